@@ -4,18 +4,31 @@ BIN := .venv/bin
 BROWSERS := chromium chromium-browser google-chrome
 APT := env DEBIAN_FRONTEND=noninteractive apt-get -qq -o Acquire::Retries=1 -o Acquire::http::Timeout=30
 
-.PHONY: demo test check bench clean fuzz crash
+.PHONY: demo test test-rest test-full check bench clean docs fuzz crash package release
 
 demo: .venv/demo
 	@echo "== demo: six retrieval systems over Python's own documentation: built, timed, scored, compared; offline"
 	$(BIN)/ragauge demo
 
-# What is compiled once need not be compiled again, in any of the processes or the next time. In the order of their
-# names long files come early, and the short ones of src fill up the end.
-test: export PYTHONDONTWRITEBYTECODE =
+# The contributor's suite has the cheap tests and one representative of every expensive kind; the rest is its complement.
+EXPENSIVE := engine or browser or cluster or torch or simulation or docs or crash or server or slow
+CONTRIBUTOR := representative or not ($(EXPENSIVE))
+REST := not ($(CONTRIBUTOR))
+PYTEST := $(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder
+
+# Compiled modules are kept for the other processes and the next time.
+test test-rest test-full: export PYTHONDONTWRITEBYTECODE =
 test: .venv/dev .venv/browser
-	@echo "== test: unit, property, oracle, server, browser, documentation and command-line tests"
-	$(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder
+	@echo "== test: the contributor's suite; make test-full runs every test"
+	$(PYTEST) -m "$(CONTRIBUTOR)"
+
+test-rest: .venv/dev .venv/browser
+	@echo "== test-rest: every test that make test leaves out"
+	$(PYTEST) -m "$(REST)"
+
+test-full: .venv/dev .venv/browser
+	@echo "== test-full: every test"
+	$(PYTEST)
 
 # make fuzz N=50000 SEED=7: the seed is printed; without SEED it is that of the clock.
 fuzz: N ?= 2000
@@ -50,8 +63,22 @@ bench: .venv/dev .venv-peers/done
 	$(BIN)/python benchmarks/graphs.py
 	$(BIN)/python benchmarks/walkers.py
 
+docs: .venv/dev
+	@echo "== docs: the documentation site in build/site, every link checked"
+	$(BIN)/python tests/jobs/build_site.py
+
+package: .venv/dev
+	@echo "== package: wheel and sdist, checked, installed into empty environments and used"
+	rm -rf dist
+	$(BIN)/python -m build --quiet
+	$(BIN)/python -m twine check --strict dist/*
+	$(BIN)/python tests/jobs/smoke_package.py dist/*.whl dist/*.tar.gz
+
+release: check test-full docs package
+	@echo "== release: $$(ls dist | tr '\n' ' ')passed every check; upload with: $(BIN)/python -m twine upload dist/*"
+
 clean:
-	rm -rf .venv .venv-peers demo
+	rm -rf .venv .venv-peers build demo dist
 
 .venv/bin/python:
 	@echo "== making .venv with $(PYTHON)"

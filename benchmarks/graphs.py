@@ -100,7 +100,7 @@ def peers(ground: LinkedCorpus) -> dict[str, Callable[[str], Any]]:
     theirs, directed = ground.graph.to_networkx(), ground.graph.to_rustworkx().to_directed()
 
     def seeds(query: str) -> dict[int, float]:
-        likeness = ground.likeness(query)
+        likeness = ground.similarities(query)
         rows = find_top_k(likeness, 10)
         starts = np.exp((likeness[rows] - likeness[rows[0]]) / 0.05)
         return dict(zip(rows.tolist(), (starts / starts.sum()).tolist(), strict=True))

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from ragauge import Dataset, Document, Judgments, overview, run
-from ragauge.output.page import compress_json
+from ragauge.output.page_assets import compress_json
 from ragauge.reports.page import build_rankings_payload, build_values_payload, render_overview_page
 from ragauge.runs.folder import provenance
 

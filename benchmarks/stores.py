@@ -15,7 +15,6 @@ from pathlib import Path
 from ragauge import StoreBenchmark, bench, report
 from ragauge.core import plugins
 from ragauge.runs.folder import provenance
-from ragauge.store_benchmarks.report import render_benchmark_markdown
 
 HERE = Path(__file__).parent
 METRICS = {"ann_bigann10k": "l2", "ann_glove50_10k": "cosine"}
@@ -35,14 +34,14 @@ def main() -> None:
     parts = []
     for folder in folders:
         began = time.perf_counter()
-        sweep = measured(folder, out / folder.name, quick=given.quick)
-        charts = out / folder.name / "charts"
-        report(sweep, [out / folder.name / "report.html"], charts=charts)
+        result = measured(folder, out / folder.name, quick=given.quick)
+        charts, page = out / folder.name / "charts", out / folder.name / "report.md"
+        report(result, [page.with_suffix(".html"), page], charts=charts)
         name = f"{folder.name}.png"
         if not given.quick:
-            (HERE.parent / "docs" / name).write_bytes((charts / "frontier.png").read_bytes())
-        print(f"{folder.name}: {len(sweep.points)} configurations in {time.perf_counter() - began:.0f} s")
-        parts.append(f"{render_benchmark_markdown(sweep)}\n![Recall against queries per second](../docs/{name})\n")
+            (HERE.parent / "docs" / name).write_bytes((charts / "bench-frontier.png").read_bytes())
+        print(f"{folder.name}: {len(result.points)} configurations in {time.perf_counter() - began:.0f} s")
+        parts.append(f"{page.read_text(encoding='utf-8')}\n![Recall and queries per second](../docs/{name})\n")
     if not given.quick:
         (HERE / "STORES.md").write_text(f"{head()}\n" + "\n".join(parts), encoding="utf-8")
 
@@ -58,7 +57,9 @@ def measured(folder: Path, out: Path, *, quick: bool) -> StoreBenchmark:
         timeout=180.0,
         quick=quick,
         filters=[0.5, 0.1, 0.01, 0.001],
-        progress=lambda what, done, total: print(f"\r{what} {done}/{total}".ljust(79)[:79], end="", file=sys.stderr),
+        progress=lambda step: print(
+            f"\r{step.subject} {step.action} {step.done}/{step.total}".ljust(79)[:79], end="", file=sys.stderr
+        ),
     )
 
 

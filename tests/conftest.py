@@ -13,6 +13,7 @@ from hypothesis import settings
 
 from chat_server import serving_chat
 from ragauge.core.secrets import forget_secrets
+from suites import COLLECTED, mark_expensive
 
 os.environ["NUMBA_DISABLE_JIT"] = "1"  # ranx as it is takes seconds, and its compiler minutes
 settings.register_profile("ragauge", deadline=None, max_examples=100)
@@ -21,11 +22,15 @@ settings.load_profile("ragauge")
 DATA = Path(os.environ.get("RAGAUGE_DATA", Path(__file__).parents[2] / "shared" / "data"))
 
 
-def pytest_collection_modifyitems(items):
-    """Whoever collects garbage finds the sockets of processes that were killed, and that is no fault of a test."""
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(config, items):
+    """Mark expensive tests by what they use, and remember all tests before any is deselected."""
     for item in items:
-        if item.path.stem.endswith("_elsewhere") or "workers" in getattr(item, "fixturenames", ()):
+        mark_expensive(item)
+        # The collector of garbage finds the sockets of workers that were killed, in any test that runs then.
+        if item.get_closest_marker("cluster"):
             item.add_marker(pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"))
+    config.stash[COLLECTED] = {item.nodeid: {marker.name for marker in item.iter_markers()} for item in items}
 
 
 def pytest_collection_finish():
@@ -122,6 +127,7 @@ def opened(browser):
         width, height = size
         one = browser.new_context(offline=True, viewport={"width": width, "height": height}, color_scheme=scheme, **how)
         contexts.append(one)
+        one.set_default_timeout(120_000)  # ms: a busy machine is slow
         page = one.new_page()
         page.on("console", lambda message: odd.append(f"{message.type}: {message.text}"))
         page.on("pageerror", lambda error: odd.append(str(error)))
@@ -129,7 +135,7 @@ def opened(browser):
         page.on("request", lambda request: asked.append(request.url.partition("#")[0]))
         files.append(file.as_uri())
         page.goto(f"{file.as_uri()}#{view}" if view else file.as_uri())
-        page.wait_for_selector(f"html[data-{'charts=drawn' if charts else 'queries=ready'}]", state="attached")
+        page.wait_for_selector(f"html[data-{'charts=drawn' if charts else 'explorer=ready'}]", state="attached")
         return page
 
     yield opens

@@ -14,6 +14,7 @@ import pytest
 
 import ragauge
 from command import forked, typed
+from docs_examples import CONSOLE_ENVIRONMENT, PAGES, find_blocks, is_run, mask_dates, split_commands
 from ragauge.cli.app import COMMANDS
 from ragauge.comparison.charts import CHART_DEFINITIONS
 from ragauge.measures.answers import ANSWER_MEASURES
@@ -99,23 +100,15 @@ def test_every_command_is_in_the_readme_with_the_summary_of_its_help(command):
 
 
 def test_every_chart_belongs_to_a_section_of_the_page():
-    sections = set(re.findall(r'PageSection\(\s*"([\w-]+)"', inspect.getsource(page)))
+    sections = set(re.findall(r'TextPageSection\(\s*"([\w-]+)"', inspect.getsource(page)))
     assert {chart.section for chart in CHART_DEFINITIONS.values()} <= sections
 
 
-def blocks(page: str, language: str) -> list[str]:
-    return re.findall(rf"```{language}\n(.*?)```", (ROOT / page).read_text(), re.S)
-
-
-PAGES = ["README.md", *(f"docs/{one.name}" for one in sorted((ROOT / "docs").glob("*.md")))]
-
-
-@pytest.mark.parametrize("page", PAGES)
+@pytest.mark.parametrize("page", [page for page in PAGES if find_blocks(page, "python")])
 def test_python_blocks_run_and_say_what_they_claim(page, tmp_path, monkeypatch):
     """Each block is run in order; a comment `# -> text` after a print is what it prints."""
     monkeypatch.chdir(tmp_path)
-    found = blocks(page, "python")
-    assert found
+    found = find_blocks(page, "python")
     code = "\n".join(found)
     (tmp_path / "block.py").write_text(code)
     done = forked(["block.py"], tmp_path)
@@ -124,23 +117,21 @@ def test_python_blocks_run_and_say_what_they_claim(page, tmp_path, monkeypatch):
     assert done.stdout.splitlines() == claimed
 
 
-DATE = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\+00:00")
-"""When answers were made: another date each time."""
+def test_every_page_but_the_first_has_an_example():
+    without = [page for page in PAGES if not find_blocks(page, "python") + find_blocks(page, "console")]
+    assert without == ["docs/index.md"]
 
 
-@pytest.mark.parametrize("page", [page for page in PAGES if blocks(page, "console")])
+@pytest.mark.parametrize("page", [page for page in PAGES if find_blocks(page, "console")])
 def test_console_blocks_print_what_they_claim(page, tmp_path):
     """Commands after `$ ` are run in one folder, in order; what follows is their standard output and error."""
-    environment = {"PATH": "/usr/bin:/bin", "NO_COLOR": "1", "COLUMNS": "80", "HOME": "/", "RAGAUGE_DATA": ""}
     ran = 0
-    for block in blocks(page, "console"):
-        commands = re.split(r"^\$ ", block, flags=re.M)[1:]
-        for command in commands:
-            line, _, claimed = command.partition("\n")
-            if not line.startswith(("ragauge", "printf")):
+    for block in find_blocks(page, "console"):
+        for line, claimed in split_commands(block):
+            if not is_run(line):
                 continue
-            done = typed(line, tmp_path, environment)
-            assert DATE.sub("DATE", done.stdout + done.stderr).rstrip() == DATE.sub("DATE", claimed).rstrip(), line
+            done = typed(line, tmp_path, CONSOLE_ENVIRONMENT)
+            assert mask_dates(done.stdout + done.stderr).rstrip() == mask_dates(claimed).rstrip(), line
             ran += 1
     assert ran
 

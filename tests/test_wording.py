@@ -11,8 +11,18 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src" / "ragauge"
-FAMILIES = {"_build_time_options", "_insert_vectors"}
-"""Private names with one meaning in many modules: a method that each vector store has."""
+FAMILIES = {
+    "_apply_search_options",
+    "_close",
+    "_create_index",
+    "_describe_engine",
+    "_insert",
+    "_remove",
+    "_replace",
+    "_search",
+    "_write_index",
+}
+"""Private names with one meaning in many modules: the methods of `VectorStore` that an engine implements."""
 MAX_MODULES = 4
 MAX_QUAINT_PHRASES = 805
 """Phrases of quaint_phrases.txt that are left in the sources and the documentation. Lower it, never raise it."""

@@ -46,9 +46,11 @@ _HOMES = {
     "RAGEvaluator": "ragauge.experiments.rag_evaluator",
     "RagaugeError": "ragauge.core.errors",
     "Reliability": "ragauge.stats.reliability",
+    "ReliabilityBySystem": "ragauge.experiments.reliability.results",
     "Run": "ragauge.core.records",
     "Sample": "ragauge.core.samples",
     "Scores": "ragauge.core.records",
+    "ScoresByRun": "ragauge.core.scores_by_run",
     "StoreBenchmark": "ragauge.store_benchmarks.results",
     "StressTest": "ragauge.store_stress.results",
     "TokenizerStudy": "ragauge.embedder_study.results",
@@ -64,6 +66,7 @@ _HOMES = {
     "dask_cluster": "ragauge.compute.dask_cluster",
     "estimate_cost": "ragauge.judging",
     "evaluate": "ragauge.evaluation",
+    "evaluate_runs": "ragauge.evaluation",
     "freshness": "ragauge.knowledge.freshness",
     "fuse": "ragauge.fusion",
     "gain": "ragauge.knowledge.gain",
@@ -81,7 +84,7 @@ _HOMES = {
     "pgVectorDB": "ragauge.systems.pgvector",
     "read_judgments": "ragauge.files.readers",
     "read_run": "ragauge.files.readers",
-    "recount": "ragauge.judging",
+    "rescore": "ragauge.judging",
     "reliability": "ragauge.experiments.reliability",
     "report": "ragauge.reports",
     "run": "ragauge.experiments",
@@ -113,24 +116,26 @@ if TYPE_CHECKING:
     from ragauge.core.findings import Audit, Finding
     from ragauge.core.records import Dataset, Judgments, Run, Scores
     from ragauge.core.samples import Sample
+    from ragauge.core.scores_by_run import ScoresByRun
     from ragauge.core.stages import stage
     from ragauge.datasets import load
     from ragauge.embedder_study import compare_embedders
     from ragauge.embedder_study.results import EmbedderStudy, TokenizerStudy
     from ragauge.embedder_study.tokenizer_study import compare_tokenizers
-    from ragauge.evaluation import evaluate
+    from ragauge.evaluation import evaluate, evaluate_runs
     from ragauge.experiments import run, run_each
     from ragauge.experiments.baselines import save_baseline
     from ragauge.experiments.history import history
     from ragauge.experiments.history.results import History
     from ragauge.experiments.rag_evaluator import RAGEvaluator
     from ragauge.experiments.reliability import reliability
+    from ragauge.experiments.reliability.results import ReliabilityBySystem
     from ragauge.files.in_memory import judgments_from_neighbours, judgments_from_subtopics, run_from_arrays
     from ragauge.files.readers import read_judgments, read_run
     from ragauge.fusion import fuse, tune
     from ragauge.gates import gate
     from ragauge.gates.results import Gate
-    from ragauge.judging import estimate_cost, judge, judge_async, recount
+    from ragauge.judging import estimate_cost, judge, judge_async, rescore
     from ragauge.judging.calibration import calibrate
     from ragauge.judging.calibration.results import Calibration
     from ragauge.judging.results import JudgedSamples
@@ -193,9 +198,11 @@ __all__ = [
     "RAGEvaluator",
     "RagaugeError",
     "Reliability",
+    "ReliabilityBySystem",
     "Run",
     "Sample",
     "Scores",
+    "ScoresByRun",
     "StoreBenchmark",
     "StressTest",
     "TokenizerStudy",
@@ -212,6 +219,7 @@ __all__ = [
     "dask_cluster",
     "estimate_cost",
     "evaluate",
+    "evaluate_runs",
     "freshness",
     "fuse",
     "gain",
@@ -229,9 +237,9 @@ __all__ = [
     "pgVectorDB",
     "read_judgments",
     "read_run",
-    "recount",
     "reliability",
     "report",
+    "rescore",
     "run",
     "run_each",
     "run_from_arrays",

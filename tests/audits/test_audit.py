@@ -21,7 +21,7 @@ from ragauge.audits import audit, audit_files, checks, report
 from ragauge.audits.checks import AUDIT_CHECKS, REMEDIES
 from ragauge.core.errors import BadInput, UnknownName
 from ragauge.core.findings import Audit, Finding, FindingTable
-from ragauge.output import tables
+from ragauge.output.text_report import format_grid_cells
 from strategies import judgments, runs
 
 QRELS = {f"q{i}": {"a": 2, "b": 1, "c": 0, "d": 0} for i in range(12)}
@@ -124,7 +124,7 @@ def test_checks_without_their_evidence_are_listed_with_the_reason():
     assert "--expect ndcg@10=0.7439 (expect=)" in found.skipped["expect"]
     assert "NAME=FILE again (repeats=)" in found.skipped["repeats"]
     alone = audit(QRELS)
-    assert alone.skipped["ties"] == "no run is given"
+    assert alone.skipped["ties"] == "no run given"
     assert names(alone) == {"ground truth", "few queries"}
     assert alone.notes == ["12 judged queries, 0 runs, convention default"]
 
@@ -161,7 +161,7 @@ def test_a_beir_folder_brings_its_texts(folder):
 def test_what_evaluate_refuses_is_still_looked_at(folder):
     again = trec(RUN) + "q0 Q0 b 5 0.5 tag\n"
     (folder / "again.run").write_text(again)
-    with pytest.raises(BadInput, match="stands twice"):
+    with pytest.raises(BadInput, match="appears more than once"):
         evaluate(folder / "qrels.txt", folder / "again.run")
     found = audit(folder / "qrels.txt", folder / "again.run")
     problem = next(one for one in found.problems if one.what == "repetitions")
@@ -191,7 +191,7 @@ def test_numbers_are_expected_as_texts_or_as_floats():
     value = evaluate(QRELS, RUN, ["ndcg@10"]).means["ndcg@10"]
     for figure in (round(value, 4), f"{value:.3f}", f"{100 * value:.2f}"):
         found = audit(QRELS, RUN, expect={"nDCG@10": figure}, checks="expect")
-        assert "is as counted here" in found.findings[0].message
+        assert "is as scored here" in found.findings[0].message
 
 
 def flaky(query, k):
@@ -219,7 +219,7 @@ def test_run_folders_know_judgments_texts_failures_and_repeats(tmp_path):
     assert "failed" in kinds["flaky", "survivorship"].message
     assert kinds["flaky", "repeats"].count == 12
     assert not kinds["steady", "repeats"].problem
-    assert kinds["steady", "repeats"].message == "steady returned the same rankings all 2 times"
+    assert kinds["steady", "repeats"].message == "steady returned the same rankings in all 2 trials"
 
 
 def told(found):
@@ -332,16 +332,16 @@ def test_the_command_shows_problems_first_and_fits_eighty_columns(ragauge, folde
     done = ragauge("qrels.txt", "one.run", "other.run", "--corpus", "corpus.jsonl", "--expect", "ndcg@10=0.9999")
     lines = done.stdout.splitlines()
     assert max(map(len, lines)) <= 80
-    assert lines[0] == "what you asked for"
+    assert lines[0] == "expected scores"
     assert lines[1].startswith("! expected")
-    where = [lines.index(title) for title in ("one", "in order, or only to know", "not looked at")]
+    where = [lines.index(title) for title in ("one", "passed and notes", "skipped")]
     assert where == sorted(where)
     assert all(line.startswith("!") is False for line in lines[where[1] :])
-    below = [line for line in lines if "what the presets are: CONVENTIONS.md" in line]
+    below = [line for line in lines if "presets are described in CONVENTIONS.md" in line]
     assert len(below) == 1
     problems = sum(line.startswith("! ") for line in lines)
     assert sum(line.lstrip().startswith("do: ") for line in lines) == problems
-    assert done.stderr.splitlines()[-1].endswith(f"{problems} problems found, 5 checks not made")
+    assert done.stderr.splitlines()[-1].endswith(f"{problems} problems found, 5 checks skipped")
     assert "12 judged queries, 2 runs, convention default" in done.stderr
 
 
@@ -350,12 +350,12 @@ def test_what_was_asked_for_comes_first_though_it_is_no_problem(ragauge, folder)
     asked = ["--expect", f"ndcg@10={value:.6f}", "--check", "expect", "--check", "conventions"]
     done = ragauge("qrels.txt", "one.run", *asked, "--markdown", "page.md")
     lines = done.stdout.splitlines()
-    assert lines[0] == "what you asked for"
+    assert lines[0] == "expected scores"
     assert lines[1].startswith("· expected")
-    assert "in order, or only to know" in lines
+    assert "passed and notes" in lines
     page = (folder / "page.md").read_text()
-    assert page.index("## What you asked for") < page.index("## In order, or only to know")
-    assert "Do: \\`ragauge evaluate … -m ndcg@10 --set gain=exp\\` reproduces it; say so when you cite it." in page
+    assert page.index("## Expected scores") < page.index("## Passed and notes")
+    assert "Do: \\`ragauge evaluate … -m ndcg@10 -C gain=exp\\` reproduces it; state this when you report it." in page
 
 
 def test_every_kind_of_problem_says_what_to_do():
@@ -371,7 +371,7 @@ def test_every_kind_of_problem_says_what_to_do():
     assert {one.what: one.remedy for one in found.problems} == {
         "ties": REMEDIES["ties"],
         "few queries": REMEDIES["few queries"],
-        "depth": "make the run again, 100 deep, or report ndcg@2, recall@2, precision@2",
+        "depth": "create a run of depth 100, or report ndcg@2, recall@2, precision@2",
     }
 
 
@@ -381,8 +381,8 @@ def test_several_runs_in_order_are_named_and_so_is_the_one_that_is():
     assert "· ties             one: no two documents of a query have the same score" in shown
     three = {"one": RUN, "two": {**RUN, "q0": {"a": 1.0}}, "three": {**RUN, "q0": {"b": 1.0}}}
     shown = rendered(audit(QRELS, three, checks=["ties", "repetitions"]))
-    assert "· nothing to mend in one, two, three: repetitions, ties (--full shows each)" in shown
-    assert report.summarise_audit(Audit([], {"a": "b", "c": "d"})) == "0 problems found, 2 checks not made"
+    assert "· no problem in one, two, three: repetitions, ties (--full shows each)" in shown
+    assert report.summarise_audit(Audit([], {"a": "b", "c": "d"})) == "0 problems found, 2 checks skipped"
 
 
 def rendered(found):
@@ -405,6 +405,7 @@ def test_json_has_every_finding_and_no_nan(ragauge):
         "examples",
         "effect",
         "grid",
+        "data",
         "remedy",
     }
     grid = next(one["grid"] for one in found["findings"] if one["what"] == "conventions")
@@ -439,12 +440,12 @@ def test_a_page_of_markdown_is_written(ragauge, folder):
     page = (folder / "audit.md").read_text()
     assert page.startswith("# Audit\n\n12 judged queries, 1 run, convention default.\n\n0 problems found.\n")
     assert "| convention | ndcg@10 |" in page
-    assert "what the presets are: CONVENTIONS.md" in page
+    assert "presets are described in CONVENTIONS.md" in page
 
 
 def test_full_shows_the_tables_of_what_is_in_order(ragauge):
     short, full = (ragauge("qrels.txt", "one.run", "--check", "chance", *more).stdout for more in ([], ["--full"]))
-    assert "of the way" in full.splitlines()[2] + full.splitlines()[3] + full.splitlines()[4]
+    assert "of the distance" in full.splitlines()[2] + full.splitlines()[3] + full.splitlines()[4]
     assert len(full.splitlines()) > len(short.splitlines())
 
 
@@ -474,7 +475,7 @@ def test_data_is_never_markup():
 
 def test_runs_without_a_number_and_counts_are_shown_as_such():
     grid = FindingTable(["what", "n", "score"], [["a", 3, 0.5], ["b", 4.0, float("nan")], ["c", None, 1.0]])
-    assert tables.format_grid_cells(grid) == [["a", "3", "0.5000"], ["b", "4", "-"], ["c", "-", "1.0000"]]
+    assert format_grid_cells(grid) == [["a", "3", "0.5000"], ["b", "4", "-"], ["c", "-", "1.0000"]]
 
 
 def test_a_large_run_drawn_at_random_is_called_so():
@@ -491,13 +492,13 @@ def test_a_large_run_drawn_at_random_is_called_so():
     found = audit(
         qrels, {"big": Run(table, "big")}, documents=[Document(f"d{d}", "") for d in range(3001)], checks="chance"
     )
-    assert "is no better than documents drawn at random" in found.problems[0].message
+    assert "is not better than random documents" in found.problems[0].message
 
 
 def test_a_dataset_can_be_audited_without_any_run(tmp_path):
     found = audit_files(["synthetic:leaky(documents=200, queries=20)"])
     assert {one.what for one in found.problems} >= {"duplicates", "leaking field"}
-    assert found.skipped["ties"] == "no run is given"
+    assert found.skipped["ties"] == "no run given"
     (tmp_path / "qrels.txt").write_text("".join(f"q{i} 0 d{j} 1\n" for i in range(20) for j in range(12)))
     (finding, *_) = audit_files([str(tmp_path / "qrels.txt")], checks=["truth"], measures=["recall@10"]).findings
     assert "exactly 12 relevant documents" in finding.message

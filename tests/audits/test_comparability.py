@@ -62,7 +62,7 @@ def test_walkers_that_see_the_same_are_on_equal_footing():
 def test_walkers_that_do_not_see_the_same_are_a_problem(change, name, cells):
     one = only(found(flow=made(WALK), swarm=made({**WALK, **change})))
     assert one.problem
-    assert one.message == f"flow, swarm walk a graph, and do not see the same: {name}"
+    assert one.message == f"flow, swarm are graph retrievers with different inputs: {name}"
     assert one.grid is not None
     assert list(one.grid.header) == ["run", name]
     assert [list(row) for row in one.grid.rows] == [["flow", cells[0]], ["swarm", cells[1]]]
@@ -74,15 +74,15 @@ def test_walkers_that_do_not_see_the_same_are_a_problem(change, name, cells):
     [
         (
             {},
-            "run all of them without a prior (the same one for all is fair only if the check `predictors` calls it ",
+            "run all systems without a prior (a shared prior is fair only if the check `predictors` finds no leak",
         ),
-        ({"embedder": "large"}, "give all walkers the same embedder, and run all of them without a prior"),
+        ({"embedder": "large"}, "give all graph retrievers the same embedder, and run all systems without a prior"),
     ],
 )
 def test_nobody_is_told_to_give_the_same_prior_to_all_walkers(change, begins):
     one = only(found(flow=made(WALK), swarm=made({**WALK, "prior": "hidden", **change})))
     assert one.remedy.startswith(begins)
-    assert "call it a comparison of whole systems" in one.remedy
+    assert "report it as a comparison of whole systems" in one.remedy
 
 
 def test_who_has_no_seeds_or_no_limit_of_links_does_not_differ_in_them():
@@ -118,8 +118,11 @@ def test_what_differs_otherwise_is_only_said():
         )
     )
     assert not one.problem
-    told = "all 2 runs that walk a graph see the same; the runs differ in depth, repeats, embedder, graph and budget"
-    assert one.message == f"{told}, so a difference is one of all that together"
+    told = (
+        "all 2 runs of graph retrievers have the same inputs; the runs differ in depth, repeats, embedder, graph "
+        "and budget"
+    )
+    assert one.message == f"{told}, so a difference in scores is the effect of all of these together"
     assert list(one.grid.header) == ["run", "depth", "repeats", "embedder", "graph", "budget"]
     assert list(one.grid.rows[0]) == ["words", "20", "5", None, None, None]
     assert list(one.grid.rows[3]) == ["swarm", "50", "1", "small", "1 link (0123456789)", "400"]
@@ -129,7 +132,7 @@ def test_runs_over_other_documents_or_queries_are_a_problem():
     other = {**HASHES, "documents_hash": "f" * 32}
     first, *rest = found(one=made(WALK), two=made(WALK, data=other)).findings
     assert (first.what, first.problem, rest) == ("other data", True, [])
-    assert first.message == "the runs were not made on the same documents"
+    assert first.message == "the runs do not use the same documents"
     assert [row[1] for row in first.grid.rows] == ["2 (dddddddddd)", "2 (ffffffffff)"]
 
 
@@ -138,7 +141,9 @@ def test_one_run_says_nothing_and_runs_without_a_manifest_are_not_looked_at():
     assert (alone.findings, alone.skipped) == ([], {})
     files = found(one=run_of(RANKING), two=made(WALK))
     assert files.findings == []
-    assert files.skipped == {"footing": "how the runs were made is not known: folders that `ragauge run` wrote know it"}
+    assert files.skipped == {
+        "footing": "the provenance of the runs is unknown: folders written by `ragauge run` contain it"
+    }
 
 
 def test_a_folder_of_walkers_is_audited_by_what_they_said_of_themselves(tmp_path):
@@ -154,7 +159,7 @@ def test_a_folder_of_walkers_is_audited_by_what_they_said_of_themselves(tmp_path
     assert same.problems == []
     ragauge.run(data, {**systems, "other": "swarm(graph=knn)"}, measures=["mrr@5"], out=tmp_path / "unlike")
     (one,) = audit_files([str(tmp_path / "unlike")], checks=["footing"]).problems
-    assert one.message == "flow, reranked, other walk a graph, and do not see the same: graph"
+    assert one.message == "flow, reranked, other are graph retrievers with different inputs: graph"
     ring, again, near = (row[1] for row in one.grid.rows)
     assert ring == again != near
     assert ring.startswith("20 links (")

@@ -59,7 +59,7 @@ def evidence_of(grades, runs=None, *, documents=None, queries=None, measures=("n
 
 
 def bm25(data, k=100):
-    """A run by the words of the query, best first."""
+    """A run by the query words, best first."""
     words = WeightedCorpus.of(data.documents)
     every = np.arange(len(data.documents))
     scores = {}
@@ -95,11 +95,10 @@ def test_twins_are_found_and_their_effect_is_what_a_reader_works_out_by_hand():
     one = found["duplicates"]
     assert (one.problem, one.count, list(one.examples)) == (True, 2, ["a = b"])
     # The relevant document stands at rank 2; its twin at rank 1 is as good when both count, or when they are one.
-    assert one.grid.header == ["run", "measure", "as it is", "twins share judgments", "twins are one"]
+    assert one.grid.header == ["run", "measure", "score", "twins share judgments", "twins are one"]
     assert one.grid.rows == [["mine", "ndcg@10", pytest.approx(1 / math.log2(3)), 1, 1], ["mine", "mrr", 0.5, 1, 1]]
     assert one.effect == (
-        "ndcg@10 of mine 0.6309 to 1.0000 when twins share judgments; "
-        "ndcg@10 of mine 0.6309 to 1.0000 when twins are one"
+        "ndcg@10 of mine 0.6309 to 1.0000 if twins share judgments; ndcg@10 of mine 0.6309 to 1.0000 if twins are one"
     )
     assert (found["empty documents"].count, found["empty documents"].problem) == (2, False)
     assert "contradictions" not in found
@@ -116,11 +115,11 @@ def test_empty_documents_are_a_problem_only_where_a_mean_moves():
     moved = evidence_of({"q": {"a": 1, "e": 1}}, {"r": {"q": {"a": 1}}}, documents=documents)
     one = found_by(corpus.check_duplicates, moved)["empty documents"]
     assert one.problem
-    assert one.effect == f"ndcg@10 of r {1 / (1 + 1 / math.log2(3)):.4f} to 1.0000 when they are left out"
+    assert one.effect == f"ndcg@10 of r {1 / (1 + 1 / math.log2(3)):.4f} to 1.0000 if they are excluded"
     still = evidence_of({"q": {"a": 1, "e": 1}}, {"r": {"q": {"x": 1}}}, documents=documents)
     one = found_by(corpus.check_duplicates, still)["empty documents"]
     assert (one.problem, one.count, one.grid) == (False, 1, None)
-    assert one.effect == "no score changes when they are left out"
+    assert one.effect == "scores do not change if they are excluded"
     alone = found_by(corpus.check_duplicates, evidence_of({"q": {"a": 1, "e": 1}}, documents=documents))
     assert alone["empty documents"].problem  # no run tells what they do
 
@@ -130,7 +129,7 @@ def test_twins_with_different_grades_for_one_query_contradict_each_other():
     evidence = evidence_of({"q": {"a": 2, "b": 0}, "p": {"c": 1}}, {"r": {"q": {"b": 1}, "p": {}}}, documents=documents)
     one = found_by(corpus.check_duplicates, evidence)["contradictions"]
     assert (one.problem, one.count, list(one.examples)) == (True, 1, ["query q: a is 2, b is 0"])
-    assert one.effect == f"ndcg@10 of r 0.0000 to {1 / (1 + 1 / math.log2(3)) / 2:.4f} when the better grade counts"
+    assert one.effect == f"ndcg@10 of r 0.0000 to {1 / (1 + 1 / math.log2(3)) / 2:.4f} if the higher grade is used"
 
 
 def test_inputs_are_not_changed_by_any_check():
@@ -230,13 +229,13 @@ def test_orphan_documents_are_repaired_or_left_out_and_the_score_follows():
         corpus.check_orphans, evidence_of(grades, runs, documents=documents, measures=["precision@2", "map"])
     )["orphan documents"]
     assert (one.problem, one.count, list(one.examples)) == (True, 2, ["d1 -> d01", "gone"])
-    assert "1 of 2 ids would match without regard to zero padding" in one.message
+    assert "1 of 2 ids would match if zero padding were ignored" in one.message
     # As it is, q finds one of two at rank 2 and p none; left out, p leaves; repaired, q finds both.
     assert one.grid.rows == [
         ["r", "precision@2", 0.25, 2, 0.5, 1, 0.5, 2],
         ["r", "map", 0.125, 2, 0.5, 1, 0.5, 2],
     ]
-    assert one.effect.startswith("precision@2 of r 0.2500 (n=2) to 0.5000 (n=1) when orphans are left out")
+    assert one.effect.startswith("precision@2 of r 0.2500 (n=2) to 0.5000 (n=1) if orphans are removed")
 
 
 def test_orphans_that_are_not_relevant_are_told_but_no_problem():
@@ -272,7 +271,7 @@ def test_the_raw_judgments_of_cacm_are_repaired_to_the_last_digit(shared):
     assert "CACM-756 -> CACM-0756" in one.examples
     right = ragauge.evaluate(data.judgments, run.nested, ["precision@30", "map"]).means
     wrong = ragauge.evaluate(raw, run.nested, ["precision@30", "map"]).means
-    after = one.grid.header.index("ids are repaired")
+    after = one.grid.header.index("ids are corrected")
     assert [row[2] for row in one.grid.rows] == pytest.approx(list(wrong.values()), abs=1e-12)
     assert [row[after] for row in one.grid.rows] == pytest.approx(list(right.values()), abs=1e-12)
     assert right["precision@30"] > wrong["precision@30"]
@@ -307,11 +306,9 @@ def test_a_query_that_is_a_document_is_found_by_id_and_by_text_and_dropping_it_i
     evidence = evidence_of(grades, runs, documents=documents, queries=queries, measures=["mrr"])
     one = found_by(leakage.check_own_documents, evidence)["own documents"]
     assert (one.problem, one.count) == (True, 2)
-    assert "1 by their id, 1 under another id; 0 of them have themselves for an answer; r returned 2" in one.message
+    assert "1 by their id, 1 under another id; 0 of them are judged relevant to themselves; r returned 2" in one.message
     assert one.grid.rows == [["r", "mrr", pytest.approx(2 / 3), 1]]
-    assert one.remedy == (
-        "score with `evaluate --set own=dropped`; 1 under another id must be dropped from the rankings"
-    )
+    assert one.remedy == ("score with `evaluate -C own=dropped`; 1 under another id must be removed from the rankings")
     by_id = evidence_of({"q1": {"y": 1}}, runs, documents=documents, queries={"q1": queries["q1"]}, measures=["mrr"])
     (row,) = found_by(leakage.check_own_documents, by_id)["own documents"].grid.rows
     assert row[3] == by_id.scores("r", rules=by_id.rules.but(own="dropped")).means["mrr"] == 1
@@ -329,7 +326,7 @@ def test_an_id_that_query_and_document_share_by_chance_is_no_leak_but_dropping_i
     found = found_by(leakage.check_own_documents, evidence)
     assert list(found) == ["shared ids"]
     assert (found["shared ids"].problem, found["shared ids"].count) == (False, 2)
-    assert found["shared ids"].effect == "ndcg@10 of r 1.0000 to 0.5000 when own=dropped"
+    assert found["shared ids"].effect == "ndcg@10 of r 1.0000 to 0.5000 if own=dropped"
     wrong = replace(evidence, rules=PRESETS["beir"], _kept={})
     assert found_by(leakage.check_own_documents, wrong)["shared ids"].problem
 
@@ -438,7 +435,10 @@ def test_a_field_that_names_the_query_that_it_answers_is_caught(kind):
         documents = with_field(data.documents, "for", [values[kind](one.id) for one in data.documents])
     (one,) = leaking(documents, data)
     assert (one.what, one.count) == ("leaking field", 60)
-    assert f"{'the id' if kind == 'id' else 'metadata `for`'} names the query that a document answers" in one.message
+    assert (
+        f"{'the id' if kind == 'id' else 'metadata `for`'} contains the id of the query that a document answers"
+        in one.message
+    )
     ranking, alone, *_ = one.grid.rows[0]
     assert ranking == f"by {'the id' if kind == 'id' else '`for`'} alone"
     assert one.effect == f"ndcg@10 of a ranking {ranking} {alone:.4f}"
@@ -458,8 +458,13 @@ def test_names_of_a_pool_are_told_and_names_of_answers_are_a_problem_even_for_ha
     documents = with_field(data.documents, "seen", [sorted(named[one.id]) for one in data.documents])
     evidence = evidence_of(data.judgments, documents=documents, queries=data.queries)
     found = list(leakage.check_predictors(evidence))
-    assert any("names the query that a document answers" in one.message for one in found if one.problem) == half
-    assert "name by id the queries that they answer, more than others do: metadata `seen`" in found[-1].message
+    assert (
+        any("contains the id of the query that a document answers" in one.message for one in found if one.problem)
+        == half
+    )
+    assert (
+        "contain the ids of the queries that they answer more often than others: metadata `seen`" in found[-1].message
+    )
 
 
 @pytest.mark.parametrize("kind", ["nested", "id", "address", "host", "list", "tag", "mixed"])
@@ -491,7 +496,7 @@ def test_a_field_that_is_no_single_value_and_knows_the_answers_is_caught(kind):
         "tag": "metadata `m`",
         "mixed": "how many metadata `m` has",
     }
-    assert any(one.message.startswith(f"{names[kind]} tells relevant") for one in leaking(documents, data))
+    assert any(one.message.startswith(f"{names[kind]} separates relevant") for one in leaking(documents, data))
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -518,7 +523,7 @@ def test_metadata_that_was_not_looked_at_is_named_and_the_number_of_fields_is_bo
     titled = with_field(data.documents, "title", [f"{one.id} and more" for one in data.documents])
     evidence = evidence_of(data.judgments, documents=titled, queries=data.queries)
     told = found_by(leakage.check_predictors, evidence)["predictors"]
-    assert told.message.endswith("; not looked at value by value: `title`")
+    assert told.message.endswith("; not checked value by value: `title`")
     many = [
         Document(one.id, one.text, metadata={"deep": {f"k{j}": i % (j + 2) for j in range(100)}})
         for i, one in enumerate(data.documents)
@@ -570,7 +575,7 @@ def test_a_run_that_names_the_leaking_field_as_its_prior_ranks_by_it():
     field = found_by(leakage.check_predictors, evidence_from(data, **runs))["leaking field"]
     assert field.message.endswith("; ranked by it: flat, deep")
     assert all(abs(row[-1]) < 0.9 for row in field.grid.rows[1:])
-    assert re.search(r"the words of the query have 0\.\d{4} \(p of the difference [\d.e-]+\); ranked", field.message)
+    assert re.search(r"the query words have 0\.\d{4} \(p of the difference [\d.e-]+\); ranked", field.message)
 
 
 def test_what_a_leak_does_comes_first_and_explains_a_search_at_chance():
@@ -580,11 +585,9 @@ def test_what_a_leak_does_comes_first_and_explains_a_search_at_chance():
     drawn = {q: {names[i]: 20.0 - j for j, i in enumerate(rng.permutation(200)[:20])} for q in data.queries}
     found = run_checks(evidence_from(data, drawn=drawn), select_checks(["chance", "duplicates", "predictors"]))
     assert [one.what for one in found.problems] == ["leaking field", "chance", "duplicates"]
-    assert found.problems[1].remedy.startswith(
-        "mend the leak first: judgments that follow a leaking field do not follow"
-    )
+    assert found.problems[1].remedy.startswith("fix the leak first: if judgments follow a leaking field instead of")
     (alone,) = run_checks(evidence_from(data, drawn=drawn), select_checks(["chance"])).problems
-    assert alone.remedy.startswith("look for ids that do not match")
+    assert alone.remedy.startswith("check for ids that do not match")
 
 
 def test_what_predicts_less_than_text_is_a_note_that_says_why():
@@ -596,7 +599,7 @@ def test_what_predicts_less_than_text_is_a_note_that_says_why():
     (told,) = leakage.check_predictors(evidence_from(weak))
     assert not told.problem
     assert "metadata `weak` (higher, 0." in told.message
-    assert "; this is only a note, being neither clearly better than the words nor close to the mark" in told.message
+    assert "; this is only a note, neither clearly better than the query words nor close to the mark" in told.message
 
 
 def test_a_perfect_run_over_another_language_is_not_accused():
@@ -607,7 +610,7 @@ def test_a_perfect_run_over_another_language_is_not_accused():
     (told,) = leakage.check_predictors(evidence)
     rows = {row[0]: row[1] for row in told.grid.rows}
     assert rows["perfect"] == 1
-    assert rows["words of the query"] == pytest.approx(0.5, abs=0.1)
+    assert rows["query words"] == pytest.approx(0.5, abs=0.1)
     assert not told.problem
 
 

@@ -26,8 +26,8 @@ from ragauge.audits import (
 )
 from ragauge.audits.checks import AUDIT_CHECKS, run_checks
 from ragauge.audits.evidence import AuditInput
-from ragauge.cli.evaluate import parse_convention_options
 from ragauge.files.readers import read_judgments, read_run
+from ragauge.measures.conventions import find_convention
 from ragauge.measures.names import parse_measure, parse_measure_names
 from ragauge.measures.scoring import score_judged_ranks
 from ragauge.stats.power import detectable_difference, queries_needed
@@ -137,7 +137,7 @@ def test_ties_by_hand():
     found = only(ties.check_ties(evidence_of(qrels, tied, ["mrr"])))
     assert found.problem
     assert (found.count, list(found.examples)) == (1, ["q1"])
-    assert "40% of the scores repeat another (2 of 5)" in found.message
+    assert "40.0% of the scores are tied (2 of 5)" in found.message
     assert found.effect == "mrr 0.6667 to 1.0000"
     worst, expected, best = (1 / 3 + 1) / 2, ((1 + 1 / 2 + 1 / 3) / 3 + 1) / 2, 1.0
     assert found.grid.rows[0][1:] == pytest.approx([worst, expected, best, worst])
@@ -172,7 +172,7 @@ def test_a_real_run_with_rounded_scores_lies_between_its_bounds(shared):
     evidence = real(shared, "dl19", ["REP_LLAMA", "BM25"], ["ndcg@10"])
     rounded, exact = ties.check_ties(evidence)
     assert (rounded.problem, rounded.count) == (True, 29)
-    assert "93% of the scores repeat another (40,001 of 43,000)" in rounded.message
+    assert "93.0% of the scores are tied (40,001 of 43,000)" in rounded.message
     assert [round(x, 4) for x in rounded.grid.rows[0][1:]] == [0.7340, 0.7419, 0.7505, 0.7384]
     assert not exact.problem
 
@@ -270,11 +270,9 @@ def test_a_number_that_was_counted_otherwise_is_explained_by_just_that(measure, 
     assert any(label in one for one in named)
     assert len(named[0].split("; ")) == len(options)
     assert ("two departures out of" in found.message) == (len(options) == 2)
-    assert ("may be chance" in found.message) == (len(options) == 2)
+    assert ("may be a coincidence" in found.message) == (len(options) == 2)
     again = found.remedy.partition("`")[2].partition("`")[0].removeprefix("ragauge evaluate … ").split()
-    told = parse_convention_options(
-        "default", [one for flag, one in itertools.pairwise(again) if flag == "--set"], None, None
-    )
+    told = find_convention(again[again.index("-C") + 1])
     assert again[:2] == ["-m", measure]
     assert next(iter(evaluate(Judgments(qrels), run_of(ranking), [measure], told).means.values())) == value
 
@@ -305,13 +303,13 @@ def test_another_cutoff_and_the_audits_own_way_are_explanations_too():
         score_explanation.check_published_scores(evidence_of(qrels, ranking, claims=[("ndcg@20", f"{value:.4f}")]))
     )
     assert (found.problem, found.effect) == (False, "")
-    assert "is as counted here (default) (1 way of counting tried)" in found.message
+    assert "is as scored here (default) (1 way of scoring tried)" in found.message
     found = only(
         score_explanation.check_published_scores(
             evidence_of(qrels, ranking, claims=[("ndcg@20", f"{100 * value:.2f}")])
         )
     )
-    assert "as counted here" in found.message
+    assert "as scored here" in found.message
 
 
 def test_a_number_of_other_data_is_not_explained_and_the_nearest_are_shown():
@@ -336,7 +334,7 @@ def test_a_number_of_two_digits_among_many_ways_may_be_met_by_chance():
     )
     assert found.problem
     assert "is explained by convention beir" in found.message
-    assert "would meet it by chance" in found.message
+    assert "would match by chance" in found.message
 
 
 def test_documents_outside_the_corpus_and_grades_that_do_not_count_are_explanations():
@@ -348,7 +346,7 @@ def test_documents_outside_the_corpus_and_grades_that_do_not_count_are_explanati
     value = evaluate(inside, ranking, ["ndcg@10"]).means["ndcg@10"]
     claims = [("ndcg@10", f"{value:.7f}")]
     found = only(score_explanation.check_published_scores(evidence_of(qrels, ranking, claims=claims, documents=known)))
-    assert found.grid.rows[0][0] == "judged documents that are not in the corpus left out"
+    assert found.grid.rows[0][0] == "judged documents that are not in the corpus removed"
     high = {q: {d: g if g >= 2 else 0.0 for d, g in docs.items()} for q, docs in qrels.items()}
     value = evaluate(high, ranking, ["ndcg@10"]).means["ndcg@10"]
     found = only(
@@ -375,10 +373,10 @@ def test_of_several_runs_the_one_that_explains_a_number_is_named(shared):
     ranked, counted, other, none = score_explanation.check_published_scores(
         real(shared, "dl19", ["BM25", "REP_LLAMA"], claims=claims)
     )
-    assert ranked.grid.rows[0][:2] == ["REP_LLAMA", "ties=ranked (equal scores in the order given)"]
+    assert ranked.grid.rows[0][:2] == ["REP_LLAMA", "ties=ranked (equal scores in file order)"]
     assert ranked.effect == "ndcg@10 0.7384 to 0.7439"
-    assert "0.7384 of REP_LLAMA is as counted here" in counted.message
-    assert "0.5058 of BM25 is as counted here" in other.message
+    assert "0.7384 of REP_LLAMA is as scored here" in counted.message
+    assert "0.5058 of BM25 is as scored here" in other.message
     assert none.problem  # it is of other judgments
 
 
@@ -397,7 +395,7 @@ def test_every_published_score_is_as_counted(shared):
     for row in rows:
         collection, name = row["run"].split(".", 1)
         evidence = real(shared, collection, [name], claims=[(row["measure"], row["published"])])
-        assert "is as counted here" in only(score_explanation.check_published_scores(evidence)).message
+        assert "is as scored here" in only(score_explanation.check_published_scores(evidence)).message
 
 
 @pytest.mark.parametrize(
@@ -420,7 +418,7 @@ def test_a_hundred_neighbours_each_leave_a_tenth_of_recall_at_ten():
     assert (same.problem, same.count) == (True, 20)
     assert "100% of the queries have exactly 100 relevant documents" in same.message
     assert (ceiling.problem, ceiling.count) == (True, 20)
-    assert "recall@10 cannot pass 0.1000" in ceiling.message
+    assert "recall@10 cannot exceed 0.1000" in ceiling.message
     assert ceiling.grid.rows == [["run", pytest.approx(0.1), "100%"]]
     described = only(judgment_coverage.check_truncated_judgments(evidence_of(truth, found_ids, ["recall@10"], "ann")))
     assert not described.problem
@@ -443,8 +441,8 @@ def test_a_ceiling_by_hand_and_one_that_is_near_enough():
     qrels = {"q1": dict.fromkeys(["a", "b", "c", "d"], 1), "q2": {"a": 1}}
     evidence = evidence_of(qrels, {"q1": {"a": 1.0}, "q2": {"a": 1.0}}, ["recall@2", "recall(of=capped)@2", "recall@3"])
     _, two, three = judgment_coverage.check_truncated_judgments(evidence)
-    assert "cannot pass 0.7500" in two.message
-    assert "cannot pass 0.8750" in three.message
+    assert "cannot exceed 0.7500" in two.message
+    assert "cannot exceed 0.8750" in three.message
     assert list(two.examples) == ["q1"]
     nearly = {f"q{i}": {"a": 1} for i in range(30)} | {"many": dict.fromkeys("abc", 1)}
     assert not any(
@@ -464,7 +462,7 @@ def test_a_run_that_was_cut_above_the_cutoff_says_nothing_about_it():
     short = {q: dict(list(docs.items())[: 3 + i % 17]) for i, (q, docs) in enumerate(ranking.items())}
     found = only(judgment_coverage.check_depth(evidence_of(qrels, short, ["ndcg@10", "recall@100"])))
     assert not found.problem  # the lists have ends of their own
-    assert "3 to 19 documents a query" in found.message
+    assert "3 to 19 documents per query" in found.message
 
 
 # unjudged documents
@@ -490,21 +488,21 @@ def test_unjudged_documents_by_hand():
     ranking = {q: {"x": 3.0, "a": 2.0, "b": 1.0} for q in qrels}
     found = only(judgment_coverage.check_unjudged(evidence_of(qrels, ranking, ["mrr@2", "precision@10"])))
     assert (found.problem, found.count) == (True, 4)
-    assert "33% of the first 10 documents are unjudged" in found.message
-    assert found.grid.rows[0] == ["mrr@2", "2", "50%", 0.5, 1.0, 1.0]
+    assert "33.3% of the top 10 documents are unjudged" in found.message
+    assert found.grid.rows[0] == ["mrr@2", "2", "50.0%", 0.5, 1.0, 1.0]
     assert found.grid.rows[1] == [
         "precision@10",
         "10",
-        "33%",
+        "33.3%",
         pytest.approx(0.1),
         pytest.approx(0.1),
         pytest.approx(0.2),
     ]
-    assert found.effect == "mrr@2 0.5000 to 1.0000 if the unjudged in its first 2 were relevant (grade 2)"
+    assert found.effect == "mrr@2 0.5000 to 1.0000 if the unjudged documents in its top 2 were relevant (grade 2)"
     answers = {q: {"a": 2} for q in qrels}
     found = only(judgment_coverage.check_unjudged(evidence_of(answers, ranking, ["mrr@2"])))
     assert not found.problem
-    assert "they list answers" in found.message
+    assert "they list relevant documents only" in found.message
 
 
 def test_a_run_of_judged_documents_only_was_filtered(shared):
@@ -518,7 +516,7 @@ def test_a_run_of_judged_documents_only_was_filtered(shared):
     evidence = AuditInput(truth, reranked, parse_measure_names(["ndcg@10"]), PRESETS["default"])
     assert [one.count for one in judgment_coverage.check_unjudged(evidence) if one.what == "judged only"] == [4921]
     assert only(chance_level.check_chance_level(evidence)).message.startswith(
-        "ndcg@10 0.2570 is no better than its own documents shuffled"
+        "ndcg@10 0.2570 is not better than its own documents in random order"
     )
 
 
@@ -532,7 +530,7 @@ def test_a_run_that_the_pool_does_not_know_is_told():
     )
     assert [one.subject for one in found if one.problem] == ["known", "stranger", "stranger"]
     assert found[-1].what == "pool bias"
-    assert "40% of its first 10 documents are unjudged, but 0% of known's" in found[-1].message
+    assert "40.0% of its top 10 documents are unjudged, but 0% of known's" in found[-1].message
 
 
 # chance and the oracle
@@ -606,7 +604,7 @@ def test_random_rankings_are_found_no_better_than_chance_and_honest_ones_better(
         rng = np.random.default_rng(1000 + seed)
         guessed = {q: {f"d{d}": -float(i) for i, d in enumerate(rng.permutation(200)[:50])} for q in qrels}
         found = only(chance_level.check_chance_level(evidence_of(qrels, guessed, ["ndcg@10"])))
-        flagged += found.problem and "documents drawn at random" in found.message
+        flagged += found.problem and "random documents" in found.message
     assert flagged >= 24  # 28 or 29 are expected at a level of 0.05; fewer than 24 come once in a thousand times
     for seed in range(10):
         qrels, ranking = made(seed, queries=25)
@@ -622,7 +620,7 @@ def test_a_run_that_finds_but_does_not_rank_is_told_which_chance_it_is():
     }
     found = only(chance_level.check_chance_level(evidence_of(qrels, shuffled, ["ndcg@10"])))
     assert found.problem
-    assert "its own documents shuffled" in found.message
+    assert "its own documents in random order" in found.message
     assert "drawn at random" not in found.message
 
 
@@ -688,7 +686,7 @@ def test_the_same_run_twice_and_measures_that_are_one():
             evidence_of(single, {q: {"x": 2.0, "a": 1.0} for q in single}, ["map", "mrr"])
         )
     )
-    assert (found.problem, found.message) == (False, "map and mrr are the same number for every query here")
+    assert (found.problem, found.message) == (False, "map and mrr are equal for every query")
 
 
 # queries that are missing, documents that come again
@@ -702,7 +700,7 @@ def test_queries_that_are_left_out_raise_the_mean_by_so_much(convention):
     assert (found.problem, found.count, list(found.examples)) == (True, 2, ["q2", "q3"])
     assert found.grid.rows == [("mrr", 0.375, 0.75, 0.375)]
     assert found.effect == "mrr 0.3750 to 0.7500 without them"
-    assert ("count at 0" if convention == "default" else "count not at all") in found.message
+    assert ("are scored 0" if convention == "default" else "are ignored") in found.message
 
 
 def test_queries_that_failed_count_as_missing_and_empty_answers_do_not():
@@ -742,11 +740,11 @@ def test_rankings_that_change_between_repeats_are_counted_with_the_depth():
     evidence = evidence_of(qrels, first, ["mrr"], repeats={"run": [run_of(again), run_of(first)]})
     found = only(stability.check_repeats(evidence))
     assert (found.problem, found.count, list(found.examples)) == (True, 2, ["q0", "q1"])
-    assert "asked 3 times, 2 of them within the first 10, from rank 1 on" in found.message
+    assert "in 3 trials, 2 of them within the first 10, from rank 1 on" in found.message
     assert found.grid.header == ["measure", "1", "2", "3", "spread"]
     assert found.grid.rows[0][1:] == pytest.approx([1.0, 2.5 / 3, 1.0, 0.5 / 3])
     steady = only(stability.check_repeats(evidence_of(qrels, first, ["mrr"], repeats={"run": [run_of(first)]})))
-    assert (steady.problem, steady.message) == (False, "run returned the same rankings all 2 times")
+    assert (steady.problem, steady.message) == (False, "run returned the same rankings in all 2 trials")
 
 
 def asked(times, name="run"):
@@ -764,7 +762,7 @@ def test_repeats_that_a_run_keeps_three_times_or_more_are_a_note(times, problem)
     found = audits.audit(qrels, {"run": kept}, measures=["mrr"], checks="repeats")
     (one,) = found.findings
     assert (one.problem, one.count, one.effect) == (problem, 3, "mrr 0.5000 to 1.0000")
-    assert one.message.endswith("; comparisons and reports are over all times") is not problem
+    assert one.message.endswith("; comparisons and reports use all trials") is not problem
     assert bool(one.remedy) is problem
 
 
@@ -815,8 +813,11 @@ def test_differences_are_held_against_what_the_queries_can_tell(shared):
     evidence = real(shared, "dl19", ["BM25", "REP_LLAMA", "SPLADE_P_P_ENSEMBLE_DISTIL"])
     found = only(stability.check_query_count(evidence))
     assert (found.problem, found.count, found.subject) == (True, 1, "REP_LLAMA")
-    assert "puts REP_LLAMA before SPLADE_P_P_ENSEMBLE_DISTIL (+0.0076, p 0.654), but the paired test" in found.message
-    assert "the order of the runs is not shown" in found.message
+    assert (
+        "ranks REP_LLAMA above SPLADE_P_P_ENSEMBLE_DISTIL (+0.0076, p 0.654), but the difference is not significant"
+        in found.message
+    )
+    assert "the order of the runs is not established" in found.message
     gap = (
         evidence.scores("REP_LLAMA").values["ndcg@10"] - evidence.scores("SPLADE_P_P_ENSEMBLE_DISTIL").values["ndcg@10"]
     )
@@ -853,8 +854,8 @@ def test_a_difference_that_the_test_finds_is_a_note_though_so_many_queries_seldo
     assert (found.problem, found.count) == (False, 1)
     assert found.message == (
         f"one is better than other (+0.0583, p {p:.3f}) by mrr, but the difference is smaller than what 60 queries "
-        f"find four times in five ({least:.4f}): its size is uncertain; "
-        f"{queries_needed(gap.std(ddof=1), gap.mean())} queries would find it that often"
+        f"detect with 80% power ({least:.4f}): its size is uncertain; "
+        f"{queries_needed(gap.std(ddof=1), gap.mean())} queries would detect it"
     )
 
 
@@ -864,9 +865,9 @@ def test_a_difference_that_the_test_does_not_find_is_a_problem_of_the_order():
     assert p > 0.05
     found = only(stability.check_query_count(pair_of_runs(60, 5, 2)))
     assert (found.problem, found.count) == (True, 1)
-    assert f"mrr puts one before other (+0.0250, p {p:.3f}), but the paired test does not find" in found.message
+    assert f"mrr ranks one above other (+0.0250, p {p:.3f}), but the difference is not significant" in found.message
     needed = f"{queries_needed(gap.std(ddof=1), gap.mean()):,}"
-    assert found.remedy == f"call them equal, or judge more: {needed} queries find it 4 times in 5"
+    assert found.remedy == f"report no significant difference, or judge more: {needed} queries detect it with 80% power"
 
 
 @pytest.mark.parametrize(("n", "said", "problem"), [(5, True, True), (15, True, False), (25, False, False)])

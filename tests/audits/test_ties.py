@@ -108,7 +108,7 @@ def test_what_is_counted_lies_between_the_bounds_under_every_convention(qrels, n
 def test_the_querys_own_document_is_no_part_of_a_tie_where_it_is_dropped():
     found = only(look({"q": {"a": 1, "n": 0}}, {"q": {"q": 9, "a": 5, "n": 5}}, "beir"))
     assert found.grid.rows == [["mrr", 0.5, 0.75, 1.0, 0.5]]
-    assert "50% of the scores repeat another (1 of 2)" in found.message
+    assert "50.0% of the scores are tied (1 of 2)" in found.message
 
 
 def test_unjudged_documents_are_no_part_of_a_tie_where_the_list_is_condensed():
@@ -133,14 +133,14 @@ def test_a_tie_across_the_depth_is_settled_before_the_cut():
     (_, worst, middle, best, counted), = found.grid.rows  # fmt: skip
     assert (worst, best, counted) == (0, 1, 1)
     assert middle == pytest.approx((1 + 1 / 2) / 3, abs=0.01)
-    assert "expected mrr is the mean of 199 orders drawn at random" in found.message
+    assert "expected mrr is the mean of 199 random orders" in found.message
     assert not only(look(qrels, {q: {"c": 3, "b": 2, "a": 1, "x": 1} for q in qrels}, rules)).problem
 
 
 def test_grades_of_nothing_that_count_as_relevant_have_no_best_order():
     found = only(look({"q": {"a": 0, "b": 1}}, {"q": {"a": 1, "b": 1}}, measures=("mrr(rel=0)", "mrr")))
     assert [row[0] for row in found.grid.rows] == ["mrr"]
-    assert "not told of mrr(rel=0)" in found.message
+    assert "not computed for mrr(rel=0)" in found.message
 
 
 def near(step):
@@ -155,7 +155,7 @@ STEP = math.nextafter(1.0, 2.0)
 def test_ties_are_those_of_the_width_that_counts_and_told_once():
     found = only(look(QRELS, near(1 + 1e-12), "trec9"))
     assert (found.what, found.problem, found.effect) == ("ties", True, "mrr 0.5000 to 1.0000")
-    assert "50% of the scores repeat another (4 of 8), 4 of them only as 32-bit floats" in found.message
+    assert "50.0% of the scores are tied (4 of 8), 4 of them only as 32-bit floats" in found.message
     wide = {one.what: one for one in look(QRELS, near(1 + 1e-12))}
     assert (wide["ties"].problem, wide["ties"].count) == (False, 0)
     assert (wide["score width"].problem, wide["score width"].effect) == (True, "mrr 1.0000 to 0.5000")
@@ -166,12 +166,12 @@ def test_ties_are_those_of_the_width_that_counts_and_told_once():
 def test_the_smallest_step_is_a_tie_unless_it_is_known_to_be_the_order_of_return():
     found = only(look(QRELS, near(STEP)))
     assert (found.what, found.problem, found.effect) == ("ties", True, "mrr 0.5000 to 1.0000")
-    assert "4 of them but for the smallest step that a double has" in found.message
+    assert "4 of them except for the smallest step of a double" in found.message
     assert found.grid.rows == [["mrr", 0.5, 0.75, 1.0, 1.0]]
     made = run_of(near(STEP), manifest={"system": {"name": "mine"}})
     found = only(look(QRELS, made))
     assert (found.what, found.problem, found.count) == ("ties", False, 4)
-    assert "its folder keeps the order of return by the smallest steps, and that counts" in found.message
+    assert "the run folder preserves the order of return by minimal score steps" in found.message
     assert "(mrr 0.5000 to 1.0000, worst to best)" in found.message
     assert found.grid.rows == [["mrr", 0.5, 0.75, 1.0, 1.0]]
     assert only(look(QRELS, made, "trec9")).problem  # ids decide there, and not the system
@@ -182,7 +182,7 @@ def test_the_ties_of_a_run_folder_are_those_that_the_system_gave(tmp_path):
     found = audit(tmp_path / "out" / "judgments.parquet", str(tmp_path / "out" / "bm25"), checks="ties")
     one = only(found.findings)
     assert (one.what, one.problem, one.count) == ("ties", False, 17)
-    assert "28% of the scores repeat another (49 of 176) as the system gave them" in one.message
+    assert "27.8% of the scores are tied (49 of 176) as returned by the system" in one.message
     assert [round(figure, 4) for figure in one.grid.rows[0][1:]] == [0.5994, 0.6424, 0.6914, 0.6454]
 
 

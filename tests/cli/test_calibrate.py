@@ -9,7 +9,6 @@ import os
 import re
 import subprocess
 import sys
-from importlib.resources import files
 from pathlib import Path
 
 import jsonschema
@@ -18,8 +17,10 @@ from typer.testing import CliRunner
 
 from command import forked
 from ragauge.cli.app import build_app
+from ragauge.files.json_schemas import json_schema
+from ragauge.judging.calibration.results import Calibration
 
-SCHEMA = json.loads((files("ragauge.judging.calibration") / "calibration.schema.json").read_text(encoding="utf-8"))
+SCHEMA = json_schema(Calibration)
 ROWS = [
     {
         "id": f"s{i}",
@@ -50,13 +51,14 @@ def test_one_set_has_every_figure_and_its_interval(labelled):
     done = run(labelled)
     assert done.exit_code == 0
     lines = done.stdout.splitlines()
-    assert lines[0].split() == ["judge", "95%", "interval", "by", "degree", "words", "always", "good"]
+    header = next(line for line in lines if line.startswith("statistic"))
+    assert header.split() == ["statistic", "judge", "95%", "CI", "by", "degree", "words", "always", "good"]
     rows = {line[:20].strip(): line[20:].split() for line in lines if line}
     assert rows["accuracy"][0] == "1.000"
     assert rows["Cohen's kappa"][0] == "1.000"
     assert ["judge:", "good", "16", "0"] in [line.split() for line in lines]
     assert ["judge:", "bad", "0", "8"] in [line.split() for line in lines]
-    assert "24 samples of 24 have a verdict; 66.7% are good" in done.stderr
+    assert "24 of 24 labelled samples have a verdict; 66.7% are good" in done.stderr
     assert "the lexical judge compares words" in done.stderr
 
 
@@ -64,17 +66,19 @@ def test_several_sets_are_a_row_each(labelled, tmp_path):
     other = tmp_path / "others.jsonl"
     other.write_text("".join(json.dumps({**row, "labels": {"faithfulness": 1.0}}) + "\n" for row in ROWS))
     done = run(labelled, str(other))
-    header, *rows = [line.split() for line in done.stdout.splitlines()]
-    assert header[:4] == ["set", "n", "unscored", "good"]
+    lines = done.stdout.splitlines()
+    assert lines[:2] == ["Calibrations", "lexical on 2 datasets."]
+    header, *rows = [line.split() for line in lines[4:]]
+    assert header[:4] == ["dataset", "n", "unscored", "good"]
     assert [row[0] for row in rows] == ["people", "others"]
     assert rows[1][header.index("kappa")] == "-"
 
 
 def test_json_keeps_its_promise_and_has_no_nan(labelled):
-    done = run(labelled, "--json", "--labels", "12", "--replicates", "2", "--canaries", "--per-sample")
+    done = run(labelled, "--json", "--labels", "12", "--replicates", "2", "--canaries")
     data = json.loads(done.stdout, parse_constant=pytest.fail)
     jsonschema.validate(data, SCHEMA)
-    (one,) = data["calibrations"]
+    one = data
     assert one["figures"]["accuracy"]["n"] == 24
     assert one["confusion"] == {"both_good": 16, "only_judge": 0, "only_people": 0, "both_bad": 8}
     assert one["corrected"]["labels"] == 12
@@ -90,11 +94,25 @@ def test_the_schema_can_be_printed(labelled):
 
 def test_csv_is_long_and_markdown_is_a_page(labelled):
     rows = list(csv.DictReader(io.StringIO(run(labelled, "--csv").stdout)))
-    assert {row["rater"] for row in rows} == {"lexical", "lexical by probability", "counting words", "always good"}
+    assert {row["rater"] for row in rows} == {"lexical", "lexical by probability", "word overlap", "always good"}
     kappa = next(row for row in rows if row["figure"] == "kappa")
     assert (float(kappa["value"]), kappa["n"]) == (1.0, "24")
-    page = run(labelled, "--markdown").stdout
+    page = run(labelled, "--format", "markdown").stdout
     assert "| Cohen's kappa | 1.000 |" in page
+
+
+def test_calibrate_writes_files_and_charts(labelled, tmp_path):
+    pytest.importorskip("vl_convert")
+    done = run(
+        labelled, "-o", str(tmp_path / "c.html"), "-o", str(tmp_path / "c.json"), "--charts", str(tmp_path / "x")
+    )
+    assert done.exit_code == 0, done.output
+    assert "chart-calibration-curves" in (tmp_path / "c.html").read_text()
+    assert json.loads((tmp_path / "c.json").read_text())["schema"] == "ragauge-calibration/2"
+    assert {path.name for path in (tmp_path / "x").iterdir()} == {
+        "calibration-curves.svg",
+        "calibration-curves.png",
+    }
 
 
 def test_everything_fits_a_terminal_of_80_columns(labelled, tmp_path):
@@ -131,7 +149,7 @@ def test_everything_fits_a_terminal_of_80_columns(labelled, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        ([], "there is nothing to calibrate on"),
+        ([], "no labelled samples given"),
         (["FILE", "--json", "--csv"], "--json and --csv do not go together"),
         (["FILE", "--threshold", "0"], "threshold"),
         (["FILE", "-m", "hallucination"], "less is better"),

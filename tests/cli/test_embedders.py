@@ -9,7 +9,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 
 import pytest
 from typer.testing import CliRunner
@@ -17,6 +16,7 @@ from typer.testing import CliRunner
 from command import command_in
 from ragauge.cli.app import build_app
 from ragauge.core.errors import RagaugeError
+from waiting import wait_while_running
 
 DATA = "synthetic:needles(documents=60, queries=8)"
 SMALL = "small=words(dimensions=32)"
@@ -147,9 +147,7 @@ def test_a_killed_process_goes_on_where_it_stopped(ragauge, tmp_path):
     )
     try:
         kept = tmp_path / "study" / "entrants"
-        until = time.monotonic() + 120
-        while not list(kept.glob("*.json")) and process.poll() is None and time.monotonic() < until:
-            time.sleep(0.01)
+        wait_while_running(process, lambda: list(kept.glob("*.json")), "the first embedder is done")
         process.send_signal(signal.SIGKILL)
     finally:
         process.kill()

@@ -11,6 +11,7 @@ import sys
 import pytest
 
 from command import command_in
+from ragauge.files.serialization import read_record, to_json
 
 QRELS = "q1 0 a 2\nq1 0 b 1\nq2 0 c 1\n"
 RUN = "q1 Q0 a 1 3 first\nq1 Q0 x 2 2 first\nq2 Q0 x 1 2 first\nq2 Q0 c 2 1 first\n"
@@ -29,7 +30,13 @@ def ragauge(tmp_path):
 
 def test_json_has_the_promised_shape(ragauge):
     done = ragauge("evaluate", "qrels.txt", "first.run", "other.run", "-m", "mrr", "-m", "P_1", "--json")
-    assert json.loads(done.stdout) == {
+    data = json.loads(done.stdout)
+    assert (data.pop("schema"), len(data.pop("notes")), set(data.pop("provenance"))) == (
+        "ragauge-scores/1",
+        1,
+        {"made", "ragauge"},
+    )
+    assert data == {
         "convention": "default",
         "runs": {
             "first": {
@@ -46,13 +53,12 @@ def test_json_has_the_promised_shape(ragauge):
 
 def test_json_of_queries_that_have_no_value_says_why_and_means_of_nothing_are_null(ragauge, tmp_path):
     (tmp_path / "none.txt").write_text("q1 0 a 0\n")
-    done = ragauge("evaluate", "none.txt", "first.run", "-m", "map", "--set", "none=skip", "--json", "-q")
+    done = ragauge("evaluate", "none.txt", "first.run", "-m", "map", "-C", "none=skip", "--json", "-q")
     assert json.loads(done.stdout)["runs"]["first"]["map"] == {
         "mean": None,
         "n": 0,
         "unscored": 1,
         "reasons": {"q1": "no document is relevant"},
-        "per_query": {},
     }
 
 
@@ -84,9 +90,38 @@ def test_a_convention_and_its_options_are_said(ragauge):
     done = ragauge("evaluate", "qrels.txt", "first.run", "-m", "ndcg@5", "-C", "rig")
     assert "ndcg(gain=exp)@5" in done.stdout
     assert "convention rig (gain=exp, min_cutoff=0, none=recall-one, duplicates=count, ties=ranked)" in done.stderr
-    done = ragauge("evaluate", "qrels.txt", "first.run", "-m", "map", "--set", "ties=ranked", "-l", "2", "-M", "1")
+    done = ragauge("evaluate", "qrels.txt", "first.run", "-m", "map", "-C", "ties=ranked", "-l", "2", "-M", "1")
     assert "map(rel=2)" in done.stdout
     assert "convention default, ties=ranked, rel=2.0, depth=1" in done.stderr
+
+
+def test_evaluate_writes_every_format_and_reads_its_json_again(ragauge, tmp_path):
+    pytest.importorskip("altair")
+    pytest.importorskip("vl_convert")
+    names = ["s.html", "s.json", "s.csv", "s.md", "s.tex"]
+    files = [word for name in names for word in ("-o", name)]
+    arguments = ["evaluate", "qrels.txt", "first.run", "other.run", "-m", "mrr", "-q"]
+    assert ragauge(*arguments, *files).stderr.splitlines()[-5:] == [f"note: wrote {name}" for name in names]
+    page, data, rows, markdown, latex = ((tmp_path / name).read_text() for name in names)
+    assert 'id="chart-scores-means"' in page
+    assert to_json(read_record(tmp_path / "s.json")) == data
+    assert rows.splitlines()[1] == "first,q1,mrr,1.0,false"
+    assert "| first | **0.7500** | 2 |" in markdown
+    assert r"\textbf{0.7500}" in latex
+    assert ragauge("report", "s.json", "--format", "csv").stdout == rows
+    refused = ragauge(*arguments, "--format", "trec_eval", "-o", "s.txt", code=2)
+    assert "--format trec_eval is printed and has no file" in refused.stderr
+
+
+def test_evaluate_prints_tables_without_modules_of_pages(ragauge, tmp_path):
+    ragauge("--version")  # the fixture has written the files
+    code = (
+        "import sys; from ragauge.cli.app import load_command\n"
+        "load_command('evaluate').main(['qrels.txt', 'first.run'], standalone_mode=False)\n"
+        "print(sorted({'altair', 'jinja2', 'ragauge.reports.registry', 'ragauge.output.page'} & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=tmp_path)
+    assert done.stdout.splitlines()[-1] == "[]"
 
 
 def test_standard_input_can_be_one_of_the_files(ragauge):
@@ -114,11 +149,14 @@ def test_a_mistake_gets_one_sentence_a_hint_and_exit_code_2(ragauge):
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
-        (("evaluate", "absent.txt", "first.run"), "error: absent.txt: cannot be read (No such file or directory)"),
+        (("evaluate", "absent.txt", "first.run"), "error: absent.txt: no such file"),
         (("evaluate", "qrels.txt", "first.run", "-C", "trek9"), "error: no convention is named `trek9`"),
-        (("evaluate", "qrels.txt", "first.run", "--set", "ties"), "error: `--set ties` sets nothing"),
-        (("evaluate", "qrels.txt", "first.run", "--set", "depth=deep"), "error: `depth` cannot be `deep`"),
-        (("evaluate", "qrels.txt", "first.run", "--format", "xml"), "error: there is no output format `xml`"),
+        (
+            ("evaluate", "qrels.txt", "first.run", "-C", "default,ties"),
+            "error: an option of a convention must be OPTION=VALUE, got `ties`",
+        ),
+        (("evaluate", "qrels.txt", "first.run", "-C", "depth=deep"), "error: `depth` must be a number, got `deep`"),
+        (("evaluate", "qrels.txt", "first.run", "--format", "xml"), "error: no output format is named `xml`"),
         (("evaluate", "first.run", "qrels.txt"), "error: first.run:1: expected 4 fields"),
         (("convert", "first.run", "out.rig", "--format", "rigg"), "error: no format is named `rigg`"),
         (("measures", "nothing"), "error: no measure is named `nothing`"),

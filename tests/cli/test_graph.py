@@ -7,7 +7,7 @@ import json
 import pytest
 
 from command import command_in
-from ragauge.reports.registry import REPORT_BUILDERS
+from ragauge.reports.registry import STORED_RESULT_COMMANDS
 
 SMALL = "synthetic:multihop(documents=60, queries=6)"
 
@@ -24,7 +24,7 @@ def test_it_says_whether_the_answers_are_near_and_writes_what_is_asked_for(graph
     lines = done.stdout.splitlines()
     assert max(map(len, lines)) <= 80
     assert lines[0].startswith(f"Graph: {SMALL}, 60 documents,")
-    assert lines[2].startswith("The answers are ")
+    assert lines[2].startswith("Relevant documents are ")
     assert done.stderr == "note: wrote g.html\nnote: wrote g.json\n"
     told = json.loads((tmp_path / "g.json").read_text())
     assert [one["name"] for one in told["kinds"]] == ["entities", "knn(neighbours=4)"]
@@ -48,8 +48,8 @@ def test_a_file_of_documents_is_enough(graph, tmp_path):
     rows = [{"_id": name, "text": f"text {name}", "metadata": {"links": ["a"]}} for name in "abc"]
     (tmp_path / "corpus.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
     done = graph("corpus.jsonl", "-g", "links")
-    assert "3 documents with 2 links: the largest part has 100.0% of them." in done.stdout
-    assert done.stderr == "note: there are no questions, so that nobody can tell how far answers are\n"
+    assert "3 documents with 2 links; the largest component has 100% of the documents." in done.stdout
+    assert done.stderr == "note: no queries: distances of relevant documents cannot be computed\n"
 
 
 def test_a_graph_stands_beside_a_run(graph, tmp_path):
@@ -61,25 +61,25 @@ def test_a_graph_stands_beside_a_run(graph, tmp_path):
     page, text = (tmp_path / "page.html").read_text(), (tmp_path / "page.md").read_text()
     assert 'href="#graph-' in page
     assert text.count("\n## Graph\n") == 1
-    assert "How far the answers are" in page
-    assert f'<th scope="row">links</th><td class="n">{told["links"]}</td>' in page
-    assert f"\n| links | {told['links']} |" in text
+    assert "Distance of relevant documents" in page
+    assert ">entities</th>" in page
+    assert f"\n| entities | {told['links']} |" in text
     assert json.loads((tmp_path / "page.json").read_text())["beside"] == [told]
 
 
 def test_the_help_of_report_names_all_that_can_stand_beside_a_run(tmp_path):
     words = " ".join(command_in(tmp_path)("report", "--help").stdout.replace("│", " ").split())
-    assert f"What one of {', '.join(REPORT_BUILDERS)} wrote, as sections of the page" in words
+    assert f"Further results, as sections of the page: JSON of {', '.join(STORED_RESULT_COMMANDS[:5])}" in words
 
 
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        ([], "nothing is given"),
+        ([], "no dataset given"),
         (["nowhere"], "no dataset is named `nowhere`"),
         (["nowhere.jsonl"], "nowhere.jsonl"),
         ([SMALL, "-g", "knn(neighbours=many)"], "neighbours is many, not a number"),
-        ([SMALL, "--format", "long"], "the form `long` is for one result of `embedders`"),
+        ([SMALL, "--format", "long"], "no form is named `long`"),
         ([SMALL, "-o", "graph.docx"], "graph.docx"),
     ],
 )

@@ -5,10 +5,10 @@ from __future__ import annotations
 import io
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -19,10 +19,12 @@ pytest.importorskip("vl_convert")
 from chat_server import serving_chat
 from command import forked
 from judged_builder import judged
-from ragauge.cli.progress import CountProgress
+from ragauge.cli import progress
+from ragauge.compute.progress import Progress
 from ragauge.files.judged_folders import MANIFEST_FILE
 from ragauge.judging.results_folder import read_judged_folder, write_judged_folder
 from ragauge.reports import overview
+from waiting import PATIENCE_S, wait_while_running
 
 RAGAUGE = Path(sys.executable).parent / "ragauge"
 SAMPLES = [
@@ -72,9 +74,9 @@ def place(tmp_path_factory):
 def test_judging_shows_who_judged_how_good_and_what_is_unscored(place):
     text = (place / "said.txt").read_text(encoding="utf-8")
     assert text.startswith("toy: 3 samples, convention default")
-    assert "a word-matching baseline, no model" in text
+    assert "Judged by lexical, a word-matching baseline without a model." in text
     assert "faithfulness       0.7500" in text
-    assert "the answer claims nothing  1        faithfulness    s3" in text
+    assert re.search(r"the answer claims nothing +1 +faithfulness +s3", text)
     assert "absent: The tower is made of cheese." in text
     talk = (place / "talk.txt").read_text(encoding="utf-8")
     assert (
@@ -95,7 +97,21 @@ def test_json_has_each_measure_with_mean_n_and_unscored(place):
 def test_csv_and_the_schema_go_to_standard_output(place):
     done = ran(place, "judge", "toy.jsonl", "-m", "faithfulness", "--csv", "-o", "as_csv")
     assert done.stdout.splitlines()[1].startswith("faithfulness,0.75,")
-    assert json.loads(ran(place, "judge", "--schema").stdout)["title"] == "Answers judged by ragauge"
+    assert json.loads(ran(place, "judge", "--schema").stdout)["title"] == "ragauge-judged/2"
+
+
+def test_judge_writes_files_next_to_the_folder(place):
+    pytest.importorskip("vl_convert")
+    done = ran(place, "judge", "toy.jsonl", "-o", "with_files", "-o", "toy.html", "-o", "toy.tex", "--format", "claims")
+    assert done.returncode == 2  # --format applies to one file
+    done = ran(place, "judge", "toy.jsonl", "-o", "with_files", "-o", "toy.html", "-o", "toy.tex", "--charts", "charts")
+    assert done.returncode == 0, done.stderr
+    assert (place / "with_files" / MANIFEST_FILE).exists()
+    assert "data-explorer" in (place / "toy.html").read_text(encoding="utf-8")
+    assert r"\begin{tabular}" in (place / "toy.tex").read_text(encoding="utf-8")
+    assert {path.suffix for path in (place / "charts").iterdir()} == {".svg", ".png"}
+    claims = ran(place, "judge", "toy.jsonl", "-o", "with_files", "--format", "claims")
+    assert claims.stdout.startswith("query,of,claim,text,standing")
 
 
 def test_the_same_command_again_gives_the_same_folder(place):
@@ -128,7 +144,7 @@ def test_a_usual_measure_that_no_sample_can_have_is_left_out_and_one_that_was_as
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["judge"], "there is nothing to judge"),
+        (["judge"], "no samples given"),
         (
             ["judge", "toy.jsonl", "--token-price", "cheap"],
             "--token-price must be IN,OUT in US dollars per million tokens, got `cheap`",
@@ -163,7 +179,7 @@ def test_names_keep_what_is_no_ending_and_other_samples_need_another_folder(plac
     assert first.samples[0].question != second.samples[0].question
     refused = ran(place, "judge", "answers.v2.jsonl", "-o", "judged/answers.v1")
     assert refused.returncode == 2
-    assert "holds what was judged of other samples: `s1` is another question there" in refused.stderr
+    assert "holds results of other samples: `s1` has another question or reference" in refused.stderr
     assert "-o" in refused.stderr
     assert read_judged_folder(place / "judged" / "answers.v1").samples == first.samples
 
@@ -282,11 +298,10 @@ def test_the_count_that_is_drawn_last_is_the_last(monkeypatch):
 
     monkeypatch.setattr(sys, "stderr", Terminal())
     monkeypatch.setenv("TERM", "xterm")
-    with CountProgress("judging") as watch:
-        watch._began -= 2  # as if it had gone on for a while
-        watch._drawn -= 2
+    monkeypatch.setattr(progress, "SHOW_AFTER_S", 0.0)
+    with progress.show_progress() as report:
         for done in (1, 2, 3):
-            watch(done, 3)
+            report(Progress("judging samples", done, 3))
     assert "3/3" in sys.stderr.getvalue()
 
 
@@ -296,7 +311,7 @@ def test_report_opens_a_judged_folder(place):
     done = ran(place, "report", "judged/toy", "-o", "page.html", "-o", "page.md", "-o", "page.json")
     assert done.returncode == 0
     assert "judged by lexical" in (place / "page.md").read_text(encoding="utf-8").lower()
-    assert json.loads((place / "page.json").read_text(encoding="utf-8"))["per_sample"]["s3"]["unscored"]
+    assert json.loads((place / "page.json").read_text(encoding="utf-8"))["scores"]["unscored"]["faithfulness"]["s3"]
     claims = ran(place, "report", "judged/toy", "--format", "claims")
     assert claims.stdout.startswith("query,of,claim,text,standing")
     refused = ran(place, "report", "judged/toy", "-o", "judged/toy/judge.json")
@@ -357,7 +372,7 @@ def test_a_limit_stops_with_code_3_and_the_same_command_with_a_higher_one_goes_o
     stopped = asked(place, chat_server, "--max-calls", "2", out="limited")
     assert stopped.returncode == 3, stopped.stderr
     last = stopped.stderr.splitlines()[-1]
-    assert last == "stopped: the limit of 2 requests is reached; the same command with a higher limit goes on"
+    assert last == "stopped: the limit of 2 requests is reached; to resume, run the same command with a higher limit"
     assert len(chat_server.asked) == 2
     manifest = json.loads((place / "limited" / MANIFEST_FILE).read_text(encoding="utf-8"))
     assert manifest["stopped"] == "the limit of 2 requests is reached"
@@ -365,8 +380,8 @@ def test_a_limit_stops_with_code_3_and_the_same_command_with_a_higher_one_goes_o
     on = asked(place, chat_server, "--max-calls", "50", "--json", out="limited")
     assert on.returncode == 0, on.stderr
     data = json.loads(on.stdout)
-    assert data["stopped"] is None
-    assert data["total"]["kept"] == 2
+    assert data["stopped"] == ""
+    assert data["total"]["cached_calls"] == 2
     assert len(chat_server.asked) == data["total"]["calls"]
 
 
@@ -394,7 +409,7 @@ def test_judge_without_readable_reply_exits_with_3_even_if_a_value_exists(place,
     assert (found["mean"], found["n"]) == (0.0, 1)  # no contexts: computed without the judge
     assert done.returncode == 3
     assert "error: the judge gave no readable reply; " in done.stderr
-    assert "the judge gave no readable reply; the values need none" in done.stdout
+    assert "the judge gave no readable reply; the scores need none" in done.stdout
 
 
 def test_the_key_is_nowhere_in_the_folder(place, chat_server):
@@ -412,10 +427,9 @@ def test_ctrl_c_says_how_to_go_on(place):
             cwd=place, env={**os.environ, "OPENAI_API_KEY": "x"}, stderr=subprocess.PIPE, stdout=subprocess.PIPE,
             text=True,
         )  # fmt: skip
-        while len(server.asked) < 2 and process.poll() is None:
-            time.sleep(0.02)
+        wait_while_running(process, lambda: len(server.asked) >= 2, "two requests")
         process.send_signal(signal.SIGINT)
-        _, talk = process.communicate(timeout=30)
+        _, talk = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 130
-    assert "samples; every reply is kept in halted, and the same command goes on from there" in talk
+    assert "; replies are saved in halted; to resume, run the same command" in talk
     assert "Traceback" not in talk

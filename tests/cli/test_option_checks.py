@@ -10,7 +10,7 @@ import pytest
 import ragauge
 from command import command_in
 from ragauge.core.errors import BadInput, UnknownName
-from ragauge.store_benchmarks.results_folder import to_benchmark_data
+from ragauge.files.serialization import write_record
 from store_benchmark_builder import whole
 
 QRELS = "q1 0 a 1\nq1 0 b 0\nq2 0 c 1\n"
@@ -22,7 +22,7 @@ SCORES = "query,one,two\nq1,0.5,0.6\nq2,0.4,0.5\nq3,0.4,0.7\n"
 def run(tmp_path):
     """Run a command in a folder with a benchmark, judgments, a run, scores and samples."""
     (tmp_path / "bench").mkdir()
-    (tmp_path / "bench" / "sweep.json").write_text(json.dumps(to_benchmark_data(whole())), encoding="utf-8")
+    write_record(whole(), tmp_path / "bench" / "sweep.json")
     (tmp_path / "qrels.txt").write_text(QRELS, encoding="utf-8")
     (tmp_path / "a.run").write_text(RUN, encoding="utf-8")
     (tmp_path / "ndcg@10.csv").write_text(SCORES, encoding="utf-8")
@@ -67,7 +67,6 @@ def run(tmp_path):
         ("bench --poisson", "--poisson has no effect without --qps"),
         ("bench --seconds 3", "--seconds has no effect without --clients, --qps or --mixed"),
         ("bench --quick --no-sweep", "--quick has no effect with --no-sweep"),
-        ("bench --schema -k 3", "-k does not apply to --schema"),
         ("bench clustered --embedder words", "an embedder does not apply to vectors"),
         ("judge samples.jsonl --max-calls 3", "--max-calls has no effect on the lexical judge"),
         ("judge samples.jsonl -c openai:x@http://localhost:1/v1 --dry-run --csv", "--csv has no effect with --dry-run"),
@@ -76,7 +75,6 @@ def run(tmp_path):
             "--token-price and --prices are mutually exclusive",
         ),
         ("calibrate samples.jsonl --workers 3", "--workers has no effect on the lexical judge"),
-        ("calibrate samples.jsonl --per-sample", "--per-sample has no effect without --json"),
         ("embedders pydocs -e words --fresh", "--fresh has no effect without --out"),
         ("gain --before a.jsonl --add b.jsonl --max-calls 3", "--max-calls has no effect without --chat"),
         ("stress --store memory --kills 2 --kill-at 3", "--kills has no effect with --kill-at"),
@@ -101,7 +99,7 @@ def test_report_of_benchmark_names_its_convention(run):
 
 
 def test_python_report_refuses_settings_without_effect(tmp_path):
-    with pytest.raises(BadInput, match="measures does not apply to a benchmark"):
+    with pytest.raises(BadInput, match="measures does not apply to a result of bench"):
         ragauge.report(whole(), tmp_path / "x.csv", measures=["ndcg@10"])
     with pytest.raises(BadInput, match="expected --format ragdbeval or ragdbeval-csv"):
         ragauge.report(whole(), tmp_path / "x.csv", convention="ragdbeval")

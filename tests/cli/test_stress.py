@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import psutil
@@ -16,6 +15,7 @@ import pytest
 from command import forked
 from ragauge.core.documents import Document
 from ragauge.store_stress.plan import write_documents
+from waiting import PATIENCE_S, wait_while_running
 
 HELPERS = Path(__file__).parents[1] / "helpers"
 DOCUMENTS = [Document(f"d{i}", f"Document {i} is about item{i}.", f"Title {i}", {"place": i}) for i in range(1, 11)]
@@ -34,7 +34,8 @@ USUAL = [
 
 
 def environment(folder: Path) -> dict[str, str]:
-    return {**os.environ, "PYTHONPATH": str(HELPERS), "NO_COLOR": "1", "COLUMNS": "80", "TMPDIR": str(folder)}
+    paths = os.pathsep.join([str(HELPERS), *filter(None, [os.environ.get("PYTHONPATH")])])
+    return {**os.environ, "PYTHONPATH": paths, "NO_COLOR": "1", "COLUMNS": "80", "TMPDIR": str(folder)}
 
 
 def ragauge(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
@@ -52,9 +53,9 @@ def test_a_broken_store_ends_with_3_and_its_error_verbatim(place):
     done = ragauge(place, "--store", store, "--corpus", "corpus.jsonl", *USUAL, "-o", "stress.json")
     assert done.returncode == 3
     assert "\n\nValueError: cannot tokenise 'd6':\n\tunexpected  item6\n\n" in done.stderr
-    assert "after 5 documents (at hand: d6)" in done.stderr
-    assert "shortest prefix that breaks it: 6 documents. With 5 documents it did not break" in done.stderr
-    assert "How it broke one by one" in done.stdout
+    assert "after 5 documents (d6); error message:" in done.stderr
+    assert "shortest failing prefix: 6 documents. With 5 documents it did not fail" in done.stderr
+    assert "Failure one by one" in done.stdout
     assert json.loads((place / "stress.json").read_text())["ways"][0]["broken"]["prefix"] == 6
     (made,) = (one for one in place.iterdir() if one.is_dir())
     again = ragauge(place, "--store", store, "--corpus", f"{made.name}/one-by-one", *USUAL, "--no-bisect", "--json")
@@ -100,8 +101,8 @@ def test_stores_are_shown_beside_each_other_and_one_that_breaks_counts(place):
     stores = ["--store", "memory", "--store", "faulty_document_store:Faulty(fault=drop, at=3)"]
     done = ragauge(place, *stores, "--corpus", "corpus.jsonl", *USUAL, "--no-bisect", "-o", "stress.html")
     assert done.returncode == 3
-    assert "broke: reading back" in done.stdout
-    assert any(line.startswith("memory ") and line.endswith(" held") for line in done.stdout.splitlines())
+    assert "failed: reading back" in " ".join(done.stdout.split())
+    assert any(line.startswith("memory ") and line.endswith(" passed") for line in done.stdout.splitlines())
     assert "`d3` (document 3) is lost" in done.stderr
     assert "Stress test of memory" in (place / "stress.html").read_text()
 
@@ -116,12 +117,15 @@ def test_a_sound_store_ends_with_0_and_its_figures_are_data(place):
     ("words", "told"),
     [
         (["--store", "sqlite-vek", "--corpus", "corpus.jsonl"], "did you mean `sqlite-vec`?"),
-        (["--corpus", "corpus.jsonl"], "no store is asked for"),
+        (["--corpus", "corpus.jsonl"], "no store given"),
         (["--store", "memory"], "no corpus given"),
         (["--store", "memory", "--corpus", "broken.json"], "broken.json:2"),
         (["--store", "memory", "--corpus", "nameless.json"], "nameless.json"),
-        (["--store", "memory", "--corpus", "korpus.jsonl"], "no such file\n\nhint: did you mean corpus.jsonl?"),
-        (["--store", "memory", "--corpus", "corpus.csv"], "documents come from a .jsonl or .tsv file"),
+        (
+            ["--store", "memory", "--corpus", "korpus.jsonl"],
+            "hint: did you mean corpus.jsonl or corpus.csv?",
+        ),
+        (["--store", "memory", "--corpus", "corpus.csv"], "corpus.csv has no documents"),
         (
             ["--store", "memory", "--corpus", "corpus.jsonl", "--kill-at", "-5"],
             "--kill-at must be at least 0, got -5",
@@ -151,17 +155,17 @@ def test_an_interrupted_test_leaves_neither_processes_nor_folders(place, sent, c
     with subprocess.Popen(command, cwd=place, env=environment(place), stderr=subprocess.PIPE) as process:
         seen = psutil.Process(process.pid)
         children: list[psutil.Process] = []
-        for _ in range(600):
-            children = [one for one in seen.children() if "stress.worker" in " ".join(one.cmdline())]
-            if children:
-                break
-            time.sleep(0.1)
-        assert children
+
+        def find_workers():
+            children[:] = [one for one in seen.children() if "stress.worker" in " ".join(one.cmdline())]
+            return children
+
+        wait_while_running(process, find_workers, "a worker process")
         process.send_signal(sent)
-        _, said = process.communicate(timeout=60)
+        _, said = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == code
-    assert b"its processes and folders are gone" in said
-    _, alive = psutil.wait_procs(children, timeout=60)
+    assert b"its processes and folders were removed" in said
+    _, alive = psutil.wait_procs(children, timeout=PATIENCE_S)
     assert not alive
     assert not list(place.glob("ragauge-stress-*"))
 
@@ -173,7 +177,7 @@ def test_whoever_interrupts_the_reading_of_a_bundle_is_told_so(place):
         assert process.stderr is not None
         assert process.stderr.readline() == b"reading bundle.json\n"
         process.send_signal(signal.SIGINT)
-        _, said = process.communicate(timeout=60)
+        _, said = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 130
     assert b"stopped at reading bundle.json" in said
 

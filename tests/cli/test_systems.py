@@ -9,9 +9,9 @@ from typer.testing import CliRunner
 
 import ragauge
 from ragauge.cli.app import build_app
-from ragauge.core.composition import DEFAULT_GRAPH
 from ragauge.core.documents import Document
 from ragauge.core.records import Dataset, Judgments
+from ragauge.systems.graph_corpus import DEFAULT_GRAPH
 
 
 def told(*arguments):

@@ -27,7 +27,7 @@ def test_ties_that_change_a_printed_digit_are_noted_once(ragauge, command):
 
 @pytest.mark.parametrize(("measure", "run"), [("recall@2", "tied.run"), ("mrr", "clear.run"), ("mrr", "expected")])
 def test_ties_without_effect_are_not_noted(ragauge, measure, run):
-    more = ["--set", "ties=expected"] if run == "expected" else []
+    more = ["-C", "ties=expected"] if run == "expected" else []
     file = "tied.run" if run == "expected" else run
     assert "ties: " not in ragauge("evaluate", "qrels.txt", file, "-m", measure, *more).stderr
 

@@ -24,8 +24,9 @@ from ragauge.comparison.quality_charts import MAX_LABELLED_SYSTEMS
 from ragauge.comparison.results import MeasureCurve, Overview, StratumMeans, SystemSummary
 from ragauge.core.errors import MissingExtra
 from ragauge.core.summaries import Latency, Mean, Speed
-from ragauge.experiments.history.page import draw_history_chart
+from ragauge.experiments.history.charts import build_trend_chart
 from ragauge.experiments.history.results import History, HistoryPoint
+from ragauge.output.chart_files import chart_specification, render_png, render_svg
 from ragauge.output.chart_style import (
     LOSS_COLOUR,
     NEUTRAL_COLOUR,
@@ -37,7 +38,6 @@ from ragauge.output.chart_style import (
     SystemStyles,
 )
 from ragauge.output.charts import ChartDraft, LabelledMark, PlotBox, place_labels
-from ragauge.output.report import render_png, render_svg
 from ragauge.stats.comparisons import ChangedQuery, Comparison, Comparisons, ComparisonSettings
 from ragauge.stats.smallest_k import SmallestK
 
@@ -363,7 +363,7 @@ def test_the_legend_of_several_panels_is_drawn_once():
     twice = {"length": overview.strata["length"], "also": overview.strata["length"]}
     drawing = draw_charts(replace(overview, strata=twice))["strata"]
     assert [texts(render_svg({**one.spec, "width": 300})).count("dense") for one in drawing.panels] == [1, 0]
-    assert texts(render_svg(drawing.sheet())).count("dense") == 1
+    assert texts(render_svg(chart_specification(drawing))).count("dense") == 1
 
 
 def test_of_a_tag_with_many_values_the_first_are_drawn_and_the_title_says_so():
@@ -419,7 +419,7 @@ def history(*, changed: str = "") -> History:
 
 
 def test_a_trend_breaks_where_something_else_changed_and_says_what():
-    drawing = draw_history_chart(history(changed="5 queries more"))
+    drawing = build_trend_chart(history(changed="5 queries more"))["trend"]
     panel = drawing.panels[0]
     mine = [row for row in rows_with(panel, "part") if row["system"] == "bm25"]
     assert [(row["run"], row["at"], row["value"], row["part"]) for row in mine] == [
@@ -428,16 +428,16 @@ def test_a_trend_breaks_where_something_else_changed_and_says_what():
         (2, "2026-01-05 12:00:00", 0.7, 1),
     ]
     assert rows_with(panel, "changed") == [{"run": 1.5, "changed": "5 queries more"}]
-    assert "a line breaks" in drawing.caption
+    assert "lines break" in drawing.caption
     assert "bm25 0.700 on 2026-01-05, 0.500 on 2026-01-01, not comparable across 1 break" in drawing.alt
-    assert ODD[1] in texts(render_svg(drawing.sheet()))
+    assert ODD[1] in texts(render_svg(chart_specification(drawing)))
 
 
 def test_a_trend_without_a_break_is_one_line_and_an_empty_history_is_none():
-    drawing = draw_history_chart(history())
+    drawing = build_trend_chart(history())["trend"]
     assert {row["part"] for row in rows_with(drawing.panels[0], "part")} == {0}
-    assert "breaks" not in drawing.caption
-    assert draw_history_chart(History([])) is None
+    assert "lines break" not in drawing.caption
+    assert build_trend_chart(History([])) == {}
 
 
 EVENING = datetime(2026, 11, 15, 18, 42, 5, tzinfo=UTC)
@@ -458,10 +458,10 @@ EVENING = datetime(2026, 11, 15, 18, 42, 5, tzinfo=UTC)
 )
 def test_runs_are_steps_labelled_by_day_or_where_all_share_one_by_time_of_day_in_utc(times, labels):
     points = [HistoryPoint(when, str(i), "bm25", "ndcg@10", Mean(0.5, 9)) for i, when in enumerate(times)]
-    drawing = draw_history_chart(History(points[::-1]))
+    drawing = build_trend_chart(History(points[::-1]))["trend"]
     rows = rows_with(drawing.panels[0], "run")
     assert sorted((row["run"], row["folder"]) for row in rows) == [(i, str(i)) for i in range(len(times))]
-    words = texts(render_svg(drawing.sheet()))
+    words = texts(render_svg(chart_specification(drawing)))
     assert [word for word in words if re.fullmatch(r"\d\d:\d\d(:\d\d)?|:\d\d|\d{4}-\d\d-\d\d", word)] == [
         *labels,
         *(["2026-11-15"] if ":" in labels[0] else []),
@@ -473,7 +473,7 @@ def test_systems_of_one_run_stand_at_one_step_though_they_ended_one_after_the_ot
     points = [
         HistoryPoint(EVENING + timedelta(minutes=i), "a", name, "ndcg@10", Mean(0.5, 9)) for i, name in enumerate("xyz")
     ]
-    assert {row["run"] for row in rows_with(draw_history_chart(History(points)).panels[0], "run")} == {0}
+    assert {row["run"] for row in rows_with(build_trend_chart(History(points))["trend"].panels[0], "run")} == {0}
 
 
 # What is not known is not drawn
@@ -556,7 +556,7 @@ def test_differences_of_which_not_all_are_known_are_counted_but_not_drawn():
 def test_a_missing_library_is_named_with_the_extra_that_brings_it(library, monkeypatch, drawings):
     monkeypatch.setitem(sys.modules, library, None)
     with pytest.raises(MissingExtra, match=r"pip install .*\[report\]"):
-        draw_charts(small()) if library == "altair" else render_svg(drawings["wins"].sheet())
+        draw_charts(small()) if library == "altair" else render_svg(chart_specification(drawings["wins"]))
 
 
 # Names are data
@@ -570,7 +570,7 @@ def test_whatever_systems_are_called_they_stand_in_the_picture_and_in_no_express
     assert set(found) == set(CHART_DEFINITIONS) - {"panels"}
     names = [name for name in overview.systems if name != "bm25"]
     for kind, drawing in found.items():
-        spec = drawing.sheet()
+        spec = chart_specification(drawing)
         written = "\n".join(expressions(vl_convert.vegalite_to_vega(spec)))
         assert "datum" in written
         words = "\n".join(texts(render_svg(spec))).replace("\u200b", "")
@@ -592,8 +592,8 @@ def expressions(value, key=""):
 
 
 def test_specifications_are_json_without_nan_and_without_addresses(drawings):
-    for drawing in [*drawings.values(), draw_history_chart(history())]:
-        for spec in [*(panel.spec for panel in drawing.panels), drawing.sheet()]:
+    for drawing in [*drawings.values(), build_trend_chart(history())["trend"]]:
+        for spec in [*(panel.spec for panel in drawing.panels), chart_specification(drawing)]:
             text = json.dumps({key: value for key, value in spec.items() if key != "$schema"}, allow_nan=False)
             assert "://" not in text
             assert '"url"' not in text
@@ -643,7 +643,7 @@ def test_words_have_the_colour_of_the_text_never_that_of_a_system(overview):
     inks, papers = (re.findall(rf"{name}: (#[0-9a-f]{{6}})", style) for name in ("--ink", "--paper"))
     assert len(set(papers)) == 2  # light and dark
     assert all(contrast(ink, paper) >= 4.5 for ink, paper in zip(inks, papers, strict=False))
-    config = drawings["curves"].sheet()["config"]
+    config = chart_specification(drawings["curves"])["config"]
     assert contrast(config["style"]["words"]["color"], config["background"]) >= 4.5
     assert config["style"]["halo"]["stroke"] == config["background"]
 
@@ -665,7 +665,7 @@ def test_names_stand_off_bars_lines_and_each_other_where_there_is_room():
 
 
 def test_figures_at_both_ends_of_an_axis_stand_under_their_ticks(drawings):
-    svg = render_svg(drawings["waterfall"].sheet())
+    svg = render_svg(chart_specification(drawings["waterfall"]))
     ends = [node for node in ElementTree.fromstring(svg).iter("{http://www.w3.org/2000/svg}text") if node.text == "100"]
     assert [node.get("text-anchor") for node in ends] == ["middle"]
 
@@ -675,10 +675,10 @@ def test_vega_lite_has_nothing_to_warn_of(overview, capfd):
     import altair
     import vl_convert
 
-    for drawing in [*draw_charts(overview).values(), draw_history_chart(history(changed="5 queries more"))]:
+    for drawing in [*draw_charts(overview).values(), build_trend_chart(history(changed="5 queries more"))["trend"]]:
         for one in drawing.panels:
             assert altair.LayerChart.from_dict(one.spec, validate=True)
-        for spec in [*({**one.spec, "width": 300} for one in drawing.panels), drawing.sheet()]:
+        for spec in [*({**one.spec, "width": 300} for one in drawing.panels), chart_specification(drawing)]:
             assert vl_convert.vegalite_to_vega(spec, show_warnings=True)["marks"]
     assert "WARN" not in "".join(capfd.readouterr())
 
@@ -728,7 +728,7 @@ def test_a_page_finds_words_and_guides_by_their_class(drawings):
 
 def test_a_file_has_the_title_the_names_the_stars_and_the_words(drawings):
     drawing = drawings["measures"]
-    svg = render_svg(drawing.sheet())
+    svg = render_svg(chart_specification(drawing))
     words = texts(svg)
     assert {"Measure by measure", "ndcg@10", "bm25", "dense", "slow", "0.650 ***", "0.600 ns"} <= set(words)
     root = ElementTree.fromstring(svg)
@@ -739,9 +739,9 @@ def test_a_file_has_the_title_the_names_the_stars_and_the_words(drawings):
 @pytest.mark.parametrize("width", [360, 760])
 def test_a_picture_is_about_as_wide_as_it_is_asked_to_be(width, drawings):
     for name, drawing in drawings.items():
-        got, _ = struct.unpack(">II", render_png(drawing.sheet(width), scale=1)[16:24])
+        got, _ = struct.unpack(">II", render_png(chart_specification(drawing, width), scale=1)[16:24])
         assert got <= width + 40, name
-    assert render_png(drawings["wins"].sheet(), scale=2)[:8] == b"\x89PNG\r\n\x1a\n"
+    assert render_png(chart_specification(drawings["wins"]), scale=2)[:8] == b"\x89PNG\r\n\x1a\n"
 
 
 def test_one_system_alone_is_drawn():
@@ -750,14 +750,14 @@ def test_one_system_alone_is_drawn():
     found = draw_charts(overview)
     assert list(found) == ["quality_latency", "measures", "curves", "latency", "stages"]
     for name, drawing in found.items():
-        assert "bm25" in "".join(texts(render_svg(drawing.sheet()))), name
+        assert "bm25" in "".join(texts(render_svg(chart_specification(drawing)))), name
 
 
 def test_twelve_systems_are_drawn_and_a_legend_names_them():
     overview = many([f"system {i}" for i in range(12)])
     assert len(overview.systems) > MAX_LABELLED_SYSTEMS
     for name, drawing in draw_charts(overview).items():
-        words = texts(render_svg(drawing.sheet()))
+        words = texts(render_svg(chart_specification(drawing)))
         assert {f"system {i}" for i in range(1, 12)} <= set(words), name
 
 

@@ -18,7 +18,7 @@ import ragauge
 from command import forked
 from ragauge.comparison import report
 from ragauge.core.errors import BadInput, Incomparable, MissingEvidence, UnknownName
-from ragauge.output.numbers import format_p_value
+from ragauge.output.numbers import format_number
 
 QRELS = {f"q{i:02}": {"a": 2, **{f"r{j}": 1 for j in range(i % 9)}} for i in range(30)}
 
@@ -88,7 +88,7 @@ def test_stars_are_of_the_p_value_to_decide_by_and_stand_beside_it():
         row = found.rows[0]
         (part,) = report.build_comparison_tables(found)
         cells = dict(zip(part.header, part.rows[0], strict=True))
-        assert cells[title].split() == [format_p_value(row.p_corrected), row.stars]
+        assert cells[title].split() == [format_number(row.p_corrected, "p"), row.stars]
         assert [title for title, text in cells.items() if row.stars in text.split()] == [title]
         said = report.describe_comparisons(found)
         assert any(line.startswith(f"{title}, to decide by: ") and "*** below 0.001" in line for line in said)
@@ -530,7 +530,7 @@ def test_names_of_groups_of_measures_and_paths_in_any_spelling(files):
         ["precision@10", "both", "words"],
     ]
     for wrong, message in (
-        (["qrels.txt", "x=words.run", "x=./words.run"], "the same run is given twice"),
+        (["qrels.txt", "x=words.run", "x=./words.run"], "appears more than once"),
         (["qrels.txt", "words.run", "y" * 300], "cannot be read (File name too long)"),
         (["qrels.txt", "words.run", "both.run", "--tags", "qrels.txt"], "does nothing without --by"),
     ):

@@ -16,7 +16,7 @@ pytest.importorskip("vl_convert")
 from ragauge.comparison.charts import draw_charts
 from ragauge.comparison.results import Overview, StratumMeans, SystemSummary
 from ragauge.core.summaries import Latency, Mean, Speed
-from ragauge.output.report import render_png, render_svg
+from ragauge.output.chart_files import chart_specification, render_png, render_svg
 from ragauge.reports.page import render_overview_page
 from ragauge.stats.comparisons import Comparison, Comparisons, ComparisonSettings
 
@@ -176,7 +176,7 @@ def test_what_is_not_known_is_left_out():
 
 def test_eight_systems_with_long_names_are_one_picture():
     names = [f"a system with a long name, number {i}" for i in range(8)]
-    spec = draw_charts(made(names, baseline=names[0]))["panels"].sheet()
+    spec = chart_specification(draw_charts(made(names, baseline=names[0]))["panels"])
     png = render_png(spec, 1)
     width, height = struct.unpack(">II", png[16:24])
     assert 1000 < width < 1400
@@ -200,7 +200,7 @@ def test_names_of_systems_and_kinds_are_text_and_in_no_expression():
 
     names = ["walks", *ODD]
     kinds = [StratumMeans(f"kind {one}", 9, {name: Mean(0.5, 9, 0.4, 0.6) for name in names}) for one in ODD[:4]]
-    spec = draw_charts(made(names, strata={"complexity": kinds}))["panels"].sheet()
+    spec = chart_specification(draw_charts(made(names, strata={"complexity": kinds}))["panels"])
     written = "\n".join(expressions(vl_convert.vegalite_to_vega(spec)))
     svg = render_svg(spec)
     nodes = ElementTree.fromstring(svg).iter("{http://www.w3.org/2000/svg}text")

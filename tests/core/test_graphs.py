@@ -168,14 +168,14 @@ def test_without_networkx_its_name_is_told(monkeypatch):
 
 def test_likeness_is_the_cosine_and_zero_without_a_direction():
     terrain = LinkedCorpus(documents("3 4", "0 0", "0 -2"), Plane(), [])
-    np.testing.assert_allclose(terrain.likeness("0 5"), [0.8, 0.0, -1.0], atol=1e-6)
-    assert not terrain.likeness("0 0").any()
+    np.testing.assert_allclose(terrain.similarities("0 5"), [0.8, 0.0, -1.0], atol=1e-6)
+    assert not terrain.similarities("0 0").any()
 
 
 def test_an_empty_corpus_is_a_terrain_without_nodes():
     terrain = LinkedCorpus([], Plane(), [NeighbourLinks(), Given()])
     assert len(terrain.graph) == 0
-    assert terrain.likeness("1 0").shape == (0,)
+    assert terrain.similarities("1 0").shape == (0,)
     assert terrain.best(np.zeros(0), np.zeros(0), 3) == []
     assert terrain.about()["graph"]["kinds"] == {"knn(neighbours=8)": 0, "given": 0}
 
@@ -185,7 +185,7 @@ def test_a_vector_that_is_no_numbers_is_refused_with_the_document(wrong):
     with pytest.raises(BadInput, match="`plane` gave a vector that is no numbers for the document `d1`"):
         LinkedCorpus(documents("1 0", wrong), Plane(), [])
     with pytest.raises(BadInput, match="for the query"):
-        LinkedCorpus(documents("1 0"), Plane(), []).likeness(wrong)
+        LinkedCorpus(documents("1 0"), Plane(), []).similarities(wrong)
 
 
 def test_an_embedder_that_loses_texts_is_refused():

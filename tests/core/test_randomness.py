@@ -21,6 +21,7 @@ from ragauge.experiments import run
 from ragauge.experiments.rag_evaluator import RAGEvaluator
 from ragauge.knowledge.gain.snapshot_systems import SnapshotRunner
 from ragauge.runs import folder
+from waiting import count_lines, wait_while_running
 
 IDS = [f"d{i}" for i in range(12)]
 DOCUMENTS = [Document(name, f"text of {name}", metadata={"even": i % 2 == 0}) for i, name in enumerate(IDS)]
@@ -70,10 +71,9 @@ def hanging_first():
 
     def search(query, k):
         found = drawn(query, k)
-        key = (query, found[0].id)
-        if query.endswith("3") and key not in seen:
-            seen.add(key)
-            time.sleep(1)
+        if query.endswith("3") and query not in seen:
+            seen.add(query)
+            time.sleep(4)
         return found
 
     return search
@@ -100,7 +100,7 @@ ORACLE = {(query, j): expected(text, j)[:K] for query, text in QUERIES.items() f
         (drawn_later, {"workers": 4, "timeout": 30.0}),
         (failing_first(), {"retries": 1, "pause": 0.0, "warmup": 0}),
         (failing_first(), {"retries": 1, "pause": 0.0, "warmup": 0, "workers": 3}),
-        (hanging_first(), {"retries": 1, "pause": 0.0, "warmup": 0, "workers": 2, "timeout": 0.5}),
+        (hanging_first(), {"retries": 1, "pause": 0.0, "warmup": 0, "workers": 2, "timeout": 2.0}),
     ],
     ids=lambda one: "+".join(one) or "plain" if isinstance(one, dict) else one.__name__,
 )
@@ -144,12 +144,14 @@ def test_interrupted_trials_go_on_as_the_same_trials(tmp_path):
 
 KILLED = """
 import sys, time
+from pathlib import Path
 sys.path[:0] = {tests!r}
 from test_randomness import DATA, K, TRIALS, drawn
 from ragauge.experiments import run
 
 def mine(query, k):
-    time.sleep(0.03)
+    if Path({hang!r}).exists() and len(Path({journal!r}).read_bytes().splitlines()) >= 12:
+        time.sleep(3600)  # until it is killed
     return drawn(query, k)
 
 run(DATA, {{"mine": mine}}, k=K, repeats=TRIALS, warmup=0, measures=["mrr"], out={out!r})
@@ -157,17 +159,16 @@ run(DATA, {{"mine": mine}}, k=K, repeats=TRIALS, warmup=0, measures=["mrr"], out
 
 
 def test_after_kill_9_the_trials_that_are_left_are_the_same_trials(tmp_path):
-    code = KILLED.format(
-        tests=[str(Path(__file__).parent), str(Path(__file__).parents[1] / "helpers")], out=str(tmp_path)
-    )
     journal = tmp_path / "mine" / "journal.jsonl"
+    tests = [str(Path(__file__).parent), str(Path(__file__).parents[1] / "helpers")]
+    hang = tmp_path / "hang"
+    hang.touch()
+    code = KILLED.format(tests=tests, out=str(tmp_path), journal=str(journal), hang=str(hang))
     process = subprocess.Popen([sys.executable, "-c", code])
-    deadline = time.monotonic() + 60
-    while time.monotonic() < deadline and (not journal.exists() or journal.read_bytes().count(b"\n") < 12):
-        time.sleep(0.01)
+    wait_while_running(process, lambda: count_lines(journal) >= 12, "12 lines of the journal")
     process.send_signal(signal.SIGKILL)
     process.wait()
-    assert journal.exists()
+    hang.unlink()
     subprocess.run([sys.executable, "-c", code], check=True)
     kept = folder.read_run_folder(tmp_path / "mine")
     assert kept.manifest["sessions"] == 2

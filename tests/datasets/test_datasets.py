@@ -16,7 +16,7 @@ import pytest
 import ragauge
 from ragauge.core.documents import Document
 from ragauge.core.errors import BadInput, MissingEvidence, UnknownName
-from ragauge.datasets import list_datasets, load, python_docs_script, synthetic
+from ragauge.datasets import list_datasets, load, python_docs, python_docs_worker, synthetic
 from ragauge.datasets.queries import classify_overlap, content_words
 from ragauge.datasets.synthetic_vocabulary import SYLLABLES, invent_name
 from ragauge.experiments import run
@@ -86,7 +86,7 @@ def test_documents_do_not_name_the_folder_of_this_python(docs):
 
 def test_reading_the_documentation_opens_no_browser_and_leaves_nothing_behind():
     assert not {"antigravity", "this", "idlelib", "turtle", "tkinter"} & set(
-        python_docs_script.DOCUMENTED_MODULES.split()
+        python_docs_worker.DOCUMENTED_MODULES.split()
     )
     code = "import sys; from ragauge.datasets import load; load('pydocs'); assert 'xmlrpc' not in sys.modules"
     done = subprocess.run([sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, check=True)
@@ -99,13 +99,18 @@ def test_it_is_read_even_where_docstrings_are_stripped_here():
     assert done.stdout == "True\n"
 
 
-def test_an_interpreter_that_cannot_be_asked_is_named(monkeypatch, tmp_path):
-    script = tmp_path / "broken.py"
-    script.write_text("raise SystemExit('no such thing')")
-    monkeypatch.setattr(python_docs_script, "__file__", str(script))
+def test_python_docs_of_a_failing_interpreter_are_missing(monkeypatch):
+    monkeypatch.setattr(python_docs, "READ_TIMEOUT_S", 0.001)
     with pytest.raises(MissingEvidence, match="cannot be read") as caught:
         load("pydocs")
-    assert caught.value.hint == "no such thing"
+    assert caught.value.hint == "the process gave no result within 0.001 s"
+
+
+def test_python_docs_without_docstrings_are_missing(monkeypatch):
+    monkeypatch.setattr(python_docs, "MIN_DOCUMENTS", 10**6)
+    with pytest.raises(MissingEvidence, match="cannot be read") as caught:
+        load("pydocs")
+    assert caught.value.hint == "it has no docstrings"
 
 
 def test_overlap_looks_at_the_best_answers_only():
@@ -169,7 +174,7 @@ def test_a_broken_folder_is_named_with_its_line(tmp_path):
     with pytest.raises(BadInput, match="not a dataset; expected corpus"):
         load(tmp_path)
     beir(tmp_path, corpus=[*CORPUS, {"_id": "d1", "text": "again"}], queries=ASKED, qrels={"test": [("q1", "d1", "1")]})
-    with pytest.raises(BadInput, match=r"corpus\.jsonl:4: the id `d1` comes twice"):
+    with pytest.raises(BadInput, match=r"corpus\.jsonl:4: the id `d1` appears more than once"):
         load(tmp_path)
 
 

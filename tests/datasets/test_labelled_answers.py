@@ -55,7 +55,7 @@ def test_begin_has_three_classes_and_dirty_labels(tmp_path):
 @pytest.mark.parametrize(
     ("row", "says"),
     [
-        ("a\tb\tc\td\te\tPerhaps\n", "tiny.tsv:2: `Perhaps` is no label of BEGIN"),
+        ("a\tb\tc\td\te\tPerhaps\n", "tiny.tsv:2: `Perhaps` is not a label of BEGIN"),
         ("a\tb\tc\n", "tiny.tsv:2: expected 6 columns, found 3"),
     ],
 )
@@ -206,7 +206,7 @@ def test_folders_of_nothing_of_several_kinds_and_of_the_same_twice_are_refused(t
     row = {"id": 1, "question": "q", "answer": "a", "labels": {"faithfulness": 1}}
     write(tmp_path / "a.jsonl", lines(row))
     write(tmp_path / "b.jsonl", lines(row))
-    with pytest.raises(BadInput, match="the id `1` comes twice"):
+    with pytest.raises(BadInput, match="the id `1` appears more than once"):
         load_labelled(str(tmp_path))
     write(
         tmp_path / "b.jsonl",

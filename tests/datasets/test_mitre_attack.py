@@ -221,7 +221,7 @@ def test_a_bundle_is_a_dataset_by_name_compressed_or_not(bundle, tmp_path):
     assert len(ragauge.load(f"stix:{packed}").documents) == len(plain.documents) == 9
     assert len(ragauge.load(f"stix:{bundle}(retired=true, campaigns=true, most=5)").documents) == 12
     assert judgments_by_name(f"stix:{bundle}").nested == plain.judgments.nested
-    with pytest.raises(BadInput, match="`retired=maybe` is no option"):
+    with pytest.raises(BadInput, match="`retired=maybe` is not an option"):
         ragauge.load(f"stix:{bundle}(retired=maybe)")
 
 
@@ -293,7 +293,7 @@ def test_what_is_no_bundle_is_refused(tmp_path, text, said, line):
 
 
 def test_a_file_that_is_missing_cut_off_or_no_text_is_refused(tmp_path):
-    with pytest.raises(BadInput, match="cannot be read"):
+    with pytest.raises(BadInput, match="no such file"):
         load_stix(tmp_path / "absent.json")
     (tmp_path / "cut.json.gz").write_bytes(gzip.compress(json.dumps(OBJECTS).encode())[:-40])
     with pytest.raises(BadInput, match="cannot be read to its end"):

@@ -62,7 +62,7 @@ def test_another_threshold_finds_what_shares_less():
     texts = [" ".join(base), " ".join(less)]
     assert 0.6 < jaccard(*texts) < 0.8
     assert corpus_checks.find_near_duplicates(texts) == []
-    assert [one.group for one in corpus_checks.find_near_duplicates(texts, near=0.6)] == [[0, 1]]
+    assert [one.group for one in corpus_checks.find_near_duplicates(texts, min_jaccard=0.6)] == [[0, 1]]
 
 
 def test_a_template_that_thousands_share_is_one_group():
@@ -89,6 +89,6 @@ def test_any_texts_can_be_compared_and_the_same_texts_give_the_same_groups(texts
 def test_progress_hears_how_many_texts_are_read():
     heard: list[tuple[int, int]] = []
     corpus_checks.find_near_duplicates(
-        ["some words here"] * 3, progress=lambda done, total: heard.append((done, total))
+        ["some words here"] * 3, progress=lambda step: heard.append((step.done, step.total))
     )
     assert heard == [(3, 3)]

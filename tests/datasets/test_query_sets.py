@@ -45,7 +45,7 @@ def test_run_pairs_file_and_folder_without_corpus_agree(folder):
     assert ragauge.load(folder / "q.jsonl").answers == {"q1": "They are red."}
 
 
-@pytest.mark.parametrize("system", ["bm25", "hybrid", "pipeline(of=bm25)", "pgvector", "pagerank"])
+@pytest.mark.parametrize("system", ["bm25", "hybrid", "pipeline(of=bm25, reranker=mmr)", "pgvector", "pagerank"])
 def test_run_without_corpus_refuses_systems_built_over_one(system):
     with pytest.raises(BadInput, match="is built over a corpus, and the dataset queries has none"):
         ragauge.run(PAIRS, {"mine": search, "other": system})

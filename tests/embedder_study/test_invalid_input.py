@@ -10,7 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from ragauge.cli.app import build_app
-from ragauge.core.composition import check_spec
+from ragauge.core.components import check_spec
 from ragauge.core.documents import Document
 from ragauge.core.errors import BadInput, RagaugeError, UnknownName
 from ragauge.core.records import Dataset, Judgments
@@ -97,7 +97,7 @@ def test_an_embedder_without_a_name_is_called_by_its_description_without_secrets
     heard = []
     described = f"openai(url='http://user:{SECRET}@127.0.0.1:9/v1')"
     found = compare_embedders(
-        fruit, ["words(dimensions=32)", described], baseline=described, watch=lambda *now: heard.append(now), **QUICK
+        fruit, ["words(dimensions=32)", described], baseline=described, progress=heard.append, **QUICK
     )
     assert list(found.failures) == ["openai(url=http://127.0.0.1:9/v1)"]
     assert SECRET not in str(found)
@@ -128,7 +128,7 @@ def test_a_baseline_is_found_however_its_description_is_spelled(fruit):
         ("lm(tokenizer=bpee)", "no tokenizer is named `bpee`"),
         ("words(foo=1)", "no option `foo`"),
         ("minilm(foo=1)", "no option `foo`"),
-        ("encoder", "missing a required argument: 'model'"),
+        ("encoder", "needs the option `model`"),
         ("words(dimensions=many)", "dimensions is many, not a number"),
         ("bm25(foo=1)", "no option `foo`"),
     ],
@@ -169,7 +169,7 @@ def test_an_embedder_that_is_broken_takes_no_other_with_it(fruit):
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["--format", "tokenizer"], "the form `tokenizer` is for one result of `tokenizers`"),
+        (["--format", "tokenizer"], "no form is named `tokenizer`"),
         (["--format", "tokenization", "-m", "ndcg@10"], "no system has a figure that tokenization has a place for"),
         (["--format", "tokenization", "-C", "default"], "these figures follow the convention default"),
         (["--seed", "-1"], "--seed must be at least 0, got -1"),
@@ -209,7 +209,7 @@ def test_measures_of_ones_own_choice_go_into_the_studys_table_under_its_conventi
 
 
 def test_a_form_of_embedders_is_refused_for_tokenizers(called):
-    with pytest.raises(BadInput, match="the form `long` is for one result of `embedders`"):
+    with pytest.raises(UnknownName, match="no form is named `long`"):
         called("tokenizers", DATA, "-t", "bytes", "--format", "long")
 
 
@@ -283,7 +283,7 @@ def test_what_does_not_embed_is_refused_with_a_way_out(fruit):
 
 def test_hints_suit_the_command_line_and_python_alike(fruit):
     for wrong, hint in (
-        ([], "there are words"),
+        ([], "choose one of words"),
         ([Letters(), Letters()], '{"Letters": …, "other": …} gives them names'),
         (["words", "words"], "other=words"),
     ):

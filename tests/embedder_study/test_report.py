@@ -49,15 +49,23 @@ from ragauge.embedder_study.report_text import (
 from ragauge.embedder_study.results import (
     EmbedderPair,
     EmbedderResult,
+    EmbedderStudy,
     EmbeddingFailure,
     MeanDifference,
     PerturbationResult,
 )
 from ragauge.embedder_study.scoring import compare_embedder_pairs, find_single_option_pairs
-from ragauge.output.page import collect_charts, load_vega_script, render_report_page
-from ragauge.output.report import render_markdown, render_terminal
-from ragauge.reports import registry
-from ragauge.reports.layouts import recognise_layout, tokenization
+from ragauge.output.chart_files import chart_specification
+from ragauge.output.markdown import render_markdown
+from ragauge.output.page import render_page
+from ragauge.output.page_assets import load_vega_script
+from ragauge.output.report import collect_charts
+from ragauge.output.terminal import render_report
+from ragauge.output.text_report import to_report
+from ragauge.reports.layouts import tokenization
+from ragauge.reports.registry import is_result_file, read_results, write_results
+from ragauge.runs.input_kinds import detect_layout
+from written_results import format_results
 
 CHARTS = {"measures", "recall", "times", "milliseconds", "dimensions", "bytes", "sizes", "robustness", "bits"}
 
@@ -328,13 +336,13 @@ def test_nothing_known_is_a_dash_and_no_table_is_made_up():
     assert told.headline == "Nothing was measured of any embedder."
     assert [one.id for one in told.parts] == ["quality", "equal"]
     assert set(told.parts[0].rows[0].rows[0][1:]) <= {"-", "baseline"}
-    assert "nan" not in render_markdown([told]).lower().replace("nano", "")
+    assert "nan" not in render_markdown([to_report(told)]).lower().replace("nano", "")
 
 
 def test_no_embedder_at_all_is_told_too():
     told = build_report(bare(failures={"x": "gone"}))
     assert [one.id for one in told.parts] == ["equal", "failures"] or [one.id for one in told.parts] == ["failures"]
-    assert render_report_page([told], "")
+    assert render_page([to_report(told)], "")
 
 
 def test_a_mean_that_is_none_stands_last_and_is_drawn_nowhere():
@@ -351,7 +359,7 @@ def test_one_embedder_alone_has_an_account():
     found = whole()
     alone = replace(found, entrants=[found.entrants[0]], pairs=[], baseline="")
     assert "best by ndcg@10: 0.462" in summarise_embedders(alone)
-    assert render_report_page([build_report(alone)], "")
+    assert render_page([to_report(build_report(alone))], "")
 
 
 def test_a_difference_that_is_rounded_to_nothing_has_no_minus():
@@ -431,16 +439,16 @@ def test_less_can_be_better_in_pairs():
 @pytest.mark.parametrize("noun", [whole(), bare("a"), sheet()], ids=["lineup", "bare", "tokenizers"])
 def test_json_comes_back_as_it_was(noun, tmp_path):
     path = tmp_path / "x.json"
-    registry.write_results(noun, [str(path)])
-    assert registry.is_result_file(path)
-    (again,) = registry.read_results(path)
-    assert registry.results_to_json(again) == registry.results_to_json(noun) == path.read_text()
+    write_results([noun], [str(path)])
+    assert is_result_file(path)
+    (again,) = read_results(path)
+    assert format_results(again, "json") == format_results(noun, "json") == path.read_text()
     assert "NaN" not in path.read_text()
 
 
 def test_the_csv_has_a_row_for_each_embedder_with_all_digits():
     found = whole()
-    rows = {row["embedder"]: row for row in csv.DictReader(io.StringIO(registry.results_to_csv(found)))}
+    rows = {row["embedder"]: row for row in csv.DictReader(io.StringIO(format_results(found, "csv")))}
     assert list(rows) == [one.name for one in found.entrants]
     row, one = rows["minilm"], found.find("minilm")
     assert float(row["ndcg@10"]) == one.means["ndcg@10"].value
@@ -456,7 +464,7 @@ def test_the_csv_has_a_row_for_each_embedder_with_all_digits():
 
 def test_the_long_csv_has_every_figure_once():
     found = whole()
-    rows = list(csv.DictReader(io.StringIO(registry.RESULT_FORMATS["long"].write([found]))))
+    rows = list(csv.DictReader(io.StringIO(format_results([found], "long"))))
     keys = [(row["embedder"], row["table"], row["how"], row["at"], row["measure"]) for row in rows]
     assert len(set(keys)) == len(keys)
     values = dict(zip(keys, (row["value"] for row in rows), strict=True))
@@ -471,8 +479,8 @@ def test_the_long_csv_has_every_figure_once():
 def test_the_tokenization_studys_table_is_written_and_read_again(tmp_path):
     found = replace(whole(), convention="tokenization")
     path = tmp_path / "study.csv"
-    registry.write_results(found, [str(path)], "tokenization")
-    assert recognise_layout(str(path)) == "tokenization"
+    write_results([found], [str(path)], "tokenization")
+    assert detect_layout(str(path)) == "tokenization"
     assert path.read_text().splitlines()[0] == ",".join(tokenization.MODEL_COLUMNS)
     again = tokenization.read_model_table(str(path))
     for one in found.entrants:
@@ -486,46 +494,46 @@ def test_the_tokenization_studys_table_is_written_and_read_again(tmp_path):
 
 def test_the_studys_table_tells_how_many_queries_were_timed_where_not_all_were():
     found = replace(whole(), convention="tokenization")
-    assert "timed_queries" not in registry.RESULT_FORMATS["tokenization"].write([found])
+    assert "timed_queries" not in format_results([found], "tokenization")
     one = found.find("minilm")
     stages = {name: replace(stage, n=14) for name, stage in one.shelves[0].stages.items()}
     few = replace(one, shelves=[replace(one.shelves[0], stages=stages), *one.shelves[1:]])
     bare_one = replace(one, name="untimed", shelves=[])
     several = replace(found, entrants=[few, found.find("bm25"), bare_one])
-    rows = list(csv.DictReader(io.StringIO(registry.RESULT_FORMATS["tokenization"].write([several]))))
+    rows = list(csv.DictReader(io.StringIO(format_results([several], "tokenization"))))
     told = [(row["model"], row["num_queries"], row["timed_queries"]) for row in rows]
     assert told == [("minilm", "391", "14"), ("bm25", "391", "391"), ("untimed", "391", "")]
 
 
 def test_the_tokenization_studys_names_mean_its_own_convention():
     with pytest.raises(BadInput, match="the names of tokenization mean tokenization's") as raised:
-        registry.RESULT_FORMATS["tokenization"].write([whole()])
+        format_results([whole()], "tokenization")
     assert raised.value.hint.startswith("the same `ragauge embedders` with --format tokenization")
 
 
 def test_the_studys_table_of_tokenizers_is_for_tokenizers():
-    text = registry.RESULT_FORMATS["tokenizer"].write([sheet()])
+    text = format_results([sheet()], "tokenizer")
     assert [line.split(",")[0] for line in text.splitlines()] == [
         "tokenizer",
         "bytes",
         "bpe(vocabulary=8000)",
         "minilm",
     ]
-    with pytest.raises(BadInput, match="the form `tokenizer` is for one result of `tokenizers`"):
-        registry.RESULT_FORMATS["tokenizer"].write([whole()])
+    with pytest.raises(KeyError):
+        format_results([whole()], "tokenizer")
 
 
 def test_forms_of_embedders_are_for_one_lineup():
     for form in ("tokenization", "long"):
-        with pytest.raises(BadInput, match=f"the form `{form}` is for one result of `embedders`"):
-            registry.RESULT_FORMATS[form].write([sheet()])
-        with pytest.raises(BadInput, match="is for one result"):
-            registry.RESULT_FORMATS[form].write([whole(), whole()])
+        with pytest.raises(KeyError):
+            format_results([sheet()], form)
+    with pytest.raises(BadInput, match="this format contains one result"):
+        format_results([whole(), whole()], "tokenization")
 
 
 def test_report_shows_a_lineup_again_as_a_page_beside_runs_and_in_every_form(tmp_path):
     run = command_in(tmp_path, "report")
-    registry.write_results(replace(whole(), convention="tokenization"), [str(tmp_path / "lineup.json")])
+    write_results([replace(whole(), convention="tokenization")], [str(tmp_path / "lineup.json")])
     assert "minilm-float32 is best by ndcg@10" in run("lineup.json").stdout
     run("lineup.json", "-o", "page.html", "-o", "page.md", "-o", "table.csv")
     assert "minilm-float32 is best by ndcg@10" in (tmp_path / "page.html").read_text()
@@ -539,16 +547,16 @@ def test_report_shows_a_lineup_again_as_a_page_beside_runs_and_in_every_form(tmp
 
 
 def test_a_terminal_has_the_short_tables_and_says_which_columns_it_has_no_room_for(told):
-    pieces, left = render_terminal(told, 80)
+    pieces, left = render_report(to_report(told), 80)
     assert {"recall@10", "p99", "white space"} <= set(left)
     assert len(pieces) < 60
-    assert render_terminal(told, 400)[1] == []
+    assert render_report(to_report(told), 400)[1] == []
     narrow = Console(width=200)
     assert all(narrow.measure(one).maximum <= 80 for one in pieces if isinstance(one, Table))
 
 
 def test_in_a_pipe_sentences_are_as_wide_as_people_read_and_tables_as_they_are(capsys):
-    write_result([whole()], [], as_json=False, as_csv=False, folded=True)
+    write_result([whole()], [], as_json=False, as_csv=False)
     lines = capsys.readouterr().out.splitlines()
     prose = [line for line in lines if "  " not in line]
     assert max(map(len, prose)) <= 80
@@ -557,7 +565,7 @@ def test_in_a_pipe_sentences_are_as_wide_as_people_read_and_tables_as_they_are(c
 
 
 def test_a_finished_result_is_not_told_to_change_its_convention(tmp_path):
-    registry.write_results(whole(), [str(tmp_path / "lineup.json")])
+    write_results([whole()], [str(tmp_path / "lineup.json")])
     done = command_in(tmp_path, "report")("lineup.json", "--format", "tokenization", code=2)
     assert "--convention" not in done.stderr
     assert "the same `ragauge embedders` with --format tokenization" in done.stderr
@@ -565,7 +573,7 @@ def test_a_finished_result_is_not_told_to_change_its_convention(tmp_path):
 
 def test_a_form_is_not_written_into_a_file_that_ends_like_another(tmp_path):
     run = command_in(tmp_path, "report")
-    registry.write_results(whole(), [str(tmp_path / "lineup.json")])
+    write_results([whole()], [str(tmp_path / "lineup.json")])
     done = run("lineup.json", "-o", "page.html", "--format", "long", code=2)
     assert "page.html: the form `long` is no .html" in done.stderr
     assert "page.csv, or without --format" in done.stderr
@@ -584,7 +592,7 @@ def test_a_form_is_not_written_into_a_file_that_ends_like_another(tmp_path):
 )
 def test_a_damaged_result_is_told_as_one(tmp_path, damage, said):
     file = tmp_path / "lineup.json"
-    registry.write_results(whole(), [str(file)])
+    write_results([whole()], [str(file)])
     file.write_text(damage(file.read_text()))
     done = command_in(tmp_path, "report")("lineup.json", code=2)
     assert said in done.stderr
@@ -592,25 +600,25 @@ def test_a_damaged_result_is_told_as_one(tmp_path, damage, said):
 
 def test_names_come_back_from_csv_as_they_were():
     odd = bare("a\x1b[31mb", "tab\tand, comma")
-    text = registry.results_to_csv(odd)
+    text = format_results(odd, "csv")
     assert [row[0] for row in csv.reader(io.StringIO(text))] == ["embedder", "a\x1b[31mb", "tab\tand, comma"]
-    long = registry.RESULT_FORMATS["long"].write([replace(whole(), entrants=[entrant("a\x9bb", 0.4)], pairs=[])])
+    long = format_results([replace(whole(), entrants=[entrant("a\x9bb", 0.4)], pairs=[])], "long")
     assert "a\x9bb,quality," in long
 
 
 def test_a_named_form_goes_with_one_file_and_is_known_before_anything_is_done():
-    check_outputs(["x.csv"], as_json=False, as_csv=False, form="long")
-    check_outputs([], as_json=False, as_csv=False, form="long")
+    check_outputs(EmbedderStudy, ["x.csv"], as_json=False, as_csv=False, format_name="long")
+    check_outputs(EmbedderStudy, [], as_json=False, as_csv=False, format_name="long")
     with pytest.raises(BadInput, match="--format applies to one file"):
-        check_outputs(["x.csv", "y.csv"], as_json=False, as_csv=False, form="long")
+        check_outputs(EmbedderStudy, ["x.csv", "y.csv"], as_json=False, as_csv=False, format_name="long")
     with pytest.raises(UnknownName, match="no form is named `lang`"):
-        check_outputs([], as_json=False, as_csv=False, form="lang")
+        check_outputs(EmbedderStudy, [], as_json=False, as_csv=False, format_name="lang")
     with pytest.raises(BadInput, match="--format"):
-        check_outputs([], as_json=True, as_csv=False, form="long")
+        check_outputs(EmbedderStudy, [], as_json=True, as_csv=False, format_name="long")
 
 
 def test_a_named_form_without_a_file_is_printed(capsys):
-    write_result([whole()], [], as_json=False, as_csv=False, form="long")
+    write_result([whole()], [], as_json=False, as_csv=False, format_name="long")
     assert capsys.readouterr().out.startswith("embedder,table,how,at,measure,value,low,high,n\nminilm,quality,")
 
 
@@ -629,7 +637,7 @@ def test_vega_lite_has_nothing_to_warn_of(capfd, drawings):
     for drawing in drawings.values():
         for one in drawing.panels:
             assert altair.LayerChart.from_dict(one.spec, validate=True)
-        for spec in [*({**one.spec, "width": 300} for one in drawing.panels), drawing.sheet()]:
+        for spec in [*({**one.spec, "width": 300} for one in drawing.panels), chart_specification(drawing)]:
             assert vl_convert.vegalite_to_vega(spec, show_warnings=True)["marks"]
     assert "WARN" not in "".join(capfd.readouterr())
 
@@ -670,8 +678,8 @@ def hostile(names=(*HOSTILE, *NAMES, r"\textbf{x}_$", "x" * 300)):
 def test_whatever_embedders_are_called_they_stand_in_no_expression(evil):
     import vl_convert
 
-    for kind, drawing in collect_charts([evil]).items():
-        written = "\n".join(expressions(vl_convert.vegalite_to_vega(drawing.sheet())))
+    for kind, drawing in collect_charts([to_report(evil)]).items():
+        written = "\n".join(expressions(vl_convert.vegalite_to_vega(chart_specification(drawing))))
         for name in HOSTILE:
             assert name not in written, kind
             assert json.dumps(name)[1:-1] not in written, kind
@@ -679,11 +687,11 @@ def test_whatever_embedders_are_called_they_stand_in_no_expression(evil):
 
 def test_names_from_files_are_neither_markup_nor_lost_in_other_forms(evil):
     found = hostile()
-    text = render_markdown([evil])
+    text = render_markdown([to_report(evil)])
     assert "<script>window.__x" not in text
     assert "<img src=x" not in text
-    assert not any("\x07" in str(one) for one in render_terminal(evil, 80)[0])
-    rows = list(csv.DictReader(io.StringIO(registry.results_to_csv(found))))
+    assert not any("\x07" in str(one) for one in render_report(to_report(evil), 80)[0])
+    rows = list(csv.DictReader(io.StringIO(format_results(found, "csv"))))
     assert [row["embedder"] for row in rows] == [one.name for one in found.entrants]
 
 
@@ -723,7 +731,7 @@ def test_numbers_on_the_page_are_sorted_as_numbers(opened, file):
 
 def test_hostile_names_do_nothing_on_the_page_and_are_no_markup(opened, evil, tmp_path):
     path = tmp_path / "page.html"
-    path.write_text(render_report_page([evil], load_vega_script()))
+    path.write_text(render_page([to_report(evil)], load_vega_script()))
     assert "<script>window.__x" not in path.read_text()
     seen = opened(path, charts=True)
     assert seen.evaluate("window.__x") is None

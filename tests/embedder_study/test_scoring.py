@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import ragauge
+from ragauge.compute.progress import Progress
 from ragauge.core.documents import Document
 from ragauge.core.errors import BadInput, UnknownName
 from ragauge.core.records import Judgments
@@ -546,7 +547,7 @@ def test_another_measure_may_be_looked_at_and_other_queries_are_refused():
 
 
 def test_the_standard_perturbations_are_all_known_and_progress_is_told():
-    told: list[float] = []
+    told: list[Progress] = []
     embedder = BagOfWordsEmbedder(dimensions=256)
     one = field(6, {f"q{i}": {f"d{i}": 1.0} for i in range(6)}, ["mrr@3"])
     base = embedder.embed([document.text for document in DOCUMENTS])
@@ -557,7 +558,8 @@ def test_the_standard_perturbations_are_all_known_and_progress_is_told():
     rarity = document_frequencies(document.text for document in DOCUMENTS)
     found = evaluate_perturbations(TEXTS, answer(TEXTS), answer, seeds=1, rarity=rarity, progress=told.append)
     assert [row.how for row in found] == list(DEFAULT_PERTURBATIONS)
-    assert told == pytest.approx([(i + 1) / len(DEFAULT_PERTURBATIONS) for i in range(len(DEFAULT_PERTURBATIONS))])
+    n = len(DEFAULT_PERTURBATIONS)
+    assert told == [Progress("perturbing queries", i + 1, n) for i in range(n)]
     losses = {row.how: row.gap.difference for row in found}
     assert losses["upper case"] == losses["double spaces"] == 0.0, "words are taken in lower case"
     assert losses["swap"] < 0

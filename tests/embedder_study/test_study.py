@@ -16,6 +16,7 @@ import pytest
 from scipy import stats
 
 import ragauge
+from ragauge.compute.progress import Progress
 from ragauge.core.documents import Document, Hit
 from ragauge.core.errors import BackendFailed, BadInput, MissingExtra, UnknownName
 from ragauge.core.records import Dataset, Judgments
@@ -45,9 +46,10 @@ from ragauge.measures.latency import summarise_timings
 from ragauge.measures.names import parse_measure_names
 from ragauge.models.embedders import open_embedder
 from ragauge.models.tokenizers.basic import ByteTokenizer
-from ragauge.reports.registry import read_results, results_to_json
+from ragauge.reports.registry import read_results
 from ragauge.runs import folder
 from ragauge.systems.bm25 import BM25
+from written_results import format_results
 
 WORDS = ("apple", "bear", "cat", "dog", "egg", "fox")
 QUICK = {"stores": ("exact",), "dimensions": (), "sizes": (), "perturbations": (), "memory": False}
@@ -248,11 +250,11 @@ def test_only_queries_that_are_asked_and_judged_count():
         "1 queries are not judged, and not asked",
     ]
     assert list(build_view(data, limit=2).queries) == ["q1"]
-    with pytest.raises(BadInput, match="not at least 1"):
+    with pytest.raises(BadInput, match="must be at least 1"):
         build_view(data, limit=0)
     with pytest.raises(BadInput, match="no query of d that is asked is judged"):
         build_view(Dataset("d", documents, queries, Judgments({"q9": {"a": 1}})))
-    with pytest.raises(BadInput, match="the id `a` more than once"):
+    with pytest.raises(BadInput, match="document `a` appears more than once"):
         build_view(Dataset("d", [documents[0]] * 2, queries, Judgments({"q1": {"a": 1}})))
 
 
@@ -500,7 +502,7 @@ def test_everything_is_measured_of_an_embedder_and_of_bm25():
     assert words.shaken[0].gap.difference == 0  # BM25 knows no case
     assert "no part of 999, 1 documents" in " ".join(found.notes)
     assert {"embedding documents", "asking", "in all"} <= set(found.seconds)
-    assert json.loads(results_to_json(found))["schema"] == "ragauge-embedders/1"
+    assert json.loads(format_results(found, "json"))["schema"] == "ragauge-embedders/1"
 
 
 def test_an_embedder_that_cannot_be_opened_is_left_out_and_told(animals, monkeypatch):
@@ -532,13 +534,13 @@ def test_a_mistake_is_refused_before_anything_is_read():
         compare_embedders(nowhere, "minilm", baseline="bm26")
     with pytest.raises(UnknownName, match="no setting is named `contxt`"):
         compare_embedders(nowhere, "minilm", contxt=100)
-    with pytest.raises(BadInput, match="two embedders are called `minilm`"):
+    with pytest.raises(BadInput, match="embedder `minilm` appears more than once"):
         compare_embedders(nowhere, ["minilm", "minilm"])
     with pytest.raises(BadInput, match="is no embedder: it has no `embed`"):
         compare_embedders(nowhere, {"mine": object()})
     with pytest.raises(BadInput, match="there is no embedder"):
         compare_embedders(nowhere, [])
-    with pytest.raises(BadInput, match="context must be between 0 and 1,000,000,000, got -1"):
+    with pytest.raises(BadInput, match="context must be at least 0, got -1"):
         compare_embedders(nowhere, "minilm", context=-1)
     with pytest.raises(BadInput, match="would share a folder"):
         compare_embedders(nowhere, {"a b": "minilm", "a_b": "minilm"})
@@ -749,17 +751,17 @@ def reused_names(found):
 
 
 def test_what_is_finished_is_not_measured_again(animals, tmp_path):
-    def stop(what, done, total):
-        if what == "large: opening":
+    def stop(step):
+        if (step.subject, step.action) == ("large", "opening"):
             raise KeyboardInterrupt
 
     given = {"small": "words(dimensions=32)", "large": "words(dimensions=64)"}
     with pytest.raises(KeyboardInterrupt):
-        compare_embedders(animals, given, out=tmp_path / "study", watch=stop, **QUICK)
-    done: list[str] = []
-    found = compare_embedders(animals, given, out=tmp_path / "study", watch=lambda what, *_: done.append(what), **QUICK)
-    assert "large: asking" in done
-    assert not any(what.startswith("small:") for what in done)
+        compare_embedders(animals, given, out=tmp_path / "study", progress=stop, **QUICK)
+    steps: list[Progress] = []
+    found = compare_embedders(animals, given, out=tmp_path / "study", progress=steps.append, **QUICK)
+    assert ("large", "asking") in {(step.subject, step.action) for step in steps}
+    assert not any(step.subject == "small" for step in steps)
     assert any(note.startswith("small: reused; made ") for note in found.notes)
     assert not any(note.startswith("large: reused") for note in found.notes)
     fresh = compare_embedders(animals, given, out=tmp_path / "study", fresh=True, **QUICK)
@@ -829,7 +831,7 @@ def test_a_folder_with_runs_that_were_made_otherwise_is_refused(animals, tmp_pat
 
 def test_the_folder_has_the_lineup_itself(animals, tmp_path):
     found = compare_embedders(animals, {"mine": Counting()}, out=tmp_path, **QUICK)
-    assert (tmp_path / "lineup.json").read_text() == results_to_json(found)
+    assert (tmp_path / "lineup.json").read_text() == format_results(found, "json")
     (again,) = read_results(tmp_path / "lineup.json")
     assert again.find("mine").means == found.find("mine").means
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import pickle
 
 import numpy as np
 import pandas as pd
@@ -158,7 +159,7 @@ def test_notes_say_what_was_missing_and_what_was_not_scored():
     notes = evaluate(QRELS, {**RUN, "q9": {"z": 1.0}}, ["mrr"]).notes
     assert notes == [
         "run does not have 1 of 3 judged queries: they count 0",
-        "run has 1 queries that nobody judged: they are not scored",
+        "run has 1 unjudged queries, which are not scored",
         "grades go up to 2, and mrr counts grade 1 as relevant; `--rel 2` counts from grade 2",
     ]
 
@@ -205,7 +206,7 @@ def test_unknown_conventions_and_options_get_the_nearest_one():
         evaluate(QRELS, RUN, ["mrr"], "trec8")
     with pytest.raises(UnknownName, match="no option is named `tie`"):
         PRESETS["default"].but(tie="trec")
-    with pytest.raises(BadInput, match="`ties` cannot be `random`"):
+    with pytest.raises(BadInput, match="ties must be one of trec, ranked, expected, got `random`"):
         PRESETS["default"].but(ties="random")
 
 
@@ -220,3 +221,47 @@ def test_what_is_neither_judgments_nor_a_run_is_refused(thing):
 def test_no_judged_query_is_no_evaluation():
     with pytest.raises(BadInput, match="the judgments have no query"):
         evaluate({}, RUN, ["mrr"])
+
+
+NAMED_RUNS = {"good": {"q1": {"a": 0.9, "b": 0.4}, "q2": {"c": 1.0}}, "bad": {"q1": {"b": 0.9, "a": 0.4}}}
+NAMED_GRADES = {"q1": {"a": 1}, "q2": {"c": 1}}
+
+
+def test_evaluate_runs_is_a_mapping_with_the_attributes_of_scores():
+    found = ragauge.evaluate_runs(NAMED_GRADES, NAMED_RUNS, ["mrr", "recall@1"])
+    assert isinstance(found, ragauge.ScoresByRun)
+    assert list(found) == ["good", "bad"]
+    assert found["good"].run == "good"
+    assert found.measures == ["mrr", "recall@1"]
+    assert (found.convention, found.queries, found.lower_is_better) == ("default", ["q1", "q2"], frozenset())
+    assert found.means == {"good": {"mrr": 1.0, "recall@1": 1.0}, "bad": {"mrr": 0.25, "recall@1": 0.0}}
+    assert found.means["bad"]["MRR"] == 0.25
+    assert found.n["bad"] == {"mrr": 2, "recall@1": 2}
+    assert found.per_query["bad"]["mrr"] == {"q1": 0.5, "q2": 0.0}
+    assert found.is_lower_better("mrr") is False
+    frame = found.to_polars()
+    assert frame.height == 8
+    assert frame["run"].unique(maintain_order=True).to_list() == ["good", "bad"]
+    assert pickle.loads(pickle.dumps(found)).means == found.means
+    assert repr(found).startswith("ScoresByRun(Scores('good', default: mrr 1.0000 (n=2)")
+
+
+def test_evaluate_of_named_runs_equals_evaluate_runs():
+    both = ragauge.evaluate(NAMED_GRADES, NAMED_RUNS, ["mrr"])
+    assert isinstance(both, ragauge.ScoresByRun)
+    assert both.means == ragauge.evaluate_runs(NAMED_GRADES, NAMED_RUNS, ["mrr"]).means
+    one = ragauge.evaluate(NAMED_GRADES, NAMED_RUNS["bad"], ["mrr"])
+    assert isinstance(one, ragauge.Scores)
+    assert one.means == both["bad"].means
+
+
+def test_evaluate_runs_refuses_what_is_not_a_mapping_of_runs():
+    with pytest.raises(BadInput, match="runs must be a mapping from names to runs, got str"):
+        ragauge.evaluate_runs(NAMED_GRADES, "a.run")
+    with pytest.raises(BadInput, match="there are no runs to score"):
+        ragauge.evaluate_runs(NAMED_GRADES, {})
+
+
+def test_unknown_keyword_of_evaluate_is_a_type_error():
+    with pytest.raises(TypeError, match="unexpected keyword argument 'target'"):
+        ragauge.evaluate(NAMED_GRADES, NAMED_RUNS, target={"a": ["x"]})

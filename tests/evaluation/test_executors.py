@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 
 import ragauge
 from command import forked
+from ragauge.compute.progress import Progress
 from ragauge.core.errors import BadInput
 from ragauge.core.records import Judgments, Run
 from ragauge.evaluation import compute_judged_ranks_by_name, parse_measures
@@ -164,14 +165,14 @@ def test_a_worker_that_is_killed_costs_no_number(form, tmp_path, workers, monkey
     judgments = ragauge.read_judgments(qrels)
     seen = []
 
-    def watch(_: str, counted: int) -> None:
-        seen.append(counted)
+    def kill_worker(step: Progress) -> None:
+        seen.append(step.done)
         if len(seen) == 3:
             assert workers.kill(1) == 1
 
     here = compute_judged_ranks_by_name(judgments, {"run": path}, wanted, rules)["run"]
     there = compute_judged_ranks_by_name(
-        judgments, {"run": path}, wanted, rules, executor=workers.executor, watch=watch
+        judgments, {"run": path}, wanted, rules, executor=workers.executor, progress=kill_worker
     )["run"]
     assert len(seen) > 20
     assert seen == sorted(seen)
@@ -228,7 +229,10 @@ def test_what_parts_share_is_sent_without_what_nobody_needs():
     assert there.judgments.nested == judgments.nested
     after = [there(part) for part in split_run(table)]
     assert [one.rows for one in after] == [one.rows for one in before]
-    assert counting.whole(table, before).rank.tolist() == counting.whole(table, after).rank.tolist()
+    assert (
+        counting.merge_partial_ranks(table, before).rank.tolist()
+        == counting.merge_partial_ranks(table, after).rank.tolist()
+    )
 
 
 def test_a_mistake_in_a_part_is_told_as_in_the_whole(tmp_path, pools, workers, small_parts):
@@ -237,7 +241,7 @@ def test_a_mistake_in_a_part_is_told_as_in_the_whole(tmp_path, pools, workers, s
     twice.write_parquet(tmp_path / "twice.parquet")
     messages = []
     for executor in (None, pools["threads"], workers.executor):
-        with pytest.raises(BadInput, match="stands twice in the ranking") as caught:
+        with pytest.raises(BadInput, match="appears more than once in the ranking") as caught:
             ragauge.evaluate(qrels, tmp_path / "twice.parquet", executor=executor)
         messages.append(str(caught.value))
     assert len(set(messages)) == 1

@@ -198,7 +198,7 @@ def test_scores_can_be_pickled_and_copied():
 
 @pytest.mark.parametrize(("option", "wrong"), [("gain", "foo"), ("rel", float("nan")), ("depth", 0)])
 def test_options_that_mean_nothing_are_refused(option, wrong):
-    with pytest.raises(BadInput, match=f"`{option}` cannot be"):
+    with pytest.raises(BadInput, match=option):
         PRESETS["default"].but(**{option: wrong})
 
 
@@ -296,4 +296,4 @@ def test_wide_tables_become_long_ones_and_lose_nothing(ragauge):
     done = ragauge('script -qc "stty cols 80; ragauge evaluate q.txt r.run -m all_trec -q" /dev/null')
     assert "…" not in done.stdout
     assert "iprec_at_recall@0.1" in done.stdout
-    assert "twice" in ragauge("ragauge evaluate q.txt r.run r.run", code=2).stderr
+    assert "run `r.run` appears more than once" in ragauge("ragauge evaluate q.txt r.run r.run", code=2).stderr

@@ -9,7 +9,6 @@ import math
 import re
 from dataclasses import replace
 from datetime import UTC, datetime
-from importlib.resources import files
 
 import jsonschema
 import numpy as np
@@ -27,8 +26,14 @@ from ragauge.core.summaries import Mean
 from ragauge.experiments import run
 from ragauge.experiments.history import history, report, report_text
 from ragauge.experiments.history.results import History, HistoryPoint
+from ragauge.files.json_schemas import json_schema
+from ragauge.files.serialization import read_record, to_json, to_json_data
 from ragauge.measures.conventions import PRESETS, Convention
 from ragauge.measures.latency import summarise_timings
+from ragauge.output.markdown import render_markdown
+from ragauge.output.page import render_page
+from ragauge.output.report import collect_charts
+from ragauge.output.terminal import render_report
 from ragauge.stats.intervals import quantile_interval
 from result_folders import DATA, made, ranked, settle
 
@@ -36,7 +41,7 @@ GOOD = [1] * 15 + [2] * 15
 WORSE = [1] * 5 + [2] * 10 + [4] * 15
 
 
-SCHEMA = json.loads((files("ragauge.experiments.history") / "history.schema.json").read_text(encoding="utf-8"))
+SCHEMA = json_schema(History)
 
 
 @pytest.fixture
@@ -195,10 +200,10 @@ def test_first_before_and_best_are_each_looked_at(tmp_path):
     found = history(tmp_path, measures="mrr@10")
     since = {one.against: one.since.folder for one in found.changes}
     assert since == {name: str(tmp_path / f"day{day}") for name, day in (("first", 1), ("before", 3), ("best", 2))}
-    below, calm = report_text.summarise_changes(found)
+    below, calm = report_text.summarise_history(found)
     assert below.startswith("mine is 0.2917 of mrr@10 [0.2")
-    assert below.endswith(f"] below its best, 2026-11-02, p < 0.001 ({tmp_path / 'day2'})")
-    assert calm == "nothing has changed beyond chance in the last of 4 runs"
+    assert below.endswith(f"] below its best of 2026-11-02 ({tmp_path / 'day2'}), p < 0.001.")
+    assert calm == "No significant change in the last of 4 runs."
 
 
 def test_where_less_is_better_the_best_is_the_least(tmp_path):
@@ -227,7 +232,7 @@ JUDGED = replace(DATA, judgments=Judgments({**DATA.judgments.nested, "q0": {"d0"
         ({"data": FEWER}, "30 -> 20 queries"),
         ({"data": REWORDED}, "other queries"),
         ({"data": JUDGED}, "other judgments"),
-        ({"k": 20}, "10 -> 20 documents a query"),
+        ({"k": 20}, "10 -> 20 documents per query"),
         ({"convention": "trec9"}, "convention default -> trec9"),
         ({"data": replace(LARGER, queries=FEWER.queries)}, "40 -> 41 documents, 30 -> 20 queries"),
     ],
@@ -239,10 +244,8 @@ def test_what_else_has_changed_is_told_and_nothing_is_compared(tmp_path, how, to
     assert [one.changed for one in found.points] == ["", told]
     assert list(found.changes) == []
     assert found.comparable == {("small", "mine", "mrr@10"): 1}
-    assert (
-        f"2026-11-02 ({tmp_path / 'b'}): {told}; mine: not compared with the run before"
-        in report_text.describe_history(found)
-    )
+    (section,) = (section for section in report.build_report(found).sections if section.id == "breaks-terminal")
+    assert section.blocks[0].rows == [["2026-11-02 12:00", str(tmp_path / "b"), "mine", told]]
 
 
 def test_judgments_in_another_order_are_the_same(tmp_path):
@@ -318,7 +321,7 @@ def test_systems_are_chosen_by_name(tmp_path):
     assert history(tmp_path, systems="two").systems == ["two"]
     with pytest.raises(UnknownName, match="no system is named `tow`") as error:
         history(tmp_path, systems=["tow"])
-    assert error.value.hint == "did you mean `two`? there are one, two"
+    assert error.value.hint == "did you mean `two`? choose one of one, two"
     with pytest.raises(UnknownName, match="no dataset is named `smal`"):
         history(tmp_path, datasets=["smal"])
 
@@ -328,7 +331,7 @@ def test_systems_are_chosen_by_name(tmp_path):
     [
         ({"measures": "failed"}, "`failed` has no history"),
         ({"measures": "nonsense@10"}, "no measure is named"),
-        ({"confidence": 2.0}, "the confidence is 2"),
+        ({"confidence": 2.0}, "confidence must be at least 0.5 and below 1, got 2"),
         ({"convention": "mine"}, "no convention is named `mine`"),
     ],
 )
@@ -354,48 +357,64 @@ def history_day():
 
 def test_the_small_line_has_a_gap_where_nothing_may_be_compared():
     assert report.render_trend(points(0.1, 0.2, 0.3)) == "▃▅▆"
-    assert report.render_trend(points(0.1, 0.2, 0.3, changed=["", "", "other judgments"])) == "▃▅ ▆"
+    assert report.render_trend(points(0.1, 0.2, 0.3, changed=["", "", "other judgments"])) == "▃▅·▆"
     assert report.render_trend(points(0.1, 0.2, 0.3), 2) == "▅▆"
     assert report.render_trend(points(math.nan)) == ""
 
 
 def printed(found, width=80):
     """What a terminal of some width shows, and what it leaves out."""
-    tables, left = report.render_history_tables(found, width)
+    pieces, dropped = render_report(report.build_report(found, sparkline_points=8), width)
     console = Console(width=width, file=io.StringIO(), no_color=True)
-    for one in tables:
-        console.print(one)
-    return [line.rstrip() for line in console.file.getvalue().splitlines()], left
+    for piece in pieces:
+        console.print(piece)
+    return [line.rstrip() for line in console.file.getvalue().splitlines()], dropped
+
+
+def table_lines(lines):
+    """The lines of the first table, without its header."""
+    head = next(i for i, line in enumerate(lines) if line.startswith("system"))
+    end = next((i for i in range(head, len(lines)) if not lines[i]), len(lines))
+    return lines[head + 1 : end]
 
 
 def test_a_table_fits_eighty_columns_and_says_what_is_left_out(runs):
     found = history(runs, measures=["mrr@10", "p95_ms"])
-    lines, left = printed(found)
+    lines, dropped = printed(found)
     assert max(map(len, lines)) <= 80
-    assert left == ["since", "first"]
-    assert lines[0] == "small: 3 folders, 2026-11-01 to 2026-11-03"
-    assert lines[1].split() == ["system", "measure", "trend", "runs", "last", "vs", "previous", "p", "vs", "first", "p"]
-    assert lines[2].split()[3:] == ["3", "0.4583", "-0.2917", "<0.001", "-0.2917", "<0.001"]
+    assert dropped == ["since"]
+    assert lines[0].startswith("History of small: 3 folders, 1 system, 2026-11-01 to 2026-11-03")
+    heads = [line.split() for line in lines if line.startswith("system")]
+    assert heads == [["system", "measure", "trend", "runs", "last", "vs", "previous", "first", "vs", "first"]]
+    assert table_lines(lines)[0].split()[3:] == [
+        "3",
+        "0.4583",
+        "-0.2917",
+        "p",
+        "<0.001",
+        "0.7500",
+        "-0.2917",
+        "p",
+        "<0.001",
+    ]
     assert printed(found, 60)[1] == ["runs", "since", "first", "vs first"]
     assert printed(found, 200)[1] == []
-    assert (
-        "| 3 | 0.4583 | -0.2917 | <0.001 | 2026-11-01 | 0.7500 | -0.2917 | <0.001 |"
-        in report.render_history_markdown(found)
-    )
+    assert "| 3 | 0.7500 " in render_markdown([report.build_report(found)])
 
 
-def test_table_and_notes_tell_the_same_of_the_run_before(tmp_path):
-    """Against the first run nothing has changed, against the one before much: both stand there."""
+def test_table_and_summary_tell_the_same_of_the_previous_run(tmp_path):
+    """Against the first run nothing has changed, against the one before much: both are in the table."""
     for day, ranks in enumerate((WORSE, GOOD, WORSE), start=1):
         made(tmp_path / f"day{day}", {"mine": ranked(ranks)}, day=day)
     found = history(tmp_path, measures="mrr@10")
     lines, _ = printed(found)
-    assert lines[2].split()[3:] == ["3", "0.4583", "-0.2917", "<0.001", "+0.0000", "1.000"]
+    assert table_lines(lines)[0].split()[3:8] == ["3", "0.4583", "-0.2917", "p", "<0.001"]
+    assert table_lines(lines)[0].split()[-3:] == ["+0.0000", "p", "1.000"]
     change = found.change("mine", "mrr@10")
     low, high = change.comparison.ci
-    said = f"mine lost 0.2917 of mrr@10 [{-high:.4f}, {-low:.4f}] since 2026-11-02, p < 0.001"
-    assert report_text.summarise_changes(found) == [f"{said} ({tmp_path / 'day2'})"]
-    assert report.history_to_data(found)["verdicts"] == [f"{said}."]
+    said = f"mine lost 0.2917 of mrr@10 [{-high:.4f}, {-low:.4f}] since 2026-11-02 ({tmp_path / 'day2'}), p < 0.001."
+    assert report_text.summarise_history(found) == [said]
+    assert report.build_report(found).summary == said
 
 
 def test_a_slow_decline_is_told_since_the_first_run(tmp_path):
@@ -406,9 +425,9 @@ def test_a_slow_decline_is_told_since_the_first_run(tmp_path):
     found = history(tmp_path, measures="mrr@10")
     first, before = (found.change("mine", "mrr@10", against=one) for one in ("first", "before"))
     assert first.p < 0.05 < before.p
-    said = report_text.summarise_changes(found)
+    said = report_text.summarise_history(found)
     assert said[0].startswith("mine is 0.1500 of mrr@10 [")  # the first is also the best
-    assert said[1:] == ["nothing has changed beyond chance in the last of 4 runs"]
+    assert said[1:] == ["No significant change in the last of 4 runs."]
 
 
 def test_what_was_won_and_what_should_be_small_have_words_of_their_own(tmp_path):
@@ -419,9 +438,10 @@ def test_what_was_won_and_what_should_be_small_have_words_of_their_own(tmp_path)
         (folder / "experiment.json").write_text("{}")
         settle(folder)
     found = history(tmp_path)
-    assert {one.split(" [")[0]: one.split("] ")[1] for one in report.history_to_data(found)["verdicts"]} == {
-        "mine is worse by 0.1000 in unjudged@10": "since 2026-11-01, p < 0.001.",
-        "mine gained 0.1000 of mrr@10": "since 2026-11-01, p < 0.001.",
+    since = f"since 2026-11-01 ({tmp_path / 'day1'}), p < 0.001."
+    assert {one.split(" [")[0]: one.split("] ")[1] for one in report_text.summarise_history(found)} == {
+        "mine is worse by 0.1000 in unjudged@10": since,
+        "mine gained 0.1000 of mrr@10": since,
     }
 
 
@@ -430,12 +450,13 @@ def test_series_that_never_changed_are_one_line_below_the_table(tmp_path):
         made(tmp_path / f"day{day}", {"a": ranked(GOOD), "b": ranked(ranks)}, day=day)
     found = history(tmp_path)
     lines, _ = printed(found)
-    assert [line.split()[:2] for line in lines[2:-1]] == [["b", "mrr@10"]]
+    assert [line.split()[:2] for line in table_lines(lines)[:-1]] == [["b", "mrr@10"]]
     assert lines[-1] == "3 series are unchanged: a mrr@10 0.7500, recall@10 1.0000; b recall@10 1.0000"
-    table = [row.split(" | ")[:2] for row in report.render_history_markdown(found).splitlines() if row.startswith("| ")]
-    assert table[1:] == [["| b", "mrr@10"], ["| a", "mrr@10"], ["| a", "recall@10"], ["| b", "recall@10"]]
-    alone = printed(history(tmp_path, systems="a"))[0]
-    assert [line.split()[-6:-4] for line in alone[2:]] == [["3", "0.7500"], ["3", "1.0000"]]  # better than no table
+    text = render_markdown([report.build_report(found)])
+    table = [row.split(" | ")[:2] for row in text.splitlines() if row.startswith(("| a ", "| b "))]
+    assert table == [["| b", "mrr@10"], ["| a", "mrr@10"], ["| a", "recall@10"], ["| b", "recall@10"]]
+    alone = table_lines(printed(history(tmp_path, systems="a"))[0])
+    assert [line.split()[-9:-7] for line in alone] == [["3", "0.7500"], ["3", "1.0000"]]  # better than no table
 
 
 def test_two_that_moved_apart_and_have_the_same_mean_have_changed(tmp_path):
@@ -466,83 +487,72 @@ def test_csv_and_json_have_every_point_and_no_nan(tmp_path):
     made(tmp_path / "a", {"mine": ranked(GOOD)}, day=1)
     made(tmp_path / "b", {"mine": ranked(WORSE)}, day=2)
     found = history(tmp_path, measures=["mrr@10", "throughput"])
-    rows = list(csv.DictReader(io.StringIO(report.history_to_csv(found))))
+    ragauge.report(found, [tmp_path / "h.csv", tmp_path / "h.json"])
+    rows = list(csv.DictReader(io.StringIO((tmp_path / "h.csv").read_text())))
     assert list(rows[0]) == ["when", "folder", "dataset", "system", "measure", "mean", "low", "high", "n", "changed"]
     assert [float(row["mean"]) for row in rows] == [one.mean.value for one in found.points]
     assert (rows[1]["measure"], rows[1]["low"]) == ("throughput", "")
-    data = json.loads(json.dumps(report.history_to_data(found), allow_nan=False))
-    assert data["schema"] == "ragauge-history/1"
+    data = json.loads((tmp_path / "h.json").read_text())
+    assert data["schema"] == "ragauge-history/2"
     assert data["points"][1]["low"] is None
     jsonschema.validate(data, SCHEMA)
     change = next(one for one in data["changes"] if one["measure"] == "mrr@10" and one["against"] == "before")
     assert change["difference"] == pytest.approx(-7 / 24)
-    assert change["comparison"]["ci_high"] < 0
+    assert change["comparison"]["ci"][1] < 0
+    ragauge.report(found, tmp_path / "changes.csv", form="changes")
+    assert len((tmp_path / "changes.csv").read_text().splitlines()) == 1 + len(found.changes)
 
 
-def test_the_schema_holds_for_breaks_and_for_what_could_not_be_read_and_says_what_everything_is(runs):
-    jsonschema.Draft202012Validator.check_schema(SCHEMA)
+def test_history_is_read_back_with_the_same_report(runs, tmp_path):
     made(runs / "day4", {"mine": ranked(GOOD)}, day=4, data=JUDGED)
     (runs / "day2" / "scores.csv").write_text("nonsense")
-    data = report.history_to_data(history(runs, measures=["mrr@10", "embed_p95_ms", "gm_map", "recall@100"]))
-    jsonschema.validate(data, SCHEMA)
-    assert data["skipped"]
-    assert data["notes"]
-    assert any(one["changed"] for one in data["points"])
-    with pytest.raises(jsonschema.ValidationError, match="more"):
-        jsonschema.validate({**data, "more": 1}, SCHEMA)
-    told = [SCHEMA]
-    while told:
-        one = told.pop()
-        for part in one.get("properties", {}).values():
-            assert part["description"].endswith(".")
-            told += [part, part.get("items", {})]
+    found = history(runs, measures=["mrr@10", "embed_p95_ms", "gm_map", "recall@100"])
+    (tmp_path / "h.json").write_text(to_json(found))
+    again = read_record(tmp_path / "h.json")
+    jsonschema.validate(to_json_data(again), SCHEMA)
+    assert again.skipped
+    assert again.notes
+    assert any(point.changed for point in again.points)
+    assert to_json(again) == to_json(found)
+    assert render_markdown([report.build_report(again)]) == render_markdown([report.build_report(found)])
 
 
 def test_markdown_and_the_page_act_on_no_name(tmp_path):
     pytest.importorskip("altair")
     pytest.importorskip("vl_convert")
-    from ragauge.experiments.history.page import render_history_page
-
     evil = "<script>alert(1)</script>"
     for day in (1, 2):
         made(tmp_path / f"day{day}", {evil: ranked(GOOD)}, day=day, data=replace(DATA, name=f"</script>{evil}|x"))
-    found = history(tmp_path)
-    assert "<script" not in report.render_history_markdown(found)
-    text = render_history_page(found, "2026-11-15T18:00:00+00:00")
+    shown = report.build_report(history(tmp_path))
+    assert "<script" not in render_markdown([shown])
+    text = render_page([shown])
     assert "<script>alert" not in text
     assert "&lt;script&gt;alert(1)&lt;/script&gt;" in text
     assert "mrr@10" in text
 
 
-def test_the_page_draws_the_last_points_and_tells_what_it_leaves_out(tmp_path):
+def test_chart_has_the_last_points_and_says_how_many_are_left_out():
     pytest.importorskip("altair")
-    pytest.importorskip("vl_convert")
-    from ragauge.experiments.history import page
-
     day = history_day()
     many = [replace(points(0.5)[0], when=day.replace(year=1000 + i), folder=f"run{i}") for i in range(250)]
-    assert "The last 200 points of each series; 50 earlier ones are not drawn." in page.render_history_page(
-        History(many)
-    )
-    assert "one result so far" in page.render_history_page(History(many[:1])).lower()
+    chart = collect_charts([report.build_report(History(many))])["history-trend"]
+    assert "the last 200 points of each series; 50 earlier points not drawn." in chart.caption
+    assert report.build_report(History(many[:1])).summary == "One run so far; changes are shown from the second run on."
 
 
-def test_the_headline_of_the_page_is_a_sentence_and_what_never_changed_comes_last(tmp_path):
-    pytest.importorskip("altair")
-    pytest.importorskip("vl_convert")
-    from ragauge.experiments.history.page import render_history_page
-
+def test_the_summary_is_a_sentence_and_what_never_changed_comes_last(tmp_path):
     for day, ranks in enumerate((GOOD, WORSE), start=1):
         made(tmp_path / f"day{day}", {"a": ranked(GOOD), "b": ranked(ranks)}, day=day)
-    lost, calm = (render_history_page(history(tmp_path, systems=system)) for system in ("b", "a"))
-    headline = re.search(r'class="headline">(.*?)</p>', lost)[1]
+    lost, calm = (report.build_report(history(tmp_path, systems=system)) for system in ("b", "a"))
+    folder = re.escape(str(tmp_path / "day1"))
     assert re.fullmatch(
-        r"b lost 0\.2917 of mrr@10 \[0\.2\d+, 0\.3\d+\] since 2026-11-01, p\xa0&lt;\xa00.001\.", headline
+        rf"b lost 0\.2917 of mrr@10 \[0\.2\d+, 0\.3\d+\] since 2026-11-01 \({folder}\), p < 0.001\.", lost.summary
     )
-    assert 'class="headline">Nothing has changed beyond chance in the last of 2 runs.</p>' in calm
-    both = render_history_page(history(tmp_path, measures="mrr@10"))
-    assert re.findall(r'<th scope="row">(\w+)</th>', both)[:2] == ["b", "a"]
-    assert "vs previous: the last run against the latest before it" in both
+    assert calm.summary == "No significant change in the last of 2 runs."
+    both = report.build_report(history(tmp_path, measures="mrr@10"))
+    (series,) = (section for section in both.sections if section.id == "series")
+    assert [row[0] for row in series.blocks[0].rows] == ["b", "a"]
+    assert "vs previous: last run minus the latest comparable run before it" in series.blocks[0].legends
 
 
 def command(*arguments, cwd, code=0):
@@ -551,10 +561,12 @@ def command(*arguments, cwd, code=0):
 
 def test_the_command_shows_data_on_one_stream_and_talk_on_the_other(runs):
     done = command("-m", "mrr@10", cwd=runs.parent)
-    assert done.stdout.splitlines()[0] == "small: 3 folders, 2026-11-01 to 2026-11-03"
-    assert "note: mine lost 0.2917 of mrr@10 [" in done.stderr
-    assert "] since 2026-11-02, p < 0.001 (runs/day2)\n" in done.stderr
+    assert done.stdout.splitlines()[0].startswith("History of small: 3 folders, 1 system, 2026-11-01 to 2026-11-03")
+    assert "mine lost 0.2917 of mrr@10 [" in done.stdout
+    assert "] since 2026-11-02 (runs/day2), p < 0.001." in " ".join(done.stdout.split())
+    assert done.stderr == "note: p: paired t-test over queries, Holm-corrected for 1 series\n"
     assert json.loads(command("--schema", cwd=runs.parent).stdout) == SCHEMA
+    assert "- **" not in command("--format", "markdown", cwd=runs.parent).stdout
     assert command("--csv", cwd=runs.parent).stdout.startswith("when,folder,")
     assert json.loads(command("runs", "--json", cwd=runs.parent).stdout)["points"]
 
@@ -565,7 +577,7 @@ def test_the_command_shows_data_on_one_stream_and_talk_on_the_other(runs):
         (["--json", "--csv"], "--json and --csv do not go together"),
         (["nowhere"], "nowhere: no such folder"),
         (["runs/day1/mine"], "runs/day1/mine: is a single run"),
-        (["-o", "page.txt"], "page.txt: the page is an .html file"),
+        (["-o", "page.txt"], "page.txt: what is to be written is not clear from `.txt`"),
         (["-m", "nonsense"], "no measure is named `nonsense`"),
     ],
 )
@@ -574,7 +586,7 @@ def test_the_command_tells_a_mistake_and_exits_with_two(runs, arguments, message
 
 
 def test_an_empty_folder_is_told(tmp_path):
-    with pytest.raises(BadInput, match="no folder that `ragauge run` wrote is below"):
+    with pytest.raises(BadInput, match="no result of `ragauge run` in"):
         history(tmp_path)
 
 
@@ -620,7 +632,7 @@ def test_what_only_its_maker_can_count_is_left_out_and_told(tmp_path):
     python_made(tmp_path / "b", GOOD, 2, measures=["mrr@10"], convention=Convention("my own", gain="exp"))
     found = history(tmp_path)
     assert [(one.folder, one.measure) for one in found.points] == [(str(tmp_path / "a"), "mrr@10")]
-    assert found.notes == ["own is left out of 1 folder without scores of it: no measure is named `own`"]
+    assert found.notes == ["own is left out of 1 folder without scores of it: unknown measure `own`"]
     assert "`my own`, which cannot be had again by name" in found.skipped[str(tmp_path / "b" / "mine")]
     both = history(tmp_path, convention="default")
     assert [one.mean.value for one in both.points] == [0.75, 0.75]

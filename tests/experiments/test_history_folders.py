@@ -13,11 +13,12 @@ from pathlib import Path
 import polars as pl
 import pytest
 
+from ragauge.compute.progress import Progress
 from ragauge.core.errors import BadInput
+from ragauge.core.hashes import hash_judgments
 from ragauge.experiments.history import history, rescoring
 from ragauge.experiments.history.run_folders import MAX_FOLDER_DEPTH, find_experiment_folders
 from ragauge.files.readers import read_judgments
-from ragauge.runs.folder import judgments_hash
 from result_folders import LONG_AGO, made, ranked, settle
 
 GOOD, WORSE = [1] * 30, [2] * 30
@@ -59,7 +60,7 @@ def test_a_manifest_without_a_time_is_skipped_until_it_is_repaired(runs):
     manifest.write_text(whole.replace('"finished"', '"finishes"'))
     settle(runs / "b")
     found = history(runs)
-    assert found.skipped == {str(manifest.parent): f"{manifest}: does not say when the run was finished"}
+    assert found.skipped == {str(manifest.parent): f"{manifest}: has no valid time at which the run finished"}
     manifest.write_text(whole)
     settle(runs / "b")
     assert means(runs) == [1.0, 0.5]
@@ -85,7 +86,7 @@ def test_folders_that_are_too_deep_are_told(runs, tmp_path):
     shutil.copytree(runs, place)
     found, skipped = find_experiment_folders([deep])
     assert found == {}
-    assert list(skipped.values()) == [f"what is below it is more than {MAX_FOLDER_DEPTH} folders down"]
+    assert list(skipped.values()) == [f"its subfolders are more than {MAX_FOLDER_DEPTH} levels deep"]
 
 
 def test_links_that_lead_back_end_and_nothing_counts_twice(runs):
@@ -120,7 +121,7 @@ def test_a_folder_that_cannot_be_looked_into_is_told(runs):
         (open_to_all / "runs" / "b").chmod(0o755)
         shutil.rmtree(open_to_all)
     assert set(found) == {str(open_to_all / "runs" / "a")}
-    assert skipped == {str(open_to_all / "runs" / "b"): "cannot be looked into (Permission denied)"}
+    assert skipped == {str(open_to_all / "runs" / "b"): "cannot be read (Permission denied)"}
 
 
 def test_runs_without_judgments_are_told(runs):
@@ -133,18 +134,22 @@ def test_runs_without_judgments_are_told(runs):
 @pytest.mark.parametrize(
     ("file", "text", "told"),
     [
-        ("scores.csv", "run,query\n1,2\n", "scores.csv: is damaged"),
-        ("scores.csv", "run,query,measure,value\nmine,q0,mrr@10,high\n", "scores.csv: is damaged"),
-        ("scores.csv", "run,query,measure,value\nmine,q0,mrr@10,inf\n", "is damaged (mrr@10 of mine is infinite)"),
-        ("scores.csv", "run,query,measure,value\nmine,q0,mrr@10,1\nmine,q0,mrr@10,1\n", "comes twice for a query"),
-        ("scores.csv", "run,query,measure,value\n,q0,mrr@10,1\n", "a value belongs to nothing"),
-        ("scores.csv", "run,query,measure,value,trial\nm,q,mrr,1,1\nm,q,mrr,1,1\n", "a value comes twice"),
+        ("scores.csv", "run,query\n1,2\n", "scores.csv: is corrupt or incomplete"),
+        ("scores.csv", "run,query,measure,value\nmine,q0,mrr@10,high\n", "scores.csv: is corrupt or incomplete"),
+        (
+            "scores.csv",
+            "run,query,measure,value\nmine,q0,mrr@10,inf\n",
+            "is corrupt or incomplete (mrr@10 of mine is infinite)",
+        ),
+        ("scores.csv", "run,query,measure,value\nmine,q0,mrr@10,1\nmine,q0,mrr@10,1\n", "has duplicate queries"),
+        ("scores.csv", "run,query,measure,value\n,q0,mrr@10,1\n", "a value without run, measure or query"),
+        ("scores.csv", "run,query,measure,value,trial\nm,q,mrr,1,1\nm,q,mrr,1,1\n", "duplicate values"),
         ("judgments.parquet", "nonsense", "judgments.parquet: cannot be read"),
-        ("experiment.json", "{", "experiment.json: is damaged"),
-        ("mine/manifest.json", "[]", "manifest.json: is damaged (it holds no object)"),
-        ("mine/manifest.json", "{", "manifest.json: is damaged"),
-        ("mine/manifest.json", '{"finished": "yesterday"}', "does not say when the run was finished"),
-        ("mine/manifest.json", '{"finished": "2026-11-01", "plan": 3}', "manifest.json: is damaged"),
+        ("experiment.json", "{", "experiment.json: is corrupt or incomplete"),
+        ("mine/manifest.json", "[]", "manifest.json: is corrupt or incomplete (expected an object)"),
+        ("mine/manifest.json", "{", "manifest.json: is corrupt or incomplete"),
+        ("mine/manifest.json", '{"finished": "yesterday"}', "has no valid time at which the run finished"),
+        ("mine/manifest.json", '{"finished": "2026-11-01", "plan": 3}', "manifest.json: is corrupt or incomplete"),
     ],
 )
 def test_what_is_damaged_is_told_and_the_rest_is_shown(runs, file, text, told):
@@ -175,7 +180,9 @@ def test_odd_things_in_files_and_names_stop_nothing(runs):
 def test_where_nothing_can_be_read_the_first_reason_is_told(runs):
     (runs / "b" / "scores.csv").write_text("nonsense")
     settle(runs / "b")
-    with pytest.raises(BadInput, match=r"nothing that can be read is below .*scores.csv: is damaged"):
+    with pytest.raises(
+        BadInput, match=r"no readable result of `ragauge run` in .*scores.csv: is corrupt or incomplete"
+    ):
         history(runs / "b")
 
 
@@ -219,7 +226,7 @@ def test_folders_without_a_convention_are_named_in_a_note(runs):
     settle(runs / "b")
     found = history(runs, measures="mrr@10")
     assert found.points[1].changed == ""
-    assert found.notes == ["under which convention 1 of the folders were scored is not known"]
+    assert found.notes == ["unknown convention of the scores in 1 folder"]
 
 
 def test_a_convention_that_has_no_name_cannot_be_had_again(runs):
@@ -242,7 +249,7 @@ def test_runs_that_returned_the_same_are_told_apart_by_their_judgments(runs):
     grades.with_columns(pl.col("relevance") * 0).write_parquet(runs / "c" / "judgments.parquet")
     for path in (runs / "c").glob("*/manifest.json"):
         about = json.loads(path.read_text())
-        about["judgments_hash"] = judgments_hash(read_judgments(runs / "c"))
+        about["judgments_hash"] = hash_judgments(read_judgments(runs / "c"))
         path.write_text(json.dumps(about))
     settle(runs / "c")
     (runs / "c" / "scores.csv").unlink()
@@ -251,13 +258,13 @@ def test_runs_that_returned_the_same_are_told_apart_by_their_judgments(runs):
     assert (values["a"], values["c"]) == (1.0, 0.0)
 
 
-def test_who_looks_on_is_told_how_far_it_is(runs):
+def test_history_reports_progress_of_each_step(runs):
     seen = []
-    history(runs, measures="ndcg@3", watch=lambda *step: seen.append(step))
-    assert [step for step in seen if step[0] != "compares"] == [
-        ("reads", 0, 2), ("reads", 1, 2), ("scores", 0, 2), ("scores", 1, 2),
-    ]  # fmt: skip
-    assert {step[2] for step in seen if step[0] == "compares"} == {3}
+    history(runs, measures="ndcg@3", progress=seen.append)
+    assert [step for step in seen if step.action != "comparing"] == [
+        Progress(action, done, 2) for action in ("reading", "scoring") for done in (0, 1, 2)
+    ]
+    assert {step.total for step in seen if step.action == "comparing"} == {3}
 
 
 def test_cli_interrupted_history_exits_with_130(runs):
@@ -274,4 +281,4 @@ def test_cli_interrupted_history_exits_with_130(runs):
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=runs.parent, capture_output=True, text=True, check=False)
     assert done.returncode == 130
-    assert done.stderr.endswith("\nstopped\n")
+    assert done.stderr.endswith("\nstopped at scoring (0 of 2)\n")

@@ -12,7 +12,8 @@ from result_folders import DATA, made, ranked
 pytest.importorskip("altair")
 pytest.importorskip("vl_convert")
 
-from ragauge.experiments.history.page import render_history_page
+from ragauge.experiments.history.report import build_report
+from ragauge.output.page import render_page
 
 EVIL = '</script><img src=x onerror="alert(1)"> ${7*7} {{ 7*7 }} datum.value'
 GOOD, WORSE = [1] * 15 + [2] * 15, [1] * 5 + [2] * 10 + [4] * 15
@@ -30,7 +31,7 @@ def file(tmp_path_factory):
     for name in ("manifest.json", "run.parquet"):
         (folder / "runs" / "<u>empty" / "run" / name).write_text("{}")
     found = folder / "history.html"
-    found.write_text(render_history_page(history(folder / "runs"), "2026-11-15T18:00:00+00:00"), encoding="utf-8")
+    found.write_text(render_page([build_report(history(folder / "runs"))]), encoding="utf-8")
     return found
 
 
@@ -40,19 +41,19 @@ def test_the_page_is_drawn_and_acts_on_no_name(file, opened, scheme):
     assert shown.locator("[data-chart] svg").count() == shown.locator("[data-chart]").count() == 2
     assert shown.locator('[data-chart] .mark-symbol.role-mark:not([class*="guide"]) path').count() == 12
     assert shown.text_content(".headline").startswith(f"{EVIL} lost 0.2917 of mrr@10 [0.")
-    assert shown.text_content("#series tbody tr:first-child th") == EVIL
+    assert shown.text_content("#history-series tbody tr:first-child th") == EVIL
     assert shown.text_content("h1") == f"History of <b>data</b> {EVIL}"
-    assert "<i>1</i>&amp;${x}" in shown.text_content("#points")
-    assert "<u>empty" in shown.text_content("#breaks")
-    assert shown.locator("main img, main b:not(#breaks b), main i, main u").count() == 0
+    assert "<i>1</i>&amp;${x}" in shown.text_content("#history-points")
+    assert "<u>empty" in shown.text_content("#history-skipped")
+    assert shown.locator("main img, main b, main i, main u").count() == 0
     dark = shown.evaluate("getComputedStyle(document.body).backgroundColor.match(/\\d+/g)[0] < 128")
     assert dark == (scheme == "dark")
 
 
 def test_rows_are_sorted_by_what_they_are_worth(file, opened):
     shown = opened(file, charts=True)
-    shown.click("#series th button:has-text('vs previous')")
-    values = shown.locator("#series tbody tr td:nth-child(7)").evaluate_all(
+    shown.click("#history-series th button:has-text('vs previous')")
+    values = shown.locator("#history-series tbody tr td:nth-child(7)").evaluate_all(
         "cells => cells.map(cell => Number(cell.dataset.order))"
     )
     assert values == sorted(values) or values == sorted(values, reverse=True)

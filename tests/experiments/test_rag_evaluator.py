@@ -312,7 +312,7 @@ def test_the_command_line_has_the_range_too(tmp_path):
     assert found["k"] == 5
     assert [row["hit_rate"] for row in found["rows"]] == pytest.approx([5 / 6, 5 / 6, 1])
     assert json.loads(called("-k", "1,2,5", "--tolerance", "0.3", "--json").stdout)["k"] == 1
-    assert "the run is 5 deep, and says nothing about k=10, 20" in called().stderr
+    assert "the run returns at most 5 documents per query: no results for k=10, 20" in called().stderr
     for wrong in (["-k", "x"], ["-k", "0"], ["-k", "9"], ["--confidence", "2"], ["-m", "hitrate@5"]):
         done = called(*wrong)
         assert (done.returncode, "Traceback" in done.stderr) == (2, False), wrong

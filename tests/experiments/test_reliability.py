@@ -22,7 +22,10 @@ from ragauge.core.errors import BadInput, MissingEvidence, UnknownName
 from ragauge.core.records import Dataset, Judgments
 from ragauge.experiments import run
 from ragauge.experiments.reliability import reliability
-from ragauge.experiments.reliability_files import read_trials
+from ragauge.experiments.reliability.report import build_report
+from ragauge.files.serialization import read_record, to_json
+from ragauge.files.trials import read_trials
+from ragauge.output.tables import Table
 from ragauge.runs import folder as runs_folder
 from ragauge.stats.reliability import (
     cochran_q_test,
@@ -226,7 +229,7 @@ def test_of_one_task_clopper_and_pearsons_interval_is_carried_through():
     assert found.over == "trials"
     assert found.pass_at[5][1:] == pytest.approx((1 - (1 - exact.low) ** 5, 1 - (1 - exact.high) ** 5), abs=1e-9)
     assert found.pass_all[2][1:] == pytest.approx((exact.low**2, exact.high**2), abs=1e-9)
-    assert "one task says nothing about others" in found.notes[-1]
+    assert "do not cover other tasks" in found.notes[-1]
 
 
 @given(
@@ -308,12 +311,12 @@ def test_frames_parquet_and_counts_are_tables_too(tmp_path):
             "x": {"1": (3, 2), "2": (4, 4)},
             "y": {"1": (3, 1)},
         }
-        assert "were not tried on the same tasks (1 in common)" in found["y"].notes[-1]
+        assert "were tried on different tasks (1 in common)" in found["y"].notes[-1]
 
 
 def test_scores_need_a_threshold(tmp_path):
     (tmp_path / "t.csv").write_text("task,score\na,0.4\na,0.9\n")
-    with pytest.raises(BadInput, match=r"t\.csv:2: trial 1 of task `a` came out as 0\.4, neither 0 nor 1"):
+    with pytest.raises(BadInput, match=r"t\.csv:2: the outcome of trial 1 of task `a` must be 0 or 1, got 0\.4"):
         reliability(tmp_path / "t.csv")
     assert reliability(tmp_path / "t.csv", success_threshold=0.5).counts == {"a": (2, 1)}
 
@@ -321,19 +324,22 @@ def test_scores_need_a_threshold(tmp_path):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("task,trial,success\na,1,1\na,1,0\n", "t.csv:3: trial 1 of task `a` is there twice"),
-        ("task,success\na,maybe\n", "t.csv:2: trial 1 of task `a` came out as `maybe`"),
+        ("task,trial,success\na,1,1\na,1,0\n", "t.csv:3: duplicate trial 1 of task `a`"),
+        ("task,success\na,maybe\n", "t.csv:2: the outcome of trial 1 of task `a` must be true or false, got `maybe`"),
         ("task,success\na,1\n,1\n", "t.csv:3: the task is missing"),
         ("task,success\na,1\n\n   ,1\n", "t.csv:4: the task is missing"),
         ("task,agent,success\na,,1\n", "t.csv:2: the system is missing"),
         ("task,trial,success\na,1,1\na,,1\n", "t.csv:3: the trial is missing"),
-        ('task,said,success\na,"x\ny",1\na,z,maybe\n', "t.csv:4: trial 2 of task `a` came out as `maybe`"),
-        ("task,score\na,inf\n", "t.csv:2: trial 1 of task `a` came out as `inf`"),
+        (
+            'task,said,success\na,"x\ny",1\na,z,maybe\n',
+            "t.csv:4: the outcome of trial 2 of task `a` must be true or false, got `maybe`",
+        ),
+        ("task,score\na,inf\n", "t.csv:2: the outcome of trial 1 of task `a` must be true or false, got `inf`"),
         ("task,n,c\na,3,4\n", "t.csv:2: task `a` has 4 successes in 3 trials"),
-        ("task,n,c\na,3,1\na,3,1\n", "t.csv:3: task `a` has two rows"),
-        ("a,b\n1,2\n", "trials need a task and whether it succeeded; found a, b"),
-        ("run,query,measure,value\nx,q,ndcg,1\n", "what the column `measure` means for trials is not clear"),
-        ("run,query,success\nx,q,1\n", "what the column `run` means for trials is not clear"),
+        ("task,n,c\na,3,1\na,3,1\n", "t.csv:3: duplicate row of task `a`"),
+        ("a,b\n1,2\n", "expected columns for the task and its success; found a, b"),
+        ("run,query,measure,value\nx,q,ndcg,1\n", "the column `measure` is ambiguous in a table of trials"),
+        ("run,query,success\nx,q,1\n", "the column `run` is ambiguous in a table of trials"),
         ("task,success\n", "no rows"),
     ],
 )
@@ -362,9 +368,9 @@ def test_blank_lines_are_no_trials_and_every_system_is_one(tmp_path):
 
 
 def test_a_task_by_two_keys_is_refused():
-    with pytest.raises(BadInput, match="task `1` is there twice"):
+    with pytest.raises(BadInput, match="duplicate task `1`"):
         reliability({1: [True], "1": [False]})
-    with pytest.raises(BadInput, match="system `1` is there twice"):
+    with pytest.raises(BadInput, match="duplicate system `1`"):
         reliability({1: {"a": [True]}, "1": {"a": [False]}})
 
 
@@ -379,14 +385,14 @@ def test_a_threshold_is_a_finite_number_everywhere(tmp_path, threshold):
         lambda: reliability(pl.DataFrame({"task": ["a"], "score": [0.4]}), success_threshold=number),
         lambda: reliability([run_of_a, run_of_a], qrels={"q1": {"a": 1}}, success_threshold=number),
     ):
-        with pytest.raises(BadInput, match=f"a success cannot begin at {threshold}"):
+        with pytest.raises(BadInput, match=f"must be a finite number, got {threshold}"):
             call()
     assert isinstance(invoke(tmp_path / "t.csv", f"--success-threshold={threshold}").exception, BadInput)
 
 
 def test_counts_have_no_scores_for_a_threshold():
-    assert reliability({"a": (3, 2)}).success == "what the table calls one"
-    with pytest.raises(BadInput, match="task `a` has counts, and no scores"):
+    assert reliability({"a": (3, 2)}).success == "as stated in the table"
+    with pytest.raises(BadInput, match="applies to scores, but task `a` has counts"):
         reliability({"a": (3, 2)}, success_threshold=0.5)
 
 
@@ -399,16 +405,16 @@ def test_whole_numbers_are_whole_numbers_numpys_too():
     for k in (2, np.int64(2), [2], np.array([2])):
         assert list(reliability({"a": (3, 2)}, k=k).pass_at) == [2]
     for k in (1.5, "2", [1.5]):
-        with pytest.raises(BadInput, match="neither a whole number nor several"):
+        with pytest.raises(BadInput, match="k must be an integer or several"):
             reliability({"a": (3, 2)}, k=k)
 
 
 def test_reaching_a_value_of_which_less_is_better_is_no_success():
     runs = [{"q1": {"a": 1.0}}, {"q1": {"b": 1.0}}]
     for measure in ("unjudged@10", "rbp_resid"):
-        with pytest.raises(BadInput, match="less is better of") as error:
+        with pytest.raises(BadInput, match="is a lower-is-better measure") as error:
             reliability(runs, qrels={"q1": {"a": 1}}, measure=measure, success_threshold=0.5)
-        assert error.value.hint == "a measure of which more is better, such as hit_rate@5"
+        assert error.value.hint == "use a higher-is-better measure, such as `-m hit_rate@5`"
     assert reliability(runs, qrels={"q1": {"a": 1}}, measure="judged@1").counts == {"q1": (2, 1)}
 
 
@@ -421,7 +427,7 @@ def test_runs_are_trials_of_their_queries():
     assert any("no task changed its outcome" in note for note in found["sure"].notes)
     one = reliability([good, bad], qrels=qrels, measure="mrr", success_threshold=0.5)
     assert (one.counts["q2"], one.success) == ((2, 1), "mrr >= 0.5")
-    with pytest.raises(BadInput, match="a success from 0 on would be every trial"):
+    with pytest.raises(BadInput, match="must be above 0, or every trial succeeds; got 0"):
         reliability([good, bad], qrels=qrels, success_threshold=0)
 
 
@@ -441,7 +447,7 @@ def test_queries_without_a_value_are_left_out_and_told(tmp_path):
     runs = [tmp_path / "1.run", tmp_path / "2.run"]
     found = reliability(runs, qrels=tmp_path / "qrels", measure="recall@5", convention=skipping)
     assert found.counts == {"q1": (2, 2)}
-    assert "trials: 1 queries have no value of recall@5 and are left out" in found.notes
+    assert "trials: 1 query without a value of recall@5 is left out" in found.notes
     with pytest.raises(MissingEvidence, match="no query of trials has a value of recall@5"):
         reliability(runs, qrels={"q2": {"b": 0}}, measure="recall@5", convention=skipping)
 
@@ -520,7 +526,7 @@ def test_what_was_stopped_in_a_repeat_goes_on_with_the_rankings_that_it_had(tmp_
 def test_a_folder_without_its_repeats_is_asked_for_them(tmp_path):
     run(DATA, {"w": Wavering()}, repeats=2, warmup=0, out=tmp_path, measures=["mrr"])
     (tmp_path / "w" / "repeats.parquet").unlink()
-    with pytest.raises(MissingEvidence, match="only its first rankings were kept"):
+    with pytest.raises(MissingEvidence, match="only the rankings of the first trial of w were saved"):
         reliability(tmp_path / "w")
     again = run(DATA, {"w": Wavering()}, repeats=2, warmup=0, out=tmp_path, measures=["mrr"], reuse=True)
     assert "w: 12 queries whose ranking was not saved were run again" in again.notes
@@ -568,6 +574,70 @@ def test_a_real_collection_agrees_with_counting_by_hand(shared, tmp_path):
     assert found.pass_at[3].value == pytest.approx(np.mean([np.mean([any(one) for one in many]) for many in subsets]))
 
 
+# The report
+
+TRIALS = {
+    "agent": {"book": [True, False, True], "cancel": [True, True, True], "<b>pay</b>": [False, False, False]},
+    "copy": {"book": (3, 3), "cancel": (3, 3), "<b>pay</b>": (3, 0)},
+}
+
+
+def cells_of(table):
+    return [[cell.strip() for cell in row] for row in table.texts()]
+
+
+def test_reliability_report_has_tables_of_pass_rates_stability_and_flaky_tasks():
+    shown = build_report(reliability(TRIALS, k=[1, 3]), max_flaky_tasks=0)
+    assert shown.summary == (
+        "All 3 trials of a task succeed with probability 0.3333 [0.0084, 0.9057] for agent and 0.6667 [0.0943, 0.9916] "
+        "for copy."
+    )
+    assert [section.id for section in shown.select_sections("html")] == ["pass", "stability", "flaky"]
+    tables = {block.id: block for section in shown.sections for block in section.blocks if isinstance(block, Table)}
+    assert cells_of(tables["pass"])[1] == [
+        "agent",
+        "3",
+        "0.6667 [0.0943, 0.9916]",
+        "0.3333 [0.0084, 0.9057]",
+        "3",
+        "3",
+    ]
+    assert [row[2:5] for row in cells_of(tables["stability"])] == [
+        ["1 33.3%", "1 33.3%", "1 33.3%"],
+        ["2 66.7%", "0 0%", "1 33.3%"],
+    ]
+    assert cells_of(tables["flaky"]) == [["book", "2 of 3", "3 of 3"]]
+    assert shown.notes == [
+        "copy: no task changed its outcome between trials; if the system is deterministic, more trials add no evidence",
+        "success: as stated in the table; 95% confidence intervals over all tasks of this kind",
+    ]
+
+
+def test_reliability_is_written_in_every_format_and_read_back(tmp_path):
+    pytest.importorskip("altair")
+    pytest.importorskip("vl_convert")
+    found = reliability(TRIALS)
+    files = [tmp_path / f"r.{ending}" for ending in ("html", "json", "csv", "md", "tex")]
+    ragauge.report(found, files)
+    page, data, rows, markdown, latex = (path.read_text() for path in files)
+    assert "&lt;b&gt;pay" not in page  # it is never flaky, so that no table lists it
+    assert 'id="chart-reliability-pass"' in page
+    assert to_json(read_record(files[1])) == to_json(found) == data
+    assert rows.splitlines()[0].startswith("system,k,pass_at,pass_at_low,pass_at_high,pass_all,")
+    assert len(rows.splitlines()) == 1 + 2 * 3
+    assert "| agent | 3 |" in markdown
+    assert r"\label{tab:reliability-pass-pass}" in latex
+    ragauge.report(found, tmp_path / "tasks.csv", form="tasks")
+    assert (tmp_path / "tasks.csv").read_text().splitlines()[3] == "agent,<b>pay</b>,3,0,"
+
+
+def test_reliability_of_several_systems_has_no_value_without_a_name():
+    found = reliability(TRIALS)
+    assert found["copy"].pass_all[3].value == pytest.approx(2 / 3)
+    with pytest.raises(BadInput, match="results of 2 systems"):
+        _ = found.pass_all
+
+
 # The command line
 
 
@@ -581,12 +651,13 @@ def test_folders_of_an_experiment_give_one_table(tmp_path):
     shown = invoke(tmp_path)
     assert shown.exit_code == 0
     rows = [line.split() for line in shown.stdout.splitlines()]
-    assert rows[1][:3] == ["w", "1", "0.6111"]
-    assert rows[4][:2] == ["sure", "1"]
+    head = rows.index(["system", "k", "pass@k", "pass^k", "tasks", "trials"])
+    assert rows[head + 1][:3] == ["w", "1", "0.6111"]
+    assert rows[head + 4][:2] == ["sure", "1"]
     assert ["q4", "2", "of", "3", "3", "of", "3", "word4"] in rows
-    assert "a success is hit_rate@5 >= 1" in shown.stderr
+    assert "success: hit_rate@5 >= 1; 95% confidence intervals over all tasks of this kind" in shown.stderr
     assert "--flaky" not in shown.stderr
-    assert "10 tasks are flaky; --flaky 10 shows them all" in invoke(tmp_path, "--flaky", 2).stderr
+    assert "`--flaky 10` shows all flaky tasks" in invoke(tmp_path, "--flaky", 2).stderr
 
 
 def test_runs_of_one_name_are_trials(tmp_path):
@@ -597,24 +668,25 @@ def test_runs_of_one_name_are_trials(tmp_path):
     shown = invoke(*files, "--json", "-k", "2")
     found = json.loads(shown.stdout)
     assert found["success"] == "hit_rate@5 >= 1"
-    assert found["systems"]["s"]["pass"][0]["pass_all"] == 0.5
-    assert found["systems"]["s"]["flaky"] == [{"task": "q2", "n": 2, "c": 1}]
+    assert found["systems"]["s"]["pass_all"]["2"]["value"] == 0.5
+    assert found["systems"]["s"]["flaky"] == ["q2"]
+    assert found["systems"]["s"]["counts"] == {"q1": [2, 2], "q2": [2, 1]}
     told = "s, trial 2, does not have 1 of 2 judged queries: they count 0"
     assert told in shown.stderr
     assert told in found["systems"]["s"]["notes"]
     twice = invoke(files[0], files[1], files[1])
     assert (twice.exit_code, isinstance(twice.exception, BadInput)) == (1, True)
-    assert "the same run is given twice" in str(twice.exception)
+    assert "appears more than once" in str(twice.exception)
     once = invoke(files[0], files[1], "--json")
     assert json.loads(once.stdout)["systems"]["s"]["agreement"] is None
-    assert "s: every task was tried once" in once.stderr
+    assert "s: one trial per task" in once.stderr
 
 
 def test_several_tables_are_several_systems(tmp_path):
     (tmp_path / "a.csv").write_text("task,success\nx,1\nx,0\n")
     (tmp_path / "b.csv").write_text("task,n,c\nx,2,2\n")
     found = json.loads(invoke(f"first={tmp_path / 'a.csv'}", tmp_path / "b.csv", "--json").stdout)["systems"]
-    assert {name: one["success_rate"] for name, one in found.items()} == {"first": 0.5, "b": 1.0}
+    assert {name: one["success_rate"]["value"] for name, one in found.items()} == {"first": 0.5, "b": 1.0}
 
 
 def test_the_table_fits_80_columns_and_texts_stay_texts(tmp_path, monkeypatch):

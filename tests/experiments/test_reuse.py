@@ -10,7 +10,7 @@ import pytest
 import ragauge
 from command import command_in
 from ragauge import BadInput, Dataset, Document, Judgments
-from ragauge.core.composition import is_reproducible
+from ragauge.core.components import is_reproducible
 from ragauge.core.specs import Spec
 from servers import serving
 

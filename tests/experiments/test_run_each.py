@@ -10,7 +10,6 @@ import shlex
 import signal
 import subprocess
 import sys
-import time
 from collections import Counter
 
 import numpy as np
@@ -24,10 +23,12 @@ from ragauge.comparison.results import compute_mean_ranks, compute_ranks
 from ragauge.core.documents import Document
 from ragauge.core.errors import BadInput, MissingEvidence, UnknownName
 from ragauge.core.records import Dataset, Judgments
-from ragauge.experiments import datasets_by_name, read_experiment, run, run_each
+from ragauge.experiments import datasets_by_name, run, run_each
+from ragauge.experiments.experiment_file import read_experiment
 from ragauge.reports import experiment_set, overview
 from ragauge.runs.results import ExperimentSet
 from ragauge.systems.builder import SystemBuilder
+from waiting import PATIENCE_S, count_lines, wait_while_running
 
 SMALL = "synthetic:needles(documents=60, queries=12)"
 HOPS = "synthetic:graph(documents=60, queries=12)"
@@ -123,11 +124,11 @@ def test_a_dataset_that_cannot_be_run_is_left_out_and_says_why(tmp_path):
 @pytest.mark.parametrize(
     ("datasets", "message"),
     [
-        ([], "there is no dataset to run on"),
-        (["pydocs", "pydocs"], "two datasets are called `pydocs`"),
-        (["a/x", "b/x"], "two datasets are called `x`"),
+        ([], "no dataset given"),
+        (["pydocs", "pydocs"], "dataset `pydocs` appears more than once"),
+        (["a/x", "b/x"], "dataset `x` appears more than once"),
         ({"a b": "pydocs", "a/b": "pydocs"}, "would share a folder"),
-        (["report.md"], "a dataset cannot be called `report.md`"),
+        (["report.md"], "a dataset cannot be named `report.md`"),
     ],
 )
 def test_datasets_that_cannot_be_told_apart_are_refused(datasets, message):
@@ -398,7 +399,7 @@ def test_a_tag_that_no_dataset_has_is_a_mistake(tmp_path):
     told = command("run", "tags.toml", "-m", "mrr", "--by", "hop", cwd=tmp_path)
     assert told.exit_code == 2
     last = told.stderr.splitlines()[-1]
-    assert last.startswith("error: no tag is named `hop` (did you mean `hops`? there are answers, complexity, hops")
+    assert last.startswith("error: no tag is named `hop` (did you mean `hops`? choose one of answers, complexity, hops")
     assert (tmp_path / "runs" / "tags" / "a" / "report.md").exists()
 
 
@@ -420,12 +421,15 @@ def test_when_no_dataset_can_be_run_the_first_reason_is_raised(tmp_path):
 
 
 def test_after_ctrl_c_in_the_second_dataset_the_same_command_goes_on(tmp_path, monkeypatch):
+    journal = tmp_path / "runs" / "study" / FOLDERS[OTHER] / "own" / "journal.jsonl"
+    (tmp_path / "hang").touch()
     (tmp_path / "mine.py").write_text(
-        "import time\n"
+        f"import os, time\nJOURNAL = {str(journal)!r}\n"
         "def search(query, k):\n"
         "    with open('log', 'a') as log:\n"
         "        log.write(query + '\\n')\n"
-        "    time.sleep(0.02)\n"
+        "    if os.path.exists('hang') and os.path.exists(JOURNAL) and open(JOURNAL, 'rb').read().count(b'\\n') >= 4:\n"
+        "        time.sleep(3600)  # until it is interrupted\n"
         "    return ['d00001']\n"
     )
     (tmp_path / "study.toml").write_text(TOML.replace('"nothere", ', "") + "[systems.own]\nkind = 'bm25'\n")
@@ -434,14 +438,12 @@ def test_after_ctrl_c_in_the_second_dataset_the_same_command_goes_on(tmp_path, m
         [sys.executable, "-m", "ragauge", *arguments], cwd=tmp_path, stderr=subprocess.PIPE, stdout=subprocess.PIPE,
         text=True,
     )  # fmt: skip
-    journal = tmp_path / "runs" / "study" / FOLDERS[OTHER] / "own" / "journal.jsonl"
-    deadline = time.monotonic() + 60
-    while time.monotonic() < deadline and (not journal.exists() or journal.read_bytes().count(b"\n") < 4):
-        time.sleep(0.005)
+    wait_while_running(process, lambda: count_lines(journal) >= 4, "four lines of the journal")
     process.send_signal(signal.SIGINT)
-    _, talk = process.communicate(timeout=60)
+    _, talk = process.communicate(timeout=PATIENCE_S)
+    (tmp_path / "hang").unlink()
     assert process.returncode == 130
-    assert "the same command goes on from there" in talk
+    assert "to resume, run the same command" in talk
     assert (tmp_path / "runs" / "study" / FOLDERS[SMALL] / "report.md").exists()
     monkeypatch.syspath_prepend(tmp_path)
     told = command(*arguments, cwd=tmp_path)
@@ -459,8 +461,8 @@ def test_after_ctrl_c_in_the_second_dataset_the_same_command_goes_on(tmp_path, m
     ("dataset", "message"),
     [
         ("3", "`dataset` is 3, not str or list or dict"),
-        ('["pydocs", 3]', "`dataset` is ['pydocs', 3], not a list of names"),
-        ("{ a = 3 }", "`dataset` is {'a': 3}, not a list of names"),
+        ('["pydocs", 3]', "`dataset` must be a list of names, got ['pydocs', 3]"),
+        ("{ a = 3 }", "`dataset` must be a list of names, got {'a': 3}"),
     ],
 )
 def test_datasets_of_a_file_are_names(tmp_path, dataset, message):

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 import ragauge
 from ragauge.cli.app import build_app
-from ragauge.core.composition import check_spec
+from ragauge.core.components import check_spec
 from ragauge.core.documents import Document
 from ragauge.core.errors import BadInput, UnknownName
 from ragauge.core.graphs import LinkArrays

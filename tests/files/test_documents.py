@@ -7,16 +7,21 @@ import json
 
 import polars as pl
 import pytest
+import zstandard
 
+from ragauge.core.documents import Document
 from ragauge.core.errors import BadInput
+from ragauge.datasets import load
 from ragauge.datasets.folders import read_documents
-from ragauge.files.documents import CorpusFlaw, FieldNames, LoadedCorpus, read_corpus_files
+from ragauge.evaluation.validation import read_corpus_ids
+from ragauge.files.document_rows import DOCUMENT_FIELDS, CorpusFlaw, FieldNames, custom_fields
+from ragauge.files.documents import LoadedCorpus, read_corpus
 from ragauge.files.json_files import DOCUMENT_ID_FIELDS, TEXT_FIELDS
 
 
 def read(path, text: str | bytes, names: FieldNames | None = None) -> LoadedCorpus:
     path.write_bytes(text if isinstance(text, bytes) else text.encode())
-    return read_corpus_files(path.name, [path], names or FieldNames())
+    return read_corpus(path, names or DOCUMENT_FIELDS, lenient=True)
 
 
 @pytest.mark.parametrize(("ending", "mark"), [("csv", ","), ("tsv", "\t")])
@@ -70,7 +75,7 @@ def test_names_of_columns_may_be_written_in_any_case(form, tmp_path):
     path = tmp_path / f"c.{form}"
     if form == "parquet":
         pl.DataFrame({"ID": ["a"], "Text": ["one"], "TITLE": ["First"]}).write_parquet(path)
-        found = read_corpus_files("c", [path], FieldNames())
+        found = read_corpus(path, lenient=True)
     else:
         mark = "," if form == "csv" else "\t"
         found = read(path, f"ID{mark}Text{mark}TITLE\na{mark}one{mark}First\n")
@@ -78,7 +83,7 @@ def test_names_of_columns_may_be_written_in_any_case(form, tmp_path):
 
 
 def test_names_that_are_given_may_be_written_in_any_case_too(tmp_path):
-    assert read(tmp_path / "c.csv", "Key,Words\na,one\n", FieldNames("key", "words")).ids == ["a"]
+    assert read(tmp_path / "c.csv", "Key,Words\na,one\n", custom_fields("key", "words")).ids == ["a"]
 
 
 @pytest.mark.parametrize(("mark", "called"), [(";", "`;`"), ("\t", "tabs"), ("|", "`|`")])
@@ -97,8 +102,8 @@ def test_a_small_torn_archive_is_told_like_a_large_one(name, tmp_path):
 
 
 def test_a_file_that_is_not_there_is_an_error_all_the_same(tmp_path):
-    with pytest.raises(BadInput, match="cannot be read"):
-        read_corpus_files("c", [tmp_path / "c.jsonl"], FieldNames())
+    with pytest.raises(BadInput, match="no such file"):
+        read_corpus(tmp_path / "c.jsonl", lenient=True)
 
 
 def test_documents_have_the_same_names_of_fields_wherever_they_are_read(tmp_path):
@@ -110,3 +115,82 @@ def test_documents_have_the_same_names_of_fields_wherever_they_are_read(tmp_path
     assert found.flaws == []
     assert [one.id for one in documents] == found.ids
     assert [one.text for one in documents] == found.texts == ["words"] * len(rows)
+
+
+CORPUS_ROWS = [{"_id": "a", "title": "One", "text": "the first text"}, {"_id": "b", "title": "Two", "text": "another"}]
+
+
+def write_rows(path):
+    """Write a corpus of two documents in the format of the ending."""
+    if path.suffix == ".parquet":
+        pl.DataFrame(CORPUS_ROWS).write_parquet(path)
+        return path
+    form = path.name.removesuffix(".gz").removesuffix(".zst").rpartition(".")[2]
+    text = {
+        "json": json.dumps(CORPUS_ROWS),
+        "csv": pl.DataFrame(CORPUS_ROWS).write_csv(),
+        "tsv": pl.DataFrame(CORPUS_ROWS).write_csv(separator="\t"),
+    }.get(form, "".join(json.dumps(row) + "\n" for row in CORPUS_ROWS))
+    packed = {".gz": gzip.compress, ".zst": zstandard.ZstdCompressor().compress}.get(path.suffix, bytes)
+    path.write_bytes(packed(text.encode()))
+    return path
+
+
+FORMATS = ["jsonl", "ndjson", "json", "csv", "tsv", "parquet", "txt"]
+FILE_NAMES = [*(f"c.{form}" for form in FORMATS), *(f"c.{form}{p}" for form in FORMATS[:5] for p in (".gz", ".zst"))]
+
+
+@pytest.mark.parametrize("name", FILE_NAMES)
+def test_every_format_gives_the_same_documents_strictly_and_leniently(name, tmp_path):
+    path = write_rows(tmp_path / name)
+    expected = [Document("a", "the first text", "One"), Document("b", "another", "Two")]
+    assert read_corpus(path).documents == expected
+    lenient = read_corpus(path, lenient=True)
+    assert (lenient.documents, lenient.flaws) == (expected, [])
+    assert read_corpus_ids(str(path)).to_list() == ["a", "b"] or name == "c.txt"
+
+
+@pytest.mark.parametrize("ending", [".txt", ".md", ".markdown", ".rst", ".MD", ".md.gz"])
+def test_a_text_file_is_one_document_alone_and_in_a_folder(ending, tmp_path):
+    path = tmp_path / f"page{ending}"
+    path.write_bytes((gzip.compress if ending.endswith(".gz") else bytes)(b"A line.\r\nAnother one.\n"))
+    (tmp_path / ".git").mkdir()
+    (tmp_path / ".git" / "notes.md").write_text("hidden")
+    (tmp_path / "scan.pdf").write_text("%PDF")
+    expected = [Document(f"page{ending}", "A line.\nAnother one.\n")]
+    for place in (path, tmp_path):
+        for lenient in (False, True):
+            assert read_corpus(place, lenient=lenient).documents == expected
+    assert read_corpus(tmp_path).unread_files == ["scan.pdf"]
+
+
+STRICT_ERRORS = {
+    "an entry without an id": ("c.jsonl", '{"_id": "a", "text": "x"}\n{"text": "y"}\n', r"c.jsonl:2: expected an id"),
+    "a duplicate id": ("c.csv", "id,text\na,x\na,y\n", r"c.csv:3: the id `a` appears more than once"),
+    "broken JSON": ("c.jsonl", "{", r"c.jsonl:1: the JSON is broken"),
+    "a text that is a list": ("c.json", '[{"id": "a", "text": ["x"]}]', r"entry 1: `text` is a list, not a text"),
+    "bytes that are not UTF-8": ("c.tsv", b"a\tcaf\xe9\n", r"c.tsv:1: not UTF-8 text: byte 0xe9"),
+    "a cell too many": ("c.csv", "id,text\na,x,y\n", r"c.csv:2: 3 cells, the header has 2"),
+}
+
+
+@pytest.mark.parametrize("case", STRICT_ERRORS)
+def test_strict_reading_refuses_what_lenient_reading_records(case, tmp_path):
+    name, text, message = STRICT_ERRORS[case]
+    path = tmp_path / name
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    with pytest.raises(BadInput, match=message):
+        read_corpus(path)
+    read_corpus(path, lenient=True)
+
+
+def test_a_dataset_folder_may_have_its_corpus_in_any_format(tmp_path):
+    for form in FORMATS[:-1]:
+        folder = tmp_path / form
+        folder.mkdir()
+        write_rows(folder / f"corpus.{form}")
+        (folder / "queries.csv").write_text("id,text\nq,what is first?\n")
+        (folder / "qrels.txt").write_text("q 0 a 1\n")
+        found = load(folder)
+        assert ([one.id for one in found.documents], found.queries) == (["a", "b"], {"q": "what is first?"})
+        assert [one.id for one in read_corpus(folder, lenient=True).documents] == ["a", "b"]

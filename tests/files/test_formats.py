@@ -145,7 +145,7 @@ def test_standard_input_is_a_dash(monkeypatch):
 
 def test_a_file_that_is_not_there_is_named_with_its_neighbours(tmp_path):
     write(tmp_path / "run.txt", RUN_TEXT)
-    with pytest.raises(BadInput, match="No such file") as error:
+    with pytest.raises(BadInput, match="no such file") as error:
         read_run(tmp_path / "runs.txt")
     assert "run.txt" in str(error.value)
 

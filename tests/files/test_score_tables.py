@@ -14,11 +14,11 @@ import ragauge
 from ragauge.cli.app import build_app
 from ragauge.core.errors import BadInput, Incomparable
 from ragauge.evaluation.directions import is_lower_better
-from ragauge.experiments.reliability_files import is_trials_file
 from ragauge.files.scores import is_scores_file, read_scores
 from ragauge.files.source import InputFile
 from ragauge.files.table_files import read_header
 from ragauge.files.table_rows import read_tags
+from ragauge.files.trials import is_trials_file
 from ragauge.measures.answers import ANSWER_MEASURES
 from ragauge.measures.names import parse_measure
 from ragauge.measures.registry import MEASURE_REGISTRY
@@ -321,7 +321,7 @@ def test_two_judges_of_one_system_are_a_mistake(tmp_path):
     ("text", "message"),
     [
         ("run,query,measure,value\na,1,mrr,x\n", "s.csv:2: mrr is `x`, not a number"),
-        ("run,query,measure,value\na,1,mrr,1\na,1,mrr,0\n", "s.csv:3: mrr of query `1` of a comes twice"),
+        ("run,query,measure,value\na,1,mrr,1\na,1,mrr,0\n", "s.csv:3: mrr of query `1` of a appears more than once"),
         ("run,query,measure,value\na,1,mrr,inf\n", "s.csv:2: mrr is `inf`, not a finite number"),
         ("run,query,measure,value\na,1,mrr,1\n\na,2,mrr,1e999\n", "s.csv:4: mrr is `1e999`, not a finite number"),
         ("query,mrr\nq1,1\nq2,-Infinity\n", "s.csv:3: mrr is `-Infinity`, not a finite number"),
@@ -334,7 +334,7 @@ def test_two_judges_of_one_system_are_a_mistake(tmp_path):
         ("query,system,mrr\nq1,a,1\nq2,,1\n", "s.csv:3: the system is missing"),
         ("query,Seed,mrr\nq1,1,1\nq2,,1\n", "s.csv:3: the seed is missing"),
         ("query,measure,value\nq1,mrr,1\nq2,,1\n", "s.csv:3: the measure is missing"),
-        ('query,said,mrr\nq1,"a\nb",1\nq1,c,1\n', "s.csv:4: mrr of query `q1` of s comes twice"),
+        ('query,said,mrr\nq1,"a\nb",1\nq1,c,1\n', "s.csv:4: mrr of query `q1` of s appears more than once"),
         ("query,mrr\nq1,1\nq2\n", "s.csv:3: there are 1 cells, and the header names 2 columns"),
         ("query,mrr\nq1,0,5\n", "s.csv:2: there are 3 cells, and the header names 2 columns"),
         ("query,mrr,mrr\nq1,1,0\n", "s.csv:1: duplicate column `mrr`"),
@@ -355,7 +355,10 @@ def test_broken_tables_of_scores_are_told_with_their_line(tmp_path, text, messag
             "s.jsonl:3: mrr is `inf`, not a finite number",
         ),
         ('\n{"query": "q1", "measure": "mrr", "value": true}\n', "s.jsonl:2: mrr is `True`, not a number"),
-        ('{"query": "q1", "mrr": 1}\n\n{"query": "q1", "mrr": 0}\n', "s.jsonl:3: mrr of query `q1` of s comes twice"),
+        (
+            '{"query": "q1", "mrr": 1}\n\n{"query": "q1", "mrr": 0}\n',
+            "s.jsonl:3: mrr of query `q1` of s appears more than once",
+        ),
         ('{"query": "q1", "mrr": 1}\n[1]\n', "s.jsonl:2: expected an object"),
     ],
 )
@@ -373,7 +376,7 @@ def test_what_is_no_table_is_told_and_no_riddle(tmp_path):
     (tmp_path / "folder.csv").mkdir()
     text = written(tmp_path / "t.txt", "query,mrr\nq1,1\n")
     for path in (tmp_path / "folder", text, "-", "no" * 3000):
-        assert "this is no table of scores" in message_of(path)
+        assert "not a table of scores" in message_of(path)
         assert not is_scores_file(str(path))
     assert "cannot be read (Is a directory)" in message_of(tmp_path / "folder.csv")
     assert not is_scores_file(str(tmp_path / "folder.csv"))
@@ -450,14 +453,14 @@ def test_rigs_reports_are_compared_and_their_judges_too(tmp_path):
 @pytest.mark.parametrize(
     ("per_query", "message"),
     [
-        ([["q1", 1], ["q1", 0]], "r.json: recall@10 of query `q1` comes twice"),
+        ([["q1", 1], ["q1", 0]], "r.json: recall@10 of query `q1` appears more than once"),
         ([["q1", float("inf")]], "r.json: recall@10 of query `q1` is `inf`, not a finite number"),
         ([["q1", "x"]], "r.json: recall@10 of query `q1` is `x`, not a number"),
         ([["", 1]], "r.json: a query of recall@10 is missing"),
         ([[None, 1]], "r.json: a query of recall@10 is missing"),
-        ([["q1"]], "r.json: this is no report of rig"),
-        ({"q1": 1}, "r.json: this is no report of rig"),
-        (["q1"], "r.json: this is no report of rig"),
+        ([["q1"]], "r.json: not a report of rig"),
+        ({"q1": 1}, "r.json: not a report of rig"),
+        (["q1"], "r.json: not a report of rig"),
     ],
 )
 def test_broken_reports_of_rig_are_told(tmp_path, per_query, message):
@@ -466,9 +469,9 @@ def test_broken_reports_of_rig_are_told(tmp_path, per_query, message):
 
 def test_a_metric_twice_is_refused_and_a_missing_value_is_none(tmp_path):
     twice = [{"metric": "mrr", "per_query": [["q1", 1]]}, {"metric": "mrr", "per_query": [["q2", 1]]}]
-    assert "r.json: mrr comes twice" in message_of(report(tmp_path / "r.json", [], metrics=twice))
-    assert "this is no report of rig" in message_of(report(tmp_path / "r.json", [], metrics=[]))
-    assert "this is no report of rig" in message_of(written(tmp_path / "r.json", '["per_query"]'))
+    assert "r.json: mrr appears more than once" in message_of(report(tmp_path / "r.json", [], metrics=twice))
+    assert "not a report of rig" in message_of(report(tmp_path / "r.json", [], metrics=[]))
+    assert "not a report of rig" in message_of(written(tmp_path / "r.json", '["per_query"]'))
     path = report(tmp_path / "r.json", [["q1", None], ["q2", float("nan")], ["q3", 0.5]], convention="rig")
     known, _ = read_scores(path)
     assert known["r"].per_query["recall@10"] == {"q3": 0.5}

@@ -1,23 +1,30 @@
-"""Nouns as plain data and back."""
+"""Results as JSON data and back."""
 
 from __future__ import annotations
 
 import json
 import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from jsonschema import Draft202012Validator
 
 from ragauge.core.documents import Document
 from ragauge.core.errors import BadInput
 from ragauge.core.findings import Finding, FindingTable
+from ragauge.core.record_types import json_form
 from ragauge.core.records import Dataset, Judgments
-from ragauge.files.serialization import from_json_data, to_json_data
+from ragauge.files.json_schemas import json_schema
+from ragauge.files.serialization import detect_schema, from_json_data, read_record, to_json_data
 from ragauge.knowledge.gain.results import BatchStep, Gain, GainTerm, QueryChange
 from ragauge.knowledge.lint.results import Lint
-from ragauge.store_stress.results import IngestionResult, OperationTiming, ReadBack, StoreFailure, StressTest
+from ragauge.store_stress.results import IngestionResult, OperationTiming, ReadBack, Stage, StoreFailure, StressTest
 
 DOCUMENTS = [Document("a", "red fox"), Document("b", "brown dog", "Dogs", {"n": 1})]
 FLOATS = st.floats(allow_nan=False, allow_infinity=False)
@@ -29,16 +36,18 @@ def through_json(thing):
 
 def test_a_noun_within_a_noun_comes_back_as_it_went():
     timing = OperationTiming(2, 0.5, 250.0, 240.0, 260.0, 260.0, 260.0)
-    broken = StoreFailure("one by one", "putting", "boom\n  at 3", True, 2, "d3", 3, [(1, False), (3, True)], True, "x")
+    stage, tried = Stage("reading back", "killed"), [(1, False), (3, True)]
+    broken = StoreFailure("one by one", stage, "boom\n  at 3", True, 2, "d3", 3, tried, True, "x")
     way = IngestionResult(
         "one by one", 3, put=timing, read_back=[ReadBack("at once", 3, 2, [], {"lost": 1})], broken=broken
     )
-    ordeal = StressTest("faulty", 3, 1, [way], about={"version": "1", "options": {"a": [1, 2]}})
-    again = from_json_data(StressTest, through_json(ordeal), file="x.json")
-    assert to_json_data(again) == to_json_data(ordeal)
+    result = StressTest("faulty", 3, 1, [way], description={"version": "1", "options": {"a": [1, 2]}})
+    again = from_json_data(StressTest, through_json(result), source="x.json")
+    assert to_json_data(again) == to_json_data(result)
     assert again.ways[0].put == timing
     assert again.broken is not None
-    assert again.broken.tried == [(1, False), (3, True)]
+    assert again.broken.stage == stage
+    assert again.broken.tried == tried
 
 
 def test_no_number_is_null_and_comes_back_as_no_number():
@@ -46,7 +55,7 @@ def test_no_number_is_null_and_comes_back_as_no_number():
     data = through_json(change)
     assert data["gain"] is None
     assert data["changes"] == {"mrr": None}
-    again = from_json_data(QueryChange, data, file="x.json")
+    again = from_json_data(QueryChange, data, source="x.json")
     assert math.isnan(again.gain)
     assert again.entered == ("d1",)
 
@@ -60,16 +69,16 @@ def test_numbers_of_numpy_are_plain_numbers():
 
 
 def test_what_is_not_known_is_let_be_and_what_lacks_has_its_default():
-    assert from_json_data(BatchStep, {"id": "d", "marginal": 1, "total": 2, "new": 3}, file="x") == BatchStep(
+    assert from_json_data(BatchStep, {"id": "d", "marginal": 1, "total": 2, "new": 3}, source="x") == BatchStep(
         "d", 1.0, 2.0
     )
-    assert from_json_data(GainTerm, {"name": "mrr", "weight": 1.0, "value": 0.5}, file="x").n == 0
+    assert from_json_data(GainTerm, {"name": "mrr", "weight": 1.0, "value": 0.5}, source="x").n == 0
 
 
 @pytest.mark.parametrize("data", [{"id": "d"}, [], "text", {"id": 3, "marginal": 1, "total": 2}, None])
 def test_data_of_something_else_is_refused_with_the_file(data):
-    with pytest.raises(BadInput, match=r"^x\.json: this BatchStep cannot be read"):
-        from_json_data(BatchStep, data, file="x.json")
+    with pytest.raises(BadInput, match=r"^x\.json: "):
+        from_json_data(BatchStep, data, source="x.json")
 
 
 def test_a_finding_keeps_its_table():
@@ -78,7 +87,7 @@ def test_a_finding_keeps_its_table():
         1,
         [Finding("c", "empty", True, 1, "one", ["d1"], grid=FindingTable(["a", "b"], [["x", 1.5], ["y", None]]))],
     )
-    again = from_json_data(Lint, through_json(lint), file="x.json")
+    again = from_json_data(Lint, through_json(lint), source="x.json")
     assert again.findings[0].grid is not None
     assert again.findings[0].grid.rows == [["x", 1.5], ["y", None]]
 
@@ -88,7 +97,7 @@ def test_any_gain_comes_back(total, batch, note):
     gain = Gain(
         total, math.nan, math.nan, 0.95, [], 10, 0, 0, 0, 3, [], batch=[BatchStep(*one) for one in batch], notes=[note]
     )
-    again = from_json_data(Gain, through_json(gain), file="x.json")
+    again = from_json_data(Gain, through_json(gain), source="x.json")
     assert again.total == total
     assert list(again.batch) == list(gain.batch)
     assert math.isnan(again.low)
@@ -122,3 +131,117 @@ def test_dataset_refuses_what_is_not_a_document(documents):
 def test_dataset_refuses_what_are_not_judgments(judgments):
     with pytest.raises(BadInput, match="must be a mapping of mappings"):
         Dataset("d", [], {}, judgments)
+
+
+class Span(NamedTuple):
+    start: float
+    end: float = math.nan
+
+
+@json_form(
+    derived=("length",),
+    renamed={"label": "name", "length": "size"},
+    omitted=("cache",),
+    optional=("note",),
+    flattened={"span": ("from", "to")},
+)
+@dataclass(frozen=True)
+class Stretch:
+    """Part of a line."""
+
+    label: str
+    """Name of the part."""
+    span: Span
+    note: str = ""
+    side: Literal["left", "right"] = "left"
+    when: datetime | None = None
+    counts: Mapping[int, tuple[int, float]] = field(default_factory=dict)
+    cache: Any = None
+
+    @property
+    def length(self) -> float:
+        """Difference of both ends."""
+        return self.span.end - self.span.start
+
+
+STRETCH = Stretch("a", Span(1.0, 3.0), when=datetime(2026, 11, 18, 12, tzinfo=UTC), counts={2: (3, 0.5)}, cache=[1])
+
+
+def test_declared_form_is_written_and_read():
+    data = through_json(STRETCH)
+    assert data == {
+        "name": "a",
+        "from": 1.0,
+        "to": 3.0,
+        "side": "left",
+        "when": "2026-11-18T12:00:00+00:00",
+        "counts": {"2": [3, 0.5]},
+        "size": 2.0,
+    }
+    assert from_json_data(Stretch, data, source="x") == replace(STRETCH, cache=None)
+    assert through_json(replace(STRETCH, note="n"))["note"] == "n"
+
+
+def test_schema_of_declared_form_names_keys_and_describes_them():
+    found = json_schema(Stretch)
+    assert list(found["properties"]) == ["name", "from", "to", "note", "side", "when", "counts", "size"]
+    assert found["required"] == ["name", "from", "to", "side", "when", "counts", "size"]
+    assert found["properties"]["name"] == {"description": "Name of the part.", "type": "string"}
+    assert found["properties"]["side"] == {"enum": ["left", "right"]}
+    assert found["properties"]["size"]["description"] == "Difference of both ends."
+    Draft202012Validator(found).validate(through_json(STRETCH))
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"name": 3}, "name: expected a text, got 3"),
+        ({"side": "top"}, 'side: expected one of "left", "right", got "top"'),
+        ({"to": "far"}, 'from.end: expected a number, got "far"'),
+        ({"when": "noon"}, 'when: expected a date and time, got "noon"'),
+        ({"counts": {"2": [3]}}, "counts.2: expected a list of 2 items, got [3]"),
+        ({"counts": {"2": [3, True]}}, "counts.2[1]: expected a number, got true"),
+        ({"counts": {"x": [3, 1]}}, 'counts: expected an integer as key, got "x"'),
+    ],
+)
+def test_error_names_the_path_of_the_wrong_value(change, message):
+    with pytest.raises(BadInput) as refused:
+        from_json_data(Stretch, through_json(STRETCH) | change, source="x.json")
+    assert refused.value.message == f"x.json: {message}"
+
+
+def test_strict_reading_refuses_unknown_keys():
+    data = through_json(STRETCH)
+    assert from_json_data(Stretch, data, source="x", strict=True).label == "a"
+    with pytest.raises(BadInput, match='unknown key "colour"'):
+        from_json_data(Stretch, data | {"colour": "red"}, source="x", strict=True)
+
+
+def test_missing_key_is_named():
+    with pytest.raises(BadInput, match=r'x: missing key "name"'):
+        from_json_data(Stretch, {"from": 1, "to": 2}, source="x")
+
+
+@pytest.mark.parametrize(
+    ("text", "schema"),
+    [
+        ('{"schema": "ragauge-lint/1", "corpus": "c"}', "ragauge-lint"),
+        ('[\n {\n  "schema": "ragauge-lint/1"', "ragauge-lint"),
+        ('{"schema": "other-lint/1"}', None),
+        ('{"corpus": "c", "schema": "ragauge-lint/1"}', None),
+        ("", None),
+    ],
+)
+def test_schema_is_detected_by_the_first_key(tmp_path, text, schema):
+    path = tmp_path / "x.json"
+    path.write_text(text)
+    assert detect_schema(path) == schema
+    assert detect_schema(tmp_path) is None
+
+
+@pytest.mark.parametrize("text", ['{"schema": "ragauge-lint/2"}', '{"schema": 3}', "[1]", '{"schema": "ragauge-x/1"}'])
+def test_record_of_unknown_schema_or_version_is_refused(tmp_path, text):
+    path = tmp_path / "x.json"
+    path.write_text(text)
+    with pytest.raises(BadInput, match="schema"):
+        read_record(path)

@@ -15,7 +15,14 @@ import pytest
 
 from ragauge.core.errors import BadInput
 from ragauge.files import workspace
-from ragauge.files.workspace import atomic_write, create_temporary_folder, replace_file, temporary_folder
+from ragauge.files.source import InputFile
+from ragauge.files.workspace import (
+    atomic_folder,
+    atomic_write,
+    create_temporary_folder,
+    replace_file,
+    temporary_folder,
+)
 
 WRITERS = 20
 WRITER = """
@@ -125,7 +132,7 @@ def test_temporary_files_of_living_processes_and_other_hosts_stay(tmp_path, monk
         assert {one.name for one in tmp_path.iterdir()} >= {mine.name, elsewhere.name, "ragauge-test"}
 
 
-def test_whole_file_writes_to_a_pipe_without_replacing_it(tmp_path):
+def test_atomic_write_to_a_pipe_without_replacing_it(tmp_path):
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     reader = subprocess.Popen(["cat", str(pipe)], stdout=subprocess.PIPE)
@@ -135,7 +142,7 @@ def test_whole_file_writes_to_a_pipe_without_replacing_it(tmp_path):
     assert stat.S_ISFIFO(pipe.stat().st_mode)
 
 
-def test_whole_file_folder_is_refused(tmp_path):
+def test_atomic_write_folder_is_refused(tmp_path):
     with pytest.raises(BadInput, match="is a folder"), atomic_write(str(tmp_path)):
         pass
 
@@ -153,3 +160,45 @@ def test_cli_terminated_command_removes_its_temporary_folder(tmp_path, number):
     command.send_signal(number)
     assert command.wait() == 128 + number
     assert list((tmp_path / "tmp").iterdir()) == []
+
+
+@pytest.mark.parametrize("ending", ["", ".gz", ".zst"])
+def test_atomic_write_two_nested_writers_each_write_a_whole_file(tmp_path, ending):
+    path = tmp_path / f"a.txt{ending}"
+    with atomic_write(path) as outer:
+        outer.write(b"first half, ")
+        with atomic_write(path) as inner:
+            inner.write(b"inner\n")
+        assert InputFile(str(path)).read() == b"inner\n"
+        outer.write(b"second half\n")
+    assert InputFile(str(path)).read() == b"first half, second half\n"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_atomic_write_syncs_the_whole_file_before_it_is_renamed(tmp_path, monkeypatch):
+    calls = []
+
+    def record_sync(file):
+        calls.append(("fsync", os.fstat(file).st_size))
+
+    def record_replace(source, target):
+        calls.append(("replace", Path(source).stat().st_size))
+
+    monkeypatch.setattr(os, "fsync", record_sync)
+    monkeypatch.setattr(os, "replace", record_replace)
+    with atomic_write(tmp_path / "a") as out:
+        out.write(b"x" * 5)
+    assert calls == [("fsync", 5), ("replace", 5)]
+
+
+def test_atomic_folder_replaces_a_folder_only_if_asked_to(tmp_path):
+    target = tmp_path / "model"
+    target.mkdir()
+    (target / "old").touch()
+    with pytest.raises(OSError, match="not empty"), atomic_folder(target) as part:
+        (part / "new").touch()
+    assert [one.name for one in target.iterdir()] == ["old"]
+    with atomic_folder(target, overwrite=True) as part:
+        (part / "new").touch()
+    assert [one.name for one in target.iterdir()] == ["new"]
+    assert list(tmp_path.iterdir()) == [target]

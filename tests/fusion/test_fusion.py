@@ -534,7 +534,7 @@ def test_runs_from_anywhere_are_fused_under_a_name_that_says_how(tmp_path):
 def test_a_document_twice_in_a_ranking_is_refused(tmp_path):
     path = tmp_path / "twice.run"
     path.write_text("q1 Q0 a 1 2.0 t\nq1 Q0 a 2 1.0 t\n")
-    with pytest.raises(BadInput, match="document `a` stands twice in the ranking of query `q1`"):
+    with pytest.raises(BadInput, match="document `a` appears more than once in the ranking of query `q1`"):
         fuse([path, {"q1": {"c": 1.0}}])
 
 
@@ -568,7 +568,7 @@ def test_the_command_writes_a_run_and_says_what_it_did(command, tmp_path):
     assert done.stdout.splitlines()[0].endswith("rrf(bm25+dense)")
     assert done.stderr.splitlines() == [
         "note: rrf(k=60), norm none: 2 runs, 6 queries",
-        "note: dense lacks 1 of 6 queries; the other runs decide there",
+        "note: dense lacks 1 of 6 queries; these are fused from the other runs",
     ]
     done = command(
         "bm25.run", "dense.run", "-o", "out.json", "--method", "wsum", "--weights", "0.7,0.3", "--depth", "2"
@@ -576,27 +576,36 @@ def test_the_command_writes_a_run_and_says_what_it_did(command, tmp_path):
     assert done.stdout == ""
     assert "wsum(weights=0.7,0.3), norm min-max" in done.stderr
     assert {len(docs) for docs in read_run(tmp_path / "out.json").nested.values()} == {2}
-    assert "k=5" in command("bm25.run", "dense.run", "--set", "k=5").stderr
+    assert "k=5" in command("bm25.run", "dense.run", "--method", "rrf(k=5)").stderr
 
 
 def test_the_command_tunes(command):
-    done = command("bm25.run", "dense.run", "--tune", "qrels.txt", "--method", "wsum", "--folds", "3", "-m", "mrr")
+    done = command(
+        "bm25.run", "dense.run", "--tune", "--qrels", "qrels.txt", "--method", "wsum", "--folds", "3", "-m", "mrr"
+    )
     lines = done.stderr.splitlines()
     assert [line.split(",")[0] for line in lines if "fold " in line][:3] == [f"note: fold {i}" for i in (1, 2, 3)]
     assert any(line.startswith("note: mrr out of fold 0.") and "in sample 0." in line for line in lines)
     assert any(line.startswith("note: all judged queries together choose weights=") for line in lines)
-    assert "trained on the others" in command("bm25.run", "--tune", "qrels.txt", "--method", "mapfuse").stderr
+    assert (
+        "trained on the others" in command("bm25.run", "--tune", "--qrels", "qrels.txt", "--method", "mapfuse").stderr
+    )
 
 
 def test_the_command_refuses_in_one_sentence(command):
     for arguments, message in [
         ([], "nothing to fuse"),
         (["bm25.run", "dense.run", "--weights", "1,2,3"], "3 weights are given for 2 runs"),
-        (["bm25.run", "dense.run", "--set", "k"], "sets nothing"),
-        (["bm25.run", "dense.run", "--set", "k=high"], "`k` cannot be `high`"),
+        (["bm25.run", "dense.run", "--method", "rrf(k)"], "cannot be read"),
+        (["bm25.run", "dense.run", "--method", "rrf(k=high)"], "`k` of rrf must be a number of 0 or more, not 'high'"),
         (["bm25.run", "dense.run", "--method", "rff"], "did you mean `rrf`?"),
-        (["bm25.run", "dense.run", "--tune", "qrels.txt", "--set", "k=1"], "--tune chooses the parameters itself"),
+        (
+            ["bm25.run", "dense.run", "--tune", "--qrels", "qrels.txt", "--method", "rrf(k=1)"],
+            "--tune chooses the parameters itself",
+        ),
         (["bm25.run", "dense.run", "--method", "posfuse"], "must first learn"),
+        (["bm25.run", "dense.run", "--tune"], "--tune needs judgments"),
+        (["bm25.run", "dense.run", "--qrels", "qrels.txt"], "--qrels has no effect without --tune"),
         (["-", "-"], "standard input can be read once"),
     ]:
         assert message in command(*arguments, fails=True).stderr

@@ -166,7 +166,7 @@ def test_a_rule_that_cannot_be_read_says_how_far_it_was_understood(text, said):
         ("ndcg@10 not worse than bm25", "by `--baseline bm25` (-b)"),
         ("ndcg@10 non-inferior to runs/bm25 by 0.02", "by `--baseline runs/bm25` (-b)"),
         ("ndcg@10 drop <= 2% from bm25", "by `--baseline bm25` (-b)"),
-        ("mrr@ten >= 0.4", "`ten` in `mrr@ten` is no cutoff\n\nhint: a cutoff is a number, as in mrr@10"),
+        ("mrr@ten >= 0.4", "`ten` in `mrr@ten` is not a cutoff\n\nhint: a cutoff is a number, as in mrr@10"),
         ("recall(of=capped)@k >= 0.4", "hint: a cutoff is a number, as in recall@10"),
         ("iprec@half >= 0.4", "as in iprec_at_recall@0.5"),
         ("bpref@all >= 0.4", "hint: ask for bpref"),
@@ -775,7 +775,7 @@ def test_settings_that_make_no_sense_are_refused(settings, said):
 
 
 def test_what_is_to_pass_must_be_one_run():
-    with pytest.raises(BadInput, match="several runs"):
+    with pytest.raises(BadInput, match="expected one run, got"):
         ragauge.gate({"a": WHOLE, "b": WHOLE}, "mrr >= 0.001", qrels=QRELS)
     with pytest.raises(BadInput, match="no judgments"):
         ragauge.gate(WHOLE, "mrr >= 0.001")
@@ -844,7 +844,7 @@ def test_a_folder_knows_its_judgments_times_and_its_neighbours(experiment):
     rules = ["recall@5 >= 0.9", "recall@5 not worse", "retrieve_p95_ms <= 60000", "failed <= 0"]
     assert ragauge.gate(folder / "bm25", rules, baseline="fixed").passed
     assert ragauge.gate(folder / "bm25", rules, baseline=folder / "fixed").passed
-    with pytest.raises(BadInput, match="there are several runs"):
+    with pytest.raises(BadInput, match="expected one run, got"):
         ragauge.gate(folder, rules)
 
 
@@ -1072,7 +1072,7 @@ def test_a_failed_rule_is_1_and_every_line_fits(command):
         (["qrels.txt", "new.run", "old.run", "-r", "mrr >= 0.4"], "3 files are given"),
         (["qrels.txt", "new.run", "--rules", "none.toml"], "no such file"),
         (["qrels.txt", "new.run", "-r", "mrr >= 0.4", "--junit", "-"], "name files"),
-        (["qrels.txt", "new.run", "-r", "mrr >= 0.4", "--set", "ties"], "sets nothing"),
+        (["qrels.txt", "new.run", "-r", "mrr >= 0.4", "-C", "default,ties"], "must be OPTION=VALUE"),
     ],
 )
 def test_a_mistake_is_2(command, arguments, said):
@@ -1120,7 +1120,7 @@ def test_a_file_has_the_rules_and_the_command_line_goes_first(command, tmp_path)
     (tmp_path / "sub").mkdir()
     (tmp_path / "sub" / "base.run").write_text((tmp_path / "old.run").read_text())
     (tmp_path / "sub" / "gate.toml").write_text(
-        'baseline = "base.run"\nalpha = 0.01\nrules = ["mrr >= 0.9"]\nset = {ties = "ranked"}\n'
+        'baseline = "base.run"\nalpha = 0.01\nrules = ["mrr >= 0.9"]\nconvention = "default,ties=ranked"\n'
         '[measures."ndcg@10"]\nat_least = 0.5\nnot_worse = true\n'
     )
     found = json.loads(command("qrels.txt", "new.run", "--rules", "sub/gate.toml", "-r", "map > 0", "--json").stdout)

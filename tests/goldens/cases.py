@@ -54,12 +54,12 @@ def _judge_scripted(folder: Path) -> Any:
     sys.path.insert(0, str(Path(__file__).parents[1]))
     from literal_judge import answer
     from ragauge import judge
-    from ragauge.judging.report_formats import judged_to_dict
+    from ragauge.files.serialization import to_json_data
     from ragauge.models.chats.recorded import ScriptedChat
 
     measures = ["faithfulness", "context_precision", "context_recall", "answer_relevance", "hallucination"]
     found = judge(str(folder / "inputs/samples.jsonl"), measures, chat=ScriptedChat(answer), embedder="words")
-    return judged_to_dict(found)
+    return to_json_data(found)
 
 
 def _bench_from_raw_files(folder: Path) -> Any:
@@ -68,7 +68,7 @@ def _bench_from_raw_files(folder: Path) -> Any:
     from unittest.mock import patch
 
     from ragauge import bench
-    from ragauge.store_benchmarks.results_folder import to_benchmark_data
+    from ragauge.files.serialization import to_json_data
 
     settings = json.loads((folder / "folders/bench_settings.json").read_text(encoding="utf-8"))
 
@@ -80,9 +80,7 @@ def _bench_from_raw_files(folder: Path) -> Any:
         patch("ragauge.store_benchmarks.jobs.run_worker_task", refuse),
     ):
         stores = shlex.split(settings["stores"])
-        return to_benchmark_data(
-            bench(settings["data"], stores, folder=folder / "folders/bench", **settings["options"])
-        )
+        return to_json_data(bench(settings["data"], stores, folder=folder / "folders/bench", **settings["options"]))
 
 
 CASES: list[Case] = [
@@ -192,7 +190,7 @@ CASES: list[Case] = [
     Case(
         "reliability-toy", "reliability inputs/qrels.txt rag=inputs/bm25.run rag=inputs/dense.run -m hit_rate@5 --json"
     ),
-    Case("calibrate-lexical", "calibrate inputs/labelled.jsonl -o c --json --per-sample"),
+    Case("calibrate-lexical", "calibrate inputs/labelled.jsonl -o c --json"),
     Case("calibrate-lexical-csv", "calibrate inputs/labelled.jsonl -o c --csv"),
     Case(
         "calibrate-halueval",

@@ -144,7 +144,7 @@ def judged(**changes):
             InjectionAttempt("tag", "useful", "context", "no", "no", "unscored"),
         ],
         notes=["three questions are thought up for each answer"],
-        circumstances={"made": "2026-01-02T03:04:05+00:00", "ragauge": "0.0"},
+        provenance={"made": "2026-01-02T03:04:05+00:00", "ragauge": "0.0"},
     )
     return replace(found, **changes)
 

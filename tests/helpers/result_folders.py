@@ -7,8 +7,8 @@ import os
 
 from ragauge.core.documents import Document
 from ragauge.core.records import Dataset, Judgments
-from ragauge.evaluation.report import render_scores_csv
 from ragauge.experiments import run
+from ragauge.output.numbers import format_exact
 
 DOCUMENTS = [Document(f"d{i}", f"word{i}") for i in range(40)]
 QUERIES = {f"q{i}": f"word{i}" for i in range(30)}
@@ -28,10 +28,21 @@ def ranked(ranks):
     return search
 
 
+def scores_csv(scores):
+    """Scores by query as the table that `run` writes."""
+    rows = [
+        ",".join([name, query, measure, format_exact(value), str(one.is_lower_better(measure)).lower()])
+        for name, one in scores.items()
+        for measure in one.measures
+        for query, value in zip(one.queries, one.values[measure].tolist(), strict=True)
+    ]
+    return "\n".join(["run,query,measure,value,lower_is_better", *rows, ""])
+
+
 def made(folder, systems, *, day, data=DATA, machine=None, convention="default", **how):
     """Run systems into a folder, with scores, as if it had been on a day of November long since written."""
     found = run(data, systems, measures=["mrr@10", "recall@10"], out=folder, convention=convention, warmup=0, **how)
-    (folder / "scores.csv").write_text(render_scores_csv(dict(found.scores), per_query=True), encoding="utf-8")
+    (folder / "scores.csv").write_text(scores_csv(found.scores), encoding="utf-8")
     for path in folder.glob("*/manifest.json"):
         about = json.loads(path.read_text(encoding="utf-8"))
         about["finished"] = f"2026-11-{day:02d}T12:00:00+00:00"

@@ -7,7 +7,6 @@ from dataclasses import replace
 
 from ragauge.compute.observation import ClockCheck
 from ragauge.core.summaries import Latency
-from ragauge.store_benchmarks.analysis import with_frontiers
 from ragauge.store_benchmarks.results import (
     BuildCost,
     Configuration,
@@ -46,10 +45,8 @@ def load(rate, p99, service, *, clients=1, qps=None):
 
 
 def sweep(*points, **more):
-    """A sweep of these points, with its frontiers."""
-    return with_frontiers(
-        StoreBenchmark("toy", 10_000, 128, 100, "l2", 10, points, RECALL, truth="numpy", repeats=3, **more)
-    )
+    """A benchmark of these points."""
+    return StoreBenchmark("toy", 10_000, 128, 100, "l2", 10, points, RECALL, truth="numpy", repeats=3, **more)
 
 
 def whole(*, relevance=True):
@@ -96,10 +93,10 @@ def whole(*, relevance=True):
         "made": "2026-11-15T12:00:00+00:00", "python": "3.11.7", "versions": {"faiss-cpu": "1.13.0", "numpy": "2.3"},
         "machine": {"processor": "Some CPU", "cores": 2}, "data_hash": "abc", "seed": 0,
     }  # fmt: skip
-    return sweep(*points, failures=[broken, lacking], circumstances=about, notes=["the first 100 queries only"])
+    return sweep(*points, failures=[broken, lacking], provenance=about, notes=["the first 100 queries only"])
 
 
 def doubted(found):
     """The same, with nothing to be believed."""
     clock = ClockCheck(0.002, 900, 0.2, ("900 involuntary switches",))
-    return with_frontiers(replace(found, points=[replace(one, clock=clock) for one in found.points]))
+    return replace(found, points=[replace(one, clock=clock) for one in found.points])

@@ -6,7 +6,6 @@ import json
 import math
 from collections import Counter
 from dataclasses import replace
-from importlib.resources import files
 
 import jsonschema
 import numpy as np
@@ -18,21 +17,21 @@ import ragauge
 from ragauge.core.errors import BadInput, MissingEvidence
 from ragauge.core.samples import Sample, Support, Unscored
 from ragauge.datasets.labelled_answers import LabelledDataset
+from ragauge.files.json_schemas import json_schema
+from ragauge.files.serialization import read_records, to_json
 from ragauge.judging.calibration import calibrate, estimate_calibration
+from ragauge.judging.calibration.charts import build_calibration_charts, roc_points
 from ragauge.judging.calibration.labelled_data import word_overlap
-from ragauge.judging.calibration.report import (
-    calibration_notes,
-    calibration_tables,
-    calibrations_to_csv,
-    calibrations_to_dict,
-    render_calibrations_markdown,
-    shared_calibration_notes,
-)
+from ragauge.judging.calibration.report import build_comparison, build_report
+from ragauge.judging.calibration.results import Calibration
 from ragauge.judging.tasks import TaskResult
 from ragauge.models.chats.recorded import ScriptedChat
+from ragauge.output.markdown import render_markdown
+from ragauge.output.tables import Table
+from ragauge.reports.registry import write_results
 from ragauge.stats.agreement import ConfusionMatrix
 
-SCHEMA = json.loads((files("ragauge.judging.calibration") / "calibration.schema.json").read_text(encoding="utf-8"))
+SCHEMA = json_schema(Calibration)
 
 
 class Known:
@@ -90,9 +89,9 @@ def test_samples_without_a_verdict_are_counted_named_and_wrong_in_the_accuracy_o
     found = calibrate(TABLE, chat=Known(by_name))
     assert sum(found.unscored.values()) == 3
     assert (found.figures["accuracy_all"].value, found.figures["accuracy_all"].n) == (9 / 15, 15)
-    told = " ".join(calibration_notes(found))
-    assert "12 samples of 15 have a verdict, 3 have none" in told
-    rows = {row[0]: row[1:] for rows in calibration_tables(found) for row in rows.rows}
+    assert "12 of 15 labelled samples have a verdict, 3 are unscored" in " ".join(build_report(found).notes)
+    tables = [block for section in build_report(found).sections for block in section.blocks if isinstance(block, Table)]
+    rows = {row[0]: row[1:] for table in tables for row in table.texts()}
     assert rows["no verdict"] == ["3", "0"]
     assert "accuracy, all" in rows
     assert [pair.sample for pair in found.pairs if pair.why] == ["n0", "n1", "n2"]
@@ -103,15 +102,16 @@ def test_a_judge_that_says_nothing_has_no_figures_and_no_error_hides_that():
     assert found.scored == 0
     assert not any(found.figures[name].defined for name in ("accuracy", "kappa", "auc", "spearman", "bias"))
     assert found.figures["accuracy_all"].value == 0.0
-    data = calibrations_to_dict([found])
+    data = json.loads(to_json(found))
     jsonschema.validate(data, SCHEMA)
-    assert data["calibrations"][0]["figures"]["kappa"]["value"] is None
+    assert data["figures"]["kappa"]["value"] is None
+    assert build_report(found).summary == "No labelled sample of 15 has a verdict."
 
 
 def test_baselines_stand_beside_the_judge():
     found = calibrate(TABLE, chat=Known(by_name))
     names = [rater.name for rater in found.raters]
-    assert names == ["known", "counting words", "always good"]
+    assert names == ["known", "word overlap", "always good"]
     assert found.raters[-1].figures["accuracy"].value == 10 / 15
     assert found.raters[-1].figures["kappa"].value == 0.0
 
@@ -133,11 +133,11 @@ def test_a_judge_that_is_worse_than_counting_words_is_told_so():
         for i in range(40)
     ]
     found = calibrate(samples, chat=Known(by_name))
-    words = next(rater for rater in found.raters if rater.name == "counting words")
+    words = next(rater for rater in found.raters if rater.name == "word overlap")
     assert words.figures["auc"].value == 1.0
     assert found.figures["auc"].value == 0.5
     assert found.figures["over_words"].value == pytest.approx(-0.5)
-    assert any("no better than counting words" in note for note in found.notes)
+    assert any("no better than word overlap" in note for note in found.notes)
 
 
 def test_thresholds_cut_scores_and_labels():
@@ -168,7 +168,7 @@ def test_turning_contexts_round_shows_who_reads_only_the_first():
     assert calibrate(samples, chat=first, swap=False).swap is None
     alone = calibrate(TABLE, chat=Known(by_name))
     assert alone.swap is None
-    assert any("contexts were not turned round" in note for note in alone.notes)
+    assert any("contexts were not reversed" in note for note in alone.notes)
 
 
 def test_replicates_show_who_changes_its_mind():
@@ -236,7 +236,7 @@ def test_samples_without_a_label_are_judged_for_the_corrected_mean():
 def test_labels_that_are_no_random_part_are_suspected():
     """Twelve labelled samples are half good to the judge, forty without a label all are."""
     labelled = [sample(f"{'gb'[i % 2]}{i}", float(i % 3 > 0)) for i in range(12)]
-    told = "a corrected mean needs a random part"
+    told = "the corrected mean needs labels of random samples"
     all_good = [sample(f"g{i + 50}") for i in range(40)]
     alike = [sample(f"{'gb'[i % 2]}{i + 50}") for i in range(40)]
     assert any(told in note for note in calibrate([*labelled, *all_good], chat=Known(by_name)).notes)
@@ -305,7 +305,10 @@ def test_every_interval_allows_for_answers_to_one_question():
                 "rates": one.corrected.rates,
             }
         )
-    assert any("400 samples have 40 questions; intervals allow for that" in note for note in calibrate(samples).notes)
+    assert any(
+        "400 samples with 40 questions: the intervals account for equal questions" in note
+        for note in calibrate(samples).notes
+    )
     for name, figure in found[0].items():
         assert figure.high - figure.low > 1.7 * (found[1][name].high - found[1][name].low), name
 
@@ -313,7 +316,7 @@ def test_every_interval_allows_for_answers_to_one_question():
 def test_one_question_speaks_of_no_other():
     samples = [sample(f"{'gb'[i % 2]}{i}", float(i % 4 < 2), question="What?") for i in range(40)]
     found = calibrate(samples, chat=Known(by_name))
-    assert "40 samples have one question, and speak of no other" in found.notes
+    assert "40 samples with the same question: the results do not apply to other questions" in found.notes
     assert math.isnan(found.figures["bias"].low)
 
 
@@ -323,9 +326,9 @@ def test_sets_that_are_easy_or_not_peoples_are_named_so():
     )
     found = calibrate(given, chat=Known(by_name))
     assert not found.people
-    told = " ".join(calibration_notes(found))
-    assert "an easy set: words tell all" in told
-    assert "not people's" in told
+    notes = " ".join(build_report(found).notes)
+    assert "an easy dataset: words tell all" in notes
+    assert "the labels were not given by people" in notes
 
 
 def test_samples_are_drawn_at_random_and_the_same_for_the_same_seed():
@@ -347,7 +350,7 @@ def test_what_cannot_be_calibrated_is_refused_in_one_sentence():
     with pytest.raises(BadInput, match="answer_relevance and faithfulness"):
         calibrate(both, chat=Known(by_name))
     for wrong in ({"replicates": 0}, {"labels": 0}, {"limit": 0}):
-        with pytest.raises(BadInput, match=r"from 1 on|must be between 1 and"):
+        with pytest.raises(BadInput, match=r"must be (at least 1|between 1 and)|from 1 on"):
             calibrate(TABLE, chat=Known(by_name), **wrong)
 
 
@@ -366,23 +369,29 @@ def test_the_lexical_judge_has_a_degree_that_is_shown_beside_its_verdicts():
     assert "on 'samples': accuracy 1.000, kappa 1.000, auc 1.000; 20 of 20 scored" in repr(found)
 
 
-def test_everything_is_data_for_machines_and_pages_for_people():
+def test_calibrations_are_written_in_every_format_and_read_again(tmp_path):
+    pytest.importorskip("altair")
+    pytest.importorskip("vl_convert")
     several = [calibrate(TABLE, chat=Known(by_name), labels=8, replicates=2), calibrate(TABLE, chat=Known(by_name))]
-    data = calibrations_to_dict(several, per_sample=True)
-    jsonschema.validate(json.loads(json.dumps(data, allow_nan=False)), SCHEMA)
-    assert len(data["calibrations"][0]["pairs"]) == 15
-    lines = calibrations_to_csv(several).splitlines()
+    write_results(several, [str(tmp_path / f"found.{ending}") for ending in ("html", "json", "csv", "md", "tex")])
+    again = read_records(tmp_path / "found.json")
+    assert to_json(again) == to_json(several) == (tmp_path / "found.json").read_text()
+    for one in json.loads(to_json(several)):
+        jsonschema.validate(one, SCHEMA)
+    assert build_report(again[0]).notes == build_report(several[0]).notes
+    lines = (tmp_path / "found.csv").read_text().splitlines()
     assert lines[0] == "set,judge,measure,rater,figure,value,low,high,n,why"
     assert sum(",known,kappa," in line for line in lines) == 2
-    page = render_calibrations_markdown(several)
-    assert page.startswith("# May this judge be believed?")
+    page = (tmp_path / "found.md").read_text()
+    assert page.startswith("# Calibrations")
     assert "| Cohen's kappa |" in page
-    assert shared_calibration_notes(several)
+    assert 'id="calibration-2-agreement"' in (tmp_path / "found.html").read_text()
+    assert build_comparison(several).notes
 
 
 def test_texts_of_samples_are_never_markup():
     odd = LabelledDataset("[bold]x[/bold] | y", [*TABLE], "faithfulness", "", True, "<script>")
-    page = render_calibrations_markdown([calibrate(odd, chat=Known(by_name))])
+    page = render_markdown([build_report(calibrate(odd, chat=Known(by_name)))])
     assert "<script>" not in page
     assert "\\[bold\\]" in page
 
@@ -451,12 +460,10 @@ def test_a_budget_that_ends_is_told():
 
 def test_the_charts_show_both_curves_and_say_it_in_words():
     pytest.importorskip("altair")
-    from ragauge.judging.calibration.report import draw_calibrations, roc_points
-
-    found = draw_calibrations({"table": calibrate(TABLE, chat=Known(by_name))})["table"]
-    assert [panel.title for panel in found.panels] == ["Telling good from bad", "What scores promise"]
-    assert "Area under the curve: known" in found.alt
-    assert draw_calibrations({"alone": calibrate(TABLE[:6], chat=Known(by_name))}) == {}
+    found = build_calibration_charts(calibrate(TABLE, chat=Known(by_name)))["curves"]
+    assert [panel.title for panel in found.panels] == ["ROC curve", "Calibration curve"]
+    assert "Area under the ROC curve: known" in found.alt
+    assert build_calibration_charts(calibrate(TABLE[:6], chat=Known(by_name))) == {}
     points = np.array(roc_points(np.array([3.0, 2.0, 2.0, 1.0, 0.0]), np.array([True, False, True, True, False])))
     theirs = sk.roc_curve([1, 0, 1, 1, 0], [3, 2, 2, 1, 0], drop_intermediate=False)
     assert points[:, 0] == pytest.approx(theirs[0])
@@ -466,11 +473,10 @@ def test_the_charts_show_both_curves_and_say_it_in_words():
 @pytest.mark.parametrize("labels", [[1.0], [1.0, 1.0], [0.0, 1.0], [0.3, 0.6, 0.9]])
 def test_few_samples_give_what_can_be_known_and_no_more(labels):
     found = calibrate([sample(f"g{i}", label) for i, label in enumerate(labels)], chat=Known(by_name), replicates=2)
-    data = calibrations_to_dict([found])
-    jsonschema.validate(json.loads(json.dumps(data, allow_nan=False)), SCHEMA)
+    jsonschema.validate(json.loads(to_json(found)), SCHEMA)
     assert found.figures["accuracy"].n == len(labels)
     assert all(one.defined or one.why for one in found.figures.values())
-    assert calibration_notes(found)
+    assert build_report(found).notes
 
 
 def test_a_judge_that_says_nothing_is_not_consistent(tmp_path):

@@ -10,7 +10,6 @@ import signal
 import subprocess
 import sys
 import textwrap
-import time
 from dataclasses import replace
 
 import pytest
@@ -23,6 +22,7 @@ from ragauge.core.protocols import Reply
 from ragauge.core.samples import Sample, Support
 from ragauge.judging.lexical_judge import LexicalJudge
 from ragauge.models.chats.recorded import Recording, ScriptedChat
+from waiting import wait_while_running
 
 SAMPLE = Sample(
     "s1",
@@ -101,7 +101,7 @@ def test_a_folder_is_not_judged_into_twice_with_other_texts(tmp_path):
     judged(folder=tmp_path / "a")
     judged(folder=tmp_path / "a")
     judged([replace(SAMPLE, answer="it is high.")], folder=tmp_path / "a")
-    with pytest.raises(BadInput, match="`s1` is another question there"):
+    with pytest.raises(BadInput, match="`s1` has another question or reference"):
         judged([replace(SAMPLE, question="Which tower?")], folder=tmp_path / "a")
     assert ragauge.judge([SAMPLE], chat="lexical").scores.fingerprints == {"s1": SAMPLE.fingerprint}
 
@@ -195,7 +195,7 @@ def test_what_is_missing_is_asked_for_again_and_nothing_else():
     found = judged(measures=["faithfulness"], chat=ScriptedChat(forgetful))
     assert asked == [["a1", "a2", "a3"], ["a2"], ["a3"]]
     assert found.scores.means["faithfulness"] == pytest.approx(1 / 3)
-    assert next(row for row in found.ledger if row.step == "support").unread == 1
+    assert next(row for row in found.ledger if row.step == "support").unreadable_replies == 1
 
 
 def test_one_claim_without_a_verdict_leaves_the_sample_unscored():
@@ -212,7 +212,7 @@ def test_one_claim_without_a_verdict_leaves_the_sample_unscored():
 
     found = judged([SAMPLE, OTHER], ["faithfulness"], chat=ScriptedChat(never))
     assert found.scores.per_query["faithfulness"] == {"s2": 1.0}
-    assert "a2" in found.verdicts["s1"].unscored["support a2"].why
+    assert found.verdicts["s1"].unscored["support a2"].why == "the reply has no entry for this claim"
     assert found.scores.n["faithfulness"] == 1
 
 
@@ -267,7 +267,7 @@ def test_resuming_pays_for_nothing_twice(tmp_path):
     assert len(first.asked) > 0
     assert second.asked == []
     assert two.verdicts == one.verdicts
-    assert {row.step: row.kept for row in two.ledger} == {row.step: row.calls for row in one.ledger}
+    assert {row.step: row.cached_calls for row in two.ledger} == {row.step: row.calls for row in one.ledger}
 
 
 def test_texts_that_come_twice_are_taken_apart_once():
@@ -553,10 +553,10 @@ def test_canaries_show_who_can_be_talked_into_a_verdict():
         return json.dumps(said)
 
     found = judged(measures=["faithfulness"], chat=ScriptedChat(gullible), canaries=True)
-    moved = {one.case for one in found.robustness if one.held is False}
+    moved = {one.case for one in found.robustness if one.resisted is False}
     assert moved == {"an order in a context", "a claim that pleads for itself"}
     steady = judged(measures=["faithfulness"], canaries=True)
-    assert all(one.held for one in steady.robustness)
+    assert all(one.resisted for one in steady.robustness)
     assert {one.step for one in steady.robustness} == {"support", "useful", "claims", "questions"}
 
 
@@ -583,11 +583,9 @@ def test_what_was_paid_for_before_kill_9_is_not_paid_for_again(tmp_path, chat_se
                       concurrency=4)
     """)
     process = subprocess.Popen([sys.executable, "-c", code], env={**os.environ, "OPENAI_API_KEY": "x"})
-    while server.calls < 30:
-        time.sleep(0.01)
+    wait_while_running(process, lambda: server.calls >= 30, "30 calls")
     os.kill(process.pid, signal.SIGKILL)
     process.wait()
-    time.sleep(0.1)  # what was in flight is counted by the server
     before = server.calls
     subprocess.run([sys.executable, "-c", code], env={**os.environ, "OPENAI_API_KEY": "x"}, check=True)
     assert 120 <= server.calls <= 120 + 4
@@ -644,13 +642,13 @@ def test_what_was_said_is_counted_again_and_nobody_is_asked(tmp_path):
     wanted = ["faithfulness", "context_recall", "context_precision"]
     before = judged([SAMPLE, OTHER], wanted, chat=chat, folder=tmp_path)
     asked = len(chat.asked)
-    again = ragauge.recount(tmp_path, ["hallucination", "context_recall@1", "claim_f1"])
+    again = ragauge.rescore(tmp_path, ["hallucination", "context_recall@1", "claim_f1"])
     assert len(chat.asked) == asked
     assert again.scores.means["hallucination"] == pytest.approx(1 / 3)
     assert again.judge == before.judge
-    assert ragauge.recount(before).scores.means == before.scores.means
-    with pytest.raises(MissingEvidence, match="answer_relevance needs what the judge was not asked"):
-        ragauge.recount(before, ["answer_relevance"])
+    assert ragauge.rescore(before).scores.means == before.scores.means
+    with pytest.raises(MissingEvidence, match="answer_relevance needs verdicts that are not saved"):
+        ragauge.rescore(before, ["answer_relevance"])
 
 
 def test_the_usual_measures_are_counted_as_far_as_samples_go():
@@ -696,7 +694,7 @@ def test_few_values_or_equal_ones_have_no_interval():
 def test_a_judge_that_was_wrong_before_was_not_talked_over():
     from ragauge.judging.results import InjectionAttempt
 
-    assert InjectionAttempt("c", "useful", "context", "not useful", "useful", "not useful").held is None
-    assert InjectionAttempt("c", "useful", "context", "not useful", "not useful", "useful").held is False
-    assert InjectionAttempt("c", "useful", "context", "not useful", "not useful", "not useful").held is True
-    assert InjectionAttempt("c", "useful", "context", "not useful", "not useful", "unscored").held is None
+    assert InjectionAttempt("c", "useful", "context", "not useful", "useful", "not useful").resisted is None
+    assert InjectionAttempt("c", "useful", "context", "not useful", "not useful", "useful").resisted is False
+    assert InjectionAttempt("c", "useful", "context", "not useful", "not useful", "not useful").resisted is True
+    assert InjectionAttempt("c", "useful", "context", "not useful", "not useful", "unscored").resisted is None

@@ -15,17 +15,18 @@ from ragauge.judging.results import JudgedSamples
 pytest.importorskip("altair")
 pytest.importorskip("vl_convert")
 
-from ragauge.judging import page
-from ragauge.judging.page import render_judged_page
-from ragauge.output.page import vega_script
+from ragauge.judging import explorer
+from ragauge.judging.report import build_report
+from ragauge.output.page import render_page
+from ragauge.output.page_assets import vega_script
 
-ROWS = "#s-table tbody tr:not(.detail)"
+ROWS = "#explorer-table tbody tr:not(.detail)"
 IDS = "rows => rows.map(row => row.querySelector('.id').textContent)"
 
 
 def written(tmp_path_factory, found, name):
     place = tmp_path_factory.mktemp("judged") / f"{name}.html"
-    place.write_text(render_judged_page(found, vega_script()), encoding="utf-8")
+    place.write_text(render_page([build_report(found)], vega_script()), encoding="utf-8")
     return place
 
 
@@ -63,14 +64,14 @@ def evil(tmp_path_factory):
         unscored=type(base.unscored)({name: {} for name in columns}, str),
     )
     found = JudgedSamples(
-        text, text, {text: text}, samples, said, scored, {}, notes=[text], stopped=text, circumstances={text: text}
+        text, text, {text: text}, samples, said, scored, {}, notes=[text], stopped=text, provenance={text: text}
     )
     return written(tmp_path_factory, found, "evil")
 
 
 def ready(opened, file, view="", **how):
     shown = opened(file, charts=True, view=view, **how)
-    shown.wait_for_selector("html[data-samples=ready]", state="attached")
+    shown.wait_for_selector("html[data-explorer=ready]", state="attached")
     return shown
 
 
@@ -80,22 +81,22 @@ def test_the_figures_stand_with_their_intervals_and_how_many_they_are_over(file,
     cards = shown.locator(".answer").evaluate_all(
         "all => all.map(one => [...one.querySelectorAll('dt, strong, span')].map(x => x.textContent))"
     )
-    assert cards[0] == ["faithfulness", "0.667", "0.100 to 1.000 (95%)", "2 of 4 scored, 2 unscored"]
+    assert cards[0] == ["faithfulness", "0.667", "95% CI 0.100 to 1.000", "2 of 4 scored, 2 unscored"]
     assert cards[2] == ["context_recall", "0.500", "no interval", "2 of 4 scored, 2 unscored"]
     assert shown.locator("[data-chart] svg").count() == 4
-    assert "the answer claims nothing" in shown.text_content("#unscored")
-    assert shown.locator("#took tbody tr").count() == 3
-    assert shown.locator("#robustness tbody tr").count() == 3
+    assert "the answer claims nothing" in shown.text_content("#judge-unscored")
+    assert shown.locator("#judge-cost tbody tr").count() == 3
+    assert shown.locator("#judge-robustness tbody tr").count() == 3
 
 
 def test_the_lowest_come_first_and_what_has_no_value_last(file, opened):
     shown = ready(opened, file)
     assert shown.locator(ROWS).evaluate_all(IDS) == ["q2", "q1", "q3", "q4"]
-    shown.locator("#s-table button:has-text('faithfulness')").click()
+    shown.locator("#explorer-table button:has-text('faithfulness')").click()
     assert shown.locator(ROWS).evaluate_all(IDS) == ["q1", "q2", "q3", "q4"]
-    shown.select_option("#s-measure", "1")
+    shown.select_option("#explorer-measure", "1")
     assert shown.locator(ROWS).evaluate_all(IDS) == ["q4", "q1", "q2", "q3"]
-    shown.select_option("#s-measure", "-1")
+    shown.select_option("#explorer-measure", "file")
     assert shown.locator(ROWS).evaluate_all(IDS) == ["q1", "q2", "q3", "q4"]
 
 
@@ -103,18 +104,18 @@ def test_samples_are_searched_and_filtered(file, opened):
     shown = ready(opened, file)
     wanted = {"unscored": ["q3", "q4"], "unread": ["q3"], "unsupported": ["q2"], "contradicted": ["q2"]}
     for what, ids in wanted.items():
-        shown.select_option("#s-show", what)
+        shown.select_option("#explorer-show", what)
         assert shown.locator(ROWS).evaluate_all(IDS) == ids, what
-    assert shown.evaluate("location.hash") == "#samples?show=contradicted"
-    shown.select_option("#s-show", "all")
-    shown.fill("#s-search", "gustave DID")
-    shown.wait_for_selector("#s-count:has-text('1 of 4')")
+    assert shown.evaluate("location.hash") == "#judge-samples?show=contradicted"
+    shown.select_option("#explorer-show", "all")
+    shown.fill("#explorer-search", "gustave DID")
+    shown.wait_for_selector("#explorer-count:has-text('1 of 4')")
     assert shown.locator(ROWS).evaluate_all(IDS) == ["q3"]
-    assert shown.text_content("#s-count") == "1 of 4 samples; 1 without faithfulness"
+    assert shown.text_content("#explorer-count") == "1 of 4 samples; 1 without faithfulness"
 
 
 def test_a_sample_shows_each_claim_with_its_verdict_in_words_and_its_evidence(file, opened):
-    shown = ready(opened, file, "samples?open=q2")
+    shown = ready(opened, file, "judge-samples?open=q2")
     shown.wait_for_selector(".detail .sample-texts")
     claims = shown.locator(".sample-texts .claim .badge").all_text_contents()
     assert claims == ["✓ supported", "✗ contradicted", "○ absent", "✗ contradicted", "cosine 0.880"]
@@ -123,34 +124,34 @@ def test_a_sample_shows_each_claim_with_its_verdict_in_words_and_its_evidence(fi
     assert not shown.locator(".chunk.lit").count()
     second.locator(".chip").click()
     assert shown.locator(".chunk.lit").text_content() == "✓ usefulk1The tower is 300 m high and made of iron."
-    assert "(people: 0)" in shown.text_content(".detail .values")
+    assert "(label: 0)" in shown.text_content(".detail .values")
     assert "topic: height" in shown.text_content(".detail")
 
 
 def test_chunks_that_are_needed_together_are_shown_as_such(file, opened):
-    shown = ready(opened, file, "samples?open=q1")
+    shown = ready(opened, file, "judge-samples?open=q1")
     shown.wait_for_selector(".detail .sample-texts")
     facts = shown.locator(".claim .facts").all_text_contents()
-    assert "borne out by the answer · borne out together by k1k2" in facts
+    assert "supported by the answer · supported together by k1k2" in facts
 
 
 def test_what_has_no_verdict_shows_why_and_the_reply_as_it_came(file, opened):
-    shown = ready(opened, file, "samples?open=q3")
+    shown = ready(opened, file, "judge-samples?open=q3")
     shown.wait_for_selector(".detail .sample-texts")
     lost = shown.locator(".missing .claim").all_text_contents()
     assert lost[0] == f'? support a1{MUTE}{{"verdicts": [{{"id": "a9", "verd'
-    assert lost[3].endswith("No reply was kept.")
+    assert lost[3].endswith("No reply was saved.")
     assert shown.locator(".chunk .badge").all_text_contents() == ["? unscored"]
 
 
 def test_an_answer_that_claims_nothing_says_so_and_shows_what_came_before(file, opened):
-    shown = ready(opened, file, "samples?open=q4")
+    shown = ready(opened, file, "judge-samples?open=q4")
     shown.wait_for_selector(".detail .sample-texts")
     text = shown.text_content(".detail")
-    assert "It claims nothing." in text
+    assert "No claims." in text
     assert shown.locator(".left-out li").all_text_contents() == ["I do not know."]
-    assert "Nothing was retrieved." in text
-    assert "The answer commits itself to nothing." in text
+    assert "No context was retrieved." in text
+    assert "The answer is noncommittal." in text
     assert "Who built it?\nEiffel." in text
 
 
@@ -161,15 +162,18 @@ def test_keys_lead_from_the_search_to_a_sample(file, opened):
     shown.keyboard.press("ArrowDown")
     shown.keyboard.press("Enter")
     shown.wait_for_selector(".detail .sample-texts")
-    assert shown.evaluate("location.hash") == "#samples?open=q1"
+    assert shown.evaluate("location.hash") == "#judge-samples?open=q1"
 
 
 def test_the_word_matching_judge_is_called_what_it_is(tmp_path_factory, opened):
     place = written(tmp_path_factory, lexical(stopped="the limit of 3 requests is reached"), "lexical")
     shown = ready(opened, place)
-    said = shown.locator(".judge").all_text_contents()
-    assert said[0].startswith("Judged by lexical: a word-matching baseline, no model.")
-    assert said[1] == "Stopped before everything was asked: the limit of 3 requests is reached"
+    assert shown.locator("#summary li").all_text_contents() == [
+        "Judged by lexical, a word-matching baseline without a model."
+    ]
+    warnings = shown.locator("p.doubtful").all_text_contents()
+    assert warnings[0] == "Judging stopped early: the limit of 3 requests is reached"
+    assert warnings[1].startswith("The lexical judge compares words and numbers.")
 
 
 @pytest.mark.parametrize("size", [(1280, 800), (360, 800)])
@@ -180,8 +184,8 @@ def test_no_text_of_anybody_becomes_code(evil, opened, size):
     shown.locator(".sample-texts").nth(1).wait_for()
     for chip in shown.locator(".chip").all():
         chip.click()
-    shown.fill("#s-search", HOSTILE[0])
-    shown.wait_for_timeout(150)
+    shown.fill("#explorer-search", HOSTILE[0])
+    shown.evaluate("new Promise(done => setTimeout(done, 100))")  # runs after the search, which waits 60 ms
     assert shown.evaluate("window.__x") is None
     assert shown.locator("main img, main script, main svg[onload], main b > b").count() == 0
     assert HOSTILE[1] in shown.text_content("h1")
@@ -195,7 +199,7 @@ def test_data_in_the_page_cannot_end_its_script(evil):
 
 
 def test_the_page_is_usable_on_a_phone(file, opened):
-    shown = ready(opened, file, "samples?open=q2", size=(360, 800))
+    shown = ready(opened, file, "judge-samples?open=q2", size=(360, 800))
     shown.wait_for_selector(".detail .sample-texts")
     assert shown.evaluate("document.documentElement.scrollWidth") <= 360
 
@@ -204,9 +208,9 @@ def test_two_thousand_samples_stay_in_pages_of_fifty(tmp_path_factory, opened):
     place = written(tmp_path_factory, many(2000, chunks=2, length=300), "many")
     shown = ready(opened, place)
     assert shown.locator(ROWS).count() == 50
-    assert shown.text_content("#s-page") == "page 1 of 40"
-    assert shown.text_content("#s-count") == "2,000 of 2,000 samples; 20 without faithfulness"
-    shown.select_option("#s-show", "unscored")
+    assert shown.text_content("#explorer-page") == "page 1 of 40"
+    assert shown.text_content("#explorer-count") == "2,000 of 2,000 samples; 20 without faithfulness"
+    shown.select_option("#explorer-show", "unscored")
     assert shown.locator(ROWS).count() == 20
     shown.locator(".open").first.click()
     shown.wait_for_selector(".missing .reply")
@@ -215,8 +219,8 @@ def test_two_thousand_samples_stay_in_pages_of_fifty(tmp_path_factory, opened):
 
 def test_chunks_beyond_the_room_go_without_their_texts_the_best_first(monkeypatch):
     found = many(40, chunks=1, length=800)
-    monkeypatch.setattr(page, "MAX_CHUNK_CHARS_TOTAL", 8000)
-    packed = page.build_details_payload(found)
+    monkeypatch.setattr(explorer, "MAX_CHUNK_CHARS_TOTAL", 8000)
+    packed = explorer.build_details_payload(found)
     assert sum(map(len, packed["texts"])) <= 8000
     kept = [one["chunks"][0][2] >= 0 for one in packed["samples"]]
     values = found.scores.values[FAITHFULNESS].tolist()
@@ -232,5 +236,5 @@ def test_chunks_beyond_the_room_go_without_their_texts_the_best_first(monkeypatc
 def test_a_chunk_that_samples_share_travels_once():
     found = judged()
     samples = [replace(one, contexts=("the same", "the same")) for one in found.samples]
-    packed = page.build_details_payload(replace(found, samples=samples))
+    packed = explorer.build_details_payload(replace(found, samples=samples))
     assert packed["texts"] == ["the same"]

@@ -7,14 +7,14 @@ import signal
 import subprocess
 import sys
 import textwrap
-import time
 
 import numpy as np
 import pytest
 
 from ragauge.core.errors import BadInput
+from ragauge.core.hashes import content_key
 from ragauge.core.protocols import Reply
-from ragauge.judging.reply_cache import REPLIES_FILE, CachedReply, ReplyCache, TotalUsage, compute_cache_key
+from ragauge.judging.reply_cache import REPLIES_FILE, CachedReply, ReplyCache, TotalUsage
 
 KEPT = CachedReply(Reply("yes", 10, 1, 4, "stop", "m-1", {"yes": 0.9, "no": 0.1}, "tokens"), 0.25, 3)
 
@@ -58,8 +58,8 @@ def test_every_part_of_a_key_matters_and_the_order_of_names_does_not():
         (*base[:3], 1, 0),
         (*base[:3], 0, 1),
     ]
-    assert len({compute_cache_key(*one) for one in (base, *others)}) == 7
-    assert compute_cache_key({"url": "u", "model": "m"}, *base[1:]) == compute_cache_key(*base)
+    assert len({content_key(*one) for one in (base, *others)}) == 7
+    assert content_key({"url": "u", "model": "m"}, *base[1:]) == content_key(*base)
 
 
 def test_vectors_come_back_as_they_were(tmp_path):
@@ -71,8 +71,8 @@ def test_vectors_come_back_as_they_were(tmp_path):
 
 def test_half_a_surrogate_pair_does_no_harm(tmp_path):
     replies = ReplyCache(tmp_path)
-    replies.keep(compute_cache_key("\ud83d"), "useful", "s1", CachedReply(Reply("bad \ud83d end"), 0.0, 1))
-    found = replies.find(compute_cache_key("\ud83d"))
+    replies.keep(content_key("\ud83d"), "useful", "s1", CachedReply(Reply("bad \ud83d end"), 0.0, 1))
+    found = replies.find(content_key("\ud83d"))
     assert found is not None
     assert found.reply.text == "bad ? end"
 
@@ -121,7 +121,6 @@ def test_what_was_kept_before_kill_9_is_there_afterwards(tmp_path):
     os.kill(process.pid, signal.SIGKILL)
     process.wait()
     process.stdout.close()
-    time.sleep(0.05)
     replies = ReplyCache(tmp_path)
     for i in range(last + 1):
         found = replies.find(str(i))

@@ -52,7 +52,7 @@ def test_a_whole_reply_is_read_whole():
 def test_what_is_missing_is_named_and_the_rest_counts():
     found = parse_reply(SUPPORT, reply({"of_answer": [verdict("a1", ["k1"])], "of_reference": []}))
     assert list(found.said) == ["a1"]
-    assert found.missing == {"a2": "the reply has nothing for `a2`", "r1": "the reply has nothing for `r1`"}
+    assert found.missing == dict.fromkeys(("a2", "r1"), "the reply has no entry for this claim")
 
 
 def test_a_list_that_is_not_there_leaves_its_claims_without_a_verdict():
@@ -63,24 +63,30 @@ def test_a_list_that_is_not_there_leaves_its_claims_without_a_verdict():
 @pytest.mark.parametrize(
     ("entries", "why"),
     [
-        ([verdict("a1"), verdict("a1", ["k1"])], "2 times"),
-        ([verdict("a1", ["k9"])], "not in shape"),
-        ([verdict("a1", ["answer"])], "not in shape"),  # the text that it was taken from
+        ([verdict("a1"), verdict("a1", ["k1"])], "several entries for this claim"),
+        ([verdict("a1", ["k9"])], "does not follow the schema"),
+        ([verdict("a1", ["answer"])], "does not follow the schema"),  # the text that it was taken from
         ([verdict("a1", ["k1"], ["k1"])], "both supports and contradicts"),
-        ([verdict("a1", [], ["k1"], together=["k1", "k2"])], "`k1` both supports and contradicts"),
-        ([verdict("a1", ["k2"], together=["k1", "k2"])], "`k2` supports it alone and only together with others"),
-        ([verdict("a1", together=["k1", "k1"])], "`k1` supports it together with nothing"),
-        ([verdict("a1", together=["k1", "reference"])], "not in shape"),  # only contexts are read together
-        ([{"id": "a1", "reason": "", "supported_by": ["k1"], "contradicted_by": []}], "not in shape"),
-        ([{"id": "a1", "supported_by": ["k1"], "supported_together": [], "contradicted_by": []}], "not in shape"),
-        ([{**verdict("a1"), "supported_by": "k1"}], "not in shape"),
-        ([{**verdict("a1"), "supported_by": True}], "not in shape"),
-        ([{**verdict("a1"), "score": 1.0}], "not in shape"),
-        ([verdict("A1", ["k1"])], "nothing for"),
-        ([verdict("claim 1", ["k1"])], "nothing for"),
-        (["a1"], "nothing for"),
-        ([None], "nothing for"),
-        ([{"id": ["a1"]}], "nothing for"),
+        ([verdict("a1", [], ["k1"], together=["k1", "k2"])], "both supports and contradicts"),
+        ([verdict("a1", ["k2"], together=["k1", "k2"])], "supports it both alone and only together with others"),
+        ([verdict("a1", together=["k1", "k1"])], "only one source supports it together with others"),
+        (
+            [verdict("a1", together=["k1", "reference"])],
+            "does not follow the schema",
+        ),  # only contexts are read together
+        ([{"id": "a1", "reason": "", "supported_by": ["k1"], "contradicted_by": []}], "does not follow the schema"),
+        (
+            [{"id": "a1", "supported_by": ["k1"], "supported_together": [], "contradicted_by": []}],
+            "does not follow the schema",
+        ),
+        ([{**verdict("a1"), "supported_by": "k1"}], "does not follow the schema"),
+        ([{**verdict("a1"), "supported_by": True}], "does not follow the schema"),
+        ([{**verdict("a1"), "score": 1.0}], "does not follow the schema"),
+        ([verdict("A1", ["k1"])], "no entry for"),
+        ([verdict("claim 1", ["k1"])], "no entry for"),
+        (["a1"], "no entry for"),
+        ([None], "no entry for"),
+        ([{"id": ["a1"]}], "no entry for"),
     ],
 )
 def test_an_entry_that_is_out_of_shape_does_not_count(entries, why):
@@ -110,7 +116,7 @@ def test_claims_come_once_each_and_never_empty():
         CLAIMS, reply({"sentences": [{"id": "s1", "claims": [" a  b ", "a b"]}, {"id": "s2", "claims": [" "]}]})
     )
     assert found.said == {"s1": ["a b"]}
-    assert found.missing == {"s2": "what the reply has for `s2` does not count: a claim is empty"}
+    assert found.missing == {"s2": "the entry for this sentence is inconsistent: a claim is empty"}
 
 
 def test_a_sentence_without_claims_must_say_so():

@@ -6,6 +6,7 @@ import csv
 import json
 import math
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -17,9 +18,9 @@ from ragauge.comparison import compare
 from ragauge.comparison.scored_files import score_runs
 from ragauge.core.errors import BadInput, Incomparable
 from ragauge.core.samples import Sample
+from ragauge.files.json_schemas import json_schema
 from ragauge.files.judged_folders import (
     MANIFEST_FILE,
-    MANIFEST_SCHEMA,
     SAMPLES_FILE,
     SCORES_FILE,
     VERDICTS_FILE,
@@ -28,8 +29,9 @@ from ragauge.files.judged_folders import (
     read_sample_tags,
 )
 from ragauge.files.scores import read_scores
-from ragauge.judging import report_formats
-from ragauge.judging.results_folder import check_same_samples, read_judged_folder, verdicts_to_dict, write_judged_folder
+from ragauge.files.serialization import to_json, to_json_data
+from ragauge.judging.results import JudgedSamples
+from ragauge.judging.results_folder import check_same_samples, read_judged_folder, write_judged_folder
 
 pytest.importorskip("altair")
 pytest.importorskip("vl_convert")
@@ -57,11 +59,11 @@ def test_everything_comes_back_as_it_was(folder):
     assert found.samples == before.samples
     assert list(found.verdicts) == list(before.verdicts)
     for query, said in before.verdicts.items():
-        assert verdicts_to_dict(found.verdicts[query]) == verdicts_to_dict(said)
+        assert to_json_data(found.verdicts[query]) == to_json_data(said)
     assert found.ledger == list(before.ledger)
     assert found.robustness == list(before.robustness)
     assert (found.name, found.judge, found.confidence) == (before.name, before.judge, before.confidence)
-    assert (dict(found.identity), dict(found.circumstances)) == (before.identity, before.circumstances)
+    assert (dict(found.identity), dict(found.provenance)) == (before.identity, before.provenance)
     assert dict(found.intervals) == before.intervals
     assert (found.notes, found.stopped, found.folder) == (before.notes, "", folder)
     assert found.scores.queries == before.scores.queries
@@ -91,15 +93,46 @@ def test_a_measure_without_any_value_stays_without_a_mean(tmp_path):
     assert math.isnan(read_judged_folder(tmp_path).scores.means[FAITHFULNESS])
 
 
-def test_the_manifest_follows_its_schema_and_the_two_rooms_name_the_same_one(folder, tmp_path):
-    from importlib.resources import files
-
-    schema = json.loads((files("ragauge.judging") / "judged.schema.json").read_text(encoding="utf-8"))
+def test_json_follows_its_schema_and_the_manifest_lacks_only_what_is_in_other_files(folder):
+    schema = json_schema(JudgedSamples)
     Draft202012Validator.check_schema(schema)
     for one in (judged(), lexical(), judged(stopped="the limit of 3 requests is reached", ledger=(), robustness=())):
-        Draft202012Validator(schema).validate(report_formats.judged_to_dict(one, per_sample=True))
-    Draft202012Validator(schema).validate(json.loads((folder / MANIFEST_FILE).read_text(encoding="utf-8")))
-    assert report_formats.JUDGED_SCHEMA == MANIFEST_SCHEMA
+        Draft202012Validator(schema).validate(json.loads(to_json(one)))
+    manifest = json.loads((folder / MANIFEST_FILE).read_text(encoding="utf-8"))
+    whole = json.loads(to_json(judged()))
+    assert {key: whole[key] for key in manifest} == manifest
+    assert whole.keys() - manifest.keys() == {"samples", "verdicts", "scores"}
+
+
+def test_folder_of_version_1_is_read():
+    found = read_judged_folder(Path(__file__).parents[1] / "goldens" / "folders" / "judged")
+    assert found.intervals["faithfulness"] == (0.6, 1.0)
+    assert found.provenance["python"] == "3.11.7"
+    assert (found.stopped, found.robustness, found.ledger) == ("", [], [])
+
+
+def test_manifest_of_version_1_with_costs_and_injections_is_read(folder):
+    manifest = json.loads((folder / MANIFEST_FILE).read_text(encoding="utf-8"))
+    steps = [
+        {**step, "kept": step.pop("cached_calls"), "unread": step.pop("unreadable_replies")}
+        for step in manifest["ledger"]
+    ]
+    old = {
+        **manifest,
+        "schema": "ragauge-judged/1",
+        "samples": 4,
+        "ledger": steps,
+        "robustness": {"held": 1, "moved": 1, "wrong_anyway": 1, "cases": manifest["robustness"]},
+        "stopped": None,
+        "circumstances": manifest.pop("provenance"),
+    }
+    for key in ("intervals", "judge_name"):
+        del old[key]
+    (folder / MANIFEST_FILE).write_text(json.dumps(old), encoding="utf-8")
+    found = read_judged_folder(folder)
+    assert replace(found, judge_name="").measures == judged().measures
+    assert (found.ledger, found.robustness) == (list(judged().ledger), list(judged().robustness))
+    assert found.provenance == judged().provenance
 
 
 def test_without_its_manifest_a_folder_is_not_whole(folder):
@@ -129,7 +162,11 @@ def test_writing_anew_takes_the_old_manifest_away_first(folder, monkeypatch):
         ),
         (SCORES_FILE, lambda text: text.replace(",0.88,", ",inf,"), "the value is `inf`, not a number"),
         (SCORES_FILE, lambda text: text.replace(",0.88,", ",NaN,"), "the value is `NaN`, not a number"),
-        (SCORES_FILE, lambda text: text.replace("toy,q2,context_recall", "toy,q1,context_recall"), "comes twice"),
+        (
+            SCORES_FILE,
+            lambda text: text.replace("toy,q2,context_recall", "toy,q1,context_recall"),
+            "appears more than once",
+        ),
         (
             SCORES_FILE,
             lambda text: text.replace("toy,q2,faith", "toy,q9,faith"),
@@ -140,17 +177,17 @@ def test_writing_anew_takes_the_old_manifest_away_first(folder, monkeypatch):
         (SCORES_FILE, lambda text: text + "toy,q1\n", "there are not as many cells as columns"),
         (
             MANIFEST_FILE,
-            lambda text: text.replace("ragauge-judged/1", "ragauge-judged/9"),
-            "its schema is 'ragauge-judged/9'",
+            lambda text: text.replace("ragauge-judged/2", "ragauge-judged/9"),
+            "expected the schema ragauge-judged/2, got 'ragauge-judged/9'",
         ),
         (MANIFEST_FILE, lambda text: text.replace('"n": 3', '"n": 4', 1), "over 3 here, and"),
         (
             MANIFEST_FILE,
             lambda text: text.replace('"ledger": [', '"ledger": [{},'),
-            "this manifest cannot be read: KeyError",
+            'ledger.0.: missing key "step"',
         ),
         (SAMPLES_FILE, lambda text: "\n".join(text.splitlines()[1:]) + "\n", "the samples are not those of scores.csv"),
-        (VERDICTS_FILE, lambda text: text.replace('"asked"', '"asks"', 1), "`asks` is unknown"),
+        (VERDICTS_FILE, lambda text: text.replace('"asked"', '"asks"', 1), 'unknown key "asks"'),
     ],
 )
 def test_files_that_do_not_fit_together_are_refused(folder, name, change, message):
@@ -270,9 +307,9 @@ def test_a_folder_takes_more_of_its_samples_and_neither_fewer_nor_others(folder)
     with pytest.raises(BadInput, match="the folder holds 4 judged samples, and 2 of them are to be judged"):
         check_same_samples(folder, mine[:2])
     for changed in (replace(mine[0], question="Where else?"), replace(mine[0], reference="In Rome.")):
-        with pytest.raises(BadInput, match="holds what was judged of other samples: `q1` is another question there"):
+        with pytest.raises(BadInput, match="holds results of other samples: `q1` has another question or reference"):
             check_same_samples(folder, [changed, *mine[1:]])
-    with pytest.raises(BadInput, match="holds what was judged of other samples: `q2` is not among these"):
+    with pytest.raises(BadInput, match="holds results of other samples: `q2` is missing"):
         check_same_samples(folder, [mine[0], Sample("q9", "Why?", "So.")])
     (folder / MANIFEST_FILE).unlink()  # then it is no whole folder, and nobody reads it
     check_same_samples(folder, [Sample("q9", "Why?", "So.")])
@@ -303,7 +340,7 @@ def test_report_writes_something_judged_in_every_form(folder, tmp_path):
     found = read_judged_folder(folder)
     names = [tmp_path / f"out{ending}" for ending in (".html", ".json", ".csv", ".md")]
     assert ragauge.report(found, names) is found
-    assert json.loads(names[1].read_text(encoding="utf-8"))["per_sample"]["q2"]["values"][RECALL] == 0.0
+    assert json.loads(names[1].read_text(encoding="utf-8"))["scores"]["values"][RECALL][1] == 0.0
     with names[2].open(encoding="utf-8", newline="") as file:
         rows = {row["measure"]: row for row in csv.DictReader(file)}
     assert (rows[PRECISION]["n"], rows[PRECISION]["unscored"]) == ("3", "1")

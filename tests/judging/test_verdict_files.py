@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from ragauge.core.errors import BadInput
 from ragauge.core.samples import TASK_KINDS, Claim, GeneratedQuestion, Support, Unscored, Usefulness, Verdicts
-from ragauge.judging.results_folder import read_verdicts, verdicts_from_dict, verdicts_to_dict, write_verdicts
+from ragauge.files.serialization import from_json_data, to_json_data
+from ragauge.judging.results_folder import read_verdicts, write_verdicts
 
 WHOLE = Verdicts(
     "s1",
@@ -55,7 +56,7 @@ verdicts = st.builds(
 
 @given(verdicts)
 def test_what_is_written_is_read_again(one):
-    assert verdicts_from_dict(json.loads(json.dumps(verdicts_to_dict(one), allow_nan=False))) == one
+    assert from_json_data(Verdicts, json.loads(json.dumps(to_json_data(one), allow_nan=False)), source="x") == one
 
 
 def test_a_file_has_a_line_a_sample(tmp_path):
@@ -66,7 +67,7 @@ def test_a_file_has_a_line_a_sample(tmp_path):
 
 
 def test_a_file_from_before_sources_could_be_needed_together_is_read(tmp_path):
-    path, line = tmp_path / "verdicts.jsonl", verdicts_to_dict(WHOLE)
+    path, line = tmp_path / "verdicts.jsonl", to_json_data(WHOLE)
     assert line["support"]["a1"].pop("together") == ["k3", "k4"]
     assert line.pop("left_out") == {"answer": ["Thank you!"]}
     path.write_text(json.dumps(line) + "\n")
@@ -74,13 +75,13 @@ def test_a_file_from_before_sources_could_be_needed_together_is_read(tmp_path):
 
 
 def test_a_key_that_comes_twice_is_refused_wherever_it_is(tmp_path):
-    path, whole = tmp_path / "verdicts.jsonl", json.dumps(verdicts_to_dict(WHOLE))
+    path, whole = tmp_path / "verdicts.jsonl", json.dumps(to_json_data(WHOLE))
     for old, new, name in (
         ('"refusal": false', '"refusal": true, "refusal": false', "refusal"),
         ('"by": ["k1"', '"by": [], "by": ["k1"', "by"),
         ('"k2": {', '"k1": {"useful": false}, "k2": {', "k1"),
     ):
-        path.write_text(json.dumps(verdicts_to_dict(Verdicts("s0"))) + "\n" + whole.replace(old, new) + "\n")
+        path.write_text(json.dumps(to_json_data(Verdicts("s0"))) + "\n" + whole.replace(old, new) + "\n")
         with pytest.raises(BadInput, match=rf":2: the JSON cannot be read \(duplicate key `{name}`"):
             read_verdicts(str(path))
 
@@ -102,38 +103,36 @@ def test_half_a_character_in_a_reply_does_not_cost_the_file(tmp_path):
     ("change", "words"),
     [
         ({"sample": ""}, "the sample has no id"),
-        ({"sample": 7}, "`sample` is `7`, not a text"),
-        ({"verdict": 1}, "`verdict` is unknown"),
-        ({"asked": ["everything"]}, 'asked `"everything"` is unknown'),
-        ({"asked": "answer"}, "not a list"),
-        ({"claims": {"question": []}}, 'the claims of `"question"` is unknown'),
-        ({"claims": {"answer": [{"id": "a1", "text": "x", "sentence": 0}]}}, "the sentence of a claim is `0`"),
-        ({"claims": {"answer": [{"id": "r1", "text": "x", "sentence": 1}]}}, "should begin with a"),
-        ({"claims": {"answer": [{"id": "a1", "text": "x", "sentence": 1, "cites": "1"}]}}, "not a list of numbers"),
+        ({"sample": 7}, "sample: expected a text, got 7"),
+        ({"verdict": 1}, 'unknown key "verdict"'),
+        ({"asked": ["everything"]}, "asked: unknown `everything`"),
+        ({"asked": "answer"}, "asked: expected a list"),
+        ({"claims": {"question": []}}, "claims: unknown `question`"),
+        ({"claims": {"answer": [{"id": "a1", "text": "x", "sentence": 0}]}}, "of the claim `a1` must be at least 1"),
+        ({"claims": {"answer": [{"id": "r1", "text": "x", "sentence": 1}]}}, "must begin with a"),
+        ({"claims": {"answer": [{"id": "a1", "text": "x", "sentence": 1, "cites": "1"}]}}, "cites: expected a list"),
         (
             {"claims": {"answer": [{"id": "a1", "text": "x", "sentence": 1}] * 2}},
-            "the claim `a1` of the answer comes twice",
+            "the claim `a1` of the answer appears more than once",
         ),
-        ({"support": {"a1": True}}, "the support of a1: expected an object"),
-        ({"support": {"a1": {"by": "k1"}}}, "`by` is"),
-        ({"support": {"a1": {"by": [1]}}}, "not a text"),
-        ({"support": {"a1": {"by": [], "probability": 1.5}}}, "not between 0 and 1"),
-        ({"support": {"a1": {"by": [], "verdict": 1}}}, "`verdict` is unknown"),
-        ({"useful": {"k1": {"useful": 1}}}, "neither true nor false"),
-        ({"useful": {"k1": {"words": "yes"}}}, "the usefulness of k1 is `null`"),
-        ({"questions": [{"text": "?", "similarity": "near"}]}, "is not a number"),
-        ({"refusal": "no"}, "`refusal` is"),
-        ({"unscored": {"questions": {"reply": "x"}}}, "`why` is `null`, not a text"),
-        ({"unscored": []}, "not an object"),
-        ({"left_out": {"question": []}}, "`question` is unknown"),
-        ({"left_out": {"answer": [1]}}, "not a text"),
+        ({"support": {"a1": True}}, "support.a1: expected an object"),
+        ({"support": {"a1": {"by": "k1"}}}, "support.a1.by: expected a list"),
+        ({"support": {"a1": {"by": [1]}}}, "support.a1.by[0]: expected a text"),
+        ({"support": {"a1": {"by": [], "probability": 1.5}}}, "must be between 0 and 1"),
+        ({"support": {"a1": {"by": [], "verdict": 1}}}, 'unknown key "verdict"'),
+        ({"useful": {"k1": {"useful": 1}}}, "useful.k1.useful: expected true or false"),
+        ({"useful": {"k1": {"words": "yes"}}}, 'useful.k1: missing key "useful"'),
+        ({"questions": [{"text": "?", "similarity": "near"}]}, "questions[0].similarity: expected a number"),
+        ({"refusal": "no"}, "refusal: expected true or false"),
+        ({"unscored": {"questions": {"reply": "x"}}}, 'unscored.questions: missing key "why"'),
+        ({"unscored": []}, "unscored: expected an object"),
+        ({"left_out": {"question": []}}, "left_out: unknown `question`"),
+        ({"left_out": {"answer": [1]}}, "left_out.answer[0]: expected a text"),
     ],
 )
 def test_anything_else_is_refused_with_its_line(change, words, tmp_path):
     path = tmp_path / "verdicts.jsonl"
-    path.write_text(
-        json.dumps(verdicts_to_dict(Verdicts("s0"))) + "\n" + json.dumps(verdicts_to_dict(WHOLE) | change) + "\n"
-    )
+    path.write_text(json.dumps(to_json_data(Verdicts("s0"))) + "\n" + json.dumps(to_json_data(WHOLE) | change) + "\n")
     with pytest.raises(BadInput) as caught:
         read_verdicts(str(path))
     assert str(caught.value).startswith(f"{path}:2: ")
@@ -142,12 +141,12 @@ def test_anything_else_is_refused_with_its_line(change, words, tmp_path):
 
 def test_a_sample_that_comes_twice_and_a_file_of_nothing_are_refused(tmp_path):
     path = tmp_path / "verdicts.jsonl"
-    line = json.dumps(verdicts_to_dict(WHOLE)) + "\n"
+    line = json.dumps(to_json_data(WHOLE)) + "\n"
     path.write_text(line * 2)
-    with pytest.raises(BadInput, match=r":2: the sample `s1` comes twice"):
+    with pytest.raises(BadInput, match=r":2: the sample `s1` appears more than once"):
         read_verdicts(str(path))
     path.write_text("\n")
-    with pytest.raises(BadInput, match="no verdicts are here"):
+    with pytest.raises(BadInput, match="no verdicts found"):
         read_verdicts(str(path))
     path.write_text(line[:-20])
     with pytest.raises(BadInput, match=r":1: the JSON cannot be read"):

@@ -17,12 +17,14 @@ from command import command_in
 from ragauge.core.documents import Document
 from ragauge.core.errors import BadInput, Incomparable, UnknownName
 from ragauge.core.records import Dataset, Judgments
+from ragauge.files.serialization import to_json
 from ragauge.knowledge.freshness import freshness, report
-from ragauge.knowledge.freshness.report import stale_counts_by_rank
+from ragauge.knowledge.freshness.charts import stale_counts_by_rank
 from ragauge.knowledge.freshness.results import DocumentVersion, Freshness, StaleHit, VersionConflict
 from ragauge.knowledge.freshness.stale_hits import VersionIndex, differing_excerpts
 from ragauge.knowledge.freshness.versions_file import parse_time, read_versions, write_versions
-from ragauge.reports import registry
+from ragauge.output.tables import Table
+from ragauge.reports.registry import read_results, write_results
 
 RUN = {"q1": {"old": 2.0, "new": 1.0}, "q2": {"x": 2.0, "y": 1.0}}
 VERSIONS = [
@@ -35,7 +37,7 @@ TEXTS = {"old": "It is 19%.", "new": "It is 21%.", "x": "", "y": ""}
 
 
 def test_the_golden_rates_of_two_queries_one_with_a_stale_position_and_a_conflict():
-    found = freshness(RUN, VERSIONS, k=2, documents=TEXTS)
+    found = freshness(RUN, VERSIONS, k=2, corpus=TEXTS)
     assert (found.stale_rate, found.stale_query_rate, found.conflict_rate) == (0.25, 0.5, 0.5)
     assert found.conflict_query_rate == 0.5
     assert (found.query_count, found.total_considered, found.stale_hit_count, found.stale_query_count) == (2, 4, 1, 1)
@@ -55,7 +57,7 @@ def test_only_the_first_k_are_looked_at_and_ties_go_by_id_descending():
 
 def test_identical_copies_are_no_conflict_and_blanks_do_not_matter_but_case_and_figures_do():
     def groups(one, other):
-        found = freshness(RUN, VERSIONS, k=2, documents={**TEXTS, "old": one, "new": other})
+        found = freshness(RUN, VERSIONS, k=2, corpus={**TEXTS, "old": one, "new": other})
         return found.conflict_group_count, sum(len(query.copies) for query in found.queries)
 
     assert groups("It is 19%.", " It  is\n19%. ") == (0, 1)
@@ -68,23 +70,23 @@ def test_a_title_is_part_of_what_a_document_says():
     def documents(title):
         return [Document("old", "Closed.", title), Document("new", "Closed.", "Sunday")]
 
-    assert freshness(RUN, VERSIONS, k=2, documents=documents("Sunday")).conflict_group_count == 0
-    assert freshness(RUN, VERSIONS, k=2, documents=documents("Monday")).conflict_group_count == 1
+    assert freshness(RUN, VERSIONS, k=2, corpus=documents("Sunday")).conflict_group_count == 0
+    assert freshness(RUN, VERSIONS, k=2, corpus=documents("Monday")).conflict_group_count == 1
 
 
 def test_where_texts_are_not_known_versions_of_one_thing_count_as_conflicts_and_a_note_says_so():
     found = freshness(RUN, VERSIONS, k=2)
     assert (found.conflict_rate, found.compared) == (0.5, False)
     assert any("not compared" in note for note in found.notes)
-    half = freshness(RUN, VERSIONS, k=2, documents={"old": "It is 19%."})
+    half = freshness(RUN, VERSIONS, k=2, corpus={"old": "It is 19%."})
     assert half.queries[0].conflicts == [VersionConflict("vat", ("old", "new"))]
-    assert any("1 text is not known" in note for note in half.notes)
+    assert any("1 text unknown" in note for note in half.notes)
 
 
 def test_three_versions_of_which_two_say_the_same_are_one_conflict_of_three():
     versions = [{"doc_id": d, "version_key": "v", "effective_timestamp": t} for t, d in enumerate("abc")]
     run = {"q": {"a": 3.0, "b": 2.0, "c": 1.0}}
-    found = freshness(run, versions, documents={"a": "one", "b": "two", "c": "one"})
+    found = freshness(run, versions, corpus={"a": "one", "b": "two", "c": "one"})
     assert (found.conflict_group_count, found.conflict_rate) == (1, 1.0)
     assert [hit.doc for hit in found.queries[0].stale] == ["a", "b"]
 
@@ -223,7 +225,7 @@ def test_no_replacement_is_stale(versions, as_of):
 def test_rates_agree_with_counting_one_by_one(versions, rankings, k):
     run = {f"q{at}": list(docs) for at, docs in enumerate(rankings)}
     texts = {f"d{i}": "even" if i % 2 == 0 else "odd" for i in range(10)}
-    found = freshness(run, versions, k=k, documents=texts)
+    found = freshness(run, versions, k=k, corpus=texts)
     keys = {one.doc: one.key for one in versions if one.key is not None}
     stale = conflicting = 0
     for docs in run.values():
@@ -246,7 +248,7 @@ def test_rates_agree_with_counting_one_by_one(versions, rankings, k):
 def test_a_query_that_returned_nothing_or_is_missing_is_unscored_and_in_no_rate():
     found = freshness({"q1": {"old": 1.0}, "q2": {}}, VERSIONS, queries=["q1", "q2", "q3"])
     assert (found.query_count, found.stale_query_rate) == (1, 1.0)
-    assert found.unscored == {"q2": "it returned nothing", "q3": "the run does not have the query"}
+    assert found.unscored == {"q2": "no results", "q3": "the run does not have the query"}
     column = found.scores().values["stale@10"]
     assert column[0] == 1.0
     assert np.isnan(column[1:]).all()
@@ -255,7 +257,7 @@ def test_a_query_that_returned_nothing_or_is_missing_is_unscored_and_in_no_rate(
 def test_rates_over_nothing_are_not_a_number_and_null_in_json():
     found = freshness({"q1": {}}, VERSIONS)
     assert math.isnan(found.stale_rate)
-    data = json.loads(registry.results_to_json(found))
+    data = json.loads(to_json(found))
     assert data["stale_rate"] is None
     assert data["conflict_query_rate"] is None
     assert data["query_count"] == 0
@@ -264,15 +266,15 @@ def test_rates_over_nothing_are_not_a_number_and_null_in_json():
 def test_versions_of_another_corpus_say_nothing_instead_of_calling_it_fresh():
     found = freshness({"q1": {"a": 1.0}}, VERSIONS)
     assert math.isnan(found.stale_rate)
-    assert "no document that the run returned is in the versions" in found.unscored["q1"]
-    same = freshness({"q1": {"a": 1.0}}, VERSIONS, documents={"a": "", "old": "", "new": ""})
+    assert "no returned document is in the versions" in found.unscored["q1"]
+    same = freshness({"q1": {"a": 1.0}}, VERSIONS, corpus={"a": "", "old": "", "new": ""})
     assert same.stale_rate == 0.0
 
 
 def test_a_replacement_needs_no_row_to_be_known_to_the_versions():
     found = freshness({"q1": {"new": 1.0}}, [{"doc_id": "old", "superseded_by": "new"}])
     assert (found.stale_rate, found.versioned_count, found.unscored) == (0.0, 1, {})
-    corpus = freshness({"q1": {"x": 1.0}}, [{"doc_id": "old", "superseded_by": "new"}], documents={"x": "", "new": ""})
+    corpus = freshness({"q1": {"x": 1.0}}, [{"doc_id": "old", "superseded_by": "new"}], corpus={"x": "", "new": ""})
     assert corpus.stale_rate == 0.0
 
 
@@ -289,7 +291,7 @@ def test_as_of_a_time_what_came_later_replaces_nothing():
     assert freshness(run, versions, as_of="2022-01-01").stale_hit_count == 0
     assert freshness(run, versions, as_of="2024-01-01T00:00:00Z").stale_hit_count == 2
     early = freshness({"q": ["v2"]}, versions, as_of="2022-01-01")
-    assert any("hold only later" in note for note in early.notes)
+    assert any("takes effect later" in note for note in early.notes)
 
 
 @pytest.mark.parametrize(
@@ -423,21 +425,21 @@ def test_excerpts_stand_around_the_place_where_texts_part():
 
 
 def test_runs_with_a_document_twice_or_no_score_are_refused():
-    with pytest.raises(BadInput, match="twice"):
+    with pytest.raises(BadInput, match="more than once"):
         freshness(pl.DataFrame({"query": ["q", "q"], "doc": ["a", "a"], "score": [2.0, 1.0]}), VERSIONS)
     with pytest.raises(BadInput):
         freshness({"q": {"a": math.nan}}, VERSIONS)
-    with pytest.raises(BadInput, match="several runs"):
+    with pytest.raises(BadInput, match="expected one run, got a, b"):
         freshness({"a": RUN, "b": RUN}, VERSIONS)
-    with pytest.raises(BadInput, match="k is a whole number"):
+    with pytest.raises(BadInput, match="k must be at least 1, got 0"):
         freshness(RUN, VERSIONS, k=0)
 
 
 def test_what_is_written_as_json_is_read_again_as_it_was(tmp_path):
-    found = freshness(RUN, VERSIONS, k=2, documents=TEXTS, queries={"q1": "VAT?", "q3": ""})
+    found = freshness(RUN, VERSIONS, k=2, corpus=TEXTS, queries={"q1": "VAT?", "q3": ""})
     path = str(tmp_path / "f.json")
-    registry.write_results(found, [path, str(tmp_path / "f.md"), str(tmp_path / "f.html"), str(tmp_path / "f.csv")])
-    again = registry.read_results(path)[0]
+    write_results([found], [path, *(str(tmp_path / f"f.{ending}") for ending in ("md", "html", "csv", "tex"))])
+    (again,) = read_results(path)
     assert isinstance(again, Freshness)
     assert again.queries == found.queries
     assert (again.stale_rate, again.unscored) == (found.stale_rate, found.unscored)
@@ -451,8 +453,10 @@ def test_what_is_written_as_json_is_read_again_as_it_was(tmp_path):
 
 def test_the_words_for_the_navigation_of_the_page_begin_with_a_capital():
     run = {f"q{i}": ["old", "new"] for i in range(9)} | {"q9": []}
-    shorts = [part.short for part in report.build_report(freshness(run, VERSIONS)).parts]
-    assert shorts == ["Rates", "Documents", "Queries", "All queries", "Conflicts", "Unscored"]
+    sections = report.build_report(freshness(run, VERSIONS)).sections
+    assert [section.short for section in sections] == ["Rates", "Documents", "Queries", "Conflicts", "Unscored"]
+    tables = [block for block in sections[2].blocks if isinstance(block, Table)]
+    assert [(len(table.rows), table.collapsed) for table in tables] == [(6, False), (9, True)]
 
 
 def test_the_chart_counts_stale_documents_by_rank():
@@ -470,7 +474,7 @@ def test_two_runs_are_compared_query_by_query_and_by_the_same_versions_only():
     other = freshness(better, VERSIONS[:2], k=2).scores()
     with pytest.raises(Incomparable):
         ragauge.compare({"worse": scores["worse"], "better": other})
-    with_texts = freshness(better, VERSIONS, k=2, documents=TEXTS).scores()
+    with_texts = freshness(better, VERSIONS, k=2, corpus=TEXTS).scores()
     with pytest.raises(Incomparable, match="texts not compared"):
         ragauge.compare({"worse": scores["worse"], "better": with_texts})
 
@@ -502,7 +506,7 @@ def test_a_gate_passes_nothing_without_versions():
 def test_unscored_queries_fail_the_rule_unless_another_says_how_many_may_be():
     run = {**RUN, "q3": {}}
     closed = ragauge.gate(run, "stale_rate@2 <= 0.999", versions=VERSIONS)
-    assert "1 query has no stale_rate@2 (q3): it returned nothing" in closed.checks[0].reason
+    assert "1 query has no stale_rate@2 (q3): no results" in closed.checks[0].reason
     assert any("unscored(stale_rate@2) <= 5%" in note for note in closed.notes)
     some = ragauge.gate(run, ["stale_rate@2 <= 0.25", "unscored(stale_rate@2) <= 1"], versions=VERSIONS)
     assert some.passed
@@ -530,7 +534,7 @@ def test_all_figures_of_freshness_are_over_all_queries_judged_or_not():
     assert [(check.n, check.value) for check in found][:4] == [(3, 1 / 3), (3, 1 / 3), (3, 2 / 3), (4, 1)]
     assert not any("nobody judged" in note for note in found.notes)
     both = ragauge.gate(run, [*rules, "mrr >= 0.001"], qrels={"q1": {"new": 1}, "q9": {"x": 1}}, versions=VERSIONS)
-    assert "run has 2 queries that nobody judged: they count for what is stale, and for nothing else" in both.notes
+    assert "run has 2 unjudged queries: they count for what is stale, and for nothing else" in both.notes
     assert not any("they are not scored" in note for note in both.notes)
 
 
@@ -554,7 +558,7 @@ def test_a_freshness_made_by_other_versions_than_those_given_is_refused(tmp_path
     rule, path = "stale_rate@2 <= 0.999", str(tmp_path / "f.json")
     for as_of in (None, "2024-05-31"):
         fresh = freshness(RUN, VERSIONS, k=2, as_of=as_of)
-        registry.write_results(fresh, [path])
+        write_results([fresh], [path])
         for thing in (fresh, path):
             assert ragauge.gate(thing, rule, versions=VERSIONS).passed
             with pytest.raises(BadInput, match="told by other versions than those given"):
@@ -568,7 +572,7 @@ def test_a_freshness_made_by_other_versions_than_those_given_is_refused(tmp_path
 
 
 def test_figures_with_texts_are_not_held_against_figures_without():
-    mine, before = freshness(RUN, VERSIONS, k=2, documents=TEXTS), freshness(RUN, VERSIONS, k=2)
+    mine, before = freshness(RUN, VERSIONS, k=2, corpus=TEXTS), freshness(RUN, VERSIONS, k=2)
     with pytest.raises(Incomparable):
         ragauge.gate(mine, "conflict_rate@2 rise <= 0", baseline=before)
 
@@ -580,10 +584,13 @@ def test_figures_with_texts_are_not_held_against_figures_without():
         (lambda data: data.pop("queries"), "has no queries"),
         (lambda data: data.pop("k"), "has no k"),
         (lambda data: data.update(unscored=None), "has no unscored"),
-        (lambda data: data.update(k=True), "True is not int"),
-        (lambda data: data["queries"][0].update(considered=0, versioned=0, stale=[], conflicts=[]), "looked at 0"),
-        (lambda data: data["queries"][0].update(considered=1), "has more that is versioned"),
-        (lambda data: data["queries"][0]["stale"][0].update(rank=3), "beyond its 2 documents"),
+        (lambda data: data.update(k=True), "k: expected an integer, got true"),
+        (
+            lambda data: data["queries"][0].update(considered=0, versioned=0, stale=[], conflicts=[]),
+            "must have at least 1 document, got 0",
+        ),
+        (lambda data: data["queries"][0].update(considered=1), "has more versioned, stale or conflicting documents"),
+        (lambda data: data["queries"][0]["stale"][0].update(rank=3), "below its 2 documents"),
         (lambda data: data["queries"].append(data["queries"][0]), "query `q1` is here twice"),
         (lambda data: data["unscored"].update(q2="why"), "query `q2` is here twice"),
         (lambda data: data.update(k=1), "has 2 documents; expected at most k = 1"),
@@ -591,7 +598,7 @@ def test_figures_with_texts_are_not_held_against_figures_without():
 )
 def test_a_freshness_that_was_tampered_with_passes_no_gate(tmp_path, change, said):
     path = tmp_path / "f.json"
-    registry.write_results(freshness(RUN, VERSIONS, k=2), [str(path)])
+    write_results([freshness(RUN, VERSIONS, k=2)], [str(path)])
     data = json.loads(path.read_text())
     change(data)
     path.write_text(json.dumps(data))
@@ -603,16 +610,16 @@ def test_a_freshness_that_was_tampered_with_passes_no_gate(tmp_path, change, sai
 def test_versions_of_another_corpus_pass_nothing():
     found = ragauge.gate({"q1": {"a": 1.0}}, "stale_rate@10 <= 0", versions=VERSIONS)
     assert not found.passed
-    assert "no document that the run returned is in the versions" in found.checks[0].reason
+    assert "no returned document is in the versions" in found.checks[0].reason
 
 
 def test_a_freshness_is_held_against_rules_as_it_is_and_at_its_own_k_only(tmp_path):
-    fresh = freshness(RUN, VERSIONS, k=2, documents=TEXTS)
+    fresh = freshness(RUN, VERSIONS, k=2, corpus=TEXTS)
     found = ragauge.gate(fresh, ["conflict_rate@2 <= 0.5", "stale_rate@10 <= 0.999"])
     assert [check.passed for check in found] == [True, False, True]
     assert "known at 2" in found.checks[1].reason
     path = str(tmp_path / "f.json")
-    registry.write_results(fresh, [path])
+    write_results([fresh], [path])
     assert ragauge.gate(path, "conflict_rate@2 <= 0.5").passed
 
 
@@ -655,9 +662,9 @@ def test_an_experiment_and_its_folders_know_their_texts_and_what_they_were_asked
     found = ragauge.gate(done, rules, system="bm25", versions=VERSIONS)
     assert found.passed
     assert found.checks[0].n == 2
-    run = freshness(done.runs["bm25"], VERSIONS, k=2, documents=small())
+    run = freshness(done.runs["bm25"], VERSIONS, k=2, corpus=small())
     assert run.compared
-    assert run.unscored == {"q3": "it returned nothing"}
+    assert run.unscored == {"q3": "no results"}
     (conflict,) = run.queries[0].conflicts
     assert set(conflict.excerpts) == {"vat tax rate 19", "vat tax rate 21"}
     assert freshness(tmp_path / "runs", VERSIONS, k=2).texts == {"q1": "vat rate"}
@@ -687,7 +694,7 @@ def test_json_has_the_figures_by_rigs_names(command):
         "freshness", "old.run", "--versions", "versions.jsonl", "-k", "2", "--corpus", "corpus.jsonl", "--json"
     )
     data = json.loads(done.stdout)
-    assert data["schema"] == "ragauge-freshness/1"
+    assert data["schema"] == "ragauge-freshness/2"
     assert (data["k"], data["query_count"], data["total_considered"]) == (2, 2, 4)
     assert (data["stale_hit_count"], data["stale_rate"], data["conflict_rate"]) == (1, 0.25, 0.5)
     assert data["queries"][0]["conflicts"][0]["excerpts"] == ["It is 19%.", "It is 21%."]
@@ -729,12 +736,12 @@ def test_what_was_told_by_other_versions_or_other_texts_does_not_compare(command
 
 
 def test_mistakes_get_one_sentence_and_exit_code_two(command):
-    assert "cannot be read" in command("freshness", "no.run", "--versions", "versions.jsonl", code=2).stderr
+    assert "no such file" in command("freshness", "no.run", "--versions", "versions.jsonl", code=2).stderr
     assert (
         "not a time" in command("freshness", "old.run", "--versions", "versions.jsonl", "--as-of", "x", code=2).stderr
     )
     twice = command("freshness", "old.run", "a/old.run", "--versions", "versions.jsonl", code=2)
-    assert "two runs are called `old`" in twice.stderr
+    assert "run `old` appears more than once" in twice.stderr
 
 
 # A real collection
@@ -761,7 +768,7 @@ def test_revoked_techniques_of_attack_are_stale_and_named_with_their_replacement
     ]  # fmt: skip
     data = Dataset("attack", documents, queries, Judgments({name: {name: 1} for name in queries}))
     run = ragauge.run(data, ["bm25"], k=10).runs["bm25"]
-    found = freshness(run, versions, documents=data)
+    found = freshness(run, versions, corpus=data)
     table = run.table.filter(pl.col("rank") <= 10)
     revoked = [doc for doc in table["doc"].to_list() if techniques[doc].get("revoked")]
     assert found.stale_hit_count == len(revoked) > 100

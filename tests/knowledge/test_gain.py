@@ -20,6 +20,8 @@ from command import command_in
 from ragauge.core.documents import Document, Hit
 from ragauge.core.errors import BackendFailed, BadInput, UnknownName
 from ragauge.core.records import Dataset, Judgments, Run
+from ragauge.files.serialization import to_json_data
+from ragauge.judging.session import JudgingSettings
 from ragauge.knowledge.gain import gain
 from ragauge.knowledge.gain import report as gain_report
 from ragauge.knowledge.gain.attribution import (
@@ -35,8 +37,11 @@ from ragauge.knowledge.gain.changes import SnapshotChanges
 from ragauge.knowledge.gain.results import Gain
 from ragauge.knowledge.gain.snapshot_systems import SnapshotRunner, leave_one_out
 from ragauge.models.chats.recorded import ScriptedChat
-from ragauge.output import report
-from ragauge.reports import registry
+from ragauge.output.csv import render_csv
+from ragauge.output.report import Paragraph
+from ragauge.output.tables import Table
+from ragauge.output.terminal import render_report
+from ragauge.reports.registry import read_results, write_results
 
 RANKED = {"recall@10": 0.5, "mrr": 0.5}
 
@@ -101,8 +106,8 @@ def test_the_golden_vector_half_of_recall_and_all_of_mrr_is_three_quarters():
         ("recall@10", 0.5, 0.0, 0.5, 1),
         ("mrr@10", 1.0, 0.0, 1.0, 1),
     ]
-    assert found.total == found.asked == 0.75
-    assert [one.gain for one in found.moved] == [0.75]
+    assert found.total == found.query_gain == 0.75
+    assert [one.gain for one in found.changed_queries] == [0.75]
     assert math.isnan(found.low), "one query has no interval"
 
 
@@ -114,7 +119,7 @@ def test_terms_queries_and_documents_worked_by_hand():
         ("mrr@10", pytest.approx(2 / 3), pytest.approx(1.0)),
     ]
     assert found.total == pytest.approx(0.5 * 0.5 + 0.5 / 3)
-    assert [(one.query, one.gain, one.entered, one.left) for one in found.moved] == [
+    assert [(one.query, one.gain, one.entered, one.pushed_out) for one in found.changed_queries] == [
         ("boats", 1.0, ("new2",), ()),
         ("apples", 0.25, ("new1",), ()),
     ]
@@ -138,7 +143,7 @@ def test_a_document_that_pushes_a_relevant_one_out_is_named_with_the_query_that_
     loud = [Document("loud", "red apples and more red apples"), Document("Loud", "red apples apples")]
     first = gain(KNOWN, add=loud, dataset=data, weights={"recall@1": 1}, k=1, system=lambda docs: Overlap(docs[::-1]))
     assert first.total == -1.0
-    assert first.lost[0].left == ("old1",)
+    assert first.lost[0].pushed_out == ("old1",)
     assert first.lost[0].entered == ("Loud",)
     assert "none of the added documents is judged" in first.notes[0]
     by_id = {one.id: one for one in first.documents}
@@ -155,7 +160,7 @@ def test_what_cannot_be_told_is_not_in_the_sum_and_says_why():
     assert (context.name, context.why) == ("context_recall", "no query has a reference answer")
     assert math.isnan(context.value)
     assert found.total == pytest.approx((recall.value + novelty.value) / 3)
-    assert any("context_recall cannot be told" in note and "not counted as 0" in note for note in found.notes)
+    assert any("context_recall is undefined" in note and "not counted as 0" in note for note in found.notes)
 
 
 def test_context_recall_rises_where_what_a_good_answer_says_was_added():
@@ -177,7 +182,7 @@ def test_novelty_is_the_mean_over_what_was_added_and_each_document_has_its_share
     for one in found.documents:
         assert one.changes["novelty"] == pytest.approx(one.novelty / 3)
         assert one.causal == pytest.approx(0.5 * one.changes["recall@10"] + 0.5 * one.novelty / 3)
-    assert found.total == pytest.approx(found.asked + 0.5 * novelty.value)
+    assert found.total == pytest.approx(found.query_gain + 0.5 * novelty.value)
 
 
 @pytest.mark.parametrize("definition", ["mean", "least", "lexical"])
@@ -201,16 +206,16 @@ def test_weights_scale_and_the_order_of_candidates_does_not_matter(factor, order
 def test_nothing_added_gains_nothing():
     found = gain(KNOWN, KNOWN, dataset=DATA, system=Overlap)
     assert found.total == 0
-    assert (found.moved, found.documents, found.batch) == ([], (), ())
-    assert found.terms[2].why == "nothing was added"
-    assert "nothing was added, changed or removed" in found.notes
+    assert (found.changed_queries, found.documents, found.batch) == ([], (), ())
+    assert found.terms[2].why == "no documents were added"
+    assert "no document was added, changed or removed" in found.notes
 
 
 def test_what_was_removed_or_changed_is_counted_and_said():
     after = [Document("old1", "another text"), KNOWN[1], NEW[0]]
     found = gain(KNOWN, after, dataset=DATA, weights=RANKED, system=Overlap)
     assert (found.added, found.removed, found.changed) == (1, 1, 1)
-    assert any("1 documents are gone and 1 have another text" in note for note in found.notes)
+    assert any("1 document removed and 1 changed: " in note for note in found.notes)
 
 
 @pytest.fixture(scope="module")
@@ -255,7 +260,7 @@ def test_a_system_that_is_rebuilt_by_default_is_bm25_and_says_that_a_batch_is_ne
     data, before, added = needles
     found = gain(before, add=added, dataset=data, weights={"ndcg@10": 1}, batch=5)
     assert (found.attribution, found.exact) == ("rebuilt", False)
-    assert any("near but not exact" in note for note in found.notes)
+    assert any("the best batch are approximate" in note for note in found.notes)
     assert found.batch_measured == pytest.approx(found.batch[-1].total, abs=0.02)
 
 
@@ -332,9 +337,9 @@ def test_novelty_fades_as_what_is_alike_is_taken():
     words = ShingleNovelty(twins, KNOWN)
     words.take("a")
     assert words.now()["b"] == 0.0
-    from ragauge.knowledge.novelty import prepare_novelty_data
+    from ragauge.knowledge.novelty import NoveltySettings, prepare_novelty_data
 
-    measured = prepare_novelty_data(twins, KNOWN, embedder="words")
+    measured = prepare_novelty_data(twins, KNOWN, NoveltySettings(embedder="words"))
     chunks = ChunkNovelty(measured.chunks, measured.vectors, measured.highest, "least")
     chunks.take("a")
     assert chunks.now()["b"] == pytest.approx(0.0)
@@ -376,13 +381,13 @@ def test_two_runs_tell_the_same_without_any_system(tmp_path):
     found = gain(dataset=DATA, weights=RANKED, **files)
     assert found.total == pytest.approx(built.total)
     assert found.documents == (), "nothing says which documents were added"
-    assert not found.known
-    assert not any("nothing was added" in note for note in found.notes), "nor that none was"
-    assert "documents added" not in ", ".join(gain_report.build_report(found).about)
+    assert not found.documents_known
+    assert not any("no document was added" in note for note in found.notes), "nor that none was"
+    assert "documents added" not in ", ".join(gain_report.build_report(found).subject)
     known = gain(KNOWN, add=NEW, dataset=DATA, weights=RANKED, **files)
     assert (known.attribution, known.exact) == ("dropped", False)
     assert [one.causal for one in known.documents] == pytest.approx([one.causal for one in built.documents])
-    with pytest.raises(BadInput, match="cannot be built anew"):
+    with pytest.raises(BadInput, match="requires a system that ragauge builds"):
         gain(KNOWN, add=NEW, dataset=DATA, weights=RANKED, attribution="rebuilt", **files)
 
 
@@ -393,8 +398,8 @@ def test_a_query_that_fails_on_one_side_is_left_out_and_said():
         return Overlap([*KNOWN, *NEW]).search(query, k)
 
     found = gain(Overlap(KNOWN), failing, dataset=DATA, weights=RANKED)
-    assert (found.queries, [one.query for one in found.moved]) == (2, ["apples"])
-    assert any("1 queries failed" in note and "out of water" in note for note in found.notes)
+    assert (found.queries, [one.query for one in found.changed_queries]) == (2, ["apples"])
+    assert any("1 query failed before or after" in note and "out of water" in note for note in found.notes)
 
     def broken(query, k):
         raise RuntimeError("gone")
@@ -424,50 +429,50 @@ def test_terms_that_lack_other_queries_have_an_interval_around_their_own_sum():
 def test_mistakes_are_said_in_one_sentence():
     for how, words in (
         ({"weights": {}}, "no term has a weight"),
-        ({"weights": {"gm_map": 1}}, "is no mean over queries"),
+        ({"weights": {"gm_map": 1}}, "is not a mean over queries"),
         ({"weights": {"context_recall@5": 1}}, "first k documents"),
-        ({"weights": {"recall@10": math.nan}}, "not a number"),
+        ({"weights": {"recall@10": math.nan}}, "must be a number, got nan"),
         ({"weights": {"Recall@10": 1, "recall@10": 1}}, "two weights"),
-        ({"attribution": "guessed"}, "no attribution"),
-        ({"novelty": "total"}, "no novelty"),
+        ({"attribution": "guessed"}, "attribution must be one of .*, got `guessed`"),
+        ({"novelty": "total"}, "novelty must be one of .*, got `total`"),
         ({"k": 0}, "k must be between 1 and .*, got 0"),
         ({"k": 1.5}, r"k must be a whole number .*, got 1\.5"),
         ({"k": math.nan}, "k must be a whole number .*, got nan"),
         ({"k": "3"}, "k must be a whole number .*, got '3'"),
         ({"k": True}, "k must be a whole number .*, got True"),
         ({"batch": 2.0}, r"batch must be a whole number .*, got 2\.0"),
-        ({"batch": -1}, "batch must be between 0 and .*, got -1"),
+        ({"batch": -1}, "batch must be at least 0, got -1"),
         ({"limit": "all"}, "limit must be a whole number .*, got 'all'"),
-        ({"confidence": "95%"}, "the confidence is '95%'"),
-        ({"weights": {"recall@10": 1e308}}, "the weight of recall@10 is more than 1,000,000,000"),
-        ({"weights": {"recall@10": -(10**400)}}, "the weight of recall@10 is more than"),
-        ({"weights": {"recall@10": math.inf}}, "the weight of recall@10 is more than"),
+        ({"confidence": "95%"}, "confidence must be a number above 0 and below 1, got '95%'"),
+        ({"weights": {"recall@10": 1e308}}, "the weight of recall@10 must be at most 1,000,000,000"),
+        ({"weights": {"recall@10": -(10**400)}}, "the weight of recall@10 must be at most"),
+        ({"weights": {"recall@10": math.inf}}, "the weight of recall@10 must be at most"),
     ):
         with pytest.raises(BadInput, match=words):
             hand(**how)
     with pytest.raises(UnknownName, match="bm26"):
         hand(system="bm26")
-    with pytest.raises(BadInput, match="what was added"):
+    with pytest.raises(BadInput, match="no added documents"):
         gain(KNOWN, dataset=DATA)
-    with pytest.raises(BadInput, match="do not go together"):
+    with pytest.raises(BadInput, match="mutually exclusive"):
         gain(KNOWN, KNOWN, add=NEW, dataset=DATA)
-    with pytest.raises(BadInput, match="what to ask"):
+    with pytest.raises(BadInput, match="no queries given"):
         gain(KNOWN, add=NEW)
-    with pytest.raises(BadInput, match="comes twice"):
+    with pytest.raises(BadInput, match="appears more than once"):
         gain([*KNOWN, KNOWN[0]], add=NEW, dataset=DATA)
 
 
 def test_a_gain_is_the_same_when_it_is_read_again(tmp_path):
     found = hand(weights={"recall@10": 1, "context_recall": 1, "novelty": 1}, embedder="words")
-    files = [str(tmp_path / f"gain.{ending}") for ending in ("json", "csv", "md", "html")]
-    registry.write_results(found, files)
-    again = registry.read_results(files[0])[0]
+    files = [str(tmp_path / f"gain.{ending}") for ending in ("json", "csv", "md", "html", "tex")]
+    write_results([found], files)
+    (again,) = read_results(files[0])
     assert isinstance(again, Gain)
-    assert registry.result_to_data(again) == registry.result_to_data(found)
+    assert to_json_data(again) == to_json_data(found)
     assert (again.total, list(again.batch)) == (found.total, found.batch)
     text = (tmp_path / "gain.md").read_text()
     assert "# Gain" in text
-    assert "The best 3 of 3" in text
+    assert "## Best batch: 3 of 3 added documents" in text
     page = (tmp_path / "gain.html").read_text()
     assert "gain-batch" in page
     assert "gain-queries" in page
@@ -480,10 +485,9 @@ def test_a_gain_is_the_same_when_it_is_read_again(tmp_path):
 def test_words_of_the_navigation_begin_with_a_capital():
     many = [*NEW, *(Document(f"n{i:02}", "bread and butter") for i in range(20))]
     account = gain_report.build_report(hand(add=many, attribution="dropped"))
-    shorts = [part.short for part in account.parts]
-    assert shorts[:2] == ["Terms", "Queries"]
-    assert {"Documents", "All documents", "Batch"} <= set(shorts)
-    assert all(one[0].isupper() for one in shorts)
+    assert [section.short for section in account.sections] == ["Terms", "Queries", "Documents", "Batch"]
+    tables = [block for block in account.sections[2].blocks if isinstance(block, Table)]
+    assert [(len(table.rows), table.collapsed) for table in tables] == [(8, False), (8, False), (23, True)]
 
 
 def test_queries_whose_changes_cancel_out_have_moved_and_are_shown():
@@ -491,13 +495,17 @@ def test_queries_whose_changes_cancel_out_have_moved_and_are_shown():
     # x falls from the first place to the second: mrr by 0.5, hit_rate@1 by 1, weighed so that nothing is left.
     weights = {"mrr": 1.0, "hit_rate@1": -0.5}
     found = gain(lambda q, k: ["x", "z"], lambda q, k: ["z", "x"], dataset=data, weights=weights)
-    assert (len(found.moved), found.gained, found.lost) == (1, [], [])
+    assert (len(found.changed_queries), found.gained, found.lost) == (1, [], [])
     assert [one.query for one in found.even] == ["a"]
     account = gain_report.build_report(found)
-    assert account.headline == "Gain +0.000: 0 queries gained, 0 lost, 1 moved without gain or loss, 1 did not move."
-    part = next(one for one in account.parts if one.id == "queries")
-    assert [row[0] for row in part.rows[0].rows] == ["a"]
-    assert registry.results_to_csv(found).splitlines()[0] == "query,gain,gain_mrr@10,gain_hit_rate@1,text"
+    assert account.summary == (
+        "Gain +0.0000: 0 queries gained, 0 lost, 1 changed without gain or loss, 1 did not change."
+    )
+    part = next(section for section in account.sections if section.id == "queries")
+    assert [row[0] for row in part.blocks[0].rows] == ["a"]
+    assert (
+        render_csv(gain_report.build_rows_table(found)).splitlines()[0] == "query,gain,gain_mrr@10,gain_hit_rate@1,text"
+    )
 
 
 def unreadable(some):
@@ -510,7 +518,7 @@ def unreadable(some):
 
 
 def test_a_judge_that_nobody_can_read_is_a_failure_and_no_gain_without_it():
-    how = {"weights": {"recall@10": 0.5, "context_recall": 0.5}, "judging": {"retries": 0}}
+    how = {"weights": {"recall@10": 0.5, "context_recall": 0.5}, "judging": JudgingSettings(retries=0)}
     with pytest.raises(BackendFailed, match=r"the judge scored none of 2 queries on both sides: .+") as failure:
         hand(chat=unreadable(["List the claims"]), **how)
     assert failure.value.exit_code == 3
@@ -541,7 +549,8 @@ def test_a_query_that_a_run_does_not_have_is_left_out_and_no_loss(tmp_path, side
     assert [one.n for one in found.terms] == [2, 2]
     assert (len(found.gained), found.lost) == (2, [])
     assert any(
-        "1 queries failed" in one and f"(pears) with: the run {side} does not have it" in one for one in found.notes
+        "1 query failed before or after" in one and f"pears: the run {side} does not have it" in one
+        for one in found.notes
     )
 
 
@@ -556,7 +565,7 @@ def test_what_a_document_does_alone_does_not_depend_on_what_else_is_asked_for(ho
     )  # fmt: skip
     # n2 alone takes the place of a: of two relevant documents there is one, before and after. The others put a out.
     assert {one.id: one.alone for one in found.documents} == {"n0": -0.5, "n1": -0.5, "n2": 0.0}
-    assert any("what documents do alone is found by leaving the others out" in note for note in found.notes)
+    assert any("alone is approximate: other documents are left out" in note for note in found.notes)
 
 
 def test_measures_without_a_cutoff_look_at_k_documents_whatever_the_other_terms_do():
@@ -565,7 +574,10 @@ def test_measures_without_a_cutoff_look_at_k_documents_whatever_the_other_terms_
     for more in ({}, {"recall@8": 1.0}):
         found = gain(*deep, dataset=data, weights={"mrr": 1.0, "set_recall": 1.0, **more}, k=5)
         assert [(one.name, one.value) for one in found.terms[:2]] == [("mrr@5", 0.0), ("set_recall", 0.0)]
-        assert "set_recall: of the first 5 documents." in gain_report.build_report(found).parts[0].text
+        assert (
+            "set_recall: computed on the first 5 documents."
+            in gain_report.build_report(found).sections[0].blocks[0].text
+        )
     assert found.terms[2].value == 1.0
     own = gain(*deep, dataset=data, weights={"mrr@8": 1.0}, k=5)
     assert own.terms[0].value == 1 / 8
@@ -588,17 +600,20 @@ def test_a_run_that_ends_too_soon_tells_of_no_document_what_it_would_have_to_be_
     whole = told(5)
     assert {one.id: one.causal for one in whole.documents} == {"new1": 0.0, "new2": -0.5, "new3": 0.0}
     assert [(one.causal, one.alone) for one in whole.documents] == [(one.causal, one.alone) for one in built.documents]
-    assert not any("too soon" in note or "rebuilt" in note for note in whole.notes)
+    assert not any("too short" in note or "rebuilt" in note for note in whole.notes)
     short = told(2)
     by_id = {one.id: one for one in short.documents}
     assert [math.isnan(by_id[name].causal) for name in ("new1", "new2", "new3")] == [True, True, False]
     assert all(math.isnan(one.alone) for one in short.documents)
     assert short.batch == ()
-    (note,) = [one for one in short.notes if "too soon for 1 query" in one]
-    assert "causal of 2 documents, alone and the best batch cannot be told (retrieve 5 documents a query" in note
+    (note,) = [one for one in short.notes if "too short for 1 query" in one]
+    assert (
+        "causal of 2 documents, alone and the best batch are undefined; retrieve at least 5 documents per query" in note
+    )
     assert not any("rebuilt" in note for note in short.notes)
-    row = next(row for row in gain_report.build_report(short).parts[-1].rows[0].rows if row[0] == "new1")
-    assert row[1] == row[4] == row[5] == "-", "nobody knows whom it helped"
+    row = next(row for row in gain_report.build_report(short).sections[-1].blocks[0].rows if row[0] == "new1")
+    assert math.isnan(row[1])
+    assert row[4] is row[5] is None, "its effect on queries is unknown"
     three = told(3)
     assert {one.id: one.causal for one in three.documents} == {"new1": 0.0, "new2": -0.5, "new3": 0.0}
     assert math.isnan(three.documents[0].alone)
@@ -621,12 +636,14 @@ def test_a_document_without_which_queries_fail_is_not_one_that_changes_nothing()
     assert math.isnan(by_id["new3"].causal)
     assert by_id["new2"].causal == pytest.approx(1 / 3)
     assert found.documents[0].id == "new2", "what is known comes first"
-    (note,) = [one for one in found.notes if one.startswith("causal of 2 of 3 documents cannot be told")]
+    (note,) = [one for one in found.notes if one.startswith("causal is undefined for 2 of 3 documents")]
     assert "not without it" in note
     assert [one.id for one in found.batch] == ["new2", "new1"]
     assert math.isnan(found.batch_measured), "without the third every query fails"
-    assert any("what the batch really gains cannot be told" in one and "not without it" in one for one in found.notes)
-    assert not any("is told beside it" in one for one in found.notes)
+    assert any(
+        "the gain of the best batch could not be measured" in one and "not without it" in one for one in found.notes
+    )
+    assert not any("measured gain of the batch" in one for one in found.notes)
     single = hand(system=Shaky, batch=1, add=[NEW[1], NEW[0], Document("new3", "red apples")])
     assert math.isnan(single.batch_measured)
 
@@ -641,42 +658,45 @@ def test_what_was_also_removed_is_no_part_of_alone_and_the_batch_says_so(system)
     same = gain([KNOWN[0]], after, dataset=DATA, weights={"recall@10": 1}, system=system)
     assert {one.id: one.alone for one in found.documents} == {one.id: one.alone for one in same.documents}
     assert [one.id for one in found.batch] == [one.id for one in same.batch]
-    texts = {part.id: part.text for part in gain_report.build_report(found).parts}
-    assert "on what is there afterwards less all that was added" in texts["documents"]
-    assert "begins with what is there afterwards" in texts["batch"]
-    assert "afterwards" not in {part.id: part.text for part in gain_report.build_report(same).parts}["documents"]
-    assert not any("is told beside it" in note for note in found.notes)
+    sections = {section.id: section.blocks for section in gain_report.build_report(found).sections}
+    assert "to the corpus after without all added documents" in " ".join(sections["documents"][0].legends)
+    assert isinstance(sections["batch"][0], Paragraph)
+    assert "starts from the corpus after without all added documents" in sections["batch"][0].text
+    sections = {section.id: section.blocks for section in gain_report.build_report(same).sections}
+    assert "without all added documents" not in " ".join(sections["documents"][0].legends)
+    assert not any("measured gain of the batch" in note for note in found.notes)
 
 
 def test_a_weight_below_nothing_does_not_turn_what_labels_say_round():
     found = hand(weights={"recall@10": 1.0, "precision@10": -3.0})
-    boats = next(one for one in found.moved if one.query == "boats")
+    boats = next(one for one in found.changed_queries if one.query == "boats")
     # Recall rises by 1, precision by 1/10: 1 - 0.3, divided by 4. Grade 2.
     assert boats.gain == pytest.approx(0.7)
     assert {one.id: one.labelled for one in found.documents}["new2"] == pytest.approx(2 * 0.7 / 4)
 
 
 def test_the_legend_says_what_labelled_and_causal_are():
-    account = gain_report.build_report(hand(weights={"recall@10": 0.5, "novelty": 0.5}, embedder="words"))
-    text = next(part.text for part in account.parts if part.id == "documents")
-    assert "grade times the weighted mean change of each query" in text
-    assert "of novelty its own divided by the number of documents" in text
-    assert "of novelty its own" not in next(
-        part.text for part in gain_report.build_report(hand()).parts if part.id == "documents"
-    )
+    def legends(found):
+        sections = gain_report.build_report(found).sections
+        return " ".join(next(section.blocks[0].legends for section in sections if section.id == "documents"))
+
+    text = legends(hand(weights={"recall@10": 0.5, "novelty": 0.5}, embedder="words"))
+    assert "sum over its relevant queries of grade times weighted mean change" in text
+    assert "of novelty, its own divided by the number of added documents" in text
+    assert "of novelty, its own" not in legends(hand())
 
 
 def test_two_retrievers_whose_documents_nobody_knows_are_not_said_to_have_gained_none():
     found = gain(Overlap(KNOWN), Overlap([*KNOWN, *NEW]), dataset=DATA, weights=RANKED)
-    assert not found.known
+    assert not found.documents_known
     assert not any("added" in note for note in found.notes)
-    assert not any("added" in one for one in gain_report.build_report(found).about)
+    assert not any("added" in one for one in gain_report.build_report(found).subject)
 
 
 def test_the_account_says_what_the_gain_is_and_fits_a_terminal():
     account = gain_report.build_report(hand())
-    assert account.headline == "Gain +0.417: 2 queries gained, 0 lost, 1 did not move."
-    pieces, _ = report.render_terminal(account, 80)
+    assert account.summary == "Gain +0.4167: 2 queries gained, 0 lost, 1 did not change."
+    pieces, _ = render_report(account, 80)
     from rich.console import Console
 
     console = Console(width=80)
@@ -684,7 +704,7 @@ def test_the_account_says_what_the_gain_is_and_fits_a_terminal():
         for piece in pieces:
             console.print(piece)
     assert max(map(len, text.get().splitlines())) <= 80
-    assert "Queries that moved" in text.get()
+    assert "Changed queries" in text.get()
 
 
 @pytest.fixture
@@ -706,11 +726,11 @@ def command(tmp_path):
 def test_the_command_line_shows_tables_json_and_csv(command, tmp_path):
     given = ["--before", "kb.jsonl", "--add", "new.jsonl", "-d", "asked", "-w", "recall@10=0.5", "-w", "mrr=0.5"]
     shown = command(*given, "-o", "gain.json", "-o", "gain.html")
-    assert shown.stdout.splitlines()[1].startswith("Gain +0.417: 2 queries gained, 0 lost")
+    assert "\nGain +0.4167: 2 queries gained, 0 lost" in shown.stdout
     assert "note: wrote gain.json" in shown.stderr
     assert (tmp_path / "gain.html").exists()
     told = json.loads(command(*given, "--json").stdout)
-    assert told["schema"] == "ragauge-gain/1"
+    assert told["schema"] == "ragauge-gain/2"
     assert told["total"] == pytest.approx(5 / 12)
     assert told["low"] is None
     assert json.loads((tmp_path / "gain.json").read_text())["total"] == told["total"]
@@ -718,11 +738,17 @@ def test_the_command_line_shows_tables_json_and_csv(command, tmp_path):
 
 
 def test_the_command_line_refuses_in_one_sentence(command):
-    assert "weighs nothing" in command("--before", "kb.jsonl", "--add", "new.jsonl", "-w", "recall", code=2).stderr
+    assert (
+        "must be TERM=WEIGHT, got `recall`"
+        in command("--before", "kb.jsonl", "--add", "new.jsonl", "-w", "recall", code=2).stderr
+    )
     assert "no such file" in command("--before", "none.jsonl", "--add", "new.jsonl", "-d", "asked", code=2).stderr
-    assert "what to ask" in command("--before", "kb.jsonl", "--add", "new.jsonl", code=2).stderr
+    assert "no queries given" in command("--before", "kb.jsonl", "--add", "new.jsonl", code=2).stderr
     done = command("--before", "kb.jsonl", "--add", "new.jsonl", "-d", "asked", "--json", "--csv", code=2)
     assert "do not go together" in done.stderr
+    given = ["--before", "kb.jsonl", "--add", "new.jsonl", "-d", "asked"]
+    assert "the lexical judge has no replies to save" in command(*given, "-o", "replies", code=2).stderr
+    assert "-o accepts one folder" in command(*given, "-o", "replies", "-o", "more/", code=2).stderr
 
 
 @pytest.mark.slow
@@ -765,7 +791,7 @@ def test_a_run_in_memory_is_taken_as_well():
         return Run(pl.DataFrame(rows, schema=["query", "doc", "score"], orient="row"), "mine")
 
     found = gain(dataset=DATA, weights=RANKED, before_run=ranked(KNOWN), after_run=ranked([*KNOWN, *NEW]))
-    assert found.asked == pytest.approx(hand().asked)
+    assert found.query_gain == pytest.approx(hand().query_gain)
     assert len(found.gained) == 2
 
 
@@ -785,7 +811,7 @@ def test_a_chat_is_asked_about_before_and_after_and_never_for_each_document():
     context = found.terms[1]
     assert (context.before, context.after) == (0.0, 0.5), "it takes everything literally: boats sail on water first"
     assert "context_recall" not in found.documents[0].changes
-    assert any("no document's part has context_recall" in note for note in found.notes)
+    assert any("contributions of documents exclude context_recall" in note for note in found.notes)
 
 
 def test_a_knowledge_base_that_was_empty_gains_all_that_there_is():

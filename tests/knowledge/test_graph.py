@@ -32,9 +32,10 @@ from ragauge.knowledge.graph.distances import (
     seed_distances,
     summarise_reach,
 )
+from ragauge.knowledge.graph.report import build_rows_table
 from ragauge.knowledge.graph.results import MAX_STEPS
 from ragauge.models.embedders import open_embedder
-from ragauge.reports import registry
+from ragauge.output.csv import render_csv
 from ragauge.stats.intervals import mean_intervals
 from ragauge.stores.reference import ExactStore
 from ragauge.systems.dense import DenseRetriever
@@ -180,7 +181,7 @@ def test_shape_kinds_and_hubs_are_counted_as_by_hand():
     assert [tuple(one) for one in found.shared] == [("next", "leap", 1)]
     assert (found.documents, found.links, found.components, found.largest) == (7, 7, 2, [6, 1])
     degrees = found.degrees
-    assert (degrees.mean, degrees.median, degrees.most, degrees.isolated) == (2.0, 2.0, 3, 1)
+    assert (degrees.mean, degrees.median, degrees.max, degrees.isolated) == (2.0, 2.0, 3, 1)
     assert [(bar.low, bar.n) for bar in degrees.bars] == [(0, 1), (1, 1), (2, 2), (3, 3)]
     assert [(hub.id, hub.links) for hub in found.hubs] == [("a", 3), ("c", 3), ("d", 3), ("b", 2), ("e", 2), ("f", 1)]
     assert found.hubs[1].title == "20"
@@ -189,13 +190,13 @@ def test_shape_kinds_and_hubs_are_counted_as_by_hand():
 
 def test_links_that_are_the_answers_are_told():
     star = Given("star", "ac", "ag")
-    (found,) = looked_at(graph=star).following
+    (found,) = looked_at(graph=star).link_relevance
     # Pairs of answers: a-c, a-g, c-g of query one; two of them are linked, of 21 pairs of documents.
     assert (found.pairs, found.linked, found.possible) == (3, 2, 21)
     assert (found.share, found.covered) == (1.0, 2 / 3)
     assert (found.queries, found.stars) == (1, 0)
     assert found.star == pytest.approx(2 / 3)
-    (found,) = looked_at(graph=Given("all of one", "ba", "bc", "bg")).following
+    (found,) = looked_at(graph=Given("all of one", "ba", "bc", "bg")).link_relevance
     assert (found.linked, found.star, found.stars) == (0, 1.0, 1)
 
 
@@ -203,7 +204,7 @@ def test_no_link_and_every_document_a_seed_are_no_mistake():
     found = looked_at(graph=Given("none"))
     assert [one.value for one in found.reach[0].within[3][3:5]] == pytest.approx([1 / 6, 1 / 6])
     assert found.reach[0].relevant[-1].value == pytest.approx(5 / 6)
-    assert math.isnan(found.following[0].share)
+    assert math.isnan(found.link_relevance[0].share)
     whole = looked_at(seeds=50).reach[0]
     assert whole.relevant[0].value == 1.0
     assert (whole.nearer.n, whole.near.n) == (0, 0)
@@ -221,7 +222,7 @@ def test_seeds_are_what_plain_search_finds_first():
 
 def test_means_and_intervals_are_over_queries_each_of_which_counts_alike():
     found = knowledge_graph.graph("synthetic:multihop(documents=80, queries=25)", "knn(neighbours=4)", seeds=3)
-    rows = [line.split(",") for line in registry.results_to_csv(found).splitlines()]
+    rows = [line.split(",") for line in render_csv(build_rows_table(found)).splitlines()]
     table = {name: [row[place] for row in rows[1:]] for place, name in enumerate(rows[0])}
     assert len(rows) == 26
     for within in found.reach[0].within:
@@ -258,9 +259,9 @@ def test_what_cannot_be_counted_is_told():
     found = looked_at(data)
     assert found.queries == 2
     assert found.notes == [
-        "queries without a relevant document in the corpus are left out: 1 of 3",
-        "relevant documents that are not in the corpus are not counted: 2",
-        "queries without a vector have no seeds, and reach nothing: 1",
+        "1 of 3 queries left out: no relevant document in the corpus",
+        "2 relevant documents not counted: not in the corpus",
+        "1 query without a vector: no seeds, so no document is reached",
     ]
     assert found.reach[0].queries[1].relevant == (0, 0, 0, 0, 0, 1)
 
@@ -276,7 +277,7 @@ def test_a_corpus_without_questions_is_looked_at_too(tmp_path):
     for given_as in (path, str(path), tmp_path):
         found = knowledge_graph.graph(given_as, "links", embedder=Angles())
         assert (found.documents, found.links, found.reach, found.queries) == (3, 3, [], 0)
-        assert found.notes == ["there are no questions, so that nobody can tell how far answers are"]
+        assert found.notes == ["no queries: distances of relevant documents cannot be computed"]
     assert knowledge_graph.graph(DOCUMENTS, CHAIN, embedder=Angles()).corpus == "documents"
 
 
@@ -289,7 +290,7 @@ def test_links_that_lead_nowhere_are_told():
     documents = [Document("a", "0", "", {"links": ["b", "gone"]}), Document("b", "10")]
     found = knowledge_graph.graph(documents, "links", embedder=Angles())
     assert found.links == 1
-    assert found.doubts == ["links: 1 of 2 links name no document (gone)."]
+    assert found.warnings == ["links: 1 of 2 links name no document (gone)."]
     assert not any("unknown" in note for note in found.notes)  # it is told once
 
 
@@ -311,7 +312,7 @@ def test_links_that_lead_nowhere_are_told():
 )
 def test_what_is_wrong_with_links_is_told_with_what_was_meant(rows, told):
     documents = [Document("a-1", "0", "", rows[0]), Document("b-1", "10"), Document("c-1", "20")]
-    assert knowledge_graph.graph(documents, "links+knn", embedder=Angles()).doubts == told
+    assert knowledge_graph.graph(documents, "links+knn", embedder=Angles()).warnings == told
 
 
 def test_links_that_stand_outside_the_metadata_are_told(tmp_path):
@@ -320,10 +321,9 @@ def test_links_that_stand_outside_the_metadata_are_told(tmp_path):
     path.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
     for given_as in (path, tmp_path):
         found = knowledge_graph.graph(given_as, "links", embedder=Angles())
-        assert found.doubts == [
+        assert found.warnings == [
             "links: no document has `links` in its metadata.",
-            "`links` names documents, but stands at the top of the lines of the corpus, where it is not read; it "
-            "belongs in `metadata`.",
+            "The field `links` names documents, but is not in `metadata`, so it is not read.",
         ]
 
 
@@ -335,17 +335,17 @@ def test_a_walk_begins_where_walkers_begin():
 @pytest.mark.parametrize(
     ("how", "said"),
     [
-        ({"seeds": 0}, "seeds are 0, not a whole number of at least 1"),
-        ({"seeds": 1.5}, "seeds are 1.5"),
-        ({"limit": 0}, "the limit is 0"),
-        ({"confidence": 1.0}, r"the confidence is 1\.0"),
-        ({"graph": []}, "nothing says what links documents"),
+        ({"seeds": 0}, "seeds must be at least 1, got 0"),
+        ({"seeds": 1.5}, "seeds must be a whole number of at least 1, got 1.5"),
+        ({"limit": 0}, "limit must be at least 1, got 0"),
+        ({"confidence": 1.0}, "confidence must be above 0 and below 1, got 1"),
+        ({"graph": []}, "no links given"),
         ({"graph": "knn+"}, "the graph `knn\\+` cannot be read"),
-        ({"graph": "knn+knn"}, r"links of the kind `knn\(neighbours=8\)` are asked for twice"),
-        ({"graph": [3]}, "int is no linker"),
+        ({"graph": "knn+knn"}, r"kind of links `knn\(neighbours=8\)` appears more than once"),
+        ({"graph": [3]}, "int is not a linker"),
         ({"graph": "knn(neighbors=3)"}, "neighbors"),
         ({"data": 7}, "a corpus cannot be read from int"),
-        ({"data": []}, "there are no documents in documents"),
+        ({"data": []}, "no documents in documents"),
     ],
 )
 def test_mistakes_are_told_in_a_sentence(how, said):
@@ -358,11 +358,11 @@ def test_unknown_names_are_told():
         looked_at(graph="lnks")
     with pytest.raises(UnknownName, match="no embedder is named `minlm`"):
         knowledge_graph.graph(DATA, CHAIN, embedder="minlm")
-    with pytest.raises(BadInput, match="int is no embedder"):
+    with pytest.raises(BadInput, match="int is not an embedder"):
         knowledge_graph.graph(DATA, CHAIN, embedder=3)
 
 
 def test_the_same_graph_is_looked_at_the_same_way_twice():
     once, again = (knowledge_graph.graph("synthetic:multihop(documents=60, queries=8)", seeds=2) for _ in range(2))
     assert once.reach == again.reach
-    assert once.circumstances["graph"] == again.circumstances["graph"]
+    assert once.provenance["graph"] == again.provenance["graph"]

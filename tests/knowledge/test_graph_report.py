@@ -15,6 +15,7 @@ pytest.importorskip("altair")
 
 from ragauge.core.findings import HistogramBin
 from ragauge.core.summaries import Mean
+from ragauge.files.serialization import to_json_data
 from ragauge.knowledge import graph
 from ragauge.knowledge.graph import report as graph_report
 from ragauge.knowledge.graph.charts import DISTANCE_COLOURS, build_charts
@@ -28,8 +29,10 @@ from ragauge.knowledge.graph.results import (
     Reach,
     ReachableRecall,
 )
-from ragauge.output import report as output_report
-from ragauge.reports import registry, report
+from ragauge.output.csv import render_csv
+from ragauge.output.terminal import render_report
+from ragauge.reports import report
+from ragauge.reports.registry import is_result_file, read_results, write_results
 
 
 def mean(value, low=None, high=None, n=9):
@@ -61,24 +64,28 @@ WEB = GraphAnalysis(
     seeds=5,
     queries=9,
     reach=[reach(), reach("links"), reach("knn(neighbours=3)")],
-    following=[LinkRelevance("", 250, 10, 5, 4950, 9, 0.2, 1)],
+    link_relevance=[LinkRelevance("", 250, 10, 5, 4950, 9, 0.2, 1)],
 )
 
 
 def said(web):
-    told = graph_report.build_report(web)
-    return [told.headline, *told.more]
+    report = graph_report.build_report(web)
+    return [report.summary, *report.details]
+
+
+def sections(web):
+    return {section.id: section for section in graph_report.build_report(web).sections}
 
 
 def test_verdicts_come_first_and_in_words():
     assert said(WEB) == [
-        "The answers are nearer than chance: of the relevant documents that are not seeds, 50.0% are one or two links "
-        "away, of all others 30.0%.",
-        "Walking 1 link from 5 seeds can reach 50.0% (40.0 to 60.0) of what is relevant, in 20.0% of the corpus; "
-        "plain search has 40.0% among as many documents: links lead to what likeness alone does not find.",
-        "Walking 2 links from 5 seeds can reach 60.0% (50.0 to 70.0) of what is relevant, in 80.0% of the corpus; "
-        "plain search has 50.0% among as many documents: links lead to what likeness alone does not find.",
-        "2.0% of the documents have no link: no walk comes to them, or goes on from them.",
+        "Relevant documents are nearer to the seeds than other documents: 50.0% of those that are not seeds are one or "
+        "two links away, and 30.0% of others.",
+        "Within 1 link of 5 seeds, recall is at most 50.0% [40.0%, 60.0%], in 20.0% of the corpus. Plain search finds "
+        "40.0% among as many documents: links lead to documents that similarity alone does not find.",
+        "Within 2 links of 5 seeds, recall is at most 60.0% [50.0%, 70.0%], in 80.0% of the corpus. Plain search finds "
+        "50.0% among as many documents: links lead to documents that similarity alone does not find.",
+        "2.0% of the documents have no link, so no walk reaches or leaves them.",
     ]
 
 
@@ -88,15 +95,15 @@ def test_verdicts_come_first_and_in_words():
         (
             (0.5, 0.4, 0.6),
             (0.0, -0.1, 0.1),
-            "no nearer than chance, as far as 9 queries can tell",
-            "no clear difference over 9 queries.",
+            "not significantly nearer to the seeds than other documents (9 queries)",
+            "no significant difference (9 queries).",
         ),
-        ((0.3, 0.2, 0.4), (-0.1, -0.2, -0.05), "farther than chance", "likeness alone finds more"),
+        ((0.3, 0.2, 0.4), (-0.1, -0.2, -0.05), "farther from the seeds", "similarity alone finds more"),
         (
             (0.7, math.nan, math.nan),
             (0.2, math.nan, math.nan),
-            "no nearer than chance, as far as",
-            "no clear difference over 9 queries.",
+            "not significantly nearer",
+            "no significant difference (9 queries).",
         ),
     ],
 )
@@ -107,60 +114,67 @@ def test_a_verdict_says_no_more_than_its_interval(nearer, gap, first, second):
 
 
 def test_the_evidence_of_a_verdict_does_not_refute_it():
-    nearer = "The answers are nearer than chance: a relevant document is nearer to the seeds than another one in "
+    nearer = "Relevant documents are nearer to the seeds than other documents: the probability of being nearer is "
     for near, others in ((1.0, 1.0), (0.5, 0.5), (0.5, 0.48), (0.4, 0.6)):
         alike = replace(reach(), near=mean(near), near_others=mean(others))
-        assert said(replace(WEB, reach=[alike]))[0] == f"{nearer}80.0% (70.0 to 90.0) of cases, where chance gives 50%."
+        assert said(replace(WEB, reach=[alike]))[0] == f"{nearer}80.0% [70.0%, 90.0%], and 50% by chance."
     farther = replace(reach(nearer=(0.3, 0.2, 0.4)), near=mean(0.1), near_others=mean(0.4))
-    assert said(replace(WEB, reach=[farther]))[0].endswith("10.0% are one or two links away, of all others 40.0%.")
+    assert said(replace(WEB, reach=[farther]))[0].endswith(
+        "10.0% of those that are not seeds are one or two links away, and 40.0% of others."
+    )
 
 
 def test_where_nothing_differs_no_figures_are_given_for_it():
     even = replace(WEB, reach=[reach(nearer=(0.5, 0.4, 0.6), gap=(0.0, 0.0, 0.0))])
-    assert said(even)[0] == "The answers are no nearer than chance, as far as 9 queries can tell."
-    assert said(even)[1].endswith("plain search has 50.0% among as many documents: the same.")
+    assert said(even)[0] == (
+        "Relevant documents are not significantly nearer to the seeds than other documents (9 queries)."
+    )
+    assert said(even)[1].endswith("Plain search finds 50.0% among as many documents: no difference.")
 
 
 def test_what_is_wrong_with_links_is_told_before_what_comes_of_them():
     doubt = "links: no document has `links` in its metadata."
-    assert said(replace(WEB, doubts=[doubt]))[1] == doubt
-    none = replace(WEB, links=0, doubts=[doubt])
-    assert said(none) == ["There are no links: a walk cannot leave its seeds.", doubt]
+    assert said(replace(WEB, warnings=[doubt]))[1] == doubt
+    none = replace(WEB, links=0, warnings=[doubt])
+    assert said(none) == ["There are no links, so a walk cannot leave its seeds.", doubt]
 
 
 def test_links_that_may_be_the_answers_raise_a_doubt():
-    around = replace(WEB, following=[LinkRelevance("", 250, 10, 5, 4950, 9, 0.9, 8)])
-    assert said(around)[-1].startswith("The answers of a query are 90.0% the neighbours of a single document: if")
-    between = replace(WEB, following=[LinkRelevance("", 8, 10, 6, 4950, 9, 0.1, 0)])
-    assert said(between)[-1].startswith("75.0% of the links join two answers of one query: if")
+    around = replace(WEB, link_relevance=[LinkRelevance("", 250, 10, 5, 4950, 9, 0.9, 8)])
+    assert said(around)[-1].startswith(
+        "Possible leak: the relevant documents of a query overlap by 90.0% with the neighbours of a single document."
+    )
+    between = replace(WEB, link_relevance=[LinkRelevance("", 8, 10, 6, 4950, 9, 0.1, 0)])
+    assert said(between)[-1].startswith("Possible leak: 75.0% of the links join two relevant documents of one query.")
 
 
 def test_where_no_query_has_two_answers_nothing_is_said_of_links_between_them():
-    alone = replace(WEB, following=[LinkRelevance("", 250, 0, 0, 4950)])
-    assert "following" in [part.id for part in graph_report.build_report(WEB).parts]
-    assert "following" not in [part.id for part in graph_report.build_report(alone).parts]
+    alone = replace(WEB, link_relevance=[LinkRelevance("", 250, 0, 0, 4950)])
+    assert "relevance" in sections(WEB)
+    assert "relevance" not in sections(alone)
 
 
 def test_of_what_the_exact_ones_are_is_said():
-    (part,) = [part for part in graph_report.build_report(WEB).parts if part.id == "following"]
+    text, table = sections(WEB)["relevance"].blocks
     # 5 of 250 links, 10 of 4950 pairs, 5 of 10 pairs
-    assert part.rows[0].rows == [["all links", "2.0%", "0.202%", "50.0%", "20.0%", "1 of 9 queries"]]
-    assert all(f"{title}: " in part.text for title in part.rows[0].header[1:])
+    assert table.texts() == [["all links", "2.0%", "0.2%", "50.0%", "20.0%", "1"]]
+    assert all(column.legend for column in table.columns[1:])
+    assert text.text.startswith("9 queries with several relevant documents.")
 
 
 def test_where_nothing_is_left_to_find_it_is_said():
     none = mean(math.nan, n=0)
     only = replace(reach(), nearer=none, near=none, near_others=none)
     assert said(replace(WEB, reach=[only]))[0] == (
-        "Every relevant document is among the 5 seeds: nothing is left for a walk to find."
+        "Every relevant document is one of the 5 seeds: a walk can find nothing more."
     )
 
 
 def test_without_questions_the_graph_alone_is_told():
-    alone = replace(WEB, reach=[], following=[], queries=0)
-    assert said(alone)[0] == "100 documents with 250 links: the largest part has 98.0% of them."
-    assert [part.id for part in graph_report.build_report(alone).parts] == ["shape", "links", "hubs"]
-    assert registry.results_to_csv(alone).splitlines() == [
+    alone = replace(WEB, reach=[], link_relevance=[], queries=0)
+    assert said(alone)[0] == "100 documents with 250 links; the largest component has 98.0% of the documents."
+    assert list(sections(alone)) == ["shape", "links", "hubs"]
+    assert render_csv(graph_report.build_rows_table(alone)).splitlines() == [
         "kind,links,only,documents",
         "links,100,90,40",
         "knn(neighbours=3),160,150,100",
@@ -170,12 +184,12 @@ def test_without_questions_the_graph_alone_is_told():
 
 def test_every_table_fits_a_terminal_of_80_columns_without_losing_a_column():
     found = graph.graph("synthetic:multihop(documents=100, queries=20)", "entities+knn(neighbours=8)")
-    _, left = output_report.render_terminal(graph_report.build_report(found), 80)
+    _, left = render_report(graph_report.build_report(found), 80)
     assert left == []
 
 
 def test_a_row_for_each_kind_and_query_has_the_counts_and_what_follows_from_them():
-    header, first, *rest = (line.split(",") for line in registry.results_to_csv(WEB).splitlines())
+    header, first, *rest = (line.split(",") for line in render_csv(graph_report.build_rows_table(WEB)).splitlines())
     row = dict(zip(header, first, strict=True))
     assert (row["kind"], row["query"], len(rest)) == ("all links", "q1", 2)
     assert (row["relevant_1_link"], row["others_never"]) == ("2", "3")
@@ -185,15 +199,15 @@ def test_a_row_for_each_kind_and_query_has_the_counts_and_what_follows_from_them
 
 def test_a_result_is_read_again_as_it_was_and_stands_on_a_page_with_others(tmp_path):
     found = graph.graph("synthetic:multihop(documents=60, queries=6)", "entities+knn(neighbours=3)")
-    files = [str(tmp_path / f"graph.{ending}") for ending in ("json", "html", "md", "csv")]
-    registry.write_results(found, files)
-    (again,) = registry.read_results(files[0])
-    assert registry.result_to_data(again) == registry.result_to_data(found)
-    assert json.loads((tmp_path / "graph.json").read_text())["schema"] == "ragauge-graph/1"
-    assert "## What lies within reach" in (tmp_path / "graph.md").read_text()
-    assert registry.is_result_file(files[0])
+    files = [str(tmp_path / f"graph.{ending}") for ending in ("json", "html", "md", "csv", "tex")]
+    write_results([found], files)
+    (again,) = read_results(files[0])
+    assert to_json_data(again) == to_json_data(found)
+    assert json.loads((tmp_path / "graph.json").read_text())["schema"] == "ragauge-graph/2"
+    assert "## Reachable recall" in (tmp_path / "graph.md").read_text()
+    assert is_result_file(files[0])
     report([found, found], tmp_path / "both.html")
-    assert (tmp_path / "both.html").read_text().count("How far the answers are") >= 2
+    assert (tmp_path / "both.html").read_text().count("Distance of relevant documents") >= 2
 
 
 def test_charts_say_what_they_show():
@@ -203,7 +217,7 @@ def test_charts_say_what_they_show():
     assert found["reach"].alt.startswith("Relevant documents: seeds 20%, 1 link 30%, 2 links 10%")
     assert "within 2: 60%, plain search 50%" in found["within"].alt
     assert found["degrees"].alt == "Documents by links: 0: 2, 1: 90, 2-30: 8."
-    assert found["degrees"].caption.endswith("the last bar has all beyond 1.")
+    assert found["degrees"].caption.endswith("the last bar has all documents with more than 1.")
     assert build_charts(replace(WEB, links=0, reach=[])) == {}
 
 
@@ -214,7 +228,7 @@ def test_distances_that_stand_beside_each_other_have_colours_that_can_be_told_ap
 
 def test_titles_are_no_markup_and_the_page_draws_its_charts(opened, tmp_path):
     path = tmp_path / "graph.html"
-    registry.write_results(WEB, [str(path)])
+    write_results([WEB], [str(path)])
     page = opened(path, charts=True, size=(390, 800))
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
     assert page.locator("#graph-hubs td", has_text="A <b>hub</b>").count() == 1

@@ -17,10 +17,13 @@ from command import command_in
 from ragauge.core.documents import Document
 from ragauge.core.errors import BadInput, MissingExtra, UnknownName
 from ragauge.core.findings import Finding
+from ragauge.files.serialization import to_json
 from ragauge.knowledge.gain.snapshots import open_snapshots
 from ragauge.knowledge.lint import checks, evidence, lint, report
 from ragauge.knowledge.lint.results import Lint
-from ragauge.reports import registry
+from ragauge.output.csv import render_csv
+from ragauge.output.markdown import render_markdown
+from ragauge.reports.registry import read_results, write_results
 
 WEATHER = (
     "The wind over the harbour turned to the north before noon, and the boats came home early with little to sell.",
@@ -210,8 +213,8 @@ def test_what_is_cut_off_is_counted_token_by_token(tmp_path):
     assert found.lost == {"documents": 2, "tokens": 7, "of": 22}
     assert (found.embedder, found.limit) == ("four", 4)
     one = problems(found)["tokens"]
-    assert one.message == "2 of 4 documents (50%) are longer than the 4 tokens that four reads"
-    assert one.effect.startswith("7 of 22 tokens (32%) are never seen")
+    assert one.message == "2 of 4 documents (50%) exceed the 4-token limit of four"
+    assert one.effect.startswith("7 of 22 tokens (32%) are truncated")
     assert one.examples == ("4 (document 4): 10 tokens", "3 (document 3): 5 tokens")
     assert [row[1] for row in one.grid.rows] == [2, 1, 0, 1]
 
@@ -225,7 +228,7 @@ def test_an_embedder_that_reads_everything_cuts_nothing_and_one_that_does_not_te
         def embed(self, texts):
             raise NotImplementedError
 
-    assert "does not tell how many tokens" in lint(list(WEATHER), embedder=Silent()).skipped["tokens"]
+    assert "does not count tokens" in lint(list(WEATHER), embedder=Silent()).skipped["tokens"]
     assert "--embedder" in lint(list(WEATHER)).skipped["tokens"]
 
 
@@ -246,12 +249,12 @@ def test_a_tokenizer_from_a_file_counts_and_says_its_limit(tmp_path):
     made.save(str(tmp_path / "tokenizer.json"))
     found = lint(["one two three"], tokenizer=tmp_path / "tokenizer.json", limit=2, checks="tokens")
     assert found.lost == {"documents": 1, "tokens": 1, "of": 3}
-    with pytest.raises(BadInput, match="does not say how much"):
+    with pytest.raises(BadInput, match="does not state the token limit"):
         lint(["one"], tokenizer=tmp_path / "tokenizer.json")
     (tmp_path / "tokenizer_config.json").write_text('{"model_max_length": 1}')
     assert lint(["one two three"], tokenizer=tmp_path, checks="tokens").limit == 1
     (tmp_path / "broken.json").write_text("{}")
-    with pytest.raises(BadInput, match="this is no tokenizer"):
+    with pytest.raises(BadInput, match="not a tokenizer"):
         lint(["one"], tokenizer=tmp_path / "broken.json", limit=1)
 
 
@@ -306,28 +309,28 @@ def test_shares_decide_what_a_few_may_have():
 
 
 def test_wrong_thresholds_names_and_files_are_refused_with_a_hint(tmp_path):
-    for wrong in ({"share": 0.0}, {"near": 1.5}, {"tiny": 50, "giant": 10}, {"limit": 3}, {"limit": 0}):
+    for wrong in ({"share": 0.0}, {"near": 1.5}, {"tiny": 50, "giant": 10}, {"tiny": -1}, {"limit": 3}, {"limit": 0}):
         with pytest.raises(BadInput):
             lint(list(WEATHER), **wrong)
     with pytest.raises(UnknownName, match="no check is named `emtpy`"):
         lint(list(WEATHER), checks="emtpy")
-    with pytest.raises(BadInput, match="cannot be read"):
+    with pytest.raises(BadInput, match="no such file"):
         lint(tmp_path / "nothing.jsonl")
-    with pytest.raises(BadInput, match="no documents are here"):
+    with pytest.raises(BadInput, match="no documents found"):
         lint(tmp_path)
     (tmp_path / "picture.bin").write_bytes(b"\x89PNG")
-    with pytest.raises(BadInput, match="this is no corpus"):
+    with pytest.raises(BadInput, match="not a corpus"):
         lint(tmp_path / "picture.bin")
 
 
 def test_an_empty_file_is_refused_by_whoever_reads_documents(tmp_path):
     path = tmp_path / "none.jsonl"
     path.write_text("\n")
-    with pytest.raises(BadInput, match=r"there are no documents in none\.jsonl"):
+    with pytest.raises(BadInput, match=r"no documents in none\.jsonl"):
         lint(path)
-    with pytest.raises(BadInput, match=r"there are no documents in .*none\.jsonl"):
+    with pytest.raises(BadInput, match=r"no documents in .*none\.jsonl"):
         open_snapshots(path, None, [Document("a", WEATHER[0])], "pydocs")
-    with pytest.raises(BadInput, match=r"there are no documents in .*none\.jsonl"):
+    with pytest.raises(BadInput, match=r"no documents in .*none\.jsonl"):
         open_snapshots([Document("a", WEATHER[0])], None, path, "pydocs")
 
 
@@ -343,8 +346,9 @@ def test_findings_of_several_files_are_told_with_their_file(tmp_path):
     corpus(tmp_path, clean())
     for name in ("test", "train"):
         (tmp_path / "qrels" / f"{name}.tsv").write_text("query-id\tcorpus-id\tscore\nq1\td1\t1\n")
-    quiet = next(part for part in report.build_report(lint(tmp_path)).parts if part.id == "quiet")
-    assert [row[0] for row in quiet.rows[0].rows][-2:] == ["orphans (test.tsv)", "orphans (train.tsv)"]
+    text = render_markdown([report.build_report(lint(tmp_path))])
+    for name in ("test", "train"):
+        assert f"- orphans ({name}.tsv): no judgment of a missing document (1 judgment)" in text
 
 
 def test_other_names_of_fields_can_be_told(tmp_path):
@@ -366,9 +370,9 @@ def test_checks_whose_library_is_missing_are_named_with_what_to_install(monkeypa
 
 def test_it_is_written_in_every_form_and_read_again(tmp_path):
     found = lint([*WEATHER, "", GERMAN], embedder="words", qrels={"q": {"9": 1}})
-    registry.write_results(found, [str(tmp_path / f"lint.{one}") for one in ("html", "json", "md", "csv")])
-    again = registry.read_results(tmp_path / "lint.json")[0]
-    assert registry.results_to_json(again) == (tmp_path / "lint.json").read_text()
+    write_results([found], [str(tmp_path / f"lint.{one}") for one in ("html", "json", "md", "csv", "tex")])
+    (again,) = read_results(tmp_path / "lint.json")
+    assert to_json(again) == to_json(found) == (tmp_path / "lint.json").read_text()
     assert report.summarise_lint(found) == "3 problems in 6 documents: empty (1), language (1), orphans (1)."
     assert report.summarise_lint(found) in (tmp_path / "lint.md").read_text()
     page = (tmp_path / "lint.html").read_text()
@@ -403,10 +407,10 @@ def test_no_bytes_make_it_fail(data, ending, tmp_path):
     finally:
         (folder / f"corpus.{ending}").unlink()
     if found is None:
-        assert refused == f"there are no documents in corpus.{ending}"
+        assert refused == f"no documents in corpus.{ending}"
         return
-    assert registry.results_to_json(found).encode()
-    assert report.render_csv(found).encode()
+    assert to_json(found).encode()
+    assert render_csv(report.build_findings_table(found)).encode()
     assert found.documents or found.problems
 
 
@@ -422,7 +426,7 @@ ANYTHING = st.recursive(
 def test_no_rows_make_it_fail(rows, tmp_path):
     (tmp_path / "corpus.jsonl").write_text("\n".join(map(json.dumps, rows)))
     found = lint(tmp_path / "corpus.jsonl", checks=FAST)
-    assert registry.results_to_json(found).encode()
+    assert to_json(found).encode()
     assert found.documents + len(found.problems) > 0
 
 
@@ -469,7 +473,7 @@ def test_the_command_writes_json_csv_and_files(command, tmp_path):
 def test_the_command_reads_standard_input_lists_its_checks_and_says_what_is_missing(command):
     assert "2 documents" in command("-", stdin="d1\tA text of some length, on a line.\nd2\t\n").stdout
     assert "near-duplicates" in command("--list").stdout
-    assert "nothing is given" in command(code=2).stderr
+    assert "no corpus given" in command(code=2).stderr
     assert "corpus.jsonl" in command("corpsu.jsonl", code=2).stderr
 
 

@@ -19,7 +19,8 @@ from ragauge.cli.app import build_app
 from ragauge.core.documents import Document
 from ragauge.core.errors import BadInput, Incomparable, MissingEvidence
 from ragauge.core.text import shingles, words
-from ragauge.knowledge.novelty import chunks, estimate_novelty_cost, novelty, prepare_novelty_data
+from ragauge.files.serialization import to_json
+from ragauge.knowledge.novelty import NoveltySettings, chunks, estimate_novelty_cost, novelty, prepare_novelty_data
 from ragauge.knowledge.novelty import chunks as novelty_chunks
 from ragauge.knowledge.novelty import report as novelty_report
 from ragauge.knowledge.novelty.chunks import (
@@ -37,9 +38,13 @@ from ragauge.knowledge.novelty.chunks import (
     update_similarity,
 )
 from ragauge.models.chats.recorded import ScriptedChat
-from ragauge.output import report
-from ragauge.reports import registry
-from ragauge.runs.inputs import load_documents
+from ragauge.output.csv import render_csv
+from ragauge.output.markdown import render_markdown
+from ragauge.output.report import Charts
+from ragauge.output.tables import Table
+from ragauge.output.terminal import render_report
+from ragauge.reports.registry import read_results, write_results
+from ragauge.runs.texts import load_documents
 from ragauge.stores.nearest_neighbours import find_nearest
 
 WAYS = {"east": (1, 0), "north": (0, 1), "west": (-1, 0), "between": (3, 4)}
@@ -64,14 +69,14 @@ def figures(found):
 
 def test_both_definitions_by_hand():
     # "between" points to (0.6, 0.8): its cosine with east is 0.6. A chunk holds one word of these.
-    found = novelty(documents("east between north"), documents("east", prefix="k"), embedder=Compass(), size=8)
+    found = novelty(documents("east between north"), documents("east", prefix="k"), embedder=Compass(), chunk_size=8)
     (one,) = found.documents
     assert one.chunks == 3
     assert [near.similarity for near in one.nearest] == pytest.approx([1.0, 0.6, 0.0])
     assert one.mean == pytest.approx((0 + 0.4 + 1) / 3)
     assert one.least == 0.0
     assert one.nearest[1].document == "k0"
-    assert one.nearest[1].near == "east"
+    assert one.nearest[1].known_text == "east"
 
 
 def test_what_points_away_is_new_and_no_more():
@@ -85,16 +90,16 @@ def test_what_has_no_text_or_no_direction_cannot_be_told_and_says_why():
     empty, deaf, told = found.documents
     assert math.isnan(empty.mean)
     assert math.isnan(empty.lexical)
-    assert empty.why == "it has no words"
+    assert empty.why == "the text has no words"
     assert math.isnan(deaf.least)
-    assert deaf.why == "the embedder gives its text a vector of zeros"
+    assert deaf.why == "the embedder returns a zero vector for the text"
     assert deaf.lexical == 1.0
     assert (told.mean, told.why) == (0.0, "")
-    assert "there already" in novelty_report.summarise_novelty(found)
+    assert "contained in a known document" in novelty_report.summarise_novelty(found)
 
 
 def test_a_chunk_without_direction_counts_for_nothing_in_the_mean():
-    found = novelty(documents("mumbles between"), documents("east", prefix="k"), embedder=Compass(), size=8)
+    found = novelty(documents("mumbles between"), documents("east", prefix="k"), embedder=Compass(), chunk_size=8)
     assert found.documents[0].chunks == 2
     assert found.documents[0].mean == pytest.approx(0.4)
 
@@ -104,7 +109,7 @@ def test_to_somebody_who_knows_nothing_everything_is_new_by_definition():
     assert figures(found) == [(1.0, 1.0, 1.0)] * 2
     assert math.isnan(found.documents[0].percentile)
     assert any("by definition" in note for note in found.notes)
-    assert novelty_report.summarise_novelty(found) == "The novelty of 2 documents is 1.000 in the mean."
+    assert novelty_report.summarise_novelty(found) == "The mean novelty of 2 documents is 1.000."
 
 
 def test_words_by_hand():
@@ -114,17 +119,17 @@ def test_words_by_hand():
     # Its four shingles: the-cat-sat, cat-sat-on, sat-on-the are of k0, on-the-log of k1.
     assert one.lexical == 0.0
     assert (one.contained, one.container) == (0.75, "k0")
-    assert one.state != "there"
+    assert one.state != "contained"
 
 
 def test_percentiles_are_among_known_documents_each_against_the_others_but_not_its_copies():
     known = documents(*["east", "EAST", "between", "north"] * 8, prefix="k")
     found = novelty(documents("west", "east"), known, embedder=Lowered(Compass()))
     # east and its copies: between at 0.6 -> 0.4; between: north at 0.8 -> 0.2; north: between -> 0.2.
-    assert found.own["mean"] == pytest.approx([0.2] * 16 + [0.4] * 16)
-    assert (found.compared, found.compared_documents) == (32, 32)
+    assert found.reference_values["mean"] == pytest.approx([0.2] * 16 + [0.4] * 16)
+    assert (found.reference_chunks, found.reference_documents) == (32, 32)
     assert [one.percentile for one in found.documents] == [100.0, 0.0]
-    assert found.own["lexical"] == [1.0] * 32
+    assert found.reference_values["lexical"] == [1.0] * 32
     assert found.documents[0].lexical_percentile == 50.0
     assert found.notes == []
 
@@ -137,20 +142,20 @@ def test_nothing_is_near_among_fewer_than_thirty_known_documents(known):
     found = novelty([*added, Document("copy", there[5].text)], there, embedder="words")
     told = " ".join(novelty_report.summarise_novelty(found).split())
     if known < 30:
-        assert [one.state for one in found.documents] == ["", "", "there"]
-        assert any("too few known documents to tell what is near: 29 were compared" in note for note in found.notes)
-        assert told.endswith("in the mean, 1 is there already; too few known documents (29) to tell what is near.")
-        assert not any("near:" in more for more in novelty_report.build_report(found).more)
+        assert [one.state for one in found.documents] == ["", "", "contained"]
+        assert any("they need at least 30 known documents, got 29" in note for note in found.notes)
+        assert told.endswith(", 1 is contained in a known document.")
+        assert not any("Near:" in sentence for sentence in novelty_report.build_report(found).details)
     else:
-        assert [one.state for one in found.documents] == ["near", "new", "there"]
-        assert told == "1 of 3 documents is new, 1 is near to a known one, 1 is there already."
+        assert [one.state for one in found.documents] == ["near", "new", "contained"]
+        assert told == ("1 of 3 documents is new, 1 is near a known document, 1 is contained in a known document.")
 
 
 def test_an_id_that_comes_twice_in_a_list_is_refused_as_it_is_in_a_file():
     one, two = documents("east", "north"), documents("between", prefix="k")
-    with pytest.raises(BadInput, match="the id `d0` comes twice in the documents to be added"):
+    with pytest.raises(BadInput, match="new document `d0` appears more than once"):
         novelty([*one, one[0]], two, embedder=Compass())
-    with pytest.raises(BadInput, match="the id `k0` comes twice in the documents known"):
+    with pytest.raises(BadInput, match="known document `k0` appears more than once"):
         novelty(one, [*two, *two], embedder=Compass())
 
 
@@ -167,11 +172,11 @@ class Lowered:
 
 def test_the_sample_is_drawn_by_its_seed_in_whole_documents():
     known = documents(*(f"word{i} number{i % 3} half{i * i % 11}. " * 100 for i in range(30)), prefix="k")
-    made = [novelty(known[:1], known[1:], embedder="words", compared=40, seed=seed) for seed in (0, 0, 1)]
-    assert made[0].compared <= 40 < made[0].known_chunks
-    assert made[0].compared % made[0].compared_documents == 0
-    assert made[0].own == made[1].own
-    assert made[0].own != made[2].own
+    made = [novelty(known[:1], known[1:], embedder="words", reference_chunks=40, seed=seed) for seed in (0, 0, 1)]
+    assert made[0].reference_chunks <= 40 < made[0].known_chunks
+    assert made[0].reference_chunks % made[0].reference_documents == 0
+    assert made[0].reference_values == made[1].reference_values
+    assert made[0].reference_values != made[2].reference_values
 
 
 def test_one_known_text_has_no_others_to_be_compared_with():
@@ -238,7 +243,7 @@ def test_a_batch_is_chosen_one_by_one_as_if_each_were_known():
 
 
 def test_vectors_of_different_lengths_are_not_compared():
-    with pytest.raises(Incomparable, match="2 dimensions are held against known ones of 3"):
+    with pytest.raises(Incomparable, match="2 dimensions cannot be compared with known ones of 3"):
         nearest_known(np.ones((1, 2), np.float32), np.ones((1, 3), np.float32))
 
 
@@ -249,8 +254,8 @@ WORDS = st.lists(st.sampled_from(["red", "green", "fox", "dog", "runs", "sleeps"
 @given(st.lists(WORDS, min_size=1, max_size=4), st.lists(WORDS, max_size=5), st.lists(WORDS, max_size=3))
 def test_knowing_more_never_makes_anything_newer(new, known, more):
     added, there = documents(*new), documents(*known, prefix="k")
-    before = novelty(added, there, embedder="words", compared=0)
-    after = novelty(added, [*there, *documents(*more, prefix="m")], embedder="words", compared=0)
+    before = novelty(added, there, embedder="words", reference_chunks=0)
+    after = novelty(added, [*there, *documents(*more, prefix="m")], embedder="words", reference_chunks=0)
     for one, other in zip(figures(before), figures(after), strict=True):
         assert all(math.isnan(b) or b <= a + 1e-12 for a, b in zip(one, other, strict=True))
 
@@ -262,7 +267,7 @@ def test_a_copy_is_not_new_and_order_does_not_matter(texts, random):
     mixed = random.sample(known, len(known))
     found = novelty(documents(*texts), mixed, embedder="words")
     assert figures(found) == [(0.0, 0.0, 0.0)] * len(texts)
-    assert {one.state for one in found.documents} == {"there"}
+    assert {one.state for one in found.documents} == {"contained"}
     backwards = novelty(documents(*texts)[::-1], known, embedder="words")
     assert [one.mean for one in backwards.documents] == [one.mean for one in found.documents][::-1]
 
@@ -301,7 +306,7 @@ def test_half_a_character_does_not_stop_it():
     found = novelty(documents("east \ud800 north"), documents("east", prefix="k"), embedder=Compass())
     assert found.documents[0].chunks == 1
     assert "\ufffd" in found.documents[0].nearest[0].text
-    assert json.loads(registry.results_to_json(found))["documents"][0]["chunks"] == 1
+    assert json.loads(to_json(found))["documents"][0]["chunks"] == 1
 
 
 def test_many_vectors_are_kept_in_a_file_and_are_the_same(monkeypatch):
@@ -327,10 +332,10 @@ def test_means_are_over_chunks_that_have_a_value():
 @pytest.mark.parametrize(
     ("how", "words"),
     [
-        ({"size": 0}, "chunks of 0"),
-        ({"overlap": 1000}, "share 1000"),
-        ({"beside": 0}, "0 beside"),
-        ({"compared": -1}, "-1"),
+        ({"chunk_size": 0}, "chunk_size must be at least 1, got 0"),
+        ({"chunk_overlap": 1000}, "overlap must be below the size of a chunk, got 1000"),
+        ({"chunks_per_claim": 0}, "chunks_per_claim must be at least 1, got 0"),
+        ({"reference_chunks": -1}, "reference_chunks must be at least 0, got -1"),
     ],
 )
 def test_settings_that_make_no_sense_are_refused(how, words):
@@ -350,7 +355,7 @@ def test_embedders_that_miscount_or_give_no_numbers_are_refused():
     for embedder, said in ((Short(), "gave an array"), (Broken(), "not finite")):
         with pytest.raises(BadInput, match=said):
             novelty(documents("east"), documents("east"), embedder=embedder)
-    with pytest.raises(BadInput, match="no documents"):
+    with pytest.raises(BadInput, match="no new documents"):
         novelty([], documents("east"), embedder=Compass())
 
 
@@ -362,14 +367,14 @@ def literal(added, known=KNOWN, **more):
 
 
 def test_claims_are_new_known_or_conflicting_by_hand():
-    found = literal(["garlic lowers blood pressure and it is cheap.", "ships do come in winter."], beside=2)
+    found = literal(["garlic lowers blood pressure and it is cheap.", "ships do come in winter."], chunks_per_claim=2)
     first, second = found.documents
-    assert [(one.text, one.state, one.by) for one in first.claims] == [
+    assert [(one.text, one.state, one.documents) for one in first.claims] == [
         ("garlic lowers blood pressure", "known", ("k0",)),
         ("it is cheap", "new", ()),
     ]
-    assert [(one.state, one.by) for one in second.claims] == [("conflicting", ("k1",))]
-    assert novelty_report.summarise_novelty(found).endswith("of 3 claims 1 is new, 1 is known, 1 is conflicting.")
+    assert [(one.state, one.documents) for one in second.claims] == [("conflicting", ("k1",))]
+    assert novelty_report.summarise_novelty(found).endswith("; of 3 claims, 1 is new, 1 is known and 1 is conflicting.")
 
 
 def test_a_judge_sees_the_contradiction_that_vectors_do_not():
@@ -388,7 +393,7 @@ def test_a_judge_sees_the_contradiction_that_vectors_do_not():
     found = novelty(documents(said.format("raises")), known, chat=ScriptedChat(knows_opposites))
     (one,) = found.documents
     assert one.nearest[0].similarity > 0.94
-    assert [(claim.state, claim.by) for claim in one.claims] == [("conflicting", ("k0",))]
+    assert [(claim.state, claim.documents) for claim in one.claims] == [("conflicting", ("k0",))]
 
 
 def test_what_the_judge_does_not_say_is_unscored_and_nothing_else():
@@ -396,7 +401,7 @@ def test_what_the_judge_does_not_say_is_unscored_and_nothing_else():
     found = novelty(documents("garlic is cheap."), KNOWN, embedder="words", chat=silent)
     (claim,) = found.documents[0].claims
     assert claim.state == "unscored"
-    assert claim.why.startswith("it was not taken apart")
+    assert claim.why.startswith("its claims were not extracted")
 
     def mute_on_support(messages, schema):
         return literal_judge.answer(messages, schema) if "List the claims" in messages[1]["content"] else "no"
@@ -446,9 +451,9 @@ def test_known_vectors_may_be_a_file(tmp_path):
     assert one.mean == pytest.approx(1 - math.sqrt(0.5))
     assert one.nearest[0].document == "row 2"
     assert math.isnan(one.lexical)
-    assert found.compared_documents == 3
-    assert any("only vectors" in note for note in found.notes)
-    with pytest.raises(MissingEvidence, match="held against texts"):
+    assert found.reference_documents == 3
+    assert any("file of vectors" in note for note in found.notes)
+    with pytest.raises(MissingEvidence, match="compared with texts"):
         novelty(documents("east"), str(path), embedder=Compass(), chat="lexical")
     np.save(path, np.ones((2, 3), np.float32))
     with pytest.raises(Incomparable, match="dimensions"):
@@ -457,8 +462,8 @@ def test_known_vectors_may_be_a_file(tmp_path):
 
 def test_what_gain_starts_from_is_what_novelty_counts():
     added, known = documents("east between", "north"), documents("east", prefix="k")
-    found = prepare_novelty_data(added, known, embedder=Compass(), size=8)
-    counted = novelty(added, known, embedder=Compass(), size=8)
+    found = prepare_novelty_data(added, known, NoveltySettings(embedder=Compass(), chunk_size=8))
+    counted = novelty(added, known, embedder=Compass(), chunk_size=8)
     by_document = document_means(chunk_novelties(found.highest), found.chunks.owner, 2)
     assert by_document.tolist() == [one.mean for one in counted.documents]
 
@@ -469,7 +474,7 @@ def test_cli_names_files_of_a_folder_that_are_not_documents(tmp_path):
         (tmp_path / name / "a.md").write_text(f"{name} text about bees and honey")
     (tmp_path / "new" / "scan.pdf").write_text("%PDF")
     (tmp_path / "new" / ".hidden").write_text("x")
-    note = "note: new: 1 file was not read (scan.pdf); only .txt and .md files are documents"
+    note = "note: new: 1 file was not read (scan.pdf); only .txt, .md, .markdown, .rst files are documents"
     for args in (["novelty", "new", "--known", "old"], ["tokenizers", "new"], ["graph", "new"]):
         done = forked(["-m", "ragauge", *args], tmp_path)
         assert note in done.stderr.splitlines(), (args, done.stderr)
@@ -498,7 +503,7 @@ def test_documents_are_taken_as_people_have_them(tmp_path):
         load_documents([{"id": "a", "text": "seven", "metadata": "links"}])
     assert len(load_documents("synthetic:needles(documents=50, queries=5)")) == 50
     (tmp_path / "bad.txt").write_bytes(b"\xff\xfe")
-    with pytest.raises(BadInput, match="no UTF-8"):
+    with pytest.raises(BadInput, match="not UTF-8"):
         load_documents(tmp_path / "bad.txt")
     with pytest.raises(BadInput, match="not a document"):
         load_documents(["text"])
@@ -510,15 +515,15 @@ def told():
 
 def test_every_form_tells_the_same_and_json_is_read_again(tmp_path):
     found = told()
-    registry.write_results(found, [str(tmp_path / f"a{ending}") for ending in (".html", ".md", ".json", ".csv")])
-    read = registry.read_results(tmp_path / "a.json")[0]
-    assert registry.results_to_json(read) == registry.results_to_json(found)
+    write_results([found], [str(tmp_path / f"a{ending}") for ending in (".html", ".md", ".json", ".csv", ".tex")])
+    (read,) = read_results(tmp_path / "a.json")
+    assert to_json(read) == to_json(found)
     assert (tmp_path / "a.csv").read_text().count("\n") == 4
     page, markdown = (tmp_path / "a.html").read_text(), (tmp_path / "a.md").read_text()
     for text in (page, markdown):
         assert "garlic lowers blood pressure" in text
-        assert "it has no words" in text
-    rows = [line.split(",") for line in novelty_report.render_csv(found).splitlines()]
+        assert "the text has no words" in text
+    rows = [line.split(",") for line in render_csv(novelty_report.build_documents_table(found)).splitlines()]
     assert rows[0][:3] == ["document", "chunks", "mean"]
     assert rows[3][:3] == ["d2", "0", ""]
 
@@ -526,34 +531,52 @@ def test_every_form_tells_the_same_and_json_is_read_again(tmp_path):
 def test_many_documents_are_shown_from_both_ends_and_all_on_pages():
     one = told()
     many = replace(one, documents=[replace(one.documents[0], id=f"n{i}", mean=i / 100) for i in range(50)])
-    account = novelty_report.build_report(many)
-    shown = [part for part in account.parts if not part.long]
-    assert [len(rows.rows) for rows in shown[0].rows] == [10, 10]
-    assert shown[0].rows[0].rows[0][0] == "n49"
-    assert any(part.long and len(part.rows[0].rows) == 50 for part in account.parts)
-    _, without = report.render_terminal(account, 80)
-    assert "mean" not in without
+    report = novelty_report.build_report(many)
+    tables = [block for block in report.sections[0].blocks if isinstance(block, Table)]
+    assert [(len(table.rows), table.collapsed) for table in tables] == [(10, False), (10, False), (50, True)]
+    assert tables[0].rows[0][0] == "n49"
+    _, dropped = render_report(report, 80)
+    assert "mean" not in dropped
+
+
+def test_novelty_report_has_typed_cells_and_sections():
+    report = novelty_report.build_report(told())
+    assert [section.id for section in report.sections] == ["documents", "claims", "passages", "unscored"]
+    table, charts = report.sections[0].blocks
+    assert isinstance(charts, Charts)
+    assert [column.title for column in table.columns] == [
+        "document",
+        "mean",
+        "least",
+        "words",
+        "chunks",
+        "state",
+        "nearest",
+    ]
+    assert table.rows[-1][0] == "d2"
+    assert math.isnan(table.rows[-1][1])
+    assert "d2 | -" in render_markdown([report])
 
 
 def test_the_chart_has_a_bar_for_known_and_a_line_for_new_documents():
     pytest.importorskip("altair")
     known = documents(*(f"word{i} of many words{i % 7} here" for i in range(40)), prefix="k")
     found = novelty(documents("word3 of few", "something else"), known, embedder="words")
-    (drawing,) = novelty_report.build_report(found).parts[0].charts.values()
+    (drawing,) = novelty_report.build_charts(found).values()
     assert len(drawing.panels) == 3
     bars, lines = drawing.panels[0].spec["layer"]
     assert sum(row["count"] for row in bars["data"]["values"]) == 40
     assert len(lines["data"]["values"]) == 2
     assert "known" in drawing.alt
-    assert "every line is a new document" in drawing.caption
+    assert "each line is a new document" in drawing.caption
 
 
 def test_many_new_documents_are_strokes_below_the_bars_and_hide_none_of_them():
     pytest.importorskip("altair")
     known = documents(*(f"word{i} of many words{i % 7} here" for i in range(40)), prefix="k")
     found = novelty(documents(*(f"word{i} of few" for i in range(30))), known, embedder="words")
-    (drawing,) = novelty_report.build_report(found).parts[0].charts.values()
-    assert "every stroke below the bars is a new document" in drawing.caption
+    (drawing,) = novelty_report.build_charts(found).values()
+    assert "each tick below the bars is a new document" in drawing.caption
     for panel in drawing.panels:
         bars, strokes = panel.spec["layer"]
         assert bars["encoding"]["y2"]["datum"] == 0
@@ -563,7 +586,7 @@ def test_many_new_documents_are_strokes_below_the_bars_and_hide_none_of_them():
 
 def test_the_words_for_the_navigation_of_the_page_begin_with_a_capital():
     found = novelty(documents("east", "north", " "), documents("east", prefix="k"), embedder=Compass())
-    assert all(part.short[0].isupper() for part in novelty_report.build_report(found).parts)
+    assert all(section.short[0].isupper() for section in novelty_report.build_report(found).sections)
 
 
 def called(*arguments):
@@ -580,16 +603,16 @@ def test_the_command_line_says_it_in_every_way(tmp_path):
     shown = called(*common, "--chat", "lexical", "-o", tmp_path / "a.html")
     assert shown.exit_code == 0
     assert "a.txt" in shown.stdout
-    assert "What no known document says" in shown.stdout
+    assert "Claims that no known document supports" in shown.stdout
     assert "note: " in shown.stderr
     assert (tmp_path / "a.html").is_file()
     data = json.loads(called(*common, "--json").stdout)
-    assert data["schema"] == "ragauge-novelty/1"
+    assert data["schema"] == "ragauge-novelty/2"
     assert [one["id"] for one in data["documents"]] == ["a.txt", "b.txt"]
     assert called(*common, "--csv").stdout.startswith("document,chunks,mean")
     dry = called(*common, "--chat", "lexical", "--dry-run")
     assert (dry.exit_code, dry.stdout) == (0, "")
-    assert "nothing was asked" in dry.stderr
+    assert "no request was sent" in dry.stderr
 
 
 def test_the_command_line_refuses_what_makes_no_sense(tmp_path):
@@ -610,12 +633,12 @@ def test_held_out_documents_of_a_real_corpus_stand_evenly_among_its_own(shared):
 
     corpus = list(load(shared("scifact")).documents)
     held, rest = corpus[::26], [one for i, one in enumerate(corpus) if i % 26]
-    found = novelty(held, rest, embedder="words(dimensions=256)", compared=1000)
+    found = novelty(held, rest, embedder="words(dimensions=256)", reference_chunks=1000)
     ranks = np.array([one.percentile for one in found.documents])
     assert 40 < np.nanmean(ranks) < 60
     assert 0.15 < (ranks < 25).mean() < 0.35
-    copies = novelty(corpus[:5], corpus, embedder="words(dimensions=256)", compared=0)
-    assert [(one.mean, one.state) for one in copies.documents] == [(0.0, "there")] * 5
+    copies = novelty(corpus[:5], corpus, embedder="words(dimensions=256)", reference_chunks=0)
+    assert [(one.mean, one.state) for one in copies.documents] == [(0.0, "contained")] * 5
 
 
 # Large documents: the work grows with their size, not with its square.

@@ -150,7 +150,7 @@ def test_means_are_over_the_scored_samples_and_say_which_are_better_low():
     assert scores.means["hallucination_rate"] == 0.5
     assert scores.n["hallucination"] == 1
     assert scores.n["context_precision"] == 2
-    assert scores.unscored["hallucination"] == {"other": "1 of 4 claims has no verdict: the reply was cut off"}
+    assert scores.unscored["hallucination"] == {"other": "a claim has no verdict: the reply was cut off"}
     assert scores.lower_is_better == {"hallucination"}
     assert (scores.judge, scores.convention, scores.queries) == ("J", "default", ["tower", "other"])
 
@@ -159,7 +159,7 @@ def test_the_mean_of_nothing_is_no_number():
     scores = score_answers([TOWER], {}, ["faithfulness"])
     assert math.isnan(scores.means["faithfulness"])
     assert scores.n["faithfulness"] == 0
-    assert scores.unscored["faithfulness"] == {"tower": "the claims of the answer are not known: it was not judged"}
+    assert scores.unscored["faithfulness"] == {"tower": "the claims of the answer are unknown: it was not judged"}
 
 
 # Against the code of others
@@ -246,7 +246,7 @@ def test_counts_are_those_of_boolean_arrays(table):
     scores = score_answers([sample], {"s": verdicts}, [*expected, "context_utilisation"])
     assert dict(scores.means) | {"context_utilisation": 0} == pytest.approx(expected | {"context_utilisation": 0})
     if not told.any():
-        assert scores.unscored["context_utilisation"] == {"s": "the contexts bear no claim of the reference out"}
+        assert scores.unscored["context_utilisation"] == {"s": "the contexts support no claim of the reference"}
     else:
         assert scores.means["context_utilisation"] == pytest.approx(expected["context_utilisation"])
 
@@ -355,7 +355,7 @@ def test_each_lost_verdict_is_missed_by_the_measures_that_need_it():
 def test_what_was_never_held_against_a_source_is_not_taken_for_unsupported(name):
     reason = value(name, said=replace(SAID, asked=()))
     assert isinstance(reason, str)
-    assert "were not held against the" in reason
+    assert "were not checked against the" in reason
 
 
 @pytest.mark.parametrize(
@@ -364,15 +364,15 @@ def test_what_was_never_held_against_a_source_is_not_taken_for_unsupported(name)
         (
             {"support a3": Unscored("the reply was cut off")},
             "faithfulness",
-            "1 of 4 claims has no verdict: the reply was cut off",
+            "a claim has no verdict: the reply was cut off",
         ),
         (
             {"support r1": Unscored("x"), "support r2": Unscored("y")},
             "context_recall",
-            "2 of 2 claims have no verdict: x",
+            "a claim has no verdict: x",
         ),
-        ({"claims answer": Unscored("no JSON")}, "hallucination", "the claims of the answer are not known: no JSON"),
-        ({"useful k2": Unscored("no JSON")}, "context_precision", "1 of 3 chunks has no verdict: no JSON"),
+        ({"claims answer": Unscored("no JSON")}, "hallucination", "the claims of the answer are unknown: no JSON"),
+        ({"useful k2": Unscored("no JSON")}, "context_precision", "a chunk has no verdict: no JSON"),
         ({"questions": Unscored("no JSON")}, "answer_relevance", "no questions were generated: no JSON"),
     ],
 )
@@ -394,12 +394,12 @@ def test_a_source_that_is_none_is_no_verdict():
     """Verdicts of other samples, or a made-up id, must not count as support."""
     wrong = {**SAID.support, "a1": Support(("k9",))}
     reason = value("faithfulness", said=replace(SAID, support=wrong))
-    assert reason == "1 of 4 claims has no verdict: it names k9, which is no source of it"
+    assert reason == "a claim has no verdict: the verdict names an unknown source"
 
 
 def test_a_text_does_not_bear_out_its_own_claims():
     wrong = {**SAID.support, "a1": Support(("answer",))}
-    assert "it names answer" in value("claim_precision", said=replace(SAID, support=wrong))
+    assert "names an unknown source" in value("claim_precision", said=replace(SAID, support=wrong))
 
 
 JOINT = replace(
@@ -444,17 +444,17 @@ def test_chunks_that_are_needed_together_must_all_be_cited():
 @pytest.mark.parametrize(
     ("support", "why"),
     [
-        (Support(("k1",), ("k1",)), "it names k1 both for and against it"),
-        (Support((), ("k1",), together=("k1", "k2")), "it names k1 both for and against it"),
-        (Support(("k1",), together=("k1", "k2")), "it names k1 both alone and only together with others"),
-        (Support((), together=("k1",)), "it names one source together with nothing"),
-        (Support((), together=("k1", "reference")), "it names reference, which is no source of it"),
-        (Support((), together=("k1", ALL_CONTEXTS)), "it names k*, which is no source of it"),
+        (Support(("k1",), ("k1",)), "a source both supports and contradicts it"),
+        (Support((), ("k1",), together=("k1", "k2")), "a source both supports and contradicts it"),
+        (Support(("k1",), together=("k1", "k2")), "a source supports it both alone and only together with others"),
+        (Support((), together=("k1",)), "only one source supports it together with others"),
+        (Support((), together=("k1", "reference")), "the verdict names an unknown source"),
+        (Support((), together=("k1", ALL_CONTEXTS)), "the verdict names an unknown source"),
     ],
 )
 def test_a_verdict_that_contradicts_itself_is_none(support, why):
     said = replace(SAID, support={**SAID.support, "a1": support})
-    assert value("faithfulness", said=said) == f"1 of 4 claims has no verdict: {why}"
+    assert value("faithfulness", said=said) == f"a claim has no verdict: {why}"
 
 
 def test_a_blank_chunk_is_not_useful_and_bears_nothing_out():
@@ -465,7 +465,7 @@ def test_a_blank_chunk_is_not_useful_and_bears_nothing_out():
     assert value("context_precision", blank, said) == pytest.approx((1 + 2 / 3) / 2)
     assert value("context_precision@2", blank, replace(said, useful={"k1": Usefulness(False)})) == 0.0
     assert value("faithfulness", blank, said) == 0.25
-    told = "1 of 4 claims has no verdict: it names k2, which is no source of it"
+    told = "a claim has no verdict: the verdict names an unknown source"
     assert value("faithfulness", blank, replace(said, support=SAID.support)) == told
     empty = replace(TOWER, contexts=("", "\t"))
     nothing = replace(without_chunks(SAID), support={})
@@ -503,7 +503,7 @@ def test_contexts_that_were_judged_together_cannot_be_cut():
     assert value("faithfulness", said=said) == 0.5
     assert value("context_recall", said=said) == value("context_recall@3", said=said) == 1.0
     for name in ("context_recall@1", "citation_recall", "noise_sensitivity(chunks=relevant)"):
-        assert value(name, said=said) == "the judge did not say which chunk bears a claim out"
+        assert value(name, said=said) == "the judge did not say which chunk supports a claim"
     single = replace(TOWER, contexts=("all of it",))
     assert value("context_recall@1", single, said) == 1.0
 
@@ -563,7 +563,7 @@ def test_an_empty_context_bears_nothing_out_or_leaves_the_sample_unscored():
     for name, by_hand in expected.items():
         assert value(name, bare, said) == by_hand
         assert value(name, bare, said, "rig") == "the context is empty"
-    assert value("context_utilisation", bare, said) == "the contexts bear no claim of the reference out"
+    assert value("context_utilisation", bare, said) == "the contexts support no claim of the reference"
     assert value("claim_precision", bare, said, "rig") == 1 / 4
 
 
@@ -596,7 +596,7 @@ def test_a_blank_reference_is_none():
 @pytest.mark.parametrize("text", ["answer", "reference"])
 def test_texts_are_held_against_each_other_once_both_are_taken_apart(name, text):
     said = replace(SAID, unscored={f"claims {text}": Unscored("no JSON")})
-    assert value(name, said=said) == f"the claims of the {text} are not known: no JSON"
+    assert value(name, said=said) == f"the claims of the {text} are unknown: no JSON"
 
 
 def test_a_refusal_is_irrelevant_or_unscored():
@@ -605,7 +605,7 @@ def test_a_refusal_is_irrelevant_or_unscored():
     reason = value("answer_relevance", said=refusal, convention=PRESETS["default"].but(refusal="unscored"))
     assert reason == "the answer commits itself to nothing"
     unsaid = replace(SAID, refusal=None)
-    assert value("answer_relevance", said=unsaid) == "nobody said whether the answer is a refusal"
+    assert value("answer_relevance", said=unsaid) == "not judged whether the answer is a refusal"
 
 
 def test_a_question_without_a_similarity_leaves_the_sample_unscored():
@@ -644,8 +644,8 @@ def test_names_of_other_tools_are_understood(given_name, canonical):
         ("factual_correctness", UnknownName, "no measure of answers is named"),  # of ragas: another F1, of other parts
         ("ndcg@10", BadInput, "`ragauge evaluate` counts it"),
         ("faithfulness@3", BadInput, "faithfulness has no cutoff"),
-        ("context_recall@ten", BadInput, "`ten` in `context_recall@ten` is no cutoff"),
-        ("context_recall@0", BadInput, "is no cutoff"),
+        ("context_recall@ten", BadInput, "`ten` in `context_recall@ten` is not a cutoff"),
+        ("context_recall@0", BadInput, "is not a cutoff"),
         ("faithfulness(by=vote)", BadInput, "verdict, probability"),
         ("faithfulness(how=1)", UnknownName, "faithfulness has by"),
         ("", UnknownName, "lists them all"),

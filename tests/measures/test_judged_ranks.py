@@ -127,7 +127,7 @@ def test_judged_documents_that_collide_get_another_seed(monkeypatch):
 
 def test_a_document_twice_in_a_ranking_is_refused_by_name():
     run = {"q": ["a", "b", "a"]}
-    with pytest.raises(ValueError, match="document `a` stands twice in the ranking of query `q`"):
+    with pytest.raises(ValueError, match="document `a` appears more than once in the ranking of query `q`"):
         evaluate({"q": {"b": 1}}, run, ["mrr"])
 
 

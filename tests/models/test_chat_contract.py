@@ -20,6 +20,7 @@ from ragauge.models.chats import open_chat
 from ragauge.models.chats.calls import send_request
 from ragauge.models.chats.recorded import Recording, Replay, ScriptedChat
 from ragauge.models.chats.reply_parsing import schema_violation
+from waiting import PATIENCE_S
 
 SCHEMA = {
     "type": "object",
@@ -147,14 +148,14 @@ asyncio.run(main())
             assert asking.stdout.readline() == "ready\n"
             (served,) = psutil.Process(asking.pid).children()
             asking.kill()
-        gone, alive = psutil.wait_procs([served], timeout=30)
+        gone, alive = psutil.wait_procs([served], timeout=PATIENCE_S)
     assert (len(gone), alive) == (1, [])
 
 
 def test_a_file_that_is_no_model_is_refused_and_a_broken_one_fails_in_its_own_words(tmp_path):
     pytest.importorskip("xllamacpp")
     (tmp_path / "text.gguf").write_text("hello")
-    with pytest.raises(BadInput, match="no GGUF file"):
+    with pytest.raises(BadInput, match="not a GGUF file"):
         open_chat(f"local:{tmp_path / 'text.gguf'}")
     (tmp_path / "broken.gguf").write_bytes(b"GGUF" + bytes(100))
     chat = open_chat(f"local:{tmp_path / 'broken.gguf'}")

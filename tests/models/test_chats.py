@@ -489,10 +489,10 @@ def test_openai_itself_needs_one_once_it_is_asked_something():
 @pytest.mark.parametrize(
     ("name", "hint"),
     [
-        ("gpt-4o-mini", "did you mean `openai:gpt-4o-mini`? there are lexical, openai, local, replay"),
-        ("gpt-4.1", "did you mean `openai:gpt-4.1`? there are lexical, openai:MODEL@URL"),
+        ("gpt-4o-mini", "did you mean `openai:gpt-4o-mini`? choose one of lexical, openai, local, replay"),
+        ("gpt-4.1", "did you mean `openai:gpt-4.1`? choose one of lexical, openai:MODEL@URL"),
         ("http://me:secret@host:1/v1", "did you mean `openai:MODEL@http://host:1/v1`?"),
-        ("opnai:gpt", "did you mean `openai`? there are lexical, openai, local, replay"),
+        ("opnai:gpt", "did you mean `openai`? choose one of lexical, openai, local, replay"),
         ("lexicl", "did you mean `lexical`?"),
     ],
 )
@@ -603,8 +603,8 @@ def test_models_and_addresses_are_told_apart(name, model, endpoint):
         ("openai", {}, BadInput, "does not say which"),
         ("openai:@http://h/v1", {}, BadInput, "does not say which"),
         ("", {}, BadInput, "names no chat"),
-        ("openai:m@localhost:8000/v1", {}, BadInput, "is no address"),
-        ("openai:m@ftp://h/v1", {}, BadInput, "is no address"),
+        ("openai:m@localhost:8000/v1", {}, BadInput, "is not an address"),
+        ("openai:m@ftp://h/v1", {}, BadInput, "is not an address"),
         ("openai:m@http://h/v1?route=a", {}, BadInput, "the address http://h/v1 has a query"),
         ("openai:m@http://h/v1#a", {}, BadInput, "has a query"),
         ("openai:m@http://h/v1", {"temprature": 1}, BadInput, "did you mean `temperature`"),
@@ -681,7 +681,7 @@ def test_what_was_not_recorded_is_a_failure_that_says_what_was_asked(tmp_path):
 def test_a_line_that_is_no_recorded_reply_is_named(tmp_path, line):
     path = tmp_path / "replies.jsonl"
     path.write_text(f'{{"chat": "m", "identity": {{}}}}\n\n{line}\n')
-    with pytest.raises(BadInput, match=r"replies\.jsonl:3: this is no recorded reply"):
+    with pytest.raises(BadInput, match=r"replies\.jsonl:3: not a recorded reply"):
         Replay(str(path))
 
 

@@ -106,13 +106,13 @@ def test_it_is_described_in_words_with_its_tokenizer_inside():
 @pytest.mark.parametrize(
     ("options", "told"),
     [
-        ({"kind": "rnn"}, "no kind `rnn`"),
-        ({"objective": "mask"}, "no objective `mask`"),
+        ({"kind": "rnn"}, "lm: kind must be one of lstm, transformer, got `rnn`"),
+        ({"objective": "mask"}, "lm: objective must be one of next, pairs, got `mask`"),
         ({"dimension": 20, "heads": 3}, "cannot be shared out"),
-        ({"context": 1}, "too short"),
-        ({"layers": 1.5}, "not a whole number"),
-        ({"layers": 0}, "not a whole number"),
-        ({"rate": -1.0}, "not a number above 0"),
+        ({"context": 1}, "context must be between 2 and 65,536, got 1"),
+        ({"layers": 1.5}, "layers must be a whole number between 1 and 64, got 1.5"),
+        ({"layers": 0}, "layers must be between 1 and 64, got 0"),
+        ({"rate": -1.0}, "rate must be at least 0, got -1"),
         ({"threads": 0}, "threads is 0"),
         ({"device": "abacus"}, "device `abacus` cannot be used"),
         ({"tokenizer": "vowels"}, "no tokenizer is named `vowels`"),
@@ -131,7 +131,7 @@ def test_nothing_to_learn_from_is_refused():
 
 
 def test_a_loss_that_is_no_number_ends_the_training():
-    with pytest.raises(BadInput, match="no number any more") as refused:
+    with pytest.raises(BadInput, match="became NaN or infinite") as refused:
         fitted(rate=1e30, passes=5, batch=512)
     assert "lower rate" in refused.value.hint
 
@@ -521,8 +521,8 @@ def test_what_was_learned_is_found_again_by_texts_and_options(tmp_path):
     steps = []
     options = {"cache": tmp_path, "batch": 1024}
 
-    def heard(done, total):
-        steps.append((done, total))
+    def heard(step):
+        steps.append((step.done, step.total))
 
     first = LanguageModel(**{**TINY, **options}).fitted(TEXTS, heard)
     assert steps == [(n + 1, len(steps)) for n in range(len(steps))]
@@ -594,8 +594,8 @@ def test_a_training_that_was_broken_off_ends_where_it_would_have_ended(objective
     class Interrupted(BaseException):
         pass
 
-    def stop(done, total):
-        if done == total // 2:
+    def stop(step):
+        if step.done == step.total // 2:
             raise Interrupted
 
     seen = []
@@ -603,7 +603,7 @@ def test_a_training_that_was_broken_off_ends_where_it_would_have_ended(objective
         LanguageModel(**{**options, "cache": tmp_path}).fitted(TEXTS, stop)
     (file,) = (tmp_path / "lm").iterdir()
     assert file.suffix == ".checkpoint"
-    again = LanguageModel(**{**options, "cache": tmp_path}).fitted(TEXTS, lambda done, total: seen.append(done))
+    again = LanguageModel(**{**options, "cache": tmp_path}).fitted(TEXTS, lambda step: seen.append(step.done))
     assert seen[0] > 1
     assert again.name == whole.name
     assert again.log["losses"] == whole.log["losses"]
@@ -639,6 +639,6 @@ def test_a_cache_that_cannot_be_written_to_is_refused_before_the_training(tmp_pa
     (tmp_path / "file").write_text("in the way")
     heard = []
     with pytest.raises(BadInput, match="cannot be written") as refused:
-        LanguageModel(**{**TINY, "cache": tmp_path / "file"}).fitted(TEXTS, lambda *far: heard.append(far))
+        LanguageModel(**{**TINY, "cache": tmp_path / "file"}).fitted(TEXTS, heard.append)
     assert "cache=false" in refused.value.hint
     assert not heard

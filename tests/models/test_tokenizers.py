@@ -24,11 +24,13 @@ from ragauge.embedder_study import tokenizer_report
 from ragauge.embedder_study.results import TokenizerStats, TokenizerStudy
 from ragauge.embedder_study.tokenizer_counts import PROBE_TEXTS, count_corpus_text, count_tokens
 from ragauge.embedder_study.tokenizer_study import compare_tokenizers
+from ragauge.files.serialization import to_json
 from ragauge.models.tokenizers import EmbedderTokenizer, open_tokenizer, restore_tokenizer
 from ragauge.models.tokenizers.basic import ByteTokenizer, CharacterTokenizer
 from ragauge.models.tokenizers.huggingface import HuggingFaceTokenizer, TransformersTokenizer, import_tokenizers
 from ragauge.models.tokenizers.trained import _sort_pieces
-from ragauge.output import report
+from ragauge.output.markdown import render_markdown
+from ragauge.output.text_report import to_report
 from ragauge.reports import registry
 from ragauge.reports.layouts import tokenization
 
@@ -439,7 +441,7 @@ def test_an_object_of_the_library_is_not_changed():
         ("file(path=nowhere.json)", BadInput, "no tokenizer is here"),
         ("transformers(model=nowhere/at-all)", BackendFailed, "was not found: it is not a local folder"),
         ("embedder(of=chance)", BadInput, "has no tokenizer"),
-        (42, BadInput, "is no tokenizer"),
+        (42, BadInput, "is not a tokenizer"),
     ],
 )
 def test_mistakes_are_told_in_a_sentence(described, error, said, monkeypatch):
@@ -453,7 +455,7 @@ def test_mistakes_are_told_in_a_sentence(described, error, said, monkeypatch):
 
 def test_a_file_that_is_no_tokenizer_is_told_with_its_name(tmp_path):
     (tmp_path / "tokenizer.json").write_text('{"model": 3}')
-    with pytest.raises(BadInput, match=r"tokenizer\.json: this is no tokenizer"):
+    with pytest.raises(BadInput, match=r"tokenizer\.json: not a tokenizer"):
         open_tokenizer(f"file(path={tmp_path})")
 
 
@@ -568,7 +570,9 @@ def test_more_texts_than_go_at_a_time_are_all_counted():
     found = count_tokens(open_tokenizer("bytes"), texts, probes=False)
     assert (found.documents, found.tokens) == (1500, sum(map(len, texts)))
     heard: list[tuple[int, int]] = []
-    count_tokens(open_tokenizer("bytes"), texts, probes=False, progress=lambda done, total: heard.append((done, total)))
+    count_tokens(
+        open_tokenizer("bytes"), texts, probes=False, progress=lambda step: heard.append((step.done, step.total))
+    )
     assert heard[-1] == (1500, 1500)
 
 
@@ -714,9 +718,9 @@ def test_what_is_no_corpus_is_told_in_a_sentence(corpus):
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ({"part": "body"}, "there are whole, text, title"),
+        ({"part": "body"}, "choose one of whole, text, title"),
         ({"held_out": 1.0}, "held_out is 1"),
-        ({"tokenizers": ["bytes", "bytes"]}, "asked for twice"),
+        ({"tokenizers": ["bytes", "bytes"]}, "appears more than once"),
         ({"tokenizers": []}, "no tokenizer is given"),
         ({"tokenizers": ["words"], "held_out": 0.01}, "nothing is left to count"),
         ({"part": "title"}, "there are no texts"),
@@ -766,9 +770,9 @@ def found() -> TokenizerStudy:
 
 def test_a_result_comes_back_from_its_json(found, tmp_path):
     file = tmp_path / "tokenizers.json"
-    registry.write_results(found, [str(file)])
+    registry.write_results([found], [str(file)])
     (back,) = registry.read_results(file)
-    assert registry.results_to_json(back) == registry.results_to_json(found)
+    assert to_json(back) == to_json(found)
     assert back.rows[1].per_word == found.rows[1].per_word
     assert "NaN" not in file.read_text()
 
@@ -795,13 +799,13 @@ def test_the_headline_says_who_needs_fewest_tokens_without_losing_any(found):
 
 
 def test_pieces_stand_apart_and_texts_are_no_markup(found):
-    markdown = report.render_markdown([tokenizer_report.build_report(found)])
+    markdown = render_markdown([to_report(tokenizer_report.build_report(found))])
     assert "T\\|h\\|e" in markdown
     assert "\\|" in markdown
     odd = TokenizerStats(
         "[b]<i>odd", 3, 1, 1, 1, 1, 1, 1, {"mean": 1.0, "p5": 1.0, "p95": 1.0}, lossless=False, note="\x1b[1m"
     )
-    page = report.render_markdown([tokenizer_report.build_report(TokenizerStudy("c", 1, [odd]))])
+    page = render_markdown([to_report(tokenizer_report.build_report(TokenizerStudy("c", 1, [odd])))])
     assert "<i>" not in page
     assert "\x1b" not in page
 
@@ -875,7 +879,7 @@ ASKED = ("corpus.jsonl", "-t", "bytes", "-t", "words", "-t", "bpe(vocabulary=300
 
 def test_the_command_shows_a_table_that_fits_and_the_pieces_that_were_asked_for(command):
     done = command(*ASKED, "--probe", "quay [bold]日[/bold]")
-    assert max(map(len, done.stdout.splitlines())) <= 80
+    assert max(map(len, done.stdout.splitlines())) <= 100  # tables of texts keep their width in a pipe
     assert "9 of 90 documents" in done.stdout
     assert "yours: quay [bold]日[/bold]" in done.stdout
     assert "q|u|a|y|␣|[" in done.stdout

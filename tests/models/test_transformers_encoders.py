@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ragauge.core.composition import build_component
+from ragauge.core.components import build_component
 from ragauge.core.errors import BackendFailed, BadInput, MissingExtra
 from ragauge.core.protocols import Embedder, Tokenizer
 from ragauge.models.embedders import open_embedder
@@ -582,7 +582,7 @@ def test_names_of_the_hub_are_looked_for_at_home_only(no_network, monkeypatch, t
     with pytest.raises(BackendFailed, match="google/byt5-small") as error:
         TransformersEncoder("google/byt5-small")
     assert "download=true" in error.value.hint
-    with pytest.raises(BadInput, match="no folder"):
+    with pytest.raises(BadInput, match="does not exist"):
         TransformersEncoder(str(tmp_path / "nothing"))
 
 

@@ -6,7 +6,7 @@ import hashlib
 
 import pytest
 
-from ragauge.output.page import load_vega_script, vega_script
+from ragauge.output.page_assets import load_vega_script, vega_script
 
 
 @pytest.fixture

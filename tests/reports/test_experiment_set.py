@@ -9,7 +9,8 @@ pytest.importorskip("altair")
 
 from ragauge.comparison.results import Overview, SystemSummary
 from ragauge.core.summaries import Mean
-from ragauge.output.page import render_report_page
+from ragauge.output.page import render_page
+from ragauge.output.text_report import to_report
 from ragauge.reports import experiment_set
 
 MEASURES = ["mrr@20", "dr@20", "hit_rate@1", "recall@20"]
@@ -39,7 +40,7 @@ def told(seen=SEEN, failures=None):
 
 
 def test_the_first_measure_is_drawn_for_every_system_on_every_dataset_with_its_interval():
-    (chart,) = told().parts[0].charts.values()
+    (chart,) = told().parts[0].draw_charts().values()
     rows = next(
         one["data"]["values"] for one in (chart.panels[0].spec, *chart.panels[0].spec["layer"]) if "data" in one
     )
@@ -52,15 +53,15 @@ def test_the_first_measure_is_drawn_for_every_system_on_every_dataset_with_its_i
 
 def test_a_dataset_without_values_is_not_drawn_and_without_any_there_is_no_chart():
     none = Overview("t", {"walks": SystemSummary("walks", {"mrr@20": Mean(float("nan"), 0)})}, ["mrr@20"])
-    (chart,) = told({"hard(seed=1)": made(0.2), "easy": none}).parts[0].charts.values()
+    (chart,) = told({"hard(seed=1)": made(0.2), "easy": none}).parts[0].draw_charts().values()
     assert "easy" not in chart.alt
-    assert told({"easy": none}).parts[0].charts == {}
+    assert told({"easy": none}).parts[0].draw_charts() == {}
 
 
 def test_measures_after_the_second_share_a_heading_and_are_opened_by_their_names():
     account = told()
     assert [part.title for part in account.parts] == ["mrr@20", "dr@20", "Other measures", "Datasets"]
-    text = render_report_page([account])
+    text = render_page([to_report(account)])
     assert "Show 3 rows" not in text
     assert all(f"<summary>{name}</summary>" in text for name in ("hit_rate@1", "recall@20"))
 
@@ -80,12 +81,12 @@ def test_circumstances_are_those_that_all_datasets_share():
 
 def test_names_are_no_markup_and_the_chart_is_drawn(opened, tmp_path):
     path = tmp_path / "report.html"
-    path.write_text(render_report_page([told(failures={"gone": "no dataset is named `gone`"})]), encoding="utf-8")
+    path.write_text(render_page([to_report(told(failures={"gone": "no dataset is named `gone`"}))]), encoding="utf-8")
     shown = opened(path, charts=True, size=(390, 800))
     assert shown.evaluate("document.documentElement.scrollWidth") <= 390
     assert shown.locator('[data-chart="study-datasets-0"] .mark-symbol path').count() >= 6
     assert shown.locator("#study-first th", has_text=ODD).count() == 1
-    names = shown.locator("#study-again tbody th", has_text="convention")
+    names = shown.locator("#provenance tbody th", has_text="convention")
     assert names.evaluate("one => one.getClientRects()[0].height < 2 * parseFloat(getComputedStyle(one).lineHeight)")
 
 
@@ -93,9 +94,8 @@ def test_datasets_lead_to_their_reports_and_one_that_failed_leads_nowhere(opened
     odd = 'a "b"<c>'
     seen = {odd: made(0.2), "easy": made(0.6)}
     places = {odd: "javascript:alert(1)&", "easy": "easy"}
-    text = render_report_page(
-        [experiment_set.build_experiments_report("study", seen, {"gone": "no dataset is named `gone`"}, places)]
-    )
+    study = experiment_set.build_experiments_report("study", seen, {"gone": "no dataset is named `gone`"}, places)
+    text = render_page([to_report(study)])
     path = tmp_path / "report.html"
     path.write_text(text, encoding="utf-8")
     shown = opened(path, charts=True)

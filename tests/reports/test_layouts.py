@@ -27,11 +27,11 @@ from ragauge.reports.layouts import (
     find_layout,
     pgvectordb,
     ragdbeval,
-    recognise_layout,
     rig,
     swarm,
     tokenization,
 )
+from ragauge.runs.input_kinds import detect_layout
 from strategies import judgments, runs
 
 QRELS = {"q1": {"a": 1, "b": 1, "z": 0}, "q2": {"c": 2}, "q3": {"d": 1}}
@@ -528,7 +528,7 @@ def test_files_are_recognised_by_their_header_or_keys(tmp_path):
         text = layout.write(scored(layout, runs))
         path = tmp_path / f"{name}{layout.ending}"
         path.write_text(text)
-        assert recognise_layout(str(path)) == name
+        assert detect_layout(str(path)) == name
         assert layout.read(str(path)).convention == layout.convention
 
 
@@ -547,19 +547,19 @@ def test_files_are_recognised_by_their_header_or_keys(tmp_path):
 )
 def test_other_files_have_no_layout(tmp_path, name, text):
     (tmp_path / name).write_text(text)
-    assert recognise_layout(str(tmp_path / name)) is None
+    assert detect_layout(str(tmp_path / name)) is None
 
 
 def test_a_folder_has_no_layout_and_a_missing_file_is_told(tmp_path):
-    assert recognise_layout(str(tmp_path)) is None
-    with pytest.raises(BadInput, match="cannot be read"):
-        recognise_layout(str(tmp_path / "none.json"))
+    assert detect_layout(str(tmp_path)) is None
+    with pytest.raises(BadInput, match="no such file"):
+        detect_layout(str(tmp_path / "none.json"))
 
 
 def test_the_first_bytes_are_enough(tmp_path):
     pairs = ",".join(f'["q{i}", 1.0]' for i in range(200_000))
     path = written(tmp_path, "rig", '{"metrics": [{"metric": "mrr", "per_query": [' + pairs)
-    assert recognise_layout(path) == "rig"  # though it has no end
+    assert detect_layout(path) == "rig"  # though it has no end
 
 
 # There and back
@@ -581,7 +581,7 @@ def test_what_is_written_is_read_back_as_it_was(tmp_path_factory, name, qrels, f
     text = layout.write(shown)
     path.write_text(text, newline="")
     back = layout.read(str(path))
-    assert recognise_layout(str(path)) == name
+    assert detect_layout(str(path)) == name
     assert name == "rig-diff" or back.systems == list(systems)
     for mine, theirs in zip(shown.entries.values(), back.entries.values(), strict=True):
         for measure, mean in theirs.means.items():

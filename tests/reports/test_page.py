@@ -25,7 +25,8 @@ from ragauge.comparison.results import Overview, SystemSummary
 from ragauge.core.documents import Document
 from ragauge.core.records import Dataset, Judgments, MeasureDict, Run
 from ragauge.core.summaries import Mean
-from ragauge.output import page
+from ragauge.output import page_assets
+from ragauge.output.text_page import TextPageCell
 from ragauge.reports import overview, page_sections, report
 from ragauge.reports import page as reports_page
 from ragauge.reports.page import render_overview_page
@@ -118,11 +119,11 @@ def parts(known):
 
 
 def test_the_values_in_the_page_are_those_of_the_overview(known, parts):
-    about, found = parts.data("about"), parts.data("values")
+    about, found = parts.data("explorer"), parts.data("explorer-values")
     assert about["systems"] == ["first", "second", "third"]
     assert about["measures"] == MEASURES
-    assert about["lower"] == [False, False]
-    assert (about["systems"][about["system"]], about["systems"][about["base"]]) == ("second", "first")
+    assert about["lower_is_better"] == [False, False]
+    assert (about["systems"][about["system"]], about["systems"][about["baseline"]]) == ("second", "first")
     assert found["ids"] == list(QUERIES)
     assert found["texts"] == list(QUERIES.values())
     for measure, columns in zip(about["measures"], found["values"], strict=True):
@@ -133,7 +134,7 @@ def test_the_values_in_the_page_are_those_of_the_overview(known, parts):
 
 
 def test_the_rankings_in_the_page_are_those_of_the_runs(known, parts):
-    found = parts.data("rankings")
+    found = parts.data("explorer-rankings")
     assert found["depth"] == 10
     assert sorted(found["places"]) == list(range(N))
     for system, name in enumerate(known.systems):
@@ -198,7 +199,7 @@ def moved_most(known):
 def test_where_there_is_too_much_the_queries_that_moved_most_keep_their_rankings(known, monkeypatch, queries):
     monkeypatch.setattr(reports_page, "MAX_RANKING_ROWS", queries * 30)
     parts = Parts(render_overview_page(known))
-    found = parts.data("rankings")
+    found = parts.data("explorer-rankings")
     kept = [i for i, place in enumerate(found["places"]) if place is not None]
     spread = moved_most(known)
     assert len(kept) == queries
@@ -243,22 +244,22 @@ ANY = st.text(st.characters(), max_size=40)  # with lone surrogates
 
 @given(st.dictionaries(ANY, st.lists(ANY | st.floats(allow_nan=False, allow_infinity=False), max_size=3), max_size=3))
 def test_whatever_a_script_holds_as_json_survives_and_cannot_end_it(thing):
-    text = page.to_script_json(thing)
+    text = page_assets.to_script_json(thing)
     assert json.loads(text) == thing
     assert not set(text) & set("<>&\u2028\u2029")
 
 
 @given(st.lists(st.text(max_size=40), max_size=5))
 def test_packed_data_are_letters_and_come_back(thing):
-    text = page.compress_json(thing)
+    text = page_assets.compress_json(thing)
     assert re.fullmatch(r"[A-Za-z0-9+/=]*", text)
     assert json.loads(gzip.decompress(base64.b64decode(text))) == thing
-    assert page.compress_json(thing) == text
+    assert page_assets.compress_json(thing) == text
 
 
 def test_only_the_scripts_that_the_page_brings_may_run(parts):
     code = [text for kind, _, text in parts.scripts if kind is None]
-    assert len(code) == 2
+    assert len(code) == 3
     hashes = [base64.b64encode(hashlib.sha256(text.encode()).digest()).decode() for text in code]
     rules = dict(part.strip().split(" ", 1) for part in parts.policy.split(";"))
     assert rules["default-src"] == "'none'"
@@ -314,11 +315,11 @@ def test_a_hostile_text_makes_the_same_elements_as_a_harmless_one_and_is_there_a
     plain = text.replace("\ud800", "?")
     assert odd.tags == harmless.tags
     assert odd.ids == harmless.ids
-    assert odd.data("about")["systems"][0] == plain
-    assert odd.data("values")["texts"][0].endswith(plain)
-    assert odd.data("values")["failed"]["0"]["0"] == plain
-    assert plain in {one["tag"] for one in odd.data("values")["tags"]}
-    assert {one[0] for one in odd.data("rankings")["texts"]} == {plain}
+    assert odd.data("explorer")["systems"][0] == plain
+    assert odd.data("explorer-values")["texts"][0].endswith(plain)
+    assert odd.data("explorer-values")["failed"]["0"]["0"] == plain
+    assert plain in {one["tag"] for one in odd.data("explorer-values")["tags"]}
+    assert {one[0] for one in odd.data("explorer-rankings")["texts"]} == {plain}
     assert odd.text.count(" ".join(plain.split())) >= 8
 
 
@@ -328,8 +329,8 @@ def test_a_hostile_text_makes_the_same_elements_as_a_harmless_one_and_is_there_a
 def test_one_system_has_no_comparison(tmp_path):
     found = report(experiment({"only": FIRST}, baseline=None), tmp_path / "one.html", rounds=200)
     parts = Parts((tmp_path / "one.html").read_text(encoding="utf-8"))
-    assert parts.data("about")["systems"] == ["only"]
-    assert (parts.data("about")["system"], parts.data("about")["base"]) == (0, 0)
+    assert parts.data("explorer")["systems"] == ["only"]
+    assert (parts.data("explorer")["system"], parts.data("explorer")["baseline"]) == (0, 0)
     assert "differences" not in parts.ids
     assert "By how much?" not in parts.text
     assert found.compared is None
@@ -341,9 +342,9 @@ def test_without_a_baseline_the_best_is_set_against_the_next_best(tmp_path):
         experiment({"first": FIRST, "second": SECOND, "third": THIRD}, baseline=None), tmp_path / "a.html", rounds=200
     )
     parts = Parts((tmp_path / "a.html").read_text(encoding="utf-8"))
-    about = parts.data("about")
+    about = parts.data("explorer")
     assert about["systems"][about["system"]] == found.ranked()[0] == "second"
-    assert about["base"] == about["systems"].index(found.ranked()[-1])
+    assert about["baseline"] == about["systems"].index(found.ranked()[-1])
     assert page_sections.build_systems_table(found).header == ["system", *MEASURES]
 
 
@@ -364,16 +365,16 @@ def test_scores_without_runs_have_a_list_of_queries_but_no_rankings(known):
     entries = {name: replace(entry, run=None) for name, entry in known.entries.items()}
     found = replace(known, entries=entries, documents={})
     parts = Parts(render_overview_page(found))
-    assert {one[1] for one in parts.scripts} == {"about", "values", "charts", None}
+    assert {one[1] for one in parts.scripts} == {"explorer", "explorer-values", "charts", None}
     assert "The rankings behind the values are not known here." in parts.text
     assert reports_page.build_rankings_payload(found) is None
 
 
 def test_without_texts_and_times_the_page_says_so(known):
     parts = Parts(render_overview_page(replace(known, queries={}, documents={}, tags={}, strata={})))
-    assert parts.data("values")["texts"] == [""] * N
-    assert parts.data("values")["tags"] == []
-    assert set(map(type, parts.data("rankings")["texts"])) == {type(None)}
+    assert parts.data("explorer-values")["texts"] == [""] * N
+    assert parts.data("explorer-values")["tags"] == []
+    assert set(map(type, parts.data("explorer-rankings")["texts"])) == {type(None)}
     assert "The texts of the documents are not known here." in parts.text
     assert "Not timed" in parts.text
     assert not {"strata", "latency", "chart-quality_latency"} & set(parts.ids)
@@ -385,8 +386,8 @@ def test_systems_with_other_queries_are_left_out_of_the_list(known):
     entries = {**known.entries, "third": replace(known.entries["third"], scores=[other])}
     found = replace(known, entries=entries, baseline="third")
     assert reports_page.find_browsable_systems(found) == ["first", "second"]
-    about = Parts(render_overview_page(found)).data("about")
-    assert (about["systems"][about["system"]], about["systems"][about["base"]]) == ("second", "first")
+    about = Parts(render_overview_page(found)).data("explorer")
+    assert (about["systems"][about["system"]], about["systems"][about["baseline"]]) == ("second", "first")
 
 
 def test_an_overview_of_nothing_is_still_a_page():
@@ -399,7 +400,7 @@ def test_tables_have_the_figures_of_the_overview(known):
     sheet = page_sections.build_systems_table(known)
     assert sheet.header == ["system", *MEASURES, "vs first", "p"]
     for row, (name, entry) in zip(sheet.rows, known.entries.items(), strict=True):
-        assert row[0] == page.Cell(name, "baseline" if name == "first" else "")
+        assert row[0] == TextPageCell(name, "baseline" if name == "first" else "")
         for cell, measure in zip(row[1:3], MEASURES, strict=True):
             mean = entry.means[measure]
             assert cell.text == f"{mean.value:.4f}"

@@ -107,35 +107,35 @@ def expected(made, measure="ndcg@10", system="bm25", base="overlap", keep=lambda
     overview = made.overview
     mine, other = column(overview, measure, system), column(overview, measure, base)
     rows = [
-        {"i": i, "id": query, "base": b, "system": m, "moved": m - b}
+        {"i": i, "id": query, "baseline": b, "system": m, "change": m - b}
         for i, (query, m, b) in enumerate(zip(overview.entries[system].scores[0].queries, mine, other, strict=True))
     ]
     keys = {
-        "sized": lambda row: abs(row["moved"]),
+        "sized": lambda row: abs(row["change"]),
         "query": lambda row: row["i"],
-        **{name: lambda row, name=name: row[name] for name in ("base", "system", "moved")},
+        **{name: lambda row, name=name: row[name] for name in ("baseline", "system", "change")},
     }
     kept = sorted(filter(keep, rows), key=keys[by], reverse=not up)  # stable: equal ones stay in order
-    return [(row["id"], told(row["base"]), told(row["system"]), signed(row["moved"])) for row in kept]
+    return [(row["id"], told(row["baseline"]), told(row["system"]), signed(row["change"])) for row in kept]
 
 
 def listed(page):
     """The rows that the list of queries has on this page of it."""
-    rows = page.eval_on_selector_all("#q-table tbody tr:not(.detail)", TABLE)
+    rows = page.eval_on_selector_all("#explorer-table tbody tr:not(.detail)", TABLE)
     return [(row[0].split()[-1], *row[1:]) for row in rows]
 
 
 def every(page):
     """All rows, going from page to page."""
     rows = listed(page)
-    while page.is_enabled("#q-after"):
-        page.click("#q-after")
+    while page.is_enabled("#explorer-next"):
+        page.click("#explorer-next")
         rows += listed(page)
     return rows
 
 
 def choose(page, box, label):
-    page.select_option(f"#q-{box}", label=label)
+    page.select_option(f"#explorer-{box}", label=label)
 
 
 # --- drawing ---
@@ -209,27 +209,27 @@ def test_the_queries_that_moved_most_come_first_fifty_at_a_time(made, opened):
     page = opened(made.file)
     wanted = expected(made)
     assert listed(page) == wanted[:50]
-    assert page.text_content("#q-page") == "page 1 of 3"
-    assert page.is_disabled("#q-before")
-    page.click("#q-after")
+    assert page.text_content("#explorer-page") == "page 1 of 3"
+    assert page.is_disabled("#explorer-previous")
+    page.click("#explorer-next")
     assert listed(page) == wanted[50:100]
-    page.click("#q-after")
+    page.click("#explorer-next")
     assert listed(page) == wanted[100:]
-    assert page.text_content("#q-page") == "page 3 of 3"
-    assert page.is_disabled("#q-after")
-    page.click("#q-before")
+    assert page.text_content("#explorer-page") == "page 3 of 3"
+    assert page.is_disabled("#explorer-next")
+    page.click("#explorer-previous")
     assert listed(page) == wanted[50:100]
 
 
 def test_the_list_of_queries_sorts_by_each_column_both_ways(made, opened):
     page = opened(made.file)
-    assert page.locator("#q-table thead button").all_text_contents() == ["Query", "overlap", "bm25", "Change"]
-    for i, key in enumerate(("query", "base", "system", "moved")):
-        page.click("#q-table thead button[data-sort=query]")  # to leave the column that was sorted by
+    assert page.locator("#explorer-table thead button").all_text_contents() == ["Query", "overlap", "bm25", "Change"]
+    for i, key in enumerate(("query", "baseline", "system", "change")):
+        page.click("#explorer-table thead button[data-sort=query]")  # to leave the column that was sorted by
         for _ in range(2):
-            page.locator("#q-table thead button").nth(i).click()
+            page.locator("#explorer-table thead button").nth(i).click()
             states = page.eval_on_selector_all(
-                "#q-table th[scope=col]", "all => all.map(one => one.getAttribute('aria-sort'))"
+                "#explorer-table th[scope=col]", "all => all.map(one => one.getAttribute('aria-sort'))"
             )
             assert states[i] in ("ascending", "descending")
             assert states.count("none") == 3
@@ -243,20 +243,20 @@ def test_filters_show_the_queries_that_the_figures_say_and_count_them(made, open
     assert failed == {query for query, text in made.data.queries.items() if text.startswith("How")} != set()
     kinds = {
         "all queries": lambda row: True,
-        "better ones": lambda row: row["moved"] > 0,
-        "worse ones": lambda row: row["moved"] < 0,
-        "those that are the same": lambda row: row["moved"] == 0,
-        "those that score 0": lambda row: row["system"] == 0,
-        "those that failed": lambda row: row["id"] in failed,
+        "better": lambda row: row["change"] > 0,
+        "worse": lambda row: row["change"] < 0,
+        "equal": lambda row: row["change"] == 0,
+        "score 0": lambda row: row["system"] == 0,
+        "failed": lambda row: row["id"] in failed,
     }
-    assert page.locator("#q-show option").all_text_contents() == list(kinds)
+    assert page.locator("#explorer-show option").all_text_contents() == list(kinds)
     for label, keep in kinds.items():
         choose(page, "show", label)
         wanted = expected(made, system="faulty", keep=keep)
         assert every(page) == wanted, label
         signs = [row[3][0] for row in wanted]
         counted = (len(wanted), signs.count("+"), signs.count(MINUS), signs.count("±"))
-        told_them = re.findall(r"\d+", page.text_content("#q-count").replace("of 120 ", ""))
+        told_them = re.findall(r"\d+", page.text_content("#explorer-count").replace("of 120 ", ""))
         assert tuple(map(int, told_them)) == counted, label
 
 
@@ -266,9 +266,9 @@ def test_measure_and_systems_are_chosen(made, opened):
         choose(page, "measure", measure)
         for system, base in (("bm25", "faulty"), ("overlap", "bm25"), ("faulty", "faulty")):
             choose(page, "system", system)
-            choose(page, "base", base)
-            assert page.text_content("#q-th-system") == system
-            assert page.text_content("#q-th-base") == base
+            choose(page, "baseline", base)
+            assert page.text_content("#explorer-table [data-sort=system]") == system
+            assert page.text_content("#explorer-table [data-sort=baseline]") == base
             assert listed(page) == expected(made, measure, system, base)[:50]
 
 
@@ -277,25 +277,25 @@ def test_tags_and_searches_narrow_the_list_down_together(made, opened):
 
     page = opened(made.file)
     texts = made.data.queries
-    labels = page.locator("#q-tag option").all_text_contents()
+    labels = page.locator("#explorer-tag option").all_text_contents()
     assert labels[0] == "any kind"
     assert {"asks: how", "asks: what", "asks: where"} < set(labels)
     choose(page, "tag", "asks: what")
     what = [query for query, text in texts.items() if text.startswith("What ")]
     assert every(page) == expected(made, keep=lambda row: row["id"] in what)
-    page.fill("#q-search", "NEIGHBOR color")
+    page.fill("#explorer-search", "NEIGHBOR color")
     both = [query for query in what if "color" in texts[query]]
     assert 0 < len(both) < len(what)
-    expect(page.locator("#q-count")).to_contain_text(f"{len(both)} of 120 queries")
+    expect(page.locator("#explorer-count")).to_contain_text(f"{len(both)} of 120 queries")
     assert every(page) == expected(made, keep=lambda row: row["id"] in both)
     choose(page, "tag", "any kind")
-    page.fill("#q-search", "q007")
-    expect(page.locator("#q-count")).to_contain_text("1 of 120 queries")
+    page.fill("#explorer-search", "q007")
+    expect(page.locator("#explorer-count")).to_contain_text("1 of 120 queries")
     assert listed(page) == expected(made, keep=lambda row: row["id"] == "q007")
-    page.fill("#q-search", "there is no such thing")
-    expect(page.locator("#q-count")).to_contain_text("0 of 120 queries")
+    page.fill("#explorer-search", "there is no such thing")
+    expect(page.locator("#explorer-count")).to_contain_text("0 of 120 queries")
     assert listed(page) == []
-    assert page.text_content("#q-page") == "page 1 of 1"
+    assert page.text_content("#explorer-page") == "page 1 of 1"
 
 
 def test_queries_without_a_value_come_last_and_count_as_neither(made, opened, tmp_path):
@@ -311,17 +311,17 @@ def test_queries_without_a_value_come_last_and_count_as_neither(made, opened, tm
     file.write_text(render_overview_page(found), encoding="utf-8")
     page = opened(file)
     unknown = [scores.queries[i] for i in (0, 60, 119)]
-    for heading in (None, "moved", "moved", "system", "system"):
+    for heading in (None, "change", "change", "system", "system"):
         if heading:
-            page.click(f"#q-table [data-sort={heading}]")
+            page.click(f"#explorer-table [data-sort={heading}]")
         last = every(page)[-3:]
         assert [row[0] for row in last] == unknown
         assert {row[2:] for row in last} == {(NONE, NONE)}
     wanted = expected(made, keep=lambda row: row["id"] not in unknown)
     signs = [row[3][0] for row in wanted]
     better, worse, same = signs.count("+"), signs.count(MINUS), signs.count("±")
-    assert page.text_content("#q-count").startswith(
-        f"120 of 120 queries: {better} better, {worse} worse, {same} the same"
+    assert page.text_content("#explorer-count").startswith(
+        f"120 of 120 queries: {better} better, {worse} worse, {same} equal"
     )
 
 
@@ -349,7 +349,7 @@ def test_a_query_opens_to_both_rankings_and_closes(made, opened, system):
     seen_missing = False
     for i in (0, 1, 7):
         query = listed(page)[i][0]
-        button = page.locator("#q-table .open").nth(i)
+        button = page.locator("#explorer-table .open").nth(i)
         button.click()
         page.wait_for_selector(".lists")
         assert button.get_attribute("aria-expanded") == "true"
@@ -385,11 +385,11 @@ def test_a_query_opens_to_both_rankings_and_closes(made, opened, system):
 def test_a_query_that_failed_says_why_in_the_words_of_the_system(made, opened):
     page = opened(made.file)
     choose(page, "system", "faulty")
-    choose(page, "show", "those that failed")
-    page.click("#q-table .open >> nth=0")
+    choose(page, "show", "failed")
+    page.click("#explorer-table .open >> nth=0")
     page.wait_for_selector(".lists")
     assert "faulty failed: RuntimeError: too <b>heavy</b> & slow" in page.text_content(".detail")
-    assert "nothing was returned" in page.text_content(".lists")
+    assert "no documents returned" in page.text_content(".lists")
     assert f"{len(made.overview.entries['faulty'].failed)} queries failed" in page.text_content("#failures")
 
 
@@ -399,20 +399,20 @@ def test_a_query_that_failed_says_why_in_the_words_of_the_system(made, opened):
 def test_what_is_chosen_stands_in_the_address_and_comes_back_from_it(made, opened):
     page = opened(made.file)
     choose(page, "system", "faulty")
-    choose(page, "show", "worse ones")
+    choose(page, "show", "worse")
     choose(page, "tag", "asks: what")
-    page.fill("#q-search", "color")
+    page.fill("#explorer-search", "color")
     page.wait_for_url("**search=color*")
     wanted = listed(page)
     assert wanted
-    page.click("#q-table .open >> nth=0")
+    page.click("#explorer-table .open >> nth=0")
     page.wait_for_selector(".lists")
     page.wait_for_url(f"**open={wanted[0][0]}*")
     again = opened(made.file, view=page.url.partition("#")[2])
     again.wait_for_selector(".lists")
     assert listed(again) == wanted
-    assert again.input_value("#q-search") == "color"
-    assert again.text_content("#q-th-system") == "faulty"
+    assert again.input_value("#explorer-search") == "color"
+    assert again.text_content("#explorer-table [data-sort=system]") == "faulty"
     assert again.locator(".open[aria-expanded=true] .id").all_text_contents() == [wanted[0][0]]
 
 
@@ -430,9 +430,9 @@ def test_an_answer_leads_to_what_is_behind_it(made, opened):
 )
 def test_an_address_that_means_nothing_does_no_harm(made, opened, view):
     page = opened(made.file, view=view)
-    assert page.text_content("#q-th-system") == "bm25"
-    assert page.input_value("#q-show") == "all"
-    assert page.locator("#q-table .open").count() == (0 if "search" in view else 50)
+    assert page.text_content("#explorer-table [data-sort=system]") == "bm25"
+    assert page.input_value("#explorer-show") == "all"
+    assert page.locator("#explorer-table .open").count() == (0 if "search" in view else 50)
 
 
 def test_one_system_alone_is_compared_with_nothing(made, opened, tmp_path):
@@ -444,12 +444,12 @@ def test_one_system_alone_is_compared_with_nothing(made, opened, tmp_path):
     file = tmp_path / "alone.html"
     file.write_text(render_overview_page(only), encoding="utf-8")
     page = opened(file)
-    rows = page.eval_on_selector_all("#q-table tbody tr", TABLE)
+    rows = page.eval_on_selector_all("#explorer-table tbody tr", TABLE)
     values = sorted(column(made.overview, "ndcg@10", "bm25"))
-    assert [row[2] for row in rows] == [told(value) for value in values[:50]]
-    assert not page.is_visible("#q-th-base")
-    assert not page.is_visible("#q-base")
-    page.click("#q-table .open >> nth=0")
+    assert [row[1] for row in rows] == [told(value) for value in values[:50]]
+    assert not page.is_visible("#explorer-table [data-sort=baseline]")
+    assert not page.is_visible("#explorer-baseline")
+    page.click("#explorer-table .open >> nth=0")
     page.wait_for_selector(".lists")
     assert page.locator(".lists h4").all_text_contents() == ["bm25"]
 
@@ -487,14 +487,14 @@ def test_everything_can_be_done_from_the_keyboard(made, opened):
     page.keyboard.press("Enter")
     assert page.get_attribute("html", "data-scheme") == "light"
     page.keyboard.press("/")
-    assert focus(page) == ["q-search", True]
+    assert focus(page) == ["explorer-search", True]
     page.keyboard.type("color/")
-    assert page.input_value("#q-search") == "color/"
+    assert page.input_value("#explorer-search") == "color/"
     page.keyboard.press("Backspace")
-    expect(page.locator("#q-count")).not_to_contain_text("120 of 120")
+    expect(page.locator("#explorer-count")).not_to_contain_text("120 of 120")
     page.keyboard.press("Escape")
-    assert page.input_value("#q-search") == ""
-    expect(page.locator("#q-count")).to_contain_text("120 of 120")
+    assert page.input_value("#explorer-search") == ""
+    expect(page.locator("#explorer-count")).to_contain_text("120 of 120")
     tab_to(page, "open")
     page.keyboard.press("Enter")
     page.wait_for_selector(".lists")
@@ -545,7 +545,7 @@ def test_both_colour_schemes_can_be_read(made, opened):
     backs = {}
     for scheme in ("light", "dark"):
         page = opened(made.file, charts=True, scheme=scheme)
-        page.click("#q-table .open >> nth=0")
+        page.click("#explorer-table .open >> nth=0")
         page.wait_for_selector(".hit.relevant")
         found = colours(page, *READ)
         choose(page, "system", "faulty")
@@ -587,7 +587,7 @@ def test_words_in_charts_can_be_read_in_both_schemes(made, opened):
 
 def test_a_phone_needs_no_scrolling_to_the_side(made, opened):
     page = opened(made.file, charts=True, size=(360, 740), has_touch=True, is_mobile=True)
-    page.click("#q-table .open >> nth=0")
+    page.click("#explorer-table .open >> nth=0")
     page.wait_for_selector(".lists")
     for details in page.locator("details").all():
         details.locator("summary").first.click()
@@ -598,7 +598,7 @@ def test_a_phone_needs_no_scrolling_to_the_side(made, opened):
 
 def test_on_paper_it_is_light_without_controls_and_has_the_verdict(made, opened, tmp_path):
     page = opened(made.file, charts=True, scheme="dark")
-    page.click("#q-table .open >> nth=0")
+    page.click("#explorer-table .open >> nth=0")
     page.wait_for_selector(".hit.relevant")
     page.emulate_media(media="print")
     for hidden in (".top", ".controls", ".pager button", ".keys"):
@@ -669,17 +669,17 @@ def test_nothing_that_data_says_is_run_and_all_of_it_is_shown_as_it_is(hostile, 
     assert page.text_content("h1") == HOSTILE[1]
     systems = [row[0].removesuffix("baseline") for row in page.eval_on_selector_all("#systems-table tbody tr", TABLE)]
     assert systems == [*NAMES, HOSTILE[0]]
-    assert page.locator("#q-system option").all_text_contents() == systems
-    tags = page.locator("#q-tag option").all_text_contents()
+    assert page.locator("#explorer-system option").all_text_contents() == systems
+    tags = page.locator("#explorer-tag option").all_text_contents()
     assert {f"{HOSTILE[0]}: {HOSTILE[1]}", f"__proto__: {NAMES[2]}"} <= set(tags)
     for name in systems:
         choose(page, "system", name)
-        assert page.text_content("#q-th-system") == name
-    shown = page.eval_on_selector_all("#q-table .open", "all => all.map(one => one.firstChild.textContent)")
+        assert page.text_content("#explorer-table [data-sort=system]") == name
+    shown = page.eval_on_selector_all("#explorer-table .open", "all => all.map(one => one.firstChild.textContent)")
     assert set(shown) == set(made.data.queries.values())
     choose(page, "system", "constructor")
     for i in range(len(shown)):
-        page.locator("#q-table .open").nth(i).click()
+        page.locator("#explorer-table .open").nth(i).click()
     page.wait_for_selector(f".detail >> nth={len(shown) - 1}")
     seen = set(page.locator(".hit .title").all_text_contents())
     assert seen == set(HOSTILE)
@@ -691,7 +691,7 @@ def test_nothing_that_data_says_is_run_and_all_of_it_is_shown_as_it_is(hostile, 
         "[typeof window.__x, document.querySelectorAll('img, iframe, object, svg[onload]').length]"
     ) == [*("undefined", 0)]
     ids = page.eval_on_selector_all("script", "all => all.map(one => one.id)")
-    assert sorted(ids) == ["", "", "about", "charts", "rankings", "values"]
+    assert sorted(ids) == ["", "", "", "charts", "explorer", "explorer-rankings", "explorer-values"]
 
 
 def test_pointing_at_a_mark_of_a_hostile_system_shows_its_name(hostile, opened):
@@ -724,40 +724,33 @@ def test_half_a_character_does_no_harm(made, opened, tmp_path):
     file.write_bytes(render_overview_page(odd).encode("utf-8", "replace"))
     page = opened(file)
     assert page.title() == "half ?"
-    page.fill("#q-search", "half")
-    page.wait_for_selector("#q-count:has-text('1 of 120')")
-    assert page.text_content("#q-table .open").startswith("half ? of one")
+    page.fill("#explorer-search", "half")
+    page.wait_for_selector("#explorer-count:has-text('1 of 120')")
+    assert page.text_content("#explorer-table .open").startswith("half ? of one")
 
 
 # --- large ---
 
 
 @pytest.mark.slow
-def test_ten_thousand_queries_by_five_systems_fit_a_page_that_opens_sorts_and_searches(
-    browser, opened, tmp_path, capsys
-):
+def test_ten_thousand_queries_by_five_systems_fit_a_page_that_opens_sorts_and_searches(browser, opened, tmp_path):
     file, overview = large(tmp_path)
     assert file.stat().st_size < 15e6
-    began = time.perf_counter()
     page = opened(file)
-    ready = time.perf_counter() - began
-    page.wait_for_selector("html[data-charts=drawn]", state="attached", timeout=60_000)
-    drawn = time.perf_counter() - began
-    with capsys.disabled():
-        print(f"\n{file.stat().st_size / 1e6:.1f} MB; queries after {ready:.2f} s, all charts after {drawn:.2f} s")  # noqa: T201
+    page.wait_for_selector("html[data-charts=drawn]", state="attached")
     assert page.locator("[data-chart] svg").count() == page.locator("[data-chart]").count() >= 12
-    assert page.text_content("#q-page") == "page 1 of 200"
-    page.click("#q-table [data-sort=system]")
+    assert page.text_content("#explorer-page") == "page 1 of 200"
+    page.click("#explorer-table [data-sort=system]")
     values = column(overview, "ndcg@10", "system 4")
     order = sorted(range(10_000), key=lambda i: -values[i])
     assert [row[2] for row in listed(page)] == [told(values[i]) for i in order[:50]]
-    page.fill("#q-search", "word77 number 4")
-    page.wait_for_selector("#q-count:has-text(' of 10,000 queries')")
+    page.fill("#explorer-search", "word77 number 4")
+    page.wait_for_selector("#explorer-count:has-text(' of 10,000 queries')")
     wanted = [
         query for query, text in overview.queries.items() if "word77" in text and "4" in text.rpartition("number")[2]
     ]
-    page.wait_for_selector(f"#q-count:has-text('{len(wanted):,} of 10,000')")
-    page.click("#q-table .open >> nth=0")
+    page.wait_for_selector(f"#explorer-count:has-text('{len(wanted):,} of 10,000')")
+    page.click("#explorer-table .open >> nth=0")
     page.wait_for_selector(".lists .hit")
     assert page.locator(".lists .hit").count() == 20
 

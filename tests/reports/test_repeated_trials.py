@@ -22,7 +22,7 @@ from ragauge.reports import OUTPUT_FORMATS, overview, report
 from ragauge.reports.data_export import overview_to_data, overview_to_long_csv
 from ragauge.reports.layouts import LAYOUTS
 from ragauge.reports.markdown import render_overview_markdown
-from ragauge.reports.survey import summarise_systems
+from ragauge.reports.system_summaries import summarise_systems
 from ragauge.reports.systems_tables import (
     build_trials_rows,
     describe_systems_tables,

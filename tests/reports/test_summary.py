@@ -257,7 +257,7 @@ def test_a_problem_of_the_audit_makes_it_doubtful():
     assert real.detail.endswith("; the audit found 1 problem")
 
 
-FIELD = "metadata `hidden` tells relevant documents from others without knowing the query"
+FIELD = "metadata `hidden` separates relevant documents from others without using the query"
 
 
 def leaked(*findings):
@@ -265,47 +265,43 @@ def leaked(*findings):
     return made([entry("bm25", 0.4), entry("dense", 0.5)], "bm25", [row], row, audit=Audit(list(findings)))
 
 
-def leaking(what, message, subject="corpus"):
-    return Finding(subject, what, True, 30, message)
+def leaking(what, leak, *ranked_by):
+    return Finding("corpus", what, True, 30, f"{leak}: AUC 1", data={"leak": leak, "ranked_by": list(ranked_by)})
 
 
 @pytest.mark.parametrize(
     ("finding", "why"),
     [
-        (leaking("leaking field", f"{FIELD}: AUC 1.0000 over 30 queries (p 0.005); ranked by it: dense"), FIELD),
+        (leaking("leaking field", FIELD, "dense"), FIELD),
         (
-            leaking("leaking score", "its scores tell relevant documents from others (AUC 0.9990 over 3)", "dense"),
-            "the scores of dense tell relevant documents from others",
+            leaking("leaking score", "dense's scores separate relevant documents from others", "dense"),
+            "dense's scores separate relevant documents from others",
         ),
     ],
 )
 def test_a_leak_that_a_run_goes_by_leaves_nothing_to_believe(finding, why):
     found = leaked(Finding("dense", "ties", True, 1, "equal scores"), finding)
-    assert summarise_overview(found) == f"Not to be believed: {why}."
+    assert summarise_overview(found) == f"Unreliable: {why}."
     real = answer(found, "Is it real?")
     assert (real.answer, real.tone, real.place) == ("No, answers leak", "doubt", "findings")
     assert real.detail.startswith(f"{why}; p < 0.001; ")
 
 
 def test_a_leak_that_no_run_is_known_to_go_by_is_told_before_the_verdict():
-    names = leaking(
-        "leaking field", "metadata `for` names the query that a document answers by its id: AUC 0.9000 over 3"
-    )
-    found = leaked(leaking("leaking field", f"{FIELD}: AUC 0.8100 over 30 queries (p 0.005)"), names)
+    names = leaking("leaking field", "metadata `for` contains the id of the query that a document answers")
+    found = leaked(leaking("leaking field", FIELD), names)
     said = summarise_overview(found)
-    assert said.startswith(
-        f"To be doubted: {FIELD} (and 1 more leak), though no run is known to rank by it. dense beats "
-    )
+    assert said.startswith(f"Doubtful: {FIELD} (and 1 more leak), though no run is known to rank by it. dense beats ")
     real = answer(found, "Is it real?")
-    assert (real.answer, real.tone) == ("To be doubted", "doubt")
-    used = leaking("leaking field", "metadata `b` tells: AUC 0.9000 over 3; ranked by it: dense")
-    assert summarise_overview(leaked(names, used)) == "Not to be believed: metadata `b` tells (and 1 more leak)."
+    assert (real.answer, real.tone) == ("Doubtful", "doubt")
+    used = leaking("leaking field", "metadata `b` predicts relevance", "dense")
+    assert summarise_overview(leaked(names, used)) == "Unreliable: metadata `b` predicts relevance (and 1 more leak)."
 
 
 def test_a_yes_that_nobody_has_audited_says_so():
     row = compared("dense", "bm25", 0.1, 0.0004)
     known = [entry("bm25", 0.4), entry("dense", 0.5)], "bm25", [row], row
-    assert answer(made(*known), "Is it real?").detail.endswith("; nobody has audited it")
+    assert answer(made(*known), "Is it real?").detail.endswith("; not audited")
     assert "audited" not in answer(made(*known, audit=Audit([])), "Is it real?").detail
 
 
@@ -315,7 +311,7 @@ def test_a_leak_overrides_the_verdict_on_the_page_in_markdown_and_on_the_termina
     data = "synthetic:leaky(documents=120, queries=30)"
     ragauge.run(data, systems, measures=["mrr@5"], k=5, baseline="words", out=tmp_path / "leak")
     command_in(tmp_path, "report")("leak", "-o", "page.html", "-o", "page.md")
-    said = f"Not to be believed: {FIELD}"
+    said = f"Unreliable: {FIELD}"
     print_overview(overview(tmp_path / "leak"))
     assert " ".join(capsys.readouterr().out.split()).startswith(said)
     page = (tmp_path / "page.html").read_text()

@@ -12,6 +12,7 @@ from ragauge.compute.event_loops import run_coroutine
 from ragauge.core.documents import Document, Hit
 from ragauge.core.errors import BadInput
 from ragauge.runs.execution import QueryTask, RunSettings, build_warm_up_queries, run_queries, run_queries_async
+from waiting import PATIENCE_S
 
 JOBS = [QueryTask(f"q{i}", f"text {i}", 0) for i in range(20)]
 
@@ -134,7 +135,7 @@ def test_async_retries_too_and_giving_up_keeps_the_last_error():
 def hangs_on(names, gate):
     def search(query, k):
         if query in names:
-            gate.wait(30)
+            gate.wait(PATIENCE_S)
         return found(query, k)
 
     return search
@@ -144,13 +145,13 @@ def hangs_on(names, gate):
 def test_a_query_that_hangs_is_given_up_and_the_others_go_on(workers):
     gate = threading.Event()
     retriever = Plain(hangs_on({"text 3", "text 7"}, gate))
-    answers = {one.query: one for one in asked(retriever, timeout=0.2, workers=workers)}
+    answers = {one.query: one for one in asked(retriever, timeout=1, workers=workers)}
     gate.set()
     assert len(answers) == 20
     late = {name for name, one in answers.items() if one.status == "timeout"}
     assert late == {"q3", "q7"}
-    assert answers["q3"].error == "TimedOut: no answer within 0.2 s"
-    assert answers["q3"].total >= 200_000_000
+    assert answers["q3"].error == "TimedOut: no answer within 1 s"
+    assert answers["q3"].total >= 1_000_000_000
 
 
 def test_a_hanging_query_is_tried_again_where_retries_are_left():
@@ -160,23 +161,23 @@ def test_a_hanging_query_is_tried_again_where_retries_are_left():
     def search(query, k):
         calls.append(query)
         if query == "text 3" and calls.count(query) == 1:
-            gate.wait(30)
+            gate.wait(PATIENCE_S)
         return found(query, k)
 
-    answers = {one.query: one for one in asked(Plain(search), timeout=0.2, retries=1)}
+    answers = {one.query: one for one in asked(Plain(search), timeout=1, retries=1)}
     gate.set()
     assert (answers["q3"].status, answers["q3"].attempts) == ("ok", 2)
-    assert answers["q3"].total >= 200_000_000
+    assert answers["q3"].total >= 1_000_000_000
     assert len(answers) == 20
 
 
 def test_async_queries_that_hang_are_given_up():
     async def search(query, k):
         if query == "text 3":
-            await asyncio.sleep(30)
+            await asyncio.sleep(3600)
         return found(query, k)
 
-    answers = {one.query: one for one in asked(Later(search), timeout=0.1, workers=4)}
+    answers = {one.query: one for one in asked(Later(search), timeout=1, workers=4)}
     assert {name for name, one in answers.items() if one.status == "timeout"} == {"q3"}
 
 
@@ -210,7 +211,7 @@ def test_as_many_threads_as_workers_and_no_more():
 
     def search(query, k):
         with counting:
-            gate.wait(30)  # passes only when three are inside at once
+            gate.wait(PATIENCE_S)  # passes only when three are inside at once
         return found(query, k)
 
     assert len(asked(Plain(search), JOBS[:18], workers=3)) == 18
@@ -235,7 +236,7 @@ def test_a_plain_search_inside_a_loop_does_not_hold_the_loop_up():
     gate = threading.Event()
 
     def search(query, k):
-        assert gate.wait(30)
+        assert gate.wait(PATIENCE_S)
         return found(query, k)
 
     async def whole():
@@ -282,6 +283,7 @@ def test_work_runs_to_its_end_inside_a_running_loop_too():
 
 def test_an_interrupted_crew_begins_no_other_query():
     begun = []
+    jobs = [QueryTask(f"q{i}", f"text {i}", 0) for i in range(10_000)]
 
     def search(query, k):
         begun.append(query)
@@ -292,9 +294,9 @@ def test_an_interrupted_crew_begins_no_other_query():
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        run_queries(Plain(search), JOBS, RunSettings(workers=2), stop)
+        run_queries(Plain(search), jobs, RunSettings(workers=2), stop)
     time.sleep(0.1)
-    assert len(begun) < 20
+    assert len(begun) < len(jobs)
 
 
 def test_warm_up_queries_are_none_of_the_measured():
@@ -343,10 +345,10 @@ def test_a_worker_that_was_given_up_asks_nothing_more():
 
     def search(query, k):
         calls.append(query)
-        gate.wait(30)
+        gate.wait(PATIENCE_S)
         raise ConnectionError
 
-    answers = asked(Plain(search), JOBS[:1], timeout=0.05, retries=2, pause=0.001)
+    answers = asked(Plain(search), JOBS[:1], timeout=0.5, retries=2, pause=0.001)
     made = len(calls)
     gate.set()
     time.sleep(0.1)
@@ -370,7 +372,7 @@ def test_plain_searches_that_hang_do_not_keep_others_from_beginning():
     hanging = {f"text {i}" for i in range(12)}
     answers = []
     asyncio.run(
-        run_queries_async(Plain(hangs_on(hanging, gate)), JOBS, RunSettings(timeout=0.2, workers=20), answers.append)
+        run_queries_async(Plain(hangs_on(hanging, gate)), JOBS, RunSettings(timeout=1, workers=20), answers.append)
     )
     gate.set()
     assert sum(one.status == "ok" for one in answers) == 8

@@ -14,7 +14,7 @@ from command import typed as typed_in
 from ragauge.core.errors import BadInput, InputWarning
 from ragauge.core.records import Judgments
 from ragauge.experiments import run
-from ragauge.runs.inputs import resolve_inputs
+from ragauge.runs.inputs import Inputs
 from ragauge.runs.journal import _decode_result
 from result_folders import DATA, ranked
 
@@ -77,7 +77,7 @@ def test_run_with_other_judgments_is_refused_next_to_other_runs(folder):
     with pytest.raises(BadInput, match="bad: holds a finished run with other judgments than those of `small`"):
         run(data, {"good": GOOD}, out=folder, warmup=0)
     run(data, {"good": GOOD, "bad": BAD}, measures=["mrr@10"], out=folder, warmup=0)  # kept, and judged again
-    assert resolve_inputs([str(folder)]).qrels.nested == graded
+    assert Inputs.resolve(folder).qrels.nested == graded
     fewer = replace(DATA, judgments=Judgments(dict(list(graded.items())[:10])))
     with pytest.raises(BadInput, match="judgments of 30 queries, 20 of which `small` lacks"):
         run(fewer, {"good": GOOD, "bad": BAD}, measures=["mrr@10"], out=folder, warmup=0)
@@ -130,7 +130,7 @@ def test_commands_name_a_run_that_was_interrupted(folder):
         run(DATA, {"half": stop}, measures=["mrr@10"], out=folder, warmup=0)
     told = "1 run is not finished and not included: half; repeat the command that started it to finish"
     with pytest.warns(InputWarning, match=told):
-        assert sorted(resolve_inputs([str(folder)]).runs) == ["bad", "good"]
+        assert sorted(Inputs.resolve(folder).run_sources) == ["bad", "good"]
     for command in ("evaluate", "compare", "report"):
         done = typed(f"ragauge {command} {folder}", folder.parent)
         assert told in " ".join(done.stderr.split()), command
@@ -156,7 +156,7 @@ def test_a_manifest_with_a_value_of_another_kind_is_refused(folder, part, value,
 def test_an_experiment_with_a_value_of_another_kind_is_refused(folder, part, value):
     path = folder / "experiment.json"
     path.write_text(json.dumps({**json.loads(path.read_text()), part: value}))
-    refused(folder, "experiment.json: is damaged", slice(0, 2))
+    refused(folder, "experiment.json: corrupt or incomplete", slice(0, 2))
 
 
 @pytest.mark.parametrize("row", [["\ud800", 0, [], "", "ok"], ["q1", 0, [], "", "\ud800"]])

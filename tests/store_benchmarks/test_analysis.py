@@ -9,14 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ragauge.store_benchmarks.analysis import (
-    compute_cost_per_million,
+from ragauge.store_benchmarks.analysis import compute_cost_per_million
+from ragauge.store_benchmarks.frontiers import (
     compute_qps_at_recall,
     find_frontier,
+    find_pareto_indices,
     find_series_frontiers,
-    with_frontiers,
 )
-from ragauge.store_benchmarks.results import find_pareto_indices
 from store_benchmark_builder import RECALL, point, sweep
 
 
@@ -124,8 +123,8 @@ def test_a_million_queries_cost_what_their_hours_cost():
     assert math.isnan(compute_cost_per_million(math.nan, 1.0))
 
 
-def test_a_sweep_gets_its_frontiers_and_what_was_reached():
-    found = with_frontiers(sweep(*of((0.9, 1000), (0.8, 10), (1.0, 10))))
+def test_benchmark_has_its_frontiers_and_speeds_at_recall_levels():
+    found = sweep(*of((0.9, 1000), (0.8, 10), (1.0, 10)))
     assert found.frontier == [0, 2]
     assert found.frontiers == {"hnswlib": [0, 2]}
     assert [(one.recall, round(one.qps)) for one in found.reached] == [(0.9, 1000), (0.95, 100), (0.99, 16)]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import gzip
-import inspect
 import json
 import math
 import os
@@ -13,7 +12,6 @@ import signal
 import subprocess
 import sys
 import textwrap
-import time
 from pathlib import Path
 
 import numpy as np
@@ -36,13 +34,13 @@ from ragauge.store_benchmarks.plan import (
     filter_key,
     parse_store,
     plan_builds,
-    search_options,
-    store_class,
 )
 from ragauge.store_benchmarks.results import Configuration, VectorSet
 from ragauge.store_benchmarks.search_loops import time_search_rounds
 from ragauge.store_benchmarks.vector_sets import load_vector_set
 from ragauge.stores.reference import ExactStore
+from ragauge.stores.store_types import load_store_type
+from waiting import wait_until, wait_while_running
 
 QUICK = {"repeats": 1, "sweep": False}
 
@@ -93,7 +91,7 @@ def own_stores(tmp_path, monkeypatch):
 
             class Hangs(Plain):
                 def search(self, vectors, k):
-                    time.sleep(60)
+                    time.sleep(3600)
 
             class Counts(Plain):
                 """Writes down each time that it is built."""
@@ -104,7 +102,7 @@ def own_stores(tmp_path, monkeypatch):
 
             class Slow(Plain):
                 def add(self, ids, vectors):
-                    time.sleep(30 if os.path.exists("slow") else 0)
+                    time.sleep(3600 if os.path.exists("slow") else 0)
                     super().add(ids, vectors)
             '''
         )
@@ -149,13 +147,13 @@ def test_where_a_server_is_and_the_key_to_it_are_not_written_down():
 
 @pytest.mark.parametrize("store", plugins.BUILTIN_PLUGINS["stores"])
 def test_every_store_has_a_usual_grid_and_every_grid_names_real_options(store):
-    factory = store_class(store)
-    known = inspect.signature(factory).parameters
-    assert {"metric", "path"} <= known.keys()
+    store_type = load_store_type(store)
+    known = set(store_type.options)
+    assert {"metric", "path"} <= known
     assert OPTION_GRIDS[store]
     for grid in OPTION_GRIDS[store]:
-        assert grid.keys() <= known.keys()
-    assert search_options(store) <= known.keys()
+        assert grid.keys() <= known
+    assert store_type.search_options <= known
 
 
 def test_one_build_serves_many_searches_and_stores_take_turns():
@@ -188,21 +186,21 @@ def test_mistakes_are_told_before_anything_is_measured(tmp_path):
     for wrong, error, word in (
         ({"stores": "fais"}, UnknownName, "did you mean `faiss`"),
         ({"stores": []}, BadInput, "no store"),
-        ({"stores": ["exact", "exact"]}, BadInput, "twice"),
+        ({"stores": ["exact", "exact"]}, BadInput, "store `exact` appears more than once"),
         ({"stores": "exact", "clients": [0]}, BadInput, "clients must be between 1 and 10,000, got 0"),
         ({"stores": "exact", "rates": [-1.0]}, BadInput, "rate"),
-        ({"stores": "exact", "filters": [2.0]}, BadInput, "selectivity must be above 0"),
+        ({"stores": "exact", "filters": [2.0]}, BadInput, "filters must be above 0 and at most 1, got 2"),
         ({"stores": "exact", "k": 0}, BadInput, "k must be between 1 and 10,000,000, got 0"),
         ({"stores": "exact", "k": 601}, BadInput, "k is 601"),
         ({"stores": "exact", "k": 2.5}, BadInput, "k must be a whole number"),
-        ({"stores": "exact", "clients": 2}, BadInput, "not a list"),
-        ({"stores": "exact", "threads": 10_000}, BadInput, "may use"),
+        ({"stores": "exact", "clients": 2}, BadInput, "clients must be a list, got 2"),
+        ({"stores": "exact", "threads": 10_000}, BadInput, "the CPU cores of this process, got 10,000"),
         ({"stores": ["exact", "usearch:ef_serch=3"]}, UnknownName, "did you mean `ef_search`"),
         ({"stores": "ragauge.store_benchmarks.results:StoreBenchmark"}, BadInput, "has no add"),
-        ({"stores": ["a=exact", "a=faiss:kind=flat"]}, BadInput, "two stores are called `a`"),
+        ({"stores": ["a=exact", "a=faiss:kind=flat"]}, BadInput, "store name `a` appears more than once"),
         ({"stores": "exact", "price": 0}, BadInput, "price"),
         ({"stores": "exact", "repeat": 3}, UnknownName, "did you mean `repeats`"),
-        ({"stores": "exact", "judgments": True}, MissingEvidence, "no judgments"),
+        ({"stores": "exact", "judgments": True}, MissingEvidence, "no relevance judgments"),
     ):
         with pytest.raises(error, match=word):
             ragauge.bench(clustered(), **{"folder": tmp_path / "out", **wrong})
@@ -225,7 +223,7 @@ def test_the_exact_store_finds_everything_and_all_its_figures_are_there(tmp_path
     assert point.build.cold_first_ms > 0
     assert point.build.about["store"] == "exact"
     assert found.frontier == [0]
-    assert found.circumstances["vectors_hash"] == data.hash
+    assert found.provenance["vectors_hash"] == data.hash
     assert not list((tmp_path / "out").glob("builds/*/store"))
     assert not list((tmp_path / "out").glob("builds/*/*.log"))
 
@@ -241,19 +239,19 @@ def test_a_store_of_ones_own_needs_two_methods(own_stores):
 
 def test_what_a_store_prints_is_no_word_of_the_harness(own_stores):
     seen = []
-    found = ragauge.bench(clustered(), "own_stores:Loud", progress=lambda *told: seen.append(told), **QUICK)
+    found = ragauge.bench(clustered(), "own_stores:Loud", progress=seen.append, **QUICK)
     assert found.points[0].quality["recall(of=eps,eps=1e-06)@10"] == 1.0
-    assert not any("lies" in what for what, _, _ in seen)
+    assert not any("lies" in step.subject + step.action for step in seen)
 
 
 def test_stores_that_break_are_told_in_their_own_words_and_the_others_finish(own_stores):
     broken = ["own_stores:Raises", "own_stores:Crashes", "own_stores:Hangs"]
-    found = ragauge.bench(clustered(), [*broken, "exact"], timeout=5.0, **QUICK)
+    found = ragauge.bench(clustered(), [*broken, "exact"], timeout=15.0, **QUICK)
     assert found.stores == ["exact"]
     raised, crashed, hung = (failure.message for failure in found.failures)
     assert "the disk of this store is on fire" in raised
     assert "SIGSEGV" in crashed
-    assert "gave up after 5 seconds" in hung
+    assert "gave up after 15 seconds" in hung
     assert [failure.exit_code for failure in found.failures] == [3, 3, 3]
 
 
@@ -539,8 +537,8 @@ def test_bench_interrupted_own_store_is_resumed(own_stores, monkeypatch):
     monkeypatch.setenv("BUILT", str(counter))
     stores = ["own_stores:Counts", "exact"]
 
-    def stop(what, done, total):
-        if what.startswith("exact"):
+    def stop(step):
+        if step.subject.startswith("exact"):
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
@@ -684,18 +682,12 @@ def test_a_sweep_that_was_killed_goes_on(own_stores):
     (own_stores / "slow").touch()
     process = subprocess.Popen([sys.executable, str(script)], start_new_session=True)
     try:
-        until = time.monotonic() + 60
-        while len(list(Path("out").glob("builds/*"))) < 2:
-            assert time.monotonic() < until
-            time.sleep(0.1)
+        wait_while_running(process, lambda: len(list(Path("out").glob("builds/*"))) == 2, "the second store is built")
         (worker,) = psutil.Process(process.pid).children()
     finally:
         os.kill(process.pid, signal.SIGKILL)
         process.wait()
-    until = time.monotonic() + 10
-    while worker.is_running() and worker.status() != psutil.STATUS_ZOMBIE:
-        assert time.monotonic() < until
-        time.sleep(0.1)
+    wait_until(lambda: not worker.is_running() or worker.status() == psutil.STATUS_ZOMBIE, "the worker has ended")
     done = {path: path.stat().st_mtime_ns for path in Path("out").glob("builds/*/*.npz")}
     assert done
     (own_stores / "slow").unlink()
@@ -765,10 +757,9 @@ def test_a_fixed_rate_shows_a_stall_that_a_closed_loop_hides():
     stalling = "null:stall_ms=200,every=200"
     found = ragauge.bench(clustered(), stalling, clients=[1], rates=[200.0], seconds=3.0, repeats=1, sweep=False)
     closed, opened = found.points[0].loads
-    assert opened.kept_up
-    assert closed.latency.p99 < 20
     assert opened.latency.p90 > 50
-    assert opened.service.p90 < 20
+    assert opened.latency.p90 > 2 * opened.service.p90
+    assert opened.latency.p90 > 2 * closed.latency.p90
 
 
 def test_the_same_searches_are_scored_by_what_people_found_relevant():
@@ -830,8 +821,8 @@ def test_a_sweep_with_filters_measures_only_missing_results(tmp_path):
     (missing,) = tmp_path.rglob(f"{name}.npz")
     missing.unlink()
     seen = []
-    found = ragauge.bench(data, ["exact"], progress=lambda what, done, total: seen.append((what, done)), **settings)
-    assert [done for what, done in seen if what == "exact: filters"] == [2]
+    found = ragauge.bench(data, ["exact"], progress=seen.append, **settings)
+    assert [step.done for step in seen if (step.subject, step.action) == ("exact", "filters")] == [2]
     assert [one.reused for one in found.points[0].filters] == [True, False]
 
 

@@ -349,12 +349,12 @@ def test_progress_counts_queries_and_can_stop_the_work(monkeypatch):
     monkeypatch.setattr(nearest_neighbours, "SCORES_PER_BLOCK", 2000)
     base, queries = made("plain", m=25)
     data, heard = VectorSet("slow", base, queries, "l2"), []
-    find_exact_neighbours(data, 5, progress=lambda *now: heard.append(now))
-    assert heard == sorted(set(heard))
+    find_exact_neighbours(data, 5, progress=lambda step: heard.append((step.done, step.total)))
+    assert heard == sorted(heard)
     assert heard[-1] == (25, 25)
     assert len(heard) > 3
 
-    def stop(done, total):
+    def stop(step):
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
@@ -519,7 +519,7 @@ def test_queries_are_held_out_of_a_file_that_has_none(tmp_path):
     assert (len(part.base), len(part.queries)) == (40, 5)
     with pytest.raises(BadInput, match="of which 100 cannot become queries"):
         load_vector_set(tmp_path / "mine.parquet", queries=100)
-    with pytest.raises(BadInput, match="cannot be read"):
+    with pytest.raises(BadInput, match="no such file"):
         load_vector_set(tmp_path / "nowhere.fvecs")
 
 

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 import ragauge
 from command import command_in
 from ragauge.compute import executors
+from ragauge.compute.progress import Progress
 from ragauge.core.errors import BadInput
 from ragauge.store_benchmarks import exact_neighbours, neighbours_gpu
 from ragauge.store_benchmarks.neighbour_cache import find_exact_neighbours
@@ -103,12 +104,14 @@ def test_base_and_queries_are_split_where_they_are_more(threads, monkeypatch):
         data = made(n, 6, m, "l2")
         heard.clear()
         equal(
-            find_exact_neighbours(data, 7, executor=threads, progress=lambda *now: heard.append(now)),
+            find_exact_neighbours(
+                data, 7, executor=threads, progress=lambda step: heard.append((step.done, step.total))
+            ),
             find_exact_neighbours(data, 7),
         )
-        assert heard == sorted(set(heard))
+        assert heard == sorted(heard)
         assert heard[-1] == (m, m)
-        assert len(heard) == 4
+        assert len(set(heard)) == 4
     assert given == [("RowShardSearch", [100] * 4), ("QueryShardSearch", [100] * 4)]
 
 
@@ -141,9 +144,9 @@ def test_workers_killed_in_mid_work_change_nothing(tmp_path, monkeypatch, victim
     data, killed = made(40_000, 32, 400, "l2"), []
     base = data.base if sent else mapped(tmp_path / "base.npy", data.base)
 
-    def kill_once(done: int, total: int) -> None:
+    def kill_once(step: Progress) -> None:
         if not killed:
-            assert done < total
+            assert step.done < step.total
             killed.append(workers.kill(victims))
 
     # A cluster of its own: one that was killed does not always come back a second time.
@@ -257,5 +260,5 @@ def test_a_cluster_is_reached_from_the_command_line(workers, tmp_path):
     )
     assert bench(*small, "--cluster", workers.address).stdout.startswith("series,store,")
     assert os.listdir(tmp_path / "c" / "truth")
-    assert "no address of a cluster" in bench(*small, "--cluster", "nowhere", code=2).stderr
+    assert "`nowhere` is not a cluster address" in bench(*small, "--cluster", "nowhere", code=2).stderr
     assert "measured here" in " ".join(bench("bench", "--help").stdout.split())

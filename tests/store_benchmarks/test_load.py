@@ -34,7 +34,7 @@ class Hanging(NullStore):
         time.sleep(600)
 
 class Alone(NullStore):
-    abilities = NullStore.abilities - {"share"}
+    capabilities = NullStore.capabilities - {"share"}
     def __init__(self, *, metric="l2", path=None):
         super().__init__(metric=metric, path=path)
         os.mkdir(os.path.join(path, "lock"))  # a second one in the same folder fails

@@ -11,12 +11,12 @@ from store_benchmark_builder import whole
 pytest.importorskip("altair")
 pytest.importorskip("vl_convert")
 
-from ragauge.store_benchmarks.analysis import with_frontiers
-from ragauge.store_benchmarks.report import render_benchmark_html
+from ragauge.output.page import render_page
+from ragauge.store_benchmarks.report import build_report
 
 EVIL = '</script><img src=x onerror="alert(1)"> ${7*7} {{ 7*7 }} datum.value'
 
-BROKEN = r"""[...document.querySelectorAll('.settings tbody th')].filter(one => one.offsetParent).flatMap(one => {
+BROKEN = r"""[...document.querySelectorAll('.grid tbody th small')].filter(one => one.offsetParent).flatMap(one => {
   const texts = document.createTreeWalker(one, NodeFilter.SHOW_TEXT), found = [];
   while (texts.nextNode()) for (const word of texts.currentNode.data.matchAll(/\w+=\S+/g)) {
     const range = document.createRange();
@@ -40,10 +40,8 @@ def file(tmp_path_factory):
         for one in found.points
     ]
     place = tmp_path_factory.mktemp("sweep") / "report.html"
-    place.write_text(
-        render_benchmark_html(with_frontiers(replace(found, points=points, data=f"<b>toy</b> {EVIL}"))),
-        encoding="utf-8",
-    )
+    result = replace(found, points=points, data=f"<b>toy</b> {EVIL}")
+    place.write_text(render_page([build_report(result)]), encoding="utf-8")
     return place
 
 
@@ -54,14 +52,14 @@ def test_the_page_is_drawn_and_acts_on_no_name(file, opened, scheme):
     assert shown.text_content("h1") == f"Vector stores on <b>toy</b> {EVIL}"
     assert f"{EVIL} (ef_search=40) is the fastest" in shown.text_content(".headline")
     assert shown.locator("main img, main h1 b").count() == 0
-    assert "exceeds <b>maximum</b>" in shown.text_content("#failures")
+    assert "exceeds <b>maximum</b>" in shown.text_content("#bench-unmeasured")
 
 
 def test_a_click_on_a_name_leaves_that_store_alone(file, opened):
     shown = opened(file, charts=True)
-    lines = "#chart-frontier .mark-line.role-mark path"
+    lines = "#chart-bench-frontier .mark-line.role-mark path"
     assert set(shown.locator(lines).evaluate_all("all => all.map(one => one.getAttribute('opacity'))")) == {"1"}
-    shown.locator("#chart-frontier .role-legend-label text", has_text="faiss ivf").click(force=True)
+    shown.locator("#chart-bench-frontier .role-legend-label text", has_text="faiss ivf").click(force=True)
     shown.wait_for_function(
         f"[...document.querySelectorAll('{lines}')].filter(one => one.getAttribute('opacity') === '1').length === 1"
     )
@@ -69,8 +67,8 @@ def test_a_click_on_a_name_leaves_that_store_alone(file, opened):
 
 def test_settings_are_sorted_by_what_they_are_worth(file, opened):
     shown = opened(file, charts=True)
-    shown.locator("#points th button:has-text('QPS')").first.click()
-    values = shown.locator("#points table").first.locator("tbody tr td:nth-child(3)")
+    shown.locator("#bench-frontier th button:has-text('QPS')").first.click()
+    values = shown.locator("#bench-frontier table").first.locator("tbody tr td:nth-child(3)")
     figures = values.evaluate_all("cells => cells.map(cell => Number(cell.dataset.order))")
     assert figures == sorted(figures, reverse=True)
     assert figures[0] == pytest.approx(1000 / 0.03)
@@ -79,6 +77,5 @@ def test_settings_are_sorted_by_what_they_are_worth(file, opened):
 def test_nothing_is_wider_than_a_phone(file, opened):
     shown = opened(file, charts=True)
     shown.set_viewport_size({"width": 360, "height": 800})
-    shown.wait_for_timeout(200)
-    assert shown.evaluate("document.documentElement.scrollWidth") <= 360
+    shown.wait_for_function("document.documentElement.scrollWidth <= 360")
     assert shown.evaluate(BROKEN) == []

@@ -15,7 +15,8 @@ from ragauge.compute import resources
 from ragauge.core.errors import BackendFailed, BadInput
 from ragauge.core.protocols import STORE_CAPABILITIES, FullStore
 from ragauge.store_benchmarks import search_loops
-from ragauge.stores.reference import NullStore
+from ragauge.stores.reference import NullSettings, NullStore
+from waiting import wait_until
 
 
 def vectors(n: int, d: int, seed: int = 0) -> np.ndarray:
@@ -27,7 +28,7 @@ def names(n: int) -> list[str]:
 
 
 def null(n: int = 20, **options) -> NullStore:
-    store = NullStore(metric="l2", **options)
+    store = NullStore(metric="l2", settings=NullSettings(**options))
     store.add(names(n), vectors(n, 4))
     return store
 
@@ -39,8 +40,8 @@ class Notebook:
         self.setting = -1
         self.asked: list[tuple[int, float]] = []
 
-    def tune(self, *, setting: int) -> None:
-        self.setting = setting
+    def tune(self, options) -> None:
+        self.setting = options["setting"]
 
     def search(self, vectors, k):
         self.asked.append((self.setting, float(vectors[0, 0])))
@@ -85,7 +86,8 @@ def test_readings_tell_work_from_waiting():
         pass
     worked = dict(zip(resources.SNAPSHOT_DIFFERENCES, resources.take_snapshot().since(before), strict=True))
     assert slept["seconds"] >= 0.2
-    assert slept["cpu_seconds"] < 0.1 <= worked["cpu_seconds"]
+    assert slept["cpu_seconds"] < slept["seconds"] / 2
+    assert worked["cpu_seconds"] >= 0.1
 
 
 def test_nothing_is_claimed_where_the_system_says_nothing(monkeypatch):
@@ -157,16 +159,19 @@ def test_it_refuses_what_every_store_refuses():
         store.search(np.full((1, 4), np.nan), 3)
     with pytest.raises(BadInput, match="added twice"):
         store.add(["d0"], np.ones((1, 4)))
-    with pytest.raises(BadInput, match="milliseconds, 0 or more"):
-        store.tune(stall_ms=-1)
-    with pytest.raises(BadInput, match="every is 0"):
-        store.tune(every=0)
+    with pytest.raises(BadInput, match="stall_ms must be at least 0, got -1"):
+        store.tune({"stall_ms": -1})
+    with pytest.raises(BadInput, match="every must be at least 1, got 0"):
+        store.tune({"every": 0})
 
 
-def test_it_stalls_when_it_is_told_to_and_only_then():
-    found = search_loops.time_searches(null(stall_ms=100, every=10), vectors(40, 4), 3).nanoseconds
-    slow = np.flatnonzero(found >= 100e6)
-    assert slow.tolist() == [9, 19, 29, 39]
+def test_null_store_stalls_at_every_tenth_search_only(monkeypatch):
+    store, stalls = null(stall_ms=100, every=10), []
+    monkeypatch.setattr(
+        "ragauge.stores.reference.time.sleep", lambda seconds: stalls.append((store._searches, seconds))
+    )
+    search_loops.time_searches(store, vectors(40, 4), 3)
+    assert stalls == [(10, 0.1), (20, 0.1), (30, 0.1), (40, 0.1)]
 
 
 def test_it_works_as_long_as_it_is_told_to():
@@ -217,7 +222,7 @@ def test_rounds_come_in_an_order_of_their_own_after_a_warm_up_with_other_queries
         warm_up=others,
         repeats=3,
         seed=7,
-        progress=lambda done, total: told.append((done, total)),
+        progress=lambda step: told.append((step.done, step.total)),
     )
     turns = [store.asked[start : start + 8] for start in range(0, len(store.asked), 8)]
     assert all([first for _, first in turn] == [2.0] * 3 + [1.0] * 5 for turn in turns)
@@ -241,8 +246,8 @@ class Uneven(Notebook):
         super().__init__()
         self.rounds = 0
 
-    def tune(self, *, setting: int) -> None:
-        super().tune(setting=setting)
+    def tune(self, options) -> None:
+        super().tune(options)
         self.rounds += 1
 
     def search(self, vectors, k):
@@ -276,8 +281,8 @@ def test_answers_that_differ_from_round_to_round_are_counted(monkeypatch):
 
 def test_memory_of_this_process_and_of_its_children_counts():
     before = resources.measure_memory()
-    held = np.ones(16 << 20, np.float32)
-    code = "import numpy as np; x = np.ones(16 << 20, np.float32); print('there', flush=True); input()"
+    held = np.ones(64 << 20, np.float32)
+    code = "import numpy as np; x = np.ones(64 << 20, np.float32); print('there', flush=True); input()"
     child = subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     try:
         assert child.stdout is not None
@@ -288,17 +293,17 @@ def test_memory_of_this_process_and_of_its_children_counts():
         child.communicate(b"\n")
     assert after.processes == named.processes == before.processes + 1
     assert after.by in ("pss", "rss")
-    assert after.bytes - before.bytes > 100 << 20
-    assert held.nbytes == 64 << 20
+    # Other children of this process share pages with it, so that its own share changes by up to 100 MB.
+    assert after.bytes - before.bytes > 380 << 20
+    assert held.nbytes == 256 << 20
 
 
 def test_the_peak_is_seen_though_it_is_gone():
     with resources.measure_peak_memory() as peak:
         held = np.ones(25 << 20, np.float32)
-        time.sleep(3 * resources.MEMORY_SAMPLE_INTERVAL_S)
+        wait_until(lambda: peak.looks >= 3, "three samples of memory")
         del held
     assert peak.more > 90 << 20
-    assert peak.looks >= 3
     resources.release_free_memory()
 
 

@@ -71,9 +71,9 @@ def test_what_is_written_is_read_again(tmp_path):
     odd = ["", "ü\n\t", "\ud800", '"quoted"', "🙂"]
     taken(intake, odd, [{"n": i, "f": i / 2, "t": "ß", "b": i > 1} for i in range(5)])
     intake.forget(["ü\n\t"])
-    intake.write(tmp_path / "new", kind="hnsw", m=8)
+    intake.write(tmp_path / "new", {"kind": "hnsw", "m": 8})
     again = StoreBookkeeping("cosine")
-    assert again.read(tmp_path / "new", kind="hnsw", ef=3)
+    assert again.read(tmp_path / "new", {"kind": "hnsw", "ef": 3})
     assert again.ids == intake.ids
     assert again.places == 5
     assert again.dimension == 2
@@ -84,15 +84,15 @@ def test_what_is_written_is_read_again(tmp_path):
     assert again.answer(np.array([[4, 2, 1]]), np.zeros((1, 3)), 3)[0].tolist() == [["🙂", "\ud800", None]]
     taken(again, ["more"])
     assert again.position("more") == 5
-    assert not StoreBookkeeping("l2").read(tmp_path / "nothing")
+    assert not StoreBookkeeping("l2").read(tmp_path / "nothing", {})
     with pytest.raises(BadInput, match="whose metric is cosine, not l2"):
-        StoreBookkeeping("l2").read(tmp_path / "new")
+        StoreBookkeeping("l2").read(tmp_path / "new", {})
     with pytest.raises(BadInput, match="whose kind is hnsw, not ivf"):
-        StoreBookkeeping("cosine").read(tmp_path / "new", kind="ivf")
+        StoreBookkeeping("cosine").read(tmp_path / "new", {"kind": "ivf"})
     for broken in ("", "[]", "{", json.dumps({"metric": "cosine"})):
         (tmp_path / "new" / "intake.json").write_text(broken)
         with pytest.raises(BadInput, match="not the list of what a store holds"):
-            StoreBookkeeping("cosine").read(tmp_path / "new")
+            StoreBookkeeping("cosine").read(tmp_path / "new", {})
 
 
 @pytest.mark.parametrize("there", [0, 1, 7, 9, 10])

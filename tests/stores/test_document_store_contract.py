@@ -258,7 +258,7 @@ def test_vectors_of_another_length_or_number_are_refused(keep, name):
 
 def test_every_keeper_of_the_table_is_in_the_contract():
     tested = {case.described.partition("(")[0] for case in CASES.values()}
-    assert tested | {"vectors"} == set(plugins.BUILTIN_PLUGINS["keepers"])
+    assert tested | {"vectors"} == set(plugins.BUILTIN_PLUGINS["document_stores"])
 
 
 @pytest.mark.parametrize("store", ["exact", "faiss", "usearch", "hnswlib", "voyager"])
@@ -368,5 +368,13 @@ def test_unknown_keepers_and_options_are_told_what_there_is():
     with pytest.raises(BadInput, match="the document store duckdb has no option 'indx'") as wrong:
         open_document_store("duckdb(indx=hnsw)", None, DIMENSION)
     assert "its options: index" in str(wrong.value)
-    with pytest.raises(UnknownName, match="no index is named `ivf`"):
+    with pytest.raises(BadInput, match="index must be one of hnsw, none, got `ivf`"):
         open_document_store("duckdb(index=ivf)", None, DIMENSION)
+
+
+def test_options_of_a_vectors_only_store_are_those_of_its_vector_store(tmp_path):
+    keeper = open_document_store("vectors(store=null, stall_ms=2, every=3)", tmp_path, DIMENSION)
+    assert keeper.describe().items() >= {"store": "null", "stall_ms": 2, "every": 3}.items()
+    keeper.close()
+    with pytest.raises(BadInput, match="the store null has no option 'kind'"):
+        open_document_store("vectors(store=null, kind=flat)", None, DIMENSION)

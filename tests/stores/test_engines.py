@@ -14,12 +14,18 @@ import numpy as np
 import pytest
 
 from ragauge.core.errors import BackendFailed, BadInput
-from ragauge.stores.engines import ClosedEngine, EngineErrors, EngineFolder, MetadataColumns
+from ragauge.store_benchmarks.plan import StoreSpec
+from ragauge.stores.engines import ClosedEngine, EngineErrors, EngineFolder
 from ragauge.stores.filter_conditions import FilterCondition
+from ragauge.stores.metadata_columns import MetadataColumns
 
 
 def vectors(n: int, d: int, seed: int = 0) -> np.ndarray:
     return np.random.default_rng(seed).normal(size=(n, d)).astype(np.float32)
+
+
+def opened(store: str, *, metric: str = "l2", path: str | None = None, **options):
+    return StoreSpec(store, options, metric, path).open()
 
 
 def ids_of(n: int) -> list[str]:
@@ -79,25 +85,21 @@ def test_a_borrowed_folder_goes_and_a_given_one_stays(tmp_path):
 
 def test_a_dead_qdrant_server_is_told_in_its_own_words():
     pytest.importorskip("qdrant_client")
-    from ragauge.stores.qdrant import QdrantStore
-
     with pytest.raises(BackendFailed, match=r"qdrant: .*refused"):
-        QdrantStore(url="http://127.0.0.1:9")
+        opened("qdrant", url="http://127.0.0.1:9")
 
 
 def test_a_qdrant_graph_is_made_and_used_however_small_the_data_are():
     pytest.importorskip("qdrant_edge")
-    from ragauge.stores.qdrant import QdrantStore
-
     base = vectors(3000, 24)
     right = nearest(base, base[:100] + 0.1, 10)
-    store = QdrantStore(metric="l2", m=4, ef_construction=8, ef_search=10)
+    store = opened("qdrant", m=4, ef_construction=8, ef_search=10)
     store.add(ids_of(3000), base)
     store.build()
     assert store.describe()["index_used"]
     assert store.describe()["indexed"] == 3000
     assert recall(store.search(base[:100] + 0.1, 10)[0], right) < 0.95
-    store.tune(exact=True)
+    store.tune({"exact": True})
     assert not store.describe()["index_used"]
     assert recall(store.search(base[:100] + 0.1, 10)[0], right) == 1
     store.close()
@@ -125,10 +127,8 @@ def test_an_index_over_a_part_is_not_called_used_until_it_is_made_whole(name):
 
 def test_a_duckdb_search_that_compares_everything_is_counted():
     pytest.importorskip("duckdb")
-    from ragauge.stores.duckdb import DuckDBStore
-
     base = vectors(300, 8)
-    store = DuckDBStore(metric="l2")
+    store = opened("duckdb")
     store.add(ids_of(300), base)
     store.search(base[:4], 10)
     assert store.describe()["exact_fallbacks"] == 0
@@ -140,17 +140,15 @@ def test_a_duckdb_search_that_compares_everything_is_counted():
 
 def test_duckdb_lays_a_filter_over_what_its_index_gives():
     pytest.importorskip("duckdb")
-    from ragauge.stores.duckdb import DuckDBStore
-
     base = vectors(2000, 16)
-    store = DuckDBStore(metric="l2", ef_search=50)
+    store = opened("duckdb", ef_search=50)
     store.add(ids_of(2000), base, [{"part": i % 50} for i in range(2000)])
     store.build()
     assert store.describe()["index_used"]
     ids, _ = store.search(base[:20], 10, where={"part": 3})
     assert all(int(one[1:]) % 50 == 3 for one in ids.ravel() if one is not None)
     assert np.mean(ids == None) > 0.5  # noqa: E711 - an array of objects
-    store.tune(filtered="scan")
+    store.tune({"filtered": "scan"})
     assert not store.index_used(base[0], 10, {"part": 3})
     assert None not in store.search(base[:20], 10, where={"part": 3})[0]
     store.close()
@@ -158,9 +156,7 @@ def test_duckdb_lays_a_filter_over_what_its_index_gives():
 
 def test_two_processes_can_read_a_duckdb_file_that_none_of_them_changes(tmp_path):
     pytest.importorskip("duckdb")
-    from ragauge.stores.duckdb import DuckDBStore
-
-    store = DuckDBStore(metric="l2", path=str(tmp_path))
+    store = opened("duckdb", path=str(tmp_path))
     store.add(ids_of(50), vectors(50, 4))
     store.save()
     code = (
@@ -176,12 +172,10 @@ def test_two_processes_can_read_a_duckdb_file_that_none_of_them_changes(tmp_path
 
 def test_milvus_lite_builds_with_the_numbers_that_were_asked_for():
     pytest.importorskip("milvus_lite")
-    from ragauge.stores.milvus_lite import MilvusLiteStore
-
     base = vectors(1000, 16)
     right = nearest(base, base[:30] + 0.1, 10)
     for nlist, least, most in ((8, 1, 1), (200, 0, 0.8)):
-        store = MilvusLiteStore(metric="l2", index="ivf_flat", nlist=nlist, nprobe=8)
+        store = opened("milvus-lite", index="ivf_flat", nlist=nlist, nprobe=8)
         store.add(ids_of(1000), base)
         assert least <= recall(store.search(base[:30] + 0.1, 10)[0], right) <= most
         store.close()
@@ -201,11 +195,9 @@ def test_sqlite_vec_and_memvid_have_no_inner_product():
 @pytest.mark.parametrize("metric", ["cosine", "l2"])
 def test_memvid_keeps_a_few_vectors_and_says_what_it_cannot(metric, tmp_path):
     pytest.importorskip("memvid_sdk")
-    from ragauge.stores.memvid import MemvidStore
-
     base = vectors(60, 8)
     scaled = base / np.linalg.norm(base, axis=1, keepdims=True) if metric == "cosine" else base
-    store = MemvidStore(metric=metric, path=str(tmp_path))
+    store = opened("memvid", metric=metric, path=str(tmp_path))
     store.add(["a'b", *ids_of(60)[1:]], base)
     ids, distances = store.search(base[:5], 70)
     assert ids[0, 0] == "a'b"
@@ -220,16 +212,14 @@ def test_memvid_keeps_a_few_vectors_and_says_what_it_cannot(metric, tmp_path):
             refused()
     store.save()
     store.close()
-    again = MemvidStore(metric=metric, path=str(tmp_path))
+    again = opened("memvid", metric=metric, path=str(tmp_path))
     assert again.search(base[3:4], 1)[0].tolist() == [["new"]]
     again.close()
 
 
 def test_a_memvid_that_has_lost_vectors_says_so_instead_of_being_searched():
     pytest.importorskip("memvid_sdk")
-    from ragauge.stores.memvid import MemvidStore
-
-    store = MemvidStore(metric="l2")
+    store = opened("memvid")
     store.add(ids_of(5000), vectors(5000, 32))
     with pytest.raises(BackendFailed, match=r"of 5000 documents that it took it has \d+, and its index"):
         store.build()
@@ -239,9 +229,7 @@ def test_a_memvid_that_has_lost_vectors_says_so_instead_of_being_searched():
 def test_pgvector_tells_its_processes_its_disk_and_its_folder(dsn, tmp_path):
     import psutil
 
-    from ragauge.stores.pgvector import PgVectorStore
-
-    with PgVectorStore(dsn=dsn, metric="l2", path=str(tmp_path / "kept")) as store:
+    with opened("pgvector", dsn=dsn, path=str(tmp_path / "kept")) as store:
         assert store.disk_bytes() is None
         store.add(ids_of(500), vectors(500, 16))
         store.build()
@@ -252,7 +240,7 @@ def test_pgvector_tells_its_processes_its_disk_and_its_folder(dsn, tmp_path):
         assert {psutil.Process(pid).ppid() for pid in pids[1:]} == {pids[0]}
         store.save()
     assert "password" not in (tmp_path / "kept" / "intake.json").read_text()
-    with PgVectorStore(dsn=dsn, metric="l2", path=str(tmp_path / "kept")) as again:
+    with opened("pgvector", dsn=dsn, path=str(tmp_path / "kept")) as again:
         assert len(again) == 500
         assert again.search(vectors(500, 16)[:1], 1)[0].tolist() == [["d0"]]
 
@@ -261,18 +249,16 @@ def test_pgvector_tells_its_processes_its_disk_and_its_folder(dsn, tmp_path):
 def test_a_pgvector_table_goes_with_remove_though_it_was_kept(dsn, tmp_path, options):
     import psycopg
 
-    from ragauge.stores.pgvector import PgVectorStore
-
     there = "SELECT to_regclass(quote_ident(%s)) IS NOT NULL"
     with psycopg.connect(dsn, autocommit=True) as connection:
         for opened_again in (False, True):
             folder = str(tmp_path / f"{opened_again}")
-            store = PgVectorStore(dsn=dsn, metric="l2", path=folder, **options)
+            store = opened("pgvector", dsn=dsn, path=folder, **options)
             store.add(ids_of(50), vectors(50, 4))
             store.save()
             if opened_again:
                 store.close()
-                store = PgVectorStore(dsn=dsn, metric="l2", path=folder, **options)
+                store = opened("pgvector", dsn=dsn, path=folder, **options)
             assert connection.execute(there, [store.table]).fetchone() == (True,)
             store.remove()
             assert connection.execute(there, [store.table]).fetchone() == (False,)
@@ -280,7 +266,7 @@ def test_a_pgvector_table_goes_with_remove_though_it_was_kept(dsn, tmp_path, opt
             store.remove()
         # What was there before is somebody else's.
         connection.execute("CREATE TABLE theirs (x int)")
-        store = PgVectorStore(dsn=dsn, metric="l2", table="theirs")
+        store = opened("pgvector", dsn=dsn, table="theirs")
         with pytest.raises(BadInput, match="'theirs' already"):
             store.add(ids_of(5), vectors(5, 4))
         store.remove()
@@ -290,32 +276,28 @@ def test_a_pgvector_table_goes_with_remove_though_it_was_kept(dsn, tmp_path, opt
 
 
 def test_lists_that_pgvector_chose_stay_what_the_index_has(dsn, tmp_path):
-    from ragauge.stores.pgvector import PgVectorStore
-
-    with PgVectorStore(dsn=dsn, metric="l2", index="ivfflat", path=str(tmp_path)) as store:
+    with opened("pgvector", dsn=dsn, index="ivfflat", path=str(tmp_path)) as store:
         store.add(ids_of(3000), vectors(3000, 4))
         store.build()
         store.add([f"more{i}" for i in range(2000)], vectors(2000, 4, 1))
         store.save()
         assert store.describe()["lists"] == 3
-    with PgVectorStore(dsn=dsn, metric="l2", index="ivfflat", path=str(tmp_path)) as again:
+    with opened("pgvector", dsn=dsn, index="ivfflat", path=str(tmp_path)) as again:
         assert again.describe()["lists"] == 3
         again.remove()
     with pytest.raises(BadInput, match="whose lists is None, not 7"):
-        PgVectorStore(dsn=dsn, metric="l2", index="ivfflat", lists=7, path=str(tmp_path))
+        opened("pgvector", dsn=dsn, index="ivfflat", lists=7, path=str(tmp_path))
 
 
 def test_a_pgvector_search_that_compares_everything_is_counted(dsn):
-    from ragauge.stores.pgvector import PgVectorStore
-
     base = vectors(500, 8)
-    with PgVectorStore(dsn=dsn, metric="l2", force=True) as store:
+    with opened("pgvector", dsn=dsn, force=True) as store:
         store.add(ids_of(500), base, [{"part": i // 5} for i in range(500)])
         store.search(base[:4], 10)
         assert store.describe()["exact_fallbacks"] == 0
         store.search(base[:4], 10, where={"part": 3})  # only five are there, so none of the four is enough
         assert store.describe()["exact_fallbacks"] == 4
-    with PgVectorStore(dsn=dsn, metric="l2", index="none") as store:
+    with opened("pgvector", dsn=dsn, index="none") as store:
         assert "exact_fallbacks" not in store.describe()
 
 
@@ -360,10 +342,8 @@ class Requests:
 
 def test_a_collection_of_a_qdrant_server_goes_with_remove_though_it_was_kept(tmp_path):
     pytest.importorskip("qdrant_client")
-    from ragauge.stores.qdrant import QdrantStore
-
     with Requests() as server:
-        store = QdrantStore(metric="l2", url=server.url, collection="mine", path=str(tmp_path))
+        store = opened("qdrant", url=server.url, collection="mine", path=str(tmp_path))
         store.remove()
         assert ("DELETE", "/collections/mine") not in server.asked
         store.add(ids_of(3), vectors(3, 4))
@@ -376,25 +356,25 @@ def test_a_collection_of_a_qdrant_server_goes_with_remove_though_it_was_kept(tmp
 def test_a_pgvector_folder_without_its_table_is_refused(dsn, tmp_path):
     import psycopg
 
-    from ragauge.stores.pgvector import PgVectorStore
-
-    with PgVectorStore(dsn=dsn, metric="l2", path=str(tmp_path), table="soon gone") as store:
+    with opened("pgvector", dsn=dsn, path=str(tmp_path), table="soon gone") as store:
         store.add(ids_of(5), vectors(5, 4))
         store.save()
     with psycopg.connect(dsn, autocommit=True) as connection:
         connection.execute('DROP TABLE "soon gone"')
     with pytest.raises(BadInput, match="no table 'soon gone'"):
-        PgVectorStore(dsn=dsn, metric="l2", path=str(tmp_path))
+        opened("pgvector", dsn=dsn, path=str(tmp_path))
 
 
 def test_the_table_of_a_folder_that_is_gone_is_forsaken(dsn, tmp_path):
     import psycopg
 
-    from ragauge.stores.pgvector import PgVectorStore
     from ragauge.stores.postgres_server import TEMPORARY_TABLE_COMMENT, is_abandoned
 
     says = "SELECT obj_description(to_regclass(%s), 'pg_class')"
-    with PgVectorStore(dsn=dsn, metric="l2", path=str(tmp_path / "kept")) as store, psycopg.connect(dsn) as connection:
+    with (
+        opened("pgvector", dsn=dsn, path=str(tmp_path / "kept")) as store,
+        psycopg.connect(dsn) as connection,
+    ):
         store.add(ids_of(5), vectors(5, 4))
         assert connection.execute(says, [store.table]).fetchone() == (TEMPORARY_TABLE_COMMENT,)
         store.save()

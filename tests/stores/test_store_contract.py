@@ -18,10 +18,12 @@ from command import forked
 from ragauge.compute.resources import thread_limits
 from ragauge.core import plugins
 from ragauge.core.errors import BackendFailed, BadInput, MissingExtra, UnknownName
+from ragauge.core.plugin_parameters import read_parameters
 from ragauge.core.protocols import STORE_CAPABILITIES, FullStore, Store
 from ragauge.core.stages import StageTimer
-from ragauge.store_benchmarks.plan import StoreSpec, search_options
+from ragauge.store_benchmarks.plan import StoreSpec
 from ragauge.stores.reference import ExactStore
+from ragauge.stores.store_types import load_store_type
 from store_cases import APPROXIMATE, CASES, EXACT, METRICS
 
 every_store = pytest.mark.parametrize("name", CASES)
@@ -60,10 +62,11 @@ print(json.dumps(late))
 BATCHES = """
 import json, sys
 import numpy as np
-from ragauge.stores.lancedb import LanceDBStore
+from ragauge.stores.lancedb import LanceDBSettings, LanceDBStore
 
 base = np.random.default_rng(0).normal(size=(9000, 8)).astype(np.float32)
-store = LanceDBStore(metric="l2", path=sys.argv[1], index="ivf_flat", partitions=4, nprobes=4)
+settings = LanceDBSettings(index="ivf_flat", partitions=4, nprobes=4)
+store = LanceDBStore(metric="l2", path=sys.argv[1], settings=settings)
 for start in (0, 4500):
     store.add([f"d{row}" for row in range(start, start + 4500)], base[start : start + 4500])
 store.save()
@@ -446,7 +449,7 @@ def test_what_was_kept_is_found_by_another_process(request, make, name, metric, 
 @every_store
 def test_what_was_left_to_the_store_is_left_to_it_when_it_is_opened_again(request, name, tmp_path):
     told = opening(request, name, CASES[name].metrics[0], tmp_path / "kept", n=300)
-    sizes = inspect.signature(plugins.load_plugin("stores", told.store)).parameters
+    sizes = read_parameters(plugins.load_plugin("stores", told.store)).options
     own = {option: value for option, value in told.options.items() if sizes[option].default is not None}
     own |= {option: told.options[option] for option in CASES[name].fixtures}
     told = StoreSpec(told.store, own, told.metric, told.path)
@@ -508,18 +511,18 @@ def test_tuning_changes_searches_without_building_again(make, name):
     store.build()
     generous = {option: case.options[option] for option in case.poor}
     before = store.search(queries, 10)[0]
-    store.tune(**case.poor)
+    store.tune(case.poor)
     little = recall(store.search(queries, 10)[0], all_distances)
     assert store.describe().items() >= case.poor.items()
-    store.tune(**generous)
+    store.tune(generous)
     after = store.search(queries, 10)[0]
     assert little < recall(after, all_distances)
     assert after.tolist() == before.tolist()
-    store.tune()
+    store.tune({})
     with pytest.raises(BadInput):
-        store.tune(**{next(iter(case.poor)): 0})
-    with pytest.raises(TypeError):
-        store.tune(nothing_of_this_name=3)
+        store.tune({next(iter(case.poor)): 0})
+    with pytest.raises(BadInput, match="'nothing_of_this_name' is not a search option of this store"):
+        store.tune({"nothing_of_this_name": 3})
 
 
 @every_store
@@ -550,9 +553,10 @@ def test_options_of_a_search_are_options_of_the_store(name):
     case = CASES[name]
     if case.library:
         pytest.importorskip(case.library)
-    options = inspect.signature(plugins.load_plugin("stores", case.store)).parameters
-    assert {"metric", "path"} | search_options(case.store) <= set(options)
-    assert all(one.kind is one.KEYWORD_ONLY for one in options.values())
+    store_type = load_store_type(case.store)
+    assert {"metric", "path"} | store_type.search_options <= set(store_type.options)
+    parameters = inspect.signature(store_type.factory).parameters.values()
+    assert all(one.kind is one.KEYWORD_ONLY for one in parameters)
 
 
 @every_store
@@ -582,7 +586,7 @@ def test_what_cannot_be_right_is_refused_and_leaves_no_trace(make, name):
         (with_nan[1:2], 3, "query vector 0 has a NaN"),
         (with_zero[2:3], 3, "query vector 0 is all zeros"),
         (np.full((1, 4), np.inf, np.float32), 3, "query vector 0 has a NaN or an infinity"),
-        (good, 0, "k is 0"),
+        (good, 0, "k must be at least 1, got 0"),
         (good, 2.5, "whole number"),
         (good, True, "whole number"),
     ):
@@ -761,9 +765,10 @@ def test_a_refined_index_gives_exact_distances_where_its_codes_do_not():
 def test_options_are_checked_before_anything_is_built(make):
     with pytest.raises(UnknownName, match="did you mean `cosine`"):
         ExactStore(metric="cosin")
-    for wrong in ({"kind": "flt"}, {"kind": "hnsw", "metric": "manhattan"}):
-        with pytest.raises(UnknownName):
-            _faiss(**wrong)
+    with pytest.raises(BadInput, match="kind must be one of flat, sq, hnsw, ivf, ivfpq, got `flt`"):
+        _faiss(kind="flt")
+    with pytest.raises(UnknownName):
+        _faiss(kind="hnsw", metric="manhattan")
     for wrong in (
         {"m": 0},
         {"ef_search": 0},
@@ -790,14 +795,12 @@ def test_options_are_checked_before_anything_is_built(make):
     with pytest.raises(BadInput, match="at least 256 vectors to learn from, not 10"):
         store.search(vectors(1, 4, 19), 1)
     with pytest.raises(BadInput, match="faiss flat has no nprobe"):
-        _faiss(kind="flat").tune(nprobe=3)
+        _faiss(kind="flat").tune({"nprobe": 3})
 
 
-def _faiss(**options):
+def _faiss(*, metric="cosine", **options):
     pytest.importorskip("faiss")
-    from ragauge.stores.faiss import FaissStore
-
-    return FaissStore(**options)
+    return StoreSpec("faiss", options, metric).open()
 
 
 def test_options_of_the_other_libraries_are_checked_too():
@@ -805,11 +808,12 @@ def test_options_of_the_other_libraries_are_checked_too():
         ("usearch", {"dtype": "f12"}),
         ("voyager", {"dtype": "f32"}),
         ("scann", {"kind": "leaf"}),
-        ("hnswlib", {"metric": "manhattan"}),
     ):
         pytest.importorskip(store)
-        with pytest.raises(UnknownName):
-            plugins.load_plugin("stores", store)(**wrong)
+        with pytest.raises(BadInput, match="must be one of"):
+            StoreSpec(store, wrong).open()
+    with pytest.raises(UnknownName, match="no metric is named `manhattan`"):
+        StoreSpec("null", metric="manhattan").open()
     for store, wrong in (
         ("usearch", {"m": 1}),
         ("usearch", {"dtype": "i8", "metric": "l2"}),
@@ -822,8 +826,8 @@ def test_options_of_the_other_libraries_are_checked_too():
         ("scann", {"reorder": True}),
     ):
         pytest.importorskip(store)
-        with pytest.raises((BadInput, UnknownName)):
-            plugins.load_plugin("stores", store)(**wrong)
+        with pytest.raises(BadInput):
+            StoreSpec(store, wrong).open()
 
 
 def test_pgvector_options_are_checked_too(make):
@@ -832,7 +836,7 @@ def test_pgvector_options_are_checked_too(make):
         with pytest.raises(BadInput):
             make("pgvector-hnsw", **wrong)
     for wrong in ("btree", "HNSW; DROP TABLE x"):
-        with pytest.raises(UnknownName):
+        with pytest.raises(BadInput, match="must be one of"):
             make("pgvector-hnsw", index=wrong)
     store = make("pgvector-hnsw")
     with pytest.raises(BadInput, match=r"up to 2000 dimensions, not 2001[\s\S]*half=True"):

@@ -8,7 +8,9 @@ import importlib.metadata
 import inspect
 import sys
 import tomllib
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Annotated
 
 import numpy as np
 import pytest
@@ -17,14 +19,16 @@ from hypothesis import strategies as st
 
 import ragauge
 from ragauge.core import plugins
-from ragauge.core.composition import iterate_plugins
+from ragauge.core.components import iterate_plugins
 from ragauge.core.documents import Document, Hit
 from ragauge.core.errors import BadInput, MissingExtra, RagaugeError, UnknownName
-from ragauge.core.protocols import is_async
+from ragauge.core.plugin_parameters import DocumentSide, Part
+from ragauge.core.protocols import Embedder, Retriever, Store, is_async
 from ragauge.core.specs import Spec, parse_spec, spec_from_toml
 from ragauge.files.workspace import cache_folder
 from ragauge.models.embedders import CachedEmbedder
 from ragauge.systems.builder import SystemBuilder
+from ragauge.systems.graph_corpus import LinkedCorpus
 
 # reading ----------------------------------------------------------------------------------------------------------
 
@@ -298,10 +302,13 @@ def test_rerankers_and_embedders_may_be_objects_too(workshop):
     assert ids(searched(shop, Spec("pipeline", {"reranker": by_name}))) == ["a", "c", "d"]
     assert len(searched(shop, Spec("dense", {"embedder": embedder}))) == 3
     assert embedder.asked[-1] == ["json list"]
-    for options, word in (({"embedder": 3}, "no embedder"), ({"store": 3}, "no store")):
+    for options, word in (
+        ({"embedder": 3}, "3 cannot be used as embedder"),
+        ({"store": 3}, "3 cannot be used as store"),
+    ):
         with pytest.raises(BadInput, match=word):
             searched(shop, Spec("dense", options))
-    with pytest.raises(BadInput, match="no reranker"):
+    with pytest.raises(BadInput, match="3 cannot be used as reranker"):
         searched(shop, "pipeline(reranker=3)")
 
 
@@ -315,15 +322,15 @@ def test_rerankers_and_embedders_may_be_objects_too(workshop):
         ("hybrid(of=bm25)", "at least two", "of="),
         ("pipeline(reranker=mmr, dept=3)", "no option `dept`", "options: of, reranker, depth"),
         ("pipeline(reranker=mmr(wait=1))", "no option `wait`", "options: embedder, weight"),
-        ("pipeline", "needs a reranker", "reranker=mmr"),
-        ("pipeline(of=bm25+dense, reranker=mmr)", "one system, not of 2", ""),
-        ("filtered(of=bm25+dense, module=json)", "one system, not of 2", ""),
+        ("pipeline", "needs the option `reranker`", "reranker=mmr"),
+        ("pipeline(of=bm25+dense, reranker=mmr)", "of must be one retriever, got 2", ""),
+        ("filtered(of=bm25+dense, module=json)", "of must be one retriever, got 2", ""),
         ("dense(store=exact(metrik=ip))", "no option `metrik`", "options: metric"),
         ("bm25(k1=high)", "k1 is high, not a number", ""),
         ("bm25(k1=true)", "k1 is True, not a number", ""),
         ("bm25(language=3)", "language is 3, not a word", ""),
         ("pipeline(reranker=mmr, depth=deep)", "depth is deep, not a number", ""),
-        ("http", "missing a required argument: 'url'", "options: url"),
+        ("http", "needs the option `url`", "options: url"),
     ],
 )
 def test_options_that_are_not_known_are_named_with_those_that_are(workshop, description, word, hint):
@@ -354,7 +361,6 @@ def test_names_that_are_not_known_are_answered_with_the_nearest(workshop, descri
 @pytest.mark.parametrize(
     ("library", "description", "extra"),
     [
-        ("bm25s", "bm25", "bm25"),
         ("wordllama", "dense", "wordllama"),
         ("httpx", "http(url=http://localhost/)", "http"),
         ("openai", "pipeline(of=bm25, reranker=llm(model=m))", "openai"),
@@ -396,8 +402,8 @@ def test_embedders_and_rerankers_are_shared_and_stores_are_not(workshop):
     shop = workshop()
     parts = [shop._build_part("embedders", "wordllama") for _ in range(2)]
     assert parts[0] is parts[1]
-    assert shop._build_reranker("mmr") is shop._build_reranker("mmr")
-    assert shop._build_reranker("mmr") is not shop._build_reranker("mmr(weight=0.1)")
+    assert shop._build_part("rerankers", "mmr") is shop._build_part("rerankers", "mmr")
+    assert shop._build_part("rerankers", "mmr") is not shop._build_part("rerankers", "mmr(weight=0.1)")
     assert shop._build_part("stores", "exact") is not shop._build_part("stores", "exact")
 
 
@@ -407,7 +413,7 @@ def test_embedders_and_rerankers_are_shared_and_stores_are_not(workshop):
 class Counted:
     """A system of another package."""
 
-    def __init__(self, documents, *, first: int = 0, of=()):
+    def __init__(self, documents: Sequence[Document], *, first: int = 0, of: Sequence[Retriever] = ()):
         self.documents, self.first, self.of, self.closed = documents, first, of, 0
 
     def search(self, query, k):
@@ -429,6 +435,71 @@ class Waited(Counted):
         self.closed += 1
 
 
+class WithParts:
+    """A system of another package, with an embedder, a vector store and a linked corpus that the builder supplies."""
+
+    def __init__(
+        self,
+        documents: Sequence[Document],
+        embedder: Annotated[Embedder, Part("words(dimensions=64)")],
+        store: Annotated[Store, Part("exact")],
+        linked: Annotated[LinkedCorpus, Part()],
+        document_embedder: Annotated[Embedder, DocumentSide("embedder")],
+        *,
+        boost: float = 1.0,
+    ):
+        self.embedder, self.store, self.linked, self.boost = embedder, store, linked, boost
+        self.document_embedder = document_embedder
+        store.add([one.id for one in documents], document_embedder.embed([one.whole for one in documents]))
+
+    def search(self, query, k):
+        (ids,), (distances,) = self.store.search(self.embedder.embed([query]), k)
+        found = [(name, 1 - float(distance)) for name, distance in zip(ids, distances, strict=True) if name is not None]
+        return [(name, self.boost * score) for name, score in found]
+
+
+def test_a_plugin_of_another_package_gets_the_parts_that_it_declares(workshop, installed, tmp_path):
+    shop = workshop(cache=tmp_path)
+    shop.check("own(store=exact(metric=ip))")
+    assert set(shop.parts("own(graph=knn)")) == {
+        *(("retrievers", "own"), ("embedders", "words"), ("stores", "exact"), ("graphs", "knn")),
+    }
+    expected = ids(searched(shop, "dense(embedder=words(dimensions=64))"))
+    assert ids(searched(shop, "own(graph=knn, boost=2)")) == expected
+    assert not shop.is_reproducible("own")
+    built = shop._built["own(graph=knn, boost=2)"].owned
+    assert built.linked.graph.about()
+    assert built.embedder is built.linked.embedder, "one embedder for all parts"
+    with pytest.raises(BadInput, match="`own` has no option `stor`") as error:
+        shop.check("own(stor=exact)")
+    assert error.value.hint == "did you mean `store`? options: graph, embedder, store, boost"
+    with pytest.raises(BadInput, match="no option `metrik`"):
+        shop.check("own(store=exact(metrik=ip))")
+
+
+def test_a_class_of_the_caller_is_built_with_its_parts(workshop):
+    shop = workshop({"mine": WithParts, "both": "hybrid(of=mine+bm25)"})
+    assert ids(searched(shop, "mine")) == ids(searched(shop, "dense(embedder=words(dimensions=64))"))
+    assert searched(shop, "both")
+    identity = shop.identity("mine")
+    assert identity["description"] == f"{__name__}.WithParts"
+    assert identity["code"]
+    assert not shop.is_reproducible("mine")
+    assert ("stores", "exact") in shop.parts("mine")
+
+
+def test_two_classes_of_one_name_are_two_systems(workshop):
+    def make(first):
+        class Local(Counted):
+            def __init__(self, documents: Sequence[Document]):
+                super().__init__(documents, first=first)
+
+        return Local
+
+    shop = workshop({"a": make(0), "b": make(1), "c": "pipeline(of=b, reranker=mmr)"})
+    assert [ids(searched(shop, name, k=1)) for name in ("a", "b")] == [["a"], ["b"]]
+
+
 @pytest.fixture
 def installed(monkeypatch):
     """Entry points of a package that is not there; what they make is kept in a list."""
@@ -439,17 +510,18 @@ def installed(monkeypatch):
             self.group, self.name, self.factory = group, name, factory
 
         def load(self):
-            def make(documents, *, first: int = 0, of=()):
+            def make(documents: Sequence[Document], *, first: int = 0, of: Sequence[Retriever] = ()):
                 made.append(self.factory(documents, first=first, of=of))
                 return made[-1]
 
-            return make if self.group == "ragauge.retrievers" else self.factory
+            return make if issubclass(self.factory, Counted) else self.factory
 
     points = [
         Point("ragauge.retrievers", "counted", Counted),
         Point("ragauge.retrievers", "waited", Waited),
         Point("ragauge.embedders", "vowels", Vowels),
         Point("ragauge.retrievers", "bm25", Counted),
+        Point("ragauge.retrievers", "own", WithParts),
     ]
 
     def entry_points(*, group, name=None):
@@ -461,7 +533,7 @@ def installed(monkeypatch):
 
 def test_entry_points_of_installed_packages_are_names_too(workshop, installed):
     shop = workshop()
-    assert plugins.plugin_names("retrievers")[-3:] == ["counted", "waited", "bm25"]
+    assert plugins.plugin_names("retrievers")[-4:] == ["counted", "waited", "bm25", "own"]
     assert ids(searched(shop, "counted(first=1)", k=2)) == ["b", "c"]
     assert ids(searched(shop, "counted(of=bm25)", k=1)) == ["d"], "made of others, where it takes them"
     assert len(searched(shop, "dense(embedder=vowels)")) == 3
@@ -525,7 +597,7 @@ def test_one_that_is_open_stays_open_when_another_is_closed(workshop, installed)
 def test_what_was_opened_is_closed_when_a_later_part_fails(workshop, installed):
     shop = workshop()
     with pytest.raises(RagaugeError):
-        searched(shop, "hybrid(of=waited+nothing)")
+        searched(shop, "hybrid(of=waited+http(url=nothing))")
     assert [one.closed for one in installed["made"]] == [1]
 
 
@@ -548,15 +620,18 @@ def test_documents_are_remembered_and_queries_never(workshop, tmp_path):
     assert other.asked == [texts, [texts[0]]], (
         "an object may have changed under the same name: its vectors are not kept"
     )
-    query_side, document_side = shop._build_embedders(embedder)
-    assert query_side is embedder
-    assert isinstance(document_side, CachedEmbedder)
+    assert any(isinstance(one, CachedEmbedder) for caches in shop._caches.values() for one in caches)
 
 
 def test_without_a_cache_nothing_is_remembered(workshop):
     embedder = Vowels()
     shop = workshop()
-    assert shop._build_embedders(embedder) == (embedder, embedder)
+    system = Spec(
+        "pipeline", {"of": Spec("dense", {"embedder": embedder}), "reranker": Spec("mmr", {"embedder": embedder})}
+    )
+    searched(shop, system)
+    texts = [document.text for document in DOCUMENTS]
+    assert embedder.asked[:2] == [texts, texts], "once for each part"
 
 
 def test_the_cache_lies_where_the_environment_says(monkeypatch, tmp_path):
@@ -589,7 +664,12 @@ def test_parts_of_names_every_plugin_of_a_description():
 
 
 def test_missing_libraries_are_named_together_before_any_work(monkeypatch, tmp_path):
-    for family, name in (("stores", "faiss"), ("stores", "usearch"), ("retrievers", "bm25"), ("keepers", "duckdb")):
+    for family, name in (
+        ("stores", "faiss"),
+        ("stores", "usearch"),
+        ("retrievers", "http"),
+        ("document_stores", "duckdb"),
+    ):
         extra = plugins.REQUIRED_LIBRARIES[family][name][0]
         monkeypatch.setitem(plugins.REQUIRED_LIBRARIES[family], name, (extra, "no_such_module"))
     absent = str(tmp_path / "absent.fvecs")
@@ -597,14 +677,18 @@ def test_missing_libraries_are_named_together_before_any_work(monkeypatch, tmp_p
         ragauge.bench(absent, ["exact", "faiss:kind=flat", "usearch"])
     assert caught.value.message == "the store `faiss` and the store `usearch` need optional libraries"
     assert "[faiss,usearch]" in str(caught.value.hint)
-    with pytest.raises(MissingExtra, match="the retriever `bm25` and the store `faiss` need"):
+    with pytest.raises(MissingExtra, match="the retriever `http` and the store `faiss` need"):
         ragauge.run(
             "synthetic:needles(documents=20, queries=2)",
-            {"a": "dense(embedder=words)", "b": "bm25", "c": "dense(embedder=words, store=faiss)"},
+            {
+                "a": "dense(embedder=words)",
+                "b": "http(url=http://localhost/)",
+                "c": "dense(embedder=words, store=faiss)",
+            },
             out=tmp_path / "runs",
         )
     assert not (tmp_path / "runs").exists()
-    with pytest.raises(MissingExtra, match="the keeper `duckdb` needs"):
+    with pytest.raises(MissingExtra, match="the document store `duckdb` needs"):
         ragauge.stress("duckdb", absent)
 
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import ragauge
-from ragauge.core.composition import build_component
+from ragauge.core.components import build_component
 from ragauge.core.documents import Document
 from ragauge.core.errors import BadInput
 from ragauge.core.graphs import Graph
@@ -60,15 +60,15 @@ def test_a_name_tells_what_departs_from_the_usual(described, name):
     [
         ("links(weight=0)", "links: weight is 0, not a number above 0"),
         ("links(kinds=3)", "links: kinds is 3, not names of relations"),
-        ("knn(neighbours=0)", "neighbours is 0; it must be at least 1"),
-        ("knn(neighbours=2.5)", "neighbours must be a whole number, not 2.5"),
+        ("knn(neighbours=0)", "neighbours must be at least 1, got 0"),
+        ("knn(neighbours=2.5)", "neighbours must be a whole number of at least 1, got 2.5"),
         ("knn(least=2)", "knn: least is 2, not a cosine from 0 to 1"),
         ("knn(mutual=3)", "mutual is 3, not true or false"),
-        ("field", "missing a required .*argument: 'field'"),
+        ("field", "needs the option .field."),
         ("field(field=3)", "field: field is 3, not the name of a field"),
         ("links(field=3)", "field is 3, not a word"),
-        ("field(field=a, most=1)", "most is 1; it must be at least 2"),
-        ("entities(common=0)", "common is 0; it must be at least 1"),
+        ("field(field=a, most=1)", "most must be at least 2, got 1"),
+        ("entities(common=0)", "common must be at least 1, got 0"),
     ],
 )
 def test_options_out_of_bounds_are_refused(described, message):
@@ -91,7 +91,7 @@ def test_only_the_relations_that_are_asked_for_link():
 
 
 def test_a_relation_that_no_document_has_is_refused_with_those_that_there_are():
-    with pytest.raises(BadInput, match=r"the kind `usess`[\s\S]*there are owns, uses"):
+    with pytest.raises(BadInput, match=r"the kind `usess`[\s\S]*choose one of owns, uses"):
         found(MetadataLinks(kinds="usess"), carrying(a={"uses": ["b"], "owns": []}, b=None))
     with pytest.raises(BadInput, match=r"the kind `uses`[\s\S]*theirs have no kinds"):
         found(MetadataLinks(kinds="uses"), carrying(a=["b"], b=None))

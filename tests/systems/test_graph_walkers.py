@@ -61,7 +61,7 @@ def test_the_table_has_the_heaviest_links_of_every_node(case):
             weights[pair] = max(weight, weights.get(pair, 0.0))
     numbers = {pair: number for number, pair in enumerate(sorted(weights))}
     ways = LinkTable.of(graph, most)
-    assert ways.links == len(weights)
+    assert ways.n_links == len(weights)
     for node in range(n):
         every = (
             (-weight, crc32(str(sum(pair) - node).encode()), pair) for pair, weight in weights.items() if node in pair
@@ -90,7 +90,7 @@ def test_the_links_among_some_nodes_are_those_of_the_subgraph():
         assert part.weights[node, place] == expected.edges[pair]["weight"] / heaviest
         seen.setdefault(int(part.numbers[node, place]), set()).add(frozenset(pair))
     assert {one for found in seen.values() for one in found} == {frozenset(pair) for pair in expected.edges}
-    assert sorted(seen) == list(range(part.links)) == list(range(expected.number_of_edges()))
+    assert sorted(seen) == list(range(part.n_links)) == list(range(expected.number_of_edges()))
     assert all(len(found) == 1 for found in seen.values())
 
 
@@ -136,7 +136,7 @@ def test_a_spread_is_from_nothing_to_one():
 
 def test_what_was_visited_comes_first_then_likeness_and_every_score_is_lower_than_the_one_before():
     terrain = ground([0.9, 0.5, 0.7, 0.2, 0.7])
-    likeness = terrain.likeness(QUERY)
+    likeness = terrain.similarities(QUERY)
     visited = np.array([1, 2, 3])
     scores = visit_scores(np.array([0.25, 0.25, 0.5]), likeness[visited], np.ones(3))
     found = rank_visited(terrain, 9, likeness, visited, scores)
@@ -150,7 +150,7 @@ def test_what_was_visited_comes_first_then_likeness_and_every_score_is_lower_tha
 
 def test_of_equal_documents_the_earlier_comes_first():
     terrain = ground([0.5, 0.5, 0.5, 0.5])
-    likeness = terrain.likeness(QUERY)
+    likeness = terrain.similarities(QUERY)
     assert ids(rank_visited(terrain, 4, likeness, np.array([2, 3]), np.array([0.5, 0.5]))) == ["c", "d", "a", "b"]
 
 
@@ -288,7 +288,7 @@ def test_any_ground_gives_every_document_once_and_scores_that_fall(data):
     for make, options in zip((GraphFlow, Swarm, Swarm, Swarm), extremes, strict=True):
         found = make(terrain, seeds=3, **options).search(QUERY, k)
         scores = [hit.score for hit in found]
-        assert len(set(ids(found))) == len(found) == (min(k, n) if terrain.likeness(QUERY).any() else 0)
+        assert len(set(ids(found))) == len(found) == (min(k, n) if terrain.similarities(QUERY).any() else 0)
         assert np.isfinite(scores).all()
         assert scores == sorted(scores, reverse=True)
 

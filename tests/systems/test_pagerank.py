@@ -68,7 +68,7 @@ def test_shares_are_those_of_networkx_and_rustworkx(rows, query, seeds, damping,
     """Isolated nodes come often: links are few."""
     ground = terrain(SIZE, rows)
     text = " ".join(map(str, query))
-    likeness = ground.likeness(text)
+    likeness = ground.similarities(text)
     ranker = PageRank(ground, seeds=seeds, damping=damping, temperature=temperature, tolerance=1e-10, rounds=2000)
     hits = ranker.search(text, SIZE)
     personal = starts(likeness, seeds, temperature)
@@ -101,7 +101,7 @@ def test_a_larger_random_graph_agrees_with_networkx():
     ground = terrain(size, rows)
     assert (ground.graph.degrees == 0).any()
     text = " ".join(map(str, rng.normal(size=size)))
-    personal = starts(ground.likeness(text), 10, 0.05)
+    personal = starts(ground.similarities(text), 10, 0.05)
     exact = nx.pagerank(
         ground.graph.to_networkx(), personalization={f"d{row}": share for row, share in personal.items()}, tol=1e-12
     )
@@ -186,8 +186,8 @@ def test_the_walk_is_a_stage_of_its_own():
         ("blend", 1.5, "blend is 1.5, not a number from 0 to 1"),
         ("tolerance", 0.0, "tolerance is 0.0, not a number between 0 and 1"),
         ("damping", float("nan"), "damping is nan"),
-        ("seeds", 0, "seeds is 0; it must be at least 1"),
-        ("rounds", 0, "rounds is 0; it must be at least 1"),
+        ("seeds", 0, "seeds must be at least 1, got 0"),
+        ("rounds", 0, "rounds must be at least 1, got 0"),
         ("seeds", 2.5, "seeds must be a whole number"),
     ],
 )

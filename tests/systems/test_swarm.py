@@ -118,8 +118,8 @@ def test_what_a_round_leaves_is_that_of_the_paths_one_by_one():
     links = [(int(one), int(other), 1.0) for one, other in rng.integers(0, 10, (25, 2))]
     likeness = rng.uniform(0, 1, 10)
     place = field(likeness, *links, of=agents, starts=(0, 3, 4), tops=(1, 2), gain=likeness - 0.4)
-    nodes, moves = agents.walk(place, np.ones(place.ways.links), 0.2, fresh(9))
-    trail, pheromone = np.zeros(10), np.full(place.ways.links, 0.7)
+    nodes, moves = agents.walk(place, np.ones(place.links.n_links), 0.2, fresh(9))
+    trail, pheromone = np.zeros(10), np.full(place.links.n_links, 0.7)
     for path, along in zip(nodes, moves, strict=True):
         left = 1.5 * max(0.0, float(np.mean([likeness[node] - 0.4 for node in set(path.tolist())])))
         for node in set(path.tolist()):
@@ -177,7 +177,7 @@ TREE = [(0, 1, 1.0), (0, 2, 1.0), (1, 3, 1.0), (2, 4, 1.0)]
 def test_the_score_is_likeness_and_pheromone_each_from_nothing_to_one():
     terrain = ground([0.9, 0.5, 0.6, 0.4, 0.8, 0.3], *TREE)
     options = {"seeds": 2, "beta": 1.0, "explore": 0.2}
-    likeness = terrain.likeness(QUERY)
+    likeness = terrain.similarities(QUERY)
     by = {
         weight: {hit.id: hit.score for hit in Swarm(terrain, weight=weight, **options).search(QUERY, 6)}
         for weight in (0.0, 0.3, 1.0)

@@ -529,9 +529,9 @@ def test_what_parts_say_of_themselves_is_passed_on(asynchronous):
 
 def test_an_index_is_built_with_the_system_and_not_by_its_first_query():
     pytest.importorskip("faiss")
-    from ragauge.stores.faiss import FaissStore
+    from ragauge.stores.faiss import FaissSettings, FaissStore
 
-    store = FaissStore(kind="hnsw")
+    store = FaissStore(settings=FaissSettings(kind="hnsw"))
     system = DenseRetriever(documents(*(f"{a} {b}" for a in WORDS for b in WORDS)), Hashing(), store)
     assert store._index.ntotal == 64
     assert system.evidence("apple", 3)["kind"] == "hnsw"

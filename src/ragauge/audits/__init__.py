@@ -7,26 +7,21 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from ragauge.audits.checks import run_checks, select_checks
 from ragauge.audits.evidence import AuditInput
 from ragauge.core.errors import BadInput, MissingEvidence
 from ragauge.core.findings import Audit
-from ragauge.core.records import Dataset, Judgments, Run
-from ragauge.datasets import folders, judgments_by_name, load
+from ragauge.core.records import Judgments, Run
 from ragauge.evaluation import DEFAULT_MEASURES, Measures, judgments_for_measures, parse_measures
-from ragauge.files import readers
-from ragauge.files.in_memory import is_single_run
-from ragauge.files.source import InputFile
 from ragauge.measures.conventions import PRESETS, Convention, find_convention
 from ragauge.measures.judged_ranks import defined_depth
 from ragauge.measures.names import Measure
 from ragauge.measures.scoring import is_beyond_depth
-from ragauge.runs import folder
-from ragauge.runs.inputs import DocumentTexts, Inputs, find_run_texts, is_run_folder, load_texts, resolve_inputs
+from ragauge.runs.inputs import Inputs, open_run
 from ragauge.runs.results import Experiment
+from ragauge.runs.texts import DocumentTexts
 
 ExpectedScores = Mapping[str, str | float] | Iterable[str]
 
@@ -57,15 +52,10 @@ def audit(  # noqa: PLR0913 - one for each kind of evidence
     >>> [(one.what, one.problem, one.effect) for one in found.problems]
     [('ties', True, 'ndcg@10 0.6309 to 1.0000')]
     """
-    if runs is None and isinstance(qrels, Experiment):
-        found = _sources_from_experiment(qrels, documents, queries)
-    elif runs is None and isinstance(qrels, str | Path) and _is_run_output(str(qrels)):
-        found = _sources_from_arguments([str(qrels)], documents, queries)
-    else:
-        judged = qrels.judgments if isinstance(qrels, Dataset) else qrels
-        opened = {name: _open_run(thing, name) for name, thing in _runs_by_name(runs).items()}
-        found = _AuditSources(judged, opened, {}, load_texts(qrels, documents, queries))
-    again = {name: [_open_run(one, name) for one in more] for name, more in (repeats or {}).items()}
+    values = [qrels] if runs is None else [qrels, runs]
+    named = {"documents": documents, "queries": queries}
+    found = _open_sources(Inputs.resolve(*values, named=named, runs_required=False))
+    again = {name: [open_run(one, name, with_ranks=True) for one in more] for name, more in (repeats or {}).items()}
     question = _AuditSettings(
         found.qrels, measures or found.measures, convention or found.convention, expect, checks, targets
     )
@@ -90,7 +80,8 @@ def audit_files(  # noqa: PLR0913 - one for each option of the command
 
     Several files of one name are repeats of one system. Judgments without runs, or a dataset, can be audited too.
     """
-    found = _sources_from_arguments(arguments, corpus, queries, dataset, split)
+    named = {"documents": corpus, "queries": queries, "dataset": dataset}
+    found = _open_sources(Inputs.resolve(*arguments, named=named, split=split, runs_required=False))
     question = _AuditSettings(
         found.qrels, measures or found.measures, convention, list(expect), checks, targets, qrels_format, split
     )
@@ -108,52 +99,18 @@ class _AuditSources(NamedTuple):
     convention: str | Convention = "default"
 
 
-def _sources_from_experiment(given: Experiment, documents: Any, queries: Any) -> _AuditSources:
-    first = next(iter(given.scores.values()))
-    judged = given.dataset.judgments if first.judged is None else first.judged.judgments
-    texts = load_texts(given.dataset, documents, queries)
-    return _AuditSources(judged, given.runs, {}, texts, given.measures, PRESETS.get(first.convention, "default"))
-
-
-def _sources_from_arguments(
-    arguments: Sequence[str], documents: Any, queries: Any, dataset: str | None = None, split: str | None = None
-) -> _AuditSources:
-    """Collect the inputs named on a command line.
-
-    Texts that are not given are taken from the dataset, from the folder of the files, or from the manifests of the
-    runs.
-    """
-    given = _resolve_arguments(arguments)
-    runs = {name: _open_run(files[0], name) for name, files in given.runs.items()}
-    repeats = {name: [_open_run(one, name) for one in files[1:]] for name, files in given.runs.items()}
-    texts = load_texts(arguments[0] if dataset is None else load(dataset, split=split), documents, queries, split)
-    if texts.queries is None and given.texts:
-        texts = DocumentTexts(texts.documents, given.texts)
-    if texts.documents is None:
-        texts = find_run_texts([run.manifest for run in runs.values()], texts, given.dataset)
-    return _AuditSources(given.qrels, runs, repeats, texts, given.measures or DEFAULT_MEASURES)
-
-
-def _is_run_output(path: str) -> bool:
-    """Return whether a path is a folder written by `run`, with one run or several."""
-    return Path(path).is_dir() and (is_run_folder(path) or bool(folder.find_run_folders(Path(path))))
-
-
-def _resolve_arguments(arguments: Sequence[str]) -> Inputs:
-    """Resolve command-line arguments.
-
-    A single file or dataset without a run is judgments only.
-    """
-    if len(arguments) == 1 and arguments[0] != "-":
-        place = Path(arguments[0])
-        found = folders.find_dataset_folder(place) if place.is_dir() else None
-        if found is not None:
-            plain = found / "qrels.txt"
-            return Inputs(str(plain if plain.exists() else found), {})
-        alone = judgments_by_name(arguments[0])
-        if isinstance(alone, Judgments) or place.is_file():
-            return Inputs(alone, {})
-    return resolve_inputs(arguments)
+def _open_sources(inputs: Inputs) -> _AuditSources:
+    opened = inputs.open_runs(with_ranks=True)
+    given = inputs.given["judgments"]
+    convention = next(iter(given.scores.values())).convention if isinstance(given, Experiment) else "default"
+    return _AuditSources(
+        inputs.qrels,
+        {name: runs[0] for name, runs in opened.items()},
+        {name: runs[1:] for name, runs in opened.items()},
+        inputs.texts(opened),
+        inputs.measures or DEFAULT_MEASURES,
+        PRESETS.get(convention, "default"),
+    )
 
 
 @dataclass(frozen=True)
@@ -188,7 +145,7 @@ def _run_audit(
             hint=f"use a cutoff of at most {min(limits):g}, or run again with a larger -k",
         )
     judgments = judgments_for_measures(
-        measures, question.qrels, form=question.form, targets=question.targets, split=question.split
+        measures, question.qrels, qrels_format=question.form, targets=question.targets, split=question.split
     )
     evidence = AuditInput(
         judgments,
@@ -234,34 +191,3 @@ def _parse_published_scores(expect: ExpectedScores | None) -> list[tuple[str, st
             raise BadInput(f"`{text}` expects nothing", hint="ndcg@10=0.7439")
         claims.append((measure.strip(), figure.strip()))
     return claims
-
-
-def _runs_by_name(runs: Any) -> dict[str, Any]:
-    """Return runs by name, given one run or several."""
-    if runs is None:
-        return {}
-    if isinstance(runs, Mapping) and not is_single_run(runs):
-        return {str(name): run for name, run in runs.items()}
-    paths = isinstance(runs, list | tuple) and bool(runs) and all(isinstance(one, str | Path) for one in runs)
-    if paths:
-        return {InputFile(str(one)).stem: one for one in runs}
-    name = InputFile(str(runs)).stem if isinstance(runs, str | Path) else getattr(runs, "name", "run")
-    return {name: runs}
-
-
-def _open_run(thing: Any, name: str) -> Run:
-    """Read a complete run.
-
-    The rank column is included if it is numeric, and the timings if any.
-    """
-    import polars as pl
-
-    if isinstance(thing, str | Path) and Path(thing).is_dir():
-        return folder.read_run_folder(Path(thing))
-    if not isinstance(thing, str | Path):
-        return readers.read_run(thing, name=name)
-    try:
-        found = readers.open_run_lazily(thing, name=name, with_ranks=True)
-        return found if isinstance(found, Run) else Run(pl.concat(list(found.frames())).rechunk(), name)  # type: ignore[union-attr]
-    except BadInput:  # The rank column is not numeric. Any other error is raised again by the next line.
-        return readers.read_run(thing, name=name)

@@ -27,7 +27,7 @@ from ragauge.measures.judged_ranks import JudgedRanks
 from ragauge.measures.names import Measure, make_measure
 from ragauge.measures.registry import MEASURE_REGISTRY
 from ragauge.measures.scoring import score_judged_ranks
-from ragauge.output.numbers import format_percent
+from ragauge.output.numbers import format_number
 
 SIGNIFICANCE_LEVEL = 0.05
 MIN_QUERIES_TESTED = 5
@@ -94,7 +94,7 @@ def _closed_form_mean(judged: JudgedRanks, measure: Measure, rules: Convention, 
     """
     options, cutoff = dict(measure.options), int(measure.cutoff or depth)
     relevant = judged.relevant(float(options["rel"]))
-    inside, size = relevant.found, judged.retrieved.copy()
+    inside, size = relevant.n_returned, judged.retrieved.copy()
     if judged.tie_last is not None:
         size[judged.query] = judged.tie_last
     values = (expected_reciprocal_rank if measure.spec.name == "mrr" else expected_precision_sum)(
@@ -117,7 +117,7 @@ def _hit_rate_measure(measure: Measure) -> Measure:
 def check_chance_level(evidence: AuditInput) -> Iterator[Finding]:
     """Compare each measure of a run with its value by chance and with the oracle's.
 
-    Chance has two variants: documents drawn at random from the corpus, and the documents of the run shuffled. If the
+    Chance has two variants: random documents from the corpus, and the documents of the run shuffled. If the
     corpus is unknown, all documents named by runs and judgments are used. A problem if a run is not better than
     either variant, by a paired one-sided t-test over queries at the 0.05 level. If the t-test is not significant,
     199 random orders decide, since scores that are mostly 0 are not normally distributed. Fewer than 5 queries are
@@ -179,31 +179,31 @@ def _chance_finding(
                 own[i].mean,
                 mean,
                 oracle[i],
-                "-" if math.isnan(share) else format_percent(share),
+                "-" if math.isnan(share) else format_number(share, "share"),
             ]
         )
         base = tie_whole_corpus(evidence.judgments, documents, np.full(len(values), depth))
         for what, one, ranked in (
-            ("documents drawn at random", at_random[i], base),
-            ("its own documents shuffled", own[i], tie_all_documents(evidence.judged(run))),
+            ("random documents", at_random[i], base),
+            ("its own documents in random order", own[i], tie_all_documents(evidence.judged(run))),
         ):
             if name in blunt:
                 continue
             p = _chance_p_value(evidence, values, mean, one, ranked, limit_measure_depth(measure, depth))
             if p >= SIGNIFICANCE_LEVEL:
-                bad.append(f"{name} {mean:.4f} is no better than {what}, {one.mean:.4f} (p={p:.2f})")
-    known = "the collection" if evidence.documents is not None else "all that runs and judgments name"
+                bad.append(f"{name} {mean:.4f} is not better than {what}, {one.mean:.4f} (p={p:.2f})")
+    known = "the collection" if evidence.documents is not None else "all documents in runs and judgments"
     exact = all(a.exact and b.exact for a, b in zip(at_random, own, strict=True))
     drawing = "" if exact else f"; ~ from {RANDOM_ORDERS} random orders"
-    told = "; ".join(bad) or f"{measures[0]} {rows[0][3]:.4f} is {rows[0][5]} of the way from chance to the oracle"
-    nothing = f"; {', '.join(blunt)} cannot tell a run from chance here" if blunt else ""
+    told = "; ".join(bad) or f"{measures[0]} {rows[0][3]:.4f} is {rows[0][5]} of the distance from chance to the oracle"
+    nothing = f"; {', '.join(blunt)} cannot distinguish a run from chance here" if blunt else ""
     return Finding(
         run,
         "chance",
         bool(bad),
         len(bad),
         f"{told} (drawing {depth} of {documents:,} documents, {known}{drawing}){nothing}",
-        grid=FindingTable(["measure", "chance", "shuffled", "run", "oracle", "of the way"], rows),
+        grid=FindingTable(["measure", "chance", "shuffled", "run", "oracle", "of the distance"], rows),
     )
 
 

@@ -24,45 +24,57 @@ from ragauge.core.errors import MissingEvidence, MissingExtra, UnknownName
 from ragauge.core.findings import LEAK_FINDINGS, Audit, Finding
 
 REMEDIES: Mapping[str, str] = {
-    "expected": "ask for the run file and the judgments behind the number, and count them here",
-    "repetitions": "drop repetitions where the run is made; until then `evaluate --set duplicates=first` scores it",
-    "ties": "return scores with enough digits, or state the tie rule; "
-    "`evaluate --set ties=ranked` scores the order given",
-    "score width": "say which width the number is of: `evaluate --set width=float32` counts as trec_eval 9 does",
-    "survivorship": "run the missing queries, or count them 0 (`--set missing=zero`) and say how many there are",
-    "ground truth": "judge more deeply, or cite no recall of these judgments; precision at small cutoffs suffers least",
-    "ceiling": "report recall(of=capped) or a deeper cutoff beside it",
-    "depth": "make the run again and deeper, or report the measure at the depth that it has",
-    "unjudged": "judge these documents, or report unjudged@10 beside the score and `--set unjudged=condensed` too",
-    "pool bias": "judge the top of both runs before comparing them, or compare with `--set unjudged=condensed`",
-    "judged only": "search the whole collection, or call it reranking and compare it only with runs of its kind",
-    "chance": "look for ids that do not match, scores in the wrong order, or a reranker that does nothing",
-    "perfection": "look for judgments that the system has seen, and for questions made from their answers",
-    "ordered by grade": "find out whether the grades went into the run; if so, throw it away",
-    "all alike": "look at single queries (`evaluate -q`): a constant is no measurement",
-    "same run": "find out which of the files is the copy, and leave it out",
-    "other data": "run all of them on the same documents and queries",
-    "footing": "give all walkers the same embedder and graph, or call it a comparison of whole systems",
-    "repeats": "fix seeds and the order of equal scores, or ask three times or more (`run --repeats 3`), which reports "
-    "average over",
-    "few queries": "judge 25 queries or more, 50 if you can, before you call one system better",
-    "enough queries": "judge more queries, or call the runs equal",
-    "orphan documents": "mend the ids, or take these judgments out, and say so when you cite the score",
-    "orphan queries": "mend the ids, or take these queries out, and say so when you cite the score",
-    "duplicates": "keep one document of each text, or give all copies the same judgments",
-    "contradictions": "judge these pairs again; until then the better grade is the safer one",
-    "empty documents": "find their texts, or take them out of corpus and judgments",
-    "near duplicates": "keep one document of each group, or give all of them the same judgments",
-    "own documents": "drop each query's own document from its ranking before scoring",
-    "shared ids": "score with `--set own=kept`, or give queries and documents different ids",
-    "verbatim answers": "report the score without these queries beside the whole, or write them anew in other words",
-    "leaking field": "take the field out of what systems can see, or collect judgments that do not depend on it",
-    "leaking score": "find out what the score is made of: it must not come from the judgments or from their making",
+    "expected": "get the run file and the judgments behind the number, and score them with ragauge",
+    "repetitions": "remove duplicates when the run is created; until then use `evaluate -C duplicates=first`",
+    "ties": (
+        "return scores with enough digits, or state the tie rule; `evaluate -C ties=ranked` uses the order of the file"
+    ),
+    "score width": (
+        "state the float width of the score: `evaluate -C width=float32` computes scores as trec_eval 9 does"
+    ),
+    "survivorship": "run the missing queries, or score them as 0 (`-C missing=zero`) and report their number",
+    "ground truth": (
+        "judge more documents, or do not report recall with these judgments; precision at small cutoffs "
+        "is affected least"
+    ),
+    "ceiling": "also report recall(of=capped) or a deeper cutoff",
+    "depth": "create a deeper run, or report the measure at the depth of the run",
+    "unjudged": "judge these documents, or also report unjudged@10 and the score with `-C unjudged=condensed`",
+    "pool bias": "judge the top of both runs before comparing them, or compare with `-C unjudged=condensed`",
+    "judged only": "search the whole corpus, or report it as reranking and compare it only with other reranking runs",
+    "chance": "check for ids that do not match, scores in ascending order, or a reranker that has no effect",
+    "perfection": (
+        "check whether the system has seen the judgments, and whether queries were generated from their answers"
+    ),
+    "ordered by grade": "check whether the grades were used to create the run; if so, discard it",
+    "all alike": "inspect scores per query (`evaluate -q`): a constant score measures nothing",
+    "same run": "find out which file is the copy, and leave it out",
+    "other data": "run all systems on the same documents and queries",
+    "footing": "give all graph retrievers the same embedder and graph, or report it as a comparison of whole systems",
+    "repeats": (
+        "fix seeds and the order of equal scores, or use at least three trials (`run --repeats 3`), which "
+        "reports average over"
+    ),
+    "few queries": "judge at least 25 queries, better 50, before you conclude that one system is better",
+    "enough queries": "judge more queries, or report no significant difference",
+    "orphan documents": "correct the ids, or remove these judgments and state so when you report the score",
+    "orphan queries": "correct the ids, or remove these queries and state so when you report the score",
+    "duplicates": "keep one document per text, or give all duplicates the same judgments",
+    "contradictions": "judge these pairs again; until then use the higher grade",
+    "empty documents": "add their texts, or remove them from the corpus and the judgments",
+    "near duplicates": "keep one document per group, or give all of them the same judgments",
+    "own documents": "remove each query's own document from its ranking before scoring",
+    "shared ids": "score with `-C own=kept`, or give queries and documents different ids",
+    "verbatim answers": "also report the score without these queries, or rephrase the queries",
+    "leaking field": "hide the field from the systems, or collect judgments that do not depend on it",
+    "leaking score": "check how the score is computed: it must not use the judgments or how they were created",
 }
 """Remedies by the name of the finding."""
 REMEDIES_IF_LEAKING: Mapping[str, str] = {
-    "chance": "mend the leak first: judgments that follow a leaking field do not follow the text, and a search by text "
-    "can then be no better than chance",
+    "chance": (
+        "fix the leak first: if judgments follow a leaking field instead of the text, text search can be no "
+        "better than chance"
+    ),
 }
 """Remedies that apply instead if judgments leak into the data."""
 
@@ -80,20 +92,20 @@ def with_remedy(one: Finding, *, leaking: bool = False) -> Finding:
 
 
 REQUIREMENTS: Mapping[str, tuple[Callable[[AuditInput], bool], str]] = {
-    "a run": (lambda found: bool(found.runs), "no run is given"),
+    "a run": (lambda found: bool(found.runs), "no run given"),
     "documents": (
         lambda found: found.documents is not None,
-        "the documents are not known: --corpus (documents=), or --dataset",
+        "no documents given; add --corpus (documents=) or --dataset",
     ),
     "queries": (
         lambda found: found.queries is not None,
-        "the queries' texts are not known: --queries (queries=), or --dataset",
+        "no query texts given; add --queries (queries=) or --dataset",
     ),
     "repeats": (
         lambda found: any(found.repeats.values()),
-        "no system was asked twice: give NAME=FILE again (repeats=), or run with --repeats (repeats=)",
+        "no system has several trials; give NAME=FILE again (repeats=), or run with --repeats (repeats=)",
     ),
-    "a number": (lambda found: bool(found.claims), "no number is to be explained: --expect ndcg@10=0.7439 (expect=)"),
+    "a number": (lambda found: bool(found.claims), "no expected score given; add --expect ndcg@10=0.7439 (expect=)"),
 }
 """Inputs that a check can require: a predicate, and the message shown if the input is missing."""
 
@@ -114,53 +126,59 @@ AUDIT_CHECKS: Mapping[str, AuditCheck] = {
     for check in (
         AuditCheck(
             "expect",
-            "the way of counting that explains a number",
+            "convention that explains a published score",
             score_explanation.check_published_scores,
             ("a run", "a number"),
         ),
-        AuditCheck(
-            "conventions", "a run under every preset, side by side", comparability.check_conventions, ("a run",)
-        ),
+        AuditCheck("conventions", "scores of a run under every preset", comparability.check_conventions, ("a run",)),
         AuditCheck(
             "repetitions",
-            "documents that stand twice in a ranking",
+            "duplicate documents in a ranking",
             suspicious_scores.check_repeated_documents,
             ("a run",),
         ),
-        AuditCheck("ties", "best, worst, expected score over tie orders", ties.check_ties, ("a run",)),
+        AuditCheck("ties", "best, worst and expected score over tie orders", ties.check_ties, ("a run",)),
         AuditCheck(
             "survivorship",
             "queries that are missing or failed",
             suspicious_scores.check_missing_queries,
             ("a run",),
         ),
-        AuditCheck("truth", "truth that was cut off, ceilings below 1", judgment_coverage.check_truncated_judgments),
-        AuditCheck("depth", "runs that end before a measure's cutoff", judgment_coverage.check_depth, ("a run",)),
+        AuditCheck("truth", "truncated judgments, maximum scores below 1", judgment_coverage.check_truncated_judgments),
+        AuditCheck("depth", "runs shallower than a measure's cutoff", judgment_coverage.check_depth, ("a run",)),
         AuditCheck(
-            "unjudged", "unjudged documents, what they leave open", judgment_coverage.check_unjudged, ("a run",)
+            "unjudged", "unjudged documents and their possible effect", judgment_coverage.check_unjudged, ("a run",)
         ),
-        AuditCheck("chance", "scores no better than chance; the oracle", chance_level.check_chance_level, ("a run",)),
-        AuditCheck("perfection", "scores that are too good", suspicious_scores.check_perfect_scores, ("a run",)),
         AuditCheck(
-            "sameness", "runs or measures of which two are one", suspicious_scores.check_identical_runs, ("a run",)
+            "chance", "scores compared with chance and with the oracle", chance_level.check_chance_level, ("a run",)
         ),
-        AuditCheck("footing", "runs that had not the same to work with", comparability.check_comparability, ("a run",)),
-        AuditCheck("repeats", "rankings that change from time to time", stability.check_repeats, ("a run", "repeats")),
-        AuditCheck("enough", "too few queries, also for a difference", stability.check_query_count),
-        AuditCheck("orphans", "judgments of what is not there", corpus.check_orphans),
+        AuditCheck(
+            "perfection", "scores that are suspiciously high", suspicious_scores.check_perfect_scores, ("a run",)
+        ),
+        AuditCheck(
+            "sameness", "identical runs, identical measures", suspicious_scores.check_identical_runs, ("a run",)
+        ),
+        AuditCheck("footing", "runs with different inputs", comparability.check_comparability, ("a run",)),
+        AuditCheck("repeats", "rankings that differ between trials", stability.check_repeats, ("a run", "repeats")),
+        AuditCheck("enough", "too few queries, overall or for a difference", stability.check_query_count),
+        AuditCheck("orphans", "judgments of unknown documents or queries", corpus.check_orphans),
         AuditCheck("duplicates", "documents with the same text", corpus.check_duplicates, ("documents",)),
+        AuditCheck("near-duplicates", "near-duplicate documents", corpus.check_near_duplicates, ("documents",)),
         AuditCheck(
-            "near-duplicates", "documents with nearly the same text", corpus.check_near_duplicates, ("documents",)
+            "own-documents",
+            "queries that are documents of the corpus",
+            leakage.check_own_documents,
+            ("documents", "queries"),
         ),
         AuditCheck(
-            "own-documents", "queries that are documents", leakage.check_own_documents, ("documents", "queries")
-        ),
-        AuditCheck(
-            "verbatim", "queries that stand in their answers", leakage.check_verbatim_queries, ("documents", "queries")
+            "verbatim",
+            "queries contained in their relevant documents",
+            leakage.check_verbatim_queries,
+            ("documents", "queries"),
         ),
         AuditCheck(
             "predictors",
-            "fields that tell answers better than text",
+            "fields that predict relevance better than text",
             leakage.check_predictors,
             ("documents", "queries"),
         ),
@@ -176,7 +194,7 @@ def select_checks(names: Iterable[str] | None) -> list[AuditCheck]:
     wanted = {name.strip().lower().replace("_", "-") for name in names or AUDIT_CHECKS}
     for name in wanted:
         if name not in AUDIT_CHECKS:
-            raise UnknownName("check", name, AUDIT_CHECKS, hint=f"there are {', '.join(AUDIT_CHECKS)}")
+            raise UnknownName("check", name, AUDIT_CHECKS, hint=f"choose one of {', '.join(AUDIT_CHECKS)}")
     return [check for name, check in AUDIT_CHECKS.items() if name in wanted]
 
 

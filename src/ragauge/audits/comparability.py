@@ -70,7 +70,7 @@ def score_under_preset(evidence: AuditInput, run: str, preset: Convention, measu
             wanted = restate_measure(measure, evidence.rules, preset)
             mean = next(iter(evidence.scores(run, rules=preset, measures=[wanted]).means.values()))
             values.append(None if math.isnan(mean) else mean)
-            reasons.append("no query is scored" if math.isnan(mean) else "")
+            reasons.append("no query was scored" if math.isnan(mean) else "")
         except RagaugeError as error:
             values.append(None)
             reasons.append(error.message)
@@ -115,7 +115,7 @@ def check_conventions(evidence: AuditInput) -> Iterator[Finding]:
         CONVENTIONS_FINDING,
         False,
         len(groups),
-        f"{len(presets)} conventions give {pluralise(len(groups), 'set')} of figures{same}{_refusal_text(found)}",
+        f"{len(presets)} conventions give {pluralise(len(groups), 'set')} of scores{same}{_refusal_text(found)}",
         (),
         _convention_effect(str(measures[0]), [value for value in first if value is not None])
         if len(found) == 1
@@ -196,22 +196,27 @@ def check_comparability(evidence: AuditInput) -> Iterator[Finding]:
     if len(evidence.runs) < 2:
         return
     if len(known) < 2:
-        raise MissingEvidence("how the runs were made is not known", hint="folders that `ragauge run` wrote know it")
+        raise MissingEvidence(
+            "the provenance of the runs is unknown", hint="folders written by `ragauge run` contain it"
+        )
     others = differing_facts(known, DATA_FACTS)
     if others:
-        text = f"the runs were not made on the same {' and '.join(others)}"
+        text = f"the runs do not use the same {' and '.join(others)}"
         yield Finding("all runs", "other data", True, len(known), text, grid=_facts_grid(known, others))
     walkers = {name: mine for name, mine in known.items() if mine["graph"]}
     unlike = differing_facts(walkers, WALKER_FACTS)
     if unlike:
-        text = f"{join_names(list(walkers))} walk a graph, and do not see the same: {_join_with_and(unlike)}"
+        text = f"{join_names(list(walkers))} are graph retrievers with different inputs: {_join_with_and(unlike)}"
         grid = _facts_grid(walkers, unlike)
         yield Finding("all runs", "footing", True, len(walkers), text, grid=grid, remedy=_comparability_remedy(unlike))
     rest = [name for name in differing_facts(known, COMPARED_FACTS) if name not in (*others, *unlike)]
     if rest:
         even = len(walkers) > 1 and not unlike
-        text = f"all {pluralise(len(walkers), 'run')} that walk a graph see the same; " * even
-        text += f"the runs differ in {_join_with_and(rest)}, so a difference is one of all that together"
+        text = f"all {pluralise(len(walkers), 'run')} of graph retrievers have the same inputs; " * even
+        text += (
+            f"the runs differ in {_join_with_and(rest)}, so a difference in scores is the effect of all of these "
+            f"together"
+        )
         yield Finding("all runs", "footing", False, len(known), text, grid=_facts_grid(known, rest))
     if not (others or unlike or rest):
         same = [name for name in COMPARED_FACTS if next(iter(known.values()))[name]]
@@ -263,10 +268,10 @@ def _comparability_remedy(unlike: Sequence[str]) -> str:
     if "prior" not in unlike:
         return ""
     same = [name for name in unlike if name != "prior"]
-    also = f"give all walkers the same {_join_with_and(same)}, and " if same else ""
+    also = f"give all graph retrievers the same {_join_with_and(same)}, and " if same else ""
     return (
-        f"{also}run all of them without a prior (the same one for all is fair only if the check `predictors` calls it "
-        "no leak), or call it a comparison of whole systems"
+        f"{also}run all systems without a prior (a shared prior is fair only if the check `predictors` finds no "
+        f"leak), or report it as a comparison of whole systems"
     )
 
 

@@ -150,13 +150,13 @@ def check_duplicates(evidence: AuditInput) -> Iterator[Finding]:
     split = list(find_inconsistent_groups(evidence.judgments, groups, evidence.rules.rel))
     size = sum(map(len, groups))
     message = (
-        f"{size:,} of {pluralise(len(documents), 'document')} have the text of another (case and white space aside), "
-        f"in {pluralise(len(groups), 'group')}; "
+        f"{size:,} of {pluralise(len(documents), 'document')} repeat the text of another (ignoring case and white "
+        f"space), in {pluralise(len(groups), 'group')}; "
         f"{_judged_counts_text(evidence, [doc for group in groups for doc in group])}"
     )
     if split:
         message += (
-            f"; {pluralise(_count_queries(split), 'query')} with a relevant document whose twin is not as relevant"
+            f"; {pluralise(_count_queries(split), 'query')} with a relevant document whose duplicate has a lower grade"
         )
     words, grid = describe_effect(evidence, _duplicate_fixes(evidence, groups, split, "twins"))
     yield Finding(
@@ -177,7 +177,7 @@ def _empty_document_findings(evidence: AuditInput, empty: Sequence[str], total: 
         return
     relevant = _count_relevant(evidence, empty)
     left = without_documents(evidence.judgments, set(empty)) if relevant else None
-    ways: FixScorers = {} if left is None else {"they are left out": lambda run: evidence.scores(run, judgments=left)}
+    ways: FixScorers = {} if left is None else {"they are excluded": lambda run: evidence.scores(run, judgments=left)}
     words, grid = describe_effect(evidence, ways)
     yield Finding(
         "corpus",
@@ -206,7 +206,7 @@ def _contradiction_findings(evidence: AuditInput, clashes: Sequence[Inconsistent
         return
     best = share_best_grade(evidence.judgments, clashes, judged_only=True)
     words, grid = describe_effect(
-        evidence, {"the better grade counts": lambda run: evidence.scores(run, judgments=best)}
+        evidence, {"the higher grade is used": lambda run: evidence.scores(run, judgments=best)}
     )
     yield Finding(
         evidence.judgments.source,
@@ -235,13 +235,13 @@ def check_near_duplicates(evidence: AuditInput) -> Iterator[Finding]:
     """
     documents = _require_documents(evidence)
     if len(documents) > MAX_DOCUMENTS_COMPARED:
-        raise MissingEvidence(f"near-duplicates are looked for among {MAX_DOCUMENTS_COMPARED:,} documents at most")
+        raise MissingEvidence(f"near-duplicates are searched among at most {MAX_DOCUMENTS_COMPARED:,} documents")
     exact, empty = find_duplicate_documents(documents)
     left_out = {doc for group in exact for doc in group[1:]} | set(empty)
     found = find_near_duplicate_documents([document for document in documents if document.id not in left_out])
-    rule = f"Jaccard {corpus_checks.NEAR_DUPLICATE_JACCARD:g} or more of three-word stretches"
+    rule = f"Jaccard {corpus_checks.NEAR_DUPLICATE_JACCARD:g} or more of 3-word shingles"
     if not found:
-        message = f"no two of {pluralise(len(documents), 'document')} are nearly the same ({rule})"
+        message = f"no near-duplicates among {pluralise(len(documents), 'document')} ({rule})"
         yield Finding("corpus", "near duplicates", False, 0, message)
         return
     groups = [one.group for one in found]
@@ -253,15 +253,14 @@ def check_near_duplicates(evidence: AuditInput) -> Iterator[Finding]:
     )
     size = sum(map(len, groups))
     message = (
-        f"{size:,} of {pluralise(len(documents), 'document')} are nearly another ({rule}), "
-        f"in {pluralise(len(groups), 'group')}; "
+        f"{size:,} of {pluralise(len(documents), 'document')} are near-duplicates ({rule}), in "
+        f"{pluralise(len(groups), 'group')}; "
         f"{_judged_counts_text(evidence, [doc for group in groups for doc in group])}"
     )
     if split:
         message += (
-            f"; {pluralise(_count_queries(split), 'query')} with a relevant document whose near-twin is not as "
-            f"relevant, "
-            f"{_count_queries(close):,} of them at {MIN_CLOSE_JACCARD:g} or more"
+            f"; {pluralise(_count_queries(split), 'query')} with a relevant document whose near-duplicate has "
+            f"a lower grade, {_count_queries(close):,} of them at {MIN_CLOSE_JACCARD:g} or more"
         )
     words, grid = describe_effect(evidence, _duplicate_fixes(evidence, groups, split, "near-twins"))
     yield Finding(
@@ -286,7 +285,7 @@ def check_orphans(evidence: AuditInput) -> Iterator[Finding]:
     denominator. Orphan queries are always a problem.
     """
     if evidence.documents is None and evidence.queries is None:
-        raise MissingEvidence("orphan judgments need the documents or the queries", hint="give the corpus")
+        raise MissingEvidence("this check needs the documents or the queries", hint="give the corpus")
     if evidence.documents is not None:
         yield from _orphan_document_findings(evidence, evidence.documents)
     if evidence.queries is not None:
@@ -298,26 +297,24 @@ def _orphan_document_findings(evidence: AuditInput, documents: Sequence[Document
     grades = evidence.judgments.nested
     lost = [(query, doc) for query, docs in grades.items() for doc in docs if doc not in known]
     if not lost:
-        message = f"all {pluralise(len(evidence.judgments.pool.grades), 'judgment')} are of documents in the corpus"
+        message = f"all {pluralise(len(evidence.judgments.pool.grades), 'judgment')} refer to documents in the corpus"
         yield Finding(evidence.judgments.source, "orphan documents", False, 0, message)
         return
     relevant = sum(grades[query][doc] >= evidence.rules.rel for query, doc in lost)
     found = find_id_repairs((doc for _, doc in lost), known)
     left = without_documents(evidence.judgments, {doc for _, doc in lost})
-    ways: FixScorers = (
-        {} if left is None else {"orphans are left out": lambda run: evidence.scores(run, judgments=left)}
-    )
+    ways: FixScorers = {} if left is None else {"orphans are removed": lambda run: evidence.scores(run, judgments=left)}
     if found:
         mended = rename_documents(evidence.judgments, found[0].matches)
-        ways = {**ways, "ids are repaired": lambda run: evidence.scores(run, judgments=mended)}
+        ways = {**ways, "ids are corrected": lambda run: evidence.scores(run, judgments=mended)}
     words, grid = describe_effect(evidence, ways)
     yield Finding(
         evidence.judgments.source,
         "orphan documents",
         relevant > 0,
         len(lost),
-        f"{pluralise(len(lost), 'judgment')}, {relevant:,} of them relevant, of documents that are not in the corpus, "
-        f"in {pluralise(len({query for query, _ in lost}), 'query')}; "
+        f"{pluralise(len(lost), 'judgment')}, {relevant:,} of them relevant, refer to documents that are not in the "
+        f"corpus, in {pluralise(len({query for query, _ in lost}), 'query')}; "
         f"{_repair_text(found, len({doc for _, doc in lost}))}",
         _orphan_examples([doc for _, doc in lost], found),
         words,
@@ -333,14 +330,12 @@ def _orphan_query_findings(evidence: AuditInput, queries: Mapping[str, str]) -> 
         return
     found = find_id_repairs(lost, queries)
     left = without_queries(evidence.judgments, set(lost))
-    ways: FixScorers = (
-        {} if left is None else {"orphans are left out": lambda run: evidence.scores(run, judgments=left)}
-    )
+    ways: FixScorers = {} if left is None else {"orphans are removed": lambda run: evidence.scores(run, judgments=left)}
     if found:
         names = {old: new for old, new in found[0].matches.items() if new not in evidence.judgments.nested}
         grades = {names.get(query, query): docs for query, docs in evidence.judgments.nested.items()}
         mended = replace_grades(evidence.judgments, grades)
-        ways = {**ways, "ids are repaired": lambda run: evidence.scores(run, judgments=mended)}
+        ways = {**ways, "ids are corrected": lambda run: evidence.scores(run, judgments=mended)}
     words, grid = describe_effect(evidence, ways)
     yield Finding(
         evidence.judgments.source,
@@ -357,10 +352,10 @@ def _orphan_query_findings(evidence: AuditInput, queries: Mapping[str, str]) -> 
 
 def _repair_text(found: Sequence[Repair], total: int) -> str:
     if not found:
-        return f"no other writing ({', '.join(ID_NORMALISERS)}) makes any match"
+        return f"no normalisation ({', '.join(ID_NORMALISERS)}) makes any id match"
     first, *others = found
     more = "".join(f", {len(one.matches):,} without regard to {one.name}" for one in others)
-    return f"{len(first.matches):,} of {pluralise(total, 'id')} would match without regard to {first.name}{more}"
+    return f"{len(first.matches):,} of {pluralise(total, 'id')} would match if {first.name} were ignored{more}"
 
 
 def _orphan_examples(lost: Sequence[str], found: Sequence[Repair]) -> Sequence[str]:
@@ -374,7 +369,7 @@ def _repair_grid(found: Sequence[Repair]) -> FindingTable | None:
 
 def _require_documents(evidence: AuditInput) -> Sequence[Document]:
     if evidence.documents is None:
-        raise MissingEvidence("duplicates are looked for in the documents", hint="give the corpus")
+        raise MissingEvidence("the search for duplicates needs the documents", hint="give the corpus")
     return evidence.documents
 
 

@@ -161,17 +161,17 @@ def describe_effect(evidence: AuditInput, mended: FixScorers) -> tuple[str, Find
     parts = []
     for way, scores in after.items():
         if _is_unchanged(before, scores):
-            parts.append(f"no score changes when {way}")
+            parts.append(f"scores do not change if {way}")
             continue
         moves = [
             f"of {run} {_change_text(before[run], scores[run], measure)}"
             for run in list(evidence.runs)[:MAX_RUNS_NAMED]
         ]
-        parts.append(f"{measure} {', '.join(moves)}{', …' if len(evidence.runs) > MAX_RUNS_NAMED else ''} when {way}")
+        parts.append(f"{measure} {', '.join(moves)}{', …' if len(evidence.runs) > MAX_RUNS_NAMED else ''} if {way}")
     if all(_is_unchanged(before, scores) for scores in after.values()):
         return "; ".join(parts), None
     same = all(scores[run].n == before[run].n for scores in after.values() for run in evidence.runs)
-    header, rows = ["run", "measure", "as it is"], []
+    header, rows = ["run", "measure", "score"], []
     for way in after:
         header += [way] if same else ["n", way]
     for run in evidence.runs:

@@ -15,7 +15,7 @@ from ragauge.measures.conventions import Convention
 from ragauge.measures.judged_ranks import JudgedRanks, defined_depth
 from ragauge.measures.names import Measure
 from ragauge.measures.scoring import score_judged_ranks
-from ragauge.output.numbers import first_few, format_change, format_percent, pluralise
+from ragauge.output.numbers import first_few, format_change, format_number, pluralise
 
 MIN_RECALL_CEILING = 0.9
 """Ceiling of recall below which a recall score is misleading."""
@@ -65,7 +65,7 @@ def _relevant_count_findings(evidence: AuditInput, *, capped: bool) -> Iterator[
     relevant = relevant[relevant > 0]
     subject = evidence.judgments.source
     if not len(relevant):
-        remedy = "see what the grades mean: `evaluate --rel` sets the least one that counts as relevant"
+        remedy = "check the meaning of the grades: `evaluate --rel` sets the minimum relevant grade"
         message = "no query has a relevant document"
         yield Finding(subject, "ground truth", True, len(evidence.judgments), message, remedy=remedy)
         return
@@ -79,9 +79,8 @@ def _relevant_count_findings(evidence: AuditInput, *, capped: bool) -> Iterator[
             "ground truth",
             capped,
             int(often.max()),
-            f"{format_percent(share)} of the queries have exactly {usual} relevant documents: the truth is a list "
-            f"cut at "
-            f"{usual}, such as nearest neighbours, and not all that is relevant",
+            f"{format_number(share, 'share')} of the queries have exactly {usual} relevant documents: the judgments "
+            f"seem to be a list truncated at {usual}, such as nearest neighbours, not all relevant documents",
         )
     elif (
         len(relevant) >= MIN_QUERIES_FOR_CAP
@@ -94,11 +93,10 @@ def _relevant_count_findings(evidence: AuditInput, *, capped: bool) -> Iterator[
             True,
             at_most,
             f"{at_most} of {pluralise(len(relevant), 'query')} have exactly {most} relevant documents and none has "
-            f"more: "
-            "the truth seems to be capped there, so that precision is too low and recall too high",
+            f"more: the judgments seem to be capped there, so precision is too low and recall too high",
         )
     else:
-        yield Finding(subject, "ground truth", False, len(relevant), f"relevant documents a query: {spread}")
+        yield Finding(subject, "ground truth", False, len(relevant), f"relevant documents per query: {spread}")
 
 
 def _is_capped(most: int, share: float) -> bool:
@@ -133,7 +131,7 @@ def _recall_ceiling_findings(evidence: AuditInput) -> Iterator[Finding]:
             continue
         names = evidence.judgments.pool.queries
         reached: list[list[str | float | None]] = [
-            [run, value, format_percent(value / ceiling)]
+            [run, value, format_number(value / ceiling, "share")]
             for run in evidence.runs
             for value in list_means(evidence.scores(run, measures=[measure]))
         ]
@@ -143,10 +141,10 @@ def _recall_ceiling_findings(evidence: AuditInput) -> Iterator[Finding]:
             ceiling < MIN_RECALL_CEILING,
             len(more),
             f"{len(more)} of {pluralise(len(relevant), 'query')} with more than {measure.cutoff:g} relevant documents: "
-            f"{measure} cannot pass {ceiling:.4f}, where recall(of=capped)@{measure.cutoff:g} can reach 1",
+            f"{measure} cannot exceed {ceiling:.4f}, where recall(of=capped)@{measure.cutoff:g} can reach 1",
             first_few([names[i] for i in more.tolist()]),
             grid=FindingTable(["run", str(measure), "of the ceiling"], reached),
-            remedy=f"report recall(of=capped)@{measure.cutoff:g} or a deeper cutoff beside it",
+            remedy=f"report recall(of=capped)@{measure.cutoff:g} or a deeper cutoff as well",
         )
 
 
@@ -169,14 +167,21 @@ def check_depth(evidence: AuditInput) -> Iterator[Finding]:
         judged = evidence.judged(run)
         got = judged.retrieved[judged.answered]
         if not len(got):
-            message = "the run answers no judged query"
-            remedy = "see whether the ids of its queries are written as in the judgments"
+            message = "the run has no judged query"
+            remedy = "check that its query ids are written as in the judgments"
             yield Finding(run, "depth", True, len(evidence.judgments), message, remedy=remedy)
             continue
         deepest = int(got.max())
         if not deepest:
             message = "the run returned no document for any query"
-            yield Finding(run, "depth", True, len(got), message, remedy="see why the system fails: its timings say")
+            yield Finding(
+                run,
+                "depth",
+                True,
+                len(got),
+                message,
+                remedy="find out why the system fails; its timings contain the errors",
+            )
             continue
         short = [one for one in evidence.measures if _rank_cutoff(one) > deepest and (known is None or deepest < known)]
         if short and evidence.rules.depth is None and (got == deepest).mean() >= MIN_TRUNCATED_SHARE:
@@ -190,7 +195,7 @@ def check_depth(evidence: AuditInput) -> Iterator[Finding]:
             "depth",
             False,
             few,
-            f"{int(got.min())} to {deepest} documents a query, median {np.median(got):g}{some_short}",
+            f"{int(got.min())} to {deepest} documents per query, median {np.median(got):g}{some_short}",
         )
 
 
@@ -207,10 +212,10 @@ def _shallow_run_finding(evidence: AuditInput, run: str, deepest: int, short: li
         "depth",
         True,
         len(short),
-        f"no query has more than {pluralise(deepest, 'document')}, so {', '.join(map(str, short))} cannot be told from "
-        f"this run: what comes out is counted at {deepest}",
-        grid=FindingTable(["asked for", "score", "at its depth", "score"], [list(row) for row in rows]),
-        remedy=f"make the run again, {max(map(_rank_cutoff, short))} deep, or report {', '.join(map(str, cut))}",
+        f"no query has more than {pluralise(deepest, 'document')}, so {', '.join(map(str, short))} cannot be "
+        f"computed from this run: the scores are those at depth {deepest}",
+        grid=FindingTable(["requested", "score", "at run depth", "score"], [list(row) for row in rows]),
+        remedy=f"create a run of depth {max(map(_rank_cutoff, short))}, or report {', '.join(map(str, cut))}",
     )
 
 
@@ -250,11 +255,12 @@ def check_unjudged(evidence: AuditInput) -> Iterator[Finding]:
             "pool bias",
             True,
             len(shares),
-            f"{format_percent(shares[high])} of its first {DEFAULT_TOP} documents are unjudged, but "
-            f"{format_percent(shares[low])} of "
-            f"{low}'s: the pool does not know both alike, and unjudged counts as not relevant",
+            f"{format_number(shares[high], 'share')} of its top {DEFAULT_TOP} documents are unjudged, but "
+            f"{format_number(shares[low], 'share')} of "
+            f"{low}'s: the judgments cover the two runs unequally, and unjudged documents count as not relevant",
             grid=FindingTable(
-                ["run", f"unjudged in {DEFAULT_TOP}"], [[run, format_percent(one)] for run, one in shares.items()]
+                ["run", f"unjudged in {DEFAULT_TOP}"],
+                [[run, format_number(one, "share")] for run, one in shares.items()],
             ),
         )
 
@@ -272,8 +278,8 @@ def _judged_only_findings(evidence: AuditInput, run: str) -> Iterator[Finding]:
         "judged only",
         True,
         returned,
-        f"all {returned:,} documents that it returns are judged, {returned / queries:.0f} a query: it was filtered by "
-        "the judgments or reranks what they name, and does not compare with a search of the whole collection",
+        f"all {returned:,} documents that it returns are judged, {returned / queries:.0f} per query: it was filtered "
+        f"by the judgments or reranks judged documents, and is not comparable with a search of the whole corpus",
     )
 
 
@@ -352,19 +358,20 @@ def _unjudged_finding(evidence: AuditInput, run: str, negatives: float) -> Findi
         now = list_means(score_judged_ranks(judged, [measure], rules))[0]
         alone = list_means(evidence.scores(run, rules=rules.but(unjudged="condensed"), measures=[measure]))[0]
         good_all = list_means(score_judged_ranks(fill_unjudged(judged, k, max(median, least)), [measure], rules))[0]
-        rows.append([str(measure), str(k), format_percent(part), now, alone, good_all])
+        rows.append([str(measure), str(k), format_number(part, "share"), now, alone, good_all])
         if k <= MAX_POOL_DEPTH:
             worst = max(worst, part)
         effect = (
-            effect or f"{format_change(str(measure), now, good_all)} if the unjudged in its first {k} were relevant"
+            effect
+            or f"{format_change(str(measure), now, good_all)} if the unjudged documents in its top {k} were relevant"
         )
     message = (
-        f"{format_percent(unjudged_share(judged, DEFAULT_TOP))} of the first {DEFAULT_TOP} documents are "
+        f"{format_number(unjudged_share(judged, DEFAULT_TOP), 'share')} of the top {DEFAULT_TOP} documents are "
         f"unjudged and count as not relevant"
     )
     if negatives < MIN_NONRELEVANT_SHARE:
-        only = f"{format_percent(negatives)} of the judgments say `not relevant`: they list answers"
-        message += f"; {only}, and nobody knows how many of these are relevant too"
+        only = f"{format_number(negatives, 'share')} of the judgments have grade 0: they list relevant documents only"
+        message += f"; {only}, and the number of relevant documents among these is unknown"
     return Finding(
         run,
         "unjudged",
@@ -372,5 +379,6 @@ def _unjudged_finding(evidence: AuditInput, run: str, negatives: float) -> Findi
         round(unjudged_share(judged, DEFAULT_TOP) * float(np.minimum(judged.retrieved, DEFAULT_TOP).sum())),
         message,
         effect=f"{effect} (grade {median:g})" if effect else "",
-        grid=FindingTable(["measure", "top", "unjudged", "as it is", "judged only", "if relevant"], rows),
+        grid=FindingTable(["measure", "top", "unjudged", "score", "judged only", "if relevant"], rows),
+        data={"unjudged": unjudged_share(judged, DEFAULT_TOP), "top": DEFAULT_TOP},
     )

@@ -27,7 +27,7 @@ from ragauge.core.documents import Document
 from ragauge.core.errors import MissingEvidence
 from ragauge.core.findings import Finding
 from ragauge.core.text import normalise, words
-from ragauge.output.numbers import first_few, format_percent, pluralise
+from ragauge.output.numbers import first_few, format_number, pluralise
 
 if TYPE_CHECKING:
     import polars as pl
@@ -63,7 +63,7 @@ def check_own_documents(evidence: AuditInput) -> Iterator[Finding]:
     relevant document of its own query. An equal id with another text is a note, unless own=dropped removes that
     document.
     """
-    documents, queries = _require_texts(evidence, "queries that are documents")
+    documents, queries = _require_texts(evidence, "queries that are documents of the corpus")
     by_text: dict[str, set[str]] = {}
     for document in documents:
         for text in {normalise(document.text), normalise(document.whole)} - {""}:
@@ -96,7 +96,7 @@ def _own_document_finding(evidence: AuditInput, own: Mapping[str, set[str]], tot
     counting = {query: docs - ({query} if rules.own == "dropped" else set()) for query, docs in own.items()}
     returned = {name: _count_pairs(run.table, counting) for name, run in evidence.runs.items()}
     told = "".join(f"; {name} returned {rows:,} to their own query" for name, rows in returned.items() if rows)
-    ways: FixScorers = {"they are dropped": lambda run: evidence.scores(without_pairs(evidence.runs[run], own))}
+    ways: FixScorers = {"they are removed": lambda run: evidence.scores(without_pairs(evidence.runs[run], own))}
     changed, grid = describe_effect(evidence, ways if any(returned.values()) else {})
     by_id = sum(query in docs for query, docs in own.items())
     return Finding(
@@ -105,7 +105,7 @@ def _own_document_finding(evidence: AuditInput, own: Mapping[str, set[str]], tot
         right > 0 or any(returned.values()),
         len(own),
         f"{len(own):,} of {pluralise(total, 'query')} are documents of the corpus: {by_id:,} by their id, "
-        f"{len(own) - by_id:,} under another id; {right:,} of them have themselves for an answer{told}",
+        f"{len(own) - by_id:,} under another id; {right:,} of them are judged relevant to themselves{told}",
         first_few(
             [f"{query} = {min(docs - {query}, default=query)}" for query, docs in own.items() if query not in docs], 3
         )
@@ -114,7 +114,7 @@ def _own_document_finding(evidence: AuditInput, own: Mapping[str, set[str]], tot
         grid,
         _drop_remedy(evidence, counting)
         if any(returned.values())
-        else "take these documents out of their own queries' answers",
+        else "remove these documents from the results of their own queries",
     )
 
 
@@ -124,9 +124,9 @@ def _drop_remedy(evidence: AuditInput, own: Mapping[str, set[str]]) -> str:
     renamed = [query for query, docs in own.items() if docs - {query}]
     ways = []
     if any(_count_pairs(run.table, named) for run in evidence.runs.values()):
-        ways.append("score with `evaluate --set own=dropped`")
+        ways.append("score with `evaluate -C own=dropped`")
     if renamed:
-        ways.append(f"{len(renamed):,} under another id must be dropped from the rankings")
+        ways.append(f"{len(renamed):,} under another id must be removed from the rankings")
     return "; ".join(ways)
 
 
@@ -145,7 +145,7 @@ def _shared_id_finding(evidence: AuditInput, queries: Sequence[str]) -> Finding:
         wrong,
         len(queries),
         f"{pluralise(len(queries), 'query')} have the id of a document with another text: own=dropped (as in BEIR) "
-        "takes documents away that are not the query",
+        f"removes documents that are not the query",
         first_few(queries),
         changed,
         grid,
@@ -187,25 +187,26 @@ def check_verbatim_queries(evidence: AuditInput) -> Iterator[Finding]:
                     inside.setdefault(query, documents[doc].id)
     if not inside:
         message = (
-            f"none of {pluralise(len(asked), 'query')} of {MIN_QUERY_WORDS} words or more stands in a relevant document"
+            f"none of {pluralise(len(asked), 'query')} of {MIN_QUERY_WORDS} words or more is contained in a "
+            f"relevant document"
         )
         yield Finding("queries", "verbatim answers", False, 0, message)
         return
     p = float(fisher_exact(table, alternative="greater").pvalue)
     rates = [float(row[0] / row.sum()) if row.sum() else 0.0 for row in table]
     left, only = (without_queries(evidence.judgments, out) for out in (set(inside), _other_queries(evidence, inside)))
-    ways: FixScorers = {} if left is None else {"they are left out": lambda run: evidence.scores(run, judgments=left)}
-    ways = {**ways, "they alone count": lambda run: evidence.scores(run, judgments=only)}
+    ways: FixScorers = {} if left is None else {"they are excluded": lambda run: evidence.scores(run, judgments=left)}
+    ways = {**ways, "only they are scored": lambda run: evidence.scores(run, judgments=only)}
     changed, grid = describe_effect(evidence, ways)
     yield Finding(
         "queries",
         "verbatim answers",
         p < SIGNIFICANCE_LEVEL and len(inside) >= max(3, MIN_VERBATIM_SHARE * len(asked)),
         len(inside),
-        f"{len(inside):,} of {pluralise(len(asked), 'query')} of {MIN_QUERY_WORDS} words or more stand word for word "
-        f"in a "
-        f"relevant document: in {format_percent(rates[0])} of {pluralise(int(table[0].sum()), 'relevant document')}, "
-        f"in {format_percent(rates[1])} of {pluralise(int(table[1].sum()), 'other')} (p {p:.2g})",
+        f"{len(inside):,} of {pluralise(len(asked), 'query')} of {MIN_QUERY_WORDS} words or more are contained "
+        f"verbatim in a relevant document: in {format_number(rates[0], 'share')} of "
+        f"{pluralise(int(table[0].sum()), 'relevant document')}, "
+        f"in {format_number(rates[1], 'share')} of {pluralise(int(table[1].sum()), 'other')} (p {p:.2g})",
         first_few([f"{query} in {doc}" for query, doc in inside.items()]),
         changed,
         grid,
@@ -272,13 +273,15 @@ def check_predictors(evidence: AuditInput) -> Iterator[Finding]:
             and float(text.mean()) <= MAX_UNINFORMATIVE_TEXT_AUC
             and one.p_text < SIGNIFICANCE_LEVEL
         ):
+            leak = "scores separate relevant documents from others almost perfectly"
             yield Finding(
                 one.name,
                 "leaking score",
                 True,
                 len(one.each),
-                f"its scores tell relevant documents from others almost without error (AUC {one.auc:.4f} over "
-                f"{pluralise(len(one.each), 'query')}) where text tells next to nothing (AUC {text.mean():.4f})",
+                f"its {leak} (AUC {one.auc:.4f} over "
+                f"{pluralise(len(one.each), 'query')}) where text is close to uninformative (AUC {text.mean():.4f})",
+                data={"leak": f"{one.name}'s {leak}", "ranked_by": [one.name]},
             )
     rows = [*found, *(replace(one, name=f"query in {one.name}") for one in named), *runs]
     yield predictors_finding(rows, telling, leaks, text, mark, [one for _, one in names], unread)

@@ -10,7 +10,7 @@ from ragauge.audits.comparability import metadata_priors
 from ragauge.audits.evidence import AuditInput, none_if_nan
 from ragauge.audits.leakage_fields import CandidateField, QueryNamingField
 from ragauge.audits.leakage_predictors import RelevancePrediction
-from ragauge.core.findings import LEAKING_RUNS_PREFIX, Finding, FindingTable
+from ragauge.core.findings import Finding, FindingTable
 from ragauge.core.records import Floats, Run
 from ragauge.output.numbers import first_few, join_names, pluralise
 
@@ -48,17 +48,19 @@ def leaking_field_finding(
     behind = [
         run for run, value in rho.items() if run in known or (value is not None and value >= MIN_FOLLOWER_CORRELATION)
     ]
-    who = f"{LEAKING_RUNS_PREFIX}{', '.join(behind)}" if behind else ""
+    ranked_by = f"; ranked by it: {', '.join(behind)}" if behind else ""
+    leak = f"{field.name} separates relevant documents from others without using the query"
     return Finding(
         "corpus",
         "leaking field",
         True,
         len(one.each),
-        f"{field.name} tells relevant documents from others without knowing the query: AUC {one.auc:.4f} over "
-        f"{pluralise(len(one.each), 'query')} (p {one.p:.2g}); a mark on every answer would have {mark:.4f}, the words "
-        f"of the query have {text.mean():.4f} (p of the difference {one.p_text:.2g}){who}",
+        f"{leak}: AUC {one.auc:.4f} over "
+        f"{pluralise(len(one.each), 'query')} (p {one.p:.2g}); a mark on every relevant document would have "
+        f"{mark:.4f}, the query words have {text.mean():.4f} (p of the difference {one.p_text:.2g}){ranked_by}",
         effect=f"{first} of a ranking {name} {scores[name].means[first]:.4f}{others}",
         grid=FindingTable(["ranking", *names, "rank correlation"], rows),
+        data={"leak": leak, "ranked_by": behind},
     )
 
 
@@ -83,19 +85,21 @@ def naming_field_finding(
     others = "".join(f", of {run} {scores[run].means[first]:.4f}" for run in list(evidence.runs)[:4])
     documents = evidence.documents or ()
     examples = [f"{documents[min(docs)].id} names {query}" for query, docs in naming.documents.items()]
+    leak = f"{naming.name} contains the id of the query that a document answers"
     return Finding(
         "corpus",
         "leaking field",
         True,
         len(one.each),
-        f"{naming.name} names the query that a document answers by its id: AUC {one.auc:.4f} over "
-        f"{pluralise(len(one.each), 'query')} (p {one.p:.2g}); the words of the query have {text.mean():.4f}",
+        f"{leak}: AUC {one.auc:.4f} over "
+        f"{pluralise(len(one.each), 'query')} (p {one.p:.2g}); the query words have {text.mean():.4f}",
         first_few(examples, 3),
         f"{first} of a ranking {name} {scores[name].means[first]:.4f}{others}",
         FindingTable(
             ["ranking", *names],
             [[run, *(none_if_nan(found.means[measure]) for measure in names)] for run, found in scores.items()],
         ),
+        data={"leak": leak, "ranked_by": []},
     )
 
 
@@ -142,26 +146,26 @@ def predictors_finding(
     It also says why predictive fields that are not leaks are only a note.
     """
     rows: list[list[str | float | None]] = [
-        ["words of the query", float(text.mean()), None, None],
-        ["mark on all answers", mark, None, None],
+        ["query words", float(text.mean()), None, None],
+        ["mark on all relevant documents", mark, None, None],
     ]
     rows += [[one.name, one.auc, none_if_nan(one.p), one.p_text] for one in found]
     side = {True: "lower, ", False: "higher, ", None: ""}
     told = ", ".join(f"{one.name} ({side[one.falling]}{one.auc:.2f})" for one in telling)
     if not telling:
-        message = "nothing that does not know the query tells relevant documents from others"
-        message += f"; the words of the query have an AUC of {text.mean():.2f}"
+        message = "no query-independent field separates relevant documents from others"
+        message += f"; the query words have an AUC of {text.mean():.2f}"
     else:
-        message = f"relevant documents differ from others in what does not know the query: {told}"
-        message += f"; the words of the query have an AUC of {text.mean():.2f}, a mark on all answers {mark:.2f}"
+        message = f"relevant documents differ from others in query-independent fields: {told}"
+        message += f"; the query words have an AUC of {text.mean():.2f}, a mark on all relevant documents {mark:.2f}"
     if len(leaks) < len(telling):
         which = f"all but {', '.join(leaks)} are" if leaks else "this is" if len(telling) == 1 else "these are"
-        message += f"; {which} only a note, being neither clearly better than the words nor close to the mark"
+        message += f"; {which} only a note, neither clearly better than the query words nor close to the mark"
     if names:
         told = ", ".join(f"{one.name} ({one.auc:.2f})" for one in names)
-        message += f"; documents name by id the queries that they answer, more than others do: {told}"
+        message += f"; documents contain the ids of the queries that they answer more often than others: {told}"
     if unread:
-        message += f"; not looked at value by value: {join_names(unread)}"
+        message += f"; not checked value by value: {join_names(unread)}"
     return Finding(
         "corpus",
         "predictors",

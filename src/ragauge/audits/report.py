@@ -16,13 +16,13 @@ from ragauge.core.findings import Audit, Finding, FindingTable
 from ragauge.core.text import one_line
 from ragauge.files.serialization import replace_nan
 from ragauge.output.markdown import escape_markdown, render_markdown_table
-from ragauge.output.tables import format_grid_cells
+from ragauge.output.text_report import format_grid_cells
 
 EXPECTED_FINDING = "expected"
 """Name of findings on expected scores: they come first, problem or not."""
 FINDINGS_WITH_TABLE = ("conventions", EXPECTED_FINDING)
 """Findings whose table is shown even without a problem."""
-TABLE_FOOTNOTES = {"conventions": "what the presets are: CONVENTIONS.md"}
+TABLE_FOOTNOTES = {"conventions": "presets are described in CONVENTIONS.md"}
 """Notes below the table of a finding, by the name of the finding."""
 NAME_COLUMN_CHARS = 16
 """Width of the column of finding names, in characters."""
@@ -36,7 +36,7 @@ def render_audit_terminal(audit: Audit, *, full: bool = False) -> list[Renderabl
     out: list[RenderableType] = []
     asked, problems, quiet = _group_findings(audit)
     if asked:
-        out.append(Text("what you asked for", style="bold"))
+        out.append(Text("expected scores", style="bold"))
         for one in asked:
             out.extend(
                 _render_finding("!" if one.problem else "·", "bold red" if one.problem else "dim", one, grid=True)
@@ -49,11 +49,11 @@ def render_audit_terminal(audit: Audit, *, full: bool = False) -> list[Renderabl
                 out.extend(_render_finding("!", "bold red", one, grid=True))
         out.append(Text())
     if quiet:
-        out.append(Text("in order, or only to know", style="bold"))
+        out.append(Text("passed and notes", style="bold"))
         out.extend(_render_minor_findings(quiet, audit.runs, full=full))
         out.append(Text())
     if audit.skipped:
-        out.append(Text("not looked at", style="bold"))
+        out.append(Text("skipped", style="bold"))
         why: dict[str, list[str]] = {}
         for name, reason in audit.skipped.items():
             why.setdefault(reason, []).append(name)
@@ -78,11 +78,11 @@ def summarise_audit(audit: Audit) -> str:
     """Return the numbers of problems and of skipped checks in a sentence.
 
     >>> summarise_audit(Audit([Finding("run", "ties", True, 1, "…")], {"orphans": "no corpus"}))
-    '1 problem found, 1 check not made'
+    '1 problem found, 1 check skipped'
     """
     found, left = len(audit.problems), len(audit.skipped)
     text = f"{found} problem{'s' * (found != 1)} found"
-    return f"{text}, {left} check{'s' * (left != 1)} not made" if left else text
+    return f"{text}, {left} check{'s' * (left != 1)} skipped" if left else text
 
 
 def _render_minor_findings(findings: Sequence[Finding], runs: Sequence[str], *, full: bool) -> list[RenderableType]:
@@ -103,7 +103,7 @@ def _render_minor_findings(findings: Sequence[Finding], runs: Sequence[str], *, 
             lead = f"{one.subject}: " if unclear and not one.message.startswith(one.subject) else ""
             out.extend(_render_finding("·", "dim", one, grid=full or what in FINDINGS_WITH_TABLE, lead=lead))
     for subjects, names in shared.items():
-        text = f"nothing to mend in {one_line(', '.join(subjects))}: {', '.join(names)} (--full shows each)"
+        text = f"no problem in {one_line(', '.join(subjects))}: {', '.join(names)} (--full shows each)"
         out.append(_render_line(("·", "dim"), [Text(text, overflow="fold")]))
     return out
 
@@ -186,7 +186,7 @@ def render_audit_markdown(audit: Audit) -> str:
     """Render an audit as a Markdown page."""
     lines = ["# Audit", "", *(f"{escape_markdown(note)}." for note in audit.notes), ""]
     lines += [f"{summarise_audit(audit)}.", ""]
-    titles = ("What you asked for", "Problems", "In order, or only to know")
+    titles = ("Expected scores", "Problems", "Passed and notes")
     for title, findings in zip(titles, _group_findings(audit), strict=True):
         if findings:
             lines += [f"## {title}", ""]
@@ -202,7 +202,7 @@ def render_audit_markdown(audit: Audit) -> str:
                 lines += [escape_markdown(TABLE_FOOTNOTES[one.what]) + ".", ""] if one.what in TABLE_FOOTNOTES else []
     if audit.skipped:
         lines += [
-            "## Not looked at",
+            "## Skipped",
             "",
             *(f"- {name}: {escape_markdown(why)}" for name, why in audit.skipped.items()),
             "",

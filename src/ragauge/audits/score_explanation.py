@@ -26,18 +26,18 @@ from ragauge.output.numbers import format_change, pluralise
 CUTOFFS_TRIED = (1, 3, 5, 10, 15, 20, 30, 50, 100, 200, 500, 1000)
 DEPTHS_TRIED = (10, 20, 50, 100, 1000)
 OPTION_DESCRIPTIONS = {
-    ("ties", "trec"): "equal scores by document id, down",
-    ("ties", "ranked"): "equal scores in the order given",
-    ("ties", "expected"): "the mean over all orders of equal scores",
+    ("ties", "trec"): "equal scores by descending document id",
+    ("ties", "ranked"): "equal scores in file order",
+    ("ties", "expected"): "mean over all orders of equal scores",
     ("width", "float32"): "scores as 32-bit floats",
-    ("own", "dropped"): "documents that are the query itself taken out",
-    ("unjudged", "condensed"): "unjudged documents taken out",
-    ("missing", "skip"): "only queries that the run has",
+    ("own", "dropped"): "documents that are the query itself removed",
+    ("unjudged", "condensed"): "unjudged documents removed",
+    ("missing", "skip"): "only queries in the run",
     ("none", "skip"): "only queries with a relevant document",
-    ("none", "one"): "queries without a relevant document count 1",
+    ("none", "one"): "queries without a relevant document score 1",
     ("none", "recall-one"): "queries without a relevant document have a recall of 1",
-    ("duplicates", "count"): "a document counts each time it comes",
-    ("duplicates", "first"): "a document counts where it comes first",
+    ("duplicates", "count"): "duplicate documents count each time",
+    ("duplicates", "first"): "duplicate documents count once, at the first rank",
 }
 """Explanations of convention options whose names are not clear alone."""
 
@@ -62,8 +62,6 @@ class ConventionChange:
     kind: str
     label: str
     step: Callable[[ScoringVariant], ScoringVariant | None]
-    how: str = ""
-    """Options of `evaluate` that score this way; empty if the data must be changed instead."""
 
 
 @dataclass(eq=False)
@@ -136,7 +134,7 @@ class VariantScorer:
             inside = frame["doc"].is_in(list(known))
             if not inside.all():
                 self._made["orphans"] = Judgments(frame.filter(inside))
-                yield _data_change("judgments", "orphans", "judged documents that are not in the corpus left out")
+                yield _data_change("judgments", "orphans", "judged documents that are not in the corpus removed")
         if "rel" not in self.measure.spec.options:
             import polars as pl
 
@@ -189,7 +187,7 @@ def _option_change(name: str, value: Any) -> ConventionChange:
 
     shown = f"{value:g}" if isinstance(value, float) else str(value)
     words = OPTION_DESCRIPTIONS.get((name, value))
-    return ConventionChange(name, f"{name}={shown}" + (f" ({words})" if words else ""), step, f"--set {name}={shown}")
+    return ConventionChange(name, f"{name}={shown}" + (f" ({words})" if words else ""), step)
 
 
 def _cutoff_change(measure: Measure, k: int | None) -> ConventionChange:
@@ -198,7 +196,7 @@ def _cutoff_change(measure: Measure, k: int | None) -> ConventionChange:
     def step(case: ScoringVariant) -> ScoringVariant | None:
         return replace(case, measure=Measure(case.measure.spec, k, case.measure.options))
 
-    return ConventionChange("cutoff", f"the measure is {other}", step, f"-m {shlex.quote(str(other))}")
+    return ConventionChange("cutoff", f"the measure is {other}", step)
 
 
 def _data_change(what: str, name: str, label: str) -> ConventionChange:
@@ -278,43 +276,38 @@ def iterate_variant_results(counting: VariantScorer) -> Iterator[list[VariantRes
     First without change, then each preset and single change, then each pair of changes.
     """
 
-    def tried(steps: int, label: str, case: ScoringVariant, *how: str) -> Iterator[VariantResult]:
+    def tried(steps: int, label: str, case: ScoringVariant) -> Iterator[VariantResult]:
         found = counting.count(case)
         if found is not None:
-            yield VariantResult(steps, label, *found, _evaluate_options(counting, how))
+            yield VariantResult(steps, label, *found, _evaluate_options(counting.measure, case))
 
-    yield list(tried(0, f"as counted here ({counting.evidence.rules.name})", counting.base))
+    yield list(tried(0, f"as scored here ({counting.evidence.rules.name})", counting.base))
     singles = counting.departures()
     found: list[VariantResult] = []
     for one in singles:
         case = one.step(counting.base)
         if case is not None:
-            found.extend(tried(1, one.label, case, one.how))
+            found.extend(tried(1, one.label, case))
     for preset in PRESETS.values():
         case = ScoringVariant(preset, restate_measure(counting.measure, counting.evidence.rules, preset))
-        found.extend(tried(1, PRESET_PREFIX + preset.name, case, f"-C {preset.name}"))
+        found.extend(tried(1, PRESET_PREFIX + preset.name, case))
     yield found
     pairs: list[VariantResult] = []
     for one, two in itertools.combinations(singles, 2):
         case = one.step(counting.base)
         both = two.step(case) if case is not None and one.kind != two.kind else None
         if both is not None:
-            pairs.extend(tried(2, f"{one.label}; {two.label}", both, one.how, two.how))
+            pairs.extend(tried(2, f"{one.label}; {two.label}", both))
     yield pairs
 
 
-def _evaluate_options(counting: VariantScorer, how: Sequence[str]) -> str:
-    """Return the options with which `evaluate` reproduces a variant of the audit."""
-    if not all(how):
+def _evaluate_options(measure: Measure, case: ScoringVariant) -> str:
+    """Return the options with which `evaluate` reproduces a variant of the audit; empty if its data is changed."""
+    if case.judgments or case.run:
         return ""
-    preset, *options = counting.evidence.rules.name.split(", ")
-    usual = [f"-C {preset}"] if preset != "default" else []
-    usual += [f"--set {one}" for one in options]
-    if any(one.startswith("-C") for one in how):
-        usual = []
-    if not any(one.startswith("-m") for one in how):
-        usual = [f"-m {shlex.quote(str(counting.measure))}", *usual]
-    return " ".join([*usual, *how])
+    asked = Measure(measure.spec, case.measure.cutoff, measure.options)
+    rules = case.rules.name.removeprefix("default").removeprefix(", ").replace(", ", ",")
+    return f"-m {shlex.quote(str(asked))}" + (f" -C {rules}" if rules else "")
 
 
 def check_published_scores(evidence: AuditInput) -> Iterator[Finding]:
@@ -348,7 +341,7 @@ def _explanation_finding(
     unit = 10.0**-claim.digits
     around = max(MATCH_DENSITY_RADIUS, 2 * unit)
     luck = (int((np.abs(values - claim.value) <= around).sum()) - 1) / (2 * around) * unit
-    ways_tried = f"{pluralise(sum(map(len, tried.values())), 'way')} of counting tried"
+    ways_tried = f"{pluralise(sum(map(len, tried.values())), 'way')} of scoring tried"
     subject = next(iter(hits or tried)) if len(hits or tried) == 1 else "all runs"
     if hits:
         rows = [(run, one) for run, found in hits.items() for one in _merge_presets(found)]
@@ -359,10 +352,10 @@ def _explanation_finding(
         message += f"{'' if best.steps == 0 else 'explained by '}{best.label}{_precision_text(claim)}"
         if best.steps > 1:
             number = f"{sum(map(len, tried.values())):,}"
-            chances = f", since some {luck:.1g} of them would meet it so" if doubt else ""
-            message += f" (two departures out of {number} ways tried: may be chance{chances})"
+            chances = f", since about {luck:.1g} of them would match by chance" if doubt else ""
+            message += f" (two departures out of {number} ways tried; may be a coincidence{chances})"
         else:
-            chances = f", of which some {luck:.1g} would meet it by chance: this may be one" if doubt else ""
+            chances = f", of which about {luck:.1g} would match by chance: this may be one of them" if doubt else ""
             message += f" ({ways_tried}{chances})"
         grid = _variant_grid(rows[:12], several) if best.steps else None
         moved = format_change(str(claim.measure), here, best.value)
@@ -374,7 +367,7 @@ def _explanation_finding(
     for run, one in sorted(flat, key=lambda pair: (abs(pair[1].value - claim.value), pair[1].steps)):
         if all(abs(one.value - other.value) > 1e-12 for _, other in closest):
             closest.append((run, one))
-    message = f"{claim.text} is not explained by any of {ways_tried.replace(' tried', '')}; it may be of other data"
+    message = f"{claim.text} is not explained by any of {ways_tried.replace(' tried', '')}; it may refer to other data"
     return Finding(
         subject, "expected", True, len(flat), message, (), "", _variant_grid(closest[:3], several, "nearest")
     )
@@ -394,11 +387,11 @@ def _explanation_remedy(best: VariantResult, *, doubt: bool) -> str:
     again = (
         f"`ragauge evaluate … {best.how}` reproduces it"
         if best.how
-        else f"no option does this: change the files ({best.label}), and `ragauge evaluate` reproduces it"
+        else f"no option reproduces this: change the files ({best.label}), and `ragauge evaluate` reproduces it"
     )
     if doubt or best.steps > 1:
-        return f"{again}; ask how it was counted before you cite it"
-    return f"{again}; say so when you cite it"
+        return f"{again}; find out how it was computed before you report it"
+    return f"{again}; state this when you report it"
 
 
 def _merge_presets(found: Sequence[VariantResult]) -> list[VariantResult]:

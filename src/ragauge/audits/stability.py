@@ -55,7 +55,7 @@ def check_repeats(evidence: AuditInput) -> Iterator[Finding]:
             rows.append([name, *(each if len(each) <= 4 else [min(each), max(each)]), max(each) - min(each)])
         header = [str(time) for time in range(1, len(times) + 1)] if len(times) <= 4 else ["lowest", "highest"]
         if not changed:
-            yield Finding(run, "repeats", False, 0, f"{run} returned the same rankings all {len(times)} times")
+            yield Finding(run, "repeats", False, 0, f"{run} returned the same rankings in all {len(times)} trials")
             continue
         top = sum(at <= 10 for at in changed.values())
         first_row = [float(value or 0) for value in rows[0][1:-1]]
@@ -69,9 +69,9 @@ def check_repeats(evidence: AuditInput) -> Iterator[Finding]:
             "repeats",
             moves and not kept,
             len(changed),
-            f"{len(changed)} of {pluralise(len(names), 'judged query')} got another ranking when they were asked "
-            f"{len(times)} times, {top} of them within the first 10, from rank {min(changed.values())} on"
-            + "; comparisons and reports are over all times"
+            f"{len(changed)} of {pluralise(len(names), 'judged query')} have different rankings in {len(times)} "
+            f"trials, {top} of them within the first 10, from rank {min(changed.values())} on"
+            + "; comparisons and reports use all trials"
             * kept,
             first_few(sorted(changed, key=lambda query: changed[query])),
             format_change(str(rows[0][0]), min(first_row), max(first_row)),
@@ -128,7 +128,7 @@ def check_query_count(evidence: AuditInput) -> Iterator[Finding]:
             "few queries",
             n < MIN_QUERIES,
             n,
-            f"{pluralise(n, 'judged query')}: fewer than {RECOMMENDED_MIN_QUERIES} seldom tell one system from another",
+            f"{pluralise(n, 'judged query')}: fewer than {RECOMMENDED_MIN_QUERIES} rarely distinguish two systems",
         )
     if len(scores) < 2:
         return
@@ -146,8 +146,9 @@ def check_query_count(evidence: AuditInput) -> Iterator[Finding]:
     grid = FindingTable(header, [[name if two else run, *told.shown()] for run, name, told in rows])
     if unseen:
         message = (
-            f"{first} puts {best} before {_runs_text(unseen)}, but the paired test does not find the difference in "
-            f"{pluralise(n, 'query')} at {SIGNIFICANCE_LEVEL:g}: the order of the runs is not shown"
+            f"{first} ranks {best} above {_runs_text(unseen)}, but the difference is not significant in a "
+            f"paired test on {pluralise(n, 'query')} at {SIGNIFICANCE_LEVEL:g}: the order of the runs is not "
+            f"established"
         )
         yield Finding(best, "enough queries", True, len(unseen), message, grid=grid, remedy=_power_remedy(unseen))
     if seen:
@@ -157,13 +158,12 @@ def check_query_count(evidence: AuditInput) -> Iterator[Finding]:
         )
         message = (
             f"{best} is better than {_runs_text(seen)} by {first}, but {'the' if len(seen) == 1 else 'each'} "
-            f"difference is "
-            f"smaller than what {pluralise(n, 'query')} find four times in five ({least}): its size is uncertain; "
-            f"{needed} queries would find it that often"
+            f"difference is smaller than what {pluralise(n, 'query')} detect with 80% power ({least}): its size is "
+            f"uncertain; {needed} queries would detect it"
         )
         yield Finding(best, "enough queries", False, len(seen), message, grid=grid)
     if not small:
-        message = f"{n} queries are enough for the differences of {best} from the others by {first}"
+        message = f"{n} queries are enough to detect the differences between {best} and the others by {first}"
         yield Finding(best, "enough queries", False, 0, message, grid=grid)
 
 
@@ -184,9 +184,7 @@ def _range_text(values: Sequence[float | None], shown: str) -> str:
 
 def _power_remedy(unseen: Mapping[str, PowerEstimate]) -> str:
     most = _range_text([told.needed for told in unseen.values()], "{:,}")
-    return (
-        f"call {'them' if len(unseen) == 1 else 'these runs'} equal, or judge more: {most} queries find it 4 times in 5"
-    )
+    return f"report no significant difference, or judge more: {most} queries detect it with 80% power"
 
 
 def _nan_as_worst(value: float, better: int) -> float:

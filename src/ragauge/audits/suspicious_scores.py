@@ -47,7 +47,7 @@ def check_perfect_scores(evidence: AuditInput) -> Iterator[Finding]:
         ]
         yield from found
         if not found:
-            yield Finding(run, "perfection", False, 0, "neither perfect, nor ordered by grade, nor the same everywhere")
+            yield Finding(run, "perfection", False, 0, "not perfect, not ordered by grade, not constant")
 
 
 def _oracle_findings(evidence: AuditInput, run: str, measures: list[Measure], oracle: list[float]) -> Iterator[Finding]:
@@ -70,9 +70,9 @@ def _oracle_findings(evidence: AuditInput, run: str, measures: list[Measure], or
             "perfection",
             True,
             len(rows),
-            f"as good as the oracle by {join_names([str(row[0]) for row in rows])}: see whether the run has seen the "
-            "judgments, or the questions are made from their answers",
-            grid=FindingTable(["measure", "run", "oracle", "its documents shuffled"], rows),
+            f"equal to the oracle by {join_names([str(row[0]) for row in rows])}: check whether the run has seen the "
+            f"judgments, or the queries were generated from their answers",
+            grid=FindingTable(["measure", "run", "oracle", "its documents in random order"], rows),
         )
 
 
@@ -94,8 +94,8 @@ def _grade_order_findings(run: str, judged: JudgedRanks) -> Iterator[Finding]:
             "ordered by grade",
             True,
             queries,
-            f"no judged document stands above a better one, in {pairs:,} pairs of different grades over "
-            f"{pluralise(queries, 'query')}: the run may have been made from the judgments",
+            f"no judged document ranks above one with a higher grade, in {pairs:,} pairs of different grades over "
+            f"{pluralise(queries, 'query')}: the run may have been created from the judgments",
         )
 
 
@@ -129,9 +129,7 @@ def check_identical_runs(evidence: AuditInput) -> Iterator[Finding]:
     scores = [evidence.scores(run) for run in evidence.runs]
     for a, b in itertools.combinations([str(one) for one in evidence.measures], 2):
         if all(np.allclose(s.values[a], s.values[b], rtol=0, atol=1e-12, equal_nan=True) for s in scores):
-            yield Finding(
-                "all runs", "same measure", False, len(scores), f"{a} and {b} are the same number for every query here"
-            )
+            yield Finding("all runs", "same measure", False, len(scores), f"{a} and {b} are equal for every query")
 
 
 def _has_same_ranking(one: Run, other: Run) -> bool:
@@ -156,10 +154,10 @@ def check_missing_queries(evidence: AuditInput) -> Iterator[Finding]:
         lacking = np.array([q in failed for q in names], np.bool_) | ~judged.answered
         absent = [q for q, gone in zip(names, lacking.tolist(), strict=True) if gone]
         empty = int(((judged.retrieved == 0) & ~lacking).sum())
-        nothing = f"; {pluralise(empty, 'query')} got no document and count 0" if empty else ""
+        nothing = f"; {pluralise(empty, 'query')} got no document and score 0" if empty else ""
         if not absent:
             yield Finding(
-                run, "survivorship", False, 0, f"all {pluralise(len(names), 'judged query')} are answered{nothing}"
+                run, "survivorship", False, 0, f"all {pluralise(len(names), 'judged query')} have a ranking{nothing}"
             )
             continue
         full = score_judged_ranks(evidence.judged(run), measures, evidence.rules.but(missing="zero"))
@@ -173,18 +171,18 @@ def check_missing_queries(evidence: AuditInput) -> Iterator[Finding]:
             gap = max(gap, abs(without - zero) if len(left) else math.inf)
             rows.append((str(measure), zero, without, without - zero))
         moved = next((one for name, zero, left, _ in rows if (one := format_change(str(name), zero, left))), "")
-        how = "at 0" if evidence.rules.missing == "zero" else "not at all"
+        how = "are scored 0" if evidence.rules.missing == "zero" else "are ignored"
         kinds = f"{len(absent) - len(failed & set(absent))} missing, {len(failed & set(absent))} failed"
         yield Finding(
             run,
             "survivorship",
             gap >= VISIBLE_CHANGE,
             len(absent),
-            f"{len(absent)} of {pluralise(len(names), 'judged query')} have no answer ({kinds}), and count {how} under "
-            f"{evidence.rules.name}{nothing}",
+            f"{len(absent)} of {pluralise(len(names), 'judged query')} have no ranking ({kinds}) and {how} "
+            f"under {evidence.rules.name}{nothing}",
             first_few(absent),
             f"{moved} without them" if moved else "",
-            drop_if_unchanged(FindingTable(["measure", "they count 0", "left out", "difference"], rows), slice(1, 3)),
+            drop_if_unchanged(FindingTable(["measure", "they score 0", "left out", "difference"], rows), slice(1, 3)),
         )
 
 
@@ -203,8 +201,8 @@ def _failed_queries(run: Run) -> set[str]:
 def _duplicate_rule_text(evidence: AuditInput) -> str:
     """Describe how the convention scores repeated documents."""
     if "duplicates=first" in evidence.rules.name:  # The audit itself relaxed `duplicates=error`.
-        return "`evaluate` refuses the run, and here the first place counts"
-    return "the first place counts" if evidence.rules.duplicates == "first" else "every place counts"
+        return "`evaluate` rejects the run; here the first rank counts"
+    return "the first rank counts" if evidence.rules.duplicates == "first" else "every rank counts"
 
 
 def check_repeated_documents(evidence: AuditInput) -> Iterator[Finding]:
@@ -219,7 +217,7 @@ def check_repeated_documents(evidence: AuditInput) -> Iterator[Finding]:
         rows = record.table.join(judged, on="query", how="semi")
         again = rows.group_by("query", "doc", maintain_order=True).agg(pl.len().alias("n")).filter(pl.col("n") > 1)
         if not again.height:
-            yield Finding(run, "repetitions", False, 0, "no document stands twice in a ranking")
+            yield Finding(run, "repetitions", False, 0, "no duplicate documents in rankings")
             continue
         first, every = (evidence.scores(run, rules=evidence.rules.but(duplicates=how)) for how in ("first", "count"))
         extra = int((again["n"] - 1).sum())
@@ -233,11 +231,11 @@ def check_repeated_documents(evidence: AuditInput) -> Iterator[Finding]:
             "repetitions",
             True,
             extra,
-            f"{pluralise(extra, 'document')} come again in the ranking of {again['query'].n_unique()} of "
+            f"{pluralise(extra, 'document')} are repeated in the ranking of {again['query'].n_unique()} of "
             f"{pluralise(judged.height, 'judged query')}; {_duplicate_rule_text(evidence)}",
             first_few(names),
             format_changes(first.measures[:1], list_means(first)[:1], list_means(every)[:1]),
             drop_if_unchanged(
-                FindingTable(["measure", "first place counts", "every place counts"], rows_of), slice(1, 3)
+                FindingTable(["measure", "first rank counts", "every rank counts"], rows_of), slice(1, 3)
             ),
         )

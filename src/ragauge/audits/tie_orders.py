@@ -107,7 +107,7 @@ def order_ties(judged: JudgedRanks, *, best: bool) -> JudgedRanks:
         return judged
     query, first, last = judged.query, judged.tie_first, judged.tie_last
     good = judged.grade > 0
-    place = judged.pool_place[judged.row]
+    place = judged.pool_position[judged.row]
     rank = np.zeros(len(query), np.int64)
     for chosen, at_top in ((good, best), (~good, not best)):
         mine = np.flatnonzero(chosen)
@@ -172,7 +172,7 @@ def ideal_ranks(judgments: Judgments) -> JudgedRanks:
     row = np.flatnonzero(pool.grades > 0)
     query = pool.owner[row]
     found = replace(empty, retrieved=np.bincount(query, minlength=n), _relevant={})
-    return _build_settled_ranks(found, query, empty.pool_place[row] + 1, row, "trec")
+    return _build_settled_ranks(found, query, empty.pool_position[row] + 1, row, "trec")
 
 
 def tie_whole_corpus(judgments: Judgments, documents: int, depth: Ints) -> JudgedRanks:

@@ -26,7 +26,7 @@ from ragauge.core.records import Run, Scores
 from ragauge.measures.conventions import Convention
 from ragauge.measures.names import Measure
 from ragauge.measures.scoring import score_judged_ranks
-from ragauge.output.numbers import first_few, format_changes, format_percent, pluralise
+from ragauge.output.numbers import first_few, format_changes, format_number, pluralise
 
 if TYPE_CHECKING:
     import polars as pl
@@ -140,23 +140,25 @@ def _tie_order_finding(evidence: AuditInput, name: str, table: pl.DataFrame) -> 
     found = compute_tie_sensitivity(evidence, name, table, rules)
     if not found.tied:
         return Finding(name, "ties", False, 0, "no two documents of a query have the same score")
-    share = f"{format_percent(found.tied / found.rows)} of the scores repeat another ({found.tied:,} of {found.rows:,})"
+    share = (
+        f"{format_number(found.tied / found.rows, 'share')} of the scores are tied ({found.tied:,} of {found.rows:,})"
+    )
     more = found.tied - count_tied_rows(rows_kept(run.table, evidence.judgments, rules.but(width="double"))[0])
     returned = more == found.tied and _has_provenance(run) and rules.width == "double"
     if returned:
-        share += " as the system gave them; its folder keeps the order of return by the smallest steps, and that counts"
+        share += " as returned by the system; the run folder preserves the order of return by minimal score steps"
     elif more > 0:
-        how = "only as 32-bit floats" if rules.width == "float32" else "but for the smallest step that a double has"
+        how = "only as 32-bit floats" if rules.width == "float32" else "except for the smallest step of a double"
         share += f", {more:,} of them {how}"
     left = [str(one) for one in evidence.measures if one not in found.measures]
-    without = f"; not told of {', '.join(left)}" if left else ""
+    without = f"; not computed for {', '.join(left)}" if left else ""
     queries = found.queries
     if not queries:
         return Finding(
             name, "ties", False, found.tied, f"{share}, and no query's score depends on their order{without}"
         )
     drawn = [str(one) for one, guess in zip(found.measures, found.expected, strict=True) if not guess.exact]
-    about = f"; expected {', '.join(drawn)} is the mean of {RANDOM_ORDERS} orders drawn at random" if drawn else ""
+    about = f"; expected {', '.join(drawn)} is the mean of {RANDOM_ORDERS} random orders" if drawn else ""
     moved = format_changes([str(found.measures[0])], list_means(found.worst)[:1], list_means(found.best)[:1])
     decides = f"; their order decides the score of {pluralise(len(queries), 'query')}"
     if returned:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from importlib import import_module
 from typing import Annotated, Any, NamedTuple
@@ -11,6 +12,7 @@ from typer.core import TyperGroup
 
 from ragauge import __version__
 from ragauge.cli.failures import pass_exceptions
+from ragauge.core.record_types import RESULT_MODULES
 
 
 class CommandEntry(NamedTuple):
@@ -31,7 +33,7 @@ COMMANDS: Mapping[str, CommandEntry] = {
     "judge": CommandEntry(SCORE, "Judge generated answers: faithfulness, relevance, context precision and recall."),
     "k-range": CommandEntry(SCORE, "Score runs over a range of k and recommend the smallest sufficient k."),
     "fuse": CommandEntry(SCORE, "Fuse several runs into one."),
-    "demo": CommandEntry(SCORE, "Evaluate six retrieval systems on Python's documentation, offline."),
+    "demo": CommandEntry(SCORE, "Evaluate retrieval systems on Python's documentation, offline."),
     "compare": CommandEntry(COMPARE, "Compare systems query by query, with significance tests and intervals."),
     "gate": CommandEntry(COMPARE, "Check a run against rules; exit with 1 if a rule fails or cannot be evaluated."),
     "audit": CommandEntry(COMPARE, "Check judgments, runs and corpus for problems that make scores unreliable."),
@@ -55,6 +57,8 @@ COMMANDS: Mapping[str, CommandEntry] = {
     "measures": CommandEntry(REFERENCE, "List the measures, or explain one."),
 }
 """Commands in the order in which `ragauge --help` lists them."""
+STORED_RESULTS = {modules.command: schema for schema, modules in RESULT_MODULES.items()}
+"""Schema of the JSON that a command writes, by command."""
 
 
 class LazyGroup(TyperGroup):
@@ -72,10 +76,42 @@ def load_command(name: str) -> Any:
     >>> load_command("k-range").name
     'k-range'
     """
-    app = typer.Typer(pretty_exceptions_enable=False, rich_markup_mode="rich", context_settings=HELP_OPTIONS)
+    app = typer.Typer(
+        add_completion=False,
+        pretty_exceptions_enable=False,
+        rich_markup_mode="rich",
+        context_settings=HELP_OPTIONS,
+    )
     function = name.replace("-", "_")
     app.command(name)(pass_exceptions(getattr(import_module(f"ragauge.cli.{function}"), function)))
-    return typer.main.get_command(app)
+    command = typer.main.get_command(app)
+    if command.name in STORED_RESULTS and "schema" not in {parameter.name for parameter in command.params}:
+        command.params.append(_build_schema_option(STORED_RESULTS[command.name]))
+    return command
+
+
+def _build_schema_option(schema: str) -> Any:
+    """Build the option `--schema` of a command that writes such records as JSON."""
+
+    def print_schema(wanted: bool) -> None:
+        if wanted:
+            from ragauge.files.json_schemas import json_schema_of
+
+            typer.echo(json.dumps(json_schema_of(schema), indent=1, ensure_ascii=False))
+            raise typer.Exit
+
+    option = typer.Option(
+        False, "--schema", callback=print_schema, is_eager=True, help="Print the JSON Schema of --json."
+    )
+
+    def declare(schema: bool = option) -> None:
+        del schema
+
+    app = typer.Typer(add_completion=False)
+    app.command()(declare)
+    parameter = typer.main.get_command(app).params[0]
+    parameter.expose_value = False
+    return parameter
 
 
 def build_app() -> typer.Typer:

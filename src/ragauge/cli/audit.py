@@ -8,9 +8,8 @@ import typer
 from rich.text import Text
 
 from ragauge.cli import console
-from ragauge.cli.evaluate import parse_convention_options
 from ragauge.cli.option_checks import allow_only_options, refuse_options
-from ragauge.cli.options import MinRelevantGrade
+from ragauge.cli.options import CORPUS_HELP, ConventionName, MinRelevantGrade, resolve_convention
 from ragauge.core.errors import BadInput
 from ragauge.output.terminal import borderless_table
 
@@ -31,13 +30,13 @@ def audit(  # noqa: PLR0913 - each is an option of the command
             "-m", "--measure", help="A measure; again for more.  [dim]default the run's, or as evaluate[/dim]"
         ),
     ] = None,
-    convention: Annotated[str, typer.Option("-C", "--convention", help="As in evaluate.")] = "default",
+    convention: ConventionName = "default",
     rel: MinRelevantGrade = None,
     expect: Annotated[
         list[str] | None,
         typer.Option(metavar="MEASURE=VALUE", help="A number from a paper or a tool, to be explained; again for more."),
     ] = None,
-    corpus: Annotated[str | None, typer.Option(help="The documents: a BEIR folder, JSONL or TSV.")] = None,
+    corpus: Annotated[str | None, typer.Option(help=f"Documents: {CORPUS_HELP}.")] = None,
     queries: Annotated[str | None, typer.Option(help="The texts of the queries: JSONL or TSV.")] = None,
     dataset: Annotated[
         str | None, typer.Option("-d", "--dataset", help="Dataset with documents and queries, by name or folder.")
@@ -72,7 +71,7 @@ def audit(  # noqa: PLR0913 - each is an option of the command
         queries=queries,
         dataset=dataset,
         measures=measure,
-        convention=parse_convention_options(convention, [], rel, None),
+        convention=resolve_convention(convention, rel=rel),
         expect=expect or [],
         checks=check,
         targets=targets,

@@ -8,9 +8,15 @@ from typing import Annotated
 import typer
 
 from ragauge.cli import console
-from ragauge.cli.evaluate import parse_convention_options
 from ragauge.cli.option_checks import refuse_options
-from ragauge.cli.options import CommonQueries, HigherIsBetter, LowerIsBetter, MinRelevantGrade
+from ragauge.cli.options import (
+    CommonQueries,
+    ConventionName,
+    HigherIsBetter,
+    LowerIsBetter,
+    MinRelevantGrade,
+    resolve_convention,
+)
 from ragauge.cli.tie_notes import describe_ties
 from ragauge.comparison import compare as compare_scores
 from ragauge.comparison import report
@@ -69,10 +75,7 @@ def compare(  # noqa: PLR0913 - each is an option of the command
             help="Show so many queries that rose and that fell most.  [dim]default 3 where two are compared[/dim]",
         ),
     ] = None,
-    convention: Annotated[str, typer.Option("-C", "--convention", help="As in evaluate.")] = "default",
-    options: Annotated[
-        list[str] | None, typer.Option("--set", metavar="OPTION=VALUE", help="One option of the convention.")
-    ] = None,
+    convention: ConventionName = "default",
     rel: MinRelevantGrade = None,
     depth: Annotated[int | None, typer.Option("-M", "--depth", help="Look at so many documents a query.")] = None,
     split: Annotated[str | None, typer.Option(help="Which judgments of a BEIR folder.")] = None,
@@ -92,9 +95,7 @@ def compare(  # noqa: PLR0913 - each is an option of the command
     console.check_exclusive({"--json": as_json, "--csv": as_csv, "--markdown": as_markdown, "--latex": as_latex})
     if as_csv or as_latex:
         refuse_options(context, ["moved"], "with --csv and --latex, which do not list queries")
-    found = score_runs(
-        files, baseline, measure, parse_convention_options(convention, options or [], rel, depth), split=split
-    )
+    found = score_runs(files, baseline, measure, resolve_convention(convention, rel=rel, depth=depth), split=split)
     tagged = {query: dict(values) for query, values in found.tags.items()}
     if tags is not None:
         if by is None:

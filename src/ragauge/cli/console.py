@@ -15,7 +15,7 @@ from ragauge.core.errors import BadInput, InputWarning
 from ragauge.core.secrets import redact
 from ragauge.core.structured_text import parse_json
 from ragauge.core.text import one_line
-from ragauge.output.terminal import sparkline_characters
+from ragauge.output.sparklines import encode_sparklines, sparkline_characters
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
@@ -48,19 +48,11 @@ def stdout_console() -> Console:
 def print_tables(*tables: RenderableType) -> None:
     """Print tables; in a pipe, lines have no trailing blanks."""
     console = stdout_console()
-    if sys.stdout.isatty():
+    with console.capture() as captured:
         for table in tables:
             console.print(table)
-        return
-    with console.capture() as text:
-        for table in tables:
-            console.print(table)
-    sys.stdout.write("".join(line.rstrip() + "\n" for line in text.get().splitlines()))
-
-
-def output_width() -> int:
-    """Return the width of the terminal, or PIPE_WIDTH_CHARS in a pipe."""
-    return stdout_console().width if sys.stdout.isatty() else PIPE_WIDTH_CHARS
+    text = encode_sparklines(captured.get(), sys.stdout.encoding)
+    sys.stdout.write(text if sys.stdout.isatty() else "".join(line.rstrip() + "\n" for line in text.splitlines()))
 
 
 def constrain_width(pieces: Sequence[RenderableType]) -> list[RenderableType]:
@@ -71,10 +63,14 @@ def constrain_width(pieces: Sequence[RenderableType]) -> list[RenderableType]:
 
 
 def fold_sentences(pieces: Sequence[RenderableType]) -> list[RenderableType]:
-    """Constrain sentences to PIPE_WIDTH_CHARS in a pipe; tables keep their width."""
+    """Constrain sentences and tables without a header to PIPE_WIDTH_CHARS in a pipe; other tables keep their width."""
+    from rich.table import Table
     from rich.text import Text
 
-    return [constrain_width([one])[0] if isinstance(one, Text) else one for one in pieces]
+    def is_text(piece: RenderableType) -> bool:
+        return isinstance(piece, Text) or (isinstance(piece, Table) and not piece.show_header)
+
+    return [constrain_width([piece])[0] if is_text(piece) else piece for piece in pieces]
 
 
 def print_notes(lines: Iterable[str]) -> None:

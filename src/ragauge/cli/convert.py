@@ -14,11 +14,16 @@ from ragauge.files.source import InputFile
 
 def convert(
     context: typer.Context,
-    source: Annotated[str, typer.Argument(metavar="IN", help="A file or BEIR folder; - is standard input.")],
+    source: Annotated[str, typer.Argument(metavar="IN", help="Input file or BEIR folder; - is standard input.")],
     target: Annotated[
-        str, typer.Argument(metavar="OUT", help="The file to write; - is standard output; FOLDER/ is BEIR.")
+        str, typer.Argument(metavar="OUT", help="Output file; - is standard output; FOLDER/ is a BEIR folder.")
     ],
-    from_: Annotated[str | None, typer.Option("--from", help=f"What IN is: {', '.join(readers.FORMATS)}.")] = None,
+    from_: Annotated[
+        str | None,
+        typer.Option(
+            "--from", metavar="NAME", show_default="detected", help=f"Format of IN: {', '.join(readers.FORMATS)}."
+        ),
+    ] = None,
     to: Annotated[
         str | None,
         typer.Option(
@@ -28,7 +33,9 @@ def convert(
             help="Format of OUT: those of --from; for samples, ragas or deepeval.",
         ),
     ] = None,
-    kind: Annotated[str | None, typer.Option("--kind", help="qrels, run or samples, where IN could be either.")] = None,
+    kind: Annotated[
+        str | None, typer.Option("--kind", metavar="NAME", help="Contents of IN, if ambiguous: qrels, run or samples.")
+    ] = None,
 ) -> None:
     """Convert judgments, runs or samples between formats.
 
@@ -41,8 +48,10 @@ def convert(
         or (kind is None and from_ is None and samples.is_samples_file(source))
     ):
         if to is not None and to not in samples.SAMPLE_ROW_BUILDERS:
-            hint = f"one of {', '.join(samples.SAMPLE_ROW_BUILDERS)}; the ending of OUT says whether it is a table"
-            raise BadInput(f"samples cannot be written as {to}", hint=hint)
+            raise BadInput(
+                f"--format for samples must be one of {', '.join(samples.SAMPLE_ROW_BUILDERS)}, got `{to}`",
+                hint="a table or JSON lines is chosen by the ending of OUT",
+            )
         refuse_options(context, ["from_"], "on samples, whose format is recognised")
         samples.write_samples(samples.read_samples(source), target, to or "ragauge")
         return
@@ -55,31 +64,25 @@ def convert(
     elif what == "run":
         writers.write_run(readers.read_run(source, format=from_), target, to)
     else:
-        raise BadInput(f"`--kind {what}` is unknown", hint="qrels, run or samples")
+        raise BadInput(f"--kind must be qrels, run or samples, got `{what}`", hint="use `--kind run`")
 
 
-def _detect_file_kind(source: InputFile, format_: str | None) -> str:
+def _detect_file_kind(source: InputFile, format_name: str | None) -> str:
     """Detect whether a file has judgments or a run: `qrels` or `run`."""
-    form = format_ or readers.detect_format(source)
+    form = format_name or readers.detect_format(source)
     if form in ("beir", "rig", "subtopics"):
         return "qrels"
     if form == "trec":
         fields = len((source.head() or [""])[0].split())
-        if fields >= 5:
-            return "run"
-        return "qrels"
+        return "run" if fields >= 5 else "qrels"
     if form == "json":
-        thing = json_files.read_json(source, ids=True)
-        nested = thing.values() if isinstance(thing, dict) else []
-        values = [v for docs in nested if isinstance(docs, dict) for v in docs.values()]
-        return "run" if any(isinstance(v, float) for v in values) else "qrels"
+        data = json_files.read_json(source, ids=True)
+        nested = data.values() if isinstance(data, dict) else []
+        values = [value for docs in nested if isinstance(docs, dict) for value in docs.values()]
+        return "run" if any(isinstance(value, float) for value in values) else "qrels"
     names = table_files.read_header(source, form) if form == "parquet" else table_files.read_table(source, form).columns
-    graded = table_files.find_column(names, (*table_files.GRADE_COLUMNS[:-1], "corpus-id", "corpus_id"))
-    ranked = table_files.find_column(
-        names, (*table_files.RANK_COLUMNS, *table_files.DISTANCE_COLUMNS, *table_files.SCORE_COLUMNS[1:])
-    )
-    if graded:
+    if table_files.find_column(names, (*table_files.GRADE_COLUMNS[:-1], "corpus-id", "corpus_id")):
         return "qrels"
-    if ranked or "score" in {n.lower() for n in names}:
-        return "run"
-    return "qrels"
+    run_columns = (*table_files.RANK_COLUMNS, *table_files.DISTANCE_COLUMNS, *table_files.SCORE_COLUMNS[1:])
+    is_run = table_files.find_column(names, run_columns) or "score" in {name.lower() for name in names}
+    return "run" if is_run else "qrels"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
@@ -12,9 +11,9 @@ import typer
 
 from ragauge.cli import console
 from ragauge.cli.option_checks import check_output_libraries, require_any_option
-from ragauge.cli.options import MaxQueries, Reuse, Threads
+from ragauge.cli.options import MaxQueries, OptionalConventionName, Reuse, Threads
 from ragauge.cli.output import check_outputs, write_result
-from ragauge.cli.progress import StageProgress
+from ragauge.cli.progress import show_progress
 from ragauge.core.errors import BadInput, MissingExtra
 from ragauge.embedder_study.plan import QUICK_SETTINGS, STUDY_STORES, StudySettings
 from ragauge.embedder_study.results import EmbedderStudy
@@ -42,7 +41,7 @@ def embedders(  # noqa: PLR0913 - each is an option of the command
     measure: Annotated[
         list[str] | None, typer.Option("-m", "--measure", help="The first is what curves and losses are of.")
     ] = None,
-    convention: Annotated[str | None, typer.Option("-C", "--convention", help="As in evaluate.")] = None,
+    convention: OptionalConventionName = None,
     baseline: Annotated[
         str | None, typer.Option("-b", "--baseline", help="Hold the others against this one.  [dim]default bm25[/dim]")
     ] = None,
@@ -137,7 +136,7 @@ def embedders(  # noqa: PLR0913 - each is an option of the command
     require_any_option(command, {"fresh": ["folder"], "reuse": ["folder"]})
     if fresh and reuse:
         raise BadInput("--fresh and --reuse are mutually exclusive", hint="leave out one of them")
-    check_outputs(written, as_json=as_json, as_csv=as_csv, form=form, noun=EmbedderStudy)
+    check_outputs(EmbedderStudy, written, as_json=as_json, as_csv=as_csv, format_name=form)
     check_output_libraries([], charts)
     if charts is not None:
         check_writable(charts, folder=True)
@@ -172,7 +171,7 @@ def embedders(  # noqa: PLR0913 - each is an option of the command
         reuse=reuse,
         **how,
     )
-    write_result([found], written, as_json=as_json, as_csv=as_csv, form=form, folded=True)
+    write_result([found], written, as_json=as_json, as_csv=as_csv, format_name=form)
     if charts is not None:
         from ragauge.reports import registry
 
@@ -210,26 +209,16 @@ def _tokenization_measures(measures: list[str] | None, convention: str | None) -
     return wanted, convention or tokenization.LAYOUT_MEASURES.convention
 
 
-class EmbedderProgress(StageProgress):
-    """Progress of a study: the current embedder, and how far its stage is."""
-
-    WHOLE = "embedders"
-
-
 def _run_study(folder: str | None, **asked: Any) -> EmbedderStudy:
     from ragauge import embedder_study
 
-    with EmbedderProgress() as watch:
-        try:
-            return embedder_study.compare_embedders(watch=watch, **asked)
-        except KeyboardInterrupt:
-            kept = (
-                f"what is finished is kept in {shlex.quote(folder)}, and the same command goes on from there"
-                if folder
-                else "vectors of documents are remembered; --out FOLDER would have kept the rest"
-            )
-            sys.stderr.write(f"\nstopped at {watch.now or 'the beginning'}; {kept}\n")
-            raise typer.Exit(130) from None
+    resume_hint = (
+        f"finished embedders are saved in {shlex.quote(folder)}; to resume, run the same command"
+        if folder
+        else "document vectors are cached; add `--out FOLDER` to save finished embedders"
+    )
+    with show_progress(resume_hint, lines=True) as progress:
+        return embedder_study.compare_embedders(progress=progress, **asked)
 
 
 def _parse_int_list(text: str | None, option: str) -> Sequence[int] | None:

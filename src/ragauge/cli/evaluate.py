@@ -3,30 +3,51 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import fields
-from typing import Annotated, Any
+from dataclasses import KW_ONLY, dataclass
+from typing import Annotated
 
 import typer
 
+from ragauge import __version__
 from ragauge.cli import console
 from ragauge.cli.console import ClusterAddress
-from ragauge.cli.options import MinRelevantGrade
-from ragauge.cli.progress import show_status
+from ragauge.cli.options import (
+    ChartsFolder,
+    ConventionName,
+    MinRelevantGrade,
+    OutputFiles,
+    PrintJson,
+    resolve_convention,
+)
+from ragauge.cli.output import print_table
+from ragauge.cli.progress import show_progress
 from ragauge.cli.tie_notes import describe_ties
 from ragauge.compute import dask_cluster
-from ragauge.core.errors import BadInput
-from ragauge.core.records import Scores
+from ragauge.core.errors import BadInput, UnknownName
 from ragauge.evaluation import (
     compute_judged_ranks_by_name,
     default_measures,
     judgments_for_measures,
     parse_measures,
-    report,
 )
+from ragauge.evaluation.report import (
+    build_csv_table,
+    build_long_query_table,
+    build_query_table,
+    build_score_table,
+    describe_convention,
+    transpose_scores,
+)
+from ragauge.evaluation.results import EvaluatedRuns, collect_scores
+from ragauge.evaluation.trec_eval_text import render_trec_eval, select_measure_names
 from ragauge.files.neighbour_arrays import check_row_counts
-from ragauge.measures.conventions import ANSWER_OPTIONS, Convention, find_convention
+from ragauge.files.serialization import to_json
 from ragauge.measures.scoring import score_judged_ranks
-from ragauge.runs.inputs import resolve_inputs
+from ragauge.output.csv import render_csv
+from ragauge.runs.folder import utc_now
+from ragauge.runs.inputs import Inputs
+
+TREC_EVAL_FORMAT = "trec_eval"
 
 
 def evaluate(  # noqa: PLR0913 - each is an option of the command
@@ -47,103 +68,155 @@ def evaluate(  # noqa: PLR0913 - each is an option of the command
             help="Measures, e.g. ndcg@10,map. Can be repeated. [dim]`ragauge measures` lists them[/dim]",
         ),
     ] = None,
-    convention: Annotated[
-        str, typer.Option("-C", "--convention", help="default, trec9, beir, ranx, rig, ann, … (CONVENTIONS.md)")
-    ] = "default",
-    options: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="OPTION=VALUE", help="Set one option of the convention, e.g. ties=ranked."),
-    ] = None,
+    convention: ConventionName = "default",
     rel: MinRelevantGrade = None,
-    depth: Annotated[int | None, typer.Option("-M", "--depth", help="Look at so many documents a query.")] = None,
-    per_query: Annotated[bool, typer.Option("-q", "--per-query", help="Each query, too.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="JSON on standard output.")] = False,
-    as_csv: Annotated[bool, typer.Option("--csv", help="CSV on standard output.")] = False,
-    output: Annotated[
-        str, typer.Option("--format", help="table, json, csv, or trec_eval (its three columns).")
-    ] = "table",
-    targets: Annotated[str | None, typer.Option(help="A target map (document target) for dr@k.")] = None,
-    split: Annotated[str | None, typer.Option(help="Which judgments of a BEIR folder: test, train, dev.")] = None,
-    qrels_format: Annotated[str | None, typer.Option(help="What the judgments are, e.g. trec or subtopics.")] = None,
-    run_format: Annotated[str | None, typer.Option(help="What the runs are, e.g. trec or csv.")] = None,
+    depth: Annotated[
+        int | None, typer.Option("-M", "--depth", metavar="N", help="Maximum number of documents used per query.")
+    ] = None,
+    per_query: Annotated[
+        bool, typer.Option("-q", "--per-query", help="Also print the scores of single queries.")
+    ] = False,
+    as_json: PrintJson = False,
+    as_csv: Annotated[
+        bool, typer.Option("--csv", help="Print CSV: one row per run and measure, or per score with -q.")
+    ] = False,
+    format_name: Annotated[
+        str | None,
+        typer.Option(
+            "--format",
+            metavar="NAME",
+            help="Print this format, or write it to the file of -o: html, json, csv, markdown, latex; or print "
+            "trec_eval, its three columns.",
+        ),
+    ] = None,
+    out: OutputFiles = None,
+    charts: ChartsFolder = None,
+    targets: Annotated[str | None, typer.Option(metavar="FILE", help="Target map (document, target) for dr@k.")] = None,
+    split: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Judgments of a BEIR folder: test, train, dev.")
+    ] = None,
+    qrels_format: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Format of the judgments, e.g. trec or subtopics.")
+    ] = None,
+    run_format: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Format of the runs, e.g. trec or csv.")
+    ] = None,
     cluster: ClusterAddress = None,
 ) -> None:
     """Score runs against judgments.
 
     [dim]ragauge evaluate qrels.txt bm25.run dense.run -m ndcg@10 -m recall@100[/dim]
     """
-    rules = parse_convention_options(convention, options or [], rel, depth)
-    said_twice = output in ("table", "json" if as_json else "csv" if as_csv else "table")
-    console.check_exclusive({"--json": as_json, "--csv": as_csv, "--format": not said_twice})
-    shape = "json" if as_json else "csv" if as_csv else output
-    if shape not in ("table", "json", "csv", "trec_eval"):
-        raise BadInput(f"there is no output format `{shape}`", hint="table, json, csv, trec_eval")
-    given = resolve_inputs(files)
-    check_row_counts(given.qrels, given.singles.values())
-    usual = default_measures(given.qrels, given.singles.values())
-    trec = shape == "trec_eval"
-    wanted = parse_measures(
-        report.select_measure_names(measure or ["official"]) if trec else measure or usual, rules, trec=trec
-    )
-    judgments = judgments_for_measures(wanted, given.qrels, form=qrels_format, targets=targets, split=split)
-    with dask_cluster.dask_cluster(cluster) as executor, show_status(after=1.0) as tell:
-        counted = compute_judged_ranks_by_name(
+    outputs = _Outputs(out or [], as_json=as_json, as_csv=as_csv, format_name=format_name, charts=charts)
+    outputs.check()
+    rules = resolve_convention(convention, rel=rel, depth=depth)
+    inputs = Inputs.resolve(*files)
+    check_row_counts(inputs.qrels, inputs.single_runs.values())
+    usual = default_measures(inputs.qrels, inputs.single_runs.values())
+    is_trec = format_name == TREC_EVAL_FORMAT
+    requested = measure or (["official"] if is_trec else usual)
+    measures = parse_measures(select_measure_names(requested) if is_trec else requested, rules, trec=is_trec)
+    judgments = judgments_for_measures(measures, inputs.qrels, qrels_format=qrels_format, targets=targets, split=split)
+    with dask_cluster.dask_cluster(cluster) as executor, show_progress() as progress:
+        ranks = compute_judged_ranks_by_name(
             judgments,
-            given.singles,
-            wanted,
+            inputs.single_runs,
+            measures,
             rules,
-            form=run_format,
+            run_format=run_format,
             executor=executor,
-            watch=lambda name, rows: tell(f"{name}: {rows:,} rows"),
+            progress=progress,
         )
-    scores = {name: score_judged_ranks(judged, wanted, rules) for name, judged in counted.items()}
-    if trec:
-        for one in scores.values():
-            lines = report.render_trec_eval(one, wanted, measure or ["official"], rules, per_query=per_query)
-            console.write_data(lines, nl=False)
+    scores = {name: score_judged_ranks(judged, measures, rules) for name, judged in ranks.items()}
+    if is_trec:
+        for run_scores in scores.values():
+            console.write_data(render_trec_eval(run_scores, measures, requested, rules, per_query=per_query), nl=False)
         return
-    if shape == "json":
-        console.write_data(report.render_scores_json(scores, per_query=per_query))
-    elif shape == "csv":
-        console.write_data(report.render_scores_csv(scores, per_query=per_query), nl=False)
-    else:
-        width = console.stdout_console().width
-        if per_query:
-            console.print_tables(report.query_table(scores, width), "")
-        console.print_tables(report.score_table(scores, width))
-        _print_convention_note(scores, rules)
-        console.print_notes(describe_ties(scores.values()))
+    result = collect_scores(scores, per_query=per_query, provenance={"made": utc_now(), "ragauge": __version__})
+    outputs.write(result)
+    if outputs.prints_tables:
+        merged = console.merge_notes(result.notes, scores)
+        console.print_notes([describe_convention(result), *merged, *describe_ties(scores.values())])
+    console.print_notes(outputs.written)
 
 
-def _print_convention_note(scores: dict[str, Scores], rules: Convention) -> None:
-    """Print the convention of the scores, and notes on them."""
-    queries = len(next(iter(scores.values())).queries)
-    named = ", ".join(f"{k}={v}" for k, v in rules.departures().items() if k not in ANSWER_OPTIONS)
-    console.print_notes(
-        [
-            f"{queries:,} judged queries, convention {rules.name}"
-            + (f" ({named})" if named and "," not in rules.name else "")
-        ]
-    )
-    console.print_notes(console.merge_notes((note for one in scores.values() for note in one.notes), scores))
+@dataclass(frozen=True)
+class _Outputs:
+    """Output options. Modules for pages and other formats are imported only if such a format is requested."""
 
+    files: Sequence[str]
+    _: KW_ONLY
+    as_json: bool
+    as_csv: bool
+    format_name: str | None
+    charts: str | None
 
-def parse_convention_options(name: str, options: Sequence[str], rel: float | None, depth: int | None) -> Convention:
-    """Return a convention by name, with options set on the command line."""
-    chosen: dict[str, Any] = {}
-    types = {f.name: f.type for f in fields(Convention)}
-    for text in options:
-        option, equals, value = text.partition("=")
-        if not equals:
-            raise BadInput(f"`--set {text}` sets nothing", hint="--set ties=ranked")
-        try:
-            chosen[option] = (
-                float(value) if option == "rel" else int(value) if "int" in str(types.get(option)) else value
+    @property
+    def printed_format(self) -> str | None:
+        """Format that is printed; None for tables."""
+        return "json" if self.as_json else "csv" if self.as_csv else None if self.files else self.format_name
+
+    @property
+    def prints_tables(self) -> bool:
+        """Whether tables and notes are printed."""
+        return self.printed_format is None
+
+    @property
+    def written(self) -> list[str]:
+        """Notes on the files that were written."""
+        drawn = [f"wrote the charts to {self.charts}"] if self.charts is not None else []
+        return [*(f"wrote {file}" for file in self.files), *drawn]
+
+    def check(self) -> None:
+        """Check that the result can be written as requested, before any work."""
+        is_printed = self.format_name is not None and not self.files
+        console.check_exclusive({"--json": self.as_json, "--csv": self.as_csv, "--format": is_printed})
+        if self.format_name == TREC_EVAL_FORMAT:
+            if self.files or self.charts is not None:
+                raise BadInput("--format trec_eval is printed and has no file", hint="remove -o, or use `> scores.txt`")
+        elif self.files or self.charts is not None or self.format_name is not None:
+            from ragauge.cli.output import check_outputs
+            from ragauge.reports.registry import find_formats
+
+            formats = [*find_formats(EvaluatedRuns), TREC_EVAL_FORMAT]
+            if self.format_name not in (None, *formats):
+                raise UnknownName(
+                    "output format", str(self.format_name), formats, hint=f"choose one of {', '.join(formats)}"
+                )
+            check_outputs(
+                EvaluatedRuns,
+                self.files,
+                as_json=self.as_json,
+                as_csv=self.as_csv,
+                format_name=self.format_name,
+                charts=self.charts,
             )
-        except ValueError:
-            raise BadInput(f"`{option}` cannot be `{value}`", hint="it is a number") from None
-    if rel is not None:
-        chosen["rel"] = rel
-    if depth is not None:
-        chosen["depth"] = depth
-    return find_convention(name).but(**chosen)
+
+    def write(self, result: EvaluatedRuns) -> None:
+        """Print tables or data, and write files."""
+        if self.printed_format == "json":
+            console.write_data(to_json(result), nl=False)
+        elif self.printed_format == "csv":
+            console.write_data(render_csv(build_csv_table(result)), nl=False)
+        elif self.printed_format is not None:
+            from ragauge.reports.registry import find_formats
+
+            console.write_data(find_formats(EvaluatedRuns)[self.printed_format].write([result]), nl=False)
+        else:
+            _print_tables(result)
+        if self.files or self.charts is not None:
+            from ragauge.reports.registry import write_results
+
+            write_results([result], self.files, self.format_name, self.charts)
+
+
+def _print_tables(result: EvaluatedRuns) -> None:
+    """Print the means, after the scores of single queries; the shape of the tables depends on the width."""
+    width = console.stdout_console().width
+    if result.queries:
+        queries = build_query_table(result)
+        print_table(queries if queries.width <= width else build_long_query_table(result))
+        console.print_tables("")
+    table = build_score_table(result)
+    is_too_wide = len(result.runs) > 1 and table.width > width
+    print_table(transpose_scores(table, result) if is_too_wide else table)

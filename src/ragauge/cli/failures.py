@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import io
 import os
-import platform
 import select
 import signal
 import sys
@@ -177,6 +176,8 @@ def save_report(error: BaseException) -> str:
     The home and working folders are tried next. The arguments of the command are not saved, since they can have
     passwords.
     """
+    import platform
+
     from ragauge import __version__
 
     lines = [

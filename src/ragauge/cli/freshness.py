@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from operator import itemgetter
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from ragauge.cli.options import CORPUS_HELP, ChartsFolder, FormatName, OutputFiles, PrintJson
 from ragauge.cli.output import check_outputs, write_result
-from ragauge.cli.progress import show_status
-from ragauge.core.errors import BadInput
+from ragauge.cli.progress import show_progress
+from ragauge.compute.progress import Progress
+from ragauge.core.settings import unique_by
+from ragauge.knowledge.freshness.results import Freshness
 
 
 def freshness(  # noqa: PLR0913 - each is an option of the command
@@ -18,40 +22,43 @@ def freshness(  # noqa: PLR0913 - each is an option of the command
         list[str],
         typer.Argument(
             metavar="RUN...",
-            help="A run in any format that `evaluate` reads, or a folder that `run` wrote; several stand side by side.",
+            help="Runs in any format that `evaluate` reads, or folders of `ragauge run`. Several runs are compared.",
         ),
     ],
     versions: Annotated[
         str,
         typer.Option(
             metavar="FILE",
-            help="JSONL, CSV, TSV or Parquet: doc_id, version_key, effective_timestamp, superseded_by.",
+            help="Versions (JSONL, CSV, TSV or Parquet): doc_id, version_key, effective_timestamp, superseded_by.",
         ),
     ],
-    k: Annotated[int, typer.Option("-k", help="How many documents of each query are looked at.")] = 10,
+    k: Annotated[int, typer.Option("-k", help="Number of documents checked per query.")] = 10,
     corpus: Annotated[
         str | None,
         typer.Option(
             metavar="CORPUS",
             show_default="that of the run folder",
-            help="Corpus file or folder, or dataset by name; separates copies from conflicts.",
+            help=f"Documents, to separate copies from conflicts: {CORPUS_HELP}.",
         ),
     ] = None,
     queries: Annotated[
-        str | None, typer.Option(help="The queries that a run should have (JSONL or TSV), to know what is missing.")
+        str | None,
+        typer.Option(metavar="FILE", help="Queries that a run should have (JSONL or TSV), to detect missing ones."),
     ] = None,
     as_of: Annotated[
         str | None,
-        typer.Option(metavar="DATE", help="What began to hold later replaces nothing: 2024-05-31, or seconds."),
+        typer.Option(
+            metavar="DATE",
+            help="Evaluate as of this date (2024-05-31) or time in seconds; later versions replace nothing.",
+        ),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="JSON on standard output.")] = False,
+    as_json: PrintJson = False,
     as_csv: Annotated[
-        bool, typer.Option("--csv", help="stale@k and conflict@k of each query, as `compare` and `gate` read them.")
+        bool, typer.Option("--csv", help="Print CSV: one row per query, for `compare` and `gate`.")
     ] = False,
-    out: Annotated[
-        list[str] | None,
-        typer.Option("-o", "--out", metavar="FILE", help="Also write .html, .md, .json or .csv; again for more."),
-    ] = None,
+    format_name: FormatName = None,
+    out: OutputFiles = None,
+    charts: ChartsFolder = None,
 ) -> None:
     """Measure how many results are stale or contradict each other.
 
@@ -63,28 +70,25 @@ def freshness(  # noqa: PLR0913 - each is an option of the command
     """
     from ragauge.knowledge.freshness import freshness
 
-    check_outputs(out or [], as_json=as_json, as_csv=as_csv)
-    found = []
-    with show_status(after=0.5) as watch:
+    check_outputs(Freshness, out or [], as_json=as_json, as_csv=as_csv, format_name=format_name, charts=charts)
+    results = []
+    with show_progress() as progress:
         for name, path in _runs_by_name(runs).items():
-            watch(f"reading {name}")
-            one = freshness(path, versions, k=k, documents=corpus, queries=queries, as_of=as_of)
-            found.append(replace(one, run=name))
-    write_result(found, out or [], as_json=as_json, as_csv=as_csv)
+            progress(Progress("reading", subject=name))
+            result = freshness(path, versions, k=k, corpus=corpus, queries=queries, as_of=as_of)
+            results.append(replace(result, run=name))
+    write_result(results, out or [], as_json=as_json, as_csv=as_csv, format_name=format_name, charts=charts)
 
 
-def _runs_by_name(runs: list[str]) -> dict[str, str]:
+def _runs_by_name(arguments: list[str]) -> dict[str, str]:
     """Return the runs by name: that of the user, of their folder or of the file."""
     from ragauge.files.source import InputFile
-    from ragauge.runs.inputs import is_run_folder, resolve_inputs, split_name
+    from ragauge.runs.input_kinds import is_run_folder, split_path_name
+    from ragauge.runs.inputs import Inputs
 
-    found: dict[str, str] = {}
-    for argument in runs:
-        name, path = split_name(argument)
+    found: list[tuple[str, str]] = []
+    for argument in arguments:
+        name, path = split_path_name(argument)
         whole = path != "-" and Path(path).is_dir() and not is_run_folder(path)
-        mine = resolve_inputs([path]).singles if whole else {name or InputFile(path).stem: path}
-        for label, place in mine.items():
-            if label in found:
-                raise BadInput(f"two runs are called `{label}`", hint=f"NAME=FILE gives one another name: a={place}")
-            found[label] = place
-    return found
+        found += Inputs.resolve(path).single_runs.items() if whole else [(name or InputFile(path).stem, path)]
+    return dict(unique_by(found, itemgetter(0), "run", hint="rename one with NAME=FILE"))

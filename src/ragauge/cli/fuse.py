@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Annotated, Any
 
 import typer
 
 from ragauge.cli import console
 from ragauge.cli.option_checks import allow_only_options, require_any_option
+from ragauge.cli.output import print_table
 from ragauge.core.errors import BadInput
 from ragauge.core.records import ScoresByQuery
+from ragauge.core.specs import parse_spec
 from ragauge.files import readers, writers
 from ragauge.fusion import build_fused_run, read_runs, tune
 from ragauge.fusion.methods import METHODS, FusionMethod, default_norm, find_method
 from ragauge.fusion.normalisation import NORMALISATIONS, find_normalisation
 from ragauge.fusion.query_fusion import fuse_runs, missing_queries
 from ragauge.fusion.tuning import TunedFusion
+from ragauge.output.numbers import pluralise
+from ragauge.output.tables import Column, Table
 
 
 def fuse(  # noqa: PLR0913 - each is an option of the command
@@ -28,21 +32,25 @@ def fuse(  # noqa: PLR0913 - each is an option of the command
     out: Annotated[
         str, typer.Option("-o", "--out", metavar="FILE", help="Output file of the fused run; - is standard output.")
     ] = "-",
-    method: Annotated[str, typer.Option("--method", help="How to fuse; [dim]--list shows all[/dim].")] = "rrf",
+    method: Annotated[
+        str,
+        typer.Option(
+            "--method",
+            metavar="NAME(PARAMETER=VALUE…)",
+            help="Fusion method with its parameters, e.g. rrf(k=60). [dim]--list shows all[/dim]",
+        ),
+    ] = "rrf",
     norm: Annotated[
         str | None, typer.Option("--norm", help="How scores are scaled: min-max where scores count, else none.")
     ] = None,
     weights: Annotated[str | None, typer.Option("--weights", help="One for each run, e.g. 0.7,0.3.")] = None,
-    options: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="PARAMETER=VALUE", help="A parameter of the method, e.g. k=60."),
-    ] = None,
-    qrels: Annotated[
-        str | None, typer.Option("--tune", metavar="QRELS", help="Choose parameters by cross-validation.")
-    ] = None,
-    measure: Annotated[str, typer.Option("-m", "--measure", help="What --tune makes as great as it can.")] = "ndcg@10",
-    folds: Annotated[int, typer.Option(help="In how many parts --tune splits the queries.")] = 5,
-    seed: Annotated[int, typer.Option(help="By which shuffle.")] = 0,
+    tuned: Annotated[
+        bool, typer.Option("--tune", help="Choose the parameters by cross-validation on the judgments of --qrels.")
+    ] = False,
+    qrels: Annotated[str | None, typer.Option(metavar="FILE", help="Judgments for --tune.")] = None,
+    measure: Annotated[str, typer.Option("-m", "--measure", help="Measure that --tune maximises.")] = "ndcg@10",
+    folds: Annotated[int, typer.Option(metavar="N", help="Number of folds of --tune.")] = 5,
+    seed: Annotated[int, typer.Option(help="Seed of the assignment of queries to folds.")] = 0,
     depth: Annotated[int, typer.Option("--depth", min=1, help="How many documents a query keeps.")] = 1000,
     form: Annotated[
         str | None,
@@ -62,44 +70,52 @@ def fuse(  # noqa: PLR0913 - each is an option of the command
         return
     if not runs:
         raise BadInput("there is nothing to fuse", hint="ragauge fuse bm25.run dense.run -o hybrid.run")
-    require_any_option(context, {name: ["qrels"] for name in ("measure", "folds", "seed")})
+    require_any_option(context, {name: ["tuned"] for name in ("qrels", "measure", "folds", "seed")})
+    if tuned and qrels is None:
+        raise BadInput("--tune needs judgments", hint="add `--qrels qrels.txt`")
     if [qrels, *runs].count("-") > 1:
         raise BadInput("standard input can be read once", hint="give - for one file only")
     readers.check_format(form)
-    how, scale = find_method(method), find_normalisation(norm or default_norm(method)).name
-    params = _parse_fusion_params(options or [], weights)
+    spec = parse_spec(method, "fusion method")
+    how = find_method(spec.name)
+    scale = find_normalisation(norm or default_norm(how.name)).name
+    params = _merge_weights(spec.options, weights)
     if qrels is None:
         how.settled(params, len(runs))  # fails before any file is read
     elif params:
-        raise BadInput("--tune chooses the parameters itself", hint="leave --weights and --set out")
+        raise BadInput(
+            "--tune chooses the parameters itself", hint=f"remove --weights, and write `--method {how.name}`"
+        )
     found = read_runs(runs)
     lists = list(found.values())
     lines = _describe_fusion(how, scale, {} if qrels else how.settled(params, len(runs)), found)
     if qrels is None:
-        fused = fuse_runs(lists, method, scale, depth=depth, **params)
+        fused = fuse_runs(lists, how.name, scale, depth=depth, **params)
     else:
-        tuned = tune(qrels, found, method, scale, measure, folds=folds, seed=seed, depth=depth)
-        fused = tuned.run
-        lines += _describe_tuning(tuned, measure)
-    writers.write_run(build_fused_run(fused, method, found), out, form)
+        chosen = tune(qrels, found, how.name, scale, measure, folds=folds, seed=seed, depth=depth)
+        fused = chosen.run
+        lines += _describe_tuning(chosen, measure)
+    writers.write_run(build_fused_run(fused, how.name, found), out, form)
     console.print_notes(lines)
 
 
-def _parse_fusion_params(options: Sequence[str], weights: str | None) -> dict[str, Any]:
-    """Parse fusion parameters by name as numbers, or as lists if there are commas."""
-    params: dict[str, Any] = {}
-    # System specifications separate values by +, so it is accepted here too.
-    given = [] if weights is None else ["weights=" + weights.replace("+", ",")]
-    for text in [*options, *given]:
-        name, equals, value = text.partition("=")
-        if not equals:
-            raise BadInput(f"`--set {text}` sets nothing", hint="--set k=60")
-        try:
-            numbers = [float(part) for part in value.split(",")]
-        except ValueError:
-            raise BadInput(f"`{name}` cannot be `{value}`", hint="numbers, with commas between them") from None
-        params[name] = numbers if name == "weights" else numbers[0] if len(numbers) == 1 else numbers
-    return params
+def _merge_weights(params: Mapping[str, Any], weights: str | None) -> dict[str, Any]:
+    """Add the weights of `--weights` to the parameters of the method; a single weight is a list, too."""
+    given = {
+        name: [value] if name == "weights" and isinstance(value, int | float) else value
+        for name, value in params.items()
+    }
+    if weights is None:
+        return given
+    if "weights" in given:
+        raise BadInput("--weights and the weights of --method are mutually exclusive", hint="remove one of them")
+    try:
+        # System specifications separate values by +, so it is accepted here too.
+        return {**given, "weights": [float(part) for part in weights.replace("+", ",").split(",")]}
+    except ValueError:
+        raise BadInput(
+            f"--weights must be numbers separated by commas, got `{weights}`", hint="use `--weights 0.7,0.3`"
+        ) from None
 
 
 def _describe_fusion(
@@ -107,35 +123,27 @@ def _describe_fusion(
 ) -> list[str]:
     queries = len({query for run in runs.values() for query in run})
     given = f"({format_params(params)})" if format_params(params) else ""
-    lines = [
-        f"{how.name}{given}, norm {norm}: {_format_noun_count(len(runs), 'run')}, "
-        f"{_format_noun_count(queries, 'query')}"
-    ]
+    lines = [f"{how.name}{given}, norm {norm}: {pluralise(len(runs), 'run')}, {pluralise(queries, 'query')}"]
     for name, missing in zip(runs, missing_queries(list(runs.values())), strict=True):
         if missing:
             lines.append(
-                f"{name} lacks {missing} of {_format_noun_count(queries, 'query')}; the other runs decide there"
+                f"{name} lacks {missing} of {pluralise(queries, 'query')}; these are fused from the other runs"
             )
     return lines
 
 
 def _describe_tuning(tuned: TunedFusion, measure: str) -> list[str]:
     lines = [
-        f"fold {at}, {_format_noun_count(len(fold.queries), 'query')}: "
-        f"{format_params(fold.params) or 'trained on the others'}"
+        f"fold {at}, {pluralise(len(fold.queries), 'query')}: {format_params(fold.params) or 'trained on the others'}"
         for at, fold in enumerate(tuned.folds, 1)
     ]
     lines.append(
         f"{measure} out of fold {tuned.mean:.4f}, in sample {tuned.in_sample_mean:.4f}"
-        f" ({_format_noun_count(len(tuned.scores), 'judged query')})"
+        f" ({pluralise(len(tuned.scores), 'judged query')})"
     )
     if tuned.params:
         lines.append(f"all judged queries together choose {format_params(tuned.params)}")
     return lines
-
-
-def _format_noun_count(count: int, noun: str) -> str:
-    return f"{count} {noun if count == 1 else noun.replace('query', 'querie') + 's'}"
 
 
 def format_params(params: Mapping[str, Any]) -> str:
@@ -152,18 +160,19 @@ def format_params(params: Mapping[str, Any]) -> str:
 
 
 def _print_fusion_methods() -> None:
-    from rich.table import Table
-    from rich.text import Text
-
-    methods = Table(box=None, pad_edge=False, header_style="bold")
-    for header in ("method", "parameters", "a document's score"):
-        methods.add_column(header, overflow="fold", no_wrap=header == "method")
-    for row in METHODS.values():
-        given = [name if one.default is None else f"{name}={one.default:g}" for name, one in row.settings.items()]
-        methods.add_row(row.name, ", ".join(given), Text(row.says))
-    norms = Table(box=None, pad_edge=False, header_style="bold")
-    for header in ("normalisation", "what it does"):
-        norms.add_column(header, overflow="fold", no_wrap=header == "normalisation")
-    for scale in NORMALISATIONS.values():
-        norms.add_row(scale.name, Text(scale.says))
-    console.print_tables(methods, "", norms)
+    methods = [
+        [
+            method.name,
+            ", ".join(
+                name if setting.default is None else f"{name}={setting.default:g}"
+                for name, setting in method.settings.items()
+            ),
+            method.says,
+        ]
+        for method in METHODS.values()
+    ]
+    norms = [[norm.name, norm.says] for norm in NORMALISATIONS.values()]
+    columns = [Column("method", "name"), Column("parameters"), Column("score of a document")]
+    print_table(Table("methods", columns, methods))
+    console.print_tables("")
+    print_table(Table("normalisations", [Column("normalisation", "name"), Column("effect")], norms))

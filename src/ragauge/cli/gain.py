@@ -2,20 +2,30 @@
 
 from __future__ import annotations
 
-import re
-import sys
+from operator import itemgetter
 from typing import Annotated, Any
 
 import typer
 
 from ragauge.cli import console
 from ragauge.cli.option_checks import require_any_option
-from ragauge.cli.options import ChatOptions, MaxQueries
-from ragauge.cli.output import check_outputs, print_unread_notes, write_result
-from ragauge.cli.progress import show_status
+from ragauge.cli.options import (
+    CORPUS_HELP,
+    ChartsFolder,
+    ChatOptions,
+    ConventionName,
+    FormatName,
+    MaxQueries,
+    OutputFilesAndReplies,
+    PrintJson,
+)
+from ragauge.cli.output import check_outputs, print_unread_notes, split_outputs, write_result
+from ragauge.cli.progress import show_progress
 from ragauge.core import plugins
 from ragauge.core.errors import BadInput
 from ragauge.core.samples import LEXICAL_JUDGE
+from ragauge.core.settings import unique_by
+from ragauge.knowledge.gain.results import Gain
 
 
 def gain(  # noqa: PLR0913 - each is an option of the command
@@ -24,21 +34,30 @@ def gain(  # noqa: PLR0913 - each is an option of the command
         str | None,
         typer.Option(
             metavar="KB",
-            help="What is there: a corpus (JSONL, TSV), a folder, a dataset.  [dim]default that of --dataset[/dim]",
+            show_default="that of --dataset",
+            help=f"Documents before: {CORPUS_HELP}.",
         ),
     ] = None,
-    after: Annotated[str | None, typer.Option(metavar="KB", help="What is there afterwards, likewise.")] = None,
-    add: Annotated[str | None, typer.Option(metavar="DOCS", help="Or what comes to it: a corpus, likewise.")] = None,
+    after: Annotated[str | None, typer.Option(metavar="KB", help="Documents after, in the same formats.")] = None,
+    add: Annotated[
+        str | None,
+        typer.Option(metavar="DOCS", help="Documents added to --before, in the same formats, instead of --after."),
+    ] = None,
     dataset: Annotated[
         str | None,
         typer.Option(
-            "-d", "--dataset", help="Whose queries and judgments tell.  [dim]default those of --after or --before[/dim]"
+            "-d",
+            "--dataset",
+            show_default="that of --after or --before",
+            help="Dataset with queries, judgments and reference answers.",
         ),
     ] = None,
     system: Annotated[
         str,
         typer.Option(
-            "-s", "--system", help="As in run: bm25, dense, hybrid …; module:function makes one from documents."
+            "-s",
+            "--system",
+            help="Retrieval system: bm25, dense, hybrid, …; or module:function, which builds one from documents.",
         ),
     ] = "bm25",
     weight: Annotated[
@@ -47,49 +66,54 @@ def gain(  # noqa: PLR0913 - each is an option of the command
             "-w",
             "--weight",
             metavar="TERM=WEIGHT",
-            help="A measure, context_recall or novelty, and how much it counts; again for more.  "
-            "[dim]default a third each of recall@k, context_recall and novelty[/dim]",
+            show_default="1/3 each for recall@k, context_recall and novelty",
+            help="Weight of a term: a ranking measure, context_recall or novelty. Can be repeated.",
         ),
     ] = None,
-    k: Annotated[int, typer.Option("-k", help="Documents a query.")] = 10,
+    k: Annotated[int, typer.Option("-k", help="Number of documents per query.")] = 10,
     chat: Annotated[
-        str, typer.Option("-c", "--chat", metavar="WHO", help="Who judges context_recall, as in judge.")
+        str,
+        typer.Option(
+            "-c",
+            "--chat",
+            metavar="MODEL",
+            help="Judge of context_recall: openai:MODEL@URL, local:FILE.gguf, replay:FILE, or lexical.",
+        ),
     ] = LEXICAL_JUDGE,
     chat_options: ChatOptions = None,
-    replies: Annotated[
-        str | None, typer.Option(metavar="FOLDER", help="Keep what the chat says here, and ask nothing twice.")
-    ] = None,
     max_calls: Annotated[
-        int | None, typer.Option(help="Maximum number of requests to the chat; probes and retries count.")
+        int | None, typer.Option(help="Maximum number of requests to the chat model; probes and retries count.")
     ] = None,
     embedder: Annotated[
-        str, typer.Option("-e", "--embedder", metavar="NAME", help="Embedder with which novelty is measured.")
+        str, typer.Option("-e", "--embedder", metavar="NAME", help="Embedder for novelty.")
     ] = "wordllama",
-    novelty: Annotated[str, typer.Option(help="Which definition of it: mean, least, lexical.")] = "mean",
+    novelty: Annotated[
+        str, typer.Option(metavar="NAME", help="Definition of novelty: mean, least or lexical.")
+    ] = "mean",
     attribution: Annotated[
         str,
         typer.Option(
-            help="What is lost without each document: rebuilt (the system is), dropped (from a deeper ranking), none, "
-            "or auto, the exact way where it is not too long."
+            metavar="NAME",
+            help="Method for the contribution of each document: rebuilt (build the system without it), dropped (leave "
+            "it out of a deeper ranking), none, or auto (the exact method unless it takes too long).",
         ),
     ] = "auto",
     best_batch: Annotated[
-        int, typer.Option(metavar="N", help="Number of documents of the best batch to find; 0 finds none.")
+        int, typer.Option(metavar="N", help="Maximum number of documents of the best batch; 0 for no batch.")
     ] = 10,
     before_run: Annotated[
-        str | None, typer.Option(metavar="RUN", help="What was returned before: no system is built.")
+        str | None, typer.Option(metavar="RUN", help="Run before, instead of a system that is built.")
     ] = None,
-    after_run: Annotated[str | None, typer.Option(metavar="RUN", help="What was returned afterwards.")] = None,
-    convention: Annotated[str, typer.Option("-C", "--convention", help="As in evaluate.")] = "default",
-    confidence: Annotated[float, typer.Option(help="Of the intervals.")] = 0.95,
-    split: Annotated[str | None, typer.Option(help="Which judgments of a BEIR folder: test, train, dev.")] = None,
+    after_run: Annotated[str | None, typer.Option(metavar="RUN", help="Run after.")] = None,
+    convention: ConventionName = "default",
+    confidence: Annotated[float, typer.Option(help="Confidence level of the intervals.")] = 0.95,
+    split: Annotated[str | None, typer.Option(help="Judgments of a BEIR folder: test, train or dev.")] = None,
     max_queries: MaxQueries = None,
-    out: Annotated[
-        list[str] | None,
-        typer.Option("-o", "--out", metavar="FILE", help="Write .html, .json, .csv or .md; again for more."),
-    ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="JSON on standard output.")] = False,
-    as_csv: Annotated[bool, typer.Option("--csv", help="CSV on standard output: a row for each document.")] = False,
+    as_json: PrintJson = False,
+    as_csv: Annotated[bool, typer.Option("--csv", help="Print CSV: one row per document.")] = False,
+    format_name: FormatName = None,
+    out: OutputFilesAndReplies = None,
+    charts: ChartsFolder = None,
 ) -> None:
     """Measure how added documents change retrieval quality.
 
@@ -97,38 +121,42 @@ def gain(  # noqa: PLR0913 - each is an option of the command
 
     [dim]ragauge gain --before old/ --after new/ -w recall@10=0.5 -w mrr=0.5 -o gain.html[/dim]
 
-    The same queries are put to the system built on both; neither knowledge base is written to.
+    The same queries are run on the system before and after. Neither corpus is modified.
     """
+    from ragauge.judging.session import JudgingSettings
     from ragauge.knowledge import gain
 
-    check_outputs(out or [], as_json=as_json, as_csv=as_csv)
-    require_any_option(context, {name: ["chat"] for name in ("chat_options", "replies", "max_calls")})
-    judging: dict[str, Any] = {
-        "options": console.parse_name_values(chat_options or []), "folder": replies, "max_calls": max_calls,
-    }  # fmt: skip
-    own = re.fullmatch(r"[\w.]+:[\w.]+", system)
-    how: dict[str, Any] = {
-        "weights": _parse_measure_weights(weight), "k": k, "chat": chat, "embedder": embedder, "novelty": novelty,
-        "limit": max_queries, "attribution": attribution, "batch": best_batch,
-        "convention": convention, "confidence": confidence, "split": split,
-        "before_run": before_run, "after_run": after_run,
-        "judging": {name: value for name, value in judging.items() if value is not None},
-    }  # fmt: skip
-    with show_status(after=0.5) as watch:
-        how["progress"] = lambda what, done, total: watch(f"{what}: {done:,} of {total:,}" if total > 1 else what)
-        try:
-            found = gain.gain(
-                before,
-                after,
-                add=add,
-                dataset=dataset,
-                system=plugins.import_user_object(system) if own else system,
-                **how,
-            )
-        except KeyboardInterrupt:
-            sys.stderr.write("\nstopped; nothing was written\n")
-            raise typer.Exit(130) from None
-    write_result([found], out or [], as_json=as_json, as_csv=as_csv)
+    files, folder = split_outputs(out)
+    check_outputs(Gain, files, as_json=as_json, as_csv=as_csv, format_name=format_name, charts=charts)
+    require_any_option(context, {name: ["chat"] for name in ("chat_options", "max_calls")})
+    if folder is not None and chat == LEXICAL_JUDGE:
+        raise BadInput("the lexical judge has no replies to save", hint=f"remove -o {folder}, or add --chat")
+    limits: dict[str, Any] = {"options": console.parse_name_values(chat_options or []), "max_calls": max_calls}
+    with show_progress("no result was written") as progress:
+        result = gain.gain(
+            before,
+            after,
+            add=add,
+            dataset=dataset,
+            system=plugins.import_user_object(system) if plugins.is_user_object(system) else system,
+            weights=_parse_measure_weights(weight),
+            k=k,
+            chat=chat,
+            judging=JudgingSettings(**{name: value for name, value in limits.items() if value is not None}),
+            folder=folder,
+            embedder=embedder,
+            novelty=novelty,
+            limit=max_queries,
+            attribution=attribution,
+            batch=best_batch,
+            convention=convention,
+            confidence=confidence,
+            split=split,
+            before_run=before_run,
+            after_run=after_run,
+            progress=progress,
+        )
+    write_result([result], files, as_json=as_json, as_csv=as_csv, format_name=format_name, charts=charts)
     print_unread_notes(before, after, add)
 
 
@@ -140,7 +168,7 @@ def _parse_measure_weights(given: list[str] | None) -> dict[str, float] | None:
     """
     if not given:
         return None
-    found: dict[str, float] = {}
+    weights: list[tuple[str, float]] = []
     for text in given:
         name, equals, value = text.rpartition("=")
         try:
@@ -148,8 +176,6 @@ def _parse_measure_weights(given: list[str] | None) -> dict[str, float] | None:
         except ValueError:
             weight = None
         if weight is None or not name.strip():
-            raise BadInput(f"`--weight {text}` weighs nothing", hint="--weight recall@10=0.5")
-        if name.strip() in found:
-            raise BadInput(f"`{name.strip()}` has two weights", hint="one for each term")
-        found[name.strip()] = weight
-    return found
+            raise BadInput(f"--weight must be TERM=WEIGHT, got `{text}`", hint="--weight recall@10=0.5")
+        weights.append((name.strip(), weight))
+    return dict(unique_by(weights, itemgetter(0), "weight", hint="give each term one weight"))

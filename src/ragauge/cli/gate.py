@@ -8,8 +8,13 @@ from typing import Annotated, Any
 import typer
 
 from ragauge.cli import console
-from ragauge.cli.evaluate import parse_convention_options
-from ragauge.cli.options import HigherIsBetter, LowerIsBetter, MinRelevantGrade
+from ragauge.cli.options import (
+    HigherIsBetter,
+    LowerIsBetter,
+    MinRelevantGrade,
+    OptionalConventionName,
+    resolve_convention,
+)
 from ragauge.core.errors import BadInput, RagaugeError
 from ragauge.files.workspace import atomic_write
 from ragauge.gates import gate as hold
@@ -50,10 +55,7 @@ def gate(  # noqa: PLR0913 - each is an option of the command
         int | None,
         typer.Option(metavar="N", show_default="5", help="Minimum number of queries for a significance test."),
     ] = None,
-    convention: Annotated[str | None, typer.Option("-C", "--convention", help="As in evaluate.")] = None,
-    options: Annotated[
-        list[str] | None, typer.Option("--set", metavar="OPTION=VALUE", help="One option of the convention.")
-    ] = None,
+    convention: OptionalConventionName = None,
     rel: MinRelevantGrade = None,
     tags: Annotated[str | None, typer.Option(help="A table with a query column: its other columns are tags.")] = None,
     targets: Annotated[str | None, typer.Option(help="A target map (document target) for dr@k.")] = None,
@@ -97,9 +99,7 @@ def gate(  # noqa: PLR0913 - each is an option of the command
         given |= {"allow_changed_corpus": True if allow_changed_corpus else None}
         settings.update({name: value for name, value in given.items() if value is not None})
         settings["rules"] = [*settings["rules"], *(rule or [])]
-        chosen = [f"{name}={value}" for name, value in settings.pop("set", {}).items()]
-        name = convention or settings.pop("convention", "default")
-        settings["convention"] = parse_convention_options(name, [*chosen, *(options or [])], rel, None)
+        settings["convention"] = resolve_convention(convention or settings.get("convention", "default"), rel=rel)
         found = hold(files[-1], qrels=files[0] if len(files) > 1 else None, **settings)
     except RagaugeError as error:
         # Overwrite the files of an earlier run, so that a reader who ignores the exit code is not misled.

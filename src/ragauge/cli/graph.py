@@ -6,9 +6,17 @@ from typing import Annotated
 
 import typer
 
-from ragauge.cli.options import MaxQueries, check_positive
+from ragauge.cli.options import (
+    CORPUS_HELP,
+    ChartsFolder,
+    FormatName,
+    MaxQueries,
+    OutputFiles,
+    PrintJson,
+    check_positive,
+)
 from ragauge.cli.output import check_outputs, print_unread_notes, write_result
-from ragauge.cli.progress import show_status
+from ragauge.cli.progress import show_progress
 from ragauge.core.errors import BadInput
 from ragauge.knowledge.graph.results import GraphAnalysis
 
@@ -17,8 +25,7 @@ def graph(  # noqa: PLR0913 - each is an option of the command
     dataset: Annotated[
         str | None,
         typer.Argument(
-            help="A dataset (`ragauge datasets` lists those that there are) or a BEIR folder; or a corpus without "
-            "questions: a JSONL or TSV file, a folder of texts."
+            help=f"Dataset (`ragauge datasets` lists them) or BEIR folder; or a corpus without queries: {CORPUS_HELP}."
         ),
     ] = None,
     graph: Annotated[
@@ -26,46 +33,42 @@ def graph(  # noqa: PLR0913 - each is an option of the command
         typer.Option(
             "-g",
             "--graph",
-            help="What links documents: links, knn(neighbours=8), field(field=NAME), entities; joined by +, or again "
-            "for more.  [dim]default links+knn[/dim]",
+            show_default="links+knn",
+            help="Links: links, knn(neighbours=8), field(field=NAME), entities; joined by +. Can be repeated.",
         ),
     ] = None,
     embedder: Annotated[
-        str, typer.Option("-e", "--embedder", metavar="NAME", help="Embedder of the plain search and of knn links.")
+        str, typer.Option("-e", "--embedder", metavar="NAME", help="Embedder of plain search and of knn links.")
     ] = "wordllama",
     start_documents: Annotated[
         int,
         typer.Option(
-            metavar="N", callback=check_positive, help="Number of top documents of a plain search at which walks start."
+            metavar="N", callback=check_positive, help="Number of top documents of plain search at which walks start."
         ),
     ] = 10,
-    split: Annotated[str | None, typer.Option(help="Which judgments of a BEIR folder: test, train, dev.")] = None,
+    split: Annotated[str | None, typer.Option(help="Judgments of a BEIR folder: test, train or dev.")] = None,
     max_queries: MaxQueries = None,
-    confidence: Annotated[float, typer.Option(help="Of the intervals.")] = 0.95,
-    as_json: Annotated[bool, typer.Option("--json", help="JSON on standard output.")] = False,
-    as_csv: Annotated[
-        bool, typer.Option("--csv", help="CSV on standard output: a row for each kind of links and query.")
-    ] = False,
-    form: Annotated[str | None, typer.Option("--format", metavar="NAME", help="Output format, e.g. markdown.")] = None,
-    out: Annotated[
-        list[str] | None,
-        typer.Option("-o", "--out", metavar="FILE", help="Write .html, .json, .csv or .md; again for more."),
-    ] = None,
+    confidence: Annotated[float, typer.Option(help="Confidence level of the intervals.")] = 0.95,
+    as_json: PrintJson = False,
+    as_csv: Annotated[bool, typer.Option("--csv", help="Print CSV: one row per kind of link and query.")] = False,
+    format_name: FormatName = None,
+    out: OutputFiles = None,
+    charts: ChartsFolder = None,
 ) -> None:
     """Analyse the link graph of a corpus before you use graph retrieval.
 
     [dim]ragauge graph pydocs --graph "knn(neighbours=8)" --graph entities -o graph.html[/dim]
 
-    Judgments are used to say how far the answers are, and are given to no system.
+    Judgments are used only to measure how far relevant documents are. No system receives them.
     """
     if dataset is None:
-        raise BadInput("nothing is given", hint="ragauge graph DATASET: a dataset, a file or a folder")
-    from ragauge.core.composition import DEFAULT_GRAPH
+        raise BadInput("no dataset given", hint="ragauge graph DATASET: a dataset, a file or a folder")
     from ragauge.knowledge import graph as knowledge_graph
+    from ragauge.systems.graph_corpus import DEFAULT_GRAPH
 
-    check_outputs(out or [], as_json=as_json, as_csv=as_csv, form=form, noun=GraphAnalysis)
-    with show_status(after=0.5) as watch:
-        found = knowledge_graph.graph(
+    check_outputs(GraphAnalysis, out or [], as_json=as_json, as_csv=as_csv, format_name=format_name, charts=charts)
+    with show_progress() as progress:
+        result = knowledge_graph.graph(
             dataset,
             graph or DEFAULT_GRAPH,
             embedder=embedder,
@@ -73,7 +76,7 @@ def graph(  # noqa: PLR0913 - each is an option of the command
             split=split,
             limit=max_queries,
             confidence=confidence,
-            tell=lambda what: watch(f"{what} …"),
+            progress=progress,
         )
-    write_result([found], out or [], as_json=as_json, as_csv=as_csv, form=form, folded=True)
+    write_result([result], out or [], as_json=as_json, as_csv=as_csv, format_name=format_name, charts=charts)
     print_unread_notes(dataset)

@@ -2,35 +2,47 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shlex
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from importlib.resources import files as packaged
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple, cast
 
 import typer
 
 from ragauge.cli import console
-from ragauge.cli.evaluate import parse_convention_options
 from ragauge.cli.option_checks import MODEL_JUDGE_OPTIONS, allow_only_options, refuse_options
-from ragauge.cli.options import ChatOptions, JudgeWorkers, TokenPrice, VerdictFormat, check_positive
-from ragauge.cli.progress import CountProgress, show_status
+from ragauge.cli.options import (
+    ChartsFolder,
+    ChatOptions,
+    ConventionName,
+    FormatName,
+    JudgeWorkers,
+    OutputFilesAndFolder,
+    PrintJson,
+    TokenPrice,
+    VerdictFormat,
+    check_positive,
+)
+from ragauge.cli.output import check_outputs, print_table, split_outputs, write_result
+from ragauge.cli.progress import show_progress
+from ragauge.compute.progress import Progress
 from ragauge.core.errors import BadInput
 from ragauge.core.samples import LEXICAL_JUDGE
-from ragauge.files.judged_folders import is_judged_folder
 from ragauge.files.samples import samples_name
+from ragauge.files.serialization import to_json
 from ragauge.files.workspace import folder_name, hold_folder
-from ragauge.judging import estimate_cost, find_missing_key, judge_unsaved, recount, report_formats
-from ragauge.judging.report_formats import estimate_to_dict, judged_to_dict, summary_csv
-from ragauge.judging.results import CostEstimate, JudgedSamples
+from ragauge.judging import estimate_cost, find_missing_key, judge_unsaved, rescore
+from ragauge.judging.report import build_estimate_table, describe_main_unscored_reason
+from ragauge.judging.results import CostEstimate, JudgedSamples, JudgingEstimate
 from ragauge.judging.results_folder import check_same_samples, write_judged_folder
 from ragauge.judging.sample_loading import load_samples
-from ragauge.judging.session import LOCAL_TOKENS_PER_SECOND
+from ragauge.judging.session import LOCAL_TOKENS_PER_SECOND, JudgingOptions
 from ragauge.measures.answers import DEFAULT_ANSWER_MEASURES, parse_answer_measures
+from ragauge.measures.conventions import find_convention
+from ragauge.runs.input_kinds import InputKind, is_kind
 
 
 def judge(  # noqa: PLR0913 - each is an option of the command
@@ -40,8 +52,8 @@ def judge(  # noqa: PLR0913 - each is an option of the command
         typer.Argument(
             metavar="SAMPLES",
             show_default=False,
-            help="A file with question, answer, contexts and reference (JSONL, JSON, CSV, Parquet; ragas' and "
-            "DeepEval's names too), or the folder of a run with its answers.",
+            help="File with question, answer, contexts and reference (JSONL, JSON, CSV, Parquet; names of ragas "
+            "and DeepEval are accepted), or the folder of a run.",
         ),
     ] = None,
     measure: Annotated[
@@ -58,10 +70,10 @@ def judge(  # noqa: PLR0913 - each is an option of the command
         typer.Option(
             "-c",
             "--chat",
-            metavar="WHO",
-            help="Who judges: openai:MODEL@URL (any such server), local:FILE.gguf, replay:FILE, or lexical, which "
-            "matches words and asks nobody.  [dim]default lexical; of a folder that was judged, nobody: it is counted "
-            "again[/dim]",
+            metavar="MODEL",
+            help="Judge: openai:MODEL@URL (any compatible endpoint), local:FILE.gguf, replay:FILE, or lexical, which "
+            "compares words and calls no model. Without it, saved verdicts of a judged folder are scored again.  "
+            "[dim]default lexical[/dim]",
         ),
     ] = None,
     chat_options: ChatOptions = None,
@@ -76,28 +88,25 @@ def judge(  # noqa: PLR0913 - each is an option of the command
         ),
     ] = None,
     questions: Annotated[
-        int | None, typer.Option(help="Think up so many for each answer.  [dim]default 3[/dim]")
+        int | None,
+        typer.Option(metavar="N", show_default="3", help="Number of questions generated from each answer."),
     ] = None,
-    convention: Annotated[
-        str,
-        typer.Option(
-            "-C",
-            "--convention",
-            metavar="NAME[,OPTION=VALUE…]",
-            help="How verdicts are counted: default,no_claims=one.",
-        ),
-    ] = "default",
-    k: Annotated[int | None, typer.Option("-k", help="The first so many contexts of each sample only.")] = None,
+    convention: ConventionName = "default",
+    k: Annotated[int | None, typer.Option("-k", help="Maximum number of contexts per sample; the first ones.")] = None,
     answers: Annotated[
-        str | None, typer.Option(metavar="FILE", help="Of a run's folder: a table with query and answer.")
+        str | None, typer.Option(metavar="FILE", help="Table with query and answer, for the folder of a run.")
     ] = None,
     max_samples: Annotated[
         int | None,
         typer.Option(metavar="N", callback=check_positive, help="Maximum number of samples; the first ones are used."),
     ] = None,
     workers: JudgeWorkers = None,
-    timeout: Annotated[float | None, typer.Option(help="Seconds for an attempt.  [dim]default 60[/dim]")] = None,
-    retries: Annotated[int | None, typer.Option(help="Try again so often.  [dim]default 5[/dim]")] = None,
+    timeout: Annotated[
+        float | None, typer.Option(metavar="SECONDS", show_default="60", help="Timeout of one attempt.")
+    ] = None,
+    retries: Annotated[
+        int | None, typer.Option(metavar="N", show_default="5", help="Maximum number of repeated attempts per call.")
+    ] = None,
     max_calls: Annotated[
         int | None, typer.Option(help="Maximum number of requests of all sessions; probes and retries count.")
     ] = None,
@@ -110,27 +119,26 @@ def judge(  # noqa: PLR0913 - each is an option of the command
     token_price: TokenPrice = None,
     verdict_format: VerdictFormat = None,
     canaries: Annotated[
-        bool, typer.Option("--canaries", help="Also try to talk the judge into verdicts, and see whether it can be.")
+        bool, typer.Option("--canaries", help="Also test the judge with ten prompt injections.")
     ] = False,
     retry_unscored: Annotated[
         bool, typer.Option("--retry-unscored", help="Repeat the calls whose saved replies gave no verdict.")
     ] = False,
     replicate: Annotated[
-        int | None, typer.Option(help="Ask everything anew, as the so-many-th time.  [dim]default 0[/dim]")
+        int | None,
+        typer.Option(metavar="N", show_default="0", help="Number of this replicate; each has its own replies."),
     ] = None,
-    confidence: Annotated[float | None, typer.Option(help="Of the intervals.  [dim]default 0.95[/dim]")] = None,
+    confidence: Annotated[
+        float | None, typer.Option(show_default="0.95", help="Confidence level of the intervals.")
+    ] = None,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Say how many calls and tokens it would take, and ask nothing.")
+        bool, typer.Option("--dry-run", help="Print an estimate of calls, tokens and cost; send no request.")
     ] = False,
-    out: Annotated[
-        str | None,
-        typer.Option(
-            "-o", "--out", metavar="FOLDER", help="[dim]default judged/ and the name of samples and model[/dim]"
-        ),
-    ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="JSON on standard output.")] = False,
-    as_csv: Annotated[bool, typer.Option("--csv", help="CSV on standard output: a row for each measure.")] = False,
-    schema: Annotated[bool, typer.Option("--schema", help="Print the JSON's schema, and do nothing else.")] = False,
+    as_json: PrintJson = False,
+    as_csv: Annotated[bool, typer.Option("--csv", help="Print CSV: one row per measure.")] = False,
+    format_name: FormatName = None,
+    out: OutputFilesAndFolder = None,
+    charts: ChartsFolder = None,
 ) -> None:
     """Judge generated answers: faithfulness, relevance, context precision and recall.
 
@@ -138,21 +146,18 @@ def judge(  # noqa: PLR0913 - each is an option of the command
 
     [dim]ragauge judge samples.jsonl -m faithfulness -c openai:gpt-4o-mini --token-price 0.15,0.6 --max-cost 2[/dim]
 
-    What the judge does not say, or says unreadably, is unscored with its reason: nothing has a default. Every reply is
-    kept at once: after Ctrl-C, a crash or a limit the same command goes on, and pays for nothing twice.
+    A sample without a readable verdict is unscored, with its reason. Replies are saved as they arrive. To resume, run
+    the same command again. Saved replies are reused and not billed again.
     """
-    if schema:
-        allow_only_options(context, ["schema"], "--schema")
-        console.write_data((packaged("ragauge.judging") / "judged.schema.json").read_text(encoding="utf-8"), nl=False)
-        return
-    console.check_exclusive({"--json": as_json, "--csv": as_csv})
+    files, folder_path = split_outputs(out)
+    check_outputs(JudgedSamples, files, as_json=as_json, as_csv=as_csv, format_name=format_name, charts=charts)
+    output = JudgingOutput(files, as_json, as_csv, format_name, charts)
     if samples is None:
-        raise BadInput("there is nothing to judge", hint="ragauge judge samples.jsonl")
+        raise BadInput("no samples given", hint="ragauge judge samples.jsonl")
     if token_price is not None and prices is not None:
         raise BadInput("--token-price and --prices are mutually exclusive", hint="remove one of them")
-    name, *rules = convention.split(",")
-    settings: dict[str, Any] = {
-        "convention": parse_convention_options(name, [one.strip() for one in rules], None, None), "embedder": embedder,
+    given: dict[str, Any] = {
+        "convention": find_convention(convention), "embedder": embedder,
         "questions": questions, "concurrency": workers, "timeout": timeout, "retries": retries,
         "max_calls": max_calls, "max_cost": max_cost,
         "prices": console.parse_price(token_price) if token_price is not None else prices,
@@ -160,38 +165,49 @@ def judge(  # noqa: PLR0913 - each is an option of the command
         "replicate": replicate, "confidence": confidence, "limit": max_samples, "k": k, "answers": answers,
         "options": console.parse_name_values(chat_options or []), "name": samples_name(samples),
     }  # fmt: skip
-    how = {key: value for key, value in settings.items() if value is not None}
-    if chat is None and is_judged_folder(samples):
-        kept = ("measure", "convention", "confidence", "out", "as_json", "as_csv")
-        hint = "--chat judges again; without it the stored verdicts are scored again"
-        allow_only_options(context, kept, "verdicts that are stored already", hint=hint)
-        _rescore_stored_verdicts(samples, measure, how, out, as_json=as_json, as_csv=as_csv)
+    settings = cast(JudgingOptions, {name: value for name, value in given.items() if value is not None})
+    if chat is None and is_kind(samples, InputKind.JUDGED):
+        accepted = ("measure", "convention", "confidence", "out", "as_json", "as_csv", "format_name", "charts")
+        hint = "--chat judges again; without it, the saved verdicts are scored again"
+        allow_only_options(context, accepted, "a judged folder without --chat", hint=hint)
+        _rescore_saved_verdicts(samples, measure, settings, folder_path or samples, output)
         return
-    who = chat or LEXICAL_JUDGE
-    if who == LEXICAL_JUDGE:
+    judge_name = chat or LEXICAL_JUDGE
+    if judge_name == LEXICAL_JUDGE:
         refuse_options(
             context, MODEL_JUDGE_OPTIONS, "on the lexical judge, which calls no model", hint="--chat openai:MODEL@URL"
         )
-    folder = Path(out) if out is not None else _default_judging_folder(samples, who)
+    folder = Path(folder_path) if folder_path is not None else _default_judging_folder(samples, judge_name)
     if dry_run:
-        refuse_options(context, ["as_csv", "verdict_format", "canaries", "confidence"], "with --dry-run")
-        _print_judging_estimate(samples, measure, who, folder, how, as_json=as_json)
+        no_effect = ["as_csv", "format_name", "charts", "verdict_format", "canaries", "confidence"]
+        refuse_options(context, no_effect, "with --dry-run")
+        _print_judging_estimate(samples, measure, judge_name, folder, settings, as_json=as_json)
         return
     with hold_folder(folder):
         check_same_samples(folder, load_samples(samples, answers=answers, k=k)[:max_samples])
-        found = _judge_with_progress(samples, measure, who, folder, how)
-        _finish_judging(found, folder, as_json=as_json, as_csv=as_csv)
+        judged = _judge_with_progress(samples, measure, judge_name, folder, settings)
+        _finish_judging(judged, folder, output)
 
 
-def _rescore_stored_verdicts(
-    samples: str, measures: list[str] | None, how: dict[str, Any], out: str | None, *, as_json: bool, as_csv: bool
+class JudgingOutput(NamedTuple):
+    """Where and how results are printed and written."""
+
+    files: Sequence[str]
+    as_json: bool
+    as_csv: bool
+    format_name: str | None
+    charts: str | None
+
+
+def _rescore_saved_verdicts(
+    samples: str, measures: list[str] | None, settings: JudgingOptions, folder: str, output: JudgingOutput
 ) -> None:
-    """Compute the scores of a folder again from its stored verdicts."""
-    rules = how["convention"] if "convention" in how and how["convention"].name != "default" else None
-    found = recount(samples, measures, convention=rules, confidence=how.get("confidence"))
-    folder = Path(out or samples)
+    """Compute the scores of a folder again from its saved verdicts."""
+    convention = find_convention(settings.get("convention", "default"))
+    chosen = None if convention.name == "default" else convention
+    judged = rescore(samples, measures, convention=chosen, confidence=settings.get("confidence"))
     with hold_folder(folder):
-        _finish_judging(replace(found, stopped=""), folder, as_json=as_json, as_csv=as_csv)
+        _finish_judging(replace(judged, stopped=""), Path(folder), output)
 
 
 def _default_judging_folder(samples: str, chat: str) -> Path:
@@ -202,7 +218,7 @@ def _default_judging_folder(samples: str, chat: str) -> Path:
     (PosixPath('judged/answers-gpt-4o-mini'), PosixPath('judged/answers'))
     """
     source = Path(samples)
-    if is_judged_folder(samples):
+    if is_kind(samples, InputKind.JUDGED):
         return source
     name = samples_name(samples)
     if source.is_dir() and (source.parent / "experiment.json").is_file():
@@ -212,41 +228,33 @@ def _default_judging_folder(samples: str, chat: str) -> Path:
 
 
 def _print_judging_estimate(
-    samples: str, measures: list[str] | None, chat: str, folder: Path, how: dict[str, Any], *, as_json: bool
+    samples: str, measures: list[str] | None, chat: str, folder: Path, settings: JudgingOptions, *, as_json: bool
 ) -> None:
-    with show_status(after=0.5) as tell:
-        tell("counting")
-        found = estimate_cost(samples, measures, chat=chat, folder=folder, **how)
+    with show_progress() as progress:
+        progress(Progress("estimating"))
+        steps = estimate_cost(samples, measures, chat=chat, folder=folder, **settings)
     if as_json:
-        there = load_samples(samples, answers=how.get("answers"), k=how.get("k"))
-        names = [str(one) for one in parse_answer_measures(measures or DEFAULT_ANSWER_MEASURES)]
-        facts = {"samples": len(there[: how.get("limit")]), "measures": names}
-        console.write_data(
-            json.dumps(estimate_to_dict(chat, found, facts), indent=2, ensure_ascii=False, allow_nan=False)
-        )
-    elif found:
-        console.print_tables(*report_formats.render_estimate_terminal(found, console.stdout_console().width))
-    lines = (
-        describe_estimate(found, chat, how.get("options") or {})
-        if found
-        else [
-            "no request would be sent: "
-            + (
-                "the lexical judge uses no model"
-                if chat == LEXICAL_JUDGE
-                else f"every reply is kept in {folder}{os.sep}"
-            )
-        ]
-    )
-    console.print_notes([*lines, "nothing was asked"])
+        loaded = load_samples(samples, answers=settings.get("answers"), k=settings.get("k"))
+        names = [str(measure) for measure in parse_answer_measures(measures or DEFAULT_ANSWER_MEASURES)]
+        estimate = JudgingEstimate(chat, len(loaded[: settings.get("limit")]), names, steps)
+        console.write_data(to_json(estimate), nl=False)
+    elif steps:
+        print_table(build_estimate_table(steps))
+    if steps:
+        lines = describe_estimate(steps, chat, settings.get("options") or {})
+    elif chat == LEXICAL_JUDGE:
+        lines = ["no request would be sent: the lexical judge uses no model"]
+    else:
+        lines = [f"no request would be sent: every reply is saved in {folder}{os.sep}"]
+    console.print_notes([*lines, "no request was sent"])
 
 
-def describe_estimate(found: Sequence[CostEstimate], chat: str, options: Mapping[str, Any]) -> list[str]:
+def describe_estimate(steps: Sequence[CostEstimate], chat: str, options: Mapping[str, Any]) -> list[str]:
     """Describe how an estimate was made, and what is missing for the real calls."""
     lines = ["an estimate: each sentence counts as one claim, and four characters as one token"]
-    if any(one.cost is None for one in found):
+    if any(step.cost is None for step in steps):
         lines.append("the price is unknown; give it in US dollars per million tokens: `--token-price IN,OUT`")
-    if any(one.seconds is not None for one in found):
+    if any(step.seconds is not None for step in steps):
         reads, writes = LOCAL_TOKENS_PER_SECOND
         lines.append(
             f"minutes assume a local server that reads {reads} and writes {writes} tokens per second; "
@@ -258,44 +266,25 @@ def describe_estimate(found: Sequence[CostEstimate], chat: str, options: Mapping
 
 
 def _judge_with_progress(
-    samples: str, measures: list[str] | None, chat: str, folder: Path, how: dict[str, Any]
+    samples: str, measures: list[str] | None, chat: str, folder: Path, settings: JudgingOptions
 ) -> JudgedSamples:
     """Judge the samples with a progress display; after Ctrl-C, say how to resume."""
-    with CountProgress("judging") as watch:
-        try:
-            return judge_unsaved(samples, measures, chat=chat, folder=folder, progress=watch, **how)
-        except KeyboardInterrupt:
-            sys.stderr.write(
-                f"\nstopped after {watch.done} of {watch.total or 'all'} samples; every reply is kept in "
-                f"{shlex.quote(str(folder))}, and the same command goes on from there\n"
-            )
-            raise typer.Exit(130) from None
+    with show_progress(f"replies are saved in {shlex.quote(str(folder))}; to resume, run the same command") as progress:
+        settings["progress"] = progress
+        return judge_unsaved(samples, measures, chat=chat, folder=folder, **settings)
 
 
-def _finish_judging(found: JudgedSamples, folder: Path, *, as_json: bool, as_csv: bool) -> None:
-    """Print the tables, write the files, and say why judging stopped early, if it did."""
-    left: list[str] = []
-    if as_json:
-        console.write_data(json.dumps(judged_to_dict(found), indent=2, ensure_ascii=False, allow_nan=False))
-    elif as_csv:
-        console.write_data(summary_csv(found), nl=False)
-    else:
-        pieces, left = report_formats.render_judged_terminal(found, console.stdout_console().width)
-        console.print_tables(*pieces)
-    with show_status(after=0.5) as tell:
-        tell("writing")
-        files, missing = write_judged_folder(found, folder)
-    console.print_notes(
-        [
-            *(report_formats.judged_notes(found) if not as_json and not as_csv else []),
-            *([f"not shown, for want of room: {', '.join(left)}; report.md has them"] if left else []),
-            *missing,
-            f"wrote {folder}{os.sep}: {', '.join(files)}",
-        ]
-    )
-    if found.stopped:
-        sys.stderr.write(f"stopped: {found.stopped}; the same command with a higher limit goes on\n")
+def _finish_judging(judged: JudgedSamples, folder: Path, output: JudgingOutput) -> None:
+    """Write the folder, print and write the report, and say why judging stopped early, if it did."""
+    with show_progress() as progress:
+        progress(Progress("writing"))
+        names, missing = write_judged_folder(judged, folder)
+    files, as_json, as_csv, format_name, charts = output
+    write_result([judged], files, as_json=as_json, as_csv=as_csv, format_name=format_name, charts=charts)
+    console.print_notes([*missing, f"wrote {folder}{os.sep}: {', '.join(names)}"])
+    if judged.stopped:
+        sys.stderr.write(f"stopped: {judged.stopped}; to resume, run the same command with a higher limit\n")
         raise typer.Exit(3)
-    if found.unreadable:
-        sys.stderr.write(f"error: the judge gave no readable reply; {report_formats.main_unscored_reason(found)}\n")
+    if judged.unreadable:
+        sys.stderr.write(f"error: the judge gave no readable reply; {describe_main_unscored_reason(judged)}\n")
         raise typer.Exit(3)

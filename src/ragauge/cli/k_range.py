@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import math
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -12,20 +10,23 @@ from typing import Annotated, Any
 import typer
 
 from ragauge.cli import console
+from ragauge.cli.options import ConventionName, PrintJson
+from ragauge.cli.output import write_table
 from ragauge.core.errors import BadInput, UnknownName
 from ragauge.core.records import ScoresByQuery
 from ragauge.datasets import load
 from ragauge.evaluation import compute_judged_ranks, judgments_for_measures, parse_measures
 from ragauge.evaluation.indicators import average_trials
-from ragauge.files.serialization import replace_nan
 from ragauge.measures.conventions import Convention, find_convention
 from ragauge.measures.scoring import score_judged_ranks
-from ragauge.output.numbers import format_score
-from ragauge.output.terminal import borderless_table, downsample, fit_columns, shorten_names, sparkline, terminal_cell
-from ragauge.runs.inputs import Inputs, open_run, resolve_inputs
+from ragauge.output.numbers import format_number, pluralise
+from ragauge.output.sparklines import downsample, sparkline
+from ragauge.output.tables import Cell, Column, Table
+from ragauge.runs.inputs import Inputs, open_run
 from ragauge.stats.smallest_k import SmallestK, estimate_tokens, smallest_k
 
 K_RANGE_MEASURES = ("hit_rate", "mrr", "ndcg", "recall", "precision")
+MAX_SPARKLINE_POINTS = 40
 
 
 @dataclass(frozen=True)
@@ -36,12 +37,13 @@ class _KRangeSettings:
     measure: str
     tolerance: float
     confidence: float
-    rules: Convention
+    convention: Convention
     lengths: Mapping[str, float] | None
     """Number of tokens of each document by id; None if tokens are not counted."""
 
     @property
-    def names(self) -> list[str]:
+    def measures(self) -> list[str]:
+        """The measure by which k is chosen, then the others."""
         return list(dict.fromkeys((self.measure, *K_RANGE_MEASURES)))
 
 
@@ -51,18 +53,19 @@ class _KRangeResult:
 
     rows: Sequence[Mapping[str, Any]]
     advice: SmallestK
-    deepest: int
+    depth: int
 
-    def data(self) -> dict[str, Any]:
-        one = self.advice
-        told = {
-            "k": one.k,
-            "measure": one.measure,
-            "tolerance": one.tolerance,
-            "confidence": one.confidence,
-            "n": one.n,
+    def to_data(self) -> dict[str, Any]:
+        """Return the result as JSON data."""
+        advice = self.advice
+        settings = {
+            "k": advice.k,
+            "measure": advice.measure,
+            "tolerance": advice.tolerance,
+            "confidence": advice.confidence,
+            "n": advice.n,
         }
-        return {**told, "rows": self.rows}
+        return {**settings, "rows": self.rows}
 
 
 def k_range(  # noqa: PLR0913 - each is an option of the command
@@ -70,20 +73,26 @@ def k_range(  # noqa: PLR0913 - each is an option of the command
         list[str],
         typer.Argument(
             metavar="QRELS RUN...",
-            help="As in evaluate, or folders that `run` wrote, without QRELS; runs must be as deep as the largest k.",
+            help="Judgments and runs in any format that `evaluate` reads, or folders of `run` without QRELS; runs must "
+            "be as deep as the largest k.",
         ),
     ],
-    system: Annotated[list[str] | None, typer.Option("-s", "--system", help="Only this one; again for more.")] = None,
-    ks: Annotated[str, typer.Option("-k", help="The values of k.")] = "1,3,5,10,20",
-    measure: Annotated[str, typer.Option("-m", "--measure", help="What k is chosen by, without @k.")] = "hit_rate",
-    tolerance: Annotated[float, typer.Option(help="How much worse than the best k is good enough.")] = 0.02,
-    confidence: Annotated[float, typer.Option(help="How sure of it.")] = 0.95,
+    system: Annotated[
+        list[str] | None, typer.Option("-s", "--system", metavar="NAME", help="Only this system. Can be repeated.")
+    ] = None,
+    ks: Annotated[str, typer.Option("-k", metavar="K,K,…", help="Values of k to score.")] = "1,3,5,10,20",
+    measure: Annotated[
+        str, typer.Option("-m", "--measure", help="Measure by which k is chosen, without @k.")
+    ] = "hit_rate",
+    tolerance: Annotated[float, typer.Option(help="Maximum loss against the best k.")] = 0.02,
+    confidence: Annotated[float, typer.Option(help="Confidence level of the maximum loss.")] = 0.95,
     dataset: Annotated[
         str | None,
         typer.Option("-d", "--dataset", help="Dataset with the texts, by name or folder; adds token counts."),
     ] = None,
-    convention: Annotated[str, typer.Option("-C", "--convention", help="As in evaluate.")] = "default",
-    as_json: Annotated[bool, typer.Option("--json", help="JSON on standard output.")] = False,
+    convention: ConventionName = "default",
+    as_json: PrintJson = False,
+    as_csv: Annotated[bool, typer.Option("--csv", help="Print CSV: one row per system and k.")] = False,
 ) -> None:
     """Score runs over a range of k and recommend the smallest sufficient k.
 
@@ -93,160 +102,176 @@ def k_range(  # noqa: PLR0913 - each is an option of the command
 
     [dim]ragauge k-range qrels.txt bm25.run -m recall[/dim]
     """
+    console.check_exclusive({"--json": as_json, "--csv": as_csv})
     if not 0 < confidence < 1:
-        raise BadInput(f"the confidence is {confidence:g}, not between 0 and 1")
+        raise BadInput(f"--confidence must be above 0 and below 1, got {confidence:g}", hint="use `--confidence 0.95`")
     if not tolerance >= 0:
-        raise BadInput(f"the tolerance is {tolerance:g}, not at least 0")
-    wanted = _parse_ks(ks)
-    given = resolve_inputs(files)
-    runs = _select_runs(given, system or [])
+        raise BadInput(f"--tolerance must be at least 0, got {tolerance:g}", hint="use `--tolerance 0.02`")
+    values = _parse_ks(ks)
+    inputs = Inputs.resolve(*files)
+    runs = _select_runs(inputs, system or [])
     lengths = None
     if dataset is not None:
-        lengths = {name: estimate_tokens(text) for name, text in load(dataset).texts.items()}
-    asked = _KRangeSettings(wanted, measure, tolerance, confidence, find_convention(convention), lengths)
-    found = {name: _compute_k_range(given, name, path, asked) for name, path in runs.items()}
-    if lengths is not None and not any("tokens" in one.rows[0] for one in found.values()):
-        raise BadInput(f"no document of the runs is in `{dataset}`", hint="--dataset is what the runs were made on")
-    (first, *others) = found.values()
-    if as_json:
-        several = {"systems": {name: one.data() for name, one in found.items()}}
-        data = replace_nan(several if others else first.data())
-        console.write_data(json.dumps(data, indent=2, ensure_ascii=False, allow_nan=False))
-        return
-    left = _print_runs(found, asked) if others else _print_one_run(first, asked)
-    if left:
-        console.print_notes([f"not shown, for want of room: {', '.join(left)}; --json has them"])
-    console.print_notes(_describe_shallow_runs(found, wanted))
-    sure = f"with {confidence:.0%} confidence"
-    if others:
-        console.print_notes(
-            [
-                f"enough: the smallest k that loses at most {tolerance:g} of {measure} against the best k, {sure}",
-                *_describe_unsettled_runs(found, measure),
-                f"--system {shlex.quote(next(iter(found)))} shows more measures of that one",
-            ]
+        lengths = {document: estimate_tokens(text) for document, text in load(dataset).texts.items()}
+    settings = _KRangeSettings(values, measure, tolerance, confidence, find_convention(convention), lengths)
+    results = {name: _compute_k_range(inputs, name, path, settings) for name, path in runs.items()}
+    if lengths is not None and not any("tokens" in result.rows[0] for result in results.values()):
+        raise BadInput(
+            f"no document of the runs is in `{dataset}`", hint="give the dataset of the runs: `--dataset NAME`"
         )
-    else:
-        console.print_notes([str(first.advice), f"loss: of {measure} against the best k; loss at most: {sure}"])
+    (first, *others) = results.values()
+    if as_json or as_csv:
+        several = {"systems": {name: result.to_data() for name, result in results.items()}}
+        data = several if others else first.to_data()
+        write_table(_data_table(results), as_json=as_json, as_csv=as_csv, data=data)
+        return
+    write_table(_systems_table(results, settings) if others else _k_table(first, settings), as_json=False, as_csv=False)
+    if not others and len(first.rows) > 1:
+        console.print_tables("", _measure_sparkline(measure, first.rows))
+    console.print_notes([*_describe_shallow_runs(results, values), *_describe_method(results, settings)])
 
 
-def _describe_unsettled_runs(found: Mapping[str, _KRangeResult], measure: str) -> list[str]:
-    """Name the runs for which none of the tried k is enough."""
-    names = [name for name, one in found.items() if one.advice.k is None]
-    return [f"none: {measure} still rises at the largest k ({', '.join(names)})"] if names else []
+def _describe_method(results: Mapping[str, _KRangeResult], settings: _KRangeSettings) -> list[str]:
+    """Describe the chosen k, how it was chosen, and how to see more."""
+    level = f"with {settings.confidence:.0%} confidence"
+    if len(results) == 1:
+        (result,) = results.values()
+        loss = f"loss: {settings.measure} below the best k; loss at most: its upper bound {level}"
+        return [str(result.advice), loss]
+    unsettled = [name for name, result in results.items() if result.advice.k is None]
+    return [
+        f"enough: the smallest k that loses at most {settings.tolerance:g} of {settings.measure} against the best k, "
+        f"{level}",
+        *([f"none: {settings.measure} still rises at the largest k ({', '.join(unsettled)})"] if unsettled else []),
+        f"--system {shlex.quote(next(iter(results)))} shows more measures of one system",
+    ]
 
 
-def _describe_shallow_runs(found: Mapping[str, _KRangeResult], ks: Sequence[int]) -> list[str]:
+def _describe_shallow_runs(results: Mapping[str, _KRangeResult], ks: Sequence[int]) -> list[str]:
     """Name the runs that are less deep than the largest k."""
-    depths: dict[int, list[str]] = {}
-    for name, one in found.items():
-        depths.setdefault(one.deepest, []).append(name)
-    lines = []
-    for deepest, names in depths.items():
-        beyond = ", ".join(str(k) for k in ks if k > deepest)
-        who = ("the run" if len(found) == 1 else "all runs") if len(depths) == 1 else ", ".join(names)
-        told = f"is {deepest} deep, and says" if len(names) == 1 else f"are {deepest} deep, and say"
-        lines += [f"{who} {told} nothing about k={beyond}"] if beyond else []
-    return lines
+    names_by_depth: dict[int, list[str]] = {}
+    for name, result in results.items():
+        names_by_depth.setdefault(result.depth, []).append(name)
+    notes = []
+    for depth, names in names_by_depth.items():
+        deeper = ", ".join(str(k) for k in ks if k > depth)
+        if deeper:
+            runs = ", ".join(names) if len(names_by_depth) > 1 else "the run" if len(results) == 1 else "all runs"
+            verb = "returns" if len(names) == 1 else "return"
+            notes.append(f"{runs} {verb} at most {pluralise(depth, 'document')} per query: no results for k={deeper}")
+    return notes
 
 
-def _select_runs(given: Inputs, systems: Sequence[str]) -> dict[str, str]:
+def _select_runs(inputs: Inputs, systems: Sequence[str]) -> dict[str, str]:
     """Return the selected runs by name; raise UnknownName for unknown ones."""
-    runs = given.singles
+    runs = inputs.single_runs
     for name in systems:
         if name not in runs:
-            raise UnknownName("system", name, runs, hint=f"there are {', '.join(runs)}")
+            raise UnknownName("system", name, runs, hint=f"choose one of {', '.join(runs)}")
     return {name: path for name, path in runs.items() if not systems or name in systems}
 
 
-def _compute_k_range(given: Inputs, name: str, path: str, asked: _KRangeSettings) -> _KRangeResult:
+def _compute_k_range(inputs: Inputs, name: str, path: str, settings: _KRangeSettings) -> _KRangeResult:
     run = open_run(path)
     rankings = run.nested
     trials = run.differing() or [run]
-    returned = (max(map(len, one.nested.values()), default=0) for one in trials)
-    deepest = max(*returned, (run.manifest.get("plan") or {}).get("k", 0))
-    ks = [k for k in asked.ks if k <= deepest]
+    returned = (max(map(len, trial.nested.values()), default=0) for trial in trials)
+    depth = max(*returned, (run.manifest.get("plan") or {}).get("k", 0))
+    ks = [k for k in settings.ks if k <= depth]
     if not ks:
-        raise BadInput(f"the run is {deepest} deep, and says nothing about k={asked.ks[0]}", file=path)
-    measures = parse_measures([f"{one}@{k}" for one in asked.names for k in ks], asked.rules)
-    judgments = judgments_for_measures(measures, given.qrels)
-    found = [
-        score_judged_ranks(
-            compute_judged_ranks(judgments, one, measures, asked.rules, name=name), measures, asked.rules
+        raise BadInput(
+            f"the run returns at most {pluralise(depth, 'document')} per query, but the smallest k is {settings.ks[0]}",
+            file=path,
+            hint=f"use `-k {depth}`",
         )
-        for one in trials
+    convention = settings.convention
+    measures = parse_measures([f"{measure}@{k}" for measure in settings.measures for k in ks], convention)
+    judgments = judgments_for_measures(measures, inputs.qrels)
+    scored_trials = [
+        score_judged_ranks(
+            compute_judged_ranks(judgments, trial, measures, convention, name=name), measures, convention
+        )
+        for trial in trials
     ]
-    scores = average_trials(found) if len(found) > 1 else found[0]
-    tokens = None if asked.lengths is None else _mean_context_tokens(rankings, asked.lengths, ks)
-    values = {k: scores.values[f"{asked.measure}@{k}"] for k in ks}
-    advice = smallest_k(values, asked.measure, asked.tolerance, asked.confidence, tokens)
+    scores = average_trials(scored_trials) if len(scored_trials) > 1 else scored_trials[0]
+    tokens = None if settings.lengths is None else _mean_context_tokens(rankings, settings.lengths, ks)
+    values = {k: scores.values[f"{settings.measure}@{k}"] for k in ks}
+    advice = smallest_k(values, settings.measure, settings.tolerance, settings.confidence, tokens)
     rows = []
     for row in advice.table:
         k = int(row["k"])
-        rows.append({**{one: scores.means[f"{one}@{k}"] for one in asked.names}, **row, "k": k})
-    return _KRangeResult(rows, advice, deepest)
+        rows.append({**{measure: scores.means[f"{measure}@{k}"] for measure in settings.measures}, **row, "k": k})
+    return _KRangeResult(rows, advice, depth)
 
 
-def _print_one_run(found: _KRangeResult, asked: _KRangeSettings) -> list[str]:
-    """Print one row per k of one run, and return the columns that do not fit."""
-    counted = "tokens" in found.rows[0]
-    header = ["k", *asked.names, "loss", "loss at most", *(["tokens"] if counted else [])]
-    lines = []
-    for one in found.rows:
-        cells = [str(one["k"]), *(format_score(one[name]) for name in (*asked.names, "loss", "loss_at_most"))]
-        lines.append([*cells, *([f"{one['tokens']:.0f}"] if counted else [])])
-    kept = fit_columns(header, lines, console.stdout_console().width, range(len(asked.names), 1, -1))
-    table = borderless_table([header[i] for i in kept])
-    for one, line in zip(found.rows, lines, strict=True):
-        table.add_row(*(terminal_cell(line[i], "bold" if one["k"] == found.advice.k else "") for i in kept))
-    console.print_tables(table)
-    if len(found.rows) > 1:
-        console.print_tables("", terminal_cell(_measure_sparkline(asked.measure, found.rows)))
-    return [title for i, title in enumerate(header) if i not in kept]
-
-
-def _print_runs(found: Mapping[str, _KRangeResult], asked: _KRangeSettings) -> list[str]:
-    """Print one row per run with the measure at each k, and return hidden columns.
-
-    The smallest k that is enough is bold.
-    """
-    ks = sorted({row["k"] for one in found.values() for row in one.rows})
-    counted = any("tokens" in one.rows[0] for one in found.values())
-    header = [f"{asked.measure} at k", *map(str, ks), "enough", "loss at most", *(["tokens"] if counted else [])]
-    lines = []
-    for name, one in found.items():
-        known = {row["k"]: row for row in one.rows}
-        values = [format_score(known[k][asked.measure]) if k in known else "-" for k in ks]
-        chosen = {} if one.advice.k is None else known[one.advice.k]
-        tokens = [f"{chosen['tokens']:.0f}" if "tokens" in chosen else "-"] if counted else []
-        lines.append(
-            [name, *values, str(one.advice.k or "none"), format_score(chosen.get("loss_at_most", math.nan)), *tokens]
+def _k_table(result: _KRangeResult, settings: _KRangeSettings) -> Table:
+    """Build the table with one row per k of one run; the smallest sufficient k is bold."""
+    measures = settings.measures
+    names = [*measures, "loss", "loss_at_most", *(["tokens"] if "tokens" in result.rows[0] else [])]
+    # A narrow terminal drops measures, the last ones first, but not the one by which k is chosen.
+    drop_orders = {measure: len(measures) - i for i, measure in enumerate(measures) if i}
+    columns = [Column("k", "number")]
+    columns += [
+        Column(
+            "loss at most" if name == "loss_at_most" else name,
+            "count" if name == "tokens" else "score",
+            drop_order=drop_orders.get(name, 0),
         )
-    width = console.stdout_console().width
-    kept = fit_columns(header, lines, width, range(1, len(ks)))
-    table = borderless_table([header[i] for i in kept])
-    for name, line, one in zip(shorten_names(header, lines, kept, width), lines, found.values(), strict=True):
-        bold = None if one.advice.k is None else 1 + ks.index(one.advice.k)
-        table.add_row(terminal_cell(name), *(terminal_cell(line[i], "bold" if i == bold else "") for i in kept[1:]))
-    console.print_tables(table)
-    return [f"k={title}" for i, title in enumerate(header) if i not in kept]
+        for name in names
+    ]
+    rows = [[Cell(row[name], best=row["k"] == result.advice.k) for name in ("k", *names)] for row in result.rows]
+    return Table("k", columns, rows)
+
+
+def _systems_table(results: Mapping[str, _KRangeResult], settings: _KRangeSettings) -> Table:
+    """Build the table with one row per run and the measure at each k; the smallest sufficient k is bold."""
+    ks = sorted({row["k"] for result in results.values() for row in result.rows})
+    has_tokens = any("tokens" in result.rows[0] for result in results.values())
+    columns = [
+        Column(f"{settings.measure} at k", "name"),
+        *(Column(str(k), "score", drop_order=i if i < len(ks) else 0) for i, k in enumerate(ks, 1)),
+        Column("enough", "number"),
+        Column("loss at most", "score"),
+        *([Column("tokens", "count")] if has_tokens else []),
+    ]
+    rows = []
+    for name, result in results.items():
+        by_k, chosen = {row["k"]: row for row in result.rows}, result.advice.k
+        values = [Cell(by_k[k][settings.measure] if k in by_k else None, best=k == chosen) for k in ks]
+        row = by_k.get(chosen, {})
+        enough = Cell(chosen, text="" if chosen else "none")
+        rows.append([name, *values, enough, row.get("loss_at_most"), *([row.get("tokens")] if has_tokens else [])])
+    return Table("systems", columns, rows)
+
+
+def _data_table(results: Mapping[str, _KRangeResult]) -> Table:
+    """Build the table for CSV: one row per system and k."""
+    found = dict.fromkeys(name for result in results.values() for row in result.rows for name in row)
+    names = [name for name in found if name not in ("k", "value")]
+    columns = [Column(name) for name in ("system", "k", *names, "enough")]
+    rows = [
+        [system, row["k"], *(row.get(name) for name in names), row["k"] == result.advice.k]
+        for system, result in results.items()
+        for row in result.rows
+    ]
+    return Table("k-range", columns, rows)
 
 
 def _measure_sparkline(measure: str, rows: Sequence[Mapping[str, float]]) -> str:
     """Format the chosen measure over k as a sparkline."""
     values = [row[measure] for row in rows]
-    drawn = sparkline(downsample(values, 40), marks=console.sparkline_marks())
-    return f"{measure} over k: {format_score(values[0])} {drawn} {format_score(values[-1])}"
+    first, last = (format_number(value, "score") for value in (values[0], values[-1]))
+    return f"{measure} over k: {first} {sparkline(downsample(values, MAX_SPARKLINE_POINTS))} {last}"
 
 
 def _parse_ks(text: str) -> list[int]:
     try:
-        found = sorted({int(part) for part in text.split(",")})
+        ks = sorted({int(part) for part in text.split(",")})
     except ValueError:
-        raise BadInput(f"`-k {text}` is no list of numbers", hint="-k 1,3,5,10") from None
-    if found[0] < 1:
-        raise BadInput(f"k is {found[0]}, not at least 1")
-    return found
+        raise BadInput(f"-k must be integers separated by commas, got `{text}`", hint="use `-k 1,3,5,10`") from None
+    if ks[0] < 1:
+        raise BadInput(f"-k must be at least 1, got {ks[0]}", hint="use `-k 1,3,5,10`")
+    return ks
 
 
 def _mean_context_tokens(

@@ -7,6 +7,13 @@ from typing import Annotated
 import typer
 
 from ragauge.core.errors import BadInput
+from ragauge.measures.conventions import Convention, find_convention
+
+CORPUS_HELP = (
+    "file (JSONL, TSV, CSV, JSON, Parquet; plain, .gz, .zst), text file (.txt, .md, .rst) or folder of them, BEIR "
+    "folder, STIX bundle, or dataset by name"
+)
+"""Inputs that every command with a corpus reads."""
 
 
 def check_positive(parameter: typer.CallbackParam, value: int | None) -> int | None:
@@ -17,6 +24,21 @@ def check_positive(parameter: typer.CallbackParam, value: int | None) -> int | N
     return value
 
 
+def resolve_convention(name: str, *, rel: float | None = None, depth: int | None = None) -> Convention:
+    """Return the convention of `-C`, with the values of `--rel` and `--depth` if given."""
+    given = {"rel": rel, "depth": depth}
+    return find_convention(name).but(**{option: value for option, value in given.items() if value is not None})
+
+
+_CONVENTION = typer.Option(
+    "-C",
+    "--convention",
+    metavar="NAME[,OPTION=VALUE…]",
+    help="Scoring convention: default, trec9, beir, ranx, rig, ann, … (CONVENTIONS.md); options follow after commas, "
+    "e.g. trec9,ties=ranked.",
+)
+ConventionName = Annotated[str, _CONVENTION]
+OptionalConventionName = Annotated[str | None, _CONVENTION]
 MinRelevantGrade = Annotated[
     float | None,
     typer.Option("-l", "--rel", metavar="GRADE", help="Minimum grade that counts as relevant. [dim]default 1[/dim]"),
@@ -100,4 +122,46 @@ SaveBaseline = Annotated[
         metavar="FOLDER",
         help="Also save the runs with their judgments as a small baseline folder for `ragauge gate`.",
     ),
+]
+OutputFiles = Annotated[
+    list[str] | None,
+    typer.Option(
+        "-o",
+        "--out",
+        metavar="FILE",
+        help="Output file; its ending is the format: .html, .json, .csv, .md or .tex. Can be repeated.",
+    ),
+]
+OutputFilesAndReplies = Annotated[
+    list[str] | None,
+    typer.Option(
+        "-o",
+        "--out",
+        metavar="PATH",
+        help="Output file (.html, .json, .csv, .md or .tex), or a folder in which replies of the chat model are saved; "
+        "saved replies are not requested again. Can be repeated, with at most one folder.",
+    ),
+]
+OutputFilesAndFolder = Annotated[
+    list[str] | None,
+    typer.Option(
+        "-o",
+        "--out",
+        metavar="PATH",
+        help="Folder of the results, or a file (.html, .json, .csv, .md or .tex) to write in addition. Can be "
+        "repeated, with at most one folder.  [dim]default judged/ and the name of samples and model[/dim]",
+    ),
+]
+PrintJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+PrintCsv = Annotated[bool, typer.Option("--csv", help="Print CSV: one row per row of the table.")]
+FormatName = Annotated[
+    str | None,
+    typer.Option(
+        "--format",
+        metavar="NAME",
+        help="Print this format, or write it to the file of -o: html, json, csv, markdown or latex.",
+    ),
+]
+ChartsFolder = Annotated[
+    str | None, typer.Option("--charts", metavar="FOLDER", help="Write every chart to this folder, as SVG and PNG.")
 ]

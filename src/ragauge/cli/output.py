@@ -2,90 +2,153 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
 
 from ragauge.cli import console
 from ragauge.cli.option_checks import check_output_libraries
-from ragauge.cli.progress import show_status
+from ragauge.cli.progress import show_progress
+from ragauge.compute.progress import Progress
 from ragauge.core.errors import BadInput
+from ragauge.core.protocols import Result
+from ragauge.files.serialization import to_json
 from ragauge.files.workspace import check_writable
+from ragauge.output.csv import render_csv
 from ragauge.output.formats import format_for_path
-from ragauge.reports.registry import ReportableResult
-
-TablePrinter = Callable[[], Sequence[str]]
-"""Function that prints tables, and returns the titles of the columns that do not fit."""
+from ragauge.output.numbers import join_with_and
+from ragauge.output.report import Report
+from ragauge.output.tables import Table
 
 
 def check_outputs(
+    result_type: type[Result],
     files: Sequence[str],
     *,
     as_json: bool,
     as_csv: bool,
-    form: str | None = None,
-    noun: type[ReportableResult] | None = None,
+    format_name: str | None = None,
+    charts: str | None = None,
 ) -> None:
-    """Check that the requested outputs can be written, before any work.
+    """Check that results of this type can be written as requested, before any work."""
+    from ragauge.reports.registry import find_formats
 
-    `noun` is the type of the result.
-    """
-    from ragauge.reports.registry import RESULT_FORMATS, check_format_applies
-
-    console.check_exclusive({"--json": as_json, "--csv": as_csv, "--format": form is not None and not files})
-    if form is not None and len(files) > 1:
+    console.check_exclusive({"--json": as_json, "--csv": as_csv, "--format": format_name is not None and not files})
+    if format_name is not None and len(files) > 1:
         raise BadInput(
             f"--format applies to one file, got {len(files)} files",
             hint="write one .json file; `ragauge report` converts it to other formats",
         )
-    check_output_libraries(files, None)
-    for file in files or ([""] if form is not None else []):
-        kind = format_for_path(file, form, RESULT_FORMATS)
-        if noun is not None:
-            check_format_applies(kind, noun)
+    check_output_libraries(files, charts)
+    if charts is not None:
+        check_writable(charts, folder=True)
+    for file in files or ([""] if format_name is not None else []):
+        format_for_path(file, format_name, find_formats(result_type))
         if file:
             check_writable(file)
 
 
+class OutputPaths(NamedTuple):
+    """Paths of `-o`: files, whose endings are their formats, and the working folder of the command."""
+
+    files: list[str]
+    folder: str | None
+
+
+def split_outputs(paths: Sequence[str] | None) -> OutputPaths:
+    """Separate the working folder of a command from the files to write.
+
+    A folder is a path without an ending, with a trailing slash, or of an existing folder. There is at most one.
+
+    >>> split_outputs(["study", "study.html"])
+    OutputPaths(files=['study.html'], folder='study')
+    """
+    folders = [path for path in paths or () if path != "-" and is_folder_path(path)]
+    if len(folders) > 1:
+        raise BadInput(f"-o accepts one folder, got {join_with_and(folders)}", hint="remove one of them")
+    return OutputPaths([path for path in paths or () if path not in folders], next(iter(folders), None))
+
+
+def is_folder_path(path: str) -> bool:
+    """Return whether a path means a folder: no ending, a trailing slash, or an existing folder."""
+    return path.endswith(("/", os.sep)) or not Path(path).suffix or Path(path).is_dir()
+
+
 def print_unread_notes(*corpora: str | None) -> None:
     """Print notes on files of folders that were not read as documents."""
-    from ragauge.runs.inputs import describe_unread_files
+    from ragauge.runs.texts import describe_unread_files
 
     console.print_notes(note for corpus in corpora for note in describe_unread_files(corpus))
 
 
 def write_result(
-    told: Sequence[ReportableResult],
+    results: Sequence[Result],
     files: Sequence[str],
     *,
     as_json: bool,
     as_csv: bool,
-    show: TablePrinter | None = None,
-    form: str | None = None,
-    folded: bool = False,
+    format_name: str | None = None,
+    charts: str | None = None,
+    report: Report | None = None,
 ) -> None:
-    """Print a result as data or tables, print notes, and write files.
+    """Print results as tables or data, print notes, and write files.
 
-    `show` prints the tables if a command has its own layout. With a form and no file, that form is printed. `folded`
-    wraps long sentences in a pipe.
+    `charts` is a folder for all charts. `report` is what a terminal shows, if not the first report of the results.
+    With a format and no file, the format is printed.
     """
-    from ragauge.output import report
-    from ragauge.reports import registry
-    from ragauge.reports.registry import build_reports
+    from ragauge.reports.registry import build_reports, find_formats, write_results
 
-    one = build_reports(told)[0]
-    left: Sequence[str] = []
-    if as_json:
-        console.write_data(registry.results_to_json(told), nl=False)
-    elif as_csv:
-        console.write_data(registry.results_to_csv(told), nl=False)
-    elif form is not None and not files:
-        console.write_data(registry.RESULT_FORMATS[form].write(told), nl=False)
-    elif show is not None:
-        left = show()
+    formats = find_formats(type(results[0]))
+    report = report or build_reports(results)[0]
+    dropped: list[str] = []
+    printed = "json" if as_json else "csv" if as_csv else format_name if not files else None
+    if printed is not None:
+        console.write_data(formats[printed].write(results), nl=False)
     else:
-        pieces, left = report.render_terminal(one, console.stdout_console().width)
-        console.print_tables(*(console.fold_sentences(pieces[:-1]) if folded else pieces[:-1]))
-    with show_status(after=0.5) as watch:
-        watch("writing")
-        registry.write_results(told, files, form)
-    missing = [f"not shown, for want of room: {', '.join(left)}; -o report.html has everything"] if left else []
-    console.print_notes([*one.notes, *missing, *(f"wrote {file}" for file in files)])
+        dropped = print_report(report)
+    with show_progress() as progress:
+        progress(Progress("writing"))
+        write_results(results, files, format_name, charts)
+    missing = describe_omitted(dropped, "-o report.html")
+    drawn = [f"wrote the charts to {charts}"] if charts is not None else []
+    console.print_notes([*report.notes, *missing, *(f"wrote {file}" for file in files), *drawn])
+
+
+def print_report(report: Report) -> list[str]:
+    """Print a report; return the titles of columns that do not fit."""
+    from ragauge.output.terminal import render_report
+
+    pieces, dropped = render_report(report, console.stdout_console().width)
+    console.print_tables(*console.fold_sentences(pieces))
+    return dropped
+
+
+def write_table(table: Table, *, as_json: bool, as_csv: bool, data: Any = None) -> None:
+    """Print a table, or its rows as JSON objects or CSV.
+
+    `data` is written as JSON instead of the rows, for a command whose JSON has more than its table.
+    """
+    if as_json:
+        columns = [column.key or column.title for column in table.columns]
+        rows = [{name: cell.value for name, cell in zip(columns, row, strict=True)} for row in table.cells()]
+        console.write_data(to_json(rows if data is None else data), nl=False)
+    elif as_csv:
+        console.write_data(render_csv(table), nl=False)
+    else:
+        dropped = print_table(table)
+        console.print_notes(describe_omitted(dropped, "--json"))
+
+
+def describe_omitted(columns: Sequence[str], alternative: str) -> list[str]:
+    """Describe which columns of a table do not fit the terminal, and which output has them; empty if all fit."""
+    return [f"columns omitted: {', '.join(columns)} (terminal too narrow); see {alternative}"] if columns else []
+
+
+def print_table(table: Table) -> list[str]:
+    """Print a table; return the titles of columns that do not fit."""
+    from ragauge.output.terminal import render_table
+
+    rendered, dropped = render_table(table, console.stdout_console().width)
+    console.print_tables(rendered)
+    return dropped

@@ -1,129 +1,165 @@
-"""Progress displays: bars with rate and remaining time on a terminal, one line per system elsewhere."""
+"""Progress display on a terminal, lines of progress elsewhere, and the message after Ctrl-C."""
 
 from __future__ import annotations
 
 import sys
+import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from types import TracebackType
 from typing import Any
 
+import typer
+
+from ragauge.cli.failures import EXIT_INTERRUPTED, TerminationSignal
+from ragauge.compute.progress import FINISHED, OVERALL, Progress
 from ragauge.core.text import one_line
+
+SHOW_AFTER_S = 0.5
+"""Time after which the display appears."""
+REDRAW_INTERVAL_S = 0.1
+MIN_ESTIMATED_S = 10.0
+"""Minimum duration that is worth an estimate."""
+MAX_STEP_CHARS = 40
+MIN_SUBJECT_CHARS = 4
+"""Minimum length of a shortened subject."""
 
 
 @contextmanager
-def show_status(after: float = 0.0) -> Iterator[Callable[[str], None]]:
-    """Yield a function that shows a status line on a terminal after `after` seconds.
+def show_progress(resume_hint: str = "", *, lines: bool = False) -> Iterator[ProgressDisplay]:
+    """Show progress on a terminal; after Ctrl-C, print where the command stopped and exit with 130.
 
-    Nothing is shown elsewhere.
+    `resume_hint` says what is saved and how to resume. Without a terminal, `lines` prints a line for each subject.
     """
-    if not sys.stderr.isatty():
-        yield lambda _: None
-        return
-    from rich.console import Console
-    from rich.text import Text
-
-    began = time.monotonic()
-    line = Console(stderr=True).status("")
-
-    def tell(what: str) -> None:
-        line.update(Text(what))
-        if time.monotonic() - began >= after:
-            line.start()
-
+    display = ProgressDisplay(lines=lines)
     try:
-        yield tell
+        yield display
+    except (KeyboardInterrupt, TerminationSignal) as interruption:
+        display.close()
+        hint = f"; {resume_hint}" if resume_hint else ""
+        sys.stderr.write(f"\nstopped at {display.describe_step() or 'the beginning'}{hint}\n")
+        if isinstance(interruption, KeyboardInterrupt):
+            raise typer.Exit(EXIT_INTERRUPTED) from None
+        raise
     finally:
-        line.stop()
+        display.close()
 
 
-def _build_progress(*more: Any) -> Any:
-    """Build a Rich progress display with a bar, a count and additional columns."""
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn
+class ProgressDisplay:
+    """Callback that shows one row for the whole command and one for the current step."""
 
-    told = TextColumn("{task.description}", markup=False)
-    first = (SpinnerColumn(), told, BarColumn(bar_width=12), MofNCompleteColumn())
-    return Progress(*first, *more, console=Console(stderr=True), transient=True)
-
-
-class ExperimentProgress:
-    """Progress of an experiment; without a terminal, one line per system."""
-
-    def __init__(self) -> None:
+    def __init__(self, *, lines: bool = False) -> None:
+        self._prints_lines = lines
+        self._step = Progress("")
+        self._done_before = 0
+        self._step_began = self._drawn = time.monotonic()
+        self._overall_began: float | None = None
+        self._rows: dict[str, Any] = {}
         self._live: Any = None
-        self._task: Any = None
-        self._began = 0.0
-        self._steps = self._shown = 0
-        self._built = self._drawn = 0.0
-        self.now = ""
-        """Current system, for the message after an interruption."""
+        self._timer: threading.Timer | None = None
         if sys.stderr.isatty():
-            from rich.progress import TextColumn, TimeElapsedColumn, TimeRemainingColumn
+            self._live = _build_live_display()
+            # A timer, because the first step can take long and reports nothing.
+            self._timer = threading.Timer(SHOW_AFTER_S, self._live.start)
+            self._timer.daemon = True
+            self._timer.start()
 
-            rate = TextColumn("{task.fields[rate]}", markup=False)
-            self._live = _build_progress(rate, TimeElapsedColumn(), TimeRemainingColumn(compact=True))
+    def __call__(self, progress: Progress) -> None:
+        """Show a report; the display is redrawn at most ten times per second."""
+        if not progress.stage and self._is_too_soon(progress):
+            self._step = progress
+            return
+        # Names may come from the user, with control characters.
+        progress = progress._replace(subject=one_line(progress.subject), action=one_line(progress.action))
+        if progress.stage == FINISHED:
+            self._print_line(f"{progress.subject}: {progress.action}")
+        elif progress.stage == OVERALL:
+            self._show_overall(progress)
+        else:
+            self._show_step(progress)
 
-    def __enter__(self) -> ExperimentProgress:
-        if self._live is not None:
-            self._live.start()
-        return self
+    def describe_step(self) -> str:
+        """Describe the current step: subject, action, and how much of it is done."""
+        step = self._step
+        count = f" ({step.done:,} of {step.total:,})" if step.total > 1 else ""
+        return f"{step.subject}: {step.action}{count}" if step.subject else f"{step.action}{count}"
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if self._live is not None:
+    def close(self) -> None:
+        """Remove the display from the terminal."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer.join()
+            self._timer = None
             self._live.stop()
 
-    def begin(self, system: str, total: int, done: int) -> None:
-        """Report that a system is about to be built and run."""
-        system = one_line(system)
-        self._began = time.perf_counter()
-        self._steps = self._shown = 0
-        self.now = system
-        if self._live is not None:
-            short = system if len(system) <= 24 else f"{system[:14]}…{system[-9:]}"
-            self._task = self._live.add_task(short, total=total, completed=done, rate="building")
-        elif done < total:
-            sys.stderr.write(f"{system}: building\n")
+    def _is_too_soon(self, step: Progress) -> bool:
+        """Return whether a report on the same step comes too soon to be drawn; cheap, for each query of a run."""
+        if step.action != self._step.action or step.subject != self._step.subject or step.done >= step.total > 0:
+            return False
+        return self._live is None or time.monotonic() - self._drawn < REDRAW_INTERVAL_S
 
-    def building(self, done: int, total: int) -> None:
-        """Report the number of documents embedded so far."""
-        if self._live is not None:
-            self._live.update(self._task, rate=f"embeds {done:,}/{total:,}")
-
-    def step(self) -> None:
-        """Report that one query is done; the bar is redrawn at most ten times per second."""
-        self._steps += 1
-        now = time.perf_counter()
-        if self._steps == 1:
-            self._built = now - self._began
-            self._began = self._drawn = now
+    def _show_step(self, step: Progress) -> None:
+        last, self._step = self._step, step  # set before printing: an interruption may follow at once
+        now = time.monotonic()
+        is_new = (step.subject, step.action) != (last.subject, last.action)
+        if is_new:
+            self._step_began, self._done_before = now, step.done
         if self._live is None:
-            return
-        if now - self._drawn > 0.1:
+            if self._prints_lines and is_new and (not step.subject or step.subject != last.subject):
+                self._print_line(f"{step.subject}: {step.action}" if step.subject else step.action)
+        else:
             self._drawn = now
-            rate = self._steps / max(now - self._began, 1e-9)
-            self._live.update(self._task, advance=self._steps - self._shown, rate=f"{rate:,.0f} q/s")
-            self._shown = self._steps
+            seconds, done = now - self._step_began, step.done - self._done_before
+            rate = f"{done / seconds:,.0f}/s" if done and seconds > 1 else ""
+            self._draw_row("step", step, fit_step(step.subject, step.action), rate, restart=is_new)
 
-    def end(self, system: str) -> None:
-        """Report that a system is done."""
-        system = one_line(system)
-        seconds = time.perf_counter() - self._began
+    def _show_overall(self, progress: Progress) -> None:
+        left = self._format_time_left(progress)
         if self._live is not None:
-            self._live.remove_task(self._task)
-        if self._steps:
-            line = f"{system}: built in {self._built:.1f} s, {self._steps} queries in {seconds:.1f} s"
-            if self._live is not None:
-                self._live.console.print(line, style="dim", markup=False, highlight=False)
-            else:
-                sys.stderr.write(f"{line}\n")
+            self._draw_row("overall", progress, progress.action, left)
+        elif self._prints_lines and left and progress.done < progress.total:
+            self._print_line(f"{progress.action}: {progress.done} of {progress.total} done, {left}")
+
+    def _draw_row(self, row: str, progress: Progress, text: str, note: str, *, restart: bool = False) -> None:
+        total = progress.total or None
+        if row not in self._rows:
+            self._rows[row] = self._live.add_task(text, total=total, note=note)
+        elif restart:
+            self._live.reset(self._rows[row], description=text)
+        self._live.update(self._rows[row], description=text, completed=progress.done, total=total, note=note)
+
+    def _print_line(self, text: str) -> None:
+        if self._live is not None:
+            self._live.console.print(text, style="dim", markup=False, highlight=False)
+        elif self._prints_lines:
+            sys.stderr.write(f"{text}\n")
+
+    def _format_time_left(self, progress: Progress) -> str:
+        """Format the estimated time left, from the mean duration so far; empty if short."""
+        now = time.monotonic()
+        if self._overall_began is None:
+            self._overall_began = now
+        left = progress.total - progress.done
+        seconds = (now - self._overall_began) / progress.done * left if progress.done else 0.0
+        return f"about {format_duration(seconds)} left" if seconds >= MIN_ESTIMATED_S else ""
 
 
-MIN_ESTIMATED_S = 10.0
-"""Minimum duration that is worth an estimate."""
+def _build_live_display() -> Any:
+    """Build a Rich progress display: name, bar, count, time, and a note such as the rate."""
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, SpinnerColumn, TextColumn, TimeElapsedColumn
+    from rich.progress import Progress as LiveDisplay
+
+    return LiveDisplay(
+        SpinnerColumn(),
+        TextColumn("{task.description}", markup=False),
+        BarColumn(bar_width=12),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TextColumn("{task.fields[note]}", markup=False),
+        console=Console(stderr=True),
+        transient=True,
+    )
 
 
 def format_duration(seconds: float) -> str:
@@ -137,129 +173,22 @@ def format_duration(seconds: float) -> str:
     return f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"
 
 
-MIN_SUBJECT_CHARS = 4
-"""Minimum length of a shortened subject."""
+def fit_step(subject: str, action: str, max_chars: int = MAX_STEP_CHARS) -> str:
+    """Join the subject and the action of a step; the subject is shortened first.
 
-
-def fit_stage(stage: str, room: int = 40) -> str:
-    """Shorten a stage to `room` characters; its subject is shortened first.
-
-    >>> fit_stage("pgvector(index=hnsw, ef_search=100) one by one: reading back after kill -9")
+    >>> fit_step("pgvector(index=hnsw, ef_search=100) one by one", "reading back after kill -9")
     'pgvect…y one: reading back after kill -9'
     """
-    if len(stage) <= room:
-        return stage
-    subject, _, doing = stage.partition(": ")
-    left = room - len(doing) - len(": ")
-    return (
-        f"{_shorten_middle(subject, left)}: {doing}"
-        if doing and left >= MIN_SUBJECT_CHARS
-        else _shorten_middle(doing or subject, room)
-    )
+    text = f"{subject}: {action}" if subject else action
+    if len(text) <= max_chars:
+        return text
+    subject_chars = max_chars - len(action) - len(": ")
+    if subject and subject_chars >= MIN_SUBJECT_CHARS:
+        return f"{_shorten_middle(subject, subject_chars)}: {action}"
+    return _shorten_middle(action, max_chars)
 
 
-def _shorten_middle(text: str, room: int) -> str:
+def _shorten_middle(text: str, max_chars: int) -> str:
     """Keep the beginning and the end of a text, with an ellipsis between them."""
-    half = (room - 1) // 2
-    return text if len(text) <= room else f"{text[: room - 1 - half]}…{text[-half:]}"
-
-
-class StageProgress:
-    """Progress of a sweep: the number of stores done, and the current stage.
-
-    Without a terminal, it prints each configuration and stage when it begins.
-    """
-
-    WHOLE = "stores"
-    """Name of the stage that counts all others."""
-
-    def __init__(self) -> None:
-        self._live: Any = None
-        self._tasks: dict[str, Any] = {}
-        self._drawn = 0.0
-        self._began: float | None = None
-        self.now = ""
-        """Current stage, for the message after an interruption."""
-        if sys.stderr.isatty():
-            from rich.progress import TextColumn, TimeElapsedColumn
-
-            self._live = _build_progress(TimeElapsedColumn(), TextColumn("{task.fields[left]}", markup=False))
-
-    def __enter__(self) -> StageProgress:
-        if self._live is not None:
-            self._live.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if self._live is not None:
-            self._live.stop()
-
-    def __call__(self, stage: str, done: int, total: int) -> None:
-        """Report the number done of a stage; redrawn at most ten times per second."""
-        stage = one_line(stage)  # it may contain a name given by the user
-        row = self.WHOLE if stage == self.WHOLE else "stage"
-        left = self._format_time_left(done, total) if row == self.WHOLE else ""
-        fresh, last = row == "stage" and stage != self.now, self.now
-        if row == "stage":
-            self.now = stage  # set before printing: an interruption may follow at once
-        if self._live is None:
-            what, before = (text.partition(": ")[0] for text in (stage, last))
-            if fresh and what != before:
-                sys.stderr.write(f"{stage}\n")
-            elif left and done < total:
-                sys.stderr.write(f"{stage}: {done} of {total} done, {left}\n")
-        elif fresh or done >= total or time.perf_counter() - self._drawn > 0.1:
-            self._drawn = time.perf_counter()
-            short = fit_stage(stage)
-            if row not in self._tasks:
-                self._tasks[row] = self._live.add_task(short, total=total, left="")
-            elif fresh:
-                self._live.reset(self._tasks[row], description=short, total=total)
-            self._live.update(self._tasks[row], description=short, completed=done, total=total, left=left)
-
-    def _format_time_left(self, done: int, total: int) -> str:
-        """Format the estimated time left, from the mean duration so far; empty if short."""
-        now = time.perf_counter()
-        if self._began is None:
-            self._began = now
-        seconds = (now - self._began) / done * (total - done) if done else 0.0
-        return f"about {format_duration(seconds)} left" if seconds >= MIN_ESTIMATED_S else ""
-
-
-class CountProgress:
-    """Progress of a single count on a terminal, shown after one second."""
-
-    def __init__(self, what: str) -> None:
-        self._what = what
-        self._live: Any = None
-        self._task: Any = None
-        self._began = self._drawn = time.perf_counter()
-        self.done = self.total = 0
-        """Counts for the message after an interruption."""
-
-    def __enter__(self) -> CountProgress:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if self._live is not None:
-            self._live.update(self._task, completed=self.done, total=self.total)
-            self._live.stop()
-
-    def __call__(self, done: int, total: int) -> None:
-        """Report the number done; redrawn at most ten times per second."""
-        self.done, self.total = done, total
-        now = time.perf_counter()
-        if not sys.stderr.isatty() or now - self._began < 1 or now - self._drawn < 0.1:
-            return
-        self._drawn = now
-        if self._live is None:
-            from rich.progress import TimeElapsedColumn, TimeRemainingColumn
-
-            self._live = _build_progress(TimeElapsedColumn(), TimeRemainingColumn(compact=True))
-            self._task = self._live.add_task(self._what, total=total, completed=done)
-            self._live.start()
-        self._live.update(self._task, completed=done, total=total)
+    half = (max_chars - 1) // 2
+    return text if len(text) <= max_chars else f"{text[: max_chars - 1 - half]}…{text[-half:]}"

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-import json
+from dataclasses import replace
 from typing import Annotated
 
 import typer
 
-from ragauge.cli import console
 from ragauge.cli.option_checks import refuse_options
+from ragauge.cli.options import ChartsFolder, ConventionName, FormatName, OutputFiles, PrintJson
+from ragauge.cli.output import check_outputs, write_result
 from ragauge.core.errors import BadInput
-from ragauge.experiments import reliability as experiments_reliability
-from ragauge.experiments.reliability import DEFAULT_MEASURE, estimate_reliability, outcomes_from_arguments
+from ragauge.experiments.reliability import reliability as estimate_reliability
+from ragauge.experiments.reliability.report import MAX_FLAKY_TASKS, build_report, rank_flaky_tasks
+from ragauge.experiments.reliability.results import ReliabilityBySystem
+from ragauge.experiments.reliability.trials import DEFAULT_MEASURE
 
 
 def reliability(  # noqa: PLR0913 - each is an option of the command
@@ -25,10 +28,15 @@ def reliability(  # noqa: PLR0913 - each is an option of the command
         ),
     ],
     ks: Annotated[
-        str | None, typer.Option("-k", help="How many trials, e.g. 1,2,3. [dim]All up to the number of trials[/dim]")
+        str | None,
+        typer.Option(
+            "-k",
+            metavar="K,K,…",
+            help="Numbers of trials, e.g. 1,2,3. [dim]default all up to the number of trials[/dim]",
+        ),
     ] = None,
     measure: Annotated[
-        str, typer.Option("-m", "--measure", help="What tells a success, of rankings.")
+        str, typer.Option("-m", "--measure", help="Measure of a ranking that defines a success.")
     ] = DEFAULT_MEASURE,
     success_threshold: Annotated[
         float | None,
@@ -39,51 +47,54 @@ def reliability(  # noqa: PLR0913 - each is an option of the command
         ),
     ] = None,
     over: Annotated[
-        str | None, typer.Option(help="What intervals speak of: `tasks`, all such ones, or `trials`, of these alone.")
+        str | None,
+        typer.Option(
+            metavar="UNIT",
+            show_default="tasks",
+            help="Population of the intervals: `tasks` of this kind, or further `trials` of these tasks.",
+        ),
     ] = None,
-    confidence: Annotated[float, typer.Option(help="Of the intervals.")] = 0.95,
-    flaky: Annotated[int, typer.Option(help="How many flaky tasks to show.")] = 10,
-    convention: Annotated[str, typer.Option("-C", "--convention", help="As in evaluate.")] = "default",
-    as_json: Annotated[bool, typer.Option("--json", help="JSON on standard output.")] = False,
+    confidence: Annotated[float, typer.Option(help="Confidence level of the intervals.")] = 0.95,
+    flaky: Annotated[
+        int, typer.Option(metavar="N", min=0, help="Maximum number of flaky tasks to print.")
+    ] = MAX_FLAKY_TASKS,
+    convention: ConventionName = "default",
+    as_json: PrintJson = False,
+    as_csv: Annotated[bool, typer.Option("--csv", help="Print CSV: one row per system and k.")] = False,
+    format_name: FormatName = None,
+    out: OutputFiles = None,
+    charts: ChartsFolder = None,
 ) -> None:
     """Compute pass@k and pass^k from repeated trials.
 
     [dim]ragauge reliability qrels.txt rag=1.run rag=2.run rag=3.run -m recall@10 --success-threshold 0.5[/dim]
     """
-    if as_json:
-        refuse_options(context, ["flaky"], "with --json, which lists every flaky task")
-    wanted = None if ks is None else _parse_k_values(ks)
-    tried = outcomes_from_arguments(files, measure, success_threshold, convention)
-    found = estimate_reliability(tried, wanted, over=over, confidence=confidence)
-    if as_json:
-        console.write_data(
-            json.dumps(
-                experiments_reliability.reliability_to_data(found, tried.texts),
-                ensure_ascii=False,
-                indent=2,
-                allow_nan=False,
-            )
-        )
-    else:
-        width = console.stdout_console().width
-        shaky = experiments_reliability.render_flaky_tasks(found, tried.texts, max(0, flaky), min(width, 120))
-        console.print_tables(
-            experiments_reliability.render_pass_table(found, width),
-            "",
-            experiments_reliability.render_stability_table(found, width),
-        )
-        if shaky is not None:
-            console.print_tables("", shaky)
-    tasks = len({task for one in found.values() for task in one.flaky})
-    first = next(iter(found.values()))
-    whose = "all such tasks" if first.over == "tasks" else "these very tasks, tried for ever,"
-    console.print_notes(
-        [
-            f"a success is {tried.success}; between low and high lies the figure of {whose} with "
-            f"{100 * confidence:g}% confidence",
-            *dict.fromkeys(note for one in found.values() for note in one.notes),
-            *([f"{tasks} tasks are flaky; --flaky {tasks} shows them all"] if tasks > flaky and not as_json else []),
-        ]
+    check_outputs(
+        ReliabilityBySystem, out or [], as_json=as_json, as_csv=as_csv, format_name=format_name, charts=charts
+    )
+    is_data = as_json or as_csv or (format_name is not None and not out)
+    if is_data:
+        refuse_options(context, ["flaky"], "with --json, --csv and --format, which include all tasks")
+    result = estimate_reliability(
+        files,
+        None if ks is None else _parse_k_values(ks),
+        measure=measure,
+        success_threshold=success_threshold,
+        convention=convention,
+        over=over,
+        confidence=confidence,
+    )
+    n_flaky = len(rank_flaky_tasks(result))
+    more = [f"`--flaky {n_flaky}` shows all flaky tasks"] if n_flaky > flaky and not is_data else []
+    report = build_report(result, max_flaky_tasks=flaky)
+    write_result(
+        [result],
+        out or [],
+        as_json=as_json,
+        as_csv=as_csv,
+        format_name=format_name,
+        charts=charts,
+        report=replace(report, notes=[*report.notes, *more]),
     )
 
 
@@ -91,4 +102,4 @@ def _parse_k_values(text: str) -> list[int]:
     try:
         return sorted({int(part) for part in text.split(",")})
     except ValueError:
-        raise BadInput(f"`-k {text}` is no list of numbers", hint="-k 1,2,3") from None
+        raise BadInput(f"-k must be integers separated by commas, got `{text}`", hint="use `-k 1,2,3`") from None

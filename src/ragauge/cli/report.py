@@ -10,26 +10,32 @@ from typing import Annotated, Any
 import typer
 
 from ragauge.cli import console
-from ragauge.cli.evaluate import parse_convention_options
 from ragauge.cli.option_checks import allow_only_options, check_output_libraries
-from ragauge.cli.options import CommonQueries, HigherIsBetter, LowerIsBetter, MinRelevantGrade
-from ragauge.cli.progress import show_status
+from ragauge.cli.options import (
+    CommonQueries,
+    HigherIsBetter,
+    LowerIsBetter,
+    MinRelevantGrade,
+    OptionalConventionName,
+    resolve_convention,
+)
+from ragauge.cli.output import print_report
+from ragauge.cli.progress import show_progress
 from ragauge.cli.tie_notes import describe_ties
 from ragauge.comparison.results import Overview
-from ragauge.comparison.scored_files import expand_judged_folder
 from ragauge.core.errors import BadInput
+from ragauge.core.protocols import Result
 from ragauge.core.text import one_line
 from ragauge.files import judged_folders
-from ragauge.judging import report_formats, results_folder
-from ragauge.output import report as output_report
+from ragauge.judging import results_folder
 from ragauge.output.formats import format_for_path
-from ragauge.reports import OUTPUT_FORMATS, benchmark_files, registry
+from ragauge.reports import OUTPUT_FORMATS, registry
 from ragauge.reports import report as make_report
-from ragauge.reports.registry import REPORT_BUILDERS, build_joint_reports, build_report
+from ragauge.reports.benchmark_layouts import describe_convention
 from ragauge.reports.summary import summarise_overview
 from ragauge.reports.systems_tables import describe_systems_tables, render_systems_tables
-from ragauge.store_benchmarks import report as store_benchmarks_report
-from ragauge.store_benchmarks import results_folder as store_benchmarks_results_folder
+from ragauge.runs.folder import JUDGMENTS_FILE
+from ragauge.store_benchmarks.results_folder import find_benchmark_file
 
 STORED_RESULT_OPTIONS = ("out", "form", "charts")
 """Options that apply to a stored result, which is written or printed without new computations."""
@@ -41,10 +47,8 @@ def report(  # noqa: PLR0913 - each is an option of the command
         list[str] | None,
         typer.Argument(
             metavar="RUN...",
-            help="Folders that `run` wrote, or one that `bench` or `judge` wrote; JSON of "
-            f"{', '.join(REPORT_BUILDERS)}; or judgments, then runs, as in evaluate; or tables of scores; or results "
-            f"in the "
-            "layout of another system.",
+            help="Folders of `run`, `bench` or `judge`; judgments, then runs; tables of scores; JSON of "
+            f"{', '.join(registry.STORED_RESULT_COMMANDS)}; or results in the layout of another tool.",
         ),
     ] = None,
     out: Annotated[
@@ -79,7 +83,8 @@ def report(  # noqa: PLR0913 - each is an option of the command
         typer.Option(
             "--with",
             metavar="FILE.json",
-            help=f"What one of {', '.join(REPORT_BUILDERS)} wrote, as sections of the page; again for more.",
+            help="Further results, as sections of the page: JSON of "
+            f"{', '.join(registry.STORED_RESULT_COMMANDS)}. Can be repeated.",
         ),
     ] = None,
     audit: Annotated[bool, typer.Option("--audit/--no-audit", help="Audit the scores for suspicious causes.")] = True,
@@ -91,10 +96,7 @@ def report(  # noqa: PLR0913 - each is an option of the command
     count_missing: Annotated[
         bool, typer.Option("--count-missing", help="A query that a run lacks counts 0, as in evaluate.")
     ] = False,
-    convention: Annotated[str | None, typer.Option("-C", "--convention", help="As in evaluate.")] = None,
-    settings: Annotated[
-        list[str] | None, typer.Option("--set", metavar="OPTION=VALUE", help="One option of the convention.")
-    ] = None,
+    convention: OptionalConventionName = None,
     rel: MinRelevantGrade = None,
     split: Annotated[str | None, typer.Option(help="Which judgments of a BEIR folder.")] = None,
     lower_is_better: LowerIsBetter = None,
@@ -124,24 +126,25 @@ def report(  # noqa: PLR0913 - each is an option of the command
     targets = [] if out is None else [one for one in out if one != "-"]  # without a file, it is printed anyway
     if out and len(targets) < len(out) and form is None:
         raise BadInput("no format given for standard output", hint="add `--format json`, `--format csv` or another one")
-    if len(files) == 1 and (kept := store_benchmarks_results_folder.find_benchmark_file(files[0])) is not None:
+    if len(files) == 1 and (benchmark := find_benchmark_file(files[0])) is not None:
         allow_only_options(context, (*STORED_RESULT_OPTIONS, "convention"), "a benchmark that `bench` wrote")
-        _report_benchmark(kept, targets, form, charts, convention)
+        _report_stored_results([benchmark], targets, form, charts, convention)
         return
     if all(registry.is_result_file(one) for one in files):
-        allow_only_options(context, STORED_RESULT_OPTIONS, f"results of {', '.join(REPORT_BUILDERS)}")
+        allow_only_options(context, STORED_RESULT_OPTIONS, f"results of {', '.join(registry.STORED_RESULT_COMMANDS)}")
         folder = Path(files[0]).parent if len(files) == 1 and form == "tokenization" else None
         try:
             _report_stored_results(files, targets, form, charts)
             return
         except BadInput:
-            if folder is None or not (folder / "judgments.parquet").exists():
+            if folder is None or not (folder / JUDGMENTS_FILE).exists():
                 raise
             files = [str(folder)]  # the runs of the study can be scored again under the convention of the layout
-    parts = expand_judged_folder(files[0]) if len(files) == 1 else files
-    if len(parts) == 1 and judged_folders.is_judged_folder(parts[0]):
+    is_experiment = (Path(files[0]) / JUDGMENTS_FILE).exists()
+    judged = [] if len(files) > 1 or is_experiment else judged_folders.list_judged_folders(files[0])
+    if len(judged) == 1:
         allow_only_options(context, STORED_RESULT_OPTIONS, "a folder that `judge` wrote")
-        _report_judged(parts[0], targets, form, charts)
+        _report_judged(judged[0], targets, form, charts)
         return
     options: dict[str, Any] = {
         "baseline": baseline, "measures": measure, "by": by or (), "dataset": dataset, "title": title,
@@ -150,12 +153,12 @@ def report(  # noqa: PLR0913 - each is an option of the command
         "common_queries": common_queries, "count_missing": count_missing, "split": split,
         "lower_is_better": lower_is_better, "higher_is_better": higher_is_better,
     }  # fmt: skip
-    if convention is not None or settings or rel is not None:
-        options["convention"] = parse_convention_options(convention or "default", settings or [], rel, None)
+    if convention is not None or rel is not None:
+        options["convention"] = resolve_convention(convention or "default", rel=rel)
     if measure is None:
         del options["measures"]
-    with show_status() as watch:
-        found = make_report(files, targets, form=form, charts=charts, watch=watch, **options)
+    with show_progress() as progress:
+        found = make_report(files, targets, form=form, charts=charts, progress=progress, **options)
     if form is not None and not targets:
         console.write_data(OUTPUT_FORMATS[format_for_path("", form, OUTPUT_FORMATS)].write(found), nl=False)
     if targets or form is not None or charts is not None:
@@ -188,75 +191,43 @@ def _overview_notes(found: Overview) -> list[str]:
     return [*console.merge_notes(found.notes, found.entries), *ties]
 
 
-def _report_benchmark(
-    file: str, targets: list[str], form: str | None, charts: str | None, convention: str | None
-) -> None:
-    """Write or print a stored benchmark."""
-    found = store_benchmarks_results_folder.read_benchmark(file)
-    _check_not_source({Path(file).resolve()}, targets)
-    benchmark_files.write_benchmark(found, targets, form, charts, convention=convention)
-    kinds = benchmark_files.select_formats(convention, form)
-    if form is not None and not targets:
-        console.write_data(kinds[format_for_path("", form, kinds)].write(found), nl=False)
-    elif not targets and charts is None:
-        pieces, left = store_benchmarks_report.render_benchmark_tables(found, console.stdout_console().width)
-        legends = store_benchmarks_report.list_legends(found, console.stdout_console().width)
-        _print_stored_tables(
-            pieces,
-            left,
-            [*legends, *store_benchmarks_report.list_benchmark_notes(found)],
-            store_benchmarks_report.describe_failures(found),
-        )
-    console.print_notes(
-        [*benchmark_files.describe_convention(found, form, convention), *_describe_written_files(targets, charts)]
-    )
-
-
 def _report_judged(folder: str, targets: list[str], form: str | None, charts: str | None) -> None:
     """Write or print stored verdicts."""
-    found = results_folder.read_judged_folder(folder)
     _check_not_source({(Path(folder) / name).resolve() for name in results_folder.RESULT_FILES}, targets)
-    results_folder.write_judged_files(found, targets, form, charts)
-    if form is not None and not targets:
-        console.write_data(
-            results_folder.JUDGED_FORMATS[format_for_path("", form, results_folder.JUDGED_FORMATS)].write(found),
-            nl=False,
-        )
-    elif not targets and charts is None:
-        pieces, left = report_formats.render_judged_terminal(found, console.stdout_console().width)
-        _print_stored_tables(pieces, left, report_formats.judged_notes(found))
-    console.print_notes(_describe_written_files(targets, charts))
+    _report_results([results_folder.read_judged_folder(folder)], targets, form, charts)
 
 
-def _report_stored_results(files: list[str], targets: list[str], form: str | None, charts: str | None) -> None:
-    """Write or print other stored results; several are combined in one report."""
-    found = [told for one in files for told in registry.read_results(one)]
-    _check_not_source({Path(one).resolve() for one in files}, targets)
-    registry.write_results(found, targets, form, charts)
+def _report_stored_results(
+    files: list[str], targets: list[str], form: str | None, charts: str | None, convention: str | None = None
+) -> None:
+    """Write or print stored results; several are combined in one report."""
+    results = [result for file in files for result in registry.read_results(file)]
+    _check_not_source({Path(file).resolve() for file in files}, targets)
+    _report_results(results, targets, form, charts, convention)
+
+
+def _report_results(
+    results: Sequence[Result], targets: list[str], form: str | None, charts: str | None, convention: str | None = None
+) -> None:
+    """Write or print results."""
+    registry.write_results(results, targets, form, charts, convention=convention)
+    formats = registry.find_formats(type(results[0]), form, convention)
     if form is not None and not targets:
-        console.write_data(
-            registry.RESULT_FORMATS[format_for_path("", form, registry.RESULT_FORMATS)].write(found), nl=False
-        )
+        console.write_data(formats[format_for_path("", form, formats)].write(results), nl=False)
     elif not targets and charts is None:
-        for one in build_joint_reports(found) or map(build_report, found):
-            pieces, left = output_report.render_terminal(one, console.stdout_console().width)
-            _print_stored_tables(console.fold_sentences(pieces) if one.kind == "embedders" else pieces, left, one.notes)
-    console.print_notes(_describe_written_files(targets, charts))
+        reports = registry.build_reports(results)
+        for report in reports[: len(reports) - len(results)] or reports:
+            dropped = print_report(report)
+            missing = [f"columns omitted: {', '.join(dropped)} (terminal too narrow)"] if dropped else []
+            console.print_notes([*report.notes, *missing])
+    notes = describe_convention(results[0], form, convention)
+    console.print_notes([*notes, *_describe_written_files(targets, charts)])
 
 
 def _check_not_source(read: set[Path], targets: list[str]) -> None:
     for one in targets:
         if Path(one).resolve() in read:
             raise BadInput("this file is read", file=one, hint="give the output another name")
-
-
-def _print_stored_tables(
-    pieces: Sequence[Any], left: Sequence[str], notes: Sequence[str], last: Sequence[str] = ()
-) -> None:
-    """Print tables, notes, and the columns that do not fit."""
-    console.print_tables(*pieces)
-    missing = [f"not shown, for want of room: {', '.join(left)}; --format markdown has them"] if left else []
-    console.print_notes([*notes, *missing, *last])
 
 
 def _describe_written_files(files: list[str], charts: str | None) -> list[str]:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import shlex
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -20,26 +19,30 @@ import typer
 from rich.table import Table
 
 from ragauge.cli import console
-from ragauge.cli.options import DocumentsPerQuery, MaxQueries, Reuse, SaveBaseline, Threads
-from ragauge.cli.progress import ExperimentProgress
+from ragauge.cli.options import DocumentsPerQuery, MaxQueries, OptionalConventionName, Reuse, SaveBaseline, Threads
+from ragauge.cli.progress import show_progress
 from ragauge.comparison.results import Overview
 from ragauge.core import plugins
 from ragauge.core.errors import BadInput, MissingExtra, RagaugeError, UnknownName
-from ragauge.core.specs import Spec, parse_spec, redact_spec
+from ragauge.core.settings import unique_by
+from ragauge.core.specs import Spec, parse_spec, redact_spec, split_name
 from ragauge.core.text import one_line
 from ragauge.datasets import load
 from ragauge.datasets.folders import dataset_name
-from ragauge.experiments import datasets_by_name, has_only_failures, read_experiment
+from ragauge.experiments import datasets_by_name, has_only_failures
 from ragauge.experiments import run as run_systems
 from ragauge.experiments.baselines import check_baseline_folder, save_baseline
+from ragauge.experiments.experiment_file import read_experiment
 from ragauge.files.workspace import atomic_write, folder_name
-from ragauge.output.numbers import count_noun
-from ragauge.output.page import load_vega_script, render_report_page
+from ragauge.output.numbers import pluralise
+from ragauge.output.page import render_page
+from ragauge.output.page_assets import load_vega_script
 from ragauge.output.terminal import terminal_cell
+from ragauge.output.text_report import to_report
 from ragauge.reports import OUTPUT_FORMATS, experiment_set, overview
 from ragauge.reports.data_export import overview_to_data, overview_to_long_csv, queries_to_long_csv
 from ragauge.reports.markdown import render_overview_markdown
-from ragauge.reports.survey import check_tag, list_tags
+from ragauge.reports.system_summaries import check_tag, list_tags
 from ragauge.reports.systems_tables import (
     describe_missing_trial_values,
     describe_p_values,
@@ -54,6 +57,7 @@ from ragauge.runs.folder import is_complete, manifest_value
 from ragauge.runs.interruption import command_scope
 from ragauge.runs.results import Experiment, canonical_tag
 from ragauge.systems.adapters import adapt_retriever
+from ragauge.systems.builder import retriever_parts
 
 
 def save_experiment_baseline(experiment: Experiment, folder: Path) -> None:
@@ -74,7 +78,9 @@ def run(  # noqa: PLR0913 - each is an option of the command
     system: Annotated[
         list[str] | None,
         typer.Option(
-            "-s", "--system", help="bm25, dense, 'dense(embedder=minilm)', NAME=…, or module:function; again for more."
+            "-s",
+            "--system",
+            help="bm25, dense, 'dense(embedder=minilm)', NAME=…, module:function or module:Class; again for more.",
         ),
     ] = None,
     dataset: Annotated[
@@ -92,7 +98,7 @@ def run(  # noqa: PLR0913 - each is an option of the command
     threads: Threads = None,
     timeout: Annotated[float | None, typer.Option(help="Seconds for one attempt.")] = None,
     retries: Annotated[int | None, typer.Option(help="Attempts after a failed one.  [dim]default 0[/dim]")] = None,
-    convention: Annotated[str | None, typer.Option("-C", "--convention", help="As in evaluate.")] = None,
+    convention: OptionalConventionName = None,
     split: Annotated[str | None, typer.Option(help="Which judgments of a BEIR folder: test, train, dev.")] = None,
     max_queries: MaxQueries = None,
     by: Annotated[str | None, typer.Option(help="Also split the first measure by this tag of the queries.")] = None,
@@ -196,7 +202,7 @@ def _run_each_dataset(
     if not seen:
         raise failures[0]
     if by is not None and canonical_tag(by, tags) not in tags:
-        failures.append(UnknownName("tag", by, tags, hint=f"there are {', '.join(sorted(tags)) or 'none'}"))
+        failures.append(UnknownName("tag", by, tags, hint=f"choose one of {', '.join(sorted(tags)) or 'none'}"))
     title = folder.resolve().name
     files = {
         "report.md": experiment_set.render_experiments_markdown(title, seen, absent, places),
@@ -210,8 +216,8 @@ def _run_each_dataset(
     notes += _write_report_files(
         files,
         folder,
-        lambda: render_report_page(
-            [experiment_set.build_experiments_report(title, seen, absent, places)], load_vega_script()
+        lambda: render_page(
+            [to_report(experiment_set.build_experiments_report(title, seen, absent, places))], load_vega_script()
         ),
     )
     if as_json:
@@ -235,16 +241,10 @@ def _prefix_error(dataset: str, error: RagaugeError) -> RagaugeError:
 
 def run_with_progress(settings: dict[str, Any], *, again: str = "the same command") -> Experiment:
     """Run systems with a progress display; after Ctrl-C, say how to resume."""
-    with ExperimentProgress() as watch:
-        try:
-            return run_systems(**settings, allow_failures=True, watch=watch)
-        except KeyboardInterrupt:
-            again += " without --fresh" if settings["fresh"] else ""
-            sys.stderr.write(
-                f"\nstopped at {watch.now or 'the beginning'}; what was answered is kept in {settings['out']}, "
-                f"and {again} goes on from there\n"
-            )
-            raise typer.Exit(130) from None
+    again += " without --fresh" if settings["fresh"] else ""
+    resume_hint = f"finished queries are saved in {settings['out']}; to resume, run {again}"
+    with show_progress(resume_hint, lines=True) as progress:
+        return run_systems(**settings, allow_failures=True, progress=progress)
 
 
 def finish_experiment(
@@ -290,10 +290,10 @@ def _write_and_print_report(
         shown += [] if by is None else [render_strata_table(seen, by, width)]
         _print_spaced_tables(shown)
     data = experiment.dataset
-    size = count_noun(len(data.documents), "document") if data.documents else "no corpus"
+    size = pluralise(len(data.documents), "document") if data.documents else "no corpus"
     console.print_notes(
         [
-            f"{size}, {count_noun(len(data.queries), 'query', 'queries')}, convention {seen.convention}",
+            f"{size}, {pluralise(len(data.queries), 'query', 'queries')}, convention {seen.convention}",
             *(
                 f"{line}; `ragauge compare {shlex.quote(str(folder))} -b {shlex.quote(seen.baseline)}` says more"
                 for line in describe_p_values(seen)
@@ -341,7 +341,7 @@ def _write_report_files(files: dict[str, str], folder: Path, page: Callable[[], 
     except MissingExtra as missing:
         notes.append(f"no report.html: {missing.message} ({missing.hint})")
     for name, text in files.items():
-        with atomic_write(str(folder / name)) as file:
+        with atomic_write(folder / name) as file:
             file.write(text.encode("utf-8", "replace"))
     return notes
 
@@ -400,30 +400,34 @@ def _parse_systems(given: list[str], known: Mapping[str, Any]) -> dict[str, Any]
     """
     named: dict[str, Any] = {}
     for text in given:
-        found = re.fullmatch(r"([\w.+-](?:[\w .+-]|\([^()=]*\))*?)\s*=(?!=)\s*(.+)", text, re.S)
-        name, description = (found[1], found[2]) if found else (text, text)
-        own = re.fullmatch(r"([\w.]+:[\w.]+)(?:\(\s*id\s*=\s*([\w.-]+)\s*\))?", description)
-        if found is None and not own and text not in known:
+        name, description = split_name(text)
+        is_own = plugins.is_user_object(description.partition("(")[0].strip())
+        if not name and not is_own and text not in known:
             spec = parse_spec(text)
             usual = plugins.plugin_names("retrievers")
             if known and spec.name not in usual:
                 hint = f"the file has {', '.join(known)}"
                 raise UnknownName("system", spec.name, [*known, *usual], hint=hint)
             name = str(redact_spec(spec))  # the name is printed, and used for folders
-        if name in named:
-            raise BadInput(f"two systems are called `{name}`", hint=f"--system other={description}")
-        named[name] = known[text] if text in known else _load_user_system(own[1], own[2]) if own else description
+        name = name or text
+        unique_by([*named, name], str, "system", hint=f"--system other={description}")
+        named[name] = known[text] if text in known else _load_user_system(description) if is_own else description
     others = {name: one for name, one in known.items() if name not in named}
     return {name: _inline_subsystems(one, others) for name, one in named.items()}
 
 
-def _load_user_system(path: str, id: str | None) -> Any:
-    """Import a user's system, `module:name`.
+def _load_user_system(description: str) -> Any:
+    """Import a user's system: `module:function`, or `module:Class` with the options of its constructor.
 
-    `id` is the field of its hits that has the document id.
+    The option `id` of a function is the field of its hits that has the document id.
     """
-    thing = plugins.import_user_object(path)
-    return adapt_retriever(thing, id=id) if id else thing
+    spec = parse_spec(description)
+    thing = plugins.import_user_object(spec.name)
+    if isinstance(thing, type):
+        return replace(spec, factory=thing)
+    if unknown := next((name for name in spec.options if name != "id"), None):
+        raise BadInput(f"`{spec.name}` has no option `{unknown}`", hint="a function has only the option `id`")
+    return adapt_retriever(thing, id=str(spec.options["id"])) if "id" in spec.options else thing
 
 
 def _inline_subsystems(system: Any, others: Mapping[str, Any], above: tuple[str, ...] = ()) -> Any:
@@ -441,6 +445,7 @@ def _inline_subsystems(system: Any, others: Mapping[str, Any], above: tuple[str,
 
     if not isinstance(system, Spec):
         return system
-    inner = {key: system.options[key] for key in ("of", "retriever") if key in system.options}
+    names = {name for part in retriever_parts(system) for name in (part.option, part.parameter)}
+    inner = {key: system.options[key] for key in system.options if key in names}
     found = {key: [meant(one) for one in it] if isinstance(it, list) else meant(it) for key, it in inner.items()}
-    return Spec(system.name, {**system.options, **found})
+    return replace(system, options={**system.options, **found})

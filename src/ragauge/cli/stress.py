@@ -2,25 +2,25 @@
 
 from __future__ import annotations
 
-import signal
 import sys
-import threading
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from ragauge.cli import console
 from ragauge.cli.option_checks import refuse_options
-from ragauge.cli.options import check_positive
+from ragauge.cli.options import CORPUS_HELP, ChartsFolder, FormatName, OutputFiles, PrintJson, check_positive
 from ragauge.cli.output import check_outputs, write_result
-from ragauge.cli.progress import StageProgress
+from ragauge.cli.progress import show_progress
+from ragauge.compute.progress import OVERALL, Progress, ProgressCallback
 from ragauge.core import plugins
 from ragauge.core.errors import BadInput, MissingExtra
+from ragauge.core.text import one_line
 from ragauge.files.workspace import folder_name
-from ragauge.output.numbers import count_noun
+from ragauge.output.numbers import pluralise
+from ragauge.output.report import clean_texts
 from ragauge.store_stress import (
     StressData,
     check_libraries,
@@ -49,7 +49,7 @@ def stress(  # noqa: PLR0913 - each is an option of the command
         str | None,
         typer.Option(
             metavar="CORPUS",
-            help="JSONL or TSV file, STIX 2.1 bundle (.json), e.g. MITRE ATT&CK, BEIR folder, or dataset by name.",
+            help=f"Documents: {CORPUS_HELP}.",
         ),
     ] = None,
     max_documents: Annotated[
@@ -60,156 +60,141 @@ def stress(  # noqa: PLR0913 - each is an option of the command
     ] = None,
     way: Annotated[
         list[str] | None,
-        typer.Option(help=f"`{INGESTION_MODES[0]}` or `{INGESTION_MODES[1]}`.  [dim]default both[/dim]"),
+        typer.Option(
+            metavar="MODE",
+            show_default="both",
+            help=f"Ingestion mode: `{INGESTION_MODES[0]}` or `{INGESTION_MODES[1]}`. Can be repeated.",
+        ),
     ] = None,
     batch_size: Annotated[
         int, typer.Option(metavar="N", callback=check_positive, help="Number of documents per batch.")
     ] = DEFAULT_SETTINGS.batch,
     commit_every: Annotated[
         int | None,
-        typer.Option(help="Commit after so many documents.  [dim]default at the end; sooner when killed[/dim]"),
+        typer.Option(
+            metavar="N",
+            show_default="once, at the end; earlier before a kill",
+            help="Number of documents between commits.",
+        ),
     ] = None,
     embedder: Annotated[
         str, typer.Option("-e", "--embedder", metavar="NAME", help="Embedder of documents and queries.")
     ] = "wordllama",
-    k: Annotated[int, typer.Option("-k", help="Documents a query.")] = DEFAULT_SETTINGS.k,
+    k: Annotated[int, typer.Option("-k", metavar="N", help="Number of documents per query.")] = DEFAULT_SETTINGS.k,
     max_queries: Annotated[
         int, typer.Option(metavar="N", help="Maximum number of queries, drawn at random.")
     ] = DEFAULT_SETTINGS.queries,
-    kills: Annotated[int, typer.Option(help="How often its process is killed in mid-ingest.")] = DEFAULT_SETTINGS.kills,
+    kills: Annotated[
+        int, typer.Option(metavar="N", help="Number of kills during ingestion, per ingestion mode.")
+    ] = DEFAULT_SETTINGS.kills,
     kill_at: Annotated[
-        list[int] | None, typer.Option(metavar="N", help="Or when it has put in so many documents; again for more.")
+        list[int] | None,
+        typer.Option(metavar="N", help="Kill after this number of documents instead. Can be repeated."),
     ] = None,
-    timeout: Annotated[float, typer.Option(help="Seconds that a single call may take.")] = DEFAULT_SETTINGS.timeout,
-    seed: Annotated[
-        int, typer.Option(help="For the sample of queries, and the moments to kill at.")
-    ] = DEFAULT_SETTINGS.seed,
+    timeout: Annotated[
+        float, typer.Option(metavar="SECONDS", help="Time limit of a single call in seconds.")
+    ] = DEFAULT_SETTINGS.timeout,
+    seed: Annotated[int, typer.Option(help="Seed of the sample of queries and of the kills.")] = DEFAULT_SETTINGS.seed,
     bisect: Annotated[
-        bool, typer.Option("--bisect/--no-bisect", help="Look for the shortest prefix that breaks it.")
+        bool, typer.Option("--bisect/--no-bisect", help="Search for the shortest prefix of the documents that fails.")
     ] = True,
     reproducer: Annotated[
         str | None,
-        typer.Option(metavar="FOLDER", help="Where the least that breaks it goes.  [dim]default stress-STORE[/dim]"),
+        typer.Option(
+            metavar="FOLDER",
+            show_default="stress-STORE",
+            help="Folder for the shortest failing prefix and the command that repeats the failure.",
+        ),
     ] = None,
-    out: Annotated[
-        list[str] | None,
-        typer.Option("-o", "--out", metavar="FILE", help=".html, .json, .csv or .md; again for more."),
-    ] = None,
-    json_out: Annotated[bool, typer.Option("--json", help="JSON on standard output.")] = False,
-    csv_out: Annotated[bool, typer.Option("--csv", help="CSV on standard output.")] = False,
+    as_json: PrintJson = False,
+    as_csv: Annotated[bool, typer.Option("--csv", help="Print CSV: one row per ingestion mode and value.")] = False,
+    format_name: FormatName = None,
+    out: OutputFiles = None,
+    charts: ChartsFolder = None,
 ) -> None:
     """Stress-test a document store; exit with 3 if documents are lost or altered.
 
     [dim]ragauge stress --store sqlite-vec --corpus enterprise-attack.json[/dim]
     """
-    check_outputs(out or [], as_json=json_out, as_csv=csv_out)
+    files = out or []
+    check_outputs(StressTest, files, as_json=as_json, as_csv=as_csv, format_name=format_name, charts=charts)
     if kill_at:
-        refuse_options(context, ["kills"], "with --kill-at, which says how often")
+        refuse_options(context, ["kills"], "with --kill-at, which gives the number of kills")
     stores = _resolve_stores(store or [])
     plan = StressSettings(
         way or INGESTION_MODES, batch_size, commit_every, k, max_queries, kills, kill_at or None, timeout, seed, bisect
     )
     if corpus is None:
         raise BadInput("no corpus given", hint="add `--corpus corpus.jsonl`")
-    told: list[StressTest] = []
-    with StageProgress() as watch, _sigterm_as_interrupt():
-        try:
-            found = load_stress_data(corpus, embedder, plan, limit=max_documents, progress=watch)
-            _stress_each_store(stores, found, plan, reproducer, told, watch, every="all" in (store or []))
-        except KeyboardInterrupt as interrupted:
-            sys.stderr.write(f"\nstopped at {watch.now or 'the beginning'}; its processes and folders are gone\n")
-            _finish_stress_test(told, out or [], as_json=json_out, as_csv=csv_out)
-            raise typer.Exit(143 if isinstance(interrupted, StressTestTerminated) else 130) from None
-    _finish_stress_test(told, out or [], as_json=json_out, as_csv=csv_out)
-    if any(one.broken is not None for one in told):
-        raise typer.Exit(3)
-
-
-class StressTestTerminated(KeyboardInterrupt):
-    """Exception raised by SIGTERM, which ends the command as Ctrl-C does."""
-
-
-@contextmanager
-def _sigterm_as_interrupt() -> Iterator[None]:
-    """Make SIGTERM end the command as Ctrl-C does, with cleanup."""
-
-    def end(*_: Any) -> None:
-        raise StressTestTerminated
-
-    if threading.current_thread() is not threading.main_thread():  # only the main thread can set a signal handler
-        yield
-        return
-    before = signal.signal(signal.SIGTERM, end)
+    results: list[StressTest] = []
     try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
+        with show_progress("its processes and folders were removed", lines=True) as progress:
+            data = load_stress_data(corpus, embedder, plan, limit=max_documents, progress=progress)
+            _stress_each_store(stores, data, plan, reproducer, results, progress, every="all" in (store or []))
+    finally:  # if interrupted, the results of finished stores are printed
+        if results:
+            write_result(results, files, as_json=as_json, as_csv=as_csv, format_name=format_name, charts=charts)
+        for result in results:
+            for failure in result.failures:
+                _print_store_failure(result, failure)
+    if any(result.broken is not None for result in results):
+        raise typer.Exit(3)
 
 
 def _resolve_stores(named: Sequence[str]) -> list[str]:
     """Resolve store names, and check their libraries and options."""
-    wanted = [one for name in named for one in (plugins.plugin_names("keepers") if name == "all" else [name])]
+    known = plugins.plugin_names("document_stores")
+    wanted = [store for name in named for store in (known if name == "all" else [name])]
     if not wanted:
-        raise BadInput("no store is asked for", hint=f"--store {plugins.plugin_names('keepers')[0]}, or --store all")
+        raise BadInput("no store given", hint=f"add `--store {known[0]}`, or `--store all`")
     check_libraries([name for name in named if name != "all" and ":" not in name])
-    stores = [resolve_store_name(one) for one in dict.fromkeys(wanted)]
+    stores = [resolve_store_name(store) for store in dict.fromkeys(wanted)]
     check_options(stores)
     return stores
 
 
 def _stress_each_store(
     stores: Sequence[str],
-    found: StressData,
+    data: StressData,
     plan: StressSettings,
     reproducer: str | None,
-    told: list[StressTest],
-    watch: Callable[[str, int, int], None],
+    results: list[StressTest],
+    progress: ProgressCallback,
     *,
     every: bool,
 ) -> None:
     for number, name in enumerate(stores):
         if len(stores) > 1:
-            watch(StageProgress.WHOLE, number, len(stores))
-        place = Path(reproducer or f"stress-{folder_name(name)}")
-        place = place / folder_name(name) if reproducer is not None and len(stores) > 1 else place
+            progress(Progress("stores", number, len(stores), stage=OVERALL))
+        folder = Path(reproducer or f"stress-{folder_name(name)}")
+        folder = folder / folder_name(name) if reproducer is not None and len(stores) > 1 else folder
         try:
-            told.append(stress_store(name, found, plan, reproducer=place, progress=watch))
+            results.append(stress_store(name, data, plan, reproducer=folder, progress=progress))
         except MissingExtra as error:
             if not every:
                 raise
             console.print_notes([f"{name} is left out: {error.message} ({error.hint})"])
 
 
-def _finish_stress_test(told: Sequence[StressTest], files: Sequence[str], *, as_json: bool, as_csv: bool) -> None:
-    """Print and write the results, and print how each failed store failed."""
-    if told:
-        write_result(told, files, as_json=as_json, as_csv=as_csv)
-    for one in told:
-        for broken in (way.broken for way in one.ways if way.broken is not None):
-            _print_store_failure(one, broken)
-
-
-def _print_store_failure(told: StressTest, broken: StoreFailure) -> None:
+def _print_store_failure(result: StressTest, failure: StoreFailure) -> None:
     """Print the original error of a store; control characters are replaced."""
-    how = "gave no error" if broken.silent else "said"
-    at = f" (at hand: {broken.document})" if broken.document else ""
-    error = "".join(c if c.isprintable() or c in "\n\t" else "\ufffd" for c in broken.error)
+    document = f" ({one_line(failure.document)})" if failure.document else ""
+    message = "no error message; wrong result" if failure.silent else "error message"
     lines = [
-        f"error: {told.store} broke {broken.way} while {broken.stage}, after "
-        f"{count_noun(broken.after, 'document')}{at}; "
-        f"it {how}:",
+        f"error: {result.store} failed {failure.way} while {failure.stage}, after "
+        f"{pluralise(failure.after, 'document')}{document}; {message}:",
         "",
-        error,
+        clean_texts(failure.error),
         "",
     ]
-    if broken.reproduced is False:
-        attempts = count_noun(len(broken.tried), "attempt")
+    if failure.reproduced is False:
+        attempts = pluralise(len(failure.tried), "attempt")
         lines.append(f"not reproduced in {attempts}; it is a failure because documents were lost or altered")
-    elif broken.prefix is not None:
-        what = "shortest prefix that breaks it" if broken.is_shortest else "shortest prefix known to break it"
-        lines.append(f"{what}: {count_noun(broken.prefix, 'document')}. {describe_confidence(broken)}")
-    elif broken.doubt:
-        lines.append(f"no shorter prefix: {broken.doubt}")
-    if broken.reproducer:
-        lines += [f"hint: {broken.reproducer} has them; to see it again: {broken.command}"]
+    elif failure.prefix is not None:
+        prefix = "shortest failing prefix" if failure.is_shortest else "shortest known failing prefix"
+        lines.append(f"{prefix}: {pluralise(failure.prefix, 'document')}. {describe_confidence(failure)}")
+    elif failure.doubt:
+        lines.append(f"no shorter prefix: {failure.doubt}")
+    if failure.reproducer:
+        lines.append(f"hint: these documents are in {failure.reproducer}; to repeat the failure: {failure.command}")
     sys.stderr.write("\n".join(lines) + "\n")

@@ -7,19 +7,20 @@ from typing import Annotated
 
 import typer
 
-from ragauge.cli import console
 from ragauge.cli.option_checks import refuse_options
+from ragauge.cli.options import CORPUS_HELP
 from ragauge.cli.output import check_outputs, print_unread_notes, write_result
-from ragauge.cli.progress import show_status
+from ragauge.cli.progress import show_progress
 from ragauge.core.errors import BadInput
 from ragauge.embedder_study.results import TokenizerStudy
+from ragauge.output.report import Report
 
 
 def tokenizers(  # noqa: PLR0913 - each is an option of the command
     context: typer.Context,
     corpus: Annotated[
         str | None,
-        typer.Argument(help="A JSONL or TSV file, a BEIR folder, a folder of texts (.txt, .md), or a dataset."),
+        typer.Argument(help=f"Corpus: {CORPUS_HELP}."),
     ] = None,
     tokenizer: Annotated[
         list[str] | None,
@@ -71,10 +72,10 @@ def tokenizers(  # noqa: PLR0913 - each is an option of the command
         raise BadInput("nothing is given", hint="ragauge tokenizers CORPUS: a file, a folder or a dataset")
     from ragauge.embedder_study import tokenizer_study
 
-    check_outputs(out or [], as_json=as_json, as_csv=as_csv, form=form, noun=TokenizerStudy)
+    check_outputs(TokenizerStudy, out or [], as_json=as_json, as_csv=as_csv, format_name=form)
     if as_json or as_csv or (form is not None and not out):
         refuse_options(context, ["full"], "with --json, --csv and --format, which have everything")
-    with show_status(after=0.5) as watch:
+    with show_progress() as progress:
         found = tokenizer_study.compare_tokenizers(
             corpus,
             tokenizer or None,
@@ -83,25 +84,21 @@ def tokenizers(  # noqa: PLR0913 - each is an option of the command
             seed=seed,
             part=part,
             probes=probe or (),
-            tell=lambda what: watch(f"{what} …"),
+            progress=progress,
         )
-    write_result(
-        [found], out or [], as_json=as_json, as_csv=as_csv, form=form, show=lambda: _print_tokenizers(found, full=full)
-    )
+    report = _terminal_report(found, full=full)
+    write_result([found], out or [], as_json=as_json, as_csv=as_csv, format_name=form, report=report)
     print_unread_notes(corpus)
 
 
-def _print_tokenizers(found: TokenizerStudy, *, full: bool) -> list[str]:
-    """Print scores, lengths and requested probes; return columns that do not fit."""
+def _terminal_report(result: TokenizerStudy, *, full: bool) -> Report:
+    """Build the report for a terminal: scores, lengths and the probes of the user."""
     from ragauge.embedder_study import tokenizer_report
-    from ragauge.output import report
-    from ragauge.output.report import Section
+    from ragauge.output.text_report import TextSection, to_report
 
-    told = tokenizer_report.build_report(found)
-    parts = [part._replace(long=False) for part in told.parts if not part.long or (full and part.id != "probes")]
-    asked = [one.kind for one in found.rows[0].probes if one.kind.startswith("yours")]
-    if asked and not full:
-        parts.append(Section("pieces", "Pieces", "Pieces", rows=tokenizer_report.piece_tables(found.rows, asked)))
-    pieces, left = report.render_terminal(replace(told, parts=parts), console.output_width())
-    console.print_tables(*console.constrain_width(pieces[:-1]))
-    return left
+    whole = tokenizer_report.build_report(result)
+    parts = [part._replace(long=False) for part in whole.parts if not part.long or (full and part.id != "probes")]
+    probes = [probe.kind for probe in result.rows[0].probes if probe.kind.startswith("yours")]
+    if probes and not full:
+        parts.append(TextSection("pieces", "Pieces", "Pieces", rows=tokenizer_report.piece_tables(result.rows, probes)))
+    return to_report(replace(whole, parts=parts))

@@ -2,63 +2,77 @@
 
 from __future__ import annotations
 
-import json
-from dataclasses import asdict
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from ragauge.cli import console
+from ragauge.cli.options import CORPUS_HELP, PrintCsv, PrintJson
+from ragauge.cli.output import print_table, write_table
+from ragauge.core.findings import Finding
+from ragauge.output.numbers import pluralise
+from ragauge.output.tables import Column, Row, Table
 
 
 def validate(
     qrels: Annotated[
         str,
-        typer.Argument(
-            help="Judgments, in any format that `evaluate` reads; or samples, that `judge` reads; or a folder that it "
-            "wrote."
-        ),
+        typer.Argument(help="Judgments in any format that `evaluate` reads, or samples or a folder of `judge`."),
     ],
     runs: Annotated[list[str] | None, typer.Argument(metavar="[RUN...]", help="Runs.")] = None,
     corpus: Annotated[
-        str | None, typer.Option(help="The corpus (BEIR folder, JSONL, or ids), to find ids that it lacks.")
+        str | None, typer.Option(help=f"Corpus, to find ids that it lacks: {CORPUS_HELP}; or one id per line.")
     ] = None,
-    qrels_format: Annotated[str | None, typer.Option(help="What the judgments are, e.g. trec or subtopics.")] = None,
+    qrels_format: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Format of the judgments, e.g. trec or subtopics.")
+    ] = None,
     strict: Annotated[bool, typer.Option("--strict", help="Exit with 1 if there is a problem.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="JSON on standard output.")] = False,
+    as_json: PrintJson = False,
+    as_csv: PrintCsv = False,
 ) -> None:
     """Check the format of judgments, runs or samples.
 
     [dim]ragauge validate qrels.txt bm25.run --corpus corpus.jsonl --strict[/dim]
     """
+    console.check_exclusive({"--json": as_json, "--csv": as_csv})
     from ragauge.evaluation import validation
-    from ragauge.files.judged_folders import SAMPLES_FILE, is_judged_folder
-    from ragauge.files.samples import is_samples_file
+    from ragauge.files.judged_folders import SAMPLES_FILE
+    from ragauge.runs.input_kinds import InputKind, is_kind
 
-    if not runs and is_judged_folder(qrels):
+    if not runs and is_kind(qrels, InputKind.JUDGED):
         qrels = str(Path(qrels) / SAMPLES_FILE)
-    if not runs and corpus is None and qrels_format is None and is_samples_file(qrels):
+    if not runs and corpus is None and qrels_format is None and is_kind(qrels, InputKind.SAMPLES):
         findings = validation.validate_samples(qrels)
     else:
         findings = validation.validate_files(qrels, runs or [], corpus, qrels_format)
-    problems = sum(f.problem for f in findings)
-    if as_json:
-        console.write_data(json.dumps([asdict(f) for f in findings], ensure_ascii=False, indent=2))
+    n_problems = sum(finding.problem for finding in findings)
+    if as_json or as_csv:
+        write_table(_data_table(findings), as_json=as_json, as_csv=as_csv, data=findings)
     else:
-        from rich.table import Table
-        from rich.text import Text
-
-        table = Table(box=None, pad_edge=False, show_header=False)
-        subject = None
-        for f in findings:
-            if f.subject != subject:
-                subject = f.subject
-                table.add_row("", Text(subject, style="bold", overflow="fold"))
-            examples = f" ({', '.join(f.examples)}{', …' if f.count > len(f.examples) else ''})" if f.examples else ""
-            mark = Text("!", style="bold red") if f.problem else Text("·", style="dim")
-            table.add_row(mark, Text(f.message + examples, overflow="fold"))
-        console.print_tables(table)
-        console.print_notes([f"{problems} problem{'s' * (problems != 1)} found"])
-    if strict and problems:
+        print_table(_findings_table(findings))
+        console.print_notes([f"{pluralise(n_problems, 'problem')} found"])
+    if strict and n_problems:
         raise typer.Exit(1)
+
+
+def _findings_table(findings: Sequence[Finding]) -> Table:
+    """Build the table for a terminal: problems are marked."""
+    rows = [[finding.subject, "!" if finding.problem else "·", _describe_finding(finding)] for finding in findings]
+    return Table("findings", [Column("file", "name"), Column("", "name"), Column("finding")], rows, group_by=0)
+
+
+def _describe_finding(finding: Finding) -> str:
+    more = ", …" if finding.count > len(finding.examples) else ""
+    return finding.message + (f" ({', '.join(finding.examples)}{more})" if finding.examples else "")
+
+
+def _data_table(findings: Sequence[Finding]) -> Table:
+    """Build the table for CSV: one row per finding."""
+    columns = [Column(name) for name in ("subject", "what", "problem", "count", "message", "examples")]
+    rows: list[Row] = [
+        [finding.subject, finding.what, finding.problem, finding.count, finding.message, ", ".join(finding.examples)]
+        for finding in findings
+    ]
+    return Table("findings", columns, rows)

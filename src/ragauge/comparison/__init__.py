@@ -91,7 +91,6 @@ def compare(
     chosen = find_shared_measures(sides, measures)
     queries, notes = find_shared_queries(sides, common_queries=common_queries, count_missing=count_missing)
     table = align(named, chosen, queries, count_missing=count_missing)
-    notes += [] if known is None else known.notes
     notes += _missing_query_notes(sides, common_queries, count_missing) + (
         _unshared_measure_notes(sides, chosen) if measures is None else []
     )
@@ -175,7 +174,7 @@ def _build_strata_masks(
     names = [value for value in dict.fromkeys(values) if value is not None]
     if not names:
         known = sorted({name for one in (tags or {}).values() for name in one} | {"answers", "complexity"})
-        raise UnknownName("tag", str(by), known, hint=f"there are {', '.join(known)}")
+        raise UnknownName("tag", str(by), known, hint=f"choose one of {', '.join(known)}")
     order = [
         *COMPLEXITY_LEVELS,
         *sorted((one for one in names if one not in COMPLEXITY_LEVELS), key=lambda one: -values.count(one)),
@@ -188,7 +187,7 @@ def _build_strata_masks(
 
 
 def _restrict_pair(pair: SystemPair, stratum: str, mask: QueryMask) -> SystemPair:
-    return replace(pair, stratum=stratum, base=np.where(mask, pair.base, math.nan))
+    return replace(pair, stratum=stratum, baseline_scores=np.where(mask, pair.baseline_scores, math.nan))
 
 
 def _missing_query_notes(sides: Sequence[SystemScores], common_queries: bool, count_missing: bool) -> list[str]:

@@ -13,9 +13,9 @@ from ragauge.core.errors import BadInput, Incomparable, MissingEvidence
 from ragauge.core.records import Floats, Scores
 from ragauge.core.samples import has_same_texts
 from ragauge.evaluation.directions import assign_directions, given_directions
-from ragauge.runs.inputs import has_same_judgments
+from ragauge.runs.experiment_folders import has_same_judgments
 
-OVERLAP_HINT = (
+COMMON_QUERIES_HINT = (
     "--common-queries (common_queries=True) compares on the queries that all have, "
     "--count-missing counts what a system lacks as 0"
 )
@@ -231,7 +231,7 @@ def find_shared_measures(sides: Sequence[SystemScores], wanted: str | Iterable[s
         for side in sides:
             if measure not in side.values:
                 raise MissingEvidence(
-                    f"{side.name} has no values of `{measure}`", hint=f"there are {', '.join(side.values)}"
+                    f"{side.name} has no values of `{measure}`", hint=f"choose one of {', '.join(side.values)}"
                 )
     canonical = sides[0].scores.values._canonical if sides[0].scores is not None else str
     return list(dict.fromkeys(measure if measure in list(sides[0].values) else canonical(measure) for measure in asked))
@@ -265,9 +265,9 @@ def find_shared_queries(
             raise Incomparable(
                 f"{side.name} lacks {len(absent)} of {len(union)} queries, which {other} has "
                 f"({_first_query_names(absent)})",
-                hint=OVERLAP_HINT,
+                hint=COMMON_QUERIES_HINT,
             )
-    raise Incomparable("the systems do not have the same queries", hint=OVERLAP_HINT)
+    raise Incomparable("the systems do not have the same queries", hint=COMMON_QUERIES_HINT)
 
 
 def align(

@@ -24,7 +24,6 @@ from ragauge.output.charts import (
     format_bar_value,
     import_altair,
     join_sentence,
-    join_with_and,
     label_layer,
     log_range,
     log_ticks,
@@ -34,6 +33,7 @@ from ragauge.output.charts import (
     round_digits,
     spread_labels,
 )
+from ragauge.output.numbers import join_with_and
 from ragauge.stats.smallest_k import SmallestK
 
 CURVE_WIDTH_PX, CURVE_HEIGHT_PX = 200, 240

@@ -20,11 +20,11 @@ from ragauge.output.charts import (
     import_altair,
     interval_tooltips,
     join_sentence,
-    join_with_and,
     make_panel,
     padded_range,
     round_digits,
 )
+from ragauge.output.numbers import join_with_and
 from ragauge.stats.comparisons import Comparison
 
 MAX_LINE_POINTS = 400

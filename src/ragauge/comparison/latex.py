@@ -13,7 +13,7 @@ from ragauge.core.run_dates import describe_run_dates
 from ragauge.core.summaries import Mean
 from ragauge.core.text import one_line
 from ragauge.output.latex import escape_latex
-from ragauge.output.numbers import count_noun, format_score
+from ragauge.output.numbers import format_score, pluralise
 from ragauge.stats.comparisons import Comparisons
 
 PAPER_MEASURE_NAMES = {
@@ -129,7 +129,7 @@ def _latex_comments(lines: Sequence[str]) -> str:
 def _means_caption(counts: Sequence[int], dataset: str, convention: str) -> str:
     known = sorted({n for n in counts if n})
     over = f" over {known[0]:,} to" if len(known) > 1 else " over" if known else ""
-    over += f" {count_noun(known[-1], 'query', 'queries')}" if known else ""
+    over += f" {pluralise(known[-1], 'query', 'queries')}" if known else ""
     by = f", convention {escape_latex(convention)}" if convention not in UNREPORTED_CONVENTIONS else ""
     return f"Means{over}{f' of {escape_latex(dataset)}' if dataset else ''}{by}"
 

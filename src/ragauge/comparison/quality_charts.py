@@ -20,7 +20,6 @@ from ragauge.output.charts import (
     import_altair,
     interval_tooltips,
     join_sentence,
-    join_with_and,
     label_layer,
     log_range,
     log_ticks,
@@ -30,6 +29,7 @@ from ragauge.output.charts import (
     round_digits,
     round_outwards,
 )
+from ragauge.output.numbers import join_with_and
 
 MAX_PANELS = 12
 """Maximum number of panels."""

@@ -14,16 +14,10 @@ from ragauge.core.run_dates import describe_run_dates
 from ragauge.core.text import one_line
 from ragauge.files.serialization import replace_nan
 from ragauge.output.markdown import escape_markdown, render_markdown_table
-from ragauge.output.numbers import count_noun, format_p_value, format_score
-from ragauge.output.terminal import (
-    SPARKLINE_BLOCKS,
-    borderless_table,
-    downsample,
-    fit_columns,
-    shorten_names,
-    sparkline,
-    terminal_cell,
-)
+from ragauge.output.numbers import format_number, format_score, pluralise
+from ragauge.output.sparklines import SPARKLINE_BLOCKS, downsample, sparkline
+from ragauge.output.terminal import borderless_table, terminal_cell
+from ragauge.output.text_report import fit_columns, shorten_names
 from ragauge.stats.comparisons import Comparison, Comparisons, comparison_fields
 
 SUPERSCRIPTS = dict(zip("abcdefghijklmnoprstuvwxyz", "ᵃᵇᶜᵈᵉᶠᵍʰⁱʲᵏˡᵐⁿᵒᵖʳˢᵗᵘᵛʷˣʸᶻ", strict=True))
@@ -159,19 +153,21 @@ def _build_pairwise_table(
         (f"{100 * method.confidence:g}% interval", lambda row: format_interval(row.ci), 0),
     ]
     if _p_column_title(found) != "p_t":
-        columns.append(("p_t", lambda row: format_p_value(row.p_t), 5))
+        columns.append(("p_t", lambda row: format_number(row.p_t, "p"), 5))
     decides = len(columns)
     columns += [
-        (_p_column_title(found), lambda row: f"{format_p_value(row.p_corrected):>6} {row.stars}".rstrip(), 0),
+        (_p_column_title(found), lambda row: f"{format_number(row.p_corrected, 'p'):>6} {row.stars}".rstrip(), 0),
         ("d", lambda row: format_signed(row.effect, 2), 4),
         ("won/lost/tied", lambda row: f"{row.wins}/{row.losses}/{row.ties}", 2),
         ("detects", lambda row: format_score(row.detectable), 1),
     ]
     if method.margin is not None:
         columns.append(
-            ("noninf", lambda row: "-" if row.margin is None else format_p_value(row.margin.p_noninferior), 0)
+            ("noninf", lambda row: "-" if row.margin is None else format_number(row.margin.p_noninferior, "p"), 0)
         )
-        columns.append(("equiv", lambda row: "-" if row.margin is None else format_p_value(row.margin.p_equivalent), 0))
+        columns.append(
+            ("equiv", lambda row: "-" if row.margin is None else format_number(row.margin.p_equivalent, "p"), 0)
+        )
     if method.detect is not None:
         columns.append(("needs", lambda row: f"{row.needed:,}" if row.needed else "-", 0))
     if any(row.seeds is not None for row in rows):
@@ -321,7 +317,7 @@ def _describe_margin_test(row: Comparison, alpha: float) -> str:
     margin = f"{row.margin.margin:g}"
     one = "is not worse" if row.margin.p_noninferior < alpha else "may be worse"
     two = "is" if row.margin.p_equivalent < alpha else "is not shown to be"
-    worse, within = format_p_value(row.margin.p_noninferior), format_p_value(row.margin.p_equivalent)
+    worse, within = format_number(row.margin.p_noninferior, "p"), format_number(row.margin.p_equivalent, "p")
     return (
         f"{row.measure}: {row.system} {one} than {row.baseline} by {margin} or more (p {worse}), "
         f"and {two} within {margin} of it (p {within})"
@@ -341,7 +337,7 @@ def describe_test(found: Comparisons) -> str:
         return f"{TEST_NAMES[method.test]}{over}, uncorrected"
     family = _family_size(found.rows, found)
     each = " of each measure" * (method.family == "measure" and len(found.measures) > 1)
-    many = count_noun(family, "comparison") + each
+    many = pluralise(family, "comparison") + each
     return f"{TEST_NAMES[method.test]}{over}, {CORRECTION_NAMES[method.correction]} for {many}"
 
 

@@ -75,7 +75,7 @@ def _connect_client(distributed: Any, address: str, stack: ExitStack) -> Any:
         return client
     found = SCHEDULER_ADDRESS.fullmatch(address)
     if found is None:
-        raise BadInput(f"`{address}` is no address of a cluster", hint="tcp://host:8786, or local:4")
+        raise BadInput(f"`{address}` is not a cluster address", hint="tcp://host:8786, or local:4")
     try:
         # Check the port first: Dask would retry a closed port until the timeout.
         with socket.create_connection((found["host"].strip("[]"), int(found["port"])), timeout=CONNECT_TIMEOUT_S):

@@ -6,7 +6,6 @@ unpickle it once each, and threads share it. The module also pickles callables f
 
 from __future__ import annotations
 
-import asyncio
 import multiprocessing
 import os
 import pickle
@@ -235,6 +234,8 @@ class _TaskDispatcher(Generic[P, R]):
 
         The future of Dask's own executor never ends if a result is lost with its worker after it was announced.
         """
+        import asyncio  # takes 25 ms, and only Dask needs it
+
         client = _dask_client(self._executor)
         # Two equal calls are two tasks: Dask must not identify them by their arguments.
         how = {**getattr(self._executor, "_kwargs", {}), "pure": False}
@@ -265,6 +266,8 @@ async def _await_dask_result(there: Any, client: Any) -> Any:
 
     Raise BackendFailed if the cluster has no workers or no scheduler any more.
     """
+    import asyncio
+
     # Never cancelled: a client fetches several results together, and cancelling one fetch cancels all.
     result = asyncio.ensure_future(there._result())
     result.add_done_callback(lambda one: one.cancelled() or one.exception())  # mark as retrieved: no caller may wait
@@ -346,7 +349,7 @@ def _to_executor(given: Any) -> Executor:
         given = given.get_executor(pure=False)
     if not hasattr(given, "submit"):
         raise BadInput(
-            f"{given!r} is no executor: it has no `submit`", hint="`ragauge.dask_cluster(address)` gives one"
+            f"{given!r} is not an executor: it has no `submit`", hint="`ragauge.dask_cluster(address)` gives one"
         )
     return given  # type: ignore[no-any-return]
 

@@ -19,7 +19,6 @@ import difflib
 import re
 import sys
 from collections.abc import Iterable, Mapping
-from numbers import Integral
 from typing import TYPE_CHECKING, Any
 
 from ragauge.core.secrets import redact
@@ -68,7 +67,7 @@ class RagaugeError(Exception):
 
     def __reduce__(self) -> tuple[Any, ...]:
         # Unpickle without calling the constructor, whose parameters differ between the classes.
-        return _unpickle_error, (type(self), self.args, self.__dict__)
+        return rebuild_error, (type(self), self.args, self.__dict__)
 
 
 def error_summary(error: BaseException) -> str:
@@ -108,7 +107,8 @@ def describe_failures(failures: Mapping[str, str], n: int, *, scored: bool = Tru
     return f"{len(failures):,} of {n:,} queries failed{fate}; first: {query}: {error}"
 
 
-def _unpickle_error(kind: type[RagaugeError], args: tuple[Any, ...], state: dict[str, Any]) -> RagaugeError:
+def rebuild_error(kind: type[RagaugeError], args: tuple[Any, ...], state: Mapping[str, Any]) -> RagaugeError:
+    """Build an error from its class, arguments and attributes; other processes send these."""
     error = kind.__new__(kind, *args)
     error.__dict__.update(state)
     return error
@@ -124,19 +124,6 @@ class BadInput(RagaugeError, ValueError):
         super().__init__(where + message, hint=hint)
         self.file = file
         self.line = line
-
-
-def check_count(name: str, value: Any, low: int, high: int = 1_000_000) -> None:
-    """Raise BadInput unless `value` is a whole number from `low` to `high`.
-
-    >>> check_count("repeats", 10**20, 1, 100_000)
-    Traceback (most recent call last):
-    ragauge.core.errors.BadInput: repeats must be between 1 and 100,000, got 100,000,000,000,000,000,000
-    """
-    if isinstance(value, bool) or not isinstance(value, Integral):
-        raise BadInput(f"{name} must be a whole number between {low:,} and {high:,}, got {value!r}")
-    if not low <= int(value) <= high:
-        raise BadInput(f"{name} must be between {low:,} and {high:,}, got {int(value):,}")
 
 
 class UnknownName(RagaugeError, LookupError):

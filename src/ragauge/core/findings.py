@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 LEAK_FINDINGS = ("leaking field", "leaking score")
 """Problems that make scores unusable: the relevant documents can be found without the query."""
-LEAKING_RUNS_PREFIX = "; ranked by it: "
-"""Text before the names of the runs that rank by a leaking field, in the message of that finding."""
 
 
 class FindingTable(NamedTuple):
@@ -40,6 +38,8 @@ class Finding:
     """Evidence as a table, if it has more than one number."""
     remedy: str = ""
     """What to do about it, in the imperative; every problem that an audit finds has one."""
+    data: Mapping[str, Any] = field(default_factory=dict)
+    """Values for programs, such as `{"unjudged": 0.73}` or `{"ranked_by": ["bm25"]}`."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,12 +1,13 @@
 """Plug-ins by name: a table of import paths for those of ragauge, then the entry points of installed packages.
 
 A package registers its own under `[project.entry-points."ragauge.retrievers"]` (also graphs, tokenizers, embedders,
-stores, keepers, rerankers, chats). Objects that users pass from Python need no name.
+stores, document_stores, rerankers, chats). Objects that users pass from Python need no name.
 """
 
 from __future__ import annotations
 
 import difflib
+import re
 import sys
 import traceback
 from collections.abc import Iterable, Mapping
@@ -80,16 +81,16 @@ BUILTIN_PLUGINS = {
         "memvid": "ragauge.stores.memvid:MemvidStore",
         "null": "ragauge.stores.reference:NullStore",
     },
-    "keepers": {
+    "document_stores": {
         "memory": "ragauge.stores.document_stores:MemoryDocumentStore",
-        "pgvector": "ragauge.stores.pgvector_documents:PgVectorDocumentStore",
-        "qdrant": "ragauge.stores.qdrant_documents:QdrantDocumentStore",
-        "chroma": "ragauge.stores.chroma:ChromaDocumentStore",
-        "lancedb": "ragauge.stores.lancedb:LanceDBDocumentStore",
-        "milvus-lite": "ragauge.stores.milvus_lite:MilvusLiteDocumentStore",
-        "sqlite-vec": "ragauge.stores.sqlite_vec:SqliteVecDocumentStore",
-        "duckdb": "ragauge.stores.duckdb:DuckDBDocumentStore",
-        "memvid": "ragauge.stores.memvid:MemvidDocumentStore",
+        "pgvector": "ragauge.stores.pgvector_documents:open_pgvector_documents",
+        "qdrant": "ragauge.stores.qdrant:open_qdrant_documents",
+        "chroma": "ragauge.stores.chroma:open_chroma_documents",
+        "lancedb": "ragauge.stores.lancedb:open_lancedb_documents",
+        "milvus-lite": "ragauge.stores.milvus_lite:open_milvus_lite_documents",
+        "sqlite-vec": "ragauge.stores.sqlite_vec:open_sqlite_vec_documents",
+        "duckdb": "ragauge.stores.duckdb:open_duckdb_documents",
+        "memvid": "ragauge.stores.memvid:open_memvid_documents",
         "vectors": "ragauge.stores.document_stores:VectorsOnlyDocumentStore",
     },
     "rerankers": {
@@ -125,7 +126,6 @@ _STORE_LIBRARIES = {
 }
 REQUIRED_LIBRARIES: Mapping[str, Mapping[str, tuple[str, ...]]] = {
     "retrievers": {
-        "bm25": ("bm25", "bm25s", "Stemmer"),
         "pgvector": ("pgvector", "pgvector", "psycopg", "psycopg_pool"),
         "http": ("http", "httpx"),
     },
@@ -142,7 +142,9 @@ REQUIRED_LIBRARIES: Mapping[str, Mapping[str, tuple[str, ...]]] = {
         "openai": ("openai", "openai"),
     },
     "stores": _STORE_LIBRARIES,
-    "keepers": {name: _STORE_LIBRARIES[name] for name in BUILTIN_PLUGINS["keepers"] if name in _STORE_LIBRARIES},
+    "document_stores": {
+        name: _STORE_LIBRARIES[name] for name in BUILTIN_PLUGINS["document_stores"] if name in _STORE_LIBRARIES
+    },
     "rerankers": {
         "cross-encoder": ("transformers", "sentence_transformers"),
         "llm": ("openai", "openai"),
@@ -161,6 +163,15 @@ Libraries that only some options need (a server, an index) are checked when the 
 _SINGULAR_FAMILIES = {"neighbour searches": "neighbour search"}
 
 
+def family_noun(family: str) -> str:
+    """Return what one plug-in of a family is called in messages.
+
+    >>> family_noun("document_stores")
+    'document store'
+    """
+    return _SINGULAR_FAMILIES.get(family, family.removesuffix("s").replace("_", " "))
+
+
 def check_installed(wanted: Iterable[tuple[str, str]]) -> None:
     """Raise one MissingExtra for all libraries that plug-ins lack.
 
@@ -170,7 +181,7 @@ def check_installed(wanted: Iterable[tuple[str, str]]) -> None:
     for family, name in wanted:
         extra, *modules = REQUIRED_LIBRARIES.get(family, {}).get(name, ("",))
         if any(find_spec(module) is None for module in modules):
-            missing[f"the {_SINGULAR_FAMILIES.get(family, family.removesuffix('s'))} `{name}`"] = extra
+            missing[f"the {family_noun(family)} `{name}`"] = extra
     if missing:
         who = list(missing)
         error = MissingExtra(who[0], ",".join(dict.fromkeys(missing.values())))
@@ -195,7 +206,12 @@ def load_plugin(family: str, name: str) -> Any:
         except Exception as error:  # the package may raise anything
             raise _import_error(f"plug-in `{name}` ({point.value})", error) from error
     known = plugin_names(family)
-    raise UnknownName(family.removesuffix("s"), name, known, hint=f"there are {', '.join(known)}")
+    raise UnknownName(family_noun(family), name, known, hint=f"choose one of {', '.join(known)}")
+
+
+def is_user_object(text: str) -> bool:
+    """Return whether a text names a function or class of the user: `module:name`."""
+    return re.fullmatch(r"[\w.]+:[\w.]+", text) is not None
 
 
 def import_user_object(path: str) -> Any:

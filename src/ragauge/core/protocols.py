@@ -14,7 +14,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ragauge.core.documents import EMPTY_MAPPING, Document, Hit
-from ragauge.core.errors import UnknownName
 from ragauge.core.graphs import LinkArrays
 
 
@@ -141,12 +140,12 @@ class Store(Protocol):
 
 
 @runtime_checkable
-class FullStore(Store, Protocol):
-    """A vector store with configuration, updates, filters and persistence, as all stores of this project are.
+class FullStore(Protocol):
+    """A vector store with configuration, updates, filters and persistence, as ragauge uses all stores.
 
-    Constructors take `metric` (`cosine`, `l2`, `ip`) and `path`, the folder of the store: saved data in it is
-    opened. Without a path a store is in memory, or in a temporary folder that `close` removes. The keyword
-    parameters of `tune` are search options, all others of the constructor are build options.
+    Constructors of its own stores take `metric` (`cosine`, `l2`, `ip`) and `path`, the folder of the store: saved data
+    in it is opened. Without a path a store is in memory, or in a temporary folder that `close` removes. A user's
+    store is adapted to this protocol where it enters, by `ragauge.stores.store_types`.
     """
 
     @property
@@ -165,7 +164,7 @@ class FullStore(Store, Protocol):
         """Build the index; otherwise the next search does it."""
         ...
 
-    def tune(self, **options: Any) -> None:
+    def tune(self, options: Mapping[str, Any]) -> None:
         """Set options of later searches."""
         ...
 
@@ -190,6 +189,22 @@ class FullStore(Store, Protocol):
 
     def describe(self) -> dict[str, Any]:
         """Return the version of the engine and its effective parameters."""
+        ...
+
+    def index_used(self, vector: Any, k: int, where: Mapping[str, Any] | None = None) -> bool | None:
+        """Return whether a search uses the index; None if the store cannot report it."""
+        ...
+
+    def pids(self) -> Sequence[int]:
+        """Return the ids of the processes that the engine runs in, if they are not this one."""
+        ...
+
+    def disk_bytes(self) -> int | None:
+        """Return the size of the data that is not in the folder; None if all of it is there."""
+        ...
+
+    def remove(self) -> None:
+        """Delete the data that is not in the folder."""
         ...
 
     def close(self) -> None:
@@ -314,20 +329,6 @@ class Chat(Protocol):
 def is_async(retriever: Any) -> bool:
     """Return whether the result of a retriever's search must be awaited."""
     return bool(getattr(retriever, "asynchronous", False)) or inspect.iscoroutinefunction(retriever.search)
-
-
-def get_capabilities(store: Any) -> frozenset[str]:
-    """Return the capabilities that a store declares, a subset of STORE_CAPABILITIES.
-
-    Return an empty set if it declares none. Raise UnknownName for an unknown capability.
-    """
-    declared = getattr(store, "abilities", ())
-    for name in declared:
-        if name not in STORE_CAPABILITIES:
-            raise UnknownName(
-                "ability of a store", str(name), STORE_CAPABILITIES, hint=f"choose from {', '.join(STORE_CAPABILITIES)}"
-            )
-    return frozenset(declared)
 
 
 def close_if_possible(thing: Any) -> Any:

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from ragauge.core.documents import Document, Documents, to_documents
 from ragauge.core.errors import BadInput, describe_failures, failed_queries
+from ragauge.core.record_types import json_form
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -321,6 +322,9 @@ class MeasureDict(dict[str, V]):
         return self[key] if key in self else default  # noqa: SIM401 - `get` is what is being defined
 
 
+@json_form(
+    omitted=("judged",), optional=("notes", "lower_is_better", "direction_unstated", "rel", "failures", "fingerprints")
+)
 @dataclass(frozen=True, eq=False)
 class Scores:
     """Scores per query and measure, with the reason of each missing score, and means with their number of queries."""

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from ragauge.core.documents import EMPTY_MAPPING
+from ragauge.core.hashes import hash_text
 
 ANSWER, REFERENCE = "answer", "reference"
 """The two texts from which claims are extracted; also their names as sources of support."""
@@ -64,7 +64,7 @@ class Sample:
 
 def _short_hash(text: str) -> str:
     words = " ".join(text.split())
-    return hashlib.sha256(words.encode("utf-8", "replace")).hexdigest()[:8] if words else ""
+    return hash_text(words, 8) if words else ""
 
 
 def has_same_texts(one: str, other: str) -> bool:

@@ -17,13 +17,12 @@ from ragauge.core.secrets import register_fields, register_secrets, register_url
 
 SPEC_TOKEN = re.compile(r"""\s*(?:(?P<word>"[^"]*"|'[^']*'|[^\s()=,+"']+)|(?P<mark>[()=,+]))""")
 SPEC_NUMBER = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)(e-?\d+)?", re.I)
-NAMED_SPEC = re.compile(r"\s*([^()=]+?)\s*=\s*(.+)", re.S)
-"""`NAME=SPEC`; equal signs inside brackets belong to the spec."""
 SPEC_EXAMPLES = {
     "system": "dense(embedder=minilm, store=faiss); several values are joined by +: weights=0.7+0.3",
     "embedder": "minilm, lm(tokenizer=bytes), or with a name: small=wordllama(dimensions=64)",
     "tokenizer": "bytes, bpe(vocabulary=8000), or with a name: mine=file(path=tokenizer.json)",
     "store": "exact, pgvector(index=hnsw, ef_search=100)",
+    "fusion method": "rrf(k=60), wsum(weights=0.7+0.3)",
     "graph": "links, knn(neighbours=8), or several joined by +: links+knn(neighbours=8)",
 }
 """Examples of specs for hints, by what they describe."""
@@ -31,14 +30,18 @@ SPEC_EXAMPLES = {
 
 @dataclass(frozen=True)
 class Spec:
-    """A name with options; `str` gives a text that can be parsed again."""
+    """A name with options; `str` gives a text that can be parsed again, unless it has objects or a factory."""
 
     name: str
     options: Mapping[str, Any] = field(default_factory=dict)
+    factory: Any = None
+    """Class of the user to build, from Python or the command line; None for the plug-in with this name."""
 
     def __str__(self) -> str:
         inside = ", ".join(f"{name}={_format_spec_value(value)}" for name, value in self.options.items())
-        return f"{self.name}({inside})" if inside else self.name
+        # Two classes may have one name.
+        name = self.name if self.factory is None else f"{self.name}@{id(self.factory):x}"
+        return f"{name}({inside})" if inside else name
 
 
 def parse_spec(text: str, what: str = "system") -> Spec:
@@ -72,14 +75,24 @@ def parse_specs(text: str, what: str = "system") -> list[Spec]:
     return found
 
 
-def parse_named_spec(text: str) -> tuple[str, str]:
-    """Split `NAME=SPEC` into name and spec; the name is empty if there is only a spec.
+def split_name(text: str) -> tuple[str, str]:
+    """Split `NAME=VALUE` into name and value; the name is empty if there is none.
 
-    >>> parse_named_spec("mine=lm(tokenizer=bytes)"), parse_named_spec("lm(tokenizer=bytes)")
+    Equal signs inside brackets belong to the name or the value. A name has no slash, so paths have none.
+
+    >>> split_name("mine=lm(tokenizer=bytes)"), split_name("lm(tokenizer=bytes)")
     (('mine', 'lm(tokenizer=bytes)'), ('', 'lm(tokenizer=bytes)'))
+    >>> split_name("dense(embedder=minilm)=dense.run"), split_name("runs/a=1.run")
+    (('dense(embedder=minilm)', 'dense.run'), ('', 'runs/a=1.run'))
     """
-    found = NAMED_SPEC.fullmatch(text)
-    return (found[1], found[2]) if found else ("", text)
+    depth = 0
+    for place, character in enumerate(text):
+        depth += (character == "(") - (character == ")")
+        if character == "=" and depth <= 0:
+            name, value = text[:place].strip(), text[place + 1 :].strip()
+            is_named = name and value and not value.startswith("=") and not {"/", "\\"} & {*name}
+            return (name, value) if is_named else ("", text)
+    return "", text
 
 
 def spec_from_toml(name: str, table: Mapping[str, Any]) -> Spec:

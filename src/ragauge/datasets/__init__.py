@@ -11,10 +11,9 @@ from typing import Any, NamedTuple
 from ragauge.core.errors import BadInput, UnknownName
 from ragauge.core.records import Dataset, Judgments
 from ragauge.core.unicode_text import check_id, has_surrogate, replace_surrogates, warn_replaced
-from ragauge.datasets import folders, mitre_attack, query_sets, synthetic
+from ragauge.datasets import folders
 from ragauge.datasets.folders import data_folder, find_named_folder, list_json_files
 from ragauge.files.source import InputFile
-from ragauge.files.stix import is_stix_bundle
 
 
 class DatasetListing(NamedTuple):
@@ -40,6 +39,8 @@ def load(name: Any, *, split: str | None = None) -> Dataset:
         return _replace_dataset_surrogates(name)
     if not isinstance(name, str | Path):
         _check_no_split("a list of queries", split)
+        from ragauge.datasets import query_sets
+
         return _replace_dataset_surrogates(query_sets.dataset_from_pairs(name))
     text = str(name)
     if text == "pydocs" or text.startswith(("synthetic:", "stix:")):
@@ -49,21 +50,29 @@ def load(name: Any, *, split: str | None = None) -> Dataset:
 
         return python_docs.load_python_docs()
     if text.startswith("synthetic:"):
+        from ragauge.datasets import synthetic
+
         return synthetic.load_synthetic(text)
     if text.startswith("stix:"):
+        from ragauge.datasets import mitre_attack
+
         return mitre_attack.load_stix_by_name(text)
     if Path(text).is_dir():
         return folders.load_folder(Path(text), split=split)
     if Path(text).is_file():
         _check_no_split(text, split)
+        from ragauge.datasets import query_sets
+
         return query_sets.read_rig_file(Path(text))
-    found = find_named_folder(text)
-    if found is not None:
-        return folders.load_folder(found, split=split)
+    named_folder = find_named_folder(text)
+    if named_folder is not None:
+        return folders.load_folder(named_folder, split=split)
     if os.sep in text or text.endswith(".jsonl"):
         raise BadInput("no such file or folder", file=text)
-    known = [one.name for one in list_datasets()]
-    raise UnknownName("dataset", text, known, hint="`ragauge datasets` lists them; RAGAUGE_DATA is a folder of more")
+    dataset_names = [listing.name for listing in list_datasets()]
+    raise UnknownName(
+        "dataset", text, dataset_names, hint="`ragauge datasets` lists them; RAGAUGE_DATA is a folder of more"
+    )
 
 
 def _check_no_split(dataset: str, split: str | None) -> None:
@@ -100,23 +109,28 @@ def judgments_by_name(name: str) -> str | Judgments:
     """
     if name == "-" or Path(name).exists():
         return name
-    known = name == "pydocs" or name.startswith(("synthetic:", "stix:")) or find_named_folder(name) is not None
-    return load(name).judgments if known else name
+    is_dataset_name = (
+        name == "pydocs" or name.startswith(("synthetic:", "stix:")) or find_named_folder(name) is not None
+    )
+    return load(name).judgments if is_dataset_name else name
 
 
 def list_datasets() -> Iterator[DatasetListing]:
     """List all datasets that can be loaded by name."""
     yield DatasetListing("pydocs", "ships", "Python's own documentation, and questions that people ask about it")
-    for name, about in synthetic.SYNTHETIC_KINDS.items():
+    from ragauge.datasets.synthetic import SYNTHETIC_KINDS
+    from ragauge.files.stix import is_stix_bundle
+
+    for name, about in SYNTHETIC_KINDS.items():
         yield DatasetListing(f"synthetic:{name}", "made", about)
     yield DatasetListing("stix:FILE", "file", "a STIX bundle of MITRE ATT&CK, with questions from its relations")
     folder = data_folder()
     if folder is not None:
-        for one in sorted(folder.iterdir()):
-            if not one.is_dir():
+        for entry in sorted(folder.iterdir()):
+            if not entry.is_dir():
                 continue
-            if folders.find_dataset_folder(one) is not None:
-                yield DatasetListing(one.name, "folder", str(one))
-            files = list_json_files(one)
+            if folders.find_dataset_folder(entry) is not None:
+                yield DatasetListing(entry.name, "folder", str(entry))
+            files = list_json_files(entry)
             if len(files) == 1 and is_stix_bundle(InputFile(str(files[0]))):
-                yield DatasetListing(f"stix:{one.name}", "file", str(files[0]))
+                yield DatasetListing(f"stix:{entry.name}", "file", str(files[0]))

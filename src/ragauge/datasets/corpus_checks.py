@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from ragauge.compute.progress import Progress, ProgressCallback, no_progress
 from ragauge.core.errors import MissingExtra
 from ragauge.core.text import SHINGLE_WORDS, normalise, shingles, words
 
@@ -68,7 +69,7 @@ class Repair(NamedTuple):
     """Known id for each id that now matches; ambiguous ids are left out."""
 
 
-def find_id_repairs(orphans: Iterable[str], known: Iterable[str]) -> list[Repair]:
+def find_id_repairs(orphans: Iterable[str], known_ids: Iterable[str]) -> list[Repair]:
     """Find normalisations under which unknown ids match known ids.
 
     Results are sorted by the number of matches, most first. All normalisations combined come first, but only if they
@@ -78,24 +79,26 @@ def find_id_repairs(orphans: Iterable[str], known: Iterable[str]) -> list[Repair
     >>> find_id_repairs(["CACM-756", "x"], ["CACM-0756", "CACM-0001"])
     [Repair(name='zero padding', matches={'CACM-756': 'CACM-0756'})]
     """
-    lost, ids = list(dict.fromkeys(orphans)), list(dict.fromkeys(known))
-    found = [Repair(name, _match_ids(lost, ids, key)) for name, key in ID_NORMALISERS.items()]
-    found = sorted((one for one in found if one.matches), key=lambda one: -len(one.matches))
-    together = Repair("all of these", _match_ids(lost, ids, _apply_all_normalisers))
-    if len(together.matches) > max((len(one.matches) for one in found), default=0):
-        found.insert(0, together)
-    return found
+    unknown_ids, ids = list(dict.fromkeys(orphans)), list(dict.fromkeys(known_ids))
+    repairs = [Repair(name, _match_ids(unknown_ids, ids, key)) for name, key in ID_NORMALISERS.items()]
+    repairs = sorted((repair for repair in repairs if repair.matches), key=lambda repair: -len(repair.matches))
+    combined = Repair("all of these", _match_ids(unknown_ids, ids, _apply_all_normalisers))
+    if len(combined.matches) > max((len(repair.matches) for repair in repairs), default=0):
+        repairs.insert(0, combined)
+    return repairs
 
 
-def _match_ids(lost: list[str], known: list[str], key: IdKey) -> dict[str, str]:
-    homes: dict[str, list[str]] = {}
-    for name in known:
-        homes.setdefault(key(name), []).append(name)
-    claims: dict[str, list[str]] = {}
-    for name in lost:
-        claims.setdefault(key(name), []).append(name)
+def _match_ids(unknown_ids: list[str], known_ids: list[str], key: IdKey) -> dict[str, str]:
+    known_by_key: dict[str, list[str]] = {}
+    for name in known_ids:
+        known_by_key.setdefault(key(name), []).append(name)
+    unknown_by_key: dict[str, list[str]] = {}
+    for name in unknown_ids:
+        unknown_by_key.setdefault(key(name), []).append(name)
     return {
-        names[0]: homes[one][0] for one, names in claims.items() if len(names) == 1 and len(homes.get(one, ())) == 1
+        names[0]: known_by_key[key_value][0]
+        for key_value, names in unknown_by_key.items()
+        if len(names) == 1 and len(known_by_key.get(key_value, ())) == 1
     }
 
 
@@ -133,47 +136,49 @@ def find_exact_duplicates(texts: Sequence[str]) -> tuple[list[list[int]], list[i
     ([[0, 2]], [3])
     """
     groups: dict[str, list[int]] = {}
-    for place, text in enumerate(texts):
-        groups.setdefault(normalise(text), []).append(place)
+    for position, text in enumerate(texts):
+        groups.setdefault(normalise(text), []).append(position)
     empty = groups.pop("", [])
     return [group for group in groups.values() if len(group) > 1], empty
 
 
 def find_near_duplicates(
-    texts: Sequence[str], near: float = NEAR_DUPLICATE_JACCARD, progress: Callable[[int, int], None] | None = None
+    texts: Sequence[str],
+    min_jaccard: float = NEAR_DUPLICATE_JACCARD,
+    progress: ProgressCallback = no_progress,
 ) -> list[DuplicateGroup]:
     """Find groups of near-duplicate texts.
 
-    Texts of a group have a Jaccard similarity of at least `near` to the first one. Candidates come from MinHash
+    Texts of a group have a Jaccard similarity of at least `min_jaccard` to the first one. Candidates come from MinHash
     signatures and are confirmed on their shingles. Texts are compared only with the first of a group, so that a
     chain of small changes does not join unrelated texts.
     """
-    known, signatures = _minhash_signatures(texts, progress)
-    found: dict[int, dict[int, float]] = {}
+    text_positions, signatures = _minhash_signatures(texts, progress)
+    groups: dict[int, dict[int, float]] = {}
     exact: dict[int, frozenset[tuple[str, ...]]] = {}
     leaders: dict[tuple[int, int], list[int]] = {}
-    for row, meets in _shared_bands(signatures):
-        place = int(known[row])
-        others = sorted({one for key in meets for one in leaders.get(key, ())})
-        candidates = np.array(others, np.int64)
-        close = (signatures[candidates] == signatures[row]).mean(axis=1) >= near - SIGNATURE_TOLERANCE
+    for row, shared_bands in _shared_bands(signatures):
+        position = int(text_positions[row])
+        leader_rows = sorted({leader_row for key in shared_bands for leader_row in leaders.get(key, ())})
+        candidates = np.array(leader_rows, np.int64)
+        is_close = (signatures[candidates] == signatures[row]).mean(axis=1) >= min_jaccard - SIGNATURE_TOLERANCE
         best, leader = 0.0, -1
-        for other in known[candidates[close]].tolist():
-            for one in (place, other):
-                if one not in exact:
-                    exact[one] = shingles(texts[one])
-            part = len(exact[place] & exact[other]) / len(exact[place] | exact[other])
-            if part > best:
-                best, leader = part, other
-        if best >= near:
-            found.setdefault(leader, {})[place] = best
-            exact.pop(place)
+        for leader_position in text_positions[candidates[is_close]].tolist():
+            for text_position in (position, leader_position):
+                if text_position not in exact:
+                    exact[text_position] = shingles(texts[text_position])
+            jaccard = len(exact[position] & exact[leader_position]) / len(exact[position] | exact[leader_position])
+            if jaccard > best:
+                best, leader = jaccard, leader_position
+        if best >= min_jaccard:
+            groups.setdefault(leader, {})[position] = best
+            exact.pop(position)
             continue
-        for key in meets:
-            mine = leaders.setdefault(key, [])
-            if len(mine) < MAX_LEADERS_PER_BUCKET:
-                mine.append(row)
-    return [DuplicateGroup([leader, *others], min(others.values())) for leader, others in sorted(found.items())]
+        for key in shared_bands:
+            bucket = leaders.setdefault(key, [])
+            if len(bucket) < MAX_LEADERS_PER_BUCKET:
+                bucket.append(row)
+    return [DuplicateGroup([leader, *members], min(members.values())) for leader, members in sorted(groups.items())]
 
 
 def _shared_bands(signatures: NDArray[np.uint32]) -> Iterator[tuple[int, list[tuple[int, int]]]]:
@@ -193,7 +198,7 @@ def _shared_bands(signatures: NDArray[np.uint32]) -> Iterator[tuple[int, list[tu
 
 
 def _minhash_signatures(
-    texts: Sequence[str], progress: Callable[[int, int], None] | None
+    texts: Sequence[str], progress: ProgressCallback
 ) -> tuple[NDArray[np.int64], NDArray[np.uint32]]:
     """Compute MinHash signatures.
 
@@ -204,40 +209,39 @@ def _minhash_signatures(
     except ImportError:
         raise MissingExtra("looking for near-duplicates", "audit") from None
     numbers: dict[str, int] = {}
-    places: list[int] = []
-    parts = [np.zeros((0, LSH_BANDS * LSH_ROWS_PER_BAND), np.uint32)]
+    positions: list[int] = []
+    signature_blocks = [np.zeros((0, LSH_BANDS * LSH_ROWS_PER_BAND), np.uint32)]
     for start in range(0, len(texts), TEXTS_PER_BLOCK):
-        cut = [
+        numbered_texts = [
             [numbers.setdefault(word, len(numbers) + 1) for word in words(text)]
             for text in texts[start : start + TEXTS_PER_BLOCK]
         ]
-        places += [start + i for i, one in enumerate(cut) if one]
-        flat, starts = _hash_shingles([one for one in cut if one])
+        positions += [start + i for i, word_numbers in enumerate(numbered_texts) if word_numbers]
+        flat, starts = _hash_shingles([word_numbers for word_numbers in numbered_texts if word_numbers])
         if len(starts) > 1:
             matrix: Any = RMinHash.digest_matrix_from_flat_token_hashes(
                 flat, starts, LSH_BANDS * LSH_ROWS_PER_BAND, MINHASH_SEED
             )
-            parts.append(np.array(matrix.to_rows(), np.uint32))
-        if progress is not None:
-            progress(min(start + TEXTS_PER_BLOCK, len(texts)), len(texts))
-    return np.array(places, np.int64), np.concatenate(parts)
+            signature_blocks.append(np.array(matrix.to_rows(), np.uint32))
+        progress(Progress("comparing texts", min(start + TEXTS_PER_BLOCK, len(texts)), len(texts)))
+    return np.array(positions, np.int64), np.concatenate(signature_blocks)
 
 
-def _hash_shingles(cut: Sequence[Sequence[int]]) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
+def _hash_shingles(numbered_texts: Sequence[Sequence[int]]) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
     """Hash the shingles of each text to 64 bits.
 
     Returns the hashes and the offset of each text. Unlike Python's `hash`, the result is equal in every process. A
     text shorter than a shingle has one hash.
     """
-    padded = [list(one) + [0] * (SHINGLE_WORDS - len(one)) for one in cut]
-    sizes = np.array([len(one) for one in padded], np.int64)
-    flat = np.fromiter((word for one in padded for word in one), np.uint64, int(sizes.sum()))
+    padded = [list(numbers) + [0] * (SHINGLE_WORDS - len(numbers)) for numbers in numbered_texts]
+    sizes = np.array([len(numbers) for numbers in padded], np.int64)
+    flat = np.fromiter((word for numbers in padded for word in numbers), np.uint64, int(sizes.sum()))
     mixed = np.zeros(max(0, len(flat) - SHINGLE_WORDS + 1), np.uint64)
     for start in range(SHINGLE_WORDS):
         mixed = (mixed ^ flat[start : start + len(mixed)]) * np.uint64(0x9E3779B97F4A7C15)
         mixed ^= mixed >> np.uint64(29)
-    ends = np.cumsum(sizes)
-    kept = np.ones(len(mixed), bool)  # excludes shingles that cross the end of a text
-    for back in range(1, SHINGLE_WORDS):
-        kept[ends[:-1] - back] = False
-    return mixed[kept], np.concatenate([[0], np.cumsum(sizes - SHINGLE_WORDS + 1)]).astype(np.uint64)
+    text_ends = np.cumsum(sizes)
+    is_within_text = np.ones(len(mixed), bool)  # excludes shingles that cross the end of a text
+    for offset in range(1, SHINGLE_WORDS):
+        is_within_text[text_ends[:-1] - offset] = False
+    return mixed[is_within_text], np.concatenate([[0], np.cumsum(sizes - SHINGLE_WORDS + 1)]).astype(np.uint64)

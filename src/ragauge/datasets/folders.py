@@ -1,4 +1,4 @@
-"""Datasets in folders: BEIR layout, or tab-separated texts with TREC judgments; by path or by name in RAGAUGE_DATA."""
+"""Datasets in folders: BEIR layout, or other files of texts with TREC judgments; by path or name in RAGAUGE_DATA."""
 
 from __future__ import annotations
 
@@ -7,14 +7,16 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from ragauge.core.documents import EMPTY_MAPPING, Document
+from ragauge.core.documents import Document
 from ragauge.core.errors import BadInput
 from ragauge.core.records import Dataset
 from ragauge.datasets.queries import tags_from_judgments
-from ragauge.files.json_files import DOCUMENT_ID_FIELDS, QUERY_ID_FIELDS, TEXT_FIELDS, read_json_lines
+from ragauge.files.document_rows import QUERY_FIELDS, ROW_FORMATS, FlawLog, open_rows
+from ragauge.files.documents import check_row_id, find_row_id, find_rows_files, read_corpus
 from ragauge.files.readers import read_judgments
-from ragauge.files.source import InputFile
 
+QUERY_FILE_ENDINGS = tuple(ending for ending in ROW_FORMATS if ending != ".parquet")
+"""Endings of a queries file in a dataset folder. `queries.parquet` is in the folders that `run` writes."""
 REFERENCE_ANSWER_FIELDS = ("reference", "reference_answer", "answer", "ground_truth")
 """Field names of a reference answer in a row of the queries file."""
 
@@ -24,9 +26,9 @@ def find_dataset_folder(folder: Path) -> Path | None:
 
     None if neither does.
     """
-    for place in (folder, folder / "beir"):
-        if _find_file(place, "corpus") and _find_file(place, "queries"):
-            return place
+    for candidate in (folder, folder / "beir"):
+        if find_rows_files(candidate, "corpus") and find_queries_file(candidate):
+            return candidate
     return None
 
 
@@ -35,8 +37,8 @@ def dataset_name(folder: Path) -> str:
 
     A folder called `beir` takes its parent's name.
     """
-    place = folder.resolve()
-    return place.parent.name if place.name == "beir" else place.name
+    resolved = folder.resolve()
+    return resolved.parent.name if resolved.name == "beir" else resolved.name
 
 
 def load_folder(folder: Path, *, split: str | None = None) -> Dataset:
@@ -44,62 +46,42 @@ def load_folder(folder: Path, *, split: str | None = None) -> Dataset:
 
     Queries without judgments in this split are left out. Raises `BadInput` if no judged query is left.
     """
-    place = find_dataset_folder(folder) or next(
-        (one for one in (folder, folder / "beir") if _find_file(one, "queries")), None
+    dataset_folder = find_dataset_folder(folder) or next(
+        (candidate for candidate in (folder, folder / "beir") if find_queries_file(candidate)), None
     )
-    if place is None:
+    if dataset_folder is None:
         raise BadInput(
             "not a dataset; expected corpus.jsonl, queries.jsonl and qrels/ as in BEIR",
             file=str(folder),
             hint="corpus.jsonl may be absent for systems that bring their own index",
         )
-    documents = read_documents(place) if _find_file(place, "corpus") else []
-    plain = place / "qrels.txt"
-    judgments = read_judgments(plain if plain.exists() else place, split=split)
+    documents = read_documents(dataset_folder) if find_rows_files(dataset_folder, "corpus") else []
+    plain = dataset_folder / "qrels.txt"
+    judgments = read_judgments(plain if plain.exists() else dataset_folder, split=split)
     grades = judgments.nested
-    asked = read_queries(place)
-    queries = {name: asked[name] for name in asked if name in grades}
+    all_queries = read_queries(dataset_folder)
+    queries = {name: all_queries[name] for name in all_queries if name in grades}
     if not queries:
-        raise BadInput("no query has judgments", file=str(place))
+        raise BadInput("no query has judgments", file=str(dataset_folder))
     return Dataset(
         name=dataset_name(folder),
         documents=documents,
         queries=queries,
         judgments=judgments,
-        answers={name: text for name, text in read_answers(place).items() if name in queries},
+        answers={name: text for name, text in read_answers(dataset_folder).items() if name in queries},
         tags={name: tags_from_judgments(grades[name]) for name in queries},
         about=str(folder),
     )
 
 
 def read_documents(path: Path) -> list[Document]:
-    """Read documents from a JSONL or tab-separated file, or from a dataset folder."""
-    return [
-        Document(name, _document_text(row), str(row.get("title") or ""), _row_metadata(row))
-        for name, row in _read_rows(path, "corpus")
-    ]
-
-
-def _row_metadata(row: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the `metadata` field.
-
-    A value that is not a mapping is stored under the key `metadata`.
-    """
-    held = row.get("metadata") or EMPTY_MAPPING
-    return held if isinstance(held, Mapping) else {"metadata": held}
-
-
-def _document_text(row: Mapping[str, Any]) -> str:
-    found = (row[key] for key in TEXT_FIELDS if isinstance(row.get(key), str | int | float))
-    return str(next(found, row.get("text") or ""))
+    """Read documents from a file or a folder, in any format of `read_corpus`."""
+    return read_corpus(path).documents
 
 
 def read_queries(path: Path) -> dict[str, str]:
-    """Read query texts by id from a file or a dataset folder.
-
-    The file is JSONL or tab-separated.
-    """
-    return {name: str(row.get("text") or row.get("query") or "") for name, row in _read_rows(path, "queries")}
+    """Read query texts by id from a file or a dataset folder."""
+    return {name: str(row.get("text") or row.get("query") or "") for name, row in _read_query_rows(path)}
 
 
 def read_answers(path: Path) -> dict[str, str]:
@@ -107,47 +89,28 @@ def read_answers(path: Path) -> dict[str, str]:
 
     Queries without one are left out.
     """
-    found = (
+    answers = (
         (name, next((row[key] for key in REFERENCE_ANSWER_FIELDS if row.get(key)), None))
-        for name, row in _read_rows(path, "queries")
+        for name, row in _read_query_rows(path)
     )
-    return {name: text for name, text in found if isinstance(text, str)}
+    return {name: text for name, text in answers if isinstance(text, str)}
 
 
-def _find_file(folder: Path, stem: str) -> Path | None:
-    for ending in (".jsonl", ".tsv"):
-        found = sorted(folder.glob(f"{stem}{ending}*"))
-        if found:
-            return found[0]
-    return None
+def find_queries_file(folder: Path) -> Path | None:
+    """Return the queries file of a dataset folder; None if there is none."""
+    return next(iter(find_rows_files(folder, "queries", QUERY_FILE_ENDINGS)), None)
 
 
-def _read_rows(place: Path, stem: str) -> Iterator[tuple[str, dict[str, Any]]]:
-    path = _find_file(find_dataset_folder(place) or place, stem) if place.is_dir() else place
+def _read_query_rows(place: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    path = find_queries_file(find_dataset_folder(place) or place) if place.is_dir() else place
     if path is None:
-        raise BadInput(f"no {stem}.jsonl is here", file=str(place))
-    source = InputFile(str(path))
-    names = DOCUMENT_ID_FIELDS if stem == "corpus" else QUERY_ID_FIELDS
+        raise BadInput("no queries.jsonl is here", file=str(place))
+    rows = open_rows(path, QUERY_FIELDS, FlawLog(lenient=False))
     seen: set[str] = set()
-    for line, row in read_json_lines(source) if source.ending == ".jsonl" else _read_tab_lines(source):
-        name = next((str(row[key]) for key in names if row.get(key) is not None), None)
-        if name is None:
-            raise BadInput(f"expected an id ({', '.join(names)})", file=source.label, line=line)
-        if name in seen:
-            raise BadInput(f"the id `{name}` comes twice", file=source.label, line=line)
-        seen.add(name)
+    for number, row in rows.rows():
+        name = find_row_id(row, QUERY_FIELDS)
+        check_row_id(name, seen, rows.place(number), QUERY_FIELDS)
         yield name, row
-
-
-def _read_tab_lines(source: InputFile) -> Iterator[tuple[int, dict[str, Any]]]:
-    line = 0
-    for block in source.blocks():
-        for text in block.decode("utf-8", "replace").splitlines():
-            line += 1
-            name, tab, rest = text.partition("\t")
-            if not tab:
-                raise BadInput("expected an id, a tab and a text", file=source.label, line=line)
-            yield line, {"id": name, "text": rest}
 
 
 def data_folder() -> Path | None:
@@ -155,12 +118,12 @@ def data_folder() -> Path | None:
 
     None if unset. Raises `BadInput` if it does not exist.
     """
-    named = os.environ.get("RAGAUGE_DATA")
-    if not named:
+    folder = os.environ.get("RAGAUGE_DATA")
+    if not folder:
         return None
-    if not Path(named).is_dir():
-        raise BadInput("no such folder", file=named, hint="RAGAUGE_DATA is a folder of BEIR folders")
-    return Path(named)
+    if not Path(folder).is_dir():
+        raise BadInput("no such folder", file=folder, hint="RAGAUGE_DATA is a folder of BEIR folders")
+    return Path(folder)
 
 
 def find_named_folder(name: str) -> Path | None:
@@ -173,7 +136,7 @@ def find_named_folder(name: str) -> Path | None:
 
 def list_json_files(folder: Path) -> list[Path]:
     """List the JSON files of a folder, which may be STIX bundles."""
-    return sorted(one for one in folder.iterdir() if one.name.endswith((".json", ".json.gz")))
+    return sorted(path for path in folder.iterdir() if path.name.endswith((".json", ".json.gz")))
 
 
 def find_bundle(name: str) -> str:
@@ -185,8 +148,8 @@ def find_bundle(name: str) -> str:
     folder = Path(name) if Path(name).exists() else find_named_folder(name)
     if folder is None or not folder.is_dir():
         return name
-    found = list_json_files(folder)
-    if len(found) == 1:
-        return str(found[0])
-    several = f"{len(found)} JSON files, and a bundle is one" if found else "no JSON file"
+    files = list_json_files(folder)
+    if len(files) == 1:
+        return str(files[0])
+    several = f"{len(files)} JSON files, and a bundle is one" if files else "no JSON file"
     raise BadInput(f"the folder has {several}", file=str(folder), hint="stix:FILE names a bundle by its path")

@@ -45,7 +45,7 @@ def read_begin(source: InputFile) -> Iterator[Sample]:
         label = row["begin_label"].strip()
         if label.lower() not in BEGIN_LABELS:
             raise BadInput(
-                f"`{label}` is no label of BEGIN", file=source.label, line=number, hint=f"{', '.join(BEGIN_LABELS)}"
+                f"`{label}` is not a label of BEGIN", file=source.label, line=number, hint=f"{', '.join(BEGIN_LABELS)}"
             )
         yield Sample(
             f"{source.stem}-{number - 1}",
@@ -87,12 +87,12 @@ def read_clapnq(source: InputFile) -> Iterator[Sample]:
     """
     for line, row in read_json_lines(source):
         passage = next(iter(_list_field(row, "passages", source, line)), None)
-        outputs = [one for one in _list_field(row, "output", source, line) if isinstance(one, Mapping)]
+        outputs = [output for output in _list_field(row, "output", source, line) if isinstance(output, Mapping)]
         if not isinstance(passage, Mapping):
             raise BadInput("there is no passage", file=source.label, line=line)
-        sentences = [str(one) for one in passage.get("sentences") or ()]
-        answers = [str(one["answer"]) for one in outputs if str(one.get("answer") or "").strip()]
-        chosen = {str(text) for one in outputs for text in one.get("selected_sentences") or ()}
+        sentences = [str(sentence) for sentence in passage.get("sentences") or ()]
+        answers = [str(output["answer"]) for output in outputs if str(output.get("answer") or "").strip()]
+        chosen = {str(text) for output in outputs for text in output.get("selected_sentences") or ()}
         answer = answers[0] if answers else None
         yield Sample(
             str(row.get("id") or f"{source.stem}-{line}"),
@@ -104,7 +104,7 @@ def read_clapnq(source: InputFile) -> Iterator[Sample]:
             metadata={
                 "title": str(passage.get("title") or ""),
                 "sentences": sentences,
-                "useful": [place for place, text in enumerate(sentences) if text in chosen],
+                "useful": [position for position, text in enumerate(sentences) if text in chosen],
                 "answers": answers,
             },
         )
@@ -116,37 +116,41 @@ def read_mtrag(source: InputFile) -> Iterator[Sample]:
     The label is the mean grade. Grades of 1 to 4 are scaled to 0 to 1. Metadata holds the grade of each annotator
     under `votes`, and other annotated questions and published scores under `annotations`.
     """
-    whole = read_json(source)
-    texts = {str(one["document_id"]): str(one.get("text") or "") for one in _list_field(whole, "documents", source)}
-    tasks = {str(one["task_id"]): one for one in _list_field(whole, "tasks", source)}
-    for place, one in enumerate(_list_field(whole, "evaluations", source), 1):
-        task = tasks.get(str(one.get("task_id")))
+    content = read_json(source)
+    texts = {
+        str(document["document_id"]): str(document.get("text") or "")
+        for document in _list_field(content, "documents", source)
+    }
+    tasks = {str(task_row["task_id"]): task_row for task_row in _list_field(content, "tasks", source)}
+    for number, evaluation in enumerate(_list_field(content, "evaluations", source), 1):
+        task = tasks.get(str(evaluation.get("task_id")))
         if task is None:
             raise BadInput(
-                f"evaluation {place} is of the task `{one.get('task_id')}`, which is not there", file=source.label
+                f"evaluation {number} is of the task `{evaluation.get('task_id')}`, which is not there",
+                file=source.label,
             )
         chunks = [str(chunk["document_id"]) for chunk in task.get("contexts") or ()]
-        lost = [name for name in chunks if name not in texts]
-        if lost:
+        missing = [name for name in chunks if name not in texts]
+        if missing:
             raise BadInput(
-                f"the task `{task['task_id']}` has the document `{lost[0]}`, which is not there", file=source.label
+                f"the task `{task['task_id']}` has the document `{missing[0]}`, which is not there", file=source.label
             )
-        votes = _annotator_grades(one.get("annotations") or {})
+        votes = _annotator_grades(evaluation.get("annotations") or {})
         grades = {
-            who: (grade - MTRAG_GRADE_RANGE[0]) / (MTRAG_GRADE_RANGE[1] - MTRAG_GRADE_RANGE[0])
-            for who, grade in votes.pop("faithfulness", {}).items()
+            annotator: (grade - MTRAG_GRADE_RANGE[0]) / (MTRAG_GRADE_RANGE[1] - MTRAG_GRADE_RANGE[0])
+            for annotator, grade in votes.pop("faithfulness", {}).items()
         }
         history, question = _split_conversation(task, source)
         yield Sample(
-            f"{task['task_id']}/{one.get('model_id')}",
+            f"{task['task_id']}/{evaluation.get('model_id')}",
             question,
-            str(one.get("model_response") or ""),
+            str(evaluation.get("model_response") or ""),
             tuple(texts[name] for name in chunks),
             _target_answer(task),
             tuple(chunks),
             history,
             {"faithfulness": min(max(fmean(grades.values()), 0.0), 1.0)} if grades else {},
-            {"system": str(one.get("model_id")), "votes": {"faithfulness": grades}, "annotations": votes},
+            {"system": str(evaluation.get("model_id")), "votes": {"faithfulness": grades}, "annotations": votes},
         )
 
 
@@ -159,18 +163,18 @@ def read_mtrag_un(source: InputFile) -> Iterator[Sample]:
     for line, row in read_json_lines(source):
         history, question = _split_conversation(row, source, line)
         chunks = _list_field(row, "contexts", source, line)
-        kind = row.get("answerability")
-        known = str(kind[0] if isinstance(kind, list) and kind else kind or "").lower()
+        field = row.get("answerability")
+        answerability = str(field[0] if isinstance(field, list) and field else field or "").lower()
         yield Sample(
             str(row["task_id"]),
             question,
             _target_answer(row),
-            tuple(str(one.get("text") or "") for one in chunks),
+            tuple(str(chunk.get("text") or "") for chunk in chunks),
             _target_answer(row),
-            tuple(str(one.get("document_id") or "") for one in chunks),
+            tuple(str(chunk.get("document_id") or "") for chunk in chunks),
             history,
-            {"faithfulness": 1.0} if known == "answerable" and chunks else {},
-            {"answerability": known, "collection": str(row.get("Collection") or "")},
+            {"faithfulness": 1.0} if answerability == "answerable" and chunks else {},
+            {"answerability": answerability, "collection": str(row.get("Collection") or "")},
         )
 
 
@@ -178,7 +182,9 @@ def _split_conversation(
     task: Mapping[str, Any], source: InputFile, line: int | None = None
 ) -> tuple[tuple[str, ...], str]:
     """Split a conversation into its earlier turns and the last one, the question."""
-    turns = [str(one.get("text") or "") for one in _list_field(task, "input", source, line) if isinstance(one, Mapping)]
+    turns = [
+        str(turn.get("text") or "") for turn in _list_field(task, "input", source, line) if isinstance(turn, Mapping)
+    ]
     if not turns:
         raise BadInput("the conversation has no turn", file=source.label, line=line)
     return tuple(turns[:-1]), turns[-1]
@@ -193,17 +199,17 @@ def _target_answer(task: Mapping[str, Any]) -> str | None:
 
 def _annotator_grades(annotations: Mapping[str, Any]) -> dict[str, dict[str, float]]:
     """Return the numeric grades by question and annotator."""
-    found: dict[str, dict[str, float]] = {}
-    for metric, by in annotations.items():
-        for who, vote in (by if isinstance(by, Mapping) else {}).items():
+    grades: dict[str, dict[str, float]] = {}
+    for metric, votes in annotations.items():
+        for annotator, vote in (votes if isinstance(votes, Mapping) else {}).items():
             value: Any = vote.get("value") if isinstance(vote, Mapping) else vote
             try:
                 grade = float(value)
             except (TypeError, ValueError):
                 continue
             if math.isfinite(grade):
-                found.setdefault(str(metric), {})[str(who)] = grade
-    return found
+                grades.setdefault(str(metric), {})[str(annotator)] = grade
+    return grades
 
 
 def _text_field(row: Mapping[str, Any], name: str, source: InputFile, line: int) -> str:
@@ -258,7 +264,7 @@ LABELLED_FORMATS = {
     "begin": LabelledFormat(
         read_begin,
         "faithfulness",
-        "BEGIN: answers in dialogues, judged by people for whether the given knowledge bears them out",
+        "BEGIN: answers in dialogues, with human labels of whether the given knowledge supports them",
         easy="many answers copy the knowledge, so that counting words alone reaches an AUC of .90 to .94",
     ),
     "halueval": LabelledFormat(
@@ -294,32 +300,38 @@ def load_labelled(path: str) -> LabelledDataset:
     Formats are BEGIN, HaluEval QA, CLAP NQ, MTRAG, MTRAG-UN and samples with labels, recognised by content. Raises
     `BadInput` if there are no labels or the formats are mixed.
     """
-    place = Path(path)
-    files = sorted(str(one) for one in place.iterdir() if _is_labelled_file(one)) if place.is_dir() else [str(path)]
+    folder = Path(path)
+    files = (
+        sorted(str(file_path) for file_path in folder.iterdir() if _is_labelled_file(file_path))
+        if folder.is_dir()
+        else [str(path)]
+    )
     if not files:
         raise BadInput(
             "no labelled answers are here", file=str(path), hint=f"files end in {', '.join(LABELLED_FILE_EXTENSIONS)}"
         )
     kinds = {file: detect_labelled_format(InputFile(file)) for file in files}
     if len(set(kinds.values())) > 1:
-        told = ", ".join(f"{Path(file).name} ({kind or 'samples'})" for file, kind in kinds.items())
-        raise BadInput(f"the folder has several kinds of files: {told}", file=str(path), hint="name one of the files")
+        format_list = ", ".join(f"{Path(file).name} ({kind or 'samples'})" for file, kind in kinds.items())
+        raise BadInput(
+            f"the folder has several kinds of files: {format_list}", file=str(path), hint="name one of the files"
+        )
     kind = LABELLED_FORMATS.get(kinds[files[0]])
     name = InputFile(str(path)).stem
     samples = list(itertools.chain.from_iterable(_read_labelled_samples(file, kind) for file in files))
-    seen: set[str] = set()
-    for one in samples:
-        if one.id in seen:
-            raise BadInput(f"the id `{one.id}` comes twice", file=str(path))
-        seen.add(one.id)
+    seen_ids: set[str] = set()
+    for sample in samples:
+        if sample.id in seen_ids:
+            raise BadInput(f"the id `{sample.id}` appears more than once", file=str(path))
+        seen_ids.add(sample.id)
     if kind is not None:
         return LabelledDataset(name, samples, kind.measure, kind.about, kind.people, kind.easy, kind.threshold)
-    spoken = {measure for one in samples for measure in one.labels}
-    if not spoken:
+    labelled_measures = {measure for sample in samples for measure in sample.labels}
+    if not labelled_measures:
         raise BadInput(
             "no sample has a label", file=str(path), hint='give "labels": {"faithfulness": 1} to some of them'
         )
-    return LabelledDataset(name, samples, spoken.pop() if len(spoken) == 1 else "", str(path))
+    return LabelledDataset(name, samples, labelled_measures.pop() if len(labelled_measures) == 1 else "", str(path))
 
 
 def detect_labelled_format(source: InputFile) -> str:

@@ -33,30 +33,32 @@ def build_two_hop_questions(
     The start node is never relevant. Questions are interleaved by path, so that any prefix of the result covers all
     paths.
     """
-    ends: dict[tuple[str, str], list[str]] = {}
-    for one in relations:
-        ends.setdefault((one.source, one.kind), []).append(one.target)
-        ends.setdefault((one.target, f"<{one.kind}"), []).append(one.source)
+    neighbours: dict[tuple[str, str], list[str]] = {}
+    for relation in relations:
+        neighbours.setdefault((relation.source, relation.kind), []).append(relation.target)
+        neighbours.setdefault((relation.target, f"<{relation.kind}"), []).append(relation.source)
     rows: list[list[tuple[TwoHopQuestion, set[str]]]] = []
-    for path, own in ((one, own) for one in TWO_HOP_PATHS for own in one.asked):
+    for path, start_type in (
+        (two_hop_path, start_type) for two_hop_path in TWO_HOP_PATHS for start_type in two_hop_path.asked
+    ):
         row = []
-        for node in (node for node in active.values() if node.type == own):
-            via = (name for name in ends.get((node.id, path.first), ()) if active[name].type == path.via)
-            reached = (name for one in via for name in ends.get((one, path.second), ()))
-            right = {name for name in reached if active[name].type == path.wanted and name in findable} - {node.id}
-            if right:
-                row.append((TwoHopQuestion(node.id, path), right))
+        for node in (node for node in active.values() if node.type == start_type):
+            bridges = (name for name in neighbours.get((node.id, path.first), ()) if active[name].type == path.via)
+            reached = (name for bridge in bridges for name in neighbours.get((bridge, path.second), ()))
+            relevant = {name for name in reached if active[name].type == path.wanted and name in findable} - {node.id}
+            if relevant:
+                row.append((TwoHopQuestion(node.id, path), relevant))
         rows.append(row)
-    return dict(item for turn in zip_longest(*rows) for item in turn if item is not None)
+    return dict(item for questions in zip_longest(*rows) for item in questions if item is not None)
 
 
 def add_links(documents: Sequence[Document], relations: Iterable[StixRelation]) -> list[Document]:
     """Return the documents with their outgoing relations as metadata `links`."""
-    links: dict[str, dict[str, list[str]]] = {one.id: {} for one in documents}
-    for one in relations:
-        if one.source in links and one.target in links:
-            links[one.source].setdefault(one.kind, []).append(one.target)
-    return [one._replace(metadata={**one.metadata, "links": links[one.id]}) for one in documents]
+    links: dict[str, dict[str, list[str]]] = {document.id: {} for document in documents}
+    for relation in relations:
+        if relation.source in links and relation.target in links:
+            links[relation.source].setdefault(relation.kind, []).append(relation.target)
+    return [document._replace(metadata={**document.metadata, "links": links[document.id]}) for document in documents]
 
 
 def technique_targets(documents: Sequence[Document], relations: Iterable[StixRelation]) -> dict[str, list[str]]:
@@ -64,9 +66,13 @@ def technique_targets(documents: Sequence[Document], relations: Iterable[StixRel
 
     The target of a sub-technique is its technique, that of any other document is itself.
     """
-    known = {one.id for one in documents}
-    parents = {one.source: one.target for one in relations if one.kind == "subtechnique-of" and one.target in known}
-    return {name: [parents.get(name, name)] for name in (one.id for one in documents)}
+    document_ids = {document.id for document in documents}
+    parents = {
+        relation.source: relation.target
+        for relation in relations
+        if relation.kind == "subtechnique-of" and relation.target in document_ids
+    }
+    return {name: [parents.get(name, name)] for name in (document.id for document in documents)}
 
 
 CAMPAIGN_TYPE = "campaign"
@@ -79,23 +85,23 @@ def load_stix_by_name(name: str) -> Dataset:
     Options are retired=true, campaigns=true, least=1, most=50 and hops=2. The options are those of `load_stix`. FILE
     can be a folder with a single bundle, given as a path or as a name in RAGAUGE_DATA.
     """
-    whole = name.removeprefix("stix:")
-    path, _, inside = whole.rpartition("(")
-    if not path or not inside.endswith(")") or Path(whole).exists():
-        found = find_bundle(whole)
-        return replace(load_stix(found), origin=f"stix:{Path(found).resolve()}")
+    text = name.removeprefix("stix:")
+    path, _, option_text = text.rpartition("(")
+    if not path or not option_text.endswith(")") or Path(text).exists():
+        bundle_path = find_bundle(text)
+        return replace(load_stix(bundle_path), origin=f"stix:{Path(bundle_path).resolve()}")
     options: dict[str, Any] = {}
-    for part in filter(None, (piece.strip() for piece in inside.removesuffix(")").split(","))):
-        key, _, value = (one.strip() for one in part.partition("="))
+    for option in filter(None, (item.strip() for item in option_text.removesuffix(")").split(","))):
+        key, _, value = (side.strip() for side in option.partition("="))
         if key in ("retired", "campaigns") and value in ("true", "false"):
             options[key] = value == "true"
         elif key in ("least", "most", "hops") and value.isdigit():
             options[key] = int(value)
         else:
             hint = "retired=true, campaigns=true, least=1, most=50, hops=2"
-            raise BadInput(f"`{part}` is no option of a STIX bundle", hint=hint)
-    found = find_bundle(path)
-    return replace(load_stix(found, **options), origin=f"stix:{Path(found).resolve()}({inside}")
+            raise BadInput(f"`{option}` is not an option of a STIX bundle", hint=hint)
+    bundle_path = find_bundle(path)
+    return replace(load_stix(bundle_path, **options), origin=f"stix:{Path(bundle_path).resolve()}({option_text}")
 
 
 def load_stix(
@@ -130,21 +136,25 @@ def load_stix(
         raise BadInput(
             "no object is a document", file=source.label, hint=f"types of documents: {', '.join(TYPE_NAMES)}"
         )
-    findable = {one.id for one in documents}
+    findable = {document.id for document in documents}
     relations, dropped = _select_relations([*bundle.relations, *_implied_relations(bundle)], bundle, active)
-    found: dict[Any, set[str]]
-    found = (
+    relevant_by_question: dict[Any, set[str]]
+    relevant_by_question = (
         _build_questions(relations, active, findable)
         if hops == 1
         else build_two_hop_questions(relations, active, findable)
     )
-    kept = {one: truth for one, truth in found.items() if least <= len(truth) and (most is None or len(truth) <= most)}
-    if not kept:
+    selected = {
+        question: relevant
+        for question, relevant in relevant_by_question.items()
+        if least <= len(relevant) and (most is None or len(relevant) <= most)
+    }
+    if not selected:
         raise BadInput("no question can be made from its relations", file=source.label)
-    dropped["questions with too few or too many answers"] = len(found) - len(kept)
+    dropped["questions with too few or too many answers"] = len(relevant_by_question) - len(selected)
     labels, names = _node_labels(active.values()), _full_names(bundle)
-    ids = {one: _query_id(one, bundle.nodes[one.asked], labels) for one in kept}
-    grades = {ids[one]: dict.fromkeys(sorted(truth), 1.0) for one, truth in kept.items()}
+    ids = {question: _query_id(question, bundle.nodes[question.asked], labels) for question in selected}
+    grades = {ids[question]: dict.fromkeys(sorted(relevant), 1.0) for question, relevant in selected.items()}
     return Dataset(
         name=source.stem,
         documents=documents if hops == 1 else add_links(documents, relations),
@@ -152,17 +162,20 @@ def load_stix(
         judgments=Judgments(
             grades, targets=None if hops == 1 else technique_targets(documents, relations), source=source.label
         ),
-        tags={ids[one]: _query_tags(one, bundle.nodes[one.asked], grades[ids[one]]) for one in kept},
+        tags={
+            ids[question]: _query_tags(question, bundle.nodes[question.asked], grades[ids[question]])
+            for question in selected
+        },
         about=_dataset_description(source, bundle, documents, dropped, retired=retired),
     )
 
 
 def _build_document(node: StixNode, bundle: StixBundle) -> Document:
-    parts = [bundle.nodes[name].description for name in node.analytics if name in bundle.nodes]
-    text = node.description or "\n\n".join(part for part in parts if part)
+    descriptions = [bundle.nodes[name].description for name in node.analytics if name in bundle.nodes]
+    text = node.description or "\n\n".join(description for description in descriptions if description)
     about: dict[str, Any] = {"type": node.type, "external_id": node.external_id, "url": node.url, "name": node.name}
-    more = {"platforms": list(node.platforms), "tactics": list(node.phases), "modified": node.modified}
-    about |= {key: value for key, value in more.items() if value}
+    optional_fields = {"platforms": list(node.platforms), "tactics": list(node.phases), "modified": node.modified}
+    about |= {key: value for key, value in optional_fields.items() if value}
     return Document(node.id, text, node.name, about | ({"retired": node.retired} if node.retired else {}))
 
 
@@ -187,18 +200,18 @@ def _select_relations(
     relations: Iterable[StixRelation], bundle: StixBundle, active: Mapping[str, StixNode]
 ) -> tuple[list[StixRelation], Counter[str]]:
     """Select the relations for queries, and count the others by reason."""
-    kept: list[StixRelation] = []
+    selected: list[StixRelation] = []
     dropped: Counter[str] = Counter()
-    for one in dict.fromkeys(relations):
-        if one.kind not in RELATION_WORDINGS or one.retired:
-            dropped["relations that are retired" if one.retired else f"relations `{one.kind}`"] += 1
-        elif one.source not in bundle.nodes or one.target not in bundle.nodes:
+    for relation in dict.fromkeys(relations):
+        if relation.kind not in RELATION_WORDINGS or relation.retired:
+            dropped["relations that are retired" if relation.retired else f"relations `{relation.kind}`"] += 1
+        elif relation.source not in bundle.nodes or relation.target not in bundle.nodes:
             dropped["relations to objects that are not there"] += 1
-        elif one.source not in active or one.target not in active:
+        elif relation.source not in active or relation.target not in active:
             dropped["relations of objects that are left out"] += 1
         else:
-            kept.append(one)
-    return kept, dropped
+            selected.append(relation)
+    return selected, dropped
 
 
 def _build_questions(
@@ -208,17 +221,20 @@ def _build_questions(
 
     They are sorted by relation, then in bundle order.
     """
-    found: dict[OneHopQuestion, set[str]] = defaultdict(set)
-    for one in relations:
-        source, target = active[one.source], active[one.target]
+    relevant_by_question: dict[OneHopQuestion, set[str]] = defaultdict(set)
+    for relation in relations:
+        source, target = active[relation.source], active[relation.target]
         if target.id in findable:
-            found[OneHopQuestion(source.id, one.kind, False, target.type)].add(target.id)
+            relevant_by_question[OneHopQuestion(source.id, relation.kind, False, target.type)].add(target.id)
         if source.id in findable:
-            found[OneHopQuestion(target.id, one.kind, True, source.type)].add(source.id)
-    order = {name: place for place, name in enumerate(active)}
+            relevant_by_question[OneHopQuestion(target.id, relation.kind, True, source.type)].add(source.id)
+    order = {name: position for position, name in enumerate(active)}
     kinds = list(RELATION_WORDINGS)
     return dict(
-        sorted(found.items(), key=lambda item: (kinds.index(item[0].kind), item[0].inverse, order[item[0].asked]))
+        sorted(
+            relevant_by_question.items(),
+            key=lambda item: (kinds.index(item[0].kind), item[0].inverse, order[item[0].asked]),
+        )
     )
 
 
@@ -227,10 +243,11 @@ def _node_labels(nodes: Iterable[StixNode]) -> dict[str, str]:
 
     The label is the ATT&CK id if it is unique, otherwise the node id.
     """
-    every = list(nodes)
-    times = Counter(node.external_id for node in every)
+    all_nodes = list(nodes)
+    times = Counter(node.external_id for node in all_nodes)
     return {
-        node.id: node.external_id if node.external_id and times[node.external_id] == 1 else node.id for node in every
+        node.id: node.external_id if node.external_id and times[node.external_id] == 1 else node.id
+        for node in all_nodes
     }
 
 
@@ -239,7 +256,7 @@ def _full_names(bundle: StixBundle) -> dict[str, str]:
 
     Sub-techniques are prefixed with their technique, as in ATT&CK.
     """
-    parents = {one.source: one.target for one in bundle.relations if one.kind == "subtechnique-of"}
+    parents = {relation.source: relation.target for relation in bundle.relations if relation.kind == "subtechnique-of"}
     full = {}
     for node in bundle.nodes.values():
         parent = bundle.nodes.get(parents.get(node.id, ""))
@@ -247,8 +264,8 @@ def _full_names(bundle: StixBundle) -> dict[str, str]:
     return full
 
 
-def _query_id(one: OneHopQuestion | TwoHopQuestion, node: StixNode, labels: Mapping[str, str]) -> str:
-    return f"{'-'.join(one.words(node.type)).replace(' ', '-')}:{labels[node.id]}"
+def _query_id(question: OneHopQuestion | TwoHopQuestion, node: StixNode, labels: Mapping[str, str]) -> str:
+    return f"{'-'.join(question.words(node.type)).replace(' ', '-')}:{labels[node.id]}"
 
 
 def _question_texts(
@@ -258,34 +275,36 @@ def _question_texts(
 
     The node's ATT&CK id is added if two nodes would give the same text.
     """
-    bare = {one: nodes[one.asked].name if one.bare else names[one.asked] for one in ids}
-    texts = {one: one.text(nodes[one.asked].type, name) for one, name in bare.items()}
+    bare = {question: nodes[question.asked].name if question.bare else names[question.asked] for question in ids}
+    texts = {question: question.text(nodes[question.asked].type, name) for question, name in bare.items()}
     times = Counter(texts.values())
-    for one, text in texts.items():
-        node = nodes[one.asked]
+    for question, text in texts.items():
+        node = nodes[question.asked]
         if times[text] > 1:
-            texts[one] = one.text(node.type, f"{bare[one]} ({node.external_id or node.id})")
-    return {name: texts[one] for one, name in ids.items()}
+            texts[question] = question.text(node.type, f"{bare[question]} ({node.external_id or node.id})")
+    return {name: texts[question] for question, name in ids.items()}
 
 
-def _query_tags(one: OneHopQuestion | TwoHopQuestion, node: StixNode, grades: Mapping[str, float]) -> dict[str, str]:
-    words = one.words(node.type)
-    along = "relation" if isinstance(one, OneHopQuestion) else "path"
-    return {along: " ".join(words), "asked": words[0], "wanted": words[-1], **tags_from_judgments(grades)}
+def _query_tags(
+    question: OneHopQuestion | TwoHopQuestion, node: StixNode, grades: Mapping[str, float]
+) -> dict[str, str]:
+    words = question.words(node.type)
+    path_tag = "relation" if isinstance(question, OneHopQuestion) else "path"
+    return {path_tag: " ".join(words), "asked": words[0], "wanted": words[-1], **tags_from_judgments(grades)}
 
 
 def _dataset_description(
     source: InputFile, bundle: StixBundle, documents: Sequence[Document], dropped: Mapping[str, int], *, retired: bool
 ) -> str:
-    gone = Counter(node.retired for node in bundle.nodes.values() if node.type in TYPE_NAMES and node.retired)
-    counted = dict(gone) if not retired else {}
+    retired_counts = Counter(node.retired for node in bundle.nodes.values() if node.type in TYPE_NAMES and node.retired)
+    counted = dict(retired_counts) if not retired else {}
     counted |= dict(dropped)
-    bare = sum(not one.text for one in documents)
-    told = ", ".join(f"{n:,} {what}" for what, n in counted.items() if n)
+    bare = sum(not document.text for document in documents)
+    left_out = ", ".join(f"{n:,} {reason}" for reason, n in counted.items() if n)
     sentences = [
         f"MITRE ATT&CK from {source.label}",
-        f"left out: {told}" if told else "",
+        f"left out: {left_out}" if left_out else "",
         f"documents with a name and no text: {bare:,}" if bare else "",
-        f"objects with a newer version beside them: {bundle.older:,}" if bundle.older else "",
+        f"objects that a newer version in the bundle replaces: {bundle.older:,}" if bundle.older else "",
     ]
-    return "; ".join(part for part in sentences if part)
+    return "; ".join(sentence for sentence in sentences if sentence)

@@ -78,20 +78,20 @@ class OneHopQuestion(NamedTuple):
         """Whether to name a sub-technique without its technique, which is the answer."""
         return self.kind == "subtechnique-of"
 
-    def words(self, own: str) -> tuple[str, ...]:
+    def words(self, start_type: str) -> tuple[str, ...]:
         """Return the names of start type, relation and wanted type.
 
-        `own` is the type of the start node.
+        `start_type` is the type of the start node.
         """
-        return TYPE_NAMES[own][0], _relation_name(self.kind, inverse=self.inverse), TYPE_NAMES[self.wanted][0]
+        return TYPE_NAMES[start_type][0], _relation_name(self.kind, inverse=self.inverse), TYPE_NAMES[self.wanted][0]
 
-    def text(self, own: str, name: str) -> str:
+    def text(self, start_type: str, name: str) -> str:
         """Return the question text."""
-        mine, wanted = TYPE_NAMES[own][0], TYPE_NAMES[self.wanted][1]
+        start_name, target_name = TYPE_NAMES[start_type][0], TYPE_NAMES[self.wanted][1]
         wording = RELATION_WORDINGS[self.kind]
         if self.inverse:
-            return wording.inverse.format(sources=wanted, target=mine, name=name)
-        return wording.forward.format(source=mine, targets=wanted, name=name)
+            return wording.inverse.format(sources=target_name, target=start_name, name=name)
+        return wording.forward.format(source=start_name, targets=target_name, name=name)
 
 
 class TwoHopPath(NamedTuple):
@@ -119,18 +119,18 @@ class TwoHopQuestion(NamedTuple):
         """Whether to name a sub-technique without its technique, to hide the answer."""
         return self.path.first == "subtechnique-of"
 
-    def words(self, own: str) -> tuple[str, ...]:
+    def words(self, start_type: str) -> tuple[str, ...]:
         """Return the names of all types and relations along the path.
 
-        `own` is the type of the start node.
+        `start_type` is the type of the start node.
         """
-        _, first, via, second, wanted, _ = self.path
+        _, first, via, second, target_type, _ = self.path
         steps = (_relation_name(step.removeprefix("<"), inverse=step.startswith("<")) for step in (first, second))
-        return TYPE_NAMES[own][0], next(steps), TYPE_NAMES[via][0], next(steps), TYPE_NAMES[wanted][0]
+        return TYPE_NAMES[start_type][0], next(steps), TYPE_NAMES[via][0], next(steps), TYPE_NAMES[target_type][0]
 
-    def text(self, own: str, name: str) -> str:
+    def text(self, start_type: str, name: str) -> str:
         """Return the question text."""
-        return self.path.wording.format(asked=TYPE_NAMES[own][0], name=name)
+        return self.path.wording.format(asked=TYPE_NAMES[start_type][0], name=name)
 
 
 USER_TYPES = ("intrusion-set", "campaign", "malware", "tool")

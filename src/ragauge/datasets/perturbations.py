@@ -30,22 +30,26 @@ def _build_key_neighbours() -> dict[str, str]:
 
     Letters have only letters, digits only digits.
     """
-    found: dict[str, str] = {}
+    neighbours: dict[str, str] = {}
     for line, row in enumerate(KEYBOARD_ROWS):
-        for at, key in enumerate(row):
-            near = [
-                (line, at - 1),
-                (line, at + 1),
-                (line - 1, at),
-                (line - 1, at + 1),
-                (line + 1, at - 1),
-                (line + 1, at),
+        for column, key in enumerate(row):
+            adjacent = [
+                (line, column - 1),
+                (line, column + 1),
+                (line - 1, column),
+                (line - 1, column + 1),
+                (line + 1, column - 1),
+                (line + 1, column),
             ]
-            touched = [
-                KEYBOARD_ROWS[y][x] for y, x in near if 0 <= y < len(KEYBOARD_ROWS) and 0 <= x < len(KEYBOARD_ROWS[y])
+            adjacent_keys = [
+                KEYBOARD_ROWS[y][x]
+                for y, x in adjacent
+                if 0 <= y < len(KEYBOARD_ROWS) and 0 <= x < len(KEYBOARD_ROWS[y])
             ]
-            found[key] = "".join(one for one in touched if one.isalpha() == key.isalpha())
-    return found
+            neighbours[key] = "".join(
+                adjacent_key for adjacent_key in adjacent_keys if adjacent_key.isalpha() == key.isalpha()
+            )
+    return neighbours
 
 
 KEY_NEIGHBOURS: Mapping[str, str] = _build_key_neighbours()
@@ -181,7 +185,7 @@ def find_perturbation(how: str) -> tuple[str, Perturbation]:
     """Find a perturbation by name; `upper-case` and `upper_case` are `upper case`."""
     name = re.sub(r"[\s_-]+", " ", how.strip().lower())
     if name not in PERTURBATIONS:
-        raise UnknownName("perturbation", how, PERTURBATIONS, hint=f"there are {', '.join(PERTURBATIONS)}")
+        raise UnknownName("perturbation", how, PERTURBATIONS, hint=f"choose one of {', '.join(PERTURBATIONS)}")
     return name, PERTURBATIONS[name]
 
 
@@ -205,28 +209,29 @@ def _apply_to_words(edit: WordEdit) -> TextChange:
         words = list(WORD_PATTERN.finditer(text))
         order = list(range(len(words)))
         draw.rng.shuffle(order)
-        edited = {place: edit(words[place][0], draw.rng) for place in order}
-        able = [place for place in order if edited[place] != words[place][0]]
-        chosen = _prefer_long_words(able, words)
+        edited = {position: edit(words[position][0], draw.rng) for position in order}
+        changed = [position for position in order if edited[position] != words[position][0]]
+        chosen = _prefer_long_words(changed, words)
         return _replace_matches(
-            text, {words[place]: edited[place] for place in chosen[: _number_to_change(draw.rate, len(chosen))]}
+            text,
+            {words[position]: edited[position] for position in chosen[: _number_to_change(draw.rate, len(chosen))]},
         )
 
     return change
 
 
-def _prefer_long_words(places: Sequence[int], words: Sequence[re.Match[str]]) -> list[int]:
-    for least in (PREFERRED_WORD_LETTERS, 2, 1):
-        found = [place for place in places if len(words[place][0]) >= least]
-        if found:
-            return found
+def _prefer_long_words(positions: Sequence[int], words: Sequence[re.Match[str]]) -> list[int]:
+    for min_letters in (PREFERRED_WORD_LETTERS, 2, 1):
+        long_enough = [position for position in positions if len(words[position][0]) >= min_letters]
+        if long_enough:
+            return long_enough
     return []
 
 
 def _replace_matches(text: str, edited: Mapping[re.Match[str], str]) -> str:
     """Replace the matched words of a text."""
     parts, end = [], 0
-    for match in sorted(edited, key=lambda one: one.start()):
+    for match in sorted(edited, key=lambda found_word: found_word.start()):
         parts += [text[end : match.start()], edited[match]]
         end = match.end()
     return "".join([*parts, text[end:]])
@@ -239,19 +244,19 @@ def _neighbour_key(letter: str, rng: random.Random) -> str:
 
 def _replace_by_neighbour_key(word: str, rng: random.Random) -> str:
     """Replace a letter by that of an adjacent key."""
-    places = [place for place, letter in enumerate(word) if letter.lower() in KEY_NEIGHBOURS]
-    if not places:
+    positions = [position for position, letter in enumerate(word) if letter.lower() in KEY_NEIGHBOURS]
+    if not positions:
         return word
-    at = rng.choice(places)
+    at = rng.choice(positions)
     return word[:at] + _neighbour_key(word[at], rng) + word[at + 1 :]
 
 
 def _swap_letters(word: str, rng: random.Random) -> str:
     """Swap two adjacent letters."""
-    places = [place for place in range(len(word) - 1) if word[place] != word[place + 1]]
-    if not places:
+    positions = [position for position in range(len(word) - 1) if word[position] != word[position + 1]]
+    if not positions:
         return word
-    at = rng.choice(places)
+    at = rng.choice(positions)
     return word[:at] + word[at + 1] + word[at] + word[at + 2 :]
 
 
@@ -267,12 +272,12 @@ def _double_letter(word: str, rng: random.Random) -> str:
 
 def _insert_neighbour_key(word: str, rng: random.Random) -> str:
     """Insert the letter of a key adjacent to that of a neighbouring letter."""
-    places = [place for place, letter in enumerate(word) if letter.lower() in KEY_NEIGHBOURS]
-    if not places:
+    positions = [position for position, letter in enumerate(word) if letter.lower() in KEY_NEIGHBOURS]
+    if not positions:
         return word
-    at = rng.choice(places)
-    before = at + rng.randrange(2)
-    return word[:before] + _neighbour_key(word[at], rng) + word[before:]
+    at = rng.choice(positions)
+    insert_at = at + rng.randrange(2)
+    return word[:insert_at] + _neighbour_key(word[at], rng) + word[insert_at:]
 
 
 def _add_typo(word: str, rng: random.Random) -> str:
@@ -285,17 +290,17 @@ def _add_typo(word: str, rng: random.Random) -> str:
         _insert_neighbour_key,
     ]
     rng.shuffle(edits)
-    return next((found for edit in edits if (found := edit(word, rng)) != word), word)
+    return next((edited for edit in edits if (edited := edit(word, rng)) != word), word)
 
 
 def _replace_from_table(table: Mapping[str, Sequence[str]]) -> WordEdit:
     """Make an edit that replaces one letter by an alternative from a table."""
 
     def edit(word: str, rng: random.Random) -> str:
-        places = [place for place, letter in enumerate(word) if letter in table]
-        if not places:
+        positions = [position for position, letter in enumerate(word) if letter in table]
+        if not positions:
             return word
-        at = rng.choice(places)
+        at = rng.choice(positions)
         return word[:at] + rng.choice(table[word[at]]) + word[at + 1 :]
 
     return edit
@@ -332,12 +337,12 @@ def _add_typo_by_frequency(sign: int) -> TextChange:
     def change(text: str, draw: PerturbationInput) -> str:
         words = list(WORD_PATTERN.finditer(text))
         edited = [_add_typo(word[0], draw.rng) for word in words]
-        able = _prefer_long_words([at for at, word in enumerate(words) if edited[at] != word[0]], words)
+        changed = _prefer_long_words([at for at, word in enumerate(words) if edited[at] != word[0]], words)
         # A typo in a word that no document contains has no effect, so such a word is used only if there is no other.
-        known = [at for at in able if draw.rarity.get(words[at][0].casefold(), 0)] or able
-        if not known:
+        candidates = [at for at in changed if draw.rarity.get(words[at][0].casefold(), 0)] or changed
+        if not candidates:
             return text
-        at = min(known, key=lambda place: sign * draw.rarity.get(words[place][0].casefold(), 0))
+        at = min(candidates, key=lambda position: sign * draw.rarity.get(words[position][0].casefold(), 0))
         return _replace_matches(text, {words[at]: edited[at]})
 
     return change
@@ -364,8 +369,10 @@ def _remove_accents(text: str) -> str:
 
     Marks of other scripts are vowels and stay.
     """
-    apart = unicodedata.normalize("NFD", text)
-    return unicodedata.normalize("NFC", "".join(one for one in apart if not "\u0300" <= one <= "\u036f"))
+    decomposed = unicodedata.normalize("NFD", text)
+    return unicodedata.normalize(
+        "NFC", "".join(character for character in decomposed if not "\u0300" <= character <= "\u036f")
+    )
 
 
 def _remove_punctuation(text: str) -> str:
@@ -389,11 +396,11 @@ def _is_punctuation(letter: str) -> bool:
 
 
 PERTURBATIONS: Mapping[str, Perturbation] = {
-    "keyboard": Perturbation("a letter by that of a key beside it", _apply_to_words(_replace_by_neighbour_key)),
+    "keyboard": Perturbation("a letter by that of a neighbouring key", _apply_to_words(_replace_by_neighbour_key)),
     "swap": Perturbation("two neighbouring letters change places", _apply_to_words(_swap_letters)),
     "drop": Perturbation("a letter is missing", _apply_to_words(_drop_letter)),
     "double": Perturbation("a letter twice", _apply_to_words(_double_letter)),
-    "insert": Perturbation("a key beside the right one as well", _apply_to_words(_insert_neighbour_key)),
+    "insert": Perturbation("an extra letter from a neighbouring key", _apply_to_words(_insert_neighbour_key)),
     "typos": Perturbation("one of these five in each word touched", _apply_to_words(_add_typo)),
     "rare word": Perturbation(
         "a typo in the word that is in fewest documents", _add_typo_by_frequency(1), True, "word", True

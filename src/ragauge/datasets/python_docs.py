@@ -8,22 +8,25 @@ ids that they name exist on Python 3.11 to 3.13.
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from importlib.resources import files
-from pathlib import Path
+from typing import Any
 
+from ragauge.compute.workers import WorkerLimits, call_worker
 from ragauge.core.documents import Document
-from ragauge.core.errors import MissingEvidence
+from ragauge.core.errors import BackendFailed, MissingEvidence
 from ragauge.core.records import Dataset, Judgments
-from ragauge.datasets import python_docs_script
 from ragauge.datasets.queries import build_query_tags
+
+READ_TIMEOUT_S = 600.0
+"""Time limit in seconds for importing the standard library, on a busy machine."""
+MIN_DOCUMENTS = 1_000
+"""Minimum number of documents; with fewer, the interpreter was built without docstrings."""
 
 
 def load_python_docs() -> Dataset:
     """Load the documents of this interpreter, with queries and judgments."""
     documents = _read_documents()
-    known = {document.id: document for document in documents}
+    documents_by_id = {document.id: document for document in documents}
     rows = [json.loads(line) for line in _read_questions().splitlines() if line.strip()]
     grades = {row["id"]: {doc: float(grade) for doc, grade in row["answers"].items()} for row in rows}
     queries = {row["id"]: str(row["question"]) for row in rows}
@@ -33,7 +36,7 @@ def load_python_docs() -> Dataset:
         queries=queries,
         judgments=Judgments(grades, source="python_docs_questions.jsonl"),
         answers={row["id"]: row["reference"] for row in rows},
-        tags=build_query_tags(queries, grades, known, {row["id"]: {"topic": row["topic"]} for row in rows}),
+        tags=build_query_tags(queries, grades, documents_by_id, {row["id"]: {"topic": row["topic"]} for row in rows}),
         about="Python's own documentation, from the running interpreter; questions written for ragauge (MIT)",
     )
 
@@ -48,12 +51,12 @@ def _read_documents() -> list[Document]:
     Libraries replace parts of the standard library at run time (torch `inspect.getfile`, pytest `pdb.set_trace`,
     notebooks `input`). Importing all of it here would also keep it loaded. Raises `MissingEvidence` if it fails.
     """
-    script = str(Path(python_docs_script.__file__))
-    done = subprocess.run([sys.executable, "-I", script], capture_output=True, check=False)  # noqa: S603 - our own file
-    rows = [json.loads(line) for line in done.stdout.splitlines()]
-    if done.returncode or len(rows) < 1000:
-        raise MissingEvidence(
-            "this interpreter's documentation cannot be read",
-            hint=(done.stderr.decode(errors="replace").strip().splitlines() or ["it has no docstrings"])[-1],
-        )
+    # No files of the present folder instead of modules of the library, and no stripped docstrings.
+    limits = WorkerLimits(READ_TIMEOUT_S, environment={"PYTHONSAFEPATH": "1", "PYTHONOPTIMIZE": ""})
+    try:
+        rows = call_worker("ragauge.datasets.python_docs_worker:run_task", None, list[dict[str, Any]], limits)
+    except BackendFailed as error:
+        raise MissingEvidence("this interpreter's documentation cannot be read", hint=error.message) from error
+    if len(rows) < MIN_DOCUMENTS:
+        raise MissingEvidence("this interpreter's documentation cannot be read", hint="it has no docstrings")
     return [Document(row["id"], row["text"], row["title"], row["metadata"]) for row in rows]

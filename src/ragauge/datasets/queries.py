@@ -17,23 +17,24 @@ def restrict_queries(data: Dataset, limit: int | None) -> tuple[Dataset, list[st
     Judgments of other queries are dropped, so that a query that was not run does not score zero. Returns notes too.
     """
     if limit is not None and limit < 1:
-        raise BadInput(f"the limit is {limit}, not at least 1")
+        raise BadInput(f"limit must be at least 1, got {limit}")
     queries = dict(list(data.queries.items())[:limit])
     grades = data.judgments.nested
-    left = [query for query in grades if query not in queries]
+    other_queries = [query for query in grades if query not in queries]
     if not queries:
         raise BadInput(f"the dataset {data.name} has no query")
-    if not left:
+    if not other_queries:
         return replace(data, queries=queries) if len(queries) < len(data.queries) else data, []
-    mine = data.judgments
-    kept = Judgments(
+    judgments = data.judgments
+    restricted = Judgments(
         {query: grades[query] for query in grades if query in queries},
-        subtopics=mine.subtopics and {query: rows for query, rows in mine.subtopics.items() if query in queries},
-        targets=mine.targets,
-        source=mine.source,
+        subtopics=judgments.subtopics
+        and {query: rows for query, rows in judgments.subtopics.items() if query in queries},
+        targets=judgments.targets,
+        source=judgments.source,
     )
-    note = f"{len(left)} judged queries are not asked and not counted"
-    return replace(data, queries=queries, judgments=kept), [note]
+    note = f"{len(other_queries)} judged queries are not asked and not counted"
+    return replace(data, queries=queries, judgments=restricted), [note]
 
 
 def self_documents(data: Dataset, queries: Mapping[str, str]) -> frozenset[str]:
@@ -44,11 +45,11 @@ def self_documents(data: Dataset, queries: Mapping[str, str]) -> frozenset[str]:
     """
     grades = data.judgments.nested
     return frozenset(
-        one.id
-        for one in data.documents
-        if (text := queries.get(one.id)) is not None
-        and text.strip() in (one.text.strip(), one.whole.strip())
-        and grades.get(one.id, {}).get(one.id, 0) <= 0
+        document.id
+        for document in data.documents
+        if (text := queries.get(document.id)) is not None
+        and text.strip() in (document.text.strip(), document.whole.strip())
+        and grades.get(document.id, {}).get(document.id, 0) <= 0
     )
 
 
@@ -66,7 +67,7 @@ def build_query_tags(
     queries: Mapping[str, str],
     grades: ScoresByQuery,
     documents: Mapping[str, Document],
-    given: Mapping[str, Mapping[str, str]],
+    own_tags: Mapping[str, Mapping[str, str]],
 ) -> dict[str, dict[str, str]]:
     """Build the tags of each query.
 
@@ -74,7 +75,7 @@ def build_query_tags(
     """
     return {
         query: {
-            **given.get(query, {}),
+            **own_tags.get(query, {}),
             **tags_from_judgments(grades.get(query, {})),
             "overlap": classify_overlap(text, grades.get(query, {}), documents),
         }
@@ -124,12 +125,14 @@ def classify_overlap(text: str, grades: Mapping[str, float], documents: Mapping[
     >>> classify_overlap("sort a list", {"d": 1}, {"d": Document("d", "Sort the list in place.")})
     'most'
     """
-    asked = content_words(text)
+    query_words = content_words(text)
     best = max(grades.values(), default=0)
-    found = [content_words(documents[doc].text) for doc, grade in grades.items() if grade == best and doc in documents]
-    if not asked or not found:
+    document_words = [
+        content_words(documents[doc].text) for doc, grade in grades.items() if grade == best and doc in documents
+    ]
+    if not query_words or not document_words:
         return "none"
-    share = max(len(asked & mine) / len(asked) for mine in found)
+    share = max(len(query_words & words_of_document) / len(query_words) for words_of_document in document_words)
     return "none" if share == 0 else "some" if share <= 0.5 else "most"
 
 

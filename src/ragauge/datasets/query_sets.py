@@ -68,14 +68,14 @@ def parse_ground_truth(ground_truth: Any) -> tuple[dict[str, str], dict[str, dic
         if not isinstance(pair, tuple | list) or len(pair) != 2 or not isinstance(pair[0], str):
             raise BadInput(f"ground truth {at}: expected (query, id), got {pair!r}", hint=GROUND_TRUTH_EXAMPLE)
         text, right = pair
-        mine = grades.setdefault(names.setdefault(text, f"q{len(names) + 1}"), {})
+        query_grades = grades.setdefault(names.setdefault(text, f"q{len(names) + 1}"), {})
         graded = (
             right
             if isinstance(right, Mapping)
             else dict.fromkeys([right] if isinstance(right, str | int) else right, 1.0)
         )
         for doc, grade in graded.items():
-            mine[str(doc)] = max(float(grade), mine.get(str(doc), float(grade)))
+            query_grades[str(doc)] = max(float(grade), query_grades.get(str(doc), float(grade)))
     if not grades:
         raise BadInput("the ground truth is empty", hint=GROUND_TRUTH_EXAMPLE)
     return {name: text for text, name in names.items()}, grades

@@ -115,12 +115,14 @@ def load_synthetic(name: str) -> Dataset:
     Options are given as `synthetic:KIND(documents=1000, queries=100, seed=0)`; all are optional.
     `synthetic:graph(leak=true)` is the graph dataset with leaked judgments. Raises `BadInput` for an unknown option.
     """
-    kind, _, inside = name.removeprefix("synthetic:").partition("(")
+    kind, _, option_text = name.removeprefix("synthetic:").partition("(")
     if kind not in SYNTHETIC_KINDS:
-        raise UnknownName("synthetic dataset", kind, SYNTHETIC_KINDS, hint=f"there are {', '.join(SYNTHETIC_KINDS)}")
+        raise UnknownName(
+            "synthetic dataset", kind, SYNTHETIC_KINDS, hint=f"choose one of {', '.join(SYNTHETIC_KINDS)}"
+        )
     options: dict[str, Any] = {}
-    for part in filter(None, (piece.strip() for piece in inside.removesuffix(")").split(","))):
-        key, _, value = (one.strip() for one in part.partition("="))
+    for option in filter(None, (item.strip() for item in option_text.removesuffix(")").split(","))):
+        key, _, value = (side.strip() for side in option.partition("="))
         if key in ("documents", "queries", "seed") and value.isdigit():
             options[key] = int(value)
         elif key == "leak" and kind == "graph" and value in ("true", "false"):
@@ -128,7 +130,7 @@ def load_synthetic(name: str) -> Dataset:
         else:
             documents, queries = SIZES_BY_KIND.get(kind, DEFAULT_SIZE)
             hint = f"documents={documents}, queries={queries}, seed=0" + (", leak=false" if kind == "graph" else "")
-            raise BadInput(f"`{part}` is no option of synthetic:{kind}", hint=hint)
+            raise BadInput(f"`{option}` is no option of synthetic:{kind}", hint=hint)
     return make_synthetic(kind, **options, name=name)
 
 
@@ -149,13 +151,13 @@ def make_synthetic(
     >>> sorted(one.judgments.nested["q001"].values())
     [1.0, 2.0]
     """
-    usual = SIZES_BY_KIND.get(kind, DEFAULT_SIZE)
-    documents = usual[0] if documents is None else documents
-    queries = usual[1] if queries is None else queries
+    default_size = SIZES_BY_KIND.get(kind, DEFAULT_SIZE)
+    documents = default_size[0] if documents is None else documents
+    queries = default_size[1] if queries is None else queries
     if documents < 12 or queries < 1:
         raise BadInput("a synthetic dataset needs at least 12 documents and a query")
-    flaw = ", leak=true" if leak else ""
-    name = name or f"synthetic:{kind}(documents={documents}, queries={queries}, seed={seed}{flaw})"
+    leak_option = ", leak=true" if leak else ""
+    name = name or f"synthetic:{kind}(documents={documents}, queries={queries}, seed={seed}{leak_option})"
     about = (
         f"made from seed {seed}; "
         f"{SYNTHETIC_KINDS[kind]}{'; what is right is taken from a hidden number' if leak else ''}"
@@ -174,23 +176,25 @@ def make_synthetic(
     facts, metadata = _FACT_GENERATORS[kind](rng, documents)
     order = list(range(documents))
     rng.shuffle(order)
-    names = [f"d{place:05}" for place in range(documents)]
-    made = [Document(names[place], _fact_text(rng, facts[i]), "", metadata(facts[i])) for place, i in enumerate(order)]
+    names = [f"d{position:05}" for position in range(documents)]
+    generated = [
+        Document(names[position], _fact_text(rng, facts[i]), "", metadata(facts[i])) for position, i in enumerate(order)
+    ]
     by_fact: dict[SyntheticFact, list[str]] = {}
-    for place, i in enumerate(order):
-        by_fact.setdefault(facts[i], []).append(names[place])
-    asked = _QUESTION_GENERATORS[kind](rng, by_fact, queries)
+    for position, i in enumerate(order):
+        by_fact.setdefault(facts[i], []).append(names[position])
+    questions = _QUESTION_GENERATORS[kind](rng, by_fact, queries)
     return Dataset(
         name=name,
-        documents=made,
-        queries={query: text for query, (text, _, _) in asked.items()},
+        documents=generated,
+        queries={query: text for query, (text, _, _) in questions.items()},
         judgments=Judgments(
-            {query: grades for query, (_, grades, _) in asked.items()},
+            {query: grades for query, (_, grades, _) in questions.items()},
             targets={doc: [f"{f.who} {f.attribute}"] for f, docs in by_fact.items() for doc in docs},
             source=f"synthetic:{kind}",
         ),
-        answers={query: answer for query, (_, _, answer) in asked.items()},
-        tags={query: {"answers": classify_relevant_count(grades)} for query, (_, grades, _) in asked.items()},
+        answers={query: answer for query, (_, _, answer) in questions.items()},
+        tags={query: {"answers": classify_relevant_count(grades)} for query, (_, grades, _) in questions.items()},
         about=about,
     )
 
@@ -200,12 +204,12 @@ GeneratedQuestions = dict[str, tuple[str, dict[str, float], str]]
 
 
 def _fact_text(rng: random.Random, fact: SyntheticFact) -> str:
-    ways = NEIGHBOUR_SENTENCES if fact.attribute == "beside" else FACT_ATTRIBUTES[fact.attribute].told
-    told = rng.choice(ways).format(who=fact.who, value=fact.value)
+    templates = NEIGHBOUR_SENTENCES if fact.attribute == "beside" else FACT_ATTRIBUTES[fact.attribute].told
+    sentence = rng.choice(templates).format(who=fact.who, value=fact.value)
     if fact.year:
-        told = f"As of {fact.year}: {told}"
+        sentence = f"As of {fact.year}: {sentence}"
     lines = rng.sample(FILLER_SENTENCES, 2)
-    lines.insert(rng.randrange(3), told)
+    lines.insert(rng.randrange(3), sentence)
     return " ".join(lines)
 
 
@@ -223,9 +227,9 @@ def _separate_facts(
 ) -> tuple[list[SyntheticFact], Callable[[SyntheticFact], dict[str, Any]]]:
     """Generate things with several facts, one document per fact."""
     facts: list[SyntheticFact] = []
-    taken: set[str] = set()
+    used_names: set[str] = set()
     while len(facts) < n:
-        who = invent_name(rng, taken)
+        who = invent_name(rng, used_names)
         for attribute in rng.sample(list(FACT_ATTRIBUTES), 4):
             facts.append(SyntheticFact(who, attribute, rng.choice(FACT_ATTRIBUTES[attribute].values)))
     return facts[:n], _no_metadata
@@ -257,10 +261,10 @@ def _versioned_facts(
 def _linked_facts(rng: random.Random, n: int) -> tuple[list[SyntheticFact], Callable[[SyntheticFact], dict[str, Any]]]:
     """Generate facts, a third of which say that two things are neighbours."""
     facts = _separate_facts(rng, n)[0][: n - n // 3]
-    things = list(dict.fromkeys(fact.who for fact in facts))
-    taken = set(things)
+    entities = list(dict.fromkeys(fact.who for fact in facts))
+    used_names = set(entities)
     while len(facts) < n:
-        facts.append(SyntheticFact(invent_name(rng, taken), "beside", rng.choice(things)))
+        facts.append(SyntheticFact(invent_name(rng, used_names), "beside", rng.choice(entities)))
     return facts, _no_metadata
 
 
@@ -279,12 +283,12 @@ def _newest_version_questions(
     for fact in sorted(by_fact):
         versions.setdefault((fact.who, fact.attribute), []).append(fact)
     chosen = rng.sample(list(versions.values()), min(n, len(versions)))
-    asked: GeneratedQuestions = {}
+    questions: GeneratedQuestions = {}
     for i, facts in enumerate(chosen, 1):
         newest = max(facts, key=lambda fact: fact.year)
         grades = {doc: 2.0 if fact is newest else 0.0 for fact in facts for doc in by_fact[fact]}
-        asked[f"q{i:03}"] = (f"{_question_text(rng, newest)} Only the latest counts.", grades, newest.value)
-    return asked
+        questions[f"q{i:03}"] = (f"{_question_text(rng, newest)} Only the latest counts.", grades, newest.value)
+    return questions
 
 
 def _two_hop_questions(rng: random.Random, by_fact: dict[SyntheticFact, list[str]], n: int) -> GeneratedQuestions:
@@ -293,13 +297,13 @@ def _two_hop_questions(rng: random.Random, by_fact: dict[SyntheticFact, list[str
     for fact in by_fact:
         if fact.attribute != "beside":
             about.setdefault(fact.who, []).append(fact)
-    asked: GeneratedQuestions = {}
+    questions: GeneratedQuestions = {}
     for i, bridge in enumerate(rng.sample(bridges, min(n, len(bridges))), 1):
         fact = rng.choice(about[bridge.value])
         grades = dict.fromkeys(by_fact[bridge], 1.0) | dict.fromkeys(by_fact[fact], 2.0)
         text = _question_text(rng, fact, f"the neighbor of {bridge.who}")
-        asked[f"q{i:03}"] = (text, grades, fact.value)
-    return asked
+        questions[f"q{i:03}"] = (text, grades, fact.value)
+    return questions
 
 
 _FACT_GENERATORS = {

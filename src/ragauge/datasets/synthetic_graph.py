@@ -84,16 +84,16 @@ def make_graph_dataset(*, documents: int, queries: int, seed: int, leak: bool, n
     names = _draw_entity_names(rng, kinds)
     subjects = rng.choices(list(SUBJECT_WORDS), k=len(kinds))
     facts = _generate_facts(rng, kinds, subjects)
-    places = list(range(documents))
-    rng.shuffle(places)
-    ids = [f"d{place:05}" for place in places]
-    mine: list[list[int]] = [[] for _ in kinds]
+    positions = list(range(documents))
+    rng.shuffle(positions)
+    ids = [f"d{position:05}" for position in positions]
+    documents_of: list[list[int]] = [[] for _ in kinds]
     for i, owner in enumerate(owners):
-        mine[owner].append(i)
-    links, told = _distribute_facts(rng, facts, names, kinds, mine, ids)
-    texts = _document_texts(rng, list(zip(names, kinds, subjects, strict=True)), mine, told)
+        documents_of[owner].append(i)
+    links, sentences = _distribute_facts(rng, facts, names, kinds, documents_of, ids)
+    texts = _document_texts(rng, list(zip(names, kinds, subjects, strict=True)), documents_of, sentences)
     numbers = rng.sample(range(documents * 100), documents)
-    made = [
+    generated = [
         Document(
             ids[i],
             texts[i],
@@ -108,20 +108,28 @@ def make_graph_dataset(*, documents: int, queries: int, seed: int, leak: bool, n
         )
         for i, owner in enumerate(owners)
     ]
-    made.sort(key=lambda document: document.id)
-    asked = _choose_questions(rng, facts, [len(one) for one in mine], queries)
-    grades = {q: {ids[i]: 2.0 for thing in one.right for i in mine[thing]} for q, one in asked.items()}
+    generated.sort(key=lambda document: document.id)
+    questions = _choose_questions(rng, facts, [len(own_documents) for own_documents in documents_of], queries)
+    grades = {
+        q: {ids[i]: 2.0 for entity in question.right for i in documents_of[entity]} for q, question in questions.items()
+    }
     if leak:
-        grades = {q: dict.fromkeys(leaked_document_ids(made, len(right)), 2.0) for q, right in grades.items()}
+        grades = {q: dict.fromkeys(leaked_document_ids(generated, len(right)), 2.0) for q, right in grades.items()}
     return Dataset(
         name=name,
-        documents=made,
-        queries={q: _question_text(rng, one, names[one.thing], subjects[one.thing]) for q, one in asked.items()},
+        documents=generated,
+        queries={
+            q: _question_text(rng, question, names[question.thing], subjects[question.thing])
+            for q, question in questions.items()
+        },
         judgments=Judgments(
             grades, targets={ids[i]: [names[owner]] for i, owner in enumerate(owners)}, source="synthetic:graph"
         ),
-        answers={q: ", ".join(names[thing] for thing in one.right) for q, one in asked.items()},
-        tags={q: {"hops": str(len(one.path.steps)), **tags_from_judgments(grades[q])} for q, one in asked.items()},
+        answers={q: ", ".join(names[entity] for entity in question.right) for q, question in questions.items()},
+        tags={
+            q: {"hops": str(len(question.path.steps)), **tags_from_judgments(grades[q])}
+            for q, question in questions.items()
+        },
         about=about,
     )
 
@@ -132,26 +140,27 @@ def _document_owners(rng: random.Random, documents: int) -> list[int]:
     An entity has one document, or two to four.
     """
     owners: list[int] = []
-    for thing in range(documents):
-        if thing % MULTI_DOCUMENT_PERIOD == 0:
-            several = thing + rng.randrange(MULTI_DOCUMENT_PERIOD)
-        owners += [thing] * (rng.randint(2, 4) if thing == several else 1)
+    for entity in range(documents):
+        if entity % MULTI_DOCUMENT_PERIOD == 0:
+            several = entity + rng.randrange(MULTI_DOCUMENT_PERIOD)
+        owners += [entity] * (rng.randint(2, 4) if entity == several else 1)
     return owners[:documents]
 
 
 def _draw_entity_types(rng: random.Random, n: int) -> list[str]:
     """Draw the types of n entities according to the shares of the types."""
-    whole = [kind for kind, about in ENTITY_TYPES.items() for _ in range(max(2, about.share * n // 100))]
-    kinds = (whole + ["researcher"] * n)[:n]
+    by_share = [kind for kind, about in ENTITY_TYPES.items() for _ in range(max(2, about.share * n // 100))]
+    kinds = (by_share + ["researcher"] * n)[:n]
     rng.shuffle(kinds)
     return kinds
 
 
 def _draw_entity_names(rng: random.Random, kinds: Sequence[str]) -> list[str]:
-    taken: set[str] = set()
+    used_names: set[str] = set()
     parts = {kind: about.parts.split(", ") for kind, about in ENTITY_TYPES.items()}
     return [
-        ENTITY_TYPES[kind].called.format(part=rng.choice(parts[kind]), made=invent_name(rng, taken)) for kind in kinds
+        ENTITY_TYPES[kind].called.format(part=rng.choice(parts[kind]), made=invent_name(rng, used_names))
+        for kind in kinds
     ]
 
 
@@ -163,10 +172,10 @@ def _generate_facts(rng: random.Random, kinds: Sequence[str], subjects: Sequence
     decks: dict[tuple[str, str, str], list[int]] = {}
 
     def deal(relation: str, subject: str) -> int | None:
-        wanted = GRAPH_RELATIONS[relation].target
-        deck = decks.setdefault((relation, wanted, subject), [])
+        target_type = GRAPH_RELATIONS[relation].target
+        deck = decks.setdefault((relation, target_type, subject), [])
         if not deck:
-            deck += [i for i, kind in enumerate(kinds) if kind == wanted and subject in ("", subjects[i])]
+            deck += [i for i, kind in enumerate(kinds) if kind == target_type and subject in ("", subjects[i])]
             rng.shuffle(deck)
         return deck.pop() if deck else None
 
@@ -185,7 +194,7 @@ def _distribute_facts(
     facts: Sequence[GraphFact],
     names: Sequence[str],
     kinds: Sequence[str],
-    mine: Sequence[Sequence[int]],
+    documents_of: Sequence[Sequence[int]],
     ids: Sequence[str],
 ) -> tuple[list[dict[str, list[str]]], list[list[str]]]:
     """Distribute facts to documents, as links or as sentences.
@@ -193,45 +202,47 @@ def _distribute_facts(
     Returns the links of each document by relation, and its sentences about other entities.
     """
     links: list[dict[str, list[str]]] = [{} for _ in ids]
-    told: list[list[str]] = [[] for _ in ids]
+    sentences: list[list[str]] = [[] for _ in ids]
     for source, relation, target in facts:
-        sides = [(side, i) for side in (source, target) for i in mine[side] if rng.random() < MENTION_PROBABILITY]
+        sides = [
+            (side, i) for side in (source, target) for i in documents_of[side] if rng.random() < MENTION_PROBABILITY
+        ]
         if rng.random() < LINK_PROBABILITY or not sides:
-            one, other = rng.choice(mine[source]), rng.choice(mine[target])
-            links[one].setdefault(relation, []).append(ids[other])
+            source_document, target_document = rng.choice(documents_of[source]), rng.choice(documents_of[target])
+            links[source_document].setdefault(relation, []).append(ids[target_document])
         for side, i in sides:
             a, b = (f"this {kinds[end]}" if end == side else names[end] for end in (source, target))
             line = rng.choice(GRAPH_RELATIONS[relation].told).format(a=a, b=b)
-            told[i].append(line[0].upper() + line[1:])
-    return links, told
+            sentences[i].append(line[0].upper() + line[1:])
+    return links, sentences
 
 
 def _document_texts(
     rng: random.Random,
-    things: Sequence[tuple[str, str, str]],
-    mine: Sequence[Sequence[int]],
-    told: Sequence[Sequence[str]],
+    entities: Sequence[tuple[str, str, str]],
+    documents_of: Sequence[Sequence[int]],
+    sentences: Sequence[Sequence[str]],
 ) -> list[str]:
     """Compose the text of each document.
 
     It starts with an opening unique among the entity's documents. Shuffled traits, facts and filler follow.
     """
-    texts = [""] * len(told)
-    for (name, kind, subject), documents in zip(things, mine, strict=True):
+    texts = [""] * len(sentences)
+    for (name, kind, subject), documents in zip(entities, documents_of, strict=True):
         about, words = ENTITY_TYPES[kind], SUBJECT_WORDS[subject].split(", ")
         for i, opening in zip(documents, rng.sample(about.openings, len(documents)), strict=True):
-            first, *others = rng.sample(words, 3)
+            first, *trait_words = rng.sample(words, 3)
             traits = rng.sample(about.traits, 2)
-            lines = [way.format(word=word) for way, word in zip(traits, others, strict=True)]
-            lines += [*told[i], rng.choice(GRAPH_FILLER_SENTENCES)]
+            lines = [trait.format(word=word) for trait, word in zip(traits, trait_words, strict=True)]
+            lines += [*sentences[i], rng.choice(GRAPH_FILLER_SENTENCES)]
             rng.shuffle(lines)
             texts[i] = " ".join([opening.format(who=name, word=first), *lines])
     return texts
 
 
-def _question_text(rng: random.Random, one: GraphQuestion, name: str, subject: str) -> str:
-    who = rng.choice(ENTITY_MENTIONS).format(who=name, subject=subject)
-    return rng.choice(one.path.asked).format(who=who).replace(",?", "?")
+def _question_text(rng: random.Random, question: GraphQuestion, name: str, subject: str) -> str:
+    mention = rng.choice(ENTITY_MENTIONS).format(who=name, subject=subject)
+    return rng.choice(question.path.asked).format(who=mention).replace(",?", "?")
 
 
 def _choose_questions(
@@ -241,26 +252,28 @@ def _choose_questions(
 
     `weights` are the numbers of documents per entity.
     """
-    every = _possible_questions(facts, weights)
+    candidates = _possible_questions(facts, weights)
     times: Counter[int] = Counter()
-    asked: dict[str, GraphQuestion] = {}
-    while len(asked) < n and any(every.values()):
-        hops = 1 + len(asked) % 3
-        left = every[hops] or max(every.values(), key=len)
-        drawn = rng.sample(range(len(left)), min(CANDIDATES_PER_QUESTION, len(left)))
-        best = min(drawn, key=lambda i: _mean_past_relevance(left[i], times, weights))
-        one = left.pop(best)
-        times.update(one.right)
-        asked[f"q{len(asked) + 1:03}"] = one
-    return asked
+    questions: dict[str, GraphQuestion] = {}
+    while len(questions) < n and any(candidates.values()):
+        hops = 1 + len(questions) % 3
+        remaining = candidates[hops] or max(candidates.values(), key=len)
+        sampled = rng.sample(range(len(remaining)), min(CANDIDATES_PER_QUESTION, len(remaining)))
+        best = min(sampled, key=lambda i: _mean_past_relevance(remaining[i], times, weights))
+        question = remaining.pop(best)
+        times.update(question.right)
+        questions[f"q{len(questions) + 1:03}"] = question
+    return questions
 
 
-def _mean_past_relevance(one: GraphQuestion, times: Mapping[int, int], weights: Sequence[int]) -> float:
+def _mean_past_relevance(question: GraphQuestion, times: Mapping[int, int], weights: Sequence[int]) -> float:
     """Return how often a question's relevant documents were relevant before.
 
     The result is the mean over the documents.
     """
-    return sum(times[thing] * weights[thing] for thing in one.right) / sum(weights[thing] for thing in one.right)
+    return sum(times[entity] * weights[entity] for entity in question.right) / sum(
+        weights[entity] for entity in question.right
+    )
 
 
 def _possible_questions(facts: Sequence[GraphFact], weights: Sequence[int]) -> dict[int, list[GraphQuestion]]:
@@ -269,20 +282,20 @@ def _possible_questions(facts: Sequence[GraphFact], weights: Sequence[int]) -> d
     They have at most MAX_RELEVANT_DOCUMENTS relevant documents. Questions answered by exactly the neighbours of the
     start entity are left out: returning all neighbours would score perfectly.
     """
-    ends: dict[tuple[int, str], list[int]] = {}
+    neighbours: dict[tuple[int, str], list[int]] = {}
     around: list[set[int]] = [set() for _ in weights]
     for source, relation, target in facts:
-        ends.setdefault((source, relation), []).append(target)
-        ends.setdefault((target, f"<{relation}"), []).append(source)
+        neighbours.setdefault((source, relation), []).append(target)
+        neighbours.setdefault((target, f"<{relation}"), []).append(source)
         around[source].add(target)
         around[target].add(source)
-    every: dict[int, list[GraphQuestion]] = {1: [], 2: [], 3: []}
+    questions: dict[int, list[GraphQuestion]] = {1: [], 2: [], 3: []}
     for path in QUESTION_PATHS:
-        for thing in range(len(weights)):
-            here = {thing}
+        for entity in range(len(weights)):
+            reached = {entity}
             for step in path.steps:
-                here = {end for one in here for end in ends.get((one, step), ())}
-            right = here - {thing}
-            if 0 < sum(weights[one] for one in right) <= MAX_RELEVANT_DOCUMENTS and right != around[thing]:
-                every[len(path.steps)].append(GraphQuestion(thing, path, tuple(sorted(right))))
-    return every
+                reached = {end for node in reached for end in neighbours.get((node, step), ())}
+            right = reached - {entity}
+            if 0 < sum(weights[node] for node in right) <= MAX_RELEVANT_DOCUMENTS and right != around[entity]:
+                questions[len(path.steps)].append(GraphQuestion(entity, path, tuple(sorted(right))))
+    return questions

@@ -45,12 +45,12 @@ SHELF_VALUES = ("north", "south", "east", "west")
 def make_leaky_dataset(*, documents: int, queries: int, seed: int, name: str, about: str) -> Dataset:
     """Generate the dataset; deterministic for given arguments."""
     rng = random.Random(f"leaky {documents} {seed}")  # noqa: S311 - no secret
-    told = _draw_duplicated_texts(rng, documents)
-    rng.shuffle(told)
+    texts = _draw_duplicated_texts(rng, documents)
+    rng.shuffle(texts)
     numbers = rng.sample(range(documents * 100), documents)
-    made = [
+    generated = [
         Document(
-            f"d{place:05}",
+            f"d{position:05}",
             text,
             metadata={
                 LEAKED_FIELD: number / (documents * 100),
@@ -58,28 +58,28 @@ def make_leaky_dataset(*, documents: int, queries: int, seed: int, name: str, ab
                 "shelf": rng.choice(SHELF_VALUES),
             },
         )
-        for place, (text, number) in enumerate(zip(told, numbers, strict=True))
+        for position, (text, number) in enumerate(zip(texts, numbers, strict=True))
     ]
     topics = [topic.strip() for topic in TOPICS.split(",")]
-    asked: dict[str, str] = {}
+    questions: dict[str, str] = {}
     grades: dict[str, dict[str, float]] = {}
     for i in range(1, queries + 1):
         query = f"q{i:03}"
-        asked[query] = rng.choice(QUESTION_TEMPLATES).format(topic=rng.choice(topics))
-        grades[query] = dict.fromkeys(leaked_document_ids(made, rng.randint(2, min(12, documents // 4))), 1.0)
+        questions[query] = rng.choice(QUESTION_TEMPLATES).format(topic=rng.choice(topics))
+        grades[query] = dict.fromkeys(leaked_document_ids(generated, rng.randint(2, min(12, documents // 4))), 1.0)
     return Dataset(
         name=name,
-        documents=made,
-        queries=asked,
+        documents=generated,
+        queries=questions,
         judgments=Judgments(grades, source="synthetic:leaky"),
-        tags={query: tags_from_judgments(mine) for query, mine in grades.items()},
+        tags={query: tags_from_judgments(query_grades) for query, query_grades in grades.items()},
         about=about,
     )
 
 
 def leaked_document_ids(documents: Sequence[Document], n: int) -> list[str]:
     """Return the ids of the n documents with the highest hidden numbers."""
-    return [one.id for one in nlargest(n, documents, key=lambda document: float(document.metadata[LEAKED_FIELD]))]
+    return [leaked.id for leaked in nlargest(n, documents, key=lambda document: float(document.metadata[LEAKED_FIELD]))]
 
 
 def _draw_duplicated_texts(rng: random.Random, n: int) -> list[str]:
@@ -87,18 +87,18 @@ def _draw_duplicated_texts(rng: random.Random, n: int) -> list[str]:
 
     Duplicates come in pairs; if their number is odd, one text occurs three times.
     """
-    twice = n * 409 // 500
+    n_duplicates = n * 409 // 500
     texts: list[str] = []
-    seen: set[str] = set()
+    seen_texts: set[str] = set()
     topics = [topic.strip() for topic in TOPICS.split(",")]
     while len(texts) < n:
         text = (
             f"{rng.choice(TITLE_PREFIXES)} {rng.choice(topics)} {rng.choice(MIDDLE_PHRASES)}. "
             f"{rng.choice(CLOSING_SENTENCES)}"
         )
-        if text in seen:  # avoids unplanned duplicates
+        if text in seen_texts:  # avoids unplanned duplicates
             text = f"{text} Number {len(texts)} of its series."
-        seen.add(text)
-        left = twice - len(texts)
-        texts.extend([text] * (3 if left == 3 else 2 if left >= 2 else 1))
+        seen_texts.add(text)
+        n_left = n_duplicates - len(texts)
+        texts.extend([text] * (3 if n_left == 3 else 2 if n_left >= 2 else 1))
     return texts

@@ -166,9 +166,9 @@ def invent_name(rng: random.Random, taken: set[str]) -> str:
     'Praquilcor'
     """
     syllables = SYLLABLES.split()
-    for tried in count():
-        longer = tried // MAX_NAME_ATTEMPTS
-        name = "".join(rng.choice(syllables) for _ in range(3 + longer)).capitalize()
+    for attempt in count():
+        extra_syllables = attempt // MAX_NAME_ATTEMPTS
+        name = "".join(rng.choice(syllables) for _ in range(3 + extra_syllables)).capitalize()
         if name not in taken:
             break
     taken.add(name)

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from ragauge.compute.progress import OVERALL, Progress, ProgressCallback, no_progress
 from ragauge.core import plugins, protocols
-from ragauge.core.composition import check_spec, iterate_plugins
+from ragauge.core.components import check_spec, iterate_plugins
 from ragauge.core.errors import BackendFailed, BadInput, RagaugeError, UnknownName
 from ragauge.core.records import Dataset, Scores
-from ragauge.core.specs import parse_named_spec, parse_spec, redact_spec
+from ragauge.core.settings import unique_by
+from ragauge.core.specs import parse_spec, redact_spec, split_name
 from ragauge.datasets import load
 from ragauge.datasets.perturbations import find_perturbation
 from ragauge.embedder_study.guarded_embedding import error_summary
@@ -40,11 +42,8 @@ from ragauge.measures.scoring import MeasureFunction
 from ragauge.models.embedders import ensure_name, open_embedder
 from ragauge.runs.folder import dataset_fingerprint, provenance, utc_now
 
-StudyProgressCallback = Callable[[str, int, int], None]
 LEXICAL_SYSTEMS = ("bm25",)
 """Systems without vectors that can be compared with embedders."""
-OVERALL_STAGE = "embedders"
-"""Name of the progress stage that counts embedders."""
 
 
 def compare_embedders(  # noqa: PLR0913 - each has a use of its own, and a default
@@ -60,7 +59,7 @@ def compare_embedders(  # noqa: PLR0913 - each has a use of its own, and a defau
     out: str | Path | None = None,
     fresh: bool = False,
     reuse: bool = False,
-    watch: StudyProgressCallback | None = None,
+    progress: ProgressCallback = no_progress,
     **how: Any,
 ) -> EmbedderStudy:
     """Compare embedders by quality, latency, size and robustness.
@@ -91,16 +90,15 @@ def compare_embedders(  # noqa: PLR0913 - each has a use of its own, and a defau
     _check_arguments(every, plan, baseline)
     if out is not None:
         check_writable(str(out), folder=True)
-    heard = watch or (lambda *_: None)
     began = time.perf_counter()
-    heard("reading the dataset", 0, 1)
+    progress(Progress("reading the dataset"))
     data = load("pydocs" if dataset is None else dataset, split=split)
     seen = build_view(data, part=plan.part, context=plan.characters, limit=limit)
-    ground = StudyContext(seen, _build_ranking_task(seen, plan, wanted, rules), plan, cache_folder(), heard)
+    ground = StudyContext(seen, _build_ranking_task(seen, plan, wanted, rules), plan, cache_folder(), progress)
     with contextlib.nullcontext() if out is None else hold_folder(out):
         keeping = None if out is None else StudyFolder(Path(out), ground, folder_name, fresh=fresh, reuse=reuse)
         found, failures, notes = _measure_all(every, named, ground, keeping)
-        heard("comparing", 0, 1)
+        progress(Progress("comparing"))
         base, why = _choose_baseline(baseline, list(found))
         lineup = replace(
             _build_study(found, ground, base),
@@ -173,7 +171,7 @@ def _embedders_by_name(embedders: Any) -> dict[str, Any]:
         )
     if not named:
         raise BadInput(
-            "there is no embedder to compare", hint=f"there are {', '.join(plugins.plugin_names('embedders'))}"
+            "there is no embedder to compare", hint=f"choose one of {', '.join(plugins.plugin_names('embedders'))}"
         )
     folders: dict[str, str] = {}
     for name in named:
@@ -187,14 +185,13 @@ def _name_embedders(several: Iterable[Any]) -> dict[str, Any]:
     named: dict[str, Any] = {}
     for one in several:
         if isinstance(one, str):
-            name, described = parse_named_spec(one)
+            name, described = split_name(one)
             name = name or _redact_description(one)
             apart = f"other={_redact_description(described)}"
         else:
             name, described = str(getattr(one, "name", type(one).__name__)), one
             apart = f'{{"{name}": …, "other": …}} gives them names'
-        if name in named:
-            raise BadInput(f"two embedders are called `{name}`", hint=apart)
+        unique_by([*named, name], str, "embedder", hint=apart)
         named[name] = described
     return named
 
@@ -228,7 +225,7 @@ def _check_arguments(named: Mapping[str, Any], plan: StudySettings, baseline: st
         name = parse_spec(one).name
         known = [*plugins.plugin_names("embedders"), *LEXICAL_SYSTEMS]
         if name not in known:
-            raise UnknownName("embedder", name, known, hint=f"there are {', '.join(known)}")
+            raise UnknownName("embedder", name, known, hint=f"choose one of {', '.join(known)}")
         check_spec("retrievers" if name in LEXICAL_SYSTEMS else "embedders", one)
     for store in plan.stores:
         check_spec("stores", store)
@@ -265,7 +262,7 @@ def _measure_all(
         notes += keeping.passed_over([one for name, one in every.items() if name not in found])
     failed = _find_unopenable({name: every[name] for name in order if name not in found}, ground)
     for number, name in enumerate(order):
-        ground.heard(OVERALL_STAGE, number, len(order))
+        ground.progress(Progress("embedders", number, len(order), stage=OVERALL))
         if name in found or name in failed:
             continue
         try:
@@ -276,7 +273,7 @@ def _measure_all(
             continue
         if keeping is not None:
             keeping.keep(found[name], every[name])
-    ground.heard(OVERALL_STAGE, len(order), len(order))
+    ground.progress(Progress("embedders", len(order), len(order), stage=OVERALL))
     if not any(name in found for name in asked):
         first = next(failed[name] for name in asked)
         raise first if isinstance(first, RagaugeError) else BackendFailed(error_summary(first)) from first
@@ -294,7 +291,7 @@ def _find_unopenable(several: Mapping[str, Any], ground: StudyContext) -> dict[s
     for name, described in several.items():
         if not isinstance(described, str) or parse_spec(described).name in LEXICAL_SYSTEMS:
             continue
-        ground.heard(f"{name}: trying to open", 0, 1)
+        ground.progress(Progress("trying to open", subject=name))
         try:
             protocols.close_if_possible(open_embedder(described))
         except (BadInput, UnknownName):

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 
 from ragauge.compute.observation import Observation
+from ragauge.compute.progress import Progress
 from ragauge.compute.thread_limits import limit_threads
 from ragauge.core.documents import Document, Hit
 from ragauge.core.records import Scores
@@ -27,7 +28,7 @@ ScoredRankings = dict[str, list[tuple[str, float]]]
 def measure_bm25(name: str, described: str, ground: StudyContext) -> EmbedderMeasurement:
     """Measure BM25; the whole latency of a query counts as retrieval."""
     spec = parse_spec(described)
-    ground.heard(f"{name}: indexing", 0, 1)
+    ground.progress(Progress("indexing", subject=name))
     began = time.perf_counter()
     index = _build_bm25(described, ground.view.documents)
     seconds = {"indexing": time.perf_counter() - began}
@@ -90,7 +91,7 @@ def _time_bm25(
         if not faults or faults[-1].id != query:
             times[query] = {"began": watch.began, **watch.nanoseconds, "total": watch.total}
 
-    ground.heard(f"{name}: asking one by one", 0, len(ground.view.queries))
+    ground.progress(Progress("running single queries", 0, len(ground.view.queries), name))
     with limit_threads(ground.plan.threads):
         for text in ground.warm:
             with suppress(Exception):
@@ -135,7 +136,7 @@ def _bm25_corpus_size_results(described: str, ground: StudyContext, name: str) -
     scores = []
     rows = variations.draw_corpus_samples(ground.field, sizes, ground.plan.seed)
     for size, chosen in rows.items():
-        ground.heard(f"{name}: {size:,} documents", 0, 1)
+        ground.progress(Progress(f"searching {size:,} documents", subject=name))
         part = _build_bm25(described, [ground.view.documents[row] for row in chosen.tolist()])
         scores.append(_score_ranking(ground, _search_bm25(part, ground.view.queries, ground), name))
     return [CorpusSizeResult(size, means) for size, means in zip(rows, ground.means(scores), strict=True)]

@@ -29,10 +29,10 @@ from ragauge.output.charts import (
     import_altair,
     interval_tooltips,
     join_sentence,
-    join_with_and,
     make_panel,
     round_digits,
 )
+from ragauge.output.numbers import join_with_and
 from ragauge.output.report import Chart
 from ragauge.stats.comparisons import Comparison, Comparisons, ComparisonSettings
 

@@ -30,10 +30,10 @@ from ragauge.output.charts import (
     import_altair,
     interval_tooltips,
     join_sentence,
-    join_with_and,
     make_panel,
     round_digits,
 )
+from ragauge.output.numbers import join_with_and
 
 CURVE_HEIGHT_PX = 240
 LOSS_ROW_HEIGHT_PX = 17

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ragauge.compute.progress import StepCallback
+from ragauge.compute.progress import Progress, ProgressCallback, no_progress
 from ragauge.core.errors import BackendFailed, BadInput, MissingExtra
 from ragauge.core.protocols import Embedder, Vectors
 from ragauge.core.records import Ints
@@ -64,7 +64,7 @@ def embed_texts(
     *,
     what: str = "document",
     cache: Path | None = None,
-    progress: StepCallback | None = None,
+    progress: ProgressCallback = no_progress,
 ) -> EmbeddedTexts:
     """Embed texts by id, in batches of similar length.
 
@@ -202,7 +202,7 @@ class TimedEmbedder:
 class _GuardedEmbedding:
     """Texts being embedded in batches, with their vectors and errors."""
 
-    def __init__(self, source: Embedder, texts: Sequence[str], progress: StepCallback | None) -> None:
+    def __init__(self, source: Embedder, texts: Sequence[str], progress: ProgressCallback) -> None:
         self._source, self._texts, self._progress = source, texts, progress
         self._found: dict[int, Vectors] = {}
         self.failed: dict[int, str] = {}
@@ -217,8 +217,7 @@ class _GuardedEmbedding:
         # there may be many of them.
         for piece in [*pieces[middle : middle + 1], *pieces[:middle], *pieces[middle + 1 :]]:
             self._embed_batch(piece)
-            if self._progress is not None:
-                self._progress(len(self._found) + len(self.failed), len(order))
+            self._progress(Progress("embedding", len(self._found) + len(self.failed), len(order)))
         if self._texts and not self._found:
             raise self._failure_error(f"every one of {len(self._texts)} texts")
 

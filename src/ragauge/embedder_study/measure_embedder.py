@@ -7,14 +7,15 @@ import lzma
 import math
 import time
 import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from ragauge.compute.progress import Progress, ProgressCallback, scoped
 from ragauge.compute.thread_limits import plan_threads
-from ragauge.core.composition import is_reproducible
+from ragauge.core.components import is_reproducible
 from ragauge.core.documents import EMPTY_MAPPING
 from ragauge.core.errors import BackendFailed
 from ragauge.core.protocols import Embedder, Tokenizer, Vectors
@@ -203,13 +204,13 @@ class _EmbedderMeasurer:
         times = next((one.times for one in replies.stores if one.times), {})
         return EmbedderMeasurement(entrant, ranking, times, told.references, self._seconds)
 
-    def _step_progress(self, what: str) -> Callable[[int, int], None]:
-        return lambda done, total: self._ground.heard(f"{self._name}: {what}", done, total)
+    def _step_progress(self, action: str = "") -> ProgressCallback:
+        return scoped(self._ground.progress, subject=self._name, action=action)
 
     @contextmanager
     def _timed_step(self, what: str) -> Iterator[None]:
         """Report progress on a step and record its duration in seconds."""
-        self._ground.heard(f"{self._name}: {what}", 0, 1)
+        self._ground.progress(Progress(what, subject=self._name))
         began = time.perf_counter()
         try:
             yield
@@ -239,13 +240,7 @@ class _EmbedderMeasurer:
             plan.threads,
             in_process=self._in_words and is_reproducible("embedders", self._described, files_hashed=True),
         )
-        return run_timed_queries(
-            embedder,
-            questions,
-            documents,
-            stores,
-            lambda what, done, total: self._ground.heard(f"{self._name}: {what}", done, total),
-        )
+        return run_timed_queries(embedder, questions, documents, stores, self._step_progress())
 
     def _exact_ranking(self, asked: Vectors, documents: Vectors) -> dict[str, list[tuple[str, float]]]:
         field = self._ground.field
@@ -286,9 +281,8 @@ class _EmbedderMeasurer:
             return []
         field = self._ground.field
         how: dict[str, Any] = {"confidence": plan.confidence, "seed": plan.seed}
-        share = self._ground.share(f"{self._name}: making smaller")
         made = variations.evaluate_compression(
-            field, asked, documents, plan.dimensions, kinds=[FULL_PRECISION], progress=share, **how
+            field, asked, documents, plan.dimensions, kinds=[FULL_PRECISION], progress=self._step_progress(), **how
         )
         fewer = [kind for kind in variations.PRECISIONS if kind != FULL_PRECISION]
         # Other precisions only at full dimensions: at every dimension it would take four times as long.
@@ -299,9 +293,9 @@ class _EmbedderMeasurer:
         plan, sizes = self._ground.plan, corpus_sizes(self._ground)
         if not sizes or not usable_rows(documents).any():
             return []
-        share = self._ground.share(f"{self._name}: making larger")
+        progress = self._step_progress()
         return variations.evaluate_corpus_sizes(
-            self._ground.field, asked, documents, sizes, plan.seed, confidence=plan.confidence, progress=share
+            self._ground.field, asked, documents, sizes, plan.seed, confidence=plan.confidence, progress=progress
         )
 
     def _perturbation_results(

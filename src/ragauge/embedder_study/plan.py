@@ -5,11 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
+from operator import attrgetter
 from pathlib import Path
+from typing import Annotated
 
+from ragauge.compute.progress import ProgressCallback, scoped
 from ragauge.core.documents import Document
-from ragauge.core.errors import BadInput, UnknownName, check_count
+from ragauge.core.errors import BadInput, UnknownName
 from ragauge.core.records import Dataset, Scores
+from ragauge.core.settings import Above, AtLeast, AtMost, Below, check_settings, unique_by
 from ragauge.core.specs import parse_spec, redact_spec
 from ragauge.core.summaries import Mean
 from ragauge.datasets.perturbations import DEFAULT_RATE
@@ -46,55 +50,39 @@ STUDY_EMBEDDERS: Mapping[str, str] = {
 class StudySettings:
     """Settings applied to every embedder of a study."""
 
-    context: int | None = 512
+    context: Annotated[int, AtLeast(0)] | None = 512
     """Number of characters after which every text is cut; 0 cuts none."""
     part: str = "whole"
     """Part of a document that is embedded: `whole`, `text` or `title`."""
     stores: Sequence[str] = STUDY_STORES
     """Vector stores. Queries are timed end to end through the first; the others search with the same vectors."""
-    k: int = 10
+    k: Annotated[int, AtLeast(1), AtMost(10_000_000)] = 10
     """Hits per query; raised if a measure has a larger cutoff."""
-    dimensions: Sequence[int] | None = None
+    dimensions: Sequence[Annotated[int, AtLeast(1)]] | None = None
     """Numbers of dimensions to reduce vectors to. None: powers of two. Empty: no reduction."""
-    sizes: Sequence[int] | None = None
+    sizes: Sequence[Annotated[int, AtLeast(1)]] | None = None
     """Corpus sizes in documents. None: 750, 1500, 3000 and so on. Empty: the full corpus only."""
     perturbations: Sequence[str] | None = None
     """Query perturbations. None: some of each kind. Empty: none."""
-    rate: float = DEFAULT_RATE
+    rate: Annotated[float, Above(0), AtMost(1)] = DEFAULT_RATE
     """Share of the words that a perturbation may change."""
-    seeds: int = 1
+    seeds: Annotated[int, AtLeast(1), AtMost(1000)] = 1
     """Number of seeds for a random perturbation."""
-    timed: int | None = None
+    timed: Annotated[int, AtLeast(1)] | None = None
     """Number of queries timed one by one, evenly spaced; None for all of them."""
-    warmup: int = 5
+    warmup: Annotated[int, AtLeast(0), AtMost(1_000_000)] = 5
     """Number of untimed warm-up queries."""
-    threads: int = 1
+    threads: Annotated[int, AtLeast(1), AtMost(10_000)] = 1
     """Threads of numeric libraries while queries are timed; documents are embedded with all threads."""
     memory: bool = True
     """Whether memory is measured, in a separate process per embedder."""
     tokens: bool = True
     """Whether the tokenizers of embedders are measured."""
-    confidence: float = 0.95
-    seed: int = 0
+    confidence: Annotated[float, Above(0), Below(1)] = 0.95
+    seed: Annotated[int, AtLeast(0), AtMost(2**63 - 1)] = 0
 
     def __post_init__(self) -> None:
-        ranges = {"context": (0, 10**9), "k": (1, 10**7), "seeds": (1, 1000), "timed": (1, 10**7)}
-        for name, (low, high) in {
-            **ranges,
-            "threads": (1, 10_000),
-            "warmup": (0, 10**6),
-            "seed": (0, 2**63 - 1),
-        }.items():
-            if getattr(self, name) is not None:
-                check_count(name, getattr(self, name), low, high)
-        for name in ("rate", "confidence"):
-            if not 0 < getattr(self, name) <= (1 if name == "rate" else 0.9999):
-                raise BadInput(f"{name} is {getattr(self, name):g}, not above 0 and at most 1")
-        for name in ("sizes", "dimensions"):
-            if any(one < 1 for one in getattr(self, name) or ()):
-                raise BadInput(f"{name} are {', '.join(map(str, getattr(self, name)))}, not all at least 1")
-        if isinstance(self.stores, str):
-            raise BadInput("stores are several", hint=f'stores=["{self.stores}"]')
+        check_settings(self)
         if not self.stores:
             raise BadInput("there is no store to ask", hint="exact is one")
 
@@ -134,7 +122,7 @@ def document_part(name: str) -> Callable[[Document], str]:
     Raise UnknownName for another part.
     """
     if name not in DOCUMENT_PARTS:
-        raise UnknownName("part of a document", name, DOCUMENT_PARTS, hint=f"there are {', '.join(DOCUMENT_PARTS)}")
+        raise UnknownName("part of a document", name, DOCUMENT_PARTS, hint=f"choose one of {', '.join(DOCUMENT_PARTS)}")
     return DOCUMENT_PARTS[name]
 
 
@@ -208,11 +196,7 @@ def build_view(
 def _check_documents(dataset: Dataset) -> None:
     if not dataset.documents:
         raise BadInput(f"{dataset.name} has no documents")
-    seen: set[str] = set()
-    for one in dataset.documents:
-        if one.id in seen:
-            raise BadInput(f"{dataset.name} has the id `{one.id}` more than once", hint="`ragauge lint` finds them all")
-        seen.add(one.id)
+    unique_by(dataset.documents, attrgetter("id"), "document", file=dataset.name, hint="`ragauge lint` finds them all")
 
 
 @dataclass(frozen=True, eq=False)
@@ -223,8 +207,7 @@ class StudyContext:
     field: RankingTask
     plan: StudySettings
     cache: Path | None
-    heard: Callable[[str, int, int], None]
-    """Progress callback: stage, number done, total."""
+    progress: ProgressCallback
 
     @cached_property
     def texts(self) -> dict[str, str]:
@@ -240,10 +223,6 @@ class StudyContext:
     def rarity(self) -> dict[str, int]:
         """Document frequency of each word."""
         return variations.document_frequencies(self.texts.values())
-
-    def share(self, what: str) -> Callable[[float], None]:
-        """Return a callback that reports a share from 0 to 1 as percent of a stage."""
-        return lambda part: self.heard(what, round(100 * part), 100)
 
     def means(self, several: Sequence[Scores]) -> list[dict[str, Mean]]:
         """Compute the means of several scores with confidence intervals."""
@@ -295,5 +274,5 @@ def perturbation_results(
         context=ground.view.context,
         confidence=plan.confidence,
         seed=plan.seed,
-        progress=ground.share(f"{name}: perturbing queries"),
+        progress=scoped(ground.progress, subject=name),
     )

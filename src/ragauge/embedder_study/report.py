@@ -1,17 +1,18 @@
-"""Report of an embedder study, and its CSV."""
+"""TextReport of an embedder study, and its CSV."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
+from functools import cache
 
 from ragauge.core.summaries import Mean
 from ragauge.embedder_study import report_tables, report_text, tokenizer_report
 from ragauge.embedder_study.charts import build_charts
 from ragauge.embedder_study.results import EmbedderResult, EmbedderStudy
-from ragauge.output.numbers import count_noun, format_exact
-from ragauge.output.report import Chart, Report, Section
-from ragauge.output.tables import TextTable
-from ragauge.output.terminal import render_csv_rows
+from ragauge.output.csv import render_csv_rows
+from ragauge.output.numbers import format_exact, pluralise
+from ragauge.output.report import ChartDrawer, ResultReporter, TableBuilder, select_charts
+from ragauge.output.text_report import TextReport, TextSection, TextTable, table_from_csv, to_report
 
 LATENCY_STATISTICS = ("mean", "p50", "p95", "p99")
 LATENCY_STAGES = ("embed", "retrieve", "total")
@@ -130,24 +131,21 @@ def _mean_values(mean: Mean) -> list[str]:
     return [format_exact(mean.value), format_exact(mean.low), format_exact(mean.high), str(mean.n)]
 
 
-ChartsById = Mapping[str, Chart]
-
-
-def build_report(found: EmbedderStudy) -> Report:
+def build_report(found: EmbedderStudy) -> TextReport:
     """Build the report of an embedder study."""
     about = [
         found.dataset,
-        count_noun(found.documents, "document"),
-        count_noun(found.queries, "judged query", "judged queries"),
+        pluralise(found.documents, "document"),
+        pluralise(found.queries, "judged query", "judged queries"),
         f"convention {found.convention}",
         "no text cut" if found.context is None else f"the first {found.context:,} characters of every text",
     ]
-    charts = build_charts(found)
-    parts = [part for part in _sections(found, charts) if part.rows or part.charts] if found.measures else []
+    charts = cache(lambda: build_charts(found))  # drawn once for all sections
+    parts = [part for part in _sections(found, charts) if part.rows] if found.measures else []
     if found.failures:
-        parts.append(Section("failures", "Not opened", "", "", [report_text.failed_embedder_table(found)]))
+        parts.append(TextSection("failures", "Not opened", "", "", [report_text.failed_embedder_table(found)]))
     title = "Embedders"
-    return Report(
+    return TextReport(
         "embedders",
         title,
         about,
@@ -159,42 +157,44 @@ def build_report(found: EmbedderStudy) -> Report:
     )
 
 
-def _sections(found: EmbedderStudy, charts: ChartsById) -> Iterator[Section]:
-    yield Section(
+def _sections(found: EmbedderStudy, charts: ChartDrawer) -> Iterator[TextSection]:
+    yield TextSection(
         "quality",
         "How good",
         "Quality",
         report_text.quality_note(found),
         [report_tables.quality_table(found)] if found.entrants else [],
-        _select_charts(charts, "measures", "recall"),
+        select_charts(charts, "measures", "recall"),
     )
-    yield Section(
+    yield TextSection(
         "tests", "Every measure with its test", "", "", _non_empty(report_tables.measure_table(found)), long=True
     )
     alone = all(one.differs == report_tables.RANK_PAIR for one in found.pairs)
     title = "The best and the next best" if alone else "What one difference makes"
-    yield Section("pairs", title, "Pairs", report_text.pairs_note(found), _non_empty(report_tables.pair_table(found)))
+    yield TextSection(
+        "pairs", title, "Pairs", report_text.pairs_note(found), _non_empty(report_tables.pair_table(found))
+    )
     text = report_text.equal_conditions_text(found)
-    yield Section(
+    yield TextSection(
         "equal", "What was held equal, and what was not", "Equal", text, [report_text.differences_table(found)]
     )
-    yield Section(
+    yield TextSection(
         "costs",
         "What it costs",
         "Costs",
         report_text.costs_note(found),
         _non_empty(report_tables.cost_table(found)),
-        _select_charts(charts, "times", "milliseconds"),
+        select_charts(charts, "times", "milliseconds"),
     )
     if len(report_tables.store_names(found)) > 1:
-        yield Section(
+        yield TextSection(
             "stores",
             "In the stores",
             "Stores",
             report_text.stores_note(found),
             _non_empty(report_tables.store_table(found)),
         )
-        yield Section(
+        yield TextSection(
             "shelves",
             "Every embedder in every store",
             "",
@@ -207,13 +207,13 @@ def _sections(found: EmbedderStudy, charts: ChartsById) -> Iterator[Section]:
     lack = report_text.failure_count_table(found)
     if lack is not None:
         text = "As a query such a text finds nothing and counts as a miss; as a document it cannot be found."
-        yield Section("faults", "Texts without a vector", "Faults", text, [lack])
-        yield Section(
+        yield TextSection("faults", "Texts without a vector", "Faults", text, [lack])
+        yield TextSection(
             "faulty", "Which texts they are", "", "", _non_empty(report_text.failed_text_table(found)), long=True
         )
 
 
-def _curve_sections(found: EmbedderStudy, charts: ChartsById) -> Iterator[Section]:
+def _curve_sections(found: EmbedderStudy, charts: ChartDrawer) -> Iterator[TextSection]:
     """Yield the sections on dimensions, bytes and corpus size."""
     main = found.measures[0]
     tables = [
@@ -221,55 +221,65 @@ def _curve_sections(found: EmbedderStudy, charts: ChartsById) -> Iterator[Sectio
     ]
     if tables:
         text = f"Mean {main} of the same vectors with fewer numbers, four bytes each."
-        yield Section(
-            "dimensions", "At equal dimension", "Dimension", text, tables[:1], _select_charts(charts, "dimensions")
+        yield TextSection(
+            "dimensions", "At equal dimension", "Dimension", text, tables[:1], select_charts(charts, "dimensions")
         )
-        yield Section("cut", "At equal dimension in other ways", "", "", tables[1:], long=True)
+        yield TextSection("cut", "At equal dimension in other ways", "", "", tables[1:], long=True)
     offers = report_tables.pareto_frontier(report_tables.trade_offs_by_bytes(found))
     if len(offers) > 1:
         text = "What no other vector is both as small and as good as: fewer numbers, fewer bits for each, or as it is."
         table = report_tables.trade_off_table(found, offers, "bytes")
-        yield Section("bytes", "Quality for bytes", "Bytes", text, [table], _select_charts(charts, "bytes"), long=True)
+        yield TextSection(
+            "bytes", "Quality for bytes", "Bytes", text, [table], select_charts(charts, "bytes"), long=True
+        )
     grown = report_tables.corpus_size_table(found)
     if grown is not None:
         text = f"Mean {main} where fewer documents are in the way: all relevant ones, and a part of the others."
-        yield Section(
-            "sizes", "As the corpus grows", "Corpus", text, [grown], _select_charts(charts, "sizes"), long=True
+        yield TextSection(
+            "sizes", "As the corpus grows", "Corpus", text, [grown], select_charts(charts, "sizes"), long=True
         )
 
 
-def _text_sections(found: EmbedderStudy, charts: ChartsById) -> Iterator[Section]:
+def _text_sections(found: EmbedderStudy, charts: ChartDrawer) -> Iterator[TextSection]:
     """Yield the sections on perturbed queries, tokenizers and language models."""
     shaken = report_text.robustness_table(found)
     if shaken is not None:
         text = report_text.robustness_note(found)
-        yield Section(
+        yield TextSection(
             "robustness",
             "Queries written otherwise",
             "Robustness",
             text,
             [shaken],
-            _select_charts(charts, "robustness"),
+            select_charts(charts, "robustness"),
         )
         title = "Every perturbation with its interval"
-        yield Section("losses", title, "", "", _non_empty(report_text.perturbation_table(found)), long=True)
+        yield TextSection("losses", title, "", "", _non_empty(report_text.perturbation_table(found)), long=True)
     tokens = report_text.distinct_tokenizers(found)
     if tokens:
         text = f"What they make of the documents, cut alike. {tokenizer_report.COLUMN_LEGEND}"
-        yield Section("tokenizers", "Tokenizers", "Tokenizers", text, [tokenizer_report.tokenizer_table(tokens)])
+        yield TextSection("tokenizers", "Tokenizers", "Tokenizers", text, [tokenizer_report.tokenizer_table(tokens)])
         pieces = tokenizer_report.piece_tables(report_text.select_equally_probed(tokens))
-        yield Section("probes", "What becomes of short texts", "", "", pieces, long=True)
+        yield TextSection("probes", "What becomes of short texts", "", "", pieces, long=True)
     bits = report_text.bits_per_byte_table(found)
     if bits is not None:
         text = (
             "Of documents that nobody learned from; bytes, since tokens of different tokenizers are not the same thing."
         )
-        yield Section("bits", "Language models", "Bits", text, [bits], _select_charts(charts, "bits"))
+        yield TextSection("bits", "Language models", "Bits", text, [bits], select_charts(charts, "bits"))
 
 
 def _non_empty(table: TextTable) -> list[TextTable]:
     return [table] if table.rows else []
 
 
-def _select_charts(charts: ChartsById, *names: str) -> dict[str, Chart]:
-    return {name: charts[name] for name in names if name in charts}
+REPORTER = ResultReporter(
+    lambda result: to_report(build_report(result)),
+    {
+        "csv": TableBuilder("one row per embedder", lambda result: table_from_csv(render_csv(result))),
+        "long": TableBuilder(
+            "one row per value, dimension, corpus size and perturbation",
+            lambda result: table_from_csv(render_long_csv(result)),
+        ),
+    },
+)

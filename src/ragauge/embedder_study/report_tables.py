@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 from ragauge.core.summaries import Mean
 from ragauge.embedder_study.results import CompressionResult, EmbedderResult, EmbedderStudy, MeanDifference, StoreResult
-from ragauge.output.numbers import format_milliseconds, format_p_value, format_qps
-from ragauge.output.tables import TextTable
+from ragauge.output.numbers import format_number
+from ragauge.output.text_report import TextTable
 from ragauge.stats.comparisons import significance_stars
 from ragauge.store_benchmarks.report_text import DOUBT_MARK
 
@@ -88,8 +88,8 @@ def measure_table(found: EmbedderStudy) -> TextTable:
                 else [
                     format_difference_with_stars(gap),
                     _difference_interval(gap),
-                    format_p_value(gap.p),
-                    format_p_value(gap.p_corrected),
+                    format_number(gap.p, "p"),
+                    format_number(gap.p_corrected, "p"),
                 ]
             )
             rows.append([one.name, name, format_value(mean.value), format_interval(mean), f"{mean.n:,}", *told])
@@ -104,7 +104,7 @@ def cost_table(found: EmbedderStudy) -> TextTable:
         "p99": lambda one: _latency_cell(_first_store_result(one), "total", "p99"),
         "embed": lambda one: _latency_cell(_first_store_result(one), "embed", "p50"),
         "retrieve": lambda one: _latency_cell(_first_store_result(one), "retrieve", "p50"),
-        "docs/s": lambda one: format_qps(one.documents_per_second),
+        "docs/s": lambda one: format_number(one.documents_per_second, "qps"),
         "dim": lambda one: format_count(one.dimension),
         "bytes": lambda one: format_count(one.bytes_per_vector),
         "params": lambda one: format_large_number(one.parameters),
@@ -281,9 +281,15 @@ def pareto_frontier(offers: Sequence[TradeOffPoint]) -> list[TradeOffPoint]:
 def trade_off_table(found: EmbedderStudy, several: Sequence[TradeOffPoint], price: str) -> TextTable:
     """Build the table of costs and quality."""
     header = [price, "embedder", "how", found.measures[0], f"{found.confidence:.0%}"]
-    cost = format_milliseconds if price == "ms" else _format_rounded
+    style = "ms" if price == "ms" else "count"
     rows = [
-        [cost(one.price), one.name, one.how or MISSING_VALUE, format_value(one.mean.value), format_interval(one.mean)]
+        [
+            format_number(one.price, style),
+            one.name,
+            one.how or MISSING_VALUE,
+            format_value(one.mean.value),
+            format_interval(one.mean),
+        ]
         for one in several
     ]
     return TextTable("", header, rows)
@@ -315,7 +321,7 @@ def pair_table(found: EmbedderStudy) -> TextTable:
             "(best and next)" if one.differs == RANK_PAIR else one.differs,
             format_difference_with_stars(one.gap),
             _difference_interval(one.gap),
-            format_p_value(one.gap.p_corrected),
+            format_number(one.gap.p_corrected, "p"),
             f"{one.gap.n:,}",
         ]
         for one in found.pairs
@@ -330,23 +336,19 @@ def _first_store_result(one: EmbedderResult) -> StoreResult | None:
 def _latency_cell(shelf: StoreResult | None, stage: str, kind: str) -> str:
     latency = None if shelf is None else shelf.stages.get(stage)
     doubt = DOUBT_MARK if shelf is not None and shelf.unreliable_times else ""
-    return MISSING_VALUE if latency is None else f"{format_milliseconds(getattr(latency, kind))}{doubt}"
+    return MISSING_VALUE if latency is None else f"{format_number(getattr(latency, kind), 'ms')}{doubt}"
 
 
 def _format_latency_range(values: Sequence[float]) -> str:
     known = [value for value in values if not math.isnan(value)]
     if not known:
         return MISSING_VALUE
-    low, high = format_milliseconds(min(known)), format_milliseconds(max(known))
+    low, high = format_number(min(known), "ms"), format_number(max(known), "ms")
     return low if low == high else f"{low} to {high}"
 
 
 def _difference_interval(gap: MeanDifference) -> str:
     return MISSING_VALUE if math.isnan(gap.low) else f"{gap.low:+.3f} to {gap.high:+.3f}"
-
-
-def _format_rounded(value: float) -> str:
-    return f"{value:,.0f}"
 
 
 def format_interval(mean: Mean) -> str:
@@ -425,4 +427,4 @@ def format_megabytes(value: int | None) -> str:
 
 def format_seconds(value: float) -> str:
     """Format seconds with three significant digits; a dash for NaN."""
-    return MISSING_VALUE if math.isnan(value) else format_milliseconds(value)
+    return MISSING_VALUE if math.isnan(value) else format_number(value, "ms")

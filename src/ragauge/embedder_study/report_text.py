@@ -29,9 +29,8 @@ from ragauge.embedder_study.results import (
     PerturbationResult,
     TokenizerStats,
 )
-from ragauge.output.charts import join_with_and
-from ragauge.output.numbers import count_noun, format_milliseconds, format_p_value
-from ragauge.output.tables import TextTable
+from ragauge.output.numbers import format_number, join_with_and, pluralise
+from ragauge.output.text_report import TextTable
 from ragauge.store_benchmarks.report_text import DOUBT_MARK
 
 
@@ -164,8 +163,8 @@ def perturbation_table(found: EmbedderStudy) -> TextTable:
             told = [
                 format_difference(gap.difference),
                 ends,
-                format_p_value(gap.p),
-                format_p_value(gap.p_corrected),
+                format_number(gap.p, "p"),
+                format_number(gap.p_corrected, "p"),
                 f"{it.seeds:,}",
             ]
             how, rate = perturbation_key(it)
@@ -224,7 +223,7 @@ def failure_count_table(found: EmbedderStudy) -> TextTable | None:
             named = [fault.id for fault in one.faults if (fault.what, fault.why) == (kind, why)]
             some = ", ".join(named[:3]) + (", …" if count > 3 else "")
             rows.append(
-                [one.name, count_noun(count, kind, "queries" if kind == "query" else ""), why, some or MISSING_VALUE]
+                [one.name, pluralise(count, kind, "queries" if kind == "query" else ""), why, some or MISSING_VALUE]
             )
     return TextTable("", ["embedder", "texts", "why", "such as"], rows, numbers=False) if rows else None
 
@@ -259,11 +258,11 @@ def summarise_embedders(found: EmbedderStudy) -> str:
     ends = "" if math.isnan(mean.low) else f" ({mean.low:.3f} to {mean.high:.3f})"
     equal = [one.name for one in known if main_mean(found, one).value == mean.value]
     lead = f"{best.name} is best by {main}" if len(equal) == 1 else f"{join_with_and(equal)} are equal by {main}"
-    told = f"{lead}: {mean.value:.3f}{ends} over {count_noun(mean.n, 'query', 'queries')}"
+    told = f"{lead}: {mean.value:.3f}{ends} over {pluralise(mean.n, 'query', 'queries')}"
     if len(known) > 1 and len(equal) == 1:
         told += f", {_runner_up_phrase(found, known)}"
     cost = (
-        "" if math.isnan(best.milliseconds) else f"a query takes {format_milliseconds(best.milliseconds)} ms (median)"
+        "" if math.isnan(best.milliseconds) else f"a query takes {format_number(best.milliseconds, 'ms')} ms (median)"
     )
     return f"{told}; {cost}." if cost else f"{told}."
 
@@ -287,7 +286,7 @@ def _runner_up_phrase(found: EmbedderStudy, known: list[EmbedderResult]) -> str:
 
 
 def _format_p_relation(p: float) -> str:
-    text = format_p_value(p)
+    text = format_number(p, "p")
     return f"< {text[1:]}" if text.startswith("<") else f"= {text}"
 
 
@@ -317,7 +316,7 @@ def _baseline_sentence(found: EmbedderStudy) -> str:
     unknown = [name for name, gap in gaps.items() if math.isnan(gap.p_corrected)]
     if len(unknown) == len(gaps):
         n = max(gap.n for gap in gaps.values())
-        return f"Against {found.baseline}: {count_noun(n, 'query', 'queries')} cannot tell who is better."
+        return f"Against {found.baseline}: {pluralise(n, 'query', 'queries')} cannot tell who is better."
     other = [name for name in gaps if name not in (*better, *worse, *unknown)]
     groups = {"better": better, "not to be told from it": other, "worse": worse, "not to be compared": unknown}
     told = [
@@ -341,7 +340,7 @@ def _fastest_sentence(found: EmbedderStudy) -> str:
     offers = pareto_frontier(trade_offs_by_latency(found))
     if len(trade_offs_by_latency(found)) < 2:
         return ""
-    told = [f"{one.name} ({format_milliseconds(one.price)} ms)" for one in offers]
+    told = [f"{one.name} ({format_number(one.price, 'ms')} ms)" for one in offers]
     return f"Nobody is both better and faster (p95) than {join_with_and(told)}."
 
 
@@ -364,7 +363,7 @@ def _single_option_pairs(found: EmbedderStudy) -> list[EmbedderPair]:
 
 def _failures_sentence(found: EmbedderStudy) -> str:
     lack = {one.name: sum(one.faulty.values()) for one in found.entrants if one.faulty}
-    told = [f"{name} has no vector for {count_noun(count, 'text')}" for name, count in lack.items()]
+    told = [f"{name} has no vector for {pluralise(count, 'text')}" for name, count in lack.items()]
     closed = f"Not opened: {join_with_and(list(found.failures))}." if found.failures else ""
     return " ".join(filter(None, [f"{join_with_and(told)}." if told else "", closed]))
 
@@ -407,7 +406,7 @@ def pairs_note(found: EmbedderStudy) -> str:
 
 def quality_note(found: EmbedderStudy) -> str:
     """Explain how to read the means."""
-    judged = count_noun(found.queries, "judged query", "judged queries")
+    judged = pluralise(found.queries, "judged query", "judged queries")
     told = [f"Means over {judged}, ranked exactly, with {found.confidence:.0%} bootstrap intervals."]
     if any(one.gaps for one in found.entrants):
         told.append(
@@ -429,7 +428,7 @@ def costs_note(found: EmbedderStudy) -> str:
     columns = cost_table(found).header
     store = next((one.shelves[0].store for one in found.entrants if one.shelves and one.kind != "words"), "")
     threads = found.circumstances.get("plan", {}).get("threads")
-    limited = f" with {count_noun(threads, 'thread')}" if isinstance(threads, int) else ""
+    limited = f" with {pluralise(threads, 'thread')}" if isinstance(threads, int) else ""
     where = f", in the store {store}" if store else ""
     told = [f"Milliseconds of single queries, each embedded by itself{limited}{where}."]
     told += [f"{DOUBT_MARK} marks unreliable times ({one})." for one in _unreliable_time_notes(found)]

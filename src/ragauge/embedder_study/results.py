@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from ragauge.core.documents import EMPTY_MAPPING
 from ragauge.core.errors import UnknownName
+from ragauge.core.record_types import record
 from ragauge.core.summaries import Latency, Mean
 
 
@@ -199,6 +200,7 @@ class TokenizerStats:
         return self.unknown / self.tokens if self.tokens else math.nan
 
 
+@record("ragauge-tokenizers", 1)
 @dataclass(frozen=True)
 class TokenizerStudy:
     """Comparison of tokenizers on the same texts."""
@@ -270,6 +272,7 @@ class EmbedderResult:
         return self.shelves[0].stages["total"].p50 if self.shelves and "total" in self.shelves[0].stages else math.nan
 
 
+@record("ragauge-embedders", 1)
 @dataclass(frozen=True)
 class EmbedderStudy:
     """Comparison of embedders on one dataset."""

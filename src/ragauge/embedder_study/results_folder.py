@@ -5,7 +5,6 @@ Each embedder is saved as soon as it is measured, and its ranking as a run.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -15,13 +14,14 @@ from importlib.metadata import PackageNotFoundError, entry_points, version
 from pathlib import Path
 from typing import Any
 
-from ragauge.core.composition import is_reproducible
+from ragauge.core.components import is_reproducible
 from ragauge.core.errors import BadInput, RagaugeError
+from ragauge.core.hashes import content_key, hash_file, hash_judgments
 from ragauge.core.specs import Spec, parse_spec, redact_spec
 from ragauge.core.structured_text import parse_json
 from ragauge.embedder_study.plan import EmbedderMeasurement, StudyContext
 from ragauge.embedder_study.results import EmbedderResult, EmbedderStudy
-from ragauge.files.serialization import from_json_data, to_json_data
+from ragauge.files.serialization import from_json_data, to_json_data, write_record
 from ragauge.files.workspace import atomic_write
 from ragauge.files.writers import write_judgments, write_queries
 from ragauge.runs import folder
@@ -123,8 +123,7 @@ def _visible_files(place: Path) -> list[Path]:
 
 def _hash_file(file: Path) -> str:
     try:
-        with file.open("rb") as opened:
-            return hashlib.file_digest(opened, lambda: hashlib.blake2b(digest_size=16)).hexdigest()
+        return hash_file(file)
     except OSError as error:  # opening the embedder will report it
         return f"cannot be read: {error.strerror}"
 
@@ -206,7 +205,7 @@ class StudyFolder:
             "version": RESULT_FORMAT_VERSION,
             "ragauge": version("ragauge"),
             "dataset": self._data,
-            "judgments": runs_folder.judgments_hash(asked.judgments),
+            "judgments": hash_judgments(asked.judgments),
             "plan": asdict(ground.plan),
             "measures": [str(one) for one in ground.field.measures],
             "convention": repr(ground.field.convention),
@@ -227,7 +226,7 @@ class StudyFolder:
             return None
         try:
             data = parse_json(path.read_text(encoding="utf-8"))
-            entrant = from_json_data(EmbedderResult, {**data["entrant"], "name": name}, file=str(path))
+            entrant = from_json_data(EmbedderResult, {**data["entrant"], "name": name}, source=str(path))
             ranking = {query: [(str(one), float(near)) for one, near in row] for query, row in data["ranking"].items()}
             measured = EmbedderMeasurement(entrant, ranking, data["times"], data["references"], data["seconds"])
             made = str(data.get("made") or _modification_date(path))
@@ -294,7 +293,7 @@ class StudyFolder:
             "references": to_json_data(measured.references),
             "seconds": to_json_data(measured.seconds),
         }
-        with atomic_write(str(place)) as out:
+        with atomic_write(place) as out:
             out.write(json.dumps(data, ensure_ascii=False, allow_nan=False).encode("utf-8", "replace"))
 
     def finish(self, lineup: EmbedderStudy) -> None:
@@ -313,10 +312,7 @@ class StudyFolder:
             "failures": dict(lineup.failures),
         }
         folder.write_json(about, self._folder / folder.EXPERIMENT_FILE)
-        told = {"schema": "ragauge-embedders/1", **to_json_data(lineup)}
-        with atomic_write(str(self._folder / STUDY_FILE)) as out:
-            text = json.dumps(told, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
-            out.write(text.encode("utf-8", "replace"))
+        write_record(lineup, self._folder / STUDY_FILE)
 
     def _check_other_runs(self) -> None:
         """Raise BadInput if the folder has runs over other data or settings.
@@ -343,9 +339,7 @@ class StudyFolder:
                 )
 
     def _result_path(self, about: dict[str, Any]) -> Path:
-        facts = json.dumps([self._same, about], sort_keys=True, default=str)
-        name = hashlib.blake2b(facts.encode("utf-8", "replace"), digest_size=12).hexdigest()
-        return self._folder / RESULTS_SUBFOLDER / f"{name}.json"
+        return self._folder / RESULTS_SUBFOLDER / f"{content_key(self._same, about)[:24]}.json"
 
     def _write_run(self, measured: EmbedderMeasurement, kept_as: str = "", *, made: str = "") -> None:
         """Write the ranking of an embedder as a run; `made` is the date of a reused one."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -15,7 +14,9 @@ from numpy.typing import NDArray
 
 from ragauge.core import plugins
 from ragauge.core.errors import BadInput, RagaugeError
+from ragauge.core.plugin_parameters import read_parameters
 from ragauge.core.records import Floats, Ints, Judgments, Scores
+from ragauge.core.settings import check_int
 from ragauge.core.specs import Spec, parse_spec
 from ragauge.core.summaries import Mean
 from ragauge.embedder_study.results import EmbedderPair, MeanDifference
@@ -59,11 +60,10 @@ def find_single_option_pairs(described: Mapping[str, str]) -> list[tuple[str, st
 def _with_defaults(spec: Spec, family: str) -> Spec:
     """Return the description with the default value of every option that is not given."""
     try:
-        parameters = inspect.signature(plugins.load_plugin(family, spec.name)).parameters
+        parameters = read_parameters(plugins.load_plugin(family, spec.name))
     except (RagaugeError, ImportError, TypeError, ValueError):  # its default values are unknown then
         return spec
-    usual = {name: one.default for name, one in parameters.items() if one.default is not one.empty}
-    options = {**usual, **spec.options}
+    options = {**parameters.defaults, **spec.options}
     cut = options.get("tokenizer")
     if isinstance(cut, str | Spec):
         options["tokenizer"] = _with_defaults(parse_spec(cut) if isinstance(cut, str) else cut, "tokenizers")
@@ -160,8 +160,7 @@ class RankingTask:
     """Queries that are documents themselves; each is left out of its own ranking."""
 
     def __post_init__(self) -> None:
-        if self.k < 1:
-            raise BadInput(f"k is {self.k}, not at least 1")
+        check_int("k", self.k)
         deep = [one for one in self.measures if isinstance(one, Measure) and (one.cutoff or 0) > self.k]
         if deep:
             raise BadInput(

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import math
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import count
@@ -19,12 +19,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ragauge.compute.observation import Observation
+from ragauge.compute.progress import Progress, ProgressCallback
 from ragauge.compute.thread_limits import limit_threads
-from ragauge.compute.workers import Worker, WorkerTimeout
-from ragauge.core import protocols
-from ragauge.core.composition import build_component
+from ragauge.compute.workers import WorkerLimits, WorkerTimeout, call_worker
+from ragauge.core.components import build_component, load_factory
 from ragauge.core.errors import BackendFailed, MissingExtra, RagaugeError, UnknownName
-from ragauge.core.protocols import Embedder, Store, Vectors
+from ragauge.core.plugin_parameters import read_parameters
+from ragauge.core.protocols import Embedder, FullStore, Vectors
 from ragauge.core.specs import Spec, parse_spec, redact_spec
 from ragauge.core.stages import StageTimer, stage
 from ragauge.core.summaries import Latency
@@ -37,12 +38,13 @@ from ragauge.embedder_study.guarded_embedding import (
 )
 from ragauge.embedder_study.results import EmbeddingFailure
 from ragauge.embedder_study.scoring import usable_rows
+from ragauge.embedder_study.worker import Footprint, FootprintTask
 from ragauge.files.workspace import temporary_folder
 from ragauge.measures.latency import summarise_latency
+from ragauge.stores.store_types import complete_store
 
 StageTimes = dict[str, int]
 """Nanoseconds by stage, including `total`, and the start time `began`."""
-StageProgressCallback = Callable[[str, int, int], None]
 PROGRESS_INTERVAL_QUERIES = 20
 """Number of queries between two progress reports."""
 
@@ -120,18 +122,18 @@ def run_timed_queries(
     questions: QueryWorkload,
     documents: StoreContents,
     stores: Sequence[str],
-    heard: StageProgressCallback,
+    progress: ProgressCallback,
 ) -> TimedSearchResults:
     """Run the queries on every store.
 
     A store that cannot be opened or filled has the reason in its note, and the others are still measured.
     """
-    live = _QueryRunner(embedder, questions, heard)
+    live = _QueryRunner(embedder, questions, progress)
     found: list[StoreSearchResults] = []
     for described in stores:
         asked = StoreSearchResults(_store_label(described, [one.store for one in found]))
         found.append(asked)
-        heard(f"filling {asked.store}", 0, 1)
+        progress(Progress(f"filling {asked.store}"))
         store = _fill_store(described, asked, documents)
         if store is None:
             continue
@@ -142,7 +144,7 @@ def run_timed_queries(
                 live.ask(store, asked)
             _record_index_use(store, asked, live)
         finally:
-            protocols.close_if_possible(store)
+            store.close()
     if not live.done:
         live.ask(None, StoreSearchResults(""))
     return TimedSearchResults(live.vectors, live.faults, found, live.alone)
@@ -169,19 +171,17 @@ def _store_label(described: str, taken: Sequence[str]) -> str:
     return shown if shown not in taken else next(one for one in again if one not in taken)
 
 
-def _fill_store(described: str, asked: StoreSearchResults, documents: StoreContents) -> Store | None:
+def _fill_store(described: str, asked: StoreSearchResults, documents: StoreContents) -> FullStore | None:
     """Open a store, add all vectors and build its index.
 
     None if that fails, with the reason in the note.
     """
-    store: Store | None = None
+    store: FullStore | None = None
     try:
-        store = build_component("stores", described)
+        store = complete_store(build_component("stores", described))
         began = time.perf_counter()
         store.add(documents.ids, documents.vectors)
-        build = getattr(store, "build", None)
-        if callable(build):
-            build()  # otherwise the first query would include the index build
+        store.build()  # otherwise the first query would include the index build
         asked.build_seconds = time.perf_counter() - began
     except UnknownName:
         raise
@@ -190,21 +190,20 @@ def _fill_store(described: str, asked: StoreSearchResults, documents: StoreConte
         asked.note = f"{error_summary(error)}{hint}"
         if store is not None:
             with suppress(Exception):
-                protocols.close_if_possible(store)
+                store.close()
         return None
     return store
 
 
-def _record_index_use(store: Store, asked: StoreSearchResults, live: _QueryRunner) -> None:
+def _record_index_use(store: FullStore, asked: StoreSearchResults, live: _QueryRunner) -> None:
     """Record whether searches used an index, and note failed queries.
 
     Not every store can report index use.
     """
-    uses, describe = getattr(store, "index_used", None), getattr(store, "describe", None)
     fit = np.flatnonzero(usable_rows(live.vectors))
-    if callable(uses) and len(fit) and (not callable(describe) or describe().get("index") != "none"):
+    if len(fit) and store.describe().get("index") != "none":
         try:
-            asked.index_used = bool(uses(live.vectors[fit[0]], live.k))
+            asked.index_used = store.index_used(live.vectors[fit[0]], live.k)
         except Exception as error:
             asked.note = f"whether its index was used is not known: {error_summary(error)}"
     if asked.failed:
@@ -215,10 +214,10 @@ def _record_index_use(store: Store, asked: StoreSearchResults, live: _QueryRunne
 class _QueryRunner:
     """Queries run through an embedder and then a store."""
 
-    def __init__(self, embedder: Embedder, questions: QueryWorkload, heard: StageProgressCallback) -> None:
+    def __init__(self, embedder: Embedder, questions: QueryWorkload, progress: ProgressCallback) -> None:
         self._embedder = TimedEmbedder(embedder)
         self._questions = questions
-        self._heard = heard
+        self._progress = progress
         self._rows: dict[str, Vectors] = {}
         self._failed: dict[str, str] = {}
         self.alone: dict[str, StageTimes] = {}
@@ -227,7 +226,7 @@ class _QueryRunner:
         self.done = False
         self.k = questions.k + bool(questions.own)
 
-    def ask(self, store: Store | None, asked: StoreSearchResults) -> None:
+    def ask(self, store: FullStore | None, asked: StoreSearchResults) -> None:
         """Embed each query and search for it in the store."""
         singly = self._questions.singly
         with limit_threads(self._questions.threads) as limit:
@@ -237,7 +236,7 @@ class _QueryRunner:
             with observation.observe():
                 for number, query in enumerate(singly):
                     if number % PROGRESS_INTERVAL_QUERIES == 0:
-                        self._heard("asking one by one", number, len(singly))
+                        self._progress(Progress("running single queries", number, len(singly)))
                     self._run_query(query, store, asked)
         self._assess_timings(observation, store, asked)
         if self._failed and not self._rows:
@@ -249,7 +248,7 @@ class _QueryRunner:
             self._search_untimed(store, asked, [query for query in self._questions.queries if query not in self.alone])
         self.done = True
 
-    def again(self, store: Store, asked: StoreSearchResults, documents: StoreContents) -> None:
+    def again(self, store: FullStore, asked: StoreSearchResults, documents: StoreContents) -> None:
         """Run the queries on another store with the vectors already computed."""
         observation = Observation()
         with limit_threads(self._questions.threads) as limit:
@@ -260,12 +259,12 @@ class _QueryRunner:
             with observation.observe():
                 for number, (query, embed) in enumerate(self.alone.items()):
                     if number % PROGRESS_INTERVAL_QUERIES == 0:
-                        self._heard(f"asking {asked.store}", number, len(self.alone))
+                        self._progress(Progress(f"searching {asked.store}", number, len(self.alone)))
                     self._search_again(store, asked, query, embed)
         self._assess_timings(observation, store, asked)
         self._search_untimed(store, asked, [query for query in self._questions.queries if query not in self.alone])
 
-    def _search_again(self, store: Store, asked: StoreSearchResults, query: str, embed: StageTimes) -> None:
+    def _search_again(self, store: FullStore, asked: StoreSearchResults, query: str, embed: StageTimes) -> None:
         vector = self._rows[query][None]
         if not usable_rows(vector)[0]:
             asked.rankings[query] = []
@@ -281,13 +280,13 @@ class _QueryRunner:
             }
         asked.rankings[query] = self._without_self(query, ids)
 
-    def _assess_timings(self, observation: Observation, store: Store | None, asked: StoreSearchResults) -> None:
-        describe = getattr(store, "describe", None)
-        in_process = self._questions.in_process and not (callable(describe) and "server" in describe())
+    def _assess_timings(self, observation: Observation, store: FullStore | None, asked: StoreSearchResults) -> None:
+        has_server = store is not None and "server" in store.describe()
+        in_process = self._questions.in_process and not has_server
         found = observation.assess([[one["total"] for one in asked.times.values()]], in_process=in_process)
         asked.doubts = () if found is None or not asked.times else found.doubts
 
-    def _run_query(self, query: str, store: Store | None, asked: StoreSearchResults) -> None:
+    def _run_query(self, query: str, store: FullStore | None, asked: StoreSearchResults) -> None:
         text = self._questions.queries[query]
         ids: list[str] = []
         with StageTimer() as watch:
@@ -311,7 +310,7 @@ class _QueryRunner:
             asked.times[query] = self.alone[query]
         asked.rankings[query] = self._without_self(query, ids)
 
-    def _search_store(self, store: Store, vector: Any, query: str, asked: StoreSearchResults) -> list[str]:
+    def _search_store(self, store: FullStore, vector: Any, query: str, asked: StoreSearchResults) -> list[str]:
         try:
             with stage("retrieve"):
                 ids, _ = store.search(vector, self.k)
@@ -324,7 +323,7 @@ class _QueryRunner:
         own = query if query in self._questions.own else None
         return [one for one in ids if one != own][: self._questions.k]
 
-    def _warm_up(self, store: Store | None) -> None:
+    def _warm_up(self, store: FullStore | None) -> None:
         for text in self._questions.warm:
             with suppress(Exception):
                 vector = self._embedder.embed([text])
@@ -335,7 +334,7 @@ class _QueryRunner:
         """Embed the queries that are not timed."""
         rest = {name: text for name, text in self._questions.queries.items() if name not in self._questions.singly}
         if rest:
-            self._heard("embedding the other queries", 0, len(rest))
+            self._progress(Progress("embedding the other queries", 0, len(rest)))
             found = embed_texts(self._embedder, rest, what="query")
             self._rows.update(zip(rest, found.vectors, strict=True))
             self._failed.update({one.id: one.error for one in found.faults if one.why == "failed"})
@@ -352,7 +351,7 @@ class _QueryRunner:
         self.faults = [EmbeddingFailure(names[at], "query", "failed", why) for at, why in places.items()]
         self.faults += find_unusable_vectors(names, self.vectors, "query", known=places)
 
-    def _search_untimed(self, store: Store, asked: StoreSearchResults, queries: Sequence[str]) -> None:
+    def _search_untimed(self, store: FullStore, asked: StoreSearchResults, queries: Sequence[str]) -> None:
         """Search for queries that are not timed."""
         for query in queries:
             vector = self._rows.get(query)
@@ -366,8 +365,6 @@ SAMPLE_TEXTS = 32
 """Number of texts embedded in the process."""
 LOAD_TIMEOUT_S = 300.0
 """Time limit of the process, in seconds."""
-REMOTE_EMBEDDERS = ("openai",)
-"""Embedders that run on other machines: they use no local memory, and every call costs money."""
 
 RUNTIME_OPTIONS = ("device", "threads")
 """Options of a trained embedder that are not part of what it learned."""
@@ -392,7 +389,7 @@ def measure_footprint(
     it cannot be saved it is trained again, and a note says so.
     """
     spec = parse_spec(described)
-    if spec.name in REMOTE_EMBEDDERS:
+    if read_parameters(load_factory("embedders", spec)).is_remote:  # Every call costs money.
         return ProcessFootprint()
     with temporary_folder("memory") as folder:
         keep = getattr(learned, "keep", None)
@@ -406,16 +403,12 @@ def measure_footprint(
             spec = Spec(spec.name, {**running, "folder": str(Path(folder) / "model")})
         corpus = Path(folder) / "texts.json"
         corpus.write_text(json.dumps(list(documents) if learns else list(documents[:SAMPLE_TEXTS])), encoding="utf-8")
-        order = json.dumps({"embedder": str(spec), "texts": str(corpus), "learns": learns, "some": SAMPLE_TEXTS})
-        said: dict[str, object] = {}
+        task = FootprintTask(str(spec), str(corpus), learns, SAMPLE_TEXTS)
         try:
-            with Worker("ragauge.embedder_study.worker", order, log=Path(folder) / "log", timeout=timeout) as child:
-                for word in child.words():
-                    said.update(word)
+            measured = call_worker("ragauge.embedder_study.worker:run_task", task, Footprint, WorkerLimits(timeout))
         except WorkerTimeout:
             return ProcessFootprint(note=f"its memory is not known: it was not loaded within {timeout:g} s")
-        if "bytes" not in said:
-            why = said.get("error") or child.fate()
-            return ProcessFootprint(note=f"its memory is not known: {why}")
+        except RagaugeError as error:
+            return ProcessFootprint(note=f"its memory is not known: {error_summary(error)}")
         note = "its memory and the time to load it are those of learning again" if learns else ""
-        return ProcessFootprint(int(str(said["bytes"])), float(str(said["seconds"])), note)
+        return ProcessFootprint(measured.memory_bytes, measured.load_seconds, note)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from types import MappingProxyType
 
 import numpy as np
 
+from ragauge.compute.progress import Progress, ProgressCallback, no_progress
 from ragauge.core.documents import Document
 from ragauge.core.errors import BackendFailed, BadInput
 from ragauge.core.protocols import Tokenizer
@@ -104,7 +105,7 @@ def count_tokens(
     probes: bool | Mapping[str, str] = True,
     name: str = "",
     trained_on: str = "",
-    progress: Callable[[int, int], None] | None = None,
+    progress: ProgressCallback = no_progress,
 ) -> TokenizerStats:
     """Tokenize all texts and count the tokens.
 
@@ -124,8 +125,7 @@ def count_tokens(
     seen = _TokenTally(tokenizer, limit, marks)
     for start in range(0, len(given.texts), BATCH_TEXTS):
         seen.take(given.texts[start : start + BATCH_TEXTS])
-        if progress is not None:
-            progress(min(start + BATCH_TEXTS, len(given.texts)), len(given.texts))
+        progress(Progress("tokenizing", min(start + BATCH_TEXTS, len(given.texts)), len(given.texts)))
     lengths: Ints = np.concatenate([*seen.lengths, np.zeros(0, np.int64)])
     texts = PROBE_TEXTS if probes is True else probes or {}
     return TokenizerStats(

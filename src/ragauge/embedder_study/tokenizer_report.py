@@ -1,4 +1,4 @@
-"""Report of a tokenizer comparison, as sections, charts and CSV."""
+"""TextReport of a tokenizer comparison, as sections, charts and CSV."""
 
 from __future__ import annotations
 
@@ -8,19 +8,11 @@ from collections.abc import Sequence
 from ragauge.core.text import one_line
 from ragauge.embedder_study.results import TokenizerStats, TokenizerStudy
 from ragauge.output.chart_style import PALETTE
-from ragauge.output.charts import (
-    ChartPanel,
-    format_bar_value,
-    import_altair,
-    join_sentence,
-    join_with_and,
-    make_panel,
-    round_digits,
-)
-from ragauge.output.numbers import count_noun, format_exact, format_qps
-from ragauge.output.report import Chart, Report, Section
-from ragauge.output.tables import TextTable
-from ragauge.output.terminal import render_csv_rows
+from ragauge.output.charts import ChartPanel, format_bar_value, import_altair, join_sentence, make_panel, round_digits
+from ragauge.output.csv import render_csv_rows
+from ragauge.output.numbers import format_exact, format_number, join_with_and, pluralise
+from ragauge.output.report import Chart, ResultReporter, TableBuilder
+from ragauge.output.text_report import TextReport, TextSection, TextTable, table_from_csv, to_report
 
 BAR_HEIGHT_PX = 26
 """Height of a horizontal bar, in pixels."""
@@ -123,27 +115,27 @@ STUDY_COLUMNS = (
 """First columns of the CSV, as in the tokenization study."""
 
 
-def build_report(found: TokenizerStudy) -> Report:
+def build_report(found: TokenizerStudy) -> TextReport:
     """Build the report of a tokenizer comparison."""
     told = max((one.documents for one in found.rows), default=0)
     of = "" if told == found.documents else f"{told:,} of "
-    about = [found.corpus, f"{of}{count_noun(found.documents, 'document')}"]
+    about = [found.corpus, f"{of}{pluralise(found.documents, 'document')}"]
     parts = [
-        Section(
+        TextSection(
             "figures",
             "What becomes of the texts",
             "Figures",
             _columns_note(found),
             [tokenizer_table(found.rows)],
-            build_charts(found),
+            lambda: build_charts(found),
         ),
-        Section("lengths", "Tokens of a document", "Lengths", _truncation_text(found), [_length_table(found)]),
+        TextSection("lengths", "Tokens of a document", "Lengths", _truncation_text(found), [_length_table(found)]),
         *_failure_sections(found),
         *_probe_sections(found),
         *_long_word_sections(found),
         *_loss_sections(found),
     ]
-    return Report(
+    return TextReport(
         "tokenizers",
         "Tokenizers",
         about,
@@ -262,7 +254,7 @@ def _truncation_text(found: TokenizerStudy) -> str:
         tokens = one.tokens + one.marks * one.documents
         share, lost = _format_share(one.truncated / one.documents), _format_share(one.lost / tokens)
         told.append(
-            f"{one.tokenizer} reads {one.limit:,} tokens: {one.truncated:,} of {count_noun(one.documents, 'document')} "
+            f"{one.tokenizer} reads {one.limit:,} tokens: {one.truncated:,} of {pluralise(one.documents, 'document')} "
             f"({share}) {'is' if one.truncated == 1 else 'are'} longer, and {lost} of all tokens are cut off."
         )
     return " ".join(told)
@@ -278,7 +270,7 @@ def _length_table(found: TokenizerStudy) -> TextTable:
                 f"{one.per_document[name]:,.0f}" if name in one.per_document else MISSING_VALUE
                 for name in LENGTH_STATISTICS[1:]
             ),
-            format_qps(one.texts_per_second),
+            format_number(one.texts_per_second, "qps"),
             MISSING_VALUE if math.isnan(one.learn_seconds) else f"{one.learn_seconds:.1f} s",
         ]
         for one in found.rows
@@ -286,10 +278,10 @@ def _length_table(found: TokenizerStudy) -> TextTable:
     return TextTable("", header, rows, goes=(10, 3, 5, 9, 2))
 
 
-def _failure_sections(found: TokenizerStudy) -> list[Section]:
+def _failure_sections(found: TokenizerStudy) -> list[TextSection]:
     rows = [[name, why] for name, why in found.failures.items()]
     table = TextTable("", ["tokenizer", "why"], rows, numbers=False)
-    return [Section("failed", "Not looked at", "Not looked at", rows=[table])] if rows else []
+    return [TextSection("failed", "Not looked at", "Not looked at", rows=[table])] if rows else []
 
 
 def probe_table(tokenizers: Sequence[TokenizerStats]) -> TextTable | None:
@@ -329,19 +321,19 @@ def piece_tables(tokenizers: Sequence[TokenizerStats], kinds: Sequence[str] | No
     return tables
 
 
-def _probe_sections(found: TokenizerStudy) -> list[Section]:
+def _probe_sections(found: TokenizerStudy) -> list[TextSection]:
     counts = probe_table(found.rows)
     if counts is None:
         return []
     about = "Pieces of a short text of each kind; in brackets, how many stand for what the tokenizer does not know."
     which = f"Pieces are apart by {PIECE_SEPARATOR}; ␣ is a blank, ↵ the end of a line, \\x.. a byte, ⟨?⟩ the unknown."
     return [
-        Section("probes", "Texts of every kind", "Probes", about, [counts], long=True),
-        Section("pieces", "Their pieces", "Pieces", which, piece_tables(found.rows), long=True),
+        TextSection("probes", "Texts of every kind", "Probes", about, [counts], long=True),
+        TextSection("pieces", "Their pieces", "Pieces", which, piece_tables(found.rows), long=True),
     ]
 
 
-def _long_word_sections(found: TokenizerStudy) -> list[Section]:
+def _long_word_sections(found: TokenizerStudy) -> list[TextSection]:
     tables = [
         TextTable(
             one.tokenizer,
@@ -352,18 +344,18 @@ def _long_word_sections(found: TokenizerStudy) -> list[Section]:
         if one.longest
     ]
     text = "What stands between white space, each by itself, and how often it comes."
-    return [Section("words", "Words that take most pieces", "Words", text, tables, long=True)] if tables else []
+    return [TextSection("words", "Words that take most pieces", "Words", text, tables, long=True)] if tables else []
 
 
 def _shorten_word(word: str) -> str:
     return word if len(word) <= MAX_WORD_CHARS else f"{word[: MAX_WORD_CHARS - 10]}…{word[-9:]}"
 
 
-def _loss_sections(found: TokenizerStudy) -> list[Section]:
+def _loss_sections(found: TokenizerStudy) -> list[TextSection]:
     rows = [[one.tokenizer, one_line(one.note)] for one in found.rows if one.note]
     table = TextTable("", ["tokenizer", "the first that differs"], rows, numbers=False)
     title = "What does not come back"
-    return [Section("lost", title, "Lost", rows=[table], long=True)] if rows else []
+    return [TextSection("lost", title, "Lost", rows=[table], long=True)] if rows else []
 
 
 def render_csv(found: TokenizerStudy) -> str:
@@ -394,3 +386,9 @@ def render_csv(found: TokenizerStudy) -> str:
         for one in found.rows
     )
     return render_csv_rows(header, rows)
+
+
+REPORTER = ResultReporter(
+    lambda result: to_report(build_report(result)),
+    {"csv": TableBuilder("one row per tokenizer", lambda result: table_from_csv(render_csv(result)))},
+)

@@ -3,24 +3,26 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from ragauge.compute.progress import Progress, ProgressCallback, no_progress, scoped
 from ragauge.core.documents import Document
 from ragauge.core.errors import BackendFailed, BadInput, MissingExtra, RagaugeError
 from ragauge.core.protocols import Tokenizer
 from ragauge.core.records import Dataset
-from ragauge.core.specs import parse_named_spec, parse_spec, redact_spec
+from ragauge.core.settings import unique_by
+from ragauge.core.specs import parse_spec, redact_spec, split_name
 from ragauge.embedder_study.plan import document_part
 from ragauge.embedder_study.results import TokenizerStats, TokenizerStudy
 from ragauge.embedder_study.tokenizer_counts import PROBE_TEXTS, count_corpus_text, count_tokens, model_token_counts
 from ragauge.models.tokenizers import open_tokenizer
 from ragauge.runs.folder import provenance, utc_now
-from ragauge.runs.inputs import load_documents
+from ragauge.runs.texts import load_corpus
 
 DEFAULT_TOKENIZERS = (
     "bytes",
@@ -66,7 +68,7 @@ def compare_tokenizers(
     seed: int = 0,
     part: str = "whole",
     probes: Iterable[str] = (),
-    tell: Callable[[str], None] | None = None,
+    progress: ProgressCallback = no_progress,
 ) -> TokenizerStudy:
     """Tokenize a corpus with several tokenizers and count the tokens.
 
@@ -82,14 +84,13 @@ def compare_tokenizers(
     >>> [(one.tokenizer, one.tokens, one.used) for one in found.rows]
     [('bytes', 32, 10), ('words', 11, 6)]
     """
-    say = tell or (lambda _: None)
     taken = document_part(part)
     if held_out is not None and not 0 <= held_out < 1:
         raise BadInput(f"held_out is {held_out:g}, not at least 0 and below 1")
     if seed < 0:
         raise BadInput(f"seed must be at least 0, got {seed}")
     asked, failures = _open_tokenizers(tokenizers)
-    say("reading")
+    progress(Progress("reading"))
     name, documents = _read_corpus(corpus)
     texts = [taken(one) for one in documents]
     if not any(text.strip() for text in texts):
@@ -99,7 +100,7 @@ def compare_tokenizers(
         held_out = DEFAULT_HELD_OUT_SHARE if learns and len(texts) >= MIN_DOCUMENTS_TO_HOLD_OUT else 0.0
     parted = _SplitCorpus(name, *_split_texts(texts, held_out if learns else 0.0, seed))
     looked_at = {**PROBE_TEXTS, **{f"yours {n}" if n > 1 else "yours": text for n, text in enumerate(probes, 1)}}
-    rows, failed, notes = _count_all(asked, parted, say, limit=limit, probes=looked_at)
+    rows, failed, notes = _count_all(asked, parted, progress, limit=limit, probes=looked_at)
     failures |= failed
     if not rows:
         raise BackendFailed("no tokenizer could be used: " + "; ".join(f"{k}: {v}" for k, v in failures.items()))
@@ -122,7 +123,7 @@ def compare_tokenizers(
 def _count_all(
     asked: Iterable[_OpenTokenizer],
     texts: _SplitCorpus,
-    say: Callable[[str], None],
+    progress: ProgressCallback,
     *,
     limit: int | None,
     probes: Mapping[str, str],
@@ -140,7 +141,7 @@ def _count_all(
         ready, began = one.tokenizer, time.perf_counter()
         try:
             if one.learns:
-                say(f"{one.name}: learning")
+                progress(Progress("training", subject=one.name))
                 ready = open_tokenizer(one.tokenizer, texts.learned)
             seconds = time.perf_counter() - began
             known_by = _row_identity(ready, limit)
@@ -155,7 +156,7 @@ def _count_all(
                 probes=probes,
                 name=one.name,
                 trained_on=_training_source(*texts) if one.learns else "",
-                progress=_tokenizer_progress(say, one.name),
+                progress=scoped(progress, subject=one.name),
             )
         except BackendFailed as error:
             failures[one.name] = error.message
@@ -178,8 +179,8 @@ def _open_tokenizers(given: Any) -> tuple[list[_OpenTokenizer], dict[str, str]]:
     failures: dict[str, str] = {}
     for name, one in named:
         called, described = _tokenizer_name(name, one)
-        if called in failures or any(called == other.name for other in found):
-            raise BadInput(f"the tokenizer `{called}` is asked for twice", hint=f"name one apart: other={called}")
+        known = [*failures, *(other.name for other in found), called]
+        unique_by(known, str, "tokenizer", hint=f"name one apart: other={called}")
         try:
             tokenizer = open_tokenizer(described)
         except (MissingExtra, BackendFailed) as error:
@@ -195,7 +196,7 @@ def _tokenizer_name(name: str, one: Any) -> tuple[str, Any]:
     """Return the display name of a tokenizer and what to open it from."""
     if not isinstance(one, str):
         return str(name or getattr(one, "name", one)), one
-    given, described = ("", one) if name else parse_named_spec(one)
+    given, described = ("", one) if name else split_name(one)
     return str(name) or given or str(redact_spec(parse_spec(described, "tokenizer"))), described
 
 
@@ -213,27 +214,12 @@ def _no_tokenizer_error(failures: Mapping[str, str]) -> RagaugeError:
     return BackendFailed("; ".join(f"{name}: {why}" for name, why in failures.items()))
 
 
-def _read_corpus(corpus: Any) -> tuple[str, list[Document]]:
-    """Return the name of a corpus and its documents."""
-    if isinstance(corpus, str | Path):
-        documents = load_documents(corpus)
-        place = Path(corpus)
-        name = (place.resolve().name or str(corpus)) if place.exists() else str(corpus)
-    elif isinstance(corpus, Dataset):
-        name, documents = corpus.name, list(corpus.documents)
-    elif not isinstance(corpus, Iterable):
-        raise BadInput(
-            f"a corpus cannot be read from {type(corpus).__name__}",
-            hint="a file, a folder, the name of a dataset, documents or texts",
-        )
-    else:
-        things = list(corpus)
-        documents = [
-            Document(str(n), one) if isinstance(one, str) else load_documents([one])[0]
-            for n, one in enumerate(things, 1)
-        ]
-        name = "documents"
-    return name, documents
+def _read_corpus(given: Any) -> tuple[str, list[Document]]:
+    """Return the name of a corpus and its documents; texts in memory are numbered."""
+    if isinstance(given, Iterable) and not isinstance(given, str | Path | Dataset | Mapping):
+        given = [Document(str(n), one) if isinstance(one, str) else one for n, one in enumerate(given, 1)]
+    corpus = load_corpus(given)
+    return corpus.name, corpus.documents
 
 
 def _split_texts(texts: Sequence[str], held_out: float, seed: int) -> tuple[Sequence[str], Sequence[str]]:
@@ -267,7 +253,3 @@ def _training_bias_notes(learns: bool, held_out: float) -> list[str]:
         "tokenizers that learned from these very documents look better than they are: their pieces fit, and few are "
         "unknown; with --held-out they are counted on documents that they have not seen"
     ]
-
-
-def _tokenizer_progress(say: Callable[[str], None], name: str) -> Callable[[int, int], None]:
-    return lambda done, total: say(f"{name}: {done:,} of {total:,}")

@@ -22,6 +22,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from ragauge.compute.progress import Progress, ProgressCallback, no_progress
 from ragauge.core.errors import BadInput, UnknownName
 from ragauge.core.records import Floats, Ints, Scores
 from ragauge.core.summaries import Mean
@@ -77,15 +78,14 @@ def evaluate_corpus_sizes(
     seed: int = 0,
     *,
     confidence: float = 0.95,
-    progress: Callable[[float], None] | None = None,
+    progress: ProgressCallback = no_progress,
 ) -> list[CorpusSizeResult]:
     """Score the queries over each sample of the corpus, smallest first."""
     found = draw_corpus_samples(field, sizes, seed)
     scores = []
     for done, (size, rows) in enumerate(found.items()):
         scores.append(field.scores(query_vectors, document_vectors, name=f"{size} documents", among=rows))
-        if progress is not None:
-            progress((done + 1) / len(found))
+        progress(Progress("sampling the corpus", done + 1, len(found)))
     means = all_means_with_intervals(scores, confidence, seed)
     return [CorpusSizeResult(size, mean) for size, mean in zip(found, means, strict=True)]
 
@@ -122,7 +122,7 @@ def evaluate_perturbations(  # noqa: PLR0913 - each has a use of its own, and a 
     measure: str | None = None,
     confidence: float = 0.95,
     seed: int = 0,
-    progress: Callable[[float], None] | None = None,
+    progress: ProgressCallback = no_progress,
 ) -> list[PerturbationResult]:
     """Score each perturbation of the queries and its loss.
 
@@ -146,8 +146,7 @@ def evaluate_perturbations(  # noqa: PLR0913 - each has a use of its own, and a 
             parts.append(len(moved) / len(texts) if texts else 0.0)
             rows.append(_perturbed_values(answer(other), clean, column, moved, measure) if moved else column)
         tried.append(_PerturbedScores(name, kind, np.stack(rows), float(np.mean(parts))))
-        if progress is not None:
-            progress((done + 1) / len(chosen))
+        progress(Progress("perturbing queries", done + 1, len(chosen)))
     return _to_perturbation_results(
         tried, column, clean.queries, rate, ComparisonSettings(confidence=confidence, seed=seed)
     )
@@ -216,7 +215,7 @@ def evaluate_compression(  # noqa: PLR0913 - each has a use of its own, and a de
     kinds: Sequence[str] | None = None,
     confidence: float = 0.95,
     seed: int = 0,
-    progress: Callable[[float], None] | None = None,
+    progress: ProgressCallback = no_progress,
 ) -> list[CompressionResult]:
     """Score vectors for each reduction method, dimension and precision.
 
@@ -234,7 +233,7 @@ def evaluate_compression(  # noqa: PLR0913 - each has a use of its own, and a de
     ):
         for name in names:
             if name not in known:
-                raise UnknownName(what, name, known, hint=f"there are {', '.join(known)}")
+                raise UnknownName(what, name, known, hint=f"choose one of {', '.join(known)}")
     turned: dict[str, tuple[VectorMatrix, VectorMatrix]] = {"first": (queries, documents)}
     if "pca" in hows:
         directions = principal_directions(documents).astype(np.float32)
@@ -244,8 +243,7 @@ def evaluate_compression(  # noqa: PLR0913 - each has a use of its own, and a de
         asked, base = (normalise_vectors(side[:, :size]) for side in turned[how])
         keep = PRECISIONS[kind].keep
         found.append(field.scores(keep(asked, base), keep(base, base), name=f"{how} {size} {kind}"))
-        if progress is not None:
-            progress((done + 1) / len(wanted))
+        progress(Progress("compressing vectors", done + 1, len(wanted)))
     means = all_means_with_intervals(found, confidence, seed)
     return [
         CompressionResult(how, size, kind, vector_bytes(size, kind), mean)

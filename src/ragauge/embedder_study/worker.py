@@ -3,32 +3,41 @@
 from __future__ import annotations
 
 import json
-import sys
 import time
 from pathlib import Path
+from typing import NamedTuple
 
 from ragauge.compute.resources import peak_bytes
-from ragauge.compute.workers import SendEvent, serve_worker
-from ragauge.embedder_study.guarded_embedding import error_summary
+from ragauge.compute.worker_process import SendEvent
 from ragauge.models.embedders import open_embedder
 
 
-def run_footprint_task(text: str, tell: SendEvent) -> int:
-    """Measure the embedder of a JSON task; return 0 on success and 1 on failure."""
-    order = json.loads(text)
-    texts = json.loads(Path(order["texts"]).read_text(encoding="utf-8"))
+class FootprintTask(NamedTuple):
+    """Embedder to measure, and texts to embed with it."""
+
+    embedder: str
+    """Description of the embedder."""
+    texts: str
+    """JSON file with texts."""
+    trains: bool
+    """Whether the embedder is trained on all texts."""
+    sample_texts: int
+    """Number of texts to embed."""
+
+
+class Footprint(NamedTuple):
+    """Memory and load time of an embedder."""
+
+    memory_bytes: int
+    load_seconds: float
+
+
+def run_task(task: FootprintTask, _send: SendEvent) -> Footprint:
+    """Measure an embedder."""
+    texts = json.loads(Path(task.texts).read_text(encoding="utf-8"))
     before, began = peak_bytes(), time.perf_counter()
-    try:
-        embedder = open_embedder(order["embedder"], texts if order["learns"] else None)
-        embedder.embed(texts[:1])
-        seconds = time.perf_counter() - began
-        embedder.embed(texts[: order["some"]])
-    except Exception as error:  # any error is reported to the parent process
-        tell({"error": error_summary(error)})
-        return 1
-    tell({"bytes": peak_bytes() - before, "seconds": seconds})
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(serve_worker(run_footprint_task))
+    embedder = open_embedder(task.embedder, texts if task.trains else None)
+    embedder.embed(texts[:1])
+    seconds = time.perf_counter() - began
+    embedder.embed(texts[: task.sample_texts])
+    return Footprint(peak_bytes() - before, seconds)

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack, overload
 
 import numpy as np
 
 from ragauge.compute.executors import map_ordered
+from ragauge.compute.progress import Progress, ProgressCallback, no_progress, scoped
 from ragauge.core.errors import BadInput, failed_queries
-from ragauge.core.records import Judgments, Run, RunFrames, ScoresByQuery
+from ragauge.core.records import Judgments, Run, RunFrames, Scores, ScoresByQuery
+from ragauge.core.scores_by_run import ScoresByRun
+from ragauge.core.settings import check_keywords
 from ragauge.files import neighbour_arrays, readers
 from ragauge.files.in_memory import is_single_run, to_run_table
 from ragauge.files.source import InputFile
@@ -22,47 +24,137 @@ from ragauge.measures.judged_ranks import JudgedRanks, PartialRanks, defined_dep
 from ragauge.measures.names import Measure, parse_measure_names
 from ragauge.measures.scoring import MeasureFunction, score_judged_ranks
 
+if TYPE_CHECKING:
+    import pandas as pd
+    import polars as pl
+
 DEFAULT_MEASURES = ("ndcg@10", "recall@100", "map", "mrr", "precision@10")
 RUN_CUTOFF = 10
 """Cutoff of the default measures of `run`, unless k is smaller."""
 Measures = str | MeasureFunction | Iterable[str | MeasureFunction]
-RowProgressCallback = Callable[[str, int], None]
-"""Progress callback with the name of a run and the number of its rows processed."""
+RunByName = Mapping[str, "str | Path | Run | Mapping[str, Mapping[str, float]] | pl.DataFrame | pd.DataFrame"]
+"""Several runs by name: paths, runs, frames, or `{query: {document: score}}`."""
 
 
+class EvaluationOptions(TypedDict, total=False):
+    """Options of `evaluate` and `evaluate_runs`."""
+
+    targets: Any
+    """Target map for `dr@k`."""
+    qrels_format: str | None
+    """Format of the judgments; None to detect it."""
+    run_format: str | None
+    """Format of the runs; None to detect it."""
+    executor: Executor | None
+    """Executor that scores runs in parts of whole queries, with equal results."""
+
+
+@overload
+def evaluate(
+    qrels: Any,
+    run: RunByName,
+    measures: Measures = DEFAULT_MEASURES,
+    convention: str | Convention = "default",
+    **options: Unpack[EvaluationOptions],
+) -> ScoresByRun: ...
+@overload
 def evaluate(
     qrels: Any,
     run: Any,
     measures: Measures = DEFAULT_MEASURES,
     convention: str | Convention = "default",
-    *,
-    targets: Any = None,
-    qrels_format: str | None = None,
-    run_format: str | None = None,
-    executor: Executor | None = None,
-) -> Any:
-    """Score a run, or several by name, with judgments.
+    **options: Unpack[EvaluationOptions],
+) -> Scores: ...
+def evaluate(
+    qrels: Any,
+    run: Any,
+    measures: Measures = DEFAULT_MEASURES,
+    convention: str | Convention = "default",
+    **options: Unpack[EvaluationOptions],
+) -> Scores | ScoresByRun:
+    """Score a run with judgments.
 
     `qrels` and `run` may be paths (`-` is standard input), nested dictionaries, frames, lists of tuples, arrays or
-    records. A mapping from names to runs returns a dictionary of scores. Arrays of neighbour ids with one row per
+    records. A mapping from names to runs is scored as by `evaluate_runs`. Arrays of neighbour ids with one row per
     query (also `.ivecs`, `.ibin` and `.npy` files) are scored by recall(of=k) unless measures are given. `targets`
-    is a target map for `dr@k`. File formats are detected unless given. An `executor` (from `concurrent.futures`, or
-    Dask's) scores runs in parts of whole queries, with equal results.
+    is a target map for `dr@k`. File formats (`qrels_format`, `run_format`) are detected unless given. An `executor`
+    (from `concurrent.futures`, or Dask's) scores runs in parts of whole queries, with equal results.
 
     >>> evaluate({"q1": {"a": 1}}, {"q1": {"b": 0.9, "a": 0.4}}, ["mrr", "recall@1"]).means
     {'mrr': 0.5, 'recall@1': 0.0}
     """
+    if isinstance(run, Mapping) and not is_single_run(run):
+        return evaluate_runs(qrels, run, measures, convention, **options)
+    return _score_runs(qrels, {None: run}, measures, convention, **options)[None]
+
+
+def evaluate_runs(
+    qrels: Any,
+    runs: Mapping[str, Any],
+    measures: Measures = DEFAULT_MEASURES,
+    convention: str | Convention = "default",
+    **options: Unpack[EvaluationOptions],
+) -> ScoresByRun:
+    """Score several runs by name with the same judgments, measures and convention.
+
+    Judgments, runs and options are those of `evaluate`.
+
+    >>> runs = {"good": {"q1": {"a": 0.9, "b": 0.4}}, "bad": {"q1": {"b": 0.9, "a": 0.4}}}
+    >>> found = evaluate_runs({"q1": {"a": 1}}, runs, ["mrr"])
+    >>> found["bad"].means, found.means
+    ({'mrr': 0.5}, {'good': {'mrr': 1.0}, 'bad': {'mrr': 0.5}})
+    """
+    if not isinstance(runs, Mapping):
+        raise BadInput(
+            f"runs must be a mapping from names to runs, got {type(runs).__name__}",
+            hint='use {"bm25": "bm25.run", "dense": "dense.run"}, or `evaluate` for one run',
+        )
+    return ScoresByRun(_score_runs(qrels, runs, measures, convention, **options))
+
+
+def _score_runs(
+    qrels: Any,
+    runs: Mapping[Any, Any],
+    measures: Measures,
+    convention: str | Convention,
+    **options: Unpack[EvaluationOptions],
+) -> dict[Any, Scores]:
+    """Score runs by name; the name None keeps a run's own name."""
+    check_keywords("evaluate", options, EvaluationOptions)
     rules = find_convention(convention)
-    several = isinstance(run, Mapping) and not is_single_run(run)
-    runs: Mapping[Any, Any] = run if several else {None: run}
     neighbour_arrays.check_row_counts(qrels, runs.values())
     if measures is DEFAULT_MEASURES:
         measures = default_measures(qrels, runs.values())
-    wanted = parse_measures(measures, rules)
-    judgments = judgments_for_measures(wanted, qrels, form=qrels_format, targets=targets)
-    counted = compute_judged_ranks_by_name(judgments, runs, wanted, rules, form=run_format, executor=executor)
-    scores = {name: score_judged_ranks(judged, wanted, rules) for name, judged in counted.items()}
-    return scores if several else scores[None]
+    parsed_measures = parse_measures(measures, rules)
+    judgments = judgments_for_measures(
+        parsed_measures, qrels, qrels_format=options.get("qrels_format"), targets=options.get("targets")
+    )
+    judged_ranks = compute_judged_ranks_by_name(
+        judgments,
+        runs,
+        parsed_measures,
+        rules,
+        run_format=options.get("run_format"),
+        executor=options.get("executor"),
+    )
+    return {name: score_judged_ranks(judged, parsed_measures, rules) for name, judged in judged_ranks.items()}
+
+
+def score_trials(
+    judgments: Judgments,
+    trials: Iterable[Any],
+    measures: Sequence[Measure | MeasureFunction],
+    convention: Convention,
+    *,
+    name: str | None = None,
+) -> list[Scores]:
+    """Score each trial of a system; a trial is a run in any form that `evaluate` accepts."""
+    return [
+        score_judged_ranks(
+            compute_judged_ranks(judgments, trial, measures, convention, name=name), measures, convention
+        )
+        for trial in trials
+    ]
 
 
 def default_run_measures(k: int) -> tuple[str, ...]:
@@ -89,7 +181,7 @@ def judgments_for_measures(
     measures: Sequence[Measure | MeasureFunction],
     qrels: Any,
     *,
-    form: str | None = None,
+    qrels_format: str | None = None,
     targets: Any = None,
     split: str | None = None,
 ) -> Judgments:
@@ -97,36 +189,38 @@ def judgments_for_measures(
 
     Raises `BadInput` if a target map is given and no measure uses it.
     """
-    asks = any(isinstance(m, Measure) and m.spec.needs_subtopics for m in measures)
+    needs_subtopics = any(isinstance(m, Measure) and m.spec.needs_subtopics for m in measures)
     if (
-        asks
-        and form is None
+        needs_subtopics
+        and qrels_format is None
         and isinstance(qrels, str | Path)
         and readers.detect_format(InputFile(str(qrels))) == "trec"
     ):
-        form = "subtopics"
-    if targets is not None and not any(_uses_targets(one) for one in measures):
+        qrels_format = "subtopics"
+    if targets is not None and not any(_uses_targets(measure) for measure in measures):
         raise BadInput(
             f"a target map has no effect on these measures; expected dr@k or diversity_count@k, got "
-            f"{', '.join(str(one) if isinstance(one, Measure) else one.__name__ for one in measures)}",
+            f"{', '.join(str(measure) if isinstance(measure, Measure) else measure.__name__ for measure in measures)}",
             hint="add a measure that uses it, such as dr@20, or remove the target map",
         )
-    judgments = readers.read_judgments(qrels, format=form, split=split)
+    judgments = readers.read_judgments(qrels, format=qrels_format, split=split)
     if not len(judgments):
         raise BadInput("the judgments have no query", file=judgments.source)
     return judgments if targets is None else judgments.with_targets(readers.read_targets(targets))
 
 
-def parse_measures(measures: Measures, rules: Convention, *, trec: bool = False) -> list[Measure | MeasureFunction]:
+def parse_measures(
+    measures: Measures, convention: Convention, *, trec: bool = False
+) -> list[Measure | MeasureFunction]:
     """Parse measure names and keep functions, in input order, without duplicates."""
-    given: list[str | MeasureFunction] = (
+    requested: list[str | MeasureFunction] = (
         [measures] if isinstance(measures, str) or callable(measures) else list(measures)
     )
     if trec:
-        return list(parse_measure_names([name for name in given if isinstance(name, str)], rules, trec=True))
+        return list(parse_measure_names([name for name in requested if isinstance(name, str)], convention, trec=True))
     out: list[Measure | MeasureFunction] = []
-    for one in given:
-        out.extend(parse_measure_names([one], rules) if isinstance(one, str) else [one])
+    for measure in requested:
+        out.extend(parse_measure_names([measure], convention) if isinstance(measure, str) else [measure])
     return list(dict.fromkeys(out))
 
 
@@ -134,40 +228,42 @@ def compute_judged_ranks(
     judgments: Judgments,
     run: Any,
     measures: Sequence[Measure | MeasureFunction],
-    rules: Convention,
+    convention: Convention,
     *,
     name: str | None = None,
-    form: str | None = None,
+    run_format: str | None = None,
 ) -> JudgedRanks:
     """Compute the judged ranks of one run."""
-    return compute_judged_ranks_by_name(judgments, {name: run}, measures, rules, form=form)[name]
+    return compute_judged_ranks_by_name(judgments, {name: run}, measures, convention, run_format=run_format)[name]
 
 
 def compute_judged_ranks_by_name(
     judgments: Judgments,
     runs: Mapping[Any, Any],
     measures: Sequence[Measure | MeasureFunction],
-    rules: Convention,
+    convention: Convention,
     *,
-    form: str | None = None,
+    run_format: str | None = None,
     executor: Executor | None = None,
-    watch: RowProgressCallback | None = None,
+    progress: ProgressCallback = no_progress,
 ) -> dict[Any, JudgedRanks]:
     """Compute the judged ranks of runs by name; the key None keeps a run's own name.
 
-    An `executor` receives parts of whole queries, one run after the other. `watch` receives the number of rows
+    An `executor` receives parts of whole queries, one run after the other. `progress` receives the number of rows
     processed of each run.
     """
-    top, heard = _first_documents_needed(measures), watch or _ignore_progress
+    top = _first_documents_needed(measures)
     if executor is not None:
-        found = {name: _open_run(name, run, form, rules) for name, run in runs.items()}
-        ranks = _rank_on_executor(judgments, found, rules, top, executor, heard)
-        return {name: _add_run_metadata(ranks[name], run, found[name], name) for name, run in runs.items()}
-    counted: dict[Any, JudgedRanks] = {}
+        opened_runs = {name: _open_run(name, run, run_format, convention) for name, run in runs.items()}
+        ranks = _rank_on_executor(judgments, opened_runs, convention, top, executor, progress)
+        return {name: _add_run_metadata(ranks[name], run, opened_runs[name], name) for name, run in runs.items()}
+    judged_ranks: dict[Any, JudgedRanks] = {}
     for name, run in runs.items():  # one at a time, because some runs are loaded into memory when opened
-        one = _open_run(name, run, form, rules)
-        counted[name] = _add_run_metadata(_rank_in_process(judgments, one, rules, top, name, heard), run, one, name)
-    return counted
+        opened_run = _open_run(name, run, run_format, convention)
+        judged_ranks[name] = _add_run_metadata(
+            _rank_in_process(judgments, opened_run, convention, top, name, progress), run, opened_run, name
+        )
+    return judged_ranks
 
 
 def _first_documents_needed(measures: Sequence[Measure | MeasureFunction]) -> int:
@@ -177,43 +273,45 @@ def _first_documents_needed(measures: Sequence[Measure | MeasureFunction]) -> in
     return 0 if not deep else max(deep) if not any(map(_deduplicates_before_cutoff, measures)) else 1 << 31
 
 
-def _open_run(name: Any, run: Any, form: str | None, rules: Convention) -> RunFrames | ScoresByQuery:
-    return readers.open_run_lazily(run, format=form, name=name or "run", with_ranks=rules.ties == "ranked")
+def _open_run(name: Any, run: Any, run_format: str | None, convention: Convention) -> RunFrames | ScoresByQuery:
+    return readers.open_run_lazily(run, format=run_format, name=name or "run", with_ranks=convention.ties == "ranked")
 
 
 def _rank_in_process(
     judgments: Judgments,
-    found: RunFrames | ScoresByQuery,
-    rules: Convention,
+    opened_run: RunFrames | ScoresByQuery,
+    convention: Convention,
     top: int,
     name: Any,
-    watch: RowProgressCallback,
+    progress: ProgressCallback,
 ) -> JudgedRanks:
-    if isinstance(found, Mapping):
+    if isinstance(opened_run, Mapping):
         from ragauge.measures import judged_ranks_from_dicts
 
-        return judged_ranks_from_dicts.compute_ranks_from_dicts(judgments, found, rules, top=top, name=name or "run")
+        return judged_ranks_from_dicts.compute_ranks_from_dicts(
+            judgments, opened_run, convention, top=top, name=name or "run"
+        )
     from ragauge.measures import judged_ranks_from_frames
 
     return judged_ranks_from_frames.compute_ranks_from_frames(
-        judgments, found, rules, top=top, watch=partial(watch, name or found.name)
+        judgments, opened_run, convention, top=top, progress=scoped(progress, subject=name or opened_run.name)
     )
 
 
 def _rank_on_executor(
     judgments: Judgments,
-    found: Mapping[Any, RunFrames | ScoresByQuery],
-    rules: Convention,
+    opened_runs: Mapping[Any, RunFrames | ScoresByQuery],
+    convention: Convention,
     top: int,
     executor: Executor,
-    watch: RowProgressCallback,
+    progress: ProgressCallback,
 ) -> dict[Any, JudgedRanks]:
     """Compute judged ranks on an executor, in parts that are merged."""
     from ragauge.measures.judged_ranks_from_frames import FrameRanker, split_run
 
-    counting = FrameRanker(judgments, rules, top)
-    tables = {name: _to_retrieved(one, name) for name, one in found.items()}
-    tallies: dict[Any, list[PartialRanks]] = {name: [] for name in tables}
+    ranker = FrameRanker(judgments, convention, top)
+    tables = {name: _to_retrieved(opened_run, name) for name, opened_run in opened_runs.items()}
+    partial_ranks: dict[Any, list[PartialRanks]] = {name: [] for name in tables}
     counted_rows = dict.fromkeys(tables, 0)
     owners: list[Any] = []
 
@@ -224,50 +322,48 @@ def _rank_on_executor(
                 yield part
 
     heavy = not all(hasattr(table, "parts") for table in tables.values())
-    for place, tally in enumerate(map_ordered(executor, counting, parts(), heavy=heavy)):
-        name = owners[place]
-        tallies[name].append(tally)
-        counted_rows[name] += tally.rows
-        watch(name or tables[name].name, counted_rows[name])
-    counted = {name: counting.whole(table, tallies[name]) for name, table in tables.items()}
-    for name, one in found.items():
-        if isinstance(one, Mapping):  # a query without documents has no rows, but the run contains it
-            answered = np.array([query in one for query in judgments.pool.queries], np.bool_)
-            counted[name] = replace(counted[name], answered=answered, extra_queries=len(one) - int(answered.sum()))
-    return counted
+    for i, part_ranks in enumerate(map_ordered(executor, ranker, parts(), heavy=heavy)):
+        name = owners[i]
+        partial_ranks[name].append(part_ranks)
+        counted_rows[name] += part_ranks.rows
+        progress(Progress("scoring", counted_rows[name], subject=name or tables[name].name))
+    judged_ranks = {name: ranker.merge_partial_ranks(table, partial_ranks[name]) for name, table in tables.items()}
+    for name, opened_run in opened_runs.items():
+        if isinstance(opened_run, Mapping):  # a query without documents has no rows, but the run contains it
+            answered = np.array([query in opened_run for query in judgments.pool.queries], np.bool_)
+            judged_ranks[name] = replace(
+                judged_ranks[name], answered=answered, extra_queries=len(opened_run) - int(answered.sum())
+            )
+    return judged_ranks
 
 
-def _to_retrieved(found: RunFrames | ScoresByQuery, name: Any) -> RunFrames:
-    return Run(to_run_table(found), name or "run") if isinstance(found, Mapping) else found
+def _to_retrieved(opened_run: RunFrames | ScoresByQuery, name: Any) -> RunFrames:
+    return Run(to_run_table(opened_run), name or "run") if isinstance(opened_run, Mapping) else opened_run
 
 
-def _add_run_metadata(judged: JudgedRanks, run: Any, found: RunFrames | ScoresByQuery, name: Any) -> JudgedRanks:
+def _add_run_metadata(judged: JudgedRanks, run: Any, opened_run: RunFrames | ScoresByQuery, name: Any) -> JudgedRanks:
     """Add what the run records besides its rows.
 
     Empty rankings and failures count in the mean.
     """
-    if isinstance(found, Mapping):
+    if isinstance(opened_run, Mapping):
         return judged
-    made = readers.read_run_metadata(run)
-    timings = readers.read_timings(run) if made is None else made.timings
+    metadata = readers.read_run_metadata(run)
+    timings = readers.read_timings(run) if metadata is None else metadata.timings
     answered = judged.answered
     failures: Mapping[str, str] = {}
     if timings is not None:
-        asked, failed = set(timings["query"].to_list()), failed_queries(timings)
-        answered = answered | np.array([query in asked for query in judged.pool.queries], np.bool_)
+        recorded_queries, failed = set(timings["query"].to_list()), failed_queries(timings)
+        answered = answered | np.array([query in recorded_queries for query in judged.pool.queries], np.bool_)
         failures = {query: failed[query] for query in judged.pool.queries if query in failed} if failed else {}
     return replace(
         judged,
         name=name or judged.name,
-        tag=getattr(found, "tag", ""),
+        tag=getattr(opened_run, "tag", ""),
         answered=answered,
         failures=failures,
-        depth=None if made is None else defined_depth(made),
+        depth=None if metadata is None else defined_depth(metadata),
     )
-
-
-def _ignore_progress(_: str, __: int) -> None:
-    """Ignore the progress of a run."""
 
 
 def _needs_documents(measure: Measure) -> bool:

@@ -53,8 +53,10 @@ def resolve_directions(scores: Scores, given: Mapping[str, bool] = MappingProxyT
 
     `given` is `{measure: whether lower is better}`. Raises `BadInput` if it contradicts a known direction.
     """
-    named = {m if m in list(scores.values) else scores.values._canonical(m): is_lower for m, is_lower in given.items()}
-    lower, unknown = assign_directions(scores.values, scores.lower_is_better, scores.direction_unstated, named)
+    by_measure = {
+        m if m in list(scores.values) else scores.values._canonical(m): is_lower for m, is_lower in given.items()
+    }
+    lower, unknown = assign_directions(scores.values, scores.lower_is_better, scores.direction_unstated, by_measure)
     return replace(scores, lower_is_better=lower, direction_unstated=unknown)
 
 
@@ -65,19 +67,19 @@ def assign_directions(
 
     Higher is assumed better for an unknown direction. Raises `BadInput` if `given` contradicts a known direction.
     """
-    found: dict[str, bool | None] = {}
+    directions: dict[str, bool | None] = {}
     for measure in measures:
-        known = is_lower_better(measure) if measure in unstated else measure in lower
-        wanted = given.get(measure)
-        if known is not None and wanted not in (None, known):
+        stated = is_lower_better(measure) if measure in unstated else measure in lower
+        requested = given.get(measure)
+        if stated is not None and requested not in (None, stated):
             raise BadInput(
-                f"`{measure}` is a {_describe_direction(known)} measure, but {_direction_option(not known)} names it",
-                hint=f"leave out `{_direction_option(not known)} {measure}`",
+                f"`{measure}` is a {_describe_direction(stated)} measure, but {_direction_option(not stated)} names it",
+                hint=f"leave out `{_direction_option(not stated)} {measure}`",
             )
-        found[measure] = known if wanted is None else wanted
+        directions[measure] = stated if requested is None else requested
     return (
-        frozenset(measure for measure, is_lower in found.items() if is_lower),
-        frozenset(measure for measure, is_lower in found.items() if is_lower is None),
+        frozenset(measure for measure, is_lower in directions.items() if is_lower),
+        frozenset(measure for measure, is_lower in directions.items() if is_lower is None),
     )
 
 
@@ -88,19 +90,22 @@ def given_directions(
 
     Raises `BadInput` for a measure in both lists, `UnknownName` for one in none of the scores.
     """
-    names_lower, names_higher = ([one] if isinstance(one, str) else list(one) for one in (lower, higher))
-    both = next((name for name in names_lower if name in names_higher), None)
-    if both is not None:
+    names_lower, names_higher = (
+        [measures] if isinstance(measures, str) else list(measures) for measures in (lower, higher)
+    )
+    named_twice = next((name for name in names_lower if name in names_higher), None)
+    if named_twice is not None:
         raise BadInput(
-            f"`{both}` is named by --lower-is-better and by --higher-is-better", hint="name a measure in one of the two"
+            f"`{named_twice}` is named by --lower-is-better and by --higher-is-better",
+            hint="name a measure in one of the two",
         )
-    given = {**dict.fromkeys(names_lower, True), **dict.fromkeys(names_higher, False)}
+    directions = {**dict.fromkeys(names_lower, True), **dict.fromkeys(names_higher, False)}
     by_system = list(scores)
-    absent = next((name for name in given if not any(name in values for values in by_system)), None)
+    absent = next((name for name in directions if not any(name in values for values in by_system)), None)
     if absent is not None:
-        known = list(dict.fromkeys(measure for values in by_system for measure in values))
-        raise UnknownName("measure", absent, known, hint=f"choose one of {', '.join(known)}")
-    return given
+        known_measures = list(dict.fromkeys(measure for values in by_system for measure in values))
+        raise UnknownName("measure", absent, known_measures, hint=f"choose one of {', '.join(known_measures)}")
+    return directions
 
 
 def _describe_direction(is_lower: bool) -> str:

@@ -14,7 +14,7 @@ from ragauge.core.records import Floats, MeasureDict, Scores
 from ragauge.measures import answers
 from ragauge.measures.conventions import Convention
 from ragauge.measures.names import Measure, parse_measure
-from ragauge.measures.registry import geometric_mean, mean
+from ragauge.measures.registry import geometric_mean, mean, total
 
 FRESHNESS_RATES = ("stale_rate", "stale_query_rate", "conflict_rate", "conflict_query_rate")
 """Names of the freshness rates of a run; lower is better for each."""
@@ -40,6 +40,8 @@ class Indicator:
     """Whether it is an aggregate of one value per query, so that two runs can be tested in pairs."""
     splits: bool = True
     """Whether it can be computed for a subset of the queries."""
+    unit: str = ""
+    """`ms`, `s`, `queries/s` or `count`; empty for scores and rates."""
 
     @property
     def measure(self) -> str:
@@ -60,14 +62,14 @@ class Indicator:
 LATENCY_STATISTICS = ("p50", "p90", "p95", "p99", "mean", "max")
 LATENCY_PATTERN = re.compile(rf"(?:(?P<stage>.+)_)?(?P<statistic>{'|'.join(LATENCY_STATISTICS)})_ms", re.I)
 RUN_INDICATORS = {
-    "throughput": Indicator("throughput", "whole", lower_is_better=False, paired=False, splits=False),
-    "cold_ms": Indicator("cold_ms", "whole", lower_is_better=True, paired=False, splits=False),
-    "build_seconds": Indicator("build_seconds", "whole", lower_is_better=True, paired=False, splits=False),
+    "throughput": Indicator("throughput", "whole", lower_is_better=False, paired=False, splits=False, unit="queries/s"),
+    "cold_ms": Indicator("cold_ms", "whole", lower_is_better=True, paired=False, splits=False, unit="ms"),
+    "build_seconds": Indicator("build_seconds", "whole", lower_is_better=True, paired=False, splits=False, unit="s"),
 }
 COUNT_INDICATORS = {
-    "failed": Indicator("failed", "count", lower_is_better=True, paired=False),
-    "missing": Indicator("missing", "count", lower_is_better=True, paired=False),
-    "queries": Indicator("queries", "count", lower_is_better=False, paired=False),
+    "failed": Indicator("failed", "count", lower_is_better=True, paired=False, unit="count"),
+    "missing": Indicator("missing", "count", lower_is_better=True, paired=False, unit="count"),
+    "queries": Indicator("queries", "count", lower_is_better=False, paired=False, unit="count"),
 }
 FRESHNESS_PATTERN = re.compile(rf"(?P<what>stale|conflict|{'|'.join(FRESHNESS_RATES)})(?:@(?P<k>[1-9]\d*))?", re.I)
 """Freshness indicators: `stale_rate@10` over all positions, `stale@10` per query."""
@@ -91,17 +93,19 @@ def find_indicator(text: str, convention: Convention, known: Sequence[Scores] = 
     ['ndcg@10', 'p95_ms', 'embed_p95_ms', 'mean_ms']
     """
     name = text.strip()
-    within = UNSCORED_PATTERN.fullmatch(name)
-    if within:
-        about = find_indicator(within[1], convention, known)
-        if about.source not in ("measure", "age"):
+    unscored_match = UNSCORED_PATTERN.fullmatch(name)
+    if unscored_match:
+        inner = find_indicator(unscored_match[1], convention, known)
+        if inner.source not in ("measure", "age"):
             raise BadInput(f"`{name}` is not about a measure", hint=f"`{UNSCORED_PREFIX}(faithfulness)`")
-        return Indicator(f"{UNSCORED_PREFIX}({about.name})", "count", lower_is_better=True, paired=False)
+        return Indicator(f"{UNSCORED_PREFIX}({inner.name})", "count", lower_is_better=True, paired=False, unit="count")
     for scores in known:
         if name in scores.values:
-            own = name if name in scores.measures else scores.values._canonical(name)
-            unknown = own in scores.direction_unstated
-            return replace(_measure_indicator(own, own in scores.lower_is_better), direction_known=not unknown)
+            own_name = name if name in scores.measures else scores.values._canonical(name)
+            unknown = own_name in scores.direction_unstated
+            return replace(
+                _measure_indicator(own_name, own_name in scores.lower_is_better), direction_known=not unknown
+            )
     if any(scores.judge for scores in known) and answers.is_answer_measure(name):  # not computed yet
         judged = answers.parse_answer_measure(name, convention)
         return _measure_indicator(str(judged), judged.spec.lower_is_better)
@@ -110,13 +114,17 @@ def find_indicator(text: str, convention: Convention, known: Sequence[Scores] = 
         return RUN_INDICATORS[lower]
     if lower in COUNT_INDICATORS:
         return COUNT_INDICATORS[lower]
-    timed = LATENCY_PATTERN.fullmatch(name)
-    if timed:
-        stage = "" if timed["stage"] is None or timed["stage"].lower() == "total" else f"{timed['stage']}_"
-        return Indicator(f"{stage}{timed['statistic'].lower()}_ms", "latency", lower_is_better=True)
-    aged = FRESHNESS_PATTERN.fullmatch(name)
-    if aged:
-        return _freshness_indicator(aged["what"].lower(), aged["k"])
+    latency_match = LATENCY_PATTERN.fullmatch(name)
+    if latency_match:
+        stage = (
+            ""
+            if latency_match["stage"] is None or latency_match["stage"].lower() == "total"
+            else f"{latency_match['stage']}_"
+        )
+        return Indicator(f"{stage}{latency_match['statistic'].lower()}_ms", "latency", lower_is_better=True, unit="ms")
+    freshness_match = FRESHNESS_PATTERN.fullmatch(name)
+    if freshness_match:
+        return _freshness_indicator(freshness_match["what"].lower(), freshness_match["k"])
     try:
         measure = parse_measure(name, convention)
     except UnknownName:
@@ -125,18 +133,18 @@ def find_indicator(text: str, convention: Convention, known: Sequence[Scores] = 
             raise UnknownName("figure", name, (), hint=_suggest_timing(lower)) from None
         own_names = [*INDICATOR_NAMES, *measured]
         if known or difflib.get_close_matches(lower, own_names, n=1):
-            hint = f"beside the measures, which `ragauge measures` lists, there are {', '.join(own_names)}"
+            hint = f"besides the measures (`ragauge measures`), choose one of {', '.join(own_names)}"
             raise UnknownName("figure", name, own_names, hint=hint) from None
         raise
     return _measure_indicator(str(measure), measure.spec.lower_is_better)
 
 
-def _freshness_indicator(what: str, k: str | None) -> Indicator:
+def _freshness_indicator(indicator: str, k: str | None) -> Indicator:
     if k is None:
-        raise BadInput(f"`{what}` of how many documents?", hint=f"`{what}@10`")
-    if what in FRESHNESS_RATES:
-        return Indicator(f"{what}@{k}", "age", lower_is_better=True, paired=False)
-    return Indicator(f"{what}@{k}", lower_is_better=True)
+        raise BadInput(f"`{indicator}` of how many documents?", hint=f"`{indicator}@10`")
+    if indicator in FRESHNESS_RATES:
+        return Indicator(f"{indicator}@{k}", "age", lower_is_better=True, paired=False)
+    return Indicator(f"{indicator}@{k}", lower_is_better=True)
 
 
 def freshness_depth(name: str) -> int | None:
@@ -145,24 +153,30 @@ def freshness_depth(name: str) -> int | None:
     >>> freshness_depth("stale_rate@10"), freshness_depth("stale@5"), freshness_depth("recall@5")
     (10, 5, None)
     """
-    found = FRESHNESS_PATTERN.fullmatch(name)
-    return int(found["k"]) if found and found["k"] else None
+    match = FRESHNESS_PATTERN.fullmatch(name)
+    return int(match["k"]) if match and match["k"] else None
 
 
 def _suggest_timing(lower: str) -> str:
     """Suggest the timing that an unknown name may refer to.
 
-    >>> _suggest_timing("mean latency").partition(" there")[0]
+    >>> _suggest_timing("mean latency").partition(" Choose")[0]
     'did you mean `mean_ms`?'
     """
-    statistic = next((one for one in LATENCY_STATISTICS if one in lower), "p95")
-    meant = "throughput" if re.search("qps|through|per_?sec", lower) else f"{statistic}_ms"
-    return f"did you mean `{meant}`? there are {', '.join(TIMING_NAMES)}"
+    statistic = next((name for name in LATENCY_STATISTICS if name in lower), "p95")
+    suggestion = "throughput" if re.search("qps|through|per_?sec", lower) else f"{statistic}_ms"
+    return f"did you mean `{suggestion}`? Choose one of {', '.join(TIMING_NAMES)}"
 
 
-def _measure_indicator(name: str, lower: bool) -> Indicator:
-    how = find_aggregate(name)
-    return Indicator(name, lower_is_better=lower, paired=how not in (None, geometric_mean), splits=how is not None)
+def _measure_indicator(name: str, lower_is_better: bool) -> Indicator:
+    aggregate = find_aggregate(name)
+    return Indicator(
+        name,
+        lower_is_better=lower_is_better,
+        paired=aggregate not in (None, geometric_mean),
+        splits=aggregate is not None,
+        unit="count" if aggregate is total else "",
+    )
 
 
 def find_aggregate(name: str) -> Callable[[Floats], float] | None:
@@ -184,13 +198,13 @@ def find_measure(name: str) -> Measure | None:
         return None
 
 
-def split_latency_name(figure: Indicator) -> tuple[str, str]:
+def split_latency_name(indicator: Indicator) -> tuple[str, str]:
     """Split the name of a latency indicator into stage and statistic.
 
     >>> split_latency_name(Indicator("embed_p95_ms", "latency")), split_latency_name(Indicator("max_ms", "latency"))
     (('embed', 'p95'), ('total', 'max'))
     """
-    stage, _, statistic = figure.name.removesuffix("_ms").rpartition("_")
+    stage, _, statistic = indicator.name.removesuffix("_ms").rpartition("_")
     return stage or "total", statistic
 
 
@@ -200,20 +214,22 @@ def average_trials(trials: Sequence[Scores]) -> Scores:
     A query without a value in any one trial has none. A query counts as returned only if it is in all trials.
     """
     first = trials[0]
-    values = {name: np.mean([one.values[name] for one in trials], axis=0) for name in first.measures}
+    values = {name: np.mean([trial.values[name] for trial in trials], axis=0) for name in first.measures}
     means = {}
     for name, column in values.items():
-        how, scored = find_aggregate(name), ~np.isnan(column)
-        if how is None or not scored.any():  # the measure is not an aggregate of per-query values
-            means[name] = float(np.mean([one.means[name] for one in trials]))
+        aggregate, scored = find_aggregate(name), ~np.isnan(column)
+        if aggregate is None or not scored.any():  # the measure is not an aggregate of per-query values
+            means[name] = float(np.mean([trial.means[name] for trial in trials]))
         else:
-            means[name] = float(how(column[scored]))
-    reasons = {name: {q: why for one in reversed(trials) for q, why in one.unscored[name].items()} for name in values}
-    every = [one.judged for one in trials]
+            means[name] = float(aggregate(column[scored]))
+    reasons = {
+        name: {q: reason for trial in reversed(trials) for q, reason in trial.unscored[name].items()} for name in values
+    }
+    judged_trials = [trial.judged for trial in trials]
     judged = replace(
         first.judged,
-        answered=np.all([one.answered for one in every], axis=0),
-        retrieved=np.max([one.retrieved for one in every], axis=0),
+        answered=np.all([judged_trial.answered for judged_trial in judged_trials], axis=0),
+        retrieved=np.max([judged_trial.retrieved for judged_trial in judged_trials], axis=0),
     )
     note = f"the rankings of {first.run} differ between {len(trials)} repeats: a query counts with its mean over them"
     canonical = first.values._canonical
@@ -222,6 +238,6 @@ def average_trials(trials: Sequence[Scores]) -> Scores:
         values=MeasureDict(values, canonical),
         means=MeasureDict(means, canonical),
         unscored=MeasureDict(reasons, canonical),
-        notes=[*dict.fromkeys(text for one in trials for text in one.notes), note],
+        notes=[*dict.fromkeys(text for trial in trials for text in trial.notes), note],
         judged=judged,
     )

@@ -128,8 +128,8 @@ def _translate_measure(measure: Any) -> Measure:
             MEASURE_REGISTRY["num_rel_ret" if options else "num_ret"], None, options, PROVIDER_CONVENTION
         )
     if name == "SetP":
-        which = "set_relative_precision" if _measure_parameter(measure, "relative") else "set_precision"
-        return make_measure(MEASURE_REGISTRY[which], None, options, PROVIDER_CONVENTION)
+        set_measure = "set_relative_precision" if _measure_parameter(measure, "relative") else "set_precision"
+        return make_measure(MEASURE_REGISTRY[set_measure], None, options, PROVIDER_CONVENTION)
     return make_measure(MEASURE_REGISTRY[MEASURE_NAMES[name]], cutoff, options, PROVIDER_CONVENTION)
 
 

@@ -12,7 +12,8 @@ from ragauge.core.errors import BadInput
 from ragauge.core.findings import Finding
 from ragauge.core.samples import Sample, find_citations
 from ragauge.files import readers
-from ragauge.files.json_files import read_json_lines
+from ragauge.files.document_rows import DOCUMENT_FIELDS, ROW_FORMATS, FlawLog, open_rows
+from ragauge.files.documents import find_row_id, read_corpus
 from ragauge.files.sample_fields import SAMPLE_PARTS, field_aliases, unread_fields
 from ragauge.files.samples import read_samples
 from ragauge.files.source import InputFile
@@ -36,66 +37,77 @@ def sample_findings(subject: str, samples: Sequence[Sample]) -> Iterator[Finding
     Findings report the available fields, and problems that prevent or distort scoring.
     """
     n = len(samples)
-    given = {
-        "questions": sum(bool(one.question.strip()) for one in samples),
-        "answers": sum(one.answer is not None for one in samples),
-        "contexts": sum(one.contexts is not None for one in samples),
-        "references": sum(one.reference is not None for one in samples),
+    field_counts = {
+        "questions": sum(bool(sample.question.strip()) for sample in samples),
+        "answers": sum(sample.answer is not None for sample in samples),
+        "contexts": sum(sample.contexts is not None for sample in samples),
+        "references": sum(sample.reference is not None for sample in samples),
     }
-    held = ", ".join(f"{what}: {count}" for what, count in given.items())
-    yield Finding(subject, "samples", False, n, f"samples: {n}, {held}")
-    retrieved = [len(one.contexts) for one in samples if one.contexts is not None]
+    count_text = ", ".join(f"{field_name}: {count}" for field_name, count in field_counts.items())
+    yield Finding(subject, "samples", False, n, f"samples: {n}, {count_text}")
+    retrieved = [len(sample.contexts) for sample in samples if sample.contexts is not None]
     if retrieved:
-        words = [len(text.split()) for one in samples for text in one.contexts or ()]
-        each = f", words in a context: {_describe_count_range(words)}" if words else ""
+        words = [len(text.split()) for sample in samples for text in sample.contexts or ()]
+        word_text = f", words in a context: {_describe_count_range(words)}" if words else ""
         yield Finding(
-            subject, "contexts", False, sum(retrieved), f"contexts a sample: {_describe_count_range(retrieved)}{each}"
+            subject,
+            "contexts",
+            False,
+            sum(retrieved),
+            f"contexts a sample: {_describe_count_range(retrieved)}{word_text}",
         )
     unread = unread_fields(samples)
     if unread:
-        told = ", ".join(name if count == n else f"{name} ({count})" for name, count in unread.items())
-        fields = dict(zip(given, SAMPLE_PARTS, strict=True))
-        absent = [field_aliases(fields[what]) for what, count in given.items() if not count]
-        message = "; ".join([f"fields that are not read, but kept as metadata: {told}", *absent])
+        field_text = ", ".join(name if count == n else f"{name} ({count})" for name, count in unread.items())
+        fields = dict(zip(field_counts, SAMPLE_PARTS, strict=True))
+        absent = [field_aliases(fields[field_name]) for field_name, count in field_counts.items() if not count]
+        message = "; ".join([f"fields that are not read, but kept as metadata: {field_text}", *absent])
         yield Finding(subject, "unread fields", bool(absent), len(unread), message)
-    labels = Counter(name for one in samples for name in one.labels)
+    labels = Counter(name for sample in samples for name in sample.labels)
     if labels:
-        said = ", ".join(f"{name} {count}" for name, count in labels.items())
-        yield Finding(subject, "labels", False, sum(labels.values()), f"labels: {said}")
-    for what, count in given.items():
+        label_text = ", ".join(f"{name} {count}" for name, count in labels.items())
+        yield Finding(subject, "labels", False, sum(labels.values()), f"labels: {label_text}")
+    for field_name, count in field_counts.items():
         if 0 < count < n:
-            lacking = [one for one in samples if not _has_field(one, what)]
+            incomplete = [sample for sample in samples if not _has_field(sample, field_name)]
             yield _sample_problem(
-                subject, f"without {what}", lacking, f"samples without {what}, where others have them"
+                subject, f"without {field_name}", incomplete, f"samples without {field_name}, where others have them"
             )
-    twice = Counter((one.question, one.answer, one.contexts, one.history) for one in samples)
-    odd = {
+    copies = Counter((sample.question, sample.answer, sample.contexts, sample.history) for sample in samples)
+    problems = {
         "empty answers": (
-            [one for one in samples if one.answer is not None and not one.answer.strip()],
+            [sample for sample in samples if sample.answer is not None and not sample.answer.strip()],
             "empty answers",
         ),
-        "empty contexts": ([one for one in samples if one.contexts == ()], "samples with an empty list of contexts"),
+        "empty contexts": (
+            [sample for sample in samples if sample.contexts == ()],
+            "samples with an empty list of contexts",
+        ),
         "blank contexts": (
-            [one for one in samples if any(not text.strip() for text in one.contexts or ())],
+            [sample for sample in samples if any(not text.strip() for text in sample.contexts or ())],
             "samples with a blank chunk among the contexts",
         ),
         "repeated contexts": (
-            [one for one in samples if len(set(one.contexts or ())) < len(one.contexts or ())],
+            [sample for sample in samples if len(set(sample.contexts or ())) < len(sample.contexts or ())],
             "samples with the same chunk twice among the contexts",
         ),
         "repeated samples": (
-            [one for one in samples if twice[one.question, one.answer, one.contexts, one.history] > 1],
+            [
+                sample
+                for sample in samples
+                if copies[sample.question, sample.answer, sample.contexts, sample.history] > 1
+            ],
             "samples that are the same as another",
         ),
         "dangling citations": (
-            [one for one in samples if _has_dangling_citation(one)],
+            [sample for sample in samples if _has_dangling_citation(sample)],
             "answers that cite a chunk that is not there",
         ),
     }
-    for name, (found, message) in odd.items():
-        if found:
-            yield _sample_problem(subject, name, found, message)
-    copied = [one for one in samples if one.answer is not None and one.answer == one.reference]
+    for name, (affected, message) in problems.items():
+        if affected:
+            yield _sample_problem(subject, name, affected, message)
+    copied = [sample for sample in samples if sample.answer is not None and sample.answer == sample.reference]
     if copied:
         yield Finding(
             subject,
@@ -106,20 +118,22 @@ def sample_findings(subject: str, samples: Sequence[Sample]) -> Iterator[Finding
         )
 
 
-def _has_field(sample: Sample, what: str) -> bool:
-    if what == "questions":
+def _has_field(sample: Sample, field_name: str) -> bool:
+    if field_name == "questions":
         return bool(sample.question.strip())
-    value = {"answers": sample.answer, "contexts": sample.contexts, "references": sample.reference}[what]
+    value = {"answers": sample.answer, "contexts": sample.contexts, "references": sample.reference}[field_name]
     return value is not None
 
 
 def _has_dangling_citation(sample: Sample) -> bool:
-    places = find_citations(sample.answer or "")
-    return sample.contexts is not None and bool(places) and max(places) > len(sample.contexts)
+    cited = find_citations(sample.answer or "")
+    return sample.contexts is not None and bool(cited) and max(cited) > len(sample.contexts)
 
 
-def _sample_problem(subject: str, what: str, found: Sequence[Sample], message: str) -> Finding:
-    return Finding(subject, what, True, len(found), f"{message}: {len(found)}", [one.id for one in found[:5]])
+def _sample_problem(subject: str, name: str, samples: Sequence[Sample], message: str) -> Finding:
+    return Finding(
+        subject, name, True, len(samples), f"{message}: {len(samples)}", [sample.id for sample in samples[:5]]
+    )
 
 
 def _describe_count_range(counts: Sequence[int]) -> str:
@@ -138,16 +152,16 @@ def validate_files(
         rows = readers.read_judgment_rows(qrels, format=qrels_format)
     except BadInput as error:
         return [Finding(qrels, "unreadable", True, 1, error.message)]
-    known = None if corpus is None else read_corpus_ids(corpus)
-    found = list(_judgment_findings(InputFile(qrels).label, rows, known))
+    corpus_ids = None if corpus is None else read_corpus_ids(corpus)
+    findings = list(_judgment_findings(InputFile(qrels).label, rows, corpus_ids))
     for run in runs:
         try:
             table = readers.read_run(run).table
         except BadInput as error:
-            found.append(Finding(run, "unreadable", True, 1, error.message))
+            findings.append(Finding(run, "unreadable", True, 1, error.message))
             continue
-        found.extend(_run_findings(InputFile(run).label, table, rows, known))
-    return found
+        findings.extend(_run_findings(InputFile(run).label, table, rows, corpus_ids))
+    return findings
 
 
 def _judgment_findings(subject: str, rows: pl.DataFrame, corpus: pl.Series | None) -> Iterator[Finding]:
@@ -168,22 +182,22 @@ def _judgment_findings(subject: str, rows: pl.DataFrame, corpus: pl.Series | Non
     )
     yield Finding(subject, "grades", False, histogram.height, f"grades: {grades}")
     pair = ["query", "doc"] + (["subtopic"] if "subtopic" in rows.columns else [])
-    same = (
+    n_repeated = (
         rows.filter(pl.struct(*pair, "grade").is_duplicated()).height
         - rows.filter(pl.struct(*pair, "grade").is_duplicated()).unique([*pair, "grade"]).height
     )
-    if same:
-        yield Finding(subject, "duplicate rows", True, same, f"rows that repeat a row above: {same}")
+    if n_repeated:
+        yield Finding(subject, "duplicate rows", True, n_repeated, f"rows that repeat a row above: {n_repeated}")
     distinct = rows.unique([*pair, "grade"], maintain_order=True)
-    clash = distinct.filter(pl.struct(pair).is_duplicated()).unique(pair, maintain_order=True)
-    if clash.height:
+    conflicting = distinct.filter(pl.struct(pair).is_duplicated()).unique(pair, maintain_order=True)
+    if conflicting.height:
         yield Finding(
             subject,
             "conflicting grades",
             True,
-            clash.height,
-            f"documents with two grades for one query: {clash.height}",
-            _first_pairs(clash),
+            conflicting.height,
+            f"documents with two grades for one query: {conflicting.height}",
+            _first_pairs(conflicting),
         )
     empty = per_query.filter(pl.col("relevant") == 0)["query"]
     if len(empty):
@@ -244,40 +258,46 @@ def _run_findings(subject: str, run: pl.DataFrame, judged: pl.DataFrame, corpus:
             "unjudged queries",
             True,
             len(extra),
-            f"queries that nobody judged: {len(extra)}",
+            f"unjudged queries: {len(extra)}",
             _first_values(extra),
         )
-    twice = run.filter(pl.struct("query", "doc").is_duplicated()).unique(["query", "doc"], maintain_order=True)
-    if twice.height:
+    duplicates = run.filter(pl.struct("query", "doc").is_duplicated()).unique(["query", "doc"], maintain_order=True)
+    if duplicates.height:
         yield Finding(
             subject,
             "duplicate documents",
             True,
-            twice.height,
-            f"documents twice or more in one ranking: {twice.height}",
-            _first_pairs(twice),
+            duplicates.height,
+            f"documents twice or more in one ranking: {duplicates.height}",
+            _first_pairs(duplicates),
         )
     tied = run.height - run.select("query", "score").unique().height
     if tied:
         ordered = run.select("query", "score").sort(["query", "score"], descending=[False, True])
         scores = ordered.group_by("query").agg("score")["score"]
-        at = []
+        split_counts = []
         for k in TIE_CUTOFFS:
-            here, below = scores.list.get(k - 1, null_on_oob=True), scores.list.get(k, null_on_oob=True)
-            split = int((here == below).sum())
-            if split:
-                at.append(f"{split} @{k}")
-        where = f"; queries with a tie across the cutoff: {', '.join(at)}" if at else ""
+            scores_at_k, scores_after_k = scores.list.get(k - 1, null_on_oob=True), scores.list.get(k, null_on_oob=True)
+            n_split = int((scores_at_k == scores_after_k).sum())
+            if n_split:
+                split_counts.append(f"{n_split} @{k}")
+        cutoff_text = f"; queries with a tie across the cutoff: {', '.join(split_counts)}" if split_counts else ""
         share = f"{100 * tied / run.height:.0f}%"
         yield Finding(
-            subject, "ties", bool(at), tied, f"scores that repeat another: {tied} of {run.height} ({share}){where}"
+            subject,
+            "ties",
+            bool(split_counts),
+            tied,
+            f"scores that repeat another: {tied} of {run.height} ({share}){cutoff_text}",
         )
     top = run.sort("score", descending=True, maintain_order=True).group_by("query", maintain_order=True).head(10)
     top = top.join(judged.select("query").unique(), on="query", how="semi")
     if top.height:
-        seen = top.join(judged.unique(["query", "doc"]), on=["query", "doc"], how="semi").height
-        share = f"{100 * (1 - seen / top.height):.0f}%"
-        yield Finding(subject, "unjudged", False, top.height - seen, f"unjudged among the first ten documents: {share}")
+        n_judged = top.join(judged.unique(["query", "doc"]), on=["query", "doc"], how="semi").height
+        share = f"{100 * (1 - n_judged / top.height):.0f}%"
+        yield Finding(
+            subject, "unjudged", False, top.height - n_judged, f"unjudged among the first ten documents: {share}"
+        )
     if corpus is not None:
         unknown = _unknown_values(run["doc"], corpus)
         if len(unknown):
@@ -292,26 +312,20 @@ def _run_findings(subject: str, run: pl.DataFrame, judged: pl.DataFrame, corpus:
 
 
 def read_corpus_ids(path: str) -> pl.Series:
-    """Read the document ids of a corpus.
-
-    Accepts a BEIR folder, JSONL with an id field, or text with the id first on each line.
-    """
+    """Read the document ids of a corpus in any format of `read_corpus`, or text with the id first on each line."""
     import polars as pl
 
-    folder = Path(path)
-    if folder.is_dir():
-        found = sorted(folder.glob("corpus.jsonl*"))
-        if not found:
-            raise BadInput("no corpus.jsonl", file=path)
-        path = str(found[0])
     source = InputFile(path)
-    if source.ending in (".jsonl", ".ndjson"):
+    if path != "-" and Path(path).is_dir():
+        ids = [document.id for document in read_corpus(path).documents]
+    elif source.ending in ROW_FORMATS:
+        rows = open_rows(path, DOCUMENT_FIELDS, FlawLog(lenient=False))
         ids = []
-        for line, item in read_json_lines(source):
-            name = next((n for n in ("_id", "id", "doc_id", "docid", "docno") if n in item), None)
-            if name is None:
-                raise BadInput("expected an id (_id, id, doc_id, docno)", file=source.label, line=line)
-            ids.append(str(item[name]))
+        for number, row in rows.rows():
+            name = find_row_id(row, DOCUMENT_FIELDS)
+            if not name:
+                raise rows.place(number).error(f"expected an id ({', '.join(DOCUMENT_FIELDS.ids)})")
+            ids.append(name)
     else:
         ids = [
             line.split(maxsplit=1)[0]
@@ -322,10 +336,10 @@ def read_corpus_ids(path: str) -> pl.Series:
     return pl.Series("doc", ids, dtype=pl.String)
 
 
-def _unknown_values(values: pl.Series, known: pl.Series) -> pl.Series:
-    """Return the values that are not in `known`, in order, with repetitions."""
+def _unknown_values(values: pl.Series, known_values: pl.Series) -> pl.Series:
+    """Return the values that are not in `known_values`, in order, with repetitions."""
     frame = values.alias("value").to_frame()
-    return frame.join(known.alias("value").to_frame(), on="value", how="anti", maintain_order="left")["value"]
+    return frame.join(known_values.alias("value").to_frame(), on="value", how="anti", maintain_order="left")["value"]
 
 
 def _describe_series_range(counts: pl.Series) -> str:

@@ -30,7 +30,7 @@ def find_qrels_file(folder: Path, split: str | None = None) -> Path:
     raise BadInput(
         "no qrels/test.tsv" if split is None else f"no qrels/{split}.tsv",
         file=str(folder),
-        hint=f"there are {', '.join(by_split)}"
+        hint=f"choose one of {', '.join(by_split)}"
         if by_split
         else "a BEIR folder has qrels/*.tsv, queries.jsonl, corpus.jsonl",
     )

@@ -28,6 +28,13 @@ def is_dataframe(thing: Any) -> bool:
     )
 
 
+def frame_columns(frame: Any) -> list[str]:
+    """Return the column names of a polars or pandas frame."""
+    import polars as pl
+
+    return list(frame.collect_schema() if isinstance(frame, pl.LazyFrame) else frame.columns)
+
+
 def to_polars(frame: Any) -> pl.DataFrame:
     """Convert a polars or pandas frame to a polars data frame."""
     import polars as pl
@@ -213,7 +220,7 @@ def _run_from_tuples(rows: Iterable[Any]) -> ScoresByQuery:
             raise BadInput(f"row {at} of the run is {row!r}", hint="(query, document, score)")
         mine = scores.setdefault(str(query), {})
         if str(doc) in mine:
-            raise BadInput(f"document `{doc}` stands twice in the ranking of query `{query}`")
+            raise BadInput(f"document `{doc}` appears more than once in the ranking of query `{query}`")
         mine[str(doc)] = score
     return scores
 

@@ -70,7 +70,7 @@ def read_rig(source: InputFile) -> Judgments:
             raise BadInput("expected query_id and relevant_docs", file=source.label, line=line)
         query, docs = str(item["query_id"]), item["relevant_docs"]
         if query in grades:
-            raise BadInput(f"query `{query}` stands twice", file=source.label, line=line)
+            raise BadInput(f"query `{query}` appears more than once", file=source.label, line=line)
         if isinstance(docs, list) and all(isinstance(doc, str | int) for doc in docs):
             docs = dict.fromkeys(docs, 1)
         if not isinstance(docs, dict) or not all(isinstance(g, int | float) for g in docs.values()):
@@ -101,7 +101,7 @@ def read_json_judgments(source: InputFile) -> Judgments:
         return Judgments(judgments_from_memory(thing).nested, source=source.label)
     except (TypeError, ValueError, AttributeError) as error:
         hint = "{query: {document: grade}}, {query: [document, …]}, or {queries, ground_truth}"
-        raise BadInput(f"these are no judgments ({_first_error_line(error)})", file=source.label, hint=hint) from None
+        raise BadInput(f"not a judgments file ({_first_error_line(error)})", file=source.label, hint=hint) from None
 
 
 def read_json_run(source: InputFile) -> Run:
@@ -111,7 +111,7 @@ def read_json_run(source: InputFile) -> Run:
         table = to_run_table(run_from_memory(thing, source.stem))
     except (TypeError, ValueError, AttributeError) as error:
         hint = "{query: {document: score}} or {query: [document, …]}"
-        raise BadInput(f"this is no run ({_first_error_line(error)})", file=source.label, hint=hint) from None
+        raise BadInput(f"not a run file ({_first_error_line(error)})", file=source.label, hint=hint) from None
     if not table.height:
         raise BadInput("no rows", file=source.label)
     return Run(check_no_nulls(table, source.label, "score", None), source.stem)

@@ -16,14 +16,13 @@ from ragauge.core.records import MeasureDict, Scores
 from ragauge.core.samples import Sample
 from ragauge.files.json_files import read_json
 from ragauge.files.samples import read_samples
+from ragauge.files.serialization import read_schema_name
 from ragauge.files.source import InputFile
 
 MANIFEST_FILE, SCORES_FILE, SAMPLES_FILE, VERDICTS_FILE = "judge.json", "scores.csv", "samples.jsonl", "verdicts.jsonl"
 """File names in a judged folder. The manifest is written last."""
-MANIFEST_SCHEMA = "ragauge-judged/1"
-"""Schema version of the manifest."""
-SCHEMA_SEARCH_CHARS = 200
-"""Number of characters of the manifest in which its schema is searched."""
+MANIFEST_SCHEMAS = ("ragauge-judged/2", "ragauge-judged/1")
+"""Schemas of manifests that can be read; the first is the present one."""
 SCORES_FILE_COLUMNS = (
     "system",
     "query",
@@ -37,7 +36,7 @@ SCORES_FILE_COLUMNS = (
 )
 KNOWN_SCORES_HEADERS = (SCORES_FILE_COLUMNS, SCORES_FILE_COLUMNS[:-1])
 """The present header, and that of folders without directions."""
-HINT = "the same `ragauge judge` again writes the folder anew, and pays for nothing twice"
+HINT = "run the same `ragauge judge` command again: it rewrites the folder and reuses saved replies"
 
 
 def is_judged_folder(folder: str | Path) -> bool:
@@ -45,16 +44,14 @@ def is_judged_folder(folder: str | Path) -> bool:
 
     The manifest is written last.
     """
-    place = Path(folder) / MANIFEST_FILE
-    if not place.is_file():
-        return False
-    with place.open(encoding="utf-8", errors="replace") as file:
-        return '"ragauge-judged/' in file.read(SCHEMA_SEARCH_CHARS)
+    return read_schema_name(Path(folder) / MANIFEST_FILE) == MANIFEST_SCHEMAS[0].partition("/")[0]
 
 
-def judged_folders_in(folder: str | Path) -> list[str]:
-    """Find the judged folders in a folder, sorted by name."""
+def list_judged_folders(folder: str | Path) -> list[str]:
+    """Return the folder if `judge` wrote it, else the judged folders in it, sorted by name."""
     place = Path(folder)
+    if is_judged_folder(place):
+        return [str(folder)]
     return [str(one) for one in sorted(place.iterdir()) if is_judged_folder(one)] if place.is_dir() else []
 
 
@@ -64,9 +61,9 @@ def read_judged_manifest(folder: str | Path) -> dict[str, Any]:
     if not Path(place).is_file():
         raise BadInput("nothing judged is here", file=str(folder), hint="a folder that `ragauge judge` wrote")
     data = read_json(InputFile(place))
-    told = data.get("schema") if isinstance(data, Mapping) else None
-    if not isinstance(data, dict) or told != MANIFEST_SCHEMA:
-        raise BadInput(f"this is nothing judged: its schema is {told!r}, not {MANIFEST_SCHEMA!r}", file=place)
+    schema = data.get("schema") if isinstance(data, Mapping) else None
+    if not isinstance(data, dict) or schema not in MANIFEST_SCHEMAS:
+        raise BadInput(f"expected the schema {MANIFEST_SCHEMAS[0]}, got {schema!r}", file=place, hint=HINT)
     if not isinstance(data.get("measures"), Mapping):
         raise BadInput("the measures are missing", file=place, hint=HINT)
     return data
@@ -85,7 +82,7 @@ def read_judged_scores(folder: str | Path, canonical: Callable[[str], str] = str
     for line, row in _read_score_rows(place):
         name, query = row["measure"], row["query"]
         if name not in columns or query in columns[name]:
-            why = "comes twice" if name in columns else f"is not in {MANIFEST_FILE}"
+            why = "appears more than once" if name in columns else f"is not in {MANIFEST_FILE}"
             raise BadInput(f"{name} of `{query}` {why}", file=place, line=line, hint=HINT)
         if (row["judge"], row["convention"]) != (about.get("judge"), about.get("convention")):
             raise BadInput(f"another judge or convention than in {MANIFEST_FILE}", file=place, line=line, hint=HINT)

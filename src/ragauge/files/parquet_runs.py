@@ -159,7 +159,7 @@ def is_multi_file_run(folder: Path) -> bool:
 
 
 def _find_parquet_files(folder: Path) -> Iterator[Path]:
-    own = ("run.parquet", "repeats.parquet", "timings.parquet", "judgments.parquet")
+    own = ("run.parquet", "repeats.parquet", "timings.parquet", "judgments.parquet", "queries.parquet")
     for one in sorted(folder.iterdir()):
         if one.name.startswith(("_", ".")):  # metadata files of writers
             continue

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -29,7 +30,7 @@ FORMATS = ("trec", "subtopics", "beir", "rig", "csv", "tsv", "jsonl", "json", "p
 def check_format(name: str | None) -> str | None:
     """Return the name of a format; raise UnknownName unless it is one of FORMATS."""
     if name is not None and name not in FORMATS:
-        raise UnknownName("format", name, FORMATS, hint=f"there are {', '.join(FORMATS)}")
+        raise UnknownName("format", name, FORMATS, hint=f"choose one of {', '.join(FORMATS)}")
     return name
 
 
@@ -162,7 +163,7 @@ def _find_run_path(folder: Path) -> str:
     raise BadInput(
         "the run in this folder is not finished" if unfinished else "no run is in this folder",
         file=str(folder),
-        hint="the command that began it goes on from there"
+        hint="run the same command again to resume"
         if unfinished
         else f"there are runs in {', '.join(str(folder / name) for name in inside)}"
         if inside
@@ -170,11 +171,18 @@ def _find_run_path(folder: Path) -> str:
     )
 
 
-def read_run(thing: Any, *, format: str | None = None, name: str = "run") -> Run:
-    """Read a whole run from a path or from memory."""
+def read_run(thing: Any, *, format: str | None = None, name: str = "run", with_ranks: bool = False) -> Run:
+    """Read a whole run from a path or from memory; with `with_ranks` also its rank column if that is numeric."""
+    if with_ranks:
+        with contextlib.suppress(BadInput):  # The rank column is not numeric. Any other error is raised again below.
+            return _read_whole_run(thing, format, name, with_ranks=True)
+    return _read_whole_run(thing, format, name, with_ranks=False)
+
+
+def _read_whole_run(thing: Any, format: str | None, name: str, *, with_ranks: bool) -> Run:
     import polars as pl
 
-    found = open_run_lazily(thing, format=format, name=name, with_ranks=False)
+    found = open_run_lazily(thing, format=format, name=name, with_ranks=with_ranks)
     if isinstance(found, Run):
         return found
     if isinstance(found, Mapping):

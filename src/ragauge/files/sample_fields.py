@@ -96,7 +96,7 @@ def sample_from_row(row: Mapping[str, Any], number: int, *, cells: bool = False)
     if len(set(given) & set(SAMPLE_PARTS)) < 2 and not isinstance(given.get("question"), list):
         names = ", ".join(str(name) for name in row) or "nothing"
         raise BadInput(
-            f"this is no sample: it has {names}", hint=f"a sample has {', '.join(SAMPLE_PARTS)}, at least two of them"
+            f"not a sample: it has {names}", hint=f"a sample has {', '.join(SAMPLE_PARTS)}, at least two of them"
         )
     question, history, answer = _parse_conversation(given.get("question"))
     if "answer" in given:

@@ -115,7 +115,7 @@ def _detect_samples_format(source: InputFile) -> str:
         if is_sample_header(first.split(mark)):
             return name
     raise BadInput(
-        "these are no samples, as far as can be seen",
+        "no samples found",
         file=source.label,
         hint="JSONL with question, answer, contexts and reference; also .json, .csv, .tsv, .parquet",
     )
@@ -156,7 +156,7 @@ def _build_samples(rows: Iterable[tuple[int, Any]], label: str, *, in_lines: boo
             sample = row if isinstance(row, Sample) else sample_from_row(_to_row(row), place, cells=cells)
             _check_sample_id(sample.id)
             if sample.id in found:
-                raise BadInput(f"the id `{sample.id}` comes twice", hint="give each sample an id of its own")
+                raise BadInput(f"the id `{sample.id}` appears more than once", hint="give each sample a unique id")
         except BadInput as error:
             said = error.message if in_lines else f"sample {place}: {error.message}"
             raise BadInput(said, file=label or None, line=place if in_lines else None, hint=error.hint) from None
@@ -186,7 +186,7 @@ def _to_row(thing: Any) -> Mapping[str, Any]:
     if callable(getattr(thing, "_asdict", None)):
         return dict(thing._asdict())
     raise BadInput(
-        f"a {type(thing).__name__} is no sample", hint="a mapping with question, answer, contexts, reference"
+        f"a {type(thing).__name__} is not a sample", hint="a mapping with question, answer, contexts, reference"
     )
 
 
@@ -237,7 +237,7 @@ def write_samples(samples: Iterable[Sample], path: str, form: str = "ragauge") -
     """
     if form not in SAMPLE_ROW_BUILDERS:
         raise UnknownName(
-            "form of samples", form, SAMPLE_ROW_BUILDERS, hint=f"there are {', '.join(SAMPLE_ROW_BUILDERS)}"
+            "form of samples", form, SAMPLE_ROW_BUILDERS, hint=f"choose one of {', '.join(SAMPLE_ROW_BUILDERS)}"
         )
     rows = [SAMPLE_ROW_BUILDERS[form](sample) for sample in samples]
     kind = SAMPLE_FILE_FORMATS.get(InputFile(path).ending, "jsonl")

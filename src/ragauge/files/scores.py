@@ -76,7 +76,7 @@ def read_scores(path: str) -> tuple[ScoresBySystem, dict[str, dict[str, str]]]:
     source = InputFile(path)
     if source.ending not in (*TABLE_FORMATS, ".json"):
         raise BadInput(
-            "this is no table of scores",
+            "not a table of scores",
             file=source.label,
             hint="a .csv, .tsv, .jsonl or .parquet file with a row for each query, or a report of rig (.json)",
         )
@@ -115,7 +115,9 @@ def _scores_by_system(rows: TableRows, query: str, name: str) -> ScoresBySystem:
         for column, cell in cells.items():
             values = mine.setdefault(column, {})
             if asked in values:
-                raise BadInput(f"{column} of query `{asked}` of {place[0]} comes twice", file=rows.label, line=line)
+                raise BadInput(
+                    f"{column} of query `{asked}` of {place[0]} appears more than once", file=rows.label, line=line
+                )
             values[asked] = _parse_score_cell(cell, column, rows.label, line)
         if any(cell is not None for cell in cells.values()):
             said = (judge[at], convention[at])
@@ -213,7 +215,9 @@ def _parse_score_cell(cell: Any, what: str, label: str, line: int | None = None)
     number = math.nan if cell is None else _to_float(cell)
     if number is None or math.isinf(number):
         kind = "a number" if number is None else "a finite number"
-        raise BadInput(f"{what} is `{str(cell)[:40]}`, not {kind}", file=label, line=line, hint="empty where unknown")
+        raise BadInput(
+            f"{what} is `{str(cell)[:40]}`, not {kind}", file=label, line=line, hint="leave unknown values empty"
+        )
     return number
 
 
@@ -254,7 +258,7 @@ def _read_rig_report(source: InputFile) -> Scores:
     metrics = report.get("metrics") if isinstance(report, dict) else None
     if not isinstance(metrics, list) or not metrics or not all(map(_is_rig_metric, metrics)):
         raise BadInput(
-            "this is no report of rig",
+            "not a report of rig",
             file=source.label,
             hint='{"metrics": [{"metric": …, "per_query": [[query, value]]}]}',
         )
@@ -262,12 +266,12 @@ def _read_rig_report(source: InputFile) -> Scores:
     for one in metrics:
         metric = parse_id(one["metric"], "the name of a metric", source.label)
         if metric in columns:
-            raise BadInput(f"{metric} comes twice", file=source.label)
+            raise BadInput(f"{metric} appears more than once", file=source.label)
         values = columns.setdefault(metric, {})
         for query, value in one["per_query"]:
             asked = parse_id(query, f"a query of {metric}", source.label)
             if asked in values:
-                raise BadInput(f"{metric} of query `{asked}` comes twice", file=source.label)
+                raise BadInput(f"{metric} of query `{asked}` appears more than once", file=source.label)
             values[asked] = _parse_score_cell(value, f"{metric} of query `{asked}`", source.label)
     judge, convention = (
         " ".join(str(report[key]) for key in keys if report.get(key)) for keys in (JUDGE_COLUMNS, CONVENTION_COLUMNS)

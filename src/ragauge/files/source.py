@@ -99,9 +99,10 @@ class InputFile:
             if path.exists() and not path.is_file() and not path.is_dir():
                 return LineReader(io.BytesIO(_read_pipe_once(self.path)), self.label)
             return LineReader(io.FileIO(path), self.label)
+        except FileNotFoundError:
+            raise BadInput("no such file", file=self.label, hint=_suggest_file_names(path)) from None
         except OSError as error:
-            hint = f"the folder {path.parent} has {_similar_file_names(path)}" if path.parent.is_dir() else None
-            raise BadInput(f"cannot be read ({error.strerror})", file=self.label, hint=hint) from None
+            raise BadInput(f"cannot be read ({error.strerror})", file=self.label) from None
 
     def blocks(self, size: int = BLOCK_BYTES) -> Iterator[bytes]:
         """Yield the bytes in blocks of whole lines; the last line ends with a newline."""
@@ -153,10 +154,14 @@ def _skip_byte_order_mark(file: io.BufferedReader) -> io.BufferedReader:
     return file
 
 
-def _similar_file_names(path: Path) -> str:
-    names = sorted(p.name for p in path.parent.iterdir() if not p.name.startswith("."))
-    near = difflib.get_close_matches(path.name, names, n=3, cutoff=0.3) or names[:3]
-    return ", ".join(near) or "nothing in it"
+def _suggest_file_names(path: Path) -> str | None:
+    """Return a hint with files of the folder that have a similar name, or its first ones."""
+    if not path.parent.is_dir():
+        return f"no such folder: {path.parent}"
+    names = sorted(file.name for file in path.parent.iterdir() if not file.name.startswith("."))
+    if near := difflib.get_close_matches(path.name, names, n=3, cutoff=0.6):
+        return f"did you mean {' or '.join(near)}?"
+    return f"the folder {path.parent} has {', '.join(names[:3])}" if names else f"the folder {path.parent} is empty"
 
 
 class LineReader(io.BufferedReader):

@@ -93,12 +93,21 @@ def is_vector_file(path: Path) -> bool:
     return InputFile(str(path)).ending in VECTOR_FILE_ENDINGS
 
 
+def has_vectors(path: Path) -> bool:
+    """Return whether a file is one of vectors. A Parquet file may have texts instead."""
+    if InputFile(str(path)).ending != ".parquet" or not path.is_file():
+        return is_vector_file(path)
+    with wrap_library_errors(str(path)):
+        schema = scan_parquet(path).collect_schema()
+    return any(_is_numeric_list(kind) for kind in schema.values())
+
+
 def _unknown_format_error(source: InputFile) -> UnknownName:
     return UnknownName(
         "format of vectors",
         source.ending or source.stem,
         VECTOR_FILE_ENDINGS,
-        hint=f"there are {' '.join(VECTOR_FILE_ENDINGS)}",
+        hint=f"choose one of {' '.join(VECTOR_FILE_ENDINGS)}",
     )
 
 
@@ -185,7 +194,7 @@ def _read_big_ann(source: InputFile, kind: str, limit: int | None) -> Array:
         raise BadInput(what, file=source.label)
     extra = len(body) - wanted * size
     if not cut and extra and not (source.ending == ".ibin" and extra == wanted * size):
-        raise BadInput(f"goes on for {extra} bytes after its last row (row {rows - 1})", file=source.label)
+        raise BadInput(f"{extra} extra bytes after the last row (row {rows - 1})", file=source.label)
     return _to_native_order(body[: wanted * size].view(kind).reshape(wanted, dimension))
 
 
@@ -246,13 +255,14 @@ def _read_vector_parquet(source: InputFile, limit: int | None, column: str | Non
     return VectorFile(matrix, ids.to_list())
 
 
-def _find_vector_column(schema: Any, column: str | None, label: str) -> str:
+def _is_numeric_list(kind: Any) -> bool:
     import polars as pl
 
-    def fits(kind: Any) -> bool:
-        return isinstance(kind, pl.List | pl.Array) and kind.inner.is_numeric()
+    return isinstance(kind, pl.List | pl.Array) and bool(kind.inner.is_numeric())
 
-    could: list[str] = [name for name, kind in schema.items() if fits(kind)]
+
+def _find_vector_column(schema: Any, column: str | None, label: str) -> str:
+    could: list[str] = [name for name, kind in schema.items() if _is_numeric_list(kind)]
     if column is not None:
         if column not in could:
             raise BadInput(f"the column {column!r} holds no vectors", file=label, hint=f"{_quote_names(could)} could")

@@ -7,6 +7,7 @@ of a folder in a process removes the temporary files there whose process, on thi
 from __future__ import annotations
 
 import contextlib
+import errno
 import gzip
 import hashlib
 import io
@@ -24,6 +25,7 @@ from pathlib import Path
 from typing import IO, cast
 
 from ragauge.core.errors import BadInput, MissingExtra, error_summary
+from ragauge.core.hashes import hash_bytes
 from ragauge.core.secrets import has_secrets, redact_bytes
 from ragauge.files.source import InputFile
 
@@ -98,6 +100,9 @@ def _try_lock(file: int, *, shared: bool) -> bool:
 MAX_NAME_BYTES = 120
 """Maximum length of the target's name in the name of its temporary file."""
 
+MAX_RENAMES = 10
+"""Maximum number of attempts to replace a folder that other processes write too."""
+
 _swept_folders: set[Path] = set()
 
 
@@ -118,15 +123,26 @@ def replace_file(target: Path) -> Iterator[Path]:
 
 
 @contextmanager
-def sibling_folder(target: Path) -> Iterator[Path]:
-    """Yield a new folder next to `target`, which the caller renames.
+def atomic_folder(target: Path, *, overwrite: bool = False) -> Iterator[Path]:
+    """Yield a new folder next to `target`, and rename it at the end.
 
-    It is removed at the end if it still exists.
+    After an exception `target` is unchanged and the new folder is removed. An existing folder is replaced if
+    `overwrite`; otherwise, it must be empty.
     """
     path = _sibling_path(target)
     try:
         path.mkdir()
         yield path
+        for remaining in reversed(range(MAX_RENAMES)):
+            if overwrite:
+                shutil.rmtree(target, ignore_errors=True)
+            try:
+                path.rename(target)
+                break
+            except OSError as error:
+                # Another process has written the folder since it was removed.
+                if not (overwrite and remaining and error.errno in (errno.ENOTEMPTY, errno.EEXIST)):
+                    raise
     finally:
         shutil.rmtree(path, ignore_errors=True)
 
@@ -295,12 +311,13 @@ def check_writable(path: str, *, folder: bool = False) -> None:
 
 
 @contextmanager
-def atomic_write(path: str) -> Iterator[IO[bytes]]:
-    """Open a file that appears only when it is complete.
+def atomic_write(path: str | Path) -> Iterator[IO[bytes]]:
+    """Open a file that appears only when it is complete and on the disk.
 
     `-` is standard output; .gz and .zst are compressed. Of concurrent writers, the last one to finish wins. A device
     or pipe is written directly.
     """
+    path = str(path)
     if path == "-":
         yield sys.stdout.buffer
         return
@@ -310,13 +327,16 @@ def atomic_write(path: str) -> Iterator[IO[bytes]]:
     try:
         # A device or a pipe cannot be replaced by a file.
         direct = target.exists() and not target.is_file()
-        with nullcontext(target) if direct else replace_file(target) as part, _open_compressed(part, path) as out:
-            if has_secrets() and InputFile(path).ending in REDACTED_ENDINGS:
-                redacting = RedactingWriter(out)
-                yield cast(IO[bytes], redacting)
-                redacting.finish()
-            else:
-                yield out
+        with nullcontext(target) if direct else replace_file(target) as part:
+            with _open_compressed(part, path) as out:
+                if has_secrets() and InputFile(path).ending in REDACTED_ENDINGS:
+                    redacting = RedactingWriter(out)
+                    yield cast(IO[bytes], redacting)
+                    redacting.finish()
+                else:
+                    yield out
+            if not direct:
+                _sync_to_disk(part)
     except OSError as error:
         raise BadInput(f"cannot be written ({error.strerror})", file=path) from None
     except Exception as error:
@@ -325,6 +345,15 @@ def atomic_write(path: str) -> Iterator[IO[bytes]]:
         # polars wraps the message of the file system if a Parquet file does not fit on the disk.
         reason = error_summary(error).rpartition("IO error: ")[2]
         raise BadInput(f"cannot be written ({reason})", file=path) from None
+
+
+def _sync_to_disk(path: Path) -> None:
+    """Write a file's data to the disk, so that a power failure after the renaming cannot leave an empty file."""
+    file = os.open(path, os.O_RDWR)
+    try:
+        os.fsync(file)
+    finally:
+        os.close(file)
 
 
 class RedactingWriter:
@@ -382,4 +411,4 @@ def folder_name(name: str) -> str:
     plain = re.sub(r"[^\w.+=-]+", "_", name).strip("._") or "system"
     if len(plain) <= 100:
         return plain
-    return f"{plain[:80]}-{hashlib.blake2b(name.encode('utf-8', 'replace'), digest_size=6).hexdigest()}"
+    return f"{plain[:80]}-{hash_bytes(name.encode('utf-8', 'replace'), size_bytes=6)}"

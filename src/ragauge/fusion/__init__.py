@@ -37,11 +37,11 @@ def fuse(
     >>> fuse([{"q": {"a": 2.0, "b": 1.0}}, {"q": {"b": 0.9}}], k=1).nested
     {'q': {'b': 0.8333333333333333, 'a': 0.5}}
     """
-    found = read_runs(runs)
+    scores_by_run = read_runs(runs)
     if weights is not None:
         params["weights"] = weights
-    fused = fuse_runs(list(found.values()), method, norm, trained=trained, depth=depth, **params)
-    return build_fused_run(fused, method, found)
+    fused = fuse_runs(list(scores_by_run.values()), method, norm, trained=trained, depth=depth, **params)
+    return build_fused_run(fused, method, scores_by_run)
 
 
 def tune(  # noqa: PLR0913 - each is one choice of the experiment
@@ -63,18 +63,18 @@ def tune(  # noqa: PLR0913 - each is one choice of the experiment
     `TunedFusion.params` are the parameters to use for new queries.
     """
     judgments = readers.read_judgments(qrels)
-    found = read_runs(runs)
+    scores_by_run = read_runs(runs)
     rules = find_convention(convention)
-    wanted = _parse_single_measure(measure, rules)
+    measure_name = _parse_single_measure(measure, rules)
 
     def score(fused: ScoresByQuery) -> Mapping[str, float]:
         # Only the judgments of these queries, so that a query that was not fused does not score 0.
-        asked = Judgments({query: judgments.nested[query] for query in fused}, source=judgments.source)
-        values: Mapping[str, float] = evaluate(asked, fused, wanted, rules).per_query[wanted]
+        fused_judgments = Judgments({query: judgments.nested[query] for query in fused}, source=judgments.source)
+        values: Mapping[str, float] = evaluate(fused_judgments, fused, measure_name, rules).per_query[measure_name]
         return values
 
     return cross_validate(
-        list(found.values()),
+        list(scores_by_run.values()),
         judgments.nested,
         method,
         norm,
@@ -87,11 +87,11 @@ def tune(  # noqa: PLR0913 - each is one choice of the experiment
     )
 
 
-def _parse_single_measure(measure: str, rules: Convention) -> str:
-    found = list(map(str, parse_measures(measure, rules)))
-    if len(found) != 1:
-        raise BadInput(f"`{measure}` is {len(found)} measures, and tuning goes by one", hint="ndcg@10")
-    return found[0]
+def _parse_single_measure(measure: str, convention: Convention) -> str:
+    names = list(map(str, parse_measures(measure, convention)))
+    if len(names) != 1:
+        raise BadInput(f"`{measure}` is {len(names)} measures, and tuning goes by one", hint="ndcg@10")
+    return names[0]
 
 
 def build_fused_run(fused: ScoresByQuery, method: str, names: Mapping[str, Any]) -> Run:
@@ -107,15 +107,15 @@ def read_runs(runs: Any) -> dict[str, ScoresByQuery]:
     if isinstance(runs, Mapping):
         if is_single_run(runs):
             raise BadInput("this is one run, and fusing needs a list of them", hint="fuse([bm25, dense])")
-        given = [(str(name), run) for name, run in runs.items()]
+        named_runs = [(str(name), run) for name, run in runs.items()]
     elif isinstance(runs, str | Path | Run):
         raise BadInput("this is one run, and fusing needs a list of them", hint="fuse([bm25, dense])")
     else:
-        given = [(_run_name(run, at), run) for at, run in enumerate(runs, 1)]
-    found: dict[str, ScoresByQuery] = {}
-    for at, (name, run) in enumerate(given, 1):
-        found[name if name not in found else f"{name}.{at}"] = _nested_scores(run, name)
-    return found
+        named_runs = [(_run_name(run, i), run) for i, run in enumerate(runs, 1)]
+    scores_by_run: dict[str, ScoresByQuery] = {}
+    for i, (name, run) in enumerate(named_runs, 1):
+        scores_by_run[name if name not in scores_by_run else f"{name}.{i}"] = _nested_scores(run, name)
+    return scores_by_run
 
 
 def _run_name(run: Any, at: int) -> str:
@@ -130,15 +130,16 @@ def _nested_scores(run: Any, name: str) -> ScoresByQuery:
 
     Raises `BadInput` for duplicate documents.
     """
-    found = readers.open_run_lazily(run, name=name)
-    if isinstance(found, Mapping):
-        return found
-    whole = readers.read_run(found)
-    nested = whole.nested
-    if sum(map(len, nested.values())) < whole.table.height:
-        again = whole.table.filter(whole.table.select("query", "doc").is_duplicated())
+    opened_run = readers.open_run_lazily(run, name=name)
+    if isinstance(opened_run, Mapping):
+        return opened_run
+    whole_run = readers.read_run(opened_run)
+    nested = whole_run.nested
+    if sum(map(len, nested.values())) < whole_run.table.height:
+        duplicates = whole_run.table.filter(whole_run.table.select("query", "doc").is_duplicated())
+        query, document = duplicates["query"][0], duplicates["doc"][0]
         raise BadInput(
-            f"document `{again['doc'][0]}` stands twice in the ranking of query `{again['query'][0]}`",
+            f"document `{document}` appears more than once in the ranking of query `{query}`",
             file=name,
             hint="`ragauge validate` lists such rows",
         )

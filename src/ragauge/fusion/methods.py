@@ -30,9 +30,9 @@ class MethodParameter:
     """Whether the parameter is weights per run, which tuning draws from a simplex."""
 
 
-def _is_number(value: Any, *, whole: bool = False) -> bool:
+def _is_number(value: Any, *, must_be_whole: bool = False) -> bool:
     try:
-        return math.isfinite(value) and not isinstance(value, bool) and (not whole or value == int(value))
+        return math.isfinite(value) and not isinstance(value, bool) and (not must_be_whole or value == int(value))
     except (TypeError, OverflowError):
         return False
 
@@ -78,12 +78,16 @@ LOGN_ISR_SIGMA = {
 }
 PROBFUSE_SEGMENTS = {
     "n_segments": MethodParameter(
-        25, "a whole number of 1 or more", lambda v: _is_number(v, whole=True) and v >= 1, (5, 10, 50), trains=True
+        25,
+        "a whole number of 1 or more",
+        lambda v: _is_number(v, must_be_whole=True) and v >= 1,
+        (5, 10, 50),
+        trains=True,
     )
 }
 SLIDEFUSE_WINDOW = {
     "w": MethodParameter(
-        5, "a whole number of 0 or more", lambda v: _is_number(v, whole=True) and v >= 0, (1, 2, 10, 20)
+        5, "a whole number of 0 or more", lambda v: _is_number(v, must_be_whole=True) and v >= 0, (1, 2, 10, 20)
     )
 }
 
@@ -116,22 +120,24 @@ class FusionMethod:
 
         Returns those of fusion, or of training if `trains`.
         """
-        mine = {name: one for name, one in self.settings.items() if one.trains == trains}
-        settled = {name: one.default for name, one in mine.items()}
+        parameters = {name: setting for name, setting in self.settings.items() if setting.trains == trains}
+        settled = {name: setting.default for name, setting in parameters.items()}
         for name, value in params.items():
-            if name not in mine:
+            if name not in parameters:
                 raise BadInput(
                     f"{self.name} has no parameter `{name}`{self._parameter_scope(name)}",
-                    hint=self._list_parameters(mine),
+                    hint=self._list_parameters(parameters),
                 )
-            if not mine[name].holds(value):
-                raise BadInput(f"`{name}` of {self.name} must be {mine[name].must}, not {value!r}")
+            if not parameters[name].holds(value):
+                raise BadInput(f"`{name}` of {self.name} must be {parameters[name].must}, not {value!r}")
             if name == "weights" and value is not None:
                 if len(value) != runs:
                     raise BadInput(f"{len(value)} weights are given for {runs} runs", hint="one for each, in order")
                 settled[name] = tuple(map(float, value))
             else:
-                settled[name] = int(value) if isinstance(mine[name].default, int) and value == int(value) else value
+                settled[name] = (
+                    int(value) if isinstance(parameters[name].default, int) and value == int(value) else value
+                )
         return settled
 
     def _parameter_scope(self, name: str) -> str:
@@ -286,10 +292,10 @@ _METHODS_BY_ALIAS: dict[str, FusionMethod] = METHODS | {
 
 def find_method(name: str) -> FusionMethod:
     """Find a method by any of its names: `mnz`, `comb_mnz` and `CombMNZ` are the same."""
-    found = METHODS.get(name) or _METHODS_BY_ALIAS.get(name.strip().lower().replace("-", "_"))
-    if found is None:
+    method = METHODS.get(name) or _METHODS_BY_ALIAS.get(name.strip().lower().replace("-", "_"))
+    if method is None:
         raise UnknownName("fusion method", name, _METHODS_BY_ALIAS, hint="`ragauge fuse --list` shows them all")
-    return found
+    return method
 
 
 def default_norm(method: str) -> str:
@@ -300,24 +306,24 @@ def default_norm(method: str) -> str:
     return "min-max" if find_method(method).sees != "ranks" else "none"
 
 
-def simplex_weights(runs: int, most: int = 100) -> list[tuple[float, ...]]:
+def simplex_weights(runs: int, max_combinations: int = 100) -> list[tuple[float, ...]]:
     """List weights for n runs that sum to 1, most even first.
 
-    Steps are 0.1, or larger to give at most `most` combinations (the even weights come in addition).
+    Steps are 0.1, or larger to give at most `max_combinations` (the even weights come in addition).
 
     >>> simplex_weights(2)[:3], len(simplex_weights(2)), len(simplex_weights(5))
     ([(0.5, 0.5), (0.4, 0.6), (0.6, 0.4)], 11, 71)
     """
-    steps = max((s for s in range(1, 11) if math.comb(s + runs - 1, runs - 1) <= most), default=1)
+    steps = max((s for s in range(1, 11) if math.comb(s + runs - 1, runs - 1) <= max_combinations), default=1)
     even = 1 / runs
-    found = {(even,) * runs: None} | {
-        tuple(part / steps for part in parts): None for parts in _compositions(steps, runs)
+    combinations = {(even,) * runs: None} | {
+        tuple(share / steps for share in composition): None for composition in _compositions(steps, runs)
     }
 
     def unevenness(weights: Sequence[float]) -> float:
         return round(math.fsum((w - even) ** 2 for w in weights), 9)
 
-    return sorted(found, key=lambda weights: (unevenness(weights), weights))
+    return sorted(combinations, key=lambda weights: (unevenness(weights), weights))
 
 
 def _compositions(total: int, runs: int) -> list[tuple[int, ...]]:

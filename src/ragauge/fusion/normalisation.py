@@ -65,14 +65,14 @@ def all_documents(rankings: Iterable[Iterable[str]]) -> list[str]:
 
 def scores_by_document(rankings: Sequence[Ranking]) -> dict[str, list[float]]:
     """Collect the scores of each document, in the order of the rankings."""
-    found: dict[str, list[float]] = {}
+    scores: dict[str, list[float]] = {}
     for ranking in rankings:
         for doc, score in ranking.items():
-            if doc in found:
-                found[doc].append(score)
+            if doc in scores:
+                scores[doc].append(score)
             else:
-                found[doc] = [score]
-    return found
+                scores[doc] = [score]
+    return scores
 
 
 def sum_scores(rankings: Sequence[Ranking], weights: Sequence[float] | None = None) -> Ranking:
@@ -89,9 +89,9 @@ def sum_scores(rankings: Sequence[Ranking], weights: Sequence[float] | None = No
         if not total:
             total = {doc: weight * score for doc, score in ranking.items()} if weights else dict(ranking)
             continue
-        before = total.get
+        current_score = total.get
         for doc, score in ranking.items():
-            total[doc] = before(doc, 0.0) + weight * score
+            total[doc] = current_score(doc, 0.0) + weight * score
     return total
 
 
@@ -122,9 +122,9 @@ def borda_points(rankings: Sequence[Ranking]) -> list[Ranking]:
     n = len(candidates)
     points = []
     for ranking in rankings:
-        mine = map_ranks(ranking, lambda rank: float(n - rank + 1))
-        rest = (n - len(ranking) + 1) / 2
-        points.append(mine | {doc: rest for doc in candidates if doc not in mine})
+        returned_points = map_ranks(ranking, lambda rank: float(n - rank + 1))
+        missing_points = (n - len(ranking) + 1) / 2
+        points.append(returned_points | {doc: missing_points for doc in candidates if doc not in returned_points})
     return points
 
 
@@ -224,7 +224,7 @@ def scale_by_rank(rankings: Rankings) -> Rankings:
     >>> scale_by_rank([{"a": 90.0, "b": 2.0}])
     [{'a': 1.0, 'b': 0.5}]
     """
-    return [{doc: 1 - place / len(ranking) for place, doc in enumerate(ranking)} for ranking in rankings]
+    return [{doc: 1 - position / len(ranking) for position, doc in enumerate(ranking)} for ranking in rankings]
 
 
 def borda(rankings: Rankings) -> Rankings:
@@ -236,7 +236,7 @@ def borda(rankings: Rankings) -> Rankings:
     [{'a': 1.0, 'b': 0.5}, {'b': 1.0, 'a': 0.5}]
     """
     points = borda_points(rankings)
-    return [{doc: score / len(mine) for doc, score in mine.items()} for mine in points]
+    return [{doc: score / len(ranking_points) for doc, score in ranking_points.items()} for ranking_points in points]
 
 
 def _scale_scores(ranking: Ranking, start: float, unit: float) -> Ranking:
@@ -277,7 +277,7 @@ NORMALISATIONS = {
 
 def find_normalisation(name: str) -> Normalisation:
     """Find a normalisation by name, written with - or _."""
-    found = NORMALISATIONS.get(name) or NORMALISATIONS.get(name.strip().lower().replace("_", "-"))
-    if found is None:
-        raise UnknownName("normalisation", name, NORMALISATIONS, hint=f"there are {', '.join(NORMALISATIONS)}")
-    return found
+    normalisation = NORMALISATIONS.get(name) or NORMALISATIONS.get(name.strip().lower().replace("_", "-"))
+    if normalisation is None:
+        raise UnknownName("normalisation", name, NORMALISATIONS, hint=f"choose one of {', '.join(NORMALISATIONS)}")
+    return normalisation

@@ -30,8 +30,8 @@ def fuse_query(
     >>> fuse_query([{"a": 12.1, "b": 9.4}, {"b": 0.83, "c": 0.79}], "wsum", weights=[0.4, 0.6])
     {'b': 0.6, 'a': 0.4, 'c': 0.0}
     """
-    how, scale, settings = _resolve_settings(method, norm, trained, params, len(rankings))
-    return sort_ranking(how.function(prepare_rankings(rankings, how, scale), **settings))
+    fusion_method, scale, settings = _resolve_settings(method, norm, trained, params, len(rankings))
+    return sort_ranking(fusion_method.function(prepare_rankings(rankings, fusion_method, scale), **settings))
 
 
 def fuse_runs(
@@ -51,9 +51,12 @@ def fuse_runs(
     >>> fuse_runs([{"q1": {"a": 2.0}}, {"q1": {"a": 0.5}, "q2": {"b": 0.7}}], "isr")
     {'q1': {'a': 4.0}, 'q2': {'b': 1.0}}
     """
-    how, scale, settings = _resolve_settings(method, norm, trained, params, len(runs))
+    fusion_method, scale, settings = _resolve_settings(method, norm, trained, params, len(runs))
     return {
-        query: truncate(sort_ranking(how.function(prepare_rankings(rankings, how, scale, query), **settings)), depth)
+        query: truncate(
+            sort_ranking(fusion_method.function(prepare_rankings(rankings, fusion_method, scale, query), **settings)),
+            depth,
+        )
         for query, rankings in rankings_by_query(runs).items()
     }
 
@@ -75,35 +78,44 @@ def train(
     >>> train("mapfuse", {"q": {"a": 1}}, [{"q": {"b": 2.0, "a": 1.0}}, {"q": {"a": 1.0}}]).rows
     ((0.5,), (1.0,))
     """
-    how = find_method(method)
-    if how.training is None:
-        raise BadInput(f"{how.name} learns nothing", hint="leave the training out, or tune its parameters")
+    fusion_method = find_method(method)
+    if fusion_method.training is None:
+        raise BadInput(f"{fusion_method.name} learns nothing", hint="leave the training out, or tune its parameters")
     if not qrels:
-        raise MissingEvidence(f"{how.name} learns from judged queries, and there are none")
+        raise MissingEvidence(f"{fusion_method.name} learns from judged queries, and there are none")
     scale = find_normalisation(norm or default_norm(method)).name
-    settings = how.settled(params, len(runs), trains=True)
-    seen = {query: prepare_rankings([run.get(query, {}) for run in runs], how, scale, query) for query in qrels}
+    settings = fusion_method.settled(params, len(runs), trains=True)
+    prepared = {
+        query: prepare_rankings([run.get(query, {}) for run in runs], fusion_method, scale, query) for query in qrels
+    }
     return TrainedFusion(
-        how.name, scale, learn_values(how, qrels, seen, len(runs), settings, rel), settings, len(qrels)
+        fusion_method.name,
+        scale,
+        learn_values(fusion_method, qrels, prepared, len(runs), settings, rel),
+        settings,
+        len(qrels),
     )
 
 
 def learn_values(
-    how: FusionMethod,
+    fusion_method: FusionMethod,
     qrels: ScoresByQuery,
-    seen: Mapping[str, Rankings],
+    prepared: Mapping[str, Rankings],
     runs: int,
     settings: Mapping[str, Any],
     rel: float,
 ) -> tuple[Sequence[float], ...]:
     """Compute the learned values of each run from prepared rankings."""
-    if how.training is None:
+    if fusion_method.training is None:
         return ()
     relevant = {query: {doc for doc, grade in docs.items() if grade >= rel} for query, docs in qrels.items()}
     rows = []
-    for at in range(runs):
-        lists = [np.array([doc in right for doc in seen[query][at]], np.float64) for query, right in relevant.items()]
-        rows.append(how.training(RelevantRanks(lists, list(map(len, relevant.values()))), **settings))
+    for i in range(runs):
+        lists = [
+            np.array([doc in relevant_docs for doc in prepared[query][i]], np.float64)
+            for query, relevant_docs in relevant.items()
+        ]
+        rows.append(fusion_method.training(RelevantRanks(lists, list(map(len, relevant.values()))), **settings))
     return tuple(rows)
 
 
@@ -113,24 +125,24 @@ def missing_queries(runs: Sequence[ScoresByQuery]) -> list[int]:
     >>> missing_queries([{"q1": {"a": 2.0}}, {"q1": {"a": 0.5}, "q2": {"b": 0.7}}])
     [1, 0]
     """
-    every = {query for run in runs for query in run}
-    return [len(every - run.keys()) for run in runs]
+    all_queries = {query for run in runs for query in run}
+    return [len(all_queries - run.keys()) for run in runs]
 
 
 def rankings_by_query(runs: Sequence[ScoresByQuery]) -> dict[str, list[Mapping[str, float]]]:
     """Collect the rankings of each query, in order of first appearance."""
-    every = dict.fromkeys(query for run in runs for query in run)
-    return {query: [run.get(query, {}) for run in runs] for query in every}
+    all_queries = dict.fromkeys(query for run in runs for query in run)
+    return {query: [run.get(query, {}) for run in runs] for query in all_queries}
 
 
 def prepare_rankings(
-    rankings: Sequence[Mapping[str, float]], how: FusionMethod, norm: str, query: str | None = None
+    rankings: Sequence[Mapping[str, float]], fusion_method: FusionMethod, norm: str, query: str | None = None
 ) -> Rankings:
     """Normalise the rankings of a query, sorted best first if ranks are needed."""
     scale = find_normalisation(norm)
     try:
-        read = to_ranking if how.sees != "scores" or scale.uses_ranks else check_scores
-        return scale.function([read(ranking) for ranking in rankings])
+        check = to_ranking if fusion_method.sees != "scores" or scale.uses_ranks else check_scores
+        return scale.function([check(ranking) for ranking in rankings])
     except BadInput as error:
         if query is None:
             raise
@@ -153,21 +165,22 @@ def _resolve_settings(
 
     Raises if they do not fit together.
     """
-    how = find_method(method)
+    fusion_method = find_method(method)
     if runs == 0:
         raise BadInput("there is nothing to fuse", hint="give at least one ranking")
-    settings = how.settled(params, runs)
-    if how.training is None:
+    settings = fusion_method.settled(params, runs)
+    if fusion_method.training is None:
         if trained is not None:
-            raise BadInput(f"{how.name} learns nothing, and is given what {trained.method} learned")
-        return how, norm or default_norm(method), settings
+            raise BadInput(f"{fusion_method.name} learns nothing, and is given what {trained.method} learned")
+        return fusion_method, norm or default_norm(method), settings
     if trained is None:
         raise MissingEvidence(
-            f"{how.name} must first learn from judged queries",
-            hint=f'give trained=train("{how.name}", qrels, runs), or tune it with cross-validation (--tune QRELS)',
+            f"{fusion_method.name} must first learn from judged queries",
+            hint=f'give trained=train("{fusion_method.name}", qrels, runs), or tune it (--tune --qrels FILE)',
         )
-    if trained.method != how.name or len(trained.rows) != runs:
+    if trained.method != fusion_method.name or len(trained.rows) != runs:
         raise BadInput(
-            f"what {trained.method} learned about {len(trained.rows)} runs is given to {how.name} for {runs} runs"
+            f"what {trained.method} learned about {len(trained.rows)} runs is given to {fusion_method.name} "
+            f"for {runs} runs"
         )
-    return how, norm or trained.norm, settings | {"rows": trained.rows}
+    return fusion_method, norm or trained.norm, settings | {"rows": trained.rows}

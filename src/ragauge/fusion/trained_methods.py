@@ -61,9 +61,9 @@ class RelevantRanks:
 def mean_average_precision(hits: RelevantRanks) -> LearnedValues:
     """Compute the system's mean average precision, as a sequence of one value."""
     total = 0.0
-    for found, relevant in zip(hits.lists, hits.relevant, strict=True):
-        at = np.flatnonzero(found) + 1
-        total += float((np.arange(1, len(at) + 1) / at).sum()) / max(relevant, 1)
+    for is_relevant, relevant in zip(hits.lists, hits.relevant, strict=True):
+        ranks = np.flatnonzero(is_relevant) + 1
+        total += float((np.arange(1, len(ranks) + 1) / ranks).sum()) / max(relevant, 1)
     return (total / len(hits.lists),)
 
 
@@ -73,11 +73,11 @@ def position_probabilities(hits: RelevantRanks) -> LearnedValues:
     It is the share among the rankings that reach the rank.
     """
     depth = max(map(len, hits.lists))
-    found, reached = np.zeros(depth), np.zeros(depth)
-    for one in hits.lists:
-        found[: len(one)] += one
-        reached[: len(one)] += 1
-    return tuple((found / np.maximum(reached, 1)).tolist())
+    n_relevant, n_lists = np.zeros(depth), np.zeros(depth)
+    for is_relevant in hits.lists:
+        n_relevant[: len(is_relevant)] += is_relevant
+        n_lists[: len(is_relevant)] += 1
+    return tuple((n_relevant / np.maximum(n_lists, 1)).tolist())
 
 
 def segment_probabilities(hits: RelevantRanks, *, n_segments: int = 25) -> LearnedValues:
@@ -86,10 +86,10 @@ def segment_probabilities(hits: RelevantRanks, *, n_segments: int = 25) -> Learn
     An empty segment counts as 0.
     """
     shares = np.zeros(n_segments)
-    for one in hits.lists:
-        size = math.ceil(len(one) / n_segments)
-        for k in range(math.ceil(len(one) / size) if size else 0):
-            shares[k] += one[k * size : (k + 1) * size].mean()
+    for is_relevant in hits.lists:
+        size = math.ceil(len(is_relevant) / n_segments)
+        for k in range(math.ceil(len(is_relevant) / size) if size else 0):
+            shares[k] += is_relevant[k * size : (k + 1) * size].mean()
     return tuple((shares / len(hits.lists)).tolist())
 
 
@@ -148,12 +148,12 @@ def probfuse(rankings: Rankings, *, rows: Sequence[LearnedValues]) -> Ranking:
 
 def segfuse(rankings: Rankings, *, rows: Sequence[LearnedValues]) -> Ranking:
     """Sum the learned probability of the document's segment times (1 + its score)."""
-    parts = []
+    weighted = []
     for ranking, row in _pair_rankings(rankings, rows):
         values = _expand_segments(row, SEGFUSE_SEGMENT_ENDS, len(ranking))
-        known = _assign_rank_values(ranking, values, 0.0)
-        parts.append({doc: known[doc] * (score + 1) for doc, score in ranking.items()})
-    return sum_scores(parts)
+        probabilities = _assign_rank_values(ranking, values, 0.0)
+        weighted.append({doc: probabilities[doc] * (score + 1) for doc, score in ranking.items()})
+    return sum_scores(weighted)
 
 
 def bayesfuse(rankings: Rankings, *, rows: Sequence[LearnedValues]) -> Ranking:
@@ -161,22 +161,22 @@ def bayesfuse(rankings: Rankings, *, rows: Sequence[LearnedValues]) -> Ranking:
 
     A system that did not return the document adds the log odds of probability 0.001.
     """
-    parts = [
+    ranking_log_odds = [
         _assign_rank_values(r, _expand_segments(row, BAYESFUSE_SEGMENT_ENDS, len(r)), ABSENT_LOG_ODDS)
         for r, row in _pair_rankings(rankings, rows)
     ]
-    docs = dict.fromkeys(doc for part in parts for doc in part)
-    return sum_scores([{doc: part.get(doc, ABSENT_LOG_ODDS) for doc in docs} for part in parts])
+    docs = dict.fromkeys(doc for log_odds in ranking_log_odds for doc in log_odds)
+    return sum_scores([{doc: log_odds.get(doc, ABSENT_LOG_ODDS) for doc in docs} for log_odds in ranking_log_odds])
 
 
 def _pair_rankings(rankings: Rankings, rows: Sequence[LearnedValues]) -> list[tuple[Ranking, LearnedValues]]:
     return list(zip(rankings, rows, strict=True))
 
 
-def _expand_segments(row: LearnedValues, ends: Sequence[int], n: int) -> list[float]:
+def _expand_segments(row: LearnedValues, segment_ends: Sequence[int], n: int) -> list[float]:
     """Return the value of each of the first n ranks from the values of their segments."""
     values: list[float] = []
-    for value, end in zip(row, ends, strict=True):
+    for value, end in zip(row, segment_ends, strict=True):
         values += [value] * (min(end, n) - len(values))
     return values
 

@@ -91,16 +91,16 @@ def cross_validate(  # noqa: PLR0913 - each is one choice of the experiment
     Among combinations with equal scores the first one of the grid is chosen. Default grids start with the default
     value, or with equal weights.
     """
-    how = find_method(method)
+    fusion_method = find_method(method)
     scale = find_normalisation(norm or default_norm(method)).name
     if not runs:
         raise BadInput("there is nothing to fuse", hint="give at least one run")
-    parts = split_folds(qrels, folds, seed)
+    split = split_folds(qrels, folds, seed)
     rankings = rankings_by_query(runs) | {query: [run.get(query, {}) for run in runs] for query in qrels}
-    work = _TuningSession(
-        how=how,
-        grid=parameter_combinations(how, len(runs), grid),
-        seen={query: prepare_rankings(lists, how, scale, query) for query, lists in rankings.items()},
+    session = _TuningSession(
+        how=fusion_method,
+        grid=parameter_combinations(fusion_method, len(runs), grid),
+        seen={query: prepare_rankings(lists, fusion_method, scale, query) for query, lists in rankings.items()},
         qrels=qrels,
         score=score,
         runs=len(runs),
@@ -109,26 +109,26 @@ def cross_validate(  # noqa: PLR0913 - each is one choice of the experiment
     )
     fused: dict[str, Ranking] = {}
     chosen = []
-    for part in parts:
-        held = set(part)
-        params, rows, _ = work.choose([query for query in qrels if query not in held])
-        chosen.append(Fold(part, params))
-        fused |= work.fuse(params, rows, part)
-    params, rows, tried = work.choose(list(qrels))
-    flattering = work.fuse(params, rows, qrels)
-    fused |= work.fuse(params, rows, [query for query in rankings if query not in qrels])
+    for fold_queries in split:
+        held_out = set(fold_queries)
+        params, rows, _ = session.choose([query for query in qrels if query not in held_out])
+        chosen.append(Fold(fold_queries, params))
+        fused |= session.fuse(params, rows, fold_queries)
+    params, rows, tried_values = session.choose(list(qrels))
+    in_sample = session.fuse(params, rows, qrels)
+    fused |= session.fuse(params, rows, [query for query in rankings if query not in qrels])
     return TunedFusion(
-        method=how.name,
+        method=fusion_method.name,
         norm=scale,
         run={query: fused[query] for query in rankings},
         folds=tuple(chosen),
-        scores=work.values({query: fused[query] for query in qrels}),
-        in_sample=work.values(flattering),
+        scores=session.values({query: fused[query] for query in qrels}),
+        in_sample=session.values(in_sample),
         params=params,
         trained=None
-        if how.training is None
-        else TrainedFusion(how.name, scale, rows, work.train_only(params), len(qrels)),
-        tried=tried,
+        if fusion_method.training is None
+        else TrainedFusion(fusion_method.name, scale, rows, session.train_only(params), len(qrels)),
+        tried=tried_values,
     )
 
 
@@ -146,25 +146,33 @@ def split_folds(queries: Collection[str], folds: int, seed: int) -> list[tuple[s
     return [tuple(sorted(shuffled[at::folds])) for at in range(folds)]
 
 
-def parameter_combinations(how: FusionMethod, runs: int, grid: ParameterGrid | None) -> list[dict[str, Any]]:
+def parameter_combinations(fusion_method: FusionMethod, runs: int, grid: ParameterGrid | None) -> list[dict[str, Any]]:
     """List the parameter combinations to try; raises `BadInput` if one is invalid."""
     if grid is None:
-        values = {name: _values_to_try(one, runs) for name, one in how.settings.items() if one.grid or one.shares}
-        if not values and how.training is None:
-            raise BadInput(f"{how.name} has nothing to tune or to learn", hint="fuse with it as it is")
+        values = {
+            name: _values_to_try(setting, runs)
+            for name, setting in fusion_method.settings.items()
+            if setting.grid or setting.shares
+        }
+        if not values and fusion_method.training is None:
+            raise BadInput(f"{fusion_method.name} has nothing to tune or to learn", hint="fuse with it as it is")
         grid = values
     if isinstance(grid, Mapping):
         combinations = itertools.product(*grid.values())
-        found = [dict(zip(grid, values, strict=True)) for values in combinations]
+        candidates = [dict(zip(grid, values, strict=True)) for values in combinations]
     else:
-        found = [dict(one) for one in grid]
-    if not found:
+        candidates = [dict(candidate) for candidate in grid]
+    if not candidates:
         raise BadInput("the grid is empty", hint="give at least one value of each parameter")
-    for one in found:
-        training = {name: value for name, value in one.items() if name in how.settings and how.settings[name].trains}
-        how.settled(training, runs, trains=True)
-        how.settled({name: value for name, value in one.items() if name not in training}, runs)
-    return found
+    for candidate in candidates:
+        training = {
+            name: value
+            for name, value in candidate.items()
+            if name in fusion_method.settings and fusion_method.settings[name].trains
+        }
+        fusion_method.settled(training, runs, trains=True)
+        fusion_method.settled({name: value for name, value in candidate.items() if name not in training}, runs)
+    return candidates
 
 
 def _values_to_try(setting: Any, runs: int) -> Sequence[Any]:
@@ -187,30 +195,30 @@ class _TuningSession:
 
     def train_only(self, params: ParameterValues) -> dict[str, Any]:
         """Return the training parameters, given or default."""
-        mine = {name: value for name, value in params.items() if self.how.settings[name].trains}
-        return self.how.settled(mine, self.runs, trains=True)
+        training_params = {name: value for name, value in params.items() if self.how.settings[name].trains}
+        return self.how.settled(training_params, self.runs, trains=True)
 
     def choose(self, queries: Sequence[str]) -> tuple[ParameterValues, tuple[Sequence[float], ...], Any]:
         """Choose the best combination on these queries.
 
         Returns its parameters, its learned values, and the score of every combination.
         """
-        mine = set(queries)
-        tried = []
+        chosen_from = set(queries)
+        tried_values = []
         best: tuple[float, ParameterValues, tuple[Sequence[float], ...]] | None = None
-        for at, params in enumerate(self.grid):
+        for i, params in enumerate(self.grid):
             rows = self._learn_rows(params, queries)
             value = _mean_or_nan(
-                [v for q, v in self._score_combination(at, params, rows, queries).items() if q in mine]
+                [v for q, v in self._score_combination(i, params, rows, queries).items() if q in chosen_from]
             )
-            tried.append((params, value))
+            tried_values.append((params, value))
             if math.isnan(value):
                 raise MissingEvidence("the measure scores none of the queries that parameters are chosen on")
             if best is None or value > best[0]:
                 best = value, params, rows
         if best is None:
             raise BadInput("the grid is empty")
-        return best[1], best[2], tuple(tried)
+        return best[1], best[2], tuple(tried_values)
 
     def _learn_rows(self, params: ParameterValues, queries: Sequence[str]) -> tuple[Sequence[float], ...]:
         judged = {query: self.qrels[query] for query in queries}

@@ -91,8 +91,8 @@ def wmnz(rankings: Rankings, *, weights: Weights = None) -> Ranking:
 
 def mixed(rankings: Rankings, *, weights: Weights = None) -> Ranking:
     """Sum the weighted scores, times the square root of their number."""
-    found = scores_by_document(apply_weights(rankings, normalised_weights(weights, rankings)))
-    return {doc: math.fsum(scores) * math.sqrt(len(scores)) for doc, scores in found.items()}
+    scores_by_doc = scores_by_document(apply_weights(rankings, normalised_weights(weights, rankings)))
+    return {doc: math.fsum(scores) * math.sqrt(len(scores)) for doc, scores in scores_by_doc.items()}
 
 
 _PAIRS_PER_BLOCK = 1 << 16
@@ -182,19 +182,21 @@ def _count_victories(rankings: Rankings, votes: Sequence[float]) -> Ranking:
         return {}
     # A ranking prefers documents it has to those it lacks, and has no preference between two that it lacks.
     ranks = [{doc: rank for rank, doc in enumerate(ranking)} for ranking in rankings]
-    places = np.array([[mine.get(doc, n) for doc in docs] for mine in ranks], np.int32)
-    alike = len(set(votes)) == 1
-    ballots = np.ones(len(votes), np.int16) if alike else np.asarray(votes, np.float64)
-    level = 0 if alike else 1e-12 * sum(votes)  # sums of weights such as 0.1 + 0.2 and 0.3 differ in the last digit
+    positions = np.array([[ranks_by_doc.get(doc, n) for doc in docs] for ranks_by_doc in ranks], np.int32)
+    has_equal_votes = len(set(votes)) == 1
+    vote_weights = np.ones(len(votes), np.int16) if has_equal_votes else np.asarray(votes, np.float64)
+    tolerance = (
+        0 if has_equal_votes else 1e-12 * sum(votes)
+    )  # sums of weights such as 0.1 + 0.2 and 0.3 differ in the last digit
     wins: Floats = np.empty(n)
     rows = max(1, _PAIRS_PER_BLOCK // n)
     for begin in range(0, n, rows):
-        part = places[:, begin : begin + rows, None]
-        margins = np.zeros((part.shape[1], n), ballots.dtype)
-        for mine, theirs, ballot in zip(part, places, ballots, strict=True):
-            opinions = (theirs > mine).view(np.int8) - (theirs < mine).view(np.int8)
-            margins += opinions if alike else ballot * opinions
-        beaten, beats = (margins < -level).sum(axis=1), (margins > level).sum(axis=1)
+        block = positions[:, begin : begin + rows, None]
+        margins = np.zeros((block.shape[1], n), vote_weights.dtype)
+        for own, others, vote in zip(block, positions, vote_weights, strict=True):
+            opinions = (others > own).view(np.int8) - (others < own).view(np.int8)
+            margins += opinions if has_equal_votes else vote * opinions
+        beaten, beats = (margins < -tolerance).sum(axis=1), (margins > tolerance).sum(axis=1)
         wins[begin : begin + rows] = (beats - beaten + n) / 2
     # Victories + draws / 2 = (n + victories - defeats) / 2, which includes a document's draw with itself.
     return dict(zip(docs, (wins + 0.5).tolist(), strict=True))

@@ -39,8 +39,8 @@ from ragauge.gates.tested_run import (
     with_freshness,
 )
 from ragauge.measures.conventions import Convention, find_convention
-from ragauge.runs.folder import has_run
-from ragauge.runs.inputs import resolve_inputs
+from ragauge.runs.input_kinds import is_run_folder
+from ragauge.runs.inputs import Inputs
 from ragauge.runs.results import Experiment
 from ragauge.stats.comparisons import CORRECTIONS
 
@@ -120,7 +120,7 @@ def gate(  # noqa: PLR0913 - each has a use of its own, and a default
     if base is None and before is not None:
         if isinstance(before, str) and isinstance(run, str) and before == run == "-":
             raise BadInput("standard input can be read once", hint="give - for one file only")
-        knows = qrels is None and isinstance(before, str | Path) and has_run(Path(before))
+        knows = qrels is None and isinstance(before, str | Path) and is_run_folder(before)
         base = score_run(before, None if knows else find_judgments(mine), terms, baseline_timings)
     mine = with_freshness(mine, _ranked_run(run, mine.name), terms)
     base = (
@@ -138,7 +138,7 @@ def gate(  # noqa: PLR0913 - each has a use of its own, and a default
 
 def _query_texts(thing: Any) -> Mapping[str, str]:
     """Return the query texts stored in a run folder; empty for other inputs."""
-    return resolve_inputs([str(thing)]).texts if isinstance(thing, str | Path) and has_run(Path(thing)) else {}
+    return Inputs.resolve(thing).query_texts if isinstance(thing, str | Path) and is_run_folder(thing) else {}
 
 
 def _check_distinct_baseline(run: Any, baseline: Any) -> None:
@@ -228,10 +228,7 @@ def _merge_settings(rules: Any, **given: Any) -> dict[str, Any]:
     if isinstance(rules, Path) or (isinstance(rules, str) and rules.endswith(".toml")):
         settings.update(read_gate_file(str(rules)))
     settings.update({name: value for name, value in given.items() if value is not None})
-    options = settings.pop("set", {})
-    if any(isinstance(value, list | dict) for value in options.values()):
-        raise BadInput(f"an option of the convention is no single value: {options}", hint='set = {ties = "ranked"}')
-    settings["convention"] = find_convention(settings["convention"]).but(**options)
+    settings["convention"] = find_convention(settings["convention"])
     for name in ("alpha", "min_queries"):
         if not isinstance(settings[name], int | float):
             raise BadInput(f"{name} is {settings[name]!r}, not a number")
@@ -241,7 +238,9 @@ def _merge_settings(rules: Any, **given: Any) -> dict[str, Any]:
             hint="use `--alpha 0.05`",
         )
     if settings["correction"] not in CORRECTIONS:
-        raise UnknownName("correction", settings["correction"], CORRECTIONS, hint=f"there are {', '.join(CORRECTIONS)}")
+        raise UnknownName(
+            "correction", settings["correction"], CORRECTIONS, hint=f"choose one of {', '.join(CORRECTIONS)}"
+        )
     if settings["min_queries"] < 2:
         raise BadInput(
             f"min_queries must be at least 2, got {settings['min_queries']}",
@@ -327,13 +326,13 @@ def _strata_by_query(tag: str, run: RunIndicators, tags: QueryTags) -> dict[str,
     derived = (
         {} if judgments is None else {query: tags_from_judgments(docs) for query, docs in judgments.nested.items()}
     )
-    asked = run.judged.union(*(one.asked for one in run.ages.values()))
+    asked = run.judged.union(*(one.query_ids for one in run.ages.values()))
     for source in (tags, run.tags, derived):
         found = {query: value for query, value in _tag_values(tag, source).items() if query in asked}
         if found:
             return found
     known = sorted({name for source in (tags, run.tags, derived) for values in source.values() for name in values})
-    raise UnknownName("tag", tag, known, hint=f"there are {', '.join(known) or 'none'}")
+    raise UnknownName("tag", tag, known, hint=f"choose one of {', '.join(known) or 'none'}")
 
 
 def _gate_notes(

@@ -18,7 +18,7 @@ from ragauge.evaluation.indicators import Indicator
 from ragauge.files.serialization import replace_nan
 from ragauge.gates.results import Gate, RuleCheck
 from ragauge.output.markdown import escape_markdown, render_markdown_table
-from ragauge.output.numbers import format_milliseconds, format_p_value, format_score
+from ragauge.output.numbers import format_number, format_score
 from ragauge.output.terminal import borderless_table
 
 MAX_LINE_CHARS = 100
@@ -45,7 +45,7 @@ def format_indicator(figure: Indicator, value: float) -> str:
     if figure.source == "count" or figure.name.startswith("num_") or figure.name in ("failed", "missing", "queries"):
         return f"{value:.6g}"
     return (
-        format_milliseconds(value) if figure.name.endswith(("_ms", "_seconds", "throughput")) else format_score(value)
+        format_number(value, "ms") if figure.name.endswith(("_ms", "_seconds", "throughput")) else format_score(value)
     )
 
 
@@ -83,7 +83,7 @@ def comparison_lines(check: RuleCheck) -> list[str]:
     lines = [f"baseline {format_indicator(rule.figure, check.baseline)}, change {parts[0]}{interval}"]
     if not math.isnan(check.p):
         words = TEST_OUTCOME_TEXTS[rule.kind][not check.passed].format(f"{rule.limit:.12g}" + "%" * rule.percent)
-        lines.append(f"{words}, p {format_p_value(check.p)}")
+        lines.append(f"{words}, p {format_number(check.p, 'p')}")
     return lines
 
 

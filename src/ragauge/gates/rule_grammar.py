@@ -220,7 +220,7 @@ def _table_rule_texts(name: str, table: Any) -> list[str]:
     found = []
     for key, value in table.items():
         if key not in known:
-            raise UnknownName(f"rule of `{name}`", str(key), known, hint=f"there are {', '.join(known)}")
+            raise UnknownName(f"rule of `{name}`", str(key), known, hint=f"choose one of {', '.join(known)}")
         if key in TABLE_FLAGS:
             if value is not True:
                 raise BadInput(f"`{key}` of `{name}` is {value!r}, not true", hint="leave it out where it is not asked")
@@ -242,7 +242,6 @@ GATE_FILE_TYPES: dict[str, tuple[type, ...]] = {
     "correction": (str,),
     "min_queries": (int,),
     "convention": (str,),
-    "set": (dict,),
     "tags": (str,),
     "targets": (str,),
     "versions": (str,),

@@ -71,7 +71,7 @@ class RunIndicators:
     def queries_of(self, name: str) -> frozenset[str]:
         """Return the queries that an indicator should cover."""
         found = self.ages.get(freshness_depth(name) or 0)
-        return self.judged if found is None else found.asked
+        return self.judged if found is None else found.query_ids
 
     @cached_property
     def lacking(self) -> frozenset[str]:

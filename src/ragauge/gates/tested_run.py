@@ -13,24 +13,26 @@ from ragauge.core.errors import BadInput, Incomparable, MissingEvidence, Ragauge
 from ragauge.core.records import Judgments, Run, Scores
 from ragauge.evaluation import compute_judged_ranks, judgments_for_measures
 from ragauge.evaluation.indicators import average_trials
-from ragauge.files.in_memory import is_single_run
-from ragauge.files.judged_folders import is_judged_folder, read_judged_scores, read_sample_tags, sample_tags
-from ragauge.files.scores import is_scores_file, read_scores
-from ragauge.files.source import InputFile
+from ragauge.files.judged_folders import read_judged_scores, read_sample_tags, sample_tags
+from ragauge.files.scores import read_scores
 from ragauge.gates.run_indicators import RunIndicators
 from ragauge.judging.results import JudgedSamples
 from ragauge.knowledge.freshness import freshness, versions_fingerprint
 from ragauge.knowledge.freshness.results import VERSIONS_JUDGE_PREFIX, Freshness
-from ragauge.knowledge.freshness.versions_file import is_freshness_file, read_freshness, read_versions
+from ragauge.knowledge.freshness.versions_file import read_freshness, read_versions
 from ragauge.measures.answers import canonical_answer_name
 from ragauge.measures.conventions import PRESETS, Convention
 from ragauge.measures.judged_ranks import JudgedRanks
 from ragauge.measures.names import Measure, parse_measure
 from ragauge.measures.scoring import score_judged_ranks
-from ragauge.runs.folder import find_run_folders, has_run
-from ragauge.runs.inputs import check_same_dataset, open_run, resolve_inputs
+from ragauge.runs.experiment_folders import check_same_dataset
+from ragauge.runs.folder import JUDGMENTS_FILE, find_run_folders
+from ragauge.runs.input_kinds import InputKind, is_kind, resolve_input
+from ragauge.runs.inputs import Inputs, open_run
 from ragauge.runs.results import Experiment
 
+STORED_KINDS = (InputKind.RESULT, InputKind.JUDGED, InputKind.SCORES)
+"""Kinds of inputs that are already scored."""
 TIMING_COLUMNS = ("query", "repeat", "session", "status", "began_ns", "total_ns")
 
 
@@ -58,22 +60,24 @@ def already_scored(thing: Any, qrels: Any, timings: Any) -> RunIndicators | None
         return RunIndicators(thing.run, thing, _check_timings(timings))
     if isinstance(thing, JudgedSamples):
         return RunIndicators(thing.name, thing.scores, tags=sample_tags(thing.samples), whole=True)
-    if qrels is None and isinstance(thing, str | Path) and is_freshness_file(thing):
+    is_stored = qrels is None and isinstance(thing, str | Path) and is_kind(thing, *STORED_KINDS)
+    found = resolve_input(thing, expected=STORED_KINDS) if is_stored else None
+    if found is not None and found.kind is InputKind.RESULT and found.facts["schema"] == "ragauge-freshness":
         thing = read_freshness(thing)
     if isinstance(thing, Freshness):
         return RunIndicators(thing.run, thing.scores(), _check_timings(timings), whole=True, ages={thing.k: thing})
-    if qrels is None and isinstance(thing, str | Path) and is_judged_folder(thing):
-        found = read_judged_scores(thing, canonical_answer_name)
-        return RunIndicators(Path(thing).resolve().name, found, tags=read_sample_tags(thing), whole=True)
-    if qrels is None and isinstance(thing, str | Path) and not Path(thing).is_dir() and is_scores_file(str(thing)):
-        known, tags = read_scores(str(thing))
-        scores = next(iter(known.values()))
-        if len(known) > 1 or not isinstance(scores, Scores):
-            raise BadInput(
-                f"scores of several runs are here ({', '.join(known)})", file=str(thing), hint="one at a time"
-            )
-        return RunIndicators(scores.run, scores, _check_timings(timings), tags=tags)
-    return None
+    if found is None:
+        return None
+    if found.kind is InputKind.JUDGED:
+        judged = read_judged_scores(thing, canonical_answer_name)
+        return RunIndicators(Path(thing).resolve().name, judged, tags=read_sample_tags(thing), whole=True)
+    if found.kind is not InputKind.SCORES:
+        return None
+    known, tags = read_scores(str(thing))
+    scores = next(iter(known.values()))
+    if len(known) > 1 or not isinstance(scores, Scores):
+        raise BadInput(f"scores of several runs are here ({', '.join(known)})", file=str(thing), hint="one at a time")
+    return RunIndicators(scores.run, scores, _check_timings(timings), tags=tags)
 
 
 def select_from_experiment(experiment: Experiment, system: str | None, baseline: Any) -> tuple[RunIndicators, Any]:
@@ -89,7 +93,7 @@ def select_from_experiment(experiment: Experiment, system: str | None, baseline:
         raise BadInput(f"which system is to pass? There are {', '.join(names)}", hint='system="…"')
     chosen = system or others[0]
     if chosen not in names:
-        raise UnknownName("system", chosen, names, hint=f"there are {', '.join(names)}")
+        raise UnknownName("system", chosen, names, hint=f"choose one of {', '.join(names)}")
 
     def subject(name: str) -> RunIndicators:
         run = experiment.runs[name]
@@ -105,26 +109,15 @@ def select_from_experiment(experiment: Experiment, system: str | None, baseline:
 
 def score_run(thing: Any, qrels: Any, terms: ScoringSettings, timings: Any = None) -> RunIndicators:
     """Score a run by judgments; a folder written by `run` brings its own."""
-    tags: Mapping[str, Mapping[str, str]] = EMPTY_MAPPING
-    name = thing.name if isinstance(thing, Run) else "run"
-    if isinstance(thing, str | Path):
-        name, thing = InputFile(str(thing)).stem, str(thing)
-        if qrels is None or isinstance(qrels, str | Path):
-            given = resolve_inputs([thing] if qrels is None else [str(qrels), thing])
-            if len(given.singles) != 1:
-                raise BadInput(
-                    f"there are several runs ({', '.join(given.singles)})", file=thing, hint="name one of them"
-                )
-            name, thing = next(iter(given.singles.items()))
-            qrels, tags = given.qrels, given.tags
-        thing = open_run(thing) if Path(thing).is_dir() else thing
-    elif isinstance(thing, Mapping) and not is_single_run(thing):
-        raise BadInput(f"several runs are given ({', '.join(map(str, thing))})", hint="one run at a time")
-    if qrels is None:
+    if qrels is None and not isinstance(thing, str | Path):
         raise BadInput("there are no judgments to score the run by", hint="gate(run, rules, qrels=…), or give Scores")
+    given = Inputs.resolve(thing) if qrels is None else Inputs.resolve(qrels, thing)
+    name, thing = given.single_run
+    if isinstance(thing, str | Path) and Path(thing).is_dir():
+        thing = open_run(thing)
     # Canonical names spell out every difference from the default, regardless of the convention.
     measures = [parse_measure(one) for one in terms.measures]
-    judgments = judgments_for_measures(measures, qrels, targets=terms.targets)
+    judgments = judgments_for_measures(measures, given.qrels, targets=terms.targets)
     known = thing if isinstance(thing, Run) else None
     trials = [] if known is None else known.differing()
     found = [
@@ -136,7 +129,7 @@ def score_run(thing: Any, qrels: Any, terms: ScoringSettings, timings: Any = Non
     refused = found[0][1]
     scores = average_trials([one for one, _ in found]) if trials else found[0][0]
     times = _check_timings(timings) if timings is not None or known is None else known.timings
-    return RunIndicators(name, scores, times, EMPTY_MAPPING if known is None else known.manifest, refused, tags)
+    return RunIndicators(name, scores, times, EMPTY_MAPPING if known is None else known.manifest, refused, given.tags)
 
 
 def with_freshness(subject: RunIndicators, thing: Any, terms: ScoringSettings) -> RunIndicators:
@@ -147,15 +140,13 @@ def with_freshness(subject: RunIndicators, thing: Any, terms: ScoringSettings) -
     ages = _compute_freshness(thing, terms, subject.scores.queries)
     notes = [note for note in subject.scores.notes if not note.endswith(UNJUDGED_QUERIES_NOTE)]
     if terms.measures and len(notes) < len(subject.scores.notes):
-        extra = len(next(iter(ages.values())).asked - {*subject.scores.queries})
-        few = (
-            "1 query that nobody judged: it counts" if extra == 1 else f"{extra} queries that nobody judged: they count"
-        )
+        extra = len(next(iter(ages.values())).query_ids - {*subject.scores.queries})
+        few = "1 query that nobody judged: it counts" if extra == 1 else f"{extra} unjudged queries: they count"
         notes.append(f"{subject.name} has {few} for what is stale, and for nothing else")
     return _add_freshness(replace(subject, scores=replace(subject.scores, notes=notes)), ages)
 
 
-UNJUDGED_QUERIES_NOTE = "queries that nobody judged: they are not scored"
+UNJUDGED_QUERIES_NOTE = "unjudged queries, which are not scored"
 """Ending of the note on queries that are not scored, but are used for freshness."""
 
 
@@ -170,9 +161,7 @@ def check_same_versions(subject: RunIndicators, terms: ScoringSettings) -> None:
     if terms.versions is None or not (subject.ages or judge.startswith(VERSIONS_JUDGE_PREFIX)):
         return
     held = read_versions(terms.versions)
-    made = {
-        one.fingerprint == versions_fingerprint(held, one.circumstances.get("as_of")) for one in subject.ages.values()
-    }
+    made = {one.fingerprint == versions_fingerprint(held, one.as_of or None) for one in subject.ages.values()}
     if made != {True} and not (not made and judge.startswith(f"{VERSIONS_JUDGE_PREFIX}{versions_fingerprint(held)} ")):
         raise BadInput(
             f"how much of {subject.name} is stale was told by other versions than those given",
@@ -195,13 +184,11 @@ def build_unjudged_run(thing: Any, terms: ScoringSettings, timings: Any = None) 
 def has_judgments(thing: Any) -> bool:
     """Return whether a path is a folder that contains judgments."""
     places = [Path(thing), Path(thing).resolve().parent] if isinstance(thing, str | Path) and str(thing) != "-" else []
-    return any((place / "judgments.parquet").exists() for place in places if Path(thing).is_dir())
+    return any((place / JUDGMENTS_FILE).exists() for place in places if Path(thing).is_dir())
 
 
 def _compute_freshness(thing: Any, terms: ScoringSettings, queries: Sequence[str] | None) -> dict[int, Freshness]:
-    return {
-        k: freshness(thing, terms.versions, k=k, documents=terms.documents, queries=queries) for k in sorted(terms.ks)
-    }
+    return {k: freshness(thing, terms.versions, k=k, corpus=terms.documents, queries=queries) for k in sorted(terms.ks)}
 
 
 def _score_possible_measures(
@@ -256,7 +243,7 @@ def baseline_folder(run: Any, baseline: Any) -> Any:
     """
     if not isinstance(baseline, str | Path) or str(baseline) == "-":
         return baseline
-    if (Path(baseline) / "judgments.parquet").exists() and not has_run(Path(baseline)):
+    if is_kind(baseline, InputKind.EXPERIMENT):
         runs = find_run_folders(Path(baseline))
         same = [one for one in runs if isinstance(run, str | Path) and one.name == Path(run).name]
         if len(same or runs) == 1:
@@ -264,7 +251,7 @@ def baseline_folder(run: Any, baseline: Any) -> Any:
     if Path(baseline).exists():
         return baseline
     near = Path(run).parent / baseline if isinstance(run, str | Path) else Path(baseline)
-    if near.is_dir() and (has_run(near) or is_judged_folder(near)):
+    if near.is_dir() and is_kind(near, InputKind.RUN, InputKind.JUDGED):
         return str(near)
     raise BadInput(
         "the baseline does not exist; expected an earlier run, a folder or a file",

@@ -11,12 +11,13 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 
 from ragauge.compute.event_loops import run_coroutine
 from ragauge.core.errors import BadInput, MissingEvidence
+from ragauge.core.hashes import content_key
 from ragauge.core.protocols import Chat
 from ragauge.core.records import Scores
 from ragauge.core.samples import LEXICAL_JUDGE, Sample
@@ -26,11 +27,11 @@ from ragauge.files.serialization import settings_from
 from ragauge.files.workspace import hold_folder
 from ragauge.judging.model_judge import ModelJudge
 from ragauge.judging.prompt_injection import try_injections
-from ragauge.judging.reply_cache import REPLIES_FILE, compute_cache_key
+from ragauge.judging.reply_cache import REPLIES_FILE
 from ragauge.judging.results import CostEstimate, JudgedSamples
 from ragauge.judging.results_folder import check_same_samples, read_judged_folder, write_judged_folder
 from ragauge.judging.sample_loading import load_samples
-from ragauge.judging.session import DryRunJudge, JudgingSession, JudgingSettings
+from ragauge.judging.session import DryRunJudge, JudgingOptions, JudgingSession, JudgingSettings
 from ragauge.judging.tasks import Judge, judge_sample
 from ragauge.measures.answers import (
     DEFAULT_ANSWER_MEASURES,
@@ -59,7 +60,7 @@ def judge(
     *,
     chat: str | Chat | Judge = LEXICAL_JUDGE,
     folder: str | Path | None = None,
-    **how: Any,
+    **settings: Unpack[JudgingOptions],
 ) -> JudgedSamples:
     """Judge samples and compute scores from the verdicts.
 
@@ -70,7 +71,7 @@ def judge(
     report are written there at the end. Further settings are those of `JudgingSettings`. Also works inside a running
     event loop; `judge_async` is the awaitable variant.
     """
-    return run_coroutine(judge_async(samples, measures, chat=chat, folder=folder, **how))
+    return run_coroutine(judge_async(samples, measures, chat=chat, folder=folder, **settings))
 
 
 async def judge_async(
@@ -79,20 +80,20 @@ async def judge_async(
     *,
     chat: str | Chat | Judge = LEXICAL_JUDGE,
     folder: str | Path | None = None,
-    **how: Any,
+    **settings: Unpack[JudgingOptions],
 ) -> JudgedSamples:
     """Judge samples and compute scores, as a coroutine.
 
     The arguments are those of `judge`.
     """
     with contextlib.nullcontext() if folder is None else hold_folder(folder):
-        found = await _judge_samples(
-            samples, measures, chat, folder, settings_from(JudgingSettings, how), written=folder is not None
+        judged = await _judge_samples(
+            samples, measures, chat, folder, settings_from(JudgingSettings, settings), written=folder is not None
         )
         if folder is None:
-            return found
-        _, missing = await asyncio.to_thread(write_judged_folder, found, folder)
-    return replace(found, notes=[*found.notes, *missing])
+            return judged
+        _, missing = await asyncio.to_thread(write_judged_folder, judged, folder)
+    return replace(judged, notes=[*judged.notes, *missing])
 
 
 def judge_unsaved(
@@ -101,15 +102,15 @@ def judge_unsaved(
     *,
     chat: str | Chat | Judge = LEXICAL_JUDGE,
     folder: str | Path | None = None,
-    **how: Any,
+    **settings: Unpack[JudgingOptions],
 ) -> JudgedSamples:
     """Judge samples without writing results; only replies are saved in the folder."""
     return run_coroutine(
-        _judge_samples(samples, measures, chat, folder, settings_from(JudgingSettings, how), written=False)
+        _judge_samples(samples, measures, chat, folder, settings_from(JudgingSettings, settings), written=False)
     )
 
 
-def recount(
+def rescore(
     judged: JudgedSamples | str | Path,
     measures: Sequence[str] | None = None,
     *,
@@ -122,17 +123,18 @@ def recount(
     that were not judged.
     """
     before = judged if isinstance(judged, JudgedSamples) else read_judged_folder(judged)
-    rules = find_convention(before.scores.convention if convention is None else convention)
+    rules = find_convention(before.convention if convention is None else convention)
     chosen = parse_answer_measures(before.scores.measures if measures is None else measures, rules)
-    put = {one for verdicts in before.verdicts.values() for one in verdicts.asked}
+    judged_tasks = {task for verdicts in before.verdicts.values() for task in verdicts.asked}
     for measure in chosen:
-        if not measure.asks <= put:
+        if not measure.asks <= judged_tasks:
+            missing = ", ".join(sorted(measure.asks - judged_tasks))
             raise MissingEvidence(
-                f"{measure} needs what the judge was not asked", hint="judge the samples again, with --chat"
+                f"{measure} needs verdicts that are not saved ({missing})", hint="judge the samples again, with --chat"
             )
     scores = score_answers(before.samples, before.verdicts, chosen, rules, run=before.name, judge=before.judge)
-    sure = before.confidence if confidence is None else confidence
-    return replace(before, scores=scores, intervals=_compute_intervals(scores, sure), confidence=sure)
+    level = before.confidence if confidence is None else confidence
+    return replace(before, scores=scores, intervals=_compute_intervals(scores, level), confidence=level)
 
 
 def estimate_cost(
@@ -141,30 +143,30 @@ def estimate_cost(
     *,
     chat: str | Chat | Judge = LEXICAL_JUDGE,
     folder: str | Path | None = None,
-    **how: Any,
+    **settings: Unpack[JudgingOptions],
 ) -> list[CostEstimate]:
     """Estimate the calls, tokens and cost of judging by step, without cached replies.
 
     No model is called. Claims are unknown before judging, so each sentence counts as one; a token is four
     characters. The lexical judge makes no calls.
     """
-    settings = settings_from(JudgingSettings, how)
-    given, _ = _load_limited_samples(samples, settings)
-    chosen, _ = _select_measures(measures, given, find_convention(settings.convention), chat)
-    there = folder if folder is not None and (Path(folder) / REPLIES_FILE).is_file() else None
+    plan = settings_from(JudgingSettings, settings)
+    given, _ = _load_limited_samples(samples, plan)
+    chosen, _ = _select_measures(measures, given, find_convention(plan.convention), chat)
+    reply_folder = folder if folder is not None and (Path(folder) / REPLIES_FILE).is_file() else None
 
-    async def work() -> list[CostEstimate]:
-        async with JudgingSession(chat, there, settings) as office:
-            if not isinstance(office.judge, ModelJudge):
+    async def count_calls() -> list[CostEstimate]:
+        async with JudgingSession(chat, reply_folder, plan) as session:
+            if not isinstance(session.judge, ModelJudge):
                 return []
-            counting = DryRunJudge(office.judge, office.price, local=office.local)
+            judge = DryRunJudge(session.judge, session.price, local=session.local)
             for sample in given:
-                await judge_sample(sample, counting, required_tasks(chosen), settings.questions)
-            if settings.canaries:
-                await try_injections(counting, settings.questions)
-            return counting.estimates()
+                await judge_sample(sample, judge, required_tasks(chosen), plan.questions)
+            if plan.canaries:
+                await try_injections(judge, plan.questions)
+            return judge.estimates()
 
-    return run_coroutine(work())
+    return run_coroutine(count_calls())
 
 
 def find_missing_key(chat: str, options: Mapping[str, Any]) -> str:
@@ -190,13 +192,13 @@ async def _judge_samples(
     chosen, left_out = _select_measures(measures, given, rules, chat)
     if written and folder is not None:
         check_same_samples(folder, given)
-    async with JudgingSession(chat, folder, settings) as office:
-        verdicts = await office.verdicts(given, required_tasks(chosen))
-        canaries = await try_injections(office.judge, settings.questions) if settings.canaries else ()
-        identity = office.identity(required_tasks(chosen))
-        name = f"{office.judge.name} [{compute_cache_key(identity)[:8]}]"
+    async with JudgingSession(chat, folder, settings) as session:
+        verdicts = await session.verdicts(given, required_tasks(chosen))
+        attempts = await try_injections(session.judge, settings.questions) if settings.canaries else ()
+        identity = session.identity(required_tasks(chosen))
+        name = f"{session.judge.name} [{content_key(identity)[:8]}]"
         scores = score_answers(given, verdicts, chosen, rules, run=settings.name or _samples_name(samples), judge=name)
-        found = JudgedSamples(
+        judged = JudgedSamples(
             name=scores.run,
             judge=name,
             identity=identity,
@@ -205,16 +207,17 @@ async def _judge_samples(
             scores=scores,
             intervals=_compute_intervals(scores, settings.confidence),
             confidence=settings.confidence,
-            ledger=office.ledger.steps(),
-            robustness=canaries,
-            stopped=getattr(office.judge, "stopped", ""),
-            notes=[*scores.notes, *left_out, *office.notes, *fewer],
-            circumstances={"made": utc_now(), **provenance()},
+            ledger=session.ledger.steps(),
+            robustness=attempts,
+            stopped=getattr(session.judge, "stopped", ""),
+            notes=[*scores.notes, *left_out, *session.notes, *fewer],
+            provenance={"made": utc_now(), **provenance()},
+            judge_name=session.judge.name,
             folder=None if folder is None else Path(folder),
         )
-    if found.unreadable and any(found.scores.n.values()):
-        return replace(found, notes=["the judge gave no readable reply; the values need none", *found.notes])
-    return found
+    if judged.unreadable and any(judged.scores.n.values()):
+        return replace(judged, notes=["the judge gave no readable reply; the scores need none", *judged.notes])
+    return judged
 
 
 def _load_limited_samples(samples: Any, settings: JudgingSettings) -> tuple[list[Sample], list[str]]:

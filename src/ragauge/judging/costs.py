@@ -6,13 +6,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatch
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 
 from ragauge.core.errors import BadInput
 from ragauge.core.protocols import Reply
 from ragauge.core.samples import TASK_STEPS
+from ragauge.core.settings import AtLeast, check_settings
 from ragauge.files.serialization import read_toml
 from ragauge.judging.reply_cache import CachedReply, TotalUsage
 from ragauge.judging.results import CostStep
@@ -55,21 +56,19 @@ class Budget:
     Probes, retries and failures count.
     """
 
-    calls: int | None = None
-    cost: float | None = None
+    calls: Annotated[int, AtLeast(0)] | None = None
+    cost: Annotated[float, AtLeast(0)] | None = None
 
     def __post_init__(self) -> None:
-        for name, value in (("calls", self.calls), ("cost", self.cost)):
-            if value is not None and not value >= 0:
-                raise BadInput(f"the most {name} is {value:g}", hint="0 or more")
+        check_settings(self, "max_")
 
 
 @dataclass
 class _StepUsage:
     seconds: list[float] = field(default_factory=list)
-    kept: int = 0
+    cached_calls: int = 0
     retries: int = 0
-    unread: int = 0
+    unreadable_replies: int = 0
     prompt: int = 0
     completion: int = 0
     cached: int = 0
@@ -144,11 +143,11 @@ class CostLedger:
         row.prompt += reply.prompt_tokens
         row.completion += reply.completion_tokens
         row.cached += reply.cached_tokens
-        row.kept += not fresh
+        row.cached_calls += not fresh
 
     def unread(self, step: str, key: str) -> None:
         """Record a reply that could not be parsed completely."""
-        self._rows[step].unread += key not in self._unread
+        self._rows[step].unreadable_replies += key not in self._unread
         self._unread.add(key)
 
     def failed(self, step: str, attempts: int) -> None:
@@ -163,9 +162,19 @@ class CostLedger:
         p50, p95 = _latency_percentiles_ms(row.seconds)
         cost = None if self._price is None else self._price.of(row.prompt, row.completion, row.cached)
         return CostStep(
-            name, len(row.seconds), row.kept, row.retries, row.unread, row.prompt, row.completion, row.cached,
-            sum(row.seconds), p50, p95, cost,
-        )  # fmt: skip
+            step=name,
+            calls=len(row.seconds),
+            cached_calls=row.cached_calls,
+            retries=row.retries,
+            unreadable_replies=row.unreadable_replies,
+            prompt_tokens=row.prompt,
+            completion_tokens=row.completion,
+            cached_tokens=row.cached,
+            seconds=sum(row.seconds),
+            p50=p50,
+            p95=p95,
+            cost=cost,
+        )
 
 
 def _latency_percentiles_ms(seconds: Sequence[float]) -> tuple[float, float]:

@@ -6,20 +6,21 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import count
-from typing import Any, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 
 from ragauge.compute.event_loops import gather_or_cancel
-from ragauge.core.errors import BackendFailed, BadInput
+from ragauge.core.errors import BackendFailed
+from ragauge.core.hashes import content_key
 from ragauge.core.protocols import Chat, Message, Reply
 from ragauge.core.samples import TASK_STEPS, Support, Unscored
+from ragauge.core.settings import AtLeast, check_settings
 from ragauge.judging import prompts
 from ragauge.judging.costs import CostLedger, estimate_tokens
 from ragauge.judging.prompts import ParsedReply
-from ragauge.judging.reply_cache import CachedReply, ReplyCache, compute_cache_key
+from ragauge.judging.reply_cache import CachedReply, ReplyCache
 from ragauge.judging.tasks import JudgeTask, TaskResult
 from ragauge.models.chats.calls import BudgetReached, ChatCaller
 
-VERDICT_FORMATS = ("json", "tokens")
 FINAL_FINISH_REASONS = ("refusal", "content_filter", "tool")
 """Finish reasons for which a retry would end the same way."""
 _REPLY_TOKENS_PER_ITEM = {"claims": 40, "support": 55, "useful": 40, "questions": 80}
@@ -30,23 +31,19 @@ _REPLY_TOKENS_PER_ITEM = {"claims": 40, "support": 55, "useful": 40, "questions"
 class PromptSettings:
     """Settings of the prompts and calls of a model judge."""
 
-    verdicts: str = "json"
+    verdicts: Literal["json", "tokens"] = "json"
     """`json`: all claims of a sample in one call, with reasons; `tokens`: one word per claim, with its probability."""
-    batch: int = 20
+    batch: Annotated[int, AtLeast(1)] = 20
     """Maximum number of claims, sentences or chunks per call."""
-    again: int = 2
+    again: Annotated[int, AtLeast(0)] = 2
     """Number of retries for items missing from a reply."""
     anew: bool = False
     """Whether to retry items that are still without a verdict, with new calls."""
-    replicate: int = 0
+    replicate: Annotated[int, AtLeast(0)] = 0
     """Number of the replicate; each has its own cached replies."""
 
     def __post_init__(self) -> None:
-        if self.verdicts not in VERDICT_FORMATS:
-            raise BadInput(f"verdicts are asked for as `{self.verdicts}`", hint=f"one of {', '.join(VERDICT_FORMATS)}")
-        for name, least in (("batch", 1), ("again", 0), ("replicate", 0)):
-            if getattr(self, name) < least:
-                raise BadInput(f"`{name}` is {getattr(self, name)}, not at least {least}")
+        check_settings(self)
 
 
 class JudgeCall(NamedTuple):
@@ -214,7 +211,7 @@ class ModelJudge:
         plain = prompts.build_messages(task, prompts.CANONICAL_TAG, word=word)
         # Include the texts themselves: one of them could contain the canonical tag and look like two.
         texts = [list(task.asked.items()), list(task.sources.items()), task.question, list(task.history)]
-        key = compute_cache_key(dict(self._chat.identity), plain, texts, schema, self._manner.replicate, attempt)
+        key = content_key(dict(self._chat.identity), plain, texts, schema, self._manner.replicate, attempt)
         return JudgeCall(task, word, schema, key)
 
     async def _get_reply(self, ask: JudgeCall) -> CachedReply:

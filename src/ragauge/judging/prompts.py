@@ -6,7 +6,6 @@ has no verdict. Nothing is guessed, and there are no defaults.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import re
 import secrets
@@ -16,6 +15,7 @@ from functools import cache
 from importlib.resources import files
 from typing import Any, NamedTuple
 
+from ragauge.core.hashes import hash_text
 from ragauge.core.protocols import Message, Reply
 from ragauge.core.samples import ALL_CONTEXTS, Support, Usefulness
 from ragauge.judging.tasks import CONTEXT_ID_PREFIX, GeneratedQuestions, JudgeTask
@@ -43,7 +43,7 @@ def rubric_hash(name: str) -> str:
 
     It identifies the judge, since another wording is another judge.
     """
-    return hashlib.sha256(read_rubric(name).encode()).hexdigest()[:12]
+    return hash_text(read_rubric(name), 12)
 
 
 def new_tag(task: JudgeTask) -> str:
@@ -186,6 +186,7 @@ def parse_reply(task: JudgeTask, reply: Reply) -> ParsedReply:
     asked = group_claims(task) if task.step == "support" else {next(iter(lists)): list(task.asked)}
     said: dict[str, Any] = {}
     missing: dict[str, str] = {}
+    kind = _ITEM_KINDS[task.step]
     for name, ids in asked.items():
         entries = value.get(name)
         if not isinstance(entries, list):
@@ -193,18 +194,18 @@ def parse_reply(task: JudgeTask, reply: Reply) -> ParsedReply:
             continue
         times = Counter(entry.get("id") for entry in entries if _has_id(entry))
         by_id = {entry["id"]: entry for entry in entries if _has_id(entry)}
-        for one in ids:
-            if times[one] > 1:
-                missing[one] = f"the reply has `{one}` {times[one]} times"
-            elif one not in by_id:
-                missing[one] = f"the reply has nothing for `{one}`"
-            elif (wrong := schema_violation(by_id[one], lists[name])) is not None:
-                missing[one] = f"what the reply has for `{one}` is not in shape: {wrong}"
+        for item in ids:
+            if times[item] > 1:
+                missing[item] = f"the reply has several entries for this {kind}"
+            elif item not in by_id:
+                missing[item] = f"the reply has no entry for this {kind}"
+            elif (violation := schema_violation(by_id[item], lists[name])) is not None:
+                missing[item] = f"the entry for this {kind} does not follow the schema: {violation}"
             else:
                 try:
-                    said[one] = _ENTRY_PARSERS[task.step](by_id[one])
+                    said[item] = _ENTRY_PARSERS[task.step](by_id[item])
                 except UnreadableReply as error:
-                    missing[one] = f"what the reply has for `{one}` does not count: {error}"
+                    missing[item] = f"the entry for this {kind} is inconsistent: {error}"
     return ParsedReply(said, missing)
 
 
@@ -313,11 +314,11 @@ def _parse_support(entry: Mapping[str, Any]) -> Support:
     by, together, against = (tuple(dict.fromkeys(entry[name])) for name in names)
     for source in (*by, *together):
         if source in against:
-            raise UnreadableReply(f"`{source}` both supports and contradicts it")
+            raise UnreadableReply("a source both supports and contradicts it")
         if source in by and source in together:
-            raise UnreadableReply(f"`{source}` supports it alone and only together with others")
+            raise UnreadableReply("a source supports it both alone and only together with others")
     if len(together) == 1:
-        raise UnreadableReply(f"`{together[0]}` supports it together with nothing")
+        raise UnreadableReply("only one source supports it together with others")
     return Support(by, against, " ".join(entry["reason"].split()), together=together)
 
 
@@ -325,4 +326,6 @@ def _parse_usefulness(entry: Mapping[str, Any]) -> Usefulness:
     return Usefulness(entry["useful"], " ".join(entry["reason"].split()))
 
 
+_ITEM_KINDS = {"claims": "sentence", "support": "claim", "useful": "chunk"}
+"""What a call judges, by step. Reasons name the kind, not the id, so that equal reasons can be counted."""
 _ENTRY_PARSERS = {"claims": _parse_claims, "support": _parse_support, "useful": _parse_usefulness}

@@ -6,7 +6,6 @@ change it: endpoint, model, parameters, messages, schema and replicate.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
@@ -54,12 +53,6 @@ class CachedReply(NamedTuple):
     reply: Reply
     seconds: float
     attempts: int
-
-
-def compute_cache_key(*parts: Any) -> str:
-    """Hash all values that a cached item depends on."""
-    text = json.dumps(parts, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
-    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 class ReplyCache:

@@ -1,231 +1,136 @@
-"""Report of judged samples: summaries, reasons for unscored samples, states of claims, and tables."""
+"""Report of judged samples, and the table of a cost estimate."""
 
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from textwrap import shorten
 
-from ragauge.core.records import Scores
-from ragauge.core.samples import ANSWER, LEXICAL_JUDGE, REFERENCE, Support, Verdicts
 from ragauge.core.text import one_line
-from ragauge.judging.results import CostEstimate, CostStep, InjectionAttempt, JudgedSamples
-from ragauge.output.numbers import count_noun, format_milliseconds, format_score
-from ragauge.output.tables import TextTable
+from ragauge.judging.charts import build_score_charts
+from ragauge.judging.claim_states import find_unsupported_claims, find_worst_samples, list_left_out_sentences
+from ragauge.judging.explorer import build_explorer
+from ragauge.judging.report_tables import build_claims_table, build_scores_table, build_summary_table
+from ragauge.judging.results import (
+    CostEstimate,
+    CostStep,
+    InjectionAttempt,
+    JudgedSamples,
+    MeasureSummary,
+    sum_estimates,
+)
+from ragauge.measures.answers import find_answer_spec
+from ragauge.output.numbers import format_interval, format_number, pluralise
+from ragauge.output.report import (
+    PAGE_ONLY,
+    Block,
+    Card,
+    Cards,
+    Charts,
+    Paragraph,
+    Report,
+    ResultReporter,
+    Section,
+    TableBuilder,
+)
+from ragauge.output.tables import Cell, Column, Row, Table, Value
 
-LEXICAL_JUDGE_DESCRIPTION = "a word-matching baseline, no model"
-PARTIAL_VERDICTS_REGEX = re.compile(r"\A\d+ of \d+ (claim|chunk)s? (?:has|have) no verdict: ")
-ITEM_ID_REGEX = re.compile(r"`([akrs])\d+`")
-ITEM_NAMES = {"a": "a claim", "r": "a claim", "k": "a chunk", "s": "a sentence"}
-"""Names of items by the letter of their ids."""
+MAX_WORST_SAMPLES = {"terminal": 3, "markdown": 10}
+"""Maximum number of worst samples listed, by format."""
+MAX_CLAIMS_PER_SAMPLE = 3
+MAX_SENTENCES_LISTED = 20
+"""Maximum number of sentences without a claim that are listed."""
+MAX_NOTE_SENTENCE_CHARS = 80
+WORST_SAMPLES_MEASURE = "faithfulness"
+"""Measure whose worst samples are listed with their claims."""
+LEXICAL_WARNING = "The lexical judge compares words and numbers. Use its scores only as a baseline for a model."
 
 
-class MeasureSummary(NamedTuple):
-    """Summary of one measure: mean, confidence interval and numbers of samples."""
+def build_report(judged: JudgedSamples) -> Report:
+    """Build the report of judged samples."""
+    sections = [
+        Section(
+            "measures",
+            "Measures",
+            [*_stopped_warning(judged), *_lexical_warning(judged), _measure_cards(judged)],
+            "Measures",
+            PAGE_ONLY,
+        ),
+        Section(
+            "measures",
+            "Measures",
+            [*_stopped_warning(judged), build_measures_table(judged)],
+            formats=frozenset({"terminal", "markdown", "latex"}),
+        ),
+        Section(
+            "distribution",
+            "Distribution of scores",
+            [Charts(lambda: build_score_charts(judged))],
+            "Distribution",
+            PAGE_ONLY,
+        ),
+        Section("unscored", "Unscored samples", [build_unscored_table(judged)], "Unscored"),
+        Section("cost", "Cost", [build_cost_table(judged)], "Cost"),
+        Section("robustness", "Prompt injection", build_injection_tables(judged.robustness), "Prompt injection"),
+        *_worst_samples_sections(judged),
+        _left_out_section(judged),
+        Section("samples", "Samples", [build_explorer(judged)], "Samples", PAGE_ONLY),
+    ]
+    return Report(
+        "judge",
+        judged.name,
+        summarise_judged(judged),
+        [section for section in sections if any(_has_content(block) for block in section.blocks)],
+        _describe_subject(judged),
+        [f"Judged by {describe_judge(judged)}."],
+        notes=_list_notes(judged),
+        provenance={
+            "judge": judged.judge,
+            "samples": len(judged.samples),
+            "convention": judged.convention,
+            **{name: fact for name, fact in judged.identity.items() if name != "judge"},
+            **judged.provenance,
+        },
+    )
 
-    measure: str
-    mean: float
-    low: float
-    high: float
-    n: int
-    unscored: int
-    lower: bool
 
-    @property
-    def of(self) -> int:
-        """Total number of samples."""
-        return self.n + self.unscored
-
-
-class UnscoredReason(NamedTuple):
-    """Reason for unscored samples of a measure, with their number and an example."""
-
-    measure: str
-    why: str
-    many: int
-    example: str
-
-
-class ClaimState(NamedTuple):
-    """A claim with its state and the verdict of the judge."""
-
-    id: str
-    text: str
-    sentence: int
-    state: str
-    """State of the claim according to the contexts: `supported`, `contradicted`, `absent` (neither), `unscored` or `not
-    asked`.
-    """
-    support: Support | None
-    why: str = ""
-    """Reason for a missing verdict."""
+def _has_content(block: Block) -> bool:
+    return not isinstance(block, Table) or bool(block.rows)
 
 
 def describe_judge(judged: JudgedSamples) -> str:
     """Name the judge; the lexical judge is marked as a baseline."""
-    return f"{judged.judge}: {LEXICAL_JUDGE_DESCRIPTION}" if judged.lexical else judged.judge
+    name = display_judge_name(judged)
+    return f"{name}, a word-matching baseline without a model" if judged.lexical else name
 
 
-def describe_judge_briefly(judged: JudgedSamples) -> str:
-    """Name the judge for a terminal, without the hash of the lexical judge."""
-    return (
-        f"{judge_display_name(judged.judge, judged.identity)}: {LEXICAL_JUDGE_DESCRIPTION}"
-        if judged.lexical
-        else judged.judge
-    )
+def display_judge_name(judged: JudgedSamples) -> str:
+    """Return the name of the judge; that of the lexical judge without the hash of its identity."""
+    return str(judged.identity["judge"]) if judged.lexical else judged.judge
 
 
-def judge_display_name(judge: str, identity: Mapping[str, Any]) -> str:
-    """Return the display name of a judge, without the hash if it is the lexical judge.
-
-    >>> (judge_display_name("lexical [0123abcd]", {"judge": "lexical"}), judge_display_name("openai:m [0123abcd]",
-    ...  {"model": "m"}))
-    ('lexical', 'openai:m [0123abcd]')
-    """
-    return judge.partition(" [")[0] if identity.get("judge") == LEXICAL_JUDGE else judge
+def _describe_subject(judged: JudgedSamples) -> list[str]:
+    return [pluralise(len(judged.samples), "sample"), f"convention {judged.convention}"]
 
 
-def list_left_out_sentences(judged: JudgedSamples) -> list[tuple[str, str, str]]:
-    """List the sentences without a claim as (sample, text, sentence).
-
-    The text is `answer` or `reference`.
-    """
-    return [
-        (one.sample, text, sentence)
-        for one in judged.verdicts.values()
-        for text, listed in one.left_out.items()
-        for sentence in listed
-    ]
+def _level(judged: JudgedSamples) -> str:
+    return f"{100 * judged.confidence:g}% CI"
 
 
-def summarise_measures(judged: JudgedSamples) -> list[MeasureSummary]:
-    """Summarise each measure: mean, confidence interval, and numbers of samples."""
-    scores, none = judged.scores, (math.nan, math.nan)
-    return [
-        MeasureSummary(
-            name,
-            scores.means[name],
-            *judged.intervals.get(name, none),
-            n=scores.n[name],
-            unscored=len(scores.unscored[name]),
-            lower=name in scores.lower_is_better,
-        )
-        for name in scores.measures
-    ]
-
-
-def count_unscored_reasons(scores: Scores) -> list[UnscoredReason]:
-    """Count the reasons for unscored samples by measure, most frequent first."""
-    found = []
-    for name in scores.measures:
-        by: dict[str, list[str]] = {}
-        for query, why in scores.unscored[name].items():
-            by.setdefault(generalise_reason(why), []).append(query)
-        found += [UnscoredReason(name, why, len(some), some[0]) for why, some in sorted(by.items(), key=_frequency_key)]
-    return found
-
-
-def generalise_reason(why: str) -> str:
-    """Remove numbers and ids from a reason, so that equal reasons of samples match.
-
-    >>> generalise_reason("2 of 5 claims have no verdict: the reply has nothing for `a3`")
-    'claims without a verdict: the reply has nothing for a claim'
-    >>> reason = "1 of 5 claims has no verdict: for `a1`, `k1` supports it alone and only together with others"
-    >>> generalise_reason(reason)
-    'claims without a verdict: for a claim, a chunk supports it alone and only together with others'
-    """
-    whole = PARTIAL_VERDICTS_REGEX.sub(lambda found: f"{found[1]}s without a verdict: ", one_line(why))
-    return ITEM_ID_REGEX.sub(lambda found: ITEM_NAMES[found[1]], whole)
-
-
-def _frequency_key(entry: tuple[str, list[str]]) -> tuple[int, str]:
-    return -len(entry[1]), entry[0]
-
-
-def group_shared_reasons(found: Sequence[UnscoredReason]) -> list[tuple[list[str], UnscoredReason]]:
-    """Group reasons with the same text, count and example; return their measures."""
-    by: dict[tuple[str, int, str], list[UnscoredReason]] = {}
-    for one in found:
-        by.setdefault((one.why, one.many, one.example), []).append(one)
-    return [([one.measure for one in some], some[0]) for some in by.values()]
-
-
-def find_claim_states(verdicts: Verdicts | None, text: str, *, nothing: bool = False) -> list[ClaimState]:
-    """Return the claims of a text (`answer` or `reference`) with their states.
-
-    With `nothing`, no context was retrieved, so that every claim without a verdict is absent.
-    """
-    if verdicts is None:
-        return []
-    asked = text in verdicts.asked
-    found = []
-    for claim in verdicts.claims.get(text, ()):
-        support = verdicts.support.get(claim.id)
-        lacking = verdicts.unscored.get(f"support {claim.id}")
-        stands = decide_claim_state(support) if asked else "not asked"
-        if nothing and asked and support is None and lacking is None:
-            stands = "absent"
-        why = "" if support is not None or lacking is None else lacking.why
-        found.append(ClaimState(claim.id, claim.text, claim.sentence, stands, support, why))
-    return found
-
-
-def decide_claim_state(support: Support | None) -> str:
-    """Return the state of a claim according to the contexts.
-
-    >>> (decide_claim_state(Support(("k1",), ("k2",))), decide_claim_state(Support((), ("k2",))),
-    ...  decide_claim_state(Support(("reference",))), decide_claim_state(None))
-    ('supported', 'contradicted', 'absent', 'unscored')
-    """
-    if support is None:
-        return "unscored"
-    if support.together or any(map(is_context, support.by)):
-        return "supported"
-    return "contradicted" if any(map(is_context, support.against)) else "absent"
-
-
-def is_context(source: str) -> bool:
-    """Return whether a source of support is a chunk, or all of them together.
-
-    >>> is_context("k3"), is_context("k*"), is_context("reference")
-    (True, True, False)
-    """
-    return source not in (ANSWER, REFERENCE)
-
-
-def find_unsupported_claims(verdicts: Verdicts | None, *, nothing: bool = False) -> list[ClaimState]:
-    """Return the unsupported claims of the answer, contradicted ones first."""
-    found = [
-        one for one in find_claim_states(verdicts, ANSWER, nothing=nothing) if one.state in ("contradicted", "absent")
-    ]
-    return sorted(found, key=lambda one: one.state != "contradicted")
-
-
-def find_worst_samples(judged: JudgedSamples, measure: str, most: int) -> list[tuple[str, float]]:
-    """Return the samples with the worst scores of a measure.
-
-    Perfect scores are left out.
-    """
-    scores = judged.scores
-    lower = measure in scores.lower_is_better
-    best = 0.0 if lower else 1.0
-    known = [(query, value) for query, value in scores.per_query[measure].items() if value != best]
-    return sorted(known, key=lambda one: -one[1] if lower else one[1])[:most]
+def _format_bounds(summary: MeasureSummary) -> str:
+    return "" if summary.interval is None else "{:.3f} to {:.3f}".format(*summary.interval)
 
 
 def summarise_judged(judged: JudgedSamples) -> str:
     """Summarise the result in one sentence."""
-    found = summarise_measures(judged)
-    scored = [one for one in found if one.n]
+    scored = [(measure, summary) for measure, summary in judged.measures.items() if summary.n]
     if not scored:
-        return f"Nothing is scored: no sample of {len(judged.samples):,} has a value of any measure."
-    first = scored[0]
-    many = f"{first.of:,} samples" if first.n == first.of else f"{first.n:,} of {first.of:,} samples"
-    interval = (
-        "" if math.isnan(first.low) else f", {format_confidence(judged)} interval {first.low:.3f} to {first.high:.3f}"
-    )
-    return f"{measure_title(first.measure)} is {first.mean:.3f} over {many}{interval}."
+        return f"No sample of {len(judged.samples):,} has a score."
+    measure, summary = scored[0]
+    samples = f"{summary.n:,} of {pluralise(summary.samples, 'sample')}"
+    samples = pluralise(summary.n, "sample") if not summary.unscored else samples
+    bounds = _format_bounds(summary)
+    return f"{measure_title(measure)} is {summary.mean:.3f}{bounds and f' ({_level(judged)} {bounds})'} over {samples}."
 
 
 def measure_title(measure: str) -> str:
@@ -234,173 +139,218 @@ def measure_title(measure: str) -> str:
     >>> measure_title("context_precision@5")
     'Context precision@5'
     """
-    plain = measure.replace("_", " ")
-    return plain[:1].upper() + plain[1:]
+    words = measure.replace("_", " ")
+    return words[:1].upper() + words[1:]
 
 
-def format_confidence(judged: JudgedSamples) -> str:
-    """Format the confidence level of the intervals as a percentage."""
-    return f"{100 * judged.confidence:g}%"
+def _stopped_warning(judged: JudgedSamples) -> list[Block]:
+    return [Paragraph(f"Judging stopped early: {judged.stopped}", warning=True)] if judged.stopped else []
 
 
-def judged_facts(judged: JudgedSamples) -> list[str]:
-    """Return the number of samples, the convention and the confidence level as texts."""
-    parts = [count_noun(len(judged.samples), "sample"), f"convention {judged.scores.convention}"]
-    if judged.intervals:
-        parts.append(f"{format_confidence(judged)} intervals")
-    return parts
+def _lexical_warning(judged: JudgedSamples) -> list[Block]:
+    return [Paragraph(LEXICAL_WARNING, warning=True)] if judged.lexical else []
 
 
-def judging_date(judged: JudgedSamples) -> str:
-    """Return the time of judging, or an empty text."""
-    return str(judged.circumstances.get("made") or "")
-
-
-def sum_cost_steps(ledger: Sequence[CostStep]) -> CostStep:
-    """Sum the rows of the cost table; percentiles are NaN.
-
-    The cost is None unless it is known for every step with calls.
-    """
-    costs = [one.cost for one in ledger if one.calls]
-    cost = None if None in costs or not costs else math.fsum(one for one in costs if one is not None)
-    calls, kept, retries, unread, prompt, completion, cached = (
-        sum(getattr(one, name) for one in ledger) for name in CostStep._fields[1:8]
-    )
-    seconds = math.fsum(one.seconds for one in ledger)
-    return CostStep(
-        "all", calls, kept, retries, unread, prompt, completion, cached, seconds, math.nan, math.nan, cost
-    )  # fmt: skip
-
-
-def format_cost(cost: float | None) -> str:
-    """Format a cost in US dollars with its significant digits.
-
-    >>> format_cost(12.3456), format_cost(0.00123), format_cost(0.000072), format_cost(0.0), format_cost(None)
-    ('$12.35', '$0.0012', '$0.000072', '$0', '-')
-    """
-    if cost is None or math.isnan(cost):
-        return "-"
-    decimals = 2 if not cost or cost >= 1 else max(2, 1 - math.floor(math.log10(cost)))
-    return f"${cost:,.{decimals}f}" if cost else "$0"
-
-
-def measures_table(judged: JudgedSamples) -> TextTable:
-    """Build the table of means with confidence intervals and numbers of samples."""
-    rows = [
-        [
-            one.measure,
-            format_score(one.mean),
-            format_score_interval(one.low, one.high),
-            f"{one.n:,} of {one.of:,}",
-            f"{one.unscored:,}",
+def _measure_cards(judged: JudgedSamples) -> Cards:
+    cards = []
+    for measure, summary in judged.measures.items():
+        bounds = _format_bounds(summary)
+        counts = f"{summary.n:,} of {summary.samples:,} scored"
+        details = [
+            f"{_level(judged)} {bounds}" if bounds else "no interval",
+            counts + (f", {summary.unscored:,} unscored" if summary.unscored else ""),
+            *(["lower is better"] if summary.lower_is_better else []),
         ]
-        for one in summarise_measures(judged)
+        value = format_number(summary.mean, "statistic")
+        cards.append(Card(measure, value, details, "doubtful" if summary.unscored else ""))
+    return Cards(cards)
+
+
+def build_measures_table(judged: JudgedSamples) -> Table:
+    """Build the table of means with confidence intervals and numbers of samples."""
+    columns = [
+        Column("measure", "name"),
+        Column("mean", "score"),
+        Column(_level(judged), "score"),
+        Column("n", "count"),
+        Column("unscored", "count"),
     ]
-    return TextTable("Measures", ["measure", "mean", f"{format_confidence(judged)} interval", "n", "unscored"], rows)
+    rows: list[Row] = []
+    for measure, summary in judged.measures.items():
+        low, high = summary.interval or (math.nan, math.nan)
+        interval = Cell(low, text=format_interval(low, high))
+        n = Cell(summary.n, text=f"{summary.n:,} of {summary.samples:,}")
+        rows.append([measure, summary.mean, interval, n, summary.unscored])
+    return Table("measures", columns, rows)
 
 
-def format_score_interval(low: float, high: float) -> str:
-    """Format a confidence interval; a dash if undefined.
-
-    >>> format_score_interval(0.1, 0.25), format_score_interval(math.nan, math.nan)
-    ('[0.1000, 0.2500]', '-')
-    """
-    return "-" if math.isnan(low) or math.isnan(high) else f"[{format_score(low)}, {format_score(high)}]"
-
-
-def unscored_table(judged: JudgedSamples) -> TextTable:
-    """Build the table of reasons for unscored samples, with counts and an example."""
-    rows = [
-        [one.why, f"{one.many:,}", ", ".join(names), one.example]
-        for names, one in group_shared_reasons(count_unscored_reasons(judged.scores))
+def build_unscored_table(judged: JudgedSamples) -> Table:
+    """Build the table of reasons for unscored samples, with the number of samples and an example."""
+    measures_by_reason: dict[tuple[str, int, str], list[str]] = {}
+    for measure, summary in judged.measures.items():
+        for reason, n in summary.reasons.items():
+            example = next(query for query, why in judged.scores.unscored[measure].items() if why == reason)
+            measures_by_reason.setdefault((reason, n, example), []).append(measure)
+    columns = [Column("reason"), Column("samples", "count"), Column("measures"), Column("example", "name")]
+    rows: list[Row] = [
+        [reason, n, ", ".join(measures), example] for (reason, n, example), measures in measures_by_reason.items()
     ]
-    return TextTable("Unscored, and why", ["reason", "samples", "measures", "such as"], rows, numbers=False)
+    return Table("unscored", columns, rows)
 
 
-COST_COLUMNS: Mapping[str, Callable[[CostStep], str]] = {
-    "calls": lambda one: f"{one.calls:,}",
-    "kept": lambda one: f"{one.kept:,}",
-    "retries": lambda one: f"{one.retries:,}",
-    "unread": lambda one: f"{one.unread:,}",
-    "tokens in": lambda one: f"{one.prompt_tokens:,}",
-    "out": lambda one: f"{one.completion_tokens:,}",
-    "cost": lambda one: format_cost(one.cost),
-    "p50 ms": lambda one: format_milliseconds(one.p50),
-    "p95 ms": lambda one: format_milliseconds(one.p95),
+COST_COLUMNS: Mapping[str, tuple[Column, Callable[[CostStep], Value]]] = {
+    "calls": (Column("calls", "count"), lambda step: step.calls),
+    "cached": (
+        Column("cached", "count", drop_order=3, legend="calls saved by replies of earlier sessions"),
+        lambda step: step.cached_calls,
+    ),
+    "retries": (Column("retries", "count", drop_order=1), lambda step: step.retries),
+    "invalid": (
+        Column("invalid", "count", legend="replies that could not be parsed completely"),
+        lambda step: step.unreadable_replies,
+    ),
+    "tokens in": (Column("tokens in", "count"), lambda step: step.prompt_tokens),
+    "out": (Column("out", "count"), lambda step: step.completion_tokens),
+    "cost": (Column("cost", "money"), lambda step: step.cost),
+    "p50 ms": (Column("p50 ms", "ms", drop_order=2), lambda step: step.p50),
+    "p95 ms": (Column("p95 ms", "ms"), lambda step: step.p95),
 }
 
 
-def cost_table(judged: JudgedSamples) -> TextTable:
-    """Build the cost table by step and in total.
-
-    Columns without any value are omitted.
-    """
-    steps: list[CostStep] = list(judged.ledger)
-    every = [*steps, sum_cost_steps(steps)] if len(steps) > 1 else steps
-    cells = {name: [tell(one) for one in every] for name, tell in COST_COLUMNS.items()}
-    kept = [name for name, column in cells.items() if name == "calls" or set(column) - {"0", "-"}]
-    rows = [[one.step, *(cells[name][i] for name in kept)] for i, one in enumerate(every)]
-    return TextTable("What it took", ["step", *kept], rows, goes=_column_positions(kept, ("retries", "p50 ms", "kept")))
-
-
-def _column_positions(kept: Sequence[str], names: Sequence[str]) -> list[int]:
-    return [kept.index(name) + 1 for name in names if name in kept]
-
-
-def robustness_table(canaries: Sequence[InjectionAttempt]) -> TextTable:
-    """Build the table of prompt-injection results by location of the instruction.
-
-    A case counts only if the clean verdict is correct and the attacked one exists.
-    """
-    rows = []
-    for where in dict.fromkeys(one.where for one in canaries):
-        mine = [one.held for one in canaries if one.where == where]
-        rows.append([where, *(str(mine.count(what)) for what in (True, False, None)), str(len(mine))])
-    header = ["instruction in the", "held", "moved", "wrong anyway", "cases"]
-    return TextTable("Robustness: can the judge be talked into a verdict?", header, rows)
-
-
-def successful_injections_table(canaries: Sequence[InjectionAttempt]) -> TextTable:
-    """Build the table of successful prompt injections."""
-    rows = [
-        [one.case, one.step, one.where, one.wanted, one.clean, one.attacked] for one in canaries if one.held is False
-    ]
-    return TextTable("Moved", ["case", "step", "in the", "right", "clean", "attacked"], rows, numbers=False)
-
-
-def estimate_table(found: Sequence[CostEstimate]) -> TextTable:
-    """Build the table of the cost estimate, by step and in total."""
-    timed = any(one.seconds is not None for one in found)
-
-    def row(one: CostEstimate) -> list[str]:
-        cells = [
-            one.step,
-            f"{one.calls:,}",
-            f"{one.prompt_tokens:,}",
-            f"{one.completion_tokens:,}",
-            format_cost(one.cost),
-        ]
-        return [*cells, *([f"{(one.seconds or 0.0) / 60:,.1f}"] if timed else [])]
-
-    rows = [row(one) for one in [*found, *([sum_estimates(found)] if len(found) > 1 else [])]]
-    return TextTable("Estimate", ["step", "calls", "tokens in", "out", "cost", *(["minutes"] if timed else [])], rows)
-
-
-def sum_estimates(found: Sequence[CostEstimate]) -> CostEstimate:
-    """Add the estimates of all steps; None stays None."""
-    calls, prompt, completion = (
-        sum(getattr(one, name) for one in found) for name in ("calls", "prompt_tokens", "completion_tokens")
+def build_cost_table(judged: JudgedSamples) -> Table:
+    """Build the cost table by step and in total, without columns that have no value or only zeros."""
+    steps = list(judged.ledger)
+    if judged.total is not None and len(steps) > 1:
+        steps.append(judged.total)
+    values = {title: [value(step) for step in steps] for title, (_, value) in COST_COLUMNS.items()}
+    titles = [title for title, column in values.items() if title == "calls" or any(map(_is_shown, column))]
+    columns = [Column("step", "name"), *(COST_COLUMNS[title][0] for title in titles)]
+    return Table(
+        "cost", columns, [[step.step, *(values[title][i] for title in titles)] for i, step in enumerate(steps)]
     )
-    sums = [[getattr(one, name) for one in found] for name in ("cost", "seconds")]
-    cost, seconds = (None if not values or None in values else math.fsum(values) for values in sums)
-    return CostEstimate("all", calls, prompt, completion, cost, seconds)
 
 
-def judged_tables(judged: JudgedSamples) -> list[TextTable]:
-    """Return all tables that are not empty, in report order."""
-    found = [measures_table(judged)]
-    found += [one for one in (unscored_table(judged), cost_table(judged)) if one.rows]
-    found += [
-        one for one in (robustness_table(judged.robustness), successful_injections_table(judged.robustness)) if one.rows
+def _is_shown(value: Value) -> bool:
+    """Return whether a value makes its column worth showing; a cost of 0 does."""
+    return isinstance(value, int | float) and not math.isnan(value) and (value != 0 or isinstance(value, float))
+
+
+def build_injection_tables(attempts: Sequence[InjectionAttempt]) -> list[Table]:
+    """Build the tables of prompt-injection attempts by location of the instruction, and of the successful ones."""
+    columns = [
+        Column("instruction in the", "name"),
+        Column("resisted", "count"),
+        Column("succeeded", "count"),
+        Column("inconclusive", "count", legend="the verdict was wrong without the instruction, or is missing with it"),
+        Column("attempts", "count"),
     ]
-    return found
+    rows: list[Row] = []
+    for where in dict.fromkeys(attempt.where for attempt in attempts):
+        outcomes = [attempt.resisted for attempt in attempts if attempt.where == where]
+        rows.append([where, *(outcomes.count(outcome) for outcome in (True, False, None)), len(outcomes)])
+    names = ("attempt", "step", "instruction in the", "correct", "without it", "with it")
+    successes = [
+        [attempt.case, attempt.step, attempt.where, attempt.wanted, attempt.clean, attempt.attacked]
+        for attempt in attempts
+        if attempt.resisted is False
+    ]
+    tables = [
+        Table("attempts", columns, rows),
+        Table("successes", [Column(name) for name in names], successes, "Successful attempts"),
+    ]
+    return [table for table in tables if table.rows]
+
+
+def _worst_samples_sections(judged: JudgedSamples) -> list[Section]:
+    """List the samples with the worst faithfulness and their unsupported claims. A page has all samples."""
+    specs = {measure: find_answer_spec(measure) for measure in judged.scores.measures}
+    measure = next((name for name, spec in specs.items() if spec and spec.name == WORST_SAMPLES_MEASURE), None)
+    worst = [] if measure is None else find_worst_samples(judged.scores, measure)
+    if measure is None or not worst:
+        return []
+    samples = {sample.id: sample for sample in judged.samples}
+    columns = [Column("sample", "name"), Column(measure, "score"), Column("question"), Column("unsupported claims")]
+    rows: list[Row] = []
+    for query, value in worst[: max(MAX_WORST_SAMPLES.values())]:
+        claims = find_unsupported_claims(samples[query], judged.verdicts.get(query)) if query in samples else []
+        texts = [f"{claim.state}: {claim.text}" for claim in claims[:MAX_CLAIMS_PER_SAMPLE]]
+        more = len(claims) - MAX_CLAIMS_PER_SAMPLE
+        texts += [f"and {more} more"] if more > 0 else []
+        rows.append([query, value, samples[query].question if query in samples else "", " · ".join(texts)])
+    return [
+        Section("worst", f"Lowest {measure}", [Table("worst", columns, rows[:n])], formats=frozenset({name}))
+        for name, n in MAX_WORST_SAMPLES.items()
+    ]
+
+
+def _left_out_section(judged: JudgedSamples) -> Section:
+    sentences = list_left_out_sentences(judged.verdicts.values())
+    columns = [Column("sample", "name"), Column("text", "name"), Column("sentence")]
+    table = Table("left-out", columns, sentences[:MAX_SENTENCES_LISTED])
+    more = len(sentences) - MAX_SENTENCES_LISTED
+    blocks: list[Block] = [table]
+    if more > 0:
+        blocks.append(Paragraph(f"{more:,} more are in `left_out` of the verdicts."))
+    return Section("left-out", "Sentences without a claim", blocks, formats=frozenset({"markdown"}))
+
+
+def _list_notes(judged: JudgedSamples) -> list[str]:
+    notes = []
+    without_scores = [measure for measure, summary in judged.measures.items() if not summary.n]
+    if without_scores:
+        notes.append(f"no sample has a score for {', '.join(without_scores)}")
+    successes = [attempt for attempt in judged.robustness if attempt.resisted is False]
+    if successes:
+        attempts = pluralise(len(judged.robustness), "prompt injection")
+        notes.append(f"{len(successes)} of {attempts} changed the verdict of the judge")
+    if sentences := list_left_out_sentences(judged.verdicts.values()):
+        notes.append(_left_out_note(sentences))
+    return list(dict.fromkeys([*notes, *judged.scores.notes, *judged.notes]))
+
+
+def _left_out_note(sentences: Sequence[tuple[str, str, str]]) -> str:
+    sample, _, sentence = sentences[0]
+    example = f'"{shorten(one_line(sentence), MAX_NOTE_SENTENCE_CHARS, placeholder=" …")}" ({one_line(sample)})'
+    if len(sentences) == 1:
+        return f"1 sentence without a claim was excluded: {example}"
+    return (
+        f"{pluralise(len(sentences), 'sentence')} without a claim were excluded, e.g. {example}; report.html and "
+        "`left_out` in verdicts.jsonl list all"
+    )
+
+
+def describe_main_unscored_reason(judged: JudgedSamples) -> str:
+    """Describe the most frequent reason for unscored samples; empty if there is none."""
+    counts = [(n, reason) for summary in judged.measures.values() for reason, n in summary.reasons.items()]
+    if not counts:
+        return ""
+    n, reason = max(counts, key=lambda count: count[0])
+    return f"{reason} ({pluralise(n, 'sample')})"
+
+
+def build_estimate_table(steps: Sequence[CostEstimate]) -> Table:
+    """Build the table of a cost estimate, by step and in total."""
+    is_timed = any(step.seconds is not None for step in steps)
+    columns = [
+        Column("step", "name"),
+        Column("calls", "count"),
+        Column("tokens in", "count"),
+        Column("out", "count"),
+        Column("cost", "money"),
+        *([Column("minutes", "mean count")] if is_timed else []),
+    ]
+    rows: list[Row] = []
+    for step in [*steps, *([sum_estimates(steps)] if len(steps) > 1 else [])]:
+        minutes = [(step.seconds or 0.0) / 60] if is_timed else []
+        rows.append([step.step, step.calls, step.prompt_tokens, step.completion_tokens, step.cost, *minutes])
+    return Table("estimate", columns, rows)
+
+
+REPORTER = ResultReporter(
+    build_report,
+    {
+        "csv": TableBuilder("one row per measure, with its interval", build_summary_table),
+        "scores": TableBuilder("one row per sample and measure", build_scores_table),
+        "claims": TableBuilder("one row per claim, with its verdict", build_claims_table),
+    },
+)

@@ -5,24 +5,22 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ragauge.core.errors import BadInput, MissingEvidence
 from ragauge.core.records import Run
 from ragauge.core.samples import Sample
-from ragauge.files.judged_folders import SAMPLES_FILE, is_judged_folder
-from ragauge.files.parquet import read_parquet
+from ragauge.files.judged_folders import SAMPLES_FILE
 from ragauge.files.sample_fields import FIELD_ALIASES
 from ragauge.files.samples import samples_from
 from ragauge.files.source import InputFile
 from ragauge.files.table_files import QUERY_COLUMNS, TABLE_FORMATS, find_column
 from ragauge.files.table_rows import read_rows
 from ragauge.runs import folder as runs_folder
-from ragauge.runs.inputs import DocumentTexts, find_run_texts
-
-if TYPE_CHECKING:
-    import polars as pl
-
+from ragauge.runs.experiment_folders import read_query_texts
+from ragauge.runs.input_kinds import InputKind, is_kind
+from ragauge.runs.inputs import open_run
+from ragauge.runs.texts import DocumentTexts, find_run_texts
 
 ANSWER_FILES = tuple(f"answers{ending}" for ending in TABLE_FORMATS)
 """Names of files with answers in a run folder."""
@@ -36,7 +34,7 @@ def load_samples(source: Any, *, answers: str | None = None, k: int | None = Non
     if k is not None and k < 1:
         raise BadInput(f"the first {k} contexts are none", hint="k is at least 1")
     if isinstance(source, str | Path) and Path(source).is_dir():
-        if not is_judged_folder(source):
+        if not is_kind(source, InputKind.JUDGED):
             return samples_from_run(str(source), answers=answers, k=k)
         source = str(Path(source) / SAMPLES_FILE)
     if answers is not None:
@@ -62,7 +60,7 @@ def samples_from_run(
     texts are unknown.
     """
     place = _find_run_folder(Path(folder))
-    run = runs_folder.read_run_folder(place)
+    run = open_run(place)
     texts = _load_texts(run, place, dataset)
     if texts.documents is None:
         why = texts.absent.get("documents") or "nothing tells where they are"
@@ -104,20 +102,13 @@ def _find_run_folder(folder: Path) -> Path:
 
 def _load_texts(run: Run, folder: Path, dataset: str | None) -> DocumentTexts:
     """Load the documents and queries of a run, and reference answers."""
-    queries: dict[str, str] | None = None
-    kept = folder.resolve().parent / "queries.parquet"
-    if kept.exists():
-        queries = {row["query"]: row["text"] for row in _read_queries_table(kept).iter_rows(named=True)}
+    queries = read_query_texts(folder.resolve().parent) or None
     manifest: dict[str, Any] = dict(run.manifest)
     if dataset is not None:
         here = Path(dataset)
         manifest["origin"] = str(here.resolve()) if here.is_dir() else dataset
     name = str((manifest.get("dataset") or {}).get("name", ""))
     return find_run_texts([manifest], DocumentTexts(None, queries), "" if dataset is not None else name)
-
-
-def _read_queries_table(path: Path) -> pl.DataFrame:
-    return read_parquet(path, columns={"query": "text"})
 
 
 def _executed_queries(run: Run, texts: DocumentTexts) -> dict[str, str]:

@@ -6,16 +6,18 @@ import asyncio
 import inspect
 import json
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, cast
+from typing import Annotated, Any, Literal, TypedDict, cast
 
 import numpy as np
 
 from ragauge.compute.event_loops import map_async
+from ragauge.compute.progress import Progress, ProgressCallback, no_progress
 from ragauge.core import protocols
-from ragauge.core.errors import BackendFailed, BadInput, check_count
+from ragauge.core.errors import BackendFailed, BadInput
+from ragauge.core.hashes import content_key
 from ragauge.core.protocols import Chat, Embedder
 from ragauge.core.samples import (
     LEXICAL_JUDGE,
@@ -27,11 +29,12 @@ from ragauge.core.samples import (
     Usefulness,
     Verdicts,
 )
+from ragauge.core.settings import Above, AtLeast, AtMost, Below, check_settings
 from ragauge.judging.costs import Budget, CostLedger, Price, find_price, parse_prices
 from ragauge.judging.lexical_judge import LexicalJudge
 from ragauge.judging.model_judge import ModelJudge, PromptSettings
 from ragauge.judging.prompts import parse_reply, parse_word_reply
-from ragauge.judging.reply_cache import ReplyCache, compute_cache_key
+from ragauge.judging.reply_cache import ReplyCache
 from ragauge.judging.results import CostEstimate
 from ragauge.judging.tasks import GeneratedQuestions, Judge, JudgeTask, TaskResult, judge_sample
 from ragauge.measures.conventions import Convention
@@ -104,7 +107,6 @@ def _placeholder_verdict(task: JudgeTask, text: str) -> Any:
 
 DEFAULT_TIMEOUT_S = 60.0
 DEFAULT_EMBEDDER = "wordllama"
-SampleProgress = Callable[[int, int], None]
 
 
 @dataclass(frozen=True)
@@ -117,21 +119,21 @@ class JudgingSettings:
     convention: str | Convention = "default"
     embedder: str | Embedder | None = None
     """Embedder that compares the question with those generated from the answer; default `wordllama`."""
-    questions: int = 3
+    questions: Annotated[int, AtLeast(1), AtMost(1000)] = 3
     """Number of questions that a model generates for each answer."""
-    verdicts: str = "json"
-    batch: int = 20
-    replicate: int = 0
-    concurrency: int = 16
+    verdicts: Literal["json", "tokens"] = "json"
+    batch: Annotated[int, AtLeast(1)] = 20
+    replicate: Annotated[int, AtLeast(0)] = 0
+    concurrency: Annotated[int, AtLeast(1), AtMost(10_000)] = 16
     """Maximum number of concurrent calls; reduced if the endpoint is overloaded."""
-    timeout: float | None = None
+    timeout: Annotated[float, Above(0)] | None = None
     """Timeout of one attempt in seconds; default 60, or that of the chat model."""
-    patience: float = 600.0
+    patience: Annotated[float, Above(0)] = 600.0
     """Timeout of one call with all its attempts, in seconds."""
-    retries: int = 5
-    max_calls: int | None = None
+    retries: Annotated[int, AtLeast(0), AtMost(1000)] = 5
+    max_calls: Annotated[int, AtLeast(0)] | None = None
     """Maximum number of requests of this folder, over all sessions; probes and retries count."""
-    max_cost: float | None = None
+    max_cost: Annotated[float, AtLeast(0)] | None = None
     """Maximum cost of this folder, over all sessions."""
     prices: Any = None
     """Prices per million tokens, `{model: (input, output)}`, or a TOML file."""
@@ -141,28 +143,46 @@ class JudgingSettings:
     """Table with query and answer, for the samples of a run folder."""
     k: int | None = None
     """Maximum number of contexts per sample."""
-    limit: int | None = None
+    limit: Annotated[int, AtLeast(1)] | None = None
     """Maximum number of samples; the first ones are used."""
-    confidence: float = 0.95
+    confidence: Annotated[float, Above(0), Below(1)] = 0.95
     again: bool = False
     """Whether to retry items without a verdict."""
     canaries: bool = False
     """Whether to run prompt-injection tests."""
     name: str | None = None
     """Name of the judged system, for reports."""
-    progress: SampleProgress | None = None
+    progress: ProgressCallback = no_progress
 
     def __post_init__(self) -> None:
-        ranges = {"questions": (1, 1000), "concurrency": (1, 10_000), "retries": (0, 1000), "limit": (1, 10**9)}
-        for name, (low, high) in ranges.items():
-            if getattr(self, name) is not None:
-                check_count(name, getattr(self, name), low, high)
-        for name in ("timeout", "patience"):
-            seconds = getattr(self, name)
-            if seconds is not None and not seconds > 0:
-                raise BadInput(f"{name} is {seconds:g} seconds")
-        if not 0 < self.confidence < 1:
-            raise BadInput(f"the confidence is {self.confidence:g}", hint="a share, such as 0.95")
+        check_settings(self)
+
+
+class JudgingOptions(TypedDict, total=False):
+    """Keyword arguments of judging: the fields of `JudgingSettings`."""
+
+    convention: str | Convention
+    embedder: str | Embedder | None
+    questions: int
+    verdicts: Literal["json", "tokens"]
+    batch: int
+    replicate: int
+    concurrency: int
+    timeout: float | None
+    patience: float
+    retries: int
+    max_calls: int | None
+    max_cost: float | None
+    prices: Any
+    options: Mapping[str, Any]
+    answers: str | None
+    k: int | None
+    limit: int | None
+    confidence: float
+    again: bool
+    canaries: bool
+    name: str | None
+    progress: ProgressCallback
 
 
 class JudgingSession:
@@ -273,8 +293,7 @@ class JudgingSession:
 
         async def one(sample: Sample) -> None:
             found[sample.id] = await judge_sample(sample, self.judge, wanted, self._settings.questions)
-            if self._settings.progress is not None:
-                self._settings.progress(len(found), len(samples))
+            self._settings.progress(Progress("judging samples", len(found), len(samples)))
 
         try:
             await map_async(samples, one, self._concurrent_samples())
@@ -308,7 +327,7 @@ class JudgingSession:
         return {name: _with_similarities(one, asked[name], vectors) for name, one in found.items()}
 
     async def _embed_texts(self, texts: Sequence[str]) -> dict[str, Any]:
-        keys = {text: compute_cache_key(self.embedder.name, text) for text in texts}
+        keys = {text: content_key(self.embedder.name, text) for text in texts}
         kept = self._replies.vectors(list(keys.values()))
         left = [text for text in texts if keys[text] not in kept]
         if left:

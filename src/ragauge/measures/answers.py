@@ -159,9 +159,9 @@ class AnswerMeasure:
     options: tuple[tuple[str, Any], ...]
 
     def __str__(self) -> str:
-        shown = [f"{option}={value}" for option, value in self.options if value != self.spec.options[option]]
-        inside = f"({','.join(shown)})" if shown else ""
-        return f"{self.spec.name}{inside}" + ("" if self.cutoff is None else f"@{self.cutoff}")
+        changed_options = [f"{option}={value}" for option, value in self.options if value != self.spec.options[option]]
+        option_text = f"({','.join(changed_options)})" if changed_options else ""
+        return f"{self.spec.name}{option_text}" + ("" if self.cutoff is None else f"@{self.cutoff}")
 
     @property
     def asks(self) -> frozenset[str]:
@@ -202,27 +202,29 @@ def parse_answer_measure(text: str, convention: Convention = PRESETS["default"])
     ['answer_relevance', 'context_recall@3', 'faithfulness(by=probability)']
     """
     del convention  # none of these options is part of a convention
-    given = text.strip()
-    shape = _NAME_PATTERN.fullmatch(given.lower())
-    key = _name_key(shape["name"]) if shape else given.lower()
+    stripped = text.strip()
+    match = _NAME_PATTERN.fullmatch(stripped.lower())
+    key = _name_key(match["name"]) if match else stripped.lower()
     name = ANSWER_ALIASES.get(key)
-    if shape is None or name is None:
-        _check_not_ranking_measure(given)
-        raise UnknownName("measure of answers", given, ANSWER_ALIASES, hint="`ragauge measures` lists them all")
+    if match is None or name is None:
+        _check_not_ranking_measure(stripped)
+        raise UnknownName("measure of answers", stripped, ANSWER_ALIASES, hint="`ragauge measures` lists them all")
     spec = ANSWER_MEASURES[name]
-    options = {**_PHRASE_ALIASES.get(key, ("", {}))[1], **_parse_options(spec, shape["options"] or "")}
-    return AnswerMeasure(spec, _parse_cutoff(spec, shape["cutoff"], given), tuple({**spec.options, **options}.items()))
+    options = {**_PHRASE_ALIASES.get(key, ("", {}))[1], **_parse_options(spec, match["options"] or "")}
+    return AnswerMeasure(
+        spec, _parse_cutoff(spec, match["cutoff"], stripped), tuple({**spec.options, **options}.items())
+    )
 
 
-def _check_not_ranking_measure(given: str) -> None:
+def _check_not_ranking_measure(name: str) -> None:
     """Raise `BadInput` if the name is a ranking measure."""
     from ragauge.measures import names
 
     try:
-        names.parse_measure(given)
+        names.parse_measure(name)
     except (BadInput, LookupError):
         return
-    raise BadInput(f"`{given}` is a measure of rankings, not of answers", hint="`ragauge evaluate` counts it")
+    raise BadInput(f"`{name}` is a measure of rankings, not of answers", hint="`ragauge evaluate` counts it")
 
 
 def _name_key(name: str) -> str:
@@ -231,8 +233,8 @@ def _name_key(name: str) -> str:
 
 def _parse_options(spec: AnswerSpec, text: str) -> dict[str, str]:
     options: dict[str, str] = {}
-    for part in filter(None, (one.strip() for one in text.split(","))):
-        option, _, value = (one.strip().strip("'\"") for one in part.partition("="))
+    for assignment in filter(None, (item.strip() for item in text.split(","))):
+        option, _, value = (side.strip().strip("'\"") for side in assignment.partition("="))
         if option not in spec.options:
             hint = f"{spec.name} has {', '.join(spec.options) or 'no options'}"
             raise UnknownName(f"option of {spec.name}", option, spec.options, hint=hint)
@@ -243,13 +245,15 @@ def _parse_options(spec: AnswerSpec, text: str) -> dict[str, str]:
     return options
 
 
-def _parse_cutoff(spec: AnswerSpec, text: str | None, given: str) -> int | None:
+def _parse_cutoff(spec: AnswerSpec, text: str | None, measure_name: str) -> int | None:
     if text is None:
         return None
     if not spec.cutoff:
         raise BadInput(f"{spec.name} has no cutoff", hint=f"ask for {spec.name}")
     if not re.fullmatch(r"[1-9]\d*", text):
-        raise BadInput(f"`{text}` in `{given}` is no cutoff", hint=f"a whole number from 1, as in {spec.name}@3")
+        raise BadInput(
+            f"`{text}` in `{measure_name}` is not a cutoff", hint=f"a whole number from 1, as in {spec.name}@3"
+        )
     return int(text)
 
 
@@ -265,11 +269,11 @@ def parse_answer_measures(
     """
     from ragauge.measures.names import split_measure_list
 
-    read: list[AnswerMeasure] = []
-    for one in [measures] if isinstance(measures, str) else measures:
-        names = split_measure_list(one, _can_parse) if isinstance(one, str) else []
-        read += [parse_answer_measure(name, convention) for name in names] if isinstance(one, str) else [one]
-    return list({str(one): one for one in read}.values())
+    parsed: list[AnswerMeasure] = []
+    for entry in [measures] if isinstance(measures, str) else measures:
+        names = split_measure_list(entry, _can_parse) if isinstance(entry, str) else []
+        parsed += [parse_answer_measure(name, convention) for name in names] if isinstance(entry, str) else [entry]
+    return list({str(measure): measure for measure in parsed}.values())
 
 
 def _can_parse(text: str) -> bool:
@@ -287,7 +291,7 @@ def required_tasks(measures: Iterable[str | AnswerMeasure]) -> frozenset[str]:
     >>> sorted(required_tasks(["faithfulness", "context_utilisation"]))
     ['answer', 'cross', 'reference']
     """
-    return frozenset(one for measure in parse_answer_measures(measures) for one in measure.asks)
+    return frozenset(task for measure in parse_answer_measures(measures) for task in measure.asks)
 
 
 def score_answers(
@@ -305,36 +309,39 @@ def score_answers(
     `MissingEvidence` if no sample has an input that a measure needs.
     """
     rules = find_convention(convention)
-    wanted = parse_answer_measures(measures, rules)
+    parsed_measures = parse_answer_measures(measures, rules)
     if not samples:
-        raise BadInput("there are no samples", hint="a mean of nothing is no number")
-    names = [sample.id for sample in samples]
-    if len(set(names)) < len(names):
-        twice = next(name for name in names if names.count(name) > 1)
-        raise BadInput(f"two samples have the id `{twice}`", hint="give each an id of its own")
-    if not all(name.strip() for name in names):
+        raise BadInput("no samples to score", hint="give at least one sample")
+    sample_ids = [sample.id for sample in samples]
+    if len(set(sample_ids)) < len(sample_ids):
+        duplicate_id = next(sample_id for sample_id in sample_ids if sample_ids.count(sample_id) > 1)
+        raise BadInput(f"two samples have the id `{duplicate_id}`", hint="give each an id of its own")
+    if not all(sample_id.strip() for sample_id in sample_ids):
         raise BadInput("a sample has an empty id", hint="give each an id of its own")
-    other = next((name for name in names if name in verdicts and verdicts[name].sample != name), None)
-    if other is not None:
+    mismatched_id = next(
+        (sample_id for sample_id in sample_ids if sample_id in verdicts and verdicts[sample_id].sample != sample_id),
+        None,
+    )
+    if mismatched_id is not None:
         raise BadInput(
-            f"the verdicts on `{other}` are of another sample, `{verdicts[other].sample}`",
+            f"the verdicts on `{mismatched_id}` are of another sample, `{verdicts[mismatched_id].sample}`",
             hint="a mapping from each sample's id to what was said of it",
         )
-    check_answer_inputs(wanted, samples)
+    check_answer_inputs(parsed_measures, samples)
     cases = [AnswerMeasureInput(sample, verdicts.get(sample.id) or Verdicts(sample.id), rules) for sample in samples]
     values: dict[str, Floats] = {}
     unscored: dict[str, Mapping[str, str]] = {}
-    for measure in wanted:
+    for measure in parsed_measures:
         values[str(measure)], unscored[str(measure)] = _score_column(measure, cases)
     canonical = partial(_canonical_under, rules)
     return Scores(
         run=run,
         convention=rules.name,
-        queries=names,
+        queries=sample_ids,
         values=MeasureDict(values, canonical),
         means=MeasureDict({name: _scored_mean(column) for name, column in values.items()}, canonical),
         unscored=MeasureDict(unscored, canonical),
-        lower_is_better=frozenset(str(one) for one in wanted if one.spec.lower_is_better),
+        lower_is_better=frozenset(str(measure) for measure in parsed_measures if measure.spec.lower_is_better),
         judge=judge,
         fingerprints={sample.id: sample.fingerprint for sample in samples},
     )
@@ -343,12 +350,12 @@ def score_answers(
 def _score_column(measure: AnswerMeasure, cases: Sequence[AnswerMeasureInput]) -> tuple[Floats, dict[str, str]]:
     column = np.full(len(cases), math.nan)
     unscored: dict[str, str] = {}
-    for at, case in enumerate(cases):
-        absent = next((one for one in measure.spec.needs if not case.has(one)), None)
+    for i, case in enumerate(cases):
+        absent = next((field_name for field_name in measure.spec.needs if not case.has(field_name)), None)
         try:
             if absent is not None:
                 raise MissingVerdict(ABSENT_REASONS[absent])
-            column[at] = measure(case)
+            column[i] = measure(case)
         except MissingVerdict as reason:
             unscored[case.sample.id] = reason.why
     return column, unscored
@@ -360,7 +367,14 @@ def missing_input(measure: AnswerMeasure, samples: Sequence[Sample]) -> str:
     Empty if none is missing.
     """
     cases = [AnswerMeasureInput(sample, Verdicts(sample.id)) for sample in samples]
-    return next((FIELD_NAMES[one] for one in measure.spec.needs if not any(case.has(one) for case in cases)), "")
+    return next(
+        (
+            FIELD_NAMES[field_name]
+            for field_name in measure.spec.needs
+            if not any(case.has(field_name) for case in cases)
+        ),
+        "",
+    )
 
 
 def check_answer_inputs(measures: Iterable[AnswerMeasure], samples: Sequence[Sample]) -> None:

@@ -24,16 +24,18 @@ def relevant_retrieved(judged: JudgedRanks, k: int | None, rel: float) -> Floats
     """Count the relevant documents in the first k of each query."""
     relevant = judged.relevant(rel)
     if k is None:
-        return relevant.found.astype(np.float64)
+        return relevant.n_returned.astype(np.float64)
     if judged.averaged:
-        good = judged.grade >= rel
-        return judged.count(judged.query[good], tie_expectation.mean_discount(judged, np.ones(k + 1))[good])
+        is_relevant = judged.grade >= rel
+        return judged.count(
+            judged.query[is_relevant], tie_expectation.mean_discount(judged, np.ones(k + 1))[is_relevant]
+        )
     return judged.count(relevant.query[relevant.rank <= k])
 
 
-def safe_divide(part: Floats | Ints, whole: Floats | Ints) -> Floats:
+def safe_divide(numerator: Floats | Ints, denominator: Floats | Ints) -> Floats:
     """Divide element by element; 0 where the denominator is 0."""
-    return np.divide(part, whole, out=np.zeros(len(part)), where=np.asarray(whole) != 0)
+    return np.divide(numerator, denominator, out=np.zeros(len(numerator)), where=np.asarray(denominator) != 0)
 
 
 def precision(judged: JudgedRanks, k: int | None = None, *, of: str = "k", rel: float = 1) -> Floats:
@@ -47,10 +49,10 @@ def precision(judged: JudgedRanks, k: int | None = None, *, of: str = "k", rel: 
     >>> evaluate({"q": {"a": 1, "b": 1}}, {"q": {"a": 2.0, "x": 1.0}}, ["precision@2", "precision@4"]).means
     {'precision@2': 0.5, 'precision@4': 0.25}
     """
-    found = relevant_retrieved(judged, k, rel)
+    n_relevant = relevant_retrieved(judged, k, rel)
     if k is None:
-        return safe_divide(found, judged.retrieved)
-    return safe_divide(found, np.full(judged.n, k) if of == "k" else np.minimum(judged.retrieved, k))
+        return safe_divide(n_relevant, judged.retrieved)
+    return safe_divide(n_relevant, np.full(judged.n, k) if of == "k" else np.minimum(judged.retrieved, k))
 
 
 def recall(
@@ -75,7 +77,7 @@ def recall(
             raise BadInput(f"recall(of={of}) needs a cutoff", hint=f"ask for recall(of={of})@10")
         if of == "eps":
             return _recall_within_epsilon(judged, k, eps)
-        true = (judged.pool_place[judged.row] < k) & (judged.grade >= rel)
+        true = (judged.pool_position[judged.row] < k) & (judged.grade >= rel)
         if judged.averaged:
             return judged.count(judged.query[true], tie_expectation.mean_discount(judged, np.ones(k + 1))[true]) / k
         return judged.count(judged.query[true & (judged.rank <= k)]) / k
@@ -87,9 +89,9 @@ def recall(
 
 def _recall_within_epsilon(judged: JudgedRanks, k: int, eps: float) -> Floats:
     values = np.zeros(judged.n)
-    for i, (true, found) in enumerate(true_and_returned_distances(judged, k, "recall(of=eps)")):
-        if len(true):
-            values[i] = np.count_nonzero(found <= within_epsilon(true[-1], eps)) / k
+    for i, (exact_distances, distances) in enumerate(true_and_returned_distances(judged, k, "recall(of=eps)")):
+        if len(exact_distances):
+            values[i] = np.count_nonzero(distances <= within_epsilon(exact_distances[-1], eps)) / k
     return values
 
 
@@ -181,8 +183,8 @@ def average_precision(judged: JudgedRanks, k: int | None = None, *, of: str = "r
         total = judged.count(relevant.query[within], relevant.nth[within] / relevant.rank[within])
     if of == "found":
         return safe_divide(total, relevant_retrieved(judged, k, rel))
-    whole = relevant.total if of == "relevant" or k is None else np.minimum(relevant.total, k)
-    return safe_divide(total, whole)
+    n_possible = relevant.total if of == "relevant" or k is None else np.minimum(relevant.total, k)
+    return safe_divide(total, n_possible)
 
 
 def f1(
@@ -236,8 +238,8 @@ def r_precision_mult(judged: JudgedRanks, k: float, *, rel: float = 1, up: float
     {'rprec_mult@2': 0.5}
     """
     relevant = judged.relevant(rel)
-    cut = np.floor(k * relevant.total + up)
-    return safe_divide(judged.count(relevant.query[relevant.rank <= cut[relevant.query]]), cut)
+    cutoffs = np.floor(k * relevant.total + up)
+    return safe_divide(judged.count(relevant.query[relevant.rank <= cutoffs[relevant.query]]), cutoffs)
 
 
 def relative_precision(judged: JudgedRanks, k: int, *, rel: float = 1) -> Floats:
@@ -274,7 +276,7 @@ def interpolated_precision(judged: JudgedRanks, k: float, *, rel: float = 1, poi
     if len(relevant.rank):
         far = relevant.nth >= cut[relevant.query]
         np.maximum.at(values, relevant.query[far], relevant.nth[far] / relevant.rank[far])
-    return np.where(relevant.found >= np.maximum(cut, 1), values, 0.0)
+    return np.where(relevant.n_returned >= np.maximum(cut, 1), values, 0.0)
 
 
 ELEVEN_RECALL_LEVELS = tuple(level / 10 for level in range(11))
@@ -293,8 +295,8 @@ def eleven_point_average(
     >>> evaluate({"q": {"a": 1}}, {"q": {"a": 1.0}}, ["11pt_avg"]).means
     {'11pt_avg': 1.0}
     """
-    each = [interpolated_precision(judged, level, rel=rel, points=points) for level in levels]
-    total: Floats = np.sum(each, axis=0)
+    precisions = [interpolated_precision(judged, level, rel=rel, points=points) for level in levels]
+    total: Floats = np.sum(precisions, axis=0)
     return total / len(levels)
 
 
@@ -329,10 +331,16 @@ def relative_distance_error(judged: JudgedRanks, k: int) -> Floats:
     {'relative_distance_error@2': 0.25}
     """
     values = np.full(judged.n, np.nan)
-    for i, (true, near) in enumerate(true_and_returned_distances(judged, k, "relative_distance_error")):
-        apart = true > 0
-        if judged.answered[i] and len(true):
-            worst = max([*near.tolist(), true[-1]])
-            found = np.concatenate([near, np.full(max(0, len(true) - len(near)), worst)])[: len(true)]
-            values[i] = (found[apart] / true[apart] - 1).mean() if apart.any() else 0.0
+    for i, (exact_distances, returned_distances) in enumerate(
+        true_and_returned_distances(judged, k, "relative_distance_error")
+    ):
+        is_positive = exact_distances > 0
+        if judged.answered[i] and len(exact_distances):
+            worst = max([*returned_distances.tolist(), exact_distances[-1]])
+            padded_distances = np.concatenate(
+                [returned_distances, np.full(max(0, len(exact_distances) - len(returned_distances)), worst)]
+            )[: len(exact_distances)]
+            values[i] = (
+                (padded_distances[is_positive] / exact_distances[is_positive] - 1).mean() if is_positive.any() else 0.0
+            )
     return values

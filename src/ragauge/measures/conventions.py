@@ -5,39 +5,15 @@ CONVENTIONS.md explains each option and preset; a test keeps it in sync with thi
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from functools import lru_cache
 from types import MappingProxyType
-from typing import Any
+from typing import Annotated, Any, Literal
 
 from ragauge.core.errors import BadInput, RagaugeError, UnknownName
-
-OPTION_CHOICES: Mapping[str, tuple[str, ...]] = MappingProxyType(
-    {
-        "rbp_gain": ("scaled", "binary", "linear", "exp"),
-        "recall_of": ("relevant", "capped", "k", "eps"),
-        "precision_of": ("k", "retrieved"),
-        "map_of": ("relevant", "capped", "found"),
-        "f1_of": ("queries", "means"),
-        "points": ("round", "up"),
-        "targets": ("map", "identity"),
-        "dedupe": ("after", "before"),
-        "none": ("zero", "skip", "one", "recall-one"),
-        "missing": ("zero", "skip", "error"),
-        "duplicates": ("error", "first", "count"),
-        "ties": ("trec", "ranked", "expected"),
-        "width": ("double", "float32"),
-        "unjudged": ("nonrelevant", "condensed"),
-        "own": ("kept", "dropped"),
-        "beyond_depth": ("undefined", "computed"),
-        "no_claims": ("unscored", "one"),
-        "no_context": ("zero", "unscored"),
-        "refusal": ("zero", "unscored"),
-    }
-)
+from ragauge.core.settings import AtLeast, AtMost, check_settings, literal_choices
 
 ANSWER_OPTIONS = ("no_claims", "no_context", "refusal")
 """Options that apply only to answer measures."""
@@ -54,93 +30,82 @@ class Convention:
     name: str = "default"
     gain: str = "linear"
     """Gain of a grade: linear, exp (2^g - 1), binary, or a table such as `1:3/2:9`."""
-    rbp_gain: str = "scaled"
+    rbp_gain: Literal["scaled", "binary", "linear", "exp"] = "scaled"
     """Gain of a grade in rank-biased precision: divided by the query's highest grade, or as in `gain`."""
     rel: float = 1
     """Minimum relevant grade."""
-    recall_of: str = "relevant"
+    recall_of: Literal["relevant", "capped", "k", "eps"] = "relevant"
     """Denominator of recall: all relevant documents, min(k, R), the k best, or those within (1 + eps) of the k-th
     distance.
     """
-    precision_of: str = "k"
+    precision_of: Literal["k", "retrieved"] = "k"
     """Denominator of precision: k, or the number of documents retrieved up to k."""
-    map_of: str = "relevant"
+    map_of: Literal["relevant", "capped", "found"] = "relevant"
     """Denominator of average precision: all relevant documents, min(k, R), or those found."""
-    f1_of: str = "queries"
+    f1_of: Literal["queries", "means"] = "queries"
     """F1: mean over queries, or F1 of mean precision and mean recall."""
-    min_cutoff: int = 1
+    min_cutoff: Annotated[int, AtLeast(0), AtMost(1)] = 1
     """Smallest cutoff of precision; with 0, precision@0 is 0."""
-    mrr_depth: int | None = None
+    mrr_depth: Annotated[int, AtLeast(1)] | None = None
     """Cutoff of `mrr` without a cutoff; None is the whole ranking."""
-    points: str = "round"
+    points: Literal["round", "up"] = "round"
     """Conversion of a recall level to a number of documents: rounded (trec_eval 10), or up from a tenth (9)."""
-    targets: str = "map"
+    targets: Literal["map", "identity"] = "map"
     """Targets of `dr`: from a target map, or each document is its own."""
-    dedupe: str = "after"
+    dedupe: Literal["after", "before"] = "after"
     """Whether `dr` drops repeated targets after the cutoff or before it."""
-    none: str = "zero"
+    none: Literal["zero", "skip", "one", "recall-one"] = "zero"
     """Score of a query without relevant documents: 0, left out, 1 (precision stays 0), or 1 for recall and 0 for
     others.
     """
-    missing: str = "zero"
+    missing: Literal["zero", "skip", "error"] = "zero"
     """Judged query that is missing from the run: 0, left out, or an error."""
-    duplicates: str = "error"
+    duplicates: Literal["error", "first", "count"] = "error"
     """Duplicate document in a ranking: an error, only its first rank counts, or every rank counts."""
-    ties: str = "trec"
+    ties: Literal["trec", "ranked", "expected"] = "trec"
     """Order of equal scores: document id descending, input order, or the mean over all orders."""
-    width: str = "double"
+    width: Literal["double", "float32"] = "double"
     """Precision of retrieval scores: 64-bit floats, or rounded to 32 bits first."""
-    unjudged: str = "nonrelevant"
+    unjudged: Literal["nonrelevant", "condensed"] = "nonrelevant"
     """Unjudged documents: not relevant, or removed from the ranking first."""
-    own: str = "kept"
+    own: Literal["kept", "dropped"] = "kept"
     """Document with the id of the query: kept, or removed from the ranking first."""
-    depth: int | None = None
+    depth: Annotated[int, AtLeast(1)] | None = None
     """Maximum number of documents used per query; None uses all."""
-    beyond_depth: str = "undefined"
+    beyond_depth: Literal["undefined", "computed"] = "undefined"
     """Cutoff deeper than the k of a run: undefined, or computed from the retrieved documents."""
-    no_claims: str = "unscored"
+    no_claims: Literal["unscored", "one"] = "unscored"
     """Faithfulness of an answer without claims: unscored, or 1."""
-    no_context: str = "zero"
+    no_context: Literal["zero", "unscored"] = "zero"
     """Sample with empty contexts: scored as having no support, or unscored."""
-    refusal: str = "zero"
+    refusal: Literal["zero", "unscored"] = "zero"
     """Relevance of a refusal: 0, or unscored."""
     rel_stated: bool = field(default=False, compare=False, repr=False)
     """Whether the user set `rel`; not an option itself."""
 
     def __post_init__(self) -> None:
-        for option, allowed in OPTION_CHOICES.items():
-            value = getattr(self, option)
-            if value not in allowed:
-                raise BadInput(f"`{option}` cannot be `{value}`", hint=f"it is one of {', '.join(allowed)}")
+        check_settings(self)
         if self.gain not in ("linear", "exp", "binary") and not re.fullmatch(
             r"[-\d.]+:[-\d.]+(/[-\d.]+:[-\d.]+)*", self.gain
         ):
             raise BadInput(f"`gain` cannot be `{self.gain}`", hint="linear, exp, binary, or a table such as 1:3/2:9")
-        if math.isnan(self.rel):
-            raise BadInput("`rel` cannot be NaN", hint="it is the least grade that counts as relevant")
-        if self.min_cutoff not in (0, 1):
-            raise BadInput(f"`min_cutoff` must be 0 or 1, got {self.min_cutoff}")
-        for option in ("depth", "mrr_depth"):
-            value = getattr(self, option)
-            if value is not None and value < 1:
-                raise BadInput(f"`{option}` cannot be {value}", hint="a depth is at least 1")
         if self.ties == "expected" and (self.unjudged, self.own, self.depth) != ("nonrelevant", "kept", None):
             raise BadInput(
                 "ties cannot be averaged where documents are taken out of the ranking first",
                 hint="with ties=expected leave unjudged, own and depth as they are",
             )
 
-    def but(self, **options: Any) -> Convention:
+    def but(self, **options: str | float | None) -> Convention:
         """Return the convention with some options changed; its name lists them.
 
         >>> PRESETS["default"].but(ties="ranked").name
         'default, ties=ranked'
         """
-        known = {f.name for f in fields(self)} - NON_OPTION_FIELDS
+        option_names = {f.name for f in fields(self)} - NON_OPTION_FIELDS
         for option in options:
-            if option not in known:
-                raise UnknownName("option", option, known)
-        changed = {k: v for k, v in options.items() if v != getattr(self, k)}
+            if option not in option_names:
+                raise UnknownName("option", option, option_names)
+        changed: dict[str, Any] = {k: v for k, v in options.items() if v != getattr(self, k)}
         stated = self.rel_stated or "rel" in options
         if not changed and stated == self.rel_stated:
             return self
@@ -152,6 +117,9 @@ class Convention:
         default = asdict(PRESETS["default"])
         return {k: v for k, v in asdict(self).items() if k not in NON_OPTION_FIELDS and v != default[k]}
 
+
+OPTION_CHOICES: Mapping[str, tuple[str, ...]] = MappingProxyType(literal_choices(Convention))
+"""Allowed values of each option that is a choice."""
 
 _LIST_EVALUATOR_OPTIONS: Mapping[str, Any] = {"ties": "ranked", "duplicates": "first"}
 """Options of evaluators of plain id lists: the input order is the ranking, and sets drop duplicates."""
@@ -201,24 +169,38 @@ PRESETS: Mapping[str, Convention] = MappingProxyType(
 )
 
 
-def find_convention(which: str | Convention) -> Convention:
-    """Find a convention by name; a convention is returned unchanged.
+NUMERIC_OPTION_TYPES: Mapping[str, type] = MappingProxyType(
+    {"rel": float, "min_cutoff": int, "mrr_depth": int, "depth": int}
+)
+"""Types of the numeric options of a convention, by option name."""
 
-    >>> find_convention("RIG").gain
-    'exp'
+
+def find_convention(which: str | Convention) -> Convention:
+    """Find a convention by name, with options after commas; a convention is returned unchanged.
+
+    Options without a name change the default convention.
+
+    >>> find_convention("RIG").gain, find_convention("trec9,ties=ranked").name, find_convention("depth=5").depth
+    ('exp', 'trec9, ties=ranked', 5)
     """
     if isinstance(which, Convention):
         return which
-    found = PRESETS.get(which.strip().lower().replace("_", "-"))
-    if found is None:
-        raise UnknownName("convention", which, PRESETS, hint=f"there are {', '.join(PRESETS)}")
-    return found
+    parts = [part.strip() for part in which.split(",")]
+    name = "default" if "=" in parts[0] else parts.pop(0)
+    preset = PRESETS.get(name.lower().replace("_", "-"))
+    if preset is None:
+        raise UnknownName("convention", name, PRESETS, hint=f"choose one of {', '.join(PRESETS)}")
+    return preset.but(**dict(map(_parse_option, parts)))
 
 
-NUMERIC_OPTION_TYPES: Mapping[str, type] = MappingProxyType(
-    {one.name: float if one.name == "rel" else int for one in fields(Convention) if "str" not in str(one.type)}
-)
-"""Types of the numeric options of a convention, by option name."""
+def _parse_option(text: str) -> tuple[str, Any]:
+    option, equals, value = (part.strip() for part in text.partition("="))
+    if not equals:
+        raise BadInput(f"an option of a convention must be OPTION=VALUE, got `{text}`", hint="e.g. trec9,ties=ranked")
+    try:
+        return option, NUMERIC_OPTION_TYPES.get(option, str)(value)
+    except ValueError:
+        raise BadInput(f"`{option}` must be a number, got `{value}`", hint=f"e.g. {option}=1") from None
 
 
 @lru_cache(maxsize=100)
@@ -230,13 +212,8 @@ def parse_convention(name: str) -> Convention | None:
     >>> parse_convention("rig, ties=trec, depth=5").depth, parse_convention("my own")
     (5, None)
     """
-    first, *options = (name or "default").split(", ")
-    chosen: dict[str, Any] = {}
     try:
-        for text in options:
-            option, _, value = text.partition("=")
-            chosen[option] = NUMERIC_OPTION_TYPES.get(option, str)(value)
-        found = PRESETS[first].but(**chosen)
-    except (KeyError, ValueError, RagaugeError):
+        convention = find_convention(name or "default")
+    except RagaugeError:
         return None
-    return found if found.name == (name or "default") else None
+    return convention if convention.name == (name or "default") else None

@@ -10,8 +10,8 @@ from ragauge.core.samples import ANSWER, REFERENCE
 from ragauge.measures.grounding import AnswerMeasureInput, MissingVerdict, is_supported_by_contexts
 
 
-def _claim_proportion(held: list[bool]) -> float:
-    return sum(held) / len(held)
+def _claim_proportion(is_supported: list[bool]) -> float:
+    return sum(is_supported) / len(is_supported)
 
 
 def claim_precision(case: AnswerMeasureInput) -> float:
@@ -31,7 +31,7 @@ def claim_precision(case: AnswerMeasureInput) -> float:
     >>> claim_precision(AnswerMeasureInput(sample, Verdicts("s", ["cross"], claims, support)))
     0.5
     """
-    return _claim_proportion([REFERENCE in one.by for one in case.supports(ANSWER, other=True)])
+    return _claim_proportion([REFERENCE in support.by for support in case.supports(ANSWER, other=True)])
 
 
 def claim_recall(case: AnswerMeasureInput) -> float:
@@ -51,7 +51,7 @@ def claim_recall(case: AnswerMeasureInput) -> float:
     >>> claim_recall(AnswerMeasureInput(sample, Verdicts("s", ["cross"], claims, support)))
     0.5
     """
-    return _claim_proportion([ANSWER in one.by for one in case.supports(REFERENCE, other=True)])
+    return _claim_proportion([ANSWER in support.by for support in case.supports(REFERENCE, other=True)])
 
 
 def claim_f1(case: AnswerMeasureInput) -> float:
@@ -94,10 +94,12 @@ def context_utilisation(case: AnswerMeasureInput) -> float:
     >>> context_utilisation(AnswerMeasureInput(sample, Verdicts("s", ["reference", "cross"], claims, support)))
     0.5
     """
-    held = [one for one in case.supports(REFERENCE, contexts=True, other=True) if is_supported_by_contexts(one)]
-    if not held:
-        raise MissingVerdict("the contexts bear no claim of the reference out")
-    return _claim_proportion([ANSWER in one.by for one in held])
+    supported = [
+        support for support in case.supports(REFERENCE, contexts=True, other=True) if is_supported_by_contexts(support)
+    ]
+    if not supported:
+        raise MissingVerdict("the contexts support no claim of the reference")
+    return _claim_proportion([ANSWER in support.by for support in supported])
 
 
 def noise_sensitivity(case: AnswerMeasureInput, *, chunks: str = "any") -> float:
@@ -122,15 +124,22 @@ def noise_sensitivity(case: AnswerMeasureInput, *, chunks: str = "any") -> float
     0.5
     """
     supports = case.supports(ANSWER, contexts=True, other=True)
-    wrong = [is_supported_by_contexts(one) and REFERENCE not in one.by for one in supports]
+    wrong_claims = [is_supported_by_contexts(support) and REFERENCE not in support.by for support in supports]
     if chunks == "any" or not case.contexts():
-        return _claim_proportion(wrong)
-    borne = case.supports(REFERENCE, contexts=True)
-    relevant = {chunk for one in borne for chunk in (*case.told(one), *one.together)}
-    by_relevant = [bad and case.among(one, relevant) for bad, one in zip(wrong, supports, strict=True)]
+        return _claim_proportion(wrong_claims)
+    reference_supports = case.supports(REFERENCE, contexts=True)
+    relevant = {
+        chunk for support in reference_supports for chunk in (*case.supporting_chunks(support), *support.together)
+    }
+    by_relevant = [
+        is_wrong and case.is_supported_by(support, relevant)
+        for is_wrong, support in zip(wrong_claims, supports, strict=True)
+    ]
     if chunks == "relevant":
         return _claim_proportion(by_relevant)
-    return _claim_proportion([bad and not one for bad, one in zip(wrong, by_relevant, strict=True)])
+    return _claim_proportion(
+        [is_wrong and not is_relevant for is_wrong, is_relevant in zip(wrong_claims, by_relevant, strict=True)]
+    )
 
 
 def hallucination(case: AnswerMeasureInput) -> float:
@@ -152,7 +161,9 @@ def hallucination(case: AnswerMeasureInput) -> float:
     0.5
     """
     supports = case.supports(ANSWER, contexts=True, other=True)
-    return _claim_proportion([not is_supported_by_contexts(one) and REFERENCE not in one.by for one in supports])
+    return _claim_proportion(
+        [not is_supported_by_contexts(support) and REFERENCE not in support.by for support in supports]
+    )
 
 
 def self_knowledge(case: AnswerMeasureInput) -> float:
@@ -175,4 +186,6 @@ def self_knowledge(case: AnswerMeasureInput) -> float:
     0.5
     """
     supports = case.supports(ANSWER, contexts=True, other=True)
-    return _claim_proportion([not is_supported_by_contexts(one) and REFERENCE in one.by for one in supports])
+    return _claim_proportion(
+        [not is_supported_by_contexts(support) and REFERENCE in support.by for support in supports]
+    )

@@ -23,8 +23,8 @@ def _top_documents(judged: JudgedRanks) -> TopDocuments:
     return judged.top
 
 
-def _find_targets(judged: JudgedRanks, which: str, measure: str) -> Mapping[str, Sequence[str]]:
-    if which == "identity":
+def _find_targets(judged: JudgedRanks, target_source: str, measure: str) -> Mapping[str, Sequence[str]]:
+    if target_source == "identity":
         return {}
     if judged.judgments.targets is None:
         raise MissingEvidence(
@@ -57,19 +57,21 @@ def deduplicated_recall(
     >>> evaluate(qrels, run, ["dr@2", "dr(dedupe=before)@2"], targets={"a": ["A"], "a2": ["A"], "b": ["B"]}).means
     {'dr@2': 0.5, 'dr(dedupe=before)@2': 1.0}
     """
-    give = _find_targets(judged, targets, "dr")
+    targets_by_document = _find_targets(judged, targets, "dr")
     values = np.zeros(judged.n)
     for i, (ids, relevant) in enumerate(_top_and_relevant(judged, rel)):
-        wanted = {target for doc in relevant for target in give.get(doc, (doc,))}
-        kept: list[str] = []
-        seen: set[str] = set()
+        relevant_targets = {target for doc in relevant for target in targets_by_document.get(doc, (doc,))}
+        ranking: list[str] = []
+        seen_targets: set[str] = set()
         for doc in ids:
-            new = set(give.get(doc, (doc,))) - seen
-            if new or dedupe == "after":
-                kept.append(doc)
-            seen |= new
-        found = {target for doc in kept[:k] if doc in relevant for target in give.get(doc, (doc,))}
-        values[i] = len(found) / len(wanted) if wanted else 0.0
+            new_targets = set(targets_by_document.get(doc, (doc,))) - seen_targets
+            if new_targets or dedupe == "after":
+                ranking.append(doc)
+            seen_targets |= new_targets
+        found_targets = {
+            target for doc in ranking[:k] if doc in relevant for target in targets_by_document.get(doc, (doc,))
+        }
+        values[i] = len(found_targets) / len(relevant_targets) if relevant_targets else 0.0
     return values
 
 
@@ -84,12 +86,12 @@ def diversity_count(judged: JudgedRanks, k: int, *, rel: float = 1, targets: str
     >>> evaluate({"q": {"a": 1, "b": 1}}, {"q": {"a": 3.0, "b": 1.0}}, ["diversity_count@2"]).means
     {'diversity_count@2': 2.0}
     """
-    give = {} if targets == "identity" else judged.judgments.targets or {}
-    each = (
-        len({target for doc in ids[:k] if doc in relevant for target in give.get(doc, (doc,))})
+    targets_by_document = {} if targets == "identity" else judged.judgments.targets or {}
+    target_counts = (
+        len({target for doc in ids[:k] if doc in relevant for target in targets_by_document.get(doc, (doc,))})
         for ids, relevant in _top_and_relevant(judged, rel)
     )
-    return np.fromiter(each, np.float64, judged.n)
+    return np.fromiter(target_counts, np.float64, judged.n)
 
 
 def unique_ratio(judged: JudgedRanks, k: int) -> Floats:
@@ -135,7 +137,7 @@ def _subtopic_coverage(judged: JudgedRanks) -> Iterator[tuple[Sequence[str], _Su
             subtopic, _, doc = key.partition("\t")
             if grade > 0:
                 covers.setdefault(doc, set()).add(numbers.setdefault(subtopic, len(numbers)))
-        yield ids, _SubtopicCoverage(len(numbers), {doc: frozenset(which) for doc, which in covers.items()})
+        yield ids, _SubtopicCoverage(len(numbers), {doc: frozenset(subtopics) for doc, subtopics in covers.items()})
 
 
 def subtopic_recall(judged: JudgedRanks, k: int) -> Floats:
@@ -163,13 +165,13 @@ def _novelty_gains(order: Sequence[str], topic: _SubtopicCoverage, alpha: float)
 
     A subtopic counts (1 - alpha)^(times covered above).
     """
-    seen = np.zeros(topic.subtopics)
-    worth = np.zeros(len(order))
-    for place, doc in enumerate(order):
-        which = list(topic.covers.get(doc, ()))
-        worth[place] = ((1 - alpha) ** seen[which]).sum()
-        seen[which] += 1
-    return worth
+    times_seen = np.zeros(topic.subtopics)
+    gains = np.zeros(len(order))
+    for position, doc in enumerate(order):
+        subtopics = list(topic.covers.get(doc, ()))
+        gains[position] = ((1 - alpha) ** times_seen[subtopics]).sum()
+        times_seen[subtopics] += 1
+    return gains
 
 
 def _greedy_ideal_ranking(topic: _SubtopicCoverage, k: int, alpha: float) -> list[str]:
@@ -177,13 +179,13 @@ def _greedy_ideal_ranking(topic: _SubtopicCoverage, k: int, alpha: float) -> lis
 
     Equal gains go to the later id, as in ndeval.
     """
-    left = sorted(topic.covers, reverse=True)
-    seen = np.zeros(topic.subtopics)
+    remaining = sorted(topic.covers, reverse=True)
+    times_seen = np.zeros(topic.subtopics)
     order: list[str] = []
-    while left and len(order) < k:
-        worth = [((1 - alpha) ** seen[list(topic.covers[doc])]).sum() for doc in left]
-        best = left.pop(int(np.argmax(worth)))
-        seen[list(topic.covers[best])] += 1
+    while remaining and len(order) < k:
+        gains = [((1 - alpha) ** times_seen[list(topic.covers[doc])]).sum() for doc in remaining]
+        best = remaining.pop(int(np.argmax(gains)))
+        times_seen[list(topic.covers[best])] += 1
         order.append(best)
     return order
 
@@ -207,9 +209,9 @@ def alpha_ndcg(judged: JudgedRanks, k: int, *, alpha: float = 0.5) -> Floats:
     discount = 1 / np.log2(np.arange(k) + 2)
     for i, (ids, topic) in enumerate(_subtopic_coverage(judged)):
         if topic.subtopics:
-            got = _novelty_gains(ids[:k], topic, alpha)
-            ideal = _novelty_gains(_greedy_ideal_ranking(topic, k, alpha), topic, alpha)
-            values[i] = (got * discount[: len(got)]).sum() / (ideal * discount[: len(ideal)]).sum()
+            gains = _novelty_gains(ids[:k], topic, alpha)
+            ideal_gains = _novelty_gains(_greedy_ideal_ranking(topic, k, alpha), topic, alpha)
+            values[i] = (gains * discount[: len(gains)]).sum() / (ideal_gains * discount[: len(ideal_gains)]).sum()
     return values
 
 
@@ -229,7 +231,7 @@ def err_ia(judged: JudgedRanks, k: int, *, alpha: float = 0.5) -> Floats:
     values = np.zeros(judged.n)
     for i, (ids, topic) in enumerate(_subtopic_coverage(judged)):
         if topic.subtopics:
-            got = _novelty_gains(ids[:k], topic, alpha) / np.arange(1, len(ids[:k]) + 1)
-            best = ((1 - alpha) ** np.arange(k) / np.arange(1, k + 1)).sum()
-            values[i] = got.sum() / (topic.subtopics * best)
+            discounted_gains = _novelty_gains(ids[:k], topic, alpha) / np.arange(1, len(ids[:k]) + 1)
+            max_gain = ((1 - alpha) ** np.arange(k) / np.arange(1, k + 1)).sum()
+            values[i] = discounted_gains.sum() / (topic.subtopics * max_gain)
     return values

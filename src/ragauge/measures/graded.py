@@ -27,14 +27,14 @@ def compute_gains(grades: Floats, gain: str) -> Floats:
         return np.exp2(np.maximum(grades, 0)) - 1
     if gain == "binary":
         return (grades > 0).astype(np.float64)
-    worth = np.maximum(grades, 0)
+    gains = np.maximum(grades, 0)
     for pair in gain.split("/"):
         grade, _, value = pair.partition(":")
         try:
-            worth = np.where(grades == float(grade), float(value), worth)
+            gains = np.where(grades == float(grade), float(value), gains)
         except ValueError:
-            raise BadInput(f"`{gain}` is no gain", hint="linear, exp, binary, or a table such as 1:3/2:9") from None
-    return worth
+            raise BadInput(f"`{gain}` is not a gain", hint="linear, exp, binary, or a table such as 1:3/2:9") from None
+    return gains
 
 
 def dcg(judged: JudgedRanks, k: int | None = None, *, gain: str = "linear") -> Floats:
@@ -70,13 +70,13 @@ def ideal_dcg(judged: JudgedRanks, k: int | None = None, *, gain: str = "linear"
     >>> evaluate({"q": {"a": 3, "b": 1}}, {"q": {"a": 1.0}}, ["ideal_dcg@1"]).means
     {'ideal_dcg@1': 3.0}
     """
-    grade, place = judged.ideal
-    owner, worth = judged.pool.owner, compute_gains(grade, gain)
+    grade, position = judged.ideal
+    owner, gains = judged.pool.owner, compute_gains(grade, gain)
     if ":" in gain:  # gains in a table need not increase with the grade
-        order = np.lexsort((-worth, owner))
-        worth = worth[order]
-    within = worth > 0 if k is None else (worth > 0) & (place < k)
-    return judged.count(owner[within], worth[within] / np.log2(place[within] + 2))
+        order = np.lexsort((-gains, owner))
+        gains = gains[order]
+    within = gains > 0 if k is None else (gains > 0) & (position < k)
+    return judged.count(owner[within], gains[within] / np.log2(position[within] + 2))
 
 
 def ndcg(judged: JudgedRanks, k: int | None = None, *, gain: str = "linear") -> Floats:
@@ -105,13 +105,13 @@ def _gains_by_query(judged: JudgedRanks, gain: str) -> list[tuple[Ints, Floats, 
     best, _ = judged.ideal
     ideal = compute_gains(best, gain)
     bounds = np.searchsorted(judged.query, np.arange(judged.n + 1))
-    worth = compute_gains(judged.grade, gain)
+    gains = compute_gains(judged.grade, gain)
     starts = judged.pool.starts
     out = []
     for i in range(judged.n):
-        mine = slice(bounds[i], bounds[i + 1])
+        query_rows = slice(bounds[i], bounds[i + 1])
         perfect = np.sort(ideal[starts[i] : starts[i + 1]])[::-1]
-        out.append((judged.rank[mine], worth[mine], perfect[perfect > 0], int(judged.retrieved[i])))
+        out.append((judged.rank[query_rows], gains[query_rows], perfect[perfect > 0], int(judged.retrieved[i])))
     return out
 
 
@@ -128,15 +128,21 @@ def ndcg_at_relevant(judged: JudgedRanks, *, gain: str = "linear") -> Floats:
     {'ndcg_rel': 1.0}
     """
     values = np.zeros(judged.n)
-    for i, (rank, worth, perfect, _) in enumerate(_gains_by_query(judged, gain)):
-        if not len(perfect):
+    for i, (rank, gains, ideal_gains, _) in enumerate(_gains_by_query(judged, gain)):
+        if not len(ideal_gains):
             continue
-        ideal = np.cumsum(perfect / np.log2(np.arange(len(perfect)) + 2))
-        got = np.cumsum(worth / np.log2(rank + 1))
-        good = worth > 0
-        at = got[good] / ideal[np.minimum(rank[good], len(ideal)) - 1]
-        rest = (len(perfect) - len(at)) * (got[-1] if len(got) else 0.0) / ideal[-1]
-        values[i] = (at.sum() + rest) / len(perfect)
+        ideal_cumulated = np.cumsum(ideal_gains / np.log2(np.arange(len(ideal_gains)) + 2))
+        cumulated_gain = np.cumsum(gains / np.log2(rank + 1))
+        is_relevant = gains > 0
+        ndcg_values = (
+            cumulated_gain[is_relevant] / ideal_cumulated[np.minimum(rank[is_relevant], len(ideal_cumulated)) - 1]
+        )
+        missed_total = (
+            (len(ideal_gains) - len(ndcg_values))
+            * (cumulated_gain[-1] if len(cumulated_gain) else 0.0)
+            / ideal_cumulated[-1]
+        )
+        values[i] = (ndcg_values.sum() + missed_total) / len(ideal_gains)
     return values
 
 
@@ -153,16 +159,16 @@ def ndcg_at_levels(judged: JudgedRanks, *, gain: str = "linear", rel: float = 1)
     """
     values = np.zeros(judged.n)
     total = judged.relevant(rel).total
-    for i, (rank, worth, perfect, retrieved) in enumerate(_gains_by_query(judged, gain)):
-        if not len(perfect) or not total[i] or not judged.answered[i]:
+    for i, (rank, gains, ideal_gains, retrieved) in enumerate(_gains_by_query(judged, gain)):
+        if not len(ideal_gains) or not total[i] or not judged.answered[i]:
             continue
-        ideal = np.cumsum(perfect / np.log2(np.arange(len(perfect)) + 2))
-        changes = [*(np.flatnonzero(perfect[1:] != perfect[:-1]) + 1).tolist(), len(perfect)]
-        discounted = worth / np.log2(rank + 1)
-        at = [discounted[rank <= r].sum() / ideal[r - 1] for r in changes]
-        if retrieved > len(perfect) + 1:  # the ranking is longer than the ideal: its end is a point of its own
-            at.append(discounted.sum() / ideal[-1])
-        values[i] = sum(at) / len(at)
+        ideal_cumulated = np.cumsum(ideal_gains / np.log2(np.arange(len(ideal_gains)) + 2))
+        change_ranks = [*(np.flatnonzero(ideal_gains[1:] != ideal_gains[:-1]) + 1).tolist(), len(ideal_gains)]
+        discounted = gains / np.log2(rank + 1)
+        ndcg_values = [discounted[rank <= r].sum() / ideal_cumulated[r - 1] for r in change_ranks]
+        if retrieved > len(ideal_gains) + 1:  # the ranking is longer than the ideal: its end is a point of its own
+            ndcg_values.append(discounted.sum() / ideal_cumulated[-1])
+        values[i] = sum(ndcg_values) / len(ndcg_values)
     return values
 
 
@@ -179,11 +185,13 @@ def normalised_gain(judged: JudgedRanks, *, gain: str = "linear") -> Floats:
     {'g': 1.0}
     """
     values = np.zeros(judged.n)
-    for i, (rank, worth, perfect, _) in enumerate(_gains_by_query(judged, gain)):
-        if not len(perfect) or not len(rank):
+    for i, (rank, gains, ideal_gains, _) in enumerate(_gains_by_query(judged, gain)):
+        if not len(ideal_gains) or not len(rank):
             continue
-        cost = np.cumsum(np.concatenate([np.maximum(perfect, 1), np.ones(max(0, int(rank[-1]) - len(perfect)))]))
-        values[i] = (worth / np.log2(2 + cost[rank - 1] - np.cumsum(worth))).sum() / perfect.sum()
+        cost = np.cumsum(
+            np.concatenate([np.maximum(ideal_gains, 1), np.ones(max(0, int(rank[-1]) - len(ideal_gains)))])
+        )
+        values[i] = (gains / np.log2(2 + cost[rank - 1] - np.cumsum(gains))).sum() / ideal_gains.sum()
     return values
 
 
@@ -199,8 +207,8 @@ def binary_gain(judged: JudgedRanks, *, rel: float = 1) -> Floats:
     {'bing': 1.0}
     """
     relevant = judged.relevant(rel)
-    each = 1 / np.log2(2 + relevant.rank - relevant.nth)
-    return safe_divide(judged.count(relevant.query, each), relevant.total)
+    discounted_gains = 1 / np.log2(2 + relevant.rank - relevant.nth)
+    return safe_divide(judged.count(relevant.query, discounted_gains), relevant.total)
 
 
 def expected_reciprocal_rank(judged: JudgedRanks, k: int | None = None, *, top: float = 4) -> Floats:
@@ -214,22 +222,24 @@ def expected_reciprocal_rank(judged: JudgedRanks, k: int | None = None, *, top: 
     >>> evaluate({"q": {"a": 4}}, {"q": {"a": 1.0}}, ["err@10"]).means
     {'err@10': 0.9375}
     """
-    stop = compute_gains(judged.grade, "exp") / 2.0**top
-    if (stop > 1).any():
+    stop_probability = compute_gains(judged.grade, "exp") / 2.0**top
+    if (stop_probability > 1).any():
         raise BadInput(f"a grade is above {top:g}", hint="err(top=5)@10 sets the highest grade of the scale")
     if k is not None:
-        stop = np.where(judged.rank <= k, stop, 0.0)
+        stop_probability = np.where(judged.rank <= k, stop_probability, 0.0)
     # The product over earlier documents of the same query, as a cumulative sum of logarithms.
     with np.errstate(divide="ignore"):
-        logs = np.log1p(-stop)
-    running = np.cumsum(np.where(np.isfinite(logs), logs, 0.0))
-    running = np.concatenate([[0.0], running])
-    ends = np.cumsum(np.isinf(logs))
-    ends = np.concatenate([[0], ends])
-    begin = np.searchsorted(judged.query, judged.query)
-    at = np.arange(len(stop))
-    going = np.where(ends[at] == ends[begin], np.exp(running[at] - running[begin]), 0.0)
-    return judged.count(judged.query, going * stop / judged.rank)
+        logs = np.log1p(-stop_probability)
+    log_continue = np.cumsum(np.where(np.isfinite(logs), logs, 0.0))
+    log_continue = np.concatenate([[0.0], log_continue])
+    certain_stops = np.cumsum(np.isinf(logs))
+    certain_stops = np.concatenate([[0], certain_stops])
+    first_row = np.searchsorted(judged.query, judged.query)
+    rows = np.arange(len(stop_probability))
+    continue_probability = np.where(
+        certain_stops[rows] == certain_stops[first_row], np.exp(log_continue[rows] - log_continue[first_row]), 0.0
+    )
+    return judged.count(judged.query, continue_probability * stop_probability / judged.rank)
 
 
 def rank_biased_precision(judged: JudgedRanks, k: int | None = None, *, p: float = 0.9, gain: str = "scaled") -> Floats:
@@ -244,13 +254,13 @@ def rank_biased_precision(judged: JudgedRanks, k: int | None = None, *, p: float
     >>> round(evaluate({"q": {"a": 1}}, {"q": {"x": 2.0, "a": 1.0}}, ["rbp(p=0.5)"]).means["rbp(p=0.5)"], 6)
     0.25
     """
-    worth = compute_gains(judged.grade, "linear" if gain == "scaled" else gain)
+    gains = compute_gains(judged.grade, "linear" if gain == "scaled" else gain)
     if gain == "scaled":
         highest = np.ones(judged.n)
         np.maximum.at(highest, judged.pool.owner, judged.pool.grades)
-        worth = worth / highest[judged.query]
-    within = np.ones(len(worth), np.bool_) if k is None else judged.rank <= k
-    weights: Floats = worth[within] * np.float64(p) ** (judged.rank[within] - 1)
+        gains = gains / highest[judged.query]
+    within = np.ones(len(gains), np.bool_) if k is None else judged.rank <= k
+    weights: Floats = gains[within] * np.float64(p) ** (judged.rank[within] - 1)
     return (1 - p) * judged.count(judged.query[within], weights)
 
 
@@ -265,9 +275,11 @@ def rbp_residual(judged: JudgedRanks, *, p: float = 0.9) -> Floats:
     >>> round(evaluate({"q": {"a": 1}}, {"q": {"x": 2.0, "a": 1.0}}, ["rbp_resid(p=0.5)"]).means["rbp_resid(p=0.5)"], 6)
     0.75
     """
-    known = judged.grade >= 0
-    weights: Floats = np.float64(p) ** (judged.rank[known] - 1)
-    sure = judged.count(judged.query[known], weights)
-    everything = (1 - p ** judged.retrieved.astype(np.float64)) / (1 - p)
-    unknown = judged.retrieved - judged.count(judged.query[known])
-    return np.where(unknown > 0, p ** judged.retrieved.astype(np.float64) + (1 - p) * (everything - sure), 0.0)
+    is_judged = judged.grade >= 0
+    weights: Floats = np.float64(p) ** (judged.rank[is_judged] - 1)
+    judged_weight = judged.count(judged.query[is_judged], weights)
+    total_weight = (1 - p ** judged.retrieved.astype(np.float64)) / (1 - p)
+    n_unjudged = judged.retrieved - judged.count(judged.query[is_judged])
+    return np.where(
+        n_unjudged > 0, p ** judged.retrieved.astype(np.float64) + (1 - p) * (total_weight - judged_weight), 0.0
+    )

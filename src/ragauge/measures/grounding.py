@@ -44,13 +44,13 @@ class AnswerMeasureInput:
     verdicts: Verdicts
     convention: Convention = PRESETS["default"]
 
-    def has(self, what: str) -> bool:
+    def has(self, field_name: str) -> bool:
         """Return whether the sample has a field.
 
         A blank answer counts, a blank question or reference does not.
         """
-        value = getattr(self.sample, what)
-        return bool((value or "").strip()) if what in ("question", "reference") else value is not None
+        value = getattr(self.sample, field_name)
+        return bool((value or "").strip()) if field_name in ("question", "reference") else value is not None
 
     def contexts(self) -> list[str]:
         """Return the chunk ids, best first; raises `MissingVerdict` without contexts.
@@ -80,10 +80,10 @@ class AnswerMeasureInput:
             raise MissingVerdict(ABSENT_REASONS[text])
         without = self.verdicts.unscored.get(f"claims {text}")
         if without is not None or text not in self.verdicts.claims:
-            raise MissingVerdict(f"the claims of the {text} are not known: {(without or NOT_JUDGED).why}")
+            raise MissingVerdict(f"the claims of the {text} are unknown: {(without or NOT_JUDGED).why}")
         return self.verdicts.claims[text]
 
-    def some_claims(self, text: str) -> Sequence[Claim]:
+    def require_claims(self, text: str) -> Sequence[Claim]:
         """Return the claims of a text; raises `MissingVerdict` if there are none."""
         claims = self.claims(text)
         if not claims:
@@ -96,76 +96,76 @@ class AnswerMeasureInput:
         Raises `MissingVerdict` if a verdict is missing. The claims must have been checked against the contexts, the
         other text, or both, as requested.
         """
-        claims = self.some_claims(text)
-        chunks = [one for one in self.contexts() if one in self.sources] if contexts else []
-        against = OTHER_TEXT[text]
+        claims = self.require_claims(text)
+        chunks = [chunk for chunk in self.contexts() if chunk in self.sources] if contexts else []
+        other_text = OTHER_TEXT[text]
         if other:
-            self.claims(against)  # a judge compares two texts only after extracting the claims of both
-        said = other and bool(getattr(self.sample, against).strip())
-        if not chunks and not said:
+            self.claims(other_text)  # a judge compares two texts only after extracting the claims of both
+        has_other_text = other and bool(getattr(self.sample, other_text).strip())
+        if not chunks and not has_other_text:
             return [Support(())] * len(claims)  # empty sources support nothing, so no verdict is needed
         if chunks and text not in self.verdicts.asked:
-            raise MissingVerdict(f"the claims of the {text} were not held against the contexts")
-        if said and "cross" not in self.verdicts.asked:
-            raise MissingVerdict(f"the claims of the {text} were not held against the {against}")
+            raise MissingVerdict(f"the claims of the {text} were not checked against the contexts")
+        if has_other_text and "cross" not in self.verdicts.asked:
+            raise MissingVerdict(f"the claims of the {text} were not checked against the {other_text}")
         unscored = {claim.id: self._missing_verdict_reason(claim.id, text) for claim in claims}
-        check_all_judged("claim", len(claims), [why for why in unscored.values() if why is not None])
+        check_all_judged("claim", [reason for reason in unscored.values() if reason is not None])
         return [self.verdicts.support[claim.id] for claim in claims]
 
     def _missing_verdict_reason(self, claim: str, text: str) -> str | None:
         """Return the reason why a claim has no valid verdict; None if it has one."""
-        without = self.verdicts.unscored.get(f"support {claim}")
-        found = self.verdicts.support.get(claim)
-        if without is not None or found is None:
-            return (without or NOT_JUDGED).why
-        by, against, joint = set(found.by), set(found.against), set(found.together)
-        every = {*self.sources, OTHER_TEXT[text]} | ({ALL_CONTEXTS} if self.sources else set())
-        if strange := (by | against) - every | joint - self.sources:
-            return f"it names {min(strange)}, which is no source of it"
-        if twice := by & against | by & joint | against & joint:
-            return f"it names {min(twice)} both {'for' if twice & against else 'alone'} and " + (
-                "against it" if twice & against else "only together with others"
-            )
-        return "it names one source together with nothing" if len(joint) == 1 else None
+        unscored = self.verdicts.unscored.get(f"support {claim}")
+        support = self.verdicts.support.get(claim)
+        if unscored is not None or support is None:
+            return (unscored or NOT_JUDGED).why
+        by, against, joint = set(support.by), set(support.against), set(support.together)
+        known_sources = {*self.sources, OTHER_TEXT[text]} | ({ALL_CONTEXTS} if self.sources else set())
+        if (by | against) - known_sources | joint - self.sources:
+            return "the verdict names an unknown source"
+        if against & (by | joint):
+            return "a source both supports and contradicts it"
+        if by & joint:
+            return "a source supports it both alone and only together with others"
+        return "only one source supports it together with others" if len(joint) == 1 else None
 
     def useful(self, first: int | None) -> list[bool]:
         """Return whether each of the first chunks is useful; None means all chunks."""
         chunks = self.contexts()[:first]
-        untold = [
+        reasons = [
             self.verdicts.unscored.get(f"useful {chunk}", NOT_JUDGED).why
             for chunk in chunks
             if chunk in self.sources
             and (chunk not in self.verdicts.useful or f"useful {chunk}" in self.verdicts.unscored)
         ]
-        check_all_judged("chunk", len(chunks), untold)
+        check_all_judged("chunk", reasons)
         return [chunk in self.sources and self.verdicts.useful[chunk].useful for chunk in chunks]
 
-    def among(self, support: Support, chunks: Iterable[str]) -> bool:
+    def is_supported_by(self, support: Support, chunks: Iterable[str]) -> bool:
         """Return whether the given chunks support a claim, alone or jointly."""
-        wanted = set(chunks)
-        if wanted >= self.sources:
+        chunk_ids = set(chunks)
+        if chunk_ids >= self.sources:
             return is_supported_by_contexts(support)
-        return _has_joint_support(support, wanted) or not wanted.isdisjoint(self.told(support))
+        return _has_joint_support(support, chunk_ids) or not chunk_ids.isdisjoint(self.supporting_chunks(support))
 
-    def each(self, support: Support, chunks: Sequence[str]) -> list[bool]:
+    def check_each_chunk(self, support: Support, chunks: Sequence[str]) -> list[bool]:
         """Return for each given chunk whether it supports a claim.
 
         It may do so alone, or jointly with others given.
         """
         parts = set(support.together) if _has_joint_support(support, set(chunks)) else set()
-        return [chunk in parts or self.among(support, [chunk]) for chunk in chunks]
+        return [chunk in parts or self.is_supported_by(support, [chunk]) for chunk in chunks]
 
-    def told(self, support: Support) -> set[str]:
+    def supporting_chunks(self, support: Support) -> set[str]:
         """Return the chunks that support a claim alone.
 
         Raises `MissingVerdict` if the judge named only the contexts as a whole and there are several.
         """
-        found = set(self.sources & set(support.by))
-        if ALL_CONTEXTS in support.by and not found:
+        supporting = set(self.sources & set(support.by))
+        if ALL_CONTEXTS in support.by and not supporting:
             if len(self.sources) > 1:
-                raise MissingVerdict("the judge did not say which chunk bears a claim out")
+                raise MissingVerdict("the judge did not say which chunk supports a claim")
             return set(self.sources)
-        return found
+        return supporting
 
 
 def is_supported_by_contexts(support: Support) -> bool:
@@ -183,22 +183,22 @@ def is_contradicted_by_contexts(support: Support) -> bool:
     return any(source not in (ANSWER, REFERENCE) for source in support.against)
 
 
-def check_all_judged(what: str, n: int, untold: Sequence[str]) -> None:
+def check_all_judged(item: str, reasons: Sequence[str]) -> None:
     """Raise `MissingVerdict` if any verdict is missing.
 
-    >>> check_all_judged("claim", 5, ["the reply was cut off"])
+    The reason has no numbers, so that equal reasons can be counted.
+
+    >>> check_all_judged("claim", ["the reply was cut off"])
     Traceback (most recent call last):
         …
-    ragauge.measures.grounding.MissingVerdict: 1 of 5 claims has no verdict: the reply was cut off
+    ragauge.measures.grounding.MissingVerdict: a claim has no verdict: the reply was cut off
     """
-    if untold:
-        verb = "has" if len(untold) == 1 else "have"
-        plural = "s" if n != 1 else ""
-        raise MissingVerdict(f"{len(untold)} of {n} {what}{plural} {verb} no verdict: {untold[0]}")
+    if reasons:
+        raise MissingVerdict(f"a {item} has no verdict: {reasons[0]}")
 
 
-def _supported_proportion(held: list[bool]) -> float:
-    return sum(held) / len(held)
+def _supported_proportion(is_supported: list[bool]) -> float:
+    return sum(is_supported) / len(is_supported)
 
 
 def faithfulness(case: AnswerMeasureInput, *, by: str = "verdict") -> float:
@@ -224,11 +224,15 @@ def faithfulness(case: AnswerMeasureInput, *, by: str = "verdict") -> float:
         return 1.0
     supports = case.supports(ANSWER, contexts=True)
     if by == "verdict" or not case.sources:
-        return _supported_proportion([is_supported_by_contexts(one) for one in supports])
-    sure = [one.probability for one in supports if one.probability is not None and math.isfinite(one.probability)]
-    if len(sure) < len(supports):
+        return _supported_proportion([is_supported_by_contexts(support) for support in supports])
+    probabilities = [
+        support.probability
+        for support in supports
+        if support.probability is not None and math.isfinite(support.probability)
+    ]
+    if len(probabilities) < len(supports):
         raise MissingVerdict("the judge gives no probabilities")
-    return math.fsum(sure) / len(sure)
+    return math.fsum(probabilities) / len(probabilities)
 
 
 def context_precision(case: AnswerMeasureInput, cutoff: int | None) -> float:
@@ -250,12 +254,12 @@ def context_precision(case: AnswerMeasureInput, cutoff: int | None) -> float:
     >>> round(context_precision(case, None), 4), context_precision(case, 2)  # (1 + 2/3) / 2
     (0.8333, 1.0)
     """
-    found, total = 0, 0.0
-    for rank, good in enumerate(case.useful(cutoff), 1):
-        if good:
-            found += 1
-            total += found / rank
-    return total / found if found else 0.0
+    n_useful, precision_sum = 0, 0.0
+    for rank, is_useful in enumerate(case.useful(cutoff), 1):
+        if is_useful:
+            n_useful += 1
+            precision_sum += n_useful / rank
+    return precision_sum / n_useful if n_useful else 0.0
 
 
 def context_recall(case: AnswerMeasureInput, cutoff: int | None) -> float:
@@ -280,7 +284,9 @@ def context_recall(case: AnswerMeasureInput, cutoff: int | None) -> float:
     """
     chunks = case.contexts()
     supports = case.supports(REFERENCE, contexts=True)
-    return _supported_proportion([case.among(one, chunks[:cutoff]) if chunks else False for one in supports])
+    return _supported_proportion(
+        [case.is_supported_by(support, chunks[:cutoff]) if chunks else False for support in supports]
+    )
 
 
 def answer_relevance(case: AnswerMeasureInput) -> float:
@@ -305,17 +311,17 @@ def answer_relevance(case: AnswerMeasureInput) -> float:
     if verdicts.refusal is None and not verdicts.questions:
         raise MissingVerdict("no questions were generated: it was not judged")
     if verdicts.refusal is None:
-        raise MissingVerdict("nobody said whether the answer is a refusal")
+        raise MissingVerdict("not judged whether the answer is a refusal")
     if verdicts.refusal:
         if case.convention.refusal == "unscored":
             raise MissingVerdict("the answer commits itself to nothing")
         return 0.0
-    near = [question.similarity for question in verdicts.questions]
-    if not near:
+    similarities = [question.similarity for question in verdicts.questions]
+    if not similarities:
         raise MissingVerdict("no questions were generated")
-    if not all(math.isfinite(one) for one in near):
+    if not all(math.isfinite(similarity) for similarity in similarities):
         raise MissingVerdict("a question has no similarity")
-    return min(max(math.fsum(near) / len(near), 0.0), 1.0)
+    return min(max(math.fsum(similarities) / len(similarities), 0.0), 1.0)
 
 
 def contradiction(case: AnswerMeasureInput) -> float:
@@ -337,7 +343,7 @@ def contradiction(case: AnswerMeasureInput) -> float:
     """
     supports = case.supports(ANSWER, contexts=True)
     return _supported_proportion(
-        [is_contradicted_by_contexts(one) and not is_supported_by_contexts(one) for one in supports]
+        [is_contradicted_by_contexts(support) and not is_supported_by_contexts(support) for support in supports]
     )
 
 
@@ -381,18 +387,18 @@ def citation_precision(case: AnswerMeasureInput) -> float:
     >>> citation_precision(AnswerMeasureInput(sample, Verdicts("s", ["answer"], {"answer": claims}, support)))
     0.5
     """
-    pairs = [held for claim in _citation_support(case) for held in claim]
-    if not pairs:
+    citations = [is_supporting for claim_citations in _citation_support(case) for is_supporting in claim_citations]
+    if not citations:
         raise MissingVerdict("the answer cites nothing")
-    return _supported_proportion(pairs)
+    return _supported_proportion(citations)
 
 
 def _citation_support(case: AnswerMeasureInput) -> list[list[bool]]:
     """Return for each claim whether each chunk that it cites supports it."""
     supports = case.supports(ANSWER, contexts=True)
-    held = []
+    citation_support = []
     for claim, support in zip(case.claims(ANSWER), supports, strict=True):
         if claim.cites is None:
-            raise MissingVerdict("nobody looked for citations")
-        held.append(case.each(support, [f"k{place}" for place in claim.cites]))
-    return held
+            raise MissingVerdict("citations were not checked")
+        citation_support.append(case.check_each_chunk(support, [f"k{position}" for position in claim.cites]))
+    return citation_support

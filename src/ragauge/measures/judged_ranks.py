@@ -27,7 +27,7 @@ class ReturnedRelevant:
     """1 for the first relevant document of its query, 2 for the second, …"""
     total: Ints
     """Number of relevant documents of each query."""
-    found: Ints
+    n_returned: Ints
     """Number of relevant documents returned for each query."""
 
 
@@ -144,29 +144,29 @@ class JudgedRanks:
         if rel not in self._relevant:
             keep = self.grade >= rel
             query = self.query[keep]
-            found = np.bincount(query, minlength=self.n)
-            starts = np.cumsum(found) - found
+            n_returned = np.bincount(query, minlength=self.n)
+            starts = np.cumsum(n_returned) - n_returned
             nth = np.arange(1, len(query) + 1) - starts[query]
             total = np.bincount(self.pool.owner[self.pool.grades >= rel], minlength=self.n)
-            self._relevant[rel] = ReturnedRelevant(query, self.rank[keep], nth, total, found)
+            self._relevant[rel] = ReturnedRelevant(query, self.rank[keep], nth, total, n_returned)
         return self._relevant[rel]
 
     @cached_property
-    def pool_place(self) -> Ints:
+    def pool_position(self) -> Ints:
         """Position of each judged document in its query, from 0.
 
         Sorted by grade, best first, then in input order.
         """
         pool = self.pool
-        place = np.empty(len(pool.grades), np.int64)
-        place[np.lexsort((-pool.grades, pool.owner))] = np.arange(len(place)) - pool.starts[pool.owner]
-        return place
+        position = np.empty(len(pool.grades), np.int64)
+        position[np.lexsort((-pool.grades, pool.owner))] = np.arange(len(position)) - pool.starts[pool.owner]
+        return position
 
     @cached_property
     def ideal(self) -> tuple[Floats, Ints]:
         """Grades of each query, best first, and the position of each, from 0."""
         pool = self.pool
-        place = np.arange(len(pool.grades)) - pool.starts[pool.owner]
+        position = np.arange(len(pool.grades)) - pool.starts[pool.owner]
         low, high = pool.grades.min(initial=0), pool.grades.max(initial=0)
         if high - low < 1024 and (pool.grades == np.floor(pool.grades)).all():
             levels, level = np.arange(low, high + 1), (pool.grades - low).astype(np.int64)
@@ -175,18 +175,18 @@ class JudgedRanks:
         keys = pool.owner * len(levels) + (len(levels) - 1 - level)
         if len(levels) <= MAX_LEVELS_TO_COUNT:
             counts = np.bincount(keys, minlength=self.n * len(levels))
-            return np.repeat(np.tile(levels[::-1], self.n), counts), place
+            return np.repeat(np.tile(levels[::-1], self.n), counts), position
         # Sorting one integer key per document is several times faster than sorting by two columns.
-        return levels[len(levels) - 1 - np.sort(keys) % len(levels)], place
+        return levels[len(levels) - 1 - np.sort(keys) % len(levels)], position
 
-    def each(self) -> Iterator[JudgedQuery]:
+    def iterate_queries(self) -> Iterator[JudgedQuery]:
         """Yield the queries one by one, for measures written as plain functions."""
         bounds = np.searchsorted(self.query, np.arange(self.n + 1))
         best, _ = self.ideal
         for i, name in enumerate(self.pool.queries):
-            mine = slice(bounds[i], bounds[i + 1])
+            query_rows = slice(bounds[i], bounds[i + 1])
             judged = best[self.pool.starts[i] : self.pool.starts[i + 1]].tolist()
-            ranks, grades = self.rank[mine].tolist(), self.grade[mine].tolist()
+            ranks, grades = self.rank[query_rows].tolist(), self.grade[query_rows].tolist()
             yield JudgedQuery(name, ranks, grades, judged, int(self.retrieved[i]))
 
 
@@ -225,15 +225,15 @@ def rank_scores(scores: Floats, starts: Ints, segment: Ints, score: Floats) -> R
     if not in_order.all():
         scores = scores.copy()
         for i in np.flatnonzero(~in_order).tolist():
-            part = scores[starts[i] : starts[i + 1]]
-            part[:] = -np.sort(-part)
+            segment_scores = scores[starts[i] : starts[i + 1]]
+            segment_scores[:] = -np.sort(-segment_scores)
     begin, end = starts[segment], starts[segment + 1]
     above = _bisect_descending(scores, begin, end, score, strict=True)
-    after = above + 1
-    tied = np.flatnonzero((after < end) & (scores[np.minimum(after, len(scores) - 1)] == score))
-    through = after.copy()
+    next_position = above + 1
+    tied = np.flatnonzero((next_position < end) & (scores[np.minimum(next_position, len(scores) - 1)] == score))
+    through = next_position.copy()
     if len(tied):
-        through[tied] = _bisect_descending(scores, after[tied], end[tied], score[tied], strict=False)
+        through[tied] = _bisect_descending(scores, next_position[tied], end[tied], score[tied], strict=False)
     return RankWithTies(above - begin, through - begin, in_order)
 
 
@@ -246,10 +246,10 @@ def _bisect_descending(scores: Floats, low: Ints, high: Ints, score: Floats, *, 
     step = 1 << int((high - low).max(initial=0)).bit_length()
     while step := step >> 1:
         probe = low + step
-        there = scores.take(np.minimum(probe, high) - 1)
-        further = (there > score) if strict else (there >= score)
-        further &= probe <= high
-        np.add(low, step, out=low, where=further)
+        probed_scores = scores.take(np.minimum(probe, high) - 1)
+        must_advance = (probed_scores > score) if strict else (probed_scores >= score)
+        must_advance &= probe <= high
+        np.add(low, step, out=low, where=must_advance)
     return low
 
 
@@ -268,23 +268,23 @@ class JudgedMatches:
         """Return an empty collection."""
         return cls([], [], [], [], [])
 
-    def add(self, query: Ints, row: Ints, place: Ints, standing: RankWithTies) -> None:
-        """Add matches; `place` is the number of documents with equal score before each."""
+    def add(self, query: Ints, row: Ints, tie_position: Ints, standing: RankWithTies) -> None:
+        """Add matches; `tie_position` is the number of documents with equal score before each."""
         self.query.append(query)
         self.row.append(row)
-        self.rank.append(standing.above + place + 1)
+        self.rank.append(standing.above + tie_position + 1)
         self.first.append(standing.above + 1)
         self.last.append(standing.through)
 
-    def extend(self, others: JudgedMatches) -> None:
+    def extend(self, matches: JudgedMatches) -> None:
         """Add the matches of another part."""
         for name in ("query", "rank", "row", "first", "last"):
-            getattr(self, name).extend(getattr(others, name))
+            getattr(self, name).extend(getattr(matches, name))
 
 
 def build_judged_ranks(
     judgments: Judgments,
-    rules: Convention,
+    convention: Convention,
     matches: JudgedMatches,
     lengths: Ints,
     answered: NDArray[np.bool_],
@@ -298,27 +298,27 @@ def build_judged_ranks(
     table = np.stack([_concatenate_parts(parts) for parts in columns])
     table = table[:, np.argsort(table[0] * (table[1].max(initial=0) + 1) + table[1])]
     retrieved = lengths.astype(np.int64)
-    if rules.own == "dropped":
+    if convention.own == "dropped":
         query, rank, row = table[:3]
-        own = row == SELF_RETRIEVED
+        is_self_retrieved = row == SELF_RETRIEVED
         own_rank = np.full(len(retrieved), np.iinfo(np.int64).max)
-        own_rank[query[own]] = rank[own]
-        retrieved = retrieved - np.bincount(query[own], minlength=len(retrieved))
+        own_rank[query[is_self_retrieved]] = rank[is_self_retrieved]
+        retrieved = retrieved - np.bincount(query[is_self_retrieved], minlength=len(retrieved))
         table[1] -= rank > own_rank[query]
-        table = table[:, ~own]
-    if rules.depth is not None:
-        table = table[:, table[1] <= rules.depth]
-        retrieved = np.minimum(retrieved, rules.depth)
-    if rules.duplicates == "first":
+        table = table[:, ~is_self_retrieved]
+    if convention.depth is not None:
+        table = table[:, table[1] <= convention.depth]
+        retrieved = np.minimum(retrieved, convention.depth)
+    if convention.duplicates == "first":
         table = table[:, np.sort(np.unique(table[2], return_index=True)[1])]
     query, rank, row, first, last = table
-    if rules.unjudged == "condensed":
+    if convention.unjudged == "condensed":
         keep = judgments.pool.grades[row] >= 0
         query, row = query[keep], row[keep]
         retrieved = np.bincount(query, minlength=len(retrieved))
         rank = np.arange(1, len(query) + 1) - (np.cumsum(retrieved) - retrieved)[query]
-    averaged = rules.ties == "expected"
-    unchanged = (rules.own, rules.depth, rules.unjudged) == ("kept", None, "nonrelevant")
+    averaged = convention.ties == "expected"
+    unchanged = (convention.own, convention.depth, convention.unjudged) == ("kept", None, "nonrelevant")
     return JudgedRanks(
         judgments,
         query,
@@ -330,7 +330,7 @@ def build_judged_ranks(
         tie_last=last if averaged else None,
         tie_span=(first, last) if not averaged and unchanged else None,
         top=None if top is None else TopDocuments(*top),
-        ties=rules.ties,
+        ties=convention.ties,
         name=name,
         extra_queries=extra_queries,
     )
@@ -341,7 +341,7 @@ def first_documents(
     scores: Floats,
     ranks: Floats | None,
     top: int,
-    rules: Convention,
+    convention: Convention,
     *,
     query: str,
     judged: Mapping[str, float],
@@ -351,15 +351,15 @@ def first_documents(
     Documents tied with the last one are included, so that another tie rule can be applied.
     """
     order = list(range(len(ids)))
-    if rules.ties != "ranked":
+    if convention.ties != "ranked":
         order.sort(key=lambda i: ids[i], reverse=True)
     elif ranks is not None:
         order.sort(key=lambda i: ranks[i])
     order.sort(key=lambda i: -scores[i])
-    if rules.own == "dropped":
+    if convention.own == "dropped":
         order = [i for i in order if ids[i] != query]
-    order = order[: rules.depth]
-    if rules.unjudged == "condensed":
+    order = order[: convention.depth]
+    if convention.unjudged == "condensed":
         order = [i for i in order if judged.get(ids[i], -1) >= 0]
     end = min(top, len(order))
     while 0 < end < len(order) and scores[order[end]] == scores[order[end - 1]]:
@@ -395,7 +395,7 @@ class PartialRanks:
 
 
 def merge_parts(
-    judgments: Judgments, rules: Convention, tallies: Iterable[PartialRanks], *, name: str, top: bool
+    judgments: Judgments, convention: Convention, parts: Iterable[PartialRanks], *, name: str, top: bool
 ) -> JudgedRanks | None:
     """Merge partial ranks into those of a whole run.
 
@@ -406,28 +406,28 @@ def merge_parts(
     lengths, answered = np.zeros(n, np.int64), np.zeros(n, np.bool_)
     firsts: list[Sequence[str]] = [()] * n if top else []
     first_scores: list[Floats] = [np.zeros(0)] * n if top else []
-    others: set[str] = set()
-    for tally in tallies:
-        if tally.scattered:
+    unjudged_queries: set[str] = set()
+    for part in parts:
+        if part.scattered:
             return None
-        matches.extend(tally.matches)
-        for queries, sizes in zip(tally.judged, tally.lengths, strict=True):
+        matches.extend(part.matches)
+        for queries, sizes in zip(part.judged, part.lengths, strict=True):
             if answered[queries].any():
                 return None
             lengths[queries], answered[queries] = sizes, True
         if top:
-            for query, first in zip(np.concatenate([*tally.judged, []]).tolist(), tally.firsts, strict=True):
+            for query, first in zip(np.concatenate([*part.judged, []]).tolist(), part.firsts, strict=True):
                 firsts[int(query)], first_scores[int(query)] = first
-        if not others.isdisjoint(tally.others):
+        if not unjudged_queries.isdisjoint(part.others):
             return None
-        others.update(tally.others)
+        unjudged_queries.update(part.others)
     return build_judged_ranks(
         judgments,
-        rules,
+        convention,
         matches,
         lengths,
         answered,
         name=name,
-        extra_queries=len(others),
+        extra_queries=len(unjudged_queries),
         top=(firsts, first_scores) if top else None,
     )

@@ -59,17 +59,19 @@ def compute_ranks_from_dicts(
         starts = np.concatenate([[0], np.cumsum(sizes)])
         scores, looked_up = _batch_scores(batch, int(starts[-1]), rules)
         segment, row, score = _returned_judged_documents(batch, looked_up, pool.starts, rules)
-        stands = rank_scores(scores, starts, segment, score)
-        place = np.zeros(len(row), np.int64)
-        if len(stands.tied):
-            places = _TiePositions(batch, scores, starts, stands, rules)
-            place[stands.tied] = places.of_tied(segment, row - pool.starts[queries[segment]], score)
-        matches.add(queries[segment], row, place, stands)
+        ranks = rank_scores(scores, starts, segment, score)
+        tie_position = np.zeros(len(row), np.int64)
+        if len(ranks.tied):
+            tie_positions = _TiePositions(batch, scores, starts, ranks, rules)
+            tie_position[ranks.tied] = tie_positions.count_equal_before(
+                segment, row - pool.starts[queries[segment]], score
+            )
+        matches.add(queries[segment], row, tie_position, ranks)
         if top:
             for i, query in enumerate(batch.queries):
-                mine = scores[starts[i] : starts[i + 1]]
+                query_scores = scores[starts[i] : starts[i + 1]]
                 firsts[query], first_scores[query] = first_documents(
-                    list(batch.docs[i]), mine, None, top, rules, query=batch.names[i], judged=batch.grades[i]
+                    list(batch.docs[i]), query_scores, None, top, rules, query=batch.names[i], judged=batch.grades[i]
                 )
     return build_judged_ranks(
         judgments,
@@ -136,8 +138,8 @@ def _batch_scores(batch: QueryBatch, total: int, rules: Convention) -> tuple[Flo
         for query, docs in zip(batch.names, batch.docs, strict=True):
             for doc, score in docs.items():
                 if not _is_number(score):
-                    shown = repr(score)[:MAX_QUOTED_CHARS]
-                    raise BadInput(f"the score of document `{doc}` for query `{query}` is {shown}, not a number")
+                    quoted_score = repr(score)[:MAX_QUOTED_CHARS]
+                    raise BadInput(f"the score of document `{doc}` for query `{query}` is {quoted_score}, not a number")
     return _round_scores(scores, rules), looked_up
 
 
@@ -168,18 +170,20 @@ def _returned_judged_documents(
     sizes = pool_starts[queries + 1] - pool_starts[queries]
     segment = np.repeat(np.arange(len(sizes)), sizes)
     row = np.arange(len(scores)) + (pool_starts[queries] - (np.cumsum(sizes) - sizes))[segment]
-    found = ~np.isnan(scores)
-    segment, row, scores = segment[found], row[found], scores[found]
+    is_returned = ~np.isnan(scores)
+    segment, row, scores = segment[is_returned], row[is_returned], scores[is_returned]
     if rules.own == "dropped":
-        own = [(i, docs[q]) for i, (q, docs) in enumerate(zip(batch.names, batch.docs, strict=True)) if q in docs]
+        self_retrieved = [
+            (i, docs[q]) for i, (q, docs) in enumerate(zip(batch.names, batch.docs, strict=True)) if q in docs
+        ]
         judged = {(i, list(batch.grades[i]).index(q)) for i, q in enumerate(batch.names) if q in batch.grades[i]}
         offset = row - pool_starts[queries[segment]]
         keep = np.array(
             [(i, j) not in judged for i, j in zip(segment.tolist(), offset.tolist(), strict=True)], np.bool_
         )
-        segment = np.concatenate([segment[keep], np.array([i for i, _ in own], np.int64)])
-        row = np.concatenate([row[keep], np.full(len(own), SELF_RETRIEVED)])
-        scores = np.concatenate([scores[keep], np.array([s for _, s in own], np.float64)])
+        segment = np.concatenate([segment[keep], np.array([i for i, _ in self_retrieved], np.int64)])
+        row = np.concatenate([row[keep], np.full(len(self_retrieved), SELF_RETRIEVED)])
+        scores = np.concatenate([scores[keep], np.array([s for _, s in self_retrieved], np.float64)])
     return segment, row, _round_scores(scores, rules)
 
 
@@ -193,34 +197,38 @@ class _TiePositions:
     stands: RankWithTies
     rules: Convention
 
-    def of_tied(self, segment: Ints, offset: Ints, score: Floats) -> list[int]:
+    def count_equal_before(self, segment: Ints, offset: Ints, score: Floats) -> list[int]:
         """Return the number of equal scores before each tied match."""
         tied, by_id = self.stands.tied, self.rules.ties != "ranked"
         matches_per_query = np.bincount(segment[tied], minlength=len(self.starts) - 1)
         columns = (segment[tied], offset[tied], self.stands.above[tied], self.stands.through[tied], score[tied])
-        places: list[int] = []
-        at, keys, judged, part, groups = -1, [""], [""], None, dict[int, list[str]]()
-        for query, which, low, high, value in zip(*(column.tolist() for column in columns), strict=True):
-            if query != at:
-                at, judged, groups = query, list(self.batch.grades[query]), {}
-                keys, part = self._ordered_ids(query, int(matches_per_query[query]))
-            doc = judged[which] if which >= 0 else self.batch.names[query]
+        positions: list[int] = []
+        current_query, keys, judged, query_scores, groups = -1, [""], [""], None, dict[int, list[str]]()
+        for query, judged_index, low, high, value in zip(*(column.tolist() for column in columns), strict=True):
+            if query != current_query:
+                current_query, judged, groups = query, list(self.batch.grades[query]), {}
+                keys, query_scores = self._ordered_ids(query, int(matches_per_query[query]))
+            doc = judged[judged_index] if judged_index >= 0 else self.batch.names[query]
             if (group := groups.get(low)) is None:
-                equal = keys[low:high] if part is None else [keys[i] for i in (part == value).nonzero()[0].tolist()]
+                equal = (
+                    keys[low:high]
+                    if query_scores is None
+                    else [keys[i] for i in (query_scores == value).nonzero()[0].tolist()]
+                )
                 group = groups[low] = sorted(equal) if by_id and high - low > MAX_TIE_GROUP_TO_SCAN else equal
             if not by_id:
-                places.append(group.index(doc))
+                positions.append(group.index(doc))
             elif high - low > MAX_TIE_GROUP_TO_SCAN:
-                places.append(high - low - bisect_right(group, doc))
+                positions.append(high - low - bisect_right(group, doc))
             else:
-                place = 0
-                for other in group:
-                    if other > doc:
-                        place += 1
-                places.append(place)
-        return places
+                n_before = 0
+                for tied_doc in group:
+                    if tied_doc > doc:
+                        n_before += 1
+                positions.append(n_before)
+        return positions
 
-    def _ordered_ids(self, query: int, matches: int) -> tuple[list[str], Floats | None]:
+    def _ordered_ids(self, query: int, n_matches: int) -> tuple[list[str], Floats | None]:
         """Return the ids of a query best first.
 
         If few are tied, in input order with their scores.
@@ -228,7 +236,7 @@ class _TiePositions:
         keys = list(self.batch.docs[query])
         if self.stands.in_order[query]:
             return keys, None
-        part = self.scores[self.starts[query] : self.starts[query + 1]]
-        if matches <= MAX_MATCHES_TO_SCAN:
-            return keys, part
-        return [keys[i] for i in np.argsort(-part, kind="stable").tolist()], None
+        query_scores = self.scores[self.starts[query] : self.starts[query + 1]]
+        if n_matches <= MAX_MATCHES_TO_SCAN:
+            return keys, query_scores
+        return [keys[i] for i in np.argsort(-query_scores, kind="stable").tolist()], None

@@ -7,13 +7,14 @@ filter out nearly all unjudged rows first, so that these are never sorted, joine
 from __future__ import annotations
 
 import io
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
+from ragauge.compute.progress import Progress, ProgressCallback, no_progress
 from ragauge.core.errors import BadInput
 from ragauge.core.records import Floats, Ints, Judgments, Run, RunFrames
 from ragauge.measures.conventions import Convention
@@ -63,9 +64,9 @@ class JudgmentIndex:
         self.docs = judgments.frame["doc"]
         self.pool = judgments.pool
         self.numbers = {name: i for i, name in enumerate(self.pool.queries)}
-        every = np.arange(len(self.pool.queries))
+        query_indices = np.arange(len(self.pool.queries))
         for self.seed in range(8):
-            hashes = self.salted(self.docs.hash(self.seed), every, np.diff(self.pool.starts))
+            hashes = self.salted(self.docs.hash(self.seed), query_indices, np.diff(self.pool.starts))
             self.rows = np.argsort(hashes)
             self.hashes = hashes[self.rows]
             if not (self.hashes[1:] == self.hashes[:-1]).any():
@@ -101,16 +102,16 @@ class JudgmentIndex:
         """
         if not len(self.hashes):
             return np.zeros(0, np.int64), np.zeros(0, np.int64)
-        maybe = np.flatnonzero(self.tables[0].take(block.hashes & self.mask))
+        candidates = np.flatnonzero(self.tables[0].take(block.hashes & self.mask))
         for table, shift in zip(self.tables[1:], HASH_BIT_SHIFTS[1:], strict=True):
-            maybe = maybe[table.take(block.hashes[maybe] >> shift & self.mask)]
-        at = np.minimum(np.searchsorted(self.hashes, block.hashes[maybe]), len(self.hashes) - 1)
-        same = self.hashes[at] == block.hashes[maybe]
-        rows, pool_rows = maybe[same], self.rows[at[same]]
+            candidates = candidates[table.take(block.hashes[candidates] >> shift & self.mask)]
+        hash_positions = np.minimum(np.searchsorted(self.hashes, block.hashes[candidates]), len(self.hashes) - 1)
+        is_equal_hash = self.hashes[hash_positions] == block.hashes[candidates]
+        rows, pool_rows = candidates[is_equal_hash], self.rows[hash_positions[is_equal_hash]]
         segment = np.searchsorted(block.starts, rows, side="right") - 1
-        sure = self.pool.owner[pool_rows] == block.judged[segment]
-        sure &= (block.docs[rows] == self.docs[pool_rows]).to_numpy()
-        return rows[sure], pool_rows[sure]
+        is_match = self.pool.owner[pool_rows] == block.judged[segment]
+        is_match &= (block.docs[rows] == self.docs[pool_rows]).to_numpy()
+        return rows[is_match], pool_rows[is_match]
 
 
 @dataclass(frozen=True, eq=False)
@@ -141,26 +142,26 @@ class FrameRanker:
         judgments = Judgments(pl.read_ipc(io.BytesIO(state["pairs"])), source=state["source"])
         self.__dict__.update(judgments=judgments, rules=state["rules"], top=state["top"])
 
-    def __call__(self, part: RunFrames, watch: Callable[[int], None] = lambda _: None) -> PartialRanks:
+    def __call__(self, part: RunFrames, progress: ProgressCallback = no_progress) -> PartialRanks:
         """Compute the partial ranks of a part of a run.
 
-        `watch` receives the number of rows processed.
+        `progress` receives the number of rows processed.
         """
-        return _rank_frames(self, part.name, part.frames(self.index.prepared), watch)
+        return _rank_frames(self, part.name, part.frames(self.index.prepared), progress)
 
-    def whole(self, run: RunFrames, tallies: Iterable[PartialRanks]) -> JudgedRanks:
+    def merge_partial_ranks(self, run: RunFrames, partial_ranks: Iterable[PartialRanks]) -> JudgedRanks:
         """Merge the partial ranks of a run.
 
         If parts share a query, the run is computed again as a whole.
         """
-        found = self._merge_partial_ranks(tallies, run.name)
-        if found is None:
-            gathered = _rank_frames(self, run.name, _regroup_by_query(run, self.index), lambda _: None)
-            found = cast(JudgedRanks, self._merge_partial_ranks([gathered], run.name))
-        return found
+        judged_ranks = self._merge_partial_ranks(partial_ranks, run.name)
+        if judged_ranks is None:
+            regrouped = _rank_frames(self, run.name, _regroup_by_query(run, self.index), no_progress)
+            judged_ranks = cast(JudgedRanks, self._merge_partial_ranks([regrouped], run.name))
+        return judged_ranks
 
-    def _merge_partial_ranks(self, tallies: Iterable[PartialRanks], name: str) -> JudgedRanks | None:
-        return merge_parts(self.judgments, self.rules, tallies, name=name, top=bool(self.top))
+    def _merge_partial_ranks(self, partial_ranks: Iterable[PartialRanks], name: str) -> JudgedRanks | None:
+        return merge_parts(self.judgments, self.rules, partial_ranks, name=name, top=bool(self.top))
 
 
 def compute_ranks_from_frames(
@@ -169,15 +170,15 @@ def compute_ranks_from_frames(
     rules: Convention,
     *,
     top: int = 0,
-    watch: Callable[[int], None] = lambda _: None,
+    progress: ProgressCallback = no_progress,
 ) -> JudgedRanks:
     """Compute the ranks of the judged documents in a run.
 
-    `top` is the number of first documents to return per query in addition. `watch` receives the number of rows
+    `top` is the number of first documents to return per query in addition. `progress` receives the number of rows
     processed.
     """
-    counting = FrameRanker(judgments, rules, top)
-    return counting.whole(run, [counting(run, watch)])
+    ranker = FrameRanker(judgments, rules, top)
+    return ranker.merge_partial_ranks(run, [ranker(run, progress)])
 
 
 def split_run(run: RunFrames) -> Iterator[RunFrames]:
@@ -185,9 +186,9 @@ def split_run(run: RunFrames) -> Iterator[RunFrames]:
 
     A run that knows where its rows are stored yields references to them; any other run yields its rows.
     """
-    own = getattr(run, "parts", None)
-    if own is not None:
-        yield from own()
+    own_parts = getattr(run, "parts", None)
+    if own_parts is not None:
+        yield from own_parts()
         return
     for frame, starts in _split_whole_queries(run.frames(_add_query_starts)):
         begin = 0
@@ -204,10 +205,10 @@ def _regroup_by_query(run: RunFrames, index: JudgmentIndex) -> Iterator[pl.DataF
     """
     import polars as pl
 
-    whole = _concatenate_frames(list(run.frames()))
-    order = whole.select(pl.col("query").unique(maintain_order=True)).with_row_index("at")
-    together = whole.join(order, on="query", how="left", maintain_order="left").sort("at", maintain_order=True)
-    yield index.prepared(together.drop("at"))
+    run_frame = _concatenate_frames(list(run.frames()))
+    order = run_frame.select(pl.col("query").unique(maintain_order=True)).with_row_index("at")
+    grouped = run_frame.join(order, on="query", how="left", maintain_order="left").sort("at", maintain_order=True)
+    yield index.prepared(grouped.drop("at"))
 
 
 def _add_query_starts(frame: pl.DataFrame) -> pl.DataFrame:
@@ -244,62 +245,62 @@ def _split_whole_queries(frames: Iterator[pl.DataFrame]) -> Iterator[tuple[pl.Da
 
 def _merge_query(parts: list[pl.DataFrame]) -> tuple[pl.DataFrame, Ints]:
 
-    whole = _concatenate_frames(parts).rechunk()
-    return whole, np.array([0, whole.height])
+    query_frame = _concatenate_frames(parts).rechunk()
+    return query_frame, np.array([0, query_frame.height])
 
 
-def _concatenate_frames(parts: list[pl.DataFrame]) -> pl.DataFrame:
+def _concatenate_frames(frames: list[pl.DataFrame]) -> pl.DataFrame:
     """Concatenate frames; the rank column is dropped if one of them lacks it."""
     import polars as pl
 
-    shared = [name for name in parts[0].columns if all(name in part.columns for part in parts)]
-    return pl.concat([part.select(shared) for part in parts])
+    shared = [name for name in frames[0].columns if all(name in frame.columns for frame in frames)]
+    return pl.concat([frame.select(shared) for frame in frames])
 
 
 def _rank_frames(
-    counting: FrameRanker, name: str, frames: Iterator[pl.DataFrame], watch: Callable[[int], None]
+    ranker: FrameRanker, name: str, frames: Iterator[pl.DataFrame], progress: ProgressCallback
 ) -> PartialRanks:
-    index, rules = counting.index, counting.rules
-    found = PartialRanks()
-    seen: set[str] = set()
+    index, rules = ranker.index, ranker.rules
+    partial_ranks = PartialRanks()
+    seen_queries: set[str] = set()
     for frame, starts in _split_whole_queries(frames):
         block = _build_block(frame, starts, index, rules)
-        if not seen.isdisjoint(block.names) or len(set(block.names)) < len(block.names):
+        if not seen_queries.isdisjoint(block.names) or len(set(block.names)) < len(block.names):
             return PartialRanks(scattered=True)
-        seen.update(block.names)
-        found.rows += frame.height
-        watch(found.rows)
+        seen_queries.update(block.names)
+        partial_ranks.rows += frame.height
+        progress(Progress("scoring", partial_ranks.rows, subject=name))
         if rules.duplicates == "error":
             _check_duplicates(block, name)
-        known = np.flatnonzero(block.judged >= 0)
-        found.judged.append(block.judged[known])
-        found.lengths.append(np.diff(block.starts)[known])
-        if len(known) < len(block.names):
-            found.others += [block.names[i] for i in np.flatnonzero(block.judged < 0).tolist()]
+        judged_segments = np.flatnonzero(block.judged >= 0)
+        partial_ranks.judged.append(block.judged[judged_segments])
+        partial_ranks.lengths.append(np.diff(block.starts)[judged_segments])
+        if len(judged_segments) < len(block.names):
+            partial_ranks.others += [block.names[i] for i in np.flatnonzero(block.judged < 0).tolist()]
         rows, pool_rows = index.look_up(block)
         if rules.own == "dropped":
             rows, pool_rows = _separate_self_retrieved(frame, block, rows, pool_rows)
         segment = np.searchsorted(block.starts, rows, side="right") - 1
-        stands = rank_scores(block.scores, block.starts, segment, block.scores[rows])
-        place = np.zeros(len(rows), np.int64)
-        if len(stands.tied):
-            place[stands.tied] = _tie_positions(block, rows[stands.tied], segment[stands.tied], stands, rules)
-        found.matches.add(block.judged[segment], pool_rows, place, stands)
-        if counting.top:
-            found.firsts += [_first_documents(counting, block, i) for i in known.tolist()]
-    return found
+        ranks = rank_scores(block.scores, block.starts, segment, block.scores[rows])
+        tie_position = np.zeros(len(rows), np.int64)
+        if len(ranks.tied):
+            tie_position[ranks.tied] = _tie_positions(block, rows[ranks.tied], segment[ranks.tied], ranks, rules)
+        partial_ranks.matches.add(block.judged[segment], pool_rows, tie_position, ranks)
+        if ranker.top:
+            partial_ranks.firsts += [_first_documents(ranker, block, i) for i in judged_segments.tolist()]
+    return partial_ranks
 
 
-def _first_documents(counting: FrameRanker, block: QueryBlock, i: int) -> FirstOfQuery:
-    mine = slice(int(block.starts[i]), int(block.starts[i + 1]))
+def _first_documents(ranker: FrameRanker, block: QueryBlock, i: int) -> FirstOfQuery:
+    query_rows = slice(int(block.starts[i]), int(block.starts[i + 1]))
     return first_documents(
-        block.docs.slice(mine.start, mine.stop - mine.start).to_list(),
-        block.scores[mine],
-        None if block.ranks is None else block.ranks[mine],
-        counting.top,
-        counting.rules,
+        block.docs.slice(query_rows.start, query_rows.stop - query_rows.start).to_list(),
+        block.scores[query_rows],
+        None if block.ranks is None else block.ranks[query_rows],
+        ranker.top,
+        ranker.rules,
         query=block.names[i],
-        judged=counting.judgments.nested[block.names[i]],
+        judged=ranker.judgments.nested[block.names[i]],
     )
 
 
@@ -317,17 +318,17 @@ def _build_block(frame: pl.DataFrame, starts: Ints, index: JudgmentIndex, rules:
 
 def _check_duplicates(block: QueryBlock, name: str) -> None:
     """Raise `BadInput` if a judged query has a duplicate document, as trec_eval does."""
-    seen: set[tuple[int, str]] = set()
+    seen_pairs: set[tuple[int, str]] = set()
     for row in _possible_duplicates(block).tolist():
         segment = int(np.searchsorted(block.starts, row, side="right")) - 1
         pair = (segment, block.docs[row])
-        if pair in seen and block.judged[segment] >= 0:
+        if pair in seen_pairs and block.judged[segment] >= 0:
             raise BadInput(
-                f"document `{pair[1]}` stands twice in the ranking of query `{block.names[segment]}`",
+                f"document `{pair[1]}` appears more than once in the ranking of query `{block.names[segment]}`",
                 file=name,
-                hint="`--set duplicates=first` lets its best place count; `ragauge validate` lists them all",
+                hint="`-C duplicates=first` counts its best rank; `ragauge validate` lists them all",
             )
-        seen.add(pair)
+        seen_pairs.add(pair)
 
 
 def _possible_duplicates(block: QueryBlock) -> Ints:
@@ -337,7 +338,7 @@ def _possible_duplicates(block: QueryBlock) -> Ints:
     Only the few rows that find another number there are compared.
     """
     table = np.empty(1 << 20, np.int32)
-    found = [np.zeros(0, np.int64)]
+    row_blocks = [np.zeros(0, np.int64)]
     scored = np.repeat(block.judged >= 0, np.diff(block.starts)) if (block.judged < 0).any() else None
     begin, total = 0, int(block.starts[-1])
     while begin < total:
@@ -348,25 +349,30 @@ def _possible_duplicates(block: QueryBlock) -> Ints:
         )
         rows = np.arange(begin, end) if scored is None else begin + np.flatnonzero(scored[begin:end])
         hashes = block.hashes[begin:end] if scored is None else block.hashes[rows]
-        places, own = hashes & (len(table) - 1), np.arange(len(hashes), dtype=np.int32)
-        table[places] = own
-        there = table[places]
-        lost = np.flatnonzero(there != own)
+        slots, row_numbers = hashes & (len(table) - 1), np.arange(len(hashes), dtype=np.int32)
+        table[slots] = row_numbers
+        winners = table[slots]
+        overwritten = np.flatnonzero(winners != row_numbers)
         # Of two rows with equal hashes, either one was overwritten by the other, or both by a third.
-        ordered = np.sort(hashes[lost])
-        twice = [hashes[lost][hashes[lost] == hashes[there[lost]]], ordered[1:][ordered[1:] == ordered[:-1]]]
-        if len(twice[0]) or len(twice[1]):
-            found.append(rows[np.isin(hashes, np.concatenate(twice))])
+        sorted_hashes = np.sort(hashes[overwritten])
+        duplicate_hashes = [
+            hashes[overwritten][hashes[overwritten] == hashes[winners[overwritten]]],
+            sorted_hashes[1:][sorted_hashes[1:] == sorted_hashes[:-1]],
+        ]
+        if len(duplicate_hashes[0]) or len(duplicate_hashes[1]):
+            row_blocks.append(rows[np.isin(hashes, np.concatenate(duplicate_hashes))])
         begin = end
-    return np.concatenate(found)
+    return np.concatenate(row_blocks)
 
 
 def _separate_self_retrieved(frame: pl.DataFrame, block: QueryBlock, rows: Ints, pool_rows: Ints) -> tuple[Ints, Ints]:
     """Remove matches that are the query itself, and append them as rows to exclude."""
-    own = (frame["query"] == frame["doc"]).arg_true().to_numpy().astype(np.int64)
-    own = own[block.judged[np.searchsorted(block.starts, own, side="right") - 1] >= 0]
-    other = ~np.isin(rows, own)
-    return np.concatenate([rows[other], own]), np.concatenate([pool_rows[other], np.full(len(own), SELF_RETRIEVED)])
+    self_rows = (frame["query"] == frame["doc"]).arg_true().to_numpy().astype(np.int64)
+    self_rows = self_rows[block.judged[np.searchsorted(block.starts, self_rows, side="right") - 1] >= 0]
+    is_other = ~np.isin(rows, self_rows)
+    return np.concatenate([rows[is_other], self_rows]), np.concatenate(
+        [pool_rows[is_other], np.full(len(self_rows), SELF_RETRIEVED)]
+    )
 
 
 def _tie_positions(block: QueryBlock, rows: Ints, segment: Ints, stands: RankWithTies, rules: Convention) -> Ints:
@@ -378,9 +384,9 @@ def _tie_positions(block: QueryBlock, rows: Ints, segment: Ints, stands: RankWit
     # Sorted best first, equal scores are adjacent: those of a match are at begin : begin + size.
     begins = block.starts[segment] + stands.above[stands.tied]
     sizes = (stands.through - stands.above)[stands.tied]
-    groups, which = np.unique(begins, return_inverse=True)
+    groups, group_index = np.unique(begins, return_inverse=True)
     group_sizes = np.zeros(len(groups), np.int64)
-    group_sizes[which] = sizes
+    group_sizes[group_index] = sizes
     if sizes.sum() > 8 * group_sizes.sum():
         return _tie_positions_by_sorting(block, rows, order[_expand_spans(groups, group_sizes)], group_sizes, rules)
     return _tie_positions_by_pairs(block, rows, order, begins, sizes, rules)
@@ -397,27 +403,29 @@ def _tie_positions_by_pairs(
     block: QueryBlock, rows: Ints, order: Ints, begins: Ints, sizes: Ints, rules: Convention
 ) -> Ints:
     """Compare each match with each document of its group, many pairs at a time."""
-    place = np.zeros(len(rows), np.int64)
+    position = np.zeros(len(rows), np.int64)
     ends = np.cumsum(sizes)
     done = 0
     while done < len(rows):
-        part = slice(
+        matches_slice = slice(
             done, max(done + 1, int(np.searchsorted(ends, (ends[done - 1] if done else 0) + TIED_PAIRS_PER_BLOCK)))
         )
-        match = np.repeat(np.arange(done, done + len(rows[part])), sizes[part])
-        other, mine = order[_expand_spans(begins[part], sizes[part])], rows[match]
+        match = np.repeat(np.arange(done, done + len(rows[matches_slice])), sizes[matches_slice])
+        group_rows, match_rows = order[_expand_spans(begins[matches_slice], sizes[matches_slice])], rows[match]
         # Remaining ties (a duplicate document, a rank column of zeros) are ordered as in the input.
         if rules.ties != "ranked":
-            one, two = block.docs[other], block.docs[mine]
-            before = (one > two).to_numpy() | ((one == two).to_numpy() & (other < mine))
+            group_docs, match_docs = block.docs[group_rows], block.docs[match_rows]
+            precedes = (group_docs > match_docs).to_numpy() | (
+                (group_docs == match_docs).to_numpy() & (group_rows < match_rows)
+            )
         elif block.ranks is not None:
-            a, b = block.ranks[other], block.ranks[mine]
-            before = (a < b) | ((a == b) & (other < mine))
+            group_ranks, match_ranks = block.ranks[group_rows], block.ranks[match_rows]
+            precedes = (group_ranks < match_ranks) | ((group_ranks == match_ranks) & (group_rows < match_rows))
         else:
-            before = other < mine
-        place += np.bincount(match, before, len(rows)).astype(np.int64)
-        done = part.stop
-    return place
+            precedes = group_rows < match_rows
+        position += np.bincount(match, precedes, len(rows)).astype(np.int64)
+        done = matches_slice.stop
+    return position
 
 
 def _tie_positions_by_sorting(block: QueryBlock, rows: Ints, members: Ints, sizes: Ints, rules: Convention) -> Ints:
@@ -428,7 +436,7 @@ def _tie_positions_by_sorting(block: QueryBlock, rows: Ints, members: Ints, size
     key = block.docs[members] if by_id else members if block.ranks is None else block.ranks[members]
     groups = pl.DataFrame({"group": np.repeat(np.arange(len(sizes)), sizes), "key": key, "row": members})
     in_order = groups.sort(["group", "key"], descending=[False, by_id], maintain_order=True)["row"].to_numpy()
-    place = np.zeros(len(block.scores), np.int64)
-    place[in_order] = _expand_spans(np.zeros(len(sizes), np.int64), sizes)
-    places: Ints = place[rows]
-    return places
+    position_by_row = np.zeros(len(block.scores), np.int64)
+    position_by_row[in_order] = _expand_spans(np.zeros(len(sizes), np.int64), sizes)
+    positions: Ints = position_by_row[rows]
+    return positions

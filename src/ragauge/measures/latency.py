@@ -47,9 +47,9 @@ def stage_latencies_ms(timings: pl.DataFrame) -> dict[str, Floats]:
     for name in timings.columns:
         if name.endswith("_ns") and name not in ("began_ns", "total_ns"):
             values = timings[name].cast(float).fill_null(math.nan).to_numpy()
-            kept = values[answered & ~np.isnan(values)]
-            if len(kept):
-                stages[name.removesuffix("_ns")] = kept / 1e6
+            durations_ns = values[answered & ~np.isnan(values)]
+            if len(durations_ns):
+                stages[name.removesuffix("_ns")] = durations_ns / 1e6
     stages["total"] = timings["total_ns"].to_numpy().astype(np.float64)[waited] / 1e6
     return stages
 
@@ -76,7 +76,7 @@ def _throughput(timings: pl.DataFrame, answered: int) -> float:
     time passed.
     """
     seconds = 0.0
-    for part in timings.partition_by("session"):
-        began, total = part["began_ns"].to_numpy(), part["total_ns"].to_numpy()
+    for session_timings in timings.partition_by("session"):
+        began, total = session_timings["began_ns"].to_numpy(), session_timings["total_ns"].to_numpy()
         seconds += float((began + total).max() - began.min()) / 1e9
     return answered / seconds if seconds > 0 else math.nan

@@ -17,7 +17,7 @@ from typing import Any
 
 from ragauge.core.errors import BadInput, UnknownName
 from ragauge.measures.conventions import PRESETS, Convention
-from ragauge.measures.registry import MEASURE_REGISTRY, MeasureSpec
+from ragauge.measures.registry import MEASURE_REGISTRY, MeasureSpec, total
 
 MEASURE_GROUPS: Mapping[str, tuple[str, ...]] = {
     "official": (
@@ -67,9 +67,9 @@ class Measure:
     options: tuple[tuple[str, Any], ...]
 
     def __str__(self) -> str:
-        shown = [f"{k}={_format_value(v)}" for k, v in self.options if v != self.spec.options[k]]
-        inside = f"({','.join(shown)})" if shown else ""
-        return f"{self.spec.name}{inside}" + ("" if self.cutoff is None else f"@{_format_value(self.cutoff)}")
+        changed_options = [f"{k}={_format_value(v)}" for k, v in self.options if v != self.spec.options[k]]
+        option_text = f"({','.join(changed_options)})" if changed_options else ""
+        return f"{self.spec.name}{option_text}" + ("" if self.cutoff is None else f"@{_format_value(self.cutoff)}")
 
     @property
     def bounds(self) -> tuple[float, float]:
@@ -77,6 +77,16 @@ class Measure:
         if self.spec.name == "rbp" and dict(self.options)["gain"] in ("linear", "exp"):
             return 0.0, math.inf
         return self.spec.bounds
+
+    @property
+    def is_count(self) -> bool:
+        """Whether it counts something over all queries, such as `num_ret`, instead of averaging values."""
+        return self.spec.aggregate is total
+
+    @property
+    def paper_name(self) -> str:
+        """Name in papers, with options and cutoff: `nDCG@10`."""
+        return f"{self.spec.paper or self.spec.name}{str(self).removeprefix(self.spec.name)}"
 
     @property
     def trec_name(self) -> str:
@@ -122,39 +132,42 @@ def parse_measure(text: str, convention: Convention = PRESETS["default"]) -> Mea
     >>> [str(parse_measure(name)) for name in ("nDCG@10", "P_5", "RR", "AP(rel=2)@100", "Hit Rate@3", "rbp.95")]
     ['ndcg@10', 'precision@5', 'mrr', 'map(rel=2)@100', 'hit_rate@3', 'rbp(p=0.95)']
     """
-    given = text.strip()
-    if len(given) > MAX_NAME_CHARS:
-        raise UnknownName("measure", given, (), hint="`ragauge measures` lists them all")
-    lower = given.lower()
+    stripped = text.strip()
+    if len(stripped) > MAX_NAME_CHARS:
+        raise UnknownName("measure", stripped, (), hint="`ragauge measures` lists them all")
+    lower = stripped.lower()
     rbp = re.fullmatch(r"rbp(\.\d+)", lower)
     if rbp:
         return make_measure(MEASURE_REGISTRY["rbp"], None, {"p": float(rbp[1])}, convention)
-    shape = _NAME_PATTERN.fullmatch(lower)
+    name_match = _NAME_PATTERN.fullmatch(lower)
     # `P_10` has the form of a plain name; if that name is unknown, its suffix may be a cutoff.
-    plain = shape is not None and _name_key(shape["name"]) in (*_NAMES_BY_ALIAS, *_PHRASE_ALIASES)
-    found = shape if plain else _TREC_NAME_PATTERN.fullmatch(lower) or shape
-    key, cutoff = (_name_key(found["name"]), found["cutoff"]) if found else (lower, None)
+    plain = name_match is not None and _name_key(name_match["name"]) in (*_NAMES_BY_ALIAS, *_PHRASE_ALIASES)
+    match = name_match if plain else _TREC_NAME_PATTERN.fullmatch(lower) or name_match
+    key, cutoff = (_name_key(match["name"]), match["cutoff"]) if match else (lower, None)
     base, options = _PHRASE_ALIASES.get(key, (key, {}))
     name = _NAMES_BY_ALIAS.get(base)
     if name is None:
-        _check_cutoff_is_number(given, lower)
-        _check_not_answer_measure(given)
-        known = [
+        _check_cutoff_is_number(stripped, lower)
+        _check_not_answer_measure(stripped)
+        suggestions = [
             alias + (f"@{cutoff}" if cutoff and MEASURE_REGISTRY[real].cutoff else "")
             for alias, real in _NAMES_BY_ALIAS.items()
         ]
-        meant = _suggest_with_at(lower)
-        guess = f"did you mean `{meant}`? " if meant else ""
-        hint = f"{guess}`ragauge measures` lists them all"
-        raise UnknownName("measure", given, () if meant else known, hint=hint)
+        suggestion = _suggest_with_at(lower)
+        question = f"did you mean `{suggestion}`? " if suggestion else ""
+        hint = f"{question}`ragauge measures` lists them all"
+        raise UnknownName("measure", stripped, () if suggestion else suggestions, hint=hint)
     spec = MEASURE_REGISTRY[name]
-    chosen = {**options, **(_parse_options(spec, shape["options"], given) if shape and shape["options"] else {})}
-    if shape and shape["level"]:
-        chosen["rel"] = float(shape["level"])
+    chosen = {
+        **options,
+        **(_parse_options(spec, name_match["options"], stripped) if name_match and name_match["options"] else {}),
+    }
+    if name_match and name_match["level"]:
+        chosen["rel"] = float(name_match["level"])
     return make_measure(spec, None if cutoff is None else float(cutoff), chosen, convention)
 
 
-def _check_cutoff_is_number(given: str, lower: str) -> None:
+def _check_cutoff_is_number(text: str, lower: str) -> None:
     """Raise `BadInput` if a cutoff is not a number, as in `mrr@ten`."""
     head, at, cutoff = lower.partition("@")
     key = _name_key(re.sub(r"\(.*", "", head))
@@ -163,15 +176,15 @@ def _check_cutoff_is_number(given: str, lower: str) -> None:
         return
     kind = MEASURE_REGISTRY[name].cutoff
     example = f"a cutoff is a number, as in {name}@{'0.5' if kind == 'level' else '10'}"
-    raise BadInput(f"`{cutoff}` in `{given}` is no cutoff", hint=example if kind else f"ask for {name}")
+    raise BadInput(f"`{cutoff}` in `{text}` is not a cutoff", hint=example if kind else f"ask for {name}")
 
 
-def _check_not_answer_measure(given: str) -> None:
+def _check_not_answer_measure(text: str) -> None:
     """Raise `BadInput` if the name is an answer measure."""
     from ragauge.measures.answers import is_answer_measure
 
-    if is_answer_measure(given):
-        raise BadInput(f"`{given}` is a measure of answers, not of rankings", hint="`ragauge judge` counts it")
+    if is_answer_measure(text):
+        raise BadInput(f"`{text}` is a measure of answers, not of rankings", hint="`ragauge judge` counts it")
 
 
 def _suggest_with_at(lower: str) -> str | None:
@@ -221,16 +234,16 @@ def _options_hint(spec: MeasureSpec) -> str:
     return f"{spec.name} has {', '.join(spec.options) or 'no options'}"
 
 
-def _check_cutoff(spec: MeasureSpec, cutoff: float | None, least: int) -> None:
+def _check_cutoff(spec: MeasureSpec, cutoff: float | None, min_cutoff: int) -> None:
     if cutoff is None:
         if spec.cutoff in ("rank", "level"):
             example = "10" if spec.cutoff == "rank" else "0.5"
             raise BadInput(f"{spec.name} needs a cutoff", hint=f"ask for {spec.name}@{example}")
     elif not spec.cutoff:
         raise BadInput(f"{spec.name} has no cutoff", hint=f"ask for {spec.name}")
-    elif spec.cutoff != "level" and (cutoff < least or cutoff != int(cutoff)):
+    elif spec.cutoff != "level" and (cutoff < min_cutoff or cutoff != int(cutoff)):
         raise BadInput(
-            f"the cutoff of {spec.name} must be a whole number of at least {least}, got {cutoff:g}",
+            f"the cutoff of {spec.name} must be a whole number of at least {min_cutoff}, got {cutoff:g}",
             hint=f"use {spec.name}@10",
         )
 
@@ -241,15 +254,15 @@ def _convention_option(measure: str, option: str, convention: Convention, defaul
     It is `recall_of` for the option `of` of recall, and `rel` for `rel` of all measures. A recall without an F1
     (`of=k`, `of=eps`) does not change F1.
     """
-    own = f"{measure.removeprefix('gm_')}_{option}"
-    value = getattr(convention, own if hasattr(convention, own) else option, default)
+    specific_option = f"{measure.removeprefix('gm_')}_{option}"
+    value = getattr(convention, specific_option if hasattr(convention, specific_option) else option, default)
     return default if option == "recall_of" and value not in ("relevant", "capped") else value
 
 
-def _parse_options(spec: MeasureSpec, text: str, given: str) -> dict[str, Any]:
+def _parse_options(spec: MeasureSpec, text: str, measure_name: str) -> dict[str, Any]:
     options: dict[str, Any] = {}
-    for part in filter(None, (p.strip() for p in text.split(","))):
-        name, equals, value = (x.strip() for x in part.partition("="))
+    for assignment in filter(None, (p.strip() for p in text.split(","))):
+        name, equals, value = (x.strip() for x in assignment.partition("="))
         if not equals:  # a bare value is the first option that takes a number: rbp(0.8)
             name, value = next((k for k, v in spec.options.items() if isinstance(v, float) and k != "rel"), ""), name
         if name == "dcg":  # name of the gain in ir_measures
@@ -263,7 +276,7 @@ def _parse_options(spec: MeasureSpec, text: str, given: str) -> dict[str, Any]:
             else:
                 options[name] = value.strip("'\"") if isinstance(default, str) else float(value)
         except ValueError:
-            raise BadInput(f"`{value}` in `{given}` is not a number") from None
+            raise BadInput(f"`{value}` in `{measure_name}` is not a number") from None
     return options
 
 
@@ -283,7 +296,7 @@ def parse_measure_names(
     """
     out: list[Measure] = []
     is_readable = partial(_can_parse, convention=convention)
-    for text in [part for listed in texts for part in split_measure_list(listed, is_readable)]:
+    for text in [item for text_list in texts for item in split_measure_list(text_list, is_readable)]:
         for name in MEASURE_GROUPS.get(text.strip().lower(), (text,)):
             group = text.strip().lower() in MEASURE_GROUPS
             for measure in _expand_parameters(name, convention, trec=trec or group):
@@ -301,11 +314,11 @@ def split_measure_list(text: str, is_readable: Callable[[str], bool]) -> list[st
         return [text]
     parts = [part.strip() for part in _COMMA_PATTERN.split(text) if part.strip()]
     if len(parts) > 1:
-        found: list[str] = []
+        names: list[str] = []
         for part in parts:
-            before = found[-1].rpartition("@")[0] if found else ""
-            found += [f"{before}@{part}"] if before and part.isdecimal() else split_measure_list(part, is_readable)
-        return found
+            name = names[-1].rpartition("@")[0] if names else ""
+            names += [f"{name}@{part}"] if name and part.isdecimal() else split_measure_list(part, is_readable)
+        return names
     words = _BLANK_PATTERN.split(text.strip())
     return words if len(words) > 1 and all(is_readable(word) for word in words) else [text]
 
@@ -359,9 +372,9 @@ def _expand_parameters(text: str, convention: Convention, *, trec: bool) -> list
 def _trec_print_order(measure: Measure) -> tuple[int, float]:
     """Return the position of a measure in the output of trec_eval, as a sort key."""
     names = list(MEASURE_REGISTRY)
-    place = names.index(measure.spec.name) * 10
+    position = names.index(measure.spec.name) * 10
     if measure.cutoff is not None and measure.spec.name == "ndcg":
-        place = names.index("rndcg") * 10 + 1
+        position = names.index("rndcg") * 10 + 1
     if measure.cutoff is not None and measure.spec.name == "map":
-        place = names.index("rndcg") * 10 + 2
-    return place, measure.cutoff or 0.0
+        position = names.index("rndcg") * 10 + 2
+    return position, measure.cutoff or 0.0

@@ -74,6 +74,8 @@ class MeasureSpec:
     """Name in trec_eval; empty if trec_eval does not have the measure."""
     trec_cutoffs: tuple[float, ...] = ()
     """Cutoffs that trec_eval uses by default."""
+    paper: str = ""
+    """Name in papers; empty if it is the canonical name."""
 
     @cached_property
     def options(self) -> dict[str, Any]:
@@ -140,9 +142,18 @@ MEASURE_REGISTRY: Mapping[str, MeasureSpec] = {
             {"of": ("relevant", "capped", "found")},
             averages_ties=True,
             trec="map",
+            paper="MAP",
         ),
-        MeasureSpec("gm_map", binary.average_precision, ("gmap",), "rank?", aggregate=geometric_mean, trec="gm_map"),
-        MeasureSpec("r_precision", binary.r_precision, ("rprec", "rp"), trec="Rprec"),
+        MeasureSpec(
+            "gm_map",
+            binary.average_precision,
+            ("gmap",),
+            "rank?",
+            aggregate=geometric_mean,
+            trec="gm_map",
+            paper="GMAP",
+        ),
+        MeasureSpec("r_precision", binary.r_precision, ("rprec", "rp"), trec="Rprec", paper="R-Prec"),
         MeasureSpec("bpref", sets_and_pools.bpref, trec="bpref"),
         MeasureSpec(
             "mrr",
@@ -151,6 +162,7 @@ MEASURE_REGISTRY: Mapping[str, MeasureSpec] = {
             "rank?",
             averages_ties=True,
             trec="recip_rank",
+            paper="MRR",
         ),
         MeasureSpec(
             "iprec_at_recall",
@@ -170,6 +182,7 @@ MEASURE_REGISTRY: Mapping[str, MeasureSpec] = {
             averages_ties=True,
             trec="P",
             trec_cutoffs=TREC_CUTOFFS,
+            paper="P",
         ),
         MeasureSpec(
             "recall",
@@ -180,8 +193,9 @@ MEASURE_REGISTRY: Mapping[str, MeasureSpec] = {
             averages_ties=True,
             trec="recall",
             trec_cutoffs=TREC_CUTOFFS,
+            paper="Recall",
         ),
-        MeasureSpec("infap", sets_and_pools.inferred_ap, ("inf_ap",), trec="infAP", bounds=COUNT_BOUNDS),
+        MeasureSpec("infap", sets_and_pools.inferred_ap, ("inf_ap",), trec="infAP", bounds=COUNT_BOUNDS, paper="infAP"),
         MeasureSpec("gm_bpref", sets_and_pools.bpref, aggregate=geometric_mean, trec="gm_bpref"),
         MeasureSpec(
             "rprec_mult",
@@ -209,6 +223,7 @@ MEASURE_REGISTRY: Mapping[str, MeasureSpec] = {
             {"gain": GAIN_CHOICES},
             averages_ties=True,
             trec="ndcg",
+            paper="nDCG",
         ),
         MeasureSpec("ndcg_rel", graded.ndcg_at_relevant, choices={"gain": GAIN_CHOICES}, trec="ndcg_rel"),
         MeasureSpec("rndcg", graded.ndcg_at_levels, choices={"gain": GAIN_CHOICES}, trec="Rndcg"),
@@ -229,6 +244,7 @@ MEASURE_REGISTRY: Mapping[str, MeasureSpec] = {
             averages_ties=True,
             trec="success",
             trec_cutoffs=(1, 5, 10),
+            paper="Hit rate",
         ),
         MeasureSpec("set_precision", sets_and_pools.set_precision, ("set_p", "setp"), trec="set_P"),
         MeasureSpec(
@@ -254,6 +270,7 @@ MEASURE_REGISTRY: Mapping[str, MeasureSpec] = {
             {"gain": ("scaled", "binary", "linear", "exp")},
             needs_relevant=False,
             trec="rbp",
+            paper="RBP",
         ),
         MeasureSpec("rbp_resid", graded.rbp_residual, needs_relevant=False, lower_is_better=True, trec="rbp_resid"),
         MeasureSpec(
@@ -265,6 +282,7 @@ MEASURE_REGISTRY: Mapping[str, MeasureSpec] = {
             lower_is_better=True,
             trec="unj",
             trec_cutoffs=(5, 10, 20),
+            paper="Unjudged",
         ),
         MeasureSpec("yaap", binary.yaap, needs_relevant=False, bounds=UNBOUNDED),
         MeasureSpec(
@@ -274,6 +292,7 @@ MEASURE_REGISTRY: Mapping[str, MeasureSpec] = {
             "rank?",
             {"of": ("queries", "means"), "precision_of": ("k", "retrieved"), "recall_of": ("relevant", "capped")},
             averages_ties=True,
+            paper="F1",
         ),
         MeasureSpec(
             "dcg",
@@ -284,6 +303,7 @@ MEASURE_REGISTRY: Mapping[str, MeasureSpec] = {
             needs_relevant=False,
             averages_ties=True,
             bounds=COUNT_BOUNDS,
+            paper="DCG",
         ),
         MeasureSpec(
             "ideal_dcg",
@@ -295,8 +315,8 @@ MEASURE_REGISTRY: Mapping[str, MeasureSpec] = {
             keeps_missing=True,
             bounds=COUNT_BOUNDS,
         ),
-        MeasureSpec("err", graded.expected_reciprocal_rank, (), "rank?"),
-        MeasureSpec("judged", sets_and_pools.judged_share, (), "rank", needs_relevant=False),
+        MeasureSpec("err", graded.expected_reciprocal_rank, (), "rank?", paper="ERR"),
+        MeasureSpec("judged", sets_and_pools.judged_share, (), "rank", needs_relevant=False, paper="Judged"),
         MeasureSpec(
             "dr",
             diversity.deduplicated_recall,
@@ -323,9 +343,20 @@ MEASURE_REGISTRY: Mapping[str, MeasureSpec] = {
             "rank",
             needs_top=True,
             needs_subtopics=True,
+            paper="S-Recall",
         ),
-        MeasureSpec("alpha_ndcg", diversity.alpha_ndcg, ("andcg",), "rank", needs_top=True, needs_subtopics=True),
-        MeasureSpec("err_ia", diversity.err_ia, ("erria",), "rank", needs_top=True, needs_subtopics=True),
+        MeasureSpec(
+            "alpha_ndcg",
+            diversity.alpha_ndcg,
+            ("andcg",),
+            "rank",
+            needs_top=True,
+            needs_subtopics=True,
+            paper="alpha-nDCG",
+        ),
+        MeasureSpec(
+            "err_ia", diversity.err_ia, ("erria",), "rank", needs_top=True, needs_subtopics=True, paper="ERR-IA"
+        ),
         MeasureSpec(
             "relative_distance_error",
             binary.relative_distance_error,

@@ -140,7 +140,9 @@ def _grade_notes(
     grades = np.unique(judged.pool.grades[judged.pool.grades >= convention.rel])
     if convention.rel_stated or convention.rel != 1 or len(grades) < 2:
         return []
-    binary = [str(one) for one in measures if isinstance(one, Measure) and dict(one.options).get("rel") == 1]
+    binary = [
+        str(measure) for measure in measures if isinstance(measure, Measure) and dict(measure.options).get("rel") == 1
+    ]
     if not binary:
         return []
     verb = "counts" if len(binary) == 1 else "count"
@@ -160,16 +162,19 @@ def _depth_notes(
     depth = int(judged.depth if undefined and judged.depth else judged.retrieved.max(initial=0))
     if not depth or (convention.depth is not None and convention.depth <= depth):
         return []
-    own = [one for one in measures if isinstance(one, Measure)]
-    beyond = [one for one in own if is_beyond_depth(one, depth)]
+    named_measures = [measure for measure in measures if isinstance(measure, Measure)]
+    beyond = [measure for measure in named_measures if is_beyond_depth(measure, depth)]
     notes = []
     if undefined and beyond:
-        needed = max(int(one.cutoff or 0) for one in beyond)
+        needed = max(int(measure.cutoff or 0) for measure in beyond)
         verb = "is" if len(beyond) == 1 else "are"
         notes.append(
             f"{_list_names(beyond)} {verb} undefined for runs made with k={depth}; run again with `-k {needed}`"
         )
-    limited = [*([] if undefined else beyond), *(one for one in own if _is_limited_by_depth(judged, one, depth))]
+    limited = [
+        *([] if undefined else beyond),
+        *(measure for measure in named_measures if _is_limited_by_depth(judged, measure, depth)),
+    ]
     if limited:
         documents = "1 document" if depth == 1 else f"{depth:,} documents"
         verb = "is" if len(limited) == 1 else "are"
@@ -208,10 +213,10 @@ def _measure_values(
     Returns the values, a mask of queries without relevant documents to which the option `none` applies, whether
     missing queries keep their values, and the aggregate function.
     """
-    nobody = np.zeros(judged.n, np.bool_)
+    has_no_relevant = np.zeros(judged.n, np.bool_)
     if not isinstance(measure, Measure):
-        column = np.fromiter((measure(query) for query in judged.each()), np.float64, judged.n)
-        return column, nobody, False, mean
+        column = np.fromiter((measure(query) for query in judged.iterate_queries()), np.float64, judged.n)
+        return column, has_no_relevant, False, mean
     spec = measure.spec
     if judged.averaged and not spec.averages_ties:
         raise BadInput(
@@ -221,13 +226,13 @@ def _measure_values(
     options = dict(measure.options)
     column = spec(judged, measure.cutoff, options)
     zeros = {"one": ("precision", "set_precision"), "recall-one": set(MEASURE_REGISTRY) - {"recall", "set_recall"}}
-    kept = convention.none == "zero" or spec.name in zeros.get(convention.none, ())
-    if spec.needs_relevant and not kept:
+    keeps_zero = convention.none == "zero" or spec.name in zeros.get(convention.none, ())
+    if spec.needs_relevant and not keeps_zero:
         # Gain measures have no minimum relevant grade: any grade above 0 has gain.
         pool = judged.pool
-        good = pool.grades >= options["rel"] if "rel" in options else pool.grades > 0
-        nobody = np.bincount(pool.owner[good], minlength=judged.n) == 0
-    return column, nobody, spec.keeps_missing, spec.aggregate
+        is_relevant = pool.grades >= options["rel"] if "rel" in options else pool.grades > 0
+        has_no_relevant = np.bincount(pool.owner[is_relevant], minlength=judged.n) == 0
+    return column, has_no_relevant, spec.keeps_missing, spec.aggregate
 
 
 def _f1_of_means(judged: JudgedRanks, measure: Measure, convention: Convention) -> float:
@@ -251,7 +256,7 @@ def _check_missing_queries(judged: JudgedRanks, convention: Convention) -> None:
         more = ", …" if len(absent) > 3 else ""
         raise BadInput(
             f"{judged.name} has no ranking for {len(absent)} of {judged.n} judged queries ({first}{more})",
-            hint="`--set missing=zero` counts them 0, `--set missing=skip` leaves them out",
+            hint="`-C missing=zero` counts them as 0, `-C missing=skip` leaves them out",
         )
 
 
@@ -262,7 +267,7 @@ def _query_notes(judged: JudgedRanks, convention: Convention) -> list[str]:
         fate = "count 0" if convention.missing == "zero" else "are left out"
         notes.append(f"{judged.name} does not have {absent:,} of {judged.n:,} judged queries: they {fate}")
     if judged.extra_queries:
-        notes.append(f"{judged.name} has {judged.extra_queries:,} queries that nobody judged: they are not scored")
+        notes.append(f"{judged.name} has {judged.extra_queries:,} unjudged queries, which are not scored")
     grades = judged.pool.grades
     if len(grades) and (grades != np.floor(grades)).any():
         notes.append(f"grades are fractions: gain={convention.gain}, and relevant from {convention.rel:g} on")

@@ -11,8 +11,8 @@ from ragauge.measures.judged_ranks import JudgedRanks
 
 def _count_above(judged: JudgedRanks, chosen: Floats) -> Floats:
     """Count for each judged document the chosen ones above it in its query."""
-    before = np.cumsum(chosen) - chosen
-    return before - before[np.searchsorted(judged.query, judged.query)] if len(chosen) else before
+    n_above = np.cumsum(chosen) - chosen
+    return n_above - n_above[np.searchsorted(judged.query, judged.query)] if len(chosen) else n_above
 
 
 def bpref(judged: JudgedRanks, *, rel: float = 1) -> Floats:
@@ -27,15 +27,15 @@ def bpref(judged: JudgedRanks, *, rel: float = 1) -> Floats:
     {'bpref': 0.0}
     """
     relevant = judged.relevant(rel)
-    wrong = (judged.grade >= 0) & (judged.grade < rel)
-    above = _count_above(judged, wrong.astype(np.float64))
-    good = judged.grade >= rel
-    query = judged.query[good]
+    is_nonrelevant = (judged.grade >= 0) & (judged.grade < rel)
+    above = _count_above(judged, is_nonrelevant.astype(np.float64))
+    is_relevant = judged.grade >= rel
+    query = judged.query[is_relevant]
     pool = judged.pool
     nonrelevant = np.bincount(pool.owner[(pool.grades >= 0) & (pool.grades < rel)], minlength=judged.n)
-    worst = np.minimum(nonrelevant, relevant.total)[query]
-    each = 1 - safe_divide(np.minimum(above[good], relevant.total[query]), worst)
-    return safe_divide(judged.count(query, each), relevant.total)
+    max_above = np.minimum(nonrelevant, relevant.total)[query]
+    document_scores = 1 - safe_divide(np.minimum(above[is_relevant], relevant.total[query]), max_above)
+    return safe_divide(judged.count(query, document_scores), relevant.total)
 
 
 INFAP_EPSILON = 0.00001
@@ -53,15 +53,15 @@ def inferred_ap(judged: JudgedRanks, *, rel: float = 1) -> Floats:
     >>> evaluate({"q": {"a": 1}}, {"q": {"a": 1.0}}, ["infap"]).means
     {'infap': 1.0}
     """
-    good = judged.grade >= rel
-    wrong = (judged.grade >= 0) & (judged.grade < rel)
-    right_above = _count_above(judged, good.astype(np.float64))[good]
-    wrong_above = _count_above(judged, wrong.astype(np.float64))[good]
-    pooled_above = _count_above(judged, np.ones(len(good)))[good]
-    rank = judged.rank[good].astype(np.float64)
-    share = (right_above + INFAP_EPSILON) / (right_above + wrong_above + 2 * INFAP_EPSILON)
-    each = np.where(rank == 1, 1.0, 1 / rank + pooled_above / rank * share)
-    return safe_divide(judged.count(judged.query[good], each), judged.relevant(rel).total)
+    is_relevant = judged.grade >= rel
+    is_nonrelevant = (judged.grade >= 0) & (judged.grade < rel)
+    relevant_above = _count_above(judged, is_relevant.astype(np.float64))[is_relevant]
+    nonrelevant_above = _count_above(judged, is_nonrelevant.astype(np.float64))[is_relevant]
+    pooled_above = _count_above(judged, np.ones(len(is_relevant)))[is_relevant]
+    rank = judged.rank[is_relevant].astype(np.float64)
+    share = (relevant_above + INFAP_EPSILON) / (relevant_above + nonrelevant_above + 2 * INFAP_EPSILON)
+    document_scores = np.where(rank == 1, 1.0, 1 / rank + pooled_above / rank * share)
+    return safe_divide(judged.count(judged.query[is_relevant], document_scores), judged.relevant(rel).total)
 
 
 def judged_share(judged: JudgedRanks, k: int) -> Floats:
@@ -178,7 +178,7 @@ def set_precision(judged: JudgedRanks, *, rel: float = 1) -> Floats:
     >>> evaluate({"q": {"a": 1}}, {"q": {"x": 2.0, "a": 1.0}}, ["set_precision"]).means
     {'set_precision': 0.5}
     """
-    return safe_divide(judged.relevant(rel).found, judged.retrieved)
+    return safe_divide(judged.relevant(rel).n_returned, judged.retrieved)
 
 
 def set_recall(judged: JudgedRanks, *, rel: float = 1) -> Floats:
@@ -192,7 +192,7 @@ def set_recall(judged: JudgedRanks, *, rel: float = 1) -> Floats:
     >>> evaluate({"q": {"a": 1, "b": 1}}, {"q": {"a": 1.0}}, ["set_recall"]).means
     {'set_recall': 0.5}
     """
-    return safe_divide(judged.relevant(rel).found, judged.relevant(rel).total)
+    return safe_divide(judged.relevant(rel).n_returned, judged.relevant(rel).total)
 
 
 def set_relative_precision(judged: JudgedRanks, *, rel: float = 1) -> Floats:
@@ -207,7 +207,7 @@ def set_relative_precision(judged: JudgedRanks, *, rel: float = 1) -> Floats:
     {'set_relative_precision': 1.0}
     """
     relevant = judged.relevant(rel)
-    return safe_divide(relevant.found, np.minimum(judged.retrieved, relevant.total))
+    return safe_divide(relevant.n_returned, np.minimum(judged.retrieved, relevant.total))
 
 
 def set_map(judged: JudgedRanks, *, rel: float = 1) -> Floats:
@@ -253,6 +253,8 @@ def utility(judged: JudgedRanks, *, rel: float = 1, weights: tuple[float, ...] =
     """
     a, b, c, d = weights
     relevant, returned = judged.relevant(rel), judged.retrieved
-    found, total = relevant.found, relevant.total
-    worth = a * found + b * (returned - found) + c * (total - found) + d * (found - returned - total)
-    return np.where(judged.answered, worth, 0.0)
+    n_relevant, total = relevant.n_returned, relevant.total
+    utilities = (
+        a * n_relevant + b * (returned - n_relevant) + c * (total - n_relevant) + d * (n_relevant - returned - total)
+    )
+    return np.where(judged.answered, utilities, 0.0)

@@ -40,37 +40,41 @@ def _tie_groups(judged: JudgedRanks, rel: float) -> Iterator[tuple[int, int, int
     Each is a tuple of query, first rank, size, number of relevant documents in it, and number above it.
     """
     first, last = rank_bounds(judged)
-    good = judged.grade >= rel
-    table = np.stack([judged.query[good], first[good], last[good] - first[good] + 1], axis=1)
+    is_relevant = judged.grade >= rel
+    table = np.stack(
+        [judged.query[is_relevant], first[is_relevant], last[is_relevant] - first[is_relevant] + 1], axis=1
+    )
     groups, counts = np.unique(table, axis=0, return_counts=True)
     query, above = -1, 0
-    for (at, begin, size), inside in zip(groups.tolist(), counts.tolist(), strict=True):
-        if at != query:
-            query, above = at, 0
-        yield at, begin, size, inside, above
-        above += inside
+    for (group_query, begin, size), n_relevant in zip(groups.tolist(), counts.tolist(), strict=True):
+        if group_query != query:
+            query, above = group_query, 0
+        yield group_query, begin, size, n_relevant, above
+        above += n_relevant
 
 
 def hit_rate(judged: JudgedRanks, k: int, rel: float) -> Floats:
     """Compute the probability that a relevant document is in the first k."""
     values = np.zeros(judged.n)
-    for query, first, size, inside, above in _tie_groups(judged, rel):
-        taken = min(size, k - first + 1)
-        if above == 0 and taken > 0:
-            values[query] = 1 - comb(size - inside, taken) / comb(size, taken)
+    for query, first, size, n_relevant, above in _tie_groups(judged, rel):
+        n_in_top = min(size, k - first + 1)
+        if above == 0 and n_in_top > 0:
+            values[query] = 1 - comb(size - n_relevant, n_in_top) / comb(size, n_in_top)
     return values
 
 
 def reciprocal_rank(judged: JudgedRanks, k: int | None, rel: float) -> Floats:
     """Compute the expected reciprocal rank of the first relevant document."""
     values = np.zeros(judged.n)
-    for query, first, size, inside, above in _tie_groups(judged, rel):
+    for query, first, size, n_relevant, above in _tie_groups(judged, rel):
         if above == 0:
             # Probability that the first of `inside` relevant documents among `size` positions is at position i.
-            ways = comb(size, inside)
-            places = range(size - inside + 1)
+            n_arrangements = comb(size, n_relevant)
+            positions = range(size - n_relevant + 1)
             values[query] = sum(
-                comb(size - i - 1, inside - 1) / ways / (first + i) for i in places if k is None or first + i <= k
+                comb(size - i - 1, n_relevant - 1) / n_arrangements / (first + i)
+                for i in positions
+                if k is None or first + i <= k
             )
     return values
 
@@ -78,11 +82,11 @@ def reciprocal_rank(judged: JudgedRanks, k: int | None, rel: float) -> Floats:
 def precision_sum(judged: JudgedRanks, k: int | None, rel: float) -> Floats:
     """Compute the expected sum of the precisions at the relevant ranks up to k."""
     values = np.zeros(judged.n)
-    for query, first, size, inside, above in _tie_groups(judged, rel):
+    for query, first, size, n_relevant, above in _tie_groups(judged, rel):
         ranks = np.arange(first, first + size)
-        others = np.arange(size) * (inside - 1) / max(size - 1, 1)
-        each = inside / size * (above + others + 1) / ranks
-        values[query] += each.sum() if k is None else each[ranks <= k].sum()
+        expected_above = np.arange(size) * (n_relevant - 1) / max(size - 1, 1)
+        precisions = n_relevant / size * (above + expected_above + 1) / ranks
+        values[query] += precisions.sum() if k is None else precisions[ranks <= k].sum()
     return values
 
 
@@ -90,19 +94,23 @@ def precision_of_found(judged: JudgedRanks, k: int, rel: float) -> Floats:
     """Compute the expected mean precision at the relevant ranks found up to k."""
     values = np.zeros(judged.n)
     complete = np.zeros(judged.n)
-    for query, first, size, inside, above in _tie_groups(judged, rel):
-        taken = min(size, k - first + 1)
-        if taken <= 0:
+    for query, first, size, n_relevant, above in _tie_groups(judged, rel):
+        n_in_top = min(size, k - first + 1)
+        if n_in_top <= 0:
             continue
         # Groups above the cutoff are complete. Of the group that it splits, x relevant documents are in with this
         # probability.
         value = 0.0
-        for x in range(max(0, taken - (size - inside)), min(inside, taken) + 1):
-            chance = comb(inside, x) * comb(size - inside, taken - x) / comb(size, taken)
-            others = np.arange(taken) * (x - 1) / max(taken - 1, 1)
-            own = float((x / taken * (above + others + 1) / np.arange(first, first + taken)).sum()) if x else 0.0
-            value += chance * (complete[query] + own) / (above + x) if above + x else 0.0
-            if taken == size:
-                complete[query] += own
+        for x in range(max(0, n_in_top - (size - n_relevant)), min(n_relevant, n_in_top) + 1):
+            probability = comb(n_relevant, x) * comb(size - n_relevant, n_in_top - x) / comb(size, n_in_top)
+            expected_above = np.arange(n_in_top) * (x - 1) / max(n_in_top - 1, 1)
+            group_sum = (
+                float((x / n_in_top * (above + expected_above + 1) / np.arange(first, first + n_in_top)).sum())
+                if x
+                else 0.0
+            )
+            value += probability * (complete[query] + group_sum) / (above + x) if above + x else 0.0
+            if n_in_top == size:
+                complete[query] += group_sum
         values[query] = value
     return values

@@ -1,14 +1,13 @@
-"""Output formats of results: chosen by name or file ending, written atomically, with charts as SVG and PNG."""
+"""Output formats of results: chosen by name or file ending, written atomically."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Generic, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from ragauge.core.errors import BadInput, UnknownName
 from ragauge.files.workspace import atomic_write
-from ragauge.output.report import Chart, render_png, render_svg
 
 ResultT = TypeVar("ResultT")
 
@@ -30,7 +29,7 @@ def format_for_path(path: str | Path, form: str | None, kinds: Mapping[str, Outp
     ending = ".html" if ending == ".htm" else ending
     if form is not None:
         if form not in kinds:
-            raise UnknownName("form", form, kinds, hint=f"there are {', '.join(kinds)}")
+            raise UnknownName("form", form, kinds, hint=f"choose one of {', '.join(kinds)}")
         wanted = kinds[form].ending
         if ending != wanted and any(kind.ending == ending for kind in kinds.values()):
             other = Path(path).with_suffix(wanted)
@@ -45,19 +44,15 @@ def format_for_path(path: str | Path, form: str | None, kinds: Mapping[str, Outp
     )
 
 
+def only_result(results: Sequence[Any], result_type: type[ResultT]) -> ResultT:
+    """Return the only result, for formats that contain one."""
+    if len(results) != 1 or not isinstance(results[0], result_type):
+        raise BadInput("this format contains one result", hint="write a file for each")
+    return results[0]
+
+
 def write_format(noun: ResultT, kind: OutputFormat[ResultT], path: str | Path) -> None:
     """Write a result in one format, atomically."""
     text = kind.write(noun)
-    with atomic_write(str(path)) as file:
+    with atomic_write(path) as file:
         file.write(text.encode("utf-8", "replace"))
-
-
-def write_charts(drawings: Mapping[str, Chart], folder: Path, watch: Callable[[str], None] | None = None) -> None:
-    """Write every chart as SVG and as PNG."""
-    for name, drawing in drawings.items():
-        if watch is not None:
-            watch(f"drawing {name}")
-        spec = drawing.sheet()
-        for ending, data in ((".svg", render_svg(spec).encode("utf-8", "replace")), (".png", render_png(spec))):
-            with atomic_write(str(folder / f"{name}{ending}")) as file:
-                file.write(data)

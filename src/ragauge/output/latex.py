@@ -1,8 +1,14 @@
-"""LaTeX escaping."""
+"""Render the tables of a report in LaTeX, and escape texts for it."""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
+
 from ragauge.core.text import one_line
+from ragauge.output.report import Facts, Report
+from ragauge.output.sparklines import SPARKLINE_BLOCKS
+from ragauge.output.tables import Cell, Column, Table, format_cell, table_of_facts
 
 LATEX_ESCAPES = {
     "\\": r"\textbackslash{}",
@@ -15,6 +21,7 @@ LATEX_ESCAPES = {
     "`": r"{\char96}",
     "\ufffd": "?",
     **{mark: f"\\{mark}" for mark in "_&%#${}"},
+    **{mark: rf"\rule{{.4em}}{{.{i}em}}" for i, mark in enumerate(SPARKLINE_BLOCKS, 1)},
 }
 """LaTeX code for characters that LaTeX would interpret or typeset differently."""
 
@@ -22,8 +29,68 @@ LATEX_ESCAPES = {
 def escape_latex(text: str) -> str:
     r"""Escape a text for LaTeX, as one line.
 
-    >>> escape_latex("50% of a_b & {c}\nüber")
-    '50\\% of a\\_b \\& \\{c\\} über'
+    >>> escape_latex("50% of a_b & {c}\nüber"), escape_latex("▂")
+    ('50\\% of a\\_b \\& \\{c\\} über', '\\rule{.4em}{.2em}')
     """
     plain = "".join(LATEX_ESCAPES.get(mark, mark) for mark in one_line(text))
     return plain.replace("--", "-{}-").replace("''", "'{}'")  # LaTeX would join pairs into a dash or a quotation mark.
+
+
+def render_latex(reports: Sequence[Report]) -> str:
+    """Render all tables of reports with booktabs: best in bold, stars raised, notes as captions."""
+    blocks: list[str] = [r"% \usepackage{booktabs}"]
+    for report in reports:
+        for section in report.select_sections("latex"):
+            for block in section.blocks:
+                table = table_of_facts(block.facts, block.title) if isinstance(block, Facts) else block
+                if isinstance(table, Table) and table.rows and not table.collapsed:
+                    parts = [table.title or section.title, *table.legends, table.note.removesuffix(".")]
+                    caption = ". ".join(filter(None, parts))
+                    blocks.append(render_table(table, caption, f"{report.kind}-{section.id}-{table.id}"))
+    return "\n".join([*blocks, ""])
+
+
+def render_table(table: Table, caption: str, label: str) -> str:
+    """Render one table as a float with caption and label."""
+    header = [escape_latex(column.title) for column in table.columns]
+    rows = [
+        [_format_latex_cell(cell, column) for cell, column in zip(row, table.columns, strict=True)]
+        for row in table.cells()
+    ]
+    for row in rows:  # At the start of a row, LaTeX would read a bracket or a star as an option of the previous row.
+        row[0] = f"{{}}{row[0]}" if row[0][:1] in ("[", "*") else row[0]
+    widths = [max(len(row[i]) for row in [header, *rows]) for i in range(len(header))]
+
+    def line(cells: Sequence[str]) -> str:
+        return "    " + " & ".join(map(str.ljust, cells, widths)).rstrip() + r" \\"
+
+    alignment = "".join("l" if column.is_text else "r" for column in table.columns)
+    key = re.sub(r"[^a-z0-9]+", "-", label.lower()).strip("-") or "table"
+    return "\n".join(
+        [
+            r"\begin{table}[t]",
+            r"  \centering",
+            rf"  \caption{{{escape_latex(caption)}.}}",
+            rf"  \label{{tab:{key}}}",
+            rf"  \begin{{tabular}}{{{alignment}}}",
+            r"    \toprule",
+            line(header),
+            r"    \midrule",
+            *map(line, rows),
+            r"    \bottomrule",
+            r"  \end{tabular}",
+            r"\end{table}",
+        ]
+    )
+
+
+def _format_latex_cell(cell: Cell, column: Column) -> str:
+    text = escape_latex(format_cell(cell._replace(stars=""), column))
+    text = "--" if text == "-" else text
+    if cell.best or cell.significant:
+        text = rf"\textbf{{{text}}}"
+    if cell.stars:
+        only_stars = set(cell.stars) == {"*"}
+        raised = f"$^{{{cell.stars}}}$" if only_stars else rf"\textsuperscript{{{escape_latex(cell.stars)}}}"
+        text = rf"{text}\rlap{{{raised}}}"
+    return text

@@ -1,41 +1,247 @@
-"""Tables of text cells, before they are rendered."""
+"""Tables of a report: typed cells that every renderer formats in its own way, and the choice of columns that fit."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal, NamedTuple
 
 from ragauge.core.findings import FindingTable
+from ragauge.core.summaries import Estimate
 from ragauge.core.text import one_line
+from ragauge.output.numbers import MISSING, NUMBER_STYLES, format_interval, format_number
+
+Value = str | float | bool | Estimate | None
+"""A number stays a number until a renderer formats it."""
+TEXT_STYLES = frozenset({"text", "name"})
+"""Styles that are left-aligned: texts, which are wrapped, and names, which are shortened in the middle."""
+COLUMN_GAP_CHARS = 2
+MIN_NAME_CHARS = 12
 
 
-class TextTable(NamedTuple):
-    """A table before it is rendered; `goes` are the columns that a narrow terminal drops, in this order."""
+class Cell(NamedTuple):
+    """A value with its marks."""
+
+    value: Value
+    style: str = ""
+    """Style of this cell; empty for that of its column."""
+    best: bool = False
+    significant: bool | None = None
+    """Whether a difference is statistically significant; None if it was not tested."""
+    stars: str = ""
+    detail: str = ""
+    """Further text: below the value on a page, after it elsewhere."""
+    tooltip: str = ""
+    link: str = ""
+    mark: str = ""
+    """Mark after the value, such as `?` for an unreliable time."""
+    text: str = ""
+    """Text that is shown instead of the formatted value."""
+
+
+class Column(NamedTuple):
+    """A column: its title, and how its values are written and ranked."""
 
     title: str
-    header: Sequence[str]
-    rows: Sequence[Sequence[str]]
-    numbers: bool = True
-    """Whether all columns but the first are numbers; otherwise texts are wrapped."""
-    goes: Sequence[int] = ()
-    links: Sequence[str] = ()
-    """Link of each row's name on an HTML page; empty for none."""
+    style: str = "text"
+    """`text`, `name`, or one of `NUMBER_STYLES`."""
+    better: Literal[-1, 0, 1] = 0
+    """1 if higher values are better, -1 if lower ones are; `Table.mark_best` uses it."""
+    drop_order: int = 0
+    """A narrow terminal drops the column with 1 first, and never one with 0."""
+    legend: str = ""
+    """Explanation of the column, shown below the table on a page."""
+    key: str = ""
+    """Name of the column in CSV; empty for its title."""
+
+    @property
+    def is_text(self) -> bool:
+        """Whether the column holds texts, not numbers."""
+        return self.style in TEXT_STYLES
 
 
-def format_grid_cells(grid: FindingTable) -> list[list[str]]:
-    """Format the cells of a grid as texts.
+Row = Sequence[Value | Cell]
 
-    Floats have four decimals, counts none; a missing value is a dash.
+
+@dataclass(frozen=True)
+class Table:
+    """A table of a report."""
+
+    id: str
+    columns: Sequence[Column]
+    rows: Sequence[Row]
+    title: str = ""
+    group_by: int | None = None
+    """Index of a column whose equal neighbours are shown once."""
+    collapsed: bool = False
+    """Whether it is closed at first on a page and in Markdown; terminals leave it out."""
+    note: str = ""
+    """Explanation of the values and their marks, below the table on a page and in Markdown, in the caption in LaTeX."""
+
+    def cells(self) -> list[list[Cell]]:
+        """Return all cells as `Cell`."""
+        return [[value if isinstance(value, Cell) else Cell(value) for value in row] for row in self.rows]
+
+    def texts(self) -> list[list[str]]:
+        """Return the text of every cell, with details and stars."""
+        return [
+            [format_cell(cell, column) for cell, column in zip(row, self.columns, strict=True)] for row in self.cells()
+        ]
+
+    def aligned_texts(self) -> list[list[str]]:
+        """Return the text of every cell, in columns of numbers padded on both sides so that the numbers are aligned."""
+        rows = self.cells()
+        columns = [
+            _column_texts([row[i] for row in rows], column) if rows else [] for i, column in enumerate(self.columns)
+        ]
+        return [list(row) for row in zip(*columns, strict=True)]
+
+    def mark_best(self) -> Table:
+        """Mark the best values of each column that has a direction: all equal best ones, none if all are equal."""
+        rows = self.cells()
+        for i, column in enumerate(self.columns):
+            if not column.better or len(rows) < 2:
+                continue
+            values = [column.better * _number(row[i].value) for row in rows]
+            known = [value for value in values if not math.isnan(value)]
+            if not known or (len(known) == len(values) and min(known) == max(known)):
+                continue
+            for row, value in zip(rows, values, strict=True):
+                row[i] = row[i]._replace(best=value == max(known))
+        return replace(self, rows=rows)
+
+    @property
+    def width(self) -> int:
+        """Width in characters on a terminal, if nothing is wrapped."""
+        return sum(self._column_widths().values()) - COLUMN_GAP_CHARS
+
+    def _column_widths(self) -> dict[int, int]:
+        """Return the width of each column with its gap."""
+        texts = self.aligned_texts()
+        return {
+            i: max(len(column.title), *(len(row[i]) for row in texts), 0) + COLUMN_GAP_CHARS
+            for i, column in enumerate(self.columns)
+        }
+
+    def fit(self, width: int) -> tuple[Table, list[str]]:
+        """Drop columns until the table fits a width in characters; also return the titles of the dropped columns."""
+        widths = self._column_widths()
+        order = sorted((i for i in widths if self.columns[i].drop_order), key=lambda i: self.columns[i].drop_order)
+        for i in order:
+            if sum(widths.values()) - COLUMN_GAP_CHARS <= width:
+                break
+            del widths[i]
+        dropped = [column.title for i, column in enumerate(self.columns) if i not in widths]
+        if not dropped:
+            return self, []
+        kept = list(widths)
+        group_by = kept.index(self.group_by) if self.group_by in widths else None
+        columns, rows = [self.columns[i] for i in kept], [[row[i] for i in kept] for row in self.rows]
+        return replace(self, columns=columns, rows=rows, group_by=group_by), dropped
+
+    def transpose(self) -> Table:
+        """Return the table with a row per column; the first column becomes the header."""
+        names = [format_cell(row[0], self.columns[0]) for row in self.cells()]
+        columns = [Column(self.columns[0].title, "name"), *(Column(name, "number") for name in names)]
+        rows: list[Row] = []
+        for i, column in enumerate(self.columns[1:], 1):
+            cells = [row[i]._replace(style=row[i].style or column.style) for row in self.cells()]
+            rows.append([column.title, *cells])
+        return replace(self, columns=columns, rows=rows, group_by=None)
+
+    @property
+    def legends(self) -> list[str]:
+        """Explanations of the columns that have one."""
+        return [f"{column.title}: {column.legend}" for column in self.columns if column.legend]
+
+    @property
+    def has_numbers(self) -> bool:
+        """Whether any column but the first holds numbers."""
+        return any(not column.is_text for column in self.columns[1:])
+
+
+def _number(value: Value) -> float:
+    if isinstance(value, Estimate):
+        return value.value
+    return math.nan if value is None or isinstance(value, str) else float(value)
+
+
+def format_value(value: Value, style: str) -> str:
+    r"""Format the value of a cell without its marks.
+
+    >>> format_value(0.5, "score"), format_value(None, "ms"), format_value("a\nb", "text")
+    ('0.5000', '-', 'a b')
+    >>> format_value(Estimate(0.5, 0.4, 0.6), "score"), format_value(True, "text")
+    ('0.5000 [0.4000, 0.6000]', 'yes')
     """
+    if isinstance(value, str):
+        return value if value.isprintable() else one_line(value)
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, Estimate):
+        interval = format_interval(value.low, value.high, style)
+        return format_number(value.value, style) + ("" if interval == MISSING else f" {interval}")
+    if style not in NUMBER_STYLES:
+        return "" if value is None else format_number(value, "number")
+    return format_number(value, style)
+
+
+def _column_texts(cells: Sequence[Cell], column: Column) -> list[str]:
+    """Format the cells of a column with their stars and details; numbers are right-aligned."""
+    if column.is_text:
+        return [format_cell(cell, column) for cell in cells]
+    values = [format_cell(cell._replace(stars=""), column, with_detail=False) for cell in cells]
+    ends = [" ".join(filter(None, [cell.stars, one_line(cell.detail)])) for cell in cells]
+    width, end_width = max(map(len, values)), max(map(len, ends))
     return [
-        [_format_grid_cell(value, title) for value, title in zip(row, grid.header, strict=True)] for row in grid.rows
+        f"{value:>{width}} {end:<{end_width}}" if end_width else f"{value:>{width}}"
+        for value, end in zip(values, ends, strict=True)
     ]
 
 
-def _format_grid_cell(value: str | float | None, title: str) -> str:
-    if isinstance(value, str):
-        return one_line(value)
-    if value is None or math.isnan(value):
-        return "-"
-    return f"{value:.0f}" if isinstance(value, int) or title == "n" else f"{value:.4f}"
+def format_cell(cell: Cell, column: Column, *, with_detail: bool = True) -> str:
+    """Format a cell as one text: its value, mark, stars and detail.
+
+    >>> format_cell(Cell(0.0123, stars="**", detail="[+0.0100, +0.0200]"), Column("change", "signed"))
+    '+0.0123 ** [+0.0100, +0.0200]'
+    """
+    text = f"{cell.text or format_value(cell.value, cell.style or column.style)}{cell.mark}"
+    return " ".join(filter(None, [text, cell.stars, one_line(cell.detail) if with_detail else ""]))
+
+
+def sort_key(cell: Cell) -> float | None:
+    """Return the number by which a page sorts a cell, or None if it is a text."""
+    number = _number(cell.value)
+    return number if math.isfinite(number) else None
+
+
+def shorten_names(names: Sequence[str], width: int) -> list[str]:
+    """Shorten names to a width, with an ellipsis in the middle.
+
+    >>> shorten_names(["a-rather-long-name", "short"], 12)
+    ['a-rat…g-name', 'short']
+    """
+    width = max(MIN_NAME_CHARS, width)
+    return [
+        name if len(name) <= width else f"{name[: (width - 1) // 2]}…{name[len(name) - width // 2 :]}" for name in names
+    ]
+
+
+def table_of_facts(facts: Mapping[str, str], title: str = "", table_id: str = "facts") -> Table:
+    """Build a table of names and texts without a header."""
+    return Table(table_id, [Column("", "name"), Column("")], list(facts.items()), title)
+
+
+def table_of_finding(grid: FindingTable, title: str = "", table_id: str = "evidence") -> Table:
+    """Build the table of the evidence of a finding: columns of whole numbers are counts, others scores."""
+    columns = [Column(grid.header[0], "name")]
+    for i, name in enumerate(grid.header[1:], 1):
+        numbers = [row[i] for row in grid.rows if not isinstance(row[i], str)]
+        columns.append(Column(name, "count" if _are_counts(numbers) else "score"))
+    return Table(table_id, columns, grid.rows, title)
+
+
+def _are_counts(values: Sequence[Value]) -> bool:
+    known = [value for value in map(_number, values) if not math.isnan(value)]
+    return all(value.is_integer() for value in known) and any(value > 1 for value in known)

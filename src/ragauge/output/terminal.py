@@ -1,83 +1,23 @@
-"""Tables for terminals, and scores as a table, JSON and CSV."""
+"""Render reports and tables for a terminal."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
-from itertools import pairwise
+from collections.abc import Sequence
 
-from rich.table import Table
+from rich.console import Group, RenderableType
+from rich.padding import Padding
+from rich.table import Table as RichTable
 from rich.text import Text
 
-from ragauge.core.csv_cells import neutralise_cell
+from ragauge.core.findings import Finding
 from ragauge.core.records import Scores
 from ragauge.core.text import one_line
-from ragauge.output.tables import TextTable
+from ragauge.output.report import Block, Cards, Code, Facts, Findings, Paragraph, Report
+from ragauge.output.tables import COLUMN_GAP_CHARS, Table, shorten_names, table_of_facts
 
-SPARKLINE_BLOCKS = "▁▂▃▄▅▆▇█"
-ASCII_SPARKLINE_MARKS = "_.-:=+*#"
-"""Marks from lowest to highest for outputs that cannot show blocks."""
-
-
-def sparkline(
-    values: Sequence[float | None],
-    low: float | None = None,
-    high: float | None = None,
-    *,
-    marks: str = SPARKLINE_BLOCKS,
-) -> str:
-    """Render values as one mark each, scaled between `low` and `high`.
-
-    None and NaN are a blank. The default range is that of the values.
-
-    >>> (sparkline([0, 1, 2, 3, None, 7]), sparkline([2, 2]), sparkline([0.5], 0, 1), sparkline([0, 7],
-    ...  marks=ASCII_SPARKLINE_MARKS))
-    ('▁▂▃▄ █', '▄▄', '▅', '_#')
-    """
-    known = [value for value in values if value is not None and math.isfinite(value)]
-    bottom = min(known, default=0.0) if low is None else low
-    top = max(known, default=0.0) if high is None else high
-    return "".join(
-        " " if value is None or math.isnan(value) else _choose_mark(value, bottom, top, marks) for value in values
-    )
-
-
-def _choose_mark(value: float, bottom: float, top: float, marks: str) -> str:
-    """Choose the mark of a value, clipped to the range.
-
-    If the range is empty, it is the middle mark.
-    """
-    whole = top / 2 - bottom / 2  # halves, so that the widest range does not overflow
-    if not whole > 0:
-        return marks[(len(marks) - 1) // 2]
-    place = len(marks) * min(1.0, max(0.0, (value / 2 - bottom / 2) / whole))
-    return marks[min(len(marks) - 1, int(place))]
-
-
-def sparkline_characters(encoding: str | None) -> str:
-    """Return the marks that an output of this encoding can show.
-
-    >>> (sparkline_characters("utf-8") == SPARKLINE_BLOCKS, sparkline_characters("ascii"),
-    ...  sparkline_characters(None) == ASCII_SPARKLINE_MARKS)
-    (True, '_.-:=+*#', True)
-    """
-    try:
-        SPARKLINE_BLOCKS.encode(encoding or "ascii")
-    except (UnicodeEncodeError, LookupError):
-        return ASCII_SPARKLINE_MARKS
-    return SPARKLINE_BLOCKS
-
-
-def downsample(values: Sequence[float], width: int) -> list[float]:
-    """Reduce values to at most `width` means of consecutive values.
-
-    >>> downsample([1, 2, 3, 4, 5, 6], 3), downsample([1, 2], 3)
-    ([1.5, 3.5, 5.5], [1, 2])
-    """
-    if len(values) <= width:
-        return list(values)
-    ends = [round(i * len(values) / width) for i in range(width + 1)]
-    return [math.fsum(values[a:b]) / (b - a) for a, b in pairwise(ends)]
+FINDING_NAME_CHARS = 22
+"""Width of the column of check names, in characters."""
 
 
 def best_mean(values: Sequence[float], *, lower: bool) -> float:
@@ -90,12 +30,12 @@ def best_mean(values: Sequence[float], *, lower: bool) -> float:
     return math.nan if not known else min(known) if lower else max(known)
 
 
-def borderless_table(headers: Sequence[str], *, numbers: bool = True) -> Table:
+def borderless_table(headers: Sequence[str], *, numbers: bool = True) -> RichTable:
     """Build an empty table without borders.
 
     The first column is for names. With `numbers`, the others are right-aligned.
     """
-    table = Table(box=None, pad_edge=False, header_style="bold", show_header=any(headers))
+    table = RichTable(box=None, pad_edge=False, header_style="bold", show_header=any(headers))
     for i, header in enumerate(headers):
         table.add_column(
             terminal_cell(header), justify="right" if i and numbers else "left", no_wrap=i == 0, overflow="fold"
@@ -112,72 +52,128 @@ def format_direction(scores: Scores, measure: str) -> str:
     return "" if lower is None else str(lower).lower()
 
 
-def render_csv_rows(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """Render rows as CSV with quotes if necessary.
-
-    A cell that a spreadsheet would run as a formula gets an apostrophe.
-
-    >>> render_csv_rows(["query", "text"], [["1", "a, b"]]).splitlines()
-    ['query,text', '1,"a, b"']
-    """
-
-    def field(text: str) -> str:
-        text = neutralise_cell(text)
-        quoted = any(mark in text for mark in ',"\r\n')
-        return '"' + text.replace('"', '""') + '"' if quoted else text
-
-    return "".join(",".join(map(field, row)) + "\n" for row in (header, *rows))
-
-
-def format_share(share: float) -> str:
-    """Format a share as a percentage with three significant digits.
-
-    100% and 0% are shown only if exact.
-
-    >>> format_share(0.0100025), format_share(0.5), format_share(0.99999), format_share(1.0), format_share(0.00012345)
-    ('1%', '50%', '>99.9%', '100%', '0.0123%')
-    """
-    if math.isnan(share):
-        return "-"
-    return ">99.9%" if 0.9995 <= share < 1 else f"{100 * share:.3g}%"
-
-
-def fit_columns(header: Sequence[str], rows: Sequence[Sequence[str]], width: int, goes: Sequence[int]) -> list[int]:
-    """Return the columns that fit the width; those in `goes` are dropped one by one."""
-    wide = {i: max(len(title), *(len(row[i]) for row in rows)) + 2 for i, title in enumerate(header)}
-    for column in goes:
-        if sum(wide.values()) - 2 <= width:
-            break
-        wide.pop(column, None)
-    return list(wide)
-
-
 def terminal_cell(text: str, style: str = "") -> Text:
     """Build a one-line cell of a terminal table, without control characters."""
     return Text(one_line(text) if not text.isprintable() else text, style=style)
 
 
-def shorten_names(header: Sequence[str], rows: Sequence[Sequence[str]], kept: Sequence[int], width: int) -> list[str]:
-    """Shorten the names of the first column so that the other columns fit.
-
-    They are cut in the middle.
-    """
-    others = sum(max(len(header[i]), *(len(row[i]) for row in rows)) + 2 for i in kept if i)
-    room = max(12, width - others)
-    return [
-        name if len(name) <= room else f"{name[: (room - 1) // 2]}…{name[-((room - 2) // 2) :]}"
-        for name in (row[0] for row in rows)
+def render_report(report: Report, width: int) -> tuple[list[RenderableType], list[str]]:
+    """Render a report for a terminal; also return the titles of columns that do not fit its width."""
+    subject = f": {', '.join(report.subject)}" if report.subject else ""
+    pieces: list[RenderableType] = [
+        terminal_cell(f"{report.title}{subject}", "bold"),
+        *(terminal_cell(sentence) for sentence in (report.summary, *report.details) if sentence),
+        Text(""),
     ]
+    dropped: dict[str, None] = {}
+    for section in report.select_sections("terminal"):
+        rendered = [render_block(block, section.title, width) for block in section.blocks]
+        if not any(parts for parts, _ in rendered):
+            continue
+        pieces += [terminal_cell(section.title, "bold")] if section.title else []
+        is_first = True
+        for block, (parts, missing) in zip(section.blocks, rendered, strict=True):
+            if isinstance(block, Table) and block.title not in ("", section.title) and parts and not is_first:
+                pieces.append(Text(""))
+            pieces += parts
+            dropped.update(dict.fromkeys(missing))
+            is_first = is_first and not parts
+        pieces.append(Text(""))
+    return pieces[:-1], list(dropped)
 
 
-def render_table(part: TextTable, width: int) -> tuple[Table, list[str]]:
-    """Render a table for a terminal width; also return the columns that did not fit."""
-    kept = fit_columns(part.header, part.rows, width, part.goes)
-    table = borderless_table([part.header[i] for i in kept], numbers=part.numbers)
-    names = shorten_names(part.header, part.rows, kept, width) if part.numbers else [row[0] for row in part.rows]
-    if not part.numbers:
-        for column in table.columns:
-            column.no_wrap = False
-    for name, row in zip(names, part.rows, strict=True):
-        table.add_row(terminal_cell(name), *(terminal_cell(row[i]) for i in kept if i))
-    return table, [name for i, name in enumerate(part.header) if i not in kept]
+def render_block(block: Block, title: str, width: int) -> tuple[list[RenderableType], list[str]]:
+    """Render a block of a section with this title; charts and explorers are shown on pages only."""
+    match block:
+        case Paragraph(text):
+            return [terminal_cell(text)], []
+        case Table():
+            if block.collapsed or not block.rows:
+                return [], []
+            table, dropped = render_table(block, width)
+            heading = [terminal_cell(block.title)] if block.title not in ("", title) else []
+            return [*heading, table], dropped
+        case Facts(facts, facts_title):
+            return render_block(table_of_facts(facts, facts_title), title, width)
+        case Cards(cards):
+            rows = [[card.title, "; ".join([card.value, *card.details])] for card in cards]
+            return render_block(table_of_facts(dict(rows)), title, width)
+        case Findings():
+            return _render_findings(block), []
+        case Code(text, code_title):
+            return [*([terminal_cell(f"{code_title}:")] if code_title else []), Text(text)], []
+        case _:
+            return [], []
+
+
+def render_table(table: Table, width: int) -> tuple[RichTable, list[str]]:
+    """Render a table for a terminal width; also return the titles of the columns that did not fit."""
+    table, dropped = table.fit(width)
+    texts = table.aligned_texts()
+    if table.columns[0].style == "name" and table.has_numbers:
+        others = sum(
+            max(len(column.title), *(len(row[i]) for row in texts), 0) + COLUMN_GAP_CHARS
+            for i, column in enumerate(table.columns)
+            if i
+        )
+        names = shorten_names([row[0] for row in texts], width - others)
+        texts = [[name, *row[1:]] for name, row in zip(names, texts, strict=True)]
+    titles = any(column.title for column in table.columns)
+    rich = RichTable(box=None, pad_edge=False, header_style="bold", show_header=titles)
+    for i, column in enumerate(table.columns):
+        title = terminal_cell(column.title)
+        title.justify = "left" if column.is_text else "right"
+        # Rich strips blanks at the end of right-aligned texts, so that numbers before stars would not be aligned.
+        texts = [row if column.is_text else [*row[:i], row[i].rjust(len(column.title)), *row[i + 1 :]] for row in texts]
+        rich.add_column(title, no_wrap=column.style != "text", overflow="fold")
+    group = None
+    for row, cells in zip(texts, table.cells(), strict=True):
+        styles = ["bold" if cell.best or cell.significant else "" for cell in cells]
+        if table.group_by is not None:
+            row[table.group_by], group = (
+                ("" if row[table.group_by] == group else row[table.group_by]),
+                row[table.group_by],
+            )
+        rich.add_row(*map(terminal_cell, row, styles))
+    return rich, dropped
+
+
+def _render_findings(block: Findings) -> list[RenderableType]:
+    """Render problems with examples, effect and remedy, then other results, then skipped checks."""
+    lines: list[RenderableType] = [
+        _finding_line(("!", "bold red"), finding, block.max_examples) for finding in block.findings if finding.problem
+    ]
+    others = [finding for finding in block.findings if not finding.problem and finding.count]
+    clean = list(dict.fromkeys(f.what for f in block.findings if not f.problem and not f.count))
+    lines += [_finding_line(("·", "dim"), finding, min(1, block.max_examples)) for finding in others]
+    if clean:
+        lines.append(_marked_line(("·", "dim"), "no problem", [Text(", ".join(clean), overflow="fold")]))
+    for check, reason in block.skipped.items():
+        lines.append(_marked_line(("-", "dim"), check, [_dim_text(f"skipped: {one_line(reason)}")]))
+    return lines
+
+
+def _finding_line(mark: tuple[str, str], finding: Finding, max_examples: int) -> RichTable:
+    subject = f"{finding.subject}: " if finding.subject else ""
+    text: list[RenderableType] = [Text(one_line(f"{subject}{finding.message}"), overflow="fold")]
+    text += [Padding(_dim_text(one_line(example)), (0, 0, 0, 2)) for example in finding.examples[:max_examples]]
+    if finding.problem and finding.count > max_examples and len(finding.examples) > max_examples:
+        text.append(_dim_text("  …"))
+    if finding.problem and finding.effect:
+        text.append(Text(f"effect: {one_line(finding.effect)}", style="italic", overflow="fold"))
+    if finding.remedy:
+        text.append(Text(f"remedy: {one_line(finding.remedy)}", overflow="fold"))
+    return _marked_line(mark, finding.what, text)
+
+
+def _dim_text(text: str) -> Text:
+    return Text(text, style="dim", overflow="fold")
+
+
+def _marked_line(mark: tuple[str, str], name: str, text: Sequence[RenderableType]) -> RichTable:
+    table = RichTable(box=None, pad_edge=False, show_header=False, padding=(0, 1, 0, 0))
+    table.add_column(width=1)
+    table.add_column(width=FINDING_NAME_CHARS, overflow="fold")
+    table.add_column(overflow="fold")
+    table.add_row(Text(*mark), Text(name), Group(*text))
+    return table

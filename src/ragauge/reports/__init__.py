@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, overload
@@ -15,19 +15,21 @@ from ragauge.comparison.alignment import check_comparable, find_shared_queries, 
 from ragauge.comparison.charts import draw_charts
 from ragauge.comparison.latex import render_overview_latex
 from ragauge.comparison.results import Overview, SystemSummary, rank_systems
+from ragauge.compute.progress import Progress, ProgressCallback, no_progress
 from ragauge.core.documents import Document
 from ragauge.core.errors import BadInput
+from ragauge.core.hashes import hash_judgments, judgment_hashes
+from ragauge.core.protocols import Result
 from ragauge.core.records import Judgments, Run, Scores
 from ragauge.core.summaries import Speed
 from ragauge.evaluation.directions import assign_directions, given_directions, resolve_directions
-from ragauge.files.serialization import settings_from
-from ragauge.judging import results_folder
-from ragauge.judging.results import JudgedSamples
+from ragauge.files.serialization import settings_from, to_json_data
 from ragauge.measures.conventions import Convention, find_convention
 from ragauge.measures.latency import summarise_latency
-from ragauge.output.formats import OutputFormat, format_for_path, write_charts, write_format
-from ragauge.output.page import load_vega_script
-from ragauge.reports import benchmark_files, layouts, registry
+from ragauge.output.chart_files import write_charts
+from ragauge.output.formats import OutputFormat, format_for_path, write_format
+from ragauge.output.page_assets import load_vega_script
+from ragauge.reports import layouts, registry
 from ragauge.reports.data_export import (
     overview_to_data,
     overview_to_long_csv,
@@ -37,7 +39,6 @@ from ragauge.reports.data_export import (
 )
 from ragauge.reports.markdown import render_overview_markdown
 from ragauge.reports.page import render_overview_page
-from ragauge.reports.registry import ReportableResult
 from ragauge.reports.report_inputs import (
     ReportInputs,
     find_layout_settings,
@@ -45,7 +46,7 @@ from ragauge.reports.report_inputs import (
     inputs_from_files,
     inputs_from_layouts,
 )
-from ragauge.reports.survey import (
+from ragauge.reports.system_summaries import (
     TagsByQuery,
     add_tags,
     build_curves,
@@ -54,14 +55,12 @@ from ragauge.reports.survey import (
     restrict_to,
     summarise_systems,
 )
-from ragauge.runs.folder import judgments_hash, utc_now
-from ragauge.runs.inputs import split_name
+from ragauge.runs.folder import utc_now
+from ragauge.runs.input_kinds import split_path_name
 from ragauge.runs.results import Experiment
 from ragauge.stats.comparisons import Comparison, Comparisons, ComparisonSettings
 from ragauge.store_benchmarks.results import StoreBenchmark
 
-ReportProgressCallback = Callable[[str], None]
-"""Progress callback with a description of the current step."""
 OutputFiles = str | Path | Sequence[str | Path]
 """Path of an output file, or several."""
 
@@ -69,7 +68,7 @@ OutputFiles = str | Path | Sequence[str | Path]
 def _overview_json(overview: Overview) -> str:
     data = overview_to_data(overview, per_query=True)
     if overview.beside:
-        data["beside"] = [registry.result_to_data(one) for one in overview.beside]
+        data["beside"] = [to_json_data(result) for result in overview.beside]
     return json.dumps(data, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
 
 
@@ -100,30 +99,20 @@ def report(
     *,
     form: str | None = ...,
     charts: str | Path | None = ...,
-    watch: ReportProgressCallback | None = ...,
+    convention: str | None = ...,
+    progress: ProgressCallback = ...,
 ) -> StoreBenchmark: ...
 
 
 @overload
 def report(
-    given: JudgedSamples,
+    given: Result | Sequence[Result],
     out: OutputFiles = ...,
     *,
     form: str | None = ...,
     charts: str | Path | None = ...,
-    watch: ReportProgressCallback | None = ...,
-) -> JudgedSamples: ...
-
-
-@overload
-def report(
-    given: ReportableResult | Sequence[ReportableResult],
-    out: OutputFiles = ...,
-    *,
-    form: str | None = ...,
-    charts: str | Path | None = ...,
-    watch: ReportProgressCallback | None = ...,
-) -> ReportableResult | Sequence[ReportableResult]: ...
+    progress: ProgressCallback = ...,
+) -> Result | Sequence[Result]: ...
 
 
 @overload
@@ -133,7 +122,7 @@ def report(
     *,
     form: str | None = ...,
     charts: str | Path | None = ...,
-    watch: ReportProgressCallback | None = ...,
+    progress: ProgressCallback = ...,
     **options: Any,
 ) -> Overview: ...
 
@@ -144,33 +133,23 @@ def report(
     *,
     form: str | None = None,
     charts: str | Path | None = None,
-    watch: ReportProgressCallback | None = None,
+    progress: ProgressCallback = no_progress,
     **options: Any,
-) -> Overview | StoreBenchmark | JudgedSamples | ReportableResult | Sequence[ReportableResult]:
+) -> Overview | StoreBenchmark | Result | Sequence[Result]:
     """Build a report on systems, and write it as a page, tables or charts.
 
     `out` is a file or several. The format is given by the file ending (.html, .json, .csv, .md, .tex) or by `form`,
     one of `OUTPUT_FORMATS`. These include layouts of other tools, which select their own measures and convention.
     `charts` is a folder for every chart as SVG and PNG. `given` and `options` are those of `overview`. A
-    `StoreBenchmark`, `JudgedSamples` and every `Result` (lint, novelty, gain, …, graph), one or several, have their
-    own formats.
+    `StoreBenchmark` and every `Result` (judge, lint, novelty, gain, …, graph), one or several, have their own formats.
     """
     files = [str(one) for one in ([out] if isinstance(out, str | Path) else out)]
-    if isinstance(given, StoreBenchmark):
-        convention = options.pop("convention", None)
-        _check_no_settings(options, "a benchmark")
-        benchmark_files.write_benchmark(given, files, form, charts, convention=convention)
-        return given
-    if isinstance(given, JudgedSamples):
-        _check_no_settings(options, "judged answers")
-        results_folder.write_judged_files(given, files, form, charts)
-        return given
-    if isinstance(given, ReportableResult) or (
-        isinstance(given, Sequence) and given and all(isinstance(one, ReportableResult) for one in given)
-    ):
-        _check_no_settings(options, "a result of lint, novelty, gain, …")
-        registry.write_results(given, files, form, charts)
-        return given
+    if registry.is_result(given) or (isinstance(given, Sequence) and given and all(map(registry.is_result, given))):
+        convention = options.pop("convention", None) if isinstance(given, StoreBenchmark) else None
+        results = list(given) if isinstance(given, Sequence) else [given]
+        _check_no_settings(options, f"a result of {registry.find_result_modules(type(results[0])).command}")
+        registry.write_results(results, files, form, charts, convention=convention)
+        return given  # type: ignore[no-any-return]
     kinds = {file: format_for_path(file, form, OUTPUT_FORMATS) for file in files}
     _check_output_files(given, files)
     notes: list[str] = []
@@ -178,15 +157,14 @@ def report(
     for kind in {form, *kinds.values()} & set(layouts.LAYOUTS):
         usual, notes = find_layout_settings(given, layouts.find_layout(str(kind)), options.get("convention"))
         options = {**usual, **options}
-    found = overview(given, watch=watch, **options)
+    found = overview(given, progress=progress, **options)
     found = replace(found, notes=[*found.notes, *notes])
-    look = watch or _ignore_progress
     for file, kind in kinds.items():
-        look(f"writing {file}")
+        progress(Progress("writing", subject=file))
         write_format(found, OUTPUT_FORMATS[kind], file)
     if charts is not None:  # A layout selects its own measures, but charts show those of the runs.
-        seen = found if options == own else overview(given, watch=watch, **{**own, "audited": False})
-        write_charts(draw_charts(seen), Path(charts), look)
+        seen = found if options == own else overview(given, progress=progress, **{**own, "audited": False})
+        write_charts(draw_charts(seen), Path(charts), progress)
     return found
 
 
@@ -202,16 +180,14 @@ def _check_no_settings(settings: Mapping[str, Any], what: str) -> None:
 def _check_output_files(given: Any, files: Sequence[str]) -> None:
     """Raise BadInput if an output file is also an input, or is given more than once."""
     read = [given] if isinstance(given, str | Path) else given if isinstance(given, Sequence) else []
-    taken = {Path(split_name(str(one))[1]).resolve() for one in read if isinstance(one, str | Path) and str(one) != "-"}
+    taken = {
+        Path(split_path_name(str(one))[1]).resolve() for one in read if isinstance(one, str | Path) and str(one) != "-"
+    }
     for file in files:
         place = Path(file).resolve()
         if place in taken:
             raise BadInput("this file is read, or written already", file=file, hint="give the output another name")
         taken.add(place)
-
-
-def _ignore_progress(what: str) -> None:
-    del what
 
 
 def overview(  # noqa: PLR0913 - each is an option of the command
@@ -223,12 +199,12 @@ def overview(  # noqa: PLR0913 - each is an option of the command
     by: str | Sequence[str] = (),
     dataset: str | Path | None = None,
     title: str | None = None,
-    beside: Sequence[ReportableResult | str | Path] = (),
+    beside: Sequence[Result | str | Path] = (),
     audited: bool = True,
     common_queries: bool = False,
     count_missing: bool = False,
     split: str | None = None,
-    watch: ReportProgressCallback | None = None,
+    progress: ProgressCallback = no_progress,
     **how: Any,
 ) -> Overview:
     """Build an overview of systems: scores, differences, latency and findings.
@@ -243,11 +219,10 @@ def overview(  # noqa: PLR0913 - each is an option of the command
         raise BadInput(
             "common_queries and count_missing are mutually exclusive", hint="remove --common-queries or --count-missing"
         )
-    others: list[ReportableResult] = []
+    others: list[Result] = []
     for one in beside:
         others += registry.read_results(one) if isinstance(one, str | Path) else [one]
-    look = watch or _ignore_progress
-    look("scoring")
+    progress(Progress("scoring"))
     rules = None if convention is None else find_convention(convention)
     names = [measures] if isinstance(measures, str) else None if measures is None else list(measures)
     if isinstance(given, Experiment):
@@ -267,7 +242,7 @@ def overview(  # noqa: PLR0913 - each is an option of the command
             lower, _ = assign_directions(told.measures, told.lower_is_better, frozenset(told.measures), given)
             return replace(told, title=title or told.title, made=utc_now(), beside=others, lower_is_better=lower)
         found = told or inputs_from_files(files, baseline, names, rules or find_convention("default"), dataset, split)
-    look("comparing")
+    progress(Progress("comparing"))
     count_missing = (count_missing or found.count_missing) and not common_queries
     values = [one.values for scores in found.trials.values() for one in scores]
     given = given_directions(method.lower_is_better, method.higher_is_better, values)
@@ -292,7 +267,7 @@ def overview(  # noqa: PLR0913 - each is an option of the command
     looked = None
     defined = any(mean.n for entry in systems.values() for mean in entry.means.values())
     if audited and defined and judgments is not None and found.runs and found.rules is not None:
-        look("auditing")
+        progress(Progress("auditing"))
         looked = audit(
             judgments,
             dict(found.runs),
@@ -319,7 +294,7 @@ def overview(  # noqa: PLR0913 - each is an option of the command
         queries=dict(found.texts.queries or {}),
         tags=tags,
         judgments=judgments,
-        judgments_hash="" if judgments is None else judgments_hash(judgments),
+        judgments_hash="" if judgments is None else hash_judgments(judgments),
         documents=_displayed_documents(found.texts.documents or (), found.runs, judgments),
         audit=looked,
         failures=found.failures,
@@ -404,7 +379,7 @@ def _overview_notes(found: ReportInputs, compared: Comparisons | None, *, common
     if not common_queries:  # With common_queries, missing queries are left out for all systems instead of scored 0.
         told += [note for scores in found.trials.values() for one in scores for note in one.notes]
     made_with = {run.manifest.get("judgments_hash") for run in found.runs.values()} - {None}
-    if found.judgments is not None and made_with - {judgments_hash(found.judgments)}:
+    if found.judgments is not None and not made_with <= {*judgment_hashes(found.judgments)}:
         told.append("these are not the judgments that the runs were made with")
     return list(dict.fromkeys([*found.notes, *told, *(() if compared is None else compared.notes)]))
 

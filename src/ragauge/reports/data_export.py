@@ -16,8 +16,9 @@ from ragauge.comparison.results import MeasureCurve, Overview, SystemSummary
 from ragauge.core.records import Scores
 from ragauge.core.summaries import Mean, Speed
 from ragauge.files.serialization import replace_nan, to_plain_data
+from ragauge.output.csv import render_csv_rows
 from ragauge.output.numbers import format_exact
-from ragauge.output.terminal import format_direction, render_csv_rows
+from ragauge.output.terminal import format_direction
 from ragauge.reports.summary import summarise_overview
 from ragauge.reports.systems_tables import (
     CACHED_BUILD_TEXT,

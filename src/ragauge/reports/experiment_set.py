@@ -17,11 +17,12 @@ from ragauge.comparison.results import Overview, OverviewsByDataset, compute_mea
 from ragauge.core.summaries import Mean
 from ragauge.output.chart_style import SystemStyles
 from ragauge.output.charts import format_bar_value, join_sentence
+from ragauge.output.csv import render_csv_rows
 from ragauge.output.markdown import details_block, escape_markdown, render_markdown_table
-from ragauge.output.numbers import count_noun, format_exact, format_score
-from ragauge.output.report import Chart, Report, Section
-from ragauge.output.tables import TextTable
-from ragauge.output.terminal import best_mean, borderless_table, fit_columns, render_csv_rows, terminal_cell
+from ragauge.output.numbers import format_exact, format_score, pluralise
+from ragauge.output.report import Chart
+from ragauge.output.terminal import best_mean, borderless_table, terminal_cell
+from ragauge.output.text_report import TextReport, TextSection, TextTable, fit_columns
 from ragauge.reports.systems_tables import (
     UNKNOWN_MEAN,
     count_queries,
@@ -165,9 +166,9 @@ def summarise_experiments(overviews: OverviewsByDataset) -> str:
     """Summarise which system has the best mean rank by the first measure."""
     first = list_measures(overviews)[0]
     ranked = compute_mean_ranks(overviews, first)
-    several = count_noun(len(overviews), "dataset")
+    several = pluralise(len(overviews), "dataset")
     if not ranked:
-        return f"{count_noun(len(list_systems(overviews)), 'system')} on {several}."
+        return f"{pluralise(len(list_systems(overviews)), 'system')} on {several}."
     best = best_mean(list(ranked.values()), lower=True)
     names = [name for name, rank in ranked.items() if rank == best]
     wins = [_best_system(one, first) for one in overviews.values()]
@@ -181,7 +182,7 @@ def _describe_significance(overviews: OverviewsByDataset, measure: str) -> str:
     known = [one for one in overviews.values() if one.compared is not None and one.baseline is not None]
     gaps = [(one.compared, gap) for one in known for name in one.systems if (gap := one.difference(name, measure))]
     sure = sum(compared is not None and compared.sure(gap) for compared, gap in gaps)
-    many = f"{sure or 'None'} of {count_noun(len(gaps), 'difference')} from {known[0].baseline}" if gaps else ""
+    many = f"{sure or 'None'} of {pluralise(len(gaps), 'difference')} from {known[0].baseline}" if gaps else ""
     return f" {many} {'is' if sure < 2 else 'are'} more than chance gives." if gaps else ""
 
 
@@ -225,24 +226,27 @@ def render_experiments_markdown(
 
 def build_experiments_report(
     title: str, overviews: OverviewsByDataset, failures: Mapping[str, str], places: Mapping[str, str]
-) -> Report:
+) -> TextReport:
     """Build the report for a page. A bullet marks the best value of a column."""
     first, *others = list_measures(overviews)
     said = [*describe_stars_and_ranks(overviews), "• is the best of a column"]
     text = " ".join(f"{line[:1].upper()}{line[1:]}." for line in said)
     named = dict(zip(shorten_dataset_names(list(overviews)), overviews.values(), strict=True))
-    chart = draw_dataset_chart(named, first, list_systems(overviews))
-    parts = [Section("first", first, first, text, [_marked_measure_table(overviews, first)], chart)]
+
+    def chart() -> Mapping[str, Chart]:
+        return draw_dataset_chart(named, first, list_systems(overviews))
+
+    parts = [TextSection("first", first, first, text, [_marked_measure_table(overviews, first)], chart)]
     parts += [
-        Section("second", one, one, "", [_marked_measure_table(overviews, one)])
+        TextSection("second", one, one, "", [_marked_measure_table(overviews, one)])
         for one in others[: MAX_TERMINAL_MEASURES - 1]
     ]
     rest = [_marked_measure_table(overviews, one) for one in others[MAX_TERMINAL_MEASURES - 1 :]]
     if rest:
-        parts.append(Section("others", "Other measures", "Others", "", rest, long=True))
-    parts.append(Section("datasets", "Datasets", "Datasets", "", [_datasets_table(overviews, failures, places)]))
-    told = [count_noun(len(overviews), "dataset"), count_noun(len(list_systems(overviews)), "system")]
-    return Report(
+        parts.append(TextSection("others", "Other measures", "Others", "", rest, long=True))
+    parts.append(TextSection("datasets", "Datasets", "Datasets", "", [_datasets_table(overviews, failures, places)]))
+    told = [pluralise(len(overviews), "dataset"), pluralise(len(list_systems(overviews)), "system")]
+    return TextReport(
         "study", title, told, summarise_experiments(overviews), parts, circumstances=_shared_provenance(overviews)
     )
 
@@ -260,8 +264,8 @@ def _datasets_table(overviews: OverviewsByDataset, failures: Mapping[str, str], 
 
 def _dataset_sizes(overview: Overview) -> list[str]:
     documents = overview.documents_known
-    size = [] if documents is None else [count_noun(documents, "document")]
-    return [*size, count_noun(count_queries(overview), *overview.asked)]
+    size = [] if documents is None else [pluralise(documents, "document")]
+    return [*size, pluralise(count_queries(overview), *overview.asked)]
 
 
 def _marked_measure_table(overviews: OverviewsByDataset, measure: str) -> TextTable:

@@ -9,10 +9,9 @@ from ragauge.comparison.report import describe_test, render_comparisons_markdown
 from ragauge.comparison.results import Overview
 from ragauge.core.protocols import Result
 from ragauge.core.run_dates import describe_run_dates
-from ragauge.output.markdown import details_block, escape_markdown, render_markdown_table
-from ragauge.output.numbers import count_noun, format_score
-from ragauge.output.report import render_markdown
-from ragauge.reports.registry import build_report
+from ragauge.output.markdown import details_block, escape_markdown, render_markdown, render_markdown_table
+from ragauge.output.numbers import format_score, pluralise
+from ragauge.reports.registry import build_reports
 from ragauge.reports.summary import summarise_overview
 from ragauge.reports.systems_tables import (
     TRIALS_TITLE,
@@ -61,7 +60,7 @@ def render_overview_markdown(overview: Overview) -> str:
 
 def _result_section(one: Result) -> list[str]:
     """Render the report of another result, with headings one level lower."""
-    lines = render_markdown([build_report(one)]).splitlines()
+    lines = render_markdown(build_reports([one])).splitlines()
     return [f"#{line}" if line.startswith("#") else line for line in lines]
 
 
@@ -75,7 +74,7 @@ def _quality_section(overview: Overview) -> list[str]:
         for column, measure in enumerate(overview.measures)
         if entry.means.get(measure, UNKNOWN_MEAN).value == best[column]
     }
-    over = f" over {count_noun(count_queries(overview), *overview.asked)}" if count_queries(overview) else ""
+    over = f" over {pluralise(count_queries(overview), *overview.asked)}" if count_queries(overview) else ""
     of = f" of {overview.dataset}" if overview.dataset else ""
     by = f", convention {overview.convention}" if overview.convention else ""
     by += f", judged by {overview.judge}" if overview.judge else ""
@@ -155,12 +154,12 @@ def _failures_section(overview: Overview) -> list[str]:
     ]
     for name, entry in overview.entries.items():
         if count_failures(entry):
-            answers = f"{count_noun(count_failures(entry), 'answer')} failed"
+            answers = f"{pluralise(count_failures(entry), 'answer')} failed"
             lines.append(f"- {escape_markdown(name)}: {answers}; each counts as an empty ranking")
         for query, why in islice(entry.failed.items(), MAX_FAILURES_SHOWN):
             lines.append(f"  - {escape_markdown(query)}: {escape_markdown(why)}")
         if len(entry.failed) > MAX_FAILURES_SHOWN:
-            lines.append(f"  - and {count_noun(len(entry.failed) - MAX_FAILURES_SHOWN, 'more query', 'more queries')}")
+            lines.append(f"  - and {pluralise(len(entry.failed) - MAX_FAILURES_SHOWN, 'more query', 'more queries')}")
     return ["## What failed", "", *lines] if lines else []
 
 
@@ -176,7 +175,7 @@ def _audit_section(overview: Overview) -> list[str]:
         f"- not looked at: {escape_markdown(name)}, {escape_markdown(why)}"
         for name, why in overview.audit.skipped.items()
     ]
-    found = count_noun(len(lines), "problem") if lines else "no problem"
+    found = pluralise(len(lines), "problem") if lines else "no problem"
     return details_block(
         f"What the audit found: {found}", [*(lines or ["No problem."]), *(["", *left] if left else [])]
     )
@@ -199,12 +198,12 @@ def _provenance_section(overview: Overview) -> list[str]:
     """Render the plan, machine, data hashes and versions to reproduce results."""
     about = find_first_manifest(overview)
     plan, machine = about.get("plan") or {}, about.get("machine") or {}
-    size = [] if overview.documents_known is None else [count_noun(overview.documents_known, "document")]
-    size += [count_noun(count_queries(overview), *overview.asked)] if count_queries(overview) else []
+    size = [] if overview.documents_known is None else [pluralise(overview.documents_known, "document")]
+    size += [pluralise(count_queries(overview), *overview.asked)] if count_queries(overview) else []
     planned = [f"k = {plan['k']}"] if "k" in plan else []
     words = {"repeats": ("repeat",), "workers": ("worker",), "warmup": ("warm-up query", "warm-up queries")}
-    planned += [count_noun(plan[key], *word) for key, word in words.items() if isinstance(plan.get(key), int)]
-    cores = f", {count_noun(machine['cores'], 'core')}" if isinstance(machine.get("cores"), int) else ""
+    planned += [pluralise(plan[key], *word) for key, word in words.items() if isinstance(plan.get(key), int)]
+    cores = f", {pluralise(machine['cores'], 'core')}" if isinstance(machine.get("cores"), int) else ""
     known = {
         "dataset": ": ".join(filter(None, [overview.dataset, ", ".join(size)])),
         "convention": overview.convention,

@@ -13,9 +13,11 @@ from ragauge.comparison.charts import CHART_DEFINITIONS, draw_charts
 from ragauge.comparison.results import Overview, SystemSummary
 from ragauge.core.documents import Document
 from ragauge.core.records import Floats
-from ragauge.output import page
-from ragauge.output.page import PageSection, render_page
-from ragauge.output.report import Chart, with_unique_ids
+from ragauge.output import text_page
+from ragauge.output.page import compress_payloads, page_explorer
+from ragauge.output.page_assets import render_template
+from ragauge.output.report import Chart, Explorer, with_unique_kinds
+from ragauge.output.text_page import TextPageSection
 from ragauge.reports import page_sections
 from ragauge.reports.registry import build_reports
 from ragauge.reports.summary import build_cards, summarise_overview
@@ -196,43 +198,33 @@ def render_overview_page(overview: Overview, vega: str | None = None) -> str:
 
     `vega` is the result of `load_vega_script`, if already loaded.
     """
-    others = with_unique_ids(build_reports(overview.beside))
+    others = with_unique_kinds(build_reports(overview.beside))
     charts = draw_charts(overview)
-    middle = [
-        *_chart_sections(overview, charts),
-        *(part for one in others for part in page.page_sections(one, headed=True)),
-    ]
-    charts.update(page.collect_charts(others))
+    joined = [section for one in others for section in text_page.page_sections(one, headed=True)]
+    middle = [*_chart_sections(overview, charts), *joined]
+    for section in joined:
+        charts.update(section.charts)
     systems = find_browsable_systems(overview)
-    packed: dict[str, str] = {}
-    data: dict[str, Any] = {}
-    told = ""
-    if systems:
-        rankings = build_rankings_payload(overview)
-        packed["values"] = page.compress_json(build_values_payload(overview))
-        if rankings is not None:
-            packed["rankings"] = page.compress_json(rankings)
-        data["about"] = _browser_settings(overview, systems)
-        told = _browser_text(overview, rankings)
-    first = PageSection("systems", "Systems", "Systems")
+    explorer = page_explorer(_build_explorer(overview, systems)) if systems else None
+    first = TextPageSection("systems", "Systems", "Systems")
     many = overview.asked[1].capitalize()
     ends = [
-        *([PageSection("queries", many, many)] if systems else []),
+        *([TextPageSection("queries", many, many)] if systems else []),
         # Judged answers are not rankings: there is nothing to audit, and no query could fail.
         *(
             []
             if overview.judge
-            else [PageSection("findings", "Audit", "Audit"), PageSection("failures", "Failures", "Failures")]
+            else [TextPageSection("findings", "Audit", "Audit"), TextPageSection("failures", "Failures", "Failures")]
         ),
-        PageSection("again", "Do it again", "Do it again"),
+        TextPageSection("again", "Do it again", "Do it again"),
     ]
-    return render_page(
+    return render_template(
         "report.html",
         {
             "title": overview.title,
             "kind": "report",
             "made": overview.made,
-            "sections": [first, *middle, *ends],
+            "navigation": [first, *middle, *ends],
             "about": page_sections.describe_overview(overview),
             "verdict": summarise_overview(overview).replace("p < ", "p\u00a0<\u00a0").replace("p = ", "p\u00a0=\u00a0"),
             "answers": build_cards(overview),
@@ -240,7 +232,7 @@ def render_overview_page(overview: Overview, vega: str | None = None) -> str:
             "others": page_sections.build_other_measures_tables(overview),
             "beside": charts.get("quality_latency"),
             "chart_sections": middle,
-            "browsable": told,
+            "explorer": explorer,
             "asked": overview.asked,
             "ranked": not overview.judge,
             "places": {
@@ -254,13 +246,21 @@ def render_overview_page(overview: Overview, vega: str | None = None) -> str:
             "manifests": page_sections.format_manifests(overview),
         },
         charts,
-        data,
-        packed,
+        {} if explorer is None else {explorer.name: explorer.settings},
+        {} if explorer is None else compress_payloads(explorer),
         vega=vega,
+        scripts=[] if explorer is None else ["explorer.js"],
     )
 
 
-def _chart_sections(overview: Overview, charts: Mapping[str, Chart]) -> list[PageSection]:
+def _build_explorer(overview: Overview, systems: Sequence[str]) -> Explorer:
+    rankings = build_rankings_payload(overview)
+    payloads = {"values": build_values_payload(overview), **({} if rankings is None else {"rankings": rankings})}
+    settings = _browser_settings(overview, systems)
+    return Explorer("rankings", settings, lambda: payloads, _browser_text(overview, rankings))
+
+
+def _chart_sections(overview: Overview, charts: Mapping[str, Chart]) -> list[TextPageSection]:
     """Return the sections with charts, in reading order."""
 
     def charts_of(section: str) -> dict[str, Chart]:
@@ -276,10 +276,10 @@ def _chart_sections(overview: Overview, charts: Mapping[str, Chart]) -> list[Pag
     one = overview.asked[0]
     against = f"Each {one}'s {overview.first} minus that of {base}." if base else ""
     found = [
-        PageSection("panels", "Six panels", "Panels", charts_of("panels")),
-        PageSection("measures", "Measure by measure", "Measures", charts_of("measures")),
-        PageSection("over-k", "How many documents are enough", "Over k", charts_of("over-k")),
-        PageSection(
+        TextPageSection("panels", "Six panels", "Panels", charts_of("panels")),
+        TextPageSection("measures", "Measure by measure", "Measures", charts_of("measures")),
+        TextPageSection("over-k", "How many documents are enough", "Over k", charts_of("over-k")),
+        TextPageSection(
             "differences",
             f"{one.capitalize()} by {one}",
             "Differences",
@@ -288,9 +288,9 @@ def _chart_sections(overview: Overview, charts: Mapping[str, Chart]) -> list[Pag
             against,
             "pairs",
         ),
-        PageSection("trials", TRIALS_TITLE, "Chance", grids=page_sections.build_trials_tables(overview)),
-        PageSection("strata", f"By kind of {one}", f"Kinds of {one}", charts_of("strata"), parts),
-        PageSection("latency", "How fast", "Latency", charts_of("latency"), sheets),
+        TextPageSection("trials", TRIALS_TITLE, "Chance", grids=page_sections.build_trials_tables(overview)),
+        TextPageSection("strata", f"By kind of {one}", f"Kinds of {one}", charts_of("strata"), parts),
+        TextPageSection("latency", "How fast", "Latency", charts_of("latency"), sheets),
     ]
     return [one for one in found if one.charts or one.grids]
 
@@ -314,11 +314,12 @@ def _browser_settings(overview: Overview, systems: Sequence[str]) -> dict[str, A
     return {
         "systems": list(systems),
         "measures": list(overview.measures),
-        "lower": [m in overview.lower_is_better for m in overview.measures],
+        "lower_is_better": [m in overview.lower_is_better for m in overview.measures],
         "system": systems.index(best),
-        "base": systems.index(base),
-        "asked": overview.asked[1],
-        "unkept": "The rankings of this query are not in the page, since it moved less than others.",
+        "baseline": systems.index(base),
+        "noun": overview.asked[0],
+        "plural": overview.asked[1],
+        "unavailable": "The rankings of this query are not in the page, since it moved less than others.",
     }
 
 

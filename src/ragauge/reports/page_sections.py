@@ -12,9 +12,9 @@ from ragauge.comparison.results import Overview, SystemSummary
 from ragauge.core.stages import STAGES
 from ragauge.core.summaries import Mean
 from ragauge.files.serialization import replace_nan
-from ragauge.output.numbers import count_noun, format_milliseconds, format_p_value, format_qps, format_score
-from ragauge.output.page import Cell, PageTable
+from ragauge.output.numbers import format_number, format_score, pluralise
 from ragauge.output.terminal import best_mean
+from ragauge.output.text_page import TextPageCell, TextPageTable
 from ragauge.reports.systems_tables import (
     CACHED_BUILD_TEXT,
     build_trials_rows,
@@ -36,9 +36,9 @@ def describe_overview(overview: Overview) -> list[str]:
     """Describe the overview in a line: sizes, convention, judge and dates."""
     n = max((mean.n for entry in overview.entries.values() for mean in entry.means.values()), default=0)
     queries = len(next((e.scores[0].queries for e in overview.entries.values() if e.scores), ())) or n
-    parts = [count_noun(len(overview.entries), "system")]
+    parts = [pluralise(len(overview.entries), "system")]
     if queries:
-        parts.append(count_noun(queries, *overview.asked))
+        parts.append(pluralise(queries, *overview.asked))
     if overview.documents_known is not None:
         parts.append(f"{overview.documents_known:,} documents")
     if overview.convention:
@@ -60,7 +60,7 @@ def _has_mean_interval(overview: Overview) -> bool:
     return any(not math.isnan(mean.low) for entry in overview.entries.values() for mean in entry.means.values())
 
 
-def build_systems_table(overview: Overview) -> PageTable:
+def build_systems_table(overview: Overview) -> TextPageTable:
     """Build the table of systems with means, differences and latency."""
     timed = _known_latency_statistic(overview)
     base = overview.baseline
@@ -75,21 +75,21 @@ def build_systems_table(overview: Overview) -> PageTable:
             row.extend(_difference_cells(overview.difference(name)))
         if timed:
             row.append(_latency_cell(entry, timed))
-    return PageTable(header, rows, sortable=len(rows) > 1, legend=_systems_legend(overview))
+    return TextPageTable(header, rows, sortable=len(rows) > 1, legend=_systems_legend(overview))
 
 
-def build_other_measures_tables(overview: Overview) -> list[PageTable]:
+def build_other_measures_tables(overview: Overview) -> list[TextPageTable]:
     """Build the table of the measures that the table of systems leaves out."""
     measures = overview.measures[MAX_SYSTEMS_TABLE_MEASURES:]
     rows = _system_mean_rows(overview, measures)
     return (
-        [PageTable(["system", *measures], rows, OTHER_MEASURES_TITLE, sortable=len(rows) > 1, folded=True)]
+        [TextPageTable(["system", *measures], rows, OTHER_MEASURES_TITLE, sortable=len(rows) > 1, folded=True)]
         if measures
         else []
     )
 
 
-def _system_mean_rows(overview: Overview, measures: Sequence[str]) -> list[list[str | Cell]]:
+def _system_mean_rows(overview: Overview, measures: Sequence[str]) -> list[list[str | TextPageCell]]:
     """Return a row per system with its name and means."""
     best = {
         m: best_mean(
@@ -98,9 +98,9 @@ def _system_mean_rows(overview: Overview, measures: Sequence[str]) -> list[list[
         for m in measures
     }
     many = len(overview.entries) > 1
-    rows: list[list[str | Cell]] = []
+    rows: list[list[str | TextPageCell]] = []
     for name, entry in overview.entries.items():
-        row: list[str | Cell] = [Cell(name, "baseline" if name == overview.baseline else "")]
+        row: list[str | TextPageCell] = [TextPageCell(name, "baseline" if name == overview.baseline else "")]
         row += [
             _mean_cell(entry.means.get(m), m, best[m] if many else math.nan, overview.difference(name, m))
             for m in measures
@@ -109,22 +109,24 @@ def _system_mean_rows(overview: Overview, measures: Sequence[str]) -> list[list[
     return rows
 
 
-def _mean_cell(mean: Mean | None, measure: str, best: float, gap: Comparison | None) -> Cell:
+def _mean_cell(mean: Mean | None, measure: str, best: float, gap: Comparison | None) -> TextPageCell:
     if mean is None:
-        return Cell("-")
+        return TextPageCell("-")
     stars = "" if gap is None else gap.stars.replace("ns", "")
-    about = "" if gap is None else f"{gap.difference:+.4f} against {gap.baseline}, p {format_p_value(gap.p_corrected)}"
+    about = (
+        "" if gap is None else f"{gap.difference:+.4f} against {gap.baseline}, p {format_number(gap.p_corrected, 'p')}"
+    )
     interval = "" if math.isnan(mean.low) else f"[{mean.low:.3f}, {mean.high:.3f}]"
     order = None if math.isnan(mean.value) else mean.value
-    return Cell(format_score(mean.value, measure), interval, mean.value == best, stars, about, order)
+    return TextPageCell(format_score(mean.value, measure), interval, mean.value == best, stars, about, order)
 
 
-def _difference_cells(row: Comparison | None) -> list[Cell]:
+def _difference_cells(row: Comparison | None) -> list[TextPageCell]:
     if row is None:
-        return [Cell(""), Cell("")]
+        return [TextPageCell(""), TextPageCell("")]
     return [
-        Cell(f"{row.difference:+.4f}", f"[{row.ci[0]:+.3f}, {row.ci[1]:+.3f}]", order=row.difference),
-        Cell(format_p_value(row.p_corrected), f"{row.wins}/{row.losses}/{row.ties}", order=row.p_corrected),
+        TextPageCell(f"{row.difference:+.4f}", f"[{row.ci[0]:+.3f}, {row.ci[1]:+.3f}]", order=row.difference),
+        TextPageCell(format_number(row.p_corrected, "p"), f"{row.wins}/{row.losses}/{row.ties}", order=row.p_corrected),
     ]
 
 
@@ -135,10 +137,10 @@ def _known_latency_statistic(overview: Overview) -> str:
     return known[0] if known else ""
 
 
-def _latency_cell(entry: SystemSummary, figure: str) -> Cell:
+def _latency_cell(entry: SystemSummary, figure: str) -> TextPageCell:
     value = math.nan if entry.speed is None else float(getattr(entry.speed.stages["total"], figure))
     mark = DOUBT_MARK if entry.doubts else ""
-    return Cell("-") if math.isnan(value) else Cell(f"{format_milliseconds(value)}{mark}", order=value)
+    return TextPageCell("-") if math.isnan(value) else TextPageCell(f"{format_number(value, 'ms')}{mark}", order=value)
 
 
 def _systems_legend(overview: Overview) -> str:
@@ -157,7 +159,7 @@ def _systems_legend(overview: Overview) -> str:
         method = overview.compared.method
         correction = CORRECTION_NAMES.get(method.correction, "not corrected")
         rows = [row for row in overview.compared.rows if method.family == "all" or row.measure == overview.first]
-        family = f" for {count_noun(len(rows), 'comparison')}" if method.correction != "none" else ""
+        family = f" for {pluralise(len(rows), 'comparison')}" if method.correction != "none" else ""
         parts.append(
             f"vs {overview.baseline}: difference in {overview.first}. p: {TEST_NAMES[method.test]}, "
             f"{correction}{family}; "
@@ -169,22 +171,24 @@ def _systems_legend(overview: Overview) -> str:
     return " ".join(parts)
 
 
-def build_trials_tables(overview: Overview) -> list[PageTable]:
+def build_trials_tables(overview: Overview) -> list[TextPageTable]:
     """Build a table of the variation over trials per measure, the first one open.
 
     Empty if no trials differ.
     """
     if not has_varying_trials(overview):
         return []
-    sheets: list[PageTable] = []
+    sheets: list[TextPageTable] = []
     for measure in overview.measures:
         _, (_, *header), rows, *_ = build_trials_rows(overview, measure)
         told = " ".join(f"{line[:1].upper()}{line[1:]}." for line in describe_trials(overview)) if not sheets else ""
-        sheets.append(PageTable(["system", *header], rows, f"{measure} over trials", legend=told, folded=bool(sheets)))
+        sheets.append(
+            TextPageTable(["system", *header], rows, f"{measure} over trials", legend=told, folded=bool(sheets))
+        )
     return sheets
 
 
-def build_strata_table(overview: Overview) -> PageTable | None:
+def build_strata_table(overview: Overview) -> TextPageTable | None:
     """Build a table of differences by stratum for the systems of the summary.
 
     Returns None without strata.
@@ -192,18 +196,18 @@ def build_strata_table(overview: Overview) -> PageTable | None:
     rows = [] if overview.compared is None else list(overview.compared.strata)
     if not rows or not overview.strata:
         return None
-    table: list[list[str | Cell]] = []
+    table: list[list[str | TextPageCell]] = []
     for row in rows:
         tag, _, value = row.stratum.partition("=")
         table.append(
             [
-                Cell(value or tag, tag if value else ""),
+                TextPageCell(value or tag, tag if value else ""),
                 f"{row.n:,}",
                 format_score(row.means[0]),
                 format_score(row.means[1]),
-                Cell(f"{row.difference:+.4f}", f"[{row.ci[0]:+.3f}, {row.ci[1]:+.3f}]"),
-                Cell(
-                    format_p_value(row.p_corrected),
+                TextPageCell(f"{row.difference:+.4f}", f"[{row.ci[0]:+.3f}, {row.ci[1]:+.3f}]"),
+                TextPageCell(
+                    format_number(row.p_corrected, "p"),
                     f"{row.wins}/{row.losses}/{row.ties}",
                     stars=row.stars.replace("ns", ""),
                 ),
@@ -213,12 +217,12 @@ def build_strata_table(overview: Overview) -> PageTable | None:
     title = f"{system} against {base}, {overview.first}"
     one, many = overview.asked
     legend = f"Paired differences; p corrected for the kinds of one tag, and below it {many} won/lost/tied."
-    return PageTable([f"kind of {one}", "n", base, system, "difference", "p"], table, title, legend=legend)
+    return TextPageTable([f"kind of {one}", "n", base, system, "difference", "p"], table, title, legend=legend)
 
 
-def build_stages_table(overview: Overview) -> PageTable | None:
+def build_stages_table(overview: Overview) -> TextPageTable | None:
     """Build a table of latency percentiles by stage, or return None without timings."""
-    rows: list[list[str | Cell]] = []
+    rows: list[list[str | TextPageCell]] = []
     for name, entry in overview.entries.items():
         if entry.speed is None:
             continue
@@ -227,11 +231,11 @@ def build_stages_table(overview: Overview) -> PageTable | None:
             one = entry.speed.stages[stage]
             figures = (one.p50, one.p90, one.p95, one.p99, one.mean, one.std, one.min, one.max)
             mark = DOUBT_MARK if entry.doubts else ""
-            rows.append([name, stage, *(f"{format_milliseconds(one)}{mark}" for one in figures), f"{one.n:,}"])
+            rows.append([name, stage, *(f"{format_number(one, 'ms')}{mark}" for one in figures), f"{one.n:,}"])
     header = ["system", "stage", "p50", "p90", "p95", "p99", "mean", "deviation", "least", "most", "n"]
     legend = "Milliseconds. Percentiles by linear interpolation; queries that failed are in none of them."
     legend += "".join(f" {one}." for one in describe_unreliable_timings(overview))
-    return PageTable(header, rows, "Every stage and percentile", legend=legend, folded=True) if rows else None
+    return TextPageTable(header, rows, "Every stage and percentile", legend=legend, folded=True) if rows else None
 
 
 def _cost_text(entry: SystemSummary, cost: str) -> str:
@@ -240,21 +244,21 @@ def _cost_text(entry: SystemSummary, cost: str) -> str:
     return f"{entry.costs[cost]:,.3g}" if cost in entry.costs else "-"
 
 
-def build_costs_table(overview: Overview) -> PageTable | None:
+def build_costs_table(overview: Overview) -> TextPageTable | None:
     """Build a table of throughput and costs, or return None if none are known."""
     names = list(dict.fromkeys(name for entry in overview.entries.values() for name in entry.costs))
     timed = any(entry.speed is not None for entry in overview.entries.values())
     if not names and not timed:
         return None
-    rows: list[list[str | Cell]] = []
+    rows: list[list[str | TextPageCell]] = []
     for name, entry in overview.entries.items():
-        row: list[str | Cell] = [name]
+        row: list[str | TextPageCell] = [name]
         if timed:
             throughput = math.nan if entry.speed is None else entry.speed.throughput
-            row.append(f"{format_qps(throughput)}{DOUBT_MARK if entry.doubts else ''}")
+            row.append(f"{format_number(throughput, 'qps')}{DOUBT_MARK if entry.doubts else ''}")
         rows.append([*row, *(_cost_text(entry, one) for one in names)])
     header = ["system", *(["throughput (queries/s)"] if timed else []), *(name.replace("_", " ") for name in names)]
-    return PageTable(header, rows, "Throughput, building, starting")
+    return TextPageTable(header, rows, "Throughput, building, starting")
 
 
 def build_findings(overview: Overview) -> dict[str, Any] | None:
@@ -269,10 +273,10 @@ def build_findings(overview: Overview) -> dict[str, Any] | None:
             told = f"{one.subject}: {one.message}"
             mine = others.setdefault(one.what, [])
             mine.append(told if not one.effect or one.effect in told else f"{told}; {one.effect}")
-    summary = f"{count_noun(len(problems), 'problem')} found" if problems else "No problem found"
+    summary = f"{pluralise(len(problems), 'problem')} found" if problems else "No problem found"
     left = len(found.skipped)
     return {
-        "summary": f"{summary}." if not left else f"{summary}; {count_noun(left, 'check')} could not be made.",
+        "summary": f"{summary}." if not left else f"{summary}; {pluralise(left, 'check')} could not be made.",
         "problems": problems,
         "others": others,
         "skipped": found.skipped,
@@ -282,7 +286,7 @@ def build_findings(overview: Overview) -> dict[str, Any] | None:
 def build_failures(overview: Overview) -> dict[str, Any]:
     """Return the queries that failed, and the systems without a run."""
     every = [(name, query, why) for name, e in overview.entries.items() for query, why in e.failed.items()]
-    rows: list[list[str | Cell]] = [
+    rows: list[list[str | TextPageCell]] = [
         [name, query, overview.queries.get(query, ""), why] for name, query, why in every[:MAX_FAILURES_LISTED]
     ]
     counted = ", ".join(f"{name}: {len(e.failed):,}" for name, e in overview.entries.items() if e.failed)
@@ -295,11 +299,11 @@ def build_failures(overview: Overview) -> dict[str, Any]:
         "none": "Every query was answered." if known else "These runs do not tell whether queries failed.",
         "summary": f"{len(every):,} queries failed{often} ({counted}); an answer that failed is an empty ranking, "
         f"and stays in the mean.{more}",
-        "grid": PageTable(["system", "query", "text", "what went wrong"], rows, numbers=False),
+        "grid": TextPageTable(["system", "query", "text", "what went wrong"], rows, numbers=False),
     }
 
 
-def build_provenance_tables(overview: Overview) -> list[PageTable]:
+def build_provenance_tables(overview: Overview) -> list[TextPageTable]:
     """Build tables of the provenance: data, settings, machine and systems."""
     manifests = {name: entry.manifest for name, entry in overview.entries.items() if entry.manifest}
     facts: list[tuple[str, Any]] = [("convention", overview.convention), ("judge", overview.judge)]
@@ -326,11 +330,11 @@ def build_provenance_tables(overview: Overview) -> list[PageTable]:
         ("python", first.get("python")),
         ("versions", ", ".join(f"{name} {one}" for name, one in (first.get("versions") or {}).items())),
     ]
-    rows: list[list[str | Cell]] = [[name, str(value)] for name, value in facts if value]
-    sheets = [PageTable(["", ""], rows, title="Circumstances", numbers=False)]
+    rows: list[list[str | TextPageCell]] = [[name, str(value)] for name, value in facts if value]
+    sheets = [TextPageTable(["", ""], rows, title="Circumstances", numbers=False)]
     dates = overview.answers
     if manifests:
-        described: list[list[str | Cell]] = [
+        described: list[list[str | TextPageCell]] = [
             [
                 name,
                 str((one.get("system") or {}).get("description", "")),
@@ -340,7 +344,7 @@ def build_provenance_tables(overview: Overview) -> list[PageTable]:
             for name, one in manifests.items()
         ]
         sheets.append(
-            PageTable(["system", "description", "answers made", "documents"], described, "Systems", numbers=False)
+            TextPageTable(["system", "description", "answers made", "documents"], described, "Systems", numbers=False)
         )
     return sheets
 

@@ -1,240 +1,171 @@
-"""Registry of result types: their reports, output formats, and reading them from JSON."""
+"""Registry of reports: how every type of result is shown and written, found by the schema of the result."""
 
 from __future__ import annotations
 
-import json
+import importlib
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any
 
 from ragauge.core.errors import BadInput
 from ragauge.core.protocols import Result
-from ragauge.embedder_study import report as embedder_study_report
-from ragauge.embedder_study import tokenizer_report
-from ragauge.embedder_study.report import render_long_csv
+from ragauge.core.record_types import RESULT_MODULES, ResultModules, record_type_of
 from ragauge.embedder_study.results import EmbedderStudy, TokenizerStudy
-from ragauge.files.json_files import read_json
-from ragauge.files.serialization import from_json_data, to_json_data
-from ragauge.files.source import InputFile
-from ragauge.knowledge.freshness import report
-from ragauge.knowledge.freshness.results import Freshness
-from ragauge.knowledge.gain import report as gain_report
-from ragauge.knowledge.gain.results import Gain
-from ragauge.knowledge.graph import report as graph_report
-from ragauge.knowledge.graph.results import GraphAnalysis
-from ragauge.knowledge.lint import report as lint_report
-from ragauge.knowledge.lint.results import Lint
-from ragauge.knowledge.novelty import report as novelty_report
-from ragauge.knowledge.novelty.results import Novelty
-from ragauge.output import report as output_report
-from ragauge.output.formats import OutputFormat, format_for_path, write_charts, write_format
-from ragauge.output.page import collect_charts, load_vega_script, render_report_page
-from ragauge.output.report import Report
-from ragauge.reports.layouts import tokenization
-from ragauge.store_stress import report as store_stress_report
-from ragauge.store_stress.results import StressTest
+from ragauge.files.serialization import detect_schema, read_records, to_json
+from ragauge.output.chart_files import write_charts
+from ragauge.output.csv import render_csv
+from ragauge.output.formats import OutputFormat, format_for_path, only_result, write_format
+from ragauge.output.latex import render_latex
+from ragauge.output.markdown import render_markdown
+from ragauge.output.numbers import join_with_and
+from ragauge.output.page import render_page
+from ragauge.output.page_assets import load_vega_script
+from ragauge.output.report import Report, ResultReporter, TableBuilder, collect_charts
+from ragauge.reports.benchmark_layouts import BENCHMARK_LAYOUTS, select_layouts
+from ragauge.reports.layouts.tokenization import render_embedder_table, render_tokenizer_table
 
-ReportableResult = Lint | Novelty | Gain | Freshness | StressTest | EmbedderStudy | TokenizerStudy | GraphAnalysis
-"""Results that can be reported together with an overview of systems."""
+Results = Sequence[Result]
+STORED_RESULT_COMMANDS = tuple(modules.command for modules in RESULT_MODULES.values())
+"""Commands whose JSON `ragauge report` reads."""
 
 
-class ReportBuilder(NamedTuple):
-    """Result type with the functions that report it."""
+def find_result_modules(result_type: type[Any]) -> ResultModules:
+    """Return the modules of a result type.
 
-    result_type: type[Any]
-    build_report: Callable[[Any], Report]
-    csv: Callable[[Any], str]
-    derived: Sequence[str] = ()
-    """Properties that are written to the JSON in addition to the fields."""
-    joint: Callable[[Sequence[Any]], Report] | None = None
-    """Builder of a report that compares several results of this type."""
-
-
-REPORT_BUILDERS: Mapping[str, ReportBuilder] = {
-    "lint": ReportBuilder(Lint, lint_report.build_report, lint_report.render_csv),
-    "novelty": ReportBuilder(Novelty, novelty_report.build_report, novelty_report.render_csv),
-    "gain": ReportBuilder(Gain, gain_report.build_report, gain_report.render_csv),
-    "freshness": ReportBuilder(
-        Freshness, report.build_report, report.render_csv, report.DERIVED_FIELDS, report.build_comparison_report
-    ),
-    "stress": ReportBuilder(
-        StressTest,
-        store_stress_report.build_report,
-        store_stress_report.render_csv,
-        ("read_back", "measures"),
-        store_stress_report.build_comparison_report,
-    ),
-    "embedders": ReportBuilder(EmbedderStudy, embedder_study_report.build_report, embedder_study_report.render_csv),
-    "tokenizers": ReportBuilder(TokenizerStudy, tokenizer_report.build_report, tokenizer_report.render_csv),
-    "graph": ReportBuilder(GraphAnalysis, graph_report.build_report, graph_report.render_csv),
-}
-"""Report builders by the command that produces the result."""
-
-
-def find_command_name(told: Result) -> str:
-    """Return the name of the command that produced a result."""
-    return next(verb for verb, form in REPORT_BUILDERS.items() if isinstance(told, form.result_type))
-
-
-def build_report(told: Result) -> Report:
-    """Build the report of a result."""
-    return REPORT_BUILDERS[find_command_name(told)].build_report(told)
-
-
-def build_joint_reports(several: Sequence[Result]) -> list[Report]:
-    """Build a comparing report for each result type with several results."""
-    found = []
-    for form in REPORT_BUILDERS.values():
-        mine = [one for one in several if isinstance(one, form.result_type)]
-        if form.joint is not None and len(mine) > 1:
-            found.append(form.joint(mine))
-    return found
-
-
-def build_reports(several: Sequence[Result]) -> list[Report]:
-    """Build the reports of results, comparing ones first."""
-    return [*build_joint_reports(several), *map(build_report, several)]
-
-
-ResultT = TypeVar("ResultT")
-SCHEMA_TEMPLATE = "ragauge-{}/1"
-"""Template of the `schema` field in the JSON of a command's result."""
-SCHEMA_PROBE_CHARS = 200
-"""Number of leading characters that are searched for the schema of a file."""
-
-
-def result_to_data(told: Result) -> dict[str, Any]:
-    """Convert a result to JSON-serialisable data: schema, fields and derived values."""
-    verb = find_command_name(told)
-    derived = {name: to_json_data(getattr(told, name)) for name in REPORT_BUILDERS[verb].derived}
-    return {"schema": SCHEMA_TEMPLATE.format(verb), **to_json_data(told), **derived}
-
-
-def results_to_json(told: ReportableResult | Sequence[ReportableResult]) -> str:
-    """Return results as JSON text: an object for one result, a list for several."""
-    several = _results_list(told)
-    data = [result_to_data(one) for one in several]
-    return json.dumps(data[0] if len(data) == 1 else data, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
-
-
-def results_to_csv(told: ReportableResult | Sequence[ReportableResult]) -> str:
-    """Return the main table of results as CSV.
-
-    Raises BadInput if the results are of different types or have different columns.
+    Raises `TypeError` if the type is not registered.
     """
-    several = _results_list(told)
-    verbs = sorted({find_command_name(one) for one in several})
-    if len(verbs) > 1:
-        raise BadInput(f"one table cannot hold {' and '.join(verbs)}", hint="a page (.html) or Markdown (.md) can")
-    first, *others = [REPORT_BUILDERS[verbs[0]].csv(one) for one in several]
+    record_type = record_type_of(result_type)
+    if record_type is None or record_type.schema not in RESULT_MODULES:
+        raise TypeError(f"{result_type.__name__} is not in ragauge.core.record_types.RESULT_MODULES")
+    return RESULT_MODULES[record_type.schema]
+
+
+def load_reporter(result_type: type[Any]) -> ResultReporter:
+    """Import the module that reports results of this type, and return its reporter."""
+    reporter = importlib.import_module(find_result_modules(result_type).report).REPORTER
+    if not isinstance(reporter, ResultReporter):
+        raise TypeError(f"REPORTER of {find_result_modules(result_type).report} is not a ResultReporter")
+    return reporter
+
+
+def build_reports(results: Results) -> list[Report]:
+    """Build the reports of results, after reports that compare several of one type."""
+    by_type: dict[type[Any], list[Result]] = {}
+    for result in results:
+        by_type.setdefault(type(result), []).append(result)
+    comparisons = []
+    for result_type, several in by_type.items():
+        build_comparison = load_reporter(result_type).build_comparison
+        if build_comparison is not None and len(several) > 1:
+            comparisons.append(build_comparison(several))
+    return [*comparisons, *(load_reporter(type(result)).build_report(result) for result in results)]
+
+
+def find_formats(
+    result_type: type[Any], format_name: str | None = None, convention: str | None = None
+) -> dict[str, OutputFormat[Results]]:
+    """Return the formats in which results of this type can be written, by name.
+
+    If several share a file ending, the ending selects the first. A convention applies to the named layout of a
+    benchmark.
+    """
+    tables = {
+        name: OutputFormat(".csv", table.about, partial(_tables_to_csv, name))
+        for name, table in load_reporter(result_type).tables.items()
+    }
+    layouts = LAYOUT_FORMATS.get(find_result_modules(result_type).command, {})
+    if convention is not None:
+        layouts = select_layouts(convention, format_name)
+    return {**REPORT_FORMATS, **tables, **layouts}
+
+
+def _tables_to_csv(name: str, results: Results) -> str:
+    """Return one table of several results of one type as CSV."""
+    commands = sorted({find_result_modules(type(result)).command for result in results})
+    if len(commands) > 1:
+        raise BadInput(
+            f"one table cannot contain results of {join_with_and(commands)}", hint="write .html or .md instead"
+        )
+    builders: list[TableBuilder] = [load_reporter(type(result)).tables[name] for result in results]
+    first, *others = (render_csv(builder.build(result)) for builder, result in zip(builders, results, strict=True))
     header = first.partition("\n")[0]
-    if any(one.partition("\n")[0] != header for one in others):
-        raise BadInput("these results have different columns", hint="a table for each")
-    return "".join([first, *(one.partition("\n")[2] for one in others)])
+    if any(text.partition("\n")[0] != header for text in others):
+        raise BadInput("these results have different columns", hint="write a table for each")
+    return "".join([first, *(text.partition("\n")[2] for text in others)])
 
 
-def _single_result(several: Sequence[ReportableResult], noun: type[ResultT], form: str) -> ResultT:
-    """Return the only result, or raise BadInput if the format does not apply to it."""
-    found = [one for one in several if isinstance(one, noun)]
-    if len(found) != 1 or len(several) != 1:
-        raise _wrong_format_error(form, noun)
-    return found[0]
+def _results_to_json(results: Results) -> str:
+    return to_json(results[0] if len(results) == 1 else list(results))
 
 
-def check_format_applies(form: str, noun: type[ReportableResult]) -> None:
-    """Raise BadInput if a format exists only for another type of result."""
-    wanted = RESULT_TYPE_BY_FORMAT.get(form, noun)
-    if wanted is not noun:
-        raise _wrong_format_error(form, wanted)
+def _results_to_page(results: Results) -> str:
+    return render_page(build_reports(results), load_vega_script())
 
 
-def _wrong_format_error(form: str, noun: type[Any]) -> BadInput:
-    verb = next(verb for verb, one in REPORT_BUILDERS.items() if one.result_type is noun)
-    return BadInput(f"the form `{form}` is for one result of `{verb}`", hint="--format json, --format csv, …")
+def _render_reports(render: Callable[[Sequence[Report]], str], results: Results) -> str:
+    return render(build_reports(results))
 
 
-RESULT_TYPE_BY_FORMAT: Mapping[str, type[Any]] = {
-    "long": EmbedderStudy,
-    "tokenization": EmbedderStudy,
-    "tokenizer": TokenizerStudy,
+REPORT_FORMATS: Mapping[str, OutputFormat[Results]] = {
+    "html": OutputFormat(".html", "one self-contained page", _results_to_page),
+    "json": OutputFormat(".json", "everything, to be read again", _results_to_json),
+    "markdown": OutputFormat(".md", "tables for a wiki or a pull request", partial(_render_reports, render_markdown)),
+    "latex": OutputFormat(".tex", "tables for a paper (booktabs)", partial(_render_reports, render_latex)),
 }
-"""Formats that exist for one type of result only, with that type."""
-RESULT_FORMATS: Mapping[str, OutputFormat[Sequence[ReportableResult]]] = {
-    "html": OutputFormat(
-        ".html",
-        "one self-contained page",
-        lambda several: render_report_page(build_reports(several), load_vega_script()),
-    ),
-    "json": OutputFormat(".json", "everything, to be read again", results_to_json),
-    "csv": OutputFormat(".csv", "a row for each document, query or finding", results_to_csv),
-    "markdown": OutputFormat(
-        ".md", "tables for a wiki", lambda several: output_report.render_markdown(build_reports(several))
-    ),
-    "long": OutputFormat(
-        ".csv",
-        "of embedders, a row for each figure at each dimension, size and perturbation",
-        lambda several: render_long_csv(_single_result(several, EmbedderStudy, "long")),
-    ),
-    "tokenization": OutputFormat(
-        ".csv",
-        "of embedders, the tokenization study's table",
-        lambda several: tokenization.render_embedder_table(_single_result(several, EmbedderStudy, "tokenization")),
-    ),
-    "tokenizer": OutputFormat(
-        ".csv",
-        "of tokenizers, the tokenization study's table",
-        lambda several: tokenization.render_tokenizer_table(_single_result(several, TokenizerStudy, "tokenizer")),
-    ),
+"""Formats of every result; each type has tables for CSV in addition."""
+
+
+LAYOUT_FORMATS: Mapping[str, Mapping[str, OutputFormat[Results]]] = {
+    "bench": BENCHMARK_LAYOUTS,
+    "embedders": {
+        "tokenization": OutputFormat(
+            ".csv",
+            "table of the tokenization study",
+            lambda results: render_embedder_table(only_result(results, EmbedderStudy)),
+        )
+    },
+    "tokenizers": {
+        "tokenizer": OutputFormat(
+            ".csv",
+            "table of the tokenization study",
+            lambda results: render_tokenizer_table(only_result(results, TokenizerStudy)),
+        )
+    },
 }
-"""Output formats by name. If several share a file ending, the ending selects the first."""
-
-
-def _results_list(told: ReportableResult | Sequence[ReportableResult]) -> Sequence[ReportableResult]:
-    return list(told) if isinstance(told, Sequence) else [told]
+"""Layouts of other tools by command and name."""
 
 
 def write_results(
-    told: ReportableResult | Sequence[ReportableResult],
+    results: Results,
     files: Sequence[str],
-    form: str | None = None,
+    format_name: str | None = None,
     charts: str | Path | None = None,
+    *,
+    convention: str | None = None,
 ) -> None:
-    """Write results to files in the format of `form` or of each file ending.
+    """Write results to files in the named format, or in that of each file's ending.
 
-    If `charts` is given, also write every chart to that folder.
+    `charts` is a folder for every chart as SVG and PNG. A convention applies to the named layout of a benchmark.
     """
-    several = _results_list(told)
-    kinds = {file: format_for_path(file, form, RESULT_FORMATS) for file in files}
-    for file, kind in kinds.items():
-        write_format(several, RESULT_FORMATS[kind], file)
+    formats = find_formats(type(results[0]), format_name, convention)
+    for file, name in {file: format_for_path(file, format_name, formats) for file in files}.items():
+        write_format(results, formats[name], file)
     if charts is not None:
-        write_charts(collect_charts(build_reports(several)), Path(charts))
+        write_charts(collect_charts(build_reports(results)), Path(charts))
+
+
+def is_result(value: Any) -> bool:
+    """Return whether a value is of a result type that has a report."""
+    record_type = record_type_of(type(value))
+    return record_type is not None and record_type.schema in RESULT_MODULES
 
 
 def is_result_file(path: str | Path) -> bool:
-    """Return whether a file is a JSON result of ragauge.
-
-    Only its first characters are checked.
-    """
-    place = Path(path)
-    if place.suffix != ".json" or not place.is_file():
-        return False
-    with place.open(encoding="utf-8", errors="replace") as file:
-        head = file.read(SCHEMA_PROBE_CHARS)
-    return any(f'"{SCHEMA_TEMPLATE.format(verb)}"' in head for verb in REPORT_BUILDERS)
+    """Return whether a file is JSON of a result; only its first bytes are read."""
+    return detect_schema(path) is not None
 
 
-def read_results(path: str | Path) -> list[ReportableResult]:
-    """Read the results in a JSON file, usually one.
-
-    Raises BadInput if the file contains anything else.
-    """
-    data = read_json(InputFile(str(path)))
-    found: list[ReportableResult] = []
-    for one in data if isinstance(data, list) else [data]:
-        schema = one.get("schema") if isinstance(one, dict) else None
-        verb = next((verb for verb in REPORT_BUILDERS if schema == SCHEMA_TEMPLATE.format(verb)), None)
-        if verb is None:
-            raise BadInput(f"this is no result of {', '.join(REPORT_BUILDERS)}", file=str(path))
-        found.append(from_json_data(REPORT_BUILDERS[verb].result_type, one, file=str(path)))
-    return found
+def read_results(path: str | Path) -> list[Result]:
+    """Read the results in a JSON file, usually one."""
+    return read_records(path)

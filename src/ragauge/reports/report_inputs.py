@@ -8,18 +8,19 @@ from pathlib import Path
 from typing import Any
 
 from ragauge.comparison.results import Overview
-from ragauge.comparison.scored_files import ScoredRuns, score_runs
+from ragauge.comparison.scored_files import SCORED_KINDS, score_inputs
 from ragauge.core.errors import BadInput, Incomparable, RagaugeError, UnknownName
 from ragauge.core.records import Judgments, Run, Scores
-from ragauge.evaluation import compute_judged_ranks, judgments_for_measures, parse_measures
-from ragauge.files.readers import read_judgments
+from ragauge.core.settings import unique_by
+from ragauge.evaluation import judgments_for_measures, parse_measures, score_trials
 from ragauge.files.source import InputFile
 from ragauge.measures.conventions import PRESETS, Convention, find_convention
-from ragauge.measures.scoring import score_judged_ranks
 from ragauge.reports import layouts
-from ragauge.reports.survey import TagsByQuery
-from ragauge.runs.inputs import DocumentTexts, find_run_texts, load_texts, open_run, resolve_inputs, split_name
+from ragauge.reports.system_summaries import TagsByQuery
+from ragauge.runs.input_kinds import InputKind, is_kind, resolve_input, split_path_name
+from ragauge.runs.inputs import Inputs
 from ragauge.runs.results import Experiment
+from ragauge.runs.texts import DocumentTexts
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,10 +72,7 @@ def inputs_from_experiment(
             wanted = parse_measures(measures or given.measures, known)
             judgments = judgments_for_measures(wanted, data.judgments)
             scores = {
-                name: [
-                    score_judged_ranks(compute_judged_ranks(judgments, one, wanted, known, name=name), wanted, known)
-                    for one in run.differing() or [run]
-                ]
+                name: score_trials(judgments, run.differing() or [run], wanted, known, name=name)
                 for name, run in given.runs.items()
             }
     first = next(iter(scores.values()))[0]
@@ -105,21 +103,16 @@ def inputs_from_files(
 
     Texts are added if they can be found.
     """
-    found: ScoredRuns = score_runs(files, baseline, measures, rules, split=split)
+    named = {"baseline": baseline, "dataset": dataset}
+    inputs = Inputs.resolve(*files, named=named, split=split, tables=SCORED_KINDS)
+    found = score_inputs(inputs, measures, rules)
     trials = {
         name: [scores] if isinstance(scores, Scores) else list(_list_scores(scores))
         for name, scores in found.scores.items()
     }
-    usual = found.usual_baseline if found.usual_baseline in trials else None
-    runs = {name: open_run(paths[0]) for name, paths in found.files.items()}
-    texts = DocumentTexts(None, found.texts or None)
-    if dataset is not None:
-        texts = load_texts(None, dataset, found.texts or None, split)
-    elif runs:
-        beside = load_texts(files[0], None, None, split)
-        texts = DocumentTexts(beside.documents, found.texts or beside.queries)
-        if texts.documents is None:
-            texts = find_run_texts([run.manifest for run in runs.values()], texts, found.dataset)
+    usual = found.inputs.baseline if found.inputs.baseline in trials else None
+    runs = found.inputs.open_runs()
+    texts = found.inputs.texts(runs) if runs else DocumentTexts(None, found.texts or None)
     shared = [m for m in next(iter(trials.values()))[0].measures if all(m in one[0].values for one in trials.values())]
     if not shared:
         raise BadInput("the systems have no measure in common", hint="score them by the same measures")
@@ -131,16 +124,16 @@ def inputs_from_files(
     return ReportInputs(
         trials,
         list(found.measures or shared),
-        runs,
+        {name: several[0] for name, several in runs.items()},
         texts,
         found.tags,
         found.baseline or usual,
         found.rules,
         found.dataset,
-        failures=found.failures,
-        notes=[*found.notes, *dict.fromkeys(texts.absent.values())],
-        again={name: [open_run(path) for path in paths[1:]] for name, paths in found.files.items() if len(paths) > 1},
-        title=InputFile(split_name(files[0])[1]).stem,
+        failures=inputs.failures,
+        notes=list(dict.fromkeys(texts.absent.values())),
+        again={name: several[1:] for name, several in runs.items() if len(several) > 1},
+        title=InputFile(split_path_name(files[0])[1]).stem,
     )
 
 
@@ -157,8 +150,7 @@ def find_layout_settings(
     the map is used, unless `rules` selects another convention.
     """
     files = [] if isinstance(given, Experiment) else [given] if isinstance(given, str | Path) else list(given)
-    paths = [split_name(str(one))[1] for one in files]
-    if paths and all(path != "-" and Path(path).is_file() and layouts.recognise_layout(path) for path in paths):
+    if files and _find_layouts(list(map(str, files))):
         return {}, []
     if rules is not None and (preset := find_convention(rules).name.partition(",")[0]) in layout.variants:
         return {"measures": layout.variants[preset]}, []
@@ -175,12 +167,21 @@ def _has_target_map(given: Any) -> bool:
     if isinstance(given, Experiment):
         return given.dataset.judgments.targets is not None
     try:
-        found = resolve_inputs([str(one) for one in ([given] if isinstance(given, str | Path) else given)]).qrels
-        if isinstance(found, str):
-            found = read_judgments(found) if Path(found).is_dir() else None
+        inputs = Inputs.resolve(*([given] if isinstance(given, str | Path) else given))
+        if isinstance(inputs.qrels, str) and not Path(inputs.qrels).is_dir():
+            return False
+        return inputs.judgments().targets is not None
     except RagaugeError:
         return False  # Errors in the files are reported when they are scored.
-    return found is not None and found.targets is not None
+
+
+def _find_layouts(files: Sequence[str]) -> dict[str, str]:
+    """Return the layouts of files by path; empty unless each is in the layout of another tool."""
+    paths = [split_path_name(file)[1] for file in files]
+    if not all(path != "-" and Path(path).is_file() and is_kind(path, InputKind.LAYOUT) for path in paths):
+        return {}
+    found = [resolve_input(path, expected=[InputKind.LAYOUT]) for path in paths]
+    return {layout.value: layout.facts["layout"] for layout in found}
 
 
 def inputs_from_layouts(
@@ -190,16 +191,15 @@ def inputs_from_layouts(
 
     Without per-query scores, the overview of the means is returned instead of report inputs.
     """
-    paths = [split_name(file)[1] for file in files]
-    kinds = [layouts.recognise_layout(path) for path in paths if path != "-" and Path(path).is_file()]
-    if len(kinds) < len(paths) or not all(kinds):
+    found = _find_layouts(files)
+    if not found:
         return None
-    read = [layouts.find_layout(str(kind)).read(path) for kind, path in zip(kinds, paths, strict=True)]
+    paths = list(found)
+    read = [layouts.find_layout(layout).read(path) for path, layout in found.items()]
+    names = [name for one in read for name in one.entries]
+    unique_by(names, str, "system", hint="rename it in one of the files")
     whole = read[0]
     for path, one in zip(paths[1:], read[1:], strict=True):
-        twice = next((name for name in one.entries if name in whole.entries), None)
-        if twice is not None:
-            raise BadInput(f"`{twice}` is in two files", file=path, hint="give one of them another name in its file")
         if one.convention != whole.convention:
             raise Incomparable(f"{path} follows the convention {one.convention}, {paths[0]} {whole.convention}")
         shared = [measure for measure in whole.measures if measure in one.measures]
@@ -208,10 +208,10 @@ def inputs_from_layouts(
     if not whole.measures:
         raise BadInput("the systems have no measure in common", file=paths[-1])
     if baseline is not None and baseline not in whole.entries:
-        raise UnknownName("system", baseline, whole.entries, hint=f"there are {', '.join(whole.entries)}")
+        raise UnknownName("system", baseline, whole.entries, hint=f"choose one of {', '.join(whole.entries)}")
     for name in measures or ():
         if name not in whole.measures:
-            raise UnknownName("measure", name, whole.measures, hint=f"there are {', '.join(whole.measures)}")
+            raise UnknownName("measure", name, whole.measures, hint=f"choose one of {', '.join(whole.measures)}")
     whole = replace(whole, baseline=baseline or whole.baseline, measures=list(measures or whole.measures))
     if not all(entry.scores for entry in whole.entries.values()):
         return whole

@@ -3,25 +3,24 @@
 from __future__ import annotations
 
 import math
-import re
 from typing import NamedTuple
 
 from ragauge.comparison.report import CORRECTION_NAMES, TEST_NAMES
 from ragauge.comparison.results import Overview, StratumMeans
-from ragauge.core.findings import LEAK_FINDINGS, LEAKING_RUNS_PREFIX
+from ragauge.core.findings import LEAK_FINDINGS
 from ragauge.core.summaries import Mean, Speed
 from ragauge.datasets.queries import TAG_MEANINGS
-from ragauge.output.numbers import count_noun, format_milliseconds, format_p_value, format_qps, format_score
+from ragauge.output.numbers import format_number, format_score, pluralise
 from ragauge.stats.comparisons import Comparison
 
 MIN_STRATUM_QUERIES = 5
 """Minimum number of queries for a stratum to be reported as the weakest."""
 COUNT_MEASURE_PREFIX = "num_"
-MIN_UNJUDGED_PERCENT = 50
+MIN_UNJUDGED_SHARE = 0.5
 """Minimum percentage of unjudged documents that is mentioned with the summary."""
 
 
-class Card(NamedTuple):
+class SummaryCard(NamedTuple):
     """Question of a reader with a short answer and details."""
 
     question: str
@@ -43,8 +42,8 @@ def summarise_overview(overview: Overview) -> str:
         return _summarise_scores(overview)
     why = f"{leak.told}{_other_leaks_text(leak)}"
     if leak.used:
-        return f"Not to be believed: {why}."
-    return f"To be doubted: {why}, though no run is known to rank by it. {_summarise_scores(overview)}"
+        return f"Unreliable: {why}."
+    return f"Doubtful: {why}, though no run is known to rank by it. {_summarise_scores(overview)}"
 
 
 class _LeakSummary(NamedTuple):
@@ -60,18 +59,15 @@ class _LeakSummary(NamedTuple):
 def _find_worst_leak(overview: Overview) -> _LeakSummary | None:
     """Return the worst leak, preferring one that a run ranks by, or None."""
     problems = [] if overview.audit is None else overview.audit.problems
-    found = [one for one in problems if one.what in LEAK_FINDINGS]
-    if not found:
+    leaks = [finding for finding in problems if finding.what in LEAK_FINDINGS]
+    if not leaks:
         return None
-    used = [one for one in found if one.what == "leaking score" or LEAKING_RUNS_PREFIX in one.message]
-    one = (used or found)[0]
-    said = re.split(r":? \(?AUC ", one.message)[0]
-    told = f"the scores of {one.subject}{said.removeprefix('its scores')}" if one.what == "leaking score" else said
-    return _LeakSummary(told, bool(used), len(found) - 1)
+    used = [finding for finding in leaks if finding.data["ranked_by"]]
+    return _LeakSummary((used or leaks)[0].data["leak"], bool(used), len(leaks) - 1)
 
 
 def _other_leaks_text(leak: _LeakSummary) -> str:
-    return f" (and {count_noun(leak.more, 'more leak')})" if leak.more else ""
+    return f" (and {pluralise(leak.more, 'more leak')})" if leak.more else ""
 
 
 def _summarise_scores(overview: Overview) -> str:
@@ -120,7 +116,7 @@ def _summarise_scores(overview: Overview) -> str:
     return f"{best} beats {other} on {gap}{_latency_clause(overview, best, other)}."
 
 
-def build_cards(overview: Overview) -> list[Card]:
+def build_cards(overview: Overview) -> list[SummaryCard]:
     """Build cards for the questions that can be answered, in reading order."""
     ranked = overview.ranked()
     if not ranked or overview.first.startswith(COUNT_MEASURE_PREFIX):
@@ -166,7 +162,7 @@ def _format_difference(row: Comparison) -> str:
 
 
 def _format_p(p: float) -> str:
-    told = format_p_value(p)
+    told = format_number(p, "p")
     return told.replace("<", "< ") if told.startswith("<") else f"= {told}"
 
 
@@ -176,7 +172,7 @@ def _format_mean_interval(mean: Mean) -> str:
 
 
 def _format_query_number(overview: Overview, n: int) -> str:
-    return count_noun(n, *overview.asked)
+    return pluralise(n, *overview.asked)
 
 
 def _latency_clause(overview: Overview, best: str, other: str | None) -> str:
@@ -186,12 +182,12 @@ def _latency_clause(overview: Overview, best: str, other: str | None) -> str:
         return ""
     theirs = None if other is None else _total_p95_ms(overview.entries[other].speed)
     if not theirs:
-        return f"; it takes {format_milliseconds(mine)} ms at p95"
+        return f"; it takes {format_number(mine, 'ms')} ms at p95"
     more = mine - theirs
     if abs(more) < 0.05 * theirs:
-        return f"; it costs nothing more at p95 ({format_milliseconds(mine)} ms)"
+        return f"; it costs nothing more at p95 ({format_number(mine, 'ms')} ms)"
     times = f" ({_format_ratio(mine / theirs)} as long)" if more > theirs else ""
-    return f"; it costs {format_milliseconds(abs(more))} ms {'more' if more > 0 else 'less'} at p95{times}"
+    return f"; it costs {format_number(abs(more), 'ms')} ms {'more' if more > 0 else 'less'} at p95{times}"
 
 
 def _format_ratio(ratio: float) -> str:
@@ -208,7 +204,7 @@ def _total_mean_ms(speed: Speed | None) -> float | None:
     return None if total is None or math.isnan(total.mean) else total.mean
 
 
-def _best_system_card(overview: Overview) -> Card:
+def _best_system_card(overview: Overview) -> SummaryCard:
     question = "Which system?"
     ranked = overview.ranked()
     best = ranked[0]
@@ -217,16 +213,16 @@ def _best_system_card(overview: Overview) -> Card:
         f" over {_format_query_number(overview, mean.n)}" if mean.n else ""
     )
     if len(ranked) == 1:
-        return Card("How good is it?", format_score(mean.value), f"{detail}, for {best}", "", "systems")
+        return SummaryCard("How good is it?", format_score(mean.value), f"{detail}, for {best}", "", "systems")
     level = _find_best_systems(overview, overview.first)
     if len(level) > 1:
-        return Card(question, " = ".join(level[:3]), f"{detail}, all of them", "doubt", "systems")
+        return SummaryCard(question, " = ".join(level[:3]), f"{detail}, all of them", "doubt", "systems")
     elsewhere = [m for m in overview.measures[1:] if best not in _find_best_systems(overview, m)]
     if elsewhere:
         named = ", ".join(f"{m}: {_find_best_systems(overview, m)[0]}" for m in elsewhere[:3])
-        return Card(question, best, f"{detail}; others are best by other measures ({named})", "", "systems")
+        return SummaryCard(question, best, f"{detail}; others are best by other measures ({named})", "", "systems")
     best_by_all = f"; none is better by any of {len(overview.measures)} measures" if len(overview.measures) > 1 else ""
-    return Card(question, best, detail + best_by_all, "", "systems")
+    return SummaryCard(question, best, detail + best_by_all, "", "systems")
 
 
 def _find_best_systems(overview: Overview, measure: str) -> list[str]:
@@ -246,14 +242,14 @@ def _is_equal(one: float, other: float) -> bool:
     return math.isclose(one, other, rel_tol=1e-9, abs_tol=1e-12)
 
 
-def _difference_card(overview: Overview) -> Card:
+def _difference_card(overview: Overview) -> SummaryCard:
     question = "By how much?"
     row, rival = _deciding_comparison(overview), overview.rival
     best, second = overview.ranked()[:2]
     if row is None:
         mine, theirs = (overview.entries[name].means[overview.first].value for name in (best, second))
         gap = "Equal" if _is_equal(mine, theirs) else f"{mine - theirs:+.4f}"
-        return Card(question, gap, f"against {second}, the next best; only means are known", "", "systems")
+        return SummaryCard(question, gap, f"against {second}, the next best; only means are known", "", "systems")
     turned = -1.0 if row.system != best else 1.0
     other, base = (row.baseline, row.means[0]) if row.system == best else (row.system, row.means[1])
     low, high = sorted(round(turned * end, 4) + 0.0 for end in row.ci)
@@ -267,18 +263,18 @@ def _difference_card(overview: Overview) -> Card:
             f"; {rival.difference:+.4f} [{low:+.4f}, {high:+.4f}] against {rival.baseline}, the next best "
             f"(p {_format_p(rival.p_t)}, not corrected)"
         )
-    return Card(question, "Equal" if equal else f"{difference:+.4f}", detail, "", "differences")
+    return SummaryCard(question, "Equal" if equal else f"{difference:+.4f}", detail, "", "differences")
 
 
-def _significance_card(overview: Overview) -> Card:
+def _significance_card(overview: Overview) -> SummaryCard:
     question = "Is it real?"
     row = _deciding_comparison(overview)
     if row is None or overview.compared is None:
-        return Card(question, "Not tested", "only means are known", "doubt")
+        return SummaryCard(question, "Not tested", "only means are known", "doubt")
     method = overview.compared.method
     best = overview.ranked()[0]
     if math.isnan(row.p_corrected):
-        return Card(question, "Not tested", f"{_format_query_number(overview, row.n)} cannot be tested", "doubt")
+        return SummaryCard(question, "Not tested", f"{_format_query_number(overview, row.n)} cannot be tested", "doubt")
     won, lost = (row.wins, row.losses) if row.system == best else (row.losses, row.wins)
     parts = [
         f"{TEST_NAMES[method.test]}, {CORRECTION_NAMES.get(method.correction, 'not corrected')}",
@@ -295,8 +291,8 @@ def _significance_card(overview: Overview) -> Card:
     if not sure and row.p_corrected < _significance_level(overview):
         parts.append("too few differ to be sure")
     if leak is not None:
-        answer = "No, answers leak" if leak.used else "To be doubted"
-        return Card(
+        answer = "No, answers leak" if leak.used else "Doubtful"
+        return SummaryCard(
             question,
             answer,
             "; ".join([f"{leak.told}{_other_leaks_text(leak)}", told, *parts, *doubts]),
@@ -304,9 +300,11 @@ def _significance_card(overview: Overview) -> Card:
             "findings",
         )
     if sure and overview.audit is None and not overview.judge:
-        parts.append("nobody has audited it")
+        parts.append("not audited")
     answer = f"Yes, {told}" if sure else f"Not shown, {told}"
-    return Card(question, answer, "; ".join(parts + doubts), "good" if sure and not doubts else "doubt", "differences")
+    return SummaryCard(
+        question, answer, "; ".join(parts + doubts), "good" if sure and not doubts else "doubt", "differences"
+    )
 
 
 def _audit_doubts(overview: Overview, best: str) -> list[str]:
@@ -314,55 +312,49 @@ def _audit_doubts(overview: Overview, best: str) -> list[str]:
     if overview.audit is None:
         return []
     problems = len(overview.audit.problems)
-    found = [f"the audit found {count_noun(problems, 'problem')}"] if problems else []
-    for one in overview.audit.findings:
-        share = re.match(r"(\d+)% of the first \d+ documents are unjudged", one.message)
-        if (
-            one.what == "unjudged"
-            and one.subject == best
-            and share is not None
-            and int(share[1]) >= MIN_UNJUDGED_PERCENT
-        ):
-            found.append(share[0])
+    found = [f"the audit found {pluralise(problems, 'problem')}"] if problems else []
+    for finding in overview.audit.findings:
+        if finding.what == "unjudged" and finding.subject == best and finding.data["unjudged"] >= MIN_UNJUDGED_SHARE:
+            found.append(f"{finding.data['unjudged']:.0%} of the top {finding.data['top']} documents are unjudged")
     return found
 
 
-def _cost_card(overview: Overview) -> Card:
+def _cost_card(overview: Overview) -> SummaryCard:
     question = "What does it cost?"
     best = overview.ranked()[0]
     entry = overview.entries[best]
     mine = _total_p95_ms(entry.speed)
     average = _total_mean_ms(entry.speed)
     if mine is None and average is not None:
-        return Card(
-            question, f"{format_milliseconds(average)} ms on average", "percentiles are not known", "", "latency"
+        return SummaryCard(
+            question, f"{format_number(average, 'ms')} ms on average", "percentiles are not known", "", "latency"
         )
     if mine is None or entry.speed is None:
-        return Card(question, "Not timed", "no times are known")
+        return SummaryCard(question, "Not timed", "no times are known")
     parts = []
     row, rival = _deciding_comparison(overview), overview.rival
     others = [one for pair in (row, rival) if pair is not None for one in (pair.baseline, pair.system) if one != best]
     for other in dict.fromkeys(others):
         theirs = _total_p95_ms(overview.entries[other].speed)
         if theirs:
-            parts.append(f"{_format_ratio(mine / theirs)} {other} ({format_milliseconds(theirs)} ms)")
-    parts.append(f"{format_milliseconds(entry.speed.stages['total'].p50)} ms at p50")
+            parts.append(f"{_format_ratio(mine / theirs)} {other} ({format_number(theirs, 'ms')} ms)")
+    parts.append(f"{format_number(entry.speed.stages['total'].p50, 'ms')} ms at p50")
     if not math.isnan(entry.speed.throughput):
-        parts.append(f"throughput {format_qps(entry.speed.throughput)} queries/s")
+        parts.append(f"throughput {format_number(entry.speed.throughput, 'qps')} queries/s")
     built = entry.costs.get("build_seconds")
     if entry.is_build_cached:
         parts.append("built with cached vectors")
     elif built is not None:
         parts.append(f"built in {built:,.1f} s")
-    return Card(question, f"{format_milliseconds(mine)} ms at p95", "; ".join(parts), "", "latency")
+    return SummaryCard(question, f"{format_number(mine, 'ms')} ms at p95", "; ".join(parts), "", "latency")
 
 
-def _failures_card(overview: Overview) -> Card:
+def _failures_card(overview: Overview) -> SummaryCard:
     question = "Where does it fail?"
     best = overview.ranked()[0]
     entry = overview.entries[best]
     if not entry.scores:
-        return Card(question, "Not known", "only means are known")
+        return SummaryCard(question, "Not known", "only means are known")
     parts = []
     answer = f"See the {overview.asked[1]}"
     if overview.first not in overview.lower_is_better:
@@ -390,7 +382,7 @@ def _failures_card(overview: Overview) -> Card:
     if overview.failures:
         parts.append(f"not run at all: {', '.join(overview.failures)}")
     tone = "doubt" if entry.failed or overview.failures else ""
-    return Card(question, answer, "; ".join(parts), tone, "queries")
+    return SummaryCard(question, answer, "; ".join(parts), tone, "queries")
 
 
 def _find_weakest_stratum(overview: Overview, system: str) -> tuple[str, StratumMeans] | None:

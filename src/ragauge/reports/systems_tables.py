@@ -15,9 +15,9 @@ from ragauge.core.run_dates import describe_run_dates
 from ragauge.core.stages import STAGES
 from ragauge.core.summaries import Mean
 from ragauge.core.text import one_line
-from ragauge.output.numbers import count_noun, format_milliseconds, format_p_value, format_qps, format_score
-from ragauge.output.tables import TextTable
-from ragauge.output.terminal import best_mean, borderless_table, fit_columns, render_table, shorten_names, terminal_cell
+from ragauge.output.numbers import format_number, format_score, pluralise
+from ragauge.output.terminal import best_mean, borderless_table, terminal_cell
+from ragauge.output.text_report import TextTable, fit_columns, render_table, shorten_names
 from ragauge.stats.comparisons import Comparison
 from ragauge.stats.repeated_trials import Variation
 from ragauge.store_benchmarks.report_text import DOUBT_MARK
@@ -150,8 +150,8 @@ def render_systems_tables(overview: Overview, width: int) -> tuple[list[Table], 
 
 def describe_systems_tables(overview: Overview) -> list[str]:
     """Describe how the numbers in the tables were computed."""
-    size = [] if overview.documents_known is None else [count_noun(overview.documents_known, "document")]
-    size += [count_noun(count_queries(overview), *overview.asked)] if count_queries(overview) else []
+    size = [] if overview.documents_known is None else [pluralise(overview.documents_known, "document")]
+    size += [pluralise(count_queries(overview), *overview.asked)] if count_queries(overview) else []
     size += [f"convention {overview.convention}"] if overview.convention else []
     lines = [f"{overview.dataset}: {', '.join(size)}" if overview.dataset else ", ".join(size)] if size else []
     lines += [f"judged by {overview.judge}"] if overview.judge else []
@@ -283,7 +283,7 @@ def format_p_with_stars(gap: Comparison) -> str:
     Left-aligned in a column, the numbers are aligned.
     """
     found = gap.stars.replace("ns", "")
-    return f"{format_p_value(gap.p_corrected):>6} {found}".rstrip()
+    return f"{format_number(gap.p_corrected, 'p'):>6} {found}".rstrip()
 
 
 def find_best_mean(overview: Overview, measure: str) -> float:
@@ -357,9 +357,9 @@ def build_speed_rows(overview: Overview, *, every_stage: bool = False) -> Header
         if entry.speed is None:
             continue
         known, total = entry.speed.stages, entry.speed.stages.get("total")
-        times = [format_milliseconds(known[s].p50) if s in known else "" for s in stages]
-        times += [format_milliseconds(None if total is None else getattr(total, figure)) for figure in figures]
-        times += [format_qps(entry.speed.throughput)] if rated else []
+        times = [format_number(known[s].p50, "ms") if s in known else "" for s in stages]
+        times += [format_number(None if total is None else getattr(total, figure), "ms") for figure in figures]
+        times += [format_number(entry.speed.throughput, "qps")] if rated else []
         row = [name, *(f"{one}{DOUBT_MARK}" if entry.doubts and one[:1].isdigit() else one for one in times)]
         row += [_format_cost(entry, cost) for cost in costs]
         row += [
@@ -404,7 +404,7 @@ def _format_cost(entry: SystemSummary, cost: str) -> str:
     if math.isnan(value):
         return "-"
     if cost.endswith("_ms"):
-        return format_milliseconds(value)
+        return format_number(value, "ms")
     return f"{value:,.0f}" if cost.endswith("_bytes") else f"{value:.2f}"
 
 

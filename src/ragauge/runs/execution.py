@@ -17,15 +17,16 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple, TypeVar
+from typing import Annotated, Any, NamedTuple, TypedDict, TypeVar
 
 from ragauge.compute.event_loops import map_async, run_coroutine, run_in_thread
 from ragauge.compute.thread_limits import limit_this_thread, limit_threads, plan_threads
 from ragauge.core.documents import EMPTY_MAPPING, Document
-from ragauge.core.errors import BackendRestarted, BadInput, check_count
+from ragauge.core.errors import BackendRestarted
 from ragauge.core.protocols import Retriever, close_if_possible, describe_query, is_async
 from ragauge.core.randomness import set_trial
 from ragauge.core.secrets import redact
+from ragauge.core.settings import Above, AtLeast, AtMost, check_settings
 from ragauge.core.stages import StageTimer
 
 
@@ -33,32 +34,36 @@ from ragauge.core.stages import StageTimer
 class RunSettings:
     """Settings for running queries: k, trials, workers, timeout, retries and threads."""
 
-    k: int = 10
-    repeats: int = 1
+    k: Annotated[int, AtLeast(1), AtMost(10_000_000)] = 10
+    repeats: Annotated[int, AtLeast(1), AtMost(100_000)] = 1
     """Number of trials. The rankings of the first are scored; all are saved and timed."""
-    warmup: int = 5
+    warmup: Annotated[int, AtLeast(0), AtMost(1_000_000)] = 5
     """Number of untimed warm-up queries, none of which is a measured query."""
-    workers: int = 1
-    timeout: float | None = None
+    workers: Annotated[int, AtLeast(1), AtMost(10_000)] = 1
+    timeout: Annotated[float, Above(0)] | None = None
     """Timeout of one attempt in seconds; None for no limit."""
-    retries: int = 0
+    retries: Annotated[int, AtLeast(0), AtMost(1000)] = 0
     """Number of attempts after the first, each after a longer pause."""
-    pause: float = 0.1
+    pause: Annotated[float, AtLeast(0)] = 0.1
     """Pause before the first retry in seconds; doubled for each further one."""
-    threads: int = 1
+    threads: Annotated[int, AtLeast(1), AtMost(10_000)] = 1
     """Threads that each worker may use in numeric libraries during timed queries."""
 
     def __post_init__(self) -> None:
-        check_count("k", self.k, 1, 10_000_000)
-        check_count("repeats", self.repeats, 1, 100_000)
-        check_count("warmup", self.warmup, 0)
-        check_count("workers", self.workers, 1, 10_000)
-        check_count("retries", self.retries, 0, 1000)
-        check_count("threads", self.threads, 1, 10_000)
-        if self.timeout is not None and not self.timeout > 0:
-            raise BadInput(f"the time-out is {self.timeout:g} seconds")
-        if not self.pause >= 0:
-            raise BadInput(f"the pause before a retry is {self.pause:g} seconds")
+        check_settings(self)
+
+
+class ExecutionOptions(TypedDict, total=False):
+    """Keyword arguments for the fields of `RunSettings`; None selects the default."""
+
+    k: int | None
+    repeats: int | None
+    warmup: int | None
+    workers: int | None
+    timeout: float | None
+    retries: int | None
+    pause: float | None
+    threads: int | None
 
 
 class QueryTask(NamedTuple):

@@ -6,21 +6,20 @@ several trials, `repeats.parquet` (query, repeat, doc, rank, score) has the rank
 
 from __future__ import annotations
 
-import hashlib
 import json
 import math
 import os
 import platform
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ragauge.core.documents import Document
 from ragauge.core.errors import BadInput
-from ragauge.core.records import Dataset, Judgments, Run
+from ragauge.core.hashes import digest, hash_documents
+from ragauge.core.records import Dataset, Run
 from ragauge.core.stages import STAGES
 from ragauge.core.structured_text import InvalidText, parse_json
 from ragauge.core.unicode_text import replace_surrogates
@@ -36,6 +35,8 @@ if TYPE_CHECKING:
 EXPERIMENT_FILE = "experiment.json"
 """File next to the runs of an experiment: its measures, its baseline, and the systems that could not be run."""
 MANIFEST_FILE, RANKING_FILE, JOURNAL_FILE = "manifest.json", "run.parquet", "journal.jsonl"
+JUDGMENTS_FILE = "judgments.parquet"
+"""File next to the runs of an experiment: its judgments."""
 RERUN_HINT = "the command that wrote it writes it again with --fresh"
 
 
@@ -160,14 +161,14 @@ def write_run_folder(run: Run, folder: Path) -> None:
     """
     for name, table in (("run", run.table), ("repeats", run.repeats), ("timings", run.timings)):
         if table is not None:
-            with atomic_write(str(folder / f"{name}.parquet")) as out:
+            with atomic_write(folder / f"{name}.parquet") as out:
                 write_parquet(table, out)
     write_json(run.manifest, folder / "manifest.json")
 
 
 def write_json(data: Mapping[str, Any], path: Path) -> None:
     """Write a mapping to a JSON file, atomically."""
-    with atomic_write(str(path)) as out:
+    with atomic_write(path) as out:
         text = json.dumps(dict(data), indent=2, ensure_ascii=False, default=str)
         out.write(replace_surrogates(text).encode() + b"\n")
 
@@ -234,7 +235,9 @@ def read_run_folder(folder: Path) -> Run:
             read_parquet(repeats, columns={**RUN_COLUMNS, "repeat": "number"}) if repeats.exists() else None,
         )
     except (ValueError, AttributeError, OSError) as error:
-        raise BadInput(f"the run here is damaged ({error})", file=str(folder), hint="--fresh runs it again") from None
+        raise BadInput(
+            f"the run folder is corrupt or incomplete ({error})", file=str(folder), hint="--fresh runs it again"
+        ) from None
 
 
 def read_timings(path: Path) -> pl.DataFrame:
@@ -322,14 +325,9 @@ def dataset_fingerprint(dataset: Dataset) -> dict[str, Any]:
         "name": dataset.name,
         "documents": len(dataset.documents),
         "queries": len(dataset.queries),
-        "documents_hash": documents_hash(dataset.documents),
-        "queries_hash": _hash_strings(part for pair in dataset.queries.items() for part in pair),
+        "documents_hash": hash_documents(dataset.documents),
+        "queries_hash": digest(part for pair in dataset.queries.items() for part in pair),
     }
-
-
-def documents_hash(documents: Iterable[Document]) -> str:
-    """Hash ids, titles, texts and metadata of documents, in order."""
-    return _hash_strings(part for one in documents for part in (one.id, one.title, one.text, repr(dict(one.metadata))))
 
 
 def dataset_origin(dataset: Dataset) -> str:
@@ -348,23 +346,3 @@ def dataset_origin(dataset: Dataset) -> str:
     except (OSError, ValueError):  # A description that is too long for a folder name.
         folder = False
     return str(Path(dataset.about).resolve()) if folder else dataset.name
-
-
-def judgments_hash(judgments: Judgments) -> str:
-    """Hash the judgments.
-
-    This is separate from the queries, because rankings stay valid if judgments change.
-    """
-    grades = judgments.nested
-    return _hash_strings(
-        part for query, docs in grades.items() for doc, grade in docs.items() for part in (query, doc, f"{grade:g}")
-    )
-
-
-def _hash_strings(parts: Iterable[str]) -> str:
-    whole = hashlib.blake2b(digest_size=16)
-    for part in parts:
-        data = part.encode("utf-8", "surrogatepass")
-        whole.update(len(data).to_bytes(8, "little"))  # The length makes ("ab", "c") differ from ("a", "bc").
-        whole.update(data)
-    return whole.hexdigest()

@@ -1,494 +1,398 @@
-"""Resolve the inputs of a command: judgments and runs as files, or as folders that `run` wrote."""
+"""Inputs of commands and functions: judgments, runs, tables of scores and texts, from paths, names and objects."""
 
 from __future__ import annotations
 
-import contextlib
-import re
-import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from ragauge.core.documents import Document, to_documents
-from ragauge.core.errors import BadInput, Incomparable, InputWarning, RagaugeError, error_summary, excerpt
+from ragauge.core.documents import EMPTY_MAPPING
+from ragauge.core.errors import BadInput
 from ragauge.core.records import Dataset, Judgments, Run
-from ragauge.core.structured_text import InvalidText, parse_json
-from ragauge.datasets import folders, judgments_by_name, load
+from ragauge.core.settings import unique_by
+from ragauge.datasets import judgments_by_name
 from ragauge.files import readers
-from ragauge.files.parquet import read_parquet
+from ragauge.files.in_memory import is_single_run
+from ragauge.files.judged_folders import is_judged_folder, list_judged_folders
 from ragauge.files.source import InputFile
+from ragauge.output.numbers import join_names
 from ragauge.runs import folder as runs_folder
-from ragauge.runs.folder import DATASET_HASHES, documents_hash, judgments_hash
+from ragauge.runs.experiment_folders import (
+    ExperimentMetadata,
+    check_run_judgments,
+    check_same_dataset,
+    read_experiment_metadata,
+    read_shared_judgments,
+    warn_unfinished_runs,
+)
+from ragauge.runs.input_kinds import (
+    InputKind,
+    ResolvedInput,
+    describe_invalid_result,
+    is_dataset_folder,
+    is_experiment_folder,
+    is_kind,
+    is_run_folder,
+    path_exists,
+    read_system_name,
+    resolve_input,
+    split_path_name,
+)
+from ragauge.runs.results import Experiment
+from ragauge.runs.texts import DocumentTexts, find_run_texts, load_dataset_or_corpus, load_texts
+
+TABLE_KINDS = frozenset({InputKind.JUDGED, InputKind.SCORES, InputKind.TRIALS})
+"""Kinds of inputs that have scores or outcomes and need no judgments."""
 
 
-@dataclass(frozen=True)
-class DocumentTexts:
-    """Documents, query texts and reference answers, as far as they are available."""
+class NamedInput(NamedTuple):
+    """An input and the name that the user gave it; empty if none."""
 
-    documents: Sequence[Document] | None = None
-    queries: Mapping[str, str] | None = None
-    answers: Mapping[str, str] = field(default_factory=dict)
-    """Reference answers by query id; empty if the dataset has none."""
-    absent: Mapping[str, str] = field(default_factory=dict)
-    """Reason why a field (`documents`, `queries`) is None, by field name; empty if unknown."""
-
-
-def load_texts(qrels: Any, documents: Any, queries: Any, split: str | None = None) -> DocumentTexts:
-    """Load documents and queries, by default those of the dataset with the judgments."""
-    known = _resolve_dataset(qrels, split) if documents is None or queries is None else None
-    if isinstance(documents, str | Path):
-        documents = _resolve_dataset(documents, split) or folders.read_documents(Path(documents))
-    if isinstance(documents, Dataset):
-        queries = documents.queries if queries is None else queries
-        documents = documents.documents
-    if isinstance(queries, str | Path):
-        queries = folders.read_queries(Path(queries))
-    if known is not None:
-        documents = known.documents if documents is None else documents
-        queries = known.queries if queries is None else queries
-    return DocumentTexts(None if documents is None else list(documents), queries)
-
-
-def _resolve_dataset(thing: Any, split: str | None) -> Dataset | None:
-    """Return a dataset from an object, folder or name; None if it is not one."""
-    if isinstance(thing, Dataset):
-        return thing
-    if not isinstance(thing, str | Path) or str(thing) == "-":
-        return None
-    path = Path(thing)
-    if path.is_dir() and folders.find_dataset_folder(path) is None:
-        return None
-    if path.is_file() or (not path.exists() and path.suffix):
-        return None
-    try:
-        return load(thing, split=split)
-    except RagaugeError:
-        return None
-
-
-def find_run_texts(manifests: Sequence[Mapping[str, Any]], texts: DocumentTexts, name: str = "") -> DocumentTexts:
-    """Load the texts of the dataset that run folders were made on.
-
-    The dataset is searched at the path stored in the manifests, then by name. Its documents are used only if their hash
-    matches the stored one; otherwise `absent` says why there are none.
-    """
-    made_on = [one.get("dataset") or {} for one in manifests]
-    if made_on and all(one.get("documents") == 0 for one in made_on):
-        return _load_texts_without_corpus([one.get("origin") for one in manifests], texts)
-    wanted = {one.get("documents_hash") for one in made_on} - {None}
-    places = [str(one.get("origin") or "") for one in manifests]
-    names = [name, *(str(one.get("name") or "") for one in made_on)]
-    why = ""
-    for place in dict.fromkeys(filter(None, [*places, *names])):
-        try:
-            found = _load_dataset_texts(place)
-        except RagaugeError as error:
-            why = why or (
-                f"{place} is no longer there: --dataset says where it is"
-                if Path(place).is_absolute() and not Path(place).exists()
-                else f"the dataset {place} cannot be loaded ({error.message}): --dataset says where it is"
-            )
-            continue
-        if found.documents is not None and not wanted - {documents_hash(found.documents)}:
-            return replace(found, queries=texts.queries or found.queries)
-        why = f"the documents of {place} are not those that the runs were made on"
-    return DocumentTexts(None, texts.queries, absent={"documents": why, "queries": why} if why else {})
-
-
-def _load_texts_without_corpus(origins: Sequence[Any], texts: DocumentTexts) -> DocumentTexts:
-    """Load queries and reference answers of a dataset without a corpus, if it exists."""
-    for origin in origins:
-        if isinstance(origin, str) and Path(origin).is_absolute() and Path(origin).exists():
-            with contextlib.suppress(RagaugeError):
-                found = load(origin)
-                return DocumentTexts(None, texts.queries or found.queries, found.answers)
-    return DocumentTexts(None, texts.queries)
-
-
-def _load_dataset_texts(place: str) -> DocumentTexts:
-    """Load the texts of a dataset by its absolute path or its name."""
-    if Path(place).is_absolute():
-        folder = Path(place)
-        return DocumentTexts(folders.read_documents(folder), folders.read_queries(folder), folders.read_answers(folder))
-    found = load(place)
-    return DocumentTexts(found.documents, found.queries, found.answers)
-
-
-TEXT_FILE_SUFFIXES = (".txt", ".md")
-"""Suffixes of files that are one document each."""
-
-
-def load_documents(what: Any) -> list[Document]:
-    """Load documents from a list, dataset, name, folder, corpus file or text files.
-
-    A `.txt` or `.md` file is one document. A folder of such files has one document per file, with the relative path of
-    the file as its id.
-    """
-    if isinstance(what, Dataset):
-        return list(what.documents)
-    if not isinstance(what, str | Path):
-        return list(to_documents(what))
-    path = Path(what)
-    if path.is_file() and path.suffix in TEXT_FILE_SUFFIXES:
-        return [_read_text_file(path, path.name)]
-    if path.is_file() or (not path.exists() and path.suffix and ":" not in str(what)):
-        return folders.read_documents(path)
-    if path.is_dir() and folders.find_dataset_folder(path) is None:
-        pages = _find_text_files(path)
-        if pages:
-            return [_read_text_file(one, one.relative_to(path).as_posix()) for one in pages]
-        return folders.read_documents(path)
-    return list(load(what).documents)
-
-
-def _find_text_files(folder: Path) -> list[Path]:
-    """List the text files of a folder; none if it has a corpus file."""
-    if any(folder.glob("corpus.*")):
-        return []
-    return sorted(one for one in folder.rglob("*") if one.suffix in TEXT_FILE_SUFFIXES and one.is_file())
-
-
-def describe_unread_files(what: Any) -> list[str]:
-    """Return a note that names the files of a folder that are not documents."""
-    path = Path(what) if isinstance(what, str | Path) else None
-    if (
-        path is None
-        or not path.is_dir()
-        or folders.find_dataset_folder(path) is not None
-        or not (pages := _find_text_files(path))
-    ):
-        return []
-    every = (one for one in sorted(path.rglob("*")) if one.is_file() and one not in set(pages))
-    names = [one.relative_to(path).as_posix() for one in every]
-    names = [name for name in names if not any(part.startswith(".") for part in name.split("/"))]
-    if not names:
-        return []
-    shown = ", ".join(names[:3]) + (", …" if len(names) > 3 else "")
-    files = "1 file was" if len(names) == 1 else f"{len(names):,} files were"
-    return [f"{what}: {files} not read ({shown}); only {' and '.join(TEXT_FILE_SUFFIXES)} files are documents"]
-
-
-def _read_text_file(path: Path, name: str) -> Document:
-    try:
-        return Document(name, path.read_text(encoding="utf-8"))
-    except UnicodeDecodeError as error:
-        raise BadInput(f"this is no UTF-8 text: {error.reason} at byte {error.start}", file=str(path)) from error
-    except OSError as error:
-        raise BadInput(f"it cannot be read: {error.strerror}", file=str(path)) from error
-
-
-NAME_AND_PATH = re.compile(r"\s*([\w.+(-][^=/\\]*?)\s*=(.+)", re.S)
-"""`NAME=FILE`. A repeated name means the same system with another seed or trial."""
-EXPERIMENT_FIELDS = ("measures", "baseline", "failures", "systems")
+    name: str
+    value: Any
 
 
 @dataclass(frozen=True, eq=False)
 class Inputs:
-    """Judgments and runs by name; several files under one name are repetitions of one system."""
+    """Judgments and runs by name, or tables of scores; several runs under one name are repetitions of one system."""
 
-    qrels: Any
-    """Judgments, in any form that `evaluate` accepts."""
-    runs: Mapping[str, Sequence[str]]
-    texts: Mapping[str, str] = field(default_factory=dict)
-    """Query texts by query id, if stored in a run folder."""
+    qrels: Any = None
+    """Judgments, in any form that `evaluate` accepts; None if tables are given."""
+    run_sources: Mapping[str, Sequence[Any]] = field(default_factory=dict)
+    """Paths or objects of each system."""
+    tables: Sequence[ResolvedInput] = ()
+    """Tables of scores or trials, and judged folders; only if there are no runs."""
+    query_texts: Mapping[str, str] = field(default_factory=dict)
+    """Query texts by query id, if stored with the runs."""
     tags: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    """Tags by query id and tag name, if stored in a run folder."""
-    dataset: str = ""
-    """Name of the dataset, if stored in a run folder."""
+    """Tags by query id and tag name, if stored with the runs."""
+    dataset_name: str = ""
+    """Name of the dataset, if stored with the runs."""
     measures: Sequence[str] = ()
-    """Measures that `run` computed, if stored in a run folder."""
+    """Measures that `run` computed, if stored."""
     baseline: str | None = None
-    """Baseline that `run` compared with, if stored in a run folder."""
+    """Baseline that `run` compared with, if stored."""
+    requested_baseline: str | None = None
+    """Name of the baseline that the caller requested."""
     failures: Mapping[str, str] = field(default_factory=dict)
     """Error messages of systems that could not be run, by system."""
+    given: Mapping[str, Any] = field(default_factory=dict)
+    """Further inputs by name: `judgments` as given, `documents`, `queries`, `dataset`."""
+    split: str | None = None
+
+    @classmethod
+    def resolve(
+        cls,
+        *values: Any,
+        named: Mapping[str, Any] = EMPTY_MAPPING,
+        split: str | None = None,
+        tables: Collection[InputKind] = (),
+        runs_required: bool = True,
+    ) -> Inputs:
+        """Resolve `QRELS RUN…`, `RUN-FOLDER…`, `EXPERIMENT-FOLDER…`, an Experiment, or objects: judgments, then runs.
+
+        A path may be written `NAME=PATH`. If all values are folders that `run` wrote, the judgments are read from the
+        folder next to the runs. An experiment folder stands for all its runs. `named` are `baseline` (a name, or a
+        path that is added to the runs), `documents`, `queries` and `dataset`. `tables` are the kinds that are
+        accepted instead of judgments and runs. Without `runs_required`, judgments or a dataset are enough.
+        """
+        if values.count("-") > 1:
+            raise BadInput("standard input can be read once", hint="give - for one file only")
+        if not values:
+            raise BadInput(
+                "no input given; expected QRELS and at least one RUN, or a run folder",
+                hint="`ragauge evaluate qrels.txt bm25.run`",
+            )
+        given = {name: value for name, value in named.items() if value is not None and name != "baseline"}
+        found = _resolve_tables(values, tables, named.get("baseline"))
+        if found is None:
+            found = _resolve_runs(values, named.get("baseline"), runs_required=runs_required)
+        return replace(found, given={"judgments": values[0], **given}, split=split)
 
     @property
-    def singles(self) -> dict[str, str]:
-        """One path per name; raises BadInput if a name has several."""
-        for name, files in self.runs.items():
-            if len(files) > 1:
-                raise BadInput(f"`{name}` is given {len(files)} times", hint="give each run a name of its own")
-        return {name: files[0] for name, files in self.runs.items()}
+    def single_runs(self) -> dict[str, Any]:
+        """One source per name; raises BadInput if a name has several."""
+        for name, sources in self.run_sources.items():
+            if len(sources) > 1:
+                raise BadInput(f"`{name}` is given {len(sources)} times", hint="give each run a name of its own")
+        return {name: sources[0] for name, sources in self.run_sources.items()}
+
+    @property
+    def single_run(self) -> tuple[str, Any]:
+        """Name and source of the only run; raises BadInput if there are several."""
+        runs = self.single_runs
+        if len(runs) != 1:
+            raise BadInput(f"expected one run, got {join_names(list(runs))}", hint="name one of them")
+        return next(iter(runs.items()))
+
+    def judgments(self) -> Judgments:
+        """Read the judgments."""
+        return readers.read_judgments(self.qrels, split=self.split)
+
+    def open_runs(self, *, with_ranks: bool = False) -> dict[str, list[Run]]:
+        """Read all runs by system, with their rank column if requested."""
+        return {
+            name: [open_run(source, name, with_ranks=with_ranks) for source in sources]
+            for name, sources in self.run_sources.items()
+        }
+
+    def trials(self, name: str) -> list[Any]:
+        """Return all runs of a system, and of each all trials if their rankings differ; files are not read."""
+        return [trial for source in self.run_sources[name] for trial in _differing_trials(source)]
+
+    def texts(self, runs: Mapping[str, Sequence[Run]] = EMPTY_MAPPING) -> DocumentTexts:
+        """Load documents, queries and answers.
+
+        They are the given ones, those of the dataset with the judgments, or those of the dataset that the runs were
+        made on. Query texts that are stored with the runs come before those of a dataset.
+        """
+        documents, queries = self.given.get("documents"), self.given.get("queries")
+        source = self.given.get("judgments")
+        if "dataset" in self.given:
+            source = load_dataset_or_corpus(self.given["dataset"], self.split)
+        elif isinstance(source, Experiment):
+            source = source.dataset
+        if queries is None and self.query_texts:
+            queries = self.query_texts
+        texts = load_texts(source, documents, queries, self.split)
+        if not texts.queries:
+            texts = replace(texts, queries=None)
+        if texts.documents is None and runs:
+            manifests = [several[0].manifest for several in runs.values()]
+            texts = find_run_texts(manifests, texts, self.dataset_name)
+        return texts
+
+    def check_same_dataset(self) -> None:
+        """Refuse run folders that were not made on the same queries and documents."""
+        paths = [path for sources in self.run_sources.values() for path in sources if isinstance(path, str)]
+        known = [(path, runs_folder.manifest_value(path, "dataset") or {}) for path in paths if is_run_folder(path)]
+        for path, data in known[1:]:
+            check_same_dataset(known[0], (path, data))
 
 
-def resolve_inputs(arguments: Sequence[str]) -> Inputs:
-    """Resolve arguments: `QRELS RUN…`, `RUN-FOLDER…` or `EXPERIMENT-FOLDER…`.
+def open_run(source: Any, name: str = "", *, with_ranks: bool = False) -> Run:
+    """Read a run from a path or an object; a run folder includes its timings and provenance.
 
-    A run may be written `NAME=FILE`. If all arguments are folders that `run` wrote, the judgments are read from the
-    folder next to the runs. An experiment folder stands for all its runs.
+    With `with_ranks`, a numeric rank column is read too.
     """
-    if arguments.count("-") > 1:
-        raise BadInput("standard input can be read once", hint="give - for one file only")
-    if not arguments:
-        raise BadInput("nothing is given", hint="judgments and runs, or a folder that `ragauge run` wrote")
-    split = [split_name(one) for one in arguments]
-    paths = [path for _, path in split]
-    whole = [_is_experiment(path) for path in paths]
+    if isinstance(source, Run):
+        return source
+    if not isinstance(source, str | Path):
+        return readers.read_run(source, name=name or "run")
+    if str(source) != "-" and runs_folder.is_complete(Path(source)):
+        return runs_folder.read_run_folder(Path(source))
+    run = readers.read_run(source, name=name or InputFile(str(source)).stem, with_ranks=with_ranks)
+    return replace(run, name=name) if name else run
+
+
+def open_only_run(source: Any) -> Run:
+    """Read a run; the folder of an experiment stands for its only run."""
+    if isinstance(source, str | Path) and str(source) != "-" and Path(source).is_dir() and not is_run_folder(source):
+        return open_run(Inputs.resolve(str(source)).single_run[1])
+    if isinstance(source, Mapping) and not is_single_run(source):
+        raise BadInput(f"expected one run, got {join_names(list(map(str, source)))}", hint="pass one run at a time")
+    return open_run(source)
+
+
+def _differing_trials(source: Any) -> Sequence[Any]:
+    """Return the trials of a run folder if their rankings differ, else the source."""
+    if isinstance(source, Run):
+        return source.differing() or [source]
+    if not isinstance(source, str | Path) or not path_exists(str(source)):
+        return [source]
+    if not (Path(source) / "repeats.parquet").exists():
+        return [source]
+    return runs_folder.read_run_folder(Path(source)).differing() or [source]
+
+
+def _resolve_tables(values: Sequence[Any], kinds: Collection[InputKind], baseline: str | None) -> Inputs | None:
+    """Resolve tables and judged folders; None unless all values are such."""
+    kinds = TABLE_KINDS & frozenset(kinds)
+    if not kinds or not all(isinstance(value, str | Path) for value in values):
+        return None
+    split = [NamedInput(*split_path_name(str(value))) for value in values]
+    if InputKind.JUDGED in kinds:
+        split = [part for item in split for part in _expand_judged_folder(item)]
+    if not all(is_kind(item.value, *kinds) for item in split):
+        return None
+    if (
+        baseline is not None
+        and is_judged_folder(baseline)
+        and not any(is_same_path(baseline, item.value) for item in split)
+    ):
+        split.append(NamedInput("", baseline))
+    tables = [resolve_input(item.value, name=item.name, expected=kinds) for item in split]
+    return Inputs(
+        tables=[replace(table, name=item.name) for table, item in zip(tables, split, strict=True)],
+        requested_baseline=baseline,
+    )
+
+
+def _expand_judged_folder(item: NamedInput) -> list[NamedInput]:
+    """Return the judged folders in a folder, or the item itself."""
+    folder = Path(item.value)
+    if item.name or not folder.is_dir() or (folder / runs_folder.JUDGMENTS_FILE).exists():
+        return [item]
+    return [NamedInput("", path) for path in list_judged_folders(item.value)] or [item]
+
+
+def is_same_path(one: str | Path, other: str | Path) -> bool:
+    """Return whether two paths lead to the same file or folder."""
+    return Path(one).resolve() == Path(other).resolve()
+
+
+def _resolve_runs(values: Sequence[Any], baseline: str | None, *, runs_required: bool) -> Inputs:
+    found = _resolve_judgments_and_runs(values, runs_required=runs_required)
+    if baseline is None or baseline in found.run_sources:
+        return replace(found, requested_baseline=baseline)
+    if not split_path_name(baseline)[0] and path_exists(baseline) and _find_run_name(found, baseline) is None:
+        found = _resolve_judgments_and_runs([*values, baseline], runs_required=runs_required)
+    return replace(found, requested_baseline=_find_run_name(found, baseline) or baseline)
+
+
+def _find_run_name(found: Inputs, path: str) -> str | None:
+    return next(
+        (name for name, sources in found.run_sources.items() if any(is_same_path(one, path) for one in sources)), None
+    )
+
+
+def _resolve_judgments_and_runs(values: Sequence[Any], *, runs_required: bool) -> Inputs:
+    if not all(isinstance(value, str | Path) for value in values):
+        return _resolve_objects(values)
+    arguments = list(map(str, values))
+    split = [NamedInput(*split_path_name(argument)) for argument in arguments]
+    paths = [item.value for item in split]
+    whole = [is_experiment_folder(path) for path in paths]
     finished = [is_run_folder(path) for path in paths]
     inside = whole[0] and all(Path(path).resolve().parent == Path(paths[0]).resolve() for path in paths[1:])
     if all(one or other for one, other in zip(whole, finished, strict=True)) and not (inside and len(paths) > 1):
-        runs: list[tuple[str | None, str]] = []
-        for (name, path), experiment in zip(split, whole, strict=True):
-            runs += [(None, str(run)) for run in _find_runs(Path(path))] if experiment else [(name, path)]
+        runs: list[NamedInput] = []
+        for item, experiment in zip(split, whole, strict=True):
             if experiment:
-                _warn_unfinished_runs(Path(path))
-        homes = list(dict.fromkeys(Path(path).resolve().parent for _, path in runs))
-        alone = next((home for home in homes if not _is_experiment(str(home))), None)
-        if alone is not None:
-            raise BadInput(
-                f"no judgments.parquet in {alone}; a run folder needs the one next to it",
-                hint="save a folder that has both with `ragauge run … --save-baseline FOLDER`, "
-                "or give the judgments first: QRELS, then the runs",
-            )
-        return _inputs_from_folders(runs, homes)
+                runs += [NamedInput("", str(run)) for run in runs_folder.find_run_folders(Path(item.value))]
+                warn_unfinished_runs(Path(item.value))
+            else:
+                runs.append(item)
+        return _inputs_from_folders(runs)
     if len(arguments) < 2:
-        raise _single_argument_error(paths[0])
-    known = _read_experiment_metadata(Path(paths[0])) if whole[0] else Inputs(judgments_by_name(arguments[0]), {})
-    if whole[0]:
-        _check_judgments(_find_runs(Path(paths[0])), readers.read_judgments(paths[0]))
-    return replace(known, runs=_runs_by_name(split[1:]))
+        alone = None if runs_required or arguments[0] == "-" else _judgments_alone(arguments[0])
+        if alone is None:
+            raise _single_argument_error(paths[0])
+        return Inputs(alone)
+    runs = split[1:]
+    if not whole[0]:
+        return Inputs(judgments_by_name(arguments[0]), _runs_by_name(runs))
+    experiment_folder = Path(paths[0])
+    check_run_judgments(runs_folder.find_run_folders(experiment_folder), readers.read_judgments(experiment_folder))
+    return _with_metadata(Inputs(paths[0], _runs_by_name(runs)), read_experiment_metadata(experiment_folder))
 
 
-def _warn_unfinished_runs(experiment: Path) -> None:
-    """Warn about interrupted runs of an experiment, which are not scored."""
-    journals = sorted(experiment.glob(f"*/{runs_folder.JOURNAL_FILE}"))
-    names = [one.parent.name for one in journals if not runs_folder.is_complete(one.parent)]
-    if names:
-        what = f"{len(names)} runs are" if len(names) > 1 else "1 run is"
-        warnings.warn(
-            f"{experiment}: {what} not finished and not included: {', '.join(names)}; repeat the command that started "
-            f"{'them' if len(names) > 1 else 'it'} to finish",
-            InputWarning,
-            stacklevel=3,
-        )
+def _inputs_from_folders(runs: Sequence[NamedInput]) -> Inputs:
+    """Resolve run folders whose judgments are next to them."""
+    homes = list(dict.fromkeys(Path(run.value).resolve().parent for run in runs))
+    qrels = read_shared_judgments([run.value for run in runs], homes)
+    metadata = [read_experiment_metadata(home) for home in homes]
+    sources = _runs_by_name(runs)
+    order = [name for one in metadata for name in one.systems]
+    found = Inputs(qrels, {name: sources[name] for name in [*order, *sources] if name in sources})
+    return _with_metadata(found, metadata[0])
+
+
+def _with_metadata(inputs: Inputs, metadata: ExperimentMetadata) -> Inputs:
+    return replace(
+        inputs,
+        query_texts=metadata.query_texts,
+        tags=metadata.tags,
+        dataset_name=metadata.dataset_name,
+        measures=metadata.measures,
+        baseline=metadata.baseline,
+        failures=metadata.failures,
+    )
+
+
+def _runs_by_name(runs: Sequence[NamedInput]) -> dict[str, list[Any]]:
+    """Return runs by the given name, or by the system or file name, prefixed by the folder if that is ambiguous."""
+    unnamed = [run.value for run in runs if not run.name]
+    hint = "give each file once, or `NAME=FILE` for a repetition of a system"
+    unique_by(unnamed, str, "run", hint=hint)
+    names = [read_system_name(path) or InputFile(path).stem for path in unnamed]
+    if len(set(names)) < len(names):
+        names = [f"{Path(path).resolve().parent.name}/{name}" for path, name in zip(unnamed, names, strict=True)]
+    if len(set(names)) < len(names):
+        names = unnamed
+    name_of = dict(zip(unnamed, names, strict=True))
+    found: dict[str, list[Any]] = {}
+    for name, path in runs:
+        found.setdefault(name or name_of[path], []).append(path)
+    for paths in found.values():
+        unique_by(paths, lambda path: Path(path).resolve(), "run", hint=hint)
+    return found
 
 
 def _single_argument_error(path: str) -> BadInput:
     """Return the error for a single argument that contains no finished run."""
-    if path != "-" and not _exists(path):
+    if path != "-" and not path_exists(path):
         return BadInput("no such file or folder", file=path, hint="`ragauge run` writes its folders below runs")
     if path == "-" or not Path(path).is_dir():
-        told, hint = (
-            (_describe_invalid_result(path), "; a result is written anew with -o")
-            if path.endswith(".json")
-            else ("", "")
-        )
-        return BadInput(f"a run is missing{told}", file=path, hint=f"judgments first, then runs{hint if told else ''}")
-    inside = [str(one) for one in sorted(Path(path).glob("*")) if _is_experiment(str(one))]
-    if inside:
-        return BadInput("a run is missing", file=path, hint=f"there are experiments in {', '.join(inside)}")
-    if any(Path(path).glob("*/journal.jsonl")):
-        hint = "it was interrupted: the command that began it finishes it"
-        return BadInput("no finished run is here", file=path, hint=hint)
-    if _find_runs(Path(path)):
+        reason = describe_invalid_result(path) if path.endswith(".json") else ""
+        hint = f"judgments first, then runs{'; write the result again with -o' if reason else ''}"
+        return BadInput(f"a run is missing{reason}", file=path, hint=hint)
+    experiments = [str(place) for place in sorted(Path(path).glob("*")) if is_experiment_folder(place)]
+    if experiments:
+        return BadInput("a run is missing", file=path, hint=f"there are experiments in {', '.join(experiments)}")
+    if any(Path(path).glob(f"*/{runs_folder.JOURNAL_FILE}")):
         return BadInput(
-            "no judgments.parquet is here", file=path, hint="give the judgments first: QRELS, then the runs"
+            "no finished run is here", file=path, hint="it was interrupted: the command that began it finishes it"
         )
+    if runs_folder.find_run_folders(Path(path)):
+        return BadInput("no judgments.parquet is here", file=path, hint="judgments first: QRELS, then the runs")
     return BadInput(
         "no finished run is here", file=path, hint="judgments first, then runs; or a folder of `ragauge run`"
     )
 
 
-def _describe_invalid_result(path: str) -> str:
-    """Return why a JSON file is not a result of ragauge, as the end of a sentence."""
-    try:
-        found = parse_json(InputFile(path).read())
-    except ValueError as error:
-        return f", or it is a damaged result: {error}"
-    schema = found.get("schema") if isinstance(found, dict) else None
-    return f", or `{str(schema)[:60]}` is no result that is known here" if schema else ""
+def _judgments_alone(argument: str) -> Any:
+    """Return the judgments of a file, a dataset folder or the name of a dataset; None for another argument."""
+    place = Path(argument)
+    if place.is_dir():
+        homes = [home for home in (place, place / "beir") if is_dataset_folder(home)]
+        plain = homes[-1] / "qrels.txt" if homes else place
+        return str(plain if plain.exists() else homes[-1]) if homes else None
+    judgments = judgments_by_name(argument)
+    return judgments if isinstance(judgments, Judgments) or place.is_file() else None
 
 
-def find_trials(path: str) -> Sequence[str | Run]:
-    """Return the trials of a run folder if their rankings differ, else the path."""
-    if not (_exists(path) and (Path(path) / "repeats.parquet").exists()):
-        return [path]
-    return runs_folder.read_run_folder(Path(path)).differing() or [path]
+def _resolve_objects(values: Sequence[Any]) -> Inputs:
+    """Resolve an Experiment, or judgments (also a Dataset) and then runs, of which some may be paths."""
+    first = values[0]
+    if isinstance(first, Experiment) and len(values) == 1:
+        scores = next(iter(first.scores.values()))
+        judged = first.dataset.judgments if scores.judged is None else scores.judged.judgments
+        return Inputs(
+            judged,
+            {name: [run] for name, run in first.runs.items()},
+            query_texts=first.dataset.queries,
+            tags=first.dataset.tags,
+            dataset_name=first.dataset.name,
+            measures=first.measures,
+            baseline=first.baseline,
+        )
+    qrels = judgments_by_name(first) if isinstance(first, str) else first
+    qrels = qrels.judgments if isinstance(qrels, Dataset) else qrels
+    sources: dict[str, list[Any]] = {}
+    for value in values[1:]:
+        for name, source in _name_objects(value):
+            sources.setdefault(name, []).append(source)
+    return Inputs(qrels, sources)
 
 
-def open_run(path: str) -> Run:
-    """Read a run; a run folder includes its timings and provenance."""
-    return (
-        runs_folder.read_run_folder(Path(path))
-        if Path(path).is_dir()
-        else readers.read_run(path, name=InputFile(path).stem)
-    )
-
-
-def split_name(argument: str) -> tuple[str | None, str]:
-    """Split `NAME=PATH` into name and path; the name is None for a plain path."""
-    if _exists(argument):
-        return None, argument
-    for sign in re.finditer("=", argument):  # A name may contain `=`, as in `dense(embedder=minilm)=dense.run`.
-        name, path = argument[: sign.start()].strip(), argument[sign.end() :]
-        if name and path and "/" not in name and _exists(path):
-            return name, path
-    found = NAME_AND_PATH.fullmatch(argument)
-    return (found[1], found[2]) if found else (None, argument)
-
-
-def _exists(path: str) -> bool:
-    try:
-        return Path(path).exists()
-    except (OSError, ValueError) as error:  # The name is too long for a file, or the folder is not accessible.
-        reason = getattr(error, "strerror", None) or error_summary(error)
-        raise BadInput(f"cannot be read ({reason})", file=excerpt(path)) from None
-
-
-def is_run_folder(path: str) -> bool:
-    """Return whether a folder contains a finished run."""
-    return _exists(path) and runs_folder.has_run(Path(path))
-
-
-def _is_experiment(path: str) -> bool:
-    return _exists(path) and (Path(path) / "judgments.parquet").exists() and bool(_find_runs(Path(path)))
-
-
-def _find_runs(folder: Path) -> list[Path]:
-    return runs_folder.find_run_folders(folder)
-
-
-def _read_experiment_metadata(folder: Path) -> Inputs:
-    """Read the metadata of an experiment folder: query texts, tags and settings."""
-    texts: dict[str, str] = {}
-    tags: dict[str, dict[str, str]] = {}
-    asked = folder / "queries.parquet"
-    if asked.exists():
-        columns = ("query", "text", "tags")
-        try:
-            for query, text, tagged in (
-                read_parquet(asked, columns=dict.fromkeys(columns, "text")).select(columns).rows()
-            ):
-                texts[query] = text
-                tags[query] = {str(name): str(value) for name, value in parse_json(tagged).items()}
-        except (AttributeError, InvalidText) as error:
-            raise BadInput(
-                f"the tags are corrupt ({error_summary(error)})",
-                file=str(asked),
-                hint="`ragauge run` writes the file again",
-            ) from None
-    said = {
-        name: runs_folder.manifest_value(folder, name, of=runs_folder.EXPERIMENT_FILE) for name in EXPERIMENT_FIELDS
-    }
-    about = folder / runs_folder.EXPERIMENT_FILE
-    kinds = {"measures": list, "failures": dict, "baseline": str, "systems": list}
-    wrong = any(said.get(name) is not None and not isinstance(said[name], kind) for name, kind in kinds.items())
-    if wrong or (about.exists() and all(value is None for value in said.values())):
-        raise BadInput("is damaged", file=str(about), hint="`ragauge run` writes it again")
-    return Inputs(
-        str(folder),
-        {},
-        texts,
-        tags,
-        _read_dataset_name(folder),
-        [str(one) for one in said["measures"] or ()],
-        said["baseline"] and str(said["baseline"]),
-        {str(name): str(why) for name, why in (said["failures"] or {}).items()},
-    )
-
-
-def _read_dataset_name(folder: Path) -> str:
-    """Return the name of the dataset of an experiment folder; empty if unknown."""
-    first = next(iter(_find_runs(folder)), folder)
-    dataset = runs_folder.manifest_value(first, "dataset")
-    return str(dataset.get("name", "")) if isinstance(dataset, Mapping) else ""
-
-
-def _inputs_from_folders(runs: Sequence[tuple[str | None, str]], homes: Sequence[Path]) -> Inputs:
-    known = _read_experiment_metadata(homes[0])
-    places = [Path(path) for _, path in runs]
-    first = readers.read_judgments(homes[0])
-    _check_judgments([one for one in places if one.resolve().parent == homes[0]], first)
-    for home in homes[1:]:
-        theirs = readers.read_judgments(home)
-        _check_judgments([one for one in places if one.resolve().parent == home], theirs)
-        if not has_same_judgments(first, theirs):
-            names = [_read_dataset_name(one) for one in (homes[0], home)]
-            raise Incomparable(
-                f"the judgments in {home} (`{names[1]}`) are not those in {homes[0]} (`{names[0]}`)",
-                hint="give one file of judgments first, and both are scored by it" if names[0] == names[1] else None,
-            )
-    listed = [runs_folder.manifest_value(home, "systems", of=runs_folder.EXPERIMENT_FILE) for home in homes]
-    given = _runs_by_name(runs)
-    # A corrupt experiment.json may contain any type.
-    order = [name for one in listed if isinstance(one, list) for name in one if isinstance(name, str)]
-    return replace(known, qrels=first, runs={name: given[name] for name in [*order, *given] if name in given})
-
-
-def _check_judgments(runs: Sequence[Path], judgments: Judgments) -> None:
-    """Refuse run folders that were made with other judgments than the given ones."""
-    found = judgments_hash(judgments) if runs else ""
-    for run in runs:
-        expected = runs_folder.manifest_value(run, "judgments_hash") if is_run_folder(str(run)) else None
-        if expected not in (None, found):
-            raise BadInput(
-                f"the run was made with other judgments than those in {run.resolve().parent}; "
-                f"expected hash {expected}, got {found}",
-                file=str(run),
-                hint="run all systems of the folder again, or give the judgments first: QRELS, then the runs",
-            )
-
-
-def check_runs_share_dataset(given: Inputs) -> None:
-    """Refuse run folders that were not made on the same queries and documents."""
-    folders = [path for runs in given.runs.values() for path in runs if is_run_folder(path)]
-    known = [(path, runs_folder.manifest_value(path, "dataset") or {}) for path in folders]
-    for path, data in known[1:]:
-        check_same_dataset((known[0][0], known[0][1]), (path, data))
-
-
-def check_same_dataset(
-    one: tuple[str, Mapping[str, Any]], other: tuple[str, Mapping[str, Any]], *, hint: str = "run both on the same data"
-) -> None:
-    """Refuse two runs that were made on different datasets.
-
-    Each run is given as a name and the `dataset` entry of its manifest.
-    """
-    (name, mine), (label, theirs) = one, other
-    for key, what in DATASET_HASHES.items():
-        if key in mine and key in theirs and mine[key] != theirs[key]:
-            raise Incomparable(
-                f"{name} was run on `{mine.get('name')}` with {mine.get(what)} {what}, {label} on "
-                f"`{theirs.get('name')}` with {theirs.get(what)}: they are not the same {what}",
-                hint=hint,
-            )
-
-
-def has_same_judgments(one: Judgments, other: Judgments) -> bool:
-    """Return whether two sets of judgments are equal, regardless of their order."""
-    return one is other or {q: dict(docs) for q, docs in one.nested.items()} == {
-        q: dict(docs) for q, docs in other.nested.items()
-    }
-
-
-def _runs_by_name(runs: Sequence[tuple[str | None, str]]) -> dict[str, list[str]]:
-    stems = _unique_run_names([path for name, path in runs if name is None])
-    found: dict[str, list[str]] = {}
-    for name, path in runs:
-        mine = found.setdefault(name or stems[path], [])
-        if any(Path(path).resolve() == Path(one).resolve() for one in mine):
-            raise BadInput("the same run is given twice", file=path, hint="give each file once")
-        mine.append(path)
-    return found
-
-
-def _read_system_name(run: str) -> str | None:
-    """Return the full system name from a run folder; None if it is not stored."""
-    about = runs_folder.manifest_value(run, "system") if run != "-" else None
-    return str(about["name"]) if isinstance(about, dict) and about.get("name") else None
-
-
-def _unique_run_names(runs: Sequence[str]) -> dict[str, str]:
-    """Return a unique name per path.
-
-    It is the system name or file stem, prefixed by the folder if needed.
-    """
-    if len(set(runs)) < len(runs):
-        raise BadInput("the same run is given twice", hint="give each file once")
-    stems = [_read_system_name(run) or InputFile(run).stem for run in runs]
-    if len(set(stems)) < len(stems):
-        stems = [f"{Path(run).resolve().parent.name}/{stem}" for run, stem in zip(runs, stems, strict=True)]
-    if len(set(stems)) < len(stems):
-        stems = list(runs)
-    return dict(zip(runs, stems, strict=True))
+def _name_objects(value: Any) -> list[NamedInput]:
+    """Return runs by name: of a mapping, of a list of paths, or one run."""
+    if isinstance(value, Mapping) and not is_single_run(value):
+        return [NamedInput(str(name), run) for name, run in value.items()]
+    if isinstance(value, list | tuple) and value and all(isinstance(one, str | Path) for one in value):
+        return [NamedInput(InputFile(str(path)).stem, path) for path in value]
+    if isinstance(value, str | Path):
+        return [NamedInput(InputFile(str(value)).stem, value)]
+    return [NamedInput(value.name if isinstance(value, Run) else "run", value)]

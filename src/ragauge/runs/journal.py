@@ -148,7 +148,7 @@ def check_only_system_changed(other: SettingChanges, folder: Path, what: str) ->
         raise BadInput(
             f"holds {what} of other work ({describe_changes(other)})",
             file=str(folder),
-            hint="give another --out, or --fresh to begin anew",
+            hint="use another --out, or --fresh to start again",
         )
 
 

@@ -65,7 +65,7 @@ class Experiment:
                 places.setdefault(self.dataset.tags[query][tag], []).append(place)
         if not places:
             known = sorted({name for tags in self.dataset.tags.values() for name in tags})
-            raise UnknownName("tag", tag, known, hint=f"there are {', '.join(known) or 'none'}")
+            raise UnknownName("tag", tag, known, hint=f"choose one of {', '.join(known) or 'none'}")
         found = {}
         for value, mine in sorted(places.items(), key=lambda pair: -len(pair[1])):
             columns = {n: [one.values[measure][mine] for one in self.every_time(n)] for n in self.scores}

@@ -12,10 +12,11 @@ from pathlib import Path
 from typing import Any
 
 from ragauge.compute.observation import Observation
-from ragauge.compute.progress import RunProgress
-from ragauge.core.composition import is_reproducible
+from ragauge.compute.progress import FINISHED, Progress, ProgressCallback, no_progress, scoped
+from ragauge.core.components import is_reproducible
 from ragauge.core.documents import Hit
 from ragauge.core.errors import BadInput, describe_failures
+from ragauge.core.hashes import hash_judgments
 from ragauge.core.protocols import Retriever
 from ragauge.core.records import Dataset, Run
 from ragauge.core.run_dates import RunDate
@@ -44,6 +45,31 @@ JOURNAL_FILE = "journal.jsonl"
 FINISHED_RUN_FILES = ("manifest.json", "run.parquet", "repeats.parquet", "timings.parquet")
 
 
+class _QueryReports:
+    """Reports on the queries of one system, with a summary at the end."""
+
+    def __init__(self, progress: ProgressCallback, system: str, done: int, total: int) -> None:
+        self._progress, self._system, self._done, self._total = progress, system, done, total
+        self._before, self._began, self._first = done, time.perf_counter(), 0.0
+        if done < total:
+            progress(Progress("building", done, total, system))
+
+    def count_query(self) -> None:
+        """Report that a query has its result."""
+        if self._done == self._before:
+            self._first = time.perf_counter()
+        self._done += 1
+        self._progress(Progress("running queries", self._done, self._total, self._system))
+
+    def finish(self) -> None:
+        """Report the time of building and of the queries, if any was run."""
+        queries = self._done - self._before
+        if queries:
+            built, ran = self._first - self._began, time.perf_counter() - self._first
+            summary = f"built in {built:.1f} s, {queries} queries in {ran:.1f} s"
+            self._progress(Progress(summary, self._done, self._total, self._system, FINISHED))
+
+
 @dataclass(frozen=True, eq=False)
 class SystemRun:
     """One system, the queries to run on it, and the folder of its results."""
@@ -56,7 +82,7 @@ class SystemRun:
     """Fingerprint of the dataset; computed once for all systems, because it reads every document."""
     workshop: SystemBuilder
     folder: Path | None
-    watch: RunProgress
+    progress: ProgressCallback = no_progress
     not_asked: int = 0
     """Number of judged queries of the dataset that are not run."""
 
@@ -73,7 +99,7 @@ class SystemRun:
     def _judgment_entries(self) -> dict[str, Any]:
         """Entries of the manifest that depend on the judgments."""
         return {
-            "judgments_hash": folder.judgments_hash(self.data.judgments),
+            "judgments_hash": hash_judgments(self.data.judgments),
             "judged_not_asked": self.not_asked,
         }
 
@@ -155,9 +181,6 @@ class SystemRun:
 
     def _reuse_run(self, found: Run) -> Run:
         """Return a finished run as it is, marked as reused."""
-        total = len(self.data.queries) * self.plan.repeats
-        self.watch.begin(self.name, total, total)
-        self.watch.end(self.name)
         note = f"{self.name}: reused; made {_run_date(found)} (run it again with --fresh)"
         about = {**found.manifest, "origin": folder.dataset_origin(self.data), **self._judgment_entries, "reused": True}
         if self.folder is not None:
@@ -182,16 +205,16 @@ class SystemRun:
             if (query, repeat) not in asked
         ]
         total = len(self.data.queries) * self.plan.repeats
-        self.watch.begin(self.name, total, total - len(jobs))
+        reports = _QueryReports(self.progress, self.name, total - len(jobs), total)
         if journal is not None:
             journal.begin({"began": began, "left": len(jobs), "made": made or began, "reused": bool(made)})
 
         def kept(answer: QueryResult) -> None:
             keep(self._without_own_document(answer))
-            self.watch.step()
+            reports.count_query()
 
         def opened() -> AbstractAsyncContextManager[Retriever]:
-            return self.workshop.opened(self.system)
+            return self.workshop.opened(self.system, scoped(self.progress, subject=self.name))
 
         # Request one more document if queries are documents, because one may be removed.
         plan = replace(self.plan, k=self.plan.k + bool(self.own))
@@ -199,7 +222,7 @@ class SystemRun:
         observation = Observation()
         performed = run_system(opened, jobs, plan, warm, kept, observation.observe)
         fresh = [one for one in answers if (one.query, one.repeat) not in asked]
-        self.watch.end(self.name)
+        reports.finish()
         returned = ReturnedIds.count(answers, self.data.documents, self.data.judgments.nested)
         if returned.none_known:
             answers.clear()  # Removes the journal, so that the command runs all queries again.
@@ -259,7 +282,7 @@ class SystemRun:
             (later, f"{later} queries failed when they were asked again; their times are left out"),
             (empty, f"{empty} of {len(first)} queries got no documents"),
             (returned.unknown, returned.describe()),
-            (again, f"{again} documents came again in a ranking; their first place counts"),
+            (again, f"{again} documents are repeated in a ranking; only their first rank counts"),
             (changed, f"{changed} queries got another ranking when they were asked again"),
             (
                 performed.evidence.get("index_used") is False,

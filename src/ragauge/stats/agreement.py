@@ -34,7 +34,7 @@ class ConfusionMatrix(NamedTuple):
 
 Bools = NDArray[np.bool_]
 DIRICHLET_DRAWS = 10_000
-NO_SAMPLES = "there is no sample"
+NO_SAMPLES = "no samples"
 ONE_CLASS = "people gave one verdict only"
 
 
@@ -81,9 +81,9 @@ def compute_kappa(cells: Floats) -> Floats:
     >>> round(float(compute_kappa(np.array([20.0, 5.0, 10.0, 15.0]))), 4)
     0.4
     """
-    good, only_judge, only_people, bad = _cell_shares(cells)
-    first, second = good + only_judge, good + only_people
-    return _chance_corrected(good + bad, first * second + (1 - first) * (1 - second))
+    both_good, only_judge, only_people, both_bad = _cell_shares(cells)
+    judge_good, people_good = both_good + only_judge, both_good + only_people
+    return _chance_corrected(both_good + both_bad, judge_good * people_good + (1 - judge_good) * (1 - people_good))
 
 
 def gwets_ac1(cells: Floats) -> Floats:
@@ -94,9 +94,9 @@ def gwets_ac1(cells: Floats) -> Floats:
     >>> round(float(gwets_ac1(np.array([118.0, 5.0, 2.0, 0.0]))), 4)
     0.9408
     """
-    good, only_judge, only_people, bad = _cell_shares(cells)
-    rate = good + (only_judge + only_people) / 2
-    return _chance_corrected(good + bad, 2 * rate * (1 - rate))
+    both_good, only_judge, only_people, both_bad = _cell_shares(cells)
+    rate = both_good + (only_judge + only_people) / 2
+    return _chance_corrected(both_good + both_bad, 2 * rate * (1 - rate))
 
 
 def scotts_pi(cells: Floats) -> Floats:
@@ -104,21 +104,21 @@ def scotts_pi(cells: Floats) -> Floats:
 
     It is the limit of Krippendorff's alpha of two raters for many samples.
     """
-    good, only_judge, only_people, bad = _cell_shares(cells)
-    rate = good + (only_judge + only_people) / 2
-    return _chance_corrected(good + bad, rate**2 + (1 - rate) ** 2)
+    both_good, only_judge, only_people, both_bad = _cell_shares(cells)
+    rate = both_good + (only_judge + only_people) / 2
+    return _chance_corrected(both_good + both_bad, rate**2 + (1 - rate) ** 2)
 
 
 def balanced_accuracy(cells: Floats) -> Floats:
     """Compute the mean of sensitivity and specificity."""
-    good, only_judge, only_people, bad = _cell_shares(cells)
+    both_good, only_judge, only_people, both_bad = _cell_shares(cells)
     with np.errstate(invalid="ignore"):
-        return np.asarray((good / (good + only_people) + bad / (bad + only_judge)) / 2)
+        return np.asarray((both_good / (both_good + only_people) + both_bad / (both_bad + only_judge)) / 2)
 
 
 def _cell_shares(cells: Floats) -> tuple[Floats, ...]:
-    whole = np.asarray(cells / cells.sum(axis=-1, keepdims=True))
-    return tuple(whole[..., i] for i in range(4))
+    shares = np.asarray(cells / cells.sum(axis=-1, keepdims=True))
+    return tuple(shares[..., i] for i in range(4))
 
 
 def _chance_corrected(observed: Floats, expected: Floats) -> Floats:
@@ -144,46 +144,48 @@ def verdict_statistics(
     samples they cover in 93% to 99% of cases. Unlike those from standard errors or a bootstrap, they have a positive
     width for perfect agreement. Samples of one group count as fewer.
     """
-    right = judge == people
+    agrees = judge == people
 
-    def part(mask: Bools, empty: str) -> Estimate:
-        mine = None if groups is None else groups[mask]
-        effect = design_effect(right[mask].astype(np.float64), mine, confidence)
-        return proportion(int(right[mask].sum()), int(mask.sum()), confidence, empty=empty, effect=effect)
+    def agreement_of(mask: Bools, empty: str) -> Estimate:
+        masked_groups = None if groups is None else groups[mask]
+        effect = design_effect(agrees[mask].astype(np.float64), masked_groups, confidence)
+        return proportion(int(agrees[mask].sum()), int(mask.sum()), confidence, empty=empty, effect=effect)
 
     n = len(judge)
-    effect = design_effect(right.astype(np.float64), groups, confidence)
-    every = None if groups is None or missed is None else np.concatenate([groups, missed])
-    wrong = np.zeros(0 if every is None else unscored)
-    of_all = design_effect(np.concatenate([right, wrong]), groups if every is None else every, confidence)
-    figures = {
-        "accuracy": part(np.ones(n, np.bool_), NO_SAMPLES),
-        "accuracy_all": proportion(int(right.sum()), n + unscored, confidence, effect=of_all),
-        "sensitivity": part(people, "people call nothing good"),
-        "specificity": part(~people, "people call nothing bad"),
-        "precision": part(judge, "it calls nothing good"),
-        "npv": part(~judge, "it calls nothing bad"),
+    effect = design_effect(agrees.astype(np.float64), groups, confidence)
+    all_groups = None if groups is None or missed is None else np.concatenate([groups, missed])
+    unscored_hits = np.zeros(0 if all_groups is None else unscored)
+    effect_of_all = design_effect(
+        np.concatenate([agrees, unscored_hits]), groups if all_groups is None else all_groups, confidence
+    )
+    statistics = {
+        "accuracy": agreement_of(np.ones(n, np.bool_), NO_SAMPLES),
+        "accuracy_all": proportion(int(agrees.sum()), n + unscored, confidence, effect=effect_of_all),
+        "sensitivity": agreement_of(people, "people call nothing good"),
+        "specificity": agreement_of(~people, "people call nothing bad"),
+        "precision": agreement_of(judge, "it calls nothing good"),
+        "npv": agreement_of(~judge, "it calls nothing bad"),
     }
     cells = np.array(count_confusion(judge, people), np.float64)
-    drawn = np.random.default_rng(seed).standard_gamma(cells / effect + 0.5, (DIRICHLET_DRAWS, 4))
-    missing = NO_SAMPLES if not n else "one sample is not enough" if n < 2 else ""
-    one_class = missing or (ONE_CLASS if people.all() or not people.any() else "")
-    kinds: dict[str, tuple[Callable[[Floats], Floats], str]] = {
+    dirichlet_draws = np.random.default_rng(seed).standard_gamma(cells / effect + 0.5, (DIRICHLET_DRAWS, 4))
+    missing_reason = NO_SAMPLES if not n else "one sample is not enough" if n < 2 else ""
+    one_class = missing_reason or (ONE_CLASS if people.all() or not people.any() else "")
+    chance_corrected: dict[str, tuple[Callable[[Floats], Floats], str]] = {
         "balanced_accuracy": (balanced_accuracy, one_class),
         "kappa": (compute_kappa, one_class),
-        "ac1": (gwets_ac1, missing),
+        "ac1": (gwets_ac1, missing_reason),
         "alpha": (scotts_pi, one_class),
     }
-    for name, (function, why) in kinds.items():
-        if why:
-            figures[name] = Estimate(math.nan, n=n, why=why)
+    for name, (function, reason) in chance_corrected.items():
+        if reason:
+            statistics[name] = Estimate(math.nan, n=n, why=reason)
             continue
         value = float(function(cells))
         if name == "alpha":
             value = 1 - (1 - value) * (2 * n - 1) / (2 * n)  # expected agreement draws two verdicts without replacement
-        low, high = percentile_interval(function(drawn)[:, None], confidence).ravel().tolist()
-        figures[name] = Estimate(value, min(low, value), max(high, value), n)
-    return figures
+        low, high = percentile_interval(function(dirichlet_draws)[:, None], confidence).ravel().tolist()
+        statistics[name] = Estimate(value, min(low, value), max(high, value), n)
+    return statistics
 
 
 def krippendorff_alpha(
@@ -200,35 +202,37 @@ def krippendorff_alpha(
     >>> round(krippendorff_alpha(np.array([[1.0, 1.0], [0.0, 0.0], [1.0, 0.0], [0.0, 0.0]])).value, 4)
     0.5333
     """
-    known = ~np.isnan(ratings)
-    kept = known.sum(axis=1) > 1
-    if kept.sum() < 2:
-        return Estimate(math.nan, n=int(kept.sum()), why="fewer than two samples have two ratings")
-    values = np.where(known, ratings, 0.0)[kept]
-    m = known[kept].sum(axis=1).astype(np.float64)
+    is_rated = ~np.isnan(ratings)
+    has_two_ratings = is_rated.sum(axis=1) > 1
+    if has_two_ratings.sum() < 2:
+        return Estimate(math.nan, n=int(has_two_ratings.sum()), why="fewer than two samples have two ratings")
+    values = np.where(is_rated, ratings, 0.0)[has_two_ratings]
+    n_ratings = is_rated[has_two_ratings].sum(axis=1).astype(np.float64)
     total, squares = values.sum(axis=1), (values**2).sum(axis=1)
-    rows = np.stack([2 * (m * squares - total**2) / (m - 1), m, total, squares], axis=1)
+    rows = np.stack([2 * (n_ratings * squares - total**2) / (n_ratings - 1), n_ratings, total, squares], axis=1)
 
-    def of(sums: Floats) -> Floats:
-        apart, count, added, squared = (sums[..., i] for i in range(4))
+    def compute_alpha(sums: Floats) -> Floats:
+        disagreement, count, rating_sum, squared = (sums[..., i] for i in range(4))
         with np.errstate(invalid="ignore", divide="ignore"):
-            expected = 2 * (count * squared - added**2) / (count * (count - 1))
-            return np.asarray(1 - (apart / count) / np.where(expected > 1e-12, expected, math.nan))
+            expected = 2 * (count * squared - rating_sum**2) / (count * (count - 1))
+            return np.asarray(1 - (disagreement / count) / np.where(expected > 1e-12, expected, math.nan))
 
-    value = float(of(rows.sum(axis=0)))
+    value = float(compute_alpha(rows.sum(axis=0)))
     if math.isnan(value):
-        return Estimate(math.nan, n=int(kept.sum()), why="all ratings are the same")
+        return Estimate(math.nan, n=int(has_two_ratings.sum()), why="all ratings are the same")
     if value > 1 - 1e-12:
-        return Estimate(1.0, n=int(kept.sum()), why="nobody disagrees, which does not tell how far it may be off")
-    together = None if groups is None else groups[kept]
-    if cluster_ids(len(rows), together) < 2:
+        return Estimate(1.0, n=int(has_two_ratings.sum()), why="all replicates agree, so no interval can be computed")
+    kept_groups = None if groups is None else groups[has_two_ratings]
+    if cluster_ids(len(rows), kept_groups) < 2:
         return Estimate(value, n=len(rows), why=ONE_GROUP)
-    if together is not None:
-        _, place = np.unique(together, return_inverse=True)
-        rows = np.stack([np.bincount(place, weights=one) for one in rows.T], axis=1)
-    drawn = np.concatenate([of(counts @ rows) for counts in cluster_resample_counts(len(rows), None, rounds, seed)])
-    low, high = percentile_interval(drawn[~np.isnan(drawn), None], confidence).ravel().tolist()
-    return Estimate(value, min(low, value), max(high, value), int(kept.sum()))
+    if kept_groups is not None:
+        _, group_index = np.unique(kept_groups, return_inverse=True)
+        rows = np.stack([np.bincount(group_index, weights=column) for column in rows.T], axis=1)
+    resampled_alphas = np.concatenate(
+        [compute_alpha(counts @ rows) for counts in cluster_resample_counts(len(rows), None, rounds, seed)]
+    )
+    low, high = percentile_interval(resampled_alphas[~np.isnan(resampled_alphas), None], confidence).ravel().tolist()
+    return Estimate(value, min(low, value), max(high, value), int(has_two_ratings.sum()))
 
 
 def best_threshold(scores: Floats, people: Bools) -> float:
@@ -267,11 +271,15 @@ def cross_fitted_verdicts(
     thresholds.
     """
     _, group = (None, np.arange(len(scores))) if groups is None else np.unique(groups, return_inverse=True)
-    halves = np.random.default_rng(seed).permutation(int(group.max(initial=-1)) + 1)[group] % 2 == 0
+    first_half = np.random.default_rng(seed).permutation(int(group.max(initial=-1)) + 1)[group] % 2 == 0
     verdicts = np.zeros(len(scores), np.bool_)
-    cuts = []
-    for mine in (halves, ~halves):
-        cut = best_threshold(scores[~mine], people[~mine])
-        cuts.append(cut)
-        verdicts[mine] = scores[mine] >= cut if not math.isnan(cut) else bool(2 * people[~mine].sum() >= (~mine).sum())
-    return verdicts, (cuts[0], cuts[1])
+    thresholds = []
+    for is_tested in (first_half, ~first_half):
+        threshold = best_threshold(scores[~is_tested], people[~is_tested])
+        thresholds.append(threshold)
+        verdicts[is_tested] = (
+            scores[is_tested] >= threshold
+            if not math.isnan(threshold)
+            else bool(2 * people[~is_tested].sum() >= (~is_tested).sum())
+        )
+    return verdicts, (thresholds[0], thresholds[1])

@@ -54,19 +54,20 @@ def roc_auc(scores: Floats, people: Bools, confidence: float = 0.95, *, groups: 
 
     if people.all() or not people.any():
         return Estimate(math.nan, n=len(scores), why=ONE_CLASS if len(scores) else NO_SAMPLES)
-    value, pulls = _auc_and_influences(scores, people)
+    value, influences = _auc_and_influences(scores, people)
     if cluster_ids(len(scores), groups) < 2:
         return Estimate(value, n=len(scores), why=ONE_GROUP)
     z = cluster_deviations(confidence, groups)
-    spread = _influence_deviation(pulls, people, groups)
+    spread = _influence_deviation(influences, people, groups)
     if spread > 1e-12 and 0 < value < 1:
-        reach = z * spread / (value * (1 - value))
-        low, high = (float(expit(logit(value) + sign * reach)) for sign in (-1, 1))
+        half_width = z * spread / (value * (1 - value))
+        low, high = (float(expit(logit(value) + sign * half_width)) for sign in (-1, 1))
     else:
-        good, bad = (
-            cluster_ids(int(kind.sum()), None if groups is None else groups[kind]) for kind in (people, ~people)
+        n_good, n_bad = (
+            cluster_ids(int(is_class.sum()), None if groups is None else groups[is_class])
+            for is_class in (people, ~people)
         )
-        low, high = _newcombe_interval(value, good, bad, cluster_deviations(confidence, None))
+        low, high = _newcombe_interval(value, n_good, n_bad, cluster_deviations(confidence, None))
     return Estimate(value, low, high, len(scores))
 
 
@@ -76,13 +77,23 @@ def auc_difference(
     """Compute the paired difference in AUC of two scores (DeLong)."""
     if people.all() or not people.any():
         return Estimate(math.nan, n=len(first), why=ONE_CLASS if len(first) else NO_SAMPLES)
-    (one, mine), (other, theirs) = (_auc_and_influences(scores, people) for scores in (first, second))
+    (first_auc, first_influences), (second_auc, second_influences) = (
+        _auc_and_influences(scores, people) for scores in (first, second)
+    )
     if cluster_ids(len(first), groups) < 2:
-        return Estimate(one - other, n=len(first), why=ONE_GROUP)
-    reach = cluster_deviations(confidence, groups) * _influence_deviation(mine - theirs, people, groups)
-    if not reach:
-        return Estimate(one - other, n=len(first), why="they order these samples alike, or there are too few")
-    return Estimate(one - other, one - other - reach, one - other + reach, len(first))
+        return Estimate(first_auc - second_auc, n=len(first), why=ONE_GROUP)
+    half_width = cluster_deviations(confidence, groups) * _influence_deviation(
+        first_influences - second_influences, people, groups
+    )
+    if not half_width:
+        return Estimate(
+            first_auc - second_auc,
+            n=len(first),
+            why="both rank these samples in the same order, or there are too few samples",
+        )
+    return Estimate(
+        first_auc - second_auc, first_auc - second_auc - half_width, first_auc - second_auc + half_width, len(first)
+    )
 
 
 def _auc_and_influences(scores: Floats, people: Bools) -> tuple[float, Floats]:
@@ -90,11 +101,11 @@ def _auc_and_influences(scores: Floats, people: Bools) -> tuple[float, Floats]:
 
     The influence is the sample's share of pairs won minus the mean, divided by the size of its class.
     """
-    won = np.empty(len(scores))
+    share_won = np.empty(len(scores))
     good, bad = scores[people], scores[~people]
-    won[people], won[~people] = _share_below(good, bad), 1 - _share_below(bad, good)
-    value = float(won[people].mean())
-    return value, (won - value) / np.where(people, len(good), len(bad))
+    share_won[people], share_won[~people] = _share_below(good, bad), 1 - _share_below(bad, good)
+    value = float(share_won[people].mean())
+    return value, (share_won - value) / np.where(people, len(good), len(bad))
 
 
 def _influence_deviation(pulls: Floats, people: Bools, groups: Ints | None) -> float:
@@ -106,28 +117,28 @@ def _influence_deviation(pulls: Floats, people: Bools, groups: Ints | None) -> f
     return math.sqrt(variance_of_sum(pulls[people], None) + variance_of_sum(pulls[~people], None))
 
 
-def _share_below(mine: Floats, others: Floats) -> Floats:
-    """Return for each value of `mine` the share of `others` below it, ties count half."""
+def _share_below(values: Floats, others: Floats) -> Floats:
+    """Return for each value the share of `others` below it, ties count half."""
     ordered = np.sort(others)
-    below = np.searchsorted(ordered, mine, "left") + np.searchsorted(ordered, mine, "right")
+    below = np.searchsorted(ordered, values, "left") + np.searchsorted(ordered, values, "right")
     return np.asarray(below / (2 * len(others)))
 
 
-def _newcombe_interval(value: float, good: int, bad: int, z: float) -> tuple[float, float]:
-    more = (good + bad) / 2 - 1
+def _newcombe_interval(value: float, n_good: int, n_bad: int, z: float) -> tuple[float, float]:
+    extra_pairs = (n_good + n_bad) / 2 - 1
 
     def gap(theta: float) -> float:
-        inner = 1 + more * ((1 - theta) / (2 - theta) + theta / (1 + theta))
-        return abs(theta - value) - z * math.sqrt(theta * (1 - theta) * inner / (good * bad))
+        inner = 1 + extra_pairs * ((1 - theta) / (2 - theta) + theta / (1 + theta))
+        return abs(theta - value) - z * math.sqrt(theta * (1 - theta) * inner / (n_good * n_bad))
 
-    ends = []
-    for end in (0.0, 1.0):
-        inside, outside = value, end
+    bounds = []
+    for limit in (0.0, 1.0):
+        inside, outside = value, limit
         for _ in range(60):
             middle = (inside + outside) / 2
             inside, outside = (middle, outside) if gap(middle) <= 0 else (inside, middle)
-        ends.append(end if gap(end) <= 0 and abs(end - value) < 1e-12 else (inside + outside) / 2)
-    return ends[0], ends[1]
+        bounds.append(limit if gap(limit) <= 0 and abs(limit - value) < 1e-12 else (inside + outside) / 2)
+    return bounds[0], bounds[1]
 
 
 def compute_correlations(
@@ -147,37 +158,51 @@ def compute_correlations(
     """
     names = ("spearman", "kendall", "pearson")
     n = len(scores)
-    why = "one sample is not enough" if n == 1 else NO_SAMPLES if not n else ""
-    why = why or (
+    reason = "one sample is not enough" if n == 1 else NO_SAMPLES if not n else ""
+    reason = reason or (
         "all scores are the same" if np.ptp(scores) == 0 else "all labels are the same" * (not np.ptp(labels))
     )
-    if why:
-        return {name: Estimate(math.nan, n=n, why=why) for name in names}
-    (a, at), (b, bt) = (np.unique(one, return_inverse=True) for one in (scores, labels))
-    whole = np.ones((1, n))
+    if reason:
+        return {name: Estimate(math.nan, n=n, why=reason) for name in names}
+    (score_levels, score_ranks), (label_levels, label_ranks) = (
+        np.unique(values_to_rank, return_inverse=True) for values_to_rank in (scores, labels)
+    )
+    all_counted = np.ones((1, n))
     values = {
         "spearman": float(
-            _weighted_pearson(whole, _weighted_ranks(whole, at, len(a)), _weighted_ranks(whole, bt, len(b)))[0]
+            _weighted_pearson(
+                all_counted,
+                _weighted_ranks(all_counted, score_ranks, len(score_levels)),
+                _weighted_ranks(all_counted, label_ranks, len(label_levels)),
+            )[0]
         ),
-        "pearson": float(_weighted_pearson(whole, scores[None], labels[None])[0]),
+        "pearson": float(_weighted_pearson(all_counted, scores[None], labels[None])[0]),
     }
-    drawn: dict[str, list[Floats]] = {name: [] for name in values}
+    resampled: dict[str, list[Floats]] = {name: [] for name in values}
     if cluster_ids(n, groups) >= MIN_SAMPLES_FOR_INTERVAL:
         for counts in cluster_resample_counts(n, groups, rounds, seed):
-            drawn["spearman"].append(
-                _weighted_pearson(counts, _weighted_ranks(counts, at, len(a)), _weighted_ranks(counts, bt, len(b)))
+            resampled["spearman"].append(
+                _weighted_pearson(
+                    counts,
+                    _weighted_ranks(counts, score_ranks, len(score_levels)),
+                    _weighted_ranks(counts, label_ranks, len(label_levels)),
+                )
             )
-            drawn["pearson"].append(_weighted_pearson(counts, scores[None], labels[None]))
-    found = {"kendall": _kendall_tau(at.astype(np.float64), bt.astype(np.float64), confidence, groups)}
+            resampled["pearson"].append(_weighted_pearson(counts, scores[None], labels[None]))
+    estimates = {
+        "kendall": _kendall_tau(score_ranks.astype(np.float64), label_ranks.astype(np.float64), confidence, groups)
+    }
     for name, value in values.items():
-        told = _no_interval_reason(value, n, groups)
+        no_interval = _no_interval_reason(value, n, groups)
         low = high = math.nan
-        if not told:
-            known = np.concatenate(drawn[name])
-            low, high = percentile_interval(known[~np.isnan(known), None], confidence).ravel().tolist()
+        if not no_interval:
+            resampled_values = np.concatenate(resampled[name])
+            low, high = (
+                percentile_interval(resampled_values[~np.isnan(resampled_values), None], confidence).ravel().tolist()
+            )
             low, high = min(low, value), max(high, value)
-        found[name] = Estimate(value, low, high, n, told)
-    return {name: found[name] for name in names}
+        estimates[name] = Estimate(value, low, high, n, no_interval)
+    return {name: estimates[name] for name in names}
 
 
 def _no_interval_reason(value: float, n: int, groups: Ints | None) -> str:
@@ -206,10 +231,12 @@ def _weighted_pearson(counts: Floats, x: Floats, y: Floats) -> Floats:
     total = counts.sum(axis=1, keepdims=True)
     x = x - (counts * x).sum(axis=1, keepdims=True) / total
     y = y - (counts * y).sum(axis=1, keepdims=True) / total
-    both = (counts * x * y).sum(axis=1)
-    alone = (counts * x * x).sum(axis=1) * (counts * y * y).sum(axis=1)
+    covariance = (counts * x * y).sum(axis=1)
+    variance_product = (counts * x * x).sum(axis=1) * (counts * y * y).sum(axis=1)
     with np.errstate(invalid="ignore", divide="ignore"):
-        return np.asarray(np.clip(both / np.sqrt(np.where(alone > 0, alone, math.nan)), -1.0, 1.0))
+        return np.asarray(
+            np.clip(covariance / np.sqrt(np.where(variance_product > 0, variance_product, math.nan)), -1.0, 1.0)
+        )
 
 
 def _kendall_tau(x: Floats, y: Floats, confidence: float, groups: Ints | None) -> Estimate:
@@ -217,19 +244,19 @@ def _kendall_tau(x: Floats, y: Floats, confidence: float, groups: Ints | None) -
     rows = np.empty((3, n))  # per sample, mean over the others: agreeing pairs, pairs that differ in x, and in y
     step = max(1, (1 << 22) // n)
     for start in range(0, n, step):
-        part = slice(start, start + step)
-        dx, dy = np.sign(x[part, None] - x), np.sign(y[part, None] - y)
-        rows[:, part] = (dx * dy).sum(axis=1), (dx != 0).sum(axis=1), (dy != 0).sum(axis=1)
+        block = slice(start, start + step)
+        dx, dy = np.sign(x[block, None] - x), np.sign(y[block, None] - y)
+        rows[:, block] = (dx * dy).sum(axis=1), (dx != 0).sum(axis=1), (dy != 0).sum(axis=1)
     rows /= n - 1
-    agree, apart_x, apart_y = rows.mean(axis=1)
-    value = float(agree / math.sqrt(apart_x * apart_y))
-    told = _no_interval_reason(value, n, groups)
-    if told:
-        return Estimate(value, n=n, why=told)
-    pulls = rows[0] / math.sqrt(apart_x * apart_y) - value / 2 * (rows[1] / apart_x + rows[2] / apart_y)
-    spread = 2 * math.sqrt(variance_of_sum((pulls - pulls.mean()) / n, groups))
-    reach = cluster_deviations(confidence, groups) * spread / (1 - value**2)
-    return Estimate(value, math.tanh(math.atanh(value) - reach), math.tanh(math.atanh(value) + reach), n)
+    agree, differ_x, differ_y = rows.mean(axis=1)
+    value = float(agree / math.sqrt(differ_x * differ_y))
+    no_interval = _no_interval_reason(value, n, groups)
+    if no_interval:
+        return Estimate(value, n=n, why=no_interval)
+    influences = rows[0] / math.sqrt(differ_x * differ_y) - value / 2 * (rows[1] / differ_x + rows[2] / differ_y)
+    spread = 2 * math.sqrt(variance_of_sum((influences - influences.mean()) / n, groups))
+    half_width = cluster_deviations(confidence, groups) * spread / (1 - value**2)
+    return Estimate(value, math.tanh(math.atanh(value) - half_width), math.tanh(math.atanh(value) + half_width), n)
 
 
 def calibration_curve(
@@ -246,17 +273,17 @@ def calibration_curve(
     if not n:
         return [], math.nan
     _, level, sizes = np.unique(scores, return_inverse=True, return_counts=True)
-    place = np.minimum(((np.cumsum(sizes) - sizes / 2) * bins / n).astype(np.int64), bins - 1)[level]
-    found, distance = [], 0.0
-    for one in np.unique(place):
-        mine = place == one
-        size, mean = int(mine.sum()), float(scores[mine].mean())
-        good = people[mine].astype(np.float64)
-        effect = design_effect(good, None if groups is None else groups[mine], confidence)
-        there = proportion(int(good.sum()), size, confidence, effect=effect)
-        found.append(CalibrationBin(mean, there))
-        distance += size / n * abs(mean - there.value)
-    return found, distance
+    bin_index = np.minimum(((np.cumsum(sizes) - sizes / 2) * bins / n).astype(np.int64), bins - 1)[level]
+    curve, calibration_error = [], 0.0
+    for bin_number in np.unique(bin_index):
+        in_bin = bin_index == bin_number
+        size, mean = int(in_bin.sum()), float(scores[in_bin].mean())
+        is_good = people[in_bin].astype(np.float64)
+        effect = design_effect(is_good, None if groups is None else groups[in_bin], confidence)
+        good_share = proportion(int(is_good.sum()), size, confidence, effect=effect)
+        curve.append(CalibrationBin(mean, good_share))
+        calibration_error += size / n * abs(mean - good_share.value)
+    return curve, calibration_error
 
 
 def length_slope(
@@ -280,29 +307,31 @@ def length_slope(
     inverse = np.linalg.inv(design.T @ design)
     coefficients = inverse @ design.T @ scores
     value = float(coefficients[1])
-    number = cluster_ids(n, groups)
-    if number <= len(columns):
-        few = f"{n} samples of {number} groups are too few for an interval"
-        return Estimate(value, n=n, why=ONE_GROUP if number == 1 else few)
-    left = scores - design @ coefficients
-    spread = math.sqrt(float((_coefficient_influences(design, inverse, left, groups)[:, 1] ** 2).sum()))
-    free = n - len(columns) if groups is None else min(n - len(columns), number - 1)
-    reach = float(stdtrit(free, (1 + confidence) / 2)) * spread
-    return Estimate(value, value - reach, value + reach, n)
+    n_groups = cluster_ids(n, groups)
+    if n_groups <= len(columns):
+        too_few = f"{n} samples of {n_groups} groups are too few for an interval"
+        return Estimate(value, n=n, why=ONE_GROUP if n_groups == 1 else too_few)
+    residuals = scores - design @ coefficients
+    spread = math.sqrt(float((_coefficient_influences(design, inverse, residuals, groups)[:, 1] ** 2).sum()))
+    degrees_of_freedom = n - len(columns) if groups is None else min(n - len(columns), n_groups - 1)
+    half_width = float(stdtrit(degrees_of_freedom, (1 + confidence) / 2)) * spread
+    return Estimate(value, value - half_width, value + half_width, n)
 
 
-def _coefficient_influences(design: Floats, inverse: Floats, left: Floats, groups: Ints | None) -> Floats:
+def _coefficient_influences(design: Floats, inverse: Floats, residuals: Floats, groups: Ints | None) -> Floats:
     """Compute the influence of each group on the coefficients.
 
     It is the difference between the fits with and without the group.
     """
     if groups is None:
         leverage = np.einsum("ij,jk,ik->i", design, inverse, design)
-        return np.asarray((design * (left / np.maximum(1 - leverage, 1e-6))[:, None]) @ inverse)
-    found = []
-    for one in np.unique(groups):
-        mine = design[groups == one]
-        leverage, turned = np.linalg.eigh(mine @ inverse @ mine.T)
-        alone = turned @ ((turned.T @ left[groups == one]) / np.maximum(1 - leverage, 1e-6))
-        found.append(inverse @ mine.T @ alone)
-    return np.array(found)
+        return np.asarray((design * (residuals / np.maximum(1 - leverage, 1e-6))[:, None]) @ inverse)
+    influences = []
+    for group in np.unique(groups):
+        group_design = design[groups == group]
+        leverage, eigenvectors = np.linalg.eigh(group_design @ inverse @ group_design.T)
+        scaled_residuals = eigenvectors @ (
+            (eigenvectors.T @ residuals[groups == group]) / np.maximum(1 - leverage, 1e-6)
+        )
+        influences.append(inverse @ group_design.T @ scaled_residuals)
+    return np.array(influences)

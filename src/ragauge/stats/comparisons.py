@@ -5,10 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
-from ragauge.core.errors import BadInput, UnknownName
+from ragauge.core.errors import UnknownName
 from ragauge.core.run_dates import RunDate
+from ragauge.core.settings import Above, AtLeast, AtMost, Below, OneOf, check_number, check_settings
 
 if TYPE_CHECKING:
     import polars as pl
@@ -24,52 +25,33 @@ CORRECTION_FAMILIES = ("measure", "all")
 class ComparisonSettings:
     """Options for the comparison of systems."""
 
-    test: str = "t"
+    test: Annotated[str, OneOf(TESTS)] = "t"
     """Test whose p-values are corrected: t (the default, after Urbano et al., SIGIR 2019), wilcoxon, sign,
     randomisation.
     """
-    correction: str = "holm"
+    correction: Annotated[str, OneOf(CORRECTIONS)] = "holm"
     """Multiple-comparison correction: holm, bonferroni, bh (Benjamini-Hochberg), none."""
-    family: str = "measure"
+    family: Annotated[str, OneOf(CORRECTION_FAMILIES)] = "measure"
     """Comparisons that are corrected together: those of one `measure`, or `all`."""
-    confidence: float = 0.95
-    interval: str = "bca"
+    confidence: Annotated[float, AtLeast(0.5), Below(1)] = 0.95
+    interval: Annotated[str, OneOf(INTERVAL_METHODS)] = "bca"
     """Bootstrap interval of a difference: bca (bias-corrected and accelerated), percentile."""
-    rounds: int = 10_000
+    rounds: Annotated[int, AtLeast(100), AtMost(1_000_000)] = 10_000
     """Number of resamples for intervals and for the randomisation test."""
-    seed: int = 0
-    margin: float | None = None
+    seed: Annotated[int, AtLeast(0)] = 0
+    margin: Annotated[float, Above(0)] | None = None
     """Largest difference that does not matter, for the non-inferiority and equivalence tests."""
-    detect: float | None = None
+    detect: Annotated[float, Above(0)] | None = None
     """True difference for which the required number of queries is computed."""
-    power: float = 0.8
+    power: Annotated[float, Above(0), Below(1)] = 0.8
     lower_is_better: Sequence[str] = ()
     """Measures to treat as lower-is-better if their scores do not state a direction."""
     higher_is_better: Sequence[str] = ()
     """Measures to treat as higher-is-better if their scores do not state a direction."""
 
     def __post_init__(self) -> None:
-        choices = {
-            "test": TESTS,
-            "correction": CORRECTIONS,
-            "interval": INTERVAL_METHODS,
-            "family": CORRECTION_FAMILIES,
-        }
-        for name, known in choices.items():
-            if getattr(self, name) not in known:
-                raise UnknownName(name, str(getattr(self, name)), known, hint=f"there are {', '.join(known)}")
-        if not 0.5 <= self.confidence < 1:
-            raise BadInput(f"the confidence is {self.confidence:g}, not between 0.5 and 1", hint="0.95")
-        if not 100 <= self.rounds <= 1_000_000:
-            raise BadInput(f"{self.rounds} rounds are not between 100 and a million", hint="10000")
-        if self.seed < 0:
-            raise BadInput(f"the seed is {self.seed}, not at least 0")
-        for name in ("margin", "detect"):
-            value = getattr(self, name)
-            if value is not None and not 0 < value < math.inf:
-                raise BadInput(f"`{name}` is {value:g}, not above 0")
-        if not self.alpha < self.power < 1:
-            raise BadInput(f"the power is {self.power:g}, not between {self.alpha:g} and 1", hint="0.8")
+        check_settings(self)
+        check_number("power", self.power, Above(self.alpha), Below(1))
 
     @property
     def alpha(self) -> float:
@@ -213,11 +195,13 @@ class Comparisons:
         none.
         """
         for row in self.rows:
-            against = baseline is None or row.baseline == baseline
-            if row.system == system and against and (measure is None or row.measure == measure):
+            is_baseline = baseline is None or row.baseline == baseline
+            if row.system == system and is_baseline and (measure is None or row.measure == measure):
                 return row
-        known = [f"{row.system} against {row.baseline} by {row.measure}" for row in self.rows]
-        raise UnknownName("comparison", " ".join(filter(None, [system, measure])), known, hint=f"there is {known[0]}")
+        pair_names = [f"{row.system} against {row.baseline} by {row.measure}" for row in self.rows]
+        raise UnknownName(
+            "comparison", " ".join(filter(None, [system, measure])), pair_names, hint=f"there is {pair_names[0]}"
+        )
 
     def sure(self, row: Comparison) -> bool:
         """Return whether a difference is significant: corrected p-value below alpha."""

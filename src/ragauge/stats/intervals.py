@@ -71,11 +71,11 @@ def design_effect(hits: Floats, groups: Ints | None, confidence: float = 0.95) -
     if groups is None or len(hits) < 2:
         return 1.0
     centred = hits - hits.mean()
-    alone = float((centred**2).sum()) * len(hits) / (len(hits) - 1)
-    if not alone or cluster_ids(len(hits), groups) < 2:
+    ungrouped_variance = float((centred**2).sum()) * len(hits) / (len(hits) - 1)
+    if not ungrouped_variance or cluster_ids(len(hits), groups) < 2:
         return float((np.bincount(groups).astype(np.float64) ** 2).sum()) / len(hits)
     wider = (cluster_deviations(confidence, groups) / cluster_deviations(confidence, None)) ** 2
-    return max(1.0, variance_of_sum(centred, groups) / alone) * wider
+    return max(1.0, variance_of_sum(centred, groups) / ungrouped_variance) * wider
 
 
 def cluster_resample_counts(n: int, groups: Ints | None, rounds: int, seed: int) -> Iterator[Floats]:
@@ -148,21 +148,21 @@ def bca_interval(columns: Floats, resampled: Floats, confidence: float) -> Float
     from scipy.special import ndtr, ndtri
 
     mean = columns.mean(axis=0)
-    ends = np.empty((2, columns.shape[1]))
+    bounds = np.empty((2, columns.shape[1]))
     power = scaling_exponents(columns)
-    gaps = np.ldexp(columns - mean, power) / (len(columns) - 1)  # leave-one-out means are the mean minus these
-    cubes, squares = (gaps**3).sum(axis=0), (gaps**2).sum(axis=0)
+    deviations = np.ldexp(columns - mean, power) / (len(columns) - 1)  # leave-one-out means are the mean minus these
+    cubes, squares = (deviations**3).sum(axis=0), (deviations**2).sum(axis=0)
     for j in range(columns.shape[1]):
         if squares[j] <= (1e-15 * abs(np.ldexp(mean[j], power[j]))) ** 2:
-            ends[:, j] = mean[j]
+            bounds[:, j] = mean[j]
             continue
-        near = 1e-11 * float(np.abs(columns[:, j]).mean())  # tolerance for sums of equal values in another order
-        below = ((resampled[:, j] < mean[j] - near).mean() + (resampled[:, j] <= mean[j] + near).mean()) / 2
+        tolerance = 1e-11 * float(np.abs(columns[:, j]).mean())  # tolerance for sums of equal values in another order
+        below = ((resampled[:, j] < mean[j] - tolerance).mean() + (resampled[:, j] <= mean[j] + tolerance).mean()) / 2
         z0 = ndtri(np.clip(below, 0.5 / len(resampled), 1 - 0.5 / len(resampled)))
         a = cubes[j] / (6 * squares[j] ** 1.5)
         z = z0 + np.array([-1.0, 1.0]) * ndtri((1 + confidence) / 2)
-        ends[:, j] = np.quantile(resampled[:, j], ndtr(z0 + z / (1 - a * z)))
-    return ends
+        bounds[:, j] = np.quantile(resampled[:, j], ndtr(z0 + z / (1 - a * z)))
+    return bounds
 
 
 def mean_intervals(
@@ -176,16 +176,18 @@ def mean_intervals(
     >>> mean_intervals(np.array([[0.0, 1.0, math.nan], [1.0, 1.0, 1.0]] * 50)).round(1).tolist()
     [[0.4, 1.0, 1.0], [0.6, 1.0, 1.0]]
     """
-    ends = np.full((2, columns.shape[1]), math.nan)
-    known = ~np.isnan(columns)
-    places: dict[bytes, list[int]] = {}
+    bounds = np.full((2, columns.shape[1]), math.nan)
+    is_scored = ~np.isnan(columns)
+    columns_by_mask: dict[bytes, list[int]] = {}
     for j in range(columns.shape[1]):
-        places.setdefault(known[:, j].tobytes(), []).append(j)
-    for together in places.values():
-        mine = columns[known[:, together[0]]][:, together]
-        if len(mine) > 1:
-            ends[:, together] = bca_interval(mine, bootstrap_means(mine, rounds, seed), confidence)
-    return ends
+        columns_by_mask.setdefault(is_scored[:, j].tobytes(), []).append(j)
+    for same_mask in columns_by_mask.values():
+        scored_columns = columns[is_scored[:, same_mask[0]]][:, same_mask]
+        if len(scored_columns) > 1:
+            bounds[:, same_mask] = bca_interval(
+                scored_columns, bootstrap_means(scored_columns, rounds, seed), confidence
+            )
+    return bounds
 
 
 def bootstrap_upper_bound(
@@ -201,8 +203,8 @@ def bootstrap_upper_bound(
     >>> bool(0.02 < bootstrap_upper_bound(np.zeros((100, 1)))[0] < 0.04)
     True
     """
-    known = np.vstack([columns, np.full((1, columns.shape[1]), worst)])
-    return np.asarray(np.quantile(bootstrap_means(known, rounds, seed), confidence, axis=0))
+    losses = np.vstack([columns, np.full((1, columns.shape[1]), worst)])
+    return np.asarray(np.quantile(bootstrap_means(losses, rounds, seed), confidence, axis=0))
 
 
 def quantile_interval(values: Floats, share: float, confidence: float) -> tuple[float, float]:

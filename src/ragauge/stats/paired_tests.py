@@ -13,7 +13,7 @@ from ragauge.stats.intervals import percentile_interval, scaling_exponents
 from ragauge.stats.resampling import rounds_per_block, sign_flipped_sums
 
 
-def correct_p_values(p_values: Floats, how: str) -> Floats:
+def correct_p_values(p_values: Floats, correction: str) -> Floats:
     """Correct p-values for multiple comparisons.
 
     NaN is not counted as a test and stays NaN. `bonferroni`: times m. `holm`: the smallest times m, the next times m
@@ -25,15 +25,15 @@ def correct_p_values(p_values: Floats, how: str) -> Floats:
     [[0.03, 0.12, 0.09], [0.03, 0.06, 0.06], [0.03, 0.04, 0.04]]
     """
     out = p_values.astype(np.float64).copy()
-    known = np.flatnonzero(~np.isnan(out))
-    m = len(known)
-    if not m or how == "none":
+    defined = np.flatnonzero(~np.isnan(out))
+    m = len(defined)
+    if not m or correction == "none":
         return out
-    order = known[np.argsort(out[known], kind="stable")]
+    order = defined[np.argsort(out[defined], kind="stable")]
     p = out[order]
-    if how == "bonferroni":
+    if correction == "bonferroni":
         p = p * m
-    elif how == "holm":
+    elif correction == "holm":
         p = np.maximum.accumulate(p * np.arange(m, 0, -1))
     else:
         p = np.minimum.accumulate((p * m / np.arange(1, m + 1))[::-1])[::-1]
@@ -65,8 +65,8 @@ def t_test(gaps: Floats, shift: float = 0.0) -> tuple[Floats, Floats]:
     error = _scaled_deviations(gaps) / math.sqrt(n)
     with np.errstate(divide="ignore", invalid="ignore"):
         t = np.where((mean == 0) & (error == 0), math.nan, mean / error)
-    two = np.where(np.isnan(t), 1.0, 2 * stdtr(n - 1, -np.abs(t)))
-    return two, np.where(np.isnan(t), 1.0, stdtr(n - 1, -t))
+    two_sided = np.where(np.isnan(t), 1.0, 2 * stdtr(n - 1, -np.abs(t)))
+    return two_sided, np.where(np.isnan(t), 1.0, stdtr(n - 1, -t))
 
 
 def randomisation_test(gaps: Floats, *, rounds: int = RANDOMISATION_ROUNDS, seed: int = 0) -> Floats:
@@ -81,10 +81,10 @@ def randomisation_test(gaps: Floats, *, rounds: int = RANDOMISATION_ROUNDS, seed
     """
     sums, exact = sign_flipped_sums(gaps, rounds, seed)
     observed = gaps.sum(axis=0)
-    near = 1e-12 * np.abs(gaps).sum(axis=0)  # tolerance for sums of equal values in another order
-    more, less = (sums >= observed - near).sum(axis=0), (sums <= observed + near).sum(axis=0)
-    fewer = np.minimum(more, less)
-    share: Floats = fewer / len(sums) if exact else (1 + fewer) / (1 + len(sums))
+    tolerance = 1e-12 * np.abs(gaps).sum(axis=0)  # tolerance for sums of equal values in another order
+    n_above, n_below = (sums >= observed - tolerance).sum(axis=0), (sums <= observed + tolerance).sum(axis=0)
+    n_extreme = np.minimum(n_above, n_below)
+    share: Floats = n_extreme / len(sums) if exact else (1 + n_extreme) / (1 + len(sums))
     return np.asarray(np.minimum(1.0, 2 * share))
 
 
@@ -98,16 +98,16 @@ def wilcoxon_test(gaps: Floats) -> Floats:
     """
     from scipy.stats import wilcoxon
 
-    found = np.ones(gaps.shape[1])
+    p_values = np.ones(gaps.shape[1])
     for j, column in enumerate(gaps.T):
         differing = column[column != 0]
         if 0 < len(differing) <= MAX_QUERIES_FOR_EXACT_TEST and len(column) <= MAX_QUERIES_FOR_EXACT_TEST:
-            found[j] = _exact_wilcoxon(differing)
+            p_values[j] = _exact_wilcoxon(differing)
         elif len(differing):
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # the normal approximation is rough for few queries; reports show n
-                found[j] = wilcoxon(column).pvalue
-    return found
+                p_values[j] = wilcoxon(column).pvalue
+    return p_values
 
 
 def _exact_wilcoxon(gaps: Floats) -> float:
@@ -151,8 +151,8 @@ def column_deviations(gaps: Floats) -> Floats:
     >>> column_deviations(np.array([[0.1 + 0.2], [0.3]])).tolist()
     [0.0]
     """
-    found = _scaled_deviations(gaps)
-    return np.where(found <= 1e-12 * np.abs(gaps).max(axis=0), 0.0, found)
+    deviations = _scaled_deviations(gaps)
+    return np.where(deviations <= 1e-12 * np.abs(gaps).max(axis=0), 0.0, deviations)
 
 
 def cohens_d(gaps: Floats) -> Floats:
@@ -169,19 +169,19 @@ def cohens_d(gaps: Floats) -> Floats:
         return np.where((mean == 0) & (deviation == 0), 0.0, mean / deviation)
 
 
-def cliffs_delta(mine: Floats, base: Floats) -> Floats:
-    """Compute Cliff's delta: share of pairs (mine, baseline) above minus share below.
+def cliffs_delta(system: Floats, baseline: Floats) -> Floats:
+    """Compute Cliff's delta: share of pairs (system, baseline) above minus share below.
 
     >>> cliffs_delta(np.array([[1.0], [3.0]]), np.array([[0.0], [2.0]])).tolist()
     [0.5]
     """
-    found = np.empty(mine.shape[1])
-    for j in range(mine.shape[1]):
-        ordered = np.sort(base[:, j])
-        below = np.searchsorted(ordered, mine[:, j], side="left").sum()
-        above = (len(ordered) - np.searchsorted(ordered, mine[:, j], side="right")).sum()
-        found[j] = (below - above) / (len(mine) * len(base))
-    return found
+    deltas = np.empty(system.shape[1])
+    for j in range(system.shape[1]):
+        ordered = np.sort(baseline[:, j])
+        below = np.searchsorted(ordered, system[:, j], side="left").sum()
+        above = (len(ordered) - np.searchsorted(ordered, system[:, j], side="right")).sum()
+        deltas[j] = (below - above) / (len(system) * len(baseline))
+    return deltas
 
 
 PERMUTATION_ROUNDS = 9_999
@@ -201,34 +201,36 @@ def permutation_rounds(values: int) -> int:
     return int(np.clip(MAX_PERMUTED_VALUES // max(1, values), 999, PERMUTATION_ROUNDS))
 
 
-def paired_permutation_test(mine: Floats, base: Floats, figure: RowStatistic, seed: int = 0) -> tuple[float, float]:
+def paired_permutation_test(
+    system: Floats, baseline: Floats, statistic: RowStatistic, seed: int = 0
+) -> tuple[float, float]:
     """Test by permutation whether a statistic differs from the baseline's.
 
-    Returns both one-sided p-values. `mine` and `base` have one row per query and one column per trial. If the
+    Returns both one-sided p-values. `system` and `baseline` have one row per query and one column per trial. If the
     systems are equal, the values of a query are exchangeable: they are swapped at random, query by query, and the
     statistic of both is computed again. A p-value is (1 + count) / (1 + rounds), so it is never 0.
 
-    >>> mine, base = np.arange(10.0)[:, None] + 1, np.arange(10.0)[:, None]
-    >>> higher, lower = paired_permutation_test(mine, base, lambda rows: rows.mean(axis=1))
+    >>> system, baseline = np.arange(10.0)[:, None] + 1, np.arange(10.0)[:, None]
+    >>> higher, lower = paired_permutation_test(system, baseline, lambda rows: rows.mean(axis=1))
     >>> higher < 0.01, lower
     (True, 1.0)
     """
-    observed = float(figure(mine.reshape(1, -1))[0] - figure(base.reshape(1, -1))[0])
-    near = 1e-12 * float(max(np.abs(mine).max(), np.abs(base).max()))
-    rounds = permutation_rounds(mine.size)
+    observed = float(statistic(system.reshape(1, -1))[0] - statistic(baseline.reshape(1, -1))[0])
+    tolerance = 1e-12 * float(max(np.abs(system).max(), np.abs(baseline).max()))
+    rounds = permutation_rounds(system.size)
     rng = np.random.default_rng(seed)
     above = below = 0
-    for rows in _round_blocks(rounds, mine.size):
-        swapped = rng.random((rows, len(mine), 1)) < 0.5
-        one = figure(np.where(swapped, base, mine).reshape(rows, -1))
-        gaps = one - figure(np.where(swapped, mine, base).reshape(rows, -1))
-        above += int((gaps >= observed - near).sum())
-        below += int((gaps <= observed + near).sum())
+    for rows in _round_blocks(rounds, system.size):
+        swapped = rng.random((rows, len(system), 1)) < 0.5
+        swapped_statistic = statistic(np.where(swapped, baseline, system).reshape(rows, -1))
+        gaps = swapped_statistic - statistic(np.where(swapped, system, baseline).reshape(rows, -1))
+        above += int((gaps >= observed - tolerance).sum())
+        below += int((gaps <= observed + tolerance).sum())
     return (1 + above) / (1 + rounds), (1 + below) / (1 + rounds)
 
 
 def bootstrap_difference(
-    mine: Floats, base: Floats, figure: RowStatistic, confidence: float, seed: int = 0
+    system: Floats, baseline: Floats, statistic: RowStatistic, confidence: float, seed: int = 0
 ) -> tuple[float, float]:
     """Compute a percentile bootstrap interval of the difference of a statistic.
 
@@ -237,12 +239,14 @@ def bootstrap_difference(
     >>> bootstrap_difference(np.ones((5, 1)), np.zeros((5, 1)), lambda rows: rows.max(axis=1), 0.9)
     (1.0, 1.0)
     """
-    rounds = permutation_rounds(mine.size)
+    rounds = permutation_rounds(system.size)
     rng = np.random.default_rng(seed)
     gaps = []
-    for rows in _round_blocks(rounds, mine.size):
-        drawn = rng.integers(0, len(mine), (rows, len(mine)))
-        gaps.append(figure(mine[drawn].reshape(rows, -1)) - figure(base[drawn].reshape(rows, -1)))
+    for rows in _round_blocks(rounds, system.size):
+        resampled_rows = rng.integers(0, len(system), (rows, len(system)))
+        gaps.append(
+            statistic(system[resampled_rows].reshape(rows, -1)) - statistic(baseline[resampled_rows].reshape(rows, -1))
+        )
     low, high = percentile_interval(np.concatenate(gaps)[:, None], confidence)[:, 0].tolist()
     return low, high
 

@@ -17,7 +17,7 @@ MIN_LABELS = 3
 def prediction_powered_mean(
     labels: Floats,
     scores: Floats,
-    others: Floats,
+    unlabelled_scores: Floats,
     confidence: float = 0.95,
     *,
     weight: float | None = None,
@@ -27,12 +27,12 @@ def prediction_powered_mean(
 
     Returns the estimate and the judge's weight.
 
-    Formula: mean(labels) + w (mean(others) - mean(scores)), where `scores` are the judge's for the labelled samples
-    and `others` those for the rest; w = cov(labels, scores) / ((1 + n/N) var(all scores)), between 0 and 1,
-    minimises the variance (PPI++). Interval: Student's t times sqrt(var(labels - w scores) / n + w^2 var(others) /
-    N). It is valid for any judge: a useless one gets a weight near 0, which leaves the mean of the labels. Labelled
-    samples must be a random sample of all. `groups` are the groups of the labelled and of the other samples; samples
-    of one group are correlated.
+    Formula: mean(labels) + w (mean(unlabelled scores) - mean(scores)), where `scores` are the judge's for the labelled
+    samples and `unlabelled_scores` those for the rest; w = cov(labels, scores) / ((1 + n/N) var(all scores)), between
+    0 and 1, minimises the variance (PPI++). Interval: Student's t times sqrt(var(labels - w scores) / n + w^2
+    var(unlabelled scores) / N). It is valid for any judge: a useless one gets a weight near 0, which leaves the mean of
+    the labels. Labelled samples must be a random sample of all. `groups` are the groups of the labelled and of the
+    other samples; samples of one group are correlated.
     Papers: Angelopoulos et al., Prediction-powered inference, Science 2023; PPI++, arXiv 2311.01453.
 
     >>> figure, weight = prediction_powered_mean(np.array([1.0, 0.0, 1.0, 1.0]), np.array([0.9, 0.1, 0.8, 0.8]),
@@ -42,42 +42,42 @@ def prediction_powered_mean(
     """
     from scipy.special import stdtrit
 
-    n, more = len(labels), len(others)
+    n, n_unlabelled = len(labels), len(unlabelled_scores)
     if n < MIN_LABELS:
         return Estimate(math.nan, n=n, why=f"fewer than {MIN_LABELS} labels"), 0.0
     tuned = weight is None
     if weight is None:
         weight = 0.0
-        pooled = np.concatenate([scores, others])
+        pooled = np.concatenate([scores, unlabelled_scores])
         spread = float(pooled.var(ddof=1))
-        if more > 1 and spread > 0:
+        if n_unlabelled > 1 and spread > 0:
             joint = float(np.cov(labels, scores)[0, 1])
-            weight = min(1.0, max(0.0, joint / ((1 + n / more) * spread)))
-    if not more:
+            weight = min(1.0, max(0.0, joint / ((1 + n / n_unlabelled) * spread)))
+    if not n_unlabelled:
         weight = 0.0
-    left = labels - weight * scores
-    value = float(labels.mean()) + (weight * float(others.mean() - scores.mean()) if weight else 0.0)
-    independent = cluster_ids(n, None if groups is None else groups[0])
-    if independent < 2:
+    residuals = labels - weight * scores
+    value = float(labels.mean()) + (weight * float(unlabelled_scores.mean() - scores.mean()) if weight else 0.0)
+    n_groups = cluster_ids(n, None if groups is None else groups[0])
+    if n_groups < 2:
         return Estimate(value, n=n, why=ONE_GROUP), weight
-    free = max(1, independent - 1 - int(tuned and weight > 0))  # the weight is fitted to the same labels
-    variance = variance_of_sum((left - left.mean()) / n, None if groups is None else groups[0])
-    variance *= max(1, independent - 1) / free
-    if weight and more > 1:
-        rest = (others - others.mean()) / more
-        variance += weight**2 * variance_of_sum(rest, None if groups is None else groups[1])
-    reach = float(stdtrit(free, (1 + confidence) / 2)) * math.sqrt(variance)
+    degrees_of_freedom = max(1, n_groups - 1 - int(tuned and weight > 0))  # the weight is fitted to the same labels
+    variance = variance_of_sum((residuals - residuals.mean()) / n, None if groups is None else groups[0])
+    variance *= max(1, n_groups - 1) / degrees_of_freedom
+    if weight and n_unlabelled > 1:
+        centred_share = (unlabelled_scores - unlabelled_scores.mean()) / n_unlabelled
+        variance += weight**2 * variance_of_sum(centred_share, None if groups is None else groups[1])
+    half_width = float(stdtrit(degrees_of_freedom, (1 + confidence) / 2)) * math.sqrt(variance)
     if not variance:
         return Estimate(
             value, n=n, why="all labels are the same, which does not tell how far others may be off"
         ), weight
-    return Estimate(value, value - reach, value + reach, n), weight
+    return Estimate(value, value - half_width, value + half_width, n), weight
 
 
 def rogan_gladen_share(
     judge: Bools,
     people: Bools,
-    others: Bools,
+    unlabelled_verdicts: Bools,
     confidence: float = 0.95,
     *,
     groups: tuple[Ints, Ints] | None = None,
@@ -103,19 +103,23 @@ def rogan_gladen_share(
     bads = n - goods
     if not goods or not bads:
         return Estimate(math.nan, n=n, why="the labels have one verdict only")
-    calls, total = int(judge.sum() + others.sum()), n + len(others)
+    calls, total = int(judge.sum() + unlabelled_verdicts.sum()), n + len(unlabelled_verdicts)
     sensitivity, specificity = int((judge & people).sum()) / goods, int((~judge & ~people).sum()) / bads
     if sensitivity + specificity <= 1:
         return Estimate(math.nan, n=n, why="the judge is no better than a guess, so its calls say nothing")
     value = min(1.0, max(0.0, (calls / total + specificity - 1) / (sensitivity + specificity - 1)))
     z = float(ndtri((1 + confidence) / 2))
-    mine = None if groups is None else groups[0]
+    labelled_groups = None if groups is None else groups[0]
     effects = [
-        design_effect((judge == people)[kind].astype(np.float64), None if mine is None else mine[kind], confidence)
-        for kind in (people, ~people)
+        design_effect(
+            (judge == people)[is_class].astype(np.float64),
+            None if labelled_groups is None else labelled_groups[is_class],
+            confidence,
+        )
+        for is_class in (people, ~people)
     ]
-    every = None if groups is None else np.concatenate(groups)
-    of_calls = design_effect(np.concatenate([judge, others]).astype(np.float64), every, confidence)
+    all_groups = None if groups is None else np.concatenate(groups)
+    of_calls = design_effect(np.concatenate([judge, unlabelled_verdicts]).astype(np.float64), all_groups, confidence)
     of_goods, of_bads, of_all = goods / effects[0], bads / effects[1], total / of_calls
     called = (calls / total * of_all + z * z / 2) / (of_all + z * z)
     first, second = (sensitivity * of_goods + 1) / (of_goods + 2), (specificity * of_bads + 1) / (of_bads + 2)

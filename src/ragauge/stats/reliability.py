@@ -9,10 +9,12 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ragauge.core.errors import BadInput, MissingEvidence, UnknownName
+from ragauge.core.record_types import json_form
 from ragauge.core.records import Floats, Ints
 from ragauge.core.summaries import ValueWithInterval
 
 
+@json_form(derived=("n", "trials", "always", "flaky", "never"), renamed={"n": "tasks", "over": "intervals_over"})
 @dataclass(frozen=True, eq=False)
 class Reliability:
     """Success rates of a system whose tasks were each tried several times."""
@@ -43,8 +45,8 @@ class Reliability:
     @property
     def trials(self) -> tuple[int, int]:
         """Smallest and largest number of trials of a task."""
-        tried = [n for n, _ in self.counts.values()]
-        return min(tried), max(tried)
+        trial_counts = [n for n, _ in self.counts.values()]
+        return min(trial_counts), max(trial_counts)
 
     @property
     def always(self) -> list[str]:
@@ -59,14 +61,14 @@ class Reliability:
     @property
     def flaky(self) -> list[str]:
         """Tasks with successes and failures; success rates closest to 0.5 come first."""
-        some = [task for task, (n, c) in self.counts.items() if 0 < c < n]
-        return sorted(some, key=lambda task: abs(self.counts[task][1] / self.counts[task][0] - 0.5))
+        mixed_tasks = [task for task, (n, c) in self.counts.items() if 0 < c < n]
+        return sorted(mixed_tasks, key=lambda task: abs(self.counts[task][1] / self.counts[task][0] - 0.5))
 
     def __repr__(self) -> str:
-        most = max(self.pass_at)
+        max_k = max(self.pass_at)
         return (
             f"Reliability({self.system!r}, {self.n} tasks: success rate {self.success_rate.value:.4f}, "
-            f"pass@{most} {self.pass_at[most].value:.4f}, pass^{most} {self.pass_all[most].value:.4f})"
+            f"pass@{max_k} {self.pass_at[max_k].value:.4f}, pass^{max_k} {self.pass_all[max_k].value:.4f})"
         )
 
 
@@ -85,8 +87,8 @@ def pass_at(n: ArrayLike, c: ArrayLike, k: int) -> Floats:
     >>> pass_at([3, 3, 10], [2, 1, 3], 2).round(4).tolist()
     [1.0, 0.6667, 0.5333]
     """
-    tried, passed = _check_counts(n, c, [k])
-    return np.asarray(1 - _combination_ratios(tried, tried - passed, [k])[0])
+    trials, successes = _check_counts(n, c, [k])
+    return np.asarray(1 - _combination_ratios(trials, trials - successes, [k])[0])
 
 
 def pass_all(n: ArrayLike, c: ArrayLike, k: int) -> Floats:
@@ -100,8 +102,8 @@ def pass_all(n: ArrayLike, c: ArrayLike, k: int) -> Floats:
     >>> pass_all([3, 3, 10], [2, 1, 3], 2).round(4).tolist()
     [0.3333, 0.0, 0.0667]
     """
-    tried, passed = _check_counts(n, c, [k])
-    return np.asarray(_combination_ratios(tried, passed, [k])[0])
+    trials, successes = _check_counts(n, c, [k])
+    return np.asarray(_combination_ratios(trials, successes, [k])[0])
 
 
 def trial_agreement(n: ArrayLike, c: ArrayLike) -> float:
@@ -112,12 +114,14 @@ def trial_agreement(n: ArrayLike, c: ArrayLike) -> float:
     >>> trial_agreement([3, 3], [3, 1])
     0.6666666666666666
     """
-    tried, passed = _check_counts(n, c, [1])
-    twice = tried > 1
-    if not twice.any():
+    trials, successes = _check_counts(n, c, [1])
+    is_repeated = trials > 1
+    if not is_repeated.any():
         return float("nan")
-    tried, passed = tried[twice], passed[twice]
-    return float(np.mean(_combination_ratios(tried, passed, [2]) + _combination_ratios(tried, tried - passed, [2])))
+    trials, successes = trials[is_repeated], successes[is_repeated]
+    return float(
+        np.mean(_combination_ratios(trials, successes, [2]) + _combination_ratios(trials, trials - successes, [2]))
+    )
 
 
 def compute_reliability(
@@ -138,30 +142,32 @@ def compute_reliability(
     if not counts:
         raise MissingEvidence("there is no task", hint="give at least one task with at least one trial")
     if over is not None and over not in RESAMPLED_UNITS:
-        raise UnknownName("interval", over, RESAMPLED_UNITS, hint=f"there are {', '.join(RESAMPLED_UNITS)}")
+        raise UnknownName("interval", over, RESAMPLED_UNITS, hint=f"choose one of {', '.join(RESAMPLED_UNITS)}")
     if not 0.5 <= confidence < 1:
         raise BadInput(f"the confidence is {confidence:g}, not between 0.5 and 1", hint="0.95")
     n, c = (np.array([pair[i] for pair in counts.values()], np.int64) for i in (0, 1))
-    wanted = default_ks(int(n.min())) if ks is None else sorted(set(ks))
-    _check_counts(n, c, wanted, list(counts), system)
+    requested_ks = default_ks(int(n.min())) if ks is None else sorted(set(ks))
+    _check_counts(n, c, requested_ks, list(counts), system)
     over = over or ("tasks" if len(counts) > 1 else "trials")
-    values = np.concatenate([c[None] / n, 1 - _combination_ratios(n, n - c, wanted), _combination_ratios(n, c, wanted)])
+    values = np.concatenate(
+        [c[None] / n, 1 - _combination_ratios(n, n - c, requested_ks), _combination_ratios(n, c, requested_ks)]
+    )
     if over == "tasks":
         low, high = interval_over_tasks(values, confidence, rounds=rounds, seed=seed)
     elif len(counts) > 1:
-        low, high = interval_over_trials(values, n, [1, *wanted, *wanted], confidence)
+        low, high = interval_over_trials(values, n, [1, *requested_ks, *requested_ks], confidence)
     else:
-        low, high = _single_task_interval(int(n[0]), int(c[0]), wanted, confidence)
+        low, high = _single_task_interval(int(n[0]), int(c[0]), requested_ks, confidence)
     mean = values.mean(axis=1)
     # An unbiased estimate may be impossible for any single success probability: 0 for pass^3 of 2 in 3.
-    ends = zip(mean, np.minimum(low, mean), np.maximum(high, mean), strict=True)
-    found = [ValueWithInterval(*map(float, row)) for row in ends]
+    rows = zip(mean, np.minimum(low, mean), np.maximum(high, mean), strict=True)
+    estimates = [ValueWithInterval(*map(float, row)) for row in rows]
     return Reliability(
         system=system,
         counts=counts,
-        success_rate=found[0],
-        pass_at=dict(zip(wanted, found[1:], strict=False)),
-        pass_all=dict(zip(wanted, found[1 + len(wanted) :], strict=True)),
+        success_rate=estimates[0],
+        pass_at=dict(zip(requested_ks, estimates[1:], strict=False)),
+        pass_all=dict(zip(requested_ks, estimates[1 + len(requested_ks) :], strict=True)),
         agreement=trial_agreement(n, c),
         over=over,
         confidence=confidence,
@@ -194,12 +200,12 @@ def interval_over_tasks(
     low, high = np.empty((2, rounds, len(values)))
     step = max(1, (1 << 22) // len(sizes))
     for start in range(0, rounds, step):
-        part = slice(start, min(start + step, rounds))
-        weights = rng.standard_gamma(sizes.astype(np.float64), (part.stop - part.start, len(sizes)))
+        block = slice(start, min(start + step, rounds))
+        weights = rng.standard_gamma(sizes.astype(np.float64), (block.stop - block.start, len(sizes)))
         unseen = rng.standard_exponential((len(weights), 1))
         total = weights.sum(axis=1, keepdims=True) + unseen
-        low[part] = weights @ kinds.T / total
-        high[part] = 1 - weights @ (1 - kinds.T) / total
+        low[block] = weights @ kinds.T / total
+        high[block] = 1 - weights @ (1 - kinds.T) / total
     outside = (1 - confidence) / 2
     exact = _clopper_pearson(kinds @ sizes / sizes.sum(), np.array(values.shape[1]), confidence)
     plain = ((kinds == 0) | (kinds == 1)).all(axis=1)
@@ -234,9 +240,9 @@ def cochran_q_test(outcomes: NDArray[np.bool_]) -> float:
     """
     from scipy.special import chdtrc
 
-    ones = outcomes.astype(np.float64)
-    trials = ones.shape[1]
-    by_task, by_trial = ones.sum(axis=1), ones.sum(axis=0)
+    successes = outcomes.astype(np.float64)
+    trials = successes.shape[1]
+    by_task, by_trial = successes.sum(axis=1), successes.sum(axis=0)
     spread = float((by_task * (trials - by_task)).sum())
     if not spread:
         return 1.0
@@ -274,9 +280,9 @@ def _clopper_pearson(share: Floats, n: Floats, confidence: float) -> tuple[Float
     from scipy.special import betaincinv
 
     outside = (1 - confidence) / 2
-    good, bad = n * share, n * (1 - share)
-    low = np.where(good > 0, betaincinv(np.maximum(good, 1e-12), bad + 1, outside), 0.0)
-    high = np.where(bad > 0, betaincinv(good + 1, np.maximum(bad, 1e-12), 1 - outside), 1.0)
+    n_success, n_failure = n * share, n * (1 - share)
+    low = np.where(n_success > 0, betaincinv(np.maximum(n_success, 1e-12), n_failure + 1, outside), 0.0)
+    high = np.where(n_failure > 0, betaincinv(n_success + 1, np.maximum(n_failure, 1e-12), 1 - outside), 1.0)
     return low, high
 
 
@@ -285,14 +291,14 @@ def _combination_ratios(n: Ints, x: Ints, ks: Sequence[int]) -> Floats:
 
     It is a product of ratios, which cannot overflow.
     """
-    found = np.empty((len(ks), len(n)))
-    share = np.ones(len(n))
-    place = {k: row for row, k in enumerate(ks)}
-    for drawn in range(max(ks)):
-        share = share * np.maximum(x - drawn, 0) / (n - drawn)
-        if drawn + 1 in place:
-            found[place[drawn + 1]] = share
-    return found
+    ratios = np.empty((len(ks), len(n)))
+    ratio = np.ones(len(n))
+    row_by_k = {k: row for row, k in enumerate(ks)}
+    for n_drawn in range(max(ks)):
+        ratio = ratio * np.maximum(x - n_drawn, 0) / (n - n_drawn)
+        if n_drawn + 1 in row_by_k:
+            ratios[row_by_k[n_drawn + 1]] = ratio
+    return ratios
 
 
 def _check_counts(
@@ -302,22 +308,22 @@ def _check_counts(
 
     Raises if they are impossible or too few for the largest k.
     """
-    tried, passed = np.broadcast_arrays(np.atleast_1d(np.asarray(n)), np.atleast_1d(np.asarray(c)))
+    trials, successes = np.broadcast_arrays(np.atleast_1d(np.asarray(n)), np.atleast_1d(np.asarray(c)))
 
-    def named(at: int) -> str:
-        where = f"{system}: " if system else ""
-        return where + (f"task `{tasks[at]}`" if tasks else "a task")
+    def describe_task(task: int) -> str:
+        prefix = f"{system}: " if system else ""
+        return prefix + (f"task `{tasks[task]}`" if tasks else "a task")
 
-    for wrong in np.flatnonzero((tried < 1) | (passed < 0) | (passed > tried))[:1].tolist():
-        raise BadInput(f"{named(wrong)} has {passed[wrong]} successes in {tried[wrong]} trials")
+    for invalid in np.flatnonzero((trials < 1) | (successes < 0) | (successes > trials))[:1].tolist():
+        raise BadInput(f"{describe_task(invalid)} has {successes[invalid]} successes in {trials[invalid]} trials")
     if not ks or min(ks) < 1:
         raise BadInput(f"k is {min(ks, default=0)}, not at least 1")
-    short = np.flatnonzero(tried < max(ks))
+    short = np.flatnonzero(trials < max(ks))
     if len(short):
-        least = int(short[np.argmin(tried[short])])
-        more = f" ({len(short)} of {len(tried)} tasks have too few)" if len(short) > 1 else ""
+        fewest = int(short[np.argmin(trials[short])])
+        detail = f" ({len(short)} of {len(trials)} tasks have too few)" if len(short) > 1 else ""
         raise MissingEvidence(
-            f"{named(least)} was tried {tried[least]} times, which says nothing about k={max(ks)}{more}",
-            hint=f"k up to {tried[least]}, or more trials",
+            f"{describe_task(fewest)} was tried {trials[fewest]} times, which says nothing about k={max(ks)}{detail}",
+            hint=f"k up to {trials[fewest]}, or more trials",
         )
-    return tried, passed
+    return trials, successes

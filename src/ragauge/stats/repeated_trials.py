@@ -48,12 +48,12 @@ class Variation:
     @property
     def variances(self) -> VarianceComponents:
         """Variance estimates, with negative ones set to 0."""
-        return VarianceComponents(*(max(0.0, one) for one in self.estimates))
+        return VarianceComponents(*(max(0.0, estimate) for estimate in self.estimates))
 
     @property
     def below(self) -> list[str]:
         """Names of the components with a negative estimate."""
-        return [name for name, one in self.estimates._asdict().items() if one < 0]
+        return [name for name, estimate in self.estimates._asdict().items() if estimate < 0]
 
     @property
     def shares(self) -> VarianceComponents:
@@ -61,8 +61,8 @@ class Variation:
 
         NaN if the values do not vary.
         """
-        whole = sum(self.variances)
-        return VarianceComponents(*(one / whole if whole else math.nan for one in self.variances))
+        total = sum(self.variances)
+        return VarianceComponents(*(variance / total if total else math.nan for variance in self.variances))
 
     @property
     def of_mean(self) -> VarianceComponents:
@@ -94,9 +94,9 @@ class Variation:
         """
         return self._share_of_mean_variance(self.of_mean.trials + self.of_mean.rest)
 
-    def _share_of_mean_variance(self, some: float) -> float:
-        whole = sum(self.of_mean)
-        return some / whole if whole else math.nan
+    def _share_of_mean_variance(self, variance: float) -> float:
+        total = sum(self.of_mean)
+        return variance / total if total else math.nan
 
     def enough(self, share: float = 0.1) -> int | None:
         """Return the number of trials that reduces `by_trials` to at most `share`.
@@ -140,28 +140,28 @@ def analyse_variation(table: Floats) -> Variation | None:
     >>> found.estimates, found.unstable
     (VarianceComponents(queries=2.5, trials=6.0, rest=4.0), 2)
     """
-    whole = table[:, ~np.isnan(table).any(axis=0)]
-    count, n = whole.shape
+    scored = table[:, ~np.isnan(table).any(axis=0)]
+    count, n = scored.shape
     if count < 2 or n < 2:
         return None
-    unstable = int((whole != whole[0]).any(axis=0).sum())
+    unstable = int((scored != scored[0]).any(axis=0).sum())
     if not unstable:  # exactly 0, without rounding errors
         return Variation(
-            count, n, VarianceComponents(count * float(whole[0].var(ddof=1)), 0.0, 0.0), 0, table.shape[1] - n
+            count, n, VarianceComponents(count * float(scored[0].var(ddof=1)), 0.0, 0.0), 0, table.shape[1] - n
         )
-    return Variation(count, n, mean_squares(whole), unstable, table.shape[1] - n)
+    return Variation(count, n, mean_squares(scored), unstable, table.shape[1] - n)
 
 
 VARIANCE_DRAWS = 10_000
 
 
-def values_by_seed(mine: Floats, base: Floats, *, paired: bool) -> list[Floats]:
+def values_by_seed(system: Floats, baseline: Floats, *, paired: bool) -> list[Floats]:
     """Return the values that vary by seed, one row per seed.
 
     These are the differences if seeds are paired or one system has a single row, otherwise both. The baseline's
     values are negated, so that the mean difference is the sum of the means.
     """
-    return [mine - base] if paired or 1 in (len(mine), len(base)) else [mine, -base]
+    return [system - baseline] if paired or 1 in (len(system), len(baseline)) else [system, -baseline]
 
 
 def draw_variances(sides: Sequence[Floats], seed: int = 0) -> Floats:
@@ -174,16 +174,16 @@ def draw_variances(sides: Sequence[Floats], seed: int = 0) -> Floats:
     """
     rng = np.random.default_rng(seed)
     n = sides[0].shape[1]
-    middle = np.sum([side.mean(axis=0) for side in sides], axis=0)
-    total = float(middle.var(ddof=1)) / n * (n - 1) / rng.chisquare(n - 1, VARIANCE_DRAWS)
+    query_means = np.sum([side.mean(axis=0) for side in sides], axis=0)
+    total = float(query_means.var(ddof=1)) / n * (n - 1) / rng.chisquare(n - 1, VARIANCE_DRAWS)
     for side in sides:
         count = len(side)
         if count > 1:
-            _, seeds, rest = (one / (count * n) for one in mean_squares(side))
-            free = (count - 1) * (n - 1)
-            total += seeds * (count - 1) / rng.chisquare(count - 1, VARIANCE_DRAWS) - rest * free / rng.chisquare(
-                free, VARIANCE_DRAWS
-            )
+            _, seeds, rest = (mean_square / (count * n) for mean_square in mean_squares(side))
+            degrees_of_freedom = (count - 1) * (n - 1)
+            total += seeds * (count - 1) / rng.chisquare(
+                count - 1, VARIANCE_DRAWS
+            ) - rest * degrees_of_freedom / rng.chisquare(degrees_of_freedom, VARIANCE_DRAWS)
     return np.asarray(np.maximum(total, 0.0))
 
 
@@ -198,17 +198,17 @@ def seed_variance_share(sides: Sequence[Floats]) -> float:
     """
     n = sides[0].shape[1]
     queries = float(np.sum([side.mean(axis=0) for side in sides], axis=0).var(ddof=1)) / n
-    chance = 0.0
+    seed_variance = 0.0
     for side in sides:
         if len(side) > 1:
-            _, seeds, rest = (one / side.size for one in mean_squares(side))
-            chance += max(0.0, seeds - rest) + rest
+            _, seeds, rest = (mean_square / side.size for mean_square in mean_squares(side))
+            seed_variance += max(0.0, seeds - rest) + rest
             queries -= rest
-    whole = max(0.0, queries) + chance
-    return chance / whole if whole else math.nan
+    total = max(0.0, queries) + seed_variance
+    return seed_variance / total if total else math.nan
 
 
-def seed_difference_p_value(difference: float, known: Floats) -> float:
+def seed_difference_p_value(difference: float, variances: Floats) -> float:
     """Compute the two-sided p-value of a mean difference.
 
     It is averaged over draws of the variance. 1 if the difference is 0.
@@ -221,11 +221,11 @@ def seed_difference_p_value(difference: float, known: Floats) -> float:
     if not difference:
         return 1.0
     with np.errstate(divide="ignore"):
-        return float(np.mean(2 * ndtr(-abs(difference) / np.sqrt(known))))
+        return float(np.mean(2 * ndtr(-abs(difference) / np.sqrt(variances))))
 
 
 def seed_difference_interval(
-    resampled: Floats, difference: float, known: Floats, confidence: float
+    resampled: Floats, difference: float, variances: Floats, confidence: float
 ) -> tuple[float, float]:
     """Compute the interval of a mean difference over queries and seeds.
 
@@ -237,12 +237,18 @@ def seed_difference_interval(
 
     outside = (1 - confidence) / 2
     low, high = np.quantile(resampled, [outside, 1 - outside]).tolist()
-    most = math.sqrt(float(known.max()))
-    least = 1e-9 * most
+    max_deviation = math.sqrt(float(variances.max()))
+    min_deviation = 1e-9 * max_deviation
     # If only rounding varies, most variances are 0, and no width can be found.
-    if not most or low == high or seed_difference_p_value(least, known) <= 1 - confidence:
+    if not max_deviation or low == high or seed_difference_p_value(min_deviation, variances) <= 1 - confidence:
         return difference, difference
-    half = float(brentq(lambda width: seed_difference_p_value(width, known) - (1 - confidence), least, 40 * most))
+    half = float(
+        brentq(
+            lambda width: seed_difference_p_value(width, variances) - (1 - confidence),
+            min_deviation,
+            40 * max_deviation,
+        )
+    )
     stretch = half / ((high - low) / 2)
     return difference - stretch * (difference - low), difference + stretch * (high - difference)
 
@@ -255,16 +261,16 @@ def trial_intervals(
     The interval is over queries and trials. All tables have the same queries. It is the interval of a difference
     from a baseline of 0; see `seed_difference_interval`.
     """
-    resampled = hierarchical_bootstrap_means([[one] for one in tables], rounds, seed)
-    found = []
+    resampled = hierarchical_bootstrap_means([[table] for table in tables], rounds, seed)
+    intervals = []
     for column, table in enumerate(tables):
-        ends = seed_difference_interval(
+        bounds = seed_difference_interval(
             resampled[:, column], float(table.mean()), draw_variances([table], seed), confidence
         )
         if table.min() >= 0 and table.max() <= 1:  # a mean of scores in [0, 1] is in [0, 1], however few the trials
-            ends = max(0.0, ends[0]), min(1.0, ends[1])
-        found.append(ends)
-    return found
+            bounds = max(0.0, bounds[0]), min(1.0, bounds[1])
+        intervals.append(bounds)
+    return intervals
 
 
 def hierarchical_bootstrap_means(pairs: Sequence[Sequence[Floats]], rounds: int, seed: int = 0) -> Floats:
@@ -279,18 +285,20 @@ def hierarchical_bootstrap_means(pairs: Sequence[Sequence[Floats]], rounds: int,
     blocks = []
     for counts in draw_counts(n, rounds, rng):
         means = columns.taken(counts) / n
-        found = np.zeros((len(counts), len(pairs)))
-        at = 0
+        differences = np.zeros((len(counts), len(pairs)))
+        first_column = 0
         for column, sides in enumerate(pairs):
             for side in sides:
-                mine = means[:, at : at + len(side)]
-                at += len(side)
-                found[:, column] += mine[:, 0] if len(side) == 1 else _mean_over_drawn_seeds(mine, rng)
-        blocks.append(found)
+                seed_means = means[:, first_column : first_column + len(side)]
+                first_column += len(side)
+                differences[:, column] += (
+                    seed_means[:, 0] if len(side) == 1 else _mean_over_drawn_seeds(seed_means, rng)
+                )
+        blocks.append(differences)
     return np.concatenate(blocks)
 
 
 def _mean_over_drawn_seeds(means: Floats, rng: np.random.Generator) -> Floats:
     rounds, seeds = means.shape
-    drawn = np.concatenate(list(draw_counts(seeds, rounds, rng, seeds - 1)))
-    return np.asarray((means * drawn).sum(axis=1) / (seeds - 1))
+    seed_counts = np.concatenate(list(draw_counts(seeds, rounds, rng, seeds - 1)))
+    return np.asarray((means * seed_counts).sum(axis=1) / (seeds - 1))

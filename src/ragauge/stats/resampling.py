@@ -83,10 +83,10 @@ def draw_counts(n: int, rounds: int, rng: np.random.Generator, size: int | None 
 
     Draws as in `draw_indices`.
     """
-    for drawn in draw_indices(n, rounds, rng, size):
-        rows = len(drawn)
-        np.add(drawn, np.arange(rows)[:, None] * n, out=drawn)
-        yield np.bincount(drawn.ravel(), minlength=rows * n).reshape(rows, n).astype(np.float64)
+    for indices in draw_indices(n, rounds, rng, size):
+        rows = len(indices)
+        np.add(indices, np.arange(rows)[:, None] * n, out=indices)
+        yield np.bincount(indices.ravel(), minlength=rows * n).reshape(rows, n).astype(np.float64)
 
 
 def bootstrap_means(columns: Floats, rounds: int, seed: int = 0) -> Floats:

@@ -38,8 +38,10 @@ class SmallestK:
     def _summary(self) -> str:
         if self.k is None:
             last = self.table[-1]
-            before = f" from {self.table[-2]['value']:.4f} at k={self.table[-2]['k']:g}" if len(self.table) > 1 else ""
-            rises = f"{self.measure} still rises{before} to" if before else f"{self.measure} is"
+            previous = (
+                f" from {self.table[-2]['value']:.4f} at k={self.table[-2]['k']:g}" if len(self.table) > 1 else ""
+            )
+            rises = f"{self.measure} still rises{previous} to" if previous else f"{self.measure} is"
             return f"no tried k is enough: {rises} {last['value']:.4f} at k={last['k']:g}"
         chosen = next(row for row in self.table if row["k"] == self.k)
         best = max(self.table, key=lambda row: (row["value"], row["k"]))
@@ -50,16 +52,20 @@ class SmallestK:
                 f"k={best['k']:g}) with {self.confidence:.0%} confidence"
             )
         text = f"k={self.k}: {self.measure} {chosen['value']:.4f}, {loss}"
-        same = next((row for row in self.table if row["k"] < self.k and row["value"] == chosen["value"]), None)
-        if same is not None:
+        equal_row = next((row for row in self.table if row["k"] < self.k and row["value"] == chosen["value"]), None)
+        if equal_row is not None:
             text += (
-                f"; k={same['k']:g} scores the same, but {self.n} queries cannot exclude a loss of up to "
-                f"{same['loss_at_most']:.4f}"
+                f"; k={equal_row['k']:g} scores the same, but {self.n} queries cannot exclude a loss of up to "
+                f"{equal_row['loss_at_most']:.4f}"
             )
-        most = self.table[-1]
-        if "tokens" not in most or math.isnan(most["tokens"]) or round(chosen["tokens"]) >= round(most["tokens"]):
+        largest = self.table[-1]
+        if (
+            "tokens" not in largest
+            or math.isnan(largest["tokens"])
+            or round(chosen["tokens"]) >= round(largest["tokens"])
+        ):
             return text  # No tokens are saved.
-        return f"{text}; about {chosen['tokens']:.0f} tokens instead of {most['tokens']:.0f} at k={most['k']:g}"
+        return f"{text}; about {chosen['tokens']:.0f} tokens instead of {largest['tokens']:.0f} at k={largest['k']:g}"
 
 
 def smallest_k(
@@ -101,15 +107,15 @@ def smallest_k_each(
     (5, 1)
     """
     losses = {name: _LossByK(values) for name, values in several.items()}
-    together: dict[bytes, list[str]] = {}
-    for name, one in losses.items():
-        together.setdefault(one.scored.tobytes(), []).append(name)
+    names_by_mask: dict[bytes, list[str]] = {}
+    for name, loss in losses.items():
+        names_by_mask.setdefault(loss.scored.tobytes(), []).append(name)
     bounds: dict[str, Floats] = {}
-    for names in together.values():
+    for names in names_by_mask.values():
         columns = [losses[name].losses for name in names]
-        ends = np.cumsum([one.shape[1] for one in columns])[:-1]
-        bounds |= zip(names, np.split(bootstrap_upper_bound(np.column_stack(columns), confidence), ends), strict=True)
-    return {name: one.advice(bounds[name], measure, tolerance, confidence, tokens) for name, one in losses.items()}
+        splits = np.cumsum([column.shape[1] for column in columns])[:-1]
+        bounds |= zip(names, np.split(bootstrap_upper_bound(np.column_stack(columns), confidence), splits), strict=True)
+    return {name: loss.advice(bounds[name], measure, tolerance, confidence, tokens) for name, loss in losses.items()}
 
 
 class _LossByK:
@@ -121,12 +127,12 @@ class _LossByK:
         self.scored = ~np.isnan(table).any(axis=0)
         if self.scored.sum() < 2:
             raise MissingEvidence("a recommendation needs at least two scored queries", hint="give more ground truth")
-        known = table[:, self.scored]
-        self.means = known.mean(axis=1)
+        scored_values = table[:, self.scored]
+        self.means = scored_values.mean(axis=1)
         # The largest k among equal means, so that a smaller one has to show that it loses nothing on other queries
         # either.
         self.best = max(range(len(self.ks)), key=lambda i: (self.means[i], self.ks[i]))
-        self.losses: Floats = (known[self.best] - known).T
+        self.losses: Floats = (scored_values[self.best] - scored_values).T
 
     def advice(
         self,

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from concurrent.futures import Executor
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar, Unpack
 
-from ragauge.core.composition import iterate_plugins
+from ragauge.compute.progress import OVERALL, Progress, ProgressCallback, no_progress, scoped
+from ragauge.core.components import iterate_plugins
 from ragauge.core.errors import BadInput, MissingEvidence
 from ragauge.core.plugins import check_installed
 from ragauge.core.records import Dataset, Ints
@@ -18,25 +19,25 @@ from ragauge.core.settings import check_choice
 from ragauge.core.specs import Spec
 from ragauge.evaluation import evaluate
 from ragauge.files.workspace import cache_folder, hold_folder, temporary_folder
+from ragauge.output.numbers import pluralise
 from ragauge.runs.folder import provenance, utc_now
 from ragauge.store_benchmarks.analysis import (
     BenchmarkAnalysis,
     RelevanceScorer,
     compute_cost_per_million,
     is_exact_search,
-    with_frontiers,
 )
 from ragauge.store_benchmarks.exact_neighbours import NEIGHBOUR_BACKENDS
-from ragauge.store_benchmarks.jobs import BenchmarkRunner, FilterRawResult, WorkerProgressCallback
+from ragauge.store_benchmarks.frontiers import select_representative
+from ragauge.store_benchmarks.jobs import BenchmarkRunner, FilterRawResult
 from ragauge.store_benchmarks.metadata_filters import (
-    Filter,
-    Metadata,
     keep_used_fields,
     metadata_hash,
     resolve_filters,
     with_metadata,
 )
 from ragauge.store_benchmarks.neighbour_cache import find_exact_neighbours
+from ragauge.store_benchmarks.options import BenchmarkOptions, RunOptions, parse_options
 from ragauge.store_benchmarks.plan import BenchmarkSettings, StoreBuild, plan_builds
 from ragauge.store_benchmarks.results import (
     FilteredSearch,
@@ -46,7 +47,6 @@ from ragauge.store_benchmarks.results import (
     OperationLatency,
     StoreBenchmark,
     VectorSet,
-    select_representative,
 )
 from ragauge.store_benchmarks.vector_sets import load_vector_set
 
@@ -55,37 +55,26 @@ DEFAULT_STORES = ("exact", "faiss:kind=hnsw", "faiss:kind=ivf", "usearch")
 MIN_NEIGHBOUR_DEPTH = 100
 """Minimum number of exact neighbours per query, as in the published vector sets."""
 StageResultT = TypeVar("StageResultT", LoadResult, OperationLatency, MixedWorkload)
-DOUBTFUL_RESULTS = "doubtful"
-"""The only value that `remeasure` accepts."""
-DATA_OPTIONS = ("metric", "embedder", "limit", "queries")
 
 
-def bench(  # noqa: PLR0913 - each says something else about what is measured
+def bench(
     data: str | Path | Dataset | VectorSet = "clustered",
     stores: str | Sequence[str] = DEFAULT_STORES,
     *,
     folder: str | Path | None = None,
-    keep: bool = False,
-    fresh: bool = False,
-    reuse: bool = False,
-    remeasure: str | None = None,
-    judgments: bool | Sequence[str] = False,
-    metadata: str | Path | Metadata | None = None,
-    where: str | Filter | Sequence[str | Filter] = (),
-    price: float | None = None,
-    truth: str = "auto",
     executor: Executor | None = None,
-    progress: WorkerProgressCallback | None = None,
-    **settings: Any,
+    progress: ProgressCallback = no_progress,
+    **options: Unpack[BenchmarkOptions],
 ) -> StoreBenchmark:
     """Measure recall, latency, load and size of vector stores on the same vectors.
 
     Each store is measured over a sweep of its options.
 
     `data` is a file or folder of vectors, a dataset (embedded by `embedder`), or `clustered`; `metric`, `embedder`,
-    `limit`, `queries` and `seed` configure it. `stores` are written `faiss:kind=hnsw,ef_search=10+40`. All other
-    settings are those of `ragauge.store_benchmarks.plan.BenchmarkSettings`: `k`, `threads`, `repeats`, `clients`,
-    `rates`, `filters` … Several values of `k` ([1, 10, 100]) are scored from one search at the largest.
+    `limit`, `queries` and `seed` configure it. `stores` are written `faiss:kind=hnsw,ef_search=10+40`. The other
+    options are described in `ragauge.store_benchmarks.options.RunOptions` and
+    `ragauge.store_benchmarks.plan.BenchmarkSettings`. Several values of `k` ([1, 10, 100]) are scored from one search
+    at the largest.
 
     `where` are your own filters on the metadata of the vectors, each with one or more conditions: as typed (`lang=de
     and year>=2019 and kind in a|b`) or as a mapping (`{"lang": "de", "year": {"$gte": 2019}}`). `metadata` is a file or
@@ -103,109 +92,126 @@ def bench(  # noqa: PLR0913 - each says something else about what is measured
     `faiss`, `torch` (on a GPU), or `auto`; with an `executor` its workers find them. The stores are always measured on
     this machine, because times of several machines cannot be compared.
     """
-    about = {name: settings.pop(name) for name in DATA_OPTIONS if name in settings}
-    requested = [where] if isinstance(where, str | Mapping) else list(where)
-    plan = replace(BenchmarkSettings.of(settings), where=tuple(map(str, requested)))
-    chosen_modes = [name for name, value in {"fresh": fresh, "reuse": reuse, "remeasure": remeasure}.items() if value]
-    if len(chosen_modes) > 1:
-        raise BadInput(f"{' and '.join(chosen_modes)} are mutually exclusive", hint="leave out all but one of them")
-    if remeasure not in (None, DOUBTFUL_RESULTS):
-        raise BadInput(
-            f"remeasure must be `{DOUBTFUL_RESULTS}`, got `{remeasure}`", hint=f"--remeasure {DOUBTFUL_RESULTS}"
-        )
-    if price is not None and not price > 0:
-        raise BadInput(f"a price of {price:g} an hour tells nothing")
-    wanted = plan_builds([stores] if isinstance(stores, str) else list(stores), plan)
-    if not wanted:
-        raise BadInput("no store is asked for", hint="--store hnswlib")
-    check_choice("way to find exact neighbours", truth, NEIGHBOUR_BACKENDS)
-    builds = [job.configuration for job in wanted]
-    stored = {
-        part for one in builds if ":" not in one.store for part in iterate_plugins("stores", Spec(one.store, one.build))
-    }
-    check_installed([*sorted(stored), ("neighbour searches", truth), ("measurements", "memory")])
-    vectors = load_vector_set(data, seed=plan.seed, **about)
-    if metadata is not None:
-        vectors = with_metadata(vectors, metadata)
-    own = resolve_filters(vectors, requested) if requested else []
-    vectors = keep_used_fields(vectors, own)
-    texts = tuple(json.dumps(one) for one in own)
-    plan = replace(plan, where=texts, metadata=metadata_hash(vectors.metadata))
-    if truth != "auto":
-        vectors = replace(vectors, neighbours=None)  # an explicit backend overrides published neighbours
-    if plan.k > len(vectors.base):
-        raise BadInput(f"k is {plan.k}, and {vectors.name} has {len(vectors.base)} vectors")
-    measures = [f"ndcg@{plan.k}", f"hit_rate@{plan.k}"] if judgments is True else list(judgments or ())
-    if measures and vectors.judgments is None:
-        hint = "use a dataset, e.g. `ragauge bench pydocs --score-judgments`"
-        raise MissingEvidence(f"{vectors.name} has no judgments of people", hint=hint)
-    with ExitStack() as after:
+    run, plan = parse_options(options)
+    builds = plan_builds([stores] if isinstance(stores, str) else list(stores), plan)
+    if not builds:
+        raise BadInput("no store given", hint="--store hnswlib")
+    _check_libraries(builds, run.truth)
+    vectors, plan = _load_vectors(data, run, plan)
+    scorer = _build_relevance_scorer(vectors, _relevance_measures(vectors, run.judgments, plan.k))
+    with ExitStack() as stack:
         if folder is None:
-            folder = after.enter_context(temporary_folder("bench"))
-        after.enter_context(hold_folder(folder))
-        tell = progress or _no_progress
-        depth = min(max(MIN_NEIGHBOUR_DEPTH, plan.k), len(vectors.base))
-        true = find_exact_neighbours(
+            folder = stack.enter_context(temporary_folder("bench"))
+        stack.enter_context(hold_folder(folder))
+        neighbours = find_exact_neighbours(
             vectors,
-            depth,
-            by=truth,
+            min(max(MIN_NEIGHBOUR_DEPTH, plan.k), len(vectors.base)),
+            by=run.truth,
             cache=cache_folder(),
             executor=executor,
-            progress=lambda done, total: tell("exact neighbours", done, total),
+            progress=scoped(progress, action="exact neighbours"),
         )
-        work = BenchmarkRunner(vectors, plan, Path(folder), tell, remeasures_doubtful=remeasure == DOUBTFUL_RESULTS)
-        measuring = BenchmarkAnalysis(
-            vectors, true, plan, _build_relevance_scorer(vectors, measures) if measures else None
-        )
-        if work.remeasures_doubtful:
-            for job, point in list(measuring.points(wanted, work)):
-                if point.clock.doubts:
-                    work.remove(job, point.configuration.search)
-        elif not reuse:
-            work.discard(wanted, all_results=fresh)
-        for number, job in enumerate(wanted):
-            tell("stores", number, len(wanted))
-            work.built(job)
-        found = list(measuring.points(wanted, work))
-        points = [one for _, one in found]
-        chosen = _representative_indices(points, measuring.recall) if plan.more else []
-        for number, place in enumerate(chosen):
-            tell("load, filters, changes", number, len(chosen))
-            points[place] = _measure_extra_stages(points[place], found[place][0], work, measuring)
-            if plan.requested_filters and "filter" not in points[place].unsupported:
-                settings_of = _indices_of_build(points, [job for job, _ in found], place)
-                filtered = _measure_filters([points[i] for i in settings_of], found[place][0], work, measuring)
-                for i, point in zip(settings_of, filtered, strict=True):
-                    points[i] = point
-        if price is not None:
-            points = [replace(one, cost_per_million=compute_cost_per_million(one.qps, price)) for one in points]
-        work.finish(wanted)
-        if not keep:
-            work.clear(wanted)
-    return with_frontiers(
-        StoreBenchmark(
-            data=vectors.name,
-            vectors=len(vectors.base),
-            dimension=int(vectors.base.shape[1]),
-            queries=len(vectors.queries),
-            metric=vectors.metric,
-            k=plan.k,
-            points=points,
-            recall=measuring.recall,
-            failures=work.failures,
-            truth=true.by,
-            threads=plan.threads,
-            repeats=plan.repeats,
-            cutoffs=plan.cutoffs,
-            true_neighbours=true.neighbours.shape[1],
-            circumstances={"made": utc_now(), **provenance(), "vectors_hash": vectors.hash, "seed": plan.seed},
-            notes=[*vectors.notes, *true.notes],
-        )
+        runner = BenchmarkRunner(vectors, plan, Path(folder), progress, remeasures_doubtful=run.remeasures_doubtful)
+        analysis = BenchmarkAnalysis(vectors, neighbours, plan, scorer)
+        _discard_results(builds, runner, analysis, run)
+        points = _measure_all(builds, runner, analysis, progress)
+        runner.finish(builds)
+        if not run.keep:
+            runner.clear(builds)
+    if run.price is not None:
+        points = [replace(one, cost_per_million=compute_cost_per_million(one.qps, run.price)) for one in points]
+    return StoreBenchmark(
+        data=vectors.name,
+        vectors=len(vectors.base),
+        dimension=int(vectors.base.shape[1]),
+        queries=len(vectors.queries),
+        metric=vectors.metric,
+        k=plan.k,
+        points=points,
+        recall=analysis.recall,
+        failures=runner.failures,
+        truth=neighbours.by,
+        threads=plan.threads,
+        repeats=plan.repeats,
+        cutoffs=plan.cutoffs,
+        true_neighbours=neighbours.neighbours.shape[1],
+        provenance={"made": utc_now(), **provenance(), "vectors_hash": vectors.hash, "seed": plan.seed},
+        notes=[*vectors.notes, *neighbours.notes],
     )
 
 
-def _no_progress(what: str, done: int, total: int) -> None:
-    """Ignore progress."""
+def _check_libraries(builds: Sequence[StoreBuild], truth: str) -> None:
+    """Raise MissingExtra if a library is not installed, and UnknownName for an unknown search of neighbours."""
+    check_choice("way to find exact neighbours", truth, NEIGHBOUR_BACKENDS)
+    configurations = [build.configuration for build in builds]
+    plugins = {
+        plugin
+        for configuration in configurations
+        if ":" not in configuration.store
+        for plugin in iterate_plugins("stores", Spec(configuration.store, configuration.build))
+    }
+    check_installed([*sorted(plugins), ("neighbour searches", truth), ("measurements", "memory")])
+
+
+def _load_vectors(
+    data: str | Path | Dataset | VectorSet, run: RunOptions, plan: BenchmarkSettings
+) -> tuple[VectorSet, BenchmarkSettings]:
+    """Load the vectors with the metadata that the filters use; also return the settings with resolved filters."""
+    vectors = load_vector_set(
+        data, metric=run.metric, embedder=run.embedder, limit=run.limit, queries=run.queries, seed=plan.seed
+    )
+    if run.metadata is not None:
+        vectors = with_metadata(vectors, run.metadata)
+    filters = resolve_filters(vectors, run.where) if run.where else []
+    vectors = keep_used_fields(vectors, filters)
+    texts = tuple(json.dumps(one) for one in filters)
+    if run.truth != "auto":
+        vectors = replace(vectors, neighbours=None)  # an explicit backend overrides published neighbours
+    if plan.k > len(vectors.base):
+        raise BadInput(f"k is {plan.k}, but {vectors.name} has only {pluralise(len(vectors.base), 'vector')}")
+    return vectors, replace(plan, where=texts, metadata=metadata_hash(vectors.metadata))
+
+
+def _relevance_measures(vectors: VectorSet, judgments: bool | Sequence[str], k: int) -> list[str]:
+    """Return the measures to score searches by against relevance judgments."""
+    measures = [f"ndcg@{k}", f"hit_rate@{k}"] if judgments is True else list(judgments or ())
+    if measures and vectors.judgments is None:
+        hint = "use a dataset, e.g. `ragauge bench pydocs --score-judgments`"
+        raise MissingEvidence(f"{vectors.name} has no relevance judgments", hint=hint)
+    return measures
+
+
+def _discard_results(
+    builds: Sequence[StoreBuild], runner: BenchmarkRunner, analysis: BenchmarkAnalysis, run: RunOptions
+) -> None:
+    """Remove saved results that are to be measured again."""
+    if run.remeasures_doubtful:
+        for build, point in list(analysis.points(builds, runner)):
+            if point.clock.doubts:
+                runner.remove(build, point.configuration.search)
+    elif not run.reuse:
+        runner.discard(builds, all_results=run.fresh)
+
+
+def _measure_all(
+    builds: Sequence[StoreBuild], runner: BenchmarkRunner, analysis: BenchmarkAnalysis, progress: ProgressCallback
+) -> list[MeasuredConfiguration]:
+    """Measure all configurations; load, filters and updates at those that represent their stores."""
+    for number, build in enumerate(builds):
+        progress(Progress("stores", number, len(builds), stage=OVERALL))
+        runner.built(build)
+    measured = list(analysis.points(builds, runner))
+    points = [point for _, point in measured]
+    chosen = _representative_indices(points, analysis.recall) if runner.plan.more else []
+    for number, index in enumerate(chosen):
+        progress(Progress("load, filters, changes", number, len(chosen)))
+        points[index] = _measure_extra_stages(points[index], measured[index][0], runner, analysis)
+        if runner.plan.requested_filters and "filter" not in points[index].unsupported:
+            indices = _indices_of_build(points, [build for build, _ in measured], index)
+            filtered = _measure_filters([points[i] for i in indices], measured[index][0], runner, analysis)
+            for i, point in zip(indices, filtered, strict=True):
+                points[i] = point
+    return points
 
 
 def _representative_indices(points: Sequence[MeasuredConfiguration], recall: str) -> list[int]:
@@ -214,7 +220,7 @@ def _representative_indices(points: Sequence[MeasuredConfiguration], recall: str
     for one in points:
         # The null store takes part only with search options, which make it misbehave on purpose.
         if not one.is_floor or one.configuration.search:
-            series.setdefault(one.configuration.series, []).append(one)
+            series.setdefault(one.series, []).append(one)
     chosen = [select_representative(some, recall) for some in series.values()]
     return [place for place, one in enumerate(points) if any(one is other for other in chosen)]
 
@@ -267,8 +273,8 @@ def _indices_of_build(points: Sequence[MeasuredConfiguration], jobs: Sequence[St
     That of `place` comes first, then the later ones, then the earlier ones. The order matters if the time limit of a
     filter is reached: a filter usually needs a wider search.
     """
-    series = points[place].configuration.series
-    same = [i for i, job in enumerate(jobs) if job is jobs[place] and points[i].configuration.series == series]
+    series = points[place].series
+    same = [i for i, job in enumerate(jobs) if job is jobs[place] and points[i].series == series]
     return [i for i in same if i >= place] + [i for i in same if i < place]
 
 
@@ -317,8 +323,10 @@ def _note_unused_index(
     return [f"with the filter {', '.join(unused)} the engine did not use its index, and compared every matching vector"]
 
 
-def _build_relevance_scorer(data: VectorSet, measures: Sequence[str]) -> RelevanceScorer:
-    """Build a function that scores found rows against the relevance judgments."""
+def _build_relevance_scorer(data: VectorSet, measures: Sequence[str]) -> RelevanceScorer | None:
+    """Build a function that scores found rows against the relevance judgments; None without measures."""
+    if not measures:
+        return None
     grades = {} if data.judgments is None else data.judgments.nested
     judged = {query: grades[query] for query in data.query_ids if query in grades}
 

@@ -4,42 +4,47 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from ragauge.output.terminal import format_share
+from ragauge.output.numbers import format_number
 from ragauge.store_benchmarks.filter_results import store_filter_results
-from ragauge.store_benchmarks.results import REFERENCE_RECALL, FilteredSearch, MeasuredConfiguration, StoreBenchmark
+from ragauge.store_benchmarks.frontiers import REFERENCE_RECALL, reaches
+from ragauge.store_benchmarks.results import FilteredSearch, MeasuredConfiguration, StoreBenchmark
 
 EXTRA_STAGES = ("load", "filters", "changes")
 """Stages that are measured in addition to searching."""
 
 
-def has_extra_stages(sweep: StoreBenchmark) -> bool:
+def has_extra_stages(result: StoreBenchmark) -> bool:
     """Return whether rates, filters or updates were requested."""
     return any(
-        one.filters or one.changes or one.mixed or one.unsupported or any(load.rate is not None for load in one.loads)
-        for one in sweep.points
-        if not one.is_floor
-    ) or any(one.stage in EXTRA_STAGES for one in sweep.failures)
+        point.filters
+        or point.changes
+        or point.mixed
+        or point.unsupported
+        or any(load.rate is not None for load in point.loads)
+        for point in result.points
+        if not point.is_floor
+    ) or any(failure.stage in EXTRA_STAGES for failure in result.failures)
 
 
-def find_failing_stores(sweep: StoreBenchmark, stores: Iterable[str]) -> dict[str, list[str]]:
+def find_failing_stores(result: StoreBenchmark, stores: Iterable[str]) -> dict[str, list[str]]:
     """Return the stores that fail a requested rate, filter or update, and why.
 
     A store passes a filter if it does so at its operating point under that filter.
     """
-    if not has_extra_stages(sweep):
+    if not has_extra_stages(result):
         return {}
-    found = {}
+    reasons_by_store = {}
     for series in stores:
-        measured = [one for one in sweep.points if one.configuration.series == series and _has_extra_results(one)]
-        reasons = [reason for one in measured for reason in _failure_reasons(one)]
-        reasons += _filter_reasons(store_filter_results(sweep, series))
-        broken = [one for one in sweep.failures if one.configuration.series == series and one.stage in EXTRA_STAGES]
-        reasons += [f"{one.stage} failed" for one in broken]
+        measured = [point for point in result.points if point.series == series and _has_extra_results(point)]
+        reasons = [reason for point in measured for reason in _failure_reasons(point)]
+        reasons += _filter_reasons(store_filter_results(result, series))
+        failures = [failure for failure in result.failures if failure.configuration.series == series]
+        reasons += [f"{failure.stage} failed" for failure in failures if failure.stage in EXTRA_STAGES]
         if not measured and not reasons:
             reasons = ["not measured"]
         if reasons:
-            found[series] = list(dict.fromkeys(reasons))
-    return found
+            reasons_by_store[series] = list(dict.fromkeys(reasons))
+    return reasons_by_store
 
 
 def _has_extra_results(point: MeasuredConfiguration) -> bool:
@@ -48,13 +53,14 @@ def _has_extra_results(point: MeasuredConfiguration) -> bool:
 
 def _failure_reasons(point: MeasuredConfiguration) -> Iterator[str]:
     """Yield the rates and updates that a configuration fails or does not support."""
-    yield from ("cannot be put under load" if one == "load" else f"cannot {one}" for one in point.unsupported)
+    yield from ("cannot be load-tested" if what == "load" else f"cannot {what}" for what in point.unsupported)
     short = [load.rate for load in point.loads if load.rate is not None and not load.kept_up]
     if short:
         yield f"does not sustain {min(short):,.4g} queries per second"
-    for one in point.changes:
-        if one.visible < 1:
-            yield f"the next search misses {format_share(1 - one.visible)} of the {one.operation}s"
+    for update in point.changes:
+        if update.visible < 1:
+            share = format_number(1 - update.visible, "selectivity")
+            yield f"the next search misses {share} of the {update.operation}s"
     if point.mixed is not None and point.mixed.recall < REFERENCE_RECALL:
         yield f"recall {point.mixed.recall:.3f} during inserts"
 
@@ -64,14 +70,16 @@ def _filter_reasons(filters: Sequence[FilteredSearch]) -> Iterator[str]:
 
     The filter with the lowest recall is named, and one with which rows that do not match are returned.
     """
-    wrong = [one for one in filters if one.wrong]
+    wrong = [search for search in filters if search.wrong]
     if wrong:
         yield f"returns rows that do not match the filter {_filter_name(wrong[0])}"
-    worst = min(filters, key=lambda one: one.recall, default=None)
-    if worst is not None and worst.recall < REFERENCE_RECALL - 1e-9:
-        what = f"returns {format_share(worst.returned)} of the rows" if worst.returned < REFERENCE_RECALL else ""
-        yield f"{what or f'recall {worst.recall:.3f}'} with the filter {_filter_name(worst)}"
+    worst = min(filters, key=lambda search: search.recall, default=None)
+    if worst is not None and not reaches(worst.recall):
+        what = f"recall {worst.recall:.3f}"
+        if worst.returned < REFERENCE_RECALL:
+            what = f"returns {format_number(worst.returned, 'selectivity')} of the rows"
+        yield f"{what} with the filter {_filter_name(worst)}"
 
 
-def _filter_name(one: FilteredSearch) -> str:
-    return f"`{one.name}`" if one.name else f"of {format_share(one.selectivity)}"
+def _filter_name(search: FilteredSearch) -> str:
+    return f"`{search.name}`" if search.name else f"of {format_number(search.selectivity, 'selectivity')}"

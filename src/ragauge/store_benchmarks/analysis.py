@@ -28,66 +28,11 @@ from ragauge.store_benchmarks.results import (
     MeasuredConfiguration,
     MixedWorkload,
     OperationLatency,
-    QpsAtRecall,
-    StoreBenchmark,
     VectorSet,
-    find_pareto_indices,
-    find_points_around,
 )
 from ragauge.store_benchmarks.search_loops import Mask, RawArrays, nested_filters
 from ragauge.store_benchmarks.updates import UPDATE_OPERATIONS
 from ragauge.stores.nearest_neighbours import find_nearest
-
-RECALL_LEVELS = (0.90, 0.95, 0.99)
-"""Recall levels at which the speed of stores is compared."""
-SpeedFunction = Callable[[MeasuredConfiguration], float]
-
-SPEED_FUNCTIONS: dict[str, SpeedFunction] = {
-    "qps": lambda point: point.qps,
-    "p50": lambda point: _reciprocal_or_nan(point.latency.p50),
-    "p99": lambda point: _reciprocal_or_nan(point.latency.p99),
-}
-"""Speed of a configuration by name; higher is better."""
-
-
-def find_frontier(points: Sequence[MeasuredConfiguration], recall: str, *, by: str = "qps") -> list[int]:
-    """Return the indices of the Pareto frontier of recall and speed.
-
-    They are sorted by ascending recall. `by` is `qps`, or `p50` or `p99` for the latency of one query. The null store
-    is excluded.
-    """
-    recalls = [math.nan if one.is_floor else one.quality.get(recall, math.nan) for one in points]
-    return find_pareto_indices(recalls, [_positive_or_nan(SPEED_FUNCTIONS[by](one)) for one in points])
-
-
-def find_series_frontiers(
-    points: Sequence[MeasuredConfiguration], recall: str, *, by: str = "qps"
-) -> dict[str, list[int]]:
-    """Return the indices of the Pareto frontier of each series."""
-    return {
-        series: [places[i] for i in find_frontier([points[place] for place in places], recall, by=by)]
-        for series, places in _group_by_series(points).items()
-    }
-
-
-def compute_qps_at_recall(
-    points: Sequence[MeasuredConfiguration], recall: str, levels: Sequence[float] = RECALL_LEVELS
-) -> list[QpsAtRecall]:
-    """Interpolate the speed of each store at each recall level.
-
-    The logarithm of the speed is interpolated between the two adjacent points of the frontier. There is no
-    extrapolation: a store whose lowest recall is above the level has the speed of that point, and one that does not
-    reach it has None.
-    """
-    found = []
-    for series, places in _group_by_series(points).items():
-        mine = [points[place] for place in places]
-        for level in levels:
-            qps, by = _interpolate_speed(mine, recall, level, "qps")
-            fast, _ = _interpolate_speed(mine, recall, level, "p50")
-            told = "" if by is None else str(by.configuration)
-            found.append(QpsAtRecall(series, level, qps, None if fast is None else 1 / fast, told))
-    return found
 
 
 def compute_cost_per_million(qps: float, price_per_hour: float) -> float:
@@ -97,49 +42,6 @@ def compute_cost_per_million(qps: float, price_per_hour: float) -> float:
     1.0
     """
     return price_per_hour * 1e6 / (qps * 3600) if qps > 0 else math.nan
-
-
-def with_frontiers(sweep: StoreBenchmark) -> StoreBenchmark:
-    """Return the benchmark with its frontiers and its speeds at the recall levels."""
-    points, recall = sweep.points, sweep.recall
-    return replace(
-        sweep,
-        frontiers=find_series_frontiers(points, recall),
-        frontier=find_frontier(points, recall),
-        reached=compute_qps_at_recall(points, recall),
-    )
-
-
-def _group_by_series(points: Sequence[MeasuredConfiguration]) -> dict[str, list[int]]:
-    """Group the indices of the points by series, without the null store."""
-    found: dict[str, list[int]] = {}
-    for place, one in enumerate(points):
-        if not one.is_floor:
-            found.setdefault(one.configuration.series, []).append(place)
-    return found
-
-
-def _interpolate_speed(
-    points: Sequence[MeasuredConfiguration], recall: str, level: float, by: str
-) -> tuple[float | None, MeasuredConfiguration | None]:
-    """Return the speed at a recall level, and the nearest point at or above it."""
-    speed = SPEED_FUNCTIONS[by]
-    around = find_points_around(points, [_positive_or_nan(speed(one)) for one in points], recall, level)
-    if not around:
-        return None, None
-    first, last = around[0], around[-1]
-    if first is last:
-        return speed(last), last
-    share = (level - first.quality[recall]) / (last.quality[recall] - first.quality[recall])
-    return math.exp((1 - share) * math.log(speed(first)) + share * math.log(speed(last))), last
-
-
-def _reciprocal_or_nan(value: float) -> float:
-    return 1 / value if value > 0 else math.nan
-
-
-def _positive_or_nan(value: float) -> float:
-    return value if 0 < value < math.inf else math.nan
 
 
 RelevanceScorer = Callable[[Ints], Mapping[str, float]]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import tempfile
 from importlib.util import find_spec
 from pathlib import Path
@@ -10,23 +9,14 @@ from typing import Any
 
 import numpy as np
 
-from ragauge.compute.workers import Worker, WorkerTimeout
+from ragauge.compute.workers import Worker, WorkerDied, WorkerLimits, WorkerTimeout
 from ragauge.core.errors import BackendFailed, BadInput, MissingExtra
 from ragauge.files.source import wrap_library_errors
 from ragauge.files.vectors import first_bad_row
+from ragauge.store_benchmarks.hdf5_worker import Hdf5Contents, Hdf5Table, Hdf5Task
 from ragauge.store_benchmarks.results import VectorSet
 
 HDF5_SUFFIXES = (".hdf5", ".h5")
-METRICS_BY_NAME = {
-    "euclidean": "l2",
-    "l2": "l2",
-    "angular": "cosine",
-    "cosine": "cosine",
-    "dot": "ip",
-    "ip": "ip",
-    "inner_product": "ip",
-}
-"""Metric for each value of the attribute `distance`."""
 MAX_SILENCE_S = 60.0
 """Time limit in seconds for libhdf5 to describe a file, or to decompress one block of it.
 
@@ -55,65 +45,50 @@ def read_hdf5(
     if not place.exists():
         raise BadInput("cannot be read as HDF5 (no such file)", file=str(path))
     with tempfile.TemporaryDirectory(prefix="ragauge-hdf5-") as folder:
-        found = _describe_file(place, folder, metric=metric, limit=limit, queries=queries)
-        tables = {name: _read_table(place, name, table) for name, table in found["tables"].items()}
-    base, asked = (np.ascontiguousarray(tables[name], np.float32) for name in ("train", "test"))
-    if base.shape[1] != asked.shape[1]:
-        what = f"`train` has {base.shape[1]} dimensions and `test` has {asked.shape[1]}"
+        contents = _describe_file(Hdf5Task(str(path), folder, metric, limit, queries))
+        tables = {name: _read_table(place, name, table) for name, table in contents.tables.items()}
+    base, query_vectors = (np.ascontiguousarray(tables[name], np.float32) for name in ("train", "test"))
+    if base.shape[1] != query_vectors.shape[1]:
+        what = f"`train` has {base.shape[1]} dimensions and `test` has {query_vectors.shape[1]}"
         raise BadInput(what, file=str(path))
-    near = tables["neighbors"].astype(np.int64) if "neighbors" in tables else None
-    return VectorSet(place.stem, base, asked, found["metric"], neighbours=near)
+    neighbours = tables["neighbors"].astype(np.int64) if "neighbors" in tables else None
+    return VectorSet(place.stem, base, query_vectors, contents.metric, neighbours=neighbours)
 
 
-def import_h5py() -> Any:
-    """Import h5py, which is optional."""
-    try:
-        import h5py
-    except ImportError:
-        raise MissingExtra("an HDF5 file", "hdf5") from None
-    return h5py
-
-
-def _describe_file(path: Path, folder: str, **options: str | int | None) -> dict[str, Any]:
-    """Find the metric of a file and the places of its tables, in a worker process with a time limit.
-
-    `folder` gets copies of the tables that cannot be read at their place.
-    """
-    order = json.dumps({"path": str(path), "folder": folder, **options})
-    log, said, started = Path(folder) / "log", dict[str, Any](), False
-    with Worker("ragauge.store_benchmarks.hdf5_worker", order, log=log, timeout=MAX_SILENCE_S, silence=True) as child:
+def _describe_file(task: Hdf5Task) -> Hdf5Contents:
+    """Find the metric of a file and the places of its tables, in a worker process with a time limit."""
+    limits, has_started = WorkerLimits(MAX_SILENCE_S, restarts_with_event=True), False
+    with Worker("ragauge.store_benchmarks.hdf5_worker:run_task", task, limits) as worker:
         try:
-            for said in child.words():  # noqa: B007 - the last event is used below
-                started = True
+            for _ in worker.events():
+                has_started = True
+            return worker.result(Hdf5Contents)
         except WorkerTimeout:
-            child.kill()  # a loop of libhdf5 ignores a request to end
-            if not started:
-                raise BackendFailed(f"the process that reads {path} did not start within {MAX_SILENCE_S:g} s") from None
+            worker.kill()  # a loop of libhdf5 ignores a request to end
+            if not has_started:
+                raise BackendFailed(
+                    f"the process that reads {task.path} did not start within {MAX_SILENCE_S:g} s"
+                ) from None
             what = f"is corrupt: libhdf5 gave no answer within {MAX_SILENCE_S:g} s"
-            raise BadInput(what, file=str(path), hint=CORRUPT_HINT) from None
-    if "message" in said:
-        error = BadInput(said["message"], hint=said["hint"])
-        error.file = str(path)
-        raise error
-    if not started:
-        raise BackendFailed(f"the process that reads {path} {child.fate()}")
-    if "tables" not in said:
-        raise BadInput(f"is corrupt: the process that read it {child.fate()}", file=str(path), hint=CORRUPT_HINT)
-    return said
+            raise BadInput(what, file=task.path, hint=CORRUPT_HINT) from None
+        except WorkerDied as error:
+            if not has_started:
+                raise BackendFailed(f"the process that reads {task.path} {error.end}") from None
+            what = f"is corrupt: the process that read it {error.end}"
+            raise BadInput(what, file=task.path, hint=CORRUPT_HINT) from None
 
 
-def _read_table(path: Path, name: str, table: dict[str, Any]) -> Any:
+def _read_table(path: Path, name: str, table: Hdf5Table) -> Any:
     """Read the numbers of a table at the place that the worker process found.
 
     A copy is mapped instead of read: it stays readable after the temporary folder is deleted.
     """
-    kind, shape = np.dtype(table["dtype"]), (table["rows"], table["columns"])
+    kind, shape = np.dtype(table.dtype), (table.rows, table.columns)
     with wrap_library_errors(str(path), what="cannot be read as HDF5"):
-        if table["copied"]:
-            rows = np.asarray(np.memmap(table["file"], kind, "c", shape=shape))
+        if table.is_copy:
+            rows = np.asarray(np.memmap(table.file, kind, "c", shape=shape))
         else:
-            count = table["rows"] * table["columns"]
-            rows = np.fromfile(table["file"], kind, count, offset=table["offset"]).reshape(shape)
+            rows = np.fromfile(table.file, kind, table.rows * table.columns, offset=table.offset).reshape(shape)
     if (row := first_bad_row(rows)) is not None:
         raise BadInput(f"row {row} of `{name}` has a NaN or an infinity", file=str(path))
     return rows

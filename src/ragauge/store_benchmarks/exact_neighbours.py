@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ragauge.compute.executors import map_ordered, worker_count
+from ragauge.compute.progress import Progress, ProgressCallback, no_progress
 from ragauge.core.errors import BackendFailed
 from ragauge.core.records import Floats, Ints
 from ragauge.store_benchmarks import neighbours_faiss, neighbours_gpu
@@ -60,7 +61,7 @@ def find_neighbours(
     k: int,
     metric: str,
     way: str,
-    progress: Callable[[float], None] | None = None,
+    progress: ProgressCallback = no_progress,
 ) -> NeighbourSearchResult:
     """Find the nearest rows of each query.
 
@@ -167,7 +168,7 @@ def find_neighbours_on_executor(
     k: int,
     metric: str,
     way: str,
-    progress: Callable[[float], None],
+    progress: ProgressCallback,
 ) -> NeighbourSearchResult:
     """Find the nearest rows on the workers of an executor.
 
@@ -180,7 +181,7 @@ def find_neighbours_on_executor(
 
 
 def _search_query_shards(
-    executor: Executor, work: QueryShardSearch, queries: NDArray[np.float32], progress: Callable[[float], None]
+    executor: Executor, work: QueryShardSearch, queries: NDArray[np.float32], progress: ProgressCallback
 ) -> NeighbourSearchResult:
     step = _shard_size(executor, queries, MIN_SHARD_QUERIES, MAX_SENT_SHARD_BYTES)
     parts = (queries[start : start + step] for start in range(0, len(queries), step))
@@ -188,7 +189,7 @@ def _search_query_shards(
     for one in map_ordered(executor, work, parts, heavy=True, ahead=TASKS_AHEAD):
         found.append(one)
         done += len(one.neighbours)
-        progress(done / len(queries))
+        progress(Progress("searching", done, len(queries)))
     near, far = (np.concatenate([one[which] for one in found]) for which in (0, 1))
     return NeighbourSearchResult(
         near, far, join_backends([one.by for one in found]), next((one.note for one in found if one.note), "")
@@ -196,14 +197,14 @@ def _search_query_shards(
 
 
 def _search_row_shards(
-    executor: Executor, work: RowShardSearch, base: Matrix, progress: Callable[[float], None]
+    executor: Executor, work: RowShardSearch, base: Matrix, progress: ProgressCallback
 ) -> NeighbourSearchResult:
     found = _iterate_shard_results(executor, work, base, progress)
     return reduce(lambda best, one: best.among(one, work.k), found)
 
 
 def _iterate_shard_results(
-    executor: Executor, work: RowShardSearch, base: Matrix, progress: Callable[[float], None]
+    executor: Executor, work: RowShardSearch, base: Matrix, progress: ProgressCallback
 ) -> Iterator[NeighbourSearchResult]:
     """Yield the result of each shard.
 
@@ -224,7 +225,8 @@ def _iterate_shard_results(
                 continue
             yield found
             done += stop - start
-            progress(done / len(base))
+            n_queries = len(work.queries)
+            progress(Progress("searching", round(done / len(base) * n_queries), n_queries))
 
 
 def _shard_size(executor: Executor, matrix: Matrix, least: int, most: int) -> int:

@@ -1,49 +1,93 @@
 """Worker process that opens an HDF5 file: on a corrupt file, libhdf5 can loop forever or crash.
 
-It sends where the numbers of each table are, so that the parent process reads them without libhdf5. Tables that are
+It returns where the numbers of each table are, so that the parent process reads them without libhdf5. Tables that are
 stored in chunks are copied to a temporary folder first.
 """
 
 from __future__ import annotations
 
-import json
 import math
-import sys
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from ragauge.compute.workers import SendEvent, serve_worker
-from ragauge.core.errors import BadInput, RagaugeError
+from ragauge.compute.worker_process import SendEvent
+from ragauge.core.errors import BadInput, MissingExtra
 from ragauge.core.limits import BYTES_PER_MB, DECOMPRESSED_LIMIT, MAX_DECOMPRESSION_RATIO
 from ragauge.files.source import wrap_library_errors
-from ragauge.store_benchmarks.ann_benchmarks_hdf5 import METRICS_BY_NAME, import_h5py
 
+METRICS_BY_NAME = {
+    "euclidean": "l2",
+    "l2": "l2",
+    "angular": "cosine",
+    "cosine": "cosine",
+    "dot": "ip",
+    "ip": "ip",
+    "inner_product": "ip",
+}
+"""Metric for each value of the attribute `distance`."""
 BLOCK_BYTES = 16 << 20
 """Bytes per copied block, or one row of chunks if that is more. The parent gets an event after each block."""
 
 
-def describe_file(text: str, tell: SendEvent) -> int:
-    """Carry out an order: send the metric and the tables of a file, or an error."""
-    order = json.loads(text)
-    path = Path(order["path"])
-    rows = {"train": order["limit"], "test": order["queries"], "neighbors": order["queries"]}
+class Hdf5Task(NamedTuple):
+    """File to describe, and how much of it is needed."""
+
+    path: str
+    folder: str
+    """Folder for copies of the tables that cannot be read at their place."""
+    metric: str | None
+    limit: int | None
+    """Maximum number of vectors; None for all."""
+    queries: int | None
+    """Maximum number of queries; None for all."""
+
+
+class Hdf5Table(NamedTuple):
+    """Place of the numbers of a table."""
+
+    file: str
+    offset: int
+    """Position of the first number, in bytes."""
+    dtype: str
+    rows: int
+    columns: int
+    is_copy: bool
+    """Whether the file is a copy in the temporary folder."""
+
+
+class Hdf5Contents(NamedTuple):
+    """Metric and tables of a file."""
+
+    metric: str
+    tables: Mapping[str, Hdf5Table]
+
+
+def run_task(task: Hdf5Task, send: SendEvent) -> Hdf5Contents:
+    """Find the metric and the tables of a file."""
+    path = Path(task.path)
+    rows = {"train": task.limit, "test": task.queries, "neighbors": task.queries}
     h5py = import_h5py()
-    tell({"started": True})
+    send({"started": True})
+    with wrap_library_errors(str(path), what="cannot be read as HDF5"), h5py.File(path, "r") as file:
+        metric, with_neighbours = _read_metric(file, path, task.metric)
+        names = ["train", "test"]
+        if with_neighbours and task.limit is None and "neighbors" in file:
+            names.append("neighbors")
+        tables = {
+            name: _locate_table(_find_table(file, name, path), rows[name], path, Path(task.folder), send)
+            for name in names
+        }
+    return Hdf5Contents(metric, tables)
+
+
+def import_h5py() -> Any:
+    """Import h5py, which is optional."""
     try:
-        with wrap_library_errors(str(path), what="cannot be read as HDF5"), h5py.File(path, "r") as file:
-            metric, with_neighbours = _read_metric(file, path, order["metric"])
-            names = ["train", "test"]
-            if with_neighbours and order["limit"] is None and "neighbors" in file:
-                names.append("neighbors")
-            tables = {
-                name: _locate_table(_find_table(file, name, path), rows[name], path, Path(order["folder"]), tell)
-                for name in names
-            }
-    except RagaugeError as error:
-        tell({"message": error.message, "hint": error.hint})
-        return error.exit_code
-    tell({"metric": metric, "tables": tables})
-    return 0
+        import h5py
+    except ImportError:
+        raise MissingExtra("an HDF5 file", "hdf5") from None
+    return h5py
 
 
 def _read_metric(file: Any, path: Path, metric: str | None) -> tuple[str, bool]:
@@ -73,24 +117,24 @@ def _find_table(file: Any, name: str, path: Path) -> Any:
     return table
 
 
-def _locate_table(table: Any, limit: int | None, path: Path, folder: Path, tell: SendEvent) -> dict[str, Any]:
+def _locate_table(table: Any, limit: int | None, path: Path, folder: Path, send: SendEvent) -> Hdf5Table:
     """Return the file, the offset in bytes, the type and the shape of the first `limit` rows of a table."""
     rows, columns = table.shape if limit is None else (min(limit, table.shape[0]), table.shape[1])
-    place = {"dtype": table.dtype.str, "rows": rows, "columns": columns}
+    dtype = table.dtype.str
     size, file_size = rows * columns * table.dtype.itemsize, path.stat().st_size
     if _is_plain_array(table):
         offset = table.id.get_offset()
         if offset + size > file_size:
             what = f"is corrupt or incomplete: `{_short_name(table)}` ends at byte {offset + size:,} of {file_size:,}"
             raise BadInput(what, file=str(path))
-        return {**place, "file": str(path), "offset": offset, "copied": False}
+        return Hdf5Table(str(path), offset, dtype, rows, columns, is_copy=False)
     if size > DECOMPRESSED_LIMIT.n_bytes and size > MAX_DECOMPRESSION_RATIO * file_size:
         megabytes = f"{size // BYTES_PER_MB:,} MB"
         what = f"`{_short_name(table)}` has {megabytes}, more than {MAX_DECOMPRESSION_RATIO} times the file"
         raise BadInput(what, file=str(path), hint=DECOMPRESSED_LIMIT.hint)
     copy = folder / _short_name(table)
-    _copy_rows(table, rows, path, copy, tell)
-    return {**place, "file": str(copy), "offset": 0, "copied": True}
+    _copy_rows(table, rows, path, copy, send)
+    return Hdf5Table(str(copy), 0, dtype, rows, columns, is_copy=True)
 
 
 def _is_plain_array(table: Any) -> bool:
@@ -105,7 +149,7 @@ def _is_plain_array(table: Any) -> bool:
     )
 
 
-def _copy_rows(table: Any, rows: int, path: Path, copy: Path, tell: SendEvent) -> None:
+def _copy_rows(table: Any, rows: int, path: Path, copy: Path, send: SendEvent) -> None:
     """Write the first rows of a table to a file, in whole rows of chunks."""
     chunk_rows = table.chunks[0] if table.chunks else 1
     step = chunk_rows * max(1, BLOCK_BYTES // (chunk_rows * math.prod(table.shape[1:]) * table.dtype.itemsize))
@@ -117,12 +161,8 @@ def _copy_rows(table: Any, rows: int, path: Path, copy: Path, tell: SendEvent) -
             except OSError as error:
                 what = f"`{_short_name(table)}` cannot be decompressed to {copy.parent} ({error.strerror})"
                 raise BadInput(what, file=str(path), hint="set TMPDIR to a folder with more space") from None
-            tell({"rows": start + len(block)})
+            send({"rows": start + len(block)})
 
 
 def _short_name(table: Any) -> str:
     return str(table.name).rpartition("/")[2]
-
-
-if __name__ == "__main__":
-    sys.exit(serve_worker(describe_file))

@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 from zipfile import BadZipFile
@@ -15,10 +15,10 @@ from zipfile import BadZipFile
 import numpy as np
 from numpy.typing import NDArray
 
-from ragauge.compute.resources import thread_limits
-from ragauge.compute.workers import Worker, WorkerTimeout
-from ragauge.core.composition import is_reproducible
-from ragauge.core.errors import BackendFailed, BadInput, MissingExtra, RagaugeError
+from ragauge.compute.progress import Progress, ProgressCallback, no_progress, scoped
+from ragauge.compute.workers import WorkerDied, WorkerLimits, WorkerTimeout, call_worker
+from ragauge.core.components import is_reproducible
+from ragauge.core.errors import BackendFailed, MissingExtra, RagaugeError
 from ragauge.core.specs import Spec
 from ragauge.core.structured_text import parse_json
 from ragauge.core.unicode_text import replace_surrogates
@@ -33,9 +33,9 @@ from ragauge.store_benchmarks.plan import (
     filter_key,
     search_key,
     stage_key,
-    store_class,
 )
 from ragauge.store_benchmarks.results import SERVER_OPTIONS, Configuration, FailedConfiguration, Matrix, VectorSet
+from ragauge.stores.store_types import load_store_type
 
 ResultArrays = Mapping[str, NDArray[Any]]
 BUILD_FILE = "build.json"
@@ -70,16 +70,6 @@ class BenchmarkWorkerTask:
         place = str(Path(self.folder) / "store")
         return StoreSpec(self.store, {**self.build, **self.searches[0]}, self.metric, place, self.plan.threads)
 
-    def text(self) -> str:
-        """Serialise the task to JSON."""
-        return json.dumps(asdict(self), default=_to_json_value)
-
-    @classmethod
-    def of(cls, text: str) -> BenchmarkWorkerTask:
-        """Parse a task from JSON."""
-        told = json.loads(text)
-        return cls(**told | {"plan": BenchmarkSettings.of(told["plan"])})
-
 
 def read_build_costs(folder: Path) -> dict[str, Any]:
     """Read the costs of a build from its folder; empty if the build did not finish."""
@@ -97,14 +87,14 @@ def has_openable_store(folder: Path) -> bool:
 
 def write_json(data: Any, path: Path) -> None:
     """Write data to a JSON file atomically."""
-    with atomic_write(str(path)) as out:
+    with atomic_write(path) as out:
         out.write(replace_surrogates(json.dumps(data, ensure_ascii=False, indent=1, default=_to_json_value)).encode())
 
 
 def write_raw_result(path: Path, told: Mapping[str, Any], arrays: ResultArrays) -> None:
     """Write one result: raw arrays, details about them, and the current time."""
     words = np.frombuffer(json.dumps({**told, "made": utc_now()}, default=_to_json_value).encode(), dtype=np.uint8)
-    with atomic_write(str(path)) as out:
+    with atomic_write(path) as out:
         np.savez_compressed(out, allow_pickle=False, told=words, **arrays)
 
 
@@ -138,7 +128,7 @@ def write_vectors(data: VectorSet, folder: Path) -> None:
         path = folder / f"{name}.f32"
         shapes[name] = list(matrix.shape)
         if not path.exists() or path.stat().st_size != matrix.size * 4:
-            with atomic_write(str(path)) as out:
+            with atomic_write(path) as out:
                 for start in range(0, len(matrix), 65_536):
                     out.write(np.ascontiguousarray(matrix[start : start + 65_536], dtype="<f4").tobytes())
     write_json({"shapes": shapes, "ids": list(data.ids) or None}, folder / "vectors.json")
@@ -197,65 +187,41 @@ def _to_json_value(value: Any) -> Any:
     return dict(value) if isinstance(value, Mapping) else str(value)
 
 
-WorkerProgressCallback = Callable[[str, int, int], None]
-"""Progress callback: stage, number done, total."""
-WORKER_ERROR_TYPES: dict[str, type[RagaugeError]] = {"BadInput": BadInput, "MissingExtra": MissingExtra}
+MAX_TIMEOUT_S = 1e9
+"""Longest time limit in seconds: JSON lacks infinity."""
 
 
-def run_worker_task(order: BenchmarkWorkerTask, progress: WorkerProgressCallback | None = None) -> None:
+def run_worker_task(task: BenchmarkWorkerTask, progress: ProgressCallback = no_progress) -> None:
     """Run a task in a new worker process.
 
     Raises the error that the worker reports, or BackendFailed if it dies or exceeds the time limit.
     """
-    log = Path(order.folder) / f"{order.stage}.log"
-    with Worker(
-        "ragauge.store_benchmarks.worker",
-        order.text(),
-        log=log,
-        timeout=order.plan.timeout,
-        environment=thread_limits(order.plan.threads),
-    ) as child:
-        said = _follow_worker(child, order, progress)
-    if "error" in said:
-        raise _build_worker_error(said)
-    if "ended" not in said:
-        raise BackendFailed(f"the process {child.fate(f' while {_describe_stage(order)}')}")
+    log = Path(task.folder) / f"{task.stage}.log"
+    limits = WorkerLimits(task.plan.timeout, cores=task.plan.threads)
+    last_stage = task.stage
+
+    def report(step: Progress) -> None:
+        nonlocal last_stage
+        last_stage = step.action
+        progress(step)
+
+    try:
+        call_worker("ragauge.store_benchmarks.worker:run_task", task, type(None), limits, progress=report, log=log)
+    except WorkerTimeout:
+        raise BackendFailed(
+            f"gave up after {task.plan.timeout:g} seconds while {_describe_stage(last_stage)}",
+            hint="--timeout gives it longer",
+        ) from None
+    except WorkerDied as error:
+        last_line = f"; last line of its log: {error.last_line}" if error.last_line else ""
+        raise BackendFailed(f"the process {error.end} while {_describe_stage(task.stage)}{last_line}") from None
     log.unlink(missing_ok=True)
 
 
-def _follow_worker(
-    child: Worker, order: BenchmarkWorkerTask, progress: WorkerProgressCallback | None
-) -> dict[str, Any]:
-    """Report the progress of a worker until it ends, and return its last message."""
-    stage = order.stage
-    said: dict[str, Any] = {}
-    try:
-        for said in child.words():
-            if "stage" in said:
-                stage = said["stage"]
-                if progress is not None:
-                    progress(stage, said["done"], said["total"])
-    except WorkerTimeout:
-        raise BackendFailed(
-            f"gave up after {order.plan.timeout:g} seconds while {_describe_stage(order, stage)}",
-            hint="--timeout gives it longer",
-        ) from None
-    return said
-
-
-def _describe_stage(order: BenchmarkWorkerTask, stage: str = "") -> str:
+def _describe_stage(stage: str) -> str:
     words = {"build": "building", "cold": "opening it again", "load": "under load", "filters": "filtering"}
-    return {**words, "changes": "changing it", "insert": "inserting", "index": "indexing", "search": "searching"}.get(
-        stage or order.stage, stage or order.stage
-    )
-
-
-def _build_worker_error(said: dict[str, Any]) -> RagaugeError:
-    if said["error"] == "MissingExtra":
-        missing = MissingExtra(said["message"], "")
-        missing.message, missing.hint = said["message"], said["hint"]
-        return missing
-    return WORKER_ERROR_TYPES.get(said["error"], BackendFailed)(said["message"], hint=said["hint"])
+    words |= {"changes": "changing it", "insert": "inserting", "index": "indexing", "search": "searching"}
+    return words.get(stage, stage)
 
 
 RawResult = tuple[dict[str, Any], dict[str, Any]]
@@ -272,7 +238,7 @@ class BenchmarkRunner:
     data: VectorSet
     plan: BenchmarkSettings
     folder: Path
-    progress: WorkerProgressCallback
+    progress: ProgressCallback
     failures: list[FailedConfiguration] = field(default_factory=list)
     remeasures_doubtful: bool = False
     """Whether saved results with unreliable times are measured again."""
@@ -395,9 +361,9 @@ class BenchmarkRunner:
         """Delete the stores, and keep the results."""
         for job in jobs:
             place = self._build_folder(job) / "store"
-            if place.exists() and hasattr(store_class(job.configuration.store), "remove"):
+            if place.exists() and load_store_type(job.configuration.store).has_outside_data:
                 with suppress(RagaugeError):
-                    run_worker_task(self._create_task(job, "remove", job.searches[:1], []), None)
+                    run_worker_task(self._create_task(job, "remove", job.searches[:1], []))
             shutil.rmtree(place, ignore_errors=True)
 
     def _ensure_store(self, job: StoreBuild) -> bool:
@@ -422,7 +388,7 @@ class BenchmarkRunner:
             self.data.metric,
             str(place.absolute()),
             str(self._vectors.absolute()),
-            self.plan,
+            replace(self.plan, timeout=min(self.plan.timeout, MAX_TIMEOUT_S)),
         )
 
     def _run_stage(
@@ -433,11 +399,8 @@ class BenchmarkRunner:
         order = self._create_task(job, stage, searches, names)
         building = stage == "build" and not has_openable_store(Path(order.folder))
 
-        def progress(what: str, done: int, total: int) -> None:
-            self.progress(f"{told}: {what}", done, total)
-
         try:
-            run_worker_task(order, progress)
+            run_worker_task(order, scoped(self.progress, subject=str(told)))
         except RagaugeError as error:
             if isinstance(error, MissingExtra):
                 self._missing.add(told.store)

@@ -18,12 +18,11 @@ from ragauge.output.charts import (
     make_panel,
     round_digits,
 )
+from ragauge.output.numbers import format_number
 from ragauge.output.report import Chart
-from ragauge.output.terminal import format_share
 from ragauge.store_benchmarks import recall_charts
 from ragauge.store_benchmarks.filter_results import list_filters, operating_points
 from ragauge.store_benchmarks.report_text import (
-    BYTES_PER_MEGABYTE,
     format_configuration,
     points_in_series,
     rank_all_series,
@@ -32,63 +31,64 @@ from ragauge.store_benchmarks.report_text import (
 )
 from ragauge.store_benchmarks.results import LoadResult, MeasuredConfiguration, StoreBenchmark
 
-LATENCY_START_COLOURS = {"from when it was due": PALETTE[1], "from when it was sent": PALETTE[0]}
+BYTES_PER_MEGABYTE = 1e6
+LATENCY_START_COLOURS = {"from scheduled time": PALETTE[1], "from send time": PALETTE[0]}
 """Colours by the start of the latency: scheduled time or actual send time."""
 MAX_LOAD_PANELS = 12
 
 
-def draw_rates(sweep: StoreBenchmark) -> ChartDraft | None:
+def draw_rates(result: StoreBenchmark) -> ChartDraft | None:
     """Draw p99 latency by target rate, one panel per configuration.
 
     Latency counts from the scheduled time and from the send time. None if there is nothing to draw.
     """
-    every = [(point, loads) for point in _ranked_points(sweep) if len(loads := _open_loop_results(point)) > 0]
+    every = [(point, loads) for point in _ranked_points(result) if len(loads := _open_loop_results(point)) > 0]
     if not every:
         return None
     drawn = every[:MAX_LOAD_PANELS]
     values = [v for _, loads in drawn for one in loads for v in (one.latency.p99, one.service.p99) if v > 0]
     ends = log_range(min(values) / 1.3, max(values) * 1.3)
     panels = [
-        _rate_panel(format_configuration(sweep, point), loads, ends, keyed=not i)
+        _rate_panel(format_configuration(result, point), loads, ends, keyed=not i)
         for i, (point, loads) in enumerate(drawn)
     ]
     said = []
     for point, loads in drawn:
         worst = max(loads, key=lambda one: one.latency.p99 / max(one.service.p99, 1e-9))
         said.append(
-            f"{format_configuration(sweep, point)} at {worst.rate or 0:,.0f} a second "
-            f"{format_bar_value(worst.latency.p99)} ms from when it was "
-            f"due, {format_bar_value(worst.service.p99)} ms from when it was sent"
+            f"{format_configuration(result, point)} at {worst.rate or 0:,.0f} queries per second "
+            f"{format_bar_value(worst.latency.p99)} ms from the scheduled time, "
+            f"{format_bar_value(worst.service.p99)} ms from the time of sending"
         )
     caption = join_sentence(
-        "p99 by the rate that queries were sent at, answered or not",
-        "counted from when a query was due, a stall counts for all who had to wait; counted from when it was sent, "
-        "it counts once, which is all that a closed loop sees",
-        "crosses did not keep up" if any(not one.kept_up for _, loads in drawn for one in loads) else "",
+        "p99 latency by target rate",
+        "from the scheduled time, a stall counts for every query that has to wait; from the time of sending, it counts "
+        "once, as in a closed loop",
+        "crosses: the rate was not sustained" if any(not one.kept_up for _, loads in drawn for one in loads) else "",
         f"{len(every) - MAX_LOAD_PANELS} more are not drawn" if len(every) > MAX_LOAD_PANELS else "",
     )
-    return ChartDraft(panels, f"99th percentile at fixed rates: {'; '.join(said)}.", caption)
+    return ChartDraft(panels, f"99th percentile at target rates: {'; '.join(said)}.", caption)
 
 
-def draw_clients(sweep: StoreBenchmark) -> ChartDraft | None:
+def draw_clients(result: StoreBenchmark) -> ChartDraft | None:
     """Draw closed-loop throughput by number of clients, one line per store.
 
     None if there are fewer than two numbers of clients.
     """
     alt = import_altair()
-    names = rank_all_series(sweep)
+    names = rank_all_series(result)
     cast = SystemStyles(names)
     rows: ChartRows = [
         {
-            "system": point.configuration.series,
-            "dash": cast.dashes[point.configuration.series],
-            "setting": format_configuration(sweep, point),
+            "system": point.series,
+            "dash": cast.dashes[point.series],
+            "setting": format_configuration(result, point),
             "clients": one.clients,
             "qps": round_digits(one.qps),
             "p50": round_digits(one.latency.p50),
             "p99": round_digits(one.latency.p99),
         }
-        for point in _ranked_points(sweep)
+        for point in _ranked_points(result)
         for one in point.loads
         if one.rate is None and one.qps > 0
     ]
@@ -101,7 +101,7 @@ def draw_clients(sweep: StoreBenchmark) -> ChartDraft | None:
     axis = alt.Axis(values=log_ticks(*ends), format="~s")
     x = alt.X(
         "clients:Q",
-        title="clients at once",
+        title="concurrent clients",
         scale=alt.Scale(domain=[numbers[0] - 0.3, numbers[-1] + 0.3], nice=False, zero=False),
         axis=alt.Axis(values=numbers, format="d"),
     )
@@ -121,12 +121,12 @@ def draw_clients(sweep: StoreBenchmark) -> ChartDraft | None:
         chart.mark_point(filled=True, size=55, opacity=1).encode(x=x, y=y, color=colour, shape=shape, tooltip=tips),
     ]
     said = ", ".join(f"{row['setting']} {format_bar_value(row['qps'])} with {row['clients']}" for row in rows)
-    caption = join_sentence("each client asks as soon as it has its answer, and the wall clock counts for all of them")
+    caption = join_sentence("closed loop: each client sends its next query after each result")
     return ChartDraft([make_panel("", layers, 260)], f"Queries per second by clients: {said}.", caption)
 
 
-def _ranked_points(sweep: StoreBenchmark) -> list[MeasuredConfiguration]:
-    return [point for name in rank_all_series(sweep) for point in points_in_series(sweep, name)]
+def _ranked_points(result: StoreBenchmark) -> list[MeasuredConfiguration]:
+    return [point for name in rank_all_series(result) for point in points_in_series(result, name)]
 
 
 def _open_loop_results(point: MeasuredConfiguration) -> list[LoadResult]:
@@ -153,7 +153,7 @@ def _rate_panel(title: str, loads: Sequence[LoadResult], ends: tuple[float, floa
     wide = log_range(min(asked) / 1.5, max(asked) * 1.5)
     x = alt.X(
         "rate:Q",
-        title="queries per second asked for",
+        title="target rate, queries per second",
         scale=alt.Scale(type="log", domain=[round_digits(one) for one in wide]),
         axis=alt.Axis(values=log_ticks(*wide), format="~s"),
     )
@@ -172,9 +172,9 @@ def _rate_panel(title: str, loads: Sequence[LoadResult], ends: tuple[float, floa
     )
     shape = alt.Shape("kept:N", scale=alt.Scale(domain=[True, False], range=["circle", "cross"]), legend=None)
     tips = [
-        alt.Tooltip("from:N", title="counted"),
-        alt.Tooltip("rate:Q", title="asked a second", format=",.4~g"),
-        alt.Tooltip("qps:Q", title="answered a second", format=",.4~g"),
+        alt.Tooltip("from:N", title="latency"),
+        alt.Tooltip("rate:Q", title="target QPS", format=",.4~g"),
+        alt.Tooltip("qps:Q", title="QPS", format=",.4~g"),
         alt.Tooltip("p50:Q", title="p50 ms", format=".4~g"),
         alt.Tooltip("ms:Q", title="p99 ms", format=".4~g"),
         alt.Tooltip("max:Q", title="max ms", format=".4~g"),
@@ -199,20 +199,20 @@ COST_VALUES: Mapping[str, Callable[[MeasuredConfiguration], float | None]] = {
 }
 
 
-def draw_costs(sweep: StoreBenchmark) -> ChartDraft | None:
+def draw_costs(result: StoreBenchmark) -> ChartDraft | None:
     """Draw one panel per cost, with one row per store.
 
     Each store is shown at its representative configuration. None if there is nothing to draw.
     """
-    points = {name: one for name in rank_stores(sweep) if (one := representative_point(sweep, name)) is not None}
-    cast = SystemStyles(rank_all_series(sweep))
+    points = {name: one for name in rank_stores(result) if (one := representative_point(result, name)) is not None}
+    cast = SystemStyles(rank_all_series(result))
     panels, said = [], []
     for title, value in COST_VALUES.items():
         found = {name: value(one) for name, one in points.items()}
         known = {name: v for name, v in found.items() if v is not None and math.isfinite(v) and v > 0}
         if known:
             panels.append(
-                _cost_panel(title, known, {name: format_configuration(sweep, points[name]) for name in known}, cast)
+                _cost_panel(title, known, {name: format_configuration(result, points[name]) for name in known}, cast)
             )
             least, most = min(known, key=known.__getitem__), max(known, key=known.__getitem__)
             said.append(
@@ -221,7 +221,8 @@ def draw_costs(sweep: StoreBenchmark) -> ChartDraft | None:
     if not panels:
         return None
     caption = join_sentence(
-        "of each store the fastest setting with recall 0.95, or else the one with the most recall", "less is better"
+        "the fastest configuration of each store with recall 0.95, else the one with the highest recall",
+        "lower is better",
     )
     return ChartDraft(panels, f"{'; '.join(said)}.", caption)
 
@@ -257,22 +258,22 @@ def _cost_panel(title: str, values: Mapping[str, float], settings: Mapping[str, 
     return make_panel(f"{title} (log scale)" if far else title, layers, 20 * len(rows) + 4, wide=False)
 
 
-def draw_filters(sweep: StoreBenchmark) -> ChartDraft | None:
+def draw_filters(result: StoreBenchmark) -> ChartDraft | None:
     """Draw recall and share of rows returned by the selectivity of a filter.
 
     None if there is nothing to draw.
     """
-    found = [(key, one) for key in list_filters(sweep) if key[1] > 0 for one in operating_points(sweep, key)]
+    found = [(key, one) for key in list_filters(result) if key[1] > 0 for one in operating_points(result, key)]
     if not found:
         return None
-    series = {point.configuration.series for _, point in found}
-    names = [name for name in rank_all_series(sweep) if name in series]
-    cast = SystemStyles(rank_all_series(sweep))
+    series = {point.series for _, point in found}
+    names = [name for name in rank_all_series(result) if name in series]
+    cast = SystemStyles(rank_all_series(result))
     rows: ChartRows = [
         {
-            "system": point.configuration.series,
-            "dash": cast.dashes[point.configuration.series],
-            "setting": format_configuration(sweep, point),
+            "system": point.series,
+            "dash": cast.dashes[point.series],
+            "setting": format_configuration(result, point),
             "filter": name or "random",
             "share": round_digits(100 * selectivity),
             "recall": round_digits(point.filters[0].recall),
@@ -285,16 +286,16 @@ def draw_filters(sweep: StoreBenchmark) -> ChartDraft | None:
     panels = [_filter_panel(rows, "recall", cast, names), _filter_panel(rows, "returned", cast, [])]
     said = []
     for name in names:
-        mine = [point for _, point in found if point.configuration.series == name]
+        mine = [point for _, point in found if point.series == name]
         least = min((point.filters[0] for point in mine), key=lambda one: one.selectivity)
         said.append(
-            f"{name} at {format_share(least.selectivity)} recall {format_bar_value(least.recall)}, "
-            f"{format_bar_value(least.returned)} of the rows"
+            f"{name} at {format_number(least.selectivity, 'selectivity')} recall {format_bar_value(least.recall)}, "
+            f"{format_number(least.returned, 'share')} of the rows"
         )
     caption = join_sentence(
         "each store at its operating point under the filter",
-        f"returned is the share of rows that came back, of the smaller of {sweep.k} and the number of matches",
-        "recall is against the exact neighbours among the vectors that match",
+        f"returned: share of min({result.k}, number of matches) rows",
+        "recall is compared with the exact neighbours among the vectors that match",
     )
     return ChartDraft(panels, f"With a filter: {'; '.join(said)}.", caption)
 
@@ -329,22 +330,23 @@ def _filter_panel(rows: ChartRows, field: str, cast: SystemStyles, key: Sequence
 
 
 BENCHMARK_CHARTS: dict[str, tuple[str, Callable[[StoreBenchmark], ChartDraft | None]]] = {
-    "frontier": ("Recall against speed", recall_charts.draw_speed),
-    "recall_latency": ("Recall against latency", recall_charts.draw_latency),
-    "costs": ("What it takes", draw_costs),
-    "relevance": ("Does it matter for answers?", recall_charts.draw_relevance),
-    "rates": ("At a fixed rate", draw_rates),
-    "clients": ("Several clients", draw_clients),
-    "filter_latency": ("Latency against recall with a filter", recall_charts.draw_filter_latency),
+    "frontier": ("Recall and throughput", recall_charts.draw_speed),
+    "recall_latency": ("Recall and latency", recall_charts.draw_latency),
+    "costs": ("Build time, memory and disk", draw_costs),
+    "relevance": ("Recall and relevance", recall_charts.draw_relevance),
+    "rates": ("Latency by target rate", draw_rates),
+    "clients": ("Throughput by number of clients", draw_clients),
+    "filter_latency": ("Recall and latency with a filter", recall_charts.draw_filter_latency),
     "filters": ("Recall by selectivity", draw_filters),
 }
 
 
-def draw_benchmark_charts(sweep: StoreBenchmark) -> dict[str, Chart]:
-    """Draw every chart that the benchmark has data for."""
-    found = {}
-    for name, (title, draw) in BENCHMARK_CHARTS.items():
-        sketch = draw(sweep)
-        if sketch is not None:
-            found[name] = Chart(title, sketch.caption, sketch.alt, sketch.panels)
-    return found
+def draw_benchmark_charts(result: StoreBenchmark, names: Sequence[str] = tuple(BENCHMARK_CHARTS)) -> dict[str, Chart]:
+    """Draw the named charts that the benchmark has data for."""
+    charts = {}
+    for name in names:
+        title, draw = BENCHMARK_CHARTS[name]
+        draft = draw(result)
+        if draft is not None:
+            charts[name] = Chart(title, draft.caption, draft.alt, draft.panels)
+    return charts

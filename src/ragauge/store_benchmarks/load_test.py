@@ -7,31 +7,29 @@ their latency counts from the scheduled time (Gil Tene's "coordinated omission")
 
 from __future__ import annotations
 
-import os
 import shutil
-import time
 from array import array
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from multiprocessing import connection, get_context
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from ragauge.compute.resources import now, pin_to_cores, take_snapshot, usable_cores, wait_until, without_gc
-from ragauge.compute.workers import describe_exit
-from ragauge.core import protocols
-from ragauge.core.errors import BackendFailed, BadInput, RagaugeError
+from ragauge.compute.worker_process import SendEvent, take_number, wait_for_start
+from ragauge.compute.workers import GroupFailure, WorkerDied, WorkerLimits, WorkerTimeout, gather_results, worker_group
+from ragauge.core.errors import BackendFailed, BadInput
+from ragauge.core.protocols import FullStore
 from ragauge.core.records import Ints
 from ragauge.files.workspace import temporary_folder
 from ragauge.store_benchmarks.plan import StoreSpec
 from ragauge.store_benchmarks.results import Matrix
 from ragauge.store_benchmarks.search_loops import RawArrays, split_rows, time_searches
 
-START_DELAY_NS = 50_000_000
-"""Delay between the last client being ready and the common start."""
+STOP_WAIT_S = 2.0
+"""Seconds that a finished client has to exit."""
+QUERIES_FILE, WARM_UP_FILE, SCHEDULE_FILE = "queries.npy", "warm-up.npy", "schedule.npy"
+"""Files in the folder of a load test that all clients read."""
 
 
 def run_load_test(  # noqa: PLR0913 - each is one choice of the experiment
@@ -71,27 +69,23 @@ def run_load_test(  # noqa: PLR0913 - each is one choice of the experiment
     known = usable_cores()
     # A busy wait needs a CPU core. If there are too few, clients sleep and start slightly late.
     spin = clients * threads < len(known) + (not server)
-    work = _LoadSettings(k, clients, rate, seconds, threads, patience, known, spin)
+    settings = LoadSettings(k, clients, rate, seconds, threads, patience, known, spin)
     due = (
         compute_arrival_times(rate, seconds, poisson=poisson, seed=seed)
         if rate is not None
         else np.empty(0, dtype=np.int64)
     )
-    context = get_context("spawn")
-    counter = context.Value("q", 0)
     # Next to the store: copies may be large, and leftovers of a killed process are deleted with the store.
     beside = None if opening.path is None else Path(opening.path).parent
     with temporary_folder("load", beside) as folder:
         openings, copies = _client_store_specs(opening, clients, folder)
-        told = [(one, queries, warm_up, work, due, place) for place, one in enumerate(openings)]
-        with _start_clients(context, told, counter) as running:
-            _collect_messages(running, "ready", opening_seconds)
-            start = now() + START_DELAY_NS
-            for one in running:
-                one.pipe.send(start)
-            parts = _collect_messages(running, "done", seconds * (1 + patience) + opening_seconds)
+        np.save(folder / QUERIES_FILE, queries, allow_pickle=False)
+        np.save(folder / WARM_UP_FILE, queries[:32] if warm_up is None else warm_up, allow_pickle=False)
+        np.save(folder / SCHEDULE_FILE, due, allow_pickle=False)
+        tasks = [ClientTask(store, str(folder), place, settings) for place, store in enumerate(openings)]
+        parts = _run_clients(tasks, len(due), opening_seconds)
     note = "each client had a copy of the store: it cannot be opened by several at once" if copies else ""
-    raw = _merge_client_results(parts, work, due, copies=copies)
+    raw = _merge_client_results(parts, settings, due, copies=copies)
     return raw | {"server": np.array(int(server)), "cores": np.array(len(known) // threads)}, note
 
 
@@ -111,7 +105,7 @@ def compute_arrival_times(rate: float, seconds: float, *, poisson: bool = False,
 
 
 @dataclass(frozen=True)
-class _LoadSettings:
+class LoadSettings:
     """Settings common to all clients."""
 
     k: int
@@ -125,102 +119,94 @@ class _LoadSettings:
 
 
 @dataclass(frozen=True)
-class _ClientProcess:
-    process: Any
-    pipe: Any
+class ClientTask:
+    """Task of one client process."""
+
+    store: StoreSpec
+    folder: str
+    """Folder with the queries and the schedule, and for the times of each client."""
+    place: int
+    """Number of the client, from 0."""
+    settings: LoadSettings
+
+    @property
+    def times_file(self) -> Path:
+        """File for the times of this client."""
+        return Path(self.folder) / f"times-{self.place}.npz"
 
 
-@contextmanager
-def _start_clients(context: Any, told: list[Any], counter: Any) -> Iterator[list[_ClientProcess]]:
-    """Start client processes, and end them when the block is left."""
-    running: list[_ClientProcess] = []
+class ClientResult(NamedTuple):
+    """Result of one client process, next to its file of times."""
+
+    readings: list[float]
+    """Differences between two snapshots of the machine, as SNAPSHOT_DIFFERENCES."""
+    stopped_ns: int
+    """End of the client in nanoseconds from the common start."""
+
+
+ClientPart = tuple[RawArrays, ClientResult]
+
+
+def _run_clients(tasks: list[ClientTask], n_due: int, opening_seconds: float) -> list[ClientPart]:
+    """Run all clients, and return their times; raise BackendFailed for the first one that fails."""
+    settings = tasks[0].settings
+    limits = WorkerLimits(opening_seconds, stop_wait_s=STOP_WAIT_S)
     try:
-        for arguments in told:
-            ours, theirs = context.Pipe()
-            process = context.Process(target=_run_client, args=(theirs, counter, arguments))
-            process.start()
-            theirs.close()
-            running.append(_ClientProcess(process, ours))
-        yield running
+        with worker_group(
+            "ragauge.store_benchmarks.load_test:run_client",
+            tasks,
+            limits,
+            duration_s=settings.seconds * (1 + settings.patience),
+            shared_numbers=n_due,
+        ) as workers:
+            results = gather_results(workers, ClientResult)
+    except GroupFailure as failure:
+        client, error = f"client {failure.place + 1} of {len(tasks)}", failure.__cause__
+        if isinstance(error, WorkerTimeout):
+            raise BackendFailed(f"gave up waiting for {client} under load") from None
+        if isinstance(error, WorkerDied):
+            raise BackendFailed(f"{client} {error.end}") from None
+        raise BackendFailed(f"{client}: {failure.message}", hint=failure.hint) from None
+    parts: list[ClientPart] = []
+    for task, result in zip(tasks, results, strict=True):
+        with np.load(task.times_file, allow_pickle=False) as arrays:
+            parts.append(({name: arrays[name] for name in arrays.files}, result))
+    return parts
+
+
+def run_client(task: ClientTask, send: SendEvent) -> ClientResult:
+    """Open the store in a client process, run its loop, and write the times of its queries."""
+    settings, folder = task.settings, Path(task.folder)
+    pin_to_cores(settings.threads, first=task.place * settings.threads, among=settings.cores)
+    queries, warm_up, due = (
+        np.load(folder / name, allow_pickle=False) for name in (QUERIES_FILE, WARM_UP_FILE, SCHEDULE_FILE)
+    )
+    store = task.store.open()
+    try:
+        time_searches(store, warm_up, settings.k)
+        rows = split_rows(queries)
+        with without_gc():
+            start = wait_for_start(send)
+            wait_until(start, spin=settings.spin)
+            before = take_snapshot()
+            if len(due):
+                times = _open_loop(store, rows, settings, due, start)
+            else:
+                times = _closed_loop(store, rows, settings, task.place, start)
+            readings = take_snapshot().since(before)
+        stopped_ns = now() - start
+        np.savez(task.times_file, allow_pickle=False, **times)
     finally:
-        for one in running:
-            one.pipe.close()
-        until = time.monotonic() + 2
-        for one in running:
-            one.process.join(max(0.0, until - time.monotonic()))
-            if one.process.is_alive():
-                one.process.kill()
-                one.process.join()
-            one.process.close()
+        store.close()
+    return ClientResult(readings.tolist(), stopped_ns)
 
 
-def _collect_messages(running: list[_ClientProcess], what: str, seconds: float) -> list[Any]:
-    """Return the next message of each client.
-
-    Raises BackendFailed for the first client that fails, dies or exceeds the time limit.
-    """
-    until = time.monotonic() + seconds
-    found: dict[int, Any] = {}
-    while len(found) < len(running):
-        waiting = {one.pipe: place for place, one in enumerate(running) if place not in found}
-        ready = connection.wait(list(waiting), timeout=max(0.0, until - time.monotonic()))
-        if not ready:
-            raise BackendFailed(f"gave up waiting for client {min(waiting.values()) + 1} of {len(running)} under load")
-        for pipe in ready:
-            place = waiting[pipe]
-            try:
-                said, content = running[place].pipe.recv()
-            except (EOFError, ConnectionError) as error:
-                process = running[place].process
-                process.join(5)
-                raise BackendFailed(
-                    f"client {place + 1} of {len(running)} {describe_exit(process.exitcode)}"
-                ) from error
-            if said == "failed":
-                message, hint = content
-                raise BackendFailed(f"client {place + 1} of {len(running)}: {message}", hint=hint)
-            if said == what:
-                found[place] = content
-    return [found[place] for place in range(len(running))]
-
-
-def _run_client(pipe: Any, counter: Any, told: tuple[Any, ...]) -> None:
-    """Open the store in a client process, run its loop and send the results."""
-    opening, queries, warm_up, work, due, place = told
-    os.dup2(2, 1)  # output of an engine must not reach stdout
-    try:
-        pin_to_cores(work.threads, first=place * work.threads, among=work.cores)
-        store = opening.open()
-        try:
-            time_searches(store, queries[:32] if warm_up is None else warm_up, work.k)
-            rows = split_rows(queries)
-            with without_gc():
-                pipe.send(("ready", None))
-                start = pipe.recv()
-                wait_until(start, spin=work.spin)
-                before = take_snapshot()
-                if len(due):
-                    found = _open_loop(store, rows, work, due, counter, start)
-                else:
-                    found = _closed_loop(store, rows, work, place, start)
-                readings = take_snapshot().since(before)
-            pipe.send(("done", (found, readings, now() - start)))
-        finally:
-            protocols.close_if_possible(store)
-    except (EOFError, ConnectionError):
-        return  # the parent closed the pipe
-    except RagaugeError as error:
-        pipe.send(("failed", (error.message, error.hint)))
-    except Exception as error:  # an engine may raise anything
-        pipe.send(("failed", (" ".join(f"{type(error).__name__}: {error}".split()), None)))
-
-
-def _closed_loop(store: Any, rows: list[Matrix], work: _LoadSettings, place: int, start: int) -> RawArrays:
+def _closed_loop(store: FullStore, rows: list[Matrix], settings: LoadSettings, place: int, start: int) -> RawArrays:
     """Send each query after the previous result; each client starts at another query."""
     began, ended = array("q"), array("q")
-    search, k, n, empty = store.search, work.k, len(rows), 0
-    at = place * n // work.clients
-    until = start + round(work.seconds * 1e9)
+    search, k, n, empty = store.search, settings.k, len(rows), 0
+    at = place * n // settings.clients
+    until = start + round(settings.seconds * 1e9)
     while True:
         first = now()
         if first >= until:
@@ -234,29 +220,23 @@ def _closed_loop(store: Any, rows: list[Matrix], work: _LoadSettings, place: int
     return _build_time_arrays(began, began, ended, array("q"), start, empty)
 
 
-def _open_loop(store: Any, rows: list[Matrix], work: _LoadSettings, due: Ints, counter: Any, start: int) -> RawArrays:
+def _open_loop(store: FullStore, rows: list[Matrix], settings: LoadSettings, due: Ints, start: int) -> RawArrays:
     """Take the next query from the shared schedule, wait until it is due, and run it."""
     planned, began, ended, taken = array("q"), array("q"), array("q"), array("q")
-    search, k, n, empty = store.search, work.k, len(rows), 0
+    search, k, n, empty = store.search, settings.k, len(rows), 0
     moments = [start + moment for moment in due.tolist()]
-    until = start + round(work.seconds * (1 + work.patience) * 1e9)
-    lock = counter.get_lock()
-    while True:
-        with lock:
-            mine = counter.value
-            counter.value = mine + 1
-        if mine >= len(moments):
-            break
-        wait_until(moments[mine], spin=work.spin)
+    until = start + round(settings.seconds * (1 + settings.patience) * 1e9)
+    while (number := take_number()) is not None:
+        wait_until(moments[number], spin=settings.spin)
         first = now()
         if first >= until:
             break
-        answer = search(rows[mine % n], k)
+        answer = search(rows[number % n], k)
         last = now()
-        planned.append(moments[mine])
+        planned.append(moments[number])
         began.append(first)
         ended.append(last)
-        taken.append(mine)
+        taken.append(number)
         empty += len(answer[0][0]) == 0 or answer[0][0][0] is None
     return _build_time_arrays(planned, began, ended, taken, start, empty)
 
@@ -267,27 +247,27 @@ def _build_time_arrays(planned: Any, began: Any, ended: Any, taken: Any, start: 
     return found | {"query": np.array(taken, dtype=np.int64), "empty": np.array(empty)}
 
 
-def _merge_client_results(parts: list[Any], work: _LoadSettings, due: Ints, *, copies: bool) -> RawArrays:
+def _merge_client_results(parts: list[ClientPart], settings: LoadSettings, due: Ints, *, copies: bool) -> RawArrays:
     """Merge the times of all clients; open-loop queries are sorted by scheduled time."""
     found: RawArrays = {
-        name: np.concatenate([part[name] for part, _, _ in parts]) for name in ("due_ns", "began_ns", "ended_ns")
+        name: np.concatenate([part[name] for part, _ in parts]) for name in ("due_ns", "began_ns", "ended_ns")
     }
-    found["client"] = np.repeat(np.arange(len(parts)), [len(part["due_ns"]) for part, _, _ in parts])
+    found["client"] = np.repeat(np.arange(len(parts)), [len(part["due_ns"]) for part, _ in parts])
     if len(due):
-        asked = np.concatenate([part["query"] for part, _, _ in parts])
+        asked = np.concatenate([part["query"] for part, _ in parts])
         whole: RawArrays = {"due_ns": due}
         for name in ("began_ns", "ended_ns", "client"):
             whole[name] = np.full(len(due), -1, dtype=np.int64)
             whole[name][asked] = found[name]
         found = whole
     return found | {
-        "clients": np.array(work.clients),
-        "rate": np.array(np.nan if work.rate is None else work.rate),
-        "seconds": np.array(work.seconds),
+        "clients": np.array(settings.clients),
+        "rate": np.array(np.nan if settings.rate is None else settings.rate),
+        "seconds": np.array(settings.seconds),
         "copies": np.array(int(copies)),
-        "empty": np.array(sum(int(part["empty"]) for part, _, _ in parts)),
-        "stopped_ns": np.array(max(ended for _, _, ended in parts)),
-        "readings": np.array([readings for _, readings, _ in parts]),
+        "empty": np.array(sum(int(part["empty"]) for part, _ in parts)),
+        "stopped_ns": np.array(max(result.stopped_ns for _, result in parts)),
+        "readings": np.array([result.readings for _, result in parts]),
     }
 
 
@@ -297,9 +277,9 @@ def _client_store_specs(opening: StoreSpec, clients: int, folder: Path) -> tuple
         return [opening] * clients, False
     store = opening.open()
     try:
-        share = "share" in protocols.get_capabilities(store)
+        share = "share" in store.abilities
     finally:
-        protocols.close_if_possible(store)
+        store.close()
     if share:
         return [opening] * clients, False
     found = [opening]

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import math
 import re
 from collections.abc import Mapping, Sequence
@@ -14,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from ragauge.core.errors import BadInput, MissingEvidence, UnknownName
+from ragauge.core.hashes import content_key
 from ragauge.files.source import InputFile
 from ragauge.files.table_rows import read_rows
 from ragauge.files.vectors import ID_COLUMNS
@@ -144,7 +143,7 @@ def matching_mask(metadata: Metadata, where: Filter) -> Mask:
 
 def metadata_hash(metadata: Metadata) -> str:
     """Return a hash of metadata; empty if there are none."""
-    return hashlib.sha256(json.dumps(list(metadata), sort_keys=True).encode()).hexdigest()[:16] if metadata else ""
+    return content_key(*metadata, compact=False)[:16] if metadata else ""
 
 
 def describe_filter(where: Filter) -> str:

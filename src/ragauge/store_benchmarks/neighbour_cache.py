@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import zipfile
-from collections.abc import Callable
 from concurrent.futures import Executor
 from contextlib import suppress
 from dataclasses import replace
@@ -13,6 +12,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from ragauge.compute.progress import Progress, ProgressCallback, no_progress
 from ragauge.core.errors import BadInput
 from ragauge.core.records import Floats, Ints
 from ragauge.core.settings import check_choice, check_int
@@ -28,8 +28,6 @@ from ragauge.store_benchmarks.results import ExactNeighbours, VectorSet
 from ragauge.store_benchmarks.vector_sets import check_finite
 from ragauge.stores.bookkeeping import METRICS
 from ragauge.stores.nearest_neighbours import find_nearest, pair_distances
-
-NeighbourProgress = Callable[[int, int], None]
 
 MIN_GPU_MULTIPLICATIONS = 1e12
 """Number of multiplications from which a GPU is worth starting; NumPy takes half a minute for them."""
@@ -49,7 +47,7 @@ def find_exact_neighbours(
     by: str = "auto",
     cache: Path | None = None,
     executor: Executor | None = None,
-    progress: NeighbourProgress | None = None,
+    progress: ProgressCallback = no_progress,
 ) -> ExactNeighbours:
     """Return the `k` exact neighbours of every query.
 
@@ -58,7 +56,7 @@ def find_exact_neighbours(
     every query, or for a sample if that would take long (see `ExactNeighbours.by`). Raises BadInput if one is wrong.
     Each worker of an `executor` gets a part of the vectors, or of the queries if they are larger; the result is
     identical, bit for bit. If `torch` finds no GPU, or the GPU fails, NumPy is used; `by` and `notes` of the result say
-    so. `progress` receives the number of queries done and their total.
+    so. `progress` receives the number of queries done.
 
     >>> base = np.array([[0, 0], [3, 4], [6, 8]], np.float32)
     >>> found = find_exact_neighbours(VectorSet("three", base, base[:1], "l2"), 2)
@@ -102,7 +100,7 @@ def _count_multiplications(data: VectorSet) -> float:
 
 
 def _compute_exact_neighbours(
-    data: VectorSet, k: int, by: str, executor: Executor | None, progress: NeighbourProgress | None
+    data: VectorSet, k: int, by: str, executor: Executor | None, progress: ProgressCallback
 ) -> ExactNeighbours:
     way = by
     if by == "auto":
@@ -118,28 +116,15 @@ def _search_neighbours(
     k: int,
     way: str,
     executor: Executor | None,
-    progress: NeighbourProgress | None,
+    progress: ProgressCallback,
 ) -> NeighbourSearchResult:
-    said = _QueryProgress(progress, len(queries))
     if executor is None:
-        found = find_neighbours(np.ascontiguousarray(data.base, np.float32), queries, k, data.metric, way, said)
+        base = np.ascontiguousarray(data.base, np.float32)
+        found = find_neighbours(base, queries, k, data.metric, way, progress)
     else:
-        found = find_neighbours_on_executor(executor, data.base, queries, k, data.metric, way, said)
-    said(1)
+        found = find_neighbours_on_executor(executor, data.base, queries, k, data.metric, way, progress)
+    progress(Progress("exact neighbours", len(queries), len(queries)))
     return found
-
-
-class _QueryProgress:
-    """Progress callback that reports each number of finished queries once."""
-
-    def __init__(self, progress: NeighbourProgress | None, total: int) -> None:
-        self._progress, self._total, self._last = progress, total, -1
-
-    def __call__(self, share: float) -> None:
-        done = round(share * self._total)
-        if self._progress is not None and done > self._last:
-            self._last = done
-            self._progress(done, self._total)
 
 
 def _read_cached_neighbours(cache: Path, data: VectorSet, k: int) -> ExactNeighbours | None:
@@ -181,7 +166,7 @@ def _is_valid_cache(data: VectorSet, near: Ints, far: Floats) -> bool:
 def _write_cached_neighbours(cache: Path, data: VectorSet, found: ExactNeighbours) -> None:
     buffer = io.BytesIO()
     np.savez(buffer, neighbours=found.neighbours, distances=found.distances, by=np.array(found.by))
-    with atomic_write(str(neighbour_cache_path(cache, data, found.neighbours.shape[1]))) as out:
+    with atomic_write(neighbour_cache_path(cache, data, found.neighbours.shape[1])) as out:
         out.write(buffer.getvalue())
 
 
@@ -189,7 +174,7 @@ def _verify_by_sample(data: VectorSet, given: Ints, executor: Executor | None) -
     """Check a sample of published neighbours, and return all of them by distance."""
     some = np.unique(np.linspace(0, len(given) - 1, SAMPLED_QUERIES).astype(np.int64))
     asked = np.ascontiguousarray(data.queries[some], np.float32)
-    exact = _search_neighbours(data, asked, given.shape[1], "numpy", executor, None)
+    exact = _search_neighbours(data, asked, given.shape[1], "numpy", executor, no_progress)
     _check_published_distances(data, some, given[some], exact.distances)
     own = _neighbour_distances(data, np.arange(len(given)), given)
     order = np.lexsort((given, own), axis=1)

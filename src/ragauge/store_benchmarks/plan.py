@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-import hashlib
-import inspect
 import itertools
-import json
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
-from typing import Any
+from operator import itemgetter
+from typing import Annotated, Any
 
 from ragauge.compute.resources import usable_cores
-from ragauge.core import plugins
-from ragauge.core.errors import BadInput, UnknownName, check_count
-from ragauge.core.hashes import hash_source
-from ragauge.core.specs import parse_spec
+from ragauge.core.errors import BadInput, UnknownName
+from ragauge.core.hashes import content_key, hash_source
+from ragauge.core.protocols import FullStore
+from ragauge.core.settings import Above, AtLeast, AtMost, check_settings, unique_by
+from ragauge.core.specs import parse_spec, split_name
 from ragauge.runs.folder import provenance
 from ragauge.store_benchmarks.results import Configuration, VectorSet
+from ragauge.stores.store_types import StoreType, load_store_type
 
 GRAPH_SEARCH_WIDTHS = [10, 20, 40, 80, 160, 320]
 """Search widths of graph indexes."""
@@ -87,44 +86,17 @@ class StoreSpec:
     metric: str = "l2"
     path: str | None = None
     """Folder of a store that is saved; existing contents are opened. None for a store that is not saved."""
-    threads: int = 1
+    threads: Annotated[int, AtLeast(1), AtMost(10_000)] = 1
     """Number of threads, passed to stores that accept it."""
 
-    def open(self) -> Any:
+    def open(self) -> FullStore:
         """Open the store."""
-        factory = store_class(self.store)
-        taken = inspect.signature(factory).parameters
-        given = {"metric": self.metric, "path": self.path, "threads": self.threads, **self.options}
-        loose = any(one.kind is one.VAR_KEYWORD for one in taken.values())
-        own = {name: value for name, value in given.items() if loose or name in taken or name in self.options}
-        try:
-            return factory(**own)
-        except TypeError as error:
-            if unknown := self.options.keys() - taken.keys():
-                raise BadInput(
-                    f"the store {self.store} has no option {sorted(unknown)[0]!r}", hint=f"it has {', '.join(taken)}"
-                ) from error
-            raise
+        context = {"metric": self.metric, "path": self.path, "threads": self.threads}
+        return load_store_type(self.store).open(self.options, context)
 
     def at(self, path: str) -> StoreSpec:
         """Return a copy with another location."""
         return replace(self, path=path)
-
-
-def store_class(store: str) -> Any:
-    """Return the class of a registered store, or of a user's `module:Class`."""
-    return plugins.import_user_object(store) if ":" in store else plugins.load_plugin("stores", store)
-
-
-def search_options(store: str) -> frozenset[str]:
-    """Return the options that can change without a rebuild.
-
-    These are the keyword-only parameters of the store's `tune`.
-    """
-    tune = getattr(store_class(store), "tune", None)
-    if tune is None:
-        return frozenset()
-    return frozenset(name for name, one in inspect.signature(tune).parameters.items() if one.kind is one.KEYWORD_ONLY)
 
 
 PROCESS_START_S, MIN_ROUND_S, WARM_UP_S = 1.0, 0.2, 0.05
@@ -140,41 +112,41 @@ FILTERS_PER_TIMEOUT = 20
 class BenchmarkSettings:
     """Settings of a vector store benchmark."""
 
-    k: int = 10
+    k: Annotated[int, AtLeast(1), AtMost(10_000_000)] = 10
     """Number of neighbours per search."""
     cutoffs: tuple[int, ...] = ()
     """Values of k at which the same searches are scored, ascending and including `k`; empty if only at `k`."""
-    threads: int = 1
+    threads: Annotated[int, AtLeast(1), AtMost(10_000)] = 1
     """Number of CPU cores for the process of a store, and thread limit of its libraries."""
-    repeats: int = 3
+    repeats: Annotated[int, AtLeast(1), AtMost(100_000)] = 3
     """Number of timed runs of every query with every search setting, in rounds over all settings."""
-    clients: tuple[int, ...] = ()
+    clients: tuple[Annotated[int, AtLeast(1), AtMost(10_000)], ...] = ()
     """Numbers of client processes for closed-loop load tests."""
-    rates: tuple[float, ...] = ()
+    rates: tuple[Annotated[float, Above(0)], ...] = ()
     """Target rates for open-loop load tests, in queries per second."""
     poisson: bool = False
     """Whether open-loop queries arrive at random, as from independent users, instead of evenly."""
-    shares: tuple[float, ...] = ()
+    shares: tuple[Annotated[float, Above(0), AtMost(10)], ...] = ()
     """Target rates as shares of the closed-loop maximum."""
-    seconds: float = 5.0
+    seconds: Annotated[float, Above(0)] = 5.0
     """Duration of each load test."""
-    filters: tuple[float, ...] = ()
+    filters: tuple[Annotated[float, Above(0), AtMost(1)], ...] = ()
     """Selectivities of random filters: shares of the vectors that match."""
     where: tuple[str, ...] = ()
     """User filters, each as JSON: `{"lang": "de", "year": {"$gte": 2019}}`."""
     metadata: str = ""
     """Hash of the metadata that these filters use; empty if none."""
-    changes: int = 0
+    changes: Annotated[int, AtLeast(0), AtMost(10_000_000)] = 0
     """Number of inserts, updates and deletes to time."""
-    mixed: int = 0
+    mixed: Annotated[int, AtLeast(0), AtMost(10_000_000)] = 0
     """Number of vectors inserted during concurrent searches."""
     sweep: bool = True
     """Whether options that are not given are swept over their default grid; otherwise the store's defaults apply."""
     quick: bool = False
     """Whether the default grids are thinned out."""
-    timeout: float = 600.0
+    timeout: Annotated[float, Above(0)] = 600.0
     """Time limit of each process in seconds: a build with its searches, or a load test."""
-    seed: int = 0
+    seed: Annotated[int, AtLeast(0), AtMost(2**63 - 1)] = 0
 
     @property
     def max_repeats(self) -> int:
@@ -211,34 +183,17 @@ class BenchmarkSettings:
         known = [one.name for one in fields(cls)]
         for name in settings:
             if name not in known:
-                raise UnknownName("setting", name, known, hint=f"there are {', '.join(known)}")
+                raise UnknownName("setting", name, known, hint=f"choose one of {', '.join(known)}")
         made: dict[str, Any] = {name: tuple(one) if isinstance(one, list) else one for name, one in settings.items()}
         if isinstance(made.get("k"), tuple):
             made |= _parse_cutoffs(made["k"])
         return cls(**made)
 
     def __post_init__(self) -> None:
-        ranges = {"k": (1, 10**7), "threads": (1, 10_000), "repeats": (1, 100_000), "changes": (0, 10**7)}
-        for name, (low, high) in {**ranges, "mixed": (0, 10**7), "seed": (0, 2**63 - 1)}.items():
-            check_count(name, getattr(self, name), low, high)
-        for name in ("clients", "rates", "shares", "filters"):
-            if not isinstance(getattr(self, name), tuple):
-                raise BadInput(f"{name} is {getattr(self, name)!r}, not a list of numbers")
+        check_settings(self)
         if self.threads > len(usable_cores()):
-            raise BadInput(f"threads is {self.threads}, and this process may use {len(usable_cores())} processors")
-        for name in ("seconds", "timeout"):
-            if not getattr(self, name) > 0:
-                raise BadInput(f"{name} is {getattr(self, name):g}, not above 0")
-        for clients in self.clients:
-            check_count("clients", clients, 1, 10_000)
-        if wrong_rates := [r for r in self.rates if not r > 0]:
-            raise BadInput(f"a rate of {wrong_rates[0]:g} queries per second asks nothing", hint="--qps 100,500")
-        if wrong_shares := [share for share in self.shares if not 0 < share <= 10]:
-            raise BadInput(f"{wrong_shares[0]:.0%} of what a store can do is no rate", hint="--qps 50%,90%")
-        if wrong_filters := [share for share in self.filters if not 0 < share <= 1]:
-            raise BadInput(
-                f"selectivity must be above 0 and at most 1, got {wrong_filters[0]:g}", hint="--selectivity 0.5,0.01"
-            )
+            cores = len(usable_cores())
+            raise BadInput(f"threads must be at most {cores}, the CPU cores of this process, got {self.threads:,}")
 
 
 def _parse_cutoffs(ks: tuple[Any, ...]) -> dict[str, Any]:
@@ -308,8 +263,9 @@ def parse_store(text: str) -> Configuration:
     >>> str(parse_store("mine=faiss(kind=hnsw, m=32)")), parse_store("mine=faiss(kind=hnsw)").name
     ('faiss:kind=hnsw,m=32', 'mine')
     """
-    named = re.match(r"([\w.-]+)=(?=[\w.:-]+([:(]|$))(.+)", text, re.S)
-    name, rest = (named[1], named[3]) if named else ("", text)
+    name, rest = split_name(text)
+    if ":" in name:  # `STORE:OPTION=VALUE`
+        name, rest = "", text
     if "(" not in rest:
         head, _, options = _split_store_options(rest)
         rest = f"{head}({options})" if options else head
@@ -319,7 +275,7 @@ def parse_store(text: str) -> Configuration:
 
 def hash_parts(*parts: Any) -> str:
     """Return a short hash of values that a result depends on."""
-    return hashlib.sha256(json.dumps(parts, sort_keys=True, default=str).encode()).hexdigest()[:16]
+    return content_key(*parts, compact=False)[:16]
 
 
 def build_key(data: VectorSet, job: StoreBuild, plan: BenchmarkSettings) -> str:
@@ -328,7 +284,7 @@ def build_key(data: VectorSet, job: StoreBuild, plan: BenchmarkSettings) -> str:
     It covers the vectors, the store and its options, the threads, the libraries and the machine.
     """
     one = job.configuration
-    own = hash_source(store_class(one.store)) if ":" in one.store else ""
+    own = hash_source(load_store_type(one.store).factory) if ":" in one.store else ""
     ids = hash_parts(list(data.ids))
     return hash_parts(data.hash, ids, data.metric, one.store, dict(one.build), plan.threads, own, provenance())
 
@@ -365,8 +321,9 @@ def _split_store_options(text: str) -> tuple[str, str, str]:
 
 def _plan_store_builds(text: str, plan: BenchmarkSettings) -> Iterator[StoreBuild]:
     asked = parse_store(text)
-    _check_store_options(asked)
-    searching = search_options(asked.store)
+    store_type = load_store_type(asked.store)
+    _check_store_options(asked, store_type)
+    searching = store_type.search_options
     for grid in _expand_grids(asked, plan):
         lists = {name: value if isinstance(value, list) else [value] for name, value in grid.items()}
         build = {name: values for name, values in lists.items() if name not in searching}
@@ -376,19 +333,11 @@ def _plan_store_builds(text: str, plan: BenchmarkSettings) -> Iterator[StoreBuil
                 yield StoreBuild(Configuration(asked.store, one, {}, asked.name), tuple(_option_combinations(search)))
 
 
-def _check_store_options(asked: Configuration) -> None:
-    """Check that a class is a store and has the given options.
-
-    This runs before anything is built.
-    """
-    factory = store_class(asked.store)
-    if wrong := [name for name in ("add", "search") if not callable(getattr(factory, name, None))]:
-        hint = "a store is a class with add(ids, vectors) and search(vectors, k)"
-        raise BadInput(f"{asked.store} has no {wrong[0]}", hint=hint)
-    taken = inspect.signature(factory).parameters
-    if any(one.kind is one.VAR_KEYWORD for one in taken.values()):
+def _check_store_options(asked: Configuration, store_type: StoreType) -> None:
+    """Check that a store has the given options, before anything is built."""
+    if store_type.options is None:
         return
-    known = [name for name in taken if name not in ("metric", "path")]
+    known = [name for name in store_type.options if name not in ("metric", "path")]
     for name in asked.build:
         if name not in known:
             raise UnknownName(f"option of {asked.store}", name, known, hint=f"it has {', '.join(known) or 'none'}")
@@ -460,14 +409,7 @@ def _option_combinations(options: Mapping[str, list[Any]]) -> list[dict[str, Any
 
 
 def _check_duplicate_stores(made: Sequence[StoreBuild]) -> None:
-    seen: set[str] = set()
-    named: dict[str, str] = {}
-    for job in made:
-        if job.configuration.name and named.setdefault(job.configuration.name, job.configuration.store) != (
-            job.configuration.store
-        ):
-            raise BadInput(f"two stores are called `{job.configuration.name}`")
-        told = f"{job.configuration.name} {job.configuration}"
-        if told in seen:
-            raise BadInput(f"the store `{job.configuration}` is asked for twice")
-        seen.add(told)
+    configurations = [job.configuration for job in made]
+    named = {(one.name, one.store) for one in configurations if one.name}
+    unique_by(sorted(named), itemgetter(0), "store name", hint="give each store its own name: NAME=STORE")
+    unique_by(configurations, lambda one: f"{one.name} {one}".strip(), "store")

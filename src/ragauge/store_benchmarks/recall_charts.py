@@ -20,19 +20,19 @@ from ragauge.output.charts import (
     padded_range,
     round_digits,
 )
-from ragauge.output.numbers import format_qps
-from ragauge.output.terminal import format_share
+from ragauge.output.numbers import format_number
 from ragauge.store_benchmarks.filter_results import best_with_filter, list_filters, points_with_filter
+from ragauge.store_benchmarks.frontiers import find_pareto_indices
 from ragauge.store_benchmarks.report_text import (
     describe_sufficient_recall,
     explain_recall,
     find_qps_at_recall,
-    find_sufficient_recalls,
+    format_filter,
     format_options,
     rank_all_series,
     rank_stores,
 )
-from ragauge.store_benchmarks.results import MeasuredConfiguration, StoreBenchmark, find_pareto_indices
+from ragauge.store_benchmarks.results import MeasuredConfiguration, StoreBenchmark
 
 TICK_RECALLS = (0.9, 0.99, 0.999, 0.9999, 0.5, 0.95, 0.995, 0.8, 0.98, 0.7, 0.2, 0.0)
 """Recall values with a tick, by priority."""
@@ -99,47 +99,45 @@ CHART_HEIGHT = 380
 ConfigurationValue = Callable[[MeasuredConfiguration], float]
 
 
-def draw_speed(sweep: StoreBenchmark) -> ChartDraft | None:
+def draw_speed(result: StoreBenchmark) -> ChartDraft | None:
     """Draw recall against queries per second; None if there is nothing to draw."""
-    points = _drawable_points(sweep, lambda one: one.qps)
+    points = _drawable_points(result, lambda one: one.qps)
     if not points:
         return None
-    made = _recall_panel(sweep, points, lambda one: one.qps, "queries per second (log scale)", up=True, chosen=True)
+    made = _recall_panel(result, points, lambda one: one.qps, "queries per second (log scale)", up=True, chosen=True)
     said = [
-        f"{name} {format_qps(found.qps) if found.qps else 'does not get there'}"
-        for name in rank_stores(sweep)
-        if (found := find_qps_at_recall(sweep, name)) is not None
+        f"{name} {format_number(found.qps, 'qps') if found.qps else 'not reached'}"
+        for name in rank_stores(result)
+        if (found := find_qps_at_recall(result, name)) is not None
     ]
     caption = join_sentence(
-        "further right finds more and further up is faster",
-        "a line joins the settings of a store that none of its others beats, and faint marks are beaten ones",
-        f"recall is {explain_recall(sweep.recall)}, and is drawn by what is missing to 1",
-        "a click on a name leaves only that store, and shift adds others",
+        "right is more accurate, up is faster",
+        "lines are the Pareto frontiers of the stores; faint marks are dominated configurations",
+        f"recall is {explain_recall(result.recall)}; its axis is logarithmic in 1 - recall",
+        "click a name to show only that store, shift-click to add others",
     )
     told = f"Recall against queries per second. At recall 0.95: {', '.join(said)}."
     return ChartDraft([made], told, caption)
 
 
-def draw_latency(sweep: StoreBenchmark) -> ChartDraft | None:
+def draw_latency(result: StoreBenchmark) -> ChartDraft | None:
     """Draw recall against the p50 and p99 latency; None if there is nothing to draw."""
     panels: list[ChartPanel] = []
     said = []
     for name in ("p50", "p99"):
         value = _percentile_getter(name)
-        points = _drawable_points(sweep, value)
+        points = _drawable_points(result, value)
         if points:
-            panels.append(_recall_panel(sweep, points, value, f"{name}, ms (log scale)", up=False, keyed=not panels))
+            panels.append(_recall_panel(result, points, value, f"{name}, ms (log scale)", up=False, keyed=not panels))
             least = min(points, key=value)
             said.append(f"{name} from {format_bar_value(value(least))} ms ({least.configuration.series})")
     if not panels:
         return None
-    caption = join_sentence(
-        "further right finds more and further down is faster", "one client, one query after the other"
-    )
+    caption = join_sentence("right is more accurate, down is faster", "one client, one query after the other")
     return ChartDraft(panels, f"Recall against latency: {', '.join(said)}.", caption)
 
 
-def draw_filter_latency(sweep: StoreBenchmark) -> ChartDraft | None:
+def draw_filter_latency(result: StoreBenchmark) -> ChartDraft | None:
     """Draw recall against the median latency with each filter, one panel per filter.
 
     None if there is nothing to draw.
@@ -147,15 +145,15 @@ def draw_filter_latency(sweep: StoreBenchmark) -> ChartDraft | None:
     panels: list[ChartPanel] = []
     said = []
     value = _percentile_getter("p50")
-    for key in list_filters(sweep):
-        points = [one for one in points_with_filter(sweep, key) if not one.is_floor and 0 < value(one) < math.inf]
+    for key in list_filters(result):
+        points = [one for one in points_with_filter(result, key) if not one.is_floor and 0 < value(one) < math.inf]
         if points:
-            name = f"`{key[0]}`" if key[0] else format_share(key[1])
+            name = f"`{key[0]}`" if key[0] else format_filter(key)
             made = _recall_panel(
-                sweep, points, value, f"p50, ms (log scale), filter {name}", up=False, keyed=not panels
+                result, points, value, f"p50, ms (log scale), filter {name}", up=False, keyed=not panels
             )
             panels.append(made)
-            best = best_with_filter(sweep, key)
+            best = best_with_filter(result, key)
             said.append(
                 f"{name} {best[0].configuration.series} {format_bar_value(value(best[0]))} ms"
                 if best
@@ -164,31 +162,31 @@ def draw_filter_latency(sweep: StoreBenchmark) -> ChartDraft | None:
     if not panels:
         return None
     caption = join_sentence(
-        "further right finds more and further down is faster",
-        "every setting was measured with the filter",
-        "recall is against the exact neighbours among the vectors that match",
+        "right is more accurate, down is faster",
+        "all configurations were measured with the filter",
+        "recall is compared with the exact neighbours among the vectors that match",
     )
     return ChartDraft(panels, f"Fastest at recall 0.95 with a filter: {', '.join(said)}.", caption)
 
 
-def draw_relevance(sweep: StoreBenchmark) -> ChartDraft | None:
+def draw_relevance(result: StoreBenchmark) -> ChartDraft | None:
     """Draw relevance against recall, one panel per measure.
 
     None if there is nothing to draw.
     """
     panels: list[ChartPanel] = []
-    for name in dict.fromkeys(name for one in sweep.points for name in one.relevance):
+    for name in dict.fromkeys(name for one in result.points for name in one.relevance):
         points = [
             one
-            for one in _drawable_points(sweep, _relevance_getter(name))
+            for one in _drawable_points(result, _relevance_getter(name))
             if math.isfinite(one.relevance.get(name, math.nan))
         ]
         if len(points) > 1:
-            panels.append(_relevance_panel(sweep, points, name, keyed=not panels))
+            panels.append(_relevance_panel(result, points, name, keyed=not panels))
     if not panels:
         return None
-    told = [describe_sufficient_recall(one) for one in find_sufficient_recalls(sweep)]
-    caption = join_sentence("each mark is a configuration", "where the marks lie level, more recall buys nothing")
+    told = [describe_sufficient_recall(one) for one in result.sufficient_recalls]
+    caption = join_sentence("each mark is a configuration", "where marks are level, more recall does not help")
     return ChartDraft(panels, join_sentence(*told), caption)
 
 
@@ -200,21 +198,21 @@ def _percentile_getter(name: str) -> ConfigurationValue:
     return lambda one: float(getattr(one.latency, name))
 
 
-def _drawable_points(sweep: StoreBenchmark, value: ConfigurationValue) -> list[MeasuredConfiguration]:
+def _drawable_points(result: StoreBenchmark, value: ConfigurationValue) -> list[MeasuredConfiguration]:
     """Return the points with a recall and a value that a logarithmic axis can show."""
     return [
         one
-        for one in sweep.points
-        if not one.is_floor and math.isfinite(one.quality.get(sweep.recall, math.nan)) and 0 < value(one) < math.inf
+        for one in result.points
+        if not one.is_floor and math.isfinite(one.quality.get(result.recall, math.nan)) and 0 < value(one) < math.inf
     ]
 
 
-def _axis_for_points(sweep: StoreBenchmark, points: Sequence[MeasuredConfiguration]) -> RecallAxis:
-    return build_recall_axis([one.quality[sweep.recall] for one in points])
+def _axis_for_points(result: StoreBenchmark, points: Sequence[MeasuredConfiguration]) -> RecallAxis:
+    return build_recall_axis([one.quality[result.recall] for one in points])
 
 
 def _recall_chart_rows(
-    sweep: StoreBenchmark,
+    result: StoreBenchmark,
     points: Sequence[MeasuredConfiguration],
     value: ConfigurationValue,
     up: bool,
@@ -224,19 +222,19 @@ def _recall_chart_rows(
 
     `line` says whether the point is on the frontier of its store.
     """
-    where = _axis_for_points(sweep, points)
+    where = _axis_for_points(result, points)
     kept: set[int] = set()
-    for name in dict.fromkeys(one.configuration.series for one in points):
-        mine = [i for i, one in enumerate(points) if one.configuration.series == name]
+    for name in dict.fromkeys(one.series for one in points):
+        mine = [i for i, one in enumerate(points) if one.series == name]
         speeds = [value(points[i]) if up else 1 / value(points[i]) for i in mine]
-        kept |= {mine[i] for i in find_pareto_indices([points[j].quality[sweep.recall] for j in mine], speeds)}
+        kept |= {mine[i] for i in find_pareto_indices([points[j].quality[result.recall] for j in mine], speeds)}
     return [
         {
-            "system": one.configuration.series,
-            "dash": cast.dashes[one.configuration.series],
-            "options": format_options(one.configuration) or "as it comes",
-            "recall": round_digits(one.quality[sweep.recall], 7),
-            "at": round_digits(where.place(one.quality[sweep.recall])),
+            "system": one.series,
+            "dash": cast.dashes[one.series],
+            "options": format_options(one.configuration) or "defaults",
+            "recall": round_digits(one.quality[result.recall], 7),
+            "at": round_digits(where.place(one.quality[result.recall])),
             "value": round_digits(value(one)),
             "qps": round_digits(one.qps),
             "p50": round_digits(one.latency.p50),
@@ -266,7 +264,7 @@ def _recall_chart_tooltips(alt: Any, rows: ChartRows) -> list[Any]:
 
 
 def _recall_panel(
-    sweep: StoreBenchmark,
+    result: StoreBenchmark,
     points: Sequence[MeasuredConfiguration],
     value: ConfigurationValue,
     words: str,
@@ -280,10 +278,10 @@ def _recall_panel(
     With `chosen`, a click on a name in the legend shows only that store.
     """
     alt = import_altair()
-    names = [one for one in rank_stores(sweep) if any(point.configuration.series == one for point in points)]
-    cast = SystemStyles(rank_all_series(sweep))
-    rows = _recall_chart_rows(sweep, points, value, up, cast)
-    x = _axis_for_points(sweep, points).x(alt, f"recall of the {sweep.k} nearest")
+    names = [one for one in rank_stores(result) if any(point.series == one for point in points)]
+    cast = SystemStyles(rank_all_series(result))
+    rows = _recall_chart_rows(result, points, value, up, cast)
+    x = _axis_for_points(result, points).x(alt, f"recall of the {result.k} nearest")
     every = [value(one) for one in points]
     ends = log_range(min(every) / 1.25, max(every) * 1.25)
     side = alt.Axis(values=log_ticks(*ends), format="~s" if ends[1] >= 1000 else "~g")
@@ -315,15 +313,15 @@ def _recall_panel(
 
 
 def _relevance_panel(
-    sweep: StoreBenchmark, points: Sequence[MeasuredConfiguration], name: str, *, keyed: bool
+    result: StoreBenchmark, points: Sequence[MeasuredConfiguration], name: str, *, keyed: bool
 ) -> ChartPanel:
     alt = import_altair()
-    names = [one for one in rank_stores(sweep) if any(point.configuration.series == one for point in points)]
-    cast = SystemStyles(rank_all_series(sweep))
-    rows = _recall_chart_rows(sweep, points, lambda one: one.qps or 1.0, True, cast)
+    names = [one for one in rank_stores(result) if any(point.series == one for point in points)]
+    cast = SystemStyles(rank_all_series(result))
+    rows = _recall_chart_rows(result, points, lambda one: one.qps or 1.0, True, cast)
     for row, one in zip(rows, points, strict=True):
         row["value"] = round_digits(one.relevance[name])
-    x = _axis_for_points(sweep, points).x(alt, f"recall of the {sweep.k} nearest")
+    x = _axis_for_points(result, points).x(alt, f"recall of the {result.k} nearest")
     ends = [round_digits(one) for one in padded_range([one.relevance[name] for one in points])]
     scale = alt.Scale(domain=ends, zero=False, nice=False)
     y = alt.Y("value:Q", title=name, scale=scale, axis=alt.Axis(tickCount=6))

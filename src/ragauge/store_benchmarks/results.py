@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -13,8 +12,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ragauge.compute.observation import ClockCheck
+from ragauge.core.documents import EMPTY_MAPPING
+from ragauge.core.hashes import hash_vectors
+from ragauge.core.record_types import json_form, record
 from ragauge.core.records import Floats, Ints, Judgments
 from ragauge.core.summaries import Latency
+from ragauge.store_benchmarks.filter_results import FilterComparison, compare_filters
+from ragauge.store_benchmarks.frontiers import (
+    QpsAtRecall,
+    SufficientRecall,
+    compute_qps_at_recall,
+    find_frontier,
+    find_series_frontiers,
+    find_sufficient_recalls,
+)
 
 Matrix = NDArray[np.float32]
 LOCATION_OPTIONS = ("path", "url", "dsn", "table", "collection", "api_key")
@@ -55,11 +66,7 @@ class VectorSet:
     @cached_property
     def hash(self) -> str:
         """SHA-256 of the shapes and bytes of both matrices."""
-        digest = hashlib.sha256()
-        for part in (self.base, self.queries):
-            digest.update(f"{part.shape}{part.dtype}".encode())
-            digest.update(np.ascontiguousarray(part).data)
-        return digest.hexdigest()
+        return hash_vectors(self.base, self.queries)
 
 
 @dataclass(frozen=True, eq=False)
@@ -145,6 +152,7 @@ class BuildCost:
         return math.nan if taken is None or not self.vectors else taken / self.vectors
 
 
+@json_form(derived=("kept_up",))
 @dataclass(frozen=True)
 class LoadResult:
     """Result of a load test with several clients, closed loop or at a target rate."""
@@ -190,6 +198,7 @@ class OperationLatency:
     """Whether an earlier call measured it or a part of it."""
 
 
+@json_form(derived=("qps",))
 @dataclass(frozen=True)
 class FilteredSearch:
     """Result of searching with a filter."""
@@ -244,6 +253,7 @@ class MixedWorkload:
     """Whether an earlier call measured it or a part of it."""
 
 
+@json_form(derived=("series", "qps"))
 @dataclass(frozen=True)
 class MeasuredConfiguration:
     """Everything measured for one configuration."""
@@ -274,6 +284,11 @@ class MeasuredConfiguration:
     """Whether an earlier call measured it or a part of it."""
 
     @property
+    def series(self) -> str:
+        """Label of the line that the configuration belongs to on a chart."""
+        return self.configuration.series
+
+    @property
     def qps(self) -> float:
         """Queries per second of one client: 1000 / mean latency in ms."""
         return 1000 / self.latency.mean if self.latency.mean else math.nan
@@ -295,21 +310,18 @@ class FailedConfiguration:
     exit_code: int = 3
 
 
-@dataclass(frozen=True)
-class QpsAtRecall:
-    """Speed of a store at a recall level, interpolated between configurations.
-
-    `qps` and `p50_ms` are None if the store does not reach the level.
-    """
-
-    store: str
-    recall: float
-    qps: float | None
-    p50_ms: float | None
-    by: str = ""
-    """Nearest configuration at or above the recall level."""
+def _upgrade(version: int, data: dict[str, Any]) -> dict[str, Any]:
+    """Convert the JSON of version 1, of which frontiers and operating points are computed again."""
+    del version
+    return {**data, "provenance": data.get("circumstances", {})}
 
 
+@record(
+    "ragauge-sweep",
+    2,
+    derived=("frontiers", "frontier", "reached", "sufficient_recalls", "with_filter"),
+    upgrade=_upgrade,
+)
 @dataclass(frozen=True, eq=False)
 class StoreBenchmark:
     """Result of a vector store benchmark."""
@@ -325,22 +337,42 @@ class StoreBenchmark:
     recall: str = f"{RECALL_MEASURE}@10"
     """Canonical name of the recall measure that stores are compared by."""
     failures: Sequence[FailedConfiguration] = ()
-    frontiers: Mapping[str, Sequence[int]] = field(default_factory=dict)
-    """Indices in `points` of the Pareto frontier of each series (recall and QPS), by ascending recall."""
-    frontier: Sequence[int] = ()
-    """Indices in `points` of the Pareto frontier over all stores, by ascending recall."""
-    reached: Sequence[QpsAtRecall] = ()
     truth: str = ""
-    """Source of the exact neighbours."""
+    """Method that found the exact neighbours."""
     threads: int = 1
     repeats: int = 1
     cutoffs: Sequence[int] = ()
     """Values of k at which the searches are scored, ascending; empty if only `k`."""
     true_neighbours: int = 0
     """Number of exact neighbours per query, all of which count as relevant in recall@k; 0 if unknown."""
-    circumstances: Mapping[str, Any] = field(default_factory=dict)
-    """Provenance: versions, machine, hashes."""
+    provenance: Mapping[str, Any] = field(default_factory=lambda: EMPTY_MAPPING)
+    """Time, versions, machine, hash of the vectors, seed."""
     notes: Sequence[str] = ()
+
+    @cached_property
+    def frontiers(self) -> dict[str, list[int]]:
+        """Indices in `points` of the Pareto frontier of each series (recall and QPS), by ascending recall."""
+        return find_series_frontiers(self.points, self.recall)
+
+    @cached_property
+    def frontier(self) -> list[int]:
+        """Indices in `points` of the Pareto frontier over all stores, by ascending recall."""
+        return find_frontier(self.points, self.recall)
+
+    @cached_property
+    def reached(self) -> list[QpsAtRecall]:
+        """Speed of each store at each recall level."""
+        return compute_qps_at_recall(self.points, self.recall)
+
+    @cached_property
+    def sufficient_recalls(self) -> list[SufficientRecall]:
+        """Recall from which each relevance measure no longer improves."""
+        return find_sufficient_recalls(self.points, self.recall)
+
+    @cached_property
+    def with_filter(self) -> list[FilterComparison]:
+        """Operating points of the stores with each filter."""
+        return compare_filters(self)
 
     @property
     def scored_at(self) -> list[int]:
@@ -350,62 +382,13 @@ class StoreBenchmark:
     @property
     def stores(self) -> list[str]:
         """Series labels in the order of `points`."""
-        return list(dict.fromkeys(point.configuration.series for point in self.points))
+        return list(dict.fromkeys(point.series for point in self.points))
 
     def __repr__(self) -> str:
         failed = f"; {len(self.failures)} failed, first: {self.failures[0].message}" if self.failures else ""
-        return f"Sweep({self.data!r}, {len(self.points)} points of {', '.join(self.stores)}{failed})"
+        return f"StoreBenchmark({self.data!r}, {len(self.points)} points of {', '.join(self.stores)}{failed})"
 
 
 def format_option(value: Any) -> str:
     """Format an option value as it is typed."""
     return str(value).lower() if isinstance(value, bool) else f"{value:g}" if isinstance(value, float) else str(value)
-
-
-REFERENCE_RECALL = 0.95
-"""Recall level at which stores are compared, load-tested, filtered and updated."""
-
-
-def select_representative(points: Sequence[MeasuredConfiguration], recall: str) -> MeasuredConfiguration | None:
-    """Select the configuration that represents a store.
-
-    It is the fastest one that reaches REFERENCE_RECALL, else the one with the highest recall. None if `points` has no
-    finite scores.
-    """
-    recalls = [one.quality.get(recall, math.nan) for one in points]
-    line = [points[i] for i in find_pareto_indices(recalls, [one.qps for one in points])]
-    good = [one for one in line if one.quality[recall] >= REFERENCE_RECALL - 1e-9]
-    return good[0] if good else line[-1] if line else None
-
-
-def find_pareto_indices(recalls: Sequence[float], speeds: Sequence[float]) -> list[int]:
-    """Return the indices of the Pareto frontier of recall and speed.
-
-    They are sorted by ascending recall. Of equal points only the first is included. Points with a non-finite value are
-    skipped.
-
-    >>> find_pareto_indices([0.9, 0.8, 0.95, 0.9], [100, 90, 50, 100])
-    [0, 2]
-    """
-    known = [i for i, pair in enumerate(zip(recalls, speeds, strict=True)) if all(map(math.isfinite, pair))]
-    kept: list[int] = []
-    for i in sorted(known, key=lambda i: (-recalls[i], -speeds[i], i)):
-        if not kept or speeds[i] > speeds[kept[-1]]:
-            kept.append(i)
-    return kept[::-1]
-
-
-def find_points_around(
-    points: Sequence[MeasuredConfiguration], speeds: Sequence[float], recall: str, level: float
-) -> list[MeasuredConfiguration]:
-    """Return the one or two frontier points around a recall level.
-
-    The last one reaches the level. The list is empty if no point does.
-    """
-    line = [points[i] for i in find_pareto_indices([one.quality.get(recall, math.nan) for one in points], speeds)]
-    above = next((i for i, one in enumerate(line) if one.quality[recall] >= level - 1e-9), None)
-    if above is None:
-        return []
-    return (
-        line[above : above + 1] if line[above].quality[recall] <= level + 1e-9 else line[max(above - 1, 0) : above + 1]
-    )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from ragauge.output.numbers import count_noun
+from ragauge.output.numbers import pluralise
 from ragauge.store_benchmarks.results import (
     FilteredSearch,
     LoadResult,
@@ -15,12 +15,12 @@ from ragauge.store_benchmarks.results import (
 )
 
 BenchmarkResult = MeasuredConfiguration | LoadResult | FilteredSearch | OperationLatency | MixedWorkload
-REUSED_LEGEND = "reused: when the result was made (UTC); `no` was measured by this command"
+REUSED_LEGEND = "date of the result (UTC); `no`: measured by this command"
 
 
-def list_results(sweep: StoreBenchmark) -> Iterator[tuple[MeasuredConfiguration, BenchmarkResult]]:
+def list_results(result: StoreBenchmark) -> Iterator[tuple[MeasuredConfiguration, BenchmarkResult]]:
     """Yield every result with its configuration, without the null store."""
-    for point in sweep.points:
+    for point in result.points:
         if not point.is_floor:
             yield point, point
             for one in (*point.loads, *point.filters, *point.changes, *((point.mixed,) if point.mixed else ())):
@@ -45,27 +45,27 @@ def format_reused(results: Sequence[BenchmarkResult]) -> str:
     return text if len(made) == len(results) else f"{text} ({len(made)} of {len(results)})"
 
 
-def describe_reuse(sweep: StoreBenchmark) -> str:
+def describe_reuse(result: StoreBenchmark) -> str:
     """Return a note on the stores with reused results and their dates; empty if none."""
-    reused = [(point, one) for point, one in list_results(sweep) if one.reused]
+    reused = [(point, one) for point, one in list_results(result) if one.reused]
     if not reused:
         return ""
-    stores = list(dict.fromkeys(point.configuration.series for point, _ in reused))
-    names = ", ".join(stores[:4]) + (f" and {count_noun(len(stores) - 4, 'other store')}" if len(stores) > 4 else "")
+    stores = list(dict.fromkeys(point.series for point, _ in reused))
+    names = ", ".join(stores[:4]) + (f" and {pluralise(len(stores) - 4, 'other store')}" if len(stores) > 4 else "")
     dates = list(dict.fromkeys(f(one.made for _, one in reused) for f in (min, max)))
     return f"{names}: reused; made {' to '.join(dates)} (measure again with --fresh)"
 
 
-def describe_mixture(sweep: StoreBenchmark) -> str:
+def describe_mixture(result: StoreBenchmark) -> str:
     """Return a sentence if reused results are compared with new ones, else empty."""
-    every = [one for _, one in list_results(sweep)]
+    every = [one for _, one in list_results(result)]
     reused = [one for one in every if one.reused]
     if not reused or len(reused) == len(every):
         return ""
     dates = list(dict.fromkeys(f(one.made for one in reused)[:10] for f in (min, max)))
     are = "is" if len(reused) == 1 else "are"
     return (
-        f"{len(reused)} of {count_noun(len(every), 'result')} {are} reused (made {' to '.join(dates)}) and compared "
+        f"{len(reused)} of {pluralise(len(every), 'result')} {are} reused (made {' to '.join(dates)}) and compared "
         f"with "
         "new ones; measure all again with `--fresh` before you compare times."
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -13,11 +13,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ragauge.compute.observation import MAX_QPS_ERROR, qps_error
+from ragauge.compute.progress import Progress, ProgressCallback, no_progress
 from ragauge.compute.resources import now, take_snapshot, without_gc
 from ragauge.core.errors import BackendRestarted, BadInput
+from ragauge.core.protocols import FullStore
 from ragauge.core.records import Ints
 from ragauge.store_benchmarks.results import Matrix
-from ragauge.stores.contract import check_neighbours
+from ragauge.stores.search_results import check_neighbours
 
 Mask = NDArray[np.bool_]
 MATCHING_VALUE, OTHER_VALUE = "in", "out"
@@ -64,11 +66,12 @@ def build_filter_condition(rung: str) -> dict[str, str]:
 class FilteredStore:
     """A store whose searches all use one filter, so that the usual loop can time them."""
 
-    def __init__(self, store: Any, where: Mapping[str, Any]) -> None:
+    def __init__(self, store: FullStore, where: Mapping[str, Any]) -> None:
         self.search = partial(store.search, where=where)
-        self.tune = getattr(store, "tune", None)
+        self.tune = store.tune
 
 
+SearchableStore = FullStore | FilteredStore
 RawArrays = dict[str, NDArray[Any]]
 """Raw measurements as arrays, which can be saved in a file."""
 NULL_STORE_QUERIES = 256
@@ -92,7 +95,7 @@ class LoopResults:
     nanoseconds: Ints
 
 
-def time_searches(store: Any, queries: Matrix, k: int) -> LoopResults:
+def time_searches(store: SearchableStore, queries: Matrix, k: int) -> LoopResults:
     """Run one query at a time, and time only the search.
 
     If a server dies and is restarted meanwhile, all queries are run again, so that times before and after are not
@@ -104,7 +107,7 @@ def time_searches(store: Any, queries: Matrix, k: int) -> LoopResults:
     return _time_searches_once(store, queries, k)
 
 
-def _time_searches_once(store: Any, queries: Matrix, k: int) -> LoopResults:
+def _time_searches_once(store: SearchableStore, queries: Matrix, k: int) -> LoopResults:
     search = store.search
     rows = split_rows(queries)
     taken: list[int] = []
@@ -120,19 +123,19 @@ def _time_searches_once(store: Any, queries: Matrix, k: int) -> LoopResults:
 
 
 def time_search_rounds(  # noqa: PLR0913 - each is one choice of the experiment
-    store: Any,
+    store: SearchableStore,
     queries: Matrix,
     k: int,
     settings: Sequence[Mapping[str, Any]],
     *,
     index: Mapping[str, int],
-    floor: Any,
+    floor: FullStore,
     warm_up: Matrix,
     repeats: int = 3,
     max_repeats: int | None = None,
     seed: int = 0,
     budget_s: float | None = None,
-    progress: Callable[[int, int], None] | None = None,
+    progress: ProgressCallback = no_progress,
 ) -> list[RawArrays]:
     """Time every search setting in `repeats` rounds, and return its raw arrays.
 
@@ -174,8 +177,7 @@ def time_search_rounds(  # noqa: PLR0913 - each is one choice of the experiment
         mine["changed"].append(int((where != one["positions"]).any(axis=1).sum()))
         mine["floor_ns"].append(floors)
         mine["readings"].append(readings)
-        if progress is not None:
-            progress(min(done, repeats * len(settings)), repeats * len(settings))
+        progress(Progress("search", min(done, repeats * len(settings)), repeats * len(settings)))
     return [
         {name: np.array(values) for name, values in mine.items()} | first[place] if place in first else {}
         for place, mine in enumerate(found)
@@ -203,10 +205,10 @@ def _schedule_searches(
             yield place
 
 
-def apply_search_options(store: Any, options: Mapping[str, Any]) -> None:
+def apply_search_options(store: SearchableStore, options: Mapping[str, Any]) -> None:
     """Apply search options to the store, if there are any."""
     if options:
-        store.tune(**options)
+        store.tune(options)
 
 
 def find_positions(ids: NDArray[np.object_], index: Mapping[str, int]) -> Ints:
@@ -248,7 +250,7 @@ def _passes_per_round(warm: Ints, queries: int) -> int:
     return int(np.clip(round(MIN_ROUND_NS / max(once, 1.0)), 1, MAX_PASSES))
 
 
-def _time_null_store(floor: Any, queries: Matrix, k: int) -> float:
+def _time_null_store(floor: FullStore, queries: Matrix, k: int) -> float:
     """Return the median latency of the null store, in nanoseconds."""
     some = queries[np.arange(NULL_STORE_QUERIES) % len(queries)]
     return float(np.median(time_searches(floor, some, k).nanoseconds))

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ragauge.compute.resources import now, wait_until, without_gc
-from ragauge.core import protocols
+from ragauge.core.protocols import FullStore
 from ragauge.store_benchmarks.measures import compute_distances
 from ragauge.store_benchmarks.results import Matrix
 from ragauge.store_benchmarks.search_loops import RawArrays, find_positions, split_rows, stack_results
@@ -42,7 +42,15 @@ def generate_new_vectors(base: Matrix, count: int, metric: str, *, seed: int = 0
 
 
 def time_updates(
-    store: Any, base: Matrix, k: int, operation: str, *, ids: Sequence[str], metric: str, n: int = 100, seed: int = 0
+    store: FullStore,
+    base: Matrix,
+    k: int,
+    operation: str,
+    *,
+    ids: Sequence[str],
+    metric: str,
+    n: int = 100,
+    seed: int = 0,
 ) -> RawArrays:
     """Insert, update or delete vectors one at a time, and search for each afterwards.
 
@@ -65,7 +73,7 @@ def time_updates(
 
 
 def run_mixed_workload(  # noqa: PLR0913 - each is one choice of the experiment
-    store: Any,
+    store: FullStore,
     base: Matrix,
     queries: Matrix,
     k: int,
@@ -89,7 +97,7 @@ def run_mixed_workload(  # noqa: PLR0913 - each is one choice of the experiment
     began, and `after`, the number of inserts begun by its end; `newcomers`, the new vectors; `inserted`,
     `insert_seconds`, `together`.
     """
-    together = "concurrent" in protocols.get_capabilities(store)
+    together = "concurrent" in store.abilities
     rows, names = split_rows(queries), [f"{INSERTED_ID_PREFIX}mixed-{place}" for place in range(n)]
     known = {**index, **{name: len(index) + place for place, name in enumerate(names)}}
     coming = generate_new_vectors(base, n, metric, seed=seed, kind=len(UPDATE_OPERATIONS))
@@ -129,7 +137,7 @@ def run_mixed_workload(  # noqa: PLR0913 - each is one choice of the experiment
     )
 
 
-def measure_half_throughput(store: Any, rows: Sequence[Matrix], k: int, seconds: float = 0.5) -> float:
+def measure_half_throughput(store: FullStore, rows: Sequence[Matrix], k: int, seconds: float = 0.5) -> float:
     """Return half the throughput of a store in queries per second, at most 1,000.
 
     The queries run one at a time without a pause.
@@ -260,7 +268,7 @@ def _build_updated_vectors(old: Matrix, new: Matrix, metric: str) -> list[_Updat
 
 def _time_each_update(
     change: Any,
-    store: Any,
+    store: FullStore,
     names: Sequence[str],
     vectors: Matrix,
     k: int,

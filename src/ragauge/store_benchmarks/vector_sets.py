@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ragauge.compute.progress import ProgressCallback, no_progress
 from ragauge.core.errors import BadInput
 from ragauge.core.protocols import Embedder
 from ragauge.core.records import Dataset, Judgments
@@ -55,7 +56,7 @@ def parse_clustered_options(text: str) -> dict[str, int | float]:
     return options
 
 
-def generate_clustered_vectors(metric: str = "l2", **options: Any) -> VectorSet:
+def generate_clustered_vectors(metric: str = "l2", **options: float) -> VectorSet:
     """Generate normally distributed clusters; `spread` is their mean width.
 
     The probability of the c-th largest cluster is proportional to 1 / c. Widths vary by a factor of up to two. The
@@ -114,7 +115,7 @@ def load_vector_set(
     limit: int | None = None,
     queries: int | None = None,
     seed: int = 0,
-    progress: Callable[[int, int], None] | None = None,
+    progress: ProgressCallback = no_progress,
 ) -> VectorSet:
     """Load vectors from a file, a folder or a dataset, or generate them from a seed.
 
@@ -300,7 +301,7 @@ def _embed_dataset(
     embedder: str | Embedder | None,
     limit: int | None,
     queries: int | None,
-    progress: Callable[[int, int], None] | None,
+    progress: ProgressCallback,
 ) -> VectorSet:
     """Embed the documents and queries of a dataset; the vectors are cached."""
     documents = list(dataset.documents)[:limit]
@@ -309,11 +310,9 @@ def _embed_dataset(
         raise BadInput(f"{dataset.name} has no {'queries' if documents else 'documents'}")
     texts = [document.whole for document in documents]
     model = open_embedder(DEFAULT_EMBEDDER if embedder is None else embedder, texts, progress)
-    kept: Embedder = CachedEmbedder(model, cache_folder() / "embeddings")
-    if progress is not None:
-        kept = BatchedEmbedder(kept, progress)
-    base = np.asarray(kept.embed(texts), np.float32)
-    vectors = np.asarray(kept.embed(list(asked.values())), np.float32)
+    cached = BatchedEmbedder(CachedEmbedder(model, cache_folder() / "embeddings"), progress)
+    base = np.asarray(cached.embed(texts), np.float32)
+    vectors = np.asarray(cached.embed(list(asked.values())), np.float32)
     notes = [f"the vectors are those of {model.name}"]
     if len(documents) < len(dataset.documents):
         notes.append(f"only the first {len(documents):,} of {len(dataset.documents):,} documents are there to be found")

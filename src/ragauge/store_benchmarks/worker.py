@@ -5,7 +5,6 @@ from __future__ import annotations
 import inspect
 import json
 import shutil
-import sys
 import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping
@@ -13,10 +12,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from ragauge.compute.resources import disk_bytes, measure_memory, measure_peak_memory, pin_to_cores, release_free_memory
-from ragauge.compute.workers import SendEvent, serve_worker
-from ragauge.core import protocols
-from ragauge.core.errors import RagaugeError
+from ragauge.compute.progress import Progress, ProgressCallback
+from ragauge.compute.resources import disk_bytes, measure_memory, measure_peak_memory, release_free_memory
+from ragauge.compute.worker_process import SendEvent
+from ragauge.core.errors import BackendFailed, RagaugeError
+from ragauge.core.protocols import FullStore
 from ragauge.runs.folder import utc_now
 from ragauge.store_benchmarks import load_test, updates
 from ragauge.store_benchmarks.jobs import (
@@ -27,7 +27,6 @@ from ragauge.store_benchmarks.jobs import (
     write_json,
     write_raw_result,
 )
-from ragauge.store_benchmarks.plan import store_class
 from ragauge.store_benchmarks.search_loops import (
     FilteredStore,
     RawArrays,
@@ -39,8 +38,8 @@ from ragauge.store_benchmarks.search_loops import (
     time_searches,
 )
 from ragauge.stores.reference import NullStore
+from ragauge.stores.store_types import load_store_type
 
-ProgressCallback = Callable[[str, int, int], None]
 VECTORS_PER_INSERT = 4_096
 """Number of vectors per insert."""
 WARM_UP_QUERIES = 100
@@ -59,7 +58,7 @@ def run_build_stage(order: BenchmarkWorkerTask, progress: ProgressCallback) -> N
         if not order.results:
             return
         queries = vectors.rows("queries")
-        progress("search", 0, order.plan.repeats * len(order.searches))
+        progress(Progress("search", 0, order.plan.repeats * len(order.searches)))
         taken = time_search_rounds(
             store,
             queries,
@@ -71,7 +70,7 @@ def run_build_stage(order: BenchmarkWorkerTask, progress: ProgressCallback) -> N
             repeats=order.plan.repeats,
             max_repeats=order.plan.max_repeats,
             seed=order.plan.seed,
-            progress=lambda done, total: progress("search", done, total),
+            progress=progress,
         )
         for raw, search, name in zip(taken, order.searches, order.results, strict=True):
             apply_search_options(store, search)
@@ -85,7 +84,7 @@ def run_cold_open_stage(order: BenchmarkWorkerTask, progress: ProgressCallback) 
     """
     vectors = SavedVectors(order.vectors)
     query = vectors.rows("queries", 0, 1)
-    progress("cold", 0, 1)
+    progress(Progress("cold"))
     began = time.perf_counter_ns()
     with _open_build_store(order, built=True) as store:
         opened = time.perf_counter_ns()
@@ -104,7 +103,7 @@ def run_load_stage(order: BenchmarkWorkerTask, progress: ProgressCallback) -> No
     arrays: RawArrays = {}
     notes, top = [], 0.0
     for number, (clients, rate, share) in enumerate(wanted):
-        progress("load", number, len(wanted))
+        progress(Progress("load", number, len(wanted)))
         raw, note = load_test.run_load_test(
             order.opening,
             vectors.rows("queries"),
@@ -115,7 +114,7 @@ def run_load_stage(order: BenchmarkWorkerTask, progress: ProgressCallback) -> No
             poisson=plan.poisson,
             threads=plan.threads,
             warm_up=vectors.others(WARM_UP_QUERIES, plan.seed),
-            server=hasattr(store_class(order.store), "pids"),
+            server=load_store_type(order.store).has_server,
             seed=plan.seed,
         )
         if rate is None and share is None:
@@ -157,7 +156,7 @@ def run_filter_stage(order: BenchmarkWorkerTask, progress: ProgressCallback) -> 
                 max_repeats=plan.max_repeats,
                 seed=plan.seed,
                 budget_s=plan.filter_seconds,
-                progress=lambda done, _, before=before: progress("filters", before + done, total),  # type: ignore[misc]
+                progress=_count_from(progress, "filters", before, total),
             )
             for raw, (search, file) in zip(taken, wanted, strict=True):
                 apply_search_options(store, search)
@@ -173,9 +172,9 @@ def run_update_stage(order: BenchmarkWorkerTask, progress: ProgressCallback) -> 
     base, queries = vectors.rows("base"), vectors.rows("queries")
     with _temporary_filled_store(order, vectors, progress) as store:
         arrays: RawArrays = {}
-        able = protocols.get_capabilities(store)
+        able = store.abilities
         if plan.mixed and "insert" in able:
-            progress("search while inserting", 0, 1)
+            progress(Progress("search while inserting"))
             raw = updates.run_mixed_workload(
                 store,
                 base,
@@ -190,7 +189,7 @@ def run_update_stage(order: BenchmarkWorkerTask, progress: ProgressCallback) -> 
             arrays |= {f"mixed_{name}": values for name, values in raw.items()}
         for number, one in enumerate(updates.UPDATE_OPERATIONS):
             if plan.changes and one in able:
-                progress(one, number, len(updates.UPDATE_OPERATIONS))
+                progress(Progress(one, number, len(updates.UPDATE_OPERATIONS)))
                 raw = updates.time_updates(
                     store, base, plan.k, one, ids=vectors.ids(), metric=order.metric, n=plan.changes, seed=plan.seed
                 )
@@ -200,8 +199,13 @@ def run_update_stage(order: BenchmarkWorkerTask, progress: ProgressCallback) -> 
 
 def run_remove_stage(order: BenchmarkWorkerTask, progress: ProgressCallback) -> None:
     """Remove what a store keeps outside of its folder, such as a table of a server."""
-    progress("remove", 0, 1)
+    progress(Progress("remove"))
     _remove_store(order.opening.open(), Path(order.folder) / "store")
+
+
+def _count_from(progress: ProgressCallback, action: str, before: int, total: int) -> ProgressCallback:
+    """Return a callback that adds the number of items done before to each report."""
+    return lambda step: progress(Progress(action, before + step.done, total))
 
 
 STAGE_FUNCTIONS: dict[str, Callable[[BenchmarkWorkerTask, ProgressCallback], None]] = {
@@ -215,7 +219,7 @@ STAGE_FUNCTIONS: dict[str, Callable[[BenchmarkWorkerTask, ProgressCallback], Non
 
 
 @contextmanager
-def _open_build_store(order: BenchmarkWorkerTask, *, built: bool) -> Iterator[Any]:
+def _open_build_store(order: BenchmarkWorkerTask, *, built: bool) -> Iterator[FullStore]:
     """Open the store of a build; remains of an unfinished build are deleted first."""
     place = Path(order.folder) / "store"
     if not built:
@@ -224,7 +228,7 @@ def _open_build_store(order: BenchmarkWorkerTask, *, built: bool) -> Iterator[An
     try:
         yield store
     finally:
-        protocols.close_if_possible(store)
+        store.close()
 
 
 @contextmanager
@@ -233,7 +237,7 @@ def _temporary_filled_store(
     vectors: SavedVectors,
     progress: ProgressCallback,
     about: list[dict[str, Any]] | None = None,
-) -> Iterator[Any]:
+) -> Iterator[FullStore]:
     """Fill a second store of the same kind, and remove it when the block is left."""
     place = Path(order.folder) / f"{order.stage}-store"
     shutil.rmtree(place, ignore_errors=True)
@@ -248,23 +252,25 @@ def _temporary_filled_store(
 
 
 def _fill_store(
-    store: Any, vectors: SavedVectors, order: BenchmarkWorkerTask, progress: ProgressCallback
+    store: FullStore, vectors: SavedVectors, order: BenchmarkWorkerTask, progress: ProgressCallback
 ) -> dict[str, Any]:
     """Insert, index and save all vectors, and return the times, memory and disk space."""
-    pids = store.pids() if hasattr(store, "pids") else ()
+    pids = store.pids()
     _rehearse_store(order, vectors)
     release_free_memory()
     before = measure_memory(pids)
     with measure_peak_memory(pids) as peak:
         inserting = _insert_vectors(store, vectors, progress, None)
-        progress("index", 0, 1)
+        progress(Progress("index"))
         indexing = _time_index_build(store)
     release_free_memory()
-    after = measure_memory(store.pids() if hasattr(store, "pids") else ())
-    kept = "save" in protocols.get_capabilities(store)
+    after = measure_memory(store.pids())
+    kept = "save" in store.abilities
     if kept:
         store.save()
-    place = Path(order.folder) / "store"
+    size = store.disk_bytes()
+    if size is None and kept:
+        size = disk_bytes(Path(order.folder) / "store")
     return {
         "vectors": len(vectors),
         "insert_seconds": inserting,
@@ -272,10 +278,10 @@ def _fill_store(
         "memory_bytes": max(0, after.bytes - before.bytes),
         "memory_peak_bytes": max(0, peak.more),
         "memory_by": after.by,
-        "disk_bytes": store.disk_bytes() if hasattr(store, "disk_bytes") else disk_bytes(place) if kept else None,
+        "disk_bytes": size,
         "kept": kept,
         "made": utc_now(),
-        "abilities": sorted(protocols.get_capabilities(store)),
+        "abilities": sorted(store.abilities),
     }
 
 
@@ -296,13 +302,13 @@ def _rehearse_store(order: BenchmarkWorkerTask, vectors: SavedVectors) -> None:
 
 
 def _insert_vectors(
-    store: Any, vectors: SavedVectors, progress: ProgressCallback, about: list[dict[str, Any]] | None
+    store: FullStore, vectors: SavedVectors, progress: ProgressCallback, about: list[dict[str, Any]] | None
 ) -> float:
     """Insert all vectors, and return the seconds spent in the store."""
     spent = 0.0
     for start in range(0, len(vectors), VECTORS_PER_INSERT):
         names, rows = vectors.ids(start, VECTORS_PER_INSERT), vectors.rows("base", start, VECTORS_PER_INSERT)
-        progress("insert", start, len(vectors))
+        progress(Progress("insert", start, len(vectors)))
         began = time.perf_counter()
         if about is None:
             store.add(names, rows)
@@ -312,27 +318,22 @@ def _insert_vectors(
     return spent
 
 
-def _time_index_build(store: Any) -> float:
+def _time_index_build(store: FullStore) -> float:
     began = time.perf_counter()
-    if hasattr(store, "build"):
-        store.build()
+    store.build()
     return time.perf_counter() - began
 
 
-def _describe_store(store: Any, queries: Any, order: BenchmarkWorkerTask) -> dict[str, Any]:
+def _describe_store(store: FullStore, queries: Any, order: BenchmarkWorkerTask) -> dict[str, Any]:
     """Return the store's own description, and whether it used its index, if known."""
-    about: dict[str, Any] = dict(store.describe()) if hasattr(store, "describe") else {}
-    if hasattr(store, "index_used"):
-        about["index_used"] = store.index_used(queries[0], order.plan.k)
-    return about
+    used = store.index_used(queries[0], order.plan.k)
+    return {**store.describe(), **({} if used is None else {"index_used": used})}
 
 
-def _explain_filter(store: Any, query: Any, k: int, condition: Mapping[str, Any]) -> dict[str, Any]:
+def _explain_filter(store: FullStore, query: Any, k: int, condition: Mapping[str, Any]) -> dict[str, Any]:
     """Return whether a search with a filter uses the index, if the store can tell."""
-    explain = getattr(store, "index_used", None)
-    if explain is None or "where" not in inspect.signature(explain).parameters:
-        return {}
-    return {"index_used": bool(explain(query, k, where=condition))}
+    used = store.index_used(query, k, condition)
+    return {} if used is None else {"index_used": used}
 
 
 def _build_null_store(vectors: SavedVectors, metric: str) -> NullStore:
@@ -341,35 +342,24 @@ def _build_null_store(vectors: SavedVectors, metric: str) -> NullStore:
     return floor
 
 
-def _remove_store(store: Any, place: Path) -> None:
+def _remove_store(store: FullStore, place: Path) -> None:
     """Close a store and delete its data."""
     try:
-        if hasattr(store, "remove"):
-            store.remove()
+        store.remove()
     finally:
-        protocols.close_if_possible(store)
+        store.close()
         shutil.rmtree(place, ignore_errors=True)
 
 
-def execute_task(text: str, tell: SendEvent) -> int:
-    """Run a task, report its outcome, and return the exit code."""
-    order = BenchmarkWorkerTask.of(text)
-    pin_to_cores(order.plan.threads)
-
-    def progress(stage: str, done: int, total: int) -> None:
-        tell({"stage": stage, "done": done, "total": total})
-
+def run_task(task: BenchmarkWorkerTask, send: SendEvent) -> None:
+    """Run one stage of one build; its results are in the files that the task names."""
     try:
-        STAGE_FUNCTIONS[order.stage](order, progress)
-    except RagaugeError as error:
-        tell({"error": type(error).__name__, "message": error.message, "hint": error.hint})
-        return error.exit_code
-    except Exception as error:  # a store may raise anything; its message is reported
-        words = " ".join(f"{type(error).__name__}: {error}{_locate_error(error, order.store)}".split())
-        tell({"error": "BackendFailed", "message": words, "hint": None})
+        STAGE_FUNCTIONS[task.stage](task, send)
+    except RagaugeError:
         raise
-    tell({"ended": True})
-    return 0
+    except Exception as error:  # a store may raise anything; its message is reported
+        message = " ".join(f"{type(error).__name__}: {error}{_locate_error(error, task.store)}".split())
+        raise BackendFailed(message) from error
 
 
 def _locate_error(error: Exception, store: str) -> str:
@@ -379,10 +369,6 @@ def _locate_error(error: Exception, store: str) -> str:
     """
     if ":" not in store:
         return ""
-    home = inspect.getsourcefile(inspect.unwrap(store_class(store)))
+    home = inspect.getsourcefile(inspect.unwrap(load_store_type(store).factory))
     inside = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename == home]
     return f" (in `{inside[0].name}`, {Path(inside[-1].filename).name}:{inside[-1].lineno})" if inside else ""
-
-
-if __name__ == "__main__":
-    sys.exit(serve_worker(execute_task))

@@ -2,48 +2,43 @@
 
 from __future__ import annotations
 
-import difflib
 import random
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from operator import attrgetter
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 
+from ragauge.compute.progress import Progress, ProgressCallback, no_progress, scoped
 from ragauge.core import plugins
-from ragauge.core.composition import iterate_plugins
+from ragauge.core.components import iterate_plugins
 from ragauge.core.documents import Document
 from ragauge.core.errors import BadInput, UnknownName
+from ragauge.core.hashes import hash_documents
 from ragauge.core.protocols import Embedder, Vectors
 from ragauge.core.records import Dataset, Judgments
+from ragauge.core.settings import unique_by
 from ragauge.core.specs import parse_spec
-from ragauge.datasets import folders, load
-from ragauge.datasets.mitre_attack import load_stix
+from ragauge.datasets import folders
 from ragauge.evaluation import evaluate
+from ragauge.files.serialization import settings_from
 from ragauge.files.workspace import cache_folder, temporary_folder
 from ragauge.models.embedders import BatchedEmbedder, CachedEmbedder, open_embedder
-from ragauge.runs.folder import documents_hash, provenance, utc_now
+from ragauge.runs.folder import provenance, utc_now
+from ragauge.runs.texts import load_dataset_or_corpus
 from ragauge.store_stress.ingestion_modes import run_ingestion_mode
 from ragauge.store_stress.minimal_failure import build_command, write_reproducer
-from ragauge.store_stress.plan import StressSettings, write_stress_data
+from ragauge.store_stress.plan import StressOptions, StressSettings, write_stress_data
 from ragauge.store_stress.result_checks import Ranking
 from ragauge.store_stress.results import IngestionResult, StoreFailure, StressTest
 from ragauge.store_stress.scenario import StressScenario
 from ragauge.stores.document_stores import check_document_store_options
 
-ProgressCallback = Callable[[str, int, int], None]
 STIX_PREFIX = "stix:"
 """Prefix that marks a source as a STIX bundle."""
-DOCUMENT_FILE_SUFFIXES, STIX_FILE_SUFFIXES = (
-    tuple(f".{kind}{packed}" for kind in kinds for packed in ("", ".gz", ".zst"))
-    for kinds in (("jsonl", "tsv"), ("json",))
-)
-"""Name endings of document files and of STIX bundles."""
-SOURCE_HINT = (
-    "documents come from a .jsonl or .tsv file, a folder as BEIR has it, a dataset by name, or a STIX bundle (.json)"
-)
 MAX_WORDS_PER_QUERY = 12
 """Words per query generated from a document, if the source has no queries."""
 
@@ -76,19 +71,18 @@ def stress(
     embedder: str | Embedder = "wordllama",
     limit: int | None = None,
     reproducer: str | Path | None = None,
-    progress: ProgressCallback | None = None,
-    **settings: Any,
+    progress: ProgressCallback = no_progress,
+    **settings: Unpack[StressOptions],
 ) -> StressTest:
     """Stress-test a document store: fill, read back, search, reopen, and kill it.
 
     `store` is a document store by name (`sqlite-vec`, `pgvector(index=hnsw)`, `module:Class`) or an importable
     class. `source` is a dataset or its name, a STIX bundle, a folder, or a JSONL file of documents. A failing store
     is a result, not an exception: `broken` has its original error message, the progress made, and the shortest
-    failing prefix of the documents. If `reproducer` names a folder, that prefix is written there. Other settings are
-    those of `ragauge.store_stress.plan.StressSettings`: `ways`, `batch`, `k`, `queries`, `kills`, `timeout`, `seed`,
-    `bisect` …
+    failing prefix of the documents. If `reproducer` names a folder, that prefix is written there. The settings are
+    described in `ragauge.store_stress.plan.StressSettings`.
     """
-    plan = _parse_settings(settings)
+    plan = settings_from(StressSettings, settings)
     named = resolve_store_name(store)
     check_libraries([named])
     check_options([named])
@@ -98,7 +92,7 @@ def stress(
 
 def check_libraries(stores: Sequence[str]) -> None:
     """Raise MissingExtra for stores whose libraries are not installed."""
-    plugins.check_installed(("keepers", parse_spec(store).name) for store in stores)
+    plugins.check_installed(("document_stores", parse_spec(store).name) for store in stores)
 
 
 def check_options(stores: Sequence[str]) -> None:
@@ -115,11 +109,11 @@ def resolve_store_name(store: str | type[Any]) -> str:
     """
     if isinstance(store, str):
         name = parse_spec(store).name
-        known = plugins.plugin_names("keepers")
+        known = plugins.plugin_names("document_stores")
         if ":" in name:
             plugins.import_user_object(name)
         elif name not in known:
-            raise UnknownName("store", name, known, hint=f"there are {', '.join(known)}, and your own module:Class")
+            raise UnknownName("store", name, known, hint=f"choose one of {', '.join(known)}, and your own module:Class")
         return store
     module, name = getattr(store, "__module__", ""), getattr(store, "__qualname__", "")
     if module in ("", "__main__") or not name or "<" in name:
@@ -130,40 +124,26 @@ def resolve_store_name(store: str | type[Any]) -> str:
     return f"{module}:{name}"
 
 
-def _parse_settings(settings: Mapping[str, Any]) -> StressSettings:
-    try:
-        return StressSettings(**settings)
-    except TypeError:
-        unknown = sorted(settings.keys() - StressSettings.__dataclass_fields__.keys())
-        raise BadInput(
-            f"a stress test has no setting `{unknown[0] if unknown else ''}`",
-            hint=f"there are {', '.join(StressSettings.__dataclass_fields__)}",
-        ) from None
-
-
 def stress_store(
     store: str,
     found: StressData,
     plan: StressSettings,
     *,
     reproducer: str | Path | None = None,
-    progress: ProgressCallback | None = None,
+    progress: ProgressCallback = no_progress,
 ) -> StressTest:
     """Stress one store with loaded data, so that several stores can share the data."""
-    tell = progress or _ignore_progress
     ways: list[IngestionResult] = []
-    about: dict[str, Any] = {}
+    description: dict[str, Any] = {}
     notes = list(found.notes)
     with temporary_folder("stress") as folder:
         folder.chmod(0o755)  # an engine's server may run as another user, who needs access
         write_stress_data(folder / "data", found.documents, found.vectors, found.queries, found.asked)
 
-        def reproduce(broken: StoreFailure, prefix: int, said: Mapping[str, Any]) -> StoreFailure:
-            return (
-                broken
-                if reproducer is None
-                else _save_reproducer(Path(reproducer), store, found, plan, broken, prefix, said)
-            )
+        def reproduce(broken: StoreFailure, prefix: int, described: Mapping[str, Any]) -> StoreFailure:
+            if reproducer is None:
+                return broken
+            return _save_reproducer(Path(reproducer), store, found, plan, broken, prefix, described)
 
         for way in plan.ways:
             course = StressScenario(
@@ -175,10 +155,10 @@ def stress_store(
                 vectors=found.vectors,
                 asked=found.asked,
                 folder=folder / "work",
-                tell=tell,
+                progress=scoped(progress, subject=f"{store} {way}"),
             )
             outcome = run_ingestion_mode(course, lambda rankings: score_rankings(found, rankings, plan.k), reproduce)
-            about = {**about, **outcome.about}
+            description = {**description, **outcome.description}
             ways.append(outcome.way)
             unreproduced = [_describe_unreproduced(one) for one in outcome.way.not_reproduced]
             notes += [f"{store} {way}: {note}" for note in (*outcome.notes, *unreproduced)]
@@ -187,16 +167,16 @@ def stress_store(
         documents=len(found.documents),
         queries=len(found.queries),
         ways=ways,
-        about=about,
+        description=description,
         source=found.name,
-        kinds=dict(Counter(str(one.metadata.get("type") or "") for one in found.documents) - Counter([""])),
+        document_types=count_document_types(found.documents),
         embedder=found.embedder,
         k=plan.k,
         notes=notes,
-        circumstances={
+        provenance={
             "made": utc_now(),
             **provenance(),
-            "documents_hash": documents_hash(found.documents),
+            "documents_hash": hash_documents(found.documents),
             "seed": plan.seed,
             "batch": plan.batch,
             "commit_every": plan.commit_every,
@@ -205,6 +185,12 @@ def stress_store(
             "timeout": plan.timeout,
         },
     )
+
+
+def count_document_types(documents: Sequence[Document]) -> dict[str, int]:
+    """Count the documents by the type in their metadata."""
+    types = Counter(str(document.metadata.get("type") or "") for document in documents)
+    return {name: count for name, count in types.items() if name}
 
 
 def _describe_unreproduced(failure: StoreFailure) -> str:
@@ -219,7 +205,7 @@ def _save_reproducer(
     plan: StressSettings,
     broken: StoreFailure,
     prefix: int,
-    said: Mapping[str, Any],
+    described: Mapping[str, Any],
 ) -> StoreFailure:
     place = folder / broken.way.replace(" ", "-")
     return write_reproducer(
@@ -229,8 +215,8 @@ def _save_reproducer(
         found.queries,
         store=store,
         source=found.name,
-        typed=build_command(store, str(place), broken, plan, found.typed),
-        about=", ".join(f"{name} {value}" for name, value in said.items()),
+        command=build_command(store, str(place), broken, plan, found.typed),
+        description=", ".join(f"{name} {value}" for name, value in described.items()),
     )
 
 
@@ -240,34 +226,30 @@ def load_stress_data(
     plan: StressSettings,
     *,
     limit: int | None = None,
-    progress: ProgressCallback | None = None,
+    progress: ProgressCallback = no_progress,
 ) -> StressData:
     """Load documents and queries and embed them."""
-    tell = progress or _ignore_progress
     if isinstance(embedder, str):
         plugins.check_installed(iterate_plugins("embedders", embedder))
     if limit is not None and limit < 1:
         raise BadInput(f"limit is {limit}, and 1 is the least that makes sense")
     if isinstance(source, str | Path):
-        tell(f"reading {Path(str(source).removeprefix(STIX_PREFIX)).name}", 0, 1)
-    data, judged = load_source(source)
+        progress(Progress(f"reading {Path(str(source).removeprefix(STIX_PREFIX)).name}"))
+    data = _load_source(source)
+    has_queries = bool(data.queries)
     documents = list(data.documents if limit is None else data.documents[:limit])
     if not documents:
         raise BadInput(f"{data.name} has no documents")
-    if len({one.id for one in documents}) < len(documents):
-        (twice, _), *_ = Counter(one.id for one in documents).most_common(1)
-        raise BadInput(f"{data.name} has the id `{twice}` more than once")
+    unique_by(documents, attrgetter("id"), "document", file=data.name)
     notes = [data.about] if data.about and not Path(data.about).exists() else []
-    queries = dict(data.queries) if judged else _queries_from_documents(documents, plan)
-    if not judged:
+    queries = dict(data.queries) if has_queries else _queries_from_documents(documents, plan)
+    if not has_queries:
         notes.append(f"{data.name} has no queries: the first words of some documents are asked for instead")
     chosen = random.Random(plan.seed).sample(sorted(queries), min(plan.queries, len(queries)))  # noqa: S311 - a sample
     queries = {name: queries[name] for name in sorted(chosen)}
     texts = [one.whole for one in documents]
-    model = open_embedder(embedder, texts, lambda done, total: tell("learning", done, total))
-    cached = BatchedEmbedder(
-        CachedEmbedder(model, cache_folder() / "embeddings"), lambda done, total: tell("embedding", done, total)
-    )
+    model = open_embedder(embedder, texts, progress)
+    cached = BatchedEmbedder(CachedEmbedder(model, cache_folder() / "embeddings"), progress)
     vectors = cached.embed(texts)
     vectors = _replace_zero_vectors(vectors, data.name, model.name, notes)
     asked = model.embed(list(queries.values())) if queries else np.zeros((0, vectors.shape[1]), np.float32)
@@ -278,7 +260,7 @@ def load_stress_data(
         queries = {name: queries[name] for name, keep in zip(queries, nonzero, strict=True) if keep}
         asked = asked[nonzero]
     typed = embedder if isinstance(embedder, str) else model.name
-    judgments = data.judgments if judged else None
+    judgments = data.judgments if has_queries else None
     return StressData(data.name, documents, vectors, queries, asked, judgments, model.name, typed, notes)
 
 
@@ -305,35 +287,13 @@ def _replace_zero_vectors(vectors: Vectors, source: str, embedder: str, notes: l
     return np.where(nonzero[:, None], vectors, away).astype(np.float32)
 
 
-def load_source(source: Any) -> tuple[Dataset, bool]:
-    """Load the documents of a source, and return whether it has queries of its own."""
-    if isinstance(source, Dataset):
-        return source, bool(source.queries)
-    if not isinstance(source, str | Path):
-        return Dataset("documents", list(source), {}, Judgments({})), False
-    path = Path(str(source).removeprefix(STIX_PREFIX))
-    if str(source).startswith(STIX_PREFIX):
-        return load_stix(path), True
-    if path.exists() and not path.is_dir() and path.name.endswith(STIX_FILE_SUFFIXES):  # also a named pipe
-        return load_stix(path), True
-    if path.is_file() and not path.name.endswith(DOCUMENT_FILE_SUFFIXES):
-        raise BadInput("is nothing that documents are read from", file=str(source), hint=SOURCE_HINT)
-    place = folders.find_dataset_folder(path) or path
-    if path.is_dir() and not (place / "qrels").exists() and not (place / "qrels.txt").exists():
-        queries = folders.read_queries(path) if list(place.glob("queries.*")) else {}
-        return Dataset(path.name, folders.read_documents(path), queries, Judgments({})), bool(queries)
-    if path.is_file():
-        return Dataset(path.name, folders.read_documents(path), {}, Judgments({})), False
-    if path.name.endswith((*DOCUMENT_FILE_SUFFIXES, *STIX_FILE_SUFFIXES)):
-        near = difflib.get_close_matches(path.name, _sibling_names(path), n=3, cutoff=0.7)
-        guess = f"did you mean {' or '.join(near)}?" if near else SOURCE_HINT
-        raise BadInput("no such file", file=str(source), hint=guess)
-    return load(source), True
-
-
-def _sibling_names(path: Path) -> list[str]:
-    """Return the names of the files next to a missing file."""
-    return sorted(one.name for one in path.parent.iterdir()) if path.parent.is_dir() else []
+def _load_source(source: Any) -> Dataset:
+    """Load the documents of a source, with the queries of a folder that has no judgments."""
+    data = load_dataset_or_corpus(source)
+    if not isinstance(source, str | Path) or data.queries or not Path(source).is_dir():
+        return data
+    folder = folders.find_dataset_folder(Path(source))
+    return data if folder is None else replace(data, queries=folders.read_queries(folder))
 
 
 def _queries_from_documents(documents: Sequence[Document], plan: StressSettings) -> dict[str, str]:
@@ -370,7 +330,3 @@ def score_rankings(found: StressData, rankings: Sequence[Ranking], k: int) -> tu
 def _select_grades(grades: Mapping[str, float], ids: set[str]) -> dict[str, float]:
     """Select the grades of documents that are present; `limit` may have removed some."""
     return {doc: grade for doc, grade in grades.items() if doc in ids}
-
-
-def _ignore_progress(what: str, done: int, total: int) -> None:
-    """Ignore progress."""

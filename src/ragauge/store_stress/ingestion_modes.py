@@ -11,25 +11,19 @@ from typing import Any
 
 import numpy as np
 
-from ragauge.store_stress.child_process import (
-    AFTER_KILL,
-    AFTER_REOPENING,
-    AFTER_REPLACING,
-    AttemptFailure,
-    ScheduledKill,
-    stage_name,
-)
+from ragauge.compute.progress import scoped
+from ragauge.store_stress.attempts import AttemptFailure, ScheduledKill
 from ragauge.store_stress.minimal_failure import MinimalPrefix, find_minimal_prefix
 from ragauge.store_stress.result_checks import Ranking
-from ragauge.store_stress.results import FillRate, IngestionResult, OperationTiming, ReadBack, StoreFailure
+from ragauge.store_stress.results import FillRate, IngestionResult, OperationTiming, ReadBack, Stage, StoreFailure
 from ragauge.store_stress.scenario import ALL_STEPS, FillResult, StressScenario
 
 ModeScorer = Callable[[Sequence[Ranking]], tuple[Mapping[str, float], int]]
 """Computes measures of rankings and the number of queries that they average."""
 ReproducerWriter = Callable[[StoreFailure, int, Mapping[str, Any]], StoreFailure]
 """Writes a reproducer with the first n documents and the store's description, and returns the failure with its path."""
-STEPS_BY_STAGE = {"putting": 1, "committing": 1, "reading back": 2}
-"""Number of steps needed to reach a stage again."""
+STEPS_BY_ACTION = {"putting": 1, "committing": 1, "reading back": 2}
+"""Number of steps needed to reach an action again."""
 MAX_RATE_POINTS = 40
 """Maximum number of points of the fill rate."""
 
@@ -39,7 +33,7 @@ class IngestionOutcome:
     """Result of one ingestion mode, and the store's description of itself."""
 
     way: IngestionResult
-    about: Mapping[str, Any]
+    description: Mapping[str, Any]
     notes: Sequence[str] = ()
     """Differences that are not failures."""
 
@@ -72,7 +66,7 @@ def run_ingestion_mode(course: StressScenario, scored: ModeScorer, reproduce: Re
         broken = _check_stage(
             stage,
             n,
-            lambda failure: _investigate_failure(course, failure, kills, filled.about, reproduce),
+            lambda failure: _investigate_failure(course, failure, kills, filled.description, reproduce),
             unreproduced,
         )
         if broken is not None:
@@ -84,21 +78,21 @@ def run_ingestion_mode(course: StressScenario, scored: ModeScorer, reproduce: Re
         put=summarise_latency(filled.put),
         commit=summarise_latency(filled.commit),
         search=summarise_latency(filled.search),
-        pace=compute_fill_rates(filled.put, plan.size(course.way), n),
-        opening=filled.opening,
+        fill_rates=compute_fill_rates(filled.put, plan.size(course.way), n),
+        opening_seconds=filled.opening_seconds,
         bytes_on_disk=filled.size,
         read_back=[*filled.readings, *killed, *replaced],
         measures=measures,
-        judged=judged,
+        judged_queries=judged,
         queries=len(filled.rankings),
-        disorder=filled.disorder,
-        agreement=filled.agreement,
-        moved=filled.moved,
+        ranking_errors=filled.ranking_errors,
+        neighbour_recall=filled.neighbour_recall,
+        changed_rankings=filled.changed_rankings,
         broken=broken,
         not_reproduced=unreproduced,
     )
     shutil.rmtree(course.folder, ignore_errors=True)
-    return IngestionOutcome(way, filled.about, filled.notes)
+    return IngestionOutcome(way, filled.description, filled.notes)
 
 
 def _check_stage(
@@ -120,10 +114,10 @@ def _check_stage(
         if failure is None:
             break
         if failure.same(before):
-            held = len(earlier[-1].tried)
+            passed = len(earlier[-1].tried)
             doubt = (
-                f"it broke in 2 of {held + 2} attempts: in the first run and when the stage was repeated "
-                f"(the last try), but not in the other {held} tries"
+                f"it failed in 2 of {passed + 2} attempts: in the first run and when the stage was repeated "
+                f"(the last attempt), but not in the other {passed} attempts"
             )
             tried = [*earlier[-1].tried, (documents, True)]
             return replace(earlier[-1], reproduced=True, tried=tried, doubt=doubt)
@@ -140,7 +134,7 @@ def _investigate_failure(
     course: StressScenario,
     failure: AttemptFailure,
     kills: Sequence[ScheduledKill],
-    about: Mapping[str, Any],
+    description: Mapping[str, Any],
     reproduce: ReproducerWriter,
 ) -> StoreFailure:
     broken = StoreFailure(
@@ -166,7 +160,7 @@ def _investigate_failure(
     )
     if not reproduced and not failure.documents_lost:
         return broken
-    return reproduce(broken, failure.after if found.prefix is None else found.prefix, about)
+    return reproduce(broken, failure.after if found.prefix is None else found.prefix, description)
 
 
 def find_failing_prefix(
@@ -178,27 +172,27 @@ def find_failing_prefix(
     def fails(documents: int) -> bool:
         nonlocal times
         times += 1
-        told = f"{course.store} {course.way}: shortest prefix, try {times}: {documents:,} documents"
-        quiet = replace(course, tell=lambda _, done, total: course.tell(told, done, total))
+        action = f"shortest prefix, attempt {times}: {documents:,} documents"
+        quiet = replace(course, progress=scoped(course.progress, action=action))
         return failure.same(_rerun_to_stage(quiet, failure.stage, documents, kills))
 
     return find_minimal_prefix(fails, len(course.ids), guess=failure.guess)
 
 
 def _rerun_to_stage(
-    course: StressScenario, stage: str, documents: int, kills: Sequence[ScheduledKill]
+    course: StressScenario, stage: Stage, documents: int, kills: Sequence[ScheduledKill]
 ) -> AttemptFailure | None:
     """Run a new store with the first documents up to a stage and return its failure."""
-    if AFTER_KILL in stage:
+    if stage.state == "killed":
         # With all documents the original kills are repeated; with a prefix there is one kill at its last document.
         alone = [ScheduledKill(max(0, documents - 1), False, 0.0, course.plan.seed)]
         return course.killed(documents, kills if documents == len(course.ids) else alone, _ignore_reading)
-    if stage == stage_name("replacing", AFTER_REPLACING) or stage.endswith(AFTER_REPLACING):
-        filled = course.filled(documents, ALL_STEPS if stage.startswith("searching") else ALL_STEPS[:1], reopen=False)
+    if stage.state == "replaced":
+        number = len(ALL_STEPS) if stage.action == "searching" else 1
+        filled = course.filled(documents, ALL_STEPS[:number], reopen=False)
         return filled.failure or course.replaced(filled, _ignore_reading)
-    needed = next((n for name, n in STEPS_BY_STAGE.items() if stage.startswith(name)), len(ALL_STEPS))
-    reopen = stage == stage_name("opening", AFTER_REOPENING) or stage.endswith(AFTER_REOPENING)
-    return course.filled(documents, ALL_STEPS[:needed], reopen=reopen).failure
+    number = STEPS_BY_ACTION.get(stage.action, len(ALL_STEPS))
+    return course.filled(documents, ALL_STEPS[:number], reopen=stage.state == "reopened").failure
 
 
 def _ignore_reading(reading: ReadBack) -> None:

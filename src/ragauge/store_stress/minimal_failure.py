@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ragauge.core.documents import Document
+from ragauge.output.numbers import pluralise
 from ragauge.store_stress.plan import StressSettings, write_documents
 from ragauge.store_stress.results import StoreFailure
 
@@ -65,7 +66,7 @@ def find_minimal_prefix(
                 tried.append((whole, fails(whole)))
             if not any(again):
                 return MinimalPrefix(None, tried, steady=False, doubt=NOT_REPRODUCED)
-            return MinimalPrefix(whole, tried, steady=False, doubt=f"this prefix broke it 1 time of {len(again)}")
+            return MinimalPrefix(whole, tried, steady=False, doubt=f"this prefix failed in 1 of {len(again)} attempts")
         low, high = high, whole
     elif guess is None or high == least:
         low = least - 1
@@ -86,32 +87,32 @@ def find_minimal_prefix(
         if lower is None:
             break
         # A shorter prefix fails although a longer one did not: search again below it.
-        doubt = "some longer prefixes did not break it, and a shorter prefix that was not tried may break it"
+        doubt = "some longer prefixes did not fail, and a shorter prefix that was not tried may fail"
         low, high = least - 1, lower
     again = [fails(high) for _ in range(ATTEMPTS_PER_PREFIX - 1)]
     tried += [(high, one) for one in again]
     steady = all(again)
     if not steady:
-        doubt = f"this prefix broke it {1 + sum(again)} times of {ATTEMPTS_PER_PREFIX}"
+        doubt = f"this prefix failed in {1 + sum(again)} of {ATTEMPTS_PER_PREFIX} attempts"
     return MinimalPrefix(high, tried, steady, doubt)
 
 
 README_TEMPLATE = """\
-# How to break {store}
+# Reproducer of a failure of {store}
 
-{count} of {source}, put into {store} {way}, break it while {stage}:
+Put {way}, {count} of {source} make {store} fail while {stage}:
 
 ```text
 {error}
 ```
 
-{belief}
+{confidence}
 
 ```sh
 {command}
 ```
 
-`corpus.jsonl` has the documents in their order{queries}. The store said of itself: {about}
+`corpus.jsonl` has the documents in their order{queries}. The store describes itself as: {description}
 """
 
 
@@ -128,7 +129,7 @@ def build_command(store: str, place: str, broken: StoreFailure, plan: StressSett
     ):
         if value != usual:
             words += [name, f"{value:g}" if isinstance(value, float) else str(value)]
-    if broken.stage.endswith("kill -9") and broken.prefix:
+    if broken.stage.state == "killed" and broken.prefix:
         words += ["--kill-at", str(broken.prefix - 1)]
     return shlex.join([*words, "--no-bisect"])
 
@@ -141,17 +142,17 @@ def write_reproducer(
     *,
     store: str,
     source: str,
-    typed: str,
-    about: str,
+    command: str,
+    description: str,
 ) -> StoreFailure:
     """Write a reproducer folder and return the failure with its path and command."""
     folder.mkdir(parents=True, exist_ok=True)
     write_documents(folder / "corpus.jsonl", documents)
-    asked = broken.stage.startswith("searching") and bool(queries)
-    if asked:
+    needs_queries = broken.stage.action == "searching" and bool(queries)
+    if needs_queries:
         lines = (json.dumps({"_id": name, "text": text}) for name, text in queries.items())
         (folder / "queries.jsonl").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
-    count = "1 document" if len(documents) == 1 else f"The first {len(documents):,} documents"
+    count = "the first document" if len(documents) == 1 else f"the first {len(documents):,} documents"
     text = README_TEMPLATE.format(
         store=store,
         count=count,
@@ -159,33 +160,33 @@ def write_reproducer(
         way=broken.way,
         stage=broken.stage,
         error=broken.error,
-        belief=describe_confidence(broken),
-        command=typed,
-        queries=", `queries.jsonl` what was asked" if asked else "",
-        about=about or "nothing.",
+        confidence=describe_confidence(broken),
+        command=command,
+        queries=", `queries.jsonl` the queries" if needs_queries else "",
+        description=description or "nothing",
     )
     (folder / "README.md").write_text(text, encoding="utf-8", errors="replace")
-    return replace(broken, reproducer=str(folder), command=typed)
+    return replace(broken, reproducer=str(folder), command=command)
 
 
 def describe_confidence(broken: StoreFailure) -> str:
     """Describe how certain it is that the failing prefix is the shortest.
 
-    >>> describe_confidence(StoreFailure("one by one", "putting", "full", False, 15, prefix=16, tried=[(16, True), (15,
-    ...     False)]))
-    'With 15 documents it did not break (2 tries in all).'
-    >>> describe_confidence(StoreFailure("one by one", "putting", "full", False, 15, prefix=16, tried=[(16, False),
-    ...     (16, True)]))
-    'No shorter prefix was tried (2 tries in all).'
+    >>> from ragauge.store_stress.results import Stage
+    >>> failure = StoreFailure("one by one", Stage("putting"), "full", False, 15, prefix=16)
+    >>> describe_confidence(replace(failure, tried=[(16, True), (15, False)]))
+    'With 15 documents it did not fail (2 attempts in total).'
+    >>> describe_confidence(replace(failure, tried=[(16, False), (16, True)]))
+    'No shorter prefix was tried (2 attempts in total).'
     """
     if broken.prefix is None:
         return f"No shorter prefix is known: {broken.doubt}."
-    tries = f"{len(broken.tried)} tries in all"
-    held = [n for n, broke in broken.tried if n < broken.prefix and not broke]
-    if held:
-        less = f"With {'1 document' if max(held) == 1 else f'{max(held):,} documents'} it did not break ({tries})."
+    attempts = f"{pluralise(len(broken.tried), 'attempt')} in total"
+    passed = [n for n, failed in broken.tried if n < broken.prefix and not failed]
+    if passed:
+        evidence = f"With {pluralise(max(passed), 'document')} it did not fail ({attempts})."
     elif broken.prefix:
-        less = f"No shorter prefix was tried ({tries})."
+        evidence = f"No shorter prefix was tried ({attempts})."
     else:
-        less = f"It breaks without documents ({tries})."
-    return f"{less} But {broken.doubt}." if broken.doubt else less
+        evidence = f"It fails without documents ({attempts})."
+    return f"{evidence} But {broken.doubt}." if broken.doubt else evidence

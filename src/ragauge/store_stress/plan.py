@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, TypedDict
 
 import numpy as np
 
 from ragauge.core.documents import Document
-from ragauge.core.errors import BadInput, check_count
 from ragauge.core.protocols import Vectors
+from ragauge.core.settings import Above, AtLeast, AtMost, OneOf, check_settings
 from ragauge.core.structured_text import parse_json
 
 INGESTION_MODES = ("one by one", "in batches")
@@ -23,44 +23,48 @@ INGESTION_MODES = ("one by one", "in batches")
 class StressSettings:
     """Settings of a stress test."""
 
-    ways: Sequence[str] = INGESTION_MODES
-    batch: int = 100
+    ways: Sequence[Annotated[str, OneOf(INGESTION_MODES)]] = INGESTION_MODES
+    batch: Annotated[int, AtLeast(1), AtMost(10_000_000)] = 100
     """Documents per put in the mode `in batches`."""
-    commit_every: int | None = None
+    commit_every: Annotated[int, AtLeast(1)] | None = None
     """Number of documents between commits; None commits once, at the end.
 
     Before a kill, the store commits earlier in any case.
     """
-    k: int = 10
-    queries: int = 500
+    k: Annotated[int, AtLeast(1), AtMost(10_000_000)] = 10
+    queries: Annotated[int, AtLeast(0), AtMost(10_000_000)] = 500
     """Maximum number of queries."""
-    kills: int = 3
+    kills: Annotated[int, AtLeast(0), AtMost(1000)] = 3
     """Number of kills per ingestion mode."""
-    kill_at: Sequence[int] | None = None
+    kill_at: Sequence[Annotated[int, AtLeast(0)]] | None = None
     """Document numbers to kill at; None chooses them at random, spread over the documents."""
-    timeout: float = 120.0
+    timeout: Annotated[float, Above(0)] = 120.0
     """Time limit for one call of the store, in seconds."""
     seed: int = 0
     bisect: bool = True
     """Whether to search for the shortest failing prefix."""
 
     def __post_init__(self) -> None:
-        ranges = {"batch": (1, 10**7), "k": (1, 10**7), "queries": (0, 10**7), "kills": (0, 1000)}
-        for name, (low, high) in {**ranges, "commit_every": (1, 10**9)}.items():
-            if getattr(self, name) is not None:
-                check_count(name, getattr(self, name), low, high)
-        early = [at for at in self.kill_at or () if at < 0]
-        if early:
-            raise BadInput(f"kill_at is {early[0]}, and 0 is the least that makes sense")
-        if not self.timeout > 0:
-            raise BadInput(f"with a timeout of {self.timeout:g} seconds nothing can be done")
-        for way in self.ways:
-            if way not in INGESTION_MODES:
-                raise BadInput(f"there is no way `{way}`", hint=f"the ways are `{'` and `'.join(INGESTION_MODES)}`")
+        check_settings(self)
 
     def size(self, way: str) -> int:
         """Return the number of documents per put in an ingestion mode."""
         return 1 if way == INGESTION_MODES[0] else self.batch
+
+
+class StressOptions(TypedDict, total=False):
+    """Keywords of `ragauge.stress`: the fields of `StressSettings`."""
+
+    ways: Sequence[str]
+    batch: int
+    commit_every: int | None
+    k: int
+    queries: int
+    kills: int
+    kill_at: Sequence[int] | None
+    timeout: float
+    seed: int
+    bisect: bool
 
 
 @dataclass(frozen=True)
@@ -74,8 +78,6 @@ class StressWorkerTask:
     """Folder of the store."""
     data: str
     """Folder with documents, queries and vectors."""
-    results: str
-    """Folder for the results, one file per step."""
     steps: Sequence[str]
     """Steps to run, in this order: some of `put`, `read`, `search`, `replace`."""
     start: int
@@ -91,19 +93,6 @@ class StressWorkerTask:
     seed: int
     hold: bool = False
     """Whether to wait for the kill at the end instead of committing and closing."""
-
-    def text(self) -> str:
-        """Serialise the task to JSON."""
-        return json.dumps(asdict(self))
-
-    @classmethod
-    def of(cls, text: str) -> StressWorkerTask:
-        """Parse a task from JSON."""
-        return cls(**json.loads(text))
-
-    def result(self, step: str) -> Path:
-        """Return the result file of a step."""
-        return Path(self.results) / f"{step}.json"
 
 
 def write_stress_data(

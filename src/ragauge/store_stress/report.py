@@ -1,403 +1,362 @@
-"""Report of a stress test: read-backs, performance, failures and charts."""
+"""Report of a stress test: failures, documents read back, and performance."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 
 from ragauge.core.documents import EMPTY_MAPPING
 from ragauge.core.text import one_line
-from ragauge.output.chart_style import SystemStyles
-from ragauge.output.charts import (
-    ChartRows,
-    format_bar_value,
-    import_altair,
-    join_sentence,
-    join_with_and,
-    log_range,
-    log_ticks,
-    make_panel,
-    round_digits,
+from ragauge.output.numbers import MISSING, format_number, join_with_and, pluralise
+from ragauge.output.report import (
+    FILES_ONLY,
+    Block,
+    Charts,
+    Code,
+    Facts,
+    Paragraph,
+    Report,
+    ResultReporter,
+    Section,
+    TableBuilder,
 )
-from ragauge.output.numbers import count_noun, format_exact, format_milliseconds, format_qps, format_score
-from ragauge.output.report import Chart, Report, Section
-from ragauge.output.tables import TextTable
-from ragauge.output.terminal import render_csv_rows
-from ragauge.store_stress.results import IngestionResult, OperationTiming, ReadBack, StoreFailure, StressTest
+from ragauge.output.tables import Cell, Column, Row, Table, Value
+from ragauge.store_stress.charts import build_fill_rate_chart
+from ragauge.store_stress.results import (
+    IngestionResult,
+    OperationTiming,
+    ReadBack,
+    StoreFailure,
+    StoreState,
+    StressTest,
+)
 
-CHART_HEIGHT_PX = 220
-MIN_CHART_POINTS = 3
-"""Minimum number of points for a line chart."""
-
-
-def build_charts(told: StressTest) -> dict[str, Chart]:
-    """Build the charts that have enough data."""
-    ways = [way for way in told.ways if len([one for one in way.pace if one.milliseconds > 0]) >= MIN_CHART_POINTS]
-    if not ways:
-        return {}
-    alt = import_altair()
-    cast = SystemStyles([way.name for way in ways])
-    rows: ChartRows = [
-        {
-            "system": way.name,
-            "dash": cast.dashes[way.name],
-            "documents": one.documents,
-            "ms": round_digits(one.milliseconds, 4),
-        }
-        for way in ways
-        for one in way.pace
-        if one.milliseconds > 0
-    ]
-    times = [row["ms"] for row in rows]
-    low, high = log_range(min(times) / 1.3, max(times) * 1.3)
-    x = alt.X("documents:Q", title="documents in the store", axis=alt.Axis(format=",d", tickCount=5))
-    y = alt.Y(
-        "ms:Q",
-        title="ms a document (log scale)",
-        scale=alt.Scale(type="log", domain=[round_digits(low), round_digits(high)]),
-        axis=alt.Axis(values=log_ticks(low, high), format="~g"),
-    )
-    tips = [
-        alt.Tooltip("system:N", title="way"),
-        alt.Tooltip("documents:Q", title="documents", format=","),
-        alt.Tooltip("ms:Q", title="ms a document", format=".4~g"),
-    ]
-    names = [way.name for way in ways]
-    chart = alt.Chart(alt.Data(values=rows))
-    colour = cast.colour(alt, names)
-    layers = [
-        chart.mark_line(strokeWidth=1.75).encode(x=x, y=y, color=colour, strokeDash=cast.dash(alt)),
-        chart.mark_point(filled=True, size=25, opacity=1).encode(x=x, y=y, color=colour, tooltip=tips),
-    ]
-    said = [
-        f"{way.name} {format_bar_value(way.pace[0].milliseconds)} at first, "
-        f"{format_bar_value(way.pace[-1].milliseconds)} at last"
-        for way in ways
-    ]
-    caption = join_sentence(
-        "each point is the median of a stretch of puts, divided by the documents in a put",
-        "a line that rises is a store that gets slower as it fills",
-    )
-    return {
-        "pace": Chart(
-            "How long putting takes as it fills",
-            caption,
-            f"Milliseconds a document: {join_with_and(said)}.",
-            [make_panel("put", layers, CHART_HEIGHT_PX)],
-        )
-    }
-
-
-NO_VALUE = "-"
-KILL_PREFIX = "kill"
 GOOD_NEIGHBOUR_RECALL = 0.95
 """Neighbour recall below which the summary mentions it."""
+DOCUMENT_FIELDS = {"text", "title", "metadata"}
+PASSED = "passed"
 
 
-def build_report(told: StressTest) -> Report:
+def build_report(result: StressTest) -> Report:
     """Build the report of a stress test."""
-    shot = f"stress-{''.join(c if c.isalnum() else '-' for c in told.store)}"
-    timed = any(way.put is not None for way in told.ways)
-    figures = (
-        Section("figures", "How it did", "Figures", _performance_note(told), [_performance_table(told)])
-        if timed
-        else None
-    )
-    broken = [way.broken for way in told.ways if way.broken is not None]
-    parts = [
+    summary, *details = summarise_stress_test(result)
+    sections = [
+        *(_failure_section(f"failure-{i}", "Failure", failure) for i, failure in enumerate(result.failures)),
         *(
-            Section(f"broken-{i}", f"How it broke {one.way}", "Broken", "", [_failure_table(one)])
-            for i, one in enumerate(broken)
+            _failure_section(f"unreproduced-{i}", "Not reproduced", failure)
+            for i, failure in enumerate(result.not_reproduced)
         ),
-        *(
-            Section(f"unreproduced-{i}", f"Not reproduced {one.way}", "Not reproduced", "", [_failure_table(one)])
-            for i, one in enumerate(_unreproduced_failures(told))
-        ),
-        Section("kept", "What came back", "Came back", _read_back_note(told), _read_back_tables(told)),
-        *([figures] if figures is not None else []),
-        Section("pace", "How long putting takes as it fills", "Pace", charts=build_charts(told)),
-        Section("harms", "What did not come back whole", "Harms", "", _corrupt_document_tables(told), long=True),
-        Section("kinds", "What was put in", "Kinds", "", _document_kind_tables(told), long=True),
+        _read_back_section(result),
+        _performance_section(result),
+        Section("fill-rate", "Ingestion time", [Charts(lambda: build_fill_rate_chart(result))], "Ingestion time"),
+        Section("corrupt", "Corrupt documents", _corrupt_document_tables(result), "Corrupt", FILES_ONLY),
+        Section("types", "Document types", _document_type_tables(result), "Types", FILES_ONLY),
+    ]
+    engine = [str(result.description.get(name, "")) for name in ("keeper", "version")]
+    subject = [
+        f"{pluralise(result.documents, 'document')} of {result.source}",
+        pluralise(result.queries, "query", "queries"),
+        f"vectors by {result.embedder}",
+        *([" ".join(engine).strip()] if engine[0] else []),
     ]
     return Report(
-        shot,
-        f"Stress test of {told.store}",
-        [
-            f"{count_noun(told.documents, 'document')} of {told.source}",
-            count_noun(told.queries, "query", "queries"),
-            f"vectors by {told.embedder}",
-            *([_engine_name(told.about)] if _engine_name(told.about) else []),
-        ],
-        summarise_stress_test(told),
-        parts,
-        notes=list(told.notes),
-        circumstances={**told.circumstances, "store": told.about},
+        "stress",
+        f"Stress test of {result.store}",
+        summary,
+        [section for section in sections if section.blocks],
+        subject,
+        details,
+        notes=result.notes,
+        provenance={**result.provenance, "store": result.description},
     )
 
 
-def summarise_stress_test(told: StressTest) -> str:
-    """Summarise a stress test in a few sentences."""
-    good = [way for way in told.ways if way.broken is None]
-    sentences = []
-    if good:
-        ways = " and ".join(way.name for way in good)
-        # A kill before any commit proves nothing.
-        kills = min(sum(one.expected > 0 for one in way.readings(f"{KILL_PREFIX} ")) for way in good)
-        killed = f", and after kill -9 ({count_noun(kills, 'time')} each way)" if kills else ""
-        kept = _describe_kept_fields(good[0])
-        sentences.append(f"{told.store} gave back {kept}, filled {ways}: at once, reopened{killed}.")
-        least = min((way.agreement for way in good if not math.isnan(way.agreement)), default=1.0)
-        if least < GOOD_NEIGHBOUR_RECALL:
-            sentences.append(f"Its neighbour recall is {least:.1%}.")
+def summarise_stress_test(result: StressTest) -> list[str]:
+    """Summarise a stress test: one sentence on each failure, then on what passed."""
+    sentences = [_describe_failure(result.store, failure) for failure in result.failures]
+    passed = [way for way in result.ways if way.broken is None]
+    if passed:
+        modes = join_with_and([way.name for way in passed])
+        fields = _describe_compared_fields(passed[0])
+        kills = min(map(_count_kills, passed))
+        after_kills = f", and after kill -9 ({pluralise(kills, 'kill')} per mode)" if kills else ""
+        states = f"after ingestion {modes}, after reopening{after_kills}"
+        sentences.append(f"{result.store} returned {fields}: {states}.")
+        recall = min((way.neighbour_recall for way in passed if not math.isnan(way.neighbour_recall)), default=1.0)
+        if recall < GOOD_NEIGHBOUR_RECALL:
+            sentences.append(f"Its neighbour recall is {format_number(recall, 'share')}.")
     sentences += [
-        f"A failure {one.way} while {one.stage} was not reproduced in {count_noun(len(one.tried), 'attempt')}."
-        for one in _unreproduced_failures(told)
+        f"A failure {failure.way} while {failure.stage} was not reproduced in "
+        f"{pluralise(len(failure.tried), 'attempt')}."
+        for failure in result.not_reproduced
     ]
-    for broken in (way.broken for way in told.ways if way.broken is not None):
-        first = one_line(broken.error.strip().partition("\n")[0])
-        sentences.append(
-            f"{told.store} broke {broken.way} while {broken.stage}, after {count_noun(broken.after, 'document')}: "
-            f"{first}"
-            + ("" if first.endswith((".", "!", "?")) else ".")
-            + (" Not reproduced, but documents were lost or altered." if broken.reproduced is False else "")
-        )
-    return " ".join(sentences)
+    return sentences
 
 
-def _unreproduced_failures(told: StressTest) -> list[StoreFailure]:
-    return [one for way in told.ways for one in way.not_reproduced]
+def _describe_failure(store: str, failure: StoreFailure) -> str:
+    error = _first_line(failure.error)
+    end = "" if error.endswith((".", "!", "?")) else "."
+    more = " Not reproduced, but documents were lost or altered." if failure.reproduced is False else ""
+    documents = pluralise(failure.after, "document")
+    return f"{store} failed {failure.way} while {failure.stage}, after {documents}: {error}{end}{more}"
 
 
-def _describe_kept_fields(way: IngestionResult) -> str:
+def _first_line(text: str) -> str:
+    return one_line(text.strip().partition("\n")[0])
+
+
+def _count_kills(way: IngestionResult) -> int:
+    """Count the kills after a commit; an earlier one proves nothing."""
+    return sum(read_back.kill is not None and read_back.expected > 0 for read_back in way.read_back)
+
+
+def _describe_compared_fields(way: IngestionResult) -> str:
     keeps = way.read_back[0].keeps if way.read_back else ()
-    what = "all documents byte for byte" if len(keeps) == len(("text", "title", "metadata")) else ""
-    return what or (f"the {' and '.join(keeps)} of all documents" if keeps else "the ids of all documents (no texts)")
+    if set(keeps) == DOCUMENT_FIELDS:
+        return "all documents byte for byte"
+    return f"the {join_with_and(keeps)} of all documents" if keeps else "the ids of all documents (no texts)"
 
 
-def describe_outcome(told: StressTest) -> str:
-    """State in a few words whether a store broke, and in which stages."""
-    return _describe_failures([way.broken for way in told.ways if way.broken is not None], _unreproduced_failures(told))
+def describe_outcome(result: StressTest) -> str:
+    """State in a few words whether a store failed, and in which stages."""
+    return _describe_stages(result.failures, result.not_reproduced)
 
 
-def _describe_failures(broken: Sequence[StoreFailure], unreproduced: Sequence[StoreFailure]) -> str:
-    stages = dict.fromkeys(one.stage for one in broken or unreproduced)
-    return f"{'broke' if broken else 'not reproduced'}: {', '.join(stages)}" if stages else "held"
+def _describe_stages(failures: Sequence[StoreFailure], not_reproduced: Sequence[StoreFailure]) -> str:
+    stages = ", ".join(dict.fromkeys(str(failure.stage) for failure in failures or not_reproduced))
+    return f"{'failed' if failures else 'not reproduced'}: {stages}" if stages else PASSED
 
 
-def _has_read_back(told: StressTest) -> bool:
-    return any(way.read_back for way in told.ways)
+def _failure_section(section_id: str, title: str, failure: StoreFailure) -> Section:
+    """Build the section of a failure, with the progress and the shortest failing prefix."""
+    prefix = MISSING if failure.prefix is None else pluralise(failure.prefix, "document")
+    is_exact = failure.is_shortest or failure.prefix is None
+    facts = {
+        "stage": str(failure.stage),
+        "wrong result" if failure.silent else "error": _first_line(failure.error),
+        "documents put in before": format_number(failure.after, "count"),
+        "document being put": failure.document or MISSING,
+        "shortest failing prefix" if is_exact else "shortest known failing prefix": prefix,
+        "prefixes tried": ", ".join(f"{n:,} {'failed' if failed else PASSED}" for n, failed in failure.tried)
+        or MISSING,
+        "reproduced": _format_yes_no(failure.reproduced),
+        "failed every time": _format_yes_no(failure.steady),
+        **({"doubt": failure.doubt} if failure.doubt else {}),
+        **({"reproducer": failure.reproducer} if failure.reproducer else {}),
+        **({"to repeat it": failure.command} if failure.command else {}),
+    }
+    blocks: list[Block] = [Facts(facts)]
+    if "\n" in failure.error.strip():
+        blocks.append(Code(failure.error.strip(), "Complete error message"))
+    return Section(section_id, f"{title} {failure.way}", blocks, title)
 
 
-def _engine_name(about: Mapping[str, object]) -> str:
-    return " ".join(str(about[name]) for name in ("keeper", "version") if about.get(name))
+def _format_yes_no(value: bool | None) -> str:
+    return MISSING if value is None else "yes" if value else "no"
 
 
-def _failure_table(broken: StoreFailure) -> TextTable:
-    """Build a table with a failure, the progress and the shortest failing prefix."""
-    lines = broken.error.splitlines() or [""]
-    tried = ", ".join(f"{n:,} {'broke' if broke else 'held'}" for n, broke in broken.tried)
-    prefix = NO_VALUE if broken.prefix is None else f"{broken.prefix:,}"
-    rows = [
-        ["while", broken.stage],
-        ["what was found" if broken.silent else "its error, verbatim", lines[0]],
-        *(["", line] for line in lines[1:]),
-        ["documents put in", f"{broken.after:,}"],
-        ["the document at hand", broken.document or NO_VALUE],
-        ["shortest prefix" if broken.is_shortest or broken.prefix is None else "shortest prefix known", prefix],
-        ["prefixes tried", tried or NO_VALUE],
-        ["reproduced", NO_VALUE if broken.reproduced is None else "yes" if broken.reproduced else "no"],
-        ["every time", NO_VALUE if broken.steady is None else "yes" if broken.steady else "no"],
-        *([["doubt", broken.doubt]] if broken.doubt else []),
-        *([["reproducer", broken.reproducer]] if broken.reproducer else []),
-        *([["to see it again", broken.command]] if broken.command else []),
+def _read_back_section(result: StressTest) -> Section:
+    read_backs = [read_back for way in result.ways for read_back in way.read_back]
+    if not read_backs:
+        text = "The store failed before any document could be read back."
+        return Section("read-back", "Documents read back", [Paragraph(text)], "Read back")
+    compared = ", ".join(("id", *read_backs[0].keeps)) if read_backs[0].keeps else "id only; the store keeps no texts"
+    columns = [
+        Column("state", "name"),
+        Column("committed", "count"),
+        Column("intact", "count"),
+        Column("corrupt", "text"),
+        Column("uncommitted", "count", drop_order=1),
     ]
-    return TextTable("", ["", ""], rows, numbers=False)
-
-
-def _read_back_note(told: StressTest) -> str:
-    if not _has_read_back(told):
-        return "It broke before anything could be read back."
-    compared = next((one.keeps for way in told.ways for one in way.read_back), ())
-    what = ", ".join(("id", *compared)) if compared else "id alone: it keeps no texts"
-    return f"Every document was asked for by its id, and compared byte for byte: {what}."
-
-
-def _read_back_tables(told: StressTest) -> list[TextTable]:
-    header = ["", "promised", "whole", "harmed", "beyond"]
-    return [
-        TextTable(
-            way.name,
-            header,
-            [
-                [one.when, f"{one.expected:,}", f"{one.whole:,}", _corruption_counts(one), f"{one.beyond:,}"]
-                for one in way.read_back
-            ],
-            goes=(4,),
-        )
-        for way in told.ways
+    tables = [
+        Table(way.name.replace(" ", "-"), columns, list(map(_read_back_row, way.read_back)), f"Ingestion {way.name}")
+        for way in result.ways
         if way.read_back
     ]
+    about = Paragraph(
+        f"Every document was read by its id and compared byte for byte ({compared}). Committed documents must be "
+        "intact; uncommitted ones may be present, and must then be intact."
+    )
+    return Section("read-back", "Documents read back", [about, *tables], "Read back")
 
 
-def _corruption_counts(reading: ReadBack) -> str:
-    return ", ".join(f"{n:,} {what}" for what, n in reading.harmed.items() if n) or NO_VALUE
+def _read_back_row(read_back: ReadBack) -> Row:
+    corrupt = ", ".join(f"{n:,} {kind}" for kind, n in read_back.corrupt_counts.items() if n) or MISSING
+    return [read_back.when, read_back.expected, read_back.whole, corrupt, read_back.uncommitted]
 
 
-def _performance_note(told: StressTest) -> str:
-    judged = max((way.judged for way in told.ways), default=0)
-    means = f" {_judged_queries_note(judged, told)}" if judged else ""
-    return f"Times are of single calls, one after the other, in a process of its own.{means}"
+def _performance_section(result: StressTest) -> Section:
+    if all(way.put is None for way in result.ways):
+        return Section("performance", "Performance", [])
+    text = "Latency of single calls, one after the other, in a process of the store alone."
+    judged = max((way.judged_queries for way in result.ways), default=0)
+    if judged:
+        text += f" {_describe_judged_queries(result, judged)}"
+    table = build_performance_table(result).transpose()
+    return Section("performance", "Performance", [Paragraph(text), table], "Performance")
 
 
-def _judged_queries_note(judged: int, told: StressTest) -> str:
-    others = told.queries - judged
+def _describe_judged_queries(result: StressTest, judged: int) -> str:
+    others = result.queries - judged
     if not others:
-        return f"Measures are means over {count_noun(judged, 'query', 'queries')}."
+        return f"Measures are means over {pluralise(judged, 'query', 'queries')}."
     return (
-        f"Measures are means over {judged:,} of {told.queries:,} queries: "
+        f"Measures are means over {judged:,} of {result.queries:,} queries: "
         f"the other {others:,} {'has' if others == 1 else 'have'} no relevant document "
-        f"among the {count_noun(told.documents, 'document')} put in."
+        f"among the {pluralise(result.documents, 'document')} put in."
     )
 
 
-def _performance_table(told: StressTest) -> TextTable:
-    """Build a table with one row per value and one column per ingestion mode."""
-    names = list(dict.fromkeys(name for way in told.ways for name in way.measures))
-    kinds: dict[str, Callable[[IngestionResult], str]] = {
-        "documents put in": lambda way: f"{way.documents:,}",
-        "documents a second": lambda way: format_qps(way.rate),
-        "a put, ms (p50)": lambda way: _latency_cell(way.put, "p50"),
-        "a put, ms (p99)": lambda way: _latency_cell(way.put, "p99"),
-        "a put, ms (longest)": lambda way: _latency_cell(way.put, "longest"),
-        "a commit, ms (mean)": lambda way: _latency_cell(way.commit, "mean"),
-        "a query, ms (p50)": lambda way: _latency_cell(way.search, "p50"),
-        "a query, ms (p95)": lambda way: _latency_cell(way.search, "p95"),
-        "a query, ms (p99)": lambda way: _latency_cell(way.search, "p99"),
-        "opened again, s": lambda way: NO_VALUE if math.isnan(way.opening) else f"{way.opening:.2f}",
-        "on disk, MB": lambda way: format_megabytes(way.bytes_on_disk),
-        **{name: _measure_formatter(name) for name in names},
-        "neighbour recall": lambda way: format_score(way.agreement),
-        "rankings moved on reopening": lambda way: NO_VALUE if way.moved is None else f"{way.moved:,}",
-        "rankings out of order": lambda way: f"{sum(way.disorder.values()):,}" if way.queries else NO_VALUE,
+def build_performance_table(result: StressTest) -> Table:
+    """Build the table with one row per ingestion mode, without values that no mode has."""
+    values: dict[Column, Callable[[IngestionResult], Value]] = {
+        Column("", "name"): lambda way: way.name,
+        Column("documents put in", "count"): lambda way: way.documents,
+        Column("documents per second", "qps"): lambda way: way.documents_per_second,
+        Column("put p50 (ms)", "ms"): lambda way: _statistic(way.put, "p50"),
+        Column("put p99 (ms)", "ms"): lambda way: _statistic(way.put, "p99"),
+        Column("put max (ms)", "ms"): lambda way: _statistic(way.put, "longest"),
+        Column("commit mean (ms)", "ms"): lambda way: _statistic(way.commit, "mean"),
+        Column("query p50 (ms)", "ms"): lambda way: _statistic(way.search, "p50"),
+        Column("query p95 (ms)", "ms"): lambda way: _statistic(way.search, "p95"),
+        Column("query p99 (ms)", "ms"): lambda way: _statistic(way.search, "p99"),
+        Column("reopening (s)", "seconds"): lambda way: way.opening_seconds,
+        Column("disk space", "bytes"): lambda way: way.bytes_on_disk,
+        **{Column(name, "score"): _measure_getter(name) for way in result.ways for name in way.measures},
+        Column("neighbour recall", "score"): lambda way: way.neighbour_recall,
+        Column("rankings changed by reopening", "count"): lambda way: way.changed_rankings,
+        Column("invalid rankings", "count"): lambda way: sum(way.ranking_errors.values()) if way.queries else None,
     }
-    rows = [[name, *(kind(way) for way in told.ways)] for name, kind in kinds.items()]
-    return TextTable("", ["", *(way.name for way in told.ways)], [row for row in rows if set(row[1:]) != {NO_VALUE}])
+    known = [column for column, value in values.items() if any(_is_known(value(way)) for way in result.ways)]
+    return Table("performance", known, [[values[column](way) for column in known] for way in result.ways])
 
 
-def _measure_formatter(name: str) -> Callable[[IngestionResult], str]:
-    return lambda way: format_score(way.measures.get(name, math.nan), name)
+def _measure_getter(name: str) -> Callable[[IngestionResult], Value]:
+    return lambda way: way.measures.get(name)
 
 
-def _latency_cell(timing: OperationTiming | None, which: str) -> str:
-    return NO_VALUE if timing is None else format_milliseconds(float(getattr(timing, which)))
+def _statistic(timing: OperationTiming | None, name: str) -> float | None:
+    return None if timing is None else float(timing._asdict()[name])
 
 
-def format_megabytes(size: int | None) -> str:
-    """Format a size in megabytes with three significant digits; a dash for None.
-
-    >>> format_megabytes(12_345_678), format_megabytes(None)
-    ('12.3', '-')
-    """
-    return NO_VALUE if size is None else format_milliseconds(size / 1e6)
+def _is_known(value: Value) -> bool:
+    return value is not None and not (isinstance(value, float) and math.isnan(value))
 
 
-def _corrupt_document_tables(told: StressTest) -> list[TextTable]:
-    rows = [
-        [one.id, way.name, reading.when, one.what, one.where]
-        for way in told.ways
-        for reading in way.read_back
-        for one in reading.harms
+def _corrupt_document_tables(result: StressTest) -> list[Block]:
+    rows: list[Row] = [
+        [document.id, way.name, read_back.when, document.kind, document.difference]
+        for way in result.ways
+        for read_back in way.read_back
+        for document in read_back.corrupt
     ]
-    return [TextTable("", ["document", "way", "when", "what", "where"], rows, numbers=False)] if rows else []
+    columns = [Column("document"), Column("ingestion"), Column("state"), Column("corruption"), Column("difference")]
+    return [Table("corrupt", columns, rows, collapsed=True)] if rows else []
 
 
-def _document_kind_tables(told: StressTest) -> list[TextTable]:
-    rows = [[name, f"{count:,}"] for name, count in sorted(told.kinds.items(), key=lambda pair: -pair[1])]
-    return [TextTable("", ["kind", "documents"], rows)] if rows else []
+def _document_type_tables(result: StressTest) -> list[Block]:
+    rows = sorted(result.document_types.items(), key=lambda item: -item[1])
+    columns = [Column("type", "name"), Column("documents", "count")]
+    return [Table("types", columns, rows, collapsed=True)] if rows else []
 
 
-def build_comparison_report(several: Sequence[StressTest]) -> Report:
+def build_comparison_report(results: Sequence[StressTest]) -> Report:
     """Build a report that compares stores, one row per store."""
-    first = several[0]
-    about = [
-        f"{count_noun(first.documents, 'document')} of {first.source}",
-        count_noun(first.queries, "query", "queries"),
+    first = results[0]
+    subject = [
+        f"{pluralise(first.documents, 'document')} of {first.source}",
+        pluralise(first.queries, "query", "queries"),
     ]
-    held = [one.store for one in several if one.broken is None]
-    broke = [one.store for one in several if one.broken is not None]
-    sentences = [f"{', '.join(held)} held." if held else "", f"{', '.join(broke)} broke." if broke else ""]
-    part = Section("stores", "Stores under stress", "Stores", COMPARISON_LEGEND, [comparison_table(several)])
-    return Report("stress", "Stores under stress", about, " ".join(filter(None, sentences)), [part])
+    passed = [result.store for result in results if result.broken is None]
+    failed = [result.store for result in results if result.broken is not None]
+    sentences = [f"{', '.join(names)} {verb}." for names, verb in ((passed, PASSED), (failed, "failed")) if names]
+    section = Section("stores", "Stores under stress", [build_comparison_table(results)], "Stores")
+    return Report("stress-comparison", "Stores under stress", " ".join(sentences), [section], subject)
 
 
-COMPARISON_LEGEND = (
-    "Documents a second one by one and in batches, then figures of the first way: milliseconds of a put and a query; "
-    "documents that came back whole at once, reopened, and after the last kill -9 (least of both ways)."
-)
+def build_comparison_table(results: Sequence[StressTest]) -> Table:
+    """Build the table that compares stores; values other than rates are those of the first mode with searches."""
+    k = results[0].k
+    columns = [
+        Column("store", "name"),
+        Column("1 by 1/s", "qps", 1, 9, "documents per second, put one by one"),
+        Column("batch/s", "qps", 1, 8, "documents per second, put in batches"),
+        Column("put p99", "ms", -1, 4, "milliseconds per put, one by one"),
+        Column("query p50", "ms", -1, 7, "milliseconds per query"),
+        Column("p95", "ms", -1, 2, "milliseconds per query"),
+        Column(f"recall@{k}", "score", 1, 5),
+        Column(f"ndcg@{k}", "score", 1),
+        Column("neighbours", "score", 1, 3, "share of the exact nearest neighbours in the rankings"),
+        Column("at once", "count", 0, 6, "intact documents right after ingestion, in the worse mode"),
+        Column("reopened", "count", legend="intact documents after reopening"),
+        Column("kill -9", "count", legend="intact documents after the last kill"),
+        Column("disk", "bytes", -1, 1),
+        Column("outcome"),
+    ]
+    return Table("stores", columns, [_comparison_row(result, k) for result in results]).mark_best()
 
 
-def comparison_table(several: Sequence[StressTest]) -> TextTable:
-    """Build the table that compares stores."""
-    k = several[0].k
-    header = ["store", "1 by 1/s", "batch/s", "put p99", "query p50", "p95", f"recall@{k}", f"ndcg@{k}"]
-    header += ["neighbours", "at once", "reopened", "kill -9", "disk MB", "verdict"]
-    return TextTable("", header, [_comparison_row(one, k) for one in several], goes=(12, 5, 8, 3, 6, 9, 4, 2, 1))
-
-
-def _comparison_row(told: StressTest, k: int) -> list[str]:
-    ways = {way.name: way for way in told.ways}
-    one, many = ways.get("one by one"), ways.get("in batches")
-    main = next((way for way in told.ways if way.search is not None), told.ways[0])
+def _comparison_row(result: StressTest, k: int) -> Row:
+    modes = {way.name: way for way in result.ways}
+    one_by_one, batches = modes.get("one by one"), modes.get("in batches")
+    main = next((way for way in result.ways if way.search is not None), result.ways[0])
     return [
-        told.store,
-        NO_VALUE if one is None else format_qps(one.rate),
-        NO_VALUE if many is None else format_qps(many.rate),
-        NO_VALUE if one is None else _latency_cell(one.put, "p99"),
-        _latency_cell(main.search, "p50"),
-        _latency_cell(main.search, "p95"),
-        format_score(main.measures.get(f"recall@{k}", math.nan)),
-        format_score(main.measures.get(f"ndcg@{k}", math.nan)),
-        format_score(main.agreement),
-        _worst_read_back(told, "at once"),
-        _worst_read_back(told, "reopened"),
-        _worst_read_back(told, KILL_PREFIX, last=True),
-        format_megabytes(main.bytes_on_disk),
-        describe_outcome(told),
+        result.store,
+        None if one_by_one is None else one_by_one.documents_per_second,
+        None if batches is None else batches.documents_per_second,
+        None if one_by_one is None else _statistic(one_by_one.put, "p99"),
+        _statistic(main.search, "p50"),
+        _statistic(main.search, "p95"),
+        main.measures.get(f"recall@{k}"),
+        main.measures.get(f"ndcg@{k}"),
+        main.neighbour_recall,
+        _worst_read_back(result, "new"),
+        _worst_read_back(result, "reopened"),
+        _worst_read_back(result, "killed"),
+        main.bytes_on_disk,
+        describe_outcome(result),
     ]
 
 
-def _worst_read_back(told: StressTest, beginning: str, *, last: bool = False) -> str:
-    """Format the number of intact documents in the worst ingestion mode.
-
-    The text is `all` if no document is corrupt.
-    """
-    found = [way.readings(beginning) for way in told.ways]
-    known = [min((some[-1:] if last else some), key=lambda one: one.whole - one.expected) for some in found if some]
-    if not known:
-        return NO_VALUE
-    worst = min(known, key=lambda one: one.whole - one.expected)
-    return "all" if all(one.sound for one in known) else f"{worst.whole:,}"
+def _worst_read_back(result: StressTest, state: StoreState) -> Cell:
+    """Return the number of intact documents in the worse ingestion mode, at its last read-back in a state."""
+    by_mode = [way.select_read_backs(state) for way in result.ways]
+    last = [read_backs[-1] for read_backs in by_mode if read_backs]
+    if not last:
+        return Cell(None)
+    worst = min(last, key=lambda read_back: read_back.whole - read_back.expected)
+    return Cell(worst.whole, text="all" if all(read_back.sound for read_back in last) else "")
 
 
-def render_csv(told: StressTest) -> str:
-    """Render a CSV with one row per ingestion mode and value.
+def build_value_table(result: StressTest) -> Table:
+    """Build the table with one row per ingestion mode and value."""
+    columns = [Column(name) for name in ("store", "way", "figure", "value")]
+    rows = [[result.store, way.name, name, value] for way in result.ways for name, value in _way_values(way).items()]
+    return Table("values", columns, rows)
 
-    The columns are `store,way,figure,value`.
-    """
-    rows = []
-    for way in told.ways:
-        facts: dict[str, float | None] = {"documents": float(way.documents), "documents_per_second": way.rate}
-        for name, timing in (("put", way.put), ("commit", way.commit), ("search", way.search)):
-            for field, value in (timing._asdict() if timing is not None else EMPTY_MAPPING).items():
-                facts[f"{name}_{field}" + ("" if field in ("n", "seconds") else "_ms")] = float(value)
-        facts |= {"opening_seconds": way.opening, "bytes_on_disk": way.bytes_on_disk, **way.measures}
-        facts |= {"judged_queries": float(way.judged), "neighbours": way.agreement, "moved": way.moved}
-        facts |= {f"whole, {one.when}": float(one.whole) for one in way.read_back}
-        facts |= {f"promised, {one.when}": float(one.expected) for one in way.read_back}
-        rows += [[told.store, way.name, name, format_exact(value)] for name, value in facts.items()]
-        broken = [] if way.broken is None else [way.broken]
-        rows.append([told.store, way.name, "verdict", _describe_failures(broken, way.not_reproduced)])
-        if way.broken is not None:
-            rows.append([told.store, way.name, "error", way.broken.error])
-            rows.append([told.store, way.name, "shortest_prefix", format_exact(way.broken.prefix)])
-    return render_csv_rows(["store", "way", "figure", "value"], rows)
+
+def _way_values(way: IngestionResult) -> dict[str, Value]:
+    """Return all values of an ingestion mode by name."""
+    values: dict[str, Value] = {
+        "documents": float(way.documents),
+        "documents_per_second": way.documents_per_second,
+    }
+    for operation, timing in (("put", way.put), ("commit", way.commit), ("search", way.search)):
+        for field, value in (EMPTY_MAPPING if timing is None else timing._asdict()).items():
+            values[f"{operation}_{field}" + ("" if field in ("n", "seconds") else "_ms")] = float(value)
+    values |= {"opening_seconds": way.opening_seconds, "bytes_on_disk": way.bytes_on_disk, **way.measures}
+    values |= {"judged_queries": float(way.judged_queries), "neighbours": way.neighbour_recall}
+    values["moved"] = way.changed_rankings
+    values |= {f"whole, {read_back.when}": float(read_back.whole) for read_back in way.read_back}
+    values |= {f"promised, {read_back.when}": float(read_back.expected) for read_back in way.read_back}
+    values["verdict"] = _describe_stages([] if way.broken is None else [way.broken], way.not_reproduced)
+    if way.broken is not None:
+        values |= {"error": way.broken.error, "shortest_prefix": way.broken.prefix}
+    return values
+
+
+REPORTER = ResultReporter(
+    build_report,
+    {"csv": TableBuilder("one row per ingestion mode and value", build_value_table)},
+    build_comparison_report,
+)

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ragauge.core.documents import EMPTY_MAPPING, Document
+from ragauge.core.errors import BackendFailed
 from ragauge.core.protocols import Vectors
 from ragauge.store_stress.results import CorruptDocument, ReadBack
 from ragauge.stores.nearest_neighbours import find_nearest
@@ -29,6 +30,10 @@ COSINE_ORDER_TOLERANCE = 1e-3
 
 Engines that store vectors in 16 bits or fewer cause such errors by rounding.
 """
+
+
+class WrongResult(BackendFailed):
+    """A store returned a wrong result without an error."""
 
 
 def count_ranking_errors(
@@ -104,7 +109,7 @@ class ExactCosines:
             found.append(dict(zip(known, values.tolist(), strict=True)))
         return found
 
-    def agreement(self, rankings: Sequence[Ranking]) -> float:
+    def neighbour_recall(self, rankings: Sequence[Ranking]) -> float:
         """Compute neighbour recall, the share of the k exact neighbours in the rankings.
 
         Formula: (documents nearer than the k-th + documents as near as the k-th, at most as many as the top k can
@@ -215,34 +220,35 @@ def compare_documents(
     >>> went_in = [Document("a", "one"), Document("b", "two")]
     >>> found = compare_documents(["a", "b"], [("a", went_in[0]), ("b", Document("b", "twO"))], went_in, promised=2,
     ...     possible=2)
-    >>> found.whole, found.harms[0]
-    (1, CorruptDocument(id='b', what='changed', where='text: byte 3 of 3 is 0x4f, not 0x6f', place=2))
+    >>> found.whole, found.corrupt[0]
+    (1, CorruptDocument(id='b', kind='changed', difference='text: byte 3 of 3 is 0x4f, not 0x6f', position=2))
     """
     places = {one.id: place for place, one in enumerate(documents[:possible])}
     owners = {one.text: one.id for one in documents[:possible] if one.text}
-    harms: list[CorruptDocument] = []
+    corrupt: list[CorruptDocument] = []
     for name, times in Counter(listed).items():
         if name not in places:
-            harms.append(CorruptDocument(name, "unknown"))
+            corrupt.append(CorruptDocument(name, "unknown"))
         elif times > 1:
-            harms.append(CorruptDocument(name, "twice", f"it is listed {times} times", places[name] + 1))
-    known, harmed_ones = set(listed), {one.id for one in harms}
+            corrupt.append(CorruptDocument(name, "twice", f"it is listed {times} times", places[name] + 1))
+    known, corrupt_ids = set(listed), {document.id for document in corrupt}
     sound: set[str] = set()
     for name, found in got:
         place = places[name]
-        harm = _find_corruption(documents[place], found, owners, keeps, listed=name in known)
-        if harm is not None and found is not None and name in before and before[name] == found.text:
-            harm = "stale", "it still has the text that was replaced"
-        if harm is None:
+        corruption = _find_corruption(documents[place], found, owners, keeps, listed=name in known)
+        if corruption is not None and found is not None and name in before and before[name] == found.text:
+            corruption = "stale", "it still has the text that was replaced"
+        if corruption is None:
             sound.add(name)
-        elif name not in harmed_ones and (harm[0] != "lost" or place < promised):
-            harmed_ones.add(name)
-            harms.append(CorruptDocument(name, *harm, place + 1))
-    whole = sum(places[name] < promised for name in sound - harmed_ones)
-    beyond = len(sound - harmed_ones) - whole
-    harms.sort(key=lambda one: (one.place is None, one.place or 0))
-    harmed = dict(Counter(one.what for one in harms))
-    return ReadBack(when, promised, whole, harms[:MAX_CORRUPT_DOCUMENTS_LISTED], harmed, beyond, sorted(keeps))
+        elif name not in corrupt_ids and (corruption[0] != "lost" or place < promised):
+            corrupt_ids.add(name)
+            corrupt.append(CorruptDocument(name, *corruption, place + 1))
+    whole = sum(places[name] < promised for name in sound - corrupt_ids)
+    uncommitted = len(sound - corrupt_ids) - whole
+    corrupt.sort(key=lambda document: (document.position is None, document.position or 0))
+    counts = dict(Counter(document.kind for document in corrupt))
+    listed_first = corrupt[:MAX_CORRUPT_DOCUMENTS_LISTED]
+    return ReadBack(when, promised, whole, listed_first, counts, uncommitted, sorted(keeps))
 
 
 def _find_corruption(
@@ -318,9 +324,10 @@ def describe_read_back(reading: ReadBack) -> str:
     """
     if reading.sound:
         return ""
-    counts = ", ".join(f"{n:,} {what}" for what, n in reading.harmed.items())
-    first = reading.harms[0]
-    which = f"`{first.id}`" + ("" if first.place is None else f" (document {first.place:,})")
+    counts = ", ".join(f"{n:,} {kind}" for kind, n in reading.corrupt_counts.items())
+    first = reading.corrupt[0]
+    which = f"`{first.id}`" + ("" if first.position is None else f" (document {first.position:,})")
     words = {"unknown": "was never put in", "twice": "is there twice", "unlisted": "is not listed"}
-    what = words.get(first.what, f"is {first.what}")
-    return f"{counts} of {reading.expected:,} documents: {which} {what}" + (f": {first.where}" if first.where else "")
+    what = words.get(first.kind, f"is {first.kind}")
+    details = f": {first.difference}" if first.difference else ""
+    return f"{counts} of {reading.expected:,} documents: {which} {what}{details}"

@@ -4,24 +4,55 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from ragauge.core.documents import EMPTY_MAPPING
+from ragauge.core.record_types import record
+
+StoreState = Literal["new", "reopened", "killed", "replaced"]
+"""State of a store: just filled, closed and reopened, killed while it was filled, or with replaced documents."""
+STATE_SUFFIXES: Mapping[StoreState, str] = {
+    "new": "",
+    "reopened": " after reopening",
+    "killed": " after kill -9",
+    "replaced": " after replacing",
+}
+"""Text that follows an action, by the state of the store."""
+
+
+class Stage(NamedTuple):
+    """What a worker did with a store, and the state of the store."""
+
+    action: str
+    """`opening`, `putting`, `committing`, `reading back`, `searching`, `replacing` or `closing`."""
+    state: StoreState = "new"
+
+    def __str__(self) -> str:
+        """Return the stage as text.
+
+        >>> str(Stage("putting")), str(Stage("putting", "killed")), str(Stage("opening", "reopened"))
+        ('putting', 'putting after kill -9', 'reopening')
+        """
+        if self.action == "opening" and self.state in ("reopened", "replaced"):
+            return "reopening"
+        if self == ("replacing", "replaced"):
+            return self.action
+        return f"{self.action}{STATE_SUFFIXES[self.state]}"
 
 
 class CorruptDocument(NamedTuple):
     """Document that was not read back as it was put in."""
 
     id: str
-    what: str
+    kind: str
     """Kind of corruption.
 
     `lost`, `changed`, `swapped` (it has the text or id of another document), `stale` (it has the replaced text),
     `twice` (listed more than once), `unknown` (it was never put in), `unlisted`.
     """
-    where: str = ""
+    difference: str = ""
     """What differs: the field and the first byte."""
-    place: int | None = None
+    position: int | None = None
     """Number of the document, from 1; None for one that was never put in."""
 
 
@@ -35,20 +66,23 @@ class ReadBack:
     """Number of documents that the store had committed."""
     whole: int
     """Number of committed documents that were read back byte for byte."""
-    harms: Sequence[CorruptDocument] = ()
+    corrupt: Sequence[CorruptDocument] = ()
     """The first corrupt documents."""
-    harmed: Mapping[str, int] = field(default_factory=lambda: EMPTY_MAPPING)
+    corrupt_counts: Mapping[str, int] = field(default_factory=lambda: EMPTY_MAPPING)
     """Number of corrupt documents by kind."""
-    beyond: int = 0
+    uncommitted: int = 0
     """Number of uncommitted documents that were read back intact."""
     keeps: Sequence[str] = ()
     """Fields of a document that the store keeps and that were compared."""
     seconds: float = float("nan")
+    state: StoreState = "new"
+    kill: int | None = None
+    """Number of the kill that preceded, from 1; None if the store was filled to the end before it was read."""
 
     @property
     def sound(self) -> bool:
         """Whether all committed documents were read back intact, and nothing else."""
-        return self.whole == self.expected and not any(self.harmed.values())
+        return self.whole == self.expected and not any(self.corrupt_counts.values())
 
 
 class OperationTiming(NamedTuple):
@@ -77,8 +111,7 @@ class StoreFailure:
 
     way: str
     """Ingestion mode: `one by one` or `in batches`."""
-    stage: str
-    """Stage of the failure: `putting`, `committing`, `reading back`, `searching`, `reopening`, `replacing`, …"""
+    stage: Stage
     error: str
     """Original error message, or the finding if the store reported none."""
     silent: bool
@@ -107,8 +140,8 @@ class StoreFailure:
     @property
     def is_shortest(self) -> bool:
         """Whether the prefix with one document less was tried and did not fail."""
-        less = -1 if self.prefix is None else self.prefix - 1
-        return self.prefix == 0 or any(n == less and not broke for n, broke in self.tried)
+        shorter = -1 if self.prefix is None else self.prefix - 1
+        return self.prefix == 0 or any(n == shorter and not failed for n, failed in self.tried)
 
 
 @dataclass(frozen=True)
@@ -122,37 +155,39 @@ class IngestionResult:
     """Latency per call; a call puts one document or a batch."""
     commit: OperationTiming | None = None
     search: OperationTiming | None = None
-    pace: Sequence[FillRate] = ()
-    opening: float = float("nan")
+    fill_rates: Sequence[FillRate] = ()
+    opening_seconds: float = float("nan")
     """Time to reopen the store, in seconds."""
     bytes_on_disk: int | None = None
+    """Size of the store; None if it is not in its folder."""
     read_back: Sequence[ReadBack] = ()
     measures: Mapping[str, float] = field(default_factory=lambda: EMPTY_MAPPING)
-    judged: int = 0
+    judged_queries: int = 0
     """Number of queries that the measures average."""
     queries: int = 0
     """Number of queries run."""
-    disorder: Mapping[str, int] = field(default_factory=lambda: EMPTY_MAPPING)
+    ranking_errors: Mapping[str, int] = field(default_factory=lambda: EMPTY_MAPPING)
     """Number of invalid rankings by kind of error."""
-    agreement: float = float("nan")
-    """Neighbour recall: share of the exact nearest neighbours in the rankings; NaN if not measured."""
-    moved: int | None = None
+    neighbour_recall: float = float("nan")
+    """Share of the exact nearest neighbours in the rankings; NaN if not measured."""
+    changed_rankings: int | None = None
     """Number of rankings that differed after reopening; None if not compared."""
     broken: StoreFailure | None = None
     not_reproduced: Sequence[StoreFailure] = ()
     """Failures without lost or altered documents that did not occur again; they do not count as failures."""
 
     @property
-    def rate(self) -> float:
+    def documents_per_second(self) -> float:
         """Documents ingested per second, including commits; NaN without timings."""
-        seconds = sum(one.seconds for one in (self.put, self.commit) if one is not None)
+        seconds = sum(timing.seconds for timing in (self.put, self.commit) if timing is not None)
         return self.documents / seconds if seconds > 0 else float("nan")
 
-    def readings(self, beginning: str) -> list[ReadBack]:
-        """Return the read-backs whose `when` starts with a text."""
-        return [one for one in self.read_back if one.when.startswith(beginning)]
+    def select_read_backs(self, state: StoreState) -> list[ReadBack]:
+        """Return the read-backs of the store in a state."""
+        return [read_back for read_back in self.read_back if read_back.state == state]
 
 
+@record("ragauge-stress", 2, derived=("read_back", "measures"))
 @dataclass(frozen=True)
 class StressTest:
     """Result of a stress test of one store."""
@@ -162,26 +197,38 @@ class StressTest:
     """Number of documents to put in."""
     queries: int
     ways: Sequence[IngestionResult]
-    about: Mapping[str, Any] = field(default_factory=lambda: EMPTY_MAPPING)
+    """Results by ingestion mode."""
+    description: Mapping[str, Any] = field(default_factory=lambda: EMPTY_MAPPING)
     """The store's description of itself."""
     source: str = ""
     """Source of the documents."""
-    kinds: Mapping[str, int] = field(default_factory=lambda: EMPTY_MAPPING)
+    document_types: Mapping[str, int] = field(default_factory=lambda: EMPTY_MAPPING)
     """Number of documents by type."""
     embedder: str = ""
     k: int = 10
     notes: Sequence[str] = ()
-    circumstances: Mapping[str, Any] = field(default_factory=lambda: EMPTY_MAPPING)
+    provenance: Mapping[str, Any] = field(default_factory=lambda: EMPTY_MAPPING)
+    """Time, versions, machine, hash of the documents, and settings."""
 
     @property
     def broken(self) -> StoreFailure | None:
         """The first failure over all ingestion modes; None if there is none."""
-        return next((way.broken for way in self.ways if way.broken is not None), None)
+        return next(iter(self.failures), None)
+
+    @property
+    def failures(self) -> list[StoreFailure]:
+        """The failures of all ingestion modes."""
+        return [way.broken for way in self.ways if way.broken is not None]
+
+    @property
+    def not_reproduced(self) -> list[StoreFailure]:
+        """The failures of all ingestion modes that did not occur again."""
+        return [failure for way in self.ways for failure in way.not_reproduced]
 
     @property
     def read_back(self) -> dict[str, dict[str, int]]:
         """Number of documents read back byte for byte: `{mode: {when: number}}`."""
-        return {way.name: {one.when: one.whole for one in way.read_back} for way in self.ways}
+        return {way.name: {read_back.when: read_back.whole for read_back in way.read_back} for way in self.ways}
 
     @property
     def measures(self) -> dict[str, Mapping[str, float]]:

@@ -14,19 +14,10 @@ from uuid import uuid4
 
 import numpy as np
 
+from ragauge.compute.progress import ProgressCallback
 from ragauge.core.protocols import Vectors
 from ragauge.files.serialization import from_json_data
-from ragauge.store_stress.child_process import (
-    AFTER_KILL,
-    AFTER_REOPENING,
-    AFTER_REPLACING,
-    AttemptFailure,
-    ProgressCallback,
-    ScheduledKill,
-    StressAttempt,
-    run_attempt,
-    stage_name,
-)
+from ragauge.store_stress.attempts import AttemptFailure, ScheduledKill, StressAttempt, run_attempt
 from ragauge.store_stress.plan import StressSettings, StressWorkerTask
 from ragauge.store_stress.result_checks import (
     ExactCosines,
@@ -37,7 +28,7 @@ from ragauge.store_stress.result_checks import (
     parse_rankings,
     share_of_kept_hits,
 )
-from ragauge.store_stress.results import ReadBack
+from ragauge.store_stress.results import STATE_SUFFIXES, ReadBack, Stage, StoreState
 
 ALL_STEPS = ("put", "read", "search")
 MAX_RECALL_DROP = 0.05
@@ -50,7 +41,7 @@ MIN_NEIGHBOUR_RECALL = 0.5
 class FillResult:
     """Results of filling, reading and searching a store, before and after reopening.
 
-    `put`, `commit` and `search` are durations in nanoseconds, `opening` is in seconds, `size` in bytes.
+    `put`, `commit` and `search` are durations in nanoseconds, `size` is in bytes.
     """
 
     failure: AttemptFailure | None = None
@@ -59,12 +50,12 @@ class FillResult:
     search: list[int] = field(default_factory=list)
     readings: list[ReadBack] = field(default_factory=list)
     rankings: list[Ranking] = field(default_factory=list)
-    disorder: dict[str, int] = field(default_factory=dict)
-    agreement: float = float("nan")
-    moved: int | None = None
-    opening: float = float("nan")
+    ranking_errors: dict[str, int] = field(default_factory=dict)
+    neighbour_recall: float = float("nan")
+    changed_rankings: int | None = None
+    opening_seconds: float = float("nan")
     size: int | None = None
-    about: dict[str, Any] = field(default_factory=dict)
+    description: dict[str, Any] = field(default_factory=dict)
     documents: int = 0
     notes: list[str] = field(default_factory=list)
     """Differences within the tolerance."""
@@ -87,7 +78,7 @@ class StressScenario:
     asked: Vectors
     folder: Path
     """Working folder; its content is deleted."""
-    tell: ProgressCallback
+    progress: ProgressCallback
 
     @property
     def place(self) -> Path:
@@ -101,52 +92,52 @@ class StressScenario:
         """
         reset_folder(self.folder)
         result = FillResult(documents=documents)
-        done = self._run_task(self._worker_task(steps, 0, documents), documents, "")
-        self._record_attempt(result, done, "at once")
+        done = self._run_task(self._worker_task(steps, 0, documents), documents)
+        self._record_attempt(result, done, "new")
         if result.failure is not None or not reopen:
             return result
         result.size = folder_size_bytes(self.place)
         before = replace(result)
         again = [step for step in steps if step != "put"]
-        done = self._run_task(self._worker_task(again, documents, documents), documents, AFTER_REOPENING)
+        done = self._run_task(self._worker_task(again, documents, documents), documents, "reopened")
         self._record_attempt(result, done, "reopened")
         if result.failure is None and "search" in steps and before.rankings:
-            result.moved = len(changed_rankings(before.rankings, result.rankings))
-            result.failure = self._compare_rankings(before, result, AFTER_REOPENING)
+            result.changed_rankings = len(changed_rankings(before.rankings, result.rankings))
+            result.failure = self._compare_rankings(before, result, "reopened")
         return result
 
     def killed(
-        self, documents: int, kills: Sequence[ScheduledKill], tell: Callable[[ReadBack], None]
+        self, documents: int, kills: Sequence[ScheduledKill], record: Callable[[ReadBack], None]
     ) -> AttemptFailure | None:
         """Fill a new store, killing it at each point; return the first failure.
 
         After each kill, the next process reads the store and continues to put documents. Finally the store is filled
-        to the end, closed, and read by another process. `tell` receives each read-back.
+        to the end, closed, and read by another process. `record` receives each read-back.
         """
         reset_folder(self.folder)
         committed = begun = 0
         caught = ""
         for number, kill in enumerate([*kills, None]):
             order = self._task_after_kill(kill, committed, begun, documents, crashed=number > 0)
-            again = AFTER_KILL if number else ""
-            told = self._stage_progress(again.strip() or "before kill -9")
-            done = run_attempt(order, self.ids, timeout=self.plan.timeout, tell=told, kill=kill, again=again)
-            reading = _read_back_result(done, f"kill {number} {caught}")
-            if reading is not None:
-                tell(reading)
-            harmed = self._corruption_failure(reading, AFTER_KILL, begun)
-            if harmed is not None:
-                return replace(harmed, guess=begun)
+            state: StoreState = "killed" if number else "new"
+            report = self._stage_progress(STATE_SUFFIXES[state].strip() or "before kill -9")
+            done = run_attempt(order, self.ids, timeout=self.plan.timeout, progress=report, kill=kill, state=state)
+            read_back = _read_back_result(done, f"kill {number} {caught}", state, kill=number)
+            if read_back is not None:
+                record(read_back)
+            corruption = _corruption_failure(read_back, state, begun)
+            if corruption is not None:
+                return replace(corruption, guess=begun)
             # Documents begun before an earlier kill may be stored as well.
             committed, begun = done.committed, max(begun, done.begun)
             if done.failure is not None:
                 return replace(done.failure, guess=begun, after=max(done.failure.after, committed))
             caught = done.caught
-        done = self._run_task(self._worker_task(["read"], documents, documents), documents, AFTER_KILL)
-        reading = _read_back_result(done, "killed, then filled to the end")
-        if reading is not None:
-            tell(reading)
-        return self._corruption_failure(reading, AFTER_KILL, documents) or done.failure
+        done = self._run_task(self._worker_task(["read"], documents, documents), documents, "killed")
+        read_back = _read_back_result(done, "killed, then filled to the end", "killed")
+        if read_back is not None:
+            record(read_back)
+        return _corruption_failure(read_back, "killed", documents) or done.failure
 
     def _task_after_kill(
         self, kill: ScheduledKill | None, committed: int, begun: int, documents: int, *, crashed: bool
@@ -166,39 +157,39 @@ class StressScenario:
         size = min(order.batch, every)
         return replace(order, promised=committed, possible=begun, batch=size, commit_every=every, hold=True)
 
-    def replaced(self, before: FillResult, tell: Callable[[ReadBack], None]) -> AttemptFailure | None:
+    def replaced(self, before: FillResult, record: Callable[[ReadBack], None]) -> AttemptFailure | None:
         """Replace some documents of the store filled last, restore them, and check it.
 
-        `before` has the rankings of a store with the same documents. `tell` receives each read-back.
+        `before` has the rankings of a store with the same documents. `record` receives each read-back.
         """
         documents = before.documents
         steps = ["replace", "read", "search"] if len(self.asked) else ["replace", "read"]
-        done = self._run_task(self._worker_task(steps, documents, documents), documents, AFTER_REPLACING)
-        for step, when, stage in (
+        done = self._run_task(self._worker_task(steps, documents, documents), documents, "replaced")
+        for step, when, action in (
             ("replace", "replaced", "replacing"),
-            ("read", "replaced, then as before", stage_name("reading back", AFTER_REPLACING)),
+            ("read", "replaced, then as before", "reading back"),
         ):
-            reading = _read_back_result(done, when, step)
-            if reading is not None:
-                tell(reading)
-                if not reading.sound:
-                    return _failure_from_corruption(reading, stage, documents)
+            read_back = _read_back_result(done, when, "replaced", step)
+            if read_back is not None:
+                record(read_back)
+                if not read_back.sound:
+                    return _failure_from_corruption(read_back, Stage(action, "replaced"), documents)
         if "search" in done.found:
-            again = FillResult(documents=documents, about={"searches": done.found["open"]["searches"]})
-            again.rankings = parse_rankings(done.found["search"]["rankings"])
-            wrong = self._check_rankings(again, AFTER_REPLACING, done.found["search"]["others"])
-            if wrong is None and before.rankings:
-                wrong = self._compare_rankings(before, again, AFTER_REPLACING)
-                before.notes += again.notes
-            if wrong is not None:
-                return wrong
+            after = FillResult(documents=documents, description={"searches": done.found["open"]["searches"]})
+            after.rankings = parse_rankings(done.found["search"]["rankings"])
+            failure = self._check_rankings(after, "replaced", done.found["search"]["others"])
+            if failure is None and before.rankings:
+                failure = self._compare_rankings(before, after, "replaced")
+                before.notes += after.notes
+            if failure is not None:
+                return failure
         if done.failure is not None:
             return done.failure
-        done = self._run_task(self._worker_task(["read"], documents, documents), documents, AFTER_REPLACING)
-        reading = _read_back_result(done, "replaced, then reopened")
-        if reading is not None:
-            tell(reading)
-        return self._corruption_failure(reading, AFTER_REPLACING, documents) or done.failure
+        done = self._run_task(self._worker_task(["read"], documents, documents), documents, "replaced")
+        read_back = _read_back_result(done, "replaced, then reopened", "replaced")
+        if read_back is not None:
+            record(read_back)
+        return _corruption_failure(read_back, "replaced", documents) or done.failure
 
     def kills(self, documents: int, put: float, commit: float) -> list[ScheduledKill]:
         """Choose the kill points: spread over the documents with random offsets.
@@ -223,7 +214,6 @@ class StressScenario:
             path=[one for one in sys.path if one],
             place=str(self.place),
             data=str(self.data),
-            results=str(self.folder / "results"),
             steps=list(steps),
             start=start,
             stop=stop,
@@ -235,71 +225,67 @@ class StressScenario:
             seed=self.plan.seed,
         )
 
-    def _run_task(self, order: StressWorkerTask, after: int, again: str) -> StressAttempt:
-        done = run_attempt(
-            order, self.ids, timeout=self.plan.timeout, tell=self._stage_progress(again.strip()), again=again
-        )
+    def _run_task(self, order: StressWorkerTask, after: int, state: StoreState = "new") -> StressAttempt:
+        progress = self._stage_progress(STATE_SUFFIXES[state].strip())
+        done = run_attempt(order, self.ids, timeout=self.plan.timeout, progress=progress, state=state)
         if done.failure is not None and "put" not in order.steps:
             done.failure = replace(done.failure, after=after)
         return done
 
-    def _stage_progress(self, more: str) -> ProgressCallback:
-        words = f" {more}" if more else ""
-        return lambda stage, done, total: self.tell(f"{self.store} {self.way}: {stage}{words}", done, total)
+    def _stage_progress(self, suffix: str) -> ProgressCallback:
+        """Return a callback that adds the state of the store to the action."""
+        if not suffix:
+            return self.progress
+        return lambda step: self.progress(step._replace(action=f"{step.action} {suffix}"))
 
-    def _record_attempt(self, result: FillResult, done: StressAttempt, when: str) -> None:
+    def _record_attempt(self, result: FillResult, done: StressAttempt, state: StoreState) -> None:
         """Record the results of an attempt and check them."""
-        found, again = done.found, AFTER_REOPENING if when == "reopened" else ""
+        found, is_new = done.found, state == "new"
         if "open" in found:
-            result.about = {**found["open"]["about"], "searches": found["open"]["searches"]}
-            result.opening = found["open"]["seconds"] if again else result.opening
+            result.description = {**found["open"]["description"], "searches": found["open"]["searches"]}
+            result.opening_seconds = result.opening_seconds if is_new else found["open"]["seconds"]
         result.put = found.get("put", {}).get("put", result.put)
         result.commit = found.get("put", {}).get("commit", result.commit)
         result.failure = done.failure
-        reading = _read_back_result(done, when)
-        if reading is not None:
-            result.readings.append(reading)
-        wrong = self._corruption_failure(reading, again, result.documents)
-        if "search" in found and wrong is None:
+        read_back = _read_back_result(done, "at once" if is_new else "reopened", state)
+        if read_back is not None:
+            result.readings.append(read_back)
+        wrong_result = _corruption_failure(read_back, state, result.documents)
+        if "search" in found and wrong_result is None:
             result.rankings = parse_rankings(found["search"]["rankings"])
-            if not again:
+            if is_new:
                 result.search = found["search"]["search"]
-            wrong = self._check_rankings(result, again, found["search"]["others"])
+            wrong_result = self._check_rankings(result, state, found["search"]["others"])
         # A wrong result precedes the error that ended the process.
-        result.failure = wrong or result.failure
+        result.failure = wrong_result or result.failure
 
-    def _corruption_failure(self, reading: ReadBack | None, again: str, after: int) -> AttemptFailure | None:
-        if reading is None or reading.sound:
-            return None
-        return _failure_from_corruption(reading, stage_name("reading back", again), after)
-
-    def _check_rankings(self, result: FillResult, again: str, others: int) -> AttemptFailure | None:
+    def _check_rankings(self, result: FillResult, state: StoreState, others: int) -> AttemptFailure | None:
         """Check rankings and neighbour recall; return the failure, if any.
 
         `others` is the number of rankings in which a hit has the text of another document.
         """
         n, vectors = result.documents, self.vectors
-        of_vectors = result.about.get("searches", "vectors") == "vectors"
+        of_vectors = result.description.get("searches", "vectors") == "vectors"
         truth = ExactCosines(self.ids[:n], vectors[:n], self.asked, self.plan.k) if of_vectors and n else None
         cosines = truth.cosines(result.rankings) if truth is not None else None
         fewest = truth.fewest() if truth is not None else None
-        result.disorder = count_ranking_errors(result.rankings, cosines, frozenset(self.ids[:n]), self.plan.k, fewest)
+        errors = count_ranking_errors(result.rankings, cosines, frozenset(self.ids[:n]), self.plan.k, fewest)
         if others:
-            result.disorder["with a text that is not the document's"] = others
+            errors["with a text that is not the document's"] = others
+        result.ranking_errors = errors
         if truth is not None:
-            result.agreement = truth.agreement(result.rankings)
-        wrong = [f"{count:,} of {len(result.rankings):,} rankings {what}" for what, count in result.disorder.items()]
-        alike = set(result.disorder)
-        if result.agreement < MIN_NEIGHBOUR_RECALL:
-            wrong.append(f"neighbour recall is {result.agreement:.1%}; expected at least {MIN_NEIGHBOUR_RECALL:.0%}")
-            alike.add("neighbours")
-        return (
-            AttemptFailure(stage_name("searching", again), ", ".join(wrong), frozenset(alike), True, n)
-            if wrong
-            else None
-        )
+            result.neighbour_recall = truth.neighbour_recall(result.rankings)
+        problems = [f"{count:,} of {len(result.rankings):,} rankings {what}" for what, count in errors.items()]
+        signatures = set(errors)
+        if result.neighbour_recall < MIN_NEIGHBOUR_RECALL:
+            recall = f"{result.neighbour_recall:.1%}"
+            problems.append(f"neighbour recall is {recall}; expected at least {MIN_NEIGHBOUR_RECALL:.0%}")
+            signatures.add("neighbours")
+        if not problems:
+            return None
+        return AttemptFailure(Stage("searching", state), ", ".join(problems), frozenset(signatures), True, n)
 
-    def _compare_rankings(self, before: FillResult, after: FillResult, again: str) -> AttemptFailure | None:
+    def _compare_rankings(self, before: FillResult, after: FillResult, state: StoreState) -> AttemptFailure | None:
         """Return a failure if neighbour recall dropped by more than the tolerance.
 
         A smaller drop is added to the notes. For a store that ranks by words, the reference is its own earlier
@@ -309,33 +295,51 @@ class StressScenario:
         if not changed:
             return None
         number = len(before.rankings)
-        if math.isnan(before.agreement):
+        if math.isnan(before.neighbour_recall):
             what, old, new = "share of the earlier hits", 1.0, share_of_kept_hits(before.rankings, after.rankings)
         else:
-            what, old, new = "neighbour recall", before.agreement, after.agreement
+            what, old, new = "neighbour recall", before.neighbour_recall, after.neighbour_recall
         # One neighbour of one query is the smallest possible difference; with few queries it is not evidence.
         tolerance = max(MAX_RECALL_DROP, 1 / (number * min(self.plan.k, before.documents)))
         drop = f"a drop of {100 * tolerance:.2g} percentage points"
         verb = "differs" if changed == 1 else "differ"
-        words = f"{changed:,} of {number:,} rankings {verb}{again}: {what} {new:.2%}, before {old:.2%}"
+        difference = (
+            f"{changed:,} of {number:,} rankings {verb}{STATE_SUFFIXES[state]}: {what} {new:.2%}, before {old:.2%}"
+        )
         if old - new > tolerance + 1e-9:
-            words += f" (tolerance: {drop})"
-            return AttemptFailure(stage_name("searching", again), words, frozenset({"moved"}), True, before.documents)
-        after.notes.append(f"{words} (not a failure; tolerance: {drop})")
+            message = f"{difference} (tolerance: {drop})"
+            signatures = frozenset({"changed rankings"})
+            return AttemptFailure(Stage("searching", state), message, signatures, True, before.documents)
+        after.notes.append(f"{difference} (not a failure; tolerance: {drop})")
         return None
 
 
-def _read_back_result(done: StressAttempt, when: str, step: str = "read") -> ReadBack | None:
+def _read_back_result(
+    done: StressAttempt, when: str, state: StoreState, step: str = "read", *, kill: int | None = None
+) -> ReadBack | None:
     if step not in done.found:
         return None
-    return replace(from_json_data(ReadBack, done.found[step], file="what a store gave back"), when=when)
+    read_back = from_json_data(ReadBack, done.found[step], source="the read-back of a store")
+    return replace(read_back, when=when, state=state, kill=kill)
 
 
-def _failure_from_corruption(reading: ReadBack, stage: str, after: int) -> AttemptFailure:
-    first = reading.harms[0]
-    harmed = frozenset(reading.harmed)
+def _corruption_failure(read_back: ReadBack | None, state: StoreState, after: int) -> AttemptFailure | None:
+    if read_back is None or read_back.sound:
+        return None
+    return _failure_from_corruption(read_back, Stage("reading back", state), after)
+
+
+def _failure_from_corruption(read_back: ReadBack, stage: Stage, after: int) -> AttemptFailure:
+    first = read_back.corrupt[0]
     return AttemptFailure(
-        stage, describe_read_back(reading), harmed, True, after, first.id, guess=first.place, documents_lost=True
+        stage,
+        describe_read_back(read_back),
+        frozenset(read_back.corrupt_counts),
+        True,
+        after,
+        first.id,
+        guess=first.position,
+        documents_lost=True,
     )
 
 
@@ -345,7 +349,6 @@ def reset_folder(folder: Path) -> None:
     The name must be new, because a server outside the folder may identify the store by it.
     """
     shutil.rmtree(folder, ignore_errors=True)
-    (folder / "results").mkdir(parents=True)
     (folder / "stores" / uuid4().hex[:12]).mkdir(parents=True)
 
 

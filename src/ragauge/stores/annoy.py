@@ -2,29 +2,39 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from importlib.metadata import version
-from typing import TYPE_CHECKING, Any
+from typing import Annotated, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ragauge.core.errors import BadInput, MissingExtra
-from ragauge.core.settings import check_int
-from ragauge.core.stages import stage
-from ragauge.files.workspace import replace_file
-from ragauge.stores.bookkeeping import StoreBookkeeping, require_folder, unsupported_error
+from ragauge.core.settings import AtLeast, check_int
+from ragauge.stores.bookkeeping import Matrix, no_neighbours
+from ragauge.stores.search_results import RawNeighbours
+from ragauge.stores.store_settings import StoreSettings, search_option
+from ragauge.stores.vector_store import LibraryStore
 
-if TYPE_CHECKING:
-    from ragauge.core.protocols import Neighbours
-
-
-INDEX_FILE = "index.annoy"
 ANNOY_METRICS = {"cosine": "angular", "l2": "euclidean", "ip": "dot"}
+ANNOY_DISTANCES: Mapping[str, Callable[[NDArray[Any]], NDArray[Any]]] = {
+    "cosine": lambda values: values * values / 2,
+    "ip": lambda values: -values,
+}
+"""For cosine, Annoy returns the Euclidean distance of unit vectors."""
 FOREST_SEED = 1
 
 
-class AnnoyStore:
+@dataclass(frozen=True)
+class AnnoySettings(StoreSettings):
+    """Options of Annoy."""
+
+    n_trees: Annotated[int, AtLeast(1)] = 50
+    search_k: Annotated[int, AtLeast(1)] | None = search_option(None)
+
+
+class AnnoyStore(LibraryStore):
     """Annoy index of `n_trees` trees.
 
     A search inspects `search_k` nodes, by default `n_trees` times `k`. `build` or the first search builds the trees;
@@ -32,13 +42,23 @@ class AnnoyStore:
     all vectors equally long, and inspects ten times as many nodes.
     """
 
+    name = "annoy"
+    capabilities = frozenset(("save", "share"))
+    unsupported: Mapping[str, str] = {
+        "update": "its trees are made once",
+        "delete": "its trees are made once",
+        "filter": "it searches all that there is",
+    }
+    conversions = ANNOY_DISTANCES
+    index_file = "index.annoy"
+    _settings: AnnoySettings
+
     def __init__(
         self,
         *,
         metric: str = "cosine",
         path: str | None = None,
-        n_trees: int = 50,
-        search_k: int | None = None,
+        settings: AnnoySettings = AnnoySettings(),
         threads: int = 1,
     ) -> None:
         try:
@@ -46,121 +66,72 @@ class AnnoyStore:
         except ImportError as error:
             raise MissingExtra("the Annoy store", "annoy") from error
         self._library: Any = annoy
-        self._intake = StoreBookkeeping(metric)
-        self._trees = check_int("n_trees", n_trees)
-        self._search_k = -1 if search_k is None else check_int("search_k", search_k)
         self._threads = check_int("threads", threads, 0) or -1
-        self._index: Any = None
-        self._lock = threading.Lock()
-        self._made = False
-        self._path = path
-        if path is not None and self._intake.read(path, n_trees=self._trees):
+        super().__init__(metric, path, settings)
+        self._apply_search_options()
+        if self._saved:
             self._index = self._library.AnnoyIndex(self._intake.dimension, ANNOY_METRICS[metric])
             try:
-                self._index.load(str(require_folder("annoy", path) / INDEX_FILE))
+                self._index.load(self._saved_file())
             except OSError as error:
                 raise BadInput(f"{path} was not kept whole: {error}") from error
-            self._made = True
             if self._index.get_n_items() != len(self):
                 raise BadInput(f"{path} was not kept whole: the index and its ids differ in number")
+            self._freeze()
 
-    def __len__(self) -> int:
-        return len(self._intake)
+    def _describe_engine(self) -> dict[str, Any]:
+        return {"version": version("annoy"), **super()._describe_engine(), "threads": max(self._threads, 0)}
 
-    @property
-    def abilities(self) -> frozenset[str]:
-        """Capabilities of this store: saving and sharing only."""
-        return frozenset(("save", "share"))
-
-    def describe(self) -> dict[str, Any]:
-        """Return the engine, its version and its parameters for the manifest."""
-        return {
-            "store": "annoy",
-            "version": version("annoy"),
-            "metric": self._intake.metric,
-            "n_trees": self._trees,
-            "search_k": None if self._search_k < 0 else self._search_k,
-            "threads": max(self._threads, 0),
-            "size": len(self),
-            "dimension": self._intake.dimension,
-        }
-
-    def add(self, ids: Sequence[str], vectors: Any, metadata: Sequence[Mapping[str, Any]] | None = None) -> None:
-        """Add vectors under their ids; raise BadInput once the trees are built."""
-        if self._made:
-            raise unsupported_error("annoy", "add", "its trees are made once, of all that was there")
-        matrix = self._intake.documents(ids, vectors, metadata)
-        if len(matrix):
-            if self._index is None:
-                self._index = self._library.AnnoyIndex(matrix.shape[1], ANNOY_METRICS[self._intake.metric])
-                self._index.set_seed(FOREST_SEED)
-            for place, row in enumerate(matrix.tolist(), start=self._intake.places):
-                self._index.add_item(place, row)
-        self._intake.remember(ids, matrix, metadata)
+    def _apply_search_options(self) -> None:
+        self._search_k = -1 if self._settings.search_k is None else self._settings.search_k
 
     def build(self) -> None:
-        """Build the trees.
-
-        Otherwise the first search does, and its latency includes the time.
-        """
+        """Build the trees; after that, nothing can be added."""
         with self._lock:
-            if self._index is not None and not self._made:
-                self._index.build(self._trees, self._threads)
-                self._made = True
+            if self._index is not None and not self._ready:
+                self._index.build(self._settings.n_trees, self._threads)
+                self._freeze()
 
-    def tune(self, *, search_k: int | None = None) -> None:
-        """Set search options."""
-        if search_k is not None:
-            self._search_k = check_int("search_k", search_k)
+    def _freeze(self) -> None:
+        self._ready = True
+        self.unsupported = {**self.unsupported, "insert": "its trees are made once, of all that was there"}
 
-    def search(self, vectors: Any, k: int, where: Mapping[str, Any] | None = None) -> Neighbours:
-        """Return the `k` nearest vectors of each query, nearest first.
+    def _create_index(self, parts: Sequence[Matrix]) -> Any:
+        index = self._library.AnnoyIndex(parts[0].shape[1], ANNOY_METRICS[self._intake.metric])
+        index.set_seed(FOREST_SEED)
+        return index
 
-        Raises BadInput if `where` is given: filters are not supported.
-        """
-        queries = self._intake.queries(vectors, k)
-        if where:
-            raise unsupported_error("annoy", "filter", "it searches all that there is")
-        if not self._made:
-            self.build()
-        if not len(self) or not len(queries):
-            return self._intake.empty(len(queries), k)
+    def _add(
+        self,
+        ids: Sequence[str],  # noqa: ARG002 - used by databases
+        positions: range,
+        matrix: Matrix,
+        metadata: Sequence[Mapping[str, Any]] | None,  # noqa: ARG002 - used by databases
+    ) -> None:
+        if self._index is None:
+            self._index = self._create_index([matrix])
+        self._insert(positions, matrix)
+        self._ready = False
+
+    def _insert(self, positions: range, matrix: Matrix) -> None:
+        for place, row in zip(positions, matrix.tolist(), strict=True):
+            self._index.add_item(place, row)
+
+    def _search(self, queries: Matrix, k: int, selection: None) -> RawNeighbours:  # noqa: ARG002 - no filters
         if len(queries) == 1:
-            with stage("retrieve"):
-                found, far = self._index.get_nns_by_vector(queries[0].tolist(), k, self._search_k, True)
-            return self._intake.answer(np.array([found], dtype=np.int64), self._convert_distances(far)[None], k)
-        ids, distances = self._intake.empty(len(queries), k)
+            found, far = self._index.get_nns_by_vector(queries[0].tolist(), k, self._search_k, True)
+            return np.array([found], dtype=np.int64), np.array([far], dtype=np.float64)
+        positions, _ = no_neighbours(len(queries), k)
+        values = np.full(positions.shape, np.inf)
         for row, query in enumerate(queries):
-            line = self.search(query[None], k)
-            ids[row], distances[row] = line[0][0], line[1][0]
-        return ids, distances
+            found, far = self._index.get_nns_by_vector(query.tolist(), k, self._search_k, True)
+            positions[row, : len(found)], values[row, : len(found)] = found, far
+        return positions, values
 
-    def update(self, ids: Sequence[str], vectors: Any) -> None:  # noqa: ARG002
-        """Raise BadInput: Annoy cannot change its trees."""
-        raise unsupported_error("annoy", "update", "its trees are made once")
+    def _write_index(self, file: str) -> None:
+        self._index.save(file)
 
-    def delete(self, ids: Sequence[str]) -> None:  # noqa: ARG002
-        """Raise BadInput: Annoy cannot change its trees."""
-        raise unsupported_error("annoy", "delete", "its trees are made once")
-
-    def save(self) -> None:
-        """Save the store in `path`, so that another process can open it."""
-        folder = require_folder("annoy", self._path)
-        self.build()
-        if self._index is not None:
-            with replace_file(folder / INDEX_FILE) as file:
-                self._index.save(str(file))
-            self._intake.write(folder, n_trees=self._trees)
-
-    def close(self) -> None:
-        """Release the index and forget the ids."""
+    def _close(self) -> None:
         if self._index is not None:
             self._index.unload()
-        self._index, self._made = None, False
-        self._intake = StoreBookkeeping(self._intake.metric)
-
-    def _convert_distances(self, far: Sequence[float]) -> Any:
-        values = np.array(far, dtype=np.float64)
-        if self._intake.metric == "cosine":
-            return values * values / 2  # Annoy returns the Euclidean distance of unit vectors
-        return -values if self._intake.metric == "ip" else values
+        super()._close()

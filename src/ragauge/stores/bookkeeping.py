@@ -45,7 +45,8 @@ class StoreBookkeeping:
         self.dimension: int | None = None
         self.places = 0
         """Number of positions assigned, including those of deleted ids; the next position."""
-        self._known: dict[str, int] = {}
+        self.position_by_id: dict[str, int] = {}
+        """Position of each id in the store, in order of insertion."""
         # Always longer than its content: the last entry is None, which position -1 refers to.
         self._names: NDArray[np.object_] = np.full(16, None, dtype=object)
         self._metadata: list[Mapping[str, Any]] = []
@@ -54,15 +55,15 @@ class StoreBookkeeping:
         """Build options of the index that was read from a folder."""
 
     def __len__(self) -> int:
-        return len(self._known)
+        return len(self.position_by_id)
 
     def __contains__(self, id: object) -> bool:
-        return id in self._known
+        return id in self.position_by_id
 
     @property
     def ids(self) -> list[str]:
         """Ids in the store, in order of insertion."""
-        return list(self._known)
+        return list(self.position_by_id)
 
     def documents(
         self, ids: Sequence[str], vectors: Any, metadata: Sequence[Mapping[str, Any]] | None = None
@@ -77,7 +78,7 @@ class StoreBookkeeping:
         for name in ids:
             if not isinstance(name, str):
                 raise BadInput(f"the id {name!r} is not a text", hint="ids are str: take str(id)")
-            if name in new or name in self._known:
+            if name in new or name in self.position_by_id:
                 raise BadInput(f"the id {name!r} is added twice", hint="a store holds one vector for each id")
             new.add(name)
         if metadata is not None:
@@ -102,7 +103,7 @@ class StoreBookkeeping:
         if not len(ids):
             return
         self.dimension = int(matrix.shape[1])
-        self._known.update(zip(ids, range(self.places, self.places + len(ids)), strict=True))
+        self.position_by_id.update(zip(ids, range(self.places, self.places + len(ids)), strict=True))
         if metadata is None:
             self._metadata.extend([{}] * len(ids))
         else:
@@ -119,7 +120,7 @@ class StoreBookkeeping:
 
     def position(self, name: str) -> int:
         """Return the position of an id; raise BadInput if it is unknown."""
-        place = self._known.get(name)
+        place = self.position_by_id.get(name)
         if place is None:
             raise BadInput(f"the id {name!r} is not in the store", hint="only what was added can be changed")
         return place
@@ -132,11 +133,16 @@ class StoreBookkeeping:
             raise BadInput(f"the id {twice!r} is given twice")
         return found
 
+    def ids_at(self, positions: Positions) -> list[str]:
+        """Return the ids at positions."""
+        ids: list[str] = self._names[positions].tolist()
+        return ids
+
     def forget(self, ids: Sequence[str]) -> None:
         """Remove ids; their positions are not reused."""
         positions = self.positions(ids)
         for name, place in zip(ids, positions.tolist(), strict=True):
-            del self._known[name]
+            del self.position_by_id[name]
             self._metadata[place] = {}
         if self._last is not None:
             where, mask = self._last
@@ -149,7 +155,7 @@ class StoreBookkeeping:
     def living(self) -> Mask:
         """Mask of the positions that have an id."""
         mask = np.zeros(self.places, dtype=np.bool_)
-        mask[np.fromiter(self._known.values(), dtype=np.int64, count=len(self._known))] = True
+        mask[np.fromiter(self.position_by_id.values(), dtype=np.int64, count=len(self.position_by_id))] = True
         return mask
 
     def allowed(self, where: Mapping[str, Any]) -> Mask:
@@ -231,22 +237,22 @@ class StoreBookkeeping:
         out[:, :width][found] = distances[found]
         return ids, out
 
-    def write(self, folder: str | Path, **built: Any) -> None:
+    def write(self, folder: str | Path, built: Mapping[str, Any]) -> None:
         """Write ids, metadata and the build options of the index to a folder."""
         kept = {
             "metric": self.metric,
             "dimension": self.dimension,
-            "built": built,
+            "built": dict(built),
             "places": self.places,
-            "ids": list(self._known),
+            "ids": list(self.position_by_id),
             # Stores without deleted ids need no list of positions.
-            "positions": None if len(self) == self.places else list(self._known.values()),
+            "positions": None if len(self) == self.places else list(self.position_by_id.values()),
             "metadata": self._metadata if any(self._metadata) else None,
         }
         with replace_file(Path(folder) / BOOKKEEPING_FILE) as file:
             file.write_text(json.dumps(kept), encoding="ascii")
 
-    def read(self, folder: str | Path, **built: Any) -> bool:
+    def read(self, folder: str | Path, options: Mapping[str, Any]) -> bool:
         """Read ids and metadata from a folder; return whether there were any.
 
         Raises BadInput if the store was built with other options.
@@ -261,7 +267,7 @@ class StoreBookkeeping:
             return False
         except (OSError, ValueError, LookupError, TypeError) as error:
             raise BadInput("this is not the list of what a store holds", file=str(file)) from error
-        for what, asked in {"metric": self.metric, **built}.items():
+        for what, asked in {"metric": self.metric, **options}.items():
             found = metric if what == "metric" else there.get(what, asked)
             if asked != found:
                 raise BadInput(
@@ -269,11 +275,16 @@ class StoreBookkeeping:
                 )
         self.dimension, self.places, self._metadata, self._last = dimension, places, metadata, None
         self.built = there
-        self._known = dict(zip(ids, positions, strict=True))
+        self.position_by_id = dict(zip(ids, positions, strict=True))
         self._names = np.full(places + 1 + places // 4, None, dtype=object)
-        for name, place in self._known.items():
+        for name, place in self.position_by_id.items():
             self._names[place] = name
         return True
+
+
+def no_neighbours(rows: int, k: int) -> tuple[Positions, Matrix]:
+    """Return positions and values to fill in: -1 and infinity everywhere."""
+    return np.full((rows, k), -1, dtype=np.int64), np.full((rows, k), np.inf, dtype=np.float32)
 
 
 def require_folder(store: str, path: str | Path | None) -> Path:

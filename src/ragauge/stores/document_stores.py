@@ -3,24 +3,25 @@
 from __future__ import annotations
 
 import base64
-import inspect
 import json
 import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
-from typing import IO, Any
+from typing import IO, Annotated, Any
 
 import numpy as np
 
 from ragauge.core import plugins
 from ragauge.core.documents import EMPTY_MAPPING, Document, Hit
-from ragauge.core.errors import BackendFailed, BadInput, RagaugeError
+from ragauge.core.errors import BadInput
+from ragauge.core.plugin_parameters import OtherOptions, PluginParameters, read_parameters
 from ragauge.core.protocols import DocumentStore
-from ragauge.core.secrets import redact, register_secrets
 from ragauge.core.specs import Spec, parse_spec
 from ragauge.core.structured_text import parse_json
 from ragauge.stores.bookkeeping import Matrix, normalise_rows
+from ragauge.stores.engines import DocumentEngine, DocumentRow, EngineErrors, EngineFolder, TableLayout
+from ragauge.stores.store_types import load_store_type
+from ragauge.stores.vector_store import VectorStore
 
 
 def open_document_store(described: str | Callable[..., Any], path: str | Path | None, dimension: int) -> DocumentStore:
@@ -34,31 +35,25 @@ def open_document_store(described: str | Callable[..., Any], path: str | Path | 
     >>> keeper.get(["a", "b"])[0].text
     'text'
     """
-    factory, options, taken = check_document_store_options(described)
-    given = {"path": None if path is None else str(path), "dimension": dimension}
-    accepted = {key: value for key, value in given.items() if taken is None or key in taken}
-    keeper: DocumentStore = factory(**accepted, **options)
-    return keeper
+    parameters, options = check_document_store_options(described)
+    context = {"path": None if path is None else str(path), "dimension": dimension}
+    accepted = {name: value for name, value in context.items() if parameters.accepts_any or name in parameters.options}
+    store: DocumentStore = parameters.call({**accepted, **options})
+    return store
 
 
-def check_document_store_options(
-    described: str | Callable[..., Any],
-) -> tuple[Callable[..., Any], dict[str, Any], frozenset[str] | None]:
-    """Return the class of a document store, its options and its parameters.
-
-    The parameters are None if the class takes any.
+def check_document_store_options(described: str | Callable[..., Any]) -> tuple[PluginParameters, dict[str, Any]]:
+    """Return the parameters of a document store, and its options.
 
     Raises BadInput for an option that it does not have. The store is not opened.
     """
     factory, options, name = _document_store_class(described)
-    taken = inspect.signature(factory).parameters
-    if any(one.kind is one.VAR_KEYWORD for one in taken.values()):
-        return factory, options, None
-    unknown = sorted(options.keys() - taken.keys())
-    if unknown:
-        known = ", ".join(one for one in taken if one not in ("path", "dimension")) or "none"
+    parameters = read_parameters(factory)
+    unknown = sorted(options.keys() - parameters.options.keys())
+    if unknown and not parameters.accepts_any and parameters.others is None:
+        known = ", ".join(one for one in parameters.options if one not in ("path", "dimension")) or "none"
         raise BadInput(f"the document store {name} has no option {unknown[0]!r}", hint=f"its options: {known}")
-    return factory, options, frozenset(taken)
+    return parameters, options
 
 
 def _document_store_class(described: str | Callable[..., Any]) -> tuple[Callable[..., Any], dict[str, Any], str]:
@@ -67,7 +62,7 @@ def _document_store_class(described: str | Callable[..., Any]) -> tuple[Callable
     spec = parse_spec(described)
     if ":" in spec.name:
         return plugins.import_user_object(spec.name), _plain_options(spec), spec.name
-    return plugins.load_plugin("keepers", spec.name), _plain_options(spec), spec.name
+    return plugins.load_plugin("document_stores", spec.name), _plain_options(spec), spec.name
 
 
 def _plain_options(spec: Spec) -> dict[str, Any]:
@@ -76,31 +71,6 @@ def _plain_options(spec: Spec) -> dict[str, Any]:
 
 ALL_FIELDS = frozenset(("text", "title", "metadata"))
 """Fields returned by a store that keeps whole documents."""
-
-
-class VerbatimEngineErrors:
-    """Context manager that raises errors of an engine as BackendFailed.
-
-    The message is the original one, with secrets redacted.
-    """
-
-    def __init__(self, engine: str, secrets: Sequence[str] = ()) -> None:
-        self._engine = engine
-        register_secrets(*secrets)
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        # Panics of engines in Rust are not subclasses of Exception.
-        failed = isinstance(error, Exception) or type(error).__name__ == "PanicException"
-        if error is None or not failed or isinstance(error, RagaugeError):
-            return
-        whole = str(error) or type(error).__name__
-        words = redact(whole)
-        raise BackendFailed(f"{self._engine}: {words}") from (error if words == whole else None)
 
 
 def metadata_to_json(metadata: Mapping[str, Any]) -> str:
@@ -220,6 +190,83 @@ class MemoryDocumentStore:
         journal.truncate(whole)
 
 
+class EngineDocumentStore:
+    """Document store over a database: ids are its keys and documents its rows, both unchanged.
+
+    Nothing is checked but the shape of vectors: finding what the database changes or loses is the purpose of the
+    stress test.
+    """
+
+    keeps = ALL_FIELDS
+
+    def __init__(self, engine: DocumentEngine, path: str | None, dimension: int, secrets: Sequence[str] = ()) -> None:
+        self._engine = engine
+        self._dimension = dimension
+        self._errors = EngineErrors(engine.name, secrets, verbatim=True)
+        self._home = EngineFolder(engine.name, path)
+        engine.layout = TableLayout("documents", "cosine", dimension)
+        try:
+            with self._errors:
+                engine.open(self._home, fresh=False)
+                engine.create()
+        except BaseException:
+            self._home.close()
+            raise
+
+    @property
+    def searches(self) -> str:
+        """What the store searches by: `vectors` or `words`."""
+        return self._engine.searches
+
+    def put(self, documents: Sequence[Document], vectors: Any) -> None:
+        """Store documents; a document with an existing id is replaced."""
+        matrix = to_document_matrix(documents, vectors, self._dimension)
+        with self._errors:
+            rows = [
+                DocumentRow(document.id, document.text, document.title, metadata_to_json(document.metadata))
+                for document in documents
+            ]
+            self._engine.upsert(rows, matrix)
+
+    def commit(self) -> None:
+        """Make all stored documents durable."""
+        with self._errors:
+            self._engine.commit()
+
+    def get(self, ids: Sequence[str]) -> list[Document | None]:
+        """Return the documents with these ids, in this order; None for an unknown id."""
+        if not len(ids):
+            return []
+        with self._errors:
+            by_id = {row.id: document_from_columns(*row) for row in self._engine.fetch(ids)}
+        return [by_id.get(document_id) for document_id in ids]
+
+    def ids(self) -> list[str]:
+        """Return the ids of all stored documents."""
+        with self._errors:
+            return self._engine.ids()
+
+    def search(self, text: str, vector: Any, k: int) -> list[Hit]:
+        """Return the `k` best documents that the database finds."""
+        query = to_query_vector(vector, self._dimension)
+        with self._errors:
+            return self._engine.search_documents(text, query, k)
+
+    def describe(self) -> dict[str, Any]:
+        """Return the engine, its version and its parameters for the manifest."""
+        with self._errors:
+            return {"keeper": self._engine.name, **self._engine.describe(), "dimension": self._dimension}
+
+    def close(self) -> None:
+        """Close the database; a temporary folder is removed."""
+        with self._errors:
+            self._engine.close()
+        self._home.close()
+
+
+STORE_OPTIONS = OtherOptions("OPTION=VALUE of the store", is_required=False)
+
+
 class VectorsOnlyDocumentStore:
     """Vector store as a document store without texts: `vectors(store=faiss)`.
 
@@ -232,10 +279,20 @@ class VectorsOnlyDocumentStore:
     keeps: frozenset[str] = frozenset()
     searches = "vectors"
 
-    def __init__(self, *, path: str | None = None, dimension: int, store: str = "faiss", **options: Any) -> None:
+    def __init__(
+        self,
+        *,
+        path: str | None = None,
+        dimension: int,
+        store: str = "faiss",
+        options: Annotated[Mapping[str, Any], STORE_OPTIONS] = EMPTY_MAPPING,
+    ) -> None:
+        opened = load_store_type(store).open(options, {"metric": "cosine", "path": path})
+        if not isinstance(opened, VectorStore):
+            raise BadInput(f"the document store vectors needs a store of ragauge, got {store}")
         self._dimension = dimension
         self._path = path
-        self._store: Any = plugins.load_plugin("stores", store)(metric="cosine", path=path, **options)
+        self._store = opened
 
     def put(self, documents: Sequence[Document], vectors: Any) -> None:
         """Store the vectors of documents; an existing id gets the new vector."""
@@ -260,7 +317,7 @@ class VectorsOnlyDocumentStore:
 
     def ids(self) -> list[str]:
         """Return the ids of all stored vectors."""
-        return list(self._store._intake.ids)
+        return self._store.ids
 
     def search(self, text: str, vector: Any, k: int) -> list[Hit]:  # noqa: ARG002 - the contract's
         """Return the `k` nearest documents that the vector store finds."""

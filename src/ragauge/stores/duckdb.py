@@ -5,267 +5,259 @@ from __future__ import annotations
 import itertools
 import threading
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
 
-from ragauge.core.documents import Document, Hit
+from ragauge.core.documents import Hit
 from ragauge.core.errors import BackendFailed, MissingExtra, install_command
-from ragauge.core.settings import check_choice, check_int
-from ragauge.core.stages import stage
-from ragauge.stores import engines
-from ragauge.stores.bookkeeping import Matrix, StoreBookkeeping, require_folder
-from ragauge.stores.document_stores import (
-    ALL_FIELDS,
-    VerbatimEngineErrors,
-    document_from_columns,
-    metadata_to_json,
-    to_document_matrix,
-    to_query_vector,
-)
-from ragauge.stores.engines import EngineErrors, EngineFolder, MetadataColumns, preload_modules
+from ragauge.core.settings import AtLeast, check_int
+from ragauge.stores import metadata_columns
+from ragauge.stores.bookkeeping import Matrix, no_neighbours
+from ragauge.stores.document_stores import EngineDocumentStore
+from ragauge.stores.engines import DocumentRow, Engine, EngineFolder, preload_modules
 from ragauge.stores.filter_conditions import FilterCondition, condition_values, conditions_to_sql
+from ragauge.stores.metadata_columns import MetadataColumn
+from ragauge.stores.search_results import DistanceConversions, RawNeighbours, clip_at_zero
+from ragauge.stores.store_settings import StoreSettings, search_option
+from ragauge.stores.vector_store import DatabaseStore
 
-if TYPE_CHECKING:
-    from ragauge.core.protocols import Neighbours
-
-
-VECTOR_FILE = "vectors.duckdb"
 DISTANCE_FUNCTIONS = {"cosine": "array_cosine_distance", "l2": "array_distance", "ip": "array_negative_inner_product"}
 INDEX_METRICS = {"cosine": "cosine", "l2": "l2sq", "ip": "ip"}
 COLUMN_TYPES = {
-    engines.BOOL_KIND: "BOOLEAN",
-    engines.INT_KIND: "BIGINT",
-    engines.FLOAT_KIND: "DOUBLE",
-    engines.TEXT_KIND: "VARCHAR",
+    metadata_columns.BOOL_KIND: "BOOLEAN",
+    metadata_columns.INT_KIND: "BIGINT",
+    metadata_columns.FLOAT_KIND: "DOUBLE",
+    metadata_columns.TEXT_KIND: "VARCHAR",
 }
 INDEX_SCAN_OPERATOR = "HNSW_INDEX_SCAN"
 
 
-class DuckDBStore:
-    """DuckDB table: `index` is `hnsw` (`m`, `ef_construction`, `ef_search`) or `none`.
+@dataclass(frozen=True)
+class DuckDBSettings(StoreSettings):
+    """Options of DuckDB and its extension vss."""
 
-    vss applies a filter to the results of the index, so fewer than `k` may remain. This behaviour is measured as it
-    is; `filtered="scan"` bypasses the index and compares all matching vectors. With `late_materialization`, DuckDB's
-    default, the query plan joins the whole table to the rows found by the index. Deleted or replaced vectors stay in
-    the index and displace others: if a search returns too few rows, all vectors are compared (counted in
-    `exact_fallbacks`), and the next `build()` rebuilds the index. The file is opened read-only until something
-    changes, so that several processes can search it.
-    """
-
-    def __init__(  # noqa: PLR0913 - the parameters of vss, by the names that all graphs have here
-        self,
-        *,
-        metric: str = "cosine",
-        path: str | None = None,
-        index: str = "hnsw",
-        m: int = 16,
-        ef_construction: int = 128,
-        ef_search: int = 64,
-        filtered: str = "index",
-        late_materialization: bool = False,
-        threads: int = 1,
-    ) -> None:
-        try:
-            import duckdb
-            import duckdb_extension_vss
-        except ImportError as error:
-            raise MissingExtra("the DuckDB store", "duckdb") from error
-        self._duckdb: Any = duckdb
-        self._extension = find_extension_file(Path(duckdb_extension_vss.__file__).parent, duckdb.__version__)
-        self._intake = StoreBookkeeping(metric)
-        self._columns = MetadataColumns()
-        self._kind = check_choice("index", index, ("hnsw", "none"))
-        self._m = check_int("m", m, 2)
-        self._ef_construction = check_int("ef_construction", ef_construction)
-        self._threads = check_int("threads", threads, 0)
-        self._options: dict[str, Any] = {}
-        self._set_search_options(ef_search, filtered, late_materialization)
-        self._path = path
-        self._speaking = EngineErrors("duckdb")
-        self._home = EngineFolder("duckdb", path)
-        there = path is not None and self._intake.read(path, **self._build_time_options())
-        self._columns.read(self._intake.built.get("columns", {}))
-        self._indexed = there
-        self._worn = bool(self._intake.built.get("worn"))
-        self._file = str(self._home.place(VECTOR_FILE, fresh=not there))
-        self._lock, self._counting = threading.Lock(), threading.Lock()
-        self._fallbacks = 0
-        self._local = threading.local()
-        with self._speaking:
-            self._connect(writing=not there)
-
-    def __len__(self) -> int:
-        return len(self._intake)
+    index: Literal["hnsw", "none"] = "hnsw"
+    m: Annotated[int, AtLeast(2)] = 16
+    ef_construction: Annotated[int, AtLeast(1)] = 128
+    ef_search: Annotated[int, AtLeast(1)] = search_option(64)
+    filtered: Literal["index", "scan"] = search_option("index")
+    late_materialization: bool = search_option(False)
 
     @property
-    def abilities(self) -> frozenset[str]:
-        """Capabilities of this store: all.
+    def build_options(self) -> dict[str, Any]:
+        """Build options of this index."""
+        return super().build_options if self.index == "hnsw" else {"index": self.index}
 
-        Processes can share a file that none of them changes.
-        """
-        return frozenset(("insert", "update", "delete", "filter", "save", "share", "concurrent"))
 
-    def describe(self) -> dict[str, Any]:
-        """Return the engine, its version and its parameters for the manifest."""
-        return {
-            "store": "duckdb",
-            "version": self._duckdb.__version__,
-            "metric": self._intake.metric,
-            **self._build_time_options(),
-            **self._options,
-            "threads": self._threads,
-            "exact_fallbacks": self._fallbacks,
-            "index_used": bool(len(self)) and self.index_used(np.ones(self._intake.dimension or 1), 10),
-            "size": len(self),
-            "dimension": self._intake.dimension,
-        }
+class DuckDBEngine(Engine):
+    """DuckDB table with the id or the position as primary key.
 
-    def add(self, ids: Sequence[str], vectors: Any, metadata: Sequence[Mapping[str, Any]] | None = None) -> None:
-        """Add vectors under their ids, with metadata that searches can filter by."""
-        matrix = self._intake.documents(ids, vectors, metadata)
-        if not len(matrix):
+    vss keeps an HNSW index on disk only with its experimental persistence, which is switched on. A file of vectors is
+    opened read-only until something changes. Upserts of documents before `commit` are one transaction.
+    """
+
+    name = "duckdb"
+    conversions: ClassVar[DistanceConversions] = {"cosine": clip_at_zero}
+
+    settings: DuckDBSettings
+
+    def __init__(self, settings: DuckDBSettings, threads: int) -> None:
+        try:
+            import duckdb
+        except ImportError as error:
+            raise MissingExtra("the DuckDB store", "duckdb") from error
+        self._library: Any = duckdb
+        self.settings = settings
+        self._has_index = settings.index == "hnsw"
+        self._threads = check_int("threads", threads, 0)
+        self._connection: Any = None
+        self._lock, self._counting = threading.Lock(), threading.Lock()
+        self._local = threading.local()
+        self._fallbacks = 0
+        self._pending = False
+        """Whether a transaction is open."""
+
+    def open(self, folder: EngineFolder, *, fresh: bool) -> None:
+        """Open the file."""
+        file = folder.place(f"{self.layout.table}.duckdb", fresh=fresh)
+        self._file = str(file)
+        if self.layout.table == "vectors":
+            self._built = not fresh
+            self._outdated = bool(self.layout.state.get("worn"))
+            self._connect(writing=fresh)
             return
-        fresh = self._columns.new(ids, metadata)
-        with self._lock, self._speaking:
+        self._connection = self._library.connect()
+        if self._has_index:
+            self._load_vss()
+        # Attach the file instead of opening it: the index of a killed process can be read only after vss is loaded.
+        self._connection.execute(f"ATTACH '{_escape_quotes(file)}' AS kept; USE kept")
+
+    def create(self) -> None:
+        """Create the table, and the index of documents."""
+        vector_type = f"FLOAT[{self.layout.dimension:d}]"
+        if self.layout.table == "documents":
+            self._connection.execute(
+                "CREATE TABLE IF NOT EXISTS documents (id VARCHAR PRIMARY KEY, title VARCHAR, text VARCHAR, "
+                f"metadata VARCHAR, embedding {vector_type})"
+            )
+            if self._has_index:
+                self._connection.execute(f"CREATE INDEX IF NOT EXISTS {self._index_definition()}")
+            return
+        columns = "".join(f", {column.name} {COLUMN_TYPES[column.kind]}" for column in self.layout.columns)
+        with self._lock:
+            self._open_for_writing()
+            self._thread_cursor().execute(
+                f"CREATE TABLE IF NOT EXISTS vectors (id BIGINT PRIMARY KEY, embedding {vector_type}{columns})"
+            )
+
+    def add_columns(self, columns: Sequence[MetadataColumn]) -> None:
+        """Add metadata columns."""
+        with self._lock:
+            self._open_for_writing()
+            for column in columns:
+                self._thread_cursor().execute(
+                    f"ALTER TABLE vectors ADD COLUMN {column.name} {COLUMN_TYPES[column.kind]}"
+                )
+
+    def insert(self, positions: range, matrix: Matrix, rows: Sequence[Mapping[str, Any]] | None) -> None:
+        """Insert vectors."""
+        import polars
+
+        columns: dict[str, Any] = {
+            "id": np.arange(positions.start, positions.stop),
+            "embedding": polars.Series(matrix, dtype=polars.Array(polars.Float32, matrix.shape[1])),
+        }
+        for column in self.layout.columns:
+            columns[column.name] = [row.get(column.name) for row in rows or ()] or [None] * len(matrix)
+        names = ", ".join(columns)
+        with self._lock:
             self._open_for_writing()
             cursor = self._thread_cursor()
-            if self._intake.dimension is None:
-                cursor.execute(f"CREATE TABLE vectors (id BIGINT PRIMARY KEY, embedding FLOAT[{matrix.shape[1]:d}])")
-            for column in fresh.values():
-                cursor.execute(f"ALTER TABLE vectors ADD COLUMN {column.name} {COLUMN_TYPES[column.kind]}")
-            self._columns.learn(fresh)
-            self._insert_vectors(cursor, matrix, metadata)
-        self._intake.remember(ids, matrix)
+            cursor.register("incoming", polars.DataFrame(columns))
+            cursor.execute(f"INSERT INTO vectors ({names}) SELECT {names} FROM incoming")  # noqa: S608 - own names
+            cursor.unregister("incoming")
+
+    def replace(self, positions: list[int], matrix: Matrix) -> None:
+        """Replace vectors."""
+        with self._lock:
+            self._open_for_writing()
+            for position, vector in zip(positions, matrix, strict=True):
+                self._thread_cursor().execute(
+                    "UPDATE vectors SET embedding = ? WHERE id = ?", [vector.tolist(), position]
+                )
+            self._outdated = self._built and self._has_index
+
+    def delete(self, positions: list[int]) -> None:
+        """Delete vectors."""
+        with self._lock:
+            self._open_for_writing()
+            self._thread_cursor().execute("DELETE FROM vectors WHERE list_contains(?, id)", [positions])
+            self._outdated = self._built and self._has_index
 
     def build(self) -> None:
-        """Build the index, unless `index` is `none` or it is up to date."""
-        with self._lock, self._speaking:
-            if (self._indexed and not self._worn) or self._intake.dimension is None:
+        """Build the index, unless there is none or it is up to date."""
+        with self._lock:
+            if self._built and not self._outdated:
                 return
-            if self._kind == "hnsw":
+            if self._has_index:
                 self._open_for_writing()
                 self._thread_cursor().execute("DROP INDEX IF EXISTS nearest")
-                self._thread_cursor().execute(
-                    f"CREATE INDEX nearest ON vectors USING HNSW (embedding) WITH (metric = "
-                    f"'{INDEX_METRICS[self._intake.metric]}', M = {self._m:d}, ef_construction = "
-                    f"{self._ef_construction:d})"
-                )
-            self._indexed, self._worn = True, False
+                self._thread_cursor().execute(f"CREATE INDEX {self._index_definition()}")
+            self._built, self._outdated = True, False
 
-    def tune(
-        self,
-        *,
-        ef_search: int | None = None,
-        filtered: str | None = None,
-        late_materialization: bool | None = None,
-    ) -> None:
-        """Set search options."""
-        self._set_search_options(ef_search, filtered, late_materialization)
-        with self._lock, self._speaking:
-            self._apply_search_options(self._connection)
+    def tune(self, settings: StoreSettings) -> None:
+        """Use other search options."""
+        super().tune(settings)
+        if self._connection is not None:
+            with self._lock:
+                self._apply_search_options()
 
-    def search(self, vectors: Any, k: int, where: Mapping[str, Any] | None = None) -> Neighbours:
-        """Return the `k` nearest vectors of each query, nearest first.
+    def search(self, queries: Matrix, k: int, conditions: Sequence[FilterCondition] | None) -> RawNeighbours:
+        """Return the neighbours that the plan finds; all rows are compared if an outdated index gives too few."""
+        positions, values = no_neighbours(len(queries), k)
+        cursor, statement = self._thread_cursor(), self._search_statement(conditions or ())
+        bounds = condition_values(conditions) if conditions else ()
+        for row, query in enumerate(queries):
+            vector = query.tolist()
+            found = cursor.execute(statement, [vector, k, *bounds]).fetchall()
+            if self._outdated and not conditions and len(found) < k:
+                with self._counting:
+                    self._fallbacks += 1
+                found = cursor.execute(self._search_statement((), scan=True), [vector, k]).fetchall()
+            if found:
+                positions[row, : len(found)], values[row, : len(found)] = zip(*found, strict=True)
+        return positions, values
 
-        `where` restricts them to vectors whose metadata match the filter.
-        """
-        queries = self._intake.queries(vectors, k)
-        if not self._indexed:
-            self.build()
-        wanted = self._columns.wanted(where) if where else []
-        if not len(self) or not len(queries) or wanted is None:
-            return self._intake.empty(len(queries), k)
-        positions = np.full((len(queries), k), -1, dtype=np.int64)
-        distances = np.full((len(queries), k), np.inf, dtype=np.float32)
-        with self._speaking, stage("retrieve"):
-            cursor, statement = self._thread_cursor(), self._search_statement(wanted)
-            for row, query in enumerate(queries):
-                vector = query.tolist()
-                found = cursor.execute(statement, [vector, k, *condition_values(wanted)]).fetchall()
-                if self._worn and not wanted and len(found) < min(k, len(self)):
-                    with self._counting:
-                        self._fallbacks += 1
-                    found = cursor.execute(self._search_statement([], scan=True), [vector, k]).fetchall()
-                if found:
-                    places, values = zip(*found, strict=True)
-                    positions[row, : len(found)], distances[row, : len(found)] = places, values
-        if self._intake.metric == "cosine":
-            distances = np.maximum(distances, 0)
-        return self._intake.answer(positions, distances, k)
-
-    def index_used(self, vector: Any, k: int, where: Mapping[str, Any] | None = None) -> bool:
+    def uses_index(self, query: Matrix, k: int, conditions: Sequence[FilterCondition]) -> bool:
         """Return whether the plan of a search uses the index."""
-        query = self._intake.queries([vector], k)[0].tolist()
-        wanted = (self._columns.wanted(where) if where else []) or []
-        with self._speaking:
-            plan = self._thread_cursor().execute(
-                f"EXPLAIN {self._search_statement(wanted)}", [query, k, *condition_values(wanted)]
-            )
-            return INDEX_SCAN_OPERATOR in str(plan.fetchall())
+        plan = self._thread_cursor().execute(
+            f"EXPLAIN {self._search_statement(conditions)}", [query.tolist(), k, *condition_values(conditions)]
+        )
+        return INDEX_SCAN_OPERATOR in str(plan.fetchall())
 
-    def update(self, ids: Sequence[str], vectors: Any) -> None:
-        """Replace the vectors of existing ids."""
-        positions, matrix = self._intake.replacements(ids, vectors)
-        with self._lock, self._speaking:
-            self._open_for_writing()
-            for place, row in zip(positions.tolist(), matrix, strict=True):
-                self._thread_cursor().execute("UPDATE vectors SET embedding = ? WHERE id = ?", [row.tolist(), place])
-            self._worn = self._indexed and self._kind == "hnsw"
+    def flush(self) -> dict[str, Any]:
+        """Reopen the file read-only, so that other processes can read it."""
+        with self._lock:
+            if self._writing:
+                self._thread_cursor().execute("CHECKPOINT")
+                self._connect(writing=False)
+        return {"worn": self._outdated}
 
-    def delete(self, ids: Sequence[str]) -> None:
-        """Delete existing ids."""
-        positions = self._intake.positions(ids)
-        with self._lock, self._speaking:
-            self._open_for_writing()
-            self._thread_cursor().execute("DELETE FROM vectors WHERE list_contains(?, id)", [positions.tolist()])
-            self._worn = self._indexed and self._kind == "hnsw"
-        self._intake.forget(ids)
+    def upsert(self, rows: Sequence[DocumentRow], matrix: Matrix) -> None:
+        """Insert or replace documents in the open transaction."""
+        if not self._pending:
+            self._connection.execute("BEGIN")
+            self._pending = True
+        statement = "INSERT OR REPLACE INTO documents (id, text, title, metadata, embedding) VALUES (?, ?, ?, ?, ?)"
+        for row, vector in zip(rows, matrix, strict=True):
+            self._connection.execute(statement, [*row, vector.tolist()])
 
-    def save(self) -> None:
-        """Save the store in `path` and reopen the file read-only.
+    def commit(self) -> None:
+        """Commit the open transaction, if any."""
+        if self._pending:
+            self._pending = False
+            self._connection.execute("COMMIT")
 
-        Other processes can then read it.
-        """
-        folder = require_folder("duckdb", self._path)
-        if not self._indexed:
-            self.build()
-        if self._intake.dimension is not None:
-            with self._lock, self._speaking:
-                if self._writing:
-                    self._thread_cursor().execute("CHECKPOINT")
-                    self._connect(writing=False)
-            self._intake.write(folder, **self._build_time_options(), columns=self._columns.kept(), worn=self._worn)
+    def fetch(self, ids: Sequence[str]) -> list[DocumentRow]:
+        """Return documents by id."""
+        statement = "SELECT id, text, title, metadata FROM documents WHERE list_contains(?, id)"
+        return [DocumentRow(*row) for row in self._connection.execute(statement, [list(ids)]).fetchall()]
+
+    def ids(self) -> list[str]:
+        """Return all ids."""
+        return [key for (key,) in self._connection.execute("SELECT id FROM documents").fetchall()]
+
+    def search_documents(self, text: str, vector: Matrix, k: int) -> list[Hit]:  # noqa: ARG002 - vectors only
+        """Return the documents that the plan finds."""
+        distance = self._distance_expression()
+        statement = f"SELECT id, {distance}, text FROM documents ORDER BY {distance} LIMIT $2"  # noqa: S608 - own names
+        found = self._connection.execute(statement, [vector.tolist(), k]).fetchall()
+        return [Hit(key, 1 - distance, text) for key, distance, text in found]
+
+    def describe(self) -> dict[str, Any]:
+        """Return version and parameters."""
+        about = {"version": self._library.__version__, **self.settings.build_options}
+        if self.layout.table == "documents":
+            return about
+        return {**about, **self.settings.search_values, "threads": self._threads, "exact_fallbacks": self._fallbacks}
 
     def close(self) -> None:
-        """Close the file; a temporary folder is removed."""
-        with self._lock, self._speaking:
+        """Close the file; an open transaction is rolled back."""
+        with self._lock:
             self._connection.close()
-        self._home.close()
-
-    def _build_time_options(self) -> dict[str, Any]:
-        graph = {"m": self._m, "ef_construction": self._ef_construction} if self._kind == "hnsw" else {}
-        return {"index": self._kind, **graph}
-
-    def _set_search_options(self, ef_search: int | None, filtered: str | None, late: bool | None) -> None:
-        if ef_search is not None:
-            self._options["ef_search"] = check_int("ef_search", ef_search)
-        if filtered is not None:
-            self._options["filtered"] = check_choice("way to filter", filtered, ("index", "scan"))
-        if late is not None:
-            self._options["late_materialization"] = bool(late)
 
     def _connect(self, *, writing: bool) -> None:
         """Open the file read-only, or for writing by this process alone."""
-        if hasattr(self, "_connection"):
+        if self._connection is not None:
             self._connection.close()
-        self._connection: Any = self._duckdb.connect(self._file, read_only=not writing)
-        self._connection.execute(f"LOAD '{str(self._extension).replace(chr(39), chr(39) * 2)}'")
-        self._connection.execute("SET GLOBAL hnsw_enable_experimental_persistence = true")
+        self._connection = self._library.connect(self._file, read_only=not writing)
+        self._load_vss()
         if self._threads:
             self._connection.execute(f"SET threads = {self._threads:d}")
-        self._apply_search_options(self._connection)
+        self._apply_search_options()
         # DuckDB loads modules at the first parameter and the first data frame. Do it now, outside the timings.
         self._connection.execute("SELECT $1", [[0.0]]).fetchall()
         if writing:
@@ -273,10 +265,19 @@ class DuckDBStore:
         self._local = threading.local()
         self._writing = writing
 
-    def _apply_search_options(self, connection: Any) -> None:
-        connection.execute(f"SET GLOBAL hnsw_ef_search = {self._options['ef_search']:d}")
-        off = "" if self._options["late_materialization"] else "late_materialization"
-        connection.execute(f"SET GLOBAL disabled_optimizers = '{off}'")
+    def _load_vss(self) -> None:
+        try:
+            import duckdb_extension_vss
+        except ImportError as error:
+            raise MissingExtra("the HNSW index of DuckDB", "duckdb") from error
+        file = find_extension_file(Path(duckdb_extension_vss.__file__).parent, self._library.__version__)
+        self._connection.execute(f"LOAD '{_escape_quotes(file)}'")
+        self._connection.execute("SET GLOBAL hnsw_enable_experimental_persistence = true")
+
+    def _apply_search_options(self) -> None:
+        self._connection.execute(f"SET GLOBAL hnsw_ef_search = {self.settings.ef_search:d}")
+        disabled = "" if self.settings.late_materialization else "late_materialization"
+        self._connection.execute(f"SET GLOBAL disabled_optimizers = '{disabled}'")
 
     def _open_for_writing(self) -> None:
         if not self._writing:
@@ -287,37 +288,74 @@ class DuckDBStore:
 
         A DuckDB connection runs one statement at a time.
         """
-        found = getattr(self._local, "cursor", None)
-        if found is None:
-            found = self._local.cursor = self._connection.cursor()
-        return found
+        cursor = getattr(self._local, "cursor", None)
+        if cursor is None:
+            cursor = self._local.cursor = self._connection.cursor()
+        return cursor
 
-    def _search_statement(self, wanted: Sequence[FilterCondition], *, scan: bool = False) -> str:
-        distance = f"{DISTANCE_FUNCTIONS[self._intake.metric]}(embedding, $1::FLOAT[{self._intake.dimension or 1:d}])"
+    def _index_definition(self) -> str:
+        return (
+            f"nearest ON {self.layout.table} USING HNSW (embedding) WITH "
+            f"(metric = '{INDEX_METRICS[self.layout.metric]}', M = {self.settings.m:d}, "
+            f"ef_construction = {self.settings.ef_construction:d})"
+        )
+
+    def _distance_expression(self) -> str:
+        return f"{DISTANCE_FUNCTIONS[self.layout.metric]}(embedding, $1::FLOAT[{self.layout.dimension:d}])"
+
+    def _search_statement(self, conditions: Sequence[FilterCondition], *, scan: bool = False) -> str:
+        distance = self._distance_expression()
         numbers = itertools.count(3)
-        conditions = conditions_to_sql(wanted, lambda _: f"${next(numbers)}")
+        where = conditions_to_sql(conditions, lambda _: f"${next(numbers)}")
         # The planner uses the index only for the exact distance expression, so adding 0 forces a scan.
-        scan = scan or (bool(wanted) and self._options["filtered"] == "scan")
+        scan = scan or (bool(conditions) and self.settings.filtered == "scan")
         order = f"{distance} + 0" if scan else distance
         return (
-            f"SELECT id, {distance} FROM vectors {'WHERE ' if wanted else ''}{conditions} "  # noqa: S608 - own names
+            f"SELECT id, {distance} FROM vectors {'WHERE ' if conditions else ''}{where} "  # noqa: S608 - own names
             f"ORDER BY {order} LIMIT $2"
         )
 
-    def _insert_vectors(self, cursor: Any, matrix: Matrix, metadata: Sequence[Mapping[str, Any]] | None) -> None:
-        import polars
 
-        frame = {
-            "id": np.arange(self._intake.places, self._intake.places + len(matrix)),
-            "embedding": polars.Series(matrix, dtype=polars.Array(polars.Float32, matrix.shape[1])),
-        }
-        rows = [self._columns.row(about) for about in metadata or ()]
-        for number, column in enumerate(self._columns):
-            frame[column.name] = [row[number] for row in rows] or [None] * len(matrix)
-        cursor.register("incoming", polars.DataFrame(frame))
-        names = ", ".join(frame)
-        cursor.execute(f"INSERT INTO vectors ({names}) SELECT {names} FROM incoming")  # noqa: S608 - own names
-        cursor.unregister("incoming")
+class DuckDBStore(DatabaseStore):
+    """DuckDB table: `index` is `hnsw` (`m`, `ef_construction`, `ef_search`) or `none`.
+
+    vss applies a filter to the results of the index, so fewer than `k` may remain. This behaviour is measured as it
+    is; `filtered="scan"` bypasses the index and compares all matching vectors. With `late_materialization`, DuckDB's
+    default, the query plan joins the whole table to the rows found by the index. Deleted or replaced vectors stay in
+    the index and displace others: if a search returns too few rows, all vectors are compared (counted in
+    `exact_fallbacks`), and the next `build()` rebuilds the index. The file is opened read-only until something
+    changes, so that several processes can search it.
+    """
+
+    _engine: DuckDBEngine
+
+    def __init__(
+        self,
+        *,
+        metric: str = "cosine",
+        path: str | None = None,
+        settings: DuckDBSettings = DuckDBSettings(),
+        threads: int = 1,
+    ) -> None:
+        super().__init__(DuckDBEngine(settings, threads), metric, path)
+
+    def index_used(self, vector: Any, k: int, where: Mapping[str, Any] | None = None) -> bool:
+        """Return whether the plan of a search uses the index."""
+        query = self._intake.queries([vector], k)[0]
+        conditions = (self._columns.wanted(where) if where else []) or []
+        with self._errors:
+            return self._engine.uses_index(query, k, conditions)
+
+    def _describe_engine(self) -> dict[str, Any]:
+        used = bool(len(self)) and self.index_used(np.ones(self._intake.dimension or 1), 10)
+        return {**super()._describe_engine(), "index_used": used}
+
+
+def open_duckdb_documents(
+    *, path: str | None = None, dimension: int, index: Literal["hnsw", "none"] = "none"
+) -> EngineDocumentStore:
+    """Open documents in a DuckDB table; `index` is `none` (exact search) or `hnsw` with the defaults of vss."""
+    return EngineDocumentStore(DuckDBEngine(DuckDBSettings(index=index), threads=0), path, dimension)
 
 
 def find_extension_file(package: Path, version: str) -> Path:
@@ -327,115 +365,13 @@ def find_extension_file(package: Path, version: str) -> Path:
     """
     file = package / "extensions" / f"v{version}" / "vss.duckdb_extension"
     if not file.exists():
-        there = ", ".join(sorted(found.parent.name for found in package.glob("extensions/*/vss.duckdb_extension")))
+        installed = sorted(other.parent.name for other in package.glob("extensions/*/vss.duckdb_extension"))
         raise BackendFailed(
-            f"duckdb: its extension vss is installed for {there or 'no version'}, and DuckDB is v{version}",
+            f"duckdb: its extension vss is installed for {', '.join(installed) or 'no version'}, and DuckDB is "
+            f"v{version}",
             hint=install_command("duckdb"),
         )
     return file
-
-
-DOCUMENT_FILE = "documents.duckdb"
-
-
-class DuckDBDocumentStore:
-    """DuckDB table with the id as primary key.
-
-    `index` is `none` (exact search) or `hnsw`. vss keeps an HNSW index on disk only with its experimental
-    persistence, which is switched on. Everything put in before `commit` is one transaction.
-    """
-
-    keeps = ALL_FIELDS
-    searches = "vectors"
-
-    def __init__(self, *, path: str | None = None, dimension: int, index: str = "none") -> None:
-        try:
-            import duckdb
-        except ImportError as error:
-            raise MissingExtra("the DuckDB keeper", "duckdb") from error
-        self._version = duckdb.__version__
-        self._dimension = dimension
-        self._index = check_choice("index", index, ("none", "hnsw"))
-        self._pending = False
-        self._speaking = VerbatimEngineErrors("duckdb")
-        self._home = EngineFolder("duckdb", path)
-        with self._speaking:
-            self._connection: Any = duckdb.connect()
-            if index == "hnsw":
-                self._load_vss(duckdb.__version__)
-            # Attach the file instead of opening it: the index of a killed process can be read only after vss is loaded.
-            self._connection.execute(
-                f"ATTACH '{_escape_quotes(self._home.place(DOCUMENT_FILE, fresh=False))}' AS kept; USE kept"
-            )
-            self._connection.execute(
-                "CREATE TABLE IF NOT EXISTS documents (id VARCHAR PRIMARY KEY, title VARCHAR, text VARCHAR, "
-                f"metadata VARCHAR, embedding FLOAT[{dimension:d}])"
-            )
-            if index == "hnsw":
-                self._connection.execute(
-                    "CREATE INDEX IF NOT EXISTS nearest ON documents USING HNSW (embedding) WITH (metric = 'cosine')"
-                )
-
-    def put(self, documents: Sequence[Document], vectors: Any) -> None:
-        """Store documents; a document with an existing id is replaced."""
-        rows = to_document_matrix(documents, vectors, self._dimension)
-        with self._speaking:
-            if not self._pending:
-                self._connection.execute("BEGIN")
-                self._pending = True
-            for one, row in zip(documents, rows, strict=True):
-                self._connection.execute(
-                    "INSERT OR REPLACE INTO documents VALUES (?, ?, ?, ?, ?)",
-                    [one.id, one.title, one.text, metadata_to_json(one.metadata), row.tolist()],
-                )
-
-    def commit(self) -> None:
-        """Commit the open transaction, if any."""
-        with self._speaking:
-            if self._pending:
-                self._pending = False
-                self._connection.execute("COMMIT")
-
-    def get(self, ids: Sequence[str]) -> list[Document | None]:
-        """Return the documents with these ids, in this order; None for an unknown id."""
-        statement = "SELECT id, text, title, metadata FROM documents WHERE list_contains(?, id)"
-        with self._speaking:
-            found = self._connection.execute(statement, [list(ids)]).fetchall() if len(ids) else []
-        there = {row[0]: document_from_columns(*row) for row in found}
-        return [there.get(name) for name in ids]
-
-    def ids(self) -> list[str]:
-        """Return the ids of all stored documents."""
-        with self._speaking:
-            return [name for (name,) in self._connection.execute("SELECT id FROM documents").fetchall()]
-
-    def search(self, text: str, vector: Any, k: int) -> list[Hit]:  # noqa: ARG002 - the contract's
-        """Return the `k` documents with the highest cosine similarity that DuckDB finds."""
-        distance = f"array_cosine_distance(embedding, $1::FLOAT[{self._dimension:d}])"
-        statement = f"SELECT id, {distance}, text FROM documents ORDER BY {distance} LIMIT $2"  # noqa: S608 - own names
-        with self._speaking:
-            asked = to_query_vector(vector, self._dimension).tolist()
-            found = self._connection.execute(statement, [asked, k]).fetchall()
-        return [Hit(name, 1 - distance, text) for name, distance, text in found]
-
-    def describe(self) -> dict[str, Any]:
-        """Return the engine, its version and its parameters for the manifest."""
-        return {"keeper": "duckdb", "version": self._version, "index": self._index, "dimension": self._dimension}
-
-    def close(self) -> None:
-        """Close the file; uncommitted changes are rolled back."""
-        with self._speaking:
-            self._connection.close()
-        self._home.close()
-
-    def _load_vss(self, version: str) -> None:
-        try:
-            import duckdb_extension_vss
-        except ImportError as error:
-            raise MissingExtra("the HNSW index of DuckDB", "duckdb") from error
-        file = find_extension_file(Path(duckdb_extension_vss.__file__).parent, version)
-        self._connection.execute(f"LOAD '{_escape_quotes(file)}'")
-        self._connection.execute("SET GLOBAL hnsw_enable_experimental_persistence = true")
 
 
 def _escape_quotes(file: Path) -> str:

@@ -1,147 +1,27 @@
-"""Shared parts of engine adapters: folder, errors and metadata columns.
-
-Each metadata key gets a column name that needs no quoting, and one type.
-"""
+"""Adapters of databases: their interface, and the folder and errors that they share."""
 
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
 from types import TracebackType
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, ClassVar, Literal, NamedTuple, NoReturn
 
-from ragauge.core.errors import BackendFailed, BadInput, RagaugeError
+from ragauge.core.documents import EMPTY_MAPPING, Hit
+from ragauge.core.errors import BackendFailed, RagaugeError
+from ragauge.core.protocols import STORE_CAPABILITIES
 from ragauge.core.secrets import redact, register_secrets
 from ragauge.files.workspace import create_temporary_folder
-from ragauge.stores.filter_conditions import ONE_OF, RANGE_OPERATORS, FilterCondition, parse_filter, to_integer_bound
-
-BOOL_KIND, INT_KIND, FLOAT_KIND, TEXT_KIND = "truth", "whole", "real", "text"
-KIND_LABELS = {BOOL_KIND: "true or false", INT_KIND: "whole numbers", FLOAT_KIND: "numbers", TEXT_KIND: "texts"}
-
-
-class MetadataColumn(NamedTuple):
-    """Column of a metadata key: its name in the engine and the kind of its values."""
-
-    name: str
-    kind: str
-
-
-class MetadataColumns:
-    """Metadata columns of a store.
-
-    The first value of a key decides the kind of its column.
-    """
-
-    def __init__(self) -> None:
-        self._known: dict[str, MetadataColumn] = {}
-
-    def __iter__(self) -> Iterator[MetadataColumn]:
-        return iter(self._known.values())
-
-    def __len__(self) -> int:
-        return len(self._known)
-
-    def new(self, ids: Sequence[str], metadata: Sequence[Mapping[str, Any]] | None) -> dict[str, MetadataColumn]:
-        """Return the columns that metadata need and that do not exist yet.
-
-        Raises BadInput for a value of another kind than its column.
-        """
-        added: dict[str, MetadataColumn] = {}
-        for name, about in zip(ids, metadata or (), strict=False):
-            for key, value in about.items():
-                column = self._known.get(key) or added.get(key)
-                if column is None:
-                    added[key] = MetadataColumn(f"c{len(self._known) + len(added)}", value_kind(value))
-                elif value_kind(value) != column.kind and not (
-                    column.kind == FLOAT_KIND and value_kind(value) == INT_KIND
-                ):
-                    raise BadInput(
-                        f"the metadata of {name!r}: {key!r} is {value!r}, and before it were "
-                        f"{KIND_LABELS[column.kind]}",
-                        hint="this engine keeps one kind of value for each name",
-                    )
-        return added
-
-    def learn(self, added: Mapping[str, MetadataColumn]) -> None:
-        """Register columns that were added to the engine."""
-        self._known.update(added)
-
-    def row(self, about: Mapping[str, Any]) -> list[Any]:
-        """Return the metadata of one vector in column order; None for a missing key."""
-        return [
-            to_column_value(about[key], column.kind) if key in about else None for key, column in self._known.items()
-        ]
-
-    def named(self, about: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the metadata of one vector by column name, without missing keys."""
-        return {self._known[key].name: to_column_value(value, self._known[key].kind) for key, value in about.items()}
-
-    def wanted(self, where: Mapping[str, Any]) -> list[FilterCondition] | None:
-        """Convert a filter to conditions on columns.
-
-        None if nothing can match: no such key, or no value of the column's kind.
-        """
-        found = []
-        for key, operator, value in parse_filter(where):
-            column = self._known.get(key)
-            if column is None:
-                return None
-            if operator in RANGE_OPERATORS:
-                if column.kind not in (INT_KIND, FLOAT_KIND):
-                    return None
-                bound = to_integer_bound(operator, value) if column.kind == INT_KIND else float(value)
-                found.append(FilterCondition(column.name, operator, bound))
-                continue
-            fitting = [
-                to_column_value(one, column.kind)
-                for one in (value if operator == ONE_OF else [value])
-                if _fits_column(one, column)
-            ]
-            if not fitting:
-                return None
-            one_of = operator == ONE_OF
-            found.append(FilterCondition(column.name, operator, tuple(fitting) if one_of else fitting[0]))
-        return found
-
-    def kept(self) -> dict[str, list[str]]:
-        """Return the columns as JSON data for the bookkeeping file."""
-        return {key: list(column) for key, column in self._known.items()}
-
-    def read(self, kept: Mapping[str, Sequence[str]]) -> None:
-        """Restore the columns from the data of `kept`."""
-        self._known = {key: MetadataColumn(*column) for key, column in kept.items()}
-
-
-def _fits_column(value: Any, column: MetadataColumn) -> bool:
-    """Return whether a column can hold a value."""
-    kind = value_kind(value)
-    if kind == FLOAT_KIND and float(value).is_integer():
-        kind = INT_KIND  # 3.0 matches an integer column as 3
-    return kind == column.kind or (column.kind, kind) == (FLOAT_KIND, INT_KIND)
-
-
-def value_kind(value: Any) -> str:
-    """Return the kind of a metadata value."""
-    if isinstance(value, bool) or type(value).__name__ == "bool_":
-        return BOOL_KIND
-    if isinstance(value, str):
-        return TEXT_KIND
-    return (
-        FLOAT_KIND
-        if isinstance(value, float) or getattr(getattr(value, "dtype", None), "kind", "") == "f"
-        else INT_KIND
-    )
-
-
-def to_column_value(value: Any, kind: str) -> Any:
-    """Convert a value to the Python type of its column.
-
-    Some engines reject NumPy types.
-    """
-    return {BOOL_KIND: bool, INT_KIND: int, FLOAT_KIND: float, TEXT_KIND: str}[kind](value)
+from ragauge.stores.bookkeeping import Matrix
+from ragauge.stores.filter_conditions import FilterCondition
+from ragauge.stores.metadata_columns import MetadataColumn, MetadataColumns
+from ragauge.stores.search_results import DistanceConversions, RawNeighbours
+from ragauge.stores.store_settings import StoreSettings
 
 
 def preload_modules(*modules: str) -> None:
@@ -155,7 +35,7 @@ class EngineFolder:
     """Folder of an engine: the given one, or a temporary one that `close` removes."""
 
     def __init__(self, store: str, path: str | None) -> None:
-        self._own = path is None
+        self.is_temporary = path is None
         self.folder = create_temporary_folder(store) if path is None else Path(path)
         self.folder.mkdir(parents=True, exist_ok=True)
 
@@ -175,7 +55,7 @@ class EngineFolder:
 
     def close(self) -> None:
         """Remove the folder if it is temporary."""
-        if self._own:
+        if self.is_temporary:
             shutil.rmtree(self.folder, ignore_errors=True)
 
 
@@ -187,15 +67,14 @@ class ClosedEngine:
 
 
 class EngineErrors:
-    """Context manager that raises errors of an engine as BackendFailed.
+    """Context manager that raises errors of an engine as BackendFailed, with secrets redacted.
 
-    The message is on one line, with secrets redacted.
-
-    An instance is created once and entered for each search, which is cheaper than a generator-based context manager.
+    The message is put on one line, or with `verbatim` left as the engine wrote it.
     """
 
-    def __init__(self, engine: str, secrets: tuple[str, ...] = ()) -> None:
+    def __init__(self, engine: str, secrets: Sequence[str] = (), *, verbatim: bool = False) -> None:
         self._engine = engine
+        self._verbatim = verbatim
         register_secrets(*secrets)
 
     def __enter__(self) -> None:
@@ -204,10 +83,153 @@ class EngineErrors:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if error is None or isinstance(error, RagaugeError):
-            return
+        if error is not None:
+            self.translate(error)
+
+    def translate(self, error: BaseException) -> None:
+        """Raise BackendFailed for an error of the engine; return for errors of ragauge and interruptions."""
         # Panics of engines in Rust are not subclasses of Exception.
-        if isinstance(error, Exception) or type(error).__name__ == "PanicException":
-            whole = " ".join(str(error).split()) or type(error).__name__
-            words = redact(whole)
-            raise BackendFailed(f"{self._engine}: {words}") from (error if words == whole else None)
+        from_engine = isinstance(error, Exception) or type(error).__name__ == "PanicException"
+        if isinstance(error, RagaugeError) or not from_engine:
+            return
+        message = str(error) if self._verbatim else " ".join(str(error).split())
+        message = message or type(error).__name__
+        public = redact(message)
+        # If the message has a secret, the original error is also left out of the traceback.
+        raise BackendFailed(f"{self._engine}: {public}") from (error if public == message else None)
+
+
+@dataclass
+class TableLayout:
+    """Table of an engine: vectors under positions, or documents under ids."""
+
+    table: Literal["vectors", "documents"]
+    metric: str
+    dimension: int | None = None
+    """None until the first vectors are added."""
+    columns: MetadataColumns = field(default_factory=MetadataColumns)
+    """Metadata columns next to the vectors."""
+    state: Mapping[str, Any] = field(default_factory=dict)
+    """Result of `VectorEngine.flush` if the table was saved."""
+    positions: int = 0
+    """Number of positions that the saved table had assigned; the next vector gets this position."""
+    rows: int = 0
+    """Number of vectors in the saved table."""
+
+
+class DocumentRow(NamedTuple):
+    """Document as a row of an engine."""
+
+    id: str
+    text: str
+    title: str
+    metadata: Any
+    """JSON text, empty without metadata, or a mapping if the engine parses it."""
+
+
+class EngineConnection(ABC):
+    """What all adapters of databases share: one database, with one table of a layout.
+
+    An adapter checks nothing and has no ids of its own. The constructor takes the options and opens nothing.
+    """
+
+    name: ClassVar[str]
+    layout: TableLayout
+
+    @abstractmethod
+    def open(self, folder: EngineFolder, *, fresh: bool) -> None:
+        """Open the database for `self.layout`; `fresh` deletes what a killed process left in the folder."""
+
+    @abstractmethod
+    def create(self) -> None:
+        """Create the table of the layout, unless it exists."""
+
+    @abstractmethod
+    def describe(self) -> dict[str, Any]:
+        """Return the version of the engine and its effective parameters."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Release the database; uncommitted documents may be lost. May be called more than once."""
+
+
+class VectorEngine(EngineConnection):
+    """Adapter of one database, used by the generic vector store.
+
+    The store calls `open`, `create` with the first vectors, and the methods that take positions.
+    """
+
+    capabilities: frozenset[str] = frozenset(STORE_CAPABILITIES)
+    """Capabilities of the vector store, a subset of STORE_CAPABILITIES."""
+    conversions: ClassVar[DistanceConversions] = EMPTY_MAPPING
+    builds_on_save: ClassVar[bool] = False
+    """Whether each save builds the index again, with the vectors added since."""
+    settings: StoreSettings
+    """Build options, which a saved table cannot change, and search options."""
+
+    def tune(self, settings: StoreSettings) -> None:
+        """Use settings with other search options; also called before `open`."""
+        self.settings = settings
+
+    def add_columns(self, columns: Sequence[MetadataColumn]) -> None:  # noqa: ARG002 - not all have a schema
+        """Add metadata columns to an existing table; the layout does not have them yet."""
+        return
+
+    @abstractmethod
+    def insert(self, positions: range, matrix: Matrix, rows: Sequence[Mapping[str, Any]] | None) -> None:
+        """Insert vectors, with their metadata by column name."""
+
+    @abstractmethod
+    def replace(self, positions: list[int], matrix: Matrix) -> None:
+        """Replace vectors; their metadata stay."""
+
+    @abstractmethod
+    def delete(self, positions: list[int]) -> None:
+        """Delete vectors."""
+
+    def build(self) -> None:
+        """Build the index; nothing to do without one."""
+        return
+
+    @abstractmethod
+    def search(self, queries: Matrix, k: int, conditions: Sequence[FilterCondition] | None) -> RawNeighbours:
+        """Return up to `k` neighbours of each query."""
+
+    def flush(self) -> dict[str, Any]:
+        """Write the vectors to the folder; return the state that `open` needs later."""
+        return {}
+
+
+class DocumentEngine(EngineConnection):
+    """Adapter of one database, used by the generic document store.
+
+    The store calls `open` and `create` at once, and the methods that take rows and ids, which reach the database
+    unchanged.
+    """
+
+    searches: str = "vectors"
+    """What the document store searches by: `vectors` or `words`."""
+
+    @abstractmethod
+    def upsert(self, rows: Sequence[DocumentRow], matrix: Matrix) -> None:
+        """Insert documents; a document with an existing id is replaced."""
+
+    def commit(self) -> None:
+        """Make all documents durable; nothing to do if `upsert` does."""
+        return
+
+    @abstractmethod
+    def fetch(self, ids: Sequence[str]) -> Iterable[DocumentRow]:
+        """Return the documents with these ids, in any order; there is at least one id."""
+
+    @abstractmethod
+    def ids(self) -> list[str]:
+        """Return the ids of all documents."""
+
+    @abstractmethod
+    def search_documents(self, text: str, vector: Matrix, k: int) -> list[Hit]:
+        """Return the `k` best documents for a query; a score is a cosine, or that of the words."""
+
+
+class Engine(VectorEngine, DocumentEngine):
+    """Adapter of one database, used by the generic vector store and the generic document store."""

@@ -17,8 +17,6 @@ from ragauge.core.errors import BadInput
 EQUAL, ONE_OF = "=", "in"
 FILTER_OPERATORS = {"$eq": EQUAL, "$in": ONE_OF, "$gt": ">", "$gte": ">=", "$lt": "<", "$lte": "<="}
 RANGE_OPERATORS = (">", ">=", "<", "<=")
-QDRANT_BOUNDS = {">": "gt", ">=": "gte", "<": "lt", "<=": "lte"}
-"""Qdrant's names of range bounds."""
 HINT = 'a value is a text, a number, true or false, {"$in": [...]}, or a range {"$gte": 1, "$lt": 5}'
 
 

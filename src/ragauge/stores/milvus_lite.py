@@ -8,159 +8,34 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from importlib.metadata import version
-from typing import TYPE_CHECKING, Any
+from typing import Annotated, Any
 
 import numpy as np
 
-from ragauge.core.documents import Document, Hit
+from ragauge.core.documents import Hit
 from ragauge.core.errors import MissingExtra
-from ragauge.core.settings import check_choice, check_int
-from ragauge.core.stages import stage
-from ragauge.stores.bookkeeping import StoreBookkeeping, require_folder
-from ragauge.stores.document_stores import (
-    ALL_FIELDS,
-    VerbatimEngineErrors,
-    document_from_columns,
-    metadata_to_json,
-    to_document_matrix,
-    to_query_vector,
-)
-from ragauge.stores.engines import EngineErrors, EngineFolder, MetadataColumns, preload_modules
+from ragauge.core.protocols import STORE_CAPABILITIES
+from ragauge.core.settings import AtLeast, OneOf, check_choice
+from ragauge.stores.bookkeeping import Matrix, no_neighbours
+from ragauge.stores.document_stores import EngineDocumentStore
+from ragauge.stores.engines import DocumentRow, Engine, EngineFolder, preload_modules
 from ragauge.stores.filter_conditions import EQUAL, FilterCondition
+from ragauge.stores.search_results import RawNeighbours
+from ragauge.stores.store_settings import StoreSettings, search_option
+from ragauge.stores.vector_store import DatabaseStore
 
-if TYPE_CHECKING:
-    from ragauge.core.protocols import Neighbours
-
-
-DOCUMENT_FILE = "milvus.db"
-DOCUMENT_COLLECTION = "documents"
+DATABASE_FILE = "milvus.db"
+MILVUS_METRICS = {"cosine": "COSINE", "l2": "L2", "ip": "IP"}
+INDEX_TYPES = {"flat": "FLAT", "hnsw": "HNSW", "hnsw_sq": "HNSW_SQ", "ivf_flat": "IVF_FLAT", "ivf_sq8": "IVF_SQ8"}
+"""Index types of milvus-lite 3: FLAT uses NumPy, the others FAISS, with one index per segment."""
+PARAMETER_NAMES = {"m": "M", "ef_construction": "efConstruction", "ef_search": "ef"}
+"""Milvus's names of options, where they differ."""
+INSERT_BATCH_ROWS = 2000
 MAX_VARCHAR_LENGTH = 65_535
 """Largest `max_length` of a VARCHAR field in Milvus."""
 IDS_PER_PAGE = 1000
-DOCUMENT_COLUMNS = ("title", "text", "metadata")
-
-
-class MilvusLiteDocumentStore:
-    """Collection with the id as primary key.
-
-    Id, title, text and metadata (as JSON) are VARCHAR. `index` is `flat` (exact search) or `hnsw`. `commit` calls
-    Milvus's `flush`.
-    """
-
-    keeps = ALL_FIELDS
-    searches = "vectors"
-
-    def __init__(self, *, path: str | None = None, dimension: int, index: str = "flat") -> None:
-        try:
-            import milvus_lite.server_manager
-            import pymilvus
-        except ImportError as error:
-            raise MissingExtra("the milvus-lite keeper", "milvus-lite") from error
-        for name in ("pymilvus", "milvus_lite"):
-            # Its log messages would repeat on standard error what the raised error says.
-            logging.getLogger(name).setLevel(logging.CRITICAL)
-        self._servers: Any = milvus_lite.server_manager.server_manager_instance
-        self._dimension = dimension
-        self._index = check_choice("index", index, ("flat", "hnsw"))
-        self._speaking = VerbatimEngineErrors("milvus-lite")
-        self._home = EngineFolder("milvus-lite", path)
-        self._file = str(self._home.place(DOCUMENT_FILE, fresh=False))
-        with self._speaking:
-            self._client: Any = pymilvus.MilvusClient(self._file)
-            if not self._client.has_collection(DOCUMENT_COLLECTION):
-                self._create_collection(pymilvus)
-            self._client.load_collection(DOCUMENT_COLLECTION)
-
-    def put(self, documents: Sequence[Document], vectors: Any) -> None:
-        """Store documents; a document with an existing id is replaced."""
-        rows = to_document_matrix(documents, vectors, self._dimension)
-        with self._speaking:
-            given = [
-                {
-                    "id": one.id,
-                    "title": one.title,
-                    "text": one.text,
-                    "metadata": metadata_to_json(one.metadata),
-                    "vector": row,
-                }
-                for one, row in zip(documents, rows, strict=True)
-            ]
-            self._client.upsert(DOCUMENT_COLLECTION, given)
-
-    def commit(self) -> None:
-        """Flush the collection in Milvus."""
-        with self._speaking:
-            self._client.flush(DOCUMENT_COLLECTION)
-
-    def get(self, ids: Sequence[str]) -> list[Document | None]:
-        """Return the documents with these ids, in this order; None for an unknown id."""
-        if not len(ids):
-            return []
-        with self._speaking:
-            # pymilvus's `get` does not escape ids, and fails on an id with a quote.
-            names = json.dumps(list(dict.fromkeys(ids)), ensure_ascii=False)
-            found = self._client.query(
-                DOCUMENT_COLLECTION, filter=f"id in {names}", output_fields=["id", *DOCUMENT_COLUMNS]
-            )
-        there = {
-            row["id"]: document_from_columns(row["id"], row["text"], row["title"], row["metadata"]) for row in found
-        }
-        return [there.get(name) for name in ids]
-
-    def ids(self) -> list[str]:
-        """Return the ids of all stored documents."""
-        with self._speaking:
-            pages = self._client.query_iterator(DOCUMENT_COLLECTION, batch_size=IDS_PER_PAGE, output_fields=["id"])
-            names: list[str] = []
-            while page := pages.next():
-                names += [str(row["id"]) for row in page]
-            pages.close()
-        return names
-
-    def search(self, text: str, vector: Any, k: int) -> list[Hit]:  # noqa: ARG002 - the contract's
-        """Return the `k` nearest documents that the index finds."""
-        with self._speaking:
-            (found,) = self._client.search(
-                DOCUMENT_COLLECTION,
-                data=[to_query_vector(vector, self._dimension)],
-                anns_field="vector",
-                limit=k,
-                search_params={"metric_type": "COSINE", "params": {}},
-                output_fields=["id", "text"],
-            )
-        return [Hit(hit["id"], hit["distance"], hit["entity"]["text"]) for hit in found]
-
-    def describe(self) -> dict[str, Any]:
-        """Return the engine, its version and its parameters for the manifest."""
-        about = {"version": version("milvus-lite"), "pymilvus": version("pymilvus"), "index": self._index}
-        return {"keeper": "milvus-lite", **about, "dimension": self._dimension}
-
-    def close(self) -> None:
-        """Close the client and stop the server of this folder."""
-        with self._speaking:
-            self._client.close()
-            self._servers.release_server(self._file)
-        self._home.close()
-
-    def _create_collection(self, library: Any) -> None:
-        kind = library.DataType
-        schema = library.MilvusClient.create_schema(auto_id=False, enable_dynamic_field=False)
-        schema.add_field("id", kind.VARCHAR, is_primary=True, max_length=MAX_VARCHAR_LENGTH)
-        for name in DOCUMENT_COLUMNS:
-            schema.add_field(name, kind.VARCHAR, max_length=MAX_VARCHAR_LENGTH)
-        schema.add_field("vector", kind.FLOAT_VECTOR, dim=self._dimension)
-        index = self._client.prepare_index_params()
-        index.add_index(field_name="vector", index_type=self._index.upper(), metric_type="COSINE")
-        self._client.create_collection(DOCUMENT_COLLECTION, schema=schema, index_params=index)
-
-
-VECTOR_FILE = "milvus.db"
-VECTOR_COLLECTION = "vectors"
-MILVUS_METRICS = {"cosine": "COSINE", "l2": "L2", "ip": "IP"}
-INSERT_BATCH_ROWS = 2000
-INDEX_TYPES = {"flat": "FLAT", "hnsw": "HNSW", "hnsw_sq": "HNSW_SQ", "ivf_flat": "IVF_FLAT", "ivf_sq8": "IVF_SQ8"}
-"""Index types of milvus-lite 3: FLAT uses NumPy, the others FAISS, with one index per segment."""
 LAZY_MODULES = (
     "milvus_lite.search.filter.cache",
     "milvus_lite.search.indexed_filter",
@@ -172,7 +47,224 @@ LAZY_MODULES = (
 """Modules that pymilvus and milvus-lite import during the first insert, flush and search."""
 
 
-class MilvusLiteStore:
+@dataclass(frozen=True)
+class MilvusLiteSettings(StoreSettings):
+    """Options of milvus-lite; which of them are used depends on the index."""
+
+    index: Annotated[str, OneOf(INDEX_TYPES)] = "hnsw"
+    m: Annotated[int, AtLeast(2)] = 16
+    ef_construction: Annotated[int, AtLeast(1)] = 100
+    nlist: Annotated[int, AtLeast(1)] = 64
+    ef_search: Annotated[int, AtLeast(1)] = search_option(64)
+    nprobe: Annotated[int, AtLeast(1)] = search_option(8)
+
+    @property
+    def index_options(self) -> dict[str, int]:
+        """Build options of this index, without its name."""
+        if "hnsw" in self.index:
+            return self.select("m", "ef_construction")
+        return self.select("nlist") if "ivf" in self.index else {}
+
+    @property
+    def build_options(self) -> dict[str, Any]:
+        """Build options of this index."""
+        return {"index": self.index, **self.index_options}
+
+    @property
+    def search_values(self) -> dict[str, Any]:
+        """Search option of this index, with its value."""
+        return self.select("ef_search" if "hnsw" in self.index else "nprobe")
+
+
+class MilvusLiteEngine(Engine):
+    """milvus-lite collection, which belongs to one process at a time.
+
+    Id, title, text and metadata (as JSON) of a document are VARCHAR; the id is the primary key. `commit` calls Milvus's
+    `flush`. An index of documents has Milvus's own parameters.
+    """
+
+    name = "milvus-lite"
+    capabilities = frozenset(STORE_CAPABILITIES) - {"share"}
+    builds_on_save = True
+    settings: MilvusLiteSettings
+    _client: Any
+
+    def __init__(self, settings: MilvusLiteSettings) -> None:
+        try:
+            import milvus_lite.server_manager
+            import pymilvus
+        except ImportError as error:
+            raise MissingExtra("the milvus-lite store", "milvus-lite") from error
+        for name in ("pymilvus", "milvus_lite"):
+            # Its log messages would repeat on standard error what the raised error says.
+            logging.getLogger(name).setLevel(logging.CRITICAL)
+        self._library: Any = pymilvus
+        self._servers: Any = milvus_lite.server_manager.server_manager_instance
+        self.tune(settings)
+
+    def open(self, folder: EngineFolder, *, fresh: bool) -> None:
+        """Open the file, and load the collection if it was saved."""
+        self._file = str(folder.place(DATABASE_FILE, fresh=fresh))
+        self._client = self._library.MilvusClient(self._file)
+        if self.layout.table == "vectors" and not fresh:
+            self._client.load_collection(self.layout.table)
+
+    def create(self) -> None:
+        """Create the collection."""
+        if self.layout.table == "vectors":
+            # Metadata of vectors are dynamic fields.
+            schema = self._create_schema(self._library.DataType.INT64, dynamic=True)
+            self._client.create_collection(self.layout.table, schema=schema)
+            return
+        if not self._client.has_collection(self.layout.table):
+            varchar = self._library.DataType.VARCHAR
+            schema = self._create_schema(varchar, max_length=MAX_VARCHAR_LENGTH)
+            for name in ("text", "title", "metadata"):
+                schema.add_field(name, varchar, max_length=MAX_VARCHAR_LENGTH)
+            index = self._index_parameters({})
+            self._client.create_collection(self.layout.table, schema=schema, index_params=index)
+        self._client.load_collection(self.layout.table)
+
+    def insert(self, positions: range, matrix: Matrix, rows: Sequence[Mapping[str, Any]] | None) -> None:
+        """Insert vectors."""
+        for start in range(0, len(matrix), INSERT_BATCH_ROWS):
+            records = [
+                {"id": positions[number], "vector": matrix[number], **(rows[number] if rows else {})}
+                for number in range(start, min(start + INSERT_BATCH_ROWS, len(matrix)))
+            ]
+            self._client.insert(self.layout.table, records)
+
+    def replace(self, positions: list[int], matrix: Matrix) -> None:
+        """Replace vectors; their metadata are read and written again."""
+        names = [column.name for column in self.layout.columns]
+        found = self._client.get(self.layout.table, ids=positions, output_fields=names) if names else []
+        metadata = {row["id"]: {name: row[name] for name in names if row.get(name) is not None} for row in found}
+        records = [
+            {"id": position, "vector": vector, **metadata.get(position, {})}
+            for position, vector in zip(positions, matrix, strict=True)
+        ]
+        self._client.upsert(self.layout.table, records)
+
+    def delete(self, positions: list[int]) -> None:
+        """Delete vectors."""
+        self._client.delete(self.layout.table, ids=positions)
+
+    def build(self) -> None:
+        """Write the added vectors to segments, and build the index if there is none."""
+        self._client.flush(self.layout.table)
+        if not self._client.list_indexes(self.layout.table):
+            options = {PARAMETER_NAMES.get(name, name): value for name, value in self.settings.index_options.items()}
+            # pymilvus flattens `params`, but milvus-lite looks for a key `params`: without this nesting it would
+            # silently use its defaults.
+            self._client.create_index(self.layout.table, self._index_parameters({"params": {"params": options}}))
+        self._client.load_collection(self.layout.table)
+
+    def tune(self, settings: StoreSettings) -> None:
+        """Use other search options."""
+        super().tune(settings)
+        self._search_values = {PARAMETER_NAMES.get(name, name): n for name, n in settings.search_values.items()}
+
+    def search(self, queries: Matrix, k: int, conditions: Sequence[FilterCondition] | None) -> RawNeighbours:
+        """Return the neighbours that the index finds, with distances."""
+        options = dict(self._search_values)
+        if "ef" in options:
+            options["ef"] = max(k, options["ef"])
+        positions, values = no_neighbours(len(queries), k)
+        found = self._client.search(
+            self.layout.table,
+            data=list(queries),
+            anns_field="vector",
+            limit=k,
+            filter=" and ".join(map(_filter_expression, conditions or ())),
+            search_params={"metric_type": MILVUS_METRICS[self.layout.metric], "params": options},
+            output_fields=["id"],
+        )
+        for row, hits in enumerate(found):
+            positions[row, : len(hits)] = [hit["id"] for hit in hits]
+            values[row, : len(hits)] = [hit["distance"] for hit in hits]
+        if self.layout.metric == "l2":
+            values = np.sqrt(np.maximum(values, 0))
+        elif self.layout.metric == "ip":
+            values = -values
+        else:
+            # Vectors in and outside the index differ in the last digit, so round to what single precision supports.
+            values = np.maximum(1 - values, 0).round(6)
+        values = np.where(positions < 0, np.inf, values)
+        # The order of equal distances changes when the collection is reopened.
+        order = np.lexsort((positions, values), axis=1)
+        return np.take_along_axis(positions, order, axis=1), np.take_along_axis(values, order, axis=1)
+
+    def upsert(self, rows: Sequence[DocumentRow], matrix: Matrix) -> None:
+        """Insert or replace documents."""
+        records = [{**row._asdict(), "vector": vector} for row, vector in zip(rows, matrix, strict=True)]
+        self._client.upsert(self.layout.table, records)
+
+    def commit(self) -> None:
+        """Flush the collection in Milvus."""
+        self._client.flush(self.layout.table)
+
+    def fetch(self, ids: Sequence[str]) -> list[DocumentRow]:
+        """Return documents by id."""
+        # pymilvus's `get` does not escape ids, and fails on an id with a quote.
+        names = json.dumps(list(dict.fromkeys(ids)), ensure_ascii=False)
+        fields = list(DocumentRow._fields)
+        found = self._client.query(self.layout.table, filter=f"id in {names}", output_fields=fields)
+        return [DocumentRow(**{name: row[name] for name in fields}) for row in found]
+
+    def ids(self) -> list[str]:
+        """Return all ids."""
+        pages = self._client.query_iterator(self.layout.table, batch_size=IDS_PER_PAGE, output_fields=["id"])
+        keys: list[str] = []
+        while page := pages.next():
+            keys += [str(row["id"]) for row in page]
+        pages.close()
+        return keys
+
+    def search_documents(self, text: str, vector: Matrix, k: int) -> list[Hit]:  # noqa: ARG002 - vectors only
+        """Return the documents that the index finds."""
+        (found,) = self._client.search(
+            self.layout.table,
+            data=[vector],
+            anns_field="vector",
+            limit=k,
+            search_params={"metric_type": "COSINE", "params": {}},
+            output_fields=["id", "text"],
+        )
+        return [Hit(hit["id"], hit["distance"], hit["entity"]["text"]) for hit in found]
+
+    def describe(self) -> dict[str, Any]:
+        """Return versions and parameters."""
+        versions = {"version": version("milvus-lite"), "pymilvus": version("pymilvus")}
+        if self.layout.table == "documents":
+            return {**versions, "index": self.settings.index}
+        library = "NumPy" if self.settings.index == "flat" else f"FAISS {version('faiss-cpu')}"
+        return {**versions, "engine": library, **self.settings.build_options, **self.settings.search_values}
+
+    def close(self) -> None:
+        """Close the client and stop the server of this folder."""
+        self._client.close()
+        self._servers.release_server(self._file)
+
+    def _create_schema(self, id_type: Any, *, dynamic: bool = False, max_length: int | None = None) -> Any:
+        """Return a schema of ids and vectors."""
+        length = {} if max_length is None else {"max_length": max_length}
+        schema = self._library.MilvusClient.create_schema(auto_id=False, enable_dynamic_field=dynamic)
+        schema.add_field("id", id_type, is_primary=True, **length)
+        schema.add_field("vector", self._library.DataType.FLOAT_VECTOR, dim=self.layout.dimension)
+        return schema
+
+    def _index_parameters(self, options: Mapping[str, Any]) -> Any:
+        parameters = self._client.prepare_index_params()
+        parameters.add_index(
+            field_name="vector",
+            index_type=INDEX_TYPES[self.settings.index],
+            metric_type=MILVUS_METRICS[self.layout.metric],
+            **options,
+        )
+        return parameters
+
+
+class MilvusLiteStore(DatabaseStore):
     """milvus-lite collection, accessed with pymilvus over gRPC like a Milvus server.
 
     `index` is flat, hnsw or hnsw_sq (`m`, `ef_construction`; `ef_search`), ivf_flat or ivf_sq8 (`nlist`; `nprobe`).
@@ -185,217 +277,20 @@ class MilvusLiteStore:
         *,
         metric: str = "cosine",
         path: str | None = None,
-        index: str = "hnsw",
-        m: int = 16,
-        ef_construction: int = 100,
-        nlist: int = 64,
-        ef_search: int = 64,
-        nprobe: int = 8,
+        settings: MilvusLiteSettings = MilvusLiteSettings(),
     ) -> None:
-        try:
-            import milvus_lite.server_manager
-            import pymilvus
-        except ImportError as error:
-            raise MissingExtra("the milvus-lite store", "milvus-lite") from error
+        engine = MilvusLiteEngine(settings)
         preload_modules(*LAZY_MODULES)
-        for name in ("pymilvus", "milvus_lite"):
-            # Its log messages would repeat on standard error what the raised error says.
-            logging.getLogger(name).setLevel(logging.CRITICAL)
-        self._library: Any = pymilvus
-        self._servers: Any = milvus_lite.server_manager.server_manager_instance
-        self._intake = StoreBookkeeping(metric)
-        self._columns = MetadataColumns()
-        self._kind = check_choice("index", index, tuple(INDEX_TYPES))
-        self._m = check_int("m", m, 2)
-        self._ef_construction = check_int("ef_construction", ef_construction)
-        self._nlist = check_int("nlist", nlist)
-        self._options: dict[str, int] = {}
-        self.tune(ef_search=ef_search, nprobe=nprobe)
-        self._path = path
-        self._speaking = EngineErrors("milvus-lite")
-        self._home = EngineFolder("milvus-lite", path)
-        there = path is not None and self._intake.read(path, **self._build_time_options())
-        self._columns.read(self._intake.built.get("columns", {}))
-        self._file = str(self._home.place(VECTOR_FILE, fresh=not there))
-        self._ready = there
-        with self._speaking:
-            self._client: Any = pymilvus.MilvusClient(self._file)
-            if there:
-                self._client.load_collection(VECTOR_COLLECTION)
+        super().__init__(engine, metric, path)
 
-    def __len__(self) -> int:
-        return len(self._intake)
 
-    @property
-    def abilities(self) -> frozenset[str]:
-        """Capabilities of this store: all but sharing.
-
-        A folder belongs to one process at a time.
-        """
-        return frozenset(("insert", "update", "delete", "filter", "save", "concurrent"))
-
-    def describe(self) -> dict[str, Any]:
-        """Return the engine, its version and its parameters for the manifest."""
-        return {
-            "store": "milvus-lite",
-            "version": version("milvus-lite"),
-            "pymilvus": version("pymilvus"),
-            "engine": "NumPy" if self._kind == "flat" else f"FAISS {version('faiss-cpu')}",
-            "metric": self._intake.metric,
-            **self._build_time_options(),
-            **self._options,
-            "size": len(self),
-            "dimension": self._intake.dimension,
-        }
-
-    def add(self, ids: Sequence[str], vectors: Any, metadata: Sequence[Mapping[str, Any]] | None = None) -> None:
-        """Add vectors under their ids, with metadata that searches can filter by."""
-        matrix = self._intake.documents(ids, vectors, metadata)
-        if not len(matrix):
-            return
-        self._columns.learn(self._columns.new(ids, metadata))
-        with self._speaking:
-            if self._intake.dimension is None:
-                self._create_collection(matrix.shape[1])
-            for start in range(0, len(matrix), INSERT_BATCH_ROWS):
-                rows = [
-                    {"id": self._intake.places + number, "vector": matrix[number]}
-                    | (self._columns.named(metadata[number]) if metadata else {})
-                    for number in range(start, min(start + INSERT_BATCH_ROWS, len(matrix)))
-                ]
-                self._client.insert(VECTOR_COLLECTION, rows)
-        self._intake.remember(ids, matrix)
-
-    def build(self) -> None:
-        """Build the index over the added vectors."""
-        if self._intake.dimension is None:
-            return
-        with self._speaking:
-            self._client.flush(VECTOR_COLLECTION)
-            if not self._client.list_indexes(VECTOR_COLLECTION):
-                asked = self._client.prepare_index_params()
-                asked.add_index(
-                    field_name="vector",
-                    index_type=INDEX_TYPES[self._kind],
-                    metric_type=MILVUS_METRICS[self._intake.metric],
-                    # pymilvus flattens `params`, but milvus-lite looks for a key `params`: without this nesting it
-                    # would silently use its defaults.
-                    params={"params": self._milvus_index_parameters()},
-                )
-                self._client.create_index(VECTOR_COLLECTION, asked)
-            self._client.load_collection(VECTOR_COLLECTION)
-        self._ready = True
-
-    def tune(self, *, ef_search: int | None = None, nprobe: int | None = None) -> None:
-        """Set search options."""
-        for name, value in (("ef_search", ef_search), ("nprobe", nprobe)):
-            if value is not None and name == ("ef_search" if "hnsw" in self._kind else "nprobe"):
-                self._options[name] = check_int(name, value)
-
-    def search(self, vectors: Any, k: int, where: Mapping[str, Any] | None = None) -> Neighbours:
-        """Return the `k` nearest vectors of each query, nearest first.
-
-        `where` restricts them to vectors whose metadata match the filter.
-        """
-        queries = self._intake.queries(vectors, k)
-        if not self._ready:
-            self.build()
-        wanted = self._columns.wanted(where) if where else []
-        if not len(self) or not len(queries) or wanted is None:
-            return self._intake.empty(len(queries), k)
-        condition = " and ".join(map(_filter_expression, wanted))
-        options = {"ef": max(k, self._options["ef_search"])} if "ef_search" in self._options else dict(self._options)
-        positions = np.full((len(queries), k), -1, dtype=np.int64)
-        values = np.full((len(queries), k), np.inf, dtype=np.float32)
-        with self._speaking, stage("retrieve"):
-            found = self._client.search(
-                VECTOR_COLLECTION,
-                data=list(queries),
-                anns_field="vector",
-                limit=min(k, len(self)),
-                filter=condition,
-                search_params={"metric_type": MILVUS_METRICS[self._intake.metric], "params": options},
-                output_fields=["id"],
-            )
-            for row, hits in enumerate(found):
-                positions[row, : len(hits)] = [hit["id"] for hit in hits]
-                values[row, : len(hits)] = [hit["distance"] for hit in hits]
-        if self._intake.metric == "l2":
-            values = np.sqrt(np.maximum(values, 0))
-        elif self._intake.metric == "ip":
-            values = -values
-        else:
-            # Vectors in and outside the index differ in the last digit, so round to what single precision supports.
-            values = np.maximum(1 - values, 0).round(6)
-        values = np.where(positions < 0, np.inf, values)
-        # The order of equal distances changes when the collection is reopened.
-        order = np.lexsort((positions, values), axis=1)
-        positions, values = np.take_along_axis(positions, order, axis=1), np.take_along_axis(values, order, axis=1)
-        return self._intake.answer(positions, values, k)
-
-    def update(self, ids: Sequence[str], vectors: Any) -> None:
-        """Replace the vectors of existing ids; their metadata are read and written again."""
-        positions, matrix = self._intake.replacements(ids, vectors)
-        if not len(ids):
-            return
-        with self._speaking:
-            names = [column.name for column in self._columns]
-            there = self._client.get(VECTOR_COLLECTION, ids=positions.tolist(), output_fields=names) if names else []
-            known = {row["id"]: {name: row[name] for name in names if row.get(name) is not None} for row in there}
-            rows = [
-                {"id": place, "vector": row, **known.get(place, {})}
-                for place, row in zip(positions.tolist(), matrix, strict=True)
-            ]
-            self._client.upsert(VECTOR_COLLECTION, rows)
-
-    def delete(self, ids: Sequence[str]) -> None:
-        """Delete existing ids."""
-        positions = self._intake.positions(ids)
-        if len(ids):
-            with self._speaking:
-                self._client.delete(VECTOR_COLLECTION, ids=positions.tolist())
-        self._intake.forget(ids)
-
-    def save(self) -> None:
-        """Save the store in `path`, so that another process can open it."""
-        folder = require_folder("milvus-lite", self._path)
-        self.build()
-        if self._intake.dimension is not None:
-            self._intake.write(folder, **self._build_time_options(), columns=self._columns.kept())
-
-    def close(self) -> None:
-        """Close the client and stop the server of this folder."""
-        with self._speaking:
-            self._client.close()
-            self._servers.release_server(self._file)
-        self._home.close()
-
-    def _build_time_options(self) -> dict[str, Any]:
-        return {"index": self._kind, **self._index_sizes()}
-
-    def _index_sizes(self) -> dict[str, int]:
-        if "hnsw" in self._kind:
-            return {"m": self._m, "ef_construction": self._ef_construction}
-        return {"nlist": self._nlist} if "ivf" in self._kind else {}
-
-    def _milvus_index_parameters(self) -> dict[str, int]:
-        theirs = {"m": "M", "ef_construction": "efConstruction"}
-        return {theirs.get(name, name): value for name, value in self._index_sizes().items()}
-
-    def _create_collection(self, dimension: int) -> None:
-        kind = self._library.DataType
-        schema = self._library.MilvusClient.create_schema(auto_id=False, enable_dynamic_field=True)
-        schema.add_field("id", kind.INT64, is_primary=True)
-        schema.add_field("vector", kind.FLOAT_VECTOR, dim=dimension)
-        self._client.create_collection(VECTOR_COLLECTION, schema=schema)
+def open_milvus_lite_documents(*, path: str | None = None, dimension: int, index: str = "flat") -> EngineDocumentStore:
+    """Open documents in a milvus-lite collection; `index` is `flat` (exact search) or `hnsw`."""
+    check_choice("index", index, ("flat", "hnsw"))
+    return EngineDocumentStore(MilvusLiteEngine(MilvusLiteSettings(index=index)), path, dimension)
 
 
 def _filter_expression(condition: FilterCondition) -> str:
-    """Format a condition as a Milvus filter expression."""
+    """Format a condition as a Milvus filter expression; its value is escaped as in JSON."""
     field, operator, value = condition
-    return f"{field} {'==' if operator == EQUAL else operator} {_expression_literal(value)}"
-
-
-def _expression_literal(value: Any) -> str:
-    """Format a value as a literal of a filter expression, escaped as in JSON."""
-    return json.dumps(value, ensure_ascii=False)
+    return f"{field} {'==' if operator == EQUAL else operator} {json.dumps(value, ensure_ascii=False)}"

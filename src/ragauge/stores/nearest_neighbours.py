@@ -12,12 +12,12 @@ cancelling squares a vector would have a nonzero distance to itself.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ragauge.compute.progress import Progress, ProgressCallback, no_progress
 from ragauge.core.errors import BadInput
 
 Float32Array = NDArray[np.float32]
@@ -49,13 +49,13 @@ def find_nearest(
     *,
     allowed: NDArray[Any] | None = None,
     sizes: NDArray[Any] | None = None,
-    progress: Callable[[float], None] | None = None,
+    progress: ProgressCallback = no_progress,
 ) -> tuple[Int64Array, Float64Array]:
     """Find the `k` nearest rows of each query and their distances, nearest first.
 
     Equally near rows are in order of their row number. `allowed` restricts the search to some rows: a mask, or row
-    numbers in ascending order. `sizes` are the norms of the rows, if already computed. `progress` receives the
-    finished share of the work.
+    numbers in ascending order. `sizes` are the norms of the rows, if already computed. `progress` receives
+    the number of queries done.
 
     >>> rows = np.array([[0, 0], [3, 4], [0, 0], [6, 8]], np.float32)
     >>> places, distances = find_nearest(rows, rows[:1], 3, "l2")
@@ -80,8 +80,7 @@ def find_nearest(
             return positions, distances
         for start in range(0, len(asked), QUERIES_PER_BLOCK):
             part = asked[start : start + QUERIES_PER_BLOCK]
-            heard = None if progress is None else _scale_progress(progress, start, len(part), len(asked))
-            found = _BlockSearch(base, part, k, metric, places, start).done(heard)
+            found = _BlockSearch(base, part, k, metric, places, start).done(progress, len(asked))
             positions[start : start + len(part)], distances[start : start + len(part)] = found
     return positions, distances
 
@@ -232,8 +231,8 @@ class _BlockSearch:
             self.spread += 2 * self.rounding
         self.asked = asked.T
 
-    def done(self, progress: Callable[[float], None] | None = None) -> tuple[Int64Array, Float64Array]:
-        """Return positions and distances of the nearest rows."""
+    def done(self, progress: ProgressCallback = no_progress, n_queries: int = 0) -> tuple[Int64Array, Float64Array]:
+        """Return positions and distances of the nearest rows; report progress as a number of `n_queries`."""
         width = len(self.queries)
         self.bound = self._first_bound()
         kept: list[_CandidatePairs] = []
@@ -254,8 +253,7 @@ class _BlockSearch:
             pending += len(found)
             if pending > enough:
                 kept, pending = [self._tighten_bounds(kept)], 0
-            if progress is not None:
-                progress(block.stop / self.count)
+            progress(Progress("searching", self.first + round(width * block.stop / self.count), n_queries))
         pairs = self._tighten_bounds(kept)
         # With finite values each query has k pairs; with fewer it would get pairs of the next query.
         if (few := np.bincount(pairs.rows, minlength=width) < self.k).any():
@@ -361,7 +359,3 @@ def _row_dot_products(left: Float64Array, right: Float64Array) -> Float64Array:
         # NumPy sums a single column in another order than several columns.
         return np.asarray(np.repeat(terms, 2, axis=1).sum(axis=0)[:1])
     return np.asarray(terms.sum(axis=0))
-
-
-def _scale_progress(progress: Callable[[float], None], before: int, here: int, of: int) -> Callable[[float], None]:
-    return lambda part: progress((before + part * here) / of)

@@ -2,145 +2,120 @@
 
 from __future__ import annotations
 
-import hashlib
+import os
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from ragauge.core.documents import Document, Hit
+from ragauge.core.documents import Hit
+from ragauge.core.hashes import hash_bytes
 from ragauge.stores import postgres
-from ragauge.stores.document_stores import (
-    ALL_FIELDS,
-    VerbatimEngineErrors,
-    document_from_columns,
-    metadata_to_json,
-    to_document_matrix,
-    to_query_vector,
-)
-from ragauge.stores.engines import EngineFolder
+from ragauge.stores.bookkeeping import Matrix
+from ragauge.stores.document_stores import EngineDocumentStore
+from ragauge.stores.engines import DocumentEngine, DocumentRow, EngineFolder
+from ragauge.stores.pgvector_engine import PostgresTable
 from ragauge.stores.pgvector_index import VectorIndex
 from ragauge.stores.postgres_server import FOLDER_TABLE_COMMENT_PREFIX
 
+if TYPE_CHECKING:
+    from psycopg import Connection
 
-class PgVectorDocumentStore:
-    """PostgreSQL table with the id as primary key.
 
-    Metadata have the type json, which keeps them unchanged. `index` is `none`, `hnsw` or `ivfflat`. Everything put
-    in before `commit` is one transaction. The table is named after the folder. It is dropped when the folder no
-    longer exists and the embedded server has no other user. A temporary folder and its table are removed on `close`.
+class PostgresDocumentTable(PostgresTable, DocumentEngine):
+    """Table of documents, named after the folder.
+
+    Metadata have the type json, which keeps them unchanged. All upserts before `commit` are one transaction. The table
+    is dropped when the folder no longer exists and the embedded server has no other user. The table of a temporary
+    folder is dropped on `close`.
     """
 
-    keeps = ALL_FIELDS
-    searches = "vectors"
+    name = "pgvector"
+    _connection: Connection[Any]
 
-    def __init__(self, *, path: str | None = None, dimension: int, index: str = "none", dsn: str | None = None) -> None:
-        self._index = VectorIndex(kind=index)
-        self._index.check(dimension)
-        self._dimension = dimension
-        self._own = path is None
-        self._home = EngineFolder("pgvector", path)
-        folder = str(self._home.folder.resolve())
-        name = f"ragauge_kept_{hashlib.blake2b(folder.encode('utf-8', 'surrogateescape'), digest_size=8).hexdigest()}"
-        found = postgres.resolve_dsn(dsn)
-        self._connection: Any = postgres.connect(found)
-        self._speaking = VerbatimEngineErrors("pgvector", postgres.register_dsn_secrets(found))
-        with self._speaking:
-            from psycopg import sql
-
-            self._sql: Any = sql
-            self._table = sql.Identifier(name)
-            self._create_table(folder, name)
+    def open(self, folder: EngineFolder, *, fresh: bool) -> None:  # noqa: ARG002 - documents are never fresh
+        """Connect to the server."""
+        path = str(folder.folder.resolve())
+        self.table = f"ragauge_kept_{hash_bytes(os.fsencode(path), size_bytes=8)}"
+        self._comment = FOLDER_TABLE_COMMENT_PREFIX + path
+        self._is_temporary = folder.is_temporary
         self._pending = False
+        postgres.register_dsn_secrets(self._dsn)
+        self._connection = self._open_connection()
 
-    def put(self, documents: Sequence[Document], vectors: Any) -> None:
-        """Store documents; a document with an existing id is replaced."""
+    def create(self) -> None:
+        """Create the table and its index in one transaction, so that a killed process leaves no partial table."""
+        dimension = self.layout.dimension or 0
+        with self._connection.transaction():
+            if not self._table_exists(self._connection):
+                columns = "title text NOT NULL, text text NOT NULL, metadata json NOT NULL"
+                self._create_table(self._connection, columns, dimension, self._comment)
+                self.index = self.index.over(0)
+                self._create_index(self._connection, dimension)
+
+    def upsert(self, rows: Sequence[DocumentRow], matrix: Matrix) -> None:
+        """Insert or replace documents in the open transaction."""
         from pgvector import Vector
 
-        rows = to_document_matrix(documents, vectors, self._dimension)
-        statement = self._table_statement(
-            "INSERT INTO {} (id, title, text, metadata, embedding) VALUES (%s, %s, %s, %s, %s) ON CONFLICT (id) DO "
-            "UPDATE SET (title, text, metadata, embedding) = "
-            "(EXCLUDED.title, EXCLUDED.text, EXCLUDED.metadata, EXCLUDED.embedding)"
+        statement = self._compose(
+            "INSERT INTO {} (id, text, title, metadata, embedding) VALUES (%s, %s, %s, %s, %s) ON CONFLICT (id) DO "
+            "UPDATE SET (text, title, metadata, embedding) = "
+            "(EXCLUDED.text, EXCLUDED.title, EXCLUDED.metadata, EXCLUDED.embedding)"
         )
-        with self._speaking:
-            if not self._pending:
-                self._connection.execute("BEGIN")
-                self._pending = True
-            # A savepoint keeps earlier documents of the transaction if this put is rejected.
-            with self._connection.transaction(), self._connection.cursor() as cursor:
-                cursor.executemany(
-                    statement,
-                    [
-                        (one.id, one.title, one.text, metadata_to_json(one.metadata) or "{}", Vector(row))
-                        for one, row in zip(documents, rows, strict=True)
-                    ],
-                )
+        if not self._pending:
+            self._connection.execute("BEGIN")
+            self._pending = True
+        # A savepoint keeps earlier documents of the transaction if this upsert is rejected.
+        with self._connection.transaction(), self._connection.cursor() as cursor:
+            pairs = zip(rows, matrix, strict=True)
+            cursor.executemany(
+                statement, [(*row._replace(metadata=row.metadata or "{}"), Vector(vector)) for row, vector in pairs]
+            )
 
     def commit(self) -> None:
         """Commit the open transaction, if any."""
-        with self._speaking:
-            if self._pending:
-                self._pending = False
-                self._connection.execute("COMMIT")
+        if self._pending:
+            self._pending = False
+            self._connection.execute("COMMIT")
 
-    def get(self, ids: Sequence[str]) -> list[Document | None]:
-        """Return the documents with these ids, in this order; None for an unknown id."""
-        found = self._fetch_rows("SELECT id, text, title, metadata FROM {} WHERE id = ANY(%s)", [list(ids)])
-        there = {row[0]: document_from_columns(*row) for row in found}
-        return [there.get(name) for name in ids]
+    def fetch(self, ids: Sequence[str]) -> list[DocumentRow]:
+        """Return documents by id."""
+        statement = "SELECT id, text, title, metadata FROM {} WHERE id = ANY(%s)"
+        return [DocumentRow(*row) for row in self._fetch_rows(statement, [list(ids)])]
 
     def ids(self) -> list[str]:
-        """Return the ids of all stored documents."""
-        return [name for (name,) in self._fetch_rows("SELECT id FROM {}")]
+        """Return all ids."""
+        return [key for (key,) in self._fetch_rows("SELECT id FROM {}")]
 
-    def search(self, text: str, vector: Any, k: int) -> list[Hit]:  # noqa: ARG002 - the contract's
-        """Return the `k` nearest documents that the index finds.
-
-        Without index the search is exact.
-        """
+    def search_documents(self, text: str, vector: Matrix, k: int) -> list[Hit]:  # noqa: ARG002 - vectors only
+        """Return the documents that the index finds; all are compared without one."""
         from pgvector import Vector
 
-        asked = Vector(to_query_vector(vector, self._dimension))
+        query = Vector(vector)
         statement = "SELECT id, 1 - (embedding <=> %s), text FROM {} ORDER BY embedding <=> %s LIMIT %s"
-        return [Hit(*row) for row in self._fetch_rows(statement, [asked, asked, k])]
+        return [Hit(*row) for row in self._fetch_rows(statement, [query, query, k])]
 
     def describe(self) -> dict[str, Any]:
-        """Return the engine, its version and its parameters for the manifest."""
-        with self._speaking:
-            about = postgres.read_versions(self._connection)
-        return {"keeper": "pgvector", **about, "index": self._index.kind, "dimension": self._dimension}
+        """Return versions and the index."""
+        return {**postgres.read_versions(self._connection), "index": self.index.kind}
 
     def close(self) -> None:
         """Close the connection; uncommitted changes are rolled back."""
-        if self._connection.closed:
-            return
-        with self._speaking:
-            if self._own:
+        if not self._connection.closed:
+            if self._is_temporary:
                 self._connection.rollback()
-                self._connection.execute(self._table_statement("DROP TABLE {}"))
+                self._connection.execute(self._compose("DROP TABLE {}"))
             self._connection.close()
-        self._home.close()
 
-    def _create_table(self, folder: str, name: str) -> None:
-        """Create the table and its index in one transaction.
+    def _fetch_rows(self, text: str, values: Sequence[Any] = ()) -> list[Any]:
+        return self._connection.execute(self._compose(text), values).fetchall()
 
-        A killed process thus leaves no partial table.
-        """
-        columns = "id text PRIMARY KEY, title text NOT NULL, text text NOT NULL, metadata json NOT NULL"
-        literal = self._sql.Literal
-        with self._connection.transaction():
-            (there,) = self._connection.execute("SELECT to_regclass(quote_ident(%s))", [name]).fetchone()
-            if there is None:
-                made = self._sql.SQL("CREATE TABLE {} (" + columns + ", embedding vector({}) NOT NULL)")
-                self._connection.execute(made.format(self._table, literal(self._dimension)))
-                comment = self._sql.SQL("COMMENT ON TABLE {} IS {}")
-                self._connection.execute(comment.format(self._table, literal(FOLDER_TABLE_COMMENT_PREFIX + folder)))
-                if (creation := self._index.over(0).creation(name)) is not None:
-                    self._connection.execute(creation)
 
-    def _table_statement(self, text: str) -> Any:
-        return self._sql.SQL(text).format(self._table)
+def open_pgvector_documents(
+    *, path: str | None = None, dimension: int, index: str = "none", dsn: str | None = None
+) -> EngineDocumentStore:
+    """Open documents in a PostgreSQL table, on a given server or the embedded one.
 
-    def _fetch_rows(self, text: str, given: Sequence[Any] = ()) -> list[Any]:
-        with self._speaking:
-            found: list[Any] = self._connection.execute(self._table_statement(text), given).fetchall()
-        return found
+    `index` is `none`, `hnsw` or `ivfflat`.
+    """
+    vector_index = VectorIndex(kind=index)
+    vector_index.check(dimension)
+    return EngineDocumentStore(PostgresDocumentTable(vector_index, dsn), path, dimension)

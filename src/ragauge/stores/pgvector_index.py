@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from ragauge.core.errors import BadInput
-from ragauge.core.settings import check_choice, check_int
+from ragauge.core.settings import AtLeast, AtMost, OneOf, check_settings
 from ragauge.stores.bookkeeping import METRICS
 
 if TYPE_CHECKING:
@@ -46,14 +46,14 @@ class VectorIndex:
     rows. The result is then exact regardless of the index. `force=True` prevents it, so that the index is measured.
     """
 
-    kind: str = "hnsw"
-    metric: str = "cosine"
+    kind: Annotated[str, OneOf(("none", "hnsw", "ivfflat"))] = "hnsw"
+    metric: Annotated[str, OneOf(METRICS)] = "cosine"
     half: bool = False
-    m: int = 16
-    ef_construction: int = 64
-    ef_search: int = 40
-    lists: int | None = None
-    probes: int | None = None
+    m: Annotated[int, AtLeast(2), AtMost(100)] = 16
+    ef_construction: Annotated[int, AtLeast(4), AtMost(1000)] = 64
+    ef_search: Annotated[int, AtLeast(1), AtMost(MAX_EF_SEARCH)] = 40
+    lists: Annotated[int, AtLeast(1), AtMost(32_768)] | None = None
+    probes: Annotated[int, AtLeast(1), AtMost(32_768)] | None = None
     force: bool = False
     binary: bool = False
     """Whether to index only the signs of the values.
@@ -62,16 +62,9 @@ class VectorIndex:
     """
 
     def __post_init__(self) -> None:
-        check_choice("index", self.kind, ("none", "hnsw", "ivfflat"))
-        check_choice("metric", self.metric, METRICS)
-        check_int("m", self.m, 2, 100)
-        check_int("ef_construction", self.ef_construction, 4, 1000)
-        check_int("ef_search", self.ef_search, 1, MAX_EF_SEARCH)
-        for name in ("lists", "probes"):
-            if (value := getattr(self, name)) is not None:
-                check_int(name, value, 1, 32_768)
+        check_settings(self)
         if self.kind == "hnsw" and self.ef_construction < 2 * self.m:
-            raise BadInput(f"ef_construction is {self.ef_construction}; it must be at least 2 * m = {2 * self.m}")
+            raise BadInput(f"ef_construction must be at least 2 * m = {2 * self.m}, got {self.ef_construction}")
 
     @property
     def type(self) -> str:

@@ -8,13 +8,11 @@ replacement of a broken cluster without data, and recovery after processes or se
 from __future__ import annotations
 
 import atexit
-import hashlib
 import json
 import logging
 import os
 import platform
 import re
-import shutil
 import stat
 import subprocess
 import sys
@@ -27,8 +25,9 @@ from pathlib import Path
 from typing import IO, Any
 
 from ragauge.core.errors import BackendFailed, MissingExtra
+from ragauge.core.hashes import hash_bytes
 from ragauge.core.structured_text import parse_json
-from ragauge.files.workspace import cache_folder, sibling_folder
+from ragauge.files.workspace import atomic_folder, cache_folder
 
 TEMPORARY_TABLE_COMMENT = "ragauge: dropped on close"
 """Comment of a temporary table; identifies tables left by a killed process."""
@@ -126,7 +125,7 @@ def find_data_folder(version: int) -> Path:
     if _can_host_server(wanted / name):
         return wanted / name
     user = os.getuid() if hasattr(os, "getuid") else 0
-    mark = hashlib.blake2b(str(wanted).encode("utf-8", "surrogateescape"), digest_size=4).hexdigest()
+    mark = hash_bytes(os.fsencode(wanted), size_bytes=4)
     spare = Path(tempfile.gettempdir()).resolve() / f"ragauge-{user}-{mark}"
     spare.mkdir(mode=0o700, exist_ok=True)
     status = spare.lstat()
@@ -292,11 +291,8 @@ def _build_cluster(library: Any, folder: Path) -> None:
             f"the embedded PostgreSQL cluster in {folder} is corrupt, but a server uses it (pid {owner})"
         )
     _check_no_data(folder)
-    with sibling_folder(folder) as part:
+    with atomic_folder(folder, overwrite=True) as part:
         library.get_server(part, start=False).ensure_pgdata_inited()
-        if folder.exists():
-            shutil.rmtree(folder)
-        part.rename(folder)
 
 
 def _check_no_data(folder: Path) -> None:

@@ -4,24 +4,27 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import numpy as np
 
 from ragauge.core.errors import BadInput
 from ragauge.core.protocols import STORE_CAPABILITIES
-from ragauge.core.settings import check_int
+from ragauge.core.settings import AtLeast
 from ragauge.core.stages import stage
 from ragauge.files.workspace import replace_file
-from ragauge.stores.bookkeeping import Mask, Matrix, Positions, StoreBookkeeping
+from ragauge.stores.bookkeeping import Mask, Matrix, Positions, StoreBookkeeping, require_folder
 from ragauge.stores.nearest_neighbours import find_nearest, row_norms
+from ragauge.stores.search_results import RawNeighbours
+from ragauge.stores.store_settings import StoreSettings, search_option
+from ragauge.stores.vector_store import VectorStore
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ragauge.core.protocols import Neighbours
-
 
 VECTORS_FILE = "vectors.npy"
 MAX_DELETED_ROWS_SKIPPED = 32
@@ -50,7 +53,7 @@ class _SearchSnapshot(NamedTuple):
     gone: Positions
 
 
-class ExactStore:
+class ExactStore(VectorStore):
     """Exact search in double precision; equal distances are ordered by insertion.
 
     >>> store = ExactStore(metric="l2")
@@ -60,94 +63,25 @@ class ExactStore:
     ([['a', 'c', 'b', None]], [[0.0, 0.0, 5.0, inf]])
     """
 
-    abilities = frozenset(STORE_CAPABILITIES)
+    name = "exact"
+    capabilities = frozenset(STORE_CAPABILITIES)
 
     def __init__(self, *, metric: str = "cosine", path: str | None = None) -> None:
-        self._intake = StoreBookkeeping(metric)
-        self._path = path
+        super().__init__(metric, path, StoreSettings())
         self._room = _allocate_rows(0, 0)
         self._held = _SearchSnapshot(self._room, _no_positions())
         self._last: tuple[Mask, Positions, Positions] | None = None
-        if path is not None and self._intake.read(path):
-            self._load_vectors(Path(path) / VECTORS_FILE)
+        if self._saved:
+            self._load_vectors(require_folder(self.name, path) / VECTORS_FILE)
 
-    def __len__(self) -> int:
-        return len(self._intake)
-
-    def describe(self) -> dict[str, Any]:
-        """Return the engine, its version and its parameters for the manifest."""
-        return {
-            "store": "exact",
-            "version": np.__version__,
-            "metric": self._intake.metric,
-            "size": len(self),
-            "dimension": self._intake.dimension,
-        }
-
-    def add(self, ids: Sequence[str], vectors: Any, metadata: Sequence[Mapping[str, Any]] | None = None) -> None:
-        """Add vectors under their ids, with metadata that searches can filter by."""
-        matrix = self._intake.documents(ids, vectors, metadata)
-        first = self._intake.places
-        self._intake.remember(ids, matrix, metadata)
-        if len(matrix):
-            self._append_rows(matrix, np.arange(first, first + len(matrix)))
-
-    def build(self) -> None:
-        """Do nothing: there is no index."""
-
-    def tune(self) -> None:
-        """Do nothing: there are no search options."""
-
-    def search(self, vectors: Any, k: int, where: Mapping[str, Any] | None = None) -> Neighbours:
-        """Return the `k` nearest vectors of each query, nearest first.
-
-        `where` restricts them to vectors whose metadata match the filter.
-        """
-        queries = self._intake.queries(vectors, k)
-        rows, gone = self._held
-        if not len(rows.places) or not len(queries):
-            return self._intake.empty(len(queries), k)
-        with stage("retrieve"):
-            allowed = None if where is None else self._allowed_rows(where, rows.places)
-            # A filter excludes deleted rows. Without one, up to that many more neighbours are needed.
-            more = len(gone) if where is None else 0
-            found, distances = find_nearest(
-                rows.vectors, queries, k + more, self._intake.metric, allowed=allowed, sizes=rows.sizes
-            )
-            if more:
-                kept = np.argsort(np.isin(found, gone), axis=1, kind="stable")[:, : min(k, len(rows.places) - more)]
-                found, distances = np.take_along_axis(found, kept, 1), np.take_along_axis(distances, kept, 1)
-        return self._intake.answer(rows.places[found], distances, k)
-
-    def update(self, ids: Sequence[str], vectors: Any) -> None:
-        """Replace the vectors of existing ids."""
-        places, matrix = self._intake.replacements(ids, vectors)
-        rows = self._held.rows
-        which = np.searchsorted(rows.places, places)
-        rows.vectors[which], rows.sizes[which] = matrix, row_norms(matrix)
-
-    def delete(self, ids: Sequence[str]) -> None:
-        """Delete existing ids."""
-        places = self._intake.positions(ids)
-        self._intake.forget(ids)
-        rows, gone = self._held
-        self._held = _SearchSnapshot(rows, np.union1d(gone, np.searchsorted(rows.places, places)))
-        if len(self._held.gone) > MAX_DELETED_ROWS_SKIPPED:
-            self._compact_rows()
-
-    def save(self) -> None:
-        """Save the store in `path`, so that another process can open it."""
-        if self._path is None:
-            raise BadInput("the store has no folder to be kept in", hint="give it a path")
-        self._compact_rows()
-        with replace_file(Path(self._path) / VECTORS_FILE) as part, part.open("wb") as file:
-            np.save(file, self._held.rows.vectors, allow_pickle=False)
-        self._intake.write(self._path)
-
-    def close(self) -> None:
-        """Release the vectors."""
-        self._room = _allocate_rows(0, 0)
-        self._held = _SearchSnapshot(self._room, _no_positions())
+    def _add(
+        self,
+        ids: Sequence[str],  # noqa: ARG002 - used by databases
+        positions: range,
+        matrix: Matrix,
+        metadata: Sequence[Mapping[str, Any]] | None,  # noqa: ARG002 - used by databases
+    ) -> None:
+        self._append_rows(matrix, np.arange(positions.start, positions.stop))
 
     def _append_rows(self, matrix: Matrix, places: Positions) -> None:
         rows, gone = self._held
@@ -170,14 +104,6 @@ class ExactStore:
             self._room = rows.some(kept)
             self._held = _SearchSnapshot(self._room, _no_positions())
 
-    def _allowed_rows(self, where: Mapping[str, Any], places: Positions) -> Positions:
-        """Return the rows that match a filter; cached for the next search."""
-        mask = self._intake.allowed(where)
-        if self._last is None or self._last[0] is not mask or self._last[1] is not places:
-            inside = places[: np.searchsorted(places, len(mask))]
-            self._last = mask, places, np.flatnonzero(mask[inside])
-        return self._last[2]
-
     def _load_vectors(self, file: Path) -> None:
         try:
             matrix = np.load(file, allow_pickle=False)
@@ -189,6 +115,51 @@ class ExactStore:
         if len(matrix):
             self._append_rows(matrix, places)
 
+    def _describe_engine(self) -> dict[str, Any]:
+        return {"version": np.__version__}
+
+    def _search(self, queries: Matrix, k: int, selection: Mask | None) -> RawNeighbours:
+        rows, gone = self._held
+        allowed = None if selection is None else self._allowed_rows(selection, rows.places)
+        # A filter excludes deleted rows. Without one, up to that many more neighbours are needed.
+        more = len(gone) if selection is None else 0
+        found, distances = find_nearest(
+            rows.vectors, queries, k + more, self._intake.metric, allowed=allowed, sizes=rows.sizes
+        )
+        if more:
+            kept = np.argsort(np.isin(found, gone), axis=1, kind="stable")[:, : min(k, len(rows.places) - more)]
+            found, distances = np.take_along_axis(found, kept, 1), np.take_along_axis(distances, kept, 1)
+        return rows.places[found], distances
+
+    def _replace(self, positions: Positions, matrix: Matrix) -> None:
+        rows = self._held.rows
+        which = np.searchsorted(rows.places, positions)
+        rows.vectors[which], rows.sizes[which] = matrix, row_norms(matrix)
+
+    def _remove(self, positions: Positions) -> None:
+        rows, gone = self._held
+        self._held = _SearchSnapshot(rows, np.union1d(gone, np.searchsorted(rows.places, positions)))
+        if len(self._held.gone) > MAX_DELETED_ROWS_SKIPPED:
+            self._compact_rows()
+
+    def _flush(self, folder: Path) -> dict[str, Any]:
+        self._compact_rows()
+        with replace_file(folder / VECTORS_FILE) as part, part.open("wb") as file:
+            np.save(file, self._held.rows.vectors, allow_pickle=False)
+        return {}
+
+    def _close(self) -> None:
+        self._room = _allocate_rows(0, 0)
+        self._held = _SearchSnapshot(self._room, _no_positions())
+        self._intake = StoreBookkeeping(self._intake.metric)
+
+    def _allowed_rows(self, mask: Mask, places: Positions) -> Positions:
+        """Return the rows that match a filter; cached for the next search."""
+        if self._last is None or self._last[0] is not mask or self._last[1] is not places:
+            inside = places[: np.searchsorted(places, len(mask))]
+            self._last = mask, places, np.flatnonzero(mask[inside])
+        return self._last[2]
+
 
 def _allocate_rows(rows: int, dimension: int) -> _VectorRows:
     return _VectorRows(np.empty((rows, dimension), np.float32), np.empty(rows, np.float32), np.empty(rows, np.int64))
@@ -198,7 +169,16 @@ def _no_positions() -> Positions:
     return np.empty(0, np.int64)
 
 
-class NullStore:
+@dataclass(frozen=True)
+class NullSettings(StoreSettings):
+    """Simulated latency of the null store."""
+
+    work_ms: Annotated[float, AtLeast(0)] = search_option(0.0)
+    stall_ms: Annotated[float, AtLeast(0)] = search_option(0.0)
+    every: Annotated[int, AtLeast(1)] = search_option(100)
+
+
+class NullStore(VectorStore):
     """Store that discards vectors and answers every query with the first ids.
 
     It measures the overhead of the benchmark itself. It can simulate a slow engine: each search uses `work_ms` of
@@ -210,83 +190,57 @@ class NullStore:
     [['a', 'b', None]]
     """
 
-    abilities = frozenset(STORE_CAPABILITIES)
+    name = "null"
+    capabilities = frozenset(STORE_CAPABILITIES)
 
-    def __init__(
-        self,
-        *,
-        metric: str = "l2",
-        path: str | None = None,
-        work_ms: float = 0.0,
-        stall_ms: float = 0.0,
-        every: int = 100,
-    ) -> None:
-        self._intake = StoreBookkeeping(metric)
-        self._path = path
+    _settings: NullSettings
+
+    def __init__(self, *, metric: str = "l2", path: str | None = None, settings: NullSettings = NullSettings()) -> None:
+        super().__init__(metric, path, settings)
         self._searches = 0
-        self.tune(work_ms=work_ms, stall_ms=stall_ms, every=every)
-        if path is not None:
-            self._intake.read(path)
+        self._apply_search_options()
 
-    def __len__(self) -> int:
-        return len(self._intake)
-
-    def describe(self) -> dict[str, Any]:
-        """Return the engine, its version and its parameters for the manifest."""
-        return {
-            "store": "null",
-            "metric": self._intake.metric,
-            "work_ms": self._work / 1e6,
-            "stall_ms": self._stall * 1e3,
-            "every": self._every,
-            "size": len(self),
-            "dimension": self._intake.dimension,
-        }
-
-    def add(self, ids: Sequence[str], vectors: Any, metadata: Sequence[Mapping[str, Any]] | None = None) -> None:
-        """Register ids and metadata; discard the vectors."""
-        self._intake.remember(ids, self._intake.documents(ids, vectors, metadata), metadata)
-
-    def build(self) -> None:
-        """Do nothing: there is no index."""
-
-    def tune(self, *, work_ms: float = 0.0, stall_ms: float = 0.0, every: int = 100) -> None:
-        """Set the simulated latency of later searches."""
-        if work_ms < 0 or stall_ms < 0:
-            raise BadInput("work_ms and stall_ms are milliseconds, 0 or more")
-        self._work, self._stall, self._every = int(work_ms * 1e6), stall_ms / 1e3, check_int("every", every)
-
-    def search(self, vectors: Any, k: int, where: Mapping[str, Any] | None = None) -> Neighbours:
-        """Return the first `k` ids that match the filter, regardless of the query."""
-        queries = self._intake.queries(vectors, k)
-        with stage("retrieve"):
-            self._simulate_latency()
-            first = self._first_positions(k, where)
-            positions = np.broadcast_to(first, (len(queries), len(first)))
-            distances = np.zeros(positions.shape, dtype=np.float32)
-        return self._intake.answer(positions, distances, k)
-
-    def update(self, ids: Sequence[str], vectors: Any) -> None:
-        """Check the new vectors and discard them."""
-        self._intake.replacements(ids, vectors)
-
-    def delete(self, ids: Sequence[str]) -> None:
-        """Delete existing ids."""
-        self._intake.forget(ids)
+    def _apply_search_options(self) -> None:
+        self._work, self._stall = int(self._settings.work_ms * 1e6), self._settings.stall_ms / 1e3
+        self._every = self._settings.every
 
     def save(self) -> None:
         """Save the ids in `path`, if there is one."""
         if self._path is not None:
             Path(self._path).mkdir(parents=True, exist_ok=True)
-            self._intake.write(self._path)
+            super().save()
 
-    def close(self) -> None:
-        """Do nothing: there is nothing to release."""
+    def _add(
+        self,
+        ids: Sequence[str],
+        positions: range,
+        matrix: Matrix,
+        metadata: Sequence[Mapping[str, Any]] | None,
+    ) -> None:
+        """Discard the vectors."""
 
-    def _first_positions(self, k: int, where: Mapping[str, Any] | None) -> NDArray[np.int64]:
-        if where is None and len(self._intake) == self._intake.places:
-            return np.arange(min(k, len(self)))
-        return np.flatnonzero(self._intake.living if where is None else self._intake.allowed(where))[:k]
+    def _replace(self, positions: Positions, matrix: Matrix) -> None:
+        """Discard the vectors."""
+
+    def _remove(self, positions: Positions) -> None:
+        """Do nothing: there are no vectors."""
+
+    def _search(self, queries: Matrix, k: int, selection: Mask | None) -> RawNeighbours:
+        self._simulate_latency()
+        first = self._first_positions(k, selection)
+        positions = np.broadcast_to(first, (len(queries), len(first)))
+        return positions, np.zeros(positions.shape, dtype=np.float32)
+
+    def _search_nothing(self, n_queries: int, k: int) -> Neighbours:
+        # The simulated latency does not depend on what the store contains.
+        with stage("retrieve"):
+            self._simulate_latency()
+        return super()._search_nothing(n_queries, k)
+
+    def _first_positions(self, k: int, selection: Mask | None) -> NDArray[np.int64]:
+        if selection is None and len(self._intake.position_by_id) == self._intake.places:
+            return np.arange(k)
+        return np.flatnonzero(self._intake.living if selection is None else selection)[:k]
 
     def _simulate_latency(self) -> None:
         self._searches += 1

@@ -5,30 +5,50 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
-import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Annotated, Any, Literal
 
 import numpy as np
 
 from ragauge.core.errors import BadInput, MissingExtra
-from ragauge.core.settings import check_choice, check_int
-from ragauge.core.stages import stage
-from ragauge.stores.bookkeeping import Matrix, StoreBookkeeping, normalise_rows, require_folder, unsupported_error
+from ragauge.core.settings import AtLeast, check_int
+from ragauge.stores.bookkeeping import Matrix, Positions, no_neighbours, normalise_rows, require_folder
+from ragauge.stores.search_results import PRODUCT_DISTANCES, RawNeighbours
+from ragauge.stores.store_settings import StoreSettings, search_option
+from ragauge.stores.vector_store import LibraryStore
 
-if TYPE_CHECKING:
-    from ragauge.core.protocols import Neighbours
-
-
-SEARCHER_KINDS = ("tree", "brute")
 MIN_TRAINING_VECTORS = 16
 """Minimum number of vectors to train codes: a code has 16 values."""
 
 
-class ScannStore:
+@dataclass(frozen=True)
+class ScannSettings(StoreSettings):
+    """Options of ScaNN."""
+
+    kind: Literal["tree", "brute"] = "tree"
+    num_leaves: Annotated[int, AtLeast(1)] | None = None
+    leaves_to_search: Annotated[int, AtLeast(1)] = search_option(10)
+    dimensions_per_block: Annotated[int, AtLeast(1)] = 2
+    anisotropic: float | None = None
+    reorder: Annotated[int, AtLeast(1)] = search_option(100)
+
+    @property
+    def search_values(self) -> dict[str, Any]:
+        """Search options that are in use, with their values."""
+        return super().search_values if self.kind == "tree" else {}
+
+    def tuned(self, options: Mapping[str, Any]) -> ScannSettings:
+        """Return a copy with other values of search options."""
+        if self.kind == "brute" and options:
+            raise BadInput("scann brute has nothing to set")
+        return super().tuned(options)
+
+
+class ScannStore(LibraryStore):
     """ScaNN searcher of the given `kind`.
 
     `tree` searches `leaves_to_search` of `num_leaves` partitions over codes of `dimensions_per_block` dimensions
@@ -37,17 +57,18 @@ class ScannStore:
     `num_leaves` is the square root of the number of vectors. Fewer than 16 vectors are searched by brute force.
     """
 
-    def __init__(  # noqa: PLR0913 - the parameters of ScaNN, by their own names
+    name = "scann"
+    capabilities = frozenset(("insert", "update", "delete", "save", "share"))
+    unsupported: Mapping[str, str] = {"filter": "its Python library searches all that there is"}
+    conversions = PRODUCT_DISTANCES
+    _settings: ScannSettings
+
+    def __init__(
         self,
         *,
-        kind: str = "tree",
         metric: str = "cosine",
         path: str | None = None,
-        num_leaves: int | None = None,
-        leaves_to_search: int = 10,
-        dimensions_per_block: int = 2,
-        anisotropic: float | None = None,
-        reorder: int = 100,
+        settings: ScannSettings = ScannSettings(),
         threads: int = 1,
     ) -> None:
         try:
@@ -55,129 +76,70 @@ class ScannStore:
         except ImportError as error:
             raise MissingExtra("the ScaNN store", "scann") from error
         self._library: Any = scann_ops_pybind
-        self._intake = StoreBookkeeping(metric)
-        self.kind = check_choice("ScaNN searcher", kind, SEARCHER_KINDS)
-        self._leaves = None if num_leaves is None else check_int("num_leaves", num_leaves)
-        self._leaves_to_search = check_int("leaves_to_search", leaves_to_search)
-        self._block = check_int("dimensions_per_block", dimensions_per_block)
-        self._anisotropic = (0.0 if metric == "l2" else 0.2) if anisotropic is None else float(anisotropic)
-        self._reorder = check_int("reorder", reorder)
         self._threads = check_int("threads", threads, 0)
-        self._index: Any = None
-        self._lock = threading.Lock()
-        self._waiting: list[Matrix] = []
         self._slots: list[int] | None = None
         """Position of each ScaNN slot; None while slots and positions are the same."""
         self._numbers: dict[int, int] = {}
         """Slot of each position, if `_slots` is set."""
-        self._path = path
-        if path is not None and self._intake.read(path, **self._build_time_options()):
+        self._outdated: str | None = None
+        """Folder of the index that the next saved one replaces."""
+        if settings.anisotropic is None:
+            settings = replace(settings, anisotropic=0.0 if metric == "l2" else 0.2)
+        super().__init__(metric, path, settings)
+        self._apply_search_options()
+        if self._saved:
             self._load_searcher(require_folder("scann", path) / str(self._intake.built["index"]))
 
-    def __len__(self) -> int:
-        return len(self._intake)
+    def _describe_engine(self) -> dict[str, Any]:
+        options: dict[str, Any] = {"kind": self._settings.kind}
+        if self._settings.kind == "tree":
+            leaves = self._settings.num_leaves or self._intake.built.get("leaves")
+            options = {**super()._describe_engine(), "num_leaves": leaves}
+        return {"version": version("scann"), **options, "threads": self._threads}
 
-    @property
-    def abilities(self) -> frozenset[str]:
-        """Capabilities of this store: all but filter and concurrent."""
-        return frozenset(("insert", "update", "delete", "save", "share"))
-
-    def describe(self) -> dict[str, Any]:
-        """Return the engine, its version and its parameters for the manifest."""
-        options: dict[str, Any] = {}
-        if self.kind == "tree":
-            options = {
-                **self._build_time_options(),
-                "num_leaves": self._leaves or self._intake.built.get("leaves"),
-                "leaves_to_search": self._leaves_to_search,
-                "reorder": self._reorder,
-            }
-        return {
-            "store": "scann",
-            "version": version("scann"),
-            "metric": self._intake.metric,
-            "kind": self.kind,
-            **options,
-            "threads": self._threads,
-            "size": len(self),
-            "dimension": self._intake.dimension,
-        }
-
-    def add(self, ids: Sequence[str], vectors: Any, metadata: Sequence[Mapping[str, Any]] | None = None) -> None:
-        """Add vectors under their ids.
-
-        Until an index exists they are only collected; `build` or the first search indexes them.
-        """
-        matrix = self._intake.documents(ids, vectors, metadata)
-        if len(matrix):
-            mine = normalise_rows(matrix) if self._intake.metric == "cosine" else matrix
-            if self._index is None:
-                self._waiting.append(mine.copy() if mine is matrix else mine)
-            else:
-                self._index.upsert([None] * len(mine), mine, len(mine))
-                if self._slots is not None:
-                    places = range(self._intake.places, self._intake.places + len(mine))
-                    self._numbers |= zip(places, range(len(self._slots), len(self._slots) + len(mine)), strict=True)
-                    self._slots.extend(places)
-        self._intake.remember(ids, matrix, metadata)
+    def _apply_search_options(self) -> None:
+        self._leaves_to_search, self._reorder = self._settings.leaves_to_search, self._settings.reorder
 
     def build(self) -> None:
-        """Index the added vectors.
-
-        Otherwise the first search does, and its latency includes the time.
-        """
+        """Build the searcher over the collected vectors."""
         with self._lock:
             if self._waiting:
-                self._index = self._build_searcher(np.concatenate(self._waiting))
+                self._index = self._create_index(self._waiting)
                 self._waiting = []
+                self._ready = True
 
-    def tune(self, *, leaves_to_search: int | None = None, reorder: int | None = None) -> None:
-        """Set search options."""
-        if self.kind == "brute" and (leaves_to_search is not None or reorder is not None):
-            raise BadInput("scann brute has nothing to set")
-        if leaves_to_search is not None:
-            self._leaves_to_search = check_int("leaves_to_search", leaves_to_search)
-        if reorder is not None:
-            self._reorder = check_int("reorder", reorder)
+    def _prepare(self, matrix: Matrix) -> Matrix:
+        return normalise_rows(matrix) if self._intake.metric == "cosine" else matrix
 
-    def search(self, vectors: Any, k: int, where: Mapping[str, Any] | None = None) -> Neighbours:
-        """Return the `k` nearest vectors of each query, nearest first.
+    def _insert(self, positions: range, matrix: Matrix) -> None:
+        self._index.upsert([None] * len(matrix), matrix, len(matrix))
+        if self._slots is not None:
+            self._numbers |= zip(positions, range(len(self._slots), len(self._slots) + len(matrix)), strict=True)
+            self._slots.extend(positions)
 
-        Raises BadInput if `where` is given: filters are not supported.
-        """
-        queries = self._intake.queries(vectors, k)
-        if where:
-            raise unsupported_error("scann", "filter", "its Python library searches all that there is")
-        if self._waiting:
-            self.build()
-        if not len(self) or not len(queries):
-            return self._intake.empty(len(queries), k)
-        if len(queries) == 1:
-            with stage("retrieve"):
-                asked = normalise_rows(queries) if self._intake.metric == "cosine" else queries
-                # ScaNN returns only reordered vectors.
-                found, values = self._index.search(asked[0], k, max(self._reorder, k), self._leaves_to_search)
-            positions = found if self._slots is None else np.array([self._slots[slot] for slot in found], dtype=int)
-            return self._intake.answer(positions.astype(np.int64)[None], self._convert_distances(values)[None], k)
-        ids, distances = self._intake.empty(len(queries), k)
-        for row, query in enumerate(queries):
-            line = self.search(query[None], k)
-            ids[row], distances[row] = line[0][0], line[1][0]
-        return ids, distances
+    def _search(self, queries: Matrix, k: int, selection: None) -> RawNeighbours:  # noqa: ARG002 - no filters
+        asked = self._prepare(queries)
+        if len(asked) == 1:
+            found, values = self._search_one(asked[0], k)
+            return found[None], values[None]
+        positions, all_values = no_neighbours(len(asked), k)
+        for row, query in enumerate(asked):
+            found, values = self._search_one(query, k)
+            positions[row, : len(found)], all_values[row, : len(found)] = found, values
+        return positions, all_values
 
-    def update(self, ids: Sequence[str], vectors: Any) -> None:
-        """Replace the vectors of existing ids."""
-        positions, matrix = self._intake.replacements(ids, vectors)
-        self.build()
-        if len(ids):
-            places = positions.tolist()
-            slots = places if self._slots is None else [self._numbers[place] for place in places]
-            self._index.upsert(slots, normalise_rows(matrix) if self._intake.metric == "cosine" else matrix, len(ids))
+    def _search_one(self, query: Matrix, k: int) -> RawNeighbours:
+        # ScaNN returns only reordered vectors.
+        found, values = self._index.search(query, k, max(self._reorder, k), self._leaves_to_search)
+        positions = found if self._slots is None else np.array([self._slots[slot] for slot in found], dtype=int)
+        return positions.astype(np.int64), values
 
-    def delete(self, ids: Sequence[str]) -> None:
-        """Delete existing ids."""
-        positions = self._intake.positions(ids)
-        self.build()
+    def _replace(self, positions: Positions, matrix: Matrix) -> None:
+        places = positions.tolist()
+        slots = places if self._slots is None else [self._numbers[place] for place in places]
+        self._index.upsert(slots, self._prepare(matrix), len(places))
+
+    def _remove(self, positions: Positions) -> None:
         if self._slots is None:
             self._slots = list(range(self._intake.places))
             self._numbers = dict(enumerate(self._slots))
@@ -188,37 +150,30 @@ class ScannStore:
             last = self._slots.pop()
             if last != place:
                 self._slots[slot], self._numbers[last] = last, slot
-        self._intake.forget(ids)
 
-    def save(self) -> None:
-        """Save the store in `path`, so that another process can open it."""
-        folder = require_folder("scann", self._path)
+    def _flush(self, folder: Path) -> dict[str, Any]:
         self.build()
-        if self._index is None:
-            return
         folder.mkdir(parents=True, exist_ok=True)
         made = Path(tempfile.mkdtemp(dir=folder, prefix="index-"))
-        self._index.serialize(str(made), True)
-        before = self._intake.built.get("index")
+        self._write_index(str(made))
+        self._outdated = self._intake.built.get("index")
         self._intake.built |= {"index": made.name, "slots": self._slots}
-        self._intake.write(folder, **{**self._intake.built, **self._build_time_options()})
-        if before is not None:
-            shutil.rmtree(folder / before, ignore_errors=True)
+        return {**self._intake.built, **self._build_options}
 
-    def close(self) -> None:
-        """Release the index and forget the ids."""
-        self._index = self._slots = None
+    def save(self) -> None:
+        """Save the store in `path`, and then remove the folder of the index that was saved before."""
+        super().save()
+        if self._outdated is not None:
+            shutil.rmtree(require_folder(self.name, self._path) / self._outdated, ignore_errors=True)
+            self._outdated = None
+
+    def _write_index(self, file: str) -> None:
+        self._index.serialize(file, True)
+
+    def _close(self) -> None:
+        self._slots = None
         self._numbers = {}
-        self._waiting = []
-        self._intake = StoreBookkeeping(self._intake.metric)
-
-    def _build_time_options(self) -> dict[str, Any]:
-        return {
-            "kind": self.kind,
-            "num_leaves": self._leaves,
-            "dimensions_per_block": self._block,
-            "anisotropic": self._anisotropic,
-        }
+        super()._close()
 
     def _load_searcher(self, folder: Path) -> None:
         """Load a searcher from a folder.
@@ -236,19 +191,23 @@ class ScannStore:
         if self._index.size() != len(self):
             raise BadInput(f"{folder} was not kept whole: the index and its ids differ in number")
 
-    def _build_searcher(self, matrix: Matrix) -> Any:
+    def _create_index(self, parts: Sequence[Matrix]) -> Any:
+        matrix = np.concatenate(parts)
         near = "squared_l2" if self._intake.metric == "l2" else "dot_product"
         builder = self._library.builder(matrix, 10, near).set_n_training_threads(self._threads)
-        if self.kind == "brute" or len(matrix) < MIN_TRAINING_VECTORS:
+        if self._settings.kind == "brute" or len(matrix) < MIN_TRAINING_VECTORS:
             builder = builder.score_brute_force()
         else:
-            leaves = self._leaves or round(len(matrix) ** 0.5)
+            leaves = self._settings.num_leaves or round(len(matrix) ** 0.5)
             if leaves > len(matrix):
                 raise BadInput(f"num_leaves is {leaves}, more than the {len(matrix)} vectors to learn from")
             self._intake.built["leaves"] = leaves
             builder = (
                 builder.tree(leaves, min(leaves, self._leaves_to_search), training_sample_size=len(matrix))
-                .score_ah(self._block, anisotropic_quantization_threshold=self._anisotropic or float("nan"))
+                .score_ah(
+                    self._settings.dimensions_per_block,
+                    anisotropic_quantization_threshold=self._settings.anisotropic or float("nan"),
+                )
                 .reorder(self._reorder)
             )
         with silence_stderr():
@@ -256,11 +215,6 @@ class ScannStore:
         if self._threads:
             searcher.set_num_threads(self._threads)
         return searcher
-
-    def _convert_distances(self, values: Matrix) -> Matrix:
-        if self._intake.metric == "l2":
-            return np.asarray(np.sqrt(np.maximum(values, 0)))
-        return -values if self._intake.metric == "ip" else np.asarray(np.maximum(1 - values, 0))
 
 
 @contextmanager

@@ -51,21 +51,21 @@ class AdaptedRetriever:
 
     def search(self, query: str, k: int) -> list[Hit] | Awaitable[list[Hit]]:
         """Search with the function and return at most `k` hits."""
-        found = self._function(query, k)
+        results = self._function(query, k)
         if self.asynchronous:
-            return self._await_hits(found, k)
-        return _PendingHits(self, found, k) if inspect.isawaitable(found) else self.cut(found, k)
+            return self._await_hits(results, k)
+        return _PendingHits(self, results, k) if inspect.isawaitable(results) else self.cut(results, k)
 
-    async def _await_hits(self, found: Awaitable[Any], k: int) -> list[Hit]:
-        return self.cut(await found, k)
+    async def _await_hits(self, results: Awaitable[Any], k: int) -> list[Hit]:
+        return self.cut(await results, k)
 
-    def cut(self, found: Any, k: int) -> list[Hit]:
+    def cut(self, results: Any, k: int) -> list[Hit]:
         """Convert the results of the function and return the first `k` hits."""
-        if found is None and self.refuse_none:
+        if results is None and self.refuse_none:
             name = getattr(self._function, "__qualname__", type(self._function).__qualname__)
             name = name.rpartition("<locals>.")[2]
             raise BadInput(f"{name} returned None; expected a list of ids, of (id, score) pairs or of hits")
-        hits = to_hits(found, self.id)
+        hits = to_hits(results, self.id)
         self.most_returned = max(self.most_returned, len(hits))
         return hits[:k]
 
@@ -83,16 +83,16 @@ class AdaptedRetriever:
 class _PendingHits:
     """Awaitable hits of a function that is not declared async; closed if they are not awaited."""
 
-    def __init__(self, retriever: AdaptedRetriever, found: Awaitable[Any], k: int) -> None:
+    def __init__(self, retriever: AdaptedRetriever, results: Awaitable[Any], k: int) -> None:
         self._retriever = retriever
-        self._found = found
+        self._results = results
         self._k = k
 
     def __await__(self) -> Generator[Any, Any, list[Hit]]:
-        return self._retriever.cut((yield from self._found.__await__()), self._k)
+        return self._retriever.cut((yield from self._results.__await__()), self._k)
 
     def close(self) -> None:
-        close_if_possible(self._found)
+        close_if_possible(self._results)
 
 
 def adapt_retriever(thing: Any, *, id: str) -> AdaptedRetriever:
@@ -126,14 +126,14 @@ def as_retriever(thing: Any) -> AdaptedRetriever:
     if callable(method):
         check_signature(method, "", 1)
         return AdaptedRetriever(method, asynchronous=is_async(thing))
-    for name, later, make in (
+    for name, async_name, make in (
         ("invoke", "ainvoke", _adapt_langchain),
         ("retrieve", "aretrieve", _adapt_llama_index),
         ("run", "run_async", _adapt_haystack),
     ):
         if callable(getattr(thing, name, None)):
-            own = _has_own_async_method(thing, later)
-            adapted = AdaptedRetriever(make(thing, later if own else name), asynchronous=own)
+            has_async = _has_own_async_method(thing, async_name)
+            adapted = AdaptedRetriever(make(thing, async_name if has_async else name), asynchronous=has_async)
             adapted.own_k = _configured_k(thing)
             return adapted
     if callable(thing):
@@ -164,50 +164,50 @@ def check_signature(function: Callable[..., Any], *args: Any, **options: Any) ->
         ) from None
 
 
-def _configured_k(thing: Any) -> int | None:
+def _configured_k(retriever: Any) -> int | None:
     """Return the k that a framework's retriever is set to; None if it is not set."""
-    options = getattr(thing, "search_kwargs", None)
-    found = options.get("k") if isinstance(options, dict) else None
+    options = getattr(retriever, "search_kwargs", None)
+    configured = options.get("k") if isinstance(options, dict) else None
     for name in ("k", "similarity_top_k", "_similarity_top_k", "top_k"):
-        found = found if found is not None else getattr(thing, name, None)
-    return found if isinstance(found, int) and not isinstance(found, bool) else None
+        configured = configured if configured is not None else getattr(retriever, name, None)
+    return configured if isinstance(configured, int) and not isinstance(configured, bool) else None
 
 
-def _is_async_callable(thing: Any) -> bool:
-    while isinstance(thing, partial):
-        thing = thing.func
-    return inspect.iscoroutinefunction(thing) or inspect.iscoroutinefunction(thing.__call__)
+def _is_async_callable(function: Any) -> bool:
+    while isinstance(function, partial):
+        function = function.func
+    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(function.__call__)
 
 
-def _has_own_async_method(thing: Any, name: str) -> bool:
+def _has_own_async_method(retriever: Any, name: str) -> bool:
     """Return whether a retriever has its own async method.
 
     The frameworks' default only runs the other method in a thread.
     """
     hidden = {"ainvoke": "_aget_relevant_documents", "aretrieve": "_aretrieve"}.get(name, name)
-    method = getattr(type(thing), hidden, None)
+    method = getattr(type(retriever), hidden, None)
     home = getattr(method, "__module__", "") or ""
     return method is not None and not home.startswith(("langchain_core.retrievers", "llama_index.core.base"))
 
 
-def _adapt_langchain(thing: Any, method: str) -> Callable[[str, int], Any]:
+def _adapt_langchain(retriever: Any, method: str) -> Callable[[str, int], Any]:
     """Return a search function; k is set in `search_kwargs` if present, else in `k`."""
 
     def with_k(k: int) -> Any:
-        options = getattr(thing, "search_kwargs", None)
+        options = getattr(retriever, "search_kwargs", None)
         if isinstance(options, dict):
-            return _copy_with_attribute(thing, "search_kwargs", {**options, "k": k})
-        return _copy_with_attribute(thing, "k", k) if hasattr(thing, "k") else thing
+            return _copy_with_attribute(retriever, "search_kwargs", {**options, "k": k})
+        return _copy_with_attribute(retriever, "k", k) if hasattr(retriever, "k") else retriever
 
     return _call_with_k(with_k, method)
 
 
-def _adapt_llama_index(thing: Any, method: str) -> Callable[[str, int], Any]:
+def _adapt_llama_index(retriever: Any, method: str) -> Callable[[str, int], Any]:
     def with_k(k: int) -> Any:
         for name in ("similarity_top_k", "_similarity_top_k"):
-            if hasattr(thing, name):
-                return _copy_with_attribute(thing, name, k)
-        return thing
+            if hasattr(retriever, name):
+                return _copy_with_attribute(retriever, name, k)
+        return retriever
 
     return _call_with_k(with_k, method)
 
@@ -217,25 +217,25 @@ def _call_with_k(with_k: Callable[[int], Any], method: str) -> Callable[[str, in
 
     The caller's retriever is not changed, and concurrent queries with different k do not interfere.
     """
-    known = lru_cache(maxsize=16)(with_k)
-    return lambda query, k: getattr(known(k), method)(query)
+    retriever_for = lru_cache(maxsize=16)(with_k)
+    return lambda query, k: getattr(retriever_for(k), method)(query)
 
 
-def _copy_with_attribute(thing: Any, name: str, value: Any) -> Any:
-    if hasattr(thing, "model_copy"):  # pydantic's copy method, which LangChain's retrievers need.
-        return thing.model_copy(update={name: value})
-    other = copy.copy(thing)
-    setattr(other, name, value)
-    return other
+def _copy_with_attribute(retriever: Any, name: str, value: Any) -> Any:
+    if hasattr(retriever, "model_copy"):  # pydantic's copy method, which LangChain's retrievers need.
+        return retriever.model_copy(update={name: value})
+    copied = copy.copy(retriever)
+    setattr(copied, name, value)
+    return copied
 
 
-def _adapt_haystack(thing: Any, method: str) -> Callable[[str, int], Any]:
-    call = getattr(thing, method)
+def _adapt_haystack(retriever: Any, method: str) -> Callable[[str, int], Any]:
+    call = getattr(retriever, method)
     try:
         inspect.signature(call).bind(query="", top_k=1)
     except TypeError:
         raise BadInput(
-            f"{type(thing).__name__} cannot search: its `run` does not take `query` and `top_k`",
+            f"{type(retriever).__name__} cannot search: its `run` does not take `query` and `top_k`",
             hint="give a function (query, k) that calls it",
         ) from None
 
@@ -245,65 +245,65 @@ def _adapt_haystack(thing: Any, method: str) -> Callable[[str, int], Any]:
     return search
 
 
-def to_hits(found: Any, id: str = "") -> list[Hit]:
+def to_hits(results: Any, id: str = "") -> list[Hit]:
     """Convert ids, `(id, score)` pairs, mappings or objects with an id to hits.
 
     The order is the ranking. If there are no scores, or if they increase (as distances do), the score of a hit is 1 /
     rank, so that sorting by score keeps the ranking. `id` is the field with the ids.
     """
-    hits = [one if type(one) is Hit and not id else _to_hit(one, id) for one in _list_results(found)]
+    hits = [result if type(result) is Hit and not id else _to_hit(result, id) for result in _list_results(results)]
     last = math.inf
     for hit in hits:
         if not hit.score <= last:  # NaN too.
-            return [hit._replace(score=1.0 / place) for place, hit in enumerate(hits, 1)]
+            return [hit._replace(score=1.0 / rank) for rank, hit in enumerate(hits, 1)]
         last = hit.score
     return hits
 
 
-def _list_results(found: Any) -> Iterable[Any]:
-    if found is None:
+def _list_results(results: Any) -> Iterable[Any]:
+    if results is None:
         return []
-    if isinstance(found, Mapping):
+    if isinstance(results, Mapping):
         for name in HIT_LIST_FIELDS:
-            inner = found.get(name)
+            inner = results.get(name)
             if isinstance(inner, Sequence) and not isinstance(inner, str):
                 return inner
-        return list(found.items())
-    if isinstance(found, str | bytes) or not isinstance(found, Iterable):
+        return list(results.items())
+    if isinstance(results, str | bytes) or not isinstance(results, Iterable):
         raise BadInput(
-            f"a retriever returned {type(found).__name__}", hint="ids, (id, score) pairs, or objects with an id"
+            f"a retriever returned {type(results).__name__}", hint="ids, (id, score) pairs, or objects with an id"
         )
-    return found
+    return results
 
 
-def _to_hit(one: Any, id: str = "") -> Hit:
-    if isinstance(one, Hit):
-        return one._replace(id=_find_id(one, id)) if id else one
-    if isinstance(one, str | Integral | UUID):  # NumPy integers are Integral, but not int.
-        return Hit(_find_id(one, id) if id else str(one), math.nan)
-    if isinstance(one, tuple | list) and len(one) == 2 and _find_field(one, ID_FIELDS) is None:
-        thing, score = one
-        if isinstance(thing, Real) and (
-            not isinstance(score, Real) or (isinstance(score, Integral) and not isinstance(thing, Integral))
+def _to_hit(result: Any, id: str = "") -> Hit:
+    if isinstance(result, Hit):
+        return result._replace(id=_find_id(result, id)) if id else result
+    if isinstance(result, str | Integral | UUID):  # NumPy integers are Integral, but not int.
+        return Hit(_find_id(result, id) if id else str(result), math.nan)
+    if isinstance(result, tuple | list) and len(result) == 2 and _find_field(result, ID_FIELDS) is None:
+        item, score = result
+        if isinstance(item, Real) and (
+            not isinstance(score, Real) or (isinstance(score, Integral) and not isinstance(item, Integral))
         ):
-            thing, score = score, thing
-        return _to_hit(thing, id)._replace(score=_to_score(score))
+            item, score = score, item
+        return _to_hit(item, id)._replace(score=_to_score(score))
     node = (
         None
-        if isinstance(one, Mapping) and _find_field(one, ID_FIELDS) is not None
-        else _find_field(one, ("node", "document"))
+        if isinstance(result, Mapping) and _find_field(result, ID_FIELDS) is not None
+        else _find_field(result, ("node", "document"))
     )
-    inner = node if node is not None and _find_field(node, ID_FIELDS) is not None else one
+    inner = node if node is not None and _find_field(node, ID_FIELDS) is not None else result
     metadata = _find_field(inner, ("metadata", "meta")) or EMPTY_MAPPING
     name = _find_id(inner, id) if id else _find_field(inner, ID_FIELDS)
     if name is None and isinstance(metadata, Mapping):
         name = _find_field(metadata, (*ID_FIELDS, "source"))
     if name is None:
         raise BadInput(
-            f"a hit of type {type(one).__name__} has no id",
+            f"a hit of type {type(result).__name__} has no id",
             hint=f"give it an id, or return (id, score) pairs; looked for {', '.join(ID_FIELDS)}",
         )
-    score = _find_field(one, SCORE_FIELDS)
+    score = _find_field(result, SCORE_FIELDS)
     text = _find_field(inner, TEXT_FIELDS)
     return Hit(
         str(name),
@@ -315,14 +315,16 @@ def _to_hit(one: Any, id: str = "") -> Hit:
 
 def _find_id(hit: Any, path: str) -> str:
     """Return the id of a hit at a path of fields; `meta` (Haystack) equals `metadata`."""
-    found = hit
-    for part in path.split("."):
-        found = _find_field(found, ("metadata", "meta") if part in ("metadata", "meta") else (part,))
-        if found is None:
-            held = hit if isinstance(hit, Mapping) else _find_field(hit, ("metadata", "meta"))
-            fields = f", got the fields {', '.join(map(str, held))}"[:200] if isinstance(held, Mapping) else ""
+    value = hit
+    for field in path.split("."):
+        value = _find_field(value, ("metadata", "meta") if field in ("metadata", "meta") else (field,))
+        if value is None:
+            fields_of = hit if isinstance(hit, Mapping) else _find_field(hit, ("metadata", "meta"))
+            fields = (
+                f", got the fields {', '.join(map(str, fields_of))}"[:200] if isinstance(fields_of, Mapping) else ""
+            )
             raise BadInput(f"a hit of type {type(hit).__name__} has no `{path}`; expected an id there{fields}")
-    return str(found)
+    return str(value)
 
 
 def _to_score(score: Any) -> float:
@@ -331,13 +333,13 @@ def _to_score(score: Any) -> float:
             return float(score)
     except (TypeError, ValueError):  # Arrays with several values have __float__ too.
         pass
-    shown = " ".join(repr(score).split())[:80]
-    raise BadInput(f"a hit has the score {shown}, not a number")
+    quoted_score = " ".join(repr(score).split())[:80]
+    raise BadInput(f"a hit has the score {quoted_score}, not a number")
 
 
-def _find_field(thing: Any, names: Sequence[str]) -> Any:
+def _find_field(source: Any, names: Sequence[str]) -> Any:
     for name in names:
-        value = thing.get(name) if isinstance(thing, Mapping) else getattr(thing, name, None)
+        value = source.get(name) if isinstance(source, Mapping) else getattr(source, name, None)
         if value is not None and not callable(value):
             return value
     return None
@@ -353,6 +355,7 @@ class HTTPRetriever:
     """
 
     asynchronous = True
+    is_remote = True
 
     def __init__(  # noqa: PLR0913 - each is an option of the description
         self,
@@ -385,19 +388,19 @@ class HTTPRetriever:
         self._url = url
         self._shown = str(address.copy_with(username=None, password=None, query=None))
         self._names = (query, k)
-        self._path = [part for part in path.split(".") if part]
+        self._path = [field for field in path.split(".") if field]
         self._id = id
         self._extra = dict(extra or {})
         self._failures = (httpx.HTTPError,)
-        sent = dict(headers or {})
+        request_headers = dict(headers or {})
         if bearer:
             if bearer not in os.environ:
                 raise BadInput(
                     f"there is no environment variable `{bearer}`", hint="bearer names the one with the token"
                 )
             register_secrets(os.environ[bearer])
-            sent["Authorization"] = f"Bearer {os.environ[bearer]}"
-        self._client: Any = open_async_client(httpx, timeout=timeout, headers=sent)
+            request_headers["Authorization"] = f"Bearer {os.environ[bearer]}"
+        self._client: Any = open_async_client(httpx, timeout=timeout, headers=request_headers)
 
     async def search(self, query: str, k: int) -> list[Hit]:
         """Search with the service; raise BackendFailed if the reply is not a list of hits."""
@@ -417,10 +420,10 @@ class HTTPRetriever:
         return to_hits(self._find_hit_list(body), self._id)[:k]
 
     def _find_hit_list(self, body: Any) -> list[Any]:
-        for part in self._path:
-            if not isinstance(body, Mapping) or part not in body:
+        for field in self._path:
+            if not isinstance(body, Mapping) or field not in body:
                 raise BackendFailed(f"{self._shown}: the reply has no `{'.'.join(self._path)}`")
-            body = body[part]
+            body = body[field]
         if isinstance(body, Mapping):
             body = next((body[name] for name in HIT_LIST_FIELDS if isinstance(body.get(name), list)), body)
         # A mapping from ids to scores is not accepted, because a status message looks like one.

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ragauge.core.documents import Document, Hit
-from ragauge.core.errors import BadInput, MissingExtra
+from ragauge.core.errors import BadInput
 from ragauge.core.stages import stage
 
 if TYPE_CHECKING:
@@ -39,11 +39,8 @@ class BM25:
         method: str = "lucene",
         language: str = "english",
     ) -> None:
-        try:
-            import bm25s
-            import Stemmer
-        except ImportError:
-            raise MissingExtra("the system `bm25`", "bm25") from None
+        import bm25s
+        import Stemmer
         from bm25s.tokenization import STOPWORDS_EN
 
         if method not in ("lucene", "robertson", "atire", "bm25l", "bm25+"):
@@ -63,9 +60,9 @@ class BM25:
         self._stem = lru_cache(maxsize=1 << 16)(stem)
         self._stop = frozenset(STOPWORDS_EN) if language == "english" else frozenset()
         self._documents = documents
-        self._ids = frozenset(one.id for one in documents)
+        self._ids = frozenset(document.id for document in documents)
         self._index: Any = bm25s.BM25(k1=k1, b=b, method=method)
-        words = [self._words(one.whole) for one in documents]
+        words = [self._words(document.whole) for document in documents]
         # The library divides by the mean length, which must not be 0. Such an index is never searched.
         self._index.index(words if any(words) else [["nothing"]], show_progress=False)
         # The library always has an entry for the empty word, the stem of `s`, even if no document contains it.
@@ -83,15 +80,15 @@ class BM25:
         """Return the best `k` documents that contain a word of the query."""
         with stage("retrieve"):
             words = self._words(query)
-            known = [word for word in words if self._index.vocab_dict.get(word, self._columns) < self._columns]
-            if not known or self._empty:
+            indexed_words = [word for word in words if self._index.vocab_dict.get(word, self._columns) < self._columns]
+            if not indexed_words or self._empty:
                 return []
-            scores = self._index.get_scores(known)
-            least = self._no_match_score(known)
+            scores = self._index.get_scores(indexed_words)
+            no_match = self._no_match_score(indexed_words)
             return [
                 Hit(self._documents[i].id, float(scores[i]), self._documents[i].text, self._documents[i].metadata)
                 for i in find_top_k(scores, k).tolist()
-                if scores[i] > least
+                if scores[i] > no_match
             ]
 
     def _no_match_score(self, words: list[str]) -> float:
@@ -114,8 +111,8 @@ def find_top_k(scores: NDArray[Any], k: int) -> NDArray[np.int64]:
     if k < 1:
         return np.empty(0, np.int64)
     if k < len(scores):
-        least = np.partition(scores, len(scores) - k)[len(scores) - k]
-        places = np.flatnonzero(scores >= least)
+        threshold = np.partition(scores, len(scores) - k)[len(scores) - k]
+        candidates = np.flatnonzero(scores >= threshold)
     else:
-        places = np.arange(len(scores))
-    return places[np.argsort(-scores[places], kind="stable")][:k].astype(np.int64)
+        candidates = np.arange(len(scores))
+    return candidates[np.argsort(-scores[candidates], kind="stable")][:k].astype(np.int64)

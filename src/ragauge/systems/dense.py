@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ragauge.core import protocols
 from ragauge.core.documents import Document, Hit
 from ragauge.core.errors import BadInput
+from ragauge.core.plugin_parameters import DocumentSide, Part
 from ragauge.core.protocols import Embedder, Store
 from ragauge.core.stages import stage
-from ragauge.stores.contract import check_neighbours
+from ragauge.stores.search_results import check_neighbours
+from ragauge.stores.store_types import complete_store
 
 
 class DenseRetriever:
@@ -27,26 +28,24 @@ class DenseRetriever:
     def __init__(
         self,
         documents: Sequence[Document],
-        embedder: Embedder,
-        store: Store,
+        embedder: Annotated[Embedder, Part("wordllama")],
+        store: Annotated[Store, Part("exact")],
         *,
-        document_embedder: Embedder | None = None,
+        document_embedder: Annotated[Embedder | None, DocumentSide("embedder")] = None,
     ) -> None:
         self._embedder = embedder
-        self._store = store
+        self._store = complete_store(store)
         self._documents = {document.id: document for document in documents}
         if not documents:
             return
         vectors = (document_embedder or embedder).embed([document.whole for document in documents])
         if len(vectors) != len(documents):
             raise BadInput(f"the embedder `{embedder.name}` gave {len(vectors)} vectors for {len(documents)} texts")
-        some: NDArray[np.bool_] = np.any(vectors, axis=1)
-        ids = [documents[row].id for row in np.flatnonzero(some).tolist()]
+        is_nonzero: NDArray[np.bool_] = np.any(vectors, axis=1)
+        ids = [documents[row].id for row in np.flatnonzero(is_nonzero).tolist()]
         if ids:
-            store.add(ids, vectors if some.all() else vectors[some])
-            build = getattr(store, "build", None)
-            if callable(build):
-                build()  # Otherwise the first query would include building the index.
+            self._store.add(ids, vectors if is_nonzero.all() else vectors[is_nonzero])
+            self._store.build()  # Otherwise the first query would include building the index.
 
     def __contains__(self, id: object) -> bool:
         return id in self._documents
@@ -71,14 +70,13 @@ class DenseRetriever:
 
     def evidence(self, query: str, k: int) -> dict[str, Any]:
         """Return the store's parameters, and whether its index was used if that varies."""
-        describe = getattr(self._store, "describe", None)
-        about: dict[str, Any] = dict(describe()) if callable(describe) else {}
-        uses = getattr(self._store, "index_used", None)
+        about = dict(self._store.describe())
         vector = self._embedder.embed([query])
-        if callable(uses) and about.get("index") != "none" and np.any(vector):
-            about["index_used"] = uses(vector[0], k)
+        if about.get("index") != "none" and np.any(vector):
+            used = self._store.index_used(vector[0], k)
+            about |= {} if used is None else {"index_used": used}
         return {**about, "embedder": self._embedder.name}
 
     def close(self) -> None:
         """Close the vector store."""
-        protocols.close_if_possible(self._store)
+        self._store.close()

@@ -9,7 +9,7 @@ import math
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 from zlib import crc32
 
 import numpy as np
@@ -18,12 +18,16 @@ from numpy.typing import NDArray
 from ragauge.core.documents import Document, Hit
 from ragauge.core.errors import BadInput
 from ragauge.core.graphs import Graph, LinkArrays
+from ragauge.core.plugin_parameters import DocumentSide, Part
 from ragauge.core.protocols import Embedder, GraphBuilder, Vectors
 from ragauge.core.records import Floats, Ints
 from ragauge.core.settings import check_int
 from ragauge.core.stages import stage
 from ragauge.core.vectors import to_unit_rows
 from ragauge.systems.bm25 import find_top_k
+
+DEFAULT_GRAPH = ("links", "knn")
+"""Graph used if none is named."""
 
 
 class LinkedCorpus:
@@ -36,17 +40,17 @@ class LinkedCorpus:
     def __init__(
         self,
         documents: Sequence[Document],
-        embedder: Embedder,
-        linkers: Sequence[GraphBuilder],
+        embedder: Annotated[Embedder, Part("wordllama")],
+        linkers: Annotated[Sequence[GraphBuilder], Part("+".join(DEFAULT_GRAPH), option="graph")],
         *,
-        document_embedder: Embedder | None = None,
+        document_embedder: Annotated[Embedder | None, DocumentSide("embedder")] = None,
     ) -> None:
         self.documents = documents
         self.embedder = embedder
         self.rows = {document.id: row for row, document in enumerate(documents)}
         if len(self.rows) < len(documents):
-            twice = next(one.id for row, one in enumerate(documents) if self.rows[one.id] != row)
-            raise BadInput(f"two documents have the id `{twice}`, and a node needs one of its own")
+            duplicate_id = next(document.id for row, document in enumerate(documents) if self.rows[document.id] != row)
+            raise BadInput(f"two documents have the id `{duplicate_id}`, and a node needs one of its own")
         self.vectors: Vectors = to_unit_rows(_embed_documents(documents, document_embedder or embedder))
         links: dict[str, LinkArrays] = {}
         for linker in linkers:
@@ -55,43 +59,53 @@ class LinkedCorpus:
             links[linker.name] = linker.link(documents, self.vectors)
         self.graph = Graph.of(list(self.rows), links)
 
-    def likeness(self, query: str) -> Floats:
+    def similarities(self, query: str) -> Floats:
         """Compute the cosine of the query to every document; all zeros for a zero vector."""
         if not self.documents:
             return np.zeros(0)
         with stage("embed"):
-            given = self.embedder.embed([query])
-        if not np.isfinite(given).all():
+            query_vectors = self.embedder.embed([query])
+        if not np.isfinite(query_vectors).all():
             raise BadInput(f"the embedder `{self.embedder.name}` gave a vector that is no numbers for the query")
         with stage("retrieve"):
-            return np.asarray(self.vectors @ to_unit_rows(given)[0], np.float64)
+            return np.asarray(self.vectors @ to_unit_rows(query_vectors)[0], np.float64)
 
     def numbers(self, field: str) -> Floats:
         """Return a numeric metadata field per document, scaled to 0 to 1; 0 if missing."""
         raw = [_finite_number(document.metadata.get(field)) for document in self.documents]
-        known = [value for value in raw if not math.isnan(value)]
-        if not known:
-            held = next((one for document in self.documents if (one := document.metadata.get(field)) is not None), None)
-            what = "" if held is None else f": {held!r} is none"
-            raise BadInput(f"no document has a number called `{field}` in its metadata{what}")
-        low, high = min(known), max(known)
+        finite = [value for value in raw if not math.isnan(value)]
+        if not finite:
+            example = next(
+                (
+                    found_value
+                    for document in self.documents
+                    if (found_value := document.metadata.get(field)) is not None
+                ),
+                None,
+            )
+            example_text = "" if example is None else f": {example!r} is none"
+            raise BadInput(f"no document has a number called `{field}` in its metadata{example_text}")
+        low, high = min(finite), max(finite)
         scaled = (np.nan_to_num(np.array(raw), nan=low) - low) / ((high - low) or 1.0)
         return np.asarray(scaled, np.float64)
 
-    def best(self, scores: Floats, likeness: Floats, k: int) -> list[Hit]:
+    def best(self, scores: Floats, similarity: Floats, k: int) -> list[Hit]:
         """Return the `k` best documents; ties are broken by similarity, then by position."""
         k = min(max(k, 0), len(scores))
         if k == 0:
             return []
-        least = np.partition(scores, len(scores) - k)[len(scores) - k]
-        some = np.flatnonzero(scores >= least)
-        rows = some[np.lexsort((-likeness[some], -scores[some]))][:k]
+        threshold = np.partition(scores, len(scores) - k)[len(scores) - k]
+        candidates = np.flatnonzero(scores >= threshold)
+        rows = candidates[np.lexsort((-similarity[candidates], -scores[candidates]))][:k]
         return self.hits(rows, scores[rows])
 
     def hits(self, rows: Ints, scores: Floats) -> list[Hit]:
         """Return hits for document rows, in the given order, with the given scores."""
-        found = (self.documents[row] for row in rows.tolist())
-        return [Hit(one.id, score, one.text, one.metadata) for one, score in zip(found, scores.tolist(), strict=True)]
+        documents = (self.documents[row] for row in rows.tolist())
+        return [
+            Hit(document.id, score, document.text, document.metadata)
+            for document, score in zip(documents, scores.tolist(), strict=True)
+        ]
 
     def about(self) -> dict[str, Any]:
         """Return embedder and graph for the manifest."""
@@ -137,12 +151,12 @@ class LinkTable:
     """Weight of the link: 1 for the heaviest of all, 0 if a node has no more links."""
     numbers: Ints
     """Number of the link; the same from both of its nodes."""
-    links: int
+    n_links: int
     """Number of links."""
 
     @classmethod
-    def of(cls, graph: Graph, most: int) -> LinkTable:
-        """Build the table of a graph with at most `most` links per node.
+    def of(cls, graph: Graph, max_links: int) -> LinkTable:
+        """Build the table of a graph with at most `max_links` links per node.
 
         Of equally heavy links, a hash of the ids decides. Positions would not do: in a corpus that is sorted by type, a
         whole type could be missing.
@@ -156,16 +170,16 @@ class LinkTable:
         n, sources = len(graph), graph.sources
         hashes = np.array([crc32(name.encode("utf-8", "surrogatepass")) for name in graph.ids], np.int64)
         order = np.lexsort((graph.ends, hashes[graph.ends], -graph.weights, sources))
-        places = np.arange(len(order)) - graph.starts[sources]  # Sources keep their order here.
-        order, rows, places = (one[places < most] for one in (order, sources, places))
+        positions = np.arange(len(order)) - graph.starts[sources]  # Sources keep their order here.
+        order, rows, positions = (column[positions < max_links] for column in (order, sources, positions))
         low, high = np.minimum(sources, graph.ends), np.maximum(sources, graph.ends)
         pairs, numbers = np.unique(low * n + high, return_inverse=True)
-        shape = (n, max(1, int(places.max(initial=0)) + 1))
-        ways = cls(np.zeros(shape, np.int64), np.zeros(shape), np.zeros(shape, np.int64), len(pairs))
-        ways.ends[rows, places] = graph.ends[order]
-        ways.weights[rows, places] = graph.weights[order] / graph.weights.max(initial=0.0)
-        ways.numbers[rows, places] = numbers[order]
-        return ways
+        shape = (n, max(1, int(positions.max(initial=0)) + 1))
+        table = cls(np.zeros(shape, np.int64), np.zeros(shape), np.zeros(shape, np.int64), len(pairs))
+        table.ends[rows, positions] = graph.ends[order]
+        table.weights[rows, positions] = graph.weights[order] / graph.weights.max(initial=0.0)
+        table.numbers[rows, positions] = numbers[order]
+        return table
 
     def raised(self, power: float) -> Floats:
         """Return the weights to a power; 0 for missing links, even if the power is 0."""
@@ -175,30 +189,33 @@ class LinkTable:
         """Return the table of the links among some nodes, renumbered in the given order."""
         local = np.full(len(self.ends), NO_POSITION)
         local[rows] = np.arange(len(rows))
-        ends = local[self.ends[rows]]
-        inside = (ends >= 0) & (self.weights[rows] > 0)
-        kept, numbers = np.unique(self.numbers[rows][inside], return_inverse=True)
-        ways = LinkTable(
-            np.where(inside, ends, 0), np.where(inside, self.weights[rows], 0.0), np.zeros_like(ends), len(kept)
+        targets = local[self.ends[rows]]
+        inside = (targets >= 0) & (self.weights[rows] > 0)
+        link_numbers, numbers = np.unique(self.numbers[rows][inside], return_inverse=True)
+        table = LinkTable(
+            np.where(inside, targets, 0),
+            np.where(inside, self.weights[rows], 0.0),
+            np.zeros_like(targets),
+            len(link_numbers),
         )
-        ways.numbers[inside] = numbers
-        return ways
+        table.numbers[inside] = numbers
+        return table
 
 
-def draw_columns(worth: Floats, chance: Floats) -> tuple[Ints, Mask]:
+def draw_columns(weights: Floats, random_numbers: Floats) -> tuple[Ints, Mask]:
     """Draw a column per row in proportion to its values.
 
-    Also return whether a row has any value above 0. `chance` has a random number below 1 for each row.
+    Also return whether a row has any value above 0. `random_numbers` has a random number below 1 for each row.
     """
-    sums = np.cumsum(worth, axis=1)
-    marks = chance * sums[:, -1]  # A number below 1 times a sum is below that sum, even after rounding.
+    sums = np.cumsum(weights, axis=1)
+    marks = random_numbers * sums[:, -1]  # A number below 1 times a sum is below that sum, even after rounding.
     return (sums > marks[:, None]).argmax(axis=1), sums[:, -1] > 0
 
 
-def draw_rows(rows: Ints, worth: Floats, chance: Floats) -> Ints:
+def draw_rows(rows: Ints, weights: Floats, random_numbers: Floats) -> Ints:
     """Draw rows in proportion to their values, one for each random number below 1."""
-    sums = np.cumsum(worth)
-    return np.asarray(rows[np.searchsorted(sums, chance * sums[-1], side="right")], np.int64)
+    sums = np.cumsum(weights)
+    return np.asarray(rows[np.searchsorted(sums, random_numbers * sums[-1], side="right")], np.int64)
 
 
 def unique_visits(paths: Ints) -> tuple[Ints, Ints]:
@@ -215,30 +232,30 @@ def scale_to_unit(values: Floats) -> Floats:
     return np.asarray((values - low) / ((high - low) or 1.0), np.float64)
 
 
-def compute_preferences(terrain: LinkedCorpus, field: str, weight: float) -> Floats:
+def compute_preferences(corpus: LinkedCorpus, field: str, weight: float) -> Floats:
     """Compute exp(`weight` times a metadata field) per node, at most 1.
 
     Without a field it is 1.
     """
-    return np.exp(weight * (terrain.numbers(field) - 1)) if field else np.ones(len(terrain.documents))
+    return np.exp(weight * (corpus.numbers(field) - 1)) if field else np.ones(len(corpus.documents))
 
 
-def visit_scores(worth: Floats, likeness: Floats, preferred: Floats) -> Floats:
+def visit_scores(values: Floats, similarity: Floats, preferred: Floats) -> Floats:
     """Compute scores; ties are broken by similarity to the query."""
-    return np.asarray((worth + SIMILARITY_TIE_WEIGHT * likeness) * preferred, np.float64)
+    return np.asarray((values + SIMILARITY_TIE_WEIGHT * similarity) * preferred, np.float64)
 
 
-def rank_visited(terrain: LinkedCorpus, k: int, likeness: Floats, rows: Ints, scores: Floats) -> list[Hit]:
+def rank_visited(corpus: LinkedCorpus, k: int, similarity: Floats, rows: Ints, scores: Floats) -> list[Hit]:
     """Rank visited nodes by score, then all others by similarity, with lower scores."""
     order = np.argsort(-scores, kind="stable")[: max(k, 0)]
-    found, reached = rows[order], scores[order]
-    if k > len(found):
-        others = likeness.copy()
-        others[rows] = -np.inf
-        more = find_top_k(others, min(k, len(likeness)) - len(found))
-        found = np.concatenate([found, more])
-        reached = np.concatenate([reached, scores.min() - 2 + likeness[more]])
-    return terrain.hits(found, reached)
+    ranked, ranked_scores = rows[order], scores[order]
+    if k > len(ranked):
+        other_similarity = similarity.copy()
+        other_similarity[rows] = -np.inf
+        other_rows = find_top_k(other_similarity, min(k, len(similarity)) - len(ranked))
+        ranked = np.concatenate([ranked, other_rows])
+        ranked_scores = np.concatenate([ranked_scores, scores.min() - 2 + similarity[other_rows]])
+    return corpus.hits(ranked, ranked_scores)
 
 
 def check_parameters(kind: str, counts: dict[str, int], shares: dict[str, float]) -> dict[str, Any]:
@@ -250,9 +267,9 @@ def check_parameters(kind: str, counts: dict[str, int], shares: dict[str, float]
     return {**counts, **shares}
 
 
-def check_range(name: str, value: float, least: float, most: float = math.inf) -> float:
+def check_range(name: str, value: float, minimum: float, maximum: float = math.inf) -> float:
     """Check that a number is finite and within its bounds, and return it."""
-    if not least <= value <= most or math.isinf(value):
-        bounds = f"at least {least:g}" if math.isinf(most) else f"between {least:g} and {most:g}"
+    if not minimum <= value <= maximum or math.isinf(value):
+        bounds = f"at least {minimum:g}" if math.isinf(maximum) else f"between {minimum:g} and {maximum:g}"
         raise BadInput(f"{name} is {value:g}, not {bounds}")
     return value

@@ -58,29 +58,29 @@ class EntityLinks:
         """Return the links of both kinds; every text is read once."""
         names = _DocumentNames(documents)
         words = _SharedNames()
-        naming: dict[str, list[int]] = {}
+        rows_by_name: dict[str, list[int]] = {}
         for row, document in enumerate(documents):
             tokens = TOKEN_PATTERN.findall(document.whole)
             if self._mentions:
-                for name in names.inside(tokens, row):
-                    naming.setdefault(name, []).append(row)
+                for name in names.find_names(tokens, row):
+                    rows_by_name.setdefault(name, []).append(row)
             if self._shared:
                 words.read(tokens)
-        ones, others, weights = [], [], []
-        for name, rows in naming.items():
+        first_rows, second_rows, weights = [], [], []
+        for name, rows in rows_by_name.items():
             bearers = names.bearers[name]
             if len(bearers) <= self._most and len(rows) <= self._common:
-                ones += [row for row in rows for _ in bearers]
-                others += [bearer for _ in rows for bearer in bearers]
+                first_rows += [row for row in rows for _ in bearers]
+                second_rows += [bearer for _ in rows for bearer in bearers]
                 weights += [_name_rarity(len(rows), len(documents)) / len(bearers)] * (len(rows) * len(bearers))
         groups = words.shared(self._most)
-        rare = np.array([_name_rarity(len(rows), len(documents)) for rows in groups])
-        first, second, whose = group_pairs(groups)
-        heavy = np.concatenate([np.array(weights), rare[whose]]) * self._weight
-        some = heavy > 0  # A name in all documents links none.
-        one = np.concatenate([np.array(ones, np.int64), first])[some]
-        other = np.concatenate([np.array(others, np.int64), second])[some]
-        return graphs.LinkArrays(one, other, heavy[some])
+        rarities = np.array([_name_rarity(len(rows), len(documents)) for rows in groups])
+        first, second, group_numbers = group_pairs(groups)
+        link_weights = np.concatenate([np.array(weights), rarities[group_numbers]]) * self._weight
+        has_weight = link_weights > 0  # A name in all documents links none.
+        sources = np.concatenate([np.array(first_rows, np.int64), first])[has_weight]
+        targets = np.concatenate([np.array(second_rows, np.int64), second])[has_weight]
+        return graphs.LinkArrays(sources, targets, link_weights[has_weight])
 
 
 class _DocumentNames:
@@ -89,35 +89,35 @@ class _DocumentNames:
     def __init__(self, documents: Sequence[Document]) -> None:
         self.bearers: dict[str, list[int]] = {}
         self._lengths: dict[str, list[int]] = {}
-        last: dict[str, list[int]] = {}
+        by_last_part: dict[str, list[int]] = {}
         for row, document in enumerate(documents):
             for name in {document.id, document.title}:
                 tokens = _without_line_ends(TOKEN_PATTERN.findall(name))
                 if len(tokens) == 1 and IDENTIFIER_PATTERN.match(tokens[0]):
                     _add_row(self.bearers, tokens[0], row)
-                    if IDENTIFIER_PATTERN.match(part := tokens[0].rpartition(".")[2]):
-                        _add_row(last, part, row)
+                    if IDENTIFIER_PATTERN.match(last_part := tokens[0].rpartition(".")[2]):
+                        _add_row(by_last_part, last_part, row)
                 elif sum(token[0].isalnum() for token in tokens) > 1:
                     folded = [token.casefold() for token in tokens]
                     _add_row(self.bearers, " ".join(folded), row)
                     self._lengths.setdefault(folded[0], []).append(len(folded))
-        self.bearers = last | self.bearers  # A full name takes precedence over the last part of another.
+        self.bearers = by_last_part | self.bearers  # A full name takes precedence over the last part of another.
         self._lengths = {first: sorted(set(sizes), reverse=True) for first, sizes in self._lengths.items()}
 
-    def inside(self, tokens: Sequence[str], row: int) -> set[str]:
+    def find_names(self, tokens: Sequence[str], row: int) -> set[str]:
         """Return the names of other documents in the text of a document."""
         words = _without_line_ends(tokens)
-        found = {name for word in set(words) if (name := self._find_identifier(word, row))}
+        names = {name for word in set(words) if (name := self._find_identifier(word, row))}
         folded = [word.casefold() for word in words]
-        beyond = 0
+        next_free = 0
         for at, word in enumerate(folded):
-            if at >= beyond and word in self._lengths:
+            if at >= next_free and word in self._lengths:
                 for length in self._lengths[word]:
                     if self._is_other_document(name := " ".join(folded[at : at + length]), row):
-                        found.add(name)
-                        beyond = at + length
+                        names.add(name)
+                        next_free = at + length
                         break
-        return found
+        return names
 
     def _find_identifier(self, word: str, row: int) -> str:
         """Return the longest name of another document that a word equals or starts with."""
@@ -143,12 +143,12 @@ class _SharedNames:
 
     def read(self, tokens: Sequence[str]) -> None:
         """Add the next document."""
-        before = "\n"
+        previous = "\n"
         inside = set()
         for token in tokens:
-            if token[0].isupper() and before not in SENTENCE_START_MARKS:
+            if token[0].isupper() and previous not in SENTENCE_START_MARKS:
                 inside.add(token)
-            before = token
+            previous = token
         for token in set(tokens):
             if IDENTIFIER_PATTERN.match(token) or (token[0].isupper() and token.isalpha() and len(token) > 1):
                 _add_row(self._rows, token, self._documents)
@@ -156,19 +156,19 @@ class _SharedNames:
         self._inside.update(inside)
         self._documents += 1
 
-    def shared(self, most: int) -> list[list[int]]:
-        """Return the documents of each name that 2 to `most` documents contain."""
+    def shared(self, max_documents: int) -> list[list[int]]:
+        """Return the documents of each name that 2 to `max_documents` documents contain."""
         return [
             rows
             for word, rows in self._rows.items()
-            if 1 < len(rows) <= most
+            if 1 < len(rows) <= max_documents
             and (IDENTIFIER_PATTERN.match(word) or self._inside[word] > self._plain[word.lower()])
         ]
 
 
-def _add_row(where: dict[str, list[int]], name: str, row: int) -> None:
+def _add_row(rows_by_name: dict[str, list[int]], name: str, row: int) -> None:
     """Add a document to the rows of a name, once."""
-    rows = where.setdefault(name, [])
+    rows = rows_by_name.setdefault(name, [])
     if not rows or rows[-1] != row:
         rows.append(row)
 

@@ -43,11 +43,11 @@ class MetadataLinks:
         weight: float = 1.0,
         rewired: bool = False,
     ) -> None:
-        some: list[Any] = list(kinds) if isinstance(kinds, list | tuple) else [kinds]
-        if kinds is not None and not (some and all(isinstance(one, str) for one in some)):
+        kind_list: list[Any] = list(kinds) if isinstance(kinds, list | tuple) else [kinds]
+        if kinds is not None and not (kind_list and all(isinstance(kind, str) for kind in kind_list)):
             raise BadInput(f"links: kinds is {kinds!r}, not names of relations", hint="links(kinds=uses+mitigates)")
         self._field = field
-        self._kinds = None if kinds is None else frozenset(some)
+        self._kinds = None if kinds is None else frozenset(kind_list)
         self._weight = check_weight("links", weight)
         self._rewired = rewired
         self.name = describe_linker("links", type(self), field=field, kinds=kinds, weight=weight, rewired=rewired)
@@ -55,27 +55,29 @@ class MetadataLinks:
     def link(self, documents: Sequence[Document], vectors: Vectors) -> graphs.LinkArrays:  # noqa: ARG002 - not by nearness
         """Return a link for each known id."""
         rows = {document.id: row for row, document in enumerate(documents)}
-        seen: set[str] = set()
-        ones, others, unknown = [], [], 0
+        seen_relations: set[str] = set()
+        sources, targets, n_unknown = [], [], 0
         for row, document in enumerate(documents):
             for relation, names in self._iterate_relations(document):
-                seen.add(relation)
+                seen_relations.add(relation)
                 if self._kinds is None or relation in self._kinds:
-                    known = [rows[name] for name in names if name in rows]
-                    unknown += len(names) - len(known)
-                    others += known
-                    ones += [row] * len(known)
+                    known_rows = [rows[name] for name in names if name in rows]
+                    n_unknown += len(names) - len(known_rows)
+                    targets += known_rows
+                    sources += [row] * len(known_rows)
         if self.name != "links" and not self._has_links(documents):  # Missing links are no error by default.
             none = f"no document has `{self._field}` in its metadata, so that `{self.name}` links nothing"
             raise BadInput(none, hint=_describe_link_field(documents) or None)
-        if missing := sorted((self._kinds or frozenset()) - seen):
+        if missing := sorted((self._kinds or frozenset()) - seen_relations):
             raise BadInput(
                 f"no document has links of the kind `{missing[0]}`",
-                hint=f"there are {', '.join(sorted(filter(None, seen)))}" if any(seen) else "theirs have no kinds",
+                hint=f"choose one of {', '.join(sorted(filter(None, seen_relations)))}"
+                if any(seen_relations)
+                else "theirs have no kinds",
             )
         if self._rewired:
-            others = np.random.default_rng(0).permutation(np.array(others, np.int64)).tolist()
-        return _build_links(ones, others, np.full(len(ones), self._weight), {UNKNOWN_IDS: unknown})
+            targets = np.random.default_rng(0).permutation(np.array(targets, np.int64)).tolist()
+        return _build_links(sources, targets, np.full(len(sources), self._weight), {UNKNOWN_IDS: n_unknown})
 
     def doubts(self, documents: Sequence[Document]) -> list[str]:
         """Describe problems of the links, one sentence each.
@@ -84,33 +86,33 @@ class MetadataLinks:
         """
         ids = {document.id: None for document in documents}
         if not self._has_links(documents):
-            there = _describe_link_field(documents)
-            return [f"{self.name}: no document has `{self._field}` in its metadata{there and f' ({there})'}."]
-        named = [
+            link_field = _describe_link_field(documents)
+            return [f"{self.name}: no document has `{self._field}` in its metadata{link_field and f' ({link_field})'}."]
+        linked_ids = [
             name
             for document in documents
             for relation, names in self._iterate_relations(document)
             if self._kinds is None or relation in self._kinds
             for name in names
         ]
-        unknown = [name for name in named if name not in ids]
+        unknown = [name for name in linked_ids if name not in ids]
         if not unknown:
             return []
         name, meant = _suggest_id(unknown, ids)
-        asked = f": did you mean {meant}?" if meant else ""
-        return [f"{self.name}: {len(unknown):,} of {len(named):,} links name no document ({name}{asked})."]
+        suggestion = f": did you mean {meant}?" if meant else ""
+        return [f"{self.name}: {len(unknown):,} of {len(linked_ids):,} links name no document ({name}{suggestion})."]
 
     def _has_links(self, documents: Sequence[Document]) -> bool:
         return any(document.metadata.get(self._field) is not None for document in documents)
 
     def _iterate_relations(self, document: Document) -> Iterator[tuple[str, Sequence[str]]]:
         """Yield relations with their ids; a plain list has an empty relation."""
-        held = document.metadata.get(self._field)
-        if held is None:
+        links = document.metadata.get(self._field)
+        if links is None:
             return
-        for relation, names in (held if isinstance(held, Mapping) else {"": held}).items():
-            listed = isinstance(names, list | tuple) and all(isinstance(name, str) for name in names)
-            if not listed or not isinstance(relation, str):
+        for relation, names in (links if isinstance(links, Mapping) else {"": links}).items():
+            is_id_list = isinstance(names, list | tuple) and all(isinstance(name, str) for name in names)
+            if not is_id_list or not isinstance(relation, str):
                 raise BadInput(
                     f"the document `{document.id}` has `{self._field}`, but no list of ids and no lists by kind",
                     hint='links look like ["a", "b"] or {"uses": ["a"], "part of": ["b"]}',
@@ -132,25 +134,31 @@ class NeighbourLinks:
             raise BadInput(f"knn: least is {least}, not a cosine from 0 to 1")
         self._mutual, self._least = mutual, least
         self._weight = check_weight("knn", weight)
-        told: dict[str, Any] = {"neighbours": neighbours, "mutual": mutual, "least": least, "weight": weight}
-        self.name = describe_linker("knn", type(self), always=("neighbours",), **told)
+        options: dict[str, Any] = {"neighbours": neighbours, "mutual": mutual, "least": least, "weight": weight}
+        self.name = describe_linker("knn", type(self), always=("neighbours",), **options)
 
     def link(self, documents: Sequence[Document], vectors: Vectors) -> graphs.LinkArrays:
         """Return a link from each document to its nearest ones."""
-        some = np.flatnonzero(np.any(vectors, axis=1))
+        nonzero_rows = np.flatnonzero(np.any(vectors, axis=1))
         # Each document is its own nearest. With many duplicates it may be missing; then the last neighbour is dropped.
-        found, distances = find_nearest(vectors, vectors[some], self._neighbours + 1, "cosine", allowed=some)
-        own = found == some[:, None]
-        if found.shape[1]:
-            own[~own.any(axis=1), -1] = True
+        neighbours, distances = find_nearest(
+            vectors, vectors[nonzero_rows], self._neighbours + 1, "cosine", allowed=nonzero_rows
+        )
+        is_self = neighbours == nonzero_rows[:, None]
+        if neighbours.shape[1]:
+            is_self[~is_self.any(axis=1), -1] = True
         cosines = 1.0 - distances
-        kept = ~own & (cosines > self._least)
-        ones, others, weights = np.broadcast_to(some[:, None], found.shape)[kept], found[kept], cosines[kept]
+        is_link = ~is_self & (cosines > self._least)
+        sources, targets, weights = (
+            np.broadcast_to(nonzero_rows[:, None], neighbours.shape)[is_link],
+            neighbours[is_link],
+            cosines[is_link],
+        )
         if self._mutual:
             n = len(documents)
-            both = np.isin(ones * n + others, others * n + ones)
-            ones, others, weights = ones[both], others[both], weights[both]
-        return graphs.LinkArrays(ones, others, weights * self._weight)
+            is_mutual = np.isin(sources * n + targets, targets * n + sources)
+            sources, targets, weights = sources[is_mutual], targets[is_mutual], weights[is_mutual]
+        return graphs.LinkArrays(sources, targets, weights * self._weight)
 
 
 class SharedFieldLinks:
@@ -170,25 +178,25 @@ class SharedFieldLinks:
 
     def link(self, documents: Sequence[Document], vectors: Vectors) -> graphs.LinkArrays:  # noqa: ARG002 - not by nearness
         """Return a link for every two documents with a common value."""
-        sharing: dict[Any, list[int]] = {}
+        rows_by_value: dict[Any, list[int]] = {}
         for row, document in enumerate(documents):
             for value in dict.fromkeys(self._iterate_values(document)):
-                sharing.setdefault(value, []).append(row)
-        if documents and not sharing:
+                rows_by_value.setdefault(value, []).append(row)
+        if documents and not rows_by_value:
             raise BadInput(f"no document has a value of `{self._field}` in its metadata")
-        groups = [rows for rows in sharing.values() if len(rows) > 1]
-        few = [rows for rows in groups if len(rows) <= self._most]
-        ones, others, _ = group_pairs(few)
-        common = {f"values that more than {self._most} documents have": len(groups) - len(few)}
-        return _build_links(ones, others, np.full(len(ones), self._weight), common)
+        groups = [rows for rows in rows_by_value.values() if len(rows) > 1]
+        linked_groups = [rows for rows in groups if len(rows) <= self._most]
+        sources, targets, _ = group_pairs(linked_groups)
+        common = {f"values that more than {self._most} documents have": len(groups) - len(linked_groups)}
+        return _build_links(sources, targets, np.full(len(sources), self._weight), common)
 
     def _iterate_values(self, document: Document) -> Iterator[tuple[bool, Any]]:
         """Yield the values of a document.
 
         A flag marks booleans, which equal 0 and 1 in Python.
         """
-        held = document.metadata.get(self._field)
-        for value in held if isinstance(held, list | tuple | set | frozenset) else [held]:
+        field_value = document.metadata.get(self._field)
+        for value in field_value if isinstance(field_value, list | tuple | set | frozenset) else [field_value]:
             if value is None or value == "" or value != value:  # noqa: PLR0124 - NaN is no value
                 continue
             if not isinstance(value, str | int | float):
@@ -205,17 +213,17 @@ def group_pairs(groups: Sequence[Sequence[int]]) -> tuple[Ints, Ints, Ints]:
     >>> [part.tolist() for part in group_pairs([[4, 7, 9], [2, 3]])]
     [[4, 4, 7, 2], [7, 9, 9, 3], [0, 0, 0, 1]]
     """
-    ones, others, whose = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
+    first_rows, second_rows, group_numbers = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
     for number, group in enumerate(groups):
         rows = np.asarray(group, np.int64)
         low, high = np.triu_indices(len(rows), 1)
-        ones.append(rows[low])
-        others.append(rows[high])
-        whose.append(np.full(len(low), number))
-    return np.concatenate(ones), np.concatenate(others), np.concatenate(whose)
+        first_rows.append(rows[low])
+        second_rows.append(rows[high])
+        group_numbers.append(np.full(len(low), number))
+    return np.concatenate(first_rows), np.concatenate(second_rows), np.concatenate(group_numbers)
 
 
-def find_link_field(ids: Mapping[str, Any], several: Iterable[Mapping[str, Any]]) -> str | None:
+def find_link_field(ids: Mapping[str, Any], metadata: Iterable[Mapping[str, Any]]) -> str | None:
     """Find the metadata field that names most documents; None if there is none.
 
     The ids are in a list, or in lists by relation.
@@ -224,23 +232,25 @@ def find_link_field(ids: Mapping[str, Any], several: Iterable[Mapping[str, Any]]
     ...     "likes": ["a"]}])
     'cites'
     """
-    found: Counter[str] = Counter()
-    for fields in several:
-        for field, held in fields.items():
-            for names in held.values() if isinstance(held, Mapping) else [held]:
+    link_counts: Counter[str] = Counter()
+    for fields in metadata:
+        for field, links in fields.items():
+            for names in links.values() if isinstance(links, Mapping) else [links]:
                 if isinstance(names, list | tuple):
-                    found[field] += sum(isinstance(name, str) and name in ids for name in names)
-    best = found.most_common(1)
+                    link_counts[field] += sum(isinstance(name, str) and name in ids for name in names)
+    best = link_counts.most_common(1)
     return best[0][0] if best and best[0][1] else None
 
 
 def _describe_link_field(documents: Sequence[Document]) -> str:
     """Describe the metadata field that contains links; empty if none does."""
-    other = find_link_field({one.id: None for one in documents}, (one.metadata for one in documents))
+    field = find_link_field(
+        {document.id: None for document in documents}, (document.metadata for document in documents)
+    )
     return (
         ""
-        if other is None
-        else f"there is `{other}`, which names documents: {describe_linker('links', MetadataLinks, field=other)}"
+        if field is None
+        else f"there is `{field}`, which names documents: {describe_linker('links', MetadataLinks, field=field)}"
     )
 
 
@@ -253,22 +263,24 @@ def _suggest_id(unknown: Sequence[str], ids: Mapping[str, Any]) -> tuple[str, st
     ...  _suggest_id(["gone"], {"a": 0}))
     (('W0-LEAD', 'w0-lead'), ('w0-laed', 'w0-lead'), ('gone', ''))
     """
-    folded = {one.strip().casefold(): one for one in ids}
+    folded = {known_id.strip().casefold(): known_id for known_id in ids}
     for name in unknown:
         if name.strip().casefold() in folded:
             return name, folded[name.strip().casefold()]
-    near = difflib.get_close_matches(unknown[0], list(ids)[:MAX_IDS_COMPARED], n=1, cutoff=0.8)
-    return unknown[0], near[0] if near else ""
+    similar_ids = difflib.get_close_matches(unknown[0], list(ids)[:MAX_IDS_COMPARED], n=1, cutoff=0.8)
+    return unknown[0], similar_ids[0] if similar_ids else ""
 
 
-def describe_linker(kind: str, made: type, *, always: Sequence[str] = (), **options: Any) -> str:
+def describe_linker(kind: str, linker_type: type, *, always: Sequence[str] = (), **options: Any) -> str:
     """Return the spec of a linker, with the options that differ from the defaults.
 
     >>> describe_linker("knn", NeighbourLinks, always=["neighbours"], neighbours=8, mutual=True, least=0.0)
     'knn(neighbours=8, mutual=true)'
     """
-    usual = {name: one.default for name, one in inspect.signature(made).parameters.items()}
-    return str(Spec(kind, {name: one for name, one in options.items() if name in always or one != usual[name]}))
+    defaults = {name: parameter.default for name, parameter in inspect.signature(linker_type).parameters.items()}
+    return str(
+        Spec(kind, {name: value for name, value in options.items() if name in always or value != defaults[name]})
+    )
 
 
 def check_weight(kind: str, weight: float) -> float:
@@ -278,7 +290,7 @@ def check_weight(kind: str, weight: float) -> float:
     return weight
 
 
-def _build_links(ones: Any, others: Any, weights: Any, skipped: Mapping[str, int]) -> graphs.LinkArrays:
+def _build_links(sources: Any, targets: Any, weights: Any, skipped: Mapping[str, int]) -> graphs.LinkArrays:
     """Build links with the counts of those that were skipped."""
-    some = {why: count for why, count in skipped.items() if count}
-    return graphs.LinkArrays(np.asarray(ones, np.int64), np.asarray(others, np.int64), weights, some)
+    skip_counts = {reason: count for reason, count in skipped.items() if count}
+    return graphs.LinkArrays(np.asarray(sources, np.int64), np.asarray(targets, np.int64), weights, skip_counts)

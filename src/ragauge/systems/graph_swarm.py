@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 
 from ragauge.core.documents import Hit
+from ragauge.core.plugin_parameters import Part
 from ragauge.core.randomness import query_rng
 from ragauge.core.records import Floats, Ints
-from ragauge.core.settings import check_int
+from ragauge.core.settings import AtLeast, AtMost, check_int, check_settings
 from ragauge.core.stages import stage
 from ragauge.systems.bm25 import find_top_k
 from ragauge.systems.graph_corpus import (
@@ -40,7 +41,7 @@ MIN_PHEROMONE = 0.01
 class WalkState(NamedTuple):
     """Graph and start points of the walks for one query: the whole graph, or the part to rerank."""
 
-    ways: LinkTable
+    links: LinkTable
     heavy: Floats
     """Link weights to the power of `beta`."""
     pull: Floats
@@ -67,80 +68,82 @@ class PheromoneTrail(NamedTuple):
 class AntColony:
     """Settings of the walks: an Ant System (Dorigo and Stützle, 2004) with a minimum of pheromone."""
 
-    agents: int
-    rounds: int
-    steps: int
-    deposit: float
-    decay: float
-    explore: float
-    alpha: float
-    beta: float
-    leap: float
+    agents: Annotated[int, AtLeast(1)]
+    rounds: Annotated[int, AtLeast(1)]
+    steps: Annotated[int, AtLeast(1)]
+    # Larger values of deposit, alpha and beta could underflow or overflow.
+    deposit: Annotated[float, AtLeast(0), AtMost(1000)]
+    decay: Annotated[float, AtLeast(0), AtMost(1)]
+    explore: Annotated[float, AtLeast(0), AtMost(1)]
+    alpha: Annotated[float, AtLeast(0), AtMost(10)]
+    beta: Annotated[float, AtLeast(0), AtMost(10)]
+    leap: Annotated[float, AtLeast(0), AtMost(1)]
 
     def __post_init__(self) -> None:
-        counts = {"agents": self.agents, "rounds": self.rounds, "steps": self.steps}
-        check_parameters("swarm", counts, {"decay": self.decay, "explore": self.explore, "leap": self.leap})
-        # Larger values could underflow or overflow.
-        check_range("swarm: deposit", self.deposit, 0, 1000)
-        check_range("swarm: alpha", self.alpha, 0, 10)
-        check_range("swarm: beta", self.beta, 0, 10)
+        check_settings(self, "swarm: ")
 
     @property
     def moves(self) -> int:
         """Number of moves per query."""
         return self.agents * self.rounds * self.steps
 
-    def pull(self, likeness: Floats, preference: Floats) -> Floats:
+    def pull(self, similarity: Floats, preference: Floats) -> Floats:
         """Compute the attraction of each node from its similarity and preference."""
-        return np.asarray(np.maximum(likeness, MIN_SIMILARITY) ** self.beta * preference, np.float64)
+        return np.asarray(np.maximum(similarity, MIN_SIMILARITY) ** self.beta * preference, np.float64)
 
-    def forage(self, ground: WalkState, leap: float, rng: np.random.Generator) -> PheromoneTrail:
+    def forage(self, state: WalkState, leap: float, rng: np.random.Generator) -> PheromoneTrail:
         """Run all rounds and return the pheromone.
 
         An agent leaves pheromone once on each node and link of its path.
         """
-        trail = np.zeros(len(ground.pull))
-        pheromone = np.ones(ground.ways.links)
-        visited = np.zeros(len(ground.pull), bool)
+        trail = np.zeros(len(state.pull))
+        pheromone = np.ones(state.links.n_links)
+        visited = np.zeros(len(state.pull), bool)
         for _ in range(self.rounds):
-            nodes, moves = self.walk(ground, pheromone, leap, rng)
+            nodes, moves = self.walk(state, pheromone, leap, rng)
             rows, agents = unique_visits(nodes)
-            found = np.bincount(agents, ground.gain[rows]) / np.bincount(agents)
-            left = self.deposit * np.maximum(found, 0)
+            agent_gains = np.bincount(agents, state.gain[rows]) / np.bincount(agents)
+            deposits = self.deposit * np.maximum(agent_gains, 0)
             visited[rows] = True
             trail *= 1 - self.decay
-            trail += np.bincount(rows, left[agents], minlength=len(trail))
+            trail += np.bincount(rows, deposits[agents], minlength=len(trail))
             numbers, agents = unique_visits(moves)
             pheromone *= 1 - self.decay
-            np.add.at(pheromone, numbers, left[agents])
+            np.add.at(pheromone, numbers, deposits[agents])
             np.maximum(pheromone, MIN_PHEROMONE, out=pheromone)
         return PheromoneTrail(trail, pheromone, visited)
 
-    def walk(self, ground: WalkState, pheromone: Floats, leap: float, rng: np.random.Generator) -> tuple[Ints, Ints]:
+    def walk(self, state: WalkState, pheromone: Floats, leap: float, rng: np.random.Generator) -> tuple[Ints, Ints]:
         """Run one round and return the nodes and links of each agent, one row per agent.
 
         The link is `NO_POSITION` if the agent leaps or cannot move.
         """
-        ways = ground.ways
-        chance = rng.random((self.steps + 1, 4, self.agents))
-        at = draw_rows(ground.starts, ground.pull[ground.starts], chance[-1, 0])
+        links = state.links
+        random_numbers = rng.random((self.steps + 1, 4, self.agents))
+        current = draw_rows(state.starts, state.pull[state.starts], random_numbers[-1, 0])
         nodes, moves = np.empty((self.agents, self.steps + 1), np.int64), np.empty((self.agents, self.steps), np.int64)
-        nodes[:, 0] = at
-        each = np.arange(self.agents)
+        nodes[:, 0] = current
+        agents = np.arange(self.agents)
         for step in range(self.steps):
-            ends, numbers = ways.ends[at], ways.numbers[at]
-            trails = pheromone[numbers] if ways.links else np.ones(numbers.shape)
-            worth = ground.heavy[at] * ground.pull[ends] * (trails if self.alpha == 1 else trails**self.alpha)
+            targets, numbers = links.ends[current], links.numbers[current]
+            trails = pheromone[numbers] if links.n_links else np.ones(numbers.shape)
+            attraction = (
+                state.heavy[current] * state.pull[targets] * (trails if self.alpha == 1 else trails**self.alpha)
+            )
             if self.explore:
-                worth = np.where((chance[step, 1] < self.explore)[:, None], ways.weights[at] > 0, worth)
-            places, going = draw_columns(worth, chance[step, 0])
-            to = np.where(going, ends[each, places], at)
+                attraction = np.where(
+                    (random_numbers[step, 1] < self.explore)[:, None], links.weights[current] > 0, attraction
+                )
+            columns, moves_on = draw_columns(attraction, random_numbers[step, 0])
+            next_nodes = np.where(moves_on, targets[agents, columns], current)
             if leap:
-                leaping = chance[step, 2] < leap
-                to = np.where(leaping, draw_rows(ground.tops, ground.pull[ground.tops], chance[step, 3]), to)
-                going &= ~leaping
-            moves[:, step] = np.where(going, numbers[each, places], NO_POSITION)
-            nodes[:, step + 1] = at = to
+                leaping = random_numbers[step, 2] < leap
+                next_nodes = np.where(
+                    leaping, draw_rows(state.tops, state.pull[state.tops], random_numbers[step, 3]), next_nodes
+                )
+                moves_on &= ~leaping
+            moves[:, step] = np.where(moves_on, numbers[agents, columns], NO_POSITION)
+            nodes[:, step + 1] = current = next_nodes
         return nodes, moves
 
 
@@ -163,18 +166,18 @@ class SwarmRoute(NamedTuple):
     """Share of the seeds with a link to another seed."""
 
 
-def choose_route(likeness: Floats, mean: float, seeds: Ints, ways: LinkTable) -> SwarmRoute:
+def choose_route(similarity: Floats, mean: float, seeds: Ints, links: LinkTable) -> SwarmRoute:
     """Choose the route of a query from its seeds.
 
     It is `semantic` if one document stands out, `walk` if the seeds are linked, else `leap`. If one seed is far ahead
     of the others, a walk could only make the ranking worse. Linked seeds are in one region, which a walk can explore;
     scattered ones need leaps between them. `mean` is the mean similarity of all documents, not only of those given.
     """
-    first = likeness[seeds].max()
-    above = first - mean
-    peak = float((first - likeness[seeds].mean()) / above) if above > 0 else 0.0
-    near = (ways.weights[seeds] > 0) & np.isin(ways.ends[seeds], seeds)
-    linked = float(near.any(axis=1).mean())
+    best = similarity[seeds].max()
+    above = best - mean
+    peak = float((best - similarity[seeds].mean()) / above) if above > 0 else 0.0
+    is_seed_link = (links.weights[seeds] > 0) & np.isin(links.ends[seeds], seeds)
+    linked = float(is_seed_link.any(axis=1).mean())
     return SwarmRoute(
         "semantic" if peak >= MIN_SEMANTIC_PEAK else "walk" if linked >= MIN_LINKED_SHARE else "leap", peak, linked
     )
@@ -199,7 +202,7 @@ class Swarm:
 
     def __init__(  # noqa: PLR0913 - each has a use of its own, and a default
         self,
-        terrain: LinkedCorpus,
+        corpus: Annotated[LinkedCorpus, Part()],
         *,
         seeds: int = 10,
         agents: int = 20,
@@ -221,35 +224,35 @@ class Swarm:
     ) -> None:
         self._seeds = check_parameters("swarm", {"seeds": seeds, "top": top}, {})
         colony = AntColony(agents, rounds, steps, deposit, decay, explore, alpha, beta, leap)
-        self._walks = _SwarmWalks(terrain, colony, router, weight, prior, prior_weight, most_links, seed)
+        self._walks = _SwarmWalks(corpus, colony, router, weight, prior, prior_weight, most_links, seed)
 
     def search(self, query: str, k: int) -> list[Hit]:
         """Return the best `k`, completed by similarity if agents visit fewer."""
-        terrain = self._walks.terrain
-        likeness = terrain.likeness(query)
-        if not likeness.any():
+        corpus = self._walks.corpus
+        similarity = corpus.similarities(query)
+        if not similarity.any():
             return []
         with stage("walk"):
-            seeds, tops = (find_top_k(likeness, many) for many in self._seeds.values())
+            seeds, tops = (find_top_k(similarity, n_nodes) for n_nodes in self._seeds.values())
             walks = self._walks
-            choice = walks.route(likeness, likeness.mean(), seeds, walks.ways)
+            choice = walks.route(similarity, similarity.mean(), seeds, walks.links)
             if choice == "semantic":
-                rows = find_top_k(likeness, k)
-                return terrain.hits(rows, likeness[rows])
-            ground = walks.ground(likeness, np.arange(len(likeness)), walks.ways, seeds, tops)
-            trail = walks.forage(query, ground, choice)
+                rows = find_top_k(similarity, k)
+                return corpus.hits(rows, similarity[rows])
+            state = walks.build_state(similarity, np.arange(len(similarity)), walks.links, seeds, tops)
+            trail = walks.forage(query, state, choice)
             trail.visited[seeds] = True
-            found = np.flatnonzero(trail.visited)
-            return rank_visited(terrain, k, likeness, found, walks.scores(likeness, trail.nodes[found], found))
+            visited = np.flatnonzero(trail.visited)
+            return rank_visited(corpus, k, similarity, visited, walks.scores(similarity, trail.nodes[visited], visited))
 
     def evidence(self, query: str, k: int) -> dict[str, Any]:  # noqa: ARG002 - the same however many
         """Return graph, parameters, moves per query, and the route of this query."""
-        told, walks = self._walks.told(self._seeds), self._walks
-        likeness = walks.terrain.likeness(query) if walks.router else np.zeros(0)
-        if not likeness.any():
-            return told
-        seeds = find_top_k(likeness, self._seeds["seeds"])
-        return told | {"route": choose_route(likeness, likeness.mean(), seeds, walks.ways)._asdict()}
+        evidence, walks = self._walks.describe(self._seeds), self._walks
+        similarity = walks.corpus.similarities(query) if walks.router else np.zeros(0)
+        if not similarity.any():
+            return evidence
+        seeds = find_top_k(similarity, self._seeds["seeds"])
+        return evidence | {"route": choose_route(similarity, similarity.mean(), seeds, walks.links)._asdict()}
 
 
 class SwarmReranker:
@@ -261,7 +264,7 @@ class SwarmReranker:
 
     def __init__(  # noqa: PLR0913 - each has a use of its own, and a default
         self,
-        terrain: LinkedCorpus,
+        corpus: Annotated[LinkedCorpus, Part()],
         *,
         agents: int = 20,
         rounds: int = 10,
@@ -282,48 +285,53 @@ class SwarmReranker:
     ) -> None:
         self._bridges = bridges
         colony = AntColony(agents, rounds, steps, deposit, decay, explore, alpha, beta, leap)
-        self._walks = _SwarmWalks(terrain, colony, router, weight, prior, prior_weight, most_links, seed)
+        self._walks = _SwarmWalks(corpus, colony, router, weight, prior, prior_weight, most_links, seed)
 
     def rerank(self, query: str, hits: Sequence[Hit]) -> list[Hit]:
         """Return the hits, best first; ties keep their order.
 
         The order is unchanged if the query has no vector.
         """
-        terrain = self._walks.terrain
-        places = np.array([terrain.rows.get(hit.id, NO_POSITION) for hit in hits], np.int64)
-        rows = np.unique(places[places >= 0])
-        likeness = terrain.likeness(query) if len(rows) else np.zeros(0)
-        if not likeness.any():
+        corpus = self._walks.corpus
+        hit_rows = np.array([corpus.rows.get(hit.id, NO_POSITION) for hit in hits], np.int64)
+        rows = np.unique(hit_rows[hit_rows >= 0])
+        similarity = corpus.similarities(query) if len(rows) else np.zeros(0)
+        if not similarity.any():
             return list(hits)
         with stage("walk"):
-            order, scores = self._order_hits(query, likeness, rows, places)
-        return [hits[place]._replace(score=score) for place, score in zip(order.tolist(), scores.tolist(), strict=True)]
+            order, scores = self._order_hits(query, similarity, rows, hit_rows)
+        return [
+            hits[position]._replace(score=score)
+            for position, score in zip(order.tolist(), scores.tolist(), strict=True)
+        ]
 
-    def _order_hits(self, query: str, likeness: Floats, rows: Ints, places: Ints) -> tuple[Ints, Floats]:
+    def _order_hits(self, query: str, similarity: Floats, rows: Ints, hit_rows: Ints) -> tuple[Ints, Floats]:
         """Return the positions of the hits, best first, and their scores.
 
         `rows` are their unique nodes.
         """
         nodes = rows
         if self._bridges:
-            linked = self._walks.ways.ends[rows][self._walks.ways.weights[rows] > 0]
+            linked = self._walks.links.ends[rows][self._walks.links.weights[rows] > 0]
             nodes = np.concatenate([rows, np.setdiff1d(linked, rows)])
-        ways, starts = self._walks.ways.within(nodes), np.arange(len(rows))
-        choice = self._walks.route(likeness[nodes], likeness.mean(), find_top_k(likeness[rows], ROUTING_HITS), ways)
-        scores = likeness[rows]
+        links, starts = self._walks.links.within(nodes), np.arange(len(rows))
+        choice = self._walks.route(
+            similarity[nodes], similarity.mean(), find_top_k(similarity[rows], ROUTING_HITS), links
+        )
+        scores = similarity[rows]
         if choice != "semantic":
-            ground = self._walks.ground(likeness, nodes, ways, starts, starts)
-            trail = self._walks.forage(query, ground, choice).nodes[starts]
-            scores = self._walks.scores(likeness, trail, rows)
-        worth = scores.min() - 1.0 - np.arange(len(places))
-        known = places >= 0
-        worth[known] = scores[np.searchsorted(rows, places[known])]
-        order = np.argsort(-worth, kind="stable")
-        return order, worth[order]
+            state = self._walks.build_state(similarity, nodes, links, starts, starts)
+            trail = self._walks.forage(query, state, choice).nodes[starts]
+            scores = self._walks.scores(similarity, trail, rows)
+        hit_scores = scores.min() - 1.0 - np.arange(len(hit_rows))
+        is_known = hit_rows >= 0
+        hit_scores[is_known] = scores[np.searchsorted(rows, hit_rows[is_known])]
+        order = np.argsort(-hit_scores, kind="stable")
+        return order, hit_scores[order]
 
     def evidence(self, query: str, k: int) -> dict[str, Any]:  # noqa: ARG002 - the same for every query
         """Return the graph, the parameters, and the moves per query."""
-        return self._walks.told({"bridges": self._bridges})
+        return self._walks.describe({"bridges": self._bridges})
 
 
 class _SwarmWalks:
@@ -331,7 +339,7 @@ class _SwarmWalks:
 
     def __init__(
         self,
-        terrain: LinkedCorpus,
+        corpus: LinkedCorpus,
         colony: AntColony,
         router: bool,
         weight: float,
@@ -351,38 +359,38 @@ class _SwarmWalks:
                 "seed": check_int("swarm: seed", seed, 0),
             }
         )
-        self.terrain, self.colony, self.router = terrain, colony, router
-        self.ways = LinkTable.of(terrain.graph, most_links)
-        self._heavy = self.ways.raised(colony.beta)
+        self.corpus, self.colony, self.router = corpus, colony, router
+        self.links = LinkTable.of(corpus.graph, most_links)
+        self._heavy = self.links.raised(colony.beta)
         self._weight, self._seed = weight, seed
-        self._preference = compute_preferences(terrain, prior, prior_weight)
+        self._preference = compute_preferences(corpus, prior, prior_weight)
 
-    def route(self, likeness: Floats, mean: float, seeds: Ints, ways: LinkTable) -> str:
+    def route(self, similarity: Floats, mean: float, seeds: Ints, links: LinkTable) -> str:
         """Return the route of a query; empty without a router."""
-        return choose_route(likeness, mean, seeds, ways).choice if self.router else ""
+        return choose_route(similarity, mean, seeds, links).choice if self.router else ""
 
-    def ground(self, likeness: Floats, rows: Ints, ways: LinkTable, starts: Ints, tops: Ints) -> WalkState:
+    def build_state(self, similarity: Floats, rows: Ints, links: LinkTable, starts: Ints, tops: Ints) -> WalkState:
         """Build the state of a walk on `rows`.
 
         `starts` and `tops` are positions in `rows`.
         """
-        mean, most = likeness.mean(), likeness.max()
-        gain = (likeness[rows] - mean) / ((most - mean) or 1.0)
-        pull = self.colony.pull(likeness[rows], self._preference[rows])
-        heavy = self._heavy if ways is self.ways else ways.raised(self.colony.beta)
-        return WalkState(ways, heavy, pull, gain, starts, tops)
+        mean, highest = similarity.mean(), similarity.max()
+        gain = (similarity[rows] - mean) / ((highest - mean) or 1.0)
+        pull = self.colony.pull(similarity[rows], self._preference[rows])
+        heavy = self._heavy if links is self.links else links.raised(self.colony.beta)
+        return WalkState(links, heavy, pull, gain, starts, tops)
 
-    def forage(self, query: str, ground: WalkState, choice: str) -> PheromoneTrail:
+    def forage(self, query: str, state: WalkState, choice: str) -> PheromoneTrail:
         """Run the agents on the chosen route and return their trail."""
         leap = {"walk": 0.0, "leap": self.colony.leap or DEFAULT_LEAP_PROBABILITY}.get(choice, self.colony.leap)
-        return self.colony.forage(ground, leap, query_rng(self._seed, query))
+        return self.colony.forage(state, leap, query_rng(self._seed, query))
 
-    def scores(self, likeness: Floats, trail: Floats, rows: Ints) -> Floats:
+    def scores(self, similarity: Floats, trail: Floats, rows: Ints) -> Floats:
         """Compute the scores of nodes from similarity and pheromone."""
-        both = self._weight * scale_to_unit(likeness[rows]) + (1 - self._weight) * scale_to_unit(trail)
-        return visit_scores(both, likeness[rows], self._preference[rows])
+        combined = self._weight * scale_to_unit(similarity[rows]) + (1 - self._weight) * scale_to_unit(trail)
+        return visit_scores(combined, similarity[rows], self._preference[rows])
 
-    def told(self, options: Mapping[str, Any]) -> dict[str, Any]:
+    def describe(self, options: Mapping[str, Any]) -> dict[str, Any]:
         """Return graph, parameters, moves per agent (`length`) and total moves (`steps`)."""
         parameters = {**options, **self._parameters, "length": self.colony.steps, "steps": self.colony.moves}
-        return {**self.terrain.about(), **parameters}
+        return {**self.corpus.about(), **parameters}

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 
 from ragauge.core.documents import Hit
 from ragauge.core.errors import BadInput
+from ragauge.core.plugin_parameters import Part
 from ragauge.core.randomness import query_rng
 from ragauge.core.records import Floats, Ints
 from ragauge.core.settings import check_int
@@ -42,7 +43,7 @@ class GraphFlow:
 
     def __init__(  # noqa: PLR0913 - each has a use of its own, and a default
         self,
-        terrain: LinkedCorpus,
+        corpus: Annotated[LinkedCorpus, Part()],
         *,
         seeds: int = 10,
         trajectories: int = 200,
@@ -62,49 +63,51 @@ class GraphFlow:
             "prior_weight": check_range("graphflow: prior_weight", prior_weight, 0, MAX_PRIOR_WEIGHT),
             "seed": check_int("graphflow: seed", seed, 0),
         }
-        self._terrain = terrain
+        self._corpus = corpus
         self._seeds, self._trajectories, self._steps = seeds, trajectories, steps
         self._temperature, self._stop, self._seed = temperature, stop, seed
-        self._preference = compute_preferences(terrain, prior, prior_weight)
-        self._ways = LinkTable.of(terrain.graph, most_links)
+        self._preference = compute_preferences(corpus, prior, prior_weight)
+        self._links = LinkTable.of(corpus.graph, most_links)
 
     def search(self, query: str, k: int) -> list[Hit]:
         """Return the `k` most visited documents, completed by similarity."""
-        likeness = self._terrain.likeness(query)
-        if not likeness.any():
+        similarity = self._corpus.similarities(query)
+        if not similarity.any():
             return []
         with stage("walk"):
-            visits = np.bincount(unique_visits(self._walk_trajectories(query, likeness))[0], minlength=len(likeness))
+            visits = np.bincount(
+                unique_visits(self._walk_trajectories(query, similarity))[0], minlength=len(similarity)
+            )
             visited = np.flatnonzero(visits)
-            scores = visit_scores(visits[visited] / self._trajectories, likeness[visited], self._preference[visited])
-            return rank_visited(self._terrain, k, likeness, visited, scores)
+            scores = visit_scores(visits[visited] / self._trajectories, similarity[visited], self._preference[visited])
+            return rank_visited(self._corpus, k, similarity, visited, scores)
 
     def evidence(self, query: str, k: int) -> dict[str, Any]:  # noqa: ARG002 - the same for every query
         """Return graph and parameters.
 
         `length` is the number of moves per trajectory, `steps` that of all trajectories.
         """
-        told = self._parameters | {"length": self._steps, "steps": self._trajectories * self._steps}
-        return {**self._terrain.about(), **told}
+        settings = self._parameters | {"length": self._steps, "steps": self._trajectories * self._steps}
+        return {**self._corpus.about(), **settings}
 
-    def _walk_trajectories(self, query: str, likeness: Floats) -> Ints:
+    def _walk_trajectories(self, query: str, similarity: Floats) -> Ints:
         """Return the nodes of each trajectory, one row each.
 
         After its end a row is filled with `NO_POSITION`.
         """
-        chance = query_rng(self._seed, query).random((self._steps + 1, 2, self._trajectories))
-        pull = np.exp((likeness - likeness.max()) / self._temperature) * self._preference
-        seeds = find_top_k(likeness, self._seeds)
-        at = draw_rows(seeds, pull[seeds], chance[-1, 0])
+        random_numbers = query_rng(self._seed, query).random((self._steps + 1, 2, self._trajectories))
+        pull = np.exp((similarity - similarity.max()) / self._temperature) * self._preference
+        seeds = find_top_k(similarity, self._seeds)
+        current = draw_rows(seeds, pull[seeds], random_numbers[-1, 0])
         paths = np.full((self._trajectories, self._steps + 1), NO_POSITION)
-        paths[:, 0] = at
-        going = np.ones(self._trajectories, bool)
+        paths[:, 0] = current
+        is_moving = np.ones(self._trajectories, bool)
         for step in range(self._steps):
-            ends = self._ways.ends[at]
-            places, some = draw_columns(self._ways.weights[at] * pull[ends], chance[step, 0])
-            going &= some & (chance[step, 1] >= self._stop)
-            at = np.where(going, ends[np.arange(len(at)), places], at)
-            paths[going, step + 1] = at[going]
+            targets = self._links.ends[current]
+            columns, has_link = draw_columns(self._links.weights[current] * pull[targets], random_numbers[step, 0])
+            is_moving &= has_link & (random_numbers[step, 1] >= self._stop)
+            current = np.where(is_moving, targets[np.arange(len(current)), columns], current)
+            paths[is_moving, step + 1] = current[is_moving]
         return paths
 
 
@@ -128,7 +131,7 @@ class PageRank:
 
     def __init__(
         self,
-        terrain: LinkedCorpus,
+        corpus: Annotated[LinkedCorpus, Part()],
         *,
         seeds: int = 10,
         damping: float = 0.5,
@@ -149,10 +152,10 @@ class PageRank:
         ):
             if not fits:
                 raise BadInput(f"pagerank: {name} is {value}, not a number {bounds}")
-        self._terrain = terrain
+        self._corpus = corpus
         self._seeds, self._damping, self._temperature = seeds, damping, temperature
         self._blend, self._tolerance, self._rounds = blend, tolerance, rounds
-        graph = terrain.graph
+        graph = corpus.graph
         heavy = np.bincount(graph.sources, graph.weights, len(graph))
         # Links are symmetric, so that outgoing links of a row are also its incoming ones.
         moves = graph.weights / heavy[graph.ends]
@@ -160,44 +163,46 @@ class PageRank:
 
     def search(self, query: str, k: int) -> list[Hit]:
         """Return the best `k`; none if the query is similar to no document."""
-        likeness = self._terrain.likeness(query)
-        if not likeness.any():
+        similarity = self._corpus.similarities(query)
+        if not similarity.any():
             return []
         with stage("walk"):
-            shares, _ = self._compute_shares(likeness)
-            near = np.maximum(likeness, 0.0)
-            scores = (1 - self._blend) * shares / shares.max() + self._blend * near / (near.max() or 1.0)
-            return self._terrain.best(scores, likeness, k)
+            shares, _ = self._compute_shares(similarity)
+            positive_similarity = np.maximum(similarity, 0.0)
+            scores = (1 - self._blend) * shares / shares.max() + self._blend * positive_similarity / (
+                positive_similarity.max() or 1.0
+            )
+            return self._corpus.best(scores, similarity, k)
 
-    def evidence(self, query: str, k: int) -> dict[str, Any]:  # noqa: ARG002 - the walk does not hang on it
+    def evidence(self, query: str, k: int) -> dict[str, Any]:  # noqa: ARG002 - the walk does not depend on it
         """Return the graph, the parameters, and the number of rounds for this query."""
-        likeness = self._terrain.likeness(query)
+        similarity = self._corpus.similarities(query)
         return {
-            **self._terrain.about(),
+            **self._corpus.about(),
             "seeds": self._seeds,
             "damping": self._damping,
             "temperature": self._temperature,
             "blend": self._blend,
             "tolerance": self._tolerance,
             "rounds": self._rounds,
-            "rounds_needed": self._compute_shares(likeness)[1] if likeness.any() else 0,
+            "rounds_needed": self._compute_shares(similarity)[1] if similarity.any() else 0,
         }
 
-    def _compute_shares(self, likeness: Floats) -> tuple[Floats, int]:
+    def _compute_shares(self, similarity: Floats) -> tuple[Floats, int]:
         """Compute each document's share of the walk, and the number of rounds."""
-        seeds: Ints = find_top_k(likeness, self._seeds)
-        starts = np.exp((likeness[seeds] - likeness[seeds[0]]) / self._temperature)
+        seeds: Ints = find_top_k(similarity, self._seeds)
+        starts = np.exp((similarity[seeds] - similarity[seeds[0]]) / self._temperature)
         starts /= starts.sum()
-        shares = np.zeros(len(likeness))
+        shares = np.zeros(len(similarity))
         shares[seeds] = starts
         needed = 0
-        for needed in range(1, self._rounds + 1):  # noqa: B007 - told to whoever asks
-            moved: Floats = self._moves @ shares
-            moved *= self._damping
+        for needed in range(1, self._rounds + 1):  # noqa: B007 - read after the loop
+            new_shares: Floats = self._moves @ shares
+            new_shares *= self._damping
             # The share that did not follow a link restarts, by chance or because there is no link.
-            moved[seeds] += (1.0 - moved.sum()) * starts
-            change = np.abs(moved - shares).sum()
-            shares = moved
+            new_shares[seeds] += (1.0 - new_shares.sum()) * starts
+            change = np.abs(new_shares - shares).sum()
+            shares = new_shares
             if change < self._tolerance:
                 break
         # Rounding errors must not order documents with equal positions in the graph.

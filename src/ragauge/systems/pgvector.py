@@ -7,13 +7,14 @@ import inspect
 import math
 from collections.abc import Mapping, Sequence
 from types import TracebackType
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 
 from ragauge.core import plugins
 from ragauge.core.documents import Document, Documents, Hit, to_documents
 from ragauge.core.errors import BadInput
+from ragauge.core.plugin_parameters import DocumentSide, Part
 from ragauge.core.protocols import Embedder
 from ragauge.core.settings import check_choice, check_int
 from ragauge.core.stages import stage
@@ -74,10 +75,12 @@ class PgVectorDB:
         documents = to_documents(documents)
         if not documents:
             raise BadInput("there are no documents to put into the database")
-        named: Embedder = plugins.load_plugin("embedders", embedder)() if isinstance(embedder, str) else embedder
+        query_embedder: Embedder = (
+            plugins.load_plugin("embedders", embedder)() if isinstance(embedder, str) else embedder
+        )
         chosen = VectorIndex(index, "cosine", half, m, ef_construction, ef_search, lists, probes, force)
         statements = PgStatements(postgres.choose_table_name(table), chosen.over(len(documents)), language, rank)
-        db = cls(PgTable(statements, keep=keep), named, document_embedder or named)
+        db = cls(PgTable(statements, keep=keep), query_embedder, document_embedder or query_embedder)
         try:
             await db._table.open(dsn, connections)
             await db.add(documents)
@@ -121,9 +124,9 @@ class PgVectorDB:
         if not documents:
             return
         ids = [document.id for document in documents]
-        found = await self._embed_documents([document.whole for document in documents])
+        embedded = await self._embed_documents([document.whole for document in documents])
         async with self._adding:
-            vectors = self._intake.documents(ids, found)
+            vectors = self._intake.documents(ids, embedded)
             self._index.check(vectors.shape[1])
             await self._table.load(documents, vectors)
             self._intake.remember(ids, vectors)
@@ -134,12 +137,12 @@ class PgVectorDB:
         vector = await self._embed_query(query)
         if vector is None:
             return []
-        given = {"vector": vector, "k": k, **_filter_parameters(where)}
+        parameters = {"vector": vector, "k": k, **_filter_parameters(where)}
         statement = self._statements.semantic(filtered=bool(where))
-        rows = await self._table.rows(statement, given, self._index.local(k, filtered=bool(where)))
+        rows = await self._table.rows(statement, parameters, self._index.local(k, filtered=bool(where)))
         if where and len(rows) < k and self._index.kind != "none":
             # An iterative index scan has a limit. With a selective filter, an exact scan finds the remaining documents.
-            rows = await self._table.rows(statement, given, EXACT_SCAN_SETTINGS)
+            rows = await self._table.rows(statement, parameters, EXACT_SCAN_SETTINGS)
         return _rows_to_hits(rows)
 
     async def keyword_search(self, query: str, k: int = 5, where: MetadataFilter = None) -> list[Hit]:
@@ -147,8 +150,8 @@ class PgVectorDB:
 
         A query that contains only stop words returns none.
         """
-        given = {"query": _clean_query(query), "k": check_int("k", k), **_filter_parameters(where)}
-        return _rows_to_hits(await self._table.rows(self._statements.keyword(filtered=bool(where)), given))
+        parameters = {"query": _clean_query(query), "k": check_int("k", k), **_filter_parameters(where)}
+        return _rows_to_hits(await self._table.rows(self._statements.keyword(filtered=bool(where)), parameters))
 
     async def hybrid_search(
         self,
@@ -182,7 +185,7 @@ class PgVectorDB:
         deep = max(100, 10 * check_int("k", k)) if depth is None else check_int("depth", depth, k)
         statement = self._statements.hybrid(fusion, filtered=bool(where), explained=explained)
         vector = await self._embed_query(query)
-        given = {
+        parameters = {
             "query": _clean_query(query),
             "vector": vector,
             "near": 0 if vector is None else deep,
@@ -192,7 +195,7 @@ class PgVectorDB:
             "k": k,
             **_filter_parameters(where),
         }
-        return await self._table.rows(statement, given, self._index.local(deep, filtered=bool(where)))
+        return await self._table.rows(statement, parameters, self._index.local(deep, filtered=bool(where)))
 
     def retriever(self, search: str = "semantic", **options: Any) -> PgVectorRetriever:
         """Return one of the three searches with its options as a retriever."""
@@ -208,9 +211,9 @@ class PgVectorDB:
         vector = await self._embed_query(query)
         if vector is None:
             raise BadInput("the query has no vector, and so there is no plan")
-        given = {"vector": vector, "k": check_int("k", k), **_filter_parameters(where)}
+        parameters = {"vector": vector, "k": check_int("k", k), **_filter_parameters(where)}
         statement = self._statements.semantic(filtered=bool(where), explained=True)
-        rows = await self._table.rows(statement, given, self._index.local(k, filtered=bool(where)))
+        rows = await self._table.rows(statement, parameters, self._index.local(k, filtered=bool(where)))
         return rows[0][0][0]
 
     async def index_used(
@@ -228,19 +231,19 @@ class PgVectorDB:
 
         The event loop is not blocked, and loading can be cancelled.
         """
-        parts = []
+        blocks = []
         for start in range(0, len(texts), EMBEDDING_BATCH_SIZE):
-            part = texts[start : start + EMBEDDING_BATCH_SIZE]
-            parts.append(await asyncio.to_thread(self._document_embedder.embed, part))
-        return np.concatenate(parts)
+            batch = texts[start : start + EMBEDDING_BATCH_SIZE]
+            blocks.append(await asyncio.to_thread(self._document_embedder.embed, batch))
+        return np.concatenate(blocks)
 
     async def _embed_query(self, query: str) -> Any:
         """Embed a query; None if its vector is all zeros, which has no neighbours."""
         self._table.check()
         with stage("embed"):
             # The thread gets a copy of the context, so that stages of the embedder are nested in this one.
-            found = await asyncio.to_thread(self._embedder.embed, [query])
-        (vector,) = self._intake.queries(found, 1)
+            embedded = await asyncio.to_thread(self._embedder.embed, [query])
+        (vector,) = self._intake.queries(embedded, 1)
         return vector if vector.any() else None
 
 
@@ -263,8 +266,8 @@ class PgVectorRetriever:
 
     async def search(self, query: str, k: int) -> list[Hit]:
         """Return the best `k` documents, best first."""
-        found: list[Hit] = await self._method(query, k, **self._options)
-        return found
+        hits: list[Hit] = await self._method(query, k, **self._options)
+        return hits
 
     async def evidence(self, query: str, k: int) -> dict[str, Any]:
         """Return the database's parameters, the query plan, and whether the index is used."""
@@ -286,8 +289,9 @@ class PgVectorRetriever:
 
 async def open_pgvector_retriever(
     documents: Sequence[Document],
-    embedder: Embedder,
+    embedder: Annotated[Embedder, Part("wordllama")],
     *,
+    document_embedder: Annotated[Embedder | None, DocumentSide("embedder")] = None,
     search: str = "semantic",
     where: MetadataFilter = None,
     weights: Sequence[float] | None = None,
@@ -299,13 +303,13 @@ async def open_pgvector_retriever(
 
     Further options go to `PgVectorDB.create`.
     """
-    given = {"where": where, "weights": weights, "depth": depth, "fusion": fusion}
-    options = {name: value for name, value in given.items() if value is not None}
+    search_options = {"where": where, "weights": weights, "depth": depth, "fusion": fusion}
+    options = {name: value for name, value in search_options.items() if value is not None}
     try:
         inspect.signature(PgVectorDB.create).bind(documents, embedder, **database)
     except TypeError as error:
         raise BadInput(f"pgvector: {error}") from None
-    db = await PgVectorDB.create(documents, embedder, **database)
+    db = await PgVectorDB.create(documents, embedder, document_embedder=document_embedder, **database)
     try:
         return PgVectorRetriever(db, search, options, owner=True)
     except BaseException:

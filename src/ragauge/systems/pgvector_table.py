@@ -6,11 +6,11 @@ import asyncio
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from ragauge.core.documents import Document
 from ragauge.core.errors import BadInput, MissingExtra
-from ragauge.core.settings import check_choice, check_int
+from ragauge.core.settings import OneOf, check_choice, check_int, check_settings
 from ragauge.core.stages import stage
 from ragauge.stores import postgres
 from ragauge.stores.pgvector_index import VectorIndex
@@ -75,10 +75,10 @@ class PgStatements:
     table: str
     index: VectorIndex
     language: str
-    rank: str
+    rank: Annotated[str, OneOf(RANK_FUNCTIONS)]
 
     def __post_init__(self) -> None:
-        check_choice("rank", self.rank, RANK_FUNCTIONS)
+        check_settings(self)
 
     def creation(self, dimension: int, *, keep: bool) -> list[sql.Composed]:
         """Return the statements that create the table.
@@ -87,7 +87,7 @@ class PgStatements:
         """
         from psycopg import sql
 
-        made = [
+        statements = [
             self._compose_sql(
                 """CREATE TABLE {table} (id text PRIMARY KEY, title text NOT NULL, text text NOT NULL,
                 metadata jsonb NOT NULL, embedding {type}({dimension}), fts tsvector GENERATED ALWAYS AS (
@@ -97,10 +97,10 @@ class PgStatements:
             )
         ]
         if not keep:
-            made.append(
+            statements.append(
                 self._compose_sql("COMMENT ON TABLE {table} IS {comment}", comment=sql.Literal(TEMPORARY_TABLE_COMMENT))
             )
-        return made
+        return statements
 
     def indexes(self) -> list[sql.Composed]:
         """Return the statements that create the indexes.
@@ -219,7 +219,9 @@ class PgTable:
                 self._made = True
                 await connection.execute(self.statements.plain("ANALYZE {table}"))
 
-    async def rows(self, statement: Any, given: Mapping[str, Any], local: Sequence[tuple[str, str]] = ()) -> list[Any]:
+    async def rows(
+        self, statement: Any, parameters: Mapping[str, Any], local: Sequence[tuple[str, str]] = ()
+    ) -> list[Any]:
         """Run a statement with its own settings and return its rows.
 
         BackendRestarted is raised if the server died and was restarted.
@@ -232,10 +234,10 @@ class PgTable:
             try:
                 async with pool.connection() as connection:
                     if not local:
-                        return list(await (await connection.execute(statement, given)).fetchall())
+                        return list(await (await connection.execute(statement, parameters)).fetchall())
                     async with connection.transaction():
                         await connection.execute(*postgres.build_settings_statement(local, local=True))
-                        return list(await (await connection.execute(statement, given)).fetchall())
+                        return list(await (await connection.execute(statement, parameters)).fetchall())
             except psycopg.OperationalError as error:
                 if not postgres.is_connection_lost(error):
                     raise
@@ -314,7 +316,7 @@ class PgTable:
     ) -> None:
         from pgvector import HalfVector, Vector
 
-        kept = HalfVector if self.statements.index.half else Vector
+        vector_type = HalfVector if self.statements.index.half else Vector
         statement = self.statements.plain(
             "COPY {table} (id, title, text, metadata, embedding) FROM STDIN (FORMAT BINARY)"
         )
@@ -322,7 +324,7 @@ class PgTable:
             copy.set_types(["text", "text", "text", "jsonb", self.statements.index.type])
             for document, vector in zip(documents, vectors, strict=True):
                 about = postgres.to_jsonb(document.metadata, f"the metadata of {document.id!r}")
-                embedding = kept(vector) if vector.any() else None
+                embedding = vector_type(vector) if vector.any() else None
                 await copy.write_row((document.id, document.title, document.text, about, embedding))
 
 
@@ -337,12 +339,12 @@ def _find_server(dsn: str | None, language: str) -> tuple[str, dict[str, str]]:
 
     Checked here, because a pool would retry instead of raising an error.
     """
-    found = postgres.resolve_dsn(dsn)
+    server_dsn = postgres.resolve_dsn(dsn)
     try:
         import psycopg_pool  # noqa: F401
     except ImportError as error:
         raise MissingExtra("PgVectorDB", "pgvector") from error
-    with postgres.connect(found) as connection, postgres.postgres_errors(found):
-        known = [name for (name,) in connection.execute("SELECT cfgname FROM pg_ts_config ORDER BY 1").fetchall()]
-        check_choice("text search language", language, known)
-        return found, postgres.read_versions(connection)
+    with postgres.connect(server_dsn) as connection, postgres.postgres_errors(server_dsn):
+        languages = [name for (name,) in connection.execute("SELECT cfgname FROM pg_ts_config ORDER BY 1").fetchall()]
+        check_choice("text search language", language, languages)
+        return server_dsn, postgres.read_versions(connection)

@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Annotated, Any
 
 from ragauge.core.documents import Hit
 from ragauge.core.errors import BadInput
+from ragauge.core.plugin_parameters import OtherOptions, Part
 from ragauge.core.protocols import Reranker, Retriever, describe_parts, is_async
 from ragauge.core.stages import stage
 from ragauge.fusion.methods import default_norm
@@ -25,7 +26,7 @@ class HybridRetriever:
 
     def __init__(
         self,
-        retrievers: Sequence[Retriever],
+        retrievers: Annotated[Sequence[Retriever], Part("dense+bm25", option="of")],
         *,
         weights: Sequence[float] | None = None,
         method: str | None = None,
@@ -54,19 +55,21 @@ class HybridRetriever:
         depth = max(k, self._depth)
         if self.asynchronous:
             return self._search_async(query, depth, k)
-        found: list[Any] = [one.search(query, depth) for one in self._retrievers]
-        return self._fuse_rankings(found, k)
+        rankings: list[Any] = [retriever.search(query, depth) for retriever in self._retrievers]
+        return self._fuse_rankings(rankings, k)
 
     async def _search_async(self, query: str, depth: int, k: int) -> list[Hit]:
-        found = await asyncio.gather(*(self._search_retriever(one, query, depth) for one in self._retrievers))
-        return self._fuse_rankings(list(found), k)
+        rankings = await asyncio.gather(
+            *(self._search_retriever(retriever, query, depth) for retriever in self._retrievers)
+        )
+        return self._fuse_rankings(list(rankings), k)
 
     @staticmethod
     async def _search_retriever(retriever: Retriever, query: str, depth: int) -> Any:
         if not is_async(retriever):  # It must not block the loop.
             return await asyncio.to_thread(retriever.search, query, depth)
-        found = retriever.search(query, depth)
-        return await found if inspect.isawaitable(found) else found
+        hits = retriever.search(query, depth)
+        return await hits if inspect.isawaitable(hits) else hits
 
     def evidence(self, query: str, k: int) -> Any:
         """Return the facts that the retrievers report."""
@@ -74,11 +77,11 @@ class HybridRetriever:
 
     def _fuse_rankings(self, rankings: list[Sequence[Hit]], k: int) -> list[Hit]:
         with stage("rerank"):
-            known = {hit.id: hit for hits in reversed(rankings) for hit in reversed(hits)}
+            hits_by_id = {hit.id: hit for hits in reversed(rankings) for hit in reversed(hits)}
             # Of duplicates in a ranking, the first one counts.
             scores = [{hit.id: hit.score for hit in reversed(hits)} for hits in rankings]
             fused = fuse_query(scores, self._method, self._norm, **self._parameters)
-            return [known[name]._replace(score=score) for name, score in list(fused.items())[:k]]
+            return [hits_by_id[name]._replace(score=score) for name, score in list(fused.items())[:k]]
 
 
 RerankFunction = Reranker | Callable[[str, Sequence[Hit]], Sequence[Hit]]
@@ -90,22 +93,28 @@ class RerankingPipeline:
     The order that a reranker returns is the ranking. If its scores do not follow it, hits are scored by rank.
     """
 
-    def __init__(self, retriever: Retriever, rerankers: Sequence[RerankFunction], *, depth: int = 50) -> None:
+    def __init__(
+        self,
+        retriever: Annotated[Retriever, Part("bm25", option="of")],
+        rerankers: Annotated[Sequence[RerankFunction], Part(option="reranker", example="mmr")],
+        *,
+        depth: int = 50,
+    ) -> None:
         if not rerankers:
             raise BadInput("a pipeline needs a reranker", hint="reranker=mmr")
         self._retriever = retriever
-        self._rerankers = [one.rerank if isinstance(one, Reranker) else one for one in rerankers]
-        self._telling = [retriever, *(one for one in rerankers if hasattr(one, "evidence"))]
+        self._rerankers = [reranker.rerank if isinstance(reranker, Reranker) else reranker for reranker in rerankers]
+        self._evidence_parts = [retriever, *(reranker for reranker in rerankers if hasattr(reranker, "evidence"))]
         self._depth = depth
         self.asynchronous = is_async(retriever)
 
     def search(self, query: str, k: int) -> list[Hit] | Awaitable[list[Hit]]:
         """Return the best `k` hits after reranking."""
-        found: Any = self._retriever.search(query, max(k, self._depth))
-        return self._rerank_async(query, found, k) if self.asynchronous else self._rerank_hits(query, found, k)
+        hits: Any = self._retriever.search(query, max(k, self._depth))
+        return self._rerank_async(query, hits, k) if self.asynchronous else self._rerank_hits(query, hits, k)
 
-    async def _rerank_async(self, query: str, found: Awaitable[Sequence[Hit]], k: int) -> list[Hit]:
-        return await asyncio.to_thread(self._rerank_hits, query, await found, k)
+    async def _rerank_async(self, query: str, hits: Awaitable[Sequence[Hit]], k: int) -> list[Hit]:
+        return await asyncio.to_thread(self._rerank_hits, query, await hits, k)
 
     def _rerank_hits(self, query: str, hits: Sequence[Hit], k: int) -> list[Hit]:
         with stage("rerank"):
@@ -115,7 +124,7 @@ class RerankingPipeline:
 
     def evidence(self, query: str, k: int) -> Any:
         """Return the facts that the retriever and the rerankers report."""
-        return describe_parts(self._telling, query, max(k, self._depth), later=self.asynchronous)
+        return describe_parts(self._evidence_parts, query, max(k, self._depth), later=self.asynchronous)
 
 
 class FilteredRetriever:
@@ -125,7 +134,15 @@ class FilteredRetriever:
     retriever; stores that filter while searching are faster.
     """
 
-    def __init__(self, retriever: Retriever, where: Mapping[str, Any], *, most: int = 100_000) -> None:
+    def __init__(
+        self,
+        retriever: Annotated[Retriever, Part("bm25", option="of")],
+        where: Annotated[
+            Mapping[str, Any], OtherOptions("NAME=VALUE of the metadata", "filtered(of=bm25, module=json)")
+        ],
+        *,
+        most: int = 100_000,
+    ) -> None:
         self._retriever = retriever
         self._where = dict(where)
         self._most = most
@@ -136,19 +153,19 @@ class FilteredRetriever:
         if self.asynchronous:
             return self._search_async(query, k)
         for depth in self._search_depths(k):
-            found: Any = self._retriever.search(query, depth)
-            kept = self._matching_hits(found)
-            if len(kept) >= k or len(found) < depth:
+            hits: Any = self._retriever.search(query, depth)
+            matching = self._matching_hits(hits)
+            if len(matching) >= k or len(hits) < depth:
                 break
-        return kept[:k]
+        return matching[:k]
 
     async def _search_async(self, query: str, k: int) -> list[Hit]:
         for depth in self._search_depths(k):
-            found: Any = await self._retriever.search(query, depth)  # type: ignore[misc]
-            kept = self._matching_hits(found)
-            if len(kept) >= k or len(found) < depth:
+            hits: Any = await self._retriever.search(query, depth)  # type: ignore[misc]
+            matching = self._matching_hits(hits)
+            if len(matching) >= k or len(hits) < depth:
                 break
-        return kept[:k]
+        return matching[:k]
 
     def _search_depths(self, k: int) -> Iterator[int]:
         depth = 2 * k

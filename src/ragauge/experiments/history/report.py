@@ -1,275 +1,365 @@
-"""Render histories for the terminal, as Markdown, CSV and JSON data."""
+"""Report of a history: the last run against earlier ones, trends, breaks, and all points."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
 
-from rich.table import Table
-from rich.text import Text
-
-from ragauge.core.text import one_line
+from ragauge.experiments.history.charts import build_trend_chart
 from ragauge.experiments.history.report_text import (
-    COLUMN_TITLES,
-    describe_change,
-    describe_history,
-    find_significant_changes,
+    DIFFERENCE_STYLES,
+    MAX_SENTENCES,
+    UNIT_STYLES,
+    describe_method,
+    describe_skipped,
     find_time_format,
-    format_difference,
     format_time_span,
     format_value,
     is_first_always_previous,
     is_unchanged,
+    summarise_history,
 )
 from ragauge.experiments.history.results import History, HistoryChange, HistoryPoint
-from ragauge.files.serialization import replace_nan
-from ragauge.output.markdown import escape_markdown, render_markdown_table
-from ragauge.output.numbers import count_noun, format_exact, format_p_value
-from ragauge.output.terminal import (
-    SPARKLINE_BLOCKS,
-    borderless_table,
-    fit_columns,
-    render_csv_rows,
-    shorten_names,
-    sparkline,
-    terminal_cell,
+from ragauge.output.numbers import MISSING, format_interval, format_number, join_names, pluralise
+from ragauge.output.report import (
+    FILES_ONLY,
+    PAGE_ONLY,
+    Block,
+    Charts,
+    Paragraph,
+    Report,
+    ResultReporter,
+    Section,
+    TableBuilder,
 )
-from ragauge.stats.comparisons import comparison_fields
+from ragauge.output.sparklines import NO_VALUE_MARK, sparkline
+from ragauge.output.tables import Cell, Column, Row, Table
 
-HISTORY_SCHEMA = "ragauge-history/1"
-PREVIOUS_TITLE, FIRST_TITLE = COLUMN_TITLES["before"], COLUMN_TITLES["first"]
-HISTORY_HEADER = ["system", "measure", "trend", "runs", "last", PREVIOUS_TITLE, "p", "since", "first", FIRST_TITLE, "p"]
-CHANGE_COLUMN_INDICES = {PREVIOUS_TITLE: (5, 6), FIRST_TITLE: (9, 10)}
-"""Column indices of a change and of its p-value."""
-DROPPABLE_COLUMN_INDICES = (7, 8, 3, 10, 9)
-"""Column indices that a narrow terminal drops, in this order."""
-MAX_SPARKLINE_POINTS, MIN_SPARKLINE_POINTS = 24, 8
-"""Number of points of a sparkline on a wide and on a narrow terminal."""
+TERMINAL_ONLY = frozenset({"terminal"})
+REFERENCE_COLUMNS = {"before": "vs previous", "first": "vs first", "best": "vs best"}
+"""Column titles by the run that the last one is compared with."""
+REFERENCE_LEGENDS = {
+    "before": "last run minus the latest comparable run before it",
+    "first": "last run minus the first comparable run",
+    "best": "last run minus the best comparable run",
+}
+MAX_SPARKLINE_POINTS = 24
 MAX_UNCHANGED_NAMED = 12
 """Maximum number of unchanged series that are named."""
+MAX_POINTS_LISTED = 5_000
+"""Maximum number of points listed: the last ones. The CSV contains all."""
 
 
-class SeriesRow(NamedTuple):
-    """Row of a series: cells, changes, and whether it never changed."""
+def build_report(history: History, *, sparkline_points: int = MAX_SPARKLINE_POINTS) -> Report:
+    """Build the report of a history. A terminal shows the last `sparkline_points` of each trend."""
+    summary, *details = summarise_history(history)
+    breaks = _breaks_table(history)
+    datasets = [dataset for dataset in history.datasets if dataset]
+    sections = [
+        *_terminal_sections(history, sparkline_points),
+        Section(
+            "series",
+            "Last run",
+            [_series_table(history, i) for i in range(len(history.datasets))],
+            "Last run",
+            FILES_ONLY,
+        ),
+        Section("trend", "Trend", [Charts(lambda: build_trend_chart(history))], "Trend", PAGE_ONLY),
+        Section("breaks", "Breaks", _breaks_blocks(breaks), "Breaks", FILES_ONLY),
+        *_breaks_section(breaks),
+        Section("skipped", "Folders not read", _skipped_blocks(history), "Not read", FILES_ONLY),
+        Section("points", "Points", [_points_table(history)], "Points", FILES_ONLY),
+    ]
+    return Report(
+        "history",
+        f"History of {join_names(datasets, 3)}" if datasets else "History",
+        summary,
+        [section for section in sections if section.blocks],
+        [
+            pluralise(len(history.folders), "folder"),
+            pluralise(len(history.systems), "system"),
+            format_time_span(history),
+            f"{100 * history.confidence:g}% confidence intervals",
+        ],
+        details,
+        notes=[*history.notes, *describe_skipped(history), *describe_method(history)],
+        provenance=history.provenance,
+    )
 
-    cells: list[str]
-    changes: dict[str, HistoryChange | None]
-    still: bool
+
+def _select_series(history: History) -> Iterator[list[HistoryPoint]]:
+    """Yield the points of each series of one dataset."""
+    for system in history.systems:
+        for measure in history.measures:
+            points = history.series(system, measure)
+            if points:
+                yield points
 
 
-class HistoryTable(NamedTuple):
-    """Table of one dataset, with unchanged series last."""
-
-    title: str
-    rows: list[SeriesRow]
-
-
-def render_trend(
-    points: Sequence[HistoryPoint], width: int = MAX_SPARKLINE_POINTS, marks: str = SPARKLINE_BLOCKS
-) -> str:
+def render_trend(points: Sequence[HistoryPoint], max_points: int = MAX_SPARKLINE_POINTS) -> str:
     """Render the last points as a sparkline.
 
     A gap precedes a point that is not comparable with the previous one. The height covers the confidence intervals,
     so that insignificant changes look small.
     """
     values: list[float | None] = []
-    for place, one in enumerate(points):
-        values += [None, one.mean.value] if one.changed and place else [one.mean.value]
-    means = [one.mean for one in points]
-    ends = [end for one in means for end in (one.value, one.low, one.high) if math.isfinite(end)]
+    for i, point in enumerate(points):
+        values += [None, point.mean.value] if point.changed and i else [point.mean.value]
+    ends = [
+        end for point in points for end in (point.mean.value, point.mean.low, point.mean.high) if math.isfinite(end)
+    ]
     if not ends:
         return ""
-    return sparkline(values[-width:], min(ends), max(ends), marks=marks).strip()
+    return sparkline(values[-max_points:], min(ends), max(ends)).strip().replace(" ", NO_VALUE_MARK)
 
 
-def build_history_tables(
-    found: History, width: int = MAX_SPARKLINE_POINTS, marks: str = SPARKLINE_BLOCKS, *, narrow: bool = False
-) -> Iterator[HistoryTable]:
-    """Yield a table per dataset with one row per system and measure."""
-    style = find_time_format(found, narrow=narrow)
-    for dataset in found.datasets:
-        mine = found.of(dataset)
-        rows: list[SeriesRow] = []
-        for system in mine.systems:
-            for measure in mine.measures:
-                points = mine.series(system, measure)
-                if points:
-                    rows.append(_build_series_row(mine, points, render_trend(points, width, marks), style))
-        title = f"{dataset or 'runs'}: {count_noun(len(mine.folders), 'folder')}, {format_time_span(mine)}"
-        yield HistoryTable(title, sorted(rows, key=lambda row: row.still))
+def _terminal_sections(history: History, sparkline_points: int) -> Iterator[Section]:
+    """Yield the section of each dataset on a terminal: series that changed in a table, the others in a sentence."""
+    style = find_time_format(history, narrow=True)
+    is_first_redundant = is_first_always_previous(history)
+    for i, dataset in enumerate(history.datasets):
+        selected = history.of(dataset)
+        series = list(_select_series(selected))
+        unchanged = [points for points in series if is_unchanged(selected, points)]
+        # If nothing changed, show the unchanged series rather than no table.
+        listed = [points for points in series if points not in unchanged] or series
+        columns = [
+            Column("system", "name"),
+            Column("measure", "name"),
+            Column("trend", "name"),
+            Column("runs", "count", drop_order=3),
+            Column("last", "number"),
+            Column(REFERENCE_COLUMNS["before"], "number"),
+            Column("since", "name", drop_order=1),
+            Column("first", "number", drop_order=2),
+            *([] if is_first_redundant else [Column(REFERENCE_COLUMNS["first"], "number", drop_order=4)]),
+        ]
+        rows = [_terminal_row(selected, points, sparkline_points, style)[: len(columns)] for points in listed]
+        blocks: list[Block] = [Table("series", columns, rows, group_by=0)]
+        if len(listed) < len(series):
+            blocks.append(Paragraph(_describe_unchanged(unchanged)))
+        title = "Last run"
+        if len(history.datasets) > 1:
+            title = f"{dataset or 'runs'}: {pluralise(len(selected.folders), 'folder')}, {format_time_span(selected)}"
+        yield Section(f"dataset-{i}", title, blocks, formats=TERMINAL_ONLY)
 
 
-def _build_series_row(found: History, points: Sequence[HistoryPoint], line: str, style: str) -> SeriesRow:
+def _terminal_row(history: History, points: Sequence[HistoryPoint], sparkline_points: int, style: str) -> Row:
     last = points[-1]
-    alike = found.comparable.get((last.dataset, last.system, last.measure), 1)
-    before, first = (found.change(last.system, last.measure, against=one) for one in ("before", "first"))
-    cells = [
-        one_line(last.system),
-        one_line(last.measure),
-        line,
-        f"{alike}" if alike == len(points) else f"{alike}/{len(points)}",
-        format_value(last.mean.value, last.measure),
-        *_change_cells(before),
+    before, first = (history.change(last.system, last.measure, against=name) for name in ("before", "first"))
+    return [
+        last.system,
+        last.measure,
+        render_trend(points, sparkline_points),
+        _runs_cell(points),
+        _value_cell(last),
+        _change_cell(history, before),
         (last if first is None else first.since).when.strftime(style),
-        "-" if first is None else format_value(first.since.mean.value, last.measure),
-        *_change_cells(first),
+        Cell(None, text=MISSING) if first is None else _value_cell(first.since),
+        _change_cell(history, first),
     ]
-    return SeriesRow(cells, {PREVIOUS_TITLE: before, FIRST_TITLE: first}, is_unchanged(found, points))
 
 
-def _change_cells(change: HistoryChange | None) -> list[str]:
-    return (
-        ["-", "-"]
-        if change is None
-        else [format_difference(change.difference, change.last.measure), format_p_value(change.p)]
-    )
+def _describe_unchanged(series: Sequence[Sequence[HistoryPoint]]) -> str:
+    """Summarise the unchanged series in one sentence."""
+    values: dict[str, list[str]] = {}
+    for points in series[:MAX_UNCHANGED_NAMED]:
+        values.setdefault(points[-1].system, []).append(f"{points[-1].measure} {format_value(points[-1])}")
+    named = "; ".join(f"{system} {', '.join(measures)}" for system, measures in values.items())
+    more = len(series) - MAX_UNCHANGED_NAMED
+    rest = f"; and {more} more" if more > 0 else ""
+    return f"{len(series)} series {'is' if len(series) == 1 else 'are'} unchanged: {named}{rest}"
 
 
-def render_history_tables(
-    found: History, width: int, marks: str = SPARKLINE_BLOCKS
-) -> tuple[list[Table | Text], list[str]]:
-    """Render all tables for a terminal, and list the columns that do not fit."""
-    pieces: list[Table | Text] = []
-    left: dict[str, None] = {}
-    for part in build_history_tables(
-        found, MAX_SPARKLINE_POINTS if width > 120 else MIN_SPARKLINE_POINTS, marks, narrow=True
-    ):
-        moved = [row for row in part.rows if not row.still]
-        rows = moved or part.rows  # If nothing changed, show the unchanged series rather than no table.
-        still = part.rows[len(moved) :] if moved else []
-        kept, gone = _fitting_columns(rows, width, is_first_always_previous(found))
-        left.update(dict.fromkeys(gone))
-        pieces += [terminal_cell(part.title, "bold"), _render_series_table(found, rows, kept, width)]
-        if still:
-            pieces.append(terminal_cell(_describe_unchanged(still), "dim"))
-        pieces.append(Text(""))
-    return pieces[:-1], list(left)
+def _series_table(history: History, dataset_index: int) -> Table:
+    """Build the table of one dataset for files: unchanged series last, values with intervals and dates."""
+    dataset = history.datasets[dataset_index]
+    selected = history.of(dataset)
+    style = find_time_format(history)
+    columns = [
+        Column("system", "name"),
+        Column("measure", "name"),
+        Column("trend", "name"),
+        Column("runs", "count", legend="number of runs comparable with the last one"),
+        Column("first", "number"),
+        Column("last", "number"),
+        *(Column(title, "number", legend=REFERENCE_LEGENDS[name]) for name, title in REFERENCE_COLUMNS.items()),
+    ]
+    changed: list[Row] = []
+    unchanged: list[Row] = []
+    for points in _select_series(selected):
+        last = points[-1]
+        changes = {name: selected.change(last.system, last.measure, against=name) for name in REFERENCE_COLUMNS}
+        first = changes["first"]
+        row: Row = [
+            last.system,
+            last.measure,
+            render_trend(points),
+            _runs_cell(points),
+            Cell(None, text=MISSING) if first is None else _value_cell(first.since, style),
+            _value_cell(last, style),
+            *(_change_cell(selected, change) for change in changes.values()),
+        ]
+        (unchanged if is_unchanged(selected, points) else changed).append(row)
+    return Table(f"series-{dataset_index}", columns, [*changed, *unchanged], dataset)
 
 
-def _fitting_columns(rows: Sequence[SeriesRow], width: int, twice: bool) -> tuple[list[int], list[str]]:
-    """Return the columns that fit and the titles of the others.
-
-    A change and its p stay together.
-    """
-    asked = [i for i in range(len(HISTORY_HEADER)) if not (twice and i in CHANGE_COLUMN_INDICES[FIRST_TITLE])]
-    cells = [[row.cells[i] for i in asked] for row in rows]
-    goes = [asked.index(i) for i in DROPPABLE_COLUMN_INDICES if i in asked]
-    kept = [asked[i] for i in fit_columns([HISTORY_HEADER[i] for i in asked], cells, width, goes)]
-    if not set(CHANGE_COLUMN_INDICES[FIRST_TITLE]) <= set(kept):
-        kept = [i for i in kept if i not in CHANGE_COLUMN_INDICES[FIRST_TITLE]]
-    return kept, [HISTORY_HEADER[i] for i in asked if i not in kept and i != CHANGE_COLUMN_INDICES[FIRST_TITLE][1]]
+def _runs_cell(points: Sequence[HistoryPoint]) -> Cell:
+    comparable = sum(point.comparable for point in points)
+    return Cell(comparable, text="" if comparable == len(points) else f"{comparable} of {len(points)}")
 
 
-def _render_series_table(found: History, rows: Sequence[SeriesRow], kept: Sequence[int], width: int) -> Table:
-    table = borderless_table([HISTORY_HEADER[i] for i in kept])
-    for place in (1, 2):
-        table.columns[place].justify = "left"
-    before = ""
-    cells = [row.cells for row in rows]
-    for name, row in zip(shorten_names(HISTORY_HEADER, cells, kept, width), rows, strict=True):
-        colours = {
-            place: _change_colour(found, row.changes[title])
-            for title, places in CHANGE_COLUMN_INDICES.items()
-            for place in places
-        }
-        shown = [terminal_cell(row.cells[i], colours.get(i, "")) for i in kept[1:]]
-        table.add_row(terminal_cell("" if row.cells[0] == before else name), *shown)
-        before = row.cells[0]
-    return table
+def _value_cell(point: HistoryPoint, time_format: str = "") -> Cell:
+    """Return the cell of a mean; with a time format, its interval and time are details."""
+    style = UNIT_STYLES[point.unit]
+    detail = ""
+    if time_format:
+        interval = _format_open_interval(point, style)
+        detail = f"{interval} {point.when.strftime(time_format)}".strip()
+    return Cell(point.mean.value, style, detail=detail)
 
 
-def _change_colour(found: History, change: HistoryChange | None) -> str:
-    if change is None or not change.p < 1 - found.confidence:
+def _format_open_interval(point: HistoryPoint, style: str) -> str:
+    """Format the interval of a mean; an end that is open is a dash. Empty if both are."""
+    low, high = point.mean.low, point.mean.high
+    if math.isnan(low) and math.isnan(high):
         return ""
-    return "bold green" if change.better else "bold red"
+    if math.isnan(low) or math.isnan(high):
+        return f"[{format_number(low, style)}, {format_number(high, style)}]"
+    return format_interval(low, high, style)
 
 
-def _describe_unchanged(rows: Sequence[SeriesRow]) -> str:
-    """Summarise the unchanged series in one line."""
-    by_name: dict[str, list[str]] = {}
-    for row in rows[:MAX_UNCHANGED_NAMED]:
-        by_name.setdefault(row.cells[0], []).append(f"{row.cells[1]} {row.cells[4]}")
-    told = "; ".join(f"{system} {', '.join(values)}" for system, values in by_name.items())
-    more = f"; and {len(rows) - MAX_UNCHANGED_NAMED} more" if len(rows) > MAX_UNCHANGED_NAMED else ""
-    return f"{len(rows)} series {'is' if len(rows) == 1 else 'are'} unchanged: {told}{more}"
-
-
-def render_history_markdown(found: History) -> str:
-    """Render the tables and their description as Markdown."""
-    lines: list[str] = []
-    for part in build_history_tables(found):
-        lines += [
-            f"### {escape_markdown(part.title)}",
-            "",
-            *render_markdown_table(HISTORY_HEADER, [row.cells for row in part.rows]),
-            "",
-        ]
-    return "\n".join([*lines, *(f"- {escape_markdown(line)}" for line in describe_history(found)), ""])
-
-
-def history_to_csv(found: History) -> str:
-    """Format the points as CSV, one row per point."""
-    header = ["when", "folder", "dataset", "system", "measure", "mean", "low", "high", "n", "changed"]
-    rows = (
-        [
-            *(one.when.isoformat(), one.folder, one.dataset, one.system, one.measure),
-            *(
-                format_exact(one.mean.value),
-                format_exact(one.mean.low),
-                format_exact(one.mean.high),
-                str(one.mean.n),
-                one.changed,
-            ),
-        ]
-        for one in found.points
+def _change_cell(history: History, change: HistoryChange | None) -> Cell:
+    if change is None:
+        return Cell(None, text=MISSING)
+    tested = not math.isnan(change.p)
+    return Cell(
+        change.difference,
+        DIFFERENCE_STYLES[change.last.unit],
+        significant=change.p < history.alpha if tested else None,
+        detail=f"p {format_number(change.p, 'p')}" if tested else "",
     )
-    return render_csv_rows(header, rows)
 
 
-def history_to_data(found: History) -> dict[str, Any]:
-    """Return the history as JSON data, as defined in history.schema.json.
-
-    NaN becomes None.
-    """
-    data = {
-        "schema": HISTORY_SCHEMA,
-        "confidence": found.confidence,
-        "verdicts": [
-            f"{describe_change(found, one)}." for changes in find_significant_changes(found).values() for one in changes
-        ],
-        "points": [_point_to_data(one) for one in found.points],
-        "changes": [
-            {
-                "against": one.against,
-                "dataset": one.last.dataset,
-                "system": one.last.system,
-                "measure": one.last.measure,
-                "since": {"when": one.since.when.isoformat(), "folder": one.since.folder},
-                "last": {"when": one.last.when.isoformat(), "folder": one.last.folder},
-                "difference": one.difference,
-                "better": one.better,
-                "p": one.p,
-                "comparison": None if one.comparison is None else comparison_fields(one.comparison),
-            }
-            for one in found.changes
-        ],
-        "skipped": dict(found.skipped),
-        "notes": list(found.notes),
-    }
-    return dict(replace_nan(data))
+def _breaks_table(history: History) -> Table:
+    """Build the table of runs that are not comparable with the previous one, latest first."""
+    systems: dict[tuple[str, str], dict[str, None]] = {}
+    first_points: dict[tuple[str, str], HistoryPoint] = {}
+    for point in history.points:
+        if point.changed:
+            key = point.folder, point.changed
+            first_points.setdefault(key, point)
+            systems.setdefault(key, {})[point.system] = None
+    columns = [Column("time (UTC)", "name"), Column("folder"), Column("systems"), Column("difference")]
+    rows: list[Row] = [
+        [f"{first_points[key].when:%Y-%m-%d %H:%M}", folder, ", ".join(systems[key]), changed]
+        for key in reversed(systems)
+        for folder, changed in [key]
+    ]
+    return Table("breaks", columns, rows)
 
 
-def _point_to_data(one: HistoryPoint) -> dict[str, Any]:
-    return {
-        "when": one.when.isoformat(),
-        "folder": one.folder,
-        "dataset": one.dataset,
-        "system": one.system,
-        "measure": one.measure,
-        "mean": one.mean.value,
-        "low": one.mean.low,
-        "high": one.mean.high,
-        "n": one.mean.n,
-        "changed": one.changed,
-    }
+def _breaks_blocks(breaks: Table) -> list[Block]:
+    if not breaks.rows:
+        return [Paragraph("Only the systems changed between runs: each point is comparable with the previous one.")]
+    about = "In these runs not only the systems changed. They are not compared with the runs before them."
+    return [Paragraph(about), breaks]
+
+
+def _breaks_section(breaks: Table) -> list[Section]:
+    """Return the section of the latest breaks on a terminal, if there are any."""
+    if not breaks.rows:
+        return []
+    rows = breaks.rows[:MAX_SENTENCES]
+    more = f" ({len(rows)} of {len(breaks.rows)})" if len(rows) < len(breaks.rows) else ""
+    table = Table("breaks", breaks.columns, rows)
+    return [Section("breaks-terminal", f"Not comparable with the previous run{more}", [table], formats=TERMINAL_ONLY)]
+
+
+def _skipped_blocks(history: History) -> list[Block]:
+    columns = [Column("folder", "name"), Column("reason")]
+    return [Table("skipped", columns, list(history.skipped.items()))] if history.skipped else []
+
+
+def _points_table(history: History) -> Table:
+    """Build the collapsed table of all points, the last ones first."""
+    columns = [
+        Column("time (UTC)", "name"),
+        Column("folder"),
+        Column("system"),
+        Column("measure"),
+        Column("mean", "number"),
+        Column("queries", "count"),
+        Column("difference from the previous run"),
+    ]
+    points = history.points[-MAX_POINTS_LISTED:]
+    rows: list[Row] = [
+        [
+            f"{point.when:%Y-%m-%d %H:%M:%S}",
+            point.folder,
+            point.system,
+            point.measure,
+            Cell(
+                point.mean.value, UNIT_STYLES[point.unit], detail=_format_open_interval(point, UNIT_STYLES[point.unit])
+            ),
+            point.mean.n,
+            point.changed,
+        ]
+        for point in reversed(points)
+    ]
+    title = pluralise(len(history.points), "point")
+    if len(points) < len(history.points):
+        title += f", the last {len(points):,} listed"
+    return Table("points", columns, rows, title, collapsed=True)
+
+
+def build_points_table(history: History) -> Table:
+    """Build the table with one row per point."""
+    names = ("when", "folder", "dataset", "system", "measure", "mean", "low", "high", "n", "changed")
+    rows: list[Row] = [
+        [
+            point.when.isoformat(),
+            point.folder,
+            point.dataset,
+            point.system,
+            point.measure,
+            point.mean.value,
+            point.mean.low,
+            point.mean.high,
+            point.mean.n,
+            point.changed,
+        ]
+        for point in history.points
+    ]
+    return Table("points", [Column(name) for name in names], rows)
+
+
+def build_changes_table(history: History) -> Table:
+    """Build the table with one row per change."""
+    names = ("against", "dataset", "system", "measure", "since", "since_folder", "last", "last_folder")
+    rows: list[Row] = [
+        [
+            change.against,
+            change.dataset,
+            change.system,
+            change.measure,
+            change.since.when.isoformat(),
+            change.since.folder,
+            change.last.when.isoformat(),
+            change.last.folder,
+            change.difference,
+            change.p,
+            change.better,
+        ]
+        for change in history.changes
+    ]
+    return Table("changes", [Column(name) for name in (*names, "difference", "p", "better")], rows)
+
+
+REPORTER = ResultReporter(
+    build_report,
+    {
+        "csv": TableBuilder("one row per point", build_points_table),
+        "changes": TableBuilder("one row per change of the last run", build_changes_table),
+    },
+)

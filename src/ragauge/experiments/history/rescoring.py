@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from ragauge.core.errors import BadInput, MissingEvidence
+from ragauge.core.hashes import hash_bytes
 from ragauge.core.records import Judgments, Run, Scores
 from ragauge.evaluation import compute_judged_ranks, judgments_for_measures, parse_measures
 from ragauge.evaluation.indicators import average_trials
@@ -48,7 +48,7 @@ def rescore_run(folder: Path, place: str, measures: Sequence[str], convention: s
     data, asked, depth = _read_ranking_bytes(run), readers.executed_queries(run), _run_depth(run)
     if data is None:
         return score_judged_ranks(compute_judged_ranks(judgments, str(run), wanted, rules, name=place), wanted, rules)
-    mark = hashlib.blake2b(data, digest_size=16).hexdigest()
+    mark = hash_bytes(data)
     key = (mark, None if asked is None else frozenset(asked), depth, grades, convention, tuple(measures))
     if key not in _SCORE_CACHE:
         counted = compute_judged_ranks(judgments, _run_from_bytes(data, asked, run), wanted, rules, name=place)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import math
 import os
 from collections.abc import Mapping, Sequence
@@ -13,15 +12,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ragauge.core.errors import BadInput, MissingEvidence, RagaugeError
+from ragauge.core.hashes import hash_bytes, judgment_hashes
 from ragauge.core.records import Floats, Scores
 from ragauge.core.structured_text import parse_json
 from ragauge.evaluation import default_run_measures
 from ragauge.evaluation.indicators import find_aggregate, find_measure
 from ragauge.experiments.history.rescoring import rescore_run
-from ragauge.files.parquet import read_parquet
 from ragauge.files.readers import read_judgments
 from ragauge.measures.registry import mean
-from ragauge.runs.folder import EXPERIMENT_FILE, judgments_hash, read_timings
+from ragauge.runs.folder import EXPERIMENT_FILE, read_timings
 
 if TYPE_CHECKING:
     import polars as pl
@@ -47,11 +46,11 @@ def find_experiment_folders(folders: Sequence[str | Path]) -> tuple[dict[str, Fi
     found: dict[str, FileTimes] = {}
     skipped: dict[str, str] = {}
     seen: set[tuple[int, int]] = set()
-    for one in folders:
-        folder = Path(one)
+    for path in folders:
+        folder = Path(path)
         if not folder.is_dir():
             what = "is a file, not a folder" if folder.exists() else "no such folder"
-            raise BadInput(what, file=str(folder), hint="a folder that holds what `ragauge run` wrote, such as runs")
+            raise BadInput(what, file=str(folder), hint="give a folder with results of `ragauge run`, such as runs")
         if _scan_folder(folder, 0, seen, found, skipped) is not None:
             raise BadInput("is a single run", file=str(folder), hint=f"give the folder above it: {folder.parent}")
     return found, skipped
@@ -67,43 +66,43 @@ def _scan_folder(
     try:
         with os.scandir(folder) as entries:
             inside = sorted(entries, key=lambda entry: entry.name)
-        files = {one.name: one for one in inside if one.is_file()}
-        below = [one for one in inside if one.is_dir() and not one.name.startswith(".")]
+        files = {entry.name: entry for entry in inside if entry.is_file()}
+        subfolders = [entry for entry in inside if entry.is_dir() and not entry.name.startswith(".")]
         if "manifest.json" in files and "run.parquet" in files:
             return _file_times(files, RUN_INPUT_FILES)
         if any(name in files for name in ("manifest.json", "run.parquet", "journal.jsonl")):
-            skipped[str(folder)] = "holds a run that is not finished, or not whole"
+            skipped[str(folder)] = "contains an unfinished or incomplete run"
             return None
-        here = os.stat(folder)
-        mine = _file_times(files, EXPERIMENT_INPUT_FILES)
+        stat = os.stat(folder)
+        file_times = _file_times(files, EXPERIMENT_INPUT_FILES)
     except OSError as error:
-        skipped[str(folder)] = f"cannot be looked into ({error.strerror})"
+        skipped[str(folder)] = f"cannot be read ({error.strerror})"
         return None
-    if (here.st_dev, here.st_ino) in seen:  # A duplicate argument, or a link to a parent folder.
+    if (stat.st_dev, stat.st_ino) in seen:  # A duplicate argument, or a link to a parent folder.
         return None
-    seen.add((here.st_dev, here.st_ino))
+    seen.add((stat.st_dev, stat.st_ino))
     if len(seen) > MAX_FOLDERS:
         raise BadInput(
-            f"more than {MAX_FOLDERS:,} folders are below", file=str(folder), hint="give the folders of results"
+            f"contains more than {MAX_FOLDERS:,} folders", file=str(folder), hint="give the folders of results"
         )
-    if depth >= MAX_FOLDER_DEPTH and below:
-        skipped[str(folder)] = f"what is below it is more than {MAX_FOLDER_DEPTH} folders down"
+    if depth >= MAX_FOLDER_DEPTH and subfolders:
+        skipped[str(folder)] = f"its subfolders are more than {MAX_FOLDER_DEPTH} levels deep"
         return None
     runs = 0
-    for one in below:
-        if not one.name.isascii() and one.name.encode("utf-8", "replace").decode() != one.name:
-            skipped[str(folder / one.name)] = "its name is not UTF-8"
+    for subfolder in subfolders:
+        if not subfolder.name.isascii() and subfolder.name.encode("utf-8", "replace").decode() != subfolder.name:
+            skipped[str(folder / subfolder.name)] = "its name is not UTF-8"
             continue
-        times = _scan_folder(folder / one.name, depth + 1, seen, found, skipped)
-        if times is not None:
+        run_times = _scan_folder(folder / subfolder.name, depth + 1, seen, found, skipped)
+        if run_times is not None:
             runs += 1
-            mine |= {f"{one.name}/{name}": changed for name, changed in times.items()}
+            file_times |= {f"{subfolder.name}/{name}": changed for name, changed in run_times.items()}
     if runs and "judgments.parquet" in files:
-        found[str(folder)] = mine
+        found[str(folder)] = file_times
     elif runs:
-        skipped[str(folder)] = "holds runs, but no judgments.parquet: `ragauge run` writes it when it comes to its end"
+        skipped[str(folder)] = "contains runs but no judgments.parquet, which `ragauge run` writes at its end"
     elif "judgments.parquet" in files and "queries.parquet" in files:
-        skipped[str(folder)] = "holds no finished run"
+        skipped[str(folder)] = "contains no finished run"
     return None
 
 
@@ -169,8 +168,8 @@ def parse_utc_time(text: str) -> datetime:
     >>> parse_utc_time("2026-11-15T19:00:00+01:00").isoformat()
     '2026-11-15T18:00:00+00:00'
     """
-    found = datetime.fromisoformat(text)
-    return found.replace(tzinfo=UTC) if found.tzinfo is None else found.astimezone(UTC)
+    time = datetime.fromisoformat(text)
+    return time.replace(tzinfo=UTC) if time.tzinfo is None else time.astimezone(UTC)
 
 
 def read_experiment_summary(folder: Path, changed: FileTimes) -> ExperimentSummary:
@@ -180,71 +179,72 @@ def read_experiment_summary(folder: Path, changed: FileTimes) -> ExperimentSumma
     BadInput if the folder itself cannot be read.
     """
     about = _read_json_object(folder / EXPERIMENT_FILE) if (folder / EXPERIMENT_FILE).exists() else {}
-    grades = _hash_judgments_file(folder / "judgments.parquet")
+    grades = _judgment_hashes(folder / "judgments.parquet")[0]
     values, convention = read_scores_table(folder) if "scores.csv" in changed else (None, "")
     convention = str(about.get("convention") or convention)
     tallied = {} if values is None else _means_by_system(values, folder / "scores.csv")
-    usual = [str(one) for one in said] if isinstance(said := about.get("measures"), list) else []
-    usual = usual or list(dict.fromkeys(measure for one in tallied.values() for measure in one))
+    names = about.get("measures")
+    measures = [str(name) for name in names] if isinstance(names, list) else []
+    measures = measures or list(dict.fromkeys(measure for means in tallied.values() for measure in means))
     systems, problems = [], {}
     for place in dict.fromkeys(name.rpartition("/")[0] for name in changed if "/" in name):
         try:
             # Scores older than the run or the judgments may belong to earlier files.
-            older = changed.get("scores.csv", 0) < max(changed[f"{place}/run.parquet"], changed["judgments.parquet"])
-            told = _read_run_summary(folder / place, {} if older else tallied)
+            is_older = changed.get("scores.csv", 0) < max(changed[f"{place}/run.parquet"], changed["judgments.parquet"])
+            run = _read_run_summary(folder / place, {} if is_older else tallied)
             _check_judgments(folder, place)
-            lacks = [one for one in usual if one not in told.tallies] or (
-                [] if told.tallies else default_measures_for(told)
+            missing = [measure for measure in measures if measure not in run.tallies] or (
+                [] if run.tallies else default_measures_for(run)
             )
-            _score_missing_measures(folder, told, lacks, convention, grades)
-            systems.append(told)
+            _score_missing_measures(folder, run, missing, convention, grades)
+            systems.append(run)
         except RagaugeError as error:
             problems[place] = error.message
     return ExperimentSummary(grades, convention, systems, problems)
 
 
 def _score_missing_measures(
-    folder: Path, told: RunSummary, measures: Sequence[str], convention: str, grades: str
+    folder: Path, run: RunSummary, measures: Sequence[str], convention: str, grades: str
 ) -> None:
     """Score a run by measures that its folder names but has no scores of.
 
     Measures that cannot be computed are added to `uncounted` with the reason.
     """
-    told.uncounted.update({one: f"no measure is named `{one}`" for one in measures if find_measure(one) is None})
-    known = [one for one in measures if one not in told.uncounted]
+    run.uncounted.update({name: f"unknown measure `{name}`" for name in measures if find_measure(name) is None})
+    known = [name for name in measures if name not in run.uncounted]
     try:
-        scores = rescore_run(folder, told.place, known, convention, grades) if known else None
+        scores = rescore_run(folder, run.place, known, convention, grades) if known else None
     except MissingEvidence as error:
         if len(known) == 1:
-            told.uncounted[known[0]] = error.message
+            run.uncounted[known[0]] = error.message
             return
-        for one in known:
-            _score_missing_measures(folder, told, [one], convention, grades)
+        for name in known:
+            _score_missing_measures(folder, run, [name], convention, grades)
     else:
-        told.tallies.update({} if scores is None else {one: mean_from_scores(scores, one) for one in scores.measures})
+        run.tallies.update({} if scores is None else {name: mean_from_scores(scores, name) for name in scores.measures})
 
 
-def default_measures_for(told: RunSummary) -> list[str]:
+def default_measures_for(run: RunSummary) -> list[str]:
     """Return the measures that `run` uses by default."""
-    return list(default_run_measures(told.plan.get("k") or 10))
+    return list(default_run_measures(run.plan.get("k") or 10))
 
 
-def _read_run_summary(run: Path, tallied: Mapping[str, Mapping[str, MeanWithSpread]]) -> RunSummary:
-    manifest = _read_json_object(run / "manifest.json")
+def _read_run_summary(folder: Path, tallied: Mapping[str, Mapping[str, MeanWithSpread]]) -> RunSummary:
+    manifest = _read_json_object(folder / "manifest.json")
     parts = {name: manifest.get(name) or {} for name in ("system", "dataset", "plan", "machine")}
     when = manifest.get("finished")
     if not all(isinstance(part, dict) for part in parts.values()):
-        raise BadInput("is damaged", file=str(run / "manifest.json"))
+        raise BadInput("is corrupt or incomplete", file=str(folder / "manifest.json"))
     try:
         parse_utc_time(when)  # type: ignore[arg-type]
     except (TypeError, ValueError, OverflowError):
-        raise BadInput("does not say when the run was finished", file=str(run / "manifest.json")) from None
-    name = str(parts["system"].get("name") or run.name)
-    costs = {one: manifest.get(one) for one in ("cold_ms", "build_seconds")}
-    costs = {one: float(cost) if isinstance(cost, int | float) else None for one, cost in costs.items()}
-    mine = dict(tallied.get(name, {}))
+        raise BadInput("has no valid time at which the run finished", file=str(folder / "manifest.json")) from None
+    name = str(parts["system"].get("name") or folder.name)
+    values = {cost: manifest.get(cost) for cost in ("cold_ms", "build_seconds")}
+    costs = {cost: float(value) if isinstance(value, int | float) else None for cost, value in values.items()}
+    tallies = dict(tallied.get(name, {}))
     return RunSummary(
-        name, run.name, str(when), parts["dataset"], parts["plan"], parts["machine"], costs, name in tallied, mine
+        name, folder.name, str(when), parts["dataset"], parts["plan"], parts["machine"], costs, name in tallied, tallies
     )
 
 
@@ -253,18 +253,18 @@ def _check_judgments(folder: Path, place: str) -> None:
     expected = _read_json_object(folder / place / "manifest.json").get("judgments_hash")
     if expected is None:
         return
-    found = _manifest_judgments_hash(folder / "judgments.parquet")
-    if expected != found:
-        raise BadInput(f"the run was made with other judgments; expected hash {expected}, got {found}")
+    known = _judgment_hashes(folder / "judgments.parquet")
+    if expected not in known:
+        raise BadInput(f"the run was made with other judgments; expected hash {expected}, got {known[0]}")
 
 
 def _read_json_object(path: Path) -> dict[str, Any]:
     try:
         found = parse_json(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
-        raise BadInput(f"is damaged ({error})", file=str(path)) from None
+        raise BadInput(f"is corrupt or incomplete ({error})", file=str(path)) from None
     if not isinstance(found, dict):
-        raise BadInput("is damaged (it holds no object)", file=str(path))
+        raise BadInput("is corrupt or incomplete (expected an object)", file=str(path))
     return found
 
 
@@ -280,18 +280,20 @@ def read_scores_table(folder: Path) -> tuple[pl.DataFrame, str]:
         table = pl.read_csv(path.read_bytes(), infer_schema=False)  # A path could be interpreted as a glob pattern.
         texts = [name for name in ("run", "query") if name in table.columns]
         table = table.with_columns(pl.col(texts).str.replace(r"^'('*(?:[=@\t\r]|[+-].*[(|!=]))", "$1"))
-        said = table["convention"].drop_nulls().unique().to_list() if "convention" in table.columns else []
+        conventions = table["convention"].drop_nulls().unique().to_list() if "convention" in table.columns else []
         keys = ["run", "measure", "query"]
         if table.select(pl.any_horizontal(pl.col(keys).null_count() > 0)).item():
-            raise ValueError("a value belongs to nothing")
+            raise ValueError("a value without run, measure or query")
         if "trial" in table.columns:
             if table.select(*keys, "trial").is_duplicated().any():
-                raise ValueError("a value comes twice")
+                raise ValueError("duplicate values")
             table = table.with_columns(_value_column()).group_by(keys, maintain_order=True).agg(pl.col("value").mean())
-            return table, ", ".join(said)
-        return table.select(*keys, _value_column()), ", ".join(said)
+            return table, ", ".join(conventions)
+        return table.select(*keys, _value_column()), ", ".join(conventions)
     except (OSError, ValueError, pl.exceptions.PolarsError) as error:
-        raise BadInput(f"is damaged ({_first_line(error)})", file=str(path), hint="`ragauge run` writes it") from None
+        raise BadInput(
+            f"is corrupt or incomplete ({_first_line(error)})", file=str(path), hint="`ragauge run` writes it"
+        ) from None
 
 
 def _value_column() -> pl.Expr:
@@ -326,8 +328,8 @@ def _means_by_system(table: pl.DataFrame, path: Path) -> dict[str, dict[str, Mea
         .iter_rows()
     ):
         if rows != queries or endless:
-            why = "comes twice for a query" if rows != queries else "is infinite"
-            raise BadInput(f"is damaged ({measure} of {run} {why})", file=str(path))
+            problem = "has duplicate queries" if rows != queries else "is infinite"
+            raise BadInput(f"is corrupt or incomplete ({measure} of {run} {problem})", file=str(path))
         how = _find_aggregate(measure)
         mine = found.setdefault(run, {})
         if how is mean:
@@ -373,49 +375,31 @@ ScoreTables = dict[str, "pl.DataFrame"]
 
 
 def load_query_values(
-    folder: Path, told: RunSummary, measure: str, convention: str, kept: ExperimentSummary, tables: ScoreTables
+    folder: Path, run: RunSummary, measure: str, convention: str, experiment: ExperimentSummary, tables: ScoreTables
 ) -> dict[str, float]:
     """Return the value of each scored query, from scores.csv or computed from the run."""
-    if told.scored and measure in told.tallies and convention == kept.convention:
+    if run.scored and measure in run.tallies and convention == experiment.convention:
         import polars as pl
 
         if str(folder) not in tables:
             tables[str(folder)] = read_scores_table(folder)[0]
-        mine = (
-            tables[str(folder)]
-            .filter((pl.col("run") == told.name) & (pl.col("measure") == measure))
-            .drop_nulls("value")
+        values = (
+            tables[str(folder)].filter((pl.col("run") == run.name) & (pl.col("measure") == measure)).drop_nulls("value")
         )
-        if mine.height:
-            return dict(zip(mine["query"].to_list(), mine["value"].to_list(), strict=True))
-    return rescore_run(folder, told.place, [measure], convention, kept.judgments).per_query[measure]
+        if values.height:
+            return dict(zip(values["query"].to_list(), values["value"].to_list(), strict=True))
+    return rescore_run(folder, run.place, [measure], convention, experiment.judgments).per_query[measure]
 
 
-def _hash_judgments_file(path: Path) -> str:
-    """Return a hash of judgments that is independent of row order and encoding."""
+def _judgment_hashes(path: Path) -> tuple[str, str]:
+    """Return the hashes of a judgments file, see `judgment_hashes`; cached for identical files."""
     try:
-        data = path.read_bytes()
+        key = hash_bytes(path.read_bytes())
     except OSError as error:
         raise BadInput(f"cannot be read ({error.strerror})", file=str(path)) from None
-    return _hash_judgments_content(data, str(path))
+    if key not in _JUDGMENT_HASH_CACHE:
+        _JUDGMENT_HASH_CACHE[key] = judgment_hashes(read_judgments(path))
+    return _JUDGMENT_HASH_CACHE[key]
 
 
-def _manifest_judgments_hash(path: Path) -> str:
-    """Return the hash of judgments as manifests record it; cached for identical files."""
-    key = hashlib.blake2b(path.read_bytes(), digest_size=16).digest()
-    if key not in _MANIFEST_HASH_CACHE:
-        _MANIFEST_HASH_CACHE[key] = judgments_hash(read_judgments(path))
-    return _MANIFEST_HASH_CACHE[key]
-
-
-_MANIFEST_HASH_CACHE: dict[bytes, str] = {}
-
-
-@lru_cache(maxsize=16)
-def _hash_judgments_content(data: bytes, label: str) -> str:
-    import polars as pl
-
-    table = read_parquet(data, label, columns={"query_id": "text", "doc_id": "text", "relevance": "number"})
-    numbers = [pl.col(name).cast(pl.Float64) for name, kind in table.schema.items() if kind.is_numeric()]
-    table = table.select(sorted(table.columns)).with_columns(numbers)
-    return hashlib.blake2b(table.sort(table.columns).write_csv().encode(), digest_size=16).hexdigest()
+_JUDGMENT_HASH_CACHE: dict[str, tuple[str, str]] = {}

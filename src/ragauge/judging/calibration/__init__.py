@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Unpack, cast
 
 import numpy as np
 
-from ragauge.core.errors import BadInput, check_count
 from ragauge.core.protocols import Chat
 from ragauge.core.records import Floats, Ints
 from ragauge.core.samples import LEXICAL_JUDGE, Sample
+from ragauge.files.serialization import settings_from
 from ragauge.files.workspace import temporary_folder
 from ragauge.judging import estimate_cost, judge_unsaved
 from ragauge.judging.calibration.labelled_data import (
@@ -41,9 +41,19 @@ from ragauge.judging.calibration.rater_statistics import (
     rate,
     rate_with_cross_threshold,
 )
-from ragauge.judging.calibration.results import Calibration, CorrectedMean, LabelledScore, OrderBias, Rater
-from ragauge.judging.results import CostEstimate, JudgedSamples
+from ragauge.judging.calibration.results import (
+    WORD_OVERLAP_RATER,
+    Calibration,
+    CorrectedMean,
+    LabelledScore,
+    OrderBias,
+    Rater,
+)
+from ragauge.judging.calibration.settings import CalibrationOptions, CalibrationSettings
+from ragauge.judging.results import CostEstimate, JudgedSamples, sum_estimates
+from ragauge.judging.session import JudgingOptions
 from ragauge.judging.tasks import Judge
+from ragauge.output.numbers import pluralise
 from ragauge.stats.agreement import proportion
 from ragauge.stats.association import auc_difference, calibration_curve
 from ragauge.stats.intervals import cluster_ids, design_effect, variance_of_sum
@@ -53,7 +63,7 @@ MIN_KAPPA_GAIN = 0.02
 """Minimum gain in kappa for which a better threshold is noted."""
 MIN_SAMPLES_COMPARED, MAX_STANDARD_ERRORS = 10, 3.0
 """Minimum number of independent samples per group, and standard errors above which two means differ."""
-NO_SWAP_NOTE = "contexts were not turned round: no sample has two, or the measure is about their order"
+NO_SWAP_NOTE = "contexts were not reversed: no sample has two, or the measure depends on their order"
 
 
 class _JudgePass(NamedTuple):
@@ -64,20 +74,12 @@ class _JudgePass(NamedTuple):
     turned: bool = False
 
 
-def calibrate(  # noqa: PLR0913 - each is an option of the verb
+def calibrate(
     labelled: Any,
     *,
     chat: str | Chat | Judge = LEXICAL_JUDGE,
-    measure: str | None = None,
-    threshold: float | None = None,
-    label_threshold: float | None = None,
-    replicates: int = 1,
-    swap: bool = True,
-    labels: int | None = None,
-    limit: int | None = None,
     folder: str | Path | None = None,
-    seed: int = 0,
-    **how: Any,
+    **settings: Unpack[CalibrationOptions],
 ) -> Calibration:
     """Measure the agreement of a judge with labels, and its biases.
 
@@ -88,39 +90,42 @@ def calibrate(  # noqa: PLR0913 - each is an option of the verb
     contexts in reverse order. `labels` limits the labels used for the corrected mean to N random ones; the other
     samples count as unlabelled. `limit` draws N random samples. Further settings are those of `judge`.
     """
-    if labels is not None and labels < 1:
-        raise BadInput("labels is a number from 1 on")
-    given = draw_samples(load_labelled_samples(labelled, measure), limit, seed)
-    people_cut = given.label_threshold if label_threshold is None else label_threshold
-    cut = given.cut(people_cut) if threshold is None else threshold
-    for one in (cut, people_cut):
-        if not 0 < one <= 1:
-            raise BadInput(f"a threshold of {one:g} would call everything alike", hint="above 0 and at most 1")
-    rounds = _plan_passes(given, replicates, swap=swap)
-    with _reply_folder(folder, chat) as place:
-        judged, *more = _run_passes(given, rounds, {"chat": chat, "folder": place, "name": given.name, **how})
+    plan, judging = _split_settings(settings)
+    given = draw_samples(load_labelled_samples(labelled, plan.measure), plan.limit, plan.seed)
+    label_threshold = given.label_threshold if plan.label_threshold is None else plan.label_threshold
+    threshold = given.cut(label_threshold) if plan.threshold is None else plan.threshold
+    passes = _plan_passes(given, plan)
+    judging = {"name": given.name, **judging}
+    with _reply_folder(folder, chat) as reply_folder:
+        judged, *repeated = _run_passes(given, passes, chat, reply_folder, judging)
     name, confidence = str(given.measure), judged.confidence
     known = ~np.isnan(given.labels)
     groups = question_groups(given.samples)
-    ruler = LabelScale(given.labels[known], people_cut, None if groups is None else groups[known], confidence, seed)
-    scores = judged.scores.values[name]
-    mine, softly = scores[known], judged.scores.values.get(PROBABILITY_MEASURE, np.full(len(scores), math.nan))[known]
-    kind = given.measure.spec.name
-    counts = np.array(
-        [word_overlap(one, kind) if kind in OVERLAP_TEXTS else math.nan for one in given.known], np.float64
+    scale = LabelScale(
+        given.labels[known], label_threshold, None if groups is None else groups[known], confidence, plan.seed
     )
-    words = np.array([len((one.answer or "").split()) for one in given.known], np.float64)
-    raters, notes = _rate_all(judged, ruler, (mine, softly, counts), cut, votes_by_sample(given.known, kind), kind)
-    bins = softly if not np.isnan(softly).all() else mine
-    there = ~np.isnan(bins)
-    points, error = calibration_curve(bins[there], ruler.good[there], confidence, groups=ruler.of(there).groups)
+    scores = judged.scores.values[name]
+    known_scores = scores[known]
+    probabilities = judged.scores.values.get(PROBABILITY_MEASURE, np.full(len(scores), math.nan))[known]
+    kind = given.measure.spec.name
+    overlaps = np.array(
+        [word_overlap(sample, kind) if kind in OVERLAP_TEXTS else math.nan for sample in given.known], np.float64
+    )
+    words = np.array([len((sample.answer or "").split()) for sample in given.known], np.float64)
+    columns = (known_scores, probabilities, overlaps)
+    raters, notes = _rate_all(judged, scale, columns, threshold, votes_by_sample(given.known, kind), kind)
+    binned = probabilities if not np.isnan(probabilities).all() else known_scores
+    is_binned = ~np.isnan(binned)
+    curve, error = calibration_curve(
+        binned[is_binned], scale.good[is_binned], confidence, groups=scale.of(is_binned).groups
+    )
     reasons = judged.scores.unscored[name]
-    again = [mine, *(one.scores.values[name] for one in more[: replicates - 1])]
-    turned = _compute_order_bias(given, mine, more[-1], cut, ruler) if rounds[-1].turned else None
-    effect = design_effect(ruler.good.astype(np.float64), ruler.groups, confidence)
-    steady = (
-        judge_consistency(np.stack(again, axis=1), cut, confidence, groups=ruler.groups, seed=seed)
-        if replicates > 1
+    replicates = [known_scores, *(one.scores.values[name] for one in repeated[: plan.replicates - 1])]
+    turned = _compute_order_bias(given, known_scores, repeated[-1], threshold, scale) if passes[-1].turned else None
+    effect = design_effect(scale.good.astype(np.float64), scale.groups, confidence)
+    consistency = (
+        judge_consistency(np.stack(replicates, axis=1), threshold, confidence, groups=scale.groups, seed=plan.seed)
+        if plan.replicates > 1
         else None
     )
     return Calibration(
@@ -129,36 +134,43 @@ def calibrate(  # noqa: PLR0913 - each is an option of the verb
         measure=name,
         samples=len(given.samples),
         labelled=int(known.sum()),
-        unscored=dict(Counter(reasons[one.id] for one in given.known if one.id in reasons)),
-        threshold=cut,
-        label_threshold=people_cut,
-        base_rate=proportion(int(ruler.good.sum()), len(ruler.good), confidence, effect=effect),
+        unscored=dict(Counter(reasons[sample.id] for sample in given.known if sample.id in reasons)),
+        threshold=threshold,
+        label_threshold=label_threshold,
+        base_rate=proportion(int(scale.good.sum()), len(scale.good), confidence, effect=effect),
         raters=raters,
-        curve=points,
+        curve=curve,
         calibration_error=error,
-        curve_of=PROBABILITY_MEASURE if bins is softly else name,
-        consistency=steady,
+        curve_of=PROBABILITY_MEASURE if binned is probabilities else name,
+        consistency=consistency,
         swap=turned,
-        verbosity=length_bias(mine, ruler.labels, words, confidence, groups=ruler.groups, seed=seed),
-        corrected=_correct_mean(given.labels, scores, groups, labels, cut, ruler),
+        verbosity=length_bias(known_scores, scale.labels, words, confidence, groups=scale.groups, seed=plan.seed),
+        corrected=_correct_mean(given.labels, scores, groups, plan.labels, threshold, scale),
         robustness=judged.robustness,
-        stopped=next((one.stopped for one in (judged, *more) if one.stopped), ""),
+        stopped=next((one.stopped for one in (judged, *repeated) if one.stopped), ""),
         people=given.people,
         easy=given.easy,
         about=given.about,
         confidence=confidence,
         notes=[
-            *_calibration_notes(given, [judged, *more], ruler),
+            *_calibration_notes(given, [judged, *repeated], scale),
             *notes,
-            *([NO_SWAP_NOTE] if swap and turned is None else []),
+            *([NO_SWAP_NOTE] if plan.swap and turned is None else []),
         ],
         pairs=[
             LabelledScore(
-                one.id, float(row[0]), float(row[1]), float(row[2]), int(row[3]), float(row[4]), reasons.get(one.id, "")
+                sample.id,
+                float(row[0]),
+                float(row[1]),
+                float(row[2]),
+                int(row[3]),
+                float(row[4]),
+                reasons.get(sample.id, ""),
             )
-            for one, *row in zip(given.known, ruler.labels, mine, softly, words, counts, strict=True)
+            for sample, *row in zip(given.known, scale.labels, *columns[:2], words, overlaps, strict=True)
         ],
         identity=judged.identity,
+        provenance=judged.provenance,
     )
 
 
@@ -166,47 +178,47 @@ def estimate_calibration(
     labelled: Any,
     *,
     chat: str | Chat | Judge = LEXICAL_JUDGE,
-    measure: str | None = None,
-    replicates: int = 1,
-    swap: bool = True,
-    limit: int | None = None,
-    seed: int = 0,
-    **how: Any,
+    folder: str | Path | None = None,
+    **settings: Unpack[CalibrationOptions],
 ) -> list[CostEstimate]:
     """Estimate the cost of a calibration by step, without calling the judge."""
-    given = draw_samples(load_labelled_samples(labelled, measure), limit, seed)
-    found: dict[str, CostEstimate] = {}
-    for one in _plan_passes(given, replicates, swap=swap):
-        settings = {"chat": chat, **how, "replicate": one.replicate}
-        for step in estimate_cost(one.samples, given.measures, **settings):
-            before = found.get(step.step, CostEstimate(step.step, 0, 0, 0, 0.0))
-            found[step.step] = CostEstimate(
-                step.step,
-                before.calls + step.calls,
-                before.prompt_tokens + step.prompt_tokens,
-                before.completion_tokens + step.completion_tokens,
-                None if before.cost is None or step.cost is None else before.cost + step.cost,
-                None if step.seconds is None else (before.seconds or 0.0) + step.seconds,
-            )
-    return list(found.values())
+    plan, judging = _split_settings(settings)
+    given = draw_samples(load_labelled_samples(labelled, plan.measure), plan.limit, plan.seed)
+    total: dict[str, CostEstimate] = {}
+    for judge_pass in _plan_passes(given, plan):
+        options: JudgingOptions = {**judging, "replicate": judge_pass.replicate}
+        for step in estimate_cost(judge_pass.samples, given.measures, chat=chat, folder=folder, **options):
+            before = total.get(step.step)
+            total[step.step] = step if before is None else sum_estimates([before, step])._replace(step=step.step)
+    return list(total.values())
 
 
-def _plan_passes(given: LabelledSamples, replicates: int, *, swap: bool) -> list[_JudgePass]:
+def _split_settings(settings: CalibrationOptions) -> tuple[CalibrationSettings, JudgingOptions]:
+    """Separate the settings of a calibration from those of judging."""
+    names = {field.name for field in fields(CalibrationSettings)}
+    plan = settings_from(CalibrationSettings, {name: value for name, value in settings.items() if name in names})
+    return plan, cast(JudgingOptions, {name: value for name, value in settings.items() if name not in names})
+
+
+def _plan_passes(given: LabelledSamples, plan: CalibrationSettings) -> list[_JudgePass]:
     """Plan the passes of the judge.
 
     First all samples, then labelled samples again, then reversed contexts.
     """
-    check_count("replicates", replicates, 1, 1000)
     spec = given.measure.spec
-    several = [one for one in given.known if len(one.contexts or ()) > 1]
-    rounds = [_JudgePass(given.samples), *(_JudgePass(given.known, turn) for turn in range(1, replicates))]
-    if swap and several and "contexts" in spec.needs and not spec.cutoff:  # a cutoff depends on the order of contexts
+    several = [sample for sample in given.known if len(sample.contexts or ()) > 1]
+    passes = [_JudgePass(given.samples), *(_JudgePass(given.known, turn) for turn in range(1, plan.replicates))]
+    if plan.swap and several and "contexts" in spec.needs and not spec.cutoff:  # a cutoff depends on the order
         turned = [
-            replace(one, contexts=tuple(reversed(one.contexts or ())), context_ids=tuple(reversed(one.context_ids)))
-            for one in several
+            replace(
+                sample,
+                contexts=tuple(reversed(sample.contexts or ())),
+                context_ids=tuple(reversed(sample.context_ids)),
+            )
+            for sample in several
         ]
-        rounds.append(_JudgePass(turned, turned=True))
-    return rounds
+        passes.append(_JudgePass(turned, turned=True))
+    return passes
 
 
 @contextmanager
@@ -224,15 +236,19 @@ def _reply_folder(folder: str | Path | None, chat: Any) -> Iterator[str | Path |
 
 
 def _run_passes(
-    given: LabelledSamples, rounds: Sequence[_JudgePass], settings: Mapping[str, Any]
+    given: LabelledSamples,
+    passes: Sequence[_JudgePass],
+    chat: str | Chat | Judge,
+    folder: str | Path | None,
+    judging: JudgingOptions,
 ) -> list[JudgedSamples]:
-    found = []
-    for at, one in enumerate(rounds):
-        only_once = {"canaries": False} if at else {}
-        found.append(
-            judge_unsaved(one.samples, given.measures, **{**settings, **only_once, "replicate": one.replicate})
-        )
-    return found
+    judged = []
+    for place, judge_pass in enumerate(passes):
+        options: JudgingOptions = {**judging, "replicate": judge_pass.replicate}
+        if place:
+            options["canaries"] = False
+        judged.append(judge_unsaved(judge_pass.samples, given.measures, chat=chat, folder=folder, **options))
+    return judged
 
 
 def _compute_order_bias(
@@ -258,30 +274,34 @@ def _rate_all(
     The notes say whether the judge beats word overlap.
     """
     scores, soft, words = columns
-    name = judged.judge.partition(" [")[0]
+    name = judged.judge_name
     raters = [rate(name, "judge", scores, ruler, threshold)]
     notes: list[str] = []
     kappa, cuts = kappa_with_cross_threshold(scores, ruler)
     mine = raters[0].figures["kappa"].value
     if kappa > mine + MIN_KAPPA_GAIN:
         notes.append(
-            f"cut at {cuts} its verdicts would agree better: kappa {kappa:.3f} instead of {mine:.3f} (each half of the "
-            "samples was cut where the other half agrees best)"
+            f"with the threshold {cuts} its verdicts would agree better: kappa {kappa:.3f} instead of {mine:.3f} "
+            "(cross-validated on two halves of the samples)"
         )
     best = scores
     if not np.isnan(soft).all():
-        raters.append(rate_with_cross_threshold(f"{name} by probability", "judge", soft, ruler, "how sure it is"))
+        raters.append(rate_with_cross_threshold(f"{name} by probability", "judge", soft, ruler, "its probability"))
         best = soft
     if not np.isnan(words).all():
-        raters.append(rate_with_cross_threshold("counting words", "baseline", words, ruler, OVERLAP_TEXTS[measure][2]))
+        raters.append(
+            rate_with_cross_threshold(WORD_OVERLAP_RATER, "baseline", words, ruler, OVERLAP_TEXTS[measure][2])
+        )
         both = ~np.isnan(best) & ~np.isnan(words)
         held = ruler.of(both)
         gain = auc_difference(best[both], words[both], held.good, ruler.confidence, groups=held.groups)
         raters[0] = replace(raters[0], figures={**raters[0].figures, "over_words": gain})
         if gain.defined and not gain.value > PERFECT_SCORE_TOLERANCE:
-            notes.append(f"it orders samples no better than counting words does (AUC {gain.value:+.3f})")
+            notes.append(f"it orders samples no better than word overlap does (AUC {gain.value:+.3f})")
         elif gain.defined and not gain.low > 0:
-            notes.append(f"that it beats counting words (AUC {gain.value:+.3f}) may be chance")
+            notes.append(
+                f"it does not order samples significantly better than word overlap does (AUC {gain.value:+.3f})"
+            )
     raters.append(constant_rater(ruler))
     person = None if votes is None else human_rater(votes, ruler)
     return [*raters, *([person] if person is not None else [])], notes
@@ -335,20 +355,23 @@ def _calibration_notes(given: LabelledSamples, times: Sequence[JudgedSamples], r
     judged = times[0]
     notes = []
     if not given.people:
-        notes.append("the labels are not people's, so this is no agreement with people")
+        notes.append("the labels were not given by people: the results are not agreement with people")
     if given.easy:
-        notes.append(f"an easy set: {given.easy}")
+        notes.append(f"an easy dataset: {given.easy}")
     if judged.lexical:
-        notes.append("the lexical judge compares words; it is the baseline that a model has to beat")
+        notes.append("the lexical judge compares words: it is a baseline for models")
     if ruler.groups is not None:
         number = len(np.unique(ruler.groups))
-        several = (
-            f"{number} questions; intervals allow for that" if number > 1 else "one question, and speak of no other"
+        samples = pluralise(len(ruler.labels), "sample")
+        notes.append(
+            f"{samples} with {number} questions: the intervals account for equal questions"
+            if number > 1
+            else f"{samples} with the same question: the results do not apply to other questions"
         )
-        notes.append(f"{len(ruler.labels)} samples have {several}")
     if _has_biased_labels(given.labels, judged.scores.values[str(given.measure)], question_groups(given.samples)):
         notes.append(
-            "samples without a label score otherwise than those with one: a corrected mean needs a random part"
+            "samples without a label have other scores than those with one: the corrected mean needs labels of random "
+            "samples"
         )
     return [*notes, *judged.notes]
 

@@ -44,12 +44,12 @@ def _known_texts(sample: Sample) -> Sequence[str]:
 
 
 OVERLAP_TEXTS: Mapping[str, tuple[TextSelector, TextSelector, str]] = {
-    "faithfulness": (_answer_texts, _known_texts, "the answer's words that contexts or conversation have"),
-    "context_recall": (_reference_texts, _context_texts, "the reference's words that the contexts have"),
-    "context_precision": (_question_texts, _context_texts, "the question's words that the contexts have"),
-    "answer_relevance": (_question_texts, _answer_texts, "the question's words that the answer has"),
-    "claim_precision": (_answer_texts, _reference_texts, "the answer's words that the reference has"),
-    "claim_recall": (_reference_texts, _answer_texts, "the reference's words that the answer has"),
+    "faithfulness": (_answer_texts, _known_texts, "share of the answer's words in contexts or conversation"),
+    "context_recall": (_reference_texts, _context_texts, "share of the reference's words in the contexts"),
+    "context_precision": (_question_texts, _context_texts, "share of the question's words in the contexts"),
+    "answer_relevance": (_question_texts, _answer_texts, "share of the question's words in the answer"),
+    "claim_precision": (_answer_texts, _reference_texts, "share of the answer's words in the reference"),
+    "claim_recall": (_reference_texts, _answer_texts, "share of the reference's words in the answer"),
 }
 """Texts compared for each measure: whose words, in which text, and a description."""
 

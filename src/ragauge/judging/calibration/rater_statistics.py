@@ -114,7 +114,9 @@ def rate_with_cross_threshold(name: str, kind: str, scores: Floats, ruler: Label
     mine, held = scores[known], ruler.of(known)
     verdicts, cuts = cross_fitted_verdicts(mine, held.good, groups=held.groups, seed=ruler.seed)
     figures = _rater_statistics(mine, verdicts, held, ruler.of(~known))
-    return Rater(name, kind, figures, count_confusion(verdicts, held.good), None, f"{about}, cut at {_cuts_text(cuts)}")
+    return Rater(
+        name, kind, figures, count_confusion(verdicts, held.good), None, f"{about}; thresholds {_cuts_text(cuts)}"
+    )
 
 
 def kappa_with_cross_threshold(scores: Floats, ruler: LabelScale) -> tuple[float, str]:
@@ -173,7 +175,7 @@ def estimate_mean(values: Floats, confidence: float = 0.95, *, groups: Ints | No
     [0.5, -4.58, 5.58]
     """
     if not len(values):
-        return Estimate(math.nan, why="there is no sample")
+        return Estimate(math.nan, why="no samples")
     if len(values) == 1:
         return Estimate(float(values[0]), n=1, why="one sample does not tell how far it may be off")
     if not np.ptp(values):

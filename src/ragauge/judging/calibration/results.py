@@ -5,31 +5,34 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ragauge.core.documents import EMPTY_MAPPING
+from ragauge.core.record_types import record
 from ragauge.core.summaries import Estimate
 from ragauge.judging.results import InjectionAttempt
 from ragauge.stats.agreement import ConfusionMatrix
 from ragauge.stats.association import CalibrationBin
 
+WORD_OVERLAP_RATER = "word overlap"
+"""Name of the baseline that scores a sample by the share of words that two of its texts have in common."""
 STATISTIC_DESCRIPTIONS = {
-    "accuracy": "the share of samples with people's verdict",
-    "accuracy_all": "the same, with samples that have no verdict counted as wrong",
-    "sensitivity": "of what people call good, the share that it calls good",
-    "specificity": "of what people call bad, the share that it calls bad",
-    "precision": "of what it calls good, the share that people call good",
-    "npv": "of what it calls bad, the share that people call bad",
-    "balanced_accuracy": "the mean of sensitivity and specificity; 0.5 is no better than guessing",
-    "kappa": "Cohen's: agreement beyond that of two who guess at these rates",
-    "ac1": "Gwet's AC1: the same with a rate of guessing that stays sensible where nearly all is good",
-    "alpha": "Krippendorff's, of verdicts: chance is drawn from both together",
-    "auc": "the chance that a good sample scores above a bad one; equal scores count half",
+    "accuracy": "share of samples with the same verdict as the label",
+    "accuracy_all": "accuracy, with unscored samples counted as wrong",
+    "sensitivity": "share of the samples labelled good that the rater calls good",
+    "specificity": "share of the samples labelled bad that the rater calls bad",
+    "precision": "share of the samples that the rater calls good that are labelled good",
+    "npv": "share of the samples that the rater calls bad that are labelled bad",
+    "balanced_accuracy": "mean of sensitivity and specificity; 0.5 is chance level",
+    "kappa": "Cohen's kappa: agreement beyond chance, from the rates of both raters",
+    "ac1": "Gwet's AC1: agreement beyond chance, robust if nearly all samples are good",
+    "alpha": "Krippendorff's alpha of the verdicts: agreement beyond chance, from the pooled rates",
+    "auc": "probability that a good sample scores above a bad one; equal scores count half",
     "spearman": "rank correlation of scores and labels",
-    "kendall": "Kendall's tau-b: pairs in the same order less pairs in the other one",
+    "kendall": "Kendall's tau-b of scores and labels",
     "pearson": "linear correlation of scores and labels",
-    "over_words": "its AUC (by degree, where it has one) less that of counting words, over the same samples",
-    "bias": "its mean less that of people, over the same samples",
+    "over_words": "AUC (by degree, if available) minus that of word overlap, on the same samples",
+    "bias": "mean score minus mean label, on the same samples",
 }
 """Descriptions of the statistics of a rater, in display order."""
 
@@ -127,6 +130,7 @@ class LabelledScore(NamedTuple):
     """Reason for a missing score."""
 
 
+@record("ragauge-calibration", 2, derived=("scored", "figures", "confusion"))
 @dataclass(frozen=True, eq=False)
 class Calibration:
     """Calibration of a judge on labelled samples."""
@@ -167,7 +171,10 @@ class Calibration:
     pairs: Sequence[LabelledScore] = ()
     curve_of: str = ""
     """Name of the scores that the curve is computed from."""
-    identity: Mapping[str, object] = field(default_factory=lambda: EMPTY_MAPPING)
+    identity: Mapping[str, Any] = field(default_factory=lambda: EMPTY_MAPPING)
+    """Full identity of the judge."""
+    provenance: Mapping[str, Any] = field(default_factory=lambda: EMPTY_MAPPING)
+    """Time, machine and versions."""
 
     @property
     def scored(self) -> int:
@@ -185,5 +192,5 @@ class Calibration:
         return self.raters[0].confusion
 
     def __repr__(self) -> str:
-        told = ", ".join(f"{name} {self.figures[name].value:.3f}" for name in ("accuracy", "kappa", "auc"))
-        return f"Calibration({self.judge!r} on {self.dataset!r}: {told}; {self.scored} of {self.labelled} scored)"
+        figures = ", ".join(f"{name} {self.figures[name].value:.3f}" for name in ("accuracy", "kappa", "auc"))
+        return f"Calibration({self.judge!r} on {self.dataset!r}: {figures}; {self.scored} of {self.labelled} scored)"

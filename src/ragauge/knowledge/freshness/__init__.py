@@ -2,26 +2,26 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ragauge.core.documents import EMPTY_MAPPING, Document
+from ragauge.core.documents import EMPTY_MAPPING
 from ragauge.core.errors import BadInput
+from ragauge.core.hashes import hash_text
 from ragauge.core.records import Run
+from ragauge.core.settings import check_int
 from ragauge.datasets.folders import read_queries
-from ragauge.files import readers
-from ragauge.files.in_memory import is_single_run
 from ragauge.files.json_files import read_json
 from ragauge.files.source import InputFile
 from ragauge.knowledge.freshness.results import DocumentVersion, Freshness, QueryFreshness
 from ragauge.knowledge.freshness.stale_hits import NO_RESULTS_REASON, VersionIndex, count_stale
 from ragauge.knowledge.freshness.versions_file import parse_time, read_versions
-from ragauge.runs import folder
+from ragauge.output.numbers import join_names, pluralise
 from ragauge.runs.folder import provenance, utc_now
-from ragauge.runs.inputs import DocumentTexts, find_run_texts, is_run_folder, load_documents, resolve_inputs
+from ragauge.runs.inputs import Inputs, open_only_run
+from ragauge.runs.texts import DocumentTexts, find_run_texts, load_documents
 
 if TYPE_CHECKING:
     import polars as pl
@@ -50,14 +50,14 @@ def freshness(
     versions: Any,
     *,
     k: int = 10,
-    documents: Any = None,
+    corpus: Any = None,
     queries: Any = None,
     as_of: Any = None,
 ) -> Freshness:
     """Measure how many of the top `k` hits of a run are stale or in conflict.
 
     `run` is a run folder, or any input of `read_run`. `versions` is a file or a list of `{doc_id, version_key,
-    effective_timestamp, superseded_by}`. `documents` (a dataset, a corpus, Documents, or texts by id) separate copies
+    effective_timestamp, superseded_by}`. `corpus` (a dataset, a corpus, Documents, or texts by id) separates copies
     from conflicts; a run folder finds its own. `queries` are those that the run should have: ids, texts by id, or a
     file. Without them, missing queries cannot be detected. `as_of` is a time; versions that take effect later replace
     nothing.
@@ -65,15 +65,14 @@ def freshness(
     >>> versions = [{"doc_id": "old", "superseded_by": "new"}]
     >>> found = freshness({"q1": {"old": 2.0, "x": 1.0}, "q2": {"new": 1.0}, "q3": {}}, versions)
     >>> found.stale_rate, found.queries[0].stale[0].newer, dict(found.unscored)
-    (0.3333333333333333, 'new', {'q3': 'it returned nothing'})
+    (0.3333333333333333, 'new', {'q3': 'no results'})
     """
-    if isinstance(k, bool) or not isinstance(k, int) or k < 1:
-        raise BadInput(f"the first {k} documents are none", hint="k is a whole number from 1 on")
+    check_int("k", k)
     held = read_versions(versions)
     returned = _open_run(run, k)
     expected = _read_expected_queries(queries)
     ages = VersionIndex(held, None if as_of is None else parse_time(as_of, "as_of"))
-    known = _load_texts(documents, returned.manifest)
+    known = _load_texts(corpus, returned.manifest)
     found, unscored = count_stale(returned.rankings, [*returned.asked, *expected], ages, _text_lookup(known))
     unscored |= {query: why for query, why in returned.asked.items() if query in unscored}
     notes = [*returned.notes, *_freshness_notes(found, unscored, held, known), *_early_notes(returned, ages)]
@@ -84,7 +83,6 @@ def freshness(
     marked = [one.query for one in found if one.stale or one.conflicts]
     made = {"made": utc_now(), **provenance(), "run": str(run) if isinstance(run, str | Path) else returned.name}
     made |= {"versions_file": str(versions)} if isinstance(versions, str | Path) else {}
-    made |= {} if as_of is None else {"as_of": str(as_of)}
     return Freshness(
         run=returned.name,
         k=k,
@@ -94,42 +92,23 @@ def freshness(
         compared=known.documents is not None,
         fingerprint=versions_fingerprint(held, as_of),
         texts={query: asked[query] for query in marked if asked.get(query)},
+        as_of="" if as_of is None else str(as_of),
         notes=notes,
-        circumstances=made,
+        provenance=made,
     )
 
 
-NO_VERSIONED_HIT_REASON = "no document that the run returned is in the versions"
+NO_VERSIONED_HIT_REASON = "no returned document is in the versions"
 
 
 def _open_run(thing: Any, k: int) -> _RunRankings:
     """Open a run from a path or an object, cut to its top documents."""
-    if isinstance(thing, str | Path):
-        path = str(thing)
-        if path != "-" and Path(path).is_dir() and not is_run_folder(path):
-            path = _single_run(path)
-        if path != "-" and Path(path).is_dir():
-            run = folder.read_run_folder(Path(path))
-            return _from_run(run, k, _folder_queries(Path(path)))
-        asked = _queries_without_hits(read_json(InputFile(path))) if InputFile(path).ending == ".json" else {}
-        return _RunRankings(InputFile(path).stem, top_documents(readers.read_run(path).table, k), asked)
-    if isinstance(thing, Run):
-        return _from_run(thing, k, {})
-    if isinstance(thing, Mapping) and not is_single_run(thing):
-        raise BadInput(f"several runs are given ({', '.join(map(str, thing))})", hint="one run at a time")
-    run = readers.read_run(thing)
+    run = open_only_run(thing)
+    if run.manifest or isinstance(thing, Run):
+        return _from_run(run, k, _folder_queries(thing) if isinstance(thing, str | Path) else {})
+    if isinstance(thing, str | Path) and InputFile(str(thing)).ending == ".json":
+        thing = read_json(InputFile(str(thing)))
     return _RunRankings(run.name, top_documents(run.table, k), _queries_without_hits(thing))
-
-
-def _single_run(folder: str) -> str:
-    """Return the only run of an experiment folder.
-
-    Raise BadInput if there are several.
-    """
-    runs = resolve_inputs([folder]).singles
-    if len(runs) > 1:
-        raise BadInput(f"there are several runs ({', '.join(runs)})", file=folder, hint="name one of them")
-    return next(iter(runs.values()))
 
 
 def _queries_without_hits(held: Any) -> dict[str, str]:
@@ -147,18 +126,18 @@ def _from_run(run: Run, k: int, texts: Mapping[str, str]) -> _RunRankings:
     if run.timings is not None:
         for query, repeat, status, error in run.timings.select("query", "repeat", "status", "error").iter_rows():
             if repeat == 0:
-                asked[query] = NO_RESULTS_REASON if status == "ok" else f"it failed ({error or status})"
+                asked[query] = NO_RESULTS_REASON if status == "ok" else f"the query failed ({error or status})"
     found = top_documents(run.table, k)
     several = len(run.differing())
-    notes = [f"the rankings of {run.name} differ between {several} repeats: the first counts"] if several else []
+    notes = [f"the rankings of {run.name} differ between {several} trials; the first trial is used"] if several else []
     name = str((run.manifest.get("system") or {}).get("name") or run.name)
     silent = {query: why for query, why in asked.items() if query not in found}
     return _RunRankings(name, found, silent, texts, run.manifest, notes)
 
 
-def _folder_queries(folder: Path) -> dict[str, str]:
+def _folder_queries(folder: str | Path) -> Mapping[str, str]:
     try:
-        return dict(resolve_inputs([str(folder)]).texts)
+        return Inputs.resolve(folder).query_texts
     except BadInput:  # a folder moved out of its experiment
         return {}
 
@@ -180,7 +159,7 @@ def top_documents(table: pl.DataFrame, k: int) -> dict[str, list[str]]:
     again = table.filter(pl.struct("query", "doc").is_duplicated())
     if again.height:
         raise BadInput(
-            f"document `{again['doc'][0]}` stands twice in the ranking of query `{again['query'][0]}`",
+            f"document `{again['doc'][0]}` appears more than once in the ranking of query `{again['query'][0]}`",
             hint="`ragauge validate` lists them all",
         )
     order = {query: at for at, query in enumerate(table["query"].unique(maintain_order=True).to_list())}
@@ -208,8 +187,6 @@ def _load_texts(documents: Any, manifest: Mapping[str, Any]) -> DocumentTexts:
 
     They are loaded even if there is nothing to compare, so that `compared` does not depend on the hits.
     """
-    if isinstance(documents, Mapping):
-        return DocumentTexts([Document(str(name), str(text)) for name, text in documents.items()])
     if documents is not None:
         return DocumentTexts(load_documents(documents))
     if not manifest:
@@ -239,34 +216,30 @@ def _freshness_notes(
     notes = []
     groups = sum(len(one.conflicts) + len(one.copies) for one in found)
     if texts.documents is None and groups:
-        why = texts.absent.get("documents") or "no documents are given"
-        notes.append(f"contents are not compared ({why}): copies of one version count as conflicts")
+        why = texts.absent.get("documents") or "no corpus given"
+        notes.append(f"texts were not compared ({why}), so copies of one version count as conflicts")
     if texts.documents is not None:
         ids = {one.id for one in texts.documents}
         lost = [one.superseded_by for one in versions if one.superseded_by and one.superseded_by not in ids]
         if lost:
-            notes.append(f"{_count_phrase(len(lost), 'replacement')} not in the corpus ({_first_few(lost)})")
+            notes.append(f"{pluralise(len(lost), 'replacement')} not in the corpus: {_first_few(lost)}")
         strange = [one.doc for one in versions if one.doc not in ids]
         if strange:
-            notes.append(
-                f"{_count_phrase(len(strange), 'versioned document')} not in the corpus ({_first_few(strange)})"
-            )
+            notes.append(f"{pluralise(len(strange), 'versioned document')} not in the corpus: {_first_few(strange)}")
         blind = [d for one in found for group in one.conflicts for d in group.docs if d not in ids]
         if blind:
-            notes.append(
-                f"{_count_phrase(len(set(blind)), 'text')} not known, and so compared with none ({_first_few(blind)})"
-            )
+            notes.append(f"{pluralise(len(set(blind)), 'text')} unknown and not compared: {_first_few(blind)}")
     looked = sum(one.considered for one in found)
     versioned = sum(one.versioned for one in found)
     if found and versioned < looked:
         notes.append(
-            f"{looked - versioned:,} of {looked:,} positions hold documents without a version, which count as fresh"
+            f"{looked - versioned:,} of {looked:,} positions have documents without a version, which count as fresh"
             if versioned
-            else f"{NO_VERSIONED_HIT_REASON}: are the ids the same?"
+            else f"{NO_VERSIONED_HIT_REASON}; check that both have the same ids"
         )
     if unscored:
-        few = "1 query is" if len(unscored) == 1 else f"{len(unscored):,} queries are"
-        notes.append(f"{few} unscored, and in no rate ({_first_few(list(unscored))}: {next(iter(unscored.values()))})")
+        first, reason = next(iter(unscored.items()))
+        notes.append(f"{pluralise(len(unscored), 'query')} unscored and left out of all rates, first {first}: {reason}")
     return notes
 
 
@@ -274,19 +247,14 @@ def _early_notes(returned: _RunRankings, ages: VersionIndex) -> list[str]:
     """Return a note if the run returned documents that take effect later than `as_of`."""
     early = [doc for docs in returned.rankings.values() for doc in docs if not ages.holds(doc)]
     return (
-        [f"{_count_phrase(len(early), 'position')} of documents that hold only later ({_first_few(early)})"]
+        [f"{pluralise(len(early), 'position')} with a document that takes effect later: {_first_few(early)}"]
         if early
         else []
     )
 
 
-def _count_phrase(count: int, what: str) -> str:
-    return f"1 {what} is" if count == 1 else f"{count:,} {what}s are"
-
-
 def _first_few(names: Sequence[str]) -> str:
-    several = list(dict.fromkeys(names))
-    return ", ".join(several[:3]) + (", …" if len(several) > 3 else "")
+    return join_names(list(dict.fromkeys(names)), 3)
 
 
 def versions_fingerprint(versions: Sequence[DocumentVersion], as_of: Any = None) -> str:
@@ -294,6 +262,5 @@ def versions_fingerprint(versions: Sequence[DocumentVersion], as_of: Any = None)
 
     Rates with other hashes are not comparable.
     """
-    told = hashlib.sha256(repr(sorted(map(tuple, versions), key=repr)).encode("utf-8", "replace"))
-    told.update(b"" if as_of is None else repr(parse_time(as_of)).encode())
-    return told.hexdigest()[:12]
+    content = repr(sorted(map(tuple, versions), key=repr))
+    return hash_text(content + ("" if as_of is None else repr(parse_time(as_of))), 12)

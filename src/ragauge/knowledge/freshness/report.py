@@ -4,76 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 from ragauge.core.text import one_line
-from ragauge.evaluation.indicators import FRESHNESS_RATES
+from ragauge.knowledge.freshness.charts import build_charts
 from ragauge.knowledge.freshness.results import Freshness, QueryFreshness, StaleHit, VersionConflict
-from ragauge.output.chart_style import PALETTE
-from ragauge.output.charts import ChartRows, import_altair, join_sentence, make_panel, round_digits
-from ragauge.output.numbers import format_exact, format_rate
-from ragauge.output.report import Chart, Report, Section
-from ragauge.output.tables import TextTable
-from ragauge.output.terminal import render_csv_rows
+from ragauge.output.numbers import format_number, join_names, pluralise
+from ragauge.output.report import Block, Charts, Paragraph, Report, ResultReporter, Section, TableBuilder
+from ragauge.output.tables import Column, Row, Table
 
-BY_RANK_HEIGHT_PX = 140
-
-
-def stale_counts_by_rank(told: Freshness) -> list[tuple[int, int, int]]:
-    """Count, for each rank, the stale hits and all hits; return (rank, stale, hits)."""
-    stale, filled = [0] * told.k, [0] * told.k
-    for one in told.queries:
-        for rank in range(one.considered):
-            filled[rank] += 1
-        for hit in one.stale:
-            stale[hit.rank - 1] += 1
-    return [(rank, mine, of) for rank, (mine, of) in enumerate(zip(stale, filled, strict=True), start=1) if of]
-
-
-def build_rank_chart(told: Freshness) -> dict[str, Chart]:
-    """Build a bar chart by rank; empty if nothing is stale or k is above 100."""
-    counts = stale_counts_by_rank(told)
-    if not any(mine for _, mine, _ in counts) or len(counts) > 100:
-        return {}
-    alt = import_altair()
-    rows: ChartRows = [
-        {"rank": rank, "part": round_digits(mine / of), "stale": mine, "of": of, "from": rank - 0.4, "to": rank + 0.4}
-        for rank, mine, of in counts
-    ]
-    last = counts[-1][0]
-    most = max(mine / of for _, mine, of in counts)
-    step = max(1, -(-last // 10))
-    axis = alt.Axis(values=list(range(1, last + 1, step)), format="d", grid=False)
-    x = alt.X("from:Q", title="rank", axis=axis, scale=alt.Scale(domain=[0.5, last + 0.5], nice=False))
-    y = alt.Y("part:Q", title="stale", axis=alt.Axis(format=".0%" if most >= 0.02 else ".1%", tickCount=4), stack=None)
-    tips = [
-        alt.Tooltip("rank:Q", title="rank"),
-        alt.Tooltip("stale:Q", title="stale", format=","),
-        alt.Tooltip("of:Q", title="of", format=","),
-    ]
-    bars = (
-        alt.Chart(alt.Data(values=rows))
-        .mark_rect(color=PALETTE[0], opacity=0.75, stroke="transparent", strokeWidth=1)
-        .encode(x=x, x2="to:Q", y=y, y2=alt.datum(0), tooltip=tips)
-    )
-    caption = join_sentence("bars are the part of the queries that have a stale document at that rank")
-    words = ", ".join(f"rank {rank}: {mine} of {of}" for rank, mine, of in counts)
-    drawn = make_panel("Stale documents by rank", [bars], BY_RANK_HEIGHT_PX)
-    return {"stale_by_rank": Chart("Where stale documents stand", caption, f"Stale by rank: {words}.", [drawn])}
-
-
-DERIVED_FIELDS: tuple[str, ...] = (
-    "query_count",
-    "total_considered",
-    "versioned_count",
-    "stale_hit_count",
-    "stale_query_count",
-    "conflict_group_count",
-    "conflicting_doc_count",
-    "conflict_query_count",
-    *FRESHNESS_RATES,
-)
-"""Properties written to the JSON in addition to the fields, named as by rig."""
 MAX_ROWS_SHOWN = 6
 """Maximum number of table rows on a terminal; other formats have all rows."""
 MAX_QUERY_CHARS = 40
@@ -86,113 +26,99 @@ class StaleDocument(NamedTuple):
     doc: str
     newer: str
     why: str
-    times: int
-    best: int
-    """Best rank of the document."""
-    beside: int
-    """Number of queries that also returned its replacement."""
+    hits: int
+    best_rank: int
+    hits_with_newer: int
+    """Number of hits whose ranking also has the replacement."""
 
 
-def build_report(told: Freshness) -> Report:
+def build_report(result: Freshness) -> Report:
     """Build the report of a freshness result."""
-    about = [told.run, f"top {told.k}", f"{told.versions:,} versions"]
-    as_of = told.circumstances.get("as_of")
-    parts = [Section("rates", "How much is stale", "Rates", rows=[_rates_table(told)], charts=build_rank_chart(told))]
-    documents, queries = find_stale_documents(told), _affected_queries(told)
-    if documents:
-        parts += _list_sections(
-            _documents_table(documents), "documents", "Stale documents, the most often returned first", "Documents"
-        )
-    if queries:
-        parts += _list_sections(_queries_table(told, queries), "queries", "Queries, the most stale first", "Queries")
-    conflicts = [(one.query, group) for one in told.queries for group in one.conflicts]
-    if conflicts:
-        title, text = _conflicts_heading(told)
-        parts += _list_sections(_conflicts_table(conflicts), "conflicts", title, "Conflicts", text)
-    if told.unscored:
-        parts.append(Section("unscored", "Queries of which nothing is known", "Unscored", rows=[_unscored_table(told)]))
+    subject = [result.run, f"top {result.k}", pluralise(result.versions, "version")]
+    if result.as_of:
+        subject.append(f"as of {result.as_of}")
+    rates: list[Block] = [_rates_table(result), Charts(lambda: build_charts(result))]
+    sections = [
+        Section("rates", "Rates", rates, "Rates"),
+        _documents_section(result),
+        _queries_section(result),
+        _conflicts_section(result),
+        _unscored_section(result),
+    ]
     return Report(
         "freshness",
         "Freshness",
-        [*about, *([f"as of {as_of}"] if as_of else [])],
-        summarise_freshness(told),
-        parts,
-        notes=told.notes,
-        circumstances=told.circumstances,
+        summarise_freshness(result),
+        [section for section in sections if section.blocks],
+        subject,
+        notes=result.notes,
+        provenance=result.provenance,
     )
 
 
-def summarise_freshness(told: Freshness) -> str:
+def summarise_freshness(result: Freshness) -> str:
     """Summarise the result in one sentence.
 
     >>> summarise_freshness(Freshness("run", 2, [QueryFreshness("q", 2, 2, [StaleHit("a", 1, "b")])], compared=True))
-    '1 of 1 query returns something stale: 50.0% of positions; none returns versions that contradict each other.'
-    >>> summarise_freshness(Freshness("run", 2, [], {"q": "it returned nothing"}))
-    'Whether anything is stale cannot be told: 1 query is unscored (it returned nothing).'
+    '1 of 1 query returns stale documents (50.0% of positions); none returns conflicting versions.'
+    >>> summarise_freshness(Freshness("run", 2, [], {"q": "no results"}))
+    'Freshness cannot be computed: 1 query is unscored (no results).'
     """
-    if not told.query_count:
-        many = len(told.unscored)
-        few = "1 query is unscored" if many == 1 else f"{many:,} queries are unscored"
-        why = next(iter(told.unscored.values()), "")
-        return f"Whether anything is stale cannot be told: {few if many else 'there is no query'}" + (
-            f" ({why})." if why else "."
+    if not result.query_count:
+        unscored = pluralise(len(result.unscored), "query is", "queries are")
+        reason = next(iter(result.unscored.values()), "")
+        return (
+            f"Freshness cannot be computed: {f'{unscored} unscored ({reason})' if reason else 'there are no queries'}."
         )
-    n = told.query_count
-    stale = f"{told.stale_query_count:,} of {_pluralise(n, 'query', 'queries')} "
-    stale += "returns" if told.stale_query_count == 1 else "return"
-    part = f"{format_rate(told.stale_rate)} of positions"
-    conflicts = told.conflict_query_count
-    against = "versions that contradict each other" if told.compared else "several versions of one thing"
-    some = "none returns" if not conflicts else "1 returns" if conflicts == 1 else f"{conflicts:,} return"
-    return f"{stale} something stale: {part}; {some} {against}."
+    conflicts = "conflicting versions" if result.compared else "several versions of the same content"
+    stale = f"{result.stale_query_count:,} of {pluralise(result.query_count, 'query')}"
+    returns = "returns" if result.stale_query_count == 1 else "return"
+    share = format_number(result.stale_rate, "share")
+    return f"{stale} {returns} stale documents ({share} of positions); {_count_conflicts(result)} {conflicts}."
 
 
-def _pluralise(n: int, one: str, several: str) -> str:
-    return f"1 {one}" if n == 1 else f"{n:,} {several}"
+def _count_conflicts(result: Freshness) -> str:
+    if not result.conflict_query_count:
+        return "none returns"
+    return "1 returns" if result.conflict_query_count == 1 else f"{result.conflict_query_count:,} return"
 
 
-def _rates_table(told: Freshness) -> TextTable:
-    positions, queries = told.total_considered, told.query_count
-    asked = queries + len(told.unscored)
-    unscored = len(told.unscored)
-    conflict = "in conflict" if told.compared else "in conflict, or copies"
-    lines = [
-        ("stale positions", told.stale_hit_count, positions, told.stale_rate),
-        ("queries with something stale", told.stale_query_count, queries, told.stale_query_rate),
-        (f"positions {conflict}", told.conflicting_doc_count, positions, told.conflict_rate),
-        ("queries with a conflict", told.conflict_query_count, queries, told.conflict_query_rate),
-        ("positions with a version", told.versioned_count, positions, _ratio(told.versioned_count, positions)),
-        ("unscored queries", unscored, asked, _ratio(unscored, asked)),
+def _rates_table(result: Freshness) -> Table:
+    positions, queries = result.total_considered, result.query_count
+    conflict = "in conflict" if result.compared else "in conflict, or copies"
+    counts = [
+        ("stale positions", result.stale_hit_count, positions),
+        ("queries with stale documents", result.stale_query_count, queries),
+        (f"positions {conflict}", result.conflicting_doc_count, positions),
+        ("queries with a conflict", result.conflict_query_count, queries),
+        ("positions with a version", result.versioned_count, positions),
+        ("unscored queries", len(result.unscored), queries + len(result.unscored)),
     ]
-    copies = sum(len(group.docs) for one in told.queries for group in one.copies)
-    if told.compared:
-        lines.insert(4, ("copies, which are no conflict", copies, positions, _ratio(copies, positions)))
-    rows = [[name, f"{count:,}", f"{of:,}", format_rate(rate)] for name, count, of, rate in lines]
-    return TextTable("", ["", "count", "of", "rate"], rows)
+    if result.compared:
+        copies = sum(len(group.docs) for query in result.queries for group in query.copies)
+        counts.insert(4, ("copies, not in conflict", copies, positions))
+    columns = [Column("", "name"), Column("count", "count"), Column("of", "count"), Column("rate", "share")]
+    rows: list[Row] = [[name, count, of, count / of if of else None] for name, count, of in counts]
+    return Table("rates", columns, rows)
 
 
-def _ratio(some: int, whole: int) -> float:
-    return some / whole if whole else math.nan
+def _list_section(table: Table, section_id: str, title: str, short: str) -> Section:
+    """Return a section with the first rows, and all rows as a collapsed table if there are more."""
+    if not table.rows:
+        return Section(section_id, title, [])
+    blocks: list[Block] = [replace(table, rows=table.rows[:MAX_ROWS_SHOWN])]
+    if len(table.rows) > MAX_ROWS_SHOWN:
+        blocks.append(replace(table, title=f"All {len(table.rows):,} rows", collapsed=True))
+    return Section(section_id, title, blocks, short)
 
 
-def _list_sections(rows: TextTable, id: str, title: str, short: str, text: str = "") -> list[Section]:
-    """Return a section with the first rows, and one with all rows if there are more."""
-    few = rows._replace(rows=rows.rows[:MAX_ROWS_SHOWN])
-    found = [Section(id, title, short, text, [few])]
-    if len(rows.rows) > MAX_ROWS_SHOWN:
-        found.append(
-            Section(f"all-{id}", f"All {len(rows.rows):,} of them", f"All {short.lower()}", rows=[rows], long=True)
-        )
-    return found
-
-
-def find_stale_documents(told: Freshness) -> list[StaleDocument]:
-    """Return the stale documents of a run, most often returned first."""
-    found: dict[str, list[StaleHit]] = {}
-    for one in told.queries:
-        for hit in one.stale:
-            found.setdefault(hit.doc, []).append(hit)
-    several = [
+def find_stale_documents(result: Freshness) -> list[StaleDocument]:
+    """Return the stale documents of a run, most frequent first."""
+    hits_by_document: dict[str, list[StaleHit]] = {}
+    for query in result.queries:
+        for hit in query.stale:
+            hits_by_document.setdefault(hit.doc, []).append(hit)
+    documents = [
         StaleDocument(
             doc,
             hits[0].newer,
@@ -201,105 +127,149 @@ def find_stale_documents(told: Freshness) -> list[StaleDocument]:
             min(hit.rank for hit in hits),
             sum(hit.newer_rank is not None for hit in hits),
         )
-        for doc, hits in found.items()
+        for doc, hits in hits_by_document.items()
     ]
-    return sorted(several, key=lambda one: (-one.times, one.best, one.doc))
+    return sorted(documents, key=lambda document: (-document.hits, document.best_rank, document.doc))
 
 
-def _documents_table(documents: Iterable[StaleDocument]) -> TextTable:
-    header = ["document", "replaced by", "why", "times", "best rank", "replacement returned too"]
-    rows = [
-        [one.doc, one.newer, one.why or "-", str(one.times), str(one.best), f"{one.beside} of {one.times}"]
-        for one in documents
+def _documents_section(result: Freshness) -> Section:
+    columns = [
+        Column("document", "name"),
+        Column("replaced by", "name"),
+        Column(
+            "reason",
+            drop_order=1,
+            legend="superseded if the versions name a successor, older if its key has a newer document",
+        ),
+        Column("hits", "count"),
+        Column("best rank", "count", drop_order=3),
+        Column("with replacement", "count", drop_order=2, legend="hits whose ranking also has the replacement"),
     ]
-    return TextTable("", header, rows, numbers=False, goes=(2, 5, 4))
+    rows: list[Row] = [
+        [document.doc, document.newer, document.why or "-", document.hits, document.best_rank, document.hits_with_newer]
+        for document in find_stale_documents(result)
+    ]
+    title = "Stale documents, most frequent first"
+    return _list_section(Table("documents", columns, rows), "documents", title, "Documents")
 
 
-def _affected_queries(told: Freshness) -> list[QueryFreshness]:
+def _affected_queries(result: Freshness) -> list[QueryFreshness]:
     """Return the queries with a stale hit or a conflict, most stale first."""
-    found = [one for one in told.queries if one.stale or one.conflicts]
-    return sorted(found, key=lambda one: (-len(one.stale) / one.considered, -one.conflicting, one.query))
+    queries = [query for query in result.queries if query.stale or query.conflicts]
+    return sorted(queries, key=lambda query: (-len(query.stale) / query.considered, -query.conflicting, query.query))
 
 
-def _queries_table(told: Freshness, queries: Iterable[QueryFreshness]) -> TextTable:
-    header = ["query", "stale at ranks", "of", "conflicts", *(["asked"] if told.texts else [])]
-    rows = []
-    for one in queries:
-        ranks = ", ".join(str(hit.rank) for hit in one.stale) or "-"
-        text = one_line(told.texts.get(one.query, ""))
-        shown = text if len(text) <= MAX_QUERY_CHARS else f"{text[: MAX_QUERY_CHARS - 1]}…"
-        row = [one.query, ranks, str(one.considered), str(len(one.conflicts))]
-        rows.append([*row, shown] if told.texts else row)
-    return TextTable("", header, rows, numbers=False)
+def _queries_section(result: Freshness) -> Section:
+    columns = [
+        Column("query", "name"),
+        Column("stale ranks"),
+        Column("documents", "count"),
+        Column("conflicts", "count"),
+        *([Column("text")] if result.texts else []),
+    ]
+    rows: list[Row] = []
+    for query in _affected_queries(result):
+        ranks = ", ".join(str(hit.rank) for hit in query.stale) or "-"
+        text = [_shorten_query(result.texts.get(query.query, ""))] if result.texts else []
+        rows.append([query.query, ranks, query.considered, len(query.conflicts), *text])
+    return _list_section(Table("queries", columns, rows), "queries", "Queries, most stale first", "Queries")
 
 
-def _conflicts_heading(told: Freshness) -> tuple[str, str]:
-    if not told.compared:
-        return "Several versions of one thing in one ranking", "Whether they say the same is not known."
-    return "What contradicts itself", "Each version with the words around the place where they first part."
+def _shorten_query(text: str) -> str:
+    line = one_line(text)
+    return line if len(line) <= MAX_QUERY_CHARS else f"{line[: MAX_QUERY_CHARS - 1]}…"
 
 
-def _conflicts_table(conflicts: Sequence[tuple[str, VersionConflict]]) -> TextTable:
+def _conflicts_section(result: Freshness) -> Section:
+    conflicts = [(query.query, group) for query in result.queries for group in query.conflicts]
+    if not result.compared:
+        title, text = "Several versions of the same content", "The texts were not compared, so copies are included."
+    else:
+        title, text = "Conflicting versions", "Excerpts around the first difference."
+    section = _list_section(_conflicts_table(conflicts), "conflicts", title, "Conflicts")
+    return section._replace(blocks=[Paragraph(text), *section.blocks]) if section.blocks else section
+
+
+def _conflicts_table(conflicts: Iterable[tuple[str, VersionConflict]]) -> Table:
     """Build a table with one row per document of each distinct conflict.
 
     The first query of the conflict is named.
     """
     groups: dict[tuple[str, frozenset[str]], tuple[VersionConflict, list[str]]] = {}
-    for query, one in conflicts:
-        groups.setdefault((one.key, frozenset(one.docs)), (one, []))[1].append(query)
-    rows = []
-    for one, queries in sorted(groups.values(), key=lambda pair: -len(pair[1])):
-        where = queries[0] if len(queries) == 1 else f"{queries[0]} and {len(queries) - 1} more"
-        for at, doc in enumerate(one.docs):
-            words = one_line(one.excerpts[at]) if one.excerpts else "(not known)"
-            rows.append([one.key if not at else "", doc, where if not at else "", words])
-    header = ["key", "document", "query", "says"]
-    if all(row[3] == "(not known)" for row in rows):
-        header, rows = header[:3], [row[:3] for row in rows]
-    return TextTable("", header, rows, numbers=False, goes=(2,) if len(header) > 3 else ())
+    for query, conflict in conflicts:
+        groups.setdefault((conflict.key, frozenset(conflict.docs)), (conflict, []))[1].append(query)
+    has_excerpts = any(conflict.excerpts for conflict, _ in groups.values())
+    columns = [Column("key", "name"), Column("document", "name"), Column("query", "name", drop_order=int(has_excerpts))]
+    columns += [Column("excerpt")] if has_excerpts else []
+    rows: list[Row] = []
+    for conflict, queries in sorted(groups.values(), key=lambda pair: -len(pair[1])):
+        excerpts = conflict.excerpts or ("text unknown",) * len(conflict.docs)
+        for doc, excerpt in zip(conflict.docs, excerpts, strict=True):
+            text = [one_line(excerpt)] if has_excerpts else []
+            rows.append([conflict.key, doc, join_names(queries, 1), *text])
+    return Table("conflicts", columns, rows, group_by=0)
 
 
-def _unscored_table(told: Freshness) -> TextTable:
-    """Build a table with one row per reason."""
+def _unscored_section(result: Freshness) -> Section:
+    """Queries without freshness, one row per reason."""
     reasons: dict[str, list[str]] = {}
-    for query, why in told.unscored.items():
-        reasons.setdefault(why, []).append(query)
-    rows = [
-        [
-            why,
-            f"{len(queries):,}",
-            ", ".join(queries[:MAX_ROWS_SHOWN]) + (", …" if len(queries) > MAX_ROWS_SHOWN else ""),
-        ]
-        for why, queries in sorted(reasons.items(), key=lambda pair: -len(pair[1]))
+    for query, reason in result.unscored.items():
+        reasons.setdefault(reason, []).append(query)
+    columns = [Column("reason"), Column("queries", "count"), Column("examples")]
+    rows: list[Row] = [
+        [reason, len(queries), join_names(queries, MAX_ROWS_SHOWN)]
+        for reason, queries in sorted(reasons.items(), key=lambda pair: -len(pair[1]))
     ]
-    return TextTable("", ["why", "queries", "such as"], rows, numbers=False)
+    blocks = [Table("unscored", columns, rows)] if rows else []
+    return Section("unscored", "Unscored queries", blocks, "Unscored")
 
 
-def build_comparison_report(several: Sequence[Freshness]) -> Report:
+def build_comparison(results: Sequence[Freshness]) -> Report:
     """Build a report that compares runs, one row per run."""
-    header = ["run", "queries", "unscored", "stale", "stale queries", "conflict", "conflict queries"]
-    rows = [
+    columns = [
+        Column("run", "name"),
+        Column("queries", "count"),
+        Column("unscored", "count", drop_order=3),
+        *(
+            Column(title, "share", better=-1, drop_order=order)
+            for title, order in (("stale", 0), ("stale queries", 2), ("conflict", 0), ("conflict queries", 1))
+        ),
+    ]
+    rows: list[Row] = [
         [
-            one.run,
-            f"{one.query_count:,}",
-            f"{len(one.unscored):,}",
-            *(format_rate(getattr(one, name)) for name in FRESHNESS_RATES),
+            result.run,
+            result.query_count,
+            len(result.unscored),
+            result.stale_rate,
+            result.stale_query_rate,
+            result.conflict_rate,
+            result.conflict_query_rate,
         ]
-        for one in several
+        for result in results
     ]
-    best = min(several, key=lambda one: math.inf if math.isnan(one.stale_rate) else one.stale_rate)
-    part = Section("runs", "Runs", "Runs", rows=[TextTable("", header, rows, goes=(6, 4, 2))])
-    about = [f"{len(several)} runs", *{f"top {one.k}": None for one in several}]
-    said = f"{best.run} returns the least that is stale: {format_rate(best.stale_rate)} of its positions."
-    notes = [f"{one.run}: {note}" for one in several for note in one.notes]
-    return Report("freshness", "Freshness", about, said, [part], notes=notes)
+    best = min(results, key=lambda result: math.inf if math.isnan(result.stale_rate) else result.stale_rate)
+    share = format_number(best.stale_rate, "share")
+    return Report(
+        "freshness",
+        "Freshness",
+        f"{best.run} has the lowest share of stale positions: {share}.",
+        [Section("runs", "Runs", [Table("runs", columns, rows).mark_best()], "Runs")],
+        [pluralise(len(results), "run"), *{f"top {result.k}": None for result in results}],
+        notes=[f"{result.run}: {note}" for result in results for note in result.notes],
+    )
 
 
-def render_csv(told: Freshness) -> str:
-    """Render one CSV row per query; `compare` and `gate` read it as scores."""
-    scores = told.scores()
-    rows = [
-        [told.run, query, *(format_exact(float(column[at])) for column in scores.values.values()), scores.judge]
-        for at, query in enumerate(scores.queries)
+def build_scores_table(result: Freshness) -> Table:
+    """Build the table with one row per query, for CSV; `compare` and `gate` read it as scores."""
+    scores = result.scores()
+    columns = [Column(name) for name in ("run", "query", f"stale@{result.k}", f"conflict@{result.k}", "judge")]
+    rows: list[Row] = [
+        [result.run, query, *(float(column[place]) for column in scores.values.values()), scores.judge]
+        for place, query in enumerate(scores.queries)
     ]
-    return render_csv_rows(["run", "query", f"stale@{told.k}", f"conflict@{told.k}", "judge"], rows)
+    return Table("scores", columns, rows)
+
+
+REPORTER = ResultReporter(
+    build_report, {"csv": TableBuilder("one row per query", build_scores_table)}, build_comparison
+)

@@ -10,8 +10,21 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ragauge.core.documents import EMPTY_MAPPING
+from ragauge.core.record_types import record
 from ragauge.core.records import MeasureDict, Scores
+from ragauge.evaluation.indicators import FRESHNESS_RATES
 
+DERIVED_COUNTS = (
+    "query_count",
+    "total_considered",
+    "versioned_count",
+    "stale_hit_count",
+    "stale_query_count",
+    "conflict_group_count",
+    "conflicting_doc_count",
+    "conflict_query_count",
+)
+"""Counts that are written to the JSON in addition to the fields, named as by rig."""
 VERSIONS_JUDGE_PREFIX = "versions "
 """Prefix of the judge name of freshness scores; the fingerprint of the versions follows."""
 
@@ -68,11 +81,11 @@ class QueryFreshness:
     def __post_init__(self) -> None:
         """Raise ValueError if a count exceeds the number of hits checked."""
         if self.considered < 1:
-            raise ValueError(f"query `{self.query}` looked at {self.considered} documents; one without any is unscored")
+            raise ValueError(f"query `{self.query}` must have at least 1 document, got {self.considered}")
         if not max(self.versioned, len(self.stale), self.conflicting) <= self.considered:
-            raise ValueError(f"query `{self.query}` has more that is versioned, stale or in conflict than documents")
+            raise ValueError(f"query `{self.query}` has more versioned, stale or conflicting documents than documents")
         if any(not 1 <= hit.rank <= self.considered for hit in self.stale):
-            raise ValueError(f"query `{self.query}` has a stale document beyond its {self.considered} documents")
+            raise ValueError(f"query `{self.query}` has a stale document below its {self.considered} documents")
 
     @property
     def conflicting(self) -> int:
@@ -80,6 +93,7 @@ class QueryFreshness:
         return sum(len(one.docs) for one in self.conflicts)
 
 
+@record("ragauge-freshness", 2, derived=(*DERIVED_COUNTS, *FRESHNESS_RATES))
 @dataclass(frozen=True)
 class Freshness:
     """Freshness of a run.
@@ -101,8 +115,10 @@ class Freshness:
     """Short hash of the versions. Rates computed with other versions are not comparable."""
     texts: Mapping[str, str] = field(default_factory=lambda: EMPTY_MAPPING)
     """`{query: text}` of the queries with a stale hit or a conflict, if the texts are known."""
+    as_of: str = ""
+    """Time of the evaluation, as given; empty for all versions."""
     notes: Sequence[str] = ()
-    circumstances: Mapping[str, Any] = field(default_factory=lambda: EMPTY_MAPPING)
+    provenance: Mapping[str, Any] = field(default_factory=lambda: EMPTY_MAPPING)
 
     def __post_init__(self) -> None:
         """Raise ValueError if a query has more than k hits."""
@@ -120,7 +136,7 @@ class Freshness:
         return f"{VERSIONS_JUDGE_PREFIX}{self.fingerprint} ({texts})" if self.fingerprint else ""
 
     @property
-    def asked(self) -> frozenset[str]:
+    def query_ids(self) -> frozenset[str]:
         """Ids of all queries, unscored ones included."""
         return frozenset(one.query for one in self.queries) | frozenset(self.unscored)
 

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from ragauge.knowledge.freshness.results import DocumentVersion, QueryFreshness, StaleHit, VersionConflict
 
-NO_RESULTS_REASON = "it returned nothing"
+NO_RESULTS_REASON = "no results"
 MISSING_QUERY_REASON = "the run does not have the query"
 SUPERSEDED, OLDER = "superseded", "older"
 EXCERPT_CHARS_BEFORE, EXCERPT_CHARS_AFTER = 30, 70

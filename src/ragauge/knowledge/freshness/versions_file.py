@@ -21,21 +21,17 @@ from ragauge.files.json_files import read_json, read_json_lines
 from ragauge.files.parquet import write_parquet
 from ragauge.files.serialization import from_json_data
 from ragauge.files.source import InputFile
-from ragauge.files.table_files import DOC_COLUMNS, TABLE_FORMATS, find_column
+from ragauge.files.table_files import DOC_COLUMNS, TABLE_FORMATS, VERSION_COLUMNS, find_column
 from ragauge.files.table_rows import TableRows, parse_id, read_rows, rows_from_frame, rows_from_mappings
 from ragauge.files.workspace import FORMAT_BY_ENDING, atomic_write
 from ragauge.knowledge.freshness.results import DocumentVersion, Freshness
 
-VERSION_KEY_FIELD, EFFECTIVE_FIELD, SUPERSEDED_BY_FIELD = "version_key", "effective_timestamp", "superseded_by"
-VERSION_FIELDS = ("doc_id", VERSION_KEY_FIELD, EFFECTIVE_FIELD, SUPERSEDED_BY_FIELD)
+EFFECTIVE_FIELD = VERSION_COLUMNS[2]
 MAX_TIME_S = 1e11
 """Largest time in seconds (year 5138); a larger value is taken for milliseconds."""
 SECONDS_PATTERN = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)(e[+-]?\d+)?", re.ASCII | re.IGNORECASE)
 DATE_LIKE_PATTERN = re.compile(r"(1[89]|2[01])\d\d((0[1-9]|1[0-2])(0[1-9]|[12]\d|3[01]))?", re.ASCII)
 """A year, or a date without hyphens. Read as seconds, it would be a day in 1970."""
-FRESHNESS_SCHEMA_MARK = b'"ragauge-freshness/1"'
-HEAD_BYTES = 200
-"""Number of bytes read to recognise a freshness file."""
 
 
 def read_versions(thing: Any) -> list[DocumentVersion]:
@@ -77,7 +73,7 @@ def _check_cells(lines: Iterable[tuple[int, Mapping[str, Any]]], label: str) -> 
         odd = next((name for name, value in item.items() if isinstance(value, dict | list | bool)), None)
         if odd is not None:
             raise BadInput(f"{odd} is {json.dumps(item[odd])}", file=label, line=line, hint="a text or a number")
-        doc = VERSION_FIELDS[0] if VERSION_FIELDS[0] in item else find_column(list(item), DOC_COLUMNS)
+        doc = VERSION_COLUMNS[0] if VERSION_COLUMNS[0] in item else find_column(list(item), DOC_COLUMNS)
         if doc is None or item[doc] is None or not str(item[doc]).strip():
             raise BadInput("a document is missing", file=label, line=line, hint='{"doc_id": …}')
         yield line, item
@@ -85,7 +81,7 @@ def _check_cells(lines: Iterable[tuple[int, Mapping[str, Any]]], label: str) -> 
 
 def _version_fields(one: Any, at: int) -> Mapping[str, Any]:
     if isinstance(one, DocumentVersion):
-        return dict(zip(VERSION_FIELDS, one, strict=True))
+        return dict(zip(VERSION_COLUMNS, one, strict=True))
     if not isinstance(one, Mapping):
         raise BadInput(f"version {at} is {one!r}", hint="{doc_id, version_key, effective_timestamp, superseded_by}")
     return one
@@ -98,13 +94,13 @@ def _parse_versions(rows: TableRows) -> list[DocumentVersion]:
         raise BadInput("no versions", file=rows.label)
     if doc is None:
         raise BadInput(f"a document column is missing; found {', '.join(rows.names)}", file=rows.label, hint="doc_id")
-    columns = {name: find_column(rows.names, (name,)) for name in VERSION_FIELDS[1:]}
+    columns = {name: find_column(rows.names, (name,)) for name in VERSION_COLUMNS[1:]}
     for name in rows.names:
         if name not in (doc, *columns.values()):
             held = next(at for at, cell in enumerate((*rows.columns[name], "")) if cell is not None)
             where = f":{rows.line(held)}" if held < len(rows) and rows.line(held) else ""
             error = UnknownName(
-                "field of a version", name, VERSION_FIELDS, hint=f"there are {', '.join(VERSION_FIELDS)}"
+                "field of a version", name, VERSION_COLUMNS, hint=f"choose one of {', '.join(VERSION_COLUMNS)}"
             )
             raise BadInput(f"{rows.label}{where}: {error.message}", hint=error.hint)
     found: dict[str, int] = {}
@@ -230,21 +226,12 @@ def write_versions(versions: Sequence[DocumentVersion], path: str) -> None:
             return
         import polars as pl
 
-        schema = {name: pl.Float64 if name == EFFECTIVE_FIELD else pl.String for name in VERSION_FIELDS}
+        schema = {name: pl.Float64 if name == EFFECTIVE_FIELD else pl.String for name in VERSION_COLUMNS}
         table = pl.DataFrame([tuple(one) for one in versions], schema=schema, orient="row")
         if kind == "parquet":
             write_parquet(table, file)
         else:
             table.write_csv(file, separator="\t" if kind == "tsv" else ",")
-
-
-def is_freshness_file(path: str | Path) -> bool:
-    """Return whether the first bytes mark a file as JSON of `freshness -o`."""
-    place = Path(path)
-    if place.suffix != ".json" or not place.is_file():
-        return False
-    with place.open("rb") as file:
-        return FRESHNESS_SCHEMA_MARK in file.read(HEAD_BYTES)
 
 
 def read_freshness(path: str | Path) -> Freshness:
@@ -260,7 +247,7 @@ def read_freshness(path: str | Path) -> Freshness:
     hint = "write it anew with -o"
     if lacks:
         raise BadInput(f"this freshness has no {', '.join(lacks)}", file=str(path), hint=hint)
-    found = from_json_data(Freshness, data, file=str(path))
+    found = from_json_data(Freshness, data, source=str(path))
     if isinstance(found.k, bool) or found.k < 1:
         raise BadInput(f"k is {json.dumps(data['k'])}, not a whole number from 1 on", file=str(path), hint=hint)
     names = [one.query for one in found.queries]

@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 
-from ragauge.compute.progress import no_progress
+from ragauge.compute.progress import Progress
 from ragauge.core.errors import BackendFailed, BadInput, MissingExtra
 from ragauge.core.records import Dataset, Floats, Judgments, ScoresByQuery
 from ragauge.core.samples import LEXICAL_JUDGE, Sample
@@ -42,7 +42,7 @@ from ragauge.knowledge.gain.changes import (
 )
 from ragauge.knowledge.gain.results import BatchStep, DocumentContribution, Gain, GainTerm
 from ragauge.knowledge.gain.snapshot_systems import SnapshotResults, SnapshotRunner, leave_one_out
-from ragauge.knowledge.gain.snapshots import GainSettings, Snapshot, SnapshotPair, open_snapshots
+from ragauge.knowledge.gain.snapshots import GainOptions, GainSettings, Snapshot, SnapshotPair, open_snapshots
 from ragauge.knowledge.gain.terms import (
     CONTEXT_RECALL,
     NOVELTY,
@@ -52,19 +52,28 @@ from ragauge.knowledge.gain.terms import (
     ranking_measures,
     read_weights,
 )
-from ragauge.knowledge.novelty import prepare_novelty_data
+from ragauge.knowledge.novelty import NoveltySettings, prepare_novelty_data
 from ragauge.measures.conventions import Convention, find_convention
 from ragauge.measures.names import Measure
 from ragauge.measures.scoring import score_judged_ranks
+from ragauge.output.numbers import pluralise
 from ragauge.runs.folder import dataset_fingerprint, provenance, utc_now
 
+MIN_SAMPLES_FOR_PROGRESS = 100
+"""Number of samples from which the lexical judge takes long enough to report progress."""
 MAX_REBUILT_DOCUMENTS = {"bm25": 1_000_000}
 DEFAULT_MAX_REBUILT_DOCUMENTS = 200_000
 """Maximum number of documents indexed in total if rebuilding per document was not requested."""
 
 
 def gain(
-    before: Any = None, after: Any = None, *, add: Any = None, dataset: Any = None, system: Any = "bm25", **how: Any
+    before: Any = None,
+    after: Any = None,
+    *,
+    add: Any = None,
+    dataset: Any = None,
+    system: Any = "bm25",
+    **options: Unpack[GainOptions],
 ) -> Gain:
     """Measure the gain from one corpus to another, or from documents added to it.
 
@@ -74,7 +83,7 @@ def gain(
     searches. Neither corpus is changed. Further settings are the fields of `GainSettings`: weights, k, chat, embedder,
     attribution, batch and others.
     """
-    settings = settings_from(GainSettings, how)
+    settings = settings_from(GainSettings, options)
     rules = find_convention(settings.convention)
     weights = read_weights(settings.weights, settings.k, rules)
     sides = open_snapshots(
@@ -86,11 +95,11 @@ def gain(
         before_run=settings.before_run,
         after_run=settings.after_run,
     )
-    if settings.chat == LEXICAL_JUDGE or "folder" in settings.judging:
+    if settings.chat == LEXICAL_JUDGE or settings.folder is not None:
         return GainComputation(sides, system, settings, weights, rules).gain()
     # Claims of a reference are extracted once. Otherwise before and after would be judged by different claims.
-    with temporary_folder("gain") as kept:
-        settings = replace(settings, judging={**settings.judging, "folder": str(kept)})
+    with temporary_folder("gain") as folder:
+        settings = replace(settings, folder=folder)
         return GainComputation(sides, system, settings, weights, rules).gain()
 
 
@@ -101,7 +110,7 @@ class GainComputation:
         self, sides: SnapshotPair, system: Any, settings: GainSettings, weights: dict[str, float], rules: Convention
     ) -> None:
         self.sides, self.settings, self.weights, self.rules = sides, settings, weights, rules
-        self.progress = settings.progress or no_progress
+        self.progress = settings.progress
         self.grades = sides.data.judgments.nested
         asked = [(query, text) for query, text in sides.data.queries.items() if query in self.grades]
         self.queries = dict(asked[: settings.limit])
@@ -142,13 +151,13 @@ class GainComputation:
         failed = {**before.failed, **after.failed}
         queries = [query for query in self.queries if query not in failed]
         if not queries:
-            raise BadInput("every query failed on a side", hint=next(iter(failed.values())))
-        self.progress("counting", 0, 1)
+            raise BadInput("every query failed before or after", hint=next(iter(failed.values())))
+        self.progress(Progress("scoring"))
         changes = self._compute_changes(queries, before, after)
         self._add_judge_notes(changes)
         fading, novelty = self._measure_novelty()
         terms = self._gain_terms(changes, novelty)
-        asked = changes.total(changes.mean(changes.gaps))
+        query_gain = changes.total(changes.mean(changes.gaps))
         low, high = changes.interval(settings.confidence)
         new = next((one for one in terms if one.name == NOVELTY and not math.isnan(one.value)), None)
         shift = 0.0 if new is None else new.weight * new.value
@@ -159,7 +168,7 @@ class GainComputation:
         }
         way = self._choose_attribution()
         found = Gain(
-            total=shift if math.isnan(asked) and new is not None else asked + shift,
+            total=shift if math.isnan(query_gain) and new is not None else query_gain + shift,
             low=low + shift,
             high=high + shift,
             confidence=settings.confidence,
@@ -168,29 +177,30 @@ class GainComputation:
             added=len(self.added),
             removed=sides.removed,
             changed=sides.changed,
-            known=sides.known,
+            documents_known=sides.known,
+            terms_without_cutoff=self.values.without_cutoff,
             queries=len(queries),
-            moved=changes.moved(
+            changed_queries=changes.changed_queries(
                 self.queries,
                 added_in_top_k({query: after.rankings[query] for query in queries}, added, settings.k),
                 relevant_pushed_out(
                     {query: before.rankings[query] for query in queries}, after.rankings, relevant, settings.k
                 ),
             ),
-            asked=asked,
-            asked_low=low,
-            asked_high=high,
+            query_gain=query_gain,
+            query_gain_low=low,
+            query_gain_high=high,
             p=changes.p(),
             attribution=way,
             exact=self.exact,
-            novelty_of=settings.novelty,
+            novelty_definition=settings.novelty,
             system=self._system_name(),
             dataset=sides.data.name,
             judge=self.hearing.judge if self.hearing else "",
             embedder=self.embedder,
             before=sides.before.name,
             after=sides.after.name,
-            circumstances=self._provenance(before, after),
+            provenance=self._provenance(before, after),
         )
         if self.added:
             pool = self._build_pool(changes, after, novelty)
@@ -210,7 +220,7 @@ class GainComputation:
         if side.live is not None:
             return self.shadow.live(side.live, documents, k, name)
         if side.documents is None:
-            raise BadInput(f"nothing says what was {name}", hint=f"--{name} KNOWLEDGE-BASE")
+            raise BadInput(f"no corpus {name} given", hint=f"--{name} CORPUS")
         return self.shadow.answers(documents, k, name)
 
     def _measure_values(self, judgments: Judgments, run: ScoresByQuery, measures: Sequence[Measure]) -> Floats:
@@ -228,14 +238,15 @@ class GainComputation:
             self.why[CONTEXT_RECALL] = "no query has a reference answer"
             return None
         if any(side.documents is None for side in (self.sides.before, self.sides.after)):
-            self.why[CONTEXT_RECALL] = "the texts of the documents are not known"
+            self.why[CONTEXT_RECALL] = "the texts of the documents are unknown"
             return None
 
         def ask(samples: Sequence[Sample]) -> JudgedSamples:
-            how = dict(self.settings.judging)
-            if self.settings.chat != LEXICAL_JUDGE or len(samples) > 100:
-                how["progress"] = lambda done, total: self.progress("judging", done, total)
-            return judge_unsaved(samples, [CONTEXT_RECALL], chat=self.settings.chat, **how)
+            settings = self.settings
+            judging = settings.judging
+            if settings.chat != LEXICAL_JUDGE or len(samples) > MIN_SAMPLES_FOR_PROGRESS:
+                judging = replace(judging, progress=self.progress)
+            return judge_unsaved(samples, [CONTEXT_RECALL], chat=settings.chat, folder=settings.folder, **vars(judging))
 
         return ContextRecallJudge(ask, self.queries, answers)
 
@@ -251,7 +262,7 @@ class GainComputation:
             self.why[CONTEXT_RECALL] = why
         if chat and self.hearing.judge and self.added:
             self.asides.append(
-                "the judge was asked about before and after only: no document's part has context_recall in it"
+                "the judge was called for before and after only, so contributions of documents exclude context_recall"
             )
 
     def _compute_changes(
@@ -272,9 +283,9 @@ class GainComputation:
         if NOVELTY not in self.weights:
             return FixedNovelty({}), {}
         if self.sides.before.documents is None:
-            self.why[NOVELTY] = "what was known before is not known as documents"
+            self.why[NOVELTY] = "the documents before are unknown"
         elif not self.added:
-            self.why[NOVELTY] = "nothing was added"
+            self.why[NOVELTY] = "no documents were added"
         else:
             fading: RemainingNovelty
             try:
@@ -284,9 +295,8 @@ class GainComputation:
                     found = prepare_novelty_data(
                         list(self.sides.added),
                         list(self.sides.before.documents),
-                        embedder=settings.embedder,
-                        cache=cache_folder(),
-                        progress=self.progress,
+                        NoveltySettings(embedder=settings.embedder, cache=cache_folder()),
+                        self.progress,
                     )
                     self.embedder = found.embedder.name
                     fading = ChunkNovelty(found.chunks, found.vectors, found.highest, settings.novelty)
@@ -314,9 +324,7 @@ class GainComputation:
         """Choose how the contribution of each document is found."""
         wanted = self.settings.attribution
         if wanted == "rebuilt" and not self.built:
-            raise BadInput(
-                "a system that is not built here cannot be built anew without a document", hint="--attribution dropped"
-            )
+            raise BadInput("--attribution rebuilt requires a system that ragauge builds", hint="--attribution dropped")
         if wanted != "auto":
             return wanted
         spec = self.shadow.spec
@@ -392,7 +400,7 @@ class GainComputation:
         """Choose the best batch and measure its gain by retrieval."""
         if not self.settings.batch or pool.short:
             return {}
-        self.progress("choosing the best batch", 0, 1)
+        self.progress(Progress("choosing the best batch"))
         batch = choose_batch(pool, self.settings.batch, fading)
         return {"batch": batch, "batch_measured": self._measure_batch(pool, batch, before) if batch else math.nan}
 
@@ -411,7 +419,9 @@ class GainComputation:
             self.asides.append(failed_batch_note(error.message))
             return math.nan
         if failed := [real.failed[query] for query in queries if query in real.failed]:
-            self.asides.append(failed_batch_note(f"{len(failed):,} of its queries failed, the first with: {failed[0]}"))
+            self.asides.append(
+                failed_batch_note(f"{pluralise(len(failed), 'query')} failed, the first with: {failed[0]}")
+            )
             return math.nan
         rows = [
             pool.values.of([(query, side.rankings[query]) for query in queries], pool.texts) for side in (real, before)
@@ -424,7 +434,7 @@ class GainComputation:
 
     def _system_name(self) -> str:
         if not self.built:
-            return "what was returned" if self.sides.after.rankings is not None else self.sides.after.name
+            return "runs" if self.sides.after.rankings is not None else self.sides.after.name
         system = self.shadow.system
         return system if isinstance(system, str) else getattr(system, "__name__", type(system).__name__)
 

@@ -12,6 +12,7 @@ import numpy as np
 from ragauge.core.records import Floats, ScoresByQuery
 from ragauge.knowledge.gain.results import Gain, GainTerm, QueryChange
 from ragauge.knowledge.gain.terms import CONTEXT_RECALL, NOVELTY, DocumentRanking, RankingsByQuery
+from ragauge.output.numbers import format_number, format_p_value, pluralise
 from ragauge.stats.intervals import mean_intervals
 from ragauge.stats.paired_tests import randomisation_test
 
@@ -102,8 +103,11 @@ class SnapshotChanges:
             found.append(GainTerm(name, float(self.weights[at]), mean, low, high, before, after, int(both.sum())))
         return found
 
-    def moved(
-        self, texts: Mapping[str, str], entered: Mapping[str, DocumentRanking], left: Mapping[str, DocumentRanking]
+    def changed_queries(
+        self,
+        texts: Mapping[str, str],
+        entered: Mapping[str, DocumentRanking],
+        pushed_out: Mapping[str, DocumentRanking],
     ) -> list[QueryChange]:
         """Return the queries that changed, largest change first.
 
@@ -126,7 +130,7 @@ class SnapshotChanges:
             }
             gain = float(gains[row]) if abs(gains[row]) > ROUNDING_TOLERANCE else 0.0
             found.append(
-                QueryChange(name, texts.get(name, ""), gain, by_term, entered.get(name, ()), left.get(name, ()))
+                QueryChange(name, texts.get(name, ""), gain, by_term, entered.get(name, ()), pushed_out.get(name, ()))
             )
         return found
 
@@ -159,7 +163,7 @@ def relevant_pushed_out(
     }
 
 
-FEW_MOVED_QUERIES = 10
+FEW_CHANGED_QUERIES = 10
 """Number of changed queries below which a note warns that they are few."""
 
 
@@ -169,96 +173,114 @@ def missing_terms_note(terms: Sequence[GainTerm]) -> str:
     Empty if all are defined.
 
     >>> missing_terms_note([GainTerm("recall@10", 0.5, 0.1), GainTerm("novelty", 0.5, math.nan,
-    ...     why="nothing was added")])
-    'the gain is 0.5 recall@10 alone: novelty cannot be told (nothing was added), and is not counted as 0'
+    ...     why="no documents were added")])
+    'the gain is 0.5 recall@10: novelty is undefined (no documents were added), and is not counted as 0'
     """
-    told = [one for one in terms if not math.isnan(one.value)]
-    lacking = [one for one in terms if math.isnan(one.value)]
-    if not lacking or not told:
+    defined = [term for term in terms if not math.isnan(term.value)]
+    undefined = [term for term in terms if math.isnan(term.value)]
+    if not undefined or not defined:
         return ""
-    what = " + ".join(f"{one.weight:.3g} {one.name}" for one in told)
-    without = "; ".join(f"{one.name} cannot be told ({one.why})" for one in lacking)
-    return f"the gain is {what}{' alone' if len(told) == 1 else ''}: {without}, and is not counted as 0"
+    total = " + ".join(f"{term.weight:.3g} {term.name}" for term in defined)
+    reasons = "; ".join(f"{term.name} is undefined ({term.why})" for term in undefined)
+    return f"the gain is {total}: {reasons}, and is not counted as 0"
 
 
 def count_judged(added: Sequence[str], judged: ScoresByQuery) -> int:
     """Count the added documents that have a judgment."""
-    some = {doc for docs in judged.values() for doc in docs}
-    return sum(one in some for one in added)
+    judged_documents = {doc for docs in judged.values() for doc in docs}
+    return sum(doc in judged_documents for doc in added)
 
 
 def short_run_note(queries: int, documents: int, needed: int) -> str:
     """Describe what cannot be computed because the run after is too short.
 
     >>> short_run_note(3, 2, 12)  # doctest: +ELLIPSIS
-    'the run afterwards ends too soon for 3 queries: ... causal of 2 documents, alone and ... cannot be told ...'
+    'the run after is too short for 3 queries: causal of 2 documents, alone and the best batch are undefined; ...'
     """
-    causal = f"causal of {documents:,} document{'' if documents == 1 else 's'}, " if documents else ""
+    causal = f"causal of {pluralise(documents, 'document')}, " if documents else ""
     return (
-        f"the run afterwards ends too soon for {queries:,} quer{'y' if queries == 1 else 'ies'}: what would take the "
-        f"place of an added document is not in it, so that {causal}alone and the best batch cannot be told "
-        f"(retrieve {needed:,} documents a query: as many as are looked at, and as were added)"
+        f"the run after is too short for {pluralise(queries, 'query')}: {causal}alone and the best batch are "
+        f"undefined; retrieve at least {pluralise(needed, 'document')} per query (k plus the number of added documents)"
     )
 
 
-def failed_rebuilds_note(lost: Mapping[str, str], added: int) -> str:
+def failed_rebuilds_note(failures: Mapping[str, str], added: int) -> str:
     """Describe the documents without which the rebuilt system failed.
 
     >>> failed_rebuilds_note({"d7": "no memory"}, 3)
-    'causal of 1 of 3 documents cannot be told: built without it a query failed, the first (without d7) with: no memory'
+    'causal is undefined for 1 of 3 documents: a query failed when the system was built without it (d7: no memory)'
     """
-    doc, why = next(iter(lost.items()))
-    without = "it" if len(lost) == 1 else "them"
+    doc, reason = next(iter(failures.items()))
+    without = "it" if len(failures) == 1 else "them"
     return (
-        f"causal of {len(lost):,} of {added:,} documents cannot be told: built without {without} a query failed, "
-        f"the first (without {doc}) with: {why}"
+        f"causal is undefined for {len(failures):,} of {pluralise(added, 'document')}: a query failed when the system "
+        f"was built without {without} ({doc}: {reason})"
     )
 
 
 def failed_batch_note(why: str) -> str:
     """Describe why the gain of the best batch could not be measured."""
-    return f"what the batch really gains cannot be told: {why}"
+    return f"the gain of the best batch could not be measured: {why}"
 
 
 def gain_notes(gain: Gain, judged: int, failed: Mapping[str, str], *, built: bool) -> Iterator[str]:
     """Yield the notes on a gain; `built` says whether the system was built here."""
     if text := missing_terms_note(gain.terms):
         yield text
-    ranked = [one.name for one in gain.terms if one.name not in (CONTEXT_RECALL, NOVELTY) and not math.isnan(one.value)]
-    if gain.added and not judged and ranked:
-        yield (
-            f"none of the added documents is judged: to {ranked[0]} they can only be in the way, "
-            "however good they are (judge them, or give --weight context_recall=1)"
-        )
-    elif gain.added and judged < gain.added and ranked:
-        yield f"{judged:,} of {gain.added:,} added documents are judged: of the others {ranked[0]} sees only the harm"
-    if gain.known and not gain.added and not gain.changed and not gain.removed:
-        yield "nothing was added, changed or removed"
+    yield from _judgment_notes(gain, judged)
+    if gain.documents_known and not gain.added and not gain.changed and not gain.removed:
+        yield "no document was added, changed or removed"
     if gain.removed or gain.changed:
         yield (
-            f"before and after differ by more than what was added: {gain.removed:,} documents are gone and "
-            f"{gain.changed:,} have another text; what that does is in the gain, and in no document's part: "
-            "alone and the best batch begin with what is there afterwards, less all that was added"
+            f"{pluralise(gain.removed, 'document')} removed and {gain.changed:,} changed: their effect is in the gain, "
+            "but not in the contribution of any document; the reference of alone and of the best batch is the corpus "
+            "after without all added documents"
         )
     if failed:
-        query, why = next(iter(failed.items()))
-        yield f"{len(failed):,} queries failed on a side and are left out, the first ({query}) with: {why}"
-    moved = len(gain.moved)
-    if 0 < moved < FEW_MOVED_QUERIES and gain.queries >= FEW_MOVED_QUERIES:
-        yield f"only {moved} of {gain.queries:,} queries moved: a few others could turn the result round"
-    zero = not math.isnan(gain.asked_low) and gain.asked_low <= 0 <= gain.asked_high
-    if moved and (zero or gain.p > 1 - gain.confidence):
-        new = next((one for one in gain.terms if one.name == NOVELTY and not math.isnan(one.value)), None)
-        more = "; the rest is novelty, which no query has a part in" if new is not None and new.weight else ""
-        yield f"what queries gained ({gain.asked:+.4f}) cannot be told from chance (p = {gain.p:.3f}){more}"
-    alone = any(not math.isnan(one.alone) for one in gain.documents)
-    if alone and not gain.exact:
-        told = " and in a batch is" if gain.batch else " is"
-        real = "" if math.isnan(gain.batch_measured) else ": what the batch really gains is told beside it"
+        query, reason = next(iter(failed.items()))
+        yield f"{pluralise(len(failed), 'query')} failed before or after and left out, first {query}: {reason}"
+    yield from _significance_notes(gain)
+    yield from _exactness_notes(gain, built=built)
+
+
+def _judgment_notes(gain: Gain, judged: int) -> Iterator[str]:
+    """Warn if added documents are not judged."""
+    measures = [
+        term.name for term in gain.terms if term.name not in (CONTEXT_RECALL, NOVELTY) and not math.isnan(term.value)
+    ]
+    if gain.added and not judged and measures:
         yield (
-            f"what documents do alone{told} found by leaving the others out of one deep ranking, which for "
-            f"this system is near but not exact{real}"
+            f"none of the added documents is judged, so they can only lower {measures[0]}; add judgments, or use "
+            "--weight context_recall=1"
         )
-    if gain.attribution == "dropped" and not gain.exact and any(not math.isnan(one.causal) for one in gain.documents):
-        better = " (--attribution rebuilt is)" if built else ""
-        yield f"documents are left out of a deep ranking, not of the system: causal is near, but not exact{better}"
+    elif gain.added and judged < gain.added and measures:
+        yield (
+            f"{judged:,} of {pluralise(gain.added, 'added document')} {'is' if judged == 1 else 'are'} judged; the "
+            f"others can only lower {measures[0]}"
+        )
+
+
+def _significance_notes(gain: Gain) -> Iterator[str]:
+    """Warn if few queries changed, or if the change is not significant."""
+    n_changed = len(gain.changed_queries)
+    if 0 < n_changed < FEW_CHANGED_QUERIES and gain.queries >= FEW_CHANGED_QUERIES:
+        yield f"only {n_changed} of {gain.queries:,} queries changed; a few other queries could reverse the result"
+    has_zero = not math.isnan(gain.query_gain_low) and gain.query_gain_low <= 0 <= gain.query_gain_high
+    if n_changed and (has_zero or gain.p > 1 - gain.confidence):
+        has_novelty = any(term.name == NOVELTY and term.weight and not math.isnan(term.value) for term in gain.terms)
+        rest = "; the rest of the gain is novelty, which does not depend on queries" if has_novelty else ""
+        gained = format_number(gain.query_gain, "signed")
+        yield f"the gain of the queries ({gained}) is not significant ({format_p_value(gain.p)}){rest}"
+
+
+def _exactness_notes(gain: Gain, *, built: bool) -> Iterator[str]:
+    """Warn about contributions that are approximate."""
+    if gain.exact:
+        return
+    if any(not math.isnan(document.alone) for document in gain.documents):
+        batch = " and the best batch are" if gain.batch else " is"
+        measured = "" if math.isnan(gain.batch_measured) else "; the measured gain of the batch is shown with it"
+        yield f"alone{batch} approximate: other documents are left out of one deep ranking{measured}"
+    if gain.attribution == "dropped" and any(not math.isnan(document.causal) for document in gain.documents):
+        hint = "; --attribution rebuilt is exact" if built else ""
+        yield f"causal is approximate: documents are left out of a deep ranking, not of the system{hint}"

@@ -1,133 +1,28 @@
-"""Report of a gain: terms, queries, document contributions and best batch."""
+"""Report of a gain: terms, queries, contributions of documents, and the best batch."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from dataclasses import replace
 
+from ragauge.core.summaries import Estimate
 from ragauge.core.text import one_line
-from ragauge.knowledge.gain.results import DocumentContribution, Gain, GainTerm, QueryChange
-from ragauge.output.chart_style import LOSS_COLOUR, PALETTE, WIN_COLOUR
-from ragauge.output.charts import ChartRows, import_altair, join_sentence, make_panel, round_digits
-from ragauge.output.numbers import count_noun, format_exact, format_p_value
-from ragauge.output.report import Chart, Report, Section
-from ragauge.output.tables import TextTable
-from ragauge.output.terminal import render_csv_rows
-
-CHART_HEIGHT_PX = 200
-MAX_QUERIES_DRAWN = 200
-"""Maximum number of queries drawn."""
-MAX_NAME_CHARS = 24
-"""Maximum number of characters of a document name."""
-
-
-def build_charts(gain: Gain) -> dict[str, Chart]:
-    """Build all charts for which there is enough data."""
-    found = {}
-    if len(gain.batch) > 1:
-        found["batch"] = build_batch_chart(gain)
-    if len(gain.gained) + len(gain.lost) > 1:
-        found["queries"] = build_queries_chart(gain)
-    return found
-
-
-def build_batch_chart(gain: Gain) -> Chart:
-    """Build the chart of marginal gains by term, and of the batch's total."""
-    alt = import_altair()
-    names = [_shorten_name(f"{place}. {one.id}") for place, one in enumerate(gain.batch, 1)]
-    terms = [one.name for one in gain.terms if not math.isnan(one.value)]
-    bars: ChartRows = [
-        {"document": name, "id": one.id, "term": term, "adds": round_digits(one.changes.get(term, 0.0))}
-        for name, one in zip(names, gain.batch, strict=True)
-        for term in terms
-    ]
-    line: ChartRows = [
-        {"document": name, "id": one.id, "total": round_digits(one.total), "adds": round_digits(one.marginal)}
-        for name, one in zip(names, gain.batch, strict=True)
-    ]
-    x = alt.X("document:N", title=None, sort=None, scale=alt.Scale(domain=names), axis=alt.Axis(labelAngle=-40))
-    colour = alt.Color(
-        "term:N",
-        scale=alt.Scale(domain=terms, range=[PALETTE[i % len(PALETTE)] for i in range(len(terms))]),
-        legend=alt.Legend(title=None, orient="bottom"),
-    )
-    tips = [alt.Tooltip("id:N", title="document"), alt.Tooltip("term:N"), alt.Tooltip("adds:Q", format="+.5f")]
-    totals = [alt.Tooltip("id:N", title="document"), alt.Tooltip("total:Q", format="+.5f", title="batch so far")]
-    adds = alt.Chart(alt.Data(values=bars)).mark_bar(opacity=0.85)
-    grows = alt.Chart(alt.Data(values=line))
-    total = alt.Y("total:Q", title="gain of the batch", axis=alt.Axis(tickCount=5))
-    panels = [
-        make_panel(
-            "What each adds",
-            [adds.encode(x=x, y=alt.Y("adds:Q", title="gain", axis=alt.Axis(tickCount=5)), color=colour, tooltip=tips)],
-            CHART_HEIGHT_PX,
-        ),
-        make_panel(
-            "All of them together",
-            [
-                grows.mark_line(color=PALETTE[0], strokeWidth=2).encode(x=x, y=total),
-                grows.mark_point(color=PALETTE[0], filled=True, size=45, opacity=1).encode(
-                    x=x, y=total, tooltip=totals
-                ),
-            ],
-            CHART_HEIGHT_PX,
-        ),
-    ]
-    first, last = gain.batch[0], gain.batch[-1]
-    alt_text = (
-        f"A batch of {len(gain.batch)} documents: the first ({first.id}) adds {first.marginal:+.4f}, the last "
-        f"({last.id}) {last.marginal:+.4f}; together they gain {last.total:+.4f}."
-    )
-    caption = join_sentence(
-        "documents from left to right as they are taken, each the best after those before it",
-        "bars are what it adds by term and weight",
-        "the line is what all so far are worth",
-    )
-    return Chart("The best batch", caption, alt_text, panels)
-
-
-def build_queries_chart(gain: Gain) -> Chart:
-    """Build the chart of the queries that gained or lost, largest gain first."""
-    alt = import_altair()
-    moved = sorted([*gain.gained, *gain.lost], key=lambda one: -one.gain)
-    if len(moved) > MAX_QUERIES_DRAWN:
-        moved = moved[: MAX_QUERIES_DRAWN // 2] + moved[-MAX_QUERIES_DRAWN // 2 :]
-    rows: ChartRows = [
-        {
-            "place": place,
-            "query": one.query,
-            "text": one.text[:120],
-            "gain": round_digits(one.gain),
-            "side": "gained" if one.gain > 0 else "lost",
-        }
-        for place, one in enumerate(moved, 1)
-    ]
-    colour = alt.Color(
-        "side:N",
-        scale=alt.Scale(domain=["gained", "lost"], range=[WIN_COLOUR, LOSS_COLOUR]),
-        legend=alt.Legend(title=None, orient="bottom"),
-    )
-    tips = [alt.Tooltip("query:N"), alt.Tooltip("text:N"), alt.Tooltip("gain:Q", format="+.4f")]
-    x = alt.X("place:O", title=None, axis=None)
-    bars = alt.Chart(alt.Data(values=rows)).mark_bar(opacity=0.9)
-    shown = bars.encode(x=x, y=alt.Y("gain:Q", title="gain", axis=alt.Axis(tickCount=5)), color=colour, tooltip=tips)
-    even = f"{len(gain.even)} moved without gain or loss, " if gain.even else ""
-    said = (
-        f"{len(gain.gained)} queries gained, {len(gain.lost)} lost, {even}"
-        f"{gain.queries - len(gain.moved)} did not move."
-    )
-    few = (
-        f"only the first and the last {MAX_QUERIES_DRAWN // 2} are drawn"
-        if len(gain.gained) + len(gain.lost) > MAX_QUERIES_DRAWN
-        else ""
-    )
-    caption = join_sentence("a bar for each query that gained or lost, as much as it did", "others are not drawn", few)
-    return Chart("Queries that moved", caption, said, [make_panel("Queries that moved", [shown], CHART_HEIGHT_PX)])
-
-
-def _shorten_name(name: str) -> str:
-    return name if len(name) <= MAX_NAME_CHARS else f"{name[: MAX_NAME_CHARS - 1]}…"
-
+from ragauge.knowledge.gain.charts import build_charts
+from ragauge.knowledge.gain.results import DocumentContribution, Gain, QueryChange
+from ragauge.knowledge.gain.terms import NOVELTY
+from ragauge.output.numbers import format_interval, format_number, format_p_value, join_names, pluralise
+from ragauge.output.report import (
+    Block,
+    Charts,
+    Paragraph,
+    Report,
+    ResultReporter,
+    Section,
+    TableBuilder,
+    select_charts,
+)
+from ragauge.output.tables import Cell, Column, Row, Table
 
 MAX_ROWS_SHOWN = 8
 """Maximum number of documents and queries shown at either end of a table."""
@@ -135,264 +30,292 @@ MAX_TERMINAL_TEXT_CHARS = 30
 """Maximum number of characters of a query text on a terminal."""
 MAX_TEXT_CHARS = 240
 """Maximum number of characters of a query text in other formats."""
-NOVELTY = "novelty"
-"""Name of the term that is not computed per query."""
-CONTEXT_RECALL = "context_recall"
+MAX_DOCUMENTS_NAMED = 3
+"""Maximum number of documents named in a cell."""
 ATTRIBUTION_TEXTS = {
-    "rebuilt": "the system was built anew without each document",
+    "rebuilt": "the system was rebuilt without each document",
     "dropped": "each document was left out of a deeper ranking",
-    "none": "nobody looked what is lost without a document",
+    "none": "not computed",
 }
 
 
-def build_report(told: Gain) -> Report:
+def build_report(result: Gain) -> Report:
     """Build the report of a gain."""
-    about = [
-        f"{told.before or 'before'} to {told.after or 'after'}",
-        *([count_noun(told.added, "document") + " added"] if told.known else []),
-        *([f"{told.removed:,} removed"] if told.removed else []),
-        *([f"{told.changed:,} changed"] if told.changed else []),
-        count_noun(told.queries, "query", "queries") + (f" of {told.dataset}" if told.dataset else ""),
-        told.system,
-        *([f"judged by {told.judge}"] if told.judge else []),
-        *([f"novelty by {told.embedder}"] if told.embedder else []),
+    added = [f"{pluralise(result.added, 'document')} added"] if result.documents_known else []
+    subject = [
+        f"{result.before or 'before'} to {result.after or 'after'}",
+        *added,
+        f"{result.removed:,} removed" if result.removed else "",
+        f"{result.changed:,} changed" if result.changed else "",
+        pluralise(result.queries, "query") + (f" of {result.dataset}" if result.dataset else ""),
+        result.system,
+        f"judge {result.judge}" if result.judge else "",
+        f"novelty by {result.embedder}" if result.embedder else "",
     ]
-    charts = build_charts(told)
-    parts = [
-        _terms_section(told),
-        *_query_sections(told, charts),
-        *_document_sections(told),
-        *_harm_sections(told),
-        *_batch_sections(told, charts),
+    sections = [
+        _terms_section(result),
+        _queries_section(result),
+        _documents_section(result),
+        _harm_section(result),
+        _batch_section(result),
     ]
     return Report(
-        "gain", "Gain", list(filter(None, about)), summarise_gain(told), parts, [], told.notes, told.circumstances
+        "gain",
+        "Gain",
+        summarise_gain(result),
+        [section for section in sections if section.blocks],
+        list(filter(None, subject)),
+        notes=result.notes,
+        provenance=result.provenance,
     )
 
 
-def summarise_gain(told: Gain) -> str:
+def summarise_gain(result: Gain) -> str:
     """Summarise the result in one sentence.
 
     >>> summarise_gain(Gain(0.75, math.nan, math.nan, 0.95, [], 10, 2, 0, 0, 3, []))
-    'Gain +0.750: 0 queries gained, 0 lost, 3 did not move.'
+    'Gain +0.7500: 0 queries gained, 0 lost, 3 did not change.'
     >>> summarise_gain(Gain(0.0, math.nan, math.nan, 0.95, [], 10, 2, 0, 0, 3, [QueryChange("q", "", 0.0, {})]))
-    'Gain +0.000: 0 queries gained, 0 lost, 1 moved without gain or loss, 2 did not move.'
+    'Gain +0.0000: 0 queries gained, 0 lost, 1 changed without gain or loss, 2 did not change.'
     """
-    if math.isnan(told.total):
-        return "The gain cannot be told: no term has a value."
-    sure = "" if math.isnan(told.low) else f" ({told.confidence:.0%} {told.low:+.3f} to {told.high:+.3f})"
-    moved = [f"{len(told.lost):,} lost", *([f"{len(told.even):,} moved without gain or loss"] if told.even else [])]
-    still = told.queries - len(told.moved)
-    gained = count_noun(len(told.gained), "query", "queries")
-    new = sum(one.weight * one.value for one in told.terms if one.name == NOVELTY and not math.isnan(one.value))
-    part = f", novelty {new:+.3f} of it" if new else ""
-    return f"Gain {told.total + 0.0:+.3f}{sure}{part}: {gained} gained, {', '.join(moved)}, {still:,} did not move."
-
-
-def _terms_section(told: Gain) -> Section:
-    rows = [_term_row(one) for one in told.terms]
-    whole = [
-        "together",
-        f"{sum(one.weight for one in told.terms if not math.isnan(one.value)):.3f}",
-        "",
-        "",
-        "",
-        _format_interval(told.low, told.high),
-        _format_difference(told.total),
-        "",
-    ]
-    header = ["term", "weight", "before", "after", "change", f"{told.confidence:.0%}", "counts", "n"]
-    p = (
-        ""
-        if math.isnan(told.p)
-        else f" Would chance alone move queries as much? p {_format_p_relation(format_p_value(told.p))}."
+    if math.isnan(result.total):
+        return "The gain cannot be computed: no term has a value."
+    level = f"{result.confidence:.0%} CI"
+    interval = "" if math.isnan(result.low) else f" ({level} {format_interval(result.low, result.high, 'signed')})"
+    novelty = sum(
+        term.weight * term.value for term in result.terms if term.name == NOVELTY and not math.isnan(term.value)
     )
-    unknown = [f"{one.name} cannot be told: {one.why}." for one in told.terms if math.isnan(one.value)]
-    uncut = [one.name for one in told.terms if "@" not in one.name and one.name not in (CONTEXT_RECALL, NOVELTY)]
-    depth = [f"{', '.join(uncut)}: of the first {told.k} documents."] if uncut else []
-    text = " ".join([f"The gain is the sum of weight times change.{p}", *depth, *unknown])
-    return Section("terms", "Terms", "Terms", text, [TextTable("", header, [*rows, whole], goes=(5, 2, 3))])
+    share = f", of which novelty {format_number(novelty, 'signed')}" if novelty else ""
+    even = f"{len(result.even):,} changed without gain or loss, " if result.even else ""
+    unchanged = result.queries - len(result.changed_queries)
+    gained = f"{pluralise(len(result.gained), 'query')} gained, {len(result.lost):,} lost"
+    total = f"Gain {format_number(result.total, 'signed')}{interval}{share}"
+    return f"{total}: {gained}, {even}{unchanged:,} did not change."
 
 
-def _term_row(one: GainTerm) -> list[str]:
-    figures = [
-        _format_value(one.before),
-        _format_value(one.after),
-        _format_difference(one.value),
-        _format_interval(one.low, one.high),
+def _terms_section(result: Gain) -> Section:
+    level = f"{result.confidence:.0%}"
+    columns = [
+        Column("term", "name"),
+        Column("weight", "statistic"),
+        Column("before", "score", drop_order=1),
+        Column("after", "score", drop_order=2),
+        Column("change", "signed", legend=f"positive if better, with {level} confidence interval"),
+        Column("weighted", "signed", legend="weight times change; the gain is their sum"),
+        Column("n", "count", legend="number of queries; for novelty, of documents"),
     ]
-    return [
-        one.name,
-        f"{one.weight:.3f}",
-        *figures,
-        _format_difference(one.weight * one.value),
-        f"{one.n:,}" if one.n else "-",
+    rows: list[Row] = []
+    for term in result.terms:
+        change = Estimate(term.value, term.low, term.high)
+        rows.append([term.name, term.weight, term.before, term.after, change, term.weight * term.value, term.n or None])
+    weight = sum(term.weight for term in result.terms if not math.isnan(term.value))
+    total = Estimate(result.total, result.low, result.high)
+    rows.append(["gain", weight, Cell("", "text"), Cell("", "text"), Cell("", "text"), total, Cell("", "text")])
+    blocks: list[Block] = [Paragraph(text)] if (text := _describe_terms(result)) else []
+    return Section("terms", "Terms", [*blocks, Table("terms", columns, rows)], "Terms")
+
+
+def _describe_terms(result: Gain) -> str:
+    """Describe the test of the change, depths, and undefined terms."""
+    texts = []
+    if not math.isnan(result.p):
+        texts.append(f"Randomisation test of the gain of the queries: {format_p_value(result.p)}.")
+    if result.terms_without_cutoff:
+        texts.append(f"{join_names(result.terms_without_cutoff)}: computed on the first {result.k} documents.")
+    texts += [f"{term.name} is undefined: {term.why}." for term in result.terms if math.isnan(term.value)]
+    return " ".join(texts)
+
+
+def _queries_section(result: Gain) -> Section:
+    changed = result.changed_queries
+    if not changed:
+        return Section("queries", "Changed queries", [])
+    shown = [query for group in (result.gained, result.lost, result.even) for query in group[:MAX_ROWS_SHOWN]]
+    charts = Charts(select_charts(lambda: build_charts(result), "queries"))
+    if len(shown) == len(changed):
+        return Section("queries", "Changed queries", [_queries_table(shown), charts], "Queries")
+    everything = _queries_table(changed, f"All {len(changed):,} changed queries", MAX_TEXT_CHARS)
+    blocks: list[Block] = [
+        _queries_table(shown, f"The {MAX_ROWS_SHOWN} largest changes in each direction"),
+        charts,
+        replace(everything, collapsed=True),
     ]
+    return Section("queries", "Changed queries", blocks, "Queries")
 
 
-def _query_sections(told: Gain, charts: Mapping[str, Chart]) -> list[Section]:
-    if not told.moved:
-        return []
-    header = ["query", "gain", "by term", "entered", "pushed out", "text"]
-    some = [*told.gained[:MAX_ROWS_SHOWN], *told.lost[:MAX_ROWS_SHOWN], *told.even[:MAX_ROWS_SHOWN]]
-    rows = TextTable("", header, [_query_row(one) for one in some], numbers=False, goes=(2, 5))
-    mine = {name: one for name, one in charts.items() if name == "queries"}
-    shown = (
-        f"Queries that moved, the first {MAX_ROWS_SHOWN} each way"
-        if len(some) < len(told.moved)
-        else "Queries that moved"
-    )
-    found = [Section("queries", shown, "Queries", "", [rows], mine)]
-    if len(some) < len(told.moved):
-        all_rows = TextTable("", header, [_query_row(one, MAX_TEXT_CHARS) for one in told.moved], numbers=False)
-        found.append(
-            Section("moved", f"All {len(told.moved):,} queries that moved", "All moved", rows=[all_rows], long=True)
+def _queries_table(
+    queries: Sequence[QueryChange], title: str = "", max_text_chars: int = MAX_TERMINAL_TEXT_CHARS
+) -> Table:
+    columns = [
+        Column("query", "name"),
+        Column("gain"),  # without a column of numbers, a phone shows the cells of a row below each other
+        Column("change by term", drop_order=1),
+        Column("entered", legend="added documents in the top k"),
+        Column("pushed out", legend="relevant documents that left the top k"),
+        Column("text", drop_order=2),
+    ]
+    rows: list[Row] = []
+    for query in queries:
+        changes = [f"{name} {format_number(value, 'signed')}" for name, value in query.changes.items() if value]
+        rows.append(
+            [
+                query.query,
+                Cell(query.gain, "signed"),
+                ", ".join(changes) or "-",
+                join_names(query.entered, MAX_DOCUMENTS_NAMED) or "-",
+                join_names(query.pushed_out, MAX_DOCUMENTS_NAMED) or "-",
+                _shorten_text(query.text, max_text_chars),
+            ]
         )
-    return found
+    return Table("queries", columns, rows, title)
 
 
-def _query_row(one: QueryChange, longest: int = MAX_TERMINAL_TEXT_CHARS) -> list[str]:
-    by_term = ", ".join(f"{name} {value:+.3f}" for name, value in one.changes.items() if value)
-    text = one_line(one.text)
-    return [
-        one.query,
-        _format_difference(one.gain),
-        by_term or "-",
-        _join_first(one.entered),
-        _join_first(one.left),
-        text if len(text) <= longest else f"{text[: longest - 1]}…",
-    ]
+def _shorten_text(text: str, max_chars: int) -> str:
+    line = one_line(text)
+    return line if len(line) <= max_chars else f"{line[: max_chars - 1]}…"
 
 
-def _document_sections(told: Gain) -> list[Section]:
-    if not told.documents:
-        return []
-    header = ["document", "causal", "by queries", "labelled", "helped", "harmed", "novelty", "alone", "relevant"]
-    header.append(f"top {told.k}")
-    weights = {one.name: one.weight for one in told.terms}
-    rows = [_document_row(one, weights) for one in told.documents]
-    new = any(one.name == NOVELTY and not math.isnan(one.value) for one in told.terms)
-    base = ", on what is there afterwards less all that was added" if told.removed or told.changed else ""
-    text = (
-        f"causal: the gain with all minus the gain without it ({ATTRIBUTION_TEXTS[told.attribution]})"
-        f"{', of novelty its own divided by the number of documents' if new else ''}; by queries: the same without "
-        "novelty; labelled: grade times the weighted mean change of each query that it is relevant to; alone: its gain "
-        f"where no other is added{base}."
-    )
-    goes = (8, 9, 7, 6)
-    if len(rows) <= 2 * MAX_ROWS_SHOWN:
-        return [Section("documents", "Documents", "Documents", text, [TextTable("", header, rows, goes=goes)], {})]
-    ends = [
-        TextTable(f"The {MAX_ROWS_SHOWN} worth most", header, rows[:MAX_ROWS_SHOWN], goes=goes),
-        TextTable(f"The {MAX_ROWS_SHOWN} worth least", header, rows[-MAX_ROWS_SHOWN:], goes=goes),
-    ]
-    whole = TextTable("", header, rows, goes=goes)
-    return [
-        Section("documents", "Documents", "Documents", text, ends),
-        Section("all", f"All {len(rows):,} documents", "All documents", rows=[whole], long=True),
-    ]
-
-
-def _document_row(one: DocumentContribution, weights: Mapping[str, float]) -> list[str]:
-    asked = [weights.get(name, 0.0) * value for name, value in one.changes.items() if name != NOVELTY]
-    unknown = math.isnan(one.causal)
-    return [
-        one.id,
-        _format_difference(one.causal, 5),
-        _format_difference(math.fsum(asked) if asked else math.nan, 5),
-        _format_difference(one.labelled, 3),
-        "-" if unknown else f"{len(one.helped):,}",
-        "-" if unknown else f"{len(one.harmed):,}",
-        _format_value(one.novelty, 3),
-        _format_difference(one.alone),
-        f"{one.relevant:,}",
-        f"{one.entered:,}",
-    ]
-
-
-def _harm_sections(told: Gain) -> list[Section]:
-    """Return the section of documents that made queries worse."""
-    bad = sorted((one for one in told.documents if one.harmed), key=lambda one: (-len(one.harmed), one.id))
-    if not bad:
-        return []
-    rows = [
-        [one.id, f"{len(one.harmed):,}", ", ".join(one.harmed[:MAX_ROWS_SHOWN]), f"{len(one.helped):,}"]
-        for one in bad[:MAX_ROWS_SHOWN]
-    ]
-    more = f" The first {MAX_ROWS_SHOWN} of {len(bad):,}." if len(bad) > MAX_ROWS_SHOWN else ""
-    table = TextTable("", ["document", "harmed", "queries that are better without it", "helped"], rows, numbers=False)
-    return [Section("harm", "Harm", "Harm", f"These documents made queries worse.{more}", [table])]
-
-
-def _batch_sections(told: Gain, charts: Mapping[str, Chart]) -> list[Section]:
-    if not told.batch:
-        return []
-    terms = [one.name for one in told.terms if not math.isnan(one.value)]
-    header = ["document", "adds", "batch", *terms]
-    rows = [
-        [
-            one.id,
-            _format_difference(one.marginal, 5),
-            _format_difference(one.total, 5),
-            *(_format_difference(one.changes.get(t, math.nan), 5) for t in terms),
+def _documents_section(result: Gain) -> Section:
+    if not result.documents:
+        return Section("documents", "Contributions of documents", [])
+    documents = result.documents
+    if len(documents) <= 2 * MAX_ROWS_SHOWN:
+        blocks: list[Block] = [_documents_table(result, documents)]
+    else:
+        everything = _documents_table(result, documents, f"All {len(documents):,} documents")
+        blocks = [
+            _documents_table(result, documents[:MAX_ROWS_SHOWN], f"The {MAX_ROWS_SHOWN} largest contributions"),
+            _documents_table(result, documents[-MAX_ROWS_SHOWN:], f"The {MAX_ROWS_SHOWN} smallest contributions"),
+            replace(everything, collapsed=True),
         ]
-        for one in told.batch
+    return Section("documents", "Contributions of documents", blocks, "Documents")
+
+
+def _documents_table(result: Gain, documents: Sequence[DocumentContribution], title: str = "") -> Table:
+    has_novelty = any(term.name == NOVELTY and not math.isnan(term.value) for term in result.terms)
+    share = "; of novelty, its own divided by the number of added documents" if has_novelty else ""
+    reference = " to the corpus after without all added documents" if result.removed or result.changed else ""
+    columns = [
+        Column("document", "name"),
+        Column(
+            "causal",
+            "signed",
+            legend=f"gain with all added documents minus gain without this one "
+            f"({ATTRIBUTION_TEXTS[result.attribution]}{share})",
+        ),
+        Column("by queries", "signed", legend="causal without novelty"),
+        Column("labelled", "signed", legend="sum over its relevant queries of grade times weighted mean change"),
+        Column("helped", "count", legend="queries that are worse without it"),
+        Column("harmed", "count", legend="queries that are better without it"),
+        Column("novelty", "statistic", drop_order=4),
+        Column("alone", "signed", drop_order=3, legend=f"gain if only this document is added{reference}"),
+        Column("relevant", "count", drop_order=1, legend="queries to which it is judged relevant"),
+        Column(f"top {result.k}", "count", drop_order=2, legend=f"queries with it in the top {result.k}"),
     ]
-    real = (
-        f" Really retrieved, it gains {told.batch_measured:+.5f}."
-        if not told.exact and not math.isnan(told.batch_measured)
-        else ""
-    )
-    base = " It begins with what is there afterwards less all that was added." if told.removed or told.changed else ""
-    text = f"Taken one by one, each the best after those before it: what is like them is less new.{base}{real}"
-    mine = {name: one for name, one in charts.items() if name == "batch"}
-    title = f"The best {len(told.batch)} of {told.added:,}"
-    goes = tuple(range(len(header) - 1, 2, -1))
-    return [Section("batch", title, "Batch", text, [TextTable("", header, rows, goes=goes)], mine)]
+    weights = {term.name: term.weight for term in result.terms}
+    rows: list[Row] = []
+    for document in documents:
+        changes = [weights.get(name, 0.0) * change for name, change in document.changes.items() if name != NOVELTY]
+        is_unknown = math.isnan(document.causal)
+        rows.append(
+            [
+                document.id,
+                document.causal,
+                math.fsum(changes) if changes else None,
+                document.labelled,
+                None if is_unknown else len(document.helped),
+                None if is_unknown else len(document.harmed),
+                document.novelty,
+                document.alone,
+                document.relevant,
+                document.entered,
+            ]
+        )
+    return Table("documents", columns, rows, title)
 
 
-def _format_value(value: float, digits: int = 4) -> str:
-    return "-" if math.isnan(value) else f"{value:.{digits}f}"
+def _harm_section(result: Gain) -> Section:
+    """Documents that made queries worse."""
+    harmful = [document for document in result.documents if document.harmed]
+    harmful.sort(key=lambda document: (-len(document.harmed), document.id))
+    if not harmful:
+        return Section("harm", "Documents that made queries worse", [])
+    columns = [
+        Column("document", "name"),
+        Column("harmed", legend="number of queries that are better without it"),
+        Column("harmed queries"),
+        Column("helped", legend="number of queries that are worse without it"),
+    ]
+    rows: list[Row] = [
+        [
+            document.id,
+            Cell(len(document.harmed), "count"),
+            join_names(document.harmed, MAX_ROWS_SHOWN),
+            Cell(len(document.helped), "count"),
+        ]
+        for document in harmful[:MAX_ROWS_SHOWN]
+    ]
+    title = f"The first {MAX_ROWS_SHOWN} of {len(harmful):,} documents" if len(harmful) > MAX_ROWS_SHOWN else ""
+    return Section("harm", "Documents that made queries worse", [Table("harm", columns, rows, title)], "Harm")
 
 
-def _format_difference(value: float, digits: int = 4) -> str:
-    return "-" if math.isnan(value) else f"{value + 0.0:+.{digits}f}"
+def _batch_section(result: Gain) -> Section:
+    if not result.batch:
+        return Section("batch", "Best batch", [])
+    terms = [term.name for term in result.terms if not math.isnan(term.value)]
+    columns = [
+        Column("document", "name"),
+        Column("adds", "signed", legend="gain that it adds to the documents above it"),
+        Column("batch", "signed", legend="gain of the batch up to it"),
+        *(Column(name, "signed", drop_order=len(terms) - i) for i, name in enumerate(terms)),
+    ]
+    rows: list[Row] = [
+        [step.id, step.marginal, step.total, *(step.changes.get(name) for name in terms)] for step in result.batch
+    ]
+    texts = ["Each document adds the most to those above it; one that is similar to them is less new."]
+    if result.removed or result.changed:
+        texts.append("The batch starts from the corpus after without all added documents.")
+    if not result.exact and not math.isnan(result.batch_measured):
+        texts.append(f"Measured by retrieval, it gains {format_number(result.batch_measured, 'signed')}.")
+    charts = Charts(select_charts(lambda: build_charts(result), "batch"))
+    title = f"Best batch: {len(result.batch)} of {pluralise(result.added, 'added document')}"
+    return Section("batch", title, [Paragraph(" ".join(texts)), Table("batch", columns, rows), charts], "Batch")
 
 
-def _format_p_relation(p: str) -> str:
-    return f"< {p[1:]}" if p.startswith("<") else f"= {p}"
-
-
-def _format_interval(low: float, high: float) -> str:
-    return "-" if math.isnan(low) else f"{low:+.3f} to {high:+.3f}"
-
-
-def _join_first(names: Sequence[str]) -> str:
-    return ", ".join(names[:3]) + (f", … ({len(names)})" if len(names) > 3 else "") if names else "-"
-
-
-def render_csv(told: Gain) -> str:
-    """Render one CSV row per document; if there are none, one per changed query.
+def build_rows_table(result: Gain) -> Table:
+    """Build the table with one row per document, or per changed query if there are no documents, for CSV.
 
     The columns `gain_…` are changes by term, before weights.
     """
-    terms = [one.name for one in told.terms]
-    if told.documents:
-        header = ["document", "causal", "labelled", "alone", "novelty", "helped", "harmed", "relevant", "entered"]
-        documents = [
+    return _document_rows(result) if result.documents else _query_rows(result)
+
+
+def _document_rows(result: Gain) -> Table:
+    terms = [term.name for term in result.terms]
+    names = ["document", "causal", "labelled", "alone", "novelty", "helped", "harmed", "relevant", "entered"]
+    rows: list[Row] = []
+    for document in result.documents:
+        is_unknown = math.isnan(document.causal)
+        rows.append(
             [
-                one.id,
-                *(format_exact(value) for value in (one.causal, one.labelled, one.alone, one.novelty)),
-                *("" if math.isnan(one.causal) else str(len(queries)) for queries in (one.helped, one.harmed)),
-                *(str(n) for n in (one.relevant, one.entered)),
-                *(format_exact(one.changes.get(name)) for name in terms),
+                document.id,
+                *(document.causal, document.labelled, document.alone, document.novelty),
+                *(None if is_unknown else len(queries) for queries in (document.helped, document.harmed)),
+                *(document.relevant, document.entered),
+                *(document.changes.get(name) for name in terms),
             ]
-            for one in told.documents
-        ]
-        return render_csv_rows([*header, *(f"gain_{name}" for name in terms)], documents)
-    terms = [name for name in terms if name != NOVELTY]
-    moved = [
-        [one.query, format_exact(one.gain), *(format_exact(one.changes.get(name)) for name in terms), one.text]
-        for one in told.moved
+        )
+    return Table("documents", [Column(name) for name in (*names, *(f"gain_{name}" for name in terms))], rows)
+
+
+def _query_rows(result: Gain) -> Table:
+    terms = [term.name for term in result.terms if term.name != NOVELTY]
+    rows: list[Row] = [
+        [query.query, query.gain, *(query.changes.get(name) for name in terms), query.text]
+        for query in result.changed_queries
     ]
-    return render_csv_rows(["query", "gain", *(f"gain_{name}" for name in terms), "text"], moved)
+    names = ["query", "gain", *(f"gain_{name}" for name in terms), "text"]
+    return Table("queries", [Column(name) for name in names], rows)
+
+
+REPORTER = ResultReporter(build_report, {"csv": TableBuilder("one row per document", build_rows_table)})

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from ragauge.core.documents import EMPTY_MAPPING
+from ragauge.core.record_types import record
 
 
 class GainTerm(NamedTuple):
@@ -37,7 +38,7 @@ class QueryChange(NamedTuple):
     """Change by term, positive if better; terms without a value are missing."""
     entered: tuple[str, ...] = ()
     """Added documents in its top k after."""
-    left: tuple[str, ...] = ()
+    pushed_out: tuple[str, ...] = ()
     """Relevant documents in its top k before but not after."""
 
 
@@ -86,6 +87,7 @@ class BatchStep(NamedTuple):
     """`marginal` by term, weighted."""
 
 
+@record("ragauge-gain", 2)
 @dataclass(frozen=True)
 class Gain:
     """Gain of a corpus from added documents."""
@@ -103,7 +105,7 @@ class Gain:
     """Number of documents with the same id and another text."""
     queries: int
     """Number of queries run on both snapshots."""
-    moved: Sequence[QueryChange]
+    changed_queries: Sequence[QueryChange]
     """Queries with a changed term, largest gain or loss first; changes may cancel out."""
     documents: Sequence[DocumentContribution] = ()
     """Added documents, largest contribution first."""
@@ -114,10 +116,10 @@ class Gain:
 
     NaN if it was not measured, a query failed, or documents were also removed or changed.
     """
-    asked: float = float("nan")
+    query_gain: float = float("nan")
     """Gain from queries: `total` without novelty."""
-    asked_low: float = float("nan")
-    asked_high: float = float("nan")
+    query_gain_low: float = float("nan")
+    query_gain_high: float = float("nan")
     p: float = float("nan")
     """P-value of the gain from queries, by a randomisation test over queries."""
     attribution: str = "none"
@@ -127,10 +129,12 @@ class Gain:
     """
     exact: bool = True
     """Whether removing a document from a ranking equals building the system without it."""
-    novelty_of: str = "mean"
+    novelty_definition: str = "mean"
     """Definition of novelty used for the term."""
-    known: bool = True
+    documents_known: bool = True
     """Whether the documents of both snapshots are known; otherwise the added ones may be unknown."""
+    terms_without_cutoff: Sequence[str] = ()
+    """Measures that cannot have a cutoff in ranks; they are computed on the first k documents."""
     system: str = ""
     dataset: str = ""
     judge: str = ""
@@ -139,19 +143,19 @@ class Gain:
     after: str = ""
     """Name of the snapshot after."""
     notes: Sequence[str] = ()
-    circumstances: Mapping[str, Any] = field(default_factory=lambda: EMPTY_MAPPING)
+    provenance: Mapping[str, Any] = field(default_factory=lambda: EMPTY_MAPPING)
 
     @property
     def gained(self) -> list[QueryChange]:
         """Queries with a positive gain."""
-        return [one for one in self.moved if one.gain > 0]
+        return [query for query in self.changed_queries if query.gain > 0]
 
     @property
     def lost(self) -> list[QueryChange]:
         """Queries with a negative gain."""
-        return [one for one in self.moved if one.gain < 0]
+        return [query for query in self.changed_queries if query.gain < 0]
 
     @property
     def even(self) -> list[QueryChange]:
         """Queries that changed with a gain of 0: changes cancel out or have no weight."""
-        return [one for one in self.moved if not one.gain]
+        return [query for query in self.changed_queries if not query.gain]

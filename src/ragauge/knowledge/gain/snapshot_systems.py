@@ -8,7 +8,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from ragauge.compute.progress import ProgressCallback, SilentRunProgress, no_progress
+from ragauge.compute.progress import Progress, ProgressCallback, no_progress, scoped
 from ragauge.core.documents import Document
 from ragauge.core.errors import BackendFailed
 from ragauge.core.protocols import Retriever
@@ -78,7 +78,7 @@ class SnapshotRunner:
         Each is left out of its own ranking.
         """
         data = Dataset("", documents, self.queries, self.judgments)
-        return SystemRun("", "", data, RunSettings(), {}, SystemBuilder([]), None, SilentRunProgress()).own
+        return SystemRun("", "", data, RunSettings(), {}, SystemBuilder([]), None).own
 
     def answers(self, documents: Sequence[Document], k: int, name: str) -> SnapshotResults:
         """Run the queries on the system built on these documents."""
@@ -88,13 +88,10 @@ class SnapshotRunner:
             if not isinstance(self.system, str):
                 yield as_retriever(self.system(documents))
                 return
-            workshop = SystemBuilder(
-                documents,
-                cache=cache_folder(),
-                progress=lambda done, total: self.progress(f"{name}: embedding documents", done, total),
-            )
+            workshop = SystemBuilder(documents, cache=cache_folder())
+            progress = scoped(self.progress, subject=name, action="embedding documents")
             try:
-                async with workshop.opened(self.system) as retriever:
+                async with workshop.opened(self.system, progress) as retriever:
                     # Queries may run after this context ends, so the system is closed by the caller.
                     yield retriever
             finally:
@@ -124,11 +121,11 @@ class SnapshotRunner:
 
         def keep(answer: QueryResult) -> None:
             answers.append(answer)
-            self.progress(f"{name}: asking queries", len(answers), len(jobs))
+            self.progress(Progress("running queries", len(answers), len(jobs), subject=name))
 
         plan = RunSettings(k=k + bool(own), warmup=0, workers=self.workers, timeout=self.timeout)
         jobs = [QueryTask(query, text, 0) for query, text in self.queries.items()]
-        self.progress(f"{name}: building", 0, 1)
+        self.progress(Progress("building", subject=name))
         run_system(opened, jobs, plan, [], keep)
         found = collect_rankings(answers, own, k)
         if found.failed and len(found.failed) == len(jobs):
@@ -192,7 +189,7 @@ def leave_one_out(
     quick = LeaveOneOutBM25(shadow, documents, k) if shadow.spec is not None and shadow.spec.name == "bm25" else None
     quiet = replace(shadow, progress=no_progress)
     for done, name in enumerate(left_out):
-        shadow.progress("without each document", done, len(left_out))
+        shadow.progress(Progress("leaving out each document", done, len(left_out)))
         if quick is not None:
             yield name, quick.answers(name)
             continue

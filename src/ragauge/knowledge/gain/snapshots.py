@@ -4,19 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from operator import attrgetter
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, TypedDict
 
-from ragauge.compute.progress import ProgressCallback
+from ragauge.compute.progress import ProgressCallback, no_progress
 from ragauge.core.documents import Document
-from ragauge.core.errors import BadInput, check_count
+from ragauge.core.errors import BadInput
 from ragauge.core.protocols import Chat, Embedder
-from ragauge.core.records import Dataset, Run
+from ragauge.core.records import Dataset
 from ragauge.core.samples import LEXICAL_JUDGE
-from ragauge.datasets import folders, load
+from ragauge.core.settings import Above, AtLeast, AtMost, Below, OneOf, check_settings, unique_by
+from ragauge.datasets import load
+from ragauge.judging.session import JudgingSettings
 from ragauge.knowledge.gain.terms import NOVELTY_DEFINITIONS
 from ragauge.measures.conventions import Convention
-from ragauge.runs.inputs import load_documents, open_run
+from ragauge.runs.inputs import open_run
+from ragauge.runs.texts import load_dataset_or_corpus, load_documents
 
 ATTRIBUTION_METHODS = ("auto", "rebuilt", "dropped", "none")
 DEFAULT_BATCH_SIZE = 10
@@ -28,42 +32,58 @@ class GainSettings:
 
     weights: Mapping[str, float] | None = None
     """Weights by term; by default a third each for recall@k, context_recall and novelty."""
-    k: int = 10
+    k: Annotated[int, AtLeast(1), AtMost(10_000_000)] = 10
     convention: str | Convention = "default"
     chat: str | Chat | Any = LEXICAL_JUDGE
     """Judge of context_recall."""
-    judging: Mapping[str, Any] = field(default_factory=dict)
-    """Settings of `judge`, including the `folder` in which replies are saved."""
+    judging: JudgingSettings = field(default_factory=JudgingSettings)
+    """Settings of this judge."""
+    folder: str | Path | None = None
+    """Folder in which replies of the judge are saved."""
     embedder: str | Embedder = "wordllama"
     """Embedder for novelty."""
-    novelty: str = "mean"
+    novelty: Annotated[str, OneOf(NOVELTY_DEFINITIONS)] = "mean"
     """Definition of novelty: mean, least or lexical."""
-    attribution: str = "auto"
+    attribution: Annotated[str, OneOf(ATTRIBUTION_METHODS)] = "auto"
     """rebuilt, dropped or none; auto uses the exact method unless it is too expensive."""
-    batch: int = DEFAULT_BATCH_SIZE
+    batch: Annotated[int, AtLeast(0)] = DEFAULT_BATCH_SIZE
     """Maximum size of the best batch, in documents; 0 for no batch."""
-    confidence: float = 0.95
+    confidence: Annotated[float, Above(0), Below(1)] = 0.95
     split: str | None = None
-    limit: int | None = None
+    limit: Annotated[int, AtLeast(1)] | None = None
     """Number of queries used, from the first; None for all."""
     before_run: Any = None
     after_run: Any = None
     """Existing runs to use instead of a system."""
-    workers: int = 1
-    timeout: float | None = None
-    progress: ProgressCallback | None = None
+    workers: Annotated[int, AtLeast(1), AtMost(10_000)] = 1
+    timeout: Annotated[float, Above(0)] | None = None
+    progress: ProgressCallback = no_progress
 
     def __post_init__(self) -> None:
-        ranges = {"k": (1, 10**7), "batch": (0, 10**9), "workers": (1, 10_000), "limit": (1, 10**9)}
-        for name, (low, high) in ranges.items():
-            if name != "limit" or self.limit is not None:
-                check_count(name, getattr(self, name), low, high)
-        if self.attribution not in ATTRIBUTION_METHODS:
-            raise BadInput(f"there is no attribution `{self.attribution}`", hint=", ".join(ATTRIBUTION_METHODS))
-        if self.novelty not in NOVELTY_DEFINITIONS:
-            raise BadInput(f"there is no novelty `{self.novelty}`", hint=", ".join(NOVELTY_DEFINITIONS))
-        if not isinstance(self.confidence, int | float) or not 0 < self.confidence < 1:
-            raise BadInput(f"the confidence is {self.confidence!r}", hint="a share, such as 0.95")
+        check_settings(self)
+
+
+class GainOptions(TypedDict, total=False):
+    """Keyword arguments of `gain`: the fields of `GainSettings`."""
+
+    weights: Mapping[str, float] | None
+    k: int
+    convention: str | Convention
+    chat: str | Chat | Any
+    judging: JudgingSettings
+    folder: str | Path | None
+    embedder: str | Embedder
+    novelty: str
+    attribution: str
+    batch: int
+    confidence: float
+    split: str | None
+    limit: int | None
+    before_run: Any
+    after_run: Any
+    workers: int
+    timeout: float | None
+    progress: ProgressCallback
 
 
 @dataclass(frozen=True, eq=False)
@@ -112,9 +132,11 @@ def open_snapshots(
     Raise BadInput for an incomplete combination.
     """
     if after is not None and add is not None:
-        raise BadInput("--after and --add do not go together", hint="--add says what comes to --before")
+        raise BadInput(
+            "--after and --add are mutually exclusive", hint="--add names documents that are added to --before"
+        )
     if after is None and add is None and after_run is None:
-        raise BadInput("nothing says what was added", hint="--add DOCUMENTS, or --after KNOWLEDGE-BASE")
+        raise BadInput("no added documents given", hint="--add DOCUMENTS, or --after CORPUS")
     asked = load(dataset, split=split) if dataset is not None else None
     first = _open_snapshot(before, "before", split)
     if first is None and (asked is not None and before_run is None):
@@ -122,18 +144,18 @@ def open_snapshots(
     last = _open_snapshot(after, "after", split)
     more = _open_snapshot(add, "add", split)
     if more is not None and more.documents is None:
-        raise BadInput("documents that are added have texts", hint="--add new.jsonl, or a list of Documents")
+        raise BadInput("--add must be documents, not a retriever", hint="--add new.jsonl, or a list of Documents")
     if first is None and before_run is None:
-        raise BadInput("nothing says what was there before", hint="--before KNOWLEDGE-BASE, or --dataset DATASET")
+        raise BadInput("no corpus before given", hint="--before CORPUS, or --dataset DATASET")
     first = _with_run(first, before_run, "before")
     if last is None and more is not None and after_run is None and first.documents is None:
-        raise BadInput("what was there before is a function, which nothing can be added to", hint="give both of them")
+        raise BadInput("documents cannot be added to a retriever", hint="give the retriever after as well")
     if last is None and more is not None:
         last = Snapshot(f"{first.name} + {more.name}", _merge_documents(first.documents or (), more.documents or ()))
     last = _with_run(last, after_run, "after")
     data = asked or (last.data if last.data is not None else first.data)
     if data is None:
-        raise BadInput("nothing says what to ask", hint="--dataset DATASET has queries and judgments")
+        raise BadInput("no queries given", hint="--dataset DATASET, with queries and judgments")
     known = first.documents is not None and last.documents is not None
     if not known:
         return SnapshotPair(
@@ -158,41 +180,29 @@ def _open_snapshot(thing: Any, option: str, split: str | None) -> Snapshot | Non
     if isinstance(thing, Dataset):
         return Snapshot(thing.name, thing.documents, data=thing)
     if isinstance(thing, str | Path):
-        return _read_snapshot(str(thing), option, split)
+        return _read_snapshot(str(thing), split)
     if hasattr(thing, "search") or callable(thing):
         return Snapshot(getattr(thing, "__name__", type(thing).__name__), live=thing)
     if isinstance(thing, Sequence):
-        return Snapshot(option, _check_unique_ids(load_documents(thing)))
+        return Snapshot(option, unique_by(load_documents(thing), attrgetter("id"), "document"))
     raise BadInput(
         f"`{option}` cannot be read from {type(thing).__name__}",
-        hint="a corpus file, a folder, the name of a dataset, Documents, or something that searches",
+        hint="a corpus file, a folder, the name of a dataset, Documents, or a retriever",
     )
 
 
-def _read_snapshot(place: str, option: str, split: str | None) -> Snapshot:
+def _read_snapshot(place: str, split: str | None) -> Snapshot:
     """Read a corpus file, a folder of texts or with a corpus, or a dataset by name."""
-    path = Path(place)
-    if path.is_file():
-        documents = load_documents(path)
-        if not documents:
-            raise BadInput(f"there are no documents in {place}", hint="look whether this is what was meant")
-        return Snapshot(path.name, documents)
-    if path.is_dir():
-        found = folders.find_dataset_folder(path)
-        if found is not None and ((found / "qrels.txt").exists() or (found / "qrels").exists()):
-            data = load(path, split=split)
-            return Snapshot(data.name, data.documents, data=data)
-        return Snapshot(folders.dataset_name(path), load_documents(path))
-    if path.suffix in (".jsonl", ".tsv", ".gz", ".zst", ".json", ".txt", ".md"):
-        raise BadInput("no such file", file=place, hint=f"--{option} is a corpus, a folder or a dataset")
-    data = load(place, split=split)
-    return Snapshot(data.name, data.documents, data=data)
+    data = load_dataset_or_corpus(place, split)
+    if not data.documents and not data.queries:
+        raise BadInput(f"no documents in {place}", hint="check the path and the file format")
+    return Snapshot(data.name, data.documents, data=data if data.queries else None)
 
 
 def _with_run(side: Snapshot | None, run: Any, option: str) -> Snapshot:
     if run is None:
         return side or Snapshot(option)
-    found = run if isinstance(run, Run) else open_run(str(run))
+    found = open_run(run)
     rankings = {
         query: tuple(sorted(scores, key=lambda doc: (scores[doc], doc), reverse=True))
         for query, scores in found.nested.items()
@@ -200,15 +210,6 @@ def _with_run(side: Snapshot | None, run: Any, option: str) -> Snapshot:
     if side is None:
         return Snapshot(found.name, rankings=rankings)
     return Snapshot(side.name, side.documents, rankings=rankings, data=side.data)
-
-
-def _check_unique_ids(documents: Sequence[Document]) -> list[Document]:
-    seen: set[str] = set()
-    for one in documents:
-        if one.id in seen:
-            raise BadInput(f"the id `{one.id}` comes twice")
-        seen.add(one.id)
-    return list(documents)
 
 
 def _merge_documents(before: Sequence[Document], more: Sequence[Document]) -> list[Document]:

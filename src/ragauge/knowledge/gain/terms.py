@@ -39,12 +39,12 @@ def read_weights(given: Mapping[str, float] | None, k: int, rules: Convention) -
     for text, weight in given.items():
         name = _canonical_term(text, k, rules)
         if name in found:
-            raise BadInput(f"`{name}` has two weights", hint="one for each term")
+            raise BadInput(f"`{name}` has two weights", hint="give each term one weight")
         number = isinstance(weight, int | float) and not isinstance(weight, bool)
         if not number or (isinstance(weight, float) and math.isnan(weight)):
-            raise BadInput(f"the weight of {name} is {weight!r}, not a number", hint="--weight recall@10=0.5")
+            raise BadInput(f"the weight of {name} must be a number, got {weight!r}", hint="--weight recall@10=0.5")
         if abs(weight) > MAX_WEIGHT:
-            raise BadInput(f"the weight of {name} is more than {MAX_WEIGHT:,.0f}", hint="--weight recall@10=0.5")
+            raise BadInput(f"the weight of {name} must be at most {MAX_WEIGHT:,.0f}", hint="--weight recall@10=0.5")
         found[name] = float(weight)
     if not any(found.values()):
         raise BadInput("no term has a weight", hint="--weight recall@10=0.5 --weight novelty=0.5")
@@ -56,7 +56,7 @@ def _canonical_term(text: str, k: int, rules: Convention) -> str:
     if plain in (CONTEXT_RECALL, NOVELTY):
         return plain
     if plain.startswith(f"{CONTEXT_RECALL}@"):
-        raise BadInput("context_recall is that of the first k documents", hint="-k says how many")
+        raise BadInput("context_recall has no cutoff: it uses the first k documents", hint="-k 5 -w context_recall=1")
     measure = _check_averaged(parse_measure(text, rules))
     return str(replace(measure, cutoff=k) if measure.cutoff is None and measure.spec.cutoff == "rank?" else measure)
 
@@ -65,7 +65,7 @@ def _check_averaged(measure: Measure) -> Measure:
     """Return the measure; raise BadInput unless it is averaged over queries."""
     if measure.spec.aggregate is not mean or dict(measure.options).get("of") == "means":
         raise BadInput(
-            f"{measure} is no mean over queries, so that no query has a part in it", hint="a measure such as recall@10"
+            f"{measure} is not a mean over queries, so queries have no share in it", hint="a measure such as recall@10"
         )
     return measure
 
@@ -163,6 +163,8 @@ class RankingScorer:
         """Number of documents used of a ranking."""
         self._judgments = judgments
         uncut = [one for one in measures if one not in cut]
+        self.without_cutoff = [str(measure) for measure in uncut]
+        """Names of the measures that cannot have a cutoff in ranks."""
         self._groups = [(depth, some) for depth, some in ((self.depth, cut), (k, uncut)) if some]
         """Depths and their measures; measures that cannot have a cutoff are computed at depth k."""
         self._count = count

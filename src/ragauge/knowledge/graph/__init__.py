@@ -2,25 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import combinations, islice
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from ragauge.core.composition import DEFAULT_GRAPH, build_component, check_spec, iterate_plugins
+from ragauge.compute.progress import Progress, ProgressCallback, no_progress
+from ragauge.core.components import build_component, check_spec, iterate_plugins
 from ragauge.core.documents import Document
 from ragauge.core.errors import BadInput
 from ragauge.core.findings import HistogramBin
 from ragauge.core.graphs import Graph
 from ragauge.core.plugins import check_installed
 from ragauge.core.protocols import Embedder, GraphBuilder
-from ragauge.core.records import Dataset, Ints, Judgments
+from ragauge.core.records import Dataset, Ints
+from ragauge.core.settings import Above, Below, check_int, check_number, unique_by
 from ragauge.core.specs import parse_specs
 from ragauge.core.structured_text import parse_json
 from ragauge.core.vectors import to_unit_rows
-from ragauge.datasets import folders, load
+from ragauge.datasets import folders
 from ragauge.datasets.queries import restrict_queries, self_documents
 from ragauge.files.workspace import cache_folder
 from ragauge.knowledge.graph.distances import (
@@ -34,9 +37,10 @@ from ragauge.knowledge.graph.distances import (
 from ragauge.knowledge.graph.results import DegreeSummary, GraphAnalysis, Hub, LinkKind, QueryReach, SharedLinks
 from ragauge.measures.conventions import find_convention
 from ragauge.models.embedders import BatchedEmbedder, CachedEmbedder, open_embedder
+from ragauge.output.numbers import pluralise
 from ragauge.runs.folder import dataset_fingerprint, provenance, utc_now
-from ragauge.runs.inputs import load_documents
-from ragauge.systems.graph_corpus import LinkedCorpus
+from ragauge.runs.texts import load_dataset_or_corpus
+from ragauge.systems.graph_corpus import DEFAULT_GRAPH, LinkedCorpus
 from ragauge.systems.graph_links import UNKNOWN_IDS, MetadataLinks, find_link_field
 
 DEFAULT_SEEDS = 10
@@ -65,7 +69,7 @@ def graph(
     limit: int | None = None,
     split: str | None = None,
     confidence: float = 0.95,
-    tell: Callable[[str], None] | None = None,
+    progress: ProgressCallback = no_progress,
 ) -> GraphAnalysis:
     """Analyse a corpus as a graph: links, components, hubs and distances.
 
@@ -79,30 +83,32 @@ def graph(
     >>> found.documents, found.queries, [one.name for one in found.kinds]
     (60, 5, ['knn(neighbours=4)'])
     """
-    say = tell or (lambda _: None)
-    _check_settings(seeds, limit, confidence)
+    check_int("seeds", seeds)
+    check_number("confidence", confidence, Above(0), Below(1))
+    if limit is not None:
+        check_int("limit", limit)
     linkers = _open_linkers(graph)
     if isinstance(embedder, str):
         check_spec("embedders", embedder)
         check_installed(iterate_plugins("embedders", embedder))
     elif not callable(getattr(embedder, "embed", None)):
-        raise BadInput(f"{type(embedder).__name__} is no embedder: it has no `embed`")
-    say("reading")
-    data = _load_data(dataset, split)
+        raise BadInput(f"{type(embedder).__name__} is not an embedder: it has no method `embed`")
+    progress(Progress("reading"))
+    data = load_dataset_or_corpus(dataset, split)
     if not data.documents:
-        raise BadInput(f"there are no documents in {data.name}", hint="look whether this is what was meant")
-    terrain = _embed_corpus(data.documents, embedder, say)
-    say("linking")
+        raise BadInput(f"no documents in {data.name}", hint="check the path and the file format")
+    terrain = _embed_corpus(data.documents, embedder, progress)
+    progress(Progress("linking"))
     links = {one.name: one.link(data.documents, terrain.vectors) for one in linkers}
     ids = [one.id for one in data.documents]
     whole = Graph.of(ids, links)
     alone = {name: Graph.of(ids, {name: one}) for name, one in links.items()}
-    say("counting")
+    progress(Progress("counting"))
     sizes = np.sort(np.bincount(component_labels(whole)))[::-1]
     data, relevant, notes = _find_relevant_rows(data, terrain, limit)
     some = {name: one for name, one in alone.items() if one.links}
     graphs = {"": whole, **(some if len(some) > 1 else {})}
-    say("walking")
+    progress(Progress("walking"))
     rows = count_by_distance(graphs, _rank_queries(data, relevant, terrain, seeds)) if relevant else {}
     return GraphAnalysis(
         corpus=data.name,
@@ -120,10 +126,10 @@ def graph(
         queries=len(relevant),
         confidence=confidence,
         reach=summarise_reach(rows, len(whole), confidence) if rows else [],
-        following=link_relevance(graphs, list(relevant.values())) if rows else [],
-        doubts=_link_doubts(linkers, data.documents, dataset),
+        link_relevance=link_relevance(graphs, list(relevant.values())) if rows else [],
+        warnings=_link_warnings(linkers, data.documents, dataset),
         notes=[*_skipped_notes(whole, linkers), *notes, *_lost_query_notes(rows.get("", ()))],
-        circumstances={
+        provenance={
             "made": utc_now(),
             "dataset": dataset_fingerprint(data),
             "graph": whole.about(),
@@ -135,15 +141,6 @@ def graph(
     )
 
 
-def _check_settings(seeds: int, limit: int | None, confidence: float) -> None:
-    for name, value in (("seeds", seeds), ("the limit", limit)):
-        if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
-            verb = "are" if name == "seeds" else "is"
-            raise BadInput(f"{name} {verb} {value!r}, not a whole number of at least 1")
-    if not 0 < confidence < 1:
-        raise BadInput(f"the confidence is {confidence!r}", hint="a share, such as 0.95")
-
-
 def _open_linkers(given: Any) -> list[GraphBuilder]:
     """Return the linkers; a mistake is raised before any data is read."""
     several = [given] if isinstance(given, str) or not isinstance(given, Iterable) else list(given)
@@ -152,8 +149,8 @@ def _open_linkers(given: Any) -> list[GraphBuilder]:
         if not isinstance(one, str):
             if not isinstance(one, GraphBuilder):
                 raise BadInput(
-                    f"{type(one).__name__} is no linker",
-                    hint="`link(documents, vectors)` gives Links, and it has a `name`",
+                    f"{type(one).__name__} is not a linker",
+                    hint="a linker has a `name` and a method `link(documents, vectors)`",
                 )
             found.append(one)
             continue
@@ -161,51 +158,18 @@ def _open_linkers(given: Any) -> list[GraphBuilder]:
             check_spec("graphs", spec)
             found.append(build_component("graphs", spec))
     if not found:
-        raise BadInput("nothing says what links documents", hint=f"--graph {'+'.join(DEFAULT_GRAPH)}")
-    names = [one.name for one in found]
-    twice = next((name for name in names if names.count(name) > 1), None)
-    if twice is not None:
-        raise BadInput(f"links of the kind `{twice}` are asked for twice")
-    return found
+        raise BadInput("no links given", hint=f"--graph {'+'.join(DEFAULT_GRAPH)}")
+    return unique_by(found, attrgetter("name"), "kind of links", hint="remove one of them")
 
 
-def _load_data(what: Any, split: str | None) -> Dataset:
-    """Load a dataset, or a corpus as a dataset without queries."""
-    if isinstance(what, Dataset):
-        return what
-    name = "documents"
-    if isinstance(what, str | Path):
-        path = Path(what)
-        file = path.is_file() or (not path.exists() and bool(path.suffix) and ":" not in str(what))
-        if not file and not (path.is_dir() and _has_no_queries(path)):
-            return load(what, split=split)
-        name = path.resolve().name
-    elif not isinstance(what, Iterable):
-        raise BadInput(
-            f"a corpus cannot be read from {type(what).__name__}",
-            hint="a file, a folder, the name of a dataset, a Dataset or Documents",
-        )
-    return Dataset(name, load_documents(what), {}, Judgments({}))
-
-
-def _has_no_queries(folder: Path) -> bool:
-    """Return whether a folder has no queries or no judgments."""
-    found = folders.find_dataset_folder(folder)
-    return found is None or not ((found / "qrels.txt").exists() or (found / "qrels").exists())
-
-
-def _embed_corpus(documents: Sequence[Document], described: str | Embedder, say: Callable[[str], None]) -> LinkedCorpus:
+def _embed_corpus(documents: Sequence[Document], described: str | Embedder, progress: ProgressCallback) -> LinkedCorpus:
     """Embed the documents, using the cache for a described embedder.
 
     Links are added later.
     """
-
-    def heard(done: int, total: int) -> None:
-        say(f"embedding: {done:,} of {total:,}")
-
-    embedder = open_embedder(described, [one.whole for one in documents], heard)
+    embedder = open_embedder(described, [one.whole for one in documents], progress)
     known = CachedEmbedder(embedder, cache_folder() / "embeddings") if isinstance(described, str) else embedder
-    return LinkedCorpus(documents, embedder, [], document_embedder=BatchedEmbedder(known, heard))
+    return LinkedCorpus(documents, embedder, [], document_embedder=BatchedEmbedder(known, progress))
 
 
 def _find_relevant_rows(
@@ -216,8 +180,7 @@ def _find_relevant_rows(
     Queries without a relevant document in the corpus are left out.
     """
     if not data.queries:
-        why = "there are no questions, so that nobody can tell how far answers are"
-        return data, {}, [why]
+        return data, {}, ["no queries: distances of relevant documents cannot be computed"]
     data, notes = restrict_queries(data, limit)
     least, missing = find_convention("default").rel, 0
     found: dict[str, Ints] = {}
@@ -230,10 +193,10 @@ def _find_relevant_rows(
     none = len(data.queries) - len(found)
     if none:
         notes.append(
-            f"queries without a relevant document in the corpus are left out: {none:,} of {len(data.queries):,}"
+            f"{none:,} of {pluralise(len(data.queries), 'query')} left out: no relevant document in the corpus"
         )
     if missing:
-        notes.append(f"relevant documents that are not in the corpus are not counted: {missing:,}")
+        notes.append(f"{pluralise(missing, 'relevant document')} not counted: not in the corpus")
     return data, found, notes
 
 
@@ -258,7 +221,7 @@ def _rank_queries(
 
 def _lost_query_notes(rows: Sequence[QueryReach]) -> list[str]:
     lost = sum(not one.relevant[0] + one.others[0] for one in rows)
-    return [f"queries without a vector have no seeds, and reach nothing: {lost:,}"] if lost else []
+    return [f"{pluralise(lost, 'query')} without a vector: no seeds, so no document is reached"] if lost else []
 
 
 def _link_kinds(alone: Mapping[str, Graph]) -> list[LinkKind]:
@@ -314,13 +277,12 @@ def _find_hubs(graph: Graph, documents: Sequence[Document]) -> list[Hub]:
     return [Hub(one.id, one.title or one.text[:MAX_TITLE_CHARS], links) for one, links in found if links]
 
 
-def _link_doubts(linkers: Sequence[GraphBuilder], documents: Sequence[Document], given: Any) -> list[str]:
+def _link_warnings(linkers: Sequence[GraphBuilder], documents: Sequence[Document], given: Any) -> list[str]:
     """Return possible problems with the links stored in documents."""
     found = [line for one in linkers if isinstance(one, MetadataLinks) for line in one.doubts(documents)]
     field = _misplaced_field(documents, given) if found else None
     if field is not None:
-        where = "at the top of the lines of the corpus, where it is not read"
-        found.append(f"`{field}` names documents, but stands {where}; it belongs in `metadata`.")
+        found.append(f"The field `{field}` names documents, but is not in `metadata`, so it is not read.")
     return found
 
 
@@ -340,10 +302,10 @@ def _misplaced_field(documents: Sequence[Document], given: Any) -> str | None:
 
 
 def _skipped_notes(graph: Graph, linkers: Sequence[GraphBuilder]) -> list[str]:
-    """Return notes on links that were skipped, except those reported as doubts."""
+    """Return notes on links that were skipped, except those reported as warnings."""
     told = {one.name for one in linkers if isinstance(one, MetadataLinks)}
     return [
-        f"{kind}: skipped are {why}: {count:,}"
+        f"{kind}: skipped {count:,} {why}"
         for kind, whys in graph.skipped.items()
         for why, count in whys.items()
         if kind not in told or why != UNKNOWN_IDS

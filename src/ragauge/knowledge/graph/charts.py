@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from ragauge.core.summaries import Mean
 from ragauge.knowledge.graph.results import DISTANCE_LABELS, GraphAnalysis, Reach
 from ragauge.output.chart_style import NEUTRAL_COLOUR, PALETTE
 from ragauge.output.charts import (
@@ -26,48 +29,53 @@ POINT_OFFSET_LINKS = 0.04
 """Horizontal offset of the two points at each distance, in links."""
 
 
-def build_charts(web: GraphAnalysis) -> dict[str, Chart]:
+def build_charts(result: GraphAnalysis) -> dict[str, Chart]:
     """Build all charts for which there is data."""
-    return {**(_reach_charts(web) if web.reach else {}), **(_degree_chart(web) if web.links else {})}
+    return {**(_reach_charts(result) if result.reach else {}), **(_degree_chart(result) if result.links else {})}
 
 
-def _reach_charts(web: GraphAnalysis) -> dict[str, Chart]:
-    several = len(web.reach) > 1
+def _reach_charts(result: GraphAnalysis) -> dict[str, Chart]:
+    several = len(result.reach) > 1
     panels = [
-        _distance_panel(one, (one.kind or "all links") if several else "how far documents are") for one in web.reach
+        _distance_panel(reach, (reach.kind or "all links") if several else "distance of documents")
+        for reach in result.reach
     ]
-    whole = web.reach[0]
-    said = ", ".join(f"{name} {one.value:.0%}" for name, one in zip(DISTANCE_LABELS, whole.relevant, strict=True))
-    rest = ", ".join(f"{name} {one.value:.0%}" for name, one in zip(DISTANCE_LABELS, whole.others, strict=True))
-    lines = "; ".join(
-        f"within {one.links}: {one.recall.value:.0%}, plain search {one.plain.value:.0%}" for one in whole.within
+    overall = result.reach[0]
+    recalls = "; ".join(
+        f"within {within.links}: {within.recall.value:.0%}, plain search {within.plain.value:.0%}"
+        for within in overall.within
     )
     return {
         "reach": Chart(
-            "How far the answers are",
-            join_sentence("each bar is all relevant documents, or all others, by their links to the nearest seed"),
-            f"Relevant documents: {said}. Others: {rest}.",
+            "Distance of relevant documents",
+            join_sentence(
+                "a bar divides all relevant documents, or all others, by their distance from the nearest seed"
+            ),
+            f"Relevant documents: {_list_shares(overall.relevant)}. Others: {_list_shares(overall.others)}.",
             panels,
         ),
         "within": Chart(
-            "What lies within reach",
+            "Reachable recall",
             join_sentence(
-                "the part of the relevant documents within so many links of the seeds, beside what plain search finds "
-                "among as many documents",
-                f"thin lines are intervals of {web.confidence:.0%}",
+                "recall of all documents within a number of links, and of plain search that returns as many",
+                f"thin lines are {result.confidence:.0%} confidence intervals",
             ),
-            f"Recall {lines}.",
-            [_recall_panel(whole)],
+            f"Recall {recalls}.",
+            [_recall_panel(overall)],
         ),
     }
+
+
+def _list_shares(means: Sequence[Mean]) -> str:
+    return ", ".join(f"{label} {mean.value:.0%}" for label, mean in zip(DISTANCE_LABELS, means, strict=True))
 
 
 def _distance_panel(reach: Reach, title: str) -> ChartPanel:
     alt = import_altair()
     values: ChartRows = [
-        {"side": side, "distance": name, "order": place, "part": round_digits(one.value)}
-        for side, means in zip(DOCUMENT_GROUPS, (reach.relevant, reach.others), strict=True)
-        for place, (name, one) in enumerate(zip(DISTANCE_LABELS, means, strict=True))
+        {"group": group, "distance": label, "order": place, "share": round_digits(mean.value)}
+        for group, means in zip(DOCUMENT_GROUPS, (reach.relevant, reach.others), strict=True)
+        for place, (label, mean) in enumerate(zip(DISTANCE_LABELS, means, strict=True))
     ]
     colour = alt.Color(
         "distance:N",
@@ -79,11 +87,11 @@ def _distance_panel(reach: Reach, title: str) -> ChartPanel:
         alt.Chart(alt.Data(values=values))
         .mark_bar(opacity=0.9, height={"band": 0.7})
         .encode(
-            x=alt.X("part:Q", title=None, axis=alt.Axis(format=".0%", tickCount=5), scale=alt.Scale(domain=[0, 1])),
-            y=alt.Y("side:N", title=None, sort=list(DOCUMENT_GROUPS), axis=alt.Axis(grid=False)),
+            x=alt.X("share:Q", title=None, axis=alt.Axis(format=".0%", tickCount=5), scale=alt.Scale(domain=[0, 1])),
+            y=alt.Y("group:N", title=None, sort=list(DOCUMENT_GROUPS), axis=alt.Axis(grid=False)),
             color=colour,
             order=alt.Order("order:Q"),
-            tooltip=[alt.Tooltip("side:N"), alt.Tooltip("distance:N"), alt.Tooltip("part:Q", format=".1%")],
+            tooltip=[alt.Tooltip("group:N"), alt.Tooltip("distance:N"), alt.Tooltip("share:Q", format=".1%")],
         )
     )
     return make_panel(title, [bars], BAR_HEIGHT_PX * len(DOCUMENT_GROUPS), wide=False)
@@ -93,21 +101,21 @@ def _recall_panel(reach: Reach) -> ChartPanel:
     alt = import_altair()
     values: ChartRows = [
         {
-            "links": one.links,
-            "at": one.links + aside,
-            "way": way,
-            "documents": round_digits(one.documents),
+            "links": within.links,
+            "at": within.links + offset,
+            "search": label,
+            "documents": round_digits(within.documents),
             "value": round_digits(mean.value),
             "low": round_digits(mean.low),
             "high": round_digits(mean.high),
         }
-        for one in reach.within
-        for way, aside, mean in zip(
-            SEARCH_LABELS, (-POINT_OFFSET_LINKS, POINT_OFFSET_LINKS), (one.recall, one.plain), strict=True
+        for within in reach.within
+        for label, offset, mean in zip(
+            SEARCH_LABELS, (-POINT_OFFSET_LINKS, POINT_OFFSET_LINKS), (within.recall, within.plain), strict=True
         )
     ]
     colour = alt.Color(
-        "way:N",
+        "search:N",
         scale=alt.Scale(domain=list(SEARCH_LABELS), range=[PALETTE[0], NEUTRAL_COLOUR]),
         legend=alt.Legend(title=None, orient="bottom", columns=1, labelLimit=260),
     )
@@ -116,8 +124,8 @@ def _recall_panel(reach: Reach) -> ChartPanel:
     x = alt.X("at:Q", title="links from the seeds", axis=axis, scale=alt.Scale(domain=[-0.3, last + 0.3], nice=False))
     y = alt.Y("value:Q", title="recall", axis=alt.Axis(tickCount=5), scale=alt.Scale(domain=[0, 1]))
     tips = [
-        alt.Tooltip("way:N", title="what"),
-        alt.Tooltip("documents:Q", format=",.1f", title="documents a query"),
+        alt.Tooltip("search:N", title="search"),
+        alt.Tooltip("documents:Q", format=",.1f", title="documents per query"),
         *interval_tooltips(alt, "recall"),
     ]
     chart = alt.Chart(alt.Data(values=values))
@@ -129,28 +137,29 @@ def _recall_panel(reach: Reach) -> ChartPanel:
     return make_panel("recall", layers, CHART_HEIGHT_PX)
 
 
-def _degree_chart(web: GraphAnalysis) -> dict[str, Chart]:
+def _degree_chart(result: GraphAnalysis) -> dict[str, Chart]:
     alt = import_altair()
-    names = [_bar_label(one.low, one.high - 1) for one in web.degrees.bars]
-    values: ChartRows = [{"links": name, "documents": one.n} for name, one in zip(names, web.degrees.bars, strict=True)]
+    bins = result.degrees.bars
+    names = [_bar_label(each.low, each.high - 1) for each in bins]
+    values: ChartRows = [{"links": name, "documents": each.n} for name, each in zip(names, bins, strict=True)]
     axis = alt.Axis(labelAngle=0, labelOverlap=True, grid=False)
     bars = (
         alt.Chart(alt.Data(values=values))
         .mark_bar(color=PALETTE[0], opacity=0.75)
         .encode(
-            x=alt.X("links:N", title="links", sort=names, axis=axis),
+            x=alt.X("links:N", title="links per document", sort=names, axis=axis),
             y=alt.Y("documents:Q", title="documents", axis=alt.Axis(tickCount=4, format=",d")),
             tooltip=[alt.Tooltip("links:N"), alt.Tooltip("documents:Q", format=",")],
         )
     )
-    first, last = web.degrees.bars[0], web.degrees.bars[-1]
-    beyond = f"the last bar has all beyond {last.low - 1:,}" if last.high - last.low > first.high - first.low else ""
-    words = ", ".join(f"{name}: {one.n:,}" for name, one in zip(names, web.degrees.bars, strict=True) if one.n)
+    first, last = bins[0], bins[-1]
+    rest = f"the last bar has all documents with more than {last.low - 1:,}"
+    counts = ", ".join(f"{name}: {each.n:,}" for name, each in zip(names, bins, strict=True) if each.n)
     drawing = Chart(
-        "How many links documents have",
-        join_sentence("how many documents have so many links", beyond),
-        f"Documents by links: {words}.",
-        [make_panel("documents by their links", [bars], CHART_HEIGHT_PX)],
+        "Links per document",
+        join_sentence("documents by number of links", rest if last.high - last.low > first.high - first.low else ""),
+        f"Documents by links: {counts}.",
+        [make_panel("links per document", [bars], CHART_HEIGHT_PX)],
     )
     return {"degrees": drawing}
 

@@ -1,11 +1,11 @@
-"""Report of a graph analysis: summary sentences, then tables."""
+"""Report of a graph analysis: whether links lead to relevant documents, and the links themselves."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
 
-from ragauge.core.summaries import Mean
+from ragauge.core.summaries import Estimate, Mean
 from ragauge.core.text import one_line
 from ragauge.knowledge.graph.charts import build_charts
 from ragauge.knowledge.graph.results import (
@@ -18,10 +18,19 @@ from ragauge.knowledge.graph.results import (
     Reach,
     ReachableRecall,
 )
-from ragauge.output.numbers import count_noun, format_exact, format_rate
-from ragauge.output.report import Report, Section
-from ragauge.output.tables import TextTable
-from ragauge.output.terminal import render_csv_rows
+from ragauge.output.numbers import format_number, pluralise
+from ragauge.output.report import (
+    Block,
+    Charts,
+    Facts,
+    Paragraph,
+    Report,
+    ResultReporter,
+    Section,
+    TableBuilder,
+    select_charts,
+)
+from ragauge.output.tables import Cell, Column, Row, Table, format_value
 
 ALL_LINKS = "all links"
 CHANCE_PROBABILITY = 0.5
@@ -30,84 +39,79 @@ LEAK_SHARE = 0.5
 """Share of links between relevant documents, or overlap with one document's neighbours, that may be a leak."""
 MIN_SHARE_DIFFERENCE = 0.05
 """Differences of shares below this are not given as evidence."""
-MIN_COUNT_WITHOUT_DECIMALS = 1000
-"""Number of documents from which no decimal is shown."""
 MAX_TITLE_CHARS = 44
 """Maximum number of characters of a title."""
 
 
-def build_report(web: GraphAnalysis) -> Report:
+def build_report(result: GraphAnalysis) -> Report:
     """Build the report of a graph analysis."""
-    kinds = " + ".join(one.name for one in web.kinds)
-    asked = [count_noun(web.queries, "query", "queries"), f"seeds by {web.embedder}"] if web.reach else []
-    parts = [
-        *_distance_sections(web),
-        *_reach_sections(web),
-        *_kind_sections(web),
-        *_relevance_sections(web),
-        *_shape_sections(web),
-        *_link_sections(web),
+    subject = [result.corpus, pluralise(result.documents, "document"), " + ".join(kind.name for kind in result.kinds)]
+    if result.reach:
+        subject += [pluralise(result.queries, "query"), f"seeds by {result.embedder}"]
+    sections = [
+        _distances_section(result),
+        _recall_section(result),
+        _kinds_section(result),
+        _relevance_section(result),
+        _shape_section(result),
+        _links_section(result),
+        _hubs_section(result),
     ]
     return Report(
         "graph",
         "Graph",
-        [web.corpus, count_noun(web.documents, "document"), kinds, *asked],
-        summarise_graph(web),
-        [*parts, *_hub_sections(web)],
-        more=_further_sentences(web),
-        notes=web.notes,
-        circumstances=web.circumstances,
+        summarise_graph(result),
+        [section for section in sections if section.blocks],
+        subject,
+        _further_sentences(result),
+        notes=result.notes,
+        provenance=result.provenance,
     )
 
 
-def summarise_graph(web: GraphAnalysis) -> str:
-    """Summarise in one sentence whether relevant documents are nearer than chance."""
-    if not web.reach:
-        return f"{_size_sentence(web)}."
-    whole = web.reach[0]
-    if not whole.nearer.n:
-        return (
-            f"Every relevant document is among the {count_noun(web.seeds, 'seed')}: nothing is left for a walk to find."
-        )
-    if not web.links:
-        return "There are no links: a walk cannot leave its seeds."
-    return f"The answers are {_compare_with_chance(whole.nearer)}{_distance_evidence(whole)}."
-
-
-def _distance_evidence(whole: Reach) -> str:
-    """Return the shares or the probability behind the summary.
-
-    Empty if the result is not significant.
-    """
-    if whole.nearer.low <= CHANCE_PROBABILITY <= whole.nearer.high or math.isnan(whole.nearer.low):
-        return ""
-    more = whole.near.value - whole.near_others.value
-    if (more if whole.nearer.value > CHANCE_PROBABILITY else -more) >= MIN_SHARE_DIFFERENCE:
-        shares = (
-            f"{format_rate(whole.near.value)} are {_links_phrase(NEAR_MAX_LINKS)} away, of all others "
-            f"{format_rate(whole.near_others.value)}"
-        )
-        return f": of the relevant documents that are not seeds, {shares}"
-    cases = f"in {_format_share_interval(whole.nearer)} of cases, where chance gives {CHANCE_PROBABILITY:.0%}"
-    return f": a relevant document is nearer to the seeds than another one {cases}"
-
-
-def _size_sentence(web: GraphAnalysis) -> str:
-    told = f"{count_noun(web.documents, 'document')} with {count_noun(web.links, 'link')}"
-    return f"{told}: the largest part has {format_rate(web.largest[0] / web.documents)} of them" if web.links else told
+def summarise_graph(result: GraphAnalysis) -> str:
+    """Summarise in one sentence whether relevant documents are nearer to the seeds than others."""
+    if not result.reach:
+        size = f"{pluralise(result.documents, 'document')} with {pluralise(result.links, 'link')}"
+        if not result.links:
+            return f"{size}."
+        share = format_number(result.largest[0] / result.documents, "share")
+        return f"{size}; the largest component has {share} of the documents."
+    overall = result.reach[0]
+    if not overall.nearer.n:
+        return f"Every relevant document is one of the {pluralise(result.seeds, 'seed')}: a walk can find nothing more."
+    if not result.links:
+        return "There are no links, so a walk cannot leave its seeds."
+    return f"Relevant documents are {_compare_with_chance(overall.nearer)}{_distance_evidence(overall)}."
 
 
 def _compare_with_chance(nearer: Mean) -> str:
     """Describe the probability against chance (0.5).
 
-    >>> [_compare_with_chance(Mean(0.7, 9, low, 0.9)) for low in (0.6, 0.4)]
-    ['nearer than chance', 'no nearer than chance, as far as 9 queries can tell']
+    >>> _compare_with_chance(Mean(0.7, 9, 0.4, 0.9))
+    'not significantly nearer to the seeds than other documents (9 queries)'
     """
     if nearer.low > CHANCE_PROBABILITY:
-        return "nearer than chance"
+        return "nearer to the seeds than other documents"
     if nearer.high < CHANCE_PROBABILITY:
-        return "farther than chance"
-    return f"no nearer than chance, as far as {count_noun(nearer.n, 'query', 'queries')} can tell"
+        return "farther from the seeds than other documents"
+    return f"not significantly nearer to the seeds than other documents ({pluralise(nearer.n, 'query')})"
+
+
+def _distance_evidence(overall: Reach) -> str:
+    """Return the shares or the probability behind the summary.
+
+    Empty if the result is not significant.
+    """
+    if overall.nearer.low <= CHANCE_PROBABILITY <= overall.nearer.high or math.isnan(overall.nearer.low):
+        return ""
+    difference = overall.near.value - overall.near_others.value
+    if (difference if overall.nearer.value > CHANCE_PROBABILITY else -difference) >= MIN_SHARE_DIFFERENCE:
+        relevant, others = (format_number(mean.value, "share") for mean in (overall.near, overall.near_others))
+        return (
+            f": {relevant} of those that are not seeds are {_links_phrase(NEAR_MAX_LINKS)} away, and {others} of others"
+        )
+    return f": the probability of being nearer is {_format_mean(overall.nearer)}, and 50% by chance"
 
 
 def _links_phrase(links: int) -> str:
@@ -119,241 +123,242 @@ def _links_phrase(links: int) -> str:
     return {1: "one link", 2: "one or two links"}.get(links, f"up to {links} links")
 
 
-def _further_sentences(web: GraphAnalysis) -> list[str]:
-    found = list(web.doubts)
-    if web.reach and web.links:
-        found += [_reach_sentence(web, one) for one in web.reach[0].within[1 : NEAR_MAX_LINKS + 1]]
-    if web.links and web.degrees.isolated:
-        part = format_rate(web.degrees.isolated / web.documents)
-        found.append(f"{part} of the documents have no link: no walk comes to them, or goes on from them.")
-    found += [_leak_sentence(one) for one in web.following[:1] if _is_possible_leak(one)]
-    return found
+def _to_estimate(mean: Mean) -> Estimate:
+    return Estimate(mean.value, mean.low, mean.high)
 
 
-def _reach_sentence(web: GraphAnalysis, within: ReachableRecall) -> str:
+def _format_mean(mean: Mean) -> str:
+    """Format a share with its interval, if it has one.
+
+    >>> _format_mean(Mean(0.94, 9, 0.88, 0.975)), _format_mean(Mean(1.0, 1))
+    ('94.0% [88.0%, 97.5%]', '100%')
+    """
+    return format_value(_to_estimate(mean), "share")
+
+
+def _further_sentences(result: GraphAnalysis) -> list[str]:
+    sentences = list(result.warnings)
+    if result.reach and result.links:
+        sentences += [_recall_sentence(result, within) for within in result.reach[0].within[1 : NEAR_MAX_LINKS + 1]]
+    if result.links and result.degrees.isolated:
+        share = format_number(result.degrees.isolated / result.documents, "share")
+        sentences.append(f"{share} of the documents have no link, so no walk reaches or leaves them.")
+    return sentences + [_leak_sentence(leak) for leak in result.link_relevance[:1] if _is_possible_leak(leak)]
+
+
+def _recall_sentence(result: GraphAnalysis, within: ReachableRecall) -> str:
     """Describe the recall within reach, compared with plain search.
 
     Both return the same number of documents.
     """
     gap = within.gap
     if gap.low > 0:
-        verdict = "links lead to what likeness alone does not find"
+        verdict = "links lead to documents that similarity alone does not find"
     elif gap.high < 0:
-        verdict = "likeness alone finds more than the links lead to"
+        verdict = "similarity alone finds more than the links lead to"
+    elif gap.low == gap.high == 0:
+        verdict = "no difference"
     else:
-        over = f"no clear difference over {count_noun(gap.n, 'query', 'queries')}"
-        verdict = "the same" if gap.low == gap.high == 0 else over
-    way = f"Walking {count_noun(within.links, 'link')} from {count_noun(web.seeds, 'seed')}"
+        verdict = f"no significant difference ({pluralise(gap.n, 'query')})"
+    reach = f"Within {pluralise(within.links, 'link')} of {pluralise(result.seeds, 'seed')}"
     return (
-        f"{way} can reach {_format_share_interval(within.recall)} of what is relevant, in "
-        f"{format_rate(within.share)} of the corpus; "
-        f"plain search has {format_rate(within.plain.value)} among as many documents: {verdict}."
+        f"{reach}, recall is at most {_format_mean(within.recall)}, in {format_number(within.share, 'share')} of the "
+        f"corpus. Plain search finds {format_number(within.plain.value, 'share')} among as many documents: {verdict}."
     )
 
 
-def _is_possible_leak(one: LinkRelevance) -> bool:
-    return one.share >= LEAK_SHARE or one.star >= LEAK_SHARE
+def _is_possible_leak(leak: LinkRelevance) -> bool:
+    return leak.share >= LEAK_SHARE or leak.star >= LEAK_SHARE
 
 
-def _leak_sentence(one: LinkRelevance) -> str:
-    if one.star >= LEAK_SHARE:
-        told = f"The answers of a query are {format_rate(one.star)} the neighbours of a single document"
+def _leak_sentence(leak: LinkRelevance) -> str:
+    if leak.star >= LEAK_SHARE:
+        overlap = format_number(leak.star, "share")
+        evidence = f"the relevant documents of a query overlap by {overlap} with the neighbours of a single document"
     else:
-        told = f"{format_rate(one.share)} of the links join two answers of one query"
-    return f"{told}: if the links were made from what makes answers right, a walk reads it off."
+        evidence = f"{format_number(leak.share, 'share')} of the links join two relevant documents of one query"
+    return f"Possible leak: {evidence}. Check that judgments and links have different sources."
 
 
-def _distance_sections(web: GraphAnalysis) -> list[Section]:
-    if not web.reach:
-        return []
-    whole = web.reach[0]
-    rows = [
-        [side, *(format_rate(one.value) for one in means)]
-        for side, means in (("relevant", whole.relevant), ("others", whole.others))
+def _distances_section(result: GraphAnalysis) -> Section:
+    title = "Distance of relevant documents"
+    if not result.reach:
+        return Section("distances", title, [])
+    overall = result.reach[0]
+    columns = [Column("documents", "name"), *(Column(label, "share") for label in DISTANCE_LABELS)]
+    rows: list[Row] = [
+        [group, *(mean.value for mean in means)]
+        for group, means in (("relevant", overall.relevant), ("others", overall.others))
     ]
     text = (
-        f"Links from the nearest of the {count_noun(web.seeds, 'document')} that plain search finds first (seeds); "
-        f"never: "
-        "no way leads there. Others are all documents that are not relevant, which is what chance would find."
+        f"Number of links from the nearest seed; seeds are the {pluralise(result.seeds, 'document')} that plain search "
+        "ranks first. Never: there is no path. Others: all documents that are not relevant."
     )
-    table = TextTable("", ["", *DISTANCE_LABELS], rows)
-    charts = {name: one for name, one in build_charts(web).items() if name == "reach"}
-    return [Section("distances", "How far the answers are", "Distances", text, [table], charts)]
+    charts = Charts(select_charts(lambda: build_charts(result), "reach"))
+    return Section("distances", title, [Paragraph(text), Table("distances", columns, rows), charts], "Distances")
 
 
-def _reach_sections(web: GraphAnalysis) -> list[Section]:
-    if not web.reach:
-        return []
-    header = ["links", "documents", "recall", "plain", "differs by"]
-    rows = [
+def _recall_section(result: GraphAnalysis) -> Section:
+    if not result.reach:
+        return Section("within", "Reachable recall", [])
+    columns = [
+        Column("links", "name"),
+        Column("documents", "mean count"),
+        Column("share", "share", legend="share of the corpus"),
+        Column("recall", "share", legend="recall of all documents within these links, an upper bound for a walk"),
+        Column("plain", "share", drop_order=1, legend="recall of plain search that returns as many documents"),
+        Column("difference", "signed share", legend="recall minus plain, in percentage points"),
+    ]
+    rows: list[Row] = [
         [
-            str(one.links),
-            f"{_format_document_count(one.documents)} ({format_rate(one.share)})",
-            _format_share_interval(one.recall),
-            format_rate(one.plain.value),
-            f"{_format_points(one.gap.value)} ({_format_points(one.gap.low)} to {_format_points(one.gap.high)})",
+            Cell(within.links, "count"),
+            within.documents,
+            within.share,
+            _to_estimate(within.recall),
+            within.plain.value,
+            _to_estimate(within.gap),
         ]
-        for one in web.reach[0].within
+        for within in result.reach[0].within
     ]
-    text = (
-        "The most that a walk of so many links can find: the recall of all documents within them. Walkers return only "
-        "some of these, and find less. plain: the recall of plain search that returns as many documents."
-    )
-    charts = {name: one for name, one in build_charts(web).items() if name == "within"}
-    table = TextTable("", header, rows, goes=(3,))
-    return [Section("within", "What lies within reach", "Within reach", text, [table], charts)]
+    charts = Charts(select_charts(lambda: build_charts(result), "within"))
+    return Section("within", "Reachable recall", [Table("within", columns, rows), charts], "Recall")
 
 
-def _kind_sections(web: GraphAnalysis) -> list[Section]:
-    if len(web.reach) < 2:
-        return []
-    header = ["links", "nearer", "documents", "recall", "plain", "differs"]
-    rows = [_kind_row(one) for one in web.reach]
-    text = (
-        "nearer: the chance that a relevant document is nearer to the seeds than one that is not, neither being a seed "
-        "(ties count half; 50% says nothing); the rest is of what lies within "
-        f"{NEAR_MAX_LINKS} links."
-    )
-    return [
-        Section("kinds", "Which links lead to the answers", "Kinds", text, [TextTable("", header, rows, goes=(2,))])
+def _kinds_section(result: GraphAnalysis) -> Section:
+    if len(result.reach) < 2:
+        return Section("kinds", "Link types", [])
+    columns = [
+        Column("links", "name"),
+        Column(
+            "nearer",
+            "share",
+            better=1,
+            legend="probability that a relevant document is nearer to the seeds than another one; seeds are left out, "
+            "ties count half, and chance is 50%",
+        ),
+        Column("documents", "mean count", drop_order=1, legend=f"documents within {NEAR_MAX_LINKS} links"),
+        Column("recall", "share"),
+        Column("plain", "share"),
+        Column("difference", "signed share", better=1),
     ]
+    rows: list[Row] = []
+    for reach in result.reach:
+        within = reach.within[NEAR_MAX_LINKS]
+        values = [within.documents, within.recall.value, within.plain.value, within.gap.value]
+        rows.append([reach.kind or ALL_LINKS, _to_estimate(reach.nearer), *values])
+    return Section("kinds", "Link types", [Table("kinds", columns, rows).mark_best()], "Link types")
 
 
-def _kind_row(one: Reach) -> list[str]:
-    within = one.within[NEAR_MAX_LINKS]
-    return [
-        one.kind or ALL_LINKS,
-        _format_share_interval(one.nearer),
-        _format_document_count(within.documents),
-        format_rate(within.recall.value),
-        format_rate(within.plain.value),
-        _format_points(within.gap.value),
+def _relevance_section(result: GraphAnalysis) -> Section:
+    title = "Links between relevant documents"
+    if not result.links or not any(relevance.pairs for relevance in result.link_relevance):
+        return Section("relevance", title, [])
+    columns = [
+        Column("links", "name"),
+        Column("between", "share", legend="share of the links that join two relevant documents of a query"),
+        Column("by chance", "share", drop_order=1, legend="the same share if links were placed at random"),
+        Column("linked", "share", legend="share of the pairs of relevant documents that are linked"),
+        Column(
+            "one document",
+            "share",
+            legend="overlap of the relevant documents of a query with the neighbours of one document",
+        ),
+        Column("exact", "count", drop_order=2, legend="queries whose relevant documents are exactly these neighbours"),
     ]
-
-
-def _relevance_sections(web: GraphAnalysis) -> list[Section]:
-    if not web.links or not any(one.pairs for one in web.following):
-        return []
-    header = ["links", "between", "by chance", "linked", "around one", "exactly"]
-    rows = [
+    rows: list[Row] = [
         [
-            one.kind or ALL_LINKS,
-            format_rate(one.share),
-            f"{one.chance:.3%}",
-            format_rate(one.covered),
-            format_rate(one.star),
-            f"{one.stars:,} of {count_noun(one.queries, 'query', 'queries')}",
+            relevance.kind or ALL_LINKS,
+            relevance.share,
+            relevance.chance,
+            relevance.covered,
+            relevance.star,
+            relevance.stars,
         ]
-        for one in web.following
+        for relevance in result.link_relevance
     ]
+    queries = pluralise(result.link_relevance[0].queries, "query")
     text = (
-        "Answers are documents that are relevant to the same query. between: the part of the links that is "
-        "between two answers; by chance: that part if as many links were laid anywhere. linked: the part of all pairs "
-        "of answers that has a link. around one: how much the answers of a query are the neighbours of one document; "
-        "exactly: the queries whose answers are these neighbours and no others, of all with several answers. A walk "
-        "lives on links that follow the answers; links that were made from them are a leak. No figure tells the two "
-        "apart: ask where the links come from."
+        f"{queries} with several relevant documents. Links that follow relevance help a walk, but links that judgments "
+        "were made from are a leak. No measure separates the two: check where the links come from."
     )
-    return [
-        Section(
-            "following", "Whether links follow the answers", "Leaks", text, [TextTable("", header, rows, goes=(2, 5))]
-        )
+    return Section("relevance", title, [Paragraph(text), Table("relevance", columns, rows)], "Leaks")
+
+
+def _shape_section(result: GraphAnalysis) -> Section:
+    degrees = result.degrees
+    isolated = format_number(degrees.isolated / result.documents, "share")
+    more = ", …" if result.components > len(result.largest) else ""
+    facts = {
+        "documents": format_number(result.documents, "count"),
+        "links": format_number(result.links, "count"),
+        "links per document, mean": format_number(degrees.mean, "mean count"),
+        "links per document, median": format_number(degrees.median, "mean count"),
+        "links per document, maximum": format_number(degrees.max, "count"),
+        "documents without links": f"{degrees.isolated:,} ({isolated})",
+        "connected components": format_number(result.components, "count"),
+        "documents of the largest": ", ".join(f"{size:,}" for size in result.largest) + more,
+        "share of the largest": format_number(result.largest[0] / result.documents, "share"),
+        "clustering coefficient": format_number(result.clustering, "statistic"),
+    }
+    charts = Charts(select_charts(lambda: build_charts(result), "degrees"))
+    return Section("shape", "Structure", [Facts(facts), charts], "Structure")
+
+
+def _links_section(result: GraphAnalysis) -> Section:
+    columns = [
+        Column("kind", "name"),
+        Column("links", "count"),
+        Column("only", "count", legend="linked pairs that no other kind links"),
+        Column("documents", "count", legend="documents with such a link"),
+        Column("share", "share"),
     ]
-
-
-def _shape_sections(web: GraphAnalysis) -> list[Section]:
-    degrees = web.degrees
-    largest = ", ".join(f"{size:,}" for size in web.largest)
-    lines = [
-        ("documents", f"{web.documents:,}"),
-        ("links", f"{web.links:,}"),
-        ("links of a document, mean", f"{degrees.mean:,.1f}"),
-        ("links of a document, median", f"{degrees.median:,.1f}"),
-        ("links of a document, most", f"{degrees.most:,}"),
-        ("documents without a link", f"{degrees.isolated:,} ({format_rate(degrees.isolated / web.documents)})"),
-        ("parts that no link joins", f"{web.components:,}"),
-        ("documents of the largest", f"{largest}{', …' if web.components > len(web.largest) else ''}"),
-        ("share of the largest", format_rate(web.largest[0] / web.documents)),
-        ("neighbours that are linked themselves", format_rate(web.clustering)),
+    rows: list[Row] = [
+        [kind.name, kind.links, kind.only, kind.documents, kind.documents / result.documents] for kind in result.kinds
     ]
-    charts = {name: one for name, one in build_charts(web).items() if name == "degrees"}
-    table = TextTable("", ["", ""], [list(line) for line in lines])
-    return [Section("shape", "The graph", "Graph", rows=[table], charts=charts)]
-
-
-def _link_sections(web: GraphAnalysis) -> list[Section]:
-    rows = [
-        [one.name, f"{one.links:,}", f"{one.only:,}", f"{one.documents:,}", format_rate(one.documents / web.documents)]
-        for one in web.kinds
-    ]
-    tables = [TextTable("", ["kind", "links", "its own", "documents", "of all"], rows)]
-    pairs = [[f"{one.one} and {one.other}", f"{one.pairs:,}"] for one in web.shared]
+    blocks: list[Block] = [Table("links", columns, rows)]
+    pairs: list[Row] = [[f"{shared.one} and {shared.other}", shared.pairs] for shared in result.shared]
     if pairs:
-        tables.append(TextTable("Pairs of documents that two kinds link both", ["kinds", "pairs"], pairs))
-    text = "its own: pairs that no other kind links; documents: those that have such a link."
-    return [Section("links", "Links of each kind", "Links", text if pairs else "", tables)]
+        columns = [Column("kinds", "name"), Column("pairs", "count")]
+        blocks.append(Table("shared", columns, pairs, "Pairs of documents that two kinds link"))
+    return Section("links", "Links by kind", blocks, "Links")
 
 
-def _hub_sections(web: GraphAnalysis) -> list[Section]:
-    rows = [[one.id, f"{one.links:,}", _shorten_title(one_line(one.title))] for one in web.hubs]
-    table = TextTable("", ["document", "links", "title"], rows, numbers=False)
-    return [Section("hubs", "Documents with most links", "Hubs", rows=[table])] if rows else []
+def _hubs_section(result: GraphAnalysis) -> Section:
+    columns = [Column("document", "name"), Column("links"), Column("title")]
+    rows: list[Row] = [[hub.id, Cell(hub.links, "count"), _shorten_title(one_line(hub.title))] for hub in result.hubs]
+    return Section("hubs", "Documents with most links", [Table("hubs", columns, rows)] if rows else [], "Hubs")
 
 
 def _shorten_title(text: str) -> str:
     return text if len(text) <= MAX_TITLE_CHARS else f"{text[: MAX_TITLE_CHARS - 1]}…"
 
 
-def _format_share_interval(mean: Mean) -> str:
-    """Format a share with its interval, if it has one.
-
-    >>> _format_share_interval(Mean(0.94, 9, 0.88, 0.975)), _format_share_interval(Mean(1.0, 1))
-    ('94.0% (88.0 to 97.5)', '100.0%')
-    """
-    ends = "" if math.isnan(mean.low) else f" ({100 * mean.low:.1f} to {100 * mean.high:.1f})"
-    return f"{format_rate(mean.value)}{ends}"
-
-
-def _format_document_count(mean: float) -> str:
-    """Format a mean number of documents, with a decimal if it is small.
-
-    >>> _format_document_count(53.69), _format_document_count(2470.2)
-    ('53.7', '2,470')
-    """
-    return f"{mean:,.1f}" if mean < MIN_COUNT_WITHOUT_DECIMALS else f"{mean:,.0f}"
-
-
-def _format_points(value: float) -> str:
-    """Format a difference of shares in percentage points.
-
-    >>> _format_points(-0.0616), _format_points(0.0), _format_points(math.nan)
-    ('-6.2', '+0.0', '-')
-    """
-    return "-" if math.isnan(value) else f"{100 * value + 0.0:+.1f}"
-
-
-def render_csv(web: GraphAnalysis) -> str:
-    """Render one CSV row per link kind and query.
+def build_rows_table(result: GraphAnalysis) -> Table:
+    """Build the table with one row per link kind and query, for CSV.
 
     Without judgments, one per link kind.
     """
-    if not web.reach:
-        plain = [[one.name, str(one.links), str(one.only), str(one.documents)] for one in web.kinds]
-        return render_csv_rows(["kind", "links", "only", "documents"], plain)
-    names = [name.replace(" ", "_") for name in DISTANCE_LABELS]
-    header = ["kind", "query", *(f"{side}_{name}" for side in ("relevant", "others") for name in names)]
-    header += [f"{name}_{links}" for name in ("documents", "recall", "plain") for links in range(MAX_STEPS + 1)]
-    rows = [
-        [one.kind or ALL_LINKS, query.query, *map(str, query.relevant), *map(str, query.others), *_query_values(query)]
-        for one in web.reach
-        for query in one.queries
+    if not result.reach:
+        plain: list[Row] = [[kind.name, kind.links, kind.only, kind.documents] for kind in result.kinds]
+        return Table("kinds", [Column(name) for name in ("kind", "links", "only", "documents")], plain)
+    labels = [label.replace(" ", "_") for label in DISTANCE_LABELS]
+    names = ["kind", "query", *(f"{group}_{label}" for group in ("relevant", "others") for label in labels)]
+    names += [f"{name}_{links}" for name in ("documents", "recall", "plain") for links in range(MAX_STEPS + 1)]
+    rows: list[Row] = [
+        [reach.kind or ALL_LINKS, query.query, *query.relevant, *query.others, *_query_values(query)]
+        for reach in result.reach
+        for query in reach.queries
     ]
-    return render_csv_rows(header, rows)
+    return Table("queries", [Column(name) for name in names], rows)
 
 
-def _query_values(query: QueryReach) -> Sequence[str]:
+def _query_values(query: QueryReach) -> Sequence[float]:
     """Return documents, recall and recall of plain search within 0 to 3 links."""
     total = sum(query.relevant)
-    documents = [sum(query.relevant[: far + 1]) + sum(query.others[: far + 1]) for far in range(MAX_STEPS + 1)]
-    recall = [sum(query.relevant[: far + 1]) / total for far in range(MAX_STEPS + 1)]
-    return [*map(str, documents), *map(format_exact, recall), *(format_exact(found / total) for found in query.plain)]
+    relevant = [sum(query.relevant[: links + 1]) for links in range(MAX_STEPS + 1)]
+    others = [sum(query.others[: links + 1]) for links in range(MAX_STEPS + 1)]
+    documents = [n + m for n, m in zip(relevant, others, strict=True)]
+    return [*documents, *(n / total for n in relevant), *(n / total for n in query.plain)]
+
+
+REPORTER = ResultReporter(build_report, {"csv": TableBuilder("one row per kind of link and query", build_rows_table)})

@@ -9,12 +9,13 @@ from typing import Any, NamedTuple
 
 from ragauge.core.documents import EMPTY_MAPPING
 from ragauge.core.findings import HistogramBin
+from ragauge.core.record_types import record
 from ragauge.core.summaries import Mean
 
 MAX_STEPS = 3
 """Number of links up to which distances are counted; larger ones are `further`."""
 DISTANCE_LABELS = ("seeds", "1 link", "2 links", "3 links", "further", "never")
-"""Distances of a document from the nearest seed; `never` means no path."""
+"""Distances of a document from the nearest seed; `never` means that there is no path."""
 NEAR_MAX_LINKS = 2
 """Maximum number of links that counts as near."""
 
@@ -44,7 +45,7 @@ class DegreeSummary(NamedTuple):
 
     mean: float
     median: float
-    most: int
+    max: int
     isolated: int
     """Number of documents without links."""
     bars: Sequence[HistogramBin] = ()
@@ -140,6 +141,7 @@ class LinkRelevance(NamedTuple):
         return self.linked / self.pairs if self.pairs else math.nan
 
 
+@record("ragauge-graph", 2)
 @dataclass(frozen=True)
 class GraphAnalysis:
     """Corpus as a graph, with the recall that graph retrieval could reach at most."""
@@ -166,9 +168,9 @@ class GraphAnalysis:
     confidence: float = 0.95
     reach: Sequence[Reach] = ()
     """All kinds together first, then each kind if several have links; empty without judgments."""
-    following: Sequence[LinkRelevance] = ()
+    link_relevance: Sequence[LinkRelevance] = ()
     """All kinds together first, then each kind if several have links; empty without judgments."""
-    doubts: Sequence[str] = ()
+    warnings: Sequence[str] = ()
     """Possible problems with the links, one sentence each."""
     notes: Sequence[str] = ()
-    circumstances: Mapping[str, Any] = field(default_factory=lambda: EMPTY_MAPPING)
+    provenance: Mapping[str, Any] = field(default_factory=lambda: EMPTY_MAPPING)

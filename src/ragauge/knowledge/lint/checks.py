@@ -9,18 +9,19 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
+from ragauge.compute.progress import Progress, ProgressCallback
 from ragauge.core.errors import MissingEvidence, MissingExtra, UnknownName
 from ragauge.core.findings import Finding
 from ragauge.knowledge.lint import checks_characters, checks_entries, checks_texts
 from ragauge.knowledge.lint.evidence import Evidence
 
 EVIDENCE_REQUIREMENTS: Mapping[str, tuple[Callable[[Evidence], bool], str]] = {
-    "documents": (lambda found: len(found.reading) > 0, "there is no document"),
+    "documents": (lambda found: len(found.reading) > 0, "the corpus has no documents"),
     "an embedder": (
         lambda found: found.tokens is not None,
-        "no embedder is named: --embedder minilm, or --tokenizer FILE --token-limit N",
+        "no embedder given; add --embedder minilm, or --tokenizer FILE --token-limit N",
     ),
-    "judgments": (lambda found: bool(found.judged), "no judgments are given: --qrels"),
+    "judgments": (lambda found: bool(found.judged), "no judgments given; add --qrels FILE"),
 }
 """Evidence that a check may need: a test for it, and the reason shown if it is missing."""
 
@@ -39,25 +40,28 @@ class LintCheck:
 LINT_CHECKS: Mapping[str, LintCheck] = {
     check.name: check
     for check in (
-        LintCheck("readable", "lines that hold no document", checks_entries.check_readable, ()),
-        LintCheck("encoding", "bytes that are no UTF-8", checks_entries.check_encoding, ()),
-        LintCheck("ids", "ids that are missing, come twice, or have blanks", checks_entries.check_ids),
-        LintCheck("empty", "documents without a text", checks_entries.check_empty),
-        LintCheck("tiny", "texts too short to say anything", checks_texts.check_tiny),
-        LintCheck("giant", "texts too long for one vector", checks_texts.check_giant),
+        LintCheck("readable", "entries that cannot be read", checks_entries.check_readable, ()),
+        LintCheck("encoding", "bytes that are not UTF-8", checks_entries.check_encoding, ()),
+        LintCheck("ids", "missing ids, duplicate ids, ids with white space", checks_entries.check_ids),
+        LintCheck("empty", "documents without text", checks_entries.check_empty),
+        LintCheck("tiny", "very short texts", checks_texts.check_tiny),
+        LintCheck("giant", "very long texts", checks_texts.check_giant),
         LintCheck(
-            "tokens", "texts longer than the embedder reads", checks_texts.check_tokens, ("documents", "an embedder")
+            "tokens",
+            "texts longer than the embedder's token limit",
+            checks_texts.check_tokens,
+            ("documents", "an embedder"),
         ),
         LintCheck("duplicates", "documents with the same text", checks_texts.check_duplicates),
         LintCheck("near-duplicates", "documents with nearly the same text", checks_texts.check_near_duplicates),
-        LintCheck("characters", "control, invisible, replacement characters", checks_characters.check_characters),
+        LintCheck("characters", "control, invisible and replacement characters", checks_characters.check_characters),
         LintCheck("mojibake", "texts decoded with the wrong encoding", checks_characters.check_mojibake),
-        LintCheck("markup", "remains of HTML", checks_characters.check_markup),
-        LintCheck("boilerplate", "lines that stand in many documents", checks_characters.check_boilerplate),
+        LintCheck("markup", "HTML tags and entities", checks_characters.check_markup),
+        LintCheck("boilerplate", "lines that are repeated in many documents", checks_characters.check_boilerplate),
         LintCheck("language", "documents in another language", checks_texts.check_language),
         LintCheck(
             "orphans",
-            "judgments of documents that are not there",
+            "judgments of documents that are not in the corpus",
             checks_entries.check_orphans,
             ("documents", "judgments"),
         ),
@@ -73,7 +77,7 @@ def find_checks(names: Iterable[str] | None) -> list[LintCheck]:
     wanted = {name.strip().lower().replace("_", "-") for name in names or LINT_CHECKS}
     for name in wanted:
         if name not in LINT_CHECKS:
-            raise UnknownName("check", name, LINT_CHECKS, hint=f"there are {', '.join(LINT_CHECKS)}")
+            raise UnknownName("check", name, LINT_CHECKS, hint=f"choose one of {', '.join(LINT_CHECKS)}")
     return [check for name, check in LINT_CHECKS.items() if name in wanted]
 
 
@@ -87,7 +91,7 @@ class CheckResults:
 
 
 def run_checks(
-    evidence: Evidence, checks: Iterable[LintCheck], tell: Callable[[str], None], absent: Mapping[str, str]
+    evidence: Evidence, checks: Iterable[LintCheck], progress: ProgressCallback, absent: Mapping[str, str]
 ) -> CheckResults:
     """Run the checks; those that cannot be run are listed with the reason.
 
@@ -99,7 +103,7 @@ def run_checks(
         if lacking:
             looked.skipped[check.name] = "; ".join(absent.get(one) or EVIDENCE_REQUIREMENTS[one][1] for one in lacking)
             continue
-        tell(check.name)
+        progress(Progress(check.name))
         began = time.perf_counter()
         try:
             looked.findings.extend(one if one.problem else replace(one, remedy="") for one in check.look(evidence))

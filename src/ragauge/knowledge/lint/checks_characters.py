@@ -31,37 +31,37 @@ CHARACTER_KINDS = (
         "control characters",
         "control characters",
         re.compile("[\x00-\x08\x0b\x0e-\x1f\x7f]"),
-        "a tokenizer makes unknown pieces of them, a zero byte ends the text in some stores, and PostgreSQL refuses it",
-        "take them out: all but tab, line feed, form feed and carriage return",
+        "tokenizers map them to unknown tokens; a zero byte ends the text in some stores, and PostgreSQL rejects it",
+        "remove all control characters except tab, line feed, form feed and carriage return",
     ),
     CharacterKind(
         "replacement characters",
-        "U+FFFD, which stands for what was lost in decoding",
+        "U+FFFD, which replaces characters that were lost in decoding",
         re.compile("\ufffd"),
-        "the words they stand in are not found by their right spelling",
-        "decode the source again with its right encoding",
+        "queries with the correct spelling do not match these words",
+        "decode the source again with its actual encoding",
     ),
     CharacterKind(
         "lone surrogates",
-        "halves of a character that cannot be written in UTF-8",
+        "lone surrogates, which cannot be written in UTF-8",
         re.compile("[\ud800-\udfff]"),
-        "embedders, stores and files stop with an error at them",
-        "write the JSON again from a source that is sound, or replace them",
+        "embedders, stores and file writers fail on them",
+        "export the JSON again from an intact source, or replace them",
     ),
     CharacterKind(
         "invisible characters",
-        "byte order marks, zero-width spaces, joiners between Latin letters, or marks that turn the direction of text",
+        "byte order marks, zero-width spaces, joiners between Latin letters, or direction marks",
         re.compile("[\ufeff\u200b\u2060\u180e\u202a-\u202e\u2066-\u2069]|(?<=[A-Za-z])[\u200c\u200d]+(?=[A-Za-z])"),
-        "words that look the same are not: neither words nor copies are found again",
-        "take them out",
+        "words that look the same differ, so neither queries nor duplicate checks match them",
+        "remove them",
         always=False,
     ),
     CharacterKind(
         "private characters",
-        "characters of a private font, as they come from PDF files and icons",
+        "private-use characters, typical of PDF extraction and icon fonts",
         re.compile("[\ue000-\uf8ff]"),
-        "they mean nothing outside the font they were drawn with",
-        "take them out, or look at how texts are drawn from PDF",
+        "they have no meaning without their font",
+        "remove them, or check the PDF text extraction",
         always=False,
     ),
 )
@@ -125,7 +125,7 @@ def check_mojibake(evidence: Evidence) -> Iterator[Finding]:
         from ftfy import fix_encoding
         from ftfy.badness import badness
     except ImportError:
-        raise MissingExtra("finding broken encodings", "knowledge") from None
+        raise MissingExtra("detecting wrong encodings", "knowledge") from None
     reading = evidence.reading
     found: list[tuple[int, str]] = []
     for place, text in enumerate(reading.texts):
@@ -137,7 +137,7 @@ def check_mojibake(evidence: Evidence) -> Iterator[Finding]:
             if steps or (mended != text and badness(mended) < badness(text)):
                 found.append((place, mended))
     if not found:
-        yield Finding(reading.name, "mojibake", False, 0, "no text looks as if it was decoded wrongly")
+        yield Finding(reading.name, "mojibake", False, 0, "no text seems to have been decoded with the wrong encoding")
         return
     yield Finding(
         reading.name,
@@ -149,8 +149,8 @@ def check_mojibake(evidence: Evidence) -> Iterator[Finding]:
             format_excerpt(f"{reading.called(place)}: {_encoding_difference(reading.texts[place], mended)}")
             for place, mended in found[:MAX_EXAMPLES]
         ),
-        "words with such letters are not found by their right spelling, and break into more tokens",
-        remedy="decode the source again with its right encoding, or mend the texts with ftfy.fix_encoding",
+        "queries with the correct spelling do not match these words, and they split into more tokens",
+        remedy="decode the source again with its actual encoding, or repair the texts with ftfy.fix_encoding",
     )
 
 
@@ -177,21 +177,21 @@ def check_markup(evidence: Evidence) -> Iterator[Finding]:
     reading = evidence.reading
     found = [i for i, text in enumerate(reading.texts) if ("<" in text or "&" in text) and MARKUP_PATTERN.search(text)]
     if not found:
-        yield Finding(reading.name, "markup", False, 0, "no remains of HTML")
+        yield Finding(reading.name, "markup", False, 0, "no HTML tags or entities")
         return
     yield Finding(
         reading.name,
         "markup",
         evidence.many(len(found)),
         len(found),
-        f"{pluralise(len(found), 'document')} ({format_share(len(found), len(reading))}) with tags or entities of HTML",
+        f"{pluralise(len(found), 'document')} ({format_share(len(found), len(reading))}) with HTML tags or entities",
         tuple(
             format_excerpt(f"{reading.called(i)}: `{format_excerpt(match[0], MAX_EXCERPT_CHARS // 2)}`")
             for i in found[:MAX_EXAMPLES]
             if (match := MARKUP_PATTERN.search(reading.texts[i]))
         ),
-        "tags are tokens that say nothing, and entities are words that nobody types",
-        remedy="take the tags out and undo entities (html.unescape) where the documents are made",
+        "tags waste tokens, and queries do not contain entities",
+        remedy="remove tags and decode entities (html.unescape) before indexing",
     )
 
 
@@ -204,7 +204,7 @@ def check_boilerplate(evidence: Evidence) -> Iterator[Finding]:
     least = max(MIN_BOILERPLATE_DOCUMENTS, 10 * evidence.thresholds.share * len(reading))
     codes = {code: times for code, times in often.most_common(MAX_EXAMPLES) if times >= least}
     if not codes:
-        yield Finding(reading.name, "boilerplate", False, 0, "no line stands in many documents")
+        yield Finding(reading.name, "boilerplate", False, 0, "no line is repeated in many documents")
         return
     said: dict[int, str] = {}
     for text in reading.texts:
@@ -219,14 +219,14 @@ def check_boilerplate(evidence: Evidence) -> Iterator[Finding]:
         "boilerplate",
         True,
         most,
-        f"the same line stands in {most:,} of {pluralise(len(reading), 'document')}",
+        f"the same line appears in {most:,} of {pluralise(len(reading), 'document')}",
         tuple(
             f"`{format_excerpt(said[code], MAX_EXCERPT_CHARS)}` in {times:,}"
             for code, times in codes.items()
             if code in said
         ),
-        "what all documents have in common tells none from another, and makes their vectors alike",
-        remedy="take headers, footers and notices out before texts are embedded",
+        "shared text does not distinguish documents and makes their vectors more similar",
+        remedy="remove headers, footers and notices before embedding",
     )
 
 

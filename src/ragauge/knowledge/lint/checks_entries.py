@@ -8,7 +8,8 @@ from collections.abc import Iterator, Sequence
 from ragauge.core.findings import Finding
 from ragauge.core.text import normalise
 from ragauge.datasets.corpus_checks import find_id_repairs
-from ragauge.files.documents import TEXT_ENDINGS, CorpusFlaw
+from ragauge.files.document_rows import CorpusFlaw
+from ragauge.files.documents import TEXT_ENDINGS
 from ragauge.knowledge.lint.evidence import MAX_EXAMPLES, Evidence, JudgmentRows, format_excerpt
 from ragauge.output.numbers import pluralise
 
@@ -28,9 +29,8 @@ def check_readable(evidence: Evidence) -> Iterator[Finding]:
             len(lost),
             f"{pluralise(len(lost), 'entry')} cannot be read",
             _flaw_texts(lost),
-            "they are in no index, and nothing finds them",
-            remedy="write these lines again: a JSON object with an id and a text on each, or a quoted cell for "
-            "each name in the header",
+            "these entries are not indexed, so no query can return them",
+            remedy="write one JSON object with an id and a text per line, or one quoted cell per column of the header",
         )
     nameless = _flaws_of_kind(evidence, "fields")
     if nameless:
@@ -39,10 +39,10 @@ def check_readable(evidence: Evidence) -> Iterator[Finding]:
             "no text field",
             True,
             len(nameless),
-            f"{pluralise(len(nameless), 'document')} without a field that is known as text",
+            f"{pluralise(len(nameless), 'document')} without a recognised text field",
             _flaw_texts(nameless),
-            "they count as empty here",
-            remedy="name the field with texts: --text-field NAME",
+            "they are treated as empty",
+            remedy="name the text field with --text-field NAME",
         )
     apart = _flaws_of_kind(evidence, "separator")
     if apart:
@@ -51,10 +51,10 @@ def check_readable(evidence: Evidence) -> Iterator[Finding]:
             "separator",
             True,
             len(apart),
-            f"{pluralise(len(apart), 'table')} with another separator than its name says",
+            f"{pluralise(len(apart), 'table')} whose separator does not match the file ending",
             _flaw_texts(apart),
-            "readers of CSV find a single column, and in it no text",
-            remedy="write the table again with commas, or as JSONL",
+            "CSV readers see a single column and no text field",
+            remedy="save the table with commas, or as JSONL",
         )
     unread = _flaws_of_kind(evidence, "unread")
     if unread:
@@ -68,12 +68,12 @@ def check_readable(evidence: Evidence) -> Iterator[Finding]:
             f"{pluralise(len(unread), 'file')} of the folder {'was' if len(unread) == 1 else 'were'} not read "
             f"({counts})",
             [format_excerpt(flaw.where, 120) for flaw in unread],
-            "nothing here was checked in them",
+            "their contents were not checked",
             remedy=f"convert them to text ({', '.join(TEXT_ENDINGS)}) or to corpus.jsonl, "
             "or move them out of the folder",
         )
     if not lost and not nameless and not apart:
-        said = f"all {pluralise(len(reading), 'document')} can be read"
+        said = f"no unreadable entry ({pluralise(len(reading), 'document')})"
         yield Finding(reading.name, "readable", False, 0, said)
 
 
@@ -86,10 +86,10 @@ def check_encoding(evidence: Evidence) -> Iterator[Finding]:
             "bytes",
             True,
             len(torn),
-            f"bytes that are no UTF-8 in {pluralise(len(torn), 'entry')}",
+            f"invalid UTF-8 in {pluralise(len(torn), 'entry')}",
             _flaw_texts(torn),
-            "readers stop there, or put replacement characters into words",
-            remedy="find out which encoding it was (cp1252, latin-1 …) and convert: iconv -f CP1252 -t UTF-8",
+            "readers fail there, or insert replacement characters into words",
+            remedy="convert the file from its actual encoding, e.g. `iconv -f CP1252 -t UTF-8`",
         )
     if other:
         yield Finding(
@@ -99,11 +99,11 @@ def check_encoding(evidence: Evidence) -> Iterator[Finding]:
             len(other),
             f"{pluralise(len(other), 'file')} in UTF-16",
             _flaw_texts(other),
-            "most readers expect UTF-8, and find no line here",
-            remedy="convert: iconv -f UTF-16 -t UTF-8",
+            "most readers expect UTF-8 and find no valid line",
+            remedy="convert the file: `iconv -f UTF-16 -t UTF-8`",
         )
     if not torn and not other:
-        yield Finding(evidence.reading.name, "encoding", False, 0, "everything is UTF-8")
+        yield Finding(evidence.reading.name, "encoding", False, 0, "all files are UTF-8")
 
 
 def check_ids(evidence: Evidence) -> Iterator[Finding]:
@@ -118,8 +118,8 @@ def check_ids(evidence: Evidence) -> Iterator[Finding]:
             len(missing),
             f"{pluralise(len(missing), 'document')} without an id",
             evidence.some(missing),
-            "no judgment, run or citation can name them",
-            remedy="give each an id that does not depend on its place in the file",
+            "judgments, runs and citations cannot refer to them",
+            remedy="assign an id that does not depend on the position in the file",
         )
     homes: dict[str, list[int]] = {}
     for place, name in enumerate(reading.ids):
@@ -137,13 +137,11 @@ def check_ids(evidence: Evidence) -> Iterator[Finding]:
             len(blank),
             f"white space in {pluralise(len(blank), 'id')}",
             evidence.some(blank),
-            "TREC's files of runs and judgments are split at blanks, and lose them",
-            remedy="replace white space in ids, in corpus and judgments alike",
+            "TREC runs and judgments are separated by white space, so these ids are read incorrectly",
+            remedy="replace white space in the ids of the corpus and of the judgments",
         )
     if not missing and not twice and not blank:
-        yield Finding(
-            reading.name, "ids", False, 0, f"each of {pluralise(len(reading), 'document')} has an id of its own"
-        )
+        yield Finding(reading.name, "ids", False, 0, "every document has a unique id")
 
 
 def _duplicate_ids_finding(evidence: Evidence, twice: dict[str, list[int]]) -> Finding:
@@ -159,10 +157,10 @@ def _duplicate_ids_finding(evidence: Evidence, twice: dict[str, list[int]]) -> F
         "duplicate ids",
         True,
         len(twice),
-        f"{pluralise(len(twice), 'id')} of more than one document: {said}",
+        f"{pluralise(len(twice), 'id')} used by more than one document: {said}",
         tuple(format_excerpt(f"{name} ({', '.join(reading.places[i] for i in twice[name][:3])})") for name in first),
-        "a store keeps the last of them, or refuses the batch; a hit cannot be told from its namesake",
-        remedy="give different texts different ids, and keep one of each text",
+        "a store keeps only the last one or rejects the batch, and hits are ambiguous",
+        remedy="give different texts different ids, and remove repeated texts",
     )
 
 
@@ -171,7 +169,7 @@ def check_empty(evidence: Evidence) -> Iterator[Finding]:
     none = evidence.copies[1]
     total = len(evidence.reading)
     if not none:
-        yield Finding(evidence.reading.name, "empty", False, 0, f"each of {pluralise(total, 'document')} has a text")
+        yield Finding(evidence.reading.name, "empty", False, 0, "every document has a text")
         return
     yield Finding(
         evidence.reading.name,
@@ -180,8 +178,8 @@ def check_empty(evidence: Evidence) -> Iterator[Finding]:
         len(none),
         f"{len(none):,} of {pluralise(total, 'document')} have no text",
         evidence.some(none),
-        "their vectors are zero or noise: some stores refuse them, in others they come up for any query",
-        remedy="find their texts, or leave them out",
+        "their vectors are zero or noise: some stores reject them, others return them for any query",
+        remedy="add their texts, or remove the documents",
     )
 
 
@@ -206,12 +204,12 @@ def check_orphans(evidence: Evidence) -> Iterator[Finding]:
 def _orphans_finding(judged: JudgmentRows, known: set[str]) -> Finding:
     lost = [(query, doc, grade) for query, doc, grade in judged.rows if doc not in known]
     if not lost:
-        said = f"all {pluralise(len(judged.rows), 'judgment')} are of documents in the corpus"
+        said = f"no judgment of a missing document ({pluralise(len(judged.rows), 'judgment')})"
         return Finding(judged.source, "orphans", False, 0, said)
     relevant = sum(grade >= 1 for _, _, grade in lost)
     names = list(dict.fromkeys(doc for _, doc, _ in lost))
     found = find_id_repairs(names, known)
-    said = f"no id of the corpus is nearly one of these {len(names):,}"
+    said = f"no id of the corpus is similar to one of these {len(names):,}"
     matches: dict[str, str] = {}
     if found:
         matches = found[0].matches
@@ -222,10 +220,10 @@ def _orphans_finding(judged: JudgmentRows, known: set[str]) -> Finding:
         "orphans",
         relevant > 0,
         len(lost),
-        f"{pluralise(len(lost), 'judgment')}, {relevant:,} of them relevant, of documents that are not in the "
+        f"{pluralise(len(lost), 'judgment')}, {relevant:,} of them relevant, refer to documents that are not in the "
         f"corpus, in "
         f"{pluralise(len({query for query, _, _ in lost}), 'query')}; {said}",
         tuple(format_excerpt(f"{name} (perhaps {matches[name]})" if name in matches else name) for name in first),
-        "nothing can return them, and they stay in the denominator of recall",
-        remedy="mend the ids, or take these judgments out, and say so when you cite a score",
+        "no system can return these documents, and they count in the denominator of recall",
+        remedy="correct the ids, or remove these judgments and state so when you report a score",
     )

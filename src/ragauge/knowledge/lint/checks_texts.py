@@ -49,8 +49,8 @@ def check_duplicates(evidence: Evidence) -> Iterator[Finding]:
         f"{more:,} of {pluralise(total, 'document')} ({format_share(more, total)}) repeat the text of another, "
         f"in {pluralise(len(groups), 'group')}",
         tuple(_format_group(evidence, group, "=") for group in groups[:MAX_GROUPS_SHOWN]),
-        f"{pluralise(more, 'vector')} paid for twice; in a ranking they stand beside each other, and push others out",
-        remedy="keep one document of each text",
+        f"{pluralise(more, 'redundant vector')}; duplicates take adjacent ranks and displace other documents",
+        remedy="keep one document per text",
     )
 
 
@@ -67,9 +67,9 @@ def check_near_duplicates(evidence: Evidence) -> Iterator[Finding]:
     found = corpus_checks.find_near_duplicates(
         [evidence.reading.texts[place] for place in left], near, evidence.progress
     )
-    rule = f"Jaccard {near:g} or more of three-word stretches"
+    rule = f"Jaccard {near:g} or more of 3-word shingles"
     if not found:
-        said = f"no two documents are nearly the same ({rule})"
+        said = f"no near-duplicates ({rule})"
         yield Finding(evidence.reading.name, "near duplicates", False, 0, said)
         return
     found.sort(key=lambda one: (-len(one.group), -one.part))
@@ -79,14 +79,15 @@ def check_near_duplicates(evidence: Evidence) -> Iterator[Finding]:
         "near duplicates",
         more >= 5 * evidence.thresholds.share * total,
         more,
-        f"{more:,} of {pluralise(total, 'document')} ({format_share(more, total)}) are nearly another ({rule}), "
+        f"{more:,} of {pluralise(total, 'document')} ({format_share(more, total)}) are near-duplicates ({rule}), "
         f"in {pluralise(len(found), 'group')}",
         tuple(
             f"{_format_group(evidence, [left[i] for i in one.group], '~')} at {one.part:.2f}"
             for one in found[:MAX_GROUPS_SHOWN]
         ),
-        "they crowd each other in rankings; where they contradict, an answer may cite the outdated one",
-        remedy="keep the latest of each group, or mark which of them is in force",
+        "near-duplicates displace other documents in rankings; if they contradict each other, an answer may cite the "
+        "outdated one",
+        remedy="keep the latest document of each group, or mark the valid one",
     )
 
 
@@ -109,12 +110,12 @@ def check_language(evidence: Evidence) -> Iterator[Finding]:
     counts = evidence.by_language
     told = [one for one in counts if one != UNKNOWN_LANGUAGE]
     if not told:
-        yield Finding(reading.name, "language", False, 0, "no document is long enough to tell its language")
+        yield Finding(reading.name, "language", False, 0, "no document is long enough to identify its language")
         return
     wanted = set(allowed) or {told[0]}
     found = [place for place, one in enumerate(evidence.languages) if one not in wanted and one != UNKNOWN_LANGUAGE]
     unknown = (
-        f"; {counts[UNKNOWN_LANGUAGE]:,} are too short or too mixed to tell" if counts.get(UNKNOWN_LANGUAGE) else ""
+        f"; {counts[UNKNOWN_LANGUAGE]:,} are too short or too mixed to identify" if counts.get(UNKNOWN_LANGUAGE) else ""
     )
     if not found:
         known = join_names([f"{counts[one]:,} {one}" for one in told])
@@ -140,11 +141,11 @@ def check_language(evidence: Evidence) -> Iterator[Finding]:
             )
             for i in found[:MAX_EXAMPLES]
         ),
-        "an embedder of one language reads the others letter by letter, and BM25 matches none of their words",
+        "a monolingual embedder represents other languages poorly, and BM25 matches none of their words",
         FindingTable(
             ["language", "documents"], [[one, float(counts[one])] for one in list(counts)[:MAX_LANGUAGES_SHOWN]]
         ),
-        "take an embedder of many languages, or leave these documents out; --language says what may be here",
+        "use a multilingual embedder, or remove these documents; list allowed languages with --language",
     )
 
 
@@ -168,8 +169,8 @@ def check_tiny(evidence: Evidence) -> Iterator[Finding]:
             format_excerpt(f"{reading.called(i)}: `{format_excerpt(reading.texts[i], MAX_EXCERPT_CHARS)}`")
             for i in found[:MAX_EXAMPLES]
         ),
-        "they match short queries by accident, and answer none",
-        remedy="join them with what stands around them, or leave them out",
+        "very short texts match short queries by chance and rarely answer them",
+        remedy="merge them with neighbouring texts, or remove them",
     )
 
 
@@ -194,8 +195,8 @@ def check_giant(evidence: Evidence) -> Iterator[Finding]:
             format_excerpt(f"{reading.called(i)}: {pluralise(int(evidence.lengths[i]), 'character')}")
             for i in found[:MAX_EXAMPLES].tolist()
         ),
-        "one vector for so much text is the mean of many things, and most embedders read only its beginning",
-        remedy="cut them into chunks before they are embedded",
+        "one vector represents several topics, and most embedders read only the beginning",
+        remedy="split them into chunks before embedding",
     )
 
 
@@ -206,17 +207,17 @@ def check_tokens(evidence: Evidence) -> Iterator[Finding]:
     """
     reading, who = evidence.reading, evidence.tokens
     if who is None:
-        raise MissingEvidence("nobody counts tokens")
+        raise MissingEvidence("no token counter")
     counts, limit = evidence.token_counts, who.limit
     total = int(counts.sum())
     if limit is None:
-        said = f"{who.name} reads texts of any length ({pluralise(total, 'token')} in all)"
+        said = f"{who.name} has no token limit ({pluralise(total, 'token')} in all)"
         yield Finding(reading.name, "tokens", False, 0, said)
         return
     found = np.flatnonzero(counts > limit)
     if not len(found):
         longest = int(counts.max(initial=0))
-        said = f"no text is cut off: {who.name} reads {limit:,} tokens, and the longest has {longest:,}"
+        said = f"no text is truncated: the limit of {who.name} is {limit:,} tokens, the longest text has {longest:,}"
         yield Finding(reading.name, "tokens", False, 0, said)
         return
     found = found[np.argsort(-counts[found], kind="stable")]
@@ -227,14 +228,12 @@ def check_tokens(evidence: Evidence) -> Iterator[Finding]:
         "tokens",
         evidence.many(len(found)) or lost >= evidence.thresholds.share * total,
         len(found),
-        f"{len(found):,} of {pluralise(len(reading), 'document')} ({format_share(len(found), len(reading))}) are "
-        f"longer than "
-        f"the {limit:,} tokens that {who.name} reads",
+        f"{len(found):,} of {pluralise(len(reading), 'document')} ({format_share(len(found), len(reading))}) exceed "
+        f"the {limit:,}-token limit of {who.name}",
         tuple(format_excerpt(f"{reading.called(i)}: {int(counts[i]):,} tokens") for i in found[:MAX_EXAMPLES].tolist()),
-        f"{lost:,} of {pluralise(total, 'token')} ({format_share(lost, total)}) are never seen: what they say cannot "
-        f"be found",
+        f"{lost:,} of {pluralise(total, 'token')} ({format_share(lost, total)}) are truncated and cannot be retrieved",
         _lost_share_grid(counts, limit),
-        f"cut texts into chunks of {limit:,} tokens or fewer, or take an embedder that reads more",
+        f"split texts into chunks of at most {limit:,} tokens, or use an embedder with a higher limit",
     )
 
 
@@ -254,7 +253,7 @@ def counter_from_embedder(described: str | Embedder, limit: int | None) -> Token
     embedder: Any = open_embedder(described)
     name = str(described) if isinstance(described, str) else embedder.name
     if not callable(getattr(embedder, "tokens", None)):
-        return f"the embedder `{name}` does not tell how many tokens a text has: --tokenizer FILE --token-limit N"
+        return f"the embedder `{name}` does not count tokens; use --tokenizer FILE --token-limit N"
     return TokenCounter(name, getattr(embedder, "limit", None) if limit is None else limit, embedder.tokens)
 
 
@@ -267,7 +266,9 @@ def counter_from_file(path: str | Path, limit: int | None) -> TokenCounter:
     tokenizer = huggingface.read_tokenizer(str(path), limit=limit)
     if tokenizer.limit is None:
         file = place / "tokenizer.json" if place.is_dir() else place
-        raise BadInput("the tokenizer does not say how much its model reads", file=str(file), hint="--token-limit 512")
+        raise BadInput(
+            "the tokenizer does not state the token limit of its model", file=str(file), hint="--token-limit 512"
+        )
 
     def count(texts: Sequence[str]) -> list[int]:
         return [len(one) + tokenizer.marks for one in tokenizer.encode(texts)]

@@ -8,12 +8,14 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 
-from ragauge.core.errors import MissingExtra
+from ragauge.compute.progress import Progress, ProgressCallback, no_progress
+from ragauge.core.errors import BadInput, MissingExtra
 from ragauge.core.records import Ints
+from ragauge.core.settings import Above, AtLeast, AtMost, check_settings
 from ragauge.datasets.corpus_checks import NEAR_DUPLICATE_JACCARD, find_exact_duplicates
 from ragauge.files.documents import LoadedCorpus
 
@@ -38,7 +40,7 @@ PROGRESS_INTERVAL_TEXTS = 1024
 UNKNOWN_LANGUAGE = "?"
 
 
-def identify_languages(texts: Sequence[str], progress: Callable[[int, int], None] | None = None) -> list[str]:
+def identify_languages(texts: Sequence[str], progress: ProgressCallback = no_progress) -> list[str]:
     """Identify the language of each text as an ISO 639 code.
 
     `?` if too short, mixed or uncertain.
@@ -46,8 +48,8 @@ def identify_languages(texts: Sequence[str], progress: Callable[[int, int], None
     model = _load_language_model()
     first: list[tuple[str, float]] = []
     for place, text in enumerate(texts):
-        if progress is not None and place % PROGRESS_INTERVAL_TEXTS == 0:
-            progress(place, len(texts))
+        if place % PROGRESS_INTERVAL_TEXTS == 0:
+            progress(Progress("identifying languages", place, len(texts)))
         first.append(_guess_language(model, text, FIRST_PASS_CHARS))
     usual = next(
         (one for one, _ in Counter(one for one, sure in first if sure >= MIN_CONFIDENCE_MAIN).most_common(1)),
@@ -96,7 +98,7 @@ def _load_language_model() -> Any:
     try:
         from py3langid.langid import MODEL_FILE, LanguageIdentifier
     except ImportError:
-        raise MissingExtra("telling languages", "knowledge") from None
+        raise MissingExtra("language identification", "knowledge") from None
     return LanguageIdentifier.from_model_file(MODEL_FILE, norm_probs=True)
 
 
@@ -113,19 +115,25 @@ MAX_EXCERPT_CHARS = 60
 """Maximum number of characters of a text shown."""
 
 
-class LintThresholds(NamedTuple):
+@dataclass(frozen=True)
+class LintThresholds:
     """Thresholds of the corpus checks."""
 
-    tiny: int = 32
+    tiny: Annotated[int, AtLeast(0)] = 32
     """Texts with fewer characters are tiny."""
-    giant: int = 4096
+    giant: Annotated[int, AtLeast(0)] = 4096
     """Texts with more characters are giant."""
-    near: float = NEAR_DUPLICATE_JACCARD
+    near: Annotated[float, Above(0), AtMost(1)] = NEAR_DUPLICATE_JACCARD
     """Minimum share of 3-word shingles that near-duplicates have in common."""
-    share: float = 0.01
+    share: Annotated[float, Above(0), AtMost(1)] = 0.01
     """Share of the documents from which an otherwise tolerated finding is a problem."""
     languages: tuple[str, ...] = ()
     """Allowed languages; if empty, the most frequent language of the corpus."""
+
+    def __post_init__(self) -> None:
+        check_settings(self)
+        if self.giant < self.tiny:
+            raise BadInput(f"giant must be at least tiny ({self.tiny:,}), got {self.giant:,}")
 
 
 class JudgmentRows(NamedTuple):
@@ -152,7 +160,7 @@ class Evidence:
     thresholds: LintThresholds = field(default_factory=LintThresholds)
     judged: Sequence[JudgmentRows] = ()
     tokens: TokenCounter | None = None
-    progress: Callable[[int, int], None] | None = field(default=None, repr=False)
+    progress: ProgressCallback = field(default=no_progress, repr=False)
 
     @cached_property
     def lengths(self) -> Ints:
@@ -185,8 +193,7 @@ class Evidence:
             part = self.reading.texts[start : start + TOKEN_BATCH_TEXTS]
             # Lone surrogates cannot be encoded as UTF-8, and libraries fail on them.
             found += self.tokens.counts([t if t.isascii() else t.encode("utf-8", "replace").decode() for t in part])
-            if self.progress is not None:
-                self.progress(min(start + TOKEN_BATCH_TEXTS, total), total)
+            self.progress(Progress("counting tokens", min(start + TOKEN_BATCH_TEXTS, total), total))
         return np.array(found, np.int64)
 
     def many(self, count: int) -> bool:

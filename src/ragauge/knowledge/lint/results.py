@@ -7,8 +7,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ragauge.core.findings import Finding, HistogramBin
+from ragauge.core.record_types import record
 
 
+@record("ragauge-lint", 1)
 @dataclass(frozen=True)
 class Lint:
     """Problems of a corpus, found before its documents are embedded."""

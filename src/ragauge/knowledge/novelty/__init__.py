@@ -4,25 +4,28 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from operator import attrgetter
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, TypedDict, Unpack
 
 import numpy as np
 
 from ragauge.compute.event_loops import run_coroutine
+from ragauge.compute.progress import ProgressCallback, no_progress, scoped
 from ragauge.core.documents import Document
 from ragauge.core.errors import BadInput, MissingEvidence
+from ragauge.core.hashes import content_key
 from ragauge.core.protocols import Chat, Embedder, Vectors
 from ragauge.core.records import Floats, Ints
 from ragauge.core.samples import LEXICAL_JUDGE
+from ragauge.core.settings import AtLeast, check_settings, unique_by
 from ragauge.core.text import normalise
 from ragauge.files.serialization import settings_from
-from ragauge.files.vectors import is_vector_file, read_vectors
+from ragauge.files.vectors import has_vectors, read_vectors
 from ragauge.judging.model_judge import ModelJudge
-from ragauge.judging.reply_cache import compute_cache_key
 from ragauge.judging.results import CostEstimate
 from ragauge.judging.session import DryRunJudge, JudgingSession, JudgingSettings
 from ragauge.judging.tasks import Judge
@@ -45,19 +48,50 @@ from ragauge.knowledge.novelty.chunks import (
 from ragauge.knowledge.novelty.claims import judge_claims
 from ragauge.knowledge.novelty.results import DocumentClaim, DocumentNovelty, NearestChunk, Novelty
 from ragauge.models.embedders import CachedEmbedder, open_embedder
+from ragauge.output.numbers import join_names, pluralise
 from ragauge.runs.folder import provenance, utc_now
-from ragauge.runs.inputs import load_documents
+from ragauge.runs.texts import load_documents
 
 DEFAULT_EMBEDDER = "wordllama"
-DEFAULT_COMPARED_CHUNKS = 2000
-"""Maximum number of known chunks sampled for the percentiles."""
-DEFAULT_CHUNKS_PER_CLAIM = 3
-"""Number of nearest known chunks per claim."""
 MIN_KNOWN_DOCUMENTS = 30
 """Minimum number of known documents for percentiles; with fewer, the fifth percentile is meaningless."""
 
-NoveltyProgressCallback = Callable[[str, int, int], None]
-"""Progress callback: step, number done, total."""
+
+@dataclass(frozen=True)
+class NoveltySettings:
+    """Settings of novelty."""
+
+    embedder: str | Embedder = DEFAULT_EMBEDDER
+    chunk_size: Annotated[int, AtLeast(1)] = DEFAULT_CHUNK_CHARS
+    """Maximum length of a chunk in characters."""
+    chunk_overlap: Annotated[int, AtLeast(0)] = 0
+    """Maximum number of characters that neighbouring chunks share."""
+    reference_chunks: Annotated[int, AtLeast(0)] = 2000
+    """Maximum number of known chunks sampled for the percentiles."""
+    seed: int = 0
+    """Seed of the sample."""
+    chunks_per_claim: Annotated[int, AtLeast(1)] = 3
+    """Number of nearest known chunks that each claim is compared with."""
+    cache: Path | None = None
+    """Folder in which vectors are cached."""
+    judging: JudgingSettings = field(default_factory=JudgingSettings)
+    """Settings of the judge of claims."""
+
+    def __post_init__(self) -> None:
+        check_settings(self)
+
+
+class NoveltyOptions(TypedDict, total=False):
+    """Keyword arguments of `novelty`: the fields of `NoveltySettings`."""
+
+    embedder: str | Embedder
+    chunk_size: int
+    chunk_overlap: int
+    reference_chunks: int
+    seed: int
+    chunks_per_claim: int
+    cache: Path | None
+    judging: JudgingSettings
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,189 +116,158 @@ class NoveltyData:
         0 if nothing is known, NaN for a zero vector.
         """
         if self.near.similarities.shape[1]:
-            found: Floats = self.near.similarities[:, 0]
-            return found
+            highest: Floats = self.near.similarities[:, 0]
+            return highest
         return np.where(np.any(self.vectors, axis=1), 0.0, np.nan)
 
 
 def prepare_novelty_data(
-    added: Any,
-    known: Any,
-    *,
-    embedder: str | Embedder = DEFAULT_EMBEDDER,
-    size: int = DEFAULT_CHUNK_CHARS,
-    overlap: int = 0,
-    cache: Path | None = None,
-    progress: NoveltyProgressCallback | None = None,
+    added: Any, known: Any, settings: NoveltySettings, progress: ProgressCallback = no_progress
 ) -> NoveltyData:
     """Split, embed and compare documents, as input for novelty and for batches."""
     seconds: dict[str, float] = {}
-    model = open_embedder(embedder)
-    kept: Embedder = model if cache is None else CachedEmbedder(model, cache / "embeddings")
-    documents = _check_unique_ids(load_documents(added), "to be added")
+    model = open_embedder(settings.embedder)
+    embedder: Embedder = model if settings.cache is None else CachedEmbedder(model, settings.cache / "embeddings")
+    documents = unique_by(load_documents(added), attrgetter("id"), "new document")
     if not documents:
-        raise BadInput("there are no documents to be added")
-    vectors_only = isinstance(known, str | Path) and is_vector_file(Path(known))
-    with _timed_step(seconds, "cutting"):
-        chunks = split_documents(documents, size, overlap)
-        there = (
-            _read_known_vectors(str(known))
-            if vectors_only
-            else (split_documents(_check_unique_ids(load_documents(known), "known"), size, overlap), None)
-        )
+        raise BadInput("no new documents given")
+    vectors_only = isinstance(known, str | Path) and has_vectors(Path(known))
+    known_vectors: Vectors | None = None
+    with _timed_step(seconds, "splitting"):
+        chunks = split_documents(documents, settings.chunk_size, settings.chunk_overlap)
+        if vectors_only:
+            known_chunks, known_vectors = _read_known_vectors(str(known))
+        else:
+            known_documents = unique_by(load_documents(known), attrgetter("id"), "known document")
+            known_chunks = split_documents(known_documents, settings.chunk_size, settings.chunk_overlap)
     with _timed_step(seconds, "embedding"):
-        vectors = embed_chunks(chunks, kept, _step_progress(progress, "embedding the new chunks"))
-        known_vectors = there[1]
+        vectors = embed_chunks(chunks, embedder, scoped(progress, action="embedding the new chunks"))
         if known_vectors is None:
-            known_vectors = embed_chunks(there[0], kept, _step_progress(progress, "embedding the known chunks"))
+            known_vectors = embed_chunks(known_chunks, embedder, scoped(progress, action="embedding the known chunks"))
     with _timed_step(seconds, "comparing"):
-        near = nearest_known(vectors, known_vectors, 1, _share_progress(progress, "comparing", len(chunks)))
-    return NoveltyData(chunks, vectors, near, there[0], known_vectors, kept, not vectors_only, seconds)
+        near = nearest_known(vectors, known_vectors, 1, scoped(progress, action="comparing chunks"))
+    return NoveltyData(chunks, vectors, near, known_chunks, known_vectors, embedder, not vectors_only, seconds)
 
 
-def _check_unique_ids(documents: list[Document], what: str) -> list[Document]:
-    """Return the documents; raise BadInput for a duplicate id."""
-    seen: set[str] = set()
-    for one in documents:
-        if one.id in seen:
-            raise BadInput(f"the id `{one.id}` comes twice in the documents {what}")
-        seen.add(one.id)
-    return documents
-
-
-def novelty(  # noqa: PLR0913 - each is a setting
+def novelty(
     added: Any,
     known: Any,
     *,
-    embedder: str | Embedder = DEFAULT_EMBEDDER,
-    size: int = DEFAULT_CHUNK_CHARS,
-    overlap: int = 0,
-    compared: int = DEFAULT_COMPARED_CHUNKS,
-    seed: int = 0,
     chat: str | Chat | Judge | None = None,
-    beside: int = DEFAULT_CHUNKS_PER_CLAIM,
     folder: str | Path | None = None,
-    cache: Path | None = None,
-    progress: NoveltyProgressCallback | None = None,
-    **how: Any,
+    progress: ProgressCallback = no_progress,
+    **options: Unpack[NoveltyOptions],
 ) -> Novelty:
     """Measure how new documents are against a corpus.
 
     `added` and `known` are lists of Documents, datasets or their names, corpus files or folders. `known` may also be a
-    file of vectors (`.npy`, `.fvecs` and others) by the same embedder, one row per chunk. Chunks have at most `size`
-    characters. Percentiles are among known documents with at most `compared` chunks in total, drawn with `seed`. With
-    fewer than 30 documents there are none, and no document is classified as near or new. With a `chat` (see `judge`),
-    the claims of the new documents are judged against the `beside` nearest known chunks of each. Replies are saved in
-    `folder`. Further settings are those of `JudgingSettings`.
+    file of vectors (`.npy`, `.fvecs` and others) by the same embedder, one row per chunk. Percentiles are among sampled
+    known documents. With fewer than 30 of them there are no percentiles, and no document is classified as near or new.
+    With a `chat` (see `judge`), the claims of the new documents are judged against the nearest known chunks of each.
+    Replies are saved in `folder`. Further settings are the fields of `NoveltySettings`.
     """
-    if compared < 0 or beside < 1:
-        raise BadInput(f"{compared} known chunks, and {beside} beside a claim", hint="at least 0, and at least 1")
-    found = prepare_novelty_data(
-        added, known, embedder=embedder, size=size, overlap=overlap, cache=cache, progress=progress
-    )
-    settings = settings_from(JudgingSettings, how)
-    twins = _duplicate_classes(found.known.documents) if found.texts else np.arange(len(found.known.documents))
-    rows = _sample_known_chunks(found.known, compared, seed)
-    with _timed_step(found.seconds, "percentiles"):
-        own = _known_novelties(found, twins, rows)
-    sampled = np.unique(found.known.owner[rows])
-    words, own["lexical"] = None, np.zeros(0)
-    if found.texts:
-        with _timed_step(found.seconds, "words"):
-            heard = _step_progress(progress, "comparing words")
-            words, own["lexical"] = shingle_overlap(
-                found.chunks.documents, found.known.documents, sampled, twins, heard
+    settings = settings_from(NoveltySettings, options)
+    data = prepare_novelty_data(added, known, settings, progress)
+    duplicates = _duplicate_classes(data.known.documents) if data.texts else np.arange(len(data.known.documents))
+    rows = _sample_known_chunks(data.known, settings.reference_chunks, settings.seed)
+    with _timed_step(data.seconds, "percentiles"):
+        reference = _known_novelties(data, duplicates, rows)
+    sampled = np.unique(data.known.owner[rows])
+    overlap, reference["lexical"] = None, np.zeros(0)
+    if data.texts:
+        with _timed_step(data.seconds, "words"):
+            overlap, reference["lexical"] = shingle_overlap(
+                data.chunks.documents, data.known.documents, sampled, duplicates, progress
             )
     claims: dict[int, list[DocumentClaim]] = {}
-    judge, notes = "", _novelty_notes(found, own, len(sampled))
+    judge, notes = "", _novelty_notes(data, reference, len(sampled))
     if chat is not None:
-        with _timed_step(found.seconds, "claims"):
-            claims, judge, more = run_coroutine(_run_claim_judge(found, chat, folder, settings, beside, progress))
-        notes += more
+        with _timed_step(data.seconds, "claims"):
+            claims, judge, judge_notes = run_coroutine(_run_claim_judge(data, chat, folder, settings, progress))
+        notes += judge_notes
     return Novelty(
-        documents=_document_novelties(found, words, own, claims),
-        known=len(found.known.documents),
-        known_chunks=len(found.known_vectors),
-        embedder=found.embedder.name,
-        chunking=found.chunks.chunking,
-        compared=len(rows),
-        compared_documents=len(sampled),
-        own={name: sorted(values[~np.isnan(values)].tolist()) for name, values in own.items()},
+        documents=_document_novelties(data, overlap, reference, claims),
+        known=len(data.known.documents),
+        known_chunks=len(data.known_vectors),
+        embedder=data.embedder.name,
+        chunking=data.chunks.chunking,
+        reference_chunks=len(rows),
+        reference_documents=len(sampled),
+        reference_values={name: sorted(values[~np.isnan(values)].tolist()) for name, values in reference.items()},
         judge=judge,
-        seconds={name: round(value, 3) for name, value in found.seconds.items()},
+        seconds={name: round(value, 3) for name, value in data.seconds.items()},
         notes=notes,
-        circumstances={"made": utc_now(), "seed": seed, "beside": beside, **provenance()},
+        provenance={
+            "made": utc_now(),
+            "seed": settings.seed,
+            "chunks_per_claim": settings.chunks_per_claim,
+            **provenance(),
+        },
     )
 
 
-def estimate_novelty_cost(  # noqa: PLR0913 - each is a setting
+def estimate_novelty_cost(
     added: Any,
     known: Any,
     *,
     chat: str | Chat | Judge,
-    embedder: str | Embedder = DEFAULT_EMBEDDER,
-    size: int = DEFAULT_CHUNK_CHARS,
-    overlap: int = 0,
-    beside: int = DEFAULT_CHUNKS_PER_CLAIM,
     folder: str | Path | None = None,
-    cache: Path | None = None,
-    progress: NoveltyProgressCallback | None = None,
-    **how: Any,
+    progress: ProgressCallback = no_progress,
+    **options: Unpack[NoveltyOptions],
 ) -> list[CostEstimate]:
     """Estimate the calls, tokens and cost of judging claims, by step.
 
     No judge call is made.
     """
-    found = prepare_novelty_data(
-        added, known, embedder=embedder, size=size, overlap=overlap, cache=cache, progress=progress
-    )
-    there = folder if folder is not None and Path(folder).is_dir() else None
+    settings = settings_from(NoveltySettings, options)
+    data = prepare_novelty_data(added, known, settings, progress)
+    saved_folder = folder if folder is not None and Path(folder).is_dir() else None
 
-    async def work() -> list[CostEstimate]:
-        async with JudgingSession(chat, there, settings_from(JudgingSettings, how)) as office:
-            if not isinstance(office.judge, ModelJudge):
+    async def estimate() -> list[CostEstimate]:
+        async with JudgingSession(chat, saved_folder, settings.judging) as session:
+            if not isinstance(session.judge, ModelJudge):
                 return []
-            counting = DryRunJudge(office.judge, office.price, local=office.local)
-            await judge_claims(found.chunks, found.known, _nearest_chunk_search(found, beside), counting)
-            return counting.estimates()
+            judge = DryRunJudge(session.judge, session.price, local=session.local)
+            search = _nearest_chunk_search(data, settings.chunks_per_claim)
+            await judge_claims(data.chunks, data.known, search, judge)
+            return judge.estimates()
 
-    return run_coroutine(work())
+    return run_coroutine(estimate())
 
 
 async def _run_claim_judge(
-    found: NoveltyData,
+    data: NoveltyData,
     chat: str | Chat | Judge,
     folder: str | Path | None,
-    settings: JudgingSettings,
-    beside: int,
-    progress: NoveltyProgressCallback | None,
+    settings: NoveltySettings,
+    progress: ProgressCallback,
 ) -> tuple[dict[int, list[DocumentClaim]], str, list[str]]:
     """Judge the claims; return them by document, with the judge's name and notes."""
-    if not found.texts:
+    if not data.texts:
         raise MissingEvidence(
-            "claims are held against texts, and only vectors are known", hint="--known with the documents themselves"
+            "claims are compared with texts, but the known corpus is a file of vectors",
+            hint="--known with the documents themselves",
         )
-    async with JudgingSession(chat, folder, settings) as office:
-        getattr(office.chat, "ready", lambda: None)()
-        heard = _step_progress(progress, "judging")
-        workers = 2 * settings.concurrency
-        near = _nearest_chunk_search(found, beside)
-        claims = await judge_claims(found.chunks, found.known, near, office.judge, workers=workers, progress=heard)
-        name = f"{office.judge.name} [{compute_cache_key(dict(office.judge.identity))[:8]}]"
-        notes = [*office.notes]
-        if office.judge.name == LEXICAL_JUDGE:
-            notes.append("the lexical judge compares words: it takes false sentences of known words for known ones")
-        if stopped := getattr(office.judge, "stopped", ""):
+    async with JudgingSession(chat, folder, settings.judging) as session:
+        getattr(session.chat, "ready", lambda: None)()
+        workers = 2 * settings.judging.concurrency
+        search = _nearest_chunk_search(data, settings.chunks_per_claim)
+        claims = await judge_claims(data.chunks, data.known, search, session.judge, workers=workers, progress=progress)
+        name = f"{session.judge.name} [{content_key(dict(session.judge.identity))[:8]}]"
+        notes = [*session.notes]
+        if session.judge.name == LEXICAL_JUDGE:
+            notes.append("the lexical judge compares words, so it counts a false sentence made of known words as known")
+        if stopped := getattr(session.judge, "stopped", ""):
             notes.append(f"the judge was stopped: {stopped}")
         return claims, name, notes
 
 
-def _nearest_chunk_search(found: NoveltyData, beside: int) -> Callable[[Sequence[str]], Ints]:
-    def near(texts: Sequence[str]) -> Ints:
-        vectors = embed_in_batches(lambda i: texts[i], len(texts), found.embedder)
-        return nearest_known(vectors, found.known_vectors, beside).places
+def _nearest_chunk_search(data: NoveltyData, chunks_per_claim: int) -> Callable[[Sequence[str]], Ints]:
+    def find_nearest_chunks(texts: Sequence[str]) -> Ints:
+        vectors = embed_in_batches(lambda i: texts[i], len(texts), data.embedder)
+        return nearest_known(vectors, data.known_vectors, chunks_per_claim).places
 
-    return near
+    return find_nearest_chunks
 
 
 def _read_known_vectors(path: str) -> tuple[DocumentChunks, Vectors]:
@@ -279,39 +282,41 @@ def _read_known_vectors(path: str) -> tuple[DocumentChunks, Vectors]:
 
 def _duplicate_classes(documents: Sequence[Document]) -> Ints:
     """Number the documents so that those with the same text have the same number."""
-    seen: dict[bytes, int] = {}
-    keys = (hashlib.blake2b(normalise(one.whole).encode("utf-8", "replace"), digest_size=16) for one in documents)
-    return np.array([seen.setdefault(key.digest(), len(seen)) for key in keys], np.int64)
+    numbers: dict[bytes, int] = {}
+    hashes = (
+        hashlib.blake2b(normalise(document.whole).encode("utf-8", "replace"), digest_size=16) for document in documents
+    )
+    return np.array([numbers.setdefault(text_hash.digest(), len(numbers)) for text_hash in hashes], np.int64)
 
 
-def _sample_known_chunks(known: DocumentChunks, most: int, seed: int) -> Ints:
+def _sample_known_chunks(known: DocumentChunks, max_chunks: int, seed: int) -> Ints:
     """Sample the chunks of whole known documents.
 
     A single document that is too long is cut.
     """
     counts = known.counts
     order = np.random.default_rng(seed).permutation(np.flatnonzero(counts))
-    taken = order[np.cumsum(counts[order]) <= most]
-    if not len(taken) and len(order) and most:
-        taken = order[:1]
+    sample = order[np.cumsum(counts[order]) <= max_chunks]
+    if not len(sample) and len(order) and max_chunks:
+        sample = order[:1]
     starts = np.concatenate([[0], np.cumsum(counts)])
-    rows = [np.arange(starts[one], starts[one + 1])[: most or None] for one in np.sort(taken)]
+    rows = [np.arange(starts[document], starts[document + 1])[: max_chunks or None] for document in np.sort(sample)]
     return np.concatenate(rows) if rows else np.zeros(0, np.int64)
 
 
-def _known_novelties(found: NoveltyData, twins: Ints, rows: Ints) -> dict[str, Floats]:
+def _known_novelties(data: NoveltyData, duplicates: Ints, rows: Ints) -> dict[str, Floats]:
     """Compute the novelty of sampled known documents against all others.
 
     Both the mean and the minimum over chunks are returned.
     """
-    classes = twins[found.known.owner]
+    classes = duplicates[data.known.owner]
     order = np.argsort(classes, kind="stable")
     ordered = classes[order]
-    mine = classes[rows]
-    firsts, lasts = np.searchsorted(ordered, mine), np.searchsorted(ordered, mine, side="right")
+    wanted = classes[rows]
+    firsts, lasts = np.searchsorted(ordered, wanted), np.searchsorted(ordered, wanted, side="right")
     own = [order[first:last] for first, last in zip(firsts.tolist(), lasts.tolist(), strict=True)]
-    values = chunk_novelties(nearest_others(found.known_vectors, rows, own)) if len(rows) else np.zeros(0)
-    sampled, owner = np.unique(found.known.owner[rows], return_inverse=True)
+    values = chunk_novelties(nearest_others(data.known_vectors, rows, own)) if len(rows) else np.zeros(0)
+    sampled, owner = np.unique(data.known.owner[rows], return_inverse=True)
     return {
         "mean": document_means(values, owner, len(sampled)),
         "least": document_minimums(values, owner, len(sampled)),
@@ -319,78 +324,82 @@ def _known_novelties(found: NoveltyData, twins: Ints, rows: Ints) -> dict[str, F
 
 
 def _document_novelties(
-    found: NoveltyData, words: ShingleOverlap | None, own: dict[str, Floats], claims: dict[int, list[DocumentClaim]]
+    data: NoveltyData,
+    overlap: ShingleOverlap | None,
+    reference: Mapping[str, Floats],
+    claims: Mapping[int, Sequence[DocumentClaim]],
 ) -> list[DocumentNovelty]:
-    chunks, n = found.chunks, len(found.chunks.documents)
-    values, counts = chunk_novelties(found.highest), found.chunks.counts
-    nothing = np.full(n, np.nan)
-    mean, low = document_means(values, chunks.owner, n), document_minimums(values, chunks.owner, n)
-    new = nothing if words is None else words.new
-    figures = (("mean", mean), ("least", low), ("lexical", new))
-    ranks = {name: nothing if _has_too_few_known(own) else percentile_ranks(one, own[name]) for name, one in figures}
+    chunks, n = data.chunks, len(data.chunks.documents)
+    values, counts = chunk_novelties(data.highest), data.chunks.counts
+    undefined = np.full(n, np.nan)
+    mean, least = document_means(values, chunks.owner, n), document_minimums(values, chunks.owner, n)
+    lexical = undefined if overlap is None else overlap.new
+    ranks = {
+        name: undefined if _has_too_few_known(reference) else percentile_ranks(of, reference[name])
+        for name, of in (("mean", mean), ("least", least), ("lexical", lexical))
+    }
     starts = np.concatenate([[0], np.cumsum(counts)])
-    told = []
+    novelties = []
     for i, document in enumerate(chunks.documents):
-        inside = -1 if words is None else int(words.place[i])
-        told.append(
+        container = -1 if overlap is None else int(overlap.place[i])
+        novelties.append(
             DocumentNovelty(
                 document.id,
                 int(counts[i]),
                 float(mean[i]),
-                float(low[i]),
-                float(new[i]),
+                float(least[i]),
+                float(lexical[i]),
                 percentile=float(ranks["mean"][i]),
                 least_percentile=float(ranks["least"][i]),
                 lexical_percentile=float(ranks["lexical"][i]),
-                contained=float(nothing[i] if words is None else words.best[i]),
-                container="" if inside < 0 else found.known.documents[inside].id,
+                contained=float(undefined[i] if overlap is None else overlap.best[i]),
+                container="" if container < 0 else data.known.documents[container].id,
                 why=_undefined_reason(float(mean[i]), int(counts[i])),
                 nearest=[
-                    _nearest_chunk(found, place, place - int(starts[i])) for place in range(starts[i], starts[i + 1])
+                    _nearest_chunk(data, place, place - int(starts[i])) for place in range(starts[i], starts[i + 1])
                 ],
                 claims=claims.get(i, ()),
             )
         )
-    return told
+    return novelties
 
 
-def _has_too_few_known(own: dict[str, Floats]) -> bool:
-    return int(np.count_nonzero(~np.isnan(own["mean"]))) < MIN_KNOWN_DOCUMENTS
+def _has_too_few_known(reference: Mapping[str, Floats]) -> bool:
+    return int(np.count_nonzero(~np.isnan(reference["mean"]))) < MIN_KNOWN_DOCUMENTS
 
 
 def _undefined_reason(mean: float, chunks: int) -> str:
     if not chunks:
-        return "it has no words"
-    return "the embedder gives its text a vector of zeros" if np.isnan(mean) else ""
+        return "the text has no words"
+    return "the embedder returns a zero vector for the text" if np.isnan(mean) else ""
 
 
-def _nearest_chunk(found: NoveltyData, place: int, chunk: int) -> NearestChunk:
-    text = found.chunks.text(place)
-    if not found.near.places.shape[1] or np.isnan(found.near.similarities[place, 0]):
+def _nearest_chunk(data: NoveltyData, place: int, chunk: int) -> NearestChunk:
+    text = data.chunks.text(place)
+    if not data.near.places.shape[1] or np.isnan(data.near.similarities[place, 0]):
         return NearestChunk(chunk, text, float("nan"))
-    at = int(found.near.places[place, 0])
-    near = found.known.text(at) if found.texts else ""
-    return NearestChunk(chunk, text, float(found.near.similarities[place, 0]), found.known.name(at), near)
+    nearest = int(data.near.places[place, 0])
+    known_text = data.known.text(nearest) if data.texts else ""
+    return NearestChunk(chunk, text, float(data.near.similarities[place, 0]), data.known.name(nearest), known_text)
 
 
-def _novelty_notes(found: NoveltyData, own: dict[str, Floats], sampled: int) -> list[str]:
+def _novelty_notes(data: NoveltyData, reference: Mapping[str, Floats], sampled: int) -> list[str]:
     notes = []
-    if not len(found.known):
-        notes.append("nothing is known: everything is new, by definition, and there are no percentiles")
-    elif np.isnan(own["mean"]).all():
-        notes.append("there are no percentiles: what is known is a single text, or was not compared")
-    elif _has_too_few_known(own):
-        many = "1 was" if sampled == 1 else f"{sampled} were"
+    if not len(data.known):
+        notes.append("the known corpus is empty: every document is new by definition, and there are no percentiles")
+    elif np.isnan(reference["mean"]).all():
+        notes.append("no percentiles: the known corpus is a single text, or --reference-chunks is 0")
+    elif _has_too_few_known(reference):
         notes.append(
-            f"too few known documents to tell what is near: {many} compared, and percentiles need {MIN_KNOWN_DOCUMENTS}"
+            f"no percentiles: they need at least {MIN_KNOWN_DOCUMENTS} known documents, got {sampled}; no document is "
+            "classified as near or new"
         )
-    if not found.texts:
-        notes.append("only vectors are known: words were not compared, and each row counts as a document")
-    there = {one.id for one in found.known.documents}
-    same = [one.id for one in found.chunks.documents if one.id in there]
-    if same and found.texts:
-        some = ", ".join(same[:3]) + (", …" if len(same) > 3 else "")
-        notes.append(f"known under the same id: {len(same):,} of the documents ({some})")
+    if not data.texts:
+        notes.append("the known corpus is a file of vectors: words were not compared, and each row is a document")
+    known_ids = {document.id for document in data.known.documents}
+    shared = [document.id for document in data.chunks.documents if document.id in known_ids]
+    if shared and data.texts:
+        notes.append(f"{pluralise(len(shared), 'new document')} with the id of a known one: {join_names(shared, 3)}")
     return notes
 
 
@@ -401,11 +410,3 @@ def _timed_step(seconds: dict[str, float], what: str) -> Iterator[None]:
         yield
     finally:
         seconds[what] = time.perf_counter() - began
-
-
-def _step_progress(progress: NoveltyProgressCallback | None, what: str) -> Callable[[int, int], None] | None:
-    return None if progress is None else lambda done, total: progress(what, done, total)
-
-
-def _share_progress(progress: NoveltyProgressCallback | None, what: str, total: int) -> Callable[[float], None] | None:
-    return None if progress is None else lambda part: progress(what, round(part * total), total)

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from ragauge.compute.progress import Progress, ProgressCallback, no_progress
 from ragauge.core.documents import Document
 from ragauge.core.errors import BadInput, Incomparable, MissingExtra
 from ragauge.core.protocols import Embedder, Vectors
@@ -35,8 +36,6 @@ UNCERTAIN_CHUNKS = 2
 """Number of chunks at the end of a window that may differ from those of the whole text."""
 LONE_SURROGATE_PATTERN = re.compile("[\ud800-\udfff]")
 """Lone surrogates: JSON can hold them, but they are not valid text."""
-
-CountProgressCallback = Callable[[int, int], None]
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,11 +89,14 @@ def split_documents(documents: Sequence[Document], size: int = DEFAULT_CHUNK_CHA
     [('a', 'One fish.'), ('a', 'Two fish.'), ('c', 'Red.')]
     """
     if size < 1 or not 0 <= overlap < size:
-        raise BadInput(f"chunks of {size} characters that share {overlap}", hint="at least 1, and share fewer")
+        raise BadInput(
+            f"the overlap must be below the size of a chunk, got {overlap} and {size} characters",
+            hint="--chunk-size 1000 --chunk-overlap 100",
+        )
     try:
         from semantic_text_splitter import TextSplitter
     except ImportError:
-        raise MissingExtra("cutting documents into chunks", "knowledge") from None
+        raise MissingExtra("splitting documents into chunks", "knowledge") from None
     splitter = TextSplitter(size, overlap=overlap)
     owner, start, end = [], [], []
     for first in range(0, len(documents), CHUNK_BATCH_SIZE):
@@ -109,9 +111,9 @@ def split_documents(documents: Sequence[Document], size: int = DEFAULT_CHUNK_CHA
                 owner.append(place)
                 start.append(at)
                 end.append(at + len(text))
-    told = ChunkSettings(size, overlap, by=f"semantic-text-splitter {version('semantic-text-splitter')}")
+    settings = ChunkSettings(size, overlap, splitter=f"semantic-text-splitter {version('semantic-text-splitter')}")
     whose, begins, ends = (np.array(one, np.int64) for one in (owner, start, end))
-    return DocumentChunks(documents, whose, begins, ends, told)
+    return DocumentChunks(documents, whose, begins, ends, settings)
 
 
 def _split_long(splitter: Any, text: str, window: int) -> list[tuple[int, str]]:
@@ -132,13 +134,13 @@ def _split_long(splitter: Any, text: str, window: int) -> list[tuple[int, str]]:
             found, start = found + part[:-UNCERTAIN_CHUNKS], part[-UNCERTAIN_CHUNKS][0]
 
 
-def embed_chunks(chunks: DocumentChunks, embedder: Embedder, progress: CountProgressCallback | None = None) -> Vectors:
+def embed_chunks(chunks: DocumentChunks, embedder: Embedder, progress: ProgressCallback = no_progress) -> Vectors:
     """Embed each chunk in batches; large results are memory-mapped."""
     return embed_in_batches(chunks.text, len(chunks), embedder, progress)
 
 
 def embed_in_batches(
-    text: Callable[[int], str], n: int, embedder: Embedder, progress: CountProgressCallback | None = None
+    text: Callable[[int], str], n: int, embedder: Embedder, progress: ProgressCallback = no_progress
 ) -> Vectors:
     """Embed `n` texts in batches, given a function from index to text.
 
@@ -156,8 +158,7 @@ def embed_in_batches(
         if part.shape[1] != found.shape[1]:
             raise BadInput(f"the embedder `{embedder.name}` gives vectors of {found.shape[1]} and {part.shape[1]}")
         found[first : first + len(part)] = part
-        if progress is not None:
-            progress(first + len(part), n)
+        progress(Progress("embedding chunks", first + len(part), n))
     return np.zeros((0, 0), np.float32) if found is None else found
 
 
@@ -184,7 +185,7 @@ class NearestChunks(NamedTuple):
 
 
 def nearest_known(
-    chunks: Vectors, known: Vectors, m: int = 1, progress: Callable[[float], None] | None = None
+    chunks: Vectors, known: Vectors, m: int = 1, progress: ProgressCallback = no_progress
 ) -> NearestChunks:
     """Find the `m` known chunks with the highest cosine, or all if there are fewer.
 
@@ -199,7 +200,7 @@ def nearest_known(
         return NearestChunks(np.zeros((len(chunks), 0), np.int64), np.zeros((len(chunks), 0)))
     if chunks.shape[1] != known.shape[1]:
         raise Incomparable(
-            f"vectors of {chunks.shape[1]} dimensions are held against known ones of {known.shape[1]}",
+            f"new vectors of {chunks.shape[1]} dimensions cannot be compared with known ones of {known.shape[1]}",
             hint="embed both with the same model: --embedder NAME",
         )
     places, distances = find_nearest(known, chunks, m, "cosine", progress=progress)
@@ -321,7 +322,7 @@ def shingle_overlap(
     known: Sequence[Document],
     sample: Ints,
     twins: Ints,
-    progress: CountProgressCallback | None = None,
+    progress: ProgressCallback = no_progress,
 ) -> tuple[ShingleOverlap, Floats]:
     """Compute the shingle overlap of added documents with the known ones.
 
@@ -362,8 +363,7 @@ def shingle_overlap(
             better = np.flatnonzero(most > best)
             place[better] = start + np.asarray(shared[better].argmax(axis=1)).ravel()
             best[better] = most[better]
-        if progress is not None:
-            progress(min(start + KNOWN_BATCH_DOCUMENTS, len(known)), len(known))
+        progress(Progress("comparing words", min(start + KNOWN_BATCH_DOCUMENTS, len(known)), len(known)))
     n = len(added)
     with np.errstate(invalid="ignore"):
         new = (ours @ (often == 0).astype(np.int64)) / sizes[:n]

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from ragauge.compute.event_loops import map_async
+from ragauge.compute.progress import Progress, ProgressCallback, no_progress
 from ragauge.core.records import Ints
 from ragauge.core.samples import ANSWER, Support
 from ragauge.core.text import split_sentences
 from ragauge.judging.tasks import CONTEXT_ID_PREFIX, Judge, JudgeTask, TaskResult
-from ragauge.knowledge.novelty.chunks import CountProgressCallback, DocumentChunks
+from ragauge.knowledge.novelty.chunks import DocumentChunks
 from ragauge.knowledge.novelty.results import DocumentClaim
 
 NEW, KNOWN, CONFLICTING, UNSCORED = "new", "known", "conflicting", "unscored"
@@ -24,7 +25,7 @@ async def judge_claims(
     judge: Judge,
     *,
     workers: int = 16,
-    progress: CountProgressCallback | None = None,
+    progress: ProgressCallback = no_progress,
 ) -> dict[int, list[DocumentClaim]]:
     """Extract the claims of each document and judge them.
 
@@ -33,55 +34,54 @@ async def judge_claims(
     even if others support it. It is known if chunks support it, alone or together, and otherwise new. Without a
     readable verdict it is unscored, with the reason.
     """
-    taken: dict[int, TaskResult] = {}
-    said: dict[int, list[DocumentClaim]] = {}
-    steps = 2 * len(chunks)
+    extracted: dict[int, TaskResult] = {}
+    judged: dict[int, list[DocumentClaim]] = {}
 
-    def told() -> None:
-        if progress is not None:
-            progress(len(taken) + len(said), steps)
+    def report_step() -> None:
+        progress(Progress("judging claims", len(extracted) + len(judged), 2 * len(chunks)))
 
-    async def take(place: int) -> None:
-        parts = {f"s{i}": one for i, one in enumerate(split_sentences(chunks.text(place)), 1)}
-        taken[place] = await judge.answer(JudgeTask("claims", _chunk_name(chunks, place), parts, {}, text=ANSWER))
-        told()
+    async def extract_claims(place: int) -> None:
+        sentences = {f"s{i}": sentence for i, sentence in enumerate(split_sentences(chunks.text(place)), 1)}
+        task = JudgeTask("claims", _chunk_name(chunks, place), sentences, {}, text=ANSWER)
+        extracted[place] = await judge.answer(task)
+        report_step()
 
-    await map_async(range(len(chunks)), take, workers)
-    texts = {place: _claim_texts(taken[place]) for place in range(len(chunks)) if not taken[place].unscored}
-    flat = [text for place in texts for text in texts[place]]
-    found = iter(near(flat).tolist() if flat and len(known) else [[]] * len(flat))
-    beside = {place: dict.fromkeys(at for _ in mine for at in next(found)) for place, mine in texts.items()}
+    await map_async(range(len(chunks)), extract_claims, workers)
+    texts = {place: _claim_texts(extracted[place]) for place in range(len(chunks)) if not extracted[place].unscored}
+    every_text = [text for place in texts for text in texts[place]]
+    nearest = iter(near(every_text).tolist() if every_text and len(known) else [[]] * len(every_text))
+    sources_of = {place: dict.fromkeys(at for _ in claims for at in next(nearest)) for place, claims in texts.items()}
 
-    async def hold(place: int) -> None:
+    async def judge_chunk(place: int) -> None:
         if place in texts:
-            said[place] = await _held(place, texts[place], list(beside[place]))
+            judged[place] = await _judge_texts(place, texts[place], list(sources_of[place]))
         else:  # extraction of a chunk succeeds or fails as a whole
-            why = next(iter(taken[place].unscored.values())).why
-            said[place] = [DocumentClaim(chunks.text(place), UNSCORED, why=f"it was not taken apart: {why}")]
-        told()
+            why = next(iter(extracted[place].unscored.values())).why
+            judged[place] = [DocumentClaim(chunks.text(place), UNSCORED, why=f"its claims were not extracted: {why}")]
+        report_step()
 
-    async def _held(place: int, mine: Sequence[str], places: Sequence[int]) -> list[DocumentClaim]:
-        asked = {f"a{i}": text for i, text in enumerate(mine, 1)}
+    async def _judge_texts(place: int, claims: Sequence[str], places: Sequence[int]) -> list[DocumentClaim]:
+        claim_texts = {f"a{i}": text for i, text in enumerate(claims, 1)}
         sources = {f"{CONTEXT_ID_PREFIX}{i}": known.text(at) for i, at in enumerate(places, 1)}
         if not sources:
-            return [DocumentClaim(text, NEW, why="nothing is known") for text in mine]
+            return [DocumentClaim(text, NEW, why="the known corpus is empty") for text in claims]
         names = {f"{CONTEXT_ID_PREFIX}{i}": known.name(at) for i, at in enumerate(places, 1)}
-        heard = (
-            await judge.answer(JudgeTask("support", _chunk_name(chunks, place), asked, sources))
-            if asked
+        verdicts = (
+            await judge.answer(JudgeTask("support", _chunk_name(chunks, place), claim_texts, sources))
+            if claim_texts
             else TaskResult({}, {})
         )
         return [
-            _to_document_claim(text, heard.said[name], names)
-            if name in heard.said
-            else DocumentClaim(text, UNSCORED, why=heard.unscored[name].why)
-            for name, text in asked.items()
+            _to_document_claim(text, verdicts.said[name], names)
+            if name in verdicts.said
+            else DocumentClaim(text, UNSCORED, why=verdicts.unscored[name].why)
+            for name, text in claim_texts.items()
         ]
 
-    await map_async(range(len(chunks)), hold, workers)
+    await map_async(range(len(chunks)), judge_chunk, workers)
     claims: dict[int, list[DocumentClaim]] = {}
     for place, owner in enumerate(chunks.owner.tolist()):
-        claims.setdefault(owner, []).extend(said[place])
+        claims.setdefault(owner, []).extend(judged[place])
     return claims
 
 

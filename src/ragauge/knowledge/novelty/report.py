@@ -1,349 +1,280 @@
-"""Report of novelty: documents, their nearest known passages, and their claims."""
+"""Report of novelty: documents, their claims, and their nearest known passages."""
 
 from __future__ import annotations
 
 import math
 from collections import Counter
 from collections.abc import Sequence
-from typing import Any
-
-import numpy as np
+from dataclasses import replace
 
 from ragauge.core.text import one_line
+from ragauge.knowledge.novelty.charts import build_charts
 from ragauge.knowledge.novelty.results import (
+    CONTAINED_SHARE,
     NEAR_PERCENTILE,
-    SAME_SIMILARITY,
     DocumentClaim,
     DocumentNovelty,
     NearestChunk,
     Novelty,
 )
-from ragauge.output.chart_style import PALETTE
-from ragauge.output.charts import ChartPanel, ChartRows, import_altair, join_sentence, make_panel, round_digits
-from ragauge.output.numbers import count_noun, format_exact
-from ragauge.output.report import Chart, Report, Section
-from ragauge.output.tables import TextTable
-from ragauge.output.terminal import render_csv_rows
-
-NOVELTY_TITLES = {"mean": "by vectors, mean over chunks", "least": "by vectors, nearest chunk", "lexical": "by words"}
-HISTOGRAM_BARS = 25
-CHART_HEIGHT_PX = 140
-MIN_KNOWN_FOR_CHART = 5
-"""Minimum number of known documents for a chart."""
-MAX_DOCUMENTS_MARKED = 200
-"""Maximum number of new documents marked, evenly spaced; more would be a solid band."""
-MAX_DOCUMENT_LINES = 25
-"""Number of new documents up to which they are lines; more are short strokes below the bars."""
-
-
-def build_charts(told: Novelty) -> dict[str, Chart]:
-    """Build the chart, one panel per definition of novelty with enough data.
-
-    Empty if there is none.
-    """
-    panels, said = [], []
-    for kind, title in NOVELTY_TITLES.items():
-        own = np.array(told.own.get(kind, ()))
-        new = np.array([value for one in told.documents if not np.isnan(value := float(getattr(one, kind)))])
-        if len(own) < MIN_KNOWN_FOR_CHART or not len(new):
-            continue
-        panels.append(
-            _novelty_panel(
-                title,
-                own,
-                np.sort(new)[:: -(-len(new) // MAX_DOCUMENTS_MARKED)],
-                below=len(told.documents) > MAX_DOCUMENT_LINES,
-            )
-        )
-        said.append(f"{title}: known {np.median(own):.3f}, new {np.median(new):.3f} in the middle")
-    if not panels:
-        return {}
-    many = len(told.documents)
-    mark = "line" if many <= MAX_DOCUMENT_LINES else "stroke below the bars"
-    caption = join_sentence(
-        "bars count known documents by how far each is from all others, 0 for a copy and 1 for nothing in common",
-        f"every {mark} is a new document"
-        + (f", at most {MAX_DOCUMENTS_MARKED} of {many:,} at even steps" if many > MAX_DOCUMENTS_MARKED else ""),
-        "those left of most bars are nearer to what is known than known documents are to each other",
-    )
-    alt = f"Novelty of known documents among themselves, and of new ones: {'; '.join(said)}."
-    return {"novelty": Chart("New documents among known ones", caption, alt, panels)}
-
-
-def _novelty_panel(title: str, own: np.ndarray, new: np.ndarray, *, below: bool) -> ChartPanel:
-    alt = import_altair()
-    counts, edges = np.histogram(own, bins=HISTOGRAM_BARS, range=(0, 1))
-    rows: ChartRows = [
-        {"from": low, "to": high, "count": count, "start": round(low + 0.002, 6), "end": round(high - 0.002, 6)}
-        for low, high, count in zip(edges[:-1].tolist(), edges[1:].tolist(), counts.tolist(), strict=True)
-        if count
-    ]
-    most = int(counts.max())
-    x = alt.X(
-        "start:Q",
-        title=None,
-        scale=alt.Scale(domain=[0, 1], nice=False),
-        axis=alt.Axis(values=[0, 0.25, 0.5, 0.75, 1], format=".2f", grid=False),
-    )
-    y = alt.Y(
-        "count:Q",
-        title="known documents",
-        axis=alt.Axis(values=sorted({0, round(most / 2), most}), format=",d"),
-        scale=alt.Scale(domain=[-0.15 * most if below else 0, most], nice=False),
-        stack=None,
-    )
-    tips = [
-        alt.Tooltip("from:Q", title="from", format=".2f"),
-        alt.Tooltip("to:Q", title="to", format=".2f"),
-        alt.Tooltip("count:Q", title="known documents", format=","),
-    ]
-    bars = alt.Chart(alt.Data(values=rows)).mark_rect(
-        color=PALETTE[0], opacity=0.6, stroke="transparent", strokeWidth=1
-    )
-    marks = alt.Chart(alt.Data(values=[{"at": round_digits(float(value))} for value in new]))
-    place: dict[str, Any] = {"y": alt.datum(-0.03 * most), "y2": alt.datum(-0.13 * most)} if below else {}
-    width, opacity = (1.0, 0.45) if below else (1.5, 0.8)
-    layers = [
-        bars.encode(x=x, x2="end:Q", y=y, y2=alt.datum(0), tooltip=tips),
-        marks.mark_rule(color=PALETTE[1], strokeWidth=width, opacity=opacity, clip=True).encode(
-            x=alt.X("at:Q", title=None),
-            tooltip=[alt.Tooltip("at:Q", title="a new document", format=".3f")],
-            **place,
-        ),
-    ]
-    return make_panel(title, layers, CHART_HEIGHT_PX, wide=False)
-
+from ragauge.output.numbers import pluralise
+from ragauge.output.report import Block, Charts, Report, ResultReporter, Section, TableBuilder
+from ragauge.output.tables import Cell, Column, Row, Table
 
 CLAIM_STATES = ("new", "known", "conflicting", "unscored")
+CLAIM_TABLE_TITLES = {
+    "conflicting": "Claims that a known document contradicts",
+    "new": "Claims that no known document supports",
+}
 MAX_ROWS_SHOWN = 10
 """Maximum number of documents and claims shown at either end of a table."""
+MAX_PASSAGES_SHOWN = 3
 MAX_PASSAGE_CHARS = 240
 """Maximum number of characters of a passage."""
 
 
-def build_report(told: Novelty) -> Report:
+def build_report(result: Novelty) -> Report:
     """Build the report of novelty."""
-    cut = f"chunks of at most {told.chunking.size:,} {told.chunking.unit}"
-    cut += f" that share up to {told.chunking.overlap:,}" if told.chunking.overlap else ""
-    about = [
-        count_noun(len(told.documents), "document"),
-        f"{count_noun(told.known, 'known document')} in {count_noun(told.known_chunks, 'chunk')}",
-        cut,
-        told.embedder,
-        *([f"judged by {told.judge}"] if told.judge else []),
+    overlap = f", overlapping by up to {result.chunking.overlap:,}" if result.chunking.overlap else ""
+    subject = [
+        pluralise(len(result.documents), "document"),
+        f"{pluralise(result.known, 'known document')} in {pluralise(result.known_chunks, 'chunk')}",
+        f"chunks of at most {result.chunking.size:,} {result.chunking.unit}{overlap}",
+        result.embedder,
     ]
-    parts = [*_document_sections(told), *_claim_sections(told), *_passage_sections(told)]
-    unknown = [[one.id, one.why] for one in told.documents if one.why]
-    if unknown:
-        rows = TextTable("", ["document", "why"], unknown, numbers=False)
-        parts.append(Section("unscored", "Documents of which nothing can be told", "Unscored", rows=[rows]))
+    if result.judge:
+        subject.append(f"judge {result.judge}")
+    sections = [
+        _documents_section(result),
+        _claims_section(result),
+        _passages_section(result),
+        _undefined_section(result),
+    ]
     return Report(
         "novelty",
         "Novelty",
-        about,
-        summarise_novelty(told),
-        parts,
-        _state_definitions(told),
-        told.notes,
-        told.circumstances,
+        summarise_novelty(result),
+        [section for section in sections if section.blocks],
+        subject,
+        _define_states(result),
+        notes=result.notes,
+        provenance=result.provenance,
     )
 
 
-def summarise_novelty(told: Novelty) -> str:
+def summarise_novelty(result: Novelty) -> str:
     """Summarise the result in one sentence.
 
-    >>> from ragauge.knowledge.novelty.results import ChunkSettings as Chunking
-    >>> one = DocumentNovelty("a", 1, 0.4, 0.4, 0.9, percentile=70.0, claims=[DocumentClaim("x", "new"),
+    >>> from ragauge.knowledge.novelty.results import ChunkSettings
+    >>> first = DocumentNovelty("a", 1, 0.4, 0.4, 0.9, percentile=70.0, claims=[DocumentClaim("x", "new"),
     ...     DocumentClaim("y", "known")])
-    >>> two = DocumentNovelty("b", 1, 0.0, 0.0, 0.0, percentile=0.0, contained=1.0)
-    >>> summarise_novelty(Novelty([one, two], 9, 9, "words", Chunking(1000)))
-    '1 of 2 documents is new, 1 is there already; of 2 claims 1 is new, 1 is known.'
+    >>> second = DocumentNovelty("b", 1, 0.0, 0.0, 0.0, percentile=0.0, contained=1.0)
+    >>> summarise_novelty(Novelty([first, second], 9, 9, "words", ChunkSettings(1000)))
+    '1 of 2 documents is new, 1 is contained in a known document; of 2 claims, 1 is new and 1 is known.'
     """
-    states = Counter(one.state for one in told.documents)
-    n = len(told.documents)
-    known = [one.mean for one in told.documents if not math.isnan(one.mean)]
-    if states["new"] + states["near"] == 0 and states["there"] < len(known):
-        of = count_noun(len(known), "document")
-        text = f"The novelty of {of} is {sum(known) / len(known):.3f} in the mean"
-        if states["there"]:
-            text += f", {states['there']:,} {'is' if states['there'] == 1 else 'are'} there already"
-        if told.compared_documents:
-            text += f"; too few known documents ({told.compared_documents:,}) to tell what is near"
-    elif not known:
-        text = "Nothing can be told"
-    else:
-        be = "is" if states["new"] == 1 else "are"
-        text = f"{states['new']:,} of {count_noun(n, 'document')} {be} new"
-        for state, words in (("near", "near to a known one"), ("there", "there already")):
-            if states[state]:
-                text += f", {states[state]:,} {'is' if states[state] == 1 else 'are'} {words}"
-        text += f", of {states['']:,} nothing can be told" if states[""] else ""
-    claims = Counter(claim.state for one in told.documents for claim in one.claims)
+    text = _summarise_documents(result)
+    claims = Counter(claim.state for document in result.documents for claim in document.claims)
     if claims:
-        parts = [f"{claims[one]:,} {'is' if claims[one] == 1 else 'are'} {one}" for one in CLAIM_STATES if claims[one]]
-        text += f"; of {count_noun(claims.total(), 'claim')} {', '.join(parts)}"
+        counts = [f"{claims[state]:,} {_is_or_are(claims[state])} {state}" for state in CLAIM_STATES if claims[state]]
+        joined = " and ".join(filter(None, [", ".join(counts[:-1]), counts[-1]]))
+        text += f"; of {pluralise(claims.total(), 'claim')}, {joined}"
     return f"{text}."
 
 
-def _state_definitions(told: Novelty) -> list[str]:
-    """Define the states named in the summary."""
-    if all(not one.state for one in told.documents):
-        return []
-    of = f"{told.compared_documents:,} known documents ({count_noun(told.compared, 'chunk')})"
-    ranked = any(one.state in ("new", "near") for one in told.documents)
-    near = f"near: nearer than {100 - NEAR_PERCENTILE:.0f}% of {of} are to the others; " if ranked else ""
-    return [f"{near}there: one known document has {SAME_SIMILARITY:.0%} of its words, three at a time."]
+def _summarise_documents(result: Novelty) -> str:
+    states = Counter(document.state for document in result.documents)
+    means = [document.mean for document in result.documents if not math.isnan(document.mean)]
+    contained = f", {states['contained']:,} {_is_or_are(states['contained'])} contained in a known document"
+    if not means:
+        return "The novelty of no document can be computed"
+    if states["new"] + states["near"] == 0 and states["contained"] < len(means):
+        text = f"The mean novelty of {pluralise(len(means), 'document')} is {sum(means) / len(means):.3f}"
+        return text + (contained if states["contained"] else "")
+    text = f"{states['new']:,} of {pluralise(len(result.documents), 'document')} {_is_or_are(states['new'])} new"
+    if states["near"]:
+        text += f", {states['near']:,} {_is_or_are(states['near'])} near a known document"
+    text += contained if states["contained"] else ""
+    return text + (f", {states['']:,} cannot be scored" if states[""] else "")
 
 
-def _document_sections(told: Novelty) -> list[Section]:
-    ordered = sorted(told.documents, key=lambda one: (math.isnan(one.mean), -one.mean))
-    text = (
-        "mean: 1 - the highest cosine, over its chunks; least: of its nearest chunk; words: the part of its words, "
-        "three at a time, that is not known; %: where that is among known documents."
-    )
-    header = ["document", "mean", "%", "least", "%", "words", "%", "chunks", "state", "nearest"]
-    rows = [_document_row(one) for one in ordered]
-    goes = (7, 4, 3, 6, 9)
-    charts = build_charts(told)
-    if len(rows) <= 2 * MAX_ROWS_SHOWN:
-        return [
-            Section(
-                "documents",
-                "Documents, the newest first",
-                "Documents",
-                text,
-                [TextTable("", header, rows, goes=goes)],
-                charts,
-            )
-        ]
-    return [
-        Section(
-            "documents",
-            "Documents, the newest and the nearest",
-            "Documents",
-            text,
+def _is_or_are(count: int) -> str:
+    return "is" if count == 1 else "are"
+
+
+def _define_states(result: Novelty) -> list[str]:
+    """Define the states that the summary names."""
+    states = {document.state for document in result.documents}
+    found = []
+    if states & {"new", "near"}:
+        reference = f"{result.reference_documents:,} known documents ({pluralise(result.reference_chunks, 'chunk')})"
+        share = f"{100 - NEAR_PERCENTILE:.0f}%"
+        found.append(f"Near: more similar to a known document than {share} of {reference} are to the others.")
+    if "contained" in states:
+        found.append(f"Contained: one known document has at least {CONTAINED_SHARE:.0%} of its 3-word shingles.")
+    return found
+
+
+def _documents_section(result: Novelty) -> Section:
+    ordered = sorted(result.documents, key=lambda document: (math.isnan(document.mean), -document.mean))
+    charts = Charts(lambda: build_charts(result))
+    if len(ordered) <= 2 * MAX_ROWS_SHOWN:
+        return Section("documents", "Documents, most novel first", [_documents_table(ordered), charts], "Documents")
+    blocks: list[Block] = [
+        _documents_table(ordered[:MAX_ROWS_SHOWN], f"The {MAX_ROWS_SHOWN} most novel documents"),
+        _documents_table(ordered[-MAX_ROWS_SHOWN:], f"The {MAX_ROWS_SHOWN} least novel documents"),
+        charts,
+        replace(_documents_table(ordered, f"All {len(ordered):,} documents"), collapsed=True),
+    ]
+    return Section("documents", "Documents", blocks, "Documents")
+
+
+def _documents_table(documents: Sequence[DocumentNovelty], title: str = "") -> Table:
+    """Build the table of documents; percentiles are left out if no document has one."""
+    ranked = any(not math.isnan(document.percentile) for document in documents)
+    rank_legend = "percentile of the value before it among known documents"
+    columns = [
+        Column("document", "name"),
+        Column("mean", "statistic", legend="1 - the highest cosine with a known chunk, mean over the chunks"),
+        Column("pct", "count", legend=rank_legend),
+        Column("least", "statistic", drop_order=3, legend="1 - the highest cosine of any chunk"),
+        Column("pct", "count", drop_order=2),
+        Column("words", "statistic", legend="share of the 3-word shingles that no known document has"),
+        Column("pct", "count", drop_order=4),
+        Column("chunks", "count", drop_order=1),
+        Column("state"),
+        Column("nearest", "name", drop_order=5, legend="known document with the most similar chunk"),
+    ]
+    rows: list[Row] = []
+    for document in documents:
+        nearest = nearest_passage(document)
+        rows.append(
             [
-                TextTable(f"The {MAX_ROWS_SHOWN} newest", header, rows[:MAX_ROWS_SHOWN], goes=goes),
-                TextTable(f"The {MAX_ROWS_SHOWN} nearest", header, rows[-MAX_ROWS_SHOWN:], goes=goes),
-            ],
-            charts,
-        ),
-        Section(
-            "all",
-            f"All {len(rows):,} documents",
-            "All documents",
-            rows=[TextTable("", header, rows, goes=goes)],
-            long=True,
-        ),
-    ]
-
-
-def _document_row(one: DocumentNovelty) -> list[str]:
-    pairs = ((one.mean, one.percentile), (one.least, one.least_percentile), (one.lexical, one.lexical_percentile))
-    figures = [text for value, rank in pairs for text in (_format_value(value), _format_percentile(rank))]
-    near = nearest_passage(one)
-    return [one.id, *figures, f"{one.chunks:,}", one.state or "-", near.document if near else "-"]
-
-
-def nearest_passage(one: DocumentNovelty) -> NearestChunk | None:
-    """Return the chunk of a document that is most similar to a known one, or None."""
-    found = [each for each in one.nearest if not math.isnan(each.similarity)]
-    return max(found, key=lambda each: each.similarity) if found else None
-
-
-def _format_value(value: float) -> str:
-    return "-" if math.isnan(value) else f"{value:.3f}"
-
-
-def _format_percentile(value: float) -> str:
-    return "-" if math.isnan(value) else f"{value:.0f}"
-
-
-def _claim_sections(told: Novelty) -> list[Section]:
-    claims = [(one.id, claim) for one in told.documents for claim in one.claims]
-    if not claims:
-        return []
-    parts = []
-    counts = [
-        [one.id, *(f"{Counter(each.state for each in one.claims)[state]:,}" for state in CLAIM_STATES)]
-        for one in told.documents
-        if one.claims
-    ]
-    parts.append(
-        Section(
-            "claims",
-            "Claims",
-            "Claims",
-            rows=[TextTable("", ["document", *CLAIM_STATES], counts[: 2 * MAX_ROWS_SHOWN])],
+                document.id,
+                *(document.mean, document.percentile),
+                *(document.least, document.least_percentile),
+                *(document.lexical, document.lexical_percentile),
+                document.chunks,
+                document.state or "-",
+                nearest.document if nearest else "-",
+            ]
         )
-    )
-    for state, title in (("conflicting", "What known documents contradict"), ("new", "What no known document says")):
-        mine = [(name, claim) for name, claim in claims if claim.state == state]
-        if mine:
-            parts.append(
-                Section(state, title, f"{state} claims".capitalize(), rows=[_claims_table(mine[:MAX_ROWS_SHOWN])])
-            )
-    parts.append(
-        Section("all-claims", f"All {len(claims):,} claims", "All claims", rows=[_claims_table(claims)], long=True)
-    )
-    return parts
+    shown = [i for i, column in enumerate(columns) if ranked or column.title != "pct"]
+    selected: list[Row] = [[row[i] for i in shown] for row in rows]
+    return Table("documents", [columns[i] for i in shown], selected, title)
 
 
-def _claims_table(claims: Sequence[tuple[str, DocumentClaim]]) -> TextTable:
+def nearest_passage(document: DocumentNovelty) -> NearestChunk | None:
+    """Return the chunk of a document that is most similar to a known one, or None."""
+    compared = [chunk for chunk in document.nearest if not math.isnan(chunk.similarity)]
+    return max(compared, key=lambda chunk: chunk.similarity) if compared else None
+
+
+def _claims_section(result: Novelty) -> Section:
+    judged = [document for document in result.documents if document.claims]
+    claims = [(document.id, claim) for document in judged for claim in document.claims]
+    if not claims:
+        return Section("claims", "Claims", [])
+    counts: list[Row] = []
+    for document in judged[: 2 * MAX_ROWS_SHOWN]:
+        states = Counter(claim.state for claim in document.claims)
+        counts.append([document.id, *(states[state] for state in CLAIM_STATES)])
+    columns = [Column("document", "name"), *(Column(state, "count") for state in CLAIM_STATES)]
+    blocks: list[Block] = [Table("claim-counts", columns, counts, "Number of claims by document")]
+    for state, title in CLAIM_TABLE_TITLES.items():
+        selected = [(name, claim) for name, claim in claims if claim.state == state]
+        if selected:
+            blocks.append(_claims_table(selected[:MAX_ROWS_SHOWN], title))
+    blocks.append(replace(_claims_table(claims, f"All {len(claims):,} claims"), collapsed=True))
+    return Section("claims", "Claims", blocks, "Claims")
+
+
+def _claims_table(claims: Sequence[tuple[str, DocumentClaim]], title: str) -> Table:
+    columns = [
+        Column("document", "name"),
+        Column("claim"),
+        Column("state"),
+        Column("known documents", legend="documents that support or contradict the claim"),
+        Column("reason"),
+    ]
     rows = [
-        [name, shorten_passage(claim.text), claim.state, ", ".join(claim.by) or "-", shorten_passage(claim.why)]
+        [name, shorten_passage(claim.text), claim.state, ", ".join(claim.documents) or "-", shorten_passage(claim.why)]
         for name, claim in claims
     ]
-    return TextTable("", ["document", "claim", "state", "known from", "why"], rows, numbers=False)
+    return Table("claims", columns, rows, title)
 
 
-def _passage_sections(told: Novelty) -> list[Section]:
-    pairs = [(one.id, near) for one in told.documents if (near := nearest_passage(one)) and near.near]
+def _passages_section(result: Novelty) -> Section:
+    """Pairs of passages, the most similar first."""
+    pairs = []
+    for document in result.documents:
+        nearest = nearest_passage(document)
+        if nearest is not None and nearest.known_text:
+            pairs.append((document.id, nearest))
     pairs.sort(key=lambda pair: -pair[1].similarity)
     if not pairs:
-        return []
-    title = "The nearest passages side by side"
-    few = Section("passages", title, "Passages", rows=[_passages_table(pairs[:3])])
-    if len(pairs) <= 3:
-        return [few]
-    return [
-        few,
-        Section("all-passages", f"{title}, of all documents", "All passages", rows=[_passages_table(pairs)], long=True),
-    ]
+        return Section("passages", "Nearest passages", [])
+    blocks: list[Block] = [_passages_table(pairs[:MAX_PASSAGES_SHOWN])]
+    if len(pairs) > MAX_PASSAGES_SHOWN:
+        title = f"Nearest passages of all {len(pairs):,} documents"
+        blocks.append(replace(_passages_table(pairs), title=title, collapsed=True))
+    return Section("passages", "Nearest passages", blocks, "Passages")
 
 
-def _passages_table(pairs: Sequence[tuple[str, NearestChunk]]) -> TextTable:
-    rows = [
-        [name, shorten_passage(near.text), f"{near.similarity:.3f}", near.document, shorten_passage(near.near)]
-        for name, near in pairs
+def _passages_table(pairs: Sequence[tuple[str, NearestChunk]]) -> Table:
+    columns = [
+        Column("document", "name"),
+        Column("passage"),
+        Column("cosine"),  # without a column of numbers, a phone shows the cells of a row below each other
+        Column("known document", "name"),
+        Column("known passage"),
     ]
-    return TextTable("", ["document", "it says", "cosine", "known", "it says"], rows, numbers=False)
+    rows: list[Row] = [
+        [
+            name,
+            shorten_passage(chunk.text),
+            Cell(chunk.similarity, "statistic"),
+            chunk.document,
+            shorten_passage(chunk.known_text),
+        ]
+        for name, chunk in pairs
+    ]
+    return Table("passages", columns, rows)
 
 
 def shorten_passage(text: str) -> str:
-    """Return a passage on one line, cut to MAX_PASSAGE_CHARS."""
+    """Return a passage on one line, shortened to MAX_PASSAGE_CHARS."""
     line = one_line(text)
     return line if len(line) <= MAX_PASSAGE_CHARS else f"{line[: MAX_PASSAGE_CHARS - 1]}…"
 
 
-def render_csv(told: Novelty) -> str:
-    """Render one CSV row per document."""
-    header = ["document", "chunks", "mean", "percentile", "least", "least_percentile", "lexical", "lexical_percentile"]
-    header += ["contained", "container", "state", "nearest", *(f"{state}_claims" for state in CLAIM_STATES), "why"]
-    rows = []
-    for one in told.documents:
-        near, states = nearest_passage(one), Counter(claim.state for claim in one.claims)
-        figures = (one.mean, one.percentile, one.least, one.least_percentile, one.lexical, one.lexical_percentile)
+def _undefined_section(result: Novelty) -> Section:
+    rows = [[document.id, document.why] for document in result.documents if document.why]
+    blocks = [Table("unscored", [Column("document", "name"), Column("reason")], rows)] if rows else []
+    return Section("unscored", "Documents without a value", blocks, "Unscored")
+
+
+def build_documents_table(result: Novelty) -> Table:
+    """Build the table with one row per document, for CSV."""
+    names = ["document", "chunks", "mean", "percentile", "least", "least_percentile", "lexical", "lexical_percentile"]
+    names += ["contained", "container", "state", "nearest", *(f"{state}_claims" for state in CLAIM_STATES), "why"]
+    rows: list[Row] = []
+    for document in result.documents:
+        nearest, states = nearest_passage(document), Counter(claim.state for claim in document.claims)
         rows.append(
             [
-                one.id,
-                str(one.chunks),
-                *(format_exact(value) for value in (*figures, one.contained)),
-                one.container,
-                one.state,
-                near.document if near else "",
-                *(str(states[state]) if one.claims else "" for state in CLAIM_STATES),
-                one.why,
+                document.id,
+                document.chunks,
+                *(document.mean, document.percentile),
+                *(document.least, document.least_percentile),
+                *(document.lexical, document.lexical_percentile),
+                *(document.contained, document.container),
+                document.state,
+                nearest.document if nearest else "",
+                *(states[state] if document.claims else None for state in CLAIM_STATES),
+                document.why,
             ]
         )
-    return render_csv_rows(header, rows)
+    return Table("documents", [Column(name) for name in names], rows)
+
+
+REPORTER = ResultReporter(build_report, {"csv": TableBuilder("one row per document", build_documents_table)})

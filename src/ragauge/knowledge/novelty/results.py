@@ -8,11 +8,12 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from ragauge.core.documents import EMPTY_MAPPING
+from ragauge.core.record_types import record
 
-SAME_SIMILARITY = 0.95
-"""Share of a document's shingles in one known document from which it counts as contained."""
+CONTAINED_SHARE = 0.95
+"""Minimum share of a document's shingles in one known document for the state `contained`."""
 NEAR_PERCENTILE = 5.0
-"""Percentile rank of novelty below which a document is near: closer than known documents usually are."""
+"""Percentile rank of novelty below which a document is `near`: more similar to a known one than these usually are."""
 
 
 class ChunkSettings(NamedTuple):
@@ -22,7 +23,7 @@ class ChunkSettings(NamedTuple):
     """Maximum size of a chunk, in `unit`s."""
     overlap: int = 0
     unit: str = "characters"
-    by: str = ""
+    splitter: str = ""
     """Library that split the texts, with its version."""
 
 
@@ -36,7 +37,7 @@ class NearestChunk(NamedTuple):
     """Cosine of the two; NaN if nothing is known or the chunk has a zero vector."""
     document: str = ""
     """Document of the nearest chunk."""
-    near: str = ""
+    known_text: str = ""
     """Text of the nearest chunk."""
 
 
@@ -45,7 +46,7 @@ class DocumentClaim(NamedTuple):
 
     text: str
     state: str
-    by: tuple[str, ...] = ()
+    documents: tuple[str, ...] = ()
     """Documents that support or contradict it."""
     why: str = ""
     """Reason if it is unscored, otherwise the judge's explanation, if any."""
@@ -84,14 +85,15 @@ class DocumentNovelty:
 
     @property
     def state(self) -> str:
-        """`there` (contained), `near` or `new`; empty if undefined."""
-        if self.contained >= SAME_SIMILARITY:
-            return "there"
+        """`contained`, `near` or `new`; empty if undefined."""
+        if self.contained >= CONTAINED_SHARE:
+            return "contained"
         if math.isnan(self.percentile):
             return ""
         return "near" if self.percentile < NEAR_PERCENTILE else "new"
 
 
+@record("ragauge-novelty", 2)
 @dataclass(frozen=True)
 class Novelty:
     """Novelty of documents against a corpus."""
@@ -102,13 +104,13 @@ class Novelty:
     known_chunks: int
     embedder: str
     chunking: ChunkSettings
-    compared: int = 0
+    reference_chunks: int = 0
     """Number of known chunks behind the percentiles; a sample if there are too many."""
-    compared_documents: int = 0
-    """Number of known documents with these chunks; whole documents are drawn."""
-    own: Mapping[str, Sequence[float]] = field(default_factory=lambda: EMPTY_MAPPING)
+    reference_documents: int = 0
+    """Number of known documents with these chunks; whole documents are sampled."""
+    reference_values: Mapping[str, Sequence[float]] = field(default_factory=lambda: EMPTY_MAPPING)
     """`mean`, `least` and `lexical` of these documents, each against all others except exact copies."""
     judge: str = ""
     seconds: Mapping[str, float] = field(default_factory=lambda: EMPTY_MAPPING)
     notes: Sequence[str] = ()
-    circumstances: Mapping[str, Any] = field(default_factory=lambda: EMPTY_MAPPING)
+    provenance: Mapping[str, Any] = field(default_factory=lambda: EMPTY_MAPPING)

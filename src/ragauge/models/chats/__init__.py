@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import difflib
-import inspect
 import re
 from collections.abc import Mapping
 from typing import Any
 
 from ragauge.core import plugins
 from ragauge.core.errors import BadInput, UnknownName
+from ragauge.core.plugin_parameters import read_parameters
 from ragauge.core.protocols import Chat
 from ragauge.core.secrets import redact_url
 
@@ -27,13 +27,13 @@ def open_chat(text: str, options: Mapping[str, Any] | None = None) -> Chat:
     if found is None:
         raise BadInput(
             f"`{redact_chat_name(text)}` names no chat",
-            hint=f"{_suggest_chat_name(text)}there are lexical, {CHAT_NAME_EXAMPLES}",
+            hint=f"{_suggest_chat_name(text)}choose one of lexical, {CHAT_NAME_EXAMPLES}",
         )
     kind, what = found["kind"], found["what"] or ""
     if kind not in (named := plugins.plugin_names("chats")):
         named = ["lexical", *named]
         guess = "" if difflib.get_close_matches(kind, named, cutoff=0.5) else _suggest_chat_name(text)
-        raise UnknownName("chat", kind, named, hint=f"{guess}there are {', '.join(named)}")
+        raise UnknownName("chat", kind, named, hint=f"{guess}choose one of {', '.join(named)}")
     factory = plugins.load_plugin("chats", kind)
     given = dict(options or {})
     model, at, url = _split_at_url(what)
@@ -41,15 +41,14 @@ def open_chat(text: str, options: Mapping[str, Any] | None = None) -> Chat:
         what, given["url"] = model, url
     if not what:
         raise BadInput(f"`{redact_chat_name(text)}` does not say which", hint=CHAT_NAME_EXAMPLES)
-    known = inspect.signature(factory).parameters
-    takes_all = any(one.kind is one.VAR_KEYWORD for one in known.values())
-    names = [name for name, one in known.items() if one.kind is one.KEYWORD_ONLY]
+    parameters = read_parameters(factory)
+    first, *names = parameters.options  # The first parameter is the model or file.
     for name in given:
-        if name not in names and not takes_all:
+        if name not in names and not parameters.accepts_any:
             near = difflib.get_close_matches(name, names, n=1)
-            hint = f"did you mean `{near[0]}`?" if near else f"there are {', '.join(names) or 'none'}"
+            hint = f"did you mean `{near[0]}`?" if near else f"choose one of {', '.join(names) or 'none'}"
             raise BadInput(f"the chat `{kind}` has no option `{name}`", hint=hint)
-    chat: Chat = factory(what, **given)
+    chat: Chat = parameters.call({first: what, **given})
     return chat
 
 

@@ -404,5 +404,5 @@ def check_identity(thing: Any) -> None:
     except (AttributeError, TypeError, ValueError) as error:
         raise BadInput(
             f"{thing!r} has no name and identity that can be written down ({error})",
-            hint="identity is a mapping of texts and numbers: whatever changes a reply is in it",
+            hint="identity is a mapping of strings and numbers with everything that changes a reply",
         ) from None

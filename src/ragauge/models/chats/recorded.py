@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import inspect
 import json
 import re
@@ -12,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from ragauge.core.errors import BackendFailed, BadInput
+from ragauge.core.hashes import hash_file, hash_text
 from ragauge.core.protocols import Chat, Message, Reply, close_if_possible
 from ragauge.core.structured_text import parse_json
 from ragauge.models.chats.calls import complete_chat, send_request
@@ -26,7 +26,7 @@ def hash_request(messages: Sequence[Message], schema: Mapping[str, Any] | None) 
     text = json.dumps([[dict(one) for one in messages], schema], ensure_ascii=False, sort_keys=True)
     names: dict[str, str] = {}
     plain = DATA_TAG.sub(lambda tag: names.setdefault(tag[0], f"data-{len(names)}"), text)
-    return hashlib.sha256(plain.encode()).hexdigest()
+    return hash_text(plain)
 
 
 class Replay:
@@ -55,13 +55,13 @@ class Replay:
                 reply = Reply(**row["reply"])
                 self._replies[hash_request(row["messages"], row["schema"])].append(reply)
             except (ValueError, TypeError, KeyError) as error:
-                words = f"this is no recorded reply ({type(error).__name__}: {error})"
+                words = f"not a recorded reply ({type(error).__name__}: {error})"
                 raise BadInput(words, file=path, line=number) from None
         self.name = f"replay:{file.name}"
         self.identity: Mapping[str, Any] = {
             "chat": "replay",
             "file": file.name,
-            "sha256": hashlib.sha256(raw).hexdigest(),
+            "sha256": hash_file(file),
             "of": of,
         }
 

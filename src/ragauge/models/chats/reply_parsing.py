@@ -201,7 +201,7 @@ def _find_object_violation(value: dict[str, Any], schema: Mapping[str, Any], whe
         if name in properties:
             found = _find_violation(inner, properties[name], f"{where}.{name}")
         elif others is False:
-            return f"{where} has a `{name}`, which nobody asked for"
+            return f"{where} has a `{name}`, which was not requested"
         else:
             found = None if others is True else _find_violation(inner, others, f"{where}.{name}")
         if found:

@@ -13,9 +13,10 @@ from typing import Any
 
 import numpy as np
 
-from ragauge.compute.progress import StepCallback
-from ragauge.core.composition import build_component
+from ragauge.compute.progress import Progress, ProgressCallback, no_progress
+from ragauge.core.components import build_component
 from ragauge.core.errors import BadInput, error_summary
+from ragauge.core.hashes import hash_bytes
 from ragauge.core.protocols import Embedder, Vectors
 
 
@@ -58,7 +59,7 @@ class CachedEmbedder:
     def __init__(self, embedder: Embedder, folder: Path) -> None:
         self._embedder = embedder
         self.name = embedder.name
-        slug = hashlib.blake2b(self.name.encode(), digest_size=8).hexdigest()
+        slug = hash_bytes(self.name.encode(), size_bytes=8)
         self._path = folder / f"{slug}.sqlite"
         self._lock = threading.Lock()
         self.hits = self.misses = 0
@@ -171,9 +172,9 @@ EMBEDDING_BATCH_SIZE = 256
 
 
 class BatchedEmbedder:
-    """Embedder that splits many texts into batches and calls `progress` with done and total."""
+    """Embedder that splits many texts into batches and reports progress."""
 
-    def __init__(self, embedder: Embedder, progress: Callable[[int, int], None]) -> None:
+    def __init__(self, embedder: Embedder, progress: ProgressCallback = no_progress) -> None:
         self._embedder = embedder
         self._progress = progress
         self.name = embedder.name
@@ -187,7 +188,7 @@ class BatchedEmbedder:
         order = sorted(range(len(texts)), key=lambda i: len(texts[i]))
         for start in range(0, len(order), EMBEDDING_BATCH_SIZE):
             parts.append(self._embedder.embed([texts[i] for i in order[start : start + EMBEDDING_BATCH_SIZE]]))
-            self._progress(min(start + EMBEDDING_BATCH_SIZE, len(order)), len(order))
+            self._progress(Progress("embedding", min(start + EMBEDDING_BATCH_SIZE, len(order)), len(order)))
         vectors = np.concatenate(parts)
         out = np.empty_like(vectors)
         out[order] = vectors
@@ -195,14 +196,14 @@ class BatchedEmbedder:
 
 
 def open_embedder(
-    described: str | Embedder, texts: Sequence[str] | None = None, progress: StepCallback | None = None
+    described: str | Embedder, texts: Sequence[str] | None = None, progress: ProgressCallback = no_progress
 ) -> Embedder:
     """Open an embedder from a spec, or return it; fit it to `texts` if needed."""
     embedder: Embedder = build_component("embedders", described) if isinstance(described, str) else described
     return embedder if texts is None else fit(embedder, texts, progress)
 
 
-def fit(embedder: Embedder, texts: Sequence[str], progress: StepCallback | None = None) -> Embedder:
+def fit(embedder: Embedder, texts: Sequence[str], progress: ProgressCallback = no_progress) -> Embedder:
     """Fit an embedder to the corpus if it needs that; else return it unchanged."""
     learn = getattr(embedder, "fitted", None)
     found: Embedder = learn(texts, progress) if callable(learn) else embedder

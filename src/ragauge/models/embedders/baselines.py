@@ -63,7 +63,7 @@ class ChecksumTokenizer:
         """Return the ids of the words of each text."""
         return [[_word_bucket(word, self.vocabulary) for word in self.pieces(text)] for text in texts]
 
-    def decode(self, numbers: Sequence[int]) -> str:  # noqa: ARG002 -- nobody can tell which word it was
+    def decode(self, numbers: Sequence[int]) -> str:  # noqa: ARG002 -- a hash cannot be inverted
         """Return an empty text, because checksums cannot be reversed."""
         return ""
 

@@ -16,6 +16,8 @@ from ragauge.models.openai_client import open_openai_client, to_failure
 class OpenAIEmbedder:
     """Embedder at an endpoint; the API key is read from OPENAI_API_KEY and never shown or written."""
 
+    is_remote = True
+
     def __init__(
         self,
         model: str = "text-embedding-3-small",

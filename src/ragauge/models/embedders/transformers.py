@@ -82,7 +82,7 @@ class TransformersEncoder:
         """Maximum number of tokens read per text, including special tokens."""
         self.dimension = int(getattr(self._model.config, "hidden_size", 0))
         if not self.dimension:
-            raise BadInput(f"`{model}` is no encoder of texts: it does not say how long its vectors are")
+            raise BadInput(f"`{model}` is not a text encoder: its vector size is unknown")
         self.parameters = count_parameters(self._model.body)
         """Number of parameters used for vectors; for an encoder-decoder, those of the encoder."""
         self.trained = not untrained

@@ -124,7 +124,7 @@ def open_model(wanted: ModelOptions) -> EncoderModel:
     shape = wanted.model.removeprefix("google/")
     made_up = wanted.untrained and shape in MODEL_SHAPES and not folder.is_dir()
     if not made_up and not folder.is_dir() and _is_folder_path(wanted.model):
-        raise BadInput(f"there is no folder `{wanted.model}`", hint=_model_hint(wanted))
+        raise BadInput(f"folder `{wanted.model}` does not exist", hint=_model_hint(wanted))
     where = {
         "local_files_only": folder.is_dir() or not wanted.download,
         "trust_remote_code": False,
@@ -224,16 +224,16 @@ def _load_tokenizer(transformers: Any, source: str | None, config: Any, where: M
         if config.model_type == "t5" and config.vocab_size == BYT5_VOCABULARY_SIZE:
             return transformers.ByT5Tokenizer()
         raise BadInput(
-            "there is no tokenizer",
+            "no tokenizer found",
             file=str(folder),
-            hint="copy tokenizer.json (or vocab.txt, spiece.model …) beside config.json",
+            hint="copy tokenizer.json (or vocab.txt, spiece.model …) next to config.json",
         )
     tokenizer = transformers.AutoTokenizer.from_pretrained(source, **where)
     if tokenizer.vocab_size < 1_000_000 and not set(tokenizer.get_vocab()) - set(tokenizer.all_special_tokens) - {"▁"}:
         raise BadInput(
             "the tokenizer knows no words: its vocabulary is missing",
             file=source,
-            hint="copy tokenizer.json (or vocab.txt, spiece.model …) beside config.json",
+            hint="copy tokenizer.json (or vocab.txt, spiece.model …) next to config.json",
         )
     return tokenizer
 

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Annotated, Any
 
 from ragauge.core import plugins
+from ragauge.core.components import build_component
 from ragauge.core.errors import BadInput
-from ragauge.core.protocols import Tokenizer
+from ragauge.core.plugin_parameters import Part
+from ragauge.core.protocols import Embedder, Tokenizer
+from ragauge.core.specs import Spec, parse_spec
 
 
 def open_tokenizer(described: Any, texts: Sequence[str] | None = None) -> Tokenizer:
@@ -18,9 +21,6 @@ def open_tokenizer(described: Any, texts: Sequence[str] | None = None) -> Tokeni
     >>> open_tokenizer("bytes").encode(["ab"])
     [[100, 101]]
     """
-    from ragauge.core.composition import build_component
-    from ragauge.core.specs import Spec, parse_spec
-
     spec = parse_spec(described, "tokenizer") if isinstance(described, str) else described
     if isinstance(spec, Spec):
         if spec.name not in plugins.plugin_names("tokenizers") and spec.name in plugins.plugin_names("embedders"):
@@ -29,7 +29,9 @@ def open_tokenizer(described: Any, texts: Sequence[str] | None = None) -> Tokeni
     elif callable(getattr(spec, "fitted", None)) or isinstance(spec, Tokenizer):
         tokenizer = spec
     else:
-        raise BadInput(f"{spec!r} is no tokenizer", hint="it has name, vocabulary, unknown, encode, decode and pieces")
+        raise BadInput(
+            f"{spec!r} is not a tokenizer", hint="it has name, vocabulary, unknown, encode, decode and pieces"
+        )
     if texts is not None and callable(learn := getattr(tokenizer, "fitted", None)):
         tokenizer = learn(texts)
     found: Tokenizer = tokenizer
@@ -100,7 +102,7 @@ class UntrainedTokenizer:
 class EmbedderTokenizer:
     """Tokenizer of an embedder, with its token limit; `of` is a name, a spec or the embedder."""
 
-    def __init__(self, of: Any) -> None:
+    def __init__(self, of: Annotated[Embedder | str | Spec, Part(is_built=False)]) -> None:
         embedder, told = _open_embedder(of)
         try:
             inner = getattr(embedder, "tokenizer", None)
@@ -109,7 +111,7 @@ class EmbedderTokenizer:
         if not isinstance(inner, Tokenizer):
             learns = callable(getattr(embedder, "fitted", None))
             raise BadInput(
-                f"the embedder `{told}` has no tokenizer that could be looked at",
+                f"the embedder `{told}` has no tokenizer to inspect",
                 hint=f"it is yet to learn: name what cuts its texts, {_find_tokenizer_spec(of)}" if learns else None,
             )
         self._tokenizer: Tokenizer = inner
@@ -139,17 +141,12 @@ class EmbedderTokenizer:
 
 def _find_tokenizer_spec(of: Any) -> str:
     """Return the tokenizer that the spec of an embedder names, or the default."""
-    from ragauge.core.specs import Spec, parse_spec
-
     spec = parse_spec(of, "embedder") if isinstance(of, str) else of
     named = spec.options.get("tokenizer") if isinstance(spec, Spec) else None
     return str(named or "bpe(vocabulary=4000)")
 
 
 def _open_embedder(of: Any) -> tuple[Any, str]:
-    from ragauge.core.composition import build_component
-    from ragauge.core.specs import Spec, parse_spec
-
     if isinstance(of, str | Spec):
         spec = parse_spec(of, "embedder") if isinstance(of, str) else of
         return build_component("embedders", spec), str(spec)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -12,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from ragauge.core.errors import BadInput
+from ragauge.core.hashes import hash_text
 from ragauge.core.text import UNKNOWN_PIECE, replace_lone_surrogates, show_invisible, show_invisible_bytes
 from ragauge.models.tokenizers import UntrainedTokenizer
 
@@ -118,8 +118,8 @@ class WordTokenizer:
         self._numbers: Mapping[str, int] = {word: number for number, word in enumerate(known, 1)}
         self._lower = lower
         self.vocabulary = len(self._words)
-        told = "\n".join([str(lower), *known]).encode("utf-8", "surrogatepass")
-        self.name = f"words-{self.vocabulary}-{hashlib.sha256(told).hexdigest()[:8]}"
+        definition = "\n".join([str(lower), *known])
+        self.name = f"words-{self.vocabulary}-{hash_text(definition, 8)}"
 
     def encode(self, texts: Sequence[str]) -> list[list[int]]:
         """Return the token ids of each text."""

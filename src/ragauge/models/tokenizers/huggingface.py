@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import re
 from collections.abc import Iterator, Sequence
@@ -10,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ragauge.core.errors import BadInput, MissingExtra
+from ragauge.core.hashes import hash_text
 from ragauge.core.protocols import Tokenizer
 from ragauge.core.structured_text import parse_json
 from ragauge.core.text import UNKNOWN_PIECE, byte_letters, replace_lone_surrogates, show_invisible, show_invisible_bytes
@@ -37,7 +37,7 @@ def read_tokenizer(path: str, *, limit: int | None = None) -> HuggingFaceTokeniz
     try:
         found: Any = library.Tokenizer.from_file(str(file))
     except Exception as error:  # The library raises bare exceptions.
-        raise BadInput(f"this is no tokenizer ({error})", file=str(file)) from None
+        raise BadInput(f"not a tokenizer ({error})", file=str(file)) from None
     called = file.resolve().parent.name if place.is_dir() else file.name
     most = limit if limit is not None else _find_token_limit(found, file.parent)
     return HuggingFaceTokenizer.around(found, f"{called}-{tokenizer_fingerprint(found)}", limit=most)
@@ -54,7 +54,7 @@ def import_tokenizers() -> Any:
 
 def tokenizer_fingerprint(library: Any) -> str:
     """Hash the definition of a tokenizer of the library; eight hexadecimal characters."""
-    return hashlib.sha256(library.to_str().encode("utf-8")).hexdigest()[:8]
+    return hash_text(library.to_str(), 8)
 
 
 class HuggingFaceTokenizer:
@@ -217,9 +217,7 @@ class TransformersTokenizer:
         most = getattr(tokenizer, "model_max_length", None)
         limit = int(most) if most is not None and 0 < most < NO_LIMIT else None
         below = getattr(tokenizer, "backend_tokenizer", None)
-        known_by = hashlib.sha256(tokenizer_fingerprint_text(tokenizer).encode("utf-8", "surrogatepass")).hexdigest()[
-            :8
-        ]
+        known_by = hash_text(tokenizer_fingerprint_text(tokenizer), 8)
         if getattr(tokenizer, "is_fast", False) and below is not None:
             return HuggingFaceTokenizer.around(below, f"{name}-{known_by}", limit=limit)
         return cls(tokenizer, f"{name}-{known_by}", limit)

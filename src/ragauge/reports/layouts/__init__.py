@@ -1,21 +1,17 @@
-"""Read and write the result files of other evaluation tools."""
+"""Read and write the result files of other evaluation tools.
+
+`LAYOUT_MARKS` in `runs/input_kinds.py` has the marks by which a layout is recognised.
+"""
 
 from __future__ import annotations
 
-import os
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
 from ragauge.comparison.results import Overview
 from ragauge.core.errors import UnknownName
-from ragauge.files.source import InputFile
-from ragauge.files.table_files import read_header
 from ragauge.reports.layouts import pgvectordb, ragdbeval, rig, swarm, tokenization
-
-PROBE_BYTES = 1 << 20
-"""Number of leading bytes searched for the keys of a JSON file."""
 
 
 @dataclass(frozen=True)
@@ -31,8 +27,6 @@ class Layout:
     """Measures that the layout contains, as a function of the cutoffs if these can be chosen."""
     read: Callable[[str], Overview]
     write: Callable[[Overview], str]
-    marks: frozenset[str]
-    """Marks that identify the layout: columns of the header, or JSON keys as `/outer/inner`."""
     ks: tuple[int, ...] = ()
     """Default cutoffs, if they can be chosen."""
     mapped: tuple[str, ...] = ()
@@ -63,7 +57,6 @@ LAYOUTS: Mapping[str, Layout] = MappingProxyType(
                 lambda _: swarm.LAYOUT_MEASURES.measures,
                 swarm.read_swarm,
                 swarm.render_swarm,
-                frozenset({"method", "query_id", "seed", "MRR"}),
                 mapped=swarm.TARGET_MAP_LAYOUT_MEASURES.measures,
             ),
             Layout(
@@ -74,7 +67,6 @@ LAYOUTS: Mapping[str, Layout] = MappingProxyType(
                 lambda _: tokenization.LAYOUT_MEASURES.measures,
                 tokenization.read_model_table,
                 tokenization.render_model_table,
-                frozenset({"model", "num_queries", "mrr"}),
             ),
             Layout(
                 "ragdbeval",
@@ -84,7 +76,6 @@ LAYOUTS: Mapping[str, Layout] = MappingProxyType(
                 lambda _: ragdbeval.LAYOUT_MEASURES.measures,
                 ragdbeval.read_ragdbeval_json,
                 ragdbeval.render_ragdbeval_json,
-                frozenset({"/results", "/results/experiment_name", "/results/mean_metrics"}),
                 variants=_RAGDBEVAL_VARIANTS,
             ),
             Layout(
@@ -95,7 +86,6 @@ LAYOUTS: Mapping[str, Layout] = MappingProxyType(
                 lambda _: ragdbeval.LAYOUT_MEASURES.measures,
                 ragdbeval.read_ragdbeval_csv,
                 ragdbeval.render_ragdbeval_csv,
-                frozenset({"experiment", "database", "num_runs"}),
                 variants=_RAGDBEVAL_VARIANTS,
             ),
             Layout(
@@ -106,7 +96,6 @@ LAYOUTS: Mapping[str, Layout] = MappingProxyType(
                 rig.measures_at,
                 rig.read_rig_report,
                 rig.render_rig_report,
-                frozenset({"/metrics", "/metrics/metric", "/metrics/per_query"}),
                 rig.DEFAULT_KS,
             ),
             Layout(
@@ -117,7 +106,6 @@ LAYOUTS: Mapping[str, Layout] = MappingProxyType(
                 rig.measures_at,
                 rig.read_rig_diff,
                 rig.render_rig_diff,
-                frozenset({"/rows", "/rows/metric", "/rows/current_mean"}),
                 rig.DEFAULT_KS,
             ),
             Layout(
@@ -128,7 +116,6 @@ LAYOUTS: Mapping[str, Layout] = MappingProxyType(
                 pgvectordb.measures_at,
                 pgvectordb.read_pgvectordb,
                 pgvectordb.render_pgvectordb,
-                frozenset({"Method", "K", "Precision@K"}),
                 pgvectordb.DEFAULT_KS,
             ),
         )
@@ -144,50 +131,5 @@ def find_layout(name: str) -> Layout:
     """
     found = LAYOUTS.get(name.strip().lower())
     if found is None:
-        raise UnknownName("layout", name, LAYOUTS, hint=f"there are {', '.join(LAYOUTS)}")
-    return found
-
-
-def recognise_layout(path: str) -> str | None:
-    """Return the name of a file's layout, or None if it is unknown.
-
-    The layout is recognised by the header or the first keys.
-    """
-    source = InputFile(path)
-    if path != "-" and os.path.isdir(path):
-        return None
-    if source.ending == ".json":
-        with source.open() as file:
-            marks = _find_json_keys(file.read(PROBE_BYTES).decode("utf-8", "replace"))
-    elif source.ending in (".csv", ".tsv"):
-        marks = set(read_header(source, source.ending[1:]))
-    else:
-        return None
-    return next((name for name, layout in LAYOUTS.items() if layout.marks <= marks), None)
-
-
-def _find_json_keys(text: str) -> set[str]:
-    """Return the keys of the outermost object and of objects in lists below it.
-
-    The text can be truncated.
-
-    >>> sorted(_find_json_keys('{"a": [{"b": "c", "d": {"e": 1}}], "f": 2, "g')) == ["/a", "/a/b", "/a/d", "/f"]
-    True
-    """
-    found: set[str] = set()
-    path: list[str] = []
-    """Current key of each open object. Lists have no entry."""
-    shape: list[str] = []
-    for token in re.finditer(r'"((?:[^"\\]|\\.)*)"(\s*:)?|[{}\[\]]', text):
-        mark = token[0]
-        if mark in "{[":
-            shape.append(mark)
-            if mark == "{":
-                path.append("")
-        elif mark in "}]":
-            if shape and shape.pop() == "{":
-                path.pop()
-        elif token[2] and path and "".join(shape) in ("{", "{[{"):
-            path[-1] = token[1]
-            found.add("/" + "/".join(path))
+        raise UnknownName("layout", name, LAYOUTS, hint=f"choose one of {', '.join(LAYOUTS)}")
     return found

@@ -35,7 +35,10 @@ def parse_finite_number(value: Any, what: str, label: str, line: int | None = No
         found = math.inf
     if math.isinf(found):
         raise BadInput(
-            f"{what} is `{str(value)[:40]}`, not a finite number", file=label, line=line, hint="empty where unknown"
+            f"{what} is `{str(value)[:40]}`, not a finite number",
+            file=label,
+            line=line,
+            hint="leave unknown values empty",
         )
     return None if math.isnan(found) else found
 

@@ -397,17 +397,17 @@ def _build_overview(
 QPS_COLUMN_BY_RECALL = {0.90: "qps_at_recall_90", 0.95: "qps_at_recall_95", 0.99: "qps_at_recall_99"}
 
 
-def render_benchmark_json(sweep: StoreBenchmark, convention: str = CODE_CONVENTION) -> str:
+def render_benchmark_json(result: StoreBenchmark, convention: str = CODE_CONVENTION) -> str:
     """Format a store benchmark as RAGdbEval's JSON. Unknown values are null."""
-    return render_ragdbeval_json(benchmark_overview(sweep, convention))
+    return render_ragdbeval_json(benchmark_overview(result, convention))
 
 
-def render_benchmark_csv(sweep: StoreBenchmark, convention: str = CODE_CONVENTION) -> str:
+def render_benchmark_csv(result: StoreBenchmark, convention: str = CODE_CONVENTION) -> str:
     """Format a store benchmark as RAGdbEval's CSV, which has no column for failures."""
-    return render_ragdbeval_csv(benchmark_overview(sweep, convention))
+    return render_ragdbeval_csv(benchmark_overview(result, convention))
 
 
-def benchmark_overview(sweep: StoreBenchmark, convention: str = CODE_CONVENTION) -> Overview:
+def benchmark_overview(result: StoreBenchmark, convention: str = CODE_CONVENTION) -> Overview:
     """Return the overview of a store benchmark that the layout is written from.
 
     All known exact neighbours of a query (100 unless k is larger) are relevant, as in RAGdbEval. Its document
@@ -416,21 +416,21 @@ def benchmark_overview(sweep: StoreBenchmark, convention: str = CODE_CONVENTION)
     searched for.
     """
     entries = {}
-    for one in (point for point in sweep.points if not point.is_floor):
+    for one in (point for point in result.points if not point.is_floor):
         name = f"{one.configuration.name}={one.configuration}" if one.configuration.name else str(one.configuration)
-        told = _configuration_provenance(sweep, one, name)
+        told = _configuration_provenance(result, one, name)
         speed = Speed({"total": one.latency}, one.qps, one.latency.n, 0, 0)
-        means = _configuration_means(sweep, one, MEASURES_BY_CONVENTION[convention])
-        entries[name] = SystemSummary(name, means, speed=speed, costs=_configuration_costs(sweep, one), told=told)
-    failures = {str(one.configuration): f"{one.stage}: {one.message}" for one in sweep.failures}
-    made = str(sweep.circumstances.get("made") or "")
+        means = _configuration_means(result, one, MEASURES_BY_CONVENTION[convention])
+        entries[name] = SystemSummary(name, means, speed=speed, costs=_configuration_costs(result, one), told=told)
+    failures = {str(one.configuration): f"{one.stage}: {one.message}" for one in result.failures}
+    made = str(result.provenance.get("made") or "")
     wanted = MEASURES_BY_CONVENTION[convention].values()
     measures = [name for name in wanted if any(name in one.means for one in entries.values())]
-    return Overview(sweep.data, entries, measures, convention, dataset=sweep.data, failures=failures, made=made)
+    return Overview(result.data, entries, measures, convention, dataset=result.data, failures=failures, made=made)
 
 
 def _configuration_means(
-    sweep: StoreBenchmark, one: MeasuredConfiguration, wanted: Mapping[str, str]
+    result: StoreBenchmark, one: MeasuredConfiguration, wanted: Mapping[str, str]
 ) -> dict[str, Mean]:
     # k never exceeds the number of known neighbours, so min(k, number of relevant ones) is k.
     known = {name.replace("precision@", "recall(of=capped)@"): value for name, value in one.quality.items()}
@@ -438,11 +438,11 @@ def _configuration_means(
     whole = {name: value for name, value in one.quality.items() if name.startswith("precision@") and value == 1}
     known |= {name.replace("@", "(of=retrieved)@"): value for name, value in whole.items()}
     found = {mine: (known | dict(one.quality)).get(mine, math.nan) for mine in wanted.values()}
-    return {name: Mean(value, sweep.queries) for name, value in found.items() if math.isfinite(value)}
+    return {name: Mean(value, result.queries) for name, value in found.items() if math.isfinite(value)}
 
 
-def _configuration_costs(sweep: StoreBenchmark, one: MeasuredConfiguration) -> dict[str, float]:
-    made, series = one.build, one.configuration.series
+def _configuration_costs(result: StoreBenchmark, one: MeasuredConfiguration) -> dict[str, float]:
+    made, series = one.build, one.series
     flat_out = [load.qps for load in one.loads if load.rate is None]
     found: dict[str, float | None] = {
         "build_seconds": made.seconds,
@@ -456,7 +456,7 @@ def _configuration_costs(sweep: StoreBenchmark, one: MeasuredConfiguration) -> d
         "insert_throughput_batch": made.vectors / made.seconds if made.seconds > 0 else None,
         **{
             QPS_COLUMN_BY_RECALL[at.recall]: at.qps
-            for at in sweep.reached
+            for at in result.reached
             if at.store == series and at.recall in QPS_COLUMN_BY_RECALL
         },
     }
@@ -466,16 +466,16 @@ def _configuration_costs(sweep: StoreBenchmark, one: MeasuredConfiguration) -> d
     return {name: float(value) for name, value in found.items() if value is not None and math.isfinite(value)}
 
 
-def _configuration_provenance(sweep: StoreBenchmark, one: MeasuredConfiguration, name: str) -> dict[str, Any]:
-    about = sweep.circumstances
+def _configuration_provenance(result: StoreBenchmark, one: MeasuredConfiguration, name: str) -> dict[str, Any]:
+    about = result.provenance
     _, _, options = str(one.configuration).partition(":")
     return {
         "experiment_name": name,
         "finished": one.made or about.get("made"),
         "database": one.configuration.store,
-        "dataset": {"name": sweep.data},
+        "dataset": {"name": result.data},
         "index_config": options or None,
-        "plan": {"repeats": sweep.repeats},
+        "plan": {"repeats": result.repeats},
         "machine": about.get("machine"),
         "warnings": [*one.clock.doubts, *one.notes, *([f"reused; made {one.made}"] if one.reused else [])] or None,
         "random_seed": about.get("seed"),

@@ -79,7 +79,7 @@ def read_rig_report(path: str) -> Overview:
     source = InputFile(path)
     (scores,) = read_scores(path)[0].values()
     if not isinstance(scores, Scores):  # A report has no seeds.
-        raise BadInput("this is no report of rig", file=source.label)
+        raise BadInput("not a report of rig", file=source.label)
     report = read_json(source, ids=True)
     told: dict[str, Any] = {
         "iterations": {},
@@ -282,7 +282,7 @@ def read_rig_diff(path: str) -> Overview:
         name = parse_id(row["metric"], "the name of a metric", source.label)
         measure = to_canonical_measure(name)
         if measure in values["current"]:
-            raise BadInput(f"{name} comes twice", file=source.label)
+            raise BadInput(f"{name} appears more than once", file=source.label)
         changes = _parse_query_changes(row, name, source.label)
         for side in DIFF_SYSTEMS:
             values[side][measure] = changes[side]
@@ -377,7 +377,7 @@ def _parse_query_changes(row: Mapping[str, Any], name: str, label: str) -> dict[
     for one in held:
         query = parse_id(one.get("query_id"), f"a query of {name}", label)
         if query in found["current"]:
-            raise BadInput(f"{name} of query `{query}` comes twice", file=label)
+            raise BadInput(f"{name} of query `{query}` appears more than once", file=label)
         for side in DIFF_SYSTEMS:
             value = parse_finite_number(one.get(side), f"{side} of query `{query}` by {name}", label)
             if value is None:

@@ -10,12 +10,14 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 
+from ragauge.compute.progress import ProgressCallback, no_progress
 from ragauge.core.documents import EMPTY_MAPPING
 from ragauge.core.errors import BadInput, MissingExtra
+from ragauge.core.plugin_parameters import Part
 from ragauge.core.protocols import Tokenizer, Vectors
 from ragauge.core.specs import Spec, parse_spec
 from ragauge.files.workspace import cache_folder
@@ -50,7 +52,7 @@ class LanguageModel:
         self,
         *,
         kind: str = "transformer",
-        tokenizer: Any = None,
+        tokenizer: Annotated[Tokenizer | str | Spec | None, Part(is_built=False)] = None,
         objective: str = "next",
         dimension: int = 128,
         layers: int = 2,
@@ -88,10 +90,10 @@ class LanguageModel:
             _check_stored_options(recipe, model.recipe, tokenizer, str(folder))
             self._use_model(model)
 
-    def fitted(self, texts: Sequence[str], progress: Callable[[int, int], None] | None = None) -> LanguageModel:
+    def fitted(self, texts: Sequence[str], progress: ProgressCallback = no_progress) -> LanguageModel:
         """Return a copy of this model that is trained on texts, without the held-out ones.
 
-        `progress` is called with the number of steps done and the total. An interrupted training resumes at its last
+        `progress` receives the number of steps done. An interrupted training resumes at its last
         checkpoint. A model that was opened from a folder is returned unchanged.
         """
         if self._model is not None:
@@ -108,9 +110,7 @@ class LanguageModel:
         made._use_model(ready)
         return made
 
-    def _load_or_train(
-        self, lessons: Sequence[str], heard: Callable[[int, int], None] | None
-    ) -> checkpoints.TrainedModel:
+    def _load_or_train(self, lessons: Sequence[str], progress: ProgressCallback) -> checkpoints.TrainedModel:
         tokenizer = open_tokenizer(self._told)
         learns = callable(getattr(tokenizer, "fitted", None))
         # The name of an object may not include all of its options; a trained tokenizer has a hash.
@@ -134,7 +134,7 @@ class LanguageModel:
             TrainingBatches(self._recipe, numbering, lessons),
             before or training.TrainingState(drawn),
             device=self._device,
-            heard=heard,
+            progress=progress,
             save=None if file is None else lambda far: checkpoints.write_checkpoint(file, far),
         )
         log = {

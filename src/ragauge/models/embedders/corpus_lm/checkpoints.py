@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -17,8 +16,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ragauge.core.errors import BadInput, MissingExtra
+from ragauge.core.hashes import content_key
 from ragauge.core.structured_text import parse_json
-from ragauge.files.workspace import replace_file, sibling_folder
+from ragauge.files.workspace import atomic_folder, replace_file
 from ragauge.models.embedders.corpus_lm import networks
 from ragauge.models.embedders.corpus_lm.batches import TokenRowMap
 from ragauge.models.embedders.corpus_lm.networks import Hyperparameters
@@ -60,8 +60,7 @@ class TrainedModel:
 
 def model_cache_key(recipe: Hyperparameters, tokenizer: str, corpus: str) -> str:
     """Return the cache key of a model: a hash of what determines its weights."""
-    told = json.dumps([TRAINING_VERSION, recipe.told(), tokenizer, corpus], sort_keys=True)
-    return hashlib.blake2b(told.encode(), digest_size=16).hexdigest()
+    return content_key(TRAINING_VERSION, recipe.told(), tokenizer, corpus)[:32]
 
 
 def write_model(folder: Path, model: TrainedModel, *, over: bool = False) -> None:
@@ -84,7 +83,7 @@ def write_model(folder: Path, model: TrainedModel, *, over: bool = False) -> Non
         "fingerprint": model.fingerprint,
         "training": dict(model.log),
     }
-    with _atomic_folder(folder, over=over) as part:
+    with _write_errors(folder), atomic_folder(folder, overwrite=over) as part:
         tensors.save_file({name: one.contiguous() for name, one in model.weights.items()}, part / WEIGHTS_FILE)
         if pieces is not None:
             (part / TOKENIZER_FILE).write_text(pieces, encoding="utf-8")
@@ -171,19 +170,6 @@ def _tokenizer_state(model: TrainedModel) -> dict[str, Any]:
             hint="it has no `kept()`; cache=false trains without keeping",
         )
     return dict(told())
-
-
-@contextmanager
-def _atomic_folder(folder: Path, *, over: bool) -> Iterator[Path]:
-    with _write_errors(folder), sibling_folder(folder) as part:
-        yield part
-        if over:
-            shutil.rmtree(folder, ignore_errors=True)
-        try:
-            part.rename(folder)
-        except OSError:  # ENOTEMPTY or EEXIST: another process has stored the same model meanwhile.
-            if not over or not (folder / CONFIG_FILE).is_file():
-                raise
 
 
 @contextmanager

@@ -11,9 +11,10 @@ import math
 import warnings
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from ragauge.core.errors import BadInput
+from ragauge.core.settings import Above, AtLeast, AtMost, OneOf, check_settings
 
 if TYPE_CHECKING:
     import torch
@@ -25,8 +26,6 @@ DEFAULT_BATCH_SIZES = {"next": 16_384, "pairs": 128}
 """Default size of a step, by objective: bytes of text, or documents."""
 DEFAULT_PASSES = {"next": 2, "pairs": 3}
 DEFAULT_LEARNING_RATES = {"next": 4e-3, "pairs": 3e-3}
-INTEGER_FIELDS = ("dimension", "layers", "heads", "context", "batch", "passes", "seed")
-MAX_FIELD_VALUES = {"dimension": 8192, "layers": 64, "context": 65_536}
 
 
 @dataclass(frozen=True)
@@ -36,23 +35,21 @@ class Hyperparameters:
     0 for `batch`, `passes` and `rate` selects the default of the objective.
     """
 
-    kind: str = "transformer"
-    objective: str = "next"
-    dimension: int = 128
-    layers: int = 2
-    heads: int = 4
-    context: int = 512
-    passes: int = 0
-    batch: int = 0
-    rate: float = 0.0
-    temperature: float = 0.1
+    kind: Annotated[str, OneOf(NETWORK_KINDS)] = "transformer"
+    objective: Annotated[str, OneOf(OBJECTIVES)] = "next"
+    dimension: Annotated[int, AtLeast(1), AtMost(8192)] = 128
+    layers: Annotated[int, AtLeast(1), AtMost(64)] = 2
+    heads: Annotated[int, AtLeast(1)] = 4
+    context: Annotated[int, AtLeast(2), AtMost(65_536)] = 512
+    passes: Annotated[int, AtLeast(0)] = 0
+    batch: Annotated[int, AtLeast(0)] = 0
+    rate: Annotated[float, AtLeast(0)] = 0.0
+    temperature: Annotated[float, Above(0)] = 0.1
     trained: bool = True
-    seed: int = 0
+    seed: Annotated[int, AtLeast(0), AtMost(2**53)] = 0
 
     def __post_init__(self) -> None:
-        for name, known in (("kind", NETWORK_KINDS), ("objective", OBJECTIVES)):
-            if getattr(self, name) not in known:
-                raise BadInput(f"lm: there is no {name} `{getattr(self, name)}`", hint=" or ".join(known))
+        check_settings(self, "lm: ")
         for name, table in (
             ("passes", DEFAULT_PASSES),
             ("batch", DEFAULT_BATCH_SIZES),
@@ -60,23 +57,6 @@ class Hyperparameters:
         ):
             if getattr(self, name) == 0:
                 object.__setattr__(self, name, table[self.objective])
-        for name in INTEGER_FIELDS:
-            value = getattr(self, name)
-            least = 0 if name == "seed" else 1
-            if (
-                isinstance(value, bool)
-                or not isinstance(value, int)
-                or not least <= value <= MAX_FIELD_VALUES.get(name, 2**53)
-            ):
-                raise BadInput(
-                    f"lm: {name} is {value}, not a whole number from {least} to {MAX_FIELD_VALUES.get(name, 'any')}"
-                )
-        for name in ("rate", "temperature"):
-            value = getattr(self, name)
-            if not isinstance(value, int | float) or not 0 < value < math.inf:
-                raise BadInput(f"lm: {name} is {value}, not a number above 0")
-        if self.context < 2:
-            raise BadInput(f"lm: a context of {self.context} token is too short", hint="512 is usual")
         if self.kind == "transformer" and self.dimension % (2 * self.heads):
             raise BadInput(
                 f"lm: a dimension of {self.dimension} cannot be shared out among {self.heads} heads",

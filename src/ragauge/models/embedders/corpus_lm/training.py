@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ragauge.compute.progress import Progress, ProgressCallback, no_progress
 from ragauge.core.errors import BadInput
 from ragauge.core.protocols import Vectors
 from ragauge.core.records import Floats
@@ -53,10 +54,10 @@ class TrainingState:
 def train_network(
     recipe: Hyperparameters,
     lessons: TrainingBatches,
-    progress: TrainingState,
+    state: TrainingState,
     *,
     device: str,
-    heard: Callable[[int, int], None] | None = None,
+    progress: ProgressCallback = no_progress,
     save: Callable[[TrainingState], None] | None = None,
 ) -> TrainingState:
     """Start or resume a training and run it to the end.
@@ -65,11 +66,11 @@ def train_network(
     """
     import torch
 
-    weights = {name: one.to(device).requires_grad_() for name, one in progress.weights.items()}
-    optimizer = _build_optimizer(recipe, weights, progress)
-    began, saved = time.perf_counter() - progress.seconds, time.perf_counter()
+    weights = {name: one.to(device).requires_grad_() for name, one in state.weights.items()}
+    optimizer = _build_optimizer(recipe, weights, state)
+    began, saved = time.perf_counter() - state.seconds, time.perf_counter()
     with torch.enable_grad():
-        for step in range(progress.step, len(lessons)):
+        for step in range(state.step, len(lessons)):
             for group in optimizer.param_groups:
                 group["lr"] = recipe.rate * _rate_share(step, len(lessons))
             loss, tokens = (_next_token_loss if recipe.objective == "next" else _pair_loss)(
@@ -79,26 +80,21 @@ def train_network(
             loss.backward()  # type: ignore[no-untyped-call]
             torch.nn.utils.clip_grad_norm_(list(weights.values()), MAX_GRADIENT_NORM)
             optimizer.step()
-            progress.losses.append(loss.item() / math.log(2))
-            if not math.isfinite(progress.losses[-1]):
+            state.losses.append(loss.item() / math.log(2))
+            if not math.isfinite(state.losses[-1]):
                 raise BadInput(
-                    f"lm: the loss is no number any more at step {step + 1}", hint=f"a lower rate than {recipe.rate:g}"
+                    f"lm: the loss became NaN or infinite at step {step + 1}", hint=f"a lower rate than {recipe.rate:g}"
                 )
-            progress.tokens += tokens
-            progress.step = step + 1
-            progress.seconds = time.perf_counter() - began
-            if (
-                save is not None
-                and time.perf_counter() - saved > CHECKPOINT_INTERVAL_S
-                and progress.step < len(lessons)
-            ):
-                _update_state(progress, weights, optimizer)
-                save(progress)
+            state.tokens += tokens
+            state.step = step + 1
+            state.seconds = time.perf_counter() - began
+            if save is not None and time.perf_counter() - saved > CHECKPOINT_INTERVAL_S and state.step < len(lessons):
+                _update_state(state, weights, optimizer)
+                save(state)
                 saved = time.perf_counter()
-            if heard is not None:
-                heard(progress.step, len(lessons))
-    _update_state(progress, weights, optimizer)
-    return progress
+            progress(Progress("training", state.step, len(lessons)))
+    _update_state(state, weights, optimizer)
+    return state
 
 
 def training_environment(device: str) -> dict[str, Any]:
@@ -146,7 +142,7 @@ def _rate_share(step: int, steps: int) -> float:
 
 
 def _build_optimizer(
-    recipe: Hyperparameters, weights: Mapping[str, torch.Tensor], progress: TrainingState
+    recipe: Hyperparameters, weights: Mapping[str, torch.Tensor], state: TrainingState
 ) -> torch.optim.Optimizer:
     import torch
 
@@ -157,24 +153,22 @@ def _build_optimizer(
         lr=recipe.rate,
         betas=ADAM_BETAS,
     )
-    if progress.moments:
+    if state.moments:
         for name, one in weights.items():
             made.state[one] = {
-                "step": torch.tensor(float(progress.step)),
-                "exp_avg": progress.moments[f"{name}:first"].to(one.device),
-                "exp_avg_sq": progress.moments[f"{name}:second"].to(one.device),
+                "step": torch.tensor(float(state.step)),
+                "exp_avg": state.moments[f"{name}:first"].to(one.device),
+                "exp_avg_sq": state.moments[f"{name}:second"].to(one.device),
             }
     return made
 
 
-def _update_state(
-    progress: TrainingState, weights: Mapping[str, torch.Tensor], optimizer: torch.optim.Optimizer
-) -> None:
-    progress.weights = {name: one.detach().cpu().clone() for name, one in weights.items()}
+def _update_state(state: TrainingState, weights: Mapping[str, torch.Tensor], optimizer: torch.optim.Optimizer) -> None:
+    state.weights = {name: one.detach().cpu().clone() for name, one in weights.items()}
     for name, one in weights.items():
-        state = optimizer.state[one]
-        progress.moments[f"{name}:first"] = state["exp_avg"].cpu().clone()
-        progress.moments[f"{name}:second"] = state["exp_avg_sq"].cpu().clone()
+        moments = optimizer.state[one]
+        state.moments[f"{name}:first"] = moments["exp_avg"].cpu().clone()
+        state.moments[f"{name}:second"] = moments["exp_avg_sq"].cpu().clone()
 
 
 def _next_token_loss(

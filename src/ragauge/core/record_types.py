@@ -1,0 +1,163 @@
+"""Record types: results that are written as JSON with a schema name, and the JSON form of the classes in them."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple, TypeVar
+
+from ragauge.core.documents import EMPTY_MAPPING
+from ragauge.core.errors import UnknownName
+
+T = TypeVar("T")
+Upgrade = Callable[[int, dict[str, Any]], dict[str, Any]]
+"""Function that converts the data of an earlier version, which is its first argument, to the present version."""
+
+
+class ResultModules(NamedTuple):
+    """Where a result type and its report are defined."""
+
+    command: str
+    """Command that produces the result."""
+    results: str
+    """Module that registers the class with `record`."""
+    report: str
+    """Module whose `REPORTER` builds the report; see `ragauge.output.report.ResultReporter`."""
+
+
+RESULT_MODULES: Mapping[str, ResultModules] = {
+    "ragauge-calibration": ResultModules(
+        "calibrate", "ragauge.judging.calibration.results", "ragauge.judging.calibration.report"
+    ),
+    "ragauge-embedders": ResultModules("embedders", "ragauge.embedder_study.results", "ragauge.embedder_study.report"),
+    "ragauge-freshness": ResultModules(
+        "freshness", "ragauge.knowledge.freshness.results", "ragauge.knowledge.freshness.report"
+    ),
+    "ragauge-gain": ResultModules("gain", "ragauge.knowledge.gain.results", "ragauge.knowledge.gain.report"),
+    "ragauge-graph": ResultModules("graph", "ragauge.knowledge.graph.results", "ragauge.knowledge.graph.report"),
+    "ragauge-history": ResultModules(
+        "history", "ragauge.experiments.history.results", "ragauge.experiments.history.report"
+    ),
+    "ragauge-judged": ResultModules("judge", "ragauge.judging.results", "ragauge.judging.report"),
+    "ragauge-lint": ResultModules("lint", "ragauge.knowledge.lint.results", "ragauge.knowledge.lint.report"),
+    "ragauge-novelty": ResultModules(
+        "novelty", "ragauge.knowledge.novelty.results", "ragauge.knowledge.novelty.report"
+    ),
+    "ragauge-reliability": ResultModules(
+        "reliability", "ragauge.experiments.reliability.results", "ragauge.experiments.reliability.report"
+    ),
+    "ragauge-scores": ResultModules("evaluate", "ragauge.evaluation.results", "ragauge.evaluation.report"),
+    "ragauge-stress": ResultModules("stress", "ragauge.store_stress.results", "ragauge.store_stress.report"),
+    "ragauge-sweep": ResultModules("bench", "ragauge.store_benchmarks.results", "ragauge.store_benchmarks.report"),
+    "ragauge-tokenizers": ResultModules(
+        "tokenizers", "ragauge.embedder_study.results", "ragauge.embedder_study.tokenizer_report"
+    ),
+}
+"""Modules of each result type by schema name. They are imported when a result of that type is read or reported."""
+
+
+class RecordType(NamedTuple):
+    """Schema name and version of a record, and its class."""
+
+    schema: str
+    version: int
+    result_type: type[Any]
+    supplied: Mapping[str, str] = EMPTY_MAPPING
+    """Descriptions of keys whose texts the writer supplies, such as a summary. They are not read."""
+    upgrade: Upgrade | None = None
+    """None if there is no earlier version that can be read."""
+
+    @property
+    def schema_field(self) -> str:
+        """Value of the key `schema`: `ragauge-sweep/1`."""
+        return f"{self.schema}/{self.version}"
+
+
+@dataclass(frozen=True)
+class JsonForm:
+    """How the JSON object of a class departs from its fields."""
+
+    derived: Sequence[str] = ()
+    """Properties that are written after the fields. They are not read."""
+    renamed: Mapping[str, str] = field(default_factory=lambda: EMPTY_MAPPING)
+    """JSON keys of fields and derived properties with another name."""
+    omitted: frozenset[str] = frozenset()
+    """Fields that are not written. On reading they have their defaults."""
+    optional: frozenset[str] = frozenset()
+    """Fields and derived properties that are written only if they have a value: not empty, not None, not NaN."""
+    flattened: Mapping[str, Sequence[str]] = field(default_factory=lambda: EMPTY_MAPPING)
+    """Fields that are tuples or records, with the keys under which their items are written in the object itself."""
+    parse: Callable[[str], Any] | None = None
+    """Parser, if the class is written as text (`str`) instead of an object."""
+
+    def key(self, name: str) -> str:
+        """Return the JSON key of a field or derived property."""
+        return self.renamed.get(name, name)
+
+
+_RECORD_TYPES: dict[type[Any], RecordType] = {}
+_RECORDS_BY_SCHEMA: dict[str, RecordType] = {}
+_JSON_FORMS: dict[type[Any], JsonForm] = {}
+_DEFAULT_FORM = JsonForm()
+
+
+def record(
+    schema: str,
+    version: int,
+    *,
+    derived: Sequence[str] = (),
+    supplied: Mapping[str, str] = EMPTY_MAPPING,
+    upgrade: Upgrade | None = None,
+) -> Callable[[type[T]], type[T]]:
+    """Register a class as a record type: its JSON begins with `"schema": "<schema>/<version>"`."""
+
+    def register(kind: type[T]) -> type[T]:
+        record_type = RecordType(schema, version, kind, supplied, upgrade)
+        _RECORD_TYPES[kind] = _RECORDS_BY_SCHEMA[schema] = record_type
+        _JSON_FORMS[kind] = replace(json_form_of(kind), derived=tuple(derived))
+        return kind
+
+    return register
+
+
+def json_form(
+    *,
+    derived: Sequence[str] = (),
+    renamed: Mapping[str, str] = EMPTY_MAPPING,
+    omitted: Sequence[str] = (),
+    optional: Sequence[str] = (),
+    flattened: Mapping[str, Sequence[str]] = EMPTY_MAPPING,
+    parse: Callable[[str], Any] | None = None,
+) -> Callable[[type[T]], type[T]]:
+    """Declare how the JSON object of a class departs from its fields; see `JsonForm`.
+
+    Below `record`, it leaves the derived properties to that.
+    """
+
+    def declare(kind: type[T]) -> type[T]:
+        _JSON_FORMS[kind] = JsonForm(tuple(derived), renamed, frozenset(omitted), frozenset(optional), flattened, parse)
+        return kind
+
+    return declare
+
+
+def json_form_of(kind: type[Any]) -> JsonForm:
+    """Return the JSON form of a class; by default all its fields."""
+    return _JSON_FORMS.get(kind, _DEFAULT_FORM)
+
+
+def record_type_of(kind: type[Any]) -> RecordType | None:
+    """Return the record type of a class, or None if it is not registered."""
+    return _RECORD_TYPES.get(kind)
+
+
+def find_record_type(schema: str) -> RecordType:
+    """Find a record type by its schema name, and import its module.
+
+    Raises `UnknownName` if there is none.
+    """
+    if schema not in RESULT_MODULES:
+        raise UnknownName("schema", schema, RESULT_MODULES, hint=f"choose one of {', '.join(RESULT_MODULES)}")
+    importlib.import_module(RESULT_MODULES[schema].results)
+    return _RECORDS_BY_SCHEMA[schema]

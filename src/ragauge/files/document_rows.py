@@ -1,0 +1,410 @@
+"""Rows of corpora and of query files in every supported format, and the flaws found while reading them."""
+
+from __future__ import annotations
+
+import csv
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from itertools import chain
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from ragauge.core.errors import BadInput
+from ragauge.core.structured_text import InvalidText, parse_json
+from ragauge.core.unicode_text import clean_json, may_have_surrogates, warn_replaced
+from ragauge.files.json_files import (
+    DOCUMENT_ID_FIELDS,
+    QUERY_ID_FIELDS,
+    TEXT_FIELDS,
+    TITLE_FIELD,
+    canonical_columns,
+)
+from ragauge.files.parquet import scan_parquet
+from ragauge.files.source import InputFile, TruncatedFile, wrap_library_errors
+
+METADATA_FIELD = "metadata"
+UTF16_MARKS = {b"\xff\xfe": "utf-16-le", b"\xfe\xff": "utf-16-be"}
+"""Byte order marks of UTF-16."""
+SEPARATOR_NAMES = {",": "commas", ";": "`;`", "\t": "tabs", "|": "`|`"}
+"""Supported separators of cells, and their names in messages. The file ending does not matter."""
+MIN_SWALLOWED_ROWS = 3
+"""Minimum number of lines inside one cell that look like rows, to conclude that a quote was not closed."""
+UNCLOSED_QUOTE_MESSAGE = "a quote opens here and is not closed"
+UNDOUBLED_QUOTE_MESSAGE = "a quote within a cell is not doubled"
+
+NumberedRows = Iterator[tuple[int, Mapping[str, Any]]]
+"""Number of a row in its file (line, entry or row, by format), and its fields."""
+
+
+class CorpusFlaw(NamedTuple):
+    """A part of a corpus that could not be read as it is."""
+
+    kind: str
+    """`unreadable`: the document is lost. `bytes`: characters were lost. `encoding`: the file is UTF-16 and was read.
+    `fields`: no known field has a text. `separator`: the file was read, but other tools may fail. `unread`: the file
+    has an unsupported type.
+    """
+    where: str
+    said: str
+
+
+REFUSED_FLAWS: Mapping[str, str] = {"unreadable": "", "bytes": "not UTF-8 text: ", "encoding": "not UTF-8 text: "}
+"""Kinds of flaws that strict reading refuses, and how its message begins."""
+
+
+class RowPlace(NamedTuple):
+    """Place of an entry: its file, and its number there."""
+
+    file: str
+    """Name of the file without its folder; empty for an entry in memory."""
+    number: int | None = None
+    unit: str = "line"
+    """What is counted: line, entry, row or document."""
+    label: str = ""
+    """Name of the file in error messages."""
+
+    def __str__(self) -> str:
+        if self.number is None:
+            return self.file
+        if self.unit == "line":
+            return f"{self.file}:{self.number}"
+        return f"{self.file}, {self.unit} {self.number:,}" if self.file else f"{self.unit} {self.number:,}"
+
+    def error(self, said: str) -> BadInput:
+        """Return the error for a flaw at this place."""
+        if self.unit == "line" or self.number is None:
+            return BadInput(said, file=self.label, line=self.number)
+        return BadInput(f"{self.unit} {self.number:,}: {said}", file=self.label or None)
+
+
+@dataclass(frozen=True)
+class FlawLog:
+    """Flaws of a corpus in the order in which they were found; strict reading refuses the first that loses text."""
+
+    lenient: bool = True
+    flaws: list[CorpusFlaw] = field(default_factory=list)
+
+    def add(self, kind: str, place: RowPlace, said: str) -> None:
+        """Record a flaw. Raise BadInput if reading is strict and the flaw loses text."""
+        if not self.lenient and kind in REFUSED_FLAWS:
+            raise place.error(REFUSED_FLAWS[kind] + said)
+        self.flaws.append(CorpusFlaw(kind, str(place), said))
+
+
+@dataclass(frozen=True)
+class FieldNames:
+    """Accepted names of the id and of the text; the first one present is used."""
+
+    ids: Sequence[str] = DOCUMENT_ID_FIELDS
+    texts: Sequence[str] = TEXT_FIELDS
+
+    @property
+    def all(self) -> Sequence[str]:
+        """Accepted names of all fields."""
+        return (*self.ids, *self.texts, TITLE_FIELD)
+
+
+DOCUMENT_FIELDS = FieldNames()
+QUERY_FIELDS = FieldNames(QUERY_ID_FIELDS, ("text", "query"))
+
+
+def custom_fields(id_field: str | None, text_field: str | None) -> FieldNames:
+    """Return the field names of documents; names given by the user replace the known ones."""
+    return FieldNames(
+        DOCUMENT_ID_FIELDS if id_field is None else (id_field,), TEXT_FIELDS if text_field is None else (text_field,)
+    )
+
+
+@dataclass(frozen=True)
+class RowFile:
+    """A file of rows: how it is read."""
+
+    source: InputFile
+    form: str
+    """Format: jsonl, json, tsv, csv or parquet; empty for a file without rows."""
+    names: FieldNames
+    log: FlawLog
+
+    @cached_property
+    def unit(self) -> str:
+        """What the numbers of the rows count."""
+        return {"json": "entry", "parquet": "row"}.get(self.form, "line")
+
+    @cached_property
+    def name(self) -> str:
+        """Name of the file without its folder."""
+        return self.source.label if self.source.path == "-" else Path(self.source.path).name
+
+    def place(self, number: int) -> RowPlace:
+        """Return the place of a row."""
+        return RowPlace(self.name, number, self.unit, self.source.label)
+
+    def line(self, number: int | None = None) -> RowPlace:
+        """Return the place of a line, which is not a row in every format; without a number, that of the file."""
+        return RowPlace(self.name, number, label=self.source.label)
+
+    def rows(self) -> NumberedRows:
+        """Yield the rows with their numbers."""
+        return _ROW_READERS[self.form](self) if self.form else iter(())
+
+
+def open_rows(path: Path | str, names: FieldNames, log: FlawLog) -> RowFile:
+    """Open a file of rows. The ending decides on the format; without a known one, the first line does."""
+    rows = RowFile(InputFile(str(path)), "", names, log)
+    form = ROW_FORMATS.get(rows.source.ending)
+    if form is None:
+        try:
+            form = _detect_row_format(rows.source.head())
+        except TruncatedFile as error:
+            log.add("unreadable", rows.line(), _describe_truncation(error, rows.source))
+            form = ""
+    if form is None:
+        raise BadInput("not a corpus", file=rows.source.label, hint=CORPUS_HINT)
+    return replace(rows, form=form)
+
+
+CORPUS_HINT = "JSONL, TSV, CSV, JSON or Parquet with ids and texts, a BEIR folder, a folder of texts, or a dataset"
+
+
+def _detect_row_format(head: Sequence[str]) -> str | None:
+    """Return the format of rows by their first lines, empty if there are none; None if they are no rows."""
+    if not head:
+        return ""
+    first = head[0].lstrip()
+    return "jsonl" if first.startswith("{") else "json" if first.startswith("[") else "tsv" if "\t" in first else None
+
+
+def _read_lines(rows: RowFile) -> Iterator[tuple[int, str]]:
+    """Yield the lines of a file with their numbers.
+
+    Invalid UTF-8 is removed and recorded.
+    """
+    number = 0
+    try:
+        with rows.source.open() as file:
+            for line in file:
+                if not number and line[:2] in UTF16_MARKS:
+                    yield from enumerate(decode_text(line + file.read(), rows.line(), rows.log).split("\n"), 1)
+                    return
+                number += 1
+                data = line.rstrip(b"\r\n")
+                try:
+                    text = data.decode("utf-8")
+                except UnicodeDecodeError:
+                    text = decode_text(data, rows.line(number), rows.log)
+                yield number, text
+    except TruncatedFile as error:  # truncated archive: the lines before are valid
+        rows.log.add("unreadable", rows.line(number + 1), _describe_truncation(error, rows.source))
+
+
+def decode_text(data: bytes, place: RowPlace, log: FlawLog) -> str:
+    """Decode a text; UTF-16 and bytes that are not UTF-8 are recorded as flaws."""
+    if data[:2] in UTF16_MARKS:
+        log.add("encoding", place, "the file is in UTF-16, not in UTF-8")
+        return data.decode(UTF16_MARKS[data[:2]], "replace").removeprefix("\ufeff")
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        bad = data[error.start : error.start + 1]
+        around = data[max(0, error.start - 12) : error.start + 12]
+        log.add("bytes", place, f"byte 0x{bad.hex()} in `{around.decode('cp1252', 'replace')}`")
+        return data.decode("utf-8", "replace").replace("\ufffd", "")  # already recorded as a flaw
+
+
+def _describe_truncation(error: BadInput, source: InputFile) -> str:
+    return f"the file {error.message.removeprefix(f'{source.label}: ')}"
+
+
+def _describe_invalid_json(error: InvalidText) -> str:
+    place = "" if error.column is None else f" at column {error.column}"
+    return f"the JSON is broken{place} ({error.reason.removesuffix(' at')})"
+
+
+def _rows_from_jsonl(rows: RowFile) -> NumberedRows:
+    strict, replaced = not rows.log.lenient, 0
+    for number, line in _read_lines(rows):
+        if not line.strip():
+            continue
+        try:
+            row = parse_json(line)
+        except InvalidText as error:
+            rows.log.add("unreadable", rows.place(number), _describe_invalid_json(error))
+            continue
+        if strict and "\\u" in line and may_have_surrogates(line.encode()):
+            row, count = clean_json(row, file=rows.source.label, line=number)
+            replaced += count
+        if isinstance(row, dict):
+            yield number, row
+        else:
+            rows.log.add("unreadable", rows.place(number), "expected an object")
+    warn_replaced(replaced, rows.source.label)
+
+
+def _rows_from_json(rows: RowFile) -> NumberedRows:
+    """Read a list of objects, `{"documents": […]}`, or texts or objects by id."""
+    text = "\n".join(line for _, line in _read_lines(rows))
+    try:
+        thing = parse_json(text)
+    except InvalidText as error:
+        rows.log.add("unreadable", rows.line(error.line), _describe_invalid_json(error))
+        return
+    if not rows.log.lenient and "\\u" in text and may_have_surrogates(data := text.encode()):
+        thing, replaced = clean_json(thing, file=rows.source.label, data=data)
+        warn_replaced(replaced, rows.source.label)
+    if isinstance(thing, dict):
+        inner = next((thing[key] for key in ("documents", "docs", "corpus") if isinstance(thing.get(key), list)), None)
+        thing = [_add_id(name, value, rows.names) for name, value in thing.items()] if inner is None else inner
+    for number, row in enumerate(thing if isinstance(thing, list) else [thing], 1):
+        if isinstance(row, dict):
+            yield number, row
+        else:
+            rows.log.add("unreadable", rows.place(number), "expected an object")
+
+
+def _add_id(name: str, value: Any, names: FieldNames) -> Any:
+    """Add the id, which is the key of a text or of an object."""
+    if isinstance(value, str):
+        return _to_fields(name, value, names)
+    return {names.ids[0]: name, **value} if isinstance(value, dict) else value
+
+
+def _to_fields(id: str, text: str, names: FieldNames) -> dict[str, str]:
+    return {names.ids[0]: id, names.texts[0]: text}
+
+
+def _rows_from_tsv(rows: RowFile) -> NumberedRows:
+    """Read a TSV file with a header, or lines of an id, a tab and a text."""
+    header: list[str] = []
+    for number, line in _read_lines(rows):
+        cells = line.rstrip("\r").split("\t")
+        if number == 1 and _is_row_header(cells, rows.names):
+            header = canonical_columns(cells, rows.names.all)
+        elif header:
+            if line.strip():
+                yield from _match_row_to_header(rows, number, header, cells)
+        elif len(cells) > 1:
+            yield number, _to_fields(cells[0], "\t".join(cells[1:]), rows.names)
+        elif line.strip():
+            rows.log.add("unreadable", rows.place(number), "expected an id, a tab and a text")
+
+
+def _rows_from_csv(rows: RowFile) -> NumberedRows:
+    """Read a CSV file with a header, or rows of an id and a text."""
+    usual = csv.field_size_limit(1 << 30)  # cells with documents exceed the default limit
+    try:
+        lines = _read_lines(rows)
+        first = next(lines, None)
+        if first is None:
+            return
+        mark = next((mark for mark in SEPARATOR_NAMES if _is_row_header(first[1].split(mark), rows.names)), ",")
+        if mark != ",":
+            said = f"the cells are separated by {SEPARATOR_NAMES[mark]}, not by commas"
+            rows.log.add("separator", rows.place(1), said)
+        header: list[str] = []
+        named = False
+        for number, cells in _parse_csv_records(rows, chain([first], lines), mark):
+            if not header:
+                named = _is_row_header(cells, rows.names) or len(cells) != 2
+                header = canonical_columns(cells, rows.names.all) if named else [rows.names.ids[0], rows.names.texts[0]]
+                if named:
+                    continue
+            if any(cell.strip() for cell in cells):
+                yield from _match_row_to_header(rows, number, header, cells, "header" if named else "first line")
+    finally:
+        csv.field_size_limit(usual)
+
+
+def _parse_csv_records(rows: RowFile, lines: Iterator[tuple[int, str]], mark: str) -> Iterator[tuple[int, list[str]]]:
+    """Parse rows with the line each starts on.
+
+    After a broken row, parsing continues with the next line.
+    """
+    waiting: deque[tuple[int, str]] = deque()
+    taken: list[tuple[int, str]] = []
+
+    def feed_lines() -> Iterator[str]:
+        while (numbered := waiting.popleft() if waiting else next(lines, None)) is not None:
+            taken.append(numbered)
+            yield f"{numbered[1]}\n"
+
+    reader, width = csv.reader(feed_lines(), strict=True, delimiter=mark), 0
+    while True:
+        taken.clear()
+        try:
+            cells = next(reader, None)
+            if cells is None:
+                return
+            width = width or len(cells)
+            if not _has_swallowed_rows(taken[1:], width, mark):
+                yield taken[0][0], cells
+                continue
+            said = UNCLOSED_QUOTE_MESSAGE
+        except csv.Error as error:
+            said = UNCLOSED_QUOTE_MESSAGE if len(taken) > 1 or "end of data" in str(error) else UNDOUBLED_QUOTE_MESSAGE
+            said = (
+                said
+                if "expected after" in str(error) or said == UNCLOSED_QUOTE_MESSAGE
+                else f"the table is broken ({error})"
+            )
+        rows.log.add("unreadable", rows.place(taken[0][0]), said)
+        waiting.extendleft(reversed(taken[1:]))
+        reader = csv.reader(feed_lines(), strict=True, delimiter=mark)
+
+
+def _has_swallowed_rows(inner: Sequence[tuple[int, str]], width: int, mark: str) -> bool:
+    """Return whether all lines inside a cell look like rows: a quote was not closed."""
+    rows = [line.split(mark) for _, line in inner]
+    return len(rows) >= MIN_SWALLOWED_ROWS and all(len(one) == width > 1 and len(one[0].split()) == 1 for one in rows)
+
+
+def _match_row_to_header(
+    rows: RowFile, number: int, header: Sequence[str], cells: Sequence[str], first: str = "header"
+) -> NumberedRows:
+    """Yield a row by column names, or record a flaw.
+
+    A flaw is a value without a column name, or a row that ends before its text.
+    """
+    row = dict(zip(header, cells, strict=False))
+    texts = {*rows.names.texts, TITLE_FIELD} & {*header}
+    if any(cell.strip() for cell in cells[len(header) :]) or (texts and not texts & {*row}):
+        many = "1 cell" if len(cells) == 1 else f"{len(cells)} cells"
+        rows.log.add("unreadable", rows.place(number), f"{many}, the {first} has {len(header)}")
+    else:
+        yield number, row
+
+
+def _is_row_header(cells: Sequence[str], names: FieldNames) -> bool:
+    known = {cell.strip().strip('"').casefold() for cell in cells}
+    ids, texts = ({name.casefold() for name in some} for some in (names.ids, (*names.texts, TITLE_FIELD)))
+    return bool(known & ids) and bool(known & texts)
+
+
+def _rows_from_parquet(rows: RowFile) -> NumberedRows:
+    with wrap_library_errors(rows.source.label):
+        file = scan_parquet(rows.source.path, rows.source.label)
+        columns = list(file.collect_schema())
+        known = (*rows.names.all, METADATA_FIELD)
+        canonical = dict(zip(columns, canonical_columns(columns, known), strict=True))
+        wanted = {column: name for column, name in canonical.items() if name in known}
+        table = file.select(list(wanted)).rename(wanted).collect() if wanted else file.collect()
+    yield from enumerate(table.iter_rows(named=True), 1)
+
+
+ROW_FORMATS = {
+    ".jsonl": "jsonl",
+    ".ndjson": "jsonl",
+    ".tsv": "tsv",
+    ".csv": "csv",
+    ".parquet": "parquet",
+    ".json": "json",
+}
+"""Format of rows by the ending of their file."""
+_ROW_READERS: Mapping[str, Callable[[RowFile], NumberedRows]] = {
+    "jsonl": _rows_from_jsonl,
+    "json": _rows_from_json,
+    "tsv": _rows_from_tsv,
+    "csv": _rows_from_csv,
+    "parquet": _rows_from_parquet,
+}

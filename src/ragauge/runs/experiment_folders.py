@@ -1,0 +1,164 @@
+"""Folders of experiments: metadata next to the runs, and checks that runs belong to the same judgments and dataset."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ragauge.core.errors import BadInput, Incomparable, InputWarning, error_summary
+from ragauge.core.hashes import judgment_hashes
+from ragauge.core.records import Judgments
+from ragauge.core.structured_text import InvalidText, parse_json
+from ragauge.files import readers
+from ragauge.files.parquet import read_parquet
+from ragauge.runs import folder as runs_folder
+from ragauge.runs.folder import DATASET_HASHES
+from ragauge.runs.input_kinds import is_experiment_folder, is_run_folder
+
+EXPERIMENT_FIELDS: Mapping[str, type] = {"measures": list, "failures": dict, "baseline": str, "systems": list}
+"""Fields of `experiment.json`, and their types."""
+MISSING_JUDGMENTS_HINT = (
+    "save a folder that has both with `ragauge run … --save-baseline FOLDER`, or give the judgments first: QRELS, then "
+    "the runs"
+)
+
+
+@dataclass(frozen=True)
+class ExperimentMetadata:
+    """What the folder of an experiment says about its runs; empty if not stored."""
+
+    query_texts: Mapping[str, str] = field(default_factory=dict)
+    tags: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    dataset_name: str = ""
+    measures: Sequence[str] = ()
+    baseline: str | None = None
+    failures: Mapping[str, str] = field(default_factory=dict)
+    systems: Sequence[str] = ()
+    """Names of the systems in the order in which they were run."""
+
+
+def read_experiment_metadata(folder: Path) -> ExperimentMetadata:
+    """Read the metadata of an experiment folder: query texts, tags and settings."""
+    texts, tags = _read_queries(folder / "queries.parquet")
+    fields = {
+        name: runs_folder.manifest_value(folder, name, of=runs_folder.EXPERIMENT_FILE) for name in EXPERIMENT_FIELDS
+    }
+    about = folder / runs_folder.EXPERIMENT_FILE
+    is_valid = all(isinstance(fields[name], kind | None) for name, kind in EXPERIMENT_FIELDS.items())
+    if not is_valid or (about.exists() and all(value is None for value in fields.values())):
+        raise BadInput("corrupt or incomplete", file=str(about), hint="`ragauge run` writes it again")
+    return ExperimentMetadata(
+        texts,
+        tags,
+        _read_dataset_name(folder),
+        [str(measure) for measure in fields["measures"] or ()],
+        fields["baseline"] and str(fields["baseline"]),
+        {str(name): str(why) for name, why in (fields["failures"] or {}).items()},
+        # A corrupt experiment.json may contain any type.
+        [name for name in fields["systems"] or () if isinstance(name, str)],
+    )
+
+
+def read_query_texts(folder: Path) -> dict[str, str]:
+    """Read the query texts of an experiment folder; empty if they are not stored."""
+    return _read_queries(folder / "queries.parquet")[0]
+
+
+def _read_queries(path: Path) -> tuple[dict[str, str], dict[str, dict[str, str]]]:
+    texts: dict[str, str] = {}
+    tags: dict[str, dict[str, str]] = {}
+    if not path.exists():
+        return texts, tags
+    columns = ("query", "text", "tags")
+    try:
+        for query, text, tagged in read_parquet(path, columns=dict.fromkeys(columns, "text")).select(columns).rows():
+            texts[query] = text
+            tags[query] = {str(name): str(value) for name, value in parse_json(tagged).items()}
+    except (AttributeError, InvalidText) as error:
+        raise BadInput(
+            f"the tags are corrupt ({error_summary(error)})", file=str(path), hint="`ragauge run` writes the file again"
+        ) from None
+    return texts, tags
+
+
+def _read_dataset_name(folder: Path) -> str:
+    """Return the name of the dataset of an experiment folder; empty if unknown."""
+    first = next(iter(runs_folder.find_run_folders(folder)), folder)
+    dataset = runs_folder.manifest_value(first, "dataset")
+    return str(dataset.get("name", "")) if isinstance(dataset, Mapping) else ""
+
+
+def read_shared_judgments(runs: Sequence[str], homes: Sequence[Path]) -> Judgments:
+    """Read the judgments of the folders that the runs are in; raise Incomparable if they differ."""
+    alone = next((home for home in homes if not is_experiment_folder(home)), None)
+    if alone is not None:
+        raise BadInput(
+            f"no judgments.parquet in {alone}; a run folder needs the one next to it", hint=MISSING_JUDGMENTS_HINT
+        )
+    places = [Path(path) for path in runs]
+    first = readers.read_judgments(homes[0])
+    for home in homes:
+        judgments = first if home == homes[0] else readers.read_judgments(home)
+        check_run_judgments([place for place in places if place.resolve().parent == home], judgments)
+        if not has_same_judgments(first, judgments):
+            names = [_read_dataset_name(folder) for folder in (homes[0], home)]
+            raise Incomparable(
+                f"the judgments in {home} (`{names[1]}`) are not those in {homes[0]} (`{names[0]}`)",
+                hint="give one file of judgments first, and both are scored by it" if names[0] == names[1] else None,
+            )
+    return first
+
+
+def check_run_judgments(runs: Sequence[Path], judgments: Judgments) -> None:
+    """Refuse run folders that were made with other judgments than the given ones."""
+    known = judgment_hashes(judgments) if runs else ("", "")
+    for run in runs:
+        expected = runs_folder.manifest_value(run, "judgments_hash") if is_run_folder(run) else None
+        if expected not in (None, *known):
+            raise BadInput(
+                f"the run was made with other judgments than those in {run.resolve().parent}; "
+                f"expected hash {expected}, got {known[0]}",
+                file=str(run),
+                hint="run all systems of the folder again, or give the judgments first: QRELS, then the runs",
+            )
+
+
+def has_same_judgments(one: Judgments, other: Judgments) -> bool:
+    """Return whether two sets of judgments are equal, regardless of their order."""
+    return one is other or {q: dict(docs) for q, docs in one.nested.items()} == {
+        q: dict(docs) for q, docs in other.nested.items()
+    }
+
+
+def check_same_dataset(
+    one: tuple[str, Mapping[str, Any]], other: tuple[str, Mapping[str, Any]], *, hint: str = "run both on the same data"
+) -> None:
+    """Refuse two runs that were made on different datasets.
+
+    Each run is given as a name and the `dataset` entry of its manifest.
+    """
+    (name, mine), (label, theirs) = one, other
+    for key, what in DATASET_HASHES.items():
+        if key in mine and key in theirs and mine[key] != theirs[key]:
+            raise Incomparable(
+                f"{name} was run on `{mine.get('name')}` with {mine.get(what)} {what}, {label} on "
+                f"`{theirs.get('name')}` with {theirs.get(what)}: they are not the same {what}",
+                hint=hint,
+            )
+
+
+def warn_unfinished_runs(experiment: Path) -> None:
+    """Warn about interrupted runs of an experiment, which are not scored."""
+    journals = sorted(experiment.glob(f"*/{runs_folder.JOURNAL_FILE}"))
+    names = [journal.parent.name for journal in journals if not runs_folder.is_complete(journal.parent)]
+    if names:
+        what = f"{len(names)} runs are" if len(names) > 1 else "1 run is"
+        warnings.warn(
+            f"{experiment}: {what} not finished and not included: {', '.join(names)}; repeat the command that started "
+            f"{'them' if len(names) > 1 else 'it'} to finish",
+            InputWarning,
+            stacklevel=3,
+        )

@@ -1,0 +1,176 @@
+"""Documents, query texts and reference answers: of a corpus argument, or of the dataset that runs were made on."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from ragauge.core.documents import Document
+from ragauge.core.errors import BadInput, RagaugeError
+from ragauge.core.hashes import hash_documents
+from ragauge.core.records import Dataset, Judgments
+from ragauge.datasets import folders, load
+from ragauge.files.document_rows import DOCUMENT_FIELDS, FieldNames
+from ragauge.files.documents import (
+    TEXT_ENDINGS,
+    LoadedCorpus,
+    documents_from_memory,
+    find_corpus_files,
+    read_corpus,
+)
+from ragauge.runs.input_kinds import InputKind, is_kind, is_path
+
+
+def load_corpus(given: Any, names: FieldNames = DOCUMENT_FIELDS, *, lenient: bool = False) -> LoadedCorpus:
+    """Load the documents of a file, folder, dataset, dataset name, STIX bundle, or objects in memory.
+
+    This is the one reader of documents. Unless `lenient`, what cannot be read is an error.
+    """
+    if isinstance(given, Dataset):
+        return documents_from_memory(given.name, given.documents, names, lenient=lenient)
+    if not isinstance(given, str | Path):
+        if not isinstance(given, Iterable):
+            raise BadInput(
+                f"a corpus cannot be read from {type(given).__name__}",
+                hint="a file, a folder, the name of a dataset, a Dataset or Documents",
+            )
+        return documents_from_memory("documents", given, names, lenient=lenient)
+    name = _dataset_name(given)
+    place = Path(given) if name is None else folders.find_named_folder(name)
+    if place is None:
+        found = load(name)
+        return documents_from_memory(found.name, found.documents, names, lenient=lenient)
+    return read_corpus(place, names, lenient=lenient)
+
+
+def _dataset_name(given: str | Path) -> str | None:
+    """Return the name of a dataset or of a STIX bundle; None for another path."""
+    if is_kind(given, InputKind.DATASET) and not Path(given).is_dir():
+        return f"stix:{given}" if Path(given).exists() else str(given)
+    return None
+
+
+def load_documents(given: Any) -> list[Document]:
+    """Load the documents of a corpus; see `load_corpus`."""
+    return load_corpus(given).documents
+
+
+def load_dataset_or_corpus(given: Any, split: str | None = None) -> Dataset:
+    """Load a dataset; a corpus without queries and judgments becomes a dataset without them."""
+    if isinstance(given, Dataset):
+        return given
+    if isinstance(given, str | Path) and is_kind(given, InputKind.DATASET):
+        return load(_dataset_name(given) or given, split=split)
+    corpus = load_corpus(given)
+    return Dataset(corpus.name, corpus.documents, {}, Judgments({}))
+
+
+def describe_unread_files(given: Any) -> list[str]:
+    """Return a note that names the files of a folder that are not documents."""
+    if not isinstance(given, str | Path) or not Path(given).is_dir():
+        return []
+    try:
+        found = find_corpus_files(Path(given))
+    except BadInput:
+        return []
+    if not found.unread:
+        return []
+    names = [file.relative_to(given).as_posix() for file in found.unread]
+    shown = ", ".join(names[:3]) + (", …" if len(names) > 3 else "")
+    files = "1 file was" if len(names) == 1 else f"{len(names):,} files were"
+    documents = f"{', '.join(TEXT_ENDINGS)} files" if found.is_text else f"{found.files[0].name}"
+    return [f"{given}: {files} not read ({shown}); only {documents} are documents"]
+
+
+@dataclass(frozen=True)
+class DocumentTexts:
+    """Documents, query texts and reference answers, as far as they are available."""
+
+    documents: Sequence[Document] | None = None
+    queries: Mapping[str, str] | None = None
+    answers: Mapping[str, str] = field(default_factory=dict)
+    """Reference answers by query id; empty if the dataset has none."""
+    absent: Mapping[str, str] = field(default_factory=dict)
+    """Reason why a field (`documents`, `queries`) is None, by field name; empty if unknown."""
+
+
+def load_texts(qrels: Any, documents: Any, queries: Any, split: str | None = None) -> DocumentTexts:
+    """Load documents and queries, by default those of the dataset with the judgments."""
+    known = find_dataset(qrels, split) if documents is None or queries is None else None
+    if documents is not None:
+        dataset = find_dataset(documents, split)
+        if dataset is not None:
+            queries = dataset.queries if queries is None else queries
+        documents = load_documents(documents) if dataset is None else dataset.documents
+    if isinstance(queries, str | Path):
+        queries = folders.read_queries(Path(queries))
+    if known is not None:
+        documents = known.documents if documents is None else documents
+        queries = known.queries if queries is None else queries
+    return DocumentTexts(None if documents is None else list(documents), queries)
+
+
+def find_dataset(given: Any, split: str | None = None) -> Dataset | None:
+    """Return a dataset from an object, folder or name; None if it is not one."""
+    if isinstance(given, Dataset):
+        return given
+    if not isinstance(given, str | Path):
+        return None
+    path = Path(given)
+    if is_path(str(given)) and not (path.is_dir() and folders.find_dataset_folder(path) is not None):
+        return None
+    try:
+        return load(given, split=split)
+    except RagaugeError:
+        return None
+
+
+def find_run_texts(manifests: Sequence[Mapping[str, Any]], texts: DocumentTexts, name: str = "") -> DocumentTexts:
+    """Load the texts of the dataset that run folders were made on.
+
+    The dataset is searched at the path stored in the manifests, then by name. Its documents are used only if their hash
+    matches the stored one; otherwise `absent` says why there are none.
+    """
+    datasets = [manifest.get("dataset") or {} for manifest in manifests]
+    origins = [str(manifest.get("origin") or "") for manifest in manifests]
+    if datasets and all(dataset.get("documents") == 0 for dataset in datasets):
+        return _load_texts_without_corpus(origins, texts)
+    hashes = {dataset.get("documents_hash") for dataset in datasets} - {None}
+    names = [name, *(str(dataset.get("name") or "") for dataset in datasets)]
+    reason = ""
+    for place in dict.fromkeys(filter(None, [*origins, *names])):
+        try:
+            found = _load_dataset_texts(place)
+        except RagaugeError as error:
+            reason = reason or (
+                f"{place} is no longer there: --dataset says where it is"
+                if Path(place).is_absolute() and not Path(place).exists()
+                else f"the dataset {place} cannot be loaded ({error.message}): --dataset says where it is"
+            )
+            continue
+        if found.documents is not None and not hashes - {hash_documents(found.documents)}:
+            return replace(found, queries=texts.queries or found.queries)
+        reason = f"the documents of {place} are not those that the runs were made on"
+    return DocumentTexts(None, texts.queries, absent={"documents": reason, "queries": reason} if reason else {})
+
+
+def _load_texts_without_corpus(origins: Sequence[str], texts: DocumentTexts) -> DocumentTexts:
+    """Load queries and reference answers of a dataset without a corpus, if it exists."""
+    for origin in origins:
+        if Path(origin).is_absolute() and Path(origin).exists():
+            with contextlib.suppress(RagaugeError):
+                found = load(origin)
+                return DocumentTexts(None, texts.queries or found.queries, found.answers)
+    return DocumentTexts(None, texts.queries)
+
+
+def _load_dataset_texts(place: str) -> DocumentTexts:
+    """Load the texts of a dataset by its absolute path or its name."""
+    if Path(place).is_absolute():
+        folder = Path(place)
+        return DocumentTexts(folders.read_documents(folder), folders.read_queries(folder), folders.read_answers(folder))
+    found = load(place)
+    return DocumentTexts(found.documents, found.queries, found.answers)

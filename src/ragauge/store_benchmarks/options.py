@@ -1,0 +1,118 @@
+"""Keywords of `ragauge.bench`: the settings of the benchmark, the vectors, and which saved results are reused."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import Any, TypedDict
+
+from ragauge.core.errors import BadInput, UnknownName
+from ragauge.core.protocols import Embedder
+from ragauge.core.settings import Above, check_number
+from ragauge.store_benchmarks.metadata_filters import Filter, Metadata
+from ragauge.store_benchmarks.plan import BenchmarkSettings
+
+DOUBTFUL_RESULTS = "doubtful"
+"""The only value that `remeasure` accepts."""
+
+
+class BenchmarkOptions(TypedDict, total=False):
+    """Keywords of `ragauge.bench`: the fields of `RunOptions` and of `BenchmarkSettings`."""
+
+    metric: str | None
+    embedder: str | Embedder | None
+    limit: int | None
+    queries: int | None
+    metadata: str | Path | Metadata | None
+    where: str | Filter | Sequence[str | Filter]
+    judgments: bool | Sequence[str]
+    price: float | None
+    truth: str
+    keep: bool
+    fresh: bool
+    reuse: bool
+    remeasure: str | None
+    k: int | Sequence[int]
+    threads: int
+    repeats: int
+    clients: Sequence[int]
+    rates: Sequence[float]
+    poisson: bool
+    shares: Sequence[float]
+    seconds: float
+    filters: Sequence[float]
+    changes: int
+    mixed: int
+    sweep: bool
+    quick: bool
+    timeout: float
+    seed: int
+
+
+@dataclass(frozen=True)
+class RunOptions:
+    """Options of a benchmark that are not settings of its measurements."""
+
+    metric: str | None = None
+    """`l2`, `cosine` or `ip`; None for the metric of the data."""
+    embedder: str | Embedder | None = None
+    """Embedder of the texts of a dataset."""
+    limit: int | None = None
+    """Maximum number of vectors."""
+    queries: int | None = None
+    """Maximum number of queries."""
+    metadata: str | Path | Metadata | None = None
+    """Metadata of the vectors: a file or mappings; None for those of the documents."""
+    where: Sequence[str | Filter] = ()
+    """User filters on the metadata."""
+    judgments: bool | Sequence[str] = False
+    """Whether searches are also scored against relevance judgments, or the measures."""
+    price: float | None = None
+    """Price of one thread per hour."""
+    truth: str = "auto"
+    """Backend that finds the exact neighbours."""
+    keep: bool = False
+    """Whether the stores themselves stay in the folder."""
+    fresh: bool = False
+    """Whether everything is measured again."""
+    reuse: bool = False
+    """Whether saved results of user stores, plug-ins and servers are reused too."""
+    remeasure: str | None = None
+    """`doubtful` to measure only results with unreliable times again."""
+
+    def __post_init__(self) -> None:
+        modes = {"fresh": self.fresh, "reuse": self.reuse, "remeasure": self.remeasure}
+        chosen = [name for name, value in modes.items() if value]
+        if len(chosen) > 1:
+            raise BadInput(f"{' and '.join(chosen)} are mutually exclusive", hint="remove all but one of them")
+        if self.remeasure not in (None, DOUBTFUL_RESULTS):
+            raise BadInput(
+                f"remeasure must be `{DOUBTFUL_RESULTS}`, got `{self.remeasure}`",
+                hint=f"--remeasure {DOUBTFUL_RESULTS}",
+            )
+        if self.price is not None:
+            check_number("price", self.price, Above(0))
+
+    @property
+    def remeasures_doubtful(self) -> bool:
+        """Whether results with unreliable times are measured again."""
+        return self.remeasure == DOUBTFUL_RESULTS
+
+
+def parse_options(options: Mapping[str, Any]) -> tuple[RunOptions, BenchmarkSettings]:
+    """Separate the keywords of `bench`; None selects the default.
+
+    Raises UnknownName for an unknown keyword.
+    """
+    for name in options:
+        if name not in BenchmarkOptions.__annotations__:
+            known = list(BenchmarkOptions.__annotations__)
+            raise UnknownName("setting", name, known, hint=f"choose one of {', '.join(known)}")
+    names = {field.name for field in fields(RunOptions)}
+    own = {name: value for name, value in options.items() if name in names and value is not None}
+    where = own.pop("where", ())
+    filters = [where] if isinstance(where, str | Mapping) else list(where)
+    settings = {name: value for name, value in options.items() if name not in names and value is not None}
+    plan = replace(BenchmarkSettings.of(settings), where=tuple(map(str, filters)))
+    return RunOptions(**own, where=filters), plan

@@ -1,0 +1,187 @@
+"""Parameters of plug-ins: settings dataclasses and typed keywords are options, annotated parts are supplied."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING, Annotated, Any, TypedDict, Unpack
+
+import pytest
+
+from ragauge.core.documents import Document
+from ragauge.core.errors import BadInput
+from ragauge.core.plugin_parameters import DocumentSide, OtherOptions, Part, PluginPart, read_parameters
+from ragauge.core.protocols import Embedder, GraphBuilder, Retriever, Store
+from ragauge.core.settings import AtLeast, check_settings
+from ragauge.core.specs import Spec
+
+if TYPE_CHECKING:
+    from somewhere import OnlyForTheChecker
+
+
+@dataclass(frozen=True)
+class Walks:
+    agents: Annotated[int, AtLeast(1)] = 20
+    leap: float = 0.0
+    tops: Sequence[int] = field(default_factory=tuple)
+
+    def __post_init__(self) -> None:
+        check_settings(self)
+
+
+class Keywords(TypedDict, total=False):
+    lists: int
+    table: str
+
+
+class WithSettings:
+    def __init__(self, *, name: str = "x", walks: Walks = Walks(agents=5), **keywords: Unpack[Keywords]) -> None:
+        self.name, self.walks, self.keywords = name, walks, keywords
+
+
+def test_fields_of_settings_and_typed_keywords_are_options():
+    parameters = read_parameters(WithSettings)
+    assert parameters.listed == [
+        ("name", "x"),
+        ("agents", 5),
+        ("leap", 0.0),
+        ("tops", ()),
+        ("lists", None),
+        ("table", None),
+    ]
+    made = parameters.call({"leap": 0.5, "tops": 3, "table": "t"})
+    assert made.walks == Walks(agents=5, leap=0.5, tops=[3])
+    assert made.keywords == {"table": "t"}
+    assert parameters.call({}).walks == Walks(agents=5)
+    assert parameters.call({"walks": Walks(1)}).walks == Walks(1), "the settings themselves, from Python"
+
+
+@pytest.mark.parametrize(
+    ("options", "message", "hint"),
+    [
+        ({"agent": 3}, "`ws` has no option `agent`", "did you mean `agents`? options: name, agents, leap"),
+        ({"agents": "many"}, "`ws(agents=many)`: agents is many, not a number", None),
+        ({"agents": True}, "agents is True, not a number", None),
+    ],
+)
+def test_unknown_options_and_types_are_refused(options, message, hint):
+    with pytest.raises(BadInput) as error:
+        read_parameters(WithSettings).check(options, "ws", shown=str(Spec("ws", options)))
+    assert message in error.value.message
+    assert hint is None or error.value.hint.startswith(hint)
+
+
+def test_settings_check_their_own_bounds():
+    with pytest.raises(BadInput, match="agents must be at least 1, got 0"):
+        read_parameters(WithSettings).call({"agents": 0})
+
+
+@dataclass(frozen=True)
+class Needed:
+    size: int
+    shape: str = "round"
+
+
+class Made:
+    def __init__(self, needed: Needed) -> None:
+        self.needed = needed
+
+
+def test_fields_without_a_default_must_be_given():
+    parameters = read_parameters(Made)
+    with pytest.raises(BadInput, match="`made` needs the option `size`"):
+        parameters.check({"shape": "flat"}, "made")
+    parameters.check({"size": 3}, "made")
+    assert parameters.call({"size": 3}).needed == Needed(3)
+
+
+def make_walks(walks: Walks | None = None) -> Any:
+    return walks
+
+
+def test_optional_settings_stay_none_unless_a_field_is_given():
+    assert read_parameters(make_walks).call({}) is None
+    assert read_parameters(make_walks).call({"agents": 2}) == Walks(2)
+    assert read_parameters(partial(make_walks, walks=Walks(7))).call({"leap": 1.0}) == Walks(7, 1.0)
+
+
+class Linked:
+    def __init__(
+        self,
+        documents: Sequence[Document],
+        embedder: Annotated[Embedder, Part("words")],
+        graph: Annotated[Sequence[GraphBuilder], Part("links+knn(neighbours=4)")],
+        *,
+        scale: float = 1.0,
+    ) -> None:
+        pass
+
+
+class WithParts:
+    def __init__(
+        self,
+        linked: Annotated[Linked, Part()],
+        inner: Annotated[Sequence[Retriever], Part("bm25", option="of")],
+        store: Store,
+        extra: Annotated[Embedder | None, Part()] = None,
+        document_side: Annotated[Embedder | None, DocumentSide("extra")] = None,
+        unread: OnlyForTheChecker = None,
+        *,
+        where: Annotated[Mapping[str, Any], OtherOptions("NAME=VALUE", "with_parts(lang=de)")],
+    ) -> None:
+        self.where = where
+
+
+def test_parts_are_read_from_annotations():
+    parameters = read_parameters(WithParts)
+    assert [(one.option, one.family, [str(spec) for spec in one.default]) for one in parameters.plugin_parts] == [
+        ("embedder", "embedders", ["words"]),
+        ("graph", "graphs", ["links", "knn(neighbours=4)"]),
+        ("of", "retrievers", ["bm25"]),
+        ("store", "stores", []),
+        ("extra", "embedders", []),
+    ]
+    assert [one.is_several for one in parameters.plugin_parts] == [False, True, True, False, False]
+    assert [one.option for one in parameters.plugin_parts if one.is_required] == ["store"]
+    assert parameters.document_sides == {"document_side": "extra"}
+    assert [name for name, _ in parameters.listed][5:] == ["NAME=VALUE", "scale", "unread"]
+    assert read_parameters(Linked).corpus == ["documents"]
+
+
+def test_a_part_is_named_by_its_option_or_its_parameter():
+    part: PluginPart = next(one for one in read_parameters(WithParts).parts if one.option == "of")
+    assert part.described({"of": "dense"}) == part.described({"inner": ["dense"]}) == ["dense"]
+    assert [str(one) for one in part.described({})] == ["bm25"]
+
+
+@pytest.mark.parametrize(
+    ("options", "message", "hint"),
+    [
+        ({"lang": "de"}, "`wp` needs the option `store`", "options: embedder, graph, of, store"),
+        ({"store": "exact"}, "`wp` needs at least one option NAME=VALUE", "with_parts(lang=de)"),
+        ({"store": ["exact", "null"], "lang": "de"}, "store must be one store, got 2", None),
+        ({"store": "exact", "where": {"a": 1}, "lang": "de"}, "`wp` has no option `lang`", "options: "),
+        ({"store": "exact", "lang": "de", "unread": 1}, None, None),
+    ],
+)
+def test_parts_and_other_options_are_checked(options, message, hint):
+    parameters = read_parameters(WithParts)
+    if message is None:
+        parameters.check(options, "wp")
+        supplied = {"linked": 1, "inner": [], "store": 2}
+        assert parameters.call(options, supplied).where == {"lang": "de"}
+        return
+    with pytest.raises(BadInput) as error:
+        parameters.check(options, "wp")
+    assert message in error.value.message
+    assert hint is None or error.value.hint.startswith(hint)
+
+
+def test_a_parameter_without_annotation_gets_a_hint_to_add_one():
+    def make(documents, k=3):
+        pass
+
+    with pytest.raises(BadInput, match="`mine` needs the option `documents`") as error:
+        read_parameters(make).check({}, "mine")
+    assert "annotate the parameter" in error.value.hint

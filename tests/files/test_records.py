@@ -1,0 +1,87 @@
+"""Contract of record types: what a command writes is valid by the generated schema, and is read back as it was."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import shutil
+import sys
+from pathlib import Path
+
+import pytest
+from jsonschema import Draft202012Validator
+
+from ragauge.core.record_types import RESULT_MODULES, find_record_type
+from ragauge.files.json_schemas import json_schema
+from ragauge.files.serialization import detect_schema, read_records, to_json_data, write_record
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "helpers"))
+
+from command import forked
+
+GOLDENS = Path(__file__).parents[1] / "goldens"
+COMMANDS = {
+    "ragauge-calibration": "calibrate inputs/labelled.jsonl -o c --json",
+    "ragauge-embedders": "report folders/study/lineup.json --format json",
+    "ragauge-freshness": "freshness inputs/bm25.run inputs/dense.run --versions inputs/versions.jsonl -k 10 --json",
+    "ragauge-gain": "gain --before inputs/kb --add inputs/new.jsonl -k 3 -w recall@3=0.5 -w novelty=0.5 --json",
+    "ragauge-graph": "graph synthetic:graph --max-queries 30 --json",
+    "ragauge-history": "history folders -m recall@10 -m p95_ms --json",
+    "ragauge-judged": "judge folders/judged -C default,no_claims=one --json",
+    "ragauge-lint": "lint inputs/dirty.jsonl --json",
+    "ragauge-novelty": "novelty inputs/new.jsonl --known inputs/known.jsonl --chat lexical --json",
+    "ragauge-reliability": "reliability inputs/qrels.txt rag=inputs/bm25.run rag=inputs/dense.run --json",
+    "ragauge-scores": "evaluate inputs/qrels.txt inputs/bm25.run inputs/dense.run --per-query --json",
+    "ragauge-stress": "stress --store memory --corpus inputs/known.jsonl --json",
+    "ragauge-sweep": "report folders/bench --format json",
+    "ragauge-tokenizers": "tokenizers inputs/known.jsonl -t bytes -t words --json",
+}
+"""A command that writes each record type; a new type needs a row."""
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    place = tmp_path_factory.mktemp("records")
+    for part in ("inputs", "folders"):
+        shutil.copytree(GOLDENS / part, place / part, ignore=shutil.ignore_patterns("__pycache__"))
+    return place
+
+
+def run_command(command, folder):
+    environment = {**os.environ, "NO_COLOR": "1", "TERM": "dumb"}
+    done = forked(["-m", "ragauge", *shlex.split(command)], folder, environment)
+    assert done.stdout, done.stderr
+    return done.stdout
+
+
+def test_every_record_type_has_a_command():
+    assert set(COMMANDS) == set(RESULT_MODULES)
+
+
+@pytest.mark.parametrize("schema", COMMANDS)
+def test_record_written_by_its_command_is_valid_and_read_back(schema, folder, tmp_path):
+    path = tmp_path / "result.json"
+    path.write_text(run_command(COMMANDS[schema], folder), encoding="utf-8")
+    record_type = find_record_type(schema)
+    assert detect_schema(path) == schema
+    validator = Draft202012Validator(json_schema(record_type.result_type))
+    written = json.loads(path.read_text(encoding="utf-8"))
+    several = written if isinstance(written, list) else [written]
+    records = read_records(path)
+    assert [type(record) for record in records] == [record_type.result_type] * len(several)
+    for data, record in zip(several, records, strict=True):
+        validator.validate(data)
+        supplied = {key: data.pop(key) for key in record_type.supplied if key in data}
+        assert to_json_data(record) == data
+        write_record(record, path, supplied)
+        assert to_json_data(read_records(path)[0]) == data
+
+
+@pytest.mark.parametrize("schema", RESULT_MODULES)
+def test_generated_schema_is_valid_and_describes_every_field(schema):
+    found = json_schema(find_record_type(schema).result_type)
+    Draft202012Validator.check_schema(found)
+    objects = [found, *found.get("$defs", {}).values()]
+    assert all(one["description"] for one in objects)
+    assert found["properties"]["schema"]["const"].startswith(f"{schema}/")

@@ -1,0 +1,166 @@
+"""Build the documentation site: assemble its pages in build/site-source, build build/site, check every link.
+
+python tests/jobs/build_site.py
+"""
+
+from __future__ import annotations
+
+import html
+import json
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+import ragauge
+from ragauge.cli.app import COMMANDS, load_command
+from ragauge.core.record_types import RESULT_MODULES
+from ragauge.files.json_schemas import json_schema_of
+
+ROOT = Path(__file__).parents[2]
+SOURCE, SITE = ROOT / "build" / "site-source", ROOT / "build" / "site"
+ROOT_PAGES = ("ARCHITECTURE.md", "CHANGELOG.md", "CONTRIBUTING.md", "CONVENTIONS.md")
+MARKUP = re.compile(r"\[/?[a-z]+\]")
+"""Rich markup in help texts."""
+EXIT_CODES = {
+    0: "success",
+    1: "a gate or a strict check failed",
+    2: "invalid usage or input",
+    3: "a backend failed",
+    4: "the results are not comparable",
+    70: "an unexpected error: a bug in ragauge",
+    130: "interrupted",
+}
+
+
+def assemble_pages() -> None:
+    """Copy the pages of docs/, of the repository and of benchmarks/, and write the reference."""
+    shutil.rmtree(SOURCE, ignore_errors=True)
+    shutil.copytree(ROOT / "docs", SOURCE)
+    (SOURCE / "benchmarks").mkdir()
+    for name in ROOT_PAGES:
+        shutil.copy(ROOT / name, SOURCE / name)
+    for page in (ROOT / "benchmarks").glob("*.md"):
+        shutil.copy(page, SOURCE / "benchmarks" / page.name)
+    shutil.copytree(ROOT / "examples", SOURCE / "examples", ignore=shutil.ignore_patterns("__pycache__"))
+    for page in SOURCE.rglob("*.md"):
+        page.write_text(rewrite_links(page), encoding="utf-8")
+    (SOURCE / "reference_commands.md").write_text("\n".join(describe_commands()), encoding="utf-8")
+    (SOURCE / "reference_python.md").write_text("\n".join(describe_names()), encoding="utf-8")
+    (SOURCE / "reference_schemas.md").write_text("\n".join(describe_schemas()), encoding="utf-8")
+
+
+def rewrite_links(page: Path) -> str:
+    """Point links at the places of the site; links to source files become code."""
+    depth = len(page.relative_to(SOURCE).parts) - 1
+    up = "../" * depth
+
+    def rewrite(match: re.Match[str]) -> str:
+        text, target = match[1], match[2]
+        if urlsplit(target).scheme or target.startswith("#"):
+            return match[0]
+        path = re.sub(r"^(\.\./)*(docs/)?", "", target) if depth == 0 or target.startswith("../") else target
+        place = path.partition("#")[0]
+        if (
+            place.startswith(("src/", "tests/"))
+            or place == "LICENSE"
+            or place.rstrip("/") in ("examples", "examples/ci")
+        ):
+            return text if text.startswith("`") else f"`{text}`"
+        return f"[{text}]({up if target.startswith('../') else ''}{path})"
+
+    return re.sub(r"\[([^\]]+)\]\(([^)\s]+)\)", rewrite, page.read_text(encoding="utf-8"))
+
+
+def describe_commands() -> Iterator[str]:
+    """Yield the reference of the command line: usage, help and options of every command."""
+    yield "# Commands\n"
+    yield "Every command prints data on standard output and messages on standard error.\n"
+    yield "| exit code | meaning |\n|---:|---|"
+    yield from (f"| {code} | {meaning} |" for code, meaning in EXIT_CODES.items())
+    yield ""
+    for name, entry in COMMANDS.items():
+        command = load_command(name)
+        arguments = [parameter for parameter in command.params if parameter.param_type_name == "argument"]
+        labels = [(parameter.metavar or parameter.name.upper(), parameter.required) for parameter in arguments]
+        usage = " ".join(label if required else f"[{label}]" for label, required in labels)
+        yield f"## {name}\n\n{entry.summary}\n\n```text\nragauge {name} [OPTIONS] {usage}\n```\n"
+        examples = re.findall(r"\[dim\](ragauge .*?)\[/dim\]", command.help or "", re.DOTALL)
+        if examples:
+            yield "```text\n" + "\n".join(" ".join(example.split()) for example in examples) + "\n```\n"
+        yield "| option | meaning | default |\n|---|---|---|"
+        for parameter in command.params:
+            options = " ".join(f"`{option}`" for option in [*parameter.opts, *parameter.secondary_opts])
+            label = options if parameter.param_type_name == "option" else f"`{parameter.metavar or parameter.name}`"
+            about = " ".join(MARKUP.sub("", getattr(parameter, "help", None) or "").split())
+            default = parameter.default
+            shown = "" if default is None or default is False or callable(default) or default == [] else f"`{default}`"
+            yield f"| {escape_cell(label)} | {escape_cell(about)} | {escape_cell(shown)} |"
+        yield ""
+
+
+def escape_cell(text: str) -> str:
+    """Escape a text for a cell of a Markdown table."""
+    return html.escape(text, quote=False).replace("|", "\\|")
+
+
+def describe_names() -> Iterator[str]:
+    """Yield the reference of the public Python names, from their docstrings."""
+    yield "# Python\n"
+    yield "All public names are in `ragauge`; each imports what it needs when it is first used.\n"
+    functions = [name for name in ragauge.__all__ if name[0].islower()]
+    yield "## Functions\n"
+    yield from (f"::: ragauge.{name}\n" for name in functions)
+    yield "## Classes\n"
+    yield from (f"::: ragauge.{name}\n" for name in ragauge.__all__ if name not in functions and name != "PRESETS")
+
+
+def describe_schemas() -> Iterator[str]:
+    """Yield the JSON Schemas of all results."""
+    yield "# JSON schemas\n"
+    yield "Results are written as JSON by these schemas. `ragauge COMMAND --schema` prints the schema of a command.\n"
+    for schema, modules in RESULT_MODULES.items():
+        text = json.dumps(json_schema_of(schema), indent=1, ensure_ascii=False)
+        yield f"## {schema}\n\nWritten by `ragauge {modules.command}`.\n\n```json\n{text}\n```\n"
+
+
+def find_broken_links(site: Path) -> list[str]:
+    """Return the links of all pages whose file or anchor does not exist, and everything loaded from elsewhere."""
+    pages = {page: page.read_text(encoding="utf-8") for page in site.rglob("*.html")}
+    anchors = {page: set(re.findall(r'\sid="([^"]+)"', text)) for page, text in pages.items()}
+    broken = []
+    for page, text in pages.items():
+        name = page.relative_to(site)
+        loaded = re.findall(r'<(?:script|img|iframe)[^>]+src="(https?:[^"]+)"', text)
+        loaded += re.findall(r'<link[^>]+rel="(?:stylesheet|preconnect)"[^>]+href="(https?:[^"]+)"', text)
+        broken += [f"{name}: loads {address}" for address in loaded]
+        for target in re.findall(r'<a [^>]*href="([^"]*)"', text):
+            parts = urlsplit(html.unescape(target))
+            if parts.scheme or parts.netloc or page.name == "404.html":
+                continue
+            file = page if not parts.path else (page.parent / unquote(parts.path)).resolve()
+            file = file / "index.html" if file.is_dir() else file
+            if not file.exists():
+                broken.append(f"{name}: {target} does not exist")
+            elif parts.fragment and file in anchors and unquote(parts.fragment) not in anchors[file] | {"__skip"}:
+                broken.append(f"{name}: {target} has no such anchor")
+    return broken
+
+
+def build_site() -> None:
+    """Build the site; exit with 1 if a link is broken."""
+    assemble_pages()
+    shutil.rmtree(SITE, ignore_errors=True)
+    program = Path(sys.executable).with_name("zensical")
+    subprocess.run([program, "build", "--clean", "--strict"], cwd=ROOT, check=True)
+    broken = find_broken_links(SITE)
+    if broken:
+        sys.exit("\n".join(broken))
+    sys.stdout.write(f"{len(list(SITE.rglob('*.html')))} pages, no broken link\n")
+
+
+if __name__ == "__main__":
+    build_site()

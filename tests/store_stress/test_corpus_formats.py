@@ -1,0 +1,21 @@
+"""Stress tests read the documents of every format of a corpus."""
+
+from __future__ import annotations
+
+import pytest
+
+from input_cases import CORPUS_INPUTS, DOCUMENTS, write_inputs
+from ragauge.store_stress import load_stress_data
+from ragauge.store_stress.plan import StressSettings
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return write_inputs(tmp_path_factory.mktemp("corpora"))
+
+
+@pytest.mark.parametrize("name", CORPUS_INPUTS)
+def test_stress_reads_every_format_of_a_corpus(name, folder):
+    found = load_stress_data(folder / name, "words", StressSettings())
+    expected = ["d0"] if name == "page.md" else [*DOCUMENTS]
+    assert [one.text for one in found.documents] == [DOCUMENTS[name] for name in expected]

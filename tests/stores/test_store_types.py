@@ -1,0 +1,119 @@
+"""A user's store gets the attributes that it lacks, and is called directly."""
+
+from __future__ import annotations
+
+import inspect
+import sys
+
+import pytest
+
+from ragauge.core.errors import BadInput, UnknownName
+from ragauge.core.protocols import FullStore
+from ragauge.stores.reference import ExactStore, NullStore
+from ragauge.stores.store_types import complete_store, load_store_type
+
+
+class Small:
+    """The least that a store has."""
+
+    def add(self, ids, vectors):
+        self.added = ids
+
+    def search(self, vectors, k):
+        return [["a"]], [[0.0]]
+
+
+class Large(Small):
+    abilities = ("update", "save")
+    describe = "not a method"
+
+    def __init__(self, **options):
+        self.options = options
+
+    def build(self):
+        return "built"
+
+    def tune(self, *, width=1):
+        self.width = width
+
+    def update(self, ids, vectors):
+        self.updated = ids
+
+    def index_used(self, vector, k, where=None):
+        return 1 if where is None else 0
+
+    def pids(self):
+        return [7]
+
+    def remove(self):
+        self.removed = True
+
+
+def test_store_of_ragauge_is_used_as_it_is():
+    store = ExactStore()
+    assert complete_store(store) is store
+
+
+def test_store_with_two_methods_gets_defaults_and_refuses_the_rest():
+    store = complete_store(Small())
+    assert isinstance(store, FullStore)
+    assert (store.build(), store.describe(), store.disk_bytes(), store.pids()) == (None, {}, None, [])
+    assert (store.abilities, store.index_used([1.0], 3), store.index_used([1.0], 3, {"a": 1})) == (set(), None, None)
+    store.tune({})
+    store.remove()
+    store.close()
+    for change in (store.save, lambda: store.update(["a"], [[1.0]]), lambda: store.delete(["a"])):
+        with pytest.raises(BadInput, match=r"this store cannot \w+: its class has no"):
+            change()
+
+
+def test_methods_of_a_users_store_are_called_directly():
+    mine = Large()
+    store = complete_store(mine)
+    for name in ("add", "search", "build", "update"):
+        assert inspect.ismethod(getattr(store, name))
+        assert getattr(store, name).__self__ is mine
+    store.tune({"width": 3})
+    store.update(["b"], [[1.0]])
+    assert (mine.width, mine.updated, store.pids(), store.describe()) == (3, ["b"], [7], {})
+    assert (store.index_used([1.0], 3), store.index_used([1.0], 3, {"a": 1})) == (True, False)
+    assert store.abilities == {"update", "save"}
+
+
+def test_index_use_with_a_filter_is_unknown_if_the_store_takes_none():
+    class Plain(Small):
+        def index_used(self, vector, k):
+            return True
+
+    store = complete_store(Plain())
+    assert (store.index_used([1.0], 3), store.index_used([1.0], 3, {"a": 1})) == (True, None)
+
+
+def test_unknown_ability_of_a_users_store_is_refused():
+    mine = Small()
+    mine.abilities = {"deletes"}
+    with pytest.raises(UnknownName, match="no ability of a store is named `deletes`"):
+        _ = complete_store(mine).abilities
+
+
+def test_store_type_tells_options_and_data_outside_the_folder(monkeypatch, tmp_path):
+    monkeypatch.setitem(sys.modules, "stores_here", sys.modules[__name__])
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    large, small, null = (
+        load_store_type("stores_here:Large"),
+        load_store_type("stores_here:Small"),
+        load_store_type("null"),
+    )
+    assert (large.options, large.search_options) == (None, {"width"})
+    assert (large.has_server, large.has_outside_data) == (True, True)
+    assert (small.options, small.search_options) == ([], set())
+    assert (small.has_server, small.has_outside_data) == (False, False)
+    assert (null.factory, null.has_server, null.has_outside_data) == (NullStore, False, False)
+    assert large.open({"m": 3}, {"metric": "l2"})._store.options == {"metric": "l2", "m": 3}
+    small.open({}, {"metric": "l2", "path": "x"})
+    with pytest.raises(BadInput, match="the store null has no option 'm'") as wrong:
+        null.open({"m": 3}, {})
+    assert "it has metric, path, work_ms, stall_ms, every" in str(wrong.value)
+    with pytest.raises(BadInput, match="stores_here:sys has no add"):
+        load_store_type("stores_here:sys")
