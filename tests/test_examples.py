@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from command import forked
+from notebooks import NOTEBOOKS, run_notebook
 from workflow_steps import WorkflowRepository
 
 yaml = pytest.importorskip("yaml")
@@ -77,3 +78,13 @@ def test_dockerfile_is_short_and_copies_what_a_build_needs():
     assert len(lines) < 25
     copied = " ".join(line for line in lines if line.startswith("COPY") and "--from" not in line)
     assert all(name in copied for name in ("pyproject.toml", "README.md", "LICENSE", "src"))
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_notebook_gives_the_outputs_that_it_stores(path, monkeypatch):
+    monkeypatch.chdir(path.parent)
+    notebook = json.loads(path.read_text(encoding="utf-8"))
+    stored = [cell["outputs"] for cell in notebook["cells"] if cell["cell_type"] == "code"]
+    assert run_notebook(notebook) == stored
+    assert any("text/html" in output.get("data", {}) for outputs in stored for output in outputs)
+    assert path.stat().st_size < 50_000

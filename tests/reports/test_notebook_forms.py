@@ -98,8 +98,8 @@ def test_frame_of_a_comparison_has_its_values(results):
 
 
 def test_frame_columns_have_one_type_each():
-    columns = [Column("n", "count"), Column("x", "score"), Column("ok"), Column("mixed"), Column("none", "score")]
-    frame = Table("t", columns, [[1, 2.5, True, "a", None], [None, math.nan, False, 3, None]]).to_polars()
+    columns = [Column("n", "count"), Column("x", "score"), Column("ok"), Column("mixed"), Column("none")]
+    frame = Table("t", columns, [[1, 2.5, True, "a", None], [None, math.nan, False, 3, math.nan]]).to_polars()
     assert frame.rows() == [(1, 2.5, True, "a", None), (None, None, False, "3", None)]
     assert [str(kind) for kind in frame.dtypes] == ["Int64", "Float64", "Boolean", "String", "Float64"]
     assert Table("t", columns, []).to_polars().columns == ["n", "x", "ok", "mixed", "none"]

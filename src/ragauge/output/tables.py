@@ -185,8 +185,8 @@ def _frame_values(values: Sequence[Value], column: Column) -> tuple[Sequence[Val
     import polars as pl
 
     plain = [value.value if isinstance(value, Estimate) else value for value in values]
-    plain = [None if isinstance(value, float) and math.isnan(value) else value for value in plain]
     kinds = {type(value) for value in plain if value is not None}
+    plain = [None if isinstance(value, float) and math.isnan(value) else value for value in plain]
     if not kinds:
         return plain, pl.String if column.is_text else pl.Float64
     if kinds == {bool}:
