@@ -50,6 +50,7 @@ def test_texts_are_cleaned_and_counted(collection):
         "stress --store memory --corpus kb/corpus.jsonl",
     ],
 )
+@pytest.mark.slow
 def test_commands_note_how_many_texts_were_cleaned(command, collection):
     (collection / "kb.run").write_text("q1 Q0 d1 1 1 a\n")
     done = command_in(collection)(*command.split())
@@ -70,6 +71,7 @@ def test_commands_note_how_many_texts_were_cleaned(command, collection):
          r"a.jsonl:2: the query `q\ud800`"),
     ],
 )  # fmt: skip
+@pytest.mark.slow
 def test_ids_with_surrogates_are_refused_with_their_line(name, content, told, tmp_path):
     (tmp_path / name).write_text(content)
     (tmp_path / "qrels.txt").write_text("q1 0 d1 1\n")
