@@ -5,7 +5,6 @@ Each embedder is saved as soon as it is measured, and its ranking as a run.
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
@@ -22,7 +21,7 @@ from ragauge.core.structured_text import parse_json
 from ragauge.embedder_study.plan import EmbedderMeasurement, StudyContext
 from ragauge.embedder_study.results import EmbedderResult, EmbedderStudy
 from ragauge.files.serialization import from_json_data, to_json_data, write_record
-from ragauge.files.workspace import WorkKey, atomic_write
+from ragauge.files.workspace import WorkKey
 from ragauge.runs import folder
 from ragauge.runs import folder as runs_folder
 from ragauge.runs.execution import QueryResult
@@ -238,7 +237,7 @@ class StudyFolder:
             self._write_run(measured, path.stem, made=made)
         else:
             about = folder.read_manifest(run) | {"made": made, "reused": True}
-            folder.write_json(about, run / folder.MANIFEST_FILE)
+            write_record(about, run / folder.MANIFEST_FILE)
         return measured
 
     def _can_reuse(self, described: str, path: Path) -> bool:
@@ -287,13 +286,12 @@ class StudyFolder:
             "schema": "ragauge-entrant/1",
             "made": runs_folder.utc_now(),
             "entrant": to_json_data(measured.entrant),
-            "ranking": to_json_data(measured.ranking),
-            "times": to_json_data(measured.times),
-            "references": to_json_data(measured.references),
-            "seconds": to_json_data(measured.seconds),
+            "ranking": measured.ranking,
+            "times": measured.times,
+            "references": measured.references,
+            "seconds": measured.seconds,
         }
-        with atomic_write(place) as out:
-            out.write(json.dumps(data, ensure_ascii=False, allow_nan=False).encode("utf-8", "replace"))
+        write_record(data, place, indent=None)
 
     def finish(self, lineup: EmbedderStudy) -> None:
         """Write the judgments, queries and study.

@@ -14,6 +14,7 @@ from ragauge.core.records import Dataset, Judgments
 from ragauge.core.structured_text import InvalidText, parse_json
 from ragauge.files import readers
 from ragauge.files.parquet import read_parquet
+from ragauge.files.serialization import write_record
 from ragauge.files.writers import write_judgments, write_queries
 from ragauge.runs import folder as runs_folder
 from ragauge.runs.folder import DATASET_HASHES
@@ -49,9 +50,9 @@ def write_experiment_files(folder: Path, dataset: Dataset, about: Mapping[str, A
     if judgments.targets is None:
         targets.unlink(missing_ok=True)
     else:
-        runs_folder.write_json({doc: list(which) for doc, which in judgments.targets.items()}, targets)
+        write_record({doc: list(which) for doc, which in judgments.targets.items()}, targets)
     write_queries(dataset.queries, dataset.tags, str(folder / QUERIES_FILE))
-    runs_folder.write_json(about, folder / runs_folder.EXPERIMENT_FILE)
+    write_record(about, folder / runs_folder.EXPERIMENT_FILE)
 
 
 def read_experiment_metadata(folder: Path) -> ExperimentMetadata:

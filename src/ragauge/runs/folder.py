@@ -6,7 +6,6 @@ several trials, `repeats.parquet` (query, repeat, doc, rank, score) has the rank
 
 from __future__ import annotations
 
-import json
 import math
 import os
 import platform
@@ -22,9 +21,9 @@ from ragauge.core.hashes import digest, hash_documents
 from ragauge.core.records import Dataset, Run
 from ragauge.core.stages import STAGES
 from ragauge.core.structured_text import InvalidText, parse_json
-from ragauge.core.unicode_text import replace_surrogates
 from ragauge.files.json_files import check_manifest
 from ragauge.files.parquet import check_column_types, read_parquet, write_parquet
+from ragauge.files.serialization import write_record
 from ragauge.files.workspace import atomic_write
 from ragauge.runs.execution import QueryResult
 
@@ -164,20 +163,13 @@ def write_run_folder(run: Run, folder: Path) -> None:
         if table is not None:
             with atomic_write(folder / name) as out:
                 write_parquet(table, out)
-    write_json(run.manifest, folder / MANIFEST_FILE)
+    write_record(run.manifest, folder / MANIFEST_FILE)
 
 
 def remove_run_files(folder: Path) -> None:
     """Remove the files of a finished run, the manifest first."""
     for name in (MANIFEST_FILE, RANKING_FILE, TRIALS_FILE, TIMINGS_FILE):
         (folder / name).unlink(missing_ok=True)
-
-
-def write_json(data: Mapping[str, Any], path: Path) -> None:
-    """Write a mapping to a JSON file, atomically."""
-    with atomic_write(path) as out:
-        text = json.dumps(dict(data), indent=2, ensure_ascii=False, default=str)
-        out.write(replace_surrogates(text).encode() + b"\n")
 
 
 def is_complete(folder: Path) -> bool:

@@ -21,7 +21,7 @@ from ragauge.core.protocols import Retriever
 from ragauge.core.records import Dataset, Run
 from ragauge.core.run_dates import RunDate
 from ragauge.datasets.queries import self_documents
-from ragauge.files.serialization import to_json_data
+from ragauge.files.serialization import to_json_data, write_record
 from ragauge.files.workspace import WorkKey, hold_folder, temporary_folder
 from ragauge.runs import folder as runs_folder
 from ragauge.runs.execution import (
@@ -181,7 +181,7 @@ class SystemRun:
         }
         if self.folder is not None:
             if about != found.manifest:
-                runs_folder.write_json(about, self.folder / runs_folder.MANIFEST_FILE)
+                write_record(about, self.folder / runs_folder.MANIFEST_FILE)
             remove_journal_when_done(self.folder / runs_folder.JOURNAL_FILE)
         return _with_notes(replace(found, name=self.name, manifest=about), after=[note])
 
