@@ -13,8 +13,8 @@ from ragauge.core.errors import BadInput
 from ragauge.core.records import Dataset, Judgments
 from ragauge.core.unicode_text import TextWarning, replace_surrogates
 from ragauge.files.json_files import read_json, read_json_lines
+from ragauge.files.serialization import write_record
 from ragauge.files.source import InputFile
-from ragauge.runs.folder import write_json
 
 
 @pytest.fixture
@@ -124,5 +124,5 @@ def test_json_without_surrogates_is_left_alone(tmp_path):
 
 
 def test_a_manifest_with_surrogates_is_written_with_the_replacement_character(tmp_path):
-    write_json({"system": "a\udfff"}, tmp_path / "manifest.json")
+    write_record({"system": "a\udfff"}, tmp_path / "manifest.json")
     assert json.loads((tmp_path / "manifest.json").read_text()) == {"system": "a\ufffd"}

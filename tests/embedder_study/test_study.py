@@ -819,15 +819,15 @@ def test_the_run_that_lies_there_is_that_of_the_entrant_that_is_taken_from_there
 @pytest.mark.parametrize(
     ("otherwise", "said"),
     [
-        ({"context": 3}, "context 512, not 3"),
-        ({"context": 0}, "context 512, not None"),
-        ({"part": "text"}, "part whole, not text"),
-        ({"k": 12}, "k 10, not 12"),
+        ({"context": 3}, "context 512 -> 3"),
+        ({"context": 0}, "context 512 -> None"),
+        ({"part": "text"}, "part whole -> text"),
+        ({"k": 12}, "k 10 -> 12"),
     ],
 )
 def test_a_folder_with_runs_that_were_made_otherwise_is_refused(animals, tmp_path, otherwise, said):
     compare_embedders(animals, {"long": "words"}, out=tmp_path, baselines=False, **QUICK)
-    with pytest.raises(BadInput, match=f"made otherwise \\(long with {said}\\)"):
+    with pytest.raises(BadInput, match=f"a run of other work \\({said}\\)"):
         compare_embedders(animals, {"short": "words"}, out=tmp_path, baselines=False, **QUICK, **otherwise)
 
 
@@ -840,7 +840,7 @@ def test_the_folder_has_the_lineup_itself(animals, tmp_path):
 
 def test_a_folder_with_runs_over_other_data_is_refused(animals, tmp_path):
     compare_embedders(animals, {"mine": Counting()}, out=tmp_path, **QUICK)
-    with pytest.raises(BadInput, match="over other documents or queries"):
+    with pytest.raises(BadInput, match=r"a run of other work \(name animals -> synthetic"):
         compare_embedders("synthetic:needles(documents=50, queries=5)", {"mine": Counting()}, out=tmp_path, **QUICK)
 
 

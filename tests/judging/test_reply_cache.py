@@ -86,7 +86,7 @@ def test_one_process_at_a_time(tmp_path):
         f"Replies(Path({str(tmp_path)!r}))"
     )
     other = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert "another process is at work here" in other.stderr
+    assert "another process is working in this folder" in other.stderr
     first.close()
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 

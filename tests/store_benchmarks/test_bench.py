@@ -25,7 +25,6 @@ from ragauge.files.workspace import hold_folder
 from ragauge.reports.layouts import ragdbeval
 from ragauge.runs.folder import utc_now
 from ragauge.store_benchmarks.filter_results import list_filters, operating_points
-from ragauge.store_benchmarks.jobs import SavedVectors, read_raw_result, write_raw_result, write_vectors
 from ragauge.store_benchmarks.metadata_filters import with_metadata
 from ragauge.store_benchmarks.plan import (
     OPTION_GRIDS,
@@ -36,6 +35,7 @@ from ragauge.store_benchmarks.plan import (
     plan_builds,
 )
 from ragauge.store_benchmarks.results import Configuration, VectorSet
+from ragauge.store_benchmarks.results_folder import SavedVectors, read_raw_result, write_raw_result, write_vectors
 from ragauge.store_benchmarks.search_loops import time_search_rounds
 from ragauge.store_benchmarks.vector_sets import load_vector_set
 from ragauge.stores.reference import ExactStore
@@ -750,6 +750,15 @@ def test_pieces_and_vectors_come_back_as_they_were(tmp_path):
     assert again.ids(48, 9) == ["48", "49"]
     assert again.others(500, 0).shape == (50, 3)
     assert json.loads((tmp_path / "v" / "vectors.json").read_text())["shapes"]["base"] == [50, 3]
+
+
+def test_read_raw_result_with_a_flipped_byte_raises_nothing(tmp_path):
+    write_raw_result(tmp_path / "a.npz", {"notes": ["x"]}, {"ns": np.arange(400)})
+    whole = (tmp_path / "a.npz").read_bytes()
+    for place in range(0, len(whole), 3):
+        (tmp_path / "b.npz").write_bytes(whole[:place] + bytes([whole[place] ^ 255]) + whole[place + 1 :])
+        found = read_raw_result(tmp_path / "b.npz")
+        assert found is None or isinstance(found[0], dict)
 
 
 @pytest.mark.parametrize(("name", "metric"), [("ann_bigann10k", "l2"), ("ann_glove50_10k", "cosine")])

@@ -260,6 +260,12 @@ def test_a_damaged_file_in_the_cache_is_made_again(tmp_path, harm):
     assert [one.name for one in file.parent.iterdir()] == [file.name]
 
 
+def test_neighbours_are_found_without_a_writable_cache(tmp_path):
+    (tmp_path / "truth").write_text("a file instead of a folder")
+    found = find_exact_neighbours(small(), 5, cache=tmp_path)
+    assert found.neighbours.tolist() == find_exact_neighbours(small(), 5).neighbours.tolist()
+
+
 def test_a_cache_that_says_what_is_not_so_is_made_again(tmp_path):
     data = small()
     right = find_exact_neighbours(data, 5, cache=tmp_path)
