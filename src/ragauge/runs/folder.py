@@ -22,7 +22,7 @@ from ragauge.core.hashes import digest, hash_documents
 from ragauge.core.records import Dataset, Run
 from ragauge.core.stages import STAGES
 from ragauge.core.structured_text import InvalidText, parse_json
-from ragauge.core.unicode_text import replace_surrogates
+from ragauge.core.text import replace_lone_surrogates
 from ragauge.files.json_files import check_manifest
 from ragauge.files.parquet import check_column_types, read_parquet, write_parquet
 from ragauge.files.workspace import atomic_write
@@ -170,7 +170,7 @@ def write_json(data: Mapping[str, Any], path: Path) -> None:
     """Write a mapping to a JSON file, atomically."""
     with atomic_write(path) as out:
         text = json.dumps(dict(data), indent=2, ensure_ascii=False, default=str)
-        out.write(replace_surrogates(text).encode() + b"\n")
+        out.write(replace_lone_surrogates(text).encode() + b"\n")
 
 
 def is_complete(folder: Path) -> bool:

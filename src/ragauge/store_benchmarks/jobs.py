@@ -21,7 +21,7 @@ from ragauge.core.components import is_reproducible
 from ragauge.core.errors import BackendFailed, MissingExtra, RagaugeError
 from ragauge.core.specs import Spec
 from ragauge.core.structured_text import parse_json
-from ragauge.core.unicode_text import replace_surrogates
+from ragauge.core.text import replace_lone_surrogates
 from ragauge.files.workspace import atomic_write
 from ragauge.runs.folder import format_timestamp, utc_now
 from ragauge.store_benchmarks.metadata_filters import metadata_hash
@@ -88,7 +88,8 @@ def has_openable_store(folder: Path) -> bool:
 def write_json(data: Any, path: Path) -> None:
     """Write data to a JSON file atomically."""
     with atomic_write(path) as out:
-        out.write(replace_surrogates(json.dumps(data, ensure_ascii=False, indent=1, default=_to_json_value)).encode())
+        text = json.dumps(data, ensure_ascii=False, indent=1, default=_to_json_value)
+        out.write(replace_lone_surrogates(text).encode())
 
 
 def write_raw_result(path: Path, told: Mapping[str, Any], arrays: ResultArrays) -> None:

@@ -15,6 +15,7 @@ from ragauge.core.errors import BadInput, RagaugeError, UnknownName
 from ragauge.core.findings import HistogramBin
 from ragauge.core.records import Dataset, Ints, Judgments
 from ragauge.core.settings import check_int
+from ragauge.core.summaries import percentiles
 from ragauge.datasets import folders, load
 from ragauge.evaluation.checks import run_checks, select_checks
 from ragauge.files import readers
@@ -189,7 +190,8 @@ def _judgment_rows(given: Any, *, strict: bool) -> tuple[list[JudgmentRows], str
 def _length_summary(sizes: Ints) -> dict[str, float]:
     if not len(sizes):
         return {"n": 0.0}
-    parts = {f"p{one}": float(np.percentile(sizes, one)) for one in LENGTH_PERCENTILES}
+    values = percentiles(sizes, LENGTH_PERCENTILES)
+    parts = {f"p{percent}": value for percent, value in zip(LENGTH_PERCENTILES, values, strict=True)}
     whole = {"min": float(sizes.min()), **parts, "max": float(sizes.max())}
     return {"n": float(len(sizes)), "total": float(sizes.sum()), "mean": float(sizes.mean()), **whole}
 
