@@ -24,7 +24,7 @@ from ragauge.audits import (
     tie_orders,
     ties,
 )
-from ragauge.audits.checks import AUDIT_CHECKS, run_checks
+from ragauge.audits.checks import AUDIT_CHECKS, audit_evidence
 from ragauge.audits.evidence import AuditInput
 from ragauge.files.readers import read_judgments, read_run
 from ragauge.measures.conventions import find_convention
@@ -79,7 +79,7 @@ def only(found):
 def test_an_honest_run_over_pooled_judgments_has_no_problem():
     for seed in range(5):
         qrels, ranking = made(seed)
-        found = run_checks(evidence_of(qrels, ranking), AUDIT_CHECKS.values())
+        found = audit_evidence(evidence_of(qrels, ranking), AUDIT_CHECKS.values())
         assert found.problems == []
         assert {one.what for one in found.findings} >= {"ties", "chance", "unjudged", "perfection", "survivorship"}
 

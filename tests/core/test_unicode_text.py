@@ -11,7 +11,7 @@ from command import command_in
 from ragauge.core.documents import Document
 from ragauge.core.errors import BadInput
 from ragauge.core.records import Dataset, Judgments
-from ragauge.core.unicode_text import TextWarning, replace_surrogates
+from ragauge.core.text import TextWarning, replace_lone_surrogates
 from ragauge.files.json_files import read_json, read_json_lines
 from ragauge.files.serialization import write_record
 from ragauge.files.source import InputFile
@@ -120,7 +120,7 @@ def test_json_without_surrogates_is_left_alone(tmp_path):
     (tmp_path / "a.jsonl").write_text('{"id": "\\ud83d\\ude00", "text": "\\u00e9"}\n')
     assert list(read_json_lines(InputFile(str(tmp_path / "a.jsonl")))) == [(1, {"id": "\U0001f600", "text": "é"})]
     assert read_json(InputFile(str(tmp_path / "a.jsonl"))) == {"id": "\U0001f600", "text": "é"}
-    assert replace_surrogates("é\U0001f600") == "é\U0001f600"
+    assert replace_lone_surrogates("é\U0001f600") == "é\U0001f600"
 
 
 def test_a_manifest_with_surrogates_is_written_with_the_replacement_character(tmp_path):

@@ -390,7 +390,7 @@ def test_public_names_and_the_table_of_checks_hold_together():
     assert ragauge.Lint is Lint
     for name, check in checks.LINT_CHECKS.items():
         assert check.name == name
-        assert "problem" in (check.look.__doc__ or ""), name
+        assert "problem" in (check.run.__doc__ or ""), name
 
 
 HARMLESS = settings(deadline=None, max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])

@@ -18,7 +18,7 @@ from command import forked
 from ragauge.cli.app import build_app
 from ragauge.core.documents import Document
 from ragauge.core.errors import BadInput, Incomparable, MissingEvidence
-from ragauge.core.text import shingles, words
+from ragauge.core.text import shingles, split_words
 from ragauge.files.serialization import to_json
 from ragauge.knowledge.novelty import NoveltySettings, chunks, estimate_novelty_cost, novelty, prepare_novelty_data
 from ragauge.knowledge.novelty import chunks as novelty_chunks
@@ -301,7 +301,7 @@ def test_chunks_cover_every_text_and_are_no_longer_than_told(texts, size):
         assert 0 < len(found.text(place)) <= size
         covered[found.owner[place]].update(range(found.start[place], found.end[place]))
     for text, places in zip(texts, covered, strict=True):
-        assert not words(" ".join(char for i, char in enumerate(text) if i not in places))
+        assert not split_words(" ".join(char for i, char in enumerate(text) if i not in places))
 
 
 def test_half_a_character_does_not_stop_it():
@@ -637,11 +637,11 @@ def test_held_out_documents_of_a_real_corpus_stand_evenly_among_its_own(shared):
 
     corpus = list(load(shared("scifact")).documents)
     held, rest = corpus[::26], [one for i, one in enumerate(corpus) if i % 26]
-    found = novelty(held, rest, embedder="words(dimensions=256)", reference_chunks=1000)
+    found = novelty(held, rest, embedder="split_words(dimensions=256)", reference_chunks=1000)
     ranks = np.array([one.percentile for one in found.documents])
     assert 40 < np.nanmean(ranks) < 60
     assert 0.15 < (ranks < 25).mean() < 0.35
-    copies = novelty(corpus[:5], corpus, embedder="words(dimensions=256)", reference_chunks=0)
+    copies = novelty(corpus[:5], corpus, embedder="split_words(dimensions=256)", reference_chunks=0)
     assert [(one.mean, one.state) for one in copies.documents] == [(0.0, "contained")] * 5
 
 
