@@ -5,6 +5,9 @@ from __future__ import annotations
 import os
 import sys
 
+PROGRAM = "ragauge"
+"""Name of the program in usage lines and shell completion, also with `python -m ragauge`."""
+
 
 def main() -> None:
     """Run a command and exit with its code.
@@ -39,7 +42,7 @@ def _run_command() -> int:
     print_warnings_as_notes()
     code: object = 0
     try:
-        build_app()()
+        build_app()(prog_name=PROGRAM)
     except SystemExit as stop:
         code = stop.code
     sys.stdout.flush()

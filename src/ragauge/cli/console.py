@@ -26,7 +26,7 @@ ClusterAddress = Annotated[
     typer.Option(
         metavar="ADDRESS",
         show_default=False,
-        help="Work on a Dask cluster: tcp://HOST:8786, or local:N for N processes here.",
+        help="Dask cluster: tcp://HOST:8786, or local:N for N processes on this machine.",
     ),
 ]
 

@@ -12,11 +12,20 @@ from ragauge import __version__
 from ragauge.cli import console
 from ragauge.cli.console import ClusterAddress
 from ragauge.cli.options import (
+    QRELS_HELP,
+    RUNS_HELP,
     ChartsFolder,
     ConventionName,
+    MaxDepth,
     MinRelevantGrade,
     OutputFiles,
     PrintJson,
+    QrelsFormat,
+    RunFormat,
+    Split,
+    TargetMap,
+    csv_option,
+    measures_option,
     resolve_convention,
 )
 from ragauge.cli.output import print_table
@@ -55,31 +64,18 @@ def evaluate(  # noqa: PLR0913 - each is an option of the command
         list[str],
         typer.Argument(
             metavar="QRELS RUN...",
-            help="Judgments (TREC, BEIR folder or TSV, rig JSONL, CSV, JSON, Parquet), then runs (TREC, CSV, TSV, "
-            "JSONL, JSON, Parquet or a folder of it), plain, .gz or .zst; - is stdin. Or exact and found neighbours "
-            "(.ivecs, .ibin, .npy). Folders that `run` wrote know their judgments.",
+            help=f"{QRELS_HELP}. {RUNS_HELP}. Or exact and found neighbours (.ivecs, .ibin, .npy).",
         ),
     ],
-    measure: Annotated[
-        list[str] | None,
-        typer.Option(
-            "-m",
-            "--measure",
-            help="Measures, e.g. ndcg@10,map. Can be repeated. [dim]`ragauge measures` lists them[/dim]",
-        ),
-    ] = None,
+    measure: Annotated[list[str] | None, measures_option("ndcg@10, recall@100, map, mrr, precision@10")] = None,
     convention: ConventionName = "default",
     rel: MinRelevantGrade = None,
-    depth: Annotated[
-        int | None, typer.Option("-M", "--depth", metavar="N", help="Maximum number of documents used per query.")
-    ] = None,
+    depth: MaxDepth = None,
     per_query: Annotated[
         bool, typer.Option("-q", "--per-query", help="Also print the scores of single queries.")
     ] = False,
     as_json: PrintJson = False,
-    as_csv: Annotated[
-        bool, typer.Option("--csv", help="Print CSV: one row per run and measure, or per score with -q.")
-    ] = False,
+    as_csv: Annotated[bool, csv_option("run and measure, or per score with -q")] = False,
     format_name: Annotated[
         str | None,
         typer.Option(
@@ -91,16 +87,10 @@ def evaluate(  # noqa: PLR0913 - each is an option of the command
     ] = None,
     out: OutputFiles = None,
     charts: ChartsFolder = None,
-    targets: Annotated[str | None, typer.Option(metavar="FILE", help="Target map (document, target) for dr@k.")] = None,
-    split: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Judgments of a BEIR folder: test, train, dev.")
-    ] = None,
-    qrels_format: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Format of the judgments, e.g. trec or subtopics.")
-    ] = None,
-    run_format: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Format of the runs, e.g. trec or csv.")
-    ] = None,
+    targets: TargetMap = None,
+    split: Split = None,
+    qrels_format: QrelsFormat = None,
+    run_format: RunFormat = None,
     cluster: ClusterAddress = None,
 ) -> None:
     """Score runs against judgments.

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from ragauge.cli import console
-from ragauge.cli.options import CORPUS_HELP, PrintCsv, PrintJson
+from ragauge.cli.options import CORPUS_HELP, QRELS_HELP, RUNS_HELP, PrintCsv, PrintJson, QrelsFormat
 from ragauge.cli.output import print_table, write_table
 from ragauge.core.findings import Finding
 from ragauge.output.numbers import pluralise
@@ -19,15 +19,17 @@ from ragauge.output.tables import Column, Row, Table
 def validate(
     qrels: Annotated[
         str,
-        typer.Argument(help="Judgments in any format that `evaluate` reads, or samples or a folder of `judge`."),
+        typer.Argument(help=f"{QRELS_HELP}, or samples, or a folder of `judge`."),
     ],
-    runs: Annotated[list[str] | None, typer.Argument(metavar="[RUN...]", help="Runs.")] = None,
+    runs: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[RUN...]", help=f"{RUNS_HELP}."),
+    ] = None,
     corpus: Annotated[
-        str | None, typer.Option(help=f"Corpus, to find ids that it lacks: {CORPUS_HELP}; or one id per line.")
+        str | None,
+        typer.Option(metavar="CORPUS", help=f"Corpus, to find ids that it lacks: {CORPUS_HELP}; or one id per line."),
     ] = None,
-    qrels_format: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Format of the judgments, e.g. trec or subtopics.")
-    ] = None,
+    qrels_format: QrelsFormat = None,
     strict: Annotated[bool, typer.Option("--strict", help="Exit with 1 if there is a problem.")] = False,
     as_json: PrintJson = False,
     as_csv: PrintCsv = False,
