@@ -13,6 +13,7 @@ from typer.core import TyperGroup
 from ragauge import __version__
 from ragauge.cli.command_help import PanelCommand, arrange_options
 from ragauge.cli.failures import pass_exceptions
+from ragauge.core.errors import UnknownName
 from ragauge.core.record_types import RESULT_MODULES
 
 
@@ -75,6 +76,8 @@ class LazyGroup(TyperGroup):
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """Find the command that the arguments name, and load it."""
+        if args and args[0] not in COMMANDS and not args[0].startswith("-") and not ctx.resilient_parsing:
+            raise UnknownName("command", args[0], COMMANDS, hint="`ragauge --help` lists the commands")
         name, command, rest = super().resolve_command(ctx, args)
         return name, load_command(name) if name is not None and name in COMMANDS else command, rest
 

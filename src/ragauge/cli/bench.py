@@ -314,4 +314,6 @@ def _parse_number_list(text: str | None, kind: Callable[[str], NumberT], option:
     try:
         return tuple(kind(part) for part in text.replace("+", ",").split(","))
     except ValueError:
-        raise BadInput(f"{option} takes numbers joined by commas, not `{text}`", hint=f"{option} 1,2") from None
+        raise BadInput(
+            f"{option} must be numbers separated by commas, got `{text}`", hint=f"use `{option} 1,2`"
+        ) from None

@@ -12,8 +12,9 @@ import typer
 
 from ragauge.cli import console
 from ragauge.cli.options import PrintJson
+from ragauge.cli.output import is_folder_path
 from ragauge.cli.run import finish_experiment, run_with_progress
-from ragauge.core.errors import install_command
+from ragauge.core.errors import BadInput, install_command
 from ragauge.core.specs import parse_spec
 
 DEMO_SYSTEMS = {
@@ -48,6 +49,8 @@ def demo(
 
     [dim]ragauge demo --quick[/dim]
     """
+    if not is_folder_path(out):
+        raise BadInput("-o must be a folder", file=out, hint=f"use `-o {Path(out).with_suffix('')}`")
     descriptions = QUICK_SYSTEMS if quick else DEMO_SYSTEMS
     systems: dict[str, Any] = {}
     for name, description in descriptions.items():

@@ -144,7 +144,8 @@ class _Outputs:
     @property
     def printed_format(self) -> str | None:
         """Format that is printed; None for tables."""
-        return "json" if self.as_json else "csv" if self.as_csv else None if self.files else self.format_name
+        is_written = any(file != "-" for file in self.files)
+        return "json" if self.as_json else "csv" if self.as_csv else None if is_written else self.format_name
 
     @property
     def prints_tables(self) -> bool:
@@ -155,14 +156,14 @@ class _Outputs:
     def written(self) -> list[str]:
         """Notes on the files that were written."""
         drawn = [f"wrote the charts to {self.charts}"] if self.charts is not None else []
-        return [*(f"wrote {file}" for file in self.files), *drawn]
+        return [*(f"wrote {file}" for file in self.files if file != "-"), *drawn]
 
     def check(self) -> None:
         """Check that the result can be written as requested, before any work."""
-        is_printed = self.format_name is not None and not self.files
+        is_printed = self.format_name is not None and all(file == "-" for file in self.files)
         console.check_exclusive({"--json": self.as_json, "--csv": self.as_csv, "--format": is_printed})
         if self.format_name == TREC_EVAL_FORMAT:
-            if self.files or self.charts is not None:
+            if any(file != "-" for file in self.files) or self.charts is not None:
                 raise BadInput("--format trec_eval is printed and has no file", hint="remove -o, or use `> scores.txt`")
         elif self.files or self.charts is not None or self.format_name is not None:
             from ragauge.cli.output import check_outputs
@@ -197,7 +198,7 @@ class _Outputs:
         if self.files or self.charts is not None:
             from ragauge.reports.registry import write_results
 
-            write_results([result], self.files, self.format_name, self.charts)
+            write_results([result], [file for file in self.files if file != "-"], self.format_name, self.charts)
 
 
 def _print_tables(result: EvaluatedRuns) -> None:

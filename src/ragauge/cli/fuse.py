@@ -96,6 +96,8 @@ def fuse(  # noqa: PLR0913 - each is an option of the command
     if [qrels, *runs].count("-") > 1:
         raise BadInput("standard input can be read once", hint="give - for one file only")
     readers.check_format(form)
+    if form is None:
+        writers.format_from_path(out)  # fails before any file is read
     spec = parse_spec(method, "fusion method")
     how = find_method(spec.name)
     scale = find_normalisation(norm or default_norm(how.name)).name

@@ -65,6 +65,7 @@ def reliability(  # noqa: PLR0913 - each is an option of the command
         ),
     ] = None,
     confidence: Confidence = 0.95,
+    seed: Annotated[int, typer.Option(metavar="N", help="Seed of the bootstrap intervals.")] = 0,
     flaky: Annotated[
         int, typer.Option(metavar="N", min=0, help="Maximum number of flaky tasks to print.")
     ] = MAX_FLAKY_TASKS,
@@ -93,6 +94,7 @@ def reliability(  # noqa: PLR0913 - each is an option of the command
         convention=convention,
         over=over,
         confidence=confidence,
+        seed=seed,
     )
     n_flaky = len(rank_flaky_tasks(result))
     more = [f"`--flaky {n_flaky}` shows all flaky tasks"] if n_flaky > flaky and not is_data else []

@@ -9,8 +9,9 @@ from typing import Annotated
 import typer
 
 from ragauge.cli import console
-from ragauge.cli.options import CORPUS_HELP, QRELS_HELP, RUNS_HELP, PrintCsv, PrintJson, QrelsFormat
+from ragauge.cli.options import CORPUS_HELP, QRELS_HELP, RUNS_HELP, PrintCsv, PrintJson, QrelsFormat, Split
 from ragauge.cli.output import print_table, write_table
+from ragauge.core.errors import BadInput
 from ragauge.core.findings import Finding
 from ragauge.output.numbers import pluralise
 from ragauge.output.tables import Column, Row, Table
@@ -29,6 +30,7 @@ def validate(
         str | None,
         typer.Option(metavar="CORPUS", help=f"Corpus, to find ids that it lacks: {CORPUS_HELP}; or one id per line."),
     ] = None,
+    split: Split = None,
     qrels_format: QrelsFormat = None,
     strict: Annotated[bool, typer.Option("--strict", help="Exit with 1 if there is a problem.")] = False,
     as_json: PrintJson = False,
@@ -39,16 +41,18 @@ def validate(
     [dim]ragauge validate qrels.txt bm25.run --corpus corpus.jsonl --strict[/dim]
     """
     console.check_exclusive({"--json": as_json, "--csv": as_csv})
+    if split is not None and not Path(qrels).is_dir():
+        raise BadInput("a split does not apply to a file of judgments", file=qrels, hint="remove --split")
     from ragauge.evaluation import validation
     from ragauge.files.judged_folders import SAMPLES_FILE
     from ragauge.runs.input_kinds import InputKind, is_kind
 
     if not runs and is_kind(qrels, InputKind.JUDGED):
         qrels = str(Path(qrels) / SAMPLES_FILE)
-    if not runs and corpus is None and qrels_format is None and is_kind(qrels, InputKind.SAMPLES):
+    if not runs and corpus is None and qrels_format is None and split is None and is_kind(qrels, InputKind.SAMPLES):
         findings = validation.validate_samples(qrels)
     else:
-        findings = validation.validate_files(qrels, runs or [], corpus, qrels_format)
+        findings = validation.validate_files(qrels, runs or [], corpus, qrels_format, split)
     n_problems = sum(finding.problem for finding in findings)
     if as_json or as_csv:
         write_table(_data_table(findings), as_json=as_json, as_csv=as_csv, data=findings)
