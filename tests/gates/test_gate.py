@@ -1070,7 +1070,7 @@ def test_a_failed_rule_is_1_and_every_line_fits(command):
         (["qrels.txt", "none.run", "-r", "mrr >= 0.4"], "none.run"),
         (["qrels.txt", "empty.run", "-r", "mrr >= 0.001"], "no rows"),
         (["qrels.txt", "new.run", "-b", "none.run", "-r", "mrr >= 0.4"], "none.run"),
-        (["new.run", "-r", "mrr >= 0.4"], "a run is missing"),
+        (["new.run", "-r", "mrr >= 0.4"], "no run given"),
         (["qrels.txt", "new.run", "old.run", "-r", "mrr >= 0.4"], "3 files are given"),
         (["qrels.txt", "new.run", "--rules", "none.toml"], "no such file"),
         (["qrels.txt", "new.run", "-r", "mrr >= 0.4", "--junit", "-"], "name files"),
