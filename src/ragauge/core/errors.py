@@ -198,8 +198,8 @@ class MissingExtra(RagaugeError, ImportError):
 def install_command(extra: str) -> str:
     """Return the command that installs an extra.
 
-    It names the clone, because ragauge is not on PyPI. The path of the clone is in the metadata that pip writes when
-    it installs from a folder.
+    It names the clone if ragauge was installed from a folder that still exists: pip writes its path to the metadata.
+    Otherwise it names the package, whose extras pip finds in the installed metadata.
     """
     import json
     import shlex
@@ -215,7 +215,7 @@ def install_command(extra: str) -> str:
     except (PackageNotFoundError, OSError, ValueError, KeyError):
         clone, editable = Path(), False
     if not (clone / "pyproject.toml").exists() or clone == Path():
-        return f"in a clone of ragauge, run `pip install '.[{extra}]'`"
+        return f"pip install {shlex.quote(f'ragauge[{extra}]')}"
     folder = "." if clone == Path.cwd() else str(clone)
     return f"pip install {'-e ' if editable else ''}{shlex.quote(f'{folder}[{extra}]')}"
 
