@@ -101,6 +101,7 @@ def test_csv_is_long_and_markdown_is_a_page(labelled):
     assert "| Cohen's kappa | 1.000 |" in page
 
 
+@pytest.mark.slow
 def test_calibrate_writes_files_and_charts(labelled, tmp_path):
     pytest.importorskip("vl_convert")
     done = run(

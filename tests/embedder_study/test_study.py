@@ -698,6 +698,7 @@ def test_a_process_of_its_own_weighs_an_embedder():
     assert large.memory_bytes > 32 * 100_000 * 4  # the vectors of 32 texts alone
 
 
+@pytest.mark.slow
 def test_one_that_has_learned_is_weighed_as_it_is_opened_again(tmp_path):
     pytest.importorskip("torch")
     texts = [f"text {place} of some apples and bears" for place in range(60)]
@@ -750,6 +751,7 @@ def reused_names(found):
     return [note.partition(": reused; made ")[0] for note in found.notes]
 
 
+@pytest.mark.slow
 def test_what_is_finished_is_not_measured_again(animals, tmp_path):
     def stop(step):
         if (step.subject, step.action) == ("large", "opening"):

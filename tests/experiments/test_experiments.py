@@ -213,6 +213,8 @@ run(DATA, {{"slow": slow}}, out={out!r}, warmup=0, measures=["recall@10"])
 """
 
 
+@pytest.mark.crash
+@pytest.mark.representative
 def test_after_kill_9_at_most_the_query_in_flight_is_asked_again(tmp_path):
     log = tmp_path / "log"
     code = KILLED.format(
@@ -406,6 +408,7 @@ def test_one_system_that_cannot_be_built_does_not_take_the_others_with_it(tmp_pa
     assert (tmp_path / "x" / "report.md").exists()
 
 
+@pytest.mark.slow
 def test_run_missing_library_raises_working_install_command(tmp_path):
     (tmp_path / "wordllama.py").write_text("raise ImportError('not installed')\n")
     metadata = tmp_path / "ragauge-0.1.dist-info"
@@ -581,6 +584,7 @@ def test_a_file_cannot_name_code_but_the_command_line_can(tmp_path):
     assert json.loads(done.stdout)["systems"]["own"]["speed"]["asked"] == 100
 
 
+@pytest.mark.slow
 def test_the_command_line_says_what_is_wrong_in_one_sentence(tmp_path):
     (tmp_path / "wrong.py").write_text("def search(:\n")
     (tmp_path / "folder.toml").mkdir()
@@ -605,6 +609,7 @@ def test_the_command_line_says_what_is_wrong_in_one_sentence(tmp_path):
         assert "Traceback" not in done.stderr
 
 
+@pytest.mark.slow
 def test_ctrl_c_says_that_the_same_command_goes_on(tmp_path):
     (tmp_path / "mine.py").write_text(
         "import time\ndef search(query, k):\n    time.sleep(0.1)\n    return ['d00001']\n"

@@ -60,6 +60,7 @@ def test_every_record_type_has_a_command():
 
 
 @pytest.mark.parametrize("schema", COMMANDS)
+@pytest.mark.slow
 def test_record_written_by_its_command_is_valid_and_read_back(schema, folder, tmp_path):
     path = tmp_path / "result.json"
     path.write_text(run_command(COMMANDS[schema], folder), encoding="utf-8")

@@ -133,6 +133,7 @@ def ranx_says():
 
 
 @pytest.mark.parametrize("method", METHODS)
+@pytest.mark.slow
 def test_ranx_agrees_on_every_method_and_normalisation(method, ranx_says):
     compared = 0
     for job, theirs in ranx_says:
@@ -592,6 +593,7 @@ def test_the_command_tunes(command):
     )
 
 
+@pytest.mark.slow
 def test_the_command_refuses_in_one_sentence(command):
     for arguments, message in [
         ([], "nothing to fuse"),

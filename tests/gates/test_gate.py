@@ -577,6 +577,8 @@ def test_swapping_gives_the_p_value_of_all_swaps():
         assert lower == pytest.approx(np.mean(np.array(gaps) <= observed + 1e-9), abs=0.02)
 
 
+@pytest.mark.simulation
+@pytest.mark.representative
 def test_times_that_do_not_differ_are_seldom_called_worse():
     rng = np.random.default_rng(5)
     rounds, failed = 100, 0
@@ -1191,6 +1193,7 @@ def pytest_in(folder, *arguments, **environment):
     )
 
 
+@pytest.mark.docs
 def test_the_example_for_pytest_in_the_docs_works(tmp_path):
     blocks = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "gates.md").read_text(), re.S)
     (example,) = [block for block in blocks if "ragauge_gate" in block]

@@ -77,6 +77,7 @@ def test_half_a_surrogate_pair_does_no_harm(tmp_path):
     assert found.reply.text == "bad ? end"
 
 
+@pytest.mark.slow
 def test_one_process_at_a_time(tmp_path):
     first = ReplyCache(tmp_path)
     first.keep("key", "useful", "s1", KEPT)

@@ -202,6 +202,7 @@ def test_a_missing_library_is_named(monkeypatch):
     ("name", "metric"),
     [("ann_bigann10k", "l2"), ("ann_glove50_10k", "l2"), ("ann_glove50_10k", "cosine"), ("ann_glove50_10k", "ip")],
 )
+@pytest.mark.engine
 def test_the_published_neighbours_of_real_collections_are_found(shared, name, metric, way):
     if way != "numpy":
         pytest.importorskip(way)

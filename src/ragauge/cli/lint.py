@@ -123,7 +123,7 @@ def _print_lint_checks() -> None:
 
     columns = [Column("check", "name"), Column("what it looks for"), Column("needs")]
     rows = [
-        [check.name, check.about, ", ".join(need for need in check.needs if need != "documents")]
+        [check.name, check.about, ", ".join(need.name for need in check.needs if need.name != "documents")]
         for check in LINT_CHECKS.values()
     ]
     print_table(Table("checks", columns, rows))

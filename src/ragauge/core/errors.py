@@ -70,15 +70,22 @@ class RagaugeError(Exception):
         return rebuild_error, (type(self), self.args, self.__dict__)
 
 
-def error_summary(error: BaseException) -> str:
-    r"""Return the first line of an exception's message.
+def error_summary(
+    error: BaseException, *, with_class: bool = False, all_lines: bool = False, max_chars: int = 0
+) -> str:
+    r"""Return the first line of an exception's message, or the name of its class if the message is empty.
 
-    Return the name of its class if the message is empty.
+    `with_class` puts the name of the class first, `all_lines` joins all lines, and `max_chars` cuts the text unless 0.
 
     >>> error_summary(OSError("no such file\nor folder")), error_summary(TimeoutError())
     ('no such file', 'TimeoutError')
+    >>> error_summary(OSError("no such file\nor folder"), with_class=True, all_lines=True)
+    'OSError: no such file or folder'
     """
-    return redact((str(error).strip() or type(error).__name__).splitlines()[0])
+    name, message = type(error).__name__, str(error).strip()
+    text = (f"{name}: {message}" if with_class else message) if message else name
+    line = redact(" ".join(text.split()) if all_lines else text.splitlines()[0])
+    return line[:max_chars] if max_chars else line
 
 
 def failed_queries(timings: pl.DataFrame | None) -> dict[str, str]:
