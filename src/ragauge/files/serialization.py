@@ -21,7 +21,7 @@ from ragauge.core.documents import EMPTY_MAPPING
 from ragauge.core.errors import BadInput, UnknownName
 from ragauge.core.record_types import RESULT_MODULES, find_record_type, json_form_of, record_type_of
 from ragauge.core.structured_text import parse_toml
-from ragauge.core.unicode_text import replace_surrogates
+from ragauge.core.text import replace_lone_surrogates
 from ragauge.files.json_files import read_json
 from ragauge.files.json_readers import JsonMismatch, compile_reader, field_names, is_record_class, quote_json
 from ragauge.files.source import InputFile
@@ -65,7 +65,7 @@ def write_record(
     Unpaired surrogates, which cannot be encoded, become U+FFFD.
     """
     with atomic_write(path) as out:
-        out.write(replace_surrogates(to_json(value, supplied, indent=indent)).encode())
+        out.write(replace_lone_surrogates(to_json(value, supplied, indent=indent)).encode())
 
 
 def _write_value(value: Any) -> Any:
