@@ -145,8 +145,11 @@ def test_a_library_that_is_missing_names_its_extra_and_the_sweep_goes_on(ragauge
 
 
 def test_a_mistake_gets_a_sentence_and_a_hint(ragauge):
-    assert "--clients takes numbers joined by commas, not `two`" in ragauge("bench", "--clients", "two", code=2).stderr
-    assert "--qps takes numbers joined by commas, not `5%%`" in ragauge("bench", "--qps", "5%%", code=2).stderr
+    assert (
+        "--clients must be numbers separated by commas, got `two`"
+        in ragauge("bench", "--clients", "two", code=2).stderr
+    )
+    assert "--qps must be numbers separated by commas, got `5%%`" in ragauge("bench", "--qps", "5%%", code=2).stderr
     assert "no store is named `hnswlob`" in ragauge("bench", "--store", "hnswlob", code=2).stderr
 
 

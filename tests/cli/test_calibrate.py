@@ -151,7 +151,7 @@ def test_everything_fits_a_terminal_of_80_columns(labelled, tmp_path):
     ("arguments", "said"),
     [
         ([], "no labelled samples given"),
-        (["FILE", "--json", "--csv"], "--json and --csv do not go together"),
+        (["FILE", "--json", "--csv"], "--json and --csv are mutually exclusive"),
         (["FILE", "--threshold", "0"], "threshold"),
         (["FILE", "-m", "hallucination"], "less is better"),
         (["FILE", "--chat-option", "temperature"], "--chat-option has no effect on the lexical judge"),

@@ -115,7 +115,7 @@ def test_charts_and_a_folder_of_runs_that_compare_reads(called, tmp_path):
         (["-e", "words", "--context", "-1"], "--context must be at least 0, got -1"),
         (["-e", "words", "--out", "page.html"], "looks like a file"),
         (["-e", "words", "-o", "page.xyz"], "page.xyz"),
-        (["-e", "words", "--json", "--csv"], "do not go together"),
+        (["-e", "words", "--json", "--csv"], "are mutually exclusive"),
         (["-e", "words", "--part", "titel"], "no part of a document is named `titel`"),
         (["-e", "words(size=3)"], "size"),
     ],

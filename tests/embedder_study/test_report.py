@@ -576,7 +576,7 @@ def test_a_form_is_not_written_into_a_file_that_ends_like_another(tmp_path):
     run = command_in(tmp_path, "report")
     write_results([whole()], [str(tmp_path / "lineup.json")])
     done = run("lineup.json", "-o", "page.html", "--format", "long", code=2)
-    assert "page.html: the form `long` is no .html" in done.stderr
+    assert "page.html: the ending .html is not that of the format long" in done.stderr
     assert "page.csv, or without --format" in done.stderr
     assert not (tmp_path / "page.html").exists()
     run("lineup.json", "-o", "page.txt", "--format", "long")

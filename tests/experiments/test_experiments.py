@@ -427,9 +427,9 @@ def test_run_missing_library_raises_working_install_command(tmp_path):
         assert "needs an optional library" in done.stderr
         return done.stderr.strip().splitlines()[-1]
 
-    assert hint() == "hint: in a clone of ragauge, run `pip install '.[wordllama]'`"
+    assert hint() == "hint: pip install 'ragauge[wordllama]'"
     (metadata / "direct_url.json").write_text(json.dumps({"dir_info": {}, "url": clone.as_uri()}))
-    assert hint() == "hint: in a clone of ragauge, run `pip install '.[wordllama]'`"  # the clone is gone
+    assert hint() == "hint: pip install 'ragauge[wordllama]'"  # the clone is gone
     (clone / "pyproject.toml").write_text("")
     assert hint() == f"hint: pip install '{clone}[wordllama]'"
 

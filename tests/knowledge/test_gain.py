@@ -747,7 +747,7 @@ def test_the_command_line_refuses_in_one_sentence(command):
     assert "no such file" in command("--before", "none.jsonl", "--add", "new.jsonl", "-d", "asked", code=2).stderr
     assert "no queries given" in command("--before", "kb.jsonl", "--add", "new.jsonl", code=2).stderr
     done = command("--before", "kb.jsonl", "--add", "new.jsonl", "-d", "asked", "--json", "--csv", code=2)
-    assert "do not go together" in done.stderr
+    assert "are mutually exclusive" in done.stderr
     given = ["--before", "kb.jsonl", "--add", "new.jsonl", "-d", "asked"]
     assert "the lexical judge has no replies to save" in command(*given, "-o", "replies", code=2).stderr
     assert "-o accepts one folder" in command(*given, "-o", "replies", "-o", "more/", code=2).stderr

@@ -474,7 +474,7 @@ def test_the_command_writes_json_csv_and_files(command, tmp_path):
     done = command("corpus.jsonl", "-o", "lint.html", "-o", "lint.json")
     assert done.stderr.splitlines() == ["note: wrote lint.html", "note: wrote lint.json"]
     assert (tmp_path / "lint.html").exists()
-    assert "do not go together" in command("corpus.jsonl", "--json", "--csv", code=2).stderr
+    assert "are mutually exclusive" in command("corpus.jsonl", "--json", "--csv", code=2).stderr
     assert command("corpus.jsonl", "-o", "lint.pdf", code=2).stderr
 
 

@@ -431,7 +431,7 @@ def test_endings_tell_the_form_and_names_win():
     ]  # fmt: skip
     assert format_for_path("x.csv", "swarm", OUTPUT_FORMATS) == "swarm"
     assert format_for_path("x.txt", "swarm", OUTPUT_FORMATS) == format_for_path("", "swarm", OUTPUT_FORMATS) == "swarm"
-    with pytest.raises(BadInput, match=r"x\.tex: the form `markdown` is no \.tex"):
+    with pytest.raises(BadInput, match=r"x\.tex: the ending \.tex is not that of the format markdown"):
         format_for_path("x.tex", "markdown", OUTPUT_FORMATS)
     with pytest.raises(BadInput, match="not clear"):
         format_for_path("x.docx", None, OUTPUT_FORMATS)

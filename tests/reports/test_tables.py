@@ -767,7 +767,7 @@ def test_two_kinds_of_output_are_refused(table):
     ):
         done = cli(*asked, cwd=table)
         assert (done.returncode, done.stdout) == (2, "")
-        assert f"{said} do not go together" in done.stderr
+        assert f"{said} are mutually exclusive" in done.stderr
 
 
 def test_k_range_draws_its_measure_over_k(table):
