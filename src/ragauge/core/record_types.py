@@ -35,6 +35,7 @@ RESULT_MODULES: Mapping[str, ResultModules] = {
         "freshness", "ragauge.knowledge.freshness.results", "ragauge.knowledge.freshness.report"
     ),
     "ragauge-gain": ResultModules("gain", "ragauge.knowledge.gain.results", "ragauge.knowledge.gain.report"),
+    "ragauge-gate": ResultModules("gate", "ragauge.gates.results", "ragauge.gates.report"),
     "ragauge-graph": ResultModules("graph", "ragauge.knowledge.graph.results", "ragauge.knowledge.graph.report"),
     "ragauge-history": ResultModules(
         "history", "ragauge.experiments.history.results", "ragauge.experiments.history.report"

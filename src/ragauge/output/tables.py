@@ -16,6 +16,7 @@ Value = str | float | bool | Estimate | None
 """A number stays a number until a renderer formats it."""
 TEXT_STYLES = frozenset({"text", "name"})
 """Styles that are left-aligned: texts, which are wrapped, and names, which are shortened in the middle."""
+SUPERSCRIPTS = dict(zip("abcdefghijklmnoprstuvwxyz", "ᵃᵇᶜᵈᵉᶠᵍʰⁱʲᵏˡᵐⁿᵒᵖʳˢᵗᵘᵛʷˣʸᶻ", strict=True))
 COLUMN_GAP_CHARS = 2
 MIN_NAME_CHARS = 12
 
@@ -30,6 +31,7 @@ class Cell(NamedTuple):
     significant: bool | None = None
     """Whether a difference is statistically significant; None if it was not tested."""
     stars: str = ""
+    """Marks of significance, such as `**` or `ns`."""
     detail: str = ""
     """Further text: below the value on a page, after it elsewhere."""
     tooltip: str = ""
@@ -38,6 +40,27 @@ class Cell(NamedTuple):
     """Mark after the value, such as `?` for an unreliable time."""
     text: str = ""
     """Text that is shown instead of the formatted value."""
+    tone: Literal["", "good", "bad"] = ""
+    """Whether the cell reports a success or a failure; a failure is emphasised."""
+    second_best: bool = False
+    letters: Sequence[str] = ()
+    """Letters of the rows that this value is significantly better than; they are raised."""
+
+    @property
+    def is_strong(self) -> bool:
+        """Whether the cell is emphasised."""
+        return self.best or bool(self.significant) or self.tone == "bad"
+
+    @property
+    def raised_letters(self) -> str:
+        """Letters as superscripts; in parentheses if there is no superscript for one.
+
+        >>> Cell(0.5, letters=["a", "b"]).raised_letters, Cell(0.5, letters=["1", "12"]).raised_letters
+        ('ᵃᵇ', ' (1 12)')
+        """
+        if all(letter in SUPERSCRIPTS for letter in self.letters):
+            return "".join(SUPERSCRIPTS[letter] for letter in self.letters)
+        return f" ({' '.join(self.letters)})"
 
 
 class Column(NamedTuple):
@@ -98,7 +121,10 @@ class Table:
         return [list(row) for row in zip(*columns, strict=True)]
 
     def mark_best(self) -> Table:
-        """Mark the best values of each column that has a direction: all equal best ones, none if all are equal."""
+        """Mark the best values of each column that has a direction: all equal best ones, none if all are equal.
+
+        With more than two rows, the second best ones are marked as such.
+        """
         rows = self.cells()
         for i, column in enumerate(self.columns):
             if not column.better or len(rows) < 2:
@@ -107,8 +133,10 @@ class Table:
             known = [value for value in values if not math.isnan(value)]
             if not known or (len(known) == len(values) and min(known) == max(known)):
                 continue
+            best, *others = sorted(set(known), reverse=True)
+            second = others[0] if others and len(rows) > 2 else None
             for row, value in zip(rows, values, strict=True):
-                row[i] = row[i]._replace(best=value == max(known))
+                row[i] = row[i]._replace(best=value == best, second_best=value == second)
         return replace(self, rows=rows)
 
     @property
@@ -191,13 +219,12 @@ def _column_texts(cells: Sequence[Cell], column: Column) -> list[str]:
     """Format the cells of a column with their stars and details; numbers are right-aligned."""
     if column.is_text:
         return [format_cell(cell, column) for cell in cells]
-    values = [format_cell(cell._replace(stars=""), column, with_detail=False) for cell in cells]
+    values = [format_cell(cell._replace(stars="", letters=()), column, with_detail=False) for cell in cells]
+    letters = [cell.raised_letters for cell in cells]
     ends = [" ".join(filter(None, [cell.stars, one_line(cell.detail)])) for cell in cells]
-    width, end_width = max(map(len, values)), max(map(len, ends))
-    return [
-        f"{value:>{width}} {end:<{end_width}}" if end_width else f"{value:>{width}}"
-        for value, end in zip(values, ends, strict=True)
-    ]
+    width, letter_width, end_width = (max(map(len, texts)) for texts in (values, letters, ends))
+    aligned = [f"{value:>{width}}{raised:<{letter_width}}" for value, raised in zip(values, letters, strict=True)]
+    return [f"{text} {end:<{end_width}}" for text, end in zip(aligned, ends, strict=True)] if end_width else aligned
 
 
 def format_cell(cell: Cell, column: Column, *, with_detail: bool = True) -> str:
@@ -206,7 +233,7 @@ def format_cell(cell: Cell, column: Column, *, with_detail: bool = True) -> str:
     >>> format_cell(Cell(0.0123, stars="**", detail="[+0.0100, +0.0200]"), Column("change", "signed"))
     '+0.0123 ** [+0.0100, +0.0200]'
     """
-    text = f"{cell.text or format_value(cell.value, cell.style or column.style)}{cell.mark}"
+    text = f"{cell.text or format_value(cell.value, cell.style or column.style)}{cell.mark}{cell.raised_letters}"
     return " ".join(filter(None, [text, cell.stars, one_line(cell.detail) if with_detail else ""]))
 
 
