@@ -22,6 +22,7 @@ from command import forked
 
 GOLDENS = Path(__file__).parents[1] / "goldens"
 COMMANDS = {
+    "ragauge-audit": "audit inputs/qrels.txt inputs/bm25.run --expect mrr=0.5 --json",
     "ragauge-calibration": "calibrate inputs/labelled.jsonl -o c --json",
     "ragauge-embedders": "report folders/study/lineup.json --format json",
     "ragauge-freshness": "freshness inputs/bm25.run inputs/dense.run --versions inputs/versions.jsonl -k 10 --json",

@@ -27,6 +27,7 @@ class ResultModules(NamedTuple):
 
 
 RESULT_MODULES: Mapping[str, ResultModules] = {
+    "ragauge-audit": ResultModules("audit", "ragauge.core.findings", "ragauge.audits.report"),
     "ragauge-calibration": ResultModules(
         "calibrate", "ragauge.judging.calibration.results", "ragauge.judging.calibration.report"
     ),

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple
 
-from ragauge.core.findings import FindingTable
+from ragauge.core.findings import Finding, FindingTable
 from ragauge.core.summaries import Estimate
 from ragauge.core.text import one_line
 from ragauge.output.numbers import MISSING, NUMBER_STYLES, format_interval, format_number
@@ -19,6 +19,8 @@ TEXT_STYLES = frozenset({"text", "name"})
 SUPERSCRIPTS = dict(zip("abcdefghijklmnoprstuvwxyz", "ᵃᵇᶜᵈᵉᶠᵍʰⁱʲᵏˡᵐⁿᵒᵖʳˢᵗᵘᵛʷˣʸᶻ", strict=True))
 COLUMN_GAP_CHARS = 2
 MIN_NAME_CHARS = 12
+MAX_NAME_CHARS = 32
+"""Maximum length of the texts of a first column that are not wrapped."""
 
 
 class Cell(NamedTuple):
@@ -261,12 +263,39 @@ def table_of_facts(facts: Mapping[str, str], title: str = "", table_id: str = "f
 
 
 def table_of_finding(grid: FindingTable, title: str = "", table_id: str = "evidence") -> Table:
-    """Build the table of the evidence of a finding: columns of whole numbers are counts, others scores."""
-    columns = [Column(grid.header[0], "name")]
-    for i, name in enumerate(grid.header[1:], 1):
-        numbers = [row[i] for row in grid.rows if not isinstance(row[i], str)]
-        columns.append(Column(name, "count" if _are_counts(numbers) else "score"))
+    """Build the table of the evidence of a finding.
+
+    Without styles, columns of whole numbers are counts, other numbers scores, and the rest texts.
+    """
+    columns = [Column(name, style) for name, style in zip(grid.header, grid.styles, strict=True)] if grid.styles else []
+    for i, name in enumerate(grid.header if not columns else ()):
+        values = [row[i] for row in grid.rows]
+        numbers = [value for value in values if not isinstance(value, str | None)]
+        if numbers and i:
+            columns.append(Column(name, "count" if _are_counts(numbers) else "score"))
+        else:
+            is_name = i == 0 and all(len(str(value)) <= MAX_NAME_CHARS for value in values)
+            columns.append(Column(name, "name" if is_name else "text"))
     return Table(table_id, columns, grid.rows, title)
+
+
+def table_of_findings(findings: Sequence[Finding], subject: str) -> Table:
+    """Build the table with one row per finding; examples are separated by ` | `."""
+    names = (subject, "what", "problem", "count", "message", "effect", "remedy", "examples")
+    rows: list[Row] = [
+        [
+            finding.subject,
+            finding.what,
+            int(finding.problem),
+            finding.count,
+            finding.message,
+            finding.effect,
+            finding.remedy,
+            " | ".join(finding.examples),
+        ]
+        for finding in findings
+    ]
+    return Table("findings", [Column(name) for name in names], rows)
 
 
 def _are_counts(values: Sequence[Value]) -> bool:

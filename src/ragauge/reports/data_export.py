@@ -10,12 +10,12 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from ragauge.audits.report import audit_to_dict
 from ragauge.comparison.report import comparison_to_data, comparisons_to_data
 from ragauge.comparison.results import MeasureCurve, Overview, SystemSummary
+from ragauge.core.findings import Audit
 from ragauge.core.records import Scores
 from ragauge.core.summaries import Mean, Speed
-from ragauge.files.serialization import replace_nan, to_plain_data
+from ragauge.files.serialization import replace_nan, to_json_data, to_plain_data
 from ragauge.output.csv import render_csv_rows
 from ragauge.output.numbers import format_exact
 from ragauge.output.terminal import format_direction
@@ -270,11 +270,17 @@ def overview_to_data(overview: Overview, *, per_query: bool = False, moved: int 
             ]
             for tag, several in overview.strata.items()
         },
-        "audit": None if overview.audit is None else audit_to_dict(overview.audit),
+        "audit": None if overview.audit is None else _audit_to_data(overview.audit),
         "failures": dict(overview.failures),
         "notes": list(overview.notes),
     }
     return dict(replace_nan(to_plain_data(data)))
+
+
+def _audit_to_data(audit: Audit) -> dict[str, Any]:
+    """Return an audit as data, without what its own JSON has in addition."""
+    found: dict[str, Any] = to_json_data(audit)
+    return {name: found[name] for name in ("problems", "findings", "skipped", "notes")}
 
 
 def _mean_to_data(mean: Mean) -> dict[str, Any]:
