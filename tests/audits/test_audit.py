@@ -383,7 +383,7 @@ def test_every_kind_of_problem_says_what_to_do():
 def test_several_runs_in_order_are_named_and_so_is_the_one_that_is():
     tied = {q: dict.fromkeys("abcd", 1.0) for q in QRELS}
     shown = rendered(audit(QRELS, {"one": RUN, "two": tied}, checks=["ties"]))
-    assert "ties   no two documents of a query have the same score" in shown
+    assert "ties  no two documents of a query have the same score" in shown
     three = {"one": RUN, "two": {**RUN, "q0": {"a": 1.0}}, "three": {**RUN, "q0": {"b": 1.0}}}
     shown = rendered(audit(QRELS, three, checks=["ties", "repetitions"]))
     assert "repetitions, ties  no problem in one, two, three" in shown

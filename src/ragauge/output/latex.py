@@ -39,9 +39,13 @@ def escape_latex(text: str) -> str:
 
 
 def render_latex(reports: Sequence[Report]) -> str:
-    """Render all tables of reports with booktabs: best in bold, second best underlined, stars and letters raised."""
+    """Render all tables of reports with booktabs, after their notes as comments.
+
+    The best values are bold, the second best underlined, stars and letters raised.
+    """
     blocks: list[str] = [r"% \usepackage{booktabs}"]
     for report in reports:
+        blocks += [f"% {one_line(note)}" for note in report.notes]
         for section in report.select_sections("latex"):
             for block in section.blocks:
                 table = table_of_facts(block.facts, block.title) if isinstance(block, Facts) else block
