@@ -71,6 +71,7 @@ def names(found):
     st.sampled_from([name for name, rules in PRESETS.items() if rules.ties != "expected"]),
     st.lists(st.sampled_from(SEVERAL), min_size=1, max_size=4, unique=True),
 )
+@pytest.mark.slow
 def test_whatever_can_be_evaluated_can_be_audited_and_shown(qrels, one, other, convention, measures):
     found = audit(
         qrels,
@@ -333,6 +334,7 @@ def ragauge(folder):
     return command_in(folder, "audit")
 
 
+@pytest.mark.slow
 def test_the_command_shows_problems_first_and_fits_eighty_columns(ragauge, folder):
     done = ragauge("qrels.txt", "one.run", "other.run", "--corpus", "corpus.jsonl", "--expect", "ndcg@10=0.9999")
     lines = done.stdout.splitlines()
@@ -491,6 +493,7 @@ def test_an_audit_is_read_back_from_json(tmp_path):
     assert len(again.problems) == len(found.problems) > 0
 
 
+@pytest.mark.slow
 def test_a_large_run_drawn_at_random_is_called_so():
     rng = np.random.default_rng(0)
     queries, documents = np.repeat(np.arange(1000), 300), np.tile(np.arange(300), 1000) * 7 % 3001

@@ -9,13 +9,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, TypedDict, Unpack
 
-from ragauge.audits.checks import run_checks, select_checks
+from ragauge.audits.checks import AUDIT_CHECKS, audit_evidence
 from ragauge.audits.evidence import AuditInput
 from ragauge.core.errors import BadInput, MissingEvidence
 from ragauge.core.findings import Audit
 from ragauge.core.records import Judgments, Run
 from ragauge.core.settings import check_keywords
 from ragauge.evaluation import DEFAULT_MEASURES, Measures, judgments_for_measures, parse_measures
+from ragauge.evaluation.checks import select_checks
 from ragauge.measures.conventions import PRESETS, Convention, find_convention
 from ragauge.measures.judged_ranks import defined_depth
 from ragauge.measures.names import Measure
@@ -143,7 +144,7 @@ def _merge_settings(sources: _AuditSources, options: AuditOptions) -> _AuditSett
 def _run_audit(
     question: _AuditSettings, runs: Mapping[str, Run], repeats: Mapping[str, Sequence[Run]], texts: DocumentTexts
 ) -> Audit:
-    chosen = select_checks([question.checks] if isinstance(question.checks, str) else question.checks)
+    chosen = select_checks(AUDIT_CHECKS, question.checks)
     rules = find_convention(question.convention)
     measures: list[Measure] = []
     for one in parse_measures(question.measures, rules):
@@ -175,7 +176,7 @@ def _run_audit(
     )
     for run in runs:  # An input that no convention can score is an error of the caller, not a finding.
         evidence.scores(run)
-    found = run_checks(evidence, chosen, texts.absent)
+    found = audit_evidence(evidence, chosen, texts.absent)
     counts = f"{pluralise(len(judgments), 'judged query')}, {pluralise(len(runs), 'run')}"
     about = f"{counts}, convention {evidence.rules.name}"
     return Audit(found.findings, found.skipped, [about], list(runs))

@@ -114,5 +114,5 @@ def _print_audit_checks() -> None:
     from ragauge.audits.checks import AUDIT_CHECKS
 
     columns = [Column("check", "name"), Column("what it looks for"), Column("needs")]
-    rows = [[check.name, check.description, ", ".join(check.needs)] for check in AUDIT_CHECKS.values()]
+    rows = [[check.name, check.about, ", ".join(need.name for need in check.needs)] for check in AUDIT_CHECKS.values()]
     print_table(Table("checks", columns, rows))

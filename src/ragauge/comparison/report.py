@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from ragauge.core.run_dates import describe_run_dates
@@ -465,9 +465,12 @@ def describe_comparisons(found: Comparisons) -> list[str]:
 
 def build_comparisons_table(found: Comparisons) -> Table:
     """Build the table with one row per comparison and stratum, with exact numbers."""
-    records: list[Mapping[str, float | int | str | None]] = [
-        comparison_fields(row) for row in (*found.rows, *found.strata)
-    ]
+    return build_fields_table([*found.rows, *found.strata])
+
+
+def build_fields_table(rows: Sequence[Comparison]) -> Table:
+    """Build the table with one row per comparison and all its values."""
+    records = [comparison_fields(row) for row in rows]
     columns = [Column(name) for name in records[0]] if records else []
     return Table("comparisons", columns, [list(record.values()) for record in records])
 

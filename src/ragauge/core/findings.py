@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from ragauge.core.record_types import json_form, record
+from ragauge.core.record_types import TabularResult, json_form, record
 
 EXPECTED_FINDING = "expected"
 """Name of findings on expected scores."""
@@ -52,7 +52,7 @@ class Finding:
 @record("ragauge-audit", 1, derived=("problem_count",))
 @json_form(renamed={"problem_count": "problems"})
 @dataclass(frozen=True, eq=False)
-class Audit:
+class Audit(TabularResult):
     """All findings of an audit, and the checks that were skipped."""
 
     findings: Sequence[Finding]

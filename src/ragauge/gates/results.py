@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from ragauge.core.errors import CheckFailed, RagaugeError
-from ragauge.core.record_types import json_form, record
+from ragauge.core.record_types import TabularResult, json_form, record
 from ragauge.core.run_dates import RunDate
 from ragauge.evaluation.indicators import Indicator
 
@@ -101,7 +101,7 @@ class GateError(NamedTuple):
 
 @record("ragauge-gate", 1, derived=("passed",))
 @dataclass(frozen=True, eq=False)
-class Gate:
+class Gate(TabularResult):
     """Result of a gate: the checks of all rules.
 
     It is true only if every check passed.

@@ -276,4 +276,6 @@ def _query_notes(judged: JudgedRanks, convention: Convention) -> list[str]:
 
 def describe_unjudged_queries(judged: JudgedRanks) -> str:
     """Describe how many queries of a run are unjudged."""
-    return f"{judged.name} has {judged.extra_queries:,} unjudged queries, which are not scored"
+    extra = judged.extra_queries
+    queries = f"{extra:,} unjudged queries, which are" if extra > 1 else "1 unjudged query, which is"
+    return f"{judged.name} has {queries} not scored"

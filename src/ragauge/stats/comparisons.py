@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, NamedTuple, TypedDict
 
 from ragauge.core.errors import UnknownName
-from ragauge.core.record_types import json_form, record
+from ragauge.core.record_types import TabularResult, json_form, record
 from ragauge.core.run_dates import RunDate
 from ragauge.core.settings import Above, AtLeast, AtMost, Below, OneOf, check_number, check_settings
 
@@ -121,7 +121,7 @@ class SeedDifferences:
     flattened={"means": ("mean_baseline", "mean_system")},
 )
 @dataclass(frozen=True)
-class Comparison:
+class Comparison(TabularResult):
     """Comparison of a system with a baseline by one measure, on the queries scored for both."""
 
     measure: str
@@ -190,7 +190,7 @@ def significance_stars(p: float) -> str:
 @record("ragauge-comparison", 1)
 @json_form(renamed={"rows": "comparisons"})
 @dataclass(frozen=True, eq=False)
-class Comparisons:
+class Comparisons(TabularResult):
     """Results of all comparisons of one call."""
 
     rows: Sequence[Comparison]
