@@ -439,7 +439,7 @@ def _describe_interval(found: Comparisons) -> str:
     method = found.method
     kind = "hierarchical" if _has_seeds(found) else "BCa" if method.interval == "bca" else "percentile"
     units = "queries and seeds" if _has_seeds(found) else "queries"
-    return f"of the change, {kind} bootstrap, {method.rounds:,} resamples of {units}"
+    return f"{kind} bootstrap of the change, {method.rounds:,} resamples of {units}"
 
 
 def describe_comparisons(found: Comparisons) -> list[str]:

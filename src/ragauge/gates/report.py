@@ -113,7 +113,7 @@ def _build_rules_table(gate: Gate) -> Table:
         columns += [
             Column("baseline", "number", drop_order=2),
             Column("change", "number"),
-            Column(level, "number", drop_order=1, legend="of the change, as in a one-sided test"),
+            Column(level, "number", drop_order=1, legend="confidence interval of the change, for a one-sided test"),
         ]
     if tested:
         columns.append(Column("p", "p", drop_order=3, legend=_describe_test(gate)))

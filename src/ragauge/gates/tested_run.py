@@ -221,7 +221,12 @@ def _average_trials(run: Run, scores: Scores) -> Scores:
 
 def _check_timings(timings: Any) -> Any:
     """Return timings; raises BadInput if columns of a run's timings are missing."""
-    lacks = [] if timings is None else [name for name in TIMING_COLUMNS if name not in getattr(timings, "columns", ())]
+    if timings is None:
+        return None
+    import polars as pl
+
+    known = timings.columns if isinstance(timings, pl.DataFrame) else []
+    lacks = [name for name in TIMING_COLUMNS if name not in known]
     if lacks:
         raise BadInput(f"the timings lack {', '.join(lacks)}", hint="use `timings` of a run that `ragauge.run` made")
     return timings
