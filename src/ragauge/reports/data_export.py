@@ -281,6 +281,9 @@ def overview_to_data(overview: Overview, *, per_query: bool = False, moved: int 
 def _audit_to_data(audit: Audit) -> dict[str, Any]:
     """Return an audit as data, without what its own JSON has in addition."""
     found: dict[str, Any] = to_json_data(audit)
+    for finding in found["findings"]:
+        if finding["grid"] is not None:
+            finding["grid"].pop("styles", None)
     return {name: found[name] for name in ("problems", "findings", "skipped", "notes")}
 
 
