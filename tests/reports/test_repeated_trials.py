@@ -214,7 +214,7 @@ def test_compare_says_what_part_seeds_have(made, seen):
     found = ragauge.compare(str(made.folder), measures=["mrr@20"])
     share = seen.entries["lucky"].variation["mrr@20"].by_trials
     assert found.find("lucky").seeds.share == pytest.approx(share)
-    assert f"more seeds would take away {share:.0%} of the variance of a difference in mrr@20" in describe_comparisons(
+    assert f"more seeds would remove {share:.1%} of the variance of a difference in mrr@20" in describe_comparisons(
         found
     )
     assert found.to_polars()["seeds_share"].to_list() == [pytest.approx(share)]

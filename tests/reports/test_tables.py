@@ -21,7 +21,7 @@ from rich.console import Console
 import ragauge
 from command import forked
 from ragauge.comparison import report
-from ragauge.comparison.latex import render_comparisons_latex, render_overview_latex
+from ragauge.comparison.latex import render_overview_latex
 from ragauge.comparison.results import MeasureCurve, Overview, StratumMeans, SystemSummary
 from ragauge.core.csv_cells import restore_cell
 from ragauge.core.documents import Document
@@ -43,6 +43,7 @@ from ragauge.reports.data_export import (
 )
 from ragauge.reports.markdown import render_overview_markdown
 from ragauge.stats.smallest_k import SmallestK
+from written_results import format_results
 
 SCHEMA = json.loads((Path(ragauge.__file__).parent / "reports" / "report.schema.json").read_text())
 VALID = jsonschema.Draft202012Validator(SCHEMA)
@@ -603,7 +604,7 @@ def test_stars_are_against_the_baseline_and_the_same_from_a_comparison():
     def body(table):
         return table[table.index(r"\toprule") :]
 
-    assert body(render_comparisons_latex(found.compared)) == body(text)
+    assert body(format_results(found.compared, "latex")) == body(text)
 
 
 def test_the_table_of_trec_dl_has_the_published_figures(shared):
@@ -615,7 +616,7 @@ def test_the_table_of_trec_dl_has_the_published_figures(shared):
     }
     runs = {name: folder / "runs" / f"{name}.txt.gz" for name in published}
     scores = ragauge.evaluate(folder / "qrels" / "qrels.dl19-passage.txt", runs, ["ndcg@10"])
-    text = render_comparisons_latex(ragauge.compare(scores, "dl19.BM25", rounds=200))
+    text = format_results(ragauge.compare(scores, "dl19.BM25", rounds=200), "latex")
     set_there = dict(re.findall(r"^    (dl19\S+) +& \S*?(\d\.\d{4})", text.replace(r"\_", "_"), re.M))
     assert len(published) == 5
     assert set_there == published
@@ -638,7 +639,7 @@ def test_numbers_stand_where_letters_end():
         for j in range(i + 1, 30)
     ]
     found = replace(side_by_side(THREE).compared, rows=rows, systems=names)
-    text = render_comparisons_latex(found)
+    text = format_results(found, "latex")
     assert re.search(r"4 s3 +& 0\.0750\\rlap\{\\textsuperscript\{1,2,3\}\}", text)
     assert r"{lr@{\hspace{31.4em}}}" in text  # as wide as the longest of them
 
@@ -719,15 +720,18 @@ def test_text_for_an_output_that_cannot_show_blocks_has_ascii_marks():
     assert encode_sparklines("▁█·", "latin-1") == encode_sparklines("▁█·", "ascii") == "_# "
 
 
+def profile(found):
+    sections = [one for one in report.build_report(found).sections if one.id == "profiles"]
+    return [row for section in sections for row in section.blocks[0].texts()]
+
+
 def test_two_systems_have_a_profile_of_their_differences():
     shifted = [*LOW[:2], *[x + 0.4 for x in LOW[2:7]], -0.4]
     found = ragauge.compare({"a": scored("a", {"mrr": LOW}), "b": scored("b", {"mrr": shifted})}, "a", rounds=200)
-    assert report.render_profiles(found)[1:] == ["mrr  -0.4000 ▁  █████ +0.4000"]
+    assert profile(found) == [["mrr", "-0.4000", "|▁  █████|", "+0.4000"]]
     same = ragauge.compare({"a": scored("a", {"mrr": LOW}), "b": scored("b", {"mrr": LOW})}, "a", rounds=200)
-    assert report.render_profiles(same) == []
-    texts = [str(piece) for piece in report.render_comparison_tables(found, 80, 0)[0]]
-    assert "mrr  -0.4000 ▁  █████ +0.4000" in texts
-    assert not any("█" in str(piece) for piece in report.render_comparison_tables(found, 20, 0)[0])
+    assert profile(same) == []
+    assert profile(report.keep_changed_queries(found, 1)) == []
 
 
 # the command line ---------------------------------------------------------------------------------------------------
@@ -746,7 +750,7 @@ def table(tmp_path):
 
 @pytest.mark.slow
 def test_compare_writes_latex_and_a_profile(table):
-    done = cli("compare", "s.csv", "-b", "a_b", "--latex", cwd=table)
+    done = cli("compare", "s.csv", "-b", "a_b", "--format", "latex", cwd=table)
     assert done.returncode == 0, done.stderr
     assert r"\textbf{0.8750}\rlap{$^{***}$}" in done.stdout
     assert r"a\_b" in done.stdout
@@ -761,7 +765,7 @@ def test_two_kinds_of_output_are_refused(table):
     (table / "run").write_text("q1 Q0 d1 1 0.9 x\n")
     for asked, said in (
         (("compare", "s.csv", "--json", "--csv"), "--json and --csv"),
-        (("compare", "s.csv", "--markdown", "--latex"), "--markdown and --latex"),
+        (("compare", "s.csv", "--csv", "--format", "latex"), "--csv and --format"),
         (("evaluate", "qrels", "run", "--json", "--csv"), "--json and --csv"),
         (("evaluate", "qrels", "run", "--json", "--format", "trec_eval"), "--json and --format"),
     ):

@@ -7,7 +7,13 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from ragauge.comparison.report import assign_letters, describe_test, find_significant_wins
+from ragauge.comparison.report import (
+    UNREPORTED_CONVENTIONS,
+    assign_letters,
+    describe_test,
+    find_significant_wins,
+    to_paper_name,
+)
 from ragauge.comparison.results import Overview
 from ragauge.core.run_dates import describe_run_dates
 from ragauge.core.summaries import Mean
@@ -16,29 +22,6 @@ from ragauge.output.latex import escape_latex
 from ragauge.output.numbers import format_score, pluralise
 from ragauge.stats.comparisons import Comparisons
 
-PAPER_MEASURE_NAMES = {
-    "ndcg": "nDCG",
-    "dcg": "DCG",
-    "alpha_ndcg": "alpha-nDCG",
-    "map": "MAP",
-    "gm_map": "GMAP",
-    "mrr": "MRR",
-    "precision": "P",
-    "recall": "Recall",
-    "f1": "F1",
-    "hit_rate": "Hit rate",
-    "r_precision": "R-Prec",
-    "rbp": "RBP",
-    "err": "ERR",
-    "err_ia": "ERR-IA",
-    "infap": "infAP",
-    "judged": "Judged",
-    "unjudged": "Unjudged",
-    "subtopic_recall": "S-Recall",
-}
-"""Names of measures in papers. Other measures keep their ragauge name."""
-UNREPORTED_CONVENTIONS = ("", "default", "as given")
-"""Conventions that are not worth mentioning in a caption."""
 MAX_NARROW_MARK_CHARS = 3
 """Maximum number of superscript characters that fit between two columns."""
 TextsByCell = Mapping[tuple[str, str], str]
@@ -62,16 +45,6 @@ class _LatexTable:
     """Letter before each system name that superscripts refer to."""
     p95: Mapping[str, float] = field(default_factory=dict)
     """p95 latency in ms by system, if known."""
-
-
-def to_paper_name(measure: str) -> str:
-    """Return a measure's name as papers write it, with options and cutoff.
-
-    >>> [to_paper_name(one) for one in ("ndcg@10", "recall(of=capped)@5", "hit_rate@1", "my_own@3")]
-    ['nDCG@10', 'Recall(of=capped)@5', 'Hit rate@1', 'my_own@3']
-    """
-    name = re.match(r"[^(@]*", measure)[0]  # type: ignore[index]
-    return PAPER_MEASURE_NAMES.get(name, name) + measure[len(name) :]
 
 
 def render_overview_latex(overview: Overview) -> str:
@@ -99,26 +72,6 @@ def render_overview_latex(overview: Overview) -> str:
         p95,
     )
     return _latex_comments(describe_run_dates(overview.answers)) + _render_latex_table(sheet)
-
-
-def render_comparisons_latex(found: Comparisons) -> str:
-    """Render the systems of a comparison by all its measures."""
-    means: dict[tuple[str, str], Mean] = {}
-    for row in found:
-        for name, value in zip((row.baseline, row.system), row.means, strict=True):
-            means[name, row.measure] = Mean(value, row.n)
-    said = _means_caption([mean.n for mean in means.values()], found.dataset, found.convention)
-    sheet = _LatexTable(
-        list(found.systems),
-        found.measures,
-        means,
-        frozenset(row.measure for row in found if row.lower_is_better),
-        [said, *_best_caption(len(found.systems)), *_marks_caption(found)],
-        found.dataset or "systems",
-        _significance_marks(found),
-        _system_letters(found),
-    )
-    return _latex_comments(describe_run_dates(found.answers)) + _render_latex_table(sheet)
 
 
 def _latex_comments(lines: Sequence[str]) -> str:

@@ -6,16 +6,16 @@ Unknown values are empty.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from ragauge.audits.report import audit_to_dict
-from ragauge.comparison.report import comparison_to_data, comparisons_to_data
+from ragauge.comparison.report import fallen_queries, risen_queries, summarise_comparisons
 from ragauge.comparison.results import MeasureCurve, Overview, SystemSummary
+from ragauge.core.findings import Audit
 from ragauge.core.records import Scores
 from ragauge.core.summaries import Mean, Speed
-from ragauge.files.serialization import replace_nan, to_plain_data
+from ragauge.files.serialization import replace_nan, to_json_data, to_plain_data
 from ragauge.output.csv import render_csv_rows
 from ragauge.output.numbers import format_exact
 from ragauge.output.terminal import format_direction
@@ -30,6 +30,7 @@ from ragauge.reports.systems_tables import (
     find_query_count,
     is_cached_build,
 )
+from ragauge.stats.comparisons import Comparison, Comparisons, comparison_fields
 from ragauge.stats.repeated_trials import Variation
 
 if TYPE_CHECKING:
@@ -256,8 +257,8 @@ def overview_to_data(overview: Overview, *, per_query: bool = False, moved: int 
         "systems": {
             name: _system_to_data(overview, entry, per_query=per_query) for name, entry in overview.entries.items()
         },
-        "comparisons": None if overview.compared is None else comparisons_to_data(overview.compared, moved),
-        "rival": None if overview.rival is None else comparison_to_data(overview.rival, moved, overview.queries),
+        "comparisons": None if overview.compared is None else _comparisons_to_data(overview.compared, moved),
+        "rival": None if overview.rival is None else _comparison_to_data(overview.rival, moved, overview.queries),
         "curves": [_curve_to_data(one) for one in overview.curves],
         "strata": {
             tag: [
@@ -270,11 +271,20 @@ def overview_to_data(overview: Overview, *, per_query: bool = False, moved: int 
             ]
             for tag, several in overview.strata.items()
         },
-        "audit": None if overview.audit is None else audit_to_dict(overview.audit),
+        "audit": None if overview.audit is None else _audit_to_data(overview.audit),
         "failures": dict(overview.failures),
         "notes": list(overview.notes),
     }
     return dict(replace_nan(to_plain_data(data)))
+
+
+def _audit_to_data(audit: Audit) -> dict[str, Any]:
+    """Return an audit as data, without what its own JSON has in addition."""
+    found: dict[str, Any] = to_json_data(audit)
+    for finding in found["findings"]:
+        if finding["grid"] is not None:
+            finding["grid"].pop("styles", None)
+    return {name: found[name] for name in ("problems", "findings", "skipped", "notes")}
 
 
 def _mean_to_data(mean: Mean) -> dict[str, Any]:
@@ -355,3 +365,37 @@ def _curve_to_data(curve: MeasureCurve) -> dict[str, Any]:
             for name, one in curve.enough.items()
         },
     }
+
+
+def _comparisons_to_data(found: Comparisons, moved: int) -> dict[str, Any]:
+    """Return all comparisons as JSON data; NaN becomes None."""
+    data = {
+        "comparisons": [_comparison_to_data(row, moved, found.texts) for row in found.rows],
+        "strata": [_comparison_to_data(row, moved, found.texts) for row in found.strata],
+        "baseline": found.baseline,
+        "systems": list(found.systems),
+        "dataset": found.dataset or None,
+        "convention": found.convention or None,
+        "answers": {name: date._asdict() for name, date in found.answers.items()},
+        "method": {name: value for name, value in asdict(found.method).items() if not name.endswith("_is_better")},
+        "notes": list(found.notes),
+        "verdicts": summarise_comparisons(found),
+    }
+    return dict(replace_nan(data))
+
+
+def _comparison_to_data(row: Comparison, moved: int, texts: Mapping[str, str]) -> dict[str, Any]:
+    """Return one comparison as data.
+
+    `moved` is the number of queries that rose most, and that fell most.
+    """
+    held = ("ci_low", "ci_high", "seeds_share")  # These are in `ci` and `seeds`.
+    flat: dict[str, Any] = {name: value for name, value in comparison_fields(row).items() if name not in held}
+    flat["ci"] = list(row.ci)
+    flat["lower_is_better"] = row.lower_is_better
+    flat["seeds"] = None if row.seeds is None else asdict(row.seeds)
+    flat["moved"] = [
+        {**one._asdict(), **({"text": texts[one.query]} if one.query in texts else {})}
+        for one in [*risen_queries(row, moved), *fallen_queries(row, moved)]
+    ]
+    return flat

@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 from itertools import islice
 
-from ragauge.comparison.report import describe_test, render_comparisons_markdown
+from ragauge.comparison.report import build_report, describe_test
 from ragauge.comparison.results import Overview
 from ragauge.core.protocols import Result
 from ragauge.core.run_dates import describe_run_dates
-from ragauge.output.markdown import details_block, escape_markdown, render_markdown, render_markdown_table
+from ragauge.output.markdown import details_block, escape_markdown, render_markdown, render_markdown_table, render_table
 from ragauge.output.numbers import format_score, pluralise
+from ragauge.output.tables import Table
 from ragauge.reports.registry import build_reports
 from ragauge.reports.summary import summarise_overview
 from ragauge.reports.systems_tables import (
@@ -120,7 +121,14 @@ def _trials_section(overview: Overview) -> list[str]:
 def _comparisons_section(overview: Overview) -> list[str]:
     if overview.compared is None:
         return []
-    return details_block("How sure, by each measure", [render_comparisons_markdown(overview.compared, 0).rstrip()])
+    report = build_report(overview.compared, changed_queries=0)
+    lines: list[str] = []
+    for section in report.select_sections("markdown"):
+        for block in section.blocks:
+            if isinstance(block, Table):
+                lines += [f"### {escape_markdown(block.title or section.title)}", "", *render_table(block), ""]
+    notes = [*report.notes, report.summary, *report.details]
+    return details_block("How sure, by each measure", [*lines, *(f"- {escape_markdown(note)}" for note in notes)])
 
 
 def _curves_section(overview: Overview) -> list[str]:

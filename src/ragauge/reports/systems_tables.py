@@ -9,13 +9,13 @@ from typing import Any
 from rich.table import Table
 from rich.text import Text
 
-from ragauge.comparison.report import STARS_LEGEND, describe_test, format_interval, format_signed
+from ragauge.comparison.report import STARS_LEGEND, describe_test
 from ragauge.comparison.results import Overview, SystemSummary
 from ragauge.core.run_dates import describe_run_dates
 from ragauge.core.stages import STAGES
 from ragauge.core.summaries import Mean
 from ragauge.core.text import one_line
-from ragauge.output.numbers import format_number, format_score, pluralise
+from ragauge.output.numbers import format_interval, format_number, format_score, pluralise
 from ragauge.output.terminal import best_mean, borderless_table, terminal_cell
 from ragauge.output.text_report import TextTable, fit_columns, render_table, shorten_names
 from ragauge.stats.comparisons import Comparison
@@ -223,8 +223,12 @@ def build_quality_rows(overview: Overview, *, interval: bool = False) -> HeaderA
             row.append(format_query_count([entry.means.get(m, UNKNOWN_MEAN) for m in overview.measures]))
         gap = gaps[name]
         if gap is not None:
-            beside = f" {format_interval(gap.ci)}" if interval and not math.isnan(gap.ci[0]) else ""
-            row += [format_signed(gap.difference) + beside, format_p_with_stars(gap), f"{gap.wins}/{gap.losses}"]
+            beside = f" {format_interval(*gap.ci, 'signed')}" if interval and not math.isnan(gap.ci[0]) else ""
+            row += [
+                format_number(gap.difference, "signed") + beside,
+                format_p_with_stars(gap),
+                f"{gap.wins}/{gap.losses}",
+            ]
         rows.append(row + [""] * (len(header) - len(row)))
     return header, rows
 
