@@ -169,7 +169,7 @@ def test_it_is_written_again_in_every_form(ragauge, folder, tmp_path):
     shown = ragauge("report", "theirs.json")  # as results of another system
     assert "hnswlib:m=16,ef_construction=200,ef_search=40" in shown.stdout
     assert "this file is read" in ragauge("report", "bench/toy", "-o", "bench/toy/sweep.json", code=2).stderr
-    assert "no form is named `latx`" in ragauge("report", "bench/toy", "--format", "latx", code=2).stderr
+    assert "no output format is named `latx`" in ragauge("report", "bench/toy", "--format", "latx", code=2).stderr
 
 
 @pytest.mark.engine

@@ -433,7 +433,7 @@ def test_endings_tell_the_form_and_names_win():
     assert format_for_path("x.txt", "swarm", OUTPUT_FORMATS) == format_for_path("", "swarm", OUTPUT_FORMATS) == "swarm"
     with pytest.raises(BadInput, match=r"x\.tex: the ending \.tex is not that of the format markdown"):
         format_for_path("x.tex", "markdown", OUTPUT_FORMATS)
-    with pytest.raises(BadInput, match="not clear"):
+    with pytest.raises(BadInput, match="expected a file that ends in"):
         format_for_path("x.docx", None, OUTPUT_FORMATS)
     with pytest.raises(UnknownName, match="wode"):
         format_for_path("x.csv", "wode", OUTPUT_FORMATS)

@@ -690,7 +690,7 @@ def test_format_is_that_of_the_ending_or_the_named_one():
         "html", "json", "csv", "markdown", "latex",
     }  # fmt: skip
     assert format_for_path("x.json", "ragdbeval", formats) == "ragdbeval"
-    with pytest.raises(BadInput, match="not clear"):
+    with pytest.raises(BadInput, match="expected a file that ends in"):
         format_for_path("x.pdf", None, formats)
     with pytest.raises(UnknownName, match="latx"):
         format_for_path("x.tex", "latx", formats)
