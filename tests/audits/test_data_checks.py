@@ -645,6 +645,7 @@ def of_chance(seed):
     return pairs, number, leakage_fields.CandidateField("category", rng.integers(0, 4, 80).astype(float), 4)
 
 
+@pytest.mark.simulation
 def test_permutation_tests_raise_a_false_alarm_as_often_as_they_say():
     p = [
         [leakage_predictors.permutation_test(pairs, one, seed=seed) for one in both]
@@ -658,6 +659,7 @@ def test_permutation_tests_raise_a_false_alarm_as_often_as_they_say():
         assert np.abs((np.array(p) <= level).mean(axis=0) - level).max() < margin
 
 
+@pytest.mark.simulation
 def test_corrected_predictions_raise_no_more_false_alarms_than_their_level():
     alarms = 0
     for seed in range(200):

@@ -201,6 +201,7 @@ def by_brute_force(chunks, known):
 
 
 @given(VECTORS)
+@pytest.mark.slow
 def test_the_nearest_are_those_of_brute_force(both):
     chunks, known = (np.array(one, np.float32) for one in both)
     near = nearest_known(chunks, known, 3)
@@ -211,6 +212,7 @@ def test_the_nearest_are_those_of_brute_force(both):
 
 
 @given(VECTORS, st.integers(1, 4))
+@pytest.mark.slow
 def test_others_are_those_of_brute_force_too(both, group):
     known = np.array(both[0] * 3, np.float32)
     rows = np.arange(len(known))
@@ -468,6 +470,7 @@ def test_what_gain_starts_from_is_what_novelty_counts():
     assert by_document.tolist() == [one.mean for one in counted.documents]
 
 
+@pytest.mark.slow
 def test_cli_names_files_of_a_folder_that_are_not_documents(tmp_path):
     for name in ("new", "old"):
         (tmp_path / name).mkdir()
@@ -628,6 +631,7 @@ def test_public_names():
     assert ragauge.Novelty.__name__ == "Novelty"
 
 
+@pytest.mark.slow
 def test_held_out_documents_of_a_real_corpus_stand_evenly_among_its_own(shared):
     from ragauge.datasets import load
 

@@ -304,6 +304,7 @@ def test_a_yes_that_nobody_has_audited_says_so():
     assert "audited" not in answer(made(*known, audit=Audit([])), "Is it real?").detail
 
 
+@pytest.mark.slow
 def test_a_leak_overrides_the_verdict_on_the_page_in_markdown_and_on_the_terminal(tmp_path, capsys):
     pytest.importorskip("altair")
     systems = {"swarm": "swarm(graph=knn, prior=hidden, prior_weight=20)", "words": "bm25"}

@@ -176,7 +176,7 @@ def check_empty(evidence: Evidence) -> Iterator[Finding]:
         "empty",
         True,
         len(none),
-        f"{len(none):,} of {pluralise(total, 'document')} have no text",
+        f"{len(none):,} of {pluralise(total, 'document')} {'has' if len(none) == 1 else 'have'} no text",
         evidence.some(none),
         "their vectors are zero or noise: some stores reject them, others return them for any query",
         remedy="add their texts, or remove the documents",
