@@ -26,7 +26,7 @@ from ragauge.stores.reference import ExactStore
 from ragauge.systems.bm25 import find_top_k
 from ragauge.systems.dense import DenseRetriever
 from ragauge.systems.graph_corpus import LinkedCorpus
-from ragauge.systems.graph_swarm import Swarm, SwarmReranker
+from ragauge.systems.graph_swarm import AntColony, Swarm, SwarmReranker, SwarmSettings
 from ragauge.systems.graph_walkers import GraphFlow, PageRank
 from ragauge.systems.pipelines import RerankingPipeline
 
@@ -84,8 +84,8 @@ def retrievers(ground: LinkedCorpus) -> dict[str, Callable[[str], Any]]:
         "pagerank": PageRank(ground),
         "graphflow": GraphFlow(ground),
         "swarm": Swarm(ground),
-        "swarm(leap=0.2)": Swarm(ground, leap=0.2),
-        "swarm(router=true)": Swarm(ground, router=True),
+        "swarm(leap=0.2)": Swarm(ground, colony=AntColony(leap=0.2)),
+        "swarm(router=true)": Swarm(ground, settings=SwarmSettings(router=True)),
         "dense + swarm reranker, depth 50": RerankingPipeline(dense, [SwarmReranker(ground)]),
         "the same with bridges": RerankingPipeline(dense, [SwarmReranker(ground, bridges=True)]),
     }

@@ -161,7 +161,7 @@ def test_a_text_file_is_one_document_alone_and_in_a_folder(ending, tmp_path):
     for place in (path, tmp_path):
         for lenient in (False, True):
             assert read_corpus(place, lenient=lenient).documents == expected
-    assert read_corpus(tmp_path).unread_files == ["scan.pdf"]
+    assert [flaw.where for flaw in read_corpus(tmp_path).flaws if flaw.kind == "unread"] == ["scan.pdf"]
 
 
 STRICT_ERRORS = {

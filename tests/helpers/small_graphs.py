@@ -6,6 +6,7 @@ import numpy as np
 
 from ragauge.core.documents import Document
 from ragauge.core.graphs import LinkArrays
+from ragauge.core.plugin_parameters import read_parameters
 from ragauge.systems.graph_corpus import LinkedCorpus
 
 
@@ -52,3 +53,8 @@ def fits(counts, expected):
     from scipy.stats import chisquare
 
     return chisquare(counts, np.asarray(expected) * np.sum(counts)).pvalue
+
+
+def build(factory, corpus, **options):
+    """A walker from flat options, as the builder of systems makes it."""
+    return read_parameters(factory).call(options, {"corpus": corpus})

@@ -637,11 +637,11 @@ def test_held_out_documents_of_a_real_corpus_stand_evenly_among_its_own(shared):
 
     corpus = list(load(shared("scifact")).documents)
     held, rest = corpus[::26], [one for i, one in enumerate(corpus) if i % 26]
-    found = novelty(held, rest, embedder="split_words(dimensions=256)", reference_chunks=1000)
+    found = novelty(held, rest, embedder="words(dimensions=256)", reference_chunks=1000)
     ranks = np.array([one.percentile for one in found.documents])
     assert 40 < np.nanmean(ranks) < 60
     assert 0.15 < (ranks < 25).mean() < 0.35
-    copies = novelty(corpus[:5], corpus, embedder="split_words(dimensions=256)", reference_chunks=0)
+    copies = novelty(corpus[:5], corpus, embedder="words(dimensions=256)", reference_chunks=0)
     assert [(one.mean, one.state) for one in copies.documents] == [(0.0, "contained")] * 5
 
 

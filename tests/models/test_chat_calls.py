@@ -11,7 +11,7 @@ from fast_event_loop import leaping
 from ragauge.core.errors import BackendFailed, BadInput, MissingExtra
 from ragauge.core.protocols import Reply
 from ragauge.models.chats import open_chat
-from ragauge.models.chats.calls import ChatCaller, check_identity, send_request
+from ragauge.models.chats.calls import AdaptedChat, ChatCaller, check_identity
 from ragauge.models.chats.recorded import ScriptedChat
 from waiting import PATIENCE_S
 
@@ -324,7 +324,7 @@ def test_a_plain_chat_that_hangs_is_left_behind():
 
 def test_what_a_plain_chat_raises_comes_out_of_its_thread():
     with pytest.raises(BackendFailed, match="no reply number 1"):
-        asyncio.run(send_request(ScriptedChat([]), MESSAGES, None))
+        asyncio.run(AdaptedChat(ScriptedChat([])).request(MESSAGES, None))
 
 
 def test_a_plain_function_that_gives_a_coroutine_is_awaited():
@@ -337,7 +337,7 @@ def test_a_plain_function_that_gives_a_coroutine_is_awaited():
 
             return later()
 
-    assert asyncio.run(send_request(Wrapped(), MESSAGES, None)).text == "yes"
+    assert asyncio.run(AdaptedChat(Wrapped()).request(MESSAGES, None)).text == "yes"
 
 
 @pytest.mark.slow

@@ -17,7 +17,7 @@ from ragauge.core import plugins
 from ragauge.core.errors import BackendFailed, BadInput
 from ragauge.core.protocols import Chat, Reply, close_if_possible
 from ragauge.models.chats import open_chat
-from ragauge.models.chats.calls import send_request
+from ragauge.models.chats.calls import AdaptedChat
 from ragauge.models.chats.recorded import Recording, Replay, ScriptedChat
 from ragauge.models.chats.reply_parsing import schema_violation
 from waiting import PATIENCE_S
@@ -61,7 +61,7 @@ def opened(kind: str, folder: Path):
             chat = Recording(chat, folder / "replies.jsonl")
         if kind == "replay":
             for messages, schema in ((MESSAGES, SCHEMA), (ONE_WORD, WORD)):
-                asyncio.run(send_request(chat, messages, schema))
+                asyncio.run(AdaptedChat(chat).request(messages, schema))
             asyncio.run(chat.close())
             chat = Replay(str(folder / "replies.jsonl"))
         yield chat
@@ -79,7 +79,7 @@ def chat(request, tmp_path):
 async def asked(chat, *questions):
     """The replies to several questions; the chat is closed."""
     try:
-        return [await send_request(chat, *question) for question in questions]
+        return [await AdaptedChat(chat).request(*question) for question in questions]
     finally:
         if (closing := close_if_possible(chat)) is not None:
             await closing

@@ -15,7 +15,7 @@ from command import command_in
 from ragauge.core.documents import Hit
 from ragauge.core.errors import BackendFailed, BadInput
 from ragauge.core.limits import REPLY_LIMIT
-from ragauge.models.chats.calls import attempt_request
+from ragauge.models.chats.calls import AdaptedChat, attempt_request
 from ragauge.models.chats.openai import OpenAIChat
 from ragauge.models.embedders.openai import OpenAIEmbedder
 from ragauge.systems.adapters import HTTPRetriever
@@ -45,7 +45,7 @@ def chat(url: str) -> str:
     async def one():
         model = OpenAIChat("m", url=f"{url}/v1")
         try:
-            return (await attempt_request(model, MESSAGES, None, 30)).text
+            return (await attempt_request(AdaptedChat(model), MESSAGES, None, 30)).text
         finally:
             await model.close()
 
@@ -57,7 +57,11 @@ def embed(url: str) -> int:
 
 
 def rerank(url: str) -> list[Hit]:
-    return LLMReranker("m", url=f"{url}/v1").rerank("q", [Hit("a", 1.0, "text"), Hit("b", 0.5, "text")])
+    reranker = LLMReranker("m", url=f"{url}/v1")
+    try:
+        return reranker.rerank("q", [Hit("a", 1.0, "text"), Hit("b", 0.5, "text")])
+    finally:
+        reranker.close()
 
 
 CLIENTS = {"http": search, "chat": chat, "embedder": embed, "reranker": rerank}

@@ -36,7 +36,7 @@ from ragauge.store_benchmarks.plan import (
 )
 from ragauge.store_benchmarks.results import Configuration, VectorSet
 from ragauge.store_benchmarks.results_folder import SavedVectors, read_raw_result, write_raw_result, write_vectors
-from ragauge.store_benchmarks.search_loops import time_search_rounds
+from ragauge.store_benchmarks.search_loops import SearchRounds, time_search_rounds
 from ragauge.store_benchmarks.vector_sets import load_vector_set
 from ragauge.stores.reference import ExactStore
 from ragauge.stores.store_types import load_store_type
@@ -873,9 +873,13 @@ def test_a_sweep_with_filters_stops_at_its_time_limit(tmp_path):
     stored.add([str(i) for i in range(len(data.base))], data.base)
     index = {str(i): i for i in range(len(data.base))}
     taken = time_search_rounds(
-        stored, data.queries, 5, [{}, {}, {}], index=index, floor=stored, warm_up=data.queries[:2], repeats=2,
-        budget_s=1e-9,
-    )  # fmt: skip
+        stored,
+        data.queries,
+        5,
+        [{}, {}, {}],
+        index=index,
+        rounds=SearchRounds(floor=stored, warm_up=data.queries[:2], repeats=2, budget_s=1e-9),
+    )
     assert [len(raw.get("nanoseconds", ())) for raw in taken] == [1, 0, 0]
     found = ragauge.bench(data, stores, **settings)
     (one,) = {place for place in tmp_path.rglob("builds/*") if (place / "build.json").exists()}

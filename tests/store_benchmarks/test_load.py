@@ -13,7 +13,7 @@ from ragauge.core.errors import BackendFailed, BadInput
 from ragauge.store_benchmarks import load_test, measures, search_loops, updates
 from ragauge.store_benchmarks.plan import StoreSpec
 from ragauge.store_benchmarks.results import ExactNeighbours, VectorSet
-from ragauge.store_benchmarks.search_loops import time_search_rounds
+from ragauge.store_benchmarks.search_loops import SearchRounds, time_search_rounds
 from ragauge.stores.nearest_neighbours import find_nearest
 from ragauge.stores.reference import ExactStore, NullStore
 
@@ -69,8 +69,12 @@ def test_an_open_loop_shows_the_stall_that_a_closed_loop_hides():
     """Every 300th search sleeps for 300 ms. Who asks only after an answer sees one slow query in 300: p99 is fine."""
     stalling = StoreSpec("null", {"stall_ms": 300, "every": 300})
     queries = vectors(50, 8)
-    closed = measures.summarise_load(load_test.run_load_test(stalling, queries, 3, seconds=1.5)[0])
-    steady = measures.summarise_load(load_test.run_load_test(stalling, queries, 3, seconds=2.4, rate=250)[0])
+    closed = measures.summarise_load(
+        load_test.run_load_test(stalling, queries, 3, load=load_test.OfferedLoad(seconds=1.5))[0]
+    )
+    steady = measures.summarise_load(
+        load_test.run_load_test(stalling, queries, 3, load=load_test.OfferedLoad(seconds=2.4, rate=250))[0]
+    )
     assert closed.rate is None
     assert closed.latency.max >= 300
     assert closed.latency.p99 < 100
@@ -89,7 +93,9 @@ def test_beyond_what_a_store_can_do_every_query_waits_longer_than_the_one_before
     """One server that takes s = 20 ms, asked every 10 ms: query i ends at (i + 1) s, that is (i + 1) s - 10 i after it
     was due."""
     slow = StoreSpec("null", {"stall_ms": 20, "every": 1})
-    raw, _ = load_test.run_load_test(slow, vectors(10, 4), 3, seconds=0.8, rate=100, patience=10)
+    raw, _ = load_test.run_load_test(
+        slow, vectors(10, 4), 3, load=load_test.OfferedLoad(seconds=0.8, rate=100, patience=10)
+    )
     service = raw["ended_ns"] - raw["began_ns"]
     latency = raw["ended_ns"] - raw["due_ns"]
     assert len(latency) == 80
@@ -111,7 +117,10 @@ def test_the_mean_wait_is_what_queueing_theory_says():
     waits = lindley(due, np.full(len(due), 10e6)) - due - 10e6
     assert waits.mean() == pytest.approx(5e6, rel=0.05)
     raw, _ = load_test.run_load_test(
-        StoreSpec("null", {"stall_ms": 10, "every": 1}), vectors(10, 4), 3, seconds=2, rate=50, poisson=True
+        StoreSpec("null", {"stall_ms": 10, "every": 1}),
+        vectors(10, 4),
+        3,
+        load=load_test.OfferedLoad(seconds=2, rate=50, poisson=True),
     )
     expected = lindley(raw["due_ns"], raw["ended_ns"] - raw["began_ns"])
     assert (raw["ended_ns"] >= expected - 1).all()
@@ -121,7 +130,10 @@ def test_the_mean_wait_is_what_queueing_theory_says():
 @pytest.mark.engine
 def test_what_could_not_be_sent_in_time_is_not_forgotten():
     raw, _ = load_test.run_load_test(
-        StoreSpec("null", {"stall_ms": 50, "every": 1}), vectors(10, 4), 3, seconds=0.5, rate=100, patience=0.5
+        StoreSpec("null", {"stall_ms": 50, "every": 1}),
+        vectors(10, 4),
+        3,
+        load=load_test.OfferedLoad(seconds=0.5, rate=100, patience=0.5),
     )
     found = measures.summarise_load(raw)
     assert 5 <= (raw["began_ns"] >= 0).sum() <= 16
@@ -136,7 +148,10 @@ def test_what_could_not_be_sent_in_time_is_not_forgotten():
 @pytest.mark.engine
 def test_clients_begin_together_and_their_times_are_on_one_clock():
     raw, note = load_test.run_load_test(
-        StoreSpec("null", {"stall_ms": 5, "every": 1}), vectors(20, 4), 3, clients=3, seconds=0.5
+        StoreSpec("null", {"stall_ms": 5, "every": 1}),
+        vectors(20, 4),
+        3,
+        load=load_test.OfferedLoad(clients=3, seconds=0.5),
     )
     assert note == ""
     assert sorted(set(raw["client"].tolist())) == [0, 1, 2]
@@ -154,7 +169,10 @@ def test_clients_begin_together_and_their_times_are_on_one_clock():
 @pytest.mark.engine
 def test_every_due_query_is_asked_once_by_whoever_is_free():
     raw, _ = load_test.run_load_test(
-        StoreSpec("null", {"stall_ms": 10, "every": 1}), vectors(20, 4), 3, clients=2, seconds=0.6, rate=150
+        StoreSpec("null", {"stall_ms": 10, "every": 1}),
+        vectors(20, 4),
+        3,
+        load=load_test.OfferedLoad(clients=2, seconds=0.6, rate=150),
     )
     assert len(raw["due_ns"]) == 90
     assert (raw["began_ns"] >= raw["due_ns"]).all()
@@ -177,18 +195,18 @@ def test_arrivals_are_even_or_random_and_always_the_same():
     with pytest.raises(BadInput, match="0 queries a second"):
         load_test.compute_arrival_times(0, 2)
     with pytest.raises(BadInput, match="0 clients"):
-        load_test.run_load_test(StoreSpec("null"), vectors(2, 4), 3, clients=0)
+        load_test.run_load_test(StoreSpec("null"), vectors(2, 4), 3, load=load_test.OfferedLoad(clients=0))
 
 
 def test_the_words_of_a_client_that_fails_are_told(own):
     with pytest.raises(BackendFailed, match=r"client [12] of 2: OSError: the disk is on fire"):
-        load_test.run_load_test(StoreSpec(f"{own}:Broken"), vectors(2, 4), 3, clients=2)
+        load_test.run_load_test(StoreSpec(f"{own}:Broken"), vectors(2, 4), 3, load=load_test.OfferedLoad(clients=2))
 
 
 def test_a_client_that_dies_is_no_reason_to_wait(own):
     began = time.monotonic()
     with pytest.raises(BackendFailed, match=r"client [12] of 2 was ended by SIGKILL"):
-        load_test.run_load_test(StoreSpec(f"{own}:Killed"), vectors(2, 4), 3, clients=2)
+        load_test.run_load_test(StoreSpec(f"{own}:Killed"), vectors(2, 4), 3, load=load_test.OfferedLoad(clients=2))
     assert time.monotonic() - began < 60
 
 
@@ -204,7 +222,10 @@ def test_a_store_that_only_one_can_open_is_copied_and_that_is_said(own, tmp_path
     store.add(["a"], np.ones((1, 4)))
     store.save()
     raw, note = load_test.run_load_test(
-        StoreSpec(f"{own}:Alone", path=str(folder)), vectors(2, 4), 3, clients=2, seconds=0.2
+        StoreSpec(f"{own}:Alone", path=str(folder)),
+        vectors(2, 4),
+        3,
+        load=load_test.OfferedLoad(clients=2, seconds=0.2),
     )
     assert int(raw["copies"]) == 1
     assert int(raw["empty"]) == 0
@@ -279,9 +300,7 @@ def test_an_exact_store_is_right_at_every_moment_while_vectors_come_in(kind):
         5,
         index={name: place for place, name in enumerate(ids)},
         metric="l2",
-        n=200,
-        rate=200,
-        seconds=0.7,
+        inserts=updates.MixedWorkloadSettings(n=200, rate=200, seconds=0.7),
     )
     found = measures.summarise_mixed_workload(raw, truth, data, 5)
     assert found.together is (kind is ExactStore)
@@ -307,7 +326,15 @@ def test_a_store_that_breaks_while_inserting_is_not_waited_for():
     base = vectors(100, 4)
     store.add([str(place) for place in range(100)], base)
     with pytest.raises(OSError, match="no space left"):
-        updates.run_mixed_workload(store, base, vectors(5, 4), 3, index={}, metric="l2", n=50, rate=100, seconds=0.5)
+        updates.run_mixed_workload(
+            store,
+            base,
+            vectors(5, 4),
+            3,
+            index={},
+            metric="l2",
+            inserts=updates.MixedWorkloadSettings(n=50, rate=100, seconds=0.5),
+        )
 
 
 def test_the_ladder_is_exact_nested_and_the_same_every_time():
@@ -337,7 +364,7 @@ def test_an_exact_store_finds_all_that_matches_on_every_rung():
     for rung, mask in rungs.items():
         narrowed = search_loops.FilteredStore(store, search_loops.build_filter_condition(rung))
         (raw,) = time_search_rounds(
-            narrowed, queries, 10, [{}], index=index, floor=floor, warm_up=queries[:3], repeats=2
+            narrowed, queries, 10, [{}], index=index, rounds=SearchRounds(floor=floor, warm_up=queries[:3], repeats=2)
         )
         true, _ = find_nearest(base, queries, 10, "cosine", allowed=mask)
         found = measures.summarise_filtered_search(raw, mask, data, 10, true)

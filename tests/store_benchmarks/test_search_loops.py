@@ -196,13 +196,23 @@ def test_a_result_of_an_own_store_may_be_shorter_than_k_and_not_longer():
 
 def test_a_round_of_a_few_fast_searches_asks_them_over_and_over():
     raw = search_loops.time_search_rounds(
-        null(), vectors(10, 4), 2, [{}], index={}, floor=null(), warm_up=vectors(5, 4), repeats=2
+        null(),
+        vectors(10, 4),
+        2,
+        [{}],
+        index={},
+        rounds=search_loops.SearchRounds(floor=null(), warm_up=vectors(5, 4), repeats=2),
     )[0]
     assert raw["nanoseconds"].shape == (2, 10 * search_loops.MAX_PASSES)
     assert raw["positions"].shape == (10, 2)
     slow = null(work_ms=50)
     raw = search_loops.time_search_rounds(
-        slow, vectors(10, 4), 2, [{}], index={}, floor=null(), warm_up=vectors(1, 4), repeats=1
+        slow,
+        vectors(10, 4),
+        2,
+        [{}],
+        index={},
+        rounds=search_loops.SearchRounds(floor=null(), warm_up=vectors(1, 4), repeats=1),
     )[0]
     assert raw["nanoseconds"].shape == (1, 10)
 
@@ -219,11 +229,8 @@ def test_rounds_come_in_an_order_of_their_own_after_a_warm_up_with_other_queries
         2,
         settings,
         index={name: place for place, name in enumerate(names(6))},
-        floor=null(),
-        warm_up=others,
-        repeats=3,
-        seed=7,
         progress=lambda step: told.append((step.done, step.total)),
+        rounds=search_loops.SearchRounds(floor=null(), warm_up=others, repeats=3, seed=7),
     )
     turns = [store.asked[start : start + 8] for start in range(0, len(store.asked), 8)]
     assert all([first for _, first in turn] == [2.0] * 3 + [1.0] * 5 for turn in turns)
@@ -259,10 +266,8 @@ class Uneven(Notebook):
 @pytest.mark.parametrize(("most", "repeats"), [(None, 2), (5, 5)])
 @pytest.mark.engine
 def test_rounds_are_added_while_the_mean_is_uncertain(most, repeats):
-    raw = search_loops.time_search_rounds(
-        Uneven(), vectors(2, 4), 2, [{"setting": 0}], index={}, floor=null(), warm_up=vectors(2, 4), repeats=2,
-        max_repeats=most,
-    )[0]  # fmt: skip
+    rounds = search_loops.SearchRounds(floor=null(), warm_up=vectors(2, 4), repeats=2, max_repeats=most)
+    raw = search_loops.time_search_rounds(Uneven(), vectors(2, 4), 2, [{"setting": 0}], index={}, rounds=rounds)[0]
     assert raw["nanoseconds"].shape[0] == raw["floor_ns"].shape[0] == repeats
 
 
@@ -275,7 +280,12 @@ def test_answers_that_differ_from_round_to_round_are_counted(monkeypatch):
             return (ids, far) if len(self.asked) % 7 else (ids[:, ::-1], far)
 
     raw = search_loops.time_search_rounds(
-        Fickle(), vectors(10, 4), 2, [{}], index={"d-1": 0}, floor=null(), warm_up=vectors(1, 4), repeats=2
+        Fickle(),
+        vectors(10, 4),
+        2,
+        [{}],
+        index={"d-1": 0},
+        rounds=search_loops.SearchRounds(floor=null(), warm_up=vectors(1, 4), repeats=2),
     )[0]
     # Of 22 searches every seventh is the other way round: numbers 7 of the first round, 14 and 21 of the second.
     assert raw["changed"].tolist() == [0, 3]

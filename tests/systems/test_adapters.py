@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 
 from ragauge.core.documents import Hit
 from ragauge.core.errors import BackendFailed, BadInput
+from ragauge.core.plugin_parameters import read_parameters
 from ragauge.core.protocols import Retriever, is_async
 from ragauge.systems.adapters import as_retriever, to_hits
 from servers import serving
@@ -457,7 +458,7 @@ def asked(url, many=2, **options):
     from ragauge.systems.adapters import HTTPRetriever
 
     async def whole():
-        retriever = HTTPRetriever(url, **options)
+        retriever = read_parameters(HTTPRetriever).call({"url": url, **options})
         try:
             assert is_async(retriever)
             return await retriever.search("how to sort", many)

@@ -29,7 +29,7 @@ from ragauge.systems.graph_corpus import (
 )
 from ragauge.systems.graph_swarm import Swarm
 from ragauge.systems.graph_walkers import GraphFlow
-from small_graphs import QUERY, Points, Said, fits, ground, ids
+from small_graphs import QUERY, Points, Said, build, fits, ground, ids
 
 MANY = 20_000
 """Draws of a test of frequencies: a probability that is wrong by 0.02 is found out."""
@@ -167,7 +167,7 @@ def hit_likeness(hit):
 
 def test_a_trajectory_begins_in_proportion_to_the_exponential_of_likeness():
     terrain = ground([0.6, 0.5, 0.4, 0.3])
-    found = GraphFlow(terrain, seeds=3, trajectories=MANY, temperature=0.2).search(QUERY, 3)
+    found = build(GraphFlow, terrain, seeds=3, trajectories=MANY, temperature=0.2).search(QUERY, 3)
     weights = np.exp(np.array([0.6, 0.5, 0.4]) / 0.2)
     assert ids(found) == ["a", "b", "c"]
     assert fits(counts(found, "abc", MANY), weights / weights.sum()) > 0.001
@@ -175,7 +175,7 @@ def test_a_trajectory_begins_in_proportion_to_the_exponential_of_likeness():
 
 def test_a_step_is_in_proportion_to_weight_and_the_exponential_of_likeness():
     terrain = ground([0.8, 0.5, 0.4, 0.1], (0, 1, 1.0), (0, 2, 3.0), (0, 3, 2.0))
-    found = GraphFlow(terrain, seeds=1, trajectories=MANY, steps=1, temperature=0.3).search(QUERY, 4)
+    found = build(GraphFlow, terrain, seeds=1, trajectories=MANY, steps=1, temperature=0.3).search(QUERY, 4)
     weights = np.array([1.0, 3.0, 2.0]) * np.exp(np.array([0.5, 0.4, 0.1]) / 0.3)
     assert counts(found, "a", MANY) == [MANY]
     assert fits(counts(found, "bcd", MANY), weights / weights.sum()) > 0.001
@@ -195,7 +195,7 @@ def test_the_share_that_visits_a_node_is_that_of_all_possible_trajectories():
         whole = (0, *path)
         chance = np.prod([odds[one, other] for one, other in zip(whole, path, strict=False)])
         exact[list(set(whole))] += chance
-    walker = GraphFlow(ground(likeness, *links), seeds=1, trajectories=walks, steps=steps, temperature=0.5)
+    walker = build(GraphFlow, ground(likeness, *links), seeds=1, trajectories=walks, steps=steps, temperature=0.5)
     found = {hit.id: hit.score for hit in walker.search(QUERY, 5)}
     shares = np.array([found[name] for name in "abcde"])
     assert exact[0] == pytest.approx(1)
@@ -205,9 +205,9 @@ def test_the_share_that_visits_a_node_is_that_of_all_possible_trajectories():
 
 def test_a_trajectory_stops_before_a_move_with_the_probability_that_it_is_told():
     terrain = ground([0.8, 0.5], (0, 1, 1.0))
-    assert ids(GraphFlow(terrain, seeds=1, stop=1.0).search(QUERY, 2)) == ["a", "b"]
-    assert GraphFlow(terrain, seeds=1, stop=1.0).search(QUERY, 2)[1].score < 0
-    found = GraphFlow(terrain, seeds=1, trajectories=MANY, steps=3, stop=0.3).search(QUERY, 2)
+    assert ids(build(GraphFlow, terrain, seeds=1, stop=1.0).search(QUERY, 2)) == ["a", "b"]
+    assert build(GraphFlow, terrain, seeds=1, stop=1.0).search(QUERY, 2)[1].score < 0
+    found = build(GraphFlow, terrain, seeds=1, trajectories=MANY, steps=3, stop=0.3).search(QUERY, 2)
     stayed = MANY - counts(found, "b", MANY)[0]
     assert fits([stayed, MANY - stayed], [0.3, 0.7]) > 0.001
 
@@ -218,7 +218,7 @@ def test_a_walk_never_leaves_its_component(make):
     square = [(0, 1, 1.0), (1, 2, 1.0), (2, 3, 1.0), (3, 0, 1.0)]
     other = [(one + 4, two + 4, weight) for one, two, weight in square]
     terrain = ground([0.9, 0.8, 0.6, 0.62, 0.7, 0.68, 0.66, 0.64], *square, *other)
-    found = make(terrain, seeds=2).search(QUERY, 8)
+    found = build(make, terrain, seeds=2).search(QUERY, 8)
     assert set(ids(found)[:4]) == {"a", "b", "c", "d"}
     assert ids(found)[4:] == ["e", "f", "g", "h"]
     assert all(hit.score < 0 for hit in found[4:])
@@ -231,7 +231,7 @@ def test_the_same_trial_is_the_same_ranking_and_another_is_another(make):
 
     def ranking(number, seed=0):
         with set_trial(number):
-            return make(terrain, seed=seed).search(QUERY, 26)
+            return build(make, terrain, seed=seed).search(QUERY, 26)
 
     assert ranking(1) == ranking(1)
     assert len({tuple(ids(ranking(number))) for number in range(4)}) > 1
@@ -251,7 +251,7 @@ def test_the_order_of_the_documents_does_not_matter(make):
     plain = ground(likeness, *links)
     values = []
     for terrain, key in ((plain, list("abcdefghijkl")), (moved, ["abcdefghijkl"[i] for i in place])):
-        walker = make(terrain, seeds=3)
+        walker = build(make, terrain, seeds=3)
         rows = []
         for number in range(150):
             with set_trial(number):
@@ -286,7 +286,7 @@ def test_any_ground_gives_every_document_once_and_scores_that_fall(data):
     k = data.draw(st.integers(1, 12))
     extremes = {"temperature": 0.01}, {"alpha": 10.0, "beta": 10.0, "deposit": 1000.0}, {"leap": 1.0}, {"decay": 1.0}
     for make, options in zip((GraphFlow, Swarm, Swarm, Swarm), extremes, strict=True):
-        found = make(terrain, seeds=3, **options).search(QUERY, k)
+        found = build(make, terrain, seeds=3, **options).search(QUERY, k)
         scores = [hit.score for hit in found]
         assert len(set(ids(found))) == len(found) == (min(k, n) if terrain.similarities(QUERY).any() else 0)
         assert np.isfinite(scores).all()
@@ -300,17 +300,17 @@ def test_a_prior_prefers_what_has_more_of_it(make):
     terrain = ground([0.9, 0.5, 0.5, 0.5], (0, 1, 1.0), (0, 2, 1.0), (0, 3, 1.0), metadata=held)
     np.testing.assert_allclose(compute_preferences(terrain, "cited", 2.0), np.exp([-2, -2, 0, -2]))
     assert compute_preferences(terrain, "", 2.0).tolist() == [1, 1, 1, 1]
-    walker = make(terrain, seeds=1, prior="cited", prior_weight=10.0)
+    walker = build(make, terrain, seeds=1, prior="cited", prior_weight=10.0)
     assert ids(walker.search(QUERY, 4))[0] == "c"
     with pytest.raises(BadInput, match="`stars`"):
-        make(terrain, prior="stars")
+        build(make, terrain, prior="stars")
 
 
 def test_a_prior_multiplies_the_odds_of_a_step_and_the_score():
     held = [{"cited": 0}, {"cited": 0}, {"cited": 4}]
     terrain = ground([0.9, 0.5, 0.5], (0, 1, 1.0), (0, 2, 1.0), metadata=held)
-    found = GraphFlow(
-        terrain, seeds=1, trajectories=MANY, steps=1, prior="cited", prior_weight=float(np.log(4))
+    found = build(
+        GraphFlow, terrain, seeds=1, trajectories=MANY, steps=1, prior="cited", prior_weight=float(np.log(4))
     ).search(QUERY, 3)
     # One of the two is drawn four times as often, and each of its visits counts four times: 4/4 here, 1/4 there.
     fourth, full = counts(found, "bc", MANY)
@@ -335,12 +335,12 @@ def test_a_prior_multiplies_the_odds_of_a_step_and_the_score():
 )
 def test_options_that_say_nothing_are_refused(options):
     with pytest.raises(BadInput, match=f"graphflow: {next(iter(options))}"):
-        GraphFlow(ground([0.5]), **options)
+        build(GraphFlow, ground([0.5]), **options)
 
 
 def test_walkers_have_the_same_budget_where_nothing_is_said():
     terrain = ground([0.5, 0.4], (0, 1, 1.0))
-    flow, swarm = GraphFlow(terrain).evidence(QUERY, 5), Swarm(terrain).evidence(QUERY, 5)
+    flow, swarm = build(GraphFlow, terrain).evidence(QUERY, 5), build(Swarm, terrain).evidence(QUERY, 5)
     assert flow["steps"] == swarm["steps"] == 200 * 4 == 20 * 10 * 4
     for shared in ("embedder", "graph", "seeds", "length", "most_links", "prior", "seed"):
         assert flow[shared] == swarm[shared]

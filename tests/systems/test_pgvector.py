@@ -33,7 +33,7 @@ from ragauge.core.errors import BackendFailed, BadInput, UnknownName  # noqa: E4
 from ragauge.core.protocols import Retriever, is_async  # noqa: E402
 from ragauge.core.stages import StageTimer, stage  # noqa: E402
 from ragauge.stores import postgres, postgres_server  # noqa: E402
-from ragauge.systems.pgvector import PgVectorDB, open_pgvector_retriever  # noqa: E402
+from ragauge.systems.pgvector import PgFusion, PgVectorDB, open_pgvector_retriever  # noqa: E402
 from waiting import PATIENCE_S, wait_until  # noqa: E402
 
 EVIL = ["'; DROP TABLE documents; --", 'a"b\\c', "%s %(k)s {table}", "\x00", "' | 'x' & !y <-> :*", "\ud800", "((", ""]
@@ -448,11 +448,11 @@ def test_retrievers(dsn):
     async def own():
         before = tables(dsn)
         retriever = await open_pgvector_retriever(
-            corpus(20), Hashing(), dsn=dsn, search="hybrid", weights=[0.5, 0.5], half=True
+            corpus(20), Hashing(), dsn=dsn, search="hybrid", fused=PgFusion(weights=[0.5, 0.5]), half=True
         )
         assert len(await retriever.search("bab", 3)) == 3
         await retriever.close()
-        for wrong in ({"serch": "hybrid"}, {"search": "semantic", "weights": [1, 2]}):
+        for wrong in ({"serch": "hybrid"}, {"search": "semantic", "fused": PgFusion(weights=[1, 2])}):
             with pytest.raises(BadInput, match="unexpected keyword"):
                 await open_pgvector_retriever(corpus(20), Hashing(), dsn=dsn, **wrong)
         assert tables(dsn) == before

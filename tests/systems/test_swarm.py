@@ -14,7 +14,7 @@ from ragauge.systems import graph_swarm
 from ragauge.systems.bm25 import find_top_k
 from ragauge.systems.graph_corpus import LinkTable
 from ragauge.systems.graph_swarm import MIN_PHEROMONE, AntColony, Swarm, SwarmReranker, WalkState, choose_route
-from small_graphs import QUERY, fits, ground, ids
+from small_graphs import QUERY, build, fits, ground, ids
 
 MANY = 20_000
 """Agents of a test of frequencies."""
@@ -179,7 +179,7 @@ def test_the_score_is_likeness_and_pheromone_each_from_nothing_to_one():
     options = {"seeds": 2, "beta": 1.0, "explore": 0.2}
     likeness = terrain.similarities(QUERY)
     by = {
-        weight: {hit.id: hit.score for hit in Swarm(terrain, weight=weight, **options).search(QUERY, 6)}
+        weight: {hit.id: hit.score for hit in build(Swarm, terrain, weight=weight, **options).search(QUERY, 6)}
         for weight in (0.0, 0.3, 1.0)
     }
     for name, cosine in zip("abcde", likeness[:5], strict=True):
@@ -193,7 +193,7 @@ def test_what_a_path_is_worth_is_how_far_it_is_above_the_mean_of_all_documents()
     # The mean is 0.5: a path through a and b is worth 0.4, through c and d a quarter of it, through e and f nothing.
     likeness = [0.9, 0.9, 0.6, 0.6, 0.3, 0.3, 0.2, 0.2]
     terrain = ground(likeness, (0, 1, 1.0), (2, 3, 1.0), (4, 5, 1.0))
-    swarm = Swarm(terrain, seeds=6, agents=MANY, rounds=1, weight=0.0, beta=0.0)
+    swarm = build(Swarm, terrain, seeds=6, agents=MANY, rounds=1, weight=0.0, beta=0.0)
     found = {hit.id: hit.score for hit in swarm.search(QUERY, 8)}
     assert found["a"] == found["b"] == pytest.approx(1, abs=1e-5)
     assert found["c"] == found["d"] == pytest.approx(0.25, abs=0.02)
@@ -203,7 +203,7 @@ def test_what_a_path_is_worth_is_how_far_it_is_above_the_mean_of_all_documents()
 
 def test_seeds_are_found_though_no_agent_comes_there():
     terrain = ground([0.9, 0.001, 0.002, 0.5])
-    found = Swarm(terrain, seeds=3, agents=1, rounds=1, beta=10.0).search(QUERY, 4)
+    found = build(Swarm, terrain, seeds=3, agents=1, rounds=1, beta=10.0).search(QUERY, 4)
     assert ids(found) == ["a", "d", "c", "b"]
     assert [hit.score >= 0 for hit in found] == [True, True, True, False]
 
@@ -211,7 +211,9 @@ def test_seeds_are_found_though_no_agent_comes_there():
 def test_leaps_reach_what_no_link_leads_to():
     likeness = [0.9, 0.8, 0.5, 0.45, 0.4]
     terrain = ground(likeness, (0, 1, 1.0), (2, 3, 1.0), (3, 4, 1.0))
-    plain, leaping = (Swarm(terrain, seeds=2, top=3, leap=leap, beta=1.0).search(QUERY, 5) for leap in (0.0, 0.5))
+    plain, leaping = (
+        build(Swarm, terrain, seeds=2, top=3, leap=leap, beta=1.0).search(QUERY, 5) for leap in (0.0, 0.5)
+    )
     assert [hit.id for hit in plain if hit.score >= 0] == ["a", "b"]
     assert {hit.id for hit in leaping if hit.score >= 0} == set("abcde")
 
@@ -237,7 +239,7 @@ def test_leaps_reach_what_no_link_leads_to():
 )
 def test_options_that_say_nothing_are_refused(options):
     with pytest.raises(BadInput, match=f"swarm: {next(iter(options))}"):
-        Swarm(ground([0.5]), **options)
+        build(Swarm, ground([0.5]), **options)
 
 
 # the router -------------------------------------------------------------------------------------------------------
@@ -263,22 +265,24 @@ def test_the_router_goes_by_how_far_the_first_stands_out_and_whether_seeds_are_l
 
 
 def test_a_routed_swarm_does_what_it_chose_and_says_so():
-    swarm = Swarm(ground([0.9, 0.2, 0.1, 0.1, 0.3], (0, 1, 1.0)), seeds=3, router=True)
+    swarm = build(Swarm, ground([0.9, 0.2, 0.1, 0.1, 0.3], (0, 1, 1.0)), seeds=3, router=True)
     found = swarm.search(QUERY, 4)
     assert swarm.evidence(QUERY, 4)["route"]["choice"] == "semantic"
     assert ids(found) == ["a", "e", "b", "c"]
     np.testing.assert_allclose([hit.score for hit in found], [0.9, 0.3, 0.2, 0.1], atol=1e-6)
     linked = ground([0.9, 0.85, 0.8, 0.1, 0.05], (0, 1, 1.0), (1, 2, 1.0), (2, 3, 1.0))
-    walking = Swarm(linked, seeds=3, router=True, leap=0.9)
+    walking = build(Swarm, linked, seeds=3, router=True, leap=0.9)
     assert walking.evidence(QUERY, 4)["route"]["choice"] == "walk"
-    assert walking.search(QUERY, 5) == Swarm(linked, seeds=3).search(QUERY, 5)
+    assert walking.search(QUERY, 5) == build(Swarm, linked, seeds=3).search(QUERY, 5)
     apart = ground([0.9, 0.85, 0.8, 0.1, 0.05], (0, 3, 1.0), (2, 3, 1.0))
-    leaping = Swarm(apart, seeds=3, router=True)
+    leaping = build(Swarm, apart, seeds=3, router=True)
     assert leaping.evidence(QUERY, 4)["route"]["choice"] == "leap"
-    assert leaping.search(QUERY, 5) == Swarm(apart, seeds=3, leap=graph_swarm.DEFAULT_LEAP_PROBABILITY).search(QUERY, 5)
-    far = Swarm(apart, seeds=3, router=True, leap=0.6).search(QUERY, 5)
-    assert far == Swarm(apart, seeds=3, leap=0.6).search(QUERY, 5) != leaping.search(QUERY, 5)
-    assert "route" not in Swarm(apart).evidence(QUERY, 4)
+    assert leaping.search(QUERY, 5) == build(Swarm, apart, seeds=3, leap=graph_swarm.DEFAULT_LEAP_PROBABILITY).search(
+        QUERY, 5
+    )
+    far = build(Swarm, apart, seeds=3, router=True, leap=0.6).search(QUERY, 5)
+    assert far == build(Swarm, apart, seeds=3, leap=0.6).search(QUERY, 5) != leaping.search(QUERY, 5)
+    assert "route" not in build(Swarm, apart).evidence(QUERY, 4)
     assert "route" not in leaping.evidence("0 0", 4)
 
 
@@ -294,7 +298,7 @@ def test_the_same_hits_come_back_in_another_order(options):
     rng = fresh(8)
     terrain = ground(rng.uniform(0.1, 0.9, 26), *((int(i), int(j), 1.0) for i, j in rng.integers(0, 26, (70, 2))))
     hits = some_hits(terrain, "zmaqbyxkc")
-    reranker = SwarmReranker(terrain, **options)
+    reranker = build(SwarmReranker, terrain, **options)
     assert isinstance(reranker, Reranker)
     found = reranker.rerank(QUERY, hits)
     assert sorted((hit.id, hit.text, hit.metadata["place"]) for hit in found) == sorted(
@@ -325,14 +329,14 @@ def test_agents_keep_to_the_hits_unless_bridges_are_allowed():
 
 def scores_of(terrain, hits, number, **options):
     with set_trial(number):
-        found = {hit.id: hit.score for hit in SwarmReranker(terrain, **options).rerank(QUERY, hits)}
+        found = {hit.id: hit.score for hit in build(SwarmReranker, terrain, **options).rerank(QUERY, hits)}
     return [found[name] for name in "abc"]
 
 
 def test_hits_from_elsewhere_come_last_and_hits_that_come_twice_stay_two():
     terrain = ground([0.9, 0.5, 0.7], (0, 1, 1.0), (1, 2, 1.0))
     hits = some_hits(terrain, ["other", "b", "a", "stranger", "a"])
-    found = SwarmReranker(terrain, weight=1.0).rerank(QUERY, hits)
+    found = build(SwarmReranker, terrain, weight=1.0).rerank(QUERY, hits)
     assert [(hit.id, hit.metadata["place"]) for hit in found] == [
         ("a", 2),
         ("a", 4),
@@ -346,7 +350,7 @@ def test_hits_from_elsewhere_come_last_and_hits_that_come_twice_stay_two():
 
 def test_a_reranker_leaves_alone_what_it_can_say_nothing_of():
     terrain = ground([0.9, 0.5], (0, 1, 1.0))
-    reranker = SwarmReranker(terrain)
+    reranker = build(SwarmReranker, terrain)
     strangers = some_hits(terrain, ["x", "y"])
     assert reranker.rerank(QUERY, []) == []
     assert reranker.rerank(QUERY, strangers) == strangers
@@ -359,11 +363,11 @@ def test_a_routed_reranker_goes_by_the_mean_of_all_documents():
     # the first is 0.5 above, so that this is no peak; the hits alone have 0.855, and it would be one.
     terrain = ground([0.9 - i / 100 for i in range(10)] + [-0.05] * 10)
     hits = some_hits(terrain, "jihgfedcba")
-    assert SwarmReranker(terrain, router=True).rerank(QUERY, hits) == SwarmReranker(
-        terrain, leap=graph_swarm.DEFAULT_LEAP_PROBABILITY
+    assert build(SwarmReranker, terrain, router=True).rerank(QUERY, hits) == build(
+        SwarmReranker, terrain, leap=graph_swarm.DEFAULT_LEAP_PROBABILITY
     ).rerank(QUERY, hits)
     alone = ground([0.9, *[0.2] * 9, *[0.1] * 10])
-    found = SwarmReranker(alone, router=True).rerank(QUERY, hits)
+    found = build(SwarmReranker, alone, router=True).rerank(QUERY, hits)
     assert ids(found) == list("ajihgfedcb")
     assert found[0].score == pytest.approx(0.9)
 
@@ -372,7 +376,7 @@ def test_a_reranker_prefers_by_a_prior():
     held = [{}, {"cited": 1}, {"cited": 9}]
     terrain = ground([0.9, 0.6, 0.6], (0, 1, 1.0), (0, 2, 1.0), metadata=held)
     hits = some_hits(terrain, "abc")
-    assert ids(SwarmReranker(terrain, prior="cited", prior_weight=9.0).rerank(QUERY, hits))[0] == "c"
+    assert ids(build(SwarmReranker, terrain, prior="cited", prior_weight=9.0).rerank(QUERY, hits))[0] == "c"
 
 
 def test_a_retriever_that_reranks_everything_is_much_like_the_reranker():
@@ -380,14 +384,14 @@ def test_a_retriever_that_reranks_everything_is_much_like_the_reranker():
     rng = fresh(11)
     likeness = rng.permutation(np.linspace(0.2, 0.9, 15))
     terrain = ground(likeness, *((int(i), int(j), 1.0) for i, j in rng.integers(0, 15, (30, 2))))
-    found = Swarm(terrain, seeds=15).search(QUERY, 15)
+    found = build(Swarm, terrain, seeds=15).search(QUERY, 15)
     hits = [Hit(one.id, 0.0, one.text) for one in terrain.documents]
-    again = SwarmReranker(terrain).rerank(QUERY, hits)
+    again = build(SwarmReranker, terrain).rerank(QUERY, hits)
     # Beginnings are drawn from seeds in the order of likeness there, and in the order of documents here.
     means = []
     for make in (
-        lambda: Swarm(terrain, seeds=15).search(QUERY, 15),
-        lambda: SwarmReranker(terrain).rerank(QUERY, hits),
+        lambda: build(Swarm, terrain, seeds=15).search(QUERY, 15),
+        lambda: build(SwarmReranker, terrain).rerank(QUERY, hits),
     ):
         rows = []
         for number in range(100):
@@ -414,4 +418,4 @@ def test_swarms_are_built_from_descriptions():
     told = found.runs["swarm"].manifest
     assert told is not None
     assert '"steps": 40' in str(told).replace("'", '"')
-    assert isinstance(Swarm(ground([0.5])), Retriever)
+    assert isinstance(build(Swarm, ground([0.5])), Retriever)

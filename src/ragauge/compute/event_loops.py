@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import contextvars
 import threading
+import weakref
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from typing import Any, TypeVar
 
@@ -58,6 +59,52 @@ def _run_task(loop: asyncio.AbstractEventLoop, task: asyncio.Task[T]) -> T:
     finally:
         loop.run_until_complete(loop.shutdown_asyncgens())
         loop.close()
+
+
+class LoopThread:
+    """Event loop in a daemon thread, for an asynchronous client that synchronous code uses.
+
+    `closing` closes the client. It runs in the loop before the loop ends, which is when this object is closed or
+    collected.
+    """
+
+    def __init__(self, closing: Callable[[], Awaitable[None]]) -> None:
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=_run_loop, args=(self._loop,), name="ragauge-loop", daemon=True)
+        self._thread.start()
+        self._end = weakref.finalize(self, _end_loop, self._loop, closing)
+
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
+        """Run a coroutine to its end; it is cancelled if the caller is interrupted."""
+        future = asyncio.run_coroutine_threadsafe(work, self._loop)
+        try:
+            return future.result()
+        except BaseException:
+            future.cancel()
+            raise
+
+    def close(self) -> None:
+        """Close the client and end the loop."""
+        self._end()
+        self._thread.join()
+
+
+def _run_loop(loop: asyncio.AbstractEventLoop) -> None:
+    try:
+        loop.run_forever()
+    finally:
+        loop.close()
+
+
+def _end_loop(loop: asyncio.AbstractEventLoop, closing: Callable[[], Awaitable[None]]) -> None:
+    """Schedule the end of a loop without waiting for it: the garbage collector may run in the loop's own thread."""
+
+    async def end() -> None:
+        with contextlib.suppress(Exception):
+            await closing()
+        loop.stop()
+
+    asyncio.run_coroutine_threadsafe(end(), loop)
 
 
 async def run_in_thread(function: Callable[..., Any], *arguments: Any) -> Any:

@@ -137,12 +137,12 @@ def map_ordered(
     [1, 2, 3]
     """
     office = _TaskDispatcher(executor, work, heavy=heavy)
-    most = max(1, ahead * worker_count(executor))
+    max_waiting = max(1, ahead * worker_count(executor))
     waiting: deque[_SubmittedTask[P, R]] = deque()
     try:
         for part in parts:
             waiting.append(office.give(part))
-            while len(waiting) >= most:
+            while len(waiting) >= max_waiting:
                 yield _wait_for_first_task(office, waiting)
         while waiting:
             yield _wait_for_first_task(office, waiting)

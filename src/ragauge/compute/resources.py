@@ -287,13 +287,13 @@ def disk_bytes(folder: str | Path) -> int:
     for path, _, names in os.walk(folder):
         for name in names:
             with suppress(OSError):  # the file was removed meanwhile
-                told = (Path(path) / name).lstat()
-                if (told.st_dev, told.st_ino) in seen:
+                status = (Path(path) / name).lstat()
+                if (status.st_dev, status.st_ino) in seen:
                     continue
-                seen.add((told.st_dev, told.st_ino))
+                seen.add((status.st_dev, status.st_ino))
                 # Some file systems report 0 blocks until a file is written to disk.
-                there = getattr(told, "st_blocks", 0) * 512 or told.st_size
-                total += min(told.st_size, there)
+                there = getattr(status, "st_blocks", 0) * 512 or status.st_size
+                total += min(status.st_size, there)
     return total
 
 
@@ -319,12 +319,12 @@ def _process_memory(process: Any, kind: str) -> int | None:
     import psutil
 
     try:
-        told = process.memory_full_info() if kind == "pss" else process.memory_info()
+        memory = process.memory_full_info() if kind == "pss" else process.memory_info()
     except psutil.AccessDenied:
         return None
     except psutil.Error:
         return 0
-    size = getattr(told, kind, None)
+    size = getattr(memory, kind, None)
     return None if size is None else int(size)
 
 
@@ -341,5 +341,5 @@ def peak_bytes() -> int:
     import resource
     import sys
 
-    most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return most if sys.platform == "darwin" else most * 1024
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else peak * 1024

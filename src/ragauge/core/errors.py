@@ -191,8 +191,8 @@ class MissingExtra(RagaugeError, ImportError):
 
     def __init__(self, what: str, extra: str) -> None:
         cause = sys.exception()
-        told = f" ({error_summary(cause)})" if isinstance(cause, ImportError) else ""
-        super().__init__(f"{what} needs an optional library{told}", hint=install_command(extra))
+        reason = f" ({error_summary(cause)})" if isinstance(cause, ImportError) else ""
+        super().__init__(f"{what} needs an optional library{reason}", hint=install_command(extra))
 
 
 def install_command(extra: str) -> str:

@@ -66,11 +66,11 @@ class Graph:
             apart = ones != others
             low, high = np.minimum(ones, others)[apart], np.maximum(ones, others)[apart]
             pairs, at = np.unique(low * n + high, return_inverse=True)
-            most = np.zeros(len(pairs))
-            np.maximum.at(most, at, heavy[apart])
+            heaviest = np.zeros(len(pairs))
+            np.maximum.at(heaviest, at, heavy[apart])
             kinds[kind] = len(pairs)
             keys.append(pairs)
-            weights.append(most)
+            weights.append(heaviest)
         pairs, at = np.unique(np.concatenate(keys), return_inverse=True)
         total = np.bincount(at, weights=np.concatenate(weights), minlength=len(pairs))
         low, high = np.divmod(pairs, max(n, 1))

@@ -246,8 +246,8 @@ def _import_error(what: str, error: BaseException) -> BadInput:
     last = traceback.extract_tb(error.__traceback__)[-1:]
     file, line = (error.filename, error.lineno) if isinstance(error, SyntaxError) else (None, None)
     where = f"{file or last[0].filename}:{line or last[0].lineno}" if file or last else ""
-    told = f"{type(error).__name__}: {error.msg if isinstance(error, SyntaxError) else error}"
+    reason = f"{type(error).__name__}: {error.msg if isinstance(error, SyntaxError) else error}"
     return BadInput(
-        " ".join(f"the {what} cannot be imported: {told} ({where})".split()),
+        " ".join(f"the {what} cannot be imported: {reason} ({where})".split()),
         hint="fix the module, or show the traceback with `ragauge --debug`",
     )

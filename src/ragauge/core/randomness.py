@@ -36,8 +36,8 @@ def query_rng(seed: int, text: str) -> np.random.Generator:
     """
     import numpy as np
 
-    told = f"{seed}\n{_current_trial.get()}\n{text}".encode("utf-8", "surrogatepass")
-    return np.random.default_rng(int.from_bytes(hashlib.blake2b(told, digest_size=16).digest()))
+    key = f"{seed}\n{_current_trial.get()}\n{text}".encode("utf-8", "surrogatepass")
+    return np.random.default_rng(int.from_bytes(hashlib.blake2b(key, digest_size=16).digest()))
 
 
 _current_trial: ContextVar[int] = ContextVar("ragauge_trial", default=0)

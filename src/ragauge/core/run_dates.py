@@ -35,5 +35,5 @@ def describe_run_dates(answers: Mapping[str, RunDate]) -> list[str]:
     >>> describe_run_dates({"mine": RunDate("2026-11-18T03:46:18+00:00"), "old": RunDate("2026-11-10", True)})
     ['answers made: mine 2026-11-18T03:46:18+00:00; old 2026-11-10 (reused)']
     """
-    told = (f"{name} {date.made}" + " (reused)" * date.reused for name, date in answers.items())
-    return [" ".join(f"answers made: {'; '.join(told)}".split())] if answers else []
+    dates = (f"{name} {date.made}" + " (reused)" * date.reused for name, date in answers.items())
+    return [" ".join(f"answers made: {'; '.join(dates)}".split())] if answers else []

@@ -31,13 +31,13 @@ class InvalidText(BadInput):
         """Description of the error, without its position."""
         self.column: int | None = None
         """Column in the line, if known."""
-        told = self.reason
+        reason = self.reason
         if isinstance(error, json.JSONDecodeError):
-            self.reason, self.column, told = error.msg, error.colno, str(error)
+            self.reason, self.column, reason = error.msg, error.colno, str(error)
             line = error.lineno if line is None else line
         elif not isinstance(error, RecursionError):
-            self.reason = told = error_summary(error)
-        super().__init__(f"the {kind} cannot be read ({told})", file=file, line=line, hint=hint)
+            self.reason = reason = error_summary(error)
+        super().__init__(f"the {kind} cannot be read ({reason})", file=file, line=line, hint=hint)
 
 
 def parse_json(
@@ -66,8 +66,8 @@ def parse_json(
         if text.count("[") + text.count("{") > MAX_DEPTH:
             _check_depth(found)
     except DuplicateKey as error:
-        told = json.JSONDecodeError(str(error), str(text), _find_duplicate(str(text)))
-        raise InvalidText("JSON", told, file=file, line=line, hint=hint) from None
+        failure = json.JSONDecodeError(str(error), str(text), _find_duplicate(str(text)))
+        raise InvalidText("JSON", failure, file=file, line=line, hint=hint) from None
     except (ValueError, RecursionError) as error:
         raise InvalidText("JSON", error, file=file, line=line, hint=hint) from None
     return found

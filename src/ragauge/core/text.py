@@ -214,8 +214,8 @@ def show_invisible(text: str) -> str:
     >>> show_invisible(" the\n"), show_invisible("\u0301"), show_invisible("a\u200bb")
     ('␣the↵', '◌́', 'a\\u200bb')
     """
-    told = "".join(VISIBLE_CHARACTERS.get(c) or (c if c.isprintable() else f"\\u{ord(c):04x}") for c in text)
-    return f"◌{told}" if told and unicodedata.combining(told[0]) else told
+    shown = "".join(VISIBLE_CHARACTERS.get(c) or (c if c.isprintable() else f"\\u{ord(c):04x}") for c in text)
+    return f"◌{shown}" if shown and unicodedata.combining(shown[0]) else shown
 
 
 def show_invisible_bytes(data: bytes) -> str:

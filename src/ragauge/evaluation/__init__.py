@@ -18,7 +18,9 @@ from ragauge.core.scores_by_run import ScoresByRun
 from ragauge.core.settings import check_keywords
 from ragauge.files import neighbour_arrays, readers
 from ragauge.files.in_memory import is_single_run, to_run_table
+from ragauge.files.parquet_runs import ParquetRun
 from ragauge.files.source import InputFile
+from ragauge.files.trec import TrecRun
 from ragauge.measures.conventions import Convention, find_convention
 from ragauge.measures.judged_ranks import JudgedRanks, PartialRanks, defined_depth
 from ragauge.measures.names import Measure, parse_measure_names
@@ -321,7 +323,7 @@ def _rank_on_executor(
                 owners.append(name)
                 yield part
 
-    heavy = not all(hasattr(table, "parts") for table in tables.values())
+    heavy = not all(isinstance(table, ParquetRun) for table in tables.values())
     for i, part_ranks in enumerate(map_ordered(executor, ranker, parts(), heavy=heavy)):
         name = owners[i]
         partial_ranks[name].append(part_ranks)
@@ -359,7 +361,7 @@ def _add_run_metadata(judged: JudgedRanks, run: Any, opened_run: RunFrames | Sco
     return replace(
         judged,
         name=name or judged.name,
-        tag=getattr(opened_run, "tag", ""),
+        tag=opened_run.tag if isinstance(opened_run, TrecRun) else "",
         answered=answered,
         failures=failures,
         depth=None if metadata is None else defined_depth(metadata),

@@ -6,11 +6,12 @@ import statistics
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
-from ragauge.core.errors import BadInput
+from ragauge.core.errors import BadInput, MissingEvidence
 from ragauge.core.findings import Finding
 from ragauge.core.samples import Sample, find_citations
+from ragauge.evaluation.checks import Check, Requirement, run_checks
 from ragauge.files import readers
 from ragauge.files.document_rows import DOCUMENT_FIELDS, ROW_FORMATS, FlawLog, open_rows
 from ragauge.files.documents import find_row_id, read_corpus
@@ -28,21 +29,33 @@ def validate_samples(path: str) -> list[Finding]:
         samples = read_samples(path)
     except BadInput as error:
         return [Finding(path, "unreadable", True, 1, error.message)]
-    return list(sample_findings(InputFile(path).label, samples))
+    return sample_findings(InputFile(path).label, samples)
 
 
-def sample_findings(subject: str, samples: Sequence[Sample]) -> Iterator[Finding]:
-    """Yield findings on samples.
+def sample_findings(subject: str, samples: Sequence[Sample]) -> list[Finding]:
+    """Find the available fields of samples, and problems that prevent or distort scoring."""
+    return run_checks(SAMPLE_CHECKS, SampleFile(subject, samples)).findings
 
-    Findings report the available fields, and problems that prevent or distort scoring.
-    """
-    n = len(samples)
-    field_counts = {
-        "questions": sum(bool(sample.question.strip()) for sample in samples),
-        "answers": sum(sample.answer is not None for sample in samples),
-        "contexts": sum(sample.contexts is not None for sample in samples),
-        "references": sum(sample.reference is not None for sample in samples),
-    }
+
+class SampleFile(NamedTuple):
+    """Samples to check."""
+
+    subject: str
+    samples: Sequence[Sample]
+
+    def count_fields(self) -> dict[str, int]:
+        """Count the samples that have each field."""
+        samples = self.samples
+        return {
+            "questions": sum(bool(sample.question.strip()) for sample in samples),
+            "answers": sum(sample.answer is not None for sample in samples),
+            "contexts": sum(sample.contexts is not None for sample in samples),
+            "references": sum(sample.reference is not None for sample in samples),
+        }
+
+
+def _check_sample_counts(file: SampleFile) -> Iterator[Finding]:
+    subject, samples, n, field_counts = file.subject, file.samples, len(file.samples), file.count_fields()
     count_text = ", ".join(f"{field_name}: {count}" for field_name, count in field_counts.items())
     yield Finding(subject, "samples", False, n, f"samples: {n}, {count_text}")
     retrieved = [len(sample.contexts) for sample in samples if sample.contexts is not None]
@@ -56,6 +69,10 @@ def sample_findings(subject: str, samples: Sequence[Sample]) -> Iterator[Finding
             sum(retrieved),
             f"contexts a sample: {_describe_count_range(retrieved)}{word_text}",
         )
+
+
+def _check_sample_fields(file: SampleFile) -> Iterator[Finding]:
+    subject, samples, n, field_counts = file.subject, file.samples, len(file.samples), file.count_fields()
     unread = unread_fields(samples)
     if unread:
         field_text = ", ".join(name if count == n else f"{name} ({count})" for name, count in unread.items())
@@ -73,6 +90,10 @@ def sample_findings(subject: str, samples: Sequence[Sample]) -> Iterator[Finding
             yield _sample_problem(
                 subject, f"without {field_name}", incomplete, f"samples without {field_name}, where others have them"
             )
+
+
+def _check_sample_texts(file: SampleFile) -> Iterator[Finding]:
+    subject, samples = file.subject, file.samples
     copies = Counter((sample.question, sample.answer, sample.contexts, sample.history) for sample in samples)
     problems = {
         "empty answers": (
@@ -118,6 +139,13 @@ def sample_findings(subject: str, samples: Sequence[Sample]) -> Iterator[Finding
         )
 
 
+SAMPLE_CHECKS: Sequence[Check[SampleFile]] = (
+    Check("samples", "number of samples and chunks", _check_sample_counts),
+    Check("fields", "unread and missing fields, labels", _check_sample_fields),
+    Check("texts", "empty and repeated texts, citations of missing chunks", _check_sample_texts),
+)
+
+
 def _has_field(sample: Sample, field_name: str) -> bool:
     if field_name == "questions":
         return bool(sample.question.strip())
@@ -157,23 +185,42 @@ def validate_files(
     except BadInput as error:
         return [Finding(qrels, "unreadable", True, 1, error.message)]
     corpus_ids = None if corpus is None else read_corpus_ids(corpus)
-    findings = list(_judgment_findings(InputFile(qrels).label, rows, corpus_ids))
+    findings = run_checks(JUDGMENT_CHECKS, JudgmentFile(InputFile(qrels).label, rows, corpus_ids)).findings
     for run in runs:
         try:
             table = readers.read_run(run).table
         except BadInput as error:
             findings.append(Finding(run, "unreadable", True, 1, error.message))
             continue
-        findings.extend(_run_findings(InputFile(run).label, table, rows, corpus_ids))
+        findings += run_checks(RUN_CHECKS, RunFile(InputFile(run).label, table, rows, corpus_ids)).findings
     return findings
 
 
-def _judgment_findings(subject: str, rows: pl.DataFrame, corpus: pl.Series | None) -> Iterator[Finding]:
-    import polars as pl
+class JudgmentFile(NamedTuple):
+    """Judgments to check."""
 
-    per_query = rows.group_by("query", maintain_order=True).agg(
-        pl.col("doc").n_unique().alias("judged"), (pl.col("grade") >= 1).sum().alias("relevant")
-    )
+    subject: str
+    rows: pl.DataFrame
+    corpus: pl.Series | None
+    """Ids of the documents, if known."""
+
+
+class RunFile(NamedTuple):
+    """A run to check against judgments."""
+
+    subject: str
+    run: pl.DataFrame
+    judged: pl.DataFrame
+    corpus: pl.Series | None
+    """Ids of the documents, if known."""
+
+
+NO_CORPUS = "no corpus given"
+
+
+def _check_judgment_counts(file: JudgmentFile) -> Iterator[Finding]:
+    subject, rows = file.subject, file.rows
+    per_query = _count_judged(rows)
     histogram = rows["grade"].value_counts().sort("grade")
     grades = ", ".join(f"{g:g}: {n}" for g, n in histogram.iter_rows())
     yield Finding(
@@ -185,6 +232,21 @@ def _judgment_findings(subject: str, rows: pl.DataFrame, corpus: pl.Series | Non
         f"{_describe_series_range(per_query['judged'])}",
     )
     yield Finding(subject, "grades", False, histogram.height, f"grades: {grades}")
+
+
+def _count_judged(rows: pl.DataFrame) -> pl.DataFrame:
+    """Count the judged and the relevant documents per query."""
+    import polars as pl
+
+    return rows.group_by("query", maintain_order=True).agg(
+        pl.col("doc").n_unique().alias("judged"), (pl.col("grade") >= 1).sum().alias("relevant")
+    )
+
+
+def _check_judgment_rows(file: JudgmentFile) -> Iterator[Finding]:
+    import polars as pl
+
+    subject, rows = file.subject, file.rows
     pair = ["query", "doc"] + (["subtopic"] if "subtopic" in rows.columns else [])
     n_repeated = (
         rows.filter(pl.struct(*pair, "grade").is_duplicated()).height
@@ -203,7 +265,13 @@ def _judgment_findings(subject: str, rows: pl.DataFrame, corpus: pl.Series | Non
             f"documents with two grades for one query: {conflicting.height}",
             _first_pairs(conflicting),
         )
-    empty = per_query.filter(pl.col("relevant") == 0)["query"]
+
+
+def _check_grades(file: JudgmentFile) -> Iterator[Finding]:
+    import polars as pl
+
+    subject, rows = file.subject, file.rows
+    empty = _count_judged(rows).filter(pl.col("relevant") == 0)["query"]
     if len(empty):
         yield Finding(
             subject,
@@ -221,22 +289,34 @@ def _judgment_findings(subject: str, rows: pl.DataFrame, corpus: pl.Series | Non
         yield Finding(
             subject, "fractional grades", False, fractions, f"fractional grades (trec_eval cuts them off): {fractions}"
         )
-    if corpus is not None:
-        orphans = _unknown_values(rows["doc"], corpus)
-        if len(orphans):
-            yield Finding(
-                subject,
-                "orphan ids",
-                True,
-                len(orphans),
-                f"judgments of documents that are not in the corpus: {len(orphans)}",
-                _first_values(orphans.unique(maintain_order=True)),
-            )
 
 
-def _run_findings(subject: str, run: pl.DataFrame, judged: pl.DataFrame, corpus: pl.Series | None) -> Iterator[Finding]:
+def _check_judged_ids(file: JudgmentFile) -> Iterator[Finding]:
+    orphans = _unknown_values(file.rows["doc"], file.corpus)
+    if len(orphans):
+        yield Finding(
+            file.subject,
+            "orphan ids",
+            True,
+            len(orphans),
+            f"judgments of documents that are not in the corpus: {len(orphans)}",
+            _first_values(orphans.unique(maintain_order=True)),
+        )
+
+
+JUDGED_CORPUS = Requirement[JudgmentFile]("corpus", lambda file: file.corpus is not None, NO_CORPUS)
+JUDGMENT_CHECKS: Sequence[Check[JudgmentFile]] = (
+    Check("judgments", "number of queries, judgments and grades", _check_judgment_counts),
+    Check("rows", "duplicate and conflicting rows", _check_judgment_rows),
+    Check("grades", "queries without relevant documents, unusual grades", _check_grades),
+    Check("ids", "judgments of documents that are not in the corpus", _check_judged_ids, (JUDGED_CORPUS,)),
+)
+
+
+def _check_run_queries(file: RunFile) -> Iterator[Finding]:
     import polars as pl
 
+    subject, run, judged = file.subject, file.run, file.judged
     depth = run.group_by("query", maintain_order=True).agg(pl.len().alias("depth"))
     yield Finding(
         subject,
@@ -265,6 +345,12 @@ def _run_findings(subject: str, run: pl.DataFrame, judged: pl.DataFrame, corpus:
             f"unjudged queries: {len(extra)}",
             _first_values(extra),
         )
+
+
+def _check_run_rows(file: RunFile) -> Iterator[Finding]:
+    import polars as pl
+
+    subject, run, judged = file.subject, file.run, file.judged
     duplicates = run.filter(pl.struct("query", "doc").is_duplicated()).unique(["query", "doc"], maintain_order=True)
     if duplicates.height:
         yield Finding(
@@ -302,17 +388,27 @@ def _run_findings(subject: str, run: pl.DataFrame, judged: pl.DataFrame, corpus:
         yield Finding(
             subject, "unjudged", False, top.height - n_judged, f"unjudged among the first ten documents: {share}"
         )
-    if corpus is not None:
-        unknown = _unknown_values(run["doc"], corpus)
-        if len(unknown):
-            yield Finding(
-                subject,
-                "orphan ids",
-                True,
-                len(unknown),
-                f"rows with documents that are not in the corpus: {len(unknown)}",
-                _first_values(unknown.unique(maintain_order=True)),
-            )
+
+
+def _check_retrieved_ids(file: RunFile) -> Iterator[Finding]:
+    unknown = _unknown_values(file.run["doc"], file.corpus)
+    if len(unknown):
+        yield Finding(
+            file.subject,
+            "orphan ids",
+            True,
+            len(unknown),
+            f"rows with documents that are not in the corpus: {len(unknown)}",
+            _first_values(unknown.unique(maintain_order=True)),
+        )
+
+
+RUN_CORPUS = Requirement[RunFile]("corpus", lambda file: file.corpus is not None, NO_CORPUS)
+RUN_CHECKS: Sequence[Check[RunFile]] = (
+    Check("run", "number of queries and rows, queries that are missing or unjudged", _check_run_queries),
+    Check("rows", "duplicate documents, ties, unjudged documents", _check_run_rows),
+    Check("ids", "documents that are not in the corpus", _check_retrieved_ids, (RUN_CORPUS,)),
+)
 
 
 def read_corpus_ids(path: str) -> pl.Series:
@@ -340,8 +436,10 @@ def read_corpus_ids(path: str) -> pl.Series:
     return pl.Series("doc", ids, dtype=pl.String)
 
 
-def _unknown_values(values: pl.Series, known_values: pl.Series) -> pl.Series:
+def _unknown_values(values: pl.Series, known_values: pl.Series | None) -> pl.Series:
     """Return the values that are not in `known_values`, in order, with repetitions."""
+    if known_values is None:
+        raise MissingEvidence(NO_CORPUS)
     frame = values.alias("value").to_frame()
     return frame.join(known_values.alias("value").to_frame(), on="value", how="anti", maintain_order="left")["value"]
 

@@ -187,7 +187,7 @@ class RAGEvaluator:
             raise BadInput("there is nothing to search", hint="RAGEvaluator(db), or retrieval_fn=…")
         method = getattr(self._db, "semantic_search", None)
         if method is not None:
-            check_signature(method, "", k=1)
+            check_signature(method, "", options={"k": 1})
         return as_retriever(self._db if method is None else _pass_k_by_keyword(method))
 
 

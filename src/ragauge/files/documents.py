@@ -60,11 +60,6 @@ class LoadedCorpus:
         """Title and text, as passed to embedders."""
         return [document.whole for document in self.documents]
 
-    @property
-    def unread_files(self) -> list[str]:
-        """Files of the folder that are not documents."""
-        return [flaw.where for flaw in self.flaws if flaw.kind == "unread"]
-
     def called(self, place: int) -> str:
         """Describe a document in messages by its id and location."""
         name = self.ids[place]

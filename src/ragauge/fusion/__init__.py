@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 from ragauge.core.errors import BadInput
 from ragauge.core.records import Judgments, Run, ScoresByQuery
@@ -12,10 +12,10 @@ from ragauge.evaluation import evaluate, parse_measures
 from ragauge.files import readers
 from ragauge.files.in_memory import is_single_run, to_run_table
 from ragauge.files.source import InputFile
-from ragauge.fusion.methods import find_method
+from ragauge.fusion.methods import ParameterValue, find_method
 from ragauge.fusion.query_fusion import fuse_runs
 from ragauge.fusion.trained_methods import TrainedFusion
-from ragauge.fusion.tuning import ParameterGrid, TunedFusion, cross_validate
+from ragauge.fusion.tuning import TunedFusion, TuningOptions, cross_validate
 from ragauge.measures.conventions import Convention, find_convention
 
 
@@ -27,7 +27,7 @@ def fuse(
     *,
     trained: TrainedFusion | None = None,
     depth: int | None = None,
-    **params: Any,
+    **params: ParameterValue,
 ) -> Run:
     """Fuse several runs into one.
 
@@ -44,23 +44,20 @@ def fuse(
     return build_fused_run(fused, method, scores_by_run)
 
 
-def tune(  # noqa: PLR0913 - each is one choice of the experiment
+def tune(
     qrels: Any,
     runs: Any,
     method: str = "wsum",
     norm: str | None = None,
     measure: str = "ndcg@10",
     convention: str | Convention = "default",
-    *,
-    folds: int = 5,
-    seed: int = 0,
-    grid: ParameterGrid | None = None,
-    depth: int | None = None,
+    **options: Unpack[TuningOptions],
 ) -> TunedFusion:
     """Choose a method's parameters, or train it, under cross-validation.
 
     `TunedFusion.run` is fused with parameters chosen on other queries, so its score is an estimate for new queries.
-    `TunedFusion.params` are the parameters to use for new queries.
+    `TunedFusion.params` are the parameters to use for new queries. `TuningOptions` are the number of folds, the seed,
+    the grid, and the depth of the fused run.
     """
     judgments = readers.read_judgments(qrels)
     scores_by_run = read_runs(runs)
@@ -79,11 +76,8 @@ def tune(  # noqa: PLR0913 - each is one choice of the experiment
         method,
         norm,
         score=score,
-        folds=folds,
-        seed=seed,
-        grid=grid,
-        depth=depth,
         rel=rules.rel,
+        **options,
     )
 
 

@@ -98,6 +98,10 @@ MONTAGUE_ASLAM_2002 = "Montague & Aslam, CIKM 2002"
 WU_CRESTANI_2002 = "Wu & Crestani, CIKM 2002"
 
 
+ParameterValue = float | str | Sequence[float]
+"""Value of a parameter of a fusion method."""
+
+
 @dataclass(frozen=True, eq=False)
 class FusionMethod:
     """Fusion method with its function, description and parameters."""

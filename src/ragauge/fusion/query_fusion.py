@@ -9,7 +9,7 @@ import numpy as np
 
 from ragauge.core.errors import BadInput, MissingEvidence
 from ragauge.core.records import ScoresByQuery
-from ragauge.fusion.methods import FusionMethod, default_norm, find_method
+from ragauge.fusion.methods import FusionMethod, ParameterValue, default_norm, find_method
 from ragauge.fusion.normalisation import Ranking, Rankings, check_scores, find_normalisation, sort_ranking, to_ranking
 from ragauge.fusion.trained_methods import RelevantRanks, TrainedFusion
 
@@ -20,7 +20,7 @@ def fuse_query(
     norm: str | None = None,
     *,
     trained: TrainedFusion | None = None,
-    **params: Any,
+    **params: ParameterValue,
 ) -> dict[str, float]:
     """Fuse the rankings of one query; returns scores, best first.
 
@@ -41,7 +41,7 @@ def fuse_runs(
     *,
     trained: TrainedFusion | None = None,
     depth: int | None = None,
-    **params: Any,
+    **params: ParameterValue,
 ) -> dict[str, dict[str, float]]:
     """Fuse every query of any run.
 
@@ -68,7 +68,7 @@ def train(
     norm: str | None = None,
     *,
     rel: float = 1,
-    **params: Any,
+    **params: ParameterValue,
 ) -> TrainedFusion:
     """Train a method on judged queries; grades of at least `rel` are relevant.
 

@@ -11,12 +11,13 @@ import itertools
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypedDict, Unpack
 
 import numpy as np
 
 from ragauge.core.errors import BadInput, MissingEvidence
 from ragauge.core.records import ScoresByQuery
+from ragauge.core.settings import check_keywords
 from ragauge.fusion.methods import FusionMethod, default_norm, find_method, simplex_weights
 from ragauge.fusion.normalisation import Ranking, Rankings, find_normalisation, sort_ranking
 from ragauge.fusion.query_fusion import learn_values, prepare_rankings, rankings_by_query, truncate
@@ -73,38 +74,48 @@ class TunedFusion:
         return self.in_sample_mean - self.mean
 
 
-def cross_validate(  # noqa: PLR0913 - each is one choice of the experiment
+class TuningOptions(TypedDict, total=False):
+    """How parameters are chosen."""
+
+    folds: int
+    """Number of folds; 5 by default."""
+    seed: int
+    grid: ParameterGrid | None
+    """Values to try by parameter, or combinations; None: those of the method."""
+    depth: int | None
+    """Maximum number of documents per query of the fused run."""
+
+
+def cross_validate(
     runs: Sequence[ScoresByQuery],
     qrels: ScoresByQuery,
     method: str = "wsum",
     norm: str | None = None,
     *,
     score: QueryScorer,
-    folds: int = 5,
-    seed: int = 0,
-    grid: ParameterGrid | None = None,
-    depth: int | None = None,
     rel: float = 1,
+    **options: Unpack[TuningOptions],
 ) -> TunedFusion:
     """Fuse runs with parameters chosen, or learned, on other queries.
 
     Among combinations with equal scores the first one of the grid is chosen. Default grids start with the default
     value, or with equal weights.
     """
+    check_keywords("cross_validate", options, TuningOptions)
     fusion_method = find_method(method)
     scale = find_normalisation(norm or default_norm(method)).name
     if not runs:
         raise BadInput("there is nothing to fuse", hint="give at least one run")
-    split = split_folds(qrels, folds, seed)
+    split = split_folds(qrels, options.get("folds", 5), options.get("seed", 0))
     rankings = rankings_by_query(runs) | {query: [run.get(query, {}) for run in runs] for query in qrels}
     session = _TuningSession(
         how=fusion_method,
-        grid=parameter_combinations(fusion_method, len(runs), grid),
+        grid=parameter_combinations(fusion_method, len(runs), options.get("grid")),
         seen={query: prepare_rankings(lists, fusion_method, scale, query) for query, lists in rankings.items()},
         qrels=qrels,
         score=score,
         runs=len(runs),
-        depth=depth,
+        depth=options.get("depth"),
         rel=rel,
     )
     fused: dict[str, Ranking] = {}

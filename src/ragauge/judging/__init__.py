@@ -45,6 +45,7 @@ from ragauge.measures.answers import (
 from ragauge.measures.conventions import Convention, find_convention
 from ragauge.measures.grounding import FIELD_NAMES
 from ragauge.models.chats import open_chat
+from ragauge.models.chats.calls import AdaptedChat
 from ragauge.runs.folder import provenance, utc_now
 from ragauge.stats.intervals import mean_intervals
 
@@ -175,7 +176,7 @@ def find_missing_key(chat: str, options: Mapping[str, Any]) -> str:
     Empty if no key is missing.
     """
     found = open_chat(chat, options) if chat.startswith("openai:") else None
-    return str(getattr(found, "missing_key", ""))
+    return "" if found is None else AdaptedChat(found).missing_key
 
 
 async def _judge_samples(
@@ -209,7 +210,7 @@ async def _judge_samples(
             confidence=settings.confidence,
             ledger=session.ledger.steps(),
             robustness=attempts,
-            stopped=getattr(session.judge, "stopped", ""),
+            stopped=session.stopped,
             notes=[*scores.notes, *left_out, *session.notes, *fewer],
             provenance={"made": utc_now(), **provenance()},
             judge_name=session.judge.name,

@@ -39,7 +39,7 @@ from ragauge.judging.results import CostEstimate
 from ragauge.judging.tasks import GeneratedQuestions, Judge, JudgeTask, TaskResult, judge_sample
 from ragauge.measures.conventions import Convention
 from ragauge.models.chats import open_chat
-from ragauge.models.chats.calls import ChatCaller, check_identity
+from ragauge.models.chats.calls import AdaptedChat, ChatCaller, check_identity
 from ragauge.models.embedders import open_embedder
 
 LOCAL_TOKENS_PER_SECOND = (500, 20)
@@ -190,13 +190,14 @@ class JudgingSession:
 
     def __init__(self, chat: str | Chat | Judge, folder: str | Path | None, settings: JudgingSettings) -> None:
         self._settings = settings
-        self.chat = chat
+        self._chat = chat
+        self._adapted: AdaptedChat | None = None
         self._folder = None if folder is None else Path(folder)
         self._embedder: Embedder | None = None
         self._at_a_time = settings.concurrency
 
     async def __aenter__(self) -> JudgingSession:
-        settings, chat = self._settings, self.chat
+        settings, chat = self._settings, self._chat
         manner = PromptSettings(settings.verdicts, settings.batch, replicate=settings.replicate, anew=settings.again)
         limits = Budget(settings.max_calls, settings.max_cost)
         prices = parse_prices(settings.prices)
@@ -221,18 +222,17 @@ class JudgingSession:
             self._own = [chat]
         elif settings.options:
             raise BadInput("options are for a chat that is named", hint="give them to the object itself")
-        if not hasattr(chat, "complete"):
-            raise BadInput(f"{chat!r} is no chat: it has no `complete`")
+        adapted = self._adapted = AdaptedChat(chat)
+        chat = adapted.chat
         check_identity(chat)
-        self.chat = chat
         self.price = find_price(str(chat.identity.get("model", chat.name)), prices)
         CostLedger(self.price, limits)  # Reject an unenforceable budget before anything is opened.
         self._replies = ReplyCache(self._folder)
         self.ledger = CostLedger(self.price, limits, self._replies.total_usage())
-        timeout = settings.timeout or getattr(chat, "timeout", DEFAULT_TIMEOUT_S)
-        patience = max(settings.patience, getattr(chat, "timeout", 0.0))
+        timeout = settings.timeout or (DEFAULT_TIMEOUT_S if adapted.timeout_s is None else adapted.timeout_s)
+        patience = max(settings.patience, adapted.timeout_s or 0.0)
         # A local model handles one call after the other, and each takes its time.
-        self._at_a_time = min(settings.concurrency, getattr(chat, "concurrency", settings.concurrency))
+        self._at_a_time = min(settings.concurrency, adapted.concurrency or settings.concurrency)
         caller = ChatCaller(
             chat, concurrency=self._at_a_time, timeout=timeout, patience=patience, retries=settings.retries
         )
@@ -248,13 +248,24 @@ class JudgingSession:
     @property
     def local(self) -> bool:
         """Whether the chat model runs on this machine."""
-        return bool(getattr(self.chat, "local", False))
+        return self._adapted is not None and self._adapted.is_local
 
     @property
     def notes(self) -> list[str]:
         """Notes of the chat model, and a note if token counts are estimated."""
         unknown = "the endpoint does not say how many tokens its calls took: they are guessed from their characters"
-        return [*getattr(self.chat, "notes", ()), *([unknown] if getattr(self.judge, "guessed", False) else [])]
+        notes = [] if self._adapted is None else self._adapted.notes
+        return [*notes, *([unknown] if isinstance(self.judge, ModelJudge) and self.judge.guessed else [])]
+
+    @property
+    def stopped(self) -> str:
+        """Limit at which a model judge stopped; empty if none was reached."""
+        return self.judge.stopped if isinstance(self.judge, ModelJudge) else ""
+
+    def check_ready(self) -> None:
+        """Raise an error if calls of the chat model cannot work."""
+        if self._adapted is not None:
+            self._adapted.ready()
 
     @property
     def embedder(self) -> Embedder:
@@ -283,7 +294,7 @@ class JudgingSession:
 
     async def verdicts(self, samples: Sequence[Sample], wanted: frozenset[str]) -> dict[str, Verdicts]:
         """Judge samples and return their verdicts by sample id."""
-        getattr(self.chat, "ready", lambda: None)()
+        self.check_ready()
         if "questions" in wanted and not isinstance(self.judge, LexicalJudge):
             _ = self.embedder  # Find missing dependencies before any paid call.
         return await self._add_similarities(samples, await self._collect_verdicts(samples, wanted))

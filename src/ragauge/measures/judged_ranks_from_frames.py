@@ -17,6 +17,7 @@ import numpy as np
 from ragauge.compute.progress import Progress, ProgressCallback, no_progress
 from ragauge.core.errors import BadInput
 from ragauge.core.records import Floats, Ints, Judgments, Run, RunFrames
+from ragauge.files.parquet_runs import ParquetRun
 from ragauge.measures.conventions import Convention
 from ragauge.measures.judged_ranks import (
     SELF_RETRIEVED,
@@ -186,9 +187,8 @@ def split_run(run: RunFrames) -> Iterator[RunFrames]:
 
     A run that knows where its rows are stored yields references to them; any other run yields its rows.
     """
-    own_parts = getattr(run, "parts", None)
-    if own_parts is not None:
-        yield from own_parts()
+    if isinstance(run, ParquetRun):
+        yield from run.parts()
         return
     for frame, starts in _split_whole_queries(run.frames(_add_query_starts)):
         begin = 0

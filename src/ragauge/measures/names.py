@@ -84,11 +84,6 @@ class Measure:
         return self.spec.aggregate is total
 
     @property
-    def paper_name(self) -> str:
-        """Name in papers, with options and cutoff: `nDCG@10`."""
-        return f"{self.spec.paper or self.spec.name}{str(self).removeprefix(self.spec.name)}"
-
-    @property
     def trec_name(self) -> str:
         """Name in trec_eval; the canonical name if trec_eval has no such measure."""
         spec = self.spec

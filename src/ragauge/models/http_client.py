@@ -7,10 +7,11 @@ its own copy.
 from __future__ import annotations
 
 import zlib
+from collections.abc import Mapping
 from contextlib import suppress
 from functools import cache
 from types import ModuleType
-from typing import Any
+from typing import Any, TypedDict, Unpack
 
 from ragauge.core.errors import BackendFailed
 from ragauge.core.limits import BYTES_PER_MB, REPLY_LIMIT
@@ -22,14 +23,24 @@ ACCEPTED_ENCODINGS = "gzip, deflate"
 _DROPPED_HEADERS = ("content-encoding", "content-length", "transfer-encoding")
 
 
-def open_async_client(library: ModuleType, **settings: Any) -> Any:
+class ClientOptions(TypedDict, total=False):
+    """Options of a client of httpx."""
+
+    limits: Any
+    timeout: Any
+    """Seconds, or the timeouts of the library."""
+    headers: Mapping[str, str]
+    trust_env: bool
+
+
+def open_async_client(library: ModuleType, **options: Unpack[ClientOptions]) -> Any:
     """Return an `AsyncClient` of an HTTP library (httpx or a copy of it) with guards."""
-    return _client_classes(library)[0](**settings)
+    return _client_classes(library)[0](**options)
 
 
-def open_client(library: ModuleType, **settings: Any) -> Any:
+def open_client(library: ModuleType, **options: Unpack[ClientOptions]) -> Any:
     """Return a `Client` of an HTTP library (httpx or a copy of it) with guards."""
-    return _client_classes(library)[1](**settings)
+    return _client_classes(library)[1](**options)
 
 
 def find_failure(error: BaseException | None) -> BackendFailed | None:

@@ -1,45 +1,101 @@
-"""Open the OpenAI SDK's client with guards, for embedders and rerankers that call OpenAI-compatible endpoints."""
+"""Open endpoints with OpenAI's protocol, for chats and embedders: address, key and guarded clients."""
 
 from __future__ import annotations
 
+import os
+import re
 from importlib import import_module
 from typing import Any
+from urllib.parse import urlsplit
 
-from ragauge.core.errors import BackendFailed, MissingExtra
-from ragauge.core.secrets import register_secrets, register_url
-from ragauge.models.http_client import find_failure, open_client
+from ragauge.core.errors import BackendFailed, BadInput, MissingExtra
+from ragauge.core.secrets import redact_url, register_secrets, register_url
+from ragauge.models.http_client import find_failure, open_async_client, open_client
+
+OPENAI_URL = "https://api.openai.com/v1"
+VARIABLE_NAME = re.compile(r"[A-Z_][A-Z0-9_]{0,63}")
+"""Form of a variable name. Other values of `key` may be the key itself and must not be shown."""
 
 
-def open_openai_client(what: str, url: str | None, **settings: Any) -> Any:
-    """Open a client of the OpenAI SDK for `url`.
+class OpenAIEndpoint:
+    """Endpoint at `url`, at OPENAI_BASE_URL, or at OpenAI.
 
-    The API key is read from OPENAI_API_KEY. `what` names the component in the error if the SDK is not installed.
+    The API key is read from the environment variable named by `key` and is neither shown nor written. An endpoint that
+    is given by its address needs none. `what` names the component in messages, and `example` is a valid description.
     """
-    try:
-        import openai
-    except ImportError:
-        raise MissingExtra(what, "openai") from None
-    library = import_module(type(openai.DEFAULT_CONNECTION_LIMITS).__module__.partition(".")[0])
-    guarded = open_client(library, limits=openai.DEFAULT_CONNECTION_LIMITS, timeout=openai.DEFAULT_TIMEOUT)
-    try:
-        client: Any = openai.OpenAI(base_url=url, http_client=guarded, **settings)
-    except openai.OpenAIError as error:
-        raise BackendFailed(str(error), hint="set OPENAI_API_KEY; a local server takes any value") from error
-    register_secrets(client.api_key)
-    register_url(str(client.base_url))
-    return client
 
+    def __init__(self, what: str, url: str | None, *, key: str = "OPENAI_API_KEY", example: str = "") -> None:
+        try:
+            import openai
+        except ImportError:
+            raise MissingExtra(what, "openai") from None
+        given = url or os.environ.get("OPENAI_BASE_URL")
+        self.url = given or OPENAI_URL
+        parts = urlsplit(self.url)
+        self.shown = redact_url(self.url)
+        """Address without credentials."""
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise BadInput(f"`{self.shown}` is not an address", hint=example or None)
+        if "?" in self.url or "#" in self.url:
+            raise BadInput(f"the address {self.shown} has a query, and none is sent", hint=example or None)
+        secret = os.environ.get(key, "")
+        if key and key not in os.environ and not VARIABLE_NAME.fullmatch(key):
+            raise BadInput(
+                "the option `key` does not name a variable", hint="put the key into OPENAI_API_KEY, or name another"
+            )
+        self.sdk: Any = openai
+        self.http: Any = import_module(type(openai.DEFAULT_CONNECTION_LIMITS).__module__.partition(".")[0])
+        """The HTTP library that the SDK brings."""
+        self.is_given = bool(given)
+        self.is_local = parts.hostname in ("localhost", "127.0.0.1", "::1")
+        self._what = what
+        self._key = secret or ("none" if given else "")
+        self._variable = key
+        register_secrets(secret)
+        register_url(self.url)
 
-def to_failure(error: Exception, what: str) -> BackendFailed:
-    """Convert an error of the OpenAI SDK to BackendFailed.
+    @property
+    def missing_key(self) -> str:
+        """Environment variable of a required key that is missing; empty if none is."""
+        return "" if self._key else self._variable
 
-    Other errors are raised unchanged.
-    """
-    import openai
+    def use_key(self, secret: str) -> None:
+        """Set the key directly instead of by a variable."""
+        self._key = secret
+        register_secrets(secret)
 
-    failure = find_failure(error)
-    if failure is not None:
-        return failure
-    if not isinstance(error, openai.OpenAIError):
-        raise error
-    return BackendFailed(f"{what} failed: {error}")
+    def check_key(self, example: str) -> None:
+        """Raise BackendFailed if a required key is missing; `example` describes a server that needs none."""
+        if not self._key:
+            raise BackendFailed(
+                f"{self._what} needs a key, and there is none in {self._variable}",
+                hint=f"set {self._variable}, or give the address of a server of your own: {example}",
+                final=True,
+            )
+
+    def open_client(self) -> Any:
+        """Open a client of the SDK."""
+        limits, timeout = self.sdk.DEFAULT_CONNECTION_LIMITS, self.sdk.DEFAULT_TIMEOUT
+        guarded = open_client(self.http, limits=limits, timeout=timeout)
+        return self.sdk.OpenAI(api_key=self._key, base_url=self.url, http_client=guarded)
+
+    def open_async_client(self, timeout_s: float) -> Any:
+        """Open an asynchronous client of the SDK without a limit on connections, and without retries."""
+        limits = self.http.Limits(max_connections=None, max_keepalive_connections=None)
+        timeout = self.sdk.Timeout(timeout_s, connect=10.0)
+        guarded = open_async_client(self.http, limits=limits, timeout=timeout, trust_env=not self.is_local)
+        return self.sdk.AsyncOpenAI(
+            api_key=self._key, base_url=self.url, max_retries=0, timeout=timeout, http_client=guarded
+        )
+
+    def to_failure(self, error: Exception, what: str) -> BackendFailed:
+        """Convert an error of the SDK to BackendFailed.
+
+        Other errors are raised unchanged.
+        """
+        failure = find_failure(error)
+        if failure is not None:
+            return failure
+        if not isinstance(error, self.sdk.OpenAIError):
+            raise error
+        return BackendFailed(f"{what} failed: {error}")

@@ -32,28 +32,37 @@ QUERIES_FILE, WARM_UP_FILE, SCHEDULE_FILE = "queries.npy", "warm-up.npy", "sched
 """Files in the folder of a load test that all clients read."""
 
 
-def run_load_test(  # noqa: PLR0913 - each is one choice of the experiment
+@dataclass(frozen=True)
+class OfferedLoad:
+    """Queries that the clients of a load test send."""
+
+    clients: int = 1
+    rate: float | None = None
+    """Queries per second of all clients together; None: each client sends its next query after each result."""
+    seconds: float = 5.0
+    poisson: bool = False
+    """Whether queries are due at random, as from independent users, and not evenly."""
+    threads: int = 1
+    """Number of CPU cores of each client."""
+    patience: float = 1.0
+    """Queries not sent within `patience` times `seconds` after the end are dropped."""
+
+
+def run_load_test(
     opening: StoreSpec,
     queries: Matrix,
     k: int,
+    load: OfferedLoad = OfferedLoad(),
     *,
-    clients: int = 1,
-    rate: float | None = None,
-    seconds: float = 5.0,
-    poisson: bool = False,
-    threads: int = 1,
     warm_up: Matrix | None = None,
     server: bool = False,
-    patience: float = 1.0,
     opening_seconds: float = 120.0,
     seed: int = 0,
 ) -> tuple[RawArrays, str]:
     """Run several clients against a saved store.
 
-    Returns the times of every query on one clock, and a note for the user (may be empty). Without a `rate`, each client
-    sends its next query after each result, for `seconds`. With a `rate`, queries are due evenly, or with `poisson` at
-    random as from independent users; a free client takes the next one. Queries not sent within `patience` times
-    `seconds` after the end are dropped. A client may take `opening_seconds` to open the store and warm up, and again to
+    Returns the times of every query on one clock, and a note for the user (may be empty). With a rate, a free client
+    takes the next query that is due. A client may take `opening_seconds` to open the store and warm up, and again to
     end.
 
     `due_ns`, `began_ns`, `ended_ns` (-1: dropped) count from the common start, with `client` for each query. In
@@ -62,23 +71,23 @@ def run_load_test(  # noqa: PLR0913 - each is one choice of the experiment
     `server`, and `cores` (number of clients that can have their own CPU cores).
 
     No other process may have the store open. If processes cannot share its folder, each client gets a copy. `server`
-    means that the store runs in a separate process, which needs a CPU core too. Each client gets `threads` CPU cores.
+    means that the store runs in a separate process, which needs a CPU core too.
     """
-    if clients < 1:
-        raise BadInput(f"{clients} clients cannot ask anything")
+    if load.clients < 1:
+        raise BadInput(f"{load.clients} clients cannot ask anything")
     known = usable_cores()
     # A busy wait needs a CPU core. If there are too few, clients sleep and start slightly late.
-    spin = clients * threads < len(known) + (not server)
-    settings = LoadSettings(k, clients, rate, seconds, threads, patience, known, spin)
+    spin = load.clients * load.threads < len(known) + (not server)
+    settings = LoadSettings(k, load, known, spin)
     due = (
-        compute_arrival_times(rate, seconds, poisson=poisson, seed=seed)
-        if rate is not None
+        compute_arrival_times(load.rate, load.seconds, poisson=load.poisson, seed=seed)
+        if load.rate is not None
         else np.empty(0, dtype=np.int64)
     )
     # Next to the store: copies may be large, and leftovers of a killed process are deleted with the store.
     beside = None if opening.path is None else Path(opening.path).parent
     with temporary_folder("load", beside) as folder:
-        openings, copies = _client_store_specs(opening, clients, folder)
+        openings, copies = _client_store_specs(opening, load.clients, folder)
         np.save(folder / QUERIES_FILE, queries, allow_pickle=False)
         np.save(folder / WARM_UP_FILE, queries[:32] if warm_up is None else warm_up, allow_pickle=False)
         np.save(folder / SCHEDULE_FILE, due, allow_pickle=False)
@@ -86,7 +95,7 @@ def run_load_test(  # noqa: PLR0913 - each is one choice of the experiment
         parts = _run_clients(tasks, len(due), opening_seconds)
     note = "each client had a copy of the store: it cannot be opened by several at once" if copies else ""
     raw = _merge_client_results(parts, settings, due, copies=copies)
-    return raw | {"server": np.array(int(server)), "cores": np.array(len(known) // threads)}, note
+    return raw | {"server": np.array(int(server)), "cores": np.array(len(known) // load.threads)}, note
 
 
 def compute_arrival_times(rate: float, seconds: float, *, poisson: bool = False, seed: int = 0) -> Ints:
@@ -109,11 +118,7 @@ class LoadSettings:
     """Settings common to all clients."""
 
     k: int
-    clients: int
-    rate: float | None
-    seconds: float
-    threads: int
-    patience: float
+    load: OfferedLoad
     cores: tuple[int, ...]
     spin: bool
 
@@ -156,7 +161,7 @@ def _run_clients(tasks: list[ClientTask], n_due: int, opening_seconds: float) ->
             "ragauge.store_benchmarks.load_test:run_client",
             tasks,
             limits,
-            duration_s=settings.seconds * (1 + settings.patience),
+            duration_s=settings.load.seconds * (1 + settings.load.patience),
             shared_numbers=n_due,
         ) as workers:
             results = gather_results(workers, ClientResult)
@@ -177,7 +182,7 @@ def _run_clients(tasks: list[ClientTask], n_due: int, opening_seconds: float) ->
 def run_client(task: ClientTask, send: SendEvent) -> ClientResult:
     """Open the store in a client process, run its loop, and write the times of its queries."""
     settings, folder = task.settings, Path(task.folder)
-    pin_to_cores(settings.threads, first=task.place * settings.threads, among=settings.cores)
+    pin_to_cores(settings.load.threads, first=task.place * settings.load.threads, among=settings.cores)
     queries, warm_up, due = (
         np.load(folder / name, allow_pickle=False) for name in (QUERIES_FILE, WARM_UP_FILE, SCHEDULE_FILE)
     )
@@ -205,8 +210,8 @@ def _closed_loop(store: FullStore, rows: list[Matrix], settings: LoadSettings, p
     """Send each query after the previous result; each client starts at another query."""
     began, ended = array("q"), array("q")
     search, k, n, empty = store.search, settings.k, len(rows), 0
-    at = place * n // settings.clients
-    until = start + round(settings.seconds * 1e9)
+    at = place * n // settings.load.clients
+    until = start + round(settings.load.seconds * 1e9)
     while True:
         first = now()
         if first >= until:
@@ -225,7 +230,7 @@ def _open_loop(store: FullStore, rows: list[Matrix], settings: LoadSettings, due
     planned, began, ended, taken = array("q"), array("q"), array("q"), array("q")
     search, k, n, empty = store.search, settings.k, len(rows), 0
     moments = [start + moment for moment in due.tolist()]
-    until = start + round(settings.seconds * (1 + settings.patience) * 1e9)
+    until = start + round(settings.load.seconds * (1 + settings.load.patience) * 1e9)
     while (number := take_number()) is not None:
         wait_until(moments[number], spin=settings.spin)
         first = now()
@@ -261,9 +266,9 @@ def _merge_client_results(parts: list[ClientPart], settings: LoadSettings, due: 
             whole[name][asked] = found[name]
         found = whole
     return found | {
-        "clients": np.array(settings.clients),
-        "rate": np.array(np.nan if settings.rate is None else settings.rate),
-        "seconds": np.array(settings.seconds),
+        "clients": np.array(settings.load.clients),
+        "rate": np.array(np.nan if settings.load.rate is None else settings.load.rate),
+        "seconds": np.array(settings.load.seconds),
         "copies": np.array(int(copies)),
         "empty": np.array(sum(int(part["empty"]) for part, _ in parts)),
         "stopped_ns": np.array(max(result.stopped_ns for _, result in parts)),

@@ -122,32 +122,40 @@ def _time_searches_once(store: SearchableStore, queries: Matrix, k: int) -> Loop
     return LoopResults(*stack_results(answers, k), np.array(taken, dtype=np.int64))
 
 
-def time_search_rounds(  # noqa: PLR0913 - each is one choice of the experiment
+@dataclass(frozen=True, eq=False)
+class SearchRounds:
+    """How search settings are timed in rounds."""
+
+    floor: FullStore
+    """The null store, timed just before and just after each setting."""
+    warm_up: Matrix
+    """Other queries, run before a setting is timed."""
+    repeats: int = 3
+    max_repeats: int | None = None
+    """Maximum number of repeats of a setting whose mean time is uncertain; None: `repeats`."""
+    seed: int = 0
+    budget_s: float | None = None
+    """Seconds after which no further setting is timed."""
+
+
+def time_search_rounds(
     store: SearchableStore,
     queries: Matrix,
     k: int,
     settings: Sequence[Mapping[str, Any]],
     *,
     index: Mapping[str, int],
-    floor: FullStore,
-    warm_up: Matrix,
-    repeats: int = 3,
-    max_repeats: int | None = None,
-    seed: int = 0,
-    budget_s: float | None = None,
+    rounds: SearchRounds,
     progress: ProgressCallback = no_progress,
 ) -> list[RawArrays]:
-    """Time every search setting in `repeats` rounds, and return its raw arrays.
+    """Time every search setting in several rounds, and return its raw arrays.
 
     Each round has its own order of the settings, so that a temporary slowdown of the machine does not affect only one
-    of them. Before a setting is timed, it is applied and warmed up with other queries. `floor` is the null store, timed
-    just before and just after. A round of a few fast searches runs them several times, since a disturbance would
-    dominate a measurement of a few milliseconds.
+    of them. Before a setting is timed, it is applied and warmed up. A round of a few fast searches runs them several
+    times, since a disturbance would dominate a measurement of a few milliseconds.
 
-    A setting whose mean time is uncertain after its repeats is repeated up to `max_repeats` times, if given.
-
-    After `budget_s` seconds no further setting is timed. Some settings may then have fewer repeats, or no arrays. The
-    first round of such a sweep uses the given order, and always times the first setting.
+    With a time budget, some settings may have fewer repeats, or no arrays. The first round of such a sweep uses the
+    given order, and always times the first setting.
 
     The arrays are `nanoseconds` (repeats, searches); `positions` and `distances` (queries, k) of the first round;
     `changed`, the number of queries per repeat with other results than in the first; `floor_ns` (repeats, before and
@@ -159,10 +167,12 @@ def time_search_rounds(  # noqa: PLR0913 - each is one choice of the experiment
     first: dict[int, RawArrays] = {}
     passes: dict[int, int] = {}
     times: list[list[Ints]] = [mine["nanoseconds"] for mine in found]
-    for done, place in enumerate(_schedule_searches(times, (repeats, max_repeats or repeats), seed, budget_s), 1):
+    repeats, floor = rounds.repeats, rounds.floor
+    limits = repeats, rounds.max_repeats or repeats
+    for done, place in enumerate(_schedule_searches(times, limits, rounds.seed, rounds.budget_s), 1):
         apply_search_options(store, settings[place])
         with without_gc():
-            warm = time_searches(store, warm_up, k)
+            warm = time_searches(store, rounds.warm_up, k)
             many = passes.setdefault(place, _passes_per_round(warm.nanoseconds, len(queries)))
             asked = np.tile(queries, (many, 1))
             floors = [_time_null_store(floor, queries, k)]

@@ -6,6 +6,7 @@ import sys
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -72,7 +73,20 @@ def time_updates(
     return _time_each_update(change, store, names, vectors, k, gone=operation == "delete", moved=moved)
 
 
-def run_mixed_workload(  # noqa: PLR0913 - each is one choice of the experiment
+@dataclass(frozen=True)
+class MixedWorkloadSettings:
+    """Inserts during searches, and the rate of the searches."""
+
+    n: int = 1000
+    """Number of vectors that are inserted."""
+    rate: float | None = None
+    """Searches per second; None: half the throughput of the store, at most 1,000 per second."""
+    seconds: float = 3.0
+    """Seconds over which the inserts are spread evenly."""
+    seed: int = 0
+
+
+def run_mixed_workload(
     store: FullStore,
     base: Matrix,
     queries: Matrix,
@@ -80,17 +94,13 @@ def run_mixed_workload(  # noqa: PLR0913 - each is one choice of the experiment
     *,
     index: Mapping[str, int],
     metric: str,
-    n: int = 1000,
-    rate: float | None = None,
-    seconds: float = 3.0,
-    seed: int = 0,
+    inserts: MixedWorkloadSettings = MixedWorkloadSettings(),
 ) -> RawArrays:
-    """Search at a fixed rate, first alone, then while `n` vectors are inserted.
+    """Search at a fixed rate, first alone, then while vectors are inserted.
 
-    The inserts are spread evenly over `seconds`. Without a `rate`, searches run at half the throughput of the store, at
-    most 1,000 per second. If the engine supports it, one thread inserts while another searches. Otherwise the
+    If the engine supports it, one thread inserts while another searches. Otherwise the
     operations alternate, and a search waits for an insert in progress. Searches continue until all vectors are
-    inserted, for at most three times `seconds`.
+    inserted, for at most three times the planned seconds.
 
     The arrays are `alone_due_ns`, `alone_began_ns`, `alone_ended_ns`; `due_ns`, `began_ns`, `ended_ns`, `query`, and
     `positions` (new vectors are numbered after the base); `before`, the number of inserts completed when a search
@@ -98,28 +108,28 @@ def run_mixed_workload(  # noqa: PLR0913 - each is one choice of the experiment
     `insert_seconds`, `together`.
     """
     together = "concurrent" in store.abilities
-    rows, names = split_rows(queries), [f"{INSERTED_ID_PREFIX}mixed-{place}" for place in range(n)]
+    rows, names = split_rows(queries), [f"{INSERTED_ID_PREFIX}mixed-{place}" for place in range(inserts.n)]
     known = {**index, **{name: len(index) + place for place, name in enumerate(names)}}
-    coming = generate_new_vectors(base, n, metric, seed=seed, kind=len(UPDATE_OPERATIONS))
-    inserts = _InsertSchedule(store, names, split_rows(coming), 1e9 * seconds / n)
+    coming = generate_new_vectors(base, inserts.n, metric, seed=inserts.seed, kind=len(UPDATE_OPERATIONS))
+    insert_schedule = _InsertSchedule(store, names, split_rows(coming), 1e9 * inserts.seconds / inserts.n)
     with without_gc(), _short_thread_switches():
         searches = _SearchSchedule(
-            store, rows, k, 1e9 / (rate or measure_half_throughput(store, rows, k)), spin=not together
+            store, rows, k, 1e9 / (inserts.rate or measure_half_throughput(store, rows, k)), spin=not together
         )
         searches.begin()
-        searches.all(inserts, seconds)
+        searches.all(insert_schedule, inserts.seconds)
         alone = searches.times("alone_")
-        inserts.start = searches.begin()
+        insert_schedule.start = searches.begin()
         if together:
-            thread = threading.Thread(target=inserts.all, name="inserts", daemon=True)
+            thread = threading.Thread(target=insert_schedule.all, name="inserts", daemon=True)
             thread.start()
-            searches.all(inserts, 3 * seconds, until_in=True)
-            inserts.over.set()
+            searches.all(insert_schedule, 3 * inserts.seconds, until_in=True)
+            insert_schedule.over.set()
             thread.join()
         else:
-            _alternate_operations(searches, inserts, 3 * seconds)
-    if inserts.failed is not None:
-        raise inserts.failed
+            _alternate_operations(searches, insert_schedule, 3 * inserts.seconds)
+    if insert_schedule.failed is not None:
+        raise insert_schedule.failed
     ids, _ = stack_results(searches.answers, k)
     return (
         alone
@@ -130,8 +140,8 @@ def run_mixed_workload(  # noqa: PLR0913 - each is one choice of the experiment
             "before": np.array(searches.before, dtype=np.int64),
             "after": np.array(searches.after, dtype=np.int64),
             "newcomers": coming,
-            "inserted": np.array(inserts.done),
-            "insert_seconds": np.array(max(inserts.ended - inserts.start, 0) / 1e9),
+            "inserted": np.array(insert_schedule.done),
+            "insert_seconds": np.array(max(insert_schedule.ended - insert_schedule.start, 0) / 1e9),
             "together": np.array(int(together)),
         }
     )

@@ -15,7 +15,7 @@ from typing import Any
 from ragauge.compute.progress import Progress, ProgressCallback
 from ragauge.compute.resources import disk_bytes, measure_memory, measure_peak_memory, release_free_memory
 from ragauge.compute.worker_process import SendEvent
-from ragauge.core.errors import BackendFailed, RagaugeError
+from ragauge.core.errors import BackendFailed, RagaugeError, error_summary
 from ragauge.core.protocols import FullStore
 from ragauge.files.serialization import write_record
 from ragauge.runs.folder import utc_now
@@ -25,6 +25,7 @@ from ragauge.store_benchmarks.results_folder import SavedVectors, write_raw_resu
 from ragauge.store_benchmarks.search_loops import (
     FilteredStore,
     RawArrays,
+    SearchRounds,
     apply_search_options,
     build_filter_condition,
     build_filter_metadata,
@@ -60,12 +61,14 @@ def run_build_stage(order: BenchmarkWorkerTask, progress: ProgressCallback) -> N
             order.plan.k,
             order.searches,
             index=vectors.index(),
-            floor=_build_null_store(vectors, order.metric),
-            warm_up=vectors.others(WARM_UP_QUERIES, order.plan.seed),
-            repeats=order.plan.repeats,
-            max_repeats=order.plan.max_repeats,
-            seed=order.plan.seed,
             progress=progress,
+            rounds=SearchRounds(
+                floor=_build_null_store(vectors, order.metric),
+                warm_up=vectors.others(WARM_UP_QUERIES, order.plan.seed),
+                repeats=order.plan.repeats,
+                max_repeats=order.plan.max_repeats,
+                seed=order.plan.seed,
+            ),
         )
         for raw, search, name in zip(taken, order.searches, order.results, strict=True):
             apply_search_options(store, search)
@@ -103,14 +106,16 @@ def run_load_stage(order: BenchmarkWorkerTask, progress: ProgressCallback) -> No
             order.opening,
             vectors.rows("queries"),
             plan.k,
-            clients=clients,
-            rate=rate if share is None else share * top,
-            seconds=plan.seconds,
-            poisson=plan.poisson,
-            threads=plan.threads,
             warm_up=vectors.others(WARM_UP_QUERIES, plan.seed),
             server=load_store_type(order.store).has_server,
             seed=plan.seed,
+            load=load_test.OfferedLoad(
+                clients=clients,
+                rate=rate if share is None else share * top,
+                seconds=plan.seconds,
+                poisson=plan.poisson,
+                threads=plan.threads,
+            ),
         )
         if rate is None and share is None:
             top = len(raw["ended_ns"]) / (float(raw["ended_ns"].max()) - float(raw["began_ns"].min())) * 1e9
@@ -145,13 +150,15 @@ def run_filter_stage(order: BenchmarkWorkerTask, progress: ProgressCallback) -> 
                 plan.k,
                 [search for search, _ in wanted],
                 index=index,
-                floor=floor,
-                warm_up=warm_up,
-                repeats=plan.repeats,
-                max_repeats=plan.max_repeats,
-                seed=plan.seed,
-                budget_s=plan.filter_seconds,
                 progress=_count_from(progress, "filters", before, total),
+                rounds=SearchRounds(
+                    floor=floor,
+                    warm_up=warm_up,
+                    repeats=plan.repeats,
+                    max_repeats=plan.max_repeats,
+                    seed=plan.seed,
+                    budget_s=plan.filter_seconds,
+                ),
             )
             for raw, (search, file) in zip(taken, wanted, strict=True):
                 apply_search_options(store, search)
@@ -177,9 +184,7 @@ def run_update_stage(order: BenchmarkWorkerTask, progress: ProgressCallback) -> 
                 plan.k,
                 index=vectors.index(),
                 metric=order.metric,
-                n=plan.mixed,
-                seconds=plan.seconds,
-                seed=plan.seed,
+                inserts=updates.MixedWorkloadSettings(n=plan.mixed, seconds=plan.seconds, seed=plan.seed),
             )
             arrays |= {f"mixed_{name}": values for name, values in raw.items()}
         for number, one in enumerate(updates.UPDATE_OPERATIONS):
@@ -352,8 +357,8 @@ def run_task(task: BenchmarkWorkerTask, send: SendEvent) -> None:
     except RagaugeError:
         raise
     except Exception as error:  # a store may raise anything; its message is reported
-        message = " ".join(f"{type(error).__name__}: {error}{_locate_error(error, task.store)}".split())
-        raise BackendFailed(message) from error
+        message = error_summary(error, with_class=True, all_lines=True)
+        raise BackendFailed(message + _locate_error(error, task.store)) from error
 
 
 def _locate_error(error: Exception, store: str) -> str:

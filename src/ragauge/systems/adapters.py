@@ -10,13 +10,14 @@ import inspect
 import math
 import os
 from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import lru_cache, partial
 from numbers import Integral, Real
 from typing import Any
 from uuid import UUID
 
 from ragauge.core.documents import EMPTY_MAPPING, Hit
-from ragauge.core.errors import BackendFailed, BadInput, MissingExtra
+from ragauge.core.errors import BackendFailed, BadInput, MissingExtra, error_summary
 from ragauge.core.protocols import close_if_possible, is_async
 from ragauge.core.secrets import register_fields, register_secrets, register_url
 from ragauge.core.specs import redact_spec
@@ -145,7 +146,7 @@ def as_retriever(thing: Any) -> AdaptedRetriever:
     )
 
 
-def check_signature(function: Callable[..., Any], *args: Any, **options: Any) -> None:
+def check_signature(function: Callable[..., Any], *args: Any, options: Mapping[str, Any] = EMPTY_MAPPING) -> None:
     """Raise BadInput if a function cannot be called with the query and k.
 
     Functions whose signature is not available are not checked.
@@ -345,6 +346,18 @@ def _find_field(source: Any, names: Sequence[str]) -> Any:
     return None
 
 
+@dataclass(frozen=True)
+class HTTPFields:
+    """Names of the fields of a request and of its reply."""
+
+    query: str = "query"
+    k: str = "k"
+    path: str = ""
+    """Place of the hits in the reply (`data.items`)."""
+    id: str = ""
+    """Field of a hit with its id (`metadata.source`)."""
+
+
 class HTTPRetriever:
     """Retriever that POSTs `{"query": …, "k": …}` to `url` and reads a list of hits, or one under `hits`.
 
@@ -357,14 +370,11 @@ class HTTPRetriever:
     asynchronous = True
     is_remote = True
 
-    def __init__(  # noqa: PLR0913 - each is an option of the description
+    def __init__(
         self,
         url: str,
         *,
-        query: str = "query",
-        k: str = "k",
-        path: str = "",
-        id: str = "",
+        fields: HTTPFields = HTTPFields(),
         extra: Mapping[str, Any] | None = None,
         headers: Mapping[str, str] | None = None,
         bearer: str = "",
@@ -387,9 +397,9 @@ class HTTPRetriever:
         register_fields(headers or {})
         self._url = url
         self._shown = str(address.copy_with(username=None, password=None, query=None))
-        self._names = (query, k)
-        self._path = [field for field in path.split(".") if field]
-        self._id = id
+        self._names = (fields.query, fields.k)
+        self._path = [field for field in fields.path.split(".") if field]
+        self._id = fields.id
         self._extra = dict(extra or {})
         self._failures = (httpx.HTTPError,)
         request_headers = dict(headers or {})
@@ -410,7 +420,9 @@ class HTTPRetriever:
                     self._url, json={**self._extra, self._names[0]: query, self._names[1]: k}
                 )
             except self._failures as error:
-                raise BackendFailed(f"{self._shown}: {type(error).__name__} {error}") from error
+                raise BackendFailed(
+                    f"{self._shown}: {error_summary(error, with_class=True, all_lines=True)}"
+                ) from error
         if not reply.is_success:
             raise BackendFailed(f"{self._shown} answered {reply.status_code}: {reply.text[:300]}")
         try:

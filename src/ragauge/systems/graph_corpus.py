@@ -21,7 +21,6 @@ from ragauge.core.graphs import Graph, LinkArrays
 from ragauge.core.plugin_parameters import DocumentSide, Part
 from ragauge.core.protocols import Embedder, GraphBuilder, Vectors
 from ragauge.core.records import Floats, Ints
-from ragauge.core.settings import check_int
 from ragauge.core.stages import stage
 from ragauge.core.vectors import to_unit_rows
 from ragauge.systems.bm25 import find_top_k
@@ -256,20 +255,3 @@ def rank_visited(corpus: LinkedCorpus, k: int, similarity: Floats, rows: Ints, s
         ranked = np.concatenate([ranked, other_rows])
         ranked_scores = np.concatenate([ranked_scores, scores.min() - 2 + similarity[other_rows]])
     return corpus.hits(ranked, ranked_scores)
-
-
-def check_parameters(kind: str, counts: dict[str, int], shares: dict[str, float]) -> dict[str, Any]:
-    """Check counts (integers from 1) and shares (0 to 1), and return both."""
-    for name, count in counts.items():
-        check_int(f"{kind}: {name}", count)
-    for name, share in shares.items():
-        check_range(f"{kind}: {name}", share, 0, 1)
-    return {**counts, **shares}
-
-
-def check_range(name: str, value: float, minimum: float, maximum: float = math.inf) -> float:
-    """Check that a number is finite and within its bounds, and return it."""
-    if not minimum <= value <= maximum or math.isinf(value):
-        bounds = f"at least {minimum:g}" if math.isinf(maximum) else f"between {minimum:g} and {maximum:g}"
-        raise BadInput(f"{name} is {value:g}, not {bounds}")
-    return value

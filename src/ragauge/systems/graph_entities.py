@@ -51,7 +51,9 @@ class EntityLinks:
         self._common = check_int("entities: common", common)
         self._weight = check_weight("entities", weight)
         self.name = describe_linker(
-            "entities", type(self), mentions=mentions, shared=shared, most=most, common=common, weight=weight
+            "entities",
+            type(self),
+            {"mentions": mentions, "shared": shared, "most": most, "common": common, "weight": weight},
         )
 
     def link(self, documents: Sequence[Document], vectors: Vectors) -> graphs.LinkArrays:  # noqa: ARG002 - not by nearness

@@ -50,7 +50,9 @@ class MetadataLinks:
         self._kinds = None if kinds is None else frozenset(kind_list)
         self._weight = check_weight("links", weight)
         self._rewired = rewired
-        self.name = describe_linker("links", type(self), field=field, kinds=kinds, weight=weight, rewired=rewired)
+        self.name = describe_linker(
+            "links", type(self), {"field": field, "kinds": kinds, "weight": weight, "rewired": rewired}
+        )
 
     def link(self, documents: Sequence[Document], vectors: Vectors) -> graphs.LinkArrays:  # noqa: ARG002 - not by nearness
         """Return a link for each known id."""
@@ -135,7 +137,7 @@ class NeighbourLinks:
         self._mutual, self._least = mutual, least
         self._weight = check_weight("knn", weight)
         options: dict[str, Any] = {"neighbours": neighbours, "mutual": mutual, "least": least, "weight": weight}
-        self.name = describe_linker("knn", type(self), always=("neighbours",), **options)
+        self.name = describe_linker("knn", type(self), options, always=("neighbours",))
 
     def link(self, documents: Sequence[Document], vectors: Vectors) -> graphs.LinkArrays:
         """Return a link from each document to its nearest ones."""
@@ -174,7 +176,7 @@ class SharedFieldLinks:
         self._field = field
         self._most = check_int("field: most", most, 2)
         self._weight = check_weight("field", weight)
-        self.name = describe_linker("field", type(self), field=field, most=most, weight=weight)
+        self.name = describe_linker("field", type(self), {"field": field, "most": most, "weight": weight})
 
     def link(self, documents: Sequence[Document], vectors: Vectors) -> graphs.LinkArrays:  # noqa: ARG002 - not by nearness
         """Return a link for every two documents with a common value."""
@@ -250,7 +252,7 @@ def _describe_link_field(documents: Sequence[Document]) -> str:
     return (
         ""
         if field is None
-        else f"there is `{field}`, which names documents: {describe_linker('links', MetadataLinks, field=field)}"
+        else f"there is `{field}`, which names documents: {describe_linker('links', MetadataLinks, {'field': field})}"
     )
 
 
@@ -271,10 +273,10 @@ def _suggest_id(unknown: Sequence[str], ids: Mapping[str, Any]) -> tuple[str, st
     return unknown[0], similar_ids[0] if similar_ids else ""
 
 
-def describe_linker(kind: str, linker_type: type, *, always: Sequence[str] = (), **options: Any) -> str:
+def describe_linker(kind: str, linker_type: type, options: Mapping[str, Any], *, always: Sequence[str] = ()) -> str:
     """Return the spec of a linker, with the options that differ from the defaults.
 
-    >>> describe_linker("knn", NeighbourLinks, always=["neighbours"], neighbours=8, mutual=True, least=0.0)
+    >>> describe_linker("knn", NeighbourLinks, {"neighbours": 8, "mutual": True, "least": 0.0}, always=["neighbours"])
     'knn(neighbours=8, mutual=true)'
     """
     defaults = {name: parameter.default for name, parameter in inspect.signature(linker_type).parameters.items()}

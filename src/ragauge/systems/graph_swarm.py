@@ -21,8 +21,6 @@ from ragauge.systems.graph_corpus import (
     LinkedCorpus,
     LinkTable,
     Mask,
-    check_parameters,
-    check_range,
     compute_preferences,
     draw_columns,
     draw_rows,
@@ -68,16 +66,16 @@ class PheromoneTrail(NamedTuple):
 class AntColony:
     """Settings of the walks: an Ant System (Dorigo and Stützle, 2004) with a minimum of pheromone."""
 
-    agents: Annotated[int, AtLeast(1)]
-    rounds: Annotated[int, AtLeast(1)]
-    steps: Annotated[int, AtLeast(1)]
+    agents: Annotated[int, AtLeast(1)] = 20
+    rounds: Annotated[int, AtLeast(1)] = 10
+    steps: Annotated[int, AtLeast(1)] = 4
     # Larger values of deposit, alpha and beta could underflow or overflow.
-    deposit: Annotated[float, AtLeast(0), AtMost(1000)]
-    decay: Annotated[float, AtLeast(0), AtMost(1)]
-    explore: Annotated[float, AtLeast(0), AtMost(1)]
-    alpha: Annotated[float, AtLeast(0), AtMost(10)]
-    beta: Annotated[float, AtLeast(0), AtMost(10)]
-    leap: Annotated[float, AtLeast(0), AtMost(1)]
+    deposit: Annotated[float, AtLeast(0), AtMost(1000)] = 1.0
+    decay: Annotated[float, AtLeast(0), AtMost(1)] = 0.2
+    explore: Annotated[float, AtLeast(0), AtMost(1)] = 0.1
+    alpha: Annotated[float, AtLeast(0), AtMost(10)] = 1.0
+    beta: Annotated[float, AtLeast(0), AtMost(10)] = 2.0
+    leap: Annotated[float, AtLeast(0), AtMost(1)] = 0.0
 
     def __post_init__(self) -> None:
         check_settings(self, "swarm: ")
@@ -183,6 +181,21 @@ def choose_route(similarity: Floats, mean: float, seeds: Ints, links: LinkTable)
     )
 
 
+@dataclass(frozen=True)
+class SwarmSettings:
+    """Settings that the retriever and the reranker share, in addition to those of the walks."""
+
+    router: bool = False
+    weight: Annotated[float, AtLeast(0), AtMost(1)] = 0.5
+    prior: str = ""
+    prior_weight: Annotated[float, AtLeast(0), AtMost(MAX_PRIOR_WEIGHT)] = 1.0
+    most_links: Annotated[int, AtLeast(1)] = 64
+    seed: Annotated[int, AtLeast(0)] = 0
+
+    def __post_init__(self) -> None:
+        check_settings(self, "swarm: ")
+
+
 ROUTING_HITS = 10
 """Number of hits that determine the route of a reranker; equals the default number of seeds of the retriever."""
 
@@ -200,31 +213,17 @@ class Swarm:
     pheromone, both scaled to 0 to 1 among visited documents and seeds, times `exp(prior_weight * number)`.
     """
 
-    def __init__(  # noqa: PLR0913 - each has a use of its own, and a default
+    def __init__(
         self,
         corpus: Annotated[LinkedCorpus, Part()],
         *,
         seeds: int = 10,
-        agents: int = 20,
-        rounds: int = 10,
-        steps: int = 4,
-        deposit: float = 1.0,
-        decay: float = 0.2,
-        explore: float = 0.1,
-        alpha: float = 1.0,
-        beta: float = 2.0,
-        leap: float = 0.0,
         top: int = 50,
-        router: bool = False,
-        weight: float = 0.5,
-        prior: str = "",
-        prior_weight: float = 1.0,
-        most_links: int = 64,
-        seed: int = 0,
+        colony: AntColony = AntColony(),
+        settings: SwarmSettings = SwarmSettings(),
     ) -> None:
-        self._seeds = check_parameters("swarm", {"seeds": seeds, "top": top}, {})
-        colony = AntColony(agents, rounds, steps, deposit, decay, explore, alpha, beta, leap)
-        self._walks = _SwarmWalks(corpus, colony, router, weight, prior, prior_weight, most_links, seed)
+        self._seeds = {"seeds": check_int("swarm: seeds", seeds), "top": check_int("swarm: top", top)}
+        self._walks = _SwarmWalks(corpus, colony, settings)
 
     def search(self, query: str, k: int) -> list[Hit]:
         """Return the best `k`, completed by similarity if agents visit fewer."""
@@ -262,30 +261,16 @@ class SwarmReranker:
     are not in the corpus come last.
     """
 
-    def __init__(  # noqa: PLR0913 - each has a use of its own, and a default
+    def __init__(
         self,
         corpus: Annotated[LinkedCorpus, Part()],
         *,
-        agents: int = 20,
-        rounds: int = 10,
-        steps: int = 4,
-        deposit: float = 1.0,
-        decay: float = 0.2,
-        explore: float = 0.1,
-        alpha: float = 1.0,
-        beta: float = 2.0,
-        leap: float = 0.0,
         bridges: bool = False,
-        router: bool = False,
-        weight: float = 0.5,
-        prior: str = "",
-        prior_weight: float = 1.0,
-        most_links: int = 64,
-        seed: int = 0,
+        colony: AntColony = AntColony(),
+        settings: SwarmSettings = SwarmSettings(),
     ) -> None:
         self._bridges = bridges
-        colony = AntColony(agents, rounds, steps, deposit, decay, explore, alpha, beta, leap)
-        self._walks = _SwarmWalks(corpus, colony, router, weight, prior, prior_weight, most_links, seed)
+        self._walks = _SwarmWalks(corpus, colony, settings)
 
     def rerank(self, query: str, hits: Sequence[Hit]) -> list[Hit]:
         """Return the hits, best first; ties keep their order.
@@ -337,33 +322,13 @@ class SwarmReranker:
 class _SwarmWalks:
     """Parts that the retriever and the reranker share."""
 
-    def __init__(
-        self,
-        corpus: LinkedCorpus,
-        colony: AntColony,
-        router: bool,
-        weight: float,
-        prior: str,
-        prior_weight: float,
-        most_links: int,
-        seed: int,
-    ) -> None:
-        check_range("swarm: prior_weight", prior_weight, 0, MAX_PRIOR_WEIGHT)
-        self._parameters = (
-            asdict(colony)
-            | check_parameters("swarm", {"most_links": most_links}, {"weight": weight})
-            | {
-                "router": router,
-                "prior": prior,
-                "prior_weight": prior_weight,
-                "seed": check_int("swarm: seed", seed, 0),
-            }
-        )
-        self.corpus, self.colony, self.router = corpus, colony, router
-        self.links = LinkTable.of(corpus.graph, most_links)
+    def __init__(self, corpus: LinkedCorpus, colony: AntColony, settings: SwarmSettings) -> None:
+        self._parameters = {**asdict(colony), **asdict(settings)}
+        self.corpus, self.colony, self.router = corpus, colony, settings.router
+        self.links = LinkTable.of(corpus.graph, settings.most_links)
         self._heavy = self.links.raised(colony.beta)
-        self._weight, self._seed = weight, seed
-        self._preference = compute_preferences(corpus, prior, prior_weight)
+        self._weight, self._seed = settings.weight, settings.seed
+        self._preference = compute_preferences(corpus, settings.prior, settings.prior_weight)
 
     def route(self, similarity: Floats, mean: float, seeds: Ints, links: LinkTable) -> str:
         """Return the route of a query; empty without a router."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict, dataclass
 from typing import Annotated, Any
 
 import numpy as np
@@ -11,7 +12,7 @@ from ragauge.core.errors import BadInput
 from ragauge.core.plugin_parameters import Part
 from ragauge.core.randomness import query_rng
 from ragauge.core.records import Floats, Ints
-from ragauge.core.settings import check_int
+from ragauge.core.settings import AtLeast, AtMost, check_int, check_settings
 from ragauge.core.stages import stage
 from ragauge.systems.bm25 import find_top_k
 from ragauge.systems.graph_corpus import (
@@ -19,8 +20,6 @@ from ragauge.systems.graph_corpus import (
     NO_POSITION,
     LinkedCorpus,
     LinkTable,
-    check_parameters,
-    check_range,
     compute_preferences,
     draw_columns,
     draw_rows,
@@ -28,6 +27,25 @@ from ragauge.systems.graph_corpus import (
     unique_visits,
     visit_scores,
 )
+
+
+@dataclass(frozen=True)
+class GraphFlowSettings:
+    """Settings of `GraphFlow`."""
+
+    seeds: Annotated[int, AtLeast(1)] = 10
+    trajectories: Annotated[int, AtLeast(1)] = 200
+    steps: Annotated[int, AtLeast(1)] = 4
+    # Below 0.01 the ratio of two exponentials could overflow.
+    temperature: Annotated[float, AtLeast(0.01)] = 0.05
+    stop: Annotated[float, AtLeast(0), AtMost(1)] = 0.0
+    prior: str = ""
+    prior_weight: Annotated[float, AtLeast(0), AtMost(MAX_PRIOR_WEIGHT)] = 1.0
+    most_links: Annotated[int, AtLeast(1)] = 64
+    seed: Annotated[int, AtLeast(0)] = 0
+
+    def __post_init__(self) -> None:
+        check_settings(self, "graphflow: ")
 
 
 class GraphFlow:
@@ -41,33 +59,13 @@ class GraphFlow:
     `exp(prior_weight * number)`; ties are broken by similarity to the query.
     """
 
-    def __init__(  # noqa: PLR0913 - each has a use of its own, and a default
-        self,
-        corpus: Annotated[LinkedCorpus, Part()],
-        *,
-        seeds: int = 10,
-        trajectories: int = 200,
-        steps: int = 4,
-        temperature: float = 0.05,
-        stop: float = 0.0,
-        prior: str = "",
-        prior_weight: float = 1.0,
-        most_links: int = 64,
-        seed: int = 0,
+    def __init__(
+        self, corpus: Annotated[LinkedCorpus, Part()], settings: GraphFlowSettings = GraphFlowSettings()
     ) -> None:
-        counts = {"seeds": seeds, "trajectories": trajectories, "steps": steps, "most_links": most_links}
-        self._parameters = check_parameters("graphflow", counts, {"stop": stop}) | {
-            # Below 0.01 the ratio of two exponentials could overflow.
-            "temperature": check_range("graphflow: temperature", temperature, 0.01),
-            "prior": prior,
-            "prior_weight": check_range("graphflow: prior_weight", prior_weight, 0, MAX_PRIOR_WEIGHT),
-            "seed": check_int("graphflow: seed", seed, 0),
-        }
         self._corpus = corpus
-        self._seeds, self._trajectories, self._steps = seeds, trajectories, steps
-        self._temperature, self._stop, self._seed = temperature, stop, seed
-        self._preference = compute_preferences(corpus, prior, prior_weight)
-        self._links = LinkTable.of(corpus.graph, most_links)
+        self._settings = settings
+        self._preference = compute_preferences(corpus, settings.prior, settings.prior_weight)
+        self._links = LinkTable.of(corpus.graph, settings.most_links)
 
     def search(self, query: str, k: int) -> list[Hit]:
         """Return the `k` most visited documents, completed by similarity."""
@@ -79,7 +77,9 @@ class GraphFlow:
                 unique_visits(self._walk_trajectories(query, similarity))[0], minlength=len(similarity)
             )
             visited = np.flatnonzero(visits)
-            scores = visit_scores(visits[visited] / self._trajectories, similarity[visited], self._preference[visited])
+            scores = visit_scores(
+                visits[visited] / self._settings.trajectories, similarity[visited], self._preference[visited]
+            )
             return rank_visited(self._corpus, k, similarity, visited, scores)
 
     def evidence(self, query: str, k: int) -> dict[str, Any]:  # noqa: ARG002 - the same for every query
@@ -87,25 +87,30 @@ class GraphFlow:
 
         `length` is the number of moves per trajectory, `steps` that of all trajectories.
         """
-        settings = self._parameters | {"length": self._steps, "steps": self._trajectories * self._steps}
-        return {**self._corpus.about(), **settings}
+        parameters = asdict(self._settings) | {
+            "length": self._settings.steps,
+            "steps": self._settings.trajectories * self._settings.steps,
+        }
+        return {**self._corpus.about(), **parameters}
 
     def _walk_trajectories(self, query: str, similarity: Floats) -> Ints:
         """Return the nodes of each trajectory, one row each.
 
         After its end a row is filled with `NO_POSITION`.
         """
-        random_numbers = query_rng(self._seed, query).random((self._steps + 1, 2, self._trajectories))
-        pull = np.exp((similarity - similarity.max()) / self._temperature) * self._preference
-        seeds = find_top_k(similarity, self._seeds)
+        random_numbers = query_rng(self._settings.seed, query).random(
+            (self._settings.steps + 1, 2, self._settings.trajectories)
+        )
+        pull = np.exp((similarity - similarity.max()) / self._settings.temperature) * self._preference
+        seeds = find_top_k(similarity, self._settings.seeds)
         current = draw_rows(seeds, pull[seeds], random_numbers[-1, 0])
-        paths = np.full((self._trajectories, self._steps + 1), NO_POSITION)
+        paths = np.full((self._settings.trajectories, self._settings.steps + 1), NO_POSITION)
         paths[:, 0] = current
-        is_moving = np.ones(self._trajectories, bool)
-        for step in range(self._steps):
+        is_moving = np.ones(self._settings.trajectories, bool)
+        for step in range(self._settings.steps):
             targets = self._links.ends[current]
             columns, has_link = draw_columns(self._links.weights[current] * pull[targets], random_numbers[step, 0])
-            is_moving &= has_link & (random_numbers[step, 1] >= self._stop)
+            is_moving &= has_link & (random_numbers[step, 1] >= self._settings.stop)
             current = np.where(is_moving, targets[np.arange(len(current)), columns], current)
             paths[is_moving, step + 1] = current[is_moving]
         return paths

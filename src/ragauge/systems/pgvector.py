@@ -6,8 +6,9 @@ import asyncio
 import inspect
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
 from types import TracebackType
-from typing import Annotated, Any
+from typing import Annotated, Any, TypedDict, Unpack
 
 import numpy as np
 
@@ -16,7 +17,7 @@ from ragauge.core.documents import Document, Documents, Hit, to_documents
 from ragauge.core.errors import BadInput
 from ragauge.core.plugin_parameters import DocumentSide, Part
 from ragauge.core.protocols import Embedder
-from ragauge.core.settings import check_choice, check_int
+from ragauge.core.settings import check_choice, check_int, check_keywords
 from ragauge.core.stages import stage
 from ragauge.stores import postgres
 from ragauge.stores.bookkeeping import StoreBookkeeping
@@ -26,6 +27,52 @@ from ragauge.systems.pgvector_table import PgStatements, PgTable
 EMBEDDING_BATCH_SIZE = 1024
 MetadataFilter = Mapping[str, Any] | None
 """Values that a document's metadata must contain: `{"module": "json"}`; None for no filter."""
+
+
+class PgVectorOptions(TypedDict, total=False):
+    """Options of the table and of pgvector's indexes."""
+
+    dsn: str | None
+    """Server; by default the one of RAGAUGE_DSN, or an embedded one."""
+    table: str | None
+    keep: bool
+    """Whether the table stays after `close`; False by default."""
+    connections: int
+    """Maximum number of connections; 8 by default."""
+    language: str
+    """Text search configuration; english by default."""
+    rank: str
+    """Ranking function of the keyword search; ts_rank by default."""
+    index: str
+    """`hnsw` (default), `ivfflat` or `none`; the options below are those of `VectorIndex`."""
+    m: int
+    ef_construction: int
+    ef_search: int
+    lists: int | None
+    probes: int | None
+    half: bool
+    force: bool
+
+
+INDEX_OPTIONS = {
+    "index": "kind",
+    **{name: name for name in ("m", "ef_construction", "ef_search", "lists", "probes", "half", "force")},
+}
+"""Fields of `VectorIndex` by option."""
+
+
+class HybridOptions(TypedDict, total=False):
+    """Options of `PgVectorDB.hybrid_search`."""
+
+    weights: Sequence[float]
+    depth: int | None
+    fusion: str
+
+
+class SearchOptions(HybridOptions, total=False):
+    """Options of a retriever; the semantic and the keyword search have `where` only."""
+
+    where: MetadataFilter
 
 
 class PgVectorDB:
@@ -46,43 +93,39 @@ class PgVectorDB:
         self._adding = asyncio.Lock()
 
     @classmethod
-    async def create(  # noqa: PLR0913 - everything that a table and pgvector's indexes can be told
+    async def create(
         cls,
         documents: Documents,
         embedder: Embedder | str,
         *,
-        dsn: str | None = None,
-        table: str | None = None,
-        index: str = "hnsw",
-        m: int = 16,
-        ef_construction: int = 64,
-        ef_search: int = 40,
-        lists: int | None = None,
-        probes: int | None = None,
-        half: bool = False,
-        force: bool = False,
-        language: str = "english",
-        rank: str = "ts_rank",
-        keep: bool = False,
-        connections: int = 8,
         document_embedder: Embedder | None = None,
+        **options: Unpack[PgVectorOptions],
     ) -> PgVectorDB:
         """Embed the documents, load them into a new table, and index it.
 
         `embedder` is an embedder or its name. `document_embedder` may be cached or use another prompt; queries always
-        use `embedder`.
+        use `embedder`. `PgVectorOptions` are the options of the table and of pgvector's indexes.
         """
+        check_keywords("PgVectorDB.create", options, PgVectorOptions)
         documents = to_documents(documents)
         if not documents:
             raise BadInput("there are no documents to put into the database")
         query_embedder: Embedder = (
             plugins.load_plugin("embedders", embedder)() if isinstance(embedder, str) else embedder
         )
-        chosen = VectorIndex(index, "cosine", half, m, ef_construction, ef_search, lists, probes, force)
-        statements = PgStatements(postgres.choose_table_name(table), chosen.over(len(documents)), language, rank)
-        db = cls(PgTable(statements, keep=keep), query_embedder, document_embedder or query_embedder)
+        index_options: dict[str, Any] = {
+            INDEX_OPTIONS[name]: value for name, value in options.items() if name in INDEX_OPTIONS
+        }
+        statements = PgStatements(
+            postgres.choose_table_name(options.get("table")),
+            VectorIndex(**index_options).over(len(documents)),
+            options.get("language", "english"),
+            options.get("rank", "ts_rank"),
+        )
+        table = PgTable(statements, keep=options.get("keep", False))
+        db = cls(table, query_embedder, document_embedder or query_embedder)
         try:
-            await db._table.open(dsn, connections)
+            await db._table.open(options.get("dsn"), options.get("connections", 8))
             await db.add(documents)
         except BaseException:
             await db.close()
@@ -197,16 +240,22 @@ class PgVectorDB:
         }
         return await self._table.rows(statement, parameters, self._index.local(deep, filtered=bool(where)))
 
-    def retriever(self, search: str = "semantic", **options: Any) -> PgVectorRetriever:
+    def retriever(self, search: str = "semantic", **options: Unpack[SearchOptions]) -> PgVectorRetriever:
         """Return one of the three searches with its options as a retriever."""
         return PgVectorRetriever(self, search, options)
 
     async def explain(
-        self, query: str, k: int = 5, where: MetadataFilter = None, *, search: str = "semantic", **how: Any
+        self,
+        query: str,
+        k: int = 5,
+        where: MetadataFilter = None,
+        *,
+        search: str = "semantic",
+        **options: Unpack[HybridOptions],
     ) -> Any:
         """Return PostgreSQL's plan of a semantic or hybrid search, as JSON."""
         if check_choice("search", search, ("semantic", "hybrid")) == "hybrid":
-            rows = await self._hybrid_rows(query, k, where=where, explained=True, **how)
+            rows = await self._hybrid_rows(query, k, where=where, explained=True, **options)
             return rows[0][0][0]
         vector = await self._embed_query(query)
         if vector is None:
@@ -217,10 +266,16 @@ class PgVectorDB:
         return rows[0][0][0]
 
     async def index_used(
-        self, query: str, k: int = 5, where: MetadataFilter = None, *, search: str = "semantic", **how: Any
+        self,
+        query: str,
+        k: int = 5,
+        where: MetadataFilter = None,
+        *,
+        search: str = "semantic",
+        **options: Unpack[HybridOptions],
     ) -> bool:
         """Return whether a search uses the vector index, which is the planner's decision."""
-        return uses_vector_index(await self.explain(query, k, where, search=search, **how))
+        return uses_vector_index(await self.explain(query, k, where, search=search, **options))
 
     async def close(self) -> None:
         """Drop the table unless `keep` is set, and close the connections."""
@@ -287,6 +342,15 @@ class PgVectorRetriever:
             await self.db.close()
 
 
+@dataclass(frozen=True)
+class PgFusion:
+    """How the hybrid search fuses; None: the default of `PgVectorDB.hybrid_search`."""
+
+    weights: Sequence[float] | None = None
+    depth: int | None = None
+    fusion: str | None = None
+
+
 async def open_pgvector_retriever(
     documents: Sequence[Document],
     embedder: Annotated[Embedder, Part("wordllama")],
@@ -294,19 +358,17 @@ async def open_pgvector_retriever(
     document_embedder: Annotated[Embedder | None, DocumentSide("embedder")] = None,
     search: str = "semantic",
     where: MetadataFilter = None,
-    weights: Sequence[float] | None = None,
-    depth: int | None = None,
-    fusion: str | None = None,
-    **database: Any,
+    fused: PgFusion = PgFusion(),
+    **database: Unpack[PgVectorOptions],
 ) -> PgVectorRetriever:
     """Open a retriever with its own database.
 
     Further options go to `PgVectorDB.create`.
     """
-    search_options = {"where": where, "weights": weights, "depth": depth, "fusion": fusion}
+    search_options = {"where": where, **asdict(fused)}
     options = {name: value for name, value in search_options.items() if value is not None}
     try:
-        inspect.signature(PgVectorDB.create).bind(documents, embedder, **database)
+        check_keywords("PgVectorDB.create", database, PgVectorOptions)
     except TypeError as error:
         raise BadInput(f"pgvector: {error}") from None
     db = await PgVectorDB.create(documents, embedder, document_embedder=document_embedder, **database)

@@ -138,7 +138,7 @@ class PgStatements:
             text, filtered, part=sql.SQL(FUSION_SCORE_SQL[check_choice("fusion", fusion, FUSION_METHODS)])
         )
 
-    def _compose_sql(self, text: str, filtered: bool = False, **more: Any) -> sql.Composed:
+    def _compose_sql(self, text: str, filtered: bool = False, **more: sql.Composable) -> sql.Composed:
         from psycopg import sql
 
         language = sql.SQL("{}::regconfig").format(sql.Literal(self.language))

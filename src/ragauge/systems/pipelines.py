@@ -12,7 +12,7 @@ from ragauge.core.errors import BadInput
 from ragauge.core.plugin_parameters import OtherOptions, Part
 from ragauge.core.protocols import Reranker, Retriever, describe_parts, is_async
 from ragauge.core.stages import stage
-from ragauge.fusion.methods import default_norm
+from ragauge.fusion.methods import ParameterValue, default_norm
 from ragauge.fusion.query_fusion import fuse_query
 from ragauge.systems.adapters import to_hits
 
@@ -32,7 +32,7 @@ class HybridRetriever:
         method: str | None = None,
         norm: str | None = None,
         depth: int = 100,
-        **parameters: Any,
+        **parameters: ParameterValue,
     ) -> None:
         if len(retrievers) < 2:
             raise BadInput("a hybrid needs at least two retrievers", hint="of=bm25+dense")
@@ -46,7 +46,7 @@ class HybridRetriever:
         if depth < 1:
             raise BadInput(f"the depth of a hybrid is {depth}, not at least 1")
         self._depth = depth
-        self._parameters = {**parameters, **({} if weights is None else {"weights": tuple(weights)})}
+        self._parameters: dict[str, Any] = {**parameters, **({} if weights is None else {"weights": tuple(weights)})}
         fuse_query([{"a": 1.0} for _ in retrievers], self._method, self._norm, **self._parameters)  # Fails early.
         self.asynchronous = any(map(is_async, retrievers))
 

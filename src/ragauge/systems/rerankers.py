@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
 
 import numpy as np
 
+from ragauge.compute.event_loops import LoopThread
 from ragauge.core.documents import Document, Hit
 from ragauge.core.errors import BackendFailed, BadInput
 from ragauge.core.plugin_parameters import DocumentSide, Part
 from ragauge.core.protocols import Embedder, Vectors
 from ragauge.core.vectors import to_unit_rows
+from ragauge.models.chats.calls import ChatCaller
+from ragauge.models.chats.openai import OpenAIChat
 from ragauge.models.huggingface import load_model
-from ragauge.models.openai_client import open_openai_client, to_failure
 
 
 class CrossEncoder:
@@ -124,8 +126,16 @@ RERANK_PROMPT = (
 )
 
 
+RERANK_SCHEMA: Mapping[str, Any] = {
+    "type": "object",
+    "properties": {"order": {"type": "array", "items": {"type": "integer"}}},
+    "required": ["order"],
+    "additionalProperties": False,
+}
+
+
 class LLMReranker:
-    """Reranker with an OpenAI-compatible endpoint; the API key is read from OPENAI_API_KEY.
+    """Reranker with the chat model of an OpenAI-compatible endpoint; the API key is read from OPENAI_API_KEY.
 
     Passages that the model leaves out follow in their old order; unknown and repeated numbers are ignored. A reply
     without an order is a failure of the query. `timeout` is in seconds; `characters` is the maximum length of a
@@ -135,8 +145,11 @@ class LLMReranker:
     is_remote = True
 
     def __init__(self, model: str, *, url: str | None = None, characters: int = 800, timeout: float = 60) -> None:
-        self._client: Any = open_openai_client("the reranker `llm`", url, timeout=timeout, max_retries=0)
-        self._model = model
+        chat = OpenAIChat(model, url=url)
+        chat.ready()
+        # Failed queries are retried by the run that times them.
+        self._caller = ChatCaller(chat, timeout=timeout, patience=timeout, retries=0)
+        self._loop = LoopThread(self._caller.close)
         self._characters = characters
 
     def rerank(self, query: str, hits: Sequence[Hit]) -> list[Hit]:
@@ -146,13 +159,13 @@ class LLMReranker:
         passages = [{"number": n, "text": hit.text[: self._characters]} for n, hit in enumerate(hits, 1)]
         prompt = json.dumps({"question": query, "passages": passages}, ensure_ascii=False)
         messages = [{"role": "system", "content": RERANK_PROMPT}, {"role": "user", "content": prompt}]
-        try:
-            reply = self._client.chat.completions.create(model=self._model, messages=messages, temperature=0)
-        except Exception as error:
-            raise to_failure(error, "the chat endpoint") from None
-        choices = getattr(reply, "choices", None) or ()  # An endpoint with another protocol returns text or nothing.
-        order = parse_order((choices[0].message.content or "") if choices else str(reply), len(hits))
+        result = self._loop.run(self._caller.call(messages, RERANK_SCHEMA))
+        order = parse_order(result.reply.text, len(hits))
         return [hits[i]._replace(score=1.0 / rank) for rank, i in enumerate(order, 1)]
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._loop.close()
 
 
 def parse_order(reply: str, n: int) -> list[int]:

@@ -249,7 +249,7 @@ async def _run_claim_judge(
             hint="--known with the documents themselves",
         )
     async with JudgingSession(chat, folder, settings.judging) as session:
-        getattr(session.chat, "ready", lambda: None)()
+        session.check_ready()
         workers = 2 * settings.judging.concurrency
         search = _nearest_chunk_search(data, settings.chunks_per_claim)
         claims = await judge_claims(data.chunks, data.known, search, session.judge, workers=workers, progress=progress)
@@ -257,8 +257,8 @@ async def _run_claim_judge(
         notes = [*session.notes]
         if session.judge.name == LEXICAL_JUDGE:
             notes.append("the lexical judge compares words, so it counts a false sentence made of known words as known")
-        if stopped := getattr(session.judge, "stopped", ""):
-            notes.append(f"the judge was stopped: {stopped}")
+        if session.stopped:
+            notes.append(f"the judge was stopped: {session.stopped}")
         return claims, name, notes
 
 

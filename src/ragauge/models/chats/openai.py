@@ -5,17 +5,14 @@ from __future__ import annotations
 import asyncio
 import json
 import math
-import os
-import re
 from collections.abc import Mapping, Sequence
-from importlib import import_module
+from dataclasses import dataclass
 from typing import Any, Self
-from urllib.parse import urlsplit
 
-from ragauge.core.errors import BackendFailed, BadInput, MissingExtra
+from ragauge.core.errors import BackendFailed, BadInput
 from ragauge.core.hashes import hash_text
 from ragauge.core.protocols import Message, Reply
-from ragauge.core.secrets import redact_url, register_fields, register_secrets, register_url
+from ragauge.core.secrets import register_fields
 from ragauge.core.structured_text import parse_json
 from ragauge.models.chats.openai_protocol import (
     RESPONSE_FORMATS,
@@ -31,16 +28,14 @@ from ragauge.models.chats.reply_parsing import (
     match_word,
     strip_thoughts,
 )
-from ragauge.models.http_client import find_failure, open_async_client
+from ragauge.models.http_client import find_failure
+from ragauge.models.openai_client import OpenAIEndpoint
 
-OPENAI_URL = "https://api.openai.com/v1"
 CHAT_EXAMPLE = "openai:MODEL@http://localhost:8000/v1"
 MAX_FORMAT_REQUESTS = 12
 """Maximum number of requests per call while the accepted format is determined."""
 MAX_REPLY_WAIT_S = 3600.0
 """Timeout of a reply in seconds; the caller usually sets a shorter one."""
-VARIABLE_NAME = re.compile(r"[A-Z_][A-Z0-9_]{0,63}")
-"""Form of a variable name. Other values of `key` may be the key itself and must not be shown."""
 MAX_TOKEN_COUNT = 10**12
 """Maximum plausible token count; larger values are ignored."""
 FINISH_REASONS = {
@@ -50,6 +45,25 @@ FINISH_REASONS = {
     "tool": ("tool_calls", "tool_use", "function_call"),
 }
 """Finish reason, and the names that endpoints use for it."""
+
+
+@dataclass(frozen=True)
+class SamplingSettings:
+    """How a chat model samples a reply, and how structured replies are requested."""
+
+    temperature: float | None = 0.0
+    seed: int | None = None
+    max_tokens: int | None = None
+    structured: str = "auto"
+
+    def __post_init__(self) -> None:
+        if self.structured not in ("auto", *RESPONSE_FORMATS):
+            raise BadInput(f"structured is `{self.structured}`", hint=f"one of auto, {', '.join(RESPONSE_FORMATS)}")
+
+    @property
+    def formats(self) -> Sequence[str]:
+        """Ways to request structured replies, in the order in which they are tried."""
+        return RESPONSE_FORMATS if self.structured == "auto" else (self.structured,)
 
 
 class OpenAIChat:
@@ -64,64 +78,35 @@ class OpenAIChat:
 
     asynchronous = True
 
-    def __init__(  # noqa: PLR0913 - each is an option of its own, and has a default
+    def __init__(
         self,
         model: str,
         *,
         url: str | None = None,
-        temperature: float | None = 0.0,
-        seed: int | None = None,
-        max_tokens: int | None = None,
-        structured: str = "auto",
+        sampling: SamplingSettings = SamplingSettings(),
         effort: str | None = None,
         grammar: bool = False,
         extra: Mapping[str, Any] | None = None,
         key: str = "OPENAI_API_KEY",
     ) -> None:
-        try:
-            import openai
-        except ImportError:
-            raise MissingExtra("the chat `openai`", "openai") from None
-        if structured not in ("auto", *RESPONSE_FORMATS):
-            raise BadInput(f"structured is `{structured}`", hint=f"one of auto, {', '.join(RESPONSE_FORMATS)}")
-        given = url or os.environ.get("OPENAI_BASE_URL")
-        self._url = given or OPENAI_URL
-        parts = urlsplit(self._url)
-        if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise BadInput(f"`{redact_url(self._url)}` is not an address", hint=CHAT_EXAMPLE)
-        if "?" in self._url or "#" in self._url:
-            raise BadInput(f"the address {redact_url(self._url)} has a query, and none is sent", hint=CHAT_EXAMPLE)
-        secret = os.environ.get(key, "")
-        if key and key not in os.environ and not VARIABLE_NAME.fullmatch(key):
-            raise BadInput(
-                "the option `key` does not name a variable", hint="put the key into OPENAI_API_KEY, or name another"
-            )
-        self._sdk: Any = openai
-        self._http: Any = import_module(type(openai.DEFAULT_CONNECTION_LIMITS).__module__.partition(".")[0])
-        self._key = secret or ("none" if given else "")
-        self._variable = key
-        register_secrets(secret)
-        register_url(self._url)
+        self._endpoint = OpenAIEndpoint("the chat `openai`", url, key=key, example=CHAT_EXAMPLE)
+        self._shown = self._endpoint.shown
         register_fields(extra or {})
-        self._shown = redact_url(self._url)
-        self._local = parts.hostname in ("localhost", "127.0.0.1", "::1")
         self._client: Any = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._model = model
         more = dict(extra or {})
-        settings = {"temperature": temperature, "seed": seed, "reasoning_effort": effort}
+        settings = {"temperature": sampling.temperature, "seed": sampling.seed, "reasoning_effort": effort}
         sent = {name: value for name, value in settings.items() if value is not None and name not in more}
-        self._manner = RequestFormat(
-            {**sent, **more}, max_tokens, RESPONSE_FORMATS if structured == "auto" else (structured,), grammar=grammar
-        )
-        self.name = f"openai:{model}" + (f"@{self._shown}" if given else "")
+        self._manner = RequestFormat({**sent, **more}, sampling.max_tokens, sampling.formats, grammar=grammar)
+        self.name = f"openai:{model}" + (f"@{self._shown}" if self._endpoint.is_given else "")
         self.identity: Mapping[str, Any] = {
             "chat": "openai",
             "endpoint": self._shown,
             "model": model,
             **sent,
-            "max_tokens": max_tokens,
-            "structured": structured,
+            "max_tokens": sampling.max_tokens,
+            "structured": sampling.structured,
             **({"grammar": True} if grammar else {}),
             **({"extra": {name: _hash_parameter(name, value) for name, value in more.items()}} if more else {}),
         }
@@ -129,17 +114,16 @@ class OpenAIChat:
     @property
     def local(self) -> bool:
         """Whether the endpoint is on this machine."""
-        return self._local
+        return self._endpoint.is_local
 
     @property
     def missing_key(self) -> str:
         """Environment variable of a required key that is missing; empty if none is."""
-        return "" if self._key else self._variable
+        return self._endpoint.missing_key
 
     def keyed(self, secret: str) -> Self:
         """Set the key directly instead of by a variable, and return this object."""
-        self._key = secret
-        register_secrets(secret)
+        self._endpoint.use_key(secret)
         return self
 
     @property
@@ -194,14 +178,7 @@ class OpenAIChat:
 
     def ready(self) -> None:
         """Raise BackendFailed if a required key is missing. Cost estimates need no key."""
-        if self._key:
-            return
-        own = f"openai:{self._model}@http://localhost:8000/v1"
-        raise BackendFailed(
-            f"the chat `openai` needs a key, and there is none in {self._variable}",
-            hint=f"set {self._variable}, or give the address of a server of your own: {own}",
-            final=True,
-        )
+        self._endpoint.check_key(f"openai:{self._model}@http://localhost:8000/v1")
 
     async def close(self) -> None:
         """Close the connections."""
@@ -216,13 +193,13 @@ class OpenAIChat:
         try:
             # The SDK's typed methods are slower than the request itself, because they validate all types twice.
             response = await client.post(
-                "/chat/completions", cast_to=self._http.Response, body={"model": self._model, **body}
+                "/chat/completions", cast_to=self._endpoint.http.Response, body={"model": self._model, **body}
             )
-        except self._sdk.APIStatusError as error:
+        except self._endpoint.sdk.APIStatusError as error:
             response = error.response
             headers = response.headers
             return {}, headers, parse_endpoint_error(error.status_code, error.body, response.text, headers)
-        except self._sdk.OpenAIError as error:
+        except self._endpoint.sdk.OpenAIError as error:
             guard = find_failure(error)
             cause = error.__cause__ or error
             if guard is None:
@@ -250,16 +227,7 @@ class OpenAIChat:
         """Return the client of the running event loop: connections belong to one loop."""
         loop = asyncio.get_running_loop()
         if self._client is None or self._loop is not loop:
-            limits = self._http.Limits(max_connections=None, max_keepalive_connections=None)
-            wait = self._sdk.Timeout(MAX_REPLY_WAIT_S, connect=10.0)
-            client = open_async_client(self._http, limits=limits, timeout=wait, trust_env=not self._local)
-            self._client = self._sdk.AsyncOpenAI(
-                api_key=self._key,
-                base_url=self._url,
-                max_retries=0,
-                timeout=wait,
-                http_client=client,
-            )
+            self._client = self._endpoint.open_async_client(MAX_REPLY_WAIT_S)
             self._loop = loop
         return self._client
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import json
 import re
 from collections import defaultdict
@@ -12,9 +11,9 @@ from typing import Any
 
 from ragauge.core.errors import BackendFailed, BadInput, error_summary
 from ragauge.core.hashes import hash_file, hash_text
-from ragauge.core.protocols import Chat, Message, Reply, close_if_possible
+from ragauge.core.protocols import Chat, Message, Reply
 from ragauge.core.structured_text import parse_json
-from ragauge.models.chats.calls import complete_chat, send_request
+from ragauge.models.chats.calls import AdaptedChat
 
 DATA_TAG = re.compile(r"data-[0-9a-f]{16}")
 """Tag around data in a prompt; it is random for each call."""
@@ -89,7 +88,7 @@ class Recording:
     asynchronous = True
 
     def __init__(self, chat: Chat, path: str | Path) -> None:
-        self._chat = chat
+        self._chat = AdaptedChat(chat)
         self._path = Path(path)
 
     @property
@@ -100,20 +99,20 @@ class Recording:
     @property
     def identity(self) -> Mapping[str, Any]:
         """Identity of the chat model."""
-        return self._chat.identity
+        return self._chat.chat.identity
 
     @property
     def notes(self) -> Sequence[str]:
         """Notes of the chat model."""
-        return list(getattr(self._chat, "notes", ()))
+        return self._chat.notes
 
     async def complete(self, messages: Sequence[Message], schema: Mapping[str, Any] | None = None) -> Reply:
         """Return the chat's reply and write it to the file."""
-        return self._record_reply(messages, schema, await complete_chat(self._chat, messages, schema))
+        return self._record_reply(messages, schema, await self._chat.complete(messages, schema))
 
     async def request(self, messages: Sequence[Message], schema: Mapping[str, Any] | None = None) -> Reply:
         """Return the reply to one request and write it to the file."""
-        return self._record_reply(messages, schema, await send_request(self._chat, messages, schema))
+        return self._record_reply(messages, schema, await self._chat.request(messages, schema))
 
     def _record_reply(self, messages: Sequence[Message], schema: Mapping[str, Any] | None, reply: Reply) -> Reply:
         said = {**reply._asdict(), "probabilities": dict(reply.probabilities)}
@@ -122,8 +121,7 @@ class Recording:
 
     async def close(self) -> None:
         """Close the chat model."""
-        if inspect.isawaitable(closing := close_if_possible(self._chat)):
-            await closing
+        await self._chat.close()
 
     def _append_row(self, row: Mapping[str, Any]) -> None:
         rows = [row]

@@ -10,7 +10,9 @@ import numpy as np
 from ragauge.core.errors import BackendFailed
 from ragauge.core.protocols import Vectors
 from ragauge.core.specs import redact_spec
-from ragauge.models.openai_client import open_openai_client, to_failure
+from ragauge.models.openai_client import OpenAIEndpoint
+
+EMBEDDER_EXAMPLE = "openai(model=NAME, url=http://localhost:8000/v1)"
 
 
 class OpenAIEmbedder:
@@ -26,7 +28,9 @@ class OpenAIEmbedder:
         dimensions: int | None = None,
         batch: int = 128,
     ) -> None:
-        self._client: Any = open_openai_client("the embedder `openai`", url)
+        self._endpoint = OpenAIEndpoint("the embedder `openai`", url, example=EMBEDDER_EXAMPLE)
+        self._endpoint.check_key(EMBEDDER_EXAMPLE)
+        self._client: Any = self._endpoint.open_client()
         self._model = model
         self._options = {"dimensions": dimensions} if dimensions else {}
         self._batch = batch
@@ -42,7 +46,7 @@ class OpenAIEmbedder:
                     model=self._model, input=part, encoding_format="float", **self._options
                 )
             except Exception as error:
-                raise to_failure(error, "the embeddings endpoint") from None
+                raise self._endpoint.to_failure(error, "the embeddings endpoint") from None
             found = getattr(reply, "data", None) or ()  # An endpoint with another protocol returns text or nothing.
             if len(found) != len(part):
                 raise BackendFailed(f"the embeddings endpoint gave {len(found)} vectors for {len(part)} texts")
