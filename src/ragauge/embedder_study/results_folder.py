@@ -24,6 +24,7 @@ from ragauge.embedder_study.results import EmbedderResult, EmbedderStudy
 from ragauge.files.serialization import from_json_data, to_json_data, write_record
 from ragauge.files.workspace import atomic_write
 from ragauge.files.writers import write_judgments, write_queries
+from ragauge.output.numbers import pluralise
 from ragauge.runs import folder
 from ragauge.runs import folder as runs_folder
 from ragauge.runs.execution import QueryResult
@@ -170,12 +171,12 @@ def _package_versions(names: Iterable[str]) -> dict[str, str]:
     return dict(sorted(found.items()))
 
 
-RESULTS_SUBFOLDER = "entrants"
+RESULTS_SUBFOLDER = "measurements"
 """Subfolder of the measured embedders."""
-STUDY_FILE = "lineup.json"
+STUDY_FILE = "study.json"
 """File of the whole study, readable by `ragauge report`."""
 DATASET_HASH_KEYS = ("documents_hash", "queries_hash")
-RESULT_FORMAT_VERSION = 2
+RESULT_FORMAT_VERSION = 3
 """Version of the saved results; results of another version are measured again."""
 
 
@@ -226,16 +227,16 @@ class StudyFolder:
             return None
         try:
             data = parse_json(path.read_text(encoding="utf-8"))
-            entrant = from_json_data(EmbedderResult, {**data["entrant"], "name": name}, source=str(path))
+            entrant = from_json_data(EmbedderResult, {**data["embedder"], "name": name}, source=str(path))
             ranking = {query: [(str(one), float(near)) for one, near in row] for query, row in data["ranking"].items()}
-            measured = EmbedderMeasurement(entrant, ranking, data["times"], data["references"], data["seconds"])
+            measured = EmbedderMeasurement(entrant, ranking, data["times"], data["compressors"], data["seconds"])
             made = str(data.get("made") or _modification_date(path))
         except (OSError, ValueError, KeyError, TypeError, AttributeError, RagaugeError):
             return None  # unreadable: it is measured again
         # The run under this name may belong to another embedder, unless its manifest says otherwise.
         run = self._folder / self._slug(name)
         self.dates[name] = made
-        if not folder.is_complete(run) or folder.manifest_value(run, "entrant") != [name, path.stem]:
+        if not folder.is_complete(run) or folder.manifest_value(run, "embedder") != [name, path.stem]:
             self._write_run(measured, path.stem, made=made)
         else:
             about = folder.read_manifest(run) | {"made": made, "reused": True}
@@ -262,13 +263,13 @@ class StudyFolder:
         others = 0
         for path in (self._folder / RESULTS_SUBFOLDER).glob("*.json") if asked and not self._fresh else ():
             try:
-                described = parse_json(path.read_text(encoding="utf-8"))["entrant"]["description"]
+                described = parse_json(path.read_text(encoding="utf-8"))["embedder"]["description"]
             except (OSError, ValueError, KeyError, TypeError):
                 continue  # unreadable, or not a result file
             others += str(_description_without_secrets(described)) in asked
         if not others:
             return []
-        return [f"{others} kept from before under other settings, or of another version, are not used"]
+        return [f"{pluralise(others, 'saved result')} with other settings or of another version not used"]
 
     def keep(self, measured: EmbedderMeasurement, described: Any) -> None:
         """Save a measured embedder atomically.
@@ -285,18 +286,18 @@ class StudyFolder:
         place = self._result_path(about)
         self._write_run(measured, place.stem)
         data = {
-            "schema": "ragauge-entrant/1",
+            "schema": "ragauge-embedder/2",
             "made": runs_folder.utc_now(),
-            "entrant": to_json_data(measured.entrant),
+            "embedder": to_json_data(measured.entrant),
             "ranking": to_json_data(measured.ranking),
             "times": to_json_data(measured.times),
-            "references": to_json_data(measured.references),
+            "compressors": to_json_data(measured.compressors),
             "seconds": to_json_data(measured.seconds),
         }
         with atomic_write(place) as out:
             out.write(json.dumps(data, ensure_ascii=False, allow_nan=False).encode("utf-8", "replace"))
 
-    def finish(self, lineup: EmbedderStudy) -> None:
+    def finish(self, study: EmbedderStudy) -> None:
         """Write the judgments, queries and study.
 
         `compare`, `report` and `audit` can then read the folder.
@@ -305,14 +306,14 @@ class StudyFolder:
         write_judgments(asked.judgments, str(self._folder / "judgments.parquet"))
         write_queries(asked.queries, asked.tags, str(self._folder / "queries.parquet"))
         about = {
-            "systems": [one.name for one in lineup.entrants],
-            "baseline": lineup.baseline,
+            "systems": [one.name for one in study.embedders],
+            "baseline": study.baseline,
             "convention": self._ground.field.convention.name,
             "measures": [str(one) for one in self._ground.field.measures],
-            "failures": dict(lineup.failures),
+            "failures": dict(study.failures),
         }
         folder.write_json(about, self._folder / folder.EXPERIMENT_FILE)
-        write_record(lineup, self._folder / STUDY_FILE)
+        write_record(study, self._folder / STUDY_FILE)
 
     def _check_other_runs(self) -> None:
         """Raise BadInput if the folder has runs over other data or settings.
@@ -323,9 +324,9 @@ class StudyFolder:
             data, plan = (folder.manifest_value(one.parent, name) for name in ("dataset", "plan"))
             if isinstance(data, dict) and any(data.get(key) != self._data[key] for key in DATASET_HASH_KEYS):
                 raise BadInput(
-                    f"the runs here are over other documents or queries (`{data.get('name')}`)",
+                    f"the folder has runs on other documents or queries (`{data.get('name')}`)",
                     file=str(self._folder),
-                    hint="give another folder",
+                    hint="choose another folder",
                 )
             theirs = plan if isinstance(plan, dict) else self._plan
             other = [
@@ -333,9 +334,9 @@ class StudyFolder:
             ]
             if other:
                 raise BadInput(
-                    f"the runs here were made otherwise ({one.parent.name} with {'; '.join(other)})",
+                    f"the folder has runs with other settings ({one.parent.name}: {'; '.join(other)})",
                     file=str(self._folder),
-                    hint="give another folder",
+                    hint="choose another folder",
                 )
 
     def _result_path(self, about: dict[str, Any]) -> Path:
@@ -344,11 +345,11 @@ class StudyFolder:
     def _write_run(self, measured: EmbedderMeasurement, kept_as: str = "", *, made: str = "") -> None:
         """Write the ranking of an embedder as a run; `made` is the date of a reused one."""
         entrant, view = measured.entrant, self._ground.view
-        failed = {one.id: one.error for one in entrant.faults if one.what == "query" and one.why == "failed"}
+        failed = {one.id: one.error for one in entrant.failed_texts if one.kind == "query" and one.reason == "failed"}
         answers = []
         for query in self._ground.field.queries:
             found, times = measured.ranking.get(query, ()), dict(measured.times.get(query, {}))
-            without = not found and entrant.kind != "words"  # a query with a vector always finds something
+            without = not found and entrant.kind != "lexical"  # a query with a vector always finds something
             answers.append(
                 QueryResult(
                     query,
@@ -364,7 +365,7 @@ class StudyFolder:
             )
         about = {
             "system": {"name": entrant.name, "description": str(_description_without_secrets(entrant.description))},
-            "entrant": [entrant.name, kept_as],
+            "embedder": [entrant.name, kept_as],
             "dataset": self._data,
             "plan": self._plan,
             "origin": runs_folder.dataset_origin(view.asked),
