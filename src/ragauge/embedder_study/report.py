@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import cache, partial
 
 from ragauge.embedder_study.charts import build_charts
@@ -185,10 +186,11 @@ def _study_sections(result: EmbedderStudy) -> list[Section]:
 
 def _dimension_sections(result: EmbedderStudy, charts: ChartDrawer) -> list[Section]:
     tables = [table for method in REDUCTION_TITLES if (table := build_dimension_table(result, method)).rows]
+    others = [replace(table, collapsed=True) for table in tables[1:]]
     text = f"Mean {result.measures[0]} of the same vectors with fewer dimensions, four bytes each."
     return [
         _build_section("dimensions", "Reduced dimensions", tables[:1], text, charts, short="Dimensions"),
-        _build_section("other-reductions", "Other reductions", tables[1:], short="", formats=FILES_ONLY),
+        _build_section("other-reductions", "Other reductions", others, short="", formats=FILES_ONLY),
     ]
 
 

@@ -345,7 +345,7 @@ def build_trade_off_table(result: EmbedderStudy, points: Sequence[TradeOffPoint]
         Column(result.measures[0], "score", legend=f"mean with {result.confidence:.0%} confidence interval"),
     ]
     rows: list[Row] = [[point.name, point.cost, point.vectors, _to_estimate(point.mean)] for point in points]
-    return Table("bytes", columns, rows)
+    return Table("bytes", columns, rows, collapsed=True)
 
 
 def build_corpus_size_table(result: EmbedderStudy) -> Table:
@@ -362,7 +362,7 @@ def build_corpus_size_table(result: EmbedderStudy) -> Table:
     rows: list[Row] = [
         [embedder.name, *(_mean_value(means.get((embedder.name, size))) for size in sizes)] for embedder in embedders
     ]
-    return Table("sizes", columns, rows).mark_best()
+    return Table("sizes", columns, rows, collapsed=True).mark_best()
 
 
 def build_robustness_table(result: EmbedderStudy) -> Table:

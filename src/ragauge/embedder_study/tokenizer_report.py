@@ -207,7 +207,7 @@ def _probe_sections(result: TokenizerStudy, *, full: bool) -> list[Section]:
     counts = _probe_table(result.tokenizers)
     pieces = build_piece_tables(result.tokenizers)
     given = [probe.kind for probe in result.tokenizers[0].probes if probe.kind not in PROBE_TEXTS] if pieces else []
-    shown = pieces if full else build_piece_tables(result.tokenizers, given)
+    shown = build_piece_tables(result.tokenizers, None if full else given, collapsed=False)
     text = Paragraph(PIECES_TEXT)
     return [
         Section("probes", "Short texts of each kind", [counts] if counts.rows else [], "Probes", FILES_ONLY),
@@ -228,7 +228,9 @@ def _probe_table(tokenizers: Sequence[TokenizerStats]) -> Table:
     return Table("probes", columns, rows, "Number of tokens", collapsed=True)
 
 
-def build_piece_tables(tokenizers: Sequence[TokenizerStats], kinds: Sequence[str] | None = None) -> list[Table]:
+def build_piece_tables(
+    tokenizers: Sequence[TokenizerStats], kinds: Sequence[str] | None = None, *, collapsed: bool = True
+) -> list[Table]:
     """Build a table per probe, optionally of some kinds, with each tokenizer's tokens."""
     columns = [Column("tokenizer"), Column("n", "count"), Column("unknown", "count"), Column("tokens")]
     tables = []
@@ -241,7 +243,7 @@ def build_piece_tables(tokenizers: Sequence[TokenizerStats], kinds: Sequence[str
             for item, probe in zip(tokenizers, probed, strict=True)
         ]
         text = one_line(probe.text.replace("\n", "↵").replace("\t", "⇥"))
-        tables.append(Table(f"probe-{i}", columns, rows, f"{probe.kind}: {text}"))
+        tables.append(Table(f"probe-{i}", columns, rows, f"{probe.kind}: {text}", collapsed=collapsed))
     return tables
 
 
@@ -253,6 +255,7 @@ def _long_words_section(result: TokenizerStudy, *, full: bool) -> Section:
             columns,
             [[_shorten_word(word.word), word.tokens, word.occurrences] for word in item.longest],
             item.tokenizer,
+            collapsed=not full,
         )
         for i, item in enumerate(result.tokenizers)
         if item.longest
@@ -268,7 +271,7 @@ def _shorten_word(word: str) -> str:
 
 def _changes_section(result: TokenizerStudy, *, full: bool) -> Section:
     rows: list[Row] = [[item.tokenizer, one_line(item.first_change)] for item in result.tokenizers if item.first_change]
-    table = Table("changes", [Column("tokenizer"), Column("first change")], rows)
+    table = Table("changes", [Column("tokenizer"), Column("first change")], rows, collapsed=not full)
     title = "Texts that are not restored"
     return Section("changes", title, [table] if rows else [], "Changes", ALL_FORMATS if full else FILES_ONLY)
 
