@@ -44,6 +44,7 @@ def called(tmp_path, monkeypatch):
     return call
 
 
+@pytest.mark.torch
 def test_embedders_stand_in_a_table_that_fits_and_files_are_written(ragauge, tmp_path):
     done = ragauge("embedders", DATA, "-e", SMALL, "-e", LARGE, "--quick", "-o", "page.html", "-o", "all.json")
     assert max(map(len, done.stdout.splitlines())) <= 1000
@@ -92,7 +93,7 @@ def test_charts_and_a_folder_of_runs_that_compare_reads(called, tmp_path):
     called("embedders", DATA, "-e", SMALL, "--quick", "--out", "study")
     assert {one.name for one in (tmp_path / "study").iterdir()} == {
         "small", "bm25", "chance", "measurements", "study.json", "report.html", "judgments.parquet", "queries.parquet",
-        "experiment.json",
+        "experiment.json", "targets.json",
     }  # fmt: skip
     assert "<script" in (tmp_path / "study" / "report.html").read_text()
     again = called("embedders", DATA, "-e", SMALL, "--quick", "--out", "study")
@@ -113,7 +114,7 @@ def test_charts_and_a_folder_of_runs_that_compare_reads(called, tmp_path):
         (["-e", "words", "-m", "ndgc@10"], "no measure is named `ndgc@10`"),
         (["-e", "words", "--context", "-1"], "--context must be at least 0, got -1"),
         (["-e", "words", "-o", "page.xyz"], "page.xyz"),
-        (["-e", "words", "--json", "--csv"], "do not go together"),
+        (["-e", "words", "--json", "--csv"], "are mutually exclusive"),
         (["-e", "words", "--part", "titel"], "no part of a document is named `titel`"),
         (["-e", "words(size=3)"], "size"),
     ],
@@ -134,6 +135,7 @@ def test_one_that_fails_is_told_and_the_others_are_shown(called, monkeypatch):
     assert [one["name"] for one in told["embedders"]] == ["small", "bm25", "chance"]
 
 
+@pytest.mark.crash
 def test_a_killed_process_goes_on_where_it_stopped(ragauge, tmp_path):
     arguments = ["embedders", "synthetic:needles(documents=400, queries=20)", "-e", SMALL, "-e", LARGE]
     arguments += ["--store", "exact", "--out", "study", "--perturb", "drop", "--no-memory"]

@@ -72,6 +72,7 @@ def nothing_measured(monkeypatch):
 # Secrets.
 
 
+@pytest.mark.slow
 def test_passwords_of_stores_stand_in_no_file_and_not_on_the_screen(called, tmp_path):
     done = called(
         "embedders", DATA, "-e", SMALL, "--quick", "--store", f"pgvector(dsn='postgresql://u:{SECRET}@127.0.0.1:9/x')",
@@ -92,6 +93,7 @@ def test_passwords_of_stores_stand_in_no_file_and_not_on_the_screen(called, tmp_
     assert told["provenance"]["plan"]["stores"][0] == "pgvector(dsn=…)"
 
 
+@pytest.mark.slow
 def test_an_embedder_without_a_name_is_called_by_its_description_without_secrets(fruit, monkeypatch):
     monkeypatch.setenv("OPENAI_API_KEY", SECRET)
     heard = []
@@ -169,7 +171,7 @@ def test_an_embedder_that_is_broken_takes_no_other_with_it(fruit):
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["--format", "tokenizer"], "no form is named `tokenizer`"),
+        (["--format", "tokenizer"], "no output format is named `tokenizer`"),
         (["--format", "tokenization", "-m", "ndcg@10"], "no system has a figure that tokenization has a place for"),
         (["--format", "tokenization", "-C", "default"], "these figures follow the convention default"),
         (["--seed", "-1"], "--seed must be at least 0, got -1"),
@@ -207,7 +209,7 @@ def test_measures_of_ones_own_choice_go_into_the_studys_table_under_its_conventi
 
 
 def test_a_form_of_embedders_is_refused_for_tokenizers(called):
-    with pytest.raises(UnknownName, match="no form is named `long`"):
+    with pytest.raises(UnknownName, match="no output format is named `long`"):
         called("tokenizers", DATA, "-t", "bytes", "--format", "long")
 
 

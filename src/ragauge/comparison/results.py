@@ -12,6 +12,7 @@ import numpy as np
 from ragauge.core.documents import Document
 from ragauge.core.findings import Audit
 from ragauge.core.protocols import Result
+from ragauge.core.record_types import TabularResult
 from ragauge.core.records import Floats, Judgments, Run, Scores
 from ragauge.core.run_dates import RunDate
 from ragauge.core.summaries import Mean, Speed
@@ -118,7 +119,7 @@ class StratumMeans(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class Overview:
+class Overview(TabularResult):
     """Comparison of systems: quality, significance, latency, failures and provenance."""
 
     title: str

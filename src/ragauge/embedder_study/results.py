@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from ragauge.core.documents import EMPTY_MAPPING
 from ragauge.core.errors import UnknownName
-from ragauge.core.record_types import record
+from ragauge.core.record_types import TabularResult, record
 from ragauge.core.summaries import Latency, Mean
 
 
@@ -286,7 +286,7 @@ def _upgrade_study(version: int, data: dict[str, Any]) -> dict[str, Any]:
 
 @record("ragauge-tokenizers", 2, upgrade=_upgrade_study)
 @dataclass(frozen=True)
-class TokenizerStudy:
+class TokenizerStudy(TabularResult):
     """Comparison of tokenizers on the same texts."""
 
     corpus: str
@@ -350,7 +350,7 @@ class EmbedderResult:
 
 @record("ragauge-embedders", 2, upgrade=_upgrade_study)
 @dataclass(frozen=True)
-class EmbedderStudy:
+class EmbedderStudy(TabularResult):
     """Comparison of embedders on one dataset."""
 
     dataset: str

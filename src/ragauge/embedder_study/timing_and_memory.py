@@ -34,7 +34,6 @@ from ragauge.embedder_study.scoring import usable_rows
 from ragauge.embedder_study.text_vectors import embed_by_id, list_failures
 from ragauge.embedder_study.worker import Footprint, FootprintTask
 from ragauge.files.workspace import temporary_folder
-from ragauge.measures.latency import summarise_latency
 from ragauge.models.embedders.embedding import CheckedEmbedder, raises_for_all, summarise_error
 from ragauge.stores.store_types import complete_store
 
@@ -149,10 +148,7 @@ def stage_latencies(several: Iterable[StageTimes]) -> dict[str, Latency]:
     """Compute the latency percentiles of each stage over queries, in ms."""
     rows = list(several)
     names = [name for name in ("embed", "retrieve", "total") if any(name in one for one in rows)]
-    return {
-        name: summarise_latency(np.array([one[name] for one in rows if name in one], np.float64) / 1e6)
-        for name in names
-    }
+    return {name: Latency.of(np.array([one[name] for one in rows if name in one], np.float64) / 1e6) for name in names}
 
 
 def _store_label(described: str, taken: Sequence[str]) -> str:
