@@ -53,7 +53,7 @@ def test_embedders_stand_in_a_table_that_fits_and_files_are_written(ragauge, tmp
     assert "wrote page.html" in done.stderr
     assert "small: opening" in done.stderr
     assert "<script" in (tmp_path / "page.html").read_text()
-    assert json.loads((tmp_path / "all.json").read_text())["schema"] == "ragauge-embedders/1"
+    assert json.loads((tmp_path / "all.json").read_text())["schema"] == "ragauge-embedders/2"
 
 
 def test_json_has_everything_and_no_nan(called):
@@ -63,16 +63,16 @@ def test_json_has_everything_and_no_nan(called):
         ).stdout,
         parse_constant=lambda name: pytest.fail(f"{name} is no JSON"),
     )
-    names = [one["name"] for one in told["entrants"]]
+    names = [one["name"] for one in told["embedders"]]
     assert names == ["small", "bm25", "chance"]
-    small = told["entrants"][0]
-    assert [one["documents"] for one in small["grown"]] == [20, 40, 60]
-    assert [one["how"] for one in small["shaken"]] == ["drop", "upper case"]
-    assert small["shrunk"] == []
+    small = told["embedders"][0]
+    assert [one["documents"] for one in small["corpus_sizes"]] == [20, 40, 60]
+    assert [one["name"] for one in small["perturbed"]] == ["drop", "upper case"]
+    assert small["compressed"] == []
     assert small["memory_bytes"] is None
-    assert [one["store"] for one in small["shelves"]] == ["exact"]
+    assert [one["store"] for one in small["stores"]] == ["exact"]
     assert (told["context"], told["baseline"], told["queries"]) == (512, "bm25", 8)
-    assert told["circumstances"]["plan"]["seed"] == 0
+    assert told["provenance"]["plan"]["seed"] == 0
 
 
 def test_csv_is_a_row_for_each_and_the_study_has_its_own_table(called, tmp_path):
@@ -92,15 +92,15 @@ def test_csv_is_a_row_for_each_and_the_study_has_its_own_table(called, tmp_path)
 def test_charts_and_a_folder_of_runs_that_compare_reads(called, tmp_path):
     called("embedders", DATA, "-e", SMALL, "--quick", "--out", "study")
     assert {one.name for one in (tmp_path / "study").iterdir()} == {
-        "small", "bm25", "chance", "entrants", "lineup.json", "report.html", "judgments.parquet", "queries.parquet",
-        "experiment.json",
+        "small", "bm25", "chance", "measurements", "study.json", "report.html", "judgments.parquet", "queries.parquet",
+        "experiment.json", "targets.json",
     }  # fmt: skip
     assert "<script" in (tmp_path / "study" / "report.html").read_text()
     again = called("embedders", DATA, "-e", SMALL, "--quick", "--out", "study")
-    assert "study has report.html, lineup.json, and the rankings as runs" in again.stderr
+    assert "study has report.html, study.json, and the rankings as runs" in again.stderr
     assert "small: reused; made 20" in again.stderr
     assert "small" in called("compare", "study").stdout
-    shown = called("report", "study/lineup.json", "-o", "page.html")
+    shown = called("report", "study/study.json", "-o", "page.html")
     assert (tmp_path / "page.html").exists(), shown.stderr
 
 
@@ -109,11 +109,10 @@ def test_charts_and_a_folder_of_runs_that_compare_reads(called, tmp_path):
     [
         (["-e", "minilmm"], "no embedder is named `minilmm`"),
         (["-e", "words", "--perturb", "keybord"], "no perturbation is named `keybord`"),
-        (["-e", "words", "--sizes", "many"], "`--sizes many` is no list of numbers"),
+        (["-e", "words", "--sizes", "many"], "`--sizes many` is not a list of numbers"),
         (["-e", "words", "--store", "exakt"], "no store is named `exakt`"),
         (["-e", "words", "-m", "ndgc@10"], "no measure is named `ndgc@10`"),
         (["-e", "words", "--context", "-1"], "--context must be at least 0, got -1"),
-        (["-e", "words", "--out", "page.html"], "looks like a file"),
         (["-e", "words", "-o", "page.xyz"], "page.xyz"),
         (["-e", "words", "--json", "--csv"], "are mutually exclusive"),
         (["-e", "words", "--part", "titel"], "no part of a document is named `titel`"),
@@ -133,7 +132,7 @@ def test_one_that_fails_is_told_and_the_others_are_shown(called, monkeypatch):
     done = called("embedders", DATA, "-e", SMALL, "-e", "bad=openai", "--quick", "--json")
     told = json.loads(done.stdout)
     assert "OPENAI_API_KEY" in told["failures"]["bad"]
-    assert [one["name"] for one in told["entrants"]] == ["small", "bm25", "chance"]
+    assert [one["name"] for one in told["embedders"]] == ["small", "bm25", "chance"]
 
 
 @pytest.mark.crash
@@ -148,7 +147,7 @@ def test_a_killed_process_goes_on_where_it_stopped(ragauge, tmp_path):
         stderr=subprocess.DEVNULL,
     )
     try:
-        kept = tmp_path / "study" / "entrants"
+        kept = tmp_path / "study" / "measurements"
         wait_while_running(process, lambda: list(kept.glob("*.json")), "the first embedder is done")
         process.send_signal(signal.SIGKILL)
     finally:
@@ -158,5 +157,5 @@ def test_a_killed_process_goes_on_where_it_stopped(ragauge, tmp_path):
     assert finished >= 1
     done = ragauge(*arguments, "--json")
     assert done.stderr.count(": reused; made ") == finished
-    assert [one["name"] for one in json.loads(done.stdout)["entrants"]] == ["small", LARGE, "bm25", "chance"]
+    assert [one["name"] for one in json.loads(done.stdout)["embedders"]] == ["small", LARGE, "bm25", "chance"]
     assert ragauge(*arguments, "--json").stderr.count(": reused; made ") == 4

@@ -14,8 +14,9 @@ from ragauge.compute.thread_limits import limit_threads, plan_threads, planned_t
 from ragauge.core.documents import Document, Hit
 from ragauge.core.records import Dataset, Judgments
 from ragauge.core.summaries import Latency
-from ragauge.embedder_study import report, report_text
-from ragauge.embedder_study.report_tables import cost_table
+from ragauge.embedder_study.csv_tables import build_wide_table
+from ragauge.embedder_study.report_tables import build_cost_table
+from ragauge.embedder_study.report_text import explain_costs
 from ragauge.embedder_study.results import EmbedderResult, EmbedderStudy, StoreResult
 from ragauge.models.embedders import open_embedder
 from ragauge.reports import overview
@@ -121,7 +122,7 @@ def test_embedders_limit_threads_of_queries_but_not_of_documents(two_threads):
     found = ragauge.compare_embedders(DATA, {"mine": mine}, baselines=False, **quick)
     assert set(mine.single[-len(DATA.queries) :]) == {1}
     assert mine.batches[0] == 2
-    assert found.circumstances["plan"]["threads"] == 1
+    assert found.provenance["plan"]["threads"] == 1
 
 
 def test_minilm_gives_the_same_vectors_with_one_thread():
@@ -164,10 +165,8 @@ def test_run_records_the_clock_and_marks_unreliable_times():
 def test_embedders_tables_mark_unreliable_times():
     times = {"total": Latency(6, *[2.0] * 8)}
     shelf = StoreResult("exact", {}, times, unreliable_times=["the repeats differ by 40% in speed"])
-    entrant = EmbedderResult(name="mine", description="mine", kind="embedder", model="mine", means={}, shelves=[shelf])
+    entrant = EmbedderResult(name="mine", description="mine", kind="embedder", model="mine", means={}, stores=[shelf])
     found = EmbedderStudy("small", 6, 6, [entrant], ["ndcg@10"], "mine", "default")
-    assert "2.00?" in cost_table(found).rows[0]
-    assert "? marks unreliable times (mine, exact: the repeats differ by 40% in speed)." in report_text.costs_note(
-        found
-    )
-    assert "exact unreliable_times" in report.render_csv(found).splitlines()[0]
+    assert "2.00?" in build_cost_table(found).texts()[0]
+    assert "? marks unreliable times (mine, exact: the repeats differ by 40% in speed)." in explain_costs(found)
+    assert "exact unreliable_times" in [column.title for column in build_wide_table(found).columns]

@@ -81,16 +81,16 @@ def test_passwords_of_stores_stand_in_no_file_and_not_on_the_screen(called, tmp_
         "--store", "exact", "--out", "study", "-o", "page.html", "-o", "all.json", "-o", "all.md", "-o", "all.csv",
     )  # fmt: skip
     files = [one for one in tmp_path.rglob("*") if one.is_file() and "cache" not in one.parts]
-    assert {"lineup.json", "page.html", "all.json", "all.md"} <= {one.name for one in files}
-    assert any(one.parent.name == "entrants" for one in files)
+    assert {"study.json", "page.html", "all.json", "all.md"} <= {one.name for one in files}
+    assert any(one.parent.name == "measurements" for one in files)
     assert [one.name for one in files if SECRET.encode() in one.read_bytes()] == []
     assert SECRET not in done.stdout + done.stderr
     told = json.loads((tmp_path / "all.json").read_text())
-    stores = [one["store"] for one in told["entrants"][0]["shelves"]]
+    stores = [one["store"] for one in told["embedders"][0]["stores"]]
     assert stores == [
         "pgvector(dsn=…)", "pgvector(dsn=…) 2", "qdrant(url=http://127.0.0.1:9, api_key=…)", "exact",
     ]  # fmt: skip
-    assert told["circumstances"]["plan"]["stores"][0] == "pgvector(dsn=…)"
+    assert told["provenance"]["plan"]["stores"][0] == "pgvector(dsn=…)"
 
 
 @pytest.mark.slow
@@ -164,7 +164,7 @@ def test_an_embedder_that_is_broken_takes_no_other_with_it(fruit):
 
     found = compare_embedders(fruit, {"short": Short(), "letters": Letters()}, **QUICK)
     assert list(found.failures) == ["short"]
-    assert [one.name for one in found.entrants] == ["letters", "bm25", "chance"]
+    assert [one.name for one in found.embedders] == ["letters", "bm25", "chance"]
 
 
 @pytest.mark.usefixtures("nothing_measured")
@@ -178,17 +178,15 @@ def test_an_embedder_that_is_broken_takes_no_other_with_it(fruit):
         (["--out", "afile"], "afile: is a file, not a folder"),
         (["--out", "afile/study"], "afile/study: cannot be written: afile is a file, not a folder"),
         (["-o", "afile/x.html"], "afile/x.html: cannot be written: afile is a file, not a folder"),
-        (["-o", "folder.html"], "folder.html: is a folder, not a file to write"),
         (["--charts", "afile"], "afile: is a file, not a folder"),
     ],
 )
 def test_what_could_not_be_written_is_refused_before_anything_is_done(called, tmp_path, arguments, said):
     (tmp_path / "afile").write_text("something")
-    (tmp_path / "folder.html").mkdir()
     with pytest.raises(RagaugeError) as error:
         called("embedders", DATA, "-e", SMALL, "--quick", *arguments)
     assert said in error.value.message
-    assert sorted(one.name for one in tmp_path.iterdir()) == ["afile", "folder.html"]
+    assert sorted(one.name for one in tmp_path.iterdir()) == ["afile"]
 
 
 def test_a_place_is_looked_at_and_nothing_is_made_there(tmp_path):
@@ -229,10 +227,10 @@ def test_dimensions_that_vectors_do_not_have_are_told(fruit):
     given = {"small": "words(dimensions=16)", "large": "words(dimensions=64)"}
     found = compare_embedders(fruit, given, **{**QUICK, "dimensions": (8, 32, 9999)})
     assert [note for note in found.notes if "dimensions" in note] == [
-        "no 32 dimensions of small (16): vectors are only made smaller",
-        "no 9,999 dimensions of small (16), large (64): vectors are only made smaller",
+        "vectors have fewer than 32 dimensions: small (16)",
+        "vectors have fewer than 9,999 dimensions: small (16), large (64)",
     ]
-    assert {one.dimension for one in found.find("large").shrunk} == {8, 32, 64}
+    assert {one.dimension for one in found.find("large").compressed} == {8, 32, 64}
 
 
 def test_what_is_kept_under_other_settings_is_told(fruit, tmp_path):
@@ -241,7 +239,7 @@ def test_what_is_kept_under_other_settings_is_told(fruit, tmp_path):
     assert first.notes == []
     other = compare_embedders(fruit, {"small": given["small"]}, out=tmp_path, **QUICK, seed=1)
     # Of the four, `large` is not asked for.
-    assert other.notes == ["3 kept from before under other settings, or of another version, are not used"]
+    assert other.notes == ["3 saved results with other settings or of another version not used"]
     again = compare_embedders(fruit, given, out=tmp_path, **QUICK)
     assert len(again.notes) == 4
     assert all(": reused; made 20" in note for note in again.notes)
@@ -272,13 +270,13 @@ def test_what_does_not_embed_is_refused_with_a_way_out(fruit):
         def encode(self, texts):
             return np.ones((len(texts), 2))
 
-    with pytest.raises(BadInput, match="Sentences is no embedder: it has no `embed`") as error:
+    with pytest.raises(BadInput, match="Sentences is not an embedder: it has no `embed`") as error:
         compare_embedders(fruit, {"mine": Sentences()})
     assert "embed = model.encode" in (error.value.hint or "")
-    with pytest.raises(BadInput, match="object is no embedder") as error:
+    with pytest.raises(BadInput, match="object is not an embedder") as error:
         compare_embedders(fruit, {"mine": object()})
-    assert "a row of numbers for each text" in (error.value.hint or "")
-    with pytest.raises(BadInput, match="the class Letters is no embedder") as error:
+    assert "one vector per text" in (error.value.hint or "")
+    with pytest.raises(BadInput, match="the class Letters is not an embedder") as error:
         compare_embedders(fruit, {"mine": Letters})
     assert "Letters(…)" in (error.value.hint or "")
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from rich.console import Console
-from rich.table import Table
+from rich.table import Table as RichTable
 from scipy.stats import ttest_rel
 
 pytest.importorskip("altair")
@@ -30,38 +30,42 @@ from ragauge.core.summaries import Mean
 from ragauge.embedder_study.charts import build_charts
 from ragauge.embedder_study.report import build_report
 from ragauge.embedder_study.report_tables import (
-    cost_table,
-    dimension_table,
-    pareto_frontier,
-    quality_table,
-    sort_embedders,
-    trade_offs_by_bytes,
-    trade_offs_by_latency,
+    build_cost_table,
+    build_dimension_table,
+    build_property_table,
+    build_quality_table,
+    build_robustness_table,
 )
 from ragauge.embedder_study.report_text import (
-    differences_table,
-    further_sentences,
-    robustness_table,
-    sort_perturbations,
+    list_sentences,
+    list_unequal_properties,
     summarise_embedders,
-    unequal_properties,
 )
 from ragauge.embedder_study.results import (
     EmbedderPair,
     EmbedderResult,
     EmbedderStudy,
     EmbeddingFailure,
+    FailureCount,
     MeanDifference,
     PerturbationResult,
+    upgrade_result,
 )
 from ragauge.embedder_study.scoring import compare_embedder_pairs, find_single_option_pairs
+from ragauge.embedder_study.selections import (
+    pareto_frontier,
+    sort_embedders,
+    sort_perturbations,
+    trade_offs_by_bytes,
+    trade_offs_by_latency,
+)
 from ragauge.output.chart_files import chart_specification
 from ragauge.output.markdown import render_markdown
 from ragauge.output.page import render_page
 from ragauge.output.page_assets import load_vega_script
-from ragauge.output.report import collect_charts
+from ragauge.output.report import Paragraph, collect_charts
+from ragauge.output.tables import Table
 from ragauge.output.terminal import render_report
-from ragauge.output.text_report import to_report
 from ragauge.reports.layouts import tokenization
 from ragauge.reports.registry import is_result_file, read_results, write_results
 from ragauge.runs.input_kinds import detect_layout
@@ -70,13 +74,25 @@ from written_results import format_results
 CHARTS = {"measures", "recall", "times", "milliseconds", "dimensions", "bytes", "sizes", "robustness", "bits"}
 
 
-def part(told, name):
-    return next(one for one in told.parts if one.id == name)
+def section(told, name):
+    return next(one for one in told.sections if one.id == name)
 
 
-def columns(rows):
+def text_of(told, name):
+    return next(block.text for block in section(told, name).blocks if isinstance(block, Paragraph))
+
+
+def tables(told, name):
+    return [block for block in section(told, name).blocks if isinstance(block, Table)]
+
+
+def titles(table):
+    return [column.title for column in table.columns]
+
+
+def columns(table):
     """A table by row name and column."""
-    return {row[0]: dict(zip(rows.header[1:], row[1:], strict=True)) for row in rows.rows}
+    return {row[0]: dict(zip(titles(table)[1:], row[1:], strict=True)) for row in table.texts()}
 
 
 @pytest.fixture(scope="module")
@@ -99,79 +115,79 @@ def evil():
 
 def test_the_table_of_quality_has_every_mean_and_difference_of_the_noun():
     found = whole()
-    table = columns(quality_table(found))
+    table = columns(build_quality_table(found))
     assert list(table) == [one.name for one in sort_embedders(found)]
-    for one in found.entrants:
+    for one in found.embedders:
         row = table[one.name]
         for measure in MEASURES:
-            assert row[measure].lstrip("•") == f"{one.means[measure].value:.4f}"
-        assert row["95%"] == f"{one.means['ndcg@10'].low:.3f} to {one.means['ndcg@10'].high:.3f}"
-        told = "baseline" if one.name == "bm25" else f"{one.gaps['ndcg@10'].difference:+.4f}"
+            assert row[measure].split()[0] == f"{one.means[measure].value:.4f}"
+        assert row["ndcg@10"].endswith(f"[{one.means['ndcg@10'].low:.4f}, {one.means['ndcg@10'].high:.4f}]")
+        told = "baseline" if one.name == "bm25" else f"{one.differences['ndcg@10'].value:+.4f}"
         assert row["vs bm25"].split()[0] == told
         assert row["n"] == str(QUERIES)
 
 
 def test_one_query_tells_nothing_and_that_is_said():
     unknown = MeanDifference(0.5, math.nan, math.nan, math.nan, math.nan, 1)
-    ahead = EmbedderResult("ahead", "ahead", means={"ndcg@10": Mean(1.0, 1)}, gaps={"ndcg@10": unknown})
+    ahead = EmbedderResult("ahead", "ahead", means={"ndcg@10": Mean(1.0, 1)}, differences={"ndcg@10": unknown})
     found = replace(
         bare(),
-        entrants=[ahead, EmbedderResult("bm25", "bm25", means={"ndcg@10": Mean(0.5, 1)})],
+        embedders=[ahead, EmbedderResult("bm25", "bm25", means={"ndcg@10": Mean(0.5, 1)})],
         measures=["ndcg@10"],
         baseline="bm25",
         queries=1,
-        pairs=[EmbedderPair("ahead", "bm25", "rank", unknown)],
+        pairs=[EmbedderPair("ahead", "bm25", "", unknown)],
     )
-    assert "1.000 over 1 query, then bm25 (0.500), and one query cannot tell who is better" in summarise_embedders(
-        found
-    )
-    assert "Against bm25: 1 query cannot tell who is better." in further_sentences(found)
-    some = replace(ahead, name="some", gaps={"ndcg@10": MeanDifference(0.5, 0.4, 0.6, 0.001, 0.002, 20)})
-    told = further_sentences(replace(found, entrants=[*found.entrants, some]))
-    assert "Against bm25: some is better; ahead is not to be compared." in told
+    assert "1.0000 over 1 query, then bm25 (0.5000); one query is too few" in summarise_embedders(found)
+    assert "Compared with bm25: 1 query is too few for a test." in list_sentences(found)
+    some = replace(ahead, name="some", differences={"ndcg@10": MeanDifference(0.5, 0.4, 0.6, 0.001, 0.002, 20)})
+    told = list_sentences(replace(found, embedders=[*found.embedders, some]))
+    assert "Compared with bm25: some is significantly better; ahead is not tested." in told
 
 
 def test_the_best_of_a_column_is_marked_and_nobody_else():
-    table = columns(quality_table(whole()))
-    assert [name for name, row in table.items() if row["recall@10"].startswith("•")] == ["minilm-float32"]
+    table = build_quality_table(whole())
+    at = titles(table).index("recall@10")
+    assert [row[0].value for row in table.cells() if row[at].best] == ["minilm-float32"]
 
 
 def test_stars_are_those_of_the_corrected_p_value():
-    table = columns(quality_table(whole()))
+    table = columns(build_quality_table(whole()))
     assert table["minilm"]["vs bm25"].endswith(" ***")
     assert table["wordllama"]["vs bm25"].endswith(" ns")
 
 
 def test_costs_are_those_of_the_first_store_and_of_the_embedder():
     found = whole()
-    row, one = columns(cost_table(found))["byt5-small"], found.find("byt5-small")
-    total = one.shelves[0].stages["total"]
-    assert [row["ms p50"], row["p95"], row["p99"]] == [f"{total.p50:.0f}", f"{total.p95:.0f}", f"{total.p99:.0f}"]
-    assert [row["dim"], row["bytes"], row["params"], row["MB"]] == ["1,472", "5,888", "217.0M", "1,400"]
-    assert columns(cost_table(found))["bm25"]["dim"] == "-"
+    row, one = columns(build_cost_table(found))["byt5-small"], found.find("byt5-small")
+    total = one.stores[0].stages["total"]
+    assert [row["p50 ms"], row["p95 ms"], row["p99 ms"]] == [f"{total.p50:.0f}", f"{total.p95:.0f}", f"{total.p99:.0f}"]
+    costs = [row[name] for name in ("dimensions", "vector", "parameters", "memory")]
+    assert costs == ["1,472", "5.89 kB", "217.0M", "1.4 GB"]
+    assert columns(build_cost_table(found))["bm25"]["dimensions"] == "-"
 
 
 def test_a_caption_tells_of_the_columns_that_are_there(told):
-    assert part(told, "costs").text.endswith("bytes are a vector's; MB is memory beyond a process without it.")
+    assert "memory" in titles(tables(told, "costs")[0])
     found = whole()
-    light = build_report(replace(found, entrants=[replace(one, memory_bytes=None) for one in found.entrants]))
-    assert "MB" not in part(light, "costs").text
-    bm25, chance = (next(one for one in found.entrants if one.kind == kind) for kind in ("words", "chance"))
-    filled = replace(chance, shelves=found.entrants[0].shelves)
-    alone = build_report(replace(found, entrants=[bm25, filled]))
-    said = f"Milliseconds of single queries, each embedded by itself, in the store {STORES[0]}."
-    assert part(alone, "costs").text == said
-    text = part(told, "tokenizers").text
-    assert all(f"{name}: " in text for name in ("used", "a word", "bytes", "lossless"))
+    light = build_report(replace(found, embedders=[replace(one, memory_bytes=None) for one in found.embedders]))
+    assert "memory" not in titles(tables(light, "costs")[0])
+    bm25, chance = (next(one for one in found.embedders if one.kind == kind) for kind in ("lexical", "chance"))
+    filled = replace(chance, stores=found.embedders[0].stores)
+    alone = build_report(replace(found, embedders=[bm25, filled]))
+    assert text_of(alone, "costs") == f"Latency of single queries, store {STORES[0]}."
+    legends = tables(told, "tokenizers")[0].legends
+    assert [legend.partition(":")[0] for legend in legends] == ["used", "tokens/word", "unknown", "lossless"]
 
 
 def test_equal_dimensions_are_those_that_all_embedders_can_have():
     found = whole()
-    table = dimension_table(found, "pca")
-    assert table.header == ["embedder", "as it is", "8 d", "16 d", "32 d", "64 d", "128 d", "256 d"]
-    small = next(one for one in found.find("minilm").shrunk if (one.how, one.dimension) == ("pca", 64))
+    table = build_dimension_table(found, "pca")
+    assert titles(table) == ["embedder", "dimensions", "full", "8 d", "16 d", "32 d", "64 d", "128 d", "256 d"]
+    small = next(one for one in found.find("minilm").compressed if (one.method, one.dimension) == ("pca", 64))
     assert columns(table)["minilm"]["64 d"] == f"{small.means['ndcg@10'].value:.4f}"
-    assert columns(table)["byt5-small"]["as it is"] == "0.0310 (1,472)"
+    assert columns(table)["byt5-small"]["dimensions"] == "1,472"
+    assert columns(table)["byt5-small"]["full"] == "0.0310"
 
 
 def test_what_is_unbeaten_is_found_by_looking_at_every_pair():
@@ -180,103 +196,103 @@ def test_what_is_unbeaten_is_found_by_looking_at_every_pair():
             one
             for one in offers
             if not any(
-                (other.price <= one.price and other.mean.value > one.mean.value)
-                or (other.price < one.price and other.mean.value >= one.mean.value)
+                (other.cost <= one.cost and other.mean.value > one.mean.value)
+                or (other.cost < one.cost and other.mean.value >= one.mean.value)
                 for other in offers
             )
         ]
         # Of equal ones the first stands for all.
-        prices = {(one.price, one.mean.value) for one in slow}
-        assert {(one.price, one.mean.value) for one in pareto_frontier(offers)} == prices
+        prices = {(one.cost, one.mean.value) for one in slow}
+        assert {(one.cost, one.mean.value) for one in pareto_frontier(offers)} == prices
         assert len(prices) > 2
 
 
 def test_what_costs_most_on_average_comes_first():
     found = whole()
     keys = sort_perturbations(found)
-    sums = [sum(it.gap.difference for one in found.entrants for it in one.shaken if it.how == how) for how, _ in keys]
+    perturbed = [it for one in found.embedders for it in one.perturbed]
+    sums = [sum(it.difference.value for it in perturbed if it.name == name) for name, _ in keys]
     assert sums == sorted(sums)
-    row = columns(robustness_table(found))["bm25"]
-    assert row["confusables"] == f"{-0.41 * 1.3 * 0.6:+.3f}*"
-    assert row["white space"] == "+0.000"
+    row = columns(build_robustness_table(found))["bm25"]
+    assert row["confusables"] == f"{-0.41 * 1.3 * 0.6:+.4f} *"
+    assert row["white space"] == "+0.0000"
     kept = [1 - share * 0.6 for share in (1.0, 0.9, 0.8, 0.3, 0.5, 1.3, 0.2, 0.0)]
-    assert row["kept"] == f"{sum(kept) / 8:.0%}"
+    assert row["retained"] == f"{sum(kept) / 8:.1%}"
 
 
 def test_what_embedders_differ_in_stands_in_a_table_and_in_words(told):
     found = whole()
-    row = columns(differences_table(found))
+    row = columns(build_property_table(found))
     assert [row[name]["trained"] for name in ("minilm", "lstm-bpe", "untrained", "bm25")] == [
         "elsewhere",
-        "here",
-        "not at all",
+        "on this corpus",
+        "untrained",
         "-",
     ]
-    assert "dimension (256 to 1,472)" in unequal_properties(found)
-    assert "every text cut after 512 characters (14.2% of the documents are longer)" in part(told, "equal").text
+    assert "dimensions (256 to 1,472)" in list_unequal_properties(found)
+    assert "texts cut after 512 characters (14.2% of the documents are longer)" in text_of(told, "conditions")
 
 
 def test_embedders_that_differ_in_nothing_are_not_said_to_differ():
-    found = replace(whole(), entrants=[entrant("a", 0.4), entrant("b", 0.3)])
-    assert unequal_properties(found) == []
-    assert "due to all of that" not in part(build_report(found), "equal").text
+    found = replace(whole(), embedders=[entrant("a", 0.4), entrant("b", 0.3)])
+    assert list_unequal_properties(found) == []
+    assert "Different:" not in text_of(build_report(found), "conditions")
 
 
 def test_faults_are_counted_and_listed_with_their_error(told):
-    assert [row[1:] for row in part(told, "faults").rows[0].rows] == [
-        ["1 query", "failed", "q17"],
-        ["1 document", "nan", "d4"],
-        ["2 documents", "zero", "d9"],
+    assert [row[1:] for row in tables(told, "failed-texts")[0].rows] == [
+        ["query", "failed", 1, "q17"],
+        ["document", "nan", 1, "d4"],
+        ["document", "zero", 2, "d9"],
     ]
-    assert ["byt5-small", "query", "q17", "failed", "RuntimeError: index out of range in self"] in part(
-        told, "faulty"
-    ).rows[0].rows
-    assert part(told, "failures").rows[0].rows[0] == ["canine", "canine needs an optional library"]
+    listed = tables(told, "failed-text-list")[0].rows
+    assert ["byt5-small", "query", "q17", "failed", "RuntimeError: index out of range in self"] in listed
+    assert tables(told, "failures")[0].rows[0] == ["canine", "canine needs an optional library"]
 
 
 def test_language_models_stand_among_compressors_the_fewest_bits_first(told):
-    rows = part(told, "bits").rows[0].rows
-    assert [row[1] for row in rows] == ["2.200", "2.310", "2.610", "2.750", "2.940", "8.400"]
-    assert [row[0] for row in rows][1:3] == ["bz2 (a compressor)", "lstm-bpe"]
+    rows = tables(told, "bits")[0].rows
+    assert [row[1] for row in rows] == [2.2, 2.31, 2.61, 2.75, 2.94, 8.4]
+    assert [row[0] for row in rows][1:3] == ["bz2 (compressor)", "lstm-bpe"]
 
 
 def test_tokenizers_stand_once_each_and_their_pieces_side_by_side(told):
-    assert [row[0] for row in part(told, "tokenizers").rows[0].rows] == ["minilm", "bpe(vocabulary=4000)", "bytes"]
-    numbers = part(told, "probes").rows[1]
-    assert numbers.rows[0] == ["minilm", "7", "3|.|14|15|9|␣20|26"]
+    assert [row[0] for row in tables(told, "tokenizers")[0].rows] == ["minilm", "bpe(vocabulary=4000)", "bytes"]
+    numbers = tables(told, "probes")[1]
+    assert numbers.rows[0] == ["minilm", 7, 0, "3|.|14|15|9|␣20|26"]
     assert [row[0] for row in numbers.rows] == ["minilm", "bpe(vocabulary=4000)", "bytes"]
 
 
 def test_a_tokenizer_that_was_tried_on_nothing_is_left_out_of_the_pieces():
     found = whole()
-    silent = replace(found.entrants[0], tokenizer=replace(found.entrants[0].tokenizer, probes=()))
-    told = build_report(replace(found, entrants=[silent, *found.entrants[1:]]))
-    assert [row[0] for row in part(told, "probes").rows[0].rows] == ["bpe(vocabulary=4000)", "bytes"]
+    silent = replace(found.embedders[0], tokenizer=replace(found.embedders[0].tokenizer, probes=()))
+    told = build_report(replace(found, embedders=[silent, *found.embedders[1:]]))
+    assert [row[0] for row in tables(told, "probes")[0].rows] == ["bpe(vocabulary=4000)", "bytes"]
 
 
 def test_stores_tell_what_an_index_loses_and_why_one_has_nothing(told):
-    table = columns(part(told, "stores").rows[0])
+    table = columns(tables(told, "stores")[0])
     assert table[STORES[2]]["embedders"] == "6"
-    assert table[STORES[2]]["ndcg@10 lost"] == f"{0.465 - 0.99 * 0.465:.4f}"
-    assert table[STORES[2]]["neighbours"] == "98.1%"
-    notes = [row[-1] for row in part(told, "shelves").rows[0].rows if row[0] == "wordllama"]
+    assert table[STORES[2]]["max loss of ndcg@10"] == f"{0.465 - 0.99 * 0.465:.4f}"
+    assert table[STORES[2]]["min recall"] == "98.1%"
+    notes = [row[-1] for row in tables(told, "store-results")[0].rows if row[0] == "wordllama"]
     assert notes == ["", "", "pgvector is not installed"]
 
 
 def test_chance_has_no_part_in_tables_of_vectors():
     found = whole()
     random = replace(entrant("chance", 0.004, dimension=16), kind="chance")
-    with_chance = replace(found, entrants=[random, *found.entrants[:3]])
-    assert "256 d" in dimension_table(with_chance, "pca").header
+    with_chance = replace(found, embedders=[random, *found.embedders[:3]])
+    assert "256 d" in titles(build_dimension_table(with_chance, "pca"))
     assert "chance" not in {one.name for one in trade_offs_by_bytes(with_chance)} | {
-        row[0] for row in dimension_table(with_chance, "pca").rows
+        row[0] for row in build_dimension_table(with_chance, "pca").rows
     }
 
 
 def test_one_store_has_no_table_of_stores():
     found = whole()
-    alone = [replace(one, shelves=one.shelves[:1]) for one in found.entrants]
-    assert "stores" not in {one.id for one in build_report(replace(found, entrants=alone)).parts}
+    alone = [replace(one, stores=one.stores[:1]) for one in found.embedders]
+    assert "stores" not in {one.id for one in build_report(replace(found, embedders=alone)).sections}
 
 
 # Words
@@ -284,47 +300,47 @@ def test_one_store_has_no_table_of_stores():
 
 def test_the_headline_says_who_is_best_whether_that_is_sure_and_what_it_costs():
     assert summarise_embedders(whole()) == (
-        "minilm-float32 is best by ndcg@10: 0.465 (0.435 to 0.498) over 391 queries, which cannot be told from minilm "
-        "(0.462, p = 0.930); a query takes 12.2 ms (median)."
+        "minilm-float32 is best by ndcg@10: 0.4650 (95% CI [0.4350, 0.4980]) over 391 queries, no significant "
+        "difference from minilm (0.4620), p = 0.930; median latency 12.2 ms per query."
     )
 
 
 def test_headline_of_equal_embedders_says_that_they_are_equal():
     found = whole()
-    best = next(one for one in found.entrants if one.name == "minilm-float32")
-    twins = [best, replace(best, name="same"), *(one for one in found.entrants if one is not best)]
-    assert summarise_embedders(replace(found, entrants=twins)).startswith(
-        "minilm-float32 and same are equal by ndcg@10: 0.465"
+    best = next(one for one in found.embedders if one.name == "minilm-float32")
+    twins = [best, replace(best, name="same"), *(one for one in found.embedders if one is not best)]
+    assert summarise_embedders(replace(found, embedders=twins)).startswith(
+        "minilm-float32 and same are equal by ndcg@10: 0.4650"
     )
 
 
 def test_a_difference_that_is_sure_is_said_to_be_one():
     found = whole()
-    sure = replace(found, pairs=[EmbedderPair("minilm-float32", "minilm", "rank", gap(0.003))])
-    assert "ahead of minilm (0.462, p < 0.001)" in summarise_embedders(sure)
-    assert ", then minilm (0.462);" in summarise_embedders(replace(found, pairs=[]))
+    sure = replace(found, pairs=[EmbedderPair("minilm-float32", "minilm", "", gap(0.003))])
+    assert "significantly better than minilm (0.4620), p < 0.001" in summarise_embedders(sure)
+    assert ", then minilm (0.4620);" in summarise_embedders(replace(found, pairs=[]))
 
 
 def test_the_baseline_as_the_next_best_is_told_by_its_own_test():
     found = replace(whole(), pairs=[])
-    two = replace(found, entrants=[one for one in found.entrants if one.name in ("minilm", "bm25")])
-    assert "ahead of bm25 (0.410, p < 0.001)" in summarise_embedders(two)
+    two = replace(found, embedders=[one for one in found.embedders if one.name in ("minilm", "bm25")])
+    assert "significantly better than bm25 (0.4100), p < 0.001" in summarise_embedders(two)
 
 
 def test_sentences_name_the_groups_around_the_baseline_and_chance():
-    told = further_sentences(whole())
+    told = list_sentences(whole())
     assert told[0].startswith(
-        "Against bm25: minilm-float32 and minilm are better; wordllama is not to be told from it;"
+        "Compared with bm25: minilm-float32 and minilm are significantly better; wordllama is not significantly "
     )
-    assert "No better than chance by ndcg@10 (95% intervals overlap): untrained and byt5-small." in told
-    assert told[-1] == "byt5-small has no vector for 4 texts. Not opened: canine and gone."
+    assert "Not better than chance by ndcg@10 (95% CIs overlap): untrained and byt5-small." in told
+    assert told[-1] == "byt5-small has no vector for 4 texts. Not measured: canine and gone."
 
 
 def test_who_is_not_beaten_is_the_same_in_words_and_in_the_chart(drawings):
     found = whole()
-    said = next(one for one in further_sentences(found) if one.startswith("Nobody is both better and faster"))
+    said = next(one for one in list_sentences(found) if one.startswith("Pareto frontier"))
     alt = drawings["milliseconds"].alt
-    names = re.findall(r"([\w-]+) \(", said.partition("than ")[2])
+    names = re.findall(r"([\w-]+) \(", said.partition("latency: ")[2])
     assert alt.endswith(f"Not beaten in both: {', '.join(names[:-1])} and {names[-1]}.")
 
 
@@ -333,56 +349,59 @@ def test_who_is_not_beaten_is_the_same_in_words_and_in_the_chart(drawings):
 
 def test_nothing_known_is_a_dash_and_no_table_is_made_up():
     told = build_report(bare("a", "b"))
-    assert told.headline == "Nothing was measured of any embedder."
-    assert [one.id for one in told.parts] == ["quality", "equal"]
-    assert set(told.parts[0].rows[0].rows[0][1:]) <= {"-", "baseline"}
-    assert "nan" not in render_markdown([to_report(told)]).lower().replace("nano", "")
+    assert told.summary == "No embedder was measured."
+    assert [one.id for one in told.sections] == ["quality", "conditions"]
+    assert set(tables(told, "quality")[0].texts()[0][1:]) <= {"-", "baseline"}
+    assert "nan" not in render_markdown([told]).lower().replace("nano", "")
 
 
 def test_no_embedder_at_all_is_told_too():
     told = build_report(bare(failures={"x": "gone"}))
-    assert [one.id for one in told.parts] == ["equal", "failures"] or [one.id for one in told.parts] == ["failures"]
-    assert render_page([to_report(told)], "")
+    assert [one.id for one in told.sections] == ["failures"]
+    assert render_page([told], "")
 
 
 def test_a_mean_that_is_none_stands_last_and_is_drawn_nowhere():
     found = whole()
     lost = EmbedderResult("lost", "lost", means={"ndcg@10": Mean(math.nan, 0)}, dimension=8)
-    more_ = replace(found, entrants=[lost, *found.entrants])
+    more_ = replace(found, embedders=[lost, *found.embedders])
     assert sort_embedders(more_)[-1].name == "lost"
-    assert columns(quality_table(more_))["lost"]["ndcg@10"] == "-"
+    assert columns(build_quality_table(more_))["lost"]["ndcg@10"] == "-"
     text = json.dumps([one.spec for drawing in build_charts(more_).values() for one in drawing.panels], allow_nan=False)
     assert "NaN" not in text
 
 
 def test_one_embedder_alone_has_an_account():
     found = whole()
-    alone = replace(found, entrants=[found.entrants[0]], pairs=[], baseline="")
-    assert "best by ndcg@10: 0.462" in summarise_embedders(alone)
-    assert render_page([to_report(build_report(alone))], "")
+    alone = replace(found, embedders=[found.embedders[0]], pairs=[], baseline="")
+    assert "best by ndcg@10: 0.4620" in summarise_embedders(alone)
+    assert render_page([build_report(alone)], "")
 
 
 def test_a_difference_that_is_rounded_to_nothing_has_no_minus():
     found = whole()
-    one = replace(found.find("minilm"), gaps={"ndcg@10": gap(-1e-9, p=0.9)})
-    table = columns(quality_table(replace(found, entrants=[one, found.find("bm25")])))
+    one = replace(found.find("minilm"), differences={"ndcg@10": gap(-1e-9, p=0.9)})
+    table = columns(build_quality_table(replace(found, embedders=[one, found.find("bm25")])))
     assert table["minilm"]["vs bm25"] == "+0.0000 ns"
 
 
 def test_a_perturbation_that_changed_no_query_is_a_dash_and_comes_last():
     found = whole()
     nothing = PerturbationResult("nothing", 1.0, 0.0, Mean(0.4, QUERIES), MeanDifference(*[math.nan] * 5, QUERIES))
-    still = [replace(one, shaken=[nothing, *one.shaken]) for one in found.entrants if one.shaken]
-    table = robustness_table(replace(found, entrants=still))
-    assert table.header[-1] == "nothing"
-    assert {row[-1] for row in table.rows} == {"-"}
+    still = [replace(one, perturbed=[nothing, *one.perturbed]) for one in found.embedders if one.perturbed]
+    table = build_robustness_table(replace(found, embedders=still))
+    assert titles(table)[-1] == "nothing"
+    assert {row[-1] for row in table.texts()} == {"-"}
 
 
 def test_one_perturbation_at_two_rates_is_two_columns():
     found = whole()
     one = found.find("minilm")
-    twice = replace(one, shaken=[one.shaken[0], one.shaken[0]._replace(rate=0.5)])
-    assert set(robustness_table(replace(found, entrants=[twice])).header[3:]) == {"keyboard 0.2", "keyboard 0.5"}
+    twice = replace(one, perturbed=[one.perturbed[0], one.perturbed[0]._replace(rate=0.5)])
+    assert set(titles(build_robustness_table(replace(found, embedders=[twice])))[3:]) == {
+        "keyboard 0.2",
+        "keyboard 0.5",
+    }
 
 
 # Pairs
@@ -404,19 +423,20 @@ def test_pairs_are_those_that_differ_in_one_option():
 def test_pairs_have_the_better_one_first_and_the_difference_of_their_means():
     values = {"a": [0.1, 0.2, 0.3, 0.2], "b": [0.5, 0.6, 0.9, 0.4], "c": [0.5, 0.7, 0.9, 0.5]}
     found = compare_embedder_pairs({"a": "lm(kind=lstm)", "b": "lm(kind=lstm, tokenizer=bytes)"}, values, "ndcg@10")
-    assert [(one.one, one.other, one.differs) for one in found] == [("c", "b", "rank"), ("b", "a", "tokenizer")]
-    assert found[0].gap.difference == pytest.approx(0.05)
-    assert found[1].gap.difference == pytest.approx(0.4)
-    assert all(one.gap.p <= one.gap.p_corrected <= 1 for one in found)
+    assert [(one.better, one.worse, one.option) for one in found] == [("c", "b", ""), ("b", "a", "tokenizer")]
+    assert found[0].difference.value == pytest.approx(0.05)
+    assert found[1].difference.value == pytest.approx(0.4)
+    assert all(one.difference.p <= one.difference.p_corrected <= 1 for one in found)
     assert compare_embedder_pairs({"a": "lm"}, {"a": [0.5, 0.1]}, "ndcg@10") == []
 
 
 def test_two_that_are_best_and_differ_in_one_thing_are_tested_once():
     values = {"a": [0.1, 0.2, 0.3, 0.2], "b": [0.5, 0.6, 0.7, 0.9]}
     found = compare_embedder_pairs({"a": "lm(kind=lstm)", "b": "lm(kind=transformer)"}, values, "ndcg@10")
-    assert [(one.one, one.other, one.differs) for one in found] == [("b", "a", "rank"), ("b", "a", "kind")]
-    assert found[0].gap == found[1].gap
-    assert found[0].gap.p_corrected == found[0].gap.p == pytest.approx(ttest_rel(values["b"], values["a"]).pvalue)
+    assert [(one.better, one.worse, one.option) for one in found] == [("b", "a", ""), ("b", "a", "kind")]
+    assert found[0].difference == found[1].difference
+    p = pytest.approx(ttest_rel(values["b"], values["a"]).pvalue)
+    assert found[0].difference.p_corrected == found[0].difference.p == p
 
 
 def test_an_option_at_its_usual_value_is_no_difference():
@@ -430,7 +450,7 @@ def test_an_option_at_its_usual_value_is_no_difference():
 
 def test_less_can_be_better_in_pairs():
     found = compare_embedder_pairs({}, {"a": [0.1, 0.2], "b": [0.5, 0.6]}, "stale", lower=True)
-    assert [(one.one, one.other) for one in found] == [("a", "b")]
+    assert [(one.better, one.worse) for one in found] == [("a", "b")]
 
 
 # Files
@@ -449,12 +469,12 @@ def test_json_comes_back_as_it_was(noun, tmp_path):
 def test_the_csv_has_a_row_for_each_embedder_with_all_digits():
     found = whole()
     rows = {row["embedder"]: row for row in csv.DictReader(io.StringIO(format_results(found, "csv")))}
-    assert list(rows) == [one.name for one in found.entrants]
+    assert list(rows) == [one.name for one in found.embedders]
     row, one = rows["minilm"], found.find("minilm")
     assert float(row["ndcg@10"]) == one.means["ndcg@10"].value
     assert float(row["recall@5 high"]) == one.means["recall@5"].high
-    assert float(row["ndcg@10 vs bm25 p_corrected"]) == one.gaps["ndcg@10"].p_corrected
-    assert float(row["pgvector(index=hnsw) retrieve_p99_ms"]) == one.shelves[2].stages["retrieve"].p99
+    assert float(row["ndcg@10 vs bm25 p_corrected"]) == one.differences["ndcg@10"].p_corrected
+    assert float(row["pgvector(index=hnsw) retrieve_p99_ms"]) == one.stores[2].stages["retrieve"].p99
     assert float(row["tokenizer compression"]) == one.tokenizer.compression
     assert (row["trained"], row["dimension"]) == ("true", "384")
     assert rows["byt5-small"]["faulty_documents"] == "3"
@@ -469,10 +489,10 @@ def test_the_long_csv_has_every_figure_once():
     assert len(set(keys)) == len(keys)
     values = dict(zip(keys, (row["value"] for row in rows), strict=True))
     one = found.find("wordllama")
-    small = next(it for it in one.shrunk if (it.how, it.dimension) == ("first", 32))
+    small = next(it for it in one.compressed if (it.method, it.dimension) == ("first", 32))
     assert float(values["wordllama", "dimension", "first float32", "32", "mrr@15"]) == small.means["mrr@15"].value
-    assert float(values["wordllama", "loss", "keyboard", "0.2", "ndcg@10"]) == one.shaken[0].gap.difference
-    assert float(values["wordllama", "size", "", "1500", "recall@1"]) == one.grown[1].means["recall@1"].value
+    assert float(values["wordllama", "loss", "keyboard", "0.2", "ndcg@10"]) == one.perturbed[0].difference.value
+    assert float(values["wordllama", "size", "", "1500", "recall@1"]) == one.corpus_sizes[1].means["recall@1"].value
     assert float(values["lstm-bpe", "pair", "tokenizer: lstm-bytes", "", "ndcg@10"]) == 0.028
 
 
@@ -483,23 +503,23 @@ def test_the_tokenization_studys_table_is_written_and_read_again(tmp_path):
     assert detect_layout(str(path)) == "tokenization"
     assert path.read_text().splitlines()[0] == ",".join(tokenization.MODEL_COLUMNS)
     again = tokenization.read_model_table(str(path))
-    for one in found.entrants:
+    for one in found.embedders:
         entry = again.entries[one.name]
         assert entry.means["mrr@15"] == Mean(one.means["mrr@15"].value, QUERIES)
         assert entry.means["recall@10"].value == one.means["recall@10"].value
         assert "recall@15" not in entry.means
-        if one.shelves:
-            assert entry.speed.stages["total"].mean == one.shelves[0].stages["total"].mean
+        if one.stores:
+            assert entry.speed.stages["total"].mean == one.stores[0].stages["total"].mean
 
 
 def test_the_studys_table_tells_how_many_queries_were_timed_where_not_all_were():
     found = replace(whole(), convention="tokenization")
     assert "timed_queries" not in format_results([found], "tokenization")
     one = found.find("minilm")
-    stages = {name: replace(stage, n=14) for name, stage in one.shelves[0].stages.items()}
-    few = replace(one, shelves=[replace(one.shelves[0], stages=stages), *one.shelves[1:]])
-    bare_one = replace(one, name="untimed", shelves=[])
-    several = replace(found, entrants=[few, found.find("bm25"), bare_one])
+    stages = {name: replace(stage, n=14) for name, stage in one.stores[0].stages.items()}
+    few = replace(one, stores=[replace(one.stores[0], stages=stages), *one.stores[1:]])
+    bare_one = replace(one, name="untimed", stores=[])
+    several = replace(found, embedders=[few, found.find("bm25"), bare_one])
     rows = list(csv.DictReader(io.StringIO(format_results([several], "tokenization"))))
     told = [(row["model"], row["num_queries"], row["timed_queries"]) for row in rows]
     assert told == [("minilm", "391", "14"), ("bm25", "391", "391"), ("untimed", "391", "")]
@@ -544,16 +564,16 @@ def test_report_shows_a_lineup_again_as_a_page_beside_runs_and_in_every_form(tmp
     run("q.txt", "a.run", "--with", "lineup.json", "-o", "run.html", "-o", "run.json")
     assert 'href="#embedders-quality"' in (tmp_path / "run.html").read_text()
     beside = json.loads((tmp_path / "run.json").read_text())["beside"]
-    assert [one["schema"] for one in beside] == ["ragauge-embedders/1"]
+    assert [one["schema"] for one in beside] == ["ragauge-embedders/2"]
 
 
 def test_a_terminal_has_the_short_tables_and_says_which_columns_it_has_no_room_for(told):
-    pieces, left = render_report(to_report(told), 80)
-    assert {"recall@10", "p99", "white space"} <= set(left)
+    pieces, left = render_report(told, 80)
+    assert {"recall@10", "p99 ms", "white space"} <= set(left)
     assert len(pieces) < 60
-    assert render_report(to_report(told), 400)[1] == []
+    assert render_report(told, 400)[1] == []
     narrow = Console(width=200)
-    assert all(narrow.measure(one).maximum <= 80 for one in pieces if isinstance(one, Table))
+    assert all(narrow.measure(one).maximum <= 80 for one in pieces if isinstance(one, RichTable))
 
 
 def test_in_a_pipe_sentences_are_as_wide_as_people_read_and_tables_as_they_are(capsys):
@@ -577,7 +597,7 @@ def test_a_form_is_not_written_into_a_file_that_ends_like_another(tmp_path):
     write_results([whole()], [str(tmp_path / "lineup.json")])
     done = run("lineup.json", "-o", "page.html", "--format", "long", code=2)
     assert "page.html: the ending .html is not that of the format long" in done.stderr
-    assert "page.csv, or without --format" in done.stderr
+    assert "use `-o page.csv`, or remove --format" in done.stderr
     assert not (tmp_path / "page.html").exists()
     run("lineup.json", "-o", "page.txt", "--format", "long")
     assert (tmp_path / "page.txt").read_text().startswith("embedder,table,")
@@ -588,7 +608,7 @@ def test_a_form_is_not_written_into_a_file_that_ends_like_another(tmp_path):
     [
         (lambda text: text[:2000], "lineup.json:"),
         (lambda text: text[2000:], "or it is a damaged result: the JSON cannot be read ("),
-        (lambda text: text.replace("ragauge-embedders/1", "ragauge-others/7"), "`ragauge-others/7` is no result that"),
+        (lambda text: text.replace("ragauge-embedders/2", "ragauge-others/7"), "`ragauge-others/7` is no result that"),
     ],
 )
 def test_a_damaged_result_is_told_as_one(tmp_path, damage, said):
@@ -603,7 +623,7 @@ def test_names_come_back_from_csv_as_they_were():
     odd = bare("a\x1b[31mb", "tab\tand, comma")
     text = format_results(odd, "csv")
     assert [row[0] for row in csv.reader(io.StringIO(text))] == ["embedder", "a\x1b[31mb", "tab\tand, comma"]
-    long = format_results([replace(whole(), entrants=[entrant("a\x9bb", 0.4)], pairs=[])], "long")
+    long = format_results([replace(whole(), embedders=[entrant("a\x9bb", 0.4)], pairs=[])], "long")
     assert "a\x9bb,quality," in long
 
 
@@ -667,20 +687,20 @@ def hostile(names=(*HOSTILE, *NAMES, r"\textbf{x}_$", "x" * 300)):
     evil = HOSTILE[0]
     entrants = [
         entrant(
-            name, 0.4 - 0.01 * i, description=evil, faults=[EmbeddingFailure(evil, "query", "failed", evil)],
-            faulty={"query failed": 1}, notes=[evil],
+            name, 0.4 - 0.01 * i, description=evil, failed_texts=[EmbeddingFailure(evil, "query", "failed", evil)],
+            failure_counts=[FailureCount("query", "failed", 1)], notes=[evil],
         )
         for i, name in enumerate(names)
     ]  # fmt: skip
     found = whole()
     pair = [EmbedderPair(names[0], names[1], evil, gap(0.1))]
-    return replace(found, dataset=evil, entrants=entrants, baseline=names[0], failures={evil: evil}, pairs=pair)
+    return replace(found, dataset=evil, embedders=entrants, baseline=names[0], failures={evil: evil}, pairs=pair)
 
 
 def test_whatever_embedders_are_called_they_stand_in_no_expression(evil):
     import vl_convert
 
-    for kind, drawing in collect_charts([to_report(evil)]).items():
+    for kind, drawing in collect_charts([evil]).items():
         written = "\n".join(expressions(vl_convert.vegalite_to_vega(chart_specification(drawing))))
         for name in HOSTILE:
             assert name not in written, kind
@@ -689,12 +709,12 @@ def test_whatever_embedders_are_called_they_stand_in_no_expression(evil):
 
 def test_names_from_files_are_neither_markup_nor_lost_in_other_forms(evil):
     found = hostile()
-    text = render_markdown([to_report(evil)])
+    text = render_markdown([evil])
     assert "<script>window.__x" not in text
     assert "<img src=x" not in text
-    assert not any("\x07" in str(one) for one in render_report(to_report(evil), 80)[0])
+    assert not any("\x07" in str(one) for one in render_report(evil, 80)[0])
     rows = list(csv.DictReader(io.StringIO(format_results(found, "csv"))))
-    assert [row["embedder"] for row in rows] == [one.name for one in found.entrants]
+    assert [row["embedder"] for row in rows] == [one.name for one in found.embedders]
 
 
 # The page
@@ -724,7 +744,7 @@ def test_the_bar_of_the_page_fits_a_desk_and_leads_to_its_sections(opened, file)
 
 def test_numbers_on_the_page_are_sorted_as_numbers(opened, file):
     seen = opened(file, charts=True)
-    at = 1 + cost_table(whole()).header[1:].index("params")
+    at = titles(build_cost_table(whole())).index("parameters")
     seen.click(f"#embedders-costs button[data-column='{at}']")
     column = f"#embedders-costs tbody tr td:nth-child({at + 1})"
     cells = seen.eval_on_selector_all(column, "all => all.map(one => one.textContent)")
@@ -733,7 +753,7 @@ def test_numbers_on_the_page_are_sorted_as_numbers(opened, file):
 
 def test_hostile_names_do_nothing_on_the_page_and_are_no_markup(opened, evil, tmp_path):
     path = tmp_path / "page.html"
-    path.write_text(render_page([to_report(evil)], load_vega_script()))
+    path.write_text(render_page([evil], load_vega_script()))
     assert "<script>window.__x" not in path.read_text()
     seen = opened(path, charts=True)
     assert seen.evaluate("window.__x") is None
@@ -743,11 +763,11 @@ def test_hostile_names_do_nothing_on_the_page_and_are_no_markup(opened, evil, tm
 def test_means_without_intervals_are_shown_without():
     found = whole()
     plain = [
-        replace(one, means={name: Mean(it.value, it.n) for name, it in one.means.items()}) for one in found.entrants
+        replace(one, means={name: Mean(it.value, it.n) for name, it in one.means.items()}) for one in found.embedders
     ]
-    told = build_report(replace(found, entrants=plain))
-    assert columns(part(told, "quality").rows[0])["minilm"]["95%"] == "-"
-    assert "best by ndcg@10: 0.465 over" in told.headline
+    told = build_report(replace(found, embedders=plain))
+    assert columns(tables(told, "quality")[0])["minilm"]["ndcg@10"] == "0.4620"
+    assert "best by ndcg@10: 0.4650 over" in told.summary
     assert mean(0.5).n == QUERIES
 
 
@@ -760,11 +780,45 @@ def test_cli_study_file_as_tokenization_works_as_its_folder():
 
 def test_quality_text_states_context_and_chance_next_to_the_scores():
     found = whole()
-    text = part(build_report(found), "quality").text
-    assert "Every text is cut after 512 characters, which shortens 14.2% of the documents; `ragauge run` reads" in text
-    assert "(--context 0 cuts none)" in text
-    assert "chance ranks by random vectors" in text
-    others = [one for one in found.entrants if one.kind != "chance"]
-    bare = part(build_report(replace(found, context=None, cut=0.0, entrants=others)), "quality").text
-    assert "cut after" not in bare
-    assert "chance ranks" not in bare
+    text = text_of(build_report(found), "quality")
+    assert "Texts are cut after 512 characters, which shortens 14.2% of the documents; `ragauge run` reads" in text
+    assert "(`--context 0` cuts none)" in text
+    assert "chance ranks by random vectors" in tables(build_report(found), "quality")[0].note
+    others = [one for one in found.embedders if one.kind != "chance"]
+    bare = build_report(replace(found, context=None, truncated=0.0, embedders=others))
+    assert "cut after" not in text_of(bare, "quality")
+    assert tables(bare, "quality")[0].note == ""
+
+
+def test_results_of_schema_version_1_are_read_under_the_present_names():
+    goldens = Path(__file__).parents[1] / "goldens"
+    (study,) = read_results(goldens / "folders/study/lineup.json")
+    old = json.loads((goldens / "folders/study/lineup.json").read_text())
+    assert old["schema"] == "ragauge-embedders/1"
+    assert [one.name for one in study.embedders] == [one["name"] for one in old["entrants"]]
+    assert study.embedders[0].differences["ndcg@10"].value == old["entrants"][0]["gaps"]["ndcg@10"]["difference"]
+    assert study.embedders[0].perturbed[0].name == old["entrants"][0]["shaken"][0]["how"]
+    assert study.find("bm25").kind == "lexical"
+    assert (study.pairs[0].better, study.pairs[0].option) == (old["pairs"][0]["one"], "")
+    (tokenizers,) = read_results(goldens / "outputs/tokenizers-known.json")
+    old = json.loads((goldens / "outputs/tokenizers-known.json").read_text())
+    assert old["schema"] == "ragauge-tokenizers/1"
+    assert [one.tokens for one in tokenizers.tokenizers] == [one["tokens"] for one in old["rows"]]
+    assert tokenizers.tokenizers[0].longest[0].tokens == old["rows"][0]["longest"][0]["pieces"]
+
+
+def test_upgrade_keeps_names_that_are_keys_and_counts_of_failures():
+    means = {"rows": {"value": 0.5, "n": 1}}
+    old = {"name": "gap", "kind": "embedder", "shelves": [], "faulty": {"query failed": 2}, "means": means}
+    assert upgrade_result({"failures": {"cut": "gone"}, "entrants": [old]}) == {
+        "failures": {"cut": "gone"},
+        "embedders": [
+            {
+                "name": "gap",
+                "kind": "embedder",
+                "stores": [],
+                "means": means,
+                "failure_counts": [{"kind": "query", "reason": "failed", "n": 2}],
+            }
+        ],
+    }

@@ -227,7 +227,7 @@ def test_several_seeds_of_a_system_are_one_system():
     mine = one.scores(asked, base, name="a")
     found = differences_from_baseline({"b": seeds}, mine)["b"]["mrr@3"]
     values = np.mean([scores.values["mrr@3"] for scores in seeds], axis=0)
-    assert found.difference == pytest.approx(float((values - mine.values["mrr@3"]).mean()))
+    assert found.value == pytest.approx(float((values - mine.values["mrr@3"]).mean()))
     row = ragauge.compare({"a": [mine], "b": seeds}, baseline="a").find("b")
     assert (found.low, found.high, found.p) == (*row.ci, row.p_t)
 
@@ -263,7 +263,7 @@ def test_with_all_dimensions_nothing_is_lost_by_turning():
     one = field(100, judged(30, 100), ["recall@10", "mrr@10"], k=10)
     found = evaluate_compression(one, asked, base, [20], kinds=["float32"])
     whole = means_of(one.scores(asked, base, name="whole"))
-    assert [(row.how, row.dimension, row.bytes) for row in found] == [("pca", 20, 80), ("first", 20, 80)]
+    assert [(row.method, row.dimension, row.bytes) for row in found] == [("pca", 20, 80), ("first", 20, 80)]
     for row in found:
         assert {m: mean.value for m, mean in row.means.items()} == {m: mean.value for m, mean in whole.items()}
 
@@ -274,7 +274,7 @@ def test_documents_that_lie_in_few_directions_need_no_more_dimensions():
     asked, base = rng.normal(size=(30, 3)) @ plane, rng.normal(size=(100, 3)) @ plane
     one = field(100, judged(30, 100), ["recall@10"], k=10)
     found = {
-        (row.how, row.dimension): row.means["recall@10"].value
+        (row.method, row.dimension): row.means["recall@10"].value
         for row in evaluate_compression(one, asked, base, [3], kinds=["float32"])
     }
     assert found["pca", 3] == found["pca", 32] == found["first", 32]
@@ -326,7 +326,7 @@ def test_bytes_are_those_of_the_numbers_and_a_broken_byte_is_a_whole_one():
     assert [vector_bytes(12, kind) for kind in PRECISIONS] == [48, 24, 12, 2]
     asked, base = chance(5, 30, 20)
     found = evaluate_compression(field(30, judged(5, 30)), asked, base)
-    assert [(row.how, row.dimension, row.kind, row.bytes) for row in found[:5]] == [
+    assert [(row.method, row.dimension, row.precision, row.bytes) for row in found[:5]] == [
         ("pca", 8, "float32", 32),
         ("pca", 8, "float16", 16),
         ("pca", 8, "int8", 8),
@@ -471,26 +471,26 @@ def test_perturbed_queries_are_cut_where_all_texts_are():
 
 def test_losses_are_the_differences_of_the_queries_averaged_over_seeds():
     found, clean, answer, _ = shaking(kinds=["swap", "drop"], rate=1, seeds=4)
-    assert [(row.how, row.seeds, row.rate, row.changed) for row in found] == [("swap", 4, 1, 1.0), ("drop", 4, 1, 1.0)]
+    assert [(row.name, row.seeds, row.rate, row.changed) for row in found] == [("swap", 4, 1, 1.0), ("drop", 4, 1, 1.0)]
     for row in found:
-        by_seed = [answer(perturb(TEXTS, row.how, rate=1, seed=seed)).values["mrr@3"] for seed in range(4)]
+        by_seed = [answer(perturb(TEXTS, row.name, rate=1, seed=seed)).values["mrr@3"] for seed in range(4)]
         values = np.mean(by_seed, axis=0)
         assert row.mean[:2] == (pytest.approx(values.mean()), 6)
         sides = {"clean": clean.values["mrr@3"], "changed": values}
         named = {name: {str(i): float(one) for i, one in enumerate(column)} for name, column in sides.items()}
         told = ragauge.compare(named, baseline="clean").find("changed")
-        assert row.gap[:4] == pytest.approx((told.difference, *told.ci, told.p_t))
-        assert row.gap.difference == pytest.approx(values.mean() - 1)
-        assert row.gap.difference < 0
-        assert row.gap.low <= row.gap.difference <= row.gap.high
+        assert row.difference[:4] == pytest.approx((told.difference, *told.ci, told.p_t))
+        assert row.difference.value == pytest.approx(values.mean() - 1)
+        assert row.difference.value < 0
+        assert row.difference.low <= row.difference.value <= row.difference.high
 
 
 def test_p_values_are_corrected_over_the_perturbations_that_changed_something():
     found, *_ = shaking(kinds=["swap", "drop", "tabs", "accents removed"], rate=0.5)
-    p = np.array([row.gap.p for row in found])
+    p = np.array([row.difference.p for row in found])
     order = np.argsort(p)
     holm = np.minimum(1, np.maximum.accumulate(p[order] * np.arange(4, 0, -1)))
-    assert [found[at].gap.p_corrected for at in order.tolist()] == pytest.approx(holm.tolist())
+    assert [found[at].difference.p_corrected for at in order.tolist()] == pytest.approx(holm.tolist())
 
 
 def test_where_no_query_changes_nothing_is_asked_and_nothing_is_known_of_a_loss():
@@ -500,9 +500,9 @@ def test_where_no_query_changes_nothing_is_asked_and_nothing_is_known_of_a_loss(
     same = found[0]
     assert (same.changed, same.seeds) == (0.0, 1)
     assert same.mean.value == pytest.approx(clean.means["mrr@3"])
-    assert all(math.isnan(one) for one in same.gap[:5])
-    assert same.gap.n == 6
-    assert found[1].gap.p_corrected == found[1].gap.p, "only one was tested"
+    assert all(math.isnan(one) for one in same.difference[:5])
+    assert same.difference.n == 6
+    assert found[1].difference.p_corrected == found[1].difference.p, "only one was tested"
 
 
 def test_what_chance_has_no_part_in_is_done_once_and_unchanged_queries_keep_their_value():
@@ -511,10 +511,10 @@ def test_what_chance_has_no_part_in_is_done_once_and_unchanged_queries_keep_thei
     assert len(asked) == 2
     accents, upper = found
     assert accents.changed == pytest.approx(1 / 6)
-    assert accents.gap.difference == pytest.approx(-1 / 6), "only `caf\u00e9` was found by its accent"
+    assert accents.difference.value == pytest.approx(-1 / 6), "only `caf\u00e9` was found by its accent"
     assert upper.changed == 1.0
-    assert upper.gap.difference == 0.0
-    assert upper.gap.p == 1.0
+    assert upper.difference.value == 0.0
+    assert upper.difference.p == 1.0
 
     def worse(texts):
         return field(6, {f"q{i}": {f"d{i}": 1.0} for i in range(6)}, ["mrr@3", "recall@3"]).scored({}, name="none")
@@ -526,8 +526,8 @@ def test_what_chance_has_no_part_in_is_done_once_and_unchanged_queries_keep_thei
 def test_the_rare_word_costs_more_than_the_common_one():
     found, *_ = shaking(kinds=["rare word", "common word"], seeds=5)
     assert math.isnan(found[0].rate)
-    assert found[0].gap.difference < 0
-    assert found[0].gap.difference <= found[1].gap.difference
+    assert found[0].difference.value < 0
+    assert found[0].difference.value <= found[1].difference.value
 
 
 def test_another_measure_may_be_looked_at_and_other_queries_are_refused():
@@ -557,10 +557,10 @@ def test_the_standard_perturbations_are_all_known_and_progress_is_told():
 
     rarity = document_frequencies(document.text for document in DOCUMENTS)
     found = evaluate_perturbations(TEXTS, answer(TEXTS), answer, seeds=1, rarity=rarity, progress=told.append)
-    assert [row.how for row in found] == list(DEFAULT_PERTURBATIONS)
+    assert [row.name for row in found] == list(DEFAULT_PERTURBATIONS)
     n = len(DEFAULT_PERTURBATIONS)
     assert told == [Progress("perturbing queries", i + 1, n) for i in range(n)]
-    losses = {row.how: row.gap.difference for row in found}
+    losses = {row.name: row.difference.value for row in found}
     assert losses["upper case"] == losses["double spaces"] == 0.0, "words are taken in lower case"
     assert losses["swap"] < 0
 
@@ -593,5 +593,5 @@ def test_on_the_shipped_dataset_words_lose_by_typos_and_not_by_case():
         return one.scored({q: [hit.id for hit in system.search(text, 10)] for q, text in texts.items()}, name="bm25")
 
     found = evaluate_perturbations(queries, answer(queries), answer, kinds=["swap", "upper case"], rate=0.5, seeds=2)
-    assert found[0].gap.high < 0
-    assert found[1].gap.difference == 0
+    assert found[0].difference.high < 0
+    assert found[1].difference.value == 0

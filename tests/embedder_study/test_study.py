@@ -20,10 +20,10 @@ from ragauge.compute.progress import Progress
 from ragauge.core.documents import Document, Hit
 from ragauge.core.errors import BackendFailed, BadInput, MissingExtra, UnknownName
 from ragauge.core.records import Dataset, Judgments
+from ragauge.core.vectors import InvalidVectors
 from ragauge.datasets import load
 from ragauge.embedder_study import compare_embedders
 from ragauge.embedder_study.bm25_baseline import _time_bm25
-from ragauge.embedder_study.guarded_embedding import MAX_INITIAL_FAILURES, InvalidVectors, embed_texts, measure_speed
 from ragauge.embedder_study.measure_embedder import (
     _NeighbourRecall,
     bits_per_byte,
@@ -31,9 +31,10 @@ from ragauge.embedder_study.measure_embedder import (
     measure_embedder,
 )
 from ragauge.embedder_study.plan import STUDY_MEASURES, StudyContext, StudySettings, build_view
-from ragauge.embedder_study.results import EmbeddingFailure
+from ragauge.embedder_study.results import EmbeddingFailure, FailureCount
 from ragauge.embedder_study.results_folder import StudyFolder, embedder_identity
 from ragauge.embedder_study.scoring import RankingTask
+from ragauge.embedder_study.text_vectors import embed_by_id, measure_speed
 from ragauge.embedder_study.timing_and_memory import (
     QueryWorkload,
     StoreContents,
@@ -45,6 +46,7 @@ from ragauge.measures.conventions import find_convention
 from ragauge.measures.latency import summarise_timings
 from ragauge.measures.names import parse_measure_names
 from ragauge.models.embedders import open_embedder
+from ragauge.models.embedders.embedding import MAX_INITIAL_FAILURES
 from ragauge.models.tokenizers.basic import ByteTokenizer
 from ragauge.reports.registry import read_results
 from ragauge.runs import folder
@@ -106,8 +108,8 @@ def animals():
 
 def test_a_batch_that_fails_is_halved_down_to_the_text_that_is_to_blame():
     texts = {f"d{place}": "boom" if place in (17, 200) else f"apple {place}" for place in range(300)}
-    found = embed_texts(Counting(), texts)
-    assert [(one.id, one.why, one.error) for one in found.faults] == [
+    found = embed_by_id(Counting(), texts)
+    assert [(one.id, one.reason, one.error) for one in found.failed_texts] == [
         ("d17", "failed", "RuntimeError: this is too much"),
         ("d200", "failed", "RuntimeError: this is too much"),
     ]
@@ -118,8 +120,8 @@ def test_a_batch_that_fails_is_halved_down_to_the_text_that_is_to_blame():
 
 
 def test_vectors_without_a_direction_are_faults_and_keep_their_place():
-    found = embed_texts(Counting(), {"a": "apple", "b": "void", "c": "odd", "d": "bear"}, what="query")
-    assert found.faults == [EmbeddingFailure("b", "query", "zero"), EmbeddingFailure("c", "query", "nan")]
+    found = embed_by_id(Counting(), {"a": "apple", "b": "void", "c": "odd", "d": "bear"}, kind="query")
+    assert found.failed_texts == [EmbeddingFailure("b", "query", "zero"), EmbeddingFailure("c", "query", "nan")]
     assert found.good.tolist() == [0, 3]
     assert found.vectors[3].tolist() == [0, 1, 0, 0, 0, 0]
 
@@ -127,10 +129,10 @@ def test_vectors_without_a_direction_are_faults_and_keep_their_place():
 def test_an_embedder_that_fails_on_everything_is_stopped_soon_in_its_own_words():
     broken = Counting()
     with pytest.raises(BackendFailed, match=f"first {MAX_INITIAL_FAILURES} texts: RuntimeError: this is too much"):
-        embed_texts(broken, {str(place): "boom" for place in range(5000)})
+        embed_by_id(broken, {str(place): "boom" for place in range(5000)})
     assert sum(map(len, broken.asked)) < 3 * 256
-    with pytest.raises(BackendFailed, match="every one of 3 texts"):
-        embed_texts(Counting(), {str(place): "boom" for place in range(3)})
+    with pytest.raises(BackendFailed, match="all 3 texts"):
+        embed_by_id(Counting(), {str(place): "boom" for place in range(3)})
 
 
 def test_many_texts_that_fail_alike_are_not_the_embedders_end():
@@ -141,18 +143,18 @@ def test_many_texts_that_fail_alike_are_not_the_embedders_end():
             return super().embed(texts)
 
     texts = {str(place): "" if place < 3 * MAX_INITIAL_FAILURES else "apple" for place in range(700)}
-    found = embed_texts(NoEmptyText(), texts)
-    assert len(found.faults) == 3 * MAX_INITIAL_FAILURES
+    found = embed_by_id(NoEmptyText(), texts)
+    assert len(found.failed_texts) == 3 * MAX_INITIAL_FAILURES
     assert len(found.good) == 700 - 3 * MAX_INITIAL_FAILURES
 
 
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        (lambda texts: np.zeros((len(texts) + 1, 2)), "4 x 2 numbers for 3 texts"),
-        (lambda texts: np.zeros(len(texts)), "3 numbers for 3 texts"),
-        (lambda texts: [["a", "b"]] * len(texts), "something else than rows of numbers"),
-        (lambda texts: np.zeros((len(texts), 0)), "3 x 0 numbers"),
+        (lambda texts: np.zeros((len(texts) + 1, 2)), r"shape \(4, 2\) for 3 texts"),
+        (lambda texts: np.zeros(len(texts)), r"shape \(3,\) for 3 texts"),
+        (lambda texts: [["a", "b"]] * len(texts), "must return rows of numbers"),
+        (lambda texts: np.zeros((len(texts), 0)), r"shape \(3, 0\)"),
     ],
 )
 def test_what_is_no_row_for_each_text_is_an_error_and_no_texts_fault(given, said):
@@ -161,7 +163,7 @@ def test_what_is_no_row_for_each_text_is_an_error_and_no_texts_fault(given, said
         embed = staticmethod(given)
 
     with pytest.raises(InvalidVectors, match=said):
-        embed_texts(Strange(), {"a": "x", "b": "y", "c": "z"})
+        embed_by_id(Strange(), {"a": "x", "b": "y", "c": "z"})
 
 
 def test_a_dimension_that_changes_is_an_error():
@@ -173,8 +175,8 @@ def test_a_dimension_that_changes_is_an_error():
             self.made += 1
             return np.ones((len(texts), self.made))
 
-    with pytest.raises(BadInput, match="vectors of 3 numbers, and then of 4"):
-        embed_texts(Growing(), {str(place): "x" * place for place in range(300)})
+    with pytest.raises(BadInput, match="vectors of 3 dimensions, then of 4"):
+        embed_by_id(Growing(), {str(place): "x" * place for place in range(300)})
 
 
 def test_a_library_that_is_missing_is_said_at_once():
@@ -185,7 +187,7 @@ def test_a_library_that_is_missing_is_said_at_once():
             raise MissingExtra("this", "minilm")
 
     with pytest.raises(MissingExtra):
-        embed_texts(Absent(), {"a": "x"})
+        embed_by_id(Absent(), {"a": "x"})
 
 
 def test_vectors_that_are_remembered_are_not_timed(tmp_path):
@@ -195,12 +197,12 @@ def test_vectors_that_are_remembered_are_not_timed(tmp_path):
             return super().embed(texts)
 
     texts = {str(place): f"apple {place}" for place in range(100)}
-    first = embed_texts(Slow(), texts, cache=tmp_path)
-    again = embed_texts(Slow(), texts, cache=tmp_path)
+    first = embed_by_id(Slow(), texts, cache=tmp_path)
+    again = embed_by_id(Slow(), texts, cache=tmp_path)
     assert (first.computed, again.computed) == (100, 0)
     assert math.isnan(again.per_second)
     assert np.array_equal(first.vectors, again.vectors)
-    cached = "100 of 100 vectors are cached: docs/s is that of a sample of 100 documents, which was embedded again"
+    cached = "100 of 100 vectors are cached: docs/s was measured by embedding a sample of 100 documents again"
     for found, note in ((first, ""), (again, cached)):
         speed = measure_speed(Slow(), list(texts.values()), found)
         assert speed.per_second < 1000  # each takes a millisecond at least
@@ -209,9 +211,9 @@ def test_vectors_that_are_remembered_are_not_timed(tmp_path):
 
 def test_texts_that_fail_are_not_remembered_and_others_of_their_batch_are(tmp_path):
     texts = {"a": "apple", "b": "boom", "c": "cat"}
-    embed_texts(Counting(), texts, cache=tmp_path)
-    again = embed_texts(later := Counting(), texts, cache=tmp_path)
-    assert [one.id for one in again.faults] == ["b"]
+    embed_by_id(Counting(), texts, cache=tmp_path)
+    again = embed_by_id(later := Counting(), texts, cache=tmp_path)
+    assert [one.id for one in again.failed_texts] == ["b"]
     assert later.asked[1:] == [["boom"], ["boom"]] or all(one == ["boom"] for one in later.asked[1:])
 
 
@@ -223,7 +225,7 @@ def test_documents_and_queries_are_cut_alike_before_anybody_sees_them(animals):
     assert [one.whole for one in seen.documents[:2]] == ["app", "bea"]
     assert seen.queries["q6"] == "fox"
     assert seen.queries["q1"] == "app"
-    assert seen.cut == 0.5  # all but cat, dog, egg, fox and odd
+    assert seen.truncated == 0.5  # all but cat, dog, egg, fox and odd
 
 
 def test_a_part_of_each_document_can_be_embedded():
@@ -264,7 +266,7 @@ def test_a_query_that_is_a_document_is_left_out_of_its_own_ranking():
     found = compare_embedders(data, {"counting": Counting()}, measures=["mrr@10"], **QUICK, k=2)
     # Nearest but itself is z (cosine 0.949), then y (0.707).
     assert found.find("counting").means["mrr@10"].value == 0.5
-    assert found.find("counting").shelves[0].means["mrr@10"].value == 0.5
+    assert found.find("counting").stores[0].means["mrr@10"].value == 0.5
     assert found.find("bm25").means["mrr@10"].value in (0.5, 1.0)
 
 
@@ -273,7 +275,7 @@ def test_a_query_that_is_a_document_is_left_out_of_its_own_ranking():
 
 def asked(embedder, data, stores=("exact",), **more):
     seen = build_view(data)
-    rows = embed_texts(embedder, seen.texts)
+    rows = embed_by_id(embedder, seen.texts)
     documents = StoreContents([seen.documents[row].id for row in rows.good.tolist()], rows.vectors[rows.good])
     return run_timed_queries(embedder, QueryWorkload(seen.queries, 3, **more), documents, stores, lambda *_: None)
 
@@ -286,7 +288,7 @@ def test_each_query_is_timed_by_itself_and_one_without_a_vector_in_no_percentile
     for times in store.times.values():
         assert times["total"] >= times["embed"] + times["retrieve"] > 0
     assert {name: one.n for name, one in store.stages.items()} == {"embed": 3, "retrieve": 3, "total": 3}
-    assert [(one.id, one.why) for one in found.faults] == [("q3", "failed"), ("q4", "nan"), ("q5", "zero")]
+    assert [(one.id, one.reason) for one in found.failed_texts] == [("q3", "failed"), ("q4", "nan"), ("q5", "zero")]
     assert store.rankings["q3"] == store.rankings["q4"] == store.rankings["q5"] == []
     assert store.rankings["q2"][:2] == ["d2", "d7"]
     assert embedder.asked[-8:] == [["dog"], ["egg"], ["apple"], ["bear"], ["boom"], ["odd"], ["void"], ["fox"]]
@@ -306,7 +308,7 @@ def test_some_queries_can_be_timed_and_all_are_asked(animals):
     found = asked(Counting(), animals, timed=2)
     assert list(found.stores[0].times) == ["q1", "q6"]
     assert set(found.stores[0].rankings) == set(animals.queries)
-    assert [(one.id, one.why) for one in found.faults] == [("q3", "failed"), ("q4", "nan"), ("q5", "zero")]
+    assert [(one.id, one.reason) for one in found.failed_texts] == [("q3", "failed"), ("q4", "nan"), ("q5", "zero")]
     assert np.array_equal(found.vectors, asked(Counting(), animals).vectors, equal_nan=True)
 
 
@@ -349,7 +351,7 @@ def test_pgvector_with_and_without_an_index_finds_what_is_near(dsn, animals):
     data = Dataset("table", documents, queries, Judgments({f"q{place}": {f"d{place}": 1} for place in range(20)}))
     stores = ("exact", f"pgvector(dsn='{dsn}', index=none)", f"pgvector(dsn='{dsn}', index=hnsw, force=true)")
     found = compare_embedders(data, {"table": Table()}, **{**QUICK, "stores": stores}, baselines=False)
-    exact, flat, graph = found.find("table").shelves
+    exact, flat, graph = found.find("table").stores
     assert [one.note for one in (exact, flat, graph)] == ["", "", ""]
     assert exact.neighbours == flat.neighbours == 1.0
     assert 0.9 <= graph.neighbours <= 1.0
@@ -382,11 +384,10 @@ def test_a_text_without_a_vector_counts_as_a_miss_in_every_mean(animals):
     assert one.means["recall@10"].value == pytest.approx(2 / 6)
     assert one.means["precision@5"].value == pytest.approx((1 / 5 + 1 / 5) / 6)
     assert {mean.n for mean in one.means.values()} == {6}
-    assert one.shelves[0].means == one.means
-    assert one.faulty == {
-        "document failed": 1, "document nan": 1, "document zero": 1, "query failed": 1, "query nan": 1, "query zero": 1,
-    }  # fmt: skip
-    assert [(fault.id, fault.why) for fault in one.faults if fault.what == "document"] == [
+    assert one.stores[0].means == one.means
+    reasons = ("failed", "nan", "zero")
+    assert one.failure_counts == [FailureCount(kind, why, 1) for kind in ("document", "query") for why in reasons]
+    assert [(fault.id, fault.reason) for fault in one.failed_texts if fault.kind == "document"] == [
         ("d8", "failed"), ("d9", "nan"), ("d10", "zero"),
     ]  # fmt: skip
     assert (one.dimension, one.bytes_per_vector, one.model) == (6, 24, "counting")
@@ -397,16 +398,17 @@ def test_differences_are_paired_over_queries_and_corrected_over_embedders(animal
     given = {"counting": Counting(), "other": Other()}
     found = compare_embedders(animals, given, baselines=False, measures=["mrr@10"], **QUICK)
     assert found.baseline == "counting"
-    assert not found.find("counting").gaps
-    gap = found.find("other").gaps["mrr@10"]
+    assert not found.find("counting").differences
+    gap = found.find("other").differences["mrr@10"]
     # The other knows neither dog, egg nor fox: of these queries only q6 asks for one, and finds nothing either way.
-    assert gap.difference == 0
+    assert gap.value == 0
     base = compare_embedders(animals, given, baseline="other", measures=["mrr@10"], **QUICK)
     runs = {name: base.find(name) for name in ("counting", "bm25", "chance")}
-    assert set(runs["bm25"].gaps) == {"mrr@10"}
-    assert not base.find("other").gaps
-    ps = sorted(one.gaps["mrr@10"].p for one in runs.values())
-    corrected = [one.gaps["mrr@10"].p_corrected for one in sorted(runs.values(), key=lambda one: one.gaps["mrr@10"].p)]
+    assert set(runs["bm25"].differences) == {"mrr@10"}
+    assert not base.find("other").differences
+    ps = sorted(one.differences["mrr@10"].p for one in runs.values())
+    tests = sorted((one.differences["mrr@10"] for one in runs.values()), key=lambda test: test.p)
+    corrected = [test.p_corrected for test in tests]
     steps = np.maximum.accumulate([min(1.0, p * (3 - place)) for place, p in enumerate(ps)])
     assert corrected == pytest.approx(steps.tolist())
 
@@ -436,8 +438,8 @@ def test_the_test_is_the_paired_t_test():
         return np.array(rows)
 
     mine, base = values(Other()), values(Counting())
-    gap = found.find("other").gaps["ndcg@10"]
-    assert gap.difference == pytest.approx((mine - base).mean())
+    gap = found.find("other").differences["ndcg@10"]
+    assert gap.value == pytest.approx((mine - base).mean())
     assert gap.p == pytest.approx(stats.ttest_rel(mine, base).pvalue)
     assert found.find("one").means["ndcg@10"].value == pytest.approx(base.mean())
 
@@ -449,8 +451,8 @@ def test_bm25_is_asked_the_same_and_takes_retrieval_time_only(animals):
     right = animals.judgments.nested
     recall = np.mean([len(set(hits[query]) & set(right[query])) / len(right[query]) for query in hits])
     assert found.means["recall@2"].value == pytest.approx(recall)
-    assert set(found.shelves[0].stages) == {"retrieve", "total"}
-    assert (found.kind, found.shelves[0].store, found.dimension) == ("words", "bm25", None)
+    assert set(found.stores[0].stages) == {"retrieve", "total"}
+    assert (found.kind, found.stores[0].store, found.dimension) == ("lexical", "bm25", None)
 
 
 def test_a_query_that_bm25_fails_on_is_a_miss_and_is_told(animals):
@@ -475,12 +477,12 @@ def test_a_query_that_bm25_fails_on_is_a_miss_and_is_told(animals):
 def test_chance_stands_beside_and_is_known_as_such():
     data = load("synthetic:needles(documents=60, queries=8)")
     found = compare_embedders(data, "words(dimensions=64)", **QUICK)
-    assert [one.name for one in found.entrants] == ["words(dimensions=64)", "bm25", "chance"]
+    assert [one.name for one in found.embedders] == ["words(dimensions=64)", "bm25", "chance"]
     assert found.baseline == "bm25"
     assert found.find("chance").kind == "chance"
     assert found.find("chance").trained is False
     alone = compare_embedders(data, "words(dimensions=64)", baselines=False, **QUICK)
-    assert [one.name for one in alone.entrants] == ["words(dimensions=64)"]
+    assert [one.name for one in alone.embedders] == ["words(dimensions=64)"]
 
 
 def test_everything_is_measured_of_an_embedder_and_of_bm25():
@@ -491,24 +493,24 @@ def test_everything_is_measured_of_an_embedder_and_of_bm25():
         **{**QUICK, "dimensions": (8,), "sizes": (30, 999, 1), "perturbations": ("upper case", "drop"), "seeds": 2},
     )
     one, words = found.find("words"), found.find("bm25")
-    assert {(row.how, row.dimension, row.kind) for row in one.shrunk} >= {
+    assert {(row.method, row.dimension, row.precision) for row in one.compressed} >= {
         ("pca", 8, "float32"), ("first", 8, "float32"), ("pca", 64, "float32"), ("first", 64, "int8"),
     }  # fmt: skip
-    assert [row.documents for row in one.grown] == [row.documents for row in words.grown] == [30, 60]
-    assert one.grown[-1].means == one.means
-    assert words.grown[-1].means == words.means
-    assert [row.how for row in one.shaken] == [row.how for row in words.shaken] == ["upper case", "drop"]
-    assert [row.seeds for row in words.shaken] == [1, 2]
-    assert words.shaken[0].gap.difference == 0  # BM25 knows no case
-    assert "no part of 999, 1 documents" in " ".join(found.notes)
+    assert [row.documents for row in one.corpus_sizes] == [row.documents for row in words.corpus_sizes] == [30, 60]
+    assert one.corpus_sizes[-1].means == one.means
+    assert words.corpus_sizes[-1].means == words.means
+    assert [row.name for row in one.perturbed] == [row.name for row in words.perturbed] == ["upper case", "drop"]
+    assert [row.seeds for row in words.perturbed] == [1, 2]
+    assert words.perturbed[0].difference.value == 0  # BM25 knows no case
+    assert "corpus sizes 999, 1 not possible" in " ".join(found.notes)
     assert {"embedding documents", "asking", "in all"} <= set(found.seconds)
-    assert json.loads(format_results(found, "json"))["schema"] == "ragauge-embedders/1"
+    assert json.loads(format_results(found, "json"))["schema"] == "ragauge-embedders/2"
 
 
 def test_an_embedder_that_cannot_be_opened_is_left_out_and_told(animals, monkeypatch):
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     found = compare_embedders(animals, {"mine": Counting(), "broken": "openai"}, **QUICK)
-    assert [one.name for one in found.entrants] == ["mine", "bm25", "chance"]
+    assert [one.name for one in found.embedders] == ["mine", "bm25", "chance"]
     assert "OPENAI_API_KEY" in found.failures["broken"]
     with pytest.raises(BackendFailed, match="OPENAI_API_KEY"):
         compare_embedders(animals, ["openai"], **QUICK)
@@ -519,7 +521,7 @@ def test_a_baseline_that_failed_is_replaced_and_that_is_said(animals, monkeypatc
     given = {"mine": Counting(), "broken": "openai"}
     found = compare_embedders(animals, given, baseline="broken", **QUICK)
     assert found.baseline == "bm25"
-    assert "broken could not be measured: they are held against bm25" in found.notes
+    assert "broken could not be measured: the baseline is bm25" in found.notes
 
 
 def test_a_mistake_is_refused_before_anything_is_read():
@@ -536,9 +538,9 @@ def test_a_mistake_is_refused_before_anything_is_read():
         compare_embedders(nowhere, "minilm", contxt=100)
     with pytest.raises(BadInput, match="embedder `minilm` appears more than once"):
         compare_embedders(nowhere, ["minilm", "minilm"])
-    with pytest.raises(BadInput, match="is no embedder: it has no `embed`"):
+    with pytest.raises(BadInput, match="is not an embedder: it has no `embed`"):
         compare_embedders(nowhere, {"mine": object()})
-    with pytest.raises(BadInput, match="there is no embedder"):
+    with pytest.raises(BadInput, match="no embedder given"):
         compare_embedders(nowhere, [])
     with pytest.raises(BadInput, match="context must be at least 0, got -1"):
         compare_embedders(nowhere, "minilm", context=-1)
@@ -552,10 +554,10 @@ def test_names_come_from_the_description_or_stand_before_it(animals):
     found = compare_embedders(
         animals, ["small = words(dimensions=32)", "words(dimensions=64)"], baselines=False, **QUICK
     )
-    assert [(one.name, one.dimension) for one in found.entrants] == [("small", 32), ("words(dimensions=64)", 64)]
-    assert found.entrants[0].description == "words(dimensions=32)"
-    assert [(one.one, one.other, one.differs) for one in found.pairs][1:] == [
-        (found.pairs[1].one, found.pairs[1].other, "dimensions")
+    assert [(one.name, one.dimension) for one in found.embedders] == [("small", 32), ("words(dimensions=64)", 64)]
+    assert found.embedders[0].description == "words(dimensions=32)"
+    assert [(one.better, one.worse, one.option) for one in found.pairs][1:] == [
+        (found.pairs[1].better, found.pairs[1].worse, "dimensions")
     ]
 
 
@@ -573,7 +575,12 @@ def test_one_that_must_see_the_corpus_is_shown_the_texts_as_they_are_cut(animals
     found = compare_embedders(animals, {"learner": Learner()}, context=3, **QUICK)
     assert Learner.seen[:2] == ["app", "bea"]
     assert found.find("learner").train_seconds >= 0
-    assert found.find("learner").faulty == {"document zero": 5, "document nan": 1, "query zero": 4, "query nan": 1}
+    assert found.find("learner").failure_counts == [
+        FailureCount("document", "zero", 5),
+        FailureCount("document", "nan", 1),
+        FailureCount("query", "zero", 4),
+        FailureCount("query", "nan", 1),
+    ]
 
 
 def test_truncation_is_told_by_the_embedder_itself(animals):
@@ -605,7 +612,7 @@ class Lettered(Counting):
 def test_truncation_is_the_same_wherever_it_is_told(animals):
     one = compare_embedders(animals, {"lettered": Lettered()}, **QUICK).find("lettered")
     assert one.tokenizer.truncated / one.tokenizer.documents == one.truncated == 0.1
-    assert one.tokenizer.lost == len("apple bear") - 5
+    assert one.tokenizer.truncated_tokens == len("apple bear") - 5
 
 
 def test_a_tokenizer_that_cannot_be_counted_costs_its_row_and_nothing_else(animals):
@@ -622,7 +629,7 @@ def test_a_tokenizer_that_cannot_be_counted_costs_its_row_and_nothing_else(anima
     assert not found.failures
     assert found.find("odd").means == found.find("lettered").means
     assert found.find("odd").tokenizer is None
-    assert any("has a vocabulary of 3" in note for note in found.find("odd").notes)
+    assert any("its vocabulary has 3 tokens" in note for note in found.find("odd").notes)
     assert found.find("foreign").tokenizer is None
 
 
@@ -630,7 +637,7 @@ def test_no_perturbed_query_is_longer_than_what_anybody_sees(animals):
     model = Counting()
     options = {**QUICK, "perturbations": ("split words",), "rate": 1.0, "warmup": 0}
     found = compare_embedders(animals, {"counting": model}, context=5, **options).find("counting")
-    assert found.shaken[0].changed > 0
+    assert found.perturbed[0].changed > 0
     assert max(len(text) for texts in model.asked for text in texts) == 5
 
 
@@ -641,8 +648,8 @@ def test_an_embedder_without_any_vector_finds_nothing_and_says_so(animals):
 
     one = compare_embedders(animals, {"void": Void()}, **{**QUICK, "stores": ("exact",)}).find("void")
     assert one.means["ndcg@10"].value == 0
-    assert one.faulty == {"document zero": 10, "query zero": 6}
-    assert not one.shelves
+    assert one.failure_counts == [FailureCount("document", "zero", 10), FailureCount("query", "zero", 6)]
+    assert not one.stores
 
 
 # Bits per byte, memory.
@@ -660,12 +667,12 @@ def test_bits_per_byte_are_those_of_texts_that_were_held_out():
     assert found.per_byte == pytest.approx(8 * (2 + 4) / (3 + 5))
     assert found.note == "1 of 3 documents that were held out have no bits, and do not count"
     # The line end between the texts takes bits, and is no byte of a text; `é?` has no bits, and nobody is given it.
-    assert found.references["xz"] == 8 * squeezed("éa\nébcd") / (3 + 5)
-    assert found.references["xz, primed"] == 8 * (squeezed("abc\néa\nébcd") - squeezed("abc\n")) / (3 + 5)
-    assert set(bits_per_byte(Model(), ["éa"]).references) == {"xz", "bz2", "zlib"}, "there is nothing to be primed with"
+    assert found.compressors["xz"] == 8 * squeezed("éa\nébcd") / (3 + 5)
+    assert found.compressors["xz, primed"] == 8 * (squeezed("abc\néa\nébcd") - squeezed("abc\n")) / (3 + 5)
+    assert set(bits_per_byte(Model(), ["éa"]).compressors) == {"xz", "bz2", "zlib"}  # nothing to be primed with
     nothing = bits_per_byte(Model(), ["é?", "abc"])
     assert math.isnan(nothing.per_byte)
-    assert nothing.references == {}
+    assert nothing.compressors == {}
     assert math.isnan(bits_per_byte(Counting(), ["abc"]).per_byte)
     assert bits_per_byte(Model(), ["abc"]).note.startswith("no document was held out")
 
@@ -747,7 +754,7 @@ def test_what_cannot_be_weighed_says_why():
 
 def reused_names(found):
     """Return the embedders that a study reused; it must have no other notes."""
-    assert all(re.fullmatch(r".+: reused; made \S+ \(measure it again with --fresh\)", note) for note in found.notes)
+    assert all(re.fullmatch(r".+: reused; made \S+ \(--fresh measures it again\)", note) for note in found.notes)
     return [note.partition(": reused; made ")[0] for note in found.notes]
 
 
@@ -768,8 +775,8 @@ def test_what_is_finished_is_not_measured_again(animals, tmp_path):
     assert not any(note.startswith("large: reused") for note in found.notes)
     fresh = compare_embedders(animals, given, out=tmp_path / "study", fresh=True, **QUICK)
     assert not fresh.notes
-    assert [one.means for one in fresh.entrants] == [one.means for one in found.entrants]
-    assert [one.gaps for one in fresh.entrants] == [one.gaps for one in found.entrants]
+    assert [one.means for one in fresh.embedders] == [one.means for one in found.embedders]
+    assert [one.differences for one in fresh.embedders] == [one.differences for one in found.embedders]
 
 
 def test_other_settings_are_other_results(animals, tmp_path):
@@ -779,7 +786,7 @@ def test_other_settings_are_other_results(animals, tmp_path):
     assert not any("not measured again" in note for note in other.notes)
     found = compare_embedders(animals, {"again": mine}, out=tmp_path, **QUICK)
     assert reused_names(found) == ["bm25", "chance", "again"]
-    for file in (tmp_path / "entrants").glob("*.json"):
+    for file in (tmp_path / "measurements").glob("*.json"):
         file.write_text('{"entrant": 1')
     assert compare_embedders(animals, {"mine": mine}, out=tmp_path, **QUICK).notes == []
 
@@ -833,8 +840,8 @@ def test_a_folder_with_runs_that_were_made_otherwise_is_refused(animals, tmp_pat
 
 def test_the_folder_has_the_lineup_itself(animals, tmp_path):
     found = compare_embedders(animals, {"mine": Counting()}, out=tmp_path, **QUICK)
-    assert (tmp_path / "lineup.json").read_text() == format_results(found, "json")
-    (again,) = read_results(tmp_path / "lineup.json")
+    assert (tmp_path / "study.json").read_text() == format_results(found, "json")
+    (again,) = read_results(tmp_path / "study.json")
     assert again.find("mine").means == found.find("mine").means
 
 
@@ -853,7 +860,7 @@ def test_rankings_lie_there_as_runs_that_every_verb_reads(tmp_path):
         for measure, mean in entry.means.items():
             assert mean.value == pytest.approx(found.find(name).means[measure].value), (name, measure)
     stages = compared.entries["words"].speed.stages
-    assert stages["total"].p50 == pytest.approx(found.find("words").shelves[0].stages["total"].p50)
+    assert stages["total"].p50 == pytest.approx(found.find("words").stores[0].stages["total"].p50)
 
 
 def test_queries_without_a_vector_are_failures_in_the_run(animals, tmp_path):
@@ -929,7 +936,7 @@ def test_a_model_that_was_exchanged_while_it_was_measured_is_not_kept(animals, t
         assert keeping.find("mine", leading) is None
         (tmp_path / "weights").write_text(other)
         keeping.keep(found, leading)
-        assert len(list((tmp_path / "out" / "entrants").glob("*.json"))) == kept
+        assert len(list((tmp_path / "out" / "measurements").glob("*.json"))) == kept
         assert folder.is_complete(tmp_path / "out" / "mine")
 
 
@@ -939,7 +946,7 @@ def test_a_model_that_was_exchanged_while_it_was_measured_is_not_kept(animals, t
 def test_one_model_described_in_two_ways_is_no_pair(animals):
     given = {"a": "words(dimensions=2048)", "b": "words", "c": "words(dimensions=32)"}
     found = compare_embedders(animals, given, baselines=False, measures=["mrr@10"], **QUICK)
-    told = [{one.one, one.other} for one in found.pairs if one.differs == "dimensions"]
+    told = [{one.better, one.worse} for one in found.pairs if one.option == "dimensions"]
     assert told == [{"a", "c"}, {"b", "c"}]
 
 
@@ -960,7 +967,7 @@ def test_a_store_alone_that_did_not_use_its_index_is_told_in_a_note(dsn, animals
     found = compare_embedders(animals, {"mine": Counting()}, baselines=False, **{**QUICK, "stores": (store,)}).find(
         "mine"
     )
-    assert found.shelves[0].index_used is False  # ten documents are read faster as a whole
+    assert found.stores[0].index_used is False  # ten documents are read faster as a whole
     assert [note.endswith("did not use its index: this is an exact scan") for note in found.notes] == [True]
 
 

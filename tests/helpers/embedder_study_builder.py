@@ -13,6 +13,7 @@ from ragauge.embedder_study.results import (
     EmbedderResult,
     EmbedderStudy,
     EmbeddingFailure,
+    FailureCount,
     LongWord,
     MeanDifference,
     PerturbationResult,
@@ -112,7 +113,7 @@ def tokens(name, *, vocabulary=8000, per_word=1.4, limit=None, truncated=0, unkn
     return TokenizerStats(
         name, vocabulary, round(0.86 * vocabulary), DOCUMENTS, count, words, characters, characters + 4000, figures,
         unknown=unknown, unknown_documents=min(unknown, 12), lossless=lossless, limit=limit, truncated=truncated,
-        lost=40 * truncated, longest=[LongWord("ZoneInfoNotFoundError", 9, 4)], probes=PROBES,
+        truncated_tokens=40 * truncated, longest=[LongWord("ZoneInfoNotFoundError", 9, 4)], probes=PROBES,
         texts_per_second=21_000.0, **more,
     )  # fmt: skip
 
@@ -121,9 +122,10 @@ def entrant(name, first, *, dimension=384, embed=8.0, brittle=0.2, baseline=0.41
     """An embedder with something of everything, by its first measure."""
     known = {
         "description": name, "model": name, "trained": True, "dimension": dimension, "bytes_per_vector": 4 * dimension,
-        "means": means(first), "gaps": {m: gap(share * (first - baseline)) for m, share in SCALE.items()},
-        "shelves": shelves(first, embed, dimension), "shrunk": shrunk(first, dimension), "grown": grown(first),
-        "shaken": shaken(first, brittle), "documents_per_second": 900 / embed, "load_seconds": 0.8,
+        "means": means(first), "differences": {m: gap(share * (first - baseline)) for m, share in SCALE.items()},
+        "stores": shelves(first, embed, dimension), "compressed": shrunk(first, dimension),
+        "corpus_sizes": grown(first), "perturbed": shaken(first, brittle), "documents_per_second": 900 / embed,
+        "load_seconds": 0.8,
         "memory_bytes": 180_000_000,
     }  # fmt: skip
     return EmbedderResult(name, **{**known, **more})
@@ -136,15 +138,16 @@ def whole():
         EmbeddingFailure("d4", "document", "nan"),
         EmbeddingFailure("d9", "document", "zero"),
     ]
+    counts = [FailureCount(*one) for one in (("query", "failed", 1), ("document", "nan", 1), ("document", "zero", 2))]
     lm = {"trained": True, "limit": 512, "train_seconds": 48.0, "parameters": 2_300_000, "load_seconds": 0.1}
     entrants = [
         entrant("minilm", 0.462, embed=5.2, limit=256, truncated=0.0, parameters=22_700_000, brittle=0.25,
                 tokenizer=tokens("minilm", vocabulary=30_522, per_word=1.3, limit=256, unknown=31, lossless=False)),
         entrant("minilm-float32", 0.465, description="encoder(model=all-MiniLM-L6-v2)", embed=11.0, limit=256,
                 truncated=0.0, parameters=22_713_216, brittle=0.25, memory_bytes=310_000_000,
-                gaps={m: gap(share * 0.055) for m, share in SCALE.items()}),
+                differences={m: gap(share * 0.055) for m, share in SCALE.items()}),
         entrant("wordllama", 0.395, dimension=256, embed=0.05, parameters=32_000_000, brittle=0.3,
-                gaps={m: gap(-0.015 * share, p=0.2) for m, share in SCALE.items()}),
+                differences={m: gap(-0.015 * share, p=0.2) for m, share in SCALE.items()}),
         entrant("lstm-bpe", 0.121, dimension=256, embed=2.0, description="lm(kind=lstm)", bits_per_byte=2.61,
                 tokenizer=tokens("bpe(vocabulary=4000)", vocabulary=4000, per_word=1.6, limit=512, truncated=25,
                                  trained_on="pydocs"), truncated=25 / DOCUMENTS, brittle=0.5, **lm),
@@ -155,26 +158,27 @@ def whole():
                 brittle=0.6, **{**lm, "trained": False, "train_seconds": math.nan}, bits_per_byte=8.4),
         entrant("byt5-small", 0.031, dimension=1472, embed=140.0, description="encoder(model=byt5, untrained=true)",
                 trained=False, limit=512, truncated=0.18, parameters=217_000_000, memory_bytes=1_400_000_000,
-                brittle=0.1, faults=faults, faulty={"query failed": 1, "document nan": 1, "document zero": 2},
+                brittle=0.1, failed_texts=faults, failure_counts=counts,
                 notes=["the weights are random: only the shape is ByT5's"]),
-        EmbedderResult("bm25", "bm25", "words", "bm25", means=means(0.41), grown=grown(0.41), shaken=shaken(0.41, 0.6),
-                shelves=[StoreResult("bm25", means(0.41), stages(0.0, 0.31), 0.2)]),
-        EmbedderResult("chance", "chance", "chance", "chance", means=means(0.004), grown=grown(0.004),
-                gaps={m: gap(-0.406 * share) for m, share in SCALE.items()}),
+        EmbedderResult("bm25", "bm25", "lexical", "bm25", means=means(0.41), corpus_sizes=grown(0.41),
+                perturbed=shaken(0.41, 0.6),
+                stores=[StoreResult("bm25", means(0.41), stages(0.0, 0.31), 0.2)]),
+        EmbedderResult("chance", "chance", "chance", "chance", means=means(0.004), corpus_sizes=grown(0.004),
+                differences={m: gap(-0.406 * share) for m, share in SCALE.items()}),
     ]  # fmt: skip
-    broken = replace(entrants[2].shelves[2], means={}, stages={}, note="pgvector is not installed", neighbours=math.nan)
-    entrants[2] = replace(entrants[2], shelves=[*entrants[2].shelves[:2], broken])
+    broken = replace(entrants[2].stores[2], means={}, stages={}, note="pgvector is not installed", neighbours=math.nan)
+    entrants[2] = replace(entrants[2], stores=[*entrants[2].stores[:2], broken])
     return EmbedderStudy(
-        "pydocs", DOCUMENTS, QUERIES, entrants, MEASURES, "bm25", context=512, cut=0.142,
+        "pydocs", DOCUMENTS, QUERIES, entrants, MEASURES, "bm25", context=512, truncated=0.142,
         pairs=[
-            EmbedderPair("minilm-float32", "minilm", "rank", gap(0.003, p=0.31)),
+            EmbedderPair("minilm-float32", "minilm", "", gap(0.003, p=0.31)),
             EmbedderPair("lstm-bpe", "lstm-bytes", "tokenizer", gap(0.028, p=0.002)),
             EmbedderPair("lstm-bpe", "untrained", "trained", gap(0.069)),
         ],
-        references={"xz": 2.2, "zlib": 2.75, "bz2": 2.31},
+        compressors={"xz": 2.2, "zlib": 2.75, "bz2": 2.31},
         failures={"canine": "canine needs an optional library", "gone": "there is no folder /nowhere"},
         seconds={"embed": 120.0, "stores": 60.0}, notes=["the machine was busy"],
-        circumstances={"made": "2027-02-15T12:00:00+00:00", "seed": 0, "machine": {"cores": 2}},
+        provenance={"made": "2027-02-15T12:00:00+00:00", "seed": 0, "machine": {"cores": 2}},
     )  # fmt: skip
 
 

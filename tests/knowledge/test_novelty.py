@@ -354,7 +354,7 @@ def test_embedders_that_miscount_or_give_no_numbers_are_refused():
         def embed(self, texts):
             return super().embed(texts) * np.float32(np.nan)
 
-    for embedder, said in ((Short(), "gave an array"), (Broken(), "not finite")):
+    for embedder, said in ((Short(), "must return one vector per text"), (Broken(), "not finite")):
         with pytest.raises(BadInput, match=said):
             novelty(documents("east"), documents("east"), embedder=embedder)
     with pytest.raises(BadInput, match="no new documents"):

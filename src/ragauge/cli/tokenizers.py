@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Annotated
 
 import typer
 
 from ragauge.cli.option_checks import refuse_options
-from ragauge.cli.options import CORPUS_HELP
+from ragauge.cli.options import CORPUS_HELP, ChartsFolder, OutputFiles, PrintJson
 from ragauge.cli.output import check_outputs, print_unread_notes, write_result
 from ragauge.cli.progress import show_progress
 from ragauge.core.errors import BadInput
 from ragauge.embedder_study.results import TokenizerStudy
-from ragauge.output.report import Report
 
 
 def tokenizers(  # noqa: PLR0913 - each is an option of the command
@@ -28,7 +26,7 @@ def tokenizers(  # noqa: PLR0913 - each is an option of the command
             "-t",
             "--tokenizer",
             help="bytes, characters, words, bpe(vocabulary=8000), wordpiece, unigram, file(path=tokenizer.json), "
-            "transformers(model=FOLDER), minilm …, or NAME=…; again for more.  "
+            "transformers(model=FOLDER), minilm …, or NAME=…. Can be repeated.  "
             "[dim]default all that need no file[/dim]",
         ),
     ] = None,
@@ -41,42 +39,48 @@ def tokenizers(  # noqa: PLR0913 - each is an option of the command
     held_out: Annotated[
         float | None,
         typer.Option(
-            help="The part of the documents to count on, from which none learns; 0 learns from all and counts all.  "
-            "[dim]default 0.1 where one learns[/dim]"
+            metavar="SHARE",
+            help="Share of the documents to count on and not to train on; 0 trains and counts on all.  "
+            "[dim]default 0.1 if a tokenizer is trained[/dim]",
         ),
     ] = None,
-    seed: Annotated[int, typer.Option(help="For the documents that are held out.")] = 0,
-    part: Annotated[str, typer.Option(help="What of a document: whole, text or title.")] = "whole",
+    seed: Annotated[int, typer.Option(help="Seed of the selection of held-out documents.")] = 0,
+    part: Annotated[str, typer.Option(help="Part of a document that is tokenized: whole, text or title.")] = "whole",
     probe: Annotated[
-        list[str] | None, typer.Option("-p", "--probe", metavar="TEXT", help="Show the pieces of this; again for more.")
+        list[str] | None,
+        typer.Option("-p", "--probe", metavar="TEXT", help="Show the tokens of this text. Can be repeated."),
     ] = None,
-    full: Annotated[bool, typer.Option("--full", help="Show the pieces of all probes, and the longest words.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="JSON on standard output.")] = False,
-    as_csv: Annotated[bool, typer.Option("--csv", help="CSV on standard output: a row for each tokenizer.")] = False,
-    form: Annotated[
+    full: Annotated[
+        bool, typer.Option("--full", help="Show the tokens of all probes, and the words with the most tokens.")
+    ] = False,
+    as_json: PrintJson = False,
+    as_csv: Annotated[bool, typer.Option("--csv", help="Print CSV: one row per tokenizer.")] = False,
+    format_name: Annotated[
         str | None,
         typer.Option(
-            "--format", metavar="NAME", help="Output format, e.g. tokenizer (table of the tokenization study)."
+            "--format",
+            metavar="NAME",
+            help="Print this format, or write it to the file of -o: html, json, csv, markdown, latex, or tokenizer "
+            "(table of the tokenization study).",
         ),
     ] = None,
-    out: Annotated[
-        list[str] | None,
-        typer.Option("-o", "--out", metavar="FILE", help="Write .html, .json, .csv or .md; again for more."),
-    ] = None,
+    out: OutputFiles = None,
+    charts: ChartsFolder = None,
 ) -> None:
     """Compare tokenizers on the same texts: token counts, coverage, losses.
 
     [dim]ragauge tokenizers pydocs -t bytes -t "bpe(vocabulary=8000)" -t minilm --probe "naïve 東京"[/dim]
     """
     if corpus is None:
-        raise BadInput("nothing is given", hint="ragauge tokenizers CORPUS: a file, a folder or a dataset")
+        raise BadInput("no corpus given", hint="ragauge tokenizers CORPUS: a file, a folder or a dataset")
     from ragauge.embedder_study import tokenizer_study
+    from ragauge.embedder_study.tokenizer_report import build_report
 
-    check_outputs(TokenizerStudy, out or [], as_json=as_json, as_csv=as_csv, format_name=form)
-    if as_json or as_csv or (form is not None and not out):
-        refuse_options(context, ["full"], "with --json, --csv and --format, which have everything")
+    check_outputs(TokenizerStudy, out or [], as_json=as_json, as_csv=as_csv, format_name=format_name, charts=charts)
+    if as_json or as_csv or (format_name is not None and not out):
+        refuse_options(context, ["full"], "with --json, --csv and --format, which include everything")
     with show_progress() as progress:
-        found = tokenizer_study.compare_tokenizers(
+        result = tokenizer_study.compare_tokenizers(
             corpus,
             tokenizer or None,
             limit=token_limit,
@@ -86,19 +90,8 @@ def tokenizers(  # noqa: PLR0913 - each is an option of the command
             probes=probe or (),
             progress=progress,
         )
-    report = _terminal_report(found, full=full)
-    write_result([found], out or [], as_json=as_json, as_csv=as_csv, format_name=form, report=report)
+    report = build_report(result, full=full)
+    write_result(
+        [result], out or [], as_json=as_json, as_csv=as_csv, format_name=format_name, charts=charts, report=report
+    )
     print_unread_notes(corpus)
-
-
-def _terminal_report(result: TokenizerStudy, *, full: bool) -> Report:
-    """Build the report for a terminal: scores, lengths and the probes of the user."""
-    from ragauge.embedder_study import tokenizer_report
-    from ragauge.output.text_report import TextSection, to_report
-
-    whole = tokenizer_report.build_report(result)
-    parts = [part._replace(long=False) for part in whole.parts if not part.long or (full and part.id != "probes")]
-    probes = [probe.kind for probe in result.rows[0].probes if probe.kind.startswith("yours")]
-    if probes and not full:
-        parts.append(TextSection("pieces", "Pieces", "Pieces", rows=tokenizer_report.piece_tables(result.rows, probes)))
-    return to_report(replace(whole, parts=parts))

@@ -2,9 +2,38 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
+from ragauge.core.errors import BadInput
 from ragauge.core.protocols import Vectors
+
+
+class InvalidVectors(BadInput):
+    """Embedder output that is not one vector per text. No single text causes this."""
+
+
+def check_vectors(given: object, n: int, name: str) -> Vectors:
+    """Return the output of an embedder for `n` texts as an array; raise InvalidVectors unless it is a row per text.
+
+    The type of floating-point numbers stays; other numbers become single precision.
+
+    >>> check_vectors([[0, 1]], 1, "mine").dtype.name
+    'float32'
+    """
+    try:
+        vectors: Any = np.asarray(given)
+        if vectors.dtype.kind != "f":
+            vectors = np.asarray(given, np.float32)
+    except (TypeError, ValueError) as error:
+        raise InvalidVectors(f"the embedder `{name}` must return rows of numbers ({error})") from None
+    if n and (vectors.ndim != 2 or len(vectors) != n or not vectors.shape[1]):
+        raise InvalidVectors(
+            f"the embedder `{name}` must return one vector per text, got an array of shape {vectors.shape} for "
+            f"{n:,} text{'s' if n != 1 else ''}"
+        )
+    return vectors  # type: ignore[no-any-return]
 
 
 def to_unit_rows(vectors: Vectors) -> Vectors:

@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 from ragauge.compute.progress import OVERALL, Progress, ProgressCallback, no_progress
 from ragauge.core import plugins, protocols
@@ -18,7 +18,6 @@ from ragauge.core.settings import unique_by
 from ragauge.core.specs import parse_spec, redact_spec, split_name
 from ragauge.datasets import load
 from ragauge.datasets.perturbations import find_perturbation
-from ragauge.embedder_study.guarded_embedding import error_summary
 from ragauge.embedder_study.measure_embedder import measure_embedder
 from ragauge.embedder_study.plan import (
     STUDY_BASELINES,
@@ -27,88 +26,92 @@ from ragauge.embedder_study.plan import (
     DatasetView,
     EmbedderMeasurement,
     StudyContext,
+    StudyOptions,
     StudySettings,
     build_view,
+    parse_options,
 )
 from ragauge.embedder_study.results import EmbedderResult, EmbedderStudy
 from ragauge.embedder_study.results_folder import StudyFolder
 from ragauge.embedder_study.scoring import RankingTask, compare_embedder_pairs, differences_from_baseline
-from ragauge.evaluation import Measures, parse_measures
-from ragauge.files.serialization import settings_from
+from ragauge.evaluation import parse_measures
 from ragauge.files.workspace import cache_folder, check_writable, folder_name, hold_folder
 from ragauge.measures.conventions import Convention, find_convention
 from ragauge.measures.names import Measure
 from ragauge.measures.scoring import MeasureFunction
 from ragauge.models.embedders import ensure_name, open_embedder
+from ragauge.models.embedders.embedding import summarise_error
 from ragauge.runs.folder import dataset_fingerprint, provenance, utc_now
 
 LEXICAL_SYSTEMS = ("bm25",)
 """Systems without vectors that can be compared with embedders."""
 
 
-def compare_embedders(  # noqa: PLR0913 - each has a use of its own, and a default
+def compare_embedders(
     dataset: str | Path | Dataset | None = None,
     embedders: Any = None,
     *,
     baseline: str | None = None,
-    baselines: bool = True,
-    measures: Measures | None = None,
-    convention: str | Convention = "default",
-    split: str | None = None,
-    limit: int | None = None,
     out: str | Path | None = None,
     fresh: bool = False,
     reuse: bool = False,
     progress: ProgressCallback = no_progress,
-    **how: Any,
+    **options: Unpack[StudyOptions],
 ) -> EmbedderStudy:
     """Compare embedders by quality, latency, size and robustness.
 
     `dataset` defaults to `pydocs`. `embedders` maps names to descriptions (`"minilm"`, `"lm(tokenizer=bytes)"`) or to
     objects with an `embed` method. It can also be a list of descriptions, each with an optional `NAME=` prefix. Without
     it, `ragauge.embedder_study.plan.STUDY_EMBEDDERS` are compared. BM25 and chance are added unless `baselines` is
-    false. `how` has the fields of `ragauge.embedder_study.plan.StudySettings`: `context`, `part`, `stores`,
-    `dimensions`, `sizes`, `perturbations`, `rate`, `seeds`, `timed`, `memory`, `seed` and others.
+    false. `options` are the fields of `StudyScope` (`split`, `limit`, `measures`, `convention`, `baselines`) and of
+    `StudySettings` (`context`, `part`, `stores`, `dimensions`, `sizes`, `perturbations`, `rate`, `seeds`, `timed`,
+    `memory`, `seed` and others) in `ragauge.embedder_study.plan`.
 
     Document vectors are cached. With the folder `out`, each embedder is saved there as soon as it is measured, and the
     same call resumes an interrupted study. The folder also has the rankings as runs and the whole result as
-    `lineup.json`. Finished built-in embedders are reused; models in local folders are identified by a hash of their
+    `study.json`. Finished built-in embedders are reused; models in local folders are identified by a hash of their
     files. Plug-ins and services (`openai`) are measured again unless `reuse` is set. Objects are always measured again.
     An embedder that fails is left out, and `failures` has the reason. If all fail, the first error is raised.
     """
     if fresh and reuse:
         raise BadInput("fresh and reuse are mutually exclusive", hint="leave out one of them")
-    plan = settings_from(StudySettings, how)
-    rules = find_convention(convention)
-    wanted = parse_measures(STUDY_MEASURES if measures is None else measures, rules)
-    named = _embedders_by_name(STUDY_EMBEDDERS if embedders is None else embedders)
-    every = {
-        **named,
-        **({name: name for name in STUDY_BASELINES if name not in _taken_names(named)} if baselines else {}),
-    }
+    scope, settings = parse_options(options)
+    convention = find_convention(scope.convention)
+    measures = parse_measures(STUDY_MEASURES if scope.measures is None else scope.measures, convention)
+    requested = _embedders_by_name(STUDY_EMBEDDERS if embedders is None else embedders)
+    taken = _taken_names(requested)
+    added = {name: name for name in STUDY_BASELINES if scope.baselines and name not in taken}
+    every = {**requested, **added}
     baseline = _baseline_name(baseline, every)
-    _check_arguments(every, plan, baseline)
+    _check_arguments(every, settings, baseline)
     if out is not None:
         check_writable(str(out), folder=True)
     began = time.perf_counter()
     progress(Progress("reading the dataset"))
-    data = load("pydocs" if dataset is None else dataset, split=split)
-    seen = build_view(data, part=plan.part, context=plan.characters, limit=limit)
-    ground = StudyContext(seen, _build_ranking_task(seen, plan, wanted, rules), plan, cache_folder(), progress)
+    data = load("pydocs" if dataset is None else dataset, split=scope.split)
+    view = build_view(data, part=settings.part, context=settings.characters, limit=scope.limit)
+    task = _build_ranking_task(view, settings, measures, convention)
+    context = StudyContext(view, task, settings, cache_folder(), progress)
     with contextlib.nullcontext() if out is None else hold_folder(out):
-        keeping = None if out is None else StudyFolder(Path(out), ground, folder_name, fresh=fresh, reuse=reuse)
-        found, failures, notes = _measure_all(every, named, ground, keeping)
+        folder = None if out is None else StudyFolder(Path(out), context, folder_name, fresh=fresh, reuse=reuse)
+        measured, failures, notes = _measure_all(every, requested, context, folder)
         progress(Progress("comparing"))
-        base, why = _choose_baseline(baseline, list(found))
-        lineup = replace(
-            _build_study(found, ground, base),
+        chosen, baseline_notes = _choose_baseline(baseline, list(measured))
+        study = replace(
+            _build_study(measured, context, chosen),
             failures=failures,
-            seconds={**_seconds_by_step(found.values()), "in all": time.perf_counter() - began},
-            notes=[*seen.notes, *_size_notes(ground), *_dimension_notes(plan, found.values()), *why, *notes],
+            seconds={**_seconds_by_step(measured.values()), "in all": time.perf_counter() - began},
+            notes=[
+                *view.notes,
+                *_size_notes(context),
+                *_dimension_notes(settings, measured.values()),
+                *baseline_notes,
+                *notes,
+            ],
         )
-        if keeping is not None:
-            keeping.finish(lineup)
-        return lineup
+        if folder is not None:
+            folder.finish(study)
+        return study
 
 
 def _build_ranking_task(
@@ -130,13 +133,13 @@ def _build_study(found: Mapping[str, EmbedderMeasurement], ground: StudyContext,
         dataset=seen.asked.name,
         documents=len(seen.documents),
         queries=len(seen.queries),
-        entrants=entrants,
+        embedders=entrants,
         measures=field.names,
         baseline=base,
         convention=field.convention.name,
         part=plan.part,
         context=plan.characters,
-        cut=seen.cut,
+        truncated=seen.truncated,
         confidence=plan.confidence,
         seed=plan.seed,
         pairs=compare_embedder_pairs(
@@ -148,8 +151,8 @@ def _build_study(found: Mapping[str, EmbedderMeasurement], ground: StudyContext,
             confidence=plan.confidence,
             seed=plan.seed,
         ),
-        references=next((one.references for one in found.values() if one.references), {}),
-        circumstances={
+        compressors=next((one.compressors for one in found.values() if one.compressors), {}),
+        provenance={
             "made": utc_now(),
             **provenance(),
             "dataset": dataset_fingerprint(seen.asked),
@@ -170,14 +173,12 @@ def _embedders_by_name(embedders: Any) -> dict[str, Any]:
             f"embedders cannot be read from {type(embedders).__name__}", hint='{"mine": model, "minilm": "minilm"}'
         )
     if not named:
-        raise BadInput(
-            "there is no embedder to compare", hint=f"choose one of {', '.join(plugins.plugin_names('embedders'))}"
-        )
+        raise BadInput("no embedder given", hint=f"choose one of {', '.join(plugins.plugin_names('embedders'))}")
     folders: dict[str, str] = {}
     for name in named:
         other = folders.setdefault(folder_name(name), name)
         if other != name:
-            raise BadInput(f"`{name}` and `{other}` would share a folder", hint="name them apart")
+            raise BadInput(f"`{name}` and `{other}` would share a folder", hint="give them other names")
     return named
 
 
@@ -231,19 +232,19 @@ def _check_arguments(named: Mapping[str, Any], plan: StudySettings, baseline: st
         check_spec("stores", store)
     plugins.check_installed(part for store in plan.stores for part in iterate_plugins("stores", store))
     if baseline is not None and baseline not in named:
-        raise UnknownName("embedder", baseline, named, hint="the baseline is one of those that are compared")
+        raise UnknownName("embedder", baseline, named, hint="the baseline must be one of the compared embedders")
     for name in plan.perturbations or ():
         find_perturbation(name)
 
 
 def _check_embedder_object(one: Any) -> None:
     if isinstance(one, type):
-        raise BadInput(f"the class {one.__name__} is no embedder", hint=f"one of it is: {one.__name__}(…)")
+        raise BadInput(f"the class {one.__name__} is not an embedder", hint=f"pass an instance: {one.__name__}(…)")
     if callable(getattr(one, "embed", None)):
         return
-    own = "`embed(texts)` gives a row of numbers for each text"
-    hint = f"{own}; here `encode` may do that: embed = model.encode" if hasattr(one, "encode") else own
-    raise BadInput(f"{type(one).__name__} is no embedder: it has no `embed`", hint=hint)
+    own = "`embed(texts)` returns one vector per text"
+    hint = f"{own}; if `encode` does that: model.embed = model.encode" if hasattr(one, "encode") else own
+    raise BadInput(f"{type(one).__name__} is not an embedder: it has no `embed`", hint=hint)
 
 
 def _measure_all(
@@ -258,7 +259,7 @@ def _measure_all(
     found: dict[str, EmbedderMeasurement] = {name: one for name, one in kept.items() if one is not None}
     notes = []
     if keeping is not None:
-        notes += [f"{name}: reused; made {keeping.dates[name]} (measure it again with --fresh)" for name in found]
+        notes += [f"{name}: reused; made {keeping.dates[name]} (--fresh measures it again)" for name in found]
         notes += keeping.passed_over([one for name, one in every.items() if name not in found])
     failed = _find_unopenable({name: every[name] for name in order if name not in found}, ground)
     for number, name in enumerate(order):
@@ -276,7 +277,7 @@ def _measure_all(
     ground.progress(Progress("embedders", len(order), len(order), stage=OVERALL))
     if not any(name in found for name in asked):
         first = next(failed[name] for name in asked)
-        raise first if isinstance(first, RagaugeError) else BackendFailed(error_summary(first)) from first
+        raise first if isinstance(first, RagaugeError) else BackendFailed(summarise_error(first)) from first
     failures = {name: _failure_text(failed[name]) for name in every if name in failed}
     return {name: found[name] for name in every if name in found}, failures, notes
 
@@ -303,7 +304,7 @@ def _find_unopenable(several: Mapping[str, Any], ground: StudyContext) -> dict[s
 
 def _failure_text(error: Exception) -> str:
     hint = getattr(error, "hint", None)
-    return f"{error_summary(error)} ({hint})" if hint else error_summary(error)
+    return f"{summarise_error(error)} ({hint})" if hint else summarise_error(error)
 
 
 def _score_embedder(field: RankingTask, one: EmbedderMeasurement) -> Scores:
@@ -315,7 +316,7 @@ def _choose_baseline(asked: str | None, names: Sequence[str]) -> tuple[str, list
     if asked in names:
         return str(asked), []
     other = "bm25" if "bm25" in names else names[0]
-    return other, [f"{asked} could not be measured: they are held against {other}"] if asked else []
+    return other, [f"{asked} could not be measured: the baseline is {other}"] if asked else []
 
 
 def _with_differences(
@@ -325,7 +326,7 @@ def _with_differences(
     differences = (
         differences_from_baseline(others, scores[base], confidence=plan.confidence, seed=plan.seed) if others else {}
     )
-    return [replace(one.entrant, gaps=differences.get(name, {})) for name, one in found.items()]
+    return [replace(one.entrant, differences=differences.get(name, {})) for name, one in found.items()]
 
 
 def _seconds_by_step(several: Iterable[EmbedderMeasurement]) -> dict[str, float]:
@@ -343,7 +344,7 @@ def _size_notes(ground: StudyContext) -> list[str]:
     if not left:
         return []
     told = ", ".join(f"{one:,}" for one in left)
-    return [f"no part of {told} documents: {relevant:,} are relevant and always in, and there are {whole:,} in all"]
+    return [f"corpus sizes {told} not possible: {relevant:,} of {whole:,} documents are relevant and always included"]
 
 
 def _dimension_notes(plan: StudySettings, several: Iterable[EmbedderMeasurement]) -> list[str]:
@@ -352,5 +353,5 @@ def _dimension_notes(plan: StudySettings, several: Iterable[EmbedderMeasurement]
     for wanted in plan.dimensions or ():
         short = [f"{name} ({own:,})" for name, own in have.items() if own and own < wanted]
         if short:
-            notes.append(f"no {wanted:,} dimensions of {', '.join(short)}: vectors are only made smaller")
+            notes.append(f"vectors have fewer than {wanted:,} dimensions: {', '.join(short)}")
     return notes

@@ -14,10 +14,11 @@ from ragauge.core.records import Scores
 from ragauge.core.specs import parse_spec
 from ragauge.core.stages import StageTimer
 from ragauge.embedder_study import variations
-from ragauge.embedder_study.guarded_embedding import MAX_FAILURES_LISTED, count_failures, error_summary
 from ragauge.embedder_study.plan import EmbedderMeasurement, StudyContext, corpus_sizes, perturbation_results
 from ragauge.embedder_study.results import CorpusSizeResult, EmbedderResult, EmbeddingFailure, StoreResult
+from ragauge.embedder_study.text_vectors import MAX_FAILURES_LISTED, count_failures
 from ragauge.embedder_study.timing_and_memory import StageTimes, stage_latencies
+from ragauge.models.embedders.embedding import summarise_error
 from ragauge.systems.bm25 import BM25
 from ragauge.systems.builder import SystemBuilder
 
@@ -47,17 +48,17 @@ def measure_bm25(name: str, described: str, ground: StudyContext) -> EmbedderMea
     entrant = EmbedderResult(
         name=name,
         description=described,
-        kind="words",
+        kind="lexical",
         model=str(spec),
         means=means,
-        shelves=[
+        stores=[
             StoreResult("bm25", means, stage_latencies(times.values()), seconds["indexing"], unreliable_times=doubts)
         ],
-        grown=_bm25_corpus_size_results(described, ground, name),
-        shaken=shaken,
+        corpus_sizes=_bm25_corpus_size_results(described, ground, name),
+        perturbed=shaken,
         truncated=0.0,
-        faults=faults[:MAX_FAILURES_LISTED],
-        faulty=count_failures(faults),
+        failed_texts=faults[:MAX_FAILURES_LISTED],
+        failure_counts=count_failures(faults),
     )
     return EmbedderMeasurement(entrant, ranking, times, seconds=seconds)
 
@@ -86,7 +87,7 @@ def _time_bm25(
             try:
                 hits = index.search(text, depth)
             except Exception as error:  # any error counts as a failed query
-                faults.append(EmbeddingFailure(query, "query", "failed", error_summary(error)))
+                faults.append(EmbeddingFailure(query, "query", "failed", summarise_error(error)))
         ranking[query] = _without_self(query, hits, own, ground.field.k)
         if not faults or faults[-1].id != query:
             times[query] = {"began": watch.began, **watch.nanoseconds, "total": watch.total}

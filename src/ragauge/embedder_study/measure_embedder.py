@@ -23,13 +23,6 @@ from ragauge.core.records import Scores
 from ragauge.core.specs import parse_spec, redact_spec
 from ragauge.embedder_study import tokenizer_counts, variations
 from ragauge.embedder_study.bm25_baseline import measure_bm25
-from ragauge.embedder_study.guarded_embedding import (
-    MAX_FAILURES_LISTED,
-    EmbeddedTexts,
-    count_failures,
-    embed_texts,
-    measure_speed,
-)
 from ragauge.embedder_study.plan import EmbedderMeasurement, StudyContext, corpus_sizes, perturbation_results
 from ragauge.embedder_study.results import (
     CompressionResult,
@@ -40,6 +33,13 @@ from ragauge.embedder_study.results import (
     TokenizerStats,
 )
 from ragauge.embedder_study.scoring import RankingTask, usable_rows
+from ragauge.embedder_study.text_vectors import (
+    MAX_FAILURES_LISTED,
+    TextVectors,
+    count_failures,
+    embed_by_id,
+    measure_speed,
+)
 from ragauge.embedder_study.timing_and_memory import (
     ProcessFootprint,
     QueryWorkload,
@@ -61,7 +61,7 @@ class BitsPerByteResult(NamedTuple):
     """Bits per byte of a language model on held-out documents; NaN if it has none."""
 
     per_byte: float = math.nan
-    references: Mapping[str, float] = EMPTY_MAPPING
+    compressors: Mapping[str, float] = EMPTY_MAPPING
     """Bits per byte of compressors on the same texts, by name; see `compressor_bits_per_byte`."""
     note: str = ""
 
@@ -159,7 +159,7 @@ class _EmbedderMeasurer:
         stores = (list(plan.stores)[:1] if self._chance else plan.stores) if there.any() else ()
         with self._timed_step("asking"):
             replies = self._run_queries(embedder, documents.vectors, there, stores)
-        faults = [*documents.faults, *replies.faults]
+        faults = [*documents.failed_texts, *replies.failed_texts]
         scores = ground.field.scores(replies.vectors, documents.vectors, name=name)
         ranking = self._exact_ranking(replies.vectors, documents.vectors)
         shelves = self._store_results(replies, ranking, documents.vectors)
@@ -193,16 +193,16 @@ class _EmbedderMeasurer:
             tokenizer=counted,
             bits_per_byte=told.per_byte,
             means=ground.means([scores])[0],
-            shelves=shelves,
-            shrunk=smaller,
-            grown=larger,
-            shaken=shaken,
-            faults=faults[:MAX_FAILURES_LISTED],
-            faulty=count_failures(faults),
+            stores=shelves,
+            compressed=smaller,
+            corpus_sizes=larger,
+            perturbed=shaken,
+            failed_texts=faults[:MAX_FAILURES_LISTED],
+            failure_counts=count_failures(faults),
             notes=self._notes,
         )
         times = next((one.times for one in replies.stores if one.times), {})
-        return EmbedderMeasurement(entrant, ranking, times, told.references, self._seconds)
+        return EmbedderMeasurement(entrant, ranking, times, told.compressors, self._seconds)
 
     def _step_progress(self, action: str = "") -> ProgressCallback:
         return scoped(self._ground.progress, subject=self._name, action=action)
@@ -217,11 +217,11 @@ class _EmbedderMeasurer:
         finally:
             self._seconds[what] = time.perf_counter() - began
 
-    def _embed_documents(self, embedder: Embedder) -> EmbeddedTexts:
+    def _embed_documents(self, embedder: Embedder) -> TextVectors:
         # The vectors of a user's object may change while its name stays the same, so they are not cached.
         cache = self._ground.cache if self._in_words else None
         with self._timed_step("embedding documents"):
-            return embed_texts(
+            return embed_by_id(
                 embedder, self._ground.texts, cache=cache, progress=self._step_progress("embedding documents")
             )
 
@@ -310,7 +310,7 @@ class _EmbedderMeasurer:
         def answer(texts: Mapping[str, str]) -> Scores:
             new = {text: text for text in texts.values() if text not in known}
             if new:
-                known.update(zip(new, embed_texts(embedder, new, what="query").vectors, strict=True))
+                known.update(zip(new, embed_by_id(embedder, new, kind="query").vectors, strict=True))
             vectors = np.stack([known[text] for text in texts.values()])
             missed.update(query for query, there in zip(texts, usable_rows(vectors).tolist(), strict=True) if not there)
             return self._ground.field.scores(vectors, documents, name=self._name)

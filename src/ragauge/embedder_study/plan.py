@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from functools import cached_property
 from operator import attrgetter
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any, TypedDict
 
 from ragauge.compute.progress import ProgressCallback, scoped
 from ragauge.core.documents import Document
@@ -22,6 +22,9 @@ from ragauge.embedder_study import variations
 from ragauge.embedder_study.results import EmbedderResult, PerturbationResult
 from ragauge.embedder_study.scoring import RankingTask, all_means_with_intervals
 from ragauge.embedder_study.timing_and_memory import StageTimes
+from ragauge.evaluation import Measures
+from ragauge.files.serialization import settings_from
+from ragauge.measures.conventions import Convention
 from ragauge.runs.execution import build_warm_up_queries
 
 STUDY_MEASURES = (
@@ -84,7 +87,7 @@ class StudySettings:
     def __post_init__(self) -> None:
         check_settings(self)
         if not self.stores:
-            raise BadInput("there is no store to ask", hint="exact is one")
+            raise BadInput("no store given", hint="give one, e.g. exact")
 
     @property
     def shown(self) -> dict[str, object]:
@@ -97,7 +100,57 @@ class StudySettings:
         return self.context or None
 
 
-QUICK_SETTINGS: Mapping[str, object] = {
+@dataclass(frozen=True)
+class StudyScope:
+    """Queries, measures and baselines of a study."""
+
+    split: str | None = None
+    """Judgments of a BEIR folder: `test`, `train` or `dev`."""
+    limit: int | None = None
+    """Maximum number of queries."""
+    measures: Measures | None = None
+    """Measures; the first is that of curves and losses. None: STUDY_MEASURES."""
+    convention: str | Convention = "default"
+    baselines: bool = True
+    """Whether BM25 and chance are added."""
+
+
+class StudyOptions(TypedDict, total=False):
+    """Keywords of `ragauge.compare_embedders`: the fields of `StudyScope` and of `StudySettings`."""
+
+    split: str | None
+    limit: int | None
+    measures: Measures | None
+    convention: str | Convention
+    baselines: bool
+    context: int | None
+    part: str
+    stores: Sequence[str]
+    k: int
+    dimensions: Sequence[int] | None
+    sizes: Sequence[int] | None
+    perturbations: Sequence[str] | None
+    rate: float
+    seeds: int
+    timed: int | None
+    warmup: int
+    threads: int
+    memory: bool
+    tokens: bool
+    confidence: float
+    seed: int
+
+
+def parse_options(options: StudyOptions) -> tuple[StudyScope, StudySettings]:
+    """Split keywords into the scope and the settings; None selects a default, and unknown names are refused."""
+    names = {field.name for field in fields(StudyScope)}
+    known: dict[str, Any] = dict(options)
+    scope = {name: value for name, value in known.items() if name in names and value is not None}
+    settings = {name: value for name, value in known.items() if name not in names}
+    return StudyScope(**scope), settings_from(StudySettings, settings)
+
+
+QUICK_SETTINGS: StudyOptions = {
     "stores": ("exact",),
     "dimensions": (),
     "sizes": (),
@@ -139,7 +192,7 @@ class DatasetView:
     part: str
     context: int | None
     """Number of characters kept of each text; None for all."""
-    cut: float
+    truncated: float
     """Share of the documents that are longer."""
     own: frozenset[str]
     """Queries that are also documents of the corpus, with the same id. Finding itself is not a success."""
@@ -161,7 +214,7 @@ def build_view(
     >>> from ragauge.core.records import Judgments
     >>> data = Dataset("d", [Document("1", "some words", "Title")], {"q": "which words"}, Judgments({"q": {"1": 1}}))
     >>> seen = build_view(data, context=8)
-    >>> seen.documents[0].text, seen.queries, seen.cut
+    >>> seen.documents[0].text, seen.queries, seen.truncated
     ('Title so', {'q': 'which wo'}, 1.0)
     """
     taken = document_part(part)
@@ -231,7 +284,7 @@ class StudyContext:
 
 @dataclass(frozen=True, eq=False)
 class EmbedderMeasurement:
-    """Measured embedder with its ranking, times and references."""
+    """Measured embedder with its ranking and times."""
 
     entrant: EmbedderResult
     """Result without differences from the baseline, which need the other embedders."""
@@ -239,7 +292,7 @@ class EmbedderMeasurement:
     """Documents found for each query, best first, with their scores."""
     times: Mapping[str, StageTimes] = field(default_factory=dict)
     """Times of the queries that were timed through the first store."""
-    references: Mapping[str, float] = field(default_factory=dict)
+    compressors: Mapping[str, float] = field(default_factory=dict)
     """Bits per byte of compressors, if the embedder is a language model."""
     seconds: Mapping[str, float] = field(default_factory=dict)
     """Measuring time in seconds, by step."""

@@ -1,470 +1,233 @@
-"""Summary sentences and notes of an embedder study."""
+"""Summary sentences and explanations of an embedder study."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 
-from ragauge.core.text import one_line
-from ragauge.embedder_study.report_tables import (
-    MISSING_VALUE,
-    RANK_PAIR,
-    cost_table,
-    format_count,
-    format_difference,
-    format_interval,
-    format_large_number,
-    format_share,
-    format_value,
+from ragauge.core.summaries import Mean
+from ragauge.embedder_study.results import EmbedderResult, EmbedderStudy
+from ragauge.embedder_study.selections import (
+    describe_training,
+    find_latency,
+    first_store,
+    is_significant,
     main_mean,
     pareto_frontier,
     sort_embedders,
-    store_names,
     trade_offs_by_latency,
 )
-from ragauge.embedder_study.results import (
-    EmbedderPair,
-    EmbedderResult,
-    EmbedderStudy,
-    PerturbationResult,
-    TokenizerStats,
-)
-from ragauge.output.numbers import format_number, join_with_and, pluralise
-from ragauge.output.text_report import TextTable
+from ragauge.output.numbers import format_interval, format_number, format_p_value, join_with_and, pluralise
 from ragauge.store_benchmarks.report_text import DOUBT_MARK
 
-
-def training_text(one: EmbedderResult) -> str:
-    """Describe where the weights were trained."""
-    if one.trained is None:
-        return MISSING_VALUE
-    if not one.trained:
-        return "not at all"
-    return "elsewhere" if math.isnan(one.train_seconds) else "here"
+PART_TEXTS = {"whole": "titles and texts", "text": "texts without titles", "title": "titles only"}
 
 
-def differences_table(found: EmbedderStudy) -> TextTable:
-    """Build the table of properties in which embedders differ."""
-    header = ["embedder", "trained", "params", "dim", "reads tokens", "cut off", "tokenizer"]
-    rows = [
-        [
-            one.name,
-            training_text(one),
-            format_large_number(one.parameters),
-            format_count(one.dimension),
-            format_count(one.limit),
-            format_share(one.truncated),
-            MISSING_VALUE if one.tokenizer is None else one.tokenizer.tokenizer,
-        ]
-        for one in sort_embedders(found)
-    ]
-    return TextTable("", header, rows, goes=(4,))
-
-
-def unequal_properties(found: EmbedderStudy) -> list[str]:
-    """Return the properties that differ between embedders, in words."""
-    several = [one for one in found.entrants if one.kind == "embedder"]
-    told = []
-    ways = list(dict.fromkeys(way for one in several if (way := training_text(one)) != MISSING_VALUE))
-    if len(ways) > 1:
-        told.append(f"training ({', '.join(ways)})")
-    figures = {
-        "parameters": [one.parameters for one in several],
-        "dimension": [one.dimension for one in several],
-        "tokens that are read": [one.limit for one in several],
-    }
-    for name, values in figures.items():
-        known = sorted({value for value in values if value is not None})
-        if len(known) > 1:
-            told.append(f"{name} ({format_large_number(known[0])} to {format_large_number(known[-1])})")
-    cut = sorted({one.truncated for one in several if not math.isnan(one.truncated)})
-    if len(cut) > 1:
-        told.append(f"documents of which the end is not read ({format_share(cut[0])} to {format_share(cut[-1])})")
-    if len({one.tokenizer.tokenizer for one in several if one.tokenizer is not None}) > 1:
-        told.append("tokenizer")
-    return told
-
-
-PerturbationKey = tuple[str, str]
-"""Name and formatted rate of a perturbation; the rate is text because NaN is not equal to itself."""
-
-
-def perturbation_key(one: PerturbationResult) -> PerturbationKey:
-    """Return the key of a perturbation."""
-    return one.how, "" if math.isnan(one.rate) else f"{one.rate:g}"
-
-
-def sort_perturbations(found: EmbedderStudy) -> list[PerturbationKey]:
-    """Return the perturbations, largest mean loss first."""
-    losses: dict[PerturbationKey, list[float]] = {}
-    for one in found.entrants:
-        for shaken in one.shaken:
-            losses.setdefault(perturbation_key(shaken), []).append(shaken.gap.difference)
-    means = {key: sum(known) / len(known) for key, several in losses.items() if (known := _finite_values(several))}
-    return sorted(losses, key=lambda key: means.get(key, math.inf))
-
-
-def _finite_values(values: Sequence[float]) -> list[float]:
-    return [value for value in values if not math.isnan(value)]
-
-
-def perturbation_label(found: EmbedderStudy, key: PerturbationKey) -> str:
-    """Return the name of a perturbation, with its rate if there are several."""
-    rates = {rate for how, rate in sort_perturbations(found) if how == key[0]}
-    return key[0] if len(rates) == 1 else " ".join(key)
-
-
-def robustness_table(found: EmbedderStudy) -> TextTable | None:
-    """Build the table of losses by perturbation and embedder.
-
-    None if there are no perturbations.
-    """
-    keys = sort_perturbations(found)
-    if not keys:
-        return None
-    several = [one for one in sort_embedders(found) if one.shaken]
-    cells = {(one.name, *perturbation_key(it)): it for one in several for it in one.shaken}
-    rows = []
-    for one in several:
-        changes = [_loss_cell(found, cells.get((one.name, *key))) for key in keys]
-        rows.append([one.name, format_value(main_mean(found, one).value), _retained_share(found, one), *changes])
-    header = ["embedder", "as asked", "kept", *(perturbation_label(found, key) for key in keys)]
-    return TextTable("", header, rows, goes=tuple(range(len(header) - 1, 4, -1)))
-
-
-def _retained_share(found: EmbedderStudy, one: EmbedderResult) -> str:
-    """Return the mean share of the quality that perturbations leave."""
-    whole = main_mean(found, one).value
-    left = _finite_values([1 + it.gap.difference / whole for it in one.shaken if whole > 0])
-    return MISSING_VALUE if not left else f"{sum(left) / len(left):.0%}"
-
-
-def is_significant(found: EmbedderStudy, p: float) -> bool:
-    """Return whether a corrected p-value is below 1 minus the confidence level."""
-    return p < round(1 - found.confidence, 12)
-
-
-def _loss_cell(found: EmbedderStudy, one: PerturbationResult | None) -> str:
-    if one is None or math.isnan(one.gap.difference):
-        return MISSING_VALUE
-    return f"{format_difference(one.gap.difference, 3)}{'*' if is_significant(found, one.gap.p_corrected) else ''}"
-
-
-def perturbation_table(found: EmbedderStudy) -> TextTable:
-    """Build a table with one row per embedder and perturbation."""
-    level = f"{found.confidence:.0%}"
-    header = ["embedder", "perturbation", "rate", "queries changed", found.measures[0], level, "lost", f"{level} of it"]
-    header += ["p", "corrected", "seeds"]
-    rows = []
-    for one in sort_embedders(found):
-        for it in one.shaken:
-            gap = it.gap
-            ends = MISSING_VALUE if math.isnan(gap.low) else f"{gap.low:+.4f} to {gap.high:+.4f}"
-            told = [
-                format_difference(gap.difference),
-                ends,
-                format_number(gap.p, "p"),
-                format_number(gap.p_corrected, "p"),
-                f"{it.seeds:,}",
-            ]
-            how, rate = perturbation_key(it)
-            rows.append(
-                [
-                    one.name,
-                    how,
-                    rate or MISSING_VALUE,
-                    format_share(it.changed),
-                    format_value(it.mean.value),
-                    format_interval(it.mean),
-                    *told,
-                ]
-            )
-    return TextTable("", header, rows)
-
-
-def distinct_tokenizers(found: EmbedderStudy) -> list[TokenizerStats]:
-    """Return the tokenizers of the embedders without duplicates."""
-    known = [one.tokenizer for one in sort_embedders(found) if one.tokenizer is not None]
-    return list({(one.tokenizer, one.limit): one for one in known}.values())
-
-
-def select_equally_probed(several: Sequence[TokenizerStats]) -> list[TokenizerStats]:
-    """Return the tokenizers with the same probe texts as the first that has any."""
-    texts = next(([probe.text for probe in one.probes] for one in several if one.probes), [])
-    return [one for one in several if texts and [probe.text for probe in one.probes] == texts]
-
-
-def bits_per_byte_table(found: EmbedderStudy) -> TextTable | None:
-    """Build the table of bits per byte, fewest first.
-
-    None if there is no language model.
-    """
-    models = {one.name: one for one in found.entrants if not math.isnan(one.bits_per_byte)}
-    if not models:
-        return None
-    known = {**{name: one.bits_per_byte for name, one in models.items()}}
-    others = {f"{name} (a compressor)": value for name, value in found.references.items()}
-    rows = [
-        [name, f"{value:.3f}", training_text(models[name]) if name in models else MISSING_VALUE]
-        for name, value in sorted([*known.items(), *others.items()], key=lambda pair: pair[1])
-    ]
-    return TextTable("", ["model", "bits per byte", "trained"], rows)
-
-
-def failure_count_table(found: EmbedderStudy) -> TextTable | None:
-    """Build the table of texts without a vector, by embedder and reason.
-
-    None if there are none.
-    """
-    rows = []
-    for one in found.entrants:
-        for what, count in one.faulty.items():
-            kind, _, why = what.partition(" ")
-            named = [fault.id for fault in one.faults if (fault.what, fault.why) == (kind, why)]
-            some = ", ".join(named[:3]) + (", …" if count > 3 else "")
-            rows.append(
-                [one.name, pluralise(count, kind, "queries" if kind == "query" else ""), why, some or MISSING_VALUE]
-            )
-    return TextTable("", ["embedder", "texts", "why", "such as"], rows, numbers=False) if rows else None
-
-
-def failed_text_table(found: EmbedderStudy) -> TextTable:
-    """Build a table with one row per listed text without a vector."""
-    rows = [
-        [one.name, fault.what, fault.id, fault.why, one_line(fault.error) or MISSING_VALUE]
-        for one in found.entrants
-        for fault in one.faults
-    ]
-    return TextTable("", ["embedder", "text", "id", "why", "error"], rows, numbers=False)
-
-
-def failed_embedder_table(found: EmbedderStudy) -> TextTable:
-    """Build the table of embedders that failed."""
-    rows = [[name, one_line(why)] for name, why in found.failures.items()]
-    return TextTable("", ["embedder", "why"], rows, numbers=False)
-
-
-PART_TEXTS = {"whole": "titles and texts", "text": "texts without titles", "title": "titles alone"}
-CHANCE_KIND = "chance"
-
-
-def summarise_embedders(found: EmbedderStudy) -> str:
+def summarise_embedders(result: EmbedderStudy) -> str:
     """Summarise the result in one sentence."""
-    known = [one for one in sort_embedders(found) if not math.isnan(main_mean(found, one).value)]
+    known = [embedder for embedder in sort_embedders(result) if not math.isnan(main_mean(result, embedder).value)]
     if not known:
-        return "Nothing was measured of any embedder."
-    best, main = known[0], found.measures[0]
-    mean = main_mean(found, best)
-    ends = "" if math.isnan(mean.low) else f" ({mean.low:.3f} to {mean.high:.3f})"
-    equal = [one.name for one in known if main_mean(found, one).value == mean.value]
+        return "No embedder was measured."
+    best, main = known[0], result.measures[0]
+    mean = main_mean(result, best)
+    equal = [embedder.name for embedder in known if main_mean(result, embedder).value == mean.value]
     lead = f"{best.name} is best by {main}" if len(equal) == 1 else f"{join_with_and(equal)} are equal by {main}"
-    told = f"{lead}: {mean.value:.3f}{ends} over {pluralise(mean.n, 'query', 'queries')}"
+    summary = f"{lead}: {_describe_mean(result, mean)} over {pluralise(mean.n, 'query')}"
     if len(known) > 1 and len(equal) == 1:
-        told += f", {_runner_up_phrase(found, known)}"
-    cost = (
-        "" if math.isnan(best.milliseconds) else f"a query takes {format_number(best.milliseconds, 'ms')} ms (median)"
-    )
-    return f"{told}; {cost}." if cost else f"{told}."
+        summary += f", {_describe_second_best(result, known)}"
+    total = find_latency(first_store(best), "total")
+    latency = "" if total is None else f"; median latency {format_number(total.p50, 'ms')} ms per query"
+    return f"{summary}{latency}."
 
 
-def _runner_up_phrase(found: EmbedderStudy, known: list[EmbedderResult]) -> str:
+def _describe_mean(result: EmbedderStudy, mean: Mean) -> str:
+    if math.isnan(mean.low):
+        return format_number(mean.value)
+    return f"{format_number(mean.value)} ({result.confidence:.0%} CI {format_interval(mean.low, mean.high)})"
+
+
+def _describe_second_best(result: EmbedderStudy, known: list[EmbedderResult]) -> str:
     """Describe whether the best differs significantly from the second best."""
     best, other = known[:2]
-    value = f"{other.name} ({main_mean(found, other).value:.3f}"
-    pair = next((one for one in found.pairs if {one.one, one.other} == {best.name, other.name}), None)
-    p = math.nan
-    if pair is not None:
-        p = pair.gap.p_corrected
-    elif other.name == found.baseline and found.measures[0] in best.gaps:
-        p = best.gaps[found.measures[0]].p_corrected
-    if main_mean(found, best).n == 1:
-        return f"then {value}), and one query cannot tell who is better"
+    second = f"{other.name} ({format_number(main_mean(result, other).value)})"
+    p = _find_p_value(result, best, other)
+    if main_mean(result, best).n == 1:
+        return f"then {second}; one query is too few for a test"
     if math.isnan(p):
-        return f"then {value})"
-    shown = f"p {_format_p_relation(p)}"
-    return f"ahead of {value}, {shown})" if is_significant(found, p) else f"which cannot be told from {value}, {shown})"
+        return f"then {second}"
+    if is_significant(result, p):
+        return f"significantly better than {second}, {format_p_value(p)}"
+    return f"no significant difference from {second}, {format_p_value(p)}"
 
 
-def _format_p_relation(p: float) -> str:
-    text = format_number(p, "p")
-    return f"< {text[1:]}" if text.startswith("<") else f"= {text}"
+def _find_p_value(result: EmbedderStudy, best: EmbedderResult, other: EmbedderResult) -> float:
+    pair = next((pair for pair in result.pairs if {pair.better, pair.worse} == {best.name, other.name}), None)
+    if pair is not None:
+        return pair.difference.p_corrected
+    if other.name == result.baseline and result.measures[0] in best.differences:
+        return best.differences[result.measures[0]].p_corrected
+    return math.nan
 
 
-def further_sentences(found: EmbedderStudy) -> list[str]:
+def list_sentences(result: EmbedderStudy) -> list[str]:
     """Return further summary sentences."""
-    return list(
-        filter(
-            None,
-            [
-                _baseline_sentence(found),
-                _chance_sentence(found),
-                _fastest_sentence(found),
-                _unequal_sentence(found),
-                _failures_sentence(found),
-            ],
-        )
-    )
-
-
-def _baseline_sentence(found: EmbedderStudy) -> str:
-    main = found.measures[0] if found.measures else ""
-    gaps = {one.name: one.gaps[main] for one in sort_embedders(found) if main in one.gaps}
-    if not gaps:
-        return ""
-    better = [name for name, gap in gaps.items() if is_significant(found, gap.p_corrected) and gap.difference > 0]
-    worse = [name for name, gap in gaps.items() if is_significant(found, gap.p_corrected) and gap.difference < 0]
-    unknown = [name for name, gap in gaps.items() if math.isnan(gap.p_corrected)]
-    if len(unknown) == len(gaps):
-        n = max(gap.n for gap in gaps.values())
-        return f"Against {found.baseline}: {pluralise(n, 'query', 'queries')} cannot tell who is better."
-    other = [name for name in gaps if name not in (*better, *worse, *unknown)]
-    groups = {"better": better, "not to be told from it": other, "worse": worse, "not to be compared": unknown}
-    told = [
-        f"{join_with_and(names)} {'is' if len(names) == 1 else 'are'} {what}" for what, names in groups.items() if names
+    sentences = [
+        _describe_baseline(result),
+        _describe_chance(result),
+        _describe_fastest(result),
+        _describe_failures(result),
     ]
-    return f"Against {found.baseline}: {'; '.join(told)}."
+    return [sentence for sentence in sentences if sentence]
 
 
-def _chance_sentence(found: EmbedderStudy) -> str:
+def _describe_baseline(result: EmbedderStudy) -> str:
+    main = result.measures[0] if result.measures else ""
+    differences = {item.name: item.differences[main] for item in sort_embedders(result) if main in item.differences}
+    if not differences:
+        return ""
+    groups: dict[str, list[str]] = {
+        "significantly better": [],
+        "not significantly different": [],
+        "significantly worse": [],
+        "not tested": [],
+    }
+    for name, difference in differences.items():
+        if math.isnan(difference.p_corrected):
+            group = "not tested"
+        elif not is_significant(result, difference.p_corrected):
+            group = "not significantly different"
+        else:
+            group = "significantly better" if difference.value > 0 else "significantly worse"
+        groups[group].append(name)
+    if len(groups["not tested"]) == len(differences):
+        n = max(difference.n for difference in differences.values())
+        return (
+            f"Compared with {result.baseline}: {pluralise(n, 'query')} {'is' if n == 1 else 'are'} too few for a test."
+        )
+    parts = [
+        f"{join_with_and(names)} {'is' if len(names) == 1 else 'are'} {group}"
+        for group, names in groups.items()
+        if names
+    ]
+    return f"Compared with {result.baseline}: {'; '.join(parts)}."
+
+
+def _describe_chance(result: EmbedderStudy) -> str:
     """Name the embedders whose interval overlaps that of chance."""
-    chance = next((one for one in found.entrants if one.kind == CHANCE_KIND), None)
-    if chance is None or math.isnan(main_mean(found, chance).high):
+    chance = next((embedder for embedder in result.embedders if embedder.kind == "chance"), None)
+    if chance is None or math.isnan(main_mean(result, chance).high):
         return ""
-    high = main_mean(found, chance).high
-    near = [one.name for one in found.entrants if one is not chance and main_mean(found, one).low <= high]
-    measure, level = found.measures[0], f"{found.confidence:.0%}"
-    return f"No better than chance by {measure} ({level} intervals overlap): {join_with_and(near)}." if near else ""
-
-
-def _fastest_sentence(found: EmbedderStudy) -> str:
-    offers = pareto_frontier(trade_offs_by_latency(found))
-    if len(trade_offs_by_latency(found)) < 2:
+    high = main_mean(result, chance).high
+    near = [item.name for item in result.embedders if item is not chance and main_mean(result, item).low <= high]
+    if not near:
         return ""
-    told = [f"{one.name} ({format_number(one.price, 'ms')} ms)" for one in offers]
-    return f"Nobody is both better and faster (p95) than {join_with_and(told)}."
+    level = f"{result.confidence:.0%}"
+    return f"Not better than chance by {result.measures[0]} ({level} CIs overlap): {join_with_and(near)}."
 
 
-def _unequal_sentence(found: EmbedderStudy) -> str:
-    told = unequal_properties(found)
-    if not told:
+def _describe_fastest(result: EmbedderStudy) -> str:
+    points = trade_offs_by_latency(result) if result.measures else []
+    if len(points) < 2:
         return ""
-    alone = (
-        "the pairs that differ in one thing stand apart"
-        if _single_option_pairs(found)
-        else "no two differ in one thing only"
-    )
-    names = [one.partition(" (")[0] for one in told]
-    return f"Not the same for all: {join_with_and(names)}; {alone}."
+    names = [f"{point.name} ({format_number(point.cost, 'ms')} ms)" for point in pareto_frontier(points)]
+    return f"Pareto frontier of {result.measures[0]} and p95 latency: {join_with_and(names)}."
 
 
-def _single_option_pairs(found: EmbedderStudy) -> list[EmbedderPair]:
-    return [one for one in found.pairs if one.differs != RANK_PAIR]
+def _describe_failures(result: EmbedderStudy) -> str:
+    texts = {item.name: sum(count.n for count in item.failure_counts) for item in result.embedders}
+    parts = [f"{name} has no vector for {pluralise(count, 'text')}." for name, count in texts.items() if count]
+    if result.failures:
+        parts.append(f"Not measured: {join_with_and(list(result.failures))}.")
+    return " ".join(parts)
 
 
-def _failures_sentence(found: EmbedderStudy) -> str:
-    lack = {one.name: sum(one.faulty.values()) for one in found.entrants if one.faulty}
-    told = [f"{name} has no vector for {pluralise(count, 'text')}" for name, count in lack.items()]
-    closed = f"Not opened: {join_with_and(list(found.failures))}." if found.failures else ""
-    return " ".join(filter(None, [f"{join_with_and(told)}." if told else "", closed]))
+def list_unequal_properties(result: EmbedderStudy) -> list[str]:
+    """Return the properties that differ between embedders, with their range."""
+    embedders = [embedder for embedder in result.embedders if embedder.kind == "embedder"]
+    texts = []
+    training = list(dict.fromkeys(text for embedder in embedders if (text := describe_training(embedder))))
+    if len(training) > 1:
+        texts.append(f"training ({', '.join(training)})")
+    properties = {
+        "parameters": [embedder.parameters for embedder in embedders],
+        "dimensions": [embedder.dimension for embedder in embedders],
+        "maximum tokens": [embedder.limit for embedder in embedders],
+    }
+    for name, values in properties.items():
+        known = sorted({value for value in values if value is not None})
+        if len(known) > 1:
+            texts.append(f"{name} ({format_number(known[0], 'large')} to {format_number(known[-1], 'large')})")
+    truncated = sorted({embedder.truncated for embedder in embedders if not math.isnan(embedder.truncated)})
+    if len(truncated) > 1:
+        low, high = format_number(truncated[0], "share"), format_number(truncated[-1], "share")
+        texts.append(f"truncated documents ({low} to {high})")
+    if len({embedder.tokenizer.tokenizer for embedder in embedders if embedder.tokenizer is not None}) > 1:
+        texts.append("tokenizer")
+    return texts
 
 
-def equal_conditions_text(found: EmbedderStudy) -> str:
+def explain_quality(result: EmbedderStudy) -> str:
+    """Explain how the means were computed."""
+    sentences = [f"Means over {pluralise(result.queries, 'judged query', 'judged queries')}, exact cosine ranking."]
+    if any(embedder.differences for embedder in result.embedders):
+        sentences.append("Paired t-tests, Holm-corrected per measure.")
+    if result.context is not None and result.truncated > 0:
+        sentences.append(
+            f"Texts are cut after {result.context:,} characters, which shortens "
+            f"{format_number(result.truncated, 'share')} of the documents; `ragauge run` reads whole texts "
+            "(`--context 0` cuts none)."
+        )
+    return " ".join(sentences)
+
+
+def explain_pairs(result: EmbedderStudy) -> str:
+    """Explain how to read the pairs."""
+    if any(not pair.option for pair in result.pairs):
+        return "The best two were selected by their scores, which makes their difference look larger."
+    return ""
+
+
+def explain_conditions(result: EmbedderStudy) -> str:
     """Describe what was equal for all embedders, and what was not."""
     cut = (
-        "no text was cut"
-        if found.context is None
-        else f"every text cut after {found.context:,} characters "
-        f"({format_share(found.cut)} of the documents are longer)"
+        "no text cut"
+        if result.context is None
+        else f"texts cut after {result.context:,} characters "
+        f"({format_number(result.truncated, 'share')} of the documents are longer)"
     )
-    same = (
-        f"{PART_TEXTS.get(found.part, found.part)} of the same documents, the same queries, {cut}, exact "
-        f"ranking by cosine"
+    equal = f"{PART_TEXTS.get(result.part, result.part)}, {cut}, the same queries, exact ranking by cosine"
+    unequal = list_unequal_properties(result)
+    if not unequal:
+        return f"Equal for all: {equal}."
+    return f"Equal for all: {equal}. Different: {join_with_and(unequal)}; a difference in quality can be due to each."
+
+
+def explain_costs(result: EmbedderStudy) -> str:
+    """Explain how the latency was measured; empty if it was not."""
+    stores = [(embedder, first_store(embedder)) for embedder in result.embedders]
+    if all(find_latency(store, "total") is None for _, store in stores):
+        return ""
+    name = next((store.store for embedder, store in stores if store is not None and embedder.kind != "lexical"), "")
+    threads = result.provenance.get("plan", {}).get("threads")
+    limited = f", {pluralise(threads, 'thread')}" if isinstance(threads, int) else ""
+    where = f", store {name}" if name else ""
+    doubts = " · ".join(
+        f"{embedder.name}, {store.store}: {'; '.join(store.unreliable_times)}"
+        for embedder in result.embedders
+        for store in embedder.stores
+        if store.unreliable_times
     )
-    told = unequal_properties(found)
-    other = (
-        f" Not the same: {join_with_and(told)}. A difference between two rows is due to all of that together."
-        if told
-        else ""
-    )
-    return f"The same for all: {same}.{other}"
+    marked = f" {DOUBT_MARK} marks unreliable times ({doubts})." if doubts else ""
+    return f"Latency of single queries{limited}{where}.{marked}"
 
 
-def pairs_note(found: EmbedderStudy) -> str:
-    """Explain how to read the pairs."""
-    picked = any(one.differs == RANK_PAIR for one in found.pairs)
-    told = [
-        "Both differ in the named option and in what follows from it (parameters, what is cut off), in nothing else."
-        if _single_option_pairs(found)
-        else "",
-        "That the best and the next best were picked after looking makes their difference look larger."
-        if picked
-        else "",
-        "p-values are of paired t-tests, corrected over all pairs here.",
-    ]
-    return " ".join(filter(None, told))
-
-
-def quality_note(found: EmbedderStudy) -> str:
-    """Explain how to read the means."""
-    judged = pluralise(found.queries, "judged query", "judged queries")
-    told = [f"Means over {judged}, ranked exactly, with {found.confidence:.0%} bootstrap intervals."]
-    if any(one.gaps for one in found.entrants):
-        told.append(
-            "Stars are the corrected p-value of the paired t-test: *** below 0.001, ** 0.01, * 0.05, ns otherwise."
-        )
-    told.append("• is the best of a column.")
-    if found.context is not None and found.cut > 0:
-        told.append(
-            f"Every text is cut after {found.context:,} characters, which shortens {format_share(found.cut)} of the "
-            "documents; `ragauge run` reads whole texts, so its scores differ (--context 0 cuts none)."
-        )
-    if any(one.kind == CHANCE_KIND for one in found.entrants):
-        told.append("chance ranks by random vectors and shows what no embedder should fall below (--no-baselines).")
-    return " ".join(told)
-
-
-def costs_note(found: EmbedderStudy) -> str:
-    """Explain how to read latency and sizes."""
-    columns = cost_table(found).header
-    store = next((one.shelves[0].store for one in found.entrants if one.shelves and one.kind != "words"), "")
-    threads = found.circumstances.get("plan", {}).get("threads")
-    limited = f" with {pluralise(threads, 'thread')}" if isinstance(threads, int) else ""
-    where = f", in the store {store}" if store else ""
-    told = [f"Milliseconds of single queries, each embedded by itself{limited}{where}."]
-    told += [f"{DOUBT_MARK} marks unreliable times ({one})." for one in _unreliable_time_notes(found)]
-    kinds = {
-        "docs/s": "docs/s are embedded in batches, with all threads",
-        "bytes": "bytes are a vector's",
-        "MB": "MB is memory beyond a process without it",
-    }
-    others = "; ".join(said for name, said in kinds.items() if name in columns)
-    return " ".join([*(told if "ms p50" in columns else ()), *([f"{others}."] if others else ())])
-
-
-def _unreliable_time_notes(found: EmbedderStudy) -> list[str]:
-    told = [
-        f"{one.name}, {shelf.store}: {'; '.join(shelf.unreliable_times)}"
-        for one in found.entrants
-        for shelf in one.shelves
-        if shelf.unreliable_times
-    ]
-    return [" · ".join(told)] if told else []
-
-
-def stores_note(found: EmbedderStudy) -> str:
-    """Explain the loss of stores against exact ranking."""
-    several = len(store_names(found))
-    first_store = "The total in any but the first is embedding there and retrieving here." if several > 1 else ""
+def explain_robustness(result: EmbedderStudy) -> str:
+    """Explain how to read the changes by perturbation."""
     return (
-        f"{found.measures[0]} that an embedder loses at most against exact ranking, the least part of the true nearest "
-        f"ten that is found, and the time of retrieving, each query by itself. {first_store}"
-    ).strip()
-
-
-def robustness_note(found: EmbedderStudy) -> str:
-    """Explain how to read the perturbation losses."""
-    level = f"{1 - found.confidence:.2g}"
-    return (
-        f"Queries are written otherwise, documents are not: the change of {found.measures[0]}, * where its corrected p "
-        f"is below {level}. What costs most on average comes first; kept is what is left of it on average."
+        f"Change of {result.measures[0]} if the queries are perturbed; documents are unchanged. "
+        "* is significant (Holm-corrected). Sorted by mean loss."
     )
+
+
+STORES_TEXT = "Latency of the search only: the query vectors are computed once, with the first store."
+BITS_TEXT = "Bits per byte of documents that no model was trained on. Bytes are comparable between tokenizers."
+FAILED_TEXTS_TEXT = "A query without a vector counts as a miss; a document without a vector cannot be retrieved."

@@ -16,7 +16,7 @@ from ragauge.core.summaries import Latency, Mean
 class MeanDifference(NamedTuple):
     """Difference of two means over the same queries, with interval and p-value."""
 
-    difference: float
+    value: float
     low: float
     high: float
     p: float
@@ -29,12 +29,12 @@ class MeanDifference(NamedTuple):
 class EmbedderPair(NamedTuple):
     """Comparison of two embedders by the first measure."""
 
-    one: str
-    other: str
-    differs: str
-    """`rank` for the best two; otherwise the only option in which their descriptions differ, such as `tokenizer`."""
-    gap: MeanDifference
-    """Difference `one` minus `other`; its p-value is corrected over all pairs."""
+    better: str
+    worse: str
+    option: str
+    """The only option in which their descriptions differ, such as `tokenizer`; empty for the best two embedders."""
+    difference: MeanDifference
+    """Difference `better` minus `worse`; its p-value is corrected over all pairs."""
 
 
 class EmbeddingFailure(NamedTuple):
@@ -44,12 +44,22 @@ class EmbeddingFailure(NamedTuple):
     """
 
     id: str
-    what: str
+    kind: str
     """`document` or `query`."""
-    why: str
+    reason: str
     """`failed`, `nan` (a value is not finite) or `zero` (all values are 0)."""
     error: str = ""
     """Original error message, if embedding failed."""
+
+
+class FailureCount(NamedTuple):
+    """Number of texts of one kind without a usable vector, for one reason."""
+
+    kind: str
+    """`document` or `query`."""
+    reason: str
+    """`failed`, `nan` or `zero`, as in `EmbeddingFailure`."""
+    n: int
 
 
 @dataclass(frozen=True)
@@ -77,10 +87,10 @@ class StoreResult:
 class CompressionResult(NamedTuple):
     """Quality of the vectors after compression."""
 
-    how: str
+    method: str
     """Reduction method: `pca` (fitted to the documents) or `first` (the first values)."""
     dimension: int
-    kind: str
+    precision: str
     """Precision of a value: `float32`, `float16`, `int8` or `bit`."""
     bytes: int
     """Size of a vector in bytes."""
@@ -97,14 +107,14 @@ class CorpusSizeResult(NamedTuple):
 class PerturbationResult(NamedTuple):
     """Quality after a perturbation of the queries."""
 
-    how: str
+    name: str
     """Name of the perturbation, such as `keyboard` or `upper case`."""
     rate: float
     """Share of the words or characters that it may change."""
     changed: float
     """Share of the queries that it changed."""
     mean: Mean
-    gap: MeanDifference
+    difference: MeanDifference
     """Difference from the original queries by the first measure; over several seeds if it is random."""
     seeds: int = 1
 
@@ -123,8 +133,8 @@ class LongWord(NamedTuple):
     """Word that a tokenizer splits into many tokens."""
 
     word: str
-    pieces: int
-    times: int
+    tokens: int
+    occurrences: int
     """Number of occurrences in the corpus."""
 
 
@@ -155,7 +165,7 @@ class TokenizerStats:
     """Maximum number of tokens that the model reads."""
     truncated: int = 0
     """Number of documents longer than the limit."""
-    lost: int = 0
+    truncated_tokens: int = 0
     """Number of tokens beyond the limit."""
     longest: Sequence[LongWord] = ()
     """Words with the most tokens."""
@@ -163,10 +173,11 @@ class TokenizerStats:
     texts_per_second: float = math.nan
     trained_on: str = ""
     """Texts that the tokenizer was trained on, if they are from this corpus."""
-    marks: int = 0
-    """Number of special tokens that the model adds to a text; counted only against the limit."""
-    note: str = ""
-    learn_seconds: float = math.nan
+    special_tokens: int = 0
+    """Number of special tokens that the model adds to a text; counted only for the limit."""
+    first_change: str = ""
+    """The first place where a decoded text differs from the original, in words; empty if it is lossless."""
+    train_seconds: float = math.nan
     """Training time of the tokenizer in seconds; NaN if it was not trained here."""
 
     @property
@@ -200,18 +211,91 @@ class TokenizerStats:
         return self.unknown / self.tokens if self.tokens else math.nan
 
 
-@record("ragauge-tokenizers", 1)
+EARLIER_KEYS: Mapping[str, str] = {
+    "circumstances": "provenance",
+    "cut": "truncated",
+    "differs": "option",
+    "entrants": "embedders",
+    "faults": "failed_texts",
+    "gap": "difference",
+    "gaps": "differences",
+    "grown": "corpus_sizes",
+    "learn_seconds": "train_seconds",
+    "lost": "truncated_tokens",
+    "marks": "special_tokens",
+    "references": "compressors",
+    "rows": "tokenizers",
+    "shaken": "perturbed",
+    "shelves": "stores",
+    "shrunk": "compressed",
+}
+"""Keys of version 1 that have another name now, and the same meaning in every object."""
+KEYS_WITH_NAMES = frozenset(
+    {"circumstances", "failures", "gaps", "means", "per_document", "references", "seconds", "stages"}
+)
+"""Keys of version 1 whose objects have names of embedders, measures or steps as keys."""
+
+
+def upgrade_result(data: Any) -> Any:
+    """Convert JSON data of version 1 of a study, or of one embedder in it, to the present names."""
+    if isinstance(data, list):
+        return [upgrade_result(item) for item in data]
+    if not isinstance(data, dict):
+        return data
+    keys = {**EARLIER_KEYS, **_renamed_keys(data)}
+    upgraded = {
+        keys.get(key, key): value if key in KEYS_WITH_NAMES else upgrade_result(value) for key, value in data.items()
+    }
+    if "gaps" in data:  # by measure
+        upgraded["differences"] = {measure: upgrade_result(value) for measure, value in data["gaps"].items()}
+    if "faulty" in data:
+        counts = ((*text.partition(" ")[::2], n) for text, n in upgraded.pop("faulty").items())
+        upgraded["failure_counts"] = [{"kind": kind, "reason": reason, "n": n} for kind, reason, n in counts]
+    if data.get("kind") == "words":
+        upgraded["kind"] = "lexical"
+    if data.get("differs") == "rank":
+        upgraded["option"] = ""
+    return upgraded
+
+
+def _renamed_keys(data: Mapping[str, Any]) -> Mapping[str, str]:
+    """Return the keys of version 1 whose present name depends on the object."""
+    if "p_corrected" in data:  # a difference of means
+        return {"difference": "value"}
+    if "differs" in data:  # a pair of embedders
+        return {"one": "better", "other": "worse"}
+    if "shelves" in data:  # an embedder, whose means by measure are not renamed
+        return {}
+    if "why" in data:  # a text without a vector
+        return {"what": "kind", "why": "reason"}
+    if "times" in data:  # a long word
+        return {"pieces": "tokens", "times": "occurrences"}
+    if "lossless" in data:  # a tokenizer
+        return {"note": "first_change"}
+    if "how" in data:  # smaller vectors, or perturbed queries
+        return {"how": "method", "kind": "precision"} if "dimension" in data else {"how": "name"}
+    return {}
+
+
+def _upgrade_study(version: int, data: dict[str, Any]) -> dict[str, Any]:
+    """Convert the JSON of version 1."""
+    del version
+    upgraded: dict[str, Any] = upgrade_result(data)
+    return upgraded
+
+
+@record("ragauge-tokenizers", 2, upgrade=_upgrade_study)
 @dataclass(frozen=True)
 class TokenizerStudy(TabularResult):
     """Comparison of tokenizers on the same texts."""
 
     corpus: str
     documents: int
-    rows: Sequence[TokenizerStats]
+    tokenizers: Sequence[TokenizerStats]
     failures: Mapping[str, str] = field(default_factory=lambda: EMPTY_MAPPING)
     """Reasons by name of tokenizers that failed."""
     notes: Sequence[str] = ()
-    circumstances: Mapping[str, Any] = field(default_factory=lambda: EMPTY_MAPPING)
+    provenance: Mapping[str, Any] = field(default_factory=lambda: EMPTY_MAPPING)
 
 
 @dataclass(frozen=True)
@@ -223,7 +307,7 @@ class EmbedderResult:
     description: str
     """Description as requested."""
     kind: str = "embedder"
-    """`embedder`, `words` (BM25) or `chance`."""
+    """`embedder`, `lexical` (BM25) or `chance`."""
     model: str = ""
     """Model name reported by the embedder."""
     trained: bool | None = None
@@ -247,32 +331,24 @@ class EmbedderResult:
     """Bits per byte of a language model on documents that it was not trained on."""
     means: Mapping[str, Mean] = field(default_factory=lambda: EMPTY_MAPPING)
     """Means by measure over all judged queries, ranked exactly."""
-    gaps: Mapping[str, MeanDifference] = field(default_factory=lambda: EMPTY_MAPPING)
+    differences: Mapping[str, MeanDifference] = field(default_factory=lambda: EMPTY_MAPPING)
     """Differences from the baseline by measure; empty for the baseline itself."""
-    shelves: Sequence[StoreResult] = ()
-    shrunk: Sequence[CompressionResult] = ()
-    grown: Sequence[CorpusSizeResult] = ()
-    shaken: Sequence[PerturbationResult] = ()
-    faults: Sequence[EmbeddingFailure] = ()
+    stores: Sequence[StoreResult] = ()
+    compressed: Sequence[CompressionResult] = ()
+    corpus_sizes: Sequence[CorpusSizeResult] = ()
+    perturbed: Sequence[PerturbationResult] = ()
+    failed_texts: Sequence[EmbeddingFailure] = ()
     """First texts without a usable vector."""
-    faulty: Mapping[str, int] = field(default_factory=lambda: EMPTY_MAPPING)
-    """Number of texts without a usable vector, by type and reason: `document failed`, `query zero` and others."""
+    failure_counts: Sequence[FailureCount] = ()
+    """Numbers of texts without a usable vector."""
     notes: Sequence[str] = ()
 
-    def shelf(self, store: str) -> StoreResult | None:
+    def find_store(self, store: str) -> StoreResult | None:
         """Return the results of one store, or None."""
-        return next((one for one in self.shelves if one.store == store), None)
-
-    @property
-    def milliseconds(self) -> float:
-        """Median total latency of a query in ms, in the first store.
-
-        NaN if it was not timed.
-        """
-        return self.shelves[0].stages["total"].p50 if self.shelves and "total" in self.shelves[0].stages else math.nan
+        return next((result for result in self.stores if result.store == store), None)
 
 
-@record("ragauge-embedders", 1)
+@record("ragauge-embedders", 2, upgrade=_upgrade_study)
 @dataclass(frozen=True)
 class EmbedderStudy(TabularResult):
     """Comparison of embedders on one dataset."""
@@ -281,7 +357,7 @@ class EmbedderStudy(TabularResult):
     documents: int
     queries: int
     """Number of judged queries that were run."""
-    entrants: Sequence[EmbedderResult]
+    embedders: Sequence[EmbedderResult]
     measures: Sequence[str]
     """Measure names; curves and losses use the first."""
     baseline: str
@@ -290,13 +366,13 @@ class EmbedderStudy(TabularResult):
     """Part of a document that was embedded: `whole`, `text` or `title`."""
     context: int | None = None
     """Number of characters after which every text was cut; None if none was cut."""
-    cut: float = 0.0
+    truncated: float = 0.0
     """Share of the documents that are longer."""
     confidence: float = 0.95
     seed: int = 0
     pairs: Sequence[EmbedderPair] = ()
     """The best two embedders, and those that differ in one option."""
-    references: Mapping[str, float] = field(default_factory=lambda: EMPTY_MAPPING)
+    compressors: Mapping[str, float] = field(default_factory=lambda: EMPTY_MAPPING)
     """Bits per byte of compressors on the held-out documents of language models.
 
     `xz`, `bz2` and `zlib` start without data, like an untrained model. `xz, primed` has read the training documents, so
@@ -307,11 +383,11 @@ class EmbedderStudy(TabularResult):
     seconds: Mapping[str, float] = field(default_factory=lambda: EMPTY_MAPPING)
     """Measuring time in seconds, by step."""
     notes: Sequence[str] = ()
-    circumstances: Mapping[str, Any] = field(default_factory=lambda: EMPTY_MAPPING)
+    provenance: Mapping[str, Any] = field(default_factory=lambda: EMPTY_MAPPING)
 
     def find(self, name: str) -> EmbedderResult:
         """Return the result of an embedder by name; raise UnknownName if there is none."""
-        found = next((one for one in self.entrants if one.name == name), None)
-        if found is None:
-            raise UnknownName("embedder", name, [one.name for one in self.entrants])
-        return found
+        result = next((embedder for embedder in self.embedders if embedder.name == name), None)
+        if result is None:
+            raise UnknownName("embedder", name, [embedder.name for embedder in self.embedders])
+        return result

@@ -22,6 +22,7 @@ from ragauge.embedder_study.plan import EmbedderMeasurement, StudyContext
 from ragauge.embedder_study.results import EmbedderResult, EmbedderStudy
 from ragauge.files.serialization import from_json_data, to_json_data, write_record
 from ragauge.files.workspace import WorkKey
+from ragauge.output.numbers import pluralise
 from ragauge.runs import folder
 from ragauge.runs import folder as runs_folder
 from ragauge.runs.execution import QueryResult
@@ -169,11 +170,11 @@ def _package_versions(names: Iterable[str]) -> dict[str, str]:
     return dict(sorted(found.items()))
 
 
-RESULTS_SUBFOLDER = "entrants"
+RESULTS_SUBFOLDER = "measurements"
 """Subfolder of the measured embedders."""
-STUDY_FILE = "lineup.json"
+STUDY_FILE = "study.json"
 """File of the whole study, readable by `ragauge report`."""
-RESULT_FORMAT_VERSION = 2
+RESULT_FORMAT_VERSION = 3
 """Version of the saved results; results of another version are measured again."""
 
 
@@ -224,16 +225,16 @@ class StudyFolder:
             return None
         try:
             data = parse_json(path.read_text(encoding="utf-8"))
-            entrant = from_json_data(EmbedderResult, {**data["entrant"], "name": name}, source=str(path))
+            entrant = from_json_data(EmbedderResult, {**data["embedder"], "name": name}, source=str(path))
             ranking = {query: [(str(one), float(near)) for one, near in row] for query, row in data["ranking"].items()}
-            measured = EmbedderMeasurement(entrant, ranking, data["times"], data["references"], data["seconds"])
+            measured = EmbedderMeasurement(entrant, ranking, data["times"], data["compressors"], data["seconds"])
             made = str(data.get("made") or _modification_date(path))
         except (OSError, ValueError, KeyError, TypeError, AttributeError, RagaugeError):
             return None  # unreadable: it is measured again
         # The run under this name may belong to another embedder, unless its manifest says otherwise.
         run = self._folder / self._slug(name)
         self.dates[name] = made
-        if not folder.is_complete(run) or folder.manifest_value(run, "entrant") != [name, path.stem]:
+        if not folder.is_complete(run) or folder.manifest_value(run, "embedder") != [name, path.stem]:
             self._write_run(measured, path.stem, made=made)
         else:
             about = folder.read_manifest(run) | {"made": made, "reused": True}
@@ -260,13 +261,13 @@ class StudyFolder:
         others = 0
         for path in (self._folder / RESULTS_SUBFOLDER).glob("*.json") if asked and not self._fresh else ():
             try:
-                described = parse_json(path.read_text(encoding="utf-8"))["entrant"]["description"]
+                described = parse_json(path.read_text(encoding="utf-8"))["embedder"]["description"]
             except (OSError, ValueError, KeyError, TypeError):
                 continue  # unreadable, or not a result file
             others += str(_description_without_secrets(described)) in asked
         if not others:
             return []
-        return [f"{others} kept from before under other settings, or of another version, are not used"]
+        return [f"{pluralise(others, 'saved result')} with other settings or of another version not used"]
 
     def keep(self, measured: EmbedderMeasurement, described: Any) -> None:
         """Save a measured embedder atomically.
@@ -283,36 +284,36 @@ class StudyFolder:
         place = self._result_path(about)
         self._write_run(measured, place.stem)
         data = {
-            "schema": "ragauge-entrant/1",
+            "schema": "ragauge-embedder/2",
             "made": runs_folder.utc_now(),
-            "entrant": to_json_data(measured.entrant),
+            "embedder": to_json_data(measured.entrant),
             "ranking": measured.ranking,
             "times": measured.times,
-            "references": measured.references,
+            "compressors": measured.compressors,
             "seconds": measured.seconds,
         }
         write_record(data, place, indent=None)
 
-    def finish(self, lineup: EmbedderStudy) -> None:
+    def finish(self, study: EmbedderStudy) -> None:
         """Write the judgments, queries and study.
 
         `compare`, `report` and `audit` can then read the folder.
         """
         about = {
-            "systems": [one.name for one in lineup.entrants],
-            "baseline": lineup.baseline,
+            "systems": [one.name for one in study.embedders],
+            "baseline": study.baseline,
             "convention": self._ground.field.convention.name,
             "measures": [str(one) for one in self._ground.field.measures],
-            "failures": dict(lineup.failures),
+            "failures": dict(study.failures),
         }
         write_experiment_files(self._folder, self._ground.view.asked, about)
-        write_record(lineup, self._folder / STUDY_FILE)
+        write_record(study, self._folder / STUDY_FILE)
 
     def _check_other_runs(self) -> None:
         """Raise BadInput if the folder has runs on other data or with other settings; they are not comparable."""
         key = WorkKey({"dataset": self._data, "plan": self._plan})
         for path in sorted(self._folder.glob(f"*/{folder.MANIFEST_FILE}")):
-            key.check(folder.read_manifest(path.parent), path.parent, "a run", hint="use another --out")
+            key.check(folder.read_manifest(path.parent), path.parent, "a run", hint="use another folder in -o")
 
     def _result_path(self, about: dict[str, Any]) -> Path:
         return self._folder / RESULTS_SUBFOLDER / f"{content_key(self._same, about)[:24]}.json"
@@ -320,11 +321,11 @@ class StudyFolder:
     def _write_run(self, measured: EmbedderMeasurement, kept_as: str = "", *, made: str = "") -> None:
         """Write the ranking of an embedder as a run; `made` is the date of a reused one."""
         entrant, view = measured.entrant, self._ground.view
-        failed = {one.id: one.error for one in entrant.faults if one.what == "query" and one.why == "failed"}
+        failed = {one.id: one.error for one in entrant.failed_texts if one.kind == "query" and one.reason == "failed"}
         answers = []
         for query in self._ground.field.queries:
             found, times = measured.ranking.get(query, ()), dict(measured.times.get(query, {}))
-            without = not found and entrant.kind != "words"  # a query with a vector always finds something
+            without = not found and entrant.kind != "lexical"  # a query with a vector always finds something
             answers.append(
                 QueryResult(
                     query,
@@ -340,7 +341,7 @@ class StudyFolder:
             )
         about = {
             "system": {"name": entrant.name, "description": str(_description_without_secrets(entrant.description))},
-            "entrant": [entrant.name, kept_as],
+            "embedder": [entrant.name, kept_as],
             "dataset": self._data,
             "plan": self._plan,
             "origin": runs_folder.dataset_origin(view.asked),

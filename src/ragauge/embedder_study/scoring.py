@@ -30,8 +30,6 @@ from ragauge.stats.intervals import mean_intervals
 from ragauge.stats.system_pairs import SystemPair, compare_pairs
 from ragauge.stores.nearest_neighbours import find_nearest
 
-RANK_PAIR = "rank"
-"""Label of the pair of the best and the second-best embedder."""
 IDENTITY_OPTIONS = frozenset({"model", "path", "of"})
 """Options that name another model altogether; two models differ in everything."""
 
@@ -111,7 +109,7 @@ def compare_embedder_pairs(
     means = {name: float(np.nanmean(one)) if np.isfinite(one).any() else math.nan for name, one in columns.items()}
     sign = 1 if lower else -1
     order = sorted((name for name in means if math.isfinite(means[name])), key=lambda name: sign * means[name])
-    wanted = [(order[0], order[1], RANK_PAIR)] if len(order) > 1 else []
+    wanted = [(order[0], order[1], "")] if len(order) > 1 else []
     own = models or {}
     for one, other, what in find_single_option_pairs({name: text for name, text in described.items() if name in order}):
         better, worse = sorted((one, other), key=order.index)

@@ -29,17 +29,12 @@ from ragauge.core.protocols import Embedder, FullStore, Vectors
 from ragauge.core.specs import Spec, parse_spec, redact_spec
 from ragauge.core.stages import StageTimer, stage
 from ragauge.core.summaries import Latency
-from ragauge.embedder_study.guarded_embedding import (
-    InvalidVectors,
-    TimedEmbedder,
-    embed_texts,
-    error_summary,
-    find_unusable_vectors,
-)
 from ragauge.embedder_study.results import EmbeddingFailure
 from ragauge.embedder_study.scoring import usable_rows
+from ragauge.embedder_study.text_vectors import embed_by_id, list_failures
 from ragauge.embedder_study.worker import Footprint, FootprintTask
 from ragauge.files.workspace import temporary_folder
+from ragauge.models.embedders.embedding import CheckedEmbedder, raises_for_all, summarise_error
 from ragauge.stores.store_types import complete_store
 
 StageTimes = dict[str, int]
@@ -110,7 +105,7 @@ class TimedSearchResults:
     """Query vectors and the results of each store."""
 
     vectors: Vectors
-    faults: list[EmbeddingFailure]
+    failed_texts: list[EmbeddingFailure]
     stores: list[StoreSearchResults]
     alone: dict[str, StageTimes]
     """Embedding times by query."""
@@ -146,7 +141,7 @@ def run_timed_queries(
             store.close()
     if not live.done:
         live.ask(None, StoreSearchResults(""))
-    return TimedSearchResults(live.vectors, live.faults, found, live.alone)
+    return TimedSearchResults(live.vectors, live.failed_texts, found, live.alone)
 
 
 def stage_latencies(several: Iterable[StageTimes]) -> dict[str, Latency]:
@@ -183,7 +178,7 @@ def _fill_store(described: str, asked: StoreSearchResults, documents: StoreConte
         raise
     except Exception as error:  # the other stores may still work
         hint = f" ({error.hint})" if isinstance(error, MissingExtra) else ""
-        asked.note = f"{error_summary(error)}{hint}"
+        asked.note = f"{summarise_error(error)}{hint}"
         if store is not None:
             with suppress(Exception):
                 store.close()
@@ -201,7 +196,7 @@ def _record_index_use(store: FullStore, asked: StoreSearchResults, live: _QueryR
         try:
             asked.index_used = store.index_used(live.vectors[fit[0]], live.k)
         except Exception as error:
-            asked.note = f"whether its index was used is not known: {error_summary(error)}"
+            asked.note = f"whether its index was used is not known: {summarise_error(error)}"
     if asked.failed:
         query, why = next(iter(asked.failed.items()))
         asked.note = f"{len(asked.failed)} queries failed and count as misses; the first, {query}: {why}"
@@ -211,13 +206,13 @@ class _QueryRunner:
     """Queries run through an embedder and then a store."""
 
     def __init__(self, embedder: Embedder, questions: QueryWorkload, progress: ProgressCallback) -> None:
-        self._embedder = TimedEmbedder(embedder)
+        self._embedder = CheckedEmbedder(embedder)
         self._questions = questions
         self._progress = progress
         self._rows: dict[str, Vectors] = {}
         self._failed: dict[str, str] = {}
         self.alone: dict[str, StageTimes] = {}
-        self.faults: list[EmbeddingFailure] = []
+        self.failed_texts: list[EmbeddingFailure] = []
         self.vectors: Vectors = np.empty((0, 0), np.float32)
         self.done = False
         self.k = questions.k + bool(questions.own)
@@ -288,13 +283,11 @@ class _QueryRunner:
         with StageTimer() as watch:
             try:
                 with stage("embed"):
-                    vector = self._embedder.embed([text])
-            except (InvalidVectors, MissingExtra):
-                raise
-            except Exception as error:  # any error counts as a failed query
-                if getattr(error, "final", False):
+                    vector = np.asarray(self._embedder.embed([text]), np.float32)
+            except Exception as error:  # any other error counts as a failed query
+                if raises_for_all(error):
                     raise
-                self._failed[query] = error_summary(error)
+                self._failed[query] = summarise_error(error)
                 vector = None
             fit = vector is not None and bool(usable_rows(vector)[0])
             if fit and store is not None:
@@ -312,7 +305,7 @@ class _QueryRunner:
                 ids, _ = store.search(vector, self.k)
             return [one for one in ids[0].tolist() if one is not None]
         except Exception as error:  # a failed search has no results
-            asked.failed[query] = error_summary(error)
+            asked.failed[query] = summarise_error(error)
             return []
 
     def _without_self(self, query: str, ids: Sequence[str]) -> list[str]:
@@ -331,9 +324,9 @@ class _QueryRunner:
         rest = {name: text for name, text in self._questions.queries.items() if name not in self._questions.singly}
         if rest:
             self._progress(Progress("embedding the other queries", 0, len(rest)))
-            found = embed_texts(self._embedder, rest, what="query")
+            found = embed_by_id(self._embedder, rest, kind="query")
             self._rows.update(zip(rest, found.vectors, strict=True))
-            self._failed.update({one.id: one.error for one in found.faults if one.why == "failed"})
+            self._failed.update({one.id: one.error for one in found.failed_texts if one.reason == "failed"})
 
     def _collect_vectors(self) -> None:
         """Collect the vectors in query order, and the failures."""
@@ -344,8 +337,7 @@ class _QueryRunner:
             if name in self._rows:
                 self.vectors[at] = self._rows[name]
         places = {at: self._failed[name] for at, name in enumerate(names) if name in self._failed}
-        self.faults = [EmbeddingFailure(names[at], "query", "failed", why) for at, why in places.items()]
-        self.faults += find_unusable_vectors(names, self.vectors, "query", known=places)
+        self.failed_texts = list_failures(names, self.vectors, "query", places)
 
     def _search_untimed(self, store: FullStore, asked: StoreSearchResults, queries: Sequence[str]) -> None:
         """Search for queries that are not timed."""
@@ -394,7 +386,7 @@ def measure_footprint(
             try:
                 keep(Path(folder) / "model")
             except (RagaugeError, OSError) as error:
-                return ProcessFootprint(note=f"its memory is not known: {error_summary(error)}")
+                return ProcessFootprint(note=f"its memory is not known: {summarise_error(error)}")
             running = {name: value for name, value in spec.options.items() if name in RUNTIME_OPTIONS}
             spec = Spec(spec.name, {**running, "folder": str(Path(folder) / "model")})
         corpus = Path(folder) / "texts.json"
@@ -405,6 +397,6 @@ def measure_footprint(
         except WorkerTimeout:
             return ProcessFootprint(note=f"its memory is not known: it was not loaded within {timeout:g} s")
         except RagaugeError as error:
-            return ProcessFootprint(note=f"its memory is not known: {error_summary(error)}")
+            return ProcessFootprint(note=f"its memory is not known: {summarise_error(error)}")
         note = "its memory and the time to load it are those of learning again" if learns else ""
         return ProcessFootprint(measured.memory_bytes, measured.load_seconds, note)

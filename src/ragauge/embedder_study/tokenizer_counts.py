@@ -115,13 +115,13 @@ def count_tokens(
 
     >>> from ragauge.models.tokenizers.basic import ByteTokenizer as Bytes
     >>> found = count_tokens(Bytes(), ["to be", "to bé"], limit=6, probes=False)
-    >>> found.tokens, found.used, found.per_word, found.truncated, found.lost
+    >>> found.tokens, found.used, found.per_word, found.truncated, found.truncated_tokens
     (11, 7, 2.75, 1, 1)
     """
     given = documents if isinstance(documents, CorpusTextCounts) else count_corpus_text(documents)
     limit = getattr(tokenizer, "limit", None) if limit is None else limit
     if limit is not None and limit < 1:
-        raise BadInput(f"the limit is {limit}, not at least 1")
+        raise BadInput(f"limit must be at least 1, got {limit}")
     seen = _TokenTally(tokenizer, limit, marks)
     for start in range(0, len(given.texts), BATCH_TEXTS):
         seen.take(given.texts[start : start + BATCH_TEXTS])
@@ -143,13 +143,13 @@ def count_tokens(
         lossless=seen.lossless if len(lengths) else None,
         limit=limit,
         truncated=seen.truncated,
-        lost=seen.lost,
+        truncated_tokens=seen.truncated_tokens,
         longest=_longest_words(tokenizer, given.words),
         probes=probe_tokenizer(tokenizer, texts),
         texts_per_second=len(lengths) / seen.seconds if seen.seconds > 0 else float("nan"),
         trained_on=trained_on,
-        marks=seen.marks,
-        note=seen.note,
+        special_tokens=seen.special_tokens,
+        first_change=seen.first_change,
     )
 
 
@@ -169,14 +169,14 @@ class _TokenTally:
         self._tokenizer = tokenizer
         self._limit = limit
         self._counts_itself = marks is None
-        self.marks = int(getattr(tokenizer, "marks", 0) or 0) if marks is None else marks
-        self.truncated = self.lost = 0
+        self.special_tokens = int(getattr(tokenizer, "marks", 0) or 0) if marks is None else marks
+        self.truncated = self.truncated_tokens = 0
         self.lengths: list[Ints] = []
         self.times: Ints = np.zeros(max(1, tokenizer.vocabulary), np.int64)
         """Number of occurrences of each token id."""
         self.unknown = self.unknown_documents = 0
         self.lossless = True
-        self.note = ""
+        self.first_change = ""
         self.seconds = 0.0
         """Time spent in `encode`, in seconds."""
 
@@ -189,8 +189,8 @@ class _TokenTally:
         if len(flat) and not 0 <= flat.min() <= flat.max() < len(self.times):
             strange = int(flat.max() if flat.max() >= len(self.times) else flat.min())
             raise BackendFailed(
-                f"the tokenizer {self._tokenizer.name} gave the number {strange}, and has a vocabulary of "
-                f"{self._tokenizer.vocabulary:,}"
+                f"the tokenizer {self._tokenizer.name} returned the token {strange}, but its vocabulary has "
+                f"{self._tokenizer.vocabulary:,} tokens"
             )
         self.lengths.append(lengths)
         self.times += np.bincount(flat, minlength=len(self.times))
@@ -206,15 +206,17 @@ class _TokenTally:
         if self._limit is None:
             return
         counted = model_token_counts(self._tokenizer, texts) if self._counts_itself else []
-        beyond = np.maximum((np.asarray(counted, np.int64) if counted else lengths + self.marks) - self._limit, 0)
+        beyond = np.maximum(
+            (np.asarray(counted, np.int64) if counted else lengths + self.special_tokens) - self._limit, 0
+        )
         self.truncated += int(np.count_nonzero(beyond))
-        self.lost += int(beyond.sum())
+        self.truncated_tokens += int(beyond.sum())
 
     def _compare_round_trip(self, texts: Sequence[str], numbers: Sequence[Sequence[int]]) -> None:
         for text, mine in zip(texts, numbers, strict=True):
             if (back := self._tokenizer.decode(mine)) != text:
                 self.lossless = False
-                self.note = _first_difference(text, back)
+                self.first_change = _first_difference(text, back)
                 return
 
 
@@ -222,7 +224,7 @@ def _first_difference(text: str, back: str) -> str:
     """Describe the first difference between a text and its decoded tokens.
 
     >>> _first_difference("To be, or not to be, that is the question", "to be, or not to be, that is the question")
-    'To␣be,␣or␣not␣to␣be,␣tha… comes back as to␣be,␣or␣not␣to␣be,␣tha…'
+    'To␣be,␣or␣not␣to␣be,␣tha… is restored as to␣be,␣or␣not␣to␣be,␣tha…'
     """
     at = next((i for i, (a, b) in enumerate(zip(text, back, strict=False)) if a != b), min(len(text), len(back)))
     start = max(0, at - EXCERPT_CHARS // 4)
@@ -231,7 +233,7 @@ def _first_difference(text: str, back: str) -> str:
         for one in (text, back)
     ]
     lead = "…" if start else ""
-    return f"{lead}{near[0]} comes back as {lead}{near[1]}" if back else f"{near[0]} comes back as nothing"
+    return f"{lead}{near[0]} is restored as {lead}{near[1]}" if back else f"{near[0]} is restored as an empty text"
 
 
 def _length_percentiles(lengths: Ints) -> dict[str, float]:

@@ -1,40 +1,296 @@
-"""TextReport of a tokenizer comparison, as sections, charts and CSV."""
+"""Report of a tokenizer comparison."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from itertools import chain
 
+from ragauge.core.errors import BadInput
+from ragauge.core.specs import parse_spec
 from ragauge.core.text import one_line
 from ragauge.embedder_study.results import TokenizerStats, TokenizerStudy
+from ragauge.embedder_study.tokenizer_counts import PROBE_TEXTS
 from ragauge.output.chart_style import PALETTE
 from ragauge.output.charts import ChartPanel, format_bar_value, import_altair, join_sentence, make_panel, round_digits
-from ragauge.output.csv import render_csv_rows
-from ragauge.output.numbers import format_exact, format_number, join_with_and, pluralise
-from ragauge.output.report import Chart, ResultReporter, TableBuilder
-from ragauge.output.text_report import TextReport, TextSection, TextTable, table_from_csv, to_report
+from ragauge.output.numbers import MISSING, format_number, join_with_and, pluralise
+from ragauge.output.report import (
+    ALL_FORMATS,
+    FILES_ONLY,
+    Block,
+    Chart,
+    Charts,
+    Paragraph,
+    Report,
+    ResultReporter,
+    Section,
+    TableBuilder,
+)
+from ragauge.output.tables import Column, Row, Table, Value
 
 BAR_HEIGHT_PX = 26
 """Height of a horizontal bar, in pixels."""
-RANGE_PERCENTILES = ("p5", "p95")
+PIECE_SEPARATOR = "|"
+"""Separator between tokens."""
+LENGTH_STATISTICS = {"mean": 0, "p5": 2, "p25": 5, "p50": 0, "p75": 3, "p95": 0, "p99": 4, "max": 0}
+"""Statistics of tokens per document, with the order in which a narrow terminal drops their columns."""
+MIN_UNKNOWN_SHARE = 0.001
+"""Share of unknown tokens from which the summary mentions a tokenizer."""
+MAX_WORD_CHARS = 60
+"""Maximum number of characters of a word."""
+PIECES_TEXT = (
+    f"{PIECE_SEPARATOR} separates tokens; ␣ is a space, ↵ the end of a line, \\x.. a byte, ⟨?⟩ an unknown token."
+)
+TERMINAL_ONLY = frozenset({"terminal"})
 
 
-def build_charts(found: TokenizerStudy) -> dict[str, Chart]:
+def build_report(result: TokenizerStudy, *, full: bool = False) -> Report:
+    """Build the report of a tokenizer comparison.
+
+    With `full`, a terminal shows the tokens of all probes and the longest words, else those of the user's probes.
+    """
+    counted = max((tokenizer.documents for tokenizer in result.tokenizers), default=0)
+    documents = pluralise(result.documents, "document")
+    sections = [
+        _counts_section(result),
+        Section("lengths", "Tokens per document", [*_truncation(result), _length_table(result)], "Lengths"),
+        _failures_section(result),
+        *_probe_sections(result, full=full),
+        _long_words_section(result, full=full),
+        _changes_section(result, full=full),
+    ]
+    return Report(
+        "tokenizers",
+        "Tokenizers",
+        summarise_tokenizers(result),
+        [section for section in sections if section.blocks],
+        [result.corpus, documents if counted == result.documents else f"{counted:,} of {documents}"],
+        notes=result.notes,
+        provenance=result.provenance,
+    )
+
+
+def summarise_tokenizers(result: TokenizerStudy) -> str:
+    """Summarise which lossless tokenizer needs the fewest tokens.
+
+    Tokenizers with unknown tokens are named too.
+
+    >>> one = TokenizerStats("bytes", 384, 5, 2, 10, 2, 10, 10, {"mean": 5.0}, lossless=True)
+    >>> other = TokenizerStats("words", 3, 3, 2, 4, 2, 10, 10, {"mean": 2.0}, unknown=1, lossless=False)
+    >>> summarise_tokenizers(TokenizerStudy("docs", 2, [one, other]))
+    'Only bytes is lossless: 5.0 tokens per document, 1.00 bytes per token. Unknown tokens: words (25.0%).'
+    """
+    lossless = sorted((item for item in result.tokenizers if item.lossless), key=lambda item: item.tokens)
+    if not lossless:
+        sentences = ["No tokenizer is lossless."]
+    else:
+        best, worst = lossless[0], lossless[-1]
+        compression = format_number(best.compression, "ratio")
+        values = f"{_format_mean_tokens(best)} tokens per document, {compression} bytes per token"
+        if len(lossless) == 1:
+            only = "Only " if len(result.tokenizers) > 1 else ""
+            sentences = [f"{only}{best.tokenizer} is lossless: {values}."]
+        else:
+            most = "" if best.tokens == worst.tokens else f"; {worst.tokenizer} the most ({_format_mean_tokens(worst)})"
+            sentences = [f"Of the lossless tokenizers, {_describe_fewest(lossless)}: {values}{most}."]
+    unknown = [
+        f"{item.tokenizer} ({format_number(item.unknown_rate, 'share')})"
+        for item in result.tokenizers
+        if item.unknown_rate >= MIN_UNKNOWN_SHARE
+    ]
+    if unknown:
+        sentences.append(f"Unknown tokens: {join_with_and(unknown)}.")
+    return " ".join(sentences)
+
+
+def _describe_fewest(ordered: Sequence[TokenizerStats]) -> str:
+    """Name the tokenizers with the fewest tokens, all of them if several are equal."""
+    names = [item.tokenizer for item in ordered if item.tokens == ordered[0].tokens]
+    if len(names) == 1:
+        return f"{names[0]} needs the fewest tokens"
+    return f"{join_with_and(names)} need the same number of tokens" + (
+        ", the fewest" if len(names) < len(ordered) else ""
+    )
+
+
+def _format_mean_tokens(tokenizer: TokenizerStats) -> str:
+    return format_number(tokenizer.per_document.get("mean", math.nan), "mean count")
+
+
+def _counts_section(result: TokenizerStudy) -> Section:
+    blocks: list[Block] = [build_tokenizer_table(result.tokenizers), Charts(lambda: build_charts(result))]
+    sources = list(dict.fromkeys(item.trained_on for item in result.tokenizers if item.trained_on))
+    if len(sources) == 1:
+        names = dict.fromkeys(_tokenizer_kind(item.tokenizer) for item in result.tokenizers if item.trained_on)
+        blocks.insert(0, Paragraph(f"Trained on {sources[0]}: {join_with_and(list(names))}."))
+    return Section("counts", "Token counts", blocks, "Counts")
+
+
+def _tokenizer_kind(description: str) -> str:
+    """Return the name of a tokenizer without its options; the user may have given it any name."""
+    try:
+        return parse_spec(description, "tokenizer").name
+    except BadInput:
+        return description
+
+
+def build_tokenizer_table(tokenizers: Sequence[TokenizerStats]) -> Table:
+    """Build the table of token counts, one row per tokenizer."""
+    columns = [
+        Column("tokenizer", "name"),
+        Column("vocabulary", "count"),
+        Column("used", "share", drop_order=1, legend="share of the vocabulary that occurs"),
+        Column("tokens/word", "ratio", legend="words are separated by white space"),
+        Column("bytes/token", "ratio"),
+        Column("unknown", "share", legend="share of the tokens that are unknown"),
+        Column("lossless", "name", legend="whether every text can be restored from its tokens"),
+    ]
+    rows: list[Row] = [
+        [
+            item.tokenizer,
+            item.vocabulary,
+            item.used_share,
+            item.per_word,
+            item.compression,
+            item.unknown_rate,
+            MISSING if item.lossless is None else item.lossless,
+        ]
+        for item in tokenizers
+    ]
+    return Table("tokenizers", columns, rows)
+
+
+def _truncation(result: TokenizerStudy) -> list[Block]:
+    """Describe how much is truncated, for tokenizers with a limit."""
+    limited = [item for item in result.tokenizers if item.limit is not None]
+    sentences = []
+    for item in limited:
+        if not item.truncated:
+            continue
+        tokens = item.tokens + item.special_tokens * item.documents
+        documents = f"{item.truncated:,} of {pluralise(item.documents, 'document')}"
+        share = format_number(item.truncated / item.documents, "share")
+        sentences.append(
+            f"{item.tokenizer} (limit {pluralise(item.limit or 0, 'token')}): {documents} ({share}) "
+            f"{'is' if item.truncated == 1 else 'are'} truncated, which loses "
+            f"{format_number(item.truncated_tokens / tokens, 'share')} of all tokens."
+        )
+    if whole := [f"{item.tokenizer} (limit {item.limit:,})" for item in limited if not item.truncated]:
+        sentences.append(f"No document is truncated by {join_with_and(whole)}.")
+    return [Paragraph(sentence) for sentence in sentences]
+
+
+def _length_table(result: TokenizerStudy) -> Table:
+    columns = [Column("tokenizer", "name")]
+    columns += [
+        Column(name, "mean count" if name == "mean" else "count", drop_order=order)
+        for name, order in LENGTH_STATISTICS.items()
+    ]
+    columns.append(Column("texts/s", "qps", drop_order=6, legend="texts tokenized per second"))
+    rows: list[Row] = [
+        [item.tokenizer, *(item.per_document.get(name) for name in LENGTH_STATISTICS), item.texts_per_second]
+        for item in result.tokenizers
+    ]
+    if any(not math.isnan(item.train_seconds) for item in result.tokenizers):
+        columns.append(Column("train s", "seconds", drop_order=1))
+        rows = [[*row, item.train_seconds] for row, item in zip(rows, result.tokenizers, strict=True)]
+    return Table("lengths", columns, rows)
+
+
+def _failures_section(result: TokenizerStudy) -> Section:
+    rows: list[Row] = [[name, one_line(reason)] for name, reason in result.failures.items()]
+    table = Table("failures", [Column("tokenizer"), Column("reason")], rows)
+    return Section("failures", "Not measured", [table] if rows else [], "Not measured" if rows else "")
+
+
+def _probe_sections(result: TokenizerStudy, *, full: bool) -> list[Section]:
+    counts = _probe_table(result.tokenizers)
+    pieces = build_piece_tables(result.tokenizers)
+    given = [probe.kind for probe in result.tokenizers[0].probes if probe.kind not in PROBE_TEXTS] if pieces else []
+    shown = build_piece_tables(result.tokenizers, None if full else given, collapsed=False)
+    text = Paragraph(PIECES_TEXT)
+    return [
+        Section("probes", "Short texts of each kind", [counts] if counts.rows else [], "Probes", FILES_ONLY),
+        Section("pieces", "Tokens of these texts", [text, *pieces] if pieces else [], "Tokens", FILES_ONLY),
+        Section("shown-pieces", "Tokens", [text, *shown] if shown else [], formats=TERMINAL_ONLY),
+    ]
+
+
+def _probe_table(tokenizers: Sequence[TokenizerStats]) -> Table:
+    """Build the table of token counts by probe and tokenizer."""
+    probes = tokenizers[0].probes if tokenizers else ()
+    columns = [Column("kind", "name"), Column("characters", "count")]
+    columns += [Column(item.tokenizer, "count") for item in tokenizers]
+    rows: list[Row] = [
+        [probe.kind, len(probe.text), *(len(item.probes[i].pieces) for item in tokenizers)]
+        for i, probe in enumerate(probes)
+    ]
+    return Table("probes", columns, rows, "Number of tokens", collapsed=True)
+
+
+def build_piece_tables(
+    tokenizers: Sequence[TokenizerStats], kinds: Sequence[str] | None = None, *, collapsed: bool = True
+) -> list[Table]:
+    """Build a table per probe, optionally of some kinds, with each tokenizer's tokens."""
+    columns = [Column("tokenizer"), Column("n", "count"), Column("unknown", "count"), Column("tokens")]
+    tables = []
+    for i, probe in enumerate(tokenizers[0].probes if tokenizers else ()):
+        if kinds is not None and probe.kind not in kinds:
+            continue
+        probed = [item.probes[i] for item in tokenizers]
+        rows: list[Row] = [
+            [item.tokenizer, len(probe.pieces), probe.unknown, PIECE_SEPARATOR.join(probe.pieces)]
+            for item, probe in zip(tokenizers, probed, strict=True)
+        ]
+        text = one_line(probe.text.replace("\n", "↵").replace("\t", "⇥"))
+        tables.append(Table(f"probe-{i}", columns, rows, f"{probe.kind}: {text}", collapsed=collapsed))
+    return tables
+
+
+def _long_words_section(result: TokenizerStudy, *, full: bool) -> Section:
+    columns = [Column("word", "name"), Column("tokens", "count"), Column("occurrences", "count")]
+    tables = [
+        Table(
+            f"words-{i}",
+            columns,
+            [[_shorten_word(word.word), word.tokens, word.occurrences] for word in item.longest],
+            item.tokenizer,
+            collapsed=not full,
+        )
+        for i, item in enumerate(result.tokenizers)
+        if item.longest
+    ]
+    text = Paragraph("Each word, separated by white space, is tokenized alone.")
+    blocks: list[Block] = [text, *tables] if tables else []
+    return Section("words", "Words with the most tokens", blocks, "Words", ALL_FORMATS if full else FILES_ONLY)
+
+
+def _shorten_word(word: str) -> str:
+    return word if len(word) <= MAX_WORD_CHARS else f"{word[: MAX_WORD_CHARS - 10]}…{word[-9:]}"
+
+
+def _changes_section(result: TokenizerStudy, *, full: bool) -> Section:
+    rows: list[Row] = [[item.tokenizer, one_line(item.first_change)] for item in result.tokenizers if item.first_change]
+    table = Table("changes", [Column("tokenizer"), Column("first change")], rows, collapsed=not full)
+    title = "Texts that are not restored"
+    return Section("changes", title, [table] if rows else [], "Changes", ALL_FORMATS if full else FILES_ONLY)
+
+
+def build_charts(result: TokenizerStudy) -> dict[str, Chart]:
     """Build bars of bytes per token and tokens per document.
 
     Empty if there are no tokens.
     """
-    rows = [one for one in found.rows if one.tokens]
+    rows = [one for one in result.tokenizers if one.tokens]
     if not rows:
         return {}
-    said = "; ".join(f"{one.tokenizer} {format_bar_value(one.compression)}" for one in rows)
+    sizes = "; ".join(f"{one.tokenizer} {format_bar_value(one.compression)}" for one in rows)
     lengths = "; ".join(f"{one.tokenizer} {format_bar_value(one.per_document['mean'])}" for one in rows)
-    thin = "thin lines go from the 5th to the 95th percentile"
     return {
         "tokenizers": Chart(
-            "What a token holds, and how many there are",
-            join_sentence("the more bytes a token holds, the fewer tokens a document has", thin),
-            f"Bytes a token: {said}. Tokens a document: {lengths}.",
+            "Bytes per token and tokens per document",
+            join_sentence("thin lines are the range from the 5th to the 95th percentile"),
+            f"Bytes per token: {sizes}. Tokens per document: {lengths}.",
             [_bytes_panel(rows), _tokens_panel(rows)],
         )
     }
@@ -43,13 +299,13 @@ def build_charts(found: TokenizerStudy) -> dict[str, Chart]:
 def _bytes_panel(rows: Sequence[TokenizerStats]) -> ChartPanel:
     alt = import_altair()
     values = [{"tokenizer": one.tokenizer, "bytes": round_digits(one.compression)} for one in rows]
-    x = alt.X("bytes:Q", title="bytes a token", axis=alt.Axis(grid=False, tickCount=4), scale=alt.Scale(zero=True))
-    tips = [alt.Tooltip("tokenizer:N"), alt.Tooltip("bytes:Q", title="bytes a token", format=".3~f")]
+    x = alt.X("bytes:Q", title="bytes per token", axis=alt.Axis(grid=False, tickCount=4), scale=alt.Scale(zero=True))
+    tips = [alt.Tooltip("tokenizer:N"), alt.Tooltip("bytes:Q", title="bytes per token", format=".3~f")]
     chart = alt.Chart(alt.Data(values=values))
     bars = chart.mark_bar(color=PALETTE[0], opacity=0.75, height={"band": 0.7}).encode(
         x=x, y=_tokenizer_axis(rows), tooltip=tips
     )
-    return make_panel("bytes a token", [bars], BAR_HEIGHT_PX * len(rows), wide=False)
+    return make_panel("bytes per token", [bars], BAR_HEIGHT_PX * len(rows), wide=False)
 
 
 def _tokens_panel(rows: Sequence[TokenizerStats]) -> ChartPanel:
@@ -58,13 +314,13 @@ def _tokens_panel(rows: Sequence[TokenizerStats]) -> ChartPanel:
         {
             "tokenizer": one.tokenizer,
             "mean": round_digits(one.per_document["mean"]),
-            "low": round_digits(one.per_document[RANGE_PERCENTILES[0]]),
-            "high": round_digits(one.per_document[RANGE_PERCENTILES[1]]),
+            "low": round_digits(one.per_document.get("p5", math.nan)),
+            "high": round_digits(one.per_document.get("p95", math.nan)),
         }
         for one in rows
     ]
     axis = alt.Axis(grid=False, tickCount=4, format=",d")
-    x = alt.X("mean:Q", title="tokens a document", axis=axis, scale=alt.Scale(zero=True))
+    x = alt.X("mean:Q", title="tokens per document", axis=axis, scale=alt.Scale(zero=True))
     tips = [
         alt.Tooltip("tokenizer:N"),
         alt.Tooltip("mean:Q", title="mean", format=",.1f"),
@@ -77,7 +333,7 @@ def _tokens_panel(rows: Sequence[TokenizerStats]) -> ChartPanel:
         chart.mark_bar(color=PALETTE[1], opacity=0.75, height={"band": 0.7}).encode(x=x, y=y, tooltip=tips),
         chart.mark_rule(style="guide", strokeWidth=1.5).encode(x=alt.X("low:Q"), x2="high:Q", y=y, tooltip=tips),
     ]
-    return make_panel("tokens a document", layers, BAR_HEIGHT_PX * len(rows), wide=False)
+    return make_panel("tokens per document", layers, BAR_HEIGHT_PX * len(rows), wide=False)
 
 
 def _tokenizer_axis(rows: Sequence[TokenizerStats]) -> object:
@@ -86,309 +342,50 @@ def _tokenizer_axis(rows: Sequence[TokenizerStats]) -> object:
     return alt.Y("tokenizer:N", title=None, sort=order, axis=alt.Axis(grid=False, labelLimit=170))
 
 
-MISSING_VALUE = "-"
-PIECE_SEPARATOR = "|"
-"""Separator between tokens."""
-LENGTH_STATISTICS = ("mean", "p5", "p25", "p50", "p75", "p95", "p99", "max")
-"""Statistics shown for tokens per document."""
-MIN_UNKNOWN_SHARE = 0.001
-"""Share of unknown tokens from which the summary mentions a tokenizer."""
-MAX_WORD_CHARS = 60
-"""Maximum number of characters of a word."""
-COLUMN_LEGEND = (
-    "used: the part of the vocabulary that occurs; a word: tokens for what stands between white space; bytes: of "
-    "text for a token; lossless: whether every text comes back from its tokens."
-)
-"""Legend of the table's columns."""
-STUDY_COLUMNS = (
-    "tokenizer",
-    "vocab_size",
-    "unique_tokens_used",
-    "vocab_utilization",
-    "avg_tokens_per_doc",
-    "median_tokens_per_doc",
-    "avg_tokens_per_word",
-    "avg_tokens_per_char",
-    "avg_tokens_per_byte",
-    "compression_ratio",
-)
-"""First columns of the CSV, as in the tokenization study."""
+def build_csv_table(result: TokenizerStudy) -> Table:
+    """Build the table with one row per tokenizer; the columns of the tokenization study come first."""
+    rows = [{**_study_values(item), **_further_values(item)} for item in result.tokenizers]
+    empty = TokenizerStats("", 0, 0, 0, 0, 0, 0, 0, {})
+    names = list(chain(_study_values(empty), _further_values(empty)))
+    return Table("tokenizers", [Column(name) for name in names], [list(row.values()) for row in rows])
 
 
-def build_report(found: TokenizerStudy) -> TextReport:
-    """Build the report of a tokenizer comparison."""
-    told = max((one.documents for one in found.rows), default=0)
-    of = "" if told == found.documents else f"{told:,} of "
-    about = [found.corpus, f"{of}{pluralise(found.documents, 'document')}"]
-    parts = [
-        TextSection(
-            "figures",
-            "What becomes of the texts",
-            "Figures",
-            _columns_note(found),
-            [tokenizer_table(found.rows)],
-            lambda: build_charts(found),
-        ),
-        TextSection("lengths", "Tokens of a document", "Lengths", _truncation_text(found), [_length_table(found)]),
-        *_failure_sections(found),
-        *_probe_sections(found),
-        *_long_word_sections(found),
-        *_loss_sections(found),
-    ]
-    return TextReport(
-        "tokenizers",
-        "Tokenizers",
-        about,
-        summarise_tokenizers(found),
-        parts,
-        notes=found.notes,
-        circumstances=found.circumstances,
-    )
+def _study_values(item: TokenizerStats) -> dict[str, Value]:
+    """Return the values in the columns of the tokenization study."""
+    return {
+        "tokenizer": item.tokenizer,
+        "vocab_size": item.vocabulary,
+        "unique_tokens_used": item.used,
+        "vocab_utilization": item.used_share,
+        "avg_tokens_per_doc": item.per_document.get("mean"),
+        "median_tokens_per_doc": item.per_document.get("p50"),
+        "avg_tokens_per_word": item.per_word,
+        "avg_tokens_per_char": item.per_character,
+        "avg_tokens_per_byte": item.per_byte,
+        "compression_ratio": item.compression,
+    }
 
 
-def summarise_tokenizers(found: TokenizerStudy) -> str:
-    """Summarise which lossless tokenizer needs the fewest tokens.
-
-    Tokenizers with unknown tokens are named too.
-
-    >>> one = TokenizerStats("bytes", 384, 5, 2, 10, 2, 10, 10, {"mean": 5.0}, lossless=True)
-    >>> other = TokenizerStats("words", 3, 3, 2, 4, 2, 10, 10, {"mean": 2.0}, unknown=1, lossless=False)
-    >>> summarise_tokenizers(TokenizerStudy("docs", 2, [one, other]))[56:]
-    ', 1.00 bytes a token. Not everything is known to words (25%).'
-    """
-    whole = sorted((one for one in found.rows if one.lossless), key=lambda one: one.tokens)
-    if not whole:
-        told = ["No tokenizer brings every text back as it was."]
-    else:
-        best, worst = whole[0], whole[-1]
-        figures = f"{_format_mean_tokens(best)} tokens a document, {best.compression:.2f} bytes a token"
-        if len(whole) == 1:
-            only = "Only " if len(found.rows) > 1 else ""
-            told = [f"{only}{best.tokenizer} brings every text back: {figures}."]
-        else:
-            told = [
-                f"Of those that bring every text back, {_fewest_tokens_phrase(whole)}: "
-                f"{figures}{_most_tokens_phrase(best, worst)}."
-            ]
-    gaps = [
-        f"{one.tokenizer} ({_format_share(one.unknown_rate)})"
-        for one in found.rows
-        if one.unknown_rate >= MIN_UNKNOWN_SHARE
-    ]
-    if gaps:
-        told.append(f"Not everything is known to {join_with_and(gaps)}.")
-    return " ".join(told)
+def _further_values(item: TokenizerStats) -> dict[str, Value]:
+    has_limit = item.limit is not None
+    return {
+        **{f"{name}_tokens_per_doc": item.per_document.get(name) for name in ("p5", "p95", "p99", "max")},
+        "documents": item.documents,
+        "tokens": item.tokens,
+        "words": item.words,
+        "characters": item.characters,
+        "bytes": item.bytes,
+        "unknown": item.unknown,
+        "unknown_documents": item.unknown_documents,
+        "lossless": None if item.lossless is None else str(int(item.lossless)),
+        "limit": item.limit,
+        "marks": item.special_tokens,
+        "truncated": item.truncated if has_limit else None,
+        "lost": item.truncated_tokens if has_limit else None,
+        "texts_per_second": item.texts_per_second,
+        "learn_seconds": item.train_seconds,
+        "trained_on": item.trained_on,
+    }
 
 
-def _fewest_tokens_phrase(ordered: Sequence[TokenizerStats]) -> str:
-    """Name the tokenizers with the fewest tokens, all of them if several are equal."""
-    least = [one.tokenizer for one in ordered if one.tokens == ordered[0].tokens]
-    if len(least) == 1:
-        return f"{least[0]} needs fewest tokens"
-    return f"{join_with_and(least)} need the same number of tokens" + (
-        ", the fewest" if len(least) < len(ordered) else ""
-    )
-
-
-def _most_tokens_phrase(best: TokenizerStats, worst: TokenizerStats) -> str:
-    return "" if best.tokens == worst.tokens else f"; {worst.tokenizer} needs most ({_format_mean_tokens(worst)})"
-
-
-def _format_mean_tokens(one: TokenizerStats) -> str:
-    return f"{one.per_document.get('mean', math.nan):,.1f}"
-
-
-def _format_share(part: float) -> str:
-    """Format a share as percent with two significant digits; a dash for NaN.
-
-    >>> _format_share(0.25), _format_share(0.0211), _format_share(0.00004), _format_share(0.0), _format_share(math.nan)
-    ('25%', '2.1%', '<0.01%', '0%', '-')
-    """
-    if math.isnan(part):
-        return MISSING_VALUE
-    if not part:
-        return "0%"
-    return (
-        "<0.01%" if part < 0.0001 else f"{part:.2%}" if part < 0.01 else f"{part:.1%}" if part < 0.1 else f"{part:.0%}"
-    )
-
-
-def _columns_note(found: TokenizerStudy) -> str:
-    learned = list(dict.fromkeys(one.trained_on for one in found.rows if one.trained_on))
-    names = list(dict.fromkeys(one.tokenizer.partition("(")[0] for one in found.rows if one.trained_on))
-    told = f" Pieces of {join_with_and(names)} were learned from {learned[0]}." if len(learned) == 1 else ""
-    return f"{COLUMN_LEGEND}{told}"
-
-
-def tokenizer_table(tokenizers: Sequence[TokenizerStats]) -> TextTable:
-    """Build the table of token counts, one row per tokenizer."""
-    header = ["tokenizer", "vocab", "used", "a word", "bytes", "unknown", "lossless"]
-    rows = [
-        [
-            one.tokenizer,
-            f"{one.vocabulary:,}",
-            _format_share(one.used_share),
-            _format_two_decimals(one.per_word),
-            _format_two_decimals(one.compression),
-            _format_share(one.unknown_rate),
-            MISSING_VALUE if one.lossless is None else "yes" if one.lossless else "no",
-        ]
-        for one in tokenizers
-    ]
-    return TextTable("", header, rows, goes=(2,))
-
-
-def _format_two_decimals(value: float) -> str:
-    return MISSING_VALUE if math.isnan(value) else f"{value:.2f}"
-
-
-def _truncation_text(found: TokenizerStudy) -> str:
-    """Describe how much is truncated, for tokenizers with a limit."""
-    told = []
-    for one in found.rows:
-        if one.limit is None:
-            continue
-        if not one.truncated:
-            told.append(f"{one.tokenizer} reads {one.limit:,} tokens, and all of every document.")
-            continue
-        tokens = one.tokens + one.marks * one.documents
-        share, lost = _format_share(one.truncated / one.documents), _format_share(one.lost / tokens)
-        told.append(
-            f"{one.tokenizer} reads {one.limit:,} tokens: {one.truncated:,} of {pluralise(one.documents, 'document')} "
-            f"({share}) {'is' if one.truncated == 1 else 'are'} longer, and {lost} of all tokens are cut off."
-        )
-    return " ".join(told)
-
-
-def _length_table(found: TokenizerStudy) -> TextTable:
-    header = ["tokenizer", *LENGTH_STATISTICS, "texts/s", "learned in"]
-    rows = [
-        [
-            one.tokenizer,
-            _format_mean_tokens(one),
-            *(
-                f"{one.per_document[name]:,.0f}" if name in one.per_document else MISSING_VALUE
-                for name in LENGTH_STATISTICS[1:]
-            ),
-            format_number(one.texts_per_second, "qps"),
-            MISSING_VALUE if math.isnan(one.learn_seconds) else f"{one.learn_seconds:.1f} s",
-        ]
-        for one in found.rows
-    ]
-    return TextTable("", header, rows, goes=(10, 3, 5, 9, 2))
-
-
-def _failure_sections(found: TokenizerStudy) -> list[TextSection]:
-    rows = [[name, why] for name, why in found.failures.items()]
-    table = TextTable("", ["tokenizer", "why"], rows, numbers=False)
-    return [TextSection("failed", "Not looked at", "Not looked at", rows=[table])] if rows else []
-
-
-def probe_table(tokenizers: Sequence[TokenizerStats]) -> TextTable | None:
-    """Build the table of token counts by probe and tokenizer.
-
-    None if there are no probes.
-    """
-    first = tokenizers[0].probes if tokenizers else ()
-    if not first:
-        return None
-    header = ["text", "characters", *(one.tokenizer for one in tokenizers)]
-    rows = [
-        [one.kind, str(len(one.text)), *(_piece_count(mine, at) for mine in tokenizers)] for at, one in enumerate(first)
-    ]
-    return TextTable("", header, rows)
-
-
-def _piece_count(one: TokenizerStats, at: int) -> str:
-    made = one.probes[at]
-    return f"{len(made.pieces)} ({made.unknown})" if made.unknown else str(len(made.pieces))
-
-
-def piece_tables(tokenizers: Sequence[TokenizerStats], kinds: Sequence[str] | None = None) -> list[TextTable]:
-    """Build a table per probe, optionally of some kinds, with each tokenizer's tokens."""
-    tables = []
-    for at, one in enumerate(tokenizers[0].probes if tokenizers else ()):
-        if kinds is not None and one.kind not in kinds:
-            continue
-        rows = []
-        for mine in tokenizers:
-            made = mine.probes[at]
-            unknown = f"{len(made.pieces)}, {made.unknown} unknown" if made.unknown else str(len(made.pieces))
-            rows.append([mine.tokenizer, unknown, PIECE_SEPARATOR.join(made.pieces)])
-        text = one.text.replace("\n", "↵").replace("\t", "⇥")
-        title = f"{one.kind}: {one_line(text)}"
-        tables.append(TextTable(title, ["tokenizer", "pieces", "which"], rows, numbers=False))
-    return tables
-
-
-def _probe_sections(found: TokenizerStudy) -> list[TextSection]:
-    counts = probe_table(found.rows)
-    if counts is None:
-        return []
-    about = "Pieces of a short text of each kind; in brackets, how many stand for what the tokenizer does not know."
-    which = f"Pieces are apart by {PIECE_SEPARATOR}; ␣ is a blank, ↵ the end of a line, \\x.. a byte, ⟨?⟩ the unknown."
-    return [
-        TextSection("probes", "Texts of every kind", "Probes", about, [counts], long=True),
-        TextSection("pieces", "Their pieces", "Pieces", which, piece_tables(found.rows), long=True),
-    ]
-
-
-def _long_word_sections(found: TokenizerStudy) -> list[TextSection]:
-    tables = [
-        TextTable(
-            one.tokenizer,
-            ["word", "pieces", "times"],
-            [[_shorten_word(word.word), f"{word.pieces:,}", f"{word.times:,}"] for word in one.longest],
-        )
-        for one in found.rows
-        if one.longest
-    ]
-    text = "What stands between white space, each by itself, and how often it comes."
-    return [TextSection("words", "Words that take most pieces", "Words", text, tables, long=True)] if tables else []
-
-
-def _shorten_word(word: str) -> str:
-    return word if len(word) <= MAX_WORD_CHARS else f"{word[: MAX_WORD_CHARS - 10]}…{word[-9:]}"
-
-
-def _loss_sections(found: TokenizerStudy) -> list[TextSection]:
-    rows = [[one.tokenizer, one_line(one.note)] for one in found.rows if one.note]
-    table = TextTable("", ["tokenizer", "the first that differs"], rows, numbers=False)
-    title = "What does not come back"
-    return [TextSection("lost", title, "Lost", rows=[table], long=True)] if rows else []
-
-
-def render_csv(found: TokenizerStudy) -> str:
-    """Render one CSV row per tokenizer.
-
-    The columns of the tokenization study come first.
-    """
-    more = ("documents", "tokens", "words", "characters", "bytes", "unknown", "unknown_documents", "lossless")
-    cut = ("limit", "marks", "truncated", "lost", "texts_per_second", "learn_seconds", "trained_on")
-    header = [*STUDY_COLUMNS, *(f"{name}_tokens_per_doc" for name in ("p5", "p95", "p99", "max")), *more, *cut]
-    rows = (
-        [
-            one.tokenizer,
-            str(one.vocabulary),
-            str(one.used),
-            format_exact(one.used_share),
-            *(format_exact(one.per_document.get(name)) for name in ("mean", "p50")),
-            *(format_exact(value) for value in (one.per_word, one.per_character, one.per_byte, one.compression)),
-            *(format_exact(one.per_document.get(name)) for name in ("p5", "p95", "p99", "max")),
-            *(str(getattr(one, name)) for name in more[:-1]),
-            "" if one.lossless is None else str(int(one.lossless)),
-            "" if one.limit is None else str(one.limit),
-            str(one.marks),
-            *("" if one.limit is None else str(value) for value in (one.truncated, one.lost)),
-            *(format_exact(value) for value in (one.texts_per_second, one.learn_seconds)),
-            one.trained_on,
-        ]
-        for one in found.rows
-    )
-    return render_csv_rows(header, rows)
-
-
-REPORTER = ResultReporter(
-    lambda result: to_report(build_report(result)),
-    {"csv": TableBuilder("one row per tokenizer", lambda result: table_from_csv(render_csv(result)))},
-)
+REPORTER = ResultReporter(build_report, {"csv": TableBuilder("one row per tokenizer", build_csv_table)})

@@ -21,6 +21,7 @@ from ragauge.embedder_study.plan import document_part
 from ragauge.embedder_study.results import TokenizerStats, TokenizerStudy
 from ragauge.embedder_study.tokenizer_counts import PROBE_TEXTS, count_corpus_text, count_tokens, model_token_counts
 from ragauge.models.tokenizers import open_tokenizer
+from ragauge.output.numbers import pluralise
 from ragauge.runs.folder import provenance, utc_now
 from ragauge.runs.texts import load_corpus
 
@@ -81,12 +82,12 @@ def compare_tokenizers(
     `whole`, `text` or `title`. `probes` are texts to add to the default probes.
 
     >>> found = compare_tokenizers(["to be or not to be", "to do is to be"], ["bytes", "words"])
-    >>> [(one.tokenizer, one.tokens, one.used) for one in found.rows]
+    >>> [(one.tokenizer, one.tokens, one.used) for one in found.tokenizers]
     [('bytes', 32, 10), ('words', 11, 6)]
     """
     taken = document_part(part)
     if held_out is not None and not 0 <= held_out < 1:
-        raise BadInput(f"held_out is {held_out:g}, not at least 0 and below 1")
+        raise BadInput(f"held_out must be at least 0 and below 1, got {held_out:g}")
     if seed < 0:
         raise BadInput(f"seed must be at least 0, got {seed}")
     asked, failures = _open_tokenizers(tokenizers)
@@ -94,12 +95,12 @@ def compare_tokenizers(
     name, documents = _read_corpus(corpus)
     texts = [taken(one) for one in documents]
     if not any(text.strip() for text in texts):
-        raise BadInput(f"there are no texts in {name}", hint=f"part is `{part}`" if documents else None)
+        raise BadInput(f"{name} has no texts", hint=f"part is `{part}`" if documents else None)
     learns = any(one.learns for one in asked)
     if held_out is None:
         held_out = DEFAULT_HELD_OUT_SHARE if learns and len(texts) >= MIN_DOCUMENTS_TO_HOLD_OUT else 0.0
     parted = _SplitCorpus(name, *_split_texts(texts, held_out if learns else 0.0, seed))
-    looked_at = {**PROBE_TEXTS, **{f"yours {n}" if n > 1 else "yours": text for n, text in enumerate(probes, 1)}}
+    looked_at = {**PROBE_TEXTS, **{f"custom {n}" if n > 1 else "custom": text for n, text in enumerate(probes, 1)}}
     rows, failed, notes = _count_all(asked, parted, progress, limit=limit, probes=looked_at)
     failures |= failed
     if not rows:
@@ -107,10 +108,10 @@ def compare_tokenizers(
     return TokenizerStudy(
         corpus=name,
         documents=len(texts),
-        rows=rows,
+        tokenizers=rows,
         failures=failures,
         notes=[*notes, *_training_bias_notes(learns, held_out)],
-        circumstances={
+        provenance={
             "made": utc_now(),
             "part": part,
             "held_out": held_out if learns else None,
@@ -146,7 +147,7 @@ def _count_all(
             seconds = time.perf_counter() - began
             known_by = _row_identity(ready, limit)
             if known_by in same:
-                notes.append(f"{one.name} is left out: on this corpus it is the same as {same[known_by]}")
+                notes.append(f"{one.name} is left out: it is identical to {same[known_by]} on this corpus")
                 continue
             same[known_by] = one.name
             found = count_tokens(
@@ -161,7 +162,7 @@ def _count_all(
         except BackendFailed as error:
             failures[one.name] = error.message
             continue
-        rows.append(replace(found, learn_seconds=seconds) if one.learns else found)
+        rows.append(replace(found, train_seconds=seconds) if one.learns else found)
     return rows, failures, notes
 
 
@@ -180,7 +181,7 @@ def _open_tokenizers(given: Any) -> tuple[list[_OpenTokenizer], dict[str, str]]:
     for name, one in named:
         called, described = _tokenizer_name(name, one)
         known = [*failures, *(other.name for other in found), called]
-        unique_by(known, str, "tokenizer", hint=f"name one apart: other={called}")
+        unique_by(known, str, "tokenizer", hint=f"give one another name: other={called}")
         try:
             tokenizer = open_tokenizer(described)
         except (MissingExtra, BackendFailed) as error:
@@ -210,7 +211,7 @@ def _row_identity(tokenizer: Tokenizer, limit: int | None) -> tuple[Any, ...]:
 
 def _no_tokenizer_error(failures: Mapping[str, str]) -> RagaugeError:
     if not failures:
-        return BadInput("no tokenizer is given", hint="bytes, bpe(vocabulary=8000), minilm …")
+        return BadInput("no tokenizer given", hint="give one, e.g. bytes")
     return BackendFailed("; ".join(f"{name}: {why}" for name, why in failures.items()))
 
 
@@ -231,10 +232,10 @@ def _split_texts(texts: Sequence[str], held_out: float, seed: int) -> tuple[Sequ
     if not held_out:
         return texts, texts
     if not 0 < kept < len(texts):
-        left = "learn from" if kept else "count"
+        left = "train on" if kept else "count"
         raise BadInput(
-            f"{held_out:g} of {len(texts)} documents are {kept}: nothing is left to {left}",
-            hint="held_out=0 learns from all of them, and counts all",
+            f"held_out={held_out:g} of {pluralise(len(texts), 'document')} leaves no document to {left}",
+            hint="held_out=0 trains on all documents, and counts all",
         )
     chosen = set(np.random.default_rng(seed).permutation(len(texts))[:kept].tolist())
     parts = [[text for at, text in enumerate(texts) if (at in chosen) is mine] for mine in (False, True)]
@@ -242,7 +243,7 @@ def _split_texts(texts: Sequence[str], held_out: float, seed: int) -> tuple[Sequ
 
 
 def _training_source(name: str, learned: Sequence[str], counted: Sequence[str]) -> str:
-    others = f"{len(learned):,} other document{'s' if len(learned) != 1 else ''}"
+    others = pluralise(len(learned), "other document")
     return "these documents" if learned is counted else f"{others} of {name}"
 
 
@@ -250,6 +251,6 @@ def _training_bias_notes(learns: bool, held_out: float) -> list[str]:
     if not learns or held_out:
         return []
     return [
-        "tokenizers that learned from these very documents look better than they are: their pieces fit, and few are "
-        "unknown; with --held-out they are counted on documents that they have not seen"
+        "tokenizers trained on these documents look better than on new ones; --held-out counts documents that they "
+        "were not trained on"
     ]

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -11,7 +9,6 @@ from typing import Any, NamedTuple
 
 from rich.table import Table as RichTable
 
-from ragauge.core.csv_cells import restore_cell
 from ragauge.core.documents import EMPTY_MAPPING
 from ragauge.output.report import (
     ALL_FORMATS,
@@ -171,9 +168,3 @@ def _to_cell(text: str, *, is_number: bool) -> Cell:
         return Cell(text)
     value = float(match[1].replace(",", "")) * UNIT_FACTORS.get(match[2], 1.0)
     return Cell(value, best=text.startswith("•"), text=text)
-
-
-def table_from_csv(text: str) -> Table:
-    """Convert CSV to a table."""
-    header, *rows = csv.reader(io.StringIO(text))
-    return Table("", [Column(name) for name in header], [[restore_cell(cell) for cell in row] for row in rows])

@@ -21,7 +21,8 @@ from ragauge.datasets import load
 from ragauge.files.source import InputFile
 from ragauge.files.vectors import VectorFile, first_bad_row, is_vector_file, read_vectors
 from ragauge.files.workspace import cache_folder
-from ragauge.models.embedders import BatchedEmbedder, CachedEmbedder, open_embedder
+from ragauge.models.embedders import open_embedder
+from ragauge.models.embedders.embedding import embed_texts
 from ragauge.store_benchmarks.ann_benchmarks_hdf5 import is_hdf5, read_hdf5
 from ragauge.store_benchmarks.results import Matrix, VectorSet
 from ragauge.stores.bookkeeping import METRICS, Mask
@@ -310,9 +311,8 @@ def _embed_dataset(
         raise BadInput(f"{dataset.name} has no {'queries' if documents else 'documents'}")
     texts = [document.whole for document in documents]
     model = open_embedder(DEFAULT_EMBEDDER if embedder is None else embedder, texts, progress)
-    cached = BatchedEmbedder(CachedEmbedder(model, cache_folder() / "embeddings"), progress)
-    base = np.asarray(cached.embed(texts), np.float32)
-    vectors = np.asarray(cached.embed(list(asked.values())), np.float32)
+    base = embed_texts(model, texts, cache=cache_folder(), progress=progress).vectors
+    vectors = embed_texts(model, list(asked.values()), cache=cache_folder(), progress=progress).vectors
     notes = [f"the vectors are those of {model.name}"]
     if len(documents) < len(dataset.documents):
         notes.append(f"only the first {len(documents):,} of {len(dataset.documents):,} documents are there to be found")

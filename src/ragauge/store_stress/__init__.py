@@ -26,7 +26,8 @@ from ragauge.datasets import folders
 from ragauge.evaluation import evaluate
 from ragauge.files.serialization import settings_from
 from ragauge.files.workspace import cache_folder, temporary_folder
-from ragauge.models.embedders import BatchedEmbedder, CachedEmbedder, open_embedder
+from ragauge.models.embedders import open_embedder
+from ragauge.models.embedders.embedding import embed_texts
 from ragauge.runs.folder import provenance, utc_now
 from ragauge.runs.texts import load_dataset_or_corpus
 from ragauge.store_stress.ingestion_modes import run_ingestion_mode
@@ -251,8 +252,7 @@ def load_stress_data(
     queries = {name: queries[name] for name in sorted(chosen)}
     texts = [one.whole for one in documents]
     model = open_embedder(embedder, texts, progress)
-    cached = BatchedEmbedder(CachedEmbedder(model, cache_folder() / "embeddings"), progress)
-    vectors = cached.embed(texts)
+    vectors = embed_texts(model, texts, cache=cache_folder(), progress=progress).vectors
     vectors = _replace_zero_vectors(vectors, data.name, model.name, notes)
     asked = model.embed(list(queries.values())) if queries else np.zeros((0, vectors.shape[1]), np.float32)
     nonzero = np.abs(asked).sum(axis=1) > 0

@@ -35,7 +35,8 @@ from ragauge.core.plugin_parameters import (
 )
 from ragauge.core.protocols import Embedder, Retriever, is_async
 from ragauge.core.specs import Spec, redact_spec
-from ragauge.models.embedders import BatchedEmbedder, CachedEmbedder, VectorCaches, fit
+from ragauge.models.embedders import CachedEmbedder, VectorCaches, fit
+from ragauge.models.embedders.embedding import BatchedEmbedder
 from ragauge.systems.adapters import AdaptedRetriever, as_retriever
 
 

@@ -36,7 +36,8 @@ from ragauge.knowledge.graph.distances import (
 )
 from ragauge.knowledge.graph.results import DegreeSummary, GraphAnalysis, Hub, LinkKind, QueryReach, SharedLinks
 from ragauge.measures.conventions import find_convention
-from ragauge.models.embedders import BatchedEmbedder, CachedEmbedder, open_embedder
+from ragauge.models.embedders import CachedEmbedder, open_embedder
+from ragauge.models.embedders.embedding import BatchedEmbedder
 from ragauge.output.numbers import pluralise
 from ragauge.runs.folder import dataset_fingerprint, provenance, utc_now
 from ragauge.runs.texts import load_dataset_or_corpus

@@ -22,6 +22,7 @@ from ragauge.core.protocols import Embedder, Vectors
 from ragauge.core.records import Floats, Ints
 from ragauge.core.text import WORD_PATTERN, shingles, split_words
 from ragauge.knowledge.novelty.results import ChunkSettings
+from ragauge.models.embedders.embedding import CheckedEmbedder
 from ragauge.stores.nearest_neighbours import find_nearest
 
 DEFAULT_CHUNK_CHARS = 1000
@@ -147,16 +148,14 @@ def embed_in_batches(
     BadInput is raised for vectors of a wrong shape or with values that are not finite.
     """
     found: Any = None
+    checked = CheckedEmbedder(embedder)
     for first in range(0, n, CHUNK_BATCH_SIZE):
-        part = np.asarray(embedder.embed([text(i) for i in range(first, min(first + CHUNK_BATCH_SIZE, n))]), np.float32)
-        if part.ndim != 2 or len(part) != min(CHUNK_BATCH_SIZE, n - first):
-            raise BadInput(f"the embedder `{embedder.name}` gave an array of {part.shape} for {n - first} texts")
+        batch = [text(i) for i in range(first, min(first + CHUNK_BATCH_SIZE, n))]
+        part = np.asarray(checked.embed(batch), np.float32)
         if not np.isfinite(part).all():
-            raise BadInput(f"the embedder `{embedder.name}` gave a vector that is not finite")
+            raise BadInput(f"the embedder `{embedder.name}` returned a vector that is not finite")
         if found is None:
             found = _allocate_vectors(n, part.shape[1])
-        if part.shape[1] != found.shape[1]:
-            raise BadInput(f"the embedder `{embedder.name}` gives vectors of {found.shape[1]} and {part.shape[1]}")
         found[first : first + len(part)] = part
         progress(Progress("embedding chunks", first + len(part), n))
     return np.zeros((0, 0), np.float32) if found is None else found

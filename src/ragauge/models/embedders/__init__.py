@@ -13,11 +13,12 @@ from typing import Any
 
 import numpy as np
 
-from ragauge.compute.progress import Progress, ProgressCallback, no_progress
+from ragauge.compute.progress import ProgressCallback, no_progress
 from ragauge.core.components import build_component
 from ragauge.core.errors import BadInput, error_summary
 from ragauge.core.hashes import hash_bytes
 from ragauge.core.protocols import Embedder, Vectors
+from ragauge.core.vectors import check_vectors
 
 
 class NamedEmbedder:
@@ -107,9 +108,8 @@ class CachedEmbedder:
             self.reused += len(found.keys() - self._computed)
             self._computed.update(missing)
             if missing:
-                made = np.ascontiguousarray(self._embedder.embed(list(missing.values())), np.float32)
-                if len(made) != len(missing):
-                    raise BadInput(f"the embedder `{self.name}` gave {len(made)} vectors for {len(missing)} texts")
+                made = check_vectors(self._embedder.embed(list(missing.values())), len(missing), self.name)
+                made = np.ascontiguousarray(made, np.float32)
                 rows = dict(zip(missing, (row.tobytes() for row in made), strict=True))
                 with file:
                     file.executemany("INSERT OR REPLACE INTO vectors VALUES (?, ?)", rows.items())
@@ -166,33 +166,6 @@ class VectorCaches:
         if self._own_folder is not None:
             self._own_folder.cleanup()
             self._own_folder = None
-
-
-EMBEDDING_BATCH_SIZE = 256
-
-
-class BatchedEmbedder:
-    """Embedder that splits many texts into batches and reports progress."""
-
-    def __init__(self, embedder: Embedder, progress: ProgressCallback = no_progress) -> None:
-        self._embedder = embedder
-        self._progress = progress
-        self.name = embedder.name
-
-    def embed(self, texts: Sequence[str]) -> Vectors:
-        """Return the vectors of texts, one row per text."""
-        if len(texts) <= EMBEDDING_BATCH_SIZE:
-            return self._embedder.embed(texts)
-        parts = []
-        # Sorted by length, so that embedders with padding get texts of similar length.
-        order = sorted(range(len(texts)), key=lambda i: len(texts[i]))
-        for start in range(0, len(order), EMBEDDING_BATCH_SIZE):
-            parts.append(self._embedder.embed([texts[i] for i in order[start : start + EMBEDDING_BATCH_SIZE]]))
-            self._progress(Progress("embedding", min(start + EMBEDDING_BATCH_SIZE, len(order)), len(order)))
-        vectors = np.concatenate(parts)
-        out = np.empty_like(vectors)
-        out[order] = vectors
-        return out
 
 
 def open_embedder(

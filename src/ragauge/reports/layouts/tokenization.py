@@ -144,7 +144,7 @@ def study_overview(lineup: EmbedderStudy) -> Overview:
     tokenization study's own table excluded them from the means.
     """
     entries = {
-        one.name: SystemSummary(one.name, dict(one.means), speed=_first_store_speed(one)) for one in lineup.entrants
+        one.name: SystemSummary(one.name, dict(one.means), speed=_first_store_speed(one)) for one in lineup.embedders
     }
     measures = [name for name in LAYOUT_MEASURES.measures if any(name in one.means for one in entries.values())]
     return Overview(
@@ -154,7 +154,7 @@ def study_overview(lineup: EmbedderStudy) -> Overview:
 
 def _first_store_speed(one: EmbedderResult) -> Speed | None:
     """Return the latencies in the first store that was timed, or None."""
-    shelf = next((shelf for shelf in one.shelves if shelf.stages), None)
+    shelf = next((shelf for shelf in one.stores if shelf.stages), None)
     if shelf is None:
         return None
     n = max(stage.n for stage in shelf.stages.values())
@@ -209,7 +209,7 @@ def render_tokenizer_table(found: TokenizerStudy) -> str:
 
     Unknown values are empty.
     """
-    return to_csv(TOKENIZER_COLUMNS, [to_tokenizer_row(one)._asdict() for one in found.rows])
+    return to_csv(TOKENIZER_COLUMNS, [to_tokenizer_row(one)._asdict() for one in found.tokenizers])
 
 
 def read_tokenizer_table(path: str) -> TokenizerTable:
