@@ -24,6 +24,7 @@ GOLDENS = Path(__file__).parents[1] / "goldens"
 COMMANDS = {
     "ragauge-calibration": "calibrate inputs/labelled.jsonl -o c --json",
     "ragauge-embedders": "report folders/study/lineup.json --format json",
+    "ragauge-experiments": "run inputs/experiments.toml -o runs --json",
     "ragauge-freshness": "freshness inputs/bm25.run inputs/dense.run --versions inputs/versions.jsonl -k 10 --json",
     "ragauge-gain": "gain --before inputs/kb --add inputs/new.jsonl -k 3 -w recall@3=0.5 -w novelty=0.5 --json",
     "ragauge-graph": "graph synthetic:graph --max-queries 30 --json",
@@ -32,6 +33,7 @@ COMMANDS = {
     "ragauge-lint": "lint inputs/dirty.jsonl --json",
     "ragauge-novelty": "novelty inputs/new.jsonl --known inputs/known.jsonl --chat lexical --json",
     "ragauge-reliability": "reliability inputs/qrels.txt rag=inputs/bm25.run rag=inputs/dense.run --json",
+    "ragauge-report": "report folders/run --format json",
     "ragauge-scores": "evaluate inputs/qrels.txt inputs/bm25.run inputs/dense.run --per-query --json",
     "ragauge-stress": "stress --store memory --corpus inputs/known.jsonl --json",
     "ragauge-sweep": "report folders/bench --format json",

@@ -8,7 +8,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ragauge.comparison.report import assign_letters, describe_test, find_significant_wins
-from ragauge.comparison.results import Overview
 from ragauge.core.run_dates import describe_run_dates
 from ragauge.core.summaries import Mean
 from ragauge.core.text import one_line
@@ -72,33 +71,6 @@ def to_paper_name(measure: str) -> str:
     """
     name = re.match(r"[^(@]*", measure)[0]  # type: ignore[index]
     return PAPER_MEASURE_NAMES.get(name, name) + measure[len(name) :]
-
-
-def render_overview_latex(overview: Overview) -> str:
-    """Render the systems of an overview by all its measures."""
-    means = {(name, m): mean for name, entry in overview.entries.items() for m, mean in entry.means.items()}
-    counts = [means[place].n for place in means if place[1] in overview.measures]
-    found = overview.compared
-    totals = {
-        name: entry.speed.stages["total"].p95
-        for name, entry in overview.entries.items()
-        if entry.speed is not None and "total" in entry.speed.stages
-    }
-    p95 = {name: value for name, value in totals.items() if not math.isnan(value)}
-    said = [_means_caption(counts, overview.dataset, overview.convention), *_best_caption(len(overview.systems))]
-    said += [] if found is None else _marks_caption(found)
-    sheet = _LatexTable(
-        overview.systems,
-        list(overview.measures),
-        means,
-        overview.lower_is_better,
-        [*said, *(["p95: 95th percentile of the time for a query"] if p95 else [])],
-        overview.title,
-        {} if found is None else _significance_marks(found),
-        _system_letters(found),
-        p95,
-    )
-    return _latex_comments(describe_run_dates(overview.answers)) + _render_latex_table(sheet)
 
 
 def render_comparisons_latex(found: Comparisons) -> str:

@@ -31,6 +31,7 @@ RESULT_MODULES: Mapping[str, ResultModules] = {
         "calibrate", "ragauge.judging.calibration.results", "ragauge.judging.calibration.report"
     ),
     "ragauge-embedders": ResultModules("embedders", "ragauge.embedder_study.results", "ragauge.embedder_study.report"),
+    "ragauge-experiments": ResultModules("run", "ragauge.comparison.results", "ragauge.reports.experiment_set"),
     "ragauge-freshness": ResultModules(
         "freshness", "ragauge.knowledge.freshness.results", "ragauge.knowledge.freshness.report"
     ),
@@ -47,6 +48,7 @@ RESULT_MODULES: Mapping[str, ResultModules] = {
     "ragauge-reliability": ResultModules(
         "reliability", "ragauge.experiments.reliability.results", "ragauge.experiments.reliability.report"
     ),
+    "ragauge-report": ResultModules("report", "ragauge.comparison.results", "ragauge.reports.overview_report"),
     "ragauge-scores": ResultModules("evaluate", "ragauge.evaluation.results", "ragauge.evaluation.report"),
     "ragauge-stress": ResultModules("stress", "ragauge.store_stress.results", "ragauge.store_stress.report"),
     "ragauge-sweep": ResultModules("bench", "ragauge.store_benchmarks.results", "ragauge.store_benchmarks.report"),

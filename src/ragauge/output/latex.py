@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 
 from ragauge.core.text import one_line
-from ragauge.output.report import Facts, Report
+from ragauge.output.report import Facts, Report, flatten_reports
 from ragauge.output.sparklines import SPARKLINE_BLOCKS
 from ragauge.output.tables import Cell, Column, Table, format_cell, table_of_facts
 
@@ -24,6 +24,8 @@ LATEX_ESCAPES = {
     **{mark: rf"\rule{{.4em}}{{.{i}em}}" for i, mark in enumerate(SPARKLINE_BLOCKS, 1)},
 }
 """LaTeX code for characters that LaTeX would interpret or typeset differently."""
+MAX_NARROW_MARK_CHARS = 3
+"""Maximum number of superscript characters that fit between two columns."""
 
 
 def escape_latex(text: str) -> str:
@@ -39,7 +41,7 @@ def escape_latex(text: str) -> str:
 def render_latex(reports: Sequence[Report]) -> str:
     """Render all tables of reports with booktabs: best in bold, stars raised, notes as captions."""
     blocks: list[str] = [r"% \usepackage{booktabs}"]
-    for report in reports:
+    for report in flatten_reports(reports):
         for section in report.select_sections("latex"):
             for block in section.blocks:
                 table = table_of_facts(block.facts, block.title) if isinstance(block, Facts) else block
@@ -64,7 +66,7 @@ def render_table(table: Table, caption: str, label: str) -> str:
     def line(cells: Sequence[str]) -> str:
         return "    " + " & ".join(map(str.ljust, cells, widths)).rstrip() + r" \\"
 
-    alignment = "".join("l" if column.is_text else "r" for column in table.columns)
+    alignment = "".join(_align_column(table, i) for i in range(len(table.columns)))
     key = re.sub(r"[^a-z0-9]+", "-", label.lower()).strip("-") or "table"
     return "\n".join(
         [
@@ -84,11 +86,21 @@ def render_table(table: Table, caption: str, label: str) -> str:
     )
 
 
+def _align_column(table: Table, i: int) -> str:
+    """Return the specification of a column, with space for superscripts that are wider than the column gap."""
+    if table.columns[i].is_text:
+        return "l"
+    width = max((len(row[i].stars) for row in table.cells()), default=0)
+    return "r" if width <= MAX_NARROW_MARK_CHARS else rf"r@{{\hspace{{{0.4 * width + 0.6:.1f}em}}}}"
+
+
 def _format_latex_cell(cell: Cell, column: Column) -> str:
     text = escape_latex(format_cell(cell._replace(stars=""), column))
     text = "--" if text == "-" else text
     if cell.best or cell.significant:
         text = rf"\textbf{{{text}}}"
+    elif cell.second:
+        text = rf"\underline{{{text}}}"
     if cell.stars:
         only_stars = set(cell.stars) == {"*"}
         raised = f"$^{{{cell.stars}}}$" if only_stars else rf"\textsuperscript{{{escape_latex(cell.stars)}}}"

@@ -38,6 +38,8 @@ class Cell(NamedTuple):
     """Mark after the value, such as `?` for an unreliable time."""
     text: str = ""
     """Text that is shown instead of the formatted value."""
+    second: bool = False
+    """Whether it is the second best value, which LaTeX underlines."""
 
 
 class Column(NamedTuple):
@@ -97,8 +99,11 @@ class Table:
         ]
         return [list(row) for row in zip(*columns, strict=True)]
 
-    def mark_best(self) -> Table:
-        """Mark the best values of each column that has a direction: all equal best ones, none if all are equal."""
+    def mark_best(self, *, second: bool = False) -> Table:
+        """Mark the best values of each column that has a direction: all equal best ones, none if all are equal.
+
+        With `second`, also mark the second best values.
+        """
         rows = self.cells()
         for i, column in enumerate(self.columns):
             if not column.better or len(rows) < 2:
@@ -107,8 +112,10 @@ class Table:
             known = [value for value in values if not math.isnan(value)]
             if not known or (len(known) == len(values) and min(known) == max(known)):
                 continue
+            best, *others = sorted(set(known), reverse=True)
+            runner_up = others[0] if second and others else math.inf
             for row, value in zip(rows, values, strict=True):
-                row[i] = row[i]._replace(best=value == max(known))
+                row[i] = row[i]._replace(best=value == best, second=value == runner_up)
         return replace(self, rows=rows)
 
     @property
