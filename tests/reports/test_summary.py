@@ -323,10 +323,8 @@ def test_a_leak_overrides_the_verdict_on_the_page_in_markdown_and_on_the_termina
     page = (tmp_path / "page.html").read_text()
     as_html = re.sub("`([^`]+)`", r"<code>\1</code>", said)
     assert f'<p class="headline">{as_html}' in page
-    assert (
-        '<div class="answer doubtful"><dt>Is it significant?</dt><dd><strong><a href="#report-findings">No, answers leak'
-        in page
-    )
+    card = '<div class="answer doubtful"><dt>Is it significant?</dt><dd><strong><a href="#report-findings">'
+    assert f"{card}No, answers leak" in page
     assert 'class="answer good"' not in page
     assert (tmp_path / "page.md").read_text().replace("\\", "").split("\n")[2].startswith(said)
 
