@@ -18,6 +18,7 @@ from pathlib import Path
 import numpy as np
 
 from ragauge.core.documents import Hit
+from ragauge.files.workspace import WorkKey
 from ragauge.fusion import fuse
 from ragauge.runs.execution import QueryTask, RunSettings, run_queries, run_queries_async
 from ragauge.runs.journal import Journal
@@ -52,7 +53,7 @@ def harness() -> list[str]:
         def timed(work: Callable[[Journal], object]) -> str:
             def once() -> None:
                 with tempfile.TemporaryDirectory() as folder:
-                    journal = Journal(Path(folder) / "journal.jsonl", {})
+                    journal = Journal(Path(folder) / "journal.jsonl", WorkKey())
                     work(journal)
                     journal.close()
 

@@ -104,7 +104,14 @@ def test_every_chart_belongs_to_a_section_of_the_page():
     assert {chart.section for chart in CHART_DEFINITIONS.values()} <= sections
 
 
-@pytest.mark.parametrize("page", [page for page in PAGES if find_blocks(page, "python")])
+def page_parameters(language):
+    """Pages with blocks of a language; README stands for all of them in the contributor's suite."""
+    pages = [page for page in PAGES if find_blocks(page, language)]
+    return [pytest.param(page, marks=pytest.mark.representative) if page == "README.md" else page for page in pages]
+
+
+@pytest.mark.parametrize("page", page_parameters("python"))
+@pytest.mark.docs
 def test_python_blocks_run_and_say_what_they_claim(page, tmp_path, monkeypatch):
     """Each block is run in order; a comment `# -> text` after a print is what it prints."""
     monkeypatch.chdir(tmp_path)
@@ -122,7 +129,8 @@ def test_every_page_but_the_first_has_an_example():
     assert without == ["docs/index.md"]
 
 
-@pytest.mark.parametrize("page", [page for page in PAGES if find_blocks(page, "console")])
+@pytest.mark.parametrize("page", page_parameters("console"))
+@pytest.mark.docs
 def test_console_blocks_print_what_they_claim(page, tmp_path):
     """Commands after `$ ` are run in one folder, in order; what follows is their standard output and error."""
     ran = 0

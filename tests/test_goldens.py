@@ -12,8 +12,16 @@ sys.path.insert(0, str(Path(__file__).parent / "goldens"))
 from cases import CASES
 from record import compare_case, output_file, reason_to_skip
 
+SLOW_COMMANDS = {"audit", "embedders", "gain", "graph", "lint", "report", "run"}
+"""Commands whose cases take more than two seconds each; the small ones of `report` are in the contributor's suite."""
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+
+def case_parameter(case):
+    is_slow = case.name.partition("-")[0] in SLOW_COMMANDS and not case.name.startswith("report-toy")
+    return pytest.param(case, id=case.name, marks=[pytest.mark.slow] if is_slow else [])
+
+
+@pytest.mark.parametrize("case", [case_parameter(case) for case in CASES])
 def test_recorded_output_is_reproduced(case):
     if why := reason_to_skip(case):
         pytest.skip(why)

@@ -9,6 +9,11 @@ import re
 import tokenize
 from pathlib import Path
 
+import pytest
+from typer.testing import CliRunner
+
+from ragauge.cli.app import COMMANDS, build_app
+
 ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src" / "ragauge"
 FAMILIES = {
@@ -26,6 +31,8 @@ FAMILIES = {
 MAX_MODULES = 4
 MAX_QUAINT_PHRASES = 805
 """Phrases of quaint_phrases.txt that are left in the sources and the documentation. Lower it, never raise it."""
+REWORDED_ELSEWHERE = {"run", "report", "compare", "gate", "audit", "embedders", "tokenizers"}
+"""Commands whose help is still to be reworded."""
 WORDING_IS_DATA = re.compile(r"rubrics/|vocabulary\.py|synthetic\w*\.py|lexical_text\.py|questions\.jsonl")
 
 
@@ -72,11 +79,22 @@ def text_units(path: Path) -> list[str]:
     return units + [token.string.lstrip("# ") for token in comments if token.type == tokenize.COMMENT]
 
 
+def read_quaint_phrases() -> list[re.Pattern[str]]:
+    lines = (Path(__file__).parent / "helpers" / "quaint_phrases.txt").read_text().splitlines()
+    return [re.compile(line, re.I) for line in lines]
+
+
+@pytest.mark.parametrize("command", [None, *(name for name in COMMANDS if name not in REWORDED_ELSEWHERE)])
+def test_help_has_no_quaint_phrase(command):
+    words = ["--help"] if command is None else [command, "--help"]
+    help_text = CliRunner().invoke(build_app(), words, env={"COLUMNS": "200", "NO_COLOR": "1", "TERM": "dumb"}).output
+    text = " ".join(re.sub(r"[│╭╮╰╯─*]", " ", help_text).split())
+    assert "Usage:" in text
+    assert not [phrase.pattern for phrase in read_quaint_phrases() if phrase.search(text)]
+
+
 def test_quaint_phrases_do_not_increase():
-    phrases = [
-        re.compile(line, re.I)
-        for line in (Path(__file__).parent / "helpers" / "quaint_phrases.txt").read_text().splitlines()
-    ]
+    phrases = read_quaint_phrases()
     suffixes = {".py", ".md", ".html", ".js", ".json"}
     paths = [
         *ROOT.glob("*.md"),

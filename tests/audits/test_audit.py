@@ -66,6 +66,7 @@ def names(found):
     st.sampled_from([name for name, rules in PRESETS.items() if rules.ties != "expected"]),
     st.lists(st.sampled_from(SEVERAL), min_size=1, max_size=4, unique=True),
 )
+@pytest.mark.slow
 def test_whatever_can_be_evaluated_can_be_audited_and_shown(qrels, one, other, convention, measures):
     found = audit(
         qrels,
@@ -328,6 +329,7 @@ def ragauge(folder):
     return command_in(folder, "audit")
 
 
+@pytest.mark.slow
 def test_the_command_shows_problems_first_and_fits_eighty_columns(ragauge, folder):
     done = ragauge("qrels.txt", "one.run", "other.run", "--corpus", "corpus.jsonl", "--expect", "ndcg@10=0.9999")
     lines = done.stdout.splitlines()
@@ -478,6 +480,7 @@ def test_runs_without_a_number_and_counts_are_shown_as_such():
     assert format_grid_cells(grid) == [["a", "3", "0.5000"], ["b", "4", "-"], ["c", "-", "1.0000"]]
 
 
+@pytest.mark.slow
 def test_a_large_run_drawn_at_random_is_called_so():
     rng = np.random.default_rng(0)
     queries, documents = np.repeat(np.arange(1000), 300), np.tile(np.arange(300), 1000) * 7 % 3001

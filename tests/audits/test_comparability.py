@@ -7,7 +7,7 @@ from tests.audits.test_run_checks import run_of
 
 import ragauge
 from ragauge.audits import audit_files, comparability
-from ragauge.audits.checks import AUDIT_CHECKS, run_checks
+from ragauge.audits.checks import AUDIT_CHECKS, audit_evidence
 from ragauge.audits.evidence import AuditInput
 from ragauge.core.documents import Document
 from ragauge.core.records import Dataset, Judgments, Run
@@ -30,7 +30,9 @@ def made(evidence=None, plan=PLAN, data=HASHES):
 
 def found(**runs):
     rules = PRESETS["default"]
-    return run_checks(AuditInput(QRELS, runs, parse_measure_names(["mrr"], rules), rules), [AUDIT_CHECKS["footing"]])
+    return audit_evidence(
+        AuditInput(QRELS, runs, parse_measure_names(["mrr"], rules), rules), [AUDIT_CHECKS["footing"]]
+    )
 
 
 def only(audit):

@@ -16,7 +16,7 @@ from sklearn.metrics import roc_auc_score
 
 import ragauge
 from ragauge.audits import corpus, leakage, leakage_fields, leakage_predictors
-from ragauge.audits.checks import run_checks, select_checks
+from ragauge.audits.checks import AUDIT_CHECKS, audit_evidence
 from ragauge.audits.evidence import AuditInput
 from ragauge.audits.leakage_fields import WeightedCorpus
 from ragauge.core.documents import Document
@@ -25,6 +25,7 @@ from ragauge.core.records import Judgments, Run
 from ragauge.core.text import shingles
 from ragauge.datasets import corpus_checks, synthetic
 from ragauge.datasets.corpus_checks import find_id_repairs
+from ragauge.evaluation.checks import select_checks
 from ragauge.measures.conventions import PRESETS
 from ragauge.measures.names import parse_measure
 
@@ -583,10 +584,12 @@ def test_what_a_leak_does_comes_first_and_explains_a_search_at_chance():
     rng = np.random.default_rng(0)
     names = [one.id for one in data.documents]
     drawn = {q: {names[i]: 20.0 - j for j, i in enumerate(rng.permutation(200)[:20])} for q in data.queries}
-    found = run_checks(evidence_from(data, drawn=drawn), select_checks(["chance", "duplicates", "predictors"]))
+    found = audit_evidence(
+        evidence_from(data, drawn=drawn), select_checks(AUDIT_CHECKS, ["chance", "duplicates", "predictors"])
+    )
     assert [one.what for one in found.problems] == ["leaking field", "chance", "duplicates"]
     assert found.problems[1].remedy.startswith("fix the leak first: if judgments follow a leaking field instead of")
-    (alone,) = run_checks(evidence_from(data, drawn=drawn), select_checks(["chance"])).problems
+    (alone,) = audit_evidence(evidence_from(data, drawn=drawn), select_checks(AUDIT_CHECKS, ["chance"])).problems
     assert alone.remedy.startswith("check for ids that do not match")
 
 
@@ -642,6 +645,7 @@ def of_chance(seed):
     return pairs, number, leakage_fields.CandidateField("category", rng.integers(0, 4, 80).astype(float), 4)
 
 
+@pytest.mark.simulation
 def test_permutation_tests_raise_a_false_alarm_as_often_as_they_say():
     p = [
         [leakage_predictors.permutation_test(pairs, one, seed=seed) for one in both]
@@ -655,6 +659,7 @@ def test_permutation_tests_raise_a_false_alarm_as_often_as_they_say():
         assert np.abs((np.array(p) <= level).mean(axis=0) - level).max() < margin
 
 
+@pytest.mark.simulation
 def test_corrected_predictions_raise_no_more_false_alarms_than_their_level():
     alarms = 0
     for seed in range(200):

@@ -24,7 +24,7 @@ from ragauge.audits import (
     tie_orders,
     ties,
 )
-from ragauge.audits.checks import AUDIT_CHECKS, run_checks
+from ragauge.audits.checks import AUDIT_CHECKS, audit_evidence
 from ragauge.audits.evidence import AuditInput
 from ragauge.files.readers import read_judgments, read_run
 from ragauge.measures.conventions import find_convention
@@ -79,7 +79,7 @@ def only(found):
 def test_an_honest_run_over_pooled_judgments_has_no_problem():
     for seed in range(5):
         qrels, ranking = made(seed)
-        found = run_checks(evidence_of(qrels, ranking), AUDIT_CHECKS.values())
+        found = audit_evidence(evidence_of(qrels, ranking), AUDIT_CHECKS.values())
         assert found.problems == []
         assert {one.what for one in found.findings} >= {"ties", "chance", "unjudged", "perfection", "survivorship"}
 
@@ -107,6 +107,7 @@ def orders_of(scores):
     st.dictionaries(st.sampled_from("abcdef"), st.integers(-1, 3), min_size=1).filter(lambda g: max(g.values()) >= 0),
     st.dictionaries(st.sampled_from("abcdxy"), st.integers(0, 1).map(float), min_size=1, max_size=5),
 )
+@pytest.mark.slow
 def test_the_best_and_the_worst_order_of_ties_are_those_of_all_orders(grades, scores):
     measures = parse_measure_names(ORDERED)
     assert all(tie_orders.has_exact_bounds(one) for one in measures)
@@ -277,6 +278,7 @@ def test_a_number_that_was_counted_otherwise_is_explained_by_just_that(measure, 
     assert next(iter(evaluate(Judgments(qrels), run_of(ranking), [measure], told).means.values())) == value
 
 
+@pytest.mark.slow
 def test_of_invented_numbers_none_is_explained_without_caution():
     qrels, ranking = odd()
     rng = np.random.default_rng(7)
@@ -597,6 +599,7 @@ def test_the_oracle_by_hand():
     assert [row[4] for row in found.grid.rows] == pytest.approx([1, 0.75, 0.75, 1])
 
 
+@pytest.mark.slow
 def test_random_rankings_are_found_no_better_than_chance_and_honest_ones_better():
     flagged = 0
     for seed in range(30):

@@ -68,6 +68,7 @@ few = st.dictionaries(st.sampled_from("abcdqxy"), st.integers(0, 1).map(float), 
 @pytest.mark.parametrize("options", OUT, ids=str)
 @settings(max_examples=25)
 @given(grades, few)
+@pytest.mark.slow
 def test_bounds_are_those_of_all_orders_where_documents_are_taken_out(options, grades, scores):
     rules = PRESETS["default"].but(**options)
     evidence = evidence_of({"q": grades}, {"q": scores}, rules)
@@ -92,6 +93,7 @@ def test_bounds_are_those_of_all_orders_where_documents_are_taken_out(options, g
     st.sampled_from(list(PRESETS)),
     st.sampled_from([{}, *OUT]),
 )  # fmt: skip
+@pytest.mark.slow
 def test_what_is_counted_lies_between_the_bounds_under_every_convention(qrels, nested, name, options):
     nested = {query: {"q0": 1.0, **docs} for query, docs in nested.items()}
     rules, measures = PRESETS[name], MEASURES

@@ -53,6 +53,7 @@ def folder(tmp_path):
     return place
 
 
+@pytest.mark.engine
 def test_stores_are_measured_shown_and_left_in_a_folder(ragauge, tmp_path):
     done = ragauge(
         "bench",
@@ -81,6 +82,7 @@ def test_stores_are_measured_shown_and_left_in_a_folder(ragauge, tmp_path):
     assert len(list(csv.DictReader(io.StringIO((place / "points.csv").read_text())))) == 3
 
 
+@pytest.mark.engine
 def test_the_harness_told_to_stall_shows_what_a_closed_loop_hides(ragauge):
     load = ("--qps", "100+50%", "--clients", "1", "--seconds", "0.5", "--no-sweep")
     done = ragauge("bench", *SMALL, "--store", "null:stall_ms=50,every=20", *load)
@@ -92,6 +94,7 @@ def test_the_harness_told_to_stall_shows_what_a_closed_loop_hides(ragauge):
     assert " 100 " in rows[1]
 
 
+@pytest.mark.engine
 def test_bench_marks_reused_rows_and_fresh_measures_them_again(ragauge):
     first = ragauge("bench", *SMALL, "--store", "exact")
     assert "reused" not in first.stdout + first.stderr
@@ -104,6 +107,7 @@ def test_bench_marks_reused_rows_and_fresh_measures_them_again(ragauge):
     assert "--fresh and --reuse are mutually exclusive" in wrong.stderr
 
 
+@pytest.mark.engine
 def test_machines_get_json_or_csv_on_standard_output_and_nothing_else(ragauge):
     done = ragauge("bench", *SMALL, "--store", "exact", "--json")
     jsonschema.validate(json.loads(done.stdout), SCHEMA)
@@ -113,6 +117,7 @@ def test_machines_get_json_or_csv_on_standard_output_and_nothing_else(ragauge):
     assert json.loads(ragauge("bench", "--schema").stdout) == SCHEMA
 
 
+@pytest.mark.engine
 def test_a_store_that_breaks_is_reported_in_its_own_words_and_the_others_finish(ragauge, tmp_path):
     (tmp_path / "own.py").write_text(OWN)
     done = ragauge("bench", *SMALL, "--store", "own:Broken", "--store", "exact", code=3)
@@ -131,6 +136,7 @@ def test_where_nothing_was_measured_an_older_report_stays(ragauge, folder, tmp_p
     assert not (folder / "report.md").exists()
 
 
+@pytest.mark.engine
 def test_a_library_that_is_missing_names_its_extra_and_the_sweep_goes_on(ragauge, tmp_path):
     (tmp_path / "own.py").write_text(OWN)
     done = ragauge("bench", *SMALL, "--store", "own:Lacking", "--store", "exact", code=2)
@@ -139,8 +145,11 @@ def test_a_library_that_is_missing_names_its_extra_and_the_sweep_goes_on(ragauge
 
 
 def test_a_mistake_gets_a_sentence_and_a_hint(ragauge):
-    assert "--clients takes numbers joined by commas, not `two`" in ragauge("bench", "--clients", "two", code=2).stderr
-    assert "--qps takes numbers joined by commas, not `5%%`" in ragauge("bench", "--qps", "5%%", code=2).stderr
+    assert (
+        "--clients must be numbers separated by commas, got `two`"
+        in ragauge("bench", "--clients", "two", code=2).stderr
+    )
+    assert "--qps must be numbers separated by commas, got `5%%`" in ragauge("bench", "--qps", "5%%", code=2).stderr
     assert "no store is named `hnswlob`" in ragauge("bench", "--store", "hnswlob", code=2).stderr
 
 
@@ -163,6 +172,7 @@ def test_it_is_written_again_in_every_form(ragauge, folder, tmp_path):
     assert "no form is named `latx`" in ragauge("report", "bench/toy", "--format", "latx", code=2).stderr
 
 
+@pytest.mark.engine
 def test_the_page_and_the_charts_are_written_again(ragauge, folder, tmp_path):
     pytest.importorskip("altair")
     pytest.importorskip("vl_convert")

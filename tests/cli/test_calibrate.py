@@ -101,6 +101,7 @@ def test_csv_is_long_and_markdown_is_a_page(labelled):
     assert "| Cohen's kappa | 1.000 |" in page
 
 
+@pytest.mark.slow
 def test_calibrate_writes_files_and_charts(labelled, tmp_path):
     pytest.importorskip("vl_convert")
     done = run(
@@ -150,7 +151,7 @@ def test_everything_fits_a_terminal_of_80_columns(labelled, tmp_path):
     ("arguments", "said"),
     [
         ([], "no labelled samples given"),
-        (["FILE", "--json", "--csv"], "--json and --csv do not go together"),
+        (["FILE", "--json", "--csv"], "--json and --csv are mutually exclusive"),
         (["FILE", "--threshold", "0"], "threshold"),
         (["FILE", "-m", "hallucination"], "less is better"),
         (["FILE", "--chat-option", "temperature"], "--chat-option has no effect on the lexical judge"),

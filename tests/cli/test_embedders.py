@@ -44,6 +44,7 @@ def called(tmp_path, monkeypatch):
     return call
 
 
+@pytest.mark.torch
 def test_embedders_stand_in_a_table_that_fits_and_files_are_written(ragauge, tmp_path):
     done = ragauge("embedders", DATA, "-e", SMALL, "-e", LARGE, "--quick", "-o", "page.html", "-o", "all.json")
     assert max(map(len, done.stdout.splitlines())) <= 1000
@@ -114,7 +115,7 @@ def test_charts_and_a_folder_of_runs_that_compare_reads(called, tmp_path):
         (["-e", "words", "--context", "-1"], "--context must be at least 0, got -1"),
         (["-e", "words", "--out", "page.html"], "looks like a file"),
         (["-e", "words", "-o", "page.xyz"], "page.xyz"),
-        (["-e", "words", "--json", "--csv"], "do not go together"),
+        (["-e", "words", "--json", "--csv"], "are mutually exclusive"),
         (["-e", "words", "--part", "titel"], "no part of a document is named `titel`"),
         (["-e", "words(size=3)"], "size"),
     ],
@@ -135,6 +136,7 @@ def test_one_that_fails_is_told_and_the_others_are_shown(called, monkeypatch):
     assert [one["name"] for one in told["entrants"]] == ["small", "bm25", "chance"]
 
 
+@pytest.mark.crash
 def test_a_killed_process_goes_on_where_it_stopped(ragauge, tmp_path):
     arguments = ["embedders", "synthetic:needles(documents=400, queries=20)", "-e", SMALL, "-e", LARGE]
     arguments += ["--store", "exact", "--out", "study", "--perturb", "drop", "--no-memory"]

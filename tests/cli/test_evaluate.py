@@ -181,6 +181,7 @@ def test_a_reader_that_goes_away_is_no_error(ragauge, tmp_path):
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.slow
 def test_convert_goes_by_endings_and_keeps_the_numbers(ragauge, tmp_path):
     for name in ("run.parquet", "run.csv", "run.jsonl", "run.json", "run.tsv.gz", "run.trec.zst"):
         ragauge("convert", "first.run", name)

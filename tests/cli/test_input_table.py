@@ -69,6 +69,7 @@ def folder(tmp_path_factory):
 
 
 @pytest.mark.parametrize("slot", COMMANDS)
+@pytest.mark.slow
 def test_command_accepts_or_refuses_every_input(slot, folder, monkeypatch, capsys):
     monkeypatch.chdir(folder)
     monkeypatch.setenv("NO_COLOR", "1")

@@ -157,7 +157,7 @@ def test_a_usual_measure_that_no_sample_can_have_is_left_out_and_one_that_was_as
         (["judge", "toy.jsonl", "--answers", "a.csv"], "answers of their own are for the folder of a run"),
         (["judge", "toy.jsonl", "-k", "0"], "the first 0 contexts are none"),
         (["judge", "toy.jsonl", "-m", "faithfulnes"], "no measure of answers is named `faithfulnes`"),
-        (["judge", "toy.jsonl", "--json", "--csv"], "--json and --csv do not go together"),
+        (["judge", "toy.jsonl", "--json", "--csv"], "--json and --csv are mutually exclusive"),
         (["judge", "none.jsonl"], "none.jsonl"),
     ],
 )
@@ -196,6 +196,7 @@ def test_a_dry_run_of_the_lexical_judge_asks_nobody_and_writes_nothing(place):
     assert not (place / "dry").exists()
 
 
+@pytest.mark.slow
 def test_a_dry_run_of_a_model_prints_calls_tokens_and_price_and_asks_nobody(place):
     pytest.importorskip("openai")
     who = "openai:m@http://127.0.0.1:9/v1"
@@ -227,6 +228,7 @@ def test_judge_dry_run_of_a_local_server_costs_nothing_and_takes_time(place):
     assert "no key" not in table.stderr
 
 
+@pytest.mark.slow
 def test_a_dry_run_needs_no_key_and_judging_does(place):
     pytest.importorskip("openai")
     without = {"OPENAI_API_KEY": "", "OPENAI_BASE_URL": ""}
@@ -420,6 +422,7 @@ def test_the_key_is_nowhere_in_the_folder(place, chat_server):
     assert "sk-secret" not in done.stdout + done.stderr
 
 
+@pytest.mark.slow
 def test_ctrl_c_says_how_to_go_on(place):
     with serving_chat(latency=0.4) as server:
         process = subprocess.Popen(

@@ -32,6 +32,7 @@ COMMANDS = {
 
 @pytest.mark.parametrize("output", ["--json", "--csv", "table"])
 @pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.slow
 def test_command_without_altair_prints_data_and_tables(command, output, tmp_path, monkeypatch):
     if command == "stress":
         pytest.importorskip("sqlite_vec")

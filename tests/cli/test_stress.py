@@ -48,6 +48,7 @@ def place(tmp_path):
     return tmp_path
 
 
+@pytest.mark.engine
 def test_a_broken_store_ends_with_3_and_its_error_verbatim(place):
     store = "faulty_document_store:Faulty(fault='raise on a word', word=item6)"
     done = ragauge(place, "--store", store, "--corpus", "corpus.jsonl", *USUAL, "-o", "stress.json")
@@ -67,6 +68,7 @@ def test_a_broken_store_ends_with_3_and_its_error_verbatim(place):
 
 
 @pytest.mark.parametrize(("fault", "code"), [("raise once", 0), ("drop once", 3)])
+@pytest.mark.engine
 def test_stress_unreproduced_failure_exits_3_only_if_documents_are_lost(place, fault, code):
     store = f"faulty_document_store:Faulty(fault='{fault}', at=6, word='failed')"
     done = ragauge(place, "--store", store, "--corpus", "corpus.jsonl", *USUAL)
@@ -79,6 +81,7 @@ def test_stress_unreproduced_failure_exits_3_only_if_documents_are_lost(place, f
     assert ("Not reproduced one by one" in done.stdout) == (code == 0)
 
 
+@pytest.mark.engine
 def test_stress_queries_without_relevant_documents_are_explained(place):
     rows = [{"query-id": f"q{i}", "corpus-id": f"d{i}", "score": 1} for i in range(1, 11)]
     (place / "small" / "qrels").mkdir(parents=True)
@@ -97,6 +100,7 @@ def test_stress_queries_without_relevant_documents_are_explained(place):
     assert "Measures are means over 10 queries." in ragauge(place, *words).stdout.replace("\n", " ")
 
 
+@pytest.mark.engine
 def test_stores_are_shown_beside_each_other_and_one_that_breaks_counts(place):
     stores = ["--store", "memory", "--store", "faulty_document_store:Faulty(fault=drop, at=3)"]
     done = ragauge(place, *stores, "--corpus", "corpus.jsonl", *USUAL, "--no-bisect", "-o", "stress.html")
@@ -107,6 +111,7 @@ def test_stores_are_shown_beside_each_other_and_one_that_breaks_counts(place):
     assert "Stress test of memory" in (place / "stress.html").read_text()
 
 
+@pytest.mark.engine
 def test_a_sound_store_ends_with_0_and_its_figures_are_data(place):
     done = ragauge(place, "--store", "memory", "--corpus", "corpus.jsonl", *USUAL, "--csv")
     assert done.returncode == 0
@@ -149,6 +154,7 @@ def test_mistakes_end_with_2_and_say_what_was_expected(place, words, told):
 
 
 @pytest.mark.parametrize(("sent", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+@pytest.mark.engine
 def test_an_interrupted_test_leaves_neither_processes_nor_folders(place, sent, code):
     words = ["--store", "faulty_document_store:Faulty(fault=hang, at=5)", "--corpus", "corpus.jsonl", *USUAL]
     command = [sys.executable, "-m", "ragauge", "stress", *words]
@@ -182,6 +188,7 @@ def test_whoever_interrupts_the_reading_of_a_bundle_is_told_so(place):
     assert b"stopped at reading bundle.json" in said
 
 
+@pytest.mark.engine
 def test_stress_all_zero_vectors_are_not_blamed_on_the_store(tmp_path):
     pytest.importorskip("sqlite_vec")
     texts = ["", "!!!", "one apple", "two pears", "three plums"]

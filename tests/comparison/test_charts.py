@@ -671,6 +671,7 @@ def test_figures_at_both_ends_of_an_axis_stand_under_their_ticks(drawings):
 
 
 @pytest.mark.parametrize("overview", [small(), many([f"system {i}" for i in range(9)])], ids=["few", "many"])
+@pytest.mark.slow
 def test_vega_lite_has_nothing_to_warn_of(overview, capfd):
     import altair
     import vl_convert

@@ -214,6 +214,7 @@ def test_names_of_systems_and_kinds_are_text_and_in_no_expression():
     assert "<script>" not in svg
 
 
+@pytest.mark.slow
 def test_the_page_has_them():
     text = render_page([build_report(made())], "")
     assert '<section id="report-panels">' in text

@@ -200,6 +200,7 @@ def test_a_client_of_dask_is_as_good_as_its_executor(workers):
     assert list(map_ordered(workers.client, abs, [-1, 2])) == [1, 2]
 
 
+@pytest.mark.cluster
 def test_ctrl_c_ends_a_local_cluster_without_a_word_from_its_workers(tmp_path):
     script = tmp_path / "script.py"
     script.write_text(

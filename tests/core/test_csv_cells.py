@@ -68,6 +68,7 @@ def in_terminal(words: list[str], cwd) -> bytes:
 
 
 @pytest.mark.parametrize("form", ["--csv", "--format=trec_eval", "--json"])
+@pytest.mark.slow
 def test_a_terminal_gets_no_escapes_from_ids(form, tmp_path):
     (tmp_path / "qrels.txt").write_bytes(b"q\x1b]0;title\x07\xc2\x9b31m 0 d 1\n")
     (tmp_path / "a.run").write_bytes(b"q\x1b]0;title\x07\xc2\x9b31m Q0 d 1 1 a\n")
@@ -83,6 +84,7 @@ IDS = ['q"1"', '"q2"', "it's", '""', 'a"b', "d,4", "=1", "-x"]
 
 
 @pytest.mark.parametrize("ending", ["tsv", "csv", "jsonl", "json", "parquet", "beir/"])
+@pytest.mark.slow
 def test_ids_with_quotes_come_back_from_every_format(ending, tmp_path):
     ragauge = command_in(tmp_path)
     rows = [f"{query} 0 {doc} 1\n" for query in IDS for doc in IDS]

@@ -104,6 +104,7 @@ ORACLE = {(query, j): expected(text, j)[:K] for query, text in QUERIES.items() f
     ],
     ids=lambda one: "+".join(one) or "plain" if isinstance(one, dict) else one.__name__,
 )
+@pytest.mark.slow
 def test_a_trial_is_the_same_trial_however_it_is_asked(system, how):
     found = run(DATA, {"mine": system}, k=K, repeats=TRIALS, measures=["recall@5"], **how)
     assert rankings(found) == ORACLE

@@ -157,6 +157,7 @@ def echoing(body, headers):
 
 
 @pytest.mark.parametrize("way", ["bearer", "basic"])
+@pytest.mark.slow
 def test_run_service_repeats_token_no_file_contains_it(tmp_path, dataset, way):
     token = "tok-en.4711-very-secret"
     with serving(echoing) as url:
@@ -171,6 +172,7 @@ def test_run_service_repeats_token_no_file_contains_it(tmp_path, dataset, way):
     assert "[redacted]" in str(pl.read_parquet(next((tmp_path / "out").rglob("timings.parquet")))["error"].to_list())
 
 
+@pytest.mark.slow
 def test_judge_server_repeats_key_no_file_contains_it(tmp_path, chat_server):
     key = "tok-en.4711-very-secret"
     respond = chat_server.respond

@@ -11,10 +11,10 @@ from command import command_in
 from ragauge.core.documents import Document
 from ragauge.core.errors import BadInput
 from ragauge.core.records import Dataset, Judgments
-from ragauge.core.unicode_text import TextWarning, replace_surrogates
+from ragauge.core.text import TextWarning, replace_lone_surrogates
 from ragauge.files.json_files import read_json, read_json_lines
+from ragauge.files.serialization import write_record
 from ragauge.files.source import InputFile
-from ragauge.runs.folder import write_json
 
 
 @pytest.fixture
@@ -50,6 +50,7 @@ def test_texts_are_cleaned_and_counted(collection):
         "stress --store memory --corpus kb/corpus.jsonl",
     ],
 )
+@pytest.mark.slow
 def test_commands_note_how_many_texts_were_cleaned(command, collection):
     (collection / "kb.run").write_text("q1 Q0 d1 1 1 a\n")
     done = command_in(collection)(*command.split())
@@ -70,6 +71,7 @@ def test_commands_note_how_many_texts_were_cleaned(command, collection):
          r"a.jsonl:2: the query `q\ud800`"),
     ],
 )  # fmt: skip
+@pytest.mark.slow
 def test_ids_with_surrogates_are_refused_with_their_line(name, content, told, tmp_path):
     (tmp_path / name).write_text(content)
     (tmp_path / "qrels.txt").write_text("q1 0 d1 1\n")
@@ -118,9 +120,9 @@ def test_json_without_surrogates_is_left_alone(tmp_path):
     (tmp_path / "a.jsonl").write_text('{"id": "\\ud83d\\ude00", "text": "\\u00e9"}\n')
     assert list(read_json_lines(InputFile(str(tmp_path / "a.jsonl")))) == [(1, {"id": "\U0001f600", "text": "é"})]
     assert read_json(InputFile(str(tmp_path / "a.jsonl"))) == {"id": "\U0001f600", "text": "é"}
-    assert replace_surrogates("é\U0001f600") == "é\U0001f600"
+    assert replace_lone_surrogates("é\U0001f600") == "é\U0001f600"
 
 
 def test_a_manifest_with_surrogates_is_written_with_the_replacement_character(tmp_path):
-    write_json({"system": "a\udfff"}, tmp_path / "manifest.json")
+    write_record({"system": "a\udfff"}, tmp_path / "manifest.json")
     assert json.loads((tmp_path / "manifest.json").read_text()) == {"system": "a\ufffd"}

@@ -67,6 +67,7 @@ def test_every_question_has_a_reference_answer_and_its_strata(docs):
         assert {tags[tag] for tags in docs.tags.values()} == values
 
 
+@pytest.mark.slow
 def test_documents_are_the_same_in_every_process_whatever_was_done_there():
     code = "from ragauge.datasets import load; from ragauge.runs.folder import dataset_fingerprint as fingerprint; "
     code += "print(fingerprint(load('pydocs')))"

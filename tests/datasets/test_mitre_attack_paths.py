@@ -204,6 +204,7 @@ def step(graph, names, relation):
     return {b for name in names for _, b, kind in graph.out_edges(name, keys=True) if kind == relation}
 
 
+@pytest.mark.slow
 def test_the_answers_of_the_enterprise_bundle_are_those_of_a_graph_that_was_read_anew(shared):
     path = shared(ENTERPRISE)
     data = load_stix(path, hops=2)

@@ -81,6 +81,7 @@ def test_tuples_of_same_query_are_merged_with_a_note():
     assert told in repr(metrics)
 
 
+@pytest.mark.slow
 def test_cli_runs_rig_jsonl_and_folder_without_corpus(folder):
     ragauge_in = command_in(folder)
     done = ragauge_in("run", "q.jsonl", "-s", "mine:search", "-m", "recall@5")

@@ -162,6 +162,7 @@ def test_semantic_search_is_neither_hopeless_nor_does_it_solve_the_questions():
     ("size", "seed"),
     [((300, 60), 0), ((300, 60), 1), *(pytest.param((500, 200), seed, marks=pytest.mark.slow) for seed in (0, 3))],
 )
+@pytest.mark.slow
 def test_nothing_but_the_question_tells_answers_from_other_documents(size, seed):
     data = made(documents=size[0], queries=size[1], seed=seed)
     found = ragauge.audit(data, checks=["predictors", "duplicates", "near-duplicates", "verbatim"])

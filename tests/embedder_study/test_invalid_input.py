@@ -72,6 +72,7 @@ def nothing_measured(monkeypatch):
 # Secrets.
 
 
+@pytest.mark.slow
 def test_passwords_of_stores_stand_in_no_file_and_not_on_the_screen(called, tmp_path):
     done = called(
         "embedders", DATA, "-e", SMALL, "--quick", "--store", f"pgvector(dsn='postgresql://u:{SECRET}@127.0.0.1:9/x')",
@@ -92,6 +93,7 @@ def test_passwords_of_stores_stand_in_no_file_and_not_on_the_screen(called, tmp_
     assert told["circumstances"]["plan"]["stores"][0] == "pgvector(dsn=…)"
 
 
+@pytest.mark.slow
 def test_an_embedder_without_a_name_is_called_by_its_description_without_secrets(fruit, monkeypatch):
     monkeypatch.setenv("OPENAI_API_KEY", SECRET)
     heard = []

@@ -531,6 +531,7 @@ def test_forms_of_embedders_are_for_one_lineup():
         format_results([whole(), whole()], "tokenization")
 
 
+@pytest.mark.slow
 def test_report_shows_a_lineup_again_as_a_page_beside_runs_and_in_every_form(tmp_path):
     run = command_in(tmp_path, "report")
     write_results([replace(whole(), convention="tokenization")], [str(tmp_path / "lineup.json")])
@@ -575,7 +576,7 @@ def test_a_form_is_not_written_into_a_file_that_ends_like_another(tmp_path):
     run = command_in(tmp_path, "report")
     write_results([whole()], [str(tmp_path / "lineup.json")])
     done = run("lineup.json", "-o", "page.html", "--format", "long", code=2)
-    assert "page.html: the form `long` is no .html" in done.stderr
+    assert "page.html: the ending .html is not that of the format long" in done.stderr
     assert "page.csv, or without --format" in done.stderr
     assert not (tmp_path / "page.html").exists()
     run("lineup.json", "-o", "page.txt", "--format", "long")
@@ -630,6 +631,7 @@ def test_every_chart_is_drawn_where_there_is_enough_and_none_where_there_is_not(
     assert build_charts(bare("a", "b")) == {}
 
 
+@pytest.mark.slow
 def test_vega_lite_has_nothing_to_warn_of(capfd, drawings):
     import altair
     import vl_convert
@@ -749,6 +751,7 @@ def test_means_without_intervals_are_shown_without():
     assert mean(0.5).n == QUERIES
 
 
+@pytest.mark.slow
 def test_cli_study_file_as_tokenization_works_as_its_folder():
     folders = Path(__file__).parents[1] / "goldens" / "folders"
     report = command_in(folders, "report", "--format", "tokenization")

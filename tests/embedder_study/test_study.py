@@ -698,6 +698,7 @@ def test_a_process_of_its_own_weighs_an_embedder():
     assert large.memory_bytes > 32 * 100_000 * 4  # the vectors of 32 texts alone
 
 
+@pytest.mark.slow
 def test_one_that_has_learned_is_weighed_as_it_is_opened_again(tmp_path):
     pytest.importorskip("torch")
     texts = [f"text {place} of some apples and bears" for place in range(60)]
@@ -750,6 +751,7 @@ def reused_names(found):
     return [note.partition(": reused; made ")[0] for note in found.notes]
 
 
+@pytest.mark.slow
 def test_what_is_finished_is_not_measured_again(animals, tmp_path):
     def stop(step):
         if (step.subject, step.action) == ("large", "opening"):
@@ -817,15 +819,15 @@ def test_the_run_that_lies_there_is_that_of_the_entrant_that_is_taken_from_there
 @pytest.mark.parametrize(
     ("otherwise", "said"),
     [
-        ({"context": 3}, "context 512, not 3"),
-        ({"context": 0}, "context 512, not None"),
-        ({"part": "text"}, "part whole, not text"),
-        ({"k": 12}, "k 10, not 12"),
+        ({"context": 3}, "context 512 -> 3"),
+        ({"context": 0}, "context 512 -> None"),
+        ({"part": "text"}, "part whole -> text"),
+        ({"k": 12}, "k 10 -> 12"),
     ],
 )
 def test_a_folder_with_runs_that_were_made_otherwise_is_refused(animals, tmp_path, otherwise, said):
     compare_embedders(animals, {"long": "words"}, out=tmp_path, baselines=False, **QUICK)
-    with pytest.raises(BadInput, match=f"made otherwise \\(long with {said}\\)"):
+    with pytest.raises(BadInput, match=f"a run of other work \\({said}\\)"):
         compare_embedders(animals, {"short": "words"}, out=tmp_path, baselines=False, **QUICK, **otherwise)
 
 
@@ -838,7 +840,7 @@ def test_the_folder_has_the_lineup_itself(animals, tmp_path):
 
 def test_a_folder_with_runs_over_other_data_is_refused(animals, tmp_path):
     compare_embedders(animals, {"mine": Counting()}, out=tmp_path, **QUICK)
-    with pytest.raises(BadInput, match="over other documents or queries"):
+    with pytest.raises(BadInput, match=r"a run of other work \(name animals -> synthetic"):
         compare_embedders("synthetic:needles(documents=50, queries=5)", {"mine": Counting()}, out=tmp_path, **QUICK)
 
 

@@ -116,6 +116,7 @@ def test_presets_of_tools_that_score_run_files_compute_every_cutoff(folder):
     assert scores.notes == ["deep: at most 5 documents per query, so recall@10 is computed at depth 5"]
 
 
+@pytest.mark.slow
 def test_every_table_and_layout_leaves_undefined_values_empty(folder):
     run = command_in(folder.parent)
     table = run("evaluate", "runs", "-m", "recall@10", "-m", "recall@5")

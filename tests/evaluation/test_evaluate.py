@@ -159,7 +159,7 @@ def test_notes_say_what_was_missing_and_what_was_not_scored():
     notes = evaluate(QRELS, {**RUN, "q9": {"z": 1.0}}, ["mrr"]).notes
     assert notes == [
         "run does not have 1 of 3 judged queries: they count 0",
-        "run has 1 unjudged queries, which are not scored",
+        "run has 1 unjudged query, which is not scored",
         "grades go up to 2, and mrr counts grade 1 as relevant; `--rel 2` counts from grade 2",
     ]
 

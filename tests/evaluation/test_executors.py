@@ -111,6 +111,7 @@ def written(form: str, run: dict, folder: Path) -> Path:
 
 @pytest.mark.parametrize("rules", CONVENTIONS, ids=lambda one: one.name)
 @pytest.mark.parametrize("form", ["trec", "csv", "parquet", "folder", "hive"])
+@pytest.mark.cluster
 def test_a_file_in_parts_has_the_numbers_of_the_whole(form, rules, tmp_path, pools, small_parts):
     qrels, run = collection()
     path = written(form, run, tmp_path)
@@ -143,6 +144,7 @@ def test_other_processes_have_the_numbers_of_this_one(tmp_path, pools, small_par
         same(there[name], here[name])
 
 
+@pytest.mark.representative
 def test_a_cluster_has_the_numbers_of_this_process(tmp_path, workers, small_parts):
     qrels, run = collection()
     runs = {"file": written("parquet", run, tmp_path), "text": written("trec", run, tmp_path), "nested": run}
@@ -198,6 +200,7 @@ def test_queries_whose_rows_do_not_stand_together_are_still_counted_whole(tmp_pa
     rows_of_a_piece=st.integers(1, 30),
     pieces=st.integers(1, 4),
 )
+@pytest.mark.cluster
 def test_parts_have_every_query_once_and_whole(tmp_path_factory, sizes, rows_of_a_piece, pieces):
     folder = tmp_path_factory.mktemp("parts")
     queries = [f"q{n}" for n, size in enumerate(sizes) for _ in range(size)]
@@ -338,6 +341,7 @@ def test_documents_that_a_query_got_twice_are_all_found(lists, place):
         assert judged_ranks_from_frames._possible_duplicates(block).tolist() == expected
 
 
+@pytest.mark.cluster
 def test_the_command_says_the_same_on_a_cluster(tmp_path):
     qrels, run = collection()
     written("folder", run, tmp_path)
@@ -367,6 +371,7 @@ def start_local(folder: Path) -> tuple[subprocess.Popen[str], psutil.Process]:
     raise AssertionError(command.communicate())
 
 
+@pytest.mark.crash
 def test_cluster_worker_killed_while_it_starts_is_replaced(tmp_path):
     command, worker = start_local(tmp_path)
     worker.kill()
@@ -376,6 +381,7 @@ def test_cluster_worker_killed_while_it_starts_is_replaced(tmp_path):
 
 
 @pytest.mark.parametrize("send", [os.kill, os.killpg])
+@pytest.mark.cluster
 def test_cluster_interrupt_while_workers_start_ends_the_command(tmp_path, send):
     command, _ = start_local(tmp_path)
     send(command.pid, signal.SIGINT)

@@ -227,6 +227,7 @@ def ragauge(tmp_path):
         "ragauge convert q.txt - --format rig | ragauge evaluate - r.run -m mrr --csv",
     ],
 )
+@pytest.mark.slow
 def test_pipes_of_every_kind(ragauge, command):
     assert ",mrr,0.75,2,0" in ragauge(command).stdout
 
@@ -244,6 +245,7 @@ def test_pipes_of_every_kind(ragauge, command):
         ("x.parquet", "no parquet"),
     ],
 )
+@pytest.mark.slow
 def test_broken_files_get_a_sentence_as_judgments_and_as_runs(ragauge, tmp_path, name, text):
     write(tmp_path / name, text)
     assert ragauge(f"ragauge evaluate q.txt {name} -m mrr", code=2).stderr.startswith("error: ")
@@ -292,6 +294,7 @@ def test_two_measures_with_one_trec_name_are_told_apart(ragauge):
     assert ragauge("ragauge evaluate q.txt r.run -m num_q --format trec_eval").stdout.split()[-1] == "2"
 
 
+@pytest.mark.slow
 def test_wide_tables_become_long_ones_and_lose_nothing(ragauge):
     done = ragauge('script -qc "stty cols 80; ragauge evaluate q.txt r.run -m all_trec -q" /dev/null')
     assert "…" not in done.stdout

@@ -24,6 +24,7 @@ def saved(tmp_path_factory):
     return folder, told
 
 
+@pytest.mark.slow
 def test_save_baseline_copied_alone_is_gated_against(saved, tmp_path):
     folder, told = saved
     assert "saved the baseline base/ (mine); use it with `ragauge gate RUN --baseline base/mine …`" in told.stderr

@@ -23,6 +23,7 @@ from ragauge.core.errors import BackendFailed, BadInput, RagaugeError, UnknownNa
 from ragauge.core.records import Dataset, Judgments
 from ragauge.experiments import run
 from ragauge.experiments.experiment_file import read_experiment
+from ragauge.files.workspace import WorkKey
 from ragauge.runs import system_run
 from ragauge.runs.execution import QueryResult
 from ragauge.runs.journal import Journal
@@ -212,6 +213,8 @@ run(DATA, {{"slow": slow}}, out={out!r}, warmup=0, measures=["recall@10"])
 """
 
 
+@pytest.mark.crash
+@pytest.mark.representative
 def test_after_kill_9_at_most_the_query_in_flight_is_asked_again(tmp_path):
     log = tmp_path / "log"
     code = KILLED.format(
@@ -230,7 +233,7 @@ def test_after_kill_9_at_most_the_query_in_flight_is_asked_again(tmp_path):
 
 def test_a_journal_with_a_torn_line_loses_that_line_only(tmp_path):
     path = tmp_path / "journal.jsonl"
-    mine = {"system": {"name": "mine"}, "plan": {"k": 10}}
+    mine = WorkKey({"plan": {"k": 10}}, {"system": {"name": "mine"}})
     journal = Journal(path, mine)
     journal.begin({})
     strange = QueryResult('q"\n\\é\u2028', 0, ["a\tb", "ü"], [float("inf"), -1e-300], stages={'x"y': 3})
@@ -252,14 +255,14 @@ def test_a_journal_with_a_torn_line_loses_that_line_only(tmp_path):
     third.close()
     assert third.answers[-1].query == "q3"
     with pytest.raises(BadInput, match="k 10 -> 3"):
-        Journal(path, {**mine, "plan": {"k": 3}})
-    other = Journal(path, {**mine, "system": {"name": "other"}})
+        Journal(path, mine._replace(required={"plan": {"k": 3}}))
+    other = Journal(path, mine._replace(optional={"system": {"name": "other"}}))
     other.close()
     assert (other.answers, other.replaced) == ([], "name mine -> other")
 
 
 def test_an_unfinished_folder_is_named_as_such(tmp_path):
-    Journal(tmp_path / "journal.jsonl", {}).close()
+    Journal(tmp_path / "journal.jsonl", WorkKey()).close()
     with pytest.raises(BadInput, match="not finished"):
         ragauge.evaluate({"q": {"a": 1}}, tmp_path)
     (tmp_path / "other" / "bm25").mkdir(parents=True)
@@ -405,6 +408,7 @@ def test_one_system_that_cannot_be_built_does_not_take_the_others_with_it(tmp_pa
     assert (tmp_path / "x" / "report.md").exists()
 
 
+@pytest.mark.slow
 def test_run_missing_library_raises_working_install_command(tmp_path):
     (tmp_path / "wordllama.py").write_text("raise ImportError('not installed')\n")
     metadata = tmp_path / "ragauge-0.1.dist-info"
@@ -423,20 +427,11 @@ def test_run_missing_library_raises_working_install_command(tmp_path):
         assert "needs an optional library" in done.stderr
         return done.stderr.strip().splitlines()[-1]
 
-    assert hint() == "hint: in a clone of ragauge, run `pip install '.[wordllama]'`"
+    assert hint() == "hint: pip install 'ragauge[wordllama]'"
     (metadata / "direct_url.json").write_text(json.dumps({"dir_info": {}, "url": clone.as_uri()}))
-    assert hint() == "hint: in a clone of ragauge, run `pip install '.[wordllama]'`"  # the clone is gone
+    assert hint() == "hint: pip install 'ragauge[wordllama]'"  # the clone is gone
     (clone / "pyproject.toml").write_text("")
     assert hint() == f"hint: pip install '{clone}[wordllama]'"
-
-
-def test_two_processes_do_not_write_into_one_folder(tmp_path):
-    path = tmp_path / "mine" / "journal.jsonl"
-    held = Journal(path, {})
-    with pytest.raises(BadInput, match="another process is at work here"):
-        run(DATA, {"mine": right}, out=tmp_path)
-    held.close()
-    run(DATA, {"mine": right}, out=tmp_path)
 
 
 def test_a_damaged_folder_and_ids_that_no_file_can_hold_are_no_traceback(tmp_path):
@@ -589,6 +584,7 @@ def test_a_file_cannot_name_code_but_the_command_line_can(tmp_path):
     assert json.loads(done.stdout)["systems"]["own"]["speed"]["asked"] == 100
 
 
+@pytest.mark.slow
 def test_the_command_line_says_what_is_wrong_in_one_sentence(tmp_path):
     (tmp_path / "wrong.py").write_text("def search(:\n")
     (tmp_path / "folder.toml").mkdir()
@@ -613,6 +609,7 @@ def test_the_command_line_says_what_is_wrong_in_one_sentence(tmp_path):
         assert "Traceback" not in done.stderr
 
 
+@pytest.mark.slow
 def test_ctrl_c_says_that_the_same_command_goes_on(tmp_path):
     (tmp_path / "mine.py").write_text(
         "import time\ndef search(query, k):\n    time.sleep(0.1)\n    return ['d00001']\n"

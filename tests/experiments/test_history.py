@@ -574,10 +574,10 @@ def test_the_command_shows_data_on_one_stream_and_talk_on_the_other(runs):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--json", "--csv"], "--json and --csv do not go together"),
+        (["--json", "--csv"], "--json and --csv are mutually exclusive"),
         (["nowhere"], "nowhere: no such folder"),
         (["runs/day1/mine"], "runs/day1/mine: is a single run"),
-        (["-o", "page.txt"], "page.txt: what is to be written is not clear from `.txt`"),
+        (["-o", "page.txt"], "page.txt: expected a file that ends in .html"),
         (["-m", "nonsense"], "no measure is named `nonsense`"),
     ],
 )

@@ -99,7 +99,7 @@ def test_tasks_may_have_unequal_numbers_of_trials():
 
 
 def test_more_trials_than_were_made_are_refused_with_the_reason():
-    with pytest.raises(MissingEvidence, match="a: task `few` was tried 2 times, which says nothing about k=3") as error:
+    with pytest.raises(MissingEvidence, match="a: task `few` has 2 trials, but k=3 needs as many") as error:
         reliability({"a": {"many": (5, 1), "few": (2, 1)}}, k=3)
     assert error.value.hint == "k up to 2, or more trials"
     with pytest.raises(BadInput, match="k is 0"):

@@ -221,6 +221,7 @@ def test_compare_says_when_answers_were_made_in_every_format(tmp_path, reused):
     }
 
 
+@pytest.mark.slow
 def test_report_says_when_answers_were_made_in_every_format(tmp_path, reused):
     out, dates, line = reused
     report = command_in(tmp_path, "report", str(out), "--no-audit")
@@ -239,6 +240,7 @@ def test_report_says_when_answers_were_made_in_every_format(tmp_path, reused):
     assert "reused: mine" in page
 
 
+@pytest.mark.slow
 def test_embedders_service_is_measured_again_and_built_in_is_reused(tmp_path, monkeypatch):
     monkeypatch.setenv("OPENAI_API_KEY", "key-of-a-test")
     documents = [Document(f"d{i}", f"word{i} text") for i in range(12)]

@@ -424,6 +424,7 @@ def test_when_no_dataset_can_be_run_the_first_reason_is_raised(tmp_path):
         command("run", "none.toml", cwd=tmp_path)
 
 
+@pytest.mark.slow
 def test_after_ctrl_c_in_the_second_dataset_the_same_command_goes_on(tmp_path, monkeypatch):
     journal = tmp_path / "runs" / "study" / FOLDERS[OTHER] / "own" / "journal.jsonl"
     (tmp_path / "hang").touch()

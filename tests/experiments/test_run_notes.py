@@ -176,6 +176,7 @@ def test_what_is_to_be_said_of_several_systems_is_said_once(tmp_path):
 # What is in the folder
 
 
+@pytest.mark.slow
 def test_runs_that_the_report_leaves_out_are_told(tmp_path):
     data = "synthetic:needles(documents=40, queries=5)"
     first = command("run", data, "-s", "bm25", "-s", "b=bm25(b=0.1)", "-o", "x y", cwd=tmp_path)
@@ -382,6 +383,7 @@ def test_a_system_of_the_file_brings_those_that_it_is_made_of(tmp_path):
         command("run", "made.toml", "-s", "round", cwd=tmp_path)
 
 
+@pytest.mark.slow
 def test_a_study_explains_its_columns_once_and_names_the_measures_that_it_does_not_show(study):
     done = command("run", "study.toml", cwd=study)
     assert done.exit_code == 0

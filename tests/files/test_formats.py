@@ -248,6 +248,7 @@ WRITTEN = ["trec", "csv", "tsv", "jsonl", "json", "parquet"]
         ids, st.dictionaries(ids, st.integers(-2, 5), min_size=1, max_size=5), min_size=1, max_size=5
     )
 )
+@pytest.mark.slow
 def test_judgments_come_back_as_they_were_written(tmp_path_factory, form, nested):
     path = tmp_path_factory.mktemp("out") / ("q.jsonl" if form == "rig" else f"q.{form}")
     write_judgments(read_judgments(nested), str(path), form)
@@ -256,6 +257,7 @@ def test_judgments_come_back_as_they_were_written(tmp_path_factory, form, nested
 
 @pytest.mark.parametrize("form", WRITTEN)
 @given(nested=st.dictionaries(ids, st.dictionaries(ids, numbers, min_size=1, max_size=5), min_size=1, max_size=5))
+@pytest.mark.slow
 def test_runs_come_back_as_they_were_written(tmp_path_factory, form, nested):
     path = tmp_path_factory.mktemp("out") / f"r.{form}"
     write_run(read_run(nested), str(path), form)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import json
+import math
 import os
 import shlex
 import shutil
@@ -15,10 +18,12 @@ from jsonschema import Draft202012Validator
 from ragauge.core.record_types import RESULT_MODULES, find_record_type
 from ragauge.files.json_schemas import json_schema
 from ragauge.files.serialization import detect_schema, read_records, to_json_data, write_record
+from ragauge.reports.registry import find_formats
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "helpers"))
 
 from command import forked
+from html_forms import check_fragment
 
 GOLDENS = Path(__file__).parents[1] / "goldens"
 COMMANDS = {
@@ -62,6 +67,7 @@ def test_every_record_type_has_a_command():
 
 
 @pytest.mark.parametrize("schema", COMMANDS)
+@pytest.mark.slow
 def test_record_written_by_its_command_is_valid_and_read_back(schema, folder, tmp_path):
     path = tmp_path / "result.json"
     path.write_text(run_command(COMMANDS[schema], folder), encoding="utf-8")
@@ -78,6 +84,25 @@ def test_record_written_by_its_command_is_valid_and_read_back(schema, folder, tm
         assert to_json_data(record) == data
         write_record(record, path, supplied)
         assert to_json_data(read_records(path)[0]) == data
+        check_fragment(record._repr_html_())
+        check_frame(record)
+
+
+def check_frame(record):
+    """Check that both frames of a result have the cells of its first CSV table, with numbers as numbers."""
+    frame = record.to_polars()
+    header, *lines = csv.reader(io.StringIO(find_formats(type(record))["csv"].write([record])))
+    assert frame.columns == header
+    assert frame.height == len(lines)
+    assert record.to_pandas().columns.tolist() == header
+    for name, texts in zip(header, zip(*lines, strict=True), strict=False):
+        for value, text in zip(frame[name].to_list(), texts, strict=True):
+            if isinstance(value, bool):
+                assert text == str(value).lower()
+            elif isinstance(value, int | float):
+                assert math.isclose(value, float(text)), name
+            else:
+                assert (value or "") == text
 
 
 @pytest.mark.parametrize("schema", RESULT_MODULES)

@@ -44,6 +44,7 @@ def test_compressed_file_with_normal_ratio_is_not_limited(tmp_path, monkeypatch)
 
 
 @pytest.mark.parametrize("name", ["a.run", "a.run.gz", "a.run.zst"])
+@pytest.mark.slow
 def test_line_above_limit_is_refused(tmp_path, monkeypatch, name):
     monkeypatch.setenv(LINE_LIMIT.variable, "1")
     path = tmp_path / name

@@ -37,6 +37,7 @@ def arrays(kind: str):
 @pytest.mark.parametrize("packed", ["", ".gz"])
 @pytest.mark.parametrize("ending", [*KINDS, ".npy"])
 @given(data=st.data())
+@pytest.mark.slow
 def test_what_is_written_is_read_again_whole_and_in_part(tmp_path_factory, ending, packed, data):
     matrix = data.draw(arrays(KINDS.get(ending, data.draw(st.sampled_from(["f2", "f4", "f8", "i8", "u1"])))))
     path = tmp_path_factory.mktemp("vectors") / f"some{ending}{packed}"
@@ -200,6 +201,7 @@ BASE = np.array([[0, 0], [0, 1], [5, 5]], np.float32)
 
 
 @pytest.mark.parametrize(("distance", "metric"), [("euclidean", "l2"), ("angular", "cosine"), ("dot", "ip")])
+@pytest.mark.slow
 def test_a_file_of_ann_benchmarks_is_written_and_read(tmp_path, distance, metric):
     h5py = pytest.importorskip("h5py")
     near, far = np.array([[0, 1]]), np.array([[0.0, 1.0]])
@@ -216,6 +218,7 @@ def test_a_file_of_ann_benchmarks_is_written_and_read(tmp_path, distance, metric
     assert list(tmp_path.iterdir()) == [tmp_path / "a.hdf5"]
 
 
+@pytest.mark.slow
 def test_neighbours_of_more_vectors_or_of_another_metric_are_left_out(hdf5):
     path = hdf5(train=BASE, test=BASE, neighbors=np.zeros((3, 2), int))
     assert read_hdf5(path).neighbours.shape == (3, 2)
@@ -225,6 +228,7 @@ def test_neighbours_of_more_vectors_or_of_another_metric_are_left_out(hdf5):
     assert read_hdf5(path, metric="cosine").neighbours is None
 
 
+@pytest.mark.slow
 def test_the_metric_may_stand_in_the_name_of_the_file(hdf5):
     assert read_hdf5(hdf5("x-2-angular.hdf5", None, train=BASE, test=BASE)).metric == "cosine"
     with pytest.raises(BadInput, match="does not say its distance"):
@@ -241,6 +245,7 @@ def test_the_metric_may_stand_in_the_name_of_the_file(hdf5):
         ({"train": BASE * np.nan, "test": BASE}, "row 0 of `train` has a NaN"),
     ],
 )
+@pytest.mark.slow
 def test_other_hdf5_files_are_refused(hdf5, options, words):
     with pytest.raises(BadInput, match=words):
         read_hdf5(hdf5(**options))
@@ -265,6 +270,7 @@ def _corrupt_attribute(path: Path) -> None:
     path.write_bytes(data)
 
 
+@pytest.mark.slow
 def test_read_hdf5_file_on_which_libhdf5_hangs_is_corrupt(hdf5, monkeypatch):
     path = hdf5(train=BASE, test=BASE)
     _corrupt_attribute(path)
@@ -293,6 +299,7 @@ def test_read_hdf5_slow_start_of_the_process_is_not_corrupt(hdf5, monkeypatch):
     ],
     ids=str,
 )
+@pytest.mark.slow
 def test_read_hdf5_tables_of_every_storage_are_equal(tmp_path, options):
     h5py = pytest.importorskip("h5py")
     rows = np.random.default_rng(0).integers(0, 100, (1000, 8)).astype(np.float32)
@@ -327,6 +334,7 @@ def test_read_hdf5_table_beyond_the_end_of_the_file_is_refused(hdf5):
         read_hdf5(path)
 
 
+@pytest.mark.slow
 def test_read_hdf5_table_of_fill_values_beyond_the_limit_is_refused(tmp_path):
     h5py = pytest.importorskip("h5py")
     with h5py.File(tmp_path / "a.hdf5", "w") as file:

@@ -56,6 +56,7 @@ def start(code: str, *arguments: object) -> subprocess.Popen[str]:
 
 
 @pytest.mark.parametrize("name", ["result.txt", "result.txt.gz"])
+@pytest.mark.slow
 def test_whole_file_20_concurrent_writers_leave_one_whole_file(tmp_path, name):
     path = tmp_path / name
     writers = [start(WRITER, path, chr(ord("a") + number)) for number in range(WRITERS)]
@@ -148,6 +149,7 @@ def test_atomic_write_folder_is_refused(tmp_path):
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.slow
 def test_cli_terminated_command_removes_its_temporary_folder(tmp_path, number):
     (tmp_path / "tmp").mkdir()
     environment = {**os.environ, "TMPDIR": str(tmp_path / "tmp")}

@@ -133,6 +133,7 @@ def ranx_says():
 
 
 @pytest.mark.parametrize("method", METHODS)
+@pytest.mark.slow
 def test_ranx_agrees_on_every_method_and_normalisation(method, ranx_says):
     compared = 0
     for job, theirs in ranx_says:
@@ -348,7 +349,7 @@ def test_max_does_not_divide_by_a_best_score_that_is_negative():
         ("logn_isr", {"sigma": 2}, "from 0 to 1"),
         ("gmnz", {"gamma": math.nan}, "must be a number"),
         ("gmnz", {"gamma": 5000}, "from -9 to 9"),
-        ("wsum", {"weights": [0.5, 0.3, 0.2]}, "3 weights are given for 2 runs"),
+        ("wsum", {"weights": [0.5, 0.3, 0.2]}, "expected 2 weights, one per run, got 3"),
         ("wsum", {"weights": [-1, 2]}, "0 or more"),
         ("wsum", {"weights": [0, 0]}, "not all 0"),
         ("wsum", {"weights": 3}, "one number"),
@@ -592,10 +593,11 @@ def test_the_command_tunes(command):
     )
 
 
+@pytest.mark.slow
 def test_the_command_refuses_in_one_sentence(command):
     for arguments, message in [
         ([], "nothing to fuse"),
-        (["bm25.run", "dense.run", "--weights", "1,2,3"], "3 weights are given for 2 runs"),
+        (["bm25.run", "dense.run", "--weights", "1,2,3"], "expected 2 weights, one per run, got 3"),
         (["bm25.run", "dense.run", "--method", "rrf(k)"], "cannot be read"),
         (["bm25.run", "dense.run", "--method", "rrf(k=high)"], "`k` of rrf must be a number of 0 or more, not 'high'"),
         (["bm25.run", "dense.run", "--method", "rff"], "did you mean `rrf`?"),

@@ -577,6 +577,8 @@ def test_swapping_gives_the_p_value_of_all_swaps():
         assert lower == pytest.approx(np.mean(np.array(gaps) <= observed + 1e-9), abs=0.02)
 
 
+@pytest.mark.simulation
+@pytest.mark.representative
 def test_times_that_do_not_differ_are_seldom_called_worse():
     rng = np.random.default_rng(5)
     rounds, failed = 100, 0
@@ -1068,7 +1070,7 @@ def test_a_failed_rule_is_1_and_every_line_fits(command):
         (["qrels.txt", "none.run", "-r", "mrr >= 0.4"], "none.run"),
         (["qrels.txt", "empty.run", "-r", "mrr >= 0.001"], "no rows"),
         (["qrels.txt", "new.run", "-b", "none.run", "-r", "mrr >= 0.4"], "none.run"),
-        (["new.run", "-r", "mrr >= 0.4"], "a run is missing"),
+        (["new.run", "-r", "mrr >= 0.4"], "no run given"),
         (["qrels.txt", "new.run", "old.run", "-r", "mrr >= 0.4"], "3 files are given"),
         (["qrels.txt", "new.run", "--rules", "none.toml"], "no such file"),
         (["qrels.txt", "new.run", "-r", "mrr >= 0.4", "--junit", "-"], "name files"),
@@ -1172,9 +1174,9 @@ def test_the_files_for_ci_are_sound_and_those_of_the_docs():
     for file, language in (("gate.toml", "toml"), ("gate.yml", "yaml")):
         assert f"```{language}\n{(examples / file).read_text()}```" in page
     settings = read_gate_file(str(examples / "gate.toml"))
-    assert [str(read(text)) for text in settings["rules"]][-2:] == ["map >= 0.3", "map non-inferior by 0.02"]
+    assert [str(read(text)) for text in settings["rules"]][-2:] == ["map >= 0.3", "map non-inferior by 0.15"]
     steps = pytest.importorskip("yaml").safe_load((examples / "gate.yml").read_text())["jobs"]["gate"]["steps"]
-    assert "ragauge gate runs/docs/mine --rules gate.toml" in " ".join(step.get("run", "") for step in steps)
+    assert "ragauge gate runs/handbook/mine --rules gate.toml" in " ".join(step.get("run", "") for step in steps)
 
 
 # pytest
@@ -1191,6 +1193,7 @@ def pytest_in(folder, *arguments, **environment):
     )
 
 
+@pytest.mark.docs
 def test_the_example_for_pytest_in_the_docs_works(tmp_path):
     blocks = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "gates.md").read_text(), re.S)
     (example,) = [block for block in blocks if "ragauge_gate" in block]

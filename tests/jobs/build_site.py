@@ -25,15 +25,6 @@ SOURCE, SITE = ROOT / "build" / "site-source", ROOT / "build" / "site"
 ROOT_PAGES = ("ARCHITECTURE.md", "CHANGELOG.md", "CONTRIBUTING.md", "CONVENTIONS.md")
 MARKUP = re.compile(r"\[/?[a-z]+\]")
 """Rich markup in help texts."""
-EXIT_CODES = {
-    0: "success",
-    1: "a gate or a strict check failed",
-    2: "invalid usage or input",
-    3: "a backend failed",
-    4: "the results are not comparable",
-    70: "an unexpected error: a bug in ragauge",
-    130: "interrupted",
-}
 
 
 def assemble_pages() -> None:
@@ -48,9 +39,33 @@ def assemble_pages() -> None:
     shutil.copytree(ROOT / "examples", SOURCE / "examples", ignore=shutil.ignore_patterns("__pycache__"))
     for page in SOURCE.rglob("*.md"):
         page.write_text(rewrite_links(page), encoding="utf-8")
+    for notebook in (ROOT / "examples" / "notebooks").glob("*.ipynb"):
+        page = SOURCE / f"notebook_{notebook.stem}.md"
+        page.write_text("\n".join(describe_notebook(notebook)), encoding="utf-8")
     (SOURCE / "reference_commands.md").write_text("\n".join(describe_commands()), encoding="utf-8")
+    (SOURCE / "reference_exit_codes.md").write_text("\n".join(describe_exit_codes()), encoding="utf-8")
     (SOURCE / "reference_python.md").write_text("\n".join(describe_names()), encoding="utf-8")
     (SOURCE / "reference_schemas.md").write_text("\n".join(describe_schemas()), encoding="utf-8")
+
+
+def describe_notebook(path: Path) -> Iterator[str]:
+    """Yield a notebook as a page: its texts, its code, and its outputs as stored."""
+    for cell in json.loads(path.read_text(encoding="utf-8"))["cells"]:
+        source = "".join(cell["source"])
+        if cell["cell_type"] == "markdown":
+            yield f"{source}\n"
+            continue
+        yield f"```python\n{source}\n```\n"
+        for output in cell["outputs"]:
+            data = output.get("data", {"text/plain": output.get("text", [])})
+            shown = "".join(data.get("text/html", []))
+            # A blank line would end the HTML block.
+            lines = [line.strip() for line in shown.splitlines() if line.strip()]
+            if lines:
+                yield "\n".join(['<div class="notebook-output">', *lines, "</div>\n"])
+            else:
+                yield f"```text\n{''.join(data['text/plain']).rstrip()}\n```\n"
+    yield f"[Download this notebook](examples/notebooks/{path.name})\n"
 
 
 def rewrite_links(page: Path) -> str:
@@ -64,10 +79,12 @@ def rewrite_links(page: Path) -> str:
             return match[0]
         path = re.sub(r"^(\.\./)*(docs/)?", "", target) if depth == 0 or target.startswith("../") else target
         place = path.partition("#")[0]
+        if place.endswith(".ipynb"):
+            return f"[{text}]({up}notebook_{Path(place).stem}.md)"
         if (
             place.startswith(("src/", "tests/"))
             or place == "LICENSE"
-            or place.rstrip("/") in ("examples", "examples/ci")
+            or place.rstrip("/") in ("examples", "examples/ci", "examples/notebooks")
         ):
             return text if text.startswith("`") else f"`{text}`"
         return f"[{text}]({up if target.startswith('../') else ''}{path})"
@@ -79,9 +96,7 @@ def describe_commands() -> Iterator[str]:
     """Yield the reference of the command line: usage, help and options of every command."""
     yield "# Commands\n"
     yield "Every command prints data on standard output and messages on standard error.\n"
-    yield "| exit code | meaning |\n|---:|---|"
-    yield from (f"| {code} | {meaning} |" for code, meaning in EXIT_CODES.items())
-    yield ""
+    yield "[Exit codes](reference_exit_codes.md) are the same for all commands.\n"
     for name, entry in COMMANDS.items():
         command = load_command(name)
         arguments = [parameter for parameter in command.params if parameter.param_type_name == "argument"]
@@ -100,6 +115,15 @@ def describe_commands() -> Iterator[str]:
             shown = "" if default is None or default is False or callable(default) or default == [] else f"`{default}`"
             yield f"| {escape_cell(label)} | {escape_cell(about)} | {escape_cell(shown)} |"
         yield ""
+
+
+def describe_exit_codes() -> Iterator[str]:
+    """Yield the table of exit codes, which is that of ARCHITECTURE.md."""
+    text = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
+    table = re.search(r"^## Exit codes\n+(\|.*?)\n\n", text, re.DOTALL | re.MULTILINE)
+    if table is None:
+        sys.exit("ARCHITECTURE.md has no table of exit codes")
+    yield f"# Exit codes\n\nEvery command ends with one of these codes.\n\n{table[1]}\n"
 
 
 def escape_cell(text: str) -> str:

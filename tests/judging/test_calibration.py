@@ -205,6 +205,7 @@ def test_a_judge_that_likes_long_answers_is_seen():
     assert abs(fair.verbosity.slope.value) < 1e-9
 
 
+@pytest.mark.simulation
 def test_few_labels_and_many_verdicts_give_the_mean_that_people_would():
     rng = np.random.default_rng(3)
     truth = rng.random(400) < 0.6
@@ -266,6 +267,7 @@ def test_answers_to_one_question_count_as_fewer_samples():
     assert wide.high - wide.low > 1.3 * (blind.high - blind.low)
 
 
+@pytest.mark.simulation
 def test_every_interval_allows_for_answers_to_one_question():
     """A judge that errs, changes its mind and turns with the contexts by question: 40 questions of ten answers each."""
     rng = np.random.default_rng(6)
@@ -397,6 +399,7 @@ def test_texts_of_samples_are_never_markup():
 
 
 @pytest.mark.parametrize(("name", "auc"), [("begin_dev_wow", 0.85), ("begin_dev_cmu", 0.85), ("begin_dev_tc", 0.8)])
+@pytest.mark.simulation
 def test_real_labels_of_people_on_begin(shared, name, auc):
     found = calibrate(str(shared("rag_begin") / f"{name}.tsv.gz"), labels=100)
     soft = found.raters[1].figures

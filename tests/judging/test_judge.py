@@ -573,6 +573,7 @@ def test_a_key_is_written_nowhere(tmp_path, monkeypatch, chat_server):
     assert "sk-secret" not in json.dumps(dict(found.identity), default=str)
 
 
+@pytest.mark.crash
 def test_what_was_paid_for_before_kill_9_is_not_paid_for_again(tmp_path, chat_server):
     server = chat_server
     server.answer, server.latency = literal_judge.answer, 0.02
@@ -597,6 +598,7 @@ STOPS = {"unauthorised", "key_echo", "forbidden", "unpaid", "quota", "no_model"}
 
 
 @pytest.mark.parametrize("fault", [*chat_server_module.FAULTS])
+@pytest.mark.slow
 def test_whatever_the_server_does_once_the_score_is_right_or_there_is_none(fault, chat_server):
     chat_server.answer = literal_judge.answer
     chat_server.misbehave(fault, after=0.01)
@@ -615,6 +617,7 @@ def test_whatever_the_server_does_once_the_score_is_right_or_there_is_none(fault
 @pytest.mark.parametrize(
     "fault", ["nonsense", "empty", "truncated", "length", "wrong_ids", "missing_ids", "refusal", "too_long"]
 )
+@pytest.mark.slow
 def test_a_server_that_never_answers_well_scores_nothing(fault, chat_server):
     chat_server.answer = literal_judge.answer
     chat_server.misbehave(fault, times=100)
@@ -627,6 +630,7 @@ def test_a_server_that_never_answers_well_scores_nothing(fault, chat_server):
 
 
 @pytest.mark.parametrize("trait", [*chat_server_module.TRAITS])
+@pytest.mark.slow
 def test_whatever_the_server_is_like_the_score_is_right_or_there_is_none(trait, chat_server):
     chat_server.answer = literal_judge.answer
     chat_server.traits = {trait}

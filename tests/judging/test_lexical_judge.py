@@ -466,6 +466,7 @@ def scores(sample, judge):
         ("rag_halueval_qa/qa_multi-turn_data.jsonl", 0.96),
     ],
 )
+@pytest.mark.slow
 def test_it_tells_good_answers_from_bad_ones_better_than_counting_words(shared, name, floor):
     samples = load_labelled(str(shared(name))).samples
     pairs = 2 if "halueval" in name else 1
@@ -480,6 +481,7 @@ def test_it_tells_good_answers_from_bad_ones_better_than_counting_words(shared, 
     assert hard > 0.8
 
 
+@pytest.mark.slow
 def test_it_tells_answers_from_their_own_contexts_from_those_of_others(shared):
     samples = [one for one in load_labelled(str(shared("rag_mtrag_un"))).samples if one.labels]
     judge = LexicalJudge()

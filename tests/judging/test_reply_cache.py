@@ -77,6 +77,7 @@ def test_half_a_surrogate_pair_does_no_harm(tmp_path):
     assert found.reply.text == "bad ? end"
 
 
+@pytest.mark.slow
 def test_one_process_at_a_time(tmp_path):
     first = ReplyCache(tmp_path)
     first.keep("key", "useful", "s1", KEPT)
@@ -85,7 +86,7 @@ def test_one_process_at_a_time(tmp_path):
         f"Replies(Path({str(tmp_path)!r}))"
     )
     other = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert "another process is at work here" in other.stderr
+    assert "another process is working in this folder" in other.stderr
     first.close()
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 

@@ -233,6 +233,7 @@ def test_whatever_a_model_says_reading_never_breaks(text):
 
 @given(st.recursive(st.none() | st.booleans() | st.text(max_size=5), lambda v: st.lists(v) | st.dictionaries(
     st.sampled_from([*verdict("a1"), "of_answer", "of_reference"]), v)))  # fmt: skip
+@pytest.mark.slow
 def test_whatever_json_a_model_gives_only_what_is_in_shape_counts(value):
     found = parse_reply(SUPPORT, reply(json.dumps(value)))
     assert found.said.keys() | found.missing.keys() == SUPPORT.asked.keys()

@@ -32,6 +32,7 @@ def judged(server, folder=None, **how):
 
 @pytest.mark.parametrize("concurrency", [1, 16])
 @pytest.mark.parametrize("fault", FAULTS)
+@pytest.mark.slow
 def test_max_calls_is_never_exceeded_by_retries(chat_server, fault, concurrency):
     chat_server.misbehave(fault, times=500, after=0.01)
     found = judged(chat_server, max_calls=7, concurrency=concurrency)
@@ -44,12 +45,14 @@ def test_max_calls_is_never_exceeded_by_retries(chat_server, fault, concurrency)
 @pytest.mark.parametrize(
     "traits", [["no_json_schema"], ["no_response_format", "no_temperature"], ["ignores_schema"], ["no_seed"]]
 )
+@pytest.mark.slow
 def test_max_calls_counts_probes_of_the_request_format(chat_server, traits, limit):
     chat_server.traits = set(traits)
     judged(chat_server, max_calls=limit, concurrency=16, options={"seed": 1})
     assert chat_server.calls == limit
 
 
+@pytest.mark.slow
 def test_max_calls_counts_requests_over_sessions(chat_server, tmp_path):
     chat_server.misbehave("error", times=4)
     for limit in (5, 6, 9, 9):
@@ -72,6 +75,7 @@ def test_max_calls_counts_requests_through_a_recording(chat_server, tmp_path):
 
 
 @pytest.mark.parametrize("fault", ["error", "nonsense", "cut", "broken_body", "missing_ids"])
+@pytest.mark.slow
 def test_max_cost_is_never_exceeded_by_retries(chat_server, fault):
     chat_server.misbehave(fault, times=500)
     limit = 0.01
@@ -81,6 +85,7 @@ def test_max_cost_is_never_exceeded_by_retries(chat_server, fault):
     assert chat_server.calls < 500
 
 
+@pytest.mark.slow
 def test_limit_within_retries_keeps_the_failure(chat_server):
     chat_server.misbehave(*["exhausted"] * 1, after=0.0)
     chat_server.misbehave("error", times=500)

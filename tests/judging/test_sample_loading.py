@@ -124,6 +124,7 @@ def test_documents_that_are_gone_are_missed_and_can_be_found_elsewhere(experimen
         samples_from_run(str(experiment / "finder"), dataset=str(moved))
 
 
+@pytest.mark.slow
 def test_the_collection_that_ships_has_reference_answers(tmp_path):
     ragauge.run("pydocs", ["bm25"], out=tmp_path, k=2, limit=3, measures=["mrr"], warmup=0)
     samples = samples_from_run(str(tmp_path / "bm25"))

@@ -721,6 +721,7 @@ def test_the_gate_of_a_run_file_needs_nothing_but_versions(command, tmp_path):
     assert ragauge.gate(str(tmp_path / "new.run"), str(tmp_path / "gate.toml"))
 
 
+@pytest.mark.slow
 def test_what_was_told_by_other_versions_or_other_texts_does_not_compare(command, tmp_path):
     look = ("freshness", "--versions", "versions.jsonl", "-k", "2")
     command(*look, "old.run", "--corpus", "corpus.jsonl", "-o", "with.json")
@@ -747,6 +748,7 @@ def test_mistakes_get_one_sentence_and_exit_code_two(command):
 # A real collection
 
 
+@pytest.mark.slow
 def test_revoked_techniques_of_attack_are_stale_and_named_with_their_replacement(shared):
     """The bundle says itself what replaces what; bm25 over all its techniques, revoked ones too, returns some."""
     with gzip.open(shared("attack/enterprise-attack-18.1.stix21.json.gz")) as file:

@@ -194,6 +194,7 @@ def test_every_definition_of_novelty_is_that_of_the_verb(definition):
 
 @settings(max_examples=20)
 @given(st.floats(0.01, 100), st.permutations(NEW))
+@pytest.mark.slow
 def test_weights_scale_and_the_order_of_candidates_does_not_matter(factor, order):
     plain = hand()
     other = hand(weights={name: factor * weight for name, weight in RANKED.items()}, add=list(order))
@@ -723,6 +724,7 @@ def command(tmp_path):
     return command_in(tmp_path, "gain")
 
 
+@pytest.mark.slow
 def test_the_command_line_shows_tables_json_and_csv(command, tmp_path):
     given = ["--before", "kb.jsonl", "--add", "new.jsonl", "-d", "asked", "-w", "recall@10=0.5", "-w", "mrr=0.5"]
     shown = command(*given, "-o", "gain.json", "-o", "gain.html")
@@ -745,7 +747,7 @@ def test_the_command_line_refuses_in_one_sentence(command):
     assert "no such file" in command("--before", "none.jsonl", "--add", "new.jsonl", "-d", "asked", code=2).stderr
     assert "no queries given" in command("--before", "kb.jsonl", "--add", "new.jsonl", code=2).stderr
     done = command("--before", "kb.jsonl", "--add", "new.jsonl", "-d", "asked", "--json", "--csv", code=2)
-    assert "do not go together" in done.stderr
+    assert "are mutually exclusive" in done.stderr
     given = ["--before", "kb.jsonl", "--add", "new.jsonl", "-d", "asked"]
     assert "the lexical judge has no replies to save" in command(*given, "-o", "replies", code=2).stderr
     assert "-o accepts one folder" in command(*given, "-o", "replies", "-o", "more/", code=2).stderr

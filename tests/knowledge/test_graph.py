@@ -109,6 +109,7 @@ def test_components_and_clustering_are_those_of_networkx(graph):
     assert clustering_coefficient(graph) == pytest.approx(nx.average_clustering(known))
 
 
+@pytest.mark.slow
 def test_a_graph_of_more_nodes_than_go_at_a_time_is_counted_whole():
     known = nx.gnm_random_graph(BLOCK_ROWS + 500, 9000, seed=4)
     ends = np.array(known.edges, np.int64)

@@ -197,6 +197,7 @@ def test_a_row_for_each_kind_and_query_has_the_counts_and_what_follows_from_them
     assert (row["documents_0"], row["documents_1"], row["recall_1"], row["plain_1"]) == ("5", "17", "0.75", "0.5")
 
 
+@pytest.mark.slow
 def test_a_result_is_read_again_as_it_was_and_stands_on_a_page_with_others(tmp_path):
     found = graph.graph("synthetic:multihop(documents=60, queries=6)", "entities+knn(neighbours=3)")
     files = [str(tmp_path / f"graph.{ending}") for ending in ("json", "html", "md", "csv", "tex")]

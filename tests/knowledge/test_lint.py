@@ -48,6 +48,7 @@ def problems(found: Lint) -> dict[str, Finding]:
     return {one.what: one for one in found.problems}
 
 
+@pytest.mark.slow
 def test_a_clean_corpus_has_no_problem(tmp_path):
     found = lint(corpus(tmp_path, clean()), qrels={"q": {"d1": 1}}, embedder="words")
     assert found.problems == []
@@ -232,6 +233,7 @@ def test_an_embedder_that_reads_everything_cuts_nothing_and_one_that_does_not_te
     assert "--embedder" in lint(list(WEATHER)).skipped["tokens"]
 
 
+@pytest.mark.slow
 def test_the_limits_of_embedders_are_those_at_which_their_vectors_stop_changing():
     embedder = pytest.importorskip("ragauge.models.embedders").open_embedder("minilm(tokens=16)")
     short = " ".join(["word"] * 14)
@@ -323,6 +325,7 @@ def test_wrong_thresholds_names_and_files_are_refused_with_a_hint(tmp_path):
         lint(tmp_path / "picture.bin")
 
 
+@pytest.mark.slow
 def test_an_empty_file_is_refused_by_whoever_reads_documents(tmp_path):
     path = tmp_path / "none.jsonl"
     path.write_text("\n")
@@ -368,6 +371,7 @@ def test_checks_whose_library_is_missing_are_named_with_what_to_install(monkeypa
         lint(list(WEATHER), languages="en")
 
 
+@pytest.mark.slow
 def test_it_is_written_in_every_form_and_read_again(tmp_path):
     found = lint([*WEATHER, "", GERMAN], embedder="words", qrels={"q": {"9": 1}})
     write_results([found], [str(tmp_path / f"lint.{one}") for one in ("html", "json", "md", "csv", "tex")])
@@ -386,7 +390,7 @@ def test_public_names_and_the_table_of_checks_hold_together():
     assert ragauge.Lint is Lint
     for name, check in checks.LINT_CHECKS.items():
         assert check.name == name
-        assert "problem" in (check.look.__doc__ or ""), name
+        assert "problem" in (check.run.__doc__ or ""), name
 
 
 HARMLESS = settings(deadline=None, max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -423,6 +427,7 @@ ANYTHING = st.recursive(
 
 @HARMLESS
 @given(rows=st.lists(ANYTHING, min_size=1, max_size=6))
+@pytest.mark.slow
 def test_no_rows_make_it_fail(rows, tmp_path):
     (tmp_path / "corpus.jsonl").write_text("\n".join(map(json.dumps, rows)))
     found = lint(tmp_path / "corpus.jsonl", checks=FAST)
@@ -430,6 +435,7 @@ def test_no_rows_make_it_fail(rows, tmp_path):
     assert found.documents + len(found.problems) > 0
 
 
+@pytest.mark.slow
 def test_real_collections_have_the_flaws_that_are_known(shared):
     cranfield = lint(shared("cranfield"))
     assert {one.what: one.count for one in cranfield.problems} == {"empty": 2}
@@ -449,6 +455,7 @@ def command(tmp_path):
     return command_in(tmp_path, "lint")
 
 
+@pytest.mark.slow
 def test_the_command_shows_problems_and_ends_with_1_only_where_that_is_asked_for(command):
     done = command("corpus.jsonl")
     assert "1 problem in 5 documents: empty (1)." in done.stdout
@@ -458,6 +465,7 @@ def test_the_command_shows_problems_and_ends_with_1_only_where_that_is_asked_for
     assert command("corpus.jsonl", "--strict", "--check", "tiny").returncode == 0
 
 
+@pytest.mark.slow
 def test_the_command_writes_json_csv_and_files(command, tmp_path):
     found = json.loads(command("corpus.jsonl", "--json").stdout)
     assert found["schema"] == "ragauge-lint/1"
@@ -466,10 +474,11 @@ def test_the_command_writes_json_csv_and_files(command, tmp_path):
     done = command("corpus.jsonl", "-o", "lint.html", "-o", "lint.json")
     assert done.stderr.splitlines() == ["note: wrote lint.html", "note: wrote lint.json"]
     assert (tmp_path / "lint.html").exists()
-    assert "do not go together" in command("corpus.jsonl", "--json", "--csv", code=2).stderr
+    assert "are mutually exclusive" in command("corpus.jsonl", "--json", "--csv", code=2).stderr
     assert command("corpus.jsonl", "-o", "lint.pdf", code=2).stderr
 
 
+@pytest.mark.slow
 def test_the_command_reads_standard_input_lists_its_checks_and_says_what_is_missing(command):
     assert "2 documents" in command("-", stdin="d1\tA text of some length, on a line.\nd2\t\n").stdout
     assert "near-duplicates" in command("--list").stdout
@@ -477,6 +486,7 @@ def test_the_command_reads_standard_input_lists_its_checks_and_says_what_is_miss
     assert "corpus.jsonl" in command("corpsu.jsonl", code=2).stderr
 
 
+@pytest.mark.slow
 def test_texts_from_a_corpus_are_shown_and_never_obeyed(command, tmp_path):
     corpus(tmp_path, [*clean(), {"id": "[red]x[/red]\x1b[31m", "text": "[bold]hi[/bold]"}], "odd.jsonl")
     done = command("odd.jsonl")

@@ -18,7 +18,7 @@ from command import forked
 from ragauge.cli.app import build_app
 from ragauge.core.documents import Document
 from ragauge.core.errors import BadInput, Incomparable, MissingEvidence
-from ragauge.core.text import shingles, words
+from ragauge.core.text import shingles, split_words
 from ragauge.files.serialization import to_json
 from ragauge.knowledge.novelty import NoveltySettings, chunks, estimate_novelty_cost, novelty, prepare_novelty_data
 from ragauge.knowledge.novelty import chunks as novelty_chunks
@@ -201,6 +201,7 @@ def by_brute_force(chunks, known):
 
 
 @given(VECTORS)
+@pytest.mark.slow
 def test_the_nearest_are_those_of_brute_force(both):
     chunks, known = (np.array(one, np.float32) for one in both)
     near = nearest_known(chunks, known, 3)
@@ -211,6 +212,7 @@ def test_the_nearest_are_those_of_brute_force(both):
 
 
 @given(VECTORS, st.integers(1, 4))
+@pytest.mark.slow
 def test_others_are_those_of_brute_force_too(both, group):
     known = np.array(both[0] * 3, np.float32)
     rows = np.arange(len(known))
@@ -299,7 +301,7 @@ def test_chunks_cover_every_text_and_are_no_longer_than_told(texts, size):
         assert 0 < len(found.text(place)) <= size
         covered[found.owner[place]].update(range(found.start[place], found.end[place]))
     for text, places in zip(texts, covered, strict=True):
-        assert not words(" ".join(char for i, char in enumerate(text) if i not in places))
+        assert not split_words(" ".join(char for i, char in enumerate(text) if i not in places))
 
 
 def test_half_a_character_does_not_stop_it():
@@ -468,6 +470,7 @@ def test_what_gain_starts_from_is_what_novelty_counts():
     assert by_document.tolist() == [one.mean for one in counted.documents]
 
 
+@pytest.mark.slow
 def test_cli_names_files_of_a_folder_that_are_not_documents(tmp_path):
     for name in ("new", "old"):
         (tmp_path / name).mkdir()
@@ -628,16 +631,17 @@ def test_public_names():
     assert ragauge.Novelty.__name__ == "Novelty"
 
 
+@pytest.mark.slow
 def test_held_out_documents_of_a_real_corpus_stand_evenly_among_its_own(shared):
     from ragauge.datasets import load
 
     corpus = list(load(shared("scifact")).documents)
     held, rest = corpus[::26], [one for i, one in enumerate(corpus) if i % 26]
-    found = novelty(held, rest, embedder="words(dimensions=256)", reference_chunks=1000)
+    found = novelty(held, rest, embedder="split_words(dimensions=256)", reference_chunks=1000)
     ranks = np.array([one.percentile for one in found.documents])
     assert 40 < np.nanmean(ranks) < 60
     assert 0.15 < (ranks < 25).mean() < 0.35
-    copies = novelty(corpus[:5], corpus, embedder="words(dimensions=256)", reference_chunks=0)
+    copies = novelty(corpus[:5], corpus, embedder="split_words(dimensions=256)", reference_chunks=0)
     assert [(one.mean, one.state) for one in copies.documents] == [(0.0, "contained")] * 5
 
 

@@ -325,6 +325,7 @@ def parts(said):
 
 
 @given(tables(3))
+@pytest.mark.slow
 def test_a_missing_verdict_leaves_a_value_as_it_is_or_leaves_none(table):
     sample, said = case(*table)
     names = [*EVERYTHING, "context_precision@1", "context_recall@1"]

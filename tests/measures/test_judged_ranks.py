@@ -31,6 +31,7 @@ RULES = st.fixed_dictionaries(
 
 
 @given(judgments(low=-1), runs(), RULES)
+@pytest.mark.slow
 def test_both_roads_agree_under_every_rule(qrels, run, options):
     # ids that are also query ids, for the rule about a query's own document
     qrels = {q: {d.replace("d0", q): g for d, g in docs.items()} for q, docs in qrels.items()}
@@ -43,6 +44,7 @@ def test_both_roads_agree_under_every_rule(qrels, run, options):
 
 
 @given(judgments(), runs(), st.randoms(use_true_random=False))
+@pytest.mark.slow
 def test_the_order_of_rows_does_not_matter_where_ties_go_by_id(qrels, run, rng):
     rows = list(to_run_table(run).iter_rows())
     rng.shuffle(rows)  # the rows of a query are no longer together

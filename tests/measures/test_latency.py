@@ -8,7 +8,8 @@ import numpy as np
 import polars as pl
 import pytest
 
-from ragauge.measures.latency import summarise_latency, summarise_timings
+from ragauge.core.summaries import Latency
+from ragauge.measures.latency import summarise_timings
 
 
 def timings(rows):
@@ -17,13 +18,13 @@ def timings(rows):
 
 
 def test_percentiles_interpolate_between_the_two_nearest():
-    one = summarise_latency(np.arange(1.0, 12.0))  # 1 to 11: the p-th percentile lies at 1 + 10 p / 100
+    one = Latency.of(np.arange(1.0, 12.0))  # 1 to 11: the p-th percentile lies at 1 + 10 p / 100
     assert (one.p50, one.p90, one.p95) == (6.0, 10.0, 10.5)
     assert one.p99 == pytest.approx(10.9)
     assert (one.n, one.mean, one.min, one.max) == (11, 6.0, 1.0, 11.0)
     assert one.std == pytest.approx(math.sqrt(11))
-    assert math.isnan(summarise_latency(np.array([])).p50)
-    assert summarise_latency(np.array([3.0])).p99 == 3.0
+    assert math.isnan(Latency.of(np.array([])).p50)
+    assert Latency.of(np.array([3.0])).p99 == 3.0
 
 
 def test_errors_are_in_no_percentile_and_time_outs_are_in_the_total():

@@ -24,6 +24,7 @@ TREC |= {"num_nonrel_judged_ret", "num_ret", "num_rel", "num_rel_ret"}
 
 
 @given(judgments(low=-1), runs(), st.sampled_from([1, 2]))
+@pytest.mark.slow
 def test_every_measure_of_trec_eval_9_agrees_for_every_query(qrels, run, rel):
     oracle = pytrec_eval.RelevanceEvaluator(qrels, TREC, relevance_level=rel).evaluate(run)
     rules = PRESETS["trec9"].but(rel=rel)

@@ -307,6 +307,7 @@ def test_plain_chats_run_in_threads_side_by_side_and_leave_the_loop_free():
     assert [one.reply.text for one in asyncio.run(many())] == ["yes"] * 8
 
 
+@pytest.mark.slow
 def test_a_plain_chat_that_hangs_is_left_behind():
     hanging = threading.Event()
     first = iter([True])
@@ -339,6 +340,7 @@ def test_a_plain_function_that_gives_a_coroutine_is_awaited():
     assert asyncio.run(send_request(Wrapped(), MESSAGES, None)).text == "yes"
 
 
+@pytest.mark.slow
 def test_every_call_gets_through_a_server_that_misbehaves_in_every_passing_way(chat_server):
     chat_server.answer = lambda messages, schema: "yes"
     passing = ("rate_limit", "rate_limit_bare", "rate_limit_reset", "exhausted", "error", "overloaded", "gateway")

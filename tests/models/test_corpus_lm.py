@@ -63,6 +63,7 @@ def quickly_saved(monkeypatch):
 
 
 @pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.torch
 def test_a_model_that_has_learned_is_an_embedder_and_says_what_it_is(kind):
     model = fitted(kind=kind)
     assert isinstance(model, Embedder)
@@ -227,6 +228,7 @@ def test_the_transformer_is_llamas_but_for_its_feed_forward():
 
 
 @pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.torch
 def test_a_model_of_repetitive_bytes_comes_close_to_knowing_what_comes_next(kind):
     texts = [f"{'ab' * 10}{n % 10}" for n in range(10)]
     before = fitted(texts, kind=kind, trained=False).bits(["ab" * 10 + "3"])[0]
@@ -297,6 +299,7 @@ def test_a_model_of_pairs_is_no_language_model():
 
 
 @pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.torch
 def test_learning_pairs_brings_spans_of_one_text_together(kind):
     """Each text is about one of twenty things; who asks for it knows only five of the ten words that are said of it."""
     chance = random.Random(4)
@@ -434,6 +437,7 @@ def test_numbers_without_a_row_become_one_other():
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("objective", ["next", "pairs"])
+@pytest.mark.torch
 def test_the_same_seed_gives_the_same_weights_and_another_seed_others(kind, objective):
     options = {"kind": kind, "objective": objective, "batch": 1024 if objective == "next" else 32}
     one, same, other = fitted(**options), fitted(TEXTS[::-1], **options), fitted(seed=1, **options)
@@ -581,6 +585,7 @@ def test_what_is_damaged_in_the_cache_is_made_again(tmp_path):
 
 
 @pytest.mark.parametrize("objective", ["next", "pairs"])
+@pytest.mark.torch
 def test_a_training_that_was_broken_off_ends_where_it_would_have_ended(objective, tmp_path, quickly_saved):
     options = {
         **TINY,

@@ -73,6 +73,7 @@ def assert_embeds(embedder, dimensions):
 
 
 @pytest.mark.parametrize("dimensions", [256, 64])
+@pytest.mark.torch
 def test_wordllama_gives_unit_vectors_without_the_network(no_network, dimensions):
     embedder = wordllama(dimensions=dimensions)
     vectors = assert_embeds(embedder, dimensions)
@@ -93,6 +94,8 @@ def test_wordllama_says_which_dimensions_it_has():
     assert "64" in error.value.hint
 
 
+@pytest.mark.torch
+@pytest.mark.representative
 def test_minilm_gives_unit_vectors_without_the_network(no_network):
     embedder = minilm()
     vectors = assert_embeds(embedder, 384)
@@ -103,6 +106,7 @@ def test_minilm_gives_unit_vectors_without_the_network(no_network):
     assert np.isfinite(embedder.embed([""])).all()
 
 
+@pytest.mark.torch
 def test_minilm_cuts_long_texts_where_it_is_told():
     long = "word " * 2000
     embedder = minilm(tokens=8)

@@ -113,6 +113,7 @@ def test_redirect_loop_ends():
 
 @pytest.mark.parametrize("client", CLIENTS.values(), ids=CLIENTS)
 @pytest.mark.parametrize("packed", [True, False])
+@pytest.mark.slow
 def test_reply_above_limit_is_refused(client, packed, monkeypatch):
     monkeypatch.setenv(REPLY_LIMIT.variable, "1")
     body = b'{"hits": [' + b" " * 20_000_000 + b"]}"
@@ -157,6 +158,7 @@ def test_invalid_limit_is_refused(monkeypatch):
         search(url)
 
 
+@pytest.mark.slow
 def test_judge_redirected_server_stops_with_exit_code_3(tmp_path, chat_server):
     (tmp_path / "toy.jsonl").write_text('{"id": "s", "question": "Q?", "answer": "A.", "contexts": ["A."]}\n')
     there = chat_server.url.replace("127.0.0.1", "localhost")

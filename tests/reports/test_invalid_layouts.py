@@ -161,6 +161,7 @@ def test_a_document_that_ends_in_the_middle_is_told(tmp_path, layout):
 
 @pytest.mark.parametrize("layout", LAYOUTS)
 @given(st.data())
+@pytest.mark.slow
 def test_what_is_damaged_anywhere_is_refused_or_read_and_never_breaks(tmp_path_factory, layout, data):
     runs = {"old": OLD} if layout == "rig" else {"old": OLD, "new": NEW}
     whole = LAYOUTS[layout].write(scored(LAYOUTS[layout], runs))
@@ -208,6 +209,7 @@ def put(held, places, value):
 
 @pytest.mark.parametrize("layout", ["ragdbeval", "rig", "rig-diff"])
 @given(PLACES, ANYTHING)
+@pytest.mark.slow
 def test_something_else_at_any_place_of_a_document_is_refused_or_read(tmp_path_factory, layout, places, value):
     held = {
         "ragdbeval": {"metadata": {"num_results": 1, "random_seed": 1}, "results": [RESULT]},

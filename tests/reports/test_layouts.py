@@ -570,6 +570,7 @@ NAMES = st.text(st.characters(exclude_categories=("C", "Z")), min_size=1, max_si
 @pytest.mark.parametrize("name", LAYOUTS)
 @settings(max_examples=50)
 @given(judgments(), runs(tied=False), runs(tied=False), st.lists(NAMES, min_size=2, max_size=2, unique=True))
+@pytest.mark.slow
 def test_what_is_written_is_read_back_as_it_was(tmp_path_factory, name, qrels, first, second, names):
     layout = LAYOUTS[name]
     shared = {query: first.get(query, {}) for query in qrels}

@@ -311,6 +311,7 @@ def harmless():
         "half \ud800",
     ],
 )
+@pytest.mark.slow
 def test_a_hostile_text_makes_the_same_elements_as_a_harmless_one_and_is_there_as_it_is(harmless, text):
     odd = everywhere(text)
     plain = text.replace("\ud800", "?")  # in the data of queries; texts of the report have no control characters

@@ -142,6 +142,7 @@ def choose(page, box, label):
 # --- drawing ---
 
 
+@pytest.mark.representative
 def test_every_chart_is_drawn_and_nothing_is_asked_of_the_network(made, opened):
     page = opened(made.file, charts=True)
     charts = page.eval_on_selector_all(
@@ -659,6 +660,7 @@ def hostile(tmp_path_factory):
     return Made(folder / "out" / "report.html", overview, data), folder, after - before
 
 
+@pytest.mark.slow
 def test_names_of_systems_are_no_paths(hostile):
     _, folder, written = hostile
     assert {path.relative_to(folder).parts[0] for path in written} == {"out"}
@@ -667,6 +669,7 @@ def test_names_of_systems_are_no_paths(hostile):
     assert {path.suffix for path in (folder / "out" / "charts").iterdir()} == {".svg", ".png"}
 
 
+@pytest.mark.representative
 def test_nothing_that_data_says_is_run_and_all_of_it_is_shown_as_it_is(hostile, opened):
     made, _, _ = hostile
     page = opened(made.file, charts=True)

@@ -42,6 +42,7 @@ def test_with_few_measures_there_is_one_table_and_nothing_is_said(done):
     assert "Other measures" not in build_quality_table(found, intervals=True).note
 
 
+@pytest.mark.slow
 def test_charts_beside_a_layout_are_of_the_measures_that_were_run(done, tmp_path):
     out, _ = done
     report([out], tmp_path / "long.csv", format="swarm", charts=tmp_path / "with")

@@ -274,6 +274,7 @@ def test_every_trial_has_its_own_latency(made, tmp_path):
             assert told[name, query, repeat] == ns / 1e9
 
 
+@pytest.mark.slow
 def test_the_long_table_comes_back_as_it_was(made, tmp_path):
     report(str(made.folder), tmp_path / "long.csv", format="swarm", audited=False)
     back = LAYOUTS["swarm"].read(str(tmp_path / "long.csv"))

@@ -295,6 +295,7 @@ def test_of_several_trials_the_mean_ranks_the_systems(qrels, tmp_path):
     assert found.entries["wavers"].values("mrr").tolist() == pytest.approx([0.5] * 20)
 
 
+@pytest.mark.slow
 def test_run_and_report_say_the_same_of_a_system_that_wavers(dataset, tmp_path):
     asked = []
 
@@ -410,6 +411,7 @@ def test_an_interrupted_run_is_told_from_a_missing_one(folder, tmp_path):
 
 
 @pytest.mark.parametrize("form", [name for name in OUTPUT_FORMATS if name not in ("rig", "rig-diff")])
+@pytest.mark.slow
 def test_every_form_can_be_written(form, folder, tmp_path):
     target = tmp_path / f"out{OUTPUT_FORMATS[form].ending}"
     report(str(folder), target, format=form, audited=False)
@@ -430,7 +432,7 @@ def test_endings_tell_the_form_and_names_win():
     ]  # fmt: skip
     assert format_for_path("x.csv", "swarm", OUTPUT_FORMATS) == "swarm"
     assert format_for_path("x.txt", "swarm", OUTPUT_FORMATS) == format_for_path("", "swarm", OUTPUT_FORMATS) == "swarm"
-    with pytest.raises(BadInput, match=r"x\.tex: the form `markdown` is no \.tex"):
+    with pytest.raises(BadInput, match=r"x\.tex: the ending \.tex is not that of the format markdown"):
         format_for_path("x.tex", "markdown", OUTPUT_FORMATS)
     with pytest.raises(BadInput, match="not clear"):
         format_for_path("x.docx", None, OUTPUT_FORMATS)
@@ -438,6 +440,7 @@ def test_endings_tell_the_form_and_names_win():
         format_for_path("x.csv", "wode", OUTPUT_FORMATS)
 
 
+@pytest.mark.slow
 def test_charts_are_written_as_svg_and_png(folder, tmp_path):
     report(str(folder), charts=tmp_path / "charts", audited=False)
     svgs, pngs = (sorted(one.stem for one in (tmp_path / "charts").glob(f"*.{end}")) for end in ("svg", "png"))
@@ -446,6 +449,7 @@ def test_charts_are_written_as_svg_and_png(folder, tmp_path):
     assert (tmp_path / "charts" / "wins.png").read_bytes().startswith(b"\x89PNG")
 
 
+@pytest.mark.slow
 def test_results_in_the_layout_of_another_system_become_a_page_again(dataset, tmp_path):
     folder = tmp_path / "runs"
     ragauge.run(dataset, {"some": noisy(0.4), "more": noisy(0.8)}, baseline="some", out=folder, k=20)

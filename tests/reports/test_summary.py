@@ -16,8 +16,7 @@ from ragauge.cli.report import print_overview
 from ragauge.comparison.results import Overview, StratumMeans, SystemSummary
 from ragauge.core.findings import Audit, Finding
 from ragauge.core.records import Dataset, Judgments, MeasureDict, Run, Scores
-from ragauge.core.summaries import Mean, Speed
-from ragauge.measures.latency import summarise_latency
+from ragauge.core.summaries import Latency, Mean, Speed
 from ragauge.reports import overview
 from ragauge.reports.summary import build_cards, summarise_overview
 from ragauge.runs.results import Experiment
@@ -47,7 +46,7 @@ def compared(system, baseline, difference, p, measure="ndcg@10", **more):
 
 
 def timed(p95):
-    return Speed({"total": summarise_latency(np.array([p95 / 2, p95, p95, p95]))}, 12.5, 10, 0, 0)
+    return Speed({"total": Latency.of(np.array([p95 / 2, p95, p95, p95]))}, 12.5, 10, 0, 0)
 
 
 def entry(name, value, p95=None, zeros=2, **more):
@@ -311,6 +310,7 @@ def test_a_yes_that_nobody_has_audited_says_so():
     assert "audited" not in detail_of(answer(made(*known, audit=Audit([])), "Is it significant?"))
 
 
+@pytest.mark.slow
 def test_a_leak_overrides_the_verdict_on_the_page_in_markdown_and_on_the_terminal(tmp_path, capsys):
     pytest.importorskip("altair")
     systems = {"swarm": "swarm(graph=knn, prior=hidden, prior_weight=20)", "words": "bm25"}

@@ -523,6 +523,7 @@ entries = st.builds(
     strata=st.dictionaries(TEXTS, st.lists(st.builds(StratumMeans, TEXTS, st.integers(0, 9), st.just({}))), max_size=1),
     notes=st.lists(TEXTS, max_size=2),
 )
+@pytest.mark.slow
 def test_anything_can_be_shown(known, title, lower, strata, notes):
     found = Overview(
         title,
@@ -709,6 +710,7 @@ def table(tmp_path):
     return tmp_path
 
 
+@pytest.mark.slow
 def test_compare_writes_latex_and_a_profile(table):
     done = cli("compare", "s.csv", "-b", "a_b", "--latex", cwd=table)
     assert done.returncode == 0, done.stderr
@@ -731,7 +733,7 @@ def test_two_kinds_of_output_are_refused(table):
     ):
         done = cli(*asked, cwd=table)
         assert (done.returncode, done.stdout) == (2, "")
-        assert f"{said} do not go together" in done.stderr
+        assert f"{said} are mutually exclusive" in done.stderr
 
 
 def test_k_range_draws_its_measure_over_k(table):
@@ -742,6 +744,7 @@ def test_k_range_draws_its_measure_over_k(table):
     assert "over k" not in cli("k-range", "qrels", "run", "-k", "1", cwd=table).stdout
 
 
+@pytest.mark.slow
 def test_k_range_takes_folders_and_several_systems(tmp_path):
     corpus = "synthetic:needles(documents=60, queries=12)"
     ran = cli("run", corpus, "-s", "bm25", "-s", "b=bm25(k1=2)", "-o", "x", "-k", "2", cwd=tmp_path)

@@ -35,6 +35,7 @@ def check_unknown_ids_fail_and_map(store) -> None:
     assert "unknown_ids" not in found.runs["store"].manifest
 
 
+@pytest.mark.slow
 def test_langchain_store_with_own_ids_fails_and_maps():
     vectorstores = pytest.importorskip("langchain_core.vectorstores")
     from langchain_core.embeddings import DeterministicFakeEmbedding
@@ -44,6 +45,7 @@ def test_langchain_store_with_own_ids_fails_and_maps():
     check_unknown_ids_fail_and_map(store.as_retriever())
 
 
+@pytest.mark.slow
 def test_llama_index_store_with_own_ids_fails_and_maps():
     pytest.importorskip("llama_index.core")
     from llama_index.core import VectorStoreIndex
@@ -65,6 +67,7 @@ def test_haystack_store_with_own_ids_fails_and_maps():
     check_unknown_ids_fail_and_map(InMemoryBM25Retriever(store))
 
 
+@pytest.mark.slow
 def test_run_some_unknown_ids_are_counted_in_table(tmp_path):
     found = ragauge.run(
         DATA, {"mine": lambda q, k: [f"d{q[-1]}", "strange"], "none": lambda q, k: ["d1"]}, out=tmp_path / "x"
@@ -88,6 +91,7 @@ def test_run_ids_that_are_judged_but_not_in_corpus_are_scored():
     assert "5 of 5 returned ids are not in the corpus" in found.notes[-1]
 
 
+@pytest.mark.slow
 def test_cli_unknown_ids_fail_until_mapped(tmp_path):
     folder = tmp_path / "fruit"
     (folder / "qrels").mkdir(parents=True)

@@ -83,6 +83,7 @@ def test_run_with_other_judgments_is_refused_next_to_other_runs(folder):
         run(fewer, {"good": GOOD, "bad": BAD}, measures=["mrr@10"], out=folder, warmup=0)
 
 
+@pytest.mark.slow
 def test_judgments_that_are_not_those_of_the_runs_are_refused(folder):
     grades = pl.read_parquet(folder / "judgments.parquet")
     grades.head(5).write_parquet(folder / "judgments.parquet")
@@ -95,6 +96,7 @@ def test_judgments_that_are_not_those_of_the_runs_are_refused(folder):
     assert typed(f"ragauge evaluate {qrels} {folder}/bad", folder.parent).returncode == 0
 
 
+@pytest.mark.slow
 def test_a_truncated_manifest_is_refused(folder):
     manifest = folder / "bad" / "manifest.json"
     manifest.write_bytes(manifest.read_bytes()[:200])
@@ -104,12 +106,14 @@ def test_a_truncated_manifest_is_refused(folder):
 
 
 @pytest.mark.parametrize("name", ["manifest.json", "run.parquet"])
+@pytest.mark.slow
 def test_a_finished_run_that_lacks_a_file_is_refused(folder, name):
     (folder / "bad" / name).unlink()
     refused(folder, f"{name} of the finished run is missing", slice(0, 6))
     assert "bad" in typed(f"ragauge history {folder.parent} --json", folder.parent).stdout
 
 
+@pytest.mark.slow
 def test_missing_or_truncated_judgments_are_refused(folder):
     judgments = folder / "judgments.parquet"
     judgments.write_bytes(judgments.read_bytes()[:-20])
@@ -120,6 +124,7 @@ def test_missing_or_truncated_judgments_are_refused(folder):
         assert typed(command, folder.parent).returncode == 2, command
 
 
+@pytest.mark.slow
 def test_commands_name_a_run_that_was_interrupted(folder):
     def stop(query, k):
         if query.strip() == "word15":
@@ -146,6 +151,7 @@ def test_commands_name_a_run_that_was_interrupted(folder):
         ("notes", [1], "`notes` of the manifest are not texts"),
     ],
 )
+@pytest.mark.slow
 def test_a_manifest_with_a_value_of_another_kind_is_refused(folder, part, value, told):
     path = folder / "good" / "manifest.json"
     path.write_text(json.dumps({**json.loads(path.read_text()), part: value}))
@@ -153,6 +159,7 @@ def test_a_manifest_with_a_value_of_another_kind_is_refused(folder, part, value,
 
 
 @pytest.mark.parametrize(("part", "value"), [("systems", 3), ("measures", "mrr"), ("failures", [])])
+@pytest.mark.slow
 def test_an_experiment_with_a_value_of_another_kind_is_refused(folder, part, value):
     path = folder / "experiment.json"
     path.write_text(json.dumps({**json.loads(path.read_text()), part: value}))

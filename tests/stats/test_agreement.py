@@ -88,6 +88,7 @@ def test_intervals_of_kappa_are_near_the_large_sample_ones_of_many_samples():
 
 
 @pytest.mark.parametrize("cells", [(0.45, 0.05, 0.1, 0.4), (0.85, 0.05, 0.05, 0.05), (0.6, 0.02, 0.02, 0.36)])
+@pytest.mark.simulation
 def test_intervals_beyond_chance_cover_at_their_level(cells):
     """Of 300 sets of 50 samples; 95% would be 285, and chance alone gives no fewer than 273."""
     rng = np.random.default_rng(3)
@@ -155,6 +156,7 @@ def test_auc_and_correlations_are_those_of_scikit_learn_and_scipy():
     assert found["pearson"].value == pytest.approx(stats.pearsonr(SCORES, LABELS).statistic, abs=1e-12)
 
 
+@pytest.mark.simulation
 def test_intervals_of_auc_and_correlations_are_near_those_of_a_plain_bootstrap():
     rng = np.random.default_rng(8)
     drawn = rng.integers(0, 300, (1000, 300))
@@ -264,6 +266,7 @@ def test_the_curve_has_what_scores_promise_and_what_people_say():
     assert calibration_curve(np.array([]), np.array([], bool))[0] == []
 
 
+@pytest.mark.simulation
 def test_the_slope_of_length_is_that_of_statsmodels():
     import statsmodels.api as sm
 
@@ -279,6 +282,7 @@ def test_the_slope_of_length_is_that_of_statsmodels():
 
 
 @given(st.lists(st.tuples(st.booleans(), st.booleans(), st.integers(0, 5)), max_size=40))
+@pytest.mark.simulation
 def test_figures_lie_inside_their_intervals(rows):
     judge, people = (np.array([row[i] for row in rows], bool) for i in (0, 1))
     groups = np.array([row[2] for row in rows], np.int64)
@@ -291,6 +295,7 @@ def test_figures_lie_inside_their_intervals(rows):
             assert one.value - 1e-12 <= one.high <= 1, name
 
 
+@pytest.mark.simulation
 def test_the_difference_of_two_areas_is_that_of_a_paired_bootstrap():
     rng = np.random.default_rng(4)
     other = SCORES + rng.normal(0, 0.4, 300)

@@ -30,6 +30,7 @@ def drawn(rng, number):
     return groups, people, people + 0.8 * mixed(), 50 + 20 * mixed(), mixed() > 1
 
 
+@pytest.mark.simulation
 def test_intervals_hold_the_truth_where_answers_to_a_question_are_alike():
     """Of 150 draws; 95% would be 142, and chance alone gives no fewer than 133. Blind ones hold far less."""
     rng = np.random.default_rng(11)

@@ -60,6 +60,7 @@ def test_the_exact_randomisation_test_is_scipys(gaps):
 
 @settings(max_examples=50, deadline=None)
 @given(GAPS, st.data())
+@pytest.mark.simulation
 def test_t_wilcoxon_and_sign_tests_are_scipys(gaps, data):
     base = np.array(data.draw(st.lists(st.floats(0, 1), min_size=len(gaps), max_size=len(gaps))))
     mine = base + np.array(gaps)
@@ -122,6 +123,7 @@ def test_holm_by_hand():
 
 @settings(max_examples=50, deadline=None)
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=20))
+@pytest.mark.simulation
 def test_corrections_are_those_of_statsmodels_and_scipy(p):
     multiple = pytest.importorskip("statsmodels.stats.multitest")
     values = np.array(p)
@@ -261,6 +263,7 @@ def test_holm_keeps_false_alarms_of_a_family_below_the_level():
 @pytest.mark.parametrize("seeds", [2, 3, 5])
 @pytest.mark.parametrize("kind", ["one side", "paired", "apart"])
 @pytest.mark.parametrize("effect", [0.0, 0.02, 0.05])
+@pytest.mark.simulation
 def test_intervals_and_p_over_seeds_keep_their_word_whatever_seeds_do(seeds, kind, effect):
     rng = np.random.default_rng(4)
     pairs = []

@@ -25,7 +25,6 @@ from ragauge.files.workspace import hold_folder
 from ragauge.reports.layouts import ragdbeval
 from ragauge.runs.folder import utc_now
 from ragauge.store_benchmarks.filter_results import list_filters, operating_points
-from ragauge.store_benchmarks.jobs import SavedVectors, read_raw_result, write_raw_result, write_vectors
 from ragauge.store_benchmarks.metadata_filters import with_metadata
 from ragauge.store_benchmarks.plan import (
     OPTION_GRIDS,
@@ -36,6 +35,7 @@ from ragauge.store_benchmarks.plan import (
     plan_builds,
 )
 from ragauge.store_benchmarks.results import Configuration, VectorSet
+from ragauge.store_benchmarks.results_folder import SavedVectors, read_raw_result, write_raw_result, write_vectors
 from ragauge.store_benchmarks.search_loops import time_search_rounds
 from ragauge.store_benchmarks.vector_sets import load_vector_set
 from ragauge.stores.reference import ExactStore
@@ -207,6 +207,7 @@ def test_mistakes_are_told_before_anything_is_measured(tmp_path):
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.engine
 def test_the_exact_store_finds_everything_and_all_its_figures_are_there(tmp_path):
     data = clustered()
     found = ragauge.bench(data, "exact", folder=tmp_path / "out", price=0.36, repeats=2)
@@ -244,6 +245,7 @@ def test_what_a_store_prints_is_no_word_of_the_harness(own_stores):
     assert not any("lies" in step.subject + step.action for step in seen)
 
 
+@pytest.mark.engine
 def test_stores_that_break_are_told_in_their_own_words_and_the_others_finish(own_stores):
     broken = ["own_stores:Raises", "own_stores:Crashes", "own_stores:Hangs"]
     found = ragauge.bench(clustered(), [*broken, "exact"], timeout=15.0, **QUICK)
@@ -312,6 +314,7 @@ class Able(Pairs):
         ("Able", "no ability of a store is named `deletes`"),
     ],
 )
+@pytest.mark.engine
 def test_bench_own_store_that_breaks_the_contract_is_named(tmp_path, monkeypatch, store, message):
     (tmp_path / "wrong_stores.py").write_text(WRONG)
     monkeypatch.chdir(tmp_path)
@@ -328,6 +331,7 @@ def documented_stores():
     return re.findall(r"```python\n(.*?)```", section, re.S)
 
 
+@pytest.mark.engine
 def test_documented_own_stores_run_with_filters_deletes_and_tuning(tmp_path, monkeypatch):
     short, full = documented_stores()
     assert len([line for line in short.splitlines() if line.strip()]) == 15
@@ -348,6 +352,7 @@ def test_documented_own_stores_run_with_filters_deletes_and_tuning(tmp_path, mon
     assert {one.operation: one.visible for one in full_point.changes} == {"insert": 1, "update": 1, "delete": 1}
 
 
+@pytest.mark.engine
 def test_a_missing_library_names_its_extra_and_the_sweep_goes_on(tmp_path, monkeypatch):
     (tmp_path / "usearch.py").write_text("raise ImportError('hidden for a test')")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=os.pathsep)
@@ -357,6 +362,7 @@ def test_a_missing_library_names_its_extra_and_the_sweep_goes_on(tmp_path, monke
     assert "[usearch]'" in (failure.hint or "")
 
 
+@pytest.mark.engine
 def test_bench_reuse_measures_only_what_is_new(own_stores, monkeypatch):
     counter = own_stores / "built.txt"
     monkeypatch.setenv("BUILT", str(counter))
@@ -405,6 +411,7 @@ def helped_store(tmp_path, monkeypatch):
     return write
 
 
+@pytest.mark.engine
 def test_bench_own_store_is_measured_again_after_its_helper_changed(helped_store):
     first = ragauge.bench(clustered(), ["helped:Store", "exact"], folder="out", **QUICK)
     assert [one.quality[first.recall] for one in first.points] == [1.0, 1.0]
@@ -419,6 +426,7 @@ def test_bench_own_store_is_measured_again_after_its_helper_changed(helped_store
     assert (kept.points[0].reused, kept.points[0].latency) == (True, own.latency)
 
 
+@pytest.mark.engine
 def test_bench_fresh_measures_built_in_stores_again(tmp_path):
     first = ragauge.bench(clustered(), "exact", folder=tmp_path, filters=[0.5], **QUICK)
     reused = ragauge.bench(clustered(), "exact", folder=tmp_path, filters=[0.5], **QUICK)
@@ -448,6 +456,7 @@ def rewrite_clocks(folder, **changed):
 SETTINGS = "faiss:kind=ivf,nlist=10,nprobe=1+2+3"
 
 
+@pytest.mark.engine
 def test_bench_remeasure_doubtful_measures_only_doubtful_rows_again(tmp_path):
     ragauge.bench(clustered(), SETTINGS, folder=tmp_path, repeats=2)
     assert rewrite_clocks(tmp_path, _1={"readings": np.tile([0.2, 0.1, 50, 0, 0, 20.0], (2, 1))}) == 3
@@ -463,6 +472,7 @@ def test_bench_remeasure_doubtful_measures_only_doubtful_rows_again(tmp_path):
         ragauge.bench(clustered(), SETTINGS, folder=tmp_path, fresh=True, remeasure="doubtful")
 
 
+@pytest.mark.engine
 def test_bench_remeasure_doubtful_measures_the_cold_start_of_a_new_build_again(tmp_path):
     ragauge.bench(clustered(), SETTINGS, folder=tmp_path, repeats=2)
     rewrite_clocks(tmp_path, _1={"readings": np.tile([0.2, 0.1, 50, 0, 0, 20.0], (2, 1))})
@@ -476,6 +486,7 @@ def test_bench_remeasure_doubtful_measures_the_cold_start_of_a_new_build_again(t
     assert 0 < new.build.cold_open_ms < 1e9
 
 
+@pytest.mark.engine
 def test_bench_one_fast_moment_makes_no_other_row_doubtful(tmp_path):
     ragauge.bench(clustered(), SETTINGS, folder=tmp_path, repeats=2)
     rewrite_clocks(tmp_path, _0={"floor_ns": np.full((2, 2), 3_000.0)})
@@ -488,6 +499,7 @@ def test_bench_one_fast_moment_makes_no_other_row_doubtful(tmp_path):
 
 
 @pytest.mark.parametrize(("index", "noted"), [("none", False), ("hnsw", True)])
+@pytest.mark.engine
 def test_bench_index_not_used_is_noted_only_if_there_is_one(own_stores, index, noted):
     code = f"""
 from own_stores import Plain
@@ -502,6 +514,7 @@ class Store(Plain):
 
 
 @pytest.mark.parametrize("index", ["none", "hnsw"])
+@pytest.mark.engine
 def test_bench_names_filters_with_which_the_index_was_not_used(own_stores, index):
     code = f"""
 import numpy as np
@@ -532,6 +545,7 @@ class Store(Plain):
     assert [one for one in point.notes if "index" in one] == ([note] if index == "hnsw" else [])
 
 
+@pytest.mark.engine
 def test_bench_interrupted_own_store_is_resumed(own_stores, monkeypatch):
     counter = own_stores / "built.txt"
     monkeypatch.setenv("BUILT", str(counter))
@@ -551,6 +565,7 @@ def test_bench_interrupted_own_store_is_resumed(own_stores, monkeypatch):
     assert counter.read_text() == "xxxx"
 
 
+@pytest.mark.engine
 def test_a_store_of_ones_own_that_was_changed_is_measured_again(own_stores):
     data = clustered()
     text = (own_stores / "own_stores.py").read_text()
@@ -561,12 +576,14 @@ def test_a_store_of_ones_own_that_was_changed_is_measured_again(own_stores):
     assert again.points[0].quality[again.recall] < 0.2
 
 
+@pytest.mark.engine
 def test_the_vectors_may_be_cut_and_measured_by_another_metric():
     found = ragauge.bench(clustered(), "exact", metric="cosine", limit=100, queries=5, **QUICK)
     assert (found.metric, found.vectors, found.queries) == ("cosine", 100, 5)
     assert found.points[0].quality[found.recall] == 1.0
 
 
+@pytest.mark.engine
 def test_several_k_are_scored_from_one_search_at_the_largest(own_stores):
     data = clustered()
     found = ragauge.bench(data, ["exact"], repeats=1, k=[1, 5, 20], folder=own_stores / "kept")
@@ -587,6 +604,7 @@ def rows_of_metadata(n):
     ]
 
 
+@pytest.mark.engine
 def test_own_filters_of_equality_sets_and_ranges(tmp_path):
     data = clustered()
     about = rows_of_metadata(len(data.base))
@@ -658,6 +676,7 @@ def test_usual_widths_are_never_below_k():
     assert [one["ef_search"] for one in job.searches] == [50, 80, 160, 320]
 
 
+@pytest.mark.engine
 def test_what_was_cleared_away_is_built_again_where_a_load_needs_it(tmp_path):
     data = clustered()
     ragauge.bench(data, "exact", folder=tmp_path, repeats=1)
@@ -668,6 +687,7 @@ def test_what_was_cleared_away_is_built_again_where_a_load_needs_it(tmp_path):
     assert not loaded.failures
 
 
+@pytest.mark.crash
 def test_a_sweep_that_was_killed_goes_on(own_stores):
     """The first store is done, the second waits: all is killed hard, nothing lives on, the same command goes on."""
     psutil = pytest.importorskip("psutil")
@@ -701,6 +721,7 @@ def test_two_cannot_work_in_one_folder(tmp_path):
         ragauge.bench(clustered(), "exact", folder=tmp_path, **QUICK)
 
 
+@pytest.mark.engine
 def test_the_key_to_a_server_is_in_no_file_and_no_message(tmp_path):
     pytest.importorskip("qdrant_client")
     told = "qdrant:url=http://me:SEKRET@127.0.0.1:9,api_key=SEKRET"
@@ -731,7 +752,17 @@ def test_pieces_and_vectors_come_back_as_they_were(tmp_path):
     assert json.loads((tmp_path / "v" / "vectors.json").read_text())["shapes"]["base"] == [50, 3]
 
 
+def test_read_raw_result_with_a_flipped_byte_raises_nothing(tmp_path):
+    write_raw_result(tmp_path / "a.npz", {"notes": ["x"]}, {"ns": np.arange(400)})
+    whole = (tmp_path / "a.npz").read_bytes()
+    for place in range(0, len(whole), 3):
+        (tmp_path / "b.npz").write_bytes(whole[:place] + bytes([whole[place] ^ 255]) + whole[place + 1 :])
+        found = read_raw_result(tmp_path / "b.npz")
+        assert found is None or isinstance(found[0], dict)
+
+
 @pytest.mark.parametrize(("name", "metric"), [("ann_bigann10k", "l2"), ("ann_glove50_10k", "cosine")])
+@pytest.mark.engine
 def test_recall_agrees_with_the_neighbours_that_were_shipped(shared, tmp_path, name, metric):
     """Counted here from the raw answers of a real index, against the published file read by hand."""
     pytest.importorskip("faiss")
@@ -752,6 +783,7 @@ def test_recall_agrees_with_the_neighbours_that_were_shipped(shared, tmp_path, n
     assert 0.5 < graph.quality["recall(of=k)@10"] < 1
 
 
+@pytest.mark.engine
 def test_a_fixed_rate_shows_a_stall_that_a_closed_loop_hides():
     """A fifth of a second at every 200th search: one query in 200 of those who ask when they please, a fifth of all."""
     stalling = "null:stall_ms=200,every=200"
@@ -762,6 +794,7 @@ def test_a_fixed_rate_shows_a_stall_that_a_closed_loop_hides():
     assert opened.latency.p90 > 2 * closed.latency.p90
 
 
+@pytest.mark.engine
 def test_the_same_searches_are_scored_by_what_people_found_relevant():
     random = np.random.default_rng(3)
     base = random.normal(size=(300, 8)).astype(np.float32)
@@ -788,6 +821,7 @@ def test_pgvector_is_swept_with_the_choice_of_its_planner():
     assert Configuration("pgvector", {"index": "hnsw"}, {"force": True}, "mine").series == "mine forced"
 
 
+@pytest.mark.engine
 def test_search_settings_are_swept_with_the_filter(tmp_path):
     """Without a filter four cells have 0.95 of the neighbours; with one that matches 1% of the vectors they do not."""
     data = load_vector_set("clustered:n=2000,d=16,queries=50")
@@ -813,6 +847,7 @@ def test_search_settings_are_swept_with_the_filter(tmp_path):
     assert not any(one.reused for point in found.points for one in point.filters)
 
 
+@pytest.mark.engine
 def test_a_sweep_with_filters_measures_only_missing_results(tmp_path):
     """An interrupted sweep leaves the results of some filters: these are not measured again."""
     data, settings = clustered(), {"repeats": 1, "filters": [0.5, 0.1], "folder": tmp_path}
@@ -826,6 +861,7 @@ def test_a_sweep_with_filters_measures_only_missing_results(tmp_path):
     assert [one.reused for one in found.points[0].filters] == [True, False]
 
 
+@pytest.mark.engine
 def test_a_sweep_with_filters_stops_at_its_time_limit(tmp_path):
     """The first setting is always measured; the others keep a result that says that there was no time for them."""
     data = clustered()
@@ -877,6 +913,7 @@ def test_the_estimate_of_the_time_counts_sweeps_with_filters():
     assert more == pytest.approx(1.0 + 2 * 8 * 3 * 0.25)
 
 
+@pytest.mark.engine
 def test_remeasure_doubtful_measures_filter_results_with_doubts_again(tmp_path):
     data, settings = clustered(), {"repeats": 2, "filters": [0.5, 0.1], "folder": tmp_path}
     ragauge.bench(data, ["exact"], **settings)
@@ -895,6 +932,7 @@ def test_remeasure_doubtful_measures_filter_results_with_doubts_again(tmp_path):
     assert [one.reused for one in found.points[0].filters] == [True, False]
 
 
+@pytest.mark.engine
 def test_ragdbeval_layout_has_all_quality_columns_of_a_benchmark():
     found = ragauge.bench(clustered(), ["faiss:kind=ivf,nlist=10,nprobe=1"], repeats=1, k=[1, 10, 50, 100])
     for convention in ragdbeval.MEASURES_BY_CONVENTION:

@@ -202,6 +202,7 @@ def test_a_missing_library_is_named(monkeypatch):
     ("name", "metric"),
     [("ann_bigann10k", "l2"), ("ann_glove50_10k", "l2"), ("ann_glove50_10k", "cosine"), ("ann_glove50_10k", "ip")],
 )
+@pytest.mark.engine
 def test_the_published_neighbours_of_real_collections_are_found(shared, name, metric, way):
     if way != "numpy":
         pytest.importorskip(way)
@@ -257,6 +258,12 @@ def test_a_damaged_file_in_the_cache_is_made_again(tmp_path, harm):
     assert find_exact_neighbours(data, 5, cache=tmp_path).neighbours.tolist() == right.neighbours.tolist()
     assert find_exact_neighbours(data, 5, cache=tmp_path).distances.tolist() == right.distances.tolist()
     assert [one.name for one in file.parent.iterdir()] == [file.name]
+
+
+def test_neighbours_are_found_without_a_writable_cache(tmp_path):
+    (tmp_path / "truth").write_text("a file instead of a folder")
+    found = find_exact_neighbours(small(), 5, cache=tmp_path)
+    assert found.neighbours.tolist() == find_exact_neighbours(small(), 5).neighbours.tolist()
 
 
 def test_a_cache_that_says_what_is_not_so_is_made_again(tmp_path):

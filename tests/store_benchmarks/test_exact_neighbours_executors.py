@@ -116,6 +116,7 @@ def test_base_and_queries_are_split_where_they_are_more(threads, monkeypatch):
 
 
 @pytest.mark.parametrize(("n", "m"), [(900, 40), (40, 900)])
+@pytest.mark.cluster
 def test_processes_give_the_same(monkeypatch, n, m):
     monkeypatch.setattr(exact_neighbours, "MIN_SHARD_ROWS", 100)
     data = made(n, 12, m, "cosine")
@@ -137,6 +138,7 @@ def mapped(path, matrix) -> np.ndarray:
 
 @pytest.mark.parametrize("victims", [1, 2])
 @pytest.mark.parametrize("sent", [True, False])
+@pytest.mark.crash
 def test_workers_killed_in_mid_work_change_nothing(tmp_path, monkeypatch, victims, sent):
     pytest.importorskip("distributed")
     for most in ("MAX_READ_SHARD_BYTES", "MAX_SENT_SHARD_BYTES"):
@@ -156,6 +158,7 @@ def test_workers_killed_in_mid_work_change_nothing(tmp_path, monkeypatch, victim
     assert killed == [victims]
 
 
+@pytest.mark.cluster
 def test_of_a_file_that_workers_can_open_only_a_description_travels(tmp_path, monkeypatch):
     monkeypatch.setattr(exact_neighbours, "MIN_SHARD_ROWS", 100)
     whole = made(1000, 12, 15, "l2", grid=True)
@@ -236,6 +239,7 @@ def test_published_neighbours_are_checked_by_the_workers(threads, monkeypatch):
             equal(find_exact_neighbours(told, 5, executor=threads), right)
 
 
+@pytest.mark.cluster
 def test_stores_are_measured_against_what_the_workers_found(threads, tmp_path, monkeypatch):
     monkeypatch.setenv("RAGAUGE_CACHE", str(tmp_path))
     found = ragauge.bench("clustered:n=500,d=8,queries=20", "exact", repeats=1, executor=threads, truth="numpy")

@@ -126,6 +126,7 @@ def test_a_card_that_fails_is_quoted_and_the_processor_does_it(no_card, monkeypa
     assert there.by == "numpy"
 
 
+@pytest.mark.engine
 def test_a_sweep_tells_that_its_neighbours_are_the_processors(no_card, tmp_path, monkeypatch):
     monkeypatch.setenv("RAGAUGE_CACHE", str(tmp_path))
     found = ragauge.bench("clustered:n=300,d=8,queries=20", "exact", repeats=1, truth="torch")

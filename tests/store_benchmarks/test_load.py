@@ -64,6 +64,7 @@ def lindley(due: np.ndarray, service: np.ndarray) -> np.ndarray:
     return ended
 
 
+@pytest.mark.engine
 def test_an_open_loop_shows_the_stall_that_a_closed_loop_hides():
     """Every 300th search sleeps for 300 ms. Who asks only after an answer sees one slow query in 300: p99 is fine."""
     stalling = StoreSpec("null", {"stall_ms": 300, "every": 300})
@@ -83,6 +84,7 @@ def test_an_open_loop_shows_the_stall_that_a_closed_loop_hides():
     assert steady.latency.n == 600
 
 
+@pytest.mark.engine
 def test_beyond_what_a_store_can_do_every_query_waits_longer_than_the_one_before():
     """One server that takes s = 20 ms, asked every 10 ms: query i ends at (i + 1) s, that is (i + 1) s - 10 i after it
     was due."""
@@ -101,6 +103,7 @@ def test_beyond_what_a_store_can_do_every_query_waits_longer_than_the_one_before
     assert not found.kept_up
 
 
+@pytest.mark.engine
 def test_the_mean_wait_is_what_queueing_theory_says():
     """Random arrivals, a constant service of s: at half the load the mean wait is s / 2 (M/D/1)."""
     due = load_test.compute_arrival_times(50, 4000, poisson=True, seed=5).astype(np.float64)
@@ -115,6 +118,7 @@ def test_the_mean_wait_is_what_queueing_theory_says():
     assert (raw["began_ns"] - raw["due_ns"]).max() > 1e6  # somebody came while another was served
 
 
+@pytest.mark.engine
 def test_what_could_not_be_sent_in_time_is_not_forgotten():
     raw, _ = load_test.run_load_test(
         StoreSpec("null", {"stall_ms": 50, "every": 1}), vectors(10, 4), 3, seconds=0.5, rate=100, patience=0.5
@@ -129,6 +133,7 @@ def test_what_could_not_be_sent_in_time_is_not_forgotten():
     assert found.latency.max >= 440
 
 
+@pytest.mark.engine
 def test_clients_begin_together_and_their_times_are_on_one_clock():
     raw, note = load_test.run_load_test(
         StoreSpec("null", {"stall_ms": 5, "every": 1}), vectors(20, 4), 3, clients=3, seconds=0.5
@@ -146,6 +151,7 @@ def test_clients_begin_together_and_their_times_are_on_one_clock():
     assert found.qps > 200
 
 
+@pytest.mark.engine
 def test_every_due_query_is_asked_once_by_whoever_is_free():
     raw, _ = load_test.run_load_test(
         StoreSpec("null", {"stall_ms": 10, "every": 1}), vectors(20, 4), 3, clients=2, seconds=0.6, rate=150
@@ -186,6 +192,7 @@ def test_a_client_that_dies_is_no_reason_to_wait(own):
     assert time.monotonic() - began < 60
 
 
+@pytest.mark.engine
 def test_a_client_that_hangs_is_given_up(own):
     with pytest.raises(BackendFailed, match=r"gave up waiting for client 1 of 1"):
         load_test.run_load_test(StoreSpec(f"{own}:Hanging"), vectors(2, 4), 3, opening_seconds=2)
@@ -207,6 +214,7 @@ def test_a_store_that_only_one_can_open_is_copied_and_that_is_said(own, tmp_path
 
 
 @pytest.mark.parametrize("metric", ["l2", "cosine", "ip"])
+@pytest.mark.engine
 def test_an_exact_store_sees_every_change(metric):
     base = vectors(300, 8)
     ids = [str(place) for place in range(300)]
@@ -256,6 +264,7 @@ class OneThing(ExactStore):
 
 
 @pytest.mark.parametrize("kind", [ExactStore, OneThing])
+@pytest.mark.engine
 def test_an_exact_store_is_right_at_every_moment_while_vectors_come_in(kind):
     base, queries = vectors(400, 8), vectors(30, 8, 1)
     data = VectorSet("mine", base, queries, "l2")
@@ -314,6 +323,7 @@ def test_the_ladder_is_exact_nested_and_the_same_every_time():
         search_loops.nested_filters(10, [0.0])
 
 
+@pytest.mark.engine
 def test_an_exact_store_finds_all_that_matches_on_every_rung():
     base, queries = vectors(500, 8), vectors(20, 8, 1)
     ids = [str(place) for place in range(500)]

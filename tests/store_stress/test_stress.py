@@ -94,6 +94,7 @@ SILENT = {
 
 
 @pytest.mark.parametrize("fault", SILENT)
+@pytest.mark.engine
 def test_what_a_store_does_wrong_without_a_word_is_caught_and_named(fault):
     found = broken(fault)
     stage, words = SILENT[fault]
@@ -125,6 +126,7 @@ MANY = [Document(f"d{i}", f"Document {i} is about item{i}.", f"Title {i}") for i
 
 
 @pytest.mark.parametrize("fault", ["misses when reopened", "misses when replaced"])
+@pytest.mark.engine
 def test_stress_recall_drop_is_a_failure_only_beyond_tolerance(fault):
     # 50 queries with 10 neighbours each: 25 missed neighbours are the tolerance of 5 percentage points, 26 are more.
     settings = {**ALONE, "embedder": "words(dimensions=512)", "queries": 50, "bisect": False, "ways": ["in batches"]}
@@ -143,6 +145,7 @@ def test_stress_recall_drop_is_a_failure_only_beyond_tolerance(fault):
     )
 
 
+@pytest.mark.engine
 def test_stress_one_missed_neighbour_of_few_queries_is_a_note():
     # 2 queries with 5 neighbours each: one neighbour is 10 percentage points, more than the usual tolerance.
     one, two = (
@@ -154,6 +157,7 @@ def test_stress_one_missed_neighbour_of_few_queries_is_a_note():
     assert two.broken is not None
 
 
+@pytest.mark.engine
 def test_stress_repeated_stage_that_fails_again_is_listed_as_a_try(tmp_path):
     # It fails in the first run and in the repeat of the stage; the 4 tries in between hold.
     store = faulty("raise in runs 1 and 6", word=f"'{tmp_path / 'runs'}'")
@@ -169,6 +173,7 @@ def test_stress_repeated_stage_that_fails_again_is_listed_as_a_try(tmp_path):
     assert facts_of(build_report(found))["prefixes tried"] == "7 passed, 12 passed, 12 passed, 12 passed, 12 failed"
 
 
+@pytest.mark.engine
 def test_stress_claims_only_prefixes_that_were_tried(tmp_path):
     # It fails in the runs 1 and 4: the prefix of 7 and all documents hold, then all documents fail.
     found = stress(faulty("raise in runs 1 and 4", word=f"'{tmp_path / 'runs'}'"), DOCUMENTS, **ALONE)
@@ -186,6 +191,7 @@ def test_stress_claims_only_prefixes_that_were_tried(tmp_path):
     assert replace(failure, prefix=8).is_shortest
 
 
+@pytest.mark.engine
 def test_stress_failure_that_does_not_recur_is_not_reproduced(tmp_path):
     found = stress(faulty("raise once", word=f"'{tmp_path / 'failed'}'"), DOCUMENTS, **{**ALONE, "kills": 1})
     assert found.broken is None
@@ -206,6 +212,7 @@ def test_stress_failure_that_does_not_recur_is_not_reproduced(tmp_path):
     assert build_report(found).sections[0].title == "Not reproduced one by one"
 
 
+@pytest.mark.engine
 def test_stress_lost_document_is_a_failure_even_if_not_reproduced(tmp_path):
     found = stress(faulty("drop once", word=f"'{tmp_path / 'failed'}'"), DOCUMENTS, **ALONE)
     assert found.broken is not None
@@ -239,6 +246,7 @@ LOUD = {
 
 
 @pytest.mark.parametrize("fault", LOUD)
+@pytest.mark.engine
 def test_an_error_is_told_verbatim_with_how_far_the_store_got(fault):
     found = broken(fault)
     assert found is not None
@@ -246,6 +254,7 @@ def test_an_error_is_told_verbatim_with_how_far_the_store_got(fault):
     assert (str(found.stage), found.error, found.after, found.document) == LOUD[fault]
 
 
+@pytest.mark.engine
 def test_a_store_that_hangs_is_given_up():
     found = broken("hang", timeout=10)
     assert found is not None
@@ -261,6 +270,7 @@ def test_all_documents_of_a_batch_are_at_hand():
 
 
 @pytest.mark.parametrize(("fault", "words"), [("drop when killed", "lost"), ("torn when killed", "changed")])
+@pytest.mark.crash
 def test_what_was_committed_must_outlive_a_kill(fault, words):
     found = stress(faulty(fault, at=2), DOCUMENTS, **{**ALONE, "kills": 1, "kill_at": [11], "bisect": False})
     assert found.broken is not None
@@ -272,6 +282,7 @@ def test_what_was_committed_must_outlive_a_kill(fault, words):
     assert way.read_back[-1].expected >= 10
 
 
+@pytest.mark.engine
 def test_a_commit_that_is_none_is_caught_however_few_documents_there_are():
     few = {**ALONE, "batch": 100, "kills": 1, "bisect": False, "ways": ["in batches"]}
     found = stress(faulty("commits when it is closed"), DOCUMENTS[:4], **few)
@@ -281,6 +292,7 @@ def test_a_commit_that_is_none_is_caught_however_few_documents_there_are():
     assert found.ways[0].read_back[-1].expected >= 1
 
 
+@pytest.mark.crash
 def test_what_is_put_into_a_store_that_was_just_killed_must_be_there_once_it_is_opened_again():
     found = broken("takes nothing in once killed", kills=1)
     assert found is not None
@@ -288,6 +300,7 @@ def test_what_is_put_into_a_store_that_was_just_killed_must_be_there_once_it_is_
     assert " lost of 12 documents" in found.error
 
 
+@pytest.mark.crash
 def test_what_was_begun_before_an_earlier_kill_may_be_there():
     settings = {**ALONE, "batch": 10, "ways": ["in batches"], "kill_at": [7, 5, 5], "queries": 0}
     found = stress(faulty("eager and slow"), DOCUMENTS, **settings)
@@ -310,6 +323,7 @@ def test_nothing_is_said_of_what_comes_after_the_break():
 # A store that does nothing wrong.
 
 
+@pytest.mark.engine
 def test_a_sound_store_goes_through_everything_both_ways():
     queries = {f"q{i}": f"item{i}" for i in range(1, 5)}
     data = Dataset("small", DOCUMENTS, queries, Judgments({f"q{i}": {f"d{i}": 1} for i in range(1, 5)}))
@@ -336,6 +350,7 @@ def test_a_sound_store_goes_through_everything_both_ways():
     assert found.description["engine"] == "faulty"
 
 
+@pytest.mark.engine
 def test_a_class_of_your_own_is_found_by_other_processes():
     from faulty_document_store import Faulty
 
@@ -350,6 +365,7 @@ def test_a_class_of_your_own_is_found_by_other_processes():
 
 
 @pytest.mark.parametrize("way", ["one by one", "in batches"])
+@pytest.mark.engine
 def test_bisection_finds_the_document_and_leaves_what_shows_it_again(way, tmp_path):
     source = tmp_path / "documents.jsonl"
     write_documents(source, DOCUMENTS)
@@ -371,6 +387,7 @@ def test_bisection_finds_the_document_and_leaves_what_shows_it_again(way, tmp_pa
     assert again.broken.error == found.error
 
 
+@pytest.mark.engine
 def test_a_prefix_is_found_where_only_the_end_shows_the_harm():
     found = stress(faulty("wrong order", at=5), DOCUMENTS, **ALONE).broken
     assert found is not None

@@ -217,6 +217,7 @@ def test_memvid_keeps_a_few_vectors_and_says_what_it_cannot(metric, tmp_path):
     again.close()
 
 
+@pytest.mark.engine
 def test_a_memvid_that_has_lost_vectors_says_so_instead_of_being_searched():
     pytest.importorskip("memvid_sdk")
     store = opened("memvid")

@@ -476,6 +476,7 @@ def test_what_was_left_to_the_store_is_left_to_it_when_it_is_opened_again(reques
 
 
 @pytest.mark.parametrize("name", list({case.store: name for name, case in CASES.items()}.values()))
+@pytest.mark.engine
 def test_libraries_are_loaded_when_a_store_is_opened_and_not_while_it_is_measured(request, make, name):
     told = opening(request, name, CASES[name].metrics[0], n=300)
     abilities = make(name, metric=told.metric, n=300).abilities
@@ -485,6 +486,7 @@ def test_libraries_are_loaded_when_a_store_is_opened_and_not_while_it_is_measure
     assert json.loads(done.stdout) == []
 
 
+@pytest.mark.engine
 def test_lancedb_takes_several_batches_on_one_thread(tmp_path):
     pytest.importorskip("lancedb")
     # With too few threads it does not fail: it waits for itself.
@@ -867,6 +869,7 @@ def test_pgvector_filters_explains_and_cleans_up(make, dsn):
             store.search(base[:1], 1)
 
 
+@pytest.mark.engine
 def test_pgvector_reaches_beyond_what_one_scan_of_the_graph_gives(make):
     base = vectors(1500, 8, 22)
     store = make("pgvector-hnsw", ef_search=10)

@@ -460,6 +460,7 @@ def test_retrievers(dsn):
     asyncio.run(own())
 
 
+@pytest.mark.representative
 def test_many_queries_at_once(dsn):
     embedder = Hashing()
 
@@ -658,6 +659,7 @@ def finish(process):
     return out
 
 
+@pytest.mark.server
 def test_two_processes_share_the_server_and_the_last_one_stops_it(home):
     first, second = child(home), child(home)  # at the same moment, on an empty folder
     names = {first.stdout.readline().strip(), second.stdout.readline().strip()}
@@ -680,6 +682,7 @@ def is_running(pid):
         return False
 
 
+@pytest.mark.crash
 def test_embedded_server_stops_after_its_last_user_was_killed(home):
     killed = child(home, "orphan")
     assert killed.stdout.readline().strip() == "orphan"
@@ -695,6 +698,7 @@ def test_embedded_server_stops_after_its_last_user_was_killed(home):
     assert json.loads((data / ".handle_pids.json").read_text()) == []
 
 
+@pytest.mark.crash
 def test_embedded_server_stops_after_one_user_was_killed_and_the_other_ended(home):
     killed = child(home)
     killed.stdout.readline()
@@ -709,6 +713,7 @@ def test_embedded_server_stops_after_one_user_was_killed_and_the_other_ended(hom
     wait_until(lambda: not is_running(server), "the server has ended")
 
 
+@pytest.mark.crash
 def test_embedded_cluster_killed_server_and_half_written_files_are_repaired(home):
     killed = child(home)
     killed.stdout.readline()
@@ -725,6 +730,7 @@ def test_embedded_cluster_killed_server_and_half_written_files_are_repaired(home
 
 
 @pytest.mark.parametrize("missing", ["global/pg_control", "postgresql.conf", "base/5"])
+@pytest.mark.server
 def test_embedded_cluster_broken_and_without_data_is_replaced(home, missing):
     finish(child(home))
     (data,) = home.glob("postgres-*-*")
@@ -738,6 +744,7 @@ def test_embedded_cluster_broken_and_without_data_is_replaced(home, missing):
     assert [one.name for one in home.glob(".postgres-*")] == []
 
 
+@pytest.mark.server
 def test_embedded_cluster_broken_with_data_is_refused_and_kept(home):
     kept = child(home)
     kept.stdout.readline()
@@ -761,6 +768,7 @@ def is_used(folder):
     return any(str(folder) in " ".join(process.info["cmdline"] or []) for process in processes)
 
 
+@pytest.mark.crash
 def test_embedded_cluster_killed_while_it_is_built_works_afterwards(home):
     for _ in range(2):
         killed = child(home)
@@ -837,6 +845,7 @@ print(len(answers), right, failed, restarts, flush=True)
 
 
 @pytest.mark.parametrize("how", ["1", "4", "sync"])
+@pytest.mark.crash
 def test_queries_are_run_again_after_the_embedded_server_was_killed(home, how):
     done = subprocess.run(
         [sys.executable, "-c", QUERIED, how],
@@ -870,6 +879,7 @@ def test_a_folder_where_the_server_cannot_live_is_replaced(monkeypatch, tmp_path
     shutil.rmtree(closed)
 
 
+@pytest.mark.server
 def test_demo_pgvector_scores_are_the_same_in_every_build():
     described = DEMO_SYSTEMS["pgvector"]
     runs = [ragauge.run("pydocs", {"pgvector": described}, limit=60, warmup=0).runs["pgvector"] for _ in range(2)]

@@ -9,12 +9,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from ragauge.audits.checks import run_checks, select_checks
+from ragauge.audits.checks import AUDIT_CHECKS, audit_evidence
 from ragauge.audits.evidence import AuditInput
 from ragauge.core.errors import BadInput, MissingEvidence
 from ragauge.core.findings import Audit
 from ragauge.core.records import Judgments, Run
 from ragauge.evaluation import DEFAULT_MEASURES, Measures, judgments_for_measures, parse_measures
+from ragauge.evaluation.checks import select_checks
 from ragauge.measures.conventions import PRESETS, Convention, find_convention
 from ragauge.measures.judged_ranks import defined_depth
 from ragauge.measures.names import Measure
@@ -128,7 +129,7 @@ class _AuditSettings:
 def _run_audit(
     question: _AuditSettings, runs: Mapping[str, Run], repeats: Mapping[str, Sequence[Run]], texts: DocumentTexts
 ) -> Audit:
-    chosen = select_checks([question.checks] if isinstance(question.checks, str) else question.checks)
+    chosen = select_checks(AUDIT_CHECKS, question.checks)
     rules = find_convention(question.convention)
     measures: list[Measure] = []
     for one in parse_measures(question.measures, rules):
@@ -160,7 +161,7 @@ def _run_audit(
     )
     for run in runs:  # An input that no convention can score is an error of the caller, not a finding.
         evidence.scores(run)
-    found = run_checks(evidence, chosen, texts.absent)
+    found = audit_evidence(evidence, chosen, texts.absent)
     queries = f"{len(judgments)} judged quer{'y' if len(judgments) == 1 else 'ies'}"
     about = f"{queries}, {len(runs)} run{'s' * (len(runs) != 1)}, convention {evidence.rules.name}"
     return Audit(found.findings, found.skipped, [about], list(runs))

@@ -1,12 +1,12 @@
-"""Registry of the audit checks with their requirements and remedies, and the loop that runs them.
+"""Registry of the audit checks with their requirements and remedies.
 
-To add a check, write its function and add a row to `CHECKS`.
+To add a check, write its function and add a row to `AUDIT_CHECKS`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
 
 from ragauge.audits import (
     chance_level,
@@ -20,8 +20,8 @@ from ragauge.audits import (
     ties,
 )
 from ragauge.audits.evidence import AuditInput
-from ragauge.core.errors import MissingEvidence, MissingExtra, UnknownName
 from ragauge.core.findings import LEAK_FINDINGS, Audit, Finding
+from ragauge.evaluation.checks import Check, Requirement, run_checks
 
 REMEDIES: Mapping[str, str] = {
     "expected": "get the run file and the judgments behind the number, and score them with ragauge",
@@ -91,132 +91,89 @@ def with_remedy(one: Finding, *, leaking: bool = False) -> Finding:
     return one if one.what == "expected" else replace(one, remedy="")
 
 
-REQUIREMENTS: Mapping[str, tuple[Callable[[AuditInput], bool], str]] = {
-    "a run": (lambda found: bool(found.runs), "no run given"),
-    "documents": (
-        lambda found: found.documents is not None,
-        "no documents given; add --corpus (documents=) or --dataset",
-    ),
-    "queries": (
-        lambda found: found.queries is not None,
-        "no query texts given; add --queries (queries=) or --dataset",
-    ),
-    "repeats": (
-        lambda found: any(found.repeats.values()),
-        "no system has several trials; give NAME=FILE again (repeats=), or run with --repeats (repeats=)",
-    ),
-    "a number": (lambda found: bool(found.claims), "no expected score given; add --expect ndcg@10=0.7439 (expect=)"),
-}
-"""Inputs that a check can require: a predicate, and the message shown if the input is missing."""
+A_RUN = Requirement[AuditInput]("a run", lambda found: bool(found.runs), "no run given")
+DOCUMENTS = Requirement[AuditInput](
+    "documents", lambda found: found.documents is not None, "no documents given; add --corpus (documents=) or --dataset"
+)
+QUERIES = Requirement[AuditInput](
+    "queries", lambda found: found.queries is not None, "no query texts given; add --queries (queries=) or --dataset"
+)
+REPEATS = Requirement[AuditInput](
+    "repeats",
+    lambda found: any(found.repeats.values()),
+    "no system has several trials; give NAME=FILE again (repeats=), or run with --repeats (repeats=)",
+)
+A_NUMBER = Requirement[AuditInput](
+    "a number",
+    lambda found: bool(found.claims),
+    "no expected score given; add --expect ndcg@10=0.7439 (expect=)",
+)
 
-
-@dataclass(frozen=True)
-class AuditCheck:
-    """An audit check: name, description, function and required inputs."""
-
-    name: str
-    description: str
-    run: Callable[[AuditInput], Iterator[Finding]]
-    """Function that yields the findings; its docstring says when a finding is a problem."""
-    needs: tuple[str, ...] = ()
-
-
-AUDIT_CHECKS: Mapping[str, AuditCheck] = {
+AUDIT_CHECKS: Mapping[str, Check[AuditInput]] = {
     check.name: check
     for check in (
-        AuditCheck(
+        Check(
             "expect",
             "convention that explains a published score",
             score_explanation.check_published_scores,
-            ("a run", "a number"),
+            (A_RUN, A_NUMBER),
         ),
-        AuditCheck("conventions", "scores of a run under every preset", comparability.check_conventions, ("a run",)),
-        AuditCheck(
+        Check("conventions", "scores of a run under every preset", comparability.check_conventions, (A_RUN,)),
+        Check(
             "repetitions",
             "duplicate documents in a ranking",
             suspicious_scores.check_repeated_documents,
-            ("a run",),
+            (A_RUN,),
         ),
-        AuditCheck("ties", "best, worst and expected score over tie orders", ties.check_ties, ("a run",)),
-        AuditCheck(
+        Check("ties", "best, worst and expected score over tie orders", ties.check_ties, (A_RUN,)),
+        Check(
             "survivorship",
             "queries that are missing or failed",
             suspicious_scores.check_missing_queries,
-            ("a run",),
+            (A_RUN,),
         ),
-        AuditCheck("truth", "truncated judgments, maximum scores below 1", judgment_coverage.check_truncated_judgments),
-        AuditCheck("depth", "runs shallower than a measure's cutoff", judgment_coverage.check_depth, ("a run",)),
-        AuditCheck(
-            "unjudged", "unjudged documents and their possible effect", judgment_coverage.check_unjudged, ("a run",)
-        ),
-        AuditCheck(
-            "chance", "scores compared with chance and with the oracle", chance_level.check_chance_level, ("a run",)
-        ),
-        AuditCheck(
-            "perfection", "scores that are suspiciously high", suspicious_scores.check_perfect_scores, ("a run",)
-        ),
-        AuditCheck(
-            "sameness", "identical runs, identical measures", suspicious_scores.check_identical_runs, ("a run",)
-        ),
-        AuditCheck("footing", "runs with different inputs", comparability.check_comparability, ("a run",)),
-        AuditCheck("repeats", "rankings that differ between trials", stability.check_repeats, ("a run", "repeats")),
-        AuditCheck("enough", "too few queries, overall or for a difference", stability.check_query_count),
-        AuditCheck("orphans", "judgments of unknown documents or queries", corpus.check_orphans),
-        AuditCheck("duplicates", "documents with the same text", corpus.check_duplicates, ("documents",)),
-        AuditCheck("near-duplicates", "near-duplicate documents", corpus.check_near_duplicates, ("documents",)),
-        AuditCheck(
+        Check("truth", "truncated judgments, maximum scores below 1", judgment_coverage.check_truncated_judgments),
+        Check("depth", "runs shallower than a measure's cutoff", judgment_coverage.check_depth, (A_RUN,)),
+        Check("unjudged", "unjudged documents and their possible effect", judgment_coverage.check_unjudged, (A_RUN,)),
+        Check("chance", "scores compared with chance and with the oracle", chance_level.check_chance_level, (A_RUN,)),
+        Check("perfection", "scores that are suspiciously high", suspicious_scores.check_perfect_scores, (A_RUN,)),
+        Check("sameness", "identical runs, identical measures", suspicious_scores.check_identical_runs, (A_RUN,)),
+        Check("footing", "runs with different inputs", comparability.check_comparability, (A_RUN,)),
+        Check("repeats", "rankings that differ between trials", stability.check_repeats, (A_RUN, REPEATS)),
+        Check("enough", "too few queries, overall or for a difference", stability.check_query_count),
+        Check("orphans", "judgments of unknown documents or queries", corpus.check_orphans),
+        Check("duplicates", "documents with the same text", corpus.check_duplicates, (DOCUMENTS,)),
+        Check("near-duplicates", "near-duplicate documents", corpus.check_near_duplicates, (DOCUMENTS,)),
+        Check(
             "own-documents",
             "queries that are documents of the corpus",
             leakage.check_own_documents,
-            ("documents", "queries"),
+            (DOCUMENTS, QUERIES),
         ),
-        AuditCheck(
+        Check(
             "verbatim",
             "queries contained in their relevant documents",
             leakage.check_verbatim_queries,
-            ("documents", "queries"),
+            (DOCUMENTS, QUERIES),
         ),
-        AuditCheck(
+        Check(
             "predictors",
             "fields that predict relevance better than text",
             leakage.check_predictors,
-            ("documents", "queries"),
+            (DOCUMENTS, QUERIES),
         ),
     )
 }
 
 
-def select_checks(names: Iterable[str] | None) -> list[AuditCheck]:
-    """Return the checks with the given names, in registry order.
-
-    All of them if no name is given. Raises UnknownName for a name that is not registered.
-    """
-    wanted = {name.strip().lower().replace("_", "-") for name in names or AUDIT_CHECKS}
-    for name in wanted:
-        if name not in AUDIT_CHECKS:
-            raise UnknownName("check", name, AUDIT_CHECKS, hint=f"choose one of {', '.join(AUDIT_CHECKS)}")
-    return [check for name, check in AUDIT_CHECKS.items() if name in wanted]
-
-
-def run_checks(evidence: AuditInput, checks: Iterable[AuditCheck], absent: Mapping[str, str] | None = None) -> Audit:
+def audit_evidence(
+    evidence: AuditInput, checks: Iterable[Check[AuditInput]], absent: Mapping[str, str] | None = None
+) -> Audit:
     """Run checks and return their findings, leaks first, then in registry order.
 
-    A check without its required inputs is skipped, and the reason is recorded. `absent` maps inputs to more specific
-    reasons. Leaks come first because they invalidate the other findings.
+    Leaks come first because they invalidate the other findings.
     """
-    findings: list[Finding] = []
-    skipped: dict[str, str] = {}
-    for check in checks:
-        lacking = [one for one in check.needs if not REQUIREMENTS[one][0](evidence)]
-        if lacking:
-            skipped[check.name] = "; ".join(
-                dict.fromkeys((absent or {}).get(one) or REQUIREMENTS[one][1] for one in lacking)
-            )
-            continue
-        try:
-            findings.extend(check.run(evidence))
-        except (MissingEvidence, MissingExtra) as error:
-            skipped[check.name] = error.message + (f": {error.hint}" if error.hint else "")
-    leaking = any(one.what in LEAK_FINDINGS for one in findings)
-    told = [with_remedy(one, leaking=leaking) for one in findings]
-    return Audit(sorted(told, key=lambda one: one.what not in LEAK_FINDINGS), skipped)
+    found = run_checks(checks, evidence, absent)
+    leaking = any(one.what in LEAK_FINDINGS for one in found.findings)
+    findings = [with_remedy(one, leaking=leaking) for one in found.findings]
+    return Audit(sorted(findings, key=lambda one: one.what not in LEAK_FINDINGS), found.skipped)

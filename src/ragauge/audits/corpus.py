@@ -184,7 +184,8 @@ def _empty_document_findings(evidence: AuditInput, empty: Sequence[str], total: 
         "empty documents",
         bool(relevant) and all(not largest_change(evidence, count) < VISIBLE_CHANGE for count in ways.values()),
         len(empty),
-        f"{len(empty):,} of {pluralise(total, 'document')} have no text; {_judged_counts_text(evidence, empty)}",
+        f"{len(empty):,} of {pluralise(total, 'document')} {'has' if len(empty) == 1 else 'have'} no text; "
+        f"{_judged_counts_text(evidence, empty)}",
         first_few(empty),
         words,
         grid,

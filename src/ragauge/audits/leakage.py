@@ -26,7 +26,7 @@ from ragauge.audits.leakage_predictors import (
 from ragauge.core.documents import Document
 from ragauge.core.errors import MissingEvidence
 from ragauge.core.findings import Finding
-from ragauge.core.text import normalise, words
+from ragauge.core.text import normalise, split_words
 from ragauge.output.numbers import first_few, format_number, pluralise
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ def check_own_documents(evidence: AuditInput) -> Iterator[Finding]:
 
 
 def _has_similar_words(query: str, text: str) -> bool:
-    asked, told = set(words(query)), set(words(text))
+    asked, told = set(split_words(query)), set(split_words(text))
     return 2 * len(asked & told) >= len(asked | told) > 0
 
 
@@ -163,7 +163,7 @@ def check_verbatim_queries(evidence: AuditInput) -> Iterator[Finding]:
     from scipy.stats import fisher_exact
 
     documents, queries = _require_texts(evidence, "queries inside documents")
-    asked = {query: words(text) for query, text in queries.items() if query in evidence.judgments.nested}
+    asked = {query: split_words(text) for query, text in queries.items() if query in evidence.judgments.nested}
     asked = {query: mine for query, mine in asked.items() if len(mine) >= MIN_QUERY_WORDS}
     place = {document.id: i for i, document in enumerate(documents)}
     texts: dict[int, str] = {}
@@ -180,7 +180,7 @@ def check_verbatim_queries(evidence: AuditInput) -> Iterator[Finding]:
         for row, group in enumerate((good, others - good - {place.get(query)})):
             for doc in sorted(group):
                 if doc not in texts:
-                    texts[doc] = f" {' '.join(words(documents[doc].whole))} "
+                    texts[doc] = f" {' '.join(split_words(documents[doc].whole))} "
                 found = wanted in texts[doc]
                 table[row, 0 if found else 1] += 1
                 if found and row == 0:
@@ -264,7 +264,7 @@ def check_predictors(evidence: AuditInput) -> Iterator[Finding]:
         evaluate_run_scores(pairs, name, _run_scores_by_position(run.table, place, pairs.queries), text)
         for name, run in evidence.runs.items()
     ]
-    asked = {word for query in pairs.queries for word in words(queries.get(query, ""))}
+    asked = {word for query in pairs.queries for word in split_words(queries.get(query, ""))}
     alike = sum(word in corpus.vocabulary for word in asked) >= len(asked) / 2
     for one in runs:
         if (

@@ -12,7 +12,7 @@ import numpy as np
 
 from ragauge.core.documents import Document
 from ragauge.core.records import Floats, Ints
-from ragauge.core.text import words
+from ragauge.core.text import split_words
 
 BM25_K1, BM25_B = 0.9, 0.4
 """BM25 parameters, as in Anserini."""
@@ -42,7 +42,7 @@ class WeightedCorpus:
         counts: list[Ints] = []
         lengths = np.zeros(len(documents), np.int64)
         for i, document in enumerate(documents):
-            mine = [vocabulary.setdefault(word, len(vocabulary)) for word in words(document.whole)]
+            mine = [vocabulary.setdefault(word, len(vocabulary)) for word in split_words(document.whole)]
             distinct, times = np.unique(np.array(mine, np.int64), return_counts=True)
             columns.append(distinct)
             counts.append(times)
@@ -64,7 +64,7 @@ class WeightedCorpus:
         [2, 1, 0]
         """
         asked = np.zeros(len(self.vocabulary))
-        for word in words(query):
+        for word in split_words(query):
             if word in self.vocabulary:
                 asked[self.vocabulary[word]] += 1
         sizes = self.starts[documents + 1] - self.starts[documents]

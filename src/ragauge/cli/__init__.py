@@ -5,6 +5,9 @@ from __future__ import annotations
 import os
 import sys
 
+PROGRAM = "ragauge"
+"""Name of the program in usage lines and shell completion, also with `python -m ragauge`."""
+
 
 def main() -> None:
     """Run a command and exit with its code.
@@ -24,7 +27,7 @@ def main() -> None:
 
 
 def _run_command() -> int:
-    from ragauge.cli.failures import clean_up_when_terminated, open_streams
+    from ragauge.cli.failures import EXIT_INVALID, clean_up_when_terminated, open_streams
     from ragauge.core.errors import BadInput
 
     open_streams()
@@ -33,14 +36,21 @@ def _run_command() -> int:
         os.getcwd()
     except OSError:
         raise BadInput("the working folder no longer exists", hint="cd to a folder that exists") from None
+    from typer._click.exceptions import UsageError  # Typer has its own copy of click
+
     from ragauge.cli.app import build_app
     from ragauge.cli.console import print_warnings_as_notes
+    from ragauge.cli.usage_errors import describe_usage_error
 
     print_warnings_as_notes()
     code: object = 0
     try:
-        build_app()()
+        code = build_app()(prog_name=PROGRAM, standalone_mode=False) or 0
     except SystemExit as stop:
         code = stop.code
+    except UsageError as error:
+        if len(sys.argv) > 1:
+            raise describe_usage_error(error) from None
+        code = EXIT_INVALID  # the help was printed
     sys.stdout.flush()
     return code if isinstance(code, int) else int(code is not None)

@@ -11,7 +11,9 @@ import typer
 from typer.core import TyperGroup
 
 from ragauge import __version__
+from ragauge.cli.command_help import PanelCommand, arrange_options
 from ragauge.cli.failures import pass_exceptions
+from ragauge.core.errors import UnknownName
 from ragauge.core.record_types import RESULT_MODULES
 
 
@@ -64,8 +66,18 @@ STORED_RESULTS = {modules.command: schema for schema, modules in RESULT_MODULES.
 class LazyGroup(TyperGroup):
     """Group that lists its commands by the table, and imports a command's module when the command runs."""
 
-    def resolve_command(self, ctx: Any, args: list[str]) -> Any:  # Typer has its own copy of click's types
+    def get_params(self, ctx: Any) -> list[Any]:  # Typer has its own copy of click's types
+        """Return the options of the group; flags show no Python type in the help."""
+        parameters: list[Any] = super().get_params(ctx)
+        for parameter in parameters:
+            if parameter.is_flag:
+                parameter.metavar = ""
+        return parameters
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """Find the command that the arguments name, and load it."""
+        if args and args[0] not in COMMANDS and not args[0].startswith("-") and not ctx.resilient_parsing:
+            raise UnknownName("command", args[0], COMMANDS, hint="`ragauge --help` lists the commands")
         name, command, rest = super().resolve_command(ctx, args)
         return name, load_command(name) if name is not None and name in COMMANDS else command, rest
 
@@ -83,10 +95,11 @@ def load_command(name: str) -> Any:
         context_settings=HELP_OPTIONS,
     )
     function = name.replace("-", "_")
-    app.command(name)(pass_exceptions(getattr(import_module(f"ragauge.cli.{function}"), function)))
+    app.command(name, cls=PanelCommand)(pass_exceptions(getattr(import_module(f"ragauge.cli.{function}"), function)))
     command = typer.main.get_command(app)
     if command.name in STORED_RESULTS and "schema" not in {parameter.name for parameter in command.params}:
         command.params.append(_build_schema_option(STORED_RESULTS[command.name]))
+    arrange_options(command)
     return command
 
 
@@ -123,7 +136,6 @@ def build_app() -> typer.Typer:
         epilog="Exit codes: 1 gate failed, 2 invalid usage or input, 3 backend failure, 4 not comparable, "
         "70 unexpected error, 130 interrupted. --debug anywhere shows the traceback.",
         no_args_is_help=True,
-        add_completion=False,
         pretty_exceptions_enable=False,
         rich_markup_mode="rich",
         context_settings=HELP_OPTIONS,

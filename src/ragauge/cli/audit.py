@@ -98,5 +98,5 @@ def _print_audit_checks() -> None:
 
     table = borderless_table(["check", "what it looks for", "needs"], numbers=False)
     for one in AUDIT_CHECKS.values():
-        table.add_row(Text(one.name), Text(one.description), Text(", ".join(one.needs)))
+        table.add_row(Text(one.name), Text(one.about), Text(", ".join(need.name for need in one.needs)))
     console.print_tables(table)

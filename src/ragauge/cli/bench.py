@@ -14,7 +14,15 @@ import typer
 from ragauge.cli import console
 from ragauge.cli.console import ClusterAddress
 from ragauge.cli.option_checks import refuse_options, require_any_option
-from ragauge.cli.options import ChartsFolder, FormatName, MaxQueries, PrintJson, check_positive
+from ragauge.cli.options import (
+    ChartsFolder,
+    FormatName,
+    MaxQueries,
+    PrintJson,
+    check_positive,
+    csv_option,
+    output_option,
+)
 from ragauge.cli.output import check_outputs, split_outputs, write_result
 from ragauge.cli.progress import MIN_ESTIMATED_S, format_duration, show_progress
 from ragauge.compute import dask_cluster
@@ -43,19 +51,18 @@ def bench(  # noqa: PLR0913 - each is an option of the command
         str,
         typer.Argument(
             metavar="[DATASET]",
-            show_default=False,
-            help="File or folder of vectors, or a dataset to embed.  [dim]default clustered: generated from "
-            "--seed[/dim]",
+            show_default="clustered: vectors generated from --seed",
+            help="File or folder of vectors, or a dataset to embed.",
         ),
     ] = "clustered",
     store: Annotated[
         list[str] | None,
         typer.Option(
             "--store",
-            metavar="NAME[:param=v,…]",
-            help="hnswlib, hnswlib:m=16,ef_search=10+40+160, fast=faiss:kind=hnsw, module:Class. Values "
-            "joined by + are swept. Can be repeated.  "
-            f"[dim]default {', '.join(DEFAULT_STORES)}[/dim]",
+            metavar="STORE",
+            show_default=", ".join(DEFAULT_STORES),
+            help="Store: hnswlib, hnswlib:m=16,ef_search=10+40+160, fast=faiss:kind=hnsw, or your module:Class. "
+            "Values joined by + are swept. Can be repeated.",
         ),
     ] = None,
     k: Annotated[
@@ -63,24 +70,35 @@ def bench(  # noqa: PLR0913 - each is an option of the command
         typer.Option(
             "-k",
             metavar="N,…",
-            help="Number of neighbours per query. Several values are scored from one search at the largest.  "
-            "[dim]default 10[/dim]",
+            show_default="10",
+            help="Number of neighbours per query. Several values are scored from one search at the largest.",
         ),
     ] = None,
-    metric: Annotated[str | None, typer.Option(help="l2, cosine or ip.  [dim]default the data's[/dim]")] = None,
+    metric: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", show_default="that of the data", help="Distance: l2, cosine or ip."),
+    ] = None,
     embedder: Annotated[
-        str | None, typer.Option("-e", "--embedder", metavar="NAME", help="Embedder for the texts of a dataset.")
+        str | None,
+        typer.Option(
+            "-e", "--embedder", metavar="NAME", show_default="wordllama", help="Embedder for the texts of a dataset."
+        ),
     ] = None,
     max_vectors: Annotated[
         int | None,
-        typer.Option(metavar="N", callback=check_positive, help="Maximum number of vectors; the first ones are used."),
+        typer.Option(
+            metavar="N",
+            show_default="all",
+            callback=check_positive,
+            help="Maximum number of vectors; the first ones are used.",
+        ),
     ] = None,
     max_queries: MaxQueries = None,
     threads: Annotated[
-        int | None, typer.Option(metavar="N", help="Number of threads per store.  [dim]default 1[/dim]")
+        int | None, typer.Option(metavar="N", show_default="1", help="Number of threads per store.")
     ] = None,
     repeats: Annotated[
-        int | None, typer.Option(metavar="N", help="Number of timed trials per query.  [dim]default 3[/dim]")
+        int | None, typer.Option(metavar="N", show_default="3", help="Number of timed trials per query.")
     ] = None,
     clients: Annotated[
         str | None, typer.Option(metavar="N,…", help="Numbers of client processes for a closed-loop load test.")
@@ -88,7 +106,7 @@ def bench(  # noqa: PLR0913 - each is an option of the command
     qps: Annotated[
         str | None,
         typer.Option(
-            metavar="QPS|%,…",
+            metavar="QPS,…",
             help="Target rates for an open-loop load test, in queries/s or % of the closed-loop maximum (50%,90%). "
             "Latency counts from the scheduled send time.",
         ),
@@ -97,7 +115,7 @@ def bench(  # noqa: PLR0913 - each is an option of the command
         bool, typer.Option("--poisson", help="With --qps: queries arrive at random times instead of evenly.")
     ] = False,
     seconds: Annotated[
-        float | None, typer.Option(help="Duration of each load test in seconds.  [dim]default 5[/dim]")
+        float | None, typer.Option(metavar="SECONDS", show_default="5", help="Duration of each load test in seconds.")
     ] = None,
     filters: Annotated[
         bool,
@@ -122,8 +140,8 @@ def bench(  # noqa: PLR0913 - each is an option of the command
         str | None,
         typer.Option(
             metavar="FILE",
-            help="Metadata: CSV, TSV, JSONL or Parquet with ids, or one row per vector.  [dim]default that of the "
-            "documents[/dim]",
+            show_default="that of the documents",
+            help="Metadata: CSV, TSV, JSONL or Parquet with ids, or one row per vector.",
         ),
     ] = None,
     changes: Annotated[bool, typer.Option("--changes", help="Also time inserts, updates and deletes.")] = False,
@@ -134,12 +152,16 @@ def bench(  # noqa: PLR0913 - each is an option of the command
     ] = False,
     price_per_hour: Annotated[
         float | None,
-        typer.Option(metavar="PRICE", help="Price of one CPU thread per hour; adds the cost per million queries."),
+        typer.Option(
+            metavar="PRICE",
+            show_default="no cost",
+            help="Price of one CPU thread per hour; adds the cost per million queries.",
+        ),
     ] = None,
     truth: Annotated[
         str | None,
         typer.Option(
-            metavar="NAME", help="Backend for the exact neighbours: numpy, faiss or torch.  [dim]default auto[/dim]"
+            metavar="NAME", show_default="auto", help="Backend for the exact neighbours: numpy, faiss or torch."
         ),
     ] = None,
     cluster: ClusterAddress = None,
@@ -148,15 +170,16 @@ def bench(  # noqa: PLR0913 - each is an option of the command
         bool,
         typer.Option(
             "--sweep/--no-sweep",
-            help="Sweep the store options that are not given over their default grid, or use the store's defaults.",
+            help="Sweep the store options that are not given over a grid of values.",
         ),
     ] = True,
     timeout: Annotated[
         float | None,
-        typer.Option(metavar="SECONDS", help="Time limit of each process of a store.  [dim]default 600[/dim]"),
+        typer.Option(metavar="SECONDS", show_default="600", help="Time limit of each process of a store in seconds."),
     ] = None,
     seed: Annotated[
-        int | None, typer.Option(help="Seed of vectors, filters and arrival times.  [dim]default 0[/dim]")
+        int | None,
+        typer.Option(metavar="N", show_default="0", help="Seed of vectors, filters and arrival times."),
     ] = None,
     keep: Annotated[bool, typer.Option("--keep", help="Keep the stores themselves in the folder.")] = False,
     fresh: Annotated[
@@ -171,13 +194,7 @@ def bench(  # noqa: PLR0913 - each is an option of the command
     ] = False,
     out: Annotated[
         list[str] | None,
-        typer.Option(
-            "-o",
-            "--out",
-            metavar="PATH",
-            help="Working folder, which is resumed, or output file (.html, .json, .csv, .md, .tex). Can be repeated.  "
-            "[dim]default folder bench/DATASET[/dim]",
-        ),
+        output_option("Working folder, which is resumed", "bench/DATASET"),
     ] = None,
     charts: ChartsFolder = None,
     remeasure: Annotated[
@@ -188,18 +205,14 @@ def bench(  # noqa: PLR0913 - each is an option of the command
         ),
     ] = None,
     as_json: PrintJson = False,
-    as_csv: Annotated[bool, typer.Option("--csv", help="Print CSV: one row per configuration.")] = False,
+    as_csv: Annotated[bool, csv_option("configuration")] = False,
     format_name: FormatName = None,
 ) -> None:
     """Benchmark vector stores: recall, latency, throughput, build time, memory.
 
     [dim]ragauge bench --quick[/dim]
 
-    [dim]ragauge bench glove.hdf5 --store hnswlib --store faiss:kind=ivf,nprobe=1+4+16 --qps 100,1000[/dim]
-
-    Results are saved as they arrive. To resume after Ctrl-C or a crash, run the same command again.
-
-    --cluster finds the exact neighbours; stores are measured here, as clocks of several machines cannot be compared.
+    [dim]ragauge bench pydocs --store exact --store faiss:kind=ivf,nprobe=1+4+16[/dim]
     """
     files, folder = split_outputs(out)
     check_outputs(StoreBenchmark, files, as_json=as_json, as_csv=as_csv, format_name=format_name, charts=charts)
@@ -301,4 +314,6 @@ def _parse_number_list(text: str | None, kind: Callable[[str], NumberT], option:
     try:
         return tuple(kind(part) for part in text.replace("+", ",").split(","))
     except ValueError:
-        raise BadInput(f"{option} takes numbers joined by commas, not `{text}`", hint=f"{option} 1,2") from None
+        raise BadInput(
+            f"{option} must be numbers separated by commas, got `{text}`", hint=f"use `{option} 1,2`"
+        ) from None

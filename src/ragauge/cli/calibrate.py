@@ -15,13 +15,17 @@ from ragauge.cli.option_checks import MODEL_JUDGE_OPTIONS, refuse_options
 from ragauge.cli.options import (
     ChartsFolder,
     ChatOptions,
+    Confidence,
+    DryRun,
     FormatName,
     JudgeWorkers,
     OutputFilesAndReplies,
+    PriceFile,
     PrintJson,
     TokenPrice,
     VerdictFormat,
     check_positive,
+    csv_option,
 )
 from ragauge.cli.output import check_outputs, print_table, split_outputs, write_result
 from ragauge.cli.progress import show_progress
@@ -51,17 +55,22 @@ def calibrate(  # noqa: PLR0913 - each is an option of the command
         ),
     ] = "lexical",
     measure: Annotated[
-        str | None, typer.Option("-m", "--measure", show_default="that of the labels", help="Measure to judge.")
+        str | None,
+        typer.Option("-m", "--measure", metavar="NAME", show_default="that of the labels", help="Measure to judge."),
     ] = None,
     threshold: Annotated[
         float | None,
         typer.Option(
-            help="Minimum score of a good sample.  [dim]default 1 for shares of claims with binary labels, the label "
-            "threshold for graded labels, else 0.5[/dim]"
+            metavar="SCORE",
+            show_default="1 for shares of claims with binary labels, --label-threshold for graded labels, else 0.5",
+            help="Minimum score of a good sample.",
         ),
     ] = None,
     label_threshold: Annotated[
-        float | None, typer.Option(show_default="that of the dataset, or 0.5", help="Minimum label of a good sample.")
+        float | None,
+        typer.Option(
+            metavar="LABEL", show_default="that of the dataset, or 0.5", help="Minimum label of a good sample."
+        ),
     ] = None,
     replicates: Annotated[int, typer.Option(metavar="N", help="Number of judge calls per labelled sample.")] = 1,
     swap: Annotated[
@@ -70,7 +79,9 @@ def calibrate(  # noqa: PLR0913 - each is an option of the command
     labels: Annotated[
         int | None,
         typer.Option(
-            metavar="N", help="Number of labels for the corrected mean; the other samples count as unlabelled."
+            metavar="N",
+            show_default="all",
+            help="Number of labels for the corrected mean; the other samples count as unlabelled.",
         ),
     ] = None,
     canaries: Annotated[
@@ -78,38 +89,51 @@ def calibrate(  # noqa: PLR0913 - each is an option of the command
     ] = False,
     max_samples: Annotated[
         int | None,
-        typer.Option(metavar="N", callback=check_positive, help="Maximum number of samples, drawn at random."),
+        typer.Option(
+            metavar="N",
+            show_default="all",
+            callback=check_positive,
+            help="Maximum number of samples, drawn at random.",
+        ),
     ] = None,
     chat_options: ChatOptions = None,
     workers: JudgeWorkers = None,
     max_calls: Annotated[
-        int | None, typer.Option(help="Maximum number of requests per dataset; probes and retries count.")
+        int | None,
+        typer.Option(
+            metavar="N",
+            show_default="no limit",
+            help="Maximum number of requests per dataset; probes and retries count.",
+        ),
     ] = None,
     max_cost: Annotated[
-        float | None, typer.Option(help="Maximum cost per dataset in US dollars; probes and retries count.")
+        float | None,
+        typer.Option(
+            metavar="USD",
+            show_default="no limit",
+            help="Maximum cost per dataset in US dollars; probes and retries count.",
+        ),
     ] = None,
-    prices: Annotated[
-        str | None, typer.Option(metavar="FILE.toml", help="US dollars per million tokens, by model.")
-    ] = None,
+    prices: PriceFile = None,
     token_price: TokenPrice = None,
     timeout: Annotated[
-        float | None, typer.Option(metavar="SECONDS", show_default="60", help="Timeout of one attempt.")
+        float | None, typer.Option(metavar="SECONDS", show_default="60", help="Timeout of one attempt in seconds.")
     ] = None,
     verdict_format: VerdictFormat = None,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Print an estimate of calls, tokens and cost; send no request.")
-    ] = False,
-    confidence: Annotated[float, typer.Option(help="Confidence level of the intervals.")] = 0.95,
-    seed: Annotated[int, typer.Option(help="Seed of everything that is drawn at random.")] = 0,
+    dry_run: DryRun = False,
+    confidence: Confidence = 0.95,
+    seed: Annotated[int, typer.Option(metavar="N", help="Seed of samples, labels and intervals.")] = 0,
     as_json: PrintJson = False,
-    as_csv: Annotated[bool, typer.Option("--csv", help="Print CSV: one row per rater and statistic.")] = False,
+    as_csv: Annotated[bool, csv_option("rater and statistic")] = False,
     format_name: FormatName = None,
     out: OutputFilesAndReplies = None,
     charts: ChartsFolder = None,
 ) -> None:
     """Measure the agreement of a judge with human labels, and its biases.
 
-    [dim]ragauge calibrate labelled.jsonl --chat openai:gpt-4o-mini --replicates 3 --labels 100[/dim]
+    [dim]ragauge calibrate labelled.jsonl[/dim]
+
+    [dim]ragauge calibrate labelled.jsonl --chat openai:gpt-4o-mini --replicates 3 --dry-run[/dim]
     """
     files, reply_folder = split_outputs(out)
     check_outputs(Calibration, files, as_json=as_json, as_csv=as_csv, format_name=format_name, charts=charts)

@@ -26,7 +26,7 @@ ClusterAddress = Annotated[
     typer.Option(
         metavar="ADDRESS",
         show_default=False,
-        help="Work on a Dask cluster: tcp://HOST:8786, or local:N for N processes here.",
+        help="Dask cluster: tcp://HOST:8786, or local:N for N processes on this machine.",
     ),
 ]
 
@@ -132,7 +132,7 @@ def check_exclusive(given: Mapping[str, bool]) -> None:
     """Raise BadInput if more than one flag is set: `{"--json": True, "--csv": False}`."""
     asked = [flag for flag, on in given.items() if on]
     if len(asked) > 1:
-        raise BadInput(f"{' and '.join(asked)} do not go together", hint=f"one of {', '.join(given)}")
+        raise BadInput(f"{' and '.join(asked)} are mutually exclusive", hint=f"use one of {', '.join(given)}")
 
 
 def parse_name_values(texts: Iterable[str]) -> dict[str, Any] | None:

@@ -34,12 +34,14 @@ def convert(
         ),
     ] = None,
     kind: Annotated[
-        str | None, typer.Option("--kind", metavar="NAME", help="Contents of IN, if ambiguous: qrels, run or samples.")
+        str | None,
+        typer.Option("--kind", metavar="NAME", show_default="detected", help="Contents of IN: qrels, run or samples."),
     ] = None,
 ) -> None:
     """Convert judgments, runs or samples between formats.
 
-    [dim]ragauge convert run.trec.gz run.parquet[/dim]
+    [dim]ragauge convert bm25.run bm25.parquet[/dim]
+
     [dim]ragauge convert samples.jsonl out.json --format deepeval[/dim]
     """
     if (

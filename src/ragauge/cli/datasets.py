@@ -9,7 +9,7 @@ import typer
 
 from ragauge.cli import console
 from ragauge.cli.option_checks import refuse_options
-from ragauge.cli.options import PrintCsv, PrintJson
+from ragauge.cli.options import PrintCsv, PrintJson, Split
 from ragauge.cli.output import print_report, write_table
 from ragauge.core.errors import UnknownName
 from ragauge.core.records import Dataset
@@ -23,9 +23,7 @@ MAX_TEXT_CHARS = 120
 def datasets(
     context: typer.Context,
     name: Annotated[str | None, typer.Argument(help="Dataset to describe: a name or a folder.")] = None,
-    split: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Judgments of a BEIR folder: test, train, dev.")
-    ] = None,
+    split: Split = None,
     query: Annotated[str | None, typer.Option(metavar="ID", help="Query to show, with its judged documents.")] = None,
     as_json: PrintJson = False,
     as_csv: PrintCsv = False,

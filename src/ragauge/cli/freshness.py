@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from ragauge.cli.options import CORPUS_HELP, ChartsFolder, FormatName, OutputFiles, PrintJson
+from ragauge.cli.options import CORPUS_HELP, RUNS_HELP, ChartsFolder, FormatName, OutputFiles, PrintJson, csv_option
 from ragauge.cli.output import check_outputs, write_result
 from ragauge.cli.progress import show_progress
 from ragauge.compute.progress import Progress
@@ -22,7 +22,7 @@ def freshness(  # noqa: PLR0913 - each is an option of the command
         list[str],
         typer.Argument(
             metavar="RUN...",
-            help="Runs in any format that `evaluate` reads, or folders of `ragauge run`. Several runs are compared.",
+            help=f"{RUNS_HELP}. Several runs are compared.",
         ),
     ],
     versions: Annotated[
@@ -32,7 +32,7 @@ def freshness(  # noqa: PLR0913 - each is an option of the command
             help="Versions (JSONL, CSV, TSV or Parquet): doc_id, version_key, effective_timestamp, superseded_by.",
         ),
     ],
-    k: Annotated[int, typer.Option("-k", help="Number of documents checked per query.")] = 10,
+    k: Annotated[int, typer.Option("-k", metavar="N", help="Number of documents checked per query.")] = 10,
     corpus: Annotated[
         str | None,
         typer.Option(
@@ -49,13 +49,12 @@ def freshness(  # noqa: PLR0913 - each is an option of the command
         str | None,
         typer.Option(
             metavar="DATE",
+            show_default="the date of each run",
             help="Evaluate as of this date (2024-05-31) or time in seconds; later versions replace nothing.",
         ),
     ] = None,
     as_json: PrintJson = False,
-    as_csv: Annotated[
-        bool, typer.Option("--csv", help="Print CSV: one row per query, for `compare` and `gate`.")
-    ] = False,
+    as_csv: Annotated[bool, csv_option("query, for `compare` and `gate`")] = False,
     format_name: FormatName = None,
     out: OutputFiles = None,
     charts: ChartsFolder = None,
@@ -64,9 +63,7 @@ def freshness(  # noqa: PLR0913 - each is an option of the command
 
     [dim]ragauge freshness bm25.run --versions versions.jsonl[/dim]
 
-    [dim]ragauge freshness runs/docs --versions versions.jsonl -o freshness.html[/dim]
-
-    [dim]ragauge gate runs/docs/bm25 --versions versions.jsonl -r 'stale_rate@10 <= 0.05'[/dim]
+    [dim]ragauge freshness bm25.run dense.run --versions versions.jsonl -o freshness.html[/dim]
     """
     from ragauge.knowledge.freshness import freshness
 

@@ -9,6 +9,7 @@ import typer
 
 from ragauge.cli import console
 from ragauge.cli.option_checks import allow_only_options, require_any_option
+from ragauge.cli.options import RUNS_HELP, check_positive
 from ragauge.cli.output import print_table
 from ragauge.core.errors import BadInput
 from ragauge.core.records import ScoresByQuery
@@ -27,7 +28,7 @@ def fuse(  # noqa: PLR0913 - each is an option of the command
     context: typer.Context,
     runs: Annotated[
         list[str] | None,
-        typer.Argument(metavar="RUN...", help="Runs: TREC, CSV, TSV, JSONL, JSON, Parquet; .gz, .zst; - is stdin."),
+        typer.Argument(metavar="RUN...", help=f"{RUNS_HELP}."),
     ] = None,
     out: Annotated[
         str, typer.Option("-o", "--out", metavar="FILE", help="Output file of the fused run; - is standard output.")
@@ -36,22 +37,39 @@ def fuse(  # noqa: PLR0913 - each is an option of the command
         str,
         typer.Option(
             "--method",
-            metavar="NAME(PARAMETER=VALUE…)",
-            help="Fusion method with its parameters, e.g. rrf(k=60). [dim]--list shows all[/dim]",
+            metavar="METHOD",
+            help="Fusion method with its parameters, e.g. rrf(k=60); --list shows all.",
         ),
     ] = "rrf",
     norm: Annotated[
-        str | None, typer.Option("--norm", help="How scores are scaled: min-max where scores count, else none.")
+        str | None,
+        typer.Option(
+            "--norm",
+            metavar="NAME",
+            show_default="min-max, or none if the method uses only ranks",
+            help="Normalisation of the scores; --list shows all.",
+        ),
     ] = None,
-    weights: Annotated[str | None, typer.Option("--weights", help="One for each run, e.g. 0.7,0.3.")] = None,
+    weights: Annotated[
+        str | None,
+        typer.Option("--weights", metavar="N,…", help="Weight of each run, e.g. 0.7,0.3."),
+    ] = None,
     tuned: Annotated[
         bool, typer.Option("--tune", help="Choose the parameters by cross-validation on the judgments of --qrels.")
     ] = False,
     qrels: Annotated[str | None, typer.Option(metavar="FILE", help="Judgments for --tune.")] = None,
-    measure: Annotated[str, typer.Option("-m", "--measure", help="Measure that --tune maximises.")] = "ndcg@10",
+    measure: Annotated[
+        str,
+        typer.Option("-m", "--measure", metavar="NAME", help="Measure that --tune maximises."),
+    ] = "ndcg@10",
     folds: Annotated[int, typer.Option(metavar="N", help="Number of folds of --tune.")] = 5,
-    seed: Annotated[int, typer.Option(help="Seed of the assignment of queries to folds.")] = 0,
-    depth: Annotated[int, typer.Option("--depth", min=1, help="How many documents a query keeps.")] = 1000,
+    seed: Annotated[int, typer.Option(metavar="N", help="Seed of the assignment of queries to folds.")] = 0,
+    depth: Annotated[
+        int,
+        typer.Option(
+            "--depth", metavar="N", callback=check_positive, help="Maximum number of documents per query of the output."
+        ),
+    ] = 1000,
     form: Annotated[
         str | None,
         typer.Option(
@@ -61,6 +79,8 @@ def fuse(  # noqa: PLR0913 - each is an option of the command
     show_list: Annotated[bool, typer.Option("--list", help="List the methods and normalisations.")] = False,
 ) -> None:
     """Fuse several runs into one.
+
+    [dim]ragauge fuse bm25.run dense.run -o hybrid.run[/dim]
 
     [dim]ragauge fuse bm25.run dense.run -o hybrid.run --method wsum --weights 0.4,0.6[/dim]
     """
@@ -76,6 +96,8 @@ def fuse(  # noqa: PLR0913 - each is an option of the command
     if [qrels, *runs].count("-") > 1:
         raise BadInput("standard input can be read once", hint="give - for one file only")
     readers.check_format(form)
+    if form is None:
+        writers.format_from_path(out)  # fails before any file is read
     spec = parse_spec(method, "fusion method")
     how = find_method(spec.name)
     scale = find_normalisation(norm or default_norm(how.name)).name

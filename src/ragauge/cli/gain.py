@@ -13,11 +13,18 @@ from ragauge.cli.options import (
     CORPUS_HELP,
     ChartsFolder,
     ChatOptions,
+    Confidence,
     ConventionName,
     FormatName,
+    MaxCalls,
+    MaxCost,
     MaxQueries,
     OutputFilesAndReplies,
+    PriceFile,
     PrintJson,
+    Split,
+    TokenPrice,
+    csv_option,
 )
 from ragauge.cli.output import check_outputs, print_unread_notes, split_outputs, write_result
 from ragauge.cli.progress import show_progress
@@ -26,6 +33,9 @@ from ragauge.core.errors import BadInput
 from ragauge.core.samples import LEXICAL_JUDGE
 from ragauge.core.settings import unique_by
 from ragauge.knowledge.gain.results import Gain
+
+CHAT_ONLY_OPTIONS = ("chat_options", "max_calls", "max_cost", "prices", "token_price")
+"""Options without effect unless a chat model is the judge."""
 
 
 def gain(  # noqa: PLR0913 - each is an option of the command
@@ -48,6 +58,7 @@ def gain(  # noqa: PLR0913 - each is an option of the command
         typer.Option(
             "-d",
             "--dataset",
+            metavar="DATASET",
             show_default="that of --after or --before",
             help="Dataset with queries, judgments and reference answers.",
         ),
@@ -57,6 +68,7 @@ def gain(  # noqa: PLR0913 - each is an option of the command
         typer.Option(
             "-s",
             "--system",
+            metavar="NAME",
             help="Retrieval system: bm25, dense, hybrid, …; or module:function, which builds one from documents.",
         ),
     ] = "bm25",
@@ -70,7 +82,7 @@ def gain(  # noqa: PLR0913 - each is an option of the command
             help="Weight of a term: a ranking measure, context_recall or novelty. Can be repeated.",
         ),
     ] = None,
-    k: Annotated[int, typer.Option("-k", help="Number of documents per query.")] = 10,
+    k: Annotated[int, typer.Option("-k", metavar="N", help="Number of documents per query.")] = 10,
     chat: Annotated[
         str,
         typer.Option(
@@ -81,9 +93,10 @@ def gain(  # noqa: PLR0913 - each is an option of the command
         ),
     ] = LEXICAL_JUDGE,
     chat_options: ChatOptions = None,
-    max_calls: Annotated[
-        int | None, typer.Option(help="Maximum number of requests to the chat model; probes and retries count.")
-    ] = None,
+    max_calls: MaxCalls = None,
+    max_cost: MaxCost = None,
+    prices: PriceFile = None,
+    token_price: TokenPrice = None,
     embedder: Annotated[
         str, typer.Option("-e", "--embedder", metavar="NAME", help="Embedder for novelty.")
     ] = "wordllama",
@@ -106,32 +119,37 @@ def gain(  # noqa: PLR0913 - each is an option of the command
     ] = None,
     after_run: Annotated[str | None, typer.Option(metavar="RUN", help="Run after.")] = None,
     convention: ConventionName = "default",
-    confidence: Annotated[float, typer.Option(help="Confidence level of the intervals.")] = 0.95,
-    split: Annotated[str | None, typer.Option(help="Judgments of a BEIR folder: test, train or dev.")] = None,
+    confidence: Confidence = 0.95,
+    split: Split = None,
     max_queries: MaxQueries = None,
     as_json: PrintJson = False,
-    as_csv: Annotated[bool, typer.Option("--csv", help="Print CSV: one row per document.")] = False,
+    as_csv: Annotated[bool, csv_option("document")] = False,
     format_name: FormatName = None,
     out: OutputFilesAndReplies = None,
     charts: ChartsFolder = None,
 ) -> None:
     """Measure how added documents change retrieval quality.
 
-    [dim]ragauge gain --before kb.jsonl --add new.jsonl --dataset questions/[/dim]
+    [dim]ragauge gain --before corpus.jsonl --add new.jsonl --dataset dataset/[/dim]
 
-    [dim]ragauge gain --before old/ --after new/ -w recall@10=0.5 -w mrr=0.5 -o gain.html[/dim]
-
-    The same queries are run on the system before and after. Neither corpus is modified.
+    [dim]ragauge gain --before dataset/ --add new.jsonl -w recall@10=0.5 -w mrr=0.5 -o gain.html[/dim]
     """
     from ragauge.judging.session import JudgingSettings
     from ragauge.knowledge import gain
 
     files, folder = split_outputs(out)
     check_outputs(Gain, files, as_json=as_json, as_csv=as_csv, format_name=format_name, charts=charts)
-    require_any_option(context, {name: ["chat"] for name in ("chat_options", "max_calls")})
+    require_any_option(context, {name: ["chat"] for name in CHAT_ONLY_OPTIONS})
+    if token_price is not None and prices is not None:
+        raise BadInput("--token-price and --prices are mutually exclusive", hint="remove one of them")
     if folder is not None and chat == LEXICAL_JUDGE:
         raise BadInput("the lexical judge has no replies to save", hint=f"remove -o {folder}, or add --chat")
-    limits: dict[str, Any] = {"options": console.parse_name_values(chat_options or []), "max_calls": max_calls}
+    limits: dict[str, Any] = {
+        "options": console.parse_name_values(chat_options or []),
+        "max_calls": max_calls,
+        "max_cost": max_cost,
+        "prices": prices if token_price is None else console.parse_price(token_price),
+    }
     with show_progress("no result was written") as progress:
         result = gain.gain(
             before,

@@ -9,11 +9,14 @@ import typer
 from ragauge.cli.options import (
     CORPUS_HELP,
     ChartsFolder,
+    Confidence,
     FormatName,
     MaxQueries,
     OutputFiles,
     PrintJson,
+    Split,
     check_positive,
+    csv_option,
 )
 from ragauge.cli.output import check_outputs, print_unread_notes, write_result
 from ragauge.cli.progress import show_progress
@@ -33,6 +36,7 @@ def graph(  # noqa: PLR0913 - each is an option of the command
         typer.Option(
             "-g",
             "--graph",
+            metavar="LINKS",
             show_default="links+knn",
             help="Links: links, knn(neighbours=8), field(field=NAME), entities; joined by +. Can be repeated.",
         ),
@@ -46,11 +50,11 @@ def graph(  # noqa: PLR0913 - each is an option of the command
             metavar="N", callback=check_positive, help="Number of top documents of plain search at which walks start."
         ),
     ] = 10,
-    split: Annotated[str | None, typer.Option(help="Judgments of a BEIR folder: test, train or dev.")] = None,
+    split: Split = None,
     max_queries: MaxQueries = None,
-    confidence: Annotated[float, typer.Option(help="Confidence level of the intervals.")] = 0.95,
+    confidence: Confidence = 0.95,
     as_json: PrintJson = False,
-    as_csv: Annotated[bool, typer.Option("--csv", help="Print CSV: one row per kind of link and query.")] = False,
+    as_csv: Annotated[bool, csv_option("kind of link and query")] = False,
     format_name: FormatName = None,
     out: OutputFiles = None,
     charts: ChartsFolder = None,
@@ -58,8 +62,6 @@ def graph(  # noqa: PLR0913 - each is an option of the command
     """Analyse the link graph of a corpus before you use graph retrieval.
 
     [dim]ragauge graph pydocs --graph "knn(neighbours=8)" --graph entities -o graph.html[/dim]
-
-    Judgments are used only to measure how far relevant documents are. No system receives them.
     """
     if dataset is None:
         raise BadInput("no dataset given", hint="ragauge graph DATASET: a dataset, a file or a folder")

@@ -7,7 +7,15 @@ from typing import Annotated
 import typer
 
 from ragauge.cli import console
-from ragauge.cli.options import ChartsFolder, FormatName, OptionalConventionName, OutputFiles, PrintJson
+from ragauge.cli.options import (
+    ChartsFolder,
+    FormatName,
+    OptionalConventionName,
+    OutputFiles,
+    PrintJson,
+    csv_option,
+    measures_option,
+)
 from ragauge.cli.output import check_outputs, write_result
 from ragauge.cli.progress import show_progress
 from ragauge.experiments.history import history as build_history
@@ -22,17 +30,13 @@ NARROW_SPARKLINE_POINTS = 8
 def history(  # noqa: PLR0913 - each is an option of the command
     folders: Annotated[
         list[str] | None,
-        typer.Argument(
-            metavar="[FOLDER]...", help="Folders with results of `run`, at any depth.  [dim]default runs[/dim]"
-        ),
+        typer.Argument(metavar="[FOLDER...]", show_default="runs", help="Folders with results of `run`, at any depth."),
     ] = None,
     measure: Annotated[
         list[str] | None,
-        typer.Option(
-            "-m",
-            "--measure",
-            help="A measure, or a time: p50_ms, p95_ms, embed_p95_ms, throughput, …; can be repeated.  "
-            "[dim]default the measures that each run was scored by[/dim]",
+        measures_option(
+            "the measures that each run was scored by",
+            "Measures, e.g. ndcg@10, or times: p50_ms, p95_ms, embed_p95_ms, throughput.",
         ),
     ] = None,
     system: Annotated[
@@ -44,10 +48,13 @@ def history(  # noqa: PLR0913 - each is an option of the command
     ] = None,
     convention: OptionalConventionName = None,
     confidence: Annotated[
-        float, typer.Option(help="Confidence level of the intervals; the significance level is 1 - confidence.")
+        float,
+        typer.Option(
+            metavar="LEVEL", help="Confidence level of the intervals; the significance level is 1 - confidence."
+        ),
     ] = 0.95,
     as_json: PrintJson = False,
-    as_csv: Annotated[bool, typer.Option("--csv", help="Print CSV: one row per point.")] = False,
+    as_csv: Annotated[bool, csv_option("point")] = False,
     format_name: FormatName = None,
     out: OutputFiles = None,
     charts: ChartsFolder = None,

@@ -18,13 +18,19 @@ from ragauge.cli.options import (
     ChartsFolder,
     ChatOptions,
     ConventionName,
+    DryRun,
     FormatName,
     JudgeWorkers,
-    OutputFilesAndFolder,
+    MaxCalls,
+    MaxCost,
+    PriceFile,
     PrintJson,
     TokenPrice,
     VerdictFormat,
     check_positive,
+    csv_option,
+    measures_option,
+    output_option,
 )
 from ragauge.cli.output import check_outputs, print_table, split_outputs, write_result
 from ragauge.cli.progress import show_progress
@@ -57,13 +63,7 @@ def judge(  # noqa: PLR0913 - each is an option of the command
         ),
     ] = None,
     measure: Annotated[
-        list[str] | None,
-        typer.Option(
-            "-m",
-            "--measure",
-            help="Measures, separated by commas. Can be repeated.  "
-            f"[dim]default {', '.join(DEFAULT_ANSWER_MEASURES)}[/dim]",
-        ),
+        list[str] | None, measures_option(", ".join(DEFAULT_ANSWER_MEASURES), "Measures, e.g. faithfulness.")
     ] = None,
     chat: Annotated[
         str | None,
@@ -71,9 +71,9 @@ def judge(  # noqa: PLR0913 - each is an option of the command
             "-c",
             "--chat",
             metavar="MODEL",
+            show_default="lexical; of a judged folder, its saved verdicts",
             help="Judge: openai:MODEL@URL (any compatible endpoint), local:FILE.gguf, replay:FILE, or lexical, which "
-            "compares words and calls no model. Without it, saved verdicts of a judged folder are scored again.  "
-            "[dim]default lexical[/dim]",
+            "compares words and calls no model.",
         ),
     ] = None,
     chat_options: ChatOptions = None,
@@ -92,30 +92,32 @@ def judge(  # noqa: PLR0913 - each is an option of the command
         typer.Option(metavar="N", show_default="3", help="Number of questions generated from each answer."),
     ] = None,
     convention: ConventionName = "default",
-    k: Annotated[int | None, typer.Option("-k", help="Maximum number of contexts per sample; the first ones.")] = None,
+    k: Annotated[
+        int | None,
+        typer.Option("-k", metavar="N", show_default="all", help="Maximum number of contexts per sample; the first."),
+    ] = None,
     answers: Annotated[
         str | None, typer.Option(metavar="FILE", help="Table with query and answer, for the folder of a run.")
     ] = None,
     max_samples: Annotated[
         int | None,
-        typer.Option(metavar="N", callback=check_positive, help="Maximum number of samples; the first ones are used."),
+        typer.Option(
+            metavar="N",
+            show_default="all",
+            callback=check_positive,
+            help="Maximum number of samples; the first ones are used.",
+        ),
     ] = None,
     workers: JudgeWorkers = None,
     timeout: Annotated[
-        float | None, typer.Option(metavar="SECONDS", show_default="60", help="Timeout of one attempt.")
+        float | None, typer.Option(metavar="SECONDS", show_default="60", help="Timeout of one attempt in seconds.")
     ] = None,
     retries: Annotated[
         int | None, typer.Option(metavar="N", show_default="5", help="Maximum number of repeated attempts per call.")
     ] = None,
-    max_calls: Annotated[
-        int | None, typer.Option(help="Maximum number of requests of all sessions; probes and retries count.")
-    ] = None,
-    max_cost: Annotated[
-        float | None, typer.Option(help="Maximum cost of all sessions in US dollars; probes and retries count.")
-    ] = None,
-    prices: Annotated[
-        str | None, typer.Option(metavar="FILE.toml", help="US dollars per million tokens, by model.")
-    ] = None,
+    max_calls: MaxCalls = None,
+    max_cost: MaxCost = None,
+    prices: PriceFile = None,
     token_price: TokenPrice = None,
     verdict_format: VerdictFormat = None,
     canaries: Annotated[
@@ -129,25 +131,23 @@ def judge(  # noqa: PLR0913 - each is an option of the command
         typer.Option(metavar="N", show_default="0", help="Number of this replicate; each has its own replies."),
     ] = None,
     confidence: Annotated[
-        float | None, typer.Option(show_default="0.95", help="Confidence level of the intervals.")
+        float | None, typer.Option(metavar="LEVEL", show_default="0.95", help="Confidence level of the intervals.")
     ] = None,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Print an estimate of calls, tokens and cost; send no request.")
-    ] = False,
+    dry_run: DryRun = False,
     as_json: PrintJson = False,
-    as_csv: Annotated[bool, typer.Option("--csv", help="Print CSV: one row per measure.")] = False,
+    as_csv: Annotated[bool, csv_option("measure")] = False,
     format_name: FormatName = None,
-    out: OutputFilesAndFolder = None,
+    out: Annotated[
+        list[str] | None,
+        output_option("Working folder, which is resumed", "judged/ and the name of samples and model"),
+    ] = None,
     charts: ChartsFolder = None,
 ) -> None:
     """Judge generated answers: faithfulness, relevance, context precision and recall.
 
-    [dim]ragauge judge samples.jsonl --chat openai:llama3@http://localhost:11434/v1 --dry-run[/dim]
+    [dim]ragauge judge samples.jsonl -m faithfulness,context_recall[/dim]
 
-    [dim]ragauge judge samples.jsonl -m faithfulness -c openai:gpt-4o-mini --token-price 0.15,0.6 --max-cost 2[/dim]
-
-    A sample without a readable verdict is unscored, with its reason. Replies are saved as they arrive. To resume, run
-    the same command again. Saved replies are reused and not billed again.
+    [dim]ragauge judge samples.jsonl --chat openai:gpt-4o-mini --dry-run[/dim]
     """
     files, folder_path = split_outputs(out)
     check_outputs(JudgedSamples, files, as_json=as_json, as_csv=as_csv, format_name=format_name, charts=charts)

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from ragauge.cli import console
-from ragauge.cli.options import ConventionName, PrintJson
+from ragauge.cli.options import QRELS_HELP, RUNS_HELP, ConventionName, PrintJson, Split, csv_option
 from ragauge.cli.output import write_table
 from ragauge.core.errors import BadInput, UnknownName
 from ragauge.core.records import ScoresByQuery
@@ -73,34 +73,34 @@ def k_range(  # noqa: PLR0913 - each is an option of the command
         list[str],
         typer.Argument(
             metavar="QRELS RUN...",
-            help="Judgments and runs in any format that `evaluate` reads, or folders of `run` without QRELS; runs must "
-            "be as deep as the largest k.",
+            help=f"{QRELS_HELP}. {RUNS_HELP}. Runs must be as deep as the largest k.",
         ),
     ],
     system: Annotated[
         list[str] | None, typer.Option("-s", "--system", metavar="NAME", help="Only this system. Can be repeated.")
     ] = None,
-    ks: Annotated[str, typer.Option("-k", metavar="K,K,…", help="Values of k to score.")] = "1,3,5,10,20",
+    ks: Annotated[str, typer.Option("-k", metavar="N,…", help="Values of k to score.")] = "1,3,5,10,20",
     measure: Annotated[
-        str, typer.Option("-m", "--measure", help="Measure by which k is chosen, without @k.")
+        str, typer.Option("-m", "--measure", metavar="NAME", help="Measure by which k is chosen, without @k.")
     ] = "hit_rate",
-    tolerance: Annotated[float, typer.Option(help="Maximum loss against the best k.")] = 0.02,
-    confidence: Annotated[float, typer.Option(help="Confidence level of the maximum loss.")] = 0.95,
+    tolerance: Annotated[float, typer.Option(metavar="SCORE", help="Maximum loss against the best k.")] = 0.02,
+    confidence: Annotated[float, typer.Option(metavar="LEVEL", help="Confidence level of the maximum loss.")] = 0.95,
     dataset: Annotated[
         str | None,
-        typer.Option("-d", "--dataset", help="Dataset with the texts, by name or folder; adds token counts."),
+        typer.Option(
+            "-d", "--dataset", metavar="DATASET", help="Dataset with the texts, by name or folder; adds token counts."
+        ),
     ] = None,
     convention: ConventionName = "default",
+    split: Split = None,
     as_json: PrintJson = False,
-    as_csv: Annotated[bool, typer.Option("--csv", help="Print CSV: one row per system and k.")] = False,
+    as_csv: Annotated[bool, csv_option("system and k")] = False,
 ) -> None:
     """Score runs over a range of k and recommend the smallest sufficient k.
 
-    [dim]ragauge k-range runs/pydocs[/dim]
-
-    [dim]ragauge k-range runs/pydocs/bm25 -k 1,3,5,10 --dataset pydocs[/dim]
-
     [dim]ragauge k-range qrels.txt bm25.run -m recall[/dim]
+
+    [dim]ragauge k-range runs/pydocs -k 1,3,5,10 --dataset pydocs[/dim]
     """
     console.check_exclusive({"--json": as_json, "--csv": as_csv})
     if not 0 < confidence < 1:
@@ -108,7 +108,7 @@ def k_range(  # noqa: PLR0913 - each is an option of the command
     if not tolerance >= 0:
         raise BadInput(f"--tolerance must be at least 0, got {tolerance:g}", hint="use `--tolerance 0.02`")
     values = _parse_ks(ks)
-    inputs = Inputs.resolve(*files)
+    inputs = Inputs.resolve(*files, split=split)
     runs = _select_runs(inputs, system or [])
     lengths = None
     if dataset is not None:

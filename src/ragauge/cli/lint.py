@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from ragauge.cli.option_checks import allow_only_options, refuse_options
-from ragauge.cli.options import CORPUS_HELP, ChartsFolder, FormatName, OutputFiles, PrintJson
+from ragauge.cli.options import CORPUS_HELP, ChartsFolder, FormatName, OutputFiles, PrintJson, csv_option
 from ragauge.cli.output import check_outputs, print_table, write_result
 from ragauge.cli.progress import show_progress
 from ragauge.core.errors import BadInput
@@ -58,13 +58,15 @@ def lint(  # noqa: PLR0913 - each is an option of the command
     problem_share: Annotated[
         float, typer.Option(metavar="SHARE", help="Share of affected documents from which a finding is a problem.")
     ] = 0.01,
-    check: Annotated[list[str] | None, typer.Option(metavar="NAME", help="Check to run. Can be repeated.")] = None,
+    check: Annotated[
+        list[str] | None, typer.Option(metavar="NAME", show_default="all", help="Check to run. Can be repeated.")
+    ] = None,
     listing: Annotated[bool, typer.Option("--list", help="List the checks.")] = False,
     id_field: Annotated[str | None, typer.Option(metavar="NAME", help="Name of the field with document ids.")] = None,
     text_field: Annotated[str | None, typer.Option(metavar="NAME", help="Name of the field with texts.")] = None,
     full: Annotated[bool, typer.Option("--full", help="Show all examples and the languages.")] = False,
     as_json: PrintJson = False,
-    as_csv: Annotated[bool, typer.Option("--csv", help="Print CSV: one row per finding.")] = False,
+    as_csv: Annotated[bool, csv_option("finding")] = False,
     format_name: FormatName = None,
     out: OutputFiles = None,
     charts: ChartsFolder = None,
@@ -123,7 +125,7 @@ def _print_lint_checks() -> None:
 
     columns = [Column("check", "name"), Column("what it looks for"), Column("needs")]
     rows = [
-        [check.name, check.about, ", ".join(need for need in check.needs if need != "documents")]
+        [check.name, check.about, ", ".join(need.name for need in check.needs if need.name != "documents")]
         for check in LINT_CHECKS.values()
     ]
     print_table(Table("checks", columns, rows))

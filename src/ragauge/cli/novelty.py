@@ -14,10 +14,15 @@ from ragauge.cli.options import (
     CORPUS_HELP,
     ChartsFolder,
     ChatOptions,
+    DryRun,
     FormatName,
+    MaxCalls,
+    MaxCost,
     OutputFilesAndReplies,
+    PriceFile,
     PrintJson,
     TokenPrice,
+    csv_option,
 )
 from ragauge.cli.output import check_outputs, print_table, print_unread_notes, split_outputs, write_result
 from ragauge.cli.progress import show_progress
@@ -56,7 +61,7 @@ def novelty(  # noqa: PLR0913 - each is an option of the command
     reference_chunks: Annotated[
         int, typer.Option(metavar="N", help="Maximum number of known chunks sampled for the percentiles.")
     ] = 2000,
-    seed: Annotated[int, typer.Option(help="Seed of this sample.")] = 0,
+    seed: Annotated[int, typer.Option(metavar="N", help="Seed of the sample of known chunks.")] = 0,
     chat: Annotated[
         str | None,
         typer.Option(
@@ -71,39 +76,35 @@ def novelty(  # noqa: PLR0913 - each is an option of the command
     chunks_per_claim: Annotated[
         int, typer.Option(metavar="N", help="Number of nearest known chunks that each claim is compared with.")
     ] = 3,
-    max_calls: Annotated[int | None, typer.Option(help="Maximum number of requests; probes and retries count.")] = None,
-    max_cost: Annotated[
-        float | None, typer.Option(help="Maximum cost in US dollars; probes and retries count.")
-    ] = None,
+    max_calls: MaxCalls = None,
+    max_cost: MaxCost = None,
+    prices: PriceFile = None,
     token_price: TokenPrice = None,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Print an estimate of calls and tokens of the judge; send no request.")
-    ] = False,
+    dry_run: DryRun = False,
     as_json: PrintJson = False,
-    as_csv: Annotated[bool, typer.Option("--csv", help="Print CSV: one row per document.")] = False,
+    as_csv: Annotated[bool, csv_option("document")] = False,
     format_name: FormatName = None,
     out: OutputFilesAndReplies = None,
     charts: ChartsFolder = None,
 ) -> None:
     """Measure how much new information documents add to a corpus.
 
-    [dim]ragauge novelty drafts/ --known corpus.jsonl[/dim]
+    [dim]ragauge novelty new.jsonl --known corpus.jsonl[/dim]
 
-    [dim]ragauge novelty drafts/ --known corpus.jsonl --chat openai:llama3@http://localhost:11434/v1 -o new.html[/dim]
-
-    Cosines of different models are not comparable. Percentiles compare each document with known ones, each of which is
-    compared with all others as if it were new.
+    [dim]ragauge novelty new.jsonl --known corpus.jsonl --chat openai:gpt-4o-mini --dry-run[/dim]
     """
     from ragauge.judging.session import JudgingSettings
     from ragauge.knowledge import novelty
 
     files, folder = split_outputs(out)
     check_outputs(Novelty, files, as_json=as_json, as_csv=as_csv, format_name=format_name, charts=charts)
+    if token_price is not None and prices is not None:
+        raise BadInput("--token-price and --prices are mutually exclusive", hint="remove one of them")
     limits: dict[str, Any] = {
         "max_calls": max_calls,
         "max_cost": max_cost,
         "options": console.parse_name_values(chat_options or []),
-        "prices": None if token_price is None else console.parse_price(token_price),
+        "prices": prices if token_price is None else console.parse_price(token_price),
     }
     limits = {name: value for name, value in limits.items() if value is not None}
     if chat is None and (limits or dry_run or folder is not None):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -14,6 +14,13 @@ CORPUS_HELP = (
     "folder, STIX bundle, or dataset by name"
 )
 """Inputs that every command with a corpus reads."""
+QRELS_HELP = "Judgments (TREC, BEIR folder or TSV, rig JSONL, CSV, JSON, Parquet)"
+"""Judgments that every command with runs reads."""
+RUNS_HELP = (
+    "Runs (TREC, CSV, TSV, JSONL, JSON, Parquet; plain, .gz, .zst; - is stdin); NAME=FILE names a run. Folders of "
+    "`run` need no judgments"
+)
+"""Runs that every command with runs reads."""
 
 
 def check_positive(parameter: typer.CallbackParam, value: int | None) -> int | None:
@@ -30,18 +37,74 @@ def resolve_convention(name: str, *, rel: float | None = None, depth: int | None
     return find_convention(name).but(**{option: value for option, value in given.items() if value is not None})
 
 
-_CONVENTION = typer.Option(
-    "-C",
-    "--convention",
-    metavar="NAME[,OPTION=VALUE…]",
-    help="Scoring convention: default, trec9, beir, ranx, rig, ann, … (CONVENTIONS.md); options follow after commas, "
-    "e.g. trec9,ties=ranked.",
+def measures_option(default: str, text: str = "Measures, e.g. ndcg@10,map; `ragauge measures` lists all.") -> Any:
+    """Return the option `-m`, with the default that the help shows."""
+    return typer.Option("-m", "--measure", metavar="NAME", show_default=default, help=f"{text} Can be repeated.")
+
+
+def csv_option(row: str) -> Any:
+    """Return the option `--csv`; `row` says what a row has."""
+    return typer.Option("--csv", help=f"Print CSV: one row per {row}.")
+
+
+_CONVENTION_HELP = (
+    "Scoring convention: default, trec9, beir, ranx, rig, ann, …; options follow after commas, e.g. trec9,ties=ranked."
 )
-ConventionName = Annotated[str, _CONVENTION]
-OptionalConventionName = Annotated[str | None, _CONVENTION]
+ConventionName = Annotated[str, typer.Option("-C", "--convention", metavar="NAME", help=_CONVENTION_HELP)]
+OptionalConventionName = Annotated[
+    str | None,
+    typer.Option(
+        "-C", "--convention", metavar="NAME", show_default="that of the input, or default", help=_CONVENTION_HELP
+    ),
+]
 MinRelevantGrade = Annotated[
     float | None,
-    typer.Option("-l", "--rel", metavar="GRADE", help="Minimum grade that counts as relevant. [dim]default 1[/dim]"),
+    typer.Option("-l", "--rel", metavar="GRADE", show_default="1", help="Minimum grade that counts as relevant."),
+]
+MaxDepth = Annotated[
+    int | None,
+    typer.Option(
+        "-M",
+        "--depth",
+        metavar="N",
+        show_default="all",
+        callback=check_positive,
+        help="Maximum number of documents used per query.",
+    ),
+]
+Split = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAME", show_default="test, or the only one", help="Judgments of a BEIR folder: test, train, dev, …"
+    ),
+]
+QrelsFormat = Annotated[
+    str | None,
+    typer.Option(metavar="NAME", show_default="detected", help="Format of the judgments, e.g. trec or subtopics."),
+]
+RunFormat = Annotated[
+    str | None, typer.Option(metavar="NAME", show_default="detected", help="Format of the runs, e.g. trec or csv.")
+]
+TargetMap = Annotated[str | None, typer.Option(metavar="FILE", help="Target map (document, target) for dr@k.")]
+QueryTags = Annotated[
+    str | None,
+    typer.Option(metavar="FILE", help="Table of query tags: a column with query ids, and a column per tag."),
+]
+Confidence = Annotated[float, typer.Option(metavar="LEVEL", help="Confidence level of the intervals.")]
+SignificanceTest = Annotated[
+    str,
+    typer.Option(
+        metavar="NAME", help="Test whose p-value is corrected: t, wilcoxon, sign or randomisation (all are shown)."
+    ),
+]
+Correction = Annotated[
+    str, typer.Option(metavar="NAME", help="Multiple-comparison correction: holm, bonferroni, bh or none.")
+]
+Family = Annotated[
+    str, typer.Option(metavar="NAME", help="Tests corrected together: those of each measure, or all (measure, all).")
+]
+CountMissing = Annotated[
+    bool, typer.Option("--count-missing", help="Score a query that a run lacks as 0 instead of refusing it.")
 ]
 LowerIsBetter = Annotated[
     list[str] | None,
@@ -54,7 +117,9 @@ LowerIsBetter = Annotated[
 Threads = Annotated[
     int | None,
     typer.Option(
-        help="Threads per worker of BLAS, OpenMP, torch and ONNX Runtime while queries are timed.  [dim]default 1[/dim]"
+        metavar="N",
+        show_default="1",
+        help="Number of threads per worker of BLAS, OpenMP, torch and ONNX Runtime while queries are timed.",
     ),
 ]
 HigherIsBetter = Annotated[
@@ -68,7 +133,10 @@ HigherIsBetter = Annotated[
 DocumentsPerQuery = Annotated[
     int | None,
     typer.Option(
-        "-k", help="Documents requested per query.  [dim]default the deepest cutoff of the measures, at least 10[/dim]"
+        "-k",
+        metavar="N",
+        show_default="the largest cutoff of the measures, at least 10",
+        help="Number of documents requested per query.",
     ),
 ]
 MaxQueries = Annotated[
@@ -76,6 +144,7 @@ MaxQueries = Annotated[
     typer.Option(
         "--max-queries",
         metavar="N",
+        show_default="all",
         callback=check_positive,
         help="Maximum number of queries; the first ones are used.",
     ),
@@ -89,6 +158,30 @@ ChatOptions = Annotated[
 TokenPrice = Annotated[
     str | None,
     typer.Option("--token-price", metavar="IN,OUT", help="US dollars per million input and output tokens."),
+]
+PriceFile = Annotated[
+    str | None, typer.Option("--prices", metavar="FILE.toml", help="US dollars per million tokens, by model.")
+]
+MaxCalls = Annotated[
+    int | None,
+    typer.Option(
+        "--max-calls",
+        metavar="N",
+        show_default="no limit",
+        help="Maximum number of requests to the chat model; probes and retries count.",
+    ),
+]
+MaxCost = Annotated[
+    float | None,
+    typer.Option(
+        "--max-cost",
+        metavar="USD",
+        show_default="no limit",
+        help="Maximum cost in US dollars; probes and retries count.",
+    ),
+]
+DryRun = Annotated[
+    bool, typer.Option("--dry-run", help="Print an estimate of calls, tokens and cost; send no request.")
 ]
 JudgeWorkers = Annotated[
     int | None,
@@ -123,37 +216,26 @@ SaveBaseline = Annotated[
         help="Also save the runs with their judgments as a small baseline folder for `ragauge gate`.",
     ),
 ]
-OutputFiles = Annotated[
-    list[str] | None,
-    typer.Option(
+_OUT_HELP = "Output file; its ending is the format: .html, .json, .csv, .md or .tex. Can be repeated."
+OutputFiles = Annotated[list[str] | None, typer.Option("-o", "--out", metavar="FILE", help=_OUT_HELP)]
+
+
+def output_option(folder: str, default: str | None = None) -> Any:
+    """Return the option `-o` of a command with a working folder, which `folder` describes."""
+    return typer.Option(
         "-o",
         "--out",
-        metavar="FILE",
-        help="Output file; its ending is the format: .html, .json, .csv, .md or .tex. Can be repeated.",
-    ),
-]
+        metavar="PATH",
+        show_default=default or False,
+        help=f"{folder}, or output file (.html, .json, .csv, .md or .tex). Can be repeated, with at most one folder.",
+    )
+
+
 OutputFilesAndReplies = Annotated[
-    list[str] | None,
-    typer.Option(
-        "-o",
-        "--out",
-        metavar="PATH",
-        help="Output file (.html, .json, .csv, .md or .tex), or a folder in which replies of the chat model are saved; "
-        "saved replies are not requested again. Can be repeated, with at most one folder.",
-    ),
-]
-OutputFilesAndFolder = Annotated[
-    list[str] | None,
-    typer.Option(
-        "-o",
-        "--out",
-        metavar="PATH",
-        help="Folder of the results, or a file (.html, .json, .csv, .md or .tex) to write in addition. Can be "
-        "repeated, with at most one folder.  [dim]default judged/ and the name of samples and model[/dim]",
-    ),
+    list[str] | None, output_option("Folder of the replies of the chat model; saved replies are reused")
 ]
 PrintJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
-PrintCsv = Annotated[bool, typer.Option("--csv", help="Print CSV: one row per row of the table.")]
+PrintCsv = Annotated[bool, csv_option("row of the table")]
 FormatName = Annotated[
     str | None,
     typer.Option(

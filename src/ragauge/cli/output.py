@@ -16,10 +16,13 @@ from ragauge.core.protocols import Result
 from ragauge.files.serialization import to_json
 from ragauge.files.workspace import check_writable
 from ragauge.output.csv import render_csv
-from ragauge.output.formats import format_for_path
+from ragauge.output.formats import format_for_path, unknown_ending
 from ragauge.output.numbers import join_with_and
 from ragauge.output.report import Report
 from ragauge.output.tables import Table
+
+STDOUT = "-"
+"""Path of `-o` that means standard output."""
 
 
 def check_outputs(
@@ -34,19 +37,27 @@ def check_outputs(
     """Check that results of this type can be written as requested, before any work."""
     from ragauge.reports.registry import find_formats
 
-    console.check_exclusive({"--json": as_json, "--csv": as_csv, "--format": format_name is not None and not files})
-    if format_name is not None and len(files) > 1:
+    formats = find_formats(result_type)
+    written = [file for file in files if file != STDOUT]
+    is_printed = format_name is not None and not written
+    console.check_exclusive({"--json": as_json, "--csv": as_csv, "--format": is_printed})
+    if STDOUT in files and not (as_json or as_csv or format_name is not None):
+        raise BadInput("no format given for standard output", hint="add `--json`, `--csv` or `--format markdown`")
+    if format_name is not None and len(written) > 1:
         raise BadInput(
-            f"--format applies to one file, got {len(files)} files",
-            hint="write one .json file; `ragauge report` converts it to other formats",
+            f"--format applies to one file, got {len(written)} files",
+            hint="remove --format; the ending of each file is its format",
         )
-    check_output_libraries(files, charts)
+    check_output_libraries(written, charts)
     if charts is not None:
         check_writable(charts, folder=True)
-    for file in files or ([""] if format_name is not None else []):
-        format_for_path(file, format_name, find_formats(result_type))
-        if file:
-            check_writable(file)
+    if is_printed:
+        format_for_path("", format_name, formats)
+    for file in written:
+        if is_folder_path(file) and format_name is None:
+            raise unknown_ending(file, (kind.ending for kind in formats.values()))
+        format_for_path(file, format_name, formats)
+        check_writable(file)
 
 
 class OutputPaths(NamedTuple):
@@ -64,7 +75,7 @@ def split_outputs(paths: Sequence[str] | None) -> OutputPaths:
     >>> split_outputs(["study", "study.html"])
     OutputPaths(files=['study.html'], folder='study')
     """
-    folders = [path for path in paths or () if path != "-" and is_folder_path(path)]
+    folders = [path for path in paths or () if path != STDOUT and is_folder_path(path)]
     if len(folders) > 1:
         raise BadInput(f"-o accepts one folder, got {join_with_and(folders)}", hint="remove one of them")
     return OutputPaths([path for path in paths or () if path not in folders], next(iter(folders), None))
@@ -100,6 +111,7 @@ def write_result(
     from ragauge.reports.registry import build_reports, find_formats, write_results
 
     formats = find_formats(type(results[0]))
+    files = [file for file in files if file != STDOUT]
     report = report or build_reports(results)[0]
     dropped: list[str] = []
     printed = "json" if as_json else "csv" if as_csv else format_name if not files else None

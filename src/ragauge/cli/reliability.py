@@ -8,7 +8,16 @@ from typing import Annotated
 import typer
 
 from ragauge.cli.option_checks import refuse_options
-from ragauge.cli.options import ChartsFolder, ConventionName, FormatName, OutputFiles, PrintJson
+from ragauge.cli.options import (
+    QRELS_HELP,
+    ChartsFolder,
+    Confidence,
+    ConventionName,
+    FormatName,
+    OutputFiles,
+    PrintJson,
+    csv_option,
+)
 from ragauge.cli.output import check_outputs, write_result
 from ragauge.core.errors import BadInput
 from ragauge.experiments.reliability import reliability as estimate_reliability
@@ -23,25 +32,26 @@ def reliability(  # noqa: PLR0913 - each is an option of the command
         list[str],
         typer.Argument(
             metavar="QRELS NAME=RUN...",
-            help="Judgments and runs, where runs of one name are trials of one system; or folders made by `run "
-            "--repeats 3`; or tables with the columns task, trial, success (or task, n, c).",
+            help=f"{QRELS_HELP}, then runs as NAME=FILE, where runs of one name are trials of one system; or folders "
+            "made by `run --repeats 3`; or tables with the columns task, trial, success (or task, n, c).",
         ),
     ],
     ks: Annotated[
         str | None,
         typer.Option(
             "-k",
-            metavar="K,K,…",
-            help="Numbers of trials, e.g. 1,2,3. [dim]default all up to the number of trials[/dim]",
+            metavar="N,…",
+            show_default="all up to the number of trials",
+            help="Numbers of trials, e.g. 1,2,3.",
         ),
     ] = None,
     measure: Annotated[
-        str, typer.Option("-m", "--measure", help="Measure of a ranking that defines a success.")
+        str, typer.Option("-m", "--measure", metavar="NAME", help="Measure of a ranking that defines a success.")
     ] = DEFAULT_MEASURE,
     success_threshold: Annotated[
         float | None,
         typer.Option(
-            metavar="VALUE",
+            metavar="SCORE",
             show_default="1 for a measure",
             help="Minimum value of the measure, or of the score in a table, that is a success.",
         ),
@@ -54,20 +64,21 @@ def reliability(  # noqa: PLR0913 - each is an option of the command
             help="Population of the intervals: `tasks` of this kind, or further `trials` of these tasks.",
         ),
     ] = None,
-    confidence: Annotated[float, typer.Option(help="Confidence level of the intervals.")] = 0.95,
+    confidence: Confidence = 0.95,
+    seed: Annotated[int, typer.Option(metavar="N", help="Seed of the bootstrap intervals.")] = 0,
     flaky: Annotated[
         int, typer.Option(metavar="N", min=0, help="Maximum number of flaky tasks to print.")
     ] = MAX_FLAKY_TASKS,
     convention: ConventionName = "default",
     as_json: PrintJson = False,
-    as_csv: Annotated[bool, typer.Option("--csv", help="Print CSV: one row per system and k.")] = False,
+    as_csv: Annotated[bool, csv_option("system and k")] = False,
     format_name: FormatName = None,
     out: OutputFiles = None,
     charts: ChartsFolder = None,
 ) -> None:
     """Compute pass@k and pass^k from repeated trials.
 
-    [dim]ragauge reliability qrels.txt rag=1.run rag=2.run rag=3.run -m recall@10 --success-threshold 0.5[/dim]
+    [dim]ragauge reliability qrels.txt rag=1.run rag=2.run rag=3.run -m hit_rate@5[/dim]
     """
     check_outputs(
         ReliabilityBySystem, out or [], as_json=as_json, as_csv=as_csv, format_name=format_name, charts=charts
@@ -83,6 +94,7 @@ def reliability(  # noqa: PLR0913 - each is an option of the command
         convention=convention,
         over=over,
         confidence=confidence,
+        seed=seed,
     )
     n_flaky = len(rank_flaky_tasks(result))
     more = [f"`--flaky {n_flaky}` shows all flaky tasks"] if n_flaky > flaky and not is_data else []

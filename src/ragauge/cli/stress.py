@@ -11,7 +11,15 @@ import typer
 
 from ragauge.cli import console
 from ragauge.cli.option_checks import refuse_options
-from ragauge.cli.options import CORPUS_HELP, ChartsFolder, FormatName, OutputFiles, PrintJson, check_positive
+from ragauge.cli.options import (
+    CORPUS_HELP,
+    ChartsFolder,
+    FormatName,
+    OutputFiles,
+    PrintJson,
+    check_positive,
+    csv_option,
+)
 from ragauge.cli.output import check_outputs, write_result
 from ragauge.cli.progress import show_progress
 from ragauge.compute.progress import OVERALL, Progress, ProgressCallback
@@ -55,7 +63,10 @@ def stress(  # noqa: PLR0913 - each is an option of the command
     max_documents: Annotated[
         int | None,
         typer.Option(
-            metavar="N", callback=check_positive, help="Maximum number of documents; the first ones are used."
+            metavar="N",
+            show_default="all",
+            callback=check_positive,
+            help="Maximum number of documents; the first ones are used.",
         ),
     ] = None,
     way: Annotated[
@@ -89,12 +100,19 @@ def stress(  # noqa: PLR0913 - each is an option of the command
     ] = DEFAULT_SETTINGS.kills,
     kill_at: Annotated[
         list[int] | None,
-        typer.Option(metavar="N", help="Kill after this number of documents instead. Can be repeated."),
+        typer.Option(
+            metavar="N",
+            show_default="drawn at random",
+            help="Kill after this number of documents instead of --kills. Can be repeated.",
+        ),
     ] = None,
     timeout: Annotated[
         float, typer.Option(metavar="SECONDS", help="Time limit of a single call in seconds.")
     ] = DEFAULT_SETTINGS.timeout,
-    seed: Annotated[int, typer.Option(help="Seed of the sample of queries and of the kills.")] = DEFAULT_SETTINGS.seed,
+    seed: Annotated[
+        int,
+        typer.Option(metavar="N", help="Seed of the sample of queries and of the kills."),
+    ] = DEFAULT_SETTINGS.seed,
     bisect: Annotated[
         bool, typer.Option("--bisect/--no-bisect", help="Search for the shortest prefix of the documents that fails.")
     ] = True,
@@ -107,14 +125,14 @@ def stress(  # noqa: PLR0913 - each is an option of the command
         ),
     ] = None,
     as_json: PrintJson = False,
-    as_csv: Annotated[bool, typer.Option("--csv", help="Print CSV: one row per ingestion mode and value.")] = False,
+    as_csv: Annotated[bool, csv_option("ingestion mode and value")] = False,
     format_name: FormatName = None,
     out: OutputFiles = None,
     charts: ChartsFolder = None,
 ) -> None:
     """Stress-test a document store; exit with 3 if documents are lost or altered.
 
-    [dim]ragauge stress --store sqlite-vec --corpus enterprise-attack.json[/dim]
+    [dim]ragauge stress --store sqlite-vec --corpus corpus.jsonl[/dim]
     """
     files = out or []
     check_outputs(StressTest, files, as_json=as_json, as_csv=as_csv, format_name=format_name, charts=charts)

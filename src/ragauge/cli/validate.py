@@ -9,8 +9,9 @@ from typing import Annotated
 import typer
 
 from ragauge.cli import console
-from ragauge.cli.options import CORPUS_HELP, PrintCsv, PrintJson
+from ragauge.cli.options import CORPUS_HELP, QRELS_HELP, RUNS_HELP, PrintCsv, PrintJson, QrelsFormat, Split
 from ragauge.cli.output import print_table, write_table
+from ragauge.core.errors import BadInput
 from ragauge.core.findings import Finding
 from ragauge.output.numbers import pluralise
 from ragauge.output.tables import Column, Row, Table
@@ -19,15 +20,18 @@ from ragauge.output.tables import Column, Row, Table
 def validate(
     qrels: Annotated[
         str,
-        typer.Argument(help="Judgments in any format that `evaluate` reads, or samples or a folder of `judge`."),
+        typer.Argument(help=f"{QRELS_HELP}, or samples, or a folder of `judge`."),
     ],
-    runs: Annotated[list[str] | None, typer.Argument(metavar="[RUN...]", help="Runs.")] = None,
+    runs: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[RUN...]", help=f"{RUNS_HELP}."),
+    ] = None,
     corpus: Annotated[
-        str | None, typer.Option(help=f"Corpus, to find ids that it lacks: {CORPUS_HELP}; or one id per line.")
+        str | None,
+        typer.Option(metavar="CORPUS", help=f"Corpus, to find ids that it lacks: {CORPUS_HELP}; or one id per line."),
     ] = None,
-    qrels_format: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Format of the judgments, e.g. trec or subtopics.")
-    ] = None,
+    split: Split = None,
+    qrels_format: QrelsFormat = None,
     strict: Annotated[bool, typer.Option("--strict", help="Exit with 1 if there is a problem.")] = False,
     as_json: PrintJson = False,
     as_csv: PrintCsv = False,
@@ -37,16 +41,18 @@ def validate(
     [dim]ragauge validate qrels.txt bm25.run --corpus corpus.jsonl --strict[/dim]
     """
     console.check_exclusive({"--json": as_json, "--csv": as_csv})
+    if split is not None and not Path(qrels).is_dir():
+        raise BadInput("a split does not apply to a file of judgments", file=qrels, hint="remove --split")
     from ragauge.evaluation import validation
     from ragauge.files.judged_folders import SAMPLES_FILE
     from ragauge.runs.input_kinds import InputKind, is_kind
 
     if not runs and is_kind(qrels, InputKind.JUDGED):
         qrels = str(Path(qrels) / SAMPLES_FILE)
-    if not runs and corpus is None and qrels_format is None and is_kind(qrels, InputKind.SAMPLES):
+    if not runs and corpus is None and qrels_format is None and split is None and is_kind(qrels, InputKind.SAMPLES):
         findings = validation.validate_samples(qrels)
     else:
-        findings = validation.validate_files(qrels, runs or [], corpus, qrels_format)
+        findings = validation.validate_files(qrels, runs or [], corpus, qrels_format, split)
     n_problems = sum(finding.problem for finding in findings)
     if as_json or as_csv:
         write_table(_data_table(findings), as_json=as_json, as_csv=as_csv, data=findings)

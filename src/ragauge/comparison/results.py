@@ -12,7 +12,7 @@ import numpy as np
 from ragauge.core.documents import Document
 from ragauge.core.findings import Audit
 from ragauge.core.protocols import Result
-from ragauge.core.record_types import json_form, record
+from ragauge.core.record_types import TabularResult, json_form, record
 from ragauge.core.records import Floats, Judgments, Run, Scores
 from ragauge.core.run_dates import RunDate
 from ragauge.core.summaries import Mean, Speed
@@ -129,7 +129,7 @@ class StratumMeans(NamedTuple):
     optional=("queries", "tags"),
 )
 @dataclass(frozen=True, eq=False)
-class Overview:
+class Overview(TabularResult):
     """Comparison of systems: quality, significance, latency, failures and provenance."""
 
     title: str
@@ -239,7 +239,7 @@ OverviewsByDataset = Mapping[str, Overview]
 @record("ragauge-experiments", 1)
 @json_form(renamed={"overviews": "datasets"})
 @dataclass(frozen=True, eq=False)
-class DatasetOverviews:
+class DatasetOverviews(TabularResult):
     """Overviews of the same systems on several datasets."""
 
     title: str

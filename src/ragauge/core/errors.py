@@ -50,6 +50,42 @@ def _shorten_match(match: re.Match[str]) -> str:
     return f"{mark}{excerpt(text + ' ')}{mark}"
 
 
+def suggest_name(name: str, known: Iterable[str]) -> str | None:
+    """Return the known name that a misspelt name most likely means, if any is plausible.
+
+    It differs in at most a third of its characters, or continues the given name.
+
+    >>> suggest_name("ndgc", ["ndcg", "recall"]), suggest_name("faithful", ["faithfulness"])
+    ('ndcg', 'faithfulness')
+    >>> suggest_name("generate", ["gate"]), suggest_name("pinecone", ["pgvector"])
+    (None, None)
+    """
+    name = name[:MAX_QUOTED_CHARS]
+    names = list(known)
+    for near in difflib.get_close_matches(name, names, n=3, cutoff=0.5):
+        if _edit_distance(name.lower(), near.lower()) <= max(1, max(len(name), len(near)) // 3):
+            return near
+    return next((near for near in names if len(name) > 2 and near.lower().startswith(name.lower())), None)
+
+
+def _edit_distance(first: str, second: str) -> int:
+    """Return the number of edits between two texts: inserted, deleted, replaced or swapped characters.
+
+    >>> _edit_distance("ndgc", "ndcg"), _edit_distance("generate", "gate")
+    (1, 4)
+    """
+    before: list[int] = []
+    last = list(range(len(second) + 1))
+    for i, left in enumerate(first, 1):
+        row = [i]
+        for j, right in enumerate(second, 1):
+            row.append(min(last[j] + 1, row[-1] + 1, last[j - 1] + (left != right)))
+            if i > 1 and j > 1 and left == second[j - 2] and first[i - 2] == right:
+                row[-1] = min(row[-1], before[j - 2] + 1)
+        before, last = last, row
+    return last[-1]
+
+
 class RagaugeError(Exception):
     """Base class of all exceptions that ragauge raises on purpose. Long values quoted in the message are cut."""
 
@@ -70,15 +106,22 @@ class RagaugeError(Exception):
         return rebuild_error, (type(self), self.args, self.__dict__)
 
 
-def error_summary(error: BaseException) -> str:
-    r"""Return the first line of an exception's message.
+def error_summary(
+    error: BaseException, *, with_class: bool = False, all_lines: bool = False, max_chars: int = 0
+) -> str:
+    r"""Return the first line of an exception's message, or the name of its class if the message is empty.
 
-    Return the name of its class if the message is empty.
+    `with_class` puts the name of the class first, `all_lines` joins all lines, and `max_chars` cuts the text unless 0.
 
     >>> error_summary(OSError("no such file\nor folder")), error_summary(TimeoutError())
     ('no such file', 'TimeoutError')
+    >>> error_summary(OSError("no such file\nor folder"), with_class=True, all_lines=True)
+    'OSError: no such file or folder'
     """
-    return redact((str(error).strip() or type(error).__name__).splitlines()[0])
+    name, message = type(error).__name__, str(error).strip()
+    text = (f"{name}: {message}" if with_class else message) if message else name
+    line = redact(" ".join(text.split()) if all_lines else text.splitlines()[0])
+    return line[:max_chars] if max_chars else line
 
 
 def failed_queries(timings: pl.DataFrame | None) -> dict[str, str]:
@@ -130,8 +173,8 @@ class UnknownName(RagaugeError, LookupError):
     """An unknown name of a measure, convention or format; the hint has the closest known one."""
 
     def __init__(self, kind: str, name: str, known: Iterable[str], *, hint: str = "") -> None:
-        near = difflib.get_close_matches(name[:MAX_QUOTED_CHARS], list(known), n=1, cutoff=0.5)
-        guess = f"did you mean `{near[0]}`?" if near else ""
+        near = suggest_name(name, known)
+        guess = f"did you mean `{near}`?" if near else ""
         super().__init__(f"no {kind} is named `{name}`", hint=" ".join(filter(None, [guess, hint])) or None)
         self.name = name
 
@@ -155,8 +198,8 @@ class MissingExtra(RagaugeError, ImportError):
 def install_command(extra: str) -> str:
     """Return the command that installs an extra.
 
-    It names the clone, because ragauge is not on PyPI. The path of the clone is in the metadata that pip writes when
-    it installs from a folder.
+    It names the clone if ragauge was installed from a folder that still exists: pip writes its path to the metadata.
+    Otherwise it names the package, whose extras pip finds in the installed metadata.
     """
     import json
     import shlex
@@ -172,7 +215,7 @@ def install_command(extra: str) -> str:
     except (PackageNotFoundError, OSError, ValueError, KeyError):
         clone, editable = Path(), False
     if not (clone / "pyproject.toml").exists() or clone == Path():
-        return f"in a clone of ragauge, run `pip install '.[{extra}]'`"
+        return f"pip install {shlex.quote(f'ragauge[{extra}]')}"
     folder = "." if clone == Path.cwd() else str(clone)
     return f"pip install {'-e ' if editable else ''}{shlex.quote(f'{folder}[{extra}]')}"
 

@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from ragauge.core.record_types import TabularResult
+
 LEAK_FINDINGS = ("leaking field", "leaking score")
 """Problems that make scores unusable: the relevant documents can be found without the query."""
 
@@ -43,7 +45,7 @@ class Finding:
 
 
 @dataclass(frozen=True, eq=False)
-class Audit:
+class Audit(TabularResult):
     """All findings of an audit, and the checks that were skipped."""
 
     findings: Sequence[Finding]

@@ -12,7 +12,6 @@
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache, partial
@@ -20,7 +19,7 @@ from types import NoneType, SimpleNamespace, UnionType
 from typing import Annotated, Any, NamedTuple, Union, Unpack, cast, get_args, get_origin, get_type_hints
 
 from ragauge.core.documents import EMPTY_MAPPING, Document
-from ragauge.core.errors import BadInput
+from ragauge.core.errors import BadInput, suggest_name
 from ragauge.core.plugins import family_noun
 from ragauge.core.protocols import (
     Chat,
@@ -284,8 +283,8 @@ class PluginParameters:
         return {name: value for name, value in options.items() if not self.knows(name)}
 
     def _unknown_option_error(self, option: str, name: str) -> BadInput:
-        near = difflib.get_close_matches(option, [known for known, _ in self.listed], n=1, cutoff=0.5)
-        guess = f"did you mean `{near[0]}`? " if near else ""
+        near = suggest_name(option, [known for known, _ in self.listed])
+        guess = f"did you mean `{near}`? " if near else ""
         return BadInput(f"`{name}` has no option `{option}`", hint=guess + self._describe_options())
 
     def _describe_options(self) -> str:

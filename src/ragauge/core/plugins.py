@@ -6,7 +6,6 @@ stores, document_stores, rerankers, chats). Objects that users pass from Python 
 
 from __future__ import annotations
 
-import difflib
 import re
 import sys
 import traceback
@@ -17,7 +16,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from ragauge.core.errors import BadInput, MissingExtra, UnknownName
+from ragauge.core.errors import BadInput, MissingExtra, UnknownName, suggest_name
 
 BUILTIN_PLUGINS = {
     "retrievers": {
@@ -190,6 +189,10 @@ def check_installed(wanted: Iterable[tuple[str, str]]) -> None:
         raise error
 
 
+USER_CLASS_FAMILIES = ("retrievers", "stores", "document_stores")
+"""Families of which the command line accepts a class of the user, `module:Class`."""
+
+
 def plugin_names(family: str) -> list[str]:
     """List the names of a family, those of installed packages last."""
     return [*BUILTIN_PLUGINS[family], *(point.name for point in entry_points(group=f"ragauge.{family}"))]
@@ -206,7 +209,8 @@ def load_plugin(family: str, name: str) -> Any:
         except Exception as error:  # the package may raise anything
             raise _import_error(f"plug-in `{name}` ({point.value})", error) from error
     known = plugin_names(family)
-    raise UnknownName(family_noun(family), name, known, hint=f"choose one of {', '.join(known)}")
+    own = ", or pass your own class as `module:Class`" if family in USER_CLASS_FAMILIES else ""
+    raise UnknownName(family_noun(family), name, known, hint=f"choose one of {', '.join(known)}{own}")
 
 
 def is_user_object(text: str) -> bool:
@@ -231,8 +235,8 @@ def import_user_object(path: str) -> Any:
         raise _import_error(f"module `{module}`", error) from error
     for part in attribute.split("."):
         if not hasattr(thing, part):
-            near = difflib.get_close_matches(part, dir(thing), n=1)
-            raise BadInput(f"`{module}` has no `{attribute}`", hint=f"did you mean `{near[0]}`?" if near else None)
+            near = suggest_name(part, dir(thing))
+            raise BadInput(f"`{module}` has no `{attribute}`", hint=f"did you mean `{near}`?" if near else None)
         thing = getattr(thing, part)
     return thing
 

@@ -5,10 +5,14 @@ from __future__ import annotations
 import importlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
 from ragauge.core.documents import EMPTY_MAPPING
-from ragauge.core.errors import UnknownName
+from ragauge.core.errors import MissingExtra, UnknownName
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import polars as pl
 
 T = TypeVar("T")
 Upgrade = Callable[[int, dict[str, Any]], dict[str, Any]]
@@ -57,6 +61,52 @@ RESULT_MODULES: Mapping[str, ResultModules] = {
     ),
 }
 """Modules of each result type by schema name. They are imported when a result of that type is read or reported."""
+
+
+VIEW_MODULES: Mapping[str, str] = {
+    "Audit": "ragauge.reports.views",
+    "Comparison": "ragauge.reports.views",
+    "Comparisons": "ragauge.reports.views",
+    "Experiment": "ragauge.reports.views",
+    "ExperimentSet": "ragauge.reports.views",
+    "Gate": "ragauge.reports.views",
+    "Scores": "ragauge.evaluation.scores_views",
+    "ScoresByRun": "ragauge.evaluation.scores_views",
+}
+"""Modules whose `REPORTERS` (by class name) report results that are not written as records."""
+
+
+class Reporter(Protocol):
+    """What a result is shown with; see `ragauge.output.report.ResultReporter`."""
+
+    def render_fragment(self, result: Any) -> str:
+        """Return a fragment of HTML."""
+        ...
+
+    def build_frame(self, result: Any) -> pl.DataFrame:
+        """Return the main table as a data frame."""
+        ...
+
+
+class TabularResult:
+    """Base class of all results: a notebook shows them as tables, and they convert to data frames."""
+
+    def to_polars(self) -> pl.DataFrame:
+        """Convert the main table, which is that of `--csv`, to a polars frame; undefined values are null."""
+        return import_reporter(type(self)).build_frame(self)
+
+    def to_pandas(self) -> pd.DataFrame:
+        """Convert the main table, which is that of `--csv`, to a pandas frame."""
+        try:
+            return self.to_polars().to_pandas()
+        except ImportError:
+            raise MissingExtra("a pandas frame", "pandas") from None
+
+    def _repr_html_(self) -> str:
+        return import_reporter(type(self)).render_fragment(self)
+
+
+R = TypeVar("R", bound=TabularResult)
 
 
 class RecordType(NamedTuple):
@@ -111,10 +161,10 @@ def record(
     derived: Sequence[str] = (),
     supplied: Mapping[str, str] = EMPTY_MAPPING,
     upgrade: Upgrade | None = None,
-) -> Callable[[type[T]], type[T]]:
+) -> Callable[[type[R]], type[R]]:
     """Register a class as a record type: its JSON begins with `"schema": "<schema>/<version>"`."""
 
-    def register(kind: type[T]) -> type[T]:
+    def register(kind: type[R]) -> type[R]:
         record_type = RecordType(schema, version, kind, supplied, upgrade)
         _RECORD_TYPES[kind] = _RECORDS_BY_SCHEMA[schema] = record_type
         _JSON_FORMS[kind] = replace(json_form_of(kind), derived=tuple(derived))
@@ -163,3 +213,19 @@ def find_record_type(schema: str) -> RecordType:
         raise UnknownName("schema", schema, RESULT_MODULES, hint=f"choose one of {', '.join(RESULT_MODULES)}")
     importlib.import_module(RESULT_MODULES[schema].results)
     return _RECORDS_BY_SCHEMA[schema]
+
+
+def import_reporter(result_type: type[Any]) -> Reporter:
+    """Import the module that reports results of this type, and return its reporter.
+
+    Raises `TypeError` if the type has none.
+    """
+    record_type = _RECORD_TYPES.get(result_type)
+    name = result_type.__name__
+    if record_type is not None and record_type.schema in RESULT_MODULES:
+        reporter: Reporter = importlib.import_module(RESULT_MODULES[record_type.schema].report).REPORTER
+    elif name in VIEW_MODULES:
+        reporter = importlib.import_module(VIEW_MODULES[name]).REPORTERS[name]
+    else:
+        raise TypeError(f"{name} is neither in RESULT_MODULES nor in VIEW_MODULES of ragauge.core.record_types")
+    return reporter

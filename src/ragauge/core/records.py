@@ -17,10 +17,9 @@ from numpy.typing import NDArray
 
 from ragauge.core.documents import Document, Documents, to_documents
 from ragauge.core.errors import BadInput, describe_failures, failed_queries
-from ragauge.core.record_types import json_form
+from ragauge.core.record_types import TabularResult, json_form
 
 if TYPE_CHECKING:
-    import pandas as pd
     import polars as pl
 
 
@@ -326,7 +325,7 @@ class MeasureDict(dict[str, V]):
     omitted=("judged",), optional=("notes", "lower_is_better", "direction_unstated", "rel", "failures", "fingerprints")
 )
 @dataclass(frozen=True, eq=False)
-class Scores:
+class Scores(TabularResult):
     """Scores per query and measure, with the reason of each missing score, and means with their number of queries."""
 
     run: str
@@ -404,10 +403,6 @@ class Scores:
         ]
         schema = {"run": pl.String, "query": pl.String, "measure": pl.String, "value": pl.Float64}
         return pl.concat(parts) if parts else pl.DataFrame(schema={**schema, "lower_is_better": pl.Boolean})
-
-    def to_pandas(self) -> pd.DataFrame:
-        """Convert to a pandas frame with one row per query and measure."""
-        return self.to_polars().to_pandas()
 
     def __repr__(self) -> str:
         means = ", ".join(f"{name} {value:.4f} (n={self.n[name]})" for name, value in self.means.items())

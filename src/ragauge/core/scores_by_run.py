@@ -6,14 +6,14 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from ragauge.core.errors import BadInput
+from ragauge.core.record_types import TabularResult
 from ragauge.core.records import MeasureDict, Scores
 
 if TYPE_CHECKING:
-    import pandas as pd
     import polars as pl
 
 
-class ScoresByRun(Mapping[str, Scores]):
+class ScoresByRun(TabularResult, Mapping[str, Scores]):
     """Scores of several runs by name, with the same judgments, measures and convention.
 
     It has the attributes of `Scores`; those that differ between runs are mappings from the name of the run. `values`
@@ -94,10 +94,6 @@ class ScoresByRun(Mapping[str, Scores]):
         import polars as pl
 
         return pl.concat(scores.to_polars().with_columns(pl.lit(run).alias("run")) for run, scores in self.items())
-
-    def to_pandas(self) -> pd.DataFrame:
-        """Convert to a pandas frame with one row per run, query and measure."""
-        return self.to_polars().to_pandas()
 
     def __repr__(self) -> str:
         return f"ScoresByRun({', '.join(map(repr, self._scores.values()))})"

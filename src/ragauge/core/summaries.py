@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 
 class Estimate(NamedTuple):
@@ -38,6 +41,13 @@ class Mean(NamedTuple):
     high: float = math.nan
 
 
+def percentiles(values: NDArray[Any], percents: Sequence[float]) -> list[float]:
+    """Compute percentiles by linear interpolation; NaN without values."""
+    import numpy as np
+
+    return [float(value) for value in np.percentile(values, percents)] if len(values) else [math.nan] * len(percents)
+
+
 @dataclass(frozen=True)
 class Latency:
     """Latency of one stage over `n` queries, in ms; percentiles by linear interpolation."""
@@ -51,6 +61,24 @@ class Latency:
     std: float
     min: float
     max: float
+
+    @classmethod
+    def of(cls, milliseconds: NDArray[Any]) -> Latency:
+        """Summarise the latencies of one stage, in milliseconds.
+
+        Formula: the p-th percentile of n sorted values is at position (n - 1) p / 100, interpolated linearly.
+
+        >>> import numpy as np
+        >>> Latency.of(np.array([1.0, 2.0, 3.0, 4.0])).p50
+        2.5
+        """
+        n = len(milliseconds)
+        if not n:
+            return cls(0, *[math.nan] * 8)
+        p50, p90, p95, p99 = percentiles(milliseconds, (50, 90, 95, 99))
+        spread = float(milliseconds.std(ddof=1)) if n > 1 else math.nan
+        low, high = float(milliseconds.min()), float(milliseconds.max())
+        return cls(n, float(milliseconds.mean()), p50, p90, p95, p99, spread, low, high)
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Text functions: sentences, words, shingles, and invisible characters.
+"""Text functions: sentences, words, shingles, invisible characters, and unpaired surrogates.
 
 Sentences contain all characters of a text but white space.
 """
@@ -7,7 +7,11 @@ from __future__ import annotations
 
 import re
 import unicodedata
+import warnings
 from functools import cache
+from typing import Any, Literal
+
+from ragauge.core.errors import BadInput, InputWarning, excerpt
 
 
 def _word_list(text: str) -> list[str]:
@@ -177,15 +181,16 @@ ZERO_WIDTH_JOINERS = "\u200c\u200d"
 """Zero-width joiners. They are invisible and harmless, but Persian words and many emoji change without them."""
 
 
-def one_line(text: str) -> str:
-    r"""Remove line breaks and control characters from a text.
+def one_line(text: str, max_chars: int = 0) -> str:
+    r"""Remove line breaks and control characters from a text, and cut it to `max_chars` characters unless 0.
 
-    >>> one_line("a \n b\x1b[31m"), len(one_line("\U0001f469\u200d\U0001f680"))
-    ('a b�[31m', 3)
+    >>> one_line("a \n b\x1b[31m"), len(one_line("\U0001f469\u200d\U0001f680")), one_line("abcdef", 4)
+    ('a b�[31m', 3, 'abc…')
     """
-    return " ".join(
+    line = " ".join(
         "".join(c if c.isprintable() or c.isspace() or c in ZERO_WIDTH_JOINERS else "\ufffd" for c in text).split()
     )
+    return excerpt(line, max_chars) if max_chars else line
 
 
 UNKNOWN_PIECE = "⟨?⟩"
@@ -249,13 +254,13 @@ def normalise(text: str) -> str:
     return " ".join(unicodedata.normalize("NFKC", text).casefold().split())
 
 
-def words(text: str) -> list[str]:
-    """Split a text into normalised words, without punctuation.
+def split_words(text: str, *, fold: Literal["nfkc", "lower"] = "nfkc") -> list[str]:
+    """Split a text into words without punctuation, after NFKC and case folding, or only in lower case.
 
-    >>> words("It's 3.5 kg, the BOX")
+    >>> split_words("It's 3.5 kg, the BOX")
     ['it', 's', '3', '5', 'kg', 'the', 'box']
     """
-    return WORD_PATTERN.findall(unicodedata.normalize("NFKC", text).casefold())
+    return WORD_PATTERN.findall(text.lower() if fold == "lower" else unicodedata.normalize("NFKC", text).casefold())
 
 
 def shingles(text: str) -> frozenset[tuple[str, ...]]:
@@ -266,7 +271,86 @@ def shingles(text: str) -> frozenset[tuple[str, ...]]:
     >>> sorted(shingles("to be or not")), sorted(shingles("To be"))
     ([('be', 'or', 'not'), ('to', 'be', 'or')], [('to', 'be')])
     """
-    found = words(text)
-    if len(found) < SHINGLE_WORDS:
-        return frozenset([tuple(found)] if found else [])
-    return frozenset(zip(*(found[start:] for start in range(SHINGLE_WORDS)), strict=False))
+    words = split_words(text)
+    if len(words) < SHINGLE_WORDS:
+        return frozenset([tuple(words)] if words else [])
+    return frozenset(zip(*(words[start:] for start in range(SHINGLE_WORDS)), strict=False))
+
+
+ID_FIELDS = frozenset({
+    "_id", "id", "doc_id", "docid", "docno", "document_id", "chunk_id", "passage_id", "pid", "did", "corpus_id",
+    "corpus-id", "query_id", "query-id", "queryid", "qid", "q_id", "topic_id", "sample_id", "relevant_docs", "target",
+    "targets",
+})  # fmt: skip
+"""JSON fields that contain ids."""
+_SURROGATE_ESCAPE = re.compile(rb"\\u[dD][89a-fA-F]")
+_CORRECT_ID_HINT = "correct the id: a character beyond U+FFFF is written as two \\u escapes, and one of them is missing"
+
+
+class TextWarning(InputWarning):
+    """Characters of a text were replaced."""
+
+
+def may_have_surrogates(data: bytes) -> bool:
+    """Return whether a JSON text has an escape that may be an unpaired surrogate."""
+    return (b"\\ud" in data or b"\\uD" in data) and _SURROGATE_ESCAPE.search(data) is not None
+
+
+def has_surrogate(text: Any) -> bool:
+    """Return whether a value is a text with an unpaired surrogate."""
+    return isinstance(text, str) and not text.isascii() and LONE_SURROGATE.search(text) is not None
+
+
+def check_id(text: str, what: str, *, file: str | None = None, line: int | None = None) -> None:
+    """Raise BadInput for an id with an unpaired surrogate.
+
+    Replacing it could make two ids equal.
+    """
+    if has_surrogate(text):
+        shown = text.encode("ascii", "backslashreplace").decode()
+        raise BadInput(f"{what} `{shown}` contains an unpaired surrogate", file=file, line=line, hint=_CORRECT_ID_HINT)
+
+
+def clean_json(
+    value: Any, *, file: str | None = None, line: int | None = None, data: bytes = b"", ids: bool = False
+) -> tuple[Any, int]:
+    """Replace unpaired surrogates in a parsed JSON value.
+
+    Return the value and the number of changed texts. With `ids`, every text is an id. `data` is the JSON text, used
+    to find the line of a refused id.
+    """
+    if isinstance(value, str):
+        clean = replace_lone_surrogates(value)
+        if clean != value and ids:
+            check_id(value, "the id", file=file, line=_find_surrogate_line(value, data) if line is None else line)
+        return clean, int(clean != value)
+    if isinstance(value, list):
+        pairs = [clean_json(item, file=file, line=line, data=data, ids=ids) for item in value]
+        return [item for item, _ in pairs], sum(count for _, count in pairs)
+    if isinstance(value, dict):
+        cleaned, total = {}, 0
+        for name, item in value.items():
+            check_id(name, "the key", file=file, line=_find_surrogate_line(name, data) if line is None else line)
+            is_id = ids or name.lower() in ID_FIELDS
+            cleaned[name], count = clean_json(item, file=file, line=line, data=data, ids=is_id)
+            total += count
+        return cleaned, total
+    return value, 0
+
+
+def warn_replaced(count: int, label: str) -> None:
+    """Warn that characters of texts were replaced.
+
+    The command line prints the warning as a note.
+    """
+    if count:
+        texts = "1 text contains" if count == 1 else f"{count:,} texts contain"
+        warnings.warn(f"{label}: {texts} unpaired surrogates, replaced by U+FFFD", TextWarning, stacklevel=2)
+
+
+def _find_surrogate_line(text: str, data: bytes) -> int | None:
+    wrong = LONE_SURROGATE.search(text)
+    if wrong is None or not data:
+        return None
+    at = re.search(rb"(?i)\\u%04x" % ord(wrong[0]), data)
+    return None if at is None else data.count(b"\n", 0, at.start()) + 1

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from ragauge.core.errors import BadInput, UnknownName
 from ragauge.core.records import Dataset, Judgments
-from ragauge.core.unicode_text import check_id, has_surrogate, replace_surrogates, warn_replaced
+from ragauge.core.text import check_id, has_surrogate, replace_lone_surrogates, warn_replaced
 from ragauge.datasets import folders
 from ragauge.datasets.folders import data_folder, find_named_folder, list_json_files
 from ragauge.files.source import InputFile
@@ -95,10 +95,10 @@ def _replace_dataset_surrogates(dataset: Dataset) -> Dataset:
         return dataset
     warn_replaced(wrong, dataset.name)
     documents = [
-        document._replace(text=replace_surrogates(document.text), title=replace_surrogates(document.title))
+        document._replace(text=replace_lone_surrogates(document.text), title=replace_lone_surrogates(document.title))
         for document in dataset.documents
     ]
-    queries = {query: replace_surrogates(text) for query, text in dataset.queries.items()}
+    queries = {query: replace_lone_surrogates(text) for query, text in dataset.queries.items()}
     return replace(dataset, documents=documents, queries=queries)
 
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from ragauge.compute.progress import Progress, ProgressCallback, no_progress
 from ragauge.core.errors import MissingExtra
-from ragauge.core.text import SHINGLE_WORDS, normalise, shingles, words
+from ragauge.core.text import SHINGLE_WORDS, normalise, shingles, split_words
 
 IdKey = Callable[[str], str]
 
@@ -213,7 +213,7 @@ def _minhash_signatures(
     signature_blocks = [np.zeros((0, LSH_BANDS * LSH_ROWS_PER_BAND), np.uint32)]
     for start in range(0, len(texts), TEXTS_PER_BLOCK):
         numbered_texts = [
-            [numbers.setdefault(word, len(numbers) + 1) for word in words(text)]
+            [numbers.setdefault(word, len(numbers) + 1) for word in split_words(text)]
             for text in texts[start : start + TEXTS_PER_BLOCK]
         ]
         positions += [start + i for i, word_numbers in enumerate(numbered_texts) if word_numbers]

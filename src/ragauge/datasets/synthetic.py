@@ -19,12 +19,12 @@ from ragauge.datasets.queries import classify_relevant_count
 from ragauge.datasets.synthetic_vocabulary import invent_name
 
 SYNTHETIC_KINDS = {
-    "needles": "facts in other words than the questions, among facts that look alike",
+    "needles": "facts in other words than the questions, among similar facts",
     "duplicates": "every fact told several times in other words; a target map says which are the same",
     "versions": "facts that were replaced; only the newest is right",
     "multihop": "questions that need two documents, a bridge and the answer",
     "graph": "a knowledge graph with links, and questions along one to three of its relations",
-    "leaky": "a flaw to be caught: the answers are those of a hidden number, and most texts stand twice",
+    "leaky": "a flaw to be caught: the judgments follow a hidden number, and most texts are duplicated",
 }
 DEFAULT_SIZE, SIZES_BY_KIND = (1000, 100), {"graph": (500, 200)}
 """Default numbers of documents and queries, and those of kinds with other defaults."""

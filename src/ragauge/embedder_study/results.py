@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from ragauge.core.documents import EMPTY_MAPPING
 from ragauge.core.errors import UnknownName
-from ragauge.core.record_types import record
+from ragauge.core.record_types import TabularResult, record
 from ragauge.core.summaries import Latency, Mean
 
 
@@ -202,7 +202,7 @@ class TokenizerStats:
 
 @record("ragauge-tokenizers", 1)
 @dataclass(frozen=True)
-class TokenizerStudy:
+class TokenizerStudy(TabularResult):
     """Comparison of tokenizers on the same texts."""
 
     corpus: str
@@ -274,7 +274,7 @@ class EmbedderResult:
 
 @record("ragauge-embedders", 1)
 @dataclass(frozen=True)
-class EmbedderStudy:
+class EmbedderStudy(TabularResult):
     """Comparison of embedders on one dataset."""
 
     dataset: str

@@ -5,7 +5,6 @@ Each embedder is saved as soon as it is measured, and its ranking as a run.
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
@@ -15,18 +14,18 @@ from pathlib import Path
 from typing import Any
 
 from ragauge.core.components import is_reproducible
-from ragauge.core.errors import BadInput, RagaugeError
+from ragauge.core.errors import RagaugeError
 from ragauge.core.hashes import content_key, hash_file, hash_judgments
 from ragauge.core.specs import Spec, parse_spec, redact_spec
 from ragauge.core.structured_text import parse_json
 from ragauge.embedder_study.plan import EmbedderMeasurement, StudyContext
 from ragauge.embedder_study.results import EmbedderResult, EmbedderStudy
 from ragauge.files.serialization import from_json_data, to_json_data, write_record
-from ragauge.files.workspace import atomic_write
-from ragauge.files.writers import write_judgments, write_queries
+from ragauge.files.workspace import WorkKey
 from ragauge.runs import folder
 from ragauge.runs import folder as runs_folder
 from ragauge.runs.execution import QueryResult
+from ragauge.runs.experiment_folders import write_experiment_files
 
 OPTIONS_WITHOUT_PATHS = frozenset({"cache", "prompt"})
 """Options that do not point to a model: a cache changes by itself, and a prompt is text."""
@@ -174,7 +173,6 @@ RESULTS_SUBFOLDER = "entrants"
 """Subfolder of the measured embedders."""
 STUDY_FILE = "lineup.json"
 """File of the whole study, readable by `ragauge report`."""
-DATASET_HASH_KEYS = ("documents_hash", "queries_hash")
 RESULT_FORMAT_VERSION = 2
 """Version of the saved results; results of another version are measured again."""
 
@@ -239,7 +237,7 @@ class StudyFolder:
             self._write_run(measured, path.stem, made=made)
         else:
             about = folder.read_manifest(run) | {"made": made, "reused": True}
-            folder.write_json(about, run / folder.MANIFEST_FILE)
+            write_record(about, run / folder.MANIFEST_FILE)
         return measured
 
     def _can_reuse(self, described: str, path: Path) -> bool:
@@ -288,22 +286,18 @@ class StudyFolder:
             "schema": "ragauge-entrant/1",
             "made": runs_folder.utc_now(),
             "entrant": to_json_data(measured.entrant),
-            "ranking": to_json_data(measured.ranking),
-            "times": to_json_data(measured.times),
-            "references": to_json_data(measured.references),
-            "seconds": to_json_data(measured.seconds),
+            "ranking": measured.ranking,
+            "times": measured.times,
+            "references": measured.references,
+            "seconds": measured.seconds,
         }
-        with atomic_write(place) as out:
-            out.write(json.dumps(data, ensure_ascii=False, allow_nan=False).encode("utf-8", "replace"))
+        write_record(data, place, indent=None)
 
     def finish(self, lineup: EmbedderStudy) -> None:
         """Write the judgments, queries and study.
 
         `compare`, `report` and `audit` can then read the folder.
         """
-        asked = self._ground.view.asked
-        write_judgments(asked.judgments, str(self._folder / "judgments.parquet"))
-        write_queries(asked.queries, asked.tags, str(self._folder / "queries.parquet"))
         about = {
             "systems": [one.name for one in lineup.entrants],
             "baseline": lineup.baseline,
@@ -311,32 +305,14 @@ class StudyFolder:
             "measures": [str(one) for one in self._ground.field.measures],
             "failures": dict(lineup.failures),
         }
-        folder.write_json(about, self._folder / folder.EXPERIMENT_FILE)
+        write_experiment_files(self._folder, self._ground.view.asked, about)
         write_record(lineup, self._folder / STUDY_FILE)
 
     def _check_other_runs(self) -> None:
-        """Raise BadInput if the folder has runs over other data or settings.
-
-        Such runs are not comparable with these.
-        """
-        for one in sorted(self._folder.glob("*/manifest.json")):
-            data, plan = (folder.manifest_value(one.parent, name) for name in ("dataset", "plan"))
-            if isinstance(data, dict) and any(data.get(key) != self._data[key] for key in DATASET_HASH_KEYS):
-                raise BadInput(
-                    f"the runs here are over other documents or queries (`{data.get('name')}`)",
-                    file=str(self._folder),
-                    hint="give another folder",
-                )
-            theirs = plan if isinstance(plan, dict) else self._plan
-            other = [
-                f"{key} {theirs.get(key)}, not {mine}" for key, mine in self._plan.items() if theirs.get(key) != mine
-            ]
-            if other:
-                raise BadInput(
-                    f"the runs here were made otherwise ({one.parent.name} with {'; '.join(other)})",
-                    file=str(self._folder),
-                    hint="give another folder",
-                )
+        """Raise BadInput if the folder has runs on other data or with other settings; they are not comparable."""
+        key = WorkKey({"dataset": self._data, "plan": self._plan})
+        for path in sorted(self._folder.glob(f"*/{folder.MANIFEST_FILE}")):
+            key.check(folder.read_manifest(path.parent), path.parent, "a run", hint="use another --out")
 
     def _result_path(self, about: dict[str, Any]) -> Path:
         return self._folder / RESULTS_SUBFOLDER / f"{content_key(self._same, about)[:24]}.json"

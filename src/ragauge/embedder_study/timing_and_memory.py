@@ -40,7 +40,6 @@ from ragauge.embedder_study.results import EmbeddingFailure
 from ragauge.embedder_study.scoring import usable_rows
 from ragauge.embedder_study.worker import Footprint, FootprintTask
 from ragauge.files.workspace import temporary_folder
-from ragauge.measures.latency import summarise_latency
 from ragauge.stores.store_types import complete_store
 
 StageTimes = dict[str, int]
@@ -154,10 +153,7 @@ def stage_latencies(several: Iterable[StageTimes]) -> dict[str, Latency]:
     """Compute the latency percentiles of each stage over queries, in ms."""
     rows = list(several)
     names = [name for name in ("embed", "retrieve", "total") if any(name in one for one in rows)]
-    return {
-        name: summarise_latency(np.array([one[name] for one in rows if name in one], np.float64) / 1e6)
-        for name in names
-    }
+    return {name: Latency.of(np.array([one[name] for one in rows if name in one], np.float64) / 1e6) for name in names}
 
 
 def _store_label(described: str, taken: Sequence[str]) -> str:

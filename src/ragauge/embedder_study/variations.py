@@ -26,7 +26,7 @@ from ragauge.compute.progress import Progress, ProgressCallback, no_progress
 from ragauge.core.errors import BadInput, UnknownName
 from ragauge.core.records import Floats, Ints, Scores
 from ragauge.core.summaries import Mean
-from ragauge.core.text import words
+from ragauge.core.text import split_words
 from ragauge.datasets.perturbations import DEFAULT_RATE, DocumentFrequencies, Perturbation, find_perturbation, perturb
 from ragauge.embedder_study.results import CompressionResult, CorpusSizeResult, MeanDifference, PerturbationResult
 from ragauge.embedder_study.scoring import (
@@ -158,7 +158,7 @@ def document_frequencies(texts: Iterable[str]) -> dict[str, int]:
     >>> document_frequencies(["The box", "the BOX, the lid"])
     {'box': 2, 'lid': 1, 'the': 2}
     """
-    found = Counter(word for text in texts for word in set(words(text)))
+    found = Counter(word for text in texts for word in set(split_words(text)))
     return dict(sorted(found.items()))
 
 

@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import Literal
 
+from ragauge.core.records import Scores
 from ragauge.evaluation.charts import build_score_chart
 from ragauge.evaluation.indicators import find_measure
 from ragauge.evaluation.results import EvaluatedRuns
@@ -49,7 +50,7 @@ def summarise_scores(result: EvaluatedRuns) -> str:
     sign = -1 if result.is_lower_better(measure) else 1
     best = max(sign * mean for mean in known.values())
     leaders = [name for name, mean in known.items() if sign * mean == best]
-    value = format_number(sign * best, _measure_style(measure))
+    value = format_number(sign * best, measure_style(measure))
     if len(result.runs) == 1:
         return f"{measure} of {leaders[0]} is {value}."
     verb = "have" if len(leaders) > 1 else "has"
@@ -72,7 +73,7 @@ def build_score_table(result: EvaluatedRuns) -> Table:
     """Build the table of means with one row per run, or per measure for one run; best values are marked."""
     columns = [
         Column("run", "name"),
-        *(_measure_column(result, measure) for measure in result.measures),
+        *(measure_column(result, measure) for measure in result.measures),
         Column("n", "count", legend="number of scored queries"),
     ]
     rows: list[Row] = []
@@ -93,20 +94,22 @@ def transpose_scores(table: Table, result: EvaluatedRuns) -> Table:
     ]
     rows: list[Row] = []
     for i, measure in enumerate(result.measures, 1):
-        style = _measure_style(measure)
+        style = measure_style(measure)
         cells = [row[i]._replace(style=style) for row in by_run]
         counts = [scores[measure].n for scores in result.runs.values() if measure in scores]
         rows.append([measure, *cells, _counts_cell(counts)])
     return Table(table.id, columns, rows)
 
 
-def _measure_style(measure: str) -> str:
+def measure_style(measure: str) -> str:
+    """Return the number style of a measure."""
     parsed = find_measure(measure)
     return "count" if parsed is not None and parsed.is_count else "score"
 
 
-def _measure_column(result: EvaluatedRuns, measure: str) -> Column:
-    style = _measure_style(measure)
+def measure_column(result: EvaluatedRuns | Scores, measure: str) -> Column:
+    """Return the column of a measure with its direction."""
+    style = measure_style(measure)
     better: Literal[-1, 0, 1] = 0 if style == "count" else -1 if result.is_lower_better(measure) else 1
     return Column(measure, style, better)
 
@@ -120,7 +123,7 @@ def build_query_table(result: EvaluatedRuns, *, collapsed: bool = False) -> Tabl
     """Build the table with one row per run and query."""
     several = len(result.runs) > 1
     columns = [Column("query", "name"), *([Column("run", "name")] if several else [])]
-    columns += [Column(measure, _measure_style(measure)) for measure in result.measures]
+    columns += [Column(measure, measure_style(measure)) for measure in result.measures]
     rows: list[Row] = [
         [
             query,
@@ -138,7 +141,7 @@ def build_long_query_table(result: EvaluatedRuns) -> Table:
     several = len(result.runs) > 1
     columns = [Column("query", "name"), *([Column("run", "name")] if several else []), Column("measure", "name")]
     rows: list[Row] = [
-        [query, *([name] if several else []), measure, Cell(measured.per_query.get(query), _measure_style(measure))]
+        [query, *([name] if several else []), measure, Cell(measured.per_query.get(query), measure_style(measure))]
         for name, scores in result.runs.items()
         for measure, measured in scores.items()
         for query in result.queries

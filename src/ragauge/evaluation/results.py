@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ragauge.core.documents import EMPTY_MAPPING
-from ragauge.core.record_types import json_form, record
+from ragauge.core.record_types import TabularResult, json_form, record
 from ragauge.core.records import Scores
 
 
@@ -31,7 +31,7 @@ class MeasureScores:
 @record("ragauge-scores", 1)
 @json_form(optional=("queries", "lower_is_better", "direction_unstated"))
 @dataclass(frozen=True, eq=False)
-class EvaluatedRuns:
+class EvaluatedRuns(TabularResult):
     """Scores of one or several runs with the same judgments."""
 
     convention: str

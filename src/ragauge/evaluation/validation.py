@@ -145,11 +145,15 @@ TIE_CUTOFFS = (1, 5, 10, 20, 100)
 
 
 def validate_files(
-    qrels: str, runs: Sequence[str] = (), corpus: str | None = None, qrels_format: str | None = None
+    qrels: str,
+    runs: Sequence[str] = (),
+    corpus: str | None = None,
+    qrels_format: str | None = None,
+    split: str | None = None,
 ) -> list[Finding]:
     """Find all problems of these files, in input order."""
     try:
-        rows = readers.read_judgment_rows(qrels, format=qrels_format)
+        rows = readers.read_judgment_rows(qrels, format=qrels_format, split=split)
     except BadInput as error:
         return [Finding(qrels, "unreadable", True, 1, error.message)]
     corpus_ids = None if corpus is None else read_corpus_ids(corpus)

@@ -10,12 +10,12 @@ from typing import Any, ParamSpec, TypeVar
 
 from ragauge.core.errors import BadInput
 from ragauge.core.hashes import judgment_hashes
-from ragauge.core.records import Dataset, Judgments
+from ragauge.core.records import Dataset
 from ragauge.files.readers import read_judgments
 from ragauge.files.workspace import folder_name, hold_folder
-from ragauge.files.writers import write_judgments, write_queries
 from ragauge.runs import folder as runs_folder
-from ragauge.runs.folder import DATASET_HASHES
+from ragauge.runs.experiment_folders import QUERIES_FILE, TARGETS_FILE, write_experiment_files
+from ragauge.runs.folder import DATASET_HASHES, JUDGMENTS_FILE
 from ragauge.runs.results import Experiment
 
 P = ParamSpec("P")
@@ -23,7 +23,7 @@ T = TypeVar("T")
 
 RESERVED_NAMES = (
     *("report.html", "report.md", "summary.csv", "scores.csv", "charts"),
-    *("judgments.parquet", "queries.parquet", "targets.json", runs_folder.EXPERIMENT_FILE),
+    *(JUDGMENTS_FILE, QUERIES_FILE, TARGETS_FILE, runs_folder.EXPERIMENT_FILE),
 )
 """File names that cannot be used for the folder of a run."""
 
@@ -45,10 +45,7 @@ def lock_out_folder(function: Callable[P, T]) -> Callable[P, T]:
 
 def write_experiment(experiment: Experiment, folder: Path) -> None:
     """Write the judgments, queries and scoring settings that runs share."""
-    data, runs, first = experiment.dataset, experiment.runs, next(iter(experiment.scores.values()))
-    write_judgments(data.judgments, str(folder / "judgments.parquet"))
-    _write_targets(data.judgments, folder / "targets.json")
-    write_queries(data.queries, data.tags, str(folder / "queries.parquet"))
+    runs, first = experiment.runs, next(iter(experiment.scores.values()))
     about = {
         "systems": list(dict.fromkeys([*runs, *experiment.failures])),
         "baseline": experiment.baseline,
@@ -56,15 +53,7 @@ def write_experiment(experiment: Experiment, folder: Path) -> None:
         "measures": first.measures,
         "failures": {name: error.message for name, error in experiment.failures.items() if name not in runs},
     }
-    runs_folder.write_json(about, folder / runs_folder.EXPERIMENT_FILE)
-
-
-def _write_targets(judgments: Judgments, path: Path) -> None:
-    """Write the target map as JSON, or remove the file if the judgments have none."""
-    if judgments.targets is None:
-        path.unlink(missing_ok=True)
-    else:
-        runs_folder.write_json({doc: list(targets) for doc, targets in judgments.targets.items()}, path)
+    write_experiment_files(folder, experiment.dataset, about)
 
 
 def check_folder_matches(
@@ -95,7 +84,7 @@ def check_folder_matches(
                 file=str(run),
                 hint=f"{hint}, or run `{runs_folder.manifest_value(run, 'system')['name']}` again in the same command",
             )
-    saved = folder / "judgments.parquet"
+    saved = folder / JUDGMENTS_FILE
     if fresh or not saved.exists() or not runs_folder.find_run_folders(folder):
         return
     before, now = read_judgments(folder).nested, data.judgments.nested

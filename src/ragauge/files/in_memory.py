@@ -13,7 +13,7 @@ import numpy as np
 
 from ragauge.core.errors import BadInput
 from ragauge.core.records import Judgments, Run, ScoresByQuery
-from ragauge.core.unicode_text import check_id
+from ragauge.core.text import check_id
 from ragauge.files.table_files import check_no_nulls, select_judgment_columns, select_run_columns
 
 if TYPE_CHECKING:

@@ -7,10 +7,10 @@ import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import IO, Any
 
-from ragauge.core.errors import BadInput
+from ragauge.core.errors import BadInput, error_summary
 from ragauge.core.records import Judgments, Run, ScoresByQuery
 from ragauge.core.structured_text import parse_json
-from ragauge.core.unicode_text import clean_json, may_have_surrogates, warn_replaced
+from ragauge.core.text import clean_json, may_have_surrogates, warn_replaced
 from ragauge.files.in_memory import judgments_from_memory, run_from_memory, to_run_table
 from ragauge.files.source import InputFile
 from ragauge.files.table_files import DOC_COLUMNS, check_no_nulls, find_column, is_header
@@ -101,7 +101,7 @@ def read_json_judgments(source: InputFile) -> Judgments:
         return Judgments(judgments_from_memory(thing).nested, source=source.label)
     except (TypeError, ValueError, AttributeError) as error:
         hint = "{query: {document: grade}}, {query: [document, …]}, or {queries, ground_truth}"
-        raise BadInput(f"not a judgments file ({_first_error_line(error)})", file=source.label, hint=hint) from None
+        raise BadInput(f"not a judgments file ({error_summary(error)})", file=source.label, hint=hint) from None
 
 
 def read_json_run(source: InputFile) -> Run:
@@ -111,14 +111,10 @@ def read_json_run(source: InputFile) -> Run:
         table = to_run_table(run_from_memory(thing, source.stem))
     except (TypeError, ValueError, AttributeError) as error:
         hint = "{query: {document: score}} or {query: [document, …]}"
-        raise BadInput(f"not a run file ({_first_error_line(error)})", file=source.label, hint=hint) from None
+        raise BadInput(f"not a run file ({error_summary(error)})", file=source.label, hint=hint) from None
     if not table.height:
         raise BadInput("no rows", file=source.label)
     return Run(check_no_nulls(table, source.label, "score", None), source.stem)
-
-
-def _first_error_line(error: Exception) -> str:
-    return str(error).partition("\n")[0]
 
 
 def read_targets(source: InputFile) -> dict[str, list[str]]:

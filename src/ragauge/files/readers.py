@@ -75,9 +75,9 @@ def read_judgments(thing: Any, *, format: str | None = None, split: str | None =
     return found.with_targets(read_targets(beside)) if kept else found
 
 
-def read_judgment_rows(path: str | Path, *, format: str | None = None) -> pl.DataFrame:
+def read_judgment_rows(path: str | Path, *, format: str | None = None, split: str | None = None) -> pl.DataFrame:
     """Read the rows of a judgments file unchanged, with contradictions and duplicates."""
-    source = _find_judgment_file(path, None)
+    source = _find_judgment_file(path, split)
     kind = check_format(format) or detect_format(source)
     if kind in ("rig", "json"):
         return read_judgments(path, format=kind).frame

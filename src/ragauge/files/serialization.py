@@ -21,6 +21,7 @@ from ragauge.core.documents import EMPTY_MAPPING
 from ragauge.core.errors import BadInput, UnknownName
 from ragauge.core.record_types import RESULT_MODULES, find_record_type, json_form_of, record_type_of
 from ragauge.core.structured_text import parse_toml
+from ragauge.core.text import replace_lone_surrogates
 from ragauge.files.json_files import read_json
 from ragauge.files.json_readers import JsonMismatch, compile_reader, field_names, is_record_class, quote_json
 from ragauge.files.source import InputFile
@@ -56,11 +57,15 @@ def to_json(value: Any, supplied: Mapping[str, Any] = EMPTY_MAPPING, *, indent: 
     return json.dumps(data, indent=indent, ensure_ascii=False, allow_nan=False) + "\n"
 
 
-def write_record(value: Any, path: str | Path, supplied: Mapping[str, Any] = EMPTY_MAPPING) -> None:
-    """Write a value as JSON to a file that appears only when it is complete."""
+def write_record(
+    value: Any, path: str | Path, supplied: Mapping[str, Any] = EMPTY_MAPPING, *, indent: int | None = 1
+) -> None:
+    """Write a value as JSON to a file that appears only when it is complete.
+
+    Unpaired surrogates, which cannot be encoded, become U+FFFD.
+    """
     with atomic_write(path) as out:
-        # Models reply with lone surrogates, which cannot be encoded.
-        out.write(to_json(value, supplied).encode("utf-8", "replace"))
+        out.write(replace_lone_surrogates(to_json(value, supplied, indent=indent)).encode())
 
 
 def _write_value(value: Any) -> Any:

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from ragauge.core.documents import EMPTY_MAPPING
 from ragauge.core.errors import BadInput
 from ragauge.core.structured_text import parse_json
-from ragauge.core.unicode_text import clean_json, may_have_surrogates, warn_replaced
+from ragauge.core.text import clean_json, may_have_surrogates, warn_replaced
 from ragauge.files.json_files import describe_json_type
 from ragauge.files.source import InputFile
 

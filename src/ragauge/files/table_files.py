@@ -18,7 +18,7 @@ from ragauge.core.csv_cells import restore_cell
 from ragauge.core.errors import BadInput
 from ragauge.core.records import FrameTransform, identity_transform
 from ragauge.core.structured_text import parse_json
-from ragauge.core.unicode_text import check_id, may_have_surrogates
+from ragauge.core.text import check_id, may_have_surrogates
 from ragauge.files.parquet import read_parquet, read_parquet_columns
 from ragauge.files.source import InputFile, wrap_library_errors
 

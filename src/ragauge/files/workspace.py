@@ -1,4 +1,4 @@
-"""Working folders and files: atomic writes, locks, temporary files, the cache folder.
+"""Working folders and files: locks, the identity of saved work, atomic writes, temporary files, the cache folder.
 
 A temporary name contains the host, the process id and a random token, so that no two writers share one. The first use
 of a folder in a process removes the temporary files there whose process, on this host, is dead.
@@ -11,6 +11,7 @@ import errno
 import gzip
 import hashlib
 import io
+import json
 import os
 import platform
 import re
@@ -18,12 +19,13 @@ import secrets
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext, suppress
 from functools import cache
 from pathlib import Path
-from typing import IO, cast
+from typing import IO, Any, NamedTuple, cast
 
+from ragauge.core.documents import EMPTY_MAPPING
 from ragauge.core.errors import BadInput, MissingExtra, error_summary
 from ragauge.core.hashes import hash_bytes
 from ragauge.core.secrets import has_secrets, redact_bytes
@@ -45,11 +47,7 @@ def hold_folder(folder: str | Path, *, shared: bool = False) -> Iterator[None]:
         place.mkdir(parents=True, exist_ok=True)
         file = _acquire_lock(place / LOCK_FILE, shared=shared)
     except BlockingIOError:
-        raise BadInput(
-            "another process is working in this folder",
-            file=str(folder),
-            hint="wait until it ends, or use another folder",
-        ) from None
+        raise busy_folder_error(folder) from None
     except OSError as error:
         raise BadInput(f"cannot be written ({error.strerror})", file=str(folder)) from None
     try:
@@ -62,6 +60,15 @@ def hold_folder(folder: str | Path, *, shared: bool = False) -> Iterator[None]:
         if is_new:
             with contextlib.suppress(OSError):  # not empty: files were written
                 place.rmdir()
+
+
+def busy_folder_error(folder: str | Path) -> BadInput:
+    """Return the error for a folder that another process has locked."""
+    return BadInput(
+        "another process is working in this folder",
+        file=str(folder),
+        hint="wait until it ends, or use another folder",
+    )
 
 
 def _acquire_lock(path: Path, *, shared: bool) -> int:
@@ -84,17 +91,61 @@ def _acquire_lock(path: Path, *, shared: bool) -> int:
 def _try_lock(file: int, *, shared: bool) -> bool:
     """Lock an open file without waiting; return False if another process holds it.
 
-    Return True if the system does not support file locks.
+    Windows has no shared locks, so that a shared holder excludes nobody there.
     """
-    try:
-        import fcntl
-    except ImportError:  # not on every system
+    if sys.platform == "win32":
+        import msvcrt
+
+        try:
+            if not shared:
+                msvcrt.locking(file, msvcrt.LK_NBLCK, 1)
+        except OSError:
+            return False
         return True
+    import fcntl
+
     try:
         fcntl.flock(file, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
     except BlockingIOError:
         return False
     return True
+
+
+RESTART_HINT = "use another --out, or --fresh to start again"
+
+
+class WorkKey(NamedTuple):
+    """Settings that identify the work in a folder, by part, e.g. `{"plan": {"k": 10}}`."""
+
+    required: Mapping[str, Any] = EMPTY_MAPPING
+    """Parts that must be equal; a folder of other work is refused."""
+    optional: Mapping[str, Any] = EMPTY_MAPPING
+    """Parts that may differ; the work is then done again."""
+
+    @property
+    def parts(self) -> dict[str, Any]:
+        """All parts, as they are written to a folder."""
+        return {**self.optional, **self.required}
+
+    def check(self, found: Mapping[str, Any], folder: Path, what: str, *, hint: str = RESTART_HINT) -> str:
+        """Describe the differences of the optional parts from those found in a folder; empty if there are none.
+
+        Raise BadInput if a required part differs.
+
+        >>> key = WorkKey({"plan": {"k": 3}}, {"system": {"name": "mine"}})
+        >>> key.check({"plan": {"k": 3}, "system": {"name": "other"}}, Path("out"), "the run")
+        'name other -> mine'
+        """
+        changes: list[tuple[str, str]] = []
+        for part, value in json.loads(json.dumps(self.parts)).items():
+            before = found.get(part)
+            before = before if isinstance(before, Mapping) else {}  # a corrupt file may contain any type
+            names = [name for name in {**before, **value} if before.get(name) != value.get(name)]
+            changes += [(part, f"{name} {before.get(name)} -> {value.get(name)}") for name in names]
+        told = ", ".join(change for _, change in changes[:3]) + (", …" if len(changes) > 3 else "")
+        if any(part in self.required for part, _ in changes):
+            raise BadInput(f"holds {what} of other work ({told})", file=str(folder), hint=hint)
+        return told
 
 
 MAX_NAME_BYTES = 120

@@ -20,12 +20,25 @@ from ragauge.files.workspace import FORMAT_BY_ENDING, atomic_write
 if TYPE_CHECKING:
     import polars as pl
 
+TREC_ENDINGS = ("", ".run", ".qrels", ".txt", ".trec")
+"""Endings of files in TREC's format."""
+
 
 def format_from_path(path: str) -> str:
-    """Return the format for a path by its ending; TREC for other endings."""
+    """Return the format for a path by its ending; TREC without one, and for standard output.
+
+    Raises BadInput for an ending of no format.
+    """
     if path.endswith(os.sep):
         return "beir"
-    return FORMAT_BY_ENDING.get(InputFile(path).ending, "trec")
+    ending = InputFile(path).ending
+    if ending in FORMAT_BY_ENDING or path == "-" or ending in TREC_ENDINGS:
+        return FORMAT_BY_ENDING.get(ending, "trec")
+    raise BadInput(
+        f"expected a file that ends in {', '.join([*TREC_ENDINGS[1:], *FORMAT_BY_ENDING])}, got `{ending}`",
+        file=path,
+        hint="choose the format with --format",
+    )
 
 
 def write_judgments(judgments: Judgments, path: str, format: str | None = None) -> None:

@@ -132,7 +132,10 @@ class FusionMethod:
                 raise BadInput(f"`{name}` of {self.name} must be {parameters[name].must}, not {value!r}")
             if name == "weights" and value is not None:
                 if len(value) != runs:
-                    raise BadInput(f"{len(value)} weights are given for {runs} runs", hint="one for each, in order")
+                    raise BadInput(
+                        f"expected {runs} weight{'s' * (runs > 1)}, one per run, got {len(value)}",
+                        hint=f"use `--weights {','.join(['1'] * runs)}`",
+                    )
                 settled[name] = tuple(map(float, value))
             else:
                 settled[name] = (

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ragauge.core.errors import CheckFailed
+from ragauge.core.record_types import TabularResult
 from ragauge.core.run_dates import RunDate
 from ragauge.evaluation.indicators import Indicator
 
@@ -73,7 +74,7 @@ class RuleCheck:
 
 
 @dataclass(frozen=True, eq=False)
-class Gate:
+class Gate(TabularResult):
     """Result of a gate: the checks of all rules.
 
     It is true only if every check passed.

@@ -146,8 +146,8 @@ def with_freshness(subject: RunIndicators, thing: Any, terms: ScoringSettings) -
     return _add_freshness(replace(subject, scores=replace(subject.scores, notes=notes)), ages)
 
 
-UNJUDGED_QUERIES_NOTE = "unjudged queries, which are not scored"
-"""Ending of the note on queries that are not scored, but are used for freshness."""
+UNJUDGED_QUERIES_NOTE = ("unjudged queries, which are not scored", "unjudged query, which is not scored")
+"""Endings of the note on queries that are not scored, but are used for freshness."""
 
 
 def _add_freshness(subject: RunIndicators, found: Mapping[int, Freshness]) -> RunIndicators:

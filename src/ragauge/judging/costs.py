@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from fnmatch import fnmatch
 from pathlib import Path
@@ -14,6 +14,7 @@ from ragauge.core.errors import BadInput
 from ragauge.core.protocols import Reply
 from ragauge.core.samples import TASK_STEPS
 from ragauge.core.settings import AtLeast, check_settings
+from ragauge.core.summaries import percentiles
 from ragauge.files.serialization import read_toml
 from ragauge.judging.reply_cache import CachedReply, TotalUsage
 from ragauge.judging.results import CostStep
@@ -159,7 +160,7 @@ class CostLedger:
         return [self._cost_step(name, row) for name, row in self._rows.items() if row.seconds or row.retries]
 
     def _cost_step(self, name: str, row: _StepUsage) -> CostStep:
-        p50, p95 = _latency_percentiles_ms(row.seconds)
+        p50, p95 = percentiles(np.asarray(row.seconds) * 1000, (50, 95))
         cost = None if self._price is None else self._price.of(row.prompt, row.completion, row.cached)
         return CostStep(
             step=name,
@@ -175,13 +176,6 @@ class CostLedger:
             p95=p95,
             cost=cost,
         )
-
-
-def _latency_percentiles_ms(seconds: Sequence[float]) -> tuple[float, float]:
-    if not seconds:
-        return float("nan"), float("nan")
-    p50, p95 = np.percentile(np.asarray(seconds) * 1000, [50, 95])
-    return float(p50), float(p95)
 
 
 def estimate_tokens(text: str) -> int:

@@ -21,6 +21,7 @@ from ragauge.core.protocols import Reply
 from ragauge.core.records import Floats
 from ragauge.core.secrets import redact_data
 from ragauge.core.structured_text import parse_json
+from ragauge.files.workspace import busy_folder_error
 
 REPLIES_FILE = "replies.sqlite"
 _TABLES_SQL = """
@@ -70,7 +71,7 @@ class ReplyCache:
             self._base.executescript(_TABLES_SQL)
         except sqlite3.OperationalError as error:
             if "locked" in str(error):
-                raise BadInput("another process is at work here", file=str(folder)) from None
+                raise busy_folder_error(str(folder)) from None
             raise BadInput(f"cannot be written ({error})", file=str(folder)) from None
         except (sqlite3.DatabaseError, UnicodeDecodeError) as error:
             raise BadInput(f"holds no replies ({error})", file=str(self._file), hint="move it away") from None

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ragauge.core.documents import EMPTY_MAPPING
-from ragauge.core.record_types import json_form, record
+from ragauge.core.record_types import TabularResult, json_form, record
 from ragauge.core.records import Scores
 from ragauge.core.samples import LEXICAL_JUDGE, Sample, Verdicts
 
@@ -160,7 +160,7 @@ class MeasureSummary(NamedTuple):
 @record("ragauge-judged", 2, derived=("convention", "measures", "total"))
 @json_form(omitted=("folder",))
 @dataclass(frozen=True, eq=False)
-class JudgedSamples:
+class JudgedSamples(TabularResult):
     """Results of judging: samples, verdicts, scores and costs."""
 
     name: str

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -21,7 +20,7 @@ from ragauge.files.judged_folders import (
     is_judged_folder,
 )
 from ragauge.files.samples import read_samples, write_samples
-from ragauge.files.serialization import from_json_data, from_record_data, to_json_data
+from ragauge.files.serialization import from_json_data, from_record_data, to_json, to_json_data, write_record
 from ragauge.files.source import InputFile
 from ragauge.files.workspace import atomic_write
 from ragauge.judging.report import build_report
@@ -43,9 +42,7 @@ def write_verdicts(verdicts: Iterable[Verdicts], path: str) -> None:
     """Write verdicts to a file atomically."""
     with atomic_write(path) as out:
         for of_sample in verdicts:
-            text = json.dumps(to_json_data(of_sample), ensure_ascii=False, allow_nan=False)
-            # Models reply with lone surrogates, which cannot be encoded.
-            out.write(text.encode("utf-8", "replace") + b"\n")
+            out.write(to_json(of_sample, indent=None).encode("utf-8", "replace"))  # models reply with lone surrogates
 
 
 def read_verdicts(path: str) -> dict[str, Verdicts]:
@@ -115,7 +112,7 @@ def write_judged_folder(judged: JudgedSamples, folder: str | Path) -> tuple[list
     except MissingExtra as missing:
         notes.append(f"no report.html: {missing.message} ({missing.hint})")
     manifest = {key: value for key, value in to_json_data(judged).items() if key not in EVIDENCE_KEYS}
-    _write_text(place / MANIFEST_FILE, json.dumps(manifest, indent=1, ensure_ascii=False, allow_nan=False) + "\n")
+    write_record(manifest, place / MANIFEST_FILE)
     return [MANIFEST_FILE, *files], notes
 
 

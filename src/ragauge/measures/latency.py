@@ -14,27 +14,6 @@ if TYPE_CHECKING:
     import polars as pl
 
 
-LATENCY_PERCENTILES = (50, 90, 95, 99)
-
-
-def summarise_latency(milliseconds: Floats) -> Latency:
-    """Summarise the latencies of one stage, in milliseconds.
-
-    Formula: the p-th percentile of n sorted values is at position (n - 1) p / 100, interpolated linearly.
-
-    >>> summarise_latency(np.array([1.0, 2.0, 3.0, 4.0])).p50
-    2.5
-    """
-    n = len(milliseconds)
-    if not n:
-        return Latency(0, *[math.nan] * 8)
-    p50, p90, p95, p99 = (float(value) for value in np.percentile(milliseconds, LATENCY_PERCENTILES))
-    spread = float(milliseconds.std(ddof=1)) if n > 1 else math.nan
-    return Latency(
-        n, float(milliseconds.mean()), p50, p90, p95, p99, spread, float(milliseconds.min()), float(milliseconds.max())
-    )
-
-
 def stage_latencies_ms(timings: pl.DataFrame) -> dict[str, Floats]:
     """Return the latencies of each stage and the total, in milliseconds.
 
@@ -61,7 +40,7 @@ def summarise_timings(timings: pl.DataFrame) -> Speed:
     """
     status = timings["status"].to_numpy()
     return Speed(
-        {stage: summarise_latency(values) for stage, values in stage_latencies_ms(timings).items()},
+        {stage: Latency.of(values) for stage, values in stage_latencies_ms(timings).items()},
         throughput=_throughput(timings, int((status == "ok").sum())),
         asked=len(status),
         failed=int((status == "error").sum()),

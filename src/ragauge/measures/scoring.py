@@ -267,7 +267,9 @@ def _query_notes(judged: JudgedRanks, convention: Convention) -> list[str]:
         fate = "count 0" if convention.missing == "zero" else "are left out"
         notes.append(f"{judged.name} does not have {absent:,} of {judged.n:,} judged queries: they {fate}")
     if judged.extra_queries:
-        notes.append(f"{judged.name} has {judged.extra_queries:,} unjudged queries, which are not scored")
+        extra = judged.extra_queries
+        queries = f"{extra:,} unjudged queries, which are" if extra > 1 else "1 unjudged query, which is"
+        notes.append(f"{judged.name} has {queries} not scored")
     grades = judged.pool.grades
     if len(grades) and (grades != np.floor(grades)).any():
         notes.append(f"grades are fractions: gain={convention.gain}, and relevant from {convention.rel:g} on")

@@ -11,7 +11,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from ragauge.core.errors import BackendFailed, BadInput, MissingExtra
+from ragauge.core.errors import BackendFailed, BadInput, MissingExtra, error_summary
 from ragauge.core.structured_text import parse_json
 
 UNUSED_HEAD = "pooler"
@@ -59,7 +59,7 @@ def model_load_error(
         message = f"the model `{model}` was not found: it is not a local folder, and not in the hub cache"
         return BackendFailed(message, hint=hint)
     hint = OFFLINE_HINT if download and not local else hint
-    return BackendFailed(f"the {of} `{model}` cannot be loaded: {error_first_line(error)}", hint=hint)
+    return BackendFailed(f"the {of} `{model}` cannot be loaded: {error_summary(error)}", hint=hint)
 
 
 @contextmanager
@@ -141,11 +141,6 @@ def model_label(model: str) -> str:
         return model
     whole = folder.resolve()
     return f"{whole.parent.name}/{whole.name}" if whole.name == "model" else whole.name
-
-
-def error_first_line(error: BaseException) -> str:
-    """Return the first line of an error message."""
-    return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
 
 
 def check_no_pickles(folder: Path, kind: str) -> None:

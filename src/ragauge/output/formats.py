@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Generic, NamedTuple, TypeVar
 
@@ -29,18 +29,31 @@ def format_for_path(path: str | Path, form: str | None, kinds: Mapping[str, Outp
     ending = ".html" if ending == ".htm" else ending
     if form is not None:
         if form not in kinds:
-            raise UnknownName("form", form, kinds, hint=f"choose one of {', '.join(kinds)}")
+            raise UnknownName("output format", form, kinds, hint=f"choose one of {', '.join(kinds)}")
         wanted = kinds[form].ending
         if ending != wanted and any(kind.ending == ending for kind in kinds.values()):
             other = Path(path).with_suffix(wanted)
-            raise BadInput(f"the form `{form}` is no {ending}", file=str(path), hint=f"{other}, or without --format")
+            raise BadInput(
+                f"the ending {ending} is not that of the format {form}",
+                file=str(path),
+                hint=f"use `-o {other}`, or remove --format",
+            )
         return form
     for name, kind in kinds.items():
         if kind.ending == ending:
             return name
-    endings = ", ".join(dict.fromkeys(kind.ending for kind in kinds.values()))
-    raise BadInput(
-        f"what is to be written is not clear from `{ending}`", file=str(path), hint=f"{endings}, or --format"
+    raise unknown_ending(path, (kind.ending for kind in kinds.values()))
+
+
+def unknown_ending(path: str | Path, endings: Iterable[str], *, folder: bool = False) -> BadInput:
+    """Return the error for an output path without an ending that can be written; a `folder` may be meant."""
+    known = list(dict.fromkeys(endings))
+    suffix = Path(path).suffix
+    hint = f"use `-o {Path(path).with_suffix(known[0])}`" if Path(path).name else f"use `-o report{known[0]}`"
+    return BadInput(
+        f"expected a file that ends in {', '.join(known)}, got {f'`{suffix}`' if suffix else 'no ending'}",
+        file=str(path),
+        hint=f"{hint}, or `-o {path}/` for a folder" if folder else hint,
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from ragauge.output.numbers import pluralise
+from ragauge.output.html_tables import prepare_table
 from ragauge.output.page_assets import compress_json, render_template
 from ragauge.output.report import (
     Chart,
@@ -22,39 +22,9 @@ from ragauge.output.report import (
     unique_titles,
     with_unique_kinds,
 )
-from ragauge.output.tables import Table, format_cell, sort_key, table_of_facts
+from ragauge.output.tables import Table, table_of_facts
 
 PROVENANCE_SECTION = "provenance"
-
-
-class PageCell(NamedTuple):
-    """Cell of a table as the template shows it."""
-
-    text: str
-    detail: str = ""
-    best: bool = False
-    stars: str = ""
-    tooltip: str = ""
-    link: str = ""
-    order: float | None = None
-    """Number by which the column is sorted; None to sort by the text."""
-
-
-class PageTable(NamedTuple):
-    """Table as the template shows it."""
-
-    id: str
-    title: str
-    header: Sequence[str]
-    numeric: Sequence[bool]
-    """Whether each column is right-aligned."""
-    rows: Sequence[Sequence[PageCell]]
-    legends: Sequence[str]
-    note: str
-    collapsed: bool
-    sortable: bool
-    stacked: bool
-    """Whether a phone shows the cells of a row below each other."""
 
 
 class PageBlock(NamedTuple):
@@ -117,7 +87,7 @@ def render_page(reports: Sequence[Report], vega: str | None = None) -> str:
             "prefix": f"{first.kind}-",
             "sections": sections,
             "provenance": [
-                _page_table(table_of_facts(format_provenance(facts), title))
+                prepare_table(table_of_facts(format_provenance(facts), title))
                 for title, facts in split_shared_provenance(reports)
                 if facts
             ],
@@ -167,13 +137,13 @@ def _page_blocks(
             continue
         if isinstance(block, Table):
             title = "" if block.title == section.title else block.title
-            content = _page_table(block, title)
+            content = prepare_table(block, title)
         elif isinstance(block, Charts):
             drawn = {f"{report.kind}-{name}": chart for name, chart in block.draw().items()}
             charts.update(drawn)
             content = {"charts": drawn, "in_pairs": block.in_pairs} if drawn else None
         elif isinstance(block, Facts):
-            content = _page_table(table_of_facts(block.facts, block.title))
+            content = prepare_table(table_of_facts(block.facts, block.title))
         elif isinstance(block, Findings):
             content = _page_findings(block)
         elif isinstance(block, Explorer):
@@ -203,34 +173,6 @@ def _page_findings(block: Findings) -> Mapping[str, Any]:
         "skipped": block.skipped,
         "max_examples": block.max_examples,
     }
-
-
-def _page_table(table: Table, title: str | None = None) -> PageTable:
-    title = table.title if title is None else title
-    if table.collapsed and not title:
-        title = f"Show {pluralise(len(table.rows), 'row')}"
-    header = [column.title for column in table.columns]
-    rows = [
-        [
-            PageCell(
-                format_cell(cell._replace(stars=""), column, with_detail=False),
-                cell.detail,
-                cell.best or bool(cell.significant),
-                cell.stars,
-                cell.tooltip,
-                cell.link,
-                None if column.is_text else sort_key(cell),
-            )
-            for cell, column in zip(row, table.columns, strict=True)
-        ]
-        for row in table.cells()
-    ]
-    numeric = [not column.is_text for column in table.columns]
-    stacked = not any(numeric) and len(header) > 1 and any(header)
-    sortable = len(rows) > 1 and any(header)
-    return PageTable(
-        table.id, title, header, numeric, rows, table.legends, table.note, table.collapsed, sortable, stacked
-    )
 
 
 def _navigation_entries(reports: Sequence[Report], grouped: Sequence[Sequence[PageSection]]) -> list[PageSection]:

@@ -6,7 +6,6 @@ import base64
 import gzip
 import hashlib
 import json
-import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import cache
@@ -19,6 +18,7 @@ from ragauge.core.errors import BadInput, MissingExtra
 from ragauge.core.hashes import hash_text
 from ragauge.files.workspace import atomic_write, cache_folder
 from ragauge.output.chart_style import PAGE_STYLESHEET
+from ragauge.output.html_tables import mark_code, render_html_table
 from ragauge.output.report import Chart
 
 PAGE_TEMPLATES = files("ragauge.output") / "templates"
@@ -110,19 +110,11 @@ def _jinja_environment() -> Any:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters["code"] = _mark_code
+    from markupsafe import Markup
+
+    environment.filters["code"] = lambda text: Markup(mark_code(str(text)))  # noqa: S704 - escaped
+    environment.globals["render_table"] = lambda table, label: Markup(render_html_table(table, label))  # noqa: S704 - escaped
     return environment
-
-
-def _mark_code(text: str) -> Any:
-    """Escape a text for HTML, and format text between backticks as code.
-
-    >>> str(_mark_code("run `a --b` & <i>"))
-    'run <code>a --b</code> &amp; &lt;i&gt;'
-    """
-    from markupsafe import Markup, escape
-
-    return Markup(re.sub(r"`([^`]+)`", r"<code>\1</code>", str(escape(text))))  # noqa: S704 - escaped before
 
 
 @cache

@@ -8,13 +8,16 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from typing import Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from ragauge.core.documents import EMPTY_MAPPING
 from ragauge.core.findings import Finding
 from ragauge.core.text import ZERO_WIDTH_JOINERS, one_line
 from ragauge.output.charts import ChartPanel
 from ragauge.output.tables import Table
+
+if TYPE_CHECKING:
+    import polars as pl
 
 ALL_FORMATS = frozenset({"terminal", "markdown", "html", "latex"})
 """Formats that render sections. CSV has one table of a result instead (`ResultReporter.tables`)."""
@@ -176,6 +179,16 @@ class ResultReporter:
     """Tables for CSV by the name of their format; the first is `csv`."""
     build_comparison: Callable[[Sequence[Any]], Report] | None = None
     """Builder of a report that compares several results of this type."""
+
+    def render_fragment(self, result: Any) -> str:
+        """Render the report of a result as a fragment of HTML for a notebook."""
+        from ragauge.output.html_tables import render_fragment
+
+        return render_fragment(self.build_report(result))
+
+    def build_frame(self, result: Any) -> pl.DataFrame:
+        """Convert the first table of a result to a polars frame."""
+        return next(iter(self.tables.values())).build(result).to_polars()
 
 
 def flatten_reports(reports: Sequence[Report]) -> list[Report]:

@@ -5,12 +5,15 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from ragauge.core.findings import FindingTable
 from ragauge.core.summaries import Estimate
 from ragauge.core.text import one_line
 from ragauge.output.numbers import MISSING, NUMBER_STYLES, format_interval, format_number
+
+if TYPE_CHECKING:
+    import polars as pl
 
 Value = str | float | bool | Estimate | None
 """A number stays a number until a renderer formats it."""
@@ -157,6 +160,22 @@ class Table:
             rows.append([column.title, *cells])
         return replace(self, columns=columns, rows=rows, group_by=None)
 
+    def to_polars(self) -> pl.DataFrame:
+        """Convert to a polars frame with the keys of the columns; numbers stay numbers, undefined ones are null.
+
+        >>> Table("t", [Column("a"), Column("b", key="b_ms")], [["x", 1.5], [None, math.nan]]).to_polars().rows()
+        [('x', 1.5), (None, None)]
+        """
+        import polars as pl
+
+        columns = list(zip(*self.cells(), strict=True)) or [()] * len(self.columns)
+        return pl.DataFrame(
+            [
+                pl.Series(column.key or column.title, *_frame_values([cell.value for cell in cells], column))
+                for column, cells in zip(self.columns, columns, strict=True)
+            ]
+        )
+
     @property
     def legends(self) -> list[str]:
         """Explanations of the columns that have one."""
@@ -166,6 +185,24 @@ class Table:
     def has_numbers(self) -> bool:
         """Whether any column but the first holds numbers."""
         return any(not column.is_text for column in self.columns[1:])
+
+
+def _frame_values(values: Sequence[Value], column: Column) -> tuple[Sequence[Value], type[pl.DataType]]:
+    """Return values and type of a column of a frame; a column of texts and numbers becomes texts."""
+    import polars as pl
+
+    plain = [value.value if isinstance(value, Estimate) else value for value in values]
+    kinds = {type(value) for value in plain if value is not None}
+    plain = [None if isinstance(value, float) and math.isnan(value) else value for value in plain]
+    if not kinds:
+        return plain, pl.String if column.is_text else pl.Float64
+    if kinds == {bool}:
+        return plain, pl.Boolean
+    if all(issubclass(kind, int) and kind is not bool for kind in kinds):
+        return plain, pl.Int64
+    if all(issubclass(kind, int | float) and kind is not bool for kind in kinds):
+        return [None if value is None else float(value) for value in plain], pl.Float64
+    return [None if value is None else str(value) for value in plain], pl.String
 
 
 def _number(value: Value) -> float:

@@ -20,10 +20,9 @@ from ragauge.core.findings import Audit
 from ragauge.core.hashes import hash_judgments, judgment_hashes
 from ragauge.core.protocols import Result
 from ragauge.core.records import Judgments, Run, Scores
-from ragauge.core.summaries import Speed
+from ragauge.core.summaries import Latency, Speed
 from ragauge.evaluation.directions import assign_directions, given_directions, resolve_directions
 from ragauge.measures.conventions import find_convention
-from ragauge.measures.latency import summarise_latency
 from ragauge.output.chart_files import write_charts
 from ragauge.output.formats import OutputFormat, format_for_path
 from ragauge.reports import layouts, registry
@@ -363,7 +362,7 @@ def _add_known_timings(found: Mapping[str, SystemSummary], known: Overview | Non
     timed = {}
     for name, one in found.items():
         told = known.entries[name]
-        spent = {stage: summarise_latency(values) for stage, values in told.times.items()}
+        spent = {stage: Latency.of(values) for stage, values in told.times.items()}
         speed = told.speed or (Speed(spent, math.nan, spent["total"].n, 0, 0) if "total" in spent else None)
         timed[name] = replace(one, speed=speed, times=told.times, costs=told.costs, told=told.told)
     return timed

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -12,7 +11,7 @@ from typing import Any
 from ragauge.comparison.results import Overview
 from ragauge.core.errors import BadInput
 from ragauge.core.protocols import Result
-from ragauge.core.record_types import RESULT_MODULES, ResultModules, record_type_of
+from ragauge.core.record_types import RESULT_MODULES, ResultModules, import_reporter, record_type_of
 from ragauge.embedder_study.results import EmbedderStudy, TokenizerStudy
 from ragauge.files.serialization import detect_schema, read_records, to_json, to_json_data
 from ragauge.output.chart_files import write_charts
@@ -46,9 +45,9 @@ def find_result_modules(result_type: type[Any]) -> ResultModules:
 
 def load_reporter(result_type: type[Any]) -> ResultReporter:
     """Import the module that reports results of this type, and return its reporter."""
-    reporter = importlib.import_module(find_result_modules(result_type).report).REPORTER
+    reporter = import_reporter(result_type)
     if not isinstance(reporter, ResultReporter):
-        raise TypeError(f"REPORTER of {find_result_modules(result_type).report} is not a ResultReporter")
+        raise TypeError(f"the reporter of {result_type.__name__} is not a ResultReporter")
     return reporter
 
 

@@ -22,10 +22,9 @@ from typing import Annotated, Any, NamedTuple, TypedDict, TypeVar
 from ragauge.compute.event_loops import map_async, run_coroutine, run_in_thread
 from ragauge.compute.thread_limits import limit_this_thread, limit_threads, plan_threads
 from ragauge.core.documents import EMPTY_MAPPING, Document
-from ragauge.core.errors import BackendRestarted
+from ragauge.core.errors import BackendRestarted, error_summary
 from ragauge.core.protocols import Retriever, close_if_possible, describe_query, is_async
 from ragauge.core.randomness import set_trial
-from ragauge.core.secrets import redact
 from ragauge.core.settings import Above, AtLeast, AtMost, check_settings
 from ragauge.core.stages import StageTimer
 
@@ -220,7 +219,7 @@ def _complete_result(
     if failure is not None:
         answer.status = "timeout" if isinstance(failure, TimedOut) else "error"
         # One line of limited length: a server may return any text.
-        answer.error = redact(" ".join(f"{type(failure).__name__}: {failure}".split()))[:MAX_ERROR_CHARS]
+        answer.error = error_summary(failure, with_class=True, all_lines=True, max_chars=MAX_ERROR_CHARS)
     return answer
 
 
@@ -291,7 +290,7 @@ class _QueryThreadPool:
                     job.query,
                     job.repeat,
                     status="timeout",
-                    error=f"{type(error).__name__}: {error}",
+                    error=error_summary(error, with_class=True),
                     attempts=worker.attempt,
                     began=first,
                     total=now - first,
@@ -346,7 +345,7 @@ class _QueryThread(threading.Thread):
                 answer = _run_query(self._retriever, job, self._plan, self)
             except BaseException as error:  # Always put a result, because the pool waits for it.
                 self.finish()
-                words = redact(f"{type(error).__name__}: {error}")
+                words = error_summary(error, with_class=True, all_lines=True, max_chars=MAX_ERROR_CHARS)
                 answer = QueryResult(job.query, job.repeat, status="error", error=words)
                 answer.began = self.first
             if self._wanted:
@@ -408,7 +407,7 @@ def run_system(
                         said.update(await found if inspect.isawaitable(found) else found)
                         break
             except Exception as error:  # All queries have results; a failure to report facts must not discard them.
-                said["error"] = f"{type(error).__name__}: {error}"
+                said["error"] = error_summary(error, with_class=True, all_lines=True)
             return None
 
     retriever = run_coroutine(whole())
@@ -422,7 +421,7 @@ def run_system(
         try:
             said.update(describe_query(retriever, jobs[0].text, plan.k))
         except Exception as error:
-            said["error"] = f"{type(error).__name__}: {error}"
+            said["error"] = error_summary(error, with_class=True, all_lines=True)
     return SystemFacts(gone_cold[0] if gone_cold else None, said, threads)
 
 

@@ -1,4 +1,4 @@
-"""Folders of experiments: metadata next to the runs, and checks that runs belong to the same judgments and dataset."""
+"""Folders of experiments: files that the runs share, and checks that runs belong to the same judgments and dataset."""
 
 from __future__ import annotations
 
@@ -10,16 +10,19 @@ from typing import Any
 
 from ragauge.core.errors import BadInput, Incomparable, InputWarning, error_summary
 from ragauge.core.hashes import judgment_hashes
-from ragauge.core.records import Judgments
+from ragauge.core.records import Dataset, Judgments
 from ragauge.core.structured_text import InvalidText, parse_json
 from ragauge.files import readers
 from ragauge.files.parquet import read_parquet
+from ragauge.files.serialization import write_record
+from ragauge.files.writers import write_judgments, write_queries
 from ragauge.runs import folder as runs_folder
 from ragauge.runs.folder import DATASET_HASHES
 from ragauge.runs.input_kinds import is_experiment_folder, is_run_folder
 
 EXPERIMENT_FIELDS: Mapping[str, type] = {"measures": list, "failures": dict, "baseline": str, "systems": list}
 """Fields of `experiment.json`, and their types."""
+QUERIES_FILE, TARGETS_FILE = "queries.parquet", "targets.json"
 MISSING_JUDGMENTS_HINT = (
     "save a folder that has both with `ragauge run … --save-baseline FOLDER`, or give the judgments first: QRELS, then "
     "the runs"
@@ -40,9 +43,21 @@ class ExperimentMetadata:
     """Names of the systems in the order in which they were run."""
 
 
+def write_experiment_files(folder: Path, dataset: Dataset, about: Mapping[str, Any]) -> None:
+    """Write the judgments, targets and queries that runs share, and then what `about` says of the experiment."""
+    judgments, targets = dataset.judgments, folder / TARGETS_FILE
+    write_judgments(judgments, str(folder / runs_folder.JUDGMENTS_FILE))
+    if judgments.targets is None:
+        targets.unlink(missing_ok=True)
+    else:
+        write_record({doc: list(which) for doc, which in judgments.targets.items()}, targets)
+    write_queries(dataset.queries, dataset.tags, str(folder / QUERIES_FILE))
+    write_record(about, folder / runs_folder.EXPERIMENT_FILE)
+
+
 def read_experiment_metadata(folder: Path) -> ExperimentMetadata:
     """Read the metadata of an experiment folder: query texts, tags and settings."""
-    texts, tags = _read_queries(folder / "queries.parquet")
+    texts, tags = _read_queries(folder / QUERIES_FILE)
     fields = {
         name: runs_folder.manifest_value(folder, name, of=runs_folder.EXPERIMENT_FILE) for name in EXPERIMENT_FIELDS
     }
@@ -64,7 +79,7 @@ def read_experiment_metadata(folder: Path) -> ExperimentMetadata:
 
 def read_query_texts(folder: Path) -> dict[str, str]:
     """Read the query texts of an experiment folder; empty if they are not stored."""
-    return _read_queries(folder / "queries.parquet")[0]
+    return _read_queries(folder / QUERIES_FILE)[0]
 
 
 def _read_queries(path: Path) -> tuple[dict[str, str], dict[str, dict[str, str]]]:

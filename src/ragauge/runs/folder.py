@@ -6,7 +6,6 @@ several trials, `repeats.parquet` (query, repeat, doc, rank, score) has the rank
 
 from __future__ import annotations
 
-import json
 import math
 import os
 import platform
@@ -22,9 +21,9 @@ from ragauge.core.hashes import digest, hash_documents
 from ragauge.core.records import Dataset, Run
 from ragauge.core.stages import STAGES
 from ragauge.core.structured_text import InvalidText, parse_json
-from ragauge.core.unicode_text import replace_surrogates
 from ragauge.files.json_files import check_manifest
 from ragauge.files.parquet import check_column_types, read_parquet, write_parquet
+from ragauge.files.serialization import write_record
 from ragauge.files.workspace import atomic_write
 from ragauge.runs.execution import QueryResult
 
@@ -35,6 +34,7 @@ if TYPE_CHECKING:
 EXPERIMENT_FILE = "experiment.json"
 """File next to the runs of an experiment: its measures, its baseline, and the systems that could not be run."""
 MANIFEST_FILE, RANKING_FILE, JOURNAL_FILE = "manifest.json", "run.parquet", "journal.jsonl"
+TIMINGS_FILE, TRIALS_FILE = "timings.parquet", "repeats.parquet"
 JUDGMENTS_FILE = "judgments.parquet"
 """File next to the runs of an experiment: its judgments."""
 RERUN_HINT = "the command that wrote it writes it again with --fresh"
@@ -159,18 +159,17 @@ def write_run_folder(run: Run, folder: Path) -> None:
 
     The manifest is written last, so that a folder with one is complete.
     """
-    for name, table in (("run", run.table), ("repeats", run.repeats), ("timings", run.timings)):
+    for name, table in ((RANKING_FILE, run.table), (TRIALS_FILE, run.repeats), (TIMINGS_FILE, run.timings)):
         if table is not None:
-            with atomic_write(folder / f"{name}.parquet") as out:
+            with atomic_write(folder / name) as out:
                 write_parquet(table, out)
-    write_json(run.manifest, folder / "manifest.json")
+    write_record(run.manifest, folder / MANIFEST_FILE)
 
 
-def write_json(data: Mapping[str, Any], path: Path) -> None:
-    """Write a mapping to a JSON file, atomically."""
-    with atomic_write(path) as out:
-        text = json.dumps(dict(data), indent=2, ensure_ascii=False, default=str)
-        out.write(replace_surrogates(text).encode() + b"\n")
+def remove_run_files(folder: Path) -> None:
+    """Remove the files of a finished run, the manifest first."""
+    for name in (MANIFEST_FILE, RANKING_FILE, TRIALS_FILE, TIMINGS_FILE):
+        (folder / name).unlink(missing_ok=True)
 
 
 def is_complete(folder: Path) -> bool:
@@ -182,7 +181,7 @@ def has_run(folder: Path) -> bool:
     """Return whether a folder has a finished run; raise BadInput if files are missing."""
     if (folder / JOURNAL_FILE).exists():
         return is_complete(folder)
-    there = [name for name in (RANKING_FILE, "timings.parquet") if (folder / name).exists()]
+    there = [name for name in (RANKING_FILE, TIMINGS_FILE) if (folder / name).exists()]
     if RANKING_FILE in there and (folder / MANIFEST_FILE).exists():
         return True
     if there or (manifest_value(folder, "plan") is not None and manifest_value(folder, "system") is not None):
@@ -221,14 +220,13 @@ def read_run_folder(folder: Path) -> Run:
     """Read a finished run from a folder."""
     if not is_complete(folder):
         raise BadInput("holds no finished run", file=str(folder), hint="the command that began it finishes it")
-    timings, repeats = folder / "timings.parquet", folder / "repeats.parquet"
+    timings, repeats = folder / TIMINGS_FILE, folder / TRIALS_FILE
     try:
-        manifest = parse_json(
-            (folder / "manifest.json").read_text(encoding="utf-8"), file=str(folder / "manifest.json")
-        )
+        path = folder / MANIFEST_FILE
+        manifest = parse_json(path.read_text(encoding="utf-8"), file=str(path))
         check_manifest(manifest)
         return Run(
-            read_parquet(folder / "run.parquet", columns=RUN_COLUMNS),
+            read_parquet(folder / RANKING_FILE, columns=RUN_COLUMNS),
             str(manifest.get("system", {}).get("name", folder.name)),
             read_timings(timings) if timings.exists() else None,
             manifest,

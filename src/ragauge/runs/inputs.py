@@ -336,11 +336,11 @@ def _single_argument_error(path: str) -> BadInput:
         return BadInput("no such file or folder", file=path, hint="`ragauge run` writes its folders below runs")
     if path == "-" or not Path(path).is_dir():
         reason = describe_invalid_result(path) if path.endswith(".json") else ""
-        hint = f"judgments first, then runs{'; write the result again with -o' if reason else ''}"
-        return BadInput(f"a run is missing{reason}", file=path, hint=hint)
+        hint = "write the result again with -o" if reason else f"give judgments, then runs: {path} bm25.run"
+        return BadInput(f"no run given; expected judgments and at least one run{reason}", file=path, hint=hint)
     experiments = [str(place) for place in sorted(Path(path).glob("*")) if is_experiment_folder(place)]
     if experiments:
-        return BadInput("a run is missing", file=path, hint=f"there are experiments in {', '.join(experiments)}")
+        return BadInput("no run in this folder", file=path, hint=f"there are experiments in {', '.join(experiments)}")
     if any(Path(path).glob(f"*/{runs_folder.JOURNAL_FILE}")):
         return BadInput(
             "no finished run is here", file=path, hint="it was interrupted: the command that began it finishes it"
@@ -348,7 +348,7 @@ def _single_argument_error(path: str) -> BadInput:
     if runs_folder.find_run_folders(Path(path)):
         return BadInput("no judgments.parquet is here", file=path, hint="judgments first: QRELS, then the runs")
     return BadInput(
-        "no finished run is here", file=path, hint="judgments first, then runs; or a folder of `ragauge run`"
+        "no finished run is here", file=path, hint="give judgments, then runs; or a folder of `ragauge run`"
     )
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 from array import array
 from collections.abc import Mapping, Sequence
@@ -12,17 +11,18 @@ from typing import Any
 from ragauge.core.errors import BadInput
 from ragauge.core.secrets import redact_data
 from ragauge.core.structured_text import parse_json
+from ragauge.files.workspace import WorkKey
 from ragauge.runs.execution import QueryResult
 
 
 class Journal:
-    """JSON lines file with the purpose of a run (system, dataset, settings) and its query results.
+    """JSON lines file with the key of a run and its query results; its folder is locked by the caller.
 
-    An incomplete last line is dropped. A journal without results is started from scratch. So is a journal of another
-    system, and `replaced` describes the change. A journal of another dataset or other settings is refused.
+    An incomplete last line is dropped. A journal without results is started from scratch. So is one whose optional
+    settings differ, and `replaced` describes the differences.
     """
 
-    def __init__(self, path: Path, purpose: Mapping[str, Any], carried: Sequence[QueryResult] = ()) -> None:
+    def __init__(self, path: Path, key: WorkKey, carried: Sequence[QueryResult] = ()) -> None:
         self.path = path
         self.answers: list[QueryResult] = []
         """Query results so far, including those read from the file."""
@@ -38,12 +38,11 @@ class Journal:
         except OSError as error:
             raise BadInput(f"cannot be written ({error.strerror})", file=str(path.parent)) from None
         try:
-            self._lock_file()
-            whole = self._read_lines(purpose)
+            whole = self._read_lines(key)
             self._file.truncate(whole)
             self._file.seek(whole)
             if not whole:
-                self._write_row({"purpose": dict(purpose)})
+                self._write_row({"purpose": key.parts})
                 for one in carried:
                     self._file.write(_encode_result(one).encode("ascii"))
                     self.answers.append(one)
@@ -51,17 +50,7 @@ class Journal:
             self._file.close()
             raise
 
-    def _lock_file(self) -> None:
-        """Lock the file for this process; the lock ends with the process."""
-        with contextlib.suppress(ImportError):  # Not available on every platform.
-            import fcntl
-
-            try:
-                fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError:
-                raise BadInput("another process is at work here", file=str(self.path.parent)) from None
-
-    def _read_lines(self, purpose: Mapping[str, Any]) -> int:
+    def _read_lines(self, key: WorkKey) -> int:
         """Read the file and return the number of valid bytes."""
         whole, found, seen = 0, None, set()
         for number, line in enumerate(self._file.read().splitlines(keepends=True), 1):
@@ -87,11 +76,9 @@ class Journal:
                 hint="restore the file, or use --fresh to discard the answers and run all queries again",
             )
         if found is not None and self.answers:
-            other = find_changes(found, purpose)
-            if not other:
+            self.replaced = key.check(found, self.path.parent, "an unfinished run")
+            if not self.replaced:
                 return whole
-            check_only_system_changed(other, self.path.parent, "an unfinished run")
-            self.replaced = describe_changes(other)
         self.answers, self.sessions, self.corrupt = [], [], []
         return 0
 
@@ -115,41 +102,6 @@ class Journal:
     def close(self) -> None:
         """Close the file without deleting it."""
         self._file.close()
-
-
-SettingChanges = dict[str, tuple[Any, Any]]
-"""Old and new value by setting, e.g. `{"plan.k": (10, 3)}`."""
-
-
-def find_changes(found: Mapping[str, Any], wanted: Mapping[str, Any]) -> SettingChanges:
-    """Return the settings in which two purposes differ.
-
-    >>> find_changes({"plan": {"k": 10, "repeats": 1}}, {"plan": {"k": 3, "repeats": 1}})
-    {'plan.k': (10, 3)}
-    """
-    out: SettingChanges = {}
-    for part, value in json.loads(_ENCODE_JSON(dict(wanted))).items():
-        before = found.get(part)
-        before = before if isinstance(before, Mapping) else {}  # A corrupt line may contain any type.
-        names = [*before, *(name for name in value if name not in before)]
-        out |= {f"{part}.{n}": (before.get(n), value.get(n)) for n in names if before.get(n) != value.get(n)}
-    return out
-
-
-def describe_changes(other: SettingChanges) -> str:
-    """Describe the first three changes."""
-    shown = [f"{name.split('.')[-1]} {old} -> {new}" for name, (old, new) in list(other.items())[:3]]
-    return ", ".join(shown) + (", …" if len(other) > 3 else "")
-
-
-def check_only_system_changed(other: SettingChanges, folder: Path, what: str) -> None:
-    """Refuse changes of dataset or settings; a changed system may replace the old one."""
-    if any(not name.startswith("system.") for name in other):
-        raise BadInput(
-            f"holds {what} of other work ({describe_changes(other)})",
-            file=str(folder),
-            hint="use another --out, or --fresh to start again",
-        )
 
 
 def _encode_result(answer: QueryResult) -> str:

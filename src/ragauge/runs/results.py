@@ -11,13 +11,14 @@ from typing import Any
 import numpy as np
 
 from ragauge.core.errors import RagaugeError, UnknownName
+from ragauge.core.record_types import TabularResult
 from ragauge.core.records import Dataset, Floats, Run, Scores
 from ragauge.core.summaries import Speed
 from ragauge.stats.comparisons import Comparison
 
 
 @dataclass(frozen=True, eq=False)
-class Experiment:
+class Experiment(TabularResult):
     """Result of `run`: run, scores and latency per system, and differences from the baseline.
 
     If there were several trials with different rankings, `scores` are those of the first trial and `trials` has all of
@@ -117,7 +118,7 @@ def _format_trials(trials: Sequence[Scores]) -> str:
 
 
 @dataclass(frozen=True, eq=False)
-class ExperimentSet:
+class ExperimentSet(TabularResult):
     """Result of `run_each`: the same systems on several datasets."""
 
     experiments: Mapping[str, Experiment]

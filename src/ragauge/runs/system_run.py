@@ -21,9 +21,8 @@ from ragauge.core.protocols import Retriever
 from ragauge.core.records import Dataset, Run
 from ragauge.core.run_dates import RunDate
 from ragauge.datasets.queries import self_documents
-from ragauge.files.serialization import to_json_data
-from ragauge.files.workspace import hold_folder, temporary_folder
-from ragauge.runs import folder
+from ragauge.files.serialization import to_json_data, write_record
+from ragauge.files.workspace import WorkKey, hold_folder, temporary_folder
 from ragauge.runs import folder as runs_folder
 from ragauge.runs.execution import (
     QueryResult,
@@ -35,14 +34,11 @@ from ragauge.runs.execution import (
     run_system,
 )
 from ragauge.runs.interruption import remove_journal_when_done
-from ragauge.runs.journal import Journal, SettingChanges, check_only_system_changed, describe_changes, find_changes
+from ragauge.runs.journal import Journal
 from ragauge.runs.results import iterate_parts
 from ragauge.runs.returned_ids import ID_HINT, ReturnedIds
 from ragauge.systems.builder import SystemBuilder
 from ragauge.systems.graph_links import UNKNOWN_IDS
-
-JOURNAL_FILE = "journal.jsonl"
-FINISHED_RUN_FILES = ("manifest.json", "run.parquet", "repeats.parquet", "timings.parquet")
 
 
 class _QueryReports:
@@ -87,13 +83,12 @@ class SystemRun:
     """Number of judged queries of the dataset that are not run."""
 
     @cached_property
-    def purpose(self) -> dict[str, Any]:
-        """System, dataset and settings; they must be equal to resume or reuse a run."""
-        return {
-            "system": {"name": self.name, **self.workshop.identity(self.system)},
-            "dataset": dict(self.fingerprint),
-            "plan": asdict(self.plan),
-        }
+    def key(self) -> WorkKey:
+        """Dataset, settings and system; a run is resumed or reused if they are equal."""
+        return WorkKey(
+            {"dataset": dict(self.fingerprint), "plan": asdict(self.plan)},
+            {"system": {"name": self.name, **self.workshop.identity(self.system)}},
+        )
 
     @cached_property
     def _judgment_entries(self) -> dict[str, Any]:
@@ -121,52 +116,53 @@ class SystemRun:
 
     def _finish_run(self, folder: Path, *, fresh: bool, reuse: bool) -> Run:
         """Return the run of a folder, which no other process works on."""
+        path = folder / runs_folder.JOURNAL_FILE
         if fresh:
-            self._remove_files(*FINISHED_RUN_FILES, JOURNAL_FILE)
+            runs_folder.remove_run_files(folder)
+            path.unlink(missing_ok=True)
         carried: list[QueryResult] = []
         notes: list[str] = []
         made = ""
         if runs_folder.is_complete(folder):
             found = runs_folder.read_run_folder(folder)
-            other = find_changes(found.manifest, self.purpose)
-            check_only_system_changed(other, folder, "the run")
-            reusable = reuse or (folder / JOURNAL_FILE).exists() or self.workshop.is_reproducible(self.system)
-            carried = runs_folder.find_successful_results(found) if reusable and not other else []
+            changes = self.key.check(found.manifest, folder, "the run")
+            reusable = reuse or path.exists() or self.workshop.is_reproducible(self.system)
+            carried = runs_folder.find_successful_results(found) if reusable and not changes else []
             missing = len(self.data.queries) * self.plan.repeats - len(carried)
             if carried and not missing:
                 return self._reuse_run(found)
             made = _run_date(found) if carried else ""
-            notes = [f"{self.name}: {self._describe_rerun(found, other, missing if reusable else 0)}"]
-            self._remove_files(JOURNAL_FILE)
-        journal = Journal(folder / JOURNAL_FILE, self.purpose, carried)
+            notes = [f"{self.name}: {self._describe_rerun(found, changes, missing if reusable else 0)}"]
+            path.unlink(missing_ok=True)
+        journal = Journal(path, self.key, carried)
         # Only now: the results that the journal takes over must be on disk before their files are removed.
-        self._remove_files(*FINISHED_RUN_FILES)
+        runs_folder.remove_run_files(folder)
         if journal.replaced:
             notes = [
                 f"{self.name}: changed since the interrupted run ({journal.replaced}), so it was run from the start"
             ]
         if journal.corrupt:
             lines = ", ".join(map(str, journal.corrupt[:3])) + ", …" * (len(journal.corrupt) > 3)
-            notes.append(f"{self.name}: corrupt lines in {JOURNAL_FILE} ({lines}); their queries were run again")
+            notes.append(f"{self.name}: corrupt lines in {path.name} ({lines}); their queries were run again")
         try:
             run = self._run_queries(journal, made)
         except BaseException:
             if not journal.answers:  # Nothing to resume, e.g. because the system could not be built.
-                journal.path.unlink(missing_ok=True)
+                path.unlink(missing_ok=True)
             raise
         finally:
             journal.close()
         runs_folder.write_run_folder(run, folder)
-        remove_journal_when_done(journal.path)
+        remove_journal_when_done(path)
         return _with_notes(run, before=notes)
 
-    def _describe_rerun(self, found: Run, other: SettingChanges, missing: int) -> str:
+    def _describe_rerun(self, found: Run, changes: str, missing: int) -> str:
         """Describe why a finished run was not reused.
 
         `missing` is the number of queries run again.
         """
-        if other:
-            return f"changed since the last run ({describe_changes(other)}), so it was run again"
+        if changes:
+            return f"changed since the last run ({changes}), so it was run again"
         if not missing:
             return (
                 f"run again; the answers made {_run_date(found)} were replaced (add --reuse to reuse finished answers)"
@@ -174,19 +170,19 @@ class SystemRun:
         unsaved = found.repeats is None and self.plan.repeats > 1
         return f"{missing} queries {'whose ranking was not saved' if unsaved else 'that had failed'} were run again"
 
-    def _remove_files(self, *files: str) -> None:
-        for file in files:
-            if self.folder is not None:
-                (self.folder / file).unlink(missing_ok=True)
-
     def _reuse_run(self, found: Run) -> Run:
         """Return a finished run as it is, marked as reused."""
         note = f"{self.name}: reused; made {_run_date(found)} (run it again with --fresh)"
-        about = {**found.manifest, "origin": folder.dataset_origin(self.data), **self._judgment_entries, "reused": True}
+        about = {
+            **found.manifest,
+            "origin": runs_folder.dataset_origin(self.data),
+            **self._judgment_entries,
+            "reused": True,
+        }
         if self.folder is not None:
             if about != found.manifest:
-                runs_folder.write_json(about, self.folder / "manifest.json")
-            remove_journal_when_done(self.folder / JOURNAL_FILE)
+                write_record(about, self.folder / runs_folder.MANIFEST_FILE)
+            remove_journal_when_done(self.folder / runs_folder.JOURNAL_FILE)
         return _with_notes(replace(found, name=self.name, manifest=about), after=[note])
 
     def _run_queries(self, journal: Journal | None, made: str = "") -> Run:
@@ -194,7 +190,7 @@ class SystemRun:
 
         `made` is the date of results from a finished run.
         """
-        began = folder.utc_now()
+        began = runs_folder.utc_now()
         answers: list[QueryResult] = [] if journal is None else journal.answers
         keep = answers.append if journal is None else journal.keep
         asked = {(one.query, one.repeat) for one in answers}
@@ -231,13 +227,13 @@ class SystemRun:
         cached = self.workshop.is_cached(self.system)
         first: Mapping[str, Any] = {} if journal is None else journal.sessions[0]
         about = {
-            **self.purpose,
-            "origin": folder.dataset_origin(self.data),
+            **self.key.parts,
+            "origin": runs_folder.dataset_origin(self.data),
             **self._judgment_entries,
             "made": str(first.get("made") or began),
             "reused": bool(first.get("reused")),
             "began": began,
-            "finished": folder.utc_now(),
+            "finished": runs_folder.utc_now(),
             "build_seconds": round(self.workshop.seconds(self.system), 6) if jobs and not cached else None,
             **({"build_cached": True} if cached else {}),
             "cold_ms": performed.cold.total / 1e6 if performed.cold and performed.cold.status == "ok" else None,
@@ -250,7 +246,7 @@ class SystemRun:
             "harness_microseconds": _try_measure_overhead(min(self.plan.k, 100)),
             "sessions": sessions,
             "notes": self._run_notes(answers, returned, performed, sessions),
-            **folder.provenance(),
+            **runs_folder.provenance(),
         }
         return runs_folder.build_run(self.name, answers, about)
 
@@ -403,7 +399,7 @@ def measure_overhead_us(k: int = 10, n: int = 500, rounds: int = 5) -> float:
 
     jobs = [QueryTask(f"query-{i}", "a question of the usual length", 0) for i in range(n)]
     with temporary_folder("overhead") as folder:
-        journal = Journal(folder / "journal.jsonl", {})
+        journal = Journal(folder / "journal.jsonl", WorkKey())
         seconds = []
         for _ in range(rounds):
             began = time.perf_counter()

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 from ragauge.core.errors import UnknownName
+from ragauge.core.record_types import TabularResult
 from ragauge.core.run_dates import RunDate
 from ragauge.core.settings import Above, AtLeast, AtMost, Below, OneOf, check_number, check_settings
 
@@ -97,7 +98,7 @@ class SeedDifferences:
 
 
 @dataclass(frozen=True)
-class Comparison:
+class Comparison(TabularResult):
     """Comparison of a system with a baseline by one measure, on the queries scored for both."""
 
     measure: str
@@ -164,7 +165,7 @@ def significance_stars(p: float) -> str:
 
 
 @dataclass(frozen=True, eq=False)
-class Comparisons:
+class Comparisons(TabularResult):
     """Results of all comparisons of one call."""
 
     rows: Sequence[Comparison]

@@ -323,7 +323,7 @@ def _check_counts(
         fewest = int(short[np.argmin(trials[short])])
         detail = f" ({len(short)} of {len(trials)} tasks have too few)" if len(short) > 1 else ""
         raise MissingEvidence(
-            f"{describe_task(fewest)} was tried {trials[fewest]} times, which says nothing about k={max(ks)}{detail}",
-            hint=f"k up to {trials[fewest]}, or more trials",
+            f"{describe_task(fewest)} has {trials[fewest]} trials, but k={max(ks)} needs as many{detail}",
+            hint=f"use k up to {trials[fewest]}, or add trials",
         )
     return trials, successes

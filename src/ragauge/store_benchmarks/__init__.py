@@ -199,7 +199,7 @@ def _measure_all(
     """Measure all configurations; load, filters and updates at those that represent their stores."""
     for number, build in enumerate(builds):
         progress(Progress("stores", number, len(builds), stage=OVERALL))
-        runner.built(build)
+        runner.ensure_built(build)
     measured = list(analysis.points(builds, runner))
     points = [point for _, point in measured]
     chosen = _representative_indices(points, analysis.recall) if runner.plan.more else []
@@ -234,18 +234,18 @@ def _measure_extra_stages(
     """
     plan, search = work.plan, point.configuration.search
     notes, unable = list(point.notes), list[str]()
-    able = set(work.about(job).get("abilities", ()))
+    able = set(work.build_costs(job).get("abilities", ()))
 
     def dated(stage: str, results: list[StageResultT]) -> list[StageResultT]:
         found = work.provenance(job, search, stage) if results else {}
         return [replace(one, **found) for one in results]
 
     if plan.clients or plan.rates or plan.shares:
-        if work.kept(job):
-            loads = dated("load", measuring.loads(work.more(job, search, "load")))
+        if work.can_reopen(job):
+            loads = dated("load", measuring.loads(work.measure(job, search, "load")))
             if work.remeasures_doubtful and any(one.doubts and one.reused for one in loads):
                 work.remove(job, search, "load")
-                loads = dated("load", measuring.loads(work.more(job, search, "load")))
+                loads = dated("load", measuring.loads(work.measure(job, search, "load")))
             point = replace(point, loads=loads)
         else:
             unable.append("load")
@@ -254,7 +254,7 @@ def _measure_extra_stages(
         unable.append("filter")
     if plan.changes or plan.mixed:
         if able & {"insert", "update", "delete"}:
-            piece = work.more(job, search, "changes")
+            piece = work.measure(job, search, "changes")
             mixed = measuring.mixed(piece)
             point = replace(
                 point,
@@ -284,14 +284,14 @@ def _measure_filters(
     """Return the configurations of one build with their results under each filter."""
     searches = [one.configuration.search for one in points]
     in_process = "server" not in points[0].build.about
-    pieces = work.filtered(job, searches)
+    pieces = work.measure_filtered(job, searches)
     results = measuring.filters(pieces, in_process=in_process)
     if work.remeasures_doubtful:
         for search, row in zip(searches, results, strict=True):
             for one, requested in zip(row, work.plan.requested_filters, strict=True):
                 if one is not None and one.doubts and one.reused:
                     work.remove_filtered(job, search, requested)
-        pieces = work.filtered(job, searches)
+        pieces = work.measure_filtered(job, searches)
         results = measuring.filters(pieces, in_process=in_process)
     found = []
     for point, piece, row in zip(points, pieces, results, strict=True):

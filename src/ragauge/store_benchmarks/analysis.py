@@ -15,7 +15,7 @@ from ragauge.compute import observation
 from ragauge.core.documents import EMPTY_MAPPING
 from ragauge.core.records import Ints
 from ragauge.store_benchmarks import measures
-from ragauge.store_benchmarks.jobs import BenchmarkRunner, FilterRawResult, RawResult
+from ragauge.store_benchmarks.jobs import BenchmarkRunner, FilterRawResult
 from ragauge.store_benchmarks.metadata_filters import describe_filter, matching_mask
 from ragauge.store_benchmarks.plan import BenchmarkSettings, StoreBuild
 from ragauge.store_benchmarks.results import (
@@ -30,6 +30,7 @@ from ragauge.store_benchmarks.results import (
     OperationLatency,
     VectorSet,
 )
+from ragauge.store_benchmarks.results_folder import RawResult
 from ragauge.store_benchmarks.search_loops import Mask, RawArrays, nested_filters
 from ragauge.store_benchmarks.updates import UPDATE_OPERATIONS
 from ragauge.stores.nearest_neighbours import find_nearest
@@ -66,14 +67,19 @@ class BenchmarkAnalysis:
         self, jobs: Sequence[StoreBuild], work: BenchmarkRunner
     ) -> Iterator[tuple[StoreBuild, MeasuredConfiguration]]:
         """Yield the measured configurations with their builds."""
-        pieces = [(job, one, work.searched(job, one.search)) for job in jobs for one in job.points if work.about(job)]
+        pieces = [
+            (job, one, work.saved_result(job, one.search))
+            for job in jobs
+            for one in job.points
+            if work.build_costs(job)
+        ]
         # The median, not the minimum: a moment of higher CPU speed must not make other results unreliable.
         floors = [np.median(piece[1]["floor_ns"]) for _, _, piece in pieces if piece is not None]
         usual = float(np.median(floors)) if floors else math.inf
         for job, configuration, piece in pieces:
             if piece is not None:
-                cold, _ = work.opened_cold(job) or (EMPTY_MAPPING, EMPTY_MAPPING)
-                build = _parse_build_cost(work.about(job), cold, piece[0]["about"])
+                cold, _ = work.saved_result(job, job.searches[0], "cold") or (EMPTY_MAPPING, EMPTY_MAPPING)
+                build = _parse_build_cost(work.build_costs(job), cold, piece[0]["about"])
                 point = self._build_measured_configuration(configuration, build, piece[1], usual)
                 yield job, replace(point, **work.provenance(job, configuration.search))
 

@@ -23,7 +23,6 @@ from ragauge.core.errors import MissingEvidence
 from ragauge.core.records import Floats, Ints
 from ragauge.core.summaries import Latency
 from ragauge.measures.binary import within_epsilon
-from ragauge.measures.latency import summarise_latency
 from ragauge.store_benchmarks.neighbour_measures import are_similarities, compute_ranking_measures
 from ragauge.store_benchmarks.results import (
     RECALL_MEASURE,
@@ -157,7 +156,7 @@ def distance_errors(positions: Ints, claimed: NDArray[Any], data: VectorSet) -> 
 
 def summarise_search_latency(nanoseconds: NDArray[Any]) -> Latency:
     """Summarise raw times of all repeats together; percentiles are never averaged."""
-    return summarise_latency(np.asarray(nanoseconds, np.float64).ravel() / 1e6)
+    return Latency.of(np.asarray(nanoseconds, np.float64).ravel() / 1e6)
 
 
 def qps_spread(nanoseconds: NDArray[Any]) -> float:

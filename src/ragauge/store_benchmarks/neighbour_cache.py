@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import io
-import zipfile
 from concurrent.futures import Executor
 from contextlib import suppress
 from dataclasses import replace
@@ -16,7 +14,6 @@ from ragauge.compute.progress import Progress, ProgressCallback, no_progress
 from ragauge.core.errors import BadInput
 from ragauge.core.records import Floats, Ints
 from ragauge.core.settings import check_choice, check_int
-from ragauge.files.workspace import atomic_write
 from ragauge.store_benchmarks.exact_neighbours import (
     BACKEND_SEPARATOR,
     NEIGHBOUR_BACKENDS,
@@ -25,6 +22,7 @@ from ragauge.store_benchmarks.exact_neighbours import (
     find_neighbours_on_executor,
 )
 from ragauge.store_benchmarks.results import ExactNeighbours, VectorSet
+from ragauge.store_benchmarks.results_folder import read_raw_result, write_raw_result
 from ragauge.store_benchmarks.vector_sets import check_finite
 from ragauge.stores.bookkeeping import METRICS
 from ragauge.stores.nearest_neighbours import find_nearest, pair_distances
@@ -137,17 +135,15 @@ def _read_cached_neighbours(cache: Path, data: VectorSet, k: int) -> ExactNeighb
             deep.append((int(told), file))
     for depth, file in sorted(deep):
         # A corrupt file counts as missing and is written again.
-        with (
-            suppress(OSError, ValueError, KeyError, TypeError, EOFError, RuntimeError, zipfile.BadZipFile),
-            file.open("rb") as opened,
-            np.load(opened, allow_pickle=False) as kept,
-        ):
-            neighbours, distances, by = kept["neighbours"], kept["distances"], str(kept["by"])
-            shape, known = (len(data.queries), depth), set(by.split(BACKEND_SEPARATOR)) <= set(NEIGHBOUR_BACKENDS[1:])
-            if neighbours.shape == distances.shape == shape and neighbours.dtype == np.int64 and known:
-                near, far = neighbours[:, :k].copy(), distances[:, :k].copy()
-                if _is_valid_cache(data, near, far):
-                    return ExactNeighbours(near, far, data.metric, by)
+        _, arrays = read_raw_result(file) or ({}, {})
+        if not arrays.keys() >= {"neighbours", "distances", "by"}:
+            continue
+        neighbours, distances, by = arrays["neighbours"], arrays["distances"], str(arrays["by"])
+        shape, known = (len(data.queries), depth), set(by.split(BACKEND_SEPARATOR)) <= set(NEIGHBOUR_BACKENDS[1:])
+        if neighbours.shape == distances.shape == shape and neighbours.dtype == np.int64 and known:
+            near, far = neighbours[:, :k].copy(), distances[:, :k].copy()
+            if _is_valid_cache(data, near, far):
+                return ExactNeighbours(near, far, data.metric, by)
     return None
 
 
@@ -164,10 +160,9 @@ def _is_valid_cache(data: VectorSet, near: Ints, far: Floats) -> bool:
 
 
 def _write_cached_neighbours(cache: Path, data: VectorSet, found: ExactNeighbours) -> None:
-    buffer = io.BytesIO()
-    np.savez(buffer, neighbours=found.neighbours, distances=found.distances, by=np.array(found.by))
-    with atomic_write(neighbour_cache_path(cache, data, found.neighbours.shape[1])) as out:
-        out.write(buffer.getvalue())
+    arrays = {"neighbours": found.neighbours, "distances": found.distances, "by": np.array(found.by)}
+    with suppress(BadInput):  # without a writable cache they are computed again
+        write_raw_result(neighbour_cache_path(cache, data, found.neighbours.shape[1]), {}, arrays)
 
 
 def _verify_by_sample(data: VectorSet, given: Ints, executor: Executor | None) -> ExactNeighbours:

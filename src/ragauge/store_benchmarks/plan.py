@@ -200,7 +200,7 @@ def _parse_cutoffs(ks: tuple[Any, ...]) -> dict[str, Any]:
     """Return the settings for several k: one search at the largest, scored at each."""
     if not ks or any(not isinstance(k, int) or k < 1 for k in ks):
         raise BadInput(
-            f"k must be whole numbers of at least 1, got {', '.join(map(str, ks)) or 'none'}", hint="-k 1,10"
+            f"-k must be whole numbers of at least 1, got {', '.join(map(str, ks)) or 'none'}", hint="use `-k 1,10`"
         )
     cutoffs = tuple(sorted(set(ks)))
     return {"k": cutoffs[-1], "cutoffs": cutoffs if len(cutoffs) > 1 else ()}

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from ragauge.compute.observation import ClockCheck
 from ragauge.core.documents import EMPTY_MAPPING
 from ragauge.core.hashes import hash_vectors
-from ragauge.core.record_types import json_form, record
+from ragauge.core.record_types import TabularResult, json_form, record
 from ragauge.core.records import Floats, Ints, Judgments
 from ragauge.core.summaries import Latency
 from ragauge.store_benchmarks.filter_results import FilterComparison, compare_filters
@@ -323,7 +323,7 @@ def _upgrade(version: int, data: dict[str, Any]) -> dict[str, Any]:
     upgrade=_upgrade,
 )
 @dataclass(frozen=True, eq=False)
-class StoreBenchmark:
+class StoreBenchmark(TabularResult):
     """Result of a vector store benchmark."""
 
     data: str

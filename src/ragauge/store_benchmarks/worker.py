@@ -17,16 +17,11 @@ from ragauge.compute.resources import disk_bytes, measure_memory, measure_peak_m
 from ragauge.compute.worker_process import SendEvent
 from ragauge.core.errors import BackendFailed, RagaugeError
 from ragauge.core.protocols import FullStore
+from ragauge.files.serialization import write_record
 from ragauge.runs.folder import utc_now
 from ragauge.store_benchmarks import load_test, updates
-from ragauge.store_benchmarks.jobs import (
-    BUILD_FILE,
-    BenchmarkWorkerTask,
-    SavedVectors,
-    has_openable_store,
-    write_json,
-    write_raw_result,
-)
+from ragauge.store_benchmarks.jobs import BenchmarkWorkerTask
+from ragauge.store_benchmarks.results_folder import SavedVectors, write_raw_result
 from ragauge.store_benchmarks.search_loops import (
     FilteredStore,
     RawArrays,
@@ -51,10 +46,10 @@ NULL_STORE_VECTORS = 100
 def run_build_stage(order: BenchmarkWorkerTask, progress: ProgressCallback) -> None:
     """Build the store, or open the saved one, and time searches with every setting."""
     vectors = SavedVectors(order.vectors)
-    there = has_openable_store(Path(order.folder))
+    there = order.build_folder.has_store()
     with _open_build_store(order, built=there) as store:
         if not there:
-            write_json(_fill_store(store, vectors, order, progress), Path(order.folder) / BUILD_FILE)
+            write_record(_fill_store(store, vectors, order, progress), order.build_folder.costs_file)
         if not order.results:
             return
         queries = vectors.rows("queries")
@@ -200,7 +195,7 @@ def run_update_stage(order: BenchmarkWorkerTask, progress: ProgressCallback) -> 
 def run_remove_stage(order: BenchmarkWorkerTask, progress: ProgressCallback) -> None:
     """Remove what a store keeps outside of its folder, such as a table of a server."""
     progress(Progress("remove"))
-    _remove_store(order.opening.open(), Path(order.folder) / "store")
+    _remove_store(order.opening.open(), order.build_folder.store)
 
 
 def _count_from(progress: ProgressCallback, action: str, before: int, total: int) -> ProgressCallback:
@@ -221,9 +216,8 @@ STAGE_FUNCTIONS: dict[str, Callable[[BenchmarkWorkerTask, ProgressCallback], Non
 @contextmanager
 def _open_build_store(order: BenchmarkWorkerTask, *, built: bool) -> Iterator[FullStore]:
     """Open the store of a build; remains of an unfinished build are deleted first."""
-    place = Path(order.folder) / "store"
     if not built:
-        shutil.rmtree(place, ignore_errors=True)
+        shutil.rmtree(order.build_folder.store, ignore_errors=True)
     store = order.opening.open()
     try:
         yield store
@@ -270,7 +264,7 @@ def _fill_store(
         store.save()
     size = store.disk_bytes()
     if size is None and kept:
-        size = disk_bytes(Path(order.folder) / "store")
+        size = disk_bytes(order.build_folder.store)
     return {
         "vectors": len(vectors),
         "insert_seconds": inserting,

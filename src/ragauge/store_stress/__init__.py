@@ -113,7 +113,9 @@ def resolve_store_name(store: str | type[Any]) -> str:
         if ":" in name:
             plugins.import_user_object(name)
         elif name not in known:
-            raise UnknownName("store", name, known, hint=f"choose one of {', '.join(known)}, and your own module:Class")
+            raise UnknownName(
+                "store", name, known, hint=f"choose one of {', '.join(known)}, or pass your own class as `module:Class`"
+            )
         return store
     module, name = getattr(store, "__module__", ""), getattr(store, "__qualname__", "")
     if module in ("", "__main__") or not name or "<" in name:

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from ragauge.compute.progress import scoped
+from ragauge.core.summaries import percentiles
 from ragauge.store_stress.attempts import AttemptFailure, ScheduledKill
 from ragauge.store_stress.minimal_failure import MinimalPrefix, find_minimal_prefix
 from ragauge.store_stress.result_checks import Ranking
@@ -75,9 +76,9 @@ def run_ingestion_mode(course: StressScenario, scored: ModeScorer, reproduce: Re
     way = IngestionResult(
         name=course.way,
         documents=broken.after if broken is not None and not filled.put else n,
-        put=summarise_latency(filled.put),
-        commit=summarise_latency(filled.commit),
-        search=summarise_latency(filled.search),
+        put=time_operations(filled.put),
+        commit=time_operations(filled.commit),
+        search=time_operations(filled.search),
         fill_rates=compute_fill_rates(filled.put, plan.size(course.way), n),
         opening_seconds=filled.opening_seconds,
         bytes_on_disk=filled.size,
@@ -203,16 +204,16 @@ def _median_seconds(nanoseconds: Sequence[int]) -> float:
     return float(np.median(nanoseconds)) / 1e9 if nanoseconds else 0.0
 
 
-def summarise_latency(nanoseconds: Sequence[int]) -> OperationTiming | None:
+def time_operations(nanoseconds: Sequence[int]) -> OperationTiming | None:
     """Summarise call durations; None without calls.
 
-    >>> summarise_latency([1_000_000, 3_000_000]).p50
+    >>> time_operations([1_000_000, 3_000_000]).p50
     2.0
     """
     if not nanoseconds:
         return None
     each = np.asarray(nanoseconds, np.float64) / 1e6
-    p50, p95, p99 = (float(value) for value in np.percentile(each, (50, 95, 99)))
+    p50, p95, p99 = percentiles(each, (50, 95, 99))
     return OperationTiming(len(each), float(each.sum()) / 1e3, float(each.mean()), p50, p95, p99, float(each.max()))
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
 from ragauge.core.documents import EMPTY_MAPPING
-from ragauge.core.record_types import record
+from ragauge.core.record_types import TabularResult, record
 
 StoreState = Literal["new", "reopened", "killed", "replaced"]
 """State of a store: just filled, closed and reopened, killed while it was filled, or with replaced documents."""
@@ -189,7 +189,7 @@ class IngestionResult:
 
 @record("ragauge-stress", 2, derived=("read_back", "measures"))
 @dataclass(frozen=True)
-class StressTest:
+class StressTest(TabularResult):
     """Result of a stress test of one store."""
 
     store: str

@@ -8,12 +8,14 @@ shared lock, which the kernel releases when the process ends; the guard waits fo
 
 from __future__ import annotations
 
-import fcntl
 import subprocess
 import sys
 import time
 from contextlib import ExitStack, suppress
 from pathlib import Path
+
+with suppress(ImportError):  # Windows has no fcntl, and no embedded server to stop
+    import fcntl
 
 USERS_LOCK_FILE, START_LOCK_FILE, GUARD_LOCK_FILE = "postgres-users.lock", "postgres.lock", "postgres-guard.lock"
 """Lock files next to the data folder: held by each user, during start and stop of the server, and by the guard."""

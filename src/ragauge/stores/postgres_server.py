@@ -24,7 +24,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any
 
-from ragauge.core.errors import BackendFailed, MissingExtra
+from ragauge.core.errors import BackendFailed, MissingExtra, error_summary
 from ragauge.core.hashes import hash_bytes
 from ragauge.core.structured_text import parse_json
 from ragauge.files.workspace import atomic_folder, cache_folder
@@ -336,7 +336,7 @@ def _start_failure_reason(folder: Path, error: BaseException) -> str:
         with suppress(OSError):
             fatal = re.findall(r"FATAL:\s+(.*)", (folder / "log").read_text(errors="replace"))
             return str(fatal[-1]) if fatal else str(error)
-    return " ".join(str(error).split()) or type(error).__name__
+    return error_summary(error, all_lines=True)
 
 
 def _build_dsn(handle: Any) -> str:

@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import Any
 
 from ragauge.core.documents import EMPTY_MAPPING
-from ragauge.core.record_types import json_form, record
+from ragauge.core.record_types import TabularResult, json_form, record
 from ragauge.core.summaries import Mean
 from ragauge.stats.comparisons import Comparison
 
@@ -97,7 +97,7 @@ class HistoryChange:
 
 @record("ragauge-history", 2, supplied={"summary": "The most important change in one sentence."})
 @dataclass(frozen=True, eq=False)
-class History:
+class History(TabularResult):
     """Points of all series, oldest first, with the changes between them."""
 
     points: Sequence[HistoryPoint]

@@ -11,7 +11,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ragauge.core.errors import BadInput, MissingEvidence, RagaugeError
+from ragauge.core.errors import BadInput, MissingEvidence, RagaugeError, error_summary
 from ragauge.core.hashes import hash_bytes, judgment_hashes
 from ragauge.core.records import Floats, Scores
 from ragauge.core.structured_text import parse_json
@@ -292,7 +292,9 @@ def read_scores_table(folder: Path) -> tuple[pl.DataFrame, str]:
         return table.select(*keys, _value_column()), ", ".join(conventions)
     except (OSError, ValueError, pl.exceptions.PolarsError) as error:
         raise BadInput(
-            f"is corrupt or incomplete ({_first_line(error)})", file=str(path), hint="`ragauge run` writes it"
+            f"is corrupt or incomplete ({error_summary(error, max_chars=120)})",
+            file=str(path),
+            hint="`ragauge run` writes it",
         ) from None
 
 
@@ -300,10 +302,6 @@ def _value_column() -> pl.Expr:
     import polars as pl
 
     return pl.col("value").cast(pl.Float64).fill_nan(None)
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error).splitlines() or [type(error).__name__])[0][:120]
 
 
 def _means_by_system(table: pl.DataFrame, path: Path) -> dict[str, dict[str, MeanWithSpread]]:

@@ -8,14 +8,14 @@ from typing import Any
 
 from ragauge.core.documents import EMPTY_MAPPING
 from ragauge.core.errors import BadInput
-from ragauge.core.record_types import record
+from ragauge.core.record_types import TabularResult, record
 from ragauge.core.summaries import ValueWithInterval
 from ragauge.stats.reliability import Reliability
 
 
 @record("ragauge-reliability", 1, derived=("success", "confidence"))
 @dataclass(frozen=True, eq=False, repr=False)
-class ReliabilityBySystem(Mapping[str, Reliability]):
+class ReliabilityBySystem(TabularResult, Mapping[str, Reliability]):
     """Reliability of each system by name. With one system, it also has the attributes of its `Reliability`."""
 
     systems: Mapping[str, Reliability]

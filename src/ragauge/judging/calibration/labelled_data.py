@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -15,11 +14,11 @@ import numpy as np
 from ragauge.core.errors import BadInput, MissingEvidence
 from ragauge.core.records import Floats, Ints
 from ragauge.core.samples import Sample
+from ragauge.core.text import split_words
 from ragauge.datasets.labelled_answers import LabelledDataset, load_labelled
 from ragauge.files.samples import samples_from
 from ragauge.measures.answers import AnswerMeasure, is_answer_measure, parse_answer_measure
 
-WORD_REGEX = re.compile(r"\w+")
 TextSelector = Callable[[Sample], Sequence[str]]
 
 
@@ -69,7 +68,7 @@ def word_overlap(sample: Sample, measure: str) -> float:
 
 
 def _split_words(texts: Sequence[str]) -> list[str]:
-    return [word for text in texts for word in WORD_REGEX.findall(text.lower())]
+    return [word for text in texts for word in split_words(text, fold="lower")]
 
 
 DEFAULT_THRESHOLD = 0.5

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from ragauge.core.documents import EMPTY_MAPPING
-from ragauge.core.record_types import record
+from ragauge.core.record_types import TabularResult, record
 from ragauge.core.summaries import Estimate
 from ragauge.judging.results import InjectionAttempt
 from ragauge.stats.agreement import ConfusionMatrix
@@ -132,7 +132,7 @@ class LabelledScore(NamedTuple):
 
 @record("ragauge-calibration", 2, derived=("scored", "figures", "confusion"))
 @dataclass(frozen=True, eq=False)
-class Calibration:
+class Calibration(TabularResult):
     """Calibration of a judge on labelled samples."""
 
     judge: str

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ragauge.core.documents import EMPTY_MAPPING
-from ragauge.core.record_types import record
+from ragauge.core.record_types import TabularResult, record
 from ragauge.core.records import MeasureDict, Scores
 from ragauge.evaluation.indicators import FRESHNESS_RATES
 
@@ -95,7 +95,7 @@ class QueryFreshness:
 
 @record("ragauge-freshness", 2, derived=(*DERIVED_COUNTS, *FRESHNESS_RATES))
 @dataclass(frozen=True)
-class Freshness:
+class Freshness(TabularResult):
     """Freshness of a run.
 
     All rates are over queries that returned at least one document.

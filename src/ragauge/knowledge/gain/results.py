@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from ragauge.core.documents import EMPTY_MAPPING
-from ragauge.core.record_types import record
+from ragauge.core.record_types import TabularResult, record
 
 
 class GainTerm(NamedTuple):
@@ -89,7 +89,7 @@ class BatchStep(NamedTuple):
 
 @record("ragauge-gain", 2)
 @dataclass(frozen=True)
-class Gain:
+class Gain(TabularResult):
     """Gain of a corpus from added documents."""
 
     total: float

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from ragauge.core.documents import EMPTY_MAPPING
 from ragauge.core.findings import HistogramBin
-from ragauge.core.record_types import record
+from ragauge.core.record_types import TabularResult, record
 from ragauge.core.summaries import Mean
 
 MAX_STEPS = 3
@@ -143,7 +143,7 @@ class LinkRelevance(NamedTuple):
 
 @record("ragauge-graph", 2)
 @dataclass(frozen=True)
-class GraphAnalysis:
+class GraphAnalysis(TabularResult):
     """Corpus as a graph, with the recall that graph retrieval could reach at most."""
 
     corpus: str

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, TypedDict, Unpack
 
@@ -15,12 +15,14 @@ from ragauge.core.errors import BadInput, RagaugeError, UnknownName
 from ragauge.core.findings import HistogramBin
 from ragauge.core.records import Dataset, Ints, Judgments
 from ragauge.core.settings import check_int
+from ragauge.core.summaries import percentiles
 from ragauge.datasets import folders, load
+from ragauge.evaluation.checks import run_checks, select_checks
 from ragauge.files import readers
 from ragauge.files.document_rows import custom_fields
 from ragauge.files.documents import find_rows_files
 from ragauge.files.serialization import settings_from
-from ragauge.knowledge.lint.checks import find_checks, run_checks
+from ragauge.knowledge.lint.checks import LINT_CHECKS
 from ragauge.knowledge.lint.evidence import Evidence, JudgmentRows, LintThresholds, TokenCounter
 from ragauge.knowledge.lint.results import Lint
 from ragauge.runs.folder import provenance, utc_now
@@ -75,7 +77,7 @@ def lint(
     thresholds = settings_from(LintThresholds, {**options, "languages": languages})
     if limit is not None:
         check_int("limit", limit)
-    chosen = find_checks([checks] if isinstance(checks, str) else checks)
+    chosen = select_checks(LINT_CHECKS, checks)
     counter, absent = _open_token_counter(
         embedder, tokenizer, limit, wanted=any(one.name == "tokens" for one in chosen)
     )
@@ -90,15 +92,15 @@ def lint(
     judged, why = _judgment_rows(_find_judgments(corpus) if qrels is None else qrels, strict=qrels is not None)
     seconds = {"reading": time.perf_counter() - began}
     evidence = Evidence(reading, thresholds, judged, counter, progress)
-    looked = run_checks(evidence, chosen, progress, {**absent, **({"judgments": why} if why else {})})
+    results = run_checks(chosen, evidence, {**absent, **({"judgments": why} if why else {})}, progress)
     known = vars(evidence)
     counts = known.get("token_counts")
     sizes = {"characters": evidence.lengths, **({"tokens": counts} if counts is not None else {})}
     return Lint(
         corpus=reading.name,
         documents=len(reading),
-        findings=looked.findings,
-        skipped=looked.skipped,
+        findings=[finding if finding.problem else replace(finding, remedy="") for finding in results.findings],
+        skipped=results.skipped,
         lengths={name: _length_summary(one) for name, one in sizes.items()},
         bars={name: _length_bars(one) for name, one in sizes.items()},
         languages=known.get("by_language", {}),
@@ -106,7 +108,7 @@ def lint(
         limit=counter.limit if counter else None,
         lost=_lost_tokens(counts, counter),
         thresholds={**asdict(thresholds), "languages": ", ".join(languages)},
-        seconds={**seconds, **looked.seconds},
+        seconds={**seconds, **results.seconds},
         circumstances={"made": utc_now(), **provenance()},
     )
 
@@ -188,7 +190,8 @@ def _judgment_rows(given: Any, *, strict: bool) -> tuple[list[JudgmentRows], str
 def _length_summary(sizes: Ints) -> dict[str, float]:
     if not len(sizes):
         return {"n": 0.0}
-    parts = {f"p{one}": float(np.percentile(sizes, one)) for one in LENGTH_PERCENTILES}
+    values = percentiles(sizes, LENGTH_PERCENTILES)
+    parts = {f"p{percent}": value for percent, value in zip(LENGTH_PERCENTILES, values, strict=True)}
     whole = {"min": float(sizes.min()), **parts, "max": float(sizes.max())}
     return {"n": float(len(sizes)), "total": float(sizes.sum()), "mean": float(sizes.mean()), **whole}
 

@@ -10,7 +10,8 @@ from typing import NamedTuple
 
 from ragauge.core.errors import MissingExtra
 from ragauge.core.findings import Finding
-from ragauge.knowledge.lint.evidence import MAX_EXAMPLES, MAX_EXCERPT_CHARS, Evidence, format_excerpt, format_share
+from ragauge.core.text import one_line
+from ragauge.knowledge.lint.evidence import MAX_EXAMPLES, MAX_EXCERPT_CHARS, Evidence, format_share
 from ragauge.output.numbers import pluralise
 
 
@@ -112,8 +113,8 @@ def _character_excerpt(evidence: Evidence, place: int, pattern: re.Pattern[str])
     match = pattern.search(text)
     start = match.start() if match else 0
     code, name = f"U+{ord(text[start]):04X}", unicodedata.name(text[start], "").lower()
-    around = format_excerpt(text[max(0, start - 15) : start + 15])
-    return format_excerpt(f"{evidence.reading.called(place)}: {f'{code} {name}'.strip()} in `{around}`")
+    around = one_line(text[max(0, start - 15) : start + 15])
+    return one_line(f"{evidence.reading.called(place)}: {f'{code} {name}'.strip()} in `{around}`")
 
 
 def check_mojibake(evidence: Evidence) -> Iterator[Finding]:
@@ -146,7 +147,7 @@ def check_mojibake(evidence: Evidence) -> Iterator[Finding]:
         len(found),
         f"{pluralise(len(found), 'document')} decoded with the wrong encoding",
         tuple(
-            format_excerpt(f"{reading.called(place)}: {_encoding_difference(reading.texts[place], mended)}")
+            one_line(f"{reading.called(place)}: {_encoding_difference(reading.texts[place], mended)}")
             for place, mended in found[:MAX_EXAMPLES]
         ),
         "queries with the correct spelling do not match these words, and they split into more tokens",
@@ -163,10 +164,8 @@ def _encoding_difference(before: str, after: str) -> str:
     old, new = before.split(), after.split()
     wrong, right = next(((a, b) for a, b in zip(old, new, strict=False) if a != b), (before, after))
     if wrong == right:
-        return f"`{format_excerpt(wrong, MAX_EXCERPT_CHARS // 2)}`"
-    return (
-        f"`{format_excerpt(wrong, MAX_EXCERPT_CHARS // 2)}` should be `{format_excerpt(right, MAX_EXCERPT_CHARS // 2)}`"
-    )
+        return f"`{one_line(wrong, MAX_EXCERPT_CHARS // 2)}`"
+    return f"`{one_line(wrong, MAX_EXCERPT_CHARS // 2)}` should be `{one_line(right, MAX_EXCERPT_CHARS // 2)}`"
 
 
 def check_markup(evidence: Evidence) -> Iterator[Finding]:
@@ -186,7 +185,7 @@ def check_markup(evidence: Evidence) -> Iterator[Finding]:
         len(found),
         f"{pluralise(len(found), 'document')} ({format_share(len(found), len(reading))}) with HTML tags or entities",
         tuple(
-            format_excerpt(f"{reading.called(i)}: `{format_excerpt(match[0], MAX_EXCERPT_CHARS // 2)}`")
+            one_line(f"{reading.called(i)}: `{one_line(match[0], MAX_EXCERPT_CHARS // 2)}`")
             for i in found[:MAX_EXAMPLES]
             if (match := MARKUP_PATTERN.search(reading.texts[i]))
         ),
@@ -221,9 +220,7 @@ def check_boilerplate(evidence: Evidence) -> Iterator[Finding]:
         most,
         f"the same line appears in {most:,} of {pluralise(len(reading), 'document')}",
         tuple(
-            f"`{format_excerpt(said[code], MAX_EXCERPT_CHARS)}` in {times:,}"
-            for code, times in codes.items()
-            if code in said
+            f"`{one_line(said[code], MAX_EXCERPT_CHARS)}` in {times:,}" for code, times in codes.items() if code in said
         ),
         "shared text does not distinguish documents and makes their vectors more similar",
         remedy="remove headers, footers and notices before embedding",

@@ -6,11 +6,11 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from ragauge.core.findings import Finding
-from ragauge.core.text import normalise
+from ragauge.core.text import normalise, one_line
 from ragauge.datasets.corpus_checks import find_id_repairs
 from ragauge.files.document_rows import CorpusFlaw
 from ragauge.files.documents import TEXT_ENDINGS
-from ragauge.knowledge.lint.evidence import MAX_EXAMPLES, Evidence, JudgmentRows, format_excerpt
+from ragauge.knowledge.lint.evidence import MAX_EXAMPLES, Evidence, JudgmentRows
 from ragauge.output.numbers import pluralise
 
 
@@ -67,7 +67,7 @@ def check_readable(evidence: Evidence) -> Iterator[Finding]:
             len(unread),
             f"{pluralise(len(unread), 'file')} of the folder {'was' if len(unread) == 1 else 'were'} not read "
             f"({counts})",
-            [format_excerpt(flaw.where, 120) for flaw in unread],
+            [one_line(flaw.where, 120) for flaw in unread],
             "their contents were not checked",
             remedy=f"convert them to text ({', '.join(TEXT_ENDINGS)}) or to corpus.jsonl, "
             "or move them out of the folder",
@@ -158,7 +158,7 @@ def _duplicate_ids_finding(evidence: Evidence, twice: dict[str, list[int]]) -> F
         True,
         len(twice),
         f"{pluralise(len(twice), 'id')} used by more than one document: {said}",
-        tuple(format_excerpt(f"{name} ({', '.join(reading.places[i] for i in twice[name][:3])})") for name in first),
+        tuple(one_line(f"{name} ({', '.join(reading.places[i] for i in twice[name][:3])})") for name in first),
         "a store keeps only the last one or rejects the batch, and hits are ambiguous",
         remedy="give different texts different ids, and remove repeated texts",
     )
@@ -176,7 +176,7 @@ def check_empty(evidence: Evidence) -> Iterator[Finding]:
         "empty",
         True,
         len(none),
-        f"{len(none):,} of {pluralise(total, 'document')} have no text",
+        f"{len(none):,} of {pluralise(total, 'document')} {'has' if len(none) == 1 else 'have'} no text",
         evidence.some(none),
         "their vectors are zero or noise: some stores reject them, others return them for any query",
         remedy="add their texts, or remove the documents",
@@ -188,7 +188,7 @@ def _flaws_of_kind(evidence: Evidence, kind: str) -> list[CorpusFlaw]:
 
 
 def _flaw_texts(flaws: Sequence[CorpusFlaw]) -> tuple[str, ...]:
-    return tuple(format_excerpt(f"{one.where}: {one.said}", 120) for one in flaws[:MAX_EXAMPLES])
+    return tuple(one_line(f"{one.where}: {one.said}", 120) for one in flaws[:MAX_EXAMPLES])
 
 
 def check_orphans(evidence: Evidence) -> Iterator[Finding]:
@@ -223,7 +223,7 @@ def _orphans_finding(judged: JudgmentRows, known: set[str]) -> Finding:
         f"{pluralise(len(lost), 'judgment')}, {relevant:,} of them relevant, refer to documents that are not in the "
         f"corpus, in "
         f"{pluralise(len({query for query, _, _ in lost}), 'query')}; {said}",
-        tuple(format_excerpt(f"{name} (perhaps {matches[name]})" if name in matches else name) for name in first),
+        tuple(one_line(f"{name} (perhaps {matches[name]})" if name in matches else name) for name in first),
         "no system can return these documents, and they count in the denominator of recall",
         remedy="correct the ids, or remove these judgments and state so when you report a score",
     )

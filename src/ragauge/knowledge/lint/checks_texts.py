@@ -12,6 +12,7 @@ from ragauge.core.errors import BadInput, MissingEvidence
 from ragauge.core.findings import Finding, FindingTable
 from ragauge.core.protocols import Embedder
 from ragauge.core.records import Ints
+from ragauge.core.text import one_line
 from ragauge.datasets import corpus_checks
 from ragauge.knowledge.lint.evidence import (
     MAX_EXAMPLES,
@@ -19,7 +20,6 @@ from ragauge.knowledge.lint.evidence import (
     UNKNOWN_LANGUAGE,
     Evidence,
     TokenCounter,
-    format_excerpt,
     format_share,
 )
 from ragauge.models.embedders import open_embedder
@@ -94,7 +94,7 @@ def check_near_duplicates(evidence: Evidence) -> Iterator[Finding]:
 def _format_group(evidence: Evidence, group: list[int], sign: str) -> str:
     names = [evidence.reading.ids[i] or evidence.reading.places[i] for i in group[:3]]
     more = f" {sign} {len(group) - 3:,} more" if len(group) > 3 else ""
-    return format_excerpt(f" {sign} ".join(names)) + more
+    return one_line(f" {sign} ".join(names)) + more
 
 
 MAX_LANGUAGES_SHOWN = 8
@@ -136,9 +136,7 @@ def check_language(evidence: Evidence) -> Iterator[Finding]:
         f"{len(found):,} of {pluralise(len(reading), 'document')} are not in {' or '.join(sorted(wanted))} but in "
         f"{join_names([f'{one} ({counts[one]:,})' for one in others])}{unknown}",
         tuple(
-            format_excerpt(
-                f"{reading.called(i)}, {evidence.languages[i]}: `{format_excerpt(reading.texts[i], MAX_EXCERPT_CHARS)}`"
-            )
+            one_line(f"{reading.called(i)}, {evidence.languages[i]}: `{one_line(reading.texts[i], MAX_EXCERPT_CHARS)}`")
             for i in found[:MAX_EXAMPLES]
         ),
         "a monolingual embedder represents other languages poorly, and BM25 matches none of their words",
@@ -166,7 +164,7 @@ def check_tiny(evidence: Evidence) -> Iterator[Finding]:
         len(found),
         f"{len(found):,} of {pluralise(len(reading), 'document')} have fewer than {least:,} characters",
         tuple(
-            format_excerpt(f"{reading.called(i)}: `{format_excerpt(reading.texts[i], MAX_EXCERPT_CHARS)}`")
+            one_line(f"{reading.called(i)}: `{one_line(reading.texts[i], MAX_EXCERPT_CHARS)}`")
             for i in found[:MAX_EXAMPLES]
         ),
         "very short texts match short queries by chance and rarely answer them",
@@ -192,7 +190,7 @@ def check_giant(evidence: Evidence) -> Iterator[Finding]:
         len(found),
         f"{len(found):,} of {pluralise(len(reading), 'document')} have more than {most:,} characters",
         tuple(
-            format_excerpt(f"{reading.called(i)}: {pluralise(int(evidence.lengths[i]), 'character')}")
+            one_line(f"{reading.called(i)}: {pluralise(int(evidence.lengths[i]), 'character')}")
             for i in found[:MAX_EXAMPLES].tolist()
         ),
         "one vector represents several topics, and most embedders read only the beginning",
@@ -230,7 +228,7 @@ def check_tokens(evidence: Evidence) -> Iterator[Finding]:
         len(found),
         f"{len(found):,} of {pluralise(len(reading), 'document')} ({format_share(len(found), len(reading))}) exceed "
         f"the {limit:,}-token limit of {who.name}",
-        tuple(format_excerpt(f"{reading.called(i)}: {int(counts[i]):,} tokens") for i in found[:MAX_EXAMPLES].tolist()),
+        tuple(one_line(f"{reading.called(i)}: {int(counts[i]):,} tokens") for i in found[:MAX_EXAMPLES].tolist()),
         f"{lost:,} of {pluralise(total, 'token')} ({format_share(lost, total)}) are truncated and cannot be retrieved",
         _lost_share_grid(counts, limit),
         f"split texts into chunks of at most {limit:,} tokens, or use an embedder with a higher limit",

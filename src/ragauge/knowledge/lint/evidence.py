@@ -16,6 +16,7 @@ from ragauge.compute.progress import Progress, ProgressCallback, no_progress
 from ragauge.core.errors import BadInput, MissingExtra
 from ragauge.core.records import Ints
 from ragauge.core.settings import Above, AtLeast, AtMost, check_settings
+from ragauge.core.text import one_line
 from ragauge.datasets.corpus_checks import NEAR_DUPLICATE_JACCARD, find_exact_duplicates
 from ragauge.files.documents import LoadedCorpus
 
@@ -202,7 +203,7 @@ class Evidence:
 
     def some(self, places: Sequence[int]) -> tuple[str, ...]:
         """Return the first few documents as text, for messages."""
-        return tuple(format_excerpt(self.reading.called(place)) for place in places[:MAX_EXAMPLES])
+        return tuple(one_line(self.reading.called(place)) for place in places[:MAX_EXAMPLES])
 
 
 def format_share(count: int, total: int) -> str:
@@ -213,13 +214,3 @@ def format_share(count: int, total: int) -> str:
     """
     share = count / total
     return "under 0.1%" if 0 < share < 0.0005 else f"{share:.1%}" if 0 < share < 0.1 else f"{share:.0%}"
-
-
-def format_excerpt(text: str, most: int | None = None) -> str:
-    r"""Format a text in one printable line, cut to `most` characters if given.
-
-    >>> format_excerpt("one\ntwo"), format_excerpt("a\x00b\ud800"), format_excerpt("abcdef", 4)
-    ('one two', 'a�b�', 'abc…')
-    """
-    line = " ".join("".join(c if c.isprintable() or c.isspace() else "\ufffd" for c in text).split())
-    return line if most is None or len(line) <= most else f"{line[: most - 1]}…"

@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ragauge.core.findings import Finding, HistogramBin
-from ragauge.core.record_types import record
+from ragauge.core.record_types import TabularResult, record
 
 
 @record("ragauge-lint", 1)
 @dataclass(frozen=True)
-class Lint:
+class Lint(TabularResult):
     """Problems of a corpus, found before its documents are embedded."""
 
     corpus: str

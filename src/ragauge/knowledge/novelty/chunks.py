@@ -20,7 +20,7 @@ from ragauge.core.documents import Document
 from ragauge.core.errors import BadInput, Incomparable, MissingExtra
 from ragauge.core.protocols import Embedder, Vectors
 from ragauge.core.records import Floats, Ints
-from ragauge.core.text import WORD_PATTERN, shingles, words
+from ragauge.core.text import WORD_PATTERN, shingles, split_words
 from ragauge.knowledge.novelty.results import ChunkSettings
 from ragauge.stores.nearest_neighbours import find_nearest
 
@@ -106,7 +106,7 @@ def split_documents(documents: Sequence[Document], size: int = DEFAULT_CHUNK_CHA
         for place, whole_text in enumerate(texts, first):
             found = next(short) if len(whole_text) <= window else _split_long(splitter, whole_text, window)
             for at, text in found:
-                if not (WORD_PATTERN.search(text) or words(text)):  # some symbols are words after normalisation
+                if not (WORD_PATTERN.search(text) or split_words(text)):  # some symbols are words after normalisation
                     continue
                 owner.append(place)
                 start.append(at)

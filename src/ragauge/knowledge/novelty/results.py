@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from ragauge.core.documents import EMPTY_MAPPING
-from ragauge.core.record_types import record
+from ragauge.core.record_types import TabularResult, record
 
 CONTAINED_SHARE = 0.95
 """Minimum share of a document's shingles in one known document for the state `contained`."""
@@ -95,7 +95,7 @@ class DocumentNovelty:
 
 @record("ragauge-novelty", 2)
 @dataclass(frozen=True)
-class Novelty:
+class Novelty(TabularResult):
     """Novelty of documents against a corpus."""
 
     documents: Sequence[DocumentNovelty]

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Mapping
 from typing import Any
 
 from ragauge.core import plugins
-from ragauge.core.errors import BadInput, UnknownName
+from ragauge.core.errors import BadInput, UnknownName, suggest_name
 from ragauge.core.plugin_parameters import read_parameters
 from ragauge.core.protocols import Chat
 from ragauge.core.secrets import redact_url
@@ -32,7 +31,7 @@ def open_chat(text: str, options: Mapping[str, Any] | None = None) -> Chat:
     kind, what = found["kind"], found["what"] or ""
     if kind not in (named := plugins.plugin_names("chats")):
         named = ["lexical", *named]
-        guess = "" if difflib.get_close_matches(kind, named, cutoff=0.5) else _suggest_chat_name(text)
+        guess = "" if suggest_name(kind, named) else _suggest_chat_name(text)
         raise UnknownName("chat", kind, named, hint=f"{guess}choose one of {', '.join(named)}")
     factory = plugins.load_plugin("chats", kind)
     given = dict(options or {})
@@ -45,8 +44,8 @@ def open_chat(text: str, options: Mapping[str, Any] | None = None) -> Chat:
     first, *names = parameters.options  # The first parameter is the model or file.
     for name in given:
         if name not in names and not parameters.accepts_any:
-            near = difflib.get_close_matches(name, names, n=1)
-            hint = f"did you mean `{near[0]}`?" if near else f"choose one of {', '.join(names) or 'none'}"
+            near = suggest_name(name, names)
+            hint = f"did you mean `{near}`?" if near else f"choose one of {', '.join(names) or 'none'}"
             raise BadInput(f"the chat `{kind}` has no option `{name}`", hint=hint)
     chat: Chat = parameters.call({first: what, **given})
     return chat

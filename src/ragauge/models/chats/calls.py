@@ -12,9 +12,9 @@ from functools import partial
 from typing import Any, NamedTuple, Protocol
 
 from ragauge.compute.event_loops import run_in_thread
-from ragauge.core.errors import BackendFailed, BadInput, RagaugeError
+from ragauge.core.errors import BackendFailed, BadInput, RagaugeError, error_summary
 from ragauge.core.protocols import Chat, Message, Reply, close_if_possible
-from ragauge.core.secrets import redact, redact_data
+from ragauge.core.secrets import redact_data
 
 MAX_CHAT_ERROR_CHARS = 500
 """Maximum number of characters of an error message of a user-supplied chat model."""
@@ -70,7 +70,7 @@ async def attempt_request(
         failure = BackendFailed(words, passing=True)
         failure.unanswered = True
     except Exception as error:  # A user-supplied chat model may raise any exception.
-        words = redact(" ".join(f"{type(error).__name__}: {error}".split()))[:MAX_CHAT_ERROR_CHARS]
+        words = error_summary(error, with_class=True, all_lines=True, max_chars=MAX_CHAT_ERROR_CHARS)
         failure = BackendFailed(words, passing=isinstance(error, OSError))
     raise failure
 

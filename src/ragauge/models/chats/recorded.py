@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ragauge.core.errors import BackendFailed, BadInput
+from ragauge.core.errors import BackendFailed, BadInput, error_summary
 from ragauge.core.hashes import hash_file, hash_text
 from ragauge.core.protocols import Chat, Message, Reply, close_if_possible
 from ragauge.core.structured_text import parse_json
@@ -55,7 +55,7 @@ class Replay:
                 reply = Reply(**row["reply"])
                 self._replies[hash_request(row["messages"], row["schema"])].append(reply)
             except (ValueError, TypeError, KeyError) as error:
-                words = f"not a recorded reply ({type(error).__name__}: {error})"
+                words = f"not a recorded reply ({error_summary(error, with_class=True)})"
                 raise BadInput(words, file=path, line=number) from None
         self.name = f"replay:{file.name}"
         self.identity: Mapping[str, Any] = {

@@ -12,6 +12,7 @@ import numpy as np
 
 from ragauge.core.errors import BadInput
 from ragauge.core.protocols import Vectors
+from ragauge.core.text import split_words
 from ragauge.core.vectors import to_unit_rows
 
 
@@ -69,7 +70,7 @@ class ChecksumTokenizer:
 
     def pieces(self, text: str) -> list[str]:
         """Return the words of a text in lower case."""
-        return WORD_PATTERN.findall(text.lower())
+        return split_words(text, fold="lower")
 
 
 class BagOfWordsEmbedder:
@@ -95,6 +96,6 @@ class BagOfWordsEmbedder:
         """Return the vectors of texts, one row per text."""
         vectors = np.zeros((len(texts), self._dimensions), np.float32)
         for row, text in zip(vectors, texts, strict=True):
-            for word, times in Counter(WORD_PATTERN.findall(text.lower())).items():
+            for word, times in Counter(split_words(text, fold="lower")).items():
                 row[_word_bucket(word, self._dimensions)] += times
         return to_unit_rows(np.sqrt(vectors))

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ragauge.core.errors import BackendFailed, BadInput
+from ragauge.core.errors import BackendFailed, BadInput, error_summary
 from ragauge.core.protocols import Tokenizer, Vectors
 from ragauge.core.text import replace_lone_surrogates
 from ragauge.core.vectors import to_unit_rows
@@ -26,7 +26,6 @@ from ragauge.models.embedders.transformers_models import (
 )
 from ragauge.models.huggingface import (
     count_parameters,
-    error_first_line,
     load_model,
     model_hash,
     model_label,
@@ -129,7 +128,7 @@ class TransformersEncoder:
             try:
                 out[rows] = self._compute_vectors({name: [of[i] for i in rows] for name, of in encoded.items()}, width)
             except (RuntimeError, IndexError, TypeError, ValueError) as error:
-                raise BackendFailed(f"the encoder `{self.name}` failed: {error_first_line(error)}") from error
+                raise BackendFailed(f"the encoder `{self.name}` failed: {error_summary(error)}") from error
         return to_unit_rows(out)
 
     def _tokenize_texts(
@@ -237,7 +236,7 @@ def _choose_device(named: str | None) -> str:
     try:
         torch.empty(0, device=named)
     except (RuntimeError, AssertionError, NotImplementedError) as error:
-        raise BadInput(f"there is no device `{named}` here: {error_first_line(error)}", hint="device=cpu") from None
+        raise BadInput(f"there is no device `{named}` here: {error_summary(error)}", hint="device=cpu") from None
     return named
 
 

@@ -8,14 +8,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ragauge.core.errors import BackendFailed, BadInput, MissingExtra, RagaugeError
+from ragauge.core.errors import BackendFailed, BadInput, MissingExtra, RagaugeError, error_summary
 from ragauge.models.huggingface import (
     MODEL_HINT,
     PICKLE_FILES,
     SAFETENSORS_FILES,
     UNUSED_HEAD,
     check_no_pickles,
-    error_first_line,
     model_label,
     model_load_error,
     quiet_loading,
@@ -276,7 +275,7 @@ def _model_hint(wanted: ModelOptions) -> str:
 
 def _load_error(wanted: ModelOptions, error: Exception) -> RagaugeError:
     folder = Path(wanted.model).expanduser()
-    line = error_first_line(error)
+    line = error_summary(error)
     if "custom code" in str(error) or "remote code" in str(error):
         return BadInput(f"the model `{wanted.model}` brings code of its own, which is not run")
     if folder.is_dir():

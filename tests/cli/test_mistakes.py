@@ -1,0 +1,162 @@
+"""Typical mistakes on the command line: one sentence, a hint that works, exit code 2, and no file written."""
+
+from __future__ import annotations
+
+import shlex
+
+import pytest
+
+from command import command_in
+
+QRELS = "q1 0 a 1\nq1 0 b 0\nq2 0 c 1\n"
+RUN = "q1 Q0 a 1 2.0 x\nq1 Q0 b 2 1.0 x\nq2 Q0 c 1 1.0 x\n"
+FILES = {
+    "qrels.txt": QRELS,
+    "bm25.run": RUN,
+    "dense.run": RUN.replace("2.0", "0.5"),
+    "empty.txt": "",
+    "score.run": "q1 Q0 a 1 abc x\n",
+    "grade.txt": "q1 0 a one\n",
+    "columns.csv": "query,doc,other\nq1,a,1\n",
+    "corpus.jsonl": '{"id": "a", "text": "Cats sleep"}\n{"id": "b", "text": "Dogs run"}\n',
+    "samples.jsonl": '{"id": "s1", "question": "Why?", "answer": "So.", "contexts": ["So."]}\n',
+    "versions.jsonl": '{"doc_id": "a", "version_key": "a", "effective_timestamp": "2024-01-01"}\n',
+}
+
+
+@pytest.fixture
+def ragauge(tmp_path):
+    for name, text in FILES.items():
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    (tmp_path / "empty").mkdir()
+    return command_in(tmp_path, RAGAUGE_CACHE=str(tmp_path / "cache"))
+
+
+@pytest.mark.parametrize(
+    ("line", "message", "hint"),
+    [
+        ("generate", "no command is named `generate`", "`ragauge --help` lists the commands"),
+        ("evalute qrels.txt bm25.run", "no command is named `evalute`", "did you mean `evaluate`?"),
+        ("evaluate", "missing argument QRELS RUN...", "usage: ragauge evaluate [OPTIONS] QRELS RUN..."),
+        ("convert bm25.run", "missing argument OUT", "usage: ragauge convert [OPTIONS] IN OUT"),
+        ("freshness bm25.run", "missing --versions", "add `--versions FILE`"),
+        ("evaluate qrels.txt bm25.run --josn", "unknown option --josn", "did you mean `--json`?"),
+        ("evaluate qrels.txt bm25.run --nosuch", "unknown option --nosuch", "`ragauge evaluate --help` lists all"),
+        ("evaluate qrels.txt bm25.run --depth x", "--depth must be a whole number", "see `ragauge evaluate --help`"),
+        ("evaluate qrels.txt bm25.run --rel x", "--rel must be a number", "see `ragauge evaluate --help`"),
+        ("evaluate qrels.txt bm25.run --depth 0", "--depth must be at least 1, got 0", "use `--depth 1`"),
+        ("evaluate qrels.txt bm25.run -m ndgc@10", "no measure is named `ndgc@10`", "did you mean `ndcg@10`?"),
+        ("evaluate qrels.txt bm25.run -m ndcg@0", "at least 1, got 0", "use ndcg@10"),
+        ("evaluate qrels.txt bm25.run -C trec9,tie=ranked", "no option is named `tie`", "did you mean `ties`?"),
+        ("evaluate qrels.txt bm25.rnu", "bm25.rnu: no such file", "did you mean bm25.run?"),
+        ("evaluate bm25.run qrels.txt", "bm25.run:1: expected 4 fields", "judgments come first, then runs"),
+        ("evaluate qrels.txt empty.txt", "empty.txt: no rows", "a TREC run has"),
+        ("evaluate qrels.txt empty", "empty: no run is in this folder", "a run folder has manifest.json"),
+        ("evaluate qrels.txt", "qrels.txt: no run given", "qrels.txt bm25.run"),
+        ("evaluate qrels.txt bm25.run bm25.run", "appears more than once", "NAME=FILE"),
+        ("evaluate qrels.txt columns.csv", "there is no score among query, doc, other", "query_id, doc_id, score"),
+        ("evaluate qrels.txt score.run", "score.run:1: the score is `abc`, not a number", ""),
+        ("evaluate grade.txt bm25.run", "grade.txt:1: the grade is `one`, not a number", ""),
+        ("evaluate qrels.txt bm25.run --format yaml", "no output format is named `yaml`", "choose one of html, json"),
+        ("evaluate qrels.txt bm25.run --json --csv", "--json and --csv are mutually exclusive", "use one of --json"),
+        ("fuse bm25.run dense.run --weights 1", "expected 2 weights, one per run, got 1", "`--weights 1,1`"),
+        ("fuse bm25.run dense.run --method rff", "no fusion method is named `rff`", "did you mean `rrf`?"),
+        ("fuse bm25.run dense.run -o x.foo", "x.foo: expected a file that ends in .run", "--format"),
+        ("convert bm25.run x.foo", "x.foo: expected a file that ends in .run", "--format"),
+        ("bench --store pinecone", "no store is named `pinecone`", "or pass your own class as `module:Class`"),
+        ("bench --qps abc", "--qps must be numbers separated by commas, got `abc`", "use `--qps 1,2`"),
+        ("bench -k 0", "-k must be whole numbers of at least 1, got 0", "use `-k 1,10`"),
+        ("stress --store pinecone --corpus corpus.jsonl", "no store is named `pinecone`", "`module:Class`"),
+        ("run pydocs -s bm26", "no retriever is named `bm26`", "did you mean `bm25`?"),
+        ("lint corpus.jsonl --check foo", "no check is named `foo`", "choose one of readable"),
+        ("judge samples.jsonl -m faithfull", "named `faithfull`", "did you mean `faithfulness`?"),
+        ("judge samples.jsonl --token-price 1", "--token-price must be IN,OUT", "use `--token-price 0.15,0.6`"),
+        ("novelty corpus.jsonl --known nofile", "no dataset is named `nofile`", "`ragauge datasets` lists them"),
+        ("datasets pydcos", "no dataset is named `pydcos`", "did you mean `pydocs`?"),
+        ("k-range qrels.txt bm25.run -k a", "-k must be integers separated by commas, got `a`", "`-k 1,3,5,10`"),
+        ("reliability qrels.txt bm25.run -k 9", "has 1 trials, but k=9 needs as many", "use k up to 1"),
+    ],
+)
+def test_mistake_prints_one_sentence_with_a_hint(ragauge, line, message, hint):
+    done = ragauge(*shlex.split(line), code=2)
+    error, _, rest = done.stderr.partition("\n")
+    assert error.startswith("error: ")
+    assert message in error
+    assert hint in rest
+    assert "pgvector`?" not in rest
+    assert done.stdout == ""
+
+
+def test_program_without_arguments_prints_its_help_once(ragauge):
+    done = ragauge(code=2)
+    assert (done.stdout + done.stderr).count("Usage: ragauge [OPTIONS] COMMAND [ARGS]...") == 1
+
+
+WRITE_FILES = {
+    "evaluate": "qrels.txt bm25.run",
+    "reliability": "qrels.txt bm25.run",
+    "history": "empty",
+    "stress": "--store memory --corpus corpus.jsonl",
+    "lint": "corpus.jsonl",
+    "freshness": "bm25.run --versions versions.jsonl",
+    "graph": "corpus.jsonl",
+    "tokenizers": "corpus.jsonl",
+}
+"""Commands that write files, with arguments."""
+WRITE_A_FOLDER = {
+    "judge": "samples.jsonl",
+    "calibrate": "samples.jsonl",
+    "novelty": "corpus.jsonl --known corpus.jsonl",
+    "gain": "--before corpus.jsonl --add corpus.jsonl",
+    "bench": "--quick",
+}
+"""Commands that also have a working folder, with arguments."""
+
+
+@pytest.mark.parametrize(("command", "arguments"), (WRITE_FILES | WRITE_A_FOLDER).items())
+def test_out_with_another_ending_lists_the_possible_ones(ragauge, tmp_path, command, arguments):
+    error = ragauge(command, *arguments.split(), "-o", "out.xyz", code=2).stderr
+    assert "error: out.xyz: expected a file that ends in .html, .json, .md, .tex, .csv, got `.xyz`" in error
+    assert "hint: use `-o out.html`" in error
+    assert not (tmp_path / "out.xyz").exists()
+
+
+@pytest.mark.parametrize(("command", "arguments"), WRITE_FILES.items())
+def test_out_of_a_command_without_working_folder_refuses_a_folder(ragauge, tmp_path, command, arguments):
+    for folder in ("made/", "made", "empty"):
+        error = ragauge(command, *arguments.split(), "-o", folder, code=2).stderr
+        assert f"error: {folder}: expected a file that ends in .html" in error
+    assert not (tmp_path / "made").exists()
+
+
+@pytest.mark.parametrize(("command", "arguments"), WRITE_A_FOLDER.items())
+def test_out_accepts_one_working_folder(ragauge, command, arguments):
+    error = ragauge(command, *arguments.split(), "-o", "one", "-o", "two/", "-o", "report.html", code=2).stderr
+    assert "error: -o accepts one folder, got one and two/" in error
+
+
+@pytest.mark.parametrize(("command", "arguments"), (WRITE_FILES | WRITE_A_FOLDER).items())
+def test_out_dash_needs_a_format(ragauge, command, arguments):
+    error = ragauge(command, *arguments.split(), "-o", "-", code=2).stderr
+    assert "error: no format given for standard output" in error
+
+
+def test_out_writes_several_files_and_standard_output(ragauge, tmp_path):
+    done = ragauge("evaluate", "qrels.txt", "bm25.run", "-o", "a.md", "-o", "b.csv")
+    assert "note: wrote a.md\nnote: wrote b.csv" in done.stderr
+    assert (tmp_path / "a.md").read_text().startswith("# ")
+    assert (tmp_path / "b.csv").read_text().startswith("run,measure,mean")
+    printed = ragauge("evaluate", "qrels.txt", "bm25.run", "-o", "-", "--format", "csv").stdout
+    assert printed == (tmp_path / "b.csv").read_text()
+
+
+@pytest.mark.parametrize(
+    "given", [["-m", "ndcg@10", "-m", "map(rel=2)"], ["-m", "nDCG@10,AP(rel=2)"], ["-m", "nDCG@10 AP(rel=2)"]]
+)
+@pytest.mark.parametrize(
+    ("command", "option"), [("evaluate", "--csv"), ("compare", "--csv"), ("report", "--format=csv")]
+)
+def test_measures_are_given_one_by_one_or_as_a_list(ragauge, command, option, given):
+    done = ragauge(command, "qrels.txt", "bm25.run", "dense.run", *given, option)
+    assert "ndcg@10" in done.stdout
+    assert "map(rel=2)" in done.stdout

@@ -1,0 +1,101 @@
+"""Folders and caches that an earlier version wrote: work is resumed, and nothing is computed or paid for again."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+
+from ragauge.core.errors import BadInput
+from ragauge.experiments import run
+from ragauge.judging import judge
+from ragauge.models.embedders import CachedEmbedder
+from ragauge.store_benchmarks.neighbour_cache import find_exact_neighbours
+from ragauge.store_benchmarks.results import VectorSet
+from result_folders import DATA
+
+STORED = Path(__file__).parent / "stored"
+
+
+@pytest.fixture
+def stored(tmp_path):
+    """A copy of the stored folders; databases are stored as SQL text."""
+    place = tmp_path / "stored"
+    shutil.copytree(STORED, place)
+    for text in place.rglob("*.sql"):
+        with closing(sqlite3.connect(text.with_suffix(".sqlite"))) as base:
+            base.executescript(text.read_text(encoding="utf-8"))
+        text.unlink()
+    return place
+
+
+def test_stored_journal_is_resumed_with_its_results(stored):
+    found = run(DATA, {"bm25": "bm25"}, out=stored / "run", warmup=0, measures=["mrr@10"])
+    about = json.loads((stored / "run" / "bm25" / "manifest.json").read_text(encoding="utf-8"))
+    assert about["sessions"] == 2
+    assert about["made"] == "2026-11-18T22:59:41+00:00"
+    timings = pl.read_parquet(stored / "run" / "bm25" / "timings.parquet").rows_by_key("query", named=True)
+    assert (timings["q4"][0]["began_ns"], timings["q4"][0]["total_ns"]) == (872850068471, 217209)
+    assert found.scores["bm25"].means["mrr@10"] == 1.0
+
+
+def test_stored_journal_of_other_work_is_refused_with_what_differs(stored):
+    path = stored / "run" / "bm25" / "journal.jsonl"
+    before = path.read_bytes()
+    with pytest.raises(BadInput, match="k 10 -> 3"):
+        run(DATA, {"bm25": "bm25"}, out=stored / "run", warmup=0, k=3)
+    with pytest.raises(BadInput, match="queries 30 -> 5"):
+        run(DATA, {"bm25": "bm25"}, out=stored / "run", warmup=0, limit=5)
+    assert path.read_bytes() == before
+
+
+def test_stored_replies_are_used_without_a_request(stored, monkeypatch):
+    monkeypatch.setenv("OPENAI_API_KEY", "test")
+    sample = {
+        "id": "s1",
+        "question": "How high is the tower?",
+        "answer": "The tower is 330 m high. It is in Paris.",
+        "contexts": ["The tower is 330 m high."],
+    }
+    found = judge(
+        [sample],
+        ["faithfulness", "answer_relevance"],
+        chat="openai:test@http://127.0.0.1:36621/v1",
+        folder=stored / "judged",
+        embedder="words(dimensions=4)",
+        max_calls=3,  # made by the earlier version: no other request is allowed
+    )
+    assert {name: values.tolist() for name, values in found.scores.values.items()} == {
+        "faithfulness": [1.0],
+        "answer_relevance": [0.0],
+    }
+    assert {step.step: (step.calls, step.cached_calls) for step in found.ledger} == {
+        "claims": (1, 1),
+        "support": (1, 1),
+        "questions": (1, 1),
+    }
+
+
+def test_stored_neighbours_are_found_by_the_hash_of_the_vectors(stored, monkeypatch):
+    monkeypatch.setattr("ragauge.store_benchmarks.neighbour_cache._compute_exact_neighbours", None)
+    base = np.arange(24, dtype=np.float32).reshape(8, 3) % 7
+    found = find_exact_neighbours(VectorSet("stored", base, base[:2] + 1, "l2"), 2, cache=stored / "cache")
+    assert found.neighbours.tolist() == [[5, 0], [6, 1]]
+
+
+def test_stored_vectors_of_an_embedder_are_reused(stored):
+    class Absent:
+        name = "words-4"
+
+        def embed(self, texts):
+            raise AssertionError(f"{len(texts)} vectors were computed again")
+
+    cached = CachedEmbedder(Absent(), stored / "cache" / "embeddings")
+    assert cached.embed(["one", "two"]).shape == (2, 4)
+    assert cached.hits == 2

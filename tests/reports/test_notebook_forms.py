@@ -1,0 +1,133 @@
+"""What a notebook shows of results that are not written as records, and their data frames."""
+
+from __future__ import annotations
+
+import builtins
+import math
+import re
+
+import pytest
+
+import ragauge
+from html_forms import check_fragment
+from ragauge.core.record_types import RESULT_MODULES, VIEW_MODULES, TabularResult, find_record_type, import_reporter
+from ragauge.knowledge.lint.results import Lint
+from ragauge.output.html_tables import MAX_FRAGMENT_ROWS, render_fragment
+from ragauge.output.report import Report, ResultReporter, Section
+from ragauge.output.tables import Column, Table
+
+EVIL = "<script>alert(1)</script>"
+QRELS = {f"q{i}": {"d1": 1} for i in range(8)}
+OLD = {query: {"d1": 1.0, "d2": 0.5} for query in QRELS}
+NEW = {query: {"d2": 1.0, "d1": 0.5} if i % 2 else {"d1": 1.0} for i, query in enumerate(QRELS)}
+
+
+def search(query, k):
+    return ["d00001", "d00002"][:k]
+
+
+def build_results():
+    """Build one result of every type that is not a record."""
+    scores = ragauge.evaluate_runs(QRELS, {"old": OLD, EVIL: NEW}, ["mrr", "recall@1"])
+    compared = ragauge.compare(scores, baseline="old")
+    experiment = ragauge.run("synthetic:needles", {EVIL: search, "bm25": "bm25"}, baseline="bm25")
+    return {
+        "Audit": ragauge.audit(QRELS, {EVIL: NEW}),
+        "Comparison": compared.rows[0],
+        "Comparisons": compared,
+        "Experiment": experiment,
+        "ExperimentSet": ragauge.ExperimentSet({EVIL: experiment}),
+        "Gate": ragauge.gate(NEW, ["mrr >= 0.5", "mrr not worse"], qrels=QRELS, baseline=OLD),
+        "Overview": ragauge.overview(experiment),
+        "Scores": scores[EVIL],
+        "ScoresByRun": scores,
+    }
+
+
+@pytest.fixture(scope="module")
+def results():
+    return build_results()
+
+
+def test_every_view_has_a_result(results):
+    assert set(VIEW_MODULES) <= set(results)
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["Audit", "Comparison", "Comparisons", "Experiment", "ExperimentSet", "Gate", "Overview", "Scores", "ScoresByRun"],
+)
+def test_result_is_shown_as_tables_with_escaped_names(results, name):
+    text = results[name]._repr_html_()
+    check_fragment(text)
+    assert "<script" not in text
+    if name not in ("Gate", "Audit"):
+        assert "&lt;script&gt;alert(1)" in text
+    assert results[name].to_polars().height > 0
+    assert len(results[name].to_pandas()) == results[name].to_polars().height
+
+
+def test_every_public_result_type_is_tabular():
+    for schema in RESULT_MODULES:
+        assert issubclass(find_record_type(schema).result_type, TabularResult), schema
+    for name in VIEW_MODULES:
+        assert issubclass(getattr(ragauge, name), TabularResult), name
+        assert isinstance(import_reporter(getattr(ragauge, name)), ResultReporter)
+
+
+def test_scores_show_the_interval_of_the_mean(results):
+    text = check_fragment(results["Scores"]._repr_html_())
+    assert re.search(r"0\.7500 \[0\.\d{4}, 0\.\d{4}\]", text)
+    assert "95% confidence interval" in text
+
+
+def test_means_and_intervals_of_an_experiment_are_numbers(results):
+    frame = results["Experiment"].to_polars()
+    row = frame.filter((frame["system"] == "bm25") & (frame["measure"] == "mrr@10")).row(0, named=True)
+    assert row["mean"] == results["Experiment"].scores["bm25"].means["mrr@10"]
+    assert row["ci_low"] < row["mean"] < row["ci_high"]
+    assert row["n"] == 100
+
+
+def test_frame_of_a_comparison_has_its_values(results):
+    row = results["Comparison"]
+    values = row.to_polars().row(0, named=True)
+    assert values["difference"] == row.difference
+    assert (values["ci_low"], values["ci_high"]) == row.ci
+    assert row.to_pandas()["n"].tolist() == [8]
+
+
+def test_frame_columns_have_one_type_each():
+    columns = [Column("n", "count"), Column("x", "score"), Column("ok"), Column("mixed"), Column("none")]
+    frame = Table("t", columns, [[1, 2.5, True, "a", None], [None, math.nan, False, 3, math.nan]]).to_polars()
+    assert frame.rows() == [(1, 2.5, True, "a", None), (None, None, False, "3", None)]
+    assert [str(kind) for kind in frame.dtypes] == ["Int64", "Float64", "Boolean", "String", "Float64"]
+    assert Table("t", columns, []).to_polars().columns == ["n", "x", "ok", "mixed", "none"]
+
+
+def test_long_table_is_cut_with_a_note():
+    table = Table("t", [Column("a", "count")], [[i] for i in range(MAX_FRAGMENT_ROWS + 5)])
+    text = render_fragment(Report("t", "Title", "Summary.", [Section("s", "Rows", [table])]))
+    assert f"The first {MAX_FRAGMENT_ROWS} of {MAX_FRAGMENT_ROWS + 5} rows" in check_fragment(text)
+
+
+def test_type_without_a_report_is_refused():
+    class Other(TabularResult):
+        pass
+
+    with pytest.raises(TypeError, match="Other is neither in RESULT_MODULES nor in VIEW_MODULES"):
+        Other().to_polars()
+
+
+def test_pandas_that_is_missing_is_named_with_its_install_command(monkeypatch):
+    found = Lint("c", 1, [])
+    load = builtins.__import__
+
+    def without_pandas(name, *args, **kwargs):
+        if name.partition(".")[0] in ("pandas", "pyarrow"):
+            raise ImportError(f"No module named {name!r}")
+        return load(name, *args, **kwargs)
+
+    monkeypatch.setattr(builtins, "__import__", without_pandas)
+    with pytest.raises(ragauge.MissingExtra, match="a pandas frame needs an optional library"):
+        found.to_pandas()
