@@ -17,12 +17,17 @@ from rich.console import Console
 
 from command import command_in
 from ragauge import PRESETS, Dataset, Document, Judgments, Run, evaluate, load, run
+from ragauge import report as report_result
 from ragauge.audits import audit, audit_files, checks, report
 from ragauge.audits.checks import AUDIT_CHECKS, REMEDIES
 from ragauge.core.errors import BadInput, UnknownName
 from ragauge.core.findings import Audit, Finding, FindingTable
-from ragauge.output.text_report import format_grid_cells
+from ragauge.files.serialization import to_json_data
+from ragauge.output.tables import table_of_finding
+from ragauge.output.terminal import render_report
+from ragauge.reports.registry import read_results
 from strategies import judgments, runs
+from written_results import format_results
 
 QRELS = {f"q{i}": {"a": 2, "b": 1, "c": 0, "d": 0} for i in range(12)}
 RUN = {q: {"b": 4.0, "a": 3.0, "c": 2.0, "x": 1.0} for q in QRELS}
@@ -77,9 +82,9 @@ def test_whatever_can_be_evaluated_can_be_audited_and_shown(qrels, one, other, c
         repeats={"one": [other]},
     )
     assert names(found) >= {"conventions", "expected", "repetitions"}
-    data = json.loads(report.audit_to_json(found))
+    data = json.loads(format_results(found, "json"))
     assert data["problems"] == len(found.problems)
-    assert report.render_audit_markdown(found).startswith("# Audit")
+    assert format_results(found, "markdown").startswith("# Audit")
 
 
 def test_runs_come_as_in_evaluate(folder):
@@ -178,9 +183,9 @@ def test_what_evaluate_refuses_is_still_looked_at(folder):
 def test_mistakes_are_named():
     with pytest.raises(UnknownName, match="no check is named `tie`"):
         audit(QRELS, RUN, checks="tie")
-    with pytest.raises(BadInput, match="function of your own"):
+    with pytest.raises(BadInput, match="a measure that is a function"):
         audit(QRELS, RUN, measures=lambda query: 1.0)
-    with pytest.raises(BadInput, match="expects nothing"):
+    with pytest.raises(BadInput, match="expected MEASURE=VALUE"):
         audit(QRELS, RUN, expect=["ndcg@10"])
     with pytest.raises(BadInput, match="is not a number"):
         audit(QRELS, RUN, expect={"ndcg@10": "high"})
@@ -334,30 +339,30 @@ def test_the_command_shows_problems_first_and_fits_eighty_columns(ragauge, folde
     done = ragauge("qrels.txt", "one.run", "other.run", "--corpus", "corpus.jsonl", "--expect", "ndcg@10=0.9999")
     lines = done.stdout.splitlines()
     assert max(map(len, lines)) <= 80
-    assert lines[0] == "expected scores"
-    assert lines[1].startswith("! expected")
-    where = [lines.index(title) for title in ("one", "passed and notes", "skipped")]
+    assert lines[0] == "Audit: one, other"
+    assert lines[3:5] == ["Expected scores", lines[4]]
+    assert lines[4].startswith("! expected")
+    where = [lines.index(title) for title in ("Problems of one", "Conventions", "No problem", "Skipped checks")]
     assert where == sorted(where)
     assert all(line.startswith("!") is False for line in lines[where[1] :])
-    below = [line for line in lines if "presets are described in CONVENTIONS.md" in line]
-    assert len(below) == 1
     problems = sum(line.startswith("! ") for line in lines)
-    assert sum(line.lstrip().startswith("do: ") for line in lines) == problems
-    assert done.stderr.splitlines()[-1].endswith(f"{problems} problems found, 5 checks skipped")
+    assert sum(line.lstrip().startswith("remedy: ") for line in lines) == problems
+    assert lines[1] == f"{problems} problems found, 5 checks skipped."
     assert "12 judged queries, 2 runs, convention default" in done.stderr
 
 
 def test_what_was_asked_for_comes_first_though_it_is_no_problem(ragauge, folder):
     value = evaluate(QRELS, RUN, ["ndcg@10"], "rig").means["ndcg(gain=exp)@10"]
     asked = ["--expect", f"ndcg@10={value:.6f}", "--check", "expect", "--check", "conventions"]
-    done = ragauge("qrels.txt", "one.run", *asked, "--markdown", "page.md")
+    done = ragauge("qrels.txt", "one.run", *asked, "-o", "page.md")
     lines = done.stdout.splitlines()
-    assert lines[0] == "expected scores"
-    assert lines[1].startswith("· expected")
-    assert "passed and notes" in lines
+    assert lines[3] == "Expected scores"
+    assert lines[4].startswith("· expected")
+    assert "Conventions" in lines
+    assert "`ragauge evaluate … -m ndcg@10 -C gain=exp`" in " ".join(done.stdout.split())
     page = (folder / "page.md").read_text()
-    assert page.index("## Expected scores") < page.index("## Passed and notes")
-    assert "Do: \\`ragauge evaluate … -m ndcg@10 -C gain=exp\\` reproduces it; state this when you report it." in page
+    assert page.index("## Expected scores") < page.index("## Conventions")
+    assert "`ragauge evaluate … -m ndcg@10 -C gain=exp` reproduces it" in page.replace("\\", "")
 
 
 def test_every_kind_of_problem_says_what_to_do():
@@ -380,16 +385,16 @@ def test_every_kind_of_problem_says_what_to_do():
 def test_several_runs_in_order_are_named_and_so_is_the_one_that_is():
     tied = {q: dict.fromkeys("abcd", 1.0) for q in QRELS}
     shown = rendered(audit(QRELS, {"one": RUN, "two": tied}, checks=["ties"]))
-    assert "· ties             one: no two documents of a query have the same score" in shown
+    assert "ties  no two documents of a query have the same score" in shown
     three = {"one": RUN, "two": {**RUN, "q0": {"a": 1.0}}, "three": {**RUN, "q0": {"b": 1.0}}}
     shown = rendered(audit(QRELS, three, checks=["ties", "repetitions"]))
-    assert "· no problem in one, two, three: repetitions, ties (--full shows each)" in shown
-    assert report.summarise_audit(Audit([], {"a": "b", "c": "d"})) == "0 problems found, 2 checks skipped"
+    assert "repetitions, ties  no problem in one, two, three" in shown
+    assert report.summarise_audit(Audit([], {"a": "b", "c": "d"})) == "0 problems found, 2 checks skipped."
 
 
 def rendered(found):
     console = Console(width=100, record=True, file=io.StringIO())
-    for part in report.render_audit_terminal(found):
+    for part in render_report(report.build_report(found), 100)[0]:
         console.print(part)
     return [line.rstrip() for line in console.export_text().splitlines()]
 
@@ -397,7 +402,7 @@ def rendered(found):
 def test_json_has_every_finding_and_no_nan(ragauge):
     done = ragauge("qrels.txt", "one.run", "--json")
     found = json.loads(done.stdout, parse_constant=pytest.fail)
-    assert set(found) == {"problems", "findings", "skipped", "notes"}
+    assert set(found) == {"schema", "problems", "findings", "skipped", "notes", "runs"}
     assert set(found["findings"][0]) == {
         "subject",
         "what",
@@ -433,21 +438,22 @@ def test_strict_exits_with_one_where_there_is_a_problem(ragauge):
 def test_the_checks_are_listed_and_mistakes_get_a_hint(ragauge):
     done = ragauge("--list")
     assert [line.split()[0] for line in done.stdout.splitlines()[1:]] == list(AUDIT_CHECKS)
-    assert "nothing is given" in ragauge(code=2).stderr
+    assert "no input given" in ragauge(code=2).stderr
     assert "did you mean `ties`?" in ragauge("qrels.txt", "one.run", "--check", "tise", code=2).stderr
 
 
 def test_a_page_of_markdown_is_written(ragauge, folder):
-    ragauge("qrels.txt", "one.run", "--markdown", "audit.md", "--check", "conventions", "--check", "ties")
+    ragauge("qrels.txt", "one.run", "-o", "audit.md", "--check", "conventions", "--check", "ties")
     page = (folder / "audit.md").read_text()
-    assert page.startswith("# Audit\n\n12 judged queries, 1 run, convention default.\n\n0 problems found.\n")
+    assert page.startswith("# Audit\n\n0 problems found.\n\none.\n")
     assert "| convention | ndcg@10 |" in page
-    assert "presets are described in CONVENTIONS.md" in page
+    assert "The presets are described in CONVENTIONS.md" in page
+    assert "- 12 judged queries, 1 run, convention default" in page
 
 
 def test_full_shows_the_tables_of_what_is_in_order(ragauge):
     short, full = (ragauge("qrels.txt", "one.run", "--check", "chance", *more).stdout for more in ([], ["--full"]))
-    assert "of the distance" in full.splitlines()[2] + full.splitlines()[3] + full.splitlines()[4]
+    assert "share of the distance" in full
     assert len(full.splitlines()) > len(short.splitlines())
 
 
@@ -463,21 +469,28 @@ def test_data_is_never_markup():
         FindingTable(["a|b"], [["[b]x[/b]"]]),
     )
     found = Audit([odd], {"check": "a `reason`"})
-    console = Console(width=80, record=True, file=io.StringIO())
-    for part in report.render_audit_terminal(found):
-        console.print(part)
-    text = console.export_text()
+    text = "\n".join(rendered(found))
     assert "[red]run[/red]" in text
     assert "[link=x]q[/link]" in text
     assert "\x1b" not in text
-    page = report.render_audit_markdown(found)
+    page = format_results(found, "markdown")
     assert "a \\*bold\\* \\| claim" in page
     assert "\x1b" not in page
 
 
-def test_runs_without_a_number_and_counts_are_shown_as_such():
+def test_missing_numbers_and_counts_are_shown_as_such():
     grid = FindingTable(["what", "n", "score"], [["a", 3, 0.5], ["b", 4.0, float("nan")], ["c", None, 1.0]])
-    assert format_grid_cells(grid) == [["a", "3", "0.5000"], ["b", "4", "-"], ["c", "-", "1.0000"]]
+    assert table_of_finding(grid).texts() == [["a", "3", "0.5000"], ["b", "4", "-"], ["c", "-", "1.0000"]]
+    styled = FindingTable(["what", "share"], [["a", 0.25], ["b", None]], ["name", "share"])
+    assert table_of_finding(styled).texts() == [["a", "25.0%"], ["b", "-"]]
+
+
+def test_an_audit_is_read_back_from_json(tmp_path):
+    found = audit(QRELS, {"one": RUN}, expect={"ndcg@10": "0.1234"})
+    report_result(found, tmp_path / "audit.json")
+    (again,) = read_results(tmp_path / "audit.json")
+    assert to_json_data(again) == to_json_data(found)
+    assert len(again.problems) == len(found.problems) > 0
 
 
 @pytest.mark.slow

@@ -52,7 +52,7 @@ def run(tmp_path):
         ("report ndcg@10.csv -C rig", "a convention does not apply to scores that are computed already"),
         ("report ndcg@10.csv -m nonsense", "no measure is named `nonsense`"),
         ("compare ndcg@10.csv -C rig", "a convention does not apply to scores that are computed already"),
-        ("compare ndcg@10.csv --moved 3 --csv", "--moved has no effect with --csv and --latex"),
+        ("compare ndcg@10.csv --moved 3 --csv", "--moved has no effect with CSV and LaTeX"),
         ("evaluate qrels.txt a.run --split dev", "a split does not apply to a file of judgments"),
         ("evaluate qrels.txt a.run --targets targets.tsv", "a target map has no effect on these measures"),
         ("run pydocs -s bm25 --split dev", "`pydocs` has no splits"),

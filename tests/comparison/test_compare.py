@@ -18,7 +18,10 @@ import ragauge
 from command import forked
 from ragauge.comparison import report
 from ragauge.core.errors import BadInput, Incomparable, MissingEvidence, UnknownName
+from ragauge.files.serialization import to_json_data
 from ragauge.output.numbers import format_number
+from ragauge.output.terminal import render_report
+from ragauge.reports.registry import read_results
 
 QRELS = {f"q{i:02}": {"a": 2, **{f"r{j}": 1 for j in range(i % 9)}} for i in range(30)}
 
@@ -58,6 +61,18 @@ def files(tmp_path):
 # what it tells ------------------------------------------------------------------------------------------------------
 
 
+def difference_tables(found):
+    (section,) = [one for one in report.build_report(found).sections if one.id == "differences"]
+    return section.blocks
+
+
+def rendered(found, width, changed):
+    console = Console(width=width, record=True, file=io.StringIO())
+    for piece in render_report(report.build_report(found, changed_queries=changed), width)[0]:
+        console.print(piece)
+    return [line.rstrip() for line in console.export_text().splitlines()]
+
+
 def test_a_comparison_has_the_figures_of_scipy():
     row = ragauge.compare(SCORES, baseline="words").find("both", "ndcg@10")
     mine, base = SCORES["both"].values["ndcg@10"], SCORES["words"].values["ndcg@10"]
@@ -86,21 +101,21 @@ def test_stars_are_of_the_p_value_to_decide_by_and_stand_beside_it():
     for (test, correction), title in titles.items():
         found = ragauge.compare(SCORES, baseline="words", measures="mrr", test=test, correction=correction)
         row = found.rows[0]
-        (part,) = report.build_comparison_tables(found)
-        cells = dict(zip(part.header, part.rows[0], strict=True))
+        (part,) = difference_tables(found)
+        cells = dict(zip([column.title for column in part.columns], part.texts()[0], strict=True))
         assert cells[title].split() == [format_number(row.p_corrected, "p"), row.stars]
         assert [title for title, text in cells.items() if row.stars in text.split()] == [title]
         said = report.describe_comparisons(found)
-        assert any(line.startswith(f"{title}, to decide by: ") and "*** below 0.001" in line for line in said)
+        assert any(line.startswith(f"{title}: ") and "*** below 0.001" in line for line in said)
         assert sum("***" in line for line in said) == 1
 
 
 def test_p_values_stand_under_each_other_whatever_their_stars():
     found = ragauge.compare(SCORES, baseline="words")
     rows = [replace(row, p_corrected=p) for row, p in zip(found.rows, (0.0001, 0.02, 0.3, 0.004), strict=False)]
-    part = next(report.build_comparison_tables(replace(found, rows=rows)))
-    texts = [row[part.left[0]] for row in part.rows]
-    assert texts == ["<0.001 ***", " 0.020 *"]
+    part = difference_tables(replace(found, rows=rows))[0]
+    place = [column.title for column in part.columns].index("p holm")
+    assert [row[place] for row in part.aligned_texts()] == ["<0.001 ***", " 0.020 *  "]
 
 
 def test_without_a_baseline_every_pair_is_compared():
@@ -119,8 +134,8 @@ def test_letters_stand_for_the_systems_that_are_surely_worse():
         {"a": dict.fromkeys("xyz", 0.1), "b": dict.fromkeys("xyz", 0.1), "c": {"x": 0.9, "y": 0.8, "z": 0.91}}
     )
     table = report.build_means_table(found)
-    assert [row[1].strip() for row in table.rows] == ["0.1000", "0.1000", "0.8700ᵃᵇ"]
-    assert [row[0] for row in table.rows] == ["a a", "b b", "c c"]
+    assert [row[1] for row in table.texts()] == ["0.1000", "0.1000", "0.8700ᵃᵇ"]
+    assert [row[0] for row in table.texts()] == ["a a", "b b", "c c"]
 
 
 def test_measures_go_by_any_name_and_numbers_by_none():
@@ -205,12 +220,12 @@ def test_what_may_be_believed_is_said_in_words():
     }
     found = ragauge.compare(systems, "base", margin=0.02)
     said = report.summarise_comparisons(found)
-    assert said[0] == "score against base: better: good; worse: bad; not told apart: like"
+    assert said[0] == "score against base: better: good; worse: bad; no significant difference: like."
     assert said[1].startswith(
         "score: good is not worse than base by 0.02 or more (p <0.001), and is not shown to be within"
     )
     assert said[2].startswith("score: bad may be worse than base by 0.02 or more (p 1.000)")
-    assert said[3].endswith("and is within 0.02 of it (p <0.001)")
+    assert said[3].endswith("and is within 0.02 of it (p <0.001).")
 
 
 def test_moved_queries_keep_their_ids_and_numbers_on_any_terminal():
@@ -218,19 +233,14 @@ def test_moved_queries_keep_their_ids_and_numbers_on_any_terminal():
         query: f"a long question about {query} that does not fit into any narrow terminal at all" for query in QRELS
     }
     found = replace(ragauge.compare(SCORES, "words"), texts=texts)
-    console = Console(width=60, record=True, file=io.StringIO())
-    for part in report.render_comparison_tables(found, 60, 2)[0]:
-        console.print(part)
-    lines = console.export_text().splitlines()
+    lines = rendered(found, 60, 2)
     for row in found.rows:
         if row.measure == "ndcg@10":
             for one in row.moved[:1]:
-                assert any(
-                    one.query in line and f"{one.difference:+.4f}" in line and "a long q" in line for line in lines
-                )
-    data = report.comparisons_to_data(found, 2)["comparisons"][0]["moved"]
-    assert [one["difference"] > 0 for one in data] == [True, True, False, False]
-    assert data[0]["text"] == texts[data[0]["query"]]
+                assert any(one.query in line and f"{one.difference:+.4f}" in line for line in lines)
+    kept = report.keep_changed_queries(found, 2)
+    assert [one.difference > 0 for one in kept.rows[0].moved] == [True, True, False, False]
+    assert set(kept.texts) == {one.query for row in kept.rows for one in row.moved}
 
 
 # what it refuses ----------------------------------------------------------------------------------------------------
@@ -370,12 +380,11 @@ def test_a_value_that_one_lacks_is_left_out_for_all_systems():
 @pytest.mark.parametrize("name", ["d", "n", "p", "change", "%", "measure"])
 def test_a_system_may_be_called_like_a_column(name):
     found = ragauge.compare({name: SCORES["words"], "other": SCORES["both"]}, name, margin=0.1, detect=0.1)
-    (part,) = report.build_comparison_tables(found)
-    row = part.rows[0]
-    assert row[1:4] == ["30", *(f"{mean:.4f}" for mean in found.rows[0].means)]
-    assert part.header[1:4] == ["n", name, "other"]
+    (part,) = difference_tables(found)
+    assert part.texts()[0][1:4] == ["30", *(f"{mean:.4f}" for mean in found.rows[0].means)]
+    assert [column.title for column in part.columns][1:4] == ["n", name, "other"]
     for width in (20, 60, 80, 200):
-        assert report.render_comparison_tables(found, width, 3)
+        assert rendered(found, width, 3)
 
 
 def test_names_and_queries_cannot_act_on_a_terminal(tmp_path):
@@ -390,7 +399,7 @@ def test_letters_go_on_beyond_the_alphabet():
     rng = random.Random(0)
     many = {f"s{i}": {str(q): i / 40 + rng.random() / 1000 for q in range(20)} for i in range(30)}
     table = report.build_means_table(ragauge.compare(many, rounds=200))
-    assert table.rows[12][1].rstrip().endswith("(1 2 3 4 5 6 7 8 9 10 11 12)")
+    assert table.texts()[12][1].endswith("(1 2 3 4 5 6 7 8 9 10 11 12)")
 
 
 # the command line ---------------------------------------------------------------------------------------------------
@@ -428,14 +437,11 @@ def test_the_table_fits_eighty_columns_and_names_what_moved(files):
     )
     assert done.returncode == 0, done.stderr
     assert "both against words" in done.stdout
-    assert "queries that moved most by ndcg@10: both against words" in done.stdout
+    assert "Queries that changed most\nndcg@10: both against words\n" in done.stdout
     found = ragauge.compare(SCORES, "words", margin=0.05, detect=0.01)
-    console = Console(width=300, record=True, file=io.StringIO())
-    for part in report.render_comparison_tables(found, 80, 3)[0]:
-        console.print(part)
-    lines = console.export_text().splitlines()
+    lines = rendered(found, 80, 3)
     assert len(lines) > 10
-    assert max(len(line.rstrip()) for line in lines) <= 80
+    assert max(map(len, lines)) <= 80
 
 
 def test_incomparable_runs_exit_with_four(files):
@@ -532,7 +538,7 @@ def test_names_of_groups_of_measures_and_paths_in_any_spelling(files):
     for wrong, message in (
         (["qrels.txt", "x=words.run", "x=./words.run"], "appears more than once"),
         (["qrels.txt", "words.run", "y" * 300], "cannot be read (File name too long)"),
-        (["qrels.txt", "words.run", "both.run", "--tags", "qrels.txt"], "does nothing without --by"),
+        (["qrels.txt", "words.run", "both.run", "--tags", "qrels.txt"], "has no effect without --by"),
     ):
         done = cli("compare", *wrong, cwd=files)
         assert done.returncode == 2, wrong
@@ -557,3 +563,14 @@ def test_published_differences_on_trec_dl(shared):
     row = ragauge.compare(scores, "BM25").find("SPLADE_P_P_ENSEMBLE_DISTIL")
     assert row.difference == pytest.approx(0.7308 - 0.5058, abs=1e-4)
     assert row.p_corrected < 0.001
+
+
+def test_a_comparison_is_read_back_from_json_and_written_in_every_format(tmp_path):
+    found = replace(ragauge.compare(SCORES, margin=0.1, rounds=200), texts={"q03": "a question"})
+    names = ["found.json", "found.html", "found.md", "found.tex", "found.csv"]
+    ragauge.report(found, [tmp_path / name for name in names])
+    (again,) = read_results(tmp_path / "found.json")
+    assert to_json_data(again) == to_json_data(found)
+    assert again.rows[0].moved[0] == found.rows[0].moved[0]
+    assert (again.method.test, again.method.margin) == (found.method.test, 0.1)
+    assert all((tmp_path / name).stat().st_size for name in names)

@@ -27,11 +27,14 @@ from html_forms import check_fragment
 
 GOLDENS = Path(__file__).parents[1] / "goldens"
 COMMANDS = {
+    "ragauge-audit": "audit inputs/qrels.txt inputs/bm25.run --expect mrr=0.5 --json",
     "ragauge-calibration": "calibrate inputs/labelled.jsonl -o c --json",
+    "ragauge-comparison": "compare inputs/qrels.txt inputs/bm25.run inputs/dense.run --count-missing --json",
     "ragauge-embedders": "report folders/study/lineup.json --format json",
     "ragauge-experiments": "run inputs/experiments.toml -o runs --json",
     "ragauge-freshness": "freshness inputs/bm25.run inputs/dense.run --versions inputs/versions.jsonl -k 10 --json",
     "ragauge-gain": "gain --before inputs/kb --add inputs/new.jsonl -k 3 -w recall@3=0.5 -w novelty=0.5 --json",
+    "ragauge-gate": "gate inputs/qrels.txt inputs/dense.run -b inputs/bm25.run -r 'mrr not worse' -r 'map > 1' --json",
     "ragauge-graph": "graph synthetic:graph --max-queries 30 --json",
     "ragauge-history": "history folders -m recall@10 -m p95_ms --json",
     "ragauge-judged": "judge folders/judged -C default,no_claims=one --json",

@@ -26,11 +26,13 @@ from ragauge.core.documents import Document
 from ragauge.core.errors import BadInput, CheckFailed, Incomparable, UnknownName
 from ragauge.core.records import Dataset, Judgments, MeasureDict, Run, Scores
 from ragauge.evaluation.indicators import Indicator, find_indicator
-from ragauge.gates import report
-from ragauge.gates.results import Gate, Rule, RuleCheck
+from ragauge.gates.report import build_report, describe_test_outcome, format_value_and_limit, render_gate_junit
+from ragauge.gates.results import Gate, GateError, Rule, RuleCheck
 from ragauge.gates.rule_grammar import parse_rule, read_gate_file, rule_texts
 from ragauge.measures.conventions import PRESETS
+from ragauge.reports.registry import read_results
 from ragauge.stats.paired_tests import paired_permutation_test
+from written_results import format_results
 
 ROOT = Path(__file__).parents[2]
 
@@ -133,7 +135,7 @@ def test_a_rule_is_understood_however_it_is_written(text, canonical):
         ("ndcg@10 >= good", "after `ndcg@10 >=` comes a number"),
         ("ndcg@10 >= 1e999", "a number"),
         ("ndcg@10 >= nan", "after `ndcg@10 >=` comes a number"),
-        ("ndcg@10 >= 0,4", "after `ndcg@10 >= 0` comes nothing"),
+        ("ndcg@10 >= 0,4", "after `ndcg@10 >= 0` comes the end"),
         ("ndcg@10 drop >= 0.1", "after `ndcg@10 drop` comes <= and a number"),
         ("ndcg@10 non-inferior 0.1", "after `ndcg@10 non-inferior` comes `by`"),
         ("ndcg@10 non-inferior by 0", "not above 0"),
@@ -161,8 +163,8 @@ def test_a_rule_that_cannot_be_read_says_how_far_it_was_understood(text, said):
     [
         ("ndcg@10 not worse by 0.02", "hint: `ndcg@10 non-inferior by 0.02`"),
         ("P_10 not worse by 2 % by topic", "hint: `precision@10 non-inferior by 2 % by topic`"),
-        ("ndcg@10 better by 0.02", "hint: `ndcg@10 drop <= -0.02` asks for a mean that is better by so much"),
-        ("p95_ms better by 5", "hint: `p95_ms rise <= -5` asks"),
+        ("ndcg@10 better by 0.02", "hint: `ndcg@10 drop <= -0.02` requires a mean that is better by 0.02"),
+        ("p95_ms better by 5", "hint: `p95_ms rise <= -5` requires"),
         ("ndcg@10 not worse than bm25", "by `--baseline bm25` (-b)"),
         ("ndcg@10 non-inferior to runs/bm25 by 0.02", "by `--baseline runs/bm25` (-b)"),
         ("ndcg@10 drop <= 2% from bm25", "by `--baseline bm25` (-b)"),
@@ -239,9 +241,9 @@ def test_a_table_says_the_same_as_rules():
     ("table", "said"),
     [
         ({"mrr": {"atleast": 0.4}}, "`at_least`"),
-        ({"mrr": {"not_worse": False}}, "leave it out"),
+        ({"mrr": {"not_worse": False}}, "remove the key"),
         ({"mrr": {"at_least": True}}, "not a number"),
-        ({"mrr": {}}, "nothing is asked"),
+        ({"mrr": {}}, "no condition"),
         ({"mrr": 0.4}, "not a table"),
         ({"mrr": {"at_least": math.nan}}, "comes a number"),
         (3, "cannot be read from int"),
@@ -327,7 +329,7 @@ def test_a_percentage_of_nothing_is_not_passed():
     for rule, settings in (("mrr drop <= 5%", {}), ("mrr non-inferior by 5%", {"min_queries": 2})):
         check = first(some, rule, baseline=zero, **settings)
         assert not check.passed
-        assert "of which there is no percentage" in check.reason
+        assert "there is no percentage of it" in check.reason
 
 
 def test_a_rule_means_its_own_options_whatever_the_convention():
@@ -409,8 +411,8 @@ def test_the_loss_that_would_be_noticed_is_told_of_the_stratum_that_sees_least()
     whole, de, en = (check.detectable for check in found.checks[:3])
     assert found.passed
     assert de > whole > en
-    losses = f"mrr {whole:.3g}, mrr {de:.3g} in lang=de (8 queries)"
-    assert found.notes[-1] == f"`not worse` would notice, four times out of five, a true loss of {losses}"
+    losses = f"mrr {whole:.4f}, mrr {de:.4f} in lang=de (8 queries)"
+    assert found.notes[-1] == f"`not worse` detects these losses with 80% power: {losses}"
 
 
 def test_too_few_queries_pass_no_test():
@@ -545,7 +547,7 @@ def test_without_times_no_rule_about_them_passes():
     assert "there are no times" in found.checks[0].reason
     check = first(scores(mrr=[1.0]), "embed_p95_ms <= 50", **timed([1.0]))
     assert "there is no stage `embed`" in check.reason
-    with pytest.raises(BadInput, match="the times lack query, repeat"):
+    with pytest.raises(BadInput, match="the timings lack query, repeat"):
         ragauge.gate(scores(mrr=[1.0]), "p95_ms <= 50", timings=pl.DataFrame({"status": []}))
 
 
@@ -689,7 +691,7 @@ def test_runs_of_another_depth_do_not_compare_beyond_it():
     table = pl.DataFrame({"query": list(WHOLE), "doc": list("abc"), "score": [1.0] * 3})
     shallow, deep = (Run(table, name, None, {"plan": {"k": k}}) for name, k in (("old", 10), ("new", 100)))
     for rule, reason in (
-        ("recall@100 drop <= 0", "the baseline has none: recall@100 is undefined: the run was made with k=10"),
+        ("recall@100 drop <= 0", "the baseline has no value: recall@100 is undefined: the run was made with k=10"),
         ("mrr drop <= 0", "the run was made with k=100, the baseline with k=10"),
         ("recall@10 drop <= 0", ""),
     ):
@@ -712,7 +714,7 @@ def test_a_measure_deeper_than_the_run_has_not_passed(rule):
 
 def test_a_baseline_that_is_too_shallow_for_a_measure_is_none_for_it():
     check = first(WHOLE, "recall@11 drop <= 0.999", qrels=QRELS, baseline=shallow_run("old"))
-    reason = "the baseline has none: recall@11 is undefined: the run was made with k=10"
+    reason = "the baseline has no value: recall@11 is undefined: the run was made with k=10"
     assert (check.passed, check.reason) == (False, reason)
     assert passes(WHOLE, "recall@11 >= 0.001", qrels=QRELS, baseline=shallow_run("old"))
 
@@ -740,7 +742,7 @@ def test_of_a_file_it_is_only_said_that_its_rankings_end_before_the_cutoff():
 
 def test_a_gate_without_rules_is_a_mistake():
     for nothing in ([], {}):
-        with pytest.raises(BadInput, match="nothing is asked"):
+        with pytest.raises(BadInput, match="no rules given"):
             ragauge.gate(WHOLE, nothing, qrels=QRELS)
     assert not Gate("run", []).passed
 
@@ -766,7 +768,7 @@ def test_a_gate_is_true_only_if_it_passed():
         ({"alpha": 0}, "got 0"),
         ({"alpha": 0.5}, "alpha must be between 0.001 and 0.25, got 0.5"),
         ({"alpha": math.nan}, "got nan"),
-        ({"correction": "hom"}, "did you mean `holm`"),
+        ({"correction": "hom"}, "correction must be one of holm"),
         ({"min_queries": 1}, "min_queries must be at least 2, got 1"),
         ({"convention": "trec8"}, "no convention is named"),
     ],
@@ -837,7 +839,7 @@ def test_a_system_of_an_experiment_is_held_against_another(experiment):
     assert good.passed
     with pytest.raises(UnknownName, match="did you mean `bm25`"):
         ragauge.gate(experiment, "mrr@5 >= 0.001", system="bm24")
-    with pytest.raises(BadInput, match="which system is to pass"):
+    with pytest.raises(BadInput, match="expected the name of one system"):
         ragauge.gate(experiment, "mrr@5 >= 0.001", baseline=scores(mrr=[1.0]))
 
 
@@ -951,45 +953,49 @@ def made(**changes):
 
 
 def test_a_value_and_its_limit_are_told_apart():
-    assert report.format_value_and_limit(made()) == ("0.39996", "0.40000")
-    assert report.format_value_and_limit(made(value=0.5)) == ("0.5000", "0.4000")
-    assert report.format_value_and_limit(made(value=math.nan, limit=math.nan)) == ("", "")
+    assert format_value_and_limit(made()) == ("0.39996", "0.40000")
+    assert format_value_and_limit(made(value=0.5)) == ("0.5000", "0.4000")
+    assert format_value_and_limit(made(value=math.nan, limit=math.nan)) == ("-", "-")
 
 
-def test_a_reason_is_left_out_where_the_figures_say_it():
-    assert report.failure_reason(made()) == ""
-    assert report.failure_reason(made(value=0.4)) == "too low"
-    assert report.failure_reason(made(limit=math.nan)) == "too low"
-    assert (
-        report.failure_reason(made(rule=Rule(Indicator("missing", "count"), "limit", "<="), value=1, limit=0))
-        == "too low"
-    )
+def test_every_failed_rule_has_its_reason_in_every_format():
+    gate = Gate("run", [made(reason="no <b> here"), made(passed=True, reason="")])
+    report = build_report(gate)
+    assert report.summary == "run FAILED 1 of 2 rules."
+    (table,) = report.sections[1].blocks
+    assert list(table.rows) == [["mrr >= 0.4", "no <b> here"]]
+    assert "| mrr >= 0.4 | no &lt;b> here |" in format_results(gate, "markdown")
+    assert "no <b> here" in format_results(gate, "csv")
+    assert "no \\textless{}b\\textgreater{} here" in format_results(gate, "latex")
+    assert "no &lt;b&gt; here" in format_results(gate, "html")
 
 
 @pytest.mark.parametrize(
     ("kind", "passed", "said"),
     [
-        ("not worse", True, "being worse is not shown, p 0.250"),
-        ("not worse", False, "being worse is shown, p 0.250"),
-        ("better", True, "being better is shown, p 0.250"),
-        ("better", False, "being better is not shown, p 0.250"),
-        ("non-inferior", True, "being worse by 4% is ruled out, p 0.250"),
-        ("non-inferior", False, "being worse by 4% is not ruled out, p 0.250"),
+        ("not worse", True, "being worse is not shown"),
+        ("not worse", False, "being worse is shown"),
+        ("better", True, "being better is shown"),
+        ("better", False, "being better is not shown"),
+        ("non-inferior", True, "being worse by 4% is ruled out"),
+        ("non-inferior", False, "being worse by 4% is not ruled out"),
     ],
 )
-def test_what_a_test_says_is_in_words(kind, passed, said):
+def test_what_a_test_shows_is_in_words_and_numbers(kind, passed, said):
     rule = Rule(Indicator("mrr"), kind, limit=4, percent=kind == "non-inferior")
     check = made(rule=rule, passed=passed, limit=math.nan, baseline=0.5, difference=-0.1, ci=(-0.2, 0.05), p=0.25)
-    change = "-20.00% [-40.00%, +10.00%]" if rule.percent else "-0.1000 [-0.2000, +0.0500]"
-    assert report.comparison_lines(check) == [f"baseline 0.5000, change {change}", said]
-    assert said in report.render_gate_junit(Gate("run", [check])).decode()
-    assert f"; {said} |" in report.render_gate_markdown(Gate("run", [check]))
+    change, interval = ("-20.0%", "[-40.0%, +10.0%]") if rule.percent else ("-0.1000", "[-0.2000, +0.0500]")
+    assert describe_test_outcome(check) == said
+    junit = render_gate_junit(Gate("run", [check])).decode()
+    assert f"baseline 0.5000, change {change} {interval}; {said}, p 0.250" in junit
+    (table,) = build_report(Gate("run", [check])).sections[0].blocks
+    assert table.texts()[0][5:] == ["0.5000", change, interval, "0.250"]
 
 
 def test_junit_is_sound_whatever_the_texts_hold():
     rule = Rule(Indicator("mrr"), "limit", ">=", 0.4, tag="x", value="<&\x00\x1b\ud800\"'\n>")
     gate = Gate("r\x07un", [made(rule=rule, reason="a < b & \x00 c"), made(passed=True, reason="")])
-    root = ElementTree.fromstring(report.render_gate_junit(gate))
+    root = ElementTree.fromstring(render_gate_junit(gate))
     assert (root.tag, root.attrib["tests"], root.attrib["failures"], root.attrib["errors"]) == (
         "testsuites",
         "2",
@@ -1000,26 +1006,28 @@ def test_junit_is_sound_whatever_the_texts_hold():
     bad, good = suite.findall("testcase")
     assert bad.find("failure").attrib["message"] == "a < b & \ufffd c"
     assert good.find("failure") is None
-    undecided = ElementTree.fromstring(
-        report.render_undecided_junit("run", Incomparable("two\x00 things", hint="<one>"))
-    )
-    assert undecided.attrib["errors"] == "1"
-    assert undecided.find("testsuite/testcase/error").attrib["type"] == "Incomparable"
+    error = GateError.describe(Incomparable("two\x00 things", hint="<one>"))
+    failed = ElementTree.fromstring(render_gate_junit(Gate("run", [], error=error)))
+    assert failed.attrib["errors"] == "1"
+    assert failed.find("testsuite/testcase/error").attrib["type"] == "Incomparable"
 
 
 def test_markdown_keeps_texts_as_texts():
     rule = Rule(Indicator("mrr"), "limit", ">=", 0.4, tag="x", value="a|b<script>")
-    text = report.render_gate_markdown(Gate("run", [made(rule=rule)]))
-    assert "## Gate: run FAILED 1 of 1 check" in text
-    assert "| FAIL | mrr >= 0.4 in x=a\\|b&lt;script> | 0.39996 | 0.40000 | 3 |  | too low |" in text
-    assert "| 3 |  | no &lt;b> here |" in report.render_gate_markdown(
-        Gate("run", [made(limit=math.nan, reason="no <b> here")])
-    )
+    text = format_results(Gate("run", [made(rule=rule)]), "markdown")
+    assert "| **FAIL** | mrr >= 0.4 in x=a\\|b&lt;script> | 0.39996 | 0.40000 | 3 |" in text
 
 
-def test_data_has_no_word_that_json_lacks():
-    text = json.dumps(report.gate_to_dict(Gate("run", [made(value=math.nan, limit=math.nan)])), allow_nan=False)
-    assert json.loads(text)["checks"][0]["value"] is None
+def test_a_gate_is_read_back_from_json(tmp_path):
+    by_topic = Rule(Indicator("p95_ms", "latency", True, unit="ms"), "rise", "<=", 10, tag="x", value="a")
+    error = GateError("BadInput", "no such file", "check the path")
+    for gate in (Gate("run", [made(), made(rule=by_topic, value=math.nan)]), Gate("run", [], error=error)):
+        ragauge.report(gate, tmp_path / "gate.json")
+        (again,) = read_results(tmp_path / "gate.json")
+        assert repr(again) == repr(gate)
+        assert [check.rule for check in again.checks] == [check.rule for check in gate.checks]
+        assert again.error == gate.error
+    assert not again.passed
 
 
 # The command
@@ -1041,39 +1049,39 @@ def command(tmp_path):
 
 def test_a_pass_is_0_and_shown(command):
     done = command("qrels.txt", "new.run", "-b", "old.run", "-r", "mrr >= 0.9", "-r", "ndcg@10 not worse")
-    assert done.stdout.splitlines()[1:] == [
-        "pass  mrr >= 0.9                                          1.0000  0.9000  8",
-        "pass  ndcg@10 not worse                                   1.0000          8",
-        "      baseline 0.8155, change +0.1845 [+0.0524, +0.3167]",
-        "      being worse is not shown, p 0.983",
-        "pass  missing <= 0                                             0       0  8",
+    assert done.stdout.splitlines() == [
+        "Gate: new, convention default",
+        "new passed 3 rules (baseline old).",
+        "",
+        "Rules",
+        "      rule                value   limit  n  baseline   change        90% interval      p",
+        "pass  mrr >= 0.9         1.0000  0.9000  8         -        -                   -      -",
+        "pass  ndcg@10 not worse  1.0000       -  8    0.8155  +0.1845  [+0.0524, +0.3167]  0.983",
+        "pass  missing <= 0            0       0  8         -        -                   -      -",
     ]
-    assert done.stderr.splitlines()[0] == "note: new passed 3 checks (baseline old)"
 
 
-def test_a_failed_rule_is_1_and_every_line_fits(command):
+def test_a_failed_rule_is_1_with_its_reason(command):
     done = command("qrels.txt", "old.run", "-b", "new.run", "-r", "mrr drop <= 1%", "-r", "mrr not worse", code=1)
-    assert "baseline 1.0000, change -25.00% [-42.90%, -7.10%]" in done.stdout
-    assert "being worse is shown, p 0.017" in done.stdout
-    assert "dropped" not in done.stdout
-    assert max(map(len, done.stdout.splitlines())) <= 80
-    assert command("qrels.txt", "short.run", "-r", "mrr >= 0.1", code=1).stdout.count("FAIL") == 1
+    assert "FAIL  mrr drop <= 1%  0.7500  0.9900  8    1.0000   -25.0%     [-42.9%, -7.1%]" in done.stdout
+    assert "mrr drop <= 1%  dropped by 0.25 (25.0%) from 1" in done.stdout
+    assert command("qrels.txt", "short.run", "-r", "mrr >= 0.1", code=1).stdout.count("FAIL  ") == 1
     assert "no baseline" in command("qrels.txt", "new.run", "-r", "mrr better", code=1).stdout
 
 
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["qrels.txt", "new.run"], "nothing is asked"),
+        (["qrels.txt", "new.run"], "no rules given"),
         (["qrels.txt", "new.run", "-r", "mrr => 0.4"], "cannot be read from"),
         (["qrels.txt", "new.run", "-r", "mmr >= 0.4"], "did you mean `mrr`"),
         (["qrels.txt", "none.run", "-r", "mrr >= 0.4"], "none.run"),
         (["qrels.txt", "empty.run", "-r", "mrr >= 0.001"], "no rows"),
         (["qrels.txt", "new.run", "-b", "none.run", "-r", "mrr >= 0.4"], "none.run"),
         (["new.run", "-r", "mrr >= 0.4"], "no run given"),
-        (["qrels.txt", "new.run", "old.run", "-r", "mrr >= 0.4"], "3 files are given"),
+        (["qrels.txt", "new.run", "old.run", "-r", "mrr >= 0.4"], "expected at most 2 files, got 3"),
         (["qrels.txt", "new.run", "--rules", "none.toml"], "no such file"),
-        (["qrels.txt", "new.run", "-r", "mrr >= 0.4", "--junit", "-"], "name files"),
+        (["qrels.txt", "new.run", "-r", "mrr >= 0.4", "--junit", "-"], "cannot write to standard output"),
         (["qrels.txt", "new.run", "-r", "mrr >= 0.4", "-C", "default,ties"], "must be OPTION=VALUE"),
     ],
 )
@@ -1084,13 +1092,13 @@ def test_a_mistake_is_2(command, arguments, said):
 def test_other_data_is_4_and_the_files_say_so(command, experiment, tmp_path):
     other = "synthetic:needles(documents=60, queries=12, seed=1)"
     ragauge.run(other, {"bm25": "bm25"}, k=5, out=tmp_path / "other")
-    files = ["--junit", "gate.xml", "--markdown", "gate.md"]
+    files = ["--junit", "gate.xml", "-o", "gate.md"]
     rules = ["-r", "recall@5 not worse", *files]
     done = command(experiment.folder / "bm25", "-b", tmp_path / "other" / "bm25", *rules, code=4)
     assert "not the same documents" in done.stderr
     assert done.stdout == ""
     assert ElementTree.parse(tmp_path / "gate.xml").getroot().attrib["errors"] == "1"
-    assert "could not be decided" in (tmp_path / "gate.md").read_text()
+    assert "the rules could not be evaluated" in (tmp_path / "gate.md").read_text()
     assert command(experiment.folder / "bm25", "-b", "fixed", *rules).returncode == 0
     assert ElementTree.parse(tmp_path / "gate.xml").getroot().attrib["errors"] == "0"
 
@@ -1099,19 +1107,19 @@ def test_json_has_everything_and_nothing_that_is_no_number(command):
     done = command("qrels.txt", "new.run", "-r", "mrr not worse", "-r", "p95_ms <= 5", "--json", code=1)
     found = json.loads(done.stdout)
     assert found["passed"] is False
-    assert [check["reason"] is not None for check in found["checks"]] == [True, True, False, True]
-    assert found["checks"][0] | {"reason": ""} == {
+    assert [check["reason"] != "" for check in found["checks"]] == [True, True, False, True]
+    assert found["schema"] == "ragauge-gate/1"
+    check = found["checks"][0]
+    assert check.pop("definition")["kind"] == "not worse"
+    assert check | {"reason": ""} == {
         "rule": "mrr not worse",
-        "figure": "mrr",
-        "kind": "not worse",
-        "stratum": None,
         "passed": False,
         "value": 1.0,
         "limit": None,
         "n": 8,
         "baseline": None,
         "difference": None,
-        "ci": None,
+        "ci": [None, None],
         "p": None,
         "detectable": None,
         "reason": "",
@@ -1248,7 +1256,7 @@ def test_queries_that_were_not_asked_are_missing(tmp_path):
     data = "synthetic:needles(documents=40, queries=10)"
     ragauge.run(data, {"bm25": "bm25"}, limit=4, out=tmp_path / "x")
     found = ragauge.gate(str(tmp_path / "x" / "bm25"), ["recall@10 >= 0.1"])
-    assert [check.reason for check in found.failed] == ["the run lacks 6 of 10 judged queries, which it was not asked"]
+    assert [check.reason for check in found.failed] == ["the run lacks 6 of 10 judged queries, which were not run"]
     assert ragauge.gate(str(tmp_path / "x" / "bm25"), ["recall@10 >= 0.1", "missing <= 6"]).passed
 
 
@@ -1432,5 +1440,5 @@ def test_gate_refuses_a_setting_of_tests_without_a_rule_that_uses_it(setting, ru
     name = next(iter(setting))
     with pytest.raises(BadInput, match=f"{name} has no effect on these rules; expected .*`mrr not worse`") as caught:
         ragauge.gate(WHOLE, rule, qrels=QRELS, baseline=SHORT, **setting)
-    assert caught.value.hint == f"leave out --{name.replace('_', '-')}"
+    assert caught.value.hint == f"remove --{name.replace('_', '-')}"
     ragauge.gate(WHOLE, "mrr not worse", qrels=QRELS, baseline=SHORT, **setting)

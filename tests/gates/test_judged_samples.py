@@ -120,7 +120,7 @@ def test_a_baseline_that_lacks_more_than_is_allowed_cannot_be_beaten():
     mine, base = of([0.9] * 10), of([0.1] + [NAN] * 9)
     found = checks(mine, ["faithfulness better", "unscored(faithfulness) <= 10%"], baseline=base)
     assert not found["faithfulness better"].passed
-    assert found["faithfulness better"].reason.startswith("the baseline has none: 9 queries have no faithfulness")
+    assert found["faithfulness better"].reason.startswith("the baseline has no value: 9 queries have no faithfulness")
 
 
 def test_no_sample_in_common_is_no_difference():

@@ -185,7 +185,7 @@ def test_json_follows_the_schema_and_has_all_figures(seen):
     assert found["error"] ** 2 == pytest.approx(sum(found["of_mean"].values()))
     assert len(data["systems"]["lucky"]["scores"]) == REPEATS
     assert data["systems"]["steady"]["variation"] == {}
-    shares = [row["seeds"]["share"] for row in data["comparisons"]["rows"] if row["measure"] == "mrr@20"]
+    shares = [row["seeds"]["share"] for row in data["comparisons"]["comparisons"] if row["measure"] == "mrr@20"]
     assert shares == [pytest.approx(mine.by_trials)]  # the other side has no chance in it and the same value always
 
 
@@ -211,7 +211,7 @@ def test_compare_says_what_part_seeds_have(made, seen):
     found = ragauge.compare(str(made.folder), measures=["mrr@20"])
     share = seen.entries["lucky"].variation["mrr@20"].by_trials
     assert found.find("lucky").seeds.share == pytest.approx(share)
-    assert f"more seeds would take away {share:.0%} of the variance of a difference in mrr@20" in describe_comparisons(
+    assert f"more seeds would remove {share:.1%} of the variance of a difference in mrr@20" in describe_comparisons(
         found
     )
     assert found.to_polars()["seeds_share"].to_list() == [pytest.approx(share)]

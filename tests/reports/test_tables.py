@@ -21,7 +21,6 @@ from rich.console import Console
 import ragauge
 from command import forked
 from ragauge.comparison import report
-from ragauge.comparison.latex import render_comparisons_latex
 from ragauge.comparison.results import MeasureCurve, Overview, StratumMeans, SystemSummary
 from ragauge.core.csv_cells import restore_cell
 from ragauge.core.documents import Document
@@ -41,6 +40,7 @@ from ragauge.reports.overview_report import build_report, describe_tables
 from ragauge.reports.overview_tables import build_quality_table, build_strata_table
 from ragauge.reports.registry import read_results
 from ragauge.stats.smallest_k import SmallestK
+from written_results import format_results
 
 SCHEMA = json_schema_of("ragauge-report")
 VALID = jsonschema.Draft202012Validator(SCHEMA)
@@ -342,7 +342,7 @@ def test_a_sign_that_cannot_act_reads_as_it_is():
 
 def test_of_means_alone_no_interval_and_no_test_is_spoken_of():
     for text in (written("markdown", means_only()), written("latex", means_only())):
-        for word in ("CI", "t-test", "p:", "Stars", "Superscripts"):
+        for word in ("CI", "t-test", "p:", "Stars", "raised letter"):
             assert word not in text, word
     assert "| b | **0.7500** | - | 0 |" in written("markdown", means_only())
 
@@ -470,7 +470,7 @@ def test_json_has_the_figures():
     assert low["scores"][0]["values"]["mrr"][7] == 0.0
     assert low["manifest"]["odd"] == [None, ["a"], "x"]
     assert data["judgments_hash"] == "b0"
-    assert [one["system"] for one in data["comparisons"]["rows"]] == ["middle", "high"]
+    assert [one["system"] for one in data["comparisons"]["comparisons"]] == ["middle", "high"]
     assert data["rival"]["difference"] == pytest.approx(0.4)
     assert data["curves"][0]["values"]["low"] == [0.1, None]
     assert data["strata"]["topic"][1]["means"]["low"]["value"] is None
@@ -495,7 +495,7 @@ def test_seeds_margins_and_strata_of_comparisons_follow_the_schema():
     halves = {query: "even" if int(query[1:]) % 2 == 0 else "odd" for query in QUERIES}
     compared = ragauge.compare(seeds, "a", rounds=200, margin=0.1, detect=0.1, by=halves)
     data = checked(replace(side_by_side({"a": {"mrr": LOW}, "b": {"mrr": HIGH}}, "a"), compared=compared))
-    assert data["comparisons"]["rows"][0]["seeds"]["labels"] == ["1", "2"]
+    assert data["comparisons"]["comparisons"][0]["seeds"]["labels"] == ["1", "2"]
     assert len(data["comparisons"]["strata"]) == 2
 
 
@@ -564,13 +564,13 @@ def test_stars_are_against_the_baseline_and_the_same_from_a_comparison():
     text = written("latex", found)
     assert re.search(r"\n    low +& 0\.1000 \\\\", text)
     assert re.search(r"\n    high +& \\textbf\{0\.8750\}\\rlap\{\$\^\{\*\*\*\}\$\} \\\\", text)
-    assert "Stars: significantly different from low" in text
-    assert r"*** p \textless{} 0.001, ** p \textless{} 0.01, * p \textless{} 0.05" in text
+    assert "Stars: differs from low" in text
+    assert report.STARS_LEGEND in text
 
     def body(table):
         return table[table.index(r"\toprule") :]
 
-    assert body(render_comparisons_latex(found.compared)) == body(text)
+    assert body(format_results(found.compared, "latex")) == body(text)
 
 
 def test_the_table_of_trec_dl_has_the_published_figures(shared):
@@ -582,7 +582,7 @@ def test_the_table_of_trec_dl_has_the_published_figures(shared):
     }
     runs = {name: folder / "runs" / f"{name}.txt.gz" for name in published}
     scores = ragauge.evaluate(folder / "qrels" / "qrels.dl19-passage.txt", runs, ["ndcg@10"])
-    text = render_comparisons_latex(ragauge.compare(scores, "dl19.BM25", rounds=200))
+    text = format_results(ragauge.compare(scores, "dl19.BM25", rounds=200), "latex")
     set_there = dict(re.findall(r"^    (dl19\S+) +& \S*?(\d\.\d{4})", text.replace(r"\_", "_"), re.M))
     assert len(published) == 5
     assert set_there == published
@@ -593,7 +593,7 @@ def test_without_a_comparison_there_are_no_marks():
     assert "Means over 10 queries." in text
     assert re.search(r"a +& 0\.5000 +& \\textbf\{0\.2500\} \\\\", text)
     assert re.search(r"b +& \\textbf\{0\.7500\} +& -- \\\\", text)
-    assert "Superscripts" not in text
+    assert "raised letter" not in text
 
 
 def test_numbers_stand_where_letters_end():
@@ -605,7 +605,7 @@ def test_numbers_stand_where_letters_end():
         for j in range(i + 1, 30)
     ]
     found = replace(side_by_side(THREE).compared, rows=rows, systems=names)
-    text = render_comparisons_latex(found)
+    text = format_results(found, "latex")
     assert re.search(r"4 s3 +& 0\.0750\\rlap\{\\textsuperscript\{1,2,3\}\}", text)
     assert r"{lr@{\hspace{31.4em}}}" in text  # as wide as the longest of them
 
@@ -685,15 +685,18 @@ def test_text_for_an_output_that_cannot_show_blocks_has_ascii_marks():
     assert encode_sparklines("▁█·", "latin-1") == encode_sparklines("▁█·", "ascii") == "_# "
 
 
+def profile(found):
+    sections = [one for one in report.build_report(found).sections if one.id == "profiles"]
+    return [row for section in sections for row in section.blocks[0].texts()]
+
+
 def test_two_systems_have_a_profile_of_their_differences():
     shifted = [*LOW[:2], *[x + 0.4 for x in LOW[2:7]], -0.4]
     found = ragauge.compare({"a": scored("a", {"mrr": LOW}), "b": scored("b", {"mrr": shifted})}, "a", rounds=200)
-    assert report.render_profiles(found)[1:] == ["mrr  -0.4000 ▁  █████ +0.4000"]
+    assert profile(found) == [["mrr", "-0.4000", "|▁  █████|", "+0.4000"]]
     same = ragauge.compare({"a": scored("a", {"mrr": LOW}), "b": scored("b", {"mrr": LOW})}, "a", rounds=200)
-    assert report.render_profiles(same) == []
-    texts = [str(piece) for piece in report.render_comparison_tables(found, 80, 0)[0]]
-    assert "mrr  -0.4000 ▁  █████ +0.4000" in texts
-    assert not any("█" in str(piece) for piece in report.render_comparison_tables(found, 20, 0)[0])
+    assert profile(same) == []
+    assert profile(report.keep_changed_queries(found, 1)) == []
 
 
 # the command line ---------------------------------------------------------------------------------------------------
@@ -712,7 +715,7 @@ def table(tmp_path):
 
 @pytest.mark.slow
 def test_compare_writes_latex_and_a_profile(table):
-    done = cli("compare", "s.csv", "-b", "a_b", "--latex", cwd=table)
+    done = cli("compare", "s.csv", "-b", "a_b", "--format", "latex", cwd=table)
     assert done.returncode == 0, done.stderr
     assert r"\textbf{0.8750}\rlap{$^{***}$}" in done.stdout
     assert r"a\_b" in done.stdout
@@ -727,7 +730,7 @@ def test_two_kinds_of_output_are_refused(table):
     (table / "run").write_text("q1 Q0 d1 1 0.9 x\n")
     for asked, said in (
         (("compare", "s.csv", "--json", "--csv"), "--json and --csv"),
-        (("compare", "s.csv", "--markdown", "--latex"), "--markdown and --latex"),
+        (("compare", "s.csv", "--csv", "--format", "latex"), "--csv and --format"),
         (("evaluate", "qrels", "run", "--json", "--csv"), "--json and --csv"),
         (("evaluate", "qrels", "run", "--json", "--format", "trec_eval"), "--json and --format"),
     ):

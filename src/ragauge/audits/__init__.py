@@ -6,20 +6,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple, TypedDict, Unpack
 
 from ragauge.audits.checks import AUDIT_CHECKS, audit_evidence
 from ragauge.audits.evidence import AuditInput
 from ragauge.core.errors import BadInput, MissingEvidence
 from ragauge.core.findings import Audit
 from ragauge.core.records import Judgments, Run
+from ragauge.core.settings import check_keywords
 from ragauge.evaluation import DEFAULT_MEASURES, Measures, judgments_for_measures, parse_measures
 from ragauge.evaluation.checks import select_checks
 from ragauge.measures.conventions import PRESETS, Convention, find_convention
 from ragauge.measures.judged_ranks import defined_depth
 from ragauge.measures.names import Measure
 from ragauge.measures.scoring import is_beyond_depth
+from ragauge.output.numbers import pluralise
 from ragauge.runs.inputs import Inputs, open_run
 from ragauge.runs.results import Experiment
 from ragauge.runs.texts import DocumentTexts
@@ -27,18 +29,27 @@ from ragauge.runs.texts import DocumentTexts
 ExpectedScores = Mapping[str, str | float] | Iterable[str]
 
 
-def audit(  # noqa: PLR0913 - one for each kind of evidence
+class AuditOptions(TypedDict, total=False):
+    """Options of an audit."""
+
+    measures: Measures | None
+    convention: str | Convention | None
+    expect: ExpectedScores | None
+    """Published scores by measure, or texts such as `ndcg@10=0.7439`."""
+    checks: str | Iterable[str] | None
+    """Names of checks; None for all."""
+    targets: Any
+    """Map from documents to targets, for dr@k."""
+
+
+def audit(
     qrels: Any,
     runs: Any = None,
     *,
     documents: Any = None,
     queries: Any = None,
-    measures: Measures | None = None,
-    convention: str | Convention | None = None,
-    expect: ExpectedScores | None = None,
-    checks: str | Iterable[str] | None = None,
     repeats: Mapping[str, Sequence[Any]] | None = None,
-    targets: Any = None,
+    **options: Unpack[AuditOptions],
 ) -> Audit:
     """Check judgments, runs and texts for flaws that make a score misleading.
 
@@ -53,29 +64,23 @@ def audit(  # noqa: PLR0913 - one for each kind of evidence
     >>> [(one.what, one.problem, one.effect) for one in found.problems]
     [('ties', True, 'ndcg@10 0.6309 to 1.0000')]
     """
+    check_keywords("audit", options, AuditOptions)
     values = [qrels] if runs is None else [qrels, runs]
     named = {"documents": documents, "queries": queries}
     found = _open_sources(Inputs.resolve(*values, named=named, runs_required=False))
     again = {name: [open_run(one, name, with_ranks=True) for one in more] for name, more in (repeats or {}).items()}
-    question = _AuditSettings(
-        found.qrels, measures or found.measures, convention or found.convention, expect, checks, targets
-    )
-    return _run_audit(question, found.runs, {**found.repeats, **again}, found.texts)
+    return _run_audit(_merge_settings(found, options), found.runs, {**found.repeats, **again}, found.texts)
 
 
-def audit_files(  # noqa: PLR0913 - one for each option of the command
+def audit_files(
     arguments: Sequence[str],
     *,
     corpus: str | None = None,
     queries: str | None = None,
     dataset: str | None = None,
-    measures: Measures | None = None,
-    convention: str | Convention = "default",
-    expect: Sequence[str] = (),
-    checks: Sequence[str] | None = None,
-    targets: str | None = None,
     qrels_format: str | None = None,
     split: str | None = None,
+    **options: Unpack[AuditOptions],
 ) -> Audit:
     """Audit command-line arguments: `QRELS RUN…`, or folders written by `run`.
 
@@ -83,10 +88,8 @@ def audit_files(  # noqa: PLR0913 - one for each option of the command
     """
     named = {"documents": corpus, "queries": queries, "dataset": dataset}
     found = _open_sources(Inputs.resolve(*arguments, named=named, split=split, runs_required=False))
-    question = _AuditSettings(
-        found.qrels, measures or found.measures, convention, list(expect), checks, targets, qrels_format, split
-    )
-    return _run_audit(question, found.runs, found.repeats, found.texts)
+    settings = replace(_merge_settings(found, options), form=qrels_format, split=split)
+    return _run_audit(settings, found.runs, found.repeats, found.texts)
 
 
 class _AuditSources(NamedTuple):
@@ -126,6 +129,18 @@ class _AuditSettings:
     split: str | None = None
 
 
+def _merge_settings(sources: _AuditSources, options: AuditOptions) -> _AuditSettings:
+    """Merge options with the measures and the convention of the inputs."""
+    return _AuditSettings(
+        sources.qrels,
+        options.get("measures") or sources.measures,
+        options.get("convention") or sources.convention,
+        options.get("expect"),
+        options.get("checks"),
+        options.get("targets"),
+    )
+
+
 def _run_audit(
     question: _AuditSettings, runs: Mapping[str, Run], repeats: Mapping[str, Sequence[Run]], texts: DocumentTexts
 ) -> Audit:
@@ -134,7 +149,7 @@ def _run_audit(
     measures: list[Measure] = []
     for one in parse_measures(question.measures, rules):
         if not isinstance(one, Measure):
-            raise BadInput("a function of your own cannot be audited", hint="measures by name can: ndcg@10, map, …")
+            raise BadInput("cannot audit a measure that is a function", hint="use measures with names: ndcg@10, map, …")
         measures.append(one)
     depths = map(defined_depth, runs.values()) if rules.beyond_depth == "undefined" else ()
     limits = [depth for depth in depths if depth is not None]
@@ -162,8 +177,8 @@ def _run_audit(
     for run in runs:  # An input that no convention can score is an error of the caller, not a finding.
         evidence.scores(run)
     found = audit_evidence(evidence, chosen, texts.absent)
-    queries = f"{len(judgments)} judged quer{'y' if len(judgments) == 1 else 'ies'}"
-    about = f"{queries}, {len(runs)} run{'s' * (len(runs) != 1)}, convention {evidence.rules.name}"
+    counts = f"{pluralise(len(judgments), 'judged query')}, {pluralise(len(runs), 'run')}"
+    about = f"{counts}, convention {evidence.rules.name}"
     return Audit(found.findings, found.skipped, [about], list(runs))
 
 
@@ -189,6 +204,6 @@ def _parse_published_scores(expect: ExpectedScores | None) -> list[tuple[str, st
     for text in [expect] if isinstance(expect, str) else expect:
         measure, equals, figure = text.rpartition("=")
         if not equals:
-            raise BadInput(f"`{text}` expects nothing", hint="ndcg@10=0.7439")
+            raise BadInput(f"expected MEASURE=VALUE, got `{text}`", hint="use `--expect ndcg@10=0.7439`")
         claims.append((measure.strip(), figure.strip()))
     return claims

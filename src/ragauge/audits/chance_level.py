@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from ragauge.audits.evidence import AuditInput
+from ragauge.audits.evidence import AuditInput, none_if_nan
 from ragauge.audits.tie_orders import (
     RANDOM_ORDERS,
     RandomOrderMean,
@@ -161,6 +161,7 @@ def _chance_finding(
     documents, depth, at_random, own, oracle = found
     scores = evidence.scores(run, measures=measures)
     rows: list[list[str | float | None]] = []
+    shares: list[float] = []
     bad: list[str] = []
     blunt: list[str] = []
     for i, measure in enumerate(measures):
@@ -169,6 +170,7 @@ def _chance_finding(
         share = (
             (mean - at_random[i].mean) / (oracle[i] - at_random[i].mean) if oracle[i] > at_random[i].mean else math.nan
         )
+        shares.append(share)
         mark = "" if at_random[i].exact and own[i].exact else "~"
         if at_random[i].mean >= UNINFORMATIVE_CHANCE_SHARE * oracle[i]:
             blunt.append(name)
@@ -179,7 +181,7 @@ def _chance_finding(
                 own[i].mean,
                 mean,
                 oracle[i],
-                "-" if math.isnan(share) else format_number(share, "share"),
+                none_if_nan(share),
             ]
         )
         base = tie_whole_corpus(evidence.judgments, documents, np.full(len(values), depth))
@@ -195,7 +197,10 @@ def _chance_finding(
     known = "the collection" if evidence.documents is not None else "all documents in runs and judgments"
     exact = all(a.exact and b.exact for a, b in zip(at_random, own, strict=True))
     drawing = "" if exact else f"; ~ from {RANDOM_ORDERS} random orders"
-    told = "; ".join(bad) or f"{measures[0]} {rows[0][3]:.4f} is {rows[0][5]} of the distance from chance to the oracle"
+    first = str(measures[0])
+    share_text = f"{format_number(shares[0], 'share')} of the distance from chance to the oracle"
+    reached = f"{first} {format_number(scores.means[first])} is {share_text}"
+    told = "; ".join(bad) or reached
     nothing = f"; {', '.join(blunt)} cannot distinguish a run from chance here" if blunt else ""
     return Finding(
         run,
@@ -203,7 +208,11 @@ def _chance_finding(
         bool(bad),
         len(bad),
         f"{told} (drawing {depth} of {documents:,} documents, {known}{drawing}){nothing}",
-        grid=FindingTable(["measure", "chance", "shuffled", "run", "oracle", "of the distance"], rows),
+        grid=FindingTable(
+            ["measure", "chance", "shuffled", "run", "oracle", "share of the distance"],
+            rows,
+            ["name", *["score"] * 4, "share"],
+        ),
     )
 
 

@@ -73,7 +73,7 @@ class AuditInput:
         self, run: RunFrames, rules: Convention, judgments: Judgments | None, top: int, name: str | RunFrames
     ) -> JudgedRanks:
         found = compute_ranks_from_frames(judgments or self.judgments, run, rules, top=top)
-        timings = getattr(run, "timings", None)
+        timings = run.timings if isinstance(run, Run) else None
         if timings is not None:  # Empty and failed results are results too, and must stay in the mean.
             asked = set(timings["query"].to_list())
             known = np.array([query in asked for query in found.pool.queries], np.bool_)

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from ragauge.audits.evidence import AuditInput
+from ragauge.audits.evidence import AuditInput, none_if_nan
 from ragauge.audits.tie_orders import has_exact_bounds, ideal_ranks, list_means
 from ragauge.core.findings import Finding, FindingTable
 from ragauge.core.records import Ints, Judgments
@@ -131,7 +131,7 @@ def _recall_ceiling_findings(evidence: AuditInput) -> Iterator[Finding]:
             continue
         names = evidence.judgments.pool.queries
         reached: list[list[str | float | None]] = [
-            [run, value, format_number(value / ceiling, "share")]
+            [run, none_if_nan(value), none_if_nan(value / ceiling)]
             for run in evidence.runs
             for value in list_means(evidence.scores(run, measures=[measure]))
         ]
@@ -143,7 +143,7 @@ def _recall_ceiling_findings(evidence: AuditInput) -> Iterator[Finding]:
             f"{len(more)} of {pluralise(len(relevant), 'query')} with more than {measure.cutoff:g} relevant documents: "
             f"{measure} cannot exceed {ceiling:.4f}, where recall(of=capped)@{measure.cutoff:g} can reach 1",
             first_few([names[i] for i in more.tolist()]),
-            grid=FindingTable(["run", str(measure), "of the ceiling"], reached),
+            grid=FindingTable(["run", str(measure), "share of the ceiling"], reached, ["name", "score", "share"]),
             remedy=f"report recall(of=capped)@{measure.cutoff:g} or a deeper cutoff as well",
         )
 
@@ -260,7 +260,8 @@ def check_unjudged(evidence: AuditInput) -> Iterator[Finding]:
             f"{low}'s: the judgments cover the two runs unequally, and unjudged documents count as not relevant",
             grid=FindingTable(
                 ["run", f"unjudged in {DEFAULT_TOP}"],
-                [[run, format_number(one, "share")] for run, one in shares.items()],
+                list(shares.items()),
+                ["name", "share"],
             ),
         )
 

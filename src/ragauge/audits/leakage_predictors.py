@@ -172,7 +172,10 @@ def evaluate_predictors(
     for naming in named:
         each = pairs.of(partial(_naming_values, naming))
         every.append(RelevancePrediction(naming.name, each, False, signs(each - 0.5), signs(each - text)))
-    both = (correct_p_values(np.array([getattr(one, name) for one in every]), "holm") for name in ("p", "p_text"))
+    both = (
+        correct_p_values(np.array(p_values), "holm")
+        for p_values in ([one.p for one in every], [one.p_text for one in every])
+    )
     return [replace(one, p=float(p), p_text=float(against)) for one, p, against in zip(every, *both, strict=True)]
 
 

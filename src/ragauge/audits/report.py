@@ -1,210 +1,157 @@
-"""Reports of an audit for a terminal, as JSON and as Markdown."""
+"""Report of an audit."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator, Sequence
-from dataclasses import asdict
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import replace
 
-from rich.console import Group, RenderableType
-from rich.padding import Padding
-from rich.table import Table
-from rich.text import Text
+from ragauge.audits.comparability import CONVENTIONS_FINDING
+from ragauge.core.findings import EXPECTED_FINDING, Audit, Finding
+from ragauge.output.numbers import join_names, pluralise
+from ragauge.output.report import (
+    ALL_FORMATS,
+    FILES_ONLY,
+    Block,
+    Findings,
+    Paragraph,
+    Report,
+    ResultReporter,
+    Section,
+    TableBuilder,
+)
+from ragauge.output.tables import Column, Row, Table, table_of_finding, table_of_findings
 
-from ragauge.core.findings import Audit, Finding, FindingTable
-from ragauge.core.text import one_line
-from ragauge.files.serialization import replace_nan
-from ragauge.output.markdown import escape_markdown, render_markdown_table
-from ragauge.output.text_report import format_grid_cells
-
-EXPECTED_FINDING = "expected"
-"""Name of findings on expected scores: they come first, problem or not."""
-FINDINGS_WITH_TABLE = ("conventions", EXPECTED_FINDING)
-"""Findings whose table is shown even without a problem."""
-TABLE_FOOTNOTES = {"conventions": "presets are described in CONVENTIONS.md"}
+FINDINGS_WITH_TABLE = (CONVENTIONS_FINDING, EXPECTED_FINDING)
+"""Findings that have a section of their own, even without a problem."""
+TABLE_NOTES = {CONVENTIONS_FINDING: "The presets are described in CONVENTIONS.md."}
 """Notes below the table of a finding, by the name of the finding."""
-NAME_COLUMN_CHARS = 16
-"""Width of the column of finding names, in characters."""
-
-
-def render_audit_terminal(audit: Audit, *, full: bool = False) -> list[RenderableType]:
-    """Render an audit for a terminal.
-
-    Expected scores come first, then problems by subject, other findings and skipped checks.
-    """
-    out: list[RenderableType] = []
-    asked, problems, quiet = _group_findings(audit)
-    if asked:
-        out.append(Text("expected scores", style="bold"))
-        for one in asked:
-            out.extend(
-                _render_finding("!" if one.problem else "·", "bold red" if one.problem else "dim", one, grid=True)
-            )
-        out.append(Text())
-    for subject in dict.fromkeys(one.subject for one in problems):
-        out.append(Text(one_line(subject), style="bold", overflow="fold"))
-        for one in problems:
-            if one.subject == subject:
-                out.extend(_render_finding("!", "bold red", one, grid=True))
-        out.append(Text())
-    if quiet:
-        out.append(Text("passed and notes", style="bold"))
-        out.extend(_render_minor_findings(quiet, audit.runs, full=full))
-        out.append(Text())
-    if audit.skipped:
-        out.append(Text("skipped", style="bold"))
-        why: dict[str, list[str]] = {}
-        for name, reason in audit.skipped.items():
-            why.setdefault(reason, []).append(name)
-        for reason, names in why.items():
-            text = Text(f"{', '.join(names)}: {one_line(reason)}", style="dim", overflow="fold")
-            out.append(_render_line(("-", "dim"), [text]))
-        out.append(Text())
-    return out[:-1]
-
-
-def _group_findings(audit: Audit) -> tuple[list[Finding], list[Finding], list[Finding]]:
-    """Group findings into those on expected scores, problems, and others."""
-    others = [one for one in audit.findings if one.what != EXPECTED_FINDING]
-    return (
-        [one for one in audit.findings if one.what == EXPECTED_FINDING],
-        [one for one in others if one.problem],
-        [one for one in others if not one.problem],
-    )
+MAX_SUBJECTS = 2
+"""Maximum number of subjects without a problem that a terminal lists one by one."""
 
 
 def summarise_audit(audit: Audit) -> str:
-    """Return the numbers of problems and of skipped checks in a sentence.
+    """Summarise the numbers of problems and of skipped checks in one sentence.
 
     >>> summarise_audit(Audit([Finding("run", "ties", True, 1, "…")], {"orphans": "no corpus"}))
-    '1 problem found, 1 check skipped'
+    '1 problem found, 1 check skipped.'
     """
-    found, left = len(audit.problems), len(audit.skipped)
-    text = f"{found} problem{'s' * (found != 1)} found"
-    return f"{text}, {left} check{'s' * (left != 1)} skipped" if left else text
+    skipped = f", {pluralise(len(audit.skipped), 'check')} skipped" if audit.skipped else ""
+    return f"{pluralise(len(audit.problems), 'problem')} found{skipped}."
 
 
-def _render_minor_findings(findings: Sequence[Finding], runs: Sequence[str], *, full: bool) -> list[RenderableType]:
-    """Render findings that are not problems, one line each.
+def build_report(audit: Audit, *, all_findings: bool = False) -> Report:
+    """Build the report of an audit: expected scores, problems by subject, other findings, and skipped checks.
 
-    Unless `full`, checks without a problem in three or more subjects share a line. Tables are shown only if always
-    required.
+    With `all_findings`, a terminal shows every finding without a problem, and its table.
     """
-    out: list[RenderableType] = []
+    expected = [finding for finding in audit.findings if finding.what == EXPECTED_FINDING]
+    problems = [finding for finding in audit.problems if finding.what != EXPECTED_FINDING]
+    presets = [finding for finding in audit.findings if finding.what == CONVENTIONS_FINDING and not finding.problem]
+    passed = [f for f in audit.findings if not f.problem and f.what not in FINDINGS_WITH_TABLE]
+    subjects = list(dict.fromkeys(finding.subject for finding in problems))
+    sections = [
+        Section("expected", "Expected scores", _finding_blocks(expected), "Expected scores"),
+        *(
+            Section(
+                f"problems-{place}",
+                f"Problems of {subject}",
+                _finding_blocks([finding for finding in problems if finding.subject == subject]),
+                "Problems" if place == 1 else "",
+            )
+            for place, subject in enumerate(subjects, 1)
+        ),
+        Section("conventions", "Conventions", _finding_blocks(presets), "Conventions"),
+        Section(
+            "passed",
+            "No problem",
+            [_build_passed_table(passed)] if passed else [],
+            "No problem",
+            ALL_FORMATS if all_findings else FILES_ONLY,
+        ),
+        Section(
+            "evidence",
+            "Evidence without a problem",
+            [table for finding in passed for table in _evidence_tables(finding, f"{finding.what}: {finding.subject}")],
+            formats=ALL_FORMATS if all_findings else FILES_ONLY,
+        ),
+        Section("skipped", "Skipped checks", _skipped_blocks(audit), "Skipped"),
+    ]
+    if not all_findings and passed:
+        condensed = Section("passed", "No problem", [_condense_passed(passed)], formats=frozenset({"terminal"}))
+        sections.insert(-1, condensed)
+    return Report(
+        "audit",
+        "Audit",
+        summarise_audit(audit),
+        [section for section in sections if section.blocks],
+        [join_names(audit.runs)] if audit.runs else [],
+        notes=audit.notes,
+    )
+
+
+def _finding_blocks(findings: Sequence[Finding]) -> list[Block]:
+    """Return each finding, followed by its table; the subject is in the title of the section.
+
+    Effect and remedy of a finding that is not a problem are paragraphs, because not every format shows them with it.
+    """
+    blocks: list[Block] = []
+    for finding in findings:
+        shown = replace(finding, subject="", message=_message_with_examples(finding), examples=())
+        if not finding.problem:
+            shown = replace(shown, remedy="")
+        blocks.append(Findings([shown]))
+        if not finding.problem:
+            effect = f"Effect: {finding.effect}" if finding.effect else ""
+            blocks += [Paragraph(text) for text in (effect, finding.remedy) if text]
+        blocks += _evidence_tables(finding)
+    return blocks
+
+
+def _message_with_examples(finding: Finding) -> str:
+    more = ", …" if finding.count > len(finding.examples) else ""
+    return finding.message + (f" ({', '.join(finding.examples)}{more})" if finding.examples else "")
+
+
+def _evidence_tables(finding: Finding, title: str = "") -> list[Table]:
+    if finding.grid is None or not finding.grid.rows:
+        return []
+    table = table_of_finding(finding.grid, title, finding.what.replace(" ", "-"))
+    return [replace(table, note=TABLE_NOTES.get(finding.what, ""))]
+
+
+def _build_passed_table(findings: Sequence[Finding]) -> Table:
+    rows: list[Row] = [[f.what, f.subject, _message_with_examples(f)] for f in findings]
+    return Table("passed", [Column("check", "name"), Column("subject", "name"), Column("result")], rows, group_by=0)
+
+
+def _condense_passed(findings: Sequence[Finding]) -> Table:
+    """Build the table of findings without a problem; checks of many subjects share a row."""
+    rows: list[Row] = []
     shared: dict[tuple[str, ...], list[str]] = {}
-    for what in dict.fromkeys(one.what for one in findings):
-        mine = [one for one in findings if one.what == what]
-        if not full and len(mine) > 2 and what not in FINDINGS_WITH_TABLE:
-            shared.setdefault(tuple(one.subject for one in mine), []).append(what)
+    for what in dict.fromkeys(finding.what for finding in findings):
+        several = [finding for finding in findings if finding.what == what]
+        if len(several) > MAX_SUBJECTS:
+            shared.setdefault(tuple(finding.subject for finding in several), []).append(what)
             continue
-        for one in mine:
-            unclear = len({other.subject for other in mine}) > 1 or (one.subject in runs and len(runs) > 1)
-            lead = f"{one.subject}: " if unclear and not one.message.startswith(one.subject) else ""
-            out.extend(_render_finding("·", "dim", one, grid=full or what in FINDINGS_WITH_TABLE, lead=lead))
-    for subjects, names in shared.items():
-        text = f"no problem in {one_line(', '.join(subjects))}: {', '.join(names)} (--full shows each)"
-        out.append(_render_line(("·", "dim"), [Text(text, overflow="fold")]))
-    return out
+        for finding in several:
+            subject = f"{finding.subject}: " if len(several) > 1 else ""
+            rows.append([what, f"{subject}{_message_with_examples(finding)}"])
+    rows += [[", ".join(names), f"no problem in {join_names(subjects)}"] for subjects, names in shared.items()]
+    return Table("passed", [Column("", "text"), Column("")], rows)
 
 
-def _render_line(mark: tuple[str, str], columns: Sequence[RenderableType]) -> Table:
-    table = Table(box=None, pad_edge=False, show_header=False, padding=(0, 1, 0, 0))
-    table.add_column(width=1)
-    for _ in columns[:-1]:
-        table.add_column(width=NAME_COLUMN_CHARS, overflow="fold")
-    table.add_column(overflow="fold")
-    table.add_row(Text(*mark), *columns)
-    return table
+def _skipped_blocks(audit: Audit) -> list[Block]:
+    """Return the skipped checks by reason."""
+    checks: dict[str, list[str]] = {}
+    for name, reason in audit.skipped.items():
+        checks.setdefault(reason, []).append(name)
+    rows: list[Row] = [[", ".join(names), reason] for reason, names in checks.items()]
+    return [Table("skipped", [Column(""), Column("")], rows)] if rows else []
 
 
-def _render_finding(mark: str, style: str, one: Finding, *, grid: bool, lead: str = "") -> Iterator[RenderableType]:
-    names = [one_line(example) for example in one.examples]
-    more = ", …" if one.count > len(names) else ""
-    examples = f" ({', '.join(names)}{more})" if names else ""
-    text = [Text(one_line(f"{lead}{one.message}{examples}"), overflow="fold")]
-    if one.effect and (one.problem or grid):
-        text.append(Text(f"effect: {one_line(one.effect)}", style="italic", overflow="fold"))
-    if one.remedy:
-        text.append(Text(f"do: {one_line(one.remedy)}", overflow="fold"))
-    yield _render_line((mark, style), [Text(one.what), Group(*text)])
-    if grid and one.grid is not None and one.grid.rows:
-        yield Padding(_render_grid(one.grid), (0, 0, 0, 4))
-        if one.what in TABLE_FOOTNOTES:
-            yield Padding(Text(TABLE_FOOTNOTES[one.what], style="dim"), (0, 0, 0, 4))
+def build_findings_table(audit: Audit) -> Table:
+    """Build the table with one row per finding; examples are separated by ` | `."""
+    return table_of_findings(audit.findings, "subject")
 
 
-def _render_grid(grid: FindingTable) -> Table:
-    rows = format_grid_cells(grid)
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for i, title in enumerate(grid.header):
-        numbers = any(not isinstance(row[i], str) for row in grid.rows) or all(_is_numeric_cell(row[i]) for row in rows)
-        longest = max(len(row[i]) for row in rows)
-        table.add_column(
-            Text(one_line(title), overflow="fold"),
-            justify="right" if numbers else "left",
-            overflow="fold",
-            no_wrap=False,
-            min_width=min(longest, 9 if numbers else 12),
-        )
-    for row in rows:
-        table.add_row(*map(Text, row))
-    return table
-
-
-def _is_numeric_cell(text: str) -> bool:
-    return text in ("-", "refused") or text[:1] in "+-0123456789<" or text.endswith("%")
-
-
-def audit_to_dict(audit: Audit) -> dict[str, Any]:
-    """Convert an audit to JSON data.
-
-    `{"problems": n, "findings": […], "skipped": {check: reason}, "notes": […]}`.
-    """
-    found: dict[str, Any] = {
-        "problems": len(audit.problems),
-        "findings": [_finding_to_dict(one) for one in audit.findings],
-        "skipped": dict(audit.skipped),
-        "notes": list(audit.notes),
-    }
-    return dict(replace_nan(found))
-
-
-def audit_to_json(audit: Audit) -> str:
-    """Return an audit as JSON text."""
-    return json.dumps(audit_to_dict(audit), ensure_ascii=False, indent=2, allow_nan=False)
-
-
-def _finding_to_dict(one: Finding) -> dict[str, Any]:
-    found = {**asdict(one), "examples": list(one.examples)}
-    if one.grid is not None:
-        found["grid"] = {"header": list(one.grid.header), "rows": [list(row) for row in one.grid.rows]}
-    return found
-
-
-def render_audit_markdown(audit: Audit) -> str:
-    """Render an audit as a Markdown page."""
-    lines = ["# Audit", "", *(f"{escape_markdown(note)}." for note in audit.notes), ""]
-    lines += [f"{summarise_audit(audit)}.", ""]
-    titles = ("Expected scores", "Problems", "Passed and notes")
-    for title, findings in zip(titles, _group_findings(audit), strict=True):
-        if findings:
-            lines += [f"## {title}", ""]
-        for one in findings:
-            examples = f" ({', '.join(map(escape_markdown, one.examples))})" if one.examples else ""
-            lines += [f"**{escape_markdown(one.subject)}: {one.what}.** {escape_markdown(one.message)}{examples}.", ""]
-            if one.effect:
-                lines += [f"Effect: {escape_markdown(one.effect)}.", ""]
-            if one.remedy:
-                lines += [f"Do: {escape_markdown(one.remedy)}.", ""]
-            if one.grid is not None and one.grid.rows:
-                lines += [*render_markdown_table(one.grid.header, format_grid_cells(one.grid)), ""]
-                lines += [escape_markdown(TABLE_FOOTNOTES[one.what]) + ".", ""] if one.what in TABLE_FOOTNOTES else []
-    if audit.skipped:
-        lines += [
-            "## Skipped",
-            "",
-            *(f"- {name}: {escape_markdown(why)}" for name, why in audit.skipped.items()),
-            "",
-        ]
-    return "\n".join(lines)
+REPORTER = ResultReporter(build_report, {"csv": TableBuilder("one row per finding", build_findings_table)})

@@ -20,6 +20,7 @@ from ragauge.core.records import Judgments, Run
 from ragauge.measures.conventions import OPTION_CHOICES, PRESETS, Convention
 from ragauge.measures.judged_ranks import JudgedRanks
 from ragauge.measures.names import Measure, parse_measure
+from ragauge.measures.registry import total
 from ragauge.measures.scoring import score_judged_ranks
 from ragauge.output.numbers import format_change, pluralise
 
@@ -208,7 +209,6 @@ def _data_change(what: str, name: str, label: str) -> ConventionChange:
 
 MATCH_DENSITY_RADIUS = 0.02
 """Half-width of the interval around a score in which the density of variant scores is estimated."""
-PRESET_PREFIX = "convention "
 DIGIT_NAMES = ("a whole number", "one digit", "two digits", "three digits")
 """Names of precisions below the four digits that tools print."""
 MAX_CHANCE_MATCHES = 0.25
@@ -245,7 +245,7 @@ class PublishedScore:
             raise BadInput(f"`{text}` is not a number", hint="--expect ndcg@10=0.7439")
         exponent = Decimal(figure.rstrip("%").strip()).as_tuple().exponent
         digits = max(0, -int(exponent))
-        unbounded = wanted.spec.name in ("dcg", "ideal_dcg", "yaap", "utility") or wanted.spec.name.startswith("num_")
+        unbounded = wanted.spec.name in ("dcg", "ideal_dcg", "yaap", "utility") or wanted.spec.aggregate is total
         if figure.endswith("%") or (value > 1 and not unbounded):
             value, digits = round(value / 100, digits + 2), digits + 2
         return cls(wanted, value, digits, f"{wanted} = {figure}")
@@ -266,6 +266,8 @@ class VariantResult:
     label: str
     value: float
     n: int
+    preset: str = ""
+    """Name of the convention, if the variant is one; `label` names it too."""
     how: str = ""
     """Options of `evaluate` that score this way; empty if the data must be changed instead."""
 
@@ -276,10 +278,10 @@ def iterate_variant_results(counting: VariantScorer) -> Iterator[list[VariantRes
     First without change, then each preset and single change, then each pair of changes.
     """
 
-    def tried(steps: int, label: str, case: ScoringVariant) -> Iterator[VariantResult]:
+    def tried(steps: int, label: str, case: ScoringVariant, preset: str = "") -> Iterator[VariantResult]:
         found = counting.count(case)
         if found is not None:
-            yield VariantResult(steps, label, *found, _evaluate_options(counting.measure, case))
+            yield VariantResult(steps, label, *found, preset, _evaluate_options(counting.measure, case))
 
     yield list(tried(0, f"as scored here ({counting.evidence.rules.name})", counting.base))
     singles = counting.departures()
@@ -290,7 +292,7 @@ def iterate_variant_results(counting: VariantScorer) -> Iterator[list[VariantRes
             found.extend(tried(1, one.label, case))
     for preset in PRESETS.values():
         case = ScoringVariant(preset, restate_measure(counting.measure, counting.evidence.rules, preset))
-        found.extend(tried(1, PRESET_PREFIX + preset.name, case))
+        found.extend(tried(1, f"convention {preset.name}", case, preset.name))
     yield found
     pairs: list[VariantResult] = []
     for one, two in itertools.combinations(singles, 2):
@@ -375,7 +377,7 @@ def _explanation_finding(
 
 def _precision_text(claim: PublishedScore) -> str:
     """Describe the precision of a match if it has fewer digits than tools print."""
-    if claim.digits >= len(DIGIT_NAMES) or claim.measure.spec.name.startswith("num_"):
+    if claim.digits >= len(DIGIT_NAMES) or claim.measure.spec.aggregate is total:
         return ""
     return f", to {DIGIT_NAMES[claim.digits]}"
 
@@ -398,15 +400,15 @@ def _merge_presets(found: Sequence[VariantResult]) -> list[VariantResult]:
     """Merge presets with equal scores into one entry."""
     presets: dict[float, list[VariantResult]] = {}
     for one in found:
-        if one.label.startswith(PRESET_PREFIX):
+        if one.preset:
             presets.setdefault(round(one.value, 9), []).append(one)
     together = [
         alike[0]
         if len(alike) == 1
-        else replace(alike[0], label=f"conventions {', '.join(one.label.removeprefix(PRESET_PREFIX) for one in alike)}")
+        else replace(alike[0], label=f"conventions {', '.join(one.preset for one in alike)}")
         for alike in presets.values()
     ]
-    return [*(one for one in found if not one.label.startswith(PRESET_PREFIX)), *together]
+    return [*(one for one in found if not one.preset), *together]
 
 
 def _variant_grid(rows: Sequence[tuple[str, VariantResult]], several: bool, what: str = "explained by") -> FindingTable:

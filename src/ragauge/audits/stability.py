@@ -8,12 +8,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ragauge.audits.evidence import VISIBLE_CHANGE, AuditInput, drop_if_unchanged
+from ragauge.audits.evidence import VISIBLE_CHANGE, AuditInput, drop_if_unchanged, none_if_nan
 from ragauge.audits.tie_orders import list_means
 from ragauge.core.findings import Finding, FindingTable
 from ragauge.core.records import Run, Scores
 from ragauge.measures.conventions import Convention
-from ragauge.output.numbers import first_few, format_change, join_names, pluralise
+from ragauge.output.numbers import first_few, format_change, format_number, join_names, pluralise
 from ragauge.stats.power import detectable_difference, queries_needed
 
 RECOMMENDED_MIN_QUERIES = 25
@@ -143,7 +143,11 @@ def check_query_count(evidence: AuditInput) -> Iterator[Finding]:
     seen = {run: told for run, told in small.items() if told.is_found}
     two = len(scores) == 2
     header = ["measure" if two else f"{best} against", "difference", "p", f"{n} queries find", "it needs"]
-    grid = FindingTable(header, [[name if two else run, *told.shown()] for run, name, told in rows])
+    grid = FindingTable(
+        header,
+        [[name if two else run, *told.shown()] for run, name, told in rows],
+        ["name", "signed", "p", "score", "count"],
+    )
     if unseen:
         message = (
             f"{first} ranks {best} above {_runs_text(unseen)}, but the difference is not significant in a "
@@ -153,8 +157,11 @@ def check_query_count(evidence: AuditInput) -> Iterator[Finding]:
         yield Finding(best, "enough queries", True, len(unseen), message, grid=grid, remedy=_power_remedy(unseen))
     if seen:
         least, needed = (
-            _range_text([getattr(told, name) for told in seen.values()], shown)
-            for name, shown in (("least", "{:.4f}"), ("needed", "{:,}"))
+            _range_text(values, shown)
+            for values, shown in (
+                ([told.least for told in seen.values()], "{:.4f}"),
+                ([told.needed for told in seen.values()], "{:,}"),
+            )
         )
         message = (
             f"{best} is better than {_runs_text(seen)} by {first}, but {'the' if len(seen) == 1 else 'each'} "
@@ -170,7 +177,11 @@ def check_query_count(evidence: AuditInput) -> Iterator[Finding]:
 def _runs_text(others: Mapping[str, PowerEstimate]) -> str:
     """List the first few runs, with the difference and its p-value."""
     return join_names(
-        [f"{run} ({told.difference:+.4f}, p {told.shown()[1]})" for run, told in others.items()], MAX_RUNS_NAMED
+        [
+            f"{run} ({format_number(told.difference, 'signed')}, p {format_number(told.p, 'p')})"
+            for run, told in others.items()
+        ],
+        MAX_RUNS_NAMED,
     )
 
 
@@ -215,8 +226,7 @@ class PowerEstimate(NamedTuple):
         """Return the cells of a row: difference, p-value, detectable one, queries needed."""
         if math.isnan(self.difference):
             return [None, None, None, None]
-        p = "-" if math.isnan(self.p) else "<0.001" if self.p < 0.001 else f"{self.p:.3f}"
-        return [f"{self.difference:+.4f}", p, self.least, "-" if self.needed is None else f"{self.needed:,}"]
+        return [self.difference, none_if_nan(self.p), none_if_nan(self.least), self.needed]
 
 
 def _estimate_power(best: Scores, other: Scores, name: str) -> PowerEstimate:

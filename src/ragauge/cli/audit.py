@@ -5,13 +5,21 @@ from __future__ import annotations
 from typing import Annotated
 
 import typer
-from rich.text import Text
 
-from ragauge.cli import console
 from ragauge.cli.option_checks import allow_only_options, refuse_options
-from ragauge.cli.options import CORPUS_HELP, ConventionName, MinRelevantGrade, resolve_convention
+from ragauge.cli.options import (
+    CORPUS_HELP,
+    ConventionName,
+    FormatName,
+    MinRelevantGrade,
+    OutputFiles,
+    PrintJson,
+    resolve_convention,
+)
+from ragauge.cli.output import check_outputs, print_table, write_result
 from ragauge.core.errors import BadInput
-from ragauge.output.terminal import borderless_table
+from ragauge.core.findings import Audit
+from ragauge.output.tables import Column, Table
 
 
 def audit(  # noqa: PLR0913 - each is an option of the command
@@ -20,36 +28,46 @@ def audit(  # noqa: PLR0913 - each is an option of the command
         list[str] | None,
         typer.Argument(
             metavar="QRELS [RUN...]",
-            help="Judgments and runs as in evaluate, or folders that `run` wrote; a BEIR folder brings its texts. "
-            "NAME=FILE again is the same system asked again.",
+            help="Judgments and runs, or folders written by `run`; a BEIR folder includes its texts. Several "
+            "NAME=FILE with one name are trials of that system.",
         ),
     ] = None,
     measure: Annotated[
         list[str] | None,
         typer.Option(
-            "-m", "--measure", help="A measure; again for more.  [dim]default the run's, or as evaluate[/dim]"
+            "-m",
+            "--measure",
+            metavar="NAME",
+            show_default="those of the run folder, or of `evaluate`",
+            help="Measure. Can be repeated.",
         ),
     ] = None,
     convention: ConventionName = "default",
     rel: MinRelevantGrade = None,
     expect: Annotated[
         list[str] | None,
-        typer.Option(metavar="MEASURE=VALUE", help="A number from a paper or a tool, to be explained; again for more."),
+        typer.Option(metavar="MEASURE=VALUE", help="Published score to explain. Can be repeated."),
     ] = None,
     corpus: Annotated[str | None, typer.Option(help=f"Documents: {CORPUS_HELP}.")] = None,
-    queries: Annotated[str | None, typer.Option(help="The texts of the queries: JSONL or TSV.")] = None,
+    queries: Annotated[str | None, typer.Option(metavar="FILE", help="Texts of the queries: JSONL or TSV.")] = None,
     dataset: Annotated[
         str | None, typer.Option("-d", "--dataset", help="Dataset with documents and queries, by name or folder.")
     ] = None,
-    check: Annotated[list[str] | None, typer.Option(help="Only this check; again for more.")] = None,
+    check: Annotated[list[str] | None, typer.Option(metavar="NAME", help="Check to run. Can be repeated.")] = None,
     listing: Annotated[bool, typer.Option("--list", help="List the checks.")] = False,
-    full: Annotated[bool, typer.Option("--full", help="Show the tables of what is in order, too.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="JSON on standard output.")] = False,
-    markdown: Annotated[str | None, typer.Option(metavar="FILE", help="Write it all as Markdown.")] = None,
+    full: Annotated[bool, typer.Option("--full", help="Show every finding, with its table.")] = False,
+    as_json: PrintJson = False,
+    as_csv: Annotated[bool, typer.Option("--csv", help="Print CSV: one row per finding.")] = False,
+    format_name: FormatName = None,
+    out: OutputFiles = None,
     strict: Annotated[bool, typer.Option("--strict", help="Exit with 1 if there is a problem.")] = False,
-    targets: Annotated[str | None, typer.Option(help="A target map for dr@k.")] = None,
-    split: Annotated[str | None, typer.Option(help="Which judgments of a BEIR folder: test, train, dev.")] = None,
-    qrels_format: Annotated[str | None, typer.Option(help="What the judgments are, e.g. trec or subtopics.")] = None,
+    targets: Annotated[
+        str | None, typer.Option(metavar="FILE", help="Map from documents to targets, for dr@k.")
+    ] = None,
+    split: Annotated[str | None, typer.Option(help="Judgments of a BEIR folder: test, train or dev.")] = None,
+    qrels_format: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Format of the judgments, e.g. trec or subtopics.")
+    ] = None,
 ) -> None:
     """Check judgments, runs and corpus for problems that make scores unreliable.
 
@@ -60,12 +78,14 @@ def audit(  # noqa: PLR0913 - each is an option of the command
         _print_audit_checks()
         return
     if not files:
-        raise BadInput("nothing is given", hint="ragauge audit QRELS RUN…, or a folder that `ragauge run` wrote")
-    if as_json:
-        refuse_options(context, ["full"], "with --json, which has every finding in full")
-    from ragauge.audits import audit_files, report
+        raise BadInput("no input given", hint="ragauge audit QRELS RUN…, or a folder written by `ragauge run`")
+    from ragauge.audits import audit_files
+    from ragauge.audits.report import build_report
 
-    found = audit_files(
+    check_outputs(Audit, out or [], as_json=as_json, as_csv=as_csv, format_name=format_name)
+    if as_json or as_csv or (format_name is not None and not out):
+        refuse_options(context, ["full"], "with --json, --csv and --format, which include all findings")
+    result = audit_files(
         files,
         corpus=corpus,
         queries=queries,
@@ -78,25 +98,21 @@ def audit(  # noqa: PLR0913 - each is an option of the command
         qrels_format=qrels_format,
         split=split,
     )
-    if markdown is not None:
-        from ragauge.files.workspace import atomic_write
-
-        with atomic_write(markdown) as out:
-            out.write(report.render_audit_markdown(found).encode("utf-8", "replace"))
-    if as_json:
-        console.write_data(report.audit_to_json(found))
-    else:
-        console.print_tables(*console.constrain_width(report.render_audit_terminal(found, full=full)))
-    wrote = [] if markdown is None else [f"wrote {markdown}"]
-    console.print_notes([*found.notes, *wrote, report.summarise_audit(found)])
-    if strict and found.problems:
+    write_result(
+        [result],
+        out or [],
+        as_json=as_json,
+        as_csv=as_csv,
+        format_name=format_name,
+        report=build_report(result, all_findings=full),
+    )
+    if strict and result.problems:
         raise typer.Exit(1)
 
 
 def _print_audit_checks() -> None:
     from ragauge.audits.checks import AUDIT_CHECKS
 
-    table = borderless_table(["check", "what it looks for", "needs"], numbers=False)
-    for one in AUDIT_CHECKS.values():
-        table.add_row(Text(one.name), Text(one.about), Text(", ".join(need.name for need in one.needs)))
-    console.print_tables(table)
+    columns = [Column("check", "name"), Column("what it looks for"), Column("needs")]
+    rows = [[check.name, check.about, ", ".join(need.name for need in check.needs)] for check in AUDIT_CHECKS.values()]
+    print_table(Table("checks", columns, rows))

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import itertools
 import math
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 
@@ -26,9 +25,11 @@ from ragauge.comparison.scored_files import ScoredRuns, score_runs
 from ragauge.core.errors import BadInput, UnknownName
 from ragauge.core.run_dates import RunDate
 from ragauge.datasets.queries import COMPLEXITY_LEVELS, tags_from_judgments
+from ragauge.evaluation.indicators import find_measure
 from ragauge.files.serialization import settings_from
+from ragauge.output.numbers import format_number, pluralise
 from ragauge.runs.results import Experiment, canonical_tag
-from ragauge.stats.comparisons import Comparison, Comparisons, ComparisonSettings
+from ragauge.stats.comparisons import Comparison, ComparisonOptions, Comparisons, ComparisonSettings
 from ragauge.stats.system_pairs import QueryMask, SystemPair, compare_pairs
 
 TagsByQuery = Mapping[str, Mapping[str, str]]
@@ -47,15 +48,15 @@ def compare(
     tags: TagsByQuery | None = None,
     common_queries: bool = False,
     count_missing: bool = False,
-    **how: Any,
+    **options: Unpack[ComparisonOptions],
 ) -> Comparisons:
     """Compare every system with the baseline, or every pair of systems.
 
     `scores` is the result of `evaluate` for several runs, an Experiment with all its trials, files, or plain
     numbers: `{system: {query: value}}` or `{system: {measure: {query: value}}}`. A list, or a mapping from seeds,
     instead of one system's scores contains repeated runs of that system; the interval then covers queries and seeds.
-    `by` is a tag of the queries, `complexity`, or a mapping from queries to strata. `how` is test, correction, family,
-    confidence, interval, rounds, seed, margin, detect, power, lower_is_better and higher_is_better: see
+    `by` is a tag of the queries, `complexity`, or a mapping from queries to strata. The options are test, correction,
+    family, confidence, interval, rounds, seed, margin, detect, power, lower_is_better and higher_is_better: see
     `ComparisonSettings`. A measure of unknown direction is assumed to be higher-is-better, and a note says so.
 
     >>> found = compare({"a": {"q1": 0.1, "q2": 0.4, "q3": 0.3}, "b": {"q1": 0.3, "q2": 0.5, "q3": 0.9}}, baseline="a")
@@ -63,7 +64,7 @@ def compare(
     >>> round(row.difference, 4), row.wins, row.losses, row.stars
     (0.3, 3, 0, 'ns')
     """
-    method = settings_from(ComparisonSettings, how)
+    method = settings_from(ComparisonSettings, {**options})
     if common_queries and count_missing:
         raise BadInput(
             "common_queries and count_missing are mutually exclusive", hint="remove --common-queries or --count-missing"
@@ -102,8 +103,9 @@ def compare(
     pairs = [_build_system_pair(table, m, base, name, queries, m in lower) for m in chosen for base, name in couples]
     rows = compare_pairs(pairs, method)
     strata: list[Comparison] = []
+    tag = ""
     if by is not None:
-        groups, more = _build_strata_masks(by, tags, sides[0], queries)
+        groups, tag, more = _build_strata_masks(by, tags, sides[0], queries)
         notes += more
         parts = [_restrict_pair(pair, label, mask) for pair in pairs for label, mask in groups.items()]
         strata = compare_pairs(parts, method)
@@ -119,6 +121,7 @@ def compare(
         dataset="" if known is None else known.dataset,
         convention=next((side.scores.convention for side in sides if side.scores is not None), ""),
         answers={} if known is None else {name: date for name, date in known.answers.items() if name in named},
+        tag=tag,
     )
 
 
@@ -155,11 +158,8 @@ def _build_system_pair(
 
 def _build_strata_masks(
     by: str | Mapping[str, str], tags: TagsByQuery | None, first: SystemScores, queries: Sequence[str]
-) -> tuple[dict[str, QueryMask], list[str]]:
-    """Return a mask of the queries by stratum.
-
-    Also returns notes on queries without a stratum.
-    """
+) -> tuple[dict[str, QueryMask], str, list[str]]:
+    """Return a mask of the queries by stratum, their tag, and notes on queries without a stratum."""
     label, found = "", {}
     if isinstance(by, Mapping):
         found = {str(query): str(value) for query, value in by.items()}
@@ -182,8 +182,8 @@ def _build_strata_masks(
     groups = {f"{label}{name}": np.array([value == name for value in values]) for name in order if name in names}
     left = values.count(None)
     what = str(by) if isinstance(by, str) else "stratum"
-    notes = [f"{left} quer{'y has' if left == 1 else 'ies have'} no {what}"] if left else []
-    return groups, notes
+    notes = [f"{pluralise(left, 'query has', 'queries have')} no {what}"] if left else []
+    return groups, label.removesuffix("="), notes
 
 
 def _restrict_pair(pair: SystemPair, stratum: str, mask: QueryMask) -> SystemPair:
@@ -226,23 +226,23 @@ def _comparison_notes(rows: Sequence[Comparison], sides: Sequence[SystemScores],
             notes.append(
                 f"{row.measure}{f' ({row.stratum})' * bool(row.stratum)}: {row.system} is better or worse than "
                 f"{row.baseline} depending on the seed "
-                f"({min(row.seeds.differences):+.4f} to {max(row.seeds.differences):+.4f})"
+                f"({format_number(min(row.seeds.differences), 'signed')} to "
+                f"{format_number(max(row.seeds.differences), 'signed')})"
             )
     few = [row for row in rows if 0 < row.n - row.ties < MIN_DIFFERING_QUERIES or 1 < row.n < 2 * MIN_DIFFERING_QUERIES]
     if few:
         least = min(few, key=lambda row: row.n - row.ties)
-        others = f"{len(few) - 1} more row{' is' if len(few) == 2 else 's are'} of few"
+        others = f" ({pluralise(len(few) - 1, 'other row has', 'other rows have')} few, too)" if len(few) > 1 else ""
         notes.append(
-            f"{least.system} and {least.baseline} differ on {least.n - least.ties} of {least.n} queries by "
-            f"{least.measure}{f', and {others}' if len(few) > 1 else ''}: "
-            "there intervals and tests are rough"
+            f"intervals and tests are rough: {least.system} and {least.baseline} differ on {least.n - least.ties} of "
+            f"{least.n} queries by {least.measure}{others}"
         )
     for measure in measures:
         one = sides[0].scores
         if one is not None and measure in one.means and not np.isnan(one.values[measure]).all():
             plain = float(np.nanmean(one.values[measure]))
             if not math.isclose(plain, one.means[measure], rel_tol=1e-9, abs_tol=1e-12):
-                notes.append(f"{measure}: compared by its mean over queries, which is not how `evaluate` sums it up")
+                notes.append(f"{measure}: compared by its mean over queries, unlike the aggregate of `evaluate`")
     return notes + _ranking_depth_notes(sides, measures)
 
 
@@ -256,8 +256,9 @@ def _ranking_depth_notes(sides: Sequence[SystemScores], measures: Sequence[str])
     if len(set(depths.values())) < 2:
         return []
     shortest, longest = min(depths, key=depths.__getitem__), max(depths, key=depths.__getitem__)
-    cutoffs = {measure: re.search(r"@(\d+)$", measure) for measure in measures}
-    deep = [m for m, cutoff in cutoffs.items() if cutoff is None or int(cutoff[1]) > depths[shortest]]
+    known = {measure: find_measure(measure) for measure in measures}
+    cutoffs = {name: None if measure is None else measure.cutoff for name, measure in known.items()}
+    deep = [name for name, cutoff in cutoffs.items() if cutoff is None or cutoff > depths[shortest]]
     if not deep:
         return []
     return [

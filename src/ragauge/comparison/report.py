@@ -1,26 +1,28 @@
-"""Render comparisons for the terminal, as Markdown, CSV and JSON data."""
+"""Report of a comparison: means, differences with tests, strata, and the queries that changed most."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict
-from typing import Any, NamedTuple
-
-from rich.table import Table
-from rich.text import Text
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from ragauge.core.run_dates import describe_run_dates
-from ragauge.core.text import one_line
-from ragauge.files.serialization import replace_nan
-from ragauge.output.markdown import escape_markdown, render_markdown_table
-from ragauge.output.numbers import format_number, format_score, pluralise
+from ragauge.core.summaries import Mean
+from ragauge.evaluation.indicators import find_aggregate, find_measure
+from ragauge.measures.registry import total
+from ragauge.output.numbers import format_interval, format_level, format_number, format_score, pluralise
+from ragauge.output.report import (
+    ALL_FORMATS,
+    Block,
+    Report,
+    ResultReporter,
+    Section,
+    TableBuilder,
+)
 from ragauge.output.sparklines import SPARKLINE_BLOCKS, downsample, sparkline
-from ragauge.output.terminal import borderless_table, terminal_cell
-from ragauge.output.text_report import fit_columns, shorten_names
-from ragauge.stats.comparisons import Comparison, Comparisons, comparison_fields
+from ragauge.output.tables import SUPERSCRIPTS, Cell, Column, Row, Table
+from ragauge.stats.comparisons import ChangedQuery, Comparison, Comparisons, comparison_fields
 
-SUPERSCRIPTS = dict(zip("abcdefghijklmnoprstuvwxyz", "ᵃᵇᶜᵈᵉᶠᵍʰⁱʲᵏˡᵐⁿᵒᵖʳˢᵗᵘᵛʷˣʸᶻ", strict=True))
 TEST_NAMES = {
     "t": "paired t-test",
     "wilcoxon": "Wilcoxon's signed-rank test",
@@ -35,30 +37,58 @@ CORRECTION_NAMES = {
 STARS_LEGEND = "*** below 0.001, ** 0.01, * 0.05"
 PROFILE_WIDTH_CHARS = 40
 """Width of a profile of differences, in characters."""
-ComparisonColumns = list[tuple[str, Callable[[Comparison], str], int]]
-"""Title, cell function and drop order of each column. A narrow terminal drops order 1 first and never 0."""
+MAX_CHANGED_QUERIES = 10
+"""Maximum number of queries that a report lists as risen, and as fallen."""
+NOT_LATEX = ALL_FORMATS - {"latex"}
+UNREPORTED_CONVENTIONS = ("", "default", "as given")
+"""Conventions that are not worth mentioning in a caption."""
+PAPER_MEASURE_NAMES = {
+    "ndcg": "nDCG",
+    "dcg": "DCG",
+    "alpha_ndcg": "alpha-nDCG",
+    "map": "MAP",
+    "gm_map": "GMAP",
+    "mrr": "MRR",
+    "precision": "P",
+    "recall": "Recall",
+    "f1": "F1",
+    "hit_rate": "Hit rate",
+    "r_precision": "R-Prec",
+    "rbp": "RBP",
+    "err": "ERR",
+    "err_ia": "ERR-IA",
+    "infap": "infAP",
+    "judged": "Judged",
+    "unjudged": "Unjudged",
+    "subtopic_recall": "S-Recall",
+}
+"""Names of measures in papers. Other measures keep their ragauge name."""
 
 
-class ComparisonTable(NamedTuple):
-    """Table of comparisons with its title."""
+def build_report(found: Comparisons, *, changed_queries: int = MAX_CHANGED_QUERIES) -> Report:
+    """Build the report of a comparison.
 
-    title: str
-    header: list[str]
-    rows: list[list[str]]
-    sure: list[bool]
-    """Whether each row is a significant difference."""
-    goes: Sequence[int] = ()
-    """Indices of the columns that a narrow terminal drops, in this order."""
-    left: Sequence[int] = ()
-    """Indices of left-aligned columns: numbers with a suffix, so that the numbers are aligned."""
-
-
-def build_comparison_tables(found: Comparisons) -> Iterator[ComparisonTable]:
-    """Yield the tables in reading order."""
-    if found.baseline is None and len(found.systems) > 2:
-        yield build_means_table(found)
-    yield from _pairwise_tables(found, found.rows)
-    yield from _pairwise_tables(found, found.strata, _strata_tag(found))
+    `changed_queries` is the number of queries per pair that are listed as risen, and as fallen.
+    """
+    summary, *details = summarise_comparisons(found) or ["No pair of systems has a query in common."]
+    tables = list(_pairwise_tables(found, found.rows))
+    sections = [
+        Section("means", "Means", [_build_paper_table(found)], formats=frozenset({"latex"})),
+        Section("means", "Means", _means_blocks(found), "Means", NOT_LATEX),
+        Section("differences", "Differences", tables, "Differences", NOT_LATEX),
+        Section("strata", "Strata", list(_pairwise_tables(found, found.strata)), "Strata", NOT_LATEX),
+        Section("profiles", "Differences per query, in ascending order", _profile_blocks(found), formats=NOT_LATEX),
+        Section("queries", "Queries that changed most", _query_blocks(found, changed_queries), "Queries", NOT_LATEX),
+    ]
+    return Report(
+        "compare",
+        "Comparison",
+        summary,
+        [section for section in sections if section.blocks],
+        list(filter(None, [found.dataset, found.convention and f"convention {found.convention}"])),
+        details,
+        notes=describe_comparisons(found),
+    )
 
 
 def assign_letters(systems: Sequence[str]) -> dict[str, str]:
@@ -84,102 +114,172 @@ def find_significant_wins(found: Comparisons) -> dict[tuple[str, str], list[str]
     return {place: sorted(names, key=list(found.systems).index) for place, names in losers.items()}
 
 
-def build_means_table(found: Comparisons) -> ComparisonTable:
-    """Build a table of means with letters for significantly worse systems."""
-    names, losers = assign_letters(found.systems), find_significant_wins(found)
-    means = {(row.measure, name): mean for row in found for name, mean in zip(_pair_names(row), row.means, strict=True)}
-    rows = []
+def build_means_table(found: Comparisons) -> Table:
+    """Build the table of systems by measures.
+
+    Without a baseline, each value has the letters of the systems that it is significantly better than; otherwise the
+    stars of its difference to the baseline.
+    """
+    letters = assign_letters(found.systems) if found.baseline is None else {}
+    losers = find_significant_wins(found)
+    stars = {(row.measure, row.system): row.stars for row in found if row.stars.startswith("*")}
+    means = collect_means(found)
+    lower = {row.measure for row in found if row.lower_is_better}
+    columns = [Column("system", "name")]
+    for measure in found.measures:
+        is_count = find_aggregate(measure) is total
+        style = "count" if is_count else "score"
+        columns.append(Column(measure, style, 0 if is_count else -1 if measure in lower else 1))
+    rows: list[Row] = []
     for name in found.systems:
-        cells = []
+        cells = [Cell(f"{letters[name]} {name}" if letters else name)]
         for measure in found.measures:
-            above = [names[loser] for loser in losers.get((measure, name), ())]
-            raised = f" ({' '.join(above)})" if above else ""
-            if all(one in SUPERSCRIPTS for one in above):
-                raised = "".join(SUPERSCRIPTS[one] for one in above)
-            cells.append(format_score(means[measure, name]) + raised)
-        rows.append([f"{names[name]} {one_line(name)}", *cells])
-    header = ["system", *found.measures]
-    return ComparisonTable("", header, rows, [False] * len(rows), left=range(1, len(header)))
+            mean = means.get((measure, name))
+            raised = [letters[loser] for loser in losers.get((measure, name), ())] if letters else []
+            mark = "" if letters else stars.get((measure, name), "")
+            cells.append(Cell(None if mean is None else mean.value, stars=mark, letters=raised))
+        rows.append(cells)
+    return Table("means", columns, rows)
 
 
-def _strata_tag(found: Comparisons) -> str:
-    """Return the tag of the strata, or `stratum` if they have no common tag."""
-    tags = {row.stratum.partition("=")[0] for row in found.strata if "=" in row.stratum}
-    return tags.pop() if len(tags) == 1 else "stratum"
+def collect_means(found: Comparisons) -> dict[tuple[str, str], Mean]:
+    """Return the mean of every system by (measure, system)."""
+    return {
+        (row.measure, name): Mean(value, row.n)
+        for row in found
+        for name, value in zip((row.baseline, row.system), row.means, strict=True)
+    }
 
 
-def _pair_names(row: Comparison) -> tuple[str, str]:
-    return row.baseline, row.system
+def _means_blocks(found: Comparisons) -> list[Block]:
+    """Return the table of means if every pair of several systems is compared."""
+    return [build_means_table(found)] if found.baseline is None and len(found.systems) > 2 else []
 
 
-def _pairwise_tables(found: Comparisons, rows: Sequence[Comparison], tag: str = "") -> Iterator[ComparisonTable]:
+def _build_paper_table(found: Comparisons) -> Table:
+    """Build the table of means for a paper: with usual names of measures, marks of the best, and a caption."""
+    table = build_means_table(found).mark_best()
+    columns = [column._replace(title=to_paper_name(column.title)) for column in table.columns]
+    columns[0] = columns[0]._replace(title="System")
+    counts = sorted({mean.n for mean in collect_means(found).values() if mean.n})
+    return replace(
+        table,
+        id=found.dataset or "systems",
+        columns=columns,
+        title=describe_means(counts, found.dataset, found.convention),
+        note=". ".join([*describe_best(len(found.systems)), describe_marks(found)]),
+    )
+
+
+def to_paper_name(measure: str) -> str:
+    """Return a measure's name as papers write it, with options and cutoff.
+
+    >>> [to_paper_name(one) for one in ("ndcg@10", "recall(of=capped)@5", "hit_rate@1", "my_own@3")]
+    ['nDCG@10', 'Recall(of=capped)@5', 'Hit rate@1', 'my_own@3']
+    """
+    known = find_measure(measure)
+    name = "" if known is None else known.spec.name
+    return PAPER_MEASURE_NAMES.get(name, name) + measure.removeprefix(name)
+
+
+def describe_means(counts: Sequence[int], dataset: str, convention: str) -> str:
+    """Describe over how many queries means were computed.
+
+    >>> describe_means([8, 10], "docs", "trec9")
+    'Means over 8 to 10 queries of docs, convention trec9'
+    """
+    over = f" over {counts[0]:,} to" if len(counts) > 1 else " over" if counts else ""
+    over += f" {pluralise(counts[-1], 'query')}" if counts else ""
+    by = f", convention {convention}" if convention not in UNREPORTED_CONVENTIONS else ""
+    return f"Means{over}{f' of {dataset}' if dataset else ''}{by}"
+
+
+def describe_best(systems: int) -> list[str]:
+    """Describe the emphasis of the best systems, if there are several systems."""
+    return [] if systems < 2 else ["Best in bold, second best underlined" if systems > 2 else "Best in bold"]
+
+
+def describe_marks(found: Comparisons) -> str:
+    """Describe what letters or stars at a mean stand for."""
+    tested = f"two-sided {describe_test(found)}"
+    if found.baseline is None:
+        level = format_number(found.method.alpha, "number")
+        return f"A raised letter: significantly better than that system ({tested}, p < {level})"
+    return f"Stars: differs from {found.baseline} ({tested}; {STARS_LEGEND})"
+
+
+def _pairwise_tables(found: Comparisons, rows: Sequence[Comparison]) -> Iterator[Table]:
     """Yield a table per measure, or a single table if only two systems are compared."""
     if not rows:
         return
+    has_strata = any(row.stratum for row in rows)
     if len(found.systems) == 2:
-        base, system = _pair_names(rows[0])
-        first: ComparisonColumns = [("measure", lambda row: row.measure, 0)]
-        yield _build_pairwise_table(found, rows, f"{system} against {base}", first, tag)
+        columns = [Column("measure", "name")]
+        lead: list[Row] = [[row.measure] for row in rows]
+        title = f"{rows[0].system} against {rows[0].baseline}"
+        yield _build_pairwise_table(found, rows, title, (columns, lead))
         return
     for measure in found.measures:
-        mine = [row for row in rows if row.measure == measure]
-        if not mine:
+        several = [row for row in rows if row.measure == measure]
+        if not several:
             continue
-        first = [("system", lambda row: row.system, 0)]
-        title = measure
+        columns, title = [Column("system", "name")], measure
+        lead = [[row.system] for row in several]
         if found.baseline is None:
-            first.append(("against", lambda row: row.baseline, 0))
+            columns.append(Column("against", "name"))
+            lead = [[row.system, row.baseline] for row in several]
         else:
             title += f" against {found.baseline}"
-            title += "" if tag else f" ({format_score(mine[0].means[0])}, n={mine[0].n})"
-        yield _build_pairwise_table(found, mine, title, first, tag)
+            title += "" if has_strata else f" ({format_score(several[0].means[0])}, n={several[0].n})"
+        yield _build_pairwise_table(found, several, title, (columns, lead))
 
 
 def _build_pairwise_table(
-    found: Comparisons, rows: Sequence[Comparison], title: str, first: ComparisonColumns, tag: str
-) -> ComparisonTable:
-    method = found.method
-    two = first[0][0] == "measure"
-    columns: ComparisonColumns = list(first)
-    if tag:
-        columns.append((tag, lambda row: row.stratum.removeprefix(f"{tag}="), 0))
-    if tag or two or found.baseline is None:
-        columns.append(("n", lambda row: str(row.n), 8))
-        columns.append((rows[0].baseline if two else "base", lambda row: format_score(row.means[0]), 6))
-    columns += [
-        (rows[0].system if two else "mean", lambda row: format_score(row.means[1]), 7),
-        ("change", lambda row: format_signed(row.difference), 0),
-        ("%", lambda row: "-" if math.isnan(row.percent) else f"{row.percent:+.1f}%", 3),
-        (f"{100 * method.confidence:g}% interval", lambda row: format_interval(row.ci), 0),
-    ]
-    if _p_column_title(found) != "p_t":
-        columns.append(("p_t", lambda row: format_number(row.p_t, "p"), 5))
-    decides = len(columns)
-    columns += [
-        (_p_column_title(found), lambda row: f"{format_number(row.p_corrected, 'p'):>6} {row.stars}".rstrip(), 0),
-        ("d", lambda row: format_signed(row.effect, 2), 4),
-        ("won/lost/tied", lambda row: f"{row.wins}/{row.losses}/{row.ties}", 2),
-        ("detects", lambda row: format_score(row.detectable), 1),
-    ]
+    found: Comparisons, rows: Sequence[Comparison], title: str, first: tuple[Sequence[Column], Sequence[Row]]
+) -> Table:
+    """Build a table of comparisons; `first` are the first columns with their cells."""
+    method, is_pair = found.method, len(found.systems) == 2
+    columns, cells = list(first[0]), [list(row) for row in first[1]]
+
+    def add(column: Column, values: Sequence[Cell | float | str | None]) -> None:
+        columns.append(column)
+        for row, value in zip(cells, values, strict=True):
+            row.append(value)
+
+    has_strata = any(row.stratum for row in rows)
+    if has_strata:
+        strata = [row.stratum.removeprefix(f"{found.tag}=") for row in rows]
+        add(Column(found.tag or "stratum", "name"), strata)
+    if has_strata or is_pair or found.baseline is None:
+        add(Column("n", "count", drop_order=8, legend="number of queries"), [row.n for row in rows])
+        base = rows[0].baseline if is_pair else "base"
+        add(Column(base, "score", drop_order=6), [row.means[0] for row in rows])
+    add(Column(rows[0].system if is_pair else "mean", "score", drop_order=7), [row.means[1] for row in rows])
+    add(Column("change", "signed"), [row.difference for row in rows])
+    add(Column("%", "signed share", drop_order=3), [row.percent / 100 for row in rows])
+    intervals = [Cell(row.ci[0], text=format_interval(*row.ci, "signed")) for row in rows]
+    add(Column(f"{format_level(method.confidence)} interval", "signed", legend=_describe_interval(found)), intervals)
+    decides = _p_column_title(found)
+    if decides != "p_t":
+        add(Column("p_t", "p", drop_order=5, legend=f"{_describe_t_test(found)}, uncorrected"), [r.p_t for r in rows])
+    p_values = [Cell(row.p_corrected, stars=row.stars, significant=found.sure(row)) for row in rows]
+    add(Column(decides, "p", legend=_describe_decision(found)), p_values)
+    add(Column("d", "effect", drop_order=4, legend="Cohen's d for pairs"), [row.effect for row in rows])
+    outcomes = [Cell(row.wins, text=f"{row.wins}/{row.losses}/{row.ties}") for row in rows]
+    add(Column("won/lost/tied", "count", drop_order=2), outcomes)
+    detects = Column("detects", "score", drop_order=1, legend="smallest true difference detected with the given power")
+    add(detects, [row.detectable for row in rows])
     if method.margin is not None:
-        columns.append(
-            ("noninf", lambda row: "-" if row.margin is None else format_number(row.margin.p_noninferior, "p"), 0)
-        )
-        columns.append(
-            ("equiv", lambda row: "-" if row.margin is None else format_number(row.margin.p_equivalent, "p"), 0)
-        )
+        tests = [row.margin for row in rows]
+        legend = f"p-value for a margin of {format_number(method.margin, 'number')}"
+        add(Column("noninf", "p", legend=legend), [None if one is None else one.p_noninferior for one in tests])
+        add(Column("equiv", "p", legend=legend), [None if one is None else one.p_equivalent for one in tests])
     if method.detect is not None:
-        columns.append(("needs", lambda row: f"{row.needed:,}" if row.needed else "-", 0))
+        legend = f"number of queries that detect a true difference of {format_number(method.detect, 'number')}"
+        add(Column("needs", "count", legend=legend), [row.needed for row in rows])
     if any(row.seeds is not None for row in rows):
-        columns.append(("run by run", _seed_range_text, 9))
-    lines = [[_printable_cell(cells(row)) for _, cells, _ in columns] for row in rows]
-    header = [name for name, _, _ in columns]
-    goes = sorted((i for i, column in enumerate(columns) if column[2]), key=lambda i: columns[i][2])
-    return ComparisonTable(title, header, lines, [found.sure(row) for row in rows], goes, [decides])
-
-
-def _printable_cell(text: str) -> str:
-    return text if text.isprintable() else one_line(text)  # Leading blanks of a number are kept.
+        add(Column("run by run", "text", drop_order=9, legend="lowest and highest"), [_seed_range(row) for row in rows])
+    return Table(f"differences-{'-'.join(dict.fromkeys(row.measure for row in rows))}", columns, cells, title)
 
 
 def _p_column_title(found: Comparisons) -> str:
@@ -190,137 +290,115 @@ def _p_column_title(found: Comparisons) -> str:
     return "p_t" if method.test == "t" else f"p {method.test}"
 
 
-def _seed_range_text(row: Comparison) -> str:
+def _seed_range(row: Comparison) -> str:
     if row.seeds is None:
         return "-"
-    return f"{min(row.seeds.differences):+.4f} to {max(row.seeds.differences):+.4f}" + (" flips" * row.seeds.flips)
+    ends = (format_number(end, "signed") for end in (min(row.seeds.differences), max(row.seeds.differences)))
+    return " to ".join(ends) + (" flips" if row.seeds.flips else "")
 
 
-def format_signed(value: float, digits: int = 4) -> str:
-    """Format a number with its sign, or "-" for NaN."""
-    return "-" if math.isnan(value) else f"{value:+.{digits}f}"
+def _profile_blocks(found: Comparisons) -> list[Block]:
+    """Return the sorted per-query differences as a line per measure, if two systems are compared.
 
-
-def format_interval(ends: tuple[float, float]) -> str:
-    """Format an interval in brackets, or "-" if it is NaN."""
-    return "-" if math.isnan(ends[0]) else f"[{ends[0]:+.4f}, {ends[1]:+.4f}]"
-
-
-def render_comparison_tables(
-    found: Comparisons, width: int, moved: int, marks: str = SPARKLINE_BLOCKS
-) -> tuple[list[Table | Text], list[str]]:
-    """Render all tables for a terminal, and list the columns that do not fit.
-
-    `marks` are the characters of the profiles, which are drawn if two systems are compared.
+    Differences whose queries were left out of the result cannot be drawn.
     """
-    pieces: list[Table | Text] = []
-    left: dict[str, None] = {}
-    for part in build_comparison_tables(found):
-        if part.title:
-            pieces.append(terminal_cell(part.title, "bold"))
-        kept = fit_columns(part.header, part.rows, width, part.goes)
-        left.update(dict.fromkeys(title for i, title in enumerate(part.header) if i not in kept))
-        table = borderless_table([part.header[i] for i in kept])
-        for i in part.left:
-            table.columns[kept.index(i)].justify = "left"
-        names = shorten_names(part.header, part.rows, kept, width)
-        for name, row, sure in zip(names, part.rows, part.sure, strict=True):
-            cells = [terminal_cell(row[i], "bold" if sure and i in part.left else "") for i in kept[1:]]
-            table.add_row(terminal_cell(name), *cells)
-        pieces += [table, Text("")]
-    if len(found.systems) == 2:
-        drawn = render_profiles(found, marks)
-        pieces += [terminal_cell(line) for line in drawn if max(map(len, drawn)) <= width] + [Text("")] * bool(drawn)
-    for part in build_changed_query_tables(found, moved) if moved else ():
-        pieces += [terminal_cell(part.title, "bold"), _render_changed_queries(part, width), Text("")]
-    return pieces[:-1], list(left)
-
-
-def render_profiles(found: Comparisons, marks: str = SPARKLINE_BLOCKS) -> list[str]:
-    """Render the sorted per-query differences of each measure as a line.
-
-    A gap marks queries without a difference.
-    """
-    lines = []
-    wide = max(map(len, found.measures))
+    if len(found.systems) != 2:
+        return []
+    rows: list[Row] = []
     for row in found.rows:
-        changes = sorted([*(one.difference for one in row.moved), *[0.0] * (row.n - len(row.moved))])
+        changes = sorted([*(one.difference for one in row.moved), *[0.0] * row.ties])
         most = max(map(abs, changes), default=0.0)
-        if most > 0:
-            drawn = sparkline(
-                [one or None for one in downsample(changes, PROFILE_WIDTH_CHARS)], -most, most, marks=marks
-            )
-            lines.append(f"{row.measure:<{wide}}  {changes[0]:+.4f} {drawn} {changes[-1]:+.4f}")
-    return ["query by query, from the lowest difference to the highest; a gap: none", *lines] if lines else []
+        if most > 0 and len(row.moved) == row.wins + row.losses:
+            shown = [one or None for one in downsample(changes, PROFILE_WIDTH_CHARS)]
+            line = sparkline(shown, -most, most, marks=SPARKLINE_BLOCKS)
+            rows.append([row.measure, changes[0], Cell(f"|{line}|"), changes[-1]])
+    columns = [
+        Column("measure", "name"),
+        Column("lowest", "signed"),
+        Column("differences"),
+        Column("highest", "signed"),
+    ]
+    return [Table("profiles", columns, rows, note="A gap: no difference.")] if rows else []
 
 
-def build_changed_query_tables(found: Comparisons, count: int) -> Iterator[ComparisonTable]:
-    """Yield a table per pair of the queries that rose and fell most.
+def keep_changed_queries(found: Comparisons, count: int) -> Comparisons:
+    """Keep the queries that rose and fell most, `count` of each per comparison, and their texts."""
+    rows, strata = (
+        [replace(row, moved=[*risen_queries(row, count), *fallen_queries(row, count)]) for row in several]
+        for several in (found.rows, found.strata)
+    )
+    kept = {one.query for row in (*rows, *strata) for one in row.moved}
+    texts = {query: text for query, text in found.texts.items() if query in kept}
+    return replace(found, rows=rows, strata=strata, texts=texts)
 
-    Only the first measure is used.
-    """
-    for row in found.rows:
+
+def risen_queries(row: Comparison, count: int) -> list[ChangedQuery]:
+    """Return the queries whose score rose most."""
+    return [one for one in row.moved if one.difference > 0][:count]
+
+
+def fallen_queries(row: Comparison, count: int) -> list[ChangedQuery]:
+    """Return the queries whose score fell most."""
+    return [one for one in row.moved if one.difference < 0][:count]
+
+
+def _query_blocks(found: Comparisons, count: int) -> list[Block]:
+    """Return a table per pair of the queries that rose and fell most by the first measure."""
+    blocks: list[Block] = []
+    for row in found.rows if count else ():
         if row.measure != found.measures[0] or not row.moved:
             continue
-        rose = [one for one in row.moved if one.difference > 0][:count]
-        fell = [one for one in row.moved if one.difference < 0][:count]
-        lines = []
-        for word, several in (("rose", rose), ("fell", fell)):
-            for i, one in enumerate(several):
-                cells = [word if i == 0 else "", one.query, format_score(one.baseline), format_score(one.system)]
-                asked = [found.texts.get(one.query, "")] if found.texts else []
-                lines.append([one_line(part) for part in [*cells, format_signed(one.difference), *asked]])
-        header = ["", "query", row.baseline, row.system, "change", *(["asked"] if found.texts else [])]
-        title = f"queries that moved most by {row.measure}: {row.system} against {row.baseline}"
-        yield ComparisonTable(title, header, lines, [False] * len(lines))
-
-
-def _render_changed_queries(part: ComparisonTable, width: int) -> Table:
-    """Render the changed queries.
-
-    On a narrow terminal, only the query texts are shortened.
-    """
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    asked = part.header.index("asked", 5) if len(part.header) > 5 else None
-    taken = sum(max(len(line[i]) for line in [part.header, *part.rows]) + 2 for i in range(5))
-    for i, title in enumerate(part.header):
-        table.add_column(terminal_cell(title), justify="left" if i < 2 or i == asked else "right", no_wrap=True)
-    room = max(20, width - taken)
-    for line in part.rows:
-        texts = [text if len(text) <= room else f"{text[: room - 1]}…" for text in line[5:]]
-        table.add_row(*map(terminal_cell, [*line[:5], *texts]))
-    return table
+        columns = [
+            Column("", "text"),
+            Column("query", "name"),
+            Column(row.baseline, "score"),
+            Column(row.system, "score"),
+            Column("change", "signed"),
+            *([Column("text")] if found.texts else []),
+        ]
+        rows: list[Row] = []
+        for word, several in (("rose", risen_queries(row, count)), ("fell", fallen_queries(row, count))):
+            for one in several:
+                text = [found.texts.get(one.query, "")] if found.texts else []
+                rows.append([word, one.query, one.baseline, one.system, one.difference, *text])
+        title = f"{row.measure}: {row.system} against {row.baseline}"
+        blocks.append(Table(f"queries-{row.system}-{row.baseline}", columns, rows, title, group_by=0))
+    return blocks
 
 
 def summarise_comparisons(found: Comparisons) -> list[str]:
-    """Summarise the significant differences, one line per measure and per margin test."""
+    """Summarise the significant differences, one sentence per measure and per margin test."""
     lines = []
     for measure in found.measures:
-        mine = [row for row in found.rows if row.measure == measure and row.n]
-        if not mine:  # The measure is undefined for every pair; the notes give the reason.
+        rows = [row for row in found.rows if row.measure == measure and row.n]
+        if not rows:  # The measure is undefined for every pair; the notes give the reason.
             continue
-        words: dict[str, list[str]] = {"better": [], "worse": [], "not told apart": []}
-        for row in mine:
-            word = "not told apart" if not found.sure(row) else "better" if row.better else "worse"
-            words[word].append(row.system if found.baseline is not None else f"{row.system} and {row.baseline}")
-        if found.baseline is not None:
-            said = "; ".join(f"{word}: {', '.join(names)}" for word, names in words.items() if names)
-            lines.append(f"{measure} against {found.baseline}: {said}")
-        for row in mine if found.method.margin is not None else ():
+        if found.baseline is None:
+            significant = sum(found.sure(row) for row in rows)
+            lines.append(f"{measure}: {significant} of {pluralise(len(rows), 'pair')} differ significantly.")
+        else:
+            names: dict[str, list[str]] = {"better": [], "worse": [], "no significant difference": []}
+            for row in rows:
+                outcome = "no significant difference" if not found.sure(row) else "better" if row.better else "worse"
+                names[outcome].append(row.system)
+            outcomes = "; ".join(f"{outcome}: {', '.join(systems)}" for outcome, systems in names.items() if systems)
+            lines.append(f"{measure} against {found.baseline}: {outcomes}.")
+        for row in rows if found.method.margin is not None else ():
             lines.append(_describe_margin_test(row, found.method.alpha))
     return lines
 
 
 def _describe_margin_test(row: Comparison, alpha: float) -> str:
     if row.margin is None or math.isnan(row.margin.p_noninferior):
-        return f"{row.measure}: too few queries to hold {row.system} to a margin"
-    margin = f"{row.margin.margin:g}"
-    one = "is not worse" if row.margin.p_noninferior < alpha else "may be worse"
-    two = "is" if row.margin.p_equivalent < alpha else "is not shown to be"
-    worse, within = format_number(row.margin.p_noninferior, "p"), format_number(row.margin.p_equivalent, "p")
+        return f"{row.measure}: too few queries to test {row.system} with a margin."
+    margin = format_number(row.margin.margin, "number")
+    noninferior = "is not worse" if row.margin.p_noninferior < alpha else "may be worse"
+    equivalent = "is" if row.margin.p_equivalent < alpha else "is not shown to be"
+    p_noninferior = format_number(row.margin.p_noninferior, "p")
+    p_equivalent = format_number(row.margin.p_equivalent, "p")
     return (
-        f"{row.measure}: {row.system} {one} than {row.baseline} by {margin} or more (p {worse}), "
-        f"and {two} within {margin} of it (p {within})"
+        f"{row.measure}: {row.system} {noninferior} than {row.baseline} by {margin} or more (p {p_noninferior}), "
+        f"and {equivalent} within {margin} of it (p {p_equivalent})."
     )
 
 
@@ -332,7 +410,7 @@ def _family_size(rows: Sequence[Comparison], found: Comparisons) -> int:
 def describe_test(found: Comparisons) -> str:
     """Describe the test that decides, and its correction."""
     method = found.method
-    over = " over queries and seeds" * (method.test == "t" and any(row.seeds is not None for row in found.rows))
+    over = " over queries and seeds" * (method.test == "t" and _has_seeds(found))
     if method.correction == "none":
         return f"{TEST_NAMES[method.test]}{over}, uncorrected"
     family = _family_size(found.rows, found)
@@ -341,92 +419,62 @@ def describe_test(found: Comparisons) -> str:
     return f"{TEST_NAMES[method.test]}{over}, {CORRECTION_NAMES[method.correction]} for {many}"
 
 
+def _has_seeds(found: Comparisons) -> bool:
+    return any(row.seeds is not None for row in found.rows)
+
+
+def _describe_t_test(found: Comparisons) -> str:
+    return f"paired t-test, two-sided{', over queries and seeds' if _has_seeds(found) else ''}"
+
+
+def _describe_decision(found: Comparisons) -> str:
+    """Describe the p-value that decides, and its stars."""
+    sides = ", two-sided" if _p_column_title(found) == "p_t" else ""
+    corrected = found.strata and found.method.correction != "none"
+    strata = f", in strata for {_family_size(found.strata, found)}" if corrected else ""
+    return f"{describe_test(found)}{sides}{strata}; {STARS_LEGEND}, ns otherwise"
+
+
+def _describe_interval(found: Comparisons) -> str:
+    method = found.method
+    kind = "hierarchical" if _has_seeds(found) else "BCa" if method.interval == "bca" else "percentile"
+    units = "queries and seeds" if _has_seeds(found) else "queries"
+    return f"{kind} bootstrap of the change, {method.rounds:,} resamples of {units}"
+
+
 def describe_comparisons(found: Comparisons) -> list[str]:
-    """Describe how the numbers were computed, with notes and conclusions."""
+    """Describe how the numbers were computed, and what makes them unreliable."""
     method = found.method
     first = [row for row in found.rows if row.measure == found.measures[0]]
-    seeds = any(row.seeds is not None for row in found.rows)
-    over = ", over queries and seeds" * seeds
-    decides = _p_column_title(found)
-    lines = [] if decides == "p_t" else [f"p_t: paired t-test, two-sided{over}, uncorrected"]
-    strata = (
-        f", in strata for {_family_size(found.strata, found)}" if found.strata and method.correction != "none" else ""
-    )
-    sides = ", two-sided" * (decides == "p_t")
-    lines.append(f"{decides}, to decide by: {describe_test(found)}{sides}{strata}; {STARS_LEGEND}, ns otherwise")
-    kind = "hierarchical" if seeds else "BCa" if method.interval == "bca" else "percentile"
-    lines.append(
-        f"interval: of the difference, {kind} bootstrap, {method.rounds:,} resamples of queries{' and seeds' * seeds}"
-    )
+    lines = [f"{_p_column_title(found)}: {_describe_decision(found)}", f"interval: {_describe_interval(found)}"]
     shares = sorted(row.seeds.share for row in first if row.seeds is not None and not math.isnan(row.seeds.share))
     if shares:
-        span = " to ".join(dict.fromkeys(f"{one:.0%}" for one in (shares[0], shares[-1])))
-        lines.append(f"more seeds would take away {span} of the variance of a difference in {first[0].measure}")
-    finds = [row.detectable for row in first if not math.isnan(row.detectable)]
-    if finds:
-        span = f"{min(finds):.4f}" + (f" to {max(finds):.4f}" if max(finds) - min(finds) > 5e-5 else "")
+        span = " to ".join(dict.fromkeys(format_number(one, "share") for one in (shares[0], shares[-1])))
+        lines.append(f"more seeds would remove {span} of the variance of a difference in {first[0].measure}")
+    detectable = [row.detectable for row in first if not math.isnan(row.detectable)]
+    if detectable:
+        ends = dict.fromkeys(format_number(one) for one in (min(detectable), max(detectable)))
         lines.append(
-            f"{first[0].n} queries detect a true difference in {first[0].measure} of {span} "
-            f"(power {method.power:.0%}, level {method.alpha:g})"
+            f"{first[0].n} queries detect a true difference in {first[0].measure} of {' to '.join(ends)} "
+            f"(power {format_level(method.power)}, level {format_number(method.alpha, 'number')})"
         )
-    if any(row.stratum.startswith("complexity=") for row in found.strata):
+    if found.tag == "complexity":
         lines.append("complexity: simple up to 3 relevant documents, medium up to 6, complex beyond")
-    if method.detect is not None:
-        lines.append(f"needs: so many queries detect a true difference of {method.detect:g}")
-    data = ", ".join(filter(None, [found.dataset, found.convention and f"convention {found.convention}"]))
-    return [
-        *lines,
-        *([data] if data else []),
-        *describe_run_dates(found.answers),
-        *found.notes,
-        *summarise_comparisons(found),
-    ]
+    return [*lines, *describe_run_dates(found.answers), *found.notes]
 
 
-def render_comparisons_markdown(found: Comparisons, moved: int) -> str:
-    """Render the tables and their description as Markdown."""
-    lines: list[str] = []
-    for part in (*build_comparison_tables(found), *(build_changed_query_tables(found, moved) if moved else ())):
-        lines += [f"### {escape_markdown(part.title)}", ""] if part.title else []
-        lines += [*render_markdown_table(part.header, part.rows), ""]
-    return "\n".join([*lines, *(f"- {escape_markdown(line)}" for line in describe_comparisons(found)), ""])
+def build_comparisons_table(found: Comparisons) -> Table:
+    """Build the table with one row per comparison and stratum, with exact numbers."""
+    return build_fields_table([*found.rows, *found.strata])
 
 
-def comparisons_to_csv(found: Comparisons) -> str:
-    """Format the comparisons as CSV with one row per comparison and stratum."""
-    return str(found.to_polars().write_csv())
+def build_fields_table(rows: Sequence[Comparison]) -> Table:
+    """Build the table with one row per comparison and all its values."""
+    records = [comparison_fields(row) for row in rows]
+    columns = [Column(name) for name in records[0]] if records else []
+    return Table("comparisons", columns, [list(record.values()) for record in records])
 
 
-def comparisons_to_data(found: Comparisons, moved: int) -> dict[str, Any]:
-    """Return all comparisons as JSON data; NaN becomes None."""
-    data = {
-        "comparisons": [comparison_to_data(row, moved, found.texts) for row in found.rows],
-        "strata": [comparison_to_data(row, moved, found.texts) for row in found.strata],
-        "baseline": found.baseline,
-        "systems": list(found.systems),
-        "dataset": found.dataset or None,
-        "convention": found.convention or None,
-        "answers": {name: date._asdict() for name, date in found.answers.items()},
-        "method": {name: value for name, value in asdict(found.method).items() if not name.endswith("_is_better")},
-        "notes": list(found.notes),
-        "verdicts": summarise_comparisons(found),
-    }
-    return dict(replace_nan(data))
-
-
-def comparison_to_data(row: Comparison, moved: int, texts: Mapping[str, str]) -> dict[str, Any]:
-    """Return one comparison as data.
-
-    `moved` is the number of queries that rose most, and that fell most.
-    """
-    held = ("ci_low", "ci_high", "seeds_share")  # These are in `ci` and `seeds`.
-    flat: dict[str, Any] = {name: value for name, value in comparison_fields(row).items() if name not in held}
-    flat["ci"] = list(row.ci)
-    flat["lower_is_better"] = row.lower_is_better
-    flat["seeds"] = None if row.seeds is None else asdict(row.seeds)
-    rose = [one for one in row.moved if one.difference > 0][:moved]
-    fell = [one for one in row.moved if one.difference < 0][:moved]
-    flat["moved"] = [
-        {**one._asdict(), **({"text": texts[one.query]} if one.query in texts else {})} for one in [*rose, *fell]
-    ]
-    return flat
+REPORTER = ResultReporter(
+    build_report, {"csv": TableBuilder("one row per comparison and stratum", build_comparisons_table)}
+)

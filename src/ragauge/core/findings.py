@@ -6,17 +6,22 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from ragauge.core.record_types import TabularResult
+from ragauge.core.record_types import TabularResult, json_form, record
 
+EXPECTED_FINDING = "expected"
+"""Name of findings on expected scores."""
 LEAK_FINDINGS = ("leaking field", "leaking score")
 """Problems that make scores unusable: the relevant documents can be found without the query."""
 
 
+@json_form(optional=["styles"])
 class FindingTable(NamedTuple):
     """A small table; a cell is a text, a number, or None if empty."""
 
     header: Sequence[str]
     rows: Sequence[Sequence[str | float | None]]
+    styles: Sequence[str] = ()
+    """Style of each column, as in `ragauge.output.tables.Column`; empty to infer it from the values."""
 
 
 @dataclass(frozen=True)
@@ -44,6 +49,8 @@ class Finding:
     """Values for programs, such as `{"unjudged": 0.73}` or `{"ranked_by": ["bm25"]}`."""
 
 
+@record("ragauge-audit", 1, derived=("problem_count",))
+@json_form(renamed={"problem_count": "problems"})
 @dataclass(frozen=True, eq=False)
 class Audit(TabularResult):
     """All findings of an audit, and the checks that were skipped."""
@@ -60,6 +67,11 @@ class Audit(TabularResult):
     def problems(self) -> list[Finding]:
         """Findings that should be fixed."""
         return [one for one in self.findings if one.problem]
+
+    @property
+    def problem_count(self) -> int:
+        """Number of problems."""
+        return len(self.problems)
 
 
 class HistogramBin(NamedTuple):

@@ -31,15 +31,18 @@ class ResultModules(NamedTuple):
 
 
 RESULT_MODULES: Mapping[str, ResultModules] = {
+    "ragauge-audit": ResultModules("audit", "ragauge.core.findings", "ragauge.audits.report"),
     "ragauge-calibration": ResultModules(
         "calibrate", "ragauge.judging.calibration.results", "ragauge.judging.calibration.report"
     ),
+    "ragauge-comparison": ResultModules("compare", "ragauge.stats.comparisons", "ragauge.comparison.report"),
     "ragauge-embedders": ResultModules("embedders", "ragauge.embedder_study.results", "ragauge.embedder_study.report"),
     "ragauge-experiments": ResultModules("run", "ragauge.comparison.results", "ragauge.reports.experiment_set"),
     "ragauge-freshness": ResultModules(
         "freshness", "ragauge.knowledge.freshness.results", "ragauge.knowledge.freshness.report"
     ),
     "ragauge-gain": ResultModules("gain", "ragauge.knowledge.gain.results", "ragauge.knowledge.gain.report"),
+    "ragauge-gate": ResultModules("gate", "ragauge.gates.results", "ragauge.gates.report"),
     "ragauge-graph": ResultModules("graph", "ragauge.knowledge.graph.results", "ragauge.knowledge.graph.report"),
     "ragauge-history": ResultModules(
         "history", "ragauge.experiments.history.results", "ragauge.experiments.history.report"
@@ -64,12 +67,9 @@ RESULT_MODULES: Mapping[str, ResultModules] = {
 
 
 VIEW_MODULES: Mapping[str, str] = {
-    "Audit": "ragauge.reports.views",
     "Comparison": "ragauge.reports.views",
-    "Comparisons": "ragauge.reports.views",
     "Experiment": "ragauge.reports.views",
     "ExperimentSet": "ragauge.reports.views",
-    "Gate": "ragauge.reports.views",
     "Scores": "ragauge.evaluation.scores_views",
     "ScoresByRun": "ragauge.evaluation.scores_views",
 }

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 from ragauge.core.errors import BadInput, UnknownName
 from ragauge.core.run_dates import RunDate
@@ -18,10 +18,11 @@ from ragauge.evaluation import indicators
 from ragauge.evaluation.directions import given_directions, resolve_directions
 from ragauge.files.table_rows import read_tags
 from ragauge.gates.checks import GateInput, check_rules
-from ragauge.gates.results import TESTED_CONDITIONS, Gate, Rule, RuleCheck
-from ragauge.gates.rule_grammar import parse_rule, read_gate_file, rule_texts
-from ragauge.gates.rule_ranges import MAX_ALPHA, MIN_ALPHA, check_rule_can_fail, check_tag_coverage
+from ragauge.gates.results import Gate, Rule, RuleCheck
+from ragauge.gates.rule_grammar import parse_rule, rule_texts
+from ragauge.gates.rule_ranges import check_rule_can_fail, check_tag_coverage
 from ragauge.gates.run_indicators import RunIndicators
+from ragauge.gates.settings import GateOptions, GateSettings, QueryTags
 from ragauge.gates.tested_run import (
     CREATE_BASELINE_HINT,
     ScoringSettings,
@@ -38,38 +39,25 @@ from ragauge.gates.tested_run import (
     timing_difference_notes,
     with_freshness,
 )
-from ragauge.measures.conventions import Convention, find_convention
+from ragauge.measures.conventions import Convention
+from ragauge.output.numbers import format_number, pluralise
 from ragauge.runs.input_kinds import is_run_folder
 from ragauge.runs.inputs import Inputs
 from ragauge.runs.results import Experiment
-from ragauge.stats.comparisons import CORRECTIONS
 
-QueryTags = Mapping[str, Mapping[str, str]]
 TIME_SOURCES = ("latency", "whole")
 SCORED_SOURCES = ("measure", "count", "age")
-DEFAULT_TEST_SETTINGS = {"alpha": 0.05, "correction": "none", "min_queries": 5}
-"""Default settings of significance tests."""
 
 
-def gate(  # noqa: PLR0913 - each has a use of its own, and a default
+def gate(
     run: Any,
     rules: Any,
     *,
     qrels: Any = None,
-    baseline: Any = None,
     system: str | None = None,
-    convention: str | Convention | None = None,
-    alpha: float | None = None,
-    correction: str | None = None,
-    min_queries: int | None = None,
-    tags: QueryTags | str | None = None,
-    targets: Any = None,
-    versions: Any = None,
     timings: Any = None,
     baseline_timings: Any = None,
-    lower_is_better: Sequence[str] | None = None,
-    higher_is_better: Sequence[str] | None = None,
-    allow_changed_corpus: bool | None = None,
+    **options: Unpack[GateOptions],
 ) -> Gate:
     """Check a run against rules, and against a baseline if a rule refers to one.
 
@@ -89,26 +77,34 @@ def gate(  # noqa: PLR0913 - each has a use of its own, and a default
     FAIL recall@1 > 0.5: 0.5 is not above 0.5
     pass missing <= 0
     """
-    settings = _merge_settings(
-        rules,
-        baseline=baseline, convention=convention, alpha=alpha, correction=correction,
-        min_queries=min_queries, tags=tags, targets=targets, versions=versions,
-        lower_is_better=lower_is_better, higher_is_better=higher_is_better, allow_changed_corpus=allow_changed_corpus,
-    )  # fmt: skip
+    settings = GateSettings.merge(rules, options)
+    return evaluate_gate(run, settings, qrels=qrels, system=system, timings=timings, baseline_timings=baseline_timings)
+
+
+def evaluate_gate(
+    run: Any,
+    settings: GateSettings,
+    *,
+    qrels: Any = None,
+    system: str | None = None,
+    timings: Any = None,
+    baseline_timings: Any = None,
+) -> Gate:
+    """Check a run against the rules of settings; see `gate`."""
     mine: RunIndicators | None
     if isinstance(run, Experiment):
-        mine, before = select_from_experiment(run, system, settings["baseline"])
+        mine, before = select_from_experiment(run, system, settings.baseline)
     else:
-        before = baseline_folder(run, settings["baseline"])
+        before = baseline_folder(run, settings.baseline)
         if timings is baseline_timings:
             _check_distinct_baseline(run, before)
         mine = already_scored(run, qrels, timings)
     base = before if isinstance(before, RunIndicators) else already_scored(before, qrels, baseline_timings)
     mine, base = _resolve_measure_directions([mine, base], settings)
     known = [one.scores for one in (mine, base) if one is not None]
-    asked = _parse_rules(settings["rules"], settings["convention"], known)
+    asked = _parse_rules(settings.rules, settings.scoring_convention, known)
     terms = _scoring_settings(asked, settings, run)
-    _check_unused_settings(asked, settings, terms, is_scored=mine is not None)
+    settings.check_effects(asked, counts_stale=bool(terms.ks), is_scored=mine is not None)
     for one in (mine, base):
         if one is not None:
             check_same_versions(one, terms)
@@ -119,7 +115,7 @@ def gate(  # noqa: PLR0913 - each has a use of its own, and a default
         mine = score_run(run, qrels, terms, timings)
     if base is None and before is not None:
         if isinstance(before, str) and isinstance(run, str) and before == run == "-":
-            raise BadInput("standard input can be read once", hint="give - for one file only")
+            raise BadInput("standard input can be read only once", hint="use - for one file only")
         knows = qrels is None and isinstance(before, str | Path) and is_run_folder(before)
         base = score_run(before, None if knows else find_judgments(mine), terms, baseline_timings)
     mine = with_freshness(mine, _ranked_run(run, mine.name), terms)
@@ -130,8 +126,8 @@ def gate(  # noqa: PLR0913 - each has a use of its own, and a default
     )
     changed = None
     if base is not None:
-        check_baseline_comparable(mine, base, allow_changed_corpus=settings["allow_changed_corpus"])
-        if settings["allow_changed_corpus"]:
+        check_baseline_comparable(mine, base, allow_changed_corpus=settings.allow_changed_corpus)
+        if settings.allow_changed_corpus:
             changed = compare_corpora(mine, base, [_query_texts(run), _query_texts(before)])
     return _evaluate_gate(asked, mine, base, settings, changed)
 
@@ -156,50 +152,21 @@ def _check_distinct_baseline(run: Any, baseline: Any) -> None:
 
 
 def _resolve_measure_directions(
-    subjects: Sequence[RunIndicators | None], settings: Mapping[str, Any]
+    subjects: Sequence[RunIndicators | None], settings: GateSettings
 ) -> list[RunIndicators | None]:
     """Return already scored runs with the direction of each measure, as far as known."""
     known = [one.scores.values for one in subjects if one is not None]
-    named = [*settings["lower_is_better"], *settings["higher_is_better"]]
+    named = [*settings.lower_is_better, *settings.higher_is_better]
     if named and not known:
         raise BadInput(
             f"the direction of `{named[0]}` cannot be given here: measures computed from rankings have a direction",
             hint="leave out --lower-is-better and --higher-is-better, or give a table of scores",
         )
-    given = given_directions(settings["lower_is_better"], settings["higher_is_better"], known)
+    given = given_directions(settings.lower_is_better, settings.higher_is_better, known)
     return [None if one is None else replace(one, scores=resolve_directions(one.scores, given)) for one in subjects]
 
 
-def _check_unused_settings(
-    rules: Sequence[Rule], settings: Mapping[str, Any], terms: ScoringSettings, *, is_scored: bool
-) -> None:
-    """Raise BadInput for settings without effect on the rules or the scored run."""
-    kinds = {one.kind for one in rules}
-    unused = {
-        "alpha": (
-            settings["alpha"] != DEFAULT_TEST_SETTINGS["alpha"] and kinds <= {"limit"},
-            "a rule such as `mrr not worse`",
-        ),
-        "correction": (
-            settings["correction"] != DEFAULT_TEST_SETTINGS["correction"] and "not worse" not in kinds,
-            "`mrr not worse`",
-        ),
-        "min_queries": (
-            settings["min_queries"] != DEFAULT_TEST_SETTINGS["min_queries"] and not kinds & {*TESTED_CONDITIONS},
-            "a rule such as `mrr not worse`",
-        ),
-        "tags": (settings["tags"] is not None and not any(one.tag for one in rules), "a rule `… by TAG`"),
-        "versions": (settings["versions"] is not None and not terms.ks, "a rule such as `stale_rate@10 <= 0.05`"),
-        "convention": (is_scored and settings["convention"] != find_convention("default"), "judgments and a run"),
-        "targets": (is_scored and settings["targets"] is not None, "judgments and a run"),
-    }
-    for name, (is_unused, expected) in unused.items():
-        if is_unused:
-            option = name.replace("_", "-")
-            raise BadInput(f"{name} has no effect on these rules; expected {expected}", hint=f"leave out --{option}")
-
-
-def _scoring_settings(rules: Sequence[Rule], settings: Mapping[str, Any], run: Any) -> ScoringSettings:
+def _scoring_settings(rules: Sequence[Rule], settings: GateSettings, run: Any) -> ScoringSettings:
     """Collect the measures and the freshness depths that the rules need."""
     about = dict.fromkeys(one.figure.measure or one.figure.name for one in rules if one.figure.source in SCORED_SOURCES)
     ks = dict.fromkeys(k for name in about if (k := indicators.freshness_depth(name)) is not None)
@@ -208,7 +175,7 @@ def _scoring_settings(rules: Sequence[Rule], settings: Mapping[str, Any], run: A
     ]
     documents = run.dataset.documents if isinstance(run, Experiment) else None
     return ScoringSettings(
-        measures, settings["convention"], settings["targets"], list(ks), settings["versions"], documents
+        measures, settings.scoring_convention, settings.targets, list(ks), settings.versions, documents
     )
 
 
@@ -220,41 +187,12 @@ def _ranked_run(thing: Any, name: str) -> Any:
     return thing.runs[name] if isinstance(thing, Experiment) else thing
 
 
-def _merge_settings(rules: Any, **given: Any) -> dict[str, Any]:
-    """Merge arguments, settings of the rules file and defaults, in this priority."""
-    settings: dict[str, Any] = {"rules": rules, **DEFAULT_TEST_SETTINGS, "convention": "default"}
-    settings.update(dict.fromkeys(("baseline", "tags", "targets", "versions")))
-    settings.update({"lower_is_better": (), "higher_is_better": (), "allow_changed_corpus": False})
-    if isinstance(rules, Path) or (isinstance(rules, str) and rules.endswith(".toml")):
-        settings.update(read_gate_file(str(rules)))
-    settings.update({name: value for name, value in given.items() if value is not None})
-    settings["convention"] = find_convention(settings["convention"])
-    for name in ("alpha", "min_queries"):
-        if not isinstance(settings[name], int | float):
-            raise BadInput(f"{name} is {settings[name]!r}, not a number")
-    if not MIN_ALPHA <= settings["alpha"] <= MAX_ALPHA:
-        raise BadInput(
-            f"alpha must be between {MIN_ALPHA:g} and {MAX_ALPHA:g}, got {settings['alpha']:g}",
-            hint="use `--alpha 0.05`",
-        )
-    if settings["correction"] not in CORRECTIONS:
-        raise UnknownName(
-            "correction", settings["correction"], CORRECTIONS, hint=f"choose one of {', '.join(CORRECTIONS)}"
-        )
-    if settings["min_queries"] < 2:
-        raise BadInput(
-            f"min_queries must be at least 2, got {settings['min_queries']}",
-            hint="a test needs two queries that can differ",
-        )
-    return settings
-
-
 def _parse_rules(rules: Any, convention: Convention, known: Sequence[Any]) -> list[Rule]:
     """Parse the given rules and add the implied ones."""
     figure_of = partial(indicators.find_indicator, convention=convention, known=known)
     asked = list(dict.fromkeys(parse_rule(text, figure_of) for text in rule_texts(rules)))
     if not asked:
-        raise BadInput("nothing is asked of the run", hint='--rule "ndcg@10 >= 0.4"')
+        raise BadInput("no rules given", hint='add a rule: `--rule "ndcg@10 >= 0.4"`')
     for rule in asked:
         check_rule_can_fail(rule, known)
     asked = _add_implied_rule(asked, "missing", always=convention.missing == "error")
@@ -274,7 +212,7 @@ def _evaluate_gate(
     rules: Sequence[Rule],
     run: RunIndicators,
     baseline: RunIndicators | None,
-    settings: Mapping[str, Any],
+    settings: GateSettings,
     changed: tuple[frozenset[str], list[str]] | None,
 ) -> Gate:
     common, notes = changed or (None, [])
@@ -282,7 +220,7 @@ def _evaluate_gate(
         run = replace(run, lost=baseline.judged - run.judged)
     if run.timings is not None:  # A failed query is an empty ranking, which not every measure penalises.
         rules = _add_implied_rule(rules, "failed")
-    given = settings["tags"] or {}
+    given = settings.tags or {}
     if not isinstance(given, str | Path | Mapping):
         raise BadInput(f"tags cannot be read from {type(given).__name__}", hint="{query: {tag: value}}, or a file")
     tags: QueryTags = read_tags(str(given)) if isinstance(given, str | Path) else given
@@ -293,7 +231,7 @@ def _evaluate_gate(
     allowed = [one for one in rules if one.figure.name == "missing" and one.kind == "limit" and not one.tag]
     lacking = [one for one in rules if one.figure.name != one.figure.measure != "" and _is_upper_limit(one)]
     case = GateInput(
-        run, baseline, settings["alpha"], settings["correction"], settings["min_queries"], allowed, lacking,
+        run, baseline, settings.alpha, settings.correction, settings.min_queries, allowed, lacking,
         strata, former, common,
     )  # fmt: skip
     checks = check_rules(rules, case)
@@ -376,7 +314,7 @@ def _unscored_notes(run: RunIndicators, checks: Sequence[RuleCheck]) -> list[str
         return []
     what = "queries" if run.ages else "samples"
     return [
-        f"{what} without a value fail a rule, unless another says how many may be: `unscored({open_ones[0]}) <= 5%`"
+        f"{what} without a value fail a rule unless another one allows them, as in `unscored({open_ones[0]}) <= 5%`"
     ]
 
 
@@ -391,8 +329,8 @@ def _detectable_loss_notes(checks: Sequence[RuleCheck]) -> list[str]:
             key = check.rule.figure.name, check.rule.tag
             if key not in worst or check.detectable > worst[key].detectable:
                 worst[key] = check
-    losses = [
-        f"{name} {check.detectable:.3g}" + (f" in {tag}={check.rule.value} ({check.n} queries)" if tag else "")
-        for (name, tag), check in worst.items()
-    ]
-    return [f"`not worse` would notice, four times out of five, a true loss of {', '.join(losses)}"] if losses else []
+    losses = []
+    for (name, tag), check in worst.items():
+        stratum = f" in {tag}={check.rule.value} ({pluralise(check.n, 'query')})" if tag else ""
+        losses.append(f"{name} {format_number(check.detectable)}{stratum}")
+    return [f"`not worse` detects these losses with 80% power: {', '.join(losses)}"] if losses else []

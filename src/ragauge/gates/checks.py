@@ -20,6 +20,7 @@ from ragauge.gates.run_indicators import (
     paired_score_differences,
 )
 from ragauge.measures.registry import mean
+from ragauge.output.numbers import format_number, format_significant, pluralise
 from ragauge.stats.intervals import t_interval
 from ragauge.stats.paired_tests import bootstrap_difference, correct_p_values, paired_permutation_test, t_test
 from ragauge.stats.power import detectable_difference
@@ -101,7 +102,7 @@ def _check_rule(rule: Rule, case: GateInput) -> RuleCheck:
     if rule.needs_baseline and case.common is not None:
         some = case.common if some is None else some & case.common
         if not some:
-            return RuleCheck(rule, False, "no query is in the run and in the baseline")
+            return RuleCheck(rule, False, "run and baseline have no query in common")
         if not rule.figure.splits and rule.figure.source == "measure":
             return RuleCheck(rule, False, f"{rule.figure.name} cannot be computed on the common queries alone")
     mine = case.run.read(rule.figure, some, lenient=_can_lack_values(rule, case, case.run, some))
@@ -115,13 +116,13 @@ def _check_rule(rule: Rule, case: GateInput) -> RuleCheck:
         absent = sorted(case.run.lacking if some is None else case.run.lacking & some)
         if check.passed or rule.figure.name != "missing":
             return check
-        named = f" ({format_first_names(absent)})" if absent else ", which it was not asked"
+        named = f" ({format_first_names(absent)})" if absent else ", which were not run"
         return replace(check, reason=f"the run lacks {mine.value:.0f} of {mine.n} judged queries{named}")
     if case.baseline is None:
         return RuleCheck(rule, False, NO_BASELINE_REASON, mine.value, n=mine.n)
     base = case.baseline.read(rule.figure, some, lenient=_can_lack_values(rule, case, case.baseline, some))
     reason = (
-        f"the baseline has none: {base.reason}"
+        f"the baseline has no value: {base.reason}"
         if base.reason
         else _incomparable_reason(rule, case, case.baseline, some)
     )
@@ -141,7 +142,7 @@ def _check_limit(rule: Rule, mine: IndicatorValue) -> RuleCheck:
     limit = rule.limit * mine.n / 100 if rule.percent else rule.limit
     held, words = _compare_with_limit(mine.value, rule.sign, limit)
     number = f"{rule.limit:.12g}" + "%" * rule.percent
-    reason = "" if held else f"{_format_distinct(mine.value, limit)} is {words} {number}"
+    reason = "" if held else f"{format_significant(mine.value, limit)} is {words} {number}"
     return RuleCheck(rule, held, reason, mine.value, limit, mine.n)
 
 
@@ -214,8 +215,7 @@ def _query_mismatch_reason(name: str, run: RunIndicators, base: RunIndicators, s
         gone = sorted(there - here)
         if gone:
             other = "the baseline" if here is mine else "the run"
-            few = "1 query" if len(gone) == 1 else f"{len(gone)} queries"
-            return f"{words} {few} that {other} has ({format_first_names(gone)})"
+            return f"{words} {pluralise(len(gone), 'query')} that {other} has ({format_first_names(gone)})"
     return ""
 
 
@@ -307,7 +307,7 @@ def _check_latency_difference(check: RuleCheck, case: GateInput, base: RunIndica
     return _decide_by_test(replace(check, p=paired_permutation_test(now, slower, figure)[1]), case, margin)
 
 
-ZERO_BASELINE_REASON = "the baseline's figure is 0, of which there is no percentage"
+ZERO_BASELINE_REASON = "the value of the baseline is 0, so that there is no percentage of it"
 
 
 def _allowed_margin(check: RuleCheck) -> float:
@@ -328,39 +328,27 @@ def _check_change(check: RuleCheck) -> RuleCheck:
     limit = check.baseline - margin if falls else check.baseline + margin
     reason = ""
     if not held:
-        part = f", {100 * change / abs(check.baseline):.3g}%" if check.baseline else ""
+        part = f" ({format_number(change / abs(check.baseline), 'share')})" if check.baseline else ""
         word = "dropped" if falls else "rose"
-        reason = f"it {word} by {_format_distinct(change)}{part}, from {_format_distinct(check.baseline)}"
+        reason = f"{word} by {format_significant(change)}{part} from {format_significant(check.baseline)}"
     return replace(check, passed=held, limit=limit, reason=reason)
 
 
 def _fail_too_few(check: RuleCheck, n: int, case: GateInput) -> RuleCheck:
-    few = f"{n} queries are" if n != 1 else "1 query is"
+    few = pluralise(n, "query is", "queries are")
     return replace(check, n=n, reason=f"{few} too few for a test, which needs {max(2, case.min_queries)}")
 
 
 def _worse_reason(check: RuleCheck) -> str:
-    return f"worse than the baseline ({_format_distinct(check.baseline)}) by more than chance would make it"
+    return f"significantly worse than the baseline ({format_significant(check.baseline)})"
 
 
 def _decide_by_test(check: RuleCheck, case: GateInput, margin: float) -> RuleCheck:
     """Pass the check if its test is significant, or give the reason."""
     if check.p < case.alpha:
         return replace(check, passed=True)
+    baseline = format_significant(check.baseline)
     if check.rule.kind == "better":
-        return replace(check, reason=f"not shown to be better than the baseline ({_format_distinct(check.baseline)})")
-    return replace(
-        check,
-        reason=f"not shown to be within {_format_distinct(margin)} of the baseline "
-        f"({_format_distinct(check.baseline)})",
-    )
-
-
-def _format_distinct(value: float, apart_from: float = math.nan) -> str:
-    """Format a number with six digits, or enough to differ from another number.
-
-    >>> _format_distinct(12345.678), _format_distinct(0.4, 0.4), _format_distinct(0.39999999, 0.4)
-    ('12345.7', '0.4', '0.39999999')
-    """
-    digits = range(6, 17) if value != apart_from else range(6, 7)
-    return next((t for d in digits if (t := f"{value:.{d}g}") != f"{apart_from:.{d}g}"), f"{value:.6g}")
+        return replace(check, reason=f"not significantly better than the baseline ({baseline})")
+    lost = format_significant(margin)
+    return replace(check, reason=f"a loss of {lost} from the baseline ({baseline}) is not ruled out")

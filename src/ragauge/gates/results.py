@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
-from ragauge.core.errors import CheckFailed
-from ragauge.core.record_types import TabularResult
+from ragauge.core.errors import CheckFailed, RagaugeError
+from ragauge.core.record_types import TabularResult, json_form, record
 from ragauge.core.run_dates import RunDate
 from ragauge.evaluation.indicators import Indicator
 
@@ -49,6 +50,7 @@ class Rule:
         return f"{self.figure.name} {words.get(self.kind, self.kind)}{where}"
 
 
+@json_form(derived=["rule_text"], renamed={"rule": "definition", "rule_text": "rule"})
 @dataclass(frozen=True)
 class RuleCheck:
     """Result of checking a rule on a run."""
@@ -72,7 +74,32 @@ class RuleCheck:
     detectable: float = math.nan
     """True loss at which `not worse` fails with 80% power."""
 
+    @property
+    def rule_text(self) -> str:
+        """Text of the rule, such as `ndcg@10 >= 0.4`."""
+        return str(self.rule)
 
+    @property
+    def is_tested(self) -> bool:
+        """Whether a statistical test decided."""
+        return not math.isnan(self.p)
+
+
+class GateError(NamedTuple):
+    """Error because of which no rule could be evaluated."""
+
+    kind: str
+    """Name of its class, such as `Incomparable`."""
+    message: str
+    hint: str = ""
+
+    @classmethod
+    def describe(cls, error: RagaugeError) -> GateError:
+        """Describe an exception."""
+        return cls(type(error).__name__, error.message, error.hint or "")
+
+
+@record("ragauge-gate", 1, derived=("passed",))
 @dataclass(frozen=True, eq=False)
 class Gate(TabularResult):
     """Result of a gate: the checks of all rules.
@@ -89,6 +116,8 @@ class Gate(TabularResult):
     notes: Sequence[str] = ()
     answers: Mapping[str, RunDate] = field(default_factory=dict)
     """Dates of the results of `run` and `baseline`, as far as known."""
+    error: GateError | None = None
+    """Error because of which there are no checks."""
 
     @property
     def passed(self) -> bool:

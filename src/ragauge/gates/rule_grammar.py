@@ -137,7 +137,7 @@ def _check_no_margin(written: _RuleParser, figure: Indicator, kind: str) -> None
         f"the rule `{written.text.strip()}` has a margin, which `{kind}` has not",
         hint=f"`{name} non-inferior by {margin}`"
         if kind == "not worse"
-        else f"`{name} {change} <= -{margin}` asks for a mean that is better by so much, `{name} better` for a test",
+        else f"`{name} {change} <= -{margin}` requires a mean that is better by {margin}, `{name} better` a test",
     )
 
 
@@ -153,7 +153,7 @@ def _parse_scope(written: _RuleParser) -> tuple[str, str | None]:
     word = written.take(re.compile(r"(?:in|by)\b", re.I))
     if word is None:
         if written.rest:
-            written.refuse("nothing, or `in TAG=VALUE`, or `by TAG`")
+            written.refuse("the end, `in TAG=VALUE`, or `by TAG`")
         return "", None
     tag, equals, value = (part.strip() for part in written.rest.partition("="))
     if not tag or (word.lower() == "in") != bool(equals and value):
@@ -180,20 +180,20 @@ def _check_rule_is_sensible(rule: Rule) -> None:
         )
     if rule.percent and rule.kind == "limit" and (figure.source != "count" or name == "queries"):
         raise BadInput(
-            f"the rule `{rule}` holds a figure against a percentage of nothing",
+            f"the rule `{rule}` has a percentage, which `{name}` cannot be compared with",
             hint=f"`{name} {rule.sign} {rule.limit / 100:g}`; percentages are for changes, and for failed, missing and "
             "unscored",
         )
     if rule.kind == "non-inferior" and not rule.limit > 0:
-        raise BadInput(f"the margin of `{rule}` is not above 0", hint="a margin is a loss that does not matter")
+        raise BadInput(f"the margin of `{rule}` is not above 0", hint="use the largest loss that you accept as margin")
     if rule.kind in TESTED_CONDITIONS and not figure.paired:
         raise BadInput(
-            f"the rule `{rule}` cannot be tested: {name} is no mean of values that each query has",
+            f"the rule `{rule}` cannot be tested: {name} is not a mean of values per query",
             hint=f"`{name} {'rise' if figure.lower_is_better else 'drop'} <= 5%`",
         )
     if rule.tag and not figure.splits:
         raise BadInput(
-            f"the rule `{rule}` asks for a part of a figure of the whole run", hint=f"`{replace(rule, tag='')}`"
+            f"the rule `{rule}` splits {name}, which is known only for the whole run", hint=f"`{replace(rule, tag='')}`"
         )
 
 
@@ -223,14 +223,14 @@ def _table_rule_texts(name: str, table: Any) -> list[str]:
             raise UnknownName(f"rule of `{name}`", str(key), known, hint=f"choose one of {', '.join(known)}")
         if key in TABLE_FLAGS:
             if value is not True:
-                raise BadInput(f"`{key}` of `{name}` is {value!r}, not true", hint="leave it out where it is not asked")
+                raise BadInput(f"`{key}` of `{name}` is {value!r}, not true", hint="remove the key")
             found.append(f"{name} {TABLE_FLAGS[key]}{where}")
         elif key in TABLE_CONDITIONS:
             if isinstance(value, bool) or not isinstance(value, int | float | str):
                 raise BadInput(f"`{key}` of `{name}` is {value!r}, not a number", hint=f'{key} = 0.4, or "2%"')
             found.append(f"{name} {TABLE_CONDITIONS[key]} {value}{where}")
     if not found:
-        raise BadInput(f"nothing is asked of `{name}`", hint="at_least = 0.4")
+        raise BadInput(f"no condition for `{name}`", hint="at_least = 0.4")
     return found
 
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -17,6 +17,7 @@ from ragauge.knowledge.freshness.results import Freshness
 from ragauge.measures.judged_ranks import defined_depth
 from ragauge.measures.latency import summarise_timings
 from ragauge.measures.scoring import MISSING_QUERY, NO_RELEVANT
+from ragauge.output.numbers import pluralise
 from ragauge.stats.system_pairs import paired_differences
 
 if TYPE_CHECKING:
@@ -28,6 +29,15 @@ QuerySubset = frozenset[str] | None
 
 EXPECTED_REASONS = (MISSING_QUERY, NO_RELEVANT)
 """Reasons for which the convention leaves a query out; any other reason is missing evidence."""
+
+
+FRESHNESS_READERS: Mapping[str, Callable[[Freshness], float]] = {
+    "stale_rate": lambda freshness: freshness.stale_rate,
+    "stale_query_rate": lambda freshness: freshness.stale_query_rate,
+    "conflict_rate": lambda freshness: freshness.conflict_rate,
+    "conflict_query_rate": lambda freshness: freshness.conflict_query_rate,
+}
+"""Functions that read the rates of a freshness by the name of the indicator."""
 
 
 class IndicatorValue(NamedTuple):
@@ -123,7 +133,7 @@ class RunIndicators:
             readers = {"latency": self._read_latency, "count": self._read_count, "whole": self._read_run_value}
             found = readers[figure.source](figure, some)
         if not found.reason and not math.isfinite(found.value):
-            return IndicatorValue(math.nan, found.n, f"{figure.name} is no number")
+            return IndicatorValue(math.nan, found.n, f"{figure.name} is not a finite number")
         return found
 
     def _missing_measure_reason(self, name: str) -> str:
@@ -152,7 +162,7 @@ class RunIndicators:
         if odd and not n and len(set(reasons.values())) == 1:  # undefined for the run, not for single queries
             return IndicatorValue(reason=reasons[odd[0]])
         if odd and not (lenient and n):
-            have = "1 query has" if len(odd) == 1 else f"{len(odd)} queries have"
+            have = pluralise(len(odd), "query has", "queries have")
             return IndicatorValue(n=n, reason=f"{have} no {name} ({format_first_names(odd)}): {reasons[odd[0]]}")
         if not n:
             why = next(iter(reasons.values()), "no query is judged")
@@ -171,7 +181,7 @@ class RunIndicators:
         if freshness_depth(name) in self.ages:
             return ""
         if self.ages:
-            return f"how much is stale is known at {', '.join(map(str, self.ages))}, so there is no {name}"
+            return f"there is no {name}: stale documents were counted at {', '.join(map(str, self.ages))}"
         return NO_VERSIONS_REASON
 
     def _read_freshness(self, figure: Indicator, some: QuerySubset, *, lenient: bool) -> IndicatorValue:
@@ -183,13 +193,13 @@ class RunIndicators:
         n = found.query_count
         odd = list(found.unscored)
         if odd and not (lenient and n):
-            have = "1 query has" if len(odd) == 1 else f"{len(odd)} queries have"
+            have = pluralise(len(odd), "query has", "queries have")
             return IndicatorValue(
                 n=n, reason=f"{have} no {figure.name} ({format_first_names(odd)}): {found.unscored[odd[0]]}"
             )
         if not n:
             return IndicatorValue(reason=f"no query has a value of {figure.name}")
-        return IndicatorValue(float(getattr(found, name)), n)
+        return IndicatorValue(FRESHNESS_READERS[name](found), n)
 
     def silent_at(self, name: str) -> bool:
         """Return whether some query has no value of a freshness indicator."""
@@ -224,7 +234,7 @@ class RunIndicators:
         one = found.stages[stage]
         if not one.n:
             return IndicatorValue(reason="no query was answered")
-        return IndicatorValue(float(getattr(one, statistic)), one.n)
+        return IndicatorValue(float(asdict(one)[statistic]), one.n)
 
     def _read_count(self, figure: Indicator, some: QuerySubset) -> IndicatorValue:
         judged = self.judged if some is None else self.judged & some
@@ -284,8 +294,8 @@ class RunIndicators:
         return found
 
 
-NO_VERSIONS_REASON = "how much is stale is not known: --versions (versions=) and a run's rankings tell"
-NO_TIMINGS_REASON = "there are no times: a folder that `ragauge run` wrote has them, a file of rankings has not"
+NO_VERSIONS_REASON = "stale documents are unknown: add `--versions FILE` (versions=) and a run with rankings"
+NO_TIMINGS_REASON = "there are no times, which only folders written by `ragauge run` have"
 
 
 def _row_indices(scores: Scores, some: QuerySubset) -> list[int]:

@@ -24,7 +24,8 @@ from ragauge.measures.answers import canonical_answer_name
 from ragauge.measures.conventions import PRESETS, Convention
 from ragauge.measures.judged_ranks import JudgedRanks
 from ragauge.measures.names import Measure, parse_measure
-from ragauge.measures.scoring import score_judged_ranks
+from ragauge.measures.scoring import describe_unjudged_queries, score_judged_ranks
+from ragauge.output.numbers import pluralise
 from ragauge.runs.experiment_folders import check_same_dataset
 from ragauge.runs.folder import JUDGMENTS_FILE, find_run_folders
 from ragauge.runs.input_kinds import InputKind, is_kind, resolve_input
@@ -76,7 +77,7 @@ def already_scored(thing: Any, qrels: Any, timings: Any) -> RunIndicators | None
     known, tags = read_scores(str(thing))
     scores = next(iter(known.values()))
     if len(known) > 1 or not isinstance(scores, Scores):
-        raise BadInput(f"scores of several runs are here ({', '.join(known)})", file=str(thing), hint="one at a time")
+        raise BadInput(f"expected one run, got {', '.join(known)}", file=str(thing), hint="split the file by run")
     return RunIndicators(scores.run, scores, _check_timings(timings), tags=tags)
 
 
@@ -90,7 +91,7 @@ def select_from_experiment(experiment: Experiment, system: str | None, baseline:
     before = baseline if baseline is not None else experiment.baseline
     others = [name for name in names if name != before]
     if system is None and len(others) != 1:
-        raise BadInput(f"which system is to pass? There are {', '.join(names)}", hint='system="…"')
+        raise BadInput(f"expected the name of one system, of {', '.join(names)}", hint='system="…"')
     chosen = system or others[0]
     if chosen not in names:
         raise UnknownName("system", chosen, names, hint=f"choose one of {', '.join(names)}")
@@ -110,7 +111,7 @@ def select_from_experiment(experiment: Experiment, system: str | None, baseline:
 def score_run(thing: Any, qrels: Any, terms: ScoringSettings, timings: Any = None) -> RunIndicators:
     """Score a run by judgments; a folder written by `run` brings its own."""
     if qrels is None and not isinstance(thing, str | Path):
-        raise BadInput("there are no judgments to score the run by", hint="gate(run, rules, qrels=…), or give Scores")
+        raise BadInput("no judgments given to score the run", hint="use gate(run, rules, qrels=…), or give Scores")
     given = Inputs.resolve(thing) if qrels is None else Inputs.resolve(qrels, thing)
     name, thing = given.single_run
     if isinstance(thing, str | Path) and Path(thing).is_dir():
@@ -138,16 +139,12 @@ def with_freshness(subject: RunIndicators, thing: Any, terms: ScoringSettings) -
     if not terms.ks or terms.versions is None or not counted:
         return subject
     ages = _compute_freshness(thing, terms, subject.scores.queries)
-    notes = [note for note in subject.scores.notes if not note.endswith(UNJUDGED_QUERIES_NOTE)]
+    described = describe_unjudged_queries(subject.scores.judged)
+    notes = [note for note in subject.scores.notes if note != described]
     if terms.measures and len(notes) < len(subject.scores.notes):
         extra = len(next(iter(ages.values())).query_ids - {*subject.scores.queries})
-        few = "1 query that nobody judged: it counts" if extra == 1 else f"{extra} unjudged queries: they count"
-        notes.append(f"{subject.name} has {few} for what is stale, and for nothing else")
+        notes.append(f"{subject.name}: {pluralise(extra, 'unjudged query')}, used only to count stale documents")
     return _add_freshness(replace(subject, scores=replace(subject.scores, notes=notes)), ages)
-
-
-UNJUDGED_QUERIES_NOTE = ("unjudged queries, which are not scored", "unjudged query, which is not scored")
-"""Endings of the note on queries that are not scored, but are used for freshness."""
 
 
 def _add_freshness(subject: RunIndicators, found: Mapping[int, Freshness]) -> RunIndicators:
@@ -164,15 +161,15 @@ def check_same_versions(subject: RunIndicators, terms: ScoringSettings) -> None:
     made = {one.fingerprint == versions_fingerprint(held, one.as_of or None) for one in subject.ages.values()}
     if made != {True} and not (not made and judge.startswith(f"{VERSIONS_JUDGE_PREFIX}{versions_fingerprint(held)} ")):
         raise BadInput(
-            f"how much of {subject.name} is stale was told by other versions than those given",
-            hint="leave --versions (versions=) out, or write the freshness anew with these",
+            f"the stale documents of {subject.name} were counted with other versions than those given",
+            hint="remove --versions (versions=), or compute the freshness again with these versions",
         )
 
 
 def build_unjudged_run(thing: Any, terms: ScoringSettings, timings: Any = None) -> RunIndicators:
     """Build the indicators of a run for freshness rules only, which need no judgments."""
     if terms.versions is None:
-        raise BadInput("there are no versions to tell what is stale by", hint="--versions FILE, or versions=…")
+        raise BadInput("no versions given, which define what is stale", hint="add `--versions FILE` (versions=)")
     known = thing if isinstance(thing, Run) else None
     found = _compute_freshness(thing, terms, None)
     first = next(iter(found.values()))
@@ -224,9 +221,14 @@ def _average_trials(run: Run, scores: Scores) -> Scores:
 
 def _check_timings(timings: Any) -> Any:
     """Return timings; raises BadInput if columns of a run's timings are missing."""
-    lacks = [] if timings is None else [name for name in TIMING_COLUMNS if name not in getattr(timings, "columns", ())]
+    if timings is None:
+        return None
+    import polars as pl
+
+    known = timings.columns if isinstance(timings, pl.DataFrame) else []
+    lacks = [name for name in TIMING_COLUMNS if name not in known]
     if lacks:
-        raise BadInput(f"the times lack {', '.join(lacks)}", hint="`timings` of a run that `ragauge.run` made")
+        raise BadInput(f"the timings lack {', '.join(lacks)}", hint="use `timings` of a run that `ragauge.run` made")
     return timings
 
 
@@ -285,7 +287,7 @@ def check_baseline_comparable(
         told = [one.ages[k].judge for one in (run, baseline)]
         if told[0] != told[1]:
             raise Incomparable(
-                f"what is stale in {run.name} is told by {told[0]}, in {label} by {told[1]}",
+                f"stale documents were judged by {told[0]} in {run.name}, by {told[1]} in {label}",
                 hint="run `ragauge freshness --corpus CORPUS` for both runs, and gate the JSON files that it writes",
             )
 

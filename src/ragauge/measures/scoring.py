@@ -267,10 +267,15 @@ def _query_notes(judged: JudgedRanks, convention: Convention) -> list[str]:
         fate = "count 0" if convention.missing == "zero" else "are left out"
         notes.append(f"{judged.name} does not have {absent:,} of {judged.n:,} judged queries: they {fate}")
     if judged.extra_queries:
-        extra = judged.extra_queries
-        queries = f"{extra:,} unjudged queries, which are" if extra > 1 else "1 unjudged query, which is"
-        notes.append(f"{judged.name} has {queries} not scored")
+        notes.append(describe_unjudged_queries(judged))
     grades = judged.pool.grades
     if len(grades) and (grades != np.floor(grades)).any():
         notes.append(f"grades are fractions: gain={convention.gain}, and relevant from {convention.rel:g} on")
     return notes
+
+
+def describe_unjudged_queries(judged: JudgedRanks) -> str:
+    """Describe how many queries of a run are unjudged."""
+    extra = judged.extra_queries
+    queries = f"{extra:,} unjudged queries, which are" if extra > 1 else "1 unjudged query, which is"
+    return f"{judged.name} has {queries} not scored"

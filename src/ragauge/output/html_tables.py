@@ -64,7 +64,7 @@ def prepare_table(table: Table, title: str | None = None) -> PageTable:
             PageCell(
                 format_cell(cell._replace(stars=""), column, with_detail=False),
                 cell.detail,
-                cell.best or bool(cell.significant),
+                cell.is_strong,
                 cell.stars,
                 cell.tooltip,
                 cell.link,

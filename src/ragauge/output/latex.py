@@ -25,7 +25,7 @@ LATEX_ESCAPES = {
 }
 """LaTeX code for characters that LaTeX would interpret or typeset differently."""
 MAX_NARROW_MARK_CHARS = 3
-"""Maximum number of superscript characters that fit between two columns."""
+"""Maximum number of raised characters that fit between two columns."""
 
 
 def escape_latex(text: str) -> str:
@@ -39,9 +39,13 @@ def escape_latex(text: str) -> str:
 
 
 def render_latex(reports: Sequence[Report]) -> str:
-    """Render all tables of reports with booktabs: best in bold, stars raised, notes as captions."""
+    """Render all tables of reports with booktabs, after their notes as comments.
+
+    The best values are bold, the second best underlined, stars and letters raised.
+    """
     blocks: list[str] = [r"% \usepackage{booktabs}"]
     for report in flatten_reports(reports):
+        blocks += [f"% {one_line(note)}" for note in report.notes]
         for section in report.select_sections("latex"):
             for block in section.blocks:
                 table = table_of_facts(block.facts, block.title) if isinstance(block, Facts) else block
@@ -66,7 +70,8 @@ def render_table(table: Table, caption: str, label: str) -> str:
     def line(cells: Sequence[str]) -> str:
         return "    " + " & ".join(map(str.ljust, cells, widths)).rstrip() + r" \\"
 
-    alignment = "".join(_align_column(table, i) for i in range(len(table.columns)))
+    cells = zip(*table.cells(), strict=True)
+    alignment = "".join(_column_format(several, column) for several, column in zip(cells, table.columns, strict=True))
     key = re.sub(r"[^a-z0-9]+", "-", label.lower()).strip("-") or "table"
     return "\n".join(
         [
@@ -86,23 +91,29 @@ def render_table(table: Table, caption: str, label: str) -> str:
     )
 
 
-def _align_column(table: Table, i: int) -> str:
-    """Return the specification of a column, with space for superscripts that are wider than the column gap."""
-    if table.columns[i].is_text:
-        return "l"
-    width = max((len(row[i].stars) for row in table.cells()), default=0)
-    return "r" if width <= MAX_NARROW_MARK_CHARS else rf"r@{{\hspace{{{0.4 * width + 0.6:.1f}em}}}}"
-
-
 def _format_latex_cell(cell: Cell, column: Column) -> str:
-    text = escape_latex(format_cell(cell._replace(stars=""), column))
+    text = escape_latex(format_cell(cell._replace(stars="", letters=()), column))
     text = "--" if text == "-" else text
-    if cell.best or cell.significant:
+    if cell.is_strong:
         text = rf"\textbf{{{text}}}"
-    elif cell.second:
+    elif cell.second_best:
         text = rf"\underline{{{text}}}"
-    if cell.stars:
-        only_stars = set(cell.stars) == {"*"}
-        raised = f"$^{{{cell.stars}}}$" if only_stars else rf"\textsuperscript{{{escape_latex(cell.stars)}}}"
+    marks = _raised_marks(cell)
+    if marks:
+        only_stars = set(marks) == {"*"}
+        raised = f"$^{{{marks}}}$" if only_stars else rf"\textsuperscript{{{escape_latex(marks)}}}"
         text = rf"{text}\rlap{{{raised}}}"
     return text
+
+
+def _raised_marks(cell: Cell) -> str:
+    """Return the stars or letters of a cell; numbers are separated by commas."""
+    return cell.stars or ("" if all(map(str.isalpha, cell.letters)) else ",").join(cell.letters)
+
+
+def _column_format(cells: Sequence[Cell], column: Column) -> str:
+    """Return the column specification, with space for raised marks that do not fit between two columns."""
+    if column.is_text:
+        return "l"
+    longest = max(len(_raised_marks(cell)) for cell in cells)
+    return "r" if longest <= MAX_NARROW_MARK_CHARS else rf"r@{{\hspace{{{0.4 * longest + 0.6:.1f}em}}}}"

@@ -164,6 +164,6 @@ def render_table(table: Table) -> list[str]:
         for cell, column in zip(row, table.columns, strict=True):
             text = escape_markdown(format_cell(cell, column))
             linked = f"[{text}]({cell.link})" if cell.link else text
-            texts.append(f"**{linked}**" if text and (cell.best or cell.significant) else linked)
+            texts.append(f"**{linked}**" if text and cell.is_strong else linked)
         lines.append(f"| {' | '.join(texts)} |")
     return [*lines, *note]

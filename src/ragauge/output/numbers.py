@@ -229,3 +229,38 @@ def format_score(value: float, measure: str = "") -> str:
     ('0.5000', '3', '-')
     """
     return format_number(value, "count" if measure.startswith("num_") else "score")
+
+
+def format_level(share: float) -> str:
+    """Format a confidence level as a percentage, with as few digits as it needs.
+
+    >>> format_level(0.95), format_level(0.999)
+    ('95%', '99.9%')
+    """
+    return f"{100 * share:.6g}%"
+
+
+def format_distinct(value: float, other: float, style: str = "score") -> tuple[str, str]:
+    """Format two numbers in a style, or with as many decimals as they need to differ.
+
+    >>> format_distinct(0.5, 0.4), format_distinct(0.39996, 0.4), format_distinct(1, 1, "count")
+    (('0.5000', '0.4000'), ('0.39996', '0.40000'), ('1', '1'))
+    """
+    texts = format_number(value, style), format_number(other, style)
+    if texts[0] == texts[1] and abs(value - other) > 0:
+        for digits in range(5, 16):
+            texts = f"{value:.{digits}f}", f"{other:.{digits}f}"
+            if texts[0] != texts[1]:
+                break
+    return texts
+
+
+def format_significant(value: float, apart_from: float = math.nan) -> str:
+    """Format a number with six significant digits, or as many as it needs to differ from another number.
+
+    >>> format_significant(12345.678), format_significant(0.4, 0.4), format_significant(0.39999999, 0.4)
+    ('12345.7', '0.4', '0.39999999')
+    """
+    digits = range(6, 17) if value != apart_from else range(6, 7)
+    texts = (f"{value:.{digit}g}" for digit in digits if f"{value:.{digit}g}" != f"{apart_from:.{digit}g}")
+    return next(texts, f"{value:.6g}")

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from ragauge.core.findings import FindingTable
+from ragauge.core.findings import Finding, FindingTable
 from ragauge.core.summaries import Estimate
 from ragauge.core.text import one_line
 from ragauge.output.numbers import MISSING, NUMBER_STYLES, format_interval, format_number
@@ -19,8 +19,11 @@ Value = str | float | bool | Estimate | None
 """A number stays a number until a renderer formats it."""
 TEXT_STYLES = frozenset({"text", "name"})
 """Styles that are left-aligned: texts, which are wrapped, and names, which are shortened in the middle."""
+SUPERSCRIPTS = dict(zip("abcdefghijklmnoprstuvwxyz", "ᵃᵇᶜᵈᵉᶠᵍʰⁱʲᵏˡᵐⁿᵒᵖʳˢᵗᵘᵛʷˣʸᶻ", strict=True))
 COLUMN_GAP_CHARS = 2
 MIN_NAME_CHARS = 12
+MAX_NAME_CHARS = 32
+"""Maximum length of the texts of a first column that are not wrapped."""
 
 
 class Cell(NamedTuple):
@@ -33,6 +36,7 @@ class Cell(NamedTuple):
     significant: bool | None = None
     """Whether a difference is statistically significant; None if it was not tested."""
     stars: str = ""
+    """Marks of significance, such as `**` or `ns`."""
     detail: str = ""
     """Further text: below the value on a page, after it elsewhere."""
     tooltip: str = ""
@@ -41,8 +45,27 @@ class Cell(NamedTuple):
     """Mark after the value, such as `?` for an unreliable time."""
     text: str = ""
     """Text that is shown instead of the formatted value."""
-    second: bool = False
-    """Whether it is the second best value, which LaTeX underlines."""
+    tone: Literal["", "good", "bad"] = ""
+    """Whether the cell reports a success or a failure; a failure is emphasised."""
+    second_best: bool = False
+    letters: Sequence[str] = ()
+    """Letters of the rows that this value is significantly better than; they are raised."""
+
+    @property
+    def is_strong(self) -> bool:
+        """Whether the cell is emphasised."""
+        return self.best or bool(self.significant) or self.tone == "bad"
+
+    @property
+    def raised_letters(self) -> str:
+        """Letters as superscripts; in parentheses if there is no superscript for one.
+
+        >>> Cell(0.5, letters=["a", "b"]).raised_letters, Cell(0.5, letters=["1", "12"]).raised_letters
+        ('ᵃᵇ', ' (1 12)')
+        """
+        if all(letter in SUPERSCRIPTS for letter in self.letters):
+            return "".join(SUPERSCRIPTS[letter] for letter in self.letters)
+        return f" ({' '.join(self.letters)})"
 
 
 class Column(NamedTuple):
@@ -102,10 +125,10 @@ class Table:
         ]
         return [list(row) for row in zip(*columns, strict=True)]
 
-    def mark_best(self, *, second: bool = False) -> Table:
+    def mark_best(self) -> Table:
         """Mark the best values of each column that has a direction: all equal best ones, none if all are equal.
 
-        With `second`, also mark the second best values.
+        With more than two rows, the second best ones are marked as such.
         """
         rows = self.cells()
         for i, column in enumerate(self.columns):
@@ -116,9 +139,9 @@ class Table:
             if not known or (len(known) == len(values) and min(known) == max(known)):
                 continue
             best, *others = sorted(set(known), reverse=True)
-            runner_up = others[0] if second and others else math.inf
+            second = others[0] if others and len(rows) > 2 else None
             for row, value in zip(rows, values, strict=True):
-                row[i] = row[i]._replace(best=value == best, second=value == runner_up)
+                row[i] = row[i]._replace(best=value == best, second_best=value == second)
         return replace(self, rows=rows)
 
     @property
@@ -235,13 +258,12 @@ def _column_texts(cells: Sequence[Cell], column: Column) -> list[str]:
     """Format the cells of a column with their stars and details; numbers are right-aligned."""
     if column.is_text:
         return [format_cell(cell, column) for cell in cells]
-    values = [format_cell(cell._replace(stars=""), column, with_detail=False) for cell in cells]
+    values = [format_cell(cell._replace(stars="", letters=()), column, with_detail=False) for cell in cells]
+    letters = [cell.raised_letters for cell in cells]
     ends = [" ".join(filter(None, [cell.stars, one_line(cell.detail)])) for cell in cells]
-    width, end_width = max(map(len, values)), max(map(len, ends))
-    return [
-        f"{value:>{width}} {end:<{end_width}}" if end_width else f"{value:>{width}}"
-        for value, end in zip(values, ends, strict=True)
-    ]
+    width, letter_width, end_width = (max(map(len, texts)) for texts in (values, letters, ends))
+    aligned = [f"{value:>{width}}{raised:<{letter_width}}" for value, raised in zip(values, letters, strict=True)]
+    return [f"{text} {end:<{end_width}}" for text, end in zip(aligned, ends, strict=True)] if end_width else aligned
 
 
 def format_cell(cell: Cell, column: Column, *, with_detail: bool = True) -> str:
@@ -250,7 +272,7 @@ def format_cell(cell: Cell, column: Column, *, with_detail: bool = True) -> str:
     >>> format_cell(Cell(0.0123, stars="**", detail="[+0.0100, +0.0200]"), Column("change", "signed"))
     '+0.0123 ** [+0.0100, +0.0200]'
     """
-    text = f"{cell.text or format_value(cell.value, cell.style or column.style)}{cell.mark}"
+    text = f"{cell.text or format_value(cell.value, cell.style or column.style)}{cell.mark}{cell.raised_letters}"
     return " ".join(filter(None, [text, cell.stars, one_line(cell.detail) if with_detail else ""]))
 
 
@@ -278,12 +300,39 @@ def table_of_facts(facts: Mapping[str, str], title: str = "", table_id: str = "f
 
 
 def table_of_finding(grid: FindingTable, title: str = "", table_id: str = "evidence") -> Table:
-    """Build the table of the evidence of a finding: columns of whole numbers are counts, others scores."""
-    columns = [Column(grid.header[0], "name")]
-    for i, name in enumerate(grid.header[1:], 1):
-        numbers = [row[i] for row in grid.rows if not isinstance(row[i], str)]
-        columns.append(Column(name, "count" if _are_counts(numbers) else "score"))
+    """Build the table of the evidence of a finding.
+
+    Without styles, columns of whole numbers are counts, other numbers scores, and the rest texts.
+    """
+    columns = [Column(name, style) for name, style in zip(grid.header, grid.styles, strict=True)] if grid.styles else []
+    for i, name in enumerate(grid.header if not columns else ()):
+        values = [row[i] for row in grid.rows]
+        numbers = [value for value in values if not isinstance(value, str | None)]
+        if numbers and i:
+            columns.append(Column(name, "count" if _are_counts(numbers) else "score"))
+        else:
+            is_name = i == 0 and all(len(str(value)) <= MAX_NAME_CHARS for value in values)
+            columns.append(Column(name, "name" if is_name else "text"))
     return Table(table_id, columns, grid.rows, title)
+
+
+def table_of_findings(findings: Sequence[Finding], subject: str) -> Table:
+    """Build the table with one row per finding; examples are separated by ` | `."""
+    names = (subject, "what", "problem", "count", "message", "effect", "remedy", "examples")
+    rows: list[Row] = [
+        [
+            finding.subject,
+            finding.what,
+            int(finding.problem),
+            finding.count,
+            finding.message,
+            finding.effect,
+            finding.remedy,
+            " | ".join(finding.examples),
+        ]
+        for finding in findings
+    ]
+    return Table("findings", [Column(name) for name in names], rows)
 
 
 def _are_counts(values: Sequence[Value]) -> bool:

@@ -17,6 +17,8 @@ from ragauge.output.tables import COLUMN_GAP_CHARS, Table, shorten_names, table_
 
 FINDING_NAME_CHARS = 22
 """Width of the column of check names, in characters."""
+TONE_STYLES = {"": "", "good": "green", "bad": "bold red"}
+"""Style of a cell by its tone."""
 
 
 def best_mean(values: Sequence[float], *, lower: bool) -> float:
@@ -118,7 +120,7 @@ def render_table(table: Table, width: int) -> tuple[RichTable, list[str]]:
         rich.add_column(title, no_wrap=column.style != "text", overflow="fold")
     group = None
     for row, cells in zip(texts, table.cells(), strict=True):
-        styles = ["bold" if cell.best or cell.significant else "" for cell in cells]
+        styles = [TONE_STYLES[cell.tone] or ("bold" if cell.is_strong else "") for cell in cells]
         if table.group_by is not None:
             row[table.group_by], group = (
                 ("" if row[table.group_by] == group else row[table.group_by]),

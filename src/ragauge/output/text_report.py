@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import io
-import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -14,8 +13,6 @@ from rich.table import Table as RichTable
 
 from ragauge.core.csv_cells import restore_cell
 from ragauge.core.documents import EMPTY_MAPPING
-from ragauge.core.findings import FindingTable
-from ragauge.core.text import one_line
 from ragauge.output.report import (
     ALL_FORMATS,
     FILES_ONLY,
@@ -42,24 +39,6 @@ class TextTable(NamedTuple):
     goes: Sequence[int] = ()
     links: Sequence[str] = ()
     """Link of each row's name on an HTML page; empty for none."""
-
-
-def format_grid_cells(grid: FindingTable) -> list[list[str]]:
-    """Format the cells of a grid as texts.
-
-    Floats have four decimals, counts none; a missing value is a dash.
-    """
-    return [
-        [_format_grid_cell(value, title) for value, title in zip(row, grid.header, strict=True)] for row in grid.rows
-    ]
-
-
-def _format_grid_cell(value: str | float | None, title: str) -> str:
-    if isinstance(value, str):
-        return one_line(value)
-    if value is None or math.isnan(value):
-        return "-"
-    return f"{value:.0f}" if isinstance(value, int) or title == "n" else f"{value:.4f}"
 
 
 def fit_columns(header: Sequence[str], rows: Sequence[Sequence[str]], width: int, goes: Sequence[int]) -> list[int]:

@@ -3,16 +3,24 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Literal
 
-from ragauge.comparison.report import CORRECTION_NAMES, TEST_NAMES, assign_letters, describe_test, find_significant_wins
+from ragauge.comparison.report import (
+    assign_letters,
+    describe_best,
+    describe_marks,
+    describe_means,
+    describe_test,
+    find_significant_wins,
+    to_paper_name,
+)
 from ragauge.comparison.results import MeasureCurve, Overview, SystemSummary
 from ragauge.core.summaries import Mean
 from ragauge.evaluation.indicators import find_measure
-from ragauge.output.numbers import format_interval, format_number, pluralise
+from ragauge.output.numbers import format_interval, format_number
 from ragauge.output.tables import Cell, Column, Row, Table
-from ragauge.stats.comparisons import Comparison, Comparisons
+from ragauge.stats.comparisons import Comparison
 from ragauge.stats.repeated_trials import Variation
 from ragauge.store_benchmarks.report_text import DOUBT_MARK
 
@@ -26,8 +34,6 @@ SAME_RANKINGS, SAME_VALUES = "same rankings", "same values"
 MAX_TRIAL_VARIANCE_SHARE = 0.1
 """Maximum share of trials in the variance of a mean for the number of trials to be sufficient."""
 STARS_NOTE = "*** p < 0.001, ** p < 0.01, * p < 0.05"
-UNREPORTED_CONVENTIONS = ("", "default", "as given")
-"""Conventions that a caption of a paper does not mention."""
 
 
 def find_measure_style(measure: str) -> str:
@@ -368,7 +374,10 @@ def build_paper_table(overview: Overview) -> Table:
     """Build the table for a paper: names of measures as in papers, best and second best, significance marks, p95."""
     found = overview.compared
     letters = assign_letters(found.systems) if found is not None and found.baseline is None else {}
-    marks = {} if found is None else _significance_marks(found)
+    stars = (
+        {} if found is None or found.baseline is None else {(r.system, r.measure): significance_mark(r) for r in found}
+    )
+    beaten = {} if found is None or found.baseline is not None else find_significant_wins(found)
     p95 = {
         name: entry.speed.stages["total"].p95
         for name, entry in overview.entries.items()
@@ -377,15 +386,17 @@ def build_paper_table(overview: Overview) -> Table:
     has_p95 = any(not math.isnan(value) for value in p95.values())
     columns = [Column("System", "name")]
     for measure in overview.measures:
-        parsed = find_measure(measure)
-        title = measure if parsed is None else parsed.paper_name
-        columns.append(measure_column(overview, measure, title=title))
+        columns.append(measure_column(overview, measure, title=to_paper_name(measure)))
     columns += [Column("p95 (ms)", "ms")] if has_p95 else []
     rows: list[Row] = [
         [
             f"{letters[name]} {name}" if name in letters else name,
             *(
-                Cell(entry.means.get(measure, UNKNOWN_MEAN).value, stars=marks.get((name, measure), ""))
+                Cell(
+                    entry.means.get(measure, UNKNOWN_MEAN).value,
+                    stars=stars.get((name, measure), ""),
+                    letters=[letters[loser] for loser in beaten.get((measure, name), ())],
+                )
                 for measure in overview.measures
             ),
             *([p95.get(name)] if has_p95 else []),
@@ -393,37 +404,10 @@ def build_paper_table(overview: Overview) -> Table:
         for name, entry in overview.entries.items()
     ]
     table = Table("paper", columns, rows, ". ".join(_describe_paper_table(overview)))
-    return table.mark_best(second=len(rows) > 2)
+    return table.mark_best()
 
 
-def _significance_marks(found: Comparisons) -> dict[tuple[str, str], str]:
-    """Return marks by system and measure: stars with a baseline, else the letters of significantly worse systems."""
-    if found.baseline is not None:
-        return {(row.system, row.measure): row.stars for row in found if row.p_corrected < 0.05}
-    letters = assign_letters(found.systems)
-    separator = "" if all(len(letter) == 1 and letter.isalpha() for letter in letters.values()) else ","
-    return {
-        (system, measure): separator.join(letters[loser] for loser in losers)
-        for (measure, system), losers in find_significant_wins(found).items()
-    }
-
-
-def _describe_paper_table(overview: Overview) -> Iterator[str]:
+def _describe_paper_table(overview: Overview) -> list[str]:
     counts = sorted({mean.n for measure in overview.measures for mean in list_means(overview, measure) if mean.n})
-    span = f"{counts[0]:,} to " if len(counts) > 1 else ""
-    over = f" over {span}{pluralise(counts[-1], *overview.nouns)}" if counts else ""
-    of = f" of {overview.dataset}" if overview.dataset else ""
-    by = f", convention {overview.convention}" if overview.convention not in UNREPORTED_CONVENTIONS else ""
-    yield f"Means{over}{of}{by}"
-    if len(overview.systems) > 1:
-        yield "Best in bold, second best underlined" if len(overview.systems) > 2 else "Best in bold"
-    found = overview.compared
-    if found is not None:
-        n = len(found.rows) if found.method.family == "all" else sum(row.measure == overview.first for row in found)
-        correction = CORRECTION_NAMES.get(found.method.correction)
-        family = "uncorrected" if correction is None else f"{correction} for {pluralise(n, 'comparison')}"
-        test = f"two-sided {TEST_NAMES[found.method.test]}, {family}"
-        if found.baseline is None:
-            yield f"Superscripts: significantly better than these systems ({test}, p < 0.05)"
-        else:
-            yield f"Stars: significantly different from {found.baseline} ({test}; {STARS_NOTE})"
+    parts = [describe_means(counts, overview.dataset, overview.convention), *describe_best(len(overview.systems))]
+    return [*parts, *([] if overview.compared is None else [describe_marks(overview.compared)])]

@@ -1,22 +1,18 @@
-"""Reports of comparisons, gates, audits and experiments for notebooks and data frames."""
+"""Reports of single comparisons, overviews and experiments for notebooks and data frames."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from ragauge.audits.report import summarise_audit
-from ragauge.comparison.report import STARS_LEGEND, describe_test, summarise_comparisons
+from ragauge.comparison.report import STARS_LEGEND, build_fields_table
 from ragauge.comparison.results import DatasetOverviews, Overview
-from ragauge.core.findings import Audit
 from ragauge.core.summaries import Estimate
-from ragauge.gates.report import gate_report_notes, summarise_gate
-from ragauge.gates.results import Gate
-from ragauge.output.report import Findings, Report, ResultReporter, Section, TableBuilder
+from ragauge.output.report import Report, ResultReporter, Section, TableBuilder
 from ragauge.output.tables import Cell, Column, Row, Table
 from ragauge.reports import experiment_set, overview
 from ragauge.reports.overview_report import build_report
 from ragauge.runs.results import Experiment, ExperimentSet
-from ragauge.stats.comparisons import Comparison, Comparisons, comparison_fields
+from ragauge.stats.comparisons import Comparison
 
 
 def build_differences_table(rows: Sequence[Comparison]) -> Table:
@@ -50,71 +46,10 @@ def build_differences_table(rows: Sequence[Comparison]) -> Table:
     )
 
 
-def build_comparison_fields_table(rows: Sequence[Comparison]) -> Table:
-    """Build the table with one row per comparison and all its values."""
-    records = [comparison_fields(row) for row in rows]
-    return Table("comparisons", [Column(name) for name in records[0]], [list(record.values()) for record in records])
-
-
 def _report_comparison(result: Comparison) -> Report:
     summary = f"{result.system} against {result.baseline} by {result.measure}, {result.n} queries."
     sections = [Section("differences", "Difference", [build_differences_table([result])])]
     return Report("comparison", "Comparison", summary, sections)
-
-
-def _report_comparisons(result: Comparisons) -> Report:
-    sections = [Section("differences", "Differences", [build_differences_table(result.rows)])]
-    if result.strata:
-        sections.append(Section("strata", "Strata", [build_differences_table(result.strata)]))
-    summary = "; ".join(summarise_comparisons(result))
-    return Report("comparisons", "Comparison", summary, sections, notes=[describe_test(result), *result.notes])
-
-
-def build_checks_table(gate: Gate) -> Table:
-    """Build the table with one row per check of a gate."""
-    columns = [
-        Column("result", "name"),
-        Column("check", "name"),
-        Column("value", "number"),
-        Column("limit", "number"),
-        Column("n", "count"),
-        Column("change", "signed"),
-        Column("p", "p"),
-        Column("reason"),
-    ]
-    rows: list[Row] = [
-        [
-            "pass" if check.passed else "FAIL",
-            str(check.rule),
-            check.value,
-            check.limit,
-            check.n,
-            Estimate(check.difference, *check.ci, check.n),
-            check.p,
-            check.reason,
-        ]
-        for check in gate.checks
-    ]
-    return Table("checks", columns, rows)
-
-
-def _report_gate(result: Gate) -> Report:
-    sections = [Section("checks", "Checks", [build_checks_table(result)])]
-    return Report("gate", "Gate", f"{summarise_gate(result)}.", sections, notes=gate_report_notes(result))
-
-
-def build_findings_table(audit: Audit) -> Table:
-    """Build the table with one row per finding."""
-    names = ("subject", "check", "problem", "count", "message", "effect", "remedy")
-    rows: list[Row] = [
-        [one.subject, one.what, one.problem, one.count, one.message, one.effect, one.remedy] for one in audit.findings
-    ]
-    return Table("findings", [Column(name) for name in names], rows)
-
-
-def _report_audit(result: Audit) -> Report:
-    sections = [Section("findings", "Findings", [Findings(result.findings, result.skipped)])]
-    return Report("audit", "Audit", f"{summarise_audit(result)}.", sections, notes=result.notes)
 
 
 def build_means_table(datasets: Mapping[str, Overview]) -> Table:
@@ -145,19 +80,9 @@ def _means_of_experiment(result: Experiment) -> Table:
 
 
 REPORTERS: Mapping[str, ResultReporter] = {
-    "Audit": ResultReporter(_report_audit, {"csv": TableBuilder("one row per finding", build_findings_table)}),
     "Comparison": ResultReporter(
         _report_comparison,
-        {"csv": TableBuilder("one row", lambda result: build_comparison_fields_table([result]))},
-    ),
-    "Comparisons": ResultReporter(
-        _report_comparisons,
-        {
-            "csv": TableBuilder(
-                "one row per comparison and stratum",
-                lambda result: build_comparison_fields_table([*result.rows, *result.strata]),
-            )
-        },
+        {"csv": TableBuilder("one row", lambda result: build_fields_table([result]))},
     ),
     "Experiment": ResultReporter(
         lambda result: build_report(overview(result, audited=False)),
@@ -172,6 +97,5 @@ REPORTERS: Mapping[str, ResultReporter] = {
             )
         },
     ),
-    "Gate": ResultReporter(_report_gate, {"csv": TableBuilder("one row per check", build_checks_table)}),
 }
 """Reporters by class name, until the class is a record with a report of its own."""

@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Annotated, NamedTuple
+from typing import TYPE_CHECKING, Annotated, NamedTuple, TypedDict
 
 from ragauge.core.errors import UnknownName
-from ragauge.core.record_types import TabularResult
+from ragauge.core.record_types import TabularResult, json_form, record
 from ragauge.core.run_dates import RunDate
 from ragauge.core.settings import Above, AtLeast, AtMost, Below, OneOf, check_number, check_settings
 
@@ -60,6 +60,23 @@ class ComparisonSettings:
         return round(1 - self.confidence, 12)
 
 
+class ComparisonOptions(TypedDict, total=False):
+    """Options of `ragauge.compare`; see `ComparisonSettings`."""
+
+    test: str | None
+    correction: str | None
+    family: str | None
+    confidence: float | None
+    interval: str | None
+    rounds: int | None
+    seed: int | None
+    margin: float | None
+    detect: float | None
+    power: float | None
+    lower_is_better: Sequence[str] | None
+    higher_is_better: Sequence[str] | None
+
+
 class ChangedQuery(NamedTuple):
     """Query on which the scores of system and baseline differ."""
 
@@ -78,6 +95,7 @@ class MarginTest:
     p_equivalent: float
 
 
+@json_form(derived=["flips"])
 @dataclass(frozen=True)
 class SeedDifferences:
     """Mean difference per seed."""
@@ -97,6 +115,11 @@ class SeedDifferences:
         return min(self.differences) < 0 < max(self.differences)
 
 
+@json_form(
+    derived=["percent", "stars"],
+    renamed={"needed": "queries_needed"},
+    flattened={"means": ("mean_baseline", "mean_system")},
+)
 @dataclass(frozen=True)
 class Comparison(TabularResult):
     """Comparison of a system with a baseline by one measure, on the queries scored for both."""
@@ -164,6 +187,8 @@ def significance_stars(p: float) -> str:
     return "***" if p < 0.001 else "**" if p < 0.01 else "*" if p < 0.05 else "ns"
 
 
+@record("ragauge-comparison", 1)
+@json_form(renamed={"rows": "comparisons"})
 @dataclass(frozen=True, eq=False)
 class Comparisons(TabularResult):
     """Results of all comparisons of one call."""
@@ -183,6 +208,8 @@ class Comparisons(TabularResult):
     convention: str = ""
     answers: Mapping[str, RunDate] = field(default_factory=dict)
     """When the results of each system were produced, if known."""
+    tag: str = ""
+    """Tag of the queries whose values are the strata; empty without strata, or if they have no tag."""
 
     @property
     def measures(self) -> list[str]:

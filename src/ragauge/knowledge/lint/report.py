@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 
 from ragauge.core.findings import Finding
@@ -20,7 +19,7 @@ from ragauge.output.report import (
     Section,
     TableBuilder,
 )
-from ragauge.output.tables import Column, Row, Table, table_of_finding
+from ragauge.output.tables import Column, Row, Table, table_of_finding, table_of_findings
 
 LENGTH_STATISTICS = {"n": 0, "min": 4, "p5": 1, "p50": 0, "mean": 0, "p95": 3, "max": 0, "total": 2}
 """Statistics of text lengths, with the order in which a narrow terminal drops their columns."""
@@ -149,23 +148,7 @@ def _duration_section(result: Lint) -> Section:
 
 def build_findings_table(result: Lint) -> Table:
     """Build the table with one row per finding; examples are separated by ` | `."""
-    names = ("corpus", "what", "problem", "count", "message", "effect", "remedy", "examples")
-    return Table("findings", [Column(name) for name in names], list(_finding_rows(result)))
-
-
-def _finding_rows(result: Lint) -> Iterator[list[str | float]]:
-    for finding in result.findings:
-        examples = " | ".join(finding.examples)
-        yield [
-            finding.subject,
-            finding.what,
-            int(finding.problem),
-            finding.count,
-            finding.message,
-            finding.effect,
-            finding.remedy,
-            examples,
-        ]
+    return table_of_findings(result.findings, "corpus")
 
 
 REPORTER = ResultReporter(build_report, {"csv": TableBuilder("one row per finding", build_findings_table)})
