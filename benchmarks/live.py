@@ -61,11 +61,11 @@ def harness() -> list[str]:
 
         plain, later = Nothing(), NothingLater()
         cells = (
-            timed(lambda journal, r=plain, k=k: run_queries(r, jobs, RunSettings(k=k), journal.keep)),  # type: ignore[misc]
-            timed(lambda journal, r=plain, k=k: run_queries(r, jobs, RunSettings(k=k, workers=4), journal.keep)),  # type: ignore[misc]
+            timed(lambda journal, r=plain, k=k: run_queries(r, jobs, RunSettings(k=k), journal.append)),  # type: ignore[misc]
+            timed(lambda journal, r=plain, k=k: run_queries(r, jobs, RunSettings(k=k, workers=4), journal.append)),  # type: ignore[misc]
             timed(
                 lambda journal, r=later, k=k: asyncio.run(
-                    run_queries_async(r, jobs, RunSettings(k=k, workers=4), journal.keep)
+                    run_queries_async(r, jobs, RunSettings(k=k, workers=4), journal.append)
                 )  # type: ignore[misc]
             ),
         )

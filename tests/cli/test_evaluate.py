@@ -78,12 +78,15 @@ def test_a_table_for_people_and_the_convention_beside_it(ragauge):
         "first  0.7500    0.7500  2",
         "other  0.5000    0.5000  2",
     ]
-    assert done.stderr.splitlines() == [
+    notes = [
         "note: 2 judged queries, convention default",
         "note: grades go up to 2, and mrr, recall@5 count grade 1 as relevant; `--rel 2` counts from grade 2",
         "note: first: at most 2 documents per query, so recall@5 is computed at depth 2",
         "note: other: at most 1 document per query, so recall@5 is computed at depth 1",
     ]
+    assert done.stderr.splitlines() == [*notes[:2], f"{notes[2]} (1 more note: add --verbose)"]
+    more = ragauge("evaluate", "qrels.txt", "first.run", "other.run", "-m", "mrr", "-m", "recall@5", "--verbose")
+    assert more.stderr.splitlines() == notes
 
 
 def test_a_convention_and_its_options_are_said(ragauge):

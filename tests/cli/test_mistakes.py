@@ -74,7 +74,7 @@ def ragauge(tmp_path):
         ("novelty corpus.jsonl --known nofile", "no dataset is named `nofile`", "`ragauge datasets` lists them"),
         ("datasets pydcos", "no dataset is named `pydcos`", "did you mean `pydocs`?"),
         ("k-range qrels.txt bm25.run -k a", "-k must be integers separated by commas, got `a`", "`-k 1,3,5,10`"),
-        ("reliability qrels.txt bm25.run -k 9", "has 1 trials, but k=9 needs as many", "use k up to 1"),
+        ("reliability qrels.txt bm25.run -k 9", "has 1 trial, but k=9 needs as many", "use k up to 1"),
     ],
 )
 def test_mistake_prints_one_sentence_with_a_hint(ragauge, line, message, hint):

@@ -235,30 +235,30 @@ def test_a_journal_with_a_torn_line_loses_that_line_only(tmp_path):
     path = tmp_path / "journal.jsonl"
     mine = WorkKey({"plan": {"k": 10}}, {"system": {"name": "mine"}})
     journal = Journal(path, mine)
-    journal.begin({})
+    journal.begin_session({})
     strange = QueryResult('q"\n\\é\u2028', 0, ["a\tb", "ü"], [float("inf"), -1e-300], stages={'x"y': 3})
     for number, docs in enumerate(([], [""], ["a\nb", "c"], ["", ""], ["\n"])):
         odd = QueryResult(f"odd {number}", 0, docs, [0.1] * len(docs))
-        journal.keep(odd)
-    journal.keep(odd)  # the same once more is read once
+        journal.append(odd)
+    journal.append(odd)  # the same once more is read once
     for one in (strange, QueryResult("q2", 0, [], [], "error", "No: \n'\""), QueryResult("q3", 0)):
-        journal.keep(one)
+        journal.append(one)
     journal.close()
     path.write_bytes(path.read_bytes()[:-7])
     again = Journal(path, mine)
-    assert [one.query for one in again.answers[5:]] == [strange.query, "q2"]
-    assert [one.docs for one in again.answers[:5]] == [[], [""], ["a\nb", "c"], ["", ""], ["\n"]]
-    assert again.answers[5] == strange
-    again.keep(QueryResult("q3", 0))
+    assert [one.query for one in again.results[5:]] == [strange.query, "q2"]
+    assert [one.docs for one in again.results[:5]] == [[], [""], ["a\nb", "c"], ["", ""], ["\n"]]
+    assert again.results[5] == strange
+    again.append(QueryResult("q3", 0))
     again.close()
     third = Journal(path, mine)
     third.close()
-    assert third.answers[-1].query == "q3"
+    assert third.results[-1].query == "q3"
     with pytest.raises(BadInput, match="k 10 -> 3"):
         Journal(path, mine._replace(required={"plan": {"k": 3}}))
     other = Journal(path, mine._replace(optional={"system": {"name": "other"}}))
     other.close()
-    assert (other.answers, other.replaced) == ([], "name mine -> other")
+    assert (other.results, other.replaced) == ([], "name mine -> other")
 
 
 def test_an_unfinished_folder_is_named_as_such(tmp_path):

@@ -101,7 +101,7 @@ def test_tasks_may_have_unequal_numbers_of_trials():
 def test_more_trials_than_were_made_are_refused_with_the_reason():
     with pytest.raises(MissingEvidence, match="a: task `few` has 2 trials, but k=3 needs as many") as error:
         reliability({"a": {"many": (5, 1), "few": (2, 1)}}, k=3)
-    assert error.value.hint == "k up to 2, or more trials"
+    assert error.value.hint == "use k up to 2, or add trials"
     with pytest.raises(BadInput, match="k is 0"):
         reliability({"a": [True]}, k=0)
 

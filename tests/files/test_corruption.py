@@ -143,7 +143,7 @@ def test_a_corrupt_first_journal_line_keeps_the_answers(tmp_path, first):
     lines = journal.read_text().splitlines(keepends=True)
     journal.write_text("".join([first, *lines[1:]]))
     before = journal.read_bytes()
-    with pytest.raises(BadInput, match=r"journal.jsonl:1: .* is corrupt or missing, and 15 answers follow it"):
+    with pytest.raises(BadInput, match=r"journal.jsonl:1: .* is corrupt or missing, and 15 results follow it"):
         run(DATA, {"mine": system([])}, out=tmp_path, warmup=0)
     assert journal.read_bytes() == before
     assert run(DATA, {"mine": system([])}, out=tmp_path, warmup=0, fresh=True).scores["mine"].n["ndcg@10"] == 30

@@ -127,8 +127,11 @@ def describe_exit_codes() -> Iterator[str]:
 
 
 def escape_cell(text: str) -> str:
-    """Escape a text for a cell of a Markdown table."""
-    return html.escape(text, quote=False).replace("|", "\\|")
+    """Escape a text for a cell of a Markdown table; code between backticks stays as it is."""
+    parts = re.split(r"(`[^`]*`)", text)
+    return "".join(
+        part if part.startswith("`") else html.escape(part, quote=False).replace("|", "\\|") for part in parts
+    )
 
 
 def describe_names() -> Iterator[str]:

@@ -162,7 +162,7 @@ def _write_caches(folder: Path) -> None:
 
     replies = ReplyCache(folder / "replies")
     for number in range(3):
-        replies.keep(
+        replies.save(
             f"key{number}", "claims", "q1", CachedReply(Reply("text", 1, 1, 0, "stop", "m", {}, "json"), 0.1, 1)
         )
     replies.close()
@@ -230,7 +230,7 @@ def read_replies(path: str) -> None:
     try:
         for number in range(4):
             replies.find(f"key{number}")
-        replies.spent()
+        replies.total_usage()
     finally:
         replies.close()
 

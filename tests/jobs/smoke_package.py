@@ -10,10 +10,12 @@ import subprocess
 import sys
 import tempfile
 import venv
+import zipfile
 from pathlib import Path
 
 README = Path(__file__).parents[2] / "README.md"
 QRELS = "q1 0 d1 1\nq2 0 d7 1\n"
+MAX_WHEEL_BYTES = 3_000_000
 RUN = "q1 Q0 d1 1 0.9 a\nq2 Q0 d3 1 0.7 a\n"
 
 
@@ -33,8 +35,22 @@ def readme_example() -> str:
     return found[1]
 
 
+def check_wheel(wheel: Path) -> None:
+    """Check that a wheel is small, typed, and has no tests."""
+    names = zipfile.ZipFile(wheel).namelist()
+    if wheel.stat().st_size > MAX_WHEEL_BYTES:
+        sys.exit(f"{wheel.name} has {wheel.stat().st_size:,} bytes, more than {MAX_WHEEL_BYTES:,}")
+    if "ragauge/py.typed" not in names:
+        sys.exit(f"{wheel.name} lacks py.typed")
+    outside = [name for name in names if not name.startswith(("ragauge/", "ragauge-")) or "/tests/" in name]
+    if outside:
+        sys.exit(f"{wheel.name} has {outside[0]}")
+
+
 def smoke(package: Path) -> None:
     """Install a package and run the README's example, `demo --quick`, `evaluate` and `report`."""
+    if package.suffix == ".whl":
+        check_wheel(package)
     with tempfile.TemporaryDirectory(prefix="ragauge-smoke-") as name:
         folder = Path(name)
         venv.create(folder / "env", with_pip=True)

@@ -21,7 +21,7 @@ KEPT = CachedReply(Reply("yes", 10, 1, 4, "stop", "m-1", {"yes": 0.9, "no": 0.1}
 
 def test_a_reply_comes_back_as_it_was(tmp_path):
     replies = ReplyCache(tmp_path)
-    replies.keep("key", "useful", "s1", KEPT)
+    replies.save("key", "useful", "s1", KEPT)
     replies.close()
     assert ReplyCache(tmp_path).find("key") == KEPT
 
@@ -33,19 +33,19 @@ def test_what_was_never_kept_is_not_there(tmp_path):
 def test_without_a_folder_nothing_is_written(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     replies = ReplyCache()
-    replies.keep("key", "useful", "s1", KEPT)
+    replies.save("key", "useful", "s1", KEPT)
     assert replies.find("key") == KEPT
     assert list(tmp_path.iterdir()) == []
 
 
 def test_what_was_spent_is_known_over_all_sessions(tmp_path):
     replies = ReplyCache(tmp_path)
-    replies.keep("key", "useful", "s1", KEPT)
-    replies.keep("key", "useful", "s1", KEPT)
-    replies.failed("useful", "no reply", Reply("", 7))
+    replies.save("key", "useful", "s1", KEPT)
+    replies.save("key", "useful", "s1", KEPT)
+    replies.save_failure("useful", "no reply", Reply("", 7))
     replies.close()
-    assert ReplyCache(tmp_path).spent() == TotalUsage(3, 27, 2, 8)
-    assert ReplyCache().spent() == TotalUsage()
+    assert ReplyCache(tmp_path).total_usage() == TotalUsage(3, 27, 2, 8)
+    assert ReplyCache().total_usage() == TotalUsage()
 
 
 def test_every_part_of_a_key_matters_and_the_order_of_names_does_not():
@@ -64,14 +64,14 @@ def test_every_part_of_a_key_matters_and_the_order_of_names_does_not():
 
 def test_vectors_come_back_as_they_were(tmp_path):
     replies = ReplyCache(tmp_path)
-    replies.keep_vectors({"a": np.array([0.25, -1], np.float32)})
-    assert list(replies.vectors(["a", "b"])) == ["a"]
-    assert replies.vectors(["a"])["a"].tolist() == [0.25, -1.0]
+    replies.save_vectors({"a": np.array([0.25, -1], np.float32)})
+    assert list(replies.find_vectors(["a", "b"])) == ["a"]
+    assert replies.find_vectors(["a"])["a"].tolist() == [0.25, -1.0]
 
 
 def test_half_a_surrogate_pair_does_no_harm(tmp_path):
     replies = ReplyCache(tmp_path)
-    replies.keep(content_key("\ud83d"), "useful", "s1", CachedReply(Reply("bad \ud83d end"), 0.0, 1))
+    replies.save(content_key("\ud83d"), "useful", "s1", CachedReply(Reply("bad \ud83d end"), 0.0, 1))
     found = replies.find(content_key("\ud83d"))
     assert found is not None
     assert found.reply.text == "bad ? end"
@@ -80,7 +80,7 @@ def test_half_a_surrogate_pair_does_no_harm(tmp_path):
 @pytest.mark.slow
 def test_one_process_at_a_time(tmp_path):
     first = ReplyCache(tmp_path)
-    first.keep("key", "useful", "s1", KEPT)
+    first.save("key", "useful", "s1", KEPT)
     code = (
         f"from pathlib import Path; from ragauge.judging.reply_cache import ReplyCache as Replies; "
         f"Replies(Path({str(tmp_path)!r}))"
@@ -111,7 +111,7 @@ def test_what_was_kept_before_kill_9_is_there_afterwards(tmp_path):
         from ragauge.core.protocols import Reply
         replies = Replies(Path({str(tmp_path)!r}))
         for i in range(1_000_000):
-            replies.keep(str(i), "useful", "s", Kept(Reply(f"reply {{i}}"), 0.0, 1))
+            replies.save(str(i), "useful", "s", Kept(Reply(f"reply {{i}}"), 0.0, 1))
             sys.stdout.write(f"{{i}}\\n")
             sys.stdout.flush()
     """)

@@ -488,7 +488,7 @@ def test_a_model_that_was_kept_is_opened_again_without_the_corpus(cut, tmp_path)
 def test_a_folder_is_not_written_over_and_its_options_are_its_own(tmp_path):
     model = fitted(kind="lstm")
     model.keep(tmp_path / "model")
-    with pytest.raises(BadInput, match="something here already"):
+    with pytest.raises(BadInput, match="the folder is not empty"):
         model.keep(tmp_path / "model")
     with pytest.raises(BadInput, match="dimension is 32, but 16"):
         LanguageModel(folder=tmp_path / "model", dimension=32)

@@ -10,6 +10,7 @@ import pytest
 
 import ragauge
 from html_forms import check_fragment
+from ragauge.core.findings import Finding
 from ragauge.core.record_types import RESULT_MODULES, VIEW_MODULES, TabularResult, find_record_type, import_reporter
 from ragauge.knowledge.lint.results import Lint
 from ragauge.output.html_tables import MAX_FRAGMENT_ROWS, render_fragment
@@ -73,6 +74,13 @@ def test_every_public_result_type_is_tabular():
     for name in VIEW_MODULES:
         assert issubclass(getattr(ragauge, name), TabularResult), name
         assert isinstance(import_reporter(getattr(ragauge, name)), ResultReporter)
+
+
+def test_record_is_shown_with_escaped_texts():
+    finding = Finding(EVIL, "empty", True, 1, EVIL, [EVIL], remedy=EVIL)
+    text = Lint(EVIL, 1, [finding], notes=[f"run `{EVIL}`"])._repr_html_()
+    check_fragment(text)
+    assert "<code>&lt;script&gt;" in text
 
 
 def test_scores_show_the_interval_of_the_mean(results):

@@ -309,8 +309,8 @@ def test_of_many_published_neighbours_some_are_checked_and_that_is_told(monkeypa
     twice, outside = near.copy(), near.copy()
     twice[5, 1], outside[6, 0] = twice[5, 0], 200
     for wrong, words in (
-        (twice, r"query 5 name one row twice \(1 of 8 queries do\)"),
-        (outside, "query 6 name row 200, and there are 200"),
+        (twice, r"query 5 contain a row more than once \(so do those of 1 of 8 queries\)"),
+        (outside, "query 6 contain row 200, and the base has 200 rows"),
     ):
         with pytest.raises(BadInput, match=words):
             find_exact_neighbours(small(neighbours=wrong), 10)
@@ -335,12 +335,12 @@ def test_published_neighbours_are_checked_before_they_are_believed(monkeypatch, 
     for wrong, words in (
         (farther, "query 4 are not the nearest: that of rank"),
         (twice, "query 5"),
-        (outside, "query 6 name row 200, and there are 200"),
-        (near[:5], "of 5 queries, not 8"),
+        (outside, "query 6 contain row 200, and the base has 200 rows"),
+        (near[:5], "expected published neighbours of 8 queries, got 5"),
     ):
         with pytest.raises(BadInput, match=words):
             find_exact_neighbours(small(neighbours=wrong), 10)
-    with pytest.raises(BadInput, match="they are those by ip: take that metric"):
+    with pytest.raises(BadInput, match="they are the nearest by ip; use that metric"):
         find_exact_neighbours(small(neighbours=find_exact_neighbours(small("ip"), 10).neighbours), 10)
     assert find_exact_neighbours(small(neighbours=near[:, :5]), 10).by == "numpy"
 

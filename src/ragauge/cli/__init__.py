@@ -12,13 +12,17 @@ PROGRAM = "ragauge"
 def main() -> None:
     """Run a command and exit with its code.
 
-    An error is printed as one line with a hint. The traceback is printed only with `--debug`.
+    An error is printed as one line with a hint. The traceback is printed only with `--debug`, and more than three notes
+    under a table only with `--verbose`.
     """
     debug = "--debug" in sys.argv
     if debug:
         sys.argv.remove("--debug")
+    verbose = "--verbose" in sys.argv
+    if verbose:
+        sys.argv.remove("--verbose")
     try:
-        code = _run_command()
+        code = _run_command(verbose=verbose)
     except BaseException as error:
         from ragauge.cli.failures import end_command
 
@@ -26,7 +30,7 @@ def main() -> None:
     sys.exit(code)
 
 
-def _run_command() -> int:
+def _run_command(*, verbose: bool) -> int:
     from ragauge.cli.failures import EXIT_INVALID, clean_up_when_terminated, open_streams
     from ragauge.core.errors import BadInput
 
@@ -39,10 +43,11 @@ def _run_command() -> int:
     from typer._click.exceptions import UsageError  # Typer has its own copy of click
 
     from ragauge.cli.app import build_app
-    from ragauge.cli.console import print_warnings_as_notes
+    from ragauge.cli.console import VERBOSE_OPTION, print_warnings_as_notes, set_global_options
     from ragauge.cli.usage_errors import describe_usage_error
 
     print_warnings_as_notes()
+    set_global_options([VERBOSE_OPTION] if verbose else [])
     code: object = 0
     try:
         code = build_app()(prog_name=PROGRAM, standalone_mode=False) or 0

@@ -134,7 +134,7 @@ def build_app() -> typer.Typer:
         cls=LazyGroup,
         help="Evaluate retrieval and RAG: ranking quality, latency, answers, and statistical significance.",
         epilog="Exit codes: 1 gate failed, 2 invalid usage or input, 3 backend failure, 4 not comparable, "
-        "70 unexpected error, 130 interrupted. --debug anywhere shows the traceback.",
+        "70 unexpected error, 130 interrupted. --debug anywhere shows the traceback, --verbose all notes.",
         no_args_is_help=True,
         pretty_exceptions_enable=False,
         rich_markup_mode="rich",

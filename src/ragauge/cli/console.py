@@ -31,6 +31,10 @@ ClusterAddress = Annotated[
 ]
 
 
+MAX_NOTES = 3
+"""Maximum number of notes printed under a table; files contain all of them."""
+VERBOSE_OPTION = "--verbose"
+_global_options: set[str] = set()
 PIPE_WIDTH_CHARS = 80
 """Width of sentences if standard output is not a terminal."""
 
@@ -83,6 +87,26 @@ def print_notes(lines: Iterable[str]) -> None:
                 text, width, subsequent_indent="      ", break_long_words=False, break_on_hyphens=False
             )
         sys.stderr.write(f"{text}\n")
+
+
+def limit_notes(notes: Iterable[str]) -> list[str]:
+    """Keep at most MAX_NOTES notes on a table, unless `--verbose` is given; the last one says how many more there are.
+
+    >>> limit_notes(["a", "b", "c", "d", "e"])
+    ['a', 'b', 'c (2 more notes: add --verbose)']
+    """
+    given = list(notes)
+    more = len(given) - MAX_NOTES
+    if more <= 0 or VERBOSE_OPTION in _global_options:
+        return given
+    last = f"{given[MAX_NOTES - 1]} ({more} more {'note' if more == 1 else 'notes'}: add {VERBOSE_OPTION})"
+    return [*given[: MAX_NOTES - 1], last]
+
+
+def set_global_options(options: Iterable[str]) -> None:
+    """Set the options that apply to every command, such as `--verbose`."""
+    _global_options.clear()
+    _global_options.update(options)
 
 
 def write_data(text: str = "", *, nl: bool = True) -> None:

@@ -126,7 +126,8 @@ def evaluate(  # noqa: PLR0913 - each is an option of the command
     outputs.write(result)
     if outputs.prints_tables:
         merged = console.merge_notes(result.notes, scores)
-        console.print_notes([describe_convention(result), *merged, *describe_ties(scores.values())])
+        notes = [describe_convention(result), *merged, *describe_ties(scores.values())]
+        console.print_notes(console.limit_notes(notes))
     console.print_notes(outputs.written)
 
 

@@ -118,7 +118,7 @@ def fuse(  # noqa: PLR0913 - each is an option of the command
         fused = chosen.run
         lines += _describe_tuning(chosen, measure)
     writers.write_run(build_fused_run(fused, how.name, found), out, form)
-    console.print_notes(lines)
+    console.print_notes(console.limit_notes(lines))
 
 
 def _merge_weights(params: Mapping[str, Any], weights: str | None) -> dict[str, Any]:
@@ -155,17 +155,16 @@ def _describe_fusion(
 
 
 def _describe_tuning(tuned: TunedFusion, measure: str) -> list[str]:
-    lines = [
+    chosen = f"; parameters chosen on all of them: {format_params(tuned.params)}" if tuned.params else ""
+    folds = [
         f"fold {at}, {pluralise(len(fold.queries), 'query')}: {format_params(fold.params) or 'trained on the others'}"
         for at, fold in enumerate(tuned.folds, 1)
     ]
-    lines.append(
+    return [
         f"{measure} out of fold {tuned.mean:.4f}, in sample {tuned.in_sample_mean:.4f}"
-        f" ({pluralise(len(tuned.scores), 'judged query')})"
-    )
-    if tuned.params:
-        lines.append(f"all judged queries together choose {format_params(tuned.params)}")
-    return lines
+        f" ({pluralise(len(tuned.scores), 'judged query')}){chosen}",
+        *folds,
+    ]
 
 
 def format_params(params: Mapping[str, Any]) -> str:

@@ -124,7 +124,7 @@ def write_result(
         write_results(results, files, format_name, charts)
     missing = describe_omitted(dropped, "-o report.html")
     drawn = [f"wrote the charts to {charts}"] if charts is not None else []
-    console.print_notes([*report.notes, *missing, *(f"wrote {file}" for file in files), *drawn])
+    console.print_notes([*console.limit_notes(report.notes), *missing, *(f"wrote {file}" for file in files), *drawn])
 
 
 def print_report(report: Report) -> list[str]:

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from ragauge.cli.console import MAX_NOTES
 from ragauge.cli.option_checks import refuse_options
 from ragauge.cli.options import (
     QRELS_HELP,
@@ -106,7 +107,7 @@ def reliability(  # noqa: PLR0913 - each is an option of the command
         as_csv=as_csv,
         format_name=format_name,
         charts=charts,
-        report=replace(report, notes=[*report.notes, *more]),
+        report=replace(report, notes=[*report.notes[: MAX_NOTES - 1], *more, *report.notes[MAX_NOTES - 1 :]]),
     )
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import errno
 import gzip
-import hashlib
 import io
 import json
 import os
@@ -142,10 +141,10 @@ class WorkKey(NamedTuple):
             before = before if isinstance(before, Mapping) else {}  # a corrupt file may contain any type
             names = [name for name in {**before, **value} if before.get(name) != value.get(name)]
             changes += [(part, f"{name} {before.get(name)} -> {value.get(name)}") for name in names]
-        told = ", ".join(change for _, change in changes[:3]) + (", …" if len(changes) > 3 else "")
+        described = ", ".join(change for _, change in changes[:3]) + (", …" if len(changes) > 3 else "")
         if any(part in self.required for part, _ in changes):
-            raise BadInput(f"holds {what} of other work ({told})", file=str(folder), hint=hint)
-        return told
+            raise BadInput(f"holds {what} of other work ({described})", file=str(folder), hint=hint)
+        return described
 
 
 MAX_NAME_BYTES = 120
@@ -293,7 +292,7 @@ def _host_id() -> str:
         namespace = os.readlink("/proc/self/ns/pid")
     except OSError:
         namespace = ""
-    return hashlib.blake2b(f"{platform.node()} {namespace}".encode(), digest_size=3).hexdigest()
+    return hash_bytes(f"{platform.node()} {namespace}".encode(), size_bytes=3)
 
 
 def _is_alive(pid: int) -> bool:
@@ -354,11 +353,11 @@ def check_writable(path: str, *, folder: bool = False) -> None:
     if target.exists() and target.is_dir() is not folder:
         raise BadInput("is a file, not a folder" if folder else "is a folder, not a file to write", file=path)
     above = target.absolute().parents
-    there = next(one for one in ((target, *above) if folder else above) if one.exists())
-    if not there.is_dir():
-        raise BadInput(f"cannot be written: {there.name} is a file, not a folder", file=path)
-    if not os.access(there, os.W_OK):
-        raise BadInput("cannot be written: that is not allowed here", file=path)
+    parent = next(place for place in ((target, *above) if folder else above) if place.exists())
+    if not parent.is_dir():
+        raise BadInput(f"cannot be written: {parent.name} is a file, not a folder", file=path)
+    if not os.access(parent, os.W_OK):
+        raise BadInput(f"cannot be written: no permission to write in {parent}", file=path)
 
 
 @contextmanager

@@ -268,7 +268,7 @@ class ModelJudge:
             completion_tokens=own.completion_tokens + called.completion_tokens,
         )
         kept = CachedReply(reply, called.seconds, called.attempts)
-        self._replies.keep(ask.key, step, ask.task.sample, kept, own)
+        self._replies.save(ask.key, step, ask.task.sample, kept, own)
         self._ledger.paid(account.reserved, own)
         self._ledger.note(step, ask.key, kept, fresh=True)
         return kept
@@ -304,7 +304,7 @@ class _RequestAccount:
         tokens = (failure.prompt_tokens, failure.completion_tokens)
         spent = Reply("", *(self._ask.size() if failure.unanswered and not any(tokens) else tokens))
         self._ledger.paid(self.reserved, spent)
-        self._replies.failed(self._ask.task.step, failure.message, spent)
+        self._replies.save_failure(self._ask.task.step, failure.message, spent)
 
 
 def split_task(task: JudgeTask, most: int) -> list[JudgeTask]:

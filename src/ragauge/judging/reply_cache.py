@@ -64,11 +64,11 @@ class ReplyCache:
         try:
             if folder is not None:
                 folder.mkdir(parents=True, exist_ok=True)
-            self._base = sqlite3.connect(self._file or ":memory:", isolation_level=None, check_same_thread=False)
+            self._connection = sqlite3.connect(self._file or ":memory:", isolation_level=None, check_same_thread=False)
             # The process holds the lock as long as it lives; a commit is handed to the operating system at once.
             for line in ("locking_mode=EXCLUSIVE", "journal_mode=WAL", "synchronous=NORMAL", "busy_timeout=0"):
-                self._base.execute(f"PRAGMA {line}")
-            self._base.executescript(_TABLES_SQL)
+                self._connection.execute(f"PRAGMA {line}")
+            self._connection.executescript(_TABLES_SQL)
         except sqlite3.OperationalError as error:
             if "locked" in str(error):
                 raise busy_folder_error(str(folder)) from None
@@ -81,7 +81,7 @@ class ReplyCache:
     def find(self, key: str) -> CachedReply | None:
         """Return the cached reply of a key; None if there is none."""
         with self._translate_errors("cannot be read"):
-            row = self._base.execute(
+            row = self._connection.execute(
                 f"SELECT {_REPLY_COLUMNS}, seconds, attempts FROM replies WHERE key = ?",  # noqa: S608 - a constant
                 (key,),
             ).fetchone()
@@ -104,60 +104,60 @@ class ReplyCache:
             hint = "free some space" if "full" in str(error) else "move the file away to start without saved replies"
             raise BadInput(f"{what} ({error_summary(error)})", file=str(self._file), hint=hint) from None
 
-    def keep(self, key: str, step: str, sample: str, kept: CachedReply, own: Reply | None = None) -> None:
+    def save(self, key: str, step: str, sample: str, cached: CachedReply, own: Reply | None = None) -> None:
         """Save a reply and its request.
 
         `own` has the tokens of that request only, without those of failed attempts.
         """
-        reply, now = kept.reply, datetime.now(UTC).isoformat()
+        reply, now = cached.reply, datetime.now(UTC).isoformat()
         probabilities = json.dumps(dict(reply.probabilities))
-        values = (*reply[:6], probabilities, reply.how, kept.seconds, kept.attempts, now)
+        values = (*reply[:6], probabilities, reply.how, cached.seconds, cached.attempts, now)
         columns = f"key, step, sample, {_REPLY_COLUMNS}, seconds, attempts, made"
         row = tuple(map(_to_storable, (key, step, sample, *values)))
         with self._translate_errors("cannot be written"):
-            self._base.execute("BEGIN")
-            self._base.execute(f"INSERT OR REPLACE INTO replies ({columns}) VALUES ({', '.join('?' * 14)})", row)  # noqa: S608 - constants
+            self._connection.execute("BEGIN")
+            self._connection.execute(f"INSERT OR REPLACE INTO replies ({columns}) VALUES ({', '.join('?' * 14)})", row)  # noqa: S608 - constants
             self._insert_call(step, own or reply, "", now)
-            self._base.execute("COMMIT")
+            self._connection.execute("COMMIT")
 
-    def failed(self, step: str, words: str, reply: Reply) -> None:
+    def save_failure(self, step: str, reason: str, reply: Reply) -> None:
         """Save that a request failed, and the tokens that it used."""
         with self._translate_errors("cannot be written"):
-            self._insert_call(step, reply, words, datetime.now(UTC).isoformat())
+            self._insert_call(step, reply, reason, datetime.now(UTC).isoformat())
 
-    def spent(self) -> TotalUsage:
+    def total_usage(self) -> TotalUsage:
         """Return the totals of all requests, over all sessions."""
         sums = "count(*), sum(prompt_tokens), sum(completion_tokens), sum(cached_tokens)"
         with self._translate_errors("cannot be read"):
-            found = self._base.execute(f"SELECT {sums} FROM calls").fetchone()  # noqa: S608 - a constant
+            found = self._connection.execute(f"SELECT {sums} FROM calls").fetchone()  # noqa: S608 - a constant
             return TotalUsage(*(int(value or 0) for value in found))
 
     def _insert_call(self, step: str, reply: Reply, failure: str, now: str) -> None:
         tokens = (reply.prompt_tokens, reply.completion_tokens, reply.cached_tokens)
         row = tuple(map(_to_storable, (step, reply.model, *tokens, failure, now)))
-        self._base.execute("INSERT INTO calls VALUES (?, ?, ?, ?, ?, ?, ?)", row)
+        self._connection.execute("INSERT INTO calls VALUES (?, ?, ?, ?, ?, ?, ?)", row)
 
-    def vectors(self, keys: Sequence[str]) -> dict[str, Floats]:
+    def find_vectors(self, keys: Sequence[str]) -> dict[str, Floats]:
         """Return the cached vectors of these keys."""
         found: dict[str, Floats] = {}
         with self._translate_errors("cannot be read"):
             for key in keys:
-                row = self._base.execute("SELECT vector FROM vectors WHERE key = ?", (key,)).fetchone()
+                row = self._connection.execute("SELECT vector FROM vectors WHERE key = ?", (key,)).fetchone()
                 if row is not None:
                     found[key] = np.frombuffer(row[0], np.float32).astype(np.float64)
         return found
 
-    def keep_vectors(self, vectors: Mapping[str, Any]) -> None:
+    def save_vectors(self, vectors: Mapping[str, Any]) -> None:
         """Save vectors."""
         rows = [(key, np.asarray(vector, np.float32).tobytes()) for key, vector in vectors.items()]
         with self._translate_errors("cannot be written"):
-            self._base.execute("BEGIN")
-            self._base.executemany("INSERT OR REPLACE INTO vectors VALUES (?, ?)", rows)
-            self._base.execute("COMMIT")
+            self._connection.execute("BEGIN")
+            self._connection.executemany("INSERT OR REPLACE INTO vectors VALUES (?, ?)", rows)
+            self._connection.execute("COMMIT")
 
     def close(self) -> None:
         """Close the file."""
-        self._base.close()
+        self._connection.close()
 
 
 def _to_storable(value: Any) -> Any:

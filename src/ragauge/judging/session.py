@@ -228,7 +228,7 @@ class JudgingSession:
         self.price = find_price(str(chat.identity.get("model", chat.name)), prices)
         CostLedger(self.price, limits)  # Reject an unenforceable budget before anything is opened.
         self._replies = ReplyCache(self._folder)
-        self.ledger = CostLedger(self.price, limits, self._replies.spent())
+        self.ledger = CostLedger(self.price, limits, self._replies.total_usage())
         timeout = settings.timeout or getattr(chat, "timeout", DEFAULT_TIMEOUT_S)
         patience = max(settings.patience, getattr(chat, "timeout", 0.0))
         # A local model handles one call after the other, and each takes its time.
@@ -328,12 +328,12 @@ class JudgingSession:
 
     async def _embed_texts(self, texts: Sequence[str]) -> dict[str, Any]:
         keys = {text: content_key(self.embedder.name, text) for text in texts}
-        kept = self._replies.vectors(list(keys.values()))
+        kept = self._replies.find_vectors(list(keys.values()))
         left = [text for text in texts if keys[text] not in kept]
         if left:
             rows = await asyncio.to_thread(self.embedder.embed, left)
             fresh = {keys[text]: row for text, row in zip(left, rows, strict=True)}
-            self._replies.keep_vectors(fresh)
+            self._replies.save_vectors(fresh)
             kept |= {key: np.asarray(row, np.float64) for key, row in fresh.items()}
         return {text: kept[key] for text, key in keys.items()}
 

@@ -16,9 +16,10 @@ MAX_FRAGMENT_ROWS = 30
 """Maximum number of rows of a table that a notebook shows."""
 MAX_FRAGMENT_NOTES = 3
 FRAGMENT_STYLE = (
-    "<style>.ragauge-result .n{text-align:right;font-variant-numeric:tabular-nums}"
+    "<style>.ragauge-result .n{text-align:right;white-space:nowrap;font-variant-numeric:tabular-nums}"
     ".ragauge-result small{opacity:.75;margin-left:.4em}.ragauge-result caption{text-align:left;font-weight:600}"
-    ".ragauge-result tbody th{text-align:left;font-weight:400}.ragauge-result .scroll{overflow-x:auto}</style>"
+    ".ragauge-result thead th{text-align:left}.ragauge-result tbody th{text-align:left;font-weight:400}"
+    ".ragauge-result .scroll{overflow-x:auto}</style>"
 )
 """Style of the fragment only; colours are those of the notebook."""
 
@@ -100,7 +101,7 @@ def mark_code(text: str) -> str:
     return re.sub(r"`([^`]+)`", r"<code>\1</code>", escape_html(text))
 
 
-def render_html_table(table: PageTable, label: str = "Table") -> str:
+def render_html_table(table: PageTable, label: str = "Table", css_class: str = "grid") -> str:
     """Render a table with its title, legends and note; `label` names a table without a title for screen readers."""
     title = escape_html(table.title)
     stacked = " said" if table.stacked else ""
@@ -112,8 +113,8 @@ def render_html_table(table: PageTable, label: str = "Table") -> str:
     )
     grid = (
         f'<div class="scroll" tabindex="0" role="region" aria-label="{title or escape_html(label)}">'
-        f'<table class="grid{stacked}"{name}>{caption}\n<thead><tr>{header}</tr></thead>\n<tbody>{rows}</tbody>\n'
-        f"</table></div>"
+        f'<table class="{css_class}{stacked}"{name}>{caption}\n<thead><tr>{header}</tr></thead>\n'
+        f"<tbody>{rows}</tbody>\n</table></div>"
     )
     legends = [text for text in ("; ".join(table.legends), table.note) if text]
     below = "".join(f'<p class="legend">{mark_code(text)}</p>' for text in legends)
@@ -194,4 +195,4 @@ def _render_fragment_table(table: Table, title: str) -> str:
         shown = f"The first {len(rows)} of {len(table.rows):,} rows; `to_polars()` has all."
         note = f"{note} {shown}" if note else shown
     prepared = prepare_table(replace(table, rows=rows, note=note), table.title or title)
-    return render_html_table(prepared._replace(sortable=False))
+    return render_html_table(prepared._replace(sortable=False), css_class="ragauge-table")

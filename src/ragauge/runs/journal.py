@@ -24,7 +24,7 @@ class Journal:
 
     def __init__(self, path: Path, key: WorkKey, carried: Sequence[QueryResult] = ()) -> None:
         self.path = path
-        self.answers: list[QueryResult] = []
+        self.results: list[QueryResult] = []
         """Query results so far, including those read from the file."""
         self.sessions: list[dict[str, Any]] = []
         """Metadata of each process that worked on the run, in order."""
@@ -33,7 +33,7 @@ class Journal:
         """Numbers of the lines that cannot be read; their queries are run again."""
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            # Unbuffered, so that a result survives a kill once `keep` has returned.
+            # Unbuffered, so that a result survives a kill once `append` has returned.
             self._file = path.open("r+b" if path.exists() else "w+b", buffering=0)
         except OSError as error:
             raise BadInput(f"cannot be written ({error.strerror})", file=str(path.parent)) from None
@@ -43,9 +43,9 @@ class Journal:
             self._file.seek(whole)
             if not whole:
                 self._write_row({"purpose": key.parts})
-                for one in carried:
-                    self._file.write(_encode_result(one).encode("ascii"))
-                    self.answers.append(one)
+                for result in carried:
+                    self._file.write(_encode_result(result).encode("ascii"))
+                    self.results.append(result)
         except BaseException:
             self._file.close()
             raise
@@ -64,37 +64,37 @@ class Journal:
                 elif "session" in row:
                     self.sessions.append(dict(row["session"]))
                 elif (row["a"][0], row["a"][1]) not in seen:
-                    self.answers.append(_decode_result(row["a"]))
+                    self.results.append(_decode_result(row["a"]))
                     seen.add((row["a"][0], row["a"][1]))
             except (ValueError, TypeError, LookupError, AttributeError):
                 self.corrupt.append(number)
-        if found is None and self.answers:
+        if found is None and self.results:
             raise BadInput(
-                f"the line that names the system is corrupt or missing, and {len(self.answers)} answers follow it",
+                f"the line that names the system is corrupt or missing, and {len(self.results)} results follow it",
                 file=str(self.path),
                 line=1,
-                hint="restore the file, or use --fresh to discard the answers and run all queries again",
+                hint="restore the file, or use --fresh to discard the results and run all queries again",
             )
-        if found is not None and self.answers:
+        if found is not None and self.results:
             self.replaced = key.check(found, self.path.parent, "an unfinished run")
             if not self.replaced:
                 return whole
-        self.answers, self.sessions, self.corrupt = [], [], []
+        self.results, self.sessions, self.corrupt = [], [], []
         return 0
 
-    def begin(self, session: Mapping[str, Any]) -> None:
+    def begin_session(self, session: Mapping[str, Any]) -> None:
         """Record the start of a process with its metadata."""
         self.sessions.append(dict(session))
         self._write_row({"session": session})
 
-    def keep(self, answer: QueryResult) -> None:
+    def append(self, result: QueryResult) -> None:
         """Append a query result."""
-        answer.session = len(self.sessions)
+        result.session = len(self.sessions)
         try:
-            self._file.write(_encode_result(answer).encode("ascii"))
+            self._file.write(_encode_result(result).encode("ascii"))
         except OSError as error:
             raise BadInput(f"cannot be written ({error.strerror})", file=str(self.path)) from None
-        self.answers.append(answer)
+        self.results.append(result)
 
     def _write_row(self, row: Any) -> None:
         self._file.write(redact_data(_ENCODE_JSON(row)).encode("ascii") + b"\n")
@@ -104,20 +104,20 @@ class Journal:
         self._file.close()
 
 
-def _encode_result(answer: QueryResult) -> str:
+def _encode_result(result: QueryResult) -> str:
     """Encode a result as a JSON line; three times as fast as the general encoder.
 
     Scores are the bytes of their doubles in hexadecimal. Ids are one string with line breaks between them, or a list if
     an id contains a line break.
     """
-    one = answer
-    docs = "\n".join(one.docs)
-    plain = docs.count("\n") == len(one.docs) - 1 and docs
-    stages = ",".join([f"{_ENCODE_TEXT(name)}:{nanoseconds}" for name, nanoseconds in one.stages.items()])
+    docs = "\n".join(result.docs)
+    is_plain = docs and docs.count("\n") == len(result.docs) - 1
+    ids = _ENCODE_TEXT(docs) if is_plain else _ENCODE_JSON(result.docs)
+    stages = ",".join([f"{_ENCODE_TEXT(name)}:{nanoseconds}" for name, nanoseconds in result.stages.items()])
     return (
-        f'{{"a":[{_ENCODE_TEXT(one.query)},{one.repeat},{_ENCODE_TEXT(docs) if plain else _ENCODE_JSON(one.docs)},'
-        f'"{array("d", one.scores).tobytes().hex()}","{one.status}",{_ENCODE_TEXT(one.error)},'
-        f"{one.attempts},{one.began},{one.total},{{{stages}}},{one.session},{int(one.complete)}]}}\n"
+        f'{{"a":[{_ENCODE_TEXT(result.query)},{result.repeat},{ids},'
+        f'"{array("d", result.scores).tobytes().hex()}","{result.status}",{_ENCODE_TEXT(result.error)},'
+        f"{result.attempts},{result.began},{result.total},{{{stages}}},{result.session},{int(result.complete)}]}}\n"
     )
 
 
@@ -128,11 +128,11 @@ def _decode_result(row: list[Any]) -> QueryResult:
     texts = (found.query, found.status, found.error, *found.docs, *found.stages)
     numbers = (found.repeat, found.attempts, found.began, found.total, found.session, *found.stages.values())
     if not all(isinstance(one, str) for one in texts) or not isinstance(found.docs, list):
-        raise TypeError("an answer has no text where it needs one")
+        raise TypeError("expected a text")
     if not all(isinstance(one, int) and abs(one) < 2**63 for one in numbers):
-        raise TypeError("an answer has no integer where it needs one")
+        raise TypeError("expected an integer")
     if max(found.repeat, found.attempts, found.session) >= 2**31 or len(found.docs) != len(found.scores):
-        raise ValueError("an answer has numbers that cannot be right")
+        raise ValueError("a number is out of range")
     for text in (found.query, found.status, *found.stages):
         text.encode()  # Raises if the text has an unpaired surrogate.
     return found

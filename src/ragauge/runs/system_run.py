@@ -147,7 +147,7 @@ class SystemRun:
         try:
             run = self._run_queries(journal, made)
         except BaseException:
-            if not journal.answers:  # Nothing to resume, e.g. because the system could not be built.
+            if not journal.results:  # Nothing to resume, e.g. because the system could not be built.
                 path.unlink(missing_ok=True)
             raise
         finally:
@@ -191,8 +191,8 @@ class SystemRun:
         `made` is the date of results from a finished run.
         """
         began = runs_folder.utc_now()
-        answers: list[QueryResult] = [] if journal is None else journal.answers
-        keep = answers.append if journal is None else journal.keep
+        answers: list[QueryResult] = [] if journal is None else journal.results
+        keep = answers.append if journal is None else journal.append
         asked = {(one.query, one.repeat) for one in answers}
         jobs = [
             QueryTask(query, text, repeat)
@@ -203,7 +203,7 @@ class SystemRun:
         total = len(self.data.queries) * self.plan.repeats
         reports = _QueryReports(self.progress, self.name, total - len(jobs), total)
         if journal is not None:
-            journal.begin({"began": began, "left": len(jobs), "made": made or began, "reused": bool(made)})
+            journal.begin_session({"began": began, "left": len(jobs), "made": made or began, "reused": bool(made)})
 
         def kept(answer: QueryResult) -> None:
             keep(self._without_own_document(answer))
@@ -403,7 +403,7 @@ def measure_overhead_us(k: int = 10, n: int = 500, rounds: int = 5) -> float:
         seconds = []
         for _ in range(rounds):
             began = time.perf_counter()
-            run_queries(Nothing(), jobs, RunSettings(k=k), journal.keep)
+            run_queries(Nothing(), jobs, RunSettings(k=k), journal.append)
             seconds.append(time.perf_counter() - began)
         journal.close()
     return statistics.median(seconds) / n * 1e6

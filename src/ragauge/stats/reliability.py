@@ -322,8 +322,9 @@ def _check_counts(
     if len(short):
         fewest = int(short[np.argmin(trials[short])])
         detail = f" ({len(short)} of {len(trials)} tasks have too few)" if len(short) > 1 else ""
+        n = "1 trial" if trials[fewest] == 1 else f"{trials[fewest]} trials"
         raise MissingEvidence(
-            f"{describe_task(fewest)} has {trials[fewest]} trials, but k={max(ks)} needs as many{detail}",
+            f"{describe_task(fewest)} has {n}, but k={max(ks)} needs as many{detail}",
             hint=f"use k up to {trials[fewest]}, or add trials",
         )
     return trials, successes

@@ -69,7 +69,7 @@ def find_exact_neighbours(
     check_finite(data)
     given = data.neighbours
     if given is not None and len(given) != len(data.queries):
-        raise BadInput(f"{data.name}: there are published neighbours of {len(given)} queries, not {len(data.queries)}")
+        raise BadInput(f"{data.name}: expected published neighbours of {len(data.queries)} queries, got {len(given)}")
     if given is not None and given.shape[1] < k:
         given = None
     if given is not None:
@@ -100,10 +100,10 @@ def _count_multiplications(data: VectorSet) -> float:
 def _compute_exact_neighbours(
     data: VectorSet, k: int, by: str, executor: Executor | None, progress: ProgressCallback
 ) -> ExactNeighbours:
-    way = by
+    backend = by
     if by == "auto":
-        way = "torch" if _count_multiplications(data) > MIN_GPU_MULTIPLICATIONS else "numpy"
-    found = _search_neighbours(data, np.ascontiguousarray(data.queries, np.float32), k, way, executor, progress)
+        backend = "torch" if _count_multiplications(data) > MIN_GPU_MULTIPLICATIONS else "numpy"
+    found = _search_neighbours(data, np.ascontiguousarray(data.queries, np.float32), k, backend, executor, progress)
     notes = [found.note] if found.note else []
     return ExactNeighbours(found.neighbours, found.distances, data.metric, found.by, notes)
 
@@ -112,28 +112,28 @@ def _search_neighbours(
     data: VectorSet,
     queries: NDArray[np.float32],
     k: int,
-    way: str,
+    backend: str,
     executor: Executor | None,
     progress: ProgressCallback,
 ) -> NeighbourSearchResult:
     if executor is None:
         base = np.ascontiguousarray(data.base, np.float32)
-        found = find_neighbours(base, queries, k, data.metric, way, progress)
+        found = find_neighbours(base, queries, k, data.metric, backend, progress)
     else:
-        found = find_neighbours_on_executor(executor, data.base, queries, k, data.metric, way, progress)
+        found = find_neighbours_on_executor(executor, data.base, queries, k, data.metric, backend, progress)
     progress(Progress("exact neighbours", len(queries), len(queries)))
     return found
 
 
 def _read_cached_neighbours(cache: Path, data: VectorSet, k: int) -> ExactNeighbours | None:
     """Read cached neighbours; None if there are too few per query or they are invalid."""
-    wanted = neighbour_cache_path(cache, data, k)
-    deep = []
-    for file in wanted.parent.glob(f"{wanted.name.rpartition('-')[0]}-*.npz"):
-        told = file.stem.rpartition("-")[2]
-        if told.isdigit() and int(told) >= k:
-            deep.append((int(told), file))
-    for depth, file in sorted(deep):
+    path = neighbour_cache_path(cache, data, k)
+    files = []
+    for file in path.parent.glob(f"{path.name.rpartition('-')[0]}-*.npz"):
+        ending = file.stem.rpartition("-")[2]
+        if ending.isdigit() and int(ending) >= k:
+            files.append((int(ending), file))
+    for depth, file in sorted(files):
         # A corrupt file counts as missing and is written again.
         _, arrays = read_raw_result(file) or ({}, {})
         if not arrays.keys() >= {"neighbours", "distances", "by"}:
@@ -167,15 +167,14 @@ def _write_cached_neighbours(cache: Path, data: VectorSet, found: ExactNeighbour
 
 def _verify_by_sample(data: VectorSet, given: Ints, executor: Executor | None) -> ExactNeighbours:
     """Check a sample of published neighbours, and return all of them by distance."""
-    some = np.unique(np.linspace(0, len(given) - 1, SAMPLED_QUERIES).astype(np.int64))
-    asked = np.ascontiguousarray(data.queries[some], np.float32)
-    exact = _search_neighbours(data, asked, given.shape[1], "numpy", executor, no_progress)
-    _check_published_distances(data, some, given[some], exact.distances)
+    sample = np.unique(np.linspace(0, len(given) - 1, SAMPLED_QUERIES).astype(np.int64))
+    queries = np.ascontiguousarray(data.queries[sample], np.float32)
+    exact = _search_neighbours(data, queries, given.shape[1], "numpy", executor, no_progress)
+    _check_published_distances(data, sample, given[sample], exact.distances)
     own = _neighbour_distances(data, np.arange(len(given)), given)
     order = np.lexsort((given, own), axis=1)
     near, far = np.take_along_axis(given, order, 1), np.take_along_axis(own, order, 1)
-    all_of_them = len(some) == len(given)
-    by = "given" if all_of_them else f"given ({len(some):,} of {len(given):,} queries checked)"
+    by = "given" if len(sample) == len(given) else f"given ({len(sample):,} of {len(given):,} queries checked)"
     return ExactNeighbours(near.astype(np.int64), far, data.metric, by)
 
 
@@ -193,15 +192,15 @@ def _check_published_rows(data: VectorSet, given: Ints) -> None:
     if (wrong := _is_out_of_range(data, given)).any():
         row, column = np.argwhere(wrong)[0]
         raise BadInput(
-            f"{data.name}: the published neighbours of query {row} name row {given[row, column]}, "
-            f"and there are {len(data.base):,}",
-            hint="are they those of a larger base?",
+            f"{data.name}: the published neighbours of query {row} contain row {given[row, column]}, "
+            f"and the base has {len(data.base):,} rows",
+            hint="give the neighbours in this base, or remove them to compute them",
         )
-    if (twice := _has_duplicate_rows(given)).any():
-        of = f"{int(twice.sum())} of {len(given)} queries"
+    if (duplicate := _has_duplicate_rows(given)).any():
         raise BadInput(
-            f"{data.name}: the published neighbours of query {int(twice.argmax())} name one row twice ({of} do)",
-            hint="leave them out, and they are computed",
+            f"{data.name}: the published neighbours of query {int(duplicate.argmax())} contain a row more than once "
+            f"(so do those of {int(duplicate.sum())} of {len(given)} queries)",
+            hint="remove them to compute them",
         )
 
 
@@ -227,16 +226,18 @@ def _check_published_distances(data: VectorSet, queries: Ints, given: Ints, exac
         return
     row = int(wrong[0])
     rank = int((own[row] > exact[row] + room[row]).argmax())
-    what = f"are not the nearest: that of rank {rank + 1} is at {own[row, rank]:.6g}, the true one at"
-    what += f" {exact[row, rank]:.6g}"
+    what = (
+        f"are not the nearest: that of rank {rank + 1} has distance {own[row, rank]:.6g}, the exact one "
+        f"{exact[row, rank]:.6g}"
+    )
     fits = [
         metric
         for metric in METRICS
         if metric != data.metric and _fits_metric(data, metric, int(queries[row]), given[row])
     ]
-    hint = f"they are those by {fits[0]}: take that metric" if fits else "leave them out, and they are computed"
-    of = f"{len(wrong)} of {len(queries)} queries" + (" looked at" if len(queries) < len(data.queries) else "")
-    raise BadInput(f"{data.name}: the published neighbours of query {queries[row]} {what} ({of} are wrong)", hint=hint)
+    hint = f"they are the nearest by {fits[0]}; use that metric" if fits else "remove them to compute them"
+    of = f"{len(wrong)} of {len(queries)} {'checked ' if len(queries) < len(data.queries) else ''}queries"
+    raise BadInput(f"{data.name}: the published neighbours of query {queries[row]} {what} (wrong for {of})", hint=hint)
 
 
 def _fits_metric(data: VectorSet, metric: str, query: int, given: Ints) -> bool:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ragauge.core.documents import Document
+from ragauge.files.workspace import atomic_write
 from ragauge.output.numbers import pluralise
 from ragauge.store_stress.plan import StressSettings, write_documents
 from ragauge.store_stress.results import StoreFailure
@@ -146,12 +147,12 @@ def write_reproducer(
     description: str,
 ) -> StoreFailure:
     """Write a reproducer folder and return the failure with its path and command."""
-    folder.mkdir(parents=True, exist_ok=True)
     write_documents(folder / "corpus.jsonl", documents)
     needs_queries = broken.stage.action == "searching" and bool(queries)
     if needs_queries:
-        lines = (json.dumps({"_id": name, "text": text}) for name, text in queries.items())
-        (folder / "queries.jsonl").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+        with atomic_write(folder / "queries.jsonl") as out:
+            for name, query in queries.items():
+                out.write(json.dumps({"_id": name, "text": query}).encode("ascii") + b"\n")
     count = "the first document" if len(documents) == 1 else f"the first {len(documents):,} documents"
     text = README_TEMPLATE.format(
         store=store,
@@ -165,7 +166,8 @@ def write_reproducer(
         queries=", `queries.jsonl` the queries" if needs_queries else "",
         description=description or "nothing",
     )
-    (folder / "README.md").write_text(text, encoding="utf-8", errors="replace")
+    with atomic_write(folder / "README.md") as out:
+        out.write(text.encode("utf-8", "replace"))
     return replace(broken, reproducer=str(folder), command=command)
 
 

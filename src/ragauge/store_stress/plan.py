@@ -14,6 +14,7 @@ from ragauge.core.documents import Document
 from ragauge.core.protocols import Vectors
 from ragauge.core.settings import Above, AtLeast, AtMost, OneOf, check_settings
 from ragauge.core.structured_text import parse_json
+from ragauge.files.workspace import atomic_write
 
 INGESTION_MODES = ("one by one", "in batches")
 """How documents are ingested."""
@@ -111,10 +112,15 @@ def write_documents(path: Path, documents: Sequence[Document]) -> None:
 
     Escaping keeps every character, including lone surrogates.
     """
-    with path.open("w", encoding="ascii") as out:
-        for one in documents:
-            row = {"_id": one.id, "title": one.title, "text": one.text, "metadata": dict(one.metadata)}
-            out.write(json.dumps(row, default=str) + "\n")
+    with atomic_write(path) as out:
+        for document in documents:
+            row = {
+                "_id": document.id,
+                "title": document.title,
+                "text": document.text,
+                "metadata": dict(document.metadata),
+            }
+            out.write(json.dumps(row, default=str).encode("ascii") + b"\n")
 
 
 def read_documents(folder: Path) -> list[Document]:

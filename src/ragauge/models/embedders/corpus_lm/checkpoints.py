@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ragauge.core.errors import BadInput, MissingExtra
+from ragauge.core.errors import BadInput, MissingExtra, error_summary
 from ragauge.core.hashes import content_key
 from ragauge.core.structured_text import parse_json
 from ragauge.files.workspace import atomic_folder, replace_file
@@ -70,15 +70,15 @@ def write_model(folder: Path, model: TrainedModel, *, over: bool = False) -> Non
     """
     tensors = _import_safetensors()
     if folder.exists() and not over and (not folder.is_dir() or any(folder.iterdir())):
-        raise BadInput("there is something here already", file=str(folder), hint="give a folder that is new or empty")
-    kept = _tokenizer_state(model)
-    pieces = kept.pop("json", None)
+        raise BadInput("the folder is not empty", file=str(folder), hint="give a new or empty folder")
+    tokenizer = _tokenizer_state(model)
+    pieces = tokenizer.pop("json", None)
     seen = model.numbering.seen
     config = {
         "ragauge": "lm",
         "version": TRAINING_VERSION,
         "recipe": model.recipe.told(),
-        "tokenizer": kept,
+        "tokenizer": tokenizer,
         "seen": None if seen is None else seen.tolist(),
         "fingerprint": model.fingerprint,
         "training": dict(model.log),
@@ -94,24 +94,25 @@ def read_model(folder: Path) -> TrainedModel:
     """Read a model; raise BadInput if it is incomplete or was changed."""
     tensors = _import_safetensors()
     if not (folder / CONFIG_FILE).is_file():
-        raise BadInput("no language model is here", file=str(folder), hint="a folder that `keep` has written")
+        raise BadInput("not a language model", file=str(folder), hint="give a folder that `keep` has written")
     try:
         config = parse_json((folder / CONFIG_FILE).read_text(encoding="utf-8"), file=str(folder / CONFIG_FILE))
         if config["ragauge"] != "lm" or config["version"] != TRAINING_VERSION:
             raise BadInput(f"was written by another version ({config['version']})", file=str(folder))
-        told = dict(config["tokenizer"])
-        if told.get("kind") == "library":
-            told["json"] = (folder / TOKENIZER_FILE).read_text(encoding="utf-8")
-        recipe, numbering = Hyperparameters.read(config["recipe"]), TokenRowMap(restore_tokenizer(told), config["seen"])
+        tokenizer = dict(config["tokenizer"])
+        if tokenizer.get("kind") == "library":
+            tokenizer["json"] = (folder / TOKENIZER_FILE).read_text(encoding="utf-8")
+        recipe = Hyperparameters.read(config["recipe"])
+        numbering = TokenRowMap(restore_tokenizer(tokenizer), config["seen"])
         model = TrainedModel(recipe, numbering, tensors.load_file(folder / WEIGHTS_FILE), config["training"])
         shapes = {name: tuple(one.shape) for name, one in model.weights.items()}
         if shapes != networks.weight_shapes(recipe, numbering.rows) or model.fingerprint != config["fingerprint"]:
-            raise BadInput("the weights are not those that were kept", file=str(folder))
+            raise BadInput("the weights differ from those that were saved", file=str(folder))
     except BadInput:
         raise
     except Exception as error:  # Three libraries raise various exceptions for corrupt files.
-        message = " ".join(f"{type(error).__name__}: {error}".split())
-        raise BadInput(f"the language model here cannot be read ({message})", file=str(folder)) from error
+        reason = f"{type(error).__name__}: {error_summary(error)}"
+        raise BadInput(f"the language model cannot be read ({reason})", file=str(folder)) from error
     return model
 
 
@@ -134,11 +135,11 @@ def find_cached_model(folder: Path) -> TrainedModel | None:
 def write_checkpoint(file: Path, progress: TrainingState) -> None:
     """Write a checkpoint of a training and replace the previous one."""
     tensors = _import_safetensors()
-    all_of_it = {f"weights/{name}": one for name, one in progress.weights.items()}
-    all_of_it |= {f"moments/{name}": one for name, one in progress.moments.items()}
-    told = {"step": progress.step, "losses": progress.losses, "tokens": progress.tokens, "seconds": progress.seconds}
+    arrays = {f"weights/{name}": weights for name, weights in progress.weights.items()}
+    arrays |= {f"moments/{name}": moments for name, moments in progress.moments.items()}
+    counts = {"step": progress.step, "losses": progress.losses, "tokens": progress.tokens, "seconds": progress.seconds}
     with _write_errors(file), replace_file(file) as part:
-        tensors.save_file(all_of_it, part, metadata={"progress": json.dumps(told)})
+        tensors.save_file(arrays, part, metadata={"progress": json.dumps(counts)})
 
 
 def read_checkpoint(file: Path, shapes: Mapping[str, tuple[int, ...]]) -> TrainingState | None:
@@ -147,7 +148,7 @@ def read_checkpoint(file: Path, shapes: Mapping[str, tuple[int, ...]]) -> Traini
         from safetensors import safe_open
 
         with safe_open(file, "pt") as opened:
-            told = parse_json(opened.metadata()["progress"])
+            counts = parse_json(opened.metadata()["progress"])
             parts = {name: opened.get_tensor(name) for name in opened.keys()}  # noqa: SIM118 - it is no mapping
     except Exception:  # Missing, or corrupt after a crash; the library raises various exceptions.
         return None
@@ -158,18 +159,18 @@ def read_checkpoint(file: Path, shapes: Mapping[str, tuple[int, ...]]) -> Traini
     # In the original order: the norm of a gradient is a sum, and its rounding depends on the order.
     weights = {name: parts[f"weights/{name}"] for name in shapes}
     moments = {name.removeprefix("moments/"): one for name, one in parts.items() if name.startswith("moments/")}
-    return TrainingState(weights, moments, **told)
+    return TrainingState(weights, moments, **counts)
 
 
 def _tokenizer_state(model: TrainedModel) -> dict[str, Any]:
     tokenizer = model.numbering.tokenizer
-    told = getattr(tokenizer, "kept", None)
-    if not callable(told):
+    state = getattr(tokenizer, "kept", None)
+    if not callable(state):
         raise BadInput(
-            f"the tokenizer `{tokenizer.name}` cannot be kept, and so the model cannot",
-            hint="it has no `kept()`; cache=false trains without keeping",
+            f"the model cannot be saved: its tokenizer `{tokenizer.name}` has no method `kept`",
+            hint="add the method, or train without saving: cache=false",
         )
-    return dict(told())
+    return dict(state())
 
 
 @contextmanager
@@ -179,11 +180,11 @@ def _write_errors(place: Path) -> Iterator[None]:
     try:
         yield
     except (OSError, SafetensorError) as error:
-        words = error.strerror if isinstance(error, OSError) else " ".join(str(error).split())
+        reason = error.strerror if isinstance(error, OSError) else error_summary(error)
         raise BadInput(
-            f"cannot be written ({words})",
+            f"cannot be written ({reason})",
             file=str(place),
-            hint="RAGAUGE_CACHE is another folder; with cache=false nothing is kept",
+            hint="set RAGAUGE_CACHE to another folder, or train without saving: cache=false",
         ) from None
 
 
