@@ -10,9 +10,10 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from ragauge.reports.page import build_rankings_payload, build_values_payload, render_overview_page
+
 from ragauge import Dataset, Document, Judgments, overview, run
 from ragauge.output.page_assets import compress_json
-from ragauge.reports.page import build_rankings_payload, build_values_payload, render_overview_page
 from ragauge.runs.folder import provenance
 
 QUERIES, DOCUMENTS, SYSTEMS, DEPTH = 10_000, 50_000, 5, 10

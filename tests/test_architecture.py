@@ -20,7 +20,7 @@ from ragauge.comparison.charts import CHART_DEFINITIONS
 from ragauge.measures.answers import ANSWER_MEASURES
 from ragauge.measures.conventions import OPTION_CHOICES, PRESETS
 from ragauge.measures.registry import MEASURE_REGISTRY
-from ragauge.reports import page
+from ragauge.reports import overview_report
 
 ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src" / "ragauge"
@@ -100,7 +100,7 @@ def test_every_command_is_in_the_readme_with_the_summary_of_its_help(command):
 
 
 def test_every_chart_belongs_to_a_section_of_the_page():
-    sections = set(re.findall(r'TextPageSection\(\s*"([\w-]+)"', inspect.getsource(page)))
+    sections = set(re.findall(r'charts\("([\w-]+)"', inspect.getsource(overview_report)))
     assert {chart.section for chart in CHART_DEFINITIONS.values()} <= sections
 
 

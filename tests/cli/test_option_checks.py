@@ -103,7 +103,7 @@ def test_python_report_refuses_settings_without_effect(tmp_path):
         ragauge.report(whole(), tmp_path / "x.csv", measures=["ndcg@10"])
     with pytest.raises(BadInput, match="expected --format ragdbeval or ragdbeval-csv"):
         ragauge.report(whole(), tmp_path / "x.csv", convention="ragdbeval")
-    ragauge.report(whole(), tmp_path / "x.csv", form="ragdbeval-csv", convention="ragdbeval")
+    ragauge.report(whole(), tmp_path / "x.csv", format="ragdbeval-csv", convention="ragdbeval")
     assert ",ragdbeval\n" in (tmp_path / "x.csv").read_text(encoding="utf-8")
 
 

@@ -17,7 +17,8 @@ from ragauge.comparison.charts import draw_charts
 from ragauge.comparison.results import Overview, StratumMeans, SystemSummary
 from ragauge.core.summaries import Latency, Mean, Speed
 from ragauge.output.chart_files import chart_specification, render_png, render_svg
-from ragauge.reports.page import render_overview_page
+from ragauge.output.page import render_page
+from ragauge.reports.overview_report import build_report
 from ragauge.stats.comparisons import Comparison, Comparisons, ComparisonSettings
 
 MEASURES = ["mrr", *(f"hit_rate@{k}" for k in (1, 5, 20)), "recall@5", "recall@20", "dr@20"]
@@ -215,6 +216,6 @@ def test_names_of_systems_and_kinds_are_text_and_in_no_expression():
 
 @pytest.mark.slow
 def test_the_page_has_them():
-    text = render_overview_page(made(), "")
-    assert '<section id="panels">' in text
-    assert 'data-chart="panels-5"' in text
+    text = render_page([build_report(made())], "")
+    assert '<section id="report-panels">' in text
+    assert 'data-chart="report-panels-5"' in text

@@ -19,9 +19,8 @@ from ragauge.embedder_study.report_tables import build_cost_table
 from ragauge.embedder_study.report_text import explain_costs
 from ragauge.embedder_study.results import EmbedderResult, EmbedderStudy, StoreResult
 from ragauge.models.embedders import open_embedder
-from ragauge.reports import overview
-from ragauge.reports.data_export import overview_to_long_csv
-from ragauge.reports.systems_tables import build_speed_rows, describe_timings
+from ragauge.reports import OUTPUT_FORMATS, overview
+from ragauge.reports.latency_tables import build_latency_table, describe_timings
 
 DATA = Dataset(
     "small",
@@ -155,11 +154,13 @@ def test_run_records_the_clock_and_marks_unreliable_times():
     for doubts, mark in ([], False), (["the host took 9% of the CPU time away"], True):
         clock = {**run.manifest["clock"], "doubts": doubts}
         seen = overview(replace(found, runs={"mine": replace(run, manifest={**run.manifest, "clock": clock})}))
-        (row,) = build_speed_rows(seen)[1]
+        (row,) = build_latency_table(seen).texts()
         assert any(cell.endswith("?") for cell in row) == mark
         told = "? marks unreliable times (mine: the host took 9% of the CPU time away); run again on an idle machine"
         assert (told in describe_timings(seen)) == mark
-        assert ("mine,unreliable_times,the host took 9% of the CPU time away,,,1" in overview_to_long_csv(seen)) == mark
+        assert (
+            "mine,unreliable_times,the host took 9% of the CPU time away,,,1" in OUTPUT_FORMATS["csv"].write([seen])
+        ) == mark
 
 
 def test_embedders_tables_mark_unreliable_times():

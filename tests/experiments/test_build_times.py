@@ -13,9 +13,7 @@ from ragauge.core.documents import Document
 from ragauge.core.records import Dataset, Judgments
 from ragauge.gates import gate
 from ragauge.reports import OUTPUT_FORMATS, overview
-from ragauge.reports.data_export import overview_to_data, overview_to_long_csv, overview_to_wide_csv
-from ragauge.reports.markdown import render_overview_markdown
-from ragauge.reports.systems_tables import build_speed_rows
+from ragauge.reports.latency_tables import build_latency_table
 
 # Two documents have the same text: the second is no evidence of an older cache.
 DOCUMENTS = [Document(f"d{i}", f"Document about item{min(i, 4)}.") for i in range(6)]
@@ -41,18 +39,25 @@ def test_build_time_is_given_only_if_vectors_were_computed(twice):
 def test_cached_build_is_shown_in_every_format(twice):
     _, second = twice
     seen = overview(second)
-    header, rows = build_speed_rows(seen)
-    cells = {row[0]: row[header.index("build s")] for row in rows}
+    table = build_latency_table(seen)
+    place = [column.title for column in table.columns].index("build s")
+    cells = {row[0]: row[place] for row in table.texts()}
     assert cells[DENSE] == "cached"
     assert float(cells["bm25"]) >= 0
-    long = [row for row in csv.DictReader(io.StringIO(overview_to_long_csv(seen))) if row["figure"] == "build_seconds"]
+    long = [
+        row
+        for row in csv.DictReader(io.StringIO(OUTPUT_FORMATS["csv"].write([seen])))
+        if row["figure"] == "build_seconds"
+    ]
     assert {row["system"]: row["value"] for row in long}[DENSE] == "cached"
-    wide = {row["system"]: row["build_seconds"] for row in csv.DictReader(io.StringIO(overview_to_wide_csv(seen)))}
+    wide = {
+        row["system"]: row["build_seconds"] for row in csv.DictReader(io.StringIO(OUTPUT_FORMATS["wide"].write([seen])))
+    }
     assert wide[DENSE] == "cached"
     assert float(wide["bm25"]) > 0
-    assert "| cached |" in render_overview_markdown(seen)
-    assert "cached" in OUTPUT_FORMATS["html"].write(seen)
-    data = json.loads(json.dumps(overview_to_data(seen)))["systems"][DENSE]
+    assert "| cached |" in OUTPUT_FORMATS["markdown"].write([seen])
+    assert "cached" in OUTPUT_FORMATS["html"].write([seen])
+    data = json.loads(OUTPUT_FORMATS["json"].write([seen]))["systems"][DENSE]
     assert data["costs"]["build_seconds"] is None
     assert data["manifest"]["build_cached"] is True
 

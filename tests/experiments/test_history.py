@@ -499,7 +499,7 @@ def test_csv_and_json_have_every_point_and_no_nan(tmp_path):
     change = next(one for one in data["changes"] if one["measure"] == "mrr@10" and one["against"] == "before")
     assert change["difference"] == pytest.approx(-7 / 24)
     assert change["comparison"]["ci"][1] < 0
-    ragauge.report(found, tmp_path / "changes.csv", form="changes")
+    ragauge.report(found, tmp_path / "changes.csv", format="changes")
     assert len((tmp_path / "changes.csv").read_text().splitlines()) == 1 + len(found.changes)
 
 

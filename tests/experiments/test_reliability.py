@@ -627,7 +627,7 @@ def test_reliability_is_written_in_every_format_and_read_back(tmp_path):
     assert len(rows.splitlines()) == 1 + 2 * 3
     assert "| agent | 3 |" in markdown
     assert r"\label{tab:reliability-pass-pass}" in latex
-    ragauge.report(found, tmp_path / "tasks.csv", form="tasks")
+    ragauge.report(found, tmp_path / "tasks.csv", format="tasks")
     assert (tmp_path / "tasks.csv").read_text().splitlines()[3] == "agent,<b>pay</b>,3,0,"
 
 

@@ -7,11 +7,10 @@ import pytest
 pytest.importorskip("altair")
 
 
-from ragauge.comparison.results import Overview, SystemSummary
+from ragauge.comparison.results import DatasetOverviews, Overview, SystemSummary
 from ragauge.core.summaries import Mean
 from ragauge.output.page import render_page
-from ragauge.output.text_report import to_report
-from ragauge.reports import experiment_set
+from ragauge.reports.experiment_set import build_report
 
 MEASURES = ["mrr@20", "dr@20", "hit_rate@1", "recall@20"]
 ODD = "<b>odd</b>"
@@ -36,11 +35,16 @@ PLACES = {"hard(seed=1)": "hard_seed=1", "easy": "easy"}
 
 
 def told(seen=SEEN, failures=None):
-    return experiment_set.build_experiments_report("study", seen, failures or {}, PLACES)
+    return build_report(DatasetOverviews("study", seen, failures or {}, PLACES))
+
+
+def charts_of(report):
+    (section,) = (section for section in report.sections if section.id == "first" and "html" in section.formats)
+    return section.blocks[0].draw()
 
 
 def test_the_first_measure_is_drawn_for_every_system_on_every_dataset_with_its_interval():
-    (chart,) = told().parts[0].draw_charts().values()
+    (chart,) = charts_of(told()).values()
     rows = next(
         one["data"]["values"] for one in (chart.panels[0].spec, *chart.panels[0].spec["layer"]) if "data" in one
     )
@@ -53,21 +57,22 @@ def test_the_first_measure_is_drawn_for_every_system_on_every_dataset_with_its_i
 
 def test_a_dataset_without_values_is_not_drawn_and_without_any_there_is_no_chart():
     none = Overview("t", {"walks": SystemSummary("walks", {"mrr@20": Mean(float("nan"), 0)})}, ["mrr@20"])
-    (chart,) = told({"hard(seed=1)": made(0.2), "easy": none}).parts[0].draw_charts().values()
+    (chart,) = charts_of(told({"hard(seed=1)": made(0.2), "easy": none})).values()
     assert "easy" not in chart.alt
-    assert told({"easy": none}).parts[0].draw_charts() == {}
+    assert charts_of(told({"easy": none})) == {}
 
 
 def test_measures_after_the_second_share_a_heading_and_are_opened_by_their_names():
-    account = told()
-    assert [part.title for part in account.parts] == ["mrr@20", "dr@20", "Other measures", "Datasets"]
-    text = render_page([to_report(account)])
+    report = told()
+    titles = [section.title for section in report.select_sections("html")]
+    assert titles == ["mrr@20", "dr@20", "Other measures", "Datasets"]
+    text = render_page([report])
     assert "Show 3 rows" not in text
     assert all(f"<summary>{name}</summary>" in text for name in ("hit_rate@1", "recall@20"))
 
 
 def test_circumstances_are_those_that_all_datasets_share():
-    assert told().circumstances == {
+    assert told().provenance == {
         "made": "2026-01-02",
         "convention": "default",
         "systems": ["walks: graphflow(seeds=3)", "swarm", f"{ODD}: bm25"],
@@ -76,12 +81,12 @@ def test_circumstances_are_those_that_all_datasets_share():
         "versions": {"numpy": "2"},
     }
     other = told({**SEEN, "easy": made(0.6, {**MANIFEST, "python": "3.12"})})
-    assert "python" not in other.circumstances
+    assert "python" not in other.provenance
 
 
 def test_names_are_no_markup_and_the_chart_is_drawn(opened, tmp_path):
     path = tmp_path / "report.html"
-    path.write_text(render_page([to_report(told(failures={"gone": "no dataset is named `gone`"}))]), encoding="utf-8")
+    path.write_text(render_page([told(failures={"gone": "no dataset is named `gone`"})]), encoding="utf-8")
     shown = opened(path, charts=True, size=(390, 800))
     assert shown.evaluate("document.documentElement.scrollWidth") <= 390
     assert shown.locator('[data-chart="study-datasets-0"] .mark-symbol path').count() >= 6
@@ -94,8 +99,8 @@ def test_datasets_lead_to_their_reports_and_one_that_failed_leads_nowhere(opened
     odd = 'a "b"<c>'
     seen = {odd: made(0.2), "easy": made(0.6)}
     places = {odd: "javascript:alert(1)&", "easy": "easy"}
-    study = experiment_set.build_experiments_report("study", seen, {"gone": "no dataset is named `gone`"}, places)
-    text = render_page([to_report(study)])
+    study = DatasetOverviews("study", seen, {"gone": "no dataset is named `gone`"}, places)
+    text = render_page([build_report(study)])
     path = tmp_path / "report.html"
     path.write_text(text, encoding="utf-8")
     shown = opened(path, charts=True)
@@ -104,5 +109,5 @@ def test_datasets_lead_to_their_reports_and_one_that_failed_leads_nowhere(opened
     assert links.nth(0).evaluate("one => one.href").startswith("file:")
     assert links.nth(1).evaluate("one => one.href") == (tmp_path / "easy" / "report.html").as_uri()
     rows = shown.locator("#study-datasets tbody tr")
-    assert rows.nth(2).inner_text().split("\t") == ["gone", "could not be run: no dataset is named `gone`"]
+    assert rows.nth(2).inner_text().split("\t") == ["gone", "failed: no dataset is named `gone`"]
     assert "20 queries" in rows.nth(1).inner_text()

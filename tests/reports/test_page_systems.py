@@ -9,8 +9,8 @@ pytest.importorskip("altair")
 from ragauge.core.documents import Document
 from ragauge.core.records import Dataset, Judgments
 from ragauge.experiments import run
-from ragauge.reports import overview, page_sections, report
-from ragauge.reports.page import render_overview_page
+from ragauge.reports import OUTPUT_FORMATS, overview, report
+from ragauge.reports.overview_tables import build_other_measures_table, build_quality_table
 
 MEASURES = ["mrr@20", "dr@20", "hit_rate@1", "hit_rate@5", "recall@20", "diversity_count@20", "unique_ratio@20"]
 DOCUMENTS = [Document(f"d{i}", f"word{i} and word{i + 1}") for i in range(12)]
@@ -27,25 +27,25 @@ def done(tmp_path_factory):
 
 def test_every_measure_is_in_one_of_two_tables_and_the_caption_says_which(done):
     found = overview(done[1], audited=False)
-    first, (second,) = page_sections.build_systems_table(found), page_sections.build_other_measures_tables(found)
-    assert first.header == ["system", *MEASURES[:4], "vs words", "p", "p95 ms"]
-    assert second.header == ["system", *MEASURES[4:]]
-    assert f"Not in this table: {', '.join(MEASURES[4:])}; they are below, under Other measures." in first.legend
-    for measure, cell in zip(MEASURES[4:], second.rows[1][1:], strict=True):
-        assert float(cell.text) == pytest.approx(found.entries["flat"].means[measure].value, abs=5e-5)
-    assert "<summary>Other measures</summary>" in render_overview_page(found)
+    first, second = build_quality_table(found, intervals=True), build_other_measures_table(found)
+    assert [column.title for column in first.columns] == ["system", *MEASURES[:4], "vs words", "p", "p95 ms"]
+    assert [column.title for column in second.columns] == ["system", *MEASURES[4:]]
+    assert f"Other measures: {', '.join(MEASURES[4:])}." in first.note
+    for measure, cell in zip(MEASURES[4:], second.cells()[1][1:], strict=True):
+        assert cell.value == found.entries["flat"].means[measure].value
+    assert "<summary>Other measures</summary>" in OUTPUT_FORMATS["html"].write([found])
 
 
 def test_with_few_measures_there_is_one_table_and_nothing_is_said(done):
     found = overview(done[1], measures=MEASURES[:3], audited=False)
-    assert page_sections.build_other_measures_tables(found) == []
-    assert "Not in this table" not in page_sections.build_systems_table(found).legend
+    assert build_other_measures_table(found).rows == []
+    assert "Other measures" not in build_quality_table(found, intervals=True).note
 
 
 @pytest.mark.slow
 def test_charts_beside_a_layout_are_of_the_measures_that_were_run(done, tmp_path):
     out, _ = done
-    report([out], tmp_path / "long.csv", form="swarm", charts=tmp_path / "with")
+    report([out], tmp_path / "long.csv", format="swarm", charts=tmp_path / "with")
     report([out], charts=tmp_path / "alone")
     for name in ("measures.svg", "quality_latency.svg"):
         assert (tmp_path / "with" / name).read_bytes() == (tmp_path / "alone" / name).read_bytes()

@@ -6,7 +6,6 @@ import csv
 import io
 import json
 import math
-from importlib.resources import files
 
 import jsonschema
 import numpy as np
@@ -18,21 +17,16 @@ from ragauge.comparison.results import Overview, SystemSummary
 from ragauge.core.randomness import query_rng
 from ragauge.core.records import MeasureDict, Scores
 from ragauge.core.summaries import Mean
+from ragauge.files.json_schemas import json_schema_of
+from ragauge.output.terminal import render_report, render_table
 from ragauge.reports import OUTPUT_FORMATS, overview, report
-from ragauge.reports.data_export import overview_to_data, overview_to_long_csv
 from ragauge.reports.layouts import LAYOUTS
-from ragauge.reports.markdown import render_overview_markdown
+from ragauge.reports.overview_report import build_report, describe_tables
+from ragauge.reports.overview_tables import build_trials_table, describe_trials, has_varying_trials
 from ragauge.reports.system_summaries import summarise_systems
-from ragauge.reports.systems_tables import (
-    build_trials_rows,
-    describe_systems_tables,
-    describe_trials,
-    has_varying_trials,
-    render_systems_tables,
-)
 
 MEASURES = ["mrr@20", "hit_rate@1", "dr@20"]
-SCHEMA = json.loads((files("ragauge.reports") / "report.schema.json").read_text(encoding="utf-8"))
+SCHEMA = json_schema_of("ragauge-report")
 REPEATS = 4
 
 
@@ -80,6 +74,10 @@ def values(run):
     return np.array(found)
 
 
+def written(name, found):
+    return OUTPUT_FORMATS[name].write([found])
+
+
 def printed(parts, width=200):
     from rich.console import Console
 
@@ -122,9 +120,8 @@ def test_the_variation_is_that_of_the_rankings(made, seen):
 
 def test_a_system_that_always_answers_alike_has_none_and_is_said_to(seen):
     assert seen.entries["steady"].variation == {}
-    header, rows = build_trials_rows(seen, "mrr@20")[1:3]
+    rows = build_trials_table(seen, "mrr@20").texts()
     assert rows[0][:5] == ["steady", str(REPEATS), "0.5000", "0.5000", "same rankings"]
-    assert len({len(row) for row in (header, *rows)}) == 1
 
 
 def test_where_only_values_are_alike_the_interval_is_that_over_queries(dataset, made):
@@ -132,68 +129,68 @@ def test_where_only_values_are_alike_the_interval_is_that_over_queries(dataset, 
     found = again.entries["lucky"]
     assert found.variation["hit_rate@20"].unstable == 0
     assert found.means["hit_rate@20"] == Mean(1.0, 24, 1.0, 1.0)
-    assert build_trials_rows(again, "hit_rate@20").rows[1][4] == "same values"
+    assert build_trials_table(again, "hit_rate@20").texts()[1][4] == "same values"
 
 
 def test_the_table_stands_on_a_terminal_with_what_it_means(made, seen):
     table = values(made.runs["lucky"])
-    shown, _ = render_systems_tables(seen, 200)
+    report_of_all = build_report(seen)
+    shown, _ = render_report(report_of_all, 200)
     line = next(one for one in printed(shown).splitlines() if one.startswith("lucky") and "%" in one).split()
     assert line[1:4] == [str(REPEATS), f"{table.mean(axis=1).min():.4f}", f"{table.mean(axis=1).max():.4f}"]
-    assert any(one.startswith("over trials: ") for one in describe_systems_tables(seen))
-    narrow, left = render_systems_tables(seen, 70)
-    assert {"least", "most"} <= set(left)
+    assert any(one.startswith("min, max: ") for one in describe_tables(seen))
+    narrow, left = render_report(report_of_all, 70)
+    assert {"min", "max"} <= set(left)
     assert max(map(len, printed(narrow, 70).splitlines())) <= 70
 
 
 def test_a_terminal_of_80_columns_says_which_columns_it_leaves_out(seen):
-    header = build_trials_rows(seen, "mrr@20").header
-    (_, trials, _), left = render_systems_tables(seen, 80)
+    table = build_trials_table(seen, "mrr@20")
+    header = [column.title for column in table.columns]
+    trials, left = render_table(table, 80)
     kept = [str(column.header) for column in trials.columns]
     assert kept == [title for title in header if title not in left]
-    assert set(header) - set(kept) == {"least", "most", "of trials", "rest"} <= set(left)
-    assert printed([trials], 80).splitlines()[0].split("  ")[0] == "mrr@20 over trials"
+    assert {"min", "max"} <= set(left)
     assert max(map(len, printed([trials], 80).splitlines())) <= 80
     legend = describe_trials(seen)
     assert all(title in " ".join(legend) for title in header[2:])
-    assert set(legend) <= set(describe_systems_tables(seen))
-    assert all(f"\n- {line}\n" in render_overview_markdown(seen).replace("\\", "") for line in legend)
+    assert set(legend) <= set(describe_tables(seen))
+    text = written("markdown", seen).replace("\\", "")
+    assert all(line[1:] in text for line in legend)
 
 
 def test_without_trials_that_differ_nothing_is_said_of_them(dataset):
     found = overview(ragauge.run(dataset, {"steady": steady}, measures=["mrr@20"], repeats=2, k=20), audited=False)
     assert not has_varying_trials(found)
     assert describe_trials(found) == []
-    assert len(render_systems_tables(found, 200)[0]) == 2  # quality and speed
-    assert "What chance does" not in render_overview_markdown(found) + OUTPUT_FORMATS["html"].write(found)
-    assert "variation" not in overview_to_data(found)["systems"]["steady"]
+    assert "Variation between trials" not in written("markdown", found) + written("html", found)
+    assert json.loads(written("json", found))["systems"]["steady"]["variation"] == {}
 
 
 def test_markdown_and_the_page_have_a_table_for_each_measure(seen):
-    text, page = render_overview_markdown(seen), OUTPUT_FORMATS["html"].write(seen)
+    text, page = written("markdown", seen), written("html", seen)
     for measure in MEASURES:
         assert f"| {measure} over trials | trials |" in text
         assert f"{measure} over trials" in page
-    assert '<section id="trials">' in page
-    assert "over n queries, and over trials where they differ" in text
-    assert "hierarchical, over queries and trials, where trials differ" in page
+    assert '<section id="report-trials">' in page
+    assert "BCa bootstrap over queries and trials" in text
+    assert "BCa bootstrap over queries and trials" in page
 
 
 def test_json_follows_the_schema_and_has_all_figures(seen):
-    data = json.loads(json.dumps(overview_to_data(seen), allow_nan=False))
+    data = json.loads(written("json", seen))
     jsonschema.Draft202012Validator(SCHEMA).validate(data)
     found, mine = data["systems"]["lucky"]["variation"]["mrr@20"], seen.entries["lucky"].variation["mrr@20"]
     assert found["variances"] == pytest.approx(mine.variances._asdict())
     assert found["error"] ** 2 == pytest.approx(sum(found["of_mean"].values()))
-    assert len(found["means"]) == REPEATS
-    assert found["trials_enough"] == mine.enough()
-    assert "variation" not in data["systems"]["steady"]
+    assert len(data["systems"]["lucky"]["scores"]) == REPEATS
+    assert data["systems"]["steady"]["variation"] == {}
     shares = [row["seeds"]["share"] for row in data["comparisons"]["comparisons"] if row["measure"] == "mrr@20"]
     assert shares == [pytest.approx(mine.by_trials)]  # the other side has no chance in it and the same value always
 
 
 def test_the_summary_has_a_row_for_each_part(seen):
-    rows = {(row["system"], row["figure"]): row for row in rows_of(overview_to_long_csv(seen))}
+    rows = {(row["system"], row["figure"]): row for row in rows_of(written("csv", seen))}
     mine = seen.entries["lucky"].variation["mrr@20"]
     assert float(rows["lucky", "variance_rest(mrr@20)"]["value"]) == mine.variances.rest
     assert float(rows["lucky", "standard_error(mrr@20)"]["value"]) == mine.error
@@ -240,14 +237,14 @@ def test_a_query_that_one_trial_has_no_value_for_counts_in_the_mean_and_not_in_t
     other, mine = whole["mine"].means["mrr"], found.means["mrr"]
     assert mine.high - mine.value == pytest.approx(other.high - other.value)  # as wide as that of the other three
     told = describe_trials(Overview("t", {"mine": found}, ["mrr"]))
-    assert told[-1] == "up to 1 queries have no value in some trial, and are left out there"
+    assert told[-1] == "up to 1 queries without a value in some trial are left out"
 
 
 # The long table
 
 
 def test_the_long_table_of_a_folder_goes_by_its_target_map(made, tmp_path):
-    found = report(str(made.folder), tmp_path / "long.csv", form="swarm", audited=False)
+    found = report(str(made.folder), tmp_path / "long.csv", format="swarm", audited=False)
     assert found.convention == "swarm, targets=map"
     assert any("go by the target map of the data" in note for note in found.notes)
     rows = rows_of((tmp_path / "long.csv").read_text())
@@ -265,7 +262,7 @@ def test_the_long_table_of_a_folder_goes_by_its_target_map(made, tmp_path):
 
 
 def test_every_trial_has_its_own_latency(made, tmp_path):
-    report(made, tmp_path / "long.csv", form="swarm", audited=False)
+    report(made, tmp_path / "long.csv", format="swarm", audited=False)
     told = {
         (row["method"], row["query_id"], int(row["seed"])): float(row["latency"])
         for row in rows_of((tmp_path / "long.csv").read_text())
@@ -279,18 +276,18 @@ def test_every_trial_has_its_own_latency(made, tmp_path):
 
 @pytest.mark.slow
 def test_the_long_table_comes_back_as_it_was(made, tmp_path):
-    report(str(made.folder), tmp_path / "long.csv", form="swarm", audited=False)
+    report(str(made.folder), tmp_path / "long.csv", format="swarm", audited=False)
     back = LAYOUTS["swarm"].read(str(tmp_path / "long.csv"))
     assert back.convention == "swarm, targets=map"
     assert "dr@20" in back.measures
     assert not back.notes
-    report(str(tmp_path / "long.csv"), tmp_path / "again.csv", form="swarm")
+    report(str(tmp_path / "long.csv"), tmp_path / "again.csv", format="swarm")
     assert (tmp_path / "again.csv").read_text() == (tmp_path / "long.csv").read_text()
     assert overview(str(tmp_path / "long.csv")).entries["steady"].variation["mrr@20"].unstable == 0
 
 
 def test_the_notebooks_own_convention_can_be_asked_for(made, tmp_path):
-    report(str(made.folder), tmp_path / "long.csv", form="swarm", audited=False, convention="swarm")
+    report(str(made.folder), tmp_path / "long.csv", format="swarm", audited=False, convention="swarm")
     rows = rows_of((tmp_path / "long.csv").read_text())
     assert "convention" not in rows[0]
     odd = next(row for row in rows if row["method"] == "steady" and row["query_id"] == "q1")
@@ -307,4 +304,4 @@ def test_a_table_of_both_kinds_is_refused(tmp_path):
 def test_of_means_alone_there_is_nothing_to_say():
     found = Overview("paper", {"a": SystemSummary("a", {"mrr": Mean(0.5, 0)})}, ["mrr"])
     assert not has_varying_trials(found)
-    assert build_trials_rows(found, "mrr").rows == []
+    assert build_trials_table(found, "mrr").rows == []

@@ -15,7 +15,8 @@ import ragauge
 from ragauge.cli import main
 from ragauge.core.errors import BadInput, Incomparable, MissingExtra, UnknownName
 from ragauge.output.formats import format_for_path
-from ragauge.reports import OUTPUT_FORMATS, overview, report, systems_tables
+from ragauge.reports import OUTPUT_FORMATS, overview, report
+from ragauge.reports.latency_tables import build_latency_table
 from ragauge.stats.intervals import mean_intervals
 from ragauge.stats.smallest_k import smallest_k, smallest_k_each
 
@@ -380,7 +381,7 @@ def test_an_input_is_never_written_over(qrels, tmp_path):
     path = trec(tmp_path / "a.run", ranks([1] * 20))
     before = Path(path).read_text()
     with pytest.raises(BadInput, match="is read"):
-        report([qrels, f"x={path}"], path, form="csv", audited=False)
+        report([qrels, f"x={path}"], path, format="csv", audited=False)
     with pytest.raises(BadInput, match="written already"):
         report([qrels, path], [tmp_path / "t.csv", f"{tmp_path}/./t.csv"], audited=False)
     assert Path(path).read_text() == before
@@ -413,14 +414,14 @@ def test_an_interrupted_run_is_told_from_a_missing_one(folder, tmp_path):
 @pytest.mark.slow
 def test_every_form_can_be_written(form, folder, tmp_path):
     target = tmp_path / f"out{OUTPUT_FORMATS[form].ending}"
-    report(str(folder), target, form=form, audited=False)
+    report(str(folder), target, format=form, audited=False)
     assert "more" in target.read_text()
 
 
 def test_the_layouts_of_rig_take_one_system_and_two(folder, tmp_path):
-    report(str(folder / "more"), tmp_path / "one.json", form="rig", audited=False)
+    report(str(folder / "more"), tmp_path / "one.json", format="rig", audited=False)
     assert {one["metric"] for one in json.loads((tmp_path / "one.json").read_text())["metrics"]} >= {"mrr", "ndcg@10"}
-    report([str(folder / "some"), str(folder / "more")], tmp_path / "two.json", form="rig-diff", audited=False)
+    report([str(folder / "some"), str(folder / "more")], tmp_path / "two.json", format="rig-diff", audited=False)
     assert json.loads((tmp_path / "two.json").read_text())["rows"]
 
 
@@ -452,8 +453,8 @@ def test_charts_are_written_as_svg_and_png(folder, tmp_path):
 def test_results_in_the_layout_of_another_system_become_a_page_again(dataset, tmp_path):
     folder = tmp_path / "runs"
     ragauge.run(dataset, {"some": noisy(0.4), "more": noisy(0.8)}, baseline="some", out=folder, k=20)
-    report(str(folder), tmp_path / "swarm.csv", form="swarm", audited=False)
-    report(str(folder), tmp_path / "tokens.csv", form="tokenization", audited=False)
+    report(str(folder), tmp_path / "swarm.csv", format="swarm", audited=False)
+    report(str(folder), tmp_path / "tokens.csv", format="tokenization", audited=False)
     per_query = report(tmp_path / "swarm.csv", tmp_path / "swarm.html", baseline="some")
     assert per_query.difference("more", "mrr@20").wins > 0
     assert per_query.entries["more"].speed.stages["total"].p95 > 0
@@ -465,14 +466,14 @@ def test_results_in_the_layout_of_another_system_become_a_page_again(dataset, tm
 
 
 def test_wall_clock_rate_of_a_run_is_called_throughput(seen):
-    header, _ = systems_tables.build_speed_rows(seen)
+    header = [column.title for column in build_latency_table(seen).columns]
     assert "throughput" in header
     assert "QPS" not in header
 
 
 def test_nothing_is_half_written_when_a_form_is_refused(folder, tmp_path):
     with pytest.raises(BadInput):
-        report(str(folder), tmp_path / "one.json", form="rig", audited=False)
+        report(str(folder), tmp_path / "one.json", format="rig", audited=False)
     assert not list(tmp_path.iterdir())
 
 
@@ -500,7 +501,8 @@ def ragauge_cli(monkeypatch, capsys, tmp_path):
 def test_without_a_file_the_verdict_and_the_tables_are_printed(ragauge_cli, folder):
     code, out, _ = ragauge_cli("report", folder)
     assert code == 0
-    assert out.splitlines()[0].startswith("more beats some on ndcg@5 by ")
+    assert out.splitlines()[0].startswith("numbers: 3 systems, 60 queries")
+    assert "more beats some on ndcg@5 by " in " ".join(out.split())
     assert "p95" in out
 
 
@@ -530,7 +532,7 @@ def test_the_schema_is_published_and_what_is_written_keeps_to_it(ragauge_cli, fo
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        ([], "nothing is given"),
+        ([], "no input given"),
         (["nowhere"], "nowhere"),
         (["{folder}", "-b", "nobody"], "no system is named `nobody`"),
         (["{folder}", "-m", "ndgc@10"], "did you mean"),

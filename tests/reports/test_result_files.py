@@ -138,9 +138,9 @@ def test_what_texts_say_is_never_acted_on(tmp_path):
 
 def test_a_file_of_something_else_is_refused(tmp_path):
     path = tmp_path / "x.json"
-    path.write_text('{"schema": "ragauge-report/1"}')
+    path.write_text('{"schema": "ragauge-manifest/1"}')
     assert not is_result_file(path)
-    with pytest.raises(BadInput, match=r"x\.json: .*ragauge-report/1"):
+    with pytest.raises(BadInput, match=r"x\.json: .*ragauge-manifest/1"):
         read_results(path)
 
 
@@ -178,8 +178,11 @@ def test_report_joins_results_and_stands_them_beside_runs(tmp_path):
     page = (tmp_path / "run.html").read_text()
     assert 'href="#lint-' in page
     assert "1 of 2 documents is empty" in (tmp_path / "run.md").read_text()
-    beside = json.loads((tmp_path / "run.json").read_text())["beside"]
-    assert [one["schema"] for one in beside] == ["ragauge-lint/1", "ragauge-freshness/2", "ragauge-freshness/2"]
+    schemas = [result["schema"] for result in json.loads((tmp_path / "run.json").read_text())]
+    assert schemas == ["ragauge-report/3", "ragauge-lint/1", "ragauge-freshness/2", "ragauge-freshness/2"]
+    done = ragauge("report", "run.json", "-o", "again.html", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "1 of 2 documents is empty" in (tmp_path / "again.html").read_text()
 
 
 def test_report_shows_a_result_again(tmp_path):

@@ -21,7 +21,6 @@ from rich.console import Console
 import ragauge
 from command import forked
 from ragauge.comparison import report
-from ragauge.comparison.latex import render_overview_latex
 from ragauge.comparison.results import MeasureCurve, Overview, StratumMeans, SystemSummary
 from ragauge.core.csv_cells import restore_cell
 from ragauge.core.documents import Document
@@ -29,23 +28,21 @@ from ragauge.core.findings import Audit, Finding, FindingTable
 from ragauge.core.records import Dataset, Judgments, MeasureDict, Run, Scores
 from ragauge.core.summaries import Latency, Mean, Speed
 from ragauge.experiments import run
+from ragauge.files.json_schemas import json_schema_of
 from ragauge.files.scores import read_scores
 from ragauge.output.latex import escape_latex
 from ragauge.output.markdown import escape_markdown
 from ragauge.output.sparklines import ASCII_SPARKLINE_MARKS, SPARKLINE_BLOCKS, downsample, encode_sparklines, sparkline
-from ragauge.reports import overview, systems_tables
-from ragauge.reports.data_export import (
-    overview_to_data,
-    overview_to_long_csv,
-    overview_to_wide_csv,
-    queries_to_long_csv,
-    queries_to_wide_csv,
-)
-from ragauge.reports.markdown import render_overview_markdown
+from ragauge.output.terminal import render_report, render_table
+from ragauge.reports import OUTPUT_FORMATS, overview
+from ragauge.reports.latency_tables import build_latency_table
+from ragauge.reports.overview_report import build_report, describe_tables
+from ragauge.reports.overview_tables import build_quality_table, build_strata_table
+from ragauge.reports.registry import read_results
 from ragauge.stats.smallest_k import SmallestK
 from written_results import format_results
 
-SCHEMA = json.loads((Path(ragauge.__file__).parent / "reports" / "report.schema.json").read_text())
+SCHEMA = json_schema_of("ragauge-report")
 VALID = jsonschema.Draft202012Validator(SCHEMA)
 QUERIES = [f"q{i}" for i in range(8)]
 HIGH = [0.9, 0.8, 0.9, 1.0, 0.7, 0.9, 0.8, 1.0]
@@ -77,6 +74,14 @@ def side_by_side(columns, baseline=None, **more):
 THREE = {"low": {"mrr": LOW}, "middle": {"mrr": MIDDLE}, "high": {"mrr": HIGH}}
 LATENCY = Latency(8, 1.5, 1.0, 2.0, 3.0, 4.0, 0.5, 0.1, 5.0)
 SPEED = Speed({"retrieve": LATENCY, "total": LATENCY}, 250.0, 8, 1, 1)
+
+
+def written(name, found):
+    return OUTPUT_FORMATS[name].write([found])
+
+
+def titles_of(table):
+    return [column.title for column in table.columns]
 
 
 def printed(tables, width=80):
@@ -120,7 +125,7 @@ def rich_overview():
         entries={**found.entries, "low": low},
         rival=ragauge.compare({"middle": MIDDLE_ONLY, "high": HIGH_ONLY}, "middle", rounds=200).rows[0],
         curves=[MeasureCurve("hit_rate", [1, 5], {"low": [0.1, math.nan]}, {"low": advice})],
-        strata={"topic": [StratumMeans("files", 4, means), StratumMeans("nets", 4, {"low": Mean(math.nan, 0)})]},
+        strata={"topic": [StratumMeans("files", 4, means), StratumMeans("nets", 0, {"low": Mean(math.nan, 0)})]},
         queries={query: f"what is {query}?" for query in QUERIES},
         audit=Audit([finding], {"orphans": "no corpus"}, ["looked at low"], ["low"]),
         failures={"broken": "no such model"},
@@ -169,118 +174,91 @@ MANY = {
 # on a terminal ------------------------------------------------------------------------------------------------------
 
 
-def test_the_best_is_bold_and_differences_have_their_p_and_stars():
-    table, left = systems_tables.render_quality_table(side_by_side(THREE, "low"), 200)
-    assert left == []
-    lines = printed([table], 200)
+def test_quality_table_marks_the_best_and_shows_differences_with_stars():
+    lines = printed([render_table(build_quality_table(side_by_side(THREE, "low")), 200)[0]], 200)
     assert lines[0].split() == ["system", "mrr", "vs", "low", "p", "better/worse"]
     assert lines[1].split() == ["low", "0.1000"]
     assert lines[2].split() == ["middle", "0.4750", "+0.3750", "<0.001", "***", "8/0"]
     assert lines[3].split() == ["high", "0.8750", "+0.7750", "<0.001", "***", "8/0"]
-    means = list(table.columns[1].cells)
-    assert [str(one.style) for one in means] == ["", "", "bold"]
+    table = build_quality_table(side_by_side(THREE, "low"))
+    assert [row[1].best for row in table.cells()] == [False, False, True]
 
 
-def test_of_a_measure_of_which_less_is_better_the_least_is_bold():
+def test_quality_table_of_a_lower_is_better_measure_marks_the_lowest():
     found = replace(side_by_side(THREE), lower_is_better=frozenset(["mrr"]))
-    assert [str(one.style) for one in systems_tables.render_quality_table(found, 80)[0].columns[1].cells] == [
-        "bold",
-        "",
-        "",
-    ]
+    assert [row[1].best for row in build_quality_table(found).cells()] == [True, False, False]
 
 
-def test_what_is_more_than_chance_and_what_is_not_stand_under_each_other():
+def test_quality_table_aligns_significant_and_other_differences():
     close = {**THREE, "same": {"mrr": [0.1, 0.1, 0.2, 0.0, 0.1, 0.1, 0.2, 0.0]}}
-    lines = printed([systems_tables.render_quality_table(side_by_side(close, "low"), 80)[0]])
-    places = {line.index(".", line.index("+")) for line in lines[2:] if "+" in line}
-    assert len(places) == 1
+    lines = printed([render_table(build_quality_table(side_by_side(close, "low")), 80)[0]])
+    assert len({line.index(".", line.index("+")) for line in lines[2:] if "+" in line}) == 1
     assert lines[4].split()[-2:] == ["1.000", "2/2"]
-    assert (
-        len({line.index("1.000" if "1.000" in line else "<0.001") - line.startswith("same") for line in lines[2:]}) == 1
-    )
 
 
-def test_how_many_queries_there_are_is_told_where_it_differs():
+def test_quality_table_counts_queries_if_they_differ():
     gap = [math.nan, *HIGH[1:]]
-    header, rows = systems_tables.build_quality_rows(side_by_side({"a": {"mrr": HIGH, "ndcg": gap}}))
-    assert (header[-1], rows[0][-1]) == ("n", "7-8")
-    assert "n" not in systems_tables.build_quality_rows(side_by_side({"a": {"mrr": HIGH}}))[0]
-    header, rows = systems_tables.build_quality_rows(means_only())
+    table = build_quality_table(side_by_side({"a": {"mrr": HIGH, "ndcg": gap}}))
+    assert (titles_of(table)[-1], table.texts()[0][-1]) == ("n", "7-8")
+    assert "n" not in titles_of(build_quality_table(side_by_side({"a": {"mrr": HIGH}})))
+    rows = build_quality_table(means_only()).texts()
     assert (rows[0][1:], rows[1][1:]) == (["0.5000", "0.2500", "10"], ["0.7500", "-", "0"])
 
 
 @pytest.mark.parametrize("name", MANY)
 @pytest.mark.parametrize("width", [60, 80, 200])
-def test_tables_fit_whatever_is_known(name, width):
-    found = MANY[name]()
-    pieces = [
-        *systems_tables.render_systems_tables(found, width)[0],
-        *(systems_tables.render_strata_table(found, tag, width) for tag in found.strata),
-    ]
-    lines = printed(pieces, 300)
+def test_terminal_report_fits_its_width(name, width):
+    pieces, _ = render_report(build_report(MANY[name]()), width)
+    lines = printed(pieces, width)
     assert max(map(len, lines)) <= width
-    assert all(any(line.startswith(system) for line in lines) for system in found.systems)
+    assert all(any(line.startswith(system) for line in lines) for system in MANY[name]().systems)
 
 
-def test_speed_is_shown_of_those_that_were_timed():
-    header, rows = systems_tables.build_speed_rows(rich_overview())
-    figures = dict(zip(header, rows[0], strict=True))
-    assert [row[0] for row in rows] == ["low"]
-    assert figures == {
+def test_latency_table_has_the_timed_systems():
+    table = build_latency_table(rich_overview())
+    assert [row[0] for row in table.texts()] == ["low"]
+    assert dict(zip(titles_of(table), table.texts()[0], strict=True)) == {
         "system": "low", "retrieve": "1.00", "p50 ms": "1.00", "p90": "2.00", "p95": "3.00", "p99": "4.00",
-        "mean": "1.50", "throughput": "250", "cold ms": "7.00", "build s": "1.25", "failed": "2",
+        "mean": "1.50", "throughput": "250", "cold ms": "7.00", "build s": "1.25", "index size bytes": "2.05 kB",
+        "failed": "2",
     }  # fmt: skip
-    assert systems_tables.build_speed_rows(rich_overview(), every_stage=True)[0][-2] == "index_size_bytes"
-    assert len(systems_tables.render_systems_tables(side_by_side(THREE), 80)[0]) == 1
+    assert build_latency_table(side_by_side(THREE)).rows == []
 
 
-def test_figures_that_nobody_has_are_no_columns():
+def test_latency_table_leaves_out_unknown_statistics():
     told = Latency(8, 1.5, *[math.nan] * 7)
     entries = {
         "a": SystemSummary("a", {"mrr": Mean(0.5, 8)}, speed=Speed({"embed": told, "total": told}, math.nan, 8, 0, 0))
     }
     found = Overview("told", entries, ["mrr"])
-    assert systems_tables.build_speed_rows(found) == (["system", "mean ms"], [["a", "1.50"]])
-    assert systems_tables.describe_systems_tables(found) == ["8 queries", "times in milliseconds"]
+    table = build_latency_table(found)
+    assert (titles_of(table), table.texts()) == (["system", "mean ms"], [["a", "1.50"]])
+    assert describe_tables(found) == ["latency in ms"]
 
 
-def test_what_has_no_room_is_named():
-    found = rich_overview()
-    assert systems_tables.render_systems_tables(found, 60)[1] == ["p90", "p99", "mean", "cold ms"]
-    assert systems_tables.render_systems_tables(found, 200)[1] == []
-    tables, left = systems_tables.render_systems_tables(side_by_side(THREE, "low"), 40)
-    assert left == ["better/worse"]
-    assert "better/worse" not in "".join(printed(tables))
+def test_terminal_report_names_the_columns_that_it_drops():
+    report_of_all = build_report(rich_overview())
+    dropped = render_report(report_of_all, 60)[1]
+    assert {"mean", "p90"} <= set(dropped)
+    assert render_report(report_of_all, 200)[1] == []
+    assert render_report(build_report(side_by_side(THREE, "low")), 40)[1] == ["better/worse"]
 
 
-def test_the_notes_beside_the_tables_say_what_the_numbers_are():
-    assert systems_tables.describe_systems_tables(rich_overview()) == [
-        "small: 30 documents, 8 queries, convention default",
-        "answers made: low 2026-01-01T00:00:00+00:00",
-        "p: mrr against low, paired t-test, Holm-corrected for 2 comparisons; *** below 0.001, ** 0.01, * 0.05",
-        "in brackets: a 95% interval",
-        "times in milliseconds, stages by their median",
+def test_notes_say_how_the_numbers_were_computed():
+    assert describe_tables(rich_overview()) == [
+        "vs low: difference in mrr with its 95% CI; p: paired t-test, Holm-corrected for 2 comparisons; "
+        "*** p < 0.001, ** p < 0.01, * p < 0.05",
+        "latency in ms, stages: median",
     ]
-    assert systems_tables.describe_systems_tables(MANY["two"]())[1].endswith(
-        "Holm-corrected for 1 comparison; " + report.STARS_LEGEND
-    )
-    assert systems_tables.describe_systems_tables(means_only()) == ["10 queries"]
+    assert "Holm-corrected for 1 comparison" in describe_tables(MANY["two"]())[0]
+    assert describe_tables(means_only()) == []
 
 
-def test_strata_are_turned_over_and_then_listed_where_they_do_not_fit():
-    found = rich_overview()
-    assert printed([systems_tables.render_strata_table(found, "topic", 80)])[0].split() == [
-        "mrr", "by", "topic", "n", "low", "middle", "high"
-    ]  # fmt: skip
-    names = {f"a system with a long name {i}": {"mrr": LOW} for i in range(4)}
-    many = side_by_side(names)
-    means = {name: Mean(0.5 + i / 10, 4) for i, name in enumerate(names)}
-    many = replace(many, strata={"topic": [StratumMeans("files", 4, means), StratumMeans("nets", 5, means)]})
-    turned = printed([systems_tables.render_strata_table(many, "topic", 80)])
-    assert turned[0].split() == ["mrr", "by", "topic", "files", "(4)", "nets", "(5)"]
-    assert turned[4].split()[-2:] == ["0.8000", "0.8000"]
-    assert len(printed([systems_tables.render_strata_table(many, "topic", 45)])) == 1 + 2 * 4
+def test_strata_table_has_a_column_for_each_group():
+    table = build_strata_table(rich_overview(), "topic")
+    assert titles_of(table) == ["system", "files (4)", "nets (0)"]
+    assert table.texts() == [["low", "0.1000", "-"], ["middle", "0.5000", "-"], ["high", "0.9000", "-"]]
+    assert [row[1].best for row in table.cells()] == [False, False, True]
 
 
 DOCUMENTS = [Document(f"d{i}", f"word{i} and word{i + 1}") for i in range(30)]
@@ -291,14 +269,15 @@ DATA = Dataset("small", DOCUMENTS, ASKED, Judgments({query: {f"d{i}": 1} for i, 
 def test_a_real_experiment_fits_a_terminal_of_80_columns():
     ran = run(DATA, {"a system with a long name": "bm25", "hybrid": "hybrid(of=bm25+bm25)"}, baseline="hybrid")
     found = overview(ran, audited=False)
-    lines = printed(systems_tables.render_systems_tables(found, 80)[0])
+    pieces, dropped = render_report(build_report(found), 80)
+    lines = [line for line in printed(pieces) if line.startswith(("system", "a system", "hybrid  "))]
     assert len(lines) == 6  # two headers and twice two systems: no line was broken
     assert "p95" in lines[3]
-    assert "mean" not in lines[3]
-    page = render_overview_markdown(found)
+    assert "mean" in dropped
+    page = written("markdown", found)
     assert "| p50 ms | p90 | p95 | p99 | mean | throughput | cold ms | build s |" in page
-    assert f"| documents hash | {ran.runs['hybrid'].manifest['dataset']['documents_hash']} |" in page
-    VALID.validate(overview_to_data(found, per_query=True))
+    assert f"hash {ran.runs['hybrid'].manifest['dataset']['documents_hash']} |" in page
+    VALID.validate(json.loads(written("json", found)))
 
 
 # as Markdown --------------------------------------------------------------------------------------------------------
@@ -308,51 +287,47 @@ def test_what_a_server_says_is_text_in_the_report(tmp_path):
     def evil(query, k):
         raise RuntimeError("<img src=x onerror=alert(1)>\n# Hacked ![x](http://evil) \x1b[2J")
 
-    page = render_overview_markdown(
-        overview(run(DATA, {"evil": evil}, out=tmp_path, allow_failures=True), audited=False)
-    )
-    assert "What failed" in page
-    assert "12 answers failed" in page
+    page = written("markdown", overview(run(DATA, {"evil": evil}, out=tmp_path, allow_failures=True), audited=False))
+    assert "Failed queries: evil: 12." in page
     for acting in ("<img", "\n# Hacked", "![x]", "\x1b"):
         assert acting not in page
 
 
-def test_the_page_has_everything_that_is_known():
-    page = render_overview_markdown(rich_overview())
-    titles = re.findall(r"^<details><summary>(.*)</summary>$", page, re.M)
+def test_markdown_has_everything_that_is_known():
+    page = written("markdown", rich_overview())
+    titles = re.findall(r"^## (.*)$", page, re.M)
     assert titles == [
-        "How sure, by each measure", "Over k", "mrr by topic", "What the audit found: 1 problem",
-        "What the systems are", "To do it again", "Notes",
+        "Systems", "Latency", "Sufficient number of documents", "Differences by query", "Groups of queries", "Audit",
+        "Failures", "Runs", "Notes",
     ]  # fmt: skip
-    assert page.count("</details>") == len(titles)
+    assert page.count("</details>") == page.count("<details>")
     for text in (
-        "| files | 4 | 0.1000 | 0.5000 | 0.9000 |",
-        "- broken could not be run: no such model",
-        "  - q7: RuntimeError: &lt;b>down&lt;/b>",
-        "- low: 2 answers failed",
+        "| low | 0.1000 | - |",
+        "broken was not run: no such model",
+        "| low | q7 | what is q7? | RuntimeError: &lt;b>down&lt;/b> |",
+        "Failed queries: low: 2.",
         "| low | hit_rate | 1 | 0.5000 | 0.02 |",
-        "| plan | k = 10, 1 repeat, 1 worker, 5 warm-up queries |",
-        "**low: ties.** two are tied. Effect: 0.1 less. Do: untie.",
-        "- not looked at: orphans, no corpus",
+        "| plan | k 10, repeats 1, workers 1, warmup 5 |",
+        "- **ties** (low): two are tied",
+        "  Effect: 0.1 less",
+        "  Remedy: untie",
+        "- orphans: skipped, no corpus",
         "| low | bm25(k1=1.2) |",
-        "| documents hash | d0 |",
         "| judgments hash | b0 |",
         "- take care",
     ):
         assert text in page, text
 
 
-def test_what_matters_stands_on_top_and_the_rest_is_folded_away():
-    page = render_overview_markdown(rich_overview())
+def test_markdown_begins_with_the_summary_and_the_systems():
+    page = written("markdown", rich_overview())
     top, *rest = page.split("<details>")
     assert top.startswith("# mine\n\n")
-    assert "| low | 0.1000 |  |  |  |" in top
+    assert "| low baseline | 0.1000 |" in top
     gap = rich_overview().difference("high")
     interval = rf"\[+{gap.ci[0]:.4f}, +{gap.ci[1]:.4f}\]"
-    assert rf"| high | **0.8750** | +0.7750 {interval} | <0.001 \*\*\* | 8/0 |" in top
-    assert "Means over 8 queries of small, convention default; the best of each measure in bold." in top
-    assert "paired t-test, Holm-corrected for 2 comparisons (`***` below 0.001" in top
-    assert "| p50 ms |" in top
+    assert rf"| high | **0.8750 \*\*\*** | +0.7750 {interval} | **<0.001 \*\*\*** |" in top
+    assert "paired t-test, Holm-corrected for 2 comparisons" in top
     assert top.index("p50 ms") > top.index("vs low")
     for part in rest:  # without blank lines around it, a table would be text
         assert re.match(r"<summary>[^\n]+</summary>\n\n.+\n\n</details>\n", part, re.S)
@@ -366,22 +341,22 @@ def test_a_sign_that_cannot_act_reads_as_it_is():
 
 
 def test_of_means_alone_no_interval_and_no_test_is_spoken_of():
-    for text in (render_overview_markdown(means_only()), render_overview_latex(means_only())):
-        for word in ("interval", "test", "p:", "Stars", "letter"):
+    for text in (written("markdown", means_only()), written("latex", means_only())):
+        for word in ("CI", "t-test", "p:", "Stars", "raised letter"):
             assert word not in text, word
-    assert "| b | **0.7500** | - | 0 |" in render_overview_markdown(means_only())
+    assert "| b | **0.7500** | - | 0 |" in written("markdown", means_only())
 
 
 def test_intervals_stand_beside_their_means():
     found = side_by_side(THREE)
     entries = {**found.entries, "low": replace(found.entries["low"], means={"mrr": Mean(0.1, 8, 0.05, 0.15)})}
-    assert "| low | 0.1000 \\[0.0500, 0.1500\\] | 8 |" in render_overview_markdown(replace(found, entries=entries))
+    assert "| low | 0.1000 \\[0.050, 0.150\\] |" in written("markdown", replace(found, entries=entries))
 
 
 @pytest.mark.parametrize("name", MANY)
 def test_the_page_says_only_what_is_known(name):
-    page = render_overview_markdown(MANY[name]())
-    assert "nan" not in page.lower()
+    page = written("markdown", MANY[name]())
+    assert not re.search(r"\bnan\b", page.lower())
     assert "None" not in page
 
 
@@ -393,7 +368,7 @@ def rows_of(text):
 
 
 def test_the_long_summary_has_a_row_for_each_figure():
-    rows = {(row["system"], row["figure"]): row for row in rows_of(overview_to_long_csv(rich_overview()))}
+    rows = {(row["system"], row["figure"]): row for row in rows_of(written("csv", rich_overview()))}
     row = {"system": "low", "figure": "mrr", "value": "0.1", "low": "", "high": "", "n": "8"}
     assert rows["low", "mrr"] == {**row, "made": "2026-01-01T00:00:00+00:00", "reused": "false"}
     gap = rows["high", "difference(mrr, low)"]
@@ -406,7 +381,7 @@ def test_the_long_summary_has_a_row_for_each_figure():
 
 
 def test_the_wide_summary_has_a_row_for_each_system():
-    low, middle, _ = rows_of(overview_to_wide_csv(rich_overview()))
+    low, middle, _ = rows_of(written("wide", rich_overview()))
     assert (low["system"], low["mrr"], low["mrr_n"], low["total_p99_ms"], low["throughput"]) == (
         "low",
         "0.1",
@@ -416,39 +391,39 @@ def test_the_wide_summary_has_a_row_for_each_system():
     )
     assert (low["failed"], low["index_size_bytes"]) == ("2", "2048.0")
     assert (middle["throughput"], middle["total_p50_ms"], middle["cold_ms"]) == ("", "", "")
-    paper = rows_of(overview_to_wide_csv(means_only()))
+    paper = rows_of(written("wide", means_only()))
     assert (paper[0]["f1"], paper[0]["f1_n"], paper[1]["mrr"], paper[1]["mrr_n"]) == ("0.5", "", "", "0")
 
 
 def test_queries_are_long_and_wide_and_the_long_ones_can_be_compared_again(tmp_path):
     found = rich_overview()
-    long = rows_of(queries_to_long_csv(found))
+    long = rows_of(written("queries", found))
     assert len(long) == 3 * 8
     assert long[0] == {"run": "low", "query": "q0", "measure": "mrr", "value": "0.1", "lower_is_better": "false"}
-    wide = rows_of(queries_to_wide_csv(found))
+    wide = rows_of(written("queries-wide", found))
     assert wide[7] == {
         "run": "low", "query": "q7", "text": "what is q7?", "mrr": "0.0", "total_ms": "1.5", "status": "error"
     }  # fmt: skip
     assert (wide[8]["total_ms"], wide[8]["status"]) == ("", "")
-    (tmp_path / "scores.csv").write_text(queries_to_long_csv(found))
+    (tmp_path / "scores.csv").write_text(written("queries", found))
     again, _ = read_scores(str(tmp_path / "scores.csv"))
     assert again["high"].means["mrr"] == pytest.approx(0.875)
 
 
 def test_trials_are_told_apart_where_there_are_several(tmp_path):
     found = several_trials()
-    assert [row["trial"] for row in rows_of(queries_to_long_csv(found))] == ["0"] * 8 + ["1"] * 8 + ["0"] * 8
-    wide = rows_of(queries_to_wide_csv(found))
+    assert [row["trial"] for row in rows_of(written("queries", found))] == ["0"] * 8 + ["1"] * 8 + ["0"] * 8
+    wide = rows_of(written("queries-wide", found))
     assert (wide[0]["total_ms"], wide[8]["total_ms"], wide[8]["mrr"]) == ("1.0", "2.0", "0.5")
-    (tmp_path / "scores.csv").write_text(queries_to_long_csv(found))
+    (tmp_path / "scores.csv").write_text(written("queries", found))
     again, _ = read_scores(str(tmp_path / "scores.csv"))
     assert list(again["mine"]) == ["0", "1"]
 
 
 def test_what_has_no_value_is_empty():
     found = side_by_side({"a": {"mrr": [math.nan, *HIGH[1:]]}})
-    assert rows_of(queries_to_long_csv(found))[0]["value"] == ""
-    assert rows_of(queries_to_wide_csv(found))[0]["mrr"] == ""
+    assert rows_of(written("queries", found))[0]["value"] == ""
+    assert rows_of(written("queries-wide", found))[0]["mrr"] == ""
 
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), min_size=1)
@@ -458,70 +433,61 @@ TEXTS = st.text(st.characters(exclude_categories=["Cs"]), min_size=1)
 def test_every_text_comes_back_from_csv_as_it_went_in(names, text):
     scores = {name: scored(name, {"mrr": [0.5]}, [text]) for name in names}
     found = Overview("x", {n: entry_of(one) for n, one in scores.items()}, ["mrr"], queries={text: text})
-    rows = [{key: restore_cell(cell) for key, cell in row.items()} for row in rows_of(queries_to_wide_csv(found))]
+    rows = [{key: restore_cell(cell) for key, cell in row.items()} for row in rows_of(written("queries-wide", found))]
     assert [(row["run"], row["query"], row["text"]) for row in rows] == [(name, text, text) for name in names]
-    assert [restore_cell(row["system"]) for row in rows_of(overview_to_wide_csv(found))] == names
-    assert {restore_cell(row["query"]) for row in rows_of(queries_to_long_csv(found))} == {text}
+    assert [restore_cell(row["system"]) for row in rows_of(written("wide", found))] == names
+    assert {restore_cell(row["query"]) for row in rows_of(written("queries", found))} == {text}
 
 
 # as JSON ------------------------------------------------------------------------------------------------------------
 
 
-def test_the_schema_is_one_and_describes_everything_it_names():
-    jsonschema.Draft202012Validator.check_schema(SCHEMA)
-
-    def closed(part):
-        if isinstance(part, dict):
-            for name, one in part.get("properties", {}).items():
-                assert one.get("description"), name
-            if "properties" in part:
-                assert part["additionalProperties"] is False
-            for one in part.values():
-                closed(one)
-        for one in part if isinstance(part, list) else ():
-            closed(one)
-
-    closed(SCHEMA)
-
-
-def checked(found, **how):
+def checked(found):
     """The data as somebody else reads them: through JSON without NaN, and by the schema."""
-    data = json.loads(json.dumps(overview_to_data(found, **how), allow_nan=False))
+    data = json.loads(written("json", found), parse_constant=pytest.fail)
     VALID.validate(data)
     return data
 
 
 @pytest.mark.parametrize("name", MANY)
-@pytest.mark.parametrize("per_query", [False, True])
-def test_json_follows_its_schema_whatever_is_known(name, per_query):
-    data = checked(MANY[name](), per_query=per_query)
-    assert list(data["systems"]) == MANY[name]().systems
-    assert ("queries" in next(iter(data["systems"].values()))) == per_query
+def test_json_follows_its_schema_and_can_be_read_again(name, tmp_path):
+    found = MANY[name]()
+    data = checked(found)
+    assert data["schema"] == "ragauge-report/3"
+    assert list(data["systems"]) == found.systems
+    (tmp_path / "report.json").write_text(written("json", found))
+    (again,) = read_results(tmp_path / "report.json")
+    assert written("csv", again) == written("csv", found)
+    assert json.loads(written("json", again))["systems"] == data["systems"]
+    assert build_report(again).summary == build_report(found).summary == data["summary"]
 
 
 def test_json_has_the_figures():
-    data = checked(rich_overview(), per_query=True)
+    data = checked(rich_overview())
     low = data["systems"]["low"]
-    assert low["measures"]["mrr"] == {"mean": pytest.approx(0.1), "n": 8, "low": None, "high": None, "unscored": {}}
+    assert low["means"]["mrr"] == {"value": pytest.approx(0.1), "n": 8, "low": None, "high": None}
     assert low["speed"]["stages"]["total"]["p95"] == 3.0
-    assert low["queries"][7] == {
-        "query": "q7", "trial": 0, "values": {"mrr": 0.0}, "total_ms": 1.5, "status": "error"
-    }  # fmt: skip
+    assert low["scores"][0]["values"]["mrr"][7] == 0.0
     assert low["manifest"]["odd"] == [None, ["a"], "x"]
-    assert data["dataset"]["judgments_hash"] == "b0"
+    assert data["judgments_hash"] == "b0"
     assert [one["system"] for one in data["comparisons"]["comparisons"]] == ["middle", "high"]
     assert data["rival"]["difference"] == pytest.approx(0.4)
     assert data["curves"][0]["values"]["low"] == [0.1, None]
-    assert data["strata"]["topic"][1]["means"]["low"]["mean"] is None
-    assert data["audit"]["problems"] == 1
+    assert data["strata"]["topic"][1]["means"]["low"]["value"] is None
+    assert data["audit"]["findings"][0]["what"] == "ties"
 
 
-def test_means_without_a_count_and_measures_without_a_value_are_null():
-    data = checked(means_only())
-    assert data["systems"]["a"]["measures"]["f1"]["n"] is None
-    assert data["systems"]["b"]["measures"]["mrr"] == {"mean": None, "n": 0, "low": None, "high": None, "unscored": {}}
-    single = checked(MANY["single"]())["systems"]["low"]["measures"]["ndcg@10"]
-    assert (single["mean"], single["unscored"]["q0"]) == (None, "no value")
+def test_json_without_queries_has_the_means_and_manifests():
+    data = checked(rich_overview().without_queries())
+    assert "scores" not in data["systems"]["low"]
+    assert "queries" not in data
+    assert data["systems"]["low"]["manifest"]["plan"]["k"] == 10
+
+
+def test_json_has_the_reason_of_unscored_queries():
+    single = checked(MANY["single"]())["systems"]["low"]
+    assert single["means"]["ndcg@10"]["value"] is None
+    assert single["scores"][0]["unscored"]["ndcg@10"]["q0"] == "no value"
 
 
 def test_seeds_margins_and_strata_of_comparisons_follow_the_schema():
@@ -567,39 +533,39 @@ def test_anything_can_be_shown(known, title, lower, strata, notes):
         strata=strata,
         notes=notes,
     )
-    assert checked(found, per_query=True)["title"] == title
-    assert systems_tables.render_systems_tables(found, 80)
-    page = render_overview_markdown(found)
+    assert checked(found)["title"] == title
+    assert render_report(build_report(found), 80)
+    page = written("markdown", found)
     assert all(ord(mark) >= 32 or mark == "\n" for mark in page)
     tags = re.sub(r"^<details><summary>[^<]*</summary>$|^</details>$", "", page, flags=re.M)
     assert not re.search(r"<[^\s\d=]", tags)
-    assert len(rows_of(overview_to_wide_csv(found))) == len(known)
-    assert render_overview_latex(found).count("\\\\\n") == len(known) + 1
+    assert len(rows_of(written("wide", found))) == len(known)
+    assert written("latex", found).count("\\\\\n") == len(known) + 1
 
 
 # as LaTeX -----------------------------------------------------------------------------------------------------------
 
 
 def test_letters_stand_for_every_system_that_is_surely_beaten():
-    text = render_overview_latex(side_by_side(THREE))
+    text = written("latex", side_by_side(THREE))
     assert re.search(r"a low +& 0\.1000 \\\\", text)
     assert re.search(r"b middle +& \\underline\{0\.4750\}\\rlap\{\\textsuperscript\{a\}\} \\\\", text)
     assert re.search(r"c high +& \\textbf\{0\.8750\}\\rlap\{\\textsuperscript\{ab\}\} \\\\", text)
     assert "Means over 8 queries. Best in bold, second best underlined." in text
-    assert "(two-sided paired t-test, Holm-corrected for 3 comparisons, $p < 0.05$)" in text
+    assert r"(two-sided paired t-test, Holm-corrected for 3 comparisons, p \textless{} 0.05)" in text
     assert r"\begin{table}[t]" in text
     assert r"\begin{tabular}{lr}" in text
     assert re.search(r"System +& MRR \\\\", text)
-    assert r"\label{tab:mine}" in text
+    assert r"\label{tab:report-paper-paper}" in text
 
 
 def test_stars_are_against_the_baseline_and_the_same_from_a_comparison():
     found = side_by_side(THREE, "low")
-    text = render_overview_latex(found)
+    text = written("latex", found)
     assert re.search(r"\n    low +& 0\.1000 \\\\", text)
     assert re.search(r"\n    high +& \\textbf\{0\.8750\}\\rlap\{\$\^\{\*\*\*\}\$\} \\\\", text)
     assert "Stars: differs from low" in text
-    assert "$^{***}p < 0.001$, $^{**}p < 0.01$, $^{*}p < 0.05$" in text
+    assert report.STARS_LEGEND in text
 
     def body(table):
         return table[table.index(r"\toprule") :]
@@ -623,11 +589,11 @@ def test_the_table_of_trec_dl_has_the_published_figures(shared):
 
 
 def test_without_a_comparison_there_are_no_marks():
-    text = render_overview_latex(means_only())
+    text = written("latex", means_only())
     assert "Means over 10 queries." in text
     assert re.search(r"a +& 0\.5000 +& \\textbf\{0\.2500\} \\\\", text)
     assert re.search(r"b +& \\textbf\{0\.7500\} +& -- \\\\", text)
-    assert "superscript" not in text
+    assert "raised letter" not in text
 
 
 def test_numbers_stand_where_letters_end():
@@ -650,14 +616,13 @@ def test_papers_have_names_options_times_and_only_unusual_conventions():
     slow = replace(LATENCY, p95=12.345)
     speeds = {"a": SPEED, "b": Speed({"total": slow}, 1.0, 8, 0, 0)}
     timed = {name: replace(one, speed=speeds[name]) for name, one in found.entries.items()}
-    text = render_overview_latex(replace(found, entries=timed, convention="trec9"))
+    text = written("latex", replace(found, entries=timed, convention="trec9"))
     assert re.search(r"System +& nDCG\(gain=exp\)@10 +& Hit rate@5 +& own +& p95 \(ms\) ", text)
-    assert re.findall(r"& (\S+) \\\\\n", text) == ["3.0", "12.3"]
+    assert re.findall(r"& (\S+) \\\\\n", text) == ["3.00", "12.3"]
     assert r"\begin{tabular}{lrrrr}" in text
     assert "Means over 8 queries, convention trec9." in text
-    assert "p95: 95th percentile of the time for a query." in text
     other = {"a": found.entries["a"], "b": timed["b"]}
-    assert re.search(r"a +.* & -- \\\\", render_overview_latex(replace(found, entries=other)))
+    assert re.search(r"a +.* & -- \\\\", written("latex", replace(found, entries=other)))
 
 
 def test_names_cannot_act_in_latex():
@@ -669,7 +634,7 @@ def test_names_cannot_act_in_latex():
     found = side_by_side(
         {special: {"mrr": LOW}, "[2cm]": {"mrr": HIGH}, "*": {"mrr": MIDDLE}}, special, dataset=special
     )
-    text = render_overview_latex(found)
+    text = written("latex", found)
     assert text.count(r"\end{table}") == 1
     assert r"\input" not in text
     assert "\n    {}[2cm]" in text
@@ -744,7 +709,7 @@ def cli(*arguments, cwd, **environment):
 
 @pytest.fixture
 def table(tmp_path):
-    (tmp_path / "s.csv").write_text(queries_to_long_csv(side_by_side({"a_b": {"mrr": LOW}, "c": {"mrr": HIGH}})))
+    (tmp_path / "s.csv").write_text(written("queries", side_by_side({"a_b": {"mrr": LOW}, "c": {"mrr": HIGH}})))
     return tmp_path
 
 
@@ -833,10 +798,12 @@ def test_report_rel_option_sets_the_minimum_relevant_grade(tmp_path):
 def test_report_on_a_terminal_says_what_it_shows_and_what_comes_next(table):
     done = cli("report", "s.csv", "-b", "a_b", cwd=table)
     assert done.returncode == 0, done.stderr
-    assert done.stdout.splitlines()[2].split() == ["system", "mrr", "vs", "a_b", "p", "better/worse"]
+    assert ["system", "mrr", "vs", "a_b", "p", "better/worse"] in [line.split() for line in done.stdout.splitlines()]
+    assert "8 queries" in done.stdout.splitlines()[0]
     notes = [line.removeprefix("note: ") for line in done.stderr.splitlines()]
-    assert "8 queries" in notes[0]
-    assert notes[1] == f"p: mrr against a_b, paired t-test, Holm-corrected for 1 comparison; {report.STARS_LEGEND}"
+    assert notes[0].startswith(
+        "vs a_b: difference in mrr with its 95% CI; p: paired t-test, Holm-corrected for 1 comparison"
+    )
     assert notes[-1] == "next: the same command with -o report.html"
     assert "next:" not in cli("report", "s.csv", "--format", "csv", cwd=table).stderr
 
@@ -846,4 +813,4 @@ def test_run_prints_json_that_follows_the_schema(tmp_path):
     assert done.returncode == 0, done.stderr
     data = json.loads(done.stdout, parse_constant=pytest.fail)
     VALID.validate(data)
-    assert data["systems"]["bm25"]["measures"]["ndcg@10"]["n"] == 6
+    assert data["systems"]["bm25"]["means"]["ndcg@10"]["n"] == 6

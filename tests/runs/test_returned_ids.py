@@ -7,12 +7,12 @@ import json
 from pathlib import Path
 
 import pytest
+from ragauge.reports.data_export import overview_to_long_csv
 
 import ragauge
 from command import command_in
 from ragauge import Dataset, Document, Judgments, RAGEvaluator, adapt_retriever
 from ragauge.core.errors import BadInput
-from ragauge.reports.data_export import overview_to_long_csv
 from ragauge.runs.returned_ids import find_nearest_id
 
 TEXTS = {f"d{i}": f"apple{i} and pear{i}" for i in range(6)}

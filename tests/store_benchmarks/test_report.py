@@ -698,7 +698,7 @@ def test_format_is_that_of_the_ending_or_the_named_one():
 
 def test_report_writes_the_layout_of_a_convention(tmp_path):
     file = tmp_path / "theirs.csv"
-    assert isinstance(report(whole(), file, form="ragdbeval-csv", convention="ragdbeval"), StoreBenchmark)
+    assert isinstance(report(whole(), file, format="ragdbeval-csv", convention="ragdbeval"), StoreBenchmark)
     assert {row["convention"] for row in csv.DictReader(io.StringIO(file.read_text()))} == {"ragdbeval"}
     with pytest.raises(BadInput, match="applies to RAGdbEval's layout of a benchmark only"):
         report(whole(), tmp_path / "x.csv", convention="ragdbeval")

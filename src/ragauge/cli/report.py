@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from importlib.resources import files as packaged
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -19,22 +18,22 @@ from ragauge.cli.options import (
     OptionalConventionName,
     resolve_convention,
 )
-from ragauge.cli.output import print_report
+from ragauge.cli.output import describe_omitted, print_report
 from ragauge.cli.progress import show_progress
 from ragauge.cli.tie_notes import describe_ties
 from ragauge.comparison.results import Overview
 from ragauge.core.errors import BadInput
 from ragauge.core.protocols import Result
-from ragauge.core.text import one_line
 from ragauge.files import judged_folders
 from ragauge.judging import results_folder
 from ragauge.output.formats import format_for_path
 from ragauge.reports import OUTPUT_FORMATS, registry
 from ragauge.reports import report as make_report
 from ragauge.reports.benchmark_layouts import describe_convention
-from ragauge.reports.summary import summarise_overview
-from ragauge.reports.systems_tables import describe_systems_tables, render_systems_tables
+from ragauge.reports.overview_report import build_report, describe_tables
+from ragauge.reports.settings import OverviewOptions
 from ragauge.runs.folder import JUDGMENTS_FILE
+from ragauge.stats.comparisons import CORRECTIONS, TESTS
 from ragauge.store_benchmarks.results_folder import find_benchmark_file
 
 STORED_RESULT_OPTIONS = ("out", "form", "charts")
@@ -53,32 +52,37 @@ def report(  # noqa: PLR0913 - each is an option of the command
     ] = None,
     out: Annotated[
         list[str] | None,
-        typer.Option("-o", "--out", metavar="FILE", help=".html, .json, .csv, .md or .tex; again for more."),
+        typer.Option(
+            "-o", "--out", metavar="FILE", help="Output file (.html, .json, .csv, .md or .tex). Can be repeated."
+        ),
     ] = None,
     form: Annotated[
         str | None, typer.Option("--format", metavar="NAME", help=f"Output format: {', '.join(OUTPUT_FORMATS)}.")
     ] = None,
-    charts: Annotated[
-        str | None, typer.Option(metavar="FOLDER", help="Write every chart there, as SVG and as PNG.")
-    ] = None,
+    charts: Annotated[str | None, typer.Option(metavar="FOLDER", help="Folder for every chart as SVG and PNG.")] = None,
     baseline: Annotated[
-        str | None, typer.Option("-b", "--baseline", help="Compare with this one.  [dim]default the run's[/dim]")
+        str | None,
+        typer.Option(
+            "-b", "--baseline", help="System to compare the others with.  [dim]default: that of the runs[/dim]"
+        ),
     ] = None,
     measure: Annotated[
         list[str] | None,
         typer.Option(
-            "-m", "--measure", help="A measure; the first decides; again for more.  [dim]default the run's[/dim]"
+            "-m",
+            "--measure",
+            help="Measure; systems are compared by the first. Can be repeated.  [dim]default: those of the runs[/dim]",
         ),
     ] = None,
-    by: Annotated[list[str] | None, typer.Option(help="A tag to split queries by; again for more.")] = None,
+    by: Annotated[list[str] | None, typer.Option(help="Tag of the queries to split them by. Can be repeated.")] = None,
     dataset: Annotated[
         str | None,
         typer.Option(
             "-d", "--dataset", show_default="that of the runs", help="Dataset with the texts, by name or folder."
         ),
     ] = None,
-    title: Annotated[str | None, typer.Option(help="What stands above it.")] = None,
-    beside: Annotated[
+    title: Annotated[str | None, typer.Option(help="Title of the report.")] = None,
+    joined: Annotated[
         list[str] | None,
         typer.Option(
             "--with",
@@ -88,20 +92,25 @@ def report(  # noqa: PLR0913 - each is an option of the command
         ),
     ] = None,
     audit: Annotated[bool, typer.Option("--audit/--no-audit", help="Audit the scores for suspicious causes.")] = True,
-    confidence: Annotated[float, typer.Option(help="Of every interval; the tests' level is the rest.")] = 0.95,
-    test: Annotated[str, typer.Option(help="As in compare.")] = "t",
-    correction: Annotated[str, typer.Option(help="As in compare.")] = "holm",
-    family: Annotated[str, typer.Option(help="As in compare.")] = "measure",
+    confidence: Annotated[
+        float, typer.Option(help="Confidence level of the intervals; 1 minus it is the level of the tests.")
+    ] = 0.95,
+    test: Annotated[str, typer.Option(help=f"Significance test: {', '.join(TESTS)}.")] = "t",
+    correction: Annotated[
+        str, typer.Option(help=f"Multiple-comparison correction: {', '.join(CORRECTIONS)}.")
+    ] = "holm",
+    family: Annotated[
+        str, typer.Option(help="Comparisons that are corrected together: those of one measure, or all.")
+    ] = "measure",
     common_queries: CommonQueries = False,
     count_missing: Annotated[
-        bool, typer.Option("--count-missing", help="A query that a run lacks counts 0, as in evaluate.")
+        bool, typer.Option("--count-missing", help="Score queries that a run lacks as 0.")
     ] = False,
     convention: OptionalConventionName = None,
     rel: MinRelevantGrade = None,
-    split: Annotated[str | None, typer.Option(help="Which judgments of a BEIR folder.")] = None,
+    split: Annotated[str | None, typer.Option(help="Judgments of a BEIR folder: test, train or dev.")] = None,
     lower_is_better: LowerIsBetter = None,
     higher_is_better: HigherIsBetter = None,
-    schema: Annotated[bool, typer.Option("--schema", help="Print the JSON's schema, and do nothing else.")] = False,
 ) -> None:
     """Write a report of results: page, tables, charts, JSON, CSV, LaTeX.
 
@@ -109,14 +118,12 @@ def report(  # noqa: PLR0913 - each is an option of the command
 
     [dim]ragauge report runs/pydocs -o table.tex -o report.json[/dim]
 
-    Without -o the verdict and the tables are printed.
+    Without -o, the summary and the tables are printed.
     """
-    if schema:
-        allow_only_options(context, ["schema"], "--schema")
-        console.write_data((packaged("ragauge.reports") / "report.schema.json").read_text(encoding="utf-8"), nl=False)
-        return
     if not files:
-        raise BadInput("nothing is given", hint="a folder that `ragauge run` wrote, or judgments and runs")
+        raise BadInput(
+            "no input given; expected run folders, or QRELS and at least one RUN", hint="ragauge report runs/pydocs"
+        )
     if form is not None and out and len(out) > 1:
         raise BadInput(
             f"--format applies to one file, got {len(out)} files",
@@ -146,21 +153,20 @@ def report(  # noqa: PLR0913 - each is an option of the command
         allow_only_options(context, STORED_RESULT_OPTIONS, "a folder that `judge` wrote")
         _report_judged(judged[0], targets, form, charts)
         return
-    options: dict[str, Any] = {
-        "baseline": baseline, "measures": measure, "by": by or (), "dataset": dataset, "title": title,
-        "beside": beside or (),
+    options: OverviewOptions = {
+        "baseline": baseline, "by": by or (), "dataset": dataset, "title": title, "joined": joined or (),
         "audited": audit, "confidence": confidence, "test": test, "correction": correction, "family": family,
         "common_queries": common_queries, "count_missing": count_missing, "split": split,
         "lower_is_better": lower_is_better, "higher_is_better": higher_is_better,
     }  # fmt: skip
     if convention is not None or rel is not None:
         options["convention"] = resolve_convention(convention or "default", rel=rel)
-    if measure is None:
-        del options["measures"]
+    if measure is not None:
+        options["measures"] = measure
     with show_progress() as progress:
-        found = make_report(files, targets, form=form, charts=charts, progress=progress, **options)
+        found = make_report(files, targets, format=form, charts=charts, progress=progress, **options)
     if form is not None and not targets:
-        console.write_data(OUTPUT_FORMATS[format_for_path("", form, OUTPUT_FORMATS)].write(found), nl=False)
+        console.write_data(OUTPUT_FORMATS[format_for_path("", form, OUTPUT_FORMATS)].write([found]), nl=False)
     if targets or form is not None or charts is not None:
         console.print_notes([*_overview_notes(found), *_describe_written_files(targets, charts)])
     else:
@@ -169,20 +175,10 @@ def report(  # noqa: PLR0913 - each is an option of the command
 
 def print_overview(found: Overview) -> None:
     """Print the summary, the tables and notes on them."""
-    from rich.text import Text
-
-    shown, left = render_systems_tables(found, console.stdout_console().width)
-    console.print_tables(
-        Text(one_line(summarise_overview(found))), "", *[part for table in shown for part in (table, "")][:-1]
-    )
-    missing = [f"not shown, for want of room: {', '.join(left)}; --format markdown has them"] if left else []
+    dropped = print_report(build_report(found))
+    omitted = describe_omitted(dropped, "--format markdown")
     console.print_notes(
-        [
-            *describe_systems_tables(found),
-            *missing,
-            *_overview_notes(found),
-            "next: the same command with -o report.html",
-        ]
+        [*describe_tables(found), *omitted, *_overview_notes(found), "next: the same command with -o report.html"]
     )
 
 

@@ -5,25 +5,25 @@ If a file has several datasets, each is a separate experiment, and one table com
 
 from __future__ import annotations
 
-import json
 import os
 import shlex
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.table import Table
 
 from ragauge.cli import console
 from ragauge.cli.options import DocumentsPerQuery, MaxQueries, OptionalConventionName, Reuse, SaveBaseline, Threads
+from ragauge.cli.output import describe_omitted, print_report
 from ragauge.cli.progress import show_progress
-from ragauge.comparison.results import Overview
+from ragauge.comparison.results import DatasetOverviews, Overview
 from ragauge.core import plugins
 from ragauge.core.errors import BadInput, MissingExtra, RagaugeError, UnknownName
+from ragauge.core.protocols import Result
 from ragauge.core.settings import unique_by
 from ragauge.core.specs import Spec, parse_spec, redact_spec, split_name
 from ragauge.core.text import one_line
@@ -33,26 +33,13 @@ from ragauge.experiments import datasets_by_name, has_only_failures
 from ragauge.experiments import run as run_systems
 from ragauge.experiments.baselines import check_baseline_folder, save_baseline
 from ragauge.experiments.experiment_file import read_experiment
-from ragauge.files.workspace import atomic_write, folder_name
-from ragauge.output.numbers import pluralise
-from ragauge.output.page import render_page
-from ragauge.output.page_assets import load_vega_script
-from ragauge.output.terminal import terminal_cell
-from ragauge.output.text_report import to_report
-from ragauge.reports import OUTPUT_FORMATS, experiment_set, overview
-from ragauge.reports.data_export import overview_to_data, overview_to_long_csv, queries_to_long_csv
-from ragauge.reports.markdown import render_overview_markdown
+from ragauge.files.workspace import folder_name
+from ragauge.output.report import Report, Section
+from ragauge.reports import overview, registry
+from ragauge.reports.experiment_set import MAX_OPEN_MEASURES, list_measures
+from ragauge.reports.overview_report import build_report, describe_tables
+from ragauge.reports.overview_tables import build_strata_table
 from ragauge.reports.system_summaries import check_tag, list_tags
-from ragauge.reports.systems_tables import (
-    describe_missing_trial_values,
-    describe_p_values,
-    describe_timings,
-    describe_trials,
-    describe_trials_columns,
-    has_varying_trials,
-    render_strata_table,
-    render_systems_tables,
-)
 from ragauge.runs.folder import is_complete, manifest_value
 from ragauge.runs.interruption import command_scope
 from ragauge.runs.results import Experiment, canonical_tag
@@ -80,37 +67,39 @@ def run(  # noqa: PLR0913 - each is an option of the command
         typer.Option(
             "-s",
             "--system",
-            help="bm25, dense, 'dense(embedder=minilm)', NAME=…, module:function or module:Class; again for more.",
+            help="bm25, dense, 'dense(embedder=minilm)', NAME=…, module:function or module:Class. Can be repeated.",
         ),
     ] = None,
     dataset: Annotated[
         list[str] | None,
-        typer.Option("-d", "--dataset", help="In the place of the file's datasets; again for more."),
+        typer.Option("-d", "--dataset", help="Dataset to use instead of those of the file. Can be repeated."),
     ] = None,
-    measure: Annotated[list[str] | None, typer.Option("-m", "--measure", help="A measure; again for more.")] = None,
+    measure: Annotated[list[str] | None, typer.Option("-m", "--measure", help="Measure. Can be repeated.")] = None,
     k: DocumentsPerQuery = None,
-    baseline: Annotated[str | None, typer.Option("-b", "--baseline", help="Compare the others with this one.")] = None,
-    repeats: Annotated[int | None, typer.Option(help="Ask every query so often.  [dim]default 1[/dim]")] = None,
+    baseline: Annotated[str | None, typer.Option("-b", "--baseline", help="System to compare the others with.")] = None,
+    repeats: Annotated[int | None, typer.Option(help="Number of trials per query.  [dim]default: 1[/dim]")] = None,
     warmup: Annotated[
-        int | None, typer.Option(help="Other queries before the clock counts.  [dim]default 5[/dim]")
+        int | None, typer.Option(help="Number of untimed warm-up queries.  [dim]default: 5[/dim]")
     ] = None,
-    workers: Annotated[int | None, typer.Option(help="Ask so many queries at a time.  [dim]default 1[/dim]")] = None,
+    workers: Annotated[int | None, typer.Option(help="Number of concurrent queries.  [dim]default: 1[/dim]")] = None,
     threads: Threads = None,
-    timeout: Annotated[float | None, typer.Option(help="Seconds for one attempt.")] = None,
-    retries: Annotated[int | None, typer.Option(help="Attempts after a failed one.  [dim]default 0[/dim]")] = None,
+    timeout: Annotated[float | None, typer.Option(help="Timeout of one attempt in seconds.")] = None,
+    retries: Annotated[
+        int | None, typer.Option(help="Number of attempts after a failed one.  [dim]default: 0[/dim]")
+    ] = None,
     convention: OptionalConventionName = None,
-    split: Annotated[str | None, typer.Option(help="Which judgments of a BEIR folder: test, train, dev.")] = None,
+    split: Annotated[str | None, typer.Option(help="Judgments of a BEIR folder: test, train or dev.")] = None,
     max_queries: MaxQueries = None,
-    by: Annotated[str | None, typer.Option(help="Also split the first measure by this tag of the queries.")] = None,
+    by: Annotated[str | None, typer.Option(help="Tag of the queries to split the first measure by.")] = None,
     out: Annotated[
         str | None,
         typer.Option(
             "-o",
             "--out",
-            help="The folder to write; {now} is the time (UTC).  [dim]default runs/ and the dataset or the file[/dim]",
+            help="Folder to write; {now} is the time (UTC).  [dim]default: runs/NAME, by the dataset or the file[/dim]",
         ),
     ] = None,
-    fresh: Annotated[bool, typer.Option("--fresh", help="Run every system again, also built-in ones.")] = False,
+    fresh: Annotated[bool, typer.Option("--fresh", help="Run every system again, including built-in ones.")] = False,
     reuse: Reuse = False,
     save_to: SaveBaseline = None,
     output: Annotated[bool, typer.Option("--json", help="JSON on standard output.")] = False,
@@ -119,7 +108,7 @@ def run(  # noqa: PLR0913 - each is an option of the command
 
     [dim]ragauge run pydocs -s bm25 -s dense -s 'hybrid(weights=0.7+0.3)' -b bm25[/dim]
 
-    Every answer is on disk at once: after Ctrl-C or a crash the same command goes on where it stopped.
+    Results are saved as they arrive. To resume after Ctrl-C or a crash, run the same command again.
     """
     if fresh and reuse:
         raise BadInput("--fresh and --reuse are mutually exclusive", hint="leave out one of them")
@@ -182,15 +171,15 @@ def _run_each_dataset(
         sys.stderr.write(f"{one_line(name)}\n")
         try:
             found = run_with_progress({**settings, "dataset": dataset, "out": folder / places[name]}, again=again)
-            if not as_json:
-                console.print_tables(*([""] if seen else []), terminal_cell(name, "bold"))
+            if seen and not as_json:
+                console.print_tables("")
             own = list_tags(found)
             tags |= own
             if by is not None and canonical_tag(by, own) not in own:
                 note = f"not split by {by}: the queries have no such tag (there are {', '.join(sorted(own)) or 'none'})"
                 found = replace(found, notes=[*found.notes, note])
             seen[name] = _write_and_print_report(
-                found, as_json=as_json, by=by if by and canonical_tag(by, own) in own else None, explained=False
+                found, as_json=as_json, by=by if by and canonical_tag(by, own) in own else None, explained=not seen
             )
             if save_to is not None and not _failed_systems(found):
                 save_experiment_baseline(found, Path(save_to) / places[name])
@@ -203,33 +192,19 @@ def _run_each_dataset(
         raise failures[0]
     if by is not None and canonical_tag(by, tags) not in tags:
         failures.append(UnknownName("tag", by, tags, hint=f"choose one of {', '.join(sorted(tags)) or 'none'}"))
-    title = folder.resolve().name
-    files = {
-        "report.md": experiment_set.render_experiments_markdown(title, seen, absent, places),
-        "summary.csv": experiment_set.experiments_to_csv(seen),
-    }
-    wavering = next((one for one in seen.values() if has_varying_trials(one)), None)
-    notes = [
-        *experiment_set.describe_stars_and_ranks(seen),
-        *([] if wavering is None else describe_trials_columns(wavering)),
-    ]
-    notes += _write_report_files(
-        files,
-        folder,
-        lambda: render_page(
-            [to_report(experiment_set.build_experiments_report(title, seen, absent, places))], load_vega_script()
-        ),
-    )
+    study = DatasetOverviews(folder.resolve().name, seen, absent, {name: places[name] for name in seen})
+    notes = _write_results(study, {"report.md": "markdown", "summary.csv": "csv"}, folder)
     if as_json:
-        _print_json({"datasets": {name: overview_to_data(one) for name, one in seen.items()}, "failures": absent})
+        shown = {name: one.without_queries() for name, one in seen.items()}
+        console.write_data(_format_results(replace(study, overviews=shown), "json"), nl=False)
     else:
-        shown, left = experiment_set.render_dataset_tables(seen, console.stdout_console().width)
-        console.print_tables("", terminal_cell(experiment_set.summarise_experiments(seen), "bold"))
-        _print_spaced_tables(shown)
-        notes += _describe_hidden_columns(left)
-        more = experiment_set.list_measures(seen)[experiment_set.MAX_TERMINAL_MEASURES :]
-        notes += [f"summary.csv and report.md also have {', '.join(more)}"] if more else []
-    console.print_notes([*notes, f"wrote {folder}{os.sep}: {', '.join(files)}, and a folder for each dataset"])
+        console.print_tables("")
+        report = registry.build_reports([study])[0]
+        more = list_measures(seen)[MAX_OPEN_MEASURES:]
+        further = [f"summary.csv and report.md also have {', '.join(more)}"] if more else []
+        notes = [*report.notes, *describe_omitted(print_report(report), "report.md"), *notes, *further]
+    files = "report.md, summary.csv" + ", report.html" * (folder / "report.html").exists()
+    console.print_notes([*notes, f"wrote {folder}{os.sep}: {files}, and a folder for each dataset"])
     _exit_with_failures(failures)
 
 
@@ -260,7 +235,7 @@ def finish_experiment(
     if save_to is not None and not _failed_systems(experiment):
         save_experiment_baseline(experiment, Path(save_to))
     if as_json:
-        _print_json(overview_to_data(seen))
+        console.write_data(_format_results(seen.without_queries(), "json"), nl=False)
     _exit_with_failures(_failed_systems(experiment))
 
 
@@ -269,46 +244,40 @@ def _write_and_print_report(
 ) -> Overview:
     """Write the report of an experiment to the folder of its runs, and print it.
 
-    With `as_json`, only notes are printed. Without `explained`, the caller explains the columns of the table of
-    trials.
+    With `as_json`, only notes are printed. Without `explained`, the notes do not explain the tables.
     """
     folder = experiment.folder or Path()
     by = None if by is None else canonical_tag(by, list_tags(experiment))
     seen = overview(experiment, by=by or (), audited=audited)
-    files = {
-        "report.md": render_overview_markdown(seen),
-        "summary.csv": overview_to_long_csv(seen),
-        "scores.csv": queries_to_long_csv(seen),
-    }
-    notes = console.merge_notes(experiment.notes, experiment.runs) + _write_report_files(
-        files, folder, lambda: OUTPUT_FORMATS["html"].write(seen)
+    files = {"report.md": "markdown", "summary.csv": "csv", "scores.csv": "queries"}
+    notes = console.merge_notes(experiment.notes, experiment.runs) + _write_results(seen, files, folder)
+    dropped = [] if as_json else print_report(_add_groups(build_report(seen), seen, by))
+    page = ", report.html" * (folder / "report.html").exists()
+    next_step = (
+        []
+        if seen.baseline is None
+        else [f"next: ragauge compare {shlex.quote(str(folder))} -b {shlex.quote(seen.baseline)}"]
     )
-    left: list[str] = []
-    if not as_json:
-        width = console.stdout_console().width
-        shown, left = render_systems_tables(seen, width)
-        shown += [] if by is None else [render_strata_table(seen, by, width)]
-        _print_spaced_tables(shown)
-    data = experiment.dataset
-    size = pluralise(len(data.documents), "document") if data.documents else "no corpus"
     console.print_notes(
         [
-            f"{size}, {pluralise(len(data.queries), 'query', 'queries')}, convention {seen.convention}",
-            *(
-                f"{line}; `ragauge compare {shlex.quote(str(folder))} -b {shlex.quote(seen.baseline)}` says more"
-                for line in describe_p_values(seen)
-                if seen.baseline is not None
-            ),
-            *describe_timings(seen),
-            *(describe_trials(seen) if explained else describe_missing_trial_values(seen)),
-            *_describe_hidden_columns(left),
+            *(describe_tables(seen) if explained else ()),
+            *describe_omitted(dropped, "report.md"),
             *notes,
-            f"wrote {folder}{os.sep}: {', '.join(files)}, judgments.parquet, "
+            f"wrote {folder}{os.sep}: {', '.join(files)}{page}, judgments.parquet, "
             f"queries.parquet, and a folder for each run ({', '.join(map(folder_name, experiment.runs))})",
             *_describe_other_runs(experiment),
+            *next_step,
         ]
     )
     return seen
+
+
+def _add_groups(report: Report, seen: Overview, by: str | None) -> Report:
+    """Add the table of the means by group of queries, if a tag was requested."""
+    if by is None:
+        return report
+    table = build_strata_table(seen, by)
+    return replace(report, sections=[*report.sections, Section("groups", table.title, [table])])
 
 
 def _describe_other_runs(experiment: Experiment) -> list[str]:
@@ -333,29 +302,19 @@ def _describe_other_runs(experiment: Experiment) -> list[str]:
     ]
 
 
-def _write_report_files(files: dict[str, str], folder: Path, page: Callable[[], str]) -> list[str]:
-    """Write files and the HTML report; return a note if that cannot be made."""
-    notes = []
+def _write_results(result: Result, formats: Mapping[str, str], folder: Path) -> list[str]:
+    """Write a result to files in the named formats, and as HTML page; return a note if that cannot be made."""
+    for name, format_name in formats.items():
+        registry.write_results([result], [str(folder / name)], format_name)
     try:
-        files["report.html"] = page()
+        registry.write_results([result], [str(folder / "report.html")])
     except MissingExtra as missing:
-        notes.append(f"no report.html: {missing.message} ({missing.hint})")
-    for name, text in files.items():
-        with atomic_write(folder / name) as file:
-            file.write(text.encode("utf-8", "replace"))
-    return notes
+        return [f"no report.html: {missing.message} ({missing.hint})"]
+    return []
 
 
-def _print_spaced_tables(shown: Sequence[Table]) -> None:
-    console.print_tables(*[part for table in shown for part in (table, "")][:-1])
-
-
-def _describe_hidden_columns(left: Sequence[str]) -> list[str]:
-    return [f"not shown, for want of room: {', '.join(left)}; report.md has them"] if left else []
-
-
-def _print_json(data: Any) -> None:
-    console.write_data(json.dumps(data, indent=2, ensure_ascii=False, allow_nan=False))
+def _format_results(result: Result, format_name: str) -> str:
+    return registry.find_formats(type(result))[format_name].write([result])
 
 
 def _failed_systems(experiment: Experiment) -> list[RagaugeError]:

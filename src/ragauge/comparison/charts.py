@@ -75,7 +75,7 @@ def draw_panels(overview: Overview) -> ChartDraft | None:
     tag = DEFAULT_STRATA_TAG if DEFAULT_STRATA_TAG in overview.strata else next(iter(overview.strata), None)
     if tag is not None:  # below the first panel, as both have a value axis on the left
         kinds = {f"{one.value} ({one.n})": one.means for one in overview.strata[tag][:MAX_STRATA_DRAWN]}
-        below = f"{tag} (number of {overview.asked[1]})"
+        below = f"{tag} (number of {overview.nouns[1]})"
         title = f"{overview.first} by {tag}"
         found.append(draw_dots(title, kinds, overview.first, cast, height, key=cast.names, below=below))
     if several is not None:

@@ -91,7 +91,7 @@ def draw_waterfall(overview: Overview) -> ChartDraft | None:
             }
             for what, count, share in at
         ]
-    title = f"{overview.asked[1]}, best for the system first, %"
+    title = f"{overview.nouns[1]}, best for the system first, %"
     x = alt.X("share:Q", title=title, scale=alt.Scale(domain=[0, 100]), axis=alt.Axis(tickCount=5, grid=False))
     y = alt.Y(
         "difference:Q", title=_difference_axis_title(overview, [row for row, _ in known]), axis=alt.Axis(tickCount=5)
@@ -102,7 +102,7 @@ def draw_waterfall(overview: Overview) -> ChartDraft | None:
     dots = alt.Chart(alt.Data(values=turns))
     tips = [
         alt.Tooltip("system:N", title="system"),
-        alt.Tooltip("what:N", title=overview.asked[1]),
+        alt.Tooltip("what:N", title=overview.nouns[1]),
         alt.Tooltip("count:Q", title="how many"),
         alt.Tooltip("n:Q", title="of"),
     ]
@@ -116,7 +116,7 @@ def draw_waterfall(overview: Overview) -> ChartDraft | None:
         layers.insert(0, area.encode(x=x, y=y, color=colour))
     first = known[0][0]
     caption = join_sentence(
-        f"all {overview.asked[1]} in order, best for the system first: where a line lies "
+        f"all {overview.nouns[1]} in order, best for the system first: where a line lies "
         f"{'below' if first.lower_is_better else 'above'} 0 the system beats {first.baseline}, and marks show where "
         "winning ends and losing begins"
     )
@@ -173,7 +173,7 @@ def draw_difference_boxes(overview: Overview) -> ChartDraft | None:
     words = f"Mean {title}: {said}."
     sure = f" with its {overview.confidence:.0%} interval" if any(row["low"] is not None for row in rows) else ""
     caption = join_sentence(
-        f"boxes hold the middle half of the {overview.asked[1]} and thin lines all but 5% at each end",
+        f"boxes hold the middle half of the {overview.nouns[1]} and thin lines all but 5% at each end",
         f"the diamond is the mean{sure}",
     )
     return ChartDraft([make_panel("", layers, 34 * len(rows) + 6)], words, caption)
@@ -210,12 +210,12 @@ def draw_wins(overview: Overview) -> ChartDraft | None:
             )
             begin += count
     y = cast.rows(alt, [row.system for row in found])
-    x = alt.X("begin:Q", title=f"{overview.asked[1]}, %", scale=alt.Scale(domain=[0, 100]), axis=alt.Axis(tickCount=5))
+    x = alt.X("begin:Q", title=f"{overview.nouns[1]}, %", scale=alt.Scale(domain=[0, 100]), axis=alt.Axis(tickCount=5))
     scale = alt.Scale(domain=list(kinds), range=list(kinds.values()))
     colour = alt.Color("what:N", scale=scale, legend=alt.Legend(title=None, orient="bottom", columns=3))
     tips = [
         alt.Tooltip("system:N", title="system"),
-        alt.Tooltip("what:N", title=overview.asked[1]),
+        alt.Tooltip("what:N", title=overview.nouns[1]),
         alt.Tooltip("count:Q", title="how many"),
         alt.Tooltip("share:Q", title="%", format=".1f"),
     ]
@@ -224,11 +224,11 @@ def draw_wins(overview: Overview) -> ChartDraft | None:
     layers = [
         chart.mark_bar(height=20).encode(x=x, x2="end:Q", y=y, color=colour, tooltip=tips),
         chart.mark_text(color="#ffffff", fontSize=11, fontWeight=600).encode(
-            x=alt.X("middle:Q", title=f"{overview.asked[1]}, %"), y=y, text="label:N"
+            x=alt.X("middle:Q", title=f"{overview.nouns[1]}, %"), y=y, text="label:N"
         ),
     ]
     caption = join_sentence(
-        f"how many {overview.asked[1]} each system ranks better than, like, or worse than {found[0].baseline} by "
+        f"how many {overview.nouns[1]} each system ranks better than, like, or worse than {found[0].baseline} by "
         f"{overview.first}"
     )
     return ChartDraft([make_panel("", layers, 28 * len(found) + 4)], _describe_wins(overview, found), caption)
@@ -236,7 +236,7 @@ def draw_wins(overview: Overview) -> ChartDraft | None:
 
 def _describe_wins(overview: Overview, rows: Sequence[Comparison]) -> str:
     said = [f"{row.system} wins {row.wins}, ties {row.ties} and loses {row.losses} of {row.n}" for row in rows]
-    return f"{overview.asked[1].capitalize()} by {overview.first} against {rows[0].baseline}: {'; '.join(said)}."
+    return f"{overview.nouns[1].capitalize()} by {overview.first} against {rows[0].baseline}: {'; '.join(said)}."
 
 
 MAX_STRATA_SHOWN = 20
@@ -277,9 +277,9 @@ def draw_strata(overview: Overview) -> ChartDraft | None:
         said.append(f"{tag}: " + "; ".join(_describe_best_system(overview, one) for one in several))
     sure = f", with its {overview.confidence:.0%} interval" if any(math.isfinite(one.low) for one in means) else ""
     caption = join_sentence(
-        f"a row is a kind of {overview.asked[0]} and a mark a system's mean {overview.first} there{sure}"
+        f"a row is a kind of {overview.nouns[0]} and a mark a system's mean {overview.first} there{sure}"
     )
-    return ChartDraft(panels, f"Mean {overview.first} by kind of {overview.asked[0]}. {'. '.join(said)}.", caption)
+    return ChartDraft(panels, f"Mean {overview.first} by kind of {overview.nouns[0]}. {'. '.join(said)}.", caption)
 
 
 def _stratum_label(one: StratumMeans) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,7 +12,7 @@ import numpy as np
 from ragauge.core.documents import Document
 from ragauge.core.findings import Audit
 from ragauge.core.protocols import Result
-from ragauge.core.record_types import TabularResult
+from ragauge.core.record_types import TabularResult, json_form, record
 from ragauge.core.records import Floats, Judgments, Run, Scores
 from ragauge.core.run_dates import RunDate
 from ragauge.core.summaries import Mean, Speed
@@ -21,6 +21,8 @@ from ragauge.stats.repeated_trials import Variation
 from ragauge.stats.smallest_k import SmallestK
 
 
+# A run has the manifest that is written; it is read back as `told`.
+@json_form(omitted=("run",), renamed={"told": "manifest"}, derived=("manifest",), optional=("scores", "times"))
 @dataclass(frozen=True, eq=False)
 class SystemSummary:
     """Summary of one system: scores, latencies, costs and failures."""
@@ -83,7 +85,7 @@ class SystemSummary:
         return self.told if self.run is None else self.run.manifest
 
     @property
-    def answered(self) -> RunDate | None:
+    def run_date(self) -> RunDate | None:
         """Date at which the results were produced; None if unknown."""
         return RunDate.find(self.manifest)
 
@@ -118,6 +120,14 @@ class StratumMeans(NamedTuple):
     means: Mapping[str, Mean]
 
 
+@record(
+    "ragauge-report", 3, supplied={"summary": "Best system, its difference, significance and cost in one sentence."}
+)
+@json_form(
+    omitted=("judgments", "documents", "joined"),
+    renamed={"entries": "systems", "compared": "comparisons", "documents_known": "documents"},
+    optional=("queries", "tags"),
+)
 @dataclass(frozen=True, eq=False)
 class Overview(TabularResult):
     """Comparison of systems: quality, significance, latency, failures and provenance."""
@@ -159,7 +169,7 @@ class Overview(TabularResult):
     """`{query: {tag: value}}`, if there are tags."""
     rounds: int = 10_000
     """Number of bootstrap resamples for the interval of a mean."""
-    beside: Sequence[Result] = ()
+    joined: Sequence[Result] = ()
     """Results of other commands that are reported together with the systems."""
 
     @property
@@ -168,9 +178,9 @@ class Overview(TabularResult):
         return list(self.entries)
 
     @property
-    def answers(self) -> dict[str, RunDate]:
+    def run_dates(self) -> dict[str, RunDate]:
         """Date of the results by system, if known."""
-        dates = {name: entry.answered for name, entry in self.entries.items()}
+        dates = {name: entry.run_date for name, entry in self.entries.items()}
         return {name: date for name, date in dates.items() if date is not None}
 
     @property
@@ -179,11 +189,13 @@ class Overview(TabularResult):
         return next((one.judge for entry in self.entries.values() for one in entry.scores), "")
 
     @property
-    def asked(self) -> tuple[str, str]:
-        """Unit of the scores, singular and plural: samples or queries.
+    def first_manifest(self) -> Mapping[str, Any]:
+        """Manifest of the first system that has one; empty if none has."""
+        return next((entry.manifest for entry in self.entries.values() if entry.manifest), {})
 
-        Samples if answers were judged.
-        """
+    @property
+    def nouns(self) -> tuple[str, str]:
+        """Unit of the scores in singular and plural: samples if answers were judged, otherwise queries."""
         return ("sample", "samples") if self.judge else ("query", "queries")
 
     @property
@@ -197,6 +209,13 @@ class Overview(TabularResult):
         Systems without a value are omitted.
         """
         return rank_systems(self.entries, measure or self.first, self.lower_is_better)
+
+    def without_queries(self) -> Overview:
+        """Return the overview without scores, latencies and texts of single queries."""
+        entries = {
+            name: replace(entry, scores=(), times={}, told=entry.manifest) for name, entry in self.entries.items()
+        }
+        return replace(self, entries=entries, queries={}, tags={})
 
     def difference(self, system: str, measure: str | None = None) -> Comparison | None:
         """Return the comparison of a system with the baseline, or None if there is none."""
@@ -215,6 +234,21 @@ class Overview(TabularResult):
 
 OverviewsByDataset = Mapping[str, Overview]
 """Overviews by dataset."""
+
+
+@record("ragauge-experiments", 1)
+@json_form(renamed={"overviews": "datasets"})
+@dataclass(frozen=True, eq=False)
+class DatasetOverviews(TabularResult):
+    """Overviews of the same systems on several datasets."""
+
+    title: str
+    overviews: OverviewsByDataset
+    """Overviews by name of the dataset."""
+    failures: Mapping[str, str] = field(default_factory=dict)
+    """`{dataset: error}` of the datasets that could not be run."""
+    folders: Mapping[str, str] = field(default_factory=dict)
+    """Folder of each dataset, relative to that of the experiment."""
 
 
 def list_systems(overviews: OverviewsByDataset) -> list[str]:

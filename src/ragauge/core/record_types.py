@@ -37,6 +37,7 @@ RESULT_MODULES: Mapping[str, ResultModules] = {
     ),
     "ragauge-comparison": ResultModules("compare", "ragauge.stats.comparisons", "ragauge.comparison.report"),
     "ragauge-embedders": ResultModules("embedders", "ragauge.embedder_study.results", "ragauge.embedder_study.report"),
+    "ragauge-experiments": ResultModules("run", "ragauge.comparison.results", "ragauge.reports.experiment_set"),
     "ragauge-freshness": ResultModules(
         "freshness", "ragauge.knowledge.freshness.results", "ragauge.knowledge.freshness.report"
     ),
@@ -54,6 +55,7 @@ RESULT_MODULES: Mapping[str, ResultModules] = {
     "ragauge-reliability": ResultModules(
         "reliability", "ragauge.experiments.reliability.results", "ragauge.experiments.reliability.report"
     ),
+    "ragauge-report": ResultModules("report", "ragauge.comparison.results", "ragauge.reports.overview_report"),
     "ragauge-scores": ResultModules("evaluate", "ragauge.evaluation.results", "ragauge.evaluation.report"),
     "ragauge-stress": ResultModules("stress", "ragauge.store_stress.results", "ragauge.store_stress.report"),
     "ragauge-sweep": ResultModules("bench", "ragauge.store_benchmarks.results", "ragauge.store_benchmarks.report"),
@@ -68,7 +70,6 @@ VIEW_MODULES: Mapping[str, str] = {
     "Comparison": "ragauge.reports.views",
     "Experiment": "ragauge.reports.views",
     "ExperimentSet": "ragauge.reports.views",
-    "Overview": "ragauge.reports.views",
     "Scores": "ragauge.evaluation.scores_views",
     "ScoresByRun": "ragauge.evaluation.scores_views",
 }

@@ -81,6 +81,7 @@ def _object_schema(kind: Any, definitions: dict[str, Schema]) -> Schema:
         properties[form.key(name)] = described | _value_schema(returned, definitions)
         required += [] if name in form.optional else [form.key(name)]
     about = inspect.cleandoc(kind.__doc__ or "").partition("\n\n")[0].replace("\n", " ")
+    required = list(dict.fromkeys(required))  # A derived property may have the key of a field.
     return {"description": about, "type": "object", "properties": properties, "required": required}
 
 

@@ -7,10 +7,10 @@ from collections.abc import Iterable, Sequence
 from ragauge.core.csv_cells import neutralise_cell
 from ragauge.core.summaries import Estimate
 from ragauge.output.numbers import format_exact
-from ragauge.output.tables import Table, Value
+from ragauge.output.tables import Cell, Table, Value
 
 
-def render_csv_rows(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+def render_csv_rows(header: Sequence[str], rows: Iterable[Iterable[str]]) -> str:
     """Render rows as CSV with quotes if necessary.
 
     A cell that a spreadsheet would run as a formula gets an apostrophe.
@@ -36,7 +36,8 @@ def render_csv(table: Table) -> str:
     ['system,ndcg@10', 'bm25,0.123456', 'dense,']
     """
     header = [column.key or column.title for column in table.columns]
-    return render_csv_rows(header, ([_csv_text(cell.value) for cell in row] for row in table.cells()))
+    values = ((cell.value if isinstance(cell, Cell) else cell for cell in row) for row in table.rows)
+    return render_csv_rows(header, (map(_csv_text, row) for row in values))
 
 
 def _csv_text(value: Value) -> str:

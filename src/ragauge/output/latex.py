@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 
 from ragauge.core.text import one_line
-from ragauge.output.report import Facts, Report
+from ragauge.output.report import Facts, Report, flatten_reports
 from ragauge.output.sparklines import SPARKLINE_BLOCKS
 from ragauge.output.tables import Cell, Column, Table, format_cell, table_of_facts
 
@@ -44,7 +44,7 @@ def render_latex(reports: Sequence[Report]) -> str:
     The best values are bold, the second best underlined, stars and letters raised.
     """
     blocks: list[str] = [r"% \usepackage{booktabs}"]
-    for report in reports:
+    for report in flatten_reports(reports):
         blocks += [f"% {one_line(note)}" for note in report.notes]
         for section in report.select_sections("latex"):
             for block in section.blocks:

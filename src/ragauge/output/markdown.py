@@ -70,21 +70,31 @@ def details_block(title: str, lines: Sequence[str]) -> list[str]:
 
 def render_markdown(reports: Sequence[Report]) -> str:
     """Render reports as one Markdown document."""
+    return "\n".join(_render_reports(reports, "#"))
+
+
+def _render_reports(reports: Sequence[Report], heading: str) -> list[str]:
+    """Render reports as lines, with a number of `#` for their titles; titles of joined reports are one level lower."""
     lines: list[str] = []
     for report in reports:
-        lines += [f"# {escape_markdown(report.title)}", "", escape_markdown(report.summary), ""]
+        lines += [f"{heading} {escape_markdown(report.title)}", "", escape_markdown(report.summary), ""]
         lines += [*(f"- {escape_markdown(sentence)}" for sentence in report.details), ""] if report.details else []
         lines += [*_render_cards(report.cards), ""] if report.cards else []
         lines += [escape_markdown(f"{', '.join(report.subject)}."), ""] if report.subject else []
         for section in report.select_sections("markdown"):
             rendered = [line for block in section.blocks for line in _render_block(block, section.title)]
             if rendered:
-                lines += [f"## {escape_markdown(section.title)}", "", *rendered] if section.title else rendered
-        lines += ["## Notes", "", *(f"- {escape_markdown(note)}" for note in report.notes), ""] if report.notes else []
+                lines += [f"{heading}# {escape_markdown(section.title)}", "", *rendered] if section.title else rendered
+        lines += _render_reports(report.joined, f"{heading}#")
+        lines += (
+            [f"{heading}# Notes", "", *(f"- {escape_markdown(note)}" for note in report.notes), ""]
+            if report.notes
+            else []
+        )
         facts = format_provenance(report.provenance)
         if facts:
             lines += [*details_block("Provenance", render_table(table_of_facts(facts))), ""]
-    return "\n".join(lines)
+    return lines
 
 
 def _render_block(block: Block, title: str) -> list[str]:

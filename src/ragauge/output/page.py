@@ -16,6 +16,7 @@ from ragauge.output.report import (
     Report,
     Section,
     clean_texts,
+    flatten_reports,
     format_provenance,
     split_shared_provenance,
     unique_titles,
@@ -49,8 +50,9 @@ class PageSection(NamedTuple):
     id: str
     title: str
     short: str
-    layout: str
     blocks: Sequence[PageBlock]
+    is_split: bool = False
+    """Whether charts are next to the first block on a wide page."""
 
 
 def render_page(reports: Sequence[Report], vega: str | None = None) -> str:
@@ -58,25 +60,28 @@ def render_page(reports: Sequence[Report], vega: str | None = None) -> str:
 
     `vega` is the result of `load_vega_script`, if already loaded.
     """
-    reports = with_unique_kinds([clean_texts(report) for report in reports])
-    first, *others = reports
+    is_single = len(reports) == 1
+    reports = with_unique_kinds([clean_texts(report) for report in flatten_reports(reports)])
+    first = reports[0]
     charts: dict[str, Chart] = {}
     explorers: list[PageExplorer] = []
-    grouped = [_page_sections(report, charts, explorers, headed=bool(others)) for report in reports]
+    grouped = [
+        _page_sections(report, charts, explorers, headed=i > 0 or not is_single) for i, report in enumerate(reports)
+    ]
     sections = [section for group in grouped for section in group]
-    # One navigation entry per report, or the bar would be wider than the page.
-    entries = sections if not others else _navigation_entries(reports, grouped)
-    provenance = PageSection(PROVENANCE_SECTION, "Provenance", "Provenance", "", [])
+    # One navigation entry per further report, or the bar would be wider than the page.
+    own = list(grouped[0]) if is_single else []
+    entries = [*own, *_navigation_entries(reports[len(own) > 0 :], grouped[len(own) > 0 :])]
+    provenance = PageSection(PROVENANCE_SECTION, "Provenance", "Provenance", [])
     return render_template(
-        "page.html",
         {
-            "title": first.title if not others else "Reports",
-            "kind": first.kind if not others else "report",
+            "title": first.title if is_single else "Reports",
+            "kind": first.kind if is_single else "report",
             "made": max((report.created for report in reports), default=""),
-            "subject": first.subject if not others else [report.title for report in reports],
-            "summary": first.summary if not others else "",
-            "details": first.details if not others else [report.summary for report in reports],
-            "cards": first.cards if not others else [],
+            "subject": first.subject if is_single else [report.title for report in reports],
+            "summary": first.summary if is_single else "",
+            "details": first.details if is_single else [report.summary for report in reports],
+            "cards": first.cards if is_single else [],
             "navigation": [*entries, provenance],
             "targets": {section.id for section in (*sections, provenance)},
             "prefix": f"{first.kind}-",
@@ -117,7 +122,8 @@ def _page_sections(
             summary = " ".join([report.summary, *report.details])
             blocks.insert(0, PageBlock("paragraph", {"text": summary, "warning": False}))
         title = f"{report.title}: {section.title}" if headed else section.title
-        sections.append(PageSection(f"{report.kind}-{section.id}", title, section.short, section.layout, blocks))
+        is_split = section.layout == "split" and [block.kind for block in blocks[1:2]] == ["charts"]
+        sections.append(PageSection(f"{report.kind}-{section.id}", title, section.short, blocks, is_split))
     return sections
 
 
@@ -127,6 +133,8 @@ def _page_blocks(
     blocks = []
     for block in section.blocks:
         content: Any = block
+        if isinstance(block, Table) and not block.rows:
+            continue
         if isinstance(block, Table):
             title = "" if block.title == section.title else block.title
             content = prepare_table(block, title)
@@ -156,7 +164,9 @@ def _page_findings(block: Findings) -> Mapping[str, Any]:
     others: dict[str, list[str]] = {}
     for finding in block.findings:
         if not finding.problem:
-            others.setdefault(finding.what, []).append(finding.message)
+            message = f"{finding.subject}: {finding.message}" if finding.subject else finding.message
+            effect = f"; {finding.effect}" if finding.effect and finding.effect not in message else ""
+            others.setdefault(finding.what, []).append(message + effect)
     return {
         "problems": [finding for finding in block.findings if finding.problem],
         "others": others,

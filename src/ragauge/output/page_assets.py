@@ -40,7 +40,6 @@ def compress_json(thing: Any) -> str:
 
 
 def render_template(
-    template: str,
     parts: Mapping[str, Any],
     charts: Mapping[str, Chart],
     data: Mapping[str, Any] | None = None,
@@ -48,22 +47,21 @@ def render_template(
     *,
     vega: str | None = None,
     scripts: Sequence[str] = (),
-    styles: Sequence[str] = (),
 ) -> str:
-    """Render a page from a template with its parts, charts, data and scripts.
+    """Render the page template with its parts, charts, data and scripts.
 
-    `scripts` and `styles` are templates that only some pages need. The template escapes its parts. The content
-    security policy allows scripts only by hash, so that injected scripts do not run.
+    `scripts` are files that only some pages need. The template escapes its parts.
+    The content security policy allows scripts only by hash, so that injected scripts do not run.
     """
     from markupsafe import Markup
 
     code = [vega or vega_script(), *map(_read_template, ("page.js", *scripts))]
-    style = _read_template("page.css") + PAGE_STYLESHEET + "".join(map(_read_template, styles))
+    style = _read_template("page.css") + PAGE_STYLESHEET
     specs = {f"{name}-{i}": panel.spec for name, chart in charts.items() for i, panel in enumerate(chart.panels)}
     blocks = {**(data or {}), "charts": specs}
     text: str = (
         _jinja_environment()
-        .get_template(template)
+        .get_template("page.html")
         .render(
             **parts,
             version=version("ragauge"),

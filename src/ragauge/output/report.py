@@ -128,8 +128,8 @@ class Section(NamedTuple):
     short: str = ""
     """Short title for the navigation of a page; empty to leave the section out of it."""
     formats: frozenset[str] = ALL_FORMATS
-    layout: Literal["", "beside", "columns"] = ""
-    """`beside` puts charts next to the first table on a wide page, `columns` puts tables next to each other."""
+    layout: Literal["", "split"] = ""
+    """`split` puts the second block next to the first one on a wide page."""
 
 
 @dataclass(frozen=True)
@@ -150,6 +150,8 @@ class Report:
     notes: Sequence[str] = ()
     """What makes numbers unreliable, then how they were computed, then what to run next."""
     provenance: Mapping[str, Any] = field(default_factory=lambda: EMPTY_MAPPING)
+    joined: Sequence[Report] = ()
+    """Reports of other results on the same page, after the sections of this one."""
 
     @property
     def created(self) -> str:
@@ -189,11 +191,16 @@ class ResultReporter:
         return next(iter(self.tables.values())).build(result).to_polars()
 
 
+def flatten_reports(reports: Sequence[Report]) -> list[Report]:
+    """Return reports, each followed by those that are joined to it."""
+    return [part for report in reports for part in (replace(report, joined=()), *flatten_reports(report.joined))]
+
+
 def collect_charts(reports: Sequence[Report]) -> dict[str, Chart]:
     """Draw the charts of all reports, by the name that they have on a page."""
     return {
         f"{report.kind}-{name}": chart
-        for report in reports
+        for report in flatten_reports(reports)
         for section in report.sections
         for block in section.blocks
         if isinstance(block, Charts)

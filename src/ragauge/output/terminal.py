@@ -11,7 +11,6 @@ from rich.table import Table as RichTable
 from rich.text import Text
 
 from ragauge.core.findings import Finding
-from ragauge.core.records import Scores
 from ragauge.core.text import one_line
 from ragauge.output.report import Block, Cards, Code, Facts, Findings, Paragraph, Report
 from ragauge.output.tables import COLUMN_GAP_CHARS, Table, shorten_names, table_of_facts
@@ -43,15 +42,6 @@ def borderless_table(headers: Sequence[str], *, numbers: bool = True) -> RichTab
             terminal_cell(header), justify="right" if i and numbers else "left", no_wrap=i == 0, overflow="fold"
         )
     return table
-
-
-def format_direction(scores: Scores, measure: str) -> str:
-    """Format the direction of a measure as in a column `lower_is_better`.
-
-    Return an empty string if it is not stated.
-    """
-    lower = scores.is_lower_better(measure)
-    return "" if lower is None else str(lower).lower()
 
 
 def terminal_cell(text: str, style: str = "") -> Text:

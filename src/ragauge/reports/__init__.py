@@ -2,42 +2,30 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, overload
+from typing import Any, TypeVar, Unpack, cast, overload
 
 from ragauge.audits import audit
 from ragauge.comparison import compare
 from ragauge.comparison.alignment import check_comparable, find_shared_queries, read_system_scores
 from ragauge.comparison.charts import draw_charts
-from ragauge.comparison.latex import render_overview_latex
 from ragauge.comparison.results import Overview, SystemSummary, rank_systems
 from ragauge.compute.progress import Progress, ProgressCallback, no_progress
 from ragauge.core.documents import Document
 from ragauge.core.errors import BadInput
+from ragauge.core.findings import Audit
 from ragauge.core.hashes import hash_judgments, judgment_hashes
 from ragauge.core.protocols import Result
 from ragauge.core.records import Judgments, Run, Scores
 from ragauge.core.summaries import Latency, Speed
 from ragauge.evaluation.directions import assign_directions, given_directions, resolve_directions
-from ragauge.files.serialization import settings_from, to_json_data
-from ragauge.measures.conventions import Convention, find_convention
+from ragauge.measures.conventions import find_convention
 from ragauge.output.chart_files import write_charts
-from ragauge.output.formats import OutputFormat, format_for_path, write_format
-from ragauge.output.page_assets import load_vega_script
+from ragauge.output.formats import OutputFormat, format_for_path
 from ragauge.reports import layouts, registry
-from ragauge.reports.data_export import (
-    overview_to_data,
-    overview_to_long_csv,
-    overview_to_wide_csv,
-    queries_to_long_csv,
-    queries_to_wide_csv,
-)
-from ragauge.reports.markdown import render_overview_markdown
-from ragauge.reports.page import render_overview_page
 from ragauge.reports.report_inputs import (
     ReportInputs,
     find_layout_settings,
@@ -45,6 +33,7 @@ from ragauge.reports.report_inputs import (
     inputs_from_files,
     inputs_from_layouts,
 )
+from ragauge.reports.settings import OverviewOptions, OverviewSettings
 from ragauge.reports.system_summaries import (
     TagsByQuery,
     add_tags,
@@ -62,108 +51,93 @@ from ragauge.store_benchmarks.results import StoreBenchmark
 
 OutputFiles = str | Path | Sequence[str | Path]
 """Path of an output file, or several."""
+OverviewInput = Experiment | str | Path | Sequence[str | Path]
+"""An experiment, or paths of run folders, judgments and runs, or score tables."""
+ResultT = TypeVar("ResultT", bound=Result | Sequence[Result])
 
-
-def _overview_json(overview: Overview) -> str:
-    data = overview_to_data(overview, per_query=True)
-    if overview.beside:
-        data["beside"] = [to_json_data(result) for result in overview.beside]
-    return json.dumps(data, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
-
-
-OUTPUT_FORMATS: Mapping[str, OutputFormat[Overview]] = {
-    "html": OutputFormat(
-        ".html", "one self-contained page", lambda found: render_overview_page(found, load_vega_script())
-    ),
-    "json": OutputFormat(".json", "everything but the rankings, by a published schema", _overview_json),
-    "csv": OutputFormat(".csv", "a row for each system and figure, with its interval", overview_to_long_csv),
-    "wide": OutputFormat(".csv", "a row for each system, a column for each figure", overview_to_wide_csv),
-    "queries": OutputFormat(".csv", "a row for each system, query and measure", queries_to_long_csv),
-    "queries-wide": OutputFormat(
-        ".csv", "a row for each system and query, a column for each measure", queries_to_wide_csv
-    ),
-    "markdown": OutputFormat(".md", "tables for a wiki or a pull request", render_overview_markdown),
-    "latex": OutputFormat(
-        ".tex", "a table for a paper: booktabs, best in bold, significance marked", render_overview_latex
-    ),
-    **{name: OutputFormat(one.ending, one.about, one.write) for name, one in layouts.LAYOUTS.items()},
-}
-"""Output formats by name. If several share a file ending, the ending selects the first."""
+OUTPUT_FORMATS: Mapping[str, OutputFormat[registry.Results]] = registry.find_formats(Overview)
+"""Output formats of an overview by name. If several share a file ending, the ending selects the first."""
 
 
 @overload
 def report(
-    given: StoreBenchmark,
+    given: OverviewInput,
     out: OutputFiles = ...,
     *,
-    form: str | None = ...,
-    charts: str | Path | None = ...,
-    convention: str | None = ...,
-    progress: ProgressCallback = ...,
-) -> StoreBenchmark: ...
-
-
-@overload
-def report(
-    given: Result | Sequence[Result],
-    out: OutputFiles = ...,
-    *,
-    form: str | None = ...,
+    format: str | None = ...,
     charts: str | Path | None = ...,
     progress: ProgressCallback = ...,
-) -> Result | Sequence[Result]: ...
-
-
-@overload
-def report(
-    given: Any,
-    out: OutputFiles = ...,
-    *,
-    form: str | None = ...,
-    charts: str | Path | None = ...,
-    progress: ProgressCallback = ...,
-    **options: Any,
+    **options: Unpack[OverviewOptions],
 ) -> Overview: ...
+
+
+@overload
+def report(
+    given: ResultT,
+    out: OutputFiles = ...,
+    *,
+    format: str | None = ...,
+    charts: str | Path | None = ...,
+    progress: ProgressCallback = ...,
+    **options: Unpack[OverviewOptions],
+) -> ResultT: ...
 
 
 def report(
     given: Any,
     out: OutputFiles = (),
     *,
-    form: str | None = None,
+    format: str | None = None,
     charts: str | Path | None = None,
     progress: ProgressCallback = no_progress,
-    **options: Any,
-) -> Overview | StoreBenchmark | Result | Sequence[Result]:
+    **options: Unpack[OverviewOptions],
+) -> Any:
     """Build a report on systems, and write it as a page, tables or charts.
 
-    `out` is a file or several. The format is given by the file ending (.html, .json, .csv, .md, .tex) or by `form`,
+    `out` is a file or several. The format is given by the file ending (.html, .json, .csv, .md, .tex) or by `format`,
     one of `OUTPUT_FORMATS`. These include layouts of other tools, which select their own measures and convention.
-    `charts` is a folder for every chart as SVG and PNG. `given` and `options` are those of `overview`. A
-    `StoreBenchmark` and every `Result` (judge, lint, novelty, gain, …, graph), one or several, have their own formats.
+    `charts` is a folder for every chart as SVG and PNG. `given` and `options` are those of `overview`; the overview is
+    returned. Every other result, or several of one type, have their own formats and are returned.
     """
-    files = [str(one) for one in ([out] if isinstance(out, str | Path) else out)]
-    if registry.is_result(given) or (isinstance(given, Sequence) and given and all(map(registry.is_result, given))):
+    files = [str(path) for path in ([out] if isinstance(out, str | Path) else out)]
+    results = given if isinstance(given, Sequence) else [given]
+    if results and all(map(registry.is_result, results)):
         convention = options.pop("convention", None) if isinstance(given, StoreBenchmark) else None
-        results = list(given) if isinstance(given, Sequence) else [given]
-        _check_no_settings(options, f"a result of {registry.find_result_modules(type(results[0])).command}")
-        registry.write_results(results, files, form, charts, convention=convention)
-        return given  # type: ignore[no-any-return]
-    kinds = {file: format_for_path(file, form, OUTPUT_FORMATS) for file in files}
+        command = registry.find_result_modules(type(results[0])).command
+        _check_no_settings(options, f"a result of {command}")
+        registry.write_results(
+            results, files, format, charts, convention=None if convention is None else str(convention)
+        )
+        return given
+    return _report_systems(given, files, format, charts, progress, options)
+
+
+def _report_systems(
+    given: OverviewInput,
+    files: Sequence[str],
+    format_name: str | None,
+    charts: str | Path | None,
+    progress: ProgressCallback,
+    options: OverviewOptions,
+) -> Overview:
+    """Build an overview with the measures of the requested layouts, and write it."""
+    formats = {file: format_for_path(file, format_name, OUTPUT_FORMATS) for file in files}
     _check_output_files(given, files)
     notes: list[str] = []
-    own = options
-    for kind in {form, *kinds.values()} & set(layouts.LAYOUTS):
-        usual, notes = find_layout_settings(given, layouts.find_layout(str(kind)), options.get("convention"))
-        options = {**usual, **options}
-    found = overview(given, progress=progress, **options)
+    merged = options
+    for name in {format_name, *formats.values()} & set(layouts.LAYOUTS):
+        usual, notes = find_layout_settings(given, layouts.find_layout(str(name)), options.get("convention"))
+        merged = cast(OverviewOptions, {**usual, **options})
+    found = overview(given, progress=progress, **merged)
     found = replace(found, notes=[*found.notes, *notes])
-    for file, kind in kinds.items():
+    for file, name in formats.items():
         progress(Progress("writing", subject=file))
-        write_format(found, OUTPUT_FORMATS[kind], file)
+        registry.write_results([found], [file], name)
     if charts is not None:  # A layout selects its own measures, but charts show those of the runs.
-        seen = found if options == own else overview(given, progress=progress, **{**own, "audited": False})
-        write_charts(draw_charts(seen), Path(charts), progress)
+        shown = found
+        if merged != options:
+            shown = overview(given, progress=progress, **cast(OverviewOptions, {**options, "audited": False}))
+        write_charts(draw_charts(shown), Path(charts), progress)
     return found
 
 
@@ -176,7 +150,7 @@ def _check_no_settings(settings: Mapping[str, Any], what: str) -> None:
         raise BadInput(message, hint=f"remove {names}")
 
 
-def _check_output_files(given: Any, files: Sequence[str]) -> None:
+def _check_output_files(given: OverviewInput, files: Sequence[str]) -> None:
     """Raise BadInput if an output file is also an input, or is given more than once."""
     read = [given] if isinstance(given, str | Path) else given if isinstance(given, Sequence) else []
     taken = {
@@ -189,95 +163,57 @@ def _check_output_files(given: Any, files: Sequence[str]) -> None:
         taken.add(place)
 
 
-def overview(  # noqa: PLR0913 - each is an option of the command
-    given: Any,
-    *,
-    baseline: str | None = None,
-    measures: str | Iterable[str] | None = None,
-    convention: str | Convention | None = None,
-    by: str | Sequence[str] = (),
-    dataset: str | Path | None = None,
-    title: str | None = None,
-    beside: Sequence[Result | str | Path] = (),
-    audited: bool = True,
-    common_queries: bool = False,
-    count_missing: bool = False,
-    split: str | None = None,
-    progress: ProgressCallback = no_progress,
-    **how: Any,
+def overview(
+    given: OverviewInput, *, progress: ProgressCallback = no_progress, **options: Unpack[OverviewOptions]
 ) -> Overview:
     """Build an overview of systems: scores, differences, latency and findings.
 
     `given` is an Experiment, or files in any form that `compare` accepts: run folders, judgments and runs, or score
     tables. The default baseline is that of the experiment. `by` are tags of the queries. `dataset` locates the
-    texts, if not at the dataset of the runs. `beside` are further results, from lint to graph, or JSON files of
-    them. `how` is test, correction, confidence and the other settings of `compare`.
+    texts, if not at the dataset of the runs. `joined` are further results, from lint to graph, or JSON files of
+    them. Other options are those of `compare`, such as test, correction and confidence.
     """
-    method = settings_from(ComparisonSettings, how)
-    if common_queries and count_missing:
-        raise BadInput(
-            "common_queries and count_missing are mutually exclusive", hint="remove --common-queries or --count-missing"
-        )
-    others: list[Result] = []
-    for one in beside:
-        others += registry.read_results(one) if isinstance(one, str | Path) else [one]
+    settings = OverviewSettings.create(options)
+    method = settings.comparison_settings
+    joined: list[Result] = []
+    for item in settings.joined:
+        joined += registry.read_results(item) if isinstance(item, str | Path) else [item]
     progress(Progress("scoring"))
-    rules = None if convention is None else find_convention(convention)
-    names = [measures] if isinstance(measures, str) else None if measures is None else list(measures)
-    if isinstance(given, Experiment):
-        found = inputs_from_experiment(given, baseline, names, rules)
-    else:
-        files = [str(one) for one in ([given] if isinstance(given, str | Path) else given)]
-        told = inputs_from_layouts(files, baseline, names)
-        if told is not None:
-            settings: dict[str, Any] = {"convention": convention, "dataset": dataset, "split": split}
-            if isinstance(told, Overview):  # Means only: nothing to compare, split or intersect.
-                unusual = {name: value for name, value in how.items() if value != getattr(ComparisonSettings(), name)}
-                settings |= {"by": by, "common_queries": common_queries, "count_missing": count_missing, **unusual}
-            _check_no_settings(settings, "results in the layout of another system")
-        if isinstance(told, Overview):
-            means = [entry.means for entry in told.entries.values()]
-            given = given_directions(method.lower_is_better, method.higher_is_better, means)
-            lower, _ = assign_directions(told.measures, told.lower_is_better, frozenset(told.measures), given)
-            return replace(told, title=title or told.title, made=utc_now(), beside=others, lower_is_better=lower)
-        found = told or inputs_from_files(files, baseline, names, rules or find_convention("default"), dataset, split)
+    found = _collect_inputs(given, settings)
+    if isinstance(found, Overview):
+        means = [entry.means for entry in found.entries.values()]
+        stated = given_directions(method.lower_is_better, method.higher_is_better, means)
+        lower, _ = assign_directions(found.measures, found.lower_is_better, frozenset(found.measures), stated)
+        title = settings.title or found.title
+        return replace(found, title=title, made=utc_now(), joined=joined, lower_is_better=lower)
     progress(Progress("comparing"))
-    count_missing = (count_missing or found.count_missing) and not common_queries
-    values = [one.values for scores in found.trials.values() for one in scores]
-    given = given_directions(method.lower_is_better, method.higher_is_better, values)
+    count_missing = (settings.count_missing or found.count_missing) and not settings.common_queries
+    values = [scores.values for trials in found.trials.values() for scores in trials]
+    stated = given_directions(method.lower_is_better, method.higher_is_better, values)
     found = replace(
         found,
-        trials={name: [resolve_directions(one, given) for one in scores] for name, scores in found.trials.items()},
+        trials={name: [resolve_directions(one, stated) for one in scores] for name, scores in found.trials.items()},
     )
-    found, trials = _restrict_to_shared_queries(found, common_queries=common_queries, count_missing=count_missing)
+    found, trials = _restrict_to_shared_queries(
+        found, common_queries=settings.common_queries, count_missing=count_missing
+    )
     first = next(iter(trials.values()))[0]
     lower = frozenset(m for scores in trials.values() for m in scores[0].lower_is_better)
     systems = _add_known_timings(summarise_systems(trials, found.measures, found.runs, method.confidence), found.known)
-    how = {**how, "count_missing": count_missing}
+    how = {**settings.comparison, "count_missing": count_missing}
     best = rank_systems(systems, found.measures[0], lower)[:2]
     compared, rival = _compare_systems(found, trials, best, how)
     judgments = found.judgments
     tags = add_tags(found.tags, next(iter(found.trials.values()))[0])
-    kinds = build_strata(trials, found.measures[0], tags, [by] if isinstance(by, str) else by, method.confidence)
+    by = [settings.by] if isinstance(settings.by, str) else settings.by
+    strata = build_strata(trials, found.measures[0], tags, by, method.confidence)
     if compared is not None and len(best) == 2:
         other = found.baseline if found.baseline not in (None, best[0]) else best[1]
         pair = {name: _scores_by_system(trials)[name] for name in (str(other), best[0])}
-        compared = replace(compared, strata=_compare_in_strata(pair, found.measures[0], tags, kinds, how))
-    looked = None
-    defined = any(mean.n for entry in systems.values() for mean in entry.means.values())
-    if audited and defined and judgments is not None and found.runs and found.rules is not None:
-        progress(Progress("auditing"))
-        looked = audit(
-            judgments,
-            dict(found.runs),
-            documents=found.texts.documents,
-            queries=found.texts.queries,
-            measures=find_auditable_measures(found.measures, found.rules),
-            convention=found.rules,
-            repeats=found.again,
-        )
+        compared = replace(compared, strata=_compare_in_strata(pair, found.measures[0], tags, strata, how))
+    is_defined = any(mean.n for entry in systems.values() for mean in entry.means.values())
     return Overview(
-        title or found.dataset or found.title or "runs",
+        settings.title or found.dataset or found.title or "runs",
         systems,
         found.measures,
         convention=first.convention,
@@ -287,7 +223,7 @@ def overview(  # noqa: PLR0913 - each is an option of the command
         compared=compared,
         rival=rival,
         curves=build_curves(found.trials, found.rules, first.queries, found.runs),
-        strata=kinds,
+        strata=strata,
         dataset=found.dataset,
         documents_known=_corpus_size(found),
         queries=dict(found.texts.queries or {}),
@@ -295,11 +231,47 @@ def overview(  # noqa: PLR0913 - each is an option of the command
         judgments=judgments,
         judgments_hash="" if judgments is None else hash_judgments(judgments),
         documents=_displayed_documents(found.texts.documents or (), found.runs, judgments),
-        audit=looked,
+        audit=_audit_runs(found, progress) if settings.audited and is_defined else None,
         failures=found.failures,
-        notes=_overview_notes(found, compared, common_queries=common_queries),
+        notes=_overview_notes(found, compared, common_queries=settings.common_queries),
         made=utc_now(),
-        beside=others,
+        joined=joined,
+    )
+
+
+def _collect_inputs(given: OverviewInput, settings: OverviewSettings) -> ReportInputs | Overview:
+    """Collect the scores of systems; an overview of the means if results of another tool have nothing else."""
+    rules = None if settings.convention is None else find_convention(settings.convention)
+    names, baseline = settings.measure_names, settings.baseline
+    if isinstance(given, Experiment):
+        return inputs_from_experiment(given, baseline, names, rules)
+    files = [str(path) for path in ([given] if isinstance(given, str | Path) else given)]
+    found = inputs_from_layouts(files, baseline, names)
+    if found is None:
+        convention = rules or find_convention("default")
+        return inputs_from_files(files, baseline, names, convention, settings.dataset, settings.split)
+    unused: dict[str, Any] = {name: getattr(settings, name) for name in ("convention", "dataset", "split")}
+    if isinstance(found, Overview):  # Means only: nothing to compare, split or intersect.
+        defaults = ComparisonSettings()
+        unused |= {name: getattr(settings, name) for name in ("by", "common_queries", "count_missing")}
+        unused |= {name: value for name, value in settings.comparison.items() if value != getattr(defaults, name)}
+    _check_no_settings(unused, "results in the layout of another system")
+    return found
+
+
+def _audit_runs(found: ReportInputs, progress: ProgressCallback) -> Audit | None:
+    """Audit the runs; None if runs, judgments or the convention are unknown."""
+    if found.judgments is None or not found.runs or found.rules is None:
+        return None
+    progress(Progress("auditing"))
+    return audit(
+        found.judgments,
+        dict(found.runs),
+        documents=found.texts.documents,
+        queries=found.texts.queries,
+        measures=find_auditable_measures(found.measures, found.rules),
+        convention=found.rules,
+        repeats=found.again,
     )
 
 

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+from ragauge.comparison.results import Overview
 from ragauge.core.errors import BadInput
 from ragauge.core.protocols import Result
 from ragauge.core.record_types import RESULT_MODULES, ResultModules, import_reporter, record_type_of
 from ragauge.embedder_study.results import EmbedderStudy, TokenizerStudy
-from ragauge.files.serialization import detect_schema, read_records, to_json
+from ragauge.files.serialization import detect_schema, read_records, to_json, to_json_data
 from ragauge.output.chart_files import write_charts
 from ragauge.output.csv import render_csv
 from ragauge.output.formats import OutputFormat, format_for_path, only_result, write_format
@@ -21,6 +23,7 @@ from ragauge.output.numbers import join_with_and
 from ragauge.output.page import render_page
 from ragauge.output.page_assets import load_vega_script
 from ragauge.output.report import Report, ResultReporter, TableBuilder, collect_charts
+from ragauge.reports import layouts
 from ragauge.reports.benchmark_layouts import BENCHMARK_LAYOUTS, select_layouts
 from ragauge.reports.layouts.tokenization import render_embedder_table, render_tokenizer_table
 
@@ -73,10 +76,10 @@ def find_formats(
         name: OutputFormat(".csv", table.about, partial(_tables_to_csv, name))
         for name, table in load_reporter(result_type).tables.items()
     }
-    layouts = LAYOUT_FORMATS.get(find_result_modules(result_type).command, {})
+    own_layouts = LAYOUT_FORMATS.get(find_result_modules(result_type).command, {})
     if convention is not None:
-        layouts = select_layouts(convention, format_name)
-    return {**REPORT_FORMATS, **tables, **layouts}
+        own_layouts = select_layouts(convention, format_name)
+    return {**REPORT_FORMATS, **tables, **own_layouts}
 
 
 def _tables_to_csv(name: str, results: Results) -> str:
@@ -95,7 +98,23 @@ def _tables_to_csv(name: str, results: Results) -> str:
 
 
 def _results_to_json(results: Results) -> str:
-    return to_json(results[0] if len(results) == 1 else list(results))
+    """Return results as JSON; those that are joined to an overview follow it in a list."""
+    parts = [part for result in results for part in (result, *_joined_results(result))]
+    if len(parts) == 1:
+        return to_json(parts[0], _supply_texts(parts[0]))
+    return to_json([to_json_data(part, _supply_texts(part)) for part in parts])
+
+
+def _joined_results(result: Result) -> Results:
+    return result.joined if isinstance(result, Overview) else ()
+
+
+def _supply_texts(result: Result) -> Mapping[str, Any]:
+    """Return the texts of a record that are not its fields: its summary."""
+    record_type = record_type_of(type(result))
+    if record_type is None or "summary" not in record_type.supplied:
+        return {}
+    return {"summary": load_reporter(type(result)).build_report(result).summary}
 
 
 def _results_to_page(results: Results) -> str:
@@ -104,6 +123,10 @@ def _results_to_page(results: Results) -> str:
 
 def _render_reports(render: Callable[[Sequence[Report]], str], results: Results) -> str:
     return render(build_reports(results))
+
+
+def _write_layout(layout: layouts.Layout, results: Results) -> str:
+    return layout.write(only_result(results, Overview))
 
 
 REPORT_FORMATS: Mapping[str, OutputFormat[Results]] = {
@@ -117,6 +140,10 @@ REPORT_FORMATS: Mapping[str, OutputFormat[Results]] = {
 
 LAYOUT_FORMATS: Mapping[str, Mapping[str, OutputFormat[Results]]] = {
     "bench": BENCHMARK_LAYOUTS,
+    "report": {
+        name: OutputFormat(layout.ending, layout.about, partial(_write_layout, layout))
+        for name, layout in layouts.LAYOUTS.items()
+    },
     "embedders": {
         "tokenization": OutputFormat(
             ".csv",
@@ -166,5 +193,6 @@ def is_result_file(path: str | Path) -> bool:
 
 
 def read_results(path: str | Path) -> list[Result]:
-    """Read the results in a JSON file, usually one."""
-    return read_records(path)
+    """Read the results in a JSON file, usually one. Those after an overview are joined to it."""
+    first, *others = read_records(path)
+    return [replace(first, joined=others)] if isinstance(first, Overview) else [first, *others]

@@ -11,25 +11,14 @@ from ragauge.core.findings import LEAK_FINDINGS
 from ragauge.core.summaries import Mean, Speed
 from ragauge.datasets.queries import TAG_MEANINGS
 from ragauge.output.numbers import format_number, format_score, pluralise
+from ragauge.output.report import Card
+from ragauge.reports.overview_tables import find_measure_style
 from ragauge.stats.comparisons import Comparison
 
 MIN_STRATUM_QUERIES = 5
 """Minimum number of queries for a stratum to be reported as the weakest."""
-COUNT_MEASURE_PREFIX = "num_"
 MIN_UNJUDGED_SHARE = 0.5
 """Minimum percentage of unjudged documents that is mentioned with the summary."""
-
-
-class SummaryCard(NamedTuple):
-    """Question of a reader with a short answer and details."""
-
-    question: str
-    answer: str
-    detail: str
-    tone: str = ""
-    """`good` or `doubt` if the answer is one of them, else empty."""
-    place: str = ""
-    """Section of the page with more details."""
 
 
 def summarise_overview(overview: Overview) -> str:
@@ -74,7 +63,7 @@ def _summarise_scores(overview: Overview) -> str:
     ranked = overview.ranked()
     if not ranked:
         return f"No system has a value of {overview.first}."
-    if overview.first.startswith(COUNT_MEASURE_PREFIX):
+    if find_measure_style(overview.first) == "count":
         return f"{overview.first} is a count, and says nothing about which system is better."
     best, row = ranked[0], _deciding_comparison(overview)
     told = _format_mean_interval(overview.entries[best].means[overview.first])
@@ -84,11 +73,11 @@ def _summarise_scores(overview: Overview) -> str:
         price = _latency_clause(overview, best, None)
         if ranked[1] in _find_best_systems(overview, overview.first):
             return f"{best} and {ranked[1]} have the same {overview.first}, {told}{price}; only means are known."
-        return f"{best} has the best {overview.first}, {told}{price}; only means are known, so this may be chance."
+        return f"{best} has the best {overview.first}, {told}{price}; only means are known, nothing is tested."
     other = row.baseline if row.system == best else row.system
     if row.n and not row.wins and not row.losses:
         price = _latency_clause(overview, best, other)
-        return f"{best} and {other} have the same {overview.first} on every {overview.asked[0]}{price}."
+        return f"{best} and {other} have the same {overview.first} on every {overview.nouns[0]}{price}."
     if row.n and _is_equal(*row.means):
         return (
             f"{best} and {other} have the same mean {overview.first}, {told}{_latency_clause(overview, best, other)}."
@@ -107,19 +96,18 @@ def _summarise_scores(overview: Overview) -> str:
         if best == overview.baseline:
             return f"No system is better than {best}, the baseline: next is {other}, behind on {gap}."
         few = row.p_corrected < _significance_level(overview)
-        doubt = (
-            f"but only {_format_query_number(overview, row.wins + row.losses)} differ" if few else "that may be chance"
-        )
-        return f"{best} is ahead of {other}{role} on {gap}: {doubt}{_latency_clause(overview, best, other)}."
+        differing = f", since only {_format_query_number(overview, row.wins + row.losses)} differ" if few else ""
+        clause = _latency_clause(overview, best, other)
+        return f"{best} is ahead of {other}{role} on {gap}, which is not significant{differing}{clause}."
     if best == overview.baseline:
         return f"No system beats {best}, the baseline; it is ahead of {other}, the next best, on {gap}."
     return f"{best} beats {other} on {gap}{_latency_clause(overview, best, other)}."
 
 
-def build_cards(overview: Overview) -> list[SummaryCard]:
+def build_cards(overview: Overview) -> list[Card]:
     """Build cards for the questions that can be answered, in reading order."""
     ranked = overview.ranked()
-    if not ranked or overview.first.startswith(COUNT_MEASURE_PREFIX):
+    if not ranked or find_measure_style(overview.first) == "count":
         return []
     compared = [] if len(ranked) == 1 else [_difference_card(overview), _significance_card(overview)]
     cost = [] if overview.judge else [_cost_card(overview)]  # Judged answers have no timings.
@@ -172,7 +160,7 @@ def _format_mean_interval(mean: Mean) -> str:
 
 
 def _format_query_number(overview: Overview, n: int) -> str:
-    return pluralise(n, *overview.asked)
+    return pluralise(n, *overview.nouns)
 
 
 def _latency_clause(overview: Overview, best: str, other: str | None) -> str:
@@ -204,7 +192,7 @@ def _total_mean_ms(speed: Speed | None) -> float | None:
     return None if total is None or math.isnan(total.mean) else total.mean
 
 
-def _best_system_card(overview: Overview) -> SummaryCard:
+def _best_system_card(overview: Overview) -> Card:
     question = "Which system?"
     ranked = overview.ranked()
     best = ranked[0]
@@ -213,16 +201,16 @@ def _best_system_card(overview: Overview) -> SummaryCard:
         f" over {_format_query_number(overview, mean.n)}" if mean.n else ""
     )
     if len(ranked) == 1:
-        return SummaryCard("How good is it?", format_score(mean.value), f"{detail}, for {best}", "", "systems")
+        return Card("How good is it?", format_score(mean.value), [f"{detail}, for {best}"], "", "systems")
     level = _find_best_systems(overview, overview.first)
     if len(level) > 1:
-        return SummaryCard(question, " = ".join(level[:3]), f"{detail}, all of them", "doubt", "systems")
+        return Card(question, " = ".join(level[:3]), [f"each {detail}"], "doubtful", "systems")
     elsewhere = [m for m in overview.measures[1:] if best not in _find_best_systems(overview, m)]
     if elsewhere:
         named = ", ".join(f"{m}: {_find_best_systems(overview, m)[0]}" for m in elsewhere[:3])
-        return SummaryCard(question, best, f"{detail}; others are best by other measures ({named})", "", "systems")
-    best_by_all = f"; none is better by any of {len(overview.measures)} measures" if len(overview.measures) > 1 else ""
-    return SummaryCard(question, best, detail + best_by_all, "", "systems")
+        return Card(question, best, [detail, f"best by other measures: {named}"], "", "systems")
+    best_by_all = [f"best by all {len(overview.measures)} measures"] if len(overview.measures) > 1 else []
+    return Card(question, best, [detail, *best_by_all], "", "systems")
 
 
 def _find_best_systems(overview: Overview, measure: str) -> list[str]:
@@ -242,39 +230,40 @@ def _is_equal(one: float, other: float) -> bool:
     return math.isclose(one, other, rel_tol=1e-9, abs_tol=1e-12)
 
 
-def _difference_card(overview: Overview) -> SummaryCard:
+def _difference_card(overview: Overview) -> Card:
     question = "By how much?"
     row, rival = _deciding_comparison(overview), overview.rival
     best, second = overview.ranked()[:2]
     if row is None:
         mine, theirs = (overview.entries[name].means[overview.first].value for name in (best, second))
         gap = "Equal" if _is_equal(mine, theirs) else f"{mine - theirs:+.4f}"
-        return SummaryCard(question, gap, f"against {second}, the next best; only means are known", "", "systems")
+        return Card(question, gap, [f"compared with {second}, the next best", "only means are known"], "", "systems")
     turned = -1.0 if row.system != best else 1.0
     other, base = (row.baseline, row.means[0]) if row.system == best else (row.system, row.means[1])
     low, high = sorted(round(turned * end, 4) + 0.0 for end in row.ci)
     difference = turned * row.difference + 0.0
     equal = _is_equal(*row.means)
     percent = f" ({100 * difference / abs(base):+.1f}%)" if base and not equal else ""
-    detail = f"against {other}{percent}" if math.isnan(low) else f"[{low:+.4f}, {high:+.4f}] against {other}{percent}"
+    interval = "" if math.isnan(low) else f"[{low:+.4f}, {high:+.4f}] "
+    details = [f"{interval}compared with {other}{percent}"]
     if rival is not None and {rival.system, rival.baseline} != {row.system, row.baseline}:
         low, high = rival.ci
-        detail += (
-            f"; {rival.difference:+.4f} [{low:+.4f}, {high:+.4f}] against {rival.baseline}, the next best "
+        details.append(
+            f"{rival.difference:+.4f} [{low:+.4f}, {high:+.4f}] compared with {rival.baseline}, the next best "
             f"(p {_format_p(rival.p_t)}, not corrected)"
         )
-    return SummaryCard(question, "Equal" if equal else f"{difference:+.4f}", detail, "", "differences")
+    return Card(question, "Equal" if equal else f"{difference:+.4f}", details, "", "differences")
 
 
-def _significance_card(overview: Overview) -> SummaryCard:
-    question = "Is it real?"
+def _significance_card(overview: Overview) -> Card:
+    question = "Is it significant?"
     row = _deciding_comparison(overview)
     if row is None or overview.compared is None:
-        return SummaryCard(question, "Not tested", "only means are known", "doubt")
+        return Card(question, "Not tested", ["only means are known"], "doubtful")
     method = overview.compared.method
     best = overview.ranked()[0]
     if math.isnan(row.p_corrected):
-        return SummaryCard(question, "Not tested", f"{_format_query_number(overview, row.n)} cannot be tested", "doubt")
+        return Card(question, "Not tested", [f"{_format_query_number(overview, row.n)} cannot be tested"], "doubtful")
     won, lost = (row.wins, row.losses) if row.system == best else (row.losses, row.wins)
     parts = [
         f"{TEST_NAMES[method.test]}, {CORRECTION_NAMES.get(method.correction, 'not corrected')}",
@@ -282,29 +271,23 @@ def _significance_card(overview: Overview) -> SummaryCard:
     ]
     bounded = max(abs(mean) for mean in row.means) <= 1
     if bounded and row.detectable > 1:
-        parts.append(f"{_format_query_number(overview, row.n)} are too few to show any difference")
+        parts.append(f"{_format_query_number(overview, row.n)} are too few to detect any difference")
     elif not math.isnan(row.detectable) and row.seeds is None:  # With seeds, the detectable difference would be larger.
-        parts.append(f"{row.n:,} can show one of {row.detectable:.3f} ({method.power:.0%} power)")
+        queries = _format_query_number(overview, row.n)
+        parts.append(f"{queries} detect a difference of {row.detectable:.3f} ({method.power:.0%} power)")
     doubts = _audit_doubts(overview, best)
     sure, leak = _is_significant(overview, row), _find_worst_leak(overview)
     told = f"p {_format_p(row.p_corrected)}"
     if not sure and row.p_corrected < _significance_level(overview):
-        parts.append("too few differ to be sure")
+        parts.append(f"too few {overview.nouns[1]} differ for significance")
     if leak is not None:
         answer = "No, answers leak" if leak.used else "Doubtful"
-        return SummaryCard(
-            question,
-            answer,
-            "; ".join([f"{leak.told}{_other_leaks_text(leak)}", told, *parts, *doubts]),
-            "doubt",
-            "findings",
-        )
+        details = [f"{leak.told}{_other_leaks_text(leak)}", told, *parts, *doubts]
+        return Card(question, answer, details, "doubtful", "findings")
     if sure and overview.audit is None and not overview.judge:
         parts.append("not audited")
-    answer = f"Yes, {told}" if sure else f"Not shown, {told}"
-    return SummaryCard(
-        question, answer, "; ".join(parts + doubts), "good" if sure and not doubts else "doubt", "differences"
-    )
+    answer = f"Yes, {told}" if sure else f"No, {told}"
+    return Card(question, answer, parts + doubts, "good" if sure and not doubts else "doubtful", "differences")
 
 
 def _audit_doubts(overview: Overview, best: str) -> list[str]:
@@ -319,18 +302,16 @@ def _audit_doubts(overview: Overview, best: str) -> list[str]:
     return found
 
 
-def _cost_card(overview: Overview) -> SummaryCard:
+def _cost_card(overview: Overview) -> Card:
     question = "What does it cost?"
     best = overview.ranked()[0]
     entry = overview.entries[best]
     mine = _total_p95_ms(entry.speed)
     average = _total_mean_ms(entry.speed)
     if mine is None and average is not None:
-        return SummaryCard(
-            question, f"{format_number(average, 'ms')} ms on average", "percentiles are not known", "", "latency"
-        )
+        return Card(question, f"{format_number(average, 'ms')} ms on average", ["percentiles unknown"], "", "latency")
     if mine is None or entry.speed is None:
-        return SummaryCard(question, "Not timed", "no times are known")
+        return Card(question, "Not timed")
     parts = []
     row, rival = _deciding_comparison(overview), overview.rival
     others = [one for pair in (row, rival) if pair is not None for one in (pair.baseline, pair.system) if one != best]
@@ -346,29 +327,29 @@ def _cost_card(overview: Overview) -> SummaryCard:
         parts.append("built with cached vectors")
     elif built is not None:
         parts.append(f"built in {built:,.1f} s")
-    return SummaryCard(question, f"{format_number(mine, 'ms')} ms at p95", "; ".join(parts), "", "latency")
+    return Card(question, f"{format_number(mine, 'ms')} ms at p95", parts, "", "latency")
 
 
-def _failures_card(overview: Overview) -> SummaryCard:
+def _failures_card(overview: Overview) -> Card:
     question = "Where does it fail?"
     best = overview.ranked()[0]
     entry = overview.entries[best]
     if not entry.scores:
-        return SummaryCard(question, "Not known", "only means are known")
+        return Card(question, "Unknown", ["only means are known"])
     parts = []
-    answer = f"See the {overview.asked[1]}"
+    answer = f"See the {overview.nouns[1]}"
     if overview.first not in overview.lower_is_better:
         values = entry.values(overview.first)
         zero = int((values == 0).sum())
         answer = (
-            f"{zero:,} of {_format_query_number(overview, len(values))}" if zero else f"No {overview.asked[0]} scores 0"
+            f"{zero:,} of {_format_query_number(overview, len(values))}" if zero else f"No {overview.nouns[0]} scores 0"
         )
         base = overview.entries.get(overview.baseline or "")
         theirs = base.values(overview.first) if base is not None and base.scores else None
-        beside = (
+        of_baseline = (
             f" ({overview.baseline}: {int((theirs == 0).sum()):,})" if theirs is not None and base is not entry else ""
         )
-        parts += [f"{overview.first} is 0 there{beside}"] if zero else []
+        parts += [f"{overview.first} is 0{of_baseline}"] if zero else []
     weakest = _find_weakest_stratum(overview, best)
     if weakest is not None:
         tag, part = weakest
@@ -381,8 +362,8 @@ def _failures_card(overview: Overview) -> SummaryCard:
         parts.append(f"{_format_query_number(overview, len(entry.failed))} ended in an error")
     if overview.failures:
         parts.append(f"not run at all: {', '.join(overview.failures)}")
-    tone = "doubt" if entry.failed or overview.failures else ""
-    return SummaryCard(question, answer, "; ".join(parts), tone, "queries")
+    is_doubtful = bool(entry.failed or overview.failures)
+    return Card(question, answer, parts, "doubtful" if is_doubtful else "", "queries?show=zero")
 
 
 def _find_weakest_stratum(overview: Overview, system: str) -> tuple[str, StratumMeans] | None:

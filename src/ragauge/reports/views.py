@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from ragauge.comparison.report import STARS_LEGEND, build_fields_table
-from ragauge.comparison.results import Overview
+from ragauge.comparison.results import DatasetOverviews, Overview
 from ragauge.core.summaries import Estimate
-from ragauge.output.report import Block, Report, ResultReporter, Section, TableBuilder
+from ragauge.output.report import Report, ResultReporter, Section, TableBuilder
 from ragauge.output.tables import Cell, Column, Row, Table
-from ragauge.reports import overview
-from ragauge.reports.experiment_set import summarise_experiments
-from ragauge.reports.summary import summarise_overview
+from ragauge.reports import experiment_set, overview
+from ragauge.reports.overview_report import build_report
 from ragauge.runs.results import Experiment, ExperimentSet
 from ragauge.stats.comparisons import Comparison
 
@@ -53,33 +52,6 @@ def _report_comparison(result: Comparison) -> Report:
     return Report("comparison", "Comparison", summary, sections)
 
 
-def build_systems_table(found: Overview) -> Table:
-    """Build the table with one row per system: means with intervals, and the difference from the baseline."""
-    columns = [Column("system", "name"), *(Column(measure, "score") for measure in found.measures)]
-    columns += [Column("n", "count")]
-    compared = {name: found.difference(name) for name in found.systems}
-    if any(compared.values()):
-        columns += [Column(f"change from {found.baseline}", "signed"), Column("p", "p")]
-    rows: list[Row] = []
-    for name, entry in found.entries.items():
-        means = [entry.means.get(measure) for measure in found.measures]
-        row: list[Cell | str | float | Estimate | None] = [name]
-        row += [None if mean is None else Estimate(mean.value, mean.low, mean.high, mean.n) for mean in means]
-        row.append(max((mean.n for mean in means if mean is not None), default=0))
-        difference = compared[name]
-        if any(compared.values()):
-            row += (
-                [None, None]
-                if difference is None
-                else [
-                    Estimate(difference.difference, *difference.ci, difference.n),
-                    Cell(difference.p_corrected, stars=difference.stars),
-                ]
-            )
-        rows.append(row)
-    return Table("systems", columns, rows)
-
-
 def build_means_table(datasets: Mapping[str, Overview]) -> Table:
     """Build the table with one row per dataset, system and measure: mean, interval, number of queries."""
     names = ("dataset", "system", "measure", "mean", "ci_low", "ci_high", "n")
@@ -92,25 +64,15 @@ def build_means_table(datasets: Mapping[str, Overview]) -> Table:
     return Table("means", [Column(name) for name in names], rows)
 
 
-def _report_overview(result: Overview) -> Report:
-    blocks: list[Block] = [build_systems_table(result)]
-    note = f"in brackets: {result.confidence:.0%} confidence intervals"
-    notes = [*(["convention " + result.convention] if result.convention else []), note, *result.notes]
-    return Report(
-        "overview", result.title, summarise_overview(result), [Section("systems", "Systems", blocks)], notes=notes
-    )
+def _overview_each(result: ExperimentSet) -> DatasetOverviews:
+    overviews = {name: overview(one, audited=False) for name, one in result.experiments.items()}
+    return DatasetOverviews("Experiments", overviews, {name: one.message for name, one in result.failures.items()})
 
 
 def _report_experiment_set(result: ExperimentSet) -> Report:
-    found = _overview_each(result)
-    sections = [Section(f"dataset{i}", name, [build_systems_table(one)]) for i, (name, one) in enumerate(found.items())]
-    return Report(
-        "experiments", "Experiments", summarise_experiments(found) if found else "No dataset was run.", sections
-    )
-
-
-def _overview_each(result: ExperimentSet) -> dict[str, Overview]:
-    return {name: overview(one, audited=False) for name, one in result.experiments.items()}
+    if not result.experiments:
+        return Report("study", "Experiments", "No dataset was run.")
+    return experiment_set.build_report(_overview_each(result))
 
 
 def _means_of_experiment(result: Experiment) -> Table:
@@ -123,22 +85,15 @@ REPORTERS: Mapping[str, ResultReporter] = {
         {"csv": TableBuilder("one row", lambda result: build_fields_table([result]))},
     ),
     "Experiment": ResultReporter(
-        lambda result: _report_overview(overview(result, audited=False)),
+        lambda result: build_report(overview(result, audited=False)),
         {"csv": TableBuilder("one row per system and measure", _means_of_experiment)},
     ),
     "ExperimentSet": ResultReporter(
         _report_experiment_set,
         {
             "csv": TableBuilder(
-                "one row per dataset, system and measure", lambda result: build_means_table(_overview_each(result))
-            )
-        },
-    ),
-    "Overview": ResultReporter(
-        _report_overview,
-        {
-            "csv": TableBuilder(
-                "one row per system and measure", lambda result: build_means_table({result.dataset: result})
+                "one row per dataset, system and measure",
+                lambda result: build_means_table(_overview_each(result).overviews),
             )
         },
     ),

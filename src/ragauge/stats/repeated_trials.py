@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ragauge.core.record_types import json_form
 from ragauge.core.records import Floats
 from ragauge.stats.resampling import ExactSums, draw_counts
 
@@ -21,6 +22,7 @@ class VarianceComponents(NamedTuple):
     rest: float
 
 
+@json_form(derived=("estimates", "variances", "shares", "of_mean", "error", "by_queries", "by_trials"))
 @dataclass(frozen=True)
 class Variation:
     """Variance components of one system's values of a measure over queries and trials.

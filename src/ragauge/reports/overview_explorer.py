@@ -1,27 +1,18 @@
-"""Render an overview as a self-contained HTML page that needs no network access."""
+"""List of queries on the page of an overview: scores of every system, and rankings with grades and texts."""
 
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from ragauge.comparison.charts import CHART_DEFINITIONS, draw_charts
 from ragauge.comparison.results import Overview, SystemSummary
 from ragauge.core.documents import Document
 from ragauge.core.records import Floats
-from ragauge.output import text_page
-from ragauge.output.page import compress_payloads, page_explorer
-from ragauge.output.page_assets import render_template
-from ragauge.output.report import Chart, Explorer, with_unique_kinds
-from ragauge.output.text_page import TextPageSection
-from ragauge.reports import page_sections
-from ragauge.reports.registry import build_reports
-from ragauge.reports.summary import build_cards, summarise_overview
-from ragauge.reports.systems_tables import TRIALS_TITLE
+from ragauge.evaluation.indicators import find_measure
+from ragauge.output.report import Explorer
 
 MAX_RANKING_ROWS = 600_000
 """Maximum number of returned documents in a page. The queries that differ least are left out first."""
@@ -29,6 +20,21 @@ MAX_TEXT_CHARS = 8_000_000
 """Maximum number of characters of document texts in a page. The queries that differ least are left out first."""
 SNIPPET_CHARS = 300
 DEFAULT_RANKING_DEPTH = 10
+
+
+def build_explorer(overview: Overview) -> Explorer | None:
+    """Build the list of queries; None if no system has scores of single queries."""
+    systems = find_browsable_systems(overview)
+    if not systems:
+        return None
+
+    def build_payloads() -> dict[str, Any]:
+        rankings = build_rankings_payload(overview)
+        return {"values": build_values_payload(overview), **({} if rankings is None else {"rankings": rankings})}
+
+    return Explorer(
+        "rankings", _explorer_settings(overview, systems), build_payloads, _describe_explorer(overview, systems)
+    )
 
 
 def find_browsable_systems(overview: Overview) -> list[str]:
@@ -67,8 +73,8 @@ def _tag_columns(overview: Overview, ids: Sequence[str]) -> list[dict[str, Any]]
     for tag, parts in overview.strata.items():
         names = [part.value for part in parts]
         place = {name: i for i, name in enumerate(names)}
-        told = [overview.tags.get(query, {}).get(tag, "") for query in ids]
-        found.append({"tag": tag, "names": names, "of": [place.get(name, -1) for name in told]})
+        values = [overview.tags.get(query, {}).get(tag, "") for query in ids]
+        found.append({"tag": tag, "names": names, "of": [place.get(name, -1) for name in values]})
     return found
 
 
@@ -78,13 +84,13 @@ def build_rankings_payload(overview: Overview) -> dict[str, Any] | None:
     Returns None if runs or judgments are unknown.
     """
     systems = find_browsable_systems(overview)
-    runs = {name: overview.entries[name].run for name in systems}
     judgments = overview.judgments
-    if judgments is None or None in runs.values() or not any(run and run.table.height for run in runs.values()):
+    if judgments is None or not _has_rankings(overview, systems):
         return None
+    runs = {name: overview.entries[name].run for name in systems}
     ids = overview.entries[systems[0]].scores[0].queries
     depth = find_ranking_depth(overview)
-    kept = _most_changed_queries(overview, systems, max(1, MAX_RANKING_ROWS // (depth * len(systems))))
+    kept = _most_changed_queries(overview, systems, _count_ranked_queries(overview, systems))
     places: list[int | None] = [None] * len(ids)
     for place, query in enumerate(kept):
         places[query] = place
@@ -113,13 +119,25 @@ def build_rankings_payload(overview: Overview) -> dict[str, Any] | None:
     }
 
 
+def _has_rankings(overview: Overview, systems: Sequence[str]) -> bool:
+    runs = [overview.entries[name].run for name in systems]
+    return overview.judgments is not None and None not in runs and any(run and run.table.height for run in runs)
+
+
+def _count_ranked_queries(overview: Overview, systems: Sequence[str]) -> int:
+    """Return the maximum number of queries whose rankings are in the page."""
+    return max(1, MAX_RANKING_ROWS // (find_ranking_depth(overview) * len(systems)))
+
+
 def find_ranking_depth(overview: Overview) -> int:
     """Return the number of documents per ranking in the page.
 
     It is the cutoff of the first measure, limited to 5 to 20.
     """
-    cutoff = re.search(r"@(\d+)$", overview.first)
-    return DEFAULT_RANKING_DEPTH if cutoff is None else min(max(int(cutoff[1]), 5), 20)
+    measure = find_measure(overview.first)
+    if measure is None or measure.cutoff is None or measure.spec.cutoff == "level":
+        return DEFAULT_RANKING_DEPTH
+    return min(max(int(measure.cutoff), 5), 20)
 
 
 def _most_changed_queries(overview: Overview, systems: Sequence[str], most: int) -> list[int]:
@@ -193,118 +211,8 @@ def _document_snippets(ids: Sequence[str], order: Floats, documents: Mapping[str
     return found
 
 
-def render_overview_page(overview: Overview, vega: str | None = None) -> str:
-    """Render the page of an overview.
-
-    `vega` is the result of `load_vega_script`, if already loaded.
-    """
-    others = with_unique_kinds(build_reports(overview.beside))
-    charts = draw_charts(overview)
-    joined = [section for one in others for section in text_page.page_sections(one, headed=True)]
-    middle = [*_chart_sections(overview, charts), *joined]
-    for section in joined:
-        charts.update(section.charts)
-    systems = find_browsable_systems(overview)
-    explorer = page_explorer(_build_explorer(overview, systems)) if systems else None
-    first = TextPageSection("systems", "Systems", "Systems")
-    many = overview.asked[1].capitalize()
-    ends = [
-        *([TextPageSection("queries", many, many)] if systems else []),
-        # Judged answers are not rankings: there is nothing to audit, and no query could fail.
-        *(
-            []
-            if overview.judge
-            else [TextPageSection("findings", "Audit", "Audit"), TextPageSection("failures", "Failures", "Failures")]
-        ),
-        TextPageSection("again", "Do it again", "Do it again"),
-    ]
-    return render_template(
-        "report.html",
-        {
-            "title": overview.title,
-            "kind": "report",
-            "made": overview.made,
-            "navigation": [first, *middle, *ends],
-            "about": page_sections.describe_overview(overview),
-            "verdict": summarise_overview(overview).replace("p < ", "p\u00a0<\u00a0").replace("p = ", "p\u00a0=\u00a0"),
-            "answers": build_cards(overview),
-            "systems": page_sections.build_systems_table(overview),
-            "others": page_sections.build_other_measures_tables(overview),
-            "beside": charts.get("quality_latency"),
-            "chart_sections": middle,
-            "explorer": explorer,
-            "asked": overview.asked,
-            "ranked": not overview.judge,
-            "places": {
-                one.id: "queries?show=zero" if one.id == "queries" else one.id for one in (*middle, *ends, first)
-            },
-            "unaudited": _unaudited_text(overview),
-            "findings": page_sections.build_findings(overview),
-            "failures": page_sections.build_failures(overview),
-            "again": page_sections.build_provenance_tables(overview),
-            "notes": overview.notes,
-            "manifests": page_sections.format_manifests(overview),
-        },
-        charts,
-        {} if explorer is None else {explorer.name: explorer.settings},
-        {} if explorer is None else compress_payloads(explorer),
-        vega=vega,
-        scripts=[] if explorer is None else ["explorer.js"],
-    )
-
-
-def _build_explorer(overview: Overview, systems: Sequence[str]) -> Explorer:
-    rankings = build_rankings_payload(overview)
-    payloads = {"values": build_values_payload(overview), **({} if rankings is None else {"rankings": rankings})}
-    settings = _browser_settings(overview, systems)
-    return Explorer("rankings", settings, lambda: payloads, _browser_text(overview, rankings))
-
-
-def _chart_sections(overview: Overview, charts: Mapping[str, Chart]) -> list[TextPageSection]:
-    """Return the sections with charts, in reading order."""
-
-    def charts_of(section: str) -> dict[str, Chart]:
-        return {name: chart for name, chart in charts.items() if CHART_DEFINITIONS[name].section == section}
-
-    sheets = [
-        one
-        for one in (page_sections.build_costs_table(overview), page_sections.build_stages_table(overview))
-        if one is not None
-    ]
-    parts = [one for one in (page_sections.build_strata_table(overview),) if one is not None]
-    base = overview.baseline
-    one = overview.asked[0]
-    against = f"Each {one}'s {overview.first} minus that of {base}." if base else ""
-    found = [
-        TextPageSection("panels", "Six panels", "Panels", charts_of("panels")),
-        TextPageSection("measures", "Measure by measure", "Measures", charts_of("measures")),
-        TextPageSection("over-k", "How many documents are enough", "Over k", charts_of("over-k")),
-        TextPageSection(
-            "differences",
-            f"{one.capitalize()} by {one}",
-            "Differences",
-            charts_of("differences"),
-            (),
-            against,
-            "pairs",
-        ),
-        TextPageSection("trials", TRIALS_TITLE, "Chance", grids=page_sections.build_trials_tables(overview)),
-        TextPageSection("strata", f"By kind of {one}", f"Kinds of {one}", charts_of("strata"), parts),
-        TextPageSection("latency", "How fast", "Latency", charts_of("latency"), sheets),
-    ]
-    return [one for one in found if one.charts or one.grids]
-
-
-def _unaudited_text(overview: Overview) -> str:
-    if not any(entry.run is not None for entry in overview.entries.values()):
-        return "Not audited: that needs judgments and runs."
-    return (
-        "Not audited. `ragauge report` without --no-audit, or `ragauge audit`, looks for what makes numbers suspicious."
-    )
-
-
-def _browser_settings(overview: Overview, systems: Sequence[str]) -> dict[str, Any]:
-    """Return the initial settings of the query browser.
+def _explorer_settings(overview: Overview, systems: Sequence[str]) -> dict[str, Any]:
+    """Return the initial settings of the list of queries.
 
     They select the best system and the system it is compared with.
     """
@@ -317,24 +225,24 @@ def _browser_settings(overview: Overview, systems: Sequence[str]) -> dict[str, A
         "lower_is_better": [m in overview.lower_is_better for m in overview.measures],
         "system": systems.index(best),
         "baseline": systems.index(base),
-        "noun": overview.asked[0],
-        "plural": overview.asked[1],
-        "unavailable": "The rankings of this query are not in the page, since it moved less than others.",
+        "noun": overview.nouns[0],
+        "plural": overview.nouns[1],
+        "unavailable": "The rankings of this query are not in the page, because its scores differ less than others.",
     }
 
 
-def _browser_text(overview: Overview, rankings: Mapping[str, Any] | None) -> str:
-    several = len(find_browsable_systems(overview)) > 1
-    told = f"Those that {'moved most' if several else 'score least'} come first. "
+def _describe_explorer(overview: Overview, systems: Sequence[str]) -> str:
+    order = "the largest differences" if len(systems) > 1 else "the lowest scores"
+    parts = [f"{overview.nouns[1].capitalize()} with {order} come first."]
     if overview.judge:
-        return told + "The page of each folder has their claims, and what the judge said of them."
-    if rankings is None:
-        return told + "The rankings behind the values are not known here."
-    left = sum(place is None for place in rankings["places"])
-    shown = "both rankings" if several else "its ranking"
-    told += f"A query opens to show {shown}, {rankings['depth']} deep, with grades, scores and texts."
-    if left:
-        told += f" {left:,} queries that moved least go without rankings, to keep the page small."
+        return " ".join([*parts, "The page of each folder of `ragauge judge` has their claims and verdicts."])
+    if not _has_rankings(overview, systems):
+        return " ".join([*parts, "Rankings are not available."])
+    depth = find_ranking_depth(overview)
+    parts.append(f"Open a query to see its rankings to depth {depth}, with grades, scores and texts.")
+    left_out = len(overview.entries[systems[0]].scores[0].queries) - _count_ranked_queries(overview, systems)
+    if left_out > 0:
+        parts.append(f"{left_out:,} queries with the smallest differences have no rankings, to limit the page size.")
     if not overview.documents:
-        told += " The texts of the documents are not known here."
-    return told
+        parts.append("Texts of documents are not available.")
+    return " ".join(parts)
