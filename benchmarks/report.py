@@ -10,10 +10,10 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from ragauge.reports.page import build_rankings_payload, build_values_payload, render_overview_page
-
 from ragauge import Dataset, Document, Judgments, overview, run
 from ragauge.output.page_assets import compress_json
+from ragauge.reports.overview_explorer import build_rankings_payload, build_values_payload
+from ragauge.reports.registry import REPORT_FORMATS
 from ragauge.runs.folder import provenance
 
 QUERIES, DOCUMENTS, SYSTEMS, DEPTH = 10_000, 50_000, 5, 10
@@ -76,9 +76,10 @@ def main() -> None:
         gathered = time.perf_counter() - began
         # The texts are not on disk, so that the folder does not know them; the page is to have them all the same.
         found = overview(run(data, systems, baseline="system 0", out=folder, k=DEPTH), audited=False)
-        render_overview_page(found)  # Vega is bundled once
+        render = REPORT_FORMATS["html"].write
+        render([found])  # Vega is bundled once
         began = time.perf_counter()
-        text = render_overview_page(found)
+        text = render([found])
         written = time.perf_counter() - began
         file = Path(place) / "report.html"
         file.write_text(text, encoding="utf-8")

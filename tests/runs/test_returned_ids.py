@@ -7,12 +7,13 @@ import json
 from pathlib import Path
 
 import pytest
-from ragauge.reports.data_export import overview_to_long_csv
 
 import ragauge
 from command import command_in
 from ragauge import Dataset, Document, Judgments, RAGEvaluator, adapt_retriever
 from ragauge.core.errors import BadInput
+from ragauge.output.csv import render_csv
+from ragauge.reports.overview_exports import build_values_table
 from ragauge.runs.returned_ids import find_nearest_id
 
 TEXTS = {f"d{i}": f"apple{i} and pear{i}" for i in range(6)}
@@ -79,7 +80,7 @@ def test_run_some_unknown_ids_are_counted_in_table(tmp_path):
     speed = shown.stdout[shown.stdout.index("p50 ms") - 40 :].splitlines()
     assert [line.split()[-1] for line in speed if line.startswith(("mine", "none"))] == ["6", "0"]
     assert "unknown ids" in shown.stdout
-    csv = overview_to_long_csv(ragauge.overview(found, audited=False))
+    csv = render_csv(build_values_table(ragauge.overview(found, audited=False)))
     assert "mine,unknown_ids,6,,,12" in csv
     assert "none,unknown_ids" not in csv
 
