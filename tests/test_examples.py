@@ -36,7 +36,7 @@ def test_workflow_passes_in_a_new_repository_and_with_added_documents(tmp_path):
     empty = repository.git("rev-parse", "HEAD")
     repository.copy_example()
     assert repository.run_steps(empty) == PASSED, repository.output  # the first pull request has no baseline
-    assert "mine passed 3 checks" in repository.summary.read_text()
+    assert "mine passed 3 rules" in repository.summary.read_text()
     for name in ("runs", "gate.md", "gate.xml"):
         repository.git("clean", "-fdq", name)
     repository.git("worktree", "remove", "--force", "../base")

@@ -155,7 +155,7 @@ def test_a_killed_process_goes_on_where_it_stopped(ragauge, tmp_path):
         process.wait()
     finished = len(list(kept.glob("*.json")))
     assert finished >= 1
-    done = ragauge(*arguments, "--json")
+    done = ragauge(*arguments, "--json", "--verbose")
     assert done.stderr.count(": reused; made ") == finished
     assert [one["name"] for one in json.loads(done.stdout)["embedders"]] == ["small", LARGE, "bm25", "chance"]
-    assert ragauge(*arguments, "--json").stderr.count(": reused; made ") == 4
+    assert ragauge(*arguments, "--json", "--verbose").stderr.count(": reused; made ") == 4

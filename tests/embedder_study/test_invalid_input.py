@@ -104,7 +104,10 @@ def test_an_embedder_without_a_name_is_called_by_its_description_without_secrets
     assert list(found.failures) == ["openai(url=http://127.0.0.1:9/v1)"]
     assert SECRET not in str(found)
     assert SECRET not in str(heard)
-    assert SECRET not in OpenAIEmbedder("m", url=f"http://user:{SECRET}@127.0.0.1:9/v1?key={SECRET}").name
+    assert SECRET not in OpenAIEmbedder("m", url=f"http://user:{SECRET}@127.0.0.1:9/v1").name
+    with pytest.raises(BadInput, match="must not have a query") as refused:
+        OpenAIEmbedder("m", url=f"http://user:{SECRET}@127.0.0.1:9/v1?key={SECRET}")
+    assert SECRET not in str(refused.value)
 
 
 def test_options_of_the_wrong_kind_are_told_without_secrets(fruit):

@@ -563,8 +563,8 @@ def test_report_shows_a_lineup_again_as_a_page_beside_runs_and_in_every_form(tmp
     (tmp_path / "a.run").write_text("q1 Q0 d1 1 0.9 a\n")
     run("q.txt", "a.run", "--with", "lineup.json", "-o", "run.html", "-o", "run.json")
     assert 'href="#embedders-quality"' in (tmp_path / "run.html").read_text()
-    beside = json.loads((tmp_path / "run.json").read_text())["beside"]
-    assert [one["schema"] for one in beside] == ["ragauge-embedders/2"]
+    schemas = [result["schema"] for result in json.loads((tmp_path / "run.json").read_text())]
+    assert schemas == ["ragauge-report/3", "ragauge-embedders/2"]
 
 
 def test_a_terminal_has_the_short_tables_and_says_which_columns_it_has_no_room_for(told):

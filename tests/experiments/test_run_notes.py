@@ -388,5 +388,5 @@ def test_a_study_explains_its_columns_once_and_names_the_measures_that_it_does_n
     done = command("run", "study.toml", cwd=study)
     assert done.exit_code == 0
     assert done.stdout.count("mrr over trials") == 2
-    assert done.stderr.count("note: over trials: ") == done.stderr.count("note: error: the standard error") == 1
+    assert done.stderr.count("note: min, max: ") == done.stderr.count("note: error: standard error") == 1
     assert "note: summary.csv and report.md also have hit_rate@5, ndcg@5\n" in done.stderr

@@ -410,11 +410,13 @@ class _Connection(asyncio.Protocol):
         self._bytes = b""
         self._transport: Any = None
         self._tasks: set[Any] = set()
+        self.lost = False
 
     def connection_made(self, transport: Any) -> None:
         self._transport = transport
 
     def connection_lost(self, exc: Exception | None) -> None:
+        self.lost = True
         for task in self._tasks:
             task.cancel()
 
@@ -496,19 +498,18 @@ def serving_chat(answer=None, **settings: Any):
 
     async def stop() -> None:
         listening.close()
-        # A connection that is being accepted has no protocol yet, and an aborted one is lost a turn of the loop later:
+        # A connection that is being accepted has no protocol yet, and an aborted one is closed in a later turn of the loop:
         # a socket that is still open when the loop closes is reported in whichever test runs then.
-        for _ in range(20):
-            await asyncio.sleep(0)
+        await asyncio.sleep(0.001)
         tasks = asyncio.all_tasks() - {asyncio.current_task()}
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        for one in connections:
-            if one._transport is not None:
-                one._transport.abort()
-        for _ in range(20):
-            await asyncio.sleep(0)
+        while still_open := [connection for connection in connections if not connection.lost]:
+            for connection in still_open:
+                if connection._transport is not None:
+                    connection._transport.abort()
+            await asyncio.sleep(0.001)
 
     try:
         yield server

@@ -135,8 +135,8 @@ def judge_result(folder: Path, _: str) -> Any:
 
 def embedders_result(_: Path, out: str) -> Any:
     data = json.loads(out)
-    parts = ("name", "dimension", "means", "gaps", "shrunk", "grown", "shaken", "faulty")
-    return [{part: entrant[part] for part in parts} for entrant in data["entrants"]]
+    parts = ("name", "dimension", "means", "differences", "compressed", "corpus_sizes", "perturbed", "failure_counts")
+    return [{part: entrant[part] for part in parts} for entrant in data["embedders"]]
 
 
 def stress_result(_: Path, out: str) -> Any:

@@ -40,7 +40,7 @@ from ragauge.stats.intervals import mean_intervals
 from ragauge.stores.reference import ExactStore
 from ragauge.systems.dense import DenseRetriever
 from ragauge.systems.graph_swarm import Swarm
-from ragauge.systems.graph_walkers import GraphFlow, PageRank
+from ragauge.systems.graph_walkers import GraphFlowSettings, PageRank
 
 
 class Angles:
@@ -329,7 +329,8 @@ def test_links_that_stand_outside_the_metadata_are_told(tmp_path):
 
 
 def test_a_walk_begins_where_walkers_begin():
-    usual = [inspect.signature(one).parameters["seeds"].default for one in (PageRank, GraphFlow, Swarm)]
+    seeds = [inspect.signature(walker).parameters["seeds"].default for walker in (PageRank, Swarm)]
+    usual = [*seeds, GraphFlowSettings().seeds]
     assert usual == [inspect.signature(knowledge_graph.graph).parameters["seeds"].default] * 3
 
 

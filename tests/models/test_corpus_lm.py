@@ -572,7 +572,7 @@ def test_no_mark_counts_for_what_it_reads():
     cut = EmbedderTokenizer(model)
     assert (cut.limit, cut.marks) == (8, 0)
     found = count_tokens(cut, ["12345678", "123456789", ""], probes=False)
-    assert (found.truncated, found.lost, found.marks) == (1, 1, 0)
+    assert (found.truncated, found.truncated_tokens, found.special_tokens) == (1, 1, 0)
 
 
 def test_what_is_damaged_in_the_cache_is_made_again(tmp_path):

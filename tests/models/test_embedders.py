@@ -451,7 +451,7 @@ def test_an_embedder_that_miscounts_or_changes_its_length_is_refused(tmp_path):
         def embed(self, texts):
             return super().embed(texts)[:-1]
 
-    with pytest.raises(BadInput, match="gave 1 vectors for 2 texts"):
+    with pytest.raises(BadInput, match=r"must return one vector per text, got an array of shape \(1, 2\) for 2 texts"):
         CachedEmbedder(Short(), tmp_path).embed(["a", "b"])
     CachedEmbedder(Counting(), tmp_path).embed(["a", "b"])
     with pytest.raises(BadInput, match="different dimensions are called `counting`"):

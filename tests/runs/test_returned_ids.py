@@ -218,7 +218,7 @@ def test_run_small_corpus_is_not_fewer_documents_than_requested():
 
 
 def test_k_rule_is_the_same_in_help_docs_and_python(tmp_path):
-    rule = "the deepest cutoff of the measures, at least 10"
+    rule = "the largest cutoff of the measures, at least 10"
     page = (Path(__file__).parents[2] / "docs" / "running.md").read_text()
     shown = " ".join(command_in(tmp_path)("run", "--help").stdout.replace("│", " ").split())
     for text in (page, shown, str(ragauge.run.__doc__)):

@@ -51,7 +51,7 @@ def test_class_on_the_command_line_gets_its_embedder_and_store(tmp_path):
     systems = ("-s", "a=own:Search(embedder=words(dimensions=512))", "-s", "b=own:Search(reverse=true)")
     systems += ("-s", "c=dense(embedder=words(dimensions=512))", "-s", "d=hybrid(of=a+bm25)")
     done = run(*systems, "-o", "x", "--json")
-    scores = {name: one["measures"]["mrr"]["mean"] for name, one in json.loads(done.stdout)["systems"].items()}
+    scores = {name: one["means"]["mrr"]["value"] for name, one in json.loads(done.stdout)["systems"].items()}
     assert scores["a"] == scores["c"] > scores["b"]
     manifest = json.loads((tmp_path / "x" / "a" / "manifest.json").read_text())
     assert manifest["system"]["description"] == "own:Search(embedder=words(dimensions=512))"

@@ -12,7 +12,6 @@ from typing import Annotated, Any, TypeVar
 import typer
 
 from ragauge.cli import console
-from ragauge.cli.console import ClusterAddress
 from ragauge.cli.option_checks import refuse_options, require_any_option
 from ragauge.cli.options import (
     ChartsFolder,
@@ -164,7 +163,15 @@ def bench(  # noqa: PLR0913 - each is an option of the command
             metavar="NAME", show_default="auto", help="Backend for the exact neighbours: numpy, faiss or torch."
         ),
     ] = None,
-    cluster: ClusterAddress = None,
+    cluster: Annotated[
+        str | None,
+        typer.Option(
+            metavar="ADDRESS",
+            show_default=False,
+            help="Dask cluster for the exact neighbours: tcp://HOST:8786, or local:N for N processes on this machine. "
+            "Stores are measured on this machine.",
+        ),
+    ] = None,
     quick: Annotated[bool, typer.Option("--quick", help="Sweep fewer options, which takes a minute or two.")] = False,
     sweep: Annotated[
         bool,

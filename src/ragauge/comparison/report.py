@@ -443,7 +443,7 @@ def _describe_interval(found: Comparisons) -> str:
 
 
 def describe_comparisons(found: Comparisons) -> list[str]:
-    """Describe how the numbers were computed, and what makes them unreliable."""
+    """Describe what makes the numbers unreliable, and then how they were computed."""
     method = found.method
     first = [row for row in found.rows if row.measure == found.measures[0]]
     lines = [f"{_p_column_title(found)}: {_describe_decision(found)}", f"interval: {_describe_interval(found)}"]
@@ -460,7 +460,7 @@ def describe_comparisons(found: Comparisons) -> list[str]:
         )
     if found.tag == "complexity":
         lines.append("complexity: simple up to 3 relevant documents, medium up to 6, complex beyond")
-    return [*lines, *describe_run_dates(found.answers), *found.notes]
+    return [*found.notes, *lines, *describe_run_dates(found.answers)]
 
 
 def build_comparisons_table(found: Comparisons) -> Table:

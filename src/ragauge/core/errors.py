@@ -59,13 +59,18 @@ def suggest_name(name: str, known: Iterable[str]) -> str | None:
     ('ndcg', 'faithfulness')
     >>> suggest_name("generate", ["gate"]), suggest_name("pinecone", ["pgvector"])
     (None, None)
+    >>> suggest_name("needle", ["synthetic:needles"])
+    'synthetic:needles'
     """
     name = name[:MAX_QUOTED_CHARS]
     names = list(known)
+    prefixed = {full.partition(":")[2]: full for full in names if ":" in full and ":" not in name}
+    names.extend(prefixed)
     for near in difflib.get_close_matches(name, names, n=3, cutoff=0.5):
         if _edit_distance(name.lower(), near.lower()) <= max(1, max(len(name), len(near)) // 3):
-            return near
-    return next((near for near in names if len(name) > 2 and near.lower().startswith(name.lower())), None)
+            return prefixed.get(near, near)
+    continued = (near for near in names if len(name) > 2 and near.lower().startswith(name.lower()))
+    return next((prefixed.get(near, near) for near in continued), None)
 
 
 def _edit_distance(first: str, second: str) -> int:

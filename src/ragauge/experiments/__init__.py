@@ -91,7 +91,7 @@ def run(
     `"dense(embedder=minilm)"`), functions `(query, k)`, sync or async, or retrievers. In a list, each description is
     also the name. `options` are k, repeats, warmup, workers, timeout, retries and threads (of numeric libraries, per
     worker), and fresh, reuse, split, limit and allow_failures. k is the number of documents requested per query: by
-    default the deepest cutoff of the measures, at least 10. A retriever's own k is not used. `split` selects the
+    default the largest cutoff of the measures, at least 10. A retriever's own k is not used. `split` selects the
     judgments of a BEIR folder, `limit` is the maximum number of queries to run.
 
     With `out`, every result is saved as it arrives, and the same call resumes where the last one was interrupted. A

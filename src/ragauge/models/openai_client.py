@@ -37,7 +37,7 @@ class OpenAIEndpoint:
         if parts.scheme not in ("http", "https") or not parts.hostname:
             raise BadInput(f"`{self.shown}` is not an address", hint=example or None)
         if "?" in self.url or "#" in self.url:
-            raise BadInput(f"the address {self.shown} has a query, and none is sent", hint=example or None)
+            raise BadInput(f"the address {self.shown} must not have a query or a fragment", hint=example or None)
         secret = os.environ.get(key, "")
         if key and key not in os.environ and not VARIABLE_NAME.fullmatch(key):
             raise BadInput(
