@@ -46,7 +46,6 @@ def run(tmp_path):
         ("stress --store memory --corpus kb --batch-size 0", "--batch-size must be at least 1, got 0"),
         ("report bench --format csv -C ragdbeval", "--convention applies to RAGdbEval's layout of a benchmark only"),
         ("report bench --format ragdbeval -C rig", "got --convention rig --format ragdbeval"),
-        ("report --schema -b x", "--baseline does not apply to --schema"),
         ("report qrels.txt a.run --split dev", "a split does not apply to a file of judgments"),
         ("report qrels.txt a.run --common-queries --count-missing", "common_queries and count_missing are mutually"),
         ("report ndcg@10.csv -C rig", "a convention does not apply to scores that are computed already"),
