@@ -17,10 +17,6 @@ NUMBER_METAVARS = {"N", "GRADE", "LEVEL", "SCORE", "LABEL", "SHARE", "SECONDS", 
 WITHOUT_DEFAULT = {"--margin", "--detect", "--replicate"}
 """Numbers that turn on an analysis, which is off without them."""
 
-REMAINING = {"run", "report", "compare", "gate", "audit", "embedders", "tokenizers"}
-"""Commands whose options are still to be described like the others."""
-DESCRIBED = [command for command in COMMANDS if command not in REMAINING]
-
 
 def options(command):
     return [one for one in load_command(command).params if one.param_type_name == "option"]
@@ -36,7 +32,7 @@ def examples(command):
     return re.findall(r"\[dim\](ragauge .*)\[/dim\]", load_command(command).help)
 
 
-@pytest.mark.parametrize("command", DESCRIBED)
+@pytest.mark.parametrize("command", COMMANDS)
 def test_help_has_one_sentence_and_at_most_two_examples(command):
     first, *others = load_command(command).help.split("\n\n")
     assert first == COMMANDS[command].summary
@@ -55,7 +51,7 @@ def test_example_has_arguments_and_options_of_its_command(command):
         load_command(command).make_context(command, words, resilient_parsing=True)
 
 
-@pytest.mark.parametrize("command", DESCRIBED)
+@pytest.mark.parametrize("command", COMMANDS)
 def test_option_is_in_a_panel_and_shows_unit_and_default(command):
     known = {option: panel for panel, names in PANELS.items() for option in names.split()}
     for option in options(command):
@@ -70,14 +66,29 @@ def test_option_is_in_a_panel_and_shows_unit_and_default(command):
             assert has_default or name in WITHOUT_DEFAULT, f"{command} {name}: no default"
 
 
-@pytest.mark.parametrize("command", DESCRIBED)
+@pytest.mark.parametrize("command", COMMANDS)
 def test_option_with_several_values_says_so(command):
     for option in options(command):
         if option.multiple:
             assert "Can be repeated" in option.help, longest_spelling(option)
 
 
-@pytest.mark.parametrize("command", ["evaluate", "k-range", "reliability", "validate", "freshness", "fuse"])
+@pytest.mark.parametrize("command", COMMANDS)
+def test_help_shows_units_and_every_default(command):
+    text = show_help(command)
+    assert not re.search(r"<[a-z]\w*(\[\w+\])?>|[^\[]default:", text)
+    for option in options(command):
+        has_default = not (option.default is None or option.default is False) or isinstance(option.show_default, str)
+        spelling = re.escape(longest_spelling(option))
+        entry = re.search(rf"^│[ *]+{spelling} (.*?)(?=^│[ *]+-|^╰)", text, re.M | re.S)
+        assert entry, spelling
+        assert ("[default:" in entry[1]) == has_default, entry[0]
+
+
+@pytest.mark.parametrize(
+    "command",
+    ["evaluate", "compare", "audit", "gate", "report", "k-range", "reliability", "validate", "freshness", "fuse"],
+)
 def test_command_with_runs_explains_names(command):
     arguments = [one.help or "" for one in load_command(command).params if one.param_type_name == "argument"]
     assert "NAME=FILE" in " ".join(arguments)

@@ -14,6 +14,11 @@ from ragauge.cli.options import (
     MinRelevantGrade,
     OutputFiles,
     PrintJson,
+    QrelsFormat,
+    Split,
+    TargetMap,
+    csv_option,
+    measures_option,
     resolve_convention,
 )
 from ragauge.cli.output import check_outputs, print_table, write_result
@@ -33,14 +38,7 @@ def audit(  # noqa: PLR0913 - each is an option of the command
         ),
     ] = None,
     measure: Annotated[
-        list[str] | None,
-        typer.Option(
-            "-m",
-            "--measure",
-            metavar="NAME",
-            show_default="those of the run folder, or of `evaluate`",
-            help="Measure. Can be repeated.",
-        ),
+        list[str] | None, measures_option("those of the run folder, or ndcg@10, recall@100, map, mrr, precision@10")
     ] = None,
     convention: ConventionName = "default",
     rel: MinRelevantGrade = None,
@@ -48,26 +46,28 @@ def audit(  # noqa: PLR0913 - each is an option of the command
         list[str] | None,
         typer.Option(metavar="MEASURE=VALUE", help="Published score to explain. Can be repeated."),
     ] = None,
-    corpus: Annotated[str | None, typer.Option(help=f"Documents: {CORPUS_HELP}.")] = None,
+    corpus: Annotated[str | None, typer.Option(metavar="CORPUS", help=f"Documents: {CORPUS_HELP}.")] = None,
     queries: Annotated[str | None, typer.Option(metavar="FILE", help="Texts of the queries: JSONL or TSV.")] = None,
     dataset: Annotated[
-        str | None, typer.Option("-d", "--dataset", help="Dataset with documents and queries, by name or folder.")
+        str | None,
+        typer.Option(
+            "-d", "--dataset", metavar="DATASET", help="Dataset with documents and queries, by name or folder."
+        ),
     ] = None,
-    check: Annotated[list[str] | None, typer.Option(metavar="NAME", help="Check to run. Can be repeated.")] = None,
+    check: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME", show_default="all", help="Check to run; --list shows all. Can be repeated."),
+    ] = None,
     listing: Annotated[bool, typer.Option("--list", help="List the checks.")] = False,
     full: Annotated[bool, typer.Option("--full", help="Show every finding, with its table.")] = False,
     as_json: PrintJson = False,
-    as_csv: Annotated[bool, typer.Option("--csv", help="Print CSV: one row per finding.")] = False,
+    as_csv: Annotated[bool, csv_option("finding")] = False,
     format_name: FormatName = None,
     out: OutputFiles = None,
     strict: Annotated[bool, typer.Option("--strict", help="Exit with 1 if there is a problem.")] = False,
-    targets: Annotated[
-        str | None, typer.Option(metavar="FILE", help="Map from documents to targets, for dr@k.")
-    ] = None,
-    split: Annotated[str | None, typer.Option(help="Judgments of a BEIR folder: test, train or dev.")] = None,
-    qrels_format: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Format of the judgments, e.g. trec or subtopics.")
-    ] = None,
+    targets: TargetMap = None,
+    split: Split = None,
+    qrels_format: QrelsFormat = None,
 ) -> None:
     """Check judgments, runs and corpus for problems that make scores unreliable.
 

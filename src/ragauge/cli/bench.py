@@ -222,7 +222,9 @@ def bench(  # noqa: PLR0913 - each is an option of the command
     [dim]ragauge bench pydocs --store exact --store faiss:kind=ivf,nprobe=1+4+16[/dim]
     """
     files, folder = split_outputs(out)
-    check_outputs(StoreBenchmark, files, as_json=as_json, as_csv=as_csv, format_name=format_name, charts=charts)
+    check_outputs(
+        StoreBenchmark, files, as_json=as_json, as_csv=as_csv, format_name=format_name, charts=charts, has_folder=True
+    )
     modes = {"--fresh": fresh, "--reuse": reuse, "--remeasure": remeasure is not None}
     if len(chosen_modes := [name for name, value in modes.items() if value]) > 1:
         raise BadInput(f"{' and '.join(chosen_modes)} are mutually exclusive", hint="remove all but one of them")

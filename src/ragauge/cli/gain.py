@@ -138,7 +138,7 @@ def gain(  # noqa: PLR0913 - each is an option of the command
     from ragauge.knowledge import gain
 
     files, folder = split_outputs(out)
-    check_outputs(Gain, files, as_json=as_json, as_csv=as_csv, format_name=format_name, charts=charts)
+    check_outputs(Gain, files, as_json=as_json, as_csv=as_csv, format_name=format_name, charts=charts, has_folder=True)
     require_any_option(context, {name: ["chat"] for name in CHAT_ONLY_OPTIONS})
     if token_price is not None and prices is not None:
         raise BadInput("--token-price and --prices are mutually exclusive", hint="remove one of them")

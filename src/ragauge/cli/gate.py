@@ -14,6 +14,10 @@ from ragauge.cli.options import (
     OptionalConventionName,
     OutputFiles,
     PrintJson,
+    QueryTags,
+    TargetMap,
+    baseline_option,
+    csv_option,
     resolve_convention,
 )
 from ragauge.cli.output import check_outputs, write_result
@@ -32,7 +36,8 @@ def gate(  # noqa: PLR0913 - each is an option of the command
         list[str],
         typer.Argument(
             metavar="[QRELS] RUN",
-            help="Judgments and a run; or, without QRELS, a folder written by `run` or `judge`, or a table of scores.",
+            help="Judgments and a run; or, without QRELS, a folder written by `run` or `judge`, or a table of scores. "
+            "NAME=FILE names the run.",
         ),
     ],
     rule: Annotated[
@@ -46,16 +51,19 @@ def gate(  # noqa: PLR0913 - each is an option of the command
             "'in TAG=VALUE' or 'by TAG'. Can be repeated.",
         ),
     ] = None,
-    rules: Annotated[str | None, typer.Option(metavar="FILE.toml", help="Rules and settings from a file.")] = None,
+    rules: Annotated[str | None, typer.Option(metavar="FILE.toml", help="File with rules and settings.")] = None,
     baseline: Annotated[
-        str | None,
-        typer.Option("-b", "--baseline", metavar="RUN", help="Earlier run to compare with: a file or a folder."),
+        str | None, baseline_option("", "Earlier run to compare with: a file or a folder.", "RUN")
     ] = None,
-    alpha: Annotated[float | None, typer.Option(show_default="0.05", help="Significance level of the tests.")] = None,
+    alpha: Annotated[
+        float | None, typer.Option(metavar="LEVEL", show_default="0.05", help="Significance level of the tests.")
+    ] = None,
     correction: Annotated[
         str | None,
         typer.Option(
-            show_default="none", help="Correction for the number of `not worse` rules: holm, bonferroni, bh, none."
+            metavar="NAME",
+            show_default="none",
+            help="Correction for the number of `not worse` rules: holm, bonferroni, bh or none.",
         ),
     ] = None,
     min_queries: Annotated[
@@ -64,10 +72,8 @@ def gate(  # noqa: PLR0913 - each is an option of the command
     ] = None,
     convention: OptionalConventionName = None,
     rel: MinRelevantGrade = None,
-    tags: Annotated[
-        str | None, typer.Option(metavar="FILE", help="Table with a query column; its other columns are tags.")
-    ] = None,
-    targets: Annotated[str | None, typer.Option(help="A target map (document target) for dr@k.")] = None,
+    tags: QueryTags = None,
+    targets: TargetMap = None,
     versions: Annotated[
         str | None, typer.Option(metavar="FILE", help="Versions of the corpus, for stale_rate@k.")
     ] = None,
@@ -75,22 +81,22 @@ def gate(  # noqa: PLR0913 - each is an option of the command
         bool,
         typer.Option(
             "--allow-changed-corpus",
-            help="Accept a baseline of another corpus: compare on the common queries.",
+            help="Accept a baseline of another corpus, and compare on the common queries.",
         ),
     ] = False,
     lower_is_better: LowerIsBetter = None,
     higher_is_better: HigherIsBetter = None,
     as_json: PrintJson = False,
-    as_csv: Annotated[bool, typer.Option("--csv", help="Print CSV: one row per rule.")] = False,
+    as_csv: Annotated[bool, csv_option("rule")] = False,
     format_name: FormatName = None,
     out: OutputFiles = None,
-    junit: Annotated[str | None, typer.Option(metavar="FILE", help="Also write JUnit XML.")] = None,
+    junit: Annotated[
+        str | None, typer.Option(metavar="FILE", help="JUnit XML file, written in addition to the other output.")
+    ] = None,
 ) -> None:
     """Check a run against rules; exit with 1 if a rule fails or cannot be evaluated.
 
     [dim]ragauge gate qrels.txt new.run -b old.run -r 'ndcg@10 >= 0.4' -r 'mrr not worse'[/dim]
-
-    Exit codes: 0 every rule passes, 1 a rule fails, 2 invalid input, 4 run and baseline are not comparable.
     """
     if len(files) > 2:
         raise BadInput(f"expected at most 2 files, got {len(files)}", hint="ragauge gate QRELS RUN --baseline RUN")

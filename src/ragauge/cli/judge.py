@@ -150,7 +150,9 @@ def judge(  # noqa: PLR0913 - each is an option of the command
     [dim]ragauge judge samples.jsonl --chat openai:gpt-4o-mini --dry-run[/dim]
     """
     files, folder_path = split_outputs(out)
-    check_outputs(JudgedSamples, files, as_json=as_json, as_csv=as_csv, format_name=format_name, charts=charts)
+    check_outputs(
+        JudgedSamples, files, as_json=as_json, as_csv=as_csv, format_name=format_name, charts=charts, has_folder=True
+    )
     output = JudgingOutput(files, as_json, as_csv, format_name, charts)
     if samples is None:
         raise BadInput("no samples given", hint="ragauge judge samples.jsonl")

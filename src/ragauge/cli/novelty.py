@@ -97,7 +97,9 @@ def novelty(  # noqa: PLR0913 - each is an option of the command
     from ragauge.knowledge import novelty
 
     files, folder = split_outputs(out)
-    check_outputs(Novelty, files, as_json=as_json, as_csv=as_csv, format_name=format_name, charts=charts)
+    check_outputs(
+        Novelty, files, as_json=as_json, as_csv=as_csv, format_name=format_name, charts=charts, has_folder=True
+    )
     if token_price is not None and prices is not None:
         raise BadInput("--token-price and --prices are mutually exclusive", hint="remove one of them")
     limits: dict[str, Any] = {

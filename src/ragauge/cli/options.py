@@ -47,6 +47,18 @@ def csv_option(row: str) -> Any:
     return typer.Option("--csv", help=f"Print CSV: one row per {row}.")
 
 
+def baseline_option(default: str, text: str = "System to compare the others with.", metavar: str = "NAME") -> Any:
+    """Return the option `-b`, with the default that the help shows; an empty default is not shown."""
+    return typer.Option("-b", "--baseline", metavar=metavar, show_default=default or False, help=text)
+
+
+def format_option(*further: str) -> Any:
+    """Return the option `--format` of a command with these formats besides the usual ones."""
+    names = ["html", "json", "csv", "markdown", "latex", *further]
+    text = f"Print this format, or write it to the file of -o: {', '.join(names[:-1])} or {names[-1]}."
+    return typer.Option("--format", metavar="NAME", help=text)
+
+
 _CONVENTION_HELP = (
     "Scoring convention: default, trec9, beir, ranx, rig, ann, …; options follow after commas, e.g. trec9,ties=ranked."
 )
@@ -86,11 +98,22 @@ RunFormat = Annotated[
     str | None, typer.Option(metavar="NAME", show_default="detected", help="Format of the runs, e.g. trec or csv.")
 ]
 TargetMap = Annotated[str | None, typer.Option(metavar="FILE", help="Target map (document, target) for dr@k.")]
+DocumentPart = Annotated[
+    str, typer.Option("--part", metavar="NAME", help="Part of a document that is used: whole, text or title.")
+]
 QueryTags = Annotated[
     str | None,
     typer.Option(metavar="FILE", help="Table of query tags: a column with query ids, and a column per tag."),
 ]
 Confidence = Annotated[float, typer.Option(metavar="LEVEL", help="Confidence level of the intervals.")]
+TestConfidence = Annotated[
+    float,
+    typer.Option(
+        "--confidence",
+        metavar="LEVEL",
+        help="Confidence level of the intervals; the significance level of the tests is 1 minus it.",
+    ),
+]
 SignificanceTest = Annotated[
     str,
     typer.Option(
@@ -236,14 +259,7 @@ OutputFilesAndReplies = Annotated[
 ]
 PrintJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 PrintCsv = Annotated[bool, csv_option("row of the table")]
-FormatName = Annotated[
-    str | None,
-    typer.Option(
-        "--format",
-        metavar="NAME",
-        help="Print this format, or write it to the file of -o: html, json, csv, markdown or latex.",
-    ),
-]
+FormatName = Annotated[str | None, format_option()]
 ChartsFolder = Annotated[
     str | None, typer.Option("--charts", metavar="FOLDER", help="Write every chart to this folder, as SVG and PNG.")
 ]

@@ -33,8 +33,12 @@ def check_outputs(
     as_csv: bool,
     format_name: str | None = None,
     charts: str | None = None,
+    has_folder: bool = False,
 ) -> None:
-    """Check that results of this type can be written as requested, before any work."""
+    """Check that results of this type can be written as requested, before any work.
+
+    `has_folder` says that the command also has a working folder, which is not in `files`.
+    """
     from ragauge.reports.registry import find_formats
 
     formats = find_formats(result_type)
@@ -53,9 +57,10 @@ def check_outputs(
         check_writable(charts, folder=True)
     if is_printed:
         format_for_path("", format_name, formats)
+    endings = {".htm", *(kind.ending for kind in formats.values())}
     for file in written:
-        if is_folder_path(file) and format_name is None:
-            raise unknown_ending(file, (kind.ending for kind in formats.values()))
+        if format_name is None and (is_folder_path(file) or Path(file).suffix.lower() not in endings):
+            raise unknown_ending(file, (kind.ending for kind in formats.values()), folder=has_folder)
         format_for_path(file, format_name, formats)
         check_writable(file)
 

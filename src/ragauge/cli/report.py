@@ -11,11 +11,21 @@ import typer
 from ragauge.cli import console
 from ragauge.cli.option_checks import allow_only_options, check_output_libraries
 from ragauge.cli.options import (
+    ChartsFolder,
     CommonQueries,
+    Correction,
+    CountMissing,
+    Family,
     HigherIsBetter,
     LowerIsBetter,
     MinRelevantGrade,
     OptionalConventionName,
+    OutputFiles,
+    SignificanceTest,
+    Split,
+    TestConfidence,
+    baseline_option,
+    measures_option,
     resolve_convention,
 )
 from ragauge.cli.output import describe_omitted, print_report
@@ -33,7 +43,6 @@ from ragauge.reports.benchmark_layouts import describe_convention
 from ragauge.reports.overview_report import build_report, describe_tables
 from ragauge.reports.settings import OverviewOptions
 from ragauge.runs.folder import JUDGMENTS_FILE
-from ragauge.stats.comparisons import CORRECTIONS, TESTS
 from ragauge.store_benchmarks.results_folder import find_benchmark_file
 
 STORED_RESULT_OPTIONS = ("out", "form", "charts")
@@ -46,42 +55,43 @@ def report(  # noqa: PLR0913 - each is an option of the command
         list[str] | None,
         typer.Argument(
             metavar="RUN...",
-            help="Folders of `run`, `bench` or `judge`; judgments, then runs; tables of scores; JSON of "
-            f"{', '.join(registry.STORED_RESULT_COMMANDS)}; or results in the layout of another tool.",
+            help="Folders of `run`, `bench` or `judge`; judgments, then runs (NAME=FILE names one); tables of scores; "
+            f"JSON of {', '.join(registry.STORED_RESULT_COMMANDS)}; or results in the layout of another tool.",
         ),
     ] = None,
-    out: Annotated[
-        list[str] | None,
-        typer.Option(
-            "-o", "--out", metavar="FILE", help="Output file (.html, .json, .csv, .md or .tex). Can be repeated."
-        ),
-    ] = None,
+    out: OutputFiles = None,
     form: Annotated[
-        str | None, typer.Option("--format", metavar="NAME", help=f"Output format: {', '.join(OUTPUT_FORMATS)}.")
-    ] = None,
-    charts: Annotated[str | None, typer.Option(metavar="FOLDER", help="Folder for every chart as SVG and PNG.")] = None,
-    baseline: Annotated[
         str | None,
         typer.Option(
-            "-b", "--baseline", help="System to compare the others with.  [dim]default: that of the runs[/dim]"
+            "--format",
+            metavar="NAME",
+            help=f"Print this format, or write it to the file of -o: {', '.join(OUTPUT_FORMATS)}.",
         ),
     ] = None,
+    charts: ChartsFolder = None,
+    baseline: Annotated[str | None, baseline_option("that of the runs")] = None,
     measure: Annotated[
         list[str] | None,
-        typer.Option(
-            "-m",
-            "--measure",
-            help="Measure; systems are compared by the first. Can be repeated.  [dim]default: those of the runs[/dim]",
-        ),
+        measures_option("those of the runs", "Measures, e.g. ndcg@10,map; systems are compared by the first."),
     ] = None,
-    by: Annotated[list[str] | None, typer.Option(help="Tag of the queries to split them by. Can be repeated.")] = None,
+    by: Annotated[
+        list[str] | None,
+        typer.Option(metavar="TAG", help="Tag of the queries whose values are reported separately. Can be repeated."),
+    ] = None,
     dataset: Annotated[
         str | None,
         typer.Option(
-            "-d", "--dataset", show_default="that of the runs", help="Dataset with the texts, by name or folder."
+            "-d",
+            "--dataset",
+            metavar="DATASET",
+            show_default="that of the runs",
+            help="Dataset with the texts, by name or folder.",
         ),
     ] = None,
-    title: Annotated[str | None, typer.Option(help="Title of the report.")] = None,
+    title: Annotated[
+        str | None,
+        typer.Option(metavar="TEXT", show_default="by the input", help="Title of the report."),
+    ] = None,
     joined: Annotated[
         list[str] | None,
         typer.Option(
@@ -92,23 +102,15 @@ def report(  # noqa: PLR0913 - each is an option of the command
         ),
     ] = None,
     audit: Annotated[bool, typer.Option("--audit/--no-audit", help="Audit the scores for suspicious causes.")] = True,
-    confidence: Annotated[
-        float, typer.Option(help="Confidence level of the intervals; 1 minus it is the level of the tests.")
-    ] = 0.95,
-    test: Annotated[str, typer.Option(help=f"Significance test: {', '.join(TESTS)}.")] = "t",
-    correction: Annotated[
-        str, typer.Option(help=f"Multiple-comparison correction: {', '.join(CORRECTIONS)}.")
-    ] = "holm",
-    family: Annotated[
-        str, typer.Option(help="Comparisons that are corrected together: those of one measure, or all.")
-    ] = "measure",
+    confidence: TestConfidence = 0.95,
+    test: SignificanceTest = "t",
+    correction: Correction = "holm",
+    family: Family = "measure",
     common_queries: CommonQueries = False,
-    count_missing: Annotated[
-        bool, typer.Option("--count-missing", help="Score queries that a run lacks as 0.")
-    ] = False,
+    count_missing: CountMissing = False,
     convention: OptionalConventionName = None,
     rel: MinRelevantGrade = None,
-    split: Annotated[str | None, typer.Option(help="Judgments of a BEIR folder: test, train or dev.")] = None,
+    split: Split = None,
     lower_is_better: LowerIsBetter = None,
     higher_is_better: HigherIsBetter = None,
 ) -> None:
@@ -117,8 +119,6 @@ def report(  # noqa: PLR0913 - each is an option of the command
     [dim]ragauge report runs/pydocs -o report.html --charts charts[/dim]
 
     [dim]ragauge report runs/pydocs -o table.tex -o report.json[/dim]
-
-    Without -o, the summary and the tables are printed.
     """
     if not files:
         raise BadInput(

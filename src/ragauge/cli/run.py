@@ -9,7 +9,7 @@ import os
 import shlex
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import KW_ONLY, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any
@@ -17,8 +17,22 @@ from typing import Annotated, Any
 import typer
 
 from ragauge.cli import console
-from ragauge.cli.options import DocumentsPerQuery, MaxQueries, OptionalConventionName, Reuse, SaveBaseline, Threads
-from ragauge.cli.output import describe_omitted, print_report
+from ragauge.cli.options import (
+    DocumentsPerQuery,
+    FormatName,
+    MaxQueries,
+    OptionalConventionName,
+    PrintJson,
+    Reuse,
+    SaveBaseline,
+    Split,
+    Threads,
+    baseline_option,
+    csv_option,
+    measures_option,
+    output_option,
+)
+from ragauge.cli.output import STDOUT, check_outputs, describe_omitted, print_report, split_outputs
 from ragauge.cli.progress import show_progress
 from ragauge.comparison.results import DatasetOverviews, Overview
 from ragauge.core import plugins
@@ -67,51 +81,75 @@ def run(  # noqa: PLR0913 - each is an option of the command
         typer.Option(
             "-s",
             "--system",
-            help="bm25, dense, 'dense(embedder=minilm)', NAME=…, module:function or module:Class. Can be repeated.",
+            metavar="SYSTEM",
+            show_default="those of FILE.toml",
+            help="Retrieval system: bm25, dense, 'dense(embedder=minilm)', module:function or module:Class; NAME=… "
+            "names it. Can be repeated.",
         ),
     ] = None,
     dataset: Annotated[
         list[str] | None,
-        typer.Option("-d", "--dataset", help="Dataset to use instead of those of the file. Can be repeated."),
-    ] = None,
-    measure: Annotated[list[str] | None, typer.Option("-m", "--measure", help="Measure. Can be repeated.")] = None,
-    k: DocumentsPerQuery = None,
-    baseline: Annotated[str | None, typer.Option("-b", "--baseline", help="System to compare the others with.")] = None,
-    repeats: Annotated[int | None, typer.Option(help="Number of trials per query.  [dim]default: 1[/dim]")] = None,
-    warmup: Annotated[
-        int | None, typer.Option(help="Number of untimed warm-up queries.  [dim]default: 5[/dim]")
-    ] = None,
-    workers: Annotated[int | None, typer.Option(help="Number of concurrent queries.  [dim]default: 1[/dim]")] = None,
-    threads: Threads = None,
-    timeout: Annotated[float | None, typer.Option(help="Timeout of one attempt in seconds.")] = None,
-    retries: Annotated[
-        int | None, typer.Option(help="Number of attempts after a failed one.  [dim]default: 0[/dim]")
-    ] = None,
-    convention: OptionalConventionName = None,
-    split: Annotated[str | None, typer.Option(help="Judgments of a BEIR folder: test, train or dev.")] = None,
-    max_queries: MaxQueries = None,
-    by: Annotated[str | None, typer.Option(help="Tag of the queries to split the first measure by.")] = None,
-    out: Annotated[
-        str | None,
         typer.Option(
-            "-o",
-            "--out",
-            help="Folder to write; {now} is the time (UTC).  [dim]default: runs/NAME, by the dataset or the file[/dim]",
+            "-d",
+            "--dataset",
+            metavar="DATASET",
+            show_default="those of FILE.toml",
+            help="Dataset for the systems of an experiment file. Can be repeated.",
         ),
     ] = None,
-    fresh: Annotated[bool, typer.Option("--fresh", help="Run every system again, including built-in ones.")] = False,
+    measure: Annotated[list[str] | None, measures_option("ndcg@10, recall@10, mrr@10, hit_rate@10")] = None,
+    k: DocumentsPerQuery = None,
+    baseline: Annotated[str | None, baseline_option("")] = None,
+    repeats: Annotated[
+        int | None, typer.Option(metavar="N", show_default="1", help="Number of trials per query.")
+    ] = None,
+    warmup: Annotated[
+        int | None, typer.Option(metavar="N", show_default="5", help="Number of untimed warm-up queries.")
+    ] = None,
+    workers: Annotated[
+        int | None, typer.Option(metavar="N", show_default="1", help="Number of concurrent queries.")
+    ] = None,
+    threads: Threads = None,
+    timeout: Annotated[
+        float | None,
+        typer.Option(metavar="SECONDS", show_default="no limit", help="Timeout of one attempt in seconds."),
+    ] = None,
+    retries: Annotated[
+        int | None,
+        typer.Option(metavar="N", show_default="0", help="Maximum number of repeated attempts per query."),
+    ] = None,
+    convention: OptionalConventionName = None,
+    split: Split = None,
+    max_queries: MaxQueries = None,
+    by: Annotated[
+        str | None,
+        typer.Option(metavar="TAG", help="Tag of the queries whose values are reported separately."),
+    ] = None,
+    out: Annotated[
+        list[str] | None,
+        output_option(
+            "Working folder, which is resumed; {now} is the time (UTC)", "runs/NAME, by the dataset or the file"
+        ),
+    ] = None,
+    fresh: Annotated[
+        bool, typer.Option("--fresh", help="Run every system again, including finished built-in ones.")
+    ] = False,
     reuse: Reuse = False,
     save_to: SaveBaseline = None,
-    output: Annotated[bool, typer.Option("--json", help="JSON on standard output.")] = False,
+    as_json: PrintJson = False,
+    as_csv: Annotated[bool, csv_option("value of a system")] = False,
+    format_name: FormatName = None,
 ) -> None:
     """Run retrieval systems on a dataset, then time, score and compare them.
 
     [dim]ragauge run pydocs -s bm25 -s dense -s 'hybrid(weights=0.7+0.3)' -b bm25[/dim]
 
-    Results are saved as they arrive. To resume after Ctrl-C or a crash, run the same command again.
+    [dim]ragauge run experiment.toml -o runs/nightly -o report.html[/dim]
     """
     if fresh and reuse:
         raise BadInput("--fresh and --reuse are mutually exclusive", hint="leave out one of them")
+    now = datetime.now(UTC).strftime("%Y-%m-%dT%H-%M-%S")
+    files, folder = split_outputs([path.replace("{now}", now) for path in out or []])
     settings: dict[str, Any] = {"convention": "default", "fresh": fresh, "reuse": reuse}
     if what.endswith(".toml"):
         settings.update(read_experiment(what))
@@ -124,7 +162,7 @@ def run(  # noqa: PLR0913 - each is an option of the command
         settings["systems"] = _parse_systems(system, known)
     given = {
         "measures": measure, "k": k, "baseline": baseline, "repeats": repeats, "warmup": warmup, "workers": workers,
-        "timeout": timeout, "retries": retries, "convention": convention, "out": out, "split": split,
+        "timeout": timeout, "retries": retries, "convention": convention, "out": folder, "split": split,
         "limit": max_queries, "dataset": dataset or None, "threads": threads,
     }  # fmt: skip
     settings.update({name: value for name, value in given.items() if value is not None})
@@ -135,26 +173,73 @@ def run(  # noqa: PLR0913 - each is an option of the command
         named = Path(what).stem if what.endswith((".toml", ".jsonl")) else dataset_name(Path(what))
         settings["out"] = Path("runs") / folder_name(named)
     again = "the same command"
-    if "{now}" in str(settings["out"]):
-        settings["out"] = str(settings["out"]).replace("{now}", datetime.now(UTC).strftime("%Y-%m-%dT%H-%M-%S"))
+    if any("{now}" in str(path) for path in (settings["out"], *(out or []))):
+        settings["out"] = str(settings["out"]).replace("{now}", now)
         again += f" with --out {shlex.quote(settings['out'])}"
     if by is not None and isinstance(settings["dataset"], str):
         check_tag(by, load(settings["dataset"], split=settings.get("split")))
     several = isinstance(settings["dataset"], list | dict)
+    outputs = RunOutputs(files, as_json=as_json, as_csv=as_csv, format_name=format_name)
+    outputs.check(DatasetOverviews if several else Overview)
     if save_to is not None:
         folders = [folder_name(name) for name in datasets_by_name(settings["dataset"])] if several else [""]
         for folder in folders:
             check_baseline_folder(Path(save_to) / folder)
     with command_scope():  # until the report is written
         if several:
-            _run_each_dataset(settings, again=again, as_json=output, by=by, save_to=save_to)
+            _run_each_dataset(settings, outputs, again=again, by=by, save_to=save_to)
         else:
             found = run_with_progress(settings, again=again)
-            finish_experiment(found, as_json=output, by=by, save_to=save_to)
+            finish_experiment(found, outputs, by=by, save_to=save_to)
+
+
+@dataclass(frozen=True)
+class RunOutputs:
+    """Output options of `run` and `demo`, which also write their working folder."""
+
+    files: Sequence[str]
+    _: KW_ONLY
+    as_json: bool
+    as_csv: bool
+    format_name: str | None = None
+
+    def check(self, result_type: type[Result]) -> None:
+        """Check that results of this type can be written as requested, before any work."""
+        check_outputs(
+            result_type,
+            self.files,
+            as_json=self.as_json,
+            as_csv=self.as_csv,
+            format_name=self.format_name,
+            has_folder=True,
+        )
+
+    @property
+    def written_files(self) -> list[str]:
+        """Files to write in addition to the working folder."""
+        return [file for file in self.files if file != STDOUT]
+
+    @property
+    def printed_format(self) -> str | None:
+        """Format that is printed; None for tables."""
+        if self.as_json or self.as_csv:
+            return "json" if self.as_json else "csv"
+        return None if self.written_files else self.format_name
+
+    def write(self, result: Result, compact: Result) -> list[str]:
+        """Write the files and print the requested format; return notes on the files.
+
+        `compact` is printed as JSON: the result without its queries.
+        """
+        registry.write_results([result], self.written_files, self.format_name)
+        if self.printed_format is not None:
+            printed = compact if self.printed_format == "json" else result
+            console.write_data(_format_results(printed, self.printed_format), nl=False)
+        return [f"wrote {file}" for file in self.written_files]
 
 
 def _run_each_dataset(
-    settings: dict[str, Any], *, again: str, as_json: bool, by: str | None, save_to: str | None
+    settings: dict[str, Any], outputs: RunOutputs, *, again: str, by: str | None, save_to: str | None
 ) -> None:
     """Run an experiment per dataset, and combine the results.
 
@@ -167,11 +252,12 @@ def _run_each_dataset(
     failures: list[RagaugeError] = []
     absent: dict[str, str] = {}
     tags: set[str] = set()
+    prints_tables = outputs.printed_format is None
     for name, dataset in named.items():
         sys.stderr.write(f"{one_line(name)}\n")
         try:
             found = run_with_progress({**settings, "dataset": dataset, "out": folder / places[name]}, again=again)
-            if seen and not as_json:
+            if seen and prints_tables:
                 console.print_tables("")
             own = list_tags(found)
             tags |= own
@@ -179,7 +265,10 @@ def _run_each_dataset(
                 note = f"not split by {by}: the queries have no such tag (there are {', '.join(sorted(own)) or 'none'})"
                 found = replace(found, notes=[*found.notes, note])
             seen[name] = _write_and_print_report(
-                found, as_json=as_json, by=by if by and canonical_tag(by, own) in own else None, explained=not seen
+                found,
+                prints_tables=prints_tables,
+                by=by if by and canonical_tag(by, own) in own else None,
+                explained=not seen,
             )
             if save_to is not None and not _failed_systems(found):
                 save_experiment_baseline(found, Path(save_to) / places[name])
@@ -194,10 +283,9 @@ def _run_each_dataset(
         failures.append(UnknownName("tag", by, tags, hint=f"choose one of {', '.join(sorted(tags)) or 'none'}"))
     study = DatasetOverviews(folder.resolve().name, seen, absent, {name: places[name] for name in seen})
     notes = _write_results(study, {"report.md": "markdown", "summary.csv": "csv"}, folder)
-    if as_json:
-        shown = {name: one.without_queries() for name, one in seen.items()}
-        console.write_data(_format_results(replace(study, overviews=shown), "json"), nl=False)
-    else:
+    compact = replace(study, overviews={name: one.without_queries() for name, one in seen.items()})
+    notes += outputs.write(study, compact)
+    if prints_tables:
         console.print_tables("")
         report = registry.build_reports([study])[0]
         more = list_measures(seen)[MAX_OPEN_MEASURES:]
@@ -224,34 +312,34 @@ def run_with_progress(settings: dict[str, Any], *, again: str = "the same comman
 
 def finish_experiment(
     experiment: Experiment,
+    outputs: RunOutputs,
     *,
-    as_json: bool,
     by: str | None = None,
     audited: bool = False,
     save_to: str | None = None,
 ) -> None:
-    """Write the report next to the runs, print it, and save a baseline if requested."""
-    seen = _write_and_print_report(experiment, as_json=as_json, by=by, audited=audited)
+    """Write the report next to the runs and to the requested files, print it, and save a baseline if requested."""
+    prints_tables = outputs.printed_format is None
+    seen = _write_and_print_report(experiment, prints_tables=prints_tables, by=by, audited=audited)
     if save_to is not None and not _failed_systems(experiment):
         save_experiment_baseline(experiment, Path(save_to))
-    if as_json:
-        console.write_data(_format_results(seen.without_queries(), "json"), nl=False)
+    console.print_notes(outputs.write(seen, seen.without_queries()))
     _exit_with_failures(_failed_systems(experiment))
 
 
 def _write_and_print_report(
-    experiment: Experiment, *, as_json: bool, by: str | None, audited: bool = False, explained: bool = True
+    experiment: Experiment, *, prints_tables: bool, by: str | None, audited: bool = False, explained: bool = True
 ) -> Overview:
     """Write the report of an experiment to the folder of its runs, and print it.
 
-    With `as_json`, only notes are printed. Without `explained`, the notes do not explain the tables.
+    Without `prints_tables`, only notes are printed. Without `explained`, the notes do not explain the tables.
     """
     folder = experiment.folder or Path()
     by = None if by is None else canonical_tag(by, list_tags(experiment))
     seen = overview(experiment, by=by or (), audited=audited)
     files = {"report.md": "markdown", "summary.csv": "csv", "scores.csv": "queries"}
     notes = console.merge_notes(experiment.notes, experiment.runs) + _write_results(seen, files, folder)
-    dropped = [] if as_json else print_report(_add_groups(build_report(seen), seen, by))
+    dropped = print_report(_add_groups(build_report(seen), seen, by)) if prints_tables else []
     page = ", report.html" * (folder / "report.html").exists()
     next_step = (
         []

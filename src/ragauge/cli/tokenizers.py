@@ -7,7 +7,15 @@ from typing import Annotated
 import typer
 
 from ragauge.cli.option_checks import refuse_options
-from ragauge.cli.options import CORPUS_HELP, ChartsFolder, OutputFiles, PrintJson
+from ragauge.cli.options import (
+    CORPUS_HELP,
+    ChartsFolder,
+    DocumentPart,
+    OutputFiles,
+    PrintJson,
+    csv_option,
+    format_option,
+)
 from ragauge.cli.output import check_outputs, print_unread_notes, write_result
 from ragauge.cli.progress import show_progress
 from ragauge.core.errors import BadInput
@@ -18,16 +26,17 @@ def tokenizers(  # noqa: PLR0913 - each is an option of the command
     context: typer.Context,
     corpus: Annotated[
         str | None,
-        typer.Argument(help=f"Corpus: {CORPUS_HELP}."),
+        typer.Argument(metavar="CORPUS", help=f"Corpus: {CORPUS_HELP}."),
     ] = None,
     tokenizer: Annotated[
         list[str] | None,
         typer.Option(
             "-t",
             "--tokenizer",
-            help="bytes, characters, words, bpe(vocabulary=8000), wordpiece, unigram, file(path=tokenizer.json), "
-            "transformers(model=FOLDER), minilm …, or NAME=…. Can be repeated.  "
-            "[dim]default all that need no file[/dim]",
+            metavar="TOKENIZER",
+            show_default="all that need no file",
+            help="Tokenizer: bytes, characters, words, bpe(vocabulary=8000), wordpiece, unigram, "
+            "file(path=tokenizer.json), transformers(model=FOLDER), minilm, …; NAME=… names it. Can be repeated.",
         ),
     ] = None,
     token_limit: Annotated[
@@ -40,30 +49,22 @@ def tokenizers(  # noqa: PLR0913 - each is an option of the command
         float | None,
         typer.Option(
             metavar="SHARE",
-            help="Share of the documents to count on and not to train on; 0 trains and counts on all.  "
-            "[dim]default 0.1 if a tokenizer is trained[/dim]",
+            show_default="0.1 if a tokenizer is trained, or 0",
+            help="Share of the documents used only for counting; 0 trains and counts on all documents.",
         ),
     ] = None,
-    seed: Annotated[int, typer.Option(help="Seed of the selection of held-out documents.")] = 0,
-    part: Annotated[str, typer.Option(help="Part of a document that is tokenized: whole, text or title.")] = "whole",
+    seed: Annotated[int, typer.Option(metavar="N", help="Seed of the selection of held-out documents.")] = 0,
+    part: DocumentPart = "whole",
     probe: Annotated[
         list[str] | None,
-        typer.Option("-p", "--probe", metavar="TEXT", help="Show the tokens of this text. Can be repeated."),
+        typer.Option("-p", "--probe", metavar="TEXT", help="Text whose tokens are shown. Can be repeated."),
     ] = None,
     full: Annotated[
         bool, typer.Option("--full", help="Show the tokens of all probes, and the words with the most tokens.")
     ] = False,
     as_json: PrintJson = False,
-    as_csv: Annotated[bool, typer.Option("--csv", help="Print CSV: one row per tokenizer.")] = False,
-    format_name: Annotated[
-        str | None,
-        typer.Option(
-            "--format",
-            metavar="NAME",
-            help="Print this format, or write it to the file of -o: html, json, csv, markdown, latex, or tokenizer "
-            "(table of the tokenization study).",
-        ),
-    ] = None,
+    as_csv: Annotated[bool, csv_option("tokenizer")] = False,
+    format_name: Annotated[str | None, format_option("tokenizer (table of the tokenization study)")] = None,
     out: OutputFiles = None,
     charts: ChartsFolder = None,
 ) -> None:
