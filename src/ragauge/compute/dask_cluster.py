@@ -73,12 +73,12 @@ def _connect_client(distributed: Any, address: str, stack: ExitStack) -> Any:
         client = distributed.Client(started, set_as_default=False)
         _run_on_all_workers(client, _leave_process_group)
         return client
-    found = SCHEDULER_ADDRESS.fullmatch(address)
-    if found is None:
+    match = SCHEDULER_ADDRESS.fullmatch(address)
+    if match is None:
         raise BadInput(f"`{address}` is not a cluster address", hint="tcp://host:8786, or local:4")
     try:
         # Check the port first: Dask would retry a closed port until the timeout.
-        with socket.create_connection((found["host"].strip("[]"), int(found["port"])), timeout=CONNECT_TIMEOUT_S):
+        with socket.create_connection((match["host"].strip("[]"), int(match["port"])), timeout=CONNECT_TIMEOUT_S):
             pass
         client = distributed.Client(address, timeout=CONNECT_TIMEOUT_S, set_as_default=False)
     except (OSError, OverflowError, ValueError) as error:
@@ -135,13 +135,13 @@ def _run_on_all_workers(client: Any, function: Callable[[], Any]) -> dict[str, A
     """
     until = time.monotonic() + CONNECT_TIMEOUT_S
     while True:
-        found: dict[str, Any] = client.run(function, on_error="return")
-        failures = [error for error in found.values() if isinstance(error, BaseException)]
+        results: dict[str, Any] = client.run(function, on_error="return")
+        failures = [error for error in results.values() if isinstance(error, BaseException)]
         lost = [error for error in failures if isinstance(error, OSError)]
         if failures and (len(lost) < len(failures) or time.monotonic() > until):
             raise next((error for error in failures if error not in lost), failures[0])
-        if found and not failures:
-            return found
+        if results and not failures:
+            return results
         client.wait_for_workers(1, timeout=CONNECT_TIMEOUT_S)
         time.sleep(0.2)
 
@@ -166,12 +166,12 @@ def _check_worker_versions(client: Any, address: str) -> None:
         raise BackendFailed(f"the cluster at {address} has no workers", hint=f"dask worker {address}") from None
     own = _library_versions()
     try:
-        found = _run_on_all_workers(client, _library_versions)
+        versions_by_worker = _run_on_all_workers(client, _library_versions)
     except Exception as error:  # e.g. an import that fails on the worker
         raise BackendFailed(
             f"a worker of {address} cannot run this: {error_summary(error)}", hint="install ragauge on every worker"
         ) from None
-    for worker, theirs in found.items():
+    for worker, theirs in versions_by_worker.items():
         other = [f"{name} {theirs[name]}, not {version}" for name, version in own.items() if theirs[name] != version]
         if other:
             raise BackendFailed(f"the worker {worker} has {'; '.join(other)}", hint="install the same everywhere")

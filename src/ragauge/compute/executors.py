@@ -84,9 +84,9 @@ def spill_to_file(parcel: PickledTask, owner: object) -> PickledTask:
     return PickledTask(parcel.name, b"", str(path))
 
 
-def identity_function(thing: T) -> T:
+def identity_function(value: T) -> T:
     """Return the argument; a function that can be sent to any process."""
-    return thing
+    return value
 
 
 P = TypeVar("P")
@@ -147,8 +147,8 @@ def map_ordered(
         while waiting:
             yield _wait_for_first_task(office, waiting)
     finally:
-        for one in waiting:
-            one.future.cancel()
+        for task in waiting:
+            task.future.cancel()
 
 
 @dataclass
@@ -218,9 +218,9 @@ class _TaskDispatcher(Generic[P, R]):
         sent: Any = self._scatter_part(part) if self._heavy else part
         return _SubmittedTask(part, self._submit_task(_call_work, there, sent), there, times)
 
-    def _submit_task(self, *what: Any) -> Future[R]:
+    def _submit_task(self, *call: Any) -> Future[R]:
         try:
-            future: Future[R] = (self._submit_to_dask if self._dask else self._executor.submit)(*what)
+            future: Future[R] = (self._submit_to_dask if self._dask else self._executor.submit)(*call)
         except BrokenExecutor as error:
             raise _broken_executor_error(error) from None
         except RuntimeError as error:
@@ -229,7 +229,7 @@ class _TaskDispatcher(Generic[P, R]):
             raise _shutdown_error() from None
         return future
 
-    def _submit_to_dask(self, *what: Any) -> Future[R]:
+    def _submit_to_dask(self, *call: Any) -> Future[R]:
         """Submit to the cluster and return a future of the standard library.
 
         The future of Dask's own executor never ends if a result is lost with its worker after it was announced.
@@ -239,7 +239,7 @@ class _TaskDispatcher(Generic[P, R]):
         client = _dask_client(self._executor)
         # Two equal calls are two tasks: Dask must not identify them by their arguments.
         how = {**getattr(self._executor, "_kwargs", {}), "pure": False}
-        there = client.submit(*what, **how)
+        there = client.submit(*call, **how)
         future: Future[R] = asyncio.run_coroutine_threadsafe(
             _await_dask_result(there, client), client.loop.asyncio_loop
         )
@@ -270,18 +270,19 @@ async def _await_dask_result(there: Any, client: Any) -> Any:
 
     # Never cancelled: a client fetches several results together, and cancelling one fetch cancels all.
     result = asyncio.ensure_future(there._result())
-    result.add_done_callback(lambda one: one.cancelled() or one.exception())  # mark as retrieved: no caller may wait
-    alone = 0.0
+    # Mark the exception as retrieved: no caller may wait.
+    result.add_done_callback(lambda waiter: waiter.cancelled() or waiter.exception())
+    idle_s = 0.0
     while not (await asyncio.wait([result], timeout=POLL_INTERVAL_S))[0]:
         try:
-            alone = 0.0 if await client.scheduler.ncores() else alone + POLL_INTERVAL_S
+            idle_s = 0.0 if await client.scheduler.ncores() else idle_s + POLL_INTERVAL_S
         except OSError as error:
             raise BackendFailed(
                 f"the cluster's scheduler does not answer any more: {error_summary(error)}", final=True
             ) from None
-        if alone >= NO_WORKERS_TIMEOUT_S:
+        if idle_s >= NO_WORKERS_TIMEOUT_S:
             raise BackendFailed(
-                f"the cluster has had no worker for {alone:.0f} s", hint="`dask worker ADDRESS` joins one", final=True
+                f"the cluster has had no worker for {idle_s:.0f} s", hint="`dask worker ADDRESS` joins one", final=True
             )
     return result.result()
 
@@ -292,9 +293,9 @@ def _wait_for_first_task(office: _TaskDispatcher[P, R], waiting: deque[_Submitte
         try:
             result = _wait_for_result(waiting[0].future)
         except _TaskLost:
-            for place, one in enumerate(list(waiting)):
-                if _is_lost(one.future):
-                    waiting[place] = office.again(one)
+            for place, task in enumerate(list(waiting)):
+                if _is_lost(task.future):
+                    waiting[place] = office.again(task)
         else:
             waiting.popleft()
             return result
@@ -343,15 +344,15 @@ def _broken_executor_error(error: BaseException) -> BackendFailed:
     )
 
 
-def _to_executor(given: Any) -> Executor:
+def _to_executor(value: Any) -> Executor:
     """Return an executor; for a Dask client, its executor."""
-    if hasattr(given, "get_executor"):
-        given = given.get_executor(pure=False)
-    if not hasattr(given, "submit"):
+    if hasattr(value, "get_executor"):
+        value = value.get_executor(pure=False)
+    if not hasattr(value, "submit"):
         raise BadInput(
-            f"{given!r} is not an executor: it has no `submit`", hint="`ragauge.dask_cluster(address)` gives one"
+            f"{value!r} is not an executor: it has no `submit`", hint="`ragauge.dask_cluster(address)` gives one"
         )
-    return given  # type: ignore[no-any-return]
+    return value  # type: ignore[no-any-return]
 
 
 _SPAWNED_POOLS: weakref.WeakKeyDictionary[Executor, Executor] = weakref.WeakKeyDictionary()

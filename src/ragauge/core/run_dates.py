@@ -22,9 +22,9 @@ class RunDate(NamedTuple):
         >>> RunDate.find({"made": "2026-11-18T03:46:18+00:00", "reused": True}, {"finished": "2026-11-19"})
         RunDate(made='2026-11-18T03:46:18+00:00', reused=True)
         """
-        dates = [str(one.get("made") or one.get("finished") or "") for one in manifests]
+        dates = [str(manifest.get("made") or manifest.get("finished") or "") for manifest in manifests]
         known = [date for date in dates if date]
-        return cls(min(known), any(bool(one.get("reused")) for one in manifests)) if known else None
+        return cls(min(known), any(bool(manifest.get("reused")) for manifest in manifests)) if known else None
 
 
 def describe_run_dates(answers: Mapping[str, RunDate]) -> list[str]:

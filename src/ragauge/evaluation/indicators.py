@@ -74,8 +74,8 @@ COUNT_INDICATORS = {
 FRESHNESS_PATTERN = re.compile(rf"(?P<what>stale|conflict|{'|'.join(FRESHNESS_RATES)})(?:@(?P<k>[1-9]\d*))?", re.I)
 """Freshness indicators: `stale_rate@10` over all positions, `stale@10` per query."""
 UNSCORED_PATTERN = re.compile(rf"{UNSCORED_PREFIX}\s*\(\s*(.+?)\s*\)", re.I)
-TIMING_NAMES = (*(f"{one}_ms" for one in LATENCY_STATISTICS), *RUN_INDICATORS)
-INDICATOR_NAMES = (*TIMING_NAMES, *COUNT_INDICATORS, *(f"{one}@10" for one in FRESHNESS_RATES))
+TIMING_NAMES = (*(f"{statistic}_ms" for statistic in LATENCY_STATISTICS), *RUN_INDICATORS)
+INDICATOR_NAMES = (*TIMING_NAMES, *COUNT_INDICATORS, *(f"{rate}@10" for rate in FRESHNESS_RATES))
 TIMING_WORDS_PATTERN = re.compile(
     r"latenc|time|speed|slow|fast|duration|delay|second|throughput|qps|response|per_?sec|_ms$|^ms$"
 )

@@ -153,8 +153,8 @@ def select_run_columns(frame: pl.DataFrame | pl.LazyFrame, label: str) -> pl.Dat
 
 
 def _missing_columns_text(query: str | None, doc: str | None) -> str:
-    found = {"query": query, "document": doc}
-    return " and no ".join(name for name, column in found.items() if column is None) or "score"
+    columns = {"query": query, "document": doc}
+    return " and no ".join(name for name, column in columns.items() if column is None) or "score"
 
 
 def select_judgment_columns(frame: pl.DataFrame, label: str) -> pl.DataFrame:
@@ -246,8 +246,8 @@ def check_no_nulls(
         if bad.any():
             at = int(bad.arg_true()[0])
             line = None if first_line is None else first_line + at
-            what = "not a number" if column == number else "missing"
-            raise BadInput(f"the {column} of row {before + at + 1} is {what}", file=label, line=line)
+            problem = "not a number" if column == number else "missing"
+            raise BadInput(f"the {column} of row {before + at + 1} is {problem}", file=label, line=line)
     return frame
 
 
@@ -289,9 +289,9 @@ def locate_text_errors(data: bytes, label: str, *, separator: bytes = b"", field
                 text.decode()
             except UnicodeDecodeError:
                 raise BadInput("the line is not UTF-8", file=label, line=line) from None
-            found = text.count(separator) + 1 if fields and text.strip() else fields
-            if found > fields:
-                raise BadInput(f"expected {fields} fields, found {found}", file=label, line=line) from None
+            n_fields = text.count(separator) + 1 if fields and text.strip() else fields
+            if n_fields > fields:
+                raise BadInput(f"expected {fields} fields, found {n_fields}", file=label, line=line) from None
         raise
 
 
@@ -312,14 +312,14 @@ def _read_jsonl(source: InputFile) -> pl.DataFrame:
                 check_id(str(row.get(name)), f"the {name}", file=source.label, line=line)
     try:
         with locate_text_errors(data, source.label):
-            found = pl.read_ndjson(data, schema=schema)
+            frame = pl.read_ndjson(data, schema=schema)
     except BadInput:
         for line, text in enumerate(data.splitlines(), 1):
             if text.strip():
                 parse_json(text, file=source.label, line=line)
         raise
-    _check_duplicate_keys(data, found, source.label)
-    return found
+    _check_duplicate_keys(data, frame, source.label)
+    return frame
 
 
 def _check_duplicate_keys(data: bytes, table: pl.DataFrame, label: str) -> None:

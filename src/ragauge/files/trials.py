@@ -202,12 +202,12 @@ def trials_from_mapping(
     return trials
 
 
-def _unique_by_id(data: Mapping[Any, Any], what: str, label: str | None) -> dict[str, Any]:
+def _unique_by_id(data: Mapping[Any, Any], noun: str, label: str | None) -> dict[str, Any]:
     unique: dict[str, Any] = {}
     for key, value in data.items():
-        name = parse_id(key, f"the name of a {what}", label)
+        name = parse_id(key, f"the name of a {noun}", label)
         if name in unique:
-            raise BadInput(f"duplicate {what} `{name}`", file=label)
+            raise BadInput(f"duplicate {noun} `{name}`", file=label)
         unique[name] = value
     return unique
 

@@ -175,7 +175,7 @@ NUMERIC_OPTION_TYPES: Mapping[str, type] = MappingProxyType(
 """Types of the numeric options of a convention, by option name."""
 
 
-def find_convention(which: str | Convention) -> Convention:
+def find_convention(convention: str | Convention) -> Convention:
     """Find a convention by name, with options after commas; a convention is returned unchanged.
 
     Options without a name change the default convention.
@@ -183,9 +183,9 @@ def find_convention(which: str | Convention) -> Convention:
     >>> find_convention("RIG").gain, find_convention("trec9,ties=ranked").name, find_convention("depth=5").depth
     ('exp', 'trec9, ties=ranked', 5)
     """
-    if isinstance(which, Convention):
-        return which
-    parts = [part.strip() for part in which.split(",")]
+    if isinstance(convention, Convention):
+        return convention
+    parts = [part.strip() for part in convention.split(",")]
     name = "default" if "=" in parts[0] else parts.pop(0)
     preset = PRESETS.get(name.lower().replace("_", "-"))
     if preset is None:

@@ -50,7 +50,7 @@ def write_experiment_files(folder: Path, dataset: Dataset, about: Mapping[str, A
     if judgments.targets is None:
         targets.unlink(missing_ok=True)
     else:
-        write_record({doc: list(which) for doc, which in judgments.targets.items()}, targets)
+        write_record({doc: list(doc_targets) for doc, doc_targets in judgments.targets.items()}, targets)
     write_queries(dataset.queries, dataset.tags, str(folder / QUERIES_FILE))
     write_record(about, folder / runs_folder.EXPERIMENT_FILE)
 
@@ -141,26 +141,29 @@ def check_run_judgments(runs: Sequence[Path], judgments: Judgments) -> None:
             )
 
 
-def has_same_judgments(one: Judgments, other: Judgments) -> bool:
+def has_same_judgments(first: Judgments, second: Judgments) -> bool:
     """Return whether two sets of judgments are equal, regardless of their order."""
-    return one is other or {q: dict(docs) for q, docs in one.nested.items()} == {
-        q: dict(docs) for q, docs in other.nested.items()
+    return first is second or {q: dict(docs) for q, docs in first.nested.items()} == {
+        q: dict(docs) for q, docs in second.nested.items()
     }
 
 
 def check_same_dataset(
-    one: tuple[str, Mapping[str, Any]], other: tuple[str, Mapping[str, Any]], *, hint: str = "run both on the same data"
+    first: tuple[str, Mapping[str, Any]],
+    second: tuple[str, Mapping[str, Any]],
+    *,
+    hint: str = "run both on the same data",
 ) -> None:
     """Refuse two runs that were made on different datasets.
 
     Each run is given as a name and the `dataset` entry of its manifest.
     """
-    (name, mine), (label, theirs) = one, other
-    for key, what in DATASET_HASHES.items():
+    (name, mine), (label, theirs) = first, second
+    for key, noun in DATASET_HASHES.items():
         if key in mine and key in theirs and mine[key] != theirs[key]:
             raise Incomparable(
-                f"{name} was run on `{mine.get('name')}` with {mine.get(what)} {what}, {label} on "
-                f"`{theirs.get('name')}` with {theirs.get(what)}: they are not the same {what}",
+                f"{name} was run on `{mine.get('name')}` with {mine.get(noun)} {noun}, {label} on "
+                f"`{theirs.get('name')}` with {theirs.get(noun)}: they are not the same {noun}",
                 hint=hint,
             )
 
@@ -170,10 +173,10 @@ def warn_unfinished_runs(experiment: Path) -> None:
     journals = sorted(experiment.glob(f"*/{runs_folder.JOURNAL_FILE}"))
     names = [journal.parent.name for journal in journals if not runs_folder.is_complete(journal.parent)]
     if names:
-        what = f"{len(names)} runs are" if len(names) > 1 else "1 run is"
+        subject = f"{len(names)} runs are" if len(names) > 1 else "1 run is"
         warnings.warn(
-            f"{experiment}: {what} not finished and not included: {', '.join(names)}; repeat the command that started "
-            f"{'them' if len(names) > 1 else 'it'} to finish",
+            f"{experiment}: {subject} not finished and not included: {', '.join(names)}; "
+            f"repeat the command that started {'them' if len(names) > 1 else 'it'} to finish",
             InputWarning,
             stacklevel=3,
         )

@@ -155,8 +155,8 @@ class DetectionRule(NamedTuple):
 
     def apply(self, candidate: Candidate) -> Mapping[str, Any] | None:
         """Return facts if an input is of this kind, else None. Standard input is not read."""
-        found = None if candidate.source.path == "-" else self.detect(candidate)
-        return found if isinstance(found, Mapping) else EMPTY_MAPPING if found else None
+        facts = None if candidate.source.path == "-" else self.detect(candidate)
+        return facts if isinstance(facts, Mapping) else EMPTY_MAPPING if facts else None
 
 
 def _is(*types: type) -> Detector:
@@ -173,8 +173,8 @@ def _items_are(*types: type) -> Detector:
 
 def _detect_result(candidate: Candidate) -> Mapping[str, Any] | None:
     if candidate.form == "object":
-        found = record_type_of(type(candidate.value))
-        return None if found is None else {"schema": found.schema}
+        record_type = record_type_of(type(candidate.value))
+        return None if record_type is None else {"schema": record_type.schema}
     path = candidate.path / BENCHMARK_FILE if candidate.form == "folder" else candidate.path
     return {"schema": candidate.schema, "path": str(path)} if candidate.schema else None
 
@@ -364,10 +364,10 @@ def read_system_name(run: str) -> str | None:
 def describe_invalid_result(path: str) -> str:
     """Return why a JSON file is not a result of ragauge, as the end of a sentence."""
     try:
-        found = parse_json(InputFile(path).read())
+        data = parse_json(InputFile(path).read())
     except ValueError as error:
         return f", or it is a damaged result: {error}"
-    schema = found.get("schema") if isinstance(found, dict) else None
+    schema = data.get("schema") if isinstance(data, dict) else None
     return f", or `{str(schema)[:60]}` is no result that is known here" if schema else ""
 
 
@@ -379,7 +379,7 @@ def find_json_keys(text: str) -> set[str]:
     >>> sorted(find_json_keys('{"a": [{"b": "c", "d": {"e": 1}}], "f": 2, "g')) == ["/a", "/a/b", "/a/d", "/f"]
     True
     """
-    found: set[str] = set()
+    keys: set[str] = set()
     path: list[str] = []
     """Current key of each open object. Lists have no entry."""
     shape: list[str] = []
@@ -394,5 +394,5 @@ def find_json_keys(text: str) -> set[str]:
                 path.pop()
         elif token[2] and path and "".join(shape) in ("{", "{[{"):
             path[-1] = token[1]
-            found.add("/" + "/".join(path))
-    return found
+            keys.add("/" + "/".join(path))
+    return keys

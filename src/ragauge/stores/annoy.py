@@ -119,13 +119,13 @@ class AnnoyStore(LibraryStore):
 
     def _search(self, queries: Matrix, k: int, selection: None) -> RawNeighbours:  # noqa: ARG002 - no filters
         if len(queries) == 1:
-            found, far = self._index.get_nns_by_vector(queries[0].tolist(), k, self._search_k, True)
-            return np.array([found], dtype=np.int64), np.array([far], dtype=np.float64)
+            nearest, far = self._index.get_nns_by_vector(queries[0].tolist(), k, self._search_k, True)
+            return np.array([nearest], dtype=np.int64), np.array([far], dtype=np.float64)
         positions, _ = no_neighbours(len(queries), k)
         values = np.full(positions.shape, np.inf)
         for row, query in enumerate(queries):
-            found, far = self._index.get_nns_by_vector(query.tolist(), k, self._search_k, True)
-            positions[row, : len(found)], values[row, : len(found)] = found, far
+            nearest, far = self._index.get_nns_by_vector(query.tolist(), k, self._search_k, True)
+            positions[row, : len(nearest)], values[row, : len(nearest)] = nearest, far
         return positions, values
 
     def _write_index(self, file: str) -> None:

@@ -137,13 +137,13 @@ class FaissStore(LibraryStore):
         """The inner index, without the id map or refinement around it."""
         self._filter: tuple[Mask, Any] | None = None
         if settings.has_implicit_ids:
-            what = "its graph" if settings.kind == "hnsw" else "what is refined"
-            self.unsupported = dict.fromkeys(("update", "delete"), f"{what} cannot lose a vector")
+            part = "its graph" if settings.kind == "hnsw" else "what is refined"
+            self.unsupported = dict.fromkeys(("update", "delete"), f"{part} cannot lose a vector")
         super().__init__(metric, path, settings)
         if self._saved:
-            kept: Any = faiss.read_index(self._saved_file())
-            self._use_index(kept)
-            if kept.ntotal != (self._intake.places if self._settings.has_implicit_ids else len(self)):
+            index: Any = faiss.read_index(self._saved_file())
+            self._use_index(index)
+            if index.ntotal != (self._intake.places if self._settings.has_implicit_ids else len(self)):
                 raise BadInput(f"{path} was not kept whole: the index and its ids differ in number")
 
     def _describe_engine(self) -> dict[str, Any]:
@@ -176,9 +176,9 @@ class FaissStore(LibraryStore):
     def _search(self, queries: Matrix, k: int, selection: Mask | None) -> RawNeighbours:
         if len(queries) > 1:
             self._set_thread_count()
-        asked = normalise_rows(queries) if self._intake.metric == "cosine" else queries
+        prepared = normalise_rows(queries) if self._intake.metric == "cosine" else queries
         values, positions = self._index.search(
-            asked, k, params=None if selection is None else self._filter_parameters(selection)
+            prepared, k, params=None if selection is None else self._filter_parameters(selection)
         )
         return positions, values
 
@@ -279,7 +279,7 @@ class FaissStore(LibraryStore):
 
     def _count_subquantizers(self, dimension: int) -> int:
         """Return the number of sub-quantizers: `pq_m`, or about one per eight dimensions."""
-        asked = self._settings.pq_m
-        if asked is not None:
-            return int(asked)
+        requested = self._settings.pq_m
+        if requested is not None:
+            return int(requested)
         return min((n for n in range(1, dimension + 1) if dimension % n == 0), key=lambda n: abs(n - dimension / 8))

@@ -153,8 +153,8 @@ class MemvidEngine(Engine):
 
     def fetch(self, ids: Sequence[str]) -> list[DocumentRow]:
         """Return documents by id."""
-        found = map(self._read_document, dict.fromkeys(ids))
-        return [row for row in found if row is not None]
+        rows = map(self._read_document, dict.fromkeys(ids))
+        return [row for row in rows if row is not None]
 
     def ids(self) -> list[str]:
         """Return all ids."""
@@ -164,11 +164,11 @@ class MemvidEngine(Engine):
     def search_documents(self, text: str, vector: Matrix, k: int) -> list[Hit]:
         """Return the nearest documents, or the best by words; pages of one document are one hit."""
         if self._index == "lex":
-            found = self._core.find(text, k=k, mode="lex", snippet_chars=0)["hits"]
+            hits = self._core.find(text, k=k, mode="lex", snippet_chars=0)["hits"]
         else:
-            found = self._find_vector(normalise_rows(vector[None])[0], k)
+            hits = self._find_vector(normalise_rows(vector[None])[0], k)
         best: dict[str, Hit] = {}
-        for hit in found:
+        for hit in hits:
             key = str(hit["uri"]).rpartition(PAGE_URI_MARKER)[0] or str(hit["uri"])
             best.setdefault(key, Hit(key, self._to_hit_score(float(hit["score"]))))
         return list(best.values())

@@ -128,9 +128,9 @@ class PgVectorStore(VectorStore):
             self.build()
         with stage("retrieve"), self._engine.searching():
             for row, query in enumerate(queries):
-                found = self._engine.search(query, k, len(self), where)
-                ids[row, : len(found)] = [key for key, _ in found]
-                distances[row, : len(found)] = [distance for _, distance in found]
+                rows = self._engine.search(query, k, len(self), where)
+                ids[row, : len(rows)] = [key for key, _ in rows]
+                distances[row, : len(rows)] = [distance for _, distance in rows]
         return ids, distances
 
     def explain(self, vector: Any, k: int, where: Mapping[str, Any] | None = None) -> Any:

@@ -118,20 +118,20 @@ class ScannStore(LibraryStore):
             self._slots.extend(positions)
 
     def _search(self, queries: Matrix, k: int, selection: None) -> RawNeighbours:  # noqa: ARG002 - no filters
-        asked = self._prepare(queries)
-        if len(asked) == 1:
-            found, values = self._search_one(asked[0], k)
-            return found[None], values[None]
-        positions, all_values = no_neighbours(len(asked), k)
-        for row, query in enumerate(asked):
-            found, values = self._search_one(query, k)
-            positions[row, : len(found)], all_values[row, : len(found)] = found, values
+        prepared = self._prepare(queries)
+        if len(prepared) == 1:
+            nearest, values = self._search_one(prepared[0], k)
+            return nearest[None], values[None]
+        positions, all_values = no_neighbours(len(prepared), k)
+        for row, query in enumerate(prepared):
+            nearest, values = self._search_one(query, k)
+            positions[row, : len(nearest)], all_values[row, : len(nearest)] = nearest, values
         return positions, all_values
 
     def _search_one(self, query: Matrix, k: int) -> RawNeighbours:
         # ScaNN returns only reordered vectors.
-        found, values = self._index.search(query, k, max(self._reorder, k), self._leaves_to_search)
-        positions = found if self._slots is None else np.array([self._slots[slot] for slot in found], dtype=int)
+        slots, values = self._index.search(query, k, max(self._reorder, k), self._leaves_to_search)
+        positions = slots if self._slots is None else np.array([self._slots[slot] for slot in slots], dtype=int)
         return positions.astype(np.int64), values
 
     def _replace(self, positions: Positions, matrix: Matrix) -> None:
@@ -223,12 +223,12 @@ def silence_stderr() -> Iterator[None]:
 
     ScaNN logs its progress there and has no option to turn it off.
     """
-    kept = os.dup(2)
+    descriptor = os.dup(2)
     nowhere = os.open(os.devnull, os.O_WRONLY)
     try:
         os.dup2(nowhere, 2)
         yield
     finally:
-        os.dup2(kept, 2)
-        os.close(kept)
+        os.dup2(descriptor, 2)
+        os.close(descriptor)
         os.close(nowhere)

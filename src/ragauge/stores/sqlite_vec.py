@@ -138,7 +138,7 @@ class SqliteVecEngine(Engine):
         statement = f"SELECT id, distance FROM {self._vector_table} WHERE embedding MATCH ? AND k = ?"  # noqa: S608
         values: list[Any] = []
         if conditions:
-            if any(one.operator == ONE_OF and isinstance(one.value[0], float) for one in conditions):
+            if any(condition.operator == ONE_OF and isinstance(condition.value[0], float) for condition in conditions):
                 raise unsupported_error(
                     self.name, "filter by several fractions", "vec0 has sets of whole numbers and texts"
                 )
@@ -147,9 +147,9 @@ class SqliteVecEngine(Engine):
         positions, distances = no_neighbours(len(queries), k)
         connection = self._thread_connection
         for row, query in enumerate(queries):
-            found = connection.execute(statement, (query.tobytes(), k, *values)).fetchall()
-            if found:
-                positions[row, : len(found)], distances[row, : len(found)] = zip(*found, strict=True)
+            rows = connection.execute(statement, (query.tobytes(), k, *values)).fetchall()
+            if rows:
+                positions[row, : len(rows)], distances[row, : len(rows)] = zip(*rows, strict=True)
         return positions, distances
 
     def flush(self) -> dict[str, Any]:
@@ -185,8 +185,8 @@ class SqliteVecEngine(Engine):
     def search_documents(self, text: str, vector: Matrix, k: int) -> list[Hit]:  # noqa: ARG002 - vectors only
         """Compare all documents."""
         statement = "SELECT id, distance, text FROM documents WHERE embedding MATCH ? AND k = ? ORDER BY distance"
-        found = self._connection.execute(statement, (vector.tobytes(), k)).fetchall()
-        return [Hit(key, 1 - distance, text) for key, distance, text in found]
+        rows = self._connection.execute(statement, (vector.tobytes(), k)).fetchall()
+        return [Hit(key, 1 - distance, text) for key, distance, text in rows]
 
     def describe(self) -> dict[str, Any]:
         """Return versions and parameters."""

@@ -118,7 +118,7 @@ def load_store_type(store: str) -> StoreType:
             raise BadInput(f"{store} has no {name}", hint=hint)
     parameters = read_parameters(factory)
     is_ours = isinstance(factory, type) and issubclass(factory, VectorStore)
-    settings = [one.kind for one in parameters.settings.values() if issubclass(one.kind, StoreSettings)]
+    settings = [group.kind for group in parameters.settings.values() if issubclass(group.kind, StoreSettings)]
     tune = inspect.signature(_own_method(factory, "tune", _do_nothing)).parameters.values()
     return StoreType(
         store,
@@ -126,7 +126,7 @@ def load_store_type(store: str) -> StoreType:
         None if parameters.accepts_any else list(parameters.options),
         frozenset(name for kind in settings for name in kind.search_options())
         if is_ours
-        else frozenset(one.name for one in tune if one.kind is one.KEYWORD_ONLY),
+        else frozenset(parameter.name for parameter in tune if parameter.kind is parameter.KEYWORD_ONLY),
         has_server=factory.has_server if is_ours else hasattr(factory, "pids"),
         has_outside_data=factory.has_outside_data if is_ours else hasattr(factory, "remove"),
     )

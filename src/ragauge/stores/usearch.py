@@ -109,14 +109,14 @@ class UsearchStore(LibraryStore):
         self._index.add(keys, matrix, threads=self._threads)
 
     def _search(self, queries: Matrix, k: int, selection: None) -> RawNeighbours:  # noqa: ARG002 - no filters
-        found = self._index.search(queries, k, threads=self._threads, exact=self._exact)
+        matches = self._index.search(queries, k, threads=self._threads, exact=self._exact)
         # One query returns its matches, several return a batch of them.
         if len(queries) == 1:
-            return found.keys[None].view(np.int64), found.distances[None]
-        positions = found.keys.astype(np.int64)
+            return matches.keys[None].view(np.int64), matches.distances[None]
+        positions = matches.keys.astype(np.int64)
         # Entries beyond the matches found are uninitialised memory.
-        positions[np.arange(positions.shape[1]) >= np.asarray(found.counts)[:, None]] = -1
-        return positions, found.distances
+        positions[np.arange(positions.shape[1]) >= np.asarray(matches.counts)[:, None]] = -1
+        return positions, matches.distances
 
     def _replace(self, positions: Positions, matrix: Matrix) -> None:
         keys = positions.astype(np.uint64)

@@ -93,10 +93,10 @@ class VoyagerStore(LibraryStore):
             self._prepare(queries)
         try:
             # Voyager rejects a `query_ef` below the number of requested neighbours.
-            found, values = self._index.query(queries, k, self._threads, max(self._ef_search, k))
+            labels, values = self._index.query(queries, k, self._threads, max(self._ef_search, k))
         except self._library.RecallError:
             return self._search_per_query(queries, k)
-        return found.view(np.int64), values
+        return labels.view(np.int64), values
 
     def _replace(self, positions: Positions, matrix: Matrix) -> None:
         self._index.add_items(self._prepare(matrix), positions.tolist(), self._threads)
@@ -110,9 +110,9 @@ class VoyagerStore(LibraryStore):
 
     def _prepare(self, matrix: Matrix) -> Matrix:
         """Return the vectors; raise BadInput if the precision cannot hold their values."""
-        if self._largest < np.inf and matrix.size and (most := float(np.abs(matrix).max())) > self._largest:
+        if self._largest < np.inf and matrix.size and (largest := float(np.abs(matrix).max())) > self._largest:
             raise BadInput(
-                f"{self._settings.dtype} holds numbers from -{self._largest:g} to {self._largest:g}, not {most:g}",
+                f"{self._settings.dtype} holds numbers from -{self._largest:g} to {self._largest:g}, not {largest:g}",
                 hint="take dtype=float32, or the metric cosine",
             )
         return matrix
@@ -125,7 +125,7 @@ class VoyagerStore(LibraryStore):
         positions, values = no_neighbours(len(queries), width)
         for row, query in enumerate(queries):
             ask = partial(self._index.query, query, num_threads=1, query_ef=max(self._ef_search, width))
-            size, found = largest_supported_k(ask, width, self._library.RecallError)
+            size, answer = largest_supported_k(ask, width, self._library.RecallError)
             if size:
-                positions[row, :size], values[row, :size] = found
+                positions[row, :size], values[row, :size] = answer
         return positions, values

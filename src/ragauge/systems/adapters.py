@@ -96,7 +96,7 @@ class _PendingHits:
         close_if_possible(self._results)
 
 
-def adapt_retriever(thing: Any, *, id: str) -> AdaptedRetriever:
+def adapt_retriever(retriever: Any, *, id: str) -> AdaptedRetriever:
     """Wrap a function or retriever to read document ids from a field of its hits.
 
     `id` is a path such as `metadata.source`. Use it if a store generates ids of its own: chunks of one document then
@@ -108,12 +108,12 @@ def adapt_retriever(thing: Any, *, id: str) -> AdaptedRetriever:
     """
     if not isinstance(id, str) or not all(id.split(".")):
         raise BadInput(f"id must be a field or a path of fields, got {id!r}", hint='use id="metadata.source"')
-    adapted = as_retriever(thing)
-    adapted.id, adapted.wrapped = id, thing
+    adapted = as_retriever(retriever)
+    adapted.id, adapted.wrapped = id, retriever
     return adapted
 
 
-def as_retriever(thing: Any) -> AdaptedRetriever:
+def as_retriever(retriever: Any) -> AdaptedRetriever:
     """Make a retriever from a function, an object, or a framework's retriever.
 
     Supported frameworks are LangChain, LlamaIndex and Haystack.
@@ -121,27 +121,27 @@ def as_retriever(thing: Any) -> AdaptedRetriever:
     >>> [hit.id for hit in as_retriever(lambda query, k: ["a", "b"]).search("?", 10)]
     ['a', 'b']
     """
-    if inspect.isclass(thing):
-        raise BadInput(f"{thing.__name__} is a class", hint="give an object of it, or a function (query, k)")
-    method = getattr(thing, "search", None)
+    if inspect.isclass(retriever):
+        raise BadInput(f"{retriever.__name__} is a class", hint="give an object of it, or a function (query, k)")
+    method = getattr(retriever, "search", None)
     if callable(method):
         check_signature(method, "", 1)
-        return AdaptedRetriever(method, asynchronous=is_async(thing))
+        return AdaptedRetriever(method, asynchronous=is_async(retriever))
     for name, async_name, make in (
         ("invoke", "ainvoke", _adapt_langchain),
         ("retrieve", "aretrieve", _adapt_llama_index),
         ("run", "run_async", _adapt_haystack),
     ):
-        if callable(getattr(thing, name, None)):
-            has_async = _has_own_async_method(thing, async_name)
-            adapted = AdaptedRetriever(make(thing, async_name if has_async else name), asynchronous=has_async)
-            adapted.own_k = _configured_k(thing)
+        if callable(getattr(retriever, name, None)):
+            has_async = _has_own_async_method(retriever, async_name)
+            adapted = AdaptedRetriever(make(retriever, async_name if has_async else name), asynchronous=has_async)
+            adapted.own_k = _configured_k(retriever)
             return adapted
-    if callable(thing):
-        check_signature(thing, "", 1)
-        return AdaptedRetriever(thing, asynchronous=_is_async_callable(thing))
+    if callable(retriever):
+        check_signature(retriever, "", 1)
+        return AdaptedRetriever(retriever, asynchronous=_is_async_callable(retriever))
     raise BadInput(
-        f"{type(thing).__name__} cannot search",
+        f"{type(retriever).__name__} cannot search",
         hint="a function (query, k), a thing with search(query, k), a retriever of LangChain, LlamaIndex or Haystack",
     )
 

@@ -226,7 +226,9 @@ class SystemBuilder:
         supplied = build_parts(plugin_parts, options, lambda part, described: self._build_part(part.family, described))
         supplied |= dict.fromkeys(parameters.corpus, self._documents)
         for part, inner in parameters.composites:
-            shared = {one.option: one.described(options) for one in parameters.plugin_parts if inner.knows(one.option)}
+            shared = {
+                part.option: part.described(options) for part in parameters.plugin_parts if inner.knows(part.option)
+            }
             supplied[part.parameter] = self._build_composite(inner, {**options, **shared})
         sources = {part.parameter: part for part in parameters.parts}
         for name, source in parameters.document_sides.items():
@@ -266,9 +268,9 @@ class SystemBuilder:
             self._caches.setdefault(self._inside[-1][0] if self._inside else "", []).append(remembered)
         return BatchedEmbedder(cached, self._progress)
 
-    def _fit_embedder(self, given: Any) -> Embedder:
+    def _fit_embedder(self, candidate: Any) -> Embedder:
         """Fit an embedder to the corpus if needed, once for all systems."""
-        embedder: Embedder = check_component("embedders", given)
+        embedder: Embedder = check_component("embedders", candidate)
         if not callable(getattr(embedder, "fitted", None)):
             return embedder
         texts = [document.whole for document in self._documents]

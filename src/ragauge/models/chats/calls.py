@@ -75,8 +75,8 @@ class AdaptedChat:
     async def _call(
         self, call: Callable[..., Any], messages: Sequence[Message], schema: Mapping[str, Any] | None
     ) -> Reply:
-        found = call(messages, schema) if self._is_async else await run_in_thread(call, messages, schema)
-        reply = await found if inspect.isawaitable(found) else found
+        response = call(messages, schema) if self._is_async else await run_in_thread(call, messages, schema)
+        reply = await response if inspect.isawaitable(response) else response
         if not isinstance(reply, Reply):
             raise BackendFailed(f"the chat `{self.name}` gave a {type(reply).__name__}, not a Reply")
         return reply._replace(
@@ -123,9 +123,9 @@ RandomSource = Callable[[], float]
 class AdaptiveConcurrency:
     """Slots for concurrent calls in one event loop, in order of arrival; retries go first."""
 
-    def __init__(self, most: int, *, pause: float = 0.5, chance: RandomSource = random.random) -> None:
-        self.most = most
-        self.limit = float(most)
+    def __init__(self, max_slots: int, *, pause: float = 0.5, chance: RandomSource = random.random) -> None:
+        self.most = max_slots
+        self.limit = float(max_slots)
         """Number of calls allowed at a time now; at least 1."""
         self.busy = 0
         """Number of calls in progress."""
@@ -428,13 +428,13 @@ def _build_last_failure(
     return last
 
 
-def check_identity(thing: Any) -> None:
+def check_identity(component: Any) -> None:
     """Refuse a chat model or judge whose identity cannot be written as JSON."""
     try:
-        json.dumps(dict(thing.identity), sort_keys=True, allow_nan=False)
-        _ = thing.name
+        json.dumps(dict(component.identity), sort_keys=True, allow_nan=False)
+        _ = component.name
     except (AttributeError, TypeError, ValueError) as error:
         raise BadInput(
-            f"{thing!r} has no name and identity that can be written down ({error})",
+            f"{component!r} has no name and identity that can be written down ({error})",
             hint="identity is a mapping of strings and numbers with everything that changes a reply",
         ) from None

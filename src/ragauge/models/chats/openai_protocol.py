@@ -109,13 +109,13 @@ class EndpointError(NamedTuple):
 
     def failure(self, where: str) -> BackendFailed:
         """Return the BackendFailed exception to raise, with a hint for known causes."""
-        said = " ".join(self.words.split())
-        said = said if len(said) <= MAX_MESSAGE_CHARS else f"{said[:MAX_MESSAGE_CHARS]}…"
+        text = " ".join(self.words.split())
+        text = text if len(text) <= MAX_MESSAGE_CHARS else f"{text[:MAX_MESSAGE_CHARS]}…"
         if self.status is None:
-            failure = BackendFailed(f"{where}: {said}", passing=True)
-            failure.unanswered = not said.startswith(NOT_SENT_ERRORS)
+            failure = BackendFailed(f"{where}: {text}", passing=True)
+            failure.unanswered = not text.startswith(NOT_SENT_ERRORS)
             return failure
-        message = f"{where} answered {self.status}: {said}"
+        message = f"{where} answered {self.status}: {text}"
         empty = any(word in EMPTY_ACCOUNT_CODES for word in self.code.split()) or "insufficient_quota" in self.words
         moderated = any(word in self.words.lower() for word in MODERATION_TERMS)
         if empty or self.status in (401, 402, 404) or (self.status == 403 and not moderated):

@@ -37,8 +37,10 @@ class RandomEmbedder:
         """Return the vectors of texts, one row per text."""
         vectors = np.empty((len(texts), self._dimensions), np.float32)
         for row, text in zip(vectors, texts, strict=True):
-            told = f"{self._seed}\0{text}".encode("utf-8", "surrogatepass")
-            drawn = np.random.Generator(np.random.PCG64(int.from_bytes(hashlib.blake2b(told, digest_size=16).digest())))
+            seed_bytes = f"{self._seed}\0{text}".encode("utf-8", "surrogatepass")
+            drawn = np.random.Generator(
+                np.random.PCG64(int.from_bytes(hashlib.blake2b(seed_bytes, digest_size=16).digest()))
+            )
             direction = drawn.standard_normal(self._dimensions)
             row[:] = direction / np.linalg.norm(direction)
         return vectors

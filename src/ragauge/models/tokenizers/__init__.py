@@ -34,11 +34,11 @@ def open_tokenizer(described: Any, texts: Sequence[str] | None = None) -> Tokeni
         )
     if texts is not None and callable(learn := getattr(tokenizer, "fitted", None)):
         tokenizer = learn(texts)
-    found: Tokenizer = tokenizer
-    return found
+    opened: Tokenizer = tokenizer
+    return opened
 
 
-def restore_tokenizer(kept: Mapping[str, Any]) -> Tokenizer:
+def restore_tokenizer(state: Mapping[str, Any]) -> Tokenizer:
     """Restore a tokenizer from the state that `kept()` returned, without the corpus.
 
     >>> open_tokenizer("words", ["to be or not to be"]).kept()["words"]
@@ -54,10 +54,10 @@ def restore_tokenizer(kept: Mapping[str, Any]) -> Tokenizer:
         "words": lambda data: basic.WordTokenizer(data["words"], lower=data["lower"]),
         "library": lambda data: huggingface.HuggingFaceTokenizer.read_from(data["json"], data["name"], data["limit"]),
     }
-    kind = str(kept.get("kind"))
+    kind = str(state.get("kind"))
     if kind not in kinds:
         raise BadInput(f"a tokenizer of the kind `{kind}` cannot be opened again", hint=f"{', '.join(kinds)} can")
-    return kinds[kind](kept)
+    return kinds[kind](state)
 
 
 class UntrainedTokenizer:
@@ -103,7 +103,7 @@ class EmbedderTokenizer:
     """Tokenizer of an embedder, with its token limit; `of` is a name, a spec or the embedder."""
 
     def __init__(self, of: Annotated[Embedder | str | Spec, Part(is_built=False)]) -> None:
-        embedder, told = _open_embedder(of)
+        embedder, label = _open_embedder(of)
         try:
             inner = getattr(embedder, "tokenizer", None)
         except BadInput:  # An untrained embedder raises.
@@ -111,7 +111,7 @@ class EmbedderTokenizer:
         if not isinstance(inner, Tokenizer):
             learns = callable(getattr(embedder, "fitted", None))
             raise BadInput(
-                f"the embedder `{told}` has no tokenizer to inspect",
+                f"the embedder `{label}` has no tokenizer to inspect",
                 hint=f"it is yet to learn: name what cuts its texts, {_find_tokenizer_spec(of)}" if learns else None,
             )
         self._tokenizer: Tokenizer = inner
