@@ -295,10 +295,10 @@ def uneven(body):
 @pytest.mark.parametrize(
     ("answer", "word"),
     [
-        (one_fewer, "gave 1 vectors for 2 texts"),
+        (one_fewer, "returned 1 vectors for 2 texts"),
         (uneven, "different lengths"),
-        (lambda body: (200, {"error": "overloaded"}), "gave 0 vectors for 2 texts"),
-        (lambda body: (200, b"hello"), "gave 0 vectors for 2 texts"),
+        (lambda body: (200, {"error": "overloaded"}), "returned 0 vectors for 2 texts"),
+        (lambda body: (200, b"hello"), "returned 0 vectors for 2 texts"),
         (lambda body: (400, {"error": {"message": "no such model"}}), "no such model"),
         (lambda body: (401, {"error": {"message": f"Incorrect API key provided: {KEY}"}}), "Incorrect API key"),
     ],
@@ -451,7 +451,7 @@ def test_an_embedder_that_miscounts_or_changes_its_length_is_refused(tmp_path):
         def embed(self, texts):
             return super().embed(texts)[:-1]
 
-    with pytest.raises(BadInput, match="gave 1 vectors for 2 texts"):
+    with pytest.raises(BadInput, match="returned 1 vectors for 2 texts"):
         CachedEmbedder(Short(), tmp_path).embed(["a", "b"])
     CachedEmbedder(Counting(), tmp_path).embed(["a", "b"])
     with pytest.raises(BadInput, match="different dimensions are called `counting`"):

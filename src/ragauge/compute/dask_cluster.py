@@ -48,7 +48,7 @@ def dask_cluster(address: str | None) -> Iterator[Executor | None]:
         import distributed
     except ImportError:
         raise MissingExtra("a cluster (Dask)", "cluster") from None
-    # Lost and restarted workers are no concern of the user. Failures are raised.
+    # Do not log lost and restarted workers; failures are raised.
     for name in ("distributed", "distributed.client"):  # the second has its own log level
         logging.getLogger(name).setLevel(logging.CRITICAL)
     with ExitStack() as stack:
@@ -64,7 +64,7 @@ def _connect_client(distributed: Any, address: str, stack: ExitStack) -> Any:
     if local is not None:
         workers = int(local[1] or 2)
         if not workers:
-            raise BadInput("a cluster of no workers does nothing", hint="--cluster local:2")
+            raise BadInput("a cluster needs at least 1 worker, got 0", hint="use `--cluster local:2`")
         # Replace every lost worker, no matter how long ago another one was lost.
         settings = {POLARS_THREADS_SETTING: max(1, (os.cpu_count() or 1) // workers), LOST_WORKER_TIMEOUT_SETTING: "1h"}
         stack.enter_context(dask.config.set(settings))
@@ -83,8 +83,8 @@ def _connect_client(distributed: Any, address: str, stack: ExitStack) -> Any:
         client = distributed.Client(address, timeout=CONNECT_TIMEOUT_S, set_as_default=False)
     except (OSError, OverflowError, ValueError) as error:
         raise BackendFailed(
-            f"no cluster answers at {address}: {error_summary(error)}",
-            hint="`dask scheduler` starts one, `dask worker ADDRESS` joins it; local:4 needs neither",
+            f"no cluster responds at {address}: {error_summary(error)}",
+            hint="start one with `dask scheduler` and `dask worker ADDRESS`, or use local:4",
         ) from None
     return client
 
@@ -174,7 +174,9 @@ def _check_worker_versions(client: Any, address: str) -> None:
     for worker, theirs in versions_by_worker.items():
         other = [f"{name} {theirs[name]}, not {version}" for name, version in own.items() if theirs[name] != version]
         if other:
-            raise BackendFailed(f"the worker {worker} has {'; '.join(other)}", hint="install the same everywhere")
+            raise BackendFailed(
+                f"the worker {worker} has {'; '.join(other)}", hint="install the same versions on all machines"
+            )
 
 
 def _library_versions() -> dict[str, str]:

@@ -159,11 +159,11 @@ def _check_links(kind: str, links: LinkArrays, nodes: int) -> tuple[Ints, Ints, 
         ones, others = (np.asarray(part, np.int64).reshape(-1) for part in (links.ones, links.others))
         weights = np.asarray(links.weights, np.float64).reshape(-1)
     except (TypeError, ValueError) as error:
-        raise BadInput(f"the links of `{kind}` are no numbers: {error}") from None
+        raise BadInput(f"the links of `{kind}` must be numbers: {error}") from None
     if not len(ones) == len(others) == len(weights):
         raise BadInput(f"`{kind}` links {len(ones)} to {len(others)} nodes with {len(weights)} weights")
     if len(ones) and not 0 <= min(ones.min(), others.min()) <= max(ones.max(), others.max()) < nodes:
-        raise BadInput(f"`{kind}` links a node that is none of the {nodes}")
+        raise BadInput(f"`{kind}` links a node that does not exist; expected node numbers below {nodes}")
     if not (np.isfinite(weights) & (weights > 0)).all():
-        raise BadInput(f"`{kind}` has a link whose weight is not a number above 0")
+        raise BadInput(f"the weights of `{kind}` must be finite numbers above 0")
     return ones, others, weights

@@ -45,7 +45,7 @@ PART_FAMILIES: Mapping[Any, str] = {
 }
 """Plug-in family of each protocol."""
 NO_DEFAULT = inspect.Parameter.empty
-"""Default of an option that must be given."""
+"""Default of a required option."""
 OPTION_TYPES: tuple[tuple[type | tuple[type, ...], str], ...] = (
     (bool, "true or false"),
     ((int, float), "a number"),
@@ -278,7 +278,7 @@ class PluginParameters:
         return name == self.others[0] or not isinstance(options.get(self.others[0]), Mapping)
 
     def _other_options(self, options: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return the mapping that is given as such, or all options that are not declared."""
+        """Return the mapping passed for the parameter, or all undeclared options."""
         mapping = options.get(self.others[0]) if self.others is not None else None
         if isinstance(mapping, Mapping):
             return mapping
@@ -459,7 +459,7 @@ def _check_option_type(option: PluginOption, value: Any, shown: str) -> None:
     for kind, word in OPTION_TYPES:
         if isinstance(option.default, kind):
             if not isinstance(value, kind) or isinstance(value, bool) is not isinstance(option.default, bool):
-                raise BadInput(f"`{shown}`: {option.name} is {describe_value(value)}, not {word}")
+                raise BadInput(f"`{shown}`: {option.name} must be {word}, got {describe_value(value)}")
             return
 
 

@@ -221,7 +221,7 @@ def is_user_object(text: str) -> bool:
 def import_user_object(path: str) -> Any:
     """Import a function or class of the user by `module:name`.
 
-    Only names typed by the user may come here, never names from a file.
+    Call this only with names that the user typed, never with names from a file.
     """
     module, _, attribute = path.partition(":")
     if (here := str(Path.cwd())) not in sys.path:

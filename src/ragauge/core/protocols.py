@@ -213,12 +213,12 @@ class FullStore(Protocol):
 
 
 STORE_CAPABILITIES = {
-    "insert": "vectors can be added once it is built",
+    "insert": "vectors can be added after the index is built",
     "update": "a vector can be replaced",
     "delete": "a vector can be removed",
-    "filter": "a search can be limited to vectors whose metadata match",
-    "save": "it can be kept on disk and opened again",
-    "share": "several processes can have what was saved open at once",
+    "filter": "a search can be restricted to vectors whose metadata match",
+    "save": "it can be saved to disk and opened again",
+    "share": "several processes can open the saved store at the same time",
     "concurrent": "one thread can add while another searches",
 }
 

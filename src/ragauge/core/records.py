@@ -195,7 +195,7 @@ class Dataset:
     about: str = ""
     """Origin and licence."""
     origin: str = ""
-    """What to pass to `load` to get it again, if that is neither its name nor a folder."""
+    """Argument with which `load` loads it again, if it is neither its name nor a folder."""
 
     if TYPE_CHECKING:
 

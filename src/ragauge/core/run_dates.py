@@ -33,7 +33,7 @@ def describe_run_dates(answers: Mapping[str, RunDate]) -> list[str]:
     Return an empty list if no date is known.
 
     >>> describe_run_dates({"mine": RunDate("2026-11-18T03:46:18+00:00"), "old": RunDate("2026-11-10", True)})
-    ['answers made: mine 2026-11-18T03:46:18+00:00; old 2026-11-10 (reused)']
+    ['rankings retrieved: mine 2026-11-18T03:46:18+00:00; old 2026-11-10 (reused)']
     """
     dates = (f"{name} {date.made}" + " (reused)" * date.reused for name, date in answers.items())
-    return [" ".join(f"answers made: {'; '.join(dates)}".split())] if answers else []
+    return [" ".join(f"rankings retrieved: {'; '.join(dates)}".split())] if answers else []

@@ -100,7 +100,7 @@ def spec_from_toml(name: str, table: Mapping[str, Any]) -> Spec:
     options = dict(table)
     kind = options.pop("kind", name)
     if not isinstance(kind, str):
-        raise BadInput(f"the kind of system `{name}` is {kind!r}, not a name")
+        raise BadInput(f"the kind of system `{name}` must be a name, got {kind!r}")
     read = parse_spec(kind)
     spec = Spec(read.name, {**read.options, **{key: _value_from_toml(value) for key, value in options.items()}})
     register_spec_secrets(spec)

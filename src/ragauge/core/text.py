@@ -51,9 +51,9 @@ SENTENCE_STARTERS = frozenset(
 )
 
 SENTENCE_END = re.compile(
-    r"""(?P<stop>[.!?…‽⁇⁈⁉]+|[\u3002\uff01\uff1f\uff61]+)      # the stop itself
-        (?P<closing>["'\u201d\u2019\xbb)\]}*_]*)           # what closes with it
-        (?P<notes>(?:[ \t]?\[\d+(?:[ \t]*[,\u2013-][ \t]*\d+)*\])*)  # citations that stand behind it
+    r"""(?P<stop>[.!?…‽⁇⁈⁉]+|[\u3002\uff01\uff1f\uff61]+)      # the stop
+        (?P<closing>["'\u201d\u2019\xbb)\]}*_]*)           # closing quotes and brackets
+        (?P<notes>(?:[ \t]?\[\d+(?:[ \t]*[,\u2013-][ \t]*\d+)*\])*)  # citations after it
     """,
     re.VERBOSE,
 )

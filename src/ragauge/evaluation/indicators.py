@@ -97,7 +97,7 @@ def find_indicator(text: str, convention: Convention, known: Sequence[Scores] = 
     if unscored_match:
         inner = find_indicator(unscored_match[1], convention, known)
         if inner.source not in ("measure", "age"):
-            raise BadInput(f"`{name}` is not about a measure", hint=f"`{UNSCORED_PREFIX}(faithfulness)`")
+            raise BadInput(f"`{name}` does not name a measure", hint=f"`{UNSCORED_PREFIX}(faithfulness)`")
         return Indicator(f"{UNSCORED_PREFIX}({inner.name})", "count", lower_is_better=True, paired=False, unit="count")
     for scores in known:
         if name in scores.values:
@@ -141,7 +141,7 @@ def find_indicator(text: str, convention: Convention, known: Sequence[Scores] = 
 
 def _freshness_indicator(indicator: str, k: str | None) -> Indicator:
     if k is None:
-        raise BadInput(f"`{indicator}` of how many documents?", hint=f"`{indicator}@10`")
+        raise BadInput(f"`{indicator}` needs a cutoff", hint=f"`{indicator}@10`")
     if indicator in FRESHNESS_RATES:
         return Indicator(f"{indicator}@{k}", "age", lower_is_better=True, paired=False)
     return Indicator(f"{indicator}@{k}", lower_is_better=True)
@@ -231,7 +231,10 @@ def average_trials(trials: Sequence[Scores]) -> Scores:
         answered=np.all([judged_trial.answered for judged_trial in judged_trials], axis=0),
         retrieved=np.max([judged_trial.retrieved for judged_trial in judged_trials], axis=0),
     )
-    note = f"the rankings of {first.run} differ between {len(trials)} repeats: a query counts with its mean over them"
+    note = (
+        f"the rankings of {first.run} differ between {len(trials)} repeats: "
+        "the score of a query is its mean over the repeats"
+    )
     canonical = first.values._canonical
     return replace(
         first,

@@ -47,7 +47,7 @@ class CorpusFlaw(NamedTuple):
     has an unsupported type.
     """
     where: str
-    said: str
+    detail: str
 
 
 REFUSED_FLAWS: Mapping[str, str] = {"unreadable": "", "bytes": "not UTF-8 text: ", "encoding": "not UTF-8 text: "}
@@ -61,7 +61,7 @@ class RowPlace(NamedTuple):
     """Name of the file without its folder; empty for an entry in memory."""
     number: int | None = None
     unit: str = "line"
-    """What is counted: line, entry, row or document."""
+    """Unit of the number: line, entry, row or document."""
     label: str = ""
     """Name of the file in error messages."""
 
@@ -129,7 +129,7 @@ class RowFile:
 
     @cached_property
     def unit(self) -> str:
-        """What the numbers of the rows count."""
+        """Unit of the row numbers."""
         return {"json": "entry", "parquet": "row"}.get(self.form, "line")
 
     @cached_property
@@ -169,7 +169,7 @@ CORPUS_HINT = "JSONL, TSV, CSV, JSON or Parquet with ids and texts, a BEIR folde
 
 
 def _detect_row_format(head: Sequence[str]) -> str | None:
-    """Return the format of rows by their first lines, empty if there are none; None if they are no rows."""
+    """Return the format of rows by their first lines, empty if there are none; None if the lines are not rows."""
     if not head:
         return ""
     first = head[0].lstrip()
@@ -219,7 +219,7 @@ def _describe_truncation(error: BadInput, source: InputFile) -> str:
 
 def _describe_invalid_json(error: InvalidText) -> str:
     place = "" if error.column is None else f" at column {error.column}"
-    return f"the JSON is broken{place} ({error.reason.removesuffix(' at')})"
+    return f"the JSON is invalid{place} ({error.reason.removesuffix(' at')})"
 
 
 def _rows_from_jsonl(rows: RowFile) -> NumberedRows:
@@ -352,7 +352,7 @@ def _parse_csv_records(rows: RowFile, lines: Iterator[tuple[int, str]], mark: st
             message = (
                 message
                 if "expected after" in str(error) or message == UNCLOSED_QUOTE_MESSAGE
-                else f"the table is broken ({error})"
+                else f"the table is invalid ({error})"
             )
         rows.log.add("unreadable", rows.place(record_lines[0][0]), message)
         waiting.extendleft(reversed(record_lines[1:]))

@@ -175,7 +175,7 @@ def _to_document(row: Mapping[str, Any], place: RowPlace, names: FieldNames, log
     present = [key for key in names.texts if row.get(key) is not None]
     key = next((key for key in present if not isinstance(row[key], list | tuple | dict)), None)
     if present and key is None:
-        log.add("unreadable", place, f"`{present[0]}` is {describe_json_type(row[present[0]])}, not a text")
+        log.add("unreadable", place, f"`{present[0]}` must be a text, got {describe_json_type(row[present[0]])}")
         return None
     if key is None and not any(name in row for name in (*names.texts, TITLE_FIELD)):
         fields = ", ".join(map(str, list(row)[:6])) or "none"
@@ -219,7 +219,7 @@ def _read_text_files(source: CorpusFiles, root: Path, log: FlawLog) -> LoadedCor
 
 
 def _read_bytes(file: Path) -> bytes:
-    """Read a text file. A byte order mark is part of the text, as most readers take it; `lint` finds it."""
+    """Read a text file. A byte order mark stays part of the text, as in most readers; `lint` reports it."""
     if file.suffix in PACKED_ENDINGS[1:]:
         with InputFile(str(file)).open() as opened:
             return opened.read()

@@ -75,7 +75,7 @@ def judgments_from_memory(value: Any) -> Judgments:
         return _judgments_from_tuples(value)
     raise BadInput(
         f"judgments cannot be read from {type(value).__name__}",
-        hint="a path, {query: {document: grade}}, a frame, or [(query, document), …]",
+        hint="pass a path, {query: {document: grade}}, a frame, or [(query, document), …]",
     )
 
 
@@ -88,7 +88,7 @@ def check_grades(judgments: Judgments) -> Judgments:
         for doc, grade in docs.items():
             number: Any = grade
             if not isinstance(number, Real) or not math.isfinite(number):
-                message = f"the grade of document `{doc}` for query `{query}` is {grade!r}, not a number"
+                message = f"the grade of document `{doc}` for query `{query}` must be a number, got {grade!r}"
                 raise BadInput(message, file=judgments.source)
     return judgments
 
@@ -205,7 +205,7 @@ def run_from_memory(value: Any, name: str = "run") -> Run | ScoresByQuery:
         return _run_from_tuples(value)
     raise BadInput(
         f"a run cannot be read from {type(value).__name__}",
-        hint="a path, {query: {document: score}}, a frame, (ids, scores) arrays, or [(query, document, score), …]",
+        hint="pass a path, {query: {document: score}}, a frame, (ids, scores) arrays, or [(query, document, score), …]",
     )
 
 

@@ -74,7 +74,7 @@ def read_rig(source: InputFile) -> Judgments:
         if isinstance(docs, list) and all(isinstance(doc, str | int) for doc in docs):
             docs = dict.fromkeys(docs, 1)
         if not isinstance(docs, dict) or not all(isinstance(g, int | float) for g in docs.values()):
-            raise BadInput("relevant_docs is neither a list nor grades by document", file=source.label, line=line)
+            raise BadInput("relevant_docs must be a list, or grades by document", file=source.label, line=line)
         grades[query] = {str(doc): grade for doc, grade in docs.items()}
     if not grades:
         raise BadInput("no judgments", file=source.label)
@@ -198,13 +198,13 @@ def describe_json_type(value: Any) -> str:
 def check_manifest(manifest: Any) -> None:
     """Raise ValueError unless the fields of a run's manifest have the expected types."""
     if not isinstance(manifest, dict):
-        raise ValueError(f"the manifest is {describe_json_type(manifest)}, not an object")
+        raise ValueError(f"the manifest must be an object, got {describe_json_type(manifest)}")
     for name, (kind, article) in MANIFEST_FIELD_TYPES.items():
         value: Any = manifest
         for part in name.split("."):
             value = (value or {}).get(part)
         if value is not None and (not isinstance(value, kind) or isinstance(value, bool)):
-            raise ValueError(f"`{name}` of the manifest is {describe_json_type(value)}, not {article}")
+            raise ValueError(f"`{name}` of the manifest must be {article}, got {describe_json_type(value)}")
     if not all(isinstance(note, str) for note in manifest.get("notes") or ()):
         raise ValueError("`notes` of the manifest are not texts")
 

@@ -28,7 +28,7 @@ class RecordField(NamedTuple):
     kind: Any
     required: bool
     default: Any = None
-    """Default value; None also if it is made anew for each object."""
+    """Default value; None also if a factory creates it for each object."""
 
 
 def is_record_class(kind: Any) -> bool:

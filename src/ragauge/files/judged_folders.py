@@ -59,7 +59,7 @@ def read_judged_manifest(folder: str | Path) -> dict[str, Any]:
     """Read the manifest of a judged folder."""
     place = str(Path(folder) / MANIFEST_FILE)
     if not Path(place).is_file():
-        raise BadInput("nothing judged is here", file=str(folder), hint="a folder that `ragauge judge` wrote")
+        raise BadInput("no judge results found", file=str(folder), hint="pass a folder that `ragauge judge` wrote")
     data = read_json(InputFile(place))
     schema = data.get("schema") if isinstance(data, Mapping) else None
     if not isinstance(data, dict) or schema not in MANIFEST_SCHEMAS:
@@ -98,7 +98,7 @@ def read_judged_scores(folder: str | Path, canonical: Callable[[str], str] = str
             raise BadInput(f"`{query}` has another fingerprint above", file=place, line=line, hint=HINT)
         columns[name][query] = _parse_score(row["value"], place, line)
         if not row["value"]:
-            unscored[name][query] = row["reason"] or "no reason was kept"
+            unscored[name][query] = row["reason"] or "no reason recorded"
     queries = list(next(iter(columns.values()), {}))
     for name, column in columns.items():
         if list(column) != queries:
@@ -121,7 +121,7 @@ def _read_score_rows(place: str) -> list[tuple[int, dict[str, str]]]:
         raise BadInput(f"cannot be read ({error})", file=place, hint=HINT) from None
     for line, row in rows:
         if None in row or None in row.values():
-            raise BadInput("there are not as many cells as columns", file=place, line=line, hint=HINT)
+            raise BadInput("the number of cells differs from the number of columns", file=place, line=line, hint=HINT)
     return rows
 
 
@@ -131,7 +131,7 @@ def _parse_score(text: str, place: str, line: int) -> float:
     except ValueError:
         value = math.inf
     if math.isinf(value) or (text and math.isnan(value)):
-        raise BadInput(f"the value is `{text[:40]}`, not a number", file=place, line=line)
+        raise BadInput(f"the value must be a number, got `{text[:40]}`", file=place, line=line)
     return value
 
 

@@ -303,4 +303,4 @@ class _ThriftReader:
             return [self._read_value(head & 15, depth + 1, inside=True) for _ in range(size)]
         if kind == 12:
             return self.structure(depth + 1)
-        raise _CorruptParquet(f"there is no type {kind}")
+        raise _CorruptParquet(f"unknown type {kind}")

@@ -113,7 +113,7 @@ def sample_from_row(row: Mapping[str, Any], number: int, *, cells: bool = False)
     )
     if ids and (chunks is None or len(ids) != len(chunks.texts)):
         n_contexts = "none" if chunks is None else len(chunks.texts)
-        raise BadInput(f"there are {len(ids)} context_ids and {n_contexts} contexts")
+        raise BadInput(f"expected one context_id per context, got {len(ids)} context_ids and {n_contexts} contexts")
     return Sample(
         _parse_sample_id(values["id"]) if "id" in values else str(number),
         question,
@@ -148,7 +148,7 @@ def _group_by_field(row: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, A
             rest[str(name)] = value
         elif field in values and values[field] != value:
             raise BadInput(
-                f"`{named[field]}` and `{name}` both give the {field}, and differ", hint="leave one of them out"
+                f"`{named[field]}` and `{name}` have different values for the {field}", hint="remove one of them"
             )
         else:
             values[field], named[field] = value, str(name)
@@ -182,16 +182,16 @@ def _is_missing(value: Any) -> bool:
 
 def _parse_sample_id(value: Any) -> str:
     if isinstance(value, bool) or not isinstance(value, str | int | float):
-        raise BadInput(f"the id is {_quote_value(value)}, which is neither a text nor a number")
+        raise BadInput(f"the id must be a text or a number, got {_quote_value(value)}")
     text = str(int(value)) if isinstance(value, float) and value.is_integer() else str(value).strip()
     if not text:
-        raise BadInput("the id is empty", hint="leave it out, and the line is the id")
+        raise BadInput("the id is empty", hint="remove it to use the line number as the id")
     return text
 
 
 def _parse_text(value: Any, field: str) -> str:
     if isinstance(value, bool) or not isinstance(value, str | int | float):
-        raise BadInput(f"the {field} is {_quote_value(value)}, not a text")
+        raise BadInput(f"the {field} must be a text, got {_quote_value(value)}")
     return value if isinstance(value, str) else str(value)
 
 
@@ -207,7 +207,7 @@ def _parse_reference(value: Any, *, cells: bool) -> str:
     if not isinstance(listed, list) or not all(isinstance(item, str) for item in listed):
         return _parse_text(value, "reference")
     if len(listed) != 1:
-        raise BadInput(f"there are {len(listed)} references", hint="give one `reference` a sample")
+        raise BadInput(f"expected one reference, got {len(listed)}", hint="give one `reference` per sample")
     return _parse_text(listed[0], "reference")
 
 
@@ -221,7 +221,7 @@ def parse_contexts(value: Any, *, cells: bool = False) -> ParsedContexts:
     if isinstance(listed, str):
         listed = [listed]
     if not isinstance(listed, list | tuple):
-        raise BadInput(f"the contexts are {_quote_value(value)}, not a list of texts")
+        raise BadInput(f"the contexts must be a list of texts, got {_quote_value(value)}")
     pairs = [_parse_chunk(chunk, place) for place, chunk in enumerate(listed, 1)]
     ids = tuple(name for _, name in pairs if name is not None)
     return ParsedContexts(tuple(text for text, _ in pairs), ids if len(ids) == len(pairs) else ())
@@ -234,7 +234,7 @@ def _parse_chunk(chunk: Any, place: int) -> tuple[str, str | None]:
     text = next((fields[name] for name in CONTEXT_TEXT_FIELDS if isinstance(fields.get(name), str)), None)
     if text is None:
         raise BadInput(
-            f"context {place} is {_quote_value(chunk)}, not a text",
+            f"context {place} must be a text, got {_quote_value(chunk)}",
             hint=f"or an object with {', '.join(CONTEXT_TEXT_FIELDS)}",
         )
     name = next((fields[key] for key in CONTEXT_ID_FIELDS if fields.get(key) is not None), None)
@@ -264,7 +264,7 @@ def _parse_conversation(value: Any) -> tuple[str, tuple[str, ...], str | None]:
 def _parse_turns(value: Any) -> tuple[str, ...]:
     listed = [value] if isinstance(value, str) else value
     if not isinstance(listed, list | tuple):
-        raise BadInput(f"the history is {_quote_value(value)}, not a list of turns")
+        raise BadInput(f"the history must be a list of turns, got {_quote_value(value)}")
     return tuple(_format_turn(*_parse_turn(turn)) for turn in listed)
 
 
@@ -279,7 +279,7 @@ def _parse_turn(turn: Any) -> tuple[str, str]:
     role = next((str(fields[key]) for key in ("role", "type", "speaker") if fields.get(key)), "")
     text = next((fields[key] for key in ("content", "text") if isinstance(fields.get(key), str)), None)
     if text is None:
-        raise BadInput(f"a turn of the conversation is {_quote_value(turn)}, not a text")
+        raise BadInput(f"a turn of the conversation must be a text, got {_quote_value(turn)}")
     return CHAT_ROLES.get(role.lower(), role.lower()), text
 
 
@@ -305,14 +305,14 @@ def _parse_labels(value: Any, *, cells: bool) -> dict[str, float]:
 def _parse_mapping(value: Any, noun: str, *, cells: bool) -> Mapping[str, Any]:
     mapping = _parse_cell_literal(value, "{", "}") if cells and isinstance(value, str) else value
     if not isinstance(mapping, Mapping):
-        raise BadInput(f"{noun} is {_quote_value(value)}, not an object")
+        raise BadInput(f"{noun} must be an object, got {_quote_value(value)}")
     return mapping
 
 
 def _parse_list(value: Any, noun: str, *, cells: bool) -> list[Any]:
     listed = _list_from_cell(value, cells=cells)
     if not isinstance(listed, list | tuple):
-        raise BadInput(f"{noun} is {_quote_value(value)}, not a list")
+        raise BadInput(f"{noun} must be a list, got {_quote_value(value)}")
     return list(listed)
 
 

@@ -117,7 +117,7 @@ def _detect_samples_format(source: InputFile) -> str:
     raise BadInput(
         "no samples found",
         file=source.label,
-        hint="JSONL with question, answer, contexts and reference; also .json, .csv, .tsv, .parquet",
+        hint="use JSONL with question, answer, contexts and reference; also .json, .csv, .tsv, .parquet",
     )
 
 
@@ -141,7 +141,7 @@ def _iterate_json_rows(data: Any, label: str) -> Iterator[Any]:
     questions = next((value for name, value in columns.items() if FIELD_BY_ALIAS.get(name) == "question"), None)
     if questions is not None and all(isinstance(question, str) for question in questions) and len(columns) == len(data):
         if len({len(value) for value in columns.values()}) > 1:
-            raise BadInput("the columns are not equally long", file=label or None)
+            raise BadInput("the columns have different lengths", file=label or None)
         for at in range(len(questions)):
             yield {name: value[at] for name, value in columns.items()}
         return
@@ -162,16 +162,16 @@ def _build_samples(rows: Iterable[tuple[int, Any]], label: str, *, in_lines: boo
             raise BadInput(message, file=label or None, line=place if in_lines else None, hint=error.hint) from None
         samples[sample.id] = sample
     if not samples:
-        raise BadInput("no samples are here", file=label or None)
+        raise BadInput("no samples found", file=label or None)
     return list(samples.values())
 
 
 def _check_sample_id(name: Any) -> None:
     """Raise BadInput for an id that would not survive writing and reading."""
     if not isinstance(name, str) or not name.strip():
-        raise BadInput(f"the id is {'empty' if name == '' else repr(name)}", hint="give each sample an id of its own")
+        raise BadInput(f"the id is {'empty' if name == '' else repr(name)}", hint="give each sample its own id")
     if name != name.strip():
-        raise BadInput(f"the id {name!r} begins or ends with white space", hint="leave that out")
+        raise BadInput(f"the id {name!r} begins or ends with white space", hint="remove the white space")
 
 
 def _to_row(record: Any) -> Mapping[str, Any]:
@@ -186,7 +186,7 @@ def _to_row(record: Any) -> Mapping[str, Any]:
     if callable(getattr(record, "_asdict", None)):
         return dict(record._asdict())
     raise BadInput(
-        f"a {type(record).__name__} is not a sample", hint="a mapping with question, answer, contexts, reference"
+        f"a {type(record).__name__} is not a sample", hint="pass a mapping with question, answer, contexts, reference"
     )
 
 
@@ -224,7 +224,8 @@ def samples_from(source: Any) -> list[Sample]:
     single = isinstance(source, Sample) or callable(getattr(source, "model_dump", None))
     if not single and not isinstance(source, Iterable):
         raise BadInput(
-            f"a {type(source).__name__} holds no samples", hint="a path, a list of mappings, a frame, ragas, DeepEval"
+            f"samples cannot be read from {type(source).__name__}",
+            hint="pass a path, a list of mappings, a frame, ragas, DeepEval",
         )
     return _build_samples(enumerate([source] if single else source, 1), "", in_lines=False, cells=False)
 
@@ -237,7 +238,7 @@ def write_samples(samples: Iterable[Sample], path: str, form: str = "ragauge") -
     """
     if form not in SAMPLE_ROW_BUILDERS:
         raise UnknownName(
-            "form of samples", form, SAMPLE_ROW_BUILDERS, hint=f"choose one of {', '.join(SAMPLE_ROW_BUILDERS)}"
+            "sample format", form, SAMPLE_ROW_BUILDERS, hint=f"choose one of {', '.join(SAMPLE_ROW_BUILDERS)}"
         )
     rows = [SAMPLE_ROW_BUILDERS[form](sample) for sample in samples]
     kind = SAMPLE_FILE_FORMATS.get(InputFile(path).ending, "jsonl")

@@ -78,7 +78,7 @@ def read_scores(path: str) -> tuple[ScoresBySystem, dict[str, dict[str, str]]]:
         raise BadInput(
             "not a table of scores",
             file=source.label,
-            hint="a .csv, .tsv, .jsonl or .parquet file with a row for each query, or a report of rig (.json)",
+            hint="use a .csv, .tsv, .jsonl or .parquet file with a row for each query, or a report of rig (.json)",
         )
     if source.ending == ".json":
         return {source.stem: _read_rig_report(source)}, {}
@@ -129,7 +129,7 @@ def _scores_by_system(rows: TableRows, query: str, name: str) -> ScoresBySystem:
                         f"the {noun} of {place[0]} is {_quote_text(first)} above and {_quote_text(here)} here",
                         file=rows.label,
                         line=line,
-                        hint=f"keep the rows of one {noun}, or give each a system of its own",
+                        hint=f"keep the rows of one {noun}, or name a system per {noun}",
                     )
     result: dict[str, dict[str, Scores]] = {}
     for (system_name, label), by_measure in known.items():
@@ -150,7 +150,9 @@ def _measure_columns(rows: TableRows) -> list[str]:
         ):
             columns.append(name)
     if not columns:
-        raise BadInput("no column holds numbers", file=rows.label, hint="a column for each measure, or measure, value")
+        raise BadInput(
+            "no column contains numbers", file=rows.label, hint="a column for each measure, or measure, value"
+        )
     return columns
 
 
@@ -185,7 +187,7 @@ def _read_directions(rows: TableRows, measure: str | None) -> dict[str, bool]:
                 f"{column} of {name} is {str(stated).lower()} here and {str(not stated).lower()} above",
                 file=rows.label,
                 line=rows.line(at),
-                hint="give each measure one direction",
+                hint="state one direction per measure",
             )
     return directions
 
@@ -222,7 +224,7 @@ def _parse_score_cell(cell: Any, noun: str, label: str, line: int | None = None)
     if number is None or math.isinf(number):
         kind = "a number" if number is None else "a finite number"
         raise BadInput(
-            f"{noun} is `{str(cell)[:40]}`, not {kind}", file=label, line=line, hint="leave unknown values empty"
+            f"{noun} must be {kind}, got `{str(cell)[:40]}`", file=label, line=line, hint="leave unknown values empty"
         )
     return number
 

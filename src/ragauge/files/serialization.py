@@ -106,7 +106,7 @@ def _compile_object_writer(kind: type[Any]) -> Writer:
     writer_of: Callable[[Any], Writer] = _compile_writer
 
     def write(value: Any) -> dict[str, Any]:
-        # Numbers are most of what a result holds, so they are not looked up.
+        # Most values of a result are numbers, so they skip the lookup.
         return {
             key: item if (kind := type(item)) in plain or (kind is float and is_finite(item)) else writer_of(kind)(item)
             for key, item in zip(keys, read_attributes(value), strict=True)
@@ -244,7 +244,7 @@ def read_settings(path: str, kinds: Mapping[str, tuple[type, ...]]) -> dict[str,
             raise UnknownName(f"setting in {path}", key, kinds, hint=f"choose one of {', '.join(kinds)}")
         if not isinstance(value, kinds[key]) or (isinstance(value, bool) and bool not in kinds[key]):
             wanted = " or ".join(kind.__name__ for kind in kinds[key])
-            raise BadInput(f"`{key}` is {value!r}, not {wanted}", file=path)
+            raise BadInput(f"`{key}` must be {wanted}, got {value!r}", file=path)
     return data
 
 

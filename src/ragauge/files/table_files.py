@@ -134,7 +134,7 @@ def select_run_columns(frame: pl.DataFrame | pl.LazyFrame, label: str) -> pl.Dat
             f"{_missing_columns_text(query, doc)} among "
             f"{', '.join(names)}",
             file=label,
-            hint="columns such as query_id, doc_id, score",
+            hint="use columns such as query_id, doc_id, score",
         )
     schema = frame.collect_schema()
     _check_not_nested(schema, [query, doc, *(name for name in (score, distance, rank) if name)], label)
@@ -173,7 +173,7 @@ def select_judgment_columns(frame: pl.DataFrame, label: str) -> pl.DataFrame:
         raise BadInput(
             f"judgments need a query and a document; found {', '.join(frame.columns)}",
             file=label,
-            hint="columns such as query_id, doc_id, relevance",
+            hint="use columns such as query_id, doc_id, relevance",
         )
     rest = [
         c
@@ -362,9 +362,7 @@ def write_delimited_text(
     if not quoted:
         for name in ("query", "doc", "query_id", "doc_id", "query-id", "corpus-id"):
             if name in frame.columns and frame[name].str.contains(r"\s" if separator == " " else r"[\t\n]").any():
-                raise BadInput(
-                    f"an id has blanks in it, which this format cannot hold ({name})", hint="write .csv or .json"
-                )
+                raise BadInput(f"this format does not support ids with blanks ({name})", hint="write .csv or .json")
     for begin in range(0, max(frame.height, 1), ROWS_PER_WRITE):
         piece = frame.slice(begin, ROWS_PER_WRITE)
         text = piece.write_csv(include_header=header and begin == 0, separator=separator, quote_style=style)

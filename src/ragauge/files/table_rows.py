@@ -121,9 +121,7 @@ def _match_cells_to_header(
 ) -> Iterator[tuple[int, dict[str, str]]]:
     for line, cells in rows:
         if len(cells) < len(names) or any(cells[len(names) :]):
-            raise BadInput(
-                f"there are {len(cells)} cells, and the header names {len(names)} columns", file=label, line=line
-            )
+            raise BadInput(f"expected {len(names)} cells as in the header, got {len(cells)}", file=label, line=line)
         yield line, dict(zip(names, cells, strict=False))
 
 

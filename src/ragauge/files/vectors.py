@@ -48,10 +48,10 @@ def read_vectors(path: str | Path, *, limit: int | None = None, column: str | No
     """
     source = InputFile(str(path))
     if limit is not None and limit < 1:
-        raise BadInput(f"the first {limit} rows of a file are none", hint="ask for 1 or more")
+        raise BadInput(f"limit must be at least 1, got {limit}")
     if not Path(path).is_file():
         with source.open():
-            raise BadInput("is no file of vectors", file=source.label)
+            raise BadInput("is not a vector file", file=source.label)
     if source.ending in TEXMEX_TYPES:
         file = VectorFile(_read_texmex(source, TEXMEX_TYPES[source.ending], limit))
     elif source.ending in BIG_ANN_TYPES:
@@ -190,7 +190,7 @@ def _read_big_ann(source: InputFile, kind: str, limit: int | None) -> Array:
     # Without a limit map all bytes, to detect extra ones after the last row.
     body = _read_body(source, None if not cut else 1, 8 + wanted * size)[8:]
     if len(body) < wanted * size:
-        message = f"ends in row {len(body) // size} (byte {len(body) + 8}) of the {rows} that its header tells of"
+        message = f"ends in row {len(body) // size} (byte {len(body) + 8}) of {rows}, the number in its header"
         raise BadInput(message, file=source.label)
     extra = len(body) - wanted * size
     if not cut and extra and not (source.ending == ".ibin" and extra == wanted * size):
@@ -212,7 +212,7 @@ def _read_npy(source: InputFile, limit: int | None) -> Array:
         raise BadInput(
             f"holds an array of shape {array.shape} and type {array.dtype}",
             file=source.label,
-            hint="vectors are numbers, a row for each: shape (n, d)",
+            hint="expected one row of numbers per vector: shape (n, d)",
         )
     rows: Array = array if limit is None else array[:limit]
     return rows
@@ -242,7 +242,7 @@ def _read_vector_parquet(source: InputFile, limit: int | None, column: str | Non
     flat = values.explode()
     if flat.null_count():
         row = int(flat.is_null().arg_max() or 0) // dimension
-        raise BadInput(f"row {row} of the column {name!r} has an empty place", file=source.label)
+        raise BadInput(f"row {row} of the column {name!r} has an empty value", file=source.label)
     matrix = np.ascontiguousarray(flat.to_numpy()).reshape(len(frame), dimension)
     if not named:
         return VectorFile(matrix)
@@ -265,14 +265,18 @@ def _find_vector_column(schema: Any, column: str | None, label: str) -> str:
     could: list[str] = [name for name, kind in schema.items() if _is_numeric_list(kind)]
     if column is not None:
         if column not in could:
-            raise BadInput(f"the column {column!r} holds no vectors", file=label, hint=f"{_quote_names(could)} could")
+            raise BadInput(
+                f"the column {column!r} contains no vectors",
+                file=label,
+                hint=f"columns with vectors: {_quote_names(could)}",
+            )
         return column
     known = [name for name in could if name.lower() in VECTOR_COLUMNS]
     if len(could) == 1 or len(known) == 1:
         return (known or could)[0]
     if could:
-        raise BadInput(f"several columns hold vectors: {_quote_names(could)}", file=label, hint="name one of them")
-    raise BadInput("no column holds lists of numbers", file=label, hint=f"it has {_quote_names(list(schema))}")
+        raise BadInput(f"several columns contain vectors: {_quote_names(could)}", file=label, hint="name one of them")
+    raise BadInput("no column contains lists of numbers", file=label, hint=f"it has {_quote_names(list(schema))}")
 
 
 def _quote_names(names: Sequence[str]) -> str:

@@ -90,7 +90,7 @@ def _acquire_lock(path: Path, *, shared: bool) -> int:
 def _try_lock(file: int, *, shared: bool) -> bool:
     """Lock an open file without waiting; return False if another process holds it.
 
-    Windows has no shared locks, so that a shared holder excludes nobody there.
+    Windows has no shared locks: the function then returns True without locking.
     """
     if sys.platform == "win32":
         import msvcrt
@@ -237,7 +237,7 @@ def remove_orphans(folder: Path) -> None:
             orphans = [
                 entry
                 for entry in entries
-                if (found := pattern.fullmatch(entry.name)) and not _is_alive(int(found[1])) and _is_own(entry)
+                if (match := pattern.fullmatch(entry.name)) and not _is_alive(int(match[1])) and _is_own(entry)
             ]
     except OSError:
         return

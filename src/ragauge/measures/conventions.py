@@ -88,11 +88,13 @@ class Convention:
         if self.gain not in ("linear", "exp", "binary") and not re.fullmatch(
             r"[-\d.]+:[-\d.]+(/[-\d.]+:[-\d.]+)*", self.gain
         ):
-            raise BadInput(f"`gain` cannot be `{self.gain}`", hint="linear, exp, binary, or a table such as 1:3/2:9")
+            raise BadInput(
+                f"`gain` cannot be `{self.gain}`", hint="use linear, exp, binary, or a table such as 1:3/2:9"
+            )
         if self.ties == "expected" and (self.unjudged, self.own, self.depth) != ("nonrelevant", "kept", None):
             raise BadInput(
-                "ties cannot be averaged where documents are taken out of the ranking first",
-                hint="with ties=expected leave unjudged, own and depth as they are",
+                "ties=expected cannot be combined with options that remove documents from the ranking",
+                hint="with ties=expected do not set unjudged, own or depth",
             )
 
     def but(self, **options: str | float | None) -> Convention:

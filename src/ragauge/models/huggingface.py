@@ -20,7 +20,7 @@ PICKLE_FILES = ("pytorch_model.bin", "pytorch_model.bin.index.json")
 SAFETENSORS_FILES = ("model.safetensors", "model.safetensors.index.json")
 
 
-def load_model(kind: str, model: str, *, what: str, device: str | None, download: bool) -> Any:
+def load_model(kind: str, model: str, *, component: str, device: str | None, download: bool) -> Any:
     """Load a sentence-transformers model.
 
     `kind` is `SentenceTransformer` or `CrossEncoder`.
@@ -28,7 +28,7 @@ def load_model(kind: str, model: str, *, what: str, device: str | None, download
     try:
         import sentence_transformers
     except ImportError:
-        raise MissingExtra(what, "transformers") from None
+        raise MissingExtra(component, "transformers") from None
     _check_no_code(Path(model))
     try:
         with quiet_loading(download=download):
@@ -43,7 +43,7 @@ def load_model(kind: str, model: str, *, what: str, device: str | None, download
         raise model_load_error(model, error, download=download) from error
 
 
-MODEL_HINT = "give a folder with the model, or its name on the hub with download=true"
+MODEL_HINT = "pass a folder with the model, or its name on the hub with download=true"
 OFFLINE_HINT = (
     "check the network and the name, or download the model on another machine with "
     "`hf download NAME --local-dir FOLDER` and give the folder: model=FOLDER"
@@ -173,7 +173,7 @@ def _check_no_code(folder: Path) -> None:
         (name for module in named if not (name := str(module.get("type", ""))).startswith(LIBRARY_PREFIX)), None
     )
     if strange is not None:
-        raise BadInput(f"the model brings code of its own (`{strange}`), which is not run", file=str(folder))
+        raise BadInput(f"the model contains custom code (`{strange}`), which is not run", file=str(folder))
     for module in named:
         check_no_pickles(folder / str(module.get("path", "")), "AutoModel")
     return None

@@ -37,11 +37,12 @@ class OpenAIEndpoint:
         if parts.scheme not in ("http", "https") or not parts.hostname:
             raise BadInput(f"`{self.shown}` is not an address", hint=example or None)
         if "?" in self.url or "#" in self.url:
-            raise BadInput(f"the address {self.shown} has a query, and none is sent", hint=example or None)
+            raise BadInput(f"the address {self.shown} must not have a query", hint=example or None)
         secret = os.environ.get(key, "")
         if key and key not in os.environ and not VARIABLE_NAME.fullmatch(key):
             raise BadInput(
-                "the option `key` does not name a variable", hint="put the key into OPENAI_API_KEY, or name another"
+                "the option `key` must name an environment variable",
+                hint="store the key in OPENAI_API_KEY, or name another variable",
             )
         self.sdk: Any = openai
         self.http: Any = import_module(type(openai.DEFAULT_CONNECTION_LIMITS).__module__.partition(".")[0])
@@ -68,8 +69,8 @@ class OpenAIEndpoint:
         """Raise BackendFailed if a required key is missing; `example` describes a server that needs none."""
         if not self._key:
             raise BackendFailed(
-                f"{self._what} needs a key, and there is none in {self._variable}",
-                hint=f"set {self._variable}, or give the address of a server of your own: {example}",
+                f"{self._what} needs an API key in the environment variable {self._variable}",
+                hint=f"set {self._variable}, or pass the address of your own server: {example}",
                 final=True,
             )
 

@@ -1,4 +1,4 @@
-"""What HTML pages consist of: templates, styles, scripts and embedded data."""
+"""Assets of HTML pages: templates, styles, scripts and embedded data."""
 
 from __future__ import annotations
 

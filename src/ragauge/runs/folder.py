@@ -37,7 +37,7 @@ MANIFEST_FILE, RANKING_FILE, JOURNAL_FILE = "manifest.json", "run.parquet", "jou
 TIMINGS_FILE, TRIALS_FILE = "timings.parquet", "repeats.parquet"
 JUDGMENTS_FILE = "judgments.parquet"
 """File next to the runs of an experiment: its judgments."""
-RERUN_HINT = "the command that wrote it writes it again with --fresh"
+RERUN_HINT = "run the command that wrote it again with --fresh"
 
 
 RUN_COLUMNS = {"query": "text", "doc": "text", "score": "number"}
@@ -219,7 +219,7 @@ def read_manifest(folder: str | Path, *, of: str = MANIFEST_FILE) -> dict[str, A
 def read_run_folder(folder: Path) -> Run:
     """Read a finished run from a folder."""
     if not is_complete(folder):
-        raise BadInput("holds no finished run", file=str(folder), hint="the command that began it finishes it")
+        raise BadInput("contains no finished run", file=str(folder), hint="run the same command again to resume")
     timings, repeats = folder / TIMINGS_FILE, folder / TRIALS_FILE
     try:
         path = folder / MANIFEST_FILE
@@ -234,7 +234,7 @@ def read_run_folder(folder: Path) -> Run:
         )
     except (ValueError, AttributeError, OSError) as error:
         raise BadInput(
-            f"the run folder is corrupt or incomplete ({error})", file=str(folder), hint="--fresh runs it again"
+            f"the run folder is corrupt or incomplete ({error})", file=str(folder), hint="run it again with --fresh"
         ) from None
 
 

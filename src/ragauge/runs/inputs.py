@@ -98,7 +98,7 @@ class Inputs:
         accepted instead of judgments and runs. Without `runs_required`, judgments or a dataset are enough.
         """
         if values.count("-") > 1:
-            raise BadInput("standard input can be read once", hint="give - for one file only")
+            raise BadInput("standard input can be read only once", hint="use - for one file only")
         if not values:
             raise BadInput(
                 "no input given; expected QRELS and at least one RUN, or a run folder",
@@ -115,7 +115,7 @@ class Inputs:
         """One source per name; raises BadInput if a name has several."""
         for name, sources in self.run_sources.items():
             if len(sources) > 1:
-                raise BadInput(f"`{name}` is given {len(sources)} times", hint="give each run a name of its own")
+                raise BadInput(f"duplicate run name `{name}` ({len(sources)} runs)", hint="give each run its own name")
         return {name: sources[0] for name, sources in self.run_sources.items()}
 
     @property
@@ -317,7 +317,7 @@ def _with_metadata(inputs: Inputs, metadata: ExperimentMetadata) -> Inputs:
 def _runs_by_name(runs: Sequence[NamedInput]) -> dict[str, list[Any]]:
     """Return runs by the given name, or by the system or file name, prefixed by the folder if that is ambiguous."""
     unnamed = [run.value for run in runs if not run.name]
-    hint = "give each file once, or `NAME=FILE` for a repetition of a system"
+    hint = "pass each file once, or `NAME=FILE` for a repetition of a system"
     unique_by(unnamed, str, "run", hint=hint)
     names = [read_system_name(path) or InputFile(path).stem for path in unnamed]
     if len(set(names)) < len(names):
@@ -339,20 +339,20 @@ def _single_argument_error(path: str) -> BadInput:
         return BadInput("no such file or folder", file=path, hint="`ragauge run` writes its folders below runs")
     if path == "-" or not Path(path).is_dir():
         reason = describe_invalid_result(path) if path.endswith(".json") else ""
-        hint = "write the result again with -o" if reason else f"give judgments, then runs: {path} bm25.run"
+        hint = (
+            "run the command that wrote it again with -o" if reason else f"give judgments, then runs: {path} bm25.run"
+        )
         return BadInput(f"no run given; expected judgments and at least one run{reason}", file=path, hint=hint)
     experiments = [str(place) for place in sorted(Path(path).glob("*")) if is_experiment_folder(place)]
     if experiments:
-        return BadInput("no run in this folder", file=path, hint=f"there are experiments in {', '.join(experiments)}")
-    if any(Path(path).glob(f"*/{runs_folder.JOURNAL_FILE}")):
         return BadInput(
-            "no finished run is here", file=path, hint="it was interrupted: the command that began it finishes it"
+            "no run in this folder", file=path, hint=f"pass one of the experiments: {', '.join(experiments)}"
         )
+    if any(Path(path).glob(f"*/{runs_folder.JOURNAL_FILE}")):
+        return BadInput("no finished run found", file=path, hint="run the same command again to resume")
     if runs_folder.find_run_folders(Path(path)):
-        return BadInput("no judgments.parquet is here", file=path, hint="judgments first: QRELS, then the runs")
-    return BadInput(
-        "no finished run is here", file=path, hint="give judgments, then runs; or a folder of `ragauge run`"
-    )
+        return BadInput("no judgments.parquet found", file=path, hint="judgments first: QRELS, then the runs")
+    return BadInput("no finished run found", file=path, hint="give judgments, then runs; or a folder of `ragauge run`")
 
 
 def _judgments_alone(argument: str) -> Any:

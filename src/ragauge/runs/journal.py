@@ -1,4 +1,4 @@
-"""Write every query result to disk at once, so that an interrupted run can be resumed."""
+"""Write every query result to disk immediately, so that an interrupted run can be resumed."""
 
 from __future__ import annotations
 

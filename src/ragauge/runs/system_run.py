@@ -164,15 +164,13 @@ class SystemRun:
         if changes:
             return f"changed since the last run ({changes}), so it was run again"
         if not missing:
-            return (
-                f"run again; the answers made {_run_date(saved)} were replaced (add --reuse to reuse finished answers)"
-            )
+            return f"run again; the results of {_run_date(saved)} were replaced (add --reuse to reuse finished results)"
         unsaved = saved.repeats is None and self.plan.repeats > 1
         return f"{missing} queries {'whose ranking was not saved' if unsaved else 'that had failed'} were run again"
 
     def _reuse_run(self, saved: Run) -> Run:
         """Return a finished run as it is, marked as reused."""
-        note = f"{self.name}: reused; made {_run_date(saved)} (run it again with --fresh)"
+        note = f"{self.name}: reused the results of {_run_date(saved)} (run it again with --fresh)"
         about = {
             **saved.manifest,
             "origin": runs_folder.dataset_origin(self.data),
@@ -275,11 +273,11 @@ class SystemRun:
         n_duplicates, changed = runs_folder.count_duplicate_hits(answers), runs_folder.count_changed_rankings(answers)
         notes: list[tuple[Any, str]] = [
             (failed, describe_failures({answer.query: answer.error for answer in failed}, len(first))),
-            (later, f"{later} queries failed when they were asked again; their times are left out"),
-            (empty, f"{empty} of {len(first)} queries got no documents"),
+            (later, f"{later} queries failed in a later trial; their latencies are excluded"),
+            (empty, f"{empty} of {len(first)} queries returned no documents"),
             (returned.unknown, returned.describe()),
-            (n_duplicates, f"{n_duplicates} documents are repeated in a ranking; only their first rank counts"),
-            (changed, f"{changed} queries got another ranking when they were asked again"),
+            (n_duplicates, f"{n_duplicates} duplicate documents in rankings; only their first rank counts"),
+            (changed, f"{changed} queries have different rankings in different trials"),
             (
                 performed.evidence.get("index_used") is False,
                 "the database did not use its index, so this is the speed and recall of an exact scan",
@@ -302,7 +300,7 @@ class SystemRun:
             (
                 self.plan.repeats == 1
                 and any("seed" in part and "steps" in part for part in iterate_parts(performed.evidence)),
-                "chance has a part in it, and one trial does not say how much (--repeats 5)",
+                "its results are random; measure their variation with --repeats 5",
             ),
         ]
         return [f"{self.name}: {text}" for happened, text in notes if happened]
@@ -329,9 +327,9 @@ class SystemRun:
 
 
 def _run_date(run: Run) -> str:
-    """Return the date of the results of a run; "at an unknown time" if unknown."""
+    """Return the date of the results of a run; "an unknown date" if unknown."""
     date = RunDate.find(run.manifest)
-    return "at an unknown time" if date is None else date.made
+    return "an unknown date" if date is None else date.made
 
 
 def _with_notes(run: Run, *, before: Sequence[str] = (), after: Sequence[str] = ()) -> Run:
@@ -365,13 +363,13 @@ def _graph_notes(evidence: Mapping[str, Any]) -> list[str]:
         none = [kind for kind, links in kinds.items() if not links]
         for kind, links in kinds.items():
             if unknown := (skipped.get(kind) or {}).get(UNKNOWN_IDS):
-                notes[f"{unknown:,} links of the graph name no document, {links:,} do; `ragauge graph` says more"] = (
-                    None
-                )
+                notes[
+                    f"{unknown:,} links of the graph lead to no document, {links:,} do; run `ragauge graph` for details"
+                ] = None
         if not linking:
-            notes["the graph has no links, so that walks go nowhere; `ragauge graph` says more"] = None
+            notes["the graph has no links, so walks cannot leave their start; run `ragauge graph` for details"] = None
         elif none:
-            notes[f"{', '.join(none)} links nothing here: the graph is of {', '.join(linking)} alone"] = None
+            notes[f"{', '.join(none)} adds no links; the graph has only those of {', '.join(linking)}"] = None
     return list(notes)
 
 

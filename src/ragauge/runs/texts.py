@@ -35,7 +35,7 @@ def load_corpus(source: Any, names: FieldNames = DOCUMENT_FIELDS, *, lenient: bo
         if not isinstance(source, Iterable):
             raise BadInput(
                 f"a corpus cannot be read from {type(source).__name__}",
-                hint="a file, a folder, the name of a dataset, a Dataset or Documents",
+                hint="pass a file, a folder, the name of a dataset, a Dataset or Documents",
             )
         return documents_from_memory("documents", source, names, lenient=lenient)
     name = _dataset_name(source)
@@ -146,9 +146,9 @@ def find_run_texts(manifests: Sequence[Mapping[str, Any]], texts: DocumentTexts,
             dataset_texts = _load_dataset_texts(place)
         except RagaugeError as error:
             reason = reason or (
-                f"{place} is no longer there: --dataset says where it is"
+                f"{place} no longer exists; pass its new path with --dataset"
                 if Path(place).is_absolute() and not Path(place).exists()
-                else f"the dataset {place} cannot be loaded ({error.message}): --dataset says where it is"
+                else f"the dataset {place} cannot be loaded ({error.message}); pass its path with --dataset"
             )
             continue
         if dataset_texts.documents is not None and not hashes - {hash_documents(dataset_texts.documents)}:

@@ -77,13 +77,13 @@ class StoreBookkeeping:
         new: set[str] = set()
         for name in ids:
             if not isinstance(name, str):
-                raise BadInput(f"the id {name!r} is not a text", hint="ids are str: take str(id)")
+                raise BadInput(f"the id {name!r} must be a text", hint="use str(id)")
             if name in new or name in self.position_by_id:
-                raise BadInput(f"the id {name!r} is added twice", hint="a store holds one vector for each id")
+                raise BadInput(f"duplicate id {name!r}", hint="add one vector per id")
             new.add(name)
         if metadata is not None:
             if len(metadata) != len(ids):
-                raise BadInput(f"there are {len(metadata)} metadata for {len(ids)} ids")
+                raise BadInput(f"expected one metadata mapping per id, got {len(metadata)} for {len(ids)} ids")
             for name, about in zip(ids, metadata, strict=True):
                 _check_metadata(about, f"the metadata of {name!r}")
         self._check_vector_values(matrix, lambda row: f"the vector of {ids[row]!r}")
@@ -122,7 +122,7 @@ class StoreBookkeeping:
         """Return the position of an id; raise BadInput if it is unknown."""
         place = self.position_by_id.get(name)
         if place is None:
-            raise BadInput(f"the id {name!r} is not in the store", hint="only what was added can be changed")
+            raise BadInput(f"the id {name!r} is not in the store", hint="change only ids that were added")
         return place
 
     def positions(self, ids: Sequence[str]) -> Positions:
@@ -130,7 +130,7 @@ class StoreBookkeeping:
         positions = np.fromiter((self.position(name) for name in ids), dtype=np.int64, count=len(ids))
         if len(set(ids)) < len(ids):
             twice = next(name for row, name in enumerate(ids) if name in ids[:row])
-            raise BadInput(f"the id {twice!r} is given twice")
+            raise BadInput(f"duplicate id {twice!r}")
         return positions
 
     def ids_at(self, positions: Positions) -> list[str]:
@@ -199,13 +199,13 @@ class StoreBookkeeping:
         try:
             matrix = np.ascontiguousarray(vectors, dtype=np.float32)
         except (TypeError, ValueError) as error:
-            raise BadInput(f"the {noun} are not rows of numbers of one length") from error
+            raise BadInput(f"the {noun} must be rows of numbers with equal lengths") from error
         if matrix.ndim == 2 and matrix.shape[1] == self.dimension:
             return matrix
         if matrix.size == 0 and matrix.ndim <= 2 and len(matrix) == 0:
             return matrix.reshape(0, self.dimension or 0)
         if matrix.ndim != 2 or matrix.shape[1] == 0:
-            raise BadInput(f"the {noun} have the shape {matrix.shape}", hint="one row for each text: shape (n, d)")
+            raise BadInput(f"the {noun} have the shape {matrix.shape}", hint="pass one row per text: shape (n, d)")
         if self.dimension is not None:
             raise BadInput(f"the {noun} have {matrix.shape[1]} dimensions, those in the store have {self.dimension}")
         return matrix
@@ -216,7 +216,7 @@ class StoreBookkeeping:
             raise BadInput(f"{name(int(bad.argmax()))} has a NaN or an infinity")
         # A zero vector has no cosine; engines return 0, 1 or NaN, or leave the vector out.
         if self.metric == "cosine" and (zero := ~matrix.any(axis=1)).any():
-            hint = "take the metric ip or l2, or leave such texts out"
+            hint = "use the metric ip or l2, or remove such texts"
             raise BadInput(f"{name(int(zero.argmax()))} is all zeros and has no cosine", hint=hint)
 
     def empty(self, rows: int, k: int) -> tuple[NDArray[np.object_], Matrix]:
@@ -266,12 +266,12 @@ class StoreBookkeeping:
         except FileNotFoundError:
             return False
         except (OSError, ValueError, LookupError, TypeError) as error:
-            raise BadInput("this is not the list of what a store holds", file=str(file)) from error
+            raise BadInput("this is not a content list of a store", file=str(file)) from error
         for option, requested in {"metric": self.metric, **options}.items():
             stored = metric if option == "metric" else built.get(option, requested)
             if requested != stored:
                 raise BadInput(
-                    f"{folder} holds a store whose {option} is {stored}, not {requested}", hint="take another folder"
+                    f"{folder} contains a store with {option} {stored}, expected {requested}", hint="use another folder"
                 )
         self.dimension, self.places, self._metadata, self._last = dimension, places, metadata, None
         self.built = built
@@ -290,7 +290,7 @@ def no_neighbours(rows: int, k: int) -> tuple[Positions, Matrix]:
 def require_folder(store: str, path: str | Path | None) -> Path:
     """Return the folder of a store; raise BadInput if it has none."""
     if path is None:
-        raise BadInput(f"this {store} store has no folder to be kept in", hint="give it one: path=…")
+        raise BadInput(f"this {store} store has no folder to be saved in", hint="open it with path=…")
     return Path(path)
 
 
@@ -323,7 +323,7 @@ def normalise_rows(matrix: Matrix) -> Matrix:
 
 def _check_id_count(ids: Sequence[str], matrix: Matrix) -> None:
     if len(ids) != len(matrix):
-        raise BadInput(f"there are {len(ids)} ids for {len(matrix)} vectors")
+        raise BadInput(f"expected one id per vector, got {len(ids)} ids and {len(matrix)} vectors")
 
 
 def _check_metadata(about: Mapping[str, Any], noun: str) -> dict[str, Any]:
@@ -332,14 +332,14 @@ def _check_metadata(about: Mapping[str, Any], noun: str) -> dict[str, Any]:
     Raises BadInput unless all are text, numbers or booleans.
     """
     if not isinstance(about, Mapping):
-        raise BadInput(f"{noun} are not names with values, but {about!r}")
+        raise BadInput(f"{noun} must map names to values, got {about!r}")
     out: dict[str, Any] = {}
     for key, raw in about.items():
         value = raw.item() if isinstance(raw, np.generic) else raw
         if not isinstance(key, str) or not isinstance(value, str | int | float):
-            raise BadInput(f"{noun}: {key!r} is {value!r}", hint="a value is a text, a number, true or false")
+            raise BadInput(f"{noun}: {key!r} is {value!r}", hint="use a text, a number, true or false")
         if isinstance(value, float) and not math.isfinite(value):
-            raise BadInput(f"{noun}: {key!r} is {value}", hint="a value is a text, a number, true or false")
+            raise BadInput(f"{noun}: {key!r} is {value}", hint="use a text, a number, true or false")
         out[key] = value
     return out
 

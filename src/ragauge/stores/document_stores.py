@@ -95,7 +95,10 @@ def to_document_matrix(documents: Sequence[Document], vectors: Any, dimension: i
     """
     rows = np.ascontiguousarray(vectors, dtype=np.float32)
     if rows.shape != (len(documents), dimension):
-        raise BadInput(f"{len(documents)} documents need as many vectors of {dimension} numbers, not {rows.shape}")
+        raise BadInput(
+            f"expected one vector of {dimension} dimensions per document, "
+            f"got shape {rows.shape} for {len(documents)} documents"
+        )
     return rows
 
 
@@ -103,7 +106,7 @@ def to_query_vector(vector: Any, dimension: int) -> Matrix:
     """Convert a query vector to one float32 row; raise BadInput for a wrong length."""
     row = np.ascontiguousarray(vector, dtype=np.float32).reshape(-1)
     if len(row) != dimension:
-        raise BadInput(f"the vector of a query has {dimension} numbers, not {len(row)}")
+        raise BadInput(f"the vector of a query must have {dimension} dimensions, got {len(row)}")
     return row
 
 
@@ -215,7 +218,7 @@ class EngineDocumentStore:
 
     @property
     def searches(self) -> str:
-        """What the store searches by: `vectors` or `words`."""
+        """What the store searches: `vectors` or `words`."""
         return self._engine.searches
 
     def put(self, documents: Sequence[Document], vectors: Any) -> None:

@@ -17,7 +17,7 @@ from ragauge.core.errors import BadInput
 EQUAL, ONE_OF = "=", "in"
 FILTER_OPERATORS = {"$eq": EQUAL, "$in": ONE_OF, "$gt": ">", "$gte": ">=", "$lt": "<", "$lte": "<="}
 RANGE_OPERATORS = (">", ">=", "<", "<=")
-HINT = 'a value is a text, a number, true or false, {"$in": [...]}, or a range {"$gte": 1, "$lt": 5}'
+HINT = 'use a text, a number, true or false, {"$in": [...]}, or a range {"$gte": 1, "$lt": 5}'
 
 
 class FilterCondition(NamedTuple):

@@ -66,7 +66,7 @@ class HnswlibStore(LibraryStore):
             )
             self._apply_search_options()
             if self._index.element_count < len(self):
-                raise BadInput(f"{path} was not kept whole: the index and its ids differ in number")
+                raise BadInput(f"{path} is corrupt or incomplete: the index and its ids differ in number")
 
     def _describe_engine(self) -> dict[str, Any]:
         return {"version": version("hnswlib"), **super()._describe_engine(), "threads": max(self._threads, 0)}

@@ -88,7 +88,7 @@ class MemvidEngine(Engine):
             self.build()
 
     def replace(self, positions: list[int], matrix: Matrix) -> None:
-        """Raise NotImplementedError: the vector of a document is given once."""
+        """Raise NotImplementedError: the vector of a document can be set only once."""
         raise NotImplementedError
 
     def delete(self, positions: list[int]) -> None:
@@ -118,7 +118,7 @@ class MemvidEngine(Engine):
         """Return the neighbours that memvid finds."""
         if self.has_graph and 2 * k > MAX_GRAPH_CANDIDATES:
             raise unsupported_error(
-                self.name, f"give {k} neighbours", f"its graph gives up to {MAX_GRAPH_CANDIDATES // 2}"
+                self.name, f"return {k} neighbours", f"its graph returns up to {MAX_GRAPH_CANDIDATES // 2}"
             )
         positions, values = no_neighbours(len(queries), k)
         for row, query in enumerate(normalise_rows(queries) if self.layout.metric == "cosine" else queries):
@@ -221,7 +221,7 @@ class MemvidEngine(Engine):
         vector_bytes = 4 * (self.layout.dimension or 1)
         if n_frames != self._n_frames or size_bytes < vector_bytes * self._n_vectors:
             raise BackendFailed(
-                f"memvid: of {self._n_frames} documents that it took it has {n_frames}, and its index of {size_bytes} "
+                f"memvid: it has {n_frames} of {self._n_frames} added documents, and its index of {size_bytes} "
                 f"bytes has room for {size_bytes // vector_bytes} of their {self._n_vectors} vectors",
                 hint="memvid itself reports no error; a few hundred vectors it mostly keeps",
             )
@@ -237,8 +237,8 @@ class MemvidStore(DatabaseStore):
     """
 
     unsupported: Mapping[str, str] = {
-        "update": "the vector of a document is given once",
-        "filter": "a vector search knows no metadata",
+        "update": "the vector of a document can be set only once",
+        "filter": "vector search does not support metadata",
     }
 
     def __init__(self, *, metric: str = "cosine", path: str | None = None) -> None:

@@ -49,9 +49,9 @@ class MetadataColumns:
                     column.kind == FLOAT_KIND and value_kind(value) == INT_KIND
                 ):
                     raise BadInput(
-                        f"the metadata of {name!r}: {key!r} is {value!r}, and before it were "
-                        f"{KIND_LABELS[column.kind]}",
-                        hint="this engine keeps one kind of value for each name",
+                        f"the metadata of {name!r}: {key!r} must be {KIND_LABELS[column.kind]} as before, "
+                        f"got {value!r}",
+                        hint="use one kind of value per name",
                     )
         return added
 

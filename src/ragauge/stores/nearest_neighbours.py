@@ -267,8 +267,8 @@ class _BlockSearch:
         # With finite values each query has k pairs; with fewer it would get pairs of the next query.
         if (few := np.bincount(pairs.rows, minlength=width) < self.k).any():
             raise BadInput(
-                f"query {self.first + int(few.argmax())} is at no distance from {self.k} vectors",
-                hint="it or a vector has a NaN or an infinity: leave that out",
+                f"query {self.first + int(few.argmax())} has no distance to {self.k} vectors",
+                hint="remove vectors with a NaN or an infinity",
             )
         best, distances = self._select_nearest(pairs)
         shape = (width, self.k)

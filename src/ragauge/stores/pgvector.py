@@ -137,7 +137,7 @@ class PgVectorStore(VectorStore):
         """Return the plan of a search as PostgreSQL's JSON."""
         query = self._intake.queries([vector], k)[0]
         if not len(self):
-            raise BadInput("an empty store has nothing to explain")
+            raise BadInput("an empty store has no query plan")
         self.build()
         return self._engine.explain(query, k, where)
 

@@ -101,7 +101,7 @@ class PostgresVectorTable(PostgresTable):
             self.close()
             raise BadInput(
                 f"the server has no table {self.table!r}, in which the vectors of this store were saved",
-                hint="give the server that it was made on: dsn=…",
+                hint="pass the server of the saved table: dsn=…",
             )
         self.is_kept = self.has_outdated_rows = True
         self.exists = self._indexed = self._analysed = True

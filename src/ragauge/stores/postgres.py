@@ -143,14 +143,14 @@ def postgres_errors(dsn: str) -> Iterator[None]:
     try:
         yield
     except UnicodeEncodeError as error:
-        raise BadInput(f"PostgreSQL cannot keep a text with the character {error.object[error.start]!a}") from error
+        raise BadInput(f"PostgreSQL cannot store a text with the character {error.object[error.start]!a}") from error
     except psycopg.Error as error:
         message = str(error)
         register_dsn_secrets(dsn)
         words = " ".join(redact(error.diag.message_primary or message).split())
         hint = error.diag.message_hint
         if hint is None and error.sqlstate is None and isinstance(error, psycopg.OperationalError):
-            hint = "see that the server runs and the DSN is right; without one an embedded server is used"
+            hint = "check the server and the DSN, or omit the DSN to use the embedded server"
         theirs = isinstance(error, psycopg.DataError | psycopg.errors.UniqueViolation)
         kind = BadInput if theirs else BackendFailed
         # If the message has a secret, the original error is also left out of the traceback.
@@ -307,7 +307,7 @@ def _ensure_vector_extension(connection: Connection[Any]) -> None:
     version = str(row[0]) if row else "0"
     if tuple(int(part) for part in version.split(".")[:2]) < MIN_PGVECTOR_VERSION:
         raise BackendFailed(
-            f"the server has pgvector {version}, and 0.8 or newer is needed",
+            f"the server has pgvector {version}; expected 0.8 or newer",
             hint="ALTER EXTENSION vector UPDATE, after installing a newer one",
         )
 

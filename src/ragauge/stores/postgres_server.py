@@ -80,7 +80,7 @@ def start_server() -> str:
                 raise BackendFailed(
                     f"the embedded PostgreSQL server does not start in {folder}: "
                     f"{_start_failure_reason(folder, error)}",
-                    hint=f"its log is {folder / 'log'}; or give a server of your own in RAGAUGE_DSN",
+                    hint=f"see its log {folder / 'log'}, or set RAGAUGE_DSN to your own server",
                 ) from error
             _server_handle = handle
         return _build_dsn(_server_handle)
@@ -135,8 +135,8 @@ def find_data_folder(version: int) -> Path:
         spare.chmod(0o755)
     if not ours or not _can_host_server(spare / name):
         raise BackendFailed(
-            f"there is no folder for the embedded PostgreSQL server: neither {preferred} nor {spare} will do",
-            hint="RAGAUGE_CACHE names a folder; RAGAUGE_DSN a server of your own",
+            f"the embedded PostgreSQL server can use neither {preferred} nor {spare}",
+            hint="set RAGAUGE_CACHE to a folder, or RAGAUGE_DSN to your own server",
         )
     return spare / name
 

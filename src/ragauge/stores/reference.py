@@ -111,7 +111,7 @@ class ExactStore(VectorStore):
             raise BadInput(f"the vectors of the store cannot be read ({error})", file=str(file)) from error
         places = np.flatnonzero(self._intake.living)
         if matrix.ndim != 2 or matrix.dtype != np.float32 or len(matrix) != len(places):
-            raise BadInput(f"there are no {len(places)} vectors for the {len(places)} ids of the store", file=str(file))
+            raise BadInput(f"the number of vectors differs from the {len(places)} ids of the store", file=str(file))
         if len(matrix):
             self._append_rows(matrix, places)
 

@@ -44,7 +44,7 @@ class ScannSettings(StoreSettings):
     def tuned(self, options: Mapping[str, Any]) -> ScannSettings:
         """Return a copy with other values of search options."""
         if self.kind == "brute" and options:
-            raise BadInput("scann brute has nothing to set")
+            raise BadInput("scann brute has no search options")
         return super().tuned(options)
 
 
@@ -59,7 +59,7 @@ class ScannStore(LibraryStore):
 
     name = "scann"
     capabilities = frozenset(("insert", "update", "delete", "save", "share"))
-    unsupported: Mapping[str, str] = {"filter": "its Python library searches all that there is"}
+    unsupported: Mapping[str, str] = {"filter": "its Python library cannot search a subset"}
     conversions = PRODUCT_DISTANCES
     _settings: ScannSettings
 
@@ -185,11 +185,11 @@ class ScannStore(LibraryStore):
             with silence_stderr():
                 self._index = self._library.scann_pybind.ScannNumpy(str(folder), assets)
         except (OSError, RuntimeError) as error:
-            raise BadInput(f"{folder} was not kept whole: {error}") from error
+            raise BadInput(f"{folder} is corrupt or incomplete: {error}") from error
         self._slots = self._intake.built["slots"]
         self._numbers = {place: slot for slot, place in enumerate(self._slots or ())}
         if self._index.size() != len(self):
-            raise BadInput(f"{folder} was not kept whole: the index and its ids differ in number")
+            raise BadInput(f"{folder} is corrupt or incomplete: the index and its ids differ in number")
 
     def _create_index(self, parts: Sequence[Matrix]) -> Any:
         matrix = np.concatenate(parts)
@@ -200,7 +200,7 @@ class ScannStore(LibraryStore):
         else:
             leaves = self._settings.num_leaves or round(len(matrix) ** 0.5)
             if leaves > len(matrix):
-                raise BadInput(f"num_leaves is {leaves}, more than the {len(matrix)} vectors to learn from")
+                raise BadInput(f"num_leaves is {leaves}, more than the {len(matrix)} training vectors")
             self._intake.built["leaves"] = leaves
             builder = (
                 builder.tree(leaves, min(leaves, self._leaves_to_search), training_sample_size=len(matrix))

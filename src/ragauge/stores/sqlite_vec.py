@@ -134,13 +134,13 @@ class SqliteVecEngine(Engine):
     def search(self, queries: Matrix, k: int, conditions: Sequence[FilterCondition] | None) -> RawNeighbours:
         """Compare all vectors."""
         if k > MAX_K:
-            raise unsupported_error(self.name, f"give {k} neighbours", f"vec0 gives up to {MAX_K}")
+            raise unsupported_error(self.name, f"return {k} neighbours", f"vec0 returns up to {MAX_K}")
         statement = f"SELECT id, distance FROM {self._vector_table} WHERE embedding MATCH ? AND k = ?"  # noqa: S608
         values: list[Any] = []
         if conditions:
             if any(condition.operator == ONE_OF and isinstance(condition.value[0], float) for condition in conditions):
                 raise unsupported_error(
-                    self.name, "filter by several fractions", "vec0 has sets of whole numbers and texts"
+                    self.name, "filter by several fractions", "vec0 supports sets of whole numbers and texts only"
                 )
             statement += f" AND {conditions_to_sql(conditions, lambda _: '?')}"
             values = condition_values(conditions)
@@ -250,7 +250,7 @@ class SqliteVecStore(DatabaseStore):
         self, *, metric: str = "cosine", path: str | None = None, settings: SqliteVecSettings = SqliteVecSettings()
     ) -> None:
         if metric == "ip":
-            raise BadInput("sqlite-vec cannot rank by inner product: a vec0 table has l2, l1 and cosine")
+            raise BadInput("sqlite-vec cannot rank by inner product: a vec0 table supports l2, l1 and cosine")
         super().__init__(SqliteVecEngine(settings), metric, path)
 
 

@@ -42,7 +42,7 @@ class VoyagerStore(LibraryStore):
 
     name = "voyager"
     capabilities = frozenset(("insert", "update", "delete", "save", "share"))
-    unsupported: Mapping[str, str] = {"filter": "it searches all that there is"}
+    unsupported: Mapping[str, str] = {"filter": "it cannot search a subset"}
     conversions = COMPLEMENT_DISTANCES
     index_file = "index.voy"
     _settings: VoyagerSettings
@@ -67,7 +67,7 @@ class VoyagerStore(LibraryStore):
         if self._saved:
             self._index = voyager.Index.load(self._saved_file())
             if self._index.num_elements != self._intake.places:
-                raise BadInput(f"{path} was not kept whole: the index and its ids differ in number")
+                raise BadInput(f"{path} is corrupt or incomplete: the index and its ids differ in number")
 
     def _describe_engine(self) -> dict[str, Any]:
         return {"version": version("voyager"), **super()._describe_engine(), "threads": max(self._threads, 0)}
@@ -112,8 +112,8 @@ class VoyagerStore(LibraryStore):
         """Return the vectors; raise BadInput if the precision cannot hold their values."""
         if self._largest < np.inf and matrix.size and (largest := float(np.abs(matrix).max())) > self._largest:
             raise BadInput(
-                f"{self._settings.dtype} holds numbers from -{self._largest:g} to {self._largest:g}, not {largest:g}",
-                hint="take dtype=float32, or the metric cosine",
+                f"{self._settings.dtype} holds numbers from -{self._largest:g} to {self._largest:g}, got {largest:g}",
+                hint="use dtype=float32, or the metric cosine",
             )
         return matrix
 

@@ -161,7 +161,7 @@ class SystemBuilder:
         names: list[str] = []
         while isinstance(system, str) and self._systems.get(system, system) != system:
             if system in names:
-                raise BadInput(f"the system `{system}` is made of itself")
+                raise BadInput(f"the system `{system}` contains itself")
             names.append(system)
             system = self._systems[system]
         return as_spec("retrievers", system)
@@ -172,7 +172,7 @@ class SystemBuilder:
         A system that contains itself is refused.
         """
         if str(spec) in above:
-            raise BadInput(f"the system `{redact_spec(spec)}` is made of itself")
+            raise BadInput(f"the system `{redact_spec(spec)}` contains itself")
         options = dict(spec.options)
         for part in retriever_parts(spec):
             name = part.parameter if part.parameter in options else part.option

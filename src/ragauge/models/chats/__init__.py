@@ -25,7 +25,7 @@ def open_chat(text: str, options: Mapping[str, Any] | None = None) -> Chat:
     match = CHAT_NAME.fullmatch(text.strip())
     if match is None:
         raise BadInput(
-            f"`{redact_chat_name(text)}` names no chat",
+            f"`{redact_chat_name(text)}` is not the name of a chat model",
             hint=f"{_suggest_chat_name(text)}choose one of lexical, {CHAT_NAME_EXAMPLES}",
         )
     kind, model_or_file = match["kind"], match["what"] or ""
@@ -39,7 +39,7 @@ def open_chat(text: str, options: Mapping[str, Any] | None = None) -> Chat:
     if kind == "openai" and at:
         model_or_file, arguments["url"] = model, url
     if not model_or_file:
-        raise BadInput(f"`{redact_chat_name(text)}` does not say which", hint=CHAT_NAME_EXAMPLES)
+        raise BadInput(f"`{redact_chat_name(text)}` lacks the model or file", hint=CHAT_NAME_EXAMPLES)
     parameters = read_parameters(factory)
     first, *names = parameters.options  # The first parameter is the model or file.
     for name in arguments:

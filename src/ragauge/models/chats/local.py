@@ -163,7 +163,7 @@ def find_smollm2() -> Path:
 
 def _check_gguf_file(file: Path) -> None:
     if not file.is_file():
-        raise BadInput("there is no such file", file=str(file), hint="local:FILE.gguf, or local:smollm2")
+        raise BadInput("no such file", file=str(file), hint="use local:FILE.gguf, or local:smollm2")
     with file.open("rb") as opened:
         if opened.read(4) != b"GGUF":
             raise BadInput("not a GGUF file: it does not start with GGUF", file=str(file))

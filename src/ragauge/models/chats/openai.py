@@ -294,5 +294,5 @@ def _hash_parameter(name: str, value: Any) -> str:
     try:
         text = json.dumps(value, sort_keys=True, allow_nan=False)
     except (TypeError, ValueError):
-        raise BadInput(f"`{name}` of the option `extra` is no JSON") from None
+        raise BadInput(f"`{name}` of the option `extra` must be a JSON value") from None
     return hash_text(text, 16)

@@ -37,7 +37,7 @@ class Replay:
     def __init__(self, path: str) -> None:
         file = Path(path)
         if not file.is_file():
-            raise BadInput("there is no such file", file=path, hint="record it with Recording(chat, path)")
+            raise BadInput("no such file", file=path, hint="record it with Recording(chat, path)")
         raw = file.read_bytes()
         self._replies: dict[str, list[Reply]] = defaultdict(list)
         self._next: dict[str, int] = defaultdict(int)
@@ -76,8 +76,8 @@ class Replay:
                 else f"{shown_request[:MAX_MESSAGE_CHARS_SHOWN]}…"
             )
             raise BackendFailed(
-                f"{self._file} has no reply to: {shown_request}",
-                hint="the rubrics or the data changed since it was recorded",
+                f"{self._file} has no recorded reply to: {shown_request}",
+                hint="record it again: the rubrics or the data have changed",
             )
         place = self._next[question]
         self._next[question] = place + 1
@@ -171,7 +171,7 @@ class ScriptedChat:
             try:
                 line = next(self._lines)
             except StopIteration:
-                raise BackendFailed(f"the script has no reply number {len(self.asked)}") from None
+                raise BackendFailed(f"the script lacks reply number {len(self.asked)}") from None
         if isinstance(line, Exception):
             raise line
         return line if isinstance(line, Reply) else Reply(line)

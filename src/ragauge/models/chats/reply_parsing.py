@@ -177,7 +177,7 @@ def schema_violation(value: Any, schema: Mapping[str, Any]) -> str | None:
 
 def _find_violation(value: Any, schema: Mapping[str, Any], where: str) -> str | None:
     if unknown := [word for word in schema if word not in ALLOWED_KEYWORDS]:
-        raise ValueError(f"`{unknown[0]}` is no keyword of the schemas that are checked here")
+        raise ValueError(f"`{unknown[0]}` is not a supported keyword of schemas")
     if "const" in schema and not _is_same_value(value, schema["const"]):
         return f"{where} is {_describe_value(value)}, not {_describe_value(schema['const'])}"
     if "enum" in schema and not any(_is_same_value(value, choice) for choice in schema["enum"]):
@@ -201,7 +201,7 @@ def _find_object_violation(value: dict[str, Any], schema: Mapping[str, Any], whe
         if name in properties:
             violation = _find_violation(inner, properties[name], f"{where}.{name}")
         elif others is False:
-            return f"{where} has a `{name}`, which was not requested"
+            return f"{where} has an unexpected `{name}`"
         else:
             violation = None if others is True else _find_violation(inner, others, f"{where}.{name}")
         if violation:

@@ -25,7 +25,7 @@ class RandomEmbedder:
 
     def __init__(self, *, dimensions: int = 64, seed: int = 0) -> None:
         if dimensions < 1:
-            raise BadInput(f"there are no vectors of {dimensions} dimensions")
+            raise BadInput(f"dimensions must be at least 1, got {dimensions}")
         self._dimensions, self._seed = dimensions, seed
         self.limit = None
         """No token limit: the whole text determines the vector."""

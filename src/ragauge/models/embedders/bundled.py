@@ -56,7 +56,7 @@ class MiniLM:
         except ImportError:
             raise MissingExtra("the embedder `minilm`", "minilm") from None
         if not 3 <= tokens <= MINILM_MAX_TOKENS:  # Two of them are the start and end tokens.
-            raise BadInput(f"minilm cannot read {tokens} tokens at once", hint="tokens is between 3 and 512")
+            raise BadInput(f"minilm cannot read {tokens} tokens at once", hint="use between 3 and 512 tokens")
 
         def open_session(count: int) -> Any:
             options = onnxruntime.SessionOptions()

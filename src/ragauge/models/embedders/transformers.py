@@ -64,13 +64,13 @@ class TransformersEncoder:
         seed: int = 0,
     ) -> None:
         if pooling not in POOLINGS:
-            raise BadInput(f"there is no pooling `{pooling}`", hint=f"one of {', '.join(POOLINGS)}")
+            raise BadInput(f"unknown pooling `{pooling}`", hint=f"choose one of {', '.join(POOLINGS)}")
         if batch < 1:
-            raise BadInput(f"a batch of {batch} texts is none")
+            raise BadInput(f"batch must be at least 1, got {batch}")
         self._model = open_model(ModelOptions(model, download, revision, untrained, layers, seed))
         if pooling == "cls" and self._model.causal:
             raise BadInput(
-                f"the first token of `{model}` sees nothing of the text", hint="pooling=mean or pooling=last"
+                f"the first token of `{model}` does not depend on the text", hint="use pooling=mean or pooling=last"
             )
         self._device = _choose_device(device)
         self._model.body.to(self._device)
@@ -236,7 +236,9 @@ def _choose_device(named: str | None) -> str:
     try:
         torch.empty(0, device=named)
     except (RuntimeError, AssertionError, NotImplementedError) as error:
-        raise BadInput(f"there is no device `{named}` here: {error_summary(error)}", hint="device=cpu") from None
+        raise BadInput(
+            f"the device `{named}` is not available: {error_summary(error)}", hint="use device=cpu"
+        ) from None
     return named
 
 
@@ -252,8 +254,9 @@ class SentenceTransformer:
     def __init__(
         self, model: str, *, batch: int = 32, device: str | None = None, prompt: str = "", download: bool = False
     ) -> None:
-        component = "the embedder `transformers`"
-        self._model: Any = load_model("SentenceTransformer", model, what=component, device=device, download=download)
+        self._model: Any = load_model(
+            "SentenceTransformer", model, component="the embedder `transformers`", device=device, download=download
+        )
         self._batch = batch
         self._prompt = prompt
         self.limit: int | None = self._model.max_seq_length

@@ -268,7 +268,7 @@ def _is_folder_path(model: str) -> bool:
 
 def _model_hint(options: ModelOptions) -> str:
     if options.untrained:
-        return f"give a folder with config.json, or one of {', '.join(MODEL_SHAPES)}"
+        return f"pass a folder with config.json, or one of {', '.join(MODEL_SHAPES)}"
     random_weights = options.model.removeprefix("google/") in MODEL_SHAPES
     return MODEL_HINT + (", or untrained=true for random weights" if random_weights else "")
 
@@ -277,16 +277,16 @@ def _load_error(options: ModelOptions, error: Exception) -> RagaugeError:
     folder = Path(options.model).expanduser()
     line = error_summary(error)
     if "custom code" in str(error) or "remote code" in str(error):
-        return BadInput(f"the model `{options.model}` brings code of its own, which is not run")
+        return BadInput(f"the model `{options.model}` contains custom code, which is not run")
     if folder.is_dir():
         weight_files = [name for name in (*SAFETENSORS_FILES, *PICKLE_FILES) if (folder / name).exists()]
         files = "config.json, model.safetensors and the tokenizer's files"
-        hint = _model_hint(options) if options.untrained else f"it must hold {files}" if not weight_files else None
+        hint = _model_hint(options) if options.untrained else f"expected {files}" if not weight_files else None
         return BackendFailed(f"the model in `{options.model}` cannot be loaded: {line}", hint=hint)
     if "safetensors" in str(error):
         return BackendFailed(
             f"the model `{options.model}` has no weights as safetensors: {line}",
-            hint="the hub's robot offers them as a proposed change: revision=refs/pr/N, where its page says which N",
+            hint="try revision=refs/pr/N, where N is the number of the proposed change on its hub page",
         )
     return model_load_error(options.model, error, download=options.download, hint=_model_hint(options))
 

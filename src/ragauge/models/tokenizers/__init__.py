@@ -30,7 +30,7 @@ def open_tokenizer(described: Any, texts: Sequence[str] | None = None) -> Tokeni
         tokenizer = spec
     else:
         raise BadInput(
-            f"{spec!r} is not a tokenizer", hint="it has name, vocabulary, unknown, encode, decode and pieces"
+            f"{spec!r} is not a tokenizer", hint="a tokenizer has name, vocabulary, unknown, encode, decode and pieces"
         )
     if texts is not None and callable(learn := getattr(tokenizer, "fitted", None)):
         tokenizer = learn(texts)
@@ -70,7 +70,7 @@ class UntrainedTokenizer:
     def fitted(self, texts: Sequence[str]) -> Tokenizer:
         """Train on texts and return the trained tokenizer."""
         if not any(text.strip() for text in texts):
-            raise BadInput(f"`{self.name}` has no texts to learn from")
+            raise BadInput(f"no texts to train `{self.name}` on")
         return self._learn(texts)
 
     @property
@@ -96,7 +96,7 @@ class UntrainedTokenizer:
         raise self._untrained_error()
 
     def _untrained_error(self) -> BadInput:
-        return BadInput(f"`{self.name}` has learned no pieces yet", hint="fitted(texts) gives one that has")
+        return BadInput(f"`{self.name}` is not trained", hint="train it with fitted(texts)")
 
 
 class EmbedderTokenizer:
@@ -112,7 +112,7 @@ class EmbedderTokenizer:
             learns = callable(getattr(embedder, "fitted", None))
             raise BadInput(
                 f"the embedder `{label}` has no tokenizer to inspect",
-                hint=f"it is yet to learn: name what cuts its texts, {_find_tokenizer_spec(of)}" if learns else None,
+                hint=f"it is not trained: name its tokenizer, {_find_tokenizer_spec(of)}" if learns else None,
             )
         self._tokenizer: Tokenizer = inner
         self.name = inner.name

@@ -98,7 +98,10 @@ def build_word_tokenizer(*, vocabulary: int = 30_000, least: int = 1, lower: boo
     ([[1, 2, 0, 1, 0]], ['to', '⟨?⟩'])
     """
     if vocabulary < 2:
-        raise BadInput(f"words: a vocabulary of {vocabulary} has no words", hint="at least 2: a word, and the unknown")
+        raise BadInput(
+            f"words: the vocabulary must have at least 2 entries, got {vocabulary}",
+            hint="one entry is for unknown words",
+        )
 
     def learn(texts: Sequence[str]) -> WordTokenizer:
         counts = Counter(chain.from_iterable(WORD_PATTERN.findall(text.lower() if lower else text) for text in texts))

@@ -33,7 +33,9 @@ def read_tokenizer(path: str, *, limit: int | None = None) -> HuggingFaceTokeniz
     place = Path(path)
     file = place / "tokenizer.json" if place.is_dir() else place
     if not file.is_file():
-        raise BadInput("no tokenizer is here", file=str(file), hint="a tokenizer.json of Hugging Face, or its folder")
+        raise BadInput(
+            "no tokenizer found", file=str(file), hint="pass a tokenizer.json of Hugging Face, or its folder"
+        )
     try:
         library_tokenizer: Any = library.Tokenizer.from_file(str(file))
     except Exception as error:  # The library raises bare exceptions.

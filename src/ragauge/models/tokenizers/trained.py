@@ -36,7 +36,7 @@ def bpe(*, vocabulary: int = 8000, kind: str = "bytes", least: int = 2) -> Untra
     initial alphabet: `bytes`, which cover every text, or the `characters` of the corpus, which do not.
     """
     if kind not in ("bytes", "characters"):
-        raise BadInput(f"bpe: kind is `{kind}`", hint="bytes or characters")
+        raise BadInput(f"bpe: kind must be bytes or characters, got `{kind}`")
     if vocabulary < (fewest := 257 if kind == "bytes" else 3):
         raise BadInput(f"bpe: a vocabulary of {vocabulary} is too small", hint=f"at least {fewest} with kind={kind}")
     library = import_tokenizers()

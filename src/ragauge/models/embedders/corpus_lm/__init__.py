@@ -73,7 +73,7 @@ class LanguageModel:
             kind, objective, dimension, layers, heads, context, passes, batch, rate, temperature, trained, seed
         )
         if threads is not None and (isinstance(threads, bool) or not isinstance(threads, int) or threads < 1):
-            raise BadInput(f"lm: threads is {threads}, not a whole number above 0")
+            raise BadInput(f"lm: threads must be at least 1, got {threads}")
         self._device = _choose_device(device)
         self._threads = threads
         self._cache = None if cache is False else cache_folder() if cache is None else Path(str(cache))
@@ -101,8 +101,8 @@ class LanguageModel:
         lessons = select_training_texts(texts)
         if not lessons:
             raise BadInput(
-                f"lm: there is nothing to learn from in {len(texts)} texts",
-                hint="empty ones do not count, and one in twenty is held out",
+                f"lm: no text to learn from among {len(texts)} texts",
+                hint="add texts: empty ones are skipped, and one in twenty is held out",
             )
         with training.limit_torch_threads(self._threads):
             ready = self._load_or_train(lessons, progress)
@@ -248,8 +248,8 @@ class LanguageModel:
     def _trained_model(self) -> checkpoints.TrainedModel:
         if self._model is None:
             raise BadInput(
-                f"the embedder `{self.name}` has learned nothing yet",
-                hint="fitted(texts) trains it on the documents, lm(folder=…) opens one that was kept",
+                f"the embedder `{self.name}` is not trained",
+                hint="train it with fitted(texts), or open a saved one with lm(folder=…)",
             )
         return self._model
 
@@ -277,4 +277,4 @@ def _check_stored_options(requested: Hyperparameters, stored: Hyperparameters, t
         if wanted not in (value, "next" if name == "objective" else getattr(usual, name)):
             raise BadInput(f"lm: {name} is {wanted}, but {value} in the model", file=folder)
     if tokenizer is not None:
-        raise BadInput("lm: a model from a folder has its own tokenizer", file=folder, hint="leave `tokenizer` away")
+        raise BadInput("lm: a model from a folder has its own tokenizer", file=folder, hint="remove `tokenizer`")

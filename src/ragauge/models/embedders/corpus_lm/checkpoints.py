@@ -70,7 +70,7 @@ def write_model(folder: Path, model: TrainedModel, *, over: bool = False) -> Non
     """
     tensors = _import_safetensors()
     if folder.exists() and not over and (not folder.is_dir() or any(folder.iterdir())):
-        raise BadInput("the folder is not empty", file=str(folder), hint="give a new or empty folder")
+        raise BadInput("the folder is not empty", file=str(folder), hint="use a new or empty folder")
     tokenizer = _tokenizer_state(model)
     pieces = tokenizer.pop("json", None)
     seen = model.numbering.seen
@@ -94,7 +94,7 @@ def read_model(folder: Path) -> TrainedModel:
     """Read a model; raise BadInput if it is incomplete or was changed."""
     tensors = _import_safetensors()
     if not (folder / CONFIG_FILE).is_file():
-        raise BadInput("not a language model", file=str(folder), hint="give a folder that `keep` has written")
+        raise BadInput("not a language model", file=str(folder), hint="use a folder that `keep` has written")
     try:
         config = parse_json((folder / CONFIG_FILE).read_text(encoding="utf-8"), file=str(folder / CONFIG_FILE))
         if config["ragauge"] != "lm" or config["version"] != TRAINING_VERSION:

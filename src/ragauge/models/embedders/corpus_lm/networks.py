@@ -59,8 +59,8 @@ class Hyperparameters:
                 object.__setattr__(self, name, table[self.objective])
         if self.kind == "transformer" and self.dimension % (2 * self.heads):
             raise BadInput(
-                f"lm: a dimension of {self.dimension} cannot be shared out among {self.heads} heads",
-                hint="the dimension is a multiple of twice the heads",
+                f"lm: the dimension {self.dimension} is not divisible among {self.heads} heads",
+                hint="use a multiple of twice the number of heads",
             )
 
     def to_mapping(self) -> dict[str, Any]:
