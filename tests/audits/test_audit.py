@@ -311,7 +311,7 @@ def test_a_folder_that_was_run_by_its_path_is_found_again(folder, monkeypatch):
     (folder / "elsewhere").mkdir()
     home.rename(folder / "elsewhere" / "data")
     found = audit_files([str(made)], checks=wanted)
-    assert set(found.skipped.values()) == {f"{home} is no longer there: --dataset says where it is"}
+    assert set(found.skipped.values()) == {f"{home} no longer exists; pass its new path with --dataset"}
     monkeypatch.setenv("RAGAUGE_DATA", str(folder / "elsewhere"))
     assert audit_files([str(made)], checks=wanted).skipped == {}
     monkeypatch.delenv("RAGAUGE_DATA")

@@ -130,7 +130,7 @@ def test_evaluate_prints_tables_without_modules_of_pages(ragauge, tmp_path):
 def test_standard_input_can_be_one_of_the_files(ragauge):
     done = ragauge("evaluate", "qrels.txt", "-", "-m", "mrr", "--json", stdin=RUN)
     assert json.loads(done.stdout)["runs"]["stdin"]["mrr"]["mean"] == 0.75
-    assert "standard input can be read once" in ragauge("evaluate", "-", "-", code=2, stdin=RUN).stderr
+    assert "standard input can be read only once" in ragauge("evaluate", "-", "-", code=2, stdin=RUN).stderr
 
 
 def test_runs_of_the_same_name_are_told_apart_by_their_folder(ragauge, tmp_path):
@@ -225,7 +225,7 @@ def test_validate_lists_what_is_wrong_and_strict_fails(ragauge, tmp_path):
 def test_validate_names_what_it_cannot_read_and_goes_on(ragauge, tmp_path):
     (tmp_path / "nan.run").write_text("q1 Q0 a 1 nan t\n")
     done = ragauge("validate", "qrels.txt", "nan.run", "first.run", "--strict", code=1)
-    assert "nan.run:1: the score is `nan`, not a number" in done.stdout
+    assert "nan.run:1: the score must be a number, got `nan`" in done.stdout
     assert "queries: 2, rows: 4" in done.stdout
 
 

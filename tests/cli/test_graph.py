@@ -78,7 +78,7 @@ def test_the_help_of_report_names_all_that_can_stand_beside_a_run(tmp_path):
         ([], "no dataset given"),
         (["nowhere"], "no dataset is named `nowhere`"),
         (["nowhere.jsonl"], "nowhere.jsonl"),
-        ([SMALL, "-g", "knn(neighbours=many)"], "neighbours is many, not a number"),
+        ([SMALL, "-g", "knn(neighbours=many)"], "neighbours must be a number, got many"),
         ([SMALL, "--format", "long"], "no output format is named `long`"),
         ([SMALL, "-o", "graph.docx"], "graph.docx"),
     ],

@@ -76,7 +76,7 @@ def test_judging_shows_who_judged_how_good_and_what_is_unscored(place):
     assert text.startswith("toy: 3 samples, convention default")
     assert "Judged by lexical, a word-matching baseline without a model." in text
     assert "faithfulness       0.7500" in text
-    assert re.search(r"the answer claims nothing +1 +faithfulness +s3", text)
+    assert re.search(r"the answer contains no claims +1 +faithfulness +s3", text)
     assert "absent: The tower is made of cheese." in text
     talk = (place / "talk.txt").read_text(encoding="utf-8")
     assert (
@@ -90,7 +90,7 @@ def test_json_has_each_measure_with_mean_n_and_unscored(place):
     assert data["judge"].startswith("lexical")
     found = data["measures"]["faithfulness"]
     assert (found["mean"], found["n"], found["unscored"]) == (0.75, 2, 1)
-    assert found["reasons"] == {"the answer claims nothing": 1}
+    assert found["reasons"] == {"the answer contains no claims": 1}
     assert json.loads((place / "as_json" / MANIFEST_FILE).read_text(encoding="utf-8"))["measures"] == data["measures"]
 
 
@@ -241,7 +241,9 @@ def test_a_dry_run_needs_no_key_and_judging_does(place):
     assert priced.stdout.splitlines()[-1].split()[-1].startswith("$0.")
     done = ran(place, "judge", "toy.jsonl", "-c", "openai:gpt-4o-mini", "-o", "keyless", **without)
     assert done.returncode == 3
-    assert done.stderr.startswith("error: the chat `openai` needs a key, and there is none in OPENAI_API_KEY")
+    assert done.stderr.startswith(
+        "error: the chat `openai` needs an API key in the environment variable OPENAI_API_KEY"
+    )
     assert "is kept" not in done.stderr
 
 
@@ -260,7 +262,7 @@ def test_a_judged_folder_is_validated_by_its_samples(place):
     done = ran(place, "validate", "judged/toy")
     assert done.returncode == 0
     assert "samples: 3, questions: 3, answers: 3, contexts: 3, references: 2" in done.stdout
-    assert "fields that are not read, but kept as metadata: topic" in done.stdout
+    assert "unknown fields, read as metadata: topic" in done.stdout
 
 
 def test_a_folder_of_judged_folders_stands_for_all_of_them(place, tmp_path):

@@ -131,7 +131,7 @@ def test_a_cluster_that_every_part_kills_is_given_up(workers):
     [
         ("nowhere", BadInput, "not a cluster address"),
         ("local:0", BadInput, "no workers"),
-        ("tcp://127.0.0.1:1", BackendFailed, r"no cluster answers at tcp://127\.0\.0\.1:1"),
+        ("tcp://127.0.0.1:1", BackendFailed, r"no cluster responds at tcp://127\.0\.0\.1:1"),
     ],
 )
 def test_an_address_that_leads_nowhere_is_named(monkeypatch, address, error, words):

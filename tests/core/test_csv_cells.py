@@ -104,8 +104,8 @@ def test_ids_with_quotes_come_back_from_every_format(ending, tmp_path):
 
 
 def test_messages_quote_at_most_80_characters():
-    error = BadInput(f"the grade is `{'x' * 1_000_000}`, not a number", file="a.txt", line=3)
-    assert error.message == f"a.txt:3: the grade is `{'x' * 79}…`, not a number"
+    error = BadInput(f"the grade must be a number, got `{'x' * 1_000_000}`", file="a.txt", line=3)
+    assert error.message == f"a.txt:3: the grade must be a number, got `{'x' * 79}…`"
     assert len(str(BadInput("unquoted " + "y" * 1_000_000))) < 200
     path = "/folder" * 100
     assert BadInput("is missing", file=path).message == f"{path}: is missing"

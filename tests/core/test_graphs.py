@@ -123,14 +123,14 @@ def test_a_graph_tells_what_could_not_be_linked():
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        (links([(0, 2, 1.0)]), "`x` links a node that is none of the 2"),
-        (links([(-1, 1, 1.0)]), "`x` links a node that is none of the 2"),
-        (links([(0, 1, 0.0)]), "`x` has a link whose weight is not a number above 0"),
-        (links([(0, 1, -1.0)]), "`x` has a link whose weight is not a number above 0"),
-        (links([(0, 1, np.nan)]), "`x` has a link whose weight is not a number above 0"),
-        (links([(0, 1, np.inf)]), "`x` has a link whose weight is not a number above 0"),
+        (links([(0, 2, 1.0)]), "`x` links a node that does not exist; expected node numbers below 2"),
+        (links([(-1, 1, 1.0)]), "`x` links a node that does not exist; expected node numbers below 2"),
+        (links([(0, 1, 0.0)]), "the weights of `x` must be finite numbers above 0"),
+        (links([(0, 1, -1.0)]), "the weights of `x` must be finite numbers above 0"),
+        (links([(0, 1, np.nan)]), "the weights of `x` must be finite numbers above 0"),
+        (links([(0, 1, np.inf)]), "the weights of `x` must be finite numbers above 0"),
         (LinkArrays(np.array([0]), np.array([1, 0]), np.array([1.0])), "`x` links 1 to 2 nodes with 1 weights"),
-        (LinkArrays(np.array(["a"]), np.array(["b"]), np.array([1.0])), "the links of `x` are no numbers"),
+        (LinkArrays(np.array(["a"]), np.array(["b"]), np.array([1.0])), "the links of `x` must be numbers"),
     ],
 )
 def test_links_that_cannot_be_are_refused(given, message):
@@ -182,7 +182,7 @@ def test_an_empty_corpus_is_a_terrain_without_nodes():
 
 @pytest.mark.parametrize("wrong", ["nan 1", "inf 0"])
 def test_a_vector_that_is_no_numbers_is_refused_with_the_document(wrong):
-    with pytest.raises(BadInput, match="`plane` gave a vector that is no numbers for the document `d1`"):
+    with pytest.raises(BadInput, match="`plane` returned a vector with NaN or infinite values for the document `d1`"):
         LinkedCorpus(documents("1 0", wrong), Plane(), [])
     with pytest.raises(BadInput, match="for the query"):
         LinkedCorpus(documents("1 0"), Plane(), []).similarities(wrong)
@@ -193,12 +193,12 @@ def test_an_embedder_that_loses_texts_is_refused():
         def embed(self, texts):
             return super().embed(texts)[1:]
 
-    with pytest.raises(BadInput, match="`plane` gave 1 vectors for 2 texts"):
+    with pytest.raises(BadInput, match="`plane` returned 1 vectors for 2 texts"):
         LinkedCorpus(documents("1 0", "0 1"), Short(), [])
 
 
 def test_two_documents_of_one_id_are_refused_by_name():
-    with pytest.raises(BadInput, match="two documents have the id `twin`"):
+    with pytest.raises(BadInput, match="duplicate document id `twin`"):
         LinkedCorpus([Document("a", "1 0"), Document("twin", "1 0"), Document("twin", "0 1")], Plane(), [])
 
 

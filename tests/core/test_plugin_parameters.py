@@ -61,8 +61,8 @@ def test_fields_of_settings_and_typed_keywords_are_options():
     ("options", "message", "hint"),
     [
         ({"agent": 3}, "`ws` has no option `agent`", "did you mean `agents`? options: name, agents, leap"),
-        ({"agents": "many"}, "`ws(agents=many)`: agents is many, not a number", None),
-        ({"agents": True}, "agents is True, not a number", None),
+        ({"agents": "many"}, "`ws(agents=many)`: agents must be a number, got many", None),
+        ({"agents": True}, "agents must be a number, got True", None),
     ],
 )
 def test_unknown_options_and_types_are_refused(options, message, hint):

@@ -160,9 +160,9 @@ def test_mtrag_has_the_mean_of_its_annotators_and_each_vote(tmp_path, indent):
 
 
 def test_mtrag_whose_parts_do_not_meet_is_refused(tmp_path):
-    with pytest.raises(BadInput, match="the document `d2`, which is not there"):
+    with pytest.raises(BadInput, match="the document `d2`, which is missing"):
         load_labelled(write(tmp_path / "a.json", json.dumps(mtrag(documents=[{"document_id": "d1", "text": "One."}]))))
-    with pytest.raises(BadInput, match="evaluation 1 is of the task `t`, which is not there"):
+    with pytest.raises(BadInput, match="evaluation 1 is of the task `t`, which is missing"):
         load_labelled(write(tmp_path / "b.json", json.dumps(mtrag(tasks=[]))))
 
 
@@ -201,7 +201,7 @@ def test_samples_without_labels_are_refused_with_a_hint(tmp_path):
 
 
 def test_folders_of_nothing_of_several_kinds_and_of_the_same_twice_are_refused(tmp_path):
-    with pytest.raises(BadInput, match="no labelled answers are here"):
+    with pytest.raises(BadInput, match="no labelled answers found"):
         load_labelled(str(tmp_path))
     row = {"id": 1, "question": "q", "answer": "a", "labels": {"faithfulness": 1}}
     write(tmp_path / "a.jsonl", lines(row))

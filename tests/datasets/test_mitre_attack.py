@@ -278,7 +278,7 @@ def test_a_broken_object_is_told_with_file_line_place_and_what_was_expected(tmp_
         ('{"type": "report", "objects": []}', "expected a STIX bundle, found an object of type 'report'", None),
         ("[1, 2]", "expected a STIX bundle, found a list", None),
         ('{"type": "bundle", "objects": {}}', "expected a list of objects, found an object", None),
-        ('{"type": "bundle", "objects": []}', "no object is a document", None),
+        ('{"type": "bundle", "objects": []}', "no object can be a document", None),
         ("", "the JSON cannot be read", 1),
     ],
 )

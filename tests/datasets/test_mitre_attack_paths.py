@@ -174,9 +174,9 @@ def test_bundles_in_the_folder_of_collections_are_listed_by_name(bundle, tmp_pat
 def test_every_path_goes_along_relations_that_are_known():
     for path in TWO_HOP_PATHS:
         assert {path.first.removeprefix("<"), path.second.removeprefix("<")} <= set(RELATION_WORDINGS)
-        assert {*path.asked, path.via, path.wanted} <= set(TYPE_NAMES)
+        assert {*path.start_types, path.via, path.target_type} <= set(TYPE_NAMES)
         assert "{name}" in path.wording
-        assert "campaign" not in (path.via, path.wanted)
+        assert "campaign" not in (path.via, path.target_type)
 
 
 def oracle(path):
@@ -211,11 +211,11 @@ def test_the_answers_of_the_enterprise_bundle_are_those_of_a_graph_that_was_read
     active, graph = oracle(path)
     by_words = {}
     for one in TWO_HOP_PATHS:
-        for own in one.asked:
+        for own in one.start_types:
             called = [
                 RELATION_WORDINGS[way[1:]].called if way.startswith("<") else way for way in (one.first, one.second)
             ]
-            words = [TYPE_NAMES[own][0], called[0], TYPE_NAMES[one.via][0], called[1], TYPE_NAMES[one.wanted][0]]
+            words = [TYPE_NAMES[own][0], called[0], TYPE_NAMES[one.via][0], called[1], TYPE_NAMES[one.target_type][0]]
             by_words[" ".join(words)] = own, one
     numbers = {
         (one["type"], reference["external_id"]): name
@@ -228,7 +228,7 @@ def test_the_answers_of_the_enterprise_bundle_are_those_of_a_graph_that_was_read
         asked = numbers[own, query.rpartition(":")[2]]
         via = {name for name in step(graph, {asked}, one.first) if name in active and active[name]["type"] == one.via}
         right = step(graph, via, one.second) - {asked}
-        assert set(grades) == {name for name in right if name in active and active[name]["type"] == one.wanted}
+        assert set(grades) == {name for name in right if name in active and active[name]["type"] == one.target_type}
     assert len(data.queries) == len(set(data.queries.values())) == 6237
     times = Counter(tags["path"] for tags in data.tags.values())
     assert set(times) == set(by_words)

@@ -29,7 +29,7 @@ def pattern(template: str) -> re.Pattern[str]:
     return re.compile(re.escape(template).replace(r"\{a\}", inside["a"]).replace(r"\{b\}", inside["b"]))
 
 
-TOLD = [(relation, pattern(way)) for relation, about in GRAPH_RELATIONS.items() for way in about.told]
+TOLD = [(relation, pattern(way)) for relation, about in GRAPH_RELATIONS.items() for way in about.sentences]
 
 
 def linked(data):
@@ -64,7 +64,7 @@ def said(data):
 def read(question: str, names):
     """The thing that a question names, and the path that it was written for."""
     for path in QUESTION_PATHS:
-        for asked in path.asked:
+        for asked in path.questions:
             for known in ENTITY_MENTIONS:
                 for subject in SUBJECT_WORDS:
                     start, _, end = asked.partition("{who}")
@@ -113,9 +113,9 @@ def test_questions_share_names_and_types_with_texts_and_no_other_word_of_meaning
     types = set(ENTITY_TYPES)
     for path in QUESTION_PATHS:
         told = set().union(
-            *(content_words(way) for step in path.steps for way in GRAPH_RELATIONS[step.removeprefix("<")].told)
+            *(content_words(way) for step in path.steps for way in GRAPH_RELATIONS[step.removeprefix("<")].sentences)
         )
-        for asked in path.asked:
+        for asked in path.questions:
             assert not (content_words(asked) - types) & told, (path.steps, asked)
     for subject, told in SUBJECT_WORDS.items():
         assert not content_words(subject) & content_words(told)

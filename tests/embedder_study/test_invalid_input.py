@@ -113,7 +113,7 @@ def test_an_embedder_without_a_name_is_called_by_its_description_without_secrets
 def test_options_of_the_wrong_kind_are_told_without_secrets(fruit):
     with pytest.raises(BadInput) as error:
         compare_embedders(fruit, [f"openai(url='http://u:{SECRET}@h/v1', batch=many)"], **QUICK)
-    assert "batch is many, not a number" in error.value.message
+    assert "batch must be a number, got many" in error.value.message
     assert SECRET not in str(error.value)
 
 
@@ -134,7 +134,7 @@ def test_a_baseline_is_found_however_its_description_is_spelled(fruit):
         ("words(foo=1)", "no option `foo`"),
         ("minilm(foo=1)", "no option `foo`"),
         ("encoder", "needs the option `model`"),
-        ("words(dimensions=many)", "dimensions is many, not a number"),
+        ("words(dimensions=many)", "dimensions must be a number, got many"),
         ("bm25(foo=1)", "no option `foo`"),
     ],
 )

@@ -607,7 +607,7 @@ def test_a_form_is_not_written_into_a_file_that_ends_like_another(tmp_path):
     ("damage", "said"),
     [
         (lambda text: text[:2000], "lineup.json:"),
-        (lambda text: text[2000:], "or it is a damaged result: the JSON cannot be read ("),
+        (lambda text: text[2000:], "or it is a corrupt result: the JSON cannot be read ("),
         (lambda text: text.replace("ragauge-embedders/2", "ragauge-others/7"), "`ragauge-others/7` is no result that"),
     ],
 )

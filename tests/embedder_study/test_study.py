@@ -248,7 +248,7 @@ def test_only_queries_that_are_asked_and_judged_count():
     data = Dataset("d", documents, queries, Judgments({"q1": {"a": 1}, "q3": {"b": 1}, "gone": {"a": 1}}))
     assert list(build_view(data).queries) == ["q1", "q3"]
     assert build_view(data).notes == [
-        "1 judged queries are not asked and not counted",
+        "1 judged queries are not run and not scored",
         "1 queries are not judged, and not asked",
     ]
     assert list(build_view(data, limit=2).queries) == ["q1"]

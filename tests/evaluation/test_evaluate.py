@@ -144,7 +144,7 @@ def test_a_measure_of_your_own_is_a_function_of_one_query():
         assert query.retrieved == len(RUN.get(query.query, {}))
         return float("nan") if query.query == "q1" else 1.0
 
-    assert evaluate(QRELS, RUN, sees).unscored["sees"] == {"q1": "the measure gave no number"}
+    assert evaluate(QRELS, RUN, sees).unscored["sees"] == {"q1": "the measure returned no number"}
 
 
 def test_fractional_grades_count_with_the_gain_that_is_declared_and_a_note_says_so():
@@ -219,7 +219,7 @@ def test_what_is_neither_judgments_nor_a_run_is_refused(thing):
 
 
 def test_no_judged_query_is_no_evaluation():
-    with pytest.raises(BadInput, match="the judgments have no query"):
+    with pytest.raises(BadInput, match="the judgments contain no query"):
         evaluate({}, RUN, ["mrr"])
 
 
@@ -258,7 +258,7 @@ def test_evaluate_of_named_runs_equals_evaluate_runs():
 def test_evaluate_runs_refuses_what_is_not_a_mapping_of_runs():
     with pytest.raises(BadInput, match="runs must be a mapping from names to runs, got str"):
         ragauge.evaluate_runs(NAMED_GRADES, "a.run")
-    with pytest.raises(BadInput, match="there are no runs to score"):
+    with pytest.raises(BadInput, match="no runs to score"):
         ragauge.evaluate_runs(NAMED_GRADES, {})
 
 

@@ -191,7 +191,7 @@ def test_interrupted_work_goes_on_where_it_stopped(tmp_path, stop):
         assert "2 sessions" in found.notes[0]
     else:  # an error of the system is its answer and interrupts nothing; the same command runs it again
         assert len(calls) == 24
-        assert found.notes[0].startswith("mine: run again; the answers made ")
+        assert found.notes[0].startswith("mine: run again; the results of ")
         assert found.scores["mine"].means["recall@10"] == 1.0
 
 
@@ -307,7 +307,7 @@ def test_a_document_that_comes_again_counts_once_and_is_told(tmp_path):
 
     found = run(DATA, {"again": again, "mine": right}, measures=["mrr@10"], out=tmp_path)
     assert found.scores["again"].means["mrr@10"] == 0.5
-    assert "again: 12 documents are repeated in a ranking; only their first rank counts" in found.notes
+    assert "again: 12 duplicate documents in rankings; only their first rank counts" in found.notes
 
 
 def test_what_was_not_asked_is_not_counted():
@@ -315,7 +315,7 @@ def test_what_was_not_asked_is_not_counted():
     found = run(half, {"mine": right}, measures=["recall@10"])
     assert (found.scores["mine"].means["recall@10"], found.scores["mine"].n["recall@10"]) == (1.0, 6)
     assert found.notes == [
-        "6 judged queries are not asked and not counted",
+        "6 judged queries are not run and not scored",
         "mine: returned at most 1 document per query; 10 were requested",
     ]
     assert run(DATA, {"mine": right}, limit=3).speeds["mine"].asked == 3
@@ -338,7 +338,7 @@ def test_ids_from_elsewhere_and_empty_answers_are_told():
     found = run(DATA, {"strange": lambda q, k: ["d1", "doc#1"], "nothing": lambda q, k: None})
     told = "12 of 24 returned ids are not in the corpus; returned: `doc#1`; corpus: `d0`, `d1`, `d2`"
     assert f"strange: {told}" in found.notes
-    assert "nothing: 12 of 12 queries got no documents" in found.notes
+    assert "nothing: 12 of 12 queries returned no documents" in found.notes
 
 
 def test_run_failures_in_later_trials_are_carried_and_noted():
@@ -356,7 +356,7 @@ def test_run_failures_in_later_trials_are_carried_and_noted():
     assert "1 of 12 queries failed" in repr(found)
     assert found.scores["mine"].means["recall@10"] == 1.0
     assert found.notes == [
-        "mine: 1 queries failed when they were asked again; their times are left out",
+        "mine: 1 queries failed in a later trial; their latencies are excluded",
         "mine: returned at most 1 document per query; 10 were requested",
     ]
 
@@ -388,7 +388,7 @@ def test_a_wrong_option_is_told_first_and_leaves_nothing_behind(tmp_path):
     with pytest.raises(BadInput, match="no option `stor`"):
         run(DATA, {"mine": right, "d": "dense(stor=faiss)"}, out=tmp_path / "out")
     assert not (tmp_path / "out").exists()
-    with pytest.raises(BadInput, match="k1 is x, not a number"):
+    with pytest.raises(BadInput, match="k1 must be a number, got x"):
         run(DATA, {"b": "bm25(k1=x)"}, out=tmp_path / "out")
     assert run(DATA, {"b": "bm25(k1=1.2)"}, out=tmp_path / "out").scores["b"].n["ndcg@10"] == 12
 
@@ -403,7 +403,7 @@ def test_one_system_that_cannot_be_built_does_not_take_the_others_with_it(tmp_pa
     assert found.failures["bad"].message.startswith("bad: ")
     done = command("run", "synthetic:needles", "-s", "bm25", "-s", "bad=http(url=ftp://x)", "-o", "x", cwd=tmp_path)
     assert done.returncode == 2
-    assert "error: bad: `ftp://x` is not an http or https address" in done.stderr
+    assert "error: bad: `ftp://x` is not an http or https URL" in done.stderr
     assert "bm25 " in done.stdout
     assert (tmp_path / "x" / "report.md").exists()
 

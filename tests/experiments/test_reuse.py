@@ -83,7 +83,7 @@ def test_run_changed_index_of_a_user_object_is_run_again(tmp_path, indexed):
     assert again.scores["mine"].means["recall@5"] == 0.75
     assert again.runs["mine"].manifest["reused"] is False
     made = first.runs["mine"].manifest["made"]
-    note = f"mine: run again; the answers made {made} were replaced (add --reuse to reuse finished answers)"
+    note = f"mine: run again; the results of {made} were replaced (add --reuse to reuse finished results)"
     assert again.notes[0] == note
     assert "run again" not in (tmp_path / "out" / "mine" / "manifest.json").read_text()
 
@@ -96,7 +96,7 @@ def test_run_reuse_keeps_answers_of_a_user_object(tmp_path, indexed):
     assert len(indexed.queries) == asked
     assert kept.scores["mine"].means["recall@5"] == 1.0
     made = first.runs["mine"].manifest["made"]
-    assert kept.notes[-1] == f"mine: reused; made {made} (run it again with --fresh)"
+    assert kept.notes[-1] == f"mine: reused the results of {made} (run it again with --fresh)"
     stored = json.loads((tmp_path / "out" / "mine" / "manifest.json").read_text())
     assert (stored["made"], stored["reused"]) == (made, True)
     assert run_indexed(indexed, tmp_path / "out").runs["mine"].manifest["reused"] is False
@@ -190,14 +190,14 @@ def reused(tmp_path, indexed):
     systems = {"mine": indexed, "new": lambda query, k: ["d1"]}
     found = ragauge.run(QUERIES, systems, measures=["recall@5"], out=tmp_path / "out", warmup=0, reuse=True)
     dates = {name: run.manifest["made"] for name, run in found.runs.items()}
-    return tmp_path / "out", dates, f"answers made: mine {dates['mine']} (reused); new {dates['new']}"
+    return tmp_path / "out", dates, f"rankings retrieved: mine {dates['mine']} (reused); new {dates['new']}"
 
 
 def test_gate_says_when_answers_were_made_in_every_format(tmp_path, reused):
     out, dates, _ = reused
     files = ["--junit", "gate.xml", "-o", "gate.md"]
     told = command_in(tmp_path)("gate", out / "new", "-b", out / "mine", "-r", "recall@5 >= 0.1", *files)
-    line = f"answers made: run {dates['new']}; baseline {dates['mine']} (reused)"
+    line = f"rankings retrieved: run {dates['new']}; baseline {dates['mine']} (reused)"
     assert f"note: {line}\n" in told.stderr
     assert f"- {line}\n" in (tmp_path / "gate.md").read_text()
     assert f'value="{line}"' in (tmp_path / "gate.xml").read_text()

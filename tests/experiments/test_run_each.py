@@ -156,7 +156,7 @@ def test_a_measure_that_the_judgments_cannot_tell_is_left_out_before_anything_ru
     found = run(small("one", 6), {"mine": search}, measures=["dr@5", "mrr", "alpha_ndcg@5"], warmup=0)
     assert found.measures == ["mrr"]
     assert found.notes[:2] == [
-        "dr@5 is left out: dr needs a target map, which says what answers each document gives",
+        "dr@5 is left out: dr needs a target map from documents to the answers that they contain",
         "alpha_ndcg@5 is left out: this measure needs subtopic judgments (topic subtopic document grade)",
     ]
     asked.clear()

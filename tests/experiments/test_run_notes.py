@@ -123,21 +123,25 @@ def swarm(**options):
 @pytest.mark.parametrize(
     ("links", "graph", "notes"),
     [
-        (None, ["links"], ["the graph has no links, so that walks go nowhere; `ragauge graph` says more"]),
+        (
+            None,
+            ["links"],
+            ["the graph has no links, so walks cannot leave their start; run `ragauge graph` for details"],
+        ),
         (
             lambda i: [f"D{i}"],
             ["links"],
             [
-                "12 links of the graph name no document, 0 do; `ragauge graph` says more",
-                "the graph has no links, so that walks go nowhere; `ragauge graph` says more",
+                "12 links of the graph lead to no document, 0 do; run `ragauge graph` for details",
+                "the graph has no links, so walks cannot leave their start; run `ragauge graph` for details",
             ],
         ),
         (
             lambda i: [f"d{i + 1}", "gone"],  # the last one's d12 is none either
             ["links"],
-            ["13 links of the graph name no document, 11 do; `ragauge graph` says more"],
+            ["13 links of the graph lead to no document, 11 do; run `ragauge graph` for details"],
         ),
-        (None, ["links", "knn"], ["links links nothing here: the graph is of knn(neighbours=8) alone"]),
+        (None, ["links", "knn"], ["links adds no links; the graph has only those of knn(neighbours=8)"]),
         (lambda i: [f"d{(i + 1) % N}"], ["links", "knn"], []),
     ],
 )
@@ -150,11 +154,14 @@ def test_a_graph_that_lacks_links_is_told(links, graph, notes):
 def test_the_graph_of_a_reranker_is_looked_at_too():
     reranked = Spec("pipeline", {"of": "bm25", "reranker": swarm(graph=["links"])})
     found = run(words(), {"reranked": reranked}, repeats=2)
-    assert "reranked: the graph has no links, so that walks go nowhere; `ragauge graph` says more" in found.notes
+    assert (
+        "reranked: the graph has no links, so walks cannot leave their start; run `ragauge graph` for details"
+        in found.notes
+    )
 
 
 def test_one_trial_of_a_system_that_draws_is_told_and_several_are_not():
-    note = "mine: chance has a part in it, and one trial does not say how much (--repeats 5)"
+    note = "mine: its results are random; measure their variation with --repeats 5"
     linked = words(lambda i: [f"d{(i + 1) % N}"])
     assert note in run(linked, {"mine": swarm(graph=["links"])}).notes
     assert note not in run(linked, {"mine": swarm(graph=["links"])}, repeats=2).notes
@@ -274,7 +281,7 @@ def test_parts_that_systems_share_count_for_all_of_them(monkeypatch):
             "`swarm` has no option `agnets`",
             "did you mean `agents`?",
         ),
-        ("retrievers", "swarm(explore=yes)", "`swarm(explore=yes)`: explore is yes, not a number", ""),
+        ("retrievers", "swarm(explore=yes)", "`swarm(explore=yes)`: explore must be a number, got yes", ""),
     ],
 )
 def test_an_option_that_is_wrong_is_named_before_anything_is_built(family, description, message, hint):
@@ -287,7 +294,7 @@ def test_an_option_that_is_wrong_is_named_before_anything_is_built(family, descr
 def test_a_system_is_not_named_twice_in_an_error(tmp_path):
     with pytest.raises(BadInput) as error:
         command("run", "synthetic:needles", "-s", "swarm(explore=yes)", cwd=tmp_path)
-    assert error.value.message == "`swarm(explore=yes)`: explore is yes, not a number"
+    assert error.value.message == "`swarm(explore=yes)`: explore must be a number, got yes"
 
 
 def test_a_prior_that_is_text_is_said_to_be_no_number():

@@ -98,7 +98,7 @@ def test_a_small_torn_archive_is_told_like_a_large_one(name, tmp_path):
     whole = gzip.compress(json.dumps({"id": "a", "text": "one"}).encode())
     found = read(tmp_path / name, whole[:-9])
     assert [one.kind for one in found.flaws] == ["unreadable"]
-    assert "ended before the end-of-stream marker" in found.flaws[0].said
+    assert "ended before the end-of-stream marker" in found.flaws[0].detail
 
 
 def test_a_file_that_is_not_there_is_an_error_all_the_same(tmp_path):
@@ -167,8 +167,8 @@ def test_a_text_file_is_one_document_alone_and_in_a_folder(ending, tmp_path):
 STRICT_ERRORS = {
     "an entry without an id": ("c.jsonl", '{"_id": "a", "text": "x"}\n{"text": "y"}\n', r"c.jsonl:2: expected an id"),
     "a duplicate id": ("c.csv", "id,text\na,x\na,y\n", r"c.csv:3: the id `a` appears more than once"),
-    "broken JSON": ("c.jsonl", "{", r"c.jsonl:1: the JSON is broken"),
-    "a text that is a list": ("c.json", '[{"id": "a", "text": ["x"]}]', r"entry 1: `text` is a list, not a text"),
+    "broken JSON": ("c.jsonl", "{", r"c.jsonl:1: the JSON is invalid"),
+    "a text that is a list": ("c.json", '[{"id": "a", "text": ["x"]}]', r"entry 1: `text` must be a text, got a list"),
     "bytes that are not UTF-8": ("c.tsv", b"a\tcaf\xe9\n", r"c.tsv:1: not UTF-8 text: byte 0xe9"),
     "a cell too many": ("c.csv", "id,text\na,x,y\n", r"c.csv:2: 3 cells, the header has 2"),
 }

@@ -66,8 +66,8 @@ def test_scores_are_read_as_c_reads_them(tmp_path, score):
 @pytest.mark.parametrize(
     ("text", "complaint"),
     [
-        ("q Q0 d 1 0.5 t\nq Q0 e 2 high t\n", r"r\.txt:2: the score is `high`, not a number"),
-        ("q Q0 d 1 0.5 t\n\n# x\nq\tQ0\te\t2\tnan\tt\n", r"r\.txt:4: the score is `nan`, not a number"),
+        ("q Q0 d 1 0.5 t\nq Q0 e 2 high t\n", r"r\.txt:2: the score must be a number, got `high`"),
+        ("q Q0 d 1 0.5 t\n\n# x\nq\tQ0\te\t2\tnan\tt\n", r"r\.txt:4: the score must be a number, got `nan`"),
         ("q Q0 d 1 0.5 t\nq Q0 e 2\n", r"r\.txt:2: expected 6 fields .* found 4"),
         ("q Q0 d 1 0.5 t\nq Q0 \xe9 2 0.1 t\n".encode("latin-1"), r"r\.txt:2: the line is not UTF-8|r\.txt:2"),
         ("", r"r\.txt: no rows"),

@@ -290,22 +290,25 @@ def test_frames_are_samples():
 @pytest.mark.parametrize(
     ("line", "words"),
     [
-        ('{"question": "?", "answer": "a", "response": "b"}', "`answer` and `response` both give the answer"),
-        ('{"question": "?", "answer": true}', "the answer is `true`, not a text"),
+        (
+            '{"question": "?", "answer": "a", "response": "b"}',
+            "`answer` and `response` have different values for the answer",
+        ),
+        ('{"question": "?", "answer": true}', "the answer must be a text, got `true`"),
         ('{"question": "?", "answer": ["a"]}', "not a text"),
-        ('{"question": "?", "contexts": {"a": 1}}', "not a list of texts"),
-        ('{"question": "?", "contexts": ["a", 7]}', "context 2 is `7`, not a text"),
+        ('{"question": "?", "contexts": {"a": 1}}', "must be a list of texts"),
+        ('{"question": "?", "contexts": ["a", 7]}', "context 2 must be a text, got `7`"),
         ('{"question": "?", "contexts": ["a", null]}', "context 2 is `null`"),
         ('{"question": "?", "contexts": ["a"], "context_ids": ["x", "y"]}', "2 context_ids and 1 contexts"),
         ('{"question": "?", "answer": "!", "context_ids": ["x"]}', "1 context_ids and none contexts"),
-        ('{"question": "?", "ground_truths": ["a", "b"]}', "there are 2 references"),
+        ('{"question": "?", "ground_truths": ["a", "b"]}', "expected one reference, got 2"),
         ('{"question": "?", "answer": "!", "labels": {"faithfulness": 3}}', "the label of faithfulness is `3`"),
         ('{"question": "?", "answer": "!", "label": "yes"}', "the label of faithfulness is"),
-        ('{"question": "?", "answer": "!", "labels": 1}', "labels is `1`, not an object"),
+        ('{"question": "?", "answer": "!", "labels": 1}', "labels must be an object, got `1`"),
         ('{"question": "?", "answer": "!", "id": ["x"]}', "the id is"),
         ('{"question": "?", "answer": "!", "id": " "}', "the id is empty"),
         ('{"user_input": [{"content": "hi", "type": "ai"}], "reference": "x"}', "does not end with a question"),
-        ('{"user_input": [7], "reference": "x"}', "a turn of the conversation is"),
+        ('{"user_input": [7], "reference": "x"}', "a turn of the conversation must be a text"),
         ('{"question": "?", "answer": "!", "id": "first"}', "the id `first` appears more than once"),
         ('{"documents": ["a"]}', "not a sample: it has documents"),
         ('["question"]', "expected an object"),
@@ -344,15 +347,15 @@ def test_a_file_that_is_not_there_is_missed_whatever_it_ends_with(tmp_path):
 
 def test_nothing_is_no_samples(tmp_path):
     for name, text in (("a.jsonl", "\n"), ("a.json", "[]"), ("a.csv", "question,answer\n")):
-        with pytest.raises(BadInput, match="no samples are here"):
+        with pytest.raises(BadInput, match="no samples found"):
             read_samples(written(tmp_path, text, name))
     with pytest.raises(BadInput, match="no samples found"):
         read_samples(written(tmp_path, "q1 0 a 1\n", "qrels.txt"))
-    with pytest.raises(BadInput, match="a int holds no samples"):
+    with pytest.raises(BadInput, match="samples cannot be read from int"):
         samples_from(7)
     with pytest.raises(BadInput, match="sample 1: a int is not a sample"):
         samples_from([7])
-    with pytest.raises(UnknownName, match="form of samples"):
+    with pytest.raises(UnknownName, match="sample format"):
         write_samples([BARE], str(tmp_path / "x"), "trulens")
 
 
@@ -425,7 +428,7 @@ def test_fields_that_are_not_read_are_listed_and_are_a_problem_where_something_i
     rows.append({"query": "How old?", "response": "Old.", "retrieved": ["It is old."], "reference_contexts": ["x"]})
     (found,) = (one for one in sample_findings("x", samples_from(rows)) if one.what == "unread fields")
     assert found.problem
-    said = "fields that are not read, but kept as metadata: retrieved, topic (1); contexts may be called contexts, "
+    said = "unknown fields, read as metadata: retrieved, topic (1); contexts may be called contexts, "
     assert found.message.startswith(said)
     whole = {
         "question": "How high?",
@@ -435,7 +438,7 @@ def test_fields_that_are_not_read_are_listed_and_are_a_problem_where_something_i
         "topic": "x",
     }
     (found,) = (one for one in sample_findings("x", samples_from([whole])) if one.what == "unread fields")
-    assert (found.problem, found.message) == (False, "fields that are not read, but kept as metadata: topic")
+    assert (found.problem, found.message) == (False, "unknown fields, read as metadata: topic")
 
 
 def test_odd_samples_are_found_before_they_are_judged(tmp_path):
@@ -468,7 +471,7 @@ def test_odd_samples_are_found_before_they_are_judged(tmp_path):
     write_samples(samples, path)
     done = CliRunner().invoke(build_app(), ["validate", path, "--strict"])
     assert done.exit_code == 1
-    assert "answers that cite a chunk that is not there: 2 (s4, s5)" in done.output
+    assert "answers that cite a missing chunk: 2 (s4, s5)" in done.output
 
 
 def test_sound_samples_raise_no_alarm():

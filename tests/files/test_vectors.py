@@ -144,10 +144,10 @@ def test_an_npy_file_is_not_read_before_it_is_needed(tmp_path):
         ({"v": [[1.0, 2.0], [1.0]]}, "row 1 of the column 'v' has 1 dimensions, the first has 2"),
         ({"v": [[1.0, 2.0], None]}, "row 1 of the column 'v' has nothing"),
         ({"v": [[], []]}, "no column holds|has nothing"),
-        ({"v": [[1.0, None]]}, "row 0 of the column 'v' has an empty place"),
+        ({"v": [[1.0, None]]}, "row 0 of the column 'v' has an empty value"),
         ({"v": [[1.0, float("inf")]]}, "row 0 has a NaN or an infinity"),
-        ({"a": [[1.0]], "b": [[2.0]]}, "several columns hold vectors: 'a', 'b'"),
-        ({"a": [1.0]}, "no column holds lists of numbers"),
+        ({"a": [[1.0]], "b": [[2.0]]}, "several columns contain vectors: 'a', 'b'"),
+        ({"a": [1.0]}, "no column contains lists of numbers"),
         ({"v": [[1.0], [2.0]], "id": ["x", "x"]}, "row 1 has the id 'x' of an earlier row"),
         ({"v": [[1.0], [2.0]], "id": ["x", None]}, "row 1 has no id"),
     ],
@@ -162,7 +162,7 @@ def test_of_several_columns_the_named_one_is_read(tmp_path):
     pl.DataFrame({"a": [[1.0]], "embedding": [[2.0]], "b": [[3.0]]}).write_parquet(tmp_path / "a.parquet")
     assert read_vectors(tmp_path / "a.parquet").vectors.tolist() == [[2]]
     assert read_vectors(tmp_path / "a.parquet", column="b").vectors.tolist() == [[3]]
-    with pytest.raises(BadInput, match="'c' holds no vectors"):
+    with pytest.raises(BadInput, match="'c' contains no vectors"):
         read_vectors(tmp_path / "a.parquet", column="c")
 
 

@@ -368,7 +368,7 @@ def test_unequal_sets_of_queries_are_joined():
     assert list(found) == ["q2", "q1", "q3"]
     assert missing_queries(runs) == [1, 1]
     assert fuse_runs(runs, "isr", depth=1)["q1"] == {"b": 1.0}
-    with pytest.raises(BadInput, match="keeps nothing"):
+    with pytest.raises(BadInput, match="depth must be at least 1, got"):
         fuse_runs(runs, "isr", depth=0)
 
 
@@ -396,9 +396,9 @@ def test_methods_that_learn_refuse_what_does_not_fit():
         fuse_runs(runs[:1], "posfuse", trained=train("posfuse", qrels, runs))
     with pytest.raises(BadInput, match="belongs to training"):
         fuse_runs(runs, "probfuse", trained=train("probfuse", qrels, runs), n_segments=3)
-    with pytest.raises(BadInput, match="rrf learns nothing"):
+    with pytest.raises(BadInput, match="rrf has no values to learn"):
         train("rrf", qrels, runs)
-    with pytest.raises(BadInput, match="rrf learns nothing"):
+    with pytest.raises(BadInput, match="rrf has no values to learn"):
         fuse_runs(runs, "rrf", trained=train("mapfuse", qrels, runs))
     with pytest.raises(MissingEvidence):
         train("posfuse", {}, runs)
@@ -611,7 +611,7 @@ def test_the_command_refuses_in_one_sentence(command):
         (["bm25.run", "dense.run", "--method", "posfuse"], "must first learn"),
         (["bm25.run", "dense.run", "--tune"], "--tune needs judgments"),
         (["bm25.run", "dense.run", "--qrels", "qrels.txt"], "--qrels has no effect without --tune"),
-        (["-", "-"], "standard input can be read once"),
+        (["-", "-"], "standard input can be read only once"),
     ]:
         assert message in command(*arguments, fails=True).stderr
 

@@ -42,7 +42,7 @@ def scores(name="run", lower=(), convention="default", judge="", **columns):
     n = max(map(len, columns.values()))
     values = {m.replace("_at_", "@"): np.array(column, float) for m, column in columns.items()}
     unscored = {
-        m: {f"q{i}": "the measure gave no number" for i, v in enumerate(column.tolist()) if math.isnan(v)}
+        m: {f"q{i}": "the measure returned no number" for i, v in enumerate(column.tolist()) if math.isnan(v)}
         for m, column in values.items()
     }
     means = {m: float(np.nanmean(c)) if not np.isnan(c).all() else math.nan for m, c in values.items()}
@@ -615,7 +615,7 @@ def test_what_is_no_number_has_not_passed():
     for rule in ("mrr >= 0.001", "mrr <= 0.9", "mrr < 1"):
         assert not passes(scores(mrr=[math.nan, math.nan]), rule)
         check = first(scores(mrr=[1.0, math.nan]), rule)
-        assert (check.passed, check.reason) == (False, "1 query has no mrr (q1): the measure gave no number")
+        assert (check.passed, check.reason) == (False, "1 query has no mrr (q1): the measure returned no number")
     infinite = scores(mrr=[1.0, math.inf])
     assert not passes(infinite, "mrr >= 0.001")
 
@@ -874,7 +874,10 @@ def test_where_rankings_differ_between_repeats_a_query_counts_with_its_mean():
     q = (1 + 1 / 2 + 1 / 4 + 0) / 4
     means = [(q + 1) / 2, 0.75 + 1, math.sqrt(q), (1 + 3 * 0.5) / 4]
     assert [check.value for check in found.checks[:4]] == pytest.approx(means)
-    assert "the rankings of shaky differ between 4 repeats: a query counts with its mean over them" in found.notes
+    assert (
+        "the rankings of shaky differ between 4 repeats: the score of a query is its mean over the repeats"
+        in found.notes
+    )
     base = asked_again("a", "a")
     against = ragauge.gate(shaky, "mrr drop <= 0.999", qrels=qrels, baseline=base)
     assert against.checks[0].difference == pytest.approx((q - 1) / 2)

@@ -122,7 +122,7 @@ def judged(**changes):
         RELEVANCE: [0.82, 0.88, math.nan, 0.0],
     }
     why = {
-        (FAITHFULNESS, "q4"): "the answer claims nothing",
+        (FAITHFULNESS, "q4"): "the answer contains no claims",
         (RECALL, "q4"): "there is no reference",
         (PRECISION, "q3"): "the reply was cut off",
     }

@@ -84,7 +84,7 @@ def test_the_figures_stand_with_their_intervals_and_how_many_they_are_over(file,
     assert cards[0] == ["faithfulness", "0.667", "95% CI 0.100 to 1.000", "2 of 4 scored, 2 unscored"]
     assert cards[2] == ["context_recall", "0.500", "no interval", "2 of 4 scored, 2 unscored"]
     assert shown.locator("[data-chart] svg").count() == 4
-    assert "the answer claims nothing" in shown.text_content("#judge-unscored")
+    assert "the answer contains no claims" in shown.text_content("#judge-unscored")
     assert shown.locator("#judge-cost tbody tr").count() == 3
     assert shown.locator("#judge-robustness tbody tr").count() == 3
 

@@ -62,7 +62,7 @@ def test_report_on_80_columns_shows_all_tables():
     assert max(map(len, text.splitlines())) <= 80
     assert "faithfulness       0.6667  [0.1000, 1.0000]  2 of 4         2" in text
     assert "context_recall     0.5000                 -  2 of 4         2" in text
-    assert "the answer claims nothing" in text
+    assert "the answer contains no claims" in text
     assert "claims       7       1        1      4,200    800  $0.012     850   1,900" in text
     assert "context                    0          1             1         2" in text
     assert "shout    support  context             absent   absent      supported" in text
@@ -203,13 +203,13 @@ def test_json_has_means_counts_and_reasons_and_no_nan():
         "n": 2,
         "unscored": 2,
         "interval": [0.1, 1.0],
-        "reasons": {"the answer claims nothing": 1, MUTE: 1},
+        "reasons": {"the answer contains no claims": 1, MUTE: 1},
         "lower_is_better": False,
     }
     assert data["total"]["cost"] == pytest.approx(0.0333)
     assert data["total"]["p95"] is None
     assert [attempt["resisted"] for attempt in data["robustness"]] == [True, False, None]
-    assert data["scores"]["unscored"][FAITHFULNESS]["q4"] == "the answer claims nothing"
+    assert data["scores"]["unscored"][FAITHFULNESS]["q4"] == "the answer contains no claims"
     assert data["samples"][1]["labels"] == {FAITHFULNESS: 0.0}
 
 

@@ -138,7 +138,7 @@ def test_manifest_of_version_1_with_costs_and_injections_is_read(folder):
 def test_without_its_manifest_a_folder_is_not_whole(folder):
     (folder / MANIFEST_FILE).unlink()
     assert not is_judged_folder(folder)
-    with pytest.raises(BadInput, match="nothing judged is here"):
+    with pytest.raises(BadInput, match="no judge results found"):
         read_judged_folder(folder)
 
 
@@ -160,8 +160,8 @@ def test_writing_anew_takes_the_old_manifest_away_first(folder, monkeypatch):
             lambda text: text.replace(",0.3333333333333333,", ",0.9,"),
             "faithfulness is 0.95 over 2 here, and",
         ),
-        (SCORES_FILE, lambda text: text.replace(",0.88,", ",inf,"), "the value is `inf`, not a number"),
-        (SCORES_FILE, lambda text: text.replace(",0.88,", ",NaN,"), "the value is `NaN`, not a number"),
+        (SCORES_FILE, lambda text: text.replace(",0.88,", ",inf,"), "the value must be a number, got `inf`"),
+        (SCORES_FILE, lambda text: text.replace(",0.88,", ",NaN,"), "the value must be a number, got `NaN`"),
         (
             SCORES_FILE,
             lambda text: text.replace("toy,q2,context_recall", "toy,q1,context_recall"),
@@ -174,7 +174,7 @@ def test_writing_anew_takes_the_old_manifest_away_first(folder, monkeypatch):
         ),
         (SCORES_FILE, lambda text: text.replace("value", "number", 1), "the columns are not system, query"),
         (SCORES_FILE, lambda text: text.replace(MODEL, "lexical", 1), "another judge or convention than in judge.json"),
-        (SCORES_FILE, lambda text: text + "toy,q1\n", "there are not as many cells as columns"),
+        (SCORES_FILE, lambda text: text + "toy,q1\n", "the number of cells differs from the number of columns"),
         (
             MANIFEST_FILE,
             lambda text: text.replace("ragauge-judged/2", "ragauge-judged/9"),
@@ -206,7 +206,7 @@ def test_the_table_of_scores_is_one_that_compare_reads(folder):
     assert found.per_query[FAITHFULNESS] == {"q1": 1.0, "q2": pytest.approx(1 / 3)}
     with (folder / SCORES_FILE).open(encoding="utf-8", newline="") as file:
         reasons = {(row["query"], row["measure"]): row["reason"] for row in csv.DictReader(file) if not row["value"]}
-    assert reasons["q4", FAITHFULNESS] == "the answer claims nothing"
+    assert reasons["q4", FAITHFULNESS] == "the answer contains no claims"
     assert len(reasons) == 6
 
 

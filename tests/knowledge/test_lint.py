@@ -72,7 +72,7 @@ PLANTED = {
     "giant": (LONG, "x (corpus.jsonl:5): 7,089 characters"),  # 50 + 540 + 5,600 of words, and 899 blanks
     "duplicates": (WEATHER[0].upper(), "d0 = x"),
     "near duplicates": (WEATHER[1].replace("church", "mill"), "d1 ~ x at 0.7"),
-    "unreadable": ({"id": "x", "text": ["a", "list"]}, "corpus.jsonl:5: `text` is a list, not a text"),
+    "unreadable": ({"id": "x", "text": ["a", "list"]}, "corpus.jsonl:5: `text` must be a text, got a list"),
     "no text field": ({"id": "x", "words": "elsewhere"}, "corpus.jsonl:5: no text among the fields (id, words)"),
     "control characters": ("A text with a zero byte\x00 in the midst of it.", "x (corpus.jsonl:5): U+0000"),
     "replacement characters": ("A text that lost its caf\ufffd on the way here.", "x (corpus.jsonl:5): U+FFFD"),
@@ -104,7 +104,7 @@ def test_a_broken_line_is_told_with_its_number_and_the_others_are_read(tmp_path)
     found = lint(corpus(tmp_path, [*clean(), '{"id": "x", "text": ', "[1]", {"id": "y", "text": GERMAN}]), share=0.5)
     one = problems(found)["unreadable"]
     assert (found.documents, one.count) == (5, 2)
-    assert one.examples[0].startswith("corpus.jsonl:5: the JSON is broken")
+    assert one.examples[0].startswith("corpus.jsonl:5: the JSON is invalid")
     assert one.examples[1] == "corpus.jsonl:6: expected an object"
 
 

@@ -159,7 +159,7 @@ def test_the_mean_of_nothing_is_no_number():
     scores = score_answers([TOWER], {}, ["faithfulness"])
     assert math.isnan(scores.means["faithfulness"])
     assert scores.n["faithfulness"] == 0
-    assert scores.unscored["faithfulness"] == {"tower": "the claims of the answer are unknown: it was not judged"}
+    assert scores.unscored["faithfulness"] == {"tower": "the claims of the answer are unknown: not judged"}
 
 
 # Against the code of others
@@ -387,7 +387,9 @@ def test_a_chunk_below_the_cutoff_need_not_be_judged():
 
 def test_a_judge_that_gives_no_probabilities_has_no_mean_of_them():
     sure = {**SAID.support, "a4": Support(("k2",))}
-    assert value("faithfulness(by=probability)", said=replace(SAID, support=sure)) == "the judge gives no probabilities"
+    assert (
+        value("faithfulness(by=probability)", said=replace(SAID, support=sure)) == "the judge returns no probabilities"
+    )
     assert value("faithfulness", said=replace(SAID, support=sure)) == 0.5
 
 
@@ -476,7 +478,7 @@ def test_a_blank_chunk_is_not_useful_and_bears_nothing_out():
 
 
 def test_verdicts_of_another_sample_and_samples_without_an_id_are_refused():
-    with pytest.raises(BadInput, match="the verdicts on `tower` are of another sample, `other`"):
+    with pytest.raises(BadInput, match="the verdicts on `tower` belong to another sample, `other`"):
         score_answers([TOWER], {"tower": replace(SAID, sample="other")}, ["faithfulness"])
     with pytest.raises(BadInput, match="a sample has an empty id"):
         score_answers([replace(TOWER, id=" ")], {}, ["faithfulness"])
@@ -539,13 +541,13 @@ def test_nobody_scores_nothing():
 
 def test_an_answer_that_claims_nothing_is_unscored_or_one():
     silent = replace(SAID, claims={**SAID.claims, "answer": []})
-    assert value("faithfulness", said=silent) == "the answer claims nothing"
-    assert value("faithfulness", said=silent, convention="ragas") == "the answer claims nothing"
+    assert value("faithfulness", said=silent) == "the answer contains no claims"
+    assert value("faithfulness", said=silent, convention="ragas") == "the answer contains no claims"
     assert value("faithfulness", said=silent, convention="rig") == 1.0
     for name in ("hallucination", "claim_precision", "citation_recall"):
-        assert value(name, said=silent, convention="rig") == "the answer claims nothing"
+        assert value(name, said=silent, convention="rig") == "the answer contains no claims"
     mute = replace(SAID, claims={**SAID.claims, "reference": []})
-    assert value("context_recall", said=mute, convention="rig") == "the reference claims nothing"
+    assert value("context_recall", said=mute, convention="rig") == "the reference contains no claims"
 
 
 def test_an_empty_context_bears_nothing_out_or_leaves_the_sample_unscored():
@@ -576,7 +578,7 @@ def test_a_judge_need_not_be_asked_what_an_empty_context_bears_out():
 
 def test_an_answer_that_claims_nothing_is_not_unfaithful_to_an_empty_context():
     bare, silent = replace(TOWER, contexts=()), Verdicts("tower", ("answer",), {"answer": []})
-    assert value("faithfulness", bare, silent) == "the answer claims nothing"
+    assert value("faithfulness", bare, silent) == "the answer contains no claims"
     assert value("faithfulness", bare, silent, "rig") == "the context is empty"
 
 
@@ -584,7 +586,7 @@ def test_an_empty_answer_says_nothing_of_the_reference():
     silent = replace(TOWER, answer=" ")
     said = Verdicts("tower", ("reference",), {"answer": [], "reference": SAID.claims["reference"]})
     assert value("claim_recall", silent, said) == 0.0
-    assert value("claim_precision", silent, said) == "the answer claims nothing"
+    assert value("claim_precision", silent, said) == "the answer contains no claims"
 
 
 def test_a_blank_reference_is_none():
@@ -604,7 +606,7 @@ def test_a_refusal_is_irrelevant_or_unscored():
     refusal = replace(SAID, refusal=True, questions=())
     assert value("answer_relevance", said=refusal) == 0.0
     reason = value("answer_relevance", said=refusal, convention=PRESETS["default"].but(refusal="unscored"))
-    assert reason == "the answer commits itself to nothing"
+    assert reason == "the answer is a refusal"
     unsaid = replace(SAID, refusal=None)
     assert value("answer_relevance", said=unsaid) == "not judged whether the answer is a refusal"
 
@@ -643,7 +645,7 @@ def test_names_of_other_tools_are_understood(given_name, canonical):
     [
         ("faithfulnes", UnknownName, "did you mean `faithfulness`"),
         ("factual_correctness", UnknownName, "no measure of answers is named"),  # of ragas: another F1, of other parts
-        ("ndcg@10", BadInput, "`ragauge evaluate` counts it"),
+        ("ndcg@10", BadInput, "compute it with `ragauge evaluate`"),
         ("faithfulness@3", BadInput, "faithfulness has no cutoff"),
         ("context_recall@ten", BadInput, "`ten` in `context_recall@ten` is not a cutoff"),
         ("context_recall@0", BadInput, "is not a cutoff"),
@@ -663,7 +665,7 @@ def test_a_ranking_is_not_scored_by_a_measure_of_answers():
 
     with pytest.raises(BadInput, match="measure of answers") as caught:
         ragauge.evaluate({"q": {"a": 1}}, {"q": ["a"]}, ["faithfulness"])
-    assert "`ragauge judge` counts it" in str(caught.value)
+    assert "compute it with `ragauge judge`" in str(caught.value)
     assert list(ragauge.evaluate({"q": {"a": 1}}, {"q": ["a"]}, ["context_precision"]).means) == ["map(of=found)"]
 
 

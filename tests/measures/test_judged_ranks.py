@@ -189,5 +189,5 @@ def test_tied_scores_in_no_order_rank_as_pytrec_eval_ranks_them(monkeypatch, tie
 
 @pytest.mark.parametrize("score", ["0.5", None, float("nan"), 10**400, [1.0]])
 def test_scores_that_are_no_numbers_are_refused_with_their_document(score):
-    with pytest.raises(BadInput, match=r"the score of document `b` for query `q` is .{0,80}, not a number"):
+    with pytest.raises(BadInput, match=r"the score of document `b` for query `q` must be a number, got .{0,80}"):
         evaluate({"q": {"a": 1}}, {"q": {"a": 1.0, "b": score}}, ["map"])

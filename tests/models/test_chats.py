@@ -97,7 +97,7 @@ def test_a_form_that_is_ignored_is_left_for_good_and_both_calls_are_counted(chat
     assert (first.how, second.how) == ("json_object", "json_object")
     assert chat_server.calls == 3
     assert first.prompt_tokens + second.prompt_tokens == chat_server.prompt_tokens
-    assert "the reply is no JSON" in chat.notes[0]
+    assert "the reply is not JSON" in chat.notes[0]
 
 
 @pytest.mark.parametrize("accident", ["truncated", "empty", "length", "wrong_ids"])
@@ -519,7 +519,7 @@ def test_what_is_sent_along_is_in_the_identity_by_its_hash():
     assert one["extra"]["api_key"] != other["extra"]["api_key"]
     assert one["extra"]["temperature"] == other["extra"]["temperature"]
     assert "temperature" not in one  # the other is sent
-    with pytest.raises(BadInput, match="`odd` of the option `extra` is no JSON"):
+    with pytest.raises(BadInput, match="`odd` of the option `extra` must be a JSON value"):
         open_chat("openai:m@http://h/v1", {"extra": {"odd": object()}})
 
 
@@ -600,9 +600,9 @@ def test_models_and_addresses_are_told_apart(name, model, endpoint):
     ("name", "options", "error", "words"),
     [
         ("opnai:m@http://h/v1", {}, UnknownName, "did you mean `openai`"),
-        ("openai", {}, BadInput, "does not say which"),
-        ("openai:@http://h/v1", {}, BadInput, "does not say which"),
-        ("", {}, BadInput, "names no chat"),
+        ("openai", {}, BadInput, "lacks the model or file"),
+        ("openai:@http://h/v1", {}, BadInput, "lacks the model or file"),
+        ("", {}, BadInput, "is not the name of a chat model"),
         ("openai:m@localhost:8000/v1", {}, BadInput, "is not an address"),
         ("openai:m@ftp://h/v1", {}, BadInput, "is not an address"),
         ("openai:m@http://h/v1?route=a", {}, BadInput, "the address http://h/v1 has a query"),
@@ -672,7 +672,7 @@ def test_a_recording_keeps_every_kind_of_line_break_and_nothing_open(tmp_path):
 def test_what_was_not_recorded_is_a_failure_that_says_what_was_asked(tmp_path):
     path = tmp_path / "replies.jsonl"
     path.write_text("")
-    with pytest.raises(BackendFailed, match=r"replies\.jsonl has no reply to: <data-0> the text") as caught:
+    with pytest.raises(BackendFailed, match=r"replies\.jsonl has no recorded reply to: <data-0> the text") as caught:
         Replay(str(path)).complete([{"role": "user", "content": "<data-0>\nthe text"}])
     assert not caught.value.passing
 

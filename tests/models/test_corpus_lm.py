@@ -92,7 +92,7 @@ def test_before_it_has_learned_it_refuses_and_says_what_helps():
         lambda: model.parameters,
         lambda: model.keep("x"),
     ):
-        with pytest.raises(BadInput, match="has learned nothing yet") as refused:
+        with pytest.raises(BadInput, match="is not trained") as refused:
             ask()
         assert "fitted(texts)" in str(refused.value.hint)
 

@@ -54,8 +54,8 @@ def one(**changes):
         (one(sure="true"), "the reply.verdicts[0].sure is 'true', not of type boolean"),
         (one(sure=1), "the reply.verdicts[0].sure is 1, not of type boolean"),
         (one(words=None), "the reply.verdicts[0].words is null, not of type string"),
-        (one(score=1.0), "the reply.verdicts[0] has a `score`, which was not requested"),
-        ({**one(), "more": 1}, "the reply has a `more`, which was not requested"),
+        (one(score=1.0), "the reply.verdicts[0] has an unexpected `score`"),
+        ({**one(), "more": 1}, "the reply has an unexpected `more`"),
     ],
 )
 def test_the_first_violation_is_named_in_words(value, violation):

@@ -122,7 +122,7 @@ class TestOneThatLearns:
             lambda: learner.decode([1]),
             lambda: learner.pieces("a"),
         ):
-            with pytest.raises(BadInput, match="has learned no pieces yet"):
+            with pytest.raises(BadInput, match="is not trained"):
                 ask()
         with pytest.raises(BadInput, match="no texts to learn from"):
             learner.fitted(["", " "])

@@ -719,7 +719,7 @@ def test_minilm_is_the_same_through_every_door(no_network):
     pytest.importorskip("sentence_transformers")
     encoder, whole = (
         TransformersEncoder(str(folder), tokens=256, device="cpu"),
-        open_embedder(f'transformers(model="{folder}", device=cpu)'),
+        open_embedder(f'transformers(model="{folder}", use device=cpu)'),
     )
     one, other = encoder.embed(TEXTS), whole.embed(TEXTS)
     assert (np.sum(one * other, axis=1) > 0.9999).all()

@@ -1,4 +1,4 @@
-"""What an input is: one table of rules for paths, names and objects."""
+"""Kinds of inputs: one table of rules for paths, names and objects."""
 
 from __future__ import annotations
 

@@ -144,10 +144,10 @@ def test_commands_name_a_run_that_was_interrupted(folder):
 @pytest.mark.parametrize(
     ("part", "value", "told"),
     [
-        ("build_seconds", {}, "`build_seconds` of the manifest is an object, not a number"),
-        ("cold_ms", "fast", "`cold_ms` of the manifest is a text, not a number"),
-        ("plan", {"k": True}, "`plan.k` of the manifest is a truth value, not an integer"),
-        ("notes", "slow", "`notes` of the manifest is a text, not a list"),
+        ("build_seconds", {}, "`build_seconds` of the manifest must be a number, got an object"),
+        ("cold_ms", "fast", "`cold_ms` of the manifest must be a number, got a text"),
+        ("plan", {"k": True}, "`plan.k` of the manifest must be an integer, got a truth value"),
+        ("notes", "slow", "`notes` of the manifest must be a list, got a text"),
         ("notes", [1], "`notes` of the manifest are not texts"),
     ],
 )

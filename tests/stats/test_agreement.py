@@ -111,8 +111,8 @@ def test_perfect_agreement_of_few_proves_no_perfection():
 def test_what_cannot_be_known_is_no_number_and_says_why():
     alone = verdict_statistics(*spelled(5, 0, 2, 0))
     assert [name for name in alone if not alone[name].defined] == ["specificity", "balanced_accuracy", "kappa", "alpha"]
-    assert alone["kappa"].why == "people gave one verdict only"
-    assert alone["specificity"].why == "people call nothing bad"
+    assert alone["kappa"].why == "all human verdicts are equal"
+    assert alone["specificity"].why == "no sample is bad according to people"
     assert alone["ac1"].value == pytest.approx((5 / 7 - 2 * (6 / 7) * (1 / 7)) / (1 - 2 * (6 / 7) * (1 / 7)))
     nobody = verdict_statistics(*spelled(0, 0, 0, 0))
     assert all(not one.defined and one.why for one in nobody.values())

@@ -311,7 +311,7 @@ class Able(Pairs):
         ("Short", "expected one distance per id, got 5 ids and 1 distances"),
         ("Long", "`search` returned too many ids; expected up to 5 ids per query, got 10"),
         ("Raises", "AttributeError: 'Raises' object has no attribute 'missing' (in `search`, wrong_stores.py:"),
-        ("Able", "no ability of a store is named `deletes`"),
+        ("Able", "no capability of a store is named `deletes`"),
     ],
 )
 @pytest.mark.engine

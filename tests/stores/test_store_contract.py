@@ -569,8 +569,8 @@ def test_what_cannot_be_right_is_refused_and_leaves_no_trace(make, name):
     with_nan, with_zero = good.copy(), good.copy()
     with_nan[1, 2], with_zero[2] = np.nan, 0
     for ids, wrong, word in (
-        (["d", "a", "e"], good, "'a' is added twice"),
-        (["d", "d", "e"], good, "'d' is added twice"),
+        (["d", "a", "e"], good, "duplicate id 'a'"),
+        (["d", "d", "e"], good, "duplicate id 'd'"),
         (["d", "e", "f"], vectors(3, 5, 9), "5 dimensions"),
         (["d", "e"], good, "2 ids for 3 vectors"),
         (["d", 7, "f"], good, "not a text"),
@@ -794,7 +794,7 @@ def test_options_are_checked_before_anything_is_built(make):
     assert len(store) == 0
     store = _faiss(kind="ivfpq", nlist=1)
     store.add(ids_of(10), vectors(10, 4, 18))
-    with pytest.raises(BadInput, match="at least 256 vectors to learn from, not 10"):
+    with pytest.raises(BadInput, match="at least 256 training vectors, got 10"):
         store.search(vectors(1, 4, 19), 1)
     with pytest.raises(BadInput, match="faiss flat has no nprobe"):
         _faiss(kind="flat").tune({"nprobe": 3})
@@ -841,7 +841,7 @@ def test_pgvector_options_are_checked_too(make):
         with pytest.raises(BadInput, match="must be one of"):
             make("pgvector-hnsw", index=wrong)
     store = make("pgvector-hnsw")
-    with pytest.raises(BadInput, match=r"up to 2000 dimensions, not 2001[\s\S]*half=True"):
+    with pytest.raises(BadInput, match=r"up to 2000 dimensions, got 2001[\s\S]*half=True"):
         store.add(["a"], vectors(1, 2001, 20))
 
 

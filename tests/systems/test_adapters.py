@@ -536,7 +536,7 @@ def test_what_is_no_address_is_refused_at_once(url):
     pytest.importorskip("httpx")
     from ragauge.systems.adapters import HTTPRetriever
 
-    with pytest.raises(BadInput, match="is not an http or https address"):
+    with pytest.raises(BadInput, match="is not an http or https URL"):
         HTTPRetriever(url)
 
 

@@ -58,15 +58,15 @@ def test_a_name_tells_what_departs_from_the_usual(described, name):
 @pytest.mark.parametrize(
     ("described", "message"),
     [
-        ("links(weight=0)", "links: weight is 0, not a number above 0"),
-        ("links(kinds=3)", "links: kinds is 3, not names of relations"),
+        ("links(weight=0)", "links: weight must be above 0, got 0"),
+        ("links(kinds=3)", "links: kinds must be names of relations, got 3"),
         ("knn(neighbours=0)", "neighbours must be at least 1, got 0"),
         ("knn(neighbours=2.5)", "neighbours must be a whole number of at least 1, got 2.5"),
-        ("knn(least=2)", "knn: least is 2, not a cosine from 0 to 1"),
-        ("knn(mutual=3)", "mutual is 3, not true or false"),
+        ("knn(least=2)", "knn: least must be a cosine between 0 and 1, got 2"),
+        ("knn(mutual=3)", "mutual must be true or false, got 3"),
         ("field", "needs the option .field."),
-        ("field(field=3)", "field: field is 3, not the name of a field"),
-        ("links(field=3)", "field is 3, not a word"),
+        ("field(field=3)", "field: field must be the name of a field, got 3"),
+        ("links(field=3)", "field must be a word, got 3"),
         ("field(field=a, most=1)", "most must be at least 2, got 1"),
         ("entities(common=0)", "common must be at least 1, got 0"),
     ],
@@ -93,7 +93,7 @@ def test_only_the_relations_that_are_asked_for_link():
 def test_a_relation_that_no_document_has_is_refused_with_those_that_there_are():
     with pytest.raises(BadInput, match=r"the kind `usess`[\s\S]*choose one of owns, uses"):
         found(MetadataLinks(kinds="usess"), carrying(a={"uses": ["b"], "owns": []}, b=None))
-    with pytest.raises(BadInput, match=r"the kind `uses`[\s\S]*theirs have no kinds"):
+    with pytest.raises(BadInput, match=r"the kind `uses`[\s\S]*remove kinds: the links in this corpus have none"):
         found(MetadataLinks(kinds="uses"), carrying(a=["b"], b=None))
 
 

@@ -331,7 +331,7 @@ def test_more_documents_can_be_added_all_or_none(dsn):
         assert len(db) == 41
         assert (await db.semantic_search("completely fresh text", 1))[0].id == "new"
         assert (await db.keyword_search("freshly", 1))[0].id == "new"
-        with pytest.raises(BadInput, match="'new' is added twice"):
+        with pytest.raises(BadInput, match="duplicate id 'new'"):
             await db.add([Document("newer", "x"), Document("new", "y")])
         with pytest.raises(BadInput, match="0x00"):
             await db.add([Document("newer", "zork"), Document("newest", "\x00")])

@@ -263,7 +263,7 @@ def test_an_embedder_that_miscounts_is_refused():
         def embed(self, texts):
             return super().embed(texts)[:-1]
 
-    with pytest.raises(BadInput, match="`hashing` gave 1 vectors for 2 texts"):
+    with pytest.raises(BadInput, match="`hashing` returned 1 vectors for 2 texts"):
         DenseRetriever(documents("apple", "lemon"), Short(), ExactStore())
 
 

@@ -48,7 +48,7 @@ def dask_cluster(address: str | None) -> Iterator[Executor | None]:
         import distributed
     except ImportError:
         raise MissingExtra("a cluster (Dask)", "cluster") from None
-    # Lost and restarted workers are no concern of the user. Failures are raised.
+    # Do not log lost and restarted workers; failures are raised.
     for name in ("distributed", "distributed.client"):  # the second has its own log level
         logging.getLogger(name).setLevel(logging.CRITICAL)
     with ExitStack() as stack:
@@ -64,7 +64,7 @@ def _connect_client(distributed: Any, address: str, stack: ExitStack) -> Any:
     if local is not None:
         workers = int(local[1] or 2)
         if not workers:
-            raise BadInput("a cluster of no workers does nothing", hint="--cluster local:2")
+            raise BadInput("a cluster needs at least 1 worker, got 0", hint="use `--cluster local:2`")
         # Replace every lost worker, no matter how long ago another one was lost.
         settings = {POLARS_THREADS_SETTING: max(1, (os.cpu_count() or 1) // workers), LOST_WORKER_TIMEOUT_SETTING: "1h"}
         stack.enter_context(dask.config.set(settings))
@@ -73,18 +73,18 @@ def _connect_client(distributed: Any, address: str, stack: ExitStack) -> Any:
         client = distributed.Client(started, set_as_default=False)
         _run_on_all_workers(client, _leave_process_group)
         return client
-    found = SCHEDULER_ADDRESS.fullmatch(address)
-    if found is None:
+    match = SCHEDULER_ADDRESS.fullmatch(address)
+    if match is None:
         raise BadInput(f"`{address}` is not a cluster address", hint="tcp://host:8786, or local:4")
     try:
         # Check the port first: Dask would retry a closed port until the timeout.
-        with socket.create_connection((found["host"].strip("[]"), int(found["port"])), timeout=CONNECT_TIMEOUT_S):
+        with socket.create_connection((match["host"].strip("[]"), int(match["port"])), timeout=CONNECT_TIMEOUT_S):
             pass
         client = distributed.Client(address, timeout=CONNECT_TIMEOUT_S, set_as_default=False)
     except (OSError, OverflowError, ValueError) as error:
         raise BackendFailed(
-            f"no cluster answers at {address}: {error_summary(error)}",
-            hint="`dask scheduler` starts one, `dask worker ADDRESS` joins it; local:4 needs neither",
+            f"no cluster responds at {address}: {error_summary(error)}",
+            hint="start one with `dask scheduler` and `dask worker ADDRESS`, or use local:4",
         ) from None
     return client
 
@@ -135,13 +135,13 @@ def _run_on_all_workers(client: Any, function: Callable[[], Any]) -> dict[str, A
     """
     until = time.monotonic() + CONNECT_TIMEOUT_S
     while True:
-        found: dict[str, Any] = client.run(function, on_error="return")
-        failures = [error for error in found.values() if isinstance(error, BaseException)]
+        results: dict[str, Any] = client.run(function, on_error="return")
+        failures = [error for error in results.values() if isinstance(error, BaseException)]
         lost = [error for error in failures if isinstance(error, OSError)]
         if failures and (len(lost) < len(failures) or time.monotonic() > until):
             raise next((error for error in failures if error not in lost), failures[0])
-        if found and not failures:
-            return found
+        if results and not failures:
+            return results
         client.wait_for_workers(1, timeout=CONNECT_TIMEOUT_S)
         time.sleep(0.2)
 
@@ -166,15 +166,17 @@ def _check_worker_versions(client: Any, address: str) -> None:
         raise BackendFailed(f"the cluster at {address} has no workers", hint=f"dask worker {address}") from None
     own = _library_versions()
     try:
-        found = _run_on_all_workers(client, _library_versions)
+        versions_by_worker = _run_on_all_workers(client, _library_versions)
     except Exception as error:  # e.g. an import that fails on the worker
         raise BackendFailed(
             f"a worker of {address} cannot run this: {error_summary(error)}", hint="install ragauge on every worker"
         ) from None
-    for worker, theirs in found.items():
+    for worker, theirs in versions_by_worker.items():
         other = [f"{name} {theirs[name]}, not {version}" for name, version in own.items() if theirs[name] != version]
         if other:
-            raise BackendFailed(f"the worker {worker} has {'; '.join(other)}", hint="install the same everywhere")
+            raise BackendFailed(
+                f"the worker {worker} has {'; '.join(other)}", hint="install the same versions on all machines"
+            )
 
 
 def _library_versions() -> dict[str, str]:

@@ -155,12 +155,12 @@ async def gather_or_cancel(works: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
     return [task.result() for task in tasks]
 
 
-async def map_async(things: Sequence[T], work: Callable[[T], Awaitable[None]], workers: int) -> None:
+async def map_async(items: Sequence[T], work: Callable[[T], Awaitable[None]], workers: int) -> None:
     """Run `work` on every item, at most `workers` at a time."""
-    left = iter(things)
+    left = iter(items)
 
     async def worker() -> None:
-        for one in left:
-            await work(one)
+        for item in left:
+            await work(item)
 
-    await gather_or_cancel(worker() for _ in range(min(workers, len(things))))
+    await gather_or_cancel(worker() for _ in range(min(workers, len(items))))

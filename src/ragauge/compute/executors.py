@@ -69,7 +69,7 @@ def pickle_task(work: Callable[..., Any]) -> PickledTask:
     except (pickle.PicklingError, AttributeError, TypeError) as error:
         raise BadInput(
             f"this work cannot be sent to another process ({error_summary(error)})",
-            hint="functions and objects of your own have to be at the top of a module; a ThreadPoolExecutor takes any",
+            hint="define your functions and classes at the top level of a module, or use a ThreadPoolExecutor",
         ) from None
 
 
@@ -84,9 +84,9 @@ def spill_to_file(parcel: PickledTask, owner: object) -> PickledTask:
     return PickledTask(parcel.name, b"", str(path))
 
 
-def identity_function(thing: T) -> T:
+def identity_function(value: T) -> T:
     """Return the argument; a function that can be sent to any process."""
-    return thing
+    return value
 
 
 P = TypeVar("P")
@@ -136,19 +136,19 @@ def map_ordered(
     ...     list(map_ordered(two, abs, [-1, 2, -3]))
     [1, 2, 3]
     """
-    office = _TaskDispatcher(executor, work, heavy=heavy)
+    dispatcher = _TaskDispatcher(executor, work, heavy=heavy)
     max_waiting = max(1, ahead * worker_count(executor))
     waiting: deque[_SubmittedTask[P, R]] = deque()
     try:
         for part in parts:
-            waiting.append(office.give(part))
+            waiting.append(dispatcher.submit(part))
             while len(waiting) >= max_waiting:
-                yield _wait_for_first_task(office, waiting)
+                yield _wait_for_first_task(dispatcher, waiting)
         while waiting:
-            yield _wait_for_first_task(office, waiting)
+            yield _wait_for_first_task(dispatcher, waiting)
     finally:
-        for one in waiting:
-            one.future.cancel()
+        for task in waiting:
+            task.future.cancel()
 
 
 @dataclass
@@ -157,7 +157,7 @@ class _SubmittedTask(Generic[P, R]):
 
     part: P
     future: Future[R]
-    there: Any = None
+    work_future: Any = None
     """Future of the work on the cluster that this task uses."""
     times: int = 0
     """Number of times it was lost."""
@@ -180,7 +180,7 @@ class _TaskDispatcher(Generic[P, R]):
             self._work = spill_to_file(pickle_task(work), self)
         elif not isinstance(executor, ThreadPoolExecutor):
             self._work = pickle_task(work)
-        self._there: Any = None
+        self._work_future: Any = None
         """Future of the work on the cluster; None for other executors."""
         self._send_work()
 
@@ -195,7 +195,7 @@ class _TaskDispatcher(Generic[P, R]):
             # A task, regardless of its size, because the scheduler can recompute it; scattered data is lost with its
             # workers.
             with dask.config.set({"distributed.admin.large-graph-warning-threshold": "1TiB"}):
-                self._there = _dask_client(self._executor).submit(identity_function, self._work, pure=False)
+                self._work_future = _dask_client(self._executor).submit(identity_function, self._work, pure=False)
 
     def _scatter_part(self, part: P) -> Any:
         """Send a part to the cluster; retry if the receiving worker has just died."""
@@ -204,23 +204,23 @@ class _TaskDispatcher(Generic[P, R]):
             try:
                 return _dask_client(self._executor).scatter([part], hash=False)[0]
             except TimeoutError:
-                raise BackendFailed("the cluster has no workers any more", final=True) from None
+                raise BackendFailed("the cluster has no workers left", final=True) from None
             except OSError as error:
                 failure = error_summary(error)
             time.sleep(SCATTER_RETRY_PAUSE_S)
-        raise BackendFailed(f"the cluster takes no work: {failure}", final=True)
+        raise BackendFailed(f"the cluster accepts no tasks: {failure}", final=True)
 
-    def give(self, part: P, times: int = 0) -> _SubmittedTask[P, R]:
+    def submit(self, part: P, times: int = 0) -> _SubmittedTask[P, R]:
         """Submit the task for one part."""
         if not self._dask:
             return _SubmittedTask(part, self._submit_task(self._work, part), times=times)
-        there = self._there
+        work_future = self._work_future
         sent: Any = self._scatter_part(part) if self._heavy else part
-        return _SubmittedTask(part, self._submit_task(_call_work, there, sent), there, times)
+        return _SubmittedTask(part, self._submit_task(_call_work, work_future, sent), work_future, times)
 
-    def _submit_task(self, *what: Any) -> Future[R]:
+    def _submit_task(self, *call: Any) -> Future[R]:
         try:
-            future: Future[R] = (self._submit_to_dask if self._dask else self._executor.submit)(*what)
+            future: Future[R] = (self._submit_to_dask if self._dask else self._executor.submit)(*call)
         except BrokenExecutor as error:
             raise _broken_executor_error(error) from None
         except RuntimeError as error:
@@ -229,7 +229,7 @@ class _TaskDispatcher(Generic[P, R]):
             raise _shutdown_error() from None
         return future
 
-    def _submit_to_dask(self, *what: Any) -> Future[R]:
+    def _submit_to_dask(self, *call: Any) -> Future[R]:
         """Submit to the cluster and return a future of the standard library.
 
         The future of Dask's own executor never ends if a result is lost with its worker after it was announced.
@@ -239,29 +239,31 @@ class _TaskDispatcher(Generic[P, R]):
         client = _dask_client(self._executor)
         # Two equal calls are two tasks: Dask must not identify them by their arguments.
         how = {**getattr(self._executor, "_kwargs", {}), "pure": False}
-        there = client.submit(*what, **how)
+        dask_future = client.submit(*call, **how)
         future: Future[R] = asyncio.run_coroutine_threadsafe(
-            _await_dask_result(there, client), client.loop.asyncio_loop
+            _await_dask_result(dask_future, client), client.loop.asyncio_loop
         )
-        future.add_done_callback(lambda own: there.cancel() if own.cancelled() and not there.done() else None)
+        future.add_done_callback(
+            lambda own: dask_future.cancel() if own.cancelled() and not dask_future.done() else None
+        )
         return future
 
-    def again(self, lost: _SubmittedTask[P, R]) -> _SubmittedTask[P, R]:
+    def resubmit(self, lost: _SubmittedTask[P, R]) -> _SubmittedTask[P, R]:
         """Submit a lost task again, and the work too if its only copy may have been lost."""
         if not self._dask:
             raise _shutdown_error() from None
         if lost.times == MAX_RESUBMISSIONS:
             raise BackendFailed(
-                f"a part of the work was lost {MAX_RESUBMISSIONS + 1} times with its worker",
-                hint="are workers out of memory?",
+                f"a task was lost {MAX_RESUBMISSIONS + 1} times with its worker",
+                hint="check whether the workers run out of memory",
                 final=True,
             ) from None
-        if lost.there is self._there:  # not sent again yet for another lost task
+        if lost.work_future is self._work_future:  # not sent again yet for another lost task
             self._send_work()
-        return self.give(lost.part, lost.times + 1)
+        return self.submit(lost.part, lost.times + 1)
 
 
-async def _await_dask_result(there: Any, client: Any) -> Any:
+async def _await_dask_result(dask_future: Any, client: Any) -> Any:
     """Wait for the result of a cluster future.
 
     Raise BackendFailed if the cluster has no workers or no scheduler any more.
@@ -269,32 +271,35 @@ async def _await_dask_result(there: Any, client: Any) -> Any:
     import asyncio
 
     # Never cancelled: a client fetches several results together, and cancelling one fetch cancels all.
-    result = asyncio.ensure_future(there._result())
-    result.add_done_callback(lambda one: one.cancelled() or one.exception())  # mark as retrieved: no caller may wait
-    alone = 0.0
+    result = asyncio.ensure_future(dask_future._result())
+    # Mark the exception as retrieved: no caller may wait.
+    result.add_done_callback(lambda waiter: waiter.cancelled() or waiter.exception())
+    idle_s = 0.0
     while not (await asyncio.wait([result], timeout=POLL_INTERVAL_S))[0]:
         try:
-            alone = 0.0 if await client.scheduler.ncores() else alone + POLL_INTERVAL_S
+            idle_s = 0.0 if await client.scheduler.ncores() else idle_s + POLL_INTERVAL_S
         except OSError as error:
             raise BackendFailed(
-                f"the cluster's scheduler does not answer any more: {error_summary(error)}", final=True
+                f"the scheduler of the cluster no longer responds: {error_summary(error)}", final=True
             ) from None
-        if alone >= NO_WORKERS_TIMEOUT_S:
+        if idle_s >= NO_WORKERS_TIMEOUT_S:
             raise BackendFailed(
-                f"the cluster has had no worker for {alone:.0f} s", hint="`dask worker ADDRESS` joins one", final=True
+                f"the cluster has had no worker for {idle_s:.0f} s",
+                hint="start one with `dask worker ADDRESS`",
+                final=True,
             )
     return result.result()
 
 
-def _wait_for_first_task(office: _TaskDispatcher[P, R], waiting: deque[_SubmittedTask[P, R]]) -> R:
+def _wait_for_first_task(dispatcher: _TaskDispatcher[P, R], waiting: deque[_SubmittedTask[P, R]]) -> R:
     """Wait for the result of the first submitted task, and submit lost tasks again."""
     while True:
         try:
             result = _wait_for_result(waiting[0].future)
         except _TaskLost:
-            for place, one in enumerate(list(waiting)):
-                if _is_lost(one.future):
-                    waiting[place] = office.again(one)
+            for place, task in enumerate(list(waiting)):
+                if _is_lost(task.future):
+                    waiting[place] = dispatcher.resubmit(task)
         else:
             waiting.popleft()
             return result
@@ -320,8 +325,8 @@ def _wait_for_result(future: Future[R]) -> R:
         if type(error).__name__ != "KilledWorker":
             raise BackendFailed(f"the cluster failed: {error_summary(error)}", final=True) from None
         raise BackendFailed(
-            f"a part of the work took its workers down: {error_summary(error)}",
-            hint="most often they have too little memory: more for each, or fewer threads on each",
+            f"a task ended the workers that ran it: {error_summary(error)}",
+            hint="usually they run out of memory: give each worker more memory or fewer threads",
             final=True,
         ) from None
 
@@ -331,27 +336,28 @@ def _is_lost(future: Future[Any]) -> bool:
 
 
 def _shutdown_error() -> BackendFailed:
-    return BackendFailed("the executor was shut down before the work was done", final=True)
+    return BackendFailed("the executor was shut down before all tasks were done", final=True)
 
 
 def _broken_executor_error(error: BaseException) -> BackendFailed:
     return BackendFailed(
-        f"the executor lost a process, and the rest of the work with it: {error_summary(error)}",
+        f"a process of the executor ended, and its tasks are lost: {error_summary(error)}",
         hint="was it out of memory, or has the script no `if __name__ == '__main__':`? On a Dask cluster another one "
         "takes over",
         final=True,
     )
 
 
-def _to_executor(given: Any) -> Executor:
+def _to_executor(value: Any) -> Executor:
     """Return an executor; for a Dask client, its executor."""
-    if hasattr(given, "get_executor"):
-        given = given.get_executor(pure=False)
-    if not hasattr(given, "submit"):
+    if hasattr(value, "get_executor"):
+        value = value.get_executor(pure=False)
+    if not hasattr(value, "submit"):
         raise BadInput(
-            f"{given!r} is not an executor: it has no `submit`", hint="`ragauge.dask_cluster(address)` gives one"
+            f"{value!r} is not an executor: it has no `submit`",
+            hint="use a concurrent.futures executor, or `ragauge.dask_cluster(address)`",
         )
-    return given  # type: ignore[no-any-return]
+    return value  # type: ignore[no-any-return]
 
 
 _SPAWNED_POOLS: weakref.WeakKeyDictionary[Executor, Executor] = weakref.WeakKeyDictionary()

@@ -1,4 +1,4 @@
-"""Progress of long operations: what is reported, and to whom."""
+"""Progress reports of long operations, and the callback that receives them."""
 
 from __future__ import annotations
 

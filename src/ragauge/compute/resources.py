@@ -224,12 +224,12 @@ def measure_memory(pids: Iterable[int] = ()) -> MemoryUse:
     Workers of a PostgreSQL server share their buffers, so their resident sizes cannot be added up; proportional
     sizes (PSS) can. If one process does not report its PSS, the resident size is used for all.
     """
-    found = _find_processes(pids)
+    processes = _find_processes(pids)
     with suppress(Exception):
-        sizes = [_process_memory(process, "pss") for process in found]
+        sizes = [_process_memory(process, "pss") for process in processes]
         if all(size is not None for size in sizes):
-            return MemoryUse(sum(size or 0 for size in sizes), "pss", len(found))
-    return MemoryUse(sum(_process_memory(process, "rss") or 0 for process in found), "rss", len(found))
+            return MemoryUse(sum(size or 0 for size in sizes), "pss", len(processes))
+    return MemoryUse(sum(_process_memory(process, "rss") or 0 for process in processes), "rss", len(processes))
 
 
 @contextmanager
@@ -302,13 +302,13 @@ def _find_processes(pids: Iterable[int]) -> list[Any]:
         import psutil
     except ImportError as error:
         raise MissingExtra("measuring memory", "bench") from error
-    found: dict[int, Any] = {}
+    processes: dict[int, Any] = {}
     for pid in {os.getpid(), *pids}:
         with suppress(psutil.Error):
             process = psutil.Process(pid)
-            for one in (process, *process.children(recursive=True)):
-                found[one.pid] = one
-    return list(found.values())
+            for member in (process, *process.children(recursive=True)):
+                processes[member.pid] = member
+    return list(processes.values())
 
 
 def _process_memory(process: Any, kind: str) -> int | None:

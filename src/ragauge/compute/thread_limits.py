@@ -61,13 +61,13 @@ class ThreadLimit:
         """Describe the limit for the manifest: threads per worker and per library."""
         from threadpoolctl import threadpool_info
 
-        found: dict[str, int] = {}
-        for one in threadpool_info():
-            found[one["internal_api"]] = max(one["num_threads"], found.get(one["internal_api"], 0))
+        counts: dict[str, int] = {}
+        for library in threadpool_info():
+            counts[library["internal_api"]] = max(library["num_threads"], counts.get(library["internal_api"], 0))
         torch = sys.modules.get("torch")
         if torch is not None and hasattr(torch, "get_num_threads"):
-            found["torch"] = torch.get_num_threads()
-        return {"per_worker": self.count, "libraries": dict(sorted({**found, **self._others}.items()))}
+            counts["torch"] = torch.get_num_threads()
+        return {"per_worker": self.count, "libraries": dict(sorted({**counts, **self._others}.items()))}
 
 
 @contextmanager

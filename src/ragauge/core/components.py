@@ -31,15 +31,16 @@ def iterate_specs(family: str, described: Any) -> Iterator[tuple[str, Spec]]:
     if isinstance(spec, Spec):
         yield family, spec
         for part in read_parameters(load_factory(family, spec)).plugin_parts:
-            for one in part.described(spec.options):
-                yield from iterate_specs(part.family, one)
+            for part_spec in part.described(spec.options):
+                yield from iterate_specs(part.family, part_spec)
 
 
 def iterate_plugins(family: str, described: Any) -> Iterator[tuple[str, str]]:
     """Yield family and name of every plug-in that a spec is built from, for a check of their libraries."""
-    for one, spec in iterate_specs(family, described):
-        if spec.factory is None and not (one == "stores" and "url" in spec.options):  # Servers need other libraries.
-            yield one, spec.name
+    for spec_family, spec in iterate_specs(family, described):
+        # Servers need other libraries.
+        if spec.factory is None and not (spec_family == "stores" and "url" in spec.options):
+            yield spec_family, spec.name
 
 
 def is_reproducible(family: str, described: Any, *, files_hashed: bool = False) -> bool:
@@ -61,11 +62,11 @@ def is_reproducible(family: str, described: Any, *, files_hashed: bool = False) 
         return False
     families = {name: part.family for part in parameters.plugin_parts for name in (part.option, part.parameter)}
     return all(
-        is_reproducible(families[option], one, files_hashed=files_hashed)
+        is_reproducible(families[option], item, files_hashed=files_hashed)
         if option in families
-        else _is_reproducible_value(one, files_hashed=files_hashed)
+        else _is_reproducible_value(item, files_hashed=files_hashed)
         for option, value in spec.options.items()
-        for one in as_list(value)
+        for item in as_list(value)
     )
 
 
@@ -93,8 +94,8 @@ def check_spec(family: str, described: Any) -> None:
     parameters = read_parameters(load_factory(family, spec))
     parameters.check(spec.options, spec.name, shown=str(redact_spec(spec)))
     for part in parameters.plugin_parts:
-        for one in part.described(spec.options):
-            check_spec(part.family, one)
+        for part_spec in part.described(spec.options):
+            check_spec(part.family, part_spec)
 
 
 PROTOCOL_METHODS = {
@@ -109,12 +110,12 @@ PROTOCOL_METHODS = {
 """Method that an object of a family must have."""
 
 
-def check_component(family: str, thing: Any) -> Any:
+def check_component(family: str, candidate: Any) -> Any:
     """Return an object that a user passed as a component; raise BadInput if it is not one."""
     method = PROTOCOL_METHODS[family]
-    if not callable(getattr(thing, method, None)) and not (family == "rerankers" and callable(thing)):
-        raise BadInput(f"{thing!r} cannot be used as {plugins.family_noun(family)}: it has no `{method}`")
-    return thing
+    if not callable(getattr(candidate, method, None)) and not (family == "rerankers" and callable(candidate)):
+        raise BadInput(f"{candidate!r} cannot be used as {plugins.family_noun(family)}: it has no `{method}`")
+    return candidate
 
 
 PartBuilder = Callable[[PluginPart, Any], Any]
@@ -126,7 +127,7 @@ def build_parts(parts: Iterator[PluginPart], options: Mapping[str, Any], build: 
     supplied: dict[str, Any] = {}
     for part in parts:
         described = part.described(options)
-        built = [build(part, one) if part.declared.is_built else one for one in described]
+        built = [build(part, part_spec) if part.declared.is_built else part_spec for part_spec in described]
         if part.is_several and described:
             supplied[part.parameter] = built
         elif built:

@@ -40,7 +40,7 @@ Documents = Iterable[Document] | Iterable[tuple[str, str]] | Iterable[Mapping[st
 """Documents, `(id, text)` pairs, mappings with `id` (or `_id`), `text`, `title` and `metadata`, or `{id: text}`."""
 
 
-def to_documents(given: Any) -> Sequence[Document]:
+def to_documents(documents: Any) -> Sequence[Document]:
     """Convert pairs, mappings or `{id: text}` to documents.
 
     A sequence of documents is returned unchanged.
@@ -48,28 +48,32 @@ def to_documents(given: Any) -> Sequence[Document]:
     >>> to_documents({"d1": "bees"}) == to_documents([("d1", "bees")]) == to_documents([{"id": "d1", "text": "bees"}])
     True
     """
-    if isinstance(given, Mapping):
-        return [to_document(pair) for pair in given.items()]
-    if isinstance(given, str) or not isinstance(given, Iterable):
-        raise BadInput(f"documents must be a list or a mapping, got {type(given).__name__}", hint=DOCUMENT_HINT)
-    if isinstance(given, Sequence) and not isinstance(given, list | tuple):
-        return given
-    listed = given if isinstance(given, list | tuple) else list(given)
-    return listed if all(type(one) is Document for one in listed) else [to_document(one) for one in listed]
+    if isinstance(documents, Mapping):
+        return [to_document(pair) for pair in documents.items()]
+    if isinstance(documents, str) or not isinstance(documents, Iterable):
+        raise BadInput(f"documents must be a list or a mapping, got {type(documents).__name__}", hint=DOCUMENT_HINT)
+    if isinstance(documents, Sequence) and not isinstance(documents, list | tuple):
+        return documents
+    listed = documents if isinstance(documents, list | tuple) else list(documents)
+    return (
+        listed
+        if all(type(document) is Document for document in listed)
+        else [to_document(document) for document in listed]
+    )
 
 
-def to_document(given: Any) -> Document:
+def to_document(item: Any) -> Document:
     """Convert a pair, or a mapping with id and text, to a document."""
-    if isinstance(given, Document):
-        return given
+    if isinstance(item, Document):
+        return item
     fields: Mapping[str, Any] = {}
-    if isinstance(given, Mapping):
-        fields = {"id": given.get("_id"), **given}
-    elif isinstance(given, tuple | list) and len(given) == 2:
-        fields = {"id": given[0], "text": given[1]}
+    if isinstance(item, Mapping):
+        fields = {"id": item.get("_id"), **item}
+    elif isinstance(item, tuple | list) and len(item) == 2:
+        fields = {"id": item[0], "text": item[1]}
     name, text, metadata = fields.get("id"), fields.get("text"), fields.get("metadata") or EMPTY_MAPPING
     if name is None or not isinstance(text, str):
-        raise BadInput(f"not a document: {str(given)[:60]!r}; expected an id and a text", hint=DOCUMENT_HINT)
+        raise BadInput(f"not a document: {str(item)[:60]!r}; expected an id and a text", hint=DOCUMENT_HINT)
     if not isinstance(metadata, Mapping):
         raise BadInput(f"metadata of document `{name}` must be a mapping, got {str(metadata)[:60]!r}")
     return Document(str(name), text, str(fields.get("title") or ""), metadata)

@@ -66,7 +66,7 @@ class Audit(TabularResult):
     @property
     def problems(self) -> list[Finding]:
         """Findings that should be fixed."""
-        return [one for one in self.findings if one.problem]
+        return [finding for finding in self.findings if finding.problem]
 
     @property
     def problem_count(self) -> int:

@@ -61,8 +61,8 @@ class Graph:
         n = len(ids)
         kinds: dict[str, int] = {}
         keys, weights = [np.zeros(0, np.int64)], [np.zeros(0)]
-        for kind, given in links.items():
-            ones, others, heavy = _check_links(kind, given, n)
+        for kind, link_arrays in links.items():
+            ones, others, heavy = _check_links(kind, link_arrays, n)
             apart = ones != others
             low, high = np.minimum(ones, others)[apart], np.maximum(ones, others)[apart]
             pairs, at = np.unique(low * n + high, return_inverse=True)
@@ -77,7 +77,7 @@ class Graph:
         sources, ends = np.concatenate([low, high]), np.concatenate([high, low])
         order = np.lexsort((ends, sources))
         starts = np.concatenate([[0], np.cumsum(np.bincount(sources, minlength=n))]).astype(np.int64)
-        skipped = {kind: dict(given.skipped) for kind, given in links.items() if given.skipped}
+        skipped = {kind: dict(link_arrays.skipped) for kind, link_arrays in links.items() if link_arrays.skipped}
         return cls(list(ids), starts, ends[order], np.concatenate([total, total])[order], kinds, skipped)
 
     def __len__(self) -> int:
@@ -104,10 +104,10 @@ class Graph:
     @cached_property
     def fingerprint(self) -> str:
         """Hash of nodes, links and weights, ten hexadecimal digits."""
-        whole = hashlib.blake2b("\n".join(self.ids).encode("utf-8", "surrogatepass"), digest_size=5)
+        hasher = hashlib.blake2b("\n".join(self.ids).encode("utf-8", "surrogatepass"), digest_size=5)
         for part in (self.starts, self.ends, self.weights):
-            whole.update(np.ascontiguousarray(part).tobytes())
-        return whole.hexdigest()
+            hasher.update(np.ascontiguousarray(part).tobytes())
+        return hasher.hexdigest()
 
     def about(self) -> dict[str, Any]:
         """Describe the graph for a manifest."""
@@ -123,8 +123,13 @@ class Graph:
 
         made: rx.PyGraph[str, float] = rustworkx.PyGraph(multigraph=False)
         made.add_nodes_from(list(self.ids))
-        once = self.sources < self.ends
-        rows = zip(self.sources[once].tolist(), self.ends[once].tolist(), self.weights[once].tolist(), strict=True)
+        is_forward = self.sources < self.ends
+        rows = zip(
+            self.sources[is_forward].tolist(),
+            self.ends[is_forward].tolist(),
+            self.weights[is_forward].tolist(),
+            strict=True,
+        )
         made.add_edges_from(list(rows))
         return made
 
@@ -137,9 +142,11 @@ class Graph:
 
         made: nx.Graph[str] = networkx.Graph()
         made.add_nodes_from(self.ids)
-        once = self.sources < self.ends
-        for one, other, weight in zip(self.sources[once], self.ends[once], self.weights[once].tolist(), strict=True):
-            made.add_edge(self.ids[one], self.ids[other], weight=weight)
+        is_forward = self.sources < self.ends
+        for source, target, weight in zip(
+            self.sources[is_forward], self.ends[is_forward], self.weights[is_forward].tolist(), strict=True
+        ):
+            made.add_edge(self.ids[source], self.ids[target], weight=weight)
         return made
 
 
@@ -152,11 +159,11 @@ def _check_links(kind: str, links: LinkArrays, nodes: int) -> tuple[Ints, Ints, 
         ones, others = (np.asarray(part, np.int64).reshape(-1) for part in (links.ones, links.others))
         weights = np.asarray(links.weights, np.float64).reshape(-1)
     except (TypeError, ValueError) as error:
-        raise BadInput(f"the links of `{kind}` are no numbers: {error}") from None
+        raise BadInput(f"the links of `{kind}` must be numbers: {error}") from None
     if not len(ones) == len(others) == len(weights):
         raise BadInput(f"`{kind}` links {len(ones)} to {len(others)} nodes with {len(weights)} weights")
     if len(ones) and not 0 <= min(ones.min(), others.min()) <= max(ones.max(), others.max()) < nodes:
-        raise BadInput(f"`{kind}` links a node that is none of the {nodes}")
+        raise BadInput(f"`{kind}` links a node that does not exist; expected node numbers below {nodes}")
     if not (np.isfinite(weights) & (weights > 0)).all():
-        raise BadInput(f"`{kind}` has a link whose weight is not a number above 0")
+        raise BadInput(f"the weights of `{kind}` must be finite numbers above 0")
     return ones, others, weights

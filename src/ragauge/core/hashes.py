@@ -73,7 +73,11 @@ def hash_vectors(*matrices: Any) -> str:
 
 def hash_documents(documents: Iterable[Document]) -> str:
     """Hash ids, titles, texts and metadata of documents, in order."""
-    return digest(part for one in documents for part in (one.id, one.title, one.text, repr(dict(one.metadata))))
+    return digest(
+        part
+        for document in documents
+        for part in (document.id, document.title, document.text, repr(dict(document.metadata)))
+    )
 
 
 def hash_judgments(judgments: Judgments) -> str:
@@ -99,13 +103,13 @@ def _grade_rows(grades: Mapping[str, Mapping[str, float]]) -> list[tuple[str, st
     return [(query, doc, f"{grade:g}") for query, docs in grades.items() for doc, grade in docs.items()]
 
 
-def hash_source(thing: Any) -> str:
+def hash_source(implementation: Any) -> str:
     """Hash the source file of a function or class, and simple attributes.
 
     Changes in other files that it uses, or in a server, are not detected.
     """
     state = hashlib.blake2b(digest_size=12)
-    unwrapped = inspect.unwrap(thing) if callable(thing) else thing
+    unwrapped = inspect.unwrap(implementation) if callable(implementation) else implementation
     definition = unwrapped if inspect.isroutine(unwrapped) or inspect.isclass(unwrapped) else type(unwrapped)
     code = getattr(definition, "__code__", None)
     try:

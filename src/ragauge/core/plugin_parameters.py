@@ -45,7 +45,7 @@ PART_FAMILIES: Mapping[Any, str] = {
 }
 """Plug-in family of each protocol."""
 NO_DEFAULT = inspect.Parameter.empty
-"""Default of an option that must be given."""
+"""Default of a required option."""
 OPTION_TYPES: tuple[tuple[type | tuple[type, ...], str], ...] = (
     (bool, "true or false"),
     ((int, float), "a number"),
@@ -134,9 +134,11 @@ class SettingsParameter(NamedTuple):
     default: Any = NO_DEFAULT
     """Instance with the defaults of this plug-in; `NO_DEFAULT` if the defaults are those of the dataclass."""
 
-    def build(self, given: Mapping[str, Any]) -> Any:
+    def build(self, values: Mapping[str, Any]) -> Any:
         """Build the settings from some of their fields."""
-        return self.kind(**given) if self.default in (None, NO_DEFAULT) else dataclasses.replace(self.default, **given)
+        return (
+            self.kind(**values) if self.default in (None, NO_DEFAULT) else dataclasses.replace(self.default, **values)
+        )
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -198,8 +200,8 @@ class PluginParameters:
             for part in self.plugin_parts
         ]
         others = [] if self.others is None else [(self.others[1].shown, NO_DEFAULT)]
-        inner = [one for _, parameters in self.composites for one in parameters.options.values()]
-        return [*parts, *others, *((one.name, one.default) for one in (*inner, *self.options.values()))]
+        inner = [option for _, parameters in self.composites for option in parameters.options.values()]
+        return [*parts, *others, *((option.name, option.default) for option in (*inner, *self.options.values()))]
 
     def knows(self, name: str) -> bool:
         """Return whether an option has this name."""
@@ -220,10 +222,10 @@ class PluginParameters:
                 _check_option_type(self.options[option], value, shown or name)
             elif not self.knows(option) and not self._takes_other(option, options):
                 raise self._unknown_option_error(option, name)
-        for one in self.options.values():
-            if one.default is NO_DEFAULT and one.name not in options and one.settings not in options:
-                hint = self._describe_options() if one.is_annotated else ANNOTATION_HINT
-                raise BadInput(f"`{name}` needs the option `{one.name}`", hint=hint)
+        for declared in self.options.values():
+            if declared.default is NO_DEFAULT and declared.name not in options and declared.settings not in options:
+                hint = self._describe_options() if declared.is_annotated else ANNOTATION_HINT
+                raise BadInput(f"`{name}` needs the option `{declared.name}`", hint=hint)
         if self.others is not None and self.others[1].is_required and not self._other_options(options):
             raise BadInput(f"`{name}` needs at least one option {self.others[1].shown}", hint=self.others[1].example)
         for part in self.plugin_parts:
@@ -252,16 +254,16 @@ class PluginParameters:
                     keywords[name] = value
                 continue
             is_single = isinstance(value, str) or not isinstance(value, Sequence | NoneType)
-            one = [value] if option.is_sequence and is_single else value
+            item = [value] if option.is_sequence and is_single else value
             if option.settings:
-                fields[option.settings][name] = one
+                fields[option.settings][name] = item
             elif name in self.signature.parameters:
-                arguments[name] = one
+                arguments[name] = item
             else:
-                keywords[name] = one
-        for name, given in fields.items():
-            if given or self.settings[name].default is NO_DEFAULT:
-                arguments[name] = self.settings[name].build(given)
+                keywords[name] = item
+        for name, group_values in fields.items():
+            if group_values or self.settings[name].default is NO_DEFAULT:
+                arguments[name] = self.settings[name].build(group_values)
         if self.others is not None:
             arguments[self.others[0]] = self._other_options(options)
         for name in (*self.corpus, *(part.parameter for part in self.parts)):
@@ -276,10 +278,10 @@ class PluginParameters:
         return name == self.others[0] or not isinstance(options.get(self.others[0]), Mapping)
 
     def _other_options(self, options: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return the mapping that is given as such, or all options that are not declared."""
-        given = options.get(self.others[0]) if self.others is not None else None
-        if isinstance(given, Mapping):
-            return given
+        """Return the mapping passed for the parameter, or all undeclared options."""
+        mapping = options.get(self.others[0]) if self.others is not None else None
+        if isinstance(mapping, Mapping):
+            return mapping
         return {name: value for name, value in options.items() if not self.knows(name)}
 
     def _unknown_option_error(self, option: str, name: str) -> BadInput:
@@ -333,7 +335,9 @@ def read_parameters(factory: Any) -> PluginParameters:
             parts.append(part)
         elif (kind := hint.settings_class) is not None:
             settings[name] = SettingsParameter(kind, parameter.default)
-            options |= {one.name: one for one in _settings_options(name, settings[name])}
+            options |= {
+                setting_option.name: setting_option for setting_option in _settings_options(name, settings[name])
+            }
         else:
             options[name] = PluginOption(name, parameter.default, "", hint.is_sequence, name in hints)
     return PluginParameters(factory, signature, parts, options, settings, corpus, sides, others, accepts_any)
@@ -351,22 +355,22 @@ class _Hint(NamedTuple):
         if get_origin(hint) is Annotated:
             hint, *markers = get_args(hint)
         if get_origin(hint) in (Union, UnionType):
-            members = [cls.of(one) for one in get_args(hint) if one is not NoneType]
+            members = [cls.of(member_hint) for member_hint in get_args(hint) if member_hint is not NoneType]
             return cls(
-                [kind for one in members for kind in one.types],
-                [*markers, *(marker for one in members for marker in one.markers)],
+                [kind for member in members for kind in member.types],
+                [*markers, *(marker for member in members for marker in member.markers)],
             )
         return cls([hint], markers)
 
     def marker(self, kind: Any) -> Any:
         """Return the marker of a kind; None if there is none."""
-        return next((one for one in self.markers if isinstance(one, kind)), None)
+        return next((candidate for candidate in self.markers if isinstance(candidate, kind)), None)
 
     @property
     def item_types(self) -> list[Any]:
         """Types of the items, if the parameter is a sequence."""
-        sequences = [one for one in self.types if _is_sequence_type(one) and get_args(one)]
-        return [kind for one in sequences for kind in _Hint.of(get_args(one)[0]).types]
+        sequences = [kind for kind in self.types if _is_sequence_type(kind) and get_args(kind)]
+        return [kind for sequence in sequences for kind in _Hint.of(get_args(sequence)[0]).types]
 
     @property
     def is_sequence(self) -> bool:
@@ -440,22 +444,22 @@ def _read_hints(factory: Any) -> dict[str, Any]:
         return get_type_hints(function, include_extras=True)
     except (NameError, AttributeError, TypeError):
         pass
-    found: dict[str, Any] = {}
+    hints: dict[str, Any] = {}
     module = inspect.getmodule(function)
     for name, annotation in getattr(function, "__annotations__", {}).items():
         try:
             single = SimpleNamespace(__annotations__={name: annotation})
-            found |= get_type_hints(single, vars(module) if module else {}, include_extras=True)
+            hints |= get_type_hints(single, vars(module) if module else {}, include_extras=True)
         except (NameError, AttributeError, TypeError):
             continue
-    return found
+    return hints
 
 
 def _check_option_type(option: PluginOption, value: Any, shown: str) -> None:
     for kind, word in OPTION_TYPES:
         if isinstance(option.default, kind):
             if not isinstance(value, kind) or isinstance(value, bool) is not isinstance(option.default, bool):
-                raise BadInput(f"`{shown}`: {option.name} is {describe_value(value)}, not {word}")
+                raise BadInput(f"`{shown}`: {option.name} must be {word}, got {describe_value(value)}")
             return
 
 
@@ -470,13 +474,13 @@ def replace_objects(value: Any) -> Any:
     Memory addresses would change each time.
     """
     if isinstance(value, Spec):
-        return Spec(value.name, {name: replace_objects(one) for name, one in value.options.items()})
+        return Spec(value.name, {name: replace_objects(item) for name, item in value.options.items()})
     if isinstance(value, list | tuple):
-        return [replace_objects(one) for one in value]
+        return [replace_objects(item) for item in value]
     return value if value is None or isinstance(value, str | int | float | Mapping) else qualified_name(value)
 
 
-def qualified_name(thing: Any) -> str:
+def qualified_name(value: Any) -> str:
     """Return module and name of a class or function, or of the class of an object."""
-    named = thing if inspect.isclass(thing) or inspect.isroutine(thing) else type(thing)
+    named = value if inspect.isclass(value) or inspect.isroutine(value) else type(value)
     return f"{named.__module__}.{named.__qualname__}"

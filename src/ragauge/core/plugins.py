@@ -221,33 +221,33 @@ def is_user_object(text: str) -> bool:
 def import_user_object(path: str) -> Any:
     """Import a function or class of the user by `module:name`.
 
-    Only names typed by the user may come here, never names from a file.
+    Call this only with names that the user typed, never with names from a file.
     """
     module, _, attribute = path.partition(":")
     if (here := str(Path.cwd())) not in sys.path:
         sys.path.insert(0, here)
     try:
-        thing: Any = import_module(module)
+        member: Any = import_module(module)
     except (Exception, SystemExit) as error:  # a module may raise anything, or end the process
         if isinstance(error, ModuleNotFoundError) and f"{module}.".startswith(f"{error.name}."):
             message = f"there is no module `{module}` ({error})"
             raise BadInput(message, hint="run the command in the folder that holds the module") from None
         raise _import_error(f"module `{module}`", error) from error
     for part in attribute.split("."):
-        if not hasattr(thing, part):
-            near = suggest_name(part, dir(thing))
+        if not hasattr(member, part):
+            near = suggest_name(part, dir(member))
             raise BadInput(f"`{module}` has no `{attribute}`", hint=f"did you mean `{near}`?" if near else None)
-        thing = getattr(thing, part)
-    return thing
+        member = getattr(member, part)
+    return member
 
 
-def _import_error(what: str, error: BaseException) -> BadInput:
+def _import_error(subject: str, error: BaseException) -> BadInput:
     """Build an error that shows what a module raised on import, and in which line."""
     last = traceback.extract_tb(error.__traceback__)[-1:]
     file, line = (error.filename, error.lineno) if isinstance(error, SyntaxError) else (None, None)
     where = f"{file or last[0].filename}:{line or last[0].lineno}" if file or last else ""
     reason = f"{type(error).__name__}: {error.msg if isinstance(error, SyntaxError) else error}"
     return BadInput(
-        " ".join(f"the {what} cannot be imported: {reason} ({where})".split()),
+        " ".join(f"the {subject} cannot be imported: {reason} ({where})".split()),
         hint="fix the module, or show the traceback with `ragauge --debug`",
     )

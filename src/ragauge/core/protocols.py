@@ -213,12 +213,12 @@ class FullStore(Protocol):
 
 
 STORE_CAPABILITIES = {
-    "insert": "vectors can be added once it is built",
+    "insert": "vectors can be added after the index is built",
     "update": "a vector can be replaced",
     "delete": "a vector can be removed",
-    "filter": "a search can be limited to vectors whose metadata match",
-    "save": "it can be kept on disk and opened again",
-    "share": "several processes can have what was saved open at once",
+    "filter": "a search can be restricted to vectors whose metadata match",
+    "save": "it can be saved to disk and opened again",
+    "share": "several processes can open the saved store at the same time",
     "concurrent": "one thread can add while another searches",
 }
 
@@ -331,9 +331,9 @@ def is_async(retriever: Any) -> bool:
     return bool(getattr(retriever, "asynchronous", False)) or inspect.iscoroutinefunction(retriever.search)
 
 
-def close_if_possible(thing: Any) -> Any:
+def close_if_possible(component: Any) -> Any:
     """Close an object that has a `close` method; the result may have to be awaited."""
-    method = getattr(thing, "close", None)
+    method = getattr(component, "close", None)
     return method() if callable(method) else None
 
 
@@ -352,15 +352,15 @@ def describe_parts(parts: Sequence[Any], query: str, k: int, *, later: bool) -> 
     `index_used` is true only if it is true for all parts that report it. With `later`, the result must be awaited.
     """
 
-    def joined(found: list[Any]) -> dict[str, Any]:
-        used = [one["index_used"] for one in found if "index_used" in one]
-        return {"parts": found} | ({"index_used": all(used)} if used else {})
+    def joined(reports: list[Any]) -> dict[str, Any]:
+        used = [report["index_used"] for report in reports if "index_used" in report]
+        return {"parts": reports} | ({"index_used": all(used)} if used else {})
 
     async def waited() -> dict[str, Any]:
-        found = [describe_query(one, query, k) for one in parts]
-        return joined([await one if inspect.isawaitable(one) else one for one in found])
+        reports = [describe_query(part, query, k) for part in parts]
+        return joined([await report if inspect.isawaitable(report) else report for report in reports])
 
-    return waited() if later else joined([describe_query(one, query, k) for one in parts])
+    return waited() if later else joined([describe_query(part, query, k) for part in parts])
 
 
 class Result(Protocol):

@@ -77,7 +77,7 @@ VIEW_MODULES: Mapping[str, str] = {
 
 
 class Reporter(Protocol):
-    """What a result is shown with; see `ragauge.output.report.ResultReporter`."""
+    """How a result is shown; see `ragauge.output.report.ResultReporter`."""
 
     def render_fragment(self, result: Any) -> str:
         """Return a fragment of HTML."""
@@ -184,7 +184,7 @@ def json_form(
 ) -> Callable[[type[T]], type[T]]:
     """Declare how the JSON object of a class departs from its fields; see `JsonForm`.
 
-    Below `record`, it leaves the derived properties to that.
+    If used below `record`, `record` handles the derived properties.
     """
 
     def declare(kind: type[T]) -> type[T]:

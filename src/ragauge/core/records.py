@@ -168,13 +168,15 @@ class RunFrames(Protocol):
         ...
 
 
-def to_judgments(given: Any) -> Judgments:
+def to_judgments(judgments: Any) -> Judgments:
     """Convert `{query: {document: grade}}` to judgments."""
-    if isinstance(given, Judgments):
-        return given
-    if not isinstance(given, Mapping) or not all(isinstance(grades, Mapping) for grades in given.values()):
-        raise BadInput(f"judgments must be a mapping of mappings, got {str(given)[:60]}", hint='pass {"q1": {"d1": 1}}')
-    return Judgments(given)
+    if isinstance(judgments, Judgments):
+        return judgments
+    if not isinstance(judgments, Mapping) or not all(isinstance(grades, Mapping) for grades in judgments.values()):
+        raise BadInput(
+            f"judgments must be a mapping of mappings, got {str(judgments)[:60]}", hint='pass {"q1": {"d1": 1}}'
+        )
+    return Judgments(judgments)
 
 
 @dataclass(frozen=True, eq=False)
@@ -193,7 +195,7 @@ class Dataset:
     about: str = ""
     """Origin and licence."""
     origin: str = ""
-    """What to pass to `load` to get it again, if that is neither its name nor a folder."""
+    """Argument with which `load` loads it again, if it is neither its name nor a folder."""
 
     if TYPE_CHECKING:
 
@@ -256,7 +258,7 @@ class Run:
         import polars as pl
 
         source = self.repeats if self.timings is None else self.timings
-        times = range(1, 1 + max((int(one) for one in source["repeat"].unique()), default=0))
+        times = range(1, 1 + max((int(repeat) for repeat in source["repeat"].unique()), default=0))
         tables = [self.table, *(self.repeats.filter(pl.col("repeat") == time).drop("repeat") for time in times)]
         return [
             Run(
@@ -275,7 +277,7 @@ class Run:
         for trial in trials:
             order = [name for name in ("query", "rank") if name in trial.table.columns]
             rankings.append(trial.table.sort(order, maintain_order=True).select("query", "doc"))
-        return trials if any(not one.equals(rankings[0]) for one in rankings[1:]) else []
+        return trials if any(not frame.equals(rankings[0]) for frame in rankings[1:]) else []
 
     def frames(self, prepare: FrameTransform = identity_transform) -> Iterator[pl.DataFrame]:
         """Yield the table as one frame."""

@@ -22,9 +22,9 @@ class RunDate(NamedTuple):
         >>> RunDate.find({"made": "2026-11-18T03:46:18+00:00", "reused": True}, {"finished": "2026-11-19"})
         RunDate(made='2026-11-18T03:46:18+00:00', reused=True)
         """
-        dates = [str(one.get("made") or one.get("finished") or "") for one in manifests]
+        dates = [str(manifest.get("made") or manifest.get("finished") or "") for manifest in manifests]
         known = [date for date in dates if date]
-        return cls(min(known), any(bool(one.get("reused")) for one in manifests)) if known else None
+        return cls(min(known), any(bool(manifest.get("reused")) for manifest in manifests)) if known else None
 
 
 def describe_run_dates(answers: Mapping[str, RunDate]) -> list[str]:
@@ -33,7 +33,7 @@ def describe_run_dates(answers: Mapping[str, RunDate]) -> list[str]:
     Return an empty list if no date is known.
 
     >>> describe_run_dates({"mine": RunDate("2026-11-18T03:46:18+00:00"), "old": RunDate("2026-11-10", True)})
-    ['answers made: mine 2026-11-18T03:46:18+00:00; old 2026-11-10 (reused)']
+    ['rankings retrieved: mine 2026-11-18T03:46:18+00:00; old 2026-11-10 (reused)']
     """
     dates = (f"{name} {date.made}" + " (reused)" * date.reused for name, date in answers.items())
-    return [" ".join(f"answers made: {'; '.join(dates)}".split())] if answers else []
+    return [" ".join(f"rankings retrieved: {'; '.join(dates)}".split())] if answers else []

@@ -67,7 +67,7 @@ def _short_hash(text: str) -> str:
     return hash_text(words, 8) if words else ""
 
 
-def has_same_texts(one: str, other: str) -> bool:
+def has_same_texts(first: str, second: str) -> bool:
     """Return whether two fingerprints can belong to the same question and reference.
 
     A hash that only one of them has is ignored.
@@ -75,7 +75,7 @@ def has_same_texts(one: str, other: str) -> bool:
     >>> has_same_texts("e5d25249-", "e5d25249-b92f54c5"), has_same_texts("e5d25249-", "12345678-")
     (True, False)
     """
-    pairs = zip(one.split("-"), other.split("-"), strict=False)
+    pairs = zip(first.split("-"), second.split("-"), strict=False)
     return all(mine == theirs for mine, theirs in pairs if mine and theirs)
 
 
@@ -165,12 +165,12 @@ def find_citations(sentence: str) -> tuple[int, ...]:
     ...  find_citations("See 【2†page】."))
     ((1, 3, 2), (), (2,))
     """
-    found: dict[int, None] = {}
+    positions: dict[int, None] = {}
     for marker in _CITATION_REGEX.findall(sentence):
         for part in re.split(r"[,;]", marker):
             first, *rest = [int(number) for number in re.split(r"[-\u2013]", part)]
-            found |= dict.fromkeys(range(first, (rest[-1] if rest else first) + 1))
-    return tuple(found)
+            positions |= dict.fromkeys(range(first, (rest[-1] if rest else first) + 1))
+    return tuple(positions)
 
 
 def remove_citations(sentence: str) -> str:
@@ -190,12 +190,12 @@ def citations_by_sentence(sentences: Sequence[str]) -> list[tuple[int, ...]]:
     >>> citations_by_sentence(["It is big.", "[1] It is old [2]."])
     [(1,), (2,)]
     """
-    found: list[tuple[int, ...]] = []
+    citations: list[tuple[int, ...]] = []
     for sentence in sentences:
         head = re.match(rf"\s*(?:{_CITATION_REGEX.pattern}\s*)+", sentence)
-        if head and found:
-            found[-1] = tuple(dict.fromkeys(found[-1] + find_citations(head[0])))
-            found.append(find_citations(sentence[head.end() :]))
+        if head and citations:
+            citations[-1] = tuple(dict.fromkeys(citations[-1] + find_citations(head[0])))
+            citations.append(find_citations(sentence[head.end() :]))
         else:
-            found.append(find_citations(sentence))
-    return found
+            citations.append(find_citations(sentence))
+    return citations

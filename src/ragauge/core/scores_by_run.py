@@ -22,7 +22,7 @@ class ScoresByRun(TabularResult, Mapping[str, Scores]):
 
     def __init__(self, scores: Mapping[str, Scores]) -> None:
         if not scores:
-            raise BadInput("there are no runs to score", hint='{"bm25": "bm25.run", "dense": "dense.run"}')
+            raise BadInput("no runs to score", hint='pass {"bm25": "bm25.run", "dense": "dense.run"}')
         self._scores = dict(scores)
         self._first = next(iter(self._scores.values()))
 

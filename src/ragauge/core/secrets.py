@@ -76,8 +76,8 @@ def register_fields(fields: Mapping[str, Any]) -> None:
     """Register the values of headers or options whose names say that they are secret.
 
     >>> register_fields({"Authorization": "Bearer abc-123-def", "Accept": "text/html"})
-    >>> redact("abc-123-def is no valid token for text/html")
-    '[redacted] is no valid token for text/html'
+    >>> redact("abc-123-def is not a valid token for text/html")
+    '[redacted] is not a valid token for text/html'
     """
     for name, value in fields.items():
         if isinstance(value, Mapping):

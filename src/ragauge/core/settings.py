@@ -116,7 +116,7 @@ def check_choice(kind: str, name: str, known: Collection[str]) -> str:
 
 
 def unique_by(
-    items: Iterable[T], key: Callable[[T], Hashable], what: str, *, hint: str | None = None, file: str | None = None
+    items: Iterable[T], key: Callable[[T], Hashable], noun: str, *, hint: str | None = None, file: str | None = None
 ) -> list[T]:
     """Return the items as a list; raise BadInput if two have the same key.
 
@@ -128,7 +128,7 @@ def unique_by(
     for item in listed:
         name = key(item)
         if name in seen:
-            raise BadInput(f"{what} `{name}` appears more than once", file=file, hint=hint)
+            raise BadInput(f"{noun} `{name}` appears more than once", file=file, hint=hint)
         seen.add(name)
     return listed
 
@@ -186,8 +186,8 @@ def _describe_bounds(bounds: Sequence[Bound]) -> str:
 def _field_checks(kind: Any) -> list[tuple[str, Check]]:
     """Return the checks of a dataclass, by field."""
     hints = get_type_hints(kind, include_extras=True)
-    found = [(one.name, _build_check(hints[one.name])) for one in fields(kind)]
-    return [(name, check) for name, check in found if check is not None]
+    checks = [(attribute.name, _build_check(hints[attribute.name])) for attribute in fields(kind)]
+    return [(name, check) for name, check in checks if check is not None]
 
 
 def _build_check(hint: Any, extras: Sequence[Any] = ()) -> Check | None:
@@ -202,14 +202,14 @@ def _build_check(hint: Any, extras: Sequence[Any] = ()) -> Check | None:
     if isinstance(origin, type) and issubclass(origin, Sequence) and not issubclass(origin, str):
         return _build_sequence_check(_build_check(arguments[0])) if arguments else None
     if hint in (int, float):
-        bounds = tuple(one for one in extras if isinstance(one, Bound))
+        bounds = tuple(extra for extra in extras if isinstance(extra, Bound))
         return lambda name, value: _check_number(name, value, bounds, whole=hint is int)
-    names = next((one.names for one in extras if isinstance(one, OneOf)), None)
+    names = next((extra.names for extra in extras if isinstance(extra, OneOf)), None)
     return None if names is None else _build_choice_check(names)
 
 
 def _build_optional_check(arguments: Sequence[Any]) -> Check | None:
-    kinds = [one for one in arguments if one is not types.NoneType]
+    kinds = [argument for argument in arguments if argument is not types.NoneType]
     check = _build_check(kinds[0]) if len(kinds) == 1 else None
     if check is None:
         return None

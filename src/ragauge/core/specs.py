@@ -44,35 +44,35 @@ class Spec:
         return f"{name}({inside})" if inside else name
 
 
-def parse_spec(text: str, what: str = "system") -> Spec:
-    """Parse a spec; `what` it describes is used in error messages.
+def parse_spec(text: str, noun: str = "system") -> Spec:
+    """Parse a spec; error messages call it a `noun`.
 
     >>> parse_spec("hybrid(of=dense+bm25, weights=0.7+0.3)").options["weights"]
     [0.7, 0.3]
     >>> str(parse_spec("dense( store = faiss(kind=hnsw,m=32) )"))
     'dense(store=faiss(kind=hnsw, m=32))'
     """
-    reader = _SpecParser(text, what)
+    reader = _SpecParser(text, noun)
     spec = reader.spec()
     reader.end()
     register_spec_secrets(spec)
     return spec
 
 
-def parse_specs(text: str, what: str = "system") -> list[Spec]:
+def parse_specs(text: str, noun: str = "system") -> list[Spec]:
     """Parse specs that are joined by `+`.
 
     >>> [str(one) for one in parse_specs("links + knn(neighbours=8)")]
     ['links', 'knn(neighbours=8)']
     """
-    reader = _SpecParser(text, what)
-    found = [reader.spec()]
+    reader = _SpecParser(text, noun)
+    specs = [reader.spec()]
     while reader.peek() == "+":
         reader.take("+")
-        found.append(reader.spec())
+        specs.append(reader.spec())
     reader.end()
-    register_spec_secrets(found)
-    return found
+    register_spec_secrets(specs)
+    return specs
 
 
 def split_name(text: str) -> tuple[str, str]:
@@ -100,7 +100,7 @@ def spec_from_toml(name: str, table: Mapping[str, Any]) -> Spec:
     options = dict(table)
     kind = options.pop("kind", name)
     if not isinstance(kind, str):
-        raise BadInput(f"the kind of system `{name}` is {kind!r}, not a name")
+        raise BadInput(f"the kind of system `{name}` must be a name, got {kind!r}")
     read = parse_spec(kind)
     spec = Spec(read.name, {**read.options, **{key: _value_from_toml(value) for key, value in options.items()}})
     register_spec_secrets(spec)
@@ -119,12 +119,12 @@ def register_spec_secrets(value: Any) -> None:
     if isinstance(value, Spec):
         register_spec_secrets(value.options)
     elif isinstance(value, list):
-        for one in value:
-            register_spec_secrets(one)
+        for item in value:
+            register_spec_secrets(item)
     elif isinstance(value, Mapping):
         register_fields(value)
-        for one in value.values():
-            register_spec_secrets(one)
+        for item in value.values():
+            register_spec_secrets(item)
     elif isinstance(value, str):
         _register_text_secrets(value)
 
@@ -133,7 +133,7 @@ def _register_text_secrets(text: str) -> None:
     if "://" in text:
         with suppress(ValueError):  # not a valid URL
             register_url(text)
-    register_secrets(*(found.strip("'") for found in DSN_PASSWORD.findall(text)))
+    register_secrets(*(password.strip("'") for password in DSN_PASSWORD.findall(text)))
 
 
 def redact_spec(value: Any, name: str = "") -> Any:
@@ -143,9 +143,9 @@ def redact_spec(value: Any, name: str = "") -> Any:
     'http(url=http://host/search, api_key=…)'
     """
     if isinstance(value, Spec):
-        return Spec(value.name, {key: redact_spec(one, key) for key, one in value.options.items()})
+        return Spec(value.name, {key: redact_spec(item, key) for key, item in value.options.items()})
     if isinstance(value, list):
-        return [redact_spec(one, name) for one in value]
+        return [redact_spec(item, name) for item in value]
     if SECRET_OPTION.search(name):
         return "…"
     if isinstance(value, str) and "://" in value:
@@ -156,7 +156,7 @@ def redact_spec(value: Any, name: str = "") -> Any:
 def _value_from_toml(value: Any) -> Any:
     if isinstance(value, Mapping) and "kind" in value:
         return spec_from_toml("", value)
-    return [_value_from_toml(one) for one in value] if isinstance(value, list) else value
+    return [_value_from_toml(item) for item in value] if isinstance(value, list) else value
 
 
 def _format_spec_value(value: Any) -> str:
@@ -179,20 +179,20 @@ def _format_spec_value(value: Any) -> str:
 
 
 class _SpecParser:
-    def __init__(self, text: str, what: str) -> None:
+    def __init__(self, text: str, noun: str) -> None:
         self.text = text
-        self.what = what
+        self.what = noun
         self.tokens: list[str] = []
         self.at = 0
         place = 0
         while text[place:].strip():
-            found = SPEC_TOKEN.match(text, place)
-            if found is None:
+            match = SPEC_TOKEN.match(text, place)
+            if match is None:
                 raise self.wrong("expected a closing quote, got the end")
-            self.tokens.append(found["word"] or found["mark"])
-            place = found.end()
+            self.tokens.append(match["word"] or match["mark"])
+            place = match.end()
 
-    def wrong(self, what: str, token: str = "") -> BadInput:
+    def wrong(self, problem: str, token: str = "") -> BadInput:
         """Build the error of an invalid spec.
 
         Anything that may be part of a secret is left out.
@@ -201,7 +201,7 @@ class _SpecParser:
         shown = self.text if secret is None else f"{self.text[: secret.end()]}…"
         got = f" `{token}`" if token and token in shown else ""
         return BadInput(
-            f"the {self.what} `{shown}` cannot be read: {what}{got}",
+            f"the {self.what} `{shown}` cannot be read: {problem}{got}",
             hint=SPEC_EXAMPLES.get(self.what, SPEC_EXAMPLES["system"]),
         )
 

@@ -62,26 +62,26 @@ def parse_json(
     try:
         if isinstance(text, bytes):
             text = text.decode(json.detect_encoding(text))
-        found = (_UNIQUE_KEY_DECODER if unique_keys else _PERMISSIVE_DECODER).decode(text.removeprefix("\ufeff"))
+        parsed = (_UNIQUE_KEY_DECODER if unique_keys else _PERMISSIVE_DECODER).decode(text.removeprefix("\ufeff"))
         if text.count("[") + text.count("{") > MAX_DEPTH:
-            _check_depth(found)
+            _check_depth(parsed)
     except DuplicateKey as error:
         failure = json.JSONDecodeError(str(error), str(text), _find_duplicate(str(text)))
         raise InvalidText("JSON", failure, file=file, line=line, hint=hint) from None
     except (ValueError, RecursionError) as error:
         raise InvalidText("JSON", error, file=file, line=line, hint=hint) from None
-    return found
+    return parsed
 
 
 def parse_toml(text: str, *, file: str | None = None) -> dict[str, Any]:
     """Parse a TOML text; `file` is for the message of InvalidText."""
     try:
-        found = tomllib.loads(text)
-        _check_depth(found)
-        _check_integers(found)
+        parsed = tomllib.loads(text)
+        _check_depth(parsed)
+        _check_integers(parsed)
     except (ValueError, RecursionError) as error:
         raise InvalidText("TOML", error, file=file) from None
-    return found
+    return parsed
 
 
 def _parse_int(digits: str) -> int:
@@ -95,11 +95,11 @@ class DuplicateKey(ValueError):
 
 
 def _parse_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
+    parsed = dict(pairs)
+    if len(parsed) < len(pairs):
         names = [name for name, _ in pairs]
         raise DuplicateKey(f"duplicate key `{next(name for name in names if names.count(name) > 1)[:80]}`")
-    return found
+    return parsed
 
 
 def _find_duplicate(text: str) -> int:
@@ -129,13 +129,13 @@ def _find_duplicate(text: str) -> int:
 _JSON_TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\]:]', re.S)
 
 
-def _check_depth(found: Any) -> None:
-    level = [found]
+def _check_depth(parsed: Any) -> None:
+    level = [parsed]
     for _ in range(MAX_DEPTH):
         level = [
             inner
-            for one in level
-            for inner in (one.values() if isinstance(one, dict) else one)
+            for container in level
+            for inner in (container.values() if isinstance(container, dict) else container)
             if isinstance(inner, dict | list)
         ]
         if not level:
@@ -143,16 +143,16 @@ def _check_depth(found: Any) -> None:
     raise RecursionError
 
 
-def _check_integers(found: Any) -> None:
+def _check_integers(value: Any) -> None:
     """Raise ValueError for integers that do not fit into 64 bits.
 
     The TOML standard requires it.
     """
-    if isinstance(found, dict | list):
-        for inner in found.values() if isinstance(found, dict) else found:
+    if isinstance(value, dict | list):
+        for inner in value.values() if isinstance(value, dict) else value:
             _check_integers(inner)
-    elif isinstance(found, int) and not -(2**63) <= found < 2**63:
-        raise ValueError(f"an integer has {len(str(found))} digits; expected one of 64 bits")
+    elif isinstance(value, int) and not -(2**63) <= value < 2**63:
+        raise ValueError(f"an integer has {len(str(value))} digits; expected one of 64 bits")
 
 
 _PERMISSIVE_DECODER = json.JSONDecoder(parse_int=_parse_int)

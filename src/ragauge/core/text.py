@@ -51,9 +51,9 @@ SENTENCE_STARTERS = frozenset(
 )
 
 SENTENCE_END = re.compile(
-    r"""(?P<stop>[.!?…‽⁇⁈⁉]+|[\u3002\uff01\uff1f\uff61]+)      # the stop itself
-        (?P<closing>["'\u201d\u2019\xbb)\]}*_]*)           # what closes with it
-        (?P<notes>(?:[ \t]?\[\d+(?:[ \t]*[,\u2013-][ \t]*\d+)*\])*)  # citations that stand behind it
+    r"""(?P<stop>[.!?…‽⁇⁈⁉]+|[\u3002\uff01\uff1f\uff61]+)      # the stop
+        (?P<closing>["'\u201d\u2019\xbb)\]}*_]*)           # closing quotes and brackets
+        (?P<notes>(?:[ \t]?\[\d+(?:[ \t]*[,\u2013-][ \t]*\d+)*\])*)  # citations after it
     """,
     re.VERBOSE,
 )
@@ -76,8 +76,8 @@ def split_sentences(text: str) -> list[str]:
     >>> split_sentences("Dr. J. Smith paid $3.50 in the U.S. last May.[1] Was it much? It was.")
     ['Dr. J. Smith paid $3.50 in the U.S. last May.[1]', 'Was it much?', 'It was.']
     """
-    found = [one.strip() for paragraph in _split_paragraphs(text) for one in _split_paragraph(paragraph)]
-    return [one for one in found if one]
+    sentences = [sentence.strip() for paragraph in _split_paragraphs(text) for sentence in _split_paragraph(paragraph)]
+    return [sentence for sentence in sentences if sentence]
 
 
 def _split_paragraphs(text: str) -> list[str]:
@@ -105,15 +105,15 @@ def _is_continuation(before: str, line: str) -> bool:
 
 
 def _split_paragraph(paragraph: str) -> list[str]:
-    found: list[str] = []
+    sentences: list[str] = []
     start = 0
     cased = any(letter.isupper() for letter in paragraph)
     for match in SENTENCE_END.finditer(paragraph):
         if match.start() >= start and _is_sentence_end(paragraph, start, match, cased):
-            found.append(paragraph[start : match.end()])
+            sentences.append(paragraph[start : match.end()])
             start = match.end()
-    found.append(paragraph[start:])
-    return found
+    sentences.append(paragraph[start:])
+    return sentences
 
 
 def _is_sentence_end(text: str, start: int, match: re.Match[str], cased: bool) -> bool:
@@ -301,14 +301,14 @@ def has_surrogate(text: Any) -> bool:
     return isinstance(text, str) and not text.isascii() and LONE_SURROGATE.search(text) is not None
 
 
-def check_id(text: str, what: str, *, file: str | None = None, line: int | None = None) -> None:
+def check_id(text: str, noun: str, *, file: str | None = None, line: int | None = None) -> None:
     """Raise BadInput for an id with an unpaired surrogate.
 
     Replacing it could make two ids equal.
     """
     if has_surrogate(text):
         shown = text.encode("ascii", "backslashreplace").decode()
-        raise BadInput(f"{what} `{shown}` contains an unpaired surrogate", file=file, line=line, hint=_CORRECT_ID_HINT)
+        raise BadInput(f"{noun} `{shown}` contains an unpaired surrogate", file=file, line=line, hint=_CORRECT_ID_HINT)
 
 
 def clean_json(

@@ -14,7 +14,7 @@ class InvalidVectors(BadInput):
     """Embedder output that is not one vector per text. No single text causes this."""
 
 
-def check_vectors(given: object, n: int, name: str) -> Vectors:
+def check_vectors(output: object, n: int, name: str) -> Vectors:
     """Return the output of an embedder for `n` texts as an array; raise InvalidVectors unless it is a row per text.
 
     The type of floating-point numbers stays; other numbers become single precision.
@@ -23,9 +23,9 @@ def check_vectors(given: object, n: int, name: str) -> Vectors:
     'float32'
     """
     try:
-        vectors: Any = np.asarray(given)
+        vectors: Any = np.asarray(output)
         if vectors.dtype.kind != "f":
-            vectors = np.asarray(given, np.float32)
+            vectors = np.asarray(output, np.float32)
     except (TypeError, ValueError) as error:
         raise InvalidVectors(f"the embedder `{name}` must return rows of numbers ({error})") from None
     if n and (vectors.ndim != 2 or len(vectors) != n or not vectors.shape[1]):

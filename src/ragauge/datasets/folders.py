@@ -104,7 +104,7 @@ def find_queries_file(folder: Path) -> Path | None:
 def _read_query_rows(place: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
     path = find_queries_file(find_dataset_folder(place) or place) if place.is_dir() else place
     if path is None:
-        raise BadInput("no queries.jsonl is here", file=str(place))
+        raise BadInput("no queries.jsonl found", file=str(place))
     rows = open_rows(path, QUERY_FIELDS, FlawLog(lenient=False))
     seen: set[str] = set()
     for number, row in rows.rows():
@@ -122,7 +122,7 @@ def data_folder() -> Path | None:
     if not folder:
         return None
     if not Path(folder).is_dir():
-        raise BadInput("no such folder", file=folder, hint="RAGAUGE_DATA is a folder of BEIR folders")
+        raise BadInput("no such folder", file=folder, hint="set RAGAUGE_DATA to a folder of BEIR folders")
     return Path(folder)
 
 

@@ -89,7 +89,7 @@ def read_clapnq(source: InputFile) -> Iterator[Sample]:
         passage = next(iter(_list_field(row, "passages", source, line)), None)
         outputs = [output for output in _list_field(row, "output", source, line) if isinstance(output, Mapping)]
         if not isinstance(passage, Mapping):
-            raise BadInput("there is no passage", file=source.label, line=line)
+            raise BadInput("no passage found", file=source.label, line=line)
         sentences = [str(sentence) for sentence in passage.get("sentences") or ()]
         answers = [str(output["answer"]) for output in outputs if str(output.get("answer") or "").strip()]
         chosen = {str(text) for output in outputs for text in output.get("selected_sentences") or ()}
@@ -126,14 +126,14 @@ def read_mtrag(source: InputFile) -> Iterator[Sample]:
         task = tasks.get(str(evaluation.get("task_id")))
         if task is None:
             raise BadInput(
-                f"evaluation {number} is of the task `{evaluation.get('task_id')}`, which is not there",
+                f"evaluation {number} is of the task `{evaluation.get('task_id')}`, which is missing",
                 file=source.label,
             )
         chunks = [str(chunk["document_id"]) for chunk in task.get("contexts") or ()]
         missing = [name for name in chunks if name not in texts]
         if missing:
             raise BadInput(
-                f"the task `{task['task_id']}` has the document `{missing[0]}`, which is not there", file=source.label
+                f"the task `{task['task_id']}` has the document `{missing[0]}`, which is missing", file=source.label
             )
         votes = _annotator_grades(evaluation.get("annotations") or {})
         grades = {
@@ -270,7 +270,7 @@ LABELLED_FORMATS = {
     "halueval": LabelledFormat(
         read_halueval,
         "faithfulness",
-        "HaluEval QA: right answers, and false ones that a model was told to make up",
+        "HaluEval QA: right answers, and false ones that a model was asked to invent",
         people=False,
         easy="right answers are short and false ones long, so that counting words alone reaches an AUC of .92",
     ),
@@ -308,7 +308,7 @@ def load_labelled(path: str) -> LabelledDataset:
     )
     if not files:
         raise BadInput(
-            "no labelled answers are here", file=str(path), hint=f"files end in {', '.join(LABELLED_FILE_EXTENSIONS)}"
+            "no labelled answers found", file=str(path), hint=f"files end in {', '.join(LABELLED_FILE_EXTENSIONS)}"
         )
     kinds = {file: detect_labelled_format(InputFile(file)) for file in files}
     if len(set(kinds.values())) > 1:
@@ -329,7 +329,7 @@ def load_labelled(path: str) -> LabelledDataset:
     labelled_measures = {measure for sample in samples for measure in sample.labels}
     if not labelled_measures:
         raise BadInput(
-            "no sample has a label", file=str(path), hint='give "labels": {"faithfulness": 1} to some of them'
+            "no sample has a label", file=str(path), hint='add "labels": {"faithfulness": 1} to some of them'
         )
     return LabelledDataset(name, samples, labelled_measures.pop() if len(labelled_measures) == 1 else "", str(path))
 

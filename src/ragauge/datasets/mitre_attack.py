@@ -39,13 +39,15 @@ def build_two_hop_questions(
         neighbours.setdefault((relation.target, f"<{relation.kind}"), []).append(relation.source)
     rows: list[list[tuple[TwoHopQuestion, set[str]]]] = []
     for path, start_type in (
-        (two_hop_path, start_type) for two_hop_path in TWO_HOP_PATHS for start_type in two_hop_path.asked
+        (two_hop_path, start_type) for two_hop_path in TWO_HOP_PATHS for start_type in two_hop_path.start_types
     ):
         row = []
         for node in (node for node in active.values() if node.type == start_type):
             bridges = (name for name in neighbours.get((node.id, path.first), ()) if active[name].type == path.via)
             reached = (name for bridge in bridges for name in neighbours.get((bridge, path.second), ()))
-            relevant = {name for name in reached if active[name].type == path.wanted and name in findable} - {node.id}
+            relevant = {name for name in reached if active[name].type == path.target_type and name in findable} - {
+                node.id
+            }
             if relevant:
                 row.append((TwoHopQuestion(node.id, path), relevant))
         rows.append(row)
@@ -125,7 +127,7 @@ def load_stix(
     documents.
     """
     if hops not in (1, 2):
-        raise BadInput(f"questions go over 1 or 2 relations, not {hops}", hint="hops=2")
+        raise BadInput(f"hops must be 1 or 2, got {hops}", hint="use hops=2")
     source = InputFile(str(path))
     bundle = read_stix_bundle(source)
     active = {
@@ -134,7 +136,7 @@ def load_stix(
     documents = [_build_document(node, bundle) for node in active.values() if campaigns or node.type != CAMPAIGN_TYPE]
     if not documents:
         raise BadInput(
-            "no object is a document", file=source.label, hint=f"types of documents: {', '.join(TYPE_NAMES)}"
+            "no object can be a document", file=source.label, hint=f"types of documents: {', '.join(TYPE_NAMES)}"
         )
     findable = {document.id for document in documents}
     relations, dropped = _select_relations([*bundle.relations, *_implied_relations(bundle)], bundle, active)
@@ -153,7 +155,7 @@ def load_stix(
         raise BadInput("no question can be made from its relations", file=source.label)
     dropped["questions with too few or too many answers"] = len(relevant_by_question) - len(selected)
     labels, names = _node_labels(active.values()), _full_names(bundle)
-    ids = {question: _query_id(question, bundle.nodes[question.asked], labels) for question in selected}
+    ids = {question: _query_id(question, bundle.nodes[question.start], labels) for question in selected}
     grades = {ids[question]: dict.fromkeys(sorted(relevant), 1.0) for question, relevant in selected.items()}
     return Dataset(
         name=source.stem,
@@ -163,7 +165,7 @@ def load_stix(
             grades, targets=None if hops == 1 else technique_targets(documents, relations), source=source.label
         ),
         tags={
-            ids[question]: _query_tags(question, bundle.nodes[question.asked], grades[ids[question]])
+            ids[question]: _query_tags(question, bundle.nodes[question.start], grades[ids[question]])
             for question in selected
         },
         about=_dataset_description(source, bundle, documents, dropped, retired=retired),
@@ -233,7 +235,7 @@ def _build_questions(
     return dict(
         sorted(
             relevant_by_question.items(),
-            key=lambda item: (kinds.index(item[0].kind), item[0].inverse, order[item[0].asked]),
+            key=lambda item: (kinds.index(item[0].kind), item[0].inverse, order[item[0].start]),
         )
     )
 
@@ -275,11 +277,11 @@ def _question_texts(
 
     The node's ATT&CK id is added if two nodes would give the same text.
     """
-    bare = {question: nodes[question.asked].name if question.bare else names[question.asked] for question in ids}
-    texts = {question: question.text(nodes[question.asked].type, name) for question, name in bare.items()}
+    bare = {question: nodes[question.start].name if question.bare else names[question.start] for question in ids}
+    texts = {question: question.text(nodes[question.start].type, name) for question, name in bare.items()}
     times = Counter(texts.values())
     for question, text in texts.items():
-        node = nodes[question.asked]
+        node = nodes[question.start]
         if times[text] > 1:
             texts[question] = question.text(node.type, f"{bare[question]} ({node.external_id or node.id})")
     return {name: texts[question] for question, name in ids.items()}

@@ -68,10 +68,10 @@ RELATION_WORDINGS = {
 class OneHopQuestion(NamedTuple):
     """Question about one node: its related nodes of one type over one relation."""
 
-    asked: str
+    start: str
     kind: str
     inverse: bool
-    wanted: str
+    target_type: str
 
     @property
     def bare(self) -> bool:
@@ -83,11 +83,15 @@ class OneHopQuestion(NamedTuple):
 
         `start_type` is the type of the start node.
         """
-        return TYPE_NAMES[start_type][0], _relation_name(self.kind, inverse=self.inverse), TYPE_NAMES[self.wanted][0]
+        return (
+            TYPE_NAMES[start_type][0],
+            _relation_name(self.kind, inverse=self.inverse),
+            TYPE_NAMES[self.target_type][0],
+        )
 
     def text(self, start_type: str, name: str) -> str:
         """Return the question text."""
-        start_name, target_name = TYPE_NAMES[start_type][0], TYPE_NAMES[self.wanted][1]
+        start_name, target_name = TYPE_NAMES[start_type][0], TYPE_NAMES[self.target_type][1]
         wording = RELATION_WORDINGS[self.kind]
         if self.inverse:
             return wording.inverse.format(sources=target_name, target=start_name, name=name)
@@ -100,18 +104,18 @@ class TwoHopPath(NamedTuple):
     A relation prefixed with `<` is followed from its target to its source.
     """
 
-    asked: tuple[str, ...]
+    start_types: tuple[str, ...]
     first: str
     via: str
     second: str
-    wanted: str
+    target_type: str
     wording: str
 
 
 class TwoHopQuestion(NamedTuple):
     """Question about one node over a two-relation path."""
 
-    asked: str
+    start: str
     path: TwoHopPath
 
     @property
@@ -130,7 +134,7 @@ class TwoHopQuestion(NamedTuple):
 
     def text(self, start_type: str, name: str) -> str:
         """Return the question text."""
-        return self.path.wording.format(asked=TYPE_NAMES[start_type][0], name=name)
+        return self.path.wording.format(start_type=TYPE_NAMES[start_type][0], name=name)
 
 
 USER_TYPES = ("intrusion-set", "campaign", "malware", "tool")
@@ -142,7 +146,7 @@ TWO_HOP_PATHS = (
         "attack-pattern",
         "<mitigates",
         "course-of-action",
-        "Which mitigations help against techniques that the {asked} {name} uses?",
+        "Which mitigations help against techniques that the {start_type} {name} uses?",
     ),
     TwoHopPath(
         USER_TYPES,
@@ -150,7 +154,7 @@ TWO_HOP_PATHS = (
         "attack-pattern",
         "serves",
         "x-mitre-tactic",
-        "Which tactics do the techniques serve that the {asked} {name} uses?",
+        "Which tactics do the techniques serve that the {start_type} {name} uses?",
     ),
     TwoHopPath(
         USER_TYPES,
@@ -158,7 +162,7 @@ TWO_HOP_PATHS = (
         "attack-pattern",
         "<detects",
         "x-mitre-detection-strategy",
-        "Which detection strategies find techniques that the {asked} {name} uses?",
+        "Which detection strategies find techniques that the {start_type} {name} uses?",
     ),
     TwoHopPath(
         ("intrusion-set", "campaign"),
@@ -166,7 +170,7 @@ TWO_HOP_PATHS = (
         "malware",
         "uses",
         "attack-pattern",
-        "Which techniques are used by malware that the {asked} {name} uses?",
+        "Which techniques are used by malware that the {start_type} {name} uses?",
     ),
     TwoHopPath(
         ("intrusion-set", "campaign"),
@@ -174,7 +178,7 @@ TWO_HOP_PATHS = (
         "tool",
         "uses",
         "attack-pattern",
-        "Which techniques are used by tools that the {asked} {name} uses?",
+        "Which techniques are used by tools that the {start_type} {name} uses?",
     ),
     TwoHopPath(
         SOFTWARE_TYPES,
@@ -182,7 +186,7 @@ TWO_HOP_PATHS = (
         "intrusion-set",
         "uses",
         "malware",
-        "Which malware do the groups use that use the {asked} {name}?",
+        "Which malware do the groups use that use the {start_type} {name}?",
     ),
     TwoHopPath(
         SOFTWARE_TYPES,
@@ -190,7 +194,7 @@ TWO_HOP_PATHS = (
         "intrusion-set",
         "uses",
         "tool",
-        "Which tools do the groups use that use the {asked} {name}?",
+        "Which tools do the groups use that use the {start_type} {name}?",
     ),
     TwoHopPath(
         ("campaign",),

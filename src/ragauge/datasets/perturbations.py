@@ -165,10 +165,12 @@ def perturb(
     """
     name, kind = find_perturbation(how)
     if not 0 < rate <= 1:
-        raise BadInput(f"the rate is {rate:g}, not above 0 and at most 1", hint="0.25: one word of four")
+        raise BadInput(
+            f"the rate must be above 0 and at most 1, got {rate:g}", hint="use 0.25 to change one of four words"
+        )
     if kind.needs_rarity and rarity is None:
         raise MissingEvidence(
-            f"`{name}` needs to know in how many documents each word is", hint="rarity={word: number}"
+            f"`{name}` needs the number of documents with each word", hint="pass rarity={word: number}"
         )
     return {query: _perturb_text(text, name, kind, query, rate, seed, rarity or {}) for query, text in texts.items()}
 
@@ -396,28 +398,30 @@ def _is_punctuation(letter: str) -> bool:
 
 
 PERTURBATIONS: Mapping[str, Perturbation] = {
-    "keyboard": Perturbation("a letter by that of a neighbouring key", _apply_to_words(_replace_by_neighbour_key)),
+    "keyboard": Perturbation(
+        "a letter replaced by that of a neighbouring key", _apply_to_words(_replace_by_neighbour_key)
+    ),
     "swap": Perturbation("two neighbouring letters change places", _apply_to_words(_swap_letters)),
     "drop": Perturbation("a letter is missing", _apply_to_words(_drop_letter)),
-    "double": Perturbation("a letter twice", _apply_to_words(_double_letter)),
+    "double": Perturbation("a letter doubled", _apply_to_words(_double_letter)),
     "insert": Perturbation("an extra letter from a neighbouring key", _apply_to_words(_insert_neighbour_key)),
-    "typos": Perturbation("one of these five in each word touched", _apply_to_words(_add_typo)),
+    "typos": Perturbation("one of these five in each changed word", _apply_to_words(_add_typo)),
     "rare word": Perturbation(
-        "a typo in the word that is in fewest documents", _add_typo_by_frequency(1), True, "word", True
+        "a typo in the word that the fewest documents contain", _add_typo_by_frequency(1), True, "word", True
     ),
     "common word": Perturbation(
-        "a typo in the word that is in most documents", _add_typo_by_frequency(-1), True, "word", True
+        "a typo in the word that the most documents contain", _add_typo_by_frequency(-1), True, "word", True
     ),
     "upper case": Perturbation("ALL IN CAPITALS", _apply_to_text(str.upper), False, "text"),
-    "lower case": Perturbation("all in small letters", _apply_to_text(str.lower), False, "text"),
-    "random case": Perturbation("each letter large or small by chance", _randomise_case, True, "text"),
+    "lower case": Perturbation("all in lower case", _apply_to_text(str.lower), False, "text"),
+    "random case": Perturbation("each letter randomly in upper or lower case", _randomise_case, True, "text"),
     "alternating case": Perturbation("eVeRy OtHeR lEtTeR", _apply_to_text(_alternate_case), False, "text"),
     "accents added": Perturbation(
         "a letter with an accent that does not belong there", _apply_to_words(_replace_from_table(ACCENTED_LETTERS))
     ),
     "accents removed": Perturbation("letters without their accents", _apply_to_text(_remove_accents), False, "text"),
     "look alikes": Perturbation(
-        "a letter by a Cyrillic or Greek one that looks the same",
+        "a letter replaced by a Cyrillic or Greek letter that looks the same",
         _apply_to_words(_replace_from_table(LOOKALIKE_LETTERS)),
     ),
     "full width": Perturbation("a word in full-width letters", _apply_to_words(_to_full_width)),
@@ -431,7 +435,7 @@ PERTURBATIONS: Mapping[str, Perturbation] = {
         "text",
     ),
     "double spaces": Perturbation(
-        "every blank twice", _apply_to_text(lambda text: text.replace(" ", "  ")), False, "text"
+        "every blank doubled", _apply_to_text(lambda text: text.replace(" ", "  ")), False, "text"
     ),
     "tabs": Perturbation("tabs instead of blanks", _apply_to_text(lambda text: text.replace(" ", "\t")), False, "text"),
     "joined words": Perturbation("no blank between two words", _join_words),

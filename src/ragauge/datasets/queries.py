@@ -33,7 +33,7 @@ def restrict_queries(data: Dataset, limit: int | None) -> tuple[Dataset, list[st
         targets=judgments.targets,
         source=judgments.source,
     )
-    note = f"{len(other_queries)} judged queries are not asked and not counted"
+    note = f"{len(other_queries)} judged queries are not run and not scored"
     return replace(data, queries=queries, judgments=restricted), [note]
 
 
@@ -147,7 +147,7 @@ def content_words(text: str) -> set[str]:
 
 TAG_MEANINGS = {
     "answers": "how many documents are relevant",
-    "complexity": "by how much there is to find",
+    "complexity": "by number of relevant documents",
     "overlap": "words shared with the best answer",
 }
 

@@ -34,8 +34,8 @@ class FactAttribute(NamedTuple):
     """Kind of fact: its values, sentences, and questions that share no content word with them."""
 
     values: tuple[str, ...]
-    told: tuple[str, ...]
-    asked: tuple[str, ...]
+    sentences: tuple[str, ...]
+    questions: tuple[str, ...]
 
 
 FACT_ATTRIBUTES: Mapping[str, FactAttribute] = {
@@ -204,7 +204,7 @@ GeneratedQuestions = dict[str, tuple[str, dict[str, float], str]]
 
 
 def _fact_text(rng: random.Random, fact: SyntheticFact) -> str:
-    templates = NEIGHBOUR_SENTENCES if fact.attribute == "beside" else FACT_ATTRIBUTES[fact.attribute].told
+    templates = NEIGHBOUR_SENTENCES if fact.attribute == "beside" else FACT_ATTRIBUTES[fact.attribute].sentences
     sentence = rng.choice(templates).format(who=fact.who, value=fact.value)
     if fact.year:
         sentence = f"As of {fact.year}: {sentence}"
@@ -214,7 +214,7 @@ def _fact_text(rng: random.Random, fact: SyntheticFact) -> str:
 
 
 def _question_text(rng: random.Random, fact: SyntheticFact, who: str | None = None) -> str:
-    return rng.choice(FACT_ATTRIBUTES[fact.attribute].asked).format(who=who or fact.who)
+    return rng.choice(FACT_ATTRIBUTES[fact.attribute].questions).format(who=who or fact.who)
 
 
 def _no_metadata(fact: SyntheticFact) -> dict[str, Any]:

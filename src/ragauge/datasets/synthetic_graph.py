@@ -66,9 +66,9 @@ class GraphFact(NamedTuple):
 class GraphQuestion(NamedTuple):
     """Question: start entity, path, and the entities that answer it."""
 
-    thing: int
+    start: int
     path: QuestionPath
-    right: tuple[int, ...]
+    relevant: tuple[int, ...]
 
 
 def make_graph_dataset(*, documents: int, queries: int, seed: int, leak: bool, name: str, about: str) -> Dataset:
@@ -111,7 +111,8 @@ def make_graph_dataset(*, documents: int, queries: int, seed: int, leak: bool, n
     generated.sort(key=lambda document: document.id)
     questions = _choose_questions(rng, facts, [len(own_documents) for own_documents in documents_of], queries)
     grades = {
-        q: {ids[i]: 2.0 for entity in question.right for i in documents_of[entity]} for q, question in questions.items()
+        q: {ids[i]: 2.0 for entity in question.relevant for i in documents_of[entity]}
+        for q, question in questions.items()
     }
     if leak:
         grades = {q: dict.fromkeys(leaked_document_ids(generated, len(right)), 2.0) for q, right in grades.items()}
@@ -119,13 +120,13 @@ def make_graph_dataset(*, documents: int, queries: int, seed: int, leak: bool, n
         name=name,
         documents=generated,
         queries={
-            q: _question_text(rng, question, names[question.thing], subjects[question.thing])
+            q: _question_text(rng, question, names[question.start], subjects[question.start])
             for q, question in questions.items()
         },
         judgments=Judgments(
             grades, targets={ids[i]: [names[owner]] for i, owner in enumerate(owners)}, source="synthetic:graph"
         ),
-        answers={q: ", ".join(names[entity] for entity in question.right) for q, question in questions.items()},
+        answers={q: ", ".join(names[entity] for entity in question.relevant) for q, question in questions.items()},
         tags={
             q: {"hops": str(len(question.path.steps)), **tags_from_judgments(grades[q])}
             for q, question in questions.items()
@@ -182,7 +183,7 @@ def _generate_facts(rng: random.Random, kinds: Sequence[str], subjects: Sequence
     facts: dict[GraphFact, None] = {}
     for relation, about in GRAPH_RELATIONS.items():
         for source in (i for i, kind in enumerate(kinds) if kind == about.source):
-            for _ in range(rng.randint(about.least, about.most)):
+            for _ in range(rng.randint(about.min_targets, about.max_targets)):
                 target = deal(relation, subjects[source] if rng.random() < SAME_SUBJECT_PROBABILITY else "")
                 if target is not None and target != source:
                     facts[GraphFact(source, relation, target)] = None
@@ -212,7 +213,7 @@ def _distribute_facts(
             links[source_document].setdefault(relation, []).append(ids[target_document])
         for side, i in sides:
             a, b = (f"this {kinds[end]}" if end == side else names[end] for end in (source, target))
-            line = rng.choice(GRAPH_RELATIONS[relation].told).format(a=a, b=b)
+            line = rng.choice(GRAPH_RELATIONS[relation].sentences).format(a=a, b=b)
             sentences[i].append(line[0].upper() + line[1:])
     return links, sentences
 
@@ -242,7 +243,7 @@ def _document_texts(
 
 def _question_text(rng: random.Random, question: GraphQuestion, name: str, subject: str) -> str:
     mention = rng.choice(ENTITY_MENTIONS).format(who=name, subject=subject)
-    return rng.choice(question.path.asked).format(who=mention).replace(",?", "?")
+    return rng.choice(question.path.questions).format(who=mention).replace(",?", "?")
 
 
 def _choose_questions(
@@ -261,7 +262,7 @@ def _choose_questions(
         sampled = rng.sample(range(len(remaining)), min(CANDIDATES_PER_QUESTION, len(remaining)))
         best = min(sampled, key=lambda i: _mean_past_relevance(remaining[i], times, weights))
         question = remaining.pop(best)
-        times.update(question.right)
+        times.update(question.relevant)
         questions[f"q{len(questions) + 1:03}"] = question
     return questions
 
@@ -271,8 +272,8 @@ def _mean_past_relevance(question: GraphQuestion, times: Mapping[int, int], weig
 
     The result is the mean over the documents.
     """
-    return sum(times[entity] * weights[entity] for entity in question.right) / sum(
-        weights[entity] for entity in question.right
+    return sum(times[entity] * weights[entity] for entity in question.relevant) / sum(
+        weights[entity] for entity in question.relevant
     )
 
 

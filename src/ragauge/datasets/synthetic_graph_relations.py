@@ -11,20 +11,20 @@ from typing import NamedTuple
 
 
 class GraphRelation(NamedTuple):
-    """Relation from entities of type `source` ({a}) to `least` to `most` entities of type `target` ({b})."""
+    """Relation from entities of type `source` ({a}) to entities of type `target` ({b}), with the number of targets."""
 
     source: str
     target: str
-    least: int
-    most: int
-    told: tuple[str, ...]
+    min_targets: int
+    max_targets: int
+    sentences: tuple[str, ...]
 
 
 class QuestionPath(NamedTuple):
     """Question over one to three relations; a step prefixed with `<` goes from target to source."""
 
     steps: tuple[str, ...]
-    asked: tuple[str, ...]
+    questions: tuple[str, ...]
 
 
 GRAPH_RELATIONS: Mapping[str, GraphRelation] = {

@@ -207,7 +207,7 @@ def judgments_for_measures(
         )
     judgments = readers.read_judgments(qrels, format=qrels_format, split=split)
     if not len(judgments):
-        raise BadInput("the judgments have no query", file=judgments.source)
+        raise BadInput("the judgments contain no query", file=judgments.source)
     return judgments if targets is None else judgments.with_targets(readers.read_targets(targets))
 
 

@@ -1,4 +1,4 @@
-"""Checks of inputs: what a check is, their selection by name, and the loop that runs them.
+"""Checks of inputs: their definition, selection by name, and the loop that runs them.
 
 `audit`, `lint` and `validate` have one table of checks each.
 """

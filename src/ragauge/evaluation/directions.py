@@ -48,33 +48,33 @@ def _find_ranking_spec(name: str, base: str) -> MeasureSpec | None:
     return None
 
 
-def resolve_directions(scores: Scores, given: Mapping[str, bool] = MappingProxyType({})) -> Scores:
+def resolve_directions(scores: Scores, directions: Mapping[str, bool] = MappingProxyType({})) -> Scores:
     """Set the directions that scores do not state: as given, else by name.
 
-    `given` is `{measure: whether lower is better}`. Raises `BadInput` if it contradicts a known direction.
+    `directions` is `{measure: whether lower is better}`. Raises `BadInput` if it contradicts a known direction.
     """
     by_measure = {
-        m if m in list(scores.values) else scores.values._canonical(m): is_lower for m, is_lower in given.items()
+        m if m in list(scores.values) else scores.values._canonical(m): is_lower for m, is_lower in directions.items()
     }
     lower, unknown = assign_directions(scores.values, scores.lower_is_better, scores.direction_unstated, by_measure)
     return replace(scores, lower_is_better=lower, direction_unstated=unknown)
 
 
 def assign_directions(
-    measures: Iterable[str], lower: frozenset[str], unstated: frozenset[str], given: Mapping[str, bool]
+    measures: Iterable[str], lower: frozenset[str], unstated: frozenset[str], requests: Mapping[str, bool]
 ) -> tuple[frozenset[str], frozenset[str]]:
     """Return the lower-is-better measures, and those with unknown direction.
 
-    Higher is assumed better for an unknown direction. Raises `BadInput` if `given` contradicts a known direction.
+    Higher is assumed better for an unknown direction. Raises `BadInput` if `requests` contradicts a known direction.
     """
     directions: dict[str, bool | None] = {}
     for measure in measures:
         stated = is_lower_better(measure) if measure in unstated else measure in lower
-        requested = given.get(measure)
+        requested = requests.get(measure)
         if stated is not None and requested not in (None, stated):
             raise BadInput(
                 f"`{measure}` is a {_describe_direction(stated)} measure, but {_direction_option(not stated)} names it",
-                hint=f"leave out `{_direction_option(not stated)} {measure}`",
+                hint=f"remove `{_direction_option(not stated)} {measure}`",
             )
         directions[measure] = stated if requested is None else requested
     return (
@@ -97,7 +97,7 @@ def given_directions(
     if named_twice is not None:
         raise BadInput(
             f"`{named_twice}` is named by --lower-is-better and by --higher-is-better",
-            hint="name a measure in one of the two",
+            hint="name each measure in only one of them",
         )
     directions = {**dict.fromkeys(names_lower, True), **dict.fromkeys(names_higher, False)}
     by_system = list(scores)

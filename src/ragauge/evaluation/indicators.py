@@ -74,8 +74,8 @@ COUNT_INDICATORS = {
 FRESHNESS_PATTERN = re.compile(rf"(?P<what>stale|conflict|{'|'.join(FRESHNESS_RATES)})(?:@(?P<k>[1-9]\d*))?", re.I)
 """Freshness indicators: `stale_rate@10` over all positions, `stale@10` per query."""
 UNSCORED_PATTERN = re.compile(rf"{UNSCORED_PREFIX}\s*\(\s*(.+?)\s*\)", re.I)
-TIMING_NAMES = (*(f"{one}_ms" for one in LATENCY_STATISTICS), *RUN_INDICATORS)
-INDICATOR_NAMES = (*TIMING_NAMES, *COUNT_INDICATORS, *(f"{one}@10" for one in FRESHNESS_RATES))
+TIMING_NAMES = (*(f"{statistic}_ms" for statistic in LATENCY_STATISTICS), *RUN_INDICATORS)
+INDICATOR_NAMES = (*TIMING_NAMES, *COUNT_INDICATORS, *(f"{rate}@10" for rate in FRESHNESS_RATES))
 TIMING_WORDS_PATTERN = re.compile(
     r"latenc|time|speed|slow|fast|duration|delay|second|throughput|qps|response|per_?sec|_ms$|^ms$"
 )
@@ -97,7 +97,7 @@ def find_indicator(text: str, convention: Convention, known: Sequence[Scores] = 
     if unscored_match:
         inner = find_indicator(unscored_match[1], convention, known)
         if inner.source not in ("measure", "age"):
-            raise BadInput(f"`{name}` is not about a measure", hint=f"`{UNSCORED_PREFIX}(faithfulness)`")
+            raise BadInput(f"`{name}` does not name a measure", hint=f"`{UNSCORED_PREFIX}(faithfulness)`")
         return Indicator(f"{UNSCORED_PREFIX}({inner.name})", "count", lower_is_better=True, paired=False, unit="count")
     for scores in known:
         if name in scores.values:
@@ -141,7 +141,7 @@ def find_indicator(text: str, convention: Convention, known: Sequence[Scores] = 
 
 def _freshness_indicator(indicator: str, k: str | None) -> Indicator:
     if k is None:
-        raise BadInput(f"`{indicator}` of how many documents?", hint=f"`{indicator}@10`")
+        raise BadInput(f"`{indicator}` needs a cutoff", hint=f"`{indicator}@10`")
     if indicator in FRESHNESS_RATES:
         return Indicator(f"{indicator}@{k}", "age", lower_is_better=True, paired=False)
     return Indicator(f"{indicator}@{k}", lower_is_better=True)
@@ -231,7 +231,10 @@ def average_trials(trials: Sequence[Scores]) -> Scores:
         answered=np.all([judged_trial.answered for judged_trial in judged_trials], axis=0),
         retrieved=np.max([judged_trial.retrieved for judged_trial in judged_trials], axis=0),
     )
-    note = f"the rankings of {first.run} differ between {len(trials)} repeats: a query counts with its mean over them"
+    note = (
+        f"the rankings of {first.run} differ between {len(trials)} repeats: "
+        "the score of a query is its mean over the repeats"
+    )
     canonical = first.values._canonical
     return replace(
         first,

@@ -115,8 +115,8 @@ def measure_column(result: EvaluatedRuns | Scores, measure: str) -> Column:
 
 
 def _counts_cell(counts: Sequence[int]) -> Cell:
-    fewest, most = min(counts), max(counts)
-    return Cell(fewest, text="" if fewest == most else f"{fewest}-{most}")
+    lowest, highest = min(counts), max(counts)
+    return Cell(lowest, text="" if lowest == highest else f"{lowest}-{highest}")
 
 
 def build_query_table(result: EvaluatedRuns, *, collapsed: bool = False) -> Table:

@@ -61,13 +61,13 @@ def _check_sample_counts(file: SampleFile) -> Iterator[Finding]:
     retrieved = [len(sample.contexts) for sample in samples if sample.contexts is not None]
     if retrieved:
         words = [len(text.split()) for sample in samples for text in sample.contexts or ()]
-        word_text = f", words in a context: {_describe_count_range(words)}" if words else ""
+        word_text = f", words per context: {_describe_count_range(words)}" if words else ""
         yield Finding(
             subject,
             "contexts",
             False,
             sum(retrieved),
-            f"contexts a sample: {_describe_count_range(retrieved)}{word_text}",
+            f"contexts per sample: {_describe_count_range(retrieved)}{word_text}",
         )
 
 
@@ -78,7 +78,7 @@ def _check_sample_fields(file: SampleFile) -> Iterator[Finding]:
         field_text = ", ".join(name if count == n else f"{name} ({count})" for name, count in unread.items())
         fields = dict(zip(field_counts, SAMPLE_PARTS, strict=True))
         absent = [field_aliases(fields[field_name]) for field_name, count in field_counts.items() if not count]
-        message = "; ".join([f"fields that are not read, but kept as metadata: {field_text}", *absent])
+        message = "; ".join([f"unknown fields, read as metadata: {field_text}", *absent])
         yield Finding(subject, "unread fields", bool(absent), len(unread), message)
     labels = Counter(name for sample in samples for name in sample.labels)
     if labels:
@@ -88,7 +88,7 @@ def _check_sample_fields(file: SampleFile) -> Iterator[Finding]:
         if 0 < count < n:
             incomplete = [sample for sample in samples if not _has_field(sample, field_name)]
             yield _sample_problem(
-                subject, f"without {field_name}", incomplete, f"samples without {field_name}, where others have them"
+                subject, f"without {field_name}", incomplete, f"samples without {field_name}, which other samples have"
             )
 
 
@@ -106,11 +106,11 @@ def _check_sample_texts(file: SampleFile) -> Iterator[Finding]:
         ),
         "blank contexts": (
             [sample for sample in samples if any(not text.strip() for text in sample.contexts or ())],
-            "samples with a blank chunk among the contexts",
+            "samples with a blank context",
         ),
         "repeated contexts": (
             [sample for sample in samples if len(set(sample.contexts or ())) < len(sample.contexts or ())],
-            "samples with the same chunk twice among the contexts",
+            "samples with a duplicate context",
         ),
         "repeated samples": (
             [
@@ -118,11 +118,11 @@ def _check_sample_texts(file: SampleFile) -> Iterator[Finding]:
                 for sample in samples
                 if copies[sample.question, sample.answer, sample.contexts, sample.history] > 1
             ],
-            "samples that are the same as another",
+            "duplicate samples",
         ),
         "dangling citations": (
             [sample for sample in samples if _has_dangling_citation(sample)],
-            "answers that cite a chunk that is not there",
+            "answers that cite a missing chunk",
         ),
     }
     for name, (affected, message) in problems.items():
@@ -135,7 +135,7 @@ def _check_sample_texts(file: SampleFile) -> Iterator[Finding]:
             "answers that are references",
             False,
             len(copied),
-            f"answers that are their reference: {len(copied)}",
+            f"answers equal to their reference: {len(copied)}",
         )
 
 
@@ -228,7 +228,7 @@ def _check_judgment_counts(file: JudgmentFile) -> Iterator[Finding]:
         "judgments",
         False,
         rows.height,
-        f"queries: {per_query.height}, judgments: {rows.height}, a query: "
+        f"queries: {per_query.height}, judgments: {rows.height}, per query: "
         f"{_describe_series_range(per_query['judged'])}",
     )
     yield Finding(subject, "grades", False, histogram.height, f"grades: {grades}")
@@ -253,7 +253,7 @@ def _check_judgment_rows(file: JudgmentFile) -> Iterator[Finding]:
         - rows.filter(pl.struct(*pair, "grade").is_duplicated()).unique([*pair, "grade"]).height
     )
     if n_repeated:
-        yield Finding(subject, "duplicate rows", True, n_repeated, f"rows that repeat a row above: {n_repeated}")
+        yield Finding(subject, "duplicate rows", True, n_repeated, f"duplicate rows: {n_repeated}")
     distinct = rows.unique([*pair, "grade"], maintain_order=True)
     conflicting = distinct.filter(pl.struct(pair).is_duplicated()).unique(pair, maintain_order=True)
     if conflicting.height:
@@ -262,7 +262,7 @@ def _check_judgment_rows(file: JudgmentFile) -> Iterator[Finding]:
             "conflicting grades",
             True,
             conflicting.height,
-            f"documents with two grades for one query: {conflicting.height}",
+            f"documents with conflicting grades for a query: {conflicting.height}",
             _first_pairs(conflicting),
         )
 
@@ -323,7 +323,7 @@ def _check_run_queries(file: RunFile) -> Iterator[Finding]:
         "run",
         False,
         run.height,
-        f"queries: {depth.height}, rows: {run.height}, a query: {_describe_series_range(depth['depth'])}",
+        f"queries: {depth.height}, rows: {run.height}, per query: {_describe_series_range(depth['depth'])}",
     )
     missing = _unknown_values(judged["query"].unique(maintain_order=True), depth["query"])
     if len(missing):
@@ -358,7 +358,7 @@ def _check_run_rows(file: RunFile) -> Iterator[Finding]:
             "duplicate documents",
             True,
             duplicates.height,
-            f"documents twice or more in one ranking: {duplicates.height}",
+            f"duplicate documents in a ranking: {duplicates.height}",
             _first_pairs(duplicates),
         )
     tied = run.height - run.select("query", "score").unique().height
@@ -378,16 +378,14 @@ def _check_run_rows(file: RunFile) -> Iterator[Finding]:
             "ties",
             bool(split_counts),
             tied,
-            f"scores that repeat another: {tied} of {run.height} ({share}){cutoff_text}",
+            f"tied scores: {tied} of {run.height} ({share}){cutoff_text}",
         )
     top = run.sort("score", descending=True, maintain_order=True).group_by("query", maintain_order=True).head(10)
     top = top.join(judged.select("query").unique(), on="query", how="semi")
     if top.height:
         n_judged = top.join(judged.unique(["query", "doc"]), on=["query", "doc"], how="semi").height
         share = f"{100 * (1 - n_judged / top.height):.0f}%"
-        yield Finding(
-            subject, "unjudged", False, top.height - n_judged, f"unjudged among the first ten documents: {share}"
-        )
+        yield Finding(subject, "unjudged", False, top.height - n_judged, f"unjudged documents in the top 10: {share}")
 
 
 def _check_retrieved_ids(file: RunFile) -> Iterator[Finding]:

@@ -47,7 +47,7 @@ class CorpusFlaw(NamedTuple):
     has an unsupported type.
     """
     where: str
-    said: str
+    detail: str
 
 
 REFUSED_FLAWS: Mapping[str, str] = {"unreadable": "", "bytes": "not UTF-8 text: ", "encoding": "not UTF-8 text: "}
@@ -61,7 +61,7 @@ class RowPlace(NamedTuple):
     """Name of the file without its folder; empty for an entry in memory."""
     number: int | None = None
     unit: str = "line"
-    """What is counted: line, entry, row or document."""
+    """Unit of the number: line, entry, row or document."""
     label: str = ""
     """Name of the file in error messages."""
 
@@ -72,11 +72,11 @@ class RowPlace(NamedTuple):
             return f"{self.file}:{self.number}"
         return f"{self.file}, {self.unit} {self.number:,}" if self.file else f"{self.unit} {self.number:,}"
 
-    def error(self, said: str) -> BadInput:
+    def error(self, message: str) -> BadInput:
         """Return the error for a flaw at this place."""
         if self.unit == "line" or self.number is None:
-            return BadInput(said, file=self.label, line=self.number)
-        return BadInput(f"{self.unit} {self.number:,}: {said}", file=self.label or None)
+            return BadInput(message, file=self.label, line=self.number)
+        return BadInput(f"{self.unit} {self.number:,}: {message}", file=self.label or None)
 
 
 @dataclass(frozen=True)
@@ -86,11 +86,11 @@ class FlawLog:
     lenient: bool = True
     flaws: list[CorpusFlaw] = field(default_factory=list)
 
-    def add(self, kind: str, place: RowPlace, said: str) -> None:
+    def add(self, kind: str, place: RowPlace, message: str) -> None:
         """Record a flaw. Raise BadInput if reading is strict and the flaw loses text."""
         if not self.lenient and kind in REFUSED_FLAWS:
-            raise place.error(REFUSED_FLAWS[kind] + said)
-        self.flaws.append(CorpusFlaw(kind, str(place), said))
+            raise place.error(REFUSED_FLAWS[kind] + message)
+        self.flaws.append(CorpusFlaw(kind, str(place), message))
 
 
 @dataclass(frozen=True)
@@ -129,7 +129,7 @@ class RowFile:
 
     @cached_property
     def unit(self) -> str:
-        """What the numbers of the rows count."""
+        """Unit of the row numbers."""
         return {"json": "entry", "parquet": "row"}.get(self.form, "line")
 
     @cached_property
@@ -169,7 +169,7 @@ CORPUS_HINT = "JSONL, TSV, CSV, JSON or Parquet with ids and texts, a BEIR folde
 
 
 def _detect_row_format(head: Sequence[str]) -> str | None:
-    """Return the format of rows by their first lines, empty if there are none; None if they are no rows."""
+    """Return the format of rows by their first lines, empty if there are none; None if the lines are not rows."""
     if not head:
         return ""
     first = head[0].lstrip()
@@ -219,7 +219,7 @@ def _describe_truncation(error: BadInput, source: InputFile) -> str:
 
 def _describe_invalid_json(error: InvalidText) -> str:
     place = "" if error.column is None else f" at column {error.column}"
-    return f"the JSON is broken{place} ({error.reason.removesuffix(' at')})"
+    return f"the JSON is invalid{place} ({error.reason.removesuffix(' at')})"
 
 
 def _rows_from_jsonl(rows: RowFile) -> NumberedRows:
@@ -246,17 +246,19 @@ def _rows_from_json(rows: RowFile) -> NumberedRows:
     """Read a list of objects, `{"documents": […]}`, or texts or objects by id."""
     text = "\n".join(line for _, line in _read_lines(rows))
     try:
-        thing = parse_json(text)
+        parsed = parse_json(text)
     except InvalidText as error:
         rows.log.add("unreadable", rows.line(error.line), _describe_invalid_json(error))
         return
     if not rows.log.lenient and "\\u" in text and may_have_surrogates(data := text.encode()):
-        thing, replaced = clean_json(thing, file=rows.source.label, data=data)
+        parsed, replaced = clean_json(parsed, file=rows.source.label, data=data)
         warn_replaced(replaced, rows.source.label)
-    if isinstance(thing, dict):
-        inner = next((thing[key] for key in ("documents", "docs", "corpus") if isinstance(thing.get(key), list)), None)
-        thing = [_add_id(name, value, rows.names) for name, value in thing.items()] if inner is None else inner
-    for number, row in enumerate(thing if isinstance(thing, list) else [thing], 1):
+    if isinstance(parsed, dict):
+        inner = next(
+            (parsed[key] for key in ("documents", "docs", "corpus") if isinstance(parsed.get(key), list)), None
+        )
+        parsed = [_add_id(name, value, rows.names) for name, value in parsed.items()] if inner is None else inner
+    for number, row in enumerate(parsed if isinstance(parsed, list) else [parsed], 1):
         if isinstance(row, dict):
             yield number, row
         else:
@@ -300,8 +302,8 @@ def _rows_from_csv(rows: RowFile) -> NumberedRows:
             return
         mark = next((mark for mark in SEPARATOR_NAMES if _is_row_header(first[1].split(mark), rows.names)), ",")
         if mark != ",":
-            said = f"the cells are separated by {SEPARATOR_NAMES[mark]}, not by commas"
-            rows.log.add("separator", rows.place(1), said)
+            message = f"the cells are separated by {SEPARATOR_NAMES[mark]}, not by commas"
+            rows.log.add("separator", rows.place(1), message)
         header: list[str] = []
         named = False
         for number, cells in _parse_csv_records(rows, chain([first], lines), mark):
@@ -322,41 +324,45 @@ def _parse_csv_records(rows: RowFile, lines: Iterator[tuple[int, str]], mark: st
     After a broken row, parsing continues with the next line.
     """
     waiting: deque[tuple[int, str]] = deque()
-    taken: list[tuple[int, str]] = []
+    record_lines: list[tuple[int, str]] = []
 
     def feed_lines() -> Iterator[str]:
         while (numbered := waiting.popleft() if waiting else next(lines, None)) is not None:
-            taken.append(numbered)
+            record_lines.append(numbered)
             yield f"{numbered[1]}\n"
 
     reader, width = csv.reader(feed_lines(), strict=True, delimiter=mark), 0
     while True:
-        taken.clear()
+        record_lines.clear()
         try:
             cells = next(reader, None)
             if cells is None:
                 return
             width = width or len(cells)
-            if not _has_swallowed_rows(taken[1:], width, mark):
-                yield taken[0][0], cells
+            if not _has_swallowed_rows(record_lines[1:], width, mark):
+                yield record_lines[0][0], cells
                 continue
-            said = UNCLOSED_QUOTE_MESSAGE
+            message = UNCLOSED_QUOTE_MESSAGE
         except csv.Error as error:
-            said = UNCLOSED_QUOTE_MESSAGE if len(taken) > 1 or "end of data" in str(error) else UNDOUBLED_QUOTE_MESSAGE
-            said = (
-                said
-                if "expected after" in str(error) or said == UNCLOSED_QUOTE_MESSAGE
-                else f"the table is broken ({error})"
+            message = (
+                UNCLOSED_QUOTE_MESSAGE
+                if len(record_lines) > 1 or "end of data" in str(error)
+                else UNDOUBLED_QUOTE_MESSAGE
             )
-        rows.log.add("unreadable", rows.place(taken[0][0]), said)
-        waiting.extendleft(reversed(taken[1:]))
+            message = (
+                message
+                if "expected after" in str(error) or message == UNCLOSED_QUOTE_MESSAGE
+                else f"the table is invalid ({error})"
+            )
+        rows.log.add("unreadable", rows.place(record_lines[0][0]), message)
+        waiting.extendleft(reversed(record_lines[1:]))
         reader = csv.reader(feed_lines(), strict=True, delimiter=mark)
 
 
 def _has_swallowed_rows(inner: Sequence[tuple[int, str]], width: int, mark: str) -> bool:
     """Return whether all lines inside a cell look like rows: a quote was not closed."""
     rows = [line.split(mark) for _, line in inner]
-    return len(rows) >= MIN_SWALLOWED_ROWS and all(len(one) == width > 1 and len(one[0].split()) == 1 for one in rows)
+    return len(rows) >= MIN_SWALLOWED_ROWS and all(len(row) == width > 1 and len(row[0].split()) == 1 for row in rows)
 
 
 def _match_row_to_header(
@@ -377,7 +383,7 @@ def _match_row_to_header(
 
 def _is_row_header(cells: Sequence[str], names: FieldNames) -> bool:
     known = {cell.strip().strip('"').casefold() for cell in cells}
-    ids, texts = ({name.casefold() for name in some} for some in (names.ids, (*names.texts, TITLE_FIELD)))
+    ids, texts = ({name.casefold() for name in aliases} for aliases in (names.ids, (*names.texts, TITLE_FIELD)))
     return bool(known & ids) and bool(known & texts)
 
 

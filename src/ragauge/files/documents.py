@@ -90,11 +90,11 @@ def read_corpus(path: str | Path, names: FieldNames = DOCUMENT_FIELDS, *, lenien
         if is_text_file(source):
             return _read_text_files(CorpusFiles(name, [folder], [], is_text=True), folder.parent, log)
         return _read_rows(name, source.path, names, log)
-    found = find_corpus_files(folder)
-    root = folder if found.is_text else found.files[0].parent
-    corpus = _read_text_files(found, root, log) if found.is_text else _read_rows(found.name, found.files[0], names, log)
+    files = find_corpus_files(folder)
+    root = folder if files.is_text else files.files[0].parent
+    corpus = _read_text_files(files, root, log) if files.is_text else _read_rows(files.name, files.files[0], names, log)
     corpus.flaws.extend(
-        CorpusFlaw("unread", file.relative_to(root).as_posix(), file.suffix.lower()) for file in found.unread
+        CorpusFlaw("unread", file.relative_to(root).as_posix(), file.suffix.lower()) for file in files.unread
     )
     return corpus
 
@@ -175,7 +175,7 @@ def _to_document(row: Mapping[str, Any], place: RowPlace, names: FieldNames, log
     present = [key for key in names.texts if row.get(key) is not None]
     key = next((key for key in present if not isinstance(row[key], list | tuple | dict)), None)
     if present and key is None:
-        log.add("unreadable", place, f"`{present[0]}` is {describe_json_type(row[present[0]])}, not a text")
+        log.add("unreadable", place, f"`{present[0]}` must be a text, got {describe_json_type(row[present[0]])}")
         return None
     if key is None and not any(name in row for name in (*names.texts, TITLE_FIELD)):
         fields = ", ".join(map(str, list(row)[:6])) or "none"
@@ -198,18 +198,18 @@ def _row_metadata(row: Mapping[str, Any]) -> Mapping[str, Any]:
     return metadata if isinstance(metadata, Mapping) else {METADATA_FIELD: metadata}
 
 
-def _read_text_files(found: CorpusFiles, root: Path, log: FlawLog) -> LoadedCorpus:
+def _read_text_files(source: CorpusFiles, root: Path, log: FlawLog) -> LoadedCorpus:
     """Read text files; the id of a document is its path relative to `root`."""
-    corpus = LoadedCorpus(found.name, flaws=log.flaws)
-    for file in found.files:
+    corpus = LoadedCorpus(source.name, flaws=log.flaws)
+    for file in source.files:
         name = file.relative_to(root).as_posix()
         try:
             data = _read_bytes(file)
         except BadInput as error:
             if not log.lenient:
                 raise
-            said = error.message.removeprefix(f"{file}: ")
-            corpus.flaws.append(CorpusFlaw("unreadable", name, said))
+            message = error.message.removeprefix(f"{file}: ")
+            corpus.flaws.append(CorpusFlaw("unreadable", name, message))
             continue
         text = decode_text(data, RowPlace(name, label=str(file)), log)
         corpus.documents.append(Document(name, text.replace("\r\n", "\n").replace("\r", "\n")))
@@ -219,7 +219,7 @@ def _read_text_files(found: CorpusFiles, root: Path, log: FlawLog) -> LoadedCorp
 
 
 def _read_bytes(file: Path) -> bytes:
-    """Read a text file. A byte order mark is part of the text, as most readers take it; `lint` finds it."""
+    """Read a text file. A byte order mark stays part of the text, as in most readers; `lint` reports it."""
     if file.suffix in PACKED_ENDINGS[1:]:
         with InputFile(str(file)).open() as opened:
             return opened.read()
@@ -230,28 +230,28 @@ def _read_bytes(file: Path) -> bytes:
 
 
 def documents_from_memory(
-    name: str, given: Any, names: FieldNames = DOCUMENT_FIELDS, *, lenient: bool = False
+    name: str, documents: Any, names: FieldNames = DOCUMENT_FIELDS, *, lenient: bool = False
 ) -> LoadedCorpus:
     """Read documents, mappings, `(id, text)` pairs or `{id: text}` in memory; leniently also texts.
 
     Their location is their number, from 1.
     """
     if not lenient:
-        return LoadedCorpus(name, list(to_documents(given)))
+        return LoadedCorpus(name, list(to_documents(documents)))
     corpus, log = LoadedCorpus(name), FlawLog()
-    for number, thing in enumerate(given.items() if isinstance(given, Mapping) else given, 1):
+    for number, item in enumerate(documents.items() if isinstance(documents, Mapping) else documents, 1):
         place = RowPlace("", number, "document")
         document: Document | None = None
-        if isinstance(thing, Document):
-            document = thing
-        elif isinstance(thing, Mapping):
-            document = _to_document(thing, place, names, log)
-        elif isinstance(thing, tuple) and len(thing) == 2 and isinstance(thing[1], str):
-            document = Document(str(thing[0]), thing[1])
-        elif isinstance(thing, str):
-            document = Document(str(number), thing)
+        if isinstance(item, Document):
+            document = item
+        elif isinstance(item, Mapping):
+            document = _to_document(item, place, names, log)
+        elif isinstance(item, tuple) and len(item) == 2 and isinstance(item[1], str):
+            document = Document(str(item[0]), item[1])
+        elif isinstance(item, str):
+            document = Document(str(number), item)
         else:
-            log.add("unreadable", place, f"a {type(thing).__name__} is not a document")
+            log.add("unreadable", place, f"a {type(item).__name__} is not a document")
         if document is not None:
             corpus.documents.append(document)
             corpus.places.append(str(place))

@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     import polars as pl
 
 
-def is_dataframe(thing: Any) -> bool:
+def is_dataframe(value: Any) -> bool:
     """Return whether an object is a polars or pandas frame, without importing either."""
-    return type(thing).__name__ in ("DataFrame", "LazyFrame") and type(thing).__module__.split(".")[0] in (
+    return type(value).__name__ in ("DataFrame", "LazyFrame") and type(value).__module__.split(".")[0] in (
         "polars",
         "pandas",
     )
@@ -44,12 +44,12 @@ def to_polars(frame: Any) -> pl.DataFrame:
     return frame if isinstance(frame, pl.DataFrame) else pl.from_pandas(frame)
 
 
-def is_single_run(thing: Mapping[Any, Any]) -> bool:
+def is_single_run(run: Mapping[Any, Any]) -> bool:
     """Return whether a mapping is one run, not several runs by name.
 
     A run maps queries to documents.
     """
-    value = next((v for v in thing.values() if not isinstance(v, Sequence | Mapping) or len(v)), None)
+    value = next((v for v in run.values() if not isinstance(v, Sequence | Mapping) or len(v)), None)
     if value is None:
         return True
     if isinstance(value, Mapping):
@@ -60,22 +60,22 @@ def is_single_run(thing: Mapping[Any, Any]) -> bool:
     return isinstance(first, str | int | np.integer | Mapping) or (isinstance(first, list | tuple) and len(first) == 2)
 
 
-def judgments_from_memory(thing: Any) -> Judgments:
+def judgments_from_memory(value: Any) -> Judgments:
     """Convert an object in memory to judgments."""
-    if isinstance(thing, Judgments):
-        return thing
-    if is_dataframe(thing):
-        table = select_judgment_columns(to_polars(thing), "the judgments")
+    if isinstance(value, Judgments):
+        return value
+    if is_dataframe(value):
+        table = select_judgment_columns(to_polars(value), "the judgments")
         return judgments_from_table(check_no_nulls(table, "the judgments", "grade", None), "a frame")
-    if hasattr(thing, "to_dict"):  # ranx's Qrels
-        thing = thing.to_dict()
-    if isinstance(thing, Mapping):
-        return Judgments(_to_nested_grades(thing), source="a mapping")
-    if isinstance(thing, Iterable) and not isinstance(thing, str | bytes):
-        return _judgments_from_tuples(thing)
+    if hasattr(value, "to_dict"):  # ranx's Qrels
+        value = value.to_dict()
+    if isinstance(value, Mapping):
+        return Judgments(_to_nested_grades(value), source="a mapping")
+    if isinstance(value, Iterable) and not isinstance(value, str | bytes):
+        return _judgments_from_tuples(value)
     raise BadInput(
-        f"judgments cannot be read from {type(thing).__name__}",
-        hint="a path, {query: {document: grade}}, a frame, or [(query, document), …]",
+        f"judgments cannot be read from {type(value).__name__}",
+        hint="pass a path, {query: {document: grade}}, a frame, or [(query, document), …]",
     )
 
 
@@ -88,16 +88,16 @@ def check_grades(judgments: Judgments) -> Judgments:
         for doc, grade in docs.items():
             number: Any = grade
             if not isinstance(number, Real) or not math.isfinite(number):
-                message = f"the grade of document `{doc}` for query `{query}` is {grade!r}, not a number"
+                message = f"the grade of document `{doc}` for query `{query}` must be a number, got {grade!r}"
                 raise BadInput(message, file=judgments.source)
     return judgments
 
 
-def _to_nested_grades(thing: Mapping[Any, Any]) -> ScoresByQuery:
-    if _is_nested(thing):
-        return with_text_ids(thing)
+def _to_nested_grades(judgments: Mapping[Any, Any]) -> ScoresByQuery:
+    if _is_nested(judgments):
+        return with_text_ids(judgments)
     rows = []
-    for query, docs in thing.items():
+    for query, docs in judgments.items():
         # Relevant documents, or pairs of document and grade; a single text is one document.
         for doc in [docs] if isinstance(docs, str) else docs.items() if isinstance(docs, Mapping) else docs:
             if isinstance(doc, list | tuple) and len(doc) != 2:
@@ -106,22 +106,22 @@ def _to_nested_grades(thing: Mapping[Any, Any]) -> ScoresByQuery:
                 )
             rows.append((query, *doc) if isinstance(doc, list | tuple) else (query, doc))
     grades = _judgments_from_tuples(rows).nested
-    return {str(query): grades.get(str(query), {}) for query in thing}
+    return {str(query): grades.get(str(query), {}) for query in judgments}
 
 
-def _is_nested(thing: Mapping[Any, Any]) -> bool:
+def _is_nested(mapping: Mapping[Any, Any]) -> bool:
     # A set of types, because checking a hundred thousand dictionaries one by one is slow.
-    return all(issubclass(kind, Mapping) for kind in set(map(type, thing.values())))
+    return all(issubclass(kind, Mapping) for kind in set(map(type, mapping.values())))
 
 
-def with_text_ids(thing: Mapping[Any, Mapping[Any, Any]]) -> ScoresByQuery:
+def with_text_ids(mapping: Mapping[Any, Mapping[Any, Any]]) -> ScoresByQuery:
     """Return the mapping if its ids are texts, else a copy with ids converted to text.
 
     Only the first document of each query is checked.
     """
-    first_docs = map(next, map(iter, thing.values()), repeat(""))
-    texts = {*map(type, thing), *map(type, first_docs)} <= {str}
-    return thing if texts else {str(q): {str(d): v for d, v in docs.items()} for q, docs in thing.items()}
+    first_docs = map(next, map(iter, mapping.values()), repeat(""))
+    texts = {*map(type, mapping), *map(type, first_docs)} <= {str}
+    return mapping if texts else {str(q): {str(d): v for d, v in docs.items()} for q, docs in mapping.items()}
 
 
 def _judgments_from_tuples(rows: Iterable[Any]) -> Judgments:
@@ -149,12 +149,12 @@ def judgments_from_table(table: pl.DataFrame, source: str) -> Judgments:
     if "subtopic" in table.columns:
         return judgments_from_subtopics(table.select("query", "subtopic", "doc", "grade").iter_rows(), source)
     unique = table.unique(["query", "doc", "grade"], keep="first", maintain_order=True)
-    again = unique.filter(pl.struct("query", "doc").is_duplicated())
-    if again.height:
-        query, doc = again["query"][0], again["doc"][0]
-        found = again.filter((pl.col("query") == query) & (pl.col("doc") == doc))["grade"].to_list()
+    duplicates = unique.filter(pl.struct("query", "doc").is_duplicated())
+    if duplicates.height:
+        query, doc = duplicates["query"][0], duplicates["doc"][0]
+        grades = duplicates.filter((pl.col("query") == query) & (pl.col("doc") == doc))["grade"].to_list()
         raise BadInput(
-            f"document `{doc}` of query `{query}` has the grades {', '.join(f'{g:g}' for g in found)}",
+            f"document `{doc}` of query `{query}` has the grades {', '.join(f'{g:g}' for g in grades)}",
             file=source,
             hint="`ragauge validate` lists all such contradictions; "
             "judgments of subtopics are read with --qrels-format subtopics",
@@ -186,26 +186,26 @@ def judgments_from_subtopics(rows: Iterable[tuple[Any, Any, Any, Any]], source: 
     return Judgments(best, subtopics=subtopics, source=source)
 
 
-def run_from_memory(thing: Any, name: str = "run") -> Run | ScoresByQuery:
+def run_from_memory(value: Any, name: str = "run") -> Run | ScoresByQuery:
     """Convert an object in memory to a run; nested dictionaries stay dictionaries."""
-    if isinstance(thing, Run):
-        return thing
-    if is_dataframe(thing):
-        table = select_run_columns(to_polars(thing), "the run").lazy().collect()
+    if isinstance(value, Run):
+        return value
+    if is_dataframe(value):
+        table = select_run_columns(to_polars(value), "the run").lazy().collect()
         return Run(check_no_nulls(table, "the run", "score", None), name)
-    if hasattr(thing, "to_dict"):  # ranx's Run
-        thing = thing.to_dict()
-    if isinstance(thing, Mapping):
-        if _is_nested(thing):
-            return with_text_ids(thing)
-        return _run_from_ranked_lists(thing, name)
-    if isinstance(thing, tuple) and len(thing) in (2, 3) and all(np.ndim(part) == 2 for part in thing[:2]):
-        return run_from_arrays(*thing, name=name)
-    if isinstance(thing, Iterable) and not isinstance(thing, str | bytes):
-        return _run_from_tuples(thing)
+    if hasattr(value, "to_dict"):  # ranx's Run
+        value = value.to_dict()
+    if isinstance(value, Mapping):
+        if _is_nested(value):
+            return with_text_ids(value)
+        return _run_from_ranked_lists(value, name)
+    if isinstance(value, tuple) and len(value) in (2, 3) and all(np.ndim(part) == 2 for part in value[:2]):
+        return run_from_arrays(*value, name=name)
+    if isinstance(value, Iterable) and not isinstance(value, str | bytes):
+        return _run_from_tuples(value)
     raise BadInput(
-        f"a run cannot be read from {type(thing).__name__}",
-        hint="a path, {query: {document: score}}, a frame, (ids, scores) arrays, or [(query, document, score), …]",
+        f"a run cannot be read from {type(value).__name__}",
+        hint="pass a path, {query: {document: score}}, a frame, (ids, scores) arrays, or [(query, document, score), …]",
     )
 
 
@@ -225,13 +225,13 @@ def _run_from_tuples(rows: Iterable[Any]) -> ScoresByQuery:
     return scores
 
 
-def _run_from_ranked_lists(thing: Mapping[Any, Any], name: str) -> Run:
+def _run_from_ranked_lists(rankings: Mapping[Any, Any], name: str) -> Run:
     """Build a run from ranked lists, best first.
 
     Items are ids, (id, score) pairs, or objects with id and score.
     """
     rows: list[tuple[str, str, float]] = []
-    for query, ranked in thing.items():
+    for query, ranked in rankings.items():
         for place, item in enumerate(ranked.items() if isinstance(ranked, Mapping) else ranked):
             if isinstance(item, Mapping):
                 doc, score = item.get("id", item.get("doc_id")), item.get("score", -float(place))
@@ -274,21 +274,21 @@ def run_from_arrays(ids: Any, scores: Any, queries: Sequence[str] | None = None,
     """
     import polars as pl
 
-    names, found, values = (
+    names, id_array, values = (
         np.asarray(queries if queries is not None else np.arange(len(ids))),
         np.asarray(ids),
         np.asarray(scores, np.float64),
     )
-    if found.shape != values.shape or found.ndim != 2 or len(names) != len(found):
-        raise BadInput(f"ids of shape {found.shape} and scores of shape {values.shape} for {len(names)} queries")
+    if id_array.shape != values.shape or id_array.ndim != 2 or len(names) != len(id_array):
+        raise BadInput(f"ids of shape {id_array.shape} and scores of shape {values.shape} for {len(names)} queries")
     steps = np.diff(values, axis=1)
     if steps.size and (steps >= 0).all() and (steps > 0).any():
         raise BadInput("the scores rise down every list, as distances do", hint="pass -distances as the scores")
-    keep = found != -1 if found.dtype.kind in "iu" else np.ones(found.shape, np.bool_)
+    keep = id_array != -1 if id_array.dtype.kind in "iu" else np.ones(id_array.shape, np.bool_)
     table = pl.DataFrame(
         {
-            "query": np.repeat(names.astype(np.str_), found.shape[1])[keep.ravel()],
-            "doc": found.astype(np.str_).ravel()[keep.ravel()],
+            "query": np.repeat(names.astype(np.str_), id_array.shape[1])[keep.ravel()],
+            "doc": id_array.astype(np.str_).ravel()[keep.ravel()],
             "score": values.ravel()[keep.ravel()],
         }
     )

@@ -19,10 +19,10 @@ from ragauge.files.table_files import DOC_COLUMNS, check_no_nulls, find_column, 
 def read_json(source: InputFile, *, ids: bool = False) -> Any:
     """Read a JSON file. With `ids`, every text in it is an id."""
     data = source.read()
-    found = parse_json(data, file=source.label)
+    parsed = parse_json(data, file=source.label)
     if not may_have_surrogates(data):
-        return found
-    clean, replaced = clean_json(found, file=source.label, data=data, ids=ids)
+        return parsed
+    clean, replaced = clean_json(parsed, file=source.label, data=data, ids=ids)
     warn_replaced(replaced, source.label)
     return clean
 
@@ -74,7 +74,7 @@ def read_rig(source: InputFile) -> Judgments:
         if isinstance(docs, list) and all(isinstance(doc, str | int) for doc in docs):
             docs = dict.fromkeys(docs, 1)
         if not isinstance(docs, dict) or not all(isinstance(g, int | float) for g in docs.values()):
-            raise BadInput("relevant_docs is neither a list nor grades by document", file=source.label, line=line)
+            raise BadInput("relevant_docs must be a list, or grades by document", file=source.label, line=line)
         grades[query] = {str(doc): grade for doc, grade in docs.items()}
     if not grades:
         raise BadInput("no judgments", file=source.label)
@@ -84,8 +84,8 @@ def read_rig(source: InputFile) -> Judgments:
 def write_rig(judgments: Judgments, out: IO[bytes]) -> None:
     """Write judgments in the JSONL format of rig, one line per query."""
     for query, docs in judgments.nested.items():
-        whole = {doc: int(g) if g == int(g) else g for doc, g in docs.items()}
-        line = {"query_id": query, "query": "", "relevant_docs": whole}
+        grades = {doc: int(g) if g == int(g) else g for doc, g in docs.items()}
+        line = {"query_id": query, "query": "", "relevant_docs": grades}
         out.write(json.dumps(line, ensure_ascii=False).encode() + b"\n")
 
 
@@ -94,11 +94,11 @@ def read_json_judgments(source: InputFile) -> Judgments:
 
     Supported are `{query: {document: grade}}`, `{query: [document, …]}`, and the dataset of pgVectorDB.
     """
-    thing = read_json(source, ids=True)
+    parsed = read_json(source, ids=True)
     try:
-        if isinstance(thing, dict) and isinstance(thing.get("ground_truth"), list) and "queries" in thing:
-            thing = dict(zip((str(q) for q in thing["queries"]), thing["ground_truth"], strict=True))
-        return Judgments(judgments_from_memory(thing).nested, source=source.label)
+        if isinstance(parsed, dict) and isinstance(parsed.get("ground_truth"), list) and "queries" in parsed:
+            parsed = dict(zip((str(q) for q in parsed["queries"]), parsed["ground_truth"], strict=True))
+        return Judgments(judgments_from_memory(parsed).nested, source=source.label)
     except (TypeError, ValueError, AttributeError) as error:
         hint = "{query: {document: grade}}, {query: [document, …]}, or {queries, ground_truth}"
         raise BadInput(f"not a judgments file ({error_summary(error)})", file=source.label, hint=hint) from None
@@ -106,9 +106,9 @@ def read_json_judgments(source: InputFile) -> Judgments:
 
 def read_json_run(source: InputFile) -> Run:
     """Read a run from JSON: `{query: {document: score}}` or `{query: [document, …]}`."""
-    thing = read_json(source, ids=True)
+    parsed = read_json(source, ids=True)
     try:
-        table = to_run_table(run_from_memory(thing, source.stem))
+        table = to_run_table(run_from_memory(parsed, source.stem))
     except (TypeError, ValueError, AttributeError) as error:
         hint = "{query: {document: score}} or {query: [document, …]}"
         raise BadInput(f"not a run file ({error_summary(error)})", file=source.label, hint=hint) from None
@@ -126,16 +126,16 @@ def read_targets(source: InputFile) -> dict[str, list[str]]:
     targets: dict[str, list[str]] = {}
     if source.ending in (".jsonl", ".ndjson"):
         for at, item in read_json_lines(source):
-            doc, what = find_column(list(item), DOC_COLUMNS), find_column(list(item), ("targets", "target"))
-            if doc is None or what is None:
+            doc, target_column = find_column(list(item), DOC_COLUMNS), find_column(list(item), ("targets", "target"))
+            if doc is None or target_column is None:
                 raise BadInput("expected doc_id and targets", file=source.label, line=at)
-            targets.setdefault(str(item[doc]), []).extend(to_targets({"": item[what]})[""])
+            targets.setdefault(str(item[doc]), []).extend(to_targets({"": item[target_column]})[""])
         return targets
     if source.ending == ".json":
-        thing = read_json(source, ids=True)
-        if not isinstance(thing, dict):
+        parsed = read_json(source, ids=True)
+        if not isinstance(parsed, dict):
             raise BadInput("expected {document: [target, …]}", file=source.label)
-        return to_targets(thing)
+        return to_targets(parsed)
     number = 0
     for block in source.blocks():
         for line in block.decode("utf-8", "replace").split("\n"):
@@ -159,15 +159,15 @@ def read_targets(source: InputFile) -> dict[str, list[str]]:
     return targets
 
 
-def to_targets(thing: Mapping[Any, Any]) -> dict[str, list[str]]:
+def to_targets(targets: Mapping[Any, Any]) -> dict[str, list[str]]:
     """Convert ids and targets of a target map to lists of strings.
 
     >>> to_targets({"d1": "A", 2: ["A", "B"]})
     {'d1': ['A'], '2': ['A', 'B']}
     """
     return {
-        str(doc): [str(what)] if isinstance(what, str) or not isinstance(what, Iterable) else [str(t) for t in what]
-        for doc, what in thing.items()
+        str(doc): [str(value)] if isinstance(value, str) or not isinstance(value, Iterable) else [str(t) for t in value]
+        for doc, value in targets.items()
     }
 
 
@@ -198,13 +198,13 @@ def describe_json_type(value: Any) -> str:
 def check_manifest(manifest: Any) -> None:
     """Raise ValueError unless the fields of a run's manifest have the expected types."""
     if not isinstance(manifest, dict):
-        raise ValueError(f"the manifest is {describe_json_type(manifest)}, not an object")
+        raise ValueError(f"the manifest must be an object, got {describe_json_type(manifest)}")
     for name, (kind, article) in MANIFEST_FIELD_TYPES.items():
-        found: Any = manifest
+        value: Any = manifest
         for part in name.split("."):
-            found = (found or {}).get(part)
-        if found is not None and (not isinstance(found, kind) or isinstance(found, bool)):
-            raise ValueError(f"`{name}` of the manifest is {describe_json_type(found)}, not {article}")
+            value = (value or {}).get(part)
+        if value is not None and (not isinstance(value, kind) or isinstance(value, bool)):
+            raise ValueError(f"`{name}` of the manifest must be {article}, got {describe_json_type(value)}")
     if not all(isinstance(note, str) for note in manifest.get("notes") or ()):
         raise ValueError("`notes` of the manifest are not texts")
 

@@ -28,7 +28,7 @@ class RecordField(NamedTuple):
     kind: Any
     required: bool
     default: Any = None
-    """Default value; None also if it is made anew for each object."""
+    """Default value; None also if a factory creates it for each object."""
 
 
 def is_record_class(kind: Any) -> bool:
@@ -187,21 +187,21 @@ def _compile_text_reader(parse: Callable[[str], Any]) -> Reader:
 
 
 def _read_items(readers: Sequence[Reader], data: Sequence[Any]) -> list[Any]:
-    found = []
+    values = []
     for place, (reader, item) in enumerate(zip(readers, data, strict=True)):
         try:
-            found.append(reader(item))
+            values.append(reader(item))
         except JsonMismatch as error:
             raise error.within(f"[{place}]") from None
-    return found
+    return values
 
 
 def _compile_list_reader(build: Callable[[list[Any]], Any], reader: Reader) -> Reader:
     def read(data: Any) -> Any:
         if not isinstance(data, list):
             raise JsonMismatch(f"expected a list, got {quote_json(data)}")
-        found = _read_items([reader] * len(data), data)
-        return found if build is list else build(found)
+        items = _read_items([reader] * len(data), data)
+        return items if build is list else build(items)
 
     return read
 
@@ -221,15 +221,15 @@ def _compile_mapping_reader(key_type: Any, item_type: Any, *, strict: bool) -> R
     def read(data: Any) -> dict[Any, Any]:
         if not isinstance(data, dict):
             raise JsonMismatch(f"expected an object, got {quote_json(data)}")
-        found = {}
+        result = {}
         for key, item in data.items():
             try:
-                found[read_key(key)] = reader(item)
+                result[read_key(key)] = reader(item)
             except JsonMismatch as error:
                 raise error.within(f".{key}") from None
             except ValueError:
                 raise JsonMismatch(f"expected an integer as key, got {quote_json(key)}") from None
-        return found
+        return result
 
     return read
 

@@ -40,10 +40,10 @@ def json_schema(kind: type[Any]) -> Schema:
     body = _object_schema(kind, definitions)
     definitions.pop(kind.__name__, None)
     record_type = record_type_of(kind)
-    found: Schema = {"$schema": DIALECT}
+    schema: Schema = {"$schema": DIALECT}
     if record_type is not None:
         name = record_type.schema.removeprefix("ragauge-")
-        found |= {"$id": f"urn:ragauge:{name}:{record_type.version}", "title": record_type.schema_field}
+        schema |= {"$id": f"urn:ragauge:{name}:{record_type.version}", "title": record_type.schema_field}
         lead: Schema = {
             "schema": {"description": "Name and version of this schema.", "const": record_type.schema_field}
         }
@@ -51,7 +51,7 @@ def json_schema(kind: type[Any]) -> Schema:
         lead |= {key: {"description": about, **texts} for key, about in record_type.supplied.items()}
         body["properties"] = lead | body["properties"]
         body["required"] = ["schema", *body["required"]]
-    return found | body | ({"$defs": dict(sorted(definitions.items()))} if definitions else {})
+    return schema | body | ({"$defs": dict(sorted(definitions.items()))} if definitions else {})
 
 
 def json_schema_of(schema: str) -> Schema:
@@ -150,10 +150,10 @@ def _property_function(kind: type[Any], name: str) -> Any:
 def _attribute_docs(kind: Any) -> dict[str, str]:
     """Return the docstrings of the fields of a class, which follow the fields in its source."""
     (body,) = ast.parse(textwrap.dedent(inspect.getsource(kind))).body
-    found: dict[str, str] = {}
+    docs: dict[str, str] = {}
     for field, text in zip(body.body, body.body[1:], strict=False):  # type: ignore[attr-defined]
         if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name) and isinstance(text, ast.Expr):
             value = text.value
             if isinstance(value, ast.Constant) and isinstance(value.value, str):
-                found[field.target.id] = " ".join(value.value.split())
-    return found
+                docs[field.target.id] = " ".join(value.value.split())
+    return docs

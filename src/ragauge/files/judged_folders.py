@@ -52,14 +52,14 @@ def list_judged_folders(folder: str | Path) -> list[str]:
     place = Path(folder)
     if is_judged_folder(place):
         return [str(folder)]
-    return [str(one) for one in sorted(place.iterdir()) if is_judged_folder(one)] if place.is_dir() else []
+    return [str(entry) for entry in sorted(place.iterdir()) if is_judged_folder(entry)] if place.is_dir() else []
 
 
 def read_judged_manifest(folder: str | Path) -> dict[str, Any]:
     """Read the manifest of a judged folder."""
     place = str(Path(folder) / MANIFEST_FILE)
     if not Path(place).is_file():
-        raise BadInput("nothing judged is here", file=str(folder), hint="a folder that `ragauge judge` wrote")
+        raise BadInput("no judge results found", file=str(folder), hint="pass a folder that `ragauge judge` wrote")
     data = read_json(InputFile(place))
     schema = data.get("schema") if isinstance(data, Mapping) else None
     if not isinstance(data, dict) or schema not in MANIFEST_SCHEMAS:
@@ -98,12 +98,14 @@ def read_judged_scores(folder: str | Path, canonical: Callable[[str], str] = str
             raise BadInput(f"`{query}` has another fingerprint above", file=place, line=line, hint=HINT)
         columns[name][query] = _parse_score(row["value"], place, line)
         if not row["value"]:
-            unscored[name][query] = row["reason"] or "no reason was kept"
+            unscored[name][query] = row["reason"] or "no reason recorded"
     queries = list(next(iter(columns.values()), {}))
     for name, column in columns.items():
         if list(column) != queries:
             raise BadInput(f"{name} has other samples than the first measure", file=place, hint=HINT)
-    scores = _build_scores(about, columns, unscored, canonical, {name: one for name, one in prints.items() if one})
+    scores = _build_scores(
+        about, columns, unscored, canonical, {name: fingerprint for name, fingerprint in prints.items() if fingerprint}
+    )
     _check_against_manifest(scores, about["measures"], place)
     return scores
 
@@ -114,13 +116,13 @@ def _read_score_rows(place: str) -> list[tuple[int, dict[str, str]]]:
             reader = csv.DictReader(file)
             if tuple(reader.fieldnames or ()) not in KNOWN_SCORES_HEADERS:
                 raise BadInput(f"the columns are not {', '.join(SCORES_FILE_COLUMNS)}", file=place, line=1, hint=HINT)
-            found = [(reader.line_num, row) for row in reader]
+            rows = [(reader.line_num, row) for row in reader]
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise BadInput(f"cannot be read ({error})", file=place, hint=HINT) from None
-    for line, row in found:
+    for line, row in rows:
         if None in row or None in row.values():
-            raise BadInput("there are not as many cells as columns", file=place, line=line, hint=HINT)
-    return found
+            raise BadInput("the number of cells differs from the number of columns", file=place, line=line, hint=HINT)
+    return rows
 
 
 def _parse_score(text: str, place: str, line: int) -> float:
@@ -129,7 +131,7 @@ def _parse_score(text: str, place: str, line: int) -> float:
     except ValueError:
         value = math.inf
     if math.isinf(value) or (text and math.isnan(value)):
-        raise BadInput(f"the value is `{text[:40]}`, not a number", file=place, line=line)
+        raise BadInput(f"the value must be a number, got `{text[:40]}`", file=place, line=line)
     return value
 
 
@@ -143,7 +145,7 @@ def _build_scores(
     values = {name: np.array(list(column.values()), dtype=np.float64) for name, column in columns.items()}
     known = {name: column[~np.isnan(column)] for name, column in values.items()}
     means = {name: float(column.mean()) if len(column) else math.nan for name, column in known.items()}
-    lower = (name for name, one in about["measures"].items() if one.get("lower_is_better"))
+    lower = (name for name, entry in about["measures"].items() if entry.get("lower_is_better"))
     return Scores(
         run=str(about.get("name") or "answers"),
         convention=str(about.get("convention") or ""),
@@ -157,10 +159,10 @@ def _build_scores(
     )
 
 
-def _check_against_manifest(scores: Scores, told: Mapping[str, Any], place: str) -> None:
+def _check_against_manifest(scores: Scores, measures: Mapping[str, Any], place: str) -> None:
     """Raise BadInput if count or mean of a measure differ from those in the manifest."""
-    for name, one in told.items():
-        n, mean = one.get("n"), one.get("mean")
+    for name, stored in measures.items():
+        n, mean = stored.get("n"), stored.get("mean")
         mine = None if math.isnan(scores.means[name]) else scores.means[name]
         same = mine is None if mean is None else mine is not None and math.isclose(mine, mean, abs_tol=1e-9)
         if n != scores.n[name] or not same:

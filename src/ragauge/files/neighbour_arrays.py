@@ -19,47 +19,47 @@ DEFAULT_CUTOFFS = (1, 10, 100)
 """Cutoffs k of the default measures of neighbours, as far as the arrays have that many columns."""
 
 
-def is_neighbour_array(thing: Any) -> bool:
+def is_neighbour_array(value: Any) -> bool:
     """Return whether an object is an array of ids, or a file with such an ending."""
-    if isinstance(thing, str | Path):
-        return str(thing) != "-" and InputFile(str(thing)).ending in NEIGHBOUR_FILE_ENDINGS
-    return isinstance(thing, np.ndarray) and thing.ndim == 2 and thing.dtype.kind in "iuUO"
+    if isinstance(value, str | Path):
+        return str(value) != "-" and InputFile(str(value)).ending in NEIGHBOUR_FILE_ENDINGS
+    return isinstance(value, np.ndarray) and value.ndim == 2 and value.dtype.kind in "iuUO"
 
 
-def read_neighbour_ids(thing: Any) -> NDArray[Any]:
+def read_neighbour_ids(source: Any) -> NDArray[Any]:
     """Read the ids of a file or an array; raise BadInput if a file has no integers."""
-    if isinstance(thing, np.ndarray):
-        return thing
+    if isinstance(source, np.ndarray):
+        return source
     from ragauge.files.vectors import read_vectors  # it also writes vectors, and so depends on this package
 
-    found = read_vectors(thing).vectors
-    if found.dtype.kind not in "iu":
+    array = read_vectors(source).vectors
+    if array.dtype.kind not in "iu":
         raise BadInput(
-            f"holds vectors, not neighbours; expected whole numbers, got {found.dtype}",
-            file=InputFile(str(thing)).label,
+            f"holds vectors, not neighbours; expected whole numbers, got {array.dtype}",
+            file=InputFile(str(source)).label,
             hint="`ragauge bench` computes the exact neighbours of vectors",
         )
-    return found
+    return array
 
 
-def read_true_neighbours(thing: Any) -> Judgments:
+def read_true_neighbours(source: Any) -> Judgments:
     """Read exact neighbours as judgments.
 
     Every neighbour is relevant, and their order defines the k nearest.
     """
-    return judgments_from_neighbours(read_neighbour_ids(thing))
+    return judgments_from_neighbours(read_neighbour_ids(source))
 
 
-def read_found_neighbours(thing: Any, name: str) -> Run:
+def read_found_neighbours(source: Any, name: str) -> Run:
     """Read found neighbours as a run, ranked as given.
 
     -1 and None mean that there is no further hit.
     """
-    ids = read_neighbour_ids(thing)
+    ids = read_neighbour_ids(source)
     if not ids.shape[1]:
         raise BadInput("the rows of neighbours are empty", hint="one row per query: shape (queries, k)")
     if ids.dtype.kind == "O":
-        ids = np.array([["-1" if one is None else str(one) for one in row] for row in ids.tolist()])
+        ids = np.array([["-1" if neighbour is None else str(neighbour) for neighbour in row] for row in ids.tolist()])
     if ids.dtype.kind == "U":
         # Replace the ids by numbers, so that "-1" is dropped like the -1 of a store.
         known, places = np.unique(ids, return_inverse=True)
@@ -88,10 +88,10 @@ def default_measures(qrels: Any, runs: Iterable[Any]) -> tuple[str, ...]:
 
     Return an empty tuple for other inputs.
     """
-    given = [qrels, *runs]
-    if not all(map(is_neighbour_array, given)):
+    inputs = [qrels, *runs]
+    if not all(map(is_neighbour_array, inputs)):
         return ()
-    depth = min(read_neighbour_ids(one).shape[1] for one in given)
+    depth = min(read_neighbour_ids(value).shape[1] for value in inputs)
     return tuple(
         f"recall(of=k)@{k}"
         for k in sorted({*(k for k in DEFAULT_CUTOFFS if k <= depth), min(depth, DEFAULT_CUTOFFS[-1])})

@@ -54,9 +54,9 @@ def read_parquet(
     check_structure(source, name)
     with wrap_library_errors(name):
         data = io.BytesIO(source) if isinstance(source, bytes) else source
-        found = pl.read_parquet(data, n_rows=rows, glob=False)
-    check_column_types(found, columns, name)
-    return found
+        table = pl.read_parquet(data, n_rows=rows, glob=False)
+    check_column_types(table, columns, name)
+    return table
 
 
 def check_column_types(table: pl.DataFrame, columns: Mapping[str, str], label: str, *, complete: bool = True) -> None:
@@ -68,11 +68,11 @@ def check_column_types(table: pl.DataFrame, columns: Mapping[str, str], label: s
 
     for column, kind in columns.items():
         if column not in table.columns:
-            there = ", ".join(table.columns) or "none"
-            raise BadInput(f"has no column `{column}`; its columns: {there}", file=label)
-        held = table[column].dtype
-        if not (held.is_numeric() if kind == "number" else held == pl.String):
-            raise BadInput(f"column `{column}` must hold {kind}s, got {held}", file=label)
+            names = ", ".join(table.columns) or "none"
+            raise BadInput(f"has no column `{column}`; its columns: {names}", file=label)
+        dtype = table[column].dtype
+        if not (dtype.is_numeric() if kind == "number" else dtype == pl.String):
+            raise BadInput(f"column `{column}` must hold {kind}s, got {dtype}", file=label)
         if complete and table[column].null_count():
             raise BadInput(f"column `{column}` lacks values", file=label)
 
@@ -124,11 +124,11 @@ def write_parquet(table: pl.DataFrame, out: IO[bytes]) -> None:
 
     All readers of this module verify the checksum.
     """
-    whole = io.BytesIO()
-    table.write_parquet(whole, metadata={CHECKSUM_KEY: BLANK_CHECKSUM.decode()})
-    data = whole.getbuffer()
+    buffer = io.BytesIO()
+    table.write_parquet(buffer, metadata={CHECKSUM_KEY: BLANK_CHECKSUM.decode()})
+    data = buffer.getbuffer()
     at = bytes(data[-MAX_FOOTER_BYTES:]).rfind(BLANK_CHECKSUM) + max(0, len(data) - MAX_FOOTER_BYTES)
-    data[at : at + len(BLANK_CHECKSUM)] = _compute_checksum(whole, at)
+    data[at : at + len(BLANK_CHECKSUM)] = _compute_checksum(buffer, at)
     out.write(data)
 
 
@@ -155,14 +155,14 @@ def _check_checksum(file: IO[bytes], footer: bytes, begin: int, source: str | Pa
 
     A file without a checksum passes.
     """
-    found = re.search(re.escape(CHECKSUM_KEY.encode()) + rb"\x18\x20([0-9a-f]{32})", footer)
-    if found is None:
+    match = re.search(re.escape(CHECKSUM_KEY.encode()) + rb"\x18\x20([0-9a-f]{32})", footer)
+    if match is None:
         return
     about = None if isinstance(source, bytes) else os.fstat(file.fileno())
     key = None if about is None else (about.st_dev, about.st_ino, about.st_size, about.st_mtime_ns)
     if key in _VERIFIED_FILES:
         return
-    if _compute_checksum(file, begin + found.start(1)) != found[1]:
+    if _compute_checksum(file, begin + match.start(1)) != match[1]:
         raise _CorruptParquet("its checksum does not match")
     if key is not None:
         _VERIFIED_FILES.add(key)
@@ -226,18 +226,18 @@ def _read_page_header(file: IO[bytes], begin: int, end: int) -> tuple[dict[int, 
             size *= 16
 
 
-def _list_field(thing: Any, field: int) -> list[Any]:
-    found = thing.get(field) if isinstance(thing, dict) else None
-    if not isinstance(found, list):
+def _list_field(structure: Any, field: int) -> list[Any]:
+    items = structure.get(field) if isinstance(structure, dict) else None
+    if not isinstance(items, list):
         raise _CorruptParquet("a list is missing")
-    return found
+    return items
 
 
-def _count_field(thing: Any, field: int, what: str) -> int:
-    found = thing.get(field) if isinstance(thing, dict) else None
-    if not isinstance(found, int) or isinstance(found, bool) or found < 0:
-        raise _CorruptParquet(f"the number of {what} is {'missing' if found is None else found}")
-    return found
+def _count_field(structure: Any, field: int, noun: str) -> int:
+    count = structure.get(field) if isinstance(structure, dict) else None
+    if not isinstance(count, int) or isinstance(count, bool) or count < 0:
+        raise _CorruptParquet(f"the number of {noun} is {'missing' if count is None else count}")
+    return count
 
 
 class _ThriftReader:
@@ -248,12 +248,12 @@ class _ThriftReader:
         self.at = 0
 
     def structure(self, depth: int = 0) -> dict[int, Any]:
-        found: dict[int, Any] = {}
+        fields: dict[int, Any] = {}
         number = 0
         while head := self._read_byte():
             number = number + (head >> 4) if head >> 4 else self._read_signed()
-            found[number] = self._read_value(head & 15, depth, inside=False)
-        return found
+            fields[number] = self._read_value(head & 15, depth, inside=False)
+        return fields
 
     def _read_byte(self) -> int:
         if self.at >= len(self._data):
@@ -262,19 +262,19 @@ class _ThriftReader:
         return self._data[self.at - 1]
 
     def _read_unsigned(self) -> int:
-        found = shift = 0
+        value = shift = 0
         while True:
             byte = self._read_byte()
-            found |= (byte & 127) << shift
+            value |= (byte & 127) << shift
             if byte < 128:
-                return found
+                return value
             shift += 7
             if shift > 63:
                 raise _CorruptParquet("a number is too long")
 
     def _read_signed(self) -> int:
-        found = self._read_unsigned()
-        return (found >> 1) ^ -(found & 1)
+        value = self._read_unsigned()
+        return (value >> 1) ^ -(value & 1)
 
     def _read_bytes(self, size: int) -> bytes:
         begin, self.at = self.at, self.at + size
@@ -303,4 +303,4 @@ class _ThriftReader:
             return [self._read_value(head & 15, depth + 1, inside=True) for _ in range(size)]
         if kind == 12:
             return self.structure(depth + 1)
-        raise _CorruptParquet(f"there is no type {kind}")
+        raise _CorruptParquet(f"unknown type {kind}")

@@ -86,9 +86,11 @@ class RowGroup(NamedTuple):
         import polars as pl
 
         table = scan_parquet(self.path, self.label)
-        there = {name.strip().lower() for name in table.collect_schema().names()}
-        told = [pl.lit(value, pl.String).alias(name) for name, value in self.values if name.lower() not in there]
-        return table.with_columns(told).slice(self.begin, self.rows)
+        existing = {name.strip().lower() for name in table.collect_schema().names()}
+        constants = [
+            pl.lit(value, pl.String).alias(name) for name, value in self.values if name.lower() not in existing
+        ]
+        return table.with_columns(constants).slice(self.begin, self.rows)
 
 
 @dataclass(frozen=True, eq=False)
@@ -114,7 +116,9 @@ class ParquetRun:
         size = 0.0
         for piece in self.pieces:
             rest = piece
-            if size >= GROUPS_PER_PART and (last := next((one for one in reversed(part) if one.height), None)):
+            if size >= GROUPS_PER_PART and (
+                last := next((candidate for candidate in reversed(part) if candidate.height), None)
+            ):
                 goes_on = _count_continued_rows(last.cut(last.height - 1)[1].queries()[0], piece)
                 own, rest = piece.cut(goes_on)
                 part += [own] if goes_on else []
@@ -129,7 +133,7 @@ class ParquetRun:
 
     def _make_part(self, pieces: Sequence[RowGroup]) -> ParquetRun:
         """Build a part with absolute paths: a worker may run in another folder."""
-        return ParquetRun(self.name, [one._replace(path=str(Path(one.path).absolute())) for one in pieces])
+        return ParquetRun(self.name, [group._replace(path=str(Path(group.path).absolute())) for group in pieces])
 
 
 def open_parquet_run(path: str) -> ParquetRun:
@@ -160,13 +164,13 @@ def is_multi_file_run(folder: Path) -> bool:
 
 def _find_parquet_files(folder: Path) -> Iterator[Path]:
     own = ("run.parquet", "repeats.parquet", "timings.parquet", "judgments.parquet", "queries.parquet")
-    for one in sorted(folder.iterdir()):
-        if one.name.startswith(("_", ".")):  # metadata files of writers
+    for entry in sorted(folder.iterdir()):
+        if entry.name.startswith(("_", ".")):  # metadata files of writers
             continue
-        if one.is_dir() and "=" in one.name:
-            yield from _find_parquet_files(one)
-        elif one.suffix == ".parquet" and one.name not in own:
-            yield one
+        if entry.is_dir() and "=" in entry.name:
+            yield from _find_parquet_files(entry)
+        elif entry.suffix == ".parquet" and entry.name not in own:
+            yield entry
 
 
 def _partition_values(file: Path) -> tuple[tuple[str, str | None], ...]:

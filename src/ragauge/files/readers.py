@@ -54,25 +54,25 @@ def detect_format(source: InputFile) -> str:
     return "trec"
 
 
-def read_judgments(thing: Any, *, format: str | None = None, split: str | None = None) -> Judgments:
+def read_judgments(value: Any, *, format: str | None = None, split: str | None = None) -> Judgments:
     """Read judgments from a path (`-` is standard input) or from an object in memory.
 
     In a folder that `ragauge run` wrote, the target map of the dataset is read with them.
     """
-    if format is None and split is None and is_neighbour_array(thing):
-        return read_true_neighbours(thing)
-    if not isinstance(thing, str | Path):
+    if format is None and split is None and is_neighbour_array(value):
+        return read_true_neighbours(value)
+    if not isinstance(value, str | Path):
         _check_settings_apply("judgments in memory or of a folder that `ragauge run` wrote", format=format, split=split)
-        return in_memory.check_grades(in_memory.judgments_from_memory(thing))
-    source = _find_judgment_file(thing, split)
+        return in_memory.check_grades(in_memory.judgments_from_memory(value))
+    source = _find_judgment_file(value, split)
     kind = check_format(format) or detect_format(source)
     if kind in ("rig", "json"):
         read = json_files.read_rig if kind == "rig" else json_files.read_json_judgments
         return in_memory.check_grades(read(source))
-    found = in_memory.check_grades(in_memory.judgments_from_table(_parse_judgment_rows(source, kind), source.label))
+    judgments = in_memory.check_grades(in_memory.judgments_from_table(_parse_judgment_rows(source, kind), source.label))
     beside = Path(source.path).with_name("targets.json")
-    kept = Path(source.path).name == "judgments.parquet" and beside.exists()
-    return found.with_targets(read_targets(beside)) if kept else found
+    has_targets = Path(source.path).name == "judgments.parquet" and beside.exists()
+    return judgments.with_targets(read_targets(beside)) if has_targets else judgments
 
 
 def read_judgment_rows(path: str | Path, *, format: str | None = None, split: str | None = None) -> pl.DataFrame:
@@ -89,19 +89,19 @@ def _find_judgment_file(path: str | Path, split: str | None) -> InputFile:
     if str(path) == "-" or not folder.is_dir():
         _check_settings_apply("a file of judgments", split=split)
         return InputFile(str(path))
-    kept = folder / "judgments.parquet"  # a folder that `ragauge run` wrote
-    if kept.exists():
+    judgments_file = folder / "judgments.parquet"  # a folder that `ragauge run` wrote
+    if judgments_file.exists():
         _check_settings_apply("a folder that `ragauge run` wrote", split=split)
-    return InputFile(str(kept if kept.exists() else beir.find_qrels_file(folder, split)))
+    return InputFile(str(judgments_file if judgments_file.exists() else beir.find_qrels_file(folder, split)))
 
 
-def _check_settings_apply(what: str, **settings: str | None) -> None:
-    """Raise BadInput for settings that have no effect on how `what` is read."""
+def _check_settings_apply(input_noun: str, **settings: str | None) -> None:
+    """Raise BadInput for settings that have no effect on how `input_noun` is read."""
     needs = {"format": "a file", "split": "a BEIR folder"}
     for name, value in settings.items():
         if value is not None:
             raise BadInput(
-                f"a {name} does not apply to {what}; expected {needs[name]}, got {name} `{value}`",
+                f"a {name} does not apply to {input_noun}; expected {needs[name]}, got {name} `{value}`",
                 hint=f"remove the {name}",
             )
 
@@ -123,17 +123,17 @@ def _parse_judgment_rows(source: InputFile, kind: str) -> pl.DataFrame:
 
 
 def open_run_lazily(
-    thing: Any, *, format: str | None = None, name: str = "run", with_ranks: bool = False
+    value: Any, *, format: str | None = None, name: str = "run", with_ranks: bool = False
 ) -> RunFrames | ScoresByQuery:
     """Open a run from a path, to be read in blocks when it is scored, or from memory."""
-    if isinstance(thing, trec.TrecRun | table_files.TableRun | ParquetRun):
-        return thing
-    if format is None and is_neighbour_array(thing):
-        return read_found_neighbours(thing, name if isinstance(thing, np.ndarray) else InputFile(str(thing)).stem)
-    if not isinstance(thing, str | Path):
+    if isinstance(value, trec.TrecRun | table_files.TableRun | ParquetRun):
+        return value
+    if format is None and is_neighbour_array(value):
+        return read_found_neighbours(value, name if isinstance(value, np.ndarray) else InputFile(str(value)).stem)
+    if not isinstance(value, str | Path):
         _check_settings_apply("a run in memory", format=format)
-        return in_memory.run_from_memory(thing, name)
-    source = InputFile(str(thing))
+        return in_memory.run_from_memory(value, name)
+    source = InputFile(str(value))
     if source.path != "-" and Path(source.path).is_dir():
         _check_settings_apply("a folder", format=format)
         return open_parquet_run(_find_run_path(Path(source.path)))
@@ -158,7 +158,7 @@ def _find_run_path(folder: Path) -> str:
         return str(folder / "run.parquet")
     if is_multi_file_run(folder):
         return str(folder)
-    inside = sorted(one.parent.name for one in folder.glob("*/run.parquet"))
+    inside = sorted(path.parent.name for path in folder.glob("*/run.parquet"))
     unfinished = (folder / "journal.jsonl").exists()
     raise BadInput(
         "the run in this folder is not finished" if unfinished else "no run is in this folder",
@@ -171,60 +171,60 @@ def _find_run_path(folder: Path) -> str:
     )
 
 
-def read_run(thing: Any, *, format: str | None = None, name: str = "run", with_ranks: bool = False) -> Run:
+def read_run(source: Any, *, format: str | None = None, name: str = "run", with_ranks: bool = False) -> Run:
     """Read a whole run from a path or from memory; with `with_ranks` also its rank column if that is numeric."""
     if with_ranks:
         with contextlib.suppress(BadInput):  # The rank column is not numeric. Any other error is raised again below.
-            return _read_whole_run(thing, format, name, with_ranks=True)
-    return _read_whole_run(thing, format, name, with_ranks=False)
+            return _read_whole_run(source, format, name, with_ranks=True)
+    return _read_whole_run(source, format, name, with_ranks=False)
 
 
-def _read_whole_run(thing: Any, format: str | None, name: str, *, with_ranks: bool) -> Run:
+def _read_whole_run(source: Any, format: str | None, name: str, *, with_ranks: bool) -> Run:
     import polars as pl
 
-    found = open_run_lazily(thing, format=format, name=name, with_ranks=with_ranks)
-    if isinstance(found, Run):
-        return found
-    if isinstance(found, Mapping):
-        return Run(in_memory.to_run_table(found), name)
-    frames = list(found.frames())
+    run = open_run_lazily(source, format=format, name=name, with_ranks=with_ranks)
+    if isinstance(run, Run):
+        return run
+    if isinstance(run, Mapping):
+        return Run(in_memory.to_run_table(run), name)
+    frames = list(run.frames())
     if not frames:
-        raise BadInput("no rows", file=str(thing))
-    return Run(pl.concat(frames).rechunk(), found.name)
+        raise BadInput("no rows", file=str(source))
+    return Run(pl.concat(frames).rechunk(), run.name)
 
 
-def executed_queries(thing: Any) -> set[str] | None:
+def executed_queries(source: Any) -> set[str] | None:
     """Return the queries that a run executed, with or without hits; None if unknown."""
-    timings = read_timings(thing)
+    timings = read_timings(source)
     return None if timings is None else set(timings["query"].to_list())
 
 
-def read_timings(thing: Any) -> pl.DataFrame | None:
+def read_timings(source: Any) -> pl.DataFrame | None:
     """Read one row per query and trial of a run (`query`, `status`, `error`).
 
     `status` and `error` are present only if recorded. Return None if the run has no timings.
     """
-    if isinstance(thing, Run):
-        return thing.timings
-    timings = Path(thing) / "timings.parquet" if isinstance(thing, str | Path) else None
+    if isinstance(source, Run):
+        return source.timings
+    timings = Path(source) / "timings.parquet" if isinstance(source, str | Path) else None
     if timings is None or not timings.exists():
         return None
-    found = read_parquet(timings, columns={"query": "text"})
-    held = dict.fromkeys(set(found.columns) & {"status", "error"}, "text")
-    check_column_types(found, held, str(timings), complete=False)
-    return found
+    table = read_parquet(timings, columns={"query": "text"})
+    text_columns = dict.fromkeys(set(table.columns) & {"status", "error"}, "text")
+    check_column_types(table, text_columns, str(timings), complete=False)
+    return table
 
 
-def read_run_metadata(thing: Any) -> Run | None:
+def read_run_metadata(source: Any) -> Run | None:
     """Read manifest and timings of a run made by `ragauge run`, without its rankings.
 
     Return None for any other run.
     """
     import polars as pl
 
-    if isinstance(thing, Run):
-        return thing
-    path = Path(thing) / "manifest.json" if isinstance(thing, str | Path) and str(thing) != "-" else None
+    if isinstance(source, Run):
+        return source
+    path = Path(source) / "manifest.json" if isinstance(source, str | Path) and str(source) != "-" else None
     if path is None or not path.exists():
         return None
     try:
@@ -237,13 +237,13 @@ def read_run_metadata(thing: Any) -> Run | None:
         check_manifest(manifest)
     except ValueError as error:
         raise BadInput(str(error), file=str(path)) from None
-    return Run(pl.DataFrame(), timings=read_timings(thing), manifest=manifest)
+    return Run(pl.DataFrame(), timings=read_timings(source), manifest=manifest)
 
 
-def read_targets(thing: Any) -> dict[str, list[str]]:
+def read_targets(source: Any) -> dict[str, list[str]]:
     """Read a target map from a path or a mapping."""
     return (
-        json_files.read_targets(InputFile(str(thing)))
-        if isinstance(thing, str | Path)
-        else json_files.to_targets(thing)
+        json_files.read_targets(InputFile(str(source)))
+        if isinstance(source, str | Path)
+        else json_files.to_targets(source)
     )

@@ -59,7 +59,9 @@ def unread_fields(samples: Iterable[Sample]) -> dict[str, int]:
     Unknown are names in the metadata that are not extra fields of ragas.
     """
     return dict(
-        Counter(name for one in samples for name in one.metadata if _normalise_field_name(name) not in RAGAS_FIELDS)
+        Counter(
+            name for sample in samples for name in sample.metadata if _normalise_field_name(name) not in RAGAS_FIELDS
+        )
     )
 
 
@@ -92,36 +94,36 @@ def sample_from_row(row: Mapping[str, Any], number: int, *, cells: bool = False)
     >>> one.id, one.question, one.answer, one.contexts, one.reference
     ('7', 'When?', 'In 1887.', ('It was 1887.',), None)
     """
-    given, rest = _group_by_field({name: _array_to_list(value) for name, value in row.items()})
-    if len(set(given) & set(SAMPLE_PARTS)) < 2 and not isinstance(given.get("question"), list):
+    values, rest = _group_by_field({name: _array_to_list(value) for name, value in row.items()})
+    if len(set(values) & set(SAMPLE_PARTS)) < 2 and not isinstance(values.get("question"), list):
         names = ", ".join(str(name) for name in row) or "nothing"
         raise BadInput(
             f"not a sample: it has {names}", hint=f"a sample has {', '.join(SAMPLE_PARTS)}, at least two of them"
         )
-    question, history, answer = _parse_conversation(given.get("question"))
-    if "answer" in given:
-        answer = _parse_text(given["answer"], "answer")
-    if "history" in given:
-        history = _parse_turns(_list_from_cell(given["history"], cells=cells))
-    chunks = parse_contexts(given["contexts"], cells=cells) if "contexts" in given else None
+    question, history, answer = _parse_conversation(values.get("question"))
+    if "answer" in values:
+        answer = _parse_text(values["answer"], "answer")
+    if "history" in values:
+        history = _parse_turns(_list_from_cell(values["history"], cells=cells))
+    chunks = parse_contexts(values["contexts"], cells=cells) if "contexts" in values else None
     ids = (
-        tuple(_parse_sample_id(one) for one in _parse_list(given["context_ids"], "context_ids", cells=cells))
-        if "context_ids" in given
+        tuple(_parse_sample_id(item) for item in _parse_list(values["context_ids"], "context_ids", cells=cells))
+        if "context_ids" in values
         else ()
     )
     if ids and (chunks is None or len(ids) != len(chunks.texts)):
-        found = "none" if chunks is None else len(chunks.texts)
-        raise BadInput(f"there are {len(ids)} context_ids and {found} contexts")
+        n_contexts = "none" if chunks is None else len(chunks.texts)
+        raise BadInput(f"expected one context_id per context, got {len(ids)} context_ids and {n_contexts} contexts")
     return Sample(
-        _parse_sample_id(given["id"]) if "id" in given else str(number),
+        _parse_sample_id(values["id"]) if "id" in values else str(number),
         question,
         answer,
         None if chunks is None else chunks.texts,
-        _parse_reference(given["reference"], cells=cells) if "reference" in given else None,
+        _parse_reference(values["reference"], cells=cells) if "reference" in values else None,
         ids or (() if chunks is None else chunks.ids),
         history,
-        _parse_labels(given["labels"], cells=cells) if "labels" in given else {},
-        {**_extra_fields(rest, cells=cells), **_parse_mapping(given.get("metadata", {}), "metadata", cells=cells)},
+        _parse_labels(values["labels"], cells=cells) if "labels" in values else {},
+        {**_extra_fields(rest, cells=cells), **_parse_mapping(values.get("metadata", {}), "metadata", cells=cells)},
     )
 
 
@@ -132,7 +134,7 @@ def _group_by_field(row: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, A
     """
     keys = {name: _normalise_field_name(name) for name in row}
     deepeval = any(key in DEEPEVAL_FIELDS for key in keys.values())
-    given: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     named: dict[str, str] = {}
     rest: dict[str, Any] = {}
     for name, value in row.items():
@@ -144,15 +146,15 @@ def _group_by_field(row: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, A
             continue
         if field is None:
             rest[str(name)] = value
-        elif field in given and given[field] != value:
+        elif field in values and values[field] != value:
             raise BadInput(
-                f"`{named[field]}` and `{name}` both give the {field}, and differ", hint="leave one of them out"
+                f"`{named[field]}` and `{name}` have different values for the {field}", hint="remove one of them"
             )
         else:
-            given[field], named[field] = value, str(name)
-    if "label" in named.values() and "labels" in given:
-        given["labels"] = {"faithfulness": given["labels"]}
-    return given, rest
+            values[field], named[field] = value, str(name)
+    if "label" in named.values() and "labels" in values:
+        values["labels"] = {"faithfulness": values["labels"]}
+    return values, rest
 
 
 def _extra_fields(rest: Mapping[str, Any], *, cells: bool) -> dict[str, Any]:
@@ -180,16 +182,16 @@ def _is_missing(value: Any) -> bool:
 
 def _parse_sample_id(value: Any) -> str:
     if isinstance(value, bool) or not isinstance(value, str | int | float):
-        raise BadInput(f"the id is {_quote_value(value)}, which is neither a text nor a number")
+        raise BadInput(f"the id must be a text or a number, got {_quote_value(value)}")
     text = str(int(value)) if isinstance(value, float) and value.is_integer() else str(value).strip()
     if not text:
-        raise BadInput("the id is empty", hint="leave it out, and the line is the id")
+        raise BadInput("the id is empty", hint="remove it to use the line number as the id")
     return text
 
 
-def _parse_text(value: Any, what: str) -> str:
+def _parse_text(value: Any, field: str) -> str:
     if isinstance(value, bool) or not isinstance(value, str | int | float):
-        raise BadInput(f"the {what} is {_quote_value(value)}, not a text")
+        raise BadInput(f"the {field} must be a text, got {_quote_value(value)}")
     return value if isinstance(value, str) else str(value)
 
 
@@ -202,10 +204,10 @@ def _parse_reference(value: Any, *, cells: bool) -> str:
     if cells:
         with suppress(BadInput):  # a text may begin and end with brackets
             listed = _list_from_cell(value, cells=cells)
-    if not isinstance(listed, list) or not all(isinstance(one, str) for one in listed):
+    if not isinstance(listed, list) or not all(isinstance(item, str) for item in listed):
         return _parse_text(value, "reference")
     if len(listed) != 1:
-        raise BadInput(f"there are {len(listed)} references", hint="give one `reference` a sample")
+        raise BadInput(f"expected one reference, got {len(listed)}", hint="give one `reference` per sample")
     return _parse_text(listed[0], "reference")
 
 
@@ -219,31 +221,31 @@ def parse_contexts(value: Any, *, cells: bool = False) -> ParsedContexts:
     if isinstance(listed, str):
         listed = [listed]
     if not isinstance(listed, list | tuple):
-        raise BadInput(f"the contexts are {_quote_value(value)}, not a list of texts")
-    pairs = [_parse_chunk(one, place) for place, one in enumerate(listed, 1)]
+        raise BadInput(f"the contexts must be a list of texts, got {_quote_value(value)}")
+    pairs = [_parse_chunk(chunk, place) for place, chunk in enumerate(listed, 1)]
     ids = tuple(name for _, name in pairs if name is not None)
     return ParsedContexts(tuple(text for text, _ in pairs), ids if len(ids) == len(pairs) else ())
 
 
-def _parse_chunk(thing: Any, place: int) -> tuple[str, str | None]:
-    if isinstance(thing, str):
-        return thing, None
-    held = thing if isinstance(thing, Mapping) else _object_attributes(thing)
-    text = next((held[name] for name in CONTEXT_TEXT_FIELDS if isinstance(held.get(name), str)), None)
+def _parse_chunk(chunk: Any, place: int) -> tuple[str, str | None]:
+    if isinstance(chunk, str):
+        return chunk, None
+    fields = chunk if isinstance(chunk, Mapping) else _object_attributes(chunk)
+    text = next((fields[name] for name in CONTEXT_TEXT_FIELDS if isinstance(fields.get(name), str)), None)
     if text is None:
         raise BadInput(
-            f"context {place} is {_quote_value(thing)}, not a text",
+            f"context {place} must be a text, got {_quote_value(chunk)}",
             hint=f"or an object with {', '.join(CONTEXT_TEXT_FIELDS)}",
         )
-    name = next((held[key] for key in CONTEXT_ID_FIELDS if held.get(key) is not None), None)
-    title = held.get("title")
+    name = next((fields[key] for key in CONTEXT_ID_FIELDS if fields.get(key) is not None), None)
+    title = fields.get("title")
     return Document(
         "", text, title if isinstance(title, str) else ""
     ).whole, None if name is None else _parse_sample_id(name)
 
 
-def _object_attributes(thing: Any) -> dict[str, Any]:
-    return {name: getattr(thing, name, None) for name in (*CONTEXT_TEXT_FIELDS, *CONTEXT_ID_FIELDS, "title")}
+def _object_attributes(chunk: Any) -> dict[str, Any]:
+    return {name: getattr(chunk, name, None) for name in (*CONTEXT_TEXT_FIELDS, *CONTEXT_ID_FIELDS, "title")}
 
 
 def _parse_conversation(value: Any) -> tuple[str, tuple[str, ...], str | None]:
@@ -252,7 +254,7 @@ def _parse_conversation(value: Any) -> tuple[str, tuple[str, ...], str | None]:
         return "", (), None
     if not isinstance(value, list | tuple):
         return _parse_text(value, "question"), (), None
-    turns = [_parse_turn(one) for one in value]
+    turns = [_parse_turn(turn) for turn in value]
     answer = turns.pop()[1] if turns and turns[-1][0] == "assistant" else None
     if not turns or turns[-1][0] not in ("user", ""):
         raise BadInput("the conversation does not end with a question, or with one and its answer")
@@ -262,22 +264,22 @@ def _parse_conversation(value: Any) -> tuple[str, tuple[str, ...], str | None]:
 def _parse_turns(value: Any) -> tuple[str, ...]:
     listed = [value] if isinstance(value, str) else value
     if not isinstance(listed, list | tuple):
-        raise BadInput(f"the history is {_quote_value(value)}, not a list of turns")
-    return tuple(_format_turn(*_parse_turn(one)) for one in listed)
+        raise BadInput(f"the history must be a list of turns, got {_quote_value(value)}")
+    return tuple(_format_turn(*_parse_turn(turn)) for turn in listed)
 
 
-def _parse_turn(thing: Any) -> tuple[str, str]:
+def _parse_turn(turn: Any) -> tuple[str, str]:
     """Parse role and text of a turn.
 
     A turn is a message of ragas, LangChain, OpenAI or MTRAG, or a text.
     """
-    if isinstance(thing, str):
-        return "", thing
-    held = thing if isinstance(thing, Mapping) else {k: getattr(thing, k, None) for k in ("type", "role", "content")}
-    role = next((str(held[key]) for key in ("role", "type", "speaker") if held.get(key)), "")
-    text = next((held[key] for key in ("content", "text") if isinstance(held.get(key), str)), None)
+    if isinstance(turn, str):
+        return "", turn
+    fields = turn if isinstance(turn, Mapping) else {k: getattr(turn, k, None) for k in ("type", "role", "content")}
+    role = next((str(fields[key]) for key in ("role", "type", "speaker") if fields.get(key)), "")
+    text = next((fields[key] for key in ("content", "text") if isinstance(fields.get(key), str)), None)
     if text is None:
-        raise BadInput(f"a turn of the conversation is {_quote_value(thing)}, not a text")
+        raise BadInput(f"a turn of the conversation must be a text, got {_quote_value(turn)}")
     return CHAT_ROLES.get(role.lower(), role.lower()), text
 
 
@@ -286,7 +288,7 @@ def _format_turn(role: str, text: str) -> str:
 
 
 def _parse_labels(value: Any, *, cells: bool) -> dict[str, float]:
-    found: dict[str, float] = {}
+    labels: dict[str, float] = {}
     for name, label in _parse_mapping(value, "labels", cells=cells).items():
         number = label
         if cells and isinstance(label, str):
@@ -296,21 +298,21 @@ def _parse_labels(value: Any, *, cells: bool) -> dict[str, float]:
                 number = None
         if not isinstance(number, int | float) or not 0 <= number <= 1:
             raise BadInput(f"the label of {name} is {_quote_value(label)}", hint="a label lies between 0 and 1")
-        found[str(name)] = float(number)
-    return found
+        labels[str(name)] = float(number)
+    return labels
 
 
-def _parse_mapping(value: Any, what: str, *, cells: bool) -> Mapping[str, Any]:
-    held = _parse_cell_literal(value, "{", "}") if cells and isinstance(value, str) else value
-    if not isinstance(held, Mapping):
-        raise BadInput(f"{what} is {_quote_value(value)}, not an object")
-    return held
+def _parse_mapping(value: Any, noun: str, *, cells: bool) -> Mapping[str, Any]:
+    mapping = _parse_cell_literal(value, "{", "}") if cells and isinstance(value, str) else value
+    if not isinstance(mapping, Mapping):
+        raise BadInput(f"{noun} must be an object, got {_quote_value(value)}")
+    return mapping
 
 
-def _parse_list(value: Any, what: str, *, cells: bool) -> list[Any]:
+def _parse_list(value: Any, noun: str, *, cells: bool) -> list[Any]:
     listed = _list_from_cell(value, cells=cells)
     if not isinstance(listed, list | tuple):
-        raise BadInput(f"{what} is {_quote_value(value)}, not a list")
+        raise BadInput(f"{noun} must be a list, got {_quote_value(value)}")
     return list(listed)
 
 

@@ -70,7 +70,7 @@ def samples_name(path: str | Path) -> str:
         return place.resolve().name
     name = place.name
     for endings in ((".gz", ".zst"), tuple(SAMPLE_FILE_FORMATS)):
-        ending = next((one for one in endings if name.lower().endswith(one)), "")
+        ending = next((suffix for suffix in endings if name.lower().endswith(suffix)), "")
         name = name[: len(name) - len(ending)]
     return name or "samples"
 
@@ -93,9 +93,9 @@ def is_samples_file(path: str) -> bool:
         return False
 
 
-def _first_sample_row(thing: Any) -> Any:
-    held = list(_iterate_json_rows(thing, "")) if isinstance(thing, list | Mapping) else []
-    return held[0] if held else {}
+def _first_sample_row(data: Any) -> Any:
+    rows = list(_iterate_json_rows(data, "")) if isinstance(data, list | Mapping) else []
+    return rows[0] if rows else {}
 
 
 def _detect_samples_format(source: InputFile) -> str:
@@ -117,90 +117,90 @@ def _detect_samples_format(source: InputFile) -> str:
     raise BadInput(
         "no samples found",
         file=source.label,
-        hint="JSONL with question, answer, contexts and reference; also .json, .csv, .tsv, .parquet",
+        hint="use JSONL with question, answer, contexts and reference; also .json, .csv, .tsv, .parquet",
     )
 
 
-def _iterate_json_rows(thing: Any, label: str) -> Iterator[Any]:
+def _iterate_json_rows(data: Any, label: str) -> Iterator[Any]:
     """Yield the rows of JSON data.
 
     The data is a list, a list under a name, columns, or a single row.
     """
-    if isinstance(thing, list):
-        yield from thing
+    if isinstance(data, list):
+        yield from data
         return
-    if not isinstance(thing, Mapping):
+    if not isinstance(data, Mapping):
         raise BadInput("expected a list of samples", file=label or None)
     for name in SAMPLE_LIST_FIELDS:
         # DeepEval writes both lists and leaves one of them empty.
-        alone = thing.get(name) or not any(thing.get(other) for other in SAMPLE_LIST_FIELDS)
-        if isinstance(thing.get(name), list) and alone and not is_sample_header(list(thing)):
-            yield from thing[name]
+        alone = data.get(name) or not any(data.get(other) for other in SAMPLE_LIST_FIELDS)
+        if isinstance(data.get(name), list) and alone and not is_sample_header(list(data)):
+            yield from data[name]
             return
-    columns = {name: value for name, value in thing.items() if isinstance(value, list)}
-    asked = next((value for name, value in columns.items() if FIELD_BY_ALIAS.get(name) == "question"), None)
-    if asked is not None and all(isinstance(one, str) for one in asked) and len(columns) == len(thing):
+    columns = {name: value for name, value in data.items() if isinstance(value, list)}
+    questions = next((value for name, value in columns.items() if FIELD_BY_ALIAS.get(name) == "question"), None)
+    if questions is not None and all(isinstance(question, str) for question in questions) and len(columns) == len(data):
         if len({len(value) for value in columns.values()}) > 1:
-            raise BadInput("the columns are not equally long", file=label or None)
-        for at in range(len(asked)):
+            raise BadInput("the columns have different lengths", file=label or None)
+        for at in range(len(questions)):
             yield {name: value[at] for name, value in columns.items()}
         return
-    yield thing
+    yield data
 
 
 def _build_samples(rows: Iterable[tuple[int, Any]], label: str, *, in_lines: bool, cells: bool) -> list[Sample]:
     """Build samples from rows; errors name the line or the sample."""
-    found: dict[str, Sample] = {}
+    samples: dict[str, Sample] = {}
     for place, row in rows:
         try:
             sample = row if isinstance(row, Sample) else sample_from_row(_to_row(row), place, cells=cells)
             _check_sample_id(sample.id)
-            if sample.id in found:
+            if sample.id in samples:
                 raise BadInput(f"the id `{sample.id}` appears more than once", hint="give each sample a unique id")
         except BadInput as error:
-            said = error.message if in_lines else f"sample {place}: {error.message}"
-            raise BadInput(said, file=label or None, line=place if in_lines else None, hint=error.hint) from None
-        found[sample.id] = sample
-    if not found:
-        raise BadInput("no samples are here", file=label or None)
-    return list(found.values())
+            message = error.message if in_lines else f"sample {place}: {error.message}"
+            raise BadInput(message, file=label or None, line=place if in_lines else None, hint=error.hint) from None
+        samples[sample.id] = sample
+    if not samples:
+        raise BadInput("no samples found", file=label or None)
+    return list(samples.values())
 
 
 def _check_sample_id(name: Any) -> None:
     """Raise BadInput for an id that would not survive writing and reading."""
     if not isinstance(name, str) or not name.strip():
-        raise BadInput(f"the id is {'empty' if name == '' else repr(name)}", hint="give each sample an id of its own")
+        raise BadInput(f"the id is {'empty' if name == '' else repr(name)}", hint="give each sample its own id")
     if name != name.strip():
-        raise BadInput(f"the id {name!r} begins or ends with white space", hint="leave that out")
+        raise BadInput(f"the id {name!r} begins or ends with white space", hint="remove the white space")
 
 
-def _to_row(thing: Any) -> Mapping[str, Any]:
+def _to_row(record: Any) -> Mapping[str, Any]:
     """Convert a mapping, record, or object of ragas or DeepEval to fields."""
-    if isinstance(thing, Mapping):
-        return thing
-    if callable(getattr(thing, "model_dump", None)) and not isinstance(thing, type):
+    if isinstance(record, Mapping):
+        return record
+    if callable(getattr(record, "model_dump", None)) and not isinstance(record, type):
         # Flags that are off carry no information.
-        return {name: value for name, value in _pydantic_fields(thing) if value is not None and value is not False}
-    if is_dataclass(thing) and not isinstance(thing, type):
-        return {one.name: getattr(thing, one.name) for one in fields(thing)}
-    if callable(getattr(thing, "_asdict", None)):
-        return dict(thing._asdict())
+        return {name: value for name, value in _pydantic_fields(record) if value is not None and value is not False}
+    if is_dataclass(record) and not isinstance(record, type):
+        return {field.name: getattr(record, field.name) for field in fields(record)}
+    if callable(getattr(record, "_asdict", None)):
+        return dict(record._asdict())
     raise BadInput(
-        f"a {type(thing).__name__} is not a sample", hint="a mapping with question, answer, contexts, reference"
+        f"a {type(record).__name__} is not a sample", hint="pass a mapping with question, answer, contexts, reference"
     )
 
 
-def _pydantic_fields(thing: Any) -> Iterator[tuple[str, Any]]:
+def _pydantic_fields(model: Any) -> Iterator[tuple[str, Any]]:
     """Yield the fields of a pydantic model unchanged.
 
     Dumping them could change values.
     """
-    names = getattr(type(thing), "model_fields", None) or {}
+    names = getattr(type(model), "model_fields", None) or {}
     for name in names:
-        yield name, getattr(thing, name)
+        yield name, getattr(model, name)
 
 
-def samples_from(thing: Any) -> list[Sample]:
+def samples_from(source: Any) -> list[Sample]:
     """Convert an object to samples.
 
     It can be a path; a Sample, a mapping, or an object of ragas (`SingleTurnSample`) or DeepEval (`LLMTestCase`); a
@@ -209,24 +209,25 @@ def samples_from(thing: Any) -> list[Sample]:
     >>> [(one.id, one.answer) for one in samples_from({"question": "When?", "answer": "In 1887."})]
     [('1', 'In 1887.')]
     """
-    if isinstance(thing, str | Path):
-        return read_samples(str(thing))
-    if is_dataframe(thing):
-        held = thing.collect() if hasattr(thing, "collect") else thing
-        rows = held.iter_rows(named=True) if hasattr(held, "iter_rows") else held.to_dict("records")
+    if isinstance(source, str | Path):
+        return read_samples(str(source))
+    if is_dataframe(source):
+        frame = source.collect() if hasattr(source, "collect") else source
+        rows = frame.iter_rows(named=True) if hasattr(frame, "iter_rows") else frame.to_dict("records")
         return _build_samples(enumerate(rows, 1), "", in_lines=False, cells=True)
-    if isinstance(thing, Mapping):
-        return _build_samples(enumerate(_iterate_json_rows(thing, ""), 1), "", in_lines=False, cells=False)
+    if isinstance(source, Mapping):
+        return _build_samples(enumerate(_iterate_json_rows(source, ""), 1), "", in_lines=False, cells=False)
     for name in SAMPLE_LIST_FIELDS[:3]:
-        inside = getattr(thing, name, None)
+        inside = getattr(source, name, None)
         if isinstance(inside, Sequence) and inside:
             return samples_from(list(inside))
-    single = isinstance(thing, Sample) or callable(getattr(thing, "model_dump", None))
-    if not single and not isinstance(thing, Iterable):
+    single = isinstance(source, Sample) or callable(getattr(source, "model_dump", None))
+    if not single and not isinstance(source, Iterable):
         raise BadInput(
-            f"a {type(thing).__name__} holds no samples", hint="a path, a list of mappings, a frame, ragas, DeepEval"
+            f"samples cannot be read from {type(source).__name__}",
+            hint="pass a path, a list of mappings, a frame, ragas, DeepEval",
         )
-    return _build_samples(enumerate([thing] if single else thing, 1), "", in_lines=False, cells=False)
+    return _build_samples(enumerate([source] if single else source, 1), "", in_lines=False, cells=False)
 
 
 def write_samples(samples: Iterable[Sample], path: str, form: str = "ragauge") -> None:
@@ -237,7 +238,7 @@ def write_samples(samples: Iterable[Sample], path: str, form: str = "ragauge") -
     """
     if form not in SAMPLE_ROW_BUILDERS:
         raise UnknownName(
-            "form of samples", form, SAMPLE_ROW_BUILDERS, hint=f"choose one of {', '.join(SAMPLE_ROW_BUILDERS)}"
+            "sample format", form, SAMPLE_ROW_BUILDERS, hint=f"choose one of {', '.join(SAMPLE_ROW_BUILDERS)}"
         )
     rows = [SAMPLE_ROW_BUILDERS[form](sample) for sample in samples]
     kind = SAMPLE_FILE_FORMATS.get(InputFile(path).ending, "jsonl")

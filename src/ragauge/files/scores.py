@@ -78,7 +78,7 @@ def read_scores(path: str) -> tuple[ScoresBySystem, dict[str, dict[str, str]]]:
         raise BadInput(
             "not a table of scores",
             file=source.label,
-            hint="a .csv, .tsv, .jsonl or .parquet file with a row for each query, or a report of rig (.json)",
+            hint="use a .csv, .tsv, .jsonl or .parquet file with a row for each query, or a report of rig (.json)",
         )
     if source.ending == ".json":
         return {source.stem: _read_rig_report(source)}, {}
@@ -100,52 +100,60 @@ def _scores_by_system(rows: TableRows, query: str, name: str) -> ScoresBySystem:
     )
     seen: dict[tuple[str, str], dict[str, str]] = {}
     known: dict[tuple[str, str], dict[str, dict[str, float]]] = {}
-    told: dict[tuple[str, str], tuple[str, str]] = {}
+    origins: dict[tuple[str, str], tuple[str, str]] = {}
     directions = _read_directions(rows, measure)
     for at in range(len(rows)):
         line = rows.line(at)
-        asked = rows.id(query, at, "query")
+        query_id = rows.id(query, at, "query")
         place = (rows.id(system, at, "system") if system else name, rows.id(seed, at, seed.lower()) if seed else "")
         cells = {column: rows.columns[column][at] for column in columns}
         if measure and value:
             cells = {rows.id(measure, at, "measure"): rows.columns[value][at]}
         if prints[at]:
-            seen.setdefault(place, {}).setdefault(asked, prints[at])
+            seen.setdefault(place, {}).setdefault(query_id, prints[at])
         mine = known.setdefault(place, {})
         for column, cell in cells.items():
             values = mine.setdefault(column, {})
-            if asked in values:
+            if query_id in values:
                 raise BadInput(
-                    f"{column} of query `{asked}` of {place[0]} appears more than once", file=rows.label, line=line
+                    f"{column} of query `{query_id}` of {place[0]} appears more than once", file=rows.label, line=line
                 )
-            values[asked] = _parse_score_cell(cell, column, rows.label, line)
+            values[query_id] = _parse_score_cell(cell, column, rows.label, line)
         if any(cell is not None for cell in cells.values()):
-            said = (judge[at], convention[at])
-            for what, first, here in zip(("judge", "convention"), told.setdefault(place, said), said, strict=True):
+            origin = (judge[at], convention[at])
+            for noun, first, here in zip(
+                ("judge", "convention"), origins.setdefault(place, origin), origin, strict=True
+            ):
                 if first != here:
                     raise BadInput(
-                        f"the {what} of {place[0]} is {_quote_text(first)} above and {_quote_text(here)} here",
+                        f"the {noun} of {place[0]} is {_quote_text(first)} above and {_quote_text(here)} here",
                         file=rows.label,
                         line=line,
-                        hint=f"keep the rows of one {what}, or give each a system of its own",
+                        hint=f"keep the rows of one {noun}, or name a system per {noun}",
                     )
-    found: dict[str, dict[str, Scores]] = {}
-    for (one, label), by_measure in known.items():
-        scores = _build_table_scores(one, by_measure, *told.get((one, label), ("", "")), directions)
-        found.setdefault(one, {})[label] = replace(scores, fingerprints=seen.get((one, label), {}))
-    return {one: next(iter(seeds.values())) if len(seeds) == 1 else seeds for one, seeds in found.items()}
+    result: dict[str, dict[str, Scores]] = {}
+    for (system_name, label), by_measure in known.items():
+        scores = _build_table_scores(system_name, by_measure, *origins.get((system_name, label), ("", "")), directions)
+        result.setdefault(system_name, {})[label] = replace(scores, fingerprints=seen.get((system_name, label), {}))
+    return {system: next(iter(seeds.values())) if len(seeds) == 1 else seeds for system, seeds in result.items()}
 
 
 def _measure_columns(rows: TableRows) -> list[str]:
     """Find the columns of a wide table that have only numbers."""
-    found = []
+    columns = []
     for name, cells in rows.columns.items():
-        held = [cell for cell in cells if cell is not None]
-        if held and not find_column([name], NON_MEASURE_COLUMNS) and all(_to_float(cell) is not None for cell in held):
-            found.append(name)
-    if not found:
-        raise BadInput("no column holds numbers", file=rows.label, hint="a column for each measure, or measure, value")
-    return found
+        values = [cell for cell in cells if cell is not None]
+        if (
+            values
+            and not find_column([name], NON_MEASURE_COLUMNS)
+            and all(_to_float(cell) is not None for cell in values)
+        ):
+            columns.append(name)
+    if not columns:
+        raise BadInput(
+            "no column contains numbers", file=rows.label, hint="a column for each measure, or measure, value"
+        )
+    return columns
 
 
 def _read_directions(rows: TableRows, measure: str | None) -> dict[str, bool]:
@@ -162,7 +170,7 @@ def _read_directions(rows: TableRows, measure: str | None) -> dict[str, bool]:
             file=rows.label,
             hint="use `--lower-is-better MEASURE`, or write the columns query, measure, value, lower_is_better",
         )
-    found: dict[str, bool] = {}
+    directions: dict[str, bool] = {}
     for at, cell in enumerate(rows.columns[column]):
         if cell is None:
             continue
@@ -174,14 +182,14 @@ def _read_directions(rows: TableRows, measure: str | None) -> dict[str, bool]:
                 file=rows.label,
                 line=rows.line(at),
             )
-        if found.setdefault(name, stated) != stated:
+        if directions.setdefault(name, stated) != stated:
             raise BadInput(
                 f"{column} of {name} is {str(stated).lower()} here and {str(not stated).lower()} above",
                 file=rows.label,
                 line=rows.line(at),
-                hint="give each measure one direction",
+                hint="state one direction per measure",
             )
-    return found
+    return directions
 
 
 def _join_text_columns(rows: TableRows, names: tuple[str, ...]) -> list[str]:
@@ -210,13 +218,13 @@ def _to_float(cell: Any) -> float | None:
         return None
 
 
-def _parse_score_cell(cell: Any, what: str, label: str, line: int | None = None) -> float:
+def _parse_score_cell(cell: Any, noun: str, label: str, line: int | None = None) -> float:
     """Convert a cell to a number, NaN if empty; raise BadInput for infinite values."""
     number = math.nan if cell is None else _to_float(cell)
     if number is None or math.isinf(number):
         kind = "a number" if number is None else "a finite number"
         raise BadInput(
-            f"{what} is `{str(cell)[:40]}`, not {kind}", file=label, line=line, hint="leave unknown values empty"
+            f"{noun} must be {kind}, got `{str(cell)[:40]}`", file=label, line=line, hint="leave unknown values empty"
         )
     return number
 
@@ -263,24 +271,24 @@ def _read_rig_report(source: InputFile) -> Scores:
             hint='{"metrics": [{"metric": …, "per_query": [[query, value]]}]}',
         )
     columns: dict[str, dict[str, float]] = {}
-    for one in metrics:
-        metric = parse_id(one["metric"], "the name of a metric", source.label)
+    for entry in metrics:
+        metric = parse_id(entry["metric"], "the name of a metric", source.label)
         if metric in columns:
             raise BadInput(f"{metric} appears more than once", file=source.label)
         values = columns.setdefault(metric, {})
-        for query, value in one["per_query"]:
-            asked = parse_id(query, f"a query of {metric}", source.label)
-            if asked in values:
-                raise BadInput(f"{metric} of query `{asked}` appears more than once", file=source.label)
-            values[asked] = _parse_score_cell(value, f"{metric} of query `{asked}`", source.label)
+        for query, value in entry["per_query"]:
+            query_id = parse_id(query, f"a query of {metric}", source.label)
+            if query_id in values:
+                raise BadInput(f"{metric} of query `{query_id}` appears more than once", file=source.label)
+            values[query_id] = _parse_score_cell(value, f"{metric} of query `{query_id}`", source.label)
     judge, convention = (
         " ".join(str(report[key]) for key in keys if report.get(key)) for keys in (JUDGE_COLUMNS, CONVENTION_COLUMNS)
     )
-    stated = {str(one["metric"]).strip(): one.get("lower_is_better") for one in metrics}
+    stated = {str(entry["metric"]).strip(): entry.get("lower_is_better") for entry in metrics}
     directions = {metric: value for metric, value in stated.items() if isinstance(value, bool)}
     return _build_table_scores(source.stem, columns, judge, convention, directions)
 
 
-def _is_rig_metric(one: Any) -> bool:
-    pairs = one.get("per_query") if isinstance(one, dict) and "metric" in one else None
+def _is_rig_metric(entry: Any) -> bool:
+    pairs = entry.get("per_query") if isinstance(entry, dict) and "metric" in entry else None
     return isinstance(pairs, list) and all(isinstance(pair, list) and len(pair) == 2 for pair in pairs)

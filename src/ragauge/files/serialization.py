@@ -106,7 +106,7 @@ def _compile_object_writer(kind: type[Any]) -> Writer:
     writer_of: Callable[[Any], Writer] = _compile_writer
 
     def write(value: Any) -> dict[str, Any]:
-        # Numbers are most of what a result holds, so they are not looked up.
+        # Most values of a result are numbers, so they skip the lookup.
         return {
             key: item if (kind := type(item)) in plain or (kind is float and is_finite(item)) else writer_of(kind)(item)
             for key, item in zip(keys, read_attributes(value), strict=True)
@@ -118,14 +118,14 @@ def _compile_object_writer(kind: type[Any]) -> Writer:
     flattened = {form.key(name): names for name, names in form.flattened.items()}
 
     def write_departures(value: Any) -> dict[str, Any]:
-        found: dict[str, Any] = {}
+        departures: dict[str, Any] = {}
         for key, item in write(value).items():
             if key in flattened:
                 items = item.values() if isinstance(item, dict) else item
-                found |= zip(flattened[key], items, strict=True)
+                departures |= zip(flattened[key], items, strict=True)
             elif key not in optional or item not in _NO_VALUE:
-                found[key] = item
-        return found
+                departures[key] = item
+        return departures
 
     return write_departures
 
@@ -199,8 +199,8 @@ def read_schema_name(path: str | Path) -> str:
     if not place.is_file():
         return ""
     with place.open("rb") as file:
-        found = _SCHEMA_PATTERN.match(file.read(SCHEMA_PROBE_BYTES))
-    return "" if found is None else found[1].decode().partition("/")[0]
+        match = _SCHEMA_PATTERN.match(file.read(SCHEMA_PROBE_BYTES))
+    return "" if match is None else match[1].decode().partition("/")[0]
 
 
 def detect_schema(path: str | Path) -> str | None:
@@ -244,16 +244,16 @@ def read_settings(path: str, kinds: Mapping[str, tuple[type, ...]]) -> dict[str,
             raise UnknownName(f"setting in {path}", key, kinds, hint=f"choose one of {', '.join(kinds)}")
         if not isinstance(value, kinds[key]) or (isinstance(value, bool) and bool not in kinds[key]):
             wanted = " or ".join(kind.__name__ for kind in kinds[key])
-            raise BadInput(f"`{key}` is {value!r}, not {wanted}", file=path)
+            raise BadInput(f"`{key}` must be {wanted}, got {value!r}", file=path)
     return data
 
 
 def replace_nan(value: Any) -> Any:
     """Replace NaN and infinity by None, since JSON lacks them."""
     if isinstance(value, dict):
-        return {key: replace_nan(one) for key, one in value.items()}
+        return {key: replace_nan(item) for key, item in value.items()}
     if isinstance(value, list):
-        return [replace_nan(one) for one in value]
+        return [replace_nan(item) for item in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
@@ -265,9 +265,9 @@ def to_plain_data(value: Any) -> Any:
     {'1': [0.5, ['a']], 'when': None}
     """
     if isinstance(value, Mapping):
-        return {str(key): to_plain_data(one) for key, one in value.items()}
+        return {str(key): to_plain_data(item) for key, item in value.items()}
     if isinstance(value, str | int | float | None):
         return float(value) if isinstance(value, float) else value  # NumPy floats have another repr.
     if isinstance(value, Sequence | set | frozenset) and not isinstance(value, bytes):
-        return [to_plain_data(one) for one in value]
+        return [to_plain_data(item) for item in value]
     return to_plain_data(value.tolist()) if hasattr(value, "tolist") else str(value)

@@ -98,37 +98,39 @@ def is_stix_bundle(source: InputFile) -> bool:
 def read_stix_bundle(source: InputFile) -> StixBundle:
     """Read the objects and relations of a bundle; errors name the line of the object."""
     text = _read_bundle_text(source)
-    thing = parse_json(text, file=source.label, hint=HINT)
+    bundle = parse_json(text, file=source.label, hint=HINT)
     if may_have_surrogates(data := text.encode()):
-        thing, replaced = clean_json(thing, file=source.label, data=data)
+        bundle, replaced = clean_json(bundle, file=source.label, data=data)
         warn_replaced(replaced, source.label)
-    if not isinstance(thing, dict) or thing.get("type") != "bundle":
-        found = f"an object of type {thing.get('type')!r}" if isinstance(thing, dict) else describe_json_type(thing)
-        raise BadInput(f"expected a STIX bundle, found {found}", file=source.label, hint=HINT)
-    objects = thing.get("objects")
+    if not isinstance(bundle, dict) or bundle.get("type") != "bundle":
+        description = (
+            f"an object of type {bundle.get('type')!r}" if isinstance(bundle, dict) else describe_json_type(bundle)
+        )
+        raise BadInput(f"expected a STIX bundle, found {description}", file=source.label, hint=HINT)
+    objects = bundle.get("objects")
     if not isinstance(objects, list):
         raise BadInput(f"expected a list of objects, found {describe_json_type(objects)}", file=source.label, hint=HINT)
     nodes: dict[str, StixNode] = {}
     relations: dict[str, tuple[str, StixRelation]] = {}
     others: Counter[str] = Counter()
     older = 0
-    for place, one in enumerate(objects):
+    for place, item in enumerate(objects):
         try:
-            kind, name = _parse_type_and_id(one)
+            kind, name = _parse_type_and_id(item)
             if kind in STIX_OBJECT_TYPES:
-                node = _parse_node(one, kind, name)
+                node = _parse_node(item, kind, name)
                 older += name in nodes
                 if name not in nodes or _is_not_older(node.modified, nodes[name].modified):
                     nodes[name] = node
             elif kind == "relationship":
-                modified, relation = _optional_text(one, "modified"), _parse_relation(one)
+                modified, relation = _optional_text(item, "modified"), _parse_relation(item)
                 older += name in relations
                 if name not in relations or _is_not_older(modified, relations[name][0]):
                     relations[name] = modified, relation
             else:
                 others[kind] += 1
         except _InvalidStixObject as error:
-            where = f"object {place}" + (f" (`{one['id']}`)" if isinstance(one, dict) and one.get("id") else "")
+            where = f"object {place}" + (f" (`{item['id']}`)" if isinstance(item, dict) and item.get("id") else "")
             raise BadInput(
                 f"{where}: {error}", file=source.label, line=_find_object_line(text, place), hint=error.hint or HINT
             ) from None
@@ -136,8 +138,8 @@ def read_stix_bundle(source: InputFile) -> StixBundle:
 
 
 class _InvalidStixObject(Exception):
-    def __init__(self, what: str, hint: str = "") -> None:
-        super().__init__(what)
+    def __init__(self, message: str, hint: str = "") -> None:
+        super().__init__(message)
         self.hint = hint
 
 
@@ -150,78 +152,78 @@ def _read_bundle_text(source: InputFile) -> str:
         raise BadInput(f"the text is not UTF-8 ({error})", file=source.label, line=line) from None
 
 
-def _parse_type_and_id(one: Any) -> tuple[str, str]:
-    if not isinstance(one, dict):
-        raise _InvalidStixObject(f"expected an object, found {describe_json_type(one)}")
-    return _required_text(one, "type"), _required_text(one, "id")
+def _parse_type_and_id(item: Any) -> tuple[str, str]:
+    if not isinstance(item, dict):
+        raise _InvalidStixObject(f"expected an object, found {describe_json_type(item)}")
+    return _required_text(item, "type"), _required_text(item, "id")
 
 
-def _required_text(one: Mapping[str, Any], key: str, hint: str = "") -> str:
-    value = one.get(key)
+def _required_text(item: Mapping[str, Any], key: str, hint: str = "") -> str:
+    value = item.get(key)
     if not isinstance(value, str) or not value:
-        wrong = "is missing" if key not in one else "is empty" if value == "" else f"is {describe_json_type(value)}"
+        wrong = "is missing" if key not in item else "is empty" if value == "" else f"is {describe_json_type(value)}"
         raise _InvalidStixObject(f"`{key}` {wrong}; expected a text", hint)
     return value
 
 
-def _optional_text(one: Mapping[str, Any], key: str) -> str:
-    value = one.get(key)
+def _optional_text(item: Mapping[str, Any], key: str) -> str:
+    value = item.get(key)
     if value is not None and not isinstance(value, str):
         raise _InvalidStixObject(f"`{key}` is {describe_json_type(value)}; expected a text")
     return value or ""
 
 
-def _optional_list(one: Mapping[str, Any], key: str) -> list[Any]:
-    value = one.get(key)
+def _optional_list(item: Mapping[str, Any], key: str) -> list[Any]:
+    value = item.get(key)
     if value is not None and not isinstance(value, list):
         raise _InvalidStixObject(f"`{key}` is {describe_json_type(value)}; expected a list")
     return value or []
 
 
-def _parse_node(one: Mapping[str, Any], kind: str, name: str) -> StixNode:
+def _parse_node(item: Mapping[str, Any], kind: str, name: str) -> StixNode:
     number = url = ""
-    for reference in _optional_list(one, "external_references"):
+    for reference in _optional_list(item, "external_references"):
         if not isinstance(reference, dict):
             raise _InvalidStixObject(f"`external_references` has {describe_json_type(reference)}; expected objects")
         # The first edition of mobile ATT&CK names its source `mitre-mobile-attack`.
         if not number and "attack" in _optional_text(reference, "source_name") and reference.get("external_id"):
             number, url = _optional_text(reference, "external_id"), _optional_text(reference, "url")
-    logs = (one for one in _optional_list(one, "x_mitre_log_source_references") if isinstance(one, dict))
+    logs = (entry for entry in _optional_list(item, "x_mitre_log_source_references") if isinstance(entry, dict))
     return StixNode(
         id=name,
         type=kind,
-        name=_required_text(one, "name"),
-        description=_optional_text(one, "description"),
+        name=_required_text(item, "name"),
+        description=_optional_text(item, "description"),
         external_id=number,
         url=url,
         retired="revoked"
-        if _parse_flag(one, "revoked")
+        if _parse_flag(item, "revoked")
         else "deprecated"
-        if _parse_flag(one, "x_mitre_deprecated")
+        if _parse_flag(item, "x_mitre_deprecated")
         else "",
-        modified=_optional_text(one, "modified"),
-        shortname=_optional_text(one, "x_mitre_shortname"),
-        phases=tuple(_optional_text(phase, "phase_name") for phase in _optional_list(one, "kill_chain_phases")),
-        analytics=tuple(map(str, _optional_list(one, "x_mitre_analytic_refs"))),
+        modified=_optional_text(item, "modified"),
+        shortname=_optional_text(item, "x_mitre_shortname"),
+        phases=tuple(_optional_text(phase, "phase_name") for phase in _optional_list(item, "kill_chain_phases")),
+        analytics=tuple(map(str, _optional_list(item, "x_mitre_analytic_refs"))),
         components=tuple(dict.fromkeys(_optional_text(log, "x_mitre_data_component_ref") for log in logs)),
-        data_source=_optional_text(one, "x_mitre_data_source_ref"),
-        platforms=tuple(map(str, _optional_list(one, "x_mitre_platforms"))),
+        data_source=_optional_text(item, "x_mitre_data_source_ref"),
+        platforms=tuple(map(str, _optional_list(item, "x_mitre_platforms"))),
     )
 
 
-def _parse_relation(one: Mapping[str, Any]) -> StixRelation:
+def _parse_relation(item: Mapping[str, Any]) -> StixRelation:
     hint = "a relationship has source_ref, relationship_type and target_ref"
     return StixRelation(
-        _required_text(one, "source_ref", hint),
-        _required_text(one, "relationship_type", hint),
-        _required_text(one, "target_ref", hint),
-        _parse_flag(one, "revoked") or _parse_flag(one, "x_mitre_deprecated"),
+        _required_text(item, "source_ref", hint),
+        _required_text(item, "relationship_type", hint),
+        _required_text(item, "target_ref", hint),
+        _parse_flag(item, "revoked") or _parse_flag(item, "x_mitre_deprecated"),
     )
 
 
-def _parse_flag(one: Mapping[str, Any], key: str) -> bool:
+def _parse_flag(item: Mapping[str, Any], key: str) -> bool:
     """Read a flag, which may be absent, true or false."""
-    value = one.get(key, False)
+    value = item.get(key, False)
     if not isinstance(value, bool):
         raise _InvalidStixObject(f"`{key}` is {describe_json_type(value)}; expected true or false")
     return value

@@ -134,7 +134,7 @@ def select_run_columns(frame: pl.DataFrame | pl.LazyFrame, label: str) -> pl.Dat
             f"{_missing_columns_text(query, doc)} among "
             f"{', '.join(names)}",
             file=label,
-            hint="columns such as query_id, doc_id, score",
+            hint="use columns such as query_id, doc_id, score",
         )
     schema = frame.collect_schema()
     _check_not_nested(schema, [query, doc, *(name for name in (score, distance, rank) if name)], label)
@@ -153,8 +153,8 @@ def select_run_columns(frame: pl.DataFrame | pl.LazyFrame, label: str) -> pl.Dat
 
 
 def _missing_columns_text(query: str | None, doc: str | None) -> str:
-    found = {"query": query, "document": doc}
-    return " and no ".join(name for name, column in found.items() if column is None) or "score"
+    columns = {"query": query, "document": doc}
+    return " and no ".join(name for name, column in columns.items() if column is None) or "score"
 
 
 def select_judgment_columns(frame: pl.DataFrame, label: str) -> pl.DataFrame:
@@ -173,7 +173,7 @@ def select_judgment_columns(frame: pl.DataFrame, label: str) -> pl.DataFrame:
         raise BadInput(
             f"judgments need a query and a document; found {', '.join(frame.columns)}",
             file=label,
-            hint="columns such as query_id, doc_id, relevance",
+            hint="use columns such as query_id, doc_id, relevance",
         )
     rest = [
         c
@@ -246,8 +246,8 @@ def check_no_nulls(
         if bad.any():
             at = int(bad.arg_true()[0])
             line = None if first_line is None else first_line + at
-            what = "not a number" if column == number else "missing"
-            raise BadInput(f"the {column} of row {before + at + 1} is {what}", file=label, line=line)
+            problem = "not a number" if column == number else "missing"
+            raise BadInput(f"the {column} of row {before + at + 1} is {problem}", file=label, line=line)
     return frame
 
 
@@ -289,9 +289,9 @@ def locate_text_errors(data: bytes, label: str, *, separator: bytes = b"", field
                 text.decode()
             except UnicodeDecodeError:
                 raise BadInput("the line is not UTF-8", file=label, line=line) from None
-            found = text.count(separator) + 1 if fields and text.strip() else fields
-            if found > fields:
-                raise BadInput(f"expected {fields} fields, found {found}", file=label, line=line) from None
+            n_fields = text.count(separator) + 1 if fields and text.strip() else fields
+            if n_fields > fields:
+                raise BadInput(f"expected {fields} fields, found {n_fields}", file=label, line=line) from None
         raise
 
 
@@ -312,14 +312,14 @@ def _read_jsonl(source: InputFile) -> pl.DataFrame:
                 check_id(str(row.get(name)), f"the {name}", file=source.label, line=line)
     try:
         with locate_text_errors(data, source.label):
-            found = pl.read_ndjson(data, schema=schema)
+            frame = pl.read_ndjson(data, schema=schema)
     except BadInput:
         for line, text in enumerate(data.splitlines(), 1):
             if text.strip():
                 parse_json(text, file=source.label, line=line)
         raise
-    _check_duplicate_keys(data, found, source.label)
-    return found
+    _check_duplicate_keys(data, frame, source.label)
+    return frame
 
 
 def _check_duplicate_keys(data: bytes, table: pl.DataFrame, label: str) -> None:
@@ -362,9 +362,7 @@ def write_delimited_text(
     if not quoted:
         for name in ("query", "doc", "query_id", "doc_id", "query-id", "corpus-id"):
             if name in frame.columns and frame[name].str.contains(r"\s" if separator == " " else r"[\t\n]").any():
-                raise BadInput(
-                    f"an id has blanks in it, which this format cannot hold ({name})", hint="write .csv or .json"
-                )
+                raise BadInput(f"this format does not support ids with blanks ({name})", hint="write .csv or .json")
     for begin in range(0, max(frame.height, 1), ROWS_PER_WRITE):
         piece = frame.slice(begin, ROWS_PER_WRITE)
         text = piece.write_csv(include_header=header and begin == 0, separator=separator, quote_style=style)

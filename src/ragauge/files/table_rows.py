@@ -45,13 +45,13 @@ class TableRows:
         """Return the line of a row; None if the source has no lines."""
         return self.places[at] if self.in_lines else None
 
-    def id(self, column: str, at: int, what: str) -> str:
+    def id(self, column: str, at: int, noun: str) -> str:
         """Return the id in a cell; raise BadInput if it is blank."""
         row = "" if self.in_lines else f" of row {self.places[at]}"
-        return parse_id(self.columns[column][at], f"the {what}{row}", self.label, self.line(at))
+        return parse_id(self.columns[column][at], f"the {noun}{row}", self.label, self.line(at))
 
 
-def parse_id(value: Any, what: str, label: str | None, line: int | None = None) -> str:
+def parse_id(value: Any, noun: str, label: str | None, line: int | None = None) -> str:
     """Convert a value to an id; raise BadInput if it is blank.
 
     Blanks around it are removed, and the decimal point of a whole float.
@@ -63,7 +63,7 @@ def parse_id(value: Any, what: str, label: str | None, line: int | None = None) 
         return str(int(value)) if value.is_integer() else str(value)
     text = "" if value is None or isinstance(value, float) else str(value).strip()
     if not text:
-        raise BadInput(f"{what} is missing", file=label, line=line)
+        raise BadInput(f"{noun} is missing", file=label, line=line)
     return text
 
 
@@ -77,11 +77,11 @@ def read_rows(source: InputFile, form: str) -> TableRows:
     if form == "jsonl":
         return rows_from_mappings([], read_json_lines(source), source.label, in_lines=True)
     with source.open() as file:
-        found = numbered_cells((line.decode() for line in file), form, source.label)
-        first, names = next(found, (1, []))
+        numbered = numbered_cells((line.decode() for line in file), form, source.label)
+        first, names = next(numbered, (1, []))
         check_duplicate_columns(first, names, source.label)
         return rows_from_mappings(
-            names, _match_cells_to_header(names, found, source.label), source.label, in_lines=True
+            names, _match_cells_to_header(names, numbered, source.label), source.label, in_lines=True
         )
 
 
@@ -100,16 +100,16 @@ def rows_from_mappings(
     columns: dict[str, list[Any]] = {name: [] for name in names}
     places: list[int] = []
     for place, row in rows:
-        held = {
+        filled = {
             name: cell
             for name, cell in row.items()
             if not (cell is None or (isinstance(cell, str) and not cell.strip()))
         }
-        if not held:
+        if not filled:
             continue
         columns |= {name: [None] * len(places) for name in row if name not in columns}
         for name, cells in columns.items():
-            cells.append(held.get(name))
+            cells.append(filled.get(name))
         places.append(place)
     nested = {name for name, cells in columns.items() if any(isinstance(cell, dict | list) for cell in cells)}
     plain = {name: cells for name, cells in columns.items() if name.strip() and name not in nested}
@@ -117,13 +117,11 @@ def rows_from_mappings(
 
 
 def _match_cells_to_header(
-    names: Sequence[str], found: Iterable[tuple[int, list[str]]], label: str
+    names: Sequence[str], rows: Iterable[tuple[int, list[str]]], label: str
 ) -> Iterator[tuple[int, dict[str, str]]]:
-    for line, cells in found:
+    for line, cells in rows:
         if len(cells) < len(names) or any(cells[len(names) :]):
-            raise BadInput(
-                f"there are {len(cells)} cells, and the header names {len(names)} columns", file=label, line=line
-            )
+            raise BadInput(f"expected {len(names)} cells as in the header, got {len(cells)}", file=label, line=line)
         yield line, dict(zip(names, cells, strict=False))
 
 

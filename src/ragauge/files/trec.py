@@ -175,7 +175,7 @@ def _check_lines(source: InputFile, number: int, block: bytes, names: list[str],
             except ValueError:
                 wrong = True
             if wrong:
-                raise BadInput(f"the {name} is `{value}`, not a number", file=source.label, line=at)
+                raise BadInput(f"the {name} must be a number, got `{value}`", file=source.label, line=at)
 
 
 def _suggest_format(parts: list[bytes], names: list[str]) -> str | None:

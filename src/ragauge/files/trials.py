@@ -138,7 +138,7 @@ def _find_columns(rows: TableRows) -> _TrialColumns:
         raise BadInput(
             f"expected columns for the task and its success; found {', '.join(names)}",
             file=label,
-            hint="columns task, trial, success; or task, n, c",
+            hint="use columns task, trial, success; or task, n, c",
         )
     ambiguous = {"measure": "keep the rows of one measure", "run": "rename it to `trial` or `system`"}
     for name, hint in ambiguous.items():
@@ -202,12 +202,12 @@ def trials_from_mapping(
     return trials
 
 
-def _unique_by_id(data: Mapping[Any, Any], what: str, label: str | None) -> dict[str, Any]:
+def _unique_by_id(data: Mapping[Any, Any], noun: str, label: str | None) -> dict[str, Any]:
     unique: dict[str, Any] = {}
     for key, value in data.items():
-        name = parse_id(key, f"the name of a {what}", label)
+        name = parse_id(key, f"the name of a {noun}", label)
         if name in unique:
-            raise BadInput(f"duplicate {what} `{name}`", file=label)
+            raise BadInput(f"duplicate {noun} `{name}`", file=label)
         unique[name] = value
     return unique
 
@@ -220,7 +220,7 @@ def _is_integer(value: Any) -> bool:
 def is_success(
     value: Any,
     success_threshold: float | None,
-    what: str = "a trial",
+    noun: str = "a trial",
     label: str | None = None,
     line: int | None = None,
 ) -> bool:
@@ -240,20 +240,20 @@ def is_success(
             number = math.inf
         if math.isinf(number):
             raise BadInput(
-                f"the outcome of {what} must be true or false, got `{value}`",
+                f"the outcome of {noun} must be true or false, got `{value}`",
                 file=label,
                 line=line,
                 hint="true or false",
             )
     if math.isnan(number):
         raise BadInput(
-            f"{what} has no outcome", file=label, line=line, hint="mark it as a failure, or remove the trial"
+            f"{noun} has no outcome", file=label, line=line, hint="mark it as a failure, or remove the trial"
         )
     if success_threshold is not None:
         return number >= success_threshold
     if number not in (0, 1):
         raise BadInput(
-            f"the outcome of {what} must be 0 or 1, got {number:g}",
+            f"the outcome of {noun} must be 0 or 1, got {number:g}",
             file=label,
             line=line,
             hint="for scores, give the minimum value of a success: `--success-threshold 0.5`",

@@ -48,23 +48,23 @@ def read_vectors(path: str | Path, *, limit: int | None = None, column: str | No
     """
     source = InputFile(str(path))
     if limit is not None and limit < 1:
-        raise BadInput(f"the first {limit} rows of a file are none", hint="ask for 1 or more")
+        raise BadInput(f"limit must be at least 1, got {limit}")
     if not Path(path).is_file():
         with source.open():
-            raise BadInput("is no file of vectors", file=source.label)
+            raise BadInput("is not a vector file", file=source.label)
     if source.ending in TEXMEX_TYPES:
-        found = VectorFile(_read_texmex(source, TEXMEX_TYPES[source.ending], limit))
+        file = VectorFile(_read_texmex(source, TEXMEX_TYPES[source.ending], limit))
     elif source.ending in BIG_ANN_TYPES:
-        found = VectorFile(_read_big_ann(source, BIG_ANN_TYPES[source.ending], limit))
+        file = VectorFile(_read_big_ann(source, BIG_ANN_TYPES[source.ending], limit))
     elif source.ending == ".npy":
-        found = VectorFile(_read_npy(source, limit))
+        file = VectorFile(_read_npy(source, limit))
     elif source.ending == ".parquet":
-        found = _read_vector_parquet(source, limit, column)
+        file = _read_vector_parquet(source, limit, column)
     else:
         raise _unknown_format_error(source)
-    if (row := first_bad_row(found.vectors)) is not None:
+    if (row := first_bad_row(file.vectors)) is not None:
         raise BadInput(f"row {row} has a NaN or an infinity", file=source.label)
-    return found
+    return file
 
 
 def first_bad_row(vectors: Array, kind: Any = None) -> int | None:
@@ -165,8 +165,8 @@ def _read_texmex(source: InputFile, kind: str, limit: int | None) -> Array:
     # After a row of another length all rows are misaligned, so the first one is named.
     if (other := dimensions != dimension).any():
         row = int(other.argmax())
-        what = f"row {row} (byte {row * size}) has {dimensions[row]} dimensions, the first has {dimension}"
-        raise BadInput(what, file=source.label)
+        message = f"row {row} (byte {row * size}) has {dimensions[row]} dimensions, the first has {dimension}"
+        raise BadInput(message, file=source.label)
     if len(body) % size:
         raise BadInput(f"ends in the middle of row {rows} (byte {len(body)})", file=source.label)
     return _to_native_order(np.ascontiguousarray(table[:, 4:]).view(kind))
@@ -190,8 +190,8 @@ def _read_big_ann(source: InputFile, kind: str, limit: int | None) -> Array:
     # Without a limit map all bytes, to detect extra ones after the last row.
     body = _read_body(source, None if not cut else 1, 8 + wanted * size)[8:]
     if len(body) < wanted * size:
-        what = f"ends in row {len(body) // size} (byte {len(body) + 8}) of the {rows} that its header tells of"
-        raise BadInput(what, file=source.label)
+        message = f"ends in row {len(body) // size} (byte {len(body) + 8}) of {rows}, the number in its header"
+        raise BadInput(message, file=source.label)
     extra = len(body) - wanted * size
     if not cut and extra and not (source.ending == ".ibin" and extra == wanted * size):
         raise BadInput(f"{extra} extra bytes after the last row (row {rows - 1})", file=source.label)
@@ -212,7 +212,7 @@ def _read_npy(source: InputFile, limit: int | None) -> Array:
         raise BadInput(
             f"holds an array of shape {array.shape} and type {array.dtype}",
             file=source.label,
-            hint="vectors are numbers, a row for each: shape (n, d)",
+            hint="expected one row of numbers per vector: shape (n, d)",
         )
     rows: Array = array if limit is None else array[:limit]
     return rows
@@ -225,7 +225,7 @@ def _read_vector_parquet(source: InputFile, limit: int | None, column: str | Non
         table = scan_parquet(source.path, source.label)
         schema = table.collect_schema()
         name = _find_vector_column(schema, column, source.label)
-        named = next((one for one in ID_COLUMNS if one in schema and not schema[one].is_nested()), None)
+        named = next((name for name in ID_COLUMNS if name in schema and not schema[name].is_nested()), None)
         table = table.select(name, *([named] if named else []))
         frame = (table if limit is None else table.head(limit)).collect()
     if not len(frame):
@@ -237,12 +237,12 @@ def _read_vector_parquet(source: InputFile, limit: int | None, column: str | Non
     dimension = sizes[0] or 0
     if not (sizes == dimension).fill_null(value=False).all() or not dimension:
         row = int((sizes != dimension).fill_null(value=True).arg_max() or 0)
-        said = "nothing" if not sizes[row] else f"{sizes[row]} dimensions, the first has {dimension}"
-        raise BadInput(f"row {row} of the column {name!r} has {said}", file=source.label)
+        problem = "nothing" if not sizes[row] else f"{sizes[row]} dimensions, the first has {dimension}"
+        raise BadInput(f"row {row} of the column {name!r} has {problem}", file=source.label)
     flat = values.explode()
     if flat.null_count():
         row = int(flat.is_null().arg_max() or 0) // dimension
-        raise BadInput(f"row {row} of the column {name!r} has an empty place", file=source.label)
+        raise BadInput(f"row {row} of the column {name!r} has an empty value", file=source.label)
     matrix = np.ascontiguousarray(flat.to_numpy()).reshape(len(frame), dimension)
     if not named:
         return VectorFile(matrix)
@@ -250,8 +250,8 @@ def _read_vector_parquet(source: InputFile, limit: int | None, column: str | Non
     if ids.null_count():
         raise BadInput(f"row {ids.is_null().arg_max()} has no {named}", file=source.label)
     if ids.n_unique() < len(ids):
-        again = int(ids.is_first_distinct().not_().arg_max() or 0)
-        raise BadInput(f"row {again} has the {named} {ids[again]!r} of an earlier row", file=source.label)
+        repeated = int(ids.is_first_distinct().not_().arg_max() or 0)
+        raise BadInput(f"row {repeated} has the {named} {ids[repeated]!r} of an earlier row", file=source.label)
     return VectorFile(matrix, ids.to_list())
 
 
@@ -265,14 +265,18 @@ def _find_vector_column(schema: Any, column: str | None, label: str) -> str:
     could: list[str] = [name for name, kind in schema.items() if _is_numeric_list(kind)]
     if column is not None:
         if column not in could:
-            raise BadInput(f"the column {column!r} holds no vectors", file=label, hint=f"{_quote_names(could)} could")
+            raise BadInput(
+                f"the column {column!r} contains no vectors",
+                file=label,
+                hint=f"columns with vectors: {_quote_names(could)}",
+            )
         return column
     known = [name for name in could if name.lower() in VECTOR_COLUMNS]
     if len(could) == 1 or len(known) == 1:
         return (known or could)[0]
     if could:
-        raise BadInput(f"several columns hold vectors: {_quote_names(could)}", file=label, hint="name one of them")
-    raise BadInput("no column holds lists of numbers", file=label, hint=f"it has {_quote_names(list(schema))}")
+        raise BadInput(f"several columns contain vectors: {_quote_names(could)}", file=label, hint="name one of them")
+    raise BadInput("no column contains lists of numbers", file=label, hint=f"it has {_quote_names(list(schema))}")
 
 
 def _quote_names(names: Sequence[str]) -> str:

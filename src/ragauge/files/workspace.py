@@ -90,7 +90,7 @@ def _acquire_lock(path: Path, *, shared: bool) -> int:
 def _try_lock(file: int, *, shared: bool) -> bool:
     """Lock an open file without waiting; return False if another process holds it.
 
-    Windows has no shared locks, so that a shared holder excludes nobody there.
+    Windows has no shared locks: the function then returns True without locking.
     """
     if sys.platform == "win32":
         import msvcrt
@@ -126,7 +126,7 @@ class WorkKey(NamedTuple):
         """All parts, as they are written to a folder."""
         return {**self.optional, **self.required}
 
-    def check(self, found: Mapping[str, Any], folder: Path, what: str, *, hint: str = RESTART_HINT) -> str:
+    def check(self, stored: Mapping[str, Any], folder: Path, noun: str, *, hint: str = RESTART_HINT) -> str:
         """Describe the differences of the optional parts from those found in a folder; empty if there are none.
 
         Raise BadInput if a required part differs.
@@ -137,13 +137,13 @@ class WorkKey(NamedTuple):
         """
         changes: list[tuple[str, str]] = []
         for part, value in json.loads(json.dumps(self.parts)).items():
-            before = found.get(part)
+            before = stored.get(part)
             before = before if isinstance(before, Mapping) else {}  # a corrupt file may contain any type
             names = [name for name in {**before, **value} if before.get(name) != value.get(name)]
             changes += [(part, f"{name} {before.get(name)} -> {value.get(name)}") for name in names]
         described = ", ".join(change for _, change in changes[:3]) + (", …" if len(changes) > 3 else "")
         if any(part in self.required for part, _ in changes):
-            raise BadInput(f"holds {what} of other work ({described})", file=str(folder), hint=hint)
+            raise BadInput(f"holds {noun} of other work ({described})", file=str(folder), hint=hint)
         return described
 
 
@@ -237,7 +237,7 @@ def remove_orphans(folder: Path) -> None:
             orphans = [
                 entry
                 for entry in entries
-                if (found := pattern.fullmatch(entry.name)) and not _is_alive(int(found[1])) and _is_own(entry)
+                if (match := pattern.fullmatch(entry.name)) and not _is_alive(int(match[1])) and _is_own(entry)
             ]
     except OSError:
         return

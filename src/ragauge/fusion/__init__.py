@@ -84,7 +84,7 @@ def tune(
 def _parse_single_measure(measure: str, convention: Convention) -> str:
     names = list(map(str, parse_measures(measure, convention)))
     if len(names) != 1:
-        raise BadInput(f"`{measure}` is {len(names)} measures, and tuning goes by one", hint="ndcg@10")
+        raise BadInput(f"tuning needs one measure, got {len(names)}: `{measure}`", hint="use ndcg@10")
     return names[0]
 
 
@@ -100,10 +100,10 @@ def read_runs(runs: Any) -> dict[str, ScoresByQuery]:
     """
     if isinstance(runs, Mapping):
         if is_single_run(runs):
-            raise BadInput("this is one run, and fusing needs a list of them", hint="fuse([bm25, dense])")
+            raise BadInput("fusing needs a list of runs, got one run", hint="use fuse([bm25, dense])")
         named_runs = [(str(name), run) for name, run in runs.items()]
     elif isinstance(runs, str | Path | Run):
-        raise BadInput("this is one run, and fusing needs a list of them", hint="fuse([bm25, dense])")
+        raise BadInput("fusing needs a list of runs, got one run", hint="use fuse([bm25, dense])")
     else:
         named_runs = [(_run_name(run, i), run) for i, run in enumerate(runs, 1)]
     scores_by_run: dict[str, ScoresByQuery] = {}

@@ -44,7 +44,7 @@ def _is_weight_list(value: Any) -> bool:
         return value is None
 
 
-WEIGHTS_CONDITION = "one number of 0 or more for each run, not all 0"
+WEIGHTS_CONDITION = "one number per run, each at least 0 and not all 0"
 TUNABLE_WEIGHTS = {"weights": MethodParameter(None, WEIGHTS_CONDITION, _is_weight_list, shares=True)}
 OPTIONAL_WEIGHTS = {"weights": MethodParameter(None, WEIGHTS_CONDITION, _is_weight_list)}
 RRF_K = {
@@ -133,7 +133,7 @@ class FusionMethod:
                     hint=self._list_parameters(parameters),
                 )
             if not parameters[name].holds(value):
-                raise BadInput(f"`{name}` of {self.name} must be {parameters[name].must}, not {value!r}")
+                raise BadInput(f"`{name}` of {self.name} must be {parameters[name].must}, got {value!r}")
             if name == "weights" and value is not None:
                 if len(value) != runs:
                     raise BadInput(
@@ -181,8 +181,8 @@ METHODS = {
         FusionMethod(
             "anz", untrained_methods.comb_anz, "mean over the runs that have it", FOX_SHAW_1993, sees="scores"
         ),
-        FusionMethod("max", untrained_methods.comb_max, "greatest score", FOX_SHAW_1993, sees="scores"),
-        FusionMethod("min", untrained_methods.comb_min, "least score", FOX_SHAW_1993, sees="scores"),
+        FusionMethod("max", untrained_methods.comb_max, "highest score", FOX_SHAW_1993, sees="scores"),
+        FusionMethod("min", untrained_methods.comb_min, "lowest score", FOX_SHAW_1993, sees="scores"),
         FusionMethod("med", untrained_methods.comb_med, "median score", FOX_SHAW_1993, sees="scores"),
         FusionMethod(
             "gmnz",
@@ -301,7 +301,7 @@ def find_method(name: str) -> FusionMethod:
     """Find a method by any of its names: `mnz`, `comb_mnz` and `CombMNZ` are the same."""
     method = METHODS.get(name) or _METHODS_BY_ALIAS.get(name.strip().lower().replace("-", "_"))
     if method is None:
-        raise UnknownName("fusion method", name, _METHODS_BY_ALIAS, hint="`ragauge fuse --list` shows them all")
+        raise UnknownName("fusion method", name, _METHODS_BY_ALIAS, hint="list all with `ragauge fuse --list`")
     return method
 
 

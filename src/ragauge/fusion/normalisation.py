@@ -53,8 +53,8 @@ def _check_finite(scores: Mapping[str, float]) -> None:
             sound = False
         if not sound:
             raise BadInput(
-                f"the score of document `{doc}` is {score!r}, not a finite number",
-                hint="leave documents without a score out of the ranking",
+                f"the score of document `{doc}` must be a finite number, got {score!r}",
+                hint="remove documents without a score from the ranking",
             )
 
 
@@ -183,8 +183,8 @@ def scale_by_max(rankings: Rankings) -> Rankings:
         best = max(ranking.values(), default=0.0)
         if best < 0 or (best == 0 and any(ranking.values())):
             raise BadInput(
-                f"the best score of a ranking is {best:g}, and `max` divides by it",
-                hint="min-max works with any scores",
+                f"`max` needs a best score above 0, got {best:g}",
+                hint="use min-max, which accepts any scores",
             )
     return [_scale_scores(r, 0.0, max(r.values())) if r else r for r in rankings]
 

@@ -80,9 +80,11 @@ def train(
     """
     fusion_method = find_method(method)
     if fusion_method.training is None:
-        raise BadInput(f"{fusion_method.name} learns nothing", hint="leave the training out, or tune its parameters")
+        raise BadInput(
+            f"{fusion_method.name} has no values to learn", hint="remove the training, or tune its parameters"
+        )
     if not qrels:
-        raise MissingEvidence(f"{fusion_method.name} learns from judged queries, and there are none")
+        raise MissingEvidence(f"{fusion_method.name} needs judged queries to learn from, got none")
     scale = find_normalisation(norm or default_norm(method)).name
     settings = fusion_method.settled(params, len(runs), trains=True)
     prepared = {
@@ -154,7 +156,7 @@ def truncate(ranking: Ranking, depth: int | None) -> Ranking:
     if depth is None:
         return ranking
     if depth < 1:
-        raise BadInput(f"a depth of {depth} keeps nothing", hint="a depth is at least 1")
+        raise BadInput(f"depth must be at least 1, got {depth}")
     return dict(list(ranking.items())[:depth])
 
 
@@ -167,20 +169,20 @@ def _resolve_settings(
     """
     fusion_method = find_method(method)
     if runs == 0:
-        raise BadInput("there is nothing to fuse", hint="give at least one ranking")
+        raise BadInput("no rankings to fuse", hint="pass at least one ranking")
     settings = fusion_method.settled(params, runs)
     if fusion_method.training is None:
         if trained is not None:
-            raise BadInput(f"{fusion_method.name} learns nothing, and is given what {trained.method} learned")
+            raise BadInput(f"{fusion_method.name} does not use learned values, got those of {trained.method}")
         return fusion_method, norm or default_norm(method), settings
     if trained is None:
         raise MissingEvidence(
             f"{fusion_method.name} must first learn from judged queries",
-            hint=f'give trained=train("{fusion_method.name}", qrels, runs), or tune it (--tune --qrels FILE)',
+            hint=f'pass trained=train("{fusion_method.name}", qrels, runs), or tune it (--tune --qrels FILE)',
         )
     if trained.method != fusion_method.name or len(trained.rows) != runs:
         raise BadInput(
-            f"what {trained.method} learned about {len(trained.rows)} runs is given to {fusion_method.name} "
-            f"for {runs} runs"
+            f"expected values that {fusion_method.name} learned from {runs} runs, got those of {trained.method} "
+            f"from {len(trained.rows)} runs"
         )
     return fusion_method, norm or trained.norm, settings | {"rows": trained.rows}

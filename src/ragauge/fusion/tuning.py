@@ -105,7 +105,7 @@ def cross_validate(
     fusion_method = find_method(method)
     scale = find_normalisation(norm or default_norm(method)).name
     if not runs:
-        raise BadInput("there is nothing to fuse", hint="give at least one run")
+        raise BadInput("no runs to fuse", hint="pass at least one run")
     split = split_folds(qrels, options.get("folds", 5), options.get("seed", 0))
     rankings = rankings_by_query(runs) | {query: [run.get(query, {}) for run in runs] for query in qrels}
     session = _TuningSession(
@@ -149,7 +149,7 @@ def split_folds(queries: Collection[str], folds: int, seed: int) -> list[tuple[s
     The split is a seeded shuffle of the sorted ids.
     """
     if folds < 2:
-        raise BadInput(f"{folds} folds cannot hold anything out", hint="2 folds or more")
+        raise BadInput(f"folds must be at least 2, got {folds}", hint="use folds=5")
     if len(queries) < folds:
         raise BadInput(f"{len(queries)} judged queries cannot be split into {folds} folds", hint="use fewer folds")
     names = sorted(queries)
@@ -166,7 +166,7 @@ def parameter_combinations(fusion_method: FusionMethod, runs: int, grid: Paramet
             if setting.grid or setting.shares
         }
         if not values and fusion_method.training is None:
-            raise BadInput(f"{fusion_method.name} has nothing to tune or to learn", hint="fuse with it as it is")
+            raise BadInput(f"{fusion_method.name} has no parameters to tune", hint="fuse without tuning")
         grid = values
     if isinstance(grid, Mapping):
         combinations = itertools.product(*grid.values())
@@ -174,7 +174,7 @@ def parameter_combinations(fusion_method: FusionMethod, runs: int, grid: Paramet
     else:
         candidates = [dict(candidate) for candidate in grid]
     if not candidates:
-        raise BadInput("the grid is empty", hint="give at least one value of each parameter")
+        raise BadInput("the grid is empty", hint="pass at least one value per parameter")
     for candidate in candidates:
         training = {
             name: value

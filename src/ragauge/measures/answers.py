@@ -224,7 +224,7 @@ def _check_not_ranking_measure(name: str) -> None:
         names.parse_measure(name)
     except (BadInput, LookupError):
         return
-    raise BadInput(f"`{name}` is a measure of rankings, not of answers", hint="`ragauge evaluate` counts it")
+    raise BadInput(f"`{name}` is a ranking measure, not an answer measure", hint="compute it with `ragauge evaluate`")
 
 
 def _name_key(name: str) -> str:
@@ -240,7 +240,7 @@ def _parse_options(spec: AnswerSpec, text: str) -> dict[str, str]:
             raise UnknownName(f"option of {spec.name}", option, spec.options, hint=hint)
         if value not in spec.choices[option]:
             allowed = ", ".join(spec.choices[option])
-            raise BadInput(f"`{option}` of {spec.name} cannot be `{value}`", hint=f"it is one of {allowed}")
+            raise BadInput(f"`{option}` of {spec.name} cannot be `{value}`", hint=f"choose one of {allowed}")
         options[option] = value
     return options
 
@@ -249,7 +249,7 @@ def _parse_cutoff(spec: AnswerSpec, text: str | None, measure_name: str) -> int 
     if text is None:
         return None
     if not spec.cutoff:
-        raise BadInput(f"{spec.name} has no cutoff", hint=f"ask for {spec.name}")
+        raise BadInput(f"{spec.name} has no cutoff", hint=f"use {spec.name}")
     if not re.fullmatch(r"[1-9]\d*", text):
         raise BadInput(
             f"`{text}` in `{measure_name}` is not a cutoff", hint=f"a whole number from 1, as in {spec.name}@3"
@@ -315,17 +315,17 @@ def score_answers(
     sample_ids = [sample.id for sample in samples]
     if len(set(sample_ids)) < len(sample_ids):
         duplicate_id = next(sample_id for sample_id in sample_ids if sample_ids.count(sample_id) > 1)
-        raise BadInput(f"two samples have the id `{duplicate_id}`", hint="give each an id of its own")
+        raise BadInput(f"two samples have the id `{duplicate_id}`", hint="give each sample its own id")
     if not all(sample_id.strip() for sample_id in sample_ids):
-        raise BadInput("a sample has an empty id", hint="give each an id of its own")
+        raise BadInput("a sample has an empty id", hint="give each sample its own id")
     mismatched_id = next(
         (sample_id for sample_id in sample_ids if sample_id in verdicts and verdicts[sample_id].sample != sample_id),
         None,
     )
     if mismatched_id is not None:
         raise BadInput(
-            f"the verdicts on `{mismatched_id}` are of another sample, `{verdicts[mismatched_id].sample}`",
-            hint="a mapping from each sample's id to what was said of it",
+            f"the verdicts on `{mismatched_id}` belong to another sample, `{verdicts[mismatched_id].sample}`",
+            hint="pass a mapping from sample id to verdicts",
         )
     check_answer_inputs(parsed_measures, samples)
     cases = [AnswerMeasureInput(sample, verdicts.get(sample.id) or Verdicts(sample.id), rules) for sample in samples]

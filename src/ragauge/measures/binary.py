@@ -74,7 +74,7 @@ def recall(
     """
     if of in ("k", "eps"):
         if k is None:
-            raise BadInput(f"recall(of={of}) needs a cutoff", hint=f"ask for recall(of={of})@10")
+            raise BadInput(f"recall(of={of}) needs a cutoff", hint=f"use recall(of={of})@10")
         if of == "eps":
             return _recall_within_epsilon(judged, k, eps)
         true = (judged.pool_position[judged.row] < k) & (judged.grade >= rel)

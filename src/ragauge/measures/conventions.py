@@ -88,11 +88,13 @@ class Convention:
         if self.gain not in ("linear", "exp", "binary") and not re.fullmatch(
             r"[-\d.]+:[-\d.]+(/[-\d.]+:[-\d.]+)*", self.gain
         ):
-            raise BadInput(f"`gain` cannot be `{self.gain}`", hint="linear, exp, binary, or a table such as 1:3/2:9")
+            raise BadInput(
+                f"`gain` cannot be `{self.gain}`", hint="use linear, exp, binary, or a table such as 1:3/2:9"
+            )
         if self.ties == "expected" and (self.unjudged, self.own, self.depth) != ("nonrelevant", "kept", None):
             raise BadInput(
-                "ties cannot be averaged where documents are taken out of the ranking first",
-                hint="with ties=expected leave unjudged, own and depth as they are",
+                "ties=expected cannot be combined with options that remove documents from the ranking",
+                hint="with ties=expected do not set unjudged, own or depth",
             )
 
     def but(self, **options: str | float | None) -> Convention:
@@ -175,7 +177,7 @@ NUMERIC_OPTION_TYPES: Mapping[str, type] = MappingProxyType(
 """Types of the numeric options of a convention, by option name."""
 
 
-def find_convention(which: str | Convention) -> Convention:
+def find_convention(convention: str | Convention) -> Convention:
     """Find a convention by name, with options after commas; a convention is returned unchanged.
 
     Options without a name change the default convention.
@@ -183,9 +185,9 @@ def find_convention(which: str | Convention) -> Convention:
     >>> find_convention("RIG").gain, find_convention("trec9,ties=ranked").name, find_convention("depth=5").depth
     ('exp', 'trec9, ties=ranked', 5)
     """
-    if isinstance(which, Convention):
-        return which
-    parts = [part.strip() for part in which.split(",")]
+    if isinstance(convention, Convention):
+        return convention
+    parts = [part.strip() for part in convention.split(",")]
     name = "default" if "=" in parts[0] else parts.pop(0)
     preset = PRESETS.get(name.lower().replace("_", "-"))
     if preset is None:

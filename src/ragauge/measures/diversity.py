@@ -19,7 +19,7 @@ from ragauge.measures.judged_ranks import JudgedRanks, TopDocuments
 
 def _top_documents(judged: JudgedRanks) -> TopDocuments:
     if judged.top is None:
-        raise MissingEvidence("the first documents of each query were not kept", hint="ask `evaluate` for the measure")
+        raise MissingEvidence("the first documents of each query were not saved", hint="ask `evaluate` for the measure")
     return judged.top
 
 
@@ -28,8 +28,8 @@ def _find_targets(judged: JudgedRanks, target_source: str, measure: str) -> Mapp
         return {}
     if judged.judgments.targets is None:
         raise MissingEvidence(
-            f"{measure} needs a target map, which says what answers each document gives",
-            hint="give one with --targets FILE (evaluate(…, targets=…)), or ask for "
+            f"{measure} needs a target map from documents to the answers that they contain",
+            hint="pass --targets FILE (evaluate(…, targets=…)), or use "
             f"{measure}(targets=identity), where each document is its own target",
         )
     return judged.judgments.targets

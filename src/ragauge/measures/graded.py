@@ -33,7 +33,9 @@ def compute_gains(grades: Floats, gain: str) -> Floats:
         try:
             gains = np.where(grades == float(grade), float(value), gains)
         except ValueError:
-            raise BadInput(f"`{gain}` is not a gain", hint="linear, exp, binary, or a table such as 1:3/2:9") from None
+            raise BadInput(
+                f"`{gain}` is not a gain", hint="use linear, exp, binary, or a table such as 1:3/2:9"
+            ) from None
     return gains
 
 

@@ -25,7 +25,7 @@ ABSENT_REASONS = {
     "reference": "no reference answer",
 }
 """Reason why a sample without the field is unscored."""
-NOT_JUDGED = Unscored("it was not judged")
+NOT_JUDGED = Unscored("not judged")
 
 
 class MissingVerdict(Exception):
@@ -87,7 +87,7 @@ class AnswerMeasureInput:
         """Return the claims of a text; raises `MissingVerdict` if there are none."""
         claims = self.claims(text)
         if not claims:
-            raise MissingVerdict(f"the {text} claims nothing")
+            raise MissingVerdict(f"the {text} contains no claims")
         return claims
 
     def supports(self, text: str, *, contexts: bool = False, other: bool = False) -> list[Support]:
@@ -231,7 +231,7 @@ def faithfulness(case: AnswerMeasureInput, *, by: str = "verdict") -> float:
         if support.probability is not None and math.isfinite(support.probability)
     ]
     if len(probabilities) < len(supports):
-        raise MissingVerdict("the judge gives no probabilities")
+        raise MissingVerdict("the judge returns no probabilities")
     return math.fsum(probabilities) / len(probabilities)
 
 
@@ -309,12 +309,12 @@ def answer_relevance(case: AnswerMeasureInput) -> float:
     if "questions" in verdicts.unscored:
         raise MissingVerdict(f"no questions were generated: {verdicts.unscored['questions'].why}")
     if verdicts.refusal is None and not verdicts.questions:
-        raise MissingVerdict("no questions were generated: it was not judged")
+        raise MissingVerdict("no questions were generated: not judged")
     if verdicts.refusal is None:
         raise MissingVerdict("not judged whether the answer is a refusal")
     if verdicts.refusal:
         if case.convention.refusal == "unscored":
-            raise MissingVerdict("the answer commits itself to nothing")
+            raise MissingVerdict("the answer is a refusal")
         return 0.0
     similarities = [question.similarity for question in verdicts.questions]
     if not similarities:

@@ -139,7 +139,9 @@ def _batch_scores(batch: QueryBatch, total: int, rules: Convention) -> tuple[Flo
             for doc, score in docs.items():
                 if not _is_number(score):
                     quoted_score = repr(score)[:MAX_QUOTED_CHARS]
-                    raise BadInput(f"the score of document `{doc}` for query `{query}` is {quoted_score}, not a number")
+                    raise BadInput(
+                        f"the score of document `{doc}` for query `{query}` must be a number, got {quoted_score}"
+                    )
     return _round_scores(scores, rules), looked_up
 
 

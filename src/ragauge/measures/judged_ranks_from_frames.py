@@ -326,7 +326,7 @@ def _check_duplicates(block: QueryBlock, name: str) -> None:
             raise BadInput(
                 f"document `{pair[1]}` appears more than once in the ranking of query `{block.names[segment]}`",
                 file=name,
-                hint="`-C duplicates=first` counts its best rank; `ragauge validate` lists them all",
+                hint="use `-C duplicates=first` to count its best rank; list all with `ragauge validate`",
             )
         seen_pairs.add(pair)
 

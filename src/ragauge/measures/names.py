@@ -171,7 +171,7 @@ def _check_cutoff_is_number(text: str, lower: str) -> None:
         return
     kind = MEASURE_REGISTRY[name].cutoff
     example = f"a cutoff is a number, as in {name}@{'0.5' if kind == 'level' else '10'}"
-    raise BadInput(f"`{cutoff}` in `{text}` is not a cutoff", hint=example if kind else f"ask for {name}")
+    raise BadInput(f"`{cutoff}` in `{text}` is not a cutoff", hint=example if kind else f"use {name}")
 
 
 def _check_not_answer_measure(text: str) -> None:
@@ -179,7 +179,7 @@ def _check_not_answer_measure(text: str) -> None:
     from ragauge.measures.answers import is_answer_measure
 
     if is_answer_measure(text):
-        raise BadInput(f"`{text}` is a measure of answers, not of rankings", hint="`ragauge judge` counts it")
+        raise BadInput(f"`{text}` is an answer measure, not a ranking measure", hint="compute it with `ragauge judge`")
 
 
 def _suggest_with_at(lower: str) -> str | None:
@@ -210,7 +210,7 @@ def make_measure(spec: MeasureSpec, cutoff: float | None, chosen: Mapping[str, A
         allowed = spec.choices.get(option)
         table = isinstance(value, str) and ":" in value and allowed is not None and "…:…" in allowed
         if allowed is not None and value not in allowed and not table:
-            raise BadInput(f"`{option}` of {spec.name} cannot be `{value}`", hint=f"it is one of {', '.join(allowed)}")
+            raise BadInput(f"`{option}` of {spec.name} cannot be `{value}`", hint=f"choose one of {', '.join(allowed)}")
         options[option] = value
     for option in chosen:
         if option not in spec.options:
@@ -219,7 +219,7 @@ def make_measure(spec: MeasureSpec, cutoff: float | None, chosen: Mapping[str, A
         cutoff = convention.mrr_depth if spec.name == "mrr" else DEFAULT_CUTOFFS.get(spec.name)
     _check_cutoff(spec, cutoff, convention.min_cutoff if spec.name == "precision" else 1)
     if "p" in options and not 0 < options["p"] < 1:
-        raise BadInput(f"the p of {spec.name} cannot be {options['p']:g}", hint="it lies between 0 and 1")
+        raise BadInput(f"the p of {spec.name} must be between 0 and 1, got {options['p']:g}")
     if len(options.get("weights", "four")) != 4:
         raise BadInput(f"{spec.name} has four weights", hint="utility(weights=1/-1/0/0)")
     return Measure(spec, cutoff if cutoff is None or spec.cutoff == "level" else int(cutoff), tuple(options.items()))
@@ -233,9 +233,9 @@ def _check_cutoff(spec: MeasureSpec, cutoff: float | None, min_cutoff: int) -> N
     if cutoff is None:
         if spec.cutoff in ("rank", "level"):
             example = "10" if spec.cutoff == "rank" else "0.5"
-            raise BadInput(f"{spec.name} needs a cutoff", hint=f"ask for {spec.name}@{example}")
+            raise BadInput(f"{spec.name} needs a cutoff", hint=f"use {spec.name}@{example}")
     elif not spec.cutoff:
-        raise BadInput(f"{spec.name} has no cutoff", hint=f"ask for {spec.name}")
+        raise BadInput(f"{spec.name} has no cutoff", hint=f"use {spec.name}")
     elif spec.cutoff != "level" and (cutoff < min_cutoff or cutoff != int(cutoff)):
         raise BadInput(
             f"the cutoff of {spec.name} must be a whole number of at least {min_cutoff}, got {cutoff:g}",

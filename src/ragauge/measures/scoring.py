@@ -20,7 +20,7 @@ MeasureFunction = Callable[[JudgedQuery], float]
 
 MISSING_QUERY = "the run does not have the query"
 NO_RELEVANT = "no document is relevant"
-NO_VALUE = "the measure gave no number"
+NO_VALUE = "the measure returned no number"
 WHOLE_RANKING_MEASURES = frozenset({"map", "gm_map", "11pt_avg", "bpref", "infap", "recall", "ndcg"})
 """Measures that, without a cutoff, change if a run is truncated."""
 TREC_DEPTH = 1000
@@ -41,7 +41,7 @@ def score_judged_ranks(
     for measure in measures:
         name = _measure_name(measure)
         if name in values:
-            raise BadInput(f"two measures are named `{name}`", hint="a function of your own goes by its __name__")
+            raise BadInput(f"two measures are named `{name}`", hint="give each function its own __name__")
         column, without, average = _score_measure(judged, measure, convention)
         values[name], means[name], unscored[name] = column, average, without
     canonical = partial(_canonical_name, convention)
@@ -221,7 +221,7 @@ def _measure_values(
     if judged.averaged and not spec.averages_ties:
         raise BadInput(
             f"{spec.name} is not defined as a mean over the orders of ties",
-            hint="another convention, or ties=trec, settles ties by a rule",
+            hint="use another convention, or ties=trec",
         )
     options = dict(measure.options)
     column = spec(judged, measure.cutoff, options)
@@ -256,7 +256,7 @@ def _check_missing_queries(judged: JudgedRanks, convention: Convention) -> None:
         more = ", …" if len(absent) > 3 else ""
         raise BadInput(
             f"{judged.name} has no ranking for {len(absent)} of {judged.n} judged queries ({first}{more})",
-            hint="`-C missing=zero` counts them as 0, `-C missing=skip` leaves them out",
+            hint="use `-C missing=zero` to count them as 0, or `-C missing=skip` to leave them out",
         )
 
 

@@ -20,7 +20,7 @@ PICKLE_FILES = ("pytorch_model.bin", "pytorch_model.bin.index.json")
 SAFETENSORS_FILES = ("model.safetensors", "model.safetensors.index.json")
 
 
-def load_model(kind: str, model: str, *, what: str, device: str | None, download: bool) -> Any:
+def load_model(kind: str, model: str, *, component: str, device: str | None, download: bool) -> Any:
     """Load a sentence-transformers model.
 
     `kind` is `SentenceTransformer` or `CrossEncoder`.
@@ -28,7 +28,7 @@ def load_model(kind: str, model: str, *, what: str, device: str | None, download
     try:
         import sentence_transformers
     except ImportError:
-        raise MissingExtra(what, "transformers") from None
+        raise MissingExtra(component, "transformers") from None
     _check_no_code(Path(model))
     try:
         with quiet_loading(download=download):
@@ -43,7 +43,7 @@ def load_model(kind: str, model: str, *, what: str, device: str | None, download
         raise model_load_error(model, error, download=download) from error
 
 
-MODEL_HINT = "give a folder with the model, or its name on the hub with download=true"
+MODEL_HINT = "pass a folder with the model, or its name on the hub with download=true"
 OFFLINE_HINT = (
     "check the network and the name, or download the model on another machine with "
     "`hf download NAME --local-dir FOLDER` and give the folder: model=FOLDER"
@@ -87,31 +87,31 @@ def quiet_loading(*, download: bool) -> Iterator[None]:
 
 def find_package_file(package: str, name: str) -> Path:
     """Find a file in an installed package without running its code."""
-    found = importlib.util.find_spec(package)
-    for folder in (found.submodule_search_locations or ()) if found else ():
+    spec = importlib.util.find_spec(package)
+    for folder in (spec.submodule_search_locations or ()) if spec else ():
         if (Path(folder) / name).exists():
             return Path(folder) / name
     raise ImportError(package)
 
 
-def model_hash(model: Any, *said: str) -> str:
+def model_hash(model: Any, *texts: str) -> str:
     """Hash the weights of a model and further texts; ten hexadecimal characters."""
     import torch
 
-    whole = hashlib.blake2b(digest_size=5)
-    for one in said:
-        whole.update(one.encode("utf-8", "replace") + b"\0")
+    hasher = hashlib.blake2b(digest_size=5)
+    for text in texts:
+        hasher.update(text.encode("utf-8", "replace") + b"\0")
     for name, numbers in sorted([*model.named_parameters(), *model.named_buffers()]):
         if UNUSED_HEAD not in name:
-            whole.update(f"{name} {numbers.dtype} {tuple(numbers.shape)}\0".encode())
+            hasher.update(f"{name} {numbers.dtype} {tuple(numbers.shape)}\0".encode())
             flat = numbers.detach().cpu().contiguous().reshape(-1)
-            whole.update(flat.view(torch.uint8).numpy().data)  # As bytes, because NumPy does not support every type.
-    return whole.hexdigest()
+            hasher.update(flat.view(torch.uint8).numpy().data)  # As bytes, because NumPy does not support every type.
+    return hasher.hexdigest()
 
 
 def count_parameters(model: Any) -> int:
     """Count the parameters used for vectors; shared ones count once."""
-    return sum(one.numel() for name, one in model.named_parameters() if UNUSED_HEAD not in name)
+    return sum(parameter.numel() for name, parameter in model.named_parameters() if UNUSED_HEAD not in name)
 
 
 def tokenizer_fingerprint_text(tokenizer: Any) -> str:
@@ -121,10 +121,10 @@ def tokenizer_fingerprint_text(tokenizer: Any) -> str:
     """
     backend = getattr(tokenizer, "backend_tokenizer", None)
     if backend is not None:
-        whole = type(backend).from_str(backend.to_str())  # Without the truncation and padding of the last call.
-        whole.no_truncation()
-        whole.no_padding()
-        return str(whole.to_str())
+        unlimited = type(backend).from_str(backend.to_str())  # Without the truncation and padding of the last call.
+        unlimited.no_truncation()
+        unlimited.no_padding()
+        return str(unlimited.to_str())
     # A vocabulary of all Unicode code points need not be written out.
     known = sorted(tokenizer.get_vocab().items()) if tokenizer.vocab_size < 1_000_000 else tokenizer.vocab_size
     return json.dumps([type(tokenizer).__name__, known, tokenizer.all_special_tokens])
@@ -139,18 +139,18 @@ def model_label(model: str) -> str:
     folder = Path(model).expanduser()
     if not folder.is_dir() and not model.endswith("/"):
         return model
-    whole = folder.resolve()
-    return f"{whole.parent.name}/{whole.name}" if whole.name == "model" else whole.name
+    resolved = folder.resolve()
+    return f"{resolved.parent.name}/{resolved.name}" if resolved.name == "model" else resolved.name
 
 
 def check_no_pickles(folder: Path, kind: str) -> None:
     """Refuse a folder that has weights only as a pickle, which can run code."""
     if any((folder / name).exists() for name in SAFETENSORS_FILES):
         return
-    found = next((name for name in PICKLE_FILES if (folder / name).exists()), None)
-    if found is not None:
+    pickle_file = next((name for name in PICKLE_FILES if (folder / name).exists()), None)
+    if pickle_file is not None:
         raise BadInput(
-            f"the weights are a pickle ({found}), which may hold code and is not loaded",
+            f"the weights are a pickle ({pickle_file}), which may hold code and is not loaded",
             file=str(folder),
             hint='if you trust it, write it as safetensors: python -c "import transformers; '
             f"transformers.{kind}.from_pretrained('{folder.name}').save_pretrained('{folder.name}-safe')\"",
@@ -168,12 +168,14 @@ def _check_no_code(folder: Path) -> None:
         return check_no_pickles(folder, "AutoModel")
     except ValueError:
         raise BadInput("modules.json cannot be read", file=str(folder)) from None
-    named = [one for one in modules if isinstance(one, dict)]
-    strange = next((name for one in named if not (name := str(one.get("type", ""))).startswith(LIBRARY_PREFIX)), None)
+    named = [module for module in modules if isinstance(module, dict)]
+    strange = next(
+        (name for module in named if not (name := str(module.get("type", ""))).startswith(LIBRARY_PREFIX)), None
+    )
     if strange is not None:
-        raise BadInput(f"the model brings code of its own (`{strange}`), which is not run", file=str(folder))
-    for one in named:
-        check_no_pickles(folder / str(one.get("path", "")), "AutoModel")
+        raise BadInput(f"the model contains custom code (`{strange}`), which is not run", file=str(folder))
+    for module in named:
+        check_no_pickles(folder / str(module.get("path", "")), "AutoModel")
     return None
 
 

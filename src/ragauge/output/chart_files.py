@@ -29,31 +29,31 @@ def combine_panels(title: str, alt: str, panels: Sequence[ChartPanel], width: in
     It has a title and a white background.
     """
     if len(panels) == 1:
-        alone = {**panels[0].spec, "width": width, "autosize": {"type": "fit-x", "contains": "padding"}}
-        alone["layer"] = [_widen_legend(layer, width) for layer in alone["layer"]]
+        single = {**panels[0].spec, "width": width, "autosize": {"type": "fit-x", "contains": "padding"}}
+        single["layer"] = [_widen_legend(layer, width) for layer in single["layer"]]
         return {
-            **alone,
+            **single,
             "description": replace_invalid_xml(alt),
             "config": _print_config(),
             "title": _title_spec(title, panels[0].title),
         }
     room = _panels_per_row(len(panels), max(1, min(3, width // MIN_PANEL_WIDTH_PX)))
     rows: list[list[ChartPanel]] = []
-    for one in panels:
-        if one.wide or not rows or rows[-1][0].wide or len(rows[-1]) == room:
-            rows.append([one])
+    for panel in panels:
+        if panel.wide or not rows or rows[-1][0].wide or len(rows[-1]) == room:
+            rows.append([panel])
         else:
-            rows[-1].append(one)
-    most = max(map(len, rows))
+            rows[-1].append(panel)
+    max_columns = max(map(len, rows))
     drawn = []
     for row in rows:
-        views = [_panel_view(one, _plot_width(one, width, 1 if one.wide else most)) for one in row]
+        views = [_panel_view(panel, _plot_width(panel, width, 1 if panel.wide else max_columns)) for panel in row]
         drawn.append(
             {"hconcat": views, "spacing": PANEL_GAP_PX, "resolve": INDEPENDENT_SCALES} if len(views) > 1 else views[0]
         )
     schema = panels[0].spec["$schema"]
-    whole = {"vconcat": drawn, "spacing": PANEL_GAP_PX, "title": _title_spec(title), "resolve": INDEPENDENT_SCALES}
-    return {"$schema": schema, "description": replace_invalid_xml(alt), "config": _print_config(), **whole}
+    combined = {"vconcat": drawn, "spacing": PANEL_GAP_PX, "title": _title_spec(title), "resolve": INDEPENDENT_SCALES}
+    return {"$schema": schema, "description": replace_invalid_xml(alt), "config": _print_config(), **combined}
 
 
 def _widen_legend(layer: Mapping[str, Any], width: int) -> dict[str, Any]:
@@ -67,12 +67,12 @@ def _widen_legend(layer: Mapping[str, Any], width: int) -> dict[str, Any]:
     return {**layer, **({"encoding": encoding} if encoding else {})}
 
 
-def _panels_per_row(many: int, most: int) -> int:
+def _panels_per_row(n_panels: int, max_columns: int) -> int:
     """Return the number of panels per row that fills rows evenly.
 
     Four panels are 2 + 2, not 3 + 1.
     """
-    return math.ceil(many / math.ceil(many / most))
+    return math.ceil(n_panels / math.ceil(n_panels / max_columns))
 
 
 def _title_spec(title: str, below: str = "") -> dict[str, Any]:
@@ -80,9 +80,9 @@ def _title_spec(title: str, below: str = "") -> dict[str, Any]:
     return {"text": replace_invalid_xml(title), "fontSize": 14, "offset": 14, **under}
 
 
-def _plot_width(one: ChartPanel, width: int, columns: int) -> int:
+def _plot_width(panel: ChartPanel, width: int, columns: int) -> int:
     """Return the plot width in pixels without names and labels at its sides."""
-    return int((width - PANEL_GAP_PX * (columns - 1)) / columns - _margin_width(one.spec))
+    return int((width - PANEL_GAP_PX * (columns - 1)) / columns - _margin_width(panel.spec))
 
 
 def _margin_width(spec: Mapping[str, Any]) -> float:
@@ -93,8 +93,8 @@ def _margin_width(spec: Mapping[str, Any]) -> float:
 
 
 def _domain_names(encoding: Mapping[str, Any]) -> list[str]:
-    found = (encoding.get("scale") or {}).get("domain", [])
-    return [one for one in found if isinstance(one, str)]
+    domain = (encoding.get("scale") or {}).get("domain", [])
+    return [name for name in domain if isinstance(name, str)]
 
 
 def _end_label_width(layer: Mapping[str, Any]) -> float:
@@ -108,14 +108,14 @@ def _end_label_width(layer: Mapping[str, Any]) -> float:
     return min(110.0, 6.0 * max(len(row["system"]) for row in layer["data"]["values"])) + 9
 
 
-def _panel_view(one: ChartPanel, width: int) -> dict[str, Any]:
+def _panel_view(panel: ChartPanel, width: int) -> dict[str, Any]:
     """Build the view of a panel in a sheet.
 
     Layer names are left out, since they would be duplicates.
     """
-    spec = {key: value for key, value in one.spec.items() if key not in ("$schema", "config", "width")}
+    spec = {key: value for key, value in panel.spec.items() if key not in ("$schema", "config", "width")}
     spec["layer"] = [{key: value for key, value in layer.items() if key != "name"} for layer in spec["layer"]]
-    return {**spec, "width": width, **({"title": {"text": replace_invalid_xml(one.title)}} if one.title else {})}
+    return {**spec, "width": width, **({"title": {"text": replace_invalid_xml(panel.title)}} if panel.title else {})}
 
 
 def _print_config() -> dict[str, Any]:

@@ -150,7 +150,7 @@ class SystemStyles:
 
         It uses its own field to stay out of the legend, where it would change the outline of the shapes.
         """
-        scale = alt.Scale(domain=list(range(len(DASHES))), range=[list(one) for one in DASHES])
+        scale = alt.Scale(domain=list(range(len(DASHES))), range=[list(dash) for dash in DASHES])
         return alt.StrokeDash("dash:N", scale=scale, legend=None)
 
     def rows(self, alt: Any, names: Sequence[str]) -> Any:

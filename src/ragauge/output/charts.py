@@ -84,9 +84,9 @@ def _sanitise_spec(value: Any) -> Any:
     vl-convert aborts the process, are replaced.
     """
     if isinstance(value, dict):
-        return {key: _sanitise_spec(one) for key, one in value.items()}
+        return {key: _sanitise_spec(item) for key, item in value.items()}
     if isinstance(value, list):
-        return [_sanitise_spec(one) for one in value]
+        return [_sanitise_spec(item) for item in value]
     if isinstance(value, str):
         return f"{value}\u200b" if value in JS_OBJECT_PROPERTIES else replace_invalid_xml(value)
     return value
@@ -108,8 +108,8 @@ def _layer_style(layer: Any) -> str:
 
 def interval_tooltips(alt: Any, title: str = "mean", *, sign: str = "") -> list[Any]:
     """Build the tooltips of a point with an interval: its value and both ends."""
-    told = {"value": title, "low": "from", "high": "to"}
-    return [alt.Tooltip(f"{name}:Q", title=word, format=f"{sign}.4f") for name, word in told.items()]
+    titles = {"value": title, "low": "from", "high": "to"}
+    return [alt.Tooltip(f"{name}:Q", title=word, format=f"{sign}.4f") for name, word in titles.items()]
 
 
 def round_digits(value: float, digits: int = 5) -> float | None:
@@ -307,18 +307,18 @@ def _candidate_positions(mark: LabelledMark) -> dict[LabelPosition, float]:
 
     They are left and right of the mark at several heights, and at the ends of its interval.
     """
-    found = {
+    positions = {
         LabelPosition(align, dx, dy): far
         for dy, far in ((-9, 0.0), (9, 0.1), (0, 0.2), (-17, 0.6), (17, 0.7))
         for align, dx in (("left", LABEL_DISTANCE_PX), ("right", -LABEL_DISTANCE_PX))
     }
     for dy, far in ((mark.top - mark.y - LABEL_DISTANCE_PX, 0.9), (mark.bottom - mark.y + LABEL_DISTANCE_PX, 1.0)):
-        found |= {
+        positions |= {
             LabelPosition("center", 0, dy): far,
             LabelPosition("left", -5, dy): far + 0.2,
             LabelPosition("right", 5, dy): far + 0.3,
         }
-    return found
+    return positions
 
 
 def _overlap_cost(box: PlotBox, taken: Sequence[tuple[PlotBox, float]], width: float, height: float) -> float:

@@ -1,4 +1,4 @@
-"""What HTML pages consist of: templates, styles, scripts and embedded data."""
+"""Assets of HTML pages: templates, styles, scripts and embedded data."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ from ragauge.output.report import Chart
 PAGE_TEMPLATES = files("ragauge.output") / "templates"
 
 
-def to_script_json(thing: Any) -> str:
+def to_script_json(data: Any) -> str:
     """Return JSON for a script element, without characters that HTML would interpret."""
-    text = json.dumps(thing, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    text = json.dumps(data, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     for character in "<>&\u2028\u2029":
         text = text.replace(character, f"\\u{ord(character):04x}")
     return text
 
 
-def compress_json(thing: Any) -> str:
+def compress_json(value: Any) -> str:
     """Return JSON compressed with gzip and encoded in Base64."""
-    raw = json.dumps(thing, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    raw = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     data = gzip.compress(raw.encode("utf-8", "replace"), compresslevel=6, mtime=0)
     return base64.b64encode(data).decode("ascii")
 
@@ -127,9 +127,9 @@ def load_vega_script() -> str:
         path = cache_folder() / f"vega-{version('vl-convert-python')}.js"
     except PackageNotFoundError:
         return vega_script()
-    kept = _read_cached_script(path)
-    if kept is not None:
-        return kept
+    cached = _read_cached_script(path)
+    if cached is not None:
+        return cached
     script = vega_script()
     with suppress(OSError, BadInput), atomic_write(path) as file:  # the cache is optional
         file.write(f"{_script_hash(script)}\n{script}".encode())
@@ -138,10 +138,10 @@ def load_vega_script() -> str:
 
 def _read_cached_script(path: Path) -> str | None:
     try:
-        told, _, script = path.read_bytes().decode().partition("\n")
+        stored_hash, _, script = path.read_bytes().decode().partition("\n")
     except (OSError, UnicodeDecodeError):
         return None
-    return script if told == _script_hash(script) else None
+    return script if stored_hash == _script_hash(script) else None
 
 
 def _script_hash(script: str) -> str:

@@ -88,7 +88,7 @@ class Cards(NamedTuple):
 
 
 class Findings(NamedTuple):
-    """Findings: problems with effect and remedy, then what was in order, then what was not checked."""
+    """Findings: problems with effect and remedy, then other results, then skipped checks."""
 
     findings: Sequence[Finding]
     skipped: Mapping[str, str] = EMPTY_MAPPING
@@ -148,7 +148,7 @@ class Report:
     """Further sentences of the summary."""
     cards: Sequence[Card] = ()
     notes: Sequence[str] = ()
-    """What makes numbers unreliable, then how they were computed, then what to run next."""
+    """Why numbers are unreliable, then how they were computed, then what to run next."""
     provenance: Mapping[str, Any] = field(default_factory=lambda: EMPTY_MAPPING)
     joined: Sequence[Report] = ()
     """Reports of other results on the same page, after the sections of this one."""

@@ -168,9 +168,9 @@ class Table:
         dropped = [column.title for i, column in enumerate(self.columns) if i not in widths]
         if not dropped:
             return self, []
-        kept = list(widths)
-        group_by = kept.index(self.group_by) if self.group_by in widths else None
-        columns, rows = [self.columns[i] for i in kept], [[row[i] for i in kept] for row in self.rows]
+        indices = list(widths)
+        group_by = indices.index(self.group_by) if self.group_by in widths else None
+        columns, rows = [self.columns[i] for i in indices], [[row[i] for i in indices] for row in self.rows]
         return replace(self, columns=columns, rows=rows, group_by=group_by), dropped
 
     def transpose(self) -> Table:

@@ -346,7 +346,7 @@ def _overview_notes(found: ReportInputs, compared: Comparisons | None, *, common
     told = [note for run in found.runs.values() for note in run.manifest.get("notes", ())]
     not_asked = max((int(run.manifest.get("judged_not_asked") or 0) for run in found.runs.values()), default=0)
     if not_asked:
-        told.append(f"{not_asked} judged queries are not asked and not counted")
+        told.append(f"{not_asked} judged queries are not run and not scored")
     if not common_queries:  # With common_queries, missing queries are left out for all systems instead of scored 0.
         told += [note for scores in found.trials.values() for one in scores for note in one.notes]
     made_with = {run.manifest.get("judgments_hash") for run in found.runs.values()} - {None}

@@ -1,1 +1,1 @@
-"""Run queries on retrieval systems, measure latency, and write every result at once."""
+"""Run queries on retrieval systems, measure latency, and write every result immediately."""

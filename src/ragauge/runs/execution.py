@@ -169,10 +169,10 @@ async def _run_query_async(retriever: Retriever, job: QueryTask, plan: RunSettin
             with set_trial(job.repeat), watch:
                 async with asyncio.timeout(plan.timeout):
                     if direct:
-                        found: Any = retriever.search(job.text, plan.k)
+                        response: Any = retriever.search(job.text, plan.k)
                     else:  # A synchronous search must not block the loop.
-                        found = await run_in_thread(_search_with_thread_limit, retriever, job.text, plan.k)
-                    hits = await found if inspect.isawaitable(found) else found
+                        response = await run_in_thread(_search_with_thread_limit, retriever, job.text, plan.k)
+                    hits = await response if inspect.isawaitable(response) else response
         except TimeoutError as error:
             own = plan.timeout is not None and watch.total >= plan.timeout * 1e9
             failure = TimedOut(plan.timeout or 0) if own else error
@@ -383,19 +383,19 @@ def run_system(
     if not jobs:
         return SystemFacts(None, {})
     gone_cold: list[QueryResult] = []
-    said: dict[str, Any] = {}
-    once = replace(plan, workers=1, retries=0)
+    facts: dict[str, Any] = {}
+    warmup_plan = replace(plan, workers=1, retries=0)
     warming = [QueryTask(str(i), text, -1) for i, text in enumerate(warm)]
     threads: dict[str, Any] = {}
 
-    async def whole() -> Retriever | None:
+    async def open_and_run() -> Retriever | None:
         async with contextlib.AsyncExitStack() as closing:
             with plan_threads(plan.threads):
                 retriever = await closing.enter_async_context(opened())
             if not is_async(retriever):
                 return retriever
             with limit_threads(plan.threads) as limit:
-                await run_queries_async(retriever, warming, once, gone_cold.append)
+                await run_queries_async(retriever, warming, warmup_plan, gone_cold.append)
                 limit.apply()  # Also limit libraries that the first queries loaded.
                 with observed():
                     await run_queries_async(retriever, jobs, plan, keep)
@@ -403,26 +403,26 @@ def run_system(
             try:
                 for _ in range(MAX_RESTARTS):
                     with contextlib.suppress(BackendRestarted):
-                        found = describe_query(retriever, jobs[0].text, plan.k)
-                        said.update(await found if inspect.isawaitable(found) else found)
+                        description = describe_query(retriever, jobs[0].text, plan.k)
+                        facts.update(await description if inspect.isawaitable(description) else description)
                         break
             except Exception as error:  # All queries have results; a failure to report facts must not discard them.
-                said["error"] = error_summary(error, with_class=True, all_lines=True)
+                facts["error"] = error_summary(error, with_class=True, all_lines=True)
             return None
 
-    retriever = run_coroutine(whole())
+    retriever = run_coroutine(open_and_run())
     if retriever is not None:
         with limit_threads(plan.threads) as limit:
-            run_queries(retriever, warming, once, gone_cold.append)
+            run_queries(retriever, warming, warmup_plan, gone_cold.append)
             limit.apply()
             with observed():
                 run_queries(retriever, jobs, plan, keep)
             threads.update(limit.describe())
         try:
-            said.update(describe_query(retriever, jobs[0].text, plan.k))
+            facts.update(describe_query(retriever, jobs[0].text, plan.k))
         except Exception as error:
-            said["error"] = error_summary(error, with_class=True, all_lines=True)
-    return SystemFacts(gone_cold[0] if gone_cold else None, said, threads)
+            facts["error"] = error_summary(error, with_class=True, all_lines=True)
+    return SystemFacts(gone_cold[0] if gone_cold else None, facts, threads)
 
 
 def build_warm_up_queries(

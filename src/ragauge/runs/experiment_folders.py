@@ -24,14 +24,14 @@ EXPERIMENT_FIELDS: Mapping[str, type] = {"measures": list, "failures": dict, "ba
 """Fields of `experiment.json`, and their types."""
 QUERIES_FILE, TARGETS_FILE = "queries.parquet", "targets.json"
 MISSING_JUDGMENTS_HINT = (
-    "save a folder that has both with `ragauge run … --save-baseline FOLDER`, or give the judgments first: QRELS, then "
+    "save a folder that has both with `ragauge run … --save-baseline FOLDER`, or pass the judgments first: QRELS, then "
     "the runs"
 )
 
 
 @dataclass(frozen=True)
 class ExperimentMetadata:
-    """What the folder of an experiment says about its runs; empty if not stored."""
+    """Metadata of the runs in the folder of an experiment; empty if not stored."""
 
     query_texts: Mapping[str, str] = field(default_factory=dict)
     tags: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
@@ -44,13 +44,13 @@ class ExperimentMetadata:
 
 
 def write_experiment_files(folder: Path, dataset: Dataset, about: Mapping[str, Any]) -> None:
-    """Write the judgments, targets and queries that runs share, and then what `about` says of the experiment."""
+    """Write the judgments, targets and queries that runs share, then the metadata `about` of the experiment."""
     judgments, targets = dataset.judgments, folder / TARGETS_FILE
     write_judgments(judgments, str(folder / runs_folder.JUDGMENTS_FILE))
     if judgments.targets is None:
         targets.unlink(missing_ok=True)
     else:
-        write_record({doc: list(which) for doc, which in judgments.targets.items()}, targets)
+        write_record({doc: list(doc_targets) for doc, doc_targets in judgments.targets.items()}, targets)
     write_queries(dataset.queries, dataset.tags, str(folder / QUERIES_FILE))
     write_record(about, folder / runs_folder.EXPERIMENT_FILE)
 
@@ -64,7 +64,7 @@ def read_experiment_metadata(folder: Path) -> ExperimentMetadata:
     about = folder / runs_folder.EXPERIMENT_FILE
     is_valid = all(isinstance(fields[name], kind | None) for name, kind in EXPERIMENT_FIELDS.items())
     if not is_valid or (about.exists() and all(value is None for value in fields.values())):
-        raise BadInput("corrupt or incomplete", file=str(about), hint="`ragauge run` writes it again")
+        raise BadInput("corrupt or incomplete", file=str(about), hint="run `ragauge run` again to rewrite it")
     return ExperimentMetadata(
         texts,
         tags,
@@ -94,7 +94,9 @@ def _read_queries(path: Path) -> tuple[dict[str, str], dict[str, dict[str, str]]
             tags[query] = {str(name): str(value) for name, value in parse_json(tagged).items()}
     except (AttributeError, InvalidText) as error:
         raise BadInput(
-            f"the tags are corrupt ({error_summary(error)})", file=str(path), hint="`ragauge run` writes the file again"
+            f"the tags are corrupt ({error_summary(error)})",
+            file=str(path),
+            hint="run `ragauge run` again to rewrite the file",
         ) from None
     return texts, tags
 
@@ -122,7 +124,7 @@ def read_shared_judgments(runs: Sequence[str], homes: Sequence[Path]) -> Judgmen
             names = [_read_dataset_name(folder) for folder in (homes[0], home)]
             raise Incomparable(
                 f"the judgments in {home} (`{names[1]}`) are not those in {homes[0]} (`{names[0]}`)",
-                hint="give one file of judgments first, and both are scored by it" if names[0] == names[1] else None,
+                hint="pass one file of judgments first, which scores both" if names[0] == names[1] else None,
             )
     return first
 
@@ -137,30 +139,33 @@ def check_run_judgments(runs: Sequence[Path], judgments: Judgments) -> None:
                 f"the run was made with other judgments than those in {run.resolve().parent}; "
                 f"expected hash {expected}, got {known[0]}",
                 file=str(run),
-                hint="run all systems of the folder again, or give the judgments first: QRELS, then the runs",
+                hint="run all systems of the folder again, or pass the judgments first: QRELS, then the runs",
             )
 
 
-def has_same_judgments(one: Judgments, other: Judgments) -> bool:
+def has_same_judgments(first: Judgments, second: Judgments) -> bool:
     """Return whether two sets of judgments are equal, regardless of their order."""
-    return one is other or {q: dict(docs) for q, docs in one.nested.items()} == {
-        q: dict(docs) for q, docs in other.nested.items()
+    return first is second or {q: dict(docs) for q, docs in first.nested.items()} == {
+        q: dict(docs) for q, docs in second.nested.items()
     }
 
 
 def check_same_dataset(
-    one: tuple[str, Mapping[str, Any]], other: tuple[str, Mapping[str, Any]], *, hint: str = "run both on the same data"
+    first: tuple[str, Mapping[str, Any]],
+    second: tuple[str, Mapping[str, Any]],
+    *,
+    hint: str = "run both on the same data",
 ) -> None:
     """Refuse two runs that were made on different datasets.
 
     Each run is given as a name and the `dataset` entry of its manifest.
     """
-    (name, mine), (label, theirs) = one, other
-    for key, what in DATASET_HASHES.items():
+    (name, mine), (label, theirs) = first, second
+    for key, noun in DATASET_HASHES.items():
         if key in mine and key in theirs and mine[key] != theirs[key]:
             raise Incomparable(
-                f"{name} was run on `{mine.get('name')}` with {mine.get(what)} {what}, {label} on "
-                f"`{theirs.get('name')}` with {theirs.get(what)}: they are not the same {what}",
+                f"{name} was run on `{mine.get('name')}` with {mine.get(noun)} {noun}, {label} on "
+                f"`{theirs.get('name')}` with {theirs.get(noun)}: they are not the same {noun}",
                 hint=hint,
             )
 
@@ -170,10 +175,10 @@ def warn_unfinished_runs(experiment: Path) -> None:
     journals = sorted(experiment.glob(f"*/{runs_folder.JOURNAL_FILE}"))
     names = [journal.parent.name for journal in journals if not runs_folder.is_complete(journal.parent)]
     if names:
-        what = f"{len(names)} runs are" if len(names) > 1 else "1 run is"
+        subject = f"{len(names)} runs are" if len(names) > 1 else "1 run is"
         warnings.warn(
-            f"{experiment}: {what} not finished and not included: {', '.join(names)}; repeat the command that started "
-            f"{'them' if len(names) > 1 else 'it'} to finish",
+            f"{experiment}: {subject} not finished and not included: {', '.join(names)}; "
+            f"repeat the command that started {'them' if len(names) > 1 else 'it'} to finish",
             InputWarning,
             stacklevel=3,
         )

@@ -37,7 +37,7 @@ MANIFEST_FILE, RANKING_FILE, JOURNAL_FILE = "manifest.json", "run.parquet", "jou
 TIMINGS_FILE, TRIALS_FILE = "timings.parquet", "repeats.parquet"
 JUDGMENTS_FILE = "judgments.parquet"
 """File next to the runs of an experiment: its judgments."""
-RERUN_HINT = "the command that wrote it writes it again with --fresh"
+RERUN_HINT = "run the command that wrote it again with --fresh"
 
 
 RUN_COLUMNS = {"query": "text", "doc": "text", "score": "number"}
@@ -57,34 +57,34 @@ def build_run(name: str, answers: Sequence[QueryResult], manifest: Mapping[str, 
     """
     import polars as pl
 
-    again = sorted((one for one in answers if one.repeat), key=lambda one: one.repeat)
-    columns = dict.fromkeys([*STAGES, *(name for one in answers for name in one.stages)])
+    repeats = sorted((answer for answer in answers if answer.repeat), key=lambda answer: answer.repeat)
+    columns = dict.fromkeys([*STAGES, *(name for answer in answers for name in answer.stages)])
     timings = pl.DataFrame(
         {
-            "query": pl.Series([_encodable_text(one.query) for one in answers], dtype=pl.String),
-            "repeat": pl.Series([one.repeat for one in answers], dtype=pl.Int32),
-            "session": pl.Series([one.session for one in answers], dtype=pl.Int32),
-            "status": pl.Series([one.status for one in answers], dtype=pl.String),
-            "error": pl.Series([_encodable_text(one.error) or None for one in answers], dtype=pl.String),
-            "attempts": pl.Series([one.attempts for one in answers], dtype=pl.Int32),
-            "complete": pl.Series([bool(one.complete) for one in answers], dtype=pl.Boolean),
-            "began_ns": pl.Series([one.began for one in answers], dtype=pl.Int64),
+            "query": pl.Series([_encodable_text(answer.query) for answer in answers], dtype=pl.String),
+            "repeat": pl.Series([answer.repeat for answer in answers], dtype=pl.Int32),
+            "session": pl.Series([answer.session for answer in answers], dtype=pl.Int32),
+            "status": pl.Series([answer.status for answer in answers], dtype=pl.String),
+            "error": pl.Series([_encodable_text(answer.error) or None for answer in answers], dtype=pl.String),
+            "attempts": pl.Series([answer.attempts for answer in answers], dtype=pl.Int32),
+            "complete": pl.Series([bool(answer.complete) for answer in answers], dtype=pl.Boolean),
+            "began_ns": pl.Series([answer.began for answer in answers], dtype=pl.Int64),
             **{
-                _stage_column(stage): pl.Series([one.stages.get(stage) for one in answers], dtype=pl.Int64)
+                _stage_column(stage): pl.Series([answer.stages.get(stage) for answer in answers], dtype=pl.Int64)
                 for stage in columns
             },
-            "total_ns": pl.Series([one.total for one in answers], dtype=pl.Int64),
+            "total_ns": pl.Series([answer.total for answer in answers], dtype=pl.Int64),
         }
     )
-    first = _rankings_frame([one for one in answers if not one.repeat]).drop("repeat")
-    return Run(first, name, timings, manifest, _rankings_frame(again) if again else None)
+    first = _rankings_frame([answer for answer in answers if not answer.repeat]).drop("repeat")
+    return Run(first, name, timings, manifest, _rankings_frame(repeats) if repeats else None)
 
 
 def _rankings_frame(answers: Sequence[QueryResult]) -> pl.DataFrame:
     import polars as pl
 
     schema = {"query": pl.String, "repeat": pl.Int32, "doc": pl.String, "rank": pl.Int64, "score": pl.Float64}
-    return pl.DataFrame([row for one in answers for row in _ranking_rows(one)], schema=schema, orient="row")
+    return pl.DataFrame([row for answer in answers for row in _ranking_rows(answer)], schema=schema, orient="row")
 
 
 def _ranking_rows(answer: QueryResult) -> Iterator[tuple[str, int, str, int, float]]:
@@ -121,7 +121,7 @@ def find_successful_results(run: Run) -> list[QueryResult]:
         rankings.append(run.repeats.select("query", "repeat", "doc", "score"))
     elif run.timings is not None:
         timings = timings.filter(pl.col("repeat") == 0)
-    for query, repeat, doc, score in (row for one in rankings for row in one.iter_rows()):
+    for query, repeat, doc, score in (row for frame in rankings for row in frame.iter_rows()):
         ranked.setdefault((query, repeat), []).append((doc, score))
     stages = [name for name in timings.columns if name.endswith("_ns") and name not in ("began_ns", "total_ns")]
     return [
@@ -143,15 +143,15 @@ def find_successful_results(run: Run) -> list[QueryResult]:
 
 def count_duplicate_hits(answers: Sequence[QueryResult]) -> int:
     """Count the duplicate documents in the rankings of the first trial."""
-    return sum(len(one.docs) - len(set(one.docs)) for one in answers if one.repeat == 0)
+    return sum(len(answer.docs) - len(set(answer.docs)) for answer in answers if answer.repeat == 0)
 
 
 def count_changed_rankings(answers: Sequence[QueryResult]) -> int:
     """Count the queries whose ranking differs between trials; failures are ignored."""
     # Without duplicates, as results are read from a folder.
-    good = [(one, list(dict.fromkeys(one.docs))) for one in answers if one.status == "ok"]
-    first = {one.query: docs for one, docs in good if one.repeat == 0}
-    return len({one.query for one, docs in good if one.query in first and first[one.query] != docs})
+    good = [(answer, list(dict.fromkeys(answer.docs))) for answer in answers if answer.status == "ok"]
+    first = {answer.query: docs for answer, docs in good if answer.repeat == 0}
+    return len({answer.query for answer, docs in good if answer.query in first and first[answer.query] != docs})
 
 
 def write_run_folder(run: Run, folder: Path) -> None:
@@ -181,18 +181,18 @@ def has_run(folder: Path) -> bool:
     """Return whether a folder has a finished run; raise BadInput if files are missing."""
     if (folder / JOURNAL_FILE).exists():
         return is_complete(folder)
-    there = [name for name in (RANKING_FILE, TIMINGS_FILE) if (folder / name).exists()]
-    if RANKING_FILE in there and (folder / MANIFEST_FILE).exists():
+    present = [name for name in (RANKING_FILE, TIMINGS_FILE) if (folder / name).exists()]
+    if RANKING_FILE in present and (folder / MANIFEST_FILE).exists():
         return True
-    if there or (manifest_value(folder, "plan") is not None and manifest_value(folder, "system") is not None):
-        missing = MANIFEST_FILE if RANKING_FILE in there else RANKING_FILE
+    if present or (manifest_value(folder, "plan") is not None and manifest_value(folder, "system") is not None):
+        missing = MANIFEST_FILE if RANKING_FILE in present else RANKING_FILE
         raise BadInput(f"{missing} of the finished run is missing", file=str(folder), hint=RERUN_HINT)
     return False
 
 
 def find_run_folders(folder: Path) -> list[Path]:
     """Return the folders of the finished runs in a folder, by name."""
-    return [one for one in sorted(folder.iterdir()) if one.is_dir() and has_run(one)] if folder.is_dir() else []
+    return [entry for entry in sorted(folder.iterdir()) if entry.is_dir() and has_run(entry)] if folder.is_dir() else []
 
 
 def manifest_value(folder: str | Path, name: str, *, of: str = MANIFEST_FILE) -> Any:
@@ -204,22 +204,22 @@ def read_manifest(folder: str | Path, *, of: str = MANIFEST_FILE) -> dict[str, A
     """Return the manifest in a folder; empty if there is none."""
     path = Path(folder) / of
     try:
-        found = parse_json(path.read_bytes(), file=str(path), hint=RERUN_HINT)
+        manifest = parse_json(path.read_bytes(), file=str(path), hint=RERUN_HINT)
     except (FileNotFoundError, NotADirectoryError):
         return {}
     except OSError as error:
         raise BadInput(f"cannot be read ({error.strerror})", file=str(path)) from None
     except InvalidText as error:
         raise BadInput(f"is corrupt or incomplete ({error.reason})", file=str(path), hint=RERUN_HINT) from None
-    if not isinstance(found, dict):
+    if not isinstance(manifest, dict):
         raise BadInput("is corrupt or incomplete (expected a JSON object)", file=str(path), hint=RERUN_HINT)
-    return found
+    return manifest
 
 
 def read_run_folder(folder: Path) -> Run:
     """Read a finished run from a folder."""
     if not is_complete(folder):
-        raise BadInput("holds no finished run", file=str(folder), hint="the command that began it finishes it")
+        raise BadInput("contains no finished run", file=str(folder), hint="run the same command again to resume")
     timings, repeats = folder / TIMINGS_FILE, folder / TRIALS_FILE
     try:
         path = folder / MANIFEST_FILE
@@ -234,16 +234,16 @@ def read_run_folder(folder: Path) -> Run:
         )
     except (ValueError, AttributeError, OSError) as error:
         raise BadInput(
-            f"the run folder is corrupt or incomplete ({error})", file=str(folder), hint="--fresh runs it again"
+            f"the run folder is corrupt or incomplete ({error})", file=str(folder), hint="run it again with --fresh"
         ) from None
 
 
 def read_timings(path: Path) -> pl.DataFrame:
     """Read the timings of a run: one row per query and trial."""
-    found = read_parquet(path, columns=TIMING_COLUMNS)
-    stages = [name for name in found.columns if name.endswith("_ns")]
-    check_column_types(found, {"error": "text", **dict.fromkeys(stages, "number")}, str(path), complete=False)
-    return found
+    timings = read_parquet(path, columns=TIMING_COLUMNS)
+    stages = [name for name in timings.columns if name.endswith("_ns")]
+    check_column_types(timings, {"error": "text", **dict.fromkeys(stages, "number")}, str(path), complete=False)
+    return timings
 
 
 RECORDED_LIBRARIES = """

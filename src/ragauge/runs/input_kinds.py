@@ -1,4 +1,4 @@
-"""Kinds of inputs: what a path, a name or an object is, by one table of detection rules."""
+"""Kinds of inputs, detected from a path, a name or an object by one table of rules."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ LAYOUT_MARKS: Mapping[str, frozenset[str]] = {
 
 
 class InputKind(StrEnum):
-    """What an input is."""
+    """Kind of an input."""
 
     EXPERIMENT = "experiment"
     """Runs with their judgments: a folder that `run` wrote, or its result."""
@@ -104,11 +104,11 @@ class ResolvedInput:
     value: Any
     """Path as text, name of a dataset, or object."""
     facts: Mapping[str, Any] = field(default_factory=dict)
-    """What detection found: `schema` of a result, `layout` of another tool's result, `path` of the file."""
+    """Facts found by detection: `schema` of a result, `layout` of another tool's result, `path` of the file."""
 
 
 class Candidate:
-    """An input to be recognised; what its first bytes say is read on first use."""
+    """An input to be recognised; its first bytes are read on first use."""
 
     def __init__(self, value: Any) -> None:
         self.value = value
@@ -134,7 +134,7 @@ class Candidate:
         return all(find_column(self.columns, known) is not None for known in names)
 
     def has_ranking_columns(self, trec_fields: int) -> bool:
-        """Return whether a file has queries and documents: as columns, or in TREC format with so many fields."""
+        """Return whether a file has queries and documents: as columns, or in TREC format with this number of fields."""
         if self.has_column(QUERY_COLUMNS, DOC_COLUMNS):
             return True
         first = (self.source.head() or [""])[0]
@@ -155,8 +155,8 @@ class DetectionRule(NamedTuple):
 
     def apply(self, candidate: Candidate) -> Mapping[str, Any] | None:
         """Return facts if an input is of this kind, else None. Standard input is not read."""
-        found = None if candidate.source.path == "-" else self.detect(candidate)
-        return found if isinstance(found, Mapping) else EMPTY_MAPPING if found else None
+        facts = None if candidate.source.path == "-" else self.detect(candidate)
+        return facts if isinstance(facts, Mapping) else EMPTY_MAPPING if facts else None
 
 
 def _is(*types: type) -> Detector:
@@ -173,8 +173,8 @@ def _items_are(*types: type) -> Detector:
 
 def _detect_result(candidate: Candidate) -> Mapping[str, Any] | None:
     if candidate.form == "object":
-        found = record_type_of(type(candidate.value))
-        return None if found is None else {"schema": found.schema}
+        record_type = record_type_of(type(candidate.value))
+        return None if record_type is None else {"schema": record_type.schema}
     path = candidate.path / BENCHMARK_FILE if candidate.form == "folder" else candidate.path
     return {"schema": candidate.schema, "path": str(path)} if candidate.schema else None
 
@@ -304,7 +304,7 @@ def is_path(text: str) -> bool:
 
 
 def path_exists(path: str) -> bool:
-    """Return whether a path exists; raise BadInput if that cannot be found out."""
+    """Return whether a path exists; raise BadInput if that cannot be determined."""
     try:
         return Path(path).exists()
     except (OSError, ValueError) as error:  # The name is too long for a file, or the folder is not accessible.
@@ -364,11 +364,11 @@ def read_system_name(run: str) -> str | None:
 def describe_invalid_result(path: str) -> str:
     """Return why a JSON file is not a result of ragauge, as the end of a sentence."""
     try:
-        found = parse_json(InputFile(path).read())
+        data = parse_json(InputFile(path).read())
     except ValueError as error:
-        return f", or it is a damaged result: {error}"
-    schema = found.get("schema") if isinstance(found, dict) else None
-    return f", or `{str(schema)[:60]}` is no result that is known here" if schema else ""
+        return f", or it is a corrupt result: {error}"
+    schema = data.get("schema") if isinstance(data, dict) else None
+    return f", or `{str(schema)[:60]}` is not a known result" if schema else ""
 
 
 def find_json_keys(text: str) -> set[str]:
@@ -379,7 +379,7 @@ def find_json_keys(text: str) -> set[str]:
     >>> sorted(find_json_keys('{"a": [{"b": "c", "d": {"e": 1}}], "f": 2, "g')) == ["/a", "/a/b", "/a/d", "/f"]
     True
     """
-    found: set[str] = set()
+    keys: set[str] = set()
     path: list[str] = []
     """Current key of each open object. Lists have no entry."""
     shape: list[str] = []
@@ -394,5 +394,5 @@ def find_json_keys(text: str) -> set[str]:
                 path.pop()
         elif token[2] and path and "".join(shape) in ("{", "{[{"):
             path[-1] = token[1]
-            found.add("/" + "/".join(path))
-    return found
+            keys.add("/" + "/".join(path))
+    return keys

@@ -98,24 +98,24 @@ class Inputs:
         accepted instead of judgments and runs. Without `runs_required`, judgments or a dataset are enough.
         """
         if values.count("-") > 1:
-            raise BadInput("standard input can be read once", hint="give - for one file only")
+            raise BadInput("standard input can be read only once", hint="use - for one file only")
         if not values:
             raise BadInput(
                 "no input given; expected QRELS and at least one RUN, or a run folder",
                 hint="`ragauge evaluate qrels.txt bm25.run`",
             )
-        given = {name: value for name, value in named.items() if value is not None and name != "baseline"}
-        found = _resolve_tables(values, tables, named.get("baseline"))
-        if found is None:
-            found = _resolve_runs(values, named.get("baseline"), runs_required=runs_required)
-        return replace(found, given={"judgments": values[0], **given}, split=split)
+        present = {name: value for name, value in named.items() if value is not None and name != "baseline"}
+        inputs = _resolve_tables(values, tables, named.get("baseline"))
+        if inputs is None:
+            inputs = _resolve_runs(values, named.get("baseline"), runs_required=runs_required)
+        return replace(inputs, given={"judgments": values[0], **present}, split=split)
 
     @property
     def single_runs(self) -> dict[str, Any]:
         """One source per name; raises BadInput if a name has several."""
         for name, sources in self.run_sources.items():
             if len(sources) > 1:
-                raise BadInput(f"`{name}` is given {len(sources)} times", hint="give each run a name of its own")
+                raise BadInput(f"duplicate run name `{name}` ({len(sources)} runs)", hint="give each run its own name")
         return {name: sources[0] for name, sources in self.run_sources.items()}
 
     @property
@@ -237,23 +237,24 @@ def _expand_judged_folder(item: NamedInput) -> list[NamedInput]:
     return [NamedInput("", path) for path in list_judged_folders(item.value)] or [item]
 
 
-def is_same_path(one: str | Path, other: str | Path) -> bool:
+def is_same_path(first: str | Path, second: str | Path) -> bool:
     """Return whether two paths lead to the same file or folder."""
-    return Path(one).resolve() == Path(other).resolve()
+    return Path(first).resolve() == Path(second).resolve()
 
 
 def _resolve_runs(values: Sequence[Any], baseline: str | None, *, runs_required: bool) -> Inputs:
-    found = _resolve_judgments_and_runs(values, runs_required=runs_required)
-    if baseline is None or baseline in found.run_sources:
-        return replace(found, requested_baseline=baseline)
-    if not split_path_name(baseline)[0] and path_exists(baseline) and _find_run_name(found, baseline) is None:
-        found = _resolve_judgments_and_runs([*values, baseline], runs_required=runs_required)
-    return replace(found, requested_baseline=_find_run_name(found, baseline) or baseline)
+    inputs = _resolve_judgments_and_runs(values, runs_required=runs_required)
+    if baseline is None or baseline in inputs.run_sources:
+        return replace(inputs, requested_baseline=baseline)
+    if not split_path_name(baseline)[0] and path_exists(baseline) and _find_run_name(inputs, baseline) is None:
+        inputs = _resolve_judgments_and_runs([*values, baseline], runs_required=runs_required)
+    return replace(inputs, requested_baseline=_find_run_name(inputs, baseline) or baseline)
 
 
-def _find_run_name(found: Inputs, path: str) -> str | None:
+def _find_run_name(inputs: Inputs, path: str) -> str | None:
     return next(
-        (name for name, sources in found.run_sources.items() if any(is_same_path(one, path) for one in sources)), None
+        (name for name, sources in inputs.run_sources.items() if any(is_same_path(source, path) for source in sources)),
+        None,
     )
 
 
@@ -263,12 +264,14 @@ def _resolve_judgments_and_runs(values: Sequence[Any], *, runs_required: bool) -
     arguments = list(map(str, values))
     split = [NamedInput(*split_path_name(argument)) for argument in arguments]
     paths = [item.value for item in split]
-    whole = [is_experiment_folder(path) for path in paths]
+    are_experiments = [is_experiment_folder(path) for path in paths]
     finished = [is_run_folder(path) for path in paths]
-    inside = whole[0] and all(Path(path).resolve().parent == Path(paths[0]).resolve() for path in paths[1:])
-    if all(one or other for one, other in zip(whole, finished, strict=True)) and not (inside and len(paths) > 1):
+    inside = are_experiments[0] and all(Path(path).resolve().parent == Path(paths[0]).resolve() for path in paths[1:])
+    if all(
+        is_experiment or is_finished for is_experiment, is_finished in zip(are_experiments, finished, strict=True)
+    ) and not (inside and len(paths) > 1):
         runs: list[NamedInput] = []
-        for item, experiment in zip(split, whole, strict=True):
+        for item, experiment in zip(split, are_experiments, strict=True):
             if experiment:
                 runs += [NamedInput("", str(run)) for run in runs_folder.find_run_folders(Path(item.value))]
                 warn_unfinished_runs(Path(item.value))
@@ -281,7 +284,7 @@ def _resolve_judgments_and_runs(values: Sequence[Any], *, runs_required: bool) -
             raise _single_argument_error(paths[0])
         return Inputs(alone)
     runs = split[1:]
-    if not whole[0]:
+    if not are_experiments[0]:
         return Inputs(judgments_by_name(arguments[0]), _runs_by_name(runs))
     experiment_folder = Path(paths[0])
     check_run_judgments(runs_folder.find_run_folders(experiment_folder), readers.read_judgments(experiment_folder))
@@ -294,9 +297,9 @@ def _inputs_from_folders(runs: Sequence[NamedInput]) -> Inputs:
     qrels = read_shared_judgments([run.value for run in runs], homes)
     metadata = [read_experiment_metadata(home) for home in homes]
     sources = _runs_by_name(runs)
-    order = [name for one in metadata for name in one.systems]
-    found = Inputs(qrels, {name: sources[name] for name in [*order, *sources] if name in sources})
-    return _with_metadata(found, metadata[0])
+    order = [name for item in metadata for name in item.systems]
+    inputs = Inputs(qrels, {name: sources[name] for name in [*order, *sources] if name in sources})
+    return _with_metadata(inputs, metadata[0])
 
 
 def _with_metadata(inputs: Inputs, metadata: ExperimentMetadata) -> Inputs:
@@ -314,7 +317,7 @@ def _with_metadata(inputs: Inputs, metadata: ExperimentMetadata) -> Inputs:
 def _runs_by_name(runs: Sequence[NamedInput]) -> dict[str, list[Any]]:
     """Return runs by the given name, or by the system or file name, prefixed by the folder if that is ambiguous."""
     unnamed = [run.value for run in runs if not run.name]
-    hint = "give each file once, or `NAME=FILE` for a repetition of a system"
+    hint = "pass each file once, or `NAME=FILE` for a repetition of a system"
     unique_by(unnamed, str, "run", hint=hint)
     names = [read_system_name(path) or InputFile(path).stem for path in unnamed]
     if len(set(names)) < len(names):
@@ -322,12 +325,12 @@ def _runs_by_name(runs: Sequence[NamedInput]) -> dict[str, list[Any]]:
     if len(set(names)) < len(names):
         names = unnamed
     name_of = dict(zip(unnamed, names, strict=True))
-    found: dict[str, list[Any]] = {}
+    by_name: dict[str, list[Any]] = {}
     for name, path in runs:
-        found.setdefault(name or name_of[path], []).append(path)
-    for paths in found.values():
+        by_name.setdefault(name or name_of[path], []).append(path)
+    for paths in by_name.values():
         unique_by(paths, lambda path: Path(path).resolve(), "run", hint=hint)
-    return found
+    return by_name
 
 
 def _single_argument_error(path: str) -> BadInput:
@@ -336,20 +339,20 @@ def _single_argument_error(path: str) -> BadInput:
         return BadInput("no such file or folder", file=path, hint="`ragauge run` writes its folders below runs")
     if path == "-" or not Path(path).is_dir():
         reason = describe_invalid_result(path) if path.endswith(".json") else ""
-        hint = "write the result again with -o" if reason else f"give judgments, then runs: {path} bm25.run"
+        hint = (
+            "run the command that wrote it again with -o" if reason else f"give judgments, then runs: {path} bm25.run"
+        )
         return BadInput(f"no run given; expected judgments and at least one run{reason}", file=path, hint=hint)
     experiments = [str(place) for place in sorted(Path(path).glob("*")) if is_experiment_folder(place)]
     if experiments:
-        return BadInput("no run in this folder", file=path, hint=f"there are experiments in {', '.join(experiments)}")
-    if any(Path(path).glob(f"*/{runs_folder.JOURNAL_FILE}")):
         return BadInput(
-            "no finished run is here", file=path, hint="it was interrupted: the command that began it finishes it"
+            "no run in this folder", file=path, hint=f"pass one of the experiments: {', '.join(experiments)}"
         )
+    if any(Path(path).glob(f"*/{runs_folder.JOURNAL_FILE}")):
+        return BadInput("no finished run found", file=path, hint="run the same command again to resume")
     if runs_folder.find_run_folders(Path(path)):
-        return BadInput("no judgments.parquet is here", file=path, hint="judgments first: QRELS, then the runs")
-    return BadInput(
-        "no finished run is here", file=path, hint="give judgments, then runs; or a folder of `ragauge run`"
-    )
+        return BadInput("no judgments.parquet found", file=path, hint="judgments first: QRELS, then the runs")
+    return BadInput("no finished run found", file=path, hint="give judgments, then runs; or a folder of `ragauge run`")
 
 
 def _judgments_alone(argument: str) -> Any:
@@ -391,7 +394,7 @@ def _name_objects(value: Any) -> list[NamedInput]:
     """Return runs by name: of a mapping, of a list of paths, or one run."""
     if isinstance(value, Mapping) and not is_single_run(value):
         return [NamedInput(str(name), run) for name, run in value.items()]
-    if isinstance(value, list | tuple) and value and all(isinstance(one, str | Path) for one in value):
+    if isinstance(value, list | tuple) and value and all(isinstance(item, str | Path) for item in value):
         return [NamedInput(InputFile(str(path)).stem, path) for path in value]
     if isinstance(value, str | Path):
         return [NamedInput(InputFile(str(value)).stem, value)]

@@ -1,4 +1,4 @@
-"""Write every query result to disk at once, so that an interrupted run can be resumed."""
+"""Write every query result to disk immediately, so that an interrupted run can be resumed."""
 
 from __future__ import annotations
 
@@ -38,10 +38,10 @@ class Journal:
         except OSError as error:
             raise BadInput(f"cannot be written ({error.strerror})", file=str(path.parent)) from None
         try:
-            whole = self._read_lines(key)
-            self._file.truncate(whole)
-            self._file.seek(whole)
-            if not whole:
+            n_valid_bytes = self._read_lines(key)
+            self._file.truncate(n_valid_bytes)
+            self._file.seek(n_valid_bytes)
+            if not n_valid_bytes:
                 self._write_row({"purpose": key.parts})
                 for result in carried:
                     self._file.write(_encode_result(result).encode("ascii"))
@@ -52,15 +52,15 @@ class Journal:
 
     def _read_lines(self, key: WorkKey) -> int:
         """Read the file and return the number of valid bytes."""
-        whole, found, seen = 0, None, set()
+        n_valid_bytes, purpose, seen = 0, None, set()
         for number, line in enumerate(self._file.read().splitlines(keepends=True), 1):
             if not line.endswith(b"\n"):
                 break
-            whole += len(line)
+            n_valid_bytes += len(line)
             try:
                 row = parse_json(line)
                 if "purpose" in row:
-                    found = dict(row["purpose"])
+                    purpose = dict(row["purpose"])
                 elif "session" in row:
                     self.sessions.append(dict(row["session"]))
                 elif (row["a"][0], row["a"][1]) not in seen:
@@ -68,17 +68,17 @@ class Journal:
                     seen.add((row["a"][0], row["a"][1]))
             except (ValueError, TypeError, LookupError, AttributeError):
                 self.corrupt.append(number)
-        if found is None and self.results:
+        if purpose is None and self.results:
             raise BadInput(
                 f"the line that names the system is corrupt or missing, and {len(self.results)} results follow it",
                 file=str(self.path),
                 line=1,
                 hint="restore the file, or use --fresh to discard the results and run all queries again",
             )
-        if found is not None and self.results:
-            self.replaced = key.check(found, self.path.parent, "an unfinished run")
+        if purpose is not None and self.results:
+            self.replaced = key.check(purpose, self.path.parent, "an unfinished run")
             if not self.replaced:
-                return whole
+                return n_valid_bytes
         self.results, self.sessions, self.corrupt = [], [], []
         return 0
 
@@ -124,18 +124,18 @@ def _encode_result(result: QueryResult) -> str:
 def _decode_result(row: list[Any]) -> QueryResult:
     query, repeat, docs, scores, *rest = row
     doubles = array("d", bytes.fromhex(scores))
-    found = QueryResult(query, repeat, docs.split("\n") if isinstance(docs, str) else docs, doubles.tolist(), *rest)
-    texts = (found.query, found.status, found.error, *found.docs, *found.stages)
-    numbers = (found.repeat, found.attempts, found.began, found.total, found.session, *found.stages.values())
-    if not all(isinstance(one, str) for one in texts) or not isinstance(found.docs, list):
+    result = QueryResult(query, repeat, docs.split("\n") if isinstance(docs, str) else docs, doubles.tolist(), *rest)
+    texts = (result.query, result.status, result.error, *result.docs, *result.stages)
+    numbers = (result.repeat, result.attempts, result.began, result.total, result.session, *result.stages.values())
+    if not all(isinstance(item, str) for item in texts) or not isinstance(result.docs, list):
         raise TypeError("expected a text")
-    if not all(isinstance(one, int) and abs(one) < 2**63 for one in numbers):
+    if not all(isinstance(item, int) and abs(item) < 2**63 for item in numbers):
         raise TypeError("expected an integer")
-    if max(found.repeat, found.attempts, found.session) >= 2**31 or len(found.docs) != len(found.scores):
+    if max(result.repeat, result.attempts, result.session) >= 2**31 or len(result.docs) != len(result.scores):
         raise ValueError("a number is out of range")
-    for text in (found.query, found.status, *found.stages):
+    for text in (result.query, result.status, *result.stages):
         text.encode()  # Raises if the text has an unpaired surrogate.
-    return found
+    return result
 
 
 _ENCODE_TEXT = json.encoder.encode_basestring_ascii

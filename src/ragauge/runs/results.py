@@ -67,11 +67,14 @@ class Experiment(TabularResult):
         if not places:
             known = sorted({name for tags in self.dataset.tags.values() for name in tags})
             raise UnknownName("tag", tag, known, hint=f"choose one of {', '.join(known) or 'none'}")
-        found = {}
+        strata = {}
         for value, mine in sorted(places.items(), key=lambda pair: -len(pair[1])):
-            columns = {n: [one.values[measure][mine] for one in self.every_time(n)] for n in self.scores}
-            found[value] = (len(mine), {n: float(np.mean([_nan_mean(one) for one in v])) for n, v in columns.items()})
-        return found
+            columns = {n: [scores.values[measure][mine] for scores in self.every_time(n)] for n in self.scores}
+            strata[value] = (
+                len(mine),
+                {n: float(np.mean([_nan_mean(values) for values in v])) for n, v in columns.items()},
+            )
+        return strata
 
     def __repr__(self) -> str:
         absent = [f"{name}: not run: {error.message}" for name, error in self.failures.items() if name not in self.runs]
@@ -86,8 +89,8 @@ def canonical_tag(tag: str, known: Collection[str]) -> str:
     >>> canonical_tag("query_complexity", ["complexity"]), canonical_tag("topic", ["complexity"])
     ('complexity', 'topic')
     """
-    meant = {"query_complexity": "complexity"}.get(tag, tag)
-    return tag if tag in known or meant not in known else meant
+    alias = {"query_complexity": "complexity"}.get(tag, tag)
+    return tag if tag in known or alias not in known else alias
 
 
 def iterate_parts(evidence: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
@@ -112,8 +115,8 @@ def _format_trials(trials: Sequence[Scores]) -> str:
     first, often = trials[0], len(trials)
     if often == 1:
         return repr(first)
-    means = {name: float(np.mean([one.means[name] for one in trials])) for name in first.measures}
-    failures = {query: error for one in reversed(trials) for query, error in one.failures.items()}
+    means = {name: float(np.mean([trial.means[name] for trial in trials])) for name in first.measures}
+    failures = {query: error for trial in reversed(trials) for query, error in trial.failures.items()}
     return f"{replace(first, means=first._by_measure(means), failures=failures)!r} over {often} trials"
 
 
@@ -129,4 +132,4 @@ class ExperimentSet(TabularResult):
 
     def __repr__(self) -> str:
         absent = [f"{name}: not run: {error.message}" for name, error in self.failures.items()]
-        return "\n".join([*(f"{name}:\n{one!r}" for name, one in self.experiments.items()), *absent])
+        return "\n".join([*(f"{name}:\n{experiment!r}" for name, experiment in self.experiments.items()), *absent])

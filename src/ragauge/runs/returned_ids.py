@@ -38,7 +38,7 @@ class ReturnedIds:
         cls, answers: Sequence[QueryResult], documents: Sequence[Document], judgments: ScoresByQuery
     ) -> ReturnedIds:
         """Count the ids of the first trial."""
-        docs = [doc for one in answers if one.repeat == 0 for doc in one.docs]
+        docs = [doc for answer in answers if answer.repeat == 0 for doc in answer.docs]
         judged = {doc for grades in judgments.values() for doc in grades}
         corpus = {document.id for document in documents}
         unknown = [doc for doc in docs if doc not in (corpus or judged)]
@@ -46,8 +46,8 @@ class ReturnedIds:
             unknown = []
         known = [document.id for document in documents[:3]] or list(dict.fromkeys(judged))
         samples = (list(dict.fromkeys(unknown))[:3], sorted(known)[:3])
-        near = ((one, find_nearest_id(one, corpus or judged)) for one in samples[0])
-        nearest = next(((one, found) for one, found in near if found is not None), None)
+        near = ((name, find_nearest_id(name, corpus or judged)) for name in samples[0])
+        nearest = next(((name, nearest_id) for name, nearest_id in near if nearest_id is not None), None)
         return cls(len(docs), len(unknown), sum(doc in judged for doc in docs), samples, bool(corpus), nearest)
 
     @property
@@ -73,21 +73,21 @@ def find_nearest_id(name: str, known: Collection[str]) -> str | None:
     ('bees.md', 'd07')
     """
     by_file: dict[str, str] = {}
-    for one in sorted(known):
-        for part in _id_variants(one):
-            by_file.setdefault(part, one)
-    found = next((by_file[part] for part in _id_variants(name) if part in by_file), None)
-    if found is not None:
-        return found
+    for known_id in sorted(known):
+        for part in _id_variants(known_id):
+            by_file.setdefault(part, known_id)
+    match = next((by_file[part] for part in _id_variants(name) if part in by_file), None)
+    if match is not None:
+        return match
     near = difflib.get_close_matches(name, list(islice(sorted(known), MAX_IDS_COMPARED)), n=1, cutoff=MIN_ID_SIMILARITY)
     return near[0] if near else None
 
 
 def _id_variants(name: str) -> list[str]:
     """Return the id in lower case, its last path part, and that without suffix."""
-    whole = name.lower()
-    last = whole.replace("\\", "/").rstrip("/").rpartition("/")[2]
-    return [part for part in (whole, last, last.rpartition(".")[0]) if part]
+    lowered = name.lower()
+    last = lowered.replace("\\", "/").rstrip("/").rpartition("/")[2]
+    return [part for part in (lowered, last, last.rpartition(".")[0]) if part]
 
 
 def _printable_id(name: str) -> str:

@@ -124,15 +124,15 @@ class SystemRun:
         notes: list[str] = []
         made = ""
         if runs_folder.is_complete(folder):
-            found = runs_folder.read_run_folder(folder)
-            changes = self.key.check(found.manifest, folder, "the run")
+            saved = runs_folder.read_run_folder(folder)
+            changes = self.key.check(saved.manifest, folder, "the run")
             reusable = reuse or path.exists() or self.workshop.is_reproducible(self.system)
-            carried = runs_folder.find_successful_results(found) if reusable and not changes else []
+            carried = runs_folder.find_successful_results(saved) if reusable and not changes else []
             missing = len(self.data.queries) * self.plan.repeats - len(carried)
             if carried and not missing:
-                return self._reuse_run(found)
-            made = _run_date(found) if carried else ""
-            notes = [f"{self.name}: {self._describe_rerun(found, changes, missing if reusable else 0)}"]
+                return self._reuse_run(saved)
+            made = _run_date(saved) if carried else ""
+            notes = [f"{self.name}: {self._describe_rerun(saved, changes, missing if reusable else 0)}"]
             path.unlink(missing_ok=True)
         journal = Journal(path, self.key, carried)
         # Only now: the results that the journal takes over must be on disk before their files are removed.
@@ -156,7 +156,7 @@ class SystemRun:
         remove_journal_when_done(path)
         return _with_notes(run, before=notes)
 
-    def _describe_rerun(self, found: Run, changes: str, missing: int) -> str:
+    def _describe_rerun(self, saved: Run, changes: str, missing: int) -> str:
         """Describe why a finished run was not reused.
 
         `missing` is the number of queries run again.
@@ -164,26 +164,24 @@ class SystemRun:
         if changes:
             return f"changed since the last run ({changes}), so it was run again"
         if not missing:
-            return (
-                f"run again; the answers made {_run_date(found)} were replaced (add --reuse to reuse finished answers)"
-            )
-        unsaved = found.repeats is None and self.plan.repeats > 1
+            return f"run again; the results of {_run_date(saved)} were replaced (add --reuse to reuse finished results)"
+        unsaved = saved.repeats is None and self.plan.repeats > 1
         return f"{missing} queries {'whose ranking was not saved' if unsaved else 'that had failed'} were run again"
 
-    def _reuse_run(self, found: Run) -> Run:
+    def _reuse_run(self, saved: Run) -> Run:
         """Return a finished run as it is, marked as reused."""
-        note = f"{self.name}: reused; made {_run_date(found)} (run it again with --fresh)"
+        note = f"{self.name}: reused the results of {_run_date(saved)} (run it again with --fresh)"
         about = {
-            **found.manifest,
+            **saved.manifest,
             "origin": runs_folder.dataset_origin(self.data),
             **self._judgment_entries,
             "reused": True,
         }
         if self.folder is not None:
-            if about != found.manifest:
+            if about != saved.manifest:
                 write_record(about, self.folder / runs_folder.MANIFEST_FILE)
             remove_journal_when_done(self.folder / runs_folder.JOURNAL_FILE)
-        return _with_notes(replace(found, name=self.name, manifest=about), after=[note])
+        return _with_notes(replace(saved, name=self.name, manifest=about), after=[note])
 
     def _run_queries(self, journal: Journal | None, made: str = "") -> Run:
         """Run the queries without a result.
@@ -193,12 +191,12 @@ class SystemRun:
         began = runs_folder.utc_now()
         answers: list[QueryResult] = [] if journal is None else journal.results
         keep = answers.append if journal is None else journal.append
-        asked = {(one.query, one.repeat) for one in answers}
+        answered = {(answer.query, answer.repeat) for answer in answers}
         jobs = [
             QueryTask(query, text, repeat)
             for repeat in range(self.plan.repeats)
             for query, text in self.data.queries.items()
-            if (query, repeat) not in asked
+            if (query, repeat) not in answered
         ]
         total = len(self.data.queries) * self.plan.repeats
         reports = _QueryReports(self.progress, self.name, total - len(jobs), total)
@@ -217,7 +215,7 @@ class SystemRun:
         warm = build_warm_up_queries(self.data.documents, self.data.queries, plan.warmup)
         observation = Observation()
         performed = run_system(opened, jobs, plan, warm, kept, observation.observe)
-        fresh = [one for one in answers if (one.query, one.repeat) not in asked]
+        fresh = [answer for answer in answers if (answer.query, answer.repeat) not in answered]
         reports.finish()
         returned = ReturnedIds.count(answers, self.data.documents, self.data.judgments.nested)
         if returned.none_known:
@@ -267,19 +265,19 @@ class SystemRun:
     def _run_notes(
         self, answers: Sequence[QueryResult], returned: ReturnedIds, performed: SystemFacts, sessions: int
     ) -> list[str]:
-        first = [one for one in answers if one.repeat == 0]
-        failed = [one for one in first if one.status != "ok"]
-        later = sum(one.status != "ok" for one in answers) - len(failed)
-        empty = sum(one.status == "ok" and not one.docs for one in first)
+        first = [answer for answer in answers if answer.repeat == 0]
+        failed = [answer for answer in first if answer.status != "ok"]
+        later = sum(answer.status != "ok" for answer in answers) - len(failed)
+        empty = sum(answer.status == "ok" and not answer.docs for answer in first)
         restarts = sum(part.get("server_restarts", 0) for part in iterate_parts(performed.evidence))
-        again, changed = runs_folder.count_duplicate_hits(answers), runs_folder.count_changed_rankings(answers)
-        said: list[tuple[Any, str]] = [
-            (failed, describe_failures({one.query: one.error for one in failed}, len(first))),
-            (later, f"{later} queries failed when they were asked again; their times are left out"),
-            (empty, f"{empty} of {len(first)} queries got no documents"),
+        n_duplicates, changed = runs_folder.count_duplicate_hits(answers), runs_folder.count_changed_rankings(answers)
+        notes: list[tuple[Any, str]] = [
+            (failed, describe_failures({answer.query: answer.error for answer in failed}, len(first))),
+            (later, f"{later} queries failed in a later trial; their latencies are excluded"),
+            (empty, f"{empty} of {len(first)} queries returned no documents"),
             (returned.unknown, returned.describe()),
-            (again, f"{again} documents are repeated in a ranking; only their first rank counts"),
-            (changed, f"{changed} queries got another ranking when they were asked again"),
+            (n_duplicates, f"{n_duplicates} duplicate documents in rankings; only their first rank counts"),
+            (changed, f"{changed} queries have different rankings in different trials"),
             (
                 performed.evidence.get("index_used") is False,
                 "the database did not use its index, so this is the speed and recall of an exact scan",
@@ -301,11 +299,11 @@ class SystemRun:
             *((True, text) for text in self._depth_notes(first, performed.evidence)),
             (
                 self.plan.repeats == 1
-                and any("seed" in one and "steps" in one for one in iterate_parts(performed.evidence)),
-                "chance has a part in it, and one trial does not say how much (--repeats 5)",
+                and any("seed" in part and "steps" in part for part in iterate_parts(performed.evidence)),
+                "its results are random; measure their variation with --repeats 5",
             ),
         ]
-        return [f"{self.name}: {text}" for happened, text in said if happened]
+        return [f"{self.name}: {text}" for happened, text in notes if happened]
 
     def _depth_notes(self, answers: Sequence[QueryResult], evidence: Mapping[str, Any]) -> list[str]:
         """Return notes on too few or too many returned documents, or an own k."""
@@ -316,10 +314,12 @@ class SystemRun:
             notes.append(
                 f"{k} documents per query were requested instead of its own k of {own} (use -k {own} to keep it)"
             )
-        wanted = min(k, len(self.data.documents) or k)
-        most = max((len(one.docs) for one in answers), default=0)
-        if 0 < most < wanted and not self.workshop.is_reproducible(self.system):  # BM25 returns only matches.
-            notes.append(f"returned at most {most} document{'s' * (most > 1)} per query; {k} were requested")
+        expected = min(k, len(self.data.documents) or k)
+        max_returned = max((len(answer.docs) for answer in answers), default=0)
+        if 0 < max_returned < expected and not self.workshop.is_reproducible(self.system):  # BM25 returns only matches.
+            notes.append(
+                f"returned at most {max_returned} document{'s' * (max_returned > 1)} per query; {k} were requested"
+            )
         more = max((part["most_returned"] for part in iterate_parts(evidence) if "most_returned" in part), default=0)
         if more > k + bool(self.own):
             notes.append(f"returned up to {more} documents per query; {k} were requested, and the first {k} are scored")
@@ -327,9 +327,9 @@ class SystemRun:
 
 
 def _run_date(run: Run) -> str:
-    """Return the date of the results of a run; "at an unknown time" if unknown."""
+    """Return the date of the results of a run; "an unknown date" if unknown."""
     date = RunDate.find(run.manifest)
-    return "at an unknown time" if date is None else date.made
+    return "an unknown date" if date is None else date.made
 
 
 def _with_notes(run: Run, *, before: Sequence[str] = (), after: Sequence[str] = ()) -> Run:
@@ -346,9 +346,9 @@ def _trial_latencies(answers: Sequence[QueryResult]) -> list[list[int]]:
     There is one row per trial.
     """
     times: dict[int, dict[str, int]] = {}
-    for one in answers:
-        if one.status == "ok":
-            times.setdefault(one.repeat, {})[one.query] = one.total
+    for answer in answers:
+        if answer.status == "ok":
+            times.setdefault(answer.repeat, {})[answer.query] = answer.total
     rows = list(times.values())
     common = [query for query in rows[0] if all(query in row for row in rows)] if rows else []
     return [[row[query] for query in common] for row in rows] if common else []
@@ -356,19 +356,21 @@ def _trial_latencies(answers: Sequence[QueryResult]) -> list[list[int]]:
 
 def _graph_notes(evidence: Mapping[str, Any]) -> list[str]:
     """Return notes on the graphs of a system: links to unknown documents, or no links."""
-    said: dict[str, None] = {}
-    for graph in [one["graph"] for one in iterate_parts(evidence) if isinstance(one.get("graph"), Mapping)]:
+    notes: dict[str, None] = {}
+    for graph in [part["graph"] for part in iterate_parts(evidence) if isinstance(part.get("graph"), Mapping)]:
         kinds, skipped = graph.get("kinds") or {}, graph.get("skipped") or {}
-        some = [kind for kind, links in kinds.items() if links]
+        linking = [kind for kind, links in kinds.items() if links]
         none = [kind for kind, links in kinds.items() if not links]
         for kind, links in kinds.items():
             if unknown := (skipped.get(kind) or {}).get(UNKNOWN_IDS):
-                said[f"{unknown:,} links of the graph name no document, {links:,} do; `ragauge graph` says more"] = None
-        if not some:
-            said["the graph has no links, so that walks go nowhere; `ragauge graph` says more"] = None
+                notes[
+                    f"{unknown:,} links of the graph lead to no document, {links:,} do; run `ragauge graph` for details"
+                ] = None
+        if not linking:
+            notes["the graph has no links, so walks cannot leave their start; run `ragauge graph` for details"] = None
         elif none:
-            said[f"{', '.join(none)} links nothing here: the graph is of {', '.join(some)} alone"] = None
-    return list(said)
+            notes[f"{', '.join(none)} adds no links; the graph has only those of {', '.join(linking)}"] = None
+    return list(notes)
 
 
 def _try_measure_overhead(k: int) -> float | None:

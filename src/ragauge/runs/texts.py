@@ -24,65 +24,65 @@ from ragauge.files.documents import (
 from ragauge.runs.input_kinds import InputKind, is_kind, is_path
 
 
-def load_corpus(given: Any, names: FieldNames = DOCUMENT_FIELDS, *, lenient: bool = False) -> LoadedCorpus:
+def load_corpus(source: Any, names: FieldNames = DOCUMENT_FIELDS, *, lenient: bool = False) -> LoadedCorpus:
     """Load the documents of a file, folder, dataset, dataset name, STIX bundle, or objects in memory.
 
     This is the one reader of documents. Unless `lenient`, what cannot be read is an error.
     """
-    if isinstance(given, Dataset):
-        return documents_from_memory(given.name, given.documents, names, lenient=lenient)
-    if not isinstance(given, str | Path):
-        if not isinstance(given, Iterable):
+    if isinstance(source, Dataset):
+        return documents_from_memory(source.name, source.documents, names, lenient=lenient)
+    if not isinstance(source, str | Path):
+        if not isinstance(source, Iterable):
             raise BadInput(
-                f"a corpus cannot be read from {type(given).__name__}",
-                hint="a file, a folder, the name of a dataset, a Dataset or Documents",
+                f"a corpus cannot be read from {type(source).__name__}",
+                hint="pass a file, a folder, the name of a dataset, a Dataset or Documents",
             )
-        return documents_from_memory("documents", given, names, lenient=lenient)
-    name = _dataset_name(given)
-    place = Path(given) if name is None else folders.find_named_folder(name)
+        return documents_from_memory("documents", source, names, lenient=lenient)
+    name = _dataset_name(source)
+    place = Path(source) if name is None else folders.find_named_folder(name)
     if place is None:
-        found = load(name)
-        return documents_from_memory(found.name, found.documents, names, lenient=lenient)
+        dataset = load(name)
+        return documents_from_memory(dataset.name, dataset.documents, names, lenient=lenient)
     return read_corpus(place, names, lenient=lenient)
 
 
-def _dataset_name(given: str | Path) -> str | None:
+def _dataset_name(source: str | Path) -> str | None:
     """Return the name of a dataset or of a STIX bundle; None for another path."""
-    if is_kind(given, InputKind.DATASET) and not Path(given).is_dir():
-        return f"stix:{given}" if Path(given).exists() else str(given)
+    if is_kind(source, InputKind.DATASET) and not Path(source).is_dir():
+        return f"stix:{source}" if Path(source).exists() else str(source)
     return None
 
 
-def load_documents(given: Any) -> list[Document]:
+def load_documents(source: Any) -> list[Document]:
     """Load the documents of a corpus; see `load_corpus`."""
-    return load_corpus(given).documents
+    return load_corpus(source).documents
 
 
-def load_dataset_or_corpus(given: Any, split: str | None = None) -> Dataset:
+def load_dataset_or_corpus(source: Any, split: str | None = None) -> Dataset:
     """Load a dataset; a corpus without queries and judgments becomes a dataset without them."""
-    if isinstance(given, Dataset):
-        return given
-    if isinstance(given, str | Path) and is_kind(given, InputKind.DATASET):
-        return load(_dataset_name(given) or given, split=split)
-    corpus = load_corpus(given)
+    if isinstance(source, Dataset):
+        return source
+    if isinstance(source, str | Path) and is_kind(source, InputKind.DATASET):
+        return load(_dataset_name(source) or source, split=split)
+    corpus = load_corpus(source)
     return Dataset(corpus.name, corpus.documents, {}, Judgments({}))
 
 
-def describe_unread_files(given: Any) -> list[str]:
+def describe_unread_files(source: Any) -> list[str]:
     """Return a note that names the files of a folder that are not documents."""
-    if not isinstance(given, str | Path) or not Path(given).is_dir():
+    if not isinstance(source, str | Path) or not Path(source).is_dir():
         return []
     try:
-        found = find_corpus_files(Path(given))
+        corpus_files = find_corpus_files(Path(source))
     except BadInput:
         return []
-    if not found.unread:
+    if not corpus_files.unread:
         return []
-    names = [file.relative_to(given).as_posix() for file in found.unread]
+    names = [file.relative_to(source).as_posix() for file in corpus_files.unread]
     shown = ", ".join(names[:3]) + (", …" if len(names) > 3 else "")
     files = "1 file was" if len(names) == 1 else f"{len(names):,} files were"
-    documents = f"{', '.join(TEXT_ENDINGS)} files" if found.is_text else f"{found.files[0].name}"
-    return [f"{given}: {files} not read ({shown}); only {documents} are documents"]
+    documents = f"{', '.join(TEXT_ENDINGS)} files" if corpus_files.is_text else f"{corpus_files.files[0].name}"
+    return [f"{source}: {files} not read ({shown}); only {documents} are documents"]
 
 
 @dataclass(frozen=True)
@@ -113,17 +113,17 @@ def load_texts(qrels: Any, documents: Any, queries: Any, split: str | None = Non
     return DocumentTexts(None if documents is None else list(documents), queries)
 
 
-def find_dataset(given: Any, split: str | None = None) -> Dataset | None:
+def find_dataset(source: Any, split: str | None = None) -> Dataset | None:
     """Return a dataset from an object, folder or name; None if it is not one."""
-    if isinstance(given, Dataset):
-        return given
-    if not isinstance(given, str | Path):
+    if isinstance(source, Dataset):
+        return source
+    if not isinstance(source, str | Path):
         return None
-    path = Path(given)
-    if is_path(str(given)) and not (path.is_dir() and folders.find_dataset_folder(path) is not None):
+    path = Path(source)
+    if is_path(str(source)) and not (path.is_dir() and folders.find_dataset_folder(path) is not None):
         return None
     try:
-        return load(given, split=split)
+        return load(source, split=split)
     except RagaugeError:
         return None
 
@@ -143,16 +143,16 @@ def find_run_texts(manifests: Sequence[Mapping[str, Any]], texts: DocumentTexts,
     reason = ""
     for place in dict.fromkeys(filter(None, [*origins, *names])):
         try:
-            found = _load_dataset_texts(place)
+            dataset_texts = _load_dataset_texts(place)
         except RagaugeError as error:
             reason = reason or (
-                f"{place} is no longer there: --dataset says where it is"
+                f"{place} no longer exists; pass its new path with --dataset"
                 if Path(place).is_absolute() and not Path(place).exists()
-                else f"the dataset {place} cannot be loaded ({error.message}): --dataset says where it is"
+                else f"the dataset {place} cannot be loaded ({error.message}); pass its path with --dataset"
             )
             continue
-        if found.documents is not None and not hashes - {hash_documents(found.documents)}:
-            return replace(found, queries=texts.queries or found.queries)
+        if dataset_texts.documents is not None and not hashes - {hash_documents(dataset_texts.documents)}:
+            return replace(dataset_texts, queries=texts.queries or dataset_texts.queries)
         reason = f"the documents of {place} are not those that the runs were made on"
     return DocumentTexts(None, texts.queries, absent={"documents": reason, "queries": reason} if reason else {})
 
@@ -162,8 +162,8 @@ def _load_texts_without_corpus(origins: Sequence[str], texts: DocumentTexts) -> 
     for origin in origins:
         if Path(origin).is_absolute() and Path(origin).exists():
             with contextlib.suppress(RagaugeError):
-                found = load(origin)
-                return DocumentTexts(None, texts.queries or found.queries, found.answers)
+                dataset = load(origin)
+                return DocumentTexts(None, texts.queries or dataset.queries, dataset.answers)
     return DocumentTexts(None, texts.queries)
 
 
@@ -172,5 +172,5 @@ def _load_dataset_texts(place: str) -> DocumentTexts:
     if Path(place).is_absolute():
         folder = Path(place)
         return DocumentTexts(folders.read_documents(folder), folders.read_queries(folder), folders.read_answers(folder))
-    found = load(place)
-    return DocumentTexts(found.documents, found.queries, found.answers)
+    dataset = load(place)
+    return DocumentTexts(dataset.documents, dataset.queries, dataset.answers)

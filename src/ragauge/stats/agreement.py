@@ -35,7 +35,7 @@ class ConfusionMatrix(NamedTuple):
 Bools = NDArray[np.bool_]
 DIRICHLET_DRAWS = 10_000
 NO_SAMPLES = "no samples"
-ONE_CLASS = "people gave one verdict only"
+ONE_CLASS = "all human verdicts are equal"
 
 
 def count_confusion(judge: Bools, people: Bools) -> ConfusionMatrix:
@@ -161,10 +161,10 @@ def verdict_statistics(
     statistics = {
         "accuracy": agreement_of(np.ones(n, np.bool_), NO_SAMPLES),
         "accuracy_all": proportion(int(agrees.sum()), n + unscored, confidence, effect=effect_of_all),
-        "sensitivity": agreement_of(people, "people call nothing good"),
-        "specificity": agreement_of(~people, "people call nothing bad"),
-        "precision": agreement_of(judge, "it calls nothing good"),
-        "npv": agreement_of(~judge, "it calls nothing bad"),
+        "sensitivity": agreement_of(people, "no sample is good according to people"),
+        "specificity": agreement_of(~people, "no sample is bad according to people"),
+        "precision": agreement_of(judge, "no sample is good according to the judge"),
+        "npv": agreement_of(~judge, "no sample is bad according to the judge"),
     }
     cells = np.array(count_confusion(judge, people), np.float64)
     dirichlet_draws = np.random.default_rng(seed).standard_gamma(cells / effect + 0.5, (DIRICHLET_DRAWS, 4))

@@ -211,7 +211,7 @@ def _no_interval_reason(value: float, n: int, groups: Ints | None) -> str:
         return ONE_GROUP
     if number < MIN_SAMPLES_FOR_INTERVAL:
         return f"{n} samples{f' of {number} groups' if number < n else ''} are too few for an interval"
-    return "a perfect order does not tell how far it may be off" if abs(value) > 1 - 1e-12 else ""
+    return "the order is perfect, so no interval can be computed" if abs(value) > 1 - 1e-12 else ""
 
 
 def _weighted_ranks(counts: Floats, level: np.ndarray[tuple[int], np.dtype[np.intp]], levels: int) -> Floats:
@@ -303,7 +303,7 @@ def length_slope(
     if n < MIN_SAMPLES_FOR_INTERVAL:
         return Estimate(math.nan, n=n, why=f"{n} samples are too few for a slope")
     if np.linalg.matrix_rank(design) < len(columns):
-        return Estimate(math.nan, n=n, why="all answers are as long")
+        return Estimate(math.nan, n=n, why="all answers have the same length")
     inverse = np.linalg.inv(design.T @ design)
     coefficients = inverse @ design.T @ scores
     value = float(coefficients[1])

@@ -228,7 +228,7 @@ class Comparisons(TabularResult):
                 return row
         pair_names = [f"{row.system} against {row.baseline} by {row.measure}" for row in self.rows]
         raise UnknownName(
-            "comparison", " ".join(filter(None, [system, measure])), pair_names, hint=f"there is {pair_names[0]}"
+            "comparison", " ".join(filter(None, [system, measure])), pair_names, hint=f"available: {pair_names[0]}"
         )
 
     def sure(self, row: Comparison) -> bool:

@@ -10,7 +10,7 @@ import numpy as np
 from ragauge.core.records import Floats, Ints
 from ragauge.stats.resampling import bootstrap_means, draw_counts
 
-ONE_GROUP = "all samples are of one question, which does not tell how far it may be off"
+ONE_GROUP = "all samples belong to one question, so no interval can be computed"
 
 
 def cluster_ids(n: int, groups: Ints | None) -> int:

@@ -71,9 +71,9 @@ def queries_needed(sd: float, difference: float, *, alpha: float = 0.05, power: 
     """
     _check_power(alpha, power)
     if not abs(difference) > 0:
-        raise BadInput("a difference of 0 cannot be detected", hint="give the least difference that matters")
+        raise BadInput("a difference of 0 cannot be detected", hint="pass the smallest difference that matters")
     if not sd > 0:
-        raise BadInput("differences that do not deviate say nothing about others", hint="give their deviation")
+        raise BadInput("the standard deviation of the differences is 0", hint="pass a standard deviation above 0")
     effect = difference / sd
     low, high = 1, 2
     while t_test_power(effect, high, alpha=alpha) < power:
@@ -88,4 +88,6 @@ def queries_needed(sd: float, difference: float, *, alpha: float = 0.05, power: 
 
 def _check_power(alpha: float, power: float) -> None:
     if not (0 < alpha < 1 and alpha < power < 1):
-        raise BadInput(f"a power of {power:g} at a level of {alpha:g} is none", hint="alpha=0.05, power=0.8")
+        raise BadInput(
+            f"alpha and power must be between 0 and 1, got {alpha:g} and {power:g}", hint="use alpha=0.05, power=0.8"
+        )

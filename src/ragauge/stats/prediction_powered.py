@@ -68,9 +68,7 @@ def prediction_powered_mean(
         variance += weight**2 * variance_of_sum(centred_share, None if groups is None else groups[1])
     half_width = float(stdtrit(degrees_of_freedom, (1 + confidence) / 2)) * math.sqrt(variance)
     if not variance:
-        return Estimate(
-            value, n=n, why="all labels are the same, which does not tell how far others may be off"
-        ), weight
+        return Estimate(value, n=n, why="all labels are equal, so no interval can be computed"), weight
     return Estimate(value, value - half_width, value + half_width, n), weight
 
 
@@ -102,11 +100,11 @@ def rogan_gladen_share(
     goods, n = int(people.sum()), len(people)
     bads = n - goods
     if not goods or not bads:
-        return Estimate(math.nan, n=n, why="the labels have one verdict only")
+        return Estimate(math.nan, n=n, why="all labels have the same verdict")
     calls, total = int(judge.sum() + unlabelled_verdicts.sum()), n + len(unlabelled_verdicts)
     sensitivity, specificity = int((judge & people).sum()) / goods, int((~judge & ~people).sum()) / bads
     if sensitivity + specificity <= 1:
-        return Estimate(math.nan, n=n, why="the judge is no better than a guess, so its calls say nothing")
+        return Estimate(math.nan, n=n, why="the judge is no better than chance, so the share cannot be estimated")
     value = min(1.0, max(0.0, (calls / total + specificity - 1) / (sensitivity + specificity - 1)))
     z = float(ndtri((1 + confidence) / 2))
     labelled_groups = None if groups is None else groups[0]

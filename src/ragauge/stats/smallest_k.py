@@ -126,7 +126,7 @@ class _LossByK:
         table = np.stack([values[k] for k in self.ks])
         self.scored = ~np.isnan(table).any(axis=0)
         if self.scored.sum() < 2:
-            raise MissingEvidence("a recommendation needs at least two scored queries", hint="give more ground truth")
+            raise MissingEvidence("a recommendation needs at least two scored queries", hint="add judged queries")
         scored_values = table[:, self.scored]
         self.means = scored_values.mean(axis=1)
         # The largest k among equal means, so that a smaller one has to show that it loses nothing on other queries

@@ -45,9 +45,9 @@ class AnnoyStore(LibraryStore):
     name = "annoy"
     capabilities = frozenset(("save", "share"))
     unsupported: Mapping[str, str] = {
-        "update": "its trees are made once",
-        "delete": "its trees are made once",
-        "filter": "it searches all that there is",
+        "update": "its trees are built once",
+        "delete": "its trees are built once",
+        "filter": "it cannot search a subset",
     }
     conversions = ANNOY_DISTANCES
     index_file = "index.annoy"
@@ -74,9 +74,9 @@ class AnnoyStore(LibraryStore):
             try:
                 self._index.load(self._saved_file())
             except OSError as error:
-                raise BadInput(f"{path} was not kept whole: {error}") from error
+                raise BadInput(f"{path} is corrupt or incomplete: {error}") from error
             if self._index.get_n_items() != len(self):
-                raise BadInput(f"{path} was not kept whole: the index and its ids differ in number")
+                raise BadInput(f"{path} is corrupt or incomplete: the index and its ids differ in number")
             self._freeze()
 
     def _describe_engine(self) -> dict[str, Any]:
@@ -94,7 +94,7 @@ class AnnoyStore(LibraryStore):
 
     def _freeze(self) -> None:
         self._ready = True
-        self.unsupported = {**self.unsupported, "insert": "its trees are made once, of all that was there"}
+        self.unsupported = {**self.unsupported, "insert": "its trees are built once, from all vectors"}
 
     def _create_index(self, parts: Sequence[Matrix]) -> Any:
         index = self._library.AnnoyIndex(parts[0].shape[1], ANNOY_METRICS[self._intake.metric])
@@ -119,13 +119,13 @@ class AnnoyStore(LibraryStore):
 
     def _search(self, queries: Matrix, k: int, selection: None) -> RawNeighbours:  # noqa: ARG002 - no filters
         if len(queries) == 1:
-            found, far = self._index.get_nns_by_vector(queries[0].tolist(), k, self._search_k, True)
-            return np.array([found], dtype=np.int64), np.array([far], dtype=np.float64)
+            nearest, far = self._index.get_nns_by_vector(queries[0].tolist(), k, self._search_k, True)
+            return np.array([nearest], dtype=np.int64), np.array([far], dtype=np.float64)
         positions, _ = no_neighbours(len(queries), k)
         values = np.full(positions.shape, np.inf)
         for row, query in enumerate(queries):
-            found, far = self._index.get_nns_by_vector(query.tolist(), k, self._search_k, True)
-            positions[row, : len(found)], values[row, : len(found)] = found, far
+            nearest, far = self._index.get_nns_by_vector(query.tolist(), k, self._search_k, True)
+            positions[row, : len(nearest)], values[row, : len(nearest)] = nearest, far
         return positions, values
 
     def _write_index(self, file: str) -> None:

@@ -27,9 +27,9 @@ Mask = NDArray[np.bool_]
 Positions = NDArray[np.int64]
 
 
-def unsupported_error(store: str, what: str, why: str) -> BadInput:
+def unsupported_error(store: str, operation: str, why: str) -> BadInput:
     """Return the error for an operation that an engine does not support."""
-    return BadInput(f"{store} cannot {what}: {why}")
+    return BadInput(f"{store} cannot {operation}: {why}")
 
 
 class StoreBookkeeping:
@@ -77,13 +77,13 @@ class StoreBookkeeping:
         new: set[str] = set()
         for name in ids:
             if not isinstance(name, str):
-                raise BadInput(f"the id {name!r} is not a text", hint="ids are str: take str(id)")
+                raise BadInput(f"the id {name!r} must be a text", hint="use str(id)")
             if name in new or name in self.position_by_id:
-                raise BadInput(f"the id {name!r} is added twice", hint="a store holds one vector for each id")
+                raise BadInput(f"duplicate id {name!r}", hint="add one vector per id")
             new.add(name)
         if metadata is not None:
             if len(metadata) != len(ids):
-                raise BadInput(f"there are {len(metadata)} metadata for {len(ids)} ids")
+                raise BadInput(f"expected one metadata mapping per id, got {len(metadata)} for {len(ids)} ids")
             for name, about in zip(ids, metadata, strict=True):
                 _check_metadata(about, f"the metadata of {name!r}")
         self._check_vector_values(matrix, lambda row: f"the vector of {ids[row]!r}")
@@ -122,16 +122,16 @@ class StoreBookkeeping:
         """Return the position of an id; raise BadInput if it is unknown."""
         place = self.position_by_id.get(name)
         if place is None:
-            raise BadInput(f"the id {name!r} is not in the store", hint="only what was added can be changed")
+            raise BadInput(f"the id {name!r} is not in the store", hint="change only ids that were added")
         return place
 
     def positions(self, ids: Sequence[str]) -> Positions:
         """Return the positions of ids; raise BadInput if one is unknown or repeated."""
-        found = np.fromiter((self.position(name) for name in ids), dtype=np.int64, count=len(ids))
+        positions = np.fromiter((self.position(name) for name in ids), dtype=np.int64, count=len(ids))
         if len(set(ids)) < len(ids):
             twice = next(name for row, name in enumerate(ids) if name in ids[:row])
-            raise BadInput(f"the id {twice!r} is given twice")
-        return found
+            raise BadInput(f"duplicate id {twice!r}")
+        return positions
 
     def ids_at(self, positions: Positions) -> list[str]:
         """Return the ids at positions."""
@@ -195,19 +195,19 @@ class StoreBookkeeping:
         self._check_vector_values(matrix, lambda row: f"query vector {row}")
         return matrix
 
-    def _to_matrix(self, vectors: Any, what: str) -> Matrix:
+    def _to_matrix(self, vectors: Any, noun: str) -> Matrix:
         try:
             matrix = np.ascontiguousarray(vectors, dtype=np.float32)
         except (TypeError, ValueError) as error:
-            raise BadInput(f"the {what} are not rows of numbers of one length") from error
+            raise BadInput(f"the {noun} must be rows of numbers with equal lengths") from error
         if matrix.ndim == 2 and matrix.shape[1] == self.dimension:
             return matrix
         if matrix.size == 0 and matrix.ndim <= 2 and len(matrix) == 0:
             return matrix.reshape(0, self.dimension or 0)
         if matrix.ndim != 2 or matrix.shape[1] == 0:
-            raise BadInput(f"the {what} have the shape {matrix.shape}", hint="one row for each text: shape (n, d)")
+            raise BadInput(f"the {noun} have the shape {matrix.shape}", hint="pass one row per text: shape (n, d)")
         if self.dimension is not None:
-            raise BadInput(f"the {what} have {matrix.shape[1]} dimensions, those in the store have {self.dimension}")
+            raise BadInput(f"the {noun} have {matrix.shape[1]} dimensions, those in the store have {self.dimension}")
         return matrix
 
     def _check_vector_values(self, matrix: Matrix, name: Any) -> None:
@@ -216,7 +216,7 @@ class StoreBookkeeping:
             raise BadInput(f"{name(int(bad.argmax()))} has a NaN or an infinity")
         # A zero vector has no cosine; engines return 0, 1 or NaN, or leave the vector out.
         if self.metric == "cosine" and (zero := ~matrix.any(axis=1)).any():
-            hint = "take the metric ip or l2, or leave such texts out"
+            hint = "use the metric ip or l2, or remove such texts"
             raise BadInput(f"{name(int(zero.argmax()))} is all zeros and has no cosine", hint=hint)
 
     def empty(self, rows: int, k: int) -> tuple[NDArray[np.object_], Matrix]:
@@ -232,14 +232,14 @@ class StoreBookkeeping:
         if width == k and (positions[0, -1] >= 0 if rows == 1 else rows and positions[:, -1].min() >= 0):
             return self._names[positions], distances.astype(np.float32, copy=False)
         ids, out = self.empty(rows, k)
-        found = positions >= 0
-        ids[:, :width][found] = self._names[positions[found]]
-        out[:, :width][found] = distances[found]
+        is_found = positions >= 0
+        ids[:, :width][is_found] = self._names[positions[is_found]]
+        out[:, :width][is_found] = distances[is_found]
         return ids, out
 
     def write(self, folder: str | Path, built: Mapping[str, Any]) -> None:
         """Write ids, metadata and the build options of the index to a folder."""
-        kept = {
+        content = {
             "metric": self.metric,
             "dimension": self.dimension,
             "built": dict(built),
@@ -250,7 +250,7 @@ class StoreBookkeeping:
             "metadata": self._metadata if any(self._metadata) else None,
         }
         with replace_file(Path(folder) / BOOKKEEPING_FILE) as file:
-            file.write_text(json.dumps(kept), encoding="ascii")
+            file.write_text(json.dumps(content), encoding="ascii")
 
     def read(self, folder: str | Path, options: Mapping[str, Any]) -> bool:
         """Read ids and metadata from a folder; return whether there were any.
@@ -259,22 +259,22 @@ class StoreBookkeeping:
         """
         file = Path(folder) / BOOKKEEPING_FILE
         try:
-            kept = parse_json(file.read_text(encoding="ascii"))
-            metric, dimension, places, ids = (kept[part] for part in ("metric", "dimension", "places", "ids"))
-            positions = list(range(places)) if kept["positions"] is None else kept["positions"]
-            metadata, there = kept["metadata"] or [{}] * places, dict(kept["built"])
+            content = parse_json(file.read_text(encoding="ascii"))
+            metric, dimension, places, ids = (content[part] for part in ("metric", "dimension", "places", "ids"))
+            positions = list(range(places)) if content["positions"] is None else content["positions"]
+            metadata, built = content["metadata"] or [{}] * places, dict(content["built"])
         except FileNotFoundError:
             return False
         except (OSError, ValueError, LookupError, TypeError) as error:
-            raise BadInput("this is not the list of what a store holds", file=str(file)) from error
-        for what, asked in {"metric": self.metric, **options}.items():
-            found = metric if what == "metric" else there.get(what, asked)
-            if asked != found:
+            raise BadInput("this is not a content list of a store", file=str(file)) from error
+        for option, requested in {"metric": self.metric, **options}.items():
+            stored = metric if option == "metric" else built.get(option, requested)
+            if requested != stored:
                 raise BadInput(
-                    f"{folder} holds a store whose {what} is {found}, not {asked}", hint="take another folder"
+                    f"{folder} contains a store with {option} {stored}, expected {requested}", hint="use another folder"
                 )
         self.dimension, self.places, self._metadata, self._last = dimension, places, metadata, None
-        self.built = there
+        self.built = built
         self.position_by_id = dict(zip(ids, positions, strict=True))
         self._names = np.full(places + 1 + places // 4, None, dtype=object)
         for name, place in self.position_by_id.items():
@@ -290,7 +290,7 @@ def no_neighbours(rows: int, k: int) -> tuple[Positions, Matrix]:
 def require_folder(store: str, path: str | Path | None) -> Path:
     """Return the folder of a store; raise BadInput if it has none."""
     if path is None:
-        raise BadInput(f"this {store} store has no folder to be kept in", hint="give it one: path=…")
+        raise BadInput(f"this {store} store has no folder to be saved in", hint="open it with path=…")
     return Path(path)
 
 
@@ -323,23 +323,23 @@ def normalise_rows(matrix: Matrix) -> Matrix:
 
 def _check_id_count(ids: Sequence[str], matrix: Matrix) -> None:
     if len(ids) != len(matrix):
-        raise BadInput(f"there are {len(ids)} ids for {len(matrix)} vectors")
+        raise BadInput(f"expected one id per vector, got {len(ids)} ids and {len(matrix)} vectors")
 
 
-def _check_metadata(about: Mapping[str, Any], what: str) -> dict[str, Any]:
+def _check_metadata(about: Mapping[str, Any], noun: str) -> dict[str, Any]:
     """Return metadata as plain Python values.
 
     Raises BadInput unless all are text, numbers or booleans.
     """
     if not isinstance(about, Mapping):
-        raise BadInput(f"{what} are not names with values, but {about!r}")
+        raise BadInput(f"{noun} must map names to values, got {about!r}")
     out: dict[str, Any] = {}
-    for key, given in about.items():
-        value = given.item() if isinstance(given, np.generic) else given
+    for key, raw in about.items():
+        value = raw.item() if isinstance(raw, np.generic) else raw
         if not isinstance(key, str) or not isinstance(value, str | int | float):
-            raise BadInput(f"{what}: {key!r} is {value!r}", hint="a value is a text, a number, true or false")
+            raise BadInput(f"{noun}: {key!r} is {value!r}", hint="use a text, a number, true or false")
         if isinstance(value, float) and not math.isfinite(value):
-            raise BadInput(f"{what}: {key!r} is {value}", hint="a value is a text, a number, true or false")
+            raise BadInput(f"{noun}: {key!r} is {value}", hint="use a text, a number, true or false")
         out[key] = value
     return out
 

@@ -51,7 +51,7 @@ def check_document_store_options(described: str | Callable[..., Any]) -> tuple[P
     parameters = read_parameters(factory)
     unknown = sorted(options.keys() - parameters.options.keys())
     if unknown and not parameters.accepts_any and parameters.others is None:
-        known = ", ".join(one for one in parameters.options if one not in ("path", "dimension")) or "none"
+        known = ", ".join(name for name in parameters.options if name not in ("path", "dimension")) or "none"
         raise BadInput(f"the document store {name} has no option {unknown[0]!r}", hint=f"its options: {known}")
     return parameters, options
 
@@ -95,7 +95,10 @@ def to_document_matrix(documents: Sequence[Document], vectors: Any, dimension: i
     """
     rows = np.ascontiguousarray(vectors, dtype=np.float32)
     if rows.shape != (len(documents), dimension):
-        raise BadInput(f"{len(documents)} documents need as many vectors of {dimension} numbers, not {rows.shape}")
+        raise BadInput(
+            f"expected one vector of {dimension} dimensions per document, "
+            f"got shape {rows.shape} for {len(documents)} documents"
+        )
     return rows
 
 
@@ -103,7 +106,7 @@ def to_query_vector(vector: Any, dimension: int) -> Matrix:
     """Convert a query vector to one float32 row; raise BadInput for a wrong length."""
     row = np.ascontiguousarray(vector, dtype=np.float32).reshape(-1)
     if len(row) != dimension:
-        raise BadInput(f"the vector of a query has {dimension} numbers, not {len(row)}")
+        raise BadInput(f"the vector of a query must have {dimension} dimensions, got {len(row)}")
     return row
 
 
@@ -132,14 +135,14 @@ class MemoryDocumentStore:
 
     def put(self, documents: Sequence[Document], vectors: Any) -> None:
         """Store documents; a document with an existing id is replaced."""
-        for one, vector in zip(documents, to_document_matrix(documents, vectors, self._dimension), strict=True):
-            self._documents[one.id], self._vectors[one.id] = one, vector.copy()
+        for document, vector in zip(documents, to_document_matrix(documents, vectors, self._dimension), strict=True):
+            self._documents[document.id], self._vectors[document.id] = document, vector.copy()
             if self._journal is not None:
                 row = [
-                    one.id,
-                    one.text,
-                    one.title,
-                    metadata_to_json(one.metadata),
+                    document.id,
+                    document.text,
+                    document.title,
+                    metadata_to_json(document.metadata),
                     base64.b64encode(vector.tobytes()).decode(),
                 ]
                 self._journal.write(json.dumps(row).encode() + b"\n")
@@ -160,11 +163,11 @@ class MemoryDocumentStore:
 
     def search(self, text: str, vector: Any, k: int) -> list[Hit]:  # noqa: ARG002 - the contract's
         """Return the `k` documents with the highest cosine similarity, by brute force."""
-        asked = normalise_rows(to_query_vector(vector, self._dimension)[None])[0].astype(np.float64)
+        query = normalise_rows(to_query_vector(vector, self._dimension)[None])[0].astype(np.float64)
         if not self._vectors:
             return []
         names = list(self._vectors)
-        cosines = normalise_rows(np.stack([self._vectors[name] for name in names])).astype(np.float64) @ asked
+        cosines = normalise_rows(np.stack([self._vectors[name] for name in names])).astype(np.float64) @ query
         best = np.argsort(-cosines, kind="stable")[:k]
         return [Hit(names[place], float(cosines[place]), self._documents[names[place]].text) for place in best]
 
@@ -179,15 +182,15 @@ class MemoryDocumentStore:
 
     def _replay_journal(self, journal: IO[bytes]) -> None:
         journal.seek(0)
-        whole = 0
+        n_valid_bytes = 0
         for line in journal:
             if not line.endswith(b"\n"):
                 break
             name, text, title, about, vector = parse_json(line)
             self._documents[name] = document_from_columns(name, text, title, about)
             self._vectors[name] = np.frombuffer(base64.b64decode(vector), dtype=np.float32)
-            whole += len(line)
-        journal.truncate(whole)
+            n_valid_bytes += len(line)
+        journal.truncate(n_valid_bytes)
 
 
 class EngineDocumentStore:
@@ -215,7 +218,7 @@ class EngineDocumentStore:
 
     @property
     def searches(self) -> str:
-        """What the store searches by: `vectors` or `words`."""
+        """What the store searches: `vectors` or `words`."""
         return self._engine.searches
 
     def put(self, documents: Sequence[Document], vectors: Any) -> None:
@@ -298,8 +301,8 @@ class VectorsOnlyDocumentStore:
         """Store the vectors of documents; an existing id gets the new vector."""
         rows = to_document_matrix(documents, vectors, self._dimension)
         known = set(self.ids())
-        old = [place for place, one in enumerate(documents) if one.id in known]
-        new = [place for place, one in enumerate(documents) if one.id not in known]
+        old = [place for place, document in enumerate(documents) if document.id in known]
+        new = [place for place, document in enumerate(documents) if document.id not in known]
         if old:
             self._store.update([documents[place].id for place in old], rows[old])
         if new:
@@ -322,8 +325,8 @@ class VectorsOnlyDocumentStore:
     def search(self, text: str, vector: Any, k: int) -> list[Hit]:  # noqa: ARG002 - the contract's
         """Return the `k` nearest documents that the vector store finds."""
         names, distances = self._store.search(to_query_vector(vector, self._dimension)[None], k)
-        found = zip(names[0].tolist(), distances[0].tolist(), strict=True)
-        return [Hit(name, 1 - distance) for name, distance in found if name is not None]
+        pairs = zip(names[0].tolist(), distances[0].tolist(), strict=True)
+        return [Hit(name, 1 - distance) for name, distance in pairs if name is not None]
 
     def describe(self) -> dict[str, Any]:
         """Return the description of the vector store."""

@@ -182,13 +182,13 @@ class DuckDBEngine(Engine):
         bounds = condition_values(conditions) if conditions else ()
         for row, query in enumerate(queries):
             vector = query.tolist()
-            found = cursor.execute(statement, [vector, k, *bounds]).fetchall()
-            if self._outdated and not conditions and len(found) < k:
+            rows = cursor.execute(statement, [vector, k, *bounds]).fetchall()
+            if self._outdated and not conditions and len(rows) < k:
                 with self._counting:
                     self._fallbacks += 1
-                found = cursor.execute(self._search_statement((), scan=True), [vector, k]).fetchall()
-            if found:
-                positions[row, : len(found)], values[row, : len(found)] = zip(*found, strict=True)
+                rows = cursor.execute(self._search_statement((), scan=True), [vector, k]).fetchall()
+            if rows:
+                positions[row, : len(rows)], values[row, : len(rows)] = zip(*rows, strict=True)
         return positions, values
 
     def uses_index(self, query: Matrix, k: int, conditions: Sequence[FilterCondition]) -> bool:
@@ -234,8 +234,8 @@ class DuckDBEngine(Engine):
         """Return the documents that the plan finds."""
         distance = self._distance_expression()
         statement = f"SELECT id, {distance}, text FROM documents ORDER BY {distance} LIMIT $2"  # noqa: S608 - own names
-        found = self._connection.execute(statement, [vector.tolist(), k]).fetchall()
-        return [Hit(key, 1 - distance, text) for key, distance, text in found]
+        rows = self._connection.execute(statement, [vector.tolist(), k]).fetchall()
+        return [Hit(key, 1 - distance, text) for key, distance, text in rows]
 
     def describe(self) -> dict[str, Any]:
         """Return version and parameters."""

@@ -208,7 +208,7 @@ class DocumentEngine(EngineConnection):
     """
 
     searches: str = "vectors"
-    """What the document store searches by: `vectors` or `words`."""
+    """What the document store searches: `vectors` or `words`."""
 
     @abstractmethod
     def upsert(self, rows: Sequence[DocumentRow], matrix: Matrix) -> None:

@@ -56,7 +56,7 @@ class FaissSettings(StoreSettings):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.refine and self.kind not in ("sq", "ivfpq"):
-            raise BadInput(f"{self.kind} keeps full precision already", hint="refine is for sq and ivfpq")
+            raise BadInput(f"{self.kind} already uses full precision", hint="use refine only with sq or ivfpq")
         if self.rerank is not None:
             self._check_search_option("rerank")
 
@@ -94,7 +94,7 @@ class FaissSettings(StoreSettings):
         if name not in SEARCH_OPTIONS[self.kind]:
             raise BadInput(f"faiss {self.kind} has no {name}")
         if name == "rerank" and not self.refine:
-            raise BadInput("only what is kept in full precision too can be ranked again", hint="give refine=true")
+            raise BadInput("rerank needs the vectors in full precision", hint="use refine=true")
 
 
 class FaissStore(LibraryStore):
@@ -137,14 +137,14 @@ class FaissStore(LibraryStore):
         """The inner index, without the id map or refinement around it."""
         self._filter: tuple[Mask, Any] | None = None
         if settings.has_implicit_ids:
-            what = "its graph" if settings.kind == "hnsw" else "what is refined"
-            self.unsupported = dict.fromkeys(("update", "delete"), f"{what} cannot lose a vector")
+            part = "its graph" if settings.kind == "hnsw" else "its refined index"
+            self.unsupported = dict.fromkeys(("update", "delete"), f"{part} cannot remove a vector")
         super().__init__(metric, path, settings)
         if self._saved:
-            kept: Any = faiss.read_index(self._saved_file())
-            self._use_index(kept)
-            if kept.ntotal != (self._intake.places if self._settings.has_implicit_ids else len(self)):
-                raise BadInput(f"{path} was not kept whole: the index and its ids differ in number")
+            index: Any = faiss.read_index(self._saved_file())
+            self._use_index(index)
+            if index.ntotal != (self._intake.places if self._settings.has_implicit_ids else len(self)):
+                raise BadInput(f"{path} is corrupt or incomplete: the index and its ids differ in number")
 
     def _describe_engine(self) -> dict[str, Any]:
         options = super()._describe_engine()
@@ -176,9 +176,9 @@ class FaissStore(LibraryStore):
     def _search(self, queries: Matrix, k: int, selection: Mask | None) -> RawNeighbours:
         if len(queries) > 1:
             self._set_thread_count()
-        asked = normalise_rows(queries) if self._intake.metric == "cosine" else queries
+        prepared = normalise_rows(queries) if self._intake.metric == "cosine" else queries
         values, positions = self._index.search(
-            asked, k, params=None if selection is None else self._filter_parameters(selection)
+            prepared, k, params=None if selection is None else self._filter_parameters(selection)
         )
         return positions, values
 
@@ -261,7 +261,7 @@ class FaissStore(LibraryStore):
     def _build_ivf_index(self, size: int, dimension: int, near: int) -> Any:
         cells = self._settings.nlist or max(1, min(round(size**0.5), size // MIN_VECTORS_PER_CELL))
         if cells > size:
-            raise BadInput(f"nlist is {cells}, more than the {size} vectors to learn from", hint="take a smaller nlist")
+            raise BadInput(f"nlist is {cells}, more than the {size} training vectors", hint="use a smaller nlist")
         coarse = self._faiss.IndexFlat(dimension, near)
         if self._settings.kind == "ivf":
             index = self._faiss.IndexIVFFlat(coarse, dimension, cells, near)
@@ -269,8 +269,8 @@ class FaissStore(LibraryStore):
             codes = self._settings.pq_bits
             if size < 2**codes:
                 raise BadInput(
-                    f"pq_bits={codes} needs at least {2**codes} vectors to learn from, not {size}",
-                    hint=f"take pq_bits={int(math.log2(max(2, size)))} or fewer, or another kind",
+                    f"pq_bits={codes} needs at least {2**codes} training vectors, got {size}",
+                    hint=f"use pq_bits={int(math.log2(max(2, size)))} or fewer, or another kind",
                 )
             index = self._faiss.IndexIVFPQ(coarse, dimension, cells, self._count_subquantizers(dimension), codes, near)
             index.pq.cp.min_points_per_centroid = 1
@@ -279,7 +279,7 @@ class FaissStore(LibraryStore):
 
     def _count_subquantizers(self, dimension: int) -> int:
         """Return the number of sub-quantizers: `pq_m`, or about one per eight dimensions."""
-        asked = self._settings.pq_m
-        if asked is not None:
-            return int(asked)
+        requested = self._settings.pq_m
+        if requested is not None:
+            return int(requested)
         return min((n for n in range(1, dimension + 1) if dimension % n == 0), key=lambda n: abs(n - dimension / 8))

@@ -17,7 +17,7 @@ from ragauge.core.errors import BadInput
 EQUAL, ONE_OF = "=", "in"
 FILTER_OPERATORS = {"$eq": EQUAL, "$in": ONE_OF, "$gt": ">", "$gte": ">=", "$lt": "<", "$lte": "<="}
 RANGE_OPERATORS = (">", ">=", "<", "<=")
-HINT = 'a value is a text, a number, true or false, {"$in": [...]}, or a range {"$gte": 1, "$lt": 5}'
+HINT = 'use a text, a number, true or false, {"$in": [...]}, or a range {"$gte": 1, "$lt": 5}'
 
 
 class FilterCondition(NamedTuple):
@@ -36,10 +36,10 @@ def parse_filter(where: Mapping[str, Any]) -> list[FilterCondition]:
     """
     if not isinstance(where, Mapping):
         raise BadInput(f"the filter is {where!r:.80}; expected a mapping from fields to values", hint=HINT)
-    found = []
+    conditions = []
     for field, value in where.items():
         if not isinstance(value, Mapping):
-            found.append(FilterCondition(field, EQUAL, _check_scalar(field, value)))
+            conditions.append(FilterCondition(field, EQUAL, _check_scalar(field, value)))
             continue
         for name, bound in value.items():
             if name not in FILTER_OPERATORS:
@@ -48,25 +48,25 @@ def parse_filter(where: Mapping[str, Any]) -> list[FilterCondition]:
                     f"{name!r}",
                     hint=HINT,
                 )
-            found.append(_parse_condition(field, FILTER_OPERATORS[name], bound))
+            conditions.append(_parse_condition(field, FILTER_OPERATORS[name], bound))
         if not value:
             raise BadInput(f"the filter: {field!r} has no operator", hint=HINT)
-    return found
+    return conditions
 
 
 def _parse_condition(field: str, operator: str, bound: Any) -> FilterCondition:
     if operator == ONE_OF:
         if isinstance(bound, str) or not isinstance(bound, Sequence) or not len(bound):
             raise BadInput(f"the filter: $in of {field!r} must be a list of values, got {bound!r:.80}", hint=HINT)
-        return FilterCondition(field, operator, tuple(_check_scalar(field, one) for one in bound))
+        return FilterCondition(field, operator, tuple(_check_scalar(field, item) for item in bound))
     value = _check_scalar(field, bound)
     if operator in RANGE_OPERATORS and isinstance(value, str | bool):
         raise BadInput(f"the filter: a range of {field!r} needs a number, got {value!r:.80}", hint=HINT)
     return FilterCondition(field, operator, value)
 
 
-def _check_scalar(field: Any, given: Any) -> Any:
-    value = given.item() if isinstance(given, np.generic) else given
+def _check_scalar(field: Any, raw: Any) -> Any:
+    value = raw.item() if isinstance(raw, np.generic) else raw
     if not isinstance(field, str) or not isinstance(value, str | int | float):
         raise BadInput(f"the filter: {field!r} is {value!r:.80}", hint=HINT)
     if isinstance(value, float) and not math.isfinite(value):
@@ -79,17 +79,20 @@ def matches_conditions(about: Mapping[str, Any], conditions: Iterable[FilterCond
 
     A boolean never equals a number, and a missing field never matches.
     """
-    return all(one.field in about and _matches_value(about[one.field], one.operator, one.value) for one in conditions)
+    return all(
+        condition.field in about and _matches_value(about[condition.field], condition.operator, condition.value)
+        for condition in conditions
+    )
 
 
-def _matches_value(there: Any, operator: str, value: Any) -> bool:
+def _matches_value(actual: Any, operator: str, value: Any) -> bool:
     if operator == EQUAL:
-        return bool(there == value) and (type(there) is bool) is (type(value) is bool)
+        return bool(actual == value) and (type(actual) is bool) is (type(value) is bool)
     if operator == ONE_OF:
-        return any(_matches_value(there, EQUAL, one) for one in value)
-    if isinstance(there, str | bool):
+        return any(_matches_value(actual, EQUAL, item) for item in value)
+    if isinstance(actual, str | bool):
         return False
-    return bool({">": there > value, ">=": there >= value, "<": there < value, "<=": there <= value}[operator])
+    return bool({">": actual > value, ">=": actual >= value, "<": actual < value, "<=": actual <= value}[operator])
 
 
 def conditions_to_sql(
@@ -102,7 +105,7 @@ def conditions_to_sql(
     parts = []
     for field, operator, value in conditions:
         if operator == ONE_OF:
-            parts.append(f"{field} IN ({', '.join(placed(one) for one in value)})")
+            parts.append(f"{field} IN ({', '.join(placed(item) for item in value)})")
         else:
             parts.append(f"{field} {equal if operator == EQUAL else operator} {placed(value)}")
     return " AND ".join(parts)
@@ -110,7 +113,7 @@ def conditions_to_sql(
 
 def condition_values(conditions: Iterable[FilterCondition]) -> list[Any]:
     """Return the values of conditions in the order of their placeholders."""
-    return [one for _, operator, value in conditions for one in (value if operator == ONE_OF else [value])]
+    return [item for _, operator, value in conditions for item in (value if operator == ONE_OF else [value])]
 
 
 def to_integer_bound(operator: str, bound: float) -> int:

@@ -66,7 +66,7 @@ class HnswlibStore(LibraryStore):
             )
             self._apply_search_options()
             if self._index.element_count < len(self):
-                raise BadInput(f"{path} was not kept whole: the index and its ids differ in number")
+                raise BadInput(f"{path} is corrupt or incomplete: the index and its ids differ in number")
 
     def _describe_engine(self) -> dict[str, Any]:
         return {"version": version("hnswlib"), **super()._describe_engine(), "threads": max(self._threads, 0)}
@@ -102,10 +102,10 @@ class HnswlibStore(LibraryStore):
                 return no_neighbours(len(queries), 1)
         try:
             # A filter calls back into Python, which deadlocks with more than one thread.
-            found, values = self._index.knn_query(queries, k, 1 if keep else self._threads, keep)
+            labels, values = self._index.knn_query(queries, k, 1 if keep else self._threads, keep)
         except RuntimeError:
             return self._search_per_query(queries, k, keep)
-        return found.view(np.int64), values
+        return labels.view(np.int64), values
 
     def _replace(self, positions: Positions, matrix: Matrix) -> None:
         self._index.add_items(matrix, positions, self._threads)
@@ -133,9 +133,9 @@ class HnswlibStore(LibraryStore):
         """
         positions, values = no_neighbours(len(queries), width)
         for row, query in enumerate(queries):
-            size, found = largest_supported_k(
+            size, answer = largest_supported_k(
                 partial(self._index.knn_query, query, num_threads=1, filter=keep), width, RuntimeError
             )
             if size:
-                positions[row, :size], values[row, :size] = found[0][0], found[1][0]
+                positions[row, :size], values[row, :size] = answer[0][0], answer[1][0]
         return positions, values

@@ -121,7 +121,7 @@ class LanceDBEngine(Engine):
     def add_columns(self, columns: Sequence[MetadataColumn]) -> None:
         """Add metadata columns."""
         with self._lock:
-            self._table.add_columns([self._arrow.field(one.name, ARROW_TYPES[one.kind]) for one in columns])
+            self._table.add_columns([self._arrow.field(column.name, ARROW_TYPES[column.kind]) for column in columns])
 
     def insert(self, positions: range, matrix: Matrix, rows: Sequence[Mapping[str, Any]] | None) -> None:
         """Insert vectors."""
@@ -165,9 +165,9 @@ class LanceDBEngine(Engine):
         where = conditions_to_sql(conditions, _sql_literal) if conditions else ""
         positions, values = no_neighbours(len(queries), k)
         for row, query in enumerate(queries):
-            found = self._build_search(query, k, where).to_arrow()
-            positions[row, : len(found)] = found["id"].to_numpy()
-            values[row, : len(found)] = found["_distance"].to_numpy()
+            rows = self._build_search(query, k, where).to_arrow()
+            positions[row, : len(rows)] = rows["id"].to_numpy()
+            values[row, : len(rows)] = rows["_distance"].to_numpy()
         return positions, values
 
     def upsert(self, rows: Sequence[DocumentRow], matrix: Matrix) -> None:
@@ -190,8 +190,8 @@ class LanceDBEngine(Engine):
     def search_documents(self, text: str, vector: Matrix, k: int) -> list[Hit]:  # noqa: ARG002 - vectors only
         """Compare all documents."""
         query = self._table.search(vector, vector_column_name="vector").distance_type("cosine")
-        found = query.select(["id", "text", "_distance"]).limit(k).to_list()
-        return [Hit(row["id"], 1 - row["_distance"], row["text"]) for row in found]
+        rows = query.select(["id", "text", "_distance"]).limit(k).to_list()
+        return [Hit(row["id"], 1 - row["_distance"], row["text"]) for row in rows]
 
     def describe(self) -> dict[str, Any]:
         """Return version, parameters, and how many vectors are indexed."""
@@ -199,8 +199,8 @@ class LanceDBEngine(Engine):
         if self.layout.table == "documents":
             return about
         indices = self._table.list_indices() if self._table is not None else ()
-        indexed = sum(int(one.num_indexed_rows or 0) for one in indices)
-        not_indexed = sum(int(one.num_unindexed_rows or 0) for one in indices)
+        indexed = sum(int(statistics.num_indexed_rows or 0) for statistics in indices)
+        not_indexed = sum(int(statistics.num_unindexed_rows or 0) for statistics in indices)
         return {
             **about,
             **self._search_values,

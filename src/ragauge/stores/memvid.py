@@ -88,7 +88,7 @@ class MemvidEngine(Engine):
             self.build()
 
     def replace(self, positions: list[int], matrix: Matrix) -> None:
-        """Raise NotImplementedError: the vector of a document is given once."""
+        """Raise NotImplementedError: the vector of a document can be set only once."""
         raise NotImplementedError
 
     def delete(self, positions: list[int]) -> None:
@@ -118,7 +118,7 @@ class MemvidEngine(Engine):
         """Return the neighbours that memvid finds."""
         if self.has_graph and 2 * k > MAX_GRAPH_CANDIDATES:
             raise unsupported_error(
-                self.name, f"give {k} neighbours", f"its graph gives up to {MAX_GRAPH_CANDIDATES // 2}"
+                self.name, f"return {k} neighbours", f"its graph returns up to {MAX_GRAPH_CANDIDATES // 2}"
             )
         positions, values = no_neighbours(len(queries), k)
         for row, query in enumerate(normalise_rows(queries) if self.layout.metric == "cosine" else queries):
@@ -153,8 +153,8 @@ class MemvidEngine(Engine):
 
     def fetch(self, ids: Sequence[str]) -> list[DocumentRow]:
         """Return documents by id."""
-        found = map(self._read_document, dict.fromkeys(ids))
-        return [row for row in found if row is not None]
+        rows = map(self._read_document, dict.fromkeys(ids))
+        return [row for row in rows if row is not None]
 
     def ids(self) -> list[str]:
         """Return all ids."""
@@ -164,11 +164,11 @@ class MemvidEngine(Engine):
     def search_documents(self, text: str, vector: Matrix, k: int) -> list[Hit]:
         """Return the nearest documents, or the best by words; pages of one document are one hit."""
         if self._index == "lex":
-            found = self._core.find(text, k=k, mode="lex", snippet_chars=0)["hits"]
+            hits = self._core.find(text, k=k, mode="lex", snippet_chars=0)["hits"]
         else:
-            found = self._find_vector(normalise_rows(vector[None])[0], k)
+            hits = self._find_vector(normalise_rows(vector[None])[0], k)
         best: dict[str, Hit] = {}
-        for hit in found:
+        for hit in hits:
             key = str(hit["uri"]).rpartition(PAGE_URI_MARKER)[0] or str(hit["uri"])
             best.setdefault(key, Hit(key, self._to_hit_score(float(hit["score"]))))
         return list(best.values())
@@ -221,7 +221,7 @@ class MemvidEngine(Engine):
         vector_bytes = 4 * (self.layout.dimension or 1)
         if n_frames != self._n_frames or size_bytes < vector_bytes * self._n_vectors:
             raise BackendFailed(
-                f"memvid: of {self._n_frames} documents that it took it has {n_frames}, and its index of {size_bytes} "
+                f"memvid: it has {n_frames} of {self._n_frames} added documents, and its index of {size_bytes} "
                 f"bytes has room for {size_bytes // vector_bytes} of their {self._n_vectors} vectors",
                 hint="memvid itself reports no error; a few hundred vectors it mostly keeps",
             )
@@ -237,8 +237,8 @@ class MemvidStore(DatabaseStore):
     """
 
     unsupported: Mapping[str, str] = {
-        "update": "the vector of a document is given once",
-        "filter": "a vector search knows no metadata",
+        "update": "the vector of a document can be set only once",
+        "filter": "vector search does not support metadata",
     }
 
     def __init__(self, *, metric: str = "cosine", path: str | None = None) -> None:

@@ -49,9 +49,9 @@ class MetadataColumns:
                     column.kind == FLOAT_KIND and value_kind(value) == INT_KIND
                 ):
                     raise BadInput(
-                        f"the metadata of {name!r}: {key!r} is {value!r}, and before it were "
-                        f"{KIND_LABELS[column.kind]}",
-                        hint="this engine keeps one kind of value for each name",
+                        f"the metadata of {name!r}: {key!r} must be {KIND_LABELS[column.kind]} as before, "
+                        f"got {value!r}",
+                        hint="use one kind of value per name",
                     )
         return added
 
@@ -74,7 +74,7 @@ class MetadataColumns:
 
         None if nothing can match: no such key, or no value of the column's kind.
         """
-        found = []
+        converted = []
         for key, operator, value in parse_filter(where):
             column = self._known.get(key)
             if column is None:
@@ -83,26 +83,26 @@ class MetadataColumns:
                 if column.kind not in (INT_KIND, FLOAT_KIND):
                     return None
                 bound = to_integer_bound(operator, value) if column.kind == INT_KIND else float(value)
-                found.append(FilterCondition(column.name, operator, bound))
+                converted.append(FilterCondition(column.name, operator, bound))
                 continue
             fitting = [
-                to_column_value(one, column.kind)
-                for one in (value if operator == ONE_OF else [value])
-                if _fits_column(one, column)
+                to_column_value(item, column.kind)
+                for item in (value if operator == ONE_OF else [value])
+                if _fits_column(item, column)
             ]
             if not fitting:
                 return None
             one_of = operator == ONE_OF
-            found.append(FilterCondition(column.name, operator, tuple(fitting) if one_of else fitting[0]))
-        return found
+            converted.append(FilterCondition(column.name, operator, tuple(fitting) if one_of else fitting[0]))
+        return converted
 
     def kept(self) -> dict[str, list[str]]:
         """Return the columns as JSON data for the bookkeeping file."""
         return {key: list(column) for key, column in self._known.items()}
 
-    def read(self, kept: Mapping[str, Sequence[str]]) -> None:
+    def read(self, columns: Mapping[str, Sequence[str]]) -> None:
         """Restore the columns from the data of `kept`."""
-        self._known = {key: MetadataColumn(*column) for key, column in kept.items()}
+        self._known = {key: MetadataColumn(*column) for key, column in columns.items()}
 
 
 def _fits_column(value: Any, column: MetadataColumn) -> bool:

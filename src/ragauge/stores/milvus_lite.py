@@ -137,8 +137,8 @@ class MilvusLiteEngine(Engine):
     def replace(self, positions: list[int], matrix: Matrix) -> None:
         """Replace vectors; their metadata are read and written again."""
         names = [column.name for column in self.layout.columns]
-        found = self._client.get(self.layout.table, ids=positions, output_fields=names) if names else []
-        metadata = {row["id"]: {name: row[name] for name in names if row.get(name) is not None} for row in found}
+        rows = self._client.get(self.layout.table, ids=positions, output_fields=names) if names else []
+        metadata = {row["id"]: {name: row[name] for name in names if row.get(name) is not None} for row in rows}
         records = [
             {"id": position, "vector": vector, **metadata.get(position, {})}
             for position, vector in zip(positions, matrix, strict=True)
@@ -170,7 +170,7 @@ class MilvusLiteEngine(Engine):
         if "ef" in options:
             options["ef"] = max(k, options["ef"])
         positions, values = no_neighbours(len(queries), k)
-        found = self._client.search(
+        results = self._client.search(
             self.layout.table,
             data=list(queries),
             anns_field="vector",
@@ -179,7 +179,7 @@ class MilvusLiteEngine(Engine):
             search_params={"metric_type": MILVUS_METRICS[self.layout.metric], "params": options},
             output_fields=["id"],
         )
-        for row, hits in enumerate(found):
+        for row, hits in enumerate(results):
             positions[row, : len(hits)] = [hit["id"] for hit in hits]
             values[row, : len(hits)] = [hit["distance"] for hit in hits]
         if self.layout.metric == "l2":
@@ -208,8 +208,8 @@ class MilvusLiteEngine(Engine):
         # pymilvus's `get` does not escape ids, and fails on an id with a quote.
         names = json.dumps(list(dict.fromkeys(ids)), ensure_ascii=False)
         fields = list(DocumentRow._fields)
-        found = self._client.query(self.layout.table, filter=f"id in {names}", output_fields=fields)
-        return [DocumentRow(**{name: row[name] for name in fields}) for row in found]
+        rows = self._client.query(self.layout.table, filter=f"id in {names}", output_fields=fields)
+        return [DocumentRow(**{name: row[name] for name in fields}) for row in rows]
 
     def ids(self) -> list[str]:
         """Return all ids."""
@@ -222,7 +222,7 @@ class MilvusLiteEngine(Engine):
 
     def search_documents(self, text: str, vector: Matrix, k: int) -> list[Hit]:  # noqa: ARG002 - vectors only
         """Return the documents that the index finds."""
-        (found,) = self._client.search(
+        (hits,) = self._client.search(
             self.layout.table,
             data=[vector],
             anns_field="vector",
@@ -230,7 +230,7 @@ class MilvusLiteEngine(Engine):
             search_params={"metric_type": "COSINE", "params": {}},
             output_fields=["id", "text"],
         )
-        return [Hit(hit["id"], hit["distance"], hit["entity"]["text"]) for hit in found]
+        return [Hit(hit["id"], hit["distance"], hit["entity"]["text"]) for hit in hits]
 
     def describe(self) -> dict[str, Any]:
         """Return versions and parameters."""

@@ -64,24 +64,26 @@ def find_nearest(
     >>> find_nearest(rows, rows[:1], 3, "l2", allowed=np.array([1, 3]))[0].tolist()
     [[1, 3]]
     """
-    asked = np.atleast_2d(np.asarray(queries, np.float64))
+    query_matrix = np.atleast_2d(np.asarray(queries, np.float64))
     places = None if allowed is None else np.flatnonzero(allowed) if allowed.dtype == bool else np.asarray(allowed)
     rows = len(base) if places is None else len(places)
     k = min(k, rows)
-    positions, distances = np.empty((len(asked), k), np.int64), np.empty((len(asked), k))
+    positions, distances = np.empty((len(query_matrix), k), np.int64), np.empty((len(query_matrix), k))
     if not k:
         return positions, distances
     with np.errstate(all="ignore"):
-        if len(asked) < MIN_QUERIES_FOR_BLOCKS:
+        if len(query_matrix) < MIN_QUERIES_FOR_BLOCKS:
             known = row_norms(base) if sizes is None else sizes
-            for row, query in enumerate(asked):
-                found = _nearest_to_query(base, query, k, metric, places, known)
-                positions[row], distances[row] = found or _BlockSearch(base, query[None], k, metric, places, row).done()
+            for row, query in enumerate(query_matrix):
+                nearest = _nearest_to_query(base, query, k, metric, places, known)
+                positions[row], distances[row] = (
+                    nearest or _BlockSearch(base, query[None], k, metric, places, row).done()
+                )
             return positions, distances
-        for start in range(0, len(asked), QUERIES_PER_BLOCK):
-            part = asked[start : start + QUERIES_PER_BLOCK]
-            found = _BlockSearch(base, part, k, metric, places, start).done(progress, len(asked))
-            positions[start : start + len(part)], distances[start : start + len(part)] = found
+        for start in range(0, len(query_matrix), QUERIES_PER_BLOCK):
+            part = query_matrix[start : start + QUERIES_PER_BLOCK]
+            nearest = _BlockSearch(base, part, k, metric, places, start).done(progress, len(query_matrix))
+            positions[start : start + len(part)], distances[start : start + len(part)] = nearest
     return positions, distances
 
 
@@ -95,8 +97,8 @@ def _nearest_to_query(
     rows, own = (base, sizes) if places is None else (base[places], sizes[places])
     own = np.asarray(own, np.float32)
     norm = math.sqrt(query.dot(query))
-    most = max(float(own.max()), norm) if metric == "l2" else float(own.max())
-    if not 1 / MAX_SAFE_NORM < most < MAX_SAFE_NORM or norm == 0:
+    max_norm = max(float(own.max()), norm) if metric == "l2" else float(own.max())
+    if not 1 / MAX_SAFE_NORM < max_norm < MAX_SAFE_NORM or norm == 0:
         return None
     rounding, lift = (base.shape[1] + 16) * FLOAT32_EPSILON, UNDERFLOW_MARGIN
     # `low` is a lower bound of the true values; `low + spread * own + lift` is an upper bound.
@@ -114,18 +116,18 @@ def _nearest_to_query(
             low /= np.where(own > 0, own, 1)
             spread, lift = 0.0, UNDERFLOW_MARGIN + rounding
     stride = max(1, min(math.isqrt(len(low) // k), len(low) // (2 * k)))
-    some = low[::stride] + np.float32(spread) * own[::stride]
-    bound = float(np.partition(some, k - 1)[k - 1]) + 2 * lift
-    found = np.flatnonzero(low <= np.nextafter(np.float32(bound), np.float32(np.inf)))
-    if len(found) > 4 * k:
-        near = low[found]
-        some = near + np.float32(spread) * own[found]
-        bound = float(np.partition(some, k - 1)[k - 1]) + 2 * lift
-        found = found[near <= np.nextafter(np.float32(bound), np.float32(np.inf))]
-    if len(found) < k:
+    upper = low[::stride] + np.float32(spread) * own[::stride]
+    bound = float(np.partition(upper, k - 1)[k - 1]) + 2 * lift
+    candidates = np.flatnonzero(low <= np.nextafter(np.float32(bound), np.float32(np.inf)))
+    if len(candidates) > 4 * k:
+        near = low[candidates]
+        upper = near + np.float32(spread) * own[candidates]
+        bound = float(np.partition(upper, k - 1)[k - 1]) + 2 * lift
+        candidates = candidates[near <= np.nextafter(np.float32(bound), np.float32(np.inf))]
+    if len(candidates) < k:
         return None
-    positions = found if places is None else places[found]
-    distances = pair_distances(base, query[None], np.zeros_like(found), positions, metric)
+    positions = candidates if places is None else places[candidates]
+    distances = pair_distances(base, query[None], np.zeros_like(candidates), positions, metric)
     best = np.argsort(distances, kind="stable")[:k]
     return positions[best], distances[best]
 
@@ -156,7 +158,7 @@ def pair_distances(
 
 
 def merge_nearest(
-    some: tuple[Int64Array, Float64Array], others: tuple[Int64Array, Float64Array], k: int
+    first: tuple[Int64Array, Float64Array], second: tuple[Int64Array, Float64Array], k: int
 ) -> tuple[Int64Array, Float64Array]:
     """Merge the nearest rows of two searches and return the `k` nearest of each query.
 
@@ -166,7 +168,7 @@ def merge_nearest(
     >>> [one.tolist() for one in merge_nearest(some, others, 3)]
     [[[0, 1, 3]], [[1.0, 1.0, 2.0]]]
     """
-    positions, distances = (np.concatenate(pair, axis=1) for pair in zip(some, others, strict=True))
+    positions, distances = (np.concatenate(pair, axis=1) for pair in zip(first, second, strict=True))
     best = np.lexsort((positions, distances), axis=1)[:, :k]
     return np.take_along_axis(positions, best, 1), np.take_along_axis(distances, best, 1)
 
@@ -185,8 +187,10 @@ class _CandidatePairs(NamedTuple):
     low: Float64Array
     high: Float64Array
 
-    def some(self, which: NDArray[Any]) -> _CandidatePairs:
-        return _CandidatePairs(self.rows[which], self.positions[which], self.low[which], self.high[which])
+    def some(self, selection: NDArray[Any]) -> _CandidatePairs:
+        return _CandidatePairs(
+            self.rows[selection], self.positions[selection], self.low[selection], self.high[selection]
+        )
 
 
 class _BlockSearch:
@@ -215,27 +219,30 @@ class _BlockSearch:
         rows, norms = self._base_rows(self.sample), row_norms(queries)
         self.scale = 1.0
         if metric != "cosine":
-            most = max(float(row_norms(rows).max()), float(norms.max()) if metric == "l2" else 0.0)
-            if most and not 1 / MAX_SAFE_NORM < most < MAX_SAFE_NORM:
-                self.scale = 2.0 ** -math.frexp(most)[1]
+            max_norm = max(float(row_norms(rows).max()), float(norms.max()) if metric == "l2" else 0.0)
+            if max_norm and not 1 / MAX_SAFE_NORM < max_norm < MAX_SAFE_NORM:
+                self.scale = 2.0 ** -math.frexp(max_norm)[1]
         # If all vectors are far from the origin in one direction, rounding errors are small only around their centre.
         self.centre = self._scale_rows(rows).mean(axis=0, dtype=np.float64).astype(np.float32)
-        asked = np.empty((len(queries), base.shape[1] + 1), np.float32)
+        query_matrix = np.empty((len(queries), base.shape[1] + 1), np.float32)
         if metric == "l2":
             moved = queries * self.scale - self.centre
-            asked[:, :-1], asked[:, -1] = -2 * moved, 1
+            query_matrix[:, :-1], query_matrix[:, -1] = -2 * moved, 1
             self.lift += 2 * self.rounding * _row_dot_products(moved, moved)
             self.spread += 4 * self.rounding
         else:
-            asked[:, :-1], asked[:, -1] = queries / -np.where(norms > 0, norms, 1)[:, None], -self.rounding
+            query_matrix[:, :-1], query_matrix[:, -1] = (
+                queries / -np.where(norms > 0, norms, 1)[:, None],
+                -self.rounding,
+            )
             self.spread += 2 * self.rounding
-        self.asked = asked.T
+        self.asked = query_matrix.T
 
     def done(self, progress: ProgressCallback = no_progress, n_queries: int = 0) -> tuple[Int64Array, Float64Array]:
         """Return positions and distances of the nearest rows; report progress as a number of `n_queries`."""
         width = len(self.queries)
         self.bound = self._first_bound()
-        kept: list[_CandidatePairs] = []
+        collected: list[_CandidatePairs] = []
         pending, enough = 0, max(width * self.k // 2, 64)
         step = min(self.count, max(1, SCORES_PER_BLOCK // width))
         # Allocate the buffers once: allocating them in every block would cost more than the comparisons.
@@ -245,21 +252,23 @@ class _BlockSearch:
             size = block.stop - block.start
             low = self._lower_bounds(block, scores[:size])
             limit = np.nextafter((self.bound + self.lift).astype(np.float32), np.float32(np.inf))
-            found = np.flatnonzero(np.less_equal(low, limit, out=passed[:size]))
-            positions, rows = (found, np.zeros_like(found)) if width == 1 else np.divmod(found, width)
-            values = low.ravel()[found].astype(np.float64)
+            passing = np.flatnonzero(np.less_equal(low, limit, out=passed[:size]))
+            positions, rows = (passing, np.zeros_like(passing)) if width == 1 else np.divmod(passing, width)
+            values = low.ravel()[passing].astype(np.float64)
             high = values + self.spread[rows] * self.own[block][positions] + self.lift[rows]
-            kept.append(_CandidatePairs(rows, positions + start, values, np.where(np.isfinite(high), high, np.inf)))
-            pending += len(found)
+            collected.append(
+                _CandidatePairs(rows, positions + start, values, np.where(np.isfinite(high), high, np.inf))
+            )
+            pending += len(passing)
             if pending > enough:
-                kept, pending = [self._tighten_bounds(kept)], 0
+                collected, pending = [self._tighten_bounds(collected)], 0
             progress(Progress("searching", self.first + round(width * block.stop / self.count), n_queries))
-        pairs = self._tighten_bounds(kept)
+        pairs = self._tighten_bounds(collected)
         # With finite values each query has k pairs; with fewer it would get pairs of the next query.
         if (few := np.bincount(pairs.rows, minlength=width) < self.k).any():
             raise BadInput(
-                f"query {self.first + int(few.argmax())} is at no distance from {self.k} vectors",
-                hint="it or a vector has a NaN or an infinity: leave that out",
+                f"query {self.first + int(few.argmax())} has no distance to {self.k} vectors",
+                hint="remove vectors with a NaN or an infinity",
             )
         best, distances = self._select_nearest(pairs)
         shape = (width, self.k)
@@ -310,17 +319,19 @@ class _BlockSearch:
             return np.full(low.shape[1], np.inf)
         low += self.own[self.sample][:, None] * self.spread.astype(np.float32)
         low[~np.isfinite(low)] = np.inf
-        found = np.partition(np.ascontiguousarray(low.T), self.k - 1, axis=1)[:, self.k - 1]
-        bound: Float64Array = found.astype(np.float64) + self.lift
+        kth = np.partition(np.ascontiguousarray(low.T), self.k - 1, axis=1)[:, self.k - 1]
+        bound: Float64Array = kth.astype(np.float64) + self.lift
         return bound
 
-    def _tighten_bounds(self, kept: list[_CandidatePairs]) -> _CandidatePairs:
+    def _tighten_bounds(self, collected: list[_CandidatePairs]) -> _CandidatePairs:
         """Tighten the bounds, and keep the pairs that may still be among the nearest.
 
         They are sorted by query and position.
         """
         pairs = (
-            _CandidatePairs(*(np.concatenate(part) for part in zip(*kept, strict=True))) if len(kept) > 1 else kept[0]
+            _CandidatePairs(*(np.concatenate(part) for part in zip(*collected, strict=True)))
+            if len(collected) > 1
+            else collected[0]
         )
         width = len(self.queries)
         if width > 1:
@@ -329,8 +340,8 @@ class _BlockSearch:
         start = 0
         for row, end in enumerate(ends.tolist()):
             if end - start >= self.k:
-                least = float(np.partition(pairs.high[start:end], self.k - 1)[self.k - 1])
-                self.bound[row] = min(self.bound[row], least)
+                kth_bound = float(np.partition(pairs.high[start:end], self.k - 1)[self.k - 1])
+                self.bound[row] = min(self.bound[row], kth_bound)
             start = end
         pairs = pairs.some(pairs.low <= (self.bound + self.lift)[pairs.rows])
         if len(pairs.rows) > max(MAX_PENDING_PAIRS, 2 * width * self.k):

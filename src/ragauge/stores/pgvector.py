@@ -128,16 +128,16 @@ class PgVectorStore(VectorStore):
             self.build()
         with stage("retrieve"), self._engine.searching():
             for row, query in enumerate(queries):
-                found = self._engine.search(query, k, len(self), where)
-                ids[row, : len(found)] = [key for key, _ in found]
-                distances[row, : len(found)] = [distance for _, distance in found]
+                rows = self._engine.search(query, k, len(self), where)
+                ids[row, : len(rows)] = [key for key, _ in rows]
+                distances[row, : len(rows)] = [distance for _, distance in rows]
         return ids, distances
 
     def explain(self, vector: Any, k: int, where: Mapping[str, Any] | None = None) -> Any:
         """Return the plan of a search as PostgreSQL's JSON."""
         query = self._intake.queries([vector], k)[0]
         if not len(self):
-            raise BadInput("an empty store has nothing to explain")
+            raise BadInput("an empty store has no query plan")
         self.build()
         return self._engine.explain(query, k, where)
 

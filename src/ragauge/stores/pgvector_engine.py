@@ -101,7 +101,7 @@ class PostgresVectorTable(PostgresTable):
             self.close()
             raise BadInput(
                 f"the server has no table {self.table!r}, in which the vectors of this store were saved",
-                hint="give the server that it was made on: dsn=…",
+                hint="pass the server of the saved table: dsn=…",
             )
         self.is_kept = self.has_outdated_rows = True
         self.exists = self._indexed = self._analysed = True
@@ -178,12 +178,12 @@ class PostgresVectorTable(PostgresTable):
         Even an iterative scan ends. A strict filter, or a graph full of deleted rows that the server has not cleaned up
         yet, can leave too few rows; then all rows are compared.
         """
-        found = self._run_search(query, k, where, self._search_settings(k, where))
-        short = (where and len(found) < k) or (self.has_outdated_rows and len(found) < min(k, size))
+        rows = self._run_search(query, k, where, self._search_settings(k, where))
+        short = (where and len(rows) < k) or (self.has_outdated_rows and len(rows) < min(k, size))
         if short and self.index.kind != "none":
             self._fallbacks += 1
-            found = self._run_search(query, k, where, EXACT_SCAN_SETTINGS)
-        return found
+            rows = self._run_search(query, k, where, EXACT_SCAN_SETTINGS)
+        return rows
 
     def explain(self, query: Any, k: int, where: Mapping[str, Any] | None) -> Any:
         """Return the plan of a search as PostgreSQL's JSON."""
@@ -305,13 +305,15 @@ class PostgresVectorTable(PostgresTable):
         *,
         explained: bool = False,
     ) -> list[Any]:
-        given = {"vector": query, "k": k, "many": k * self.rerank}
+        parameters = {"vector": query, "k": k, "many": k * self.rerank}
         text, values = postgres.filter_to_sql(where) if where else ("", {})
         with ExitStack() as inside:
             if local:
                 inside.enter_context(self._connection.transaction())
                 self._connection.execute(*postgres.build_settings_statement(local, local=True))
-            return self._connection.execute(self._search_statement(text, explained), {**given, **values}).fetchall()
+            return self._connection.execute(
+                self._search_statement(text, explained), {**parameters, **values}
+            ).fetchall()
 
     def _search_statement(self, filtered: str, explained: bool) -> str:
         """Return the statement of a search; cached.

@@ -78,10 +78,16 @@ class VectorIndex:
 
     def check(self, dimension: int) -> None:
         """Raise BadInput for vectors with too many dimensions for the index."""
-        most = 16_000 if self.kind == "none" or self.binary else 4_000 if self.half else 2_000
-        if dimension > most:
-            hint = "half=True takes up to 4000" if dimension <= 4_000 else "index=none takes up to 16000"
-            raise BadInput(f"{self.kind} of {self.type} takes up to {most} dimensions, not {dimension}", hint=hint)
+        max_dimensions = 16_000 if self.kind == "none" or self.binary else 4_000 if self.half else 2_000
+        if dimension > max_dimensions:
+            hint = (
+                "use half=True for up to 4000 dimensions"
+                if dimension <= 4_000
+                else "use index=none for up to 16000 dimensions"
+            )
+            raise BadInput(
+                f"{self.kind} of {self.type} supports up to {max_dimensions} dimensions, got {dimension}", hint=hint
+            )
 
     def over(self, rows: int) -> VectorIndex:
         """Return the index with lists and probes chosen for a number of rows."""

@@ -43,11 +43,11 @@ def resolve_dsn(dsn: str | None = None) -> str:
     It is the given one, RAGAUGE_DSN, or that of the embedded server, which is started if needed.
     """
     _check_libraries()
-    given = dsn or os.environ.get("RAGAUGE_DSN")
-    if not given:
+    address = dsn or os.environ.get("RAGAUGE_DSN")
+    if not address:
         return postgres_server.start_server()
-    register_dsn_secrets(given)  # raises an error for a DSN that cannot be parsed
-    return given
+    register_dsn_secrets(address)  # raises an error for a DSN that cannot be parsed
+    return address
 
 
 def stop_embedded_server() -> None:
@@ -100,12 +100,12 @@ class ServerRecovery:
         """
         self.check()
         try:
-            found = _wait_for_server(dsn)
+            new_dsn = _wait_for_server(dsn)
         except BackendFailed as error:
             self._failure = error
             raise
         self._restarts += 1
-        return found
+        return new_dsn
 
     def describe(self) -> dict[str, int]:
         """Return the number of restarts for the manifest, if there were any."""
@@ -117,16 +117,16 @@ def _wait_for_server(dsn: str) -> str:
 
     until = time.monotonic() + postgres_server.RECOVERY_TIMEOUT_S
     while True:
-        found = postgres_server.restart_server(dsn)
+        new_dsn = postgres_server.restart_server(dsn)
         with postgres_errors(dsn):
             try:
-                psycopg.connect(build_conninfo(found or dsn)).close()
+                psycopg.connect(build_conninfo(new_dsn or dsn)).close()
             except psycopg.OperationalError:
-                if found is None or time.monotonic() > until:
+                if new_dsn is None or time.monotonic() > until:
                     raise
                 time.sleep(0.2)
             else:
-                return found or dsn
+                return new_dsn or dsn
 
 
 def redact_dsn(dsn: str) -> str:
@@ -143,18 +143,18 @@ def postgres_errors(dsn: str) -> Iterator[None]:
     try:
         yield
     except UnicodeEncodeError as error:
-        raise BadInput(f"PostgreSQL cannot keep a text with the character {error.object[error.start]!a}") from error
+        raise BadInput(f"PostgreSQL cannot store a text with the character {error.object[error.start]!a}") from error
     except psycopg.Error as error:
-        whole = str(error)
+        message = str(error)
         register_dsn_secrets(dsn)
-        words = " ".join(redact(error.diag.message_primary or whole).split())
+        words = " ".join(redact(error.diag.message_primary or message).split())
         hint = error.diag.message_hint
         if hint is None and error.sqlstate is None and isinstance(error, psycopg.OperationalError):
-            hint = "see that the server runs and the DSN is right; without one an embedded server is used"
+            hint = "check the server and the DSN, or omit the DSN to use the embedded server"
         theirs = isinstance(error, psycopg.DataError | psycopg.errors.UniqueViolation)
         kind = BadInput if theirs else BackendFailed
         # If the message has a secret, the original error is also left out of the traceback.
-        cause = error if redact(whole) == whole else None
+        cause = error if redact(message) == message else None
         raise kind(f"PostgreSQL: {words}", hint=hint and " ".join(hint.split())) from cause
 
 
@@ -192,8 +192,10 @@ def build_settings_statement(
     """
     from psycopg import sql
 
-    one = sql.SQL("set_config(%s, %s, {})").format(sql.Literal(local))
-    return sql.SQL("SELECT ") + sql.SQL(", ").join([one] * len(settings)), [word for pair in settings for word in pair]
+    setting = sql.SQL("set_config(%s, %s, {})").format(sql.Literal(local))
+    return sql.SQL("SELECT ") + sql.SQL(", ").join([setting] * len(settings)), [
+        word for pair in settings for word in pair
+    ]
 
 
 def thread_settings(threads: int) -> list[tuple[str, str]]:
@@ -206,31 +208,31 @@ def thread_settings(threads: int) -> list[tuple[str, str]]:
     return [(name, helpers) for name in names] if threads else []
 
 
-def choose_table_name(given: str | None) -> str:
+def choose_table_name(name: str | None) -> str:
     """Return the given table name, or a new unique one.
 
     Raises BadInput for a name that PostgreSQL would change.
     """
-    if given is None:
+    if name is None:
         return f"ragauge_{secrets.token_hex(8)}"
     try:
-        length = len(given.encode())
+        length = len(name.encode())
     except UnicodeEncodeError:
         length = 0
     # PostgreSQL truncates longer names, so two could become one; psycopg treats % in a statement as a parameter.
-    if not 1 <= length <= 63 or "\x00" in given or "%" in given:
-        raise BadInput(f"{given!r} cannot be the name of a table", hint="1 to 63 bytes, without % and NUL")
-    return given
+    if not 1 <= length <= 63 or "\x00" in name or "%" in name:
+        raise BadInput(f"{name!r} cannot be the name of a table", hint="1 to 63 bytes, without % and NUL")
+    return name
 
 
-def to_jsonb(value: Any, what: str) -> Jsonb:
+def to_jsonb(value: Any, noun: str) -> Jsonb:
     """Convert a mapping to PostgreSQL's jsonb; raise BadInput if it cannot be JSON."""
     from psycopg.types.json import Jsonb
 
     try:
         text = json.dumps(dict(value), allow_nan=False)
     except (TypeError, ValueError) as error:
-        raise BadInput(f"{what} cannot be written as JSON: {error}") from error
+        raise BadInput(f"{noun} cannot be written as JSON: {error}") from error
     return Jsonb(value, dumps=lambda _: text)
 
 
@@ -289,23 +291,23 @@ def _parse_dsn(dsn: str) -> Mapping[str, Any]:
 def register_dsn_secrets(dsn: str) -> list[str]:
     """Return the secrets of a DSN and register them for redaction."""
     parts = _parse_dsn(dsn)
-    found = [str(parts.get(name) or "") for name in DSN_SECRET_FIELDS]
-    register_secrets(*found)
-    return [secret for secret in found if secret]
+    secrets = [str(parts.get(name) or "") for name in DSN_SECRET_FIELDS]
+    register_secrets(*secrets)
+    return [secret for secret in secrets if secret]
 
 
 def _ensure_vector_extension(connection: Connection[Any]) -> None:
-    found = "SELECT extversion FROM pg_extension WHERE extname = 'vector'"
-    if connection.execute(found).fetchone() is None:
+    query = "SELECT extversion FROM pg_extension WHERE extname = 'vector'"
+    if connection.execute(query).fetchone() is None:
         with connection.transaction():
             # Without the lock, the second of two processes that create the extension at once would fail.
             connection.execute("SELECT pg_advisory_xact_lock(%s)", [7_262_617_569])
             connection.execute("CREATE EXTENSION IF NOT EXISTS vector")
-    row = connection.execute(found).fetchone()
+    row = connection.execute(query).fetchone()
     version = str(row[0]) if row else "0"
     if tuple(int(part) for part in version.split(".")[:2]) < MIN_PGVECTOR_VERSION:
         raise BackendFailed(
-            f"the server has pgvector {version}, and 0.8 or newer is needed",
+            f"the server has pgvector {version}; expected 0.8 or newer",
             hint="ALTER EXTENSION vector UPDATE, after installing a newer one",
         )
 
@@ -319,17 +321,19 @@ def filter_to_sql(where: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
     contained = {field: value for field, operator, value in conditions if operator == EQUAL}
     parts = ["metadata @> %(where)s"] if contained else []
     values: dict[str, Any] = {"where": to_jsonb(contained, "the filter")} if contained else {}
-    for number, (field, operator, value) in enumerate(one for one in conditions if one.operator != EQUAL):
+    for number, (field, operator, value) in enumerate(
+        condition for condition in conditions if condition.operator != EQUAL
+    ):
         values[f"f{number}"] = field
         if operator == ONE_OF:
-            values[f"v{number}"] = [to_jsonb({"": one}, "the filter") for one in value]
+            values[f"v{number}"] = [to_jsonb({"": item}, "the filter") for item in value]
             parts.append(f"jsonb_build_object('', metadata -> %(f{number})s) = ANY(%(v{number})s)")
         else:
             values[f"v{number}"] = float(value)
-            there = f"metadata -> %(f{number})s"
+            value_path = f"metadata -> %(f{number})s"
             # CASE, because the planner may test a cast before the type that it depends on.
             parts.append(
-                f"CASE WHEN jsonb_typeof({there}) = 'number' "
-                f"THEN ({there})::double precision {operator} %(v{number})s ELSE false END"
+                f"CASE WHEN jsonb_typeof({value_path}) = 'number' "
+                f"THEN ({value_path})::double precision {operator} %(v{number})s ELSE false END"
             )
     return " AND ".join(parts), values

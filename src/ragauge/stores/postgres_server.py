@@ -80,7 +80,7 @@ def start_server() -> str:
                 raise BackendFailed(
                     f"the embedded PostgreSQL server does not start in {folder}: "
                     f"{_start_failure_reason(folder, error)}",
-                    hint=f"its log is {folder / 'log'}; or give a server of your own in RAGAUGE_DSN",
+                    hint=f"see its log {folder / 'log'}, or set RAGAUGE_DSN to your own server",
                 ) from error
             _server_handle = handle
         return _build_dsn(_server_handle)
@@ -121,11 +121,11 @@ def find_data_folder(version: int) -> Path:
     folder is usable.
     """
     name = f"postgres-{version}-{re.sub(r'[^a-z0-9]+', '-', platform.node().lower())[:20]}"
-    wanted = cache_folder().expanduser().absolute()
-    if _can_host_server(wanted / name):
-        return wanted / name
+    preferred = cache_folder().expanduser().absolute()
+    if _can_host_server(preferred / name):
+        return preferred / name
     user = os.getuid() if hasattr(os, "getuid") else 0
-    mark = hash_bytes(os.fsencode(wanted), size_bytes=4)
+    mark = hash_bytes(os.fsencode(preferred), size_bytes=4)
     spare = Path(tempfile.gettempdir()).resolve() / f"ragauge-{user}-{mark}"
     spare.mkdir(mode=0o700, exist_ok=True)
     status = spare.lstat()
@@ -135,8 +135,8 @@ def find_data_folder(version: int) -> Path:
         spare.chmod(0o755)
     if not ours or not _can_host_server(spare / name):
         raise BackendFailed(
-            f"there is no folder for the embedded PostgreSQL server: neither {wanted} nor {spare} will do",
-            hint="RAGAUGE_CACHE names a folder; RAGAUGE_DSN a server of your own",
+            f"the embedded PostgreSQL server can use neither {preferred} nor {spare}",
+            hint="set RAGAUGE_CACHE to a folder, or RAGAUGE_DSN to your own server",
         )
     return spare / name
 
@@ -267,13 +267,13 @@ def _open_cluster(library: Any, folder: Path, lock: Any, *, alone: bool) -> Any:
     """Start the server; rebuild a cluster that is missing, or broken and without data."""
     import psycopg
 
-    whole = (folder / "PG_VERSION").exists() and (folder / "global" / "pg_control").exists()
-    if not whole and alone:
+    is_complete = (folder / "PG_VERSION").exists() and (folder / "global" / "pg_control").exists()
+    if not is_complete and alone:
         _build_cluster(library, folder)
     try:
         return _start_with_retries(library, folder, lock)
     except (subprocess.CalledProcessError, psycopg.OperationalError):
-        if not alone or not whole:
+        if not alone or not is_complete:
             raise
         library.get_server(folder, start=False).stop()
         _build_cluster(library, folder)
@@ -365,12 +365,12 @@ def _drop_abandoned_tables(dsn: str) -> None:
     import psycopg
     from psycopg import sql
 
-    found = (
+    query = (
         "SELECT n.nspname, c.relname, obj_description(c.oid, 'pg_class') FROM pg_class c"
         " JOIN pg_namespace n ON n.oid = c.relnamespace"
         " WHERE c.relkind = 'r' AND obj_description(c.oid, 'pg_class') LIKE 'ragauge: %'"
     )
     with psycopg.connect(dsn, autocommit=True) as connection:
-        for *names, comment in connection.execute(found).fetchall():
+        for *names, comment in connection.execute(query).fetchall():
             if is_abandoned(comment):
                 connection.execute(sql.SQL("DROP TABLE IF EXISTS {}").format(sql.Identifier(*names)))

@@ -102,9 +102,9 @@ class QdrantEngine(VectorEngine):
         positions, values = no_neighbours(len(queries), k)
         matching = self._build_filter(conditions) if conditions else None
         for row, query in enumerate(queries):
-            found = self._search_points(query, k, matching)
-            positions[row, : len(found)] = [point.id for point in found]
-            values[row, : len(found)] = [point.score for point in found]
+            points = self._search_points(query, k, matching)
+            positions[row, : len(points)] = [point.id for point in points]
+            values[row, : len(points)] = [point.score for point in points]
         return positions, values
 
     def tune(self, settings: StoreSettings) -> None:
@@ -133,10 +133,12 @@ class QdrantEngine(VectorEngine):
     def _build_filter(self, conditions: Sequence[FilterCondition]) -> Any:
         library = self._library
         must: list[Any] = []
-        for name, operator, given in conditions:
-            values = [int(one) if isinstance(one, bool) else one for one in (given if operator == ONE_OF else [given])]
+        for name, operator, bound in conditions:
+            values = [
+                int(item) if isinstance(item, bool) else item for item in (bound if operator == ONE_OF else [bound])
+            ]
             if operator in QDRANT_BOUNDS:
-                must.append(self._range_condition(name, **{QDRANT_BOUNDS[operator]: float(given)}))
+                must.append(self._range_condition(name, **{QDRANT_BOUNDS[operator]: float(bound)}))
             elif isinstance(values[0], float):
                 ranges = [self._range_condition(name, gte=value, lte=value) for value in values]
                 must.append(library.Filter(should=ranges) if operator == ONE_OF else ranges[0])
@@ -235,8 +237,8 @@ class QdrantEdgeEngine(QdrantEngine, Engine):
 
     def fetch(self, ids: Sequence[str]) -> list[DocumentRow]:
         """Return documents by id."""
-        found = self._shard.retrieve([_uuid_for_id(key) for key in ids], True, False)
-        return [DocumentRow(**point.payload) for point in found]
+        points = self._shard.retrieve([_uuid_for_id(key) for key in ids], True, False)
+        return [DocumentRow(**point.payload) for point in points]
 
     def ids(self) -> list[str]:
         """Return all ids."""
@@ -246,8 +248,8 @@ class QdrantEdgeEngine(QdrantEngine, Engine):
             request = self._library.ScrollRequest(
                 offset=offset, limit=IDS_PER_PAGE, with_payload=["id"], with_vector=False
             )
-            found, offset = self._shard.scroll(request)
-            keys += [str(point.payload["id"]) for point in found]
+            points, offset = self._shard.scroll(request)
+            keys += [str(point.payload["id"]) for point in points]
             if offset is None:
                 return keys
 
@@ -260,8 +262,8 @@ class QdrantEdgeEngine(QdrantEngine, Engine):
             params=library.SearchParams(exact=self.settings.exact),
             with_payload=["id", "text"],
         )
-        found = self._shard.search(request)
-        return [Hit(point.payload["id"], point.score, point.payload["text"]) for point in found]
+        points = self._shard.search(request)
+        return [Hit(point.payload["id"], point.score, point.payload["text"]) for point in points]
 
     def close(self) -> None:
         """Close the shard."""
@@ -319,8 +321,8 @@ class QdrantEdgeEngine(QdrantEngine, Engine):
         request = library.SearchRequest(
             query=library.Query.Nearest(query), limit=k, filter=matching, params=self._parameters
         )
-        found: Sequence[Any] = self._shard.search(request)
-        return found
+        points: Sequence[Any] = self._shard.search(request)
+        return points
 
 
 class QdrantStore(DatabaseStore):

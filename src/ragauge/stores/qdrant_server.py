@@ -132,7 +132,7 @@ class QdrantServerEngine(QdrantEngine):
         self._client.upsert(self._collection, records, wait=True)
 
     def _search_points(self, query: Any, k: int, matching: Any) -> Sequence[Any]:
-        found: Sequence[Any] = self._client.query_points(
+        points: Sequence[Any] = self._client.query_points(
             self._collection,
             query=query.tolist(),
             limit=k,
@@ -140,4 +140,4 @@ class QdrantServerEngine(QdrantEngine):
             query_filter=matching,
             with_payload=False,
         ).points
-        return found
+        return points

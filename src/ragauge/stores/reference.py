@@ -38,8 +38,8 @@ class _VectorRows(NamedTuple):
     sizes: Matrix
     places: Positions
 
-    def some(self, which: slice | Mask) -> _VectorRows:
-        return _VectorRows(self.vectors[which], self.sizes[which], self.places[which])
+    def some(self, selection: slice | Mask) -> _VectorRows:
+        return _VectorRows(self.vectors[selection], self.sizes[selection], self.places[selection])
 
     def put(self, start: int, more: _VectorRows) -> None:
         where = slice(start, start + len(more.places))
@@ -99,9 +99,9 @@ class ExactStore(VectorStore):
         """Remove deleted rows; a concurrent search keeps using the old arrays."""
         rows, gone = self._held
         if len(gone):
-            kept = np.ones(len(rows.places), np.bool_)
-            kept[gone] = False
-            self._room = rows.some(kept)
+            is_kept = np.ones(len(rows.places), np.bool_)
+            is_kept[gone] = False
+            self._room = rows.some(is_kept)
             self._held = _SearchSnapshot(self._room, _no_positions())
 
     def _load_vectors(self, file: Path) -> None:
@@ -111,7 +111,7 @@ class ExactStore(VectorStore):
             raise BadInput(f"the vectors of the store cannot be read ({error})", file=str(file)) from error
         places = np.flatnonzero(self._intake.living)
         if matrix.ndim != 2 or matrix.dtype != np.float32 or len(matrix) != len(places):
-            raise BadInput(f"there are no {len(places)} vectors for the {len(places)} ids of the store", file=str(file))
+            raise BadInput(f"the number of vectors differs from the {len(places)} ids of the store", file=str(file))
         if len(matrix):
             self._append_rows(matrix, places)
 
@@ -123,18 +123,18 @@ class ExactStore(VectorStore):
         allowed = None if selection is None else self._allowed_rows(selection, rows.places)
         # A filter excludes deleted rows. Without one, up to that many more neighbours are needed.
         more = len(gone) if selection is None else 0
-        found, distances = find_nearest(
+        indices, distances = find_nearest(
             rows.vectors, queries, k + more, self._intake.metric, allowed=allowed, sizes=rows.sizes
         )
         if more:
-            kept = np.argsort(np.isin(found, gone), axis=1, kind="stable")[:, : min(k, len(rows.places) - more)]
-            found, distances = np.take_along_axis(found, kept, 1), np.take_along_axis(distances, kept, 1)
-        return rows.places[found], distances
+            order = np.argsort(np.isin(indices, gone), axis=1, kind="stable")[:, : min(k, len(rows.places) - more)]
+            indices, distances = np.take_along_axis(indices, order, 1), np.take_along_axis(distances, order, 1)
+        return rows.places[indices], distances
 
     def _replace(self, positions: Positions, matrix: Matrix) -> None:
         rows = self._held.rows
-        which = np.searchsorted(rows.places, positions)
-        rows.vectors[which], rows.sizes[which] = matrix, row_norms(matrix)
+        indices = np.searchsorted(rows.places, positions)
+        rows.vectors[indices], rows.sizes[indices] = matrix, row_norms(matrix)
 
     def _remove(self, positions: Positions) -> None:
         rows, gone = self._held

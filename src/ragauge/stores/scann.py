@@ -44,7 +44,7 @@ class ScannSettings(StoreSettings):
     def tuned(self, options: Mapping[str, Any]) -> ScannSettings:
         """Return a copy with other values of search options."""
         if self.kind == "brute" and options:
-            raise BadInput("scann brute has nothing to set")
+            raise BadInput("scann brute has no search options")
         return super().tuned(options)
 
 
@@ -59,7 +59,7 @@ class ScannStore(LibraryStore):
 
     name = "scann"
     capabilities = frozenset(("insert", "update", "delete", "save", "share"))
-    unsupported: Mapping[str, str] = {"filter": "its Python library searches all that there is"}
+    unsupported: Mapping[str, str] = {"filter": "its Python library cannot search a subset"}
     conversions = PRODUCT_DISTANCES
     _settings: ScannSettings
 
@@ -118,20 +118,20 @@ class ScannStore(LibraryStore):
             self._slots.extend(positions)
 
     def _search(self, queries: Matrix, k: int, selection: None) -> RawNeighbours:  # noqa: ARG002 - no filters
-        asked = self._prepare(queries)
-        if len(asked) == 1:
-            found, values = self._search_one(asked[0], k)
-            return found[None], values[None]
-        positions, all_values = no_neighbours(len(asked), k)
-        for row, query in enumerate(asked):
-            found, values = self._search_one(query, k)
-            positions[row, : len(found)], all_values[row, : len(found)] = found, values
+        prepared = self._prepare(queries)
+        if len(prepared) == 1:
+            nearest, values = self._search_one(prepared[0], k)
+            return nearest[None], values[None]
+        positions, all_values = no_neighbours(len(prepared), k)
+        for row, query in enumerate(prepared):
+            nearest, values = self._search_one(query, k)
+            positions[row, : len(nearest)], all_values[row, : len(nearest)] = nearest, values
         return positions, all_values
 
     def _search_one(self, query: Matrix, k: int) -> RawNeighbours:
         # ScaNN returns only reordered vectors.
-        found, values = self._index.search(query, k, max(self._reorder, k), self._leaves_to_search)
-        positions = found if self._slots is None else np.array([self._slots[slot] for slot in found], dtype=int)
+        slots, values = self._index.search(query, k, max(self._reorder, k), self._leaves_to_search)
+        positions = slots if self._slots is None else np.array([self._slots[slot] for slot in slots], dtype=int)
         return positions.astype(np.int64), values
 
     def _replace(self, positions: Positions, matrix: Matrix) -> None:
@@ -185,11 +185,11 @@ class ScannStore(LibraryStore):
             with silence_stderr():
                 self._index = self._library.scann_pybind.ScannNumpy(str(folder), assets)
         except (OSError, RuntimeError) as error:
-            raise BadInput(f"{folder} was not kept whole: {error}") from error
+            raise BadInput(f"{folder} is corrupt or incomplete: {error}") from error
         self._slots = self._intake.built["slots"]
         self._numbers = {place: slot for slot, place in enumerate(self._slots or ())}
         if self._index.size() != len(self):
-            raise BadInput(f"{folder} was not kept whole: the index and its ids differ in number")
+            raise BadInput(f"{folder} is corrupt or incomplete: the index and its ids differ in number")
 
     def _create_index(self, parts: Sequence[Matrix]) -> Any:
         matrix = np.concatenate(parts)
@@ -200,7 +200,7 @@ class ScannStore(LibraryStore):
         else:
             leaves = self._settings.num_leaves or round(len(matrix) ** 0.5)
             if leaves > len(matrix):
-                raise BadInput(f"num_leaves is {leaves}, more than the {len(matrix)} vectors to learn from")
+                raise BadInput(f"num_leaves is {leaves}, more than the {len(matrix)} training vectors")
             self._intake.built["leaves"] = leaves
             builder = (
                 builder.tree(leaves, min(leaves, self._leaves_to_search), training_sample_size=len(matrix))
@@ -223,12 +223,12 @@ def silence_stderr() -> Iterator[None]:
 
     ScaNN logs its progress there and has no option to turn it off.
     """
-    kept = os.dup(2)
+    descriptor = os.dup(2)
     nowhere = os.open(os.devnull, os.O_WRONLY)
     try:
         os.dup2(nowhere, 2)
         yield
     finally:
-        os.dup2(kept, 2)
-        os.close(kept)
+        os.dup2(descriptor, 2)
+        os.close(descriptor)
         os.close(nowhere)

@@ -134,22 +134,22 @@ class SqliteVecEngine(Engine):
     def search(self, queries: Matrix, k: int, conditions: Sequence[FilterCondition] | None) -> RawNeighbours:
         """Compare all vectors."""
         if k > MAX_K:
-            raise unsupported_error(self.name, f"give {k} neighbours", f"vec0 gives up to {MAX_K}")
+            raise unsupported_error(self.name, f"return {k} neighbours", f"vec0 returns up to {MAX_K}")
         statement = f"SELECT id, distance FROM {self._vector_table} WHERE embedding MATCH ? AND k = ?"  # noqa: S608
         values: list[Any] = []
         if conditions:
-            if any(one.operator == ONE_OF and isinstance(one.value[0], float) for one in conditions):
+            if any(condition.operator == ONE_OF and isinstance(condition.value[0], float) for condition in conditions):
                 raise unsupported_error(
-                    self.name, "filter by several fractions", "vec0 has sets of whole numbers and texts"
+                    self.name, "filter by several fractions", "vec0 supports sets of whole numbers and texts only"
                 )
             statement += f" AND {conditions_to_sql(conditions, lambda _: '?')}"
             values = condition_values(conditions)
         positions, distances = no_neighbours(len(queries), k)
         connection = self._thread_connection
         for row, query in enumerate(queries):
-            found = connection.execute(statement, (query.tobytes(), k, *values)).fetchall()
-            if found:
-                positions[row, : len(found)], distances[row, : len(found)] = zip(*found, strict=True)
+            rows = connection.execute(statement, (query.tobytes(), k, *values)).fetchall()
+            if rows:
+                positions[row, : len(rows)], distances[row, : len(rows)] = zip(*rows, strict=True)
         return positions, distances
 
     def flush(self) -> dict[str, Any]:
@@ -185,8 +185,8 @@ class SqliteVecEngine(Engine):
     def search_documents(self, text: str, vector: Matrix, k: int) -> list[Hit]:  # noqa: ARG002 - vectors only
         """Compare all documents."""
         statement = "SELECT id, distance, text FROM documents WHERE embedding MATCH ? AND k = ? ORDER BY distance"
-        found = self._connection.execute(statement, (vector.tobytes(), k)).fetchall()
-        return [Hit(key, 1 - distance, text) for key, distance, text in found]
+        rows = self._connection.execute(statement, (vector.tobytes(), k)).fetchall()
+        return [Hit(key, 1 - distance, text) for key, distance, text in rows]
 
     def describe(self) -> dict[str, Any]:
         """Return versions and parameters."""
@@ -250,7 +250,7 @@ class SqliteVecStore(DatabaseStore):
         self, *, metric: str = "cosine", path: str | None = None, settings: SqliteVecSettings = SqliteVecSettings()
     ) -> None:
         if metric == "ip":
-            raise BadInput("sqlite-vec cannot rank by inner product: a vec0 table has l2, l1 and cosine")
+            raise BadInput("sqlite-vec cannot rank by inner product: a vec0 table supports l2, l1 and cosine")
         super().__init__(SqliteVecEngine(settings), metric, path)
 
 

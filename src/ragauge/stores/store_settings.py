@@ -36,13 +36,13 @@ class StoreSettings:
     @classmethod
     def search_options(cls) -> list[str]:
         """Return the names of the search options."""
-        return [one.name for one in fields(cls) if "search" in one.metadata]
+        return [field.name for field in fields(cls) if "search" in field.metadata]
 
     @property
     def build_options(self) -> dict[str, Any]:
         """Build options that are in use; a saved store cannot change them."""
         searching = self.search_options()
-        return {one.name: getattr(self, one.name) for one in fields(self) if one.name not in searching}
+        return {field.name: getattr(self, field.name) for field in fields(self) if field.name not in searching}
 
     @property
     def search_values(self) -> dict[str, Any]:

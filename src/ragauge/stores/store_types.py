@@ -58,7 +58,7 @@ class CompletedStore:
         for name in declared:
             if name not in STORE_CAPABILITIES:
                 known = ", ".join(STORE_CAPABILITIES)
-                raise UnknownName("ability of a store", str(name), STORE_CAPABILITIES, hint=f"choose from {known}")
+                raise UnknownName("capability of a store", str(name), STORE_CAPABILITIES, hint=f"choose from {known}")
         return frozenset(declared)
 
     def tune(self, options: Mapping[str, Any]) -> None:
@@ -114,11 +114,11 @@ def load_store_type(store: str) -> StoreType:
     factory = plugins.import_user_object(store) if ":" in store else plugins.load_plugin("stores", store)
     for name in ("add", "search"):
         if _own_method(factory, name, None) is None:
-            hint = "a store is a class with add(ids, vectors) and search(vectors, k)"
+            hint = "use a class with add(ids, vectors) and search(vectors, k)"
             raise BadInput(f"{store} has no {name}", hint=hint)
     parameters = read_parameters(factory)
     is_ours = isinstance(factory, type) and issubclass(factory, VectorStore)
-    settings = [one.kind for one in parameters.settings.values() if issubclass(one.kind, StoreSettings)]
+    settings = [group.kind for group in parameters.settings.values() if issubclass(group.kind, StoreSettings)]
     tune = inspect.signature(_own_method(factory, "tune", _do_nothing)).parameters.values()
     return StoreType(
         store,
@@ -126,7 +126,7 @@ def load_store_type(store: str) -> StoreType:
         None if parameters.accepts_any else list(parameters.options),
         frozenset(name for kind in settings for name in kind.search_options())
         if is_ours
-        else frozenset(one.name for one in tune if one.kind is one.KEYWORD_ONLY),
+        else frozenset(parameter.name for parameter in tune if parameter.kind is parameter.KEYWORD_ONLY),
         has_server=factory.has_server if is_ours else hasattr(factory, "pids"),
         has_outside_data=factory.has_outside_data if is_ours else hasattr(factory, "remove"),
     )

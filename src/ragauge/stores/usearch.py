@@ -38,7 +38,7 @@ class UsearchStore(LibraryStore):
 
     name = "usearch"
     capabilities = frozenset(("insert", "update", "delete", "save", "share"))
-    unsupported: Mapping[str, str] = {"filter": "its Python library searches all that there is"}
+    unsupported: Mapping[str, str] = {"filter": "its Python library cannot search a subset"}
     conversions = COMPLEMENT_DISTANCES
     index_file = "index.usearch"
     _settings: UsearchSettings
@@ -68,14 +68,14 @@ class UsearchStore(LibraryStore):
         if self._saved:
             self._index = self._create_index(())
             if self._viewed:
-                reason = "it only looks at a file that was kept"
+                reason = "it is a read-only view of a saved file"
                 self.unsupported = {**self.unsupported, **dict.fromkeys(("insert", "update", "delete"), reason)}
                 self._index.view(self._saved_file())
             else:
                 self._index.load(self._saved_file())
             self._apply_search_options()
             if len(self._index) != len(self):
-                raise BadInput(f"{path} was not kept whole: the index and its ids differ in number")
+                raise BadInput(f"{path} is corrupt or incomplete: the index and its ids differ in number")
 
     def _describe_engine(self) -> dict[str, Any]:
         return {
@@ -109,14 +109,14 @@ class UsearchStore(LibraryStore):
         self._index.add(keys, matrix, threads=self._threads)
 
     def _search(self, queries: Matrix, k: int, selection: None) -> RawNeighbours:  # noqa: ARG002 - no filters
-        found = self._index.search(queries, k, threads=self._threads, exact=self._exact)
+        matches = self._index.search(queries, k, threads=self._threads, exact=self._exact)
         # One query returns its matches, several return a batch of them.
         if len(queries) == 1:
-            return found.keys[None].view(np.int64), found.distances[None]
-        positions = found.keys.astype(np.int64)
+            return matches.keys[None].view(np.int64), matches.distances[None]
+        positions = matches.keys.astype(np.int64)
         # Entries beyond the matches found are uninitialised memory.
-        positions[np.arange(positions.shape[1]) >= np.asarray(found.counts)[:, None]] = -1
-        return positions, found.distances
+        positions[np.arange(positions.shape[1]) >= np.asarray(matches.counts)[:, None]] = -1
+        return positions, matches.distances
 
     def _replace(self, positions: Positions, matrix: Matrix) -> None:
         keys = positions.astype(np.uint64)

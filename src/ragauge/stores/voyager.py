@@ -42,7 +42,7 @@ class VoyagerStore(LibraryStore):
 
     name = "voyager"
     capabilities = frozenset(("insert", "update", "delete", "save", "share"))
-    unsupported: Mapping[str, str] = {"filter": "it searches all that there is"}
+    unsupported: Mapping[str, str] = {"filter": "it cannot search a subset"}
     conversions = COMPLEMENT_DISTANCES
     index_file = "index.voy"
     _settings: VoyagerSettings
@@ -67,7 +67,7 @@ class VoyagerStore(LibraryStore):
         if self._saved:
             self._index = voyager.Index.load(self._saved_file())
             if self._index.num_elements != self._intake.places:
-                raise BadInput(f"{path} was not kept whole: the index and its ids differ in number")
+                raise BadInput(f"{path} is corrupt or incomplete: the index and its ids differ in number")
 
     def _describe_engine(self) -> dict[str, Any]:
         return {"version": version("voyager"), **super()._describe_engine(), "threads": max(self._threads, 0)}
@@ -93,10 +93,10 @@ class VoyagerStore(LibraryStore):
             self._prepare(queries)
         try:
             # Voyager rejects a `query_ef` below the number of requested neighbours.
-            found, values = self._index.query(queries, k, self._threads, max(self._ef_search, k))
+            labels, values = self._index.query(queries, k, self._threads, max(self._ef_search, k))
         except self._library.RecallError:
             return self._search_per_query(queries, k)
-        return found.view(np.int64), values
+        return labels.view(np.int64), values
 
     def _replace(self, positions: Positions, matrix: Matrix) -> None:
         self._index.add_items(self._prepare(matrix), positions.tolist(), self._threads)
@@ -110,10 +110,10 @@ class VoyagerStore(LibraryStore):
 
     def _prepare(self, matrix: Matrix) -> Matrix:
         """Return the vectors; raise BadInput if the precision cannot hold their values."""
-        if self._largest < np.inf and matrix.size and (most := float(np.abs(matrix).max())) > self._largest:
+        if self._largest < np.inf and matrix.size and (largest := float(np.abs(matrix).max())) > self._largest:
             raise BadInput(
-                f"{self._settings.dtype} holds numbers from -{self._largest:g} to {self._largest:g}, not {most:g}",
-                hint="take dtype=float32, or the metric cosine",
+                f"{self._settings.dtype} holds numbers from -{self._largest:g} to {self._largest:g}, got {largest:g}",
+                hint="use dtype=float32, or the metric cosine",
             )
         return matrix
 
@@ -125,7 +125,7 @@ class VoyagerStore(LibraryStore):
         positions, values = no_neighbours(len(queries), width)
         for row, query in enumerate(queries):
             ask = partial(self._index.query, query, num_threads=1, query_ef=max(self._ef_search, width))
-            size, found = largest_supported_k(ask, width, self._library.RecallError)
+            size, answer = largest_supported_k(ask, width, self._library.RecallError)
             if size:
-                positions[row, :size], values[row, :size] = found
+                positions[row, :size], values[row, :size] = answer
         return positions, values

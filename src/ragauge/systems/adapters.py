@@ -96,7 +96,7 @@ class _PendingHits:
         close_if_possible(self._results)
 
 
-def adapt_retriever(thing: Any, *, id: str) -> AdaptedRetriever:
+def adapt_retriever(retriever: Any, *, id: str) -> AdaptedRetriever:
     """Wrap a function or retriever to read document ids from a field of its hits.
 
     `id` is a path such as `metadata.source`. Use it if a store generates ids of its own: chunks of one document then
@@ -108,12 +108,12 @@ def adapt_retriever(thing: Any, *, id: str) -> AdaptedRetriever:
     """
     if not isinstance(id, str) or not all(id.split(".")):
         raise BadInput(f"id must be a field or a path of fields, got {id!r}", hint='use id="metadata.source"')
-    adapted = as_retriever(thing)
-    adapted.id, adapted.wrapped = id, thing
+    adapted = as_retriever(retriever)
+    adapted.id, adapted.wrapped = id, retriever
     return adapted
 
 
-def as_retriever(thing: Any) -> AdaptedRetriever:
+def as_retriever(retriever: Any) -> AdaptedRetriever:
     """Make a retriever from a function, an object, or a framework's retriever.
 
     Supported frameworks are LangChain, LlamaIndex and Haystack.
@@ -121,28 +121,29 @@ def as_retriever(thing: Any) -> AdaptedRetriever:
     >>> [hit.id for hit in as_retriever(lambda query, k: ["a", "b"]).search("?", 10)]
     ['a', 'b']
     """
-    if inspect.isclass(thing):
-        raise BadInput(f"{thing.__name__} is a class", hint="give an object of it, or a function (query, k)")
-    method = getattr(thing, "search", None)
+    if inspect.isclass(retriever):
+        raise BadInput(f"{retriever.__name__} is a class", hint="pass an instance, or a function (query, k)")
+    method = getattr(retriever, "search", None)
     if callable(method):
         check_signature(method, "", 1)
-        return AdaptedRetriever(method, asynchronous=is_async(thing))
+        return AdaptedRetriever(method, asynchronous=is_async(retriever))
     for name, async_name, make in (
         ("invoke", "ainvoke", _adapt_langchain),
         ("retrieve", "aretrieve", _adapt_llama_index),
         ("run", "run_async", _adapt_haystack),
     ):
-        if callable(getattr(thing, name, None)):
-            has_async = _has_own_async_method(thing, async_name)
-            adapted = AdaptedRetriever(make(thing, async_name if has_async else name), asynchronous=has_async)
-            adapted.own_k = _configured_k(thing)
+        if callable(getattr(retriever, name, None)):
+            has_async = _has_own_async_method(retriever, async_name)
+            adapted = AdaptedRetriever(make(retriever, async_name if has_async else name), asynchronous=has_async)
+            adapted.own_k = _configured_k(retriever)
             return adapted
-    if callable(thing):
-        check_signature(thing, "", 1)
-        return AdaptedRetriever(thing, asynchronous=_is_async_callable(thing))
+    if callable(retriever):
+        check_signature(retriever, "", 1)
+        return AdaptedRetriever(retriever, asynchronous=_is_async_callable(retriever))
     raise BadInput(
-        f"{type(thing).__name__} cannot search",
-        hint="a function (query, k), a thing with search(query, k), a retriever of LangChain, LlamaIndex or Haystack",
+        f"{type(retriever).__name__} cannot search",
+        hint="pass a function (query, k), an object with search(query, k), or a retriever of LangChain, LlamaIndex "
+        "or Haystack",
     )
 
 
@@ -237,7 +238,7 @@ def _adapt_haystack(retriever: Any, method: str) -> Callable[[str, int], Any]:
     except TypeError:
         raise BadInput(
             f"{type(retriever).__name__} cannot search: its `run` does not take `query` and `top_k`",
-            hint="give a function (query, k) that calls it",
+            hint="pass a function (query, k) that calls it",
         ) from None
 
     def search(query: str, k: int) -> Any:
@@ -302,7 +303,7 @@ def _to_hit(result: Any, id: str = "") -> Hit:
     if name is None:
         raise BadInput(
             f"a hit of type {type(result).__name__} has no id",
-            hint=f"give it an id, or return (id, score) pairs; looked for {', '.join(ID_FIELDS)}",
+            hint=f"return objects with an id, or (id, score) pairs; searched fields: {', '.join(ID_FIELDS)}",
         )
     score = _find_field(result, SCORE_FIELDS)
     text = _find_field(inner, TEXT_FIELDS)
@@ -335,7 +336,7 @@ def _to_score(score: Any) -> float:
     except (TypeError, ValueError):  # Arrays with several values have __float__ too.
         pass
     quoted_score = " ".join(repr(score).split())[:80]
-    raise BadInput(f"a hit has the score {quoted_score}, not a number")
+    raise BadInput(f"the score of a hit must be a number, got {quoted_score}")
 
 
 def _find_field(source: Any, names: Sequence[str]) -> Any:
@@ -390,7 +391,7 @@ class HTTPRetriever:
             address = httpx.URL()
         if address.scheme not in ("http", "https") or not address.host:
             raise BadInput(
-                f"`{redact_spec(url)}` is not an http or https address",
+                f"`{redact_spec(url)}` is not an http or https URL",
                 hint="http(url=http://localhost:8000/search)",
             )
         register_url(url)
@@ -406,7 +407,8 @@ class HTTPRetriever:
         if bearer:
             if bearer not in os.environ:
                 raise BadInput(
-                    f"there is no environment variable `{bearer}`", hint="bearer names the one with the token"
+                    f"the environment variable `{bearer}` is not set",
+                    hint="set bearer to the name of the variable with the token",
                 )
             register_secrets(os.environ[bearer])
             request_headers["Authorization"] = f"Bearer {os.environ[bearer]}"
@@ -428,7 +430,7 @@ class HTTPRetriever:
         try:
             body: Any = reply.json()
         except ValueError:
-            raise BackendFailed(f"{self._shown} answered no JSON: {reply.text[:300]!r}") from None
+            raise BackendFailed(f"{self._shown} did not return JSON: {reply.text[:300]!r}") from None
         return to_hits(self._find_hit_list(body), self._id)[:k]
 
     def _find_hit_list(self, body: Any) -> list[Any]:
@@ -441,7 +443,8 @@ class HTTPRetriever:
         # A mapping from ids to scores is not accepted, because a status message looks like one.
         if not isinstance(body, list):
             raise BackendFailed(
-                f"{self._shown}: the reply has no list of hits: {str(body)[:300]!r}", hint="path=data.items says where"
+                f"{self._shown}: the reply has no list of hits: {str(body)[:300]!r}",
+                hint="set path to the place of the list, e.g. path=data.items",
             )
         return body
 

@@ -44,13 +44,17 @@ class BM25:
         from bm25s.tokenization import STOPWORDS_EN
 
         if method not in ("lucene", "robertson", "atire", "bm25l", "bm25+"):
-            raise BadInput(f"bm25 has no method `{method}`", hint="lucene, robertson, atire, bm25l, bm25+")
+            raise BadInput(
+                f"unknown method of bm25 `{method}`", hint="choose one of lucene, robertson, atire, bm25l, bm25+"
+            )
         if not (k1 >= 0 and 0 <= b <= 1):
-            raise BadInput(f"bm25 has k1 = {k1:g} and b = {b:g}", hint="k1 is at least 0, b between 0 and 1")
+            raise BadInput(f"bm25: k1 must be at least 0 and b between 0 and 1, got k1 = {k1:g} and b = {b:g}")
         try:
             stemmer = Stemmer.Stemmer("porter" if language == "english" else language)
         except KeyError:
-            raise BadInput(f"there is no stemmer for `{language}`", hint=", ".join(Stemmer.algorithms())) from None
+            raise BadInput(
+                f"unknown language of the stemmer `{language}`", hint="choose one of " + ", ".join(Stemmer.algorithms())
+            ) from None
         lock = threading.Lock()
 
         def stem(word: str) -> str:

@@ -161,7 +161,7 @@ class SystemBuilder:
         names: list[str] = []
         while isinstance(system, str) and self._systems.get(system, system) != system:
             if system in names:
-                raise BadInput(f"the system `{system}` is made of itself")
+                raise BadInput(f"the system `{system}` contains itself")
             names.append(system)
             system = self._systems[system]
         return as_spec("retrievers", system)
@@ -172,7 +172,7 @@ class SystemBuilder:
         A system that contains itself is refused.
         """
         if str(spec) in above:
-            raise BadInput(f"the system `{redact_spec(spec)}` is made of itself")
+            raise BadInput(f"the system `{redact_spec(spec)}` contains itself")
         options = dict(spec.options)
         for part in retriever_parts(spec):
             name = part.parameter if part.parameter in options else part.option
@@ -226,7 +226,9 @@ class SystemBuilder:
         supplied = build_parts(plugin_parts, options, lambda part, described: self._build_part(part.family, described))
         supplied |= dict.fromkeys(parameters.corpus, self._documents)
         for part, inner in parameters.composites:
-            shared = {one.option: one.described(options) for one in parameters.plugin_parts if inner.knows(one.option)}
+            shared = {
+                part.option: part.described(options) for part in parameters.plugin_parts if inner.knows(part.option)
+            }
             supplied[part.parameter] = self._build_composite(inner, {**options, **shared})
         sources = {part.parameter: part for part in parameters.parts}
         for name, source in parameters.document_sides.items():
@@ -266,9 +268,9 @@ class SystemBuilder:
             self._caches.setdefault(self._inside[-1][0] if self._inside else "", []).append(remembered)
         return BatchedEmbedder(cached, self._progress)
 
-    def _fit_embedder(self, given: Any) -> Embedder:
+    def _fit_embedder(self, candidate: Any) -> Embedder:
         """Fit an embedder to the corpus if needed, once for all systems."""
-        embedder: Embedder = check_component("embedders", given)
+        embedder: Embedder = check_component("embedders", candidate)
         if not callable(getattr(embedder, "fitted", None)):
             return embedder
         texts = [document.whole for document in self._documents]

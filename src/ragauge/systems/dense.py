@@ -40,7 +40,7 @@ class DenseRetriever:
             return
         vectors = (document_embedder or embedder).embed([document.whole for document in documents])
         if len(vectors) != len(documents):
-            raise BadInput(f"the embedder `{embedder.name}` gave {len(vectors)} vectors for {len(documents)} texts")
+            raise BadInput(f"the embedder `{embedder.name}` returned {len(vectors)} vectors for {len(documents)} texts")
         is_nonzero: NDArray[np.bool_] = np.any(vectors, axis=1)
         ids = [documents[row].id for row in np.flatnonzero(is_nonzero).tolist()]
         if ids:

@@ -49,7 +49,7 @@ class LinkedCorpus:
         self.rows = {document.id: row for row, document in enumerate(documents)}
         if len(self.rows) < len(documents):
             duplicate_id = next(document.id for row, document in enumerate(documents) if self.rows[document.id] != row)
-            raise BadInput(f"two documents have the id `{duplicate_id}`, and a node needs one of its own")
+            raise BadInput(f"duplicate document id `{duplicate_id}`; expected one id per node")
         self.vectors: Vectors = to_unit_rows(_embed_documents(documents, document_embedder or embedder))
         links: dict[str, LinkArrays] = {}
         for linker in linkers:
@@ -65,7 +65,9 @@ class LinkedCorpus:
         with stage("embed"):
             query_vectors = self.embedder.embed([query])
         if not np.isfinite(query_vectors).all():
-            raise BadInput(f"the embedder `{self.embedder.name}` gave a vector that is no numbers for the query")
+            raise BadInput(
+                f"the embedder `{self.embedder.name}` returned a vector with NaN or infinite values for the query"
+            )
         with stage("retrieve"):
             return np.asarray(self.vectors @ to_unit_rows(query_vectors)[0], np.float64)
 
@@ -82,7 +84,7 @@ class LinkedCorpus:
                 ),
                 None,
             )
-            example_text = "" if example is None else f": {example!r} is none"
+            example_text = "" if example is None else f", e.g. {example!r} is not a number"
             raise BadInput(f"no document has a number called `{field}` in its metadata{example_text}")
         low, high = min(finite), max(finite)
         scaled = (np.nan_to_num(np.array(raw), nan=low) - low) / ((high - low) or 1.0)
@@ -122,11 +124,13 @@ def _embed_documents(documents: Sequence[Document], embedder: Embedder) -> Vecto
         return np.zeros((0, 1), np.float32)
     vectors = np.asarray(embedder.embed([document.whole for document in documents]), np.float32)
     if vectors.ndim != 2 or len(vectors) != len(documents):
-        raise BadInput(f"the embedder `{embedder.name}` gave {len(vectors)} vectors for {len(documents)} texts")
+        raise BadInput(f"the embedder `{embedder.name}` returned {len(vectors)} vectors for {len(documents)} texts")
     wrong = np.flatnonzero(~np.isfinite(vectors).all(axis=1))
     if len(wrong):
         name = documents[int(wrong[0])].id
-        raise BadInput(f"the embedder `{embedder.name}` gave a vector that is no numbers for the document `{name}`")
+        raise BadInput(
+            f"the embedder `{embedder.name}` returned a vector with NaN or infinite values for the document `{name}`"
+        )
     return vectors
 
 

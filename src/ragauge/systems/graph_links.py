@@ -45,7 +45,9 @@ class MetadataLinks:
     ) -> None:
         kind_list: list[Any] = list(kinds) if isinstance(kinds, list | tuple) else [kinds]
         if kinds is not None and not (kind_list and all(isinstance(kind, str) for kind in kind_list)):
-            raise BadInput(f"links: kinds is {kinds!r}, not names of relations", hint="links(kinds=uses+mitigates)")
+            raise BadInput(
+                f"links: kinds must be names of relations, got {kinds!r}", hint="links(kinds=uses+mitigates)"
+            )
         self._field = field
         self._kinds = None if kinds is None else frozenset(kind_list)
         self._weight = check_weight("links", weight)
@@ -75,7 +77,7 @@ class MetadataLinks:
                 f"no document has links of the kind `{missing[0]}`",
                 hint=f"choose one of {', '.join(sorted(filter(None, seen_relations)))}"
                 if any(seen_relations)
-                else "theirs have no kinds",
+                else "remove kinds: the links in this corpus have none",
             )
         if self._rewired:
             targets = np.random.default_rng(0).permutation(np.array(targets, np.int64)).tolist()
@@ -116,8 +118,9 @@ class MetadataLinks:
             is_id_list = isinstance(names, list | tuple) and all(isinstance(name, str) for name in names)
             if not is_id_list or not isinstance(relation, str):
                 raise BadInput(
-                    f"the document `{document.id}` has `{self._field}`, but no list of ids and no lists by kind",
-                    hint='links look like ["a", "b"] or {"uses": ["a"], "part of": ["b"]}',
+                    f"the document `{document.id}` has an invalid `{self._field}`; "
+                    "expected a list of ids, or lists of ids by kind",
+                    hint='write links as ["a", "b"] or {"uses": ["a"], "part of": ["b"]}',
                 )
             yield relation, names
 
@@ -133,7 +136,7 @@ class NeighbourLinks:
     def __init__(self, *, neighbours: int = 8, mutual: bool = False, least: float = 0.0, weight: float = 1.0) -> None:
         self._neighbours = check_int("knn: neighbours", neighbours)
         if not 0 <= least <= 1:
-            raise BadInput(f"knn: least is {least}, not a cosine from 0 to 1")
+            raise BadInput(f"knn: least must be a cosine between 0 and 1, got {least}")
         self._mutual, self._least = mutual, least
         self._weight = check_weight("knn", weight)
         options: dict[str, Any] = {"neighbours": neighbours, "mutual": mutual, "least": least, "weight": weight}
@@ -172,7 +175,7 @@ class SharedFieldLinks:
 
     def __init__(self, *, field: str, most: int = 50, weight: float = 1.0) -> None:
         if not isinstance(field, str):
-            raise BadInput(f"field: field is {field!r}, not the name of a field")
+            raise BadInput(f"field: field must be the name of a field, got {field!r}")
         self._field = field
         self._most = check_int("field: most", most, 2)
         self._weight = check_weight("field", weight)
@@ -288,7 +291,7 @@ def describe_linker(kind: str, linker_type: type, options: Mapping[str, Any], *,
 def check_weight(kind: str, weight: float) -> float:
     """Return the weight of links; raise BadInput if it is not a finite number above 0."""
     if not (weight > 0 and math.isfinite(weight)):
-        raise BadInput(f"{kind}: weight is {weight}, not a number above 0")
+        raise BadInput(f"{kind}: weight must be above 0, got {weight}")
     return weight
 
 

@@ -109,7 +109,7 @@ class PgVectorDB:
         check_keywords("PgVectorDB.create", options, PgVectorOptions)
         documents = to_documents(documents)
         if not documents:
-            raise BadInput("there are no documents to put into the database")
+            raise BadInput("no documents to add to the database")
         query_embedder: Embedder = (
             plugins.load_plugin("embedders", embedder)() if isinstance(embedder, str) else embedder
         )
@@ -259,7 +259,7 @@ class PgVectorDB:
             return rows[0][0][0]
         vector = await self._embed_query(query)
         if vector is None:
-            raise BadInput("the query has no vector, and so there is no plan")
+            raise BadInput("the query has no vector, so there is no plan")
         parameters = {"vector": vector, "k": check_int("k", k), **_filter_parameters(where)}
         statement = self._statements.semantic(filtered=bool(where), explained=True)
         rows = await self._table.rows(statement, parameters, self._index.local(k, filtered=bool(where)))
@@ -391,7 +391,7 @@ def _clean_query(query: str) -> str:
 def _check_weights(weights: Sequence[float]) -> tuple[float, float]:
     numbers = [float(weight) for weight in weights]
     if len(numbers) != 2 or not all(math.isfinite(n) and n >= 0 for n in numbers) or not any(numbers):
-        raise BadInput(f"the weights {tuple(weights)} are not two numbers from 0 on, at least one above it")
+        raise BadInput(f"the weights {tuple(weights)} must be two numbers of at least 0, not both 0")
     return numbers[0], numbers[1]
 
 

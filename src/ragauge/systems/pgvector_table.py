@@ -200,7 +200,9 @@ class PgTable:
         if self._pool is None:
             raise BadInput("the database is closed")
         if asyncio.get_running_loop() is not self._loop:
-            raise BadInput("the database was made in another event loop", hint="make it where it is used")
+            raise BadInput(
+                "the database was opened in another event loop", hint="open it in the event loop that uses it"
+            )
         return self._pool
 
     async def load(self, documents: Sequence[Document], vectors: Vectors) -> None:

@@ -37,14 +37,16 @@ class HybridRetriever:
         if len(retrievers) < 2:
             raise BadInput("a hybrid needs at least two retrievers", hint="of=bm25+dense")
         if weights is not None and len(weights) != len(retrievers):
-            raise BadInput(f"a hybrid of {len(retrievers)} retrievers has {len(weights)} weights")
+            raise BadInput(
+                f"a hybrid of {len(retrievers)} retrievers needs one weight per retriever, got {len(weights)}"
+            )
         self._retrievers = list(retrievers)
         self._method = method or ("rrf" if weights is None else "wsum")
         usual = default_norm(self._method)
         # For a single hit, min-max as in the fusion of files would give the score 0.
         self._norm = norm or ("min-max-found" if usual == "min-max" else usual)
         if depth < 1:
-            raise BadInput(f"the depth of a hybrid is {depth}, not at least 1")
+            raise BadInput(f"the depth of a hybrid must be at least 1, got {depth}")
         self._depth = depth
         self._parameters: dict[str, Any] = {**parameters, **({} if weights is None else {"weights": tuple(weights)})}
         fuse_query([{"a": 1.0} for _ in retrievers], self._method, self._norm, **self._parameters)  # Fails early.

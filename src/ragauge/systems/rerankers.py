@@ -25,10 +25,10 @@ class CrossEncoder:
 
     def __init__(self, model: str, *, batch: int = 32, device: str | None = None, download: bool = False) -> None:
         subject = "the reranker `cross-encoder`"
-        self._model: Any = load_model("CrossEncoder", model, what=subject, device=device, download=download)
+        self._model: Any = load_model("CrossEncoder", model, component=subject, device=device, download=download)
         labels = int(self._model.config.num_labels)
         if labels != 1:
-            raise BadInput(f"the model `{model}` gives {labels} numbers for a pair, and no single score")
+            raise BadInput(f"the model `{model}` returns {labels} numbers per pair; expected 1")
         self._batch = batch
 
     def rerank(self, query: str, hits: Sequence[Hit]) -> list[Hit]:
@@ -95,7 +95,7 @@ class MMR:
         document_embedder: Annotated[Embedder | None, DocumentSide("embedder")] = None,
     ) -> None:
         if not 0 <= weight <= 1:
-            raise BadInput(f"the weight of mmr is {weight:g}, not between 0 and 1")
+            raise BadInput(f"the weight of mmr must be between 0 and 1, got {weight:g}")
         self._embedder = embedder
         self._known = DocumentVectors(document_embedder or embedder, documents)
         self._weight = weight
@@ -179,5 +179,5 @@ def parse_order(reply: str, n: int) -> list[int]:
     positions = [int(number) - 1 for number in re.findall(r"\d+", orders[-1])] if orders else []
     order = list(dict.fromkeys(i for i in positions if 0 <= i < n))
     if not order:
-        raise BackendFailed(f"the model gave no order: {reply[:200]!r}")
+        raise BackendFailed(f"the model returned no order: {reply[:200]!r}")
     return order + [i for i in range(n) if i not in set(order)]

@@ -58,7 +58,7 @@ def check_readable(evidence: Evidence) -> Iterator[Finding]:
         )
     unread = _flaws_of_kind(evidence, "unread")
     if unread:
-        endings = Counter(flaw.said or "without an ending" for flaw in unread)
+        endings = Counter(flaw.detail or "without an ending" for flaw in unread)
         counts = ", ".join(f"{n:,} {ending}" for ending, n in endings.most_common())
         yield Finding(
             reading.name,
@@ -188,7 +188,7 @@ def _flaws_of_kind(evidence: Evidence, kind: str) -> list[CorpusFlaw]:
 
 
 def _flaw_texts(flaws: Sequence[CorpusFlaw]) -> tuple[str, ...]:
-    return tuple(one_line(f"{one.where}: {one.said}", 120) for one in flaws[:MAX_EXAMPLES])
+    return tuple(one_line(f"{one.where}: {one.detail}", 120) for one in flaws[:MAX_EXAMPLES])
 
 
 def check_orphans(evidence: Evidence) -> Iterator[Finding]:

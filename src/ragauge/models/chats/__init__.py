@@ -22,32 +22,32 @@ def open_chat(text: str, options: Mapping[str, Any] | None = None) -> Chat:
     >>> open_chat("openai:llama3@http://localhost:11434/v1", {"seed": 1}).name
     'openai:llama3@http://localhost:11434/v1'
     """
-    found = CHAT_NAME.fullmatch(text.strip())
-    if found is None:
+    match = CHAT_NAME.fullmatch(text.strip())
+    if match is None:
         raise BadInput(
-            f"`{redact_chat_name(text)}` names no chat",
+            f"`{redact_chat_name(text)}` is not the name of a chat model",
             hint=f"{_suggest_chat_name(text)}choose one of lexical, {CHAT_NAME_EXAMPLES}",
         )
-    kind, what = found["kind"], found["what"] or ""
+    kind, model_or_file = match["kind"], match["what"] or ""
     if kind not in (named := plugins.plugin_names("chats")):
         named = ["lexical", *named]
         guess = "" if suggest_name(kind, named) else _suggest_chat_name(text)
         raise UnknownName("chat", kind, named, hint=f"{guess}choose one of {', '.join(named)}")
     factory = plugins.load_plugin("chats", kind)
-    given = dict(options or {})
-    model, at, url = _split_at_url(what)
+    arguments = dict(options or {})
+    model, at, url = _split_at_url(model_or_file)
     if kind == "openai" and at:
-        what, given["url"] = model, url
-    if not what:
-        raise BadInput(f"`{redact_chat_name(text)}` does not say which", hint=CHAT_NAME_EXAMPLES)
+        model_or_file, arguments["url"] = model, url
+    if not model_or_file:
+        raise BadInput(f"`{redact_chat_name(text)}` lacks the model or file", hint=CHAT_NAME_EXAMPLES)
     parameters = read_parameters(factory)
     first, *names = parameters.options  # The first parameter is the model or file.
-    for name in given:
+    for name in arguments:
         if name not in names and not parameters.accepts_any:
             near = suggest_name(name, names)
             hint = f"did you mean `{near}`?" if near else f"choose one of {', '.join(names) or 'none'}"
             raise BadInput(f"the chat `{kind}` has no option `{name}`", hint=hint)
-    chat: Chat = parameters.call({first: what, **given})
+    chat: Chat = parameters.call({first: model_or_file, **arguments})
     return chat
 
 

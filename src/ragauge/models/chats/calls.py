@@ -25,7 +25,7 @@ class AdaptedChat:
 
     def __init__(self, chat: Any) -> None:
         if not callable(getattr(chat, "complete", None)):
-            raise BadInput(f"{chat!r} is no chat: it has no `complete`")
+            raise BadInput(f"not a chat model: {chat!r} has no `complete`")
         self.chat: Chat = chat
         self.timeout_s: float | None = getattr(chat, "timeout", None)
         """Seconds per reply; None: those of the caller."""
@@ -75,10 +75,10 @@ class AdaptedChat:
     async def _call(
         self, call: Callable[..., Any], messages: Sequence[Message], schema: Mapping[str, Any] | None
     ) -> Reply:
-        found = call(messages, schema) if self._is_async else await run_in_thread(call, messages, schema)
-        reply = await found if inspect.isawaitable(found) else found
+        response = call(messages, schema) if self._is_async else await run_in_thread(call, messages, schema)
+        reply = await response if inspect.isawaitable(response) else response
         if not isinstance(reply, Reply):
-            raise BackendFailed(f"the chat `{self.name}` gave a {type(reply).__name__}, not a Reply")
+            raise BackendFailed(f"the chat `{self.name}` must return a Reply, got {type(reply).__name__}")
         return reply._replace(
             text=redact_data(reply.text), finish=redact_data(reply.finish), model=redact_data(reply.model)
         )
@@ -123,9 +123,9 @@ RandomSource = Callable[[], float]
 class AdaptiveConcurrency:
     """Slots for concurrent calls in one event loop, in order of arrival; retries go first."""
 
-    def __init__(self, most: int, *, pause: float = 0.5, chance: RandomSource = random.random) -> None:
-        self.most = most
-        self.limit = float(most)
+    def __init__(self, max_slots: int, *, pause: float = 0.5, chance: RandomSource = random.random) -> None:
+        self.most = max_slots
+        self.limit = float(max_slots)
         """Number of calls allowed at a time now; at least 1."""
         self.busy = 0
         """Number of calls in progress."""
@@ -308,9 +308,9 @@ class ChatCaller:
         chance: RandomSource = random.random,
     ) -> None:
         if concurrency < 1:
-            raise BadInput(f"concurrency is {concurrency}, not at least 1")
+            raise BadInput(f"concurrency must be at least 1, got {concurrency}")
         if retries < 0:
-            raise BadInput(f"retries is {retries}, not at least 0")
+            raise BadInput(f"retries must be at least 0, got {retries}")
         for name, seconds in (("time-out", timeout), ("patience", patience)):
             if seconds is not None and not seconds > 0:
                 raise BadInput(f"the {name} is {seconds:g} seconds")
@@ -374,7 +374,7 @@ class ChatCaller:
             counted += not failure.busy and not failure.adapted
             left = ends - loop.time()
             if self._is_wait_too_long(failure, left):
-                raise _build_last_failure(failure, tried, f"it asks to wait {failure.after:.0f} s", final=True)
+                raise _build_last_failure(failure, tried, f"the server asks to wait {failure.after:.0f} s", final=True)
             again = failure.passing or failure.adapted
             if not again or failure.final or counted > self._retries or formats > MAX_REFUSED_FORMATS or left <= 0:
                 raise _build_last_failure(failure, tried)
@@ -428,13 +428,13 @@ def _build_last_failure(
     return last
 
 
-def check_identity(thing: Any) -> None:
+def check_identity(component: Any) -> None:
     """Refuse a chat model or judge whose identity cannot be written as JSON."""
     try:
-        json.dumps(dict(thing.identity), sort_keys=True, allow_nan=False)
-        _ = thing.name
+        json.dumps(dict(component.identity), sort_keys=True, allow_nan=False)
+        _ = component.name
     except (AttributeError, TypeError, ValueError) as error:
         raise BadInput(
-            f"{thing!r} has no name and identity that can be written down ({error})",
-            hint="identity is a mapping of strings and numbers with everything that changes a reply",
+            f"{component!r} needs a name, and an identity that JSON can represent ({error})",
+            hint="return a mapping of strings and numbers with everything that changes a reply",
         ) from None

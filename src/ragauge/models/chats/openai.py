@@ -162,12 +162,12 @@ class OpenAIChat:
         words = enum_words(schema)
         how = self._manner.how(words, schema)
         body = self._manner.body(messages, schema, how)
-        found, headers, problem = await self._send_request(body)
+        payload, headers, problem = await self._send_request(body)
         if problem is not None:
             failure = problem.failure(self._shown)
             failure.adapted = self._manner.stepped_down(problem, body, how)
             raise failure
-        reply = self._parse_reply(found, headers, how, words)
+        reply = self._parse_reply(payload, headers, how, words)
         if schema is not None and self._manner.ask_again(reply, body, how, schema):
             failure = _with_token_counts(
                 BackendFailed(f"{self._shown}: the reply does not have the requested format"), reply
@@ -209,19 +209,19 @@ class OpenAIChat:
         if guard is not None:  # Raised outside of the handler, so that its context does not show the request headers.
             raise guard from None
         try:
-            found = parse_json(response.content, unique_keys=False)
+            payload = parse_json(response.content, unique_keys=False)
         except ValueError:
             text = response.text
             page = text.lstrip().startswith("<")
             words = f"{'a page' if page else 'no whole JSON'}: {text[:200]!r}"
             return {}, response.headers, EndpointError(200 if page else None, words)
-        if not isinstance(found, dict) or not isinstance(found.get("choices"), list) or not found["choices"]:
-            body_of = found if isinstance(found, dict) else {}
+        if not isinstance(payload, dict) or not isinstance(payload.get("choices"), list) or not payload["choices"]:
+            body_of = payload if isinstance(payload, dict) else {}
             inner = body_of.get("error")
             code = inner.get("code") if isinstance(inner, dict) else None
             status = code if isinstance(code, int) and code >= 400 else 200
-            return {}, response.headers, parse_endpoint_error(status, found, response.text, response.headers)
-        return found, response.headers, None
+            return {}, response.headers, parse_endpoint_error(status, payload, response.text, response.headers)
+        return payload, response.headers, None
 
     def _loop_client(self) -> Any:
         """Return the client of the running event loop: connections belong to one loop."""
@@ -231,8 +231,8 @@ class OpenAIChat:
             self._loop = loop
         return self._client
 
-    def _parse_reply(self, found: dict[str, Any], headers: Mapping[str, str], how: str, words: list[str]) -> Reply:
-        choice = _as_mapping(found["choices"][0])
+    def _parse_reply(self, payload: dict[str, Any], headers: Mapping[str, str], how: str, words: list[str]) -> Reply:
+        choice = _as_mapping(payload["choices"][0])
         message = _as_mapping(choice.get("message"))
         text, finish = _parse_message(message, str(choice.get("finish_reason") or ""))
         chances: dict[str, float] = {}
@@ -242,7 +242,7 @@ class OpenAIChat:
             if word in words and has_trailing_text(text, word):
                 finish = "stop"  # Only text after the word can be cut off.
             text, how = word, "tokens" if chances else "plain"
-        usage = _as_mapping(found.get("usage"))
+        usage = _as_mapping(payload.get("usage"))
         details = _as_mapping(usage.get("prompt_tokens_details"))
         return Reply(
             text,
@@ -251,7 +251,7 @@ class OpenAIChat:
             cached_tokens=_parse_token_count(details.get("cached_tokens"))
             or _parse_token_count(usage.get("prompt_cache_hit_tokens")),
             finish=finish,
-            model=str(found.get("model") or ""),
+            model=str(payload.get("model") or ""),
             probabilities=chances,
             how=how,
             hold=wait_for_limit(headers),
@@ -294,5 +294,5 @@ def _hash_parameter(name: str, value: Any) -> str:
     try:
         text = json.dumps(value, sort_keys=True, allow_nan=False)
     except (TypeError, ValueError):
-        raise BadInput(f"`{name}` of the option `extra` is no JSON") from None
+        raise BadInput(f"`{name}` of the option `extra` must be a JSON value") from None
     return hash_text(text, 16)

@@ -109,13 +109,13 @@ class EndpointError(NamedTuple):
 
     def failure(self, where: str) -> BackendFailed:
         """Return the BackendFailed exception to raise, with a hint for known causes."""
-        said = " ".join(self.words.split())
-        said = said if len(said) <= MAX_MESSAGE_CHARS else f"{said[:MAX_MESSAGE_CHARS]}…"
+        text = " ".join(self.words.split())
+        text = text if len(text) <= MAX_MESSAGE_CHARS else f"{text[:MAX_MESSAGE_CHARS]}…"
         if self.status is None:
-            failure = BackendFailed(f"{where}: {said}", passing=True)
-            failure.unanswered = not said.startswith(NOT_SENT_ERRORS)
+            failure = BackendFailed(f"{where}: {text}", passing=True)
+            failure.unanswered = not text.startswith(NOT_SENT_ERRORS)
             return failure
-        message = f"{where} answered {self.status}: {said}"
+        message = f"{where} answered {self.status}: {text}"
         empty = any(word in EMPTY_ACCOUNT_CODES for word in self.code.split()) or "insufficient_quota" in self.words
         moderated = any(word in self.words.lower() for word in MODERATION_TERMS)
         if empty or self.status in (401, 402, 404) or (self.status == 403 and not moderated):
@@ -215,14 +215,14 @@ class RequestFormat:
             return True
         if "logprobs" in body and "logprobs" in about:
             self._probable = False
-            self._add_note("it gives no probabilities")
+            self._add_note("it returns no probabilities")
             return True
         if "response_format" in body and FORMAT_REFUSED.search(about):
             return self._use_next_format(how, problem.words)
         for name in ("temperature", "seed"):
             if name in body and re.search(rf"\b{name}\b", about) and PARAMETER_REFUSED.search(about):
                 self._settings.pop(name, None)
-                self._add_note(f"it takes no {name}, so replies come with its own")
+                self._add_note(f"it does not accept {name}; its own value applies")
                 return True
         return False
 
@@ -251,9 +251,8 @@ class RequestFormat:
             return False
         if place > self._rung:
             self._rung = place
-            self._add_note(
-                f"shapes are asked for as {self._rungs[place]}, for with {how}: {' '.join(why.split())[:200]}"
-            )
+            reason = " ".join(why.split())[:200]
+            self._add_note(f"structured replies are requested as {self._rungs[place]}; error with {how}: {reason}")
         return True
 
     def _add_note(self, words: str) -> None:
@@ -276,14 +275,14 @@ def find_outer_violation(text: str, schema: Mapping[str, Any]) -> str | None:
     >>> schema = {"type": "object", "properties": {"a": {"enum": ["x"]}}, "required": ["a"]}
     >>> (find_outer_violation("All is well.", schema), find_outer_violation('{"b": 1}', schema),
     ...  find_outer_violation('{"a": "y"}', schema))
-    ('the reply is no JSON', 'the reply has no `a`', None)
+    ('the reply is not JSON', 'the reply has no `a`', None)
     >>> find_outer_violation('{"a": "x', schema)
     """
     try:
         value = parse_json(text, unique_keys=False)
     except ValueError:
         # A truncated or empty reply does not show that the format was ignored.
-        return None if text.lstrip()[:1] in ("", "{", "[") else "the reply is no JSON"
+        return None if text.lstrip()[:1] in ("", "{", "[") else "the reply is not JSON"
     # Only the outermost level: the code that parses the reply checks the rest.
     outermost = {name: value for name, value in schema.items() if name in ("type", "required")}
     return schema_violation(value, outermost)

@@ -22,7 +22,7 @@ MAX_MESSAGE_CHARS_SHOWN = 200
 
 def hash_request(messages: Sequence[Message], schema: Mapping[str, Any] | None) -> str:
     """Return the hash of messages and schema, regardless of the random data tags."""
-    text = json.dumps([[dict(one) for one in messages], schema], ensure_ascii=False, sort_keys=True)
+    text = json.dumps([[dict(message) for message in messages], schema], ensure_ascii=False, sort_keys=True)
     names: dict[str, str] = {}
     plain = DATA_TAG.sub(lambda tag: names.setdefault(tag[0], f"data-{len(names)}"), text)
     return hash_text(plain)
@@ -37,7 +37,7 @@ class Replay:
     def __init__(self, path: str) -> None:
         file = Path(path)
         if not file.is_file():
-            raise BadInput("there is no such file", file=path, hint="record it with Recording(chat, path)")
+            raise BadInput("no such file", file=path, hint="record it with Recording(chat, path)")
         raw = file.read_bytes()
         self._replies: dict[str, list[Reply]] = defaultdict(list)
         self._next: dict[str, int] = defaultdict(int)
@@ -69,10 +69,15 @@ class Replay:
         question = hash_request(messages, schema)
         replies = self._replies.get(question)
         if not replies:
-            asked = " ".join(str(messages[-1].get("content", "")).split()) if messages else ""
-            asked = asked if len(asked) <= MAX_MESSAGE_CHARS_SHOWN else f"{asked[:MAX_MESSAGE_CHARS_SHOWN]}…"
+            shown_request = " ".join(str(messages[-1].get("content", "")).split()) if messages else ""
+            shown_request = (
+                shown_request
+                if len(shown_request) <= MAX_MESSAGE_CHARS_SHOWN
+                else f"{shown_request[:MAX_MESSAGE_CHARS_SHOWN]}…"
+            )
             raise BackendFailed(
-                f"{self._file} has no reply to: {asked}", hint="the rubrics or the data changed since it was recorded"
+                f"{self._file} has no recorded reply to: {shown_request}",
+                hint="record it again: the rubrics or the data have changed",
             )
         place = self._next[question]
         self._next[question] = place + 1
@@ -115,8 +120,8 @@ class Recording:
         return self._record_reply(messages, schema, await self._chat.request(messages, schema))
 
     def _record_reply(self, messages: Sequence[Message], schema: Mapping[str, Any] | None, reply: Reply) -> Reply:
-        said = {**reply._asdict(), "probabilities": dict(reply.probabilities)}
-        self._append_row({"messages": [dict(one) for one in messages], "schema": schema, "reply": said})
+        fields = {**reply._asdict(), "probabilities": dict(reply.probabilities)}
+        self._append_row({"messages": [dict(message) for message in messages], "schema": schema, "reply": fields})
         return reply
 
     async def close(self) -> None:
@@ -129,7 +134,7 @@ class Recording:
             rows = [{"chat": self.name, "identity": dict(self.identity)}, row]
         # Open the file for each row, because close() may never be called.
         with self._path.open("a", encoding="utf-8", newline="\n") as file:
-            file.writelines(json.dumps(one, ensure_ascii=False) + "\n" for one in rows)
+            file.writelines(json.dumps(entry, ensure_ascii=False) + "\n" for entry in rows)
 
 
 ScriptedReply = str | Reply | Exception
@@ -166,7 +171,7 @@ class ScriptedChat:
             try:
                 line = next(self._lines)
             except StopIteration:
-                raise BackendFailed(f"the script has no reply number {len(self.asked)}") from None
+                raise BackendFailed(f"the script lacks reply number {len(self.asked)}") from None
         if isinstance(line, Exception):
             raise line
         return line if isinstance(line, Reply) else Reply(line)

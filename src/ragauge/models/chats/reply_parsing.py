@@ -86,19 +86,19 @@ def _find_word_token(tokens: Any, words: Sequence[str], text: str) -> Mapping[st
 
     This is the last token from which the tokens spell the reply, or else the first one with a word.
     """
-    all_of_them = [one for one in tokens if isinstance(one, Mapping)] if isinstance(tokens, list) else []
-    said = [str(one.get("token", "")) for one in all_of_them]
+    all_of_them = [token for token in tokens if isinstance(token, Mapping)] if isinstance(tokens, list) else []
+    texts = [str(token.get("token", "")) for token in all_of_them]
     wanted = _normalise_reply(text)
-    for at in reversed(range(len(said))):
-        rest = _normalise_reply("".join(said[at:])) if wanted and _find_words_by_prefix(said[at], words) else ""
+    for at in reversed(range(len(texts))):
+        rest = _normalise_reply("".join(texts[at:])) if wanted and _find_words_by_prefix(texts[at], words) else ""
         # The end-of-reply token may follow, but no letter or digit.
         if rest.startswith(wanted) and rest and not rest[len(wanted) :][:1].isalnum():
             return all_of_them[at]
-    first = next((at for at, token in enumerate(said) if normalise_word(token)), None)
+    first = next((at for at, token in enumerate(texts) if normalise_word(token)), None)
     if (
         first is not None
-        and _find_words_by_prefix(said[first], words)
-        and wanted.startswith(normalise_word(said[first]))
+        and _find_words_by_prefix(texts[first], words)
+        and wanted.startswith(normalise_word(texts[first]))
     ):
         return all_of_them[first]
     return None
@@ -107,12 +107,12 @@ def _find_word_token(tokens: Any, words: Sequence[str], text: str) -> Mapping[st
 def _token_probabilities(place: Mapping[str, Any]) -> dict[str, float]:
     """Return the probabilities of all tokens at one position, with the chosen one."""
     top = place.get("top_logprobs")
-    found: dict[str, float] = {}
-    for one in [place, *(top if isinstance(top, list) else ())]:
-        chance = one.get("logprob") if isinstance(one, Mapping) else None
+    probabilities: dict[str, float] = {}
+    for entry in [place, *(top if isinstance(top, list) else ())]:
+        chance = entry.get("logprob") if isinstance(entry, Mapping) else None
         if isinstance(chance, int | float) and not math.isnan(chance):
-            found[str(one.get("token", ""))] = math.exp(min(0.0, chance))
-    return found
+            probabilities[str(entry.get("token", ""))] = math.exp(min(0.0, chance))
+    return probabilities
 
 
 def _find_words_by_prefix(token: str, words: Sequence[str]) -> list[str]:
@@ -177,10 +177,10 @@ def schema_violation(value: Any, schema: Mapping[str, Any]) -> str | None:
 
 def _find_violation(value: Any, schema: Mapping[str, Any], where: str) -> str | None:
     if unknown := [word for word in schema if word not in ALLOWED_KEYWORDS]:
-        raise ValueError(f"`{unknown[0]}` is no keyword of the schemas that are checked here")
+        raise ValueError(f"`{unknown[0]}` is not a supported keyword of schemas")
     if "const" in schema and not _is_same_value(value, schema["const"]):
         return f"{where} is {_describe_value(value)}, not {_describe_value(schema['const'])}"
-    if "enum" in schema and not any(_is_same_value(value, one) for one in schema["enum"]):
+    if "enum" in schema and not any(_is_same_value(value, choice) for choice in schema["enum"]):
         return f"{where} is {_describe_value(value)}, not one of {', '.join(map(_describe_value, schema['enum']))}"
     if "type" in schema:
         kinds = [schema["type"]] if isinstance(schema["type"], str) else list(schema["type"])
@@ -199,13 +199,13 @@ def _find_object_violation(value: dict[str, Any], schema: Mapping[str, Any], whe
     others = schema.get("additionalProperties", True)
     for name, inner in value.items():
         if name in properties:
-            found = _find_violation(inner, properties[name], f"{where}.{name}")
+            violation = _find_violation(inner, properties[name], f"{where}.{name}")
         elif others is False:
-            return f"{where} has a `{name}`, which was not requested"
+            return f"{where} has an unexpected `{name}`"
         else:
-            found = None if others is True else _find_violation(inner, others, f"{where}.{name}")
-        if found:
-            return found
+            violation = None if others is True else _find_violation(inner, others, f"{where}.{name}")
+        if violation:
+            return violation
     return None
 
 
@@ -217,8 +217,8 @@ def _find_array_violation(value: list[Any], schema: Mapping[str, Any], where: st
     items = schema.get("items")
     if isinstance(items, Mapping):
         for place, inner in enumerate(value):
-            if found := _find_violation(inner, items, f"{where}[{place}]"):
-                return found
+            if violation := _find_violation(inner, items, f"{where}[{place}]"):
+                return violation
     return None
 
 
@@ -258,7 +258,7 @@ def strip_thoughts(text: str) -> str:
     ...  strip_thoughts('{"reason": "it says </think>"}'))
     (' no', 'no', '{"reason": "it says </think>"}')
     """
-    ends = [found.end() for found in THOUGHT_END.finditer(text)]
+    ends = [match.end() for match in THOUGHT_END.finditer(text)]
     return text if not ends or _is_json_object(text) else text[ends[-1] :]
 
 

@@ -29,22 +29,22 @@ class NamedEmbedder:
         self.name = name
 
     def __getattr__(self, attribute: str) -> Any:
-        found = getattr(self._embedder, attribute)
-        return self._wrap_fitted(found) if attribute == "fitted" and callable(found) else found
+        value = getattr(self._embedder, attribute)
+        return self._wrap_fitted(value) if attribute == "fitted" and callable(value) else value
 
     def embed(self, texts: Sequence[str]) -> Vectors:
         """Return the vectors of texts, one row per text."""
-        found: Vectors = self._embedder.embed(texts)
-        return found
+        vectors: Vectors = self._embedder.embed(texts)
+        return vectors
 
     def _wrap_fitted(self, fitted: Callable[..., Any]) -> Callable[..., Embedder]:
-        return lambda *given, **more: ensure_name(fitted(*given, **more), self.name)
+        return lambda *arguments, **more: ensure_name(fitted(*arguments, **more), self.name)
 
 
 def ensure_name(embedder: Any, name: str) -> Embedder:
     """Return the embedder if it has a name, else wrap it under the given name."""
-    found: Embedder = embedder if getattr(embedder, "name", None) else NamedEmbedder(embedder, name)
-    return found
+    named: Embedder = embedder if getattr(embedder, "name", None) else NamedEmbedder(embedder, name)
+    return named
 
 
 MAX_KEYS_PER_QUERY = 500
@@ -101,11 +101,11 @@ class CachedEmbedder:
         """Return the vectors of texts, one row per text."""
         keys = [self._text_key(text) for text in texts]
         with self._lock, self._cache_errors(), closing(self._open_cache_file()) as file:
-            found = self._find_vectors(file, list(dict.fromkeys(keys)))
-            missing = {key: text for key, text in zip(keys, texts, strict=True) if key not in found}
+            stored = self._find_vectors(file, list(dict.fromkeys(keys)))
+            missing = {key: text for key, text in zip(keys, texts, strict=True) if key not in stored}
             self.hits += len(texts) - len(missing)
             self.misses += len(missing)
-            self.reused += len(found.keys() - self._computed)
+            self.reused += len(stored.keys() - self._computed)
             self._computed.update(missing)
             if missing:
                 made = check_vectors(self._embedder.embed(list(missing.values())), len(missing), self.name)
@@ -113,30 +113,30 @@ class CachedEmbedder:
                 rows = dict(zip(missing, (row.tobytes() for row in made), strict=True))
                 with file:
                     file.executemany("INSERT OR REPLACE INTO vectors VALUES (?, ?)", rows.items())
-                found.update(rows)
+                stored.update(rows)
         if not keys:
             return self._embedder.embed([])
-        if len({len(row) for row in found.values()}) > 1:
+        if len({len(row) for row in stored.values()}) > 1:
             # Otherwise the concatenated rows could be reshaped to a wrong dimension.
             raise BadInput(
                 f"two embedders of different dimensions are called `{self.name}`", hint=f"delete {self._path}"
             )
-        return np.frombuffer(b"".join(found[key] for key in keys), np.float32).reshape(len(keys), -1).copy()
+        return np.frombuffer(b"".join(stored[key] for key in keys), np.float32).reshape(len(keys), -1).copy()
 
     def _text_key(self, text: str) -> bytes:
         return hashlib.blake2b(f"{self.name}\0{text}".encode("utf-8", "surrogatepass"), digest_size=16).digest()
 
     @staticmethod
     def _find_vectors(file: sqlite3.Connection, keys: list[bytes]) -> dict[bytes, bytes]:
-        found: dict[bytes, bytes] = {}
+        stored: dict[bytes, bytes] = {}
         for start in range(0, len(keys), MAX_KEYS_PER_QUERY):
             part = keys[start : start + MAX_KEYS_PER_QUERY]
             marks = ",".join("?" * len(part))
             # Only question marks are inserted into the statement.
             rows = file.execute(f"SELECT key, vector FROM vectors WHERE key IN ({marks})", part)  # noqa: S608
             # A vector with an incomplete number is corrupt and is computed again.
-            found.update((key, row) for key, row in rows if isinstance(row, bytes) and row and not len(row) % 4)
-        return found
+            stored.update((key, row) for key, row in rows if isinstance(row, bytes) and row and not len(row) % 4)
+        return stored
 
 
 class VectorCaches:
@@ -179,5 +179,5 @@ def open_embedder(
 def fit(embedder: Embedder, texts: Sequence[str], progress: ProgressCallback = no_progress) -> Embedder:
     """Fit an embedder to the corpus if it needs that; else return it unchanged."""
     learn = getattr(embedder, "fitted", None)
-    found: Embedder = learn(texts, progress) if callable(learn) else embedder
-    return found
+    fitted: Embedder = learn(texts, progress) if callable(learn) else embedder
+    return fitted

@@ -25,7 +25,7 @@ class RandomEmbedder:
 
     def __init__(self, *, dimensions: int = 64, seed: int = 0) -> None:
         if dimensions < 1:
-            raise BadInput(f"there are no vectors of {dimensions} dimensions")
+            raise BadInput(f"dimensions must be at least 1, got {dimensions}")
         self._dimensions, self._seed = dimensions, seed
         self.limit = None
         """No token limit: the whole text determines the vector."""
@@ -37,8 +37,10 @@ class RandomEmbedder:
         """Return the vectors of texts, one row per text."""
         vectors = np.empty((len(texts), self._dimensions), np.float32)
         for row, text in zip(vectors, texts, strict=True):
-            told = f"{self._seed}\0{text}".encode("utf-8", "surrogatepass")
-            drawn = np.random.Generator(np.random.PCG64(int.from_bytes(hashlib.blake2b(told, digest_size=16).digest())))
+            seed_bytes = f"{self._seed}\0{text}".encode("utf-8", "surrogatepass")
+            drawn = np.random.Generator(
+                np.random.PCG64(int.from_bytes(hashlib.blake2b(seed_bytes, digest_size=16).digest()))
+            )
             direction = drawn.standard_normal(self._dimensions)
             row[:] = direction / np.linalg.norm(direction)
         return vectors

@@ -56,7 +56,7 @@ class MiniLM:
         except ImportError:
             raise MissingExtra("the embedder `minilm`", "minilm") from None
         if not 3 <= tokens <= MINILM_MAX_TOKENS:  # Two of them are the start and end tokens.
-            raise BadInput(f"minilm cannot read {tokens} tokens at once", hint="tokens is between 3 and 512")
+            raise BadInput(f"minilm cannot read {tokens} tokens at once", hint="use between 3 and 512 tokens")
 
         def open_session(count: int) -> Any:
             options = onnxruntime.SessionOptions()
@@ -91,10 +91,10 @@ class MiniLM:
 
         Texts are not truncated.
         """
-        whole = type(self._tokenizer).from_str(self._tokenizer.to_str())
-        whole.no_truncation()
-        whole.no_padding()
-        return [len(one.ids) for one in whole.encode_batch_fast(list(texts))]
+        tokenizer = type(self._tokenizer).from_str(self._tokenizer.to_str())
+        tokenizer.no_truncation()
+        tokenizer.no_padding()
+        return [len(encoding.ids) for encoding in tokenizer.encode_batch_fast(list(texts))]
 
     def embed(self, texts: Sequence[str]) -> Vectors:
         """Return the vectors of texts, one row per text."""
@@ -108,8 +108,8 @@ class MiniLM:
 
     def _encode_batch(self, texts: list[str]) -> Vectors:
         encoded = self._tokenizer.encode_batch(texts)
-        ids = np.array([one.ids for one in encoded], np.int64)
-        mask = np.array([one.attention_mask for one in encoded], np.int64)
+        ids = np.array([encoding.ids for encoding in encoded], np.int64)
+        mask = np.array([encoding.attention_mask for encoding in encoded], np.int64)
         feed = {"input_ids": ids, "attention_mask": mask, "token_type_ids": np.zeros_like(ids)}
         states = self._session(threads_for("onnxruntime", self._threads)).run(None, feed)[0]
         pooled = (states * mask[:, :, None]).sum(1) / np.maximum(mask.sum(1, keepdims=True), 1)
@@ -148,7 +148,7 @@ class WordLlama:
 
     def tokens(self, texts: Sequence[str]) -> list[int]:
         """Count the tokens of each text."""
-        return [sum(one.attention_mask) for text in texts for one in self._model.tokenize([text])]
+        return [sum(encoding.attention_mask) for text in texts for encoding in self._model.tokenize([text])]
 
     def embed(self, texts: Sequence[str]) -> Vectors:
         """Return the vectors of texts, one row per text."""

@@ -47,10 +47,12 @@ class OpenAIEmbedder:
                 )
             except Exception as error:
                 raise self._endpoint.to_failure(error, "the embeddings endpoint") from None
-            found = getattr(reply, "data", None) or ()  # An endpoint with another protocol returns text or nothing.
-            if len(found) != len(part):
-                raise BackendFailed(f"the embeddings endpoint gave {len(found)} vectors for {len(part)} texts")
-            rows.extend(one.embedding for one in sorted(found, key=lambda one: one.index))
+            embeddings = (
+                getattr(reply, "data", None) or ()
+            )  # An endpoint with another protocol returns text or nothing.
+            if len(embeddings) != len(part):
+                raise BackendFailed(f"the embeddings endpoint returned {len(embeddings)} vectors for {len(part)} texts")
+            rows.extend(item.embedding for item in sorted(embeddings, key=lambda item: item.index))
         if len({len(row) for row in rows}) > 1:
-            raise BackendFailed("the embeddings endpoint gave vectors of different lengths")
+            raise BackendFailed("the embeddings endpoint returned vectors of different lengths")
         return np.asarray(rows, np.float32).reshape(len(rows), len(rows[0]) if rows else 0)

@@ -64,13 +64,13 @@ class TransformersEncoder:
         seed: int = 0,
     ) -> None:
         if pooling not in POOLINGS:
-            raise BadInput(f"there is no pooling `{pooling}`", hint=f"one of {', '.join(POOLINGS)}")
+            raise BadInput(f"unknown pooling `{pooling}`", hint=f"choose one of {', '.join(POOLINGS)}")
         if batch < 1:
-            raise BadInput(f"a batch of {batch} texts is none")
+            raise BadInput(f"batch must be at least 1, got {batch}")
         self._model = open_model(ModelOptions(model, download, revision, untrained, layers, seed))
         if pooling == "cls" and self._model.causal:
             raise BadInput(
-                f"the first token of `{model}` sees nothing of the text", hint="pooling=mean or pooling=last"
+                f"the first token of `{model}` does not depend on the text", hint="use pooling=mean or pooling=last"
             )
         self._device = _choose_device(device)
         self._model.body.to(self._device)
@@ -85,7 +85,7 @@ class TransformersEncoder:
         self.parameters = count_parameters(self._model.body)
         """Number of parameters used for vectors; for an encoder-decoder, those of the encoder."""
         self.trained = not untrained
-        said = [
+        settings = [
             config_fingerprint_text(self._model.config),
             tokenizer_fingerprint_text(self._model.tokenizer),
             pooling,
@@ -93,7 +93,7 @@ class TransformersEncoder:
             prompt,
         ]
         of = [self._model.label, *(["untrained"] if untrained else []), *([f"{layers}-layers"] if layers else [])]
-        self.name = "-".join([*of, pooling, str(self.limit), model_hash(self._model.body, *said)])
+        self.name = "-".join([*of, pooling, str(self.limit), model_hash(self._model.body, *settings)])
         if self._model.language is not None and self._model.tokenizer.eos_token_id is not None:
             self._model.language.to(self._device)
             self.bits = self._compute_bits
@@ -118,13 +118,13 @@ class TransformersEncoder:
 
         Texts are not truncated.
         """
-        return [len(one) for one in self._tokenize_texts(texts)["input_ids"]]
+        return [len(ids) for ids in self._tokenize_texts(texts)["input_ids"]]
 
     def embed(self, texts: Sequence[str]) -> Vectors:
         """Return the vectors of texts, one row per text."""
         out = np.zeros((len(texts), self.dimension), np.float32)
         encoded = self._tokenize_texts(texts, truncation=True, max_length=self.limit)
-        for rows, width in self._length_batches([len(one) for one in encoded["input_ids"]]):
+        for rows, width in self._length_batches([len(ids) for ids in encoded["input_ids"]]):
             try:
                 out[rows] = self._compute_vectors({name: [of[i] for i in rows] for name, of in encoded.items()}, width)
             except (RuntimeError, IndexError, TypeError, ValueError) as error:
@@ -136,10 +136,10 @@ class TransformersEncoder:
     ) -> dict[str, list[list[int]]]:
         if not texts:
             return {"input_ids": []}
-        told = [replace_lone_surrogates(f"{self._prompt if prompt is None else prompt}{text}") for text in texts]
+        inputs = [replace_lone_surrogates(f"{self._prompt if prompt is None else prompt}{text}") for text in texts]
         with self._lock:
-            found = self._model.tokenizer(told, padding=False, verbose=False, **options)
-        return {name: found[name] for name in ("input_ids", "token_type_ids") if name in found}
+            encoded = self._model.tokenizer(inputs, padding=False, verbose=False, **options)
+        return {name: encoded[name] for name in ("input_ids", "token_type_ids") if name in encoded}
 
     def _length_batches(self, lengths: Sequence[int]) -> Iterator[tuple[list[int], int]]:
         """Yield rows of texts of similar length, and their padded length.
@@ -164,16 +164,16 @@ class TransformersEncoder:
 
         pad = self._model.tokenizer.pad_token_id
         pad = pad if pad is not None else getattr(self._model.config, "pad_token_id", None) or 0
-        lengths = torch.tensor([len(one) for one in encoded["input_ids"]], device=self._device)
+        lengths = torch.tensor([len(ids) for ids in encoded["input_ids"]], device=self._device)
         mask = torch.arange(width, device=self._device)[None, :] < lengths[:, None]
-        given = {"input_ids": encoded["input_ids"]}
+        inputs = {"input_ids": encoded["input_ids"]}
         if self._typed and "token_type_ids" in encoded:
-            given["token_type_ids"] = encoded["token_type_ids"]
+            inputs["token_type_ids"] = encoded["token_type_ids"]
         feed = {
             name: torch.tensor(
-                [one + [pad if name == "input_ids" else 0] * (width - len(one)) for one in rows], device=self._device
+                [ids + [pad if name == "input_ids" else 0] * (width - len(ids)) for ids in rows], device=self._device
             )
-            for name, rows in given.items()
+            for name, rows in inputs.items()
         }
         with torch.inference_mode():
             states = self._model.body(**feed, attention_mask=mask.long()).last_hidden_state
@@ -189,7 +189,7 @@ class TransformersEncoder:
 
         tokenizer = self._model.tokenizer
         begin = tokenizer.bos_token_id if tokenizer.bos_token_id is not None else tokenizer.eos_token_id
-        found = np.full(len(texts), np.nan)
+        bits = np.full(len(texts), np.nan)
         for i, numbers in enumerate(self._tokenize_texts(texts, prompt="", add_special_tokens=False)["input_ids"]):
             same = tokenizer.decode(numbers, clean_up_tokenization_spaces=False) == texts[i]
             if len(numbers) >= self.limit or not same:
@@ -197,21 +197,21 @@ class TransformersEncoder:
             ids = torch.tensor([begin, *numbers, tokenizer.eos_token_id], device=self._device)
             with torch.inference_mode():
                 odds = self._model.language(input_ids=ids[None, :-1]).logits[0].double().log_softmax(-1)
-            found[i] = -float(odds.gather(1, ids[1:, None]).sum()) / math.log(2)
-        return found
+            bits[i] = -float(odds.gather(1, ids[1:, None]).sum()) / math.log(2)
+        return bits
 
     def _token_limit(self, tokens: int | None) -> int:
-        most = max_positions(self._model)
+        max_tokens = max_positions(self._model)
         marks = int(self._model.tokenizer.num_special_tokens_to_add())
         if tokens is not None:
-            if not marks < tokens <= (most or math.inf):
-                upper = f" and at most {most}" if most else ""
+            if not marks < tokens <= (max_tokens or math.inf):
+                upper = f" and at most {max_tokens}" if max_tokens else ""
                 raise BadInput(
                     f"`{self._model.label}` cannot read {tokens} tokens at once", hint=f"more than {marks}{upper}"
                 )
             return tokens
-        said = [int(one) for one in (self._model.tokenizer.model_max_length, most) if one and one < 1e9]
-        return min(said, default=DEFAULT_TOKEN_LIMIT)
+        limits = [int(limit) for limit in (self._model.tokenizer.model_max_length, max_tokens) if limit and limit < 1e9]
+        return min(limits, default=DEFAULT_TOKEN_LIMIT)
 
 
 def _pool_states(states: Any, mask: Any, lengths: Any, how: str) -> Any:
@@ -236,7 +236,9 @@ def _choose_device(named: str | None) -> str:
     try:
         torch.empty(0, device=named)
     except (RuntimeError, AssertionError, NotImplementedError) as error:
-        raise BadInput(f"there is no device `{named}` here: {error_summary(error)}", hint="device=cpu") from None
+        raise BadInput(
+            f"the device `{named}` is not available: {error_summary(error)}", hint="use device=cpu"
+        ) from None
     return named
 
 
@@ -252,17 +254,18 @@ class SentenceTransformer:
     def __init__(
         self, model: str, *, batch: int = 32, device: str | None = None, prompt: str = "", download: bool = False
     ) -> None:
-        what = "the embedder `transformers`"
-        self._model: Any = load_model("SentenceTransformer", model, what=what, device=device, download=download)
+        self._model: Any = load_model(
+            "SentenceTransformer", model, component="the embedder `transformers`", device=device, download=download
+        )
         self._batch = batch
         self._prompt = prompt
         self.limit: int | None = self._model.max_seq_length
         """Maximum number of tokens read per text, including special tokens; None if unknown."""
         self.parameters = count_parameters(self._model)
         self.trained = True
-        said = [repr(self._model), tokenizer_fingerprint_text(self._model.tokenizer), str(self.limit), prompt]
+        parts = [repr(self._model), tokenizer_fingerprint_text(self._model.tokenizer), str(self.limit), prompt]
         self._label = model_label(model)
-        self.name = f"{self._label}-{model_hash(self._model, *said)}{f' ({prompt!r})' if prompt else ''}"
+        self.name = f"{self._label}-{model_hash(self._model, *parts)}{f' ({prompt!r})' if prompt else ''}"
 
     @property
     def tokenizer(self) -> Tokenizer:
@@ -276,8 +279,8 @@ class SentenceTransformer:
 
         Texts are not truncated.
         """
-        told = [f"{self._prompt}{text}" for text in texts]
-        return [len(ids) for ids in self._model.tokenizer(told, truncation=False, verbose=False)["input_ids"]]
+        prompted = [f"{self._prompt}{text}" for text in texts]
+        return [len(ids) for ids in self._model.tokenizer(prompted, truncation=False, verbose=False)["input_ids"]]
 
     def embed(self, texts: Sequence[str]) -> Vectors:
         """Return the vectors of texts, one row of unit length per text."""

@@ -112,46 +112,46 @@ class ModelOptions:
     seed: int = 0
 
 
-def open_model(wanted: ModelOptions) -> EncoderModel:
+def open_model(model_options: ModelOptions) -> EncoderModel:
     """Open a model from a folder, the hub cache or the hub, or with random weights."""
     try:
         import torch  # noqa: F401
         import transformers
     except ImportError:
         raise MissingExtra("the embedder `encoder`", "transformers") from None
-    folder = Path(wanted.model).expanduser()
-    shape = wanted.model.removeprefix("google/")
-    made_up = wanted.untrained and shape in MODEL_SHAPES and not folder.is_dir()
-    if not made_up and not folder.is_dir() and _is_folder_path(wanted.model):
-        raise BadInput(f"folder `{wanted.model}` does not exist", hint=_model_hint(wanted))
+    folder = Path(model_options.model).expanduser()
+    shape = model_options.model.removeprefix("google/")
+    made_up = model_options.untrained and shape in MODEL_SHAPES and not folder.is_dir()
+    if not made_up and not folder.is_dir() and _is_folder_path(model_options.model):
+        raise BadInput(f"folder `{model_options.model}` does not exist", hint=_model_hint(model_options))
     where = {
-        "local_files_only": folder.is_dir() or not wanted.download,
+        "local_files_only": folder.is_dir() or not model_options.download,
         "trust_remote_code": False,
-        "revision": wanted.revision or "main",
+        "revision": model_options.revision or "main",
     }
-    source = str(folder) if folder.is_dir() else wanted.model
+    source = str(folder) if folder.is_dir() else model_options.model
     try:
-        with quiet_loading(download=wanted.download):
+        with quiet_loading(download=model_options.download):
             if made_up:
                 options = dict(MODEL_SHAPES[shape])
                 config = transformers.AutoConfig.for_model(options.pop("model_type"), **options)
             else:
                 config = transformers.AutoConfig.from_pretrained(source, **where)
-            if wanted.layers is not None:
-                _limit_layers(config, wanted.layers)
+            if model_options.layers is not None:
+                _limit_layers(config, model_options.layers)
             tokenizer = _load_tokenizer(transformers, None if made_up else source, config, where)
             kind = _find_model_class(transformers, config)
-            body, language = _load_weights(getattr(transformers, kind), kind, source, config, where, wanted)
+            body, language = _load_weights(getattr(transformers, kind), kind, source, config, where, model_options)
     except RagaugeError:
         raise
     except Exception as error:  # A library may raise any exception for an invalid file.
-        raise _load_error(wanted, error) from error
-    named = shape if made_up else model_label(wanted.model)
+        raise _load_error(model_options, error) from error
+    named = shape if made_up else model_label(model_options.model)
     return EncoderModel(named, config, tokenizer, body, kind == CAUSAL_MODEL_CLASS, language)
 
 
 def _load_weights(
-    factory: Any, kind: str, source: str, config: Any, where: Mapping[str, Any], wanted: ModelOptions
+    factory: Any, kind: str, source: str, config: Any, where: Mapping[str, Any], options: ModelOptions
 ) -> tuple[Any, Any]:
     """Load the part that computes states, and for a language model also the whole."""
     import torch
@@ -159,16 +159,16 @@ def _load_weights(
     with torch.random.fork_rng(devices=[]):
         # Needed for loaded weights too: a head that the file lacks is initialised, and must not change the global
         # random state.
-        torch.default_generator.manual_seed(wanted.seed)
-        if wanted.untrained:
+        torch.default_generator.manual_seed(options.seed)
+        if options.untrained:
             model, lacks = factory.from_config(config, trust_remote_code=False), []
         else:
             if where["local_files_only"]:
                 check_no_pickles(Path(source), kind)
-            model, told = factory.from_pretrained(
+            model, loading_info = factory.from_pretrained(
                 source, config=config, use_safetensors=True, output_loading_info=True, **where
             )
-            lacks = [name for name in sorted(told["missing_keys"]) if UNUSED_HEAD not in name]
+            lacks = [name for name in sorted(loading_info["missing_keys"]) if UNUSED_HEAD not in name]
     model = model.float().eval()  # Regardless of the file: half precision gives other vectors on every machine.
     if kind == CAUSAL_MODEL_CLASS:
         body, language = model.base_model, None if lacks else model
@@ -195,8 +195,8 @@ def _find_model_class(transformers: Any, config: Any) -> str:
     kind = type(config)
     if kind in known.MODEL_FOR_TEXT_ENCODING_MAPPING:
         return "AutoModelForTextEncoding"
-    told = kind in known.MODEL_FOR_CAUSAL_LM_MAPPING and kind not in known.MODEL_FOR_MASKED_LM_MAPPING
-    if told and not getattr(config, "is_encoder_decoder", False):
+    is_causal = kind in known.MODEL_FOR_CAUSAL_LM_MAPPING and kind not in known.MODEL_FOR_MASKED_LM_MAPPING
+    if is_causal and not getattr(config, "is_encoder_decoder", False):
         return CAUSAL_MODEL_CLASS
     return "AutoModel"
 
@@ -239,15 +239,15 @@ def _load_tokenizer(transformers: Any, source: str | None, config: Any, where: M
 
 def max_positions(model: EncoderModel) -> int | None:
     """Return the maximum number of tokens that a model can read; None if unlimited."""
-    most = getattr(model.config, "max_position_embeddings", None)
-    if not isinstance(most, int) or most <= 0:
+    max_tokens = getattr(model.config, "max_position_embeddings", None)
+    if not isinstance(max_tokens, int) or max_tokens <= 0:
         return None
     for name, module in model.body.named_modules():
         # RoBERTa and similar models count positions from the padding index.
         if name.endswith("position_embeddings") and getattr(module, "padding_idx", None) is not None:
-            most = int(module.num_embeddings) - int(module.padding_idx) - 1
+            max_tokens = int(module.num_embeddings) - int(module.padding_idx) - 1
     stride, rest = padding_rule(model)
-    return most // stride * stride - rest
+    return max_tokens // stride * stride - rest
 
 
 def padding_rule(model: EncoderModel) -> tuple[int, int]:
@@ -266,33 +266,33 @@ def _is_folder_path(model: str) -> bool:
     return model.startswith((".", "~", "/")) or model.count("/") > 1 or "\\" in model or Path(model).exists()
 
 
-def _model_hint(wanted: ModelOptions) -> str:
-    if wanted.untrained:
-        return f"give a folder with config.json, or one of {', '.join(MODEL_SHAPES)}"
-    random_weights = wanted.model.removeprefix("google/") in MODEL_SHAPES
+def _model_hint(options: ModelOptions) -> str:
+    if options.untrained:
+        return f"pass a folder with config.json, or one of {', '.join(MODEL_SHAPES)}"
+    random_weights = options.model.removeprefix("google/") in MODEL_SHAPES
     return MODEL_HINT + (", or untrained=true for random weights" if random_weights else "")
 
 
-def _load_error(wanted: ModelOptions, error: Exception) -> RagaugeError:
-    folder = Path(wanted.model).expanduser()
+def _load_error(options: ModelOptions, error: Exception) -> RagaugeError:
+    folder = Path(options.model).expanduser()
     line = error_summary(error)
     if "custom code" in str(error) or "remote code" in str(error):
-        return BadInput(f"the model `{wanted.model}` brings code of its own, which is not run")
+        return BadInput(f"the model `{options.model}` contains custom code, which is not run")
     if folder.is_dir():
-        held = [name for name in (*SAFETENSORS_FILES, *PICKLE_FILES) if (folder / name).exists()]
+        weight_files = [name for name in (*SAFETENSORS_FILES, *PICKLE_FILES) if (folder / name).exists()]
         files = "config.json, model.safetensors and the tokenizer's files"
-        hint = _model_hint(wanted) if wanted.untrained else f"it must hold {files}" if not held else None
-        return BackendFailed(f"the model in `{wanted.model}` cannot be loaded: {line}", hint=hint)
+        hint = _model_hint(options) if options.untrained else f"expected {files}" if not weight_files else None
+        return BackendFailed(f"the model in `{options.model}` cannot be loaded: {line}", hint=hint)
     if "safetensors" in str(error):
         return BackendFailed(
-            f"the model `{wanted.model}` has no weights as safetensors: {line}",
-            hint="the hub's robot offers them as a proposed change: revision=refs/pr/N, where its page says which N",
+            f"the model `{options.model}` has no weights as safetensors: {line}",
+            hint="try revision=refs/pr/N, where N is the number of the proposed change on its hub page",
         )
-    return model_load_error(wanted.model, error, download=wanted.download, hint=_model_hint(wanted))
+    return model_load_error(options.model, error, download=options.download, hint=_model_hint(options))
 
 
 def config_fingerprint_text(config: Any) -> str:
     """Return a configuration as JSON, without its source and library version."""
-    said = config.to_diff_dict()
+    values = config.to_diff_dict()
     noise = ("_name_or_path", "transformers_version", "architectures", "dtype", "torch_dtype")
-    return json.dumps({name: one for name, one in said.items() if name not in noise}, sort_keys=True, default=str)
+    return json.dumps({name: value for name, value in values.items() if name not in noise}, sort_keys=True, default=str)

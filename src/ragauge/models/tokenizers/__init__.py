@@ -30,15 +30,15 @@ def open_tokenizer(described: Any, texts: Sequence[str] | None = None) -> Tokeni
         tokenizer = spec
     else:
         raise BadInput(
-            f"{spec!r} is not a tokenizer", hint="it has name, vocabulary, unknown, encode, decode and pieces"
+            f"{spec!r} is not a tokenizer", hint="a tokenizer has name, vocabulary, unknown, encode, decode and pieces"
         )
     if texts is not None and callable(learn := getattr(tokenizer, "fitted", None)):
         tokenizer = learn(texts)
-    found: Tokenizer = tokenizer
-    return found
+    opened: Tokenizer = tokenizer
+    return opened
 
 
-def restore_tokenizer(kept: Mapping[str, Any]) -> Tokenizer:
+def restore_tokenizer(state: Mapping[str, Any]) -> Tokenizer:
     """Restore a tokenizer from the state that `kept()` returned, without the corpus.
 
     >>> open_tokenizer("words", ["to be or not to be"]).kept()["words"]
@@ -54,10 +54,10 @@ def restore_tokenizer(kept: Mapping[str, Any]) -> Tokenizer:
         "words": lambda data: basic.WordTokenizer(data["words"], lower=data["lower"]),
         "library": lambda data: huggingface.HuggingFaceTokenizer.read_from(data["json"], data["name"], data["limit"]),
     }
-    kind = str(kept.get("kind"))
+    kind = str(state.get("kind"))
     if kind not in kinds:
         raise BadInput(f"a tokenizer of the kind `{kind}` cannot be opened again", hint=f"{', '.join(kinds)} can")
-    return kinds[kind](kept)
+    return kinds[kind](state)
 
 
 class UntrainedTokenizer:
@@ -70,7 +70,7 @@ class UntrainedTokenizer:
     def fitted(self, texts: Sequence[str]) -> Tokenizer:
         """Train on texts and return the trained tokenizer."""
         if not any(text.strip() for text in texts):
-            raise BadInput(f"`{self.name}` has no texts to learn from")
+            raise BadInput(f"no texts to train `{self.name}` on")
         return self._learn(texts)
 
     @property
@@ -96,14 +96,14 @@ class UntrainedTokenizer:
         raise self._untrained_error()
 
     def _untrained_error(self) -> BadInput:
-        return BadInput(f"`{self.name}` has learned no pieces yet", hint="fitted(texts) gives one that has")
+        return BadInput(f"`{self.name}` is not trained", hint="train it with fitted(texts)")
 
 
 class EmbedderTokenizer:
     """Tokenizer of an embedder, with its token limit; `of` is a name, a spec or the embedder."""
 
     def __init__(self, of: Annotated[Embedder | str | Spec, Part(is_built=False)]) -> None:
-        embedder, told = _open_embedder(of)
+        embedder, label = _open_embedder(of)
         try:
             inner = getattr(embedder, "tokenizer", None)
         except BadInput:  # An untrained embedder raises.
@@ -111,8 +111,8 @@ class EmbedderTokenizer:
         if not isinstance(inner, Tokenizer):
             learns = callable(getattr(embedder, "fitted", None))
             raise BadInput(
-                f"the embedder `{told}` has no tokenizer to inspect",
-                hint=f"it is yet to learn: name what cuts its texts, {_find_tokenizer_spec(of)}" if learns else None,
+                f"the embedder `{label}` has no tokenizer to inspect",
+                hint=f"it is not trained: name its tokenizer, {_find_tokenizer_spec(of)}" if learns else None,
             )
         self._tokenizer: Tokenizer = inner
         self.name = inner.name

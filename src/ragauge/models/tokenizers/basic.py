@@ -37,7 +37,7 @@ class ByteTokenizer:
     def encode(self, texts: Sequence[str]) -> list[list[int]]:
         """Return the token ids of each text."""
         data = (np.frombuffer(replace_lone_surrogates(text).encode(), np.uint8) for text in texts)
-        return [(one.astype(np.int64) + FIRST_BYTE_ID).tolist() for one in data]
+        return [(row.astype(np.int64) + FIRST_BYTE_ID).tolist() for row in data]
 
     def decode(self, numbers: Sequence[int]) -> str:
         """Return the text of token ids; bytes that form no character are dropped."""
@@ -98,12 +98,15 @@ def build_word_tokenizer(*, vocabulary: int = 30_000, least: int = 1, lower: boo
     ([[1, 2, 0, 1, 0]], ['to', '⟨?⟩'])
     """
     if vocabulary < 2:
-        raise BadInput(f"words: a vocabulary of {vocabulary} has no words", hint="at least 2: a word, and the unknown")
+        raise BadInput(
+            f"words: the vocabulary must have at least 2 entries, got {vocabulary}",
+            hint="one entry is for unknown words",
+        )
 
     def learn(texts: Sequence[str]) -> WordTokenizer:
-        found = Counter(chain.from_iterable(WORD_PATTERN.findall(text.lower() if lower else text) for text in texts))
-        order = sorted(found, key=lambda word: (-found[word], word))[: vocabulary - 1]
-        return WordTokenizer([word for word in order if found[word] >= least], lower=lower)
+        counts = Counter(chain.from_iterable(WORD_PATTERN.findall(text.lower() if lower else text) for text in texts))
+        order = sorted(counts, key=lambda word: (-counts[word], word))[: vocabulary - 1]
+        return WordTokenizer([word for word in order if counts[word] >= least], lower=lower)
 
     return UntrainedTokenizer(f"words(vocabulary={vocabulary})", learn)
 

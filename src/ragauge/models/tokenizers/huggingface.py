@@ -33,14 +33,18 @@ def read_tokenizer(path: str, *, limit: int | None = None) -> HuggingFaceTokeniz
     place = Path(path)
     file = place / "tokenizer.json" if place.is_dir() else place
     if not file.is_file():
-        raise BadInput("no tokenizer is here", file=str(file), hint="a tokenizer.json of Hugging Face, or its folder")
+        raise BadInput(
+            "no tokenizer found", file=str(file), hint="pass a tokenizer.json of Hugging Face, or its folder"
+        )
     try:
-        found: Any = library.Tokenizer.from_file(str(file))
+        library_tokenizer: Any = library.Tokenizer.from_file(str(file))
     except Exception as error:  # The library raises bare exceptions.
         raise BadInput(f"not a tokenizer ({error})", file=str(file)) from None
     called = file.resolve().parent.name if place.is_dir() else file.name
-    most = limit if limit is not None else _find_token_limit(found, file.parent)
-    return HuggingFaceTokenizer.around(found, f"{called}-{tokenizer_fingerprint(found)}", limit=most)
+    max_tokens = limit if limit is not None else _find_token_limit(library_tokenizer, file.parent)
+    return HuggingFaceTokenizer.around(
+        library_tokenizer, f"{called}-{tokenizer_fingerprint(library_tokenizer)}", limit=max_tokens
+    )
 
 
 def import_tokenizers() -> Any:
@@ -94,11 +98,11 @@ class HuggingFaceTokenizer:
 
     def encode(self, texts: Sequence[str]) -> list[list[int]]:
         """Return the token ids of each text, without truncation and special tokens."""
-        found: list[list[int]] = []
+        ids: list[list[int]] = []
         for start in range(0, len(texts), ENCODING_BATCH_SIZE):
             batch = [replace_lone_surrogates(text) for text in texts[start : start + ENCODING_BATCH_SIZE]]
-            found += [one.ids for one in self.library.encode_batch_fast(batch, add_special_tokens=False)]
-        return found
+            ids += [encoding.ids for encoding in self.library.encode_batch_fast(batch, add_special_tokens=False)]
+        return ids
 
     def decode(self, numbers: Sequence[int]) -> str:
         """Return the text of token ids, without unknown tokens."""
@@ -110,10 +114,10 @@ class HuggingFaceTokenizer:
 
         Spaces are visible; bytes that form no character are shown as numbers.
         """
-        found = self.library.encode(replace_lone_surrogates(text), add_special_tokens=False)
+        encoding = self.library.encode(replace_lone_surrogates(text), add_special_tokens=False)
         return [
             UNKNOWN_PIECE if number == self.unknown else self._show_piece(piece)
-            for number, piece in zip(found.ids, found.tokens, strict=True)
+            for number, piece in zip(encoding.ids, encoding.tokens, strict=True)
         ]
 
     def _show_piece(self, piece: str) -> str:
@@ -139,19 +143,19 @@ def _find_unknown_id(library: Any) -> int | None:
 def _find_token_limit(tokenizer: Any, folder: Path) -> int | None:
     """Return the smallest token limit in the files next to a tokenizer; None if none."""
     cut = tokenizer.truncation
-    told = [*_read_token_limits(folder), *([cut["max_length"]] if cut else [])]
-    known = [int(one) for one in told if isinstance(one, int | float) and 0 < one < NO_LIMIT]
+    limits = [*_read_token_limits(folder), *([cut["max_length"]] if cut else [])]
+    known = [int(value) for value in limits if isinstance(value, int | float) and 0 < value < NO_LIMIT]
     return min(known, default=None)
 
 
 def _read_token_limits(folder: Path) -> Iterator[Any]:
     for name, key in (("sentence_bert_config.json", "max_seq_length"), ("tokenizer_config.json", "model_max_length")):
         try:
-            found = parse_json((folder / name).read_text(encoding="utf-8"))
+            config = parse_json((folder / name).read_text(encoding="utf-8"))
         except (OSError, ValueError):
             continue
-        if isinstance(found, dict):
-            yield found.get(key)
+        if isinstance(config, dict):
+            yield config.get(key)
 
 
 TOKENIZERS_WITHOUT_FILES = {"byt5": "ByT5Tokenizer", "canine": "CanineTokenizer"}
@@ -169,18 +173,19 @@ def open_pretrained(model: str, *, download: bool = False, revision: str | None 
     except ImportError:
         raise MissingExtra("the tokenizer `transformers`", "transformers") from None
     kind = next(
-        (one for name, one in TOKENIZERS_WITHOUT_FILES.items() if model.rpartition("/")[2].startswith(name)), None
+        (factory for name, factory in TOKENIZERS_WITHOUT_FILES.items() if model.rpartition("/")[2].startswith(name)),
+        None,
     )
     if kind is not None and not Path(model).exists():
         return TransformersTokenizer.around(getattr(transformers, kind)(), model.rpartition("/")[2])
     try:
         with quiet_loading(download=download):
-            found = transformers.AutoTokenizer.from_pretrained(
+            tokenizer = transformers.AutoTokenizer.from_pretrained(
                 model, revision=revision, local_files_only=not download, trust_remote_code=False
             )
     except Exception as error:  # Libraries may raise any exception for invalid files.
         raise model_load_error(model, error, of="tokenizer of", download=download) from error
-    return TransformersTokenizer.around(found, model_label(model))
+    return TransformersTokenizer.around(tokenizer, model_label(model))
 
 
 def open_byt5() -> Tokenizer:
@@ -214,8 +219,8 @@ class TransformersTokenizer:
 
         The name ends with a hash of its definition, because two folders with one name may differ.
         """
-        most = getattr(tokenizer, "model_max_length", None)
-        limit = int(most) if most is not None and 0 < most < NO_LIMIT else None
+        max_length = getattr(tokenizer, "model_max_length", None)
+        limit = int(max_length) if max_length is not None and 0 < max_length < NO_LIMIT else None
         below = getattr(tokenizer, "backend_tokenizer", None)
         known_by = hash_text(tokenizer_fingerprint_text(tokenizer), 8)
         if getattr(tokenizer, "is_fast", False) and below is not None:
@@ -226,9 +231,9 @@ class TransformersTokenizer:
         """Return the token ids of each text, without truncation and special tokens."""
         if not texts:
             return []
-        given = [replace_lone_surrogates(text) for text in texts]
-        found = self._tokenizer(given, add_special_tokens=False, truncation=False, padding=False, verbose=False)
-        return [list(map(int, one)) for one in found["input_ids"]]
+        inputs = [replace_lone_surrogates(text) for text in texts]
+        encoded = self._tokenizer(inputs, add_special_tokens=False, truncation=False, padding=False, verbose=False)
+        return [list(map(int, ids)) for ids in encoded["input_ids"]]
 
     def decode(self, numbers: Sequence[int]) -> str:
         """Return the text of token ids, without unknown tokens."""

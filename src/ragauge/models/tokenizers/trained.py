@@ -36,7 +36,7 @@ def bpe(*, vocabulary: int = 8000, kind: str = "bytes", least: int = 2) -> Untra
     initial alphabet: `bytes`, which cover every text, or the `characters` of the corpus, which do not.
     """
     if kind not in ("bytes", "characters"):
-        raise BadInput(f"bpe: kind is `{kind}`", hint="bytes or characters")
+        raise BadInput(f"bpe: kind must be bytes or characters, got `{kind}`")
     if vocabulary < (fewest := 257 if kind == "bytes" else 3):
         raise BadInput(f"bpe: a vocabulary of {vocabulary} is too small", hint=f"at least {fewest} with kind={kind}")
     library = import_tokenizers()
@@ -119,8 +119,8 @@ def unigram(*, vocabulary: int = 8000, characters: int = 2_000_000) -> Untrained
 
 
 def _tokenizer_spec(name: str, vocabulary: int, **options: str | None) -> str:
-    given = {"vocabulary": vocabulary, **options}
-    return f"{name}({', '.join(f'{key}={value}' for key, value in given.items() if value is not None)})"
+    settings = {"vocabulary": vocabulary, **options}
+    return f"{name}({', '.join(f'{key}={value}' for key, value in settings.items() if value is not None)})"
 
 
 def _sample_texts(texts: Sequence[str], characters: int) -> Sequence[str]:
@@ -159,7 +159,7 @@ def _sort_pieces(made: Any) -> Any:
     first, *others = ((str(piece), round(score, SCORE_DECIMALS)) for piece, score in data["model"]["vocab"])
     last: dict[str, float] = {}
     steps = 0
-    for piece, score in sorted((one for one in others if len(one[0]) == 1), key=lambda one: one[1]):
+    for piece, score in sorted((pair for pair in others if len(pair[0]) == 1), key=lambda pair: pair[1]):
         above = score - min(last.values(), default=score)
         steps += abs(above - (steps + 1) * LETTER_SCORE_STEP) < LETTER_SCORE_STEP / 100
         if (
@@ -167,8 +167,8 @@ def _sort_pieces(made: Any) -> Any:
         ):  # A likely piece may have the lowest score too.
             last[piece] = score
     again = dict(zip(sorted(last), sorted(last.values()), strict=True))
-    told = [(piece, again.get(piece, score)) for piece, score in others]
-    data["model"]["vocab"] = [first, *sorted(told, key=lambda one: (-one[1], one[0]))]
+    updated = [(piece, again.get(piece, score)) for piece, score in others]
+    data["model"]["vocab"] = [first, *sorted(updated, key=lambda pair: (-pair[1], pair[0]))]
     return type(made).from_str(json.dumps(data))
 
 

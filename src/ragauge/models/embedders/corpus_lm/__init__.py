@@ -73,7 +73,7 @@ class LanguageModel:
             kind, objective, dimension, layers, heads, context, passes, batch, rate, temperature, trained, seed
         )
         if threads is not None and (isinstance(threads, bool) or not isinstance(threads, int) or threads < 1):
-            raise BadInput(f"lm: threads is {threads}, not a whole number above 0")
+            raise BadInput(f"lm: threads must be at least 1, got {threads}")
         self._device = _choose_device(device)
         self._threads = threads
         self._cache = None if cache is False else cache_folder() if cache is None else Path(str(cache))
@@ -101,8 +101,8 @@ class LanguageModel:
         lessons = select_training_texts(texts)
         if not lessons:
             raise BadInput(
-                f"lm: there is nothing to learn from in {len(texts)} texts",
-                hint="empty ones do not count, and one in twenty is held out",
+                f"lm: no text to learn from among {len(texts)} texts",
+                hint="add texts: empty ones are skipped, and one in twenty is held out",
             )
         with training.limit_torch_threads(self._threads):
             ready = self._load_or_train(lessons, progress)
@@ -119,8 +119,8 @@ class LanguageModel:
         corpus = corpus_hash(lessons)
         key = checkpoints.model_cache_key(self._recipe, str(self._told) if learns else tokenizer.name, corpus)
         place = self._cache / "lm" / key if self._cache is not None and self._recipe.trained else None
-        if place is not None and (kept := checkpoints.find_cached_model(place)) is not None:
-            return kept
+        if place is not None and (cached := checkpoints.find_cached_model(place)) is not None:
+            return cached
         numbering = TokenRowMap.learned(open_tokenizer(tokenizer, lessons), lessons)
         drawn = networks.draw_weights(self._recipe, numbering.rows)
         if not self._recipe.trained:
@@ -155,7 +155,7 @@ class LanguageModel:
 
     def _use_model(self, model: checkpoints.TrainedModel) -> None:
         self._model, self._recipe = model, model.recipe
-        self._weights = {name: one.to(self._device) for name, one in model.weights.items()}
+        self._weights = {name: tensor.to(self._device) for name, tensor in model.weights.items()}
         self._fingerprint = model.fingerprint
 
     def keep(self, folder: str | Path) -> None:
@@ -171,11 +171,11 @@ class LanguageModel:
 
         After training it ends with a hash of the weights.
         """
-        one = self._recipe
+        recipe = self._recipe
         cut = str(self._told) if self._model is None else self._model.numbering.tokenizer.name
-        learned = one.objective if one.trained else "untrained"
+        learned = recipe.objective if recipe.trained else "untrained"
         end = "unfitted" if self._model is None else self._fingerprint
-        return "-".join(["lm", one.kind, cut, learned, f"{one.dimension}x{one.layers}", end])
+        return "-".join(["lm", recipe.kind, cut, learned, f"{recipe.dimension}x{recipe.layers}", end])
 
     marks = 0
     """Number of special tokens that count for the limit: none, regardless of the tokenizer."""
@@ -212,11 +212,11 @@ class LanguageModel:
     @property
     def parameters(self) -> int:
         """Number of weights; the token table is used twice and counts once."""
-        return sum(one.numel() for one in self._trained_model.weights.values())
+        return sum(tensor.numel() for tensor in self._trained_model.weights.values())
 
     def tokens(self, texts: Sequence[str]) -> list[int]:
         """Count the tokens of each text without truncation."""
-        return [len(one) for one in self._trained_model.numbering.encode(texts)]
+        return [len(ids) for ids in self._trained_model.numbering.encode(texts)]
 
     def embed(self, texts: Sequence[str]) -> Vectors:
         """Return the vectors of texts, one row per text; an empty text has zeros."""
@@ -236,8 +236,8 @@ class LanguageModel:
         numbering = self._trained_model.numbering
         rows = numbering.encode(texts)
         with training.limit_torch_threads(self._threads):
-            told = training.compute_bits(self._recipe, self._weights, rows, self._device)
-        return [float(one) for one in np.where(numbering.lost(texts, rows), math.nan, told)]
+            bits = training.compute_bits(self._recipe, self._weights, rows, self._device)
+        return [float(value) for value in np.where(numbering.lost(texts, rows), math.nan, bits)]
 
     @staticmethod
     def held_out(texts: Sequence[str]) -> list[bool]:
@@ -248,8 +248,8 @@ class LanguageModel:
     def _trained_model(self) -> checkpoints.TrainedModel:
         if self._model is None:
             raise BadInput(
-                f"the embedder `{self.name}` has learned nothing yet",
-                hint="fitted(texts) trains it on the documents, lm(folder=…) opens one that was kept",
+                f"the embedder `{self.name}` is not trained",
+                hint="train it with fitted(texts), or open a saved one with lm(folder=…)",
             )
         return self._model
 
@@ -269,12 +269,12 @@ def _choose_device(named: str | None) -> str:
     return named
 
 
-def _check_stored_options(asked: Hyperparameters, found: Hyperparameters, tokenizer: Any, folder: str) -> None:
+def _check_stored_options(requested: Hyperparameters, stored: Hyperparameters, tokenizer: Any, folder: str) -> None:
     """Refuse options that differ from those of a stored model; defaults are ignored."""
-    usual = Hyperparameters(objective=asked.objective)
-    for name, value in found.told().items():
-        wanted = getattr(asked, name)
+    usual = Hyperparameters(objective=requested.objective)
+    for name, value in stored.to_mapping().items():
+        wanted = getattr(requested, name)
         if wanted not in (value, "next" if name == "objective" else getattr(usual, name)):
             raise BadInput(f"lm: {name} is {wanted}, but {value} in the model", file=folder)
     if tokenizer is not None:
-        raise BadInput("lm: a model from a folder has its own tokenizer", file=folder, hint="leave `tokenizer` away")
+        raise BadInput("lm: a model from a folder has its own tokenizer", file=folder, hint="remove `tokenizer`")

@@ -47,22 +47,22 @@ class TokenRowMap:
 
     def encode(self, texts: Sequence[str]) -> list[TokenIds]:
         """Return the rows of each text, without boundary tokens."""
-        return [self._to_rows(one) for one in self.tokenizer.encode(texts)]
+        return [self._to_rows(ids) for ids in self.tokenizer.encode(texts)]
 
     def lost(self, texts: Sequence[str], encoded: Iterable[TokenIds]) -> list[bool]:
         """Return which texts cannot be restored from their rows."""
-        found = []
+        is_lost = []
         for text, rows, numbers in zip(texts, encoded, self.tokenizer.encode(texts), strict=True):
             gone = self.seen is not None and bool((rows == UNSEEN_TOKEN).any())
-            found.append(gone or self.tokenizer.decode(numbers) != text)
-        return found
+            is_lost.append(gone or self.tokenizer.decode(numbers) != text)
+        return is_lost
 
     def _to_rows(self, numbers: Sequence[int]) -> TokenIds:
-        found = np.asarray(numbers, np.int64)
+        ids = np.asarray(numbers, np.int64)
         if self.seen is None:
-            return found + 1
-        places = np.minimum(np.searchsorted(self.seen, found), max(0, len(self.seen) - 1))
-        known = self.seen[places] == found if len(self.seen) else np.zeros(len(found), np.bool_)
+            return ids + 1
+        places = np.minimum(np.searchsorted(self.seen, ids), max(0, len(self.seen) - 1))
+        known = self.seen[places] == ids if len(self.seen) else np.zeros(len(ids), np.bool_)
         return np.where(known, places + 2, UNSEEN_TOKEN)
 
 
@@ -89,10 +89,10 @@ def select_training_texts(texts: Sequence[str]) -> list[str]:
 
 def corpus_hash(texts: Sequence[str]) -> str:
     """Hash a list of texts."""
-    whole = hashlib.blake2b(digest_size=16)
+    hasher = hashlib.blake2b(digest_size=16)
     for text in texts:
-        whole.update(text_hash(text))
-    return whole.hexdigest()
+        hasher.update(text_hash(text))
+    return hasher.hexdigest()
 
 
 class TrainingBatches:
@@ -101,11 +101,11 @@ class TrainingBatches:
     def __init__(self, recipe: Hyperparameters, numbering: TokenRowMap, texts: Sequence[str]) -> None:
         self._recipe = recipe
         self._numbering = numbering
-        most = recipe.batch
+        step_size = recipe.batch
         # A text that is longer than a step is split.
         parts = texts
         if recipe.objective == "next":
-            parts = [text[at : at + most] for text in texts for at in range(0, len(text), most)]
+            parts = [text[at : at + step_size] for text in texts for at in range(0, len(text), step_size)]
         self._parts = parts
         self._encoded = numbering.encode(parts) if recipe.objective == "next" else []
         sizes = [len(part.encode("utf-8", "surrogatepass")) if recipe.objective == "next" else 1 for part in parts]
@@ -137,7 +137,7 @@ class TrainingBatches:
         """
         _, group = self._steps[step]
         mark = np.asarray([BOUNDARY_TOKEN])
-        line = np.concatenate([one for part in group for one in (mark, self._encoded[part])] + [mark])
+        line = np.concatenate([ids for part in group for ids in (mark, self._encoded[part])] + [mark])
         count = -(-(len(line) - 1) // self._recipe.context)
         width = -(-(len(line) - 1) // count)
         before, after = np.full(count * width, BOUNDARY_TOKEN), np.full(count * width, -100)
@@ -155,9 +155,9 @@ class TrainingBatches:
         for part in group:
             span, rest = split_span(self._parts[part], chance.uniform(0.1, 0.5), chance.random())
             cut.append((span, rest if chance.random() < 0.5 else span_context(self._parts[part], span)))
-        most = self._recipe.context
+        max_tokens = self._recipe.context
         spans, rests = (self._numbering.encode(side) for side in zip(*cut, strict=True))
-        return [one[:most] for one in spans], [one[:most] for one in rests]
+        return [ids[:max_tokens] for ids in spans], [ids[:max_tokens] for ids in rests]
 
 
 def split_span(text: str, share: float, place: float) -> tuple[str, str]:
@@ -168,9 +168,9 @@ def split_span(text: str, share: float, place: float) -> tuple[str, str]:
     >>> split_span("to be or not to be", 0.5, 0.0), split_span("to be or not to be", 0.34, 0.5)
     (('to be or', 'not to be'), ('or not', 'to be to be'))
     """
-    words = [found.span() for found in WORD_PATTERN.finditer(text)]
+    words = [match.span() for match in WORD_PATTERN.finditer(text)]
     if len(words) < 4:  # Also for languages without spaces between words.
-        words = [found.span() for found in LETTER_PATTERN.finditer(text)]
+        words = [match.span() for match in LETTER_PATTERN.finditer(text)]
     count = max(1, round(share * len(words)))
     first = round(place * (len(words) - count))
     start, stop = words[first][0], words[first + count - 1][1]

@@ -47,20 +47,20 @@ class TrainedModel:
     @property
     def fingerprint(self) -> str:
         """Hash of the weights, the tokenizer and the architecture."""
-        whole = hashlib.blake2b(digest_size=8)
+        hasher = hashlib.blake2b(digest_size=8)
         seen = [] if self.numbering.seen is None else self.numbering.seen.tolist()
-        told = self.recipe.told()
-        shape = {name: told[name] for name in ("kind", "heads", "context") if name in told}
-        whole.update(json.dumps([shape, seen, self.numbering.tokenizer.name]).encode())
+        settings = self.recipe.to_mapping()
+        shape = {name: settings[name] for name in ("kind", "heads", "context") if name in settings}
+        hasher.update(json.dumps([shape, seen, self.numbering.tokenizer.name]).encode())
         for name in sorted(self.weights):
-            whole.update(name.encode())
-            whole.update(self.weights[name].detach().cpu().contiguous().numpy().tobytes())
-        return whole.hexdigest()
+            hasher.update(name.encode())
+            hasher.update(self.weights[name].detach().cpu().contiguous().numpy().tobytes())
+        return hasher.hexdigest()
 
 
 def model_cache_key(recipe: Hyperparameters, tokenizer: str, corpus: str) -> str:
     """Return the cache key of a model: a hash of what determines its weights."""
-    return content_key(TRAINING_VERSION, recipe.told(), tokenizer, corpus)[:32]
+    return content_key(TRAINING_VERSION, recipe.to_mapping(), tokenizer, corpus)[:32]
 
 
 def write_model(folder: Path, model: TrainedModel, *, over: bool = False) -> None:
@@ -70,21 +70,21 @@ def write_model(folder: Path, model: TrainedModel, *, over: bool = False) -> Non
     """
     tensors = _import_safetensors()
     if folder.exists() and not over and (not folder.is_dir() or any(folder.iterdir())):
-        raise BadInput("the folder is not empty", file=str(folder), hint="give a new or empty folder")
+        raise BadInput("the folder is not empty", file=str(folder), hint="use a new or empty folder")
     tokenizer = _tokenizer_state(model)
     pieces = tokenizer.pop("json", None)
     seen = model.numbering.seen
     config = {
         "ragauge": "lm",
         "version": TRAINING_VERSION,
-        "recipe": model.recipe.told(),
+        "recipe": model.recipe.to_mapping(),
         "tokenizer": tokenizer,
         "seen": None if seen is None else seen.tolist(),
         "fingerprint": model.fingerprint,
         "training": dict(model.log),
     }
     with _write_errors(folder), atomic_folder(folder, overwrite=over) as part:
-        tensors.save_file({name: one.contiguous() for name, one in model.weights.items()}, part / WEIGHTS_FILE)
+        tensors.save_file({name: tensor.contiguous() for name, tensor in model.weights.items()}, part / WEIGHTS_FILE)
         if pieces is not None:
             (part / TOKENIZER_FILE).write_text(pieces, encoding="utf-8")
         (part / CONFIG_FILE).write_text(json.dumps(config, indent=1, allow_nan=False) + "\n", encoding="utf-8")
@@ -94,7 +94,7 @@ def read_model(folder: Path) -> TrainedModel:
     """Read a model; raise BadInput if it is incomplete or was changed."""
     tensors = _import_safetensors()
     if not (folder / CONFIG_FILE).is_file():
-        raise BadInput("not a language model", file=str(folder), hint="give a folder that `keep` has written")
+        raise BadInput("not a language model", file=str(folder), hint="use a folder that `keep` has written")
     try:
         config = parse_json((folder / CONFIG_FILE).read_text(encoding="utf-8"), file=str(folder / CONFIG_FILE))
         if config["ragauge"] != "lm" or config["version"] != TRAINING_VERSION:
@@ -105,7 +105,7 @@ def read_model(folder: Path) -> TrainedModel:
         recipe = Hyperparameters.read(config["recipe"])
         numbering = TokenRowMap(restore_tokenizer(tokenizer), config["seen"])
         model = TrainedModel(recipe, numbering, tensors.load_file(folder / WEIGHTS_FILE), config["training"])
-        shapes = {name: tuple(one.shape) for name, one in model.weights.items()}
+        shapes = {name: tuple(tensor.shape) for name, tensor in model.weights.items()}
         if shapes != networks.weight_shapes(recipe, numbering.rows) or model.fingerprint != config["fingerprint"]:
             raise BadInput("the weights differ from those that were saved", file=str(folder))
     except BadInput:
@@ -154,11 +154,11 @@ def read_checkpoint(file: Path, shapes: Mapping[str, tuple[int, ...]]) -> Traini
         return None
     for name, shape in shapes.items():
         needed = (f"weights/{name}", f"moments/{name}:first", f"moments/{name}:second")
-        if any(one not in parts or tuple(parts[one].shape) != shape for one in needed):
+        if any(name not in parts or tuple(parts[name].shape) != shape for name in needed):
             return None
     # In the original order: the norm of a gradient is a sum, and its rounding depends on the order.
     weights = {name: parts[f"weights/{name}"] for name in shapes}
-    moments = {name.removeprefix("moments/"): one for name, one in parts.items() if name.startswith("moments/")}
+    moments = {name.removeprefix("moments/"): tensor for name, tensor in parts.items() if name.startswith("moments/")}
     return TrainingState(weights, moments, **counts)
 
 

@@ -59,11 +59,11 @@ class Hyperparameters:
                 object.__setattr__(self, name, table[self.objective])
         if self.kind == "transformer" and self.dimension % (2 * self.heads):
             raise BadInput(
-                f"lm: a dimension of {self.dimension} cannot be shared out among {self.heads} heads",
-                hint="the dimension is a multiple of twice the heads",
+                f"lm: the dimension {self.dimension} is not divisible among {self.heads} heads",
+                hint="use a multiple of twice the number of heads",
             )
 
-    def told(self) -> dict[str, Any]:
+    def to_mapping(self) -> dict[str, Any]:
         """Return the settings as a mapping, without those that have no effect."""
         left = {"heads"} if self.kind == "lstm" else set()
         left |= set() if self.objective == "pairs" else {"temperature"}
@@ -71,9 +71,9 @@ class Hyperparameters:
         return {name: value for name, value in asdict(self).items() if name not in left}
 
     @classmethod
-    def read(cls, told: Mapping[str, Any]) -> Hyperparameters:
-        """Create the settings from a mapping that `told` returned."""
-        return cls(**{name: value for name, value in told.items() if name in cls.__dataclass_fields__})
+    def read(cls, settings: Mapping[str, Any]) -> Hyperparameters:
+        """Create the settings from a mapping that `to_mapping` returned."""
+        return cls(**{name: value for name, value in settings.items() if name in cls.__dataclass_fields__})
 
 
 if TYPE_CHECKING:
@@ -95,7 +95,7 @@ def weight_shapes(recipe: Hyperparameters, rows: int) -> dict[str, tuple[int, ..
     680
     """
     d = recipe.dimension
-    found: dict[str, tuple[int, ...]] = {
+    shapes: dict[str, tuple[int, ...]] = {
         "tokens": (rows, d),
         "first.norm": (d,),
         "near": (MIX_WINDOW_TOKENS, d),
@@ -113,8 +113,8 @@ def weight_shapes(recipe: Hyperparameters, rows: int) -> dict[str, tuple[int, ..
                 "feed.in": (4 * d, d),
                 "feed.out": (d, 4 * d),
             }
-        found |= {f"{layer}.{name}": shape for name, shape in parts.items()}
-    return found
+        shapes |= {f"{layer}.{name}": shape for name, shape in parts.items()}
+    return shapes
 
 
 def draw_weights(recipe: Hyperparameters, rows: int) -> dict[str, torch.Tensor]:
@@ -122,22 +122,22 @@ def draw_weights(recipe: Hyperparameters, rows: int) -> dict[str, torch.Tensor]:
     import torch
 
     chance = torch.Generator().manual_seed(recipe.seed)
-    found: dict[str, torch.Tensor] = {}
+    weights: dict[str, torch.Tensor] = {}
     for name, shape in weight_shapes(recipe, rows).items():
         if name.endswith("norm"):
-            found[name] = torch.ones(shape)
+            weights[name] = torch.ones(shape)
         elif name.endswith("bias"):
-            found[name] = torch.zeros(shape)
-            found[name][recipe.dimension : 2 * recipe.dimension] = 1.0  # Forget gate open at first, as usual.
+            weights[name] = torch.zeros(shape)
+            weights[name][recipe.dimension : 2 * recipe.dimension] = 1.0  # Forget gate open at first, as usual.
         elif name == "near":
-            found[name] = torch.randn(shape, generator=chance) / 2
-            found[name][0] = 1.0
+            weights[name] = torch.randn(shape, generator=chance) / 2
+            weights[name][0] = 1.0
         else:
             spread = TOKEN_INIT_STD if name == "tokens" else 1 / math.sqrt(shape[-1])
             # The sum over the layers must not grow with their number.
             spread /= math.sqrt(2 * recipe.layers) if name.endswith("out") else 1
-            found[name] = torch.randn(shape, generator=chance) * spread
-    return found
+            weights[name] = torch.randn(shape, generator=chance) * spread
+    return weights
 
 
 def compute_states(recipe: Hyperparameters, weights: Weights, numbers: torch.Tensor) -> torch.Tensor:
@@ -148,16 +148,16 @@ def compute_states(recipe: Hyperparameters, weights: Weights, numbers: torch.Ten
     inner = _mix_previous_tokens(
         F.rms_norm(inner, (recipe.dimension,), weights["first.norm"], eps=1e-6), weights["near"]
     )
-    found = _run_lstm(recipe, weights, inner) if recipe.kind == "lstm" else _run_transformer(recipe, weights, inner)
-    return F.rms_norm(found, (recipe.dimension,), weights["last.norm"], eps=1e-6)
+    states = _run_lstm(recipe, weights, inner) if recipe.kind == "lstm" else _run_transformer(recipe, weights, inner)
+    return F.rms_norm(states, (recipe.dimension,), weights["last.norm"], eps=1e-6)
 
 
-def compute_logits(weights: Weights, found: torch.Tensor) -> torch.Tensor:
+def compute_logits(weights: Weights, states: torch.Tensor) -> torch.Tensor:
     """Compute the logits of the next token from states."""
-    return found @ weights["tokens"].T
+    return states @ weights["tokens"].T
 
 
-def pool_states(found: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
+def pool_states(states: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
     """Return the mean state of each text, with unit length.
 
     Boundary token and padding are left out. A text without tokens has a vector of zeros.
@@ -165,9 +165,9 @@ def pool_states(found: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
     import torch
     import torch.nn.functional as F  # noqa: N812
 
-    places = torch.arange(found.shape[1], device=found.device)
-    inside = ((places >= 1) & (places <= lengths[:, None])).to(found.dtype)
-    mean = (found * inside[:, :, None]).sum(1) / lengths.clamp(min=1)[:, None]
+    places = torch.arange(states.shape[1], device=states.device)
+    inside = ((places >= 1) & (places <= lengths[:, None])).to(states.dtype)
+    mean = (states * inside[:, :, None]).sum(1) / lengths.clamp(min=1)[:, None]
     return F.normalize(mean, dim=1)
 
 
@@ -176,10 +176,10 @@ def _mix_previous_tokens(inner: torch.Tensor, shares: torch.Tensor) -> torch.Ten
     import torch.nn.functional as F  # noqa: N812
 
     length = inner.shape[1]
-    found = inner * shares[0]
+    mixed = inner * shares[0]
     for back in range(1, min(MIX_WINDOW_TOKENS, length)):
-        found = found + F.pad(inner, (0, 0, back, 0))[:, :length] * shares[back]
-    return found
+        mixed = mixed + F.pad(inner, (0, 0, back, 0))[:, :length] * shares[back]
+    return mixed
 
 
 def _run_lstm(recipe: Hyperparameters, weights: Weights, inner: torch.Tensor) -> torch.Tensor:
@@ -195,8 +195,8 @@ def _run_lstm(recipe: Hyperparameters, weights: Weights, inner: torch.Tensor) ->
     with warnings.catch_warnings():
         # A GPU prefers contiguous weights and copies them at every call.
         warnings.filterwarnings("ignore", "RNN module weights are not part of single contiguous chunk")
-        found = torch.lstm(inner, (start, start), flat, True, recipe.layers, 0.0, learning, False, True)[0]
-    return inner + found
+        output = torch.lstm(inner, (start, start), flat, True, recipe.layers, 0.0, learning, False, True)[0]
+    return inner + output
 
 
 def _run_transformer(recipe: Hyperparameters, weights: Weights, inner: torch.Tensor) -> torch.Tensor:
@@ -205,13 +205,13 @@ def _run_transformer(recipe: Hyperparameters, weights: Weights, inner: torch.Ten
     rows, length, d = inner.shape
     cosines, sines = _rotary_angles(length, d // recipe.heads, inner.device)
     for layer in range(recipe.layers):
-        own = {name.partition(".")[2]: one for name, one in weights.items() if name.startswith(f"{layer}.")}
+        own = {name.partition(".")[2]: tensor for name, tensor in weights.items() if name.startswith(f"{layer}.")}
         normed = F.rms_norm(inner, (d,), own["attention.norm"], eps=1e-6)
         three = F.linear(normed, own["attention.in"]).view(rows, length, 3, recipe.heads, d // recipe.heads)
         query, key, value = three.permute(2, 0, 3, 1, 4)
         query, key = _rotate_positions(query, cosines, sines), _rotate_positions(key, cosines, sines)
-        seen = F.scaled_dot_product_attention(query, key, value, is_causal=True)
-        inner = inner + F.linear(seen.transpose(1, 2).reshape(rows, length, d), own["attention.out"])
+        attended = F.scaled_dot_product_attention(query, key, value, is_causal=True)
+        inner = inner + F.linear(attended.transpose(1, 2).reshape(rows, length, d), own["attention.out"])
         normed = F.rms_norm(inner, (d,), own["feed.norm"], eps=1e-6)
         inner = inner + F.linear(F.gelu(F.linear(normed, own["feed.in"])), own["feed.out"])
     return inner
@@ -229,8 +229,8 @@ def _rotary_angles(length: int, width: int, device: torch.device) -> tuple[torch
     return angles.cos(), angles.sin()
 
 
-def _rotate_positions(found: torch.Tensor, cosines: torch.Tensor, sines: torch.Tensor) -> torch.Tensor:
+def _rotate_positions(values: torch.Tensor, cosines: torch.Tensor, sines: torch.Tensor) -> torch.Tensor:
     import torch
 
-    one, other = found.chunk(2, dim=-1)
-    return torch.cat([one * cosines - other * sines, other * cosines + one * sines], dim=-1)
+    first, second = values.chunk(2, dim=-1)
+    return torch.cat([first * cosines - second * sines, second * cosines + first * sines], dim=-1)

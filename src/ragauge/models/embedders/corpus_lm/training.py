@@ -66,7 +66,7 @@ def train_network(
     """
     import torch
 
-    weights = {name: one.to(device).requires_grad_() for name, one in state.weights.items()}
+    weights = {name: tensor.to(device).requires_grad_() for name, tensor in state.weights.items()}
     optimizer = _build_optimizer(recipe, weights, state)
     began, saved = time.perf_counter() - state.seconds, time.perf_counter()
     with torch.enable_grad():
@@ -146,27 +146,27 @@ def _build_optimizer(
 ) -> torch.optim.Optimizer:
     import torch
 
-    flat = [one for one in weights.values() if one.ndim < 2]
-    wide = [one for one in weights.values() if one.ndim > 1]
+    flat = [tensor for tensor in weights.values() if tensor.ndim < 2]
+    wide = [tensor for tensor in weights.values() if tensor.ndim > 1]
     made = torch.optim.AdamW(
         [{"params": wide, "weight_decay": WEIGHT_DECAY}, {"params": flat, "weight_decay": 0.0}],
         lr=recipe.rate,
         betas=ADAM_BETAS,
     )
     if state.moments:
-        for name, one in weights.items():
-            made.state[one] = {
+        for name, tensor in weights.items():
+            made.state[tensor] = {
                 "step": torch.tensor(float(state.step)),
-                "exp_avg": state.moments[f"{name}:first"].to(one.device),
-                "exp_avg_sq": state.moments[f"{name}:second"].to(one.device),
+                "exp_avg": state.moments[f"{name}:first"].to(tensor.device),
+                "exp_avg_sq": state.moments[f"{name}:second"].to(tensor.device),
             }
     return made
 
 
 def _update_state(state: TrainingState, weights: Mapping[str, torch.Tensor], optimizer: torch.optim.Optimizer) -> None:
-    state.weights = {name: one.detach().cpu().clone() for name, one in weights.items()}
-    for name, one in weights.items():
-        moments = optimizer.state[one]
+    state.weights = {name: tensor.detach().cpu().clone() for name, tensor in weights.items()}
+    for name, tensor in weights.items():
+        moments = optimizer.state[tensor]
         state.moments[f"{name}:first"] = moments["exp_avg"].cpu().clone()
         state.moments[f"{name}:second"] = moments["exp_avg_sq"].cpu().clone()
 
@@ -178,9 +178,9 @@ def _next_token_loss(
     import torch.nn.functional as F  # noqa: N812 - its usual name
 
     before, after = lessons.rows(step)
-    numbers, wanted = torch.from_numpy(before).to(device), torch.from_numpy(after).to(device)
-    found = networks.compute_logits(weights, networks.compute_states(recipe, weights, numbers))
-    return F.cross_entropy(found.flatten(0, 1), wanted.flatten()), int((after >= 0).sum())
+    numbers, targets = torch.from_numpy(before).to(device), torch.from_numpy(after).to(device)
+    logits = networks.compute_logits(weights, networks.compute_states(recipe, weights, numbers))
+    return F.cross_entropy(logits.flatten(0, 1), targets.flatten()), int((after >= 0).sum())
 
 
 def _pair_loss(
@@ -201,8 +201,8 @@ def _pair_loss(
     for start in range(0, len(both), SPAN_BATCH_SIZE):
         numbers, lengths = pad_rows([both[i] for i in order[start : start + SPAN_BATCH_SIZE]], device)
         parts.append(networks.pool_states(networks.compute_states(recipe, weights, numbers), lengths))
-    found = torch.cat(parts)[torch.tensor(np.argsort(order), device=device)]
-    near = found[: len(short)] @ found[len(short) :].T / recipe.temperature
+    states = torch.cat(parts)[torch.tensor(np.argsort(order), device=device)]
+    near = states[: len(short)] @ states[len(short) :].T / recipe.temperature
     own = torch.arange(len(near), device=device)
     return (F.cross_entropy(near, own) + F.cross_entropy(near.T, own)) / 2, sum(map(len, both))
 
@@ -243,15 +243,19 @@ def compute_bits(
 
     windows = [(at, *window) for at, row in enumerate(rows) for window in _context_windows(row, recipe.context)]
     out = np.zeros(len(rows))
-    most = max(1, MAX_LOGITS // weights["tokens"].shape[0])
+    max_tokens = max(1, MAX_LOGITS // weights["tokens"].shape[0])
     with torch.inference_mode():
-        for group in _length_groups([len(windows[i][1]) for i in range(len(windows))], min(MAX_BATCH_TOKENS, most)):
+        for group in _length_groups(
+            [len(windows[i][1]) for i in range(len(windows))], min(MAX_BATCH_TOKENS, max_tokens)
+        ):
             numbers, _ = pad_rows([windows[i][1][1:] for i in group], device)
             numbers[:, 0] = torch.tensor([int(windows[i][1][0]) for i in group], device=device)
-            wanted, _ = pad_rows([windows[i][2] for i in group], device)
+            targets, _ = pad_rows([windows[i][2] for i in group], device)
             logits = networks.compute_logits(weights, networks.compute_states(recipe, weights, numbers))
-            told = torch.log_softmax(logits, -1).gather(2, wanted[:, 1:, None])[:, :, 0].double().cpu().numpy()
-            for i, row in zip(group, told, strict=True):
+            log_probabilities = (
+                torch.log_softmax(logits, -1).gather(2, targets[:, 1:, None])[:, :, 0].double().cpu().numpy()
+            )
+            for i, row in zip(group, log_probabilities, strict=True):
                 at, before, _, first = windows[i]
                 out[at] -= row[first : len(before)].sum() / math.log(2)
     return out
@@ -269,14 +273,14 @@ def _context_windows(row: TokenIds, context: int) -> Iterator[tuple[TokenIds, To
         start = max(start + 1, stop - context // 2)
 
 
-def _length_groups(lengths: Sequence[int], most: int) -> Iterator[list[int]]:
+def _length_groups(lengths: Sequence[int], max_tokens: int) -> Iterator[list[int]]:
     """Yield positions of texts of similar length, up to `most` padded tokens.
 
     Empty texts are skipped.
     """
     group: list[int] = []
     for place in sorted((i for i, length in enumerate(lengths) if length), key=lambda i: lengths[i]):
-        if group and (len(group) + 1) * (lengths[place] + 1) > most:
+        if group and (len(group) + 1) * (lengths[place] + 1) > max_tokens:
             yield group
             group = []
         group.append(place)
