@@ -315,7 +315,7 @@ def test_what_was_not_asked_is_not_counted():
     found = run(half, {"mine": right}, measures=["recall@10"])
     assert (found.scores["mine"].means["recall@10"], found.scores["mine"].n["recall@10"]) == (1.0, 6)
     assert found.notes == [
-        "6 judged queries are not asked and not counted",
+        "6 judged queries are not run and not counted",
         "mine: returned at most 1 document per query; 10 were requested",
     ]
     assert run(DATA, {"mine": right}, limit=3).speeds["mine"].asked == 3
