@@ -241,7 +241,7 @@ def test_the_metric_may_stand_in_the_name_of_the_file(hdf5):
         ({"train": BASE}, "`test` is missing; found train"),
         ({"distance": "jaccard", "train": BASE, "test": BASE}, "unknown distance 'jaccard'"),
         ({"train": BASE, "test": BASE[:, :1]}, "2 dimensions and `test` has 1"),
-        ({"train": BASE[0], "test": BASE}, "`train` is no table"),
+        ({"train": BASE[0], "test": BASE}, "`train` is not a table"),
         ({"train": BASE * np.nan, "test": BASE}, "row 0 of `train` has a NaN"),
     ],
 )

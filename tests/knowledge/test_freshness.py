@@ -534,7 +534,7 @@ def test_all_figures_of_freshness_are_over_all_queries_judged_or_not():
     assert [(check.n, check.value) for check in found][:4] == [(3, 1 / 3), (3, 1 / 3), (3, 2 / 3), (4, 1)]
     assert not any("nobody judged" in note for note in found.notes)
     both = ragauge.gate(run, [*rules, "mrr >= 0.001"], qrels={"q1": {"new": 1}, "q9": {"x": 1}}, versions=VERSIONS)
-    assert "run has 2 unjudged queries: they count for what is stale, and for nothing else" in both.notes
+    assert "run: 2 unjudged queries, used only to count stale documents" in both.notes
     assert not any("they are not scored" in note for note in both.notes)
 
 
@@ -561,13 +561,13 @@ def test_a_freshness_made_by_other_versions_than_those_given_is_refused(tmp_path
         write_results([fresh], [path])
         for thing in (fresh, path):
             assert ragauge.gate(thing, rule, versions=VERSIONS).passed
-            with pytest.raises(BadInput, match="told by other versions than those given"):
+            with pytest.raises(BadInput, match="counted with other versions"):
                 ragauge.gate(thing, rule, versions=VERSIONS[:2])
-            with pytest.raises(BadInput, match="told by other versions"):
+            with pytest.raises(BadInput, match="counted with other versions"):
                 ragauge.gate(thing, rule, baseline=freshness(RUN, VERSIONS[:2], k=2), versions=VERSIONS)
     scores = freshness(RUN, VERSIONS, k=2).scores()
     assert ragauge.gate(scores, "stale@2 <= 0.999", versions=VERSIONS).passed
-    with pytest.raises(BadInput, match="told by other versions"):
+    with pytest.raises(BadInput, match="counted with other versions"):
         ragauge.gate(scores, "stale@2 <= 0.999", versions=VERSIONS[:2])
 
 
@@ -580,10 +580,10 @@ def test_figures_with_texts_are_not_held_against_figures_without():
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        (lambda data: data.pop("unscored"), "has no unscored"),
-        (lambda data: data.pop("queries"), "has no queries"),
-        (lambda data: data.pop("k"), "has no k"),
-        (lambda data: data.update(unscored=None), "has no unscored"),
+        (lambda data: data.pop("unscored"), "missing unscored"),
+        (lambda data: data.pop("queries"), "missing queries"),
+        (lambda data: data.pop("k"), "missing k"),
+        (lambda data: data.update(unscored=None), "missing unscored"),
         (lambda data: data.update(k=True), "k: expected an integer, got true"),
         (
             lambda data: data["queries"][0].update(considered=0, versioned=0, stale=[], conflicts=[]),
@@ -617,7 +617,7 @@ def test_a_freshness_is_held_against_rules_as_it_is_and_at_its_own_k_only(tmp_pa
     fresh = freshness(RUN, VERSIONS, k=2, corpus=TEXTS)
     found = ragauge.gate(fresh, ["conflict_rate@2 <= 0.5", "stale_rate@10 <= 0.999"])
     assert [check.passed for check in found] == [True, False, True]
-    assert "known at 2" in found.checks[1].reason
+    assert "counted at 2" in found.checks[1].reason
     path = str(tmp_path / "f.json")
     write_results([fresh], [path])
     assert ragauge.gate(path, "conflict_rate@2 <= 0.5").passed
@@ -732,7 +732,7 @@ def test_what_was_told_by_other_versions_or_other_texts_does_not_compare(command
     command("gate", "with.json", "-b", "same.json", *rule)
     (tmp_path / "other.jsonl").write_text('{"doc_id": "x"}\n')
     refused = command("gate", "with.json", "--versions", "other.jsonl", "-r", "stale_rate@2 <= 0.999", code=2)
-    assert "told by other versions" in refused.stderr
+    assert "counted with other versions" in refused.stderr
     command("gate", "with.json", "--versions", "versions.jsonl", "-r", "stale_rate@2 <= 0.999")
 
 

@@ -121,7 +121,7 @@ def test_a_card_that_fails_is_quoted_and_the_processor_does_it(no_card, monkeypa
     here, there = find_exact_neighbours(data, 5, by="numpy"), find_exact_neighbours(data, 5, by=by)
     equal((there.neighbours, there.distances), (here.neighbours, here.distances))
     [line] = there.notes
-    assert line.startswith("the graphics card failed (torch: ")
+    assert line.startswith("the GPU failed (torch: ")
     assert line.endswith("): exact neighbours on the CPU")
     assert there.by == "numpy"
 

@@ -259,7 +259,7 @@ def test_a_store_that_hangs_is_given_up():
     found = broken("hang", timeout=10)
     assert found is not None
     assert str(found.stage) == "putting"
-    assert found.error == "gave no sign of life for 10 seconds"
+    assert found.error == "did not respond for 10 seconds"
     assert (found.after, found.document) == (6, "d7")
 
 
@@ -628,7 +628,7 @@ def test_mistakes_are_refused_before_anything_is_done():
         StressSettings(batch=0)
     with pytest.raises(BadInput, match="kill_at must be at least 0, got -5"):
         StressSettings(kill_at=[3, -5])
-    with pytest.raises(BadInput, match="limit is -3"):
+    with pytest.raises(BadInput, match="limit must be at least 1, got -3"):
         stress("memory", DOCUMENTS, embedder=WORDS, limit=-3)
     with pytest.raises(BadInput, match="says that it keeps `texts`"):
         broken("keeps what nobody knows")
