@@ -96,10 +96,11 @@ def test_twins_are_found_and_their_effect_is_what_a_reader_works_out_by_hand():
     one = found["duplicates"]
     assert (one.problem, one.count, list(one.examples)) == (True, 2, ["a = b"])
     # The relevant document stands at rank 2; its twin at rank 1 is as good when both count, or when they are one.
-    assert one.grid.header == ["run", "measure", "score", "twins share judgments", "twins are one"]
+    assert one.grid.header == ["run", "measure", "score", "duplicates share judgments", "duplicates are merged"]
     assert one.grid.rows == [["mine", "ndcg@10", pytest.approx(1 / math.log2(3)), 1, 1], ["mine", "mrr", 0.5, 1, 1]]
     assert one.effect == (
-        "ndcg@10 of mine 0.6309 to 1.0000 if twins share judgments; ndcg@10 of mine 0.6309 to 1.0000 if twins are one"
+        "ndcg@10 of mine 0.6309 to 1.0000 if duplicates share judgments; "
+        "ndcg@10 of mine 0.6309 to 1.0000 if duplicates are merged"
     )
     assert (found["empty documents"].count, found["empty documents"].problem) == (2, False)
     assert "contradictions" not in found

@@ -669,7 +669,9 @@ def test_one_value_for_every_query_is_told_unless_it_is_nothing_or_everything():
     qrels = {f"q{i}": {"a": 1} for i in range(20)}
     second = {q: {"x": 2.0, "a": 1.0, "y": 0.5} for q in qrels}
     found = list(suspicious_scores.check_perfect_scores(evidence_of(qrels, second, ["mrr", "precision@10"])))
-    assert [(one.what, one.message) for one in found] == [("all alike", "mrr is 0.5000 for every one of 20 queries")]
+    assert [(one.what, one.message) for one in found] == [
+        ("constant score", "mrr is 0.5000 for every one of 20 queries")
+    ]
     nothing = {q: {"x": 2.0} for q in qrels}
     assert not only(suspicious_scores.check_perfect_scores(evidence_of(qrels, nothing, ["mrr"]))).problem
 

@@ -203,4 +203,6 @@ def test_stress_embedder_that_gives_only_zeros_exits_with_2(tmp_path):
     write_documents(tmp_path / "corpus.jsonl", [Document(f"d{i}", "!!!") for i in range(3)])
     done = ragauge(tmp_path, "--store", "memory", "--corpus", "corpus.jsonl", *USUAL)
     assert done.returncode == 2
-    assert "the embedder `words-64` gives an all-zero vector to each of the 3 documents of corpus.jsonl" in done.stderr
+    assert (
+        "the embedder `words-64` returns an all-zero vector for each of the 3 documents of corpus.jsonl" in done.stderr
+    )

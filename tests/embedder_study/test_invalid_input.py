@@ -175,8 +175,8 @@ def test_an_embedder_that_is_broken_takes_no_other_with_it(fruit):
     ("arguments", "said"),
     [
         (["--format", "tokenizer"], "no output format is named `tokenizer`"),
-        (["--format", "tokenization", "-m", "ndcg@10"], "no system has a figure that tokenization has a place for"),
-        (["--format", "tokenization", "-C", "default"], "these figures follow the convention default"),
+        (["--format", "tokenization", "-m", "ndcg@10"], "no system has a measure of the layout of tokenization"),
+        (["--format", "tokenization", "-C", "default"], "the scores follow the convention default"),
         (["--seed", "-1"], "--seed must be at least 0, got -1"),
         (["--out", "afile"], "afile: is a file, not a folder"),
         (["--out", "afile/study"], "afile/study: cannot be written: afile is a file, not a folder"),

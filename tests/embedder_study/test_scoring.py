@@ -172,7 +172,7 @@ def test_vectors_of_another_shape_and_cutoffs_beyond_k_are_refused():
     one = field(3, {"q": {"d0": 1.0}})
     with pytest.raises(BadInput, match="not one row for each of 3 documents"):
         one.scores(np.ones((1, 2)), np.ones((2, 2)), name="mine")
-    with pytest.raises(BadInput, match="queries have 3 dimensions and documents 2"):
+    with pytest.raises(BadInput, match="query vectors have 3 dimensions, document vectors 2"):
         one.scores(np.ones((1, 3)), np.ones((3, 2)), name="mine")
     with pytest.raises(BadInput, match="recall@5 needs 5 documents per query, but k is 3"):
         field(3, {"q": {"d0": 1.0}}, ["recall@5"], k=3)
@@ -362,11 +362,11 @@ def test_very_long_and_very_short_vectors_have_a_direction_too():
 def test_unknown_ways_and_kinds_are_refused():
     one = field(3, {"q": {"d0": 1.0}})
     asked, base = chance(1, 3, 4)
-    with pytest.raises(UnknownName, match="no way to shrink vectors is named `last`"):
+    with pytest.raises(UnknownName, match="no reduction method is named `last`"):
         evaluate_compression(one, asked, base, hows=["last"])
-    with pytest.raises(UnknownName, match=r"no kind of number is named `int4`(?s:.*)did you mean `int8`"):
+    with pytest.raises(UnknownName, match=r"no precision is named `int4`(?s:.*)did you mean `int8`"):
         evaluate_compression(one, asked, base, kinds=["int4"])
-    with pytest.raises(BadInput, match="cannot have 0 dimensions"):
+    with pytest.raises(BadInput, match="dimensions must be at least 1, got 0"):
         dimensions_to_try(4, [0, 2])
 
 
@@ -395,7 +395,7 @@ def test_parts_are_drawn_by_the_seed():
 def test_a_part_too_small_for_what_is_relevant_is_refused_and_not_taken_unasked():
     grades = {"q": {f"d{i}": 1.0 for i in range(800)}}
     one = field(2000, grades)
-    with pytest.raises(BadInput, match=r"750 documents cannot hold the 800 that are relevant(?s:.*)at least 800"):
+    with pytest.raises(BadInput, match=r"750 documents is too small: 800 documents are relevant(?s:.*)at least 800"):
         draw_corpus_samples(one, [750, 1500])
     assert list(draw_corpus_samples(one)) == [1500, 2000]
     assert list(draw_corpus_samples(field(2000, {"q": {"d0": 1.0}}))) == [750, 1500, 2000]
@@ -538,7 +538,7 @@ def test_another_measure_may_be_looked_at_and_other_queries_are_refused():
         )
     )
     other = field(6, {"q0": {"d0": 1.0}}, ["mrr@3"]).scored({}, name="other")
-    with pytest.raises(BadInput, match="scored over other queries"):
+    with pytest.raises(BadInput, match="cover different queries"):
         evaluate_perturbations(TEXTS, clean, lambda texts: other, kinds=["drop"])
     with pytest.raises(BadInput, match="0 seeds"):
         evaluate_perturbations(TEXTS, clean, answer, seeds=0)

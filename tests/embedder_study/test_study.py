@@ -234,7 +234,7 @@ def test_a_part_of_each_document_can_be_embedded():
     assert [one.text for one in build_view(data, part="title").documents] == ["A title", ""]
     assert [one.text for one in build_view(data, part="text").documents] == ["the text", "other"]
     assert [one.text for one in build_view(data).documents] == ["A title the text", "other"]
-    assert "1 of 2 documents have nothing" in build_view(data, part="title").notes[0]
+    assert "1 of 2 documents are empty" in build_view(data, part="title").notes[0]
     with pytest.raises(UnknownName, match="no part of a document is named `titel`"):
         build_view(data, part="titel")
     bare = Dataset("d", [Document("a", "text")], {"q": "x"}, Judgments({"q": {"a": 1}}))
@@ -248,13 +248,13 @@ def test_only_queries_that_are_asked_and_judged_count():
     data = Dataset("d", documents, queries, Judgments({"q1": {"a": 1}, "q3": {"b": 1}, "gone": {"a": 1}}))
     assert list(build_view(data).queries) == ["q1", "q3"]
     assert build_view(data).notes == [
-        "1 judged queries are not run and not scored",
-        "1 queries are not judged, and not asked",
+        "1 judged query is not run and not scored",
+        "1 query is not judged and not run",
     ]
     assert list(build_view(data, limit=2).queries) == ["q1"]
     with pytest.raises(BadInput, match="must be at least 1"):
         build_view(data, limit=0)
-    with pytest.raises(BadInput, match="no query of d that is asked is judged"):
+    with pytest.raises(BadInput, match="no query of d that is run is judged"):
         build_view(Dataset("d", documents, queries, Judgments({"q9": {"a": 1}})))
     with pytest.raises(BadInput, match="document `a` appears more than once"):
         build_view(Dataset("d", [documents[0]] * 2, queries, Judgments({"q1": {"a": 1}})))
@@ -665,7 +665,7 @@ def test_bits_per_byte_are_those_of_texts_that_were_held_out():
 
     found = bits_per_byte(Model(), ["abc", "éa", "ébcd", "é?"])
     assert found.per_byte == pytest.approx(8 * (2 + 4) / (3 + 5))
-    assert found.note == "1 of 3 documents that were held out have no bits, and do not count"
+    assert found.note == "1 of 3 held-out documents have no bits per byte and are left out"
     # The line end between the texts takes bits, and is no byte of a text; `é?` has no bits, and nobody is given it.
     assert found.compressors["xz"] == 8 * squeezed("éa\nébcd") / (3 + 5)
     assert found.compressors["xz, primed"] == 8 * (squeezed("abc\néa\nébcd") - squeezed("abc\n")) / (3 + 5)
@@ -674,7 +674,7 @@ def test_bits_per_byte_are_those_of_texts_that_were_held_out():
     assert math.isnan(nothing.per_byte)
     assert nothing.compressors == {}
     assert math.isnan(bits_per_byte(Counting(), ["abc"]).per_byte)
-    assert bits_per_byte(Model(), ["abc"]).note.startswith("no document was held out")
+    assert bits_per_byte(Model(), ["abc"]).note.endswith("no document was held out")
 
 
 def squeezed(text: str) -> int:
@@ -734,10 +734,10 @@ def test_one_that_cannot_be_written_down_says_so():
             raise BadInput("the tokenizer cannot be kept")
 
     found = measure_footprint("lm(cache=false)", ["text"], learned=Unkept())
-    assert found.note == "its memory is not known: the tokenizer cannot be kept"
+    assert found.note == "memory is unknown: the tokenizer cannot be kept"
     again = measure_footprint("words(dimensions=64)", ["text"], learned=Counting())
     assert again.memory_bytes is not None
-    assert again.note == "its memory and the time to load it are those of learning again"
+    assert again.note == "memory and load time include training again"
 
 
 def test_what_cannot_be_weighed_says_why():
@@ -957,9 +957,7 @@ def test_queries_that_lose_their_vector_when_perturbed_are_counted_once(animals)
     more = {**QUICK, "perturbations": ("upper case", "random case"), "seeds": 3, "rate": 1.0}
     found = compare_embedders(animals, {"mine": LowerCase()}, baselines=False, **more).find("mine")
     # Of six queries three have no vector as they are; "boom", "odd" and "void" are told among the faults.
-    assert found.notes == [
-        "3 of 3 queries have no vector once they are perturbed in some way, and count as misses there"
-    ]
+    assert found.notes == ["3 of 3 queries have no vector after some perturbation and count as misses there"]
 
 
 def test_a_store_alone_that_did_not_use_its_index_is_told_in_a_note(dsn, animals):

@@ -633,7 +633,7 @@ def test_what_only_its_maker_can_count_is_left_out_and_told(tmp_path):
     found = history(tmp_path)
     assert [(one.folder, one.measure) for one in found.points] == [(str(tmp_path / "a"), "mrr@10")]
     assert found.notes == ["own is left out of 1 folder without scores of it: unknown measure `own`"]
-    assert "`my own`, which cannot be had again by name" in found.skipped[str(tmp_path / "b" / "mine")]
+    assert "`my own`, which cannot be reconstructed from its name" in found.skipped[str(tmp_path / "b" / "mine")]
     both = history(tmp_path, convention="default")
     assert [one.mean.value for one in both.points] == [0.75, 0.75]
     assert both.skipped == {}

@@ -233,7 +233,7 @@ def test_a_convention_that_has_no_name_cannot_be_had_again(runs):
     (runs / "b" / "experiment.json").write_text('{"convention": "default(ties=given)", "measures": ["mrr@10"]}')
     settle(runs / "b")
     assert means(runs) == [1.0, 0.5]
-    assert "which cannot be had again by name" in "".join(history(runs, measures="ndcg@3").skipped.values())
+    assert "which cannot be reconstructed from its name" in "".join(history(runs, measures="ndcg@3").skipped.values())
 
 
 def test_scored_in_blocks_or_at_once_it_is_the_same(runs, monkeypatch):

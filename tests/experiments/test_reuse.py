@@ -223,7 +223,7 @@ def test_compare_says_when_answers_were_made_in_every_format(tmp_path, reused):
 
 @pytest.mark.slow
 def test_report_says_when_answers_were_made_in_every_format(tmp_path, reused):
-    out, dates, line = reused
+    out, dates, _ = reused
     report = command_in(tmp_path, "report", str(out), "--no-audit")
     assert "reused: mine" in report().stdout
     assert "reused: mine" in report("--format", "markdown").stdout

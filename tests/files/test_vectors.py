@@ -231,17 +231,17 @@ def test_neighbours_of_more_vectors_or_of_another_metric_are_left_out(hdf5):
 @pytest.mark.slow
 def test_the_metric_may_stand_in_the_name_of_the_file(hdf5):
     assert read_hdf5(hdf5("x-2-angular.hdf5", None, train=BASE, test=BASE)).metric == "cosine"
-    with pytest.raises(BadInput, match="does not say its distance"):
+    with pytest.raises(BadInput, match="the attribute `distance` is missing"):
         read_hdf5(hdf5("x.hdf5", None, train=BASE, test=BASE))
 
 
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"train": BASE}, "has no `test`, but train"),
-        ({"distance": "jaccard", "train": BASE, "test": BASE}, "its distance is 'jaccard'"),
+        ({"train": BASE}, "`test` is missing; found train"),
+        ({"distance": "jaccard", "train": BASE, "test": BASE}, "unknown distance 'jaccard'"),
         ({"train": BASE, "test": BASE[:, :1]}, "2 dimensions and `test` has 1"),
-        ({"train": BASE[0], "test": BASE}, "`train` is no table"),
+        ({"train": BASE[0], "test": BASE}, "`train` is not a table"),
         ({"train": BASE * np.nan, "test": BASE}, "row 0 of `train` has a NaN"),
     ],
 )

@@ -127,8 +127,8 @@ def test_a_rule_is_understood_however_it_is_written(text, canonical):
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("", "begins with a figure"),
-        (">= 0.4", "begins with a figure"),
+        ("", "begins with an indicator"),
+        (">= 0.4", "begins with an indicator"),
         ("ndcg@10", "after `ndcg@10` comes >= x"),
         ("ndcg@10 => 0.4", "cannot be read from `=> 0.4` on"),
         ("ndcg@10 == 0.4", "cannot be read from `== 0.4` on"),
@@ -138,7 +138,7 @@ def test_a_rule_is_understood_however_it_is_written(text, canonical):
         ("ndcg@10 >= 0,4", "after `ndcg@10 >= 0` comes the end"),
         ("ndcg@10 drop >= 0.1", "after `ndcg@10 drop` comes <= and a number"),
         ("ndcg@10 non-inferior 0.1", "after `ndcg@10 non-inferior` comes `by`"),
-        ("ndcg@10 non-inferior by 0", "not above 0"),
+        ("ndcg@10 non-inferior by 0", "the margin must be above 0"),
         ("ndcg@10 not worse in topic", "after `ndcg@10 not worse in` comes TAG=VALUE"),
         ("ndcg@10 not worse by topic=files", "comes a tag"),
         ("ndcg@10 >= 40%", "`ndcg@10 >= 0.4`"),
@@ -165,9 +165,9 @@ def test_a_rule_that_cannot_be_read_says_how_far_it_was_understood(text, said):
         ("P_10 not worse by 2 % by topic", "hint: `precision@10 non-inferior by 2 % by topic`"),
         ("ndcg@10 better by 0.02", "hint: `ndcg@10 drop <= -0.02` requires a mean that is better by 0.02"),
         ("p95_ms better by 5", "hint: `p95_ms rise <= -5` requires"),
-        ("ndcg@10 not worse than bm25", "by `--baseline bm25` (-b)"),
-        ("ndcg@10 non-inferior to runs/bm25 by 0.02", "by `--baseline runs/bm25` (-b)"),
-        ("ndcg@10 drop <= 2% from bm25", "by `--baseline bm25` (-b)"),
+        ("ndcg@10 not worse than bm25", "with `--baseline bm25` (-b)"),
+        ("ndcg@10 non-inferior to runs/bm25 by 0.02", "with `--baseline runs/bm25` (-b)"),
+        ("ndcg@10 drop <= 2% from bm25", "with `--baseline bm25` (-b)"),
         ("mrr@ten >= 0.4", "`ten` in `mrr@ten` is not a cutoff\n\nhint: a cutoff is a number, as in mrr@10"),
         ("recall(of=capped)@k >= 0.4", "hint: a cutoff is a number, as in recall@10"),
         ("iprec@half >= 0.4", "as in iprec_at_recall@0.5"),
@@ -242,7 +242,7 @@ def test_a_table_says_the_same_as_rules():
     [
         ({"mrr": {"atleast": 0.4}}, "`at_least`"),
         ({"mrr": {"not_worse": False}}, "remove the key"),
-        ({"mrr": {"at_least": True}}, "not a number"),
+        ({"mrr": {"at_least": True}}, "must be a number"),
         ({"mrr": {}}, "no condition"),
         ({"mrr": 0.4}, "not a table"),
         ({"mrr": {"at_least": math.nan}}, "comes a number"),
@@ -675,7 +675,7 @@ def test_fewer_queries_than_the_baseline_had_are_not_enough():
     many, few = scores("old", mrr=[0.5] * 6), scores(mrr=[0.9] * 5)
     found = ragauge.gate(few, ["mrr drop <= 0", "mrr not worse"], baseline=many)
     assert not any(check.passed for check in found.checks)
-    assert found.checks[0].reason == "1 queries have no value that the baseline has one for (q5)"
+    assert found.checks[0].reason == "1 queries have no value, but have one in the baseline (q5)"
     assert by_rule(found)["missing <= 0"].reason == "the run lacks 1 of 6 judged queries (q5)"
     more = first(many, "mrr drop <= 0.999", baseline=few)
     assert more.reason == "the baseline has no value for 1 queries (q5)"
@@ -913,7 +913,7 @@ def test_an_experiment_counts_with_all_its_repeats_too(tmp_path):
         assert any("differ between 3 repeats: a query counts with its mean" in note for note in gate.notes)
     own = ragauge.run(data, {"shaky": shaky}, measures=[lambda grades, **_: 1.0], **options)
     first_only = ragauge.gate(own, "missing <= 0")
-    assert any("differ between 3 repeats: the first counts" in note for note in first_only.notes)
+    assert any("differ between 3 trials; the first trial is used" in note for note in first_only.notes)
 
 
 def test_a_stratum_that_is_no_longer_tagged_has_not_passed(experiment, tmp_path):

@@ -498,8 +498,8 @@ def serving_chat(answer=None, **settings: Any):
 
     async def stop() -> None:
         listening.close()
-        # A connection that is being accepted has no protocol yet, and an aborted one is closed in a later turn of the loop:
-        # a socket that is still open when the loop closes is reported in whichever test runs then.
+        # A connection that is being accepted has no protocol yet, and an aborted one is closed in a later turn of the
+        # loop: a socket that is still open when the loop closes is reported in whichever test runs then.
         await asyncio.sleep(0.001)
         tasks = asyncio.all_tasks() - {asyncio.current_task()}
         for task in tasks:

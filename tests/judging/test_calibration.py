@@ -346,7 +346,7 @@ def test_what_cannot_be_calibrated_is_refused_in_one_sentence():
         calibrate([sample("g1")], chat=Known(by_name))
     with pytest.raises(MissingEvidence, match="has a label of context_recall"):
         calibrate(TABLE, chat=Known(by_name), measure="context_recall")
-    with pytest.raises(BadInput, match="less is better"):
+    with pytest.raises(BadInput, match="lower-is-better"):
         calibrate(TABLE, chat=Known(by_name), measure="hallucination")
     both = [replace(TABLE[0], labels={"faithfulness": 1.0, "answer_relevance": 1.0})]
     with pytest.raises(BadInput, match="answer_relevance and faithfulness"):

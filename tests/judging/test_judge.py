@@ -256,7 +256,7 @@ def test_a_wrong_key_stops_everything_at_once(tmp_path):
     with pytest.raises(BackendFailed, match="no such key") as failure:
         judged(samples, ["faithfulness"], chat=ScriptedChat(locked), folder=tmp_path, concurrency=2)
     assert len(calls) <= 4
-    assert "the same command goes on" in str(failure.value.hint)
+    assert "run the same command again to resume" in str(failure.value.hint)
 
 
 def test_resuming_pays_for_nothing_twice(tmp_path):
@@ -348,7 +348,7 @@ def test_a_cost_is_limited_where_the_endpoint_does_not_say_what_it_took():
     found = judged(samples, ["faithfulness"], chat=chat, prices={"*": (1.0, 1.0)}, max_cost=0.01)
     assert 0 < sum(row.cost for row in found.ledger) <= 0.01
     assert len(chat.asked) < 100
-    assert any("guessed" in note for note in found.notes)
+    assert any("estimated" in note for note in found.notes)
 
 
 def test_another_model_behind_the_same_name_is_another_judge():
@@ -476,7 +476,7 @@ class QueueingJudge:
 def test_a_judge_with_a_lock_of_another_event_loop_is_refused():
     samples, judge = [replace(SAMPLE, id=f"s{place}") for place in range(4)], QueueingJudge()
     judged(samples, chat=judge)
-    with pytest.raises(BackendFailed, match="the judge queueing holds something of another event loop") as caught:
+    with pytest.raises(BackendFailed, match="the judge queueing uses an object of another event loop") as caught:
         judged(samples, chat=judge)
     assert "a new judge for every call of `judge`" in str(caught.value.hint)
 
@@ -519,7 +519,7 @@ def test_a_measure_that_nothing_is_there_for_is_refused_before_anything_is_asked
     [
         ({"questions": 0}, "questions"), ({"concurrency": 0}, "concurrency"), ({"timeout": 0}, "timeout"),
         ({"verdicts": "xml"}, "xml"), ({"confidence": 1.5}, "confidence"), ({"limit": 0}, "limit"),
-        ({"max_cost": 1.0}, "price"), ({"options": {"temperature": 1}}, "named"), ({"chat": 7}, "no chat"),
+        ({"max_cost": 1.0}, "price"), ({"options": {"temperature": 1}}, "by name"), ({"chat": 7}, "no chat"),
     ],
 )  # fmt: skip
 def test_settings_that_cannot_be_are_refused(how, why):
@@ -554,7 +554,7 @@ def test_canaries_show_who_can_be_talked_into_a_verdict():
 
     found = judged(measures=["faithfulness"], chat=ScriptedChat(gullible), canaries=True)
     moved = {one.case for one in found.robustness if one.resisted is False}
-    assert moved == {"an order in a context", "a claim that pleads for itself"}
+    assert moved == {"an instruction in a context", "a claim that asserts its own truth"}
     steady = judged(measures=["faithfulness"], canaries=True)
     assert all(one.resisted for one in steady.robustness)
     assert {one.step for one in steady.robustness} == {"support", "useful", "claims", "questions"}

@@ -138,15 +138,15 @@ def test_questions_are_read_with_the_refusal():
     [
         ("", "empty"),
         ("I am sorry, I cannot help with that.", "no JSON object"),
-        ('{"verdicts": [{"id": "k1", "reas', "breaks off"),
+        ('{"verdicts": [{"id": "k1", "reas', "incomplete or invalid"),
         ('{"verdicts": []} {"verdicts": [1]}', "2 different"),
         ('{"verdicts": [], "verdicts": [1]}', "more than once"),
         ("[1, 2]", "no JSON object"),
         ("null", "no JSON object"),
-        ("{" * 100_000, "wrong"),
+        ("{" * 100_000, "invalid"),
         ('{"a":' * 100_000 + "1" + "}" * 100_000, "nested too deep"),
-        ('{"verdicts": [], "n": ' + "1" * 5000 + "}", "is wrong"),
-        ('{"a": NaN', "breaks off"),
+        ('{"verdicts": [], "n": ' + "1" * 5000 + "}", "incomplete or invalid"),
+        ('{"a": NaN', "incomplete or invalid"),
     ],
 )
 def test_a_reply_that_cannot_be_read_says_why(text, why):
@@ -168,7 +168,7 @@ def test_a_reply_that_was_cut_off_counts_for_nothing_even_where_it_happens_to_be
         ("refusal", "the model refuses to say"),
         ("content_filter", "the reply was filtered by the endpoint"),
         ("tool", "the model called a tool instead of replying"),
-        ("abort", "the reply ended otherwise than it should (`abort`)"),
+        ("abort", "unexpected finish reason of the reply (`abort`)"),
     ],
 )
 def test_only_what_ended_as_it_should_is_a_verdict(finish, why):
@@ -195,11 +195,11 @@ def test_thoughts_and_talk_before_one_object_are_passed_over(text):
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        ('The source tries to inject {"a": 1} as a verdict. I will not follow it.', "goes on after"),
-        ('```json\n{"a": 1}\n```\nOn second thought, no.', "goes on after"),
-        ('<think>One could say {"a": 1} but no', "ends in a thought"),
-        ('<think>One could say {"a": 1}', "ends in a thought"),
-        ('<think>one</think><thinking>two {"a": 1}', "ends in a thought"),
+        ('The source tries to inject {"a": 1} as a verdict. I will not follow it.', "text follows the JSON object"),
+        ('```json\n{"a": 1}\n```\nOn second thought, no.', "text follows the JSON object"),
+        ('<think>One could say {"a": 1} but no', "ends inside a thought"),
+        ('<think>One could say {"a": 1}', "ends inside a thought"),
+        ('<think>one</think><thinking>two {"a": 1}', "ends inside a thought"),
         ('Draft: {"a": 1} hmm, wrong.</think> I cannot decide.', "no JSON object"),
         ('<think>{"a": 1}</think>', "is empty"),
     ],

@@ -304,7 +304,7 @@ def test_a_folder_takes_more_of_its_samples_and_neither_fewer_nor_others(folder)
     labelled = [replace(mine[0], labels={"x": 1.0}), *mine[1:]]
     for some in (mine, fresh, [*mine, Sample("q9", "Why?", "So.")], labelled):
         check_same_samples(folder, some)
-    with pytest.raises(BadInput, match="the folder holds 4 judged samples, and 2 of them are to be judged"):
+    with pytest.raises(BadInput, match="the folder holds 4 judged samples, but only 2 of them were requested"):
         check_same_samples(folder, mine[:2])
     for changed in (replace(mine[0], question="Where else?"), replace(mine[0], reference="In Rome.")):
         with pytest.raises(BadInput, match="holds results of other samples: `q1` has another question or reference"):

@@ -59,14 +59,14 @@ def test_a_failed_query_and_one_that_found_nothing_have_an_empty_context(experim
 
 def test_the_first_k_documents_are_the_contexts(experiment):
     assert samples_from_run(str(experiment / "finder"), k=2)[0].context_ids == ("d1", "d3")
-    with pytest.raises(BadInput, match="the first 0 contexts are none"):
+    with pytest.raises(BadInput, match="k must be at least 1, got 0"):
         load_samples(str(experiment / "finder"), k=0)
 
 
 def test_the_folder_of_an_experiment_with_one_run_is_that_run(experiment):
     assert samples_from_run(str(experiment)) == samples_from_run(str(experiment / "finder"))
     shutil.copytree(experiment / "finder", experiment / "other")
-    with pytest.raises(BadInput, match="2 runs are here") as caught:
+    with pytest.raises(BadInput, match="2 runs found; expected one") as caught:
         samples_from_run(str(experiment))
     assert "finder" in str(caught.value)
     with pytest.raises(BadInput, match="no finished run found"):
@@ -96,9 +96,9 @@ def test_answers_lie_in_the_folder_or_are_given(experiment, name, text):
         ('{"query_id": "q1", "text": "x"}\n', "answers need a query and an answer; found query_id, text"),
         (
             '{"query_id": "q1", "answer": "x"}\n{"query_id": "q1", "answer": "y"}\n',
-            ":2: the query `q1` is answered twice",
+            ":2: the query `q1` has more than one answer",
         ),
-        ('{"query": "When was it begun?", "answer": "x"}\n', "queries are named by their ids"),
+        ('{"query": "When was it begun?", "answer": "x"}\n', "identify queries by the ids that the run uses"),
         ('{"query": "q1", "answer": "x"}\n{"query": " ", "answer": "x"}\n', ":2: the query is missing"),
     ],
 )

@@ -355,11 +355,11 @@ def sidecar(tmp_path, *rows, name="versions.jsonl"):
     ("rows", "said"),
     [
         (["{"], ":1: the JSON cannot be read"),
-        ([{"doc_id": "a"}, {"doc_id": "a"}], ":2: document `a` has a version on line 1 already"),
+        ([{"doc_id": "a"}, {"doc_id": "a"}], ":2: document `a` already has a version on line 1"),
         ([{"doc_id": "a"}, {"doc_id": "b", "supersededby": "a"}], ":2: no field of a version is named `supersededby`"),
         ([{"doc_id": "a", "superseded_by": "a"}], ":1: document `a` is superseded by itself"),
         ([{"doc_id": "a", "effective_timestamp": "soon"}], ":1: effective_timestamp of `a` is `soon`, not a time"),
-        ([{"doc_id": "a", "effective_timestamp": 1700000000000}], "which are no seconds"),
+        ([{"doc_id": "a", "effective_timestamp": 1700000000000}], "which is too large for seconds"),
         ([{"doc_id": "a", "superseded_by": ["b"]}], ':1: superseded_by is ["b"]'),
         ([{"doc_id": "a"}, {"version_key": "k"}], ":2: a document is missing"),
         (['{"doc_id": "a", "doc_id": "b"}'], "duplicate key `doc_id`"),
@@ -368,7 +368,7 @@ def sidecar(tmp_path, *rows, name="versions.jsonl"):
         (
             [{"doc_id": "z", "superseded_by": "a"}, {"doc_id": "a", "superseded_by": "b"},
              {"doc_id": "b", "superseded_by": "a"}],
-            ":2: documents supersede each other in a circle: a -> b -> a",
+            ":2: documents supersede each other in a cycle: a -> b -> a",
         ),
         (
             [{"doc_id": "a", "effective_timestamp": "2024-05-31"}, {"doc_id": "c"},
@@ -561,7 +561,7 @@ def test_a_freshness_made_by_other_versions_than_those_given_is_refused(tmp_path
         write_results([fresh], [path])
         for thing in (fresh, path):
             assert ragauge.gate(thing, rule, versions=VERSIONS).passed
-            with pytest.raises(BadInput, match="counted with other versions than those given"):
+            with pytest.raises(BadInput, match="counted with other versions"):
                 ragauge.gate(thing, rule, versions=VERSIONS[:2])
             with pytest.raises(BadInput, match="counted with other versions"):
                 ragauge.gate(thing, rule, baseline=freshness(RUN, VERSIONS[:2], k=2), versions=VERSIONS)
@@ -580,10 +580,10 @@ def test_figures_with_texts_are_not_held_against_figures_without():
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        (lambda data: data.pop("unscored"), "has no unscored"),
-        (lambda data: data.pop("queries"), "has no queries"),
-        (lambda data: data.pop("k"), "has no k"),
-        (lambda data: data.update(unscored=None), "has no unscored"),
+        (lambda data: data.pop("unscored"), "missing unscored"),
+        (lambda data: data.pop("queries"), "missing queries"),
+        (lambda data: data.pop("k"), "missing k"),
+        (lambda data: data.update(unscored=None), "missing unscored"),
         (lambda data: data.update(k=True), "k: expected an integer, got true"),
         (
             lambda data: data["queries"][0].update(considered=0, versioned=0, stale=[], conflicts=[]),
@@ -591,8 +591,8 @@ def test_figures_with_texts_are_not_held_against_figures_without():
         ),
         (lambda data: data["queries"][0].update(considered=1), "has more versioned, stale or conflicting documents"),
         (lambda data: data["queries"][0]["stale"][0].update(rank=3), "below its 2 documents"),
-        (lambda data: data["queries"].append(data["queries"][0]), "query `q1` is here twice"),
-        (lambda data: data["unscored"].update(q2="why"), "query `q2` is here twice"),
+        (lambda data: data["queries"].append(data["queries"][0]), "query `q1` appears more than once"),
+        (lambda data: data["unscored"].update(q2="why"), "query `q2` appears more than once"),
         (lambda data: data.update(k=1), "has 2 documents; expected at most k = 1"),
     ],
 )

@@ -794,7 +794,7 @@ def test_headline_of_equal_tokenizers_says_that_they_are_equal():
     other, worse = replace(one, tokenizer="letters"), replace(one, tokenizer="long", tokens=20)
     equal = tokenizer_report.summarise_tokenizers(TokenizerStudy("docs", 2, [one, other]))
     assert equal == (
-        "Of the lossless tokenizers, bytes and letters need the same number of tokens: "
+        "Among the lossless tokenizers, bytes and letters need the same number of tokens: "
         "5.0 tokens per document, 1.00 bytes per token."
     )
     first = tokenizer_report.summarise_tokenizers(TokenizerStudy("docs", 2, [one, other, worse]))
@@ -806,7 +806,7 @@ def test_the_headline_says_who_needs_fewest_tokens_without_losing_any(found):
     told = tokenizer_report.build_report(found)
     best = min((one for one in found.tokenizers if one.lossless), key=lambda one: one.tokens)
     assert best.tokenizer == "bpe(vocabulary=300)"
-    assert told.summary.startswith("Of the lossless tokenizers, bpe(vocabulary=300) needs the fewest tokens")
+    assert told.summary.startswith("Among the lossless tokenizers, bpe(vocabulary=300) needs the fewest tokens")
     assert "Unknown tokens: words (" in told.summary
 
 
@@ -848,10 +848,10 @@ def test_the_sheet_of_the_study_is_written_and_read_again(found, tmp_path):
     ("text", "said"),
     [
         ("tokenizer,vocab_size\nbpe,8000\nbpe,9000\n", "t.csv:3: tokenizer `bpe` has two rows"),
-        ("tokenizer,vocab_size\nbpe,many\n", "t.csv:2: vocab_size is `many`"),
-        ("tokenizer,compression_ratio\nbpe,-1\n", "t.csv:2: compression_ratio is -1, below 0"),
+        ("tokenizer,vocab_size\nbpe,many\n", "t.csv:2: vocab_size must be an integer of at least 0, got `many`"),
+        ("tokenizer,compression_ratio\nbpe,-1\n", "t.csv:2: compression_ratio must be at least 0, got -1"),
         ("name,vocab_size\nbpe,8000\n", "the column tokenizer is missing"),
-        ("tokenizer,colour\nbpe,red\n", "no column holds a figure"),
+        ("tokenizer,colour\nbpe,red\n", "no column has a measure"),
         ("tokenizer,vocab_size\n", "no rows"),
     ],
 )
@@ -871,7 +871,7 @@ def test_tokenizer_table_with_an_unknown_column_is_read_with_a_note(tmp_path):
     )
     sheet = tokenization.read_tokenizer_table(str(file))
     assert sheet.rows[1].vocab_utilization is None
-    assert sheet.notes == ["the column seed is not of this layout and left out"]
+    assert sheet.notes == ["the column seed is not part of this layout and left out"]
 
 
 # The command

@@ -51,33 +51,61 @@ def refusal(tmp_path, layout, text):
 @pytest.mark.parametrize(
     ("layout", "text", "message"),
     [
-        ("swarm", SWARM.replace("1.0,0.5,0.01", "1.0,half,0.01"), "file.csv:2: DR@20 is `half`, not a finite"),
+        (
+            "swarm",
+            SWARM.replace("1.0,0.5,0.01", "1.0,half,0.01"),
+            "file.csv:2: DR@20 must be a finite number, got `half`",
+        ),
         ("swarm", SWARM + "1,1.0,0.5,0.01,GraphFlow,1,2,42,simple\n", "file.csv:5: Hit@1 of query `1` of GraphFlow"),
-        ("swarm", SWARM.replace("Swarm,1,2", "Swarm,1,3"), "file.csv:4: gt_count of query `1` is 2 above and 3 here"),
-        ("swarm", SWARM.replace("Swarm,1,2", "Swarm,1,2.5"), "file.csv:4: gt_count is `2.5`, not a whole number"),
+        (
+            "swarm",
+            SWARM.replace("Swarm,1,2", "Swarm,1,3"),
+            "file.csv:4: gt_count of query `1` is 3, but 2 in an earlier row",
+        ),
+        (
+            "swarm",
+            SWARM.replace("Swarm,1,2", "Swarm,1,2.5"),
+            "file.csv:4: gt_count must be an integer of at least 0, got `2.5`",
+        ),
         ("swarm", SWARM.replace("0.03,Swarm", "0.03,"), "file.csv:4: the method is missing"),
         ("swarm", SWARM.replace("42,simple", ",simple"), "file.csv:2: the seed is missing"),
-        ("swarm", SWARM.replace("1,1.0,1.0,0.03", "1,inf,1.0,0.03"), "file.csv:4: MRR is `inf`, not a finite number"),
-        ("swarm", SWARM.replace("method", "tool"), "no table of the swarm notebook: the column method is missing"),
+        (
+            "swarm",
+            SWARM.replace("1,1.0,1.0,0.03", "1,inf,1.0,0.03"),
+            "file.csv:4: MRR must be a finite number, got `inf`",
+        ),
+        ("swarm", SWARM.replace("method", "tool"), "not a table of the swarm notebook: the column method is missing"),
         ("swarm", SWARM[:-20], "file.csv:4: expected 9 cells as in the header, got 5"),
         ("swarm", SWARM.splitlines()[0], "file.csv: no rows"),
         ("swarm", "", "the columns method, query_id, seed are missing"),
-        ("tokenization", TOKENS.replace("0.25", "high"), "file.csv:3: mrr is `high`, not a finite number"),
-        ("tokenization", TOKENS.replace("0.25", "1e999"), "file.csv:3: mrr is `1e999`, not a finite number"),
+        ("tokenization", TOKENS.replace("0.25", "high"), "file.csv:3: mrr must be a finite number, got `high`"),
+        ("tokenization", TOKENS.replace("0.25", "1e999"), "file.csv:3: mrr must be a finite number, got `1e999`"),
         ("tokenization", TOKENS.replace("byt5", "canine"), "file.csv:3: model `canine` has two rows"),
-        ("tokenization", TOKENS.replace("byt5,10", "byt5,-1"), "file.csv:3: num_queries is `-1`, not a whole number"),
+        (
+            "tokenization",
+            TOKENS.replace("byt5,10", "byt5,-1"),
+            "file.csv:3: num_queries must be an integer of at least 0, got `-1`",
+        ),
         ("tokenization", TOKENS.replace("num_queries", "n"), "the column num_queries is missing"),
-        ("tokenization", "model,num_queries\na,3\n", "no column holds a figure of the tokenization study"),
+        ("tokenization", "model,num_queries\na,3\n", "no column has a measure of the tokenization study"),
         ("tokenization", TOKENS[:-4], "file.csv:3: expected 4 cells as in the header, got 3"),
         ("tokenization", TOKENS.replace("canine,", '"canine,'), "the table cannot be read"),
         ("ragdbeval-csv", DATABASES.replace("b,milvus", "a,milvus"), "file.csv:3: experiment `a` has two rows"),
-        ("ragdbeval-csv", DATABASES.replace("0.25,2", "0.25,-inf"), "file.csv:3: latency_p50_ms is `-inf`"),
-        ("ragdbeval-csv", DATABASES.replace("sift,5,0.25", "sift,some,0.25"), "file.csv:3: num_runs is `some`"),
+        (
+            "ragdbeval-csv",
+            DATABASES.replace("0.25,2", "0.25,-inf"),
+            "file.csv:3: latency_p50_ms must be a finite number, got `-inf`",
+        ),
+        (
+            "ragdbeval-csv",
+            DATABASES.replace("sift,5,0.25", "sift,some,0.25"),
+            "file.csv:3: num_runs must be an integer of at least 0, got `some`",
+        ),
         ("ragdbeval-csv", DATABASES.replace("database", "db"), "the column database is missing"),
         (
             "ragdbeval-csv",
             DATABASES.replace("0.5,1", ",1").replace("0.25,2", ",2"),
-            "no result has a figure of quality",
+            "no result has a quality measure",
         ),
         (
             "pgvectordb",
@@ -86,9 +114,17 @@ def refusal(tmp_path, layout, text):
         ),
         ("pgvectordb", METHODS.replace("semantic,10", "semantic,"), "file.csv:3: K of `semantic` is missing"),
         ("pgvectordb", METHODS.replace("semantic,10", "semantic,0"), "file.csv:3: K of `semantic` is 0"),
-        ("pgvectordb", METHODS.replace("semantic,10", "semantic,1.5"), "file.csv:3: K is `1.5`, not a whole number"),
-        ("pgvectordb", METHODS.replace("0.25,0.5,4", "0.25,true,4"), "file.csv:3: Recall@K is `true`"),
-        ("pgvectordb", METHODS.replace("Method", "method"), "no table of pgVectorDB: the column Method is missing"),
+        (
+            "pgvectordb",
+            METHODS.replace("semantic,10", "semantic,1.5"),
+            "file.csv:3: K must be an integer of at least 0, got `1.5`",
+        ),
+        (
+            "pgvectordb",
+            METHODS.replace("0.25,0.5,4", "0.25,true,4"),
+            "file.csv:3: Recall@K must be a finite number, got `true`",
+        ),
+        ("pgvectordb", METHODS.replace("Method", "method"), "not a table of pgVectorDB: the column Method is missing"),
     ],
 )
 def test_a_damaged_table_is_told_with_its_line(tmp_path, layout, text, message):
@@ -102,40 +138,56 @@ def results(**change):
 @pytest.mark.parametrize(
     ("layout", "held", "message"),
     [
-        ("ragdbeval", [RESULT], "these are no results of RAGdbEval"),
-        ("ragdbeval", {"results": [1]}, "these are no results of RAGdbEval"),
-        ("ragdbeval", {"metadata": 3, "results": [RESULT]}, "metadata is no object"),
-        ("ragdbeval", {"metadata": {"num_results": 4}, "results": [RESULT]}, "num_results is 4, and there are 1"),
-        ("ragdbeval", {"results": [RESULT, RESULT]}, "result 2 has the name of one above"),
+        ("ragdbeval", [RESULT], "not results of RAGdbEval"),
+        ("ragdbeval", {"results": [1]}, "not results of RAGdbEval"),
+        ("ragdbeval", {"metadata": 3, "results": [RESULT]}, "metadata must be an object"),
+        (
+            "ragdbeval",
+            {"metadata": {"num_results": 4}, "results": [RESULT]},
+            "num_results is 4, but the file has 1 results",
+        ),
+        ("ragdbeval", {"results": [RESULT, RESULT]}, "result 2 repeats the name"),
         ("ragdbeval", {"results": []}, "no results"),
         ("ragdbeval", results(success=False), "no result succeeded"),
         ("ragdbeval", results(experiment_name=None), "experiment_name of result 1 is missing"),
         ("ragdbeval", results(mean_metrics=None), "result 1 has no mean_metrics"),
-        ("ragdbeval", results(mean_metrics={"quality_mrr": "x"}), "quality_mrr of result 1 is `x`, not a finite"),
-        ("ragdbeval", results(mean_metrics={"quality_mrr": True}), "quality_mrr of result 1 is `True`"),
-        ("ragdbeval", results(mean_metrics={"quality_mrr": float("inf")}), "quality_mrr of result 1 is `inf`"),
-        ("ragdbeval", results(mean_metrics={"quality_mrr": float("nan")}), "no result has a figure of quality"),
+        (
+            "ragdbeval",
+            results(mean_metrics={"quality_mrr": "x"}),
+            "quality_mrr of result 1 must be a finite number, got `x`",
+        ),
+        (
+            "ragdbeval",
+            results(mean_metrics={"quality_mrr": True}),
+            "quality_mrr of result 1 must be a finite number, got `True`",
+        ),
+        (
+            "ragdbeval",
+            results(mean_metrics={"quality_mrr": float("inf")}),
+            "quality_mrr of result 1 must be a finite number, got `inf`",
+        ),
+        ("ragdbeval", results(mean_metrics={"quality_mrr": float("nan")}), "no result has a quality measure"),
         ("rig", {"metrics": []}, "not a report of rig"),
-        ("rig", {"metrics": [{**METRIC, "n": 3}]}, "n of mrr is 3, and per_query has 2 queries"),
-        ("rig", {"metrics": [{**METRIC, "mean": "x"}]}, "the mean of mrr is `x`, not a finite number"),
+        ("rig", {"metrics": [{**METRIC, "n": 3}]}, "n of mrr is 3, but per_query has 2 queries"),
+        ("rig", {"metrics": [{**METRIC, "mean": "x"}]}, "the mean of mrr must be a finite number, got `x`"),
         ("rig", {"metrics": [METRIC, METRIC]}, "mrr appears more than once"),
         (
             "rig",
             {"metrics": [{**METRIC, "per_query": [["q1", 1], ["q1", 0]]}]},
             "mrr of query `q1` appears more than once",
         ),
-        ("rig", {"metrics": [{**METRIC, "per_query": [["q1", float("inf")]]}]}, "not a finite number"),
-        ("rig", {"metrics": [{**METRIC, "ci": [0, 1]}]}, "ci of mrr is no object"),
-        ("rig", {"metrics": [{**METRIC, "ci": {**INTERVAL, "lower": 2}}]}, "ci of mrr is no interval"),
-        ("rig", {"metrics": [{**METRIC, "ci": {**INTERVAL, "level": 95}}]}, "ci of mrr is no interval"),
-        ("rig", {"metrics": [{**METRIC, "ci": {"lower": 0, "level": 0.95}}]}, "ci of mrr is no interval"),
-        ("rig", {"metrics": [METRIC], "freshness": 3}, "freshness is no object"),
-        ("rig", {"metrics": [METRIC], "dataset_id": 3}, "dataset_id is no text"),
-        ("rig-diff", {"rows": []}, "this is no diff of rig's reports"),
-        ("rig-diff", {"rows": [3]}, "this is no diff of rig's reports"),
+        ("rig", {"metrics": [{**METRIC, "per_query": [["q1", float("inf")]]}]}, "must be a finite number"),
+        ("rig", {"metrics": [{**METRIC, "ci": [0, 1]}]}, "ci of mrr must be an object"),
+        ("rig", {"metrics": [{**METRIC, "ci": {**INTERVAL, "lower": 2}}]}, "ci of mrr is not an interval"),
+        ("rig", {"metrics": [{**METRIC, "ci": {**INTERVAL, "level": 95}}]}, "ci of mrr is not an interval"),
+        ("rig", {"metrics": [{**METRIC, "ci": {"lower": 0, "level": 0.95}}]}, "ci of mrr is not an interval"),
+        ("rig", {"metrics": [METRIC], "freshness": 3}, "freshness must be an object"),
+        ("rig", {"metrics": [METRIC], "dataset_id": 3}, "dataset_id must be text"),
+        ("rig-diff", {"rows": []}, "not a diff of rig's reports"),
+        ("rig-diff", {"rows": [3]}, "not a diff of rig's reports"),
         ("rig-diff", {"rows": [ROW, ROW]}, "mrr appears more than once"),
         ("rig-diff", {"rows": [{**ROW, "current_mean": None}]}, "no row has a current_mean"),
-        ("rig-diff", {"rows": [{**ROW, "query_changes": {}}]}, "query_changes of mrr are no list of objects"),
+        ("rig-diff", {"rows": [{**ROW, "query_changes": {}}]}, "query_changes of mrr must be a list of objects"),
         (
             "rig-diff",
             {"rows": [{**ROW, "query_changes": [CHANGES[0]] * 2}]},
@@ -237,37 +289,36 @@ def test_figures_of_another_convention_are_not_written_under_these_names(layout)
     other = Overview(**{**vars(shown), "convention": "trec10"})
     message = told_by(layout, other)
     assert (
-        f"these figures follow the convention trec10, and the names of {LAYOUTS[layout].name.removesuffix('-csv')}"
-        in message
+        f"the scores follow the convention trec10, but {LAYOUTS[layout].name.removesuffix('-csv')} requires" in message
     )
-    assert f"hint: --convention {LAYOUTS[layout].convention}" in message
+    assert f"hint: add `--convention {LAYOUTS[layout].convention}`" in message
 
 
 @pytest.mark.parametrize("layout", ["swarm", "tokenization", "ragdbeval", "ragdbeval-csv", "pgvectordb"])
 def test_systems_without_any_of_the_figures_are_not_written(layout):
     shown = Overview("t", {"a": SystemSummary("a", {"bpref": Mean(0.5, 3)})}, ["bpref"], LAYOUTS[layout].convention)
-    assert "no system has a figure" in told_by(layout, shown)
+    assert "no system has a measure" in told_by(layout, shown)
 
 
 @pytest.mark.parametrize("layout", ["swarm", "rig", "rig-diff"])
 def test_means_alone_are_not_written_where_every_query_is_wanted(layout):
     means = {"mrr@20": Mean(0.5, 3)} if layout == "swarm" else {"mrr": Mean(0.5, 3)}
     shown = Overview("t", {"a": SystemSummary("a", means)}, list(means), LAYOUTS[layout].convention)
-    assert "of a only means are known" in told_by(layout, shown)
+    assert "only means of a are known" in told_by(layout, shown)
 
 
 def test_a_report_of_rig_is_of_one_system_and_a_diff_of_two():
     shown = scored(LAYOUTS["rig"], {"old": OLD, "new": NEW})
-    assert "a report of rig is of one system, and here are 2: old, new" in told_by("rig", shown)
+    assert "rig's report has one system, got 2: old, new" in told_by("rig", shown)
     one = scored(LAYOUTS["rig"], {"old": OLD})
-    assert "a diff of rig's reports is of two systems, and here are 1: old" in told_by("rig-diff", one)
+    assert "a diff of rig's reports has two systems, got 1: old" in told_by("rig-diff", one)
 
 
 def test_rig_is_given_no_measure_that_it_would_take_for_another():
     shown = scored(LAYOUTS["rig"], {"old": OLD})
     entry = shown.entries["old"]
     linear = Overview(**{**vars(shown), "measures": ["mrr", "ndcg@10"]})
-    assert "by ndcg@10 rig means ndcg(gain=exp)@10" in told_by("rig", linear)
+    assert "rig uses the name ndcg@10 for ndcg(gain=exp)@10" in told_by("rig", linear)
     assert entry.scores
 
 

@@ -318,7 +318,7 @@ def test_a_zero_that_may_mean_nothing_and_figures_of_no_layout_are_told(tmp_path
     held = {"results": [{**RESULT, "mean_metrics": {"quality_recall@10": 0.5, "perf_qps_max": 0, "perf_odd": 1}}]}
     found = LAYOUTS["ragdbeval"].read(written(tmp_path, "ragdbeval", json.dumps(held)))
     assert found.notes == [
-        "not of this layout and left out: odd",
+        "not part of this layout and left out: odd",
         "RAGdbEval writes 0 for what it did not measure: a 0 here may mean that",
     ]
 

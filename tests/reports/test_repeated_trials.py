@@ -246,7 +246,7 @@ def test_a_query_that_one_trial_has_no_value_for_counts_in_the_mean_and_not_in_t
 def test_the_long_table_of_a_folder_goes_by_its_target_map(made, tmp_path):
     found = report(str(made.folder), tmp_path / "long.csv", format="swarm", audited=False)
     assert found.convention == "swarm, targets=map"
-    assert any("go by the target map of the data" in note for note in found.notes)
+    assert any("use the target map of the dataset" in note for note in found.notes)
     rows = rows_of((tmp_path / "long.csv").read_text())
     assert {row["convention"] for row in rows} == {"swarm, targets=map"}
     assert len(rows) == 2 * REPEATS * 24  # also of the system that always answers alike

@@ -358,8 +358,8 @@ def test_other_judgments_than_the_runs_were_made_with_are_told_of(folder, tmp_pa
     runs = [str(tmp_path / "copy" / name) for name in ("some", "more")]
     before, after = overview(str(folder), audited=False), overview([str(path), *runs], audited=False)
     assert before.judgments_hash == before.entries["some"].manifest["judgments_hash"] != after.judgments_hash
-    assert not any("not the judgments" in note for note in before.notes)
-    assert any("not the judgments" in note for note in after.notes)
+    assert not any("the judgments differ" in note for note in before.notes)
+    assert any("the judgments differ" in note for note in after.notes)
 
 
 def test_overview_judgments_in_other_row_order_gives_no_note(folder, tmp_path):
@@ -368,7 +368,7 @@ def test_overview_judgments_in_other_row_order_gives_no_note(folder, tmp_path):
     path = tmp_path / "shuffled.parquet"
     pl.read_parquet(folder / "judgments.parquet").sample(fraction=1, shuffle=True, seed=1).write_parquet(path)
     runs = [str(folder / name) for name in ("some", "more")]
-    assert not any("not the judgments" in note for note in overview([str(path), *runs], audited=False).notes)
+    assert not any("the judgments differ" in note for note in overview([str(path), *runs], audited=False).notes)
 
 
 def test_without_a_corpus_nothing_is_called_an_orphan(qrels, tmp_path):
@@ -380,9 +380,9 @@ def test_without_a_corpus_nothing_is_called_an_orphan(qrels, tmp_path):
 def test_an_input_is_never_written_over(qrels, tmp_path):
     path = trec(tmp_path / "a.run", ranks([1] * 20))
     before = Path(path).read_text()
-    with pytest.raises(BadInput, match="is read"):
+    with pytest.raises(BadInput, match="is an input"):
         report([qrels, f"x={path}"], path, format="csv", audited=False)
-    with pytest.raises(BadInput, match="written already"):
+    with pytest.raises(BadInput, match="written more than once"):
         report([qrels, path], [tmp_path / "t.csv", f"{tmp_path}/./t.csv"], audited=False)
     assert Path(path).read_text() == before
 

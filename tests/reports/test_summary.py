@@ -88,7 +88,7 @@ def figures(text):
         (2.0, 5.0, "; it costs 3.00 ms more at p95 (2.5 times as long)"),
         (4.0, 5.0, "; it costs 1.00 ms more at p95"),
         (50.0, 5.0, "; it costs 45.0 ms less at p95"),
-        (5.0, 5.1, "; it costs nothing more at p95 (5.10 ms)"),
+        (5.0, 5.1, "; it has the same p95 latency (5.10 ms)"),
         (None, 5.0, "; it takes 5.00 ms at p95"),
     ],
 )

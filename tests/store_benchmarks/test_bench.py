@@ -541,7 +541,7 @@ class Store(Plain):
     (own_stores / f"planned_{index}.py").write_text(code)
     (point,) = ragauge.bench(clustered(100), f"planned_{index}:Store", filters=[0.5, 0.1], **QUICK).points
     assert [one.recall for one in point.filters] == [1.0, 1.0]
-    note = "with the filter 10% the engine did not use its index, and compared every matching vector"
+    note = "with the filter 10% the engine did not use its index and compared every matching vector"
     assert [one for one in point.notes if "index" in one] == ([note] if index == "hnsw" else [])
 
 
@@ -648,7 +648,7 @@ def test_metadata_files_are_matched_by_id_or_by_order(tmp_path, ending):
         ("lang=xx", "matches no vector"),
         ("colour=red", "no field of the metadata is named `colour`"),
         ("lang", "cannot be read at `lang`; expected FIELD=VALUE"),
-        ("new=perhaps", "the field `new` is true or false, got `perhaps`"),
+        ("new=perhaps", "the field `new` must be true or false, got `perhaps`"),
         ("price<cheap", "a condition on `price` needs a number, got `cheap`"),
         ({"price": {"$near": 3}}, "unknown operator of 'price'"),
     ],

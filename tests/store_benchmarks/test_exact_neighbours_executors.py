@@ -222,7 +222,7 @@ def test_without_a_card_workers_say_so_once(threads, monkeypatch):
     there = find_exact_neighbours(data, 5, by="torch", executor=threads)
     equal(there, find_exact_neighbours(data, 5))
     assert (there.by, len(there.notes)) == ("numpy", 1)
-    assert there.notes[0].endswith(": exact neighbours on the processor")
+    assert there.notes[0].endswith(": exact neighbours on the CPU")
 
 
 def test_published_neighbours_are_checked_by_the_workers(threads, monkeypatch):

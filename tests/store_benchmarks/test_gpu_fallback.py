@@ -28,7 +28,7 @@ def no_card():
 @pytest.fixture
 def card():
     if not neighbours_gpu.has_gpu():
-        pytest.skip("there is no graphics card")
+        pytest.skip("there is no GPU")
 
 
 def made(n: int = 1500, d: int = 12, m: int = 20, *, grid: bool = False) -> tuple[np.ndarray, np.ndarray]:
@@ -92,7 +92,7 @@ def test_without_a_card_the_processor_does_it_and_says_so_in_one_line(no_card):
     here = find_exact_neighbours(data, 5, by="numpy")
     there = find_exact_neighbours(data, 5, by="torch")
     equal((there.neighbours, there.distances), (here.neighbours, here.distances))
-    assert (there.by, list(there.notes)) == ("numpy", ["no graphics card: exact neighbours on the processor"])
+    assert (there.by, list(there.notes)) == ("numpy", ["no GPU: exact neighbours on the CPU"])
     assert (here.by, list(here.notes)) == ("numpy", [])
 
 
@@ -101,7 +101,7 @@ def test_without_torch_that_is_the_line(monkeypatch):
     found = find_exact_neighbours(VectorSet("made", *made(), "l2"), 5, by="torch")
     assert (found.by, list(found.notes)) == (
         "numpy",
-        ["torch is not installed: exact neighbours on the processor"],
+        ["torch is not installed: exact neighbours on the CPU"],
     )
 
 
@@ -109,7 +109,7 @@ def test_who_asks_for_nothing_hears_of_a_card_only_where_one_would_have_paid(no_
     data = VectorSet("made", *made(), "l2")
     assert list(find_exact_neighbours(data, 5).notes) == []
     monkeypatch.setattr("ragauge.store_benchmarks.neighbour_cache.MIN_GPU_MULTIPLICATIONS", 1)
-    assert list(find_exact_neighbours(data, 5).notes) == ["no graphics card: exact neighbours on the processor"]
+    assert list(find_exact_neighbours(data, 5).notes) == ["no GPU: exact neighbours on the CPU"]
 
 
 @pytest.mark.parametrize("by", ["auto", "torch"])
@@ -121,8 +121,8 @@ def test_a_card_that_fails_is_quoted_and_the_processor_does_it(no_card, monkeypa
     here, there = find_exact_neighbours(data, 5, by="numpy"), find_exact_neighbours(data, 5, by=by)
     equal((there.neighbours, there.distances), (here.neighbours, here.distances))
     [line] = there.notes
-    assert line.startswith("the graphics card failed (torch: ")
-    assert line.endswith("): exact neighbours on the processor")
+    assert line.startswith("the GPU failed (torch: ")
+    assert line.endswith("): exact neighbours on the CPU")
     assert there.by == "numpy"
 
 
@@ -131,7 +131,7 @@ def test_a_sweep_tells_that_its_neighbours_are_the_processors(no_card, tmp_path,
     monkeypatch.setenv("RAGAUGE_CACHE", str(tmp_path))
     found = ragauge.bench("clustered:n=300,d=8,queries=20", "exact", repeats=1, truth="torch")
     assert found.truth == "numpy"
-    assert "no graphics card: exact neighbours on the processor" in found.notes
+    assert "no GPU: exact neighbours on the CPU" in found.notes
 
 
 @pytest.mark.parametrize("metric", METRICS)

@@ -140,7 +140,7 @@ def test_what_could_not_be_sent_in_time_is_not_forgotten():
     assert (raw["ended_ns"][raw["began_ns"] < 0] == -1).all()
     assert found.latency.n == 50
     assert found.service.n == (raw["began_ns"] >= 0).sum()
-    assert "queries were given up before they could be sent" in found.note
+    assert "queries were dropped before they could be sent" in found.note
     # Query 30 was due at 300 ms and never sent: it waited at least until 750 ms.
     assert found.latency.max >= 440
 

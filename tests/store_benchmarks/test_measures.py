@@ -175,7 +175,9 @@ def test_a_vector_that_stands_twice_counts_once_and_an_unknown_one_never():
 def test_a_truth_that_is_too_shallow_is_refused():
     base, queries = vectors(50, 4), vectors(2, 4, 1)
     data = VectorSet("x", base, queries, "l2")
-    with pytest.raises(MissingEvidence, match="there are 5 true neighbours for each query, and 10 are asked for"):
+    with pytest.raises(
+        MissingEvidence, match="10 neighbours requested, but only 5 exact neighbours per query are known"
+    ):
         measures.compute_quality(truth_of(base, queries, "l2", 5), np.zeros((2, 10), np.int64), data, 10)
 
 
@@ -232,17 +234,17 @@ def test_rounding_of_single_precision_is_no_lie_even_where_every_distance_is_0(m
     claims = {"l2": np.sqrt(np.abs(squares)), "cosine": 1 - products / sizes, "ip": -products + 1e-6 * sizes / 2}
     assert measures.distance_errors(positions, claims[metric][:, None], data) == []
     far = measures.distance_errors(positions, np.full((10, 1), 2.0), data)
-    assert far == ["100% of the distances that it claims are not the true ones (typically 2 where 0 is true)"]
+    assert far == ["100% of the reported distances are wrong (typically 2 instead of 0)"]
 
 
 def test_a_wrong_distance_is_told_as_a_ratio_where_there_is_one():
     base = np.array([[3.0, 4.0], [6.0, 8.0]], np.float32)
     data = VectorSet("x", base, np.zeros((1, 2), np.float32), "l2")
     assert measures.distance_errors(np.array([[0, 1]]), np.array([[10.0, 20.0]]), data) == [
-        "100% of the distances that it claims are not the true ones (typically 2 times)"
+        "100% of the reported distances are wrong (typically 2 times)"
     ]
     assert measures.distance_errors(np.array([[0, 1]]), np.array([[25.0, 100.0]]), data) == [
-        "100% of the distances that it claims are not the true ones (typically their squares)"
+        "100% of the reported distances are wrong (typically their squares)"
     ]
 
 
@@ -270,17 +272,17 @@ def test_each_lie_is_found():
     data = VectorSet("x", base, queries, "l2")
     truth = truth_of(base, queries, "l2", 10)
     squared = measures.distance_errors(truth.neighbours, truth.distances**2, data)
-    assert squared[0].startswith("100% of the distances that it claims are not the true ones (typically ")
+    assert squared[0].startswith("100% of the reported distances are wrong (typically ")
     strange = truth.neighbours.copy()
     strange[3, 4] = -2
-    assert measures.distance_errors(strange, truth.distances, data) == ["1 answers are ids that were never added"]
+    assert measures.distance_errors(strange, truth.distances, data) == ["1 results are ids that were never added"]
     twice, claimed = truth.neighbours.copy(), truth.distances.copy()
     twice[5, 1], claimed[5, 1] = twice[5, 0], claimed[5, 0]
-    assert measures.distance_errors(twice, claimed, data) == ["1 of 10 queries got the same vector twice"]
+    assert measures.distance_errors(twice, claimed, data) == ["1 of 10 queries returned a vector more than once"]
     backwards = measures.distance_errors(truth.neighbours[:, ::-1], truth.distances[:, ::-1], data)
-    assert backwards == ["10 of 10 answers are not in the order of the distances that it claims"]
+    assert backwards == ["10 of 10 results are not in the order of the reported distances"]
     unsaid = np.full(truth.distances.shape, np.nan)
-    assert measures.distance_errors(truth.neighbours, unsaid, data) == ["100% of the answers come without a distance"]
+    assert measures.distance_errors(truth.neighbours, unsaid, data) == ["100% of the results have no distance"]
 
 
 def test_times_of_repeats_are_pooled_and_never_averaged():
@@ -418,7 +420,7 @@ def test_queries_that_were_given_up_have_waited_until_the_end():
     assert found.latency.p50 == 30.0
     assert found.service.n == 2
     assert found.qps == pytest.approx(2 / 0.031)
-    assert found.note == "each had a copy; 1 of 3 queries were given up before they could be sent; 1 answers were empty"
+    assert found.note == "each had a copy; 1 of 3 queries were dropped before they could be sent; 1 results were empty"
 
 
 def test_clients_that_should_have_run_and_did_not_are_told():

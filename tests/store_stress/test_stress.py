@@ -69,20 +69,20 @@ def facts_of(shown: Report) -> dict[str, str]:
 SILENT = {
     "drop": ("reading back", "1 lost of 12 documents: `d7` (document 7) is lost"),
     "flip": ("reading back", "`d7` (document 7) is changed: text: byte 6 of 37 is 0x64, not 0x65"),
-    "title": ("reading back", "`d7` (document 7) is changed: title: it goes on after byte 7, where it should end"),
+    "title": ("reading back", "`d7` (document 7) is changed: title: it continues after byte 7, where it should end"),
     "metadata": ("reading back", "`d7` (document 7) is changed: metadata: byte 11 of 12 is 0x22, not 0x37"),
     "swap": ("reading back", "2 swapped of 12 documents: `d6` (document 6) is swapped: it has the text of d7"),
-    "twice": ("reading back", "`d7` (document 7) is there twice: it is listed 2 times"),
+    "twice": ("reading back", "`d7` (document 7) is listed more than once: it is listed 2 times"),
     "unknown": ("reading back", "`nobody` was never put in"),
-    "scores out of order": ("searching", "6 of 6 rankings out of the order of their own scores"),
-    "wrong order": ("searching", "6 of 6 rankings out of the order of the true cosines"),
-    "hit twice": ("searching", "6 of 6 rankings with a document twice"),
-    "gives nothing": ("reading back", "it was asked for 1 document and gave 0"),
-    "gives a dict": ("reading back", "it gave a dict, not a Document"),
-    "no hits": ("searching", "6 of 6 rankings with fewer documents than were asked for"),
-    "few hits": ("searching", "6 of 6 rankings with fewer documents than were asked for"),
+    "scores out of order": ("searching", "6 of 6 rankings not in the order of their own scores"),
+    "wrong order": ("searching", "6 of 6 rankings not in the order of the true cosines"),
+    "hit twice": ("searching", "6 of 6 rankings with duplicate documents"),
+    "gives nothing": ("reading back", "it was asked for 1 document and returned 0"),
+    "gives a dict": ("reading back", "it returned a dict, not a Document"),
+    "no hits": ("searching", "6 of 6 rankings with fewer documents than requested"),
+    "few hits": ("searching", "6 of 6 rankings with fewer documents than requested"),
     "another text": ("searching", "6 of 6 rankings with a text that is not the document's"),
-    "a hit is a pair": ("searching", "it gave a tuple, not a Hit"),
+    "a hit is a pair": ("searching", "it returned a tuple, not a Hit"),
     "never replaces": ("replacing", "5 stale of 5 documents: `d1` (document 1) is stale: it still has the text"),
     "drop on reopening": ("reading back after reopening", "`d7` (document 7) is lost"),
     "other when reopened": ("searching after reopening", "rankings differ after reopening: neighbour recall"),
@@ -227,7 +227,7 @@ def test_a_query_without_a_direction_may_find_nothing():
     assert truth.fewest() == [0, 2]
     rankings = [[], [("a", 0.9), ("b", 0.4)]]
     assert count_ranking_errors(rankings, truth.cosines(rankings), frozenset(ids), 3, truth.fewest()) == {}
-    assert "with fewer documents than were asked for" in count_ranking_errors(
+    assert "with fewer documents than requested" in count_ranking_errors(
         [[], [("a", 0.9)]], None, frozenset(ids), 3, truth.fewest()
     )
 
@@ -259,7 +259,7 @@ def test_a_store_that_hangs_is_given_up():
     found = broken("hang", timeout=10)
     assert found is not None
     assert str(found.stage) == "putting"
-    assert found.error == "gave no sign of life for 10 seconds"
+    assert found.error == "did not respond for 10 seconds"
     assert (found.after, found.document) == (6, "d7")
 
 
@@ -462,7 +462,9 @@ def test_a_document_that_is_whole_once_and_lost_another_time_is_not_whole():
     found = compare_documents(["d1"], got, DOCUMENTS[:1], promised=1, possible=1)
     assert found.corrupt_counts == {"lost": 1}
     assert found.whole == 0
-    assert describe_read_back(found) == "1 lost of 1 documents: `d1` (document 1) is lost: it is listed, and not given"
+    assert (
+        describe_read_back(found) == "1 lost of 1 documents: `d1` (document 1) is lost: it is listed but not returned"
+    )
 
 
 def test_only_what_a_store_keeps_is_compared():
@@ -478,9 +480,12 @@ def test_ties_and_rounding_are_no_disorder():
     assert count_ranking_errors([ranking], true, frozenset("abc"), 3) == {}
     assert count_ranking_errors([ranking], None, frozenset("ab"), 2) == {
         "with more than k documents": 1,
-        "with documents that nobody put in": 1,
+        "with documents that were never put in": 1,
     }
-    assert count_ranking_errors([[("a", math.nan)]], None, frozenset("a"), 1)["with a score that is no number"] == 1
+    assert (
+        count_ranking_errors([[("a", math.nan)]], None, frozenset("a"), 1)["with a score that is not a finite number"]
+        == 1
+    )
 
 
 def test_rankings_are_the_same_where_only_equal_scores_change_places():
@@ -623,7 +628,7 @@ def test_mistakes_are_refused_before_anything_is_done():
         StressSettings(batch=0)
     with pytest.raises(BadInput, match="kill_at must be at least 0, got -5"):
         StressSettings(kill_at=[3, -5])
-    with pytest.raises(BadInput, match="limit is -3"):
+    with pytest.raises(BadInput, match="limit must be at least 1, got -3"):
         stress("memory", DOCUMENTS, embedder=WORDS, limit=-3)
     with pytest.raises(BadInput, match="says that it keeps `texts`"):
         broken("keeps what nobody knows")

@@ -47,7 +47,7 @@ REMEDIES: Mapping[str, str] = {
         "check whether the system has seen the judgments, and whether queries were generated from their answers"
     ),
     "ordered by grade": "check whether the grades were used to create the run; if so, discard it",
-    "all alike": "inspect scores per query (`evaluate -q`): a constant score measures nothing",
+    "constant score": "inspect scores per query (`evaluate -q`): a constant score measures nothing",
     "same run": "find out which file is the copy, and leave it out",
     "other data": "run all systems on the same documents and queries",
     "footing": "give all graph retrievers the same embedder and graph, or report it as a comparison of whole systems",

@@ -158,7 +158,7 @@ def check_duplicates(evidence: AuditInput) -> Iterator[Finding]:
         message += (
             f"; {pluralise(_count_queries(split), 'query')} with a relevant document whose duplicate has a lower grade"
         )
-    words, grid = describe_effect(evidence, _duplicate_fixes(evidence, groups, split, "twins"))
+    words, grid = describe_effect(evidence, _duplicate_fixes(evidence, groups, split, "duplicates"))
     yield Finding(
         "corpus",
         "duplicates",
@@ -198,7 +198,7 @@ def _duplicate_fixes(
     best, fewer = share_best_grade(evidence.judgments, split), collapse_judgments(evidence.judgments, groups)
     return {
         f"{name} share judgments": lambda run: evidence.scores(run, judgments=best),
-        f"{name} are one": lambda run: evidence.scores(collapse_run(evidence.runs[run], groups), judgments=fewer),
+        f"{name} are merged": lambda run: evidence.scores(collapse_run(evidence.runs[run], groups), judgments=fewer),
     }
 
 
@@ -214,7 +214,7 @@ def _contradiction_findings(evidence: AuditInput, clashes: Sequence[Inconsistent
         "contradictions",
         True,
         len(clashes),
-        f"the same text is judged differently for the same query {pluralise(len(clashes), 'time')}, "
+        f"identical texts are judged differently for one query {pluralise(len(clashes), 'time')}, "
         f"in {pluralise(_count_queries(clashes), 'query')}",
         first_few(
             [
@@ -263,7 +263,7 @@ def check_near_duplicates(evidence: AuditInput) -> Iterator[Finding]:
             f"; {pluralise(_count_queries(split), 'query')} with a relevant document whose near-duplicate has "
             f"a lower grade, {_count_queries(close):,} of them at {MIN_CLOSE_JACCARD:g} or more"
         )
-    words, grid = describe_effect(evidence, _duplicate_fixes(evidence, groups, split, "near-twins"))
+    words, grid = describe_effect(evidence, _duplicate_fixes(evidence, groups, split, "near-duplicates"))
     yield Finding(
         "corpus",
         "near duplicates",

@@ -108,7 +108,7 @@ def _constant_score_findings(evidence: AuditInput, run: str, measures: list[Meas
         if len(known) >= MIN_QUERIES and np.ptp(known) < 1e-12 and 0 < known[0] < 1:
             yield Finding(
                 run,
-                "all alike",
+                "constant score",
                 True,
                 len(known),
                 f"{name} is {known[0]:.4f} for every one of {pluralise(len(known), 'query')}",

@@ -84,9 +84,12 @@ def compare(
         count_missing = not common_queries
     named = read_system_scores(scores, method.lower_is_better, method.higher_is_better)
     if len(named) < 2:
-        raise BadInput("there is nothing to compare with", hint="give at least two systems")
+        raise BadInput(
+            "no second system to compare with",
+            hint="add another run, e.g. `ragauge compare qrels.txt bm25.run dense.run`",
+        )
     if baseline is not None and baseline not in named:
-        raise UnknownName("system", baseline, named, hint=f"the baseline is one of {', '.join(named)}")
+        raise UnknownName("system", baseline, named, hint=f"choose one of {', '.join(named)}")
     sides = [side for seeds in named.values() for side in seeds.values()]
     check_comparable(sides)
     chosen = find_shared_measures(sides, measures)

@@ -56,7 +56,7 @@ def read_system_scores(
     if not isinstance(scores, Mapping):
         given = list(scores)
         if not all(isinstance(one, Scores) for one in given):
-            raise BadInput("a list of systems is one of Scores", hint="give a mapping from names to scores")
+            raise BadInput("a list of systems must contain only Scores", hint="give a mapping from names to scores")
         scores = {one.run: one for one in given}
         if len(scores) < len(given):
             raise BadInput("two systems have the same name", hint="give a mapping from names to scores")
@@ -144,7 +144,9 @@ def _from_numbers(name: str, values: Mapping[str, Mapping[str, float]]) -> Syste
     for measure, column in values.items():
         known = {str(query): math.nan if value is None else float(value) for query, value in column.items()}
         if len(known) < len(column):
-            raise BadInput(f"two queries of `{name}` have the same id", hint="1 and '1' are the same id")
+            raise BadInput(
+                f"two queries of `{name}` have the same id", hint="ids are compared as text: 1 and '1' are the same id"
+            )
         columns[str(measure)] = np.array([known.get(query, math.nan) for query in queries])
     return SystemScores(name, queries, columns, unknown=frozenset(columns))
 
@@ -171,12 +173,12 @@ def check_comparable(sides: Sequence[SystemScores], *, judgments: bool = True) -
             raise Incomparable(
                 f"{first.name} is judged by `{first.scores.judge or 'people'}`, "
                 f"{side.name} by `{side.scores.judge or 'people'}`",
-                hint="let one judge judge both",
+                hint="judge both with the same judge",
             )
         _check_sample_texts(first.name, first.scores, side.name, side.scores)
         mine, other = (first.scores.judged, side.scores.judged) if judgments else (None, None)
         if mine is not None and other is not None and not has_same_judgments(mine.judgments, other.judgments):
-            raise Incomparable(_describe_judgment_differences(first, side), hint="score both by the same judgments")
+            raise Incomparable(_describe_judgment_differences(first, side), hint="score both with the same judgments")
 
 
 def _check_directions(sides: Sequence[SystemScores]) -> None:
@@ -199,7 +201,7 @@ def _check_sample_texts(name: str, one: Scores, other_name: str, other: Scores) 
         raise Incomparable(
             f"`{differ[0]}` is another question in {other_name} than in {name}, or has another reference "
             f"({len(differ)} of {len(shared)} do)",
-            hint="give samples ids of their own: without them they are called by their line",
+            hint="give each sample a unique id; without one, its id is its line number",
         )
 
 
@@ -297,7 +299,7 @@ def _aligned_values(side: SystemScores, measure: str, queries: Sequence[str], co
     found = np.array([values[places[query]] if query in places else math.nan for query in queries])
     if np.isinf(found).any():
         query = queries[int(np.flatnonzero(np.isinf(found))[0])]
-        raise BadInput(f"{measure} of query `{query}` of {side.name} is infinite", hint="a mean of that says nothing")
+        raise BadInput(f"{measure} of query `{query}` of {side.name} is infinite", hint="remove or correct this value")
     if count_missing:
         lacks = np.array([query in side.lacking or query not in places for query in queries])
         if measure in side.lower and lacks.any():
@@ -337,7 +339,7 @@ def check_unscored(
             names = [queries[i] for i in np.flatnonzero(one_sided & without[place]).tolist()]
             reason = "" if side.scores is None else side.scores.unscored[measure].get(names[0], "")
             raise Incomparable(
-                f"{side.name} has no {measure} for {len(names)} queries that others have one for "
+                f"{side.name} has no {measure} for {len(names)} queries that have one in other systems "
                 f"({_first_query_names(names)})" + (f": {reason}" if reason else ""),
                 hint="--common-queries (common_queries=True) compares on the queries that all have a value for",
             )

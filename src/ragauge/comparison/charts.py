@@ -91,8 +91,8 @@ def draw_panels(overview: Overview) -> ChartDraft | None:
     caption = join_sentence(
         *describe_bars(overview, [one for one in (ranks, recall, distinct, several) if one is not None]),
         f"in brackets {unique}" if several is not None and unique is not None else "",
-        f"of two bars the pale one is {distinct}" if recall is not None and distinct is not None else "",
-        "of a time the mark is the median and the line goes to p95" if timed is not None else "",
+        f"the paler bar is {distinct}" if recall is not None and distinct is not None else "",
+        "latencies: the mark is the median, the line ends at p95" if timed is not None else "",
     )
     return ChartDraft(found, "; ".join(said) + ".", caption, width=1140)
 

@@ -105,12 +105,12 @@ def _recommendation_captions(advised: Sequence[KRecommendation]) -> list[str]:
     if enough:
         least, sure = enough[0].advice.tolerance, enough[0].advice.confidence
         parts.append(
-            f"right of the dashed line more documents add at most {least:g} for the system that is named, with "
+            f"right of the dashed line, more documents add at most {least:g} to the named system, with "
             f"{sure:.0%} confidence"
         )
     if lacking:
         least = lacking[0].advice.tolerance
-        parts.append(f"where no k is enough, none is sure to come within {least:g} of the largest")
+        parts.append(f"where no k is enough, no smaller k is within {least:g} of the largest k with this confidence")
     return parts
 
 
@@ -249,9 +249,9 @@ def draw_latency_distributions(overview: Overview) -> ChartDraft | None:
                 f"{name} {', '.join(f'{one} {format_bar_value(getattr(total, one))}' for one in MARKED_PERCENTILES)}"
             )
     caption = join_sentence(
-        "a line shows which share of the queries took at most so long",
+        "each line shows the share of queries with at most this latency",
         "marks are the 50th, 90th, 95th and 99th percentile",
-        "fusing counts as rerank" if any(one.title == "rerank" for one in panels) else "",
+        "rerank includes fusion" if any(one.title == "rerank" for one in panels) else "",
     )
     return ChartDraft(
         panels, f"Milliseconds in total: {'; '.join(said)}." if said else "Milliseconds by stage.", caption
@@ -399,8 +399,8 @@ def draw_stage_times(overview: Overview) -> ChartDraft | None:
         for name, mine in parts.items()
     ]
     caption = join_sentence(
-        "mean milliseconds of a query, by the stage in which they were spent",
-        "other is time that no stage claimed" if "other" in kinds else "",
+        "mean milliseconds per query, by stage",
+        "`other` is the remaining time" if "other" in kinds else "",
     )
     return ChartDraft(
         [make_panel("", layers, 24 * len(parts) + 4)], f"Mean milliseconds by stage: {'; '.join(said)}.", caption

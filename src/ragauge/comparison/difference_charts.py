@@ -116,9 +116,9 @@ def draw_waterfall(overview: Overview) -> ChartDraft | None:
         layers.insert(0, area.encode(x=x, y=y, color=colour))
     first = known[0][0]
     caption = join_sentence(
-        f"all {overview.nouns[1]} in order, best for the system first: where a line lies "
-        f"{'below' if first.lower_is_better else 'above'} 0 the system beats {first.baseline}, and marks show where "
-        "winning ends and losing begins"
+        f"all {overview.nouns[1]} in order, best for the system first: where a line is "
+        f"{'below' if first.lower_is_better else 'above'} 0 the system is better than {first.baseline}; "
+        "marks show where winning ends and losing begins"
     )
     return ChartDraft([make_panel("", layers, 260)], _describe_wins(overview, [row for row, _ in known]), caption)
 

@@ -414,7 +414,7 @@ def describe_test(found: Comparisons) -> str:
     if method.correction == "none":
         return f"{TEST_NAMES[method.test]}{over}, uncorrected"
     family = _family_size(found.rows, found)
-    each = " of each measure" * (method.family == "measure" and len(found.measures) > 1)
+    each = " per measure" * (method.family == "measure" and len(found.measures) > 1)
     many = pluralise(family, "comparison") + each
     return f"{TEST_NAMES[method.test]}{over}, {CORRECTION_NAMES[method.correction]} for {many}"
 

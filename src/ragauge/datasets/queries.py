@@ -9,6 +9,7 @@ from dataclasses import replace
 from ragauge.core.documents import Document
 from ragauge.core.errors import BadInput
 from ragauge.core.records import Dataset, Judgments, ScoresByQuery
+from ragauge.output.numbers import pluralise
 
 
 def restrict_queries(data: Dataset, limit: int | None) -> tuple[Dataset, list[str]]:
@@ -33,8 +34,16 @@ def restrict_queries(data: Dataset, limit: int | None) -> tuple[Dataset, list[st
         targets=judgments.targets,
         source=judgments.source,
     )
-    note = f"{len(other_queries)} judged queries are not run and not scored"
-    return replace(data, queries=queries, judgments=restricted), [note]
+    return replace(data, queries=queries, judgments=restricted), [describe_skipped_queries(len(other_queries))]
+
+
+def describe_skipped_queries(count: int) -> str:
+    """Describe judged queries that are not run.
+
+    >>> describe_skipped_queries(1)
+    '1 judged query is not run and not scored'
+    """
+    return f"{pluralise(count, 'judged query is', 'judged queries are')} not run and not scored"
 
 
 def self_documents(data: Dataset, queries: Mapping[str, str]) -> frozenset[str]:

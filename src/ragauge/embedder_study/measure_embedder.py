@@ -78,12 +78,12 @@ def bits_per_byte(embedder: Any, texts: Sequence[str]) -> BitsPerByteResult:
     held = held_out(list(texts))
     apart = [text for text, mine in zip(texts, held, strict=True) if mine and text]
     if not apart:
-        return BitsPerByteResult(note="no document was held out, so its bits per byte are not known")
+        return BitsPerByteResult(note="bits per byte are unknown: no document was held out")
     taken = np.asarray(ask(apart), np.float64)
     sizes = np.array([len(_to_utf8(text)) for text in apart], np.float64)
     known = np.isfinite(taken)
     lost = int((~known).sum())
-    note = f"{lost} of {len(apart)} documents that were held out have no bits, and do not count" if lost else ""
+    note = f"{lost} of {len(apart)} held-out documents have no bits per byte and are left out" if lost else ""
     if not known.any():
         return BitsPerByteResult(note=note)
     asked = [text for text, one in zip(apart, known.tolist(), strict=True) if one]
@@ -321,8 +321,7 @@ class _EmbedderMeasurer:
             found = perturbation_results(self._ground, self._name, clean, answer)
         if lost := missed & clear:  # queries without a vector before the perturbation are reported already
             self._notes.append(
-                f"{len(lost)} of {len(clear)} queries have no vector once they are perturbed in some way, "
-                "and count as misses there"
+                f"{len(lost)} of {len(clear)} queries have no vector after some perturbation and count as misses there"
             )
         return found
 

@@ -25,6 +25,7 @@ from ragauge.embedder_study.timing_and_memory import StageTimes
 from ragauge.evaluation import Measures
 from ragauge.files.serialization import settings_from
 from ragauge.measures.conventions import Convention
+from ragauge.output.numbers import pluralise
 from ragauge.runs.execution import build_warm_up_queries
 
 STUDY_MEASURES = (
@@ -221,16 +222,19 @@ def build_view(
     _check_documents(dataset)
     texts = [taken(one) for one in dataset.documents]
     if part == "title" and not any(text.strip() for text in texts):
-        raise BadInput(f"no document of {dataset.name} has a title", hint="the parts `whole` and `text` have something")
+        raise BadInput(f"no document of {dataset.name} has a title", hint="use the part `whole` or `text`")
     limited, notes = restrict_queries(dataset, limit)
     judged = {query: text for query, text in limited.queries.items() if query in limited.judgments.nested}
     if not judged:
-        raise BadInput(f"no query of {dataset.name} that is asked is judged", hint="quality needs judgments")
+        raise BadInput(
+            f"no query of {dataset.name} that is run is judged", hint="use a dataset with judgments of these queries"
+        )
     if len(judged) < len(limited.queries):
-        notes.append(f"{len(limited.queries) - len(judged)} queries are not judged, and not asked")
+        unjudged = pluralise(len(limited.queries) - len(judged), "query is", "queries are")
+        notes.append(f"{unjudged} not judged and not run")
     empty = sum(not text.strip() for text in texts)
     if empty:
-        notes.append(f"{empty:,} of {len(texts):,} documents have nothing in this part of them")
+        notes.append(f"{empty:,} of {len(texts):,} documents are empty in this part")
     own = self_documents(dataset, judged)
     if own:
         notes.append(f"{len(own)} queries are themselves documents: each is left out of its own ranking")

@@ -179,7 +179,7 @@ class RankingTask:
         asked = _to_matrix(query_vectors, self.queries, "queries")
         base = _to_matrix(document_vectors, self.documents, "documents")
         if asked.shape[1] != base.shape[1]:
-            raise BadInput(f"queries have {asked.shape[1]} dimensions and documents {base.shape[1]}")
+            raise BadInput(f"query vectors have {asked.shape[1]} dimensions, document vectors {base.shape[1]}")
         positions, cosines = np.full((len(asked), self.k), -1, np.int64), np.full((len(asked), self.k), math.nan)
         fit, there = usable_rows(asked), usable_rows(base)
         if among is not None:

@@ -196,7 +196,7 @@ def _record_index_use(store: FullStore, asked: StoreSearchResults, live: _QueryR
         try:
             asked.index_used = store.index_used(live.vectors[fit[0]], live.k)
         except Exception as error:
-            asked.note = f"whether its index was used is not known: {summarise_error(error)}"
+            asked.note = f"index use is unknown: {summarise_error(error)}"
     if asked.failed:
         query, why = next(iter(asked.failed.items()))
         asked.note = f"{len(asked.failed)} queries failed and count as misses; the first, {query}: {why}"
@@ -386,7 +386,7 @@ def measure_footprint(
             try:
                 keep(Path(folder) / "model")
             except (RagaugeError, OSError) as error:
-                return ProcessFootprint(note=f"its memory is not known: {summarise_error(error)}")
+                return ProcessFootprint(note=f"memory is unknown: {summarise_error(error)}")
             running = {name: value for name, value in spec.options.items() if name in RUNTIME_OPTIONS}
             spec = Spec(spec.name, {**running, "folder": str(Path(folder) / "model")})
         corpus = Path(folder) / "texts.json"
@@ -395,8 +395,8 @@ def measure_footprint(
         try:
             measured = call_worker("ragauge.embedder_study.worker:run_task", task, Footprint, WorkerLimits(timeout))
         except WorkerTimeout:
-            return ProcessFootprint(note=f"its memory is not known: it was not loaded within {timeout:g} s")
+            return ProcessFootprint(note=f"memory is unknown: it was not loaded within {timeout:g} s")
         except RagaugeError as error:
-            return ProcessFootprint(note=f"its memory is not known: {summarise_error(error)}")
-        note = "its memory and the time to load it are those of learning again" if learns else ""
+            return ProcessFootprint(note=f"memory is unknown: {summarise_error(error)}")
+        note = "memory and load time include training again" if learns else ""
         return ProcessFootprint(measured.memory_bytes, measured.load_seconds, note)

@@ -92,7 +92,7 @@ def summarise_tokenizers(result: TokenizerStudy) -> str:
             sentences = [f"{only}{best.tokenizer} is lossless: {values}."]
         else:
             most = "" if best.tokens == worst.tokens else f"; {worst.tokenizer} the most ({_format_mean_tokens(worst)})"
-            sentences = [f"Of the lossless tokenizers, {_describe_fewest(lossless)}: {values}{most}."]
+            sentences = [f"Among the lossless tokenizers, {_describe_fewest(lossless)}: {values}{most}."]
     unknown = [
         f"{item.tokenizer} ({format_number(item.unknown_rate, 'share')})"
         for item in result.tokenizers

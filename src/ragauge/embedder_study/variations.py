@@ -59,8 +59,8 @@ def draw_corpus_samples(field: RankingTask, sizes: Sequence[int] | None = None, 
         wanted = [size for size in sizes if size < whole]
         if wanted and min(wanted) < max(needed, 1):
             raise BadInput(
-                f"a corpus of {min(wanted)} documents cannot hold the {needed} that are relevant to the queries",
-                hint=f"at least {max(needed, 1)} documents, or fewer queries",
+                f"a corpus of {min(wanted)} documents is too small: {needed} documents are relevant to the queries",
+                hint=f"use at least {max(needed, 1)} documents, or fewer queries",
             )
     others = np.setdiff1d(np.arange(whole), field.relevant)
     drawn = np.random.default_rng(seed).permutation(others)
@@ -133,7 +133,7 @@ def evaluate_perturbations(  # noqa: PLR0913 - each has a use of its own, and a 
     The loss is NaN if no query changed. An unchanged query keeps its score.
     """
     if seeds < 1:
-        raise BadInput(f"{seeds} seeds are not at least 1")
+        raise BadInput(f"seeds must be at least 1, got {seeds}")
     chosen = dict(find_perturbation(one) for one in kinds or DEFAULT_PERTURBATIONS)
     column = clean.values[measure or clean.measures[0]]
     tried = []
@@ -165,7 +165,7 @@ def document_frequencies(texts: Iterable[str]) -> dict[str, int]:
 def _perturbed_values(found: Scores, clean: Scores, column: Floats, moved: set[str], measure: str | None) -> Floats:
     """Return the new values of changed queries and the original values of the others."""
     if found.queries != clean.queries:
-        raise BadInput("the perturbed queries were scored over other queries than the clean ones")
+        raise BadInput("the scores of perturbed and original queries cover different queries")
     there = np.fromiter((query in moved for query in clean.queries), np.bool_, len(column))
     return np.where(there, found.values[measure or found.measures[0]], column)
 
@@ -228,8 +228,8 @@ def evaluate_compression(  # noqa: PLR0913 - each has a use of its own, and a de
         (how, size, kind) for how in hows for size in dimensions_to_try(own, dimensions) for kind in kinds or PRECISIONS
     ]
     for what, names, known in (
-        ("way to shrink vectors", hows, REDUCTION_METHODS),
-        ("kind of number", kinds or (), PRECISIONS),
+        ("reduction method", hows, REDUCTION_METHODS),
+        ("precision", kinds or (), PRECISIONS),
     ):
         for name in names:
             if name not in known:
@@ -258,7 +258,7 @@ def dimensions_to_try(own: int, dimensions: Sequence[int] | None = None) -> list
     ([8, 16, 32, 64, 100], [50, 100], [6])
     """
     if dimensions is not None and any(one < 1 for one in dimensions):
-        raise BadInput(f"vectors cannot have {min(dimensions)} dimensions", hint="at least 1")
+        raise BadInput(f"dimensions must be at least 1, got {min(dimensions)}")
     tried = (MIN_DIMENSIONS << step for step in range(own.bit_length())) if dimensions is None else dimensions
     return sorted({one for one in tried if one < own} | {own})
 

@@ -184,7 +184,7 @@ class RAGEvaluator:
         if retrieval_fn is not None:
             return as_retriever(retrieval_fn)
         if self._db is None:
-            raise BadInput("there is nothing to search", hint="RAGEvaluator(db), or retrieval_fn=…")
+            raise BadInput("no database or retrieval function given", hint="RAGEvaluator(db), or retrieval_fn=…")
         method = getattr(self._db, "semantic_search", None)
         if method is not None:
             check_signature(method, "", options={"k": 1})

@@ -115,7 +115,7 @@ def evaluate_gate(
         mine = score_run(run, qrels, terms, timings)
     if base is None and before is not None:
         if isinstance(before, str) and isinstance(run, str) and before == run == "-":
-            raise BadInput("standard input can be read only once", hint="use - for one file only")
+            raise BadInput("standard input can be read only once", hint="use `-` for only one file")
         knows = qrels is None and isinstance(before, str | Path) and is_run_folder(before)
         base = score_run(before, None if knows else find_judgments(mine), terms, baseline_timings)
     mine = with_freshness(mine, _ranked_run(run, mine.name), terms)

@@ -283,9 +283,7 @@ def _check_latency_difference(check: RuleCheck, case: GateInput, base: RunIndica
     asked = [set() if one.timings is None else set(one.timings["query"].to_list()) for one in (case.run, base)]
     gone = sorted(q for q in asked[1] - asked[0] if some is None or q in some)
     if gone:
-        return replace(
-            check, reason=f"{len(gone)} queries were not asked that the baseline was ({format_first_names(gone)})"
-        )
+        return replace(check, reason=f"{len(gone)} queries of the baseline were not run ({format_first_names(gone)})")
     now, then = pair_latencies(mine, before, some)
     n, figure = len(now), LATENCY_STATISTICS[statistic]
     if n > 1:
@@ -307,7 +305,7 @@ def _check_latency_difference(check: RuleCheck, case: GateInput, base: RunIndica
     return _decide_by_test(replace(check, p=paired_permutation_test(now, slower, figure)[1]), case, margin)
 
 
-ZERO_BASELINE_REASON = "the value of the baseline is 0, so that there is no percentage of it"
+ZERO_BASELINE_REASON = "the value of the baseline is 0, so the change has no percentage"
 
 
 def _allowed_margin(check: RuleCheck) -> float:

@@ -81,7 +81,7 @@ def parse_rule(text: str, figure_of: Callable[[str], Indicator]) -> Rule:
     begins = CONDITION_START_REGEX.search(hidden)
     name = text[: begins.start()] if begins else text
     if not name.strip():
-        written.refuse("a rule begins with a figure, as in `ndcg@10 >= 0.4`")
+        written.refuse("a rule begins with an indicator, as in `ndcg@10 >= 0.4`")
     figure = figure_of(name.strip())
     written.at, written.understood = len(name), name.strip()
     kind, sign, limit, percent = _parse_condition(written)
@@ -123,7 +123,7 @@ def _check_no_baseline(written: _RuleParser) -> None:
     named = re.match(r"(?:than|from|to|against|vs\.?)\s+(.+)", written.rest, re.I)
     if named:
         name = re.sub(r"\s+(?:by|in)\s.*", "", named[1])
-        written.refuse(f"no baseline: it is given apart from the rules, by `--baseline {name}` (-b), or as baseline=")
+        written.refuse(f"no baseline in the rule; name it with `--baseline {name}` (-b) or baseline=")
 
 
 def _check_no_margin(written: _RuleParser, figure: Indicator, kind: str) -> None:
@@ -134,7 +134,7 @@ def _check_no_margin(written: _RuleParser, figure: Indicator, kind: str) -> None
         return
     change, name, margin = "rise" if figure.lower_is_better else "drop", figure.name, found[1].lstrip("+-")
     raise BadInput(
-        f"the rule `{written.text.strip()}` has a margin, which `{kind}` has not",
+        f"the rule `{written.text.strip()}` has a margin, but `{kind}` takes none",
         hint=f"`{name} non-inferior by {margin}`"
         if kind == "not worse"
         else f"`{name} {change} <= -{margin}` requires a mean that is better by {margin}, `{name} better` a test",
@@ -185,7 +185,9 @@ def _check_rule_is_sensible(rule: Rule) -> None:
             "unscored",
         )
     if rule.kind == "non-inferior" and not rule.limit > 0:
-        raise BadInput(f"the margin of `{rule}` is not above 0", hint="use the largest loss that you accept as margin")
+        raise BadInput(
+            f"rule `{rule}`: the margin must be above 0", hint="use the largest loss that you accept as margin"
+        )
     if rule.kind in TESTED_CONDITIONS and not figure.paired:
         raise BadInput(
             f"the rule `{rule}` cannot be tested: {name} is not a mean of values per query",
@@ -214,7 +216,7 @@ def rule_texts(rules: Any) -> list[str]:
 
 def _table_rule_texts(name: str, table: Any) -> list[str]:
     if not isinstance(table, Mapping):
-        raise BadInput(f"the rules of `{name}` are {table!r}, not a table", hint="{at_least = 0.4, drop = 0.01}")
+        raise BadInput(f"the rules of `{name}` must be a table, got {table!r}", hint="{at_least = 0.4, drop = 0.01}")
     known = [*TABLE_CONDITIONS, *TABLE_FLAGS, *TABLE_SCOPES]
     where = "".join(f" {word} {table[word]}" for word in TABLE_SCOPES if word in table)
     found = []
@@ -223,11 +225,11 @@ def _table_rule_texts(name: str, table: Any) -> list[str]:
             raise UnknownName(f"rule of `{name}`", str(key), known, hint=f"choose one of {', '.join(known)}")
         if key in TABLE_FLAGS:
             if value is not True:
-                raise BadInput(f"`{key}` of `{name}` is {value!r}, not true", hint="remove the key")
+                raise BadInput(f"`{key}` of `{name}` must be true, got {value!r}", hint="remove the key")
             found.append(f"{name} {TABLE_FLAGS[key]}{where}")
         elif key in TABLE_CONDITIONS:
             if isinstance(value, bool) or not isinstance(value, int | float | str):
-                raise BadInput(f"`{key}` of `{name}` is {value!r}, not a number", hint=f'{key} = 0.4, or "2%"')
+                raise BadInput(f"`{key}` of `{name}` must be a number, got {value!r}", hint=f'{key} = 0.4, or "2%"')
             found.append(f"{name} {TABLE_CONDITIONS[key]} {value}{where}")
     if not found:
         raise BadInput(f"no condition for `{name}`", hint="at_least = 0.4")

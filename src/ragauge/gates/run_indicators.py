@@ -233,7 +233,7 @@ class RunIndicators:
             return IndicatorValue(reason=f"there is no stage `{stage}` (there are {', '.join(found.stages)})")
         one = found.stages[stage]
         if not one.n:
-            return IndicatorValue(reason="no query was answered")
+            return IndicatorValue(reason="no query succeeded")
         return IndicatorValue(float(asdict(one)[statistic]), one.n)
 
     def _read_count(self, figure: Indicator, some: QuerySubset) -> IndicatorValue:
@@ -244,7 +244,7 @@ class RunIndicators:
             if found is None:
                 return IndicatorValue(reason=NO_TIMINGS_REASON)
             if not found.asked:
-                return IndicatorValue(reason="no query was asked")
+                return IndicatorValue(reason="no query was run")
             return IndicatorValue(found.failed + found.timed_out, found.asked)
         depth = freshness_depth(figure.measure)
         if depth is not None and (depth in self.ages or figure.measure not in self.scores.measures):
@@ -295,7 +295,7 @@ class RunIndicators:
 
 
 NO_VERSIONS_REASON = "stale documents are unknown: add `--versions FILE` (versions=) and a run with rankings"
-NO_TIMINGS_REASON = "there are no times, which only folders written by `ragauge run` have"
+NO_TIMINGS_REASON = "no timings: only folders written by `ragauge run` contain them"
 
 
 def _row_indices(scores: Scores, some: QuerySubset) -> list[int]:
@@ -309,7 +309,7 @@ def paired_score_differences(mine: Mapping[str, float], base: Mapping[str, float
     if gone:
         return np.zeros(
             0
-        ), f"{len(gone)} queries have no value that the baseline has one for ({format_first_names(gone)})"
+        ), f"{len(gone)} queries have no value, but have one in the baseline ({format_first_names(gone)})"
     if new:
         return np.zeros(0), f"the baseline has no value for {len(new)} queries ({format_first_names(new)})"
     values = np.array([[mine[query], base[query]] for query in mine]).reshape(-1, 2)

@@ -213,7 +213,7 @@ def _average_trials(run: Run, scores: Scores) -> Scores:
     try:
         convention, measures = PRESETS[scores.convention], [parse_measure(one) for one in scores.measures]
     except (KeyError, RagaugeError):  # A custom convention, or a measure that is a function.
-        note = f"the rankings of {scores.run} differ between {len(trials)} repeats: the first counts"
+        note = f"the rankings of {scores.run} differ between {len(trials)} trials; the first trial is used"
         return replace(scores, notes=[*scores.notes, note])
     counted = [compute_judged_ranks(judgments, one, measures, convention, name=scores.run) for one in trials]
     return average_trials([_score_possible_measures(one, measures, convention)[0] for one in counted])
@@ -315,11 +315,11 @@ def compare_corpora(
     notes = [
         f"changed corpus{documents}: rules about a change are computed on the {len(common)} queries of both runs"
         + (f"; left out: {left}" if left else ""),
-        "this shows how the results of these queries changed, not whether the system or the documents changed them, "
-        "and nothing about new queries",
+        "this shows how the results of these queries changed, but not whether the system "
+        "or the documents changed them; new queries are not covered",
     ]
     if changed:
-        notes.append(f"judgments of {changed} of the {len(common)} queries differ: each run is scored by its own")
+        notes.append(f"judgments of {changed} of the {len(common)} queries differ; each run is scored with its own")
     return common, notes
 
 
@@ -334,5 +334,5 @@ def timing_difference_notes(run: RunIndicators, baseline: RunIndicators) -> list
                 value = value.get(key, {}) if isinstance(value, Mapping) else {}
             values.append(value)
         if all(value != {} for value in values) and values[0] != values[1]:
-            found.append(f"{baseline.name} was timed with another {what}: times may differ for that reason alone")
+            found.append(f"{baseline.name} was timed with another {what}; times may differ for this reason alone")
     return found

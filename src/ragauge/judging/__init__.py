@@ -225,7 +225,7 @@ def _load_limited_samples(samples: Any, settings: JudgingSettings) -> tuple[list
     """Load the samples, with a note if only the first ones are used."""
     there = load_samples(samples, answers=settings.answers, k=settings.k)
     if not there:
-        raise BadInput("there are no samples")
+        raise BadInput("no samples given")
     given = there[: settings.limit]
     fewer = f"only the first {len(given):,} of {len(there):,} samples were judged"
     return given, [fewer] if len(given) < len(there) else []

@@ -97,7 +97,7 @@ class CostLedger:
         """Whether a cost budget is set and no request has shown the actual cost yet."""
         if self.limits.cost is not None and price is None:
             raise BadInput(
-                "a cost can be limited only where the price is known",
+                "a limit on the cost requires a known price",
                 hint="add `--token-price IN,OUT` or `--prices FILE`",
             )
 

@@ -214,7 +214,7 @@ class LexicalJudge:
     def _judge_support(self, task: JudgeTask, name: str) -> Support | Unscored:
         claim = self._library.words(task.asked[name])
         if all(word.kind == "stop" for word in claim):
-            return Unscored("it has no words that could be looked for")
+            return Unscored("it has no words to compare")
         known = self._library.known((task.question, *task.history))
         sources = {one: self._library.source(task.sources[one]) for one in task.choices(name)}
         chunks = {one: sources[one] for one in sources if one.startswith(CONTEXT_ID_PREFIX)}
@@ -239,7 +239,7 @@ class LexicalJudge:
     def _judge_usefulness(self, task: JudgeTask, chunk: str) -> Usefulness | Unscored:
         asked = [word for word in self._library.words(task.question) if word.tells]
         if not asked:
-            return Unscored("the question has no words that could be looked for")
+            return Unscored("the question has no words to compare")
         wanted = {word.key: word.weight for word in asked}
         source = self._library.source(task.asked[chunk])
         best = max((sum(wanted.get(key, 0.0) for key in {w.key for w in one}) for one in source.sentences), default=0.0)

@@ -237,7 +237,7 @@ def parse_single_object(text: str) -> Mapping[str, Any]:
     {'a': 1}
     >>> parse_single_object('{"a": 1} or rather {"a": 2}')
     Traceback (most recent call last):
-    ragauge.judging.prompts.UnreadableReply: the reply holds 2 different JSON objects
+    ragauge.judging.prompts.UnreadableReply: the reply contains 2 different JSON objects
     """
     text = strip_thoughts(text)
     found: list[Mapping[str, Any]] = []
@@ -249,13 +249,13 @@ def parse_single_object(text: str) -> Mapping[str, Any]:
     except RecursionError:
         raise UnreadableReply("the JSON of the reply is nested too deep") from None
     if has_thought_start("".join(talk)):
-        raise UnreadableReply("the reply ends in a thought")
+        raise UnreadableReply("the reply ends inside a thought")
     if len(found) > 1:
-        raise UnreadableReply(f"the reply holds {len(found)} different JSON objects")
+        raise UnreadableReply(f"the reply contains {len(found)} different JSON objects")
     if not found:
-        raise UnreadableReply("the reply is empty" if not text.strip() else "the reply holds no JSON object")
+        raise UnreadableReply("the reply is empty" if not text.strip() else "the reply contains no JSON object")
     if not _REPLY_TAIL.fullmatch(talk[-1]):
-        raise UnreadableReply("the reply goes on after its JSON object")
+        raise UnreadableReply("text follows the JSON object of the reply")
     return found[0]
 
 
@@ -269,7 +269,7 @@ def _find_objects(text: str) -> tuple[list[dict[str, Any]], list[str]]:
             value, end = decoder.raw_decode(text, at)
         except ValueError as error:  # also raised for a number of thousands of digits
             wrong = getattr(error, "msg", str(error))
-            raise UnreadableReply(f"the JSON of the reply breaks off or is wrong ({wrong})") from None
+            raise UnreadableReply(f"the JSON of the reply is incomplete or invalid ({wrong})") from None
         found.append(value)
         at = text.find("{", end)
     return found, [*talk, text[end:]]
@@ -278,12 +278,12 @@ def _find_objects(text: str) -> tuple[list[dict[str, Any]], list[str]]:
 def _check_unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     twice = [name for name, times in Counter(name for name, _ in pairs).items() if times > 1]
     if twice:
-        raise UnreadableReply(f"an object of the reply has `{twice[0]}` more than once")
+        raise UnreadableReply(f"an object of the reply contains `{twice[0]}` more than once")
     return dict(pairs)
 
 
 def _finish_text(finish: str) -> str:
-    return _FINISH_REASONS.get(finish, f"the reply ended otherwise than it should (`{finish[:40]}`)")
+    return _FINISH_REASONS.get(finish, f"unexpected finish reason of the reply (`{finish[:40]}`)")
 
 
 def _all_missing(task: JudgeTask, why: str) -> ParsedReply:

@@ -74,7 +74,9 @@ class ReplyCache:
                 raise busy_folder_error(str(folder)) from None
             raise BadInput(f"cannot be written ({error})", file=str(folder)) from None
         except (sqlite3.DatabaseError, UnicodeDecodeError) as error:
-            raise BadInput(f"holds no replies ({error})", file=str(self._file), hint="move it away") from None
+            raise BadInput(
+                f"holds no replies ({error})", file=str(self._file), hint="move the file to another folder"
+            ) from None
         except OSError as error:
             raise BadInput(f"cannot be written ({error.strerror})", file=str(folder)) from None
 

@@ -137,7 +137,7 @@ def check_same_samples(folder: str | Path, samples: Sequence[Sample]) -> None:
     changed = [name for name in given if name in stored and not has_same_texts(given[name], stored[name])]
     if not changed and given.keys() < stored.keys():
         raise BadInput(
-            f"the folder holds {len(stored)} judged samples, and {len(given)} of them are to be judged",
+            f"the folder holds {len(stored)} judged samples, but only {len(given)} of them were requested",
             file=str(folder),
             hint="name another folder with -o (folder=), or judge all samples",
         )

@@ -32,13 +32,16 @@ def load_samples(source: Any, *, answers: str | None = None, k: int | None = Non
     `answers` is only allowed for a run folder. `k` truncates the contexts of each sample.
     """
     if k is not None and k < 1:
-        raise BadInput(f"the first {k} contexts are none", hint="k is at least 1")
+        raise BadInput(f"k must be at least 1, got {k}")
     if isinstance(source, str | Path) and Path(source).is_dir():
         if not is_kind(source, InputKind.JUDGED):
             return samples_from_run(str(source), answers=answers, k=k)
         source = str(Path(source) / SAMPLES_FILE)
     if answers is not None:
-        raise BadInput("answers of their own are for the folder of a run", hint="samples have their answers in them")
+        raise BadInput(
+            "an answers file requires the folder of a run",
+            hint="remove the answers file: samples contain their answers",
+        )
     found = samples_from(source)
     if k is None:
         return found
@@ -63,15 +66,15 @@ def samples_from_run(
     run = open_run(place)
     texts = _load_texts(run, place, dataset)
     if texts.documents is None:
-        why = texts.absent.get("documents") or "nothing tells where they are"
-        raise MissingEvidence(f"the texts of what {folder} found are not known: {why}")
+        why = texts.absent.get("documents") or "no dataset or corpus given"
+        raise MissingEvidence(f"no document texts for {folder}: {why}")
     asked = _executed_queries(run, texts)
     written = _read_answers(place, answers, asked)
     by_id = {document.id: document.whole for document in texts.documents}
     found = _top_documents(run, k)
     strange = next((doc for docs in found.values() for doc in docs if doc not in by_id), None)
     if strange is not None:
-        raise BadInput(f"the run found `{strange}`, and no document has that id", file=str(place))
+        raise BadInput(f"the run returned `{strange}`, but no document has this id", file=str(place))
     return [
         Sample(
             query,
@@ -94,7 +97,7 @@ def _find_run_folder(folder: Path) -> Path:
     if len(inside) == 1:
         return inside[0]
     raise BadInput(
-        f"{len(inside)} runs are here" if inside else "no finished run is here",
+        f"{len(inside)} runs found; expected one" if inside else "no finished run found",
         file=str(folder),
         hint=f"name one: {', '.join(str(one) for one in inside)}" if inside else "`ragauge run` writes such folders",
     )
@@ -118,9 +121,7 @@ def _executed_queries(run: Run, texts: DocumentTexts) -> dict[str, str]:
     known = texts.queries or {}
     unknown = next((query for query in asked if query not in known), None)
     if unknown is not None:
-        raise MissingEvidence(
-            f"the text of the query `{unknown}` is not known", hint="queries.parquet is beside the run"
-        )
+        raise MissingEvidence(f"the query `{unknown}` has no text", hint="keep queries.parquet next to the run")
     return {query: known[query] for query in known if query in asked}
 
 
@@ -155,14 +156,14 @@ def _read_answers(folder: Path, given: str | None, asked: Mapping[str, str]) -> 
     for at, text in enumerate(rows.columns[answer]):
         name = rows.id(query, at, "query")
         if name in found:
-            raise BadInput(f"the query `{name}` is answered twice", file=source.label, line=rows.line(at))
+            raise BadInput(f"the query `{name}` has more than one answer", file=source.label, line=rows.line(at))
         if text is not None:
             found[name] = str(text)
     if not set(found) & set(asked):
         first = next(iter(found), "")
         raise BadInput(
-            f"no answer here is to a query of the run (`{first[:60]}` is none)",
+            f"no answer belongs to a query of the run (unknown query: `{first[:60]}`)",
             file=source.label,
-            hint="queries are named by their ids",
+            hint="identify queries by the ids that the run uses",
         )
     return found

@@ -206,9 +206,7 @@ class JudgingSession:
         self._own: list[Any] = []
         if chat == LEXICAL_JUDGE:
             if settings.options or settings.verdicts != "json":
-                raise BadInput(
-                    "the lexical judge has no options", hint="these are for a model: --chat openai:MODEL@URL"
-                )
+                raise BadInput("the lexical judge has no options", hint="use a model: --chat openai:MODEL@URL")
             self.judge, self.ledger = LexicalJudge(), CostLedger()
             self._replies = ReplyCache()
             return self
@@ -221,7 +219,7 @@ class JudgingSession:
             chat = open_chat(chat, dict(settings.options))
             self._own = [chat]
         elif settings.options:
-            raise BadInput("options are for a chat that is named", hint="give them to the object itself")
+            raise BadInput("options require a chat model given by name", hint="set the options on the object")
         adapted = self._adapted = AdaptedChat(chat)
         chat = adapted.chat
         check_identity(chat)
@@ -253,7 +251,7 @@ class JudgingSession:
     @property
     def notes(self) -> list[str]:
         """Notes of the chat model, and a note if token counts are estimated."""
-        unknown = "the endpoint does not say how many tokens its calls took: they are guessed from their characters"
+        unknown = "the endpoint does not report token counts; they are estimated from the number of characters"
         notes = [] if self._adapted is None else self._adapted.notes
         return [*notes, *([unknown] if isinstance(self.judge, ModelJudge) and self.judge.guessed else [])]
 
@@ -310,7 +308,7 @@ class JudgingSession:
             await map_async(samples, one, self._concurrent_samples())
         except BackendFailed as failure:
             if self._folder is not None and failure.final:
-                kept = "what was said so far is kept: the same command goes on there"
+                kept = "replies so far are saved; run the same command again to resume"
                 failure.hint = f"{failure.hint}; {kept}" if failure.hint else kept
             raise
         return {sample.id: found[sample.id] for sample in samples}

@@ -148,8 +148,8 @@ async def _run_tasks(judge: Judge, jobs: Mapping[str, JudgeTask]) -> dict[str, T
         if "different event loop" not in str(error):
             raise
         raise BackendFailed(
-            f"the judge {judge.name} holds something of another event loop: {error}",
-            hint="a new judge for every call of `judge`, or locks and connections that it makes as it answers",
+            f"the judge {judge.name} uses an object of another event loop: {error}",
+            hint="create a new judge for every call of `judge`, or create its locks and connections when it answers",
             final=True,
         ) from None
 

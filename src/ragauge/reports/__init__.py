@@ -21,6 +21,7 @@ from ragauge.core.hashes import hash_judgments, judgment_hashes
 from ragauge.core.protocols import Result
 from ragauge.core.records import Judgments, Run, Scores
 from ragauge.core.summaries import Latency, Speed
+from ragauge.datasets.queries import describe_skipped_queries
 from ragauge.evaluation.directions import assign_directions, given_directions, resolve_directions
 from ragauge.measures.conventions import find_convention
 from ragauge.output.chart_files import write_charts
@@ -159,7 +160,9 @@ def _check_output_files(given: OverviewInput, files: Sequence[str]) -> None:
     for file in files:
         place = Path(file).resolve()
         if place in taken:
-            raise BadInput("this file is read, or written already", file=file, hint="give the output another name")
+            raise BadInput(
+                "this file is an input, or is written more than once", file=file, hint="choose another output path"
+            )
         taken.add(place)
 
 
@@ -346,12 +349,12 @@ def _overview_notes(found: ReportInputs, compared: Comparisons | None, *, common
     told = [note for run in found.runs.values() for note in run.manifest.get("notes", ())]
     not_asked = max((int(run.manifest.get("judged_not_asked") or 0) for run in found.runs.values()), default=0)
     if not_asked:
-        told.append(f"{not_asked} judged queries are not run and not scored")
+        told.append(describe_skipped_queries(not_asked))
     if not common_queries:  # With common_queries, missing queries are left out for all systems instead of scored 0.
         told += [note for scores in found.trials.values() for one in scores for note in one.notes]
     made_with = {run.manifest.get("judgments_hash") for run in found.runs.values()} - {None}
     if found.judgments is not None and not made_with <= {*judgment_hashes(found.judgments)}:
-        told.append("these are not the judgments that the runs were made with")
+        told.append("the judgments differ from those that the runs were made with")
     return list(dict.fromkeys([*found.notes, *told, *(() if compared is None else compared.notes)]))
 
 

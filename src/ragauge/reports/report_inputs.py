@@ -61,13 +61,13 @@ def inputs_from_experiment(
     """
     data = given.dataset
     if baseline is not None and baseline not in given.scores:
-        raise UnknownName("system", baseline, given.scores, hint=f"the baseline is one of {', '.join(given.scores)}")
+        raise UnknownName("system", baseline, given.scores, hint=f"choose one of {', '.join(given.scores)}")
     scores = {name: list(given.every_time(name)) for name in given.scores}
     known = rules or PRESETS.get(next(iter(given.scores.values())).convention)
     notes = list(given.notes)
     if measures is not None or rules is not None:
         if known is None:
-            notes.append("the measures are those of the run, whose convention is nobody else's")
+            notes.append("the measures are those of the run, whose convention is not a preset")
         else:
             wanted = parse_measures(measures or given.measures, known)
             judgments = judgments_for_measures(wanted, data.judgments)
@@ -115,12 +115,12 @@ def inputs_from_files(
     texts = found.inputs.texts(runs) if runs else DocumentTexts(None, found.texts or None)
     shared = [m for m in next(iter(trials.values()))[0].measures if all(m in one[0].values for one in trials.values())]
     if not shared:
-        raise BadInput("the systems have no measure in common", hint="score them by the same measures")
+        raise BadInput("the systems have no measure in common", hint="score them with the same measures")
     for measure in found.measures or ():
         if measure not in shared:
-            raise UnknownName("measure", measure, shared, hint=f"the files have {', '.join(shared)}")
+            raise UnknownName("measure", measure, shared, hint=f"choose one of {', '.join(shared)}")
     if found.baseline is not None and found.baseline not in trials:
-        raise UnknownName("system", found.baseline, trials, hint=f"the baseline is one of {', '.join(trials)}")
+        raise UnknownName("system", found.baseline, trials, hint=f"choose one of {', '.join(trials)}")
     return ReportInputs(
         trials,
         list(found.measures or shared),
@@ -157,8 +157,8 @@ def find_layout_settings(
     known = _has_target_map(given) if rules is None else find_convention(rules).targets == "map"
     if not (layout.mapped and known):
         return {"measures": layout.measures(), "convention": layout.convention}, []
-    own = f"--convention {layout.convention} takes each document for its own target"
-    said = f"dr and diversity_count go by the target map of the data; {own}"
+    own = f"--convention {layout.convention} uses each document as its own target"
+    said = f"dr and diversity_count use the target map of the dataset; {own}"
     return {"measures": layout.mapped, "convention": PRESETS[layout.convention].but(targets="map")}, [said]
 
 

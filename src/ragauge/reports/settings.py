@@ -14,7 +14,7 @@ from ragauge.measures.conventions import Convention
 from ragauge.stats.comparisons import ComparisonSettings
 
 
-class ComparisonOptions(TypedDict, total=False):
+class OverviewComparisonOptions(TypedDict, total=False):
     """Options of the comparisons; see `ragauge.stats.comparisons.ComparisonSettings`."""
 
     test: str
@@ -31,7 +31,7 @@ class ComparisonOptions(TypedDict, total=False):
     higher_is_better: Sequence[str] | None
 
 
-class OverviewOptions(ComparisonOptions, total=False):
+class OverviewOptions(OverviewComparisonOptions, total=False):
     """Options of an overview; see `OverviewSettings`."""
 
     baseline: str | None

@@ -64,7 +64,7 @@ def _summarise_scores(overview: Overview) -> str:
     if not ranked:
         return f"No system has a value of {overview.first}."
     if find_measure_style(overview.first) == "count":
-        return f"{overview.first} is a count, and says nothing about which system is better."
+        return f"{overview.first} is a count and does not show which system is better."
     best, row = ranked[0], _deciding_comparison(overview)
     told = _format_mean_interval(overview.entries[best].means[overview.first])
     if len(ranked) == 1:
@@ -173,7 +173,7 @@ def _latency_clause(overview: Overview, best: str, other: str | None) -> str:
         return f"; it takes {format_number(mine, 'ms')} ms at p95"
     more = mine - theirs
     if abs(more) < 0.05 * theirs:
-        return f"; it costs nothing more at p95 ({format_number(mine, 'ms')} ms)"
+        return f"; it has the same p95 latency ({format_number(mine, 'ms')} ms)"
     times = f" ({_format_ratio(mine / theirs)} as long)" if more > theirs else ""
     return f"; it costs {format_number(abs(more), 'ms')} ms {'more' if more > 0 else 'less'} at p95{times}"
 

@@ -320,7 +320,7 @@ def _note_unused_index(
     ]
     if not unused or is_exact_search(point.build.about):
         return []
-    return [f"with the filter {', '.join(unused)} the engine did not use its index, and compared every matching vector"]
+    return [f"with the filter {', '.join(unused)} the engine did not use its index and compared every matching vector"]
 
 
 def _build_relevance_scorer(data: VectorSet, measures: Sequence[str]) -> RelevanceScorer | None:

@@ -152,7 +152,7 @@ class BenchmarkAnalysis:
         found = raw["positions"]
         notes = measures.distance_errors(found, raw["distances"], self.data)
         if (changed := int(raw["changed"].max(initial=0))) and configuration.store != "null":
-            notes.append(f"{changed} of {len(found)} queries had other results when they were repeated")
+            notes.append(f"{changed} of {len(found)} queries returned other results when repeated")
         if build.about.get("index_used") is False and not is_exact_search(build.about):
             notes.append("the engine did not use its index, and compared every vector")
         return MeasuredConfiguration(

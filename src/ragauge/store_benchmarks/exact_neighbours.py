@@ -74,8 +74,8 @@ def find_neighbours(
         try:
             return NeighbourSearchResult(*neighbours_gpu.search_with_torch(base, queries, k, metric), way)
         except BackendFailed as error:
-            why = f"the graphics card failed ({error.message})"
-    note = f"{why}: exact neighbours on the processor" if why else ""
+            why = f"the GPU failed ({error.message})"
+    note = f"{why}: exact neighbours on the CPU" if why else ""
     return NeighbourSearchResult(*find_nearest(base, queries, k, metric, progress=progress), "numpy", note)
 
 

@@ -96,12 +96,12 @@ def _read_metric(file: Any, path: Path, metric: str | None) -> tuple[str, bool]:
     distance = attribute.decode() if isinstance(attribute, bytes) else attribute if isinstance(attribute, str) else None
     distance = distance or next((word for word in METRICS_BY_NAME if path.stem.lower().endswith(f"-{word}")), None)
     if distance is not None and distance.lower() not in METRICS_BY_NAME:
-        hint = f"known are {', '.join(METRICS_BY_NAME)}"
-        raise BadInput(f"its distance is {distance!r}", file=str(path), hint=hint)
+        hint = f"choose one of {', '.join(METRICS_BY_NAME)}"
+        raise BadInput(f"unknown distance {distance!r}", file=str(path), hint=hint)
     stored = METRICS_BY_NAME[distance.lower()] if distance else None
     used = metric or stored
     if used is None:
-        raise BadInput("does not say its distance", file=str(path), hint="name the metric: l2, cosine or ip")
+        raise BadInput("the attribute `distance` is missing", file=str(path), hint="name the metric: l2, cosine or ip")
     return used, used == stored
 
 
@@ -109,11 +109,11 @@ def _find_table(file: Any, name: str, path: Path) -> Any:
     if name not in file:
         there = ", ".join(sorted(file)) or "nothing"
         hint = "files of ann-benchmarks have `train`, `test`, `neighbors` and `distances`"
-        raise BadInput(f"has no `{name}`, but {there}", file=str(path), hint=hint)
+        raise BadInput(f"`{name}` is missing; found {there}", file=str(path), hint=hint)
     table = file[name]
     is_dataset = isinstance(table, import_h5py().Dataset)
     if not is_dataset or table.ndim != 2 or table.dtype.kind not in "fiu" or not all(table.shape):
-        raise BadInput(f"`{name}` is no table of numbers", file=str(path), hint="sparse and ragged sets are not read")
+        raise BadInput(f"`{name}` is not a table of numbers", file=str(path), hint="use a dense set")
     return table
 
 

@@ -88,7 +88,7 @@ def run_worker_task(task: BenchmarkWorkerTask, progress: ProgressCallback = no_p
     except WorkerTimeout:
         raise BackendFailed(
             f"gave up after {task.plan.timeout:g} seconds while {_describe_stage(last_stage)}",
-            hint="--timeout gives it longer",
+            hint="increase --timeout",
         ) from None
     except WorkerDied as error:
         last_line = f"; last line of its log: {error.last_line}" if error.last_line else ""

@@ -74,7 +74,7 @@ def run_load_test(
     means that the store runs in a separate process, which needs a CPU core too.
     """
     if load.clients < 1:
-        raise BadInput(f"{load.clients} clients cannot ask anything")
+        raise BadInput(f"clients must be at least 1, got {load.clients}")
     known = usable_cores()
     # A busy wait needs a CPU core. If there are too few, clients sleep and start slightly late.
     spin = load.clients * load.threads < len(known) + (not server)
@@ -93,7 +93,7 @@ def run_load_test(
         np.save(folder / SCHEDULE_FILE, due, allow_pickle=False)
         tasks = [ClientTask(store, str(folder), place, settings) for place, store in enumerate(openings)]
         parts = _run_clients(tasks, len(due), opening_seconds)
-    note = "each client had a copy of the store: it cannot be opened by several at once" if copies else ""
+    note = "each client had a copy of the store, because only one process can open it" if copies else ""
     raw = _merge_client_results(parts, settings, due, copies=copies)
     return raw | {"server": np.array(int(server)), "cores": np.array(len(known) // load.threads)}, note
 
@@ -105,7 +105,7 @@ def compute_arrival_times(rate: float, seconds: float, *, poisson: bool = False,
     [0, 250000000, 500000000, 750000000]
     """
     if not rate > 0 or not seconds > 0:
-        raise BadInput(f"{rate:g} queries a second for {seconds:g} seconds are none")
+        raise BadInput(f"{rate:g} queries per second for {seconds:g} seconds schedule no query")
     count = max(1, round(rate * seconds))
     if not poisson:
         return np.asarray(np.arange(count) * (1e9 / rate), dtype=np.int64)

@@ -118,39 +118,36 @@ def distance_errors(positions: Ints, claimed: NDArray[Any], data: VectorSet) -> 
     there = positions >= 0
     found = []
     if unknown := int((positions < -1).sum()):
-        found.append(f"{unknown} answers are ids that were never added")
+        found.append(f"{unknown} results are ids that were never added")
     twice = int((there & ~_first_occurrences(positions)).any(axis=1).sum())
     if twice:
-        found.append(f"{twice} of {rows} queries got the same vector twice")
+        found.append(f"{twice} of {rows} queries returned a vector more than once")
     true = compute_distances(data.base, data.queries[:rows], positions, data.metric)
     claims = np.asarray(claimed, np.float64)[:, : positions.shape[1]]
     # Relative errors are meaningless near 0: cosines in single precision are off by about 1e-7 at any distance.
     scale = np.abs(true[there]).mean() if there.any() else 0.0
     least = _float32_errors(data.base, data.queries[:rows], positions, true, data.metric)
     if unsaid := int((there & np.isnan(claims)).sum()):
-        found.append(f"{unsaid / int(there.sum()):.0%} of the answers come without a distance")
+        found.append(f"{unsaid / int(there.sum()):.0%} of the results have no distance")
     with np.errstate(invalid="ignore"):
         off = there & (np.abs(claims - true) > np.maximum(DISTANCE_TOLERANCE * np.maximum(np.abs(true), scale), least))
         rises = np.diff(np.where(positions == -1, np.inf, claims), axis=1)
         fallen = rises < -np.maximum(ORDER_TOLERANCE * scale, least[:, 1:])
     if are_similarities(claims, true, there & np.isfinite(claims)):
         found.append(
-            "the distances from `search` fall as the true distances rise; did you return similarities? "
+            "the distances from `search` decrease as the true distances increase; did you return similarities? "
             "Return distances, nearest first"
         )
         return found
     if wrong := int(off.sum()):
         said, middle = float(np.median(claims[off])), float(np.median(true[off]))
         much = abs(middle) > float(np.median(least[off]))
-        typical = f"{said / middle:.3g} times" if much else f"{said:.3g} where 0 is true"
+        typical = f"{said / middle:.3g} times" if much else f"{said:.3g} instead of 0"
         if np.allclose(claims[off], true[off] ** 2, rtol=DISTANCE_TOLERANCE):
             typical = "their squares"
-        found.append(
-            f"{wrong / int(there.sum()):.0%} of the distances that it claims are not the true ones "
-            f"(typically {typical})"
-        )
+        found.append(f"{wrong / int(there.sum()):.0%} of the reported distances are wrong (typically {typical})")
     if disorder := int(fallen.any(axis=1).sum()):
-        found.append(f"{disorder} of {rows} answers are not in the order of the distances that it claims")
+        found.append(f"{disorder} of {rows} results are not in the order of the reported distances")
     return found
 
 
@@ -190,9 +187,9 @@ def summarise_load(raw: RawArrays, note: str = "") -> LoadResult:
     late = np.where(sent, began, until) - due > MAX_SEND_DELAY_NS
     notes = [note] if note else ["each client had a copy of the store"] if int(raw["copies"]) else []
     if given_up := int((~sent).sum()):
-        notes.append(f"{given_up} of {len(sent)} queries were given up before they could be sent")
+        notes.append(f"{given_up} of {len(sent)} queries were dropped before they could be sent")
     if empty := int(raw["empty"]):
-        notes.append(f"{empty} answers were empty")
+        notes.append(f"{empty} results were empty")
     seconds, cpu, switches, _, stolen, ticks = np.asarray(raw["readings"], np.float64).reshape(-1, 6).sum(axis=0)
     asleep = int(raw["server"]) or not math.isnan(rate) or int(raw["clients"]) > int(raw["cores"])
     doubts = []
@@ -289,8 +286,8 @@ def _exact_neighbour_rows(truth: ExactNeighbours, k: int, n: int) -> Ints:
     """Return the exact neighbours; raise MissingEvidence if there are fewer than k."""
     if truth.neighbours.shape[1] < min(k, n):
         raise MissingEvidence(
-            f"there are {truth.neighbours.shape[1]} true neighbours for each query, and {k} are asked for",
-            hint="take a smaller k, or have the exact neighbours computed",
+            f"{k} neighbours requested, but only {truth.neighbours.shape[1]} exact neighbours per query are known",
+            hint="use a smaller k, or compute the exact neighbours",
         )
     return np.asarray(truth.neighbours, np.int64)
 

@@ -129,7 +129,7 @@ def keep_used_fields(data: VectorSet, filters: Sequence[Filter]) -> VectorSet:
             raise BadInput(
                 f"the field `{field}` of the metadata has values of several types ({', '.join(sorted(kinds))}); "
                 "expected one type per field",
-                hint="stores keep one type per field",
+                hint="convert the field to one type",
             )
     kept = [{field: about[field] for field in fields if field in about} for about in data.metadata]
     return replace(data, metadata=kept)
@@ -207,7 +207,9 @@ def _convert_value(text: str, known: Any, field: str) -> Any:
         return text
     if isinstance(known, bool):
         if text.lower() not in ("true", "false"):
-            raise BadInput(f"the field `{field}` is true or false, got `{text[:80]}`", hint=f"--where '{field}=true'")
+            raise BadInput(
+                f"the field `{field}` must be true or false, got `{text[:80]}`", hint=f"--where '{field}=true'"
+            )
         return text.lower() == "true"
     return _parse_finite_number(text, field)
 
@@ -247,5 +249,6 @@ def _metadata_type(value: Any) -> str:
     if isinstance(value, int | float) and math.isfinite(value):
         return "number"
     raise BadInput(
-        f"metadata must be texts, numbers, true or false, got {value!r:.80}", hint="leave such fields out of --where"
+        f"metadata values must be text, numbers, true or false, got {value!r:.80}",
+        hint="remove such fields from --where",
     )

@@ -194,7 +194,7 @@ def _check_published_rows(data: VectorSet, given: Ints) -> None:
         raise BadInput(
             f"{data.name}: the published neighbours of query {row} contain row {given[row, column]}, "
             f"and the base has {len(data.base):,} rows",
-            hint="give the neighbours in this base, or remove them to compute them",
+            hint="provide neighbours within this base, or remove them to compute them",
         )
     if (duplicate := _has_duplicate_rows(given)).any():
         raise BadInput(

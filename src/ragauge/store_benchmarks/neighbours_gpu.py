@@ -74,7 +74,7 @@ def search_with_torch(
         return reduce(partial(merge_nearest, k=k), _search_in_batches(torch, base, asked, k, metric, place, half))
     except Exception as error:  # drivers and compilers raise many types
         words = error_summary(error).rstrip(".")
-        raise BackendFailed(f"torch: {words}", hint="take by=numpy") from None
+        raise BackendFailed(f"torch: {words}", hint="use by=numpy") from None
 
 
 def _search_in_batches(
@@ -129,7 +129,7 @@ def _search_batch(
 def gpu_unavailable_reason() -> str:
     """Return why no GPU is available; empty if there is one."""
     try:
-        return "" if _import_torch().cuda.is_available() else "no graphics card"
+        return "" if _import_torch().cuda.is_available() else "no GPU"
     except MissingExtra:
         return "torch is not installed"
 

@@ -331,7 +331,7 @@ def _describe_best_with_filter(
         closest = f"{format_searched_store(nearest)} is closest, with recall {search.recall:.3f}{wrong}"
         return f"{head} no store reaches recall {REFERENCE_RECALL:g}{matching}; {closest}."
     first = best[0]
-    among = " of the stores that meet all other requirements" * (len(best) < len(best_with_filter(result, key)))
+    among = " among the stores that meet all other requirements" * (len(best) < len(best_with_filter(result, key)))
     head += (
         f" {format_searched_store(first)} is the fastest at recall {REFERENCE_RECALL:g}{among}: "
         f"{format_number(first.qps, 'qps')} queries per second"
@@ -367,7 +367,7 @@ def _describe_fastest(result: StoreBenchmark) -> str:
         none = f"No store with recall {REFERENCE_RECALL:g} meets all requirements"
         head = f"{none}; by search speed alone {name} is the fastest"
     elif has_extra_stages(result):
-        head += " of the stores that meet all requirements"
+        head += " among the stores that meet all requirements"
     head += f": {format_number(qps, 'qps')} queries per second"
     if not others:
         return f"{head}; no other store reaches it." if len(stores) > 1 else f"{head}."

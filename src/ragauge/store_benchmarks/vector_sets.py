@@ -53,7 +53,7 @@ def parse_clustered_options(text: str) -> dict[str, int | float]:
             options[name] = float(value) if name == "spread" else int(value.replace("_", ""))
         except ValueError:
             known = ",".join(f"{key}={default:g}" for key, default in CLUSTERED_OPTIONS.items())
-            raise BadInput(f"`{part}` is no option of clustered vectors", hint=f"clustered:{known}") from None
+            raise BadInput(f"unknown option `{part}` of clustered vectors", hint=f"clustered:{known}") from None
     return options
 
 
@@ -75,7 +75,7 @@ def generate_clustered_vectors(metric: str = "l2", **options: float) -> VectorSe
         float(told["spread"]),
     )
     if not 0 <= spread <= 1e6:
-        raise BadInput(f"spread is {spread:g}; it must be 0 or more")
+        raise BadInput(f"spread must be at least 0, got {spread:g}")
     shape = np.random.default_rng([seed, 0])
     centres = shape.standard_normal((clusters, dimension))
     widths = spread * shape.uniform(2 / 3, 4 / 3, clusters)
@@ -218,7 +218,9 @@ def _file_name_words(file: Path) -> list[str]:
 def _require_single_file(files: list[Path], what: str) -> Path:
     if len(files) > 1:
         names = ", ".join(file.name for file in files)
-        raise BadInput(f"several files could be the {what}: {names}", file=str(files[0].parent), hint="leave one there")
+        raise BadInput(
+            f"several files could be the {what}: {names}", file=str(files[0].parent), hint="keep only one of them there"
+        )
     return files[0]
 
 
@@ -234,7 +236,9 @@ def _load_vector_folder(
     known = sorted({each for each in told.values() if each})
     if metric is None and len(known) > 1:
         raise BadInput(
-            f"there are neighbours by {', '.join(known)}", file=str(folder), hint=f"name one: --metric {known[0]}"
+            f"found neighbours for several metrics: {', '.join(known)}",
+            file=str(folder),
+            hint=f"name one: --metric {known[0]}",
         )
     # Published vector sets usually omit the metric if it is the Euclidean distance.
     chosen = metric or (known[0] if known else "l2")
@@ -266,8 +270,8 @@ def _load_vector_file(path: Path, metric: str | None, limit: int | None, queries
     count = len(rows.vectors)
     held = queries or min(MAX_HELD_OUT_QUERIES, count // 10)
     if not 0 < held < count:
-        hint = "a tenth of the rows, at most 1000, are held out where nothing is said"
-        raise BadInput(f"has {count} rows, of which {held} cannot become queries", file=str(path), hint=hint)
+        hint = "set --queries; by default a tenth of the rows, at most 1000, become queries"
+        raise BadInput(f"has {count} rows, too few for {held} queries", file=str(path), hint=hint)
     chosen = np.zeros(count, np.bool_)
     chosen[np.random.default_rng(seed).choice(count, held, replace=False)] = True
     matrix = _to_float32_matrix(rows, path)
@@ -292,7 +296,7 @@ def _to_float32_matrix(rows: VectorFile, path: Path) -> Matrix:
     if not len(matrix):
         raise BadInput("has no rows", file=str(path))
     if rows.vectors.dtype.itemsize > 4 and (row := first_bad_row(matrix)) is not None:
-        raise BadInput(f"row {row} has a number that float32 does not hold", file=str(path))
+        raise BadInput(f"row {row} has a number out of the range of float32", file=str(path))
     return matrix
 
 
@@ -315,7 +319,7 @@ def _embed_dataset(
     vectors = embed_texts(model, list(asked.values()), cache=cache_folder(), progress=progress).vectors
     notes = [f"the vectors are those of {model.name}"]
     if len(documents) < len(dataset.documents):
-        notes.append(f"only the first {len(documents):,} of {len(dataset.documents):,} documents are there to be found")
+        notes.append(f"only the first {len(documents):,} of {len(dataset.documents):,} documents are indexed")
     ids = [document.id for document in documents]
     about = [dict(document.metadata) for document in documents]
     found = VectorSet(dataset.name, base, vectors, metric or "cosine", None, ids, list(asked), dataset.judgments, notes)
@@ -327,8 +331,8 @@ def check_finite(data: VectorSet) -> VectorSet:
     for what, rows in (("vector", data.base), ("query", data.queries)):
         if (row := first_bad_row(np.asarray(rows), np.float32)) is not None:
             raise BadInput(
-                f"{data.name}: {what} {row} has a NaN, an infinity or a number that float32 does not hold",
-                hint="nothing is at a distance from it: leave it out",
+                f"{data.name}: {what} {row} has a NaN, an infinity or a number out of the range of float32",
+                hint="remove it",
             )
     return data
 
@@ -363,11 +367,12 @@ def _finalise_vector_set(data: VectorSet) -> VectorSet:
     twins, themselves = _count_duplicates(data.base, data.queries)
     if twins:
         notes.append(
-            f"{_format_count_with_verb(twins, 'vector', 'is', 'are')} equal to an earlier one: which is found is chance"
+            f"{_format_count_with_verb(twins, 'vector', 'is', 'are')} equal to an earlier one: "
+            "which of them is found is arbitrary"
         )
     if themselves:
         notes.append(
-            f"{_format_count_with_verb(themselves, 'query', 'is', 'are')} in the base too: rank 1 is the query itself"
+            f"{_format_count_with_verb(themselves, 'query', 'is', 'are')} also in the base: rank 1 is the query itself"
         )
     return replace(data, notes=notes, judgments=_restrict_judgments(data.judgments, data.query_ids))
 

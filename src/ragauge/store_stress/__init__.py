@@ -122,7 +122,7 @@ def resolve_store_name(store: str | type[Any]) -> str:
     if module in ("", "__main__") or not name or "<" in name:
         raise BadInput(
             f"{store!r} cannot be imported by another process",
-            hint="put the class into a module of its own, and give `module:Class`",
+            hint="put the class into its own module, and pass `module:Class`",
         )
     return f"{module}:{name}"
 
@@ -235,7 +235,7 @@ def load_stress_data(
     if isinstance(embedder, str):
         plugins.check_installed(iterate_plugins("embedders", embedder))
     if limit is not None and limit < 1:
-        raise BadInput(f"limit is {limit}, and 1 is the least that makes sense")
+        raise BadInput(f"limit must be at least 1, got {limit}")
     if isinstance(source, str | Path):
         progress(Progress(f"reading {Path(str(source).removeprefix(STIX_PREFIX)).name}"))
     data = _load_source(source)
@@ -247,7 +247,7 @@ def load_stress_data(
     notes = [data.about] if data.about and not Path(data.about).exists() else []
     queries = dict(data.queries) if has_queries else _queries_from_documents(documents, plan)
     if not has_queries:
-        notes.append(f"{data.name} has no queries: the first words of some documents are asked for instead")
+        notes.append(f"{data.name} has no queries: the first words of some documents are used as queries")
     chosen = random.Random(plan.seed).sample(sorted(queries), min(plan.queries, len(queries)))  # noqa: S311 - a sample
     queries = {name: queries[name] for name in sorted(chosen)}
     texts = [one.whole for one in documents]
@@ -276,14 +276,13 @@ def _replace_zero_vectors(vectors: Vectors, source: str, embedder: str, notes: l
         return vectors
     if not nonzero.any():
         raise BadInput(
-            f"the embedder `{embedder}` gives an all-zero vector to each of the {len(vectors):,} documents of {source}",
+            f"the embedder `{embedder}` returns an all-zero vector "
+            f"for each of the {len(vectors):,} documents of {source}",
             hint="check the texts, or choose another --embedder, e.g. --embedder wordllama",
         )
     zeros = int((~nonzero).sum())
     count = "1 document has" if zeros == 1 else f"{zeros:,} documents have"
-    notes.append(
-        f"{count} an all-zero vector of the embedder `{embedder}`, replaced by one that is far from the others"
-    )
+    notes.append(f"{count} an all-zero vector of the embedder `{embedder}`, replaced by a vector far from the others")
     away = -vectors[nonzero].mean(axis=0, dtype=np.float64)
     away = away / np.linalg.norm(away) if np.linalg.norm(away) > 1e-6 else np.eye(1, vectors.shape[1])[0]
     return np.where(nonzero[:, None], vectors, away).astype(np.float32)

@@ -127,7 +127,7 @@ def run_attempt(
             worker.result(type(None))
             return attempt
         except WorkerTimeout:
-            message, is_silent = f"gave no sign of life for {timeout:g} seconds", True
+            message, is_silent = f"did not respond for {timeout:g} seconds", True
             signature = error_signature(message)
         except WorkerDied as error:
             if is_killed:

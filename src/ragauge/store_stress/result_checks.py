@@ -59,16 +59,16 @@ def count_ranking_errors(
         ids, scores = [one for one, _ in ranking], [score for _, score in ranking]
         wrong = {
             "with more than k documents": len(ids) > k,
-            "with fewer documents than were asked for": len(ids) < next(fewest),
-            "with a document twice": len(set(ids)) < len(ids),
-            "with documents that nobody put in": not known.issuperset(ids),
-            "with a score that is no number": not all(map(math.isfinite, scores)),
-            "out of the order of their own scores": not _is_descending(scores, SCORE_TOLERANCE),
+            "with fewer documents than requested": len(ids) < next(fewest),
+            "with duplicate documents": len(set(ids)) < len(ids),
+            "with documents that were never put in": not known.issuperset(ids),
+            "with a score that is not a finite number": not all(map(math.isfinite, scores)),
+            "not in the order of their own scores": not _is_descending(scores, SCORE_TOLERANCE),
         }
         if true is not None:
             of = next(true)
             values = [of[one] for one in ids if one in of]
-            wrong["out of the order of the true cosines"] = not _is_descending(values, COSINE_ORDER_TOLERANCE)
+            wrong["not in the order of the true cosines"] = not _is_descending(values, COSINE_ORDER_TOLERANCE)
         counts.update(what for what, is_so in wrong.items() if is_so)
     return dict(counts)
 
@@ -256,11 +256,11 @@ def _find_corruption(
 ) -> tuple[str, str] | None:
     """Return the kind and location of a corruption; None if the document is intact."""
     if found is None:
-        return "lost", "it is listed, and not given" if listed else ""
+        return "lost", "it is listed but not returned" if listed else ""
     if not listed:
-        return "unlisted", "it is given, and not listed"
+        return "unlisted", "it is returned but not listed"
     if found.id != document.id:
-        return "swapped", f"it came back under the id {found.id}"
+        return "swapped", f"it was returned under the id {found.id}"
     if "text" in keeps and found.text != document.text:
         owner = owners.get(found.text) if isinstance(found.text, str) else None
         if owner is not None:
@@ -291,7 +291,7 @@ def describe_difference(wanted: Any, found: Any) -> str:
     if same == len(theirs):
         return f"it ends after byte {same:,} of {len(ours):,}"
     if same == len(ours):
-        return f"it goes on after byte {same:,}, where it should end"
+        return f"it continues after byte {same:,}, where it should end"
     return f"byte {same + 1:,} of {len(ours):,} is {theirs[same]:#04x}, not {ours[same]:#04x}"
 
 
@@ -327,7 +327,7 @@ def describe_read_back(reading: ReadBack) -> str:
     counts = ", ".join(f"{n:,} {kind}" for kind, n in reading.corrupt_counts.items())
     first = reading.corrupt[0]
     which = f"`{first.id}`" + ("" if first.position is None else f" (document {first.position:,})")
-    words = {"unknown": "was never put in", "twice": "is there twice", "unlisted": "is not listed"}
+    words = {"unknown": "was never put in", "twice": "is listed more than once", "unlisted": "is not listed"}
     what = words.get(first.kind, f"is {first.kind}")
     details = f": {first.difference}" if first.difference else ""
     return f"{counts} of {reading.expected:,} documents: {which} {what}{details}"

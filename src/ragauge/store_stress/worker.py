@@ -57,7 +57,7 @@ class StoreWorker:
         self._keeps, searches = check_store_attributes(self._store)
         description = to_json_safe(self._store.describe())
         if not isinstance(description, dict):
-            raise WrongResult(f"it described itself by {_type_name(description)}, not a dict")
+            raise WrongResult(f"its description is {_type_name(description)}, not a dict")
         self._send_result("open", {"seconds": self.opening, "description": description, "searches": searches})
         for step in self.task.steps:
             getattr(self, step)()
@@ -146,10 +146,10 @@ class StoreWorker:
         found = _check_list(self._store.get(ids), "documents")
         if len(found) != len(ids):
             asked = "1 document" if len(ids) == 1 else f"{len(ids):,} documents"
-            raise WrongResult(f"it was asked for {asked} and gave {len(found):,}")
+            raise WrongResult(f"it was asked for {asked} and returned {len(found):,}")
         for one in found:
             if one is not None and not all(hasattr(one, field) for field in ("id", *DOCUMENT_FIELDS)):
-                raise WrongResult(f"it gave {_type_name(one)}, not a Document")
+                raise WrongResult(f"it returned {_type_name(one)}, not a Document")
         return list(zip(ids, found, strict=True))
 
     def replace(self) -> None:
@@ -224,27 +224,27 @@ def check_store_attributes(store: Any) -> tuple[list[str], str]:
     unknown = [keeps] if isinstance(keeps, str) else [one for one in keeps if one not in DOCUMENT_FIELDS]
     if unknown:
         raise BadInput(
-            f"the store says that it keeps `{unknown[0]}`",
-            hint=f"`keeps` has some of {', '.join(DOCUMENT_FIELDS)}, or nothing",
+            f"the store declares an unknown field `{unknown[0]}`",
+            hint=f"set `keeps` to any of {', '.join(DOCUMENT_FIELDS)}, or nothing",
         )
     if searches not in SEARCH_KINDS:
         raise BadInput(
-            f"the store says that it searches by `{searches}`", hint=f"`searches` is {' or '.join(SEARCH_KINDS)}"
+            f"the store declares an unknown search `{searches}`", hint=f"set `searches` to {' or '.join(SEARCH_KINDS)}"
         )
     return [one for one in DOCUMENT_FIELDS if one in keeps], str(searches)
 
 
 def _check_list(found: Any, what: str) -> list[Any]:
     if isinstance(found, str | bytes | Mapping) or not isinstance(found, Iterable):
-        raise WrongResult(f"it gave {_type_name(found)}, not a list of {what}")
+        raise WrongResult(f"it returned {_type_name(found)}, not a list of {what}")
     return list(found)
 
 
 def _check_hit(found: Any) -> Hit:
     if not all(hasattr(found, field) for field in ("id", "score")):
-        raise WrongResult(f"it gave {_type_name(found)}, not a Hit")
+        raise WrongResult(f"it returned {_type_name(found)}, not a Hit")
     if not isinstance(found.score, SupportsFloat):
-        raise WrongResult(f"it gave a score that is {_type_name(found.score)}, not a number")
+        raise WrongResult(f"it returned a score that is {_type_name(found.score)}, not a number")
     return Hit(found.id, float(found.score), getattr(found, "text", "") or "")
 
 

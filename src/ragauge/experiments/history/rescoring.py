@@ -35,7 +35,7 @@ def rescore_run(folder: Path, place: str, measures: Sequence[str], convention: s
     run = folder / place
     if rules is None:
         raise MissingEvidence(
-            f"{run} was scored under the convention `{convention}`, which cannot be had again by name"
+            f"{run} was scored under the convention `{convention}`, which cannot be reconstructed from its name"
         )
     wanted = parse_measures(measures, rules)
     judgments = judgments_for_measures(wanted, _load_judgments(str(folder), grades))

@@ -131,14 +131,18 @@ def load_labelled_samples(labelled: Any, measure: str | None) -> LabelledSamples
     )
     if not spoken:
         raise MissingEvidence(
-            f"no sample of {known.name} has a label", hint='give "labels": {"faithfulness": 1} to some of them'
+            f"no sample of {known.name} has a label",
+            hint='add a label to some samples, e.g. "labels": {"faithfulness": 1}',
         )
     wanted = measure or known.measure or (spoken[0] if len(spoken) == 1 else "")
     if not wanted:
         raise BadInput(f"the labels speak of {' and '.join(spoken)}", hint=f"measure {spoken[0]}")
     chosen = parse_answer_measure(wanted)
     if chosen.spec.lower_is_better:
-        raise BadInput(f"less is better of {chosen}, and good would be bad", hint="calibrate faithfulness")
+        raise BadInput(
+            f"{chosen} is a lower-is-better measure and cannot be calibrated",
+            hint="use a higher-is-better measure, such as faithfulness",
+        )
     if chosen.spec.name not in spoken:
         raise MissingEvidence(
             f"no sample of {known.name} has a label of {chosen}", hint=f"there is {', '.join(spoken)}"
@@ -168,7 +172,7 @@ def _find_label(labels: Mapping[str, float], measure: str) -> float:
 def draw_samples(given: LabelledSamples, limit: int | None, seed: int) -> LabelledSamples:
     """Draw `limit` random samples, in their original order."""
     if limit is not None and limit < 1:
-        raise BadInput("limit is a number from 1 on")
+        raise BadInput(f"limit must be at least 1, got {limit}")
     if limit is None or limit >= len(given.samples):
         return given
     chosen = np.sort(np.random.default_rng(seed).permutation(len(given.samples))[:limit])

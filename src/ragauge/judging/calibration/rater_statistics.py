@@ -177,11 +177,9 @@ def estimate_mean(values: Floats, confidence: float = 0.95, *, groups: Ints | No
     if not len(values):
         return Estimate(math.nan, why="no samples")
     if len(values) == 1:
-        return Estimate(float(values[0]), n=1, why="one sample does not tell how far it may be off")
+        return Estimate(float(values[0]), n=1, why="one sample is too few for an interval")
     if not np.ptp(values):
-        return Estimate(
-            float(values[0]), n=len(values), why="all are the same, which does not tell how far it may be off"
-        )
+        return Estimate(float(values[0]), n=len(values), why="all values are equal, so there is no interval")
     if groups is not None:
         if cluster_ids(len(values), groups) < 2:
             return Estimate(float(values.mean()), n=len(values), why=ONE_GROUP)
@@ -286,7 +284,10 @@ def length_bias(
     mine = None if groups is None else groups[known]
     error, length = scores[known] - labels[known], words[known]
     found = compute_correlations(error, length, confidence, groups=mine, seed=seed)["spearman"]
-    reasons = {"all scores are the same": "all errors are the same", "all labels are the same": "all are as long"}
+    reasons = {
+        "all scores are the same": "all errors are the same",
+        "all labels are the same": "all answers have the same length",
+    }
     return LengthBias(
         correlation=Estimate(*found[:4], reasons.get(found.why, found.why)),
         slope=length_slope(scores[known], labels[known], length, confidence, groups=mine),

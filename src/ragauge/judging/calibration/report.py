@@ -289,7 +289,7 @@ def build_overview_table(calibrations: Sequence[Calibration]) -> Table:
         Column("kappa", "statistic"),
         Column("AC1", "statistic", drop_order=1),
         Column("AUC", "statistic", legend="by degree, if the judge returns probabilities"),
-        Column(_level(calibrations[0]), "statistic", drop_order=4, legend="of the AUC"),
+        Column(_level(calibrations[0]), "statistic", drop_order=4, legend="interval of the AUC"),
         Column("words", "statistic", legend="AUC of word overlap"),
         Column("Spearman", "statistic", drop_order=2),
     ]

@@ -178,7 +178,7 @@ def _read_expected_queries(queries: Any) -> dict[str, str]:
     if isinstance(queries, Mapping):
         return {str(query): text if isinstance(text, str) else "" for query, text in queries.items()}
     if not isinstance(queries, Iterable):
-        raise BadInput(f"queries cannot be read from {type(queries).__name__}", hint="ids, texts by id, or a file")
+        raise BadInput(f"queries cannot be read from {type(queries).__name__}", hint="give ids, texts by id, or a file")
     return {str(query): "" for query in queries}
 
 

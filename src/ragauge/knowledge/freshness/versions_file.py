@@ -57,7 +57,7 @@ def read_versions(thing: Any) -> list[DocumentVersion]:
     if isinstance(thing, str | bytes | Mapping) or not isinstance(thing, Iterable):
         raise BadInput(
             f"versions cannot be read from {type(thing).__name__}",
-            hint="a path, a frame, or a list of {doc_id, version_key, effective_timestamp, superseded_by}",
+            hint="give a path, a frame, or a list of {doc_id, version_key, effective_timestamp, superseded_by}",
         )
     held = ((at, _version_fields(one, at)) for at, one in enumerate(thing, start=1))
     return _parse_versions(rows_from_mappings([], _check_cells(held, "the versions"), "the versions", in_lines=False))
@@ -72,7 +72,7 @@ def _check_cells(lines: Iterable[tuple[int, Mapping[str, Any]]], label: str) -> 
     for line, item in lines:
         odd = next((name for name, value in item.items() if isinstance(value, dict | list | bool)), None)
         if odd is not None:
-            raise BadInput(f"{odd} is {json.dumps(item[odd])}", file=label, line=line, hint="a text or a number")
+            raise BadInput(f"{odd} is {json.dumps(item[odd])}", file=label, line=line, hint="use a text or a number")
         doc = VERSION_COLUMNS[0] if VERSION_COLUMNS[0] in item else find_column(list(item), DOC_COLUMNS)
         if doc is None or item[doc] is None or not str(item[doc]).strip():
             raise BadInput("a document is missing", file=label, line=line, hint='{"doc_id": …}')
@@ -111,7 +111,7 @@ def _parse_versions(rows: TableRows) -> list[DocumentVersion]:
         line = rows.line(at)
         if mine in found:
             before = f"line {rows.line(found[mine])}" if line else f"row {rows.places[found[mine]]}"
-            raise BadInput(f"document `{mine}` has a version on {before} already", file=rows.label, line=line)
+            raise BadInput(f"document `{mine}` already has a version on {before}", file=rows.label, line=line)
         found[mine] = at
         key, time, by = (None if name is None else rows.columns[name][at] for name in columns.values())
         newer = None if by is None else parse_id(by, "what it is superseded by", rows.label, line)
@@ -134,7 +134,7 @@ def _parse_versions(rows: TableRows) -> list[DocumentVersion]:
             f"{rows.columns[str(columns[EFFECTIVE_FIELD])][min(told.values())]} elsewhere: numbers and dates are mixed",
             file=rows.label,
             line=rows.line(at),
-            hint="seconds since 1970 everywhere, or dates everywhere",
+            hint="use seconds since 1970 throughout, or dates throughout",
         )
     _check_cycles(versions, rows, found)
     return versions
@@ -152,10 +152,10 @@ def _check_cycles(versions: Sequence[DocumentVersion], rows: TableRows, places: 
                 circle = list(path)[list(path).index(here) :]
                 told = " -> ".join([*circle[:5], *(["…"] if len(circle) > 5 else []), here])
                 raise BadInput(
-                    f"documents supersede each other in a circle: {told}",
+                    f"documents supersede each other in a cycle: {told}",
                     file=rows.label,
                     line=rows.line(places[here]),
-                    hint="the newest has no superseded_by",
+                    hint="remove superseded_by from the newest document",
                 )
             path[here] = None
             here = after.get(here)
@@ -195,7 +195,10 @@ def parse_time(value: Any, what: str = "the time", label: str | None = None, lin
         raise BadInput(f"{what} is `{value}`, not a time", file=label, line=line, hint=hint)
     if abs(seconds) > MAX_TIME_S:
         raise BadInput(
-            f"{what} is {value}, which are no seconds", file=label, line=line, hint="milliseconds are divided by 1000"
+            f"{what} is {value}, which is too large for seconds",
+            file=label,
+            line=line,
+            hint="divide milliseconds by 1000",
         )
     return seconds
 
@@ -241,21 +244,23 @@ def read_freshness(path: str | Path) -> Freshness:
     """
     data = read_json(InputFile(str(path)))
     if isinstance(data, list) and len(data) > 1:
-        raise BadInput(f"{len(data)} results are in one file", file=str(path), hint="write one run at a time")
+        raise BadInput(
+            f"the file contains {len(data)} results; expected 1", file=str(path), hint="write each run to its own file"
+        )
     data = data[0] if isinstance(data, list) and data else data
     lacks = [name for name in ("k", "queries", "unscored") if not isinstance(data, dict) or data.get(name) is None]
-    hint = "write it anew with -o"
+    hint = "write the file again with `ragauge freshness … -o`"
     if lacks:
-        raise BadInput(f"this freshness has no {', '.join(lacks)}", file=str(path), hint=hint)
+        raise BadInput(f"missing {', '.join(lacks)}", file=str(path), hint=hint)
     found = from_json_data(Freshness, data, source=str(path))
     if isinstance(found.k, bool) or found.k < 1:
-        raise BadInput(f"k is {json.dumps(data['k'])}, not a whole number from 1 on", file=str(path), hint=hint)
+        raise BadInput(f"k must be an integer of at least 1, got {json.dumps(data['k'])}", file=str(path), hint=hint)
     names = [one.query for one in found.queries]
     twice = next((name for name in names if name in found.unscored), None)
     if twice is not None or len({*names}) < len(names):
         twice = twice or next(name for name in names if names.count(name) > 1)
-        raise BadInput(f"query `{twice}` is here twice", file=str(path), hint=hint)
+        raise BadInput(f"query `{twice}` appears more than once", file=str(path), hint=hint)
     deep = next((one.query for one in found.queries if one.considered > found.k), None)
     if deep is not None:
-        raise BadInput(f"query `{deep}` looked at more than {found.k} documents", file=str(path), hint=hint)
+        raise BadInput(f"query `{deep}` has more than k = {found.k} checked documents", file=str(path), hint=hint)
     return found

@@ -64,9 +64,7 @@ def _canonical_term(text: str, k: int, rules: Convention) -> str:
 def _check_averaged(measure: Measure) -> Measure:
     """Return the measure; raise BadInput unless it is averaged over queries."""
     if measure.spec.aggregate is not mean or dict(measure.options).get("of") == "means":
-        raise BadInput(
-            f"{measure} is not a mean over queries, so queries have no share in it", hint="a measure such as recall@10"
-        )
+        raise BadInput(f"{measure} is not a mean over queries", hint="use a measure such as recall@10")
     return measure
 
 

@@ -256,7 +256,7 @@ def _relevance_section(result: GraphAnalysis) -> Section:
     columns = [
         Column("links", "name"),
         Column("between", "share", legend="share of the links that join two relevant documents of a query"),
-        Column("by chance", "share", drop_order=1, legend="the same share if links were placed at random"),
+        Column("by chance", "share", drop_order=1, legend="expected share for randomly placed links"),
         Column("linked", "share", legend="share of the pairs of relevant documents that are linked"),
         Column(
             "one document",

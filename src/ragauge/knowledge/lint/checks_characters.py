@@ -218,7 +218,7 @@ def check_boilerplate(evidence: Evidence) -> Iterator[Finding]:
         "boilerplate",
         True,
         most,
-        f"the same line appears in {most:,} of {pluralise(len(reading), 'document')}",
+        f"one line is repeated in {most:,} of {pluralise(len(reading), 'document')}",
         tuple(
             f"`{one_line(said[code], MAX_EXCERPT_CHARS)}` in {times:,}" for code, times in codes.items() if code in said
         ),

@@ -51,7 +51,7 @@ LAYOUTS: Mapping[str, Layout] = MappingProxyType(
         for one in (
             Layout(
                 "swarm",
-                "the swarm notebook's long table: a row for each method, seed and query",
+                "the swarm notebook's long table: one row per method, seed and query",
                 ".csv",
                 "swarm",
                 lambda _: swarm.LAYOUT_MEASURES.measures,
@@ -61,7 +61,7 @@ LAYOUTS: Mapping[str, Layout] = MappingProxyType(
             ),
             Layout(
                 "tokenization",
-                "the tokenization study's table: a row for each model",
+                "the tokenization study's table: one row per model",
                 ".csv",
                 "tokenization",
                 lambda _: tokenization.LAYOUT_MEASURES.measures,
@@ -70,7 +70,7 @@ LAYOUTS: Mapping[str, Layout] = MappingProxyType(
             ),
             Layout(
                 "ragdbeval",
-                "RAGdbEval's results: quality, speed, resources and circumstances of each experiment",
+                "RAGdbEval's results: quality, speed, resources and environment of each experiment",
                 ".json",
                 "ragdbeval-capped",
                 lambda _: ragdbeval.LAYOUT_MEASURES.measures,
@@ -80,7 +80,7 @@ LAYOUTS: Mapping[str, Layout] = MappingProxyType(
             ),
             Layout(
                 "ragdbeval-csv",
-                "RAGdbEval's table: a row for each experiment",
+                "RAGdbEval's table: one row per experiment",
                 ".csv",
                 "ragdbeval-capped",
                 lambda _: ragdbeval.LAYOUT_MEASURES.measures,
@@ -110,7 +110,7 @@ LAYOUTS: Mapping[str, Layout] = MappingProxyType(
             ),
             Layout(
                 "pgvectordb",
-                "pgVectorDB's table: a row for each method and K",
+                "pgVectorDB's table: one row per method and K",
                 ".csv",
                 "pgvectordb",
                 pgvectordb.measures_at,

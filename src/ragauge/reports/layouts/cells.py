@@ -35,7 +35,7 @@ def parse_finite_number(value: Any, what: str, label: str, line: int | None = No
         found = math.inf
     if math.isinf(found):
         raise BadInput(
-            f"{what} is `{str(value)[:40]}`, not a finite number",
+            f"{what} must be a finite number, got `{str(value)[:40]}`",
             file=label,
             line=line,
             hint="leave unknown values empty",
@@ -55,7 +55,7 @@ def parse_count(value: Any, what: str, label: str, line: int | None = None) -> i
     if found is None:
         return None
     if found < 0 or found != int(found):
-        raise BadInput(f"{what} is `{str(value)[:40]}`, not a whole number of at least 0", file=label, line=line)
+        raise BadInput(f"{what} must be an integer of at least 0, got `{str(value)[:40]}`", file=label, line=line)
     return int(found)
 
 
@@ -69,13 +69,13 @@ def read_layout_table(path: str, needed: Sequence[str], figures: Iterable[str], 
     missing = [name for name in needed if name not in rows.names]
     if missing:
         raise BadInput(
-            f"this is no table of {what}: {_columns_phrase('column', missing)} missing",
+            f"not a table of {what}: {_columns_phrase('column', missing)} missing",
             file=source.label,
             hint=f"found {', '.join(rows.names) or 'nothing'}",
         )
     known = list(figures)
     if not any(name in rows.names for name in known):
-        raise BadInput(f"no column holds a figure of {what}", file=source.label, hint=f"such as {known[0]}")
+        raise BadInput(f"no column has a measure of {what}", file=source.label, hint=f"add a column such as {known[0]}")
     if not len(rows):
         raise BadInput("no rows", file=source.label)
     return rows
@@ -88,7 +88,7 @@ def _columns_phrase(what: str, names: Sequence[str]) -> str:
 def unknown_column_notes(rows: TableRows, known: Iterable[str]) -> list[str]:
     """Return a note on columns that the layout does not define, if there are any."""
     odd = [name for name in rows.names if name not in set(known)]
-    return [f"{_columns_phrase('column', odd)} not of this layout and left out"] if odd else []
+    return [f"{_columns_phrase('column', odd)} not part of this layout and left out"] if odd else []
 
 
 def parse_row_numbers(rows: TableRows, at: int, columns: Iterable[str]) -> dict[str, float]:
@@ -188,12 +188,12 @@ class LayoutMeasures:
         given = overview.convention
         if given not in ("", "as given") and given.partition(",")[0] not in (self.convention, *self.accepted):
             raise BadInput(
-                f"these figures follow the convention {given}, and the names of {self.layout} mean {self.convention}'s",
-                hint=f"--convention {self.convention}",
+                f"the scores follow the convention {given}, but {self.layout} requires {self.convention}",
+                hint=f"add `--convention {self.convention}`",
             )
         if not any(name in entry.means for entry in overview.entries.values() for name in self.measures):
             raise BadInput(
-                f"no system has a figure that {self.layout} has a place for",
-                hint=f"score them by {', '.join(self.measures[:3])}"
+                f"no system has a measure of the layout of {self.layout}",
+                hint=f"score them with {', '.join(self.measures[:3])}"
                 + (f" and {len(self.measures) - 3} more" if len(self.measures) > 3 else ""),
             )

@@ -114,18 +114,20 @@ def read_ragdbeval_json(path: str) -> Overview:
     results = held.get("results") if isinstance(held, dict) else None
     if not isinstance(results, list) or not all(isinstance(one, dict) for one in results):
         raise BadInput(
-            "these are no results of RAGdbEval",
+            "not results of RAGdbEval",
             file=source.label,
             hint='{"metadata": {…}, "results": [{"experiment_name": …, "mean_metrics": {…}}]}',
         )
     about = held.get("metadata") or {}
     if not isinstance(about, dict):
-        raise BadInput("metadata is no object", file=source.label)
+        raise BadInput("metadata must be an object", file=source.label)
     followed = _parse_convention(about.get(CONVENTION_KEY), source.label)
     told = parse_count(about.get("num_results"), "num_results", source.label)
     if told is not None and told != len(results):
         raise BadInput(
-            f"num_results is {told}, and there are {len(results)}", file=source.label, hint="is the file whole?"
+            f"num_results is {told}, but the file has {len(results)} results",
+            file=source.label,
+            hint="check whether the file is complete",
         )
     entries: dict[str, SystemSummary] = {}
     failures: dict[str, str] = {}
@@ -137,7 +139,7 @@ def read_ragdbeval_json(path: str) -> Overview:
         same = [one for one in results if one.get("experiment_name") == result["experiment_name"]]
         name = f"{experiment} ({index})" if len(same) > 1 and index else experiment
         if name in entries or name in failures:
-            raise BadInput(f"result {at} has the name of one above, `{name}`", file=source.label)
+            raise BadInput(f"result {at} repeats the name `{name}`", file=source.label)
         message = result.get("error_message")
         if result.get("success") is False:
             failures[name] = str(message or "failed")
@@ -147,7 +149,7 @@ def read_ragdbeval_json(path: str) -> Overview:
         odd |= dict.fromkeys(one for one in figures if one not in CSV_COLUMNS and one not in OPERATION_COLUMNS)
         entries[name] = _build_system_summary(name, figures, _result_provenance(result, about), followed)
     if odd:
-        notes.append(f"not of this layout and left out: {', '.join(odd)}")
+        notes.append(f"not part of this layout and left out: {', '.join(odd)}")
     if not entries:
         raise BadInput("no result succeeded" if failures else "no results", file=source.label)
     made = about.get("generated_at")
@@ -384,7 +386,7 @@ def _build_overview(
     known = MEASURES_BY_CONVENTION[convention].values()
     measures = [one for one in known if any(one in entry.means for entry in entries.values())]
     if not measures:
-        raise BadInput("no result has a figure of quality", file=source.label, hint="such as quality_recall@10")
+        raise BadInput("no result has a quality measure", file=source.label, hint="add one such as quality_recall@10")
     named = {str(entry.told["dataset"]["name"] or "") for entry in entries.values()}
     if any(value == 0 for entry in entries.values() for value in values_by_column(entry, convention).values()):
         notes = [*notes, "RAGdbEval writes 0 for what it did not measure: a 0 here may mean that"]

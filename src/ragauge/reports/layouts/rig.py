@@ -69,7 +69,8 @@ def to_rig_name(measure: str) -> str:
     name = next((told for told, mine in MEASURE_BY_RIG_NAME.items() if mine == base), base) + at + cutoff
     if to_canonical_measure(name) != measure:
         raise BadInput(
-            f"by {measure} rig means {to_canonical_measure(measure)}", hint=f"score by {to_canonical_measure(measure)}"
+            f"rig uses the name {measure} for {to_canonical_measure(measure)}",
+            hint=f"score with {to_canonical_measure(measure)}",
         )
     return name
 
@@ -94,9 +95,9 @@ def read_rig_report(path: str) -> Overview:
         n, stated = len(scores.per_query[name]), parse_count(one.get("n"), f"n of {name}", source.label)
         if stated is not None and stated != len(one["per_query"]):
             raise BadInput(
-                f"n of {name} is {stated}, and per_query has {len(one['per_query'])} queries",
+                f"n of {name} is {stated}, but per_query has {len(one['per_query'])} queries",
                 file=source.label,
-                hint="is the file whole?",
+                hint="check whether the file is complete",
             )
         parse_finite_number(one.get("mean"), f"the mean of {name}", source.label)  # Raises if it is not a number.
         interval = parse_rig_interval(one.get("ci"), f"ci of {name}", source.label)
@@ -106,7 +107,7 @@ def read_rig_report(path: str) -> Overview:
             told["iterations"][to_canonical_measure(name)] = interval.iterations
             if interval.level != next(iter(levels)):
                 low = high = math.nan
-                notes.append(f"the interval of {name} is of another level and left out")
+                notes.append(f"the interval of {name} has another level and is left out")
         means[to_canonical_measure(name)] = Mean(scores.means[name], n, low, high)
     name = told["store_kind"] or source.stem
     entry = SystemSummary(name, means, [with_canonical_measures(scores, name)], told=told)
@@ -131,7 +132,7 @@ def render_rig_report(overview: Overview) -> str:
     names = rig_names_by_measure(overview)
     if len(overview.entries) != 1:
         raise BadInput(
-            f"a report of rig is of one system, and here are {len(overview.entries)}: {', '.join(overview.systems)}",
+            f"rig's report has one system, got {len(overview.entries)}: {', '.join(overview.systems)}",
             hint="name one run, or write rig-diff of two",
         )
     (entry,) = overview.entries.values()
@@ -157,7 +158,9 @@ def rig_names_by_measure(overview: Overview, layout: str = "rig") -> dict[str, s
     )
     for name, entry in overview.entries.items():
         if not entry.scores:
-            raise BadInput(f"of {name} only means are known, and rig's reports have every query", hint="give its run")
+            raise BadInput(
+                f"only means of {name} are known, but rig's reports have values per query", hint="give its run"
+            )
     return {measure: to_rig_name(measure) for measure in overview.measures}
 
 
@@ -221,19 +224,19 @@ def parse_rig_interval(held: Any, what: str, label: str) -> RigInterval | None:
         parse_finite_number(told.get(key), f"{key} of {what}", label) for key in ("lower", "upper", "level")
     )
     if lower is None or upper is None or level is None or not 0 < level < 1 or lower > upper:
-        raise BadInput(f"{what} is no interval", file=label, hint="lower, upper, level between 0 and 1, iterations")
+        raise BadInput(f"{what} is not an interval", file=label, hint="lower, upper, level between 0 and 1, iterations")
     return RigInterval(lower, upper, level, parse_count(told.get("iterations"), f"iterations of {what}", label) or 0)
 
 
 def _check_object(held: Any, what: str, label: str) -> dict[str, Any] | None:
     if held is not None and not isinstance(held, dict):
-        raise BadInput(f"{what} is no object", file=label)
+        raise BadInput(f"{what} must be an object", file=label)
     return held
 
 
 def _check_optional_text(held: Any, what: str, label: str) -> str | None:
     if held is not None and not isinstance(held, str):
-        raise BadInput(f"{what} is no text", file=label)
+        raise BadInput(f"{what} must be text", file=label)
     return held or None
 
 
@@ -270,7 +273,7 @@ def read_rig_diff(path: str) -> Overview:
     rows = report.get("rows") if isinstance(report, dict) else None
     if not isinstance(rows, list) or not rows or not all(isinstance(row, dict) and "metric" in row for row in rows):
         raise BadInput(
-            "this is no diff of rig's reports",
+            "not a diff of rig's reports",
             file=source.label,
             hint='{"rows": [{"metric": …, "current_mean": …, "baseline_mean": …, "query_changes": […]}]}',
         )
@@ -311,7 +314,7 @@ def read_rig_diff(path: str) -> Overview:
         RIG_CONVENTION,
         confidence=next(iter(levels), 0.95),
         baseline="baseline" if "baseline" in entries else None,
-        notes=["rig does not say which systems were compared, and keeps only the queries that both have"],
+        notes=["rig's file does not name the systems and contains only the queries that both have"],
     )
 
 
@@ -323,8 +326,7 @@ def render_rig_diff(overview: Overview) -> str:
     names = rig_names_by_measure(overview, "rig-diff")
     if len(overview.entries) != 2:
         raise BadInput(
-            f"a diff of rig's reports is of two systems, and here are {len(overview.entries)}: "
-            + ", ".join(overview.systems),
+            f"a diff of rig's reports has two systems, got {len(overview.entries)}: " + ", ".join(overview.systems),
             hint="name two runs, the baseline first",
         )
     base = overview.baseline if overview.baseline in overview.entries else overview.systems[0]
@@ -332,7 +334,9 @@ def render_rig_diff(overview: Overview) -> str:
     new = next(entry for name, entry in overview.entries.items() if name != base)
     judges = {entry.scores[0].judge for entry in (old, new) if entry.scores}
     if len(judges) > 1:
-        raise BadInput(f"{old.name} and {new.name} were scored by different judges", hint="rig refuses that too")
+        raise BadInput(
+            f"{old.name} and {new.name} were scored by different judges", hint="judge both with the same judge"
+        )
     rows = [_diff_row(overview, measure, name, old, new) for measure, name in names.items() if measure in new.means]
     return to_json({"rows": rows})
 
@@ -372,7 +376,7 @@ def _parse_query_changes(row: Mapping[str, Any], name: str, label: str) -> dict[
     """Parse the values of both systems by query."""
     held = row.get("query_changes", [])
     if not isinstance(held, list) or not all(isinstance(one, dict) for one in held):
-        raise BadInput(f"query_changes of {name} are no list of objects", file=label)
+        raise BadInput(f"query_changes of {name} must be a list of objects", file=label)
     found: dict[str, dict[str, float]] = {side: {} for side in DIFF_SYSTEMS}
     for one in held:
         query = parse_id(one.get("query_id"), f"a query of {name}", label)

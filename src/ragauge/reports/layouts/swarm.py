@@ -72,7 +72,7 @@ def read_swarm(path: str) -> Overview:
         raise BadInput(
             f"some rows follow `{TARGET_MAP_CONVENTION}` and some do not",
             file=source.label,
-            hint="keep one kind of them",
+            hint="keep only one kind of rows",
         )
     wanted, names = (
         (TARGET_MAP_LAYOUT_MEASURES, TARGET_MAP_MEASURE_BY_COLUMN)
@@ -109,7 +109,7 @@ def render_swarm(overview: Overview) -> str:
     for name, entry in overview.entries.items():
         if not entry.scores:
             raise BadInput(
-                f"of {name} only means are known, and the swarm notebook's table has a row for each query",
+                f"only means of {name} are known, but the swarm notebook's table has one row per query",
                 hint="give its run, or a table of scores",
             )
         taken = find_latencies_s(entry)
@@ -206,7 +206,7 @@ def _read_relevant_counts(rows: TableRows) -> dict[str, int]:
             continue
         if found.setdefault(query, told) != told:
             raise BadInput(
-                f"gt_count of query `{query}` is {found[query]} above and {told} here",
+                f"gt_count of query `{query}` is {told}, but {found[query]} in an earlier row",
                 file=rows.label,
                 line=rows.line(at),
             )

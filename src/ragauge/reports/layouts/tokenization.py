@@ -74,7 +74,7 @@ def read_model_table(path: str) -> Overview:
         entries[name] = SystemSummary(name, means, speed=speed)
     measures = [one for one in LAYOUT_MEASURES.measures if any(one in entry.means for entry in entries.values())]
     notes = [
-        "num_queries counts the queries that failed, and the means may leave them out: the file does not say",
+        "num_queries includes failed queries; the file does not state whether the means do",
         *unknown_column_notes(rows, MODEL_COLUMNS),
     ]
     return Overview(source.stem, entries, measures, LAYOUT_MEASURES.convention, notes=notes)
@@ -110,7 +110,7 @@ def render_embedder_table(lineup: EmbedderStudy) -> str:
     try:
         text = render_model_table(found)
     except BadInput as error:  # The measures of a finished study cannot be changed.
-        again = "the same `ragauge embedders` with --format tokenization, and without -m and -C, measures what it wants"
+        again = "run `ragauge embedders` again with --format tokenization, and without -m and -C"
         raise BadInput(error.message, hint=again) from None
     timed = {name: one.speed.asked for name, one in found.entries.items() if one.speed is not None}
     return (
@@ -230,6 +230,6 @@ def read_tokenizer_table(path: str) -> TokenizerTable:
         figures = parse_row_numbers(rows, at, RATIO_COLUMNS)
         for told, value in figures.items():
             if value < 0:
-                raise BadInput(f"{told} is {value:g}, below 0", file=source.label, line=line)
+                raise BadInput(f"{told} must be at least 0, got {value:g}", file=source.label, line=line)
         found[name] = TokenizerRow(name, counts.get(COUNT_COLUMNS[0]), counts.get(COUNT_COLUMNS[1]), **figures)
     return TokenizerTable(list(found.values()), notes)
