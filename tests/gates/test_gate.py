@@ -1407,6 +1407,22 @@ def test_gate_across_a_changed_corpus_compares_the_common_queries(tmp_path):
     assert not ragauge.gate(worse, "mrr@10 not worse", baseline=old, allow_changed_corpus=True)
 
 
+def test_gate_same_corpus_has_no_note_on_a_changed_corpus(tmp_path):
+    old, new = folder_of(tmp_path, "old", 30, 10), folder_of(tmp_path, "new", 30, 10)
+    found = ragauge.gate(new, ["mrr@10 drop <= 0.01", "documents drop <= 0"], baseline=old, allow_changed_corpus=True)
+    assert found.passed
+    assert not [note for note in found.notes if "corpus" in note]
+
+
+def test_gate_rule_on_documents_fails_if_the_corpus_loses_one(tmp_path):
+    old, new = folder_of(tmp_path, "old", 30, 10), folder_of(tmp_path, "new", 29, 10)
+    rules = ["documents drop <= 0", "documents >= 30", "documents drop <= 5%"]
+    found = ragauge.gate(new, rules, baseline=old, allow_changed_corpus=True)
+    assert [(check.passed, check.value) for check in found.checks[:3]] == [(False, 29), (False, 29), (True, 29)]
+    unknown = ragauge.gate({"q": {"a": 1.0}}, "documents >= 1", qrels={"q": {"a": 1}})
+    assert "the number of documents is unknown" in unknown.checks[0].reason
+
+
 def test_gate_across_a_changed_corpus_fails_if_queries_are_gone(tmp_path):
     old, new = folder_of(tmp_path, "old", 30, 10), folder_of(tmp_path, "new", 40, 8)
     found = ragauge.gate(new, "mrr@10 drop <= 0.01", baseline=old, allow_changed_corpus=True)

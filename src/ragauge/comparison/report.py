@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
@@ -187,10 +188,16 @@ def describe_means(counts: Sequence[int], dataset: str, convention: str) -> str:
 
     >>> describe_means([8, 10], "docs", "trec9")
     'Means over 8 to 10 queries of docs, convention trec9'
+    >>> describe_means([43], "", "default, rel=2.0")
+    'Means over 43 queries, rel=2'
     """
     over = f" over {counts[0]:,} to" if len(counts) > 1 else " over" if counts else ""
     over += f" {pluralise(counts[-1], 'query')}" if counts else ""
-    by = f", convention {convention}" if convention not in UNREPORTED_CONVENTIONS else ""
+    options = re.sub(r"=(\d+)\.0\b", r"=\1", convention)
+    if options.startswith("default, "):
+        by = options.removeprefix("default")
+    else:
+        by = f", convention {options}" if options not in UNREPORTED_CONVENTIONS else ""
     return f"Means{over}{f' of {dataset}' if dataset else ''}{by}"
 
 

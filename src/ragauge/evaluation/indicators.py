@@ -31,7 +31,7 @@ class Indicator:
     name: str
     """Canonical name."""
     source: str = "measure"
-    """Source: `measure`, `latency` (a time per query), `count` (of queries), `whole` (of the run) or `age` (staleness).
+    """Source: `measure`, `latency` (a time per query), `count` (of queries), `whole` (of the run), `corpus` or `age` (staleness).
     """
     lower_is_better: bool = False
     direction_known: bool = True
@@ -65,6 +65,7 @@ RUN_INDICATORS = {
     "throughput": Indicator("throughput", "whole", lower_is_better=False, paired=False, splits=False, unit="queries/s"),
     "cold_ms": Indicator("cold_ms", "whole", lower_is_better=True, paired=False, splits=False, unit="ms"),
     "build_seconds": Indicator("build_seconds", "whole", lower_is_better=True, paired=False, splits=False, unit="s"),
+    "documents": Indicator("documents", "corpus", lower_is_better=False, paired=False, splits=False, unit="count"),
 }
 COUNT_INDICATORS = {
     "failed": Indicator("failed", "count", lower_is_better=True, paired=False, unit="count"),
@@ -74,8 +75,11 @@ COUNT_INDICATORS = {
 FRESHNESS_PATTERN = re.compile(rf"(?P<what>stale|conflict|{'|'.join(FRESHNESS_RATES)})(?:@(?P<k>[1-9]\d*))?", re.I)
 """Freshness indicators: `stale_rate@10` over all positions, `stale@10` per query."""
 UNSCORED_PATTERN = re.compile(rf"{UNSCORED_PREFIX}\s*\(\s*(.+?)\s*\)", re.I)
-TIMING_NAMES = (*(f"{statistic}_ms" for statistic in LATENCY_STATISTICS), *RUN_INDICATORS)
-INDICATOR_NAMES = (*TIMING_NAMES, *COUNT_INDICATORS, *(f"{rate}@10" for rate in FRESHNESS_RATES))
+TIMING_NAMES = (
+    *(f"{statistic}_ms" for statistic in LATENCY_STATISTICS),
+    *(name for name, indicator in RUN_INDICATORS.items() if indicator.source == "whole"),
+)
+INDICATOR_NAMES = (*TIMING_NAMES, "documents", *COUNT_INDICATORS, *(f"{rate}@10" for rate in FRESHNESS_RATES))
 TIMING_WORDS_PATTERN = re.compile(
     r"latenc|time|speed|slow|fast|duration|delay|second|throughput|qps|response|per_?sec|_ms$|^ms$"
 )

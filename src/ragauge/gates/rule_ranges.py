@@ -29,7 +29,7 @@ def indicator_range(figure: Indicator, known: Sequence[Scores] = ()) -> tuple[fl
     ...  indicator_range(Indicator("p95_ms", "latency")))
     ((0.0, 1.0), (0.0, inf), (0.0, inf))
     """
-    if figure.source in ("latency", "whole", "count"):
+    if figure.source in ("latency", "whole", "corpus", "count"):
         return 0.0, math.inf
     if freshness_depth(figure.name) is not None or figure.name.partition("@")[0] in FRESHNESS_RATES:
         return 0.0, 1.0

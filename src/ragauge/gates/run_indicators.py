@@ -130,7 +130,12 @@ class RunIndicators:
         elif figure.source == "age":
             found = self._read_freshness(figure, some, lenient=lenient)
         else:
-            readers = {"latency": self._read_latency, "count": self._read_count, "whole": self._read_run_value}
+            readers = {
+                "latency": self._read_latency,
+                "count": self._read_count,
+                "whole": self._read_run_value,
+                "corpus": self._read_corpus_size,
+            }
             found = readers[figure.source](figure, some)
         if not found.reason and not math.isfinite(found.value):
             return IndicatorValue(math.nan, found.n, f"{figure.name} is not a finite number")
@@ -277,6 +282,12 @@ class RunIndicators:
         if value is None:
             return IndicatorValue(reason=f"the run does not know its {figure.name}: only `ragauge run` records it")
         return IndicatorValue(float(value), 1)
+
+    def _read_corpus_size(self, _figure: Indicator, _some: QuerySubset) -> IndicatorValue:
+        size = (self.manifest.get("dataset") or {}).get("documents")
+        if not size:
+            return IndicatorValue(reason="the number of documents is unknown: the run has no dataset with a corpus")
+        return IndicatorValue(float(size), 1)
 
     def times(self, stage: str) -> dict[str, dict[int, float]]:
         """Return the latencies of a stage in ms: `{query: {repeat: ms}}`.

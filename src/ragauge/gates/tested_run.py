@@ -27,7 +27,7 @@ from ragauge.measures.names import Measure, parse_measure
 from ragauge.measures.scoring import describe_unjudged_queries, score_judged_ranks
 from ragauge.output.numbers import pluralise
 from ragauge.runs.experiment_folders import check_same_dataset
-from ragauge.runs.folder import JUDGMENTS_FILE, find_run_folders
+from ragauge.runs.folder import DATASET_HASHES, JUDGMENTS_FILE, find_run_folders
 from ragauge.runs.input_kinds import InputKind, is_kind, resolve_input
 from ragauge.runs.inputs import Inputs, open_run
 from ragauge.runs.results import Experiment
@@ -297,12 +297,13 @@ def compare_corpora(
 ) -> tuple[frozenset[str], list[str]]:
     """Return the common queries of two runs, and notes on how to compare them.
 
-    Queries with different texts are left out, if the texts are known.
+    Queries with different texts are left out, if the texts are known. There are no notes if nothing has changed.
     """
     mine, theirs = texts
     shared = run.judged & baseline.judged
     common = frozenset(query for query in shared if mine.get(query) == theirs.get(query))
-    sizes = [(one.manifest.get("dataset") or {}).get("documents") for one in (baseline, run)]
+    datasets = [subject.manifest.get("dataset") or {} for subject in (baseline, run)]
+    sizes = [dataset.get("documents") for dataset in datasets]
     documents = "" if None in sizes else f" ({sizes[0]:,} documents, now {sizes[1]:,})"
     counts = {
         "only in the run": len(run.judged - baseline.judged),
@@ -312,6 +313,9 @@ def compare_corpora(
     left = ", ".join(f"{n} {what}" for what, n in counts.items() if n)
     judged = [one.nested if (one := find_judgments(subject)) is not None else {} for subject in (run, baseline)]
     changed = sum(dict(judged[0].get(query, {})) != dict(judged[1].get(query, {})) for query in common)
+    same_data = all(datasets[0].get(key) == datasets[1].get(key) for key in DATASET_HASHES)
+    if same_data and not left and not changed:
+        return common, []
     notes = [
         f"changed corpus{documents}: rules about a change are computed on the {len(common)} queries of both runs"
         + (f"; left out: {left}" if left else ""),

@@ -78,7 +78,8 @@ class Experiment(TabularResult):
 
     def __repr__(self) -> str:
         absent = [f"{name}: not run: {error.message}" for name, error in self.failures.items() if name not in self.runs]
-        return "\n".join([*(_format_trials(self.every_time(name)) for name in self.scores), *absent])
+        systems = [_format_trials(self.every_time(name)) for name in self.scores]
+        return "\n".join([*systems, *map(repr, self.differences.values()), *absent])
 
 
 def canonical_tag(tag: str, known: Collection[str]) -> str:

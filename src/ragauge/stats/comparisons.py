@@ -177,6 +177,13 @@ class Comparison(TabularResult):
         """Whether the system's mean is better than the baseline's."""
         return self.difference < 0 if self.lower_is_better else self.difference > 0
 
+    def __repr__(self) -> str:
+        stratum = f" in {self.stratum}" if self.stratum else ""
+        return (
+            f"{self.measure} {self.system} vs {self.baseline}{stratum}: {self.difference:+.4f} "
+            f"[{self.ci[0]:+.4f}, {self.ci[1]:+.4f}] p={self.p_corrected:.3g} (n={self.n})"
+        )
+
 
 def significance_stars(p: float) -> str:
     """Return the stars for a p-value: *** < 0.001, ** < 0.01, * < 0.05, otherwise ns.
@@ -248,12 +255,7 @@ class Comparisons(TabularResult):
         return len(self.rows)
 
     def __repr__(self) -> str:
-        lines = [
-            f"{row.measure} {row.system} vs {row.baseline}: {row.difference:+.4f} "
-            f"[{row.ci[0]:+.4f}, {row.ci[1]:+.4f}] p={row.p_corrected:.3g} (n={row.n})"
-            for row in self.rows
-        ]
-        return "\n".join(lines)
+        return "\n".join(map(repr, self.rows))
 
 
 def comparison_fields(row: Comparison) -> dict[str, float | int | str | None]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Executor
 from contextlib import ExitStack
 from dataclasses import replace
@@ -38,7 +38,7 @@ from ragauge.store_benchmarks.metadata_filters import (
 )
 from ragauge.store_benchmarks.neighbour_cache import find_exact_neighbours
 from ragauge.store_benchmarks.options import BenchmarkOptions, RunOptions, parse_options
-from ragauge.store_benchmarks.plan import BenchmarkSettings, StoreBuild, plan_builds
+from ragauge.store_benchmarks.plan import BenchmarkSettings, StoreBuild, describe_stores, plan_builds
 from ragauge.store_benchmarks.results import (
     FilteredSearch,
     LoadResult,
@@ -59,7 +59,7 @@ StageResultT = TypeVar("StageResultT", LoadResult, OperationLatency, MixedWorklo
 
 def bench(
     data: str | Path | Dataset | VectorSet = "clustered",
-    stores: str | Sequence[str] = DEFAULT_STORES,
+    stores: str | type | Sequence[str | type] | Mapping[str, str | type] = DEFAULT_STORES,
     *,
     folder: str | Path | None = None,
     executor: Executor | None = None,
@@ -71,7 +71,8 @@ def bench(
     Each store is measured over a sweep of its options.
 
     `data` is a file or folder of vectors, a dataset (embedded by `embedder`), or `clustered`; `metric`, `embedder`,
-    `limit`, `queries` and `seed` configure it. `stores` are written `faiss:kind=hnsw,ef_search=10+40`. The other
+    `limit`, `queries` and `seed` configure it. `stores` are written `faiss:kind=hnsw,ef_search=10+40`; your own are
+    classes of a module, `module:Class`, or a mapping from names to these. The other
     options are described in `ragauge.store_benchmarks.options.RunOptions` and
     `ragauge.store_benchmarks.plan.BenchmarkSettings`. Several values of `k` ([1, 10, 100]) are scored from one search
     at the largest.
@@ -93,7 +94,7 @@ def bench(
     this machine, because times of several machines cannot be compared.
     """
     run, plan = parse_options(options)
-    builds = plan_builds([stores] if isinstance(stores, str) else list(stores), plan)
+    builds = plan_builds(describe_stores(stores), plan)
     if not builds:
         raise BadInput("no store given", hint="--store hnswlib")
     _check_libraries(builds, run.truth)

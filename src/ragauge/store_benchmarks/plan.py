@@ -221,6 +221,34 @@ class StoreBuild:
         return [Configuration(one.store, one.build, search, one.name) for search in self.searches]
 
 
+def describe_stores(stores: str | type | Sequence[str | type] | Mapping[str, str | type]) -> list[str]:
+    """Return the descriptions of stores; those of classes are `module:Class`.
+
+    >>> from ragauge.stores.reference import ExactStore
+    >>> describe_stores(["faiss", ExactStore]), describe_stores({"mine": ExactStore})
+    (['faiss', 'ragauge.stores.reference:ExactStore'], ['mine=ragauge.stores.reference:ExactStore'])
+    """
+    if isinstance(stores, Mapping):
+        return [f"{name}={_describe_store(store)}" for name, store in stores.items()]
+    return [_describe_store(store) for store in ([stores] if isinstance(stores, str | type) else stores)]
+
+
+def _describe_store(store: object) -> str:
+    if isinstance(store, str):
+        return store
+    if not isinstance(store, type):
+        raise BadInput(
+            f"a store must be a description or a class, got an object of {type(store).__name__}",
+            hint="pass the class or 'module:Class'; each configuration builds a new store",
+        )
+    if store.__module__ == "__main__" or "<locals>" in store.__qualname__:
+        raise BadInput(
+            f"the store class {store.__qualname__} cannot be imported by the worker processes that build stores",
+            hint=f"move it to a module, e.g. my_store.py, and pass 'my_store:{store.__name__}'",
+        )
+    return f"{store.__module__}:{store.__qualname__}"
+
+
 def plan_builds(stores: Sequence[str], plan: BenchmarkSettings) -> list[StoreBuild]:
     """Return the builds of all stores, in rounds of one build per store.
 
