@@ -185,8 +185,8 @@ def test_a_folder_of_collections_is_listed_and_loaded_by_name(tmp_path, monkeypa
     monkeypatch.setenv("RAGAUGE_DATA", str(tmp_path))
     assert [one.name for one in list_datasets() if one.kind == "folder"] == ["mine"]
     assert load("mine").name == "mine"
-    with pytest.raises(UnknownName, match="no dataset is named `mein`") as caught:
-        load("mein")
+    with pytest.raises(UnknownName, match="unknown dataset `mien`") as caught:
+        load("mien")
     assert "did you mean `mine`" in str(caught.value.hint)
     with pytest.raises((BadInput, UnknownName)):
         load("../" + tmp_path.name + "x")

@@ -102,7 +102,7 @@ def test_more_trials_than_were_made_are_refused_with_the_reason():
     with pytest.raises(MissingEvidence, match="a: task `few` has 2 trials, but k=3 needs as many") as error:
         reliability({"a": {"many": (5, 1), "few": (2, 1)}}, k=3)
     assert error.value.hint == "use k up to 2, or add trials"
-    with pytest.raises(BadInput, match="k is 0"):
+    with pytest.raises(BadInput, match="k must be at least 1, got 0"):
         reliability({"a": [True]}, k=0)
 
 
@@ -264,9 +264,9 @@ def test_the_level_of_that_alarm_is_kept():
 
 
 def test_wrong_settings_get_one_sentence():
-    with pytest.raises(UnknownName, match="no interval is named `task`"):
+    with pytest.raises(UnknownName, match="unknown interval `task`"):
         reliability({"a": [True]}, over="task")
-    with pytest.raises(BadInput, match="the confidence is 95"):
+    with pytest.raises(BadInput, match="confidence must be at least"):
         reliability({"a": [True]}, confidence=95)
     with pytest.raises(BadInput, match="cannot be read from int"):
         reliability(3)
@@ -276,7 +276,7 @@ def test_wrong_settings_get_one_sentence():
         reliability({"a": []})
     with pytest.raises(BadInput, match="trial 2 of task `a` has no outcome"):
         reliability({"a": [True, None]})
-    with pytest.raises(MissingEvidence, match="there is no task"):
+    with pytest.raises(MissingEvidence, match="no task given"):
         reliability({})
 
 

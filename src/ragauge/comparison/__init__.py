@@ -86,7 +86,7 @@ def compare(
     if len(named) < 2:
         raise BadInput("there is nothing to compare with", hint="give at least two systems")
     if baseline is not None and baseline not in named:
-        raise UnknownName("system", baseline, named, hint=f"the baseline is one of {', '.join(named)}")
+        raise UnknownName("system", baseline, named, hint=f"use one of {', '.join(named)}")
     sides = [side for seeds in named.values() for side in seeds.values()]
     check_comparable(sides)
     chosen = find_shared_measures(sides, measures)

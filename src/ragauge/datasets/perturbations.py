@@ -165,7 +165,9 @@ def perturb(
     """
     name, kind = find_perturbation(how)
     if not 0 < rate <= 1:
-        raise BadInput(f"the rate is {rate:g}, not above 0 and at most 1", hint="0.25: one word of four")
+        raise BadInput(
+            f"the perturbation rate must be above 0 and at most 1, got {rate:g}", hint="use 0.25 for one word of four"
+        )
     if kind.needs_rarity and rarity is None:
         raise MissingEvidence(
             f"`{name}` needs to know in how many documents each word is", hint="rarity={word: number}"

@@ -228,8 +228,8 @@ def evaluate_compression(  # noqa: PLR0913 - each has a use of its own, and a de
         (how, size, kind) for how in hows for size in dimensions_to_try(own, dimensions) for kind in kinds or PRECISIONS
     ]
     for what, names, known in (
-        ("way to shrink vectors", hows, REDUCTION_METHODS),
-        ("kind of number", kinds or (), PRECISIONS),
+        ("vector reduction", hows, REDUCTION_METHODS),
+        ("number type", kinds or (), PRECISIONS),
     ):
         for name in names:
             if name not in known:

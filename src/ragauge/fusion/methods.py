@@ -301,7 +301,7 @@ def find_method(name: str) -> FusionMethod:
     """Find a method by any of its names: `mnz`, `comb_mnz` and `CombMNZ` are the same."""
     method = METHODS.get(name) or _METHODS_BY_ALIAS.get(name.strip().lower().replace("-", "_"))
     if method is None:
-        raise UnknownName("fusion method", name, _METHODS_BY_ALIAS, hint="`ragauge fuse --list` shows them all")
+        raise UnknownName("fusion method", name, _METHODS_BY_ALIAS, hint="list all with `ragauge fuse --list`")
     return method
 
 

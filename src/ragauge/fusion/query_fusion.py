@@ -167,7 +167,7 @@ def _resolve_settings(
     """
     fusion_method = find_method(method)
     if runs == 0:
-        raise BadInput("there is nothing to fuse", hint="give at least one ranking")
+        raise BadInput("no ranking given to fuse", hint="give at least one ranking")
     settings = fusion_method.settled(params, runs)
     if fusion_method.training is None:
         if trained is not None:

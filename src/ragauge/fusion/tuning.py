@@ -105,7 +105,7 @@ def cross_validate(
     fusion_method = find_method(method)
     scale = find_normalisation(norm or default_norm(method)).name
     if not runs:
-        raise BadInput("there is nothing to fuse", hint="give at least one run")
+        raise BadInput("no run given to fuse", hint="give at least one run")
     split = split_folds(qrels, options.get("folds", 5), options.get("seed", 0))
     rankings = rankings_by_query(runs) | {query: [run.get(query, {}) for run in runs] for query in qrels}
     session = _TuningSession(

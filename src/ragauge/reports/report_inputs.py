@@ -61,7 +61,7 @@ def inputs_from_experiment(
     """
     data = given.dataset
     if baseline is not None and baseline not in given.scores:
-        raise UnknownName("system", baseline, given.scores, hint=f"the baseline is one of {', '.join(given.scores)}")
+        raise UnknownName("system", baseline, given.scores, hint=f"use one of {', '.join(given.scores)}")
     scores = {name: list(given.every_time(name)) for name in given.scores}
     known = rules or PRESETS.get(next(iter(given.scores.values())).convention)
     notes = list(given.notes)
@@ -120,7 +120,7 @@ def inputs_from_files(
         if measure not in shared:
             raise UnknownName("measure", measure, shared, hint=f"the files have {', '.join(shared)}")
     if found.baseline is not None and found.baseline not in trials:
-        raise UnknownName("system", found.baseline, trials, hint=f"the baseline is one of {', '.join(trials)}")
+        raise UnknownName("system", found.baseline, trials, hint=f"use one of {', '.join(trials)}")
     return ReportInputs(
         trials,
         list(found.measures or shared),

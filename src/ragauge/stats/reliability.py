@@ -140,11 +140,13 @@ def compute_reliability(
     trials than the largest k.
     """
     if not counts:
-        raise MissingEvidence("there is no task", hint="give at least one task with at least one trial")
+        raise MissingEvidence("no task given", hint="give at least one task with at least one trial")
     if over is not None and over not in RESAMPLED_UNITS:
         raise UnknownName("interval", over, RESAMPLED_UNITS, hint=f"choose one of {', '.join(RESAMPLED_UNITS)}")
     if not 0.5 <= confidence < 1:
-        raise BadInput(f"the confidence is {confidence:g}, not between 0.5 and 1", hint="0.95")
+        raise BadInput(
+            f"--confidence must be at least 0.5 and below 1, got {confidence:g}", hint="use `--confidence 0.95`"
+        )
     n, c = (np.array([pair[i] for pair in counts.values()], np.int64) for i in (0, 1))
     requested_ks = default_ks(int(n.min())) if ks is None else sorted(set(ks))
     _check_counts(n, c, requested_ks, list(counts), system)
@@ -317,7 +319,7 @@ def _check_counts(
     for invalid in np.flatnonzero((trials < 1) | (successes < 0) | (successes > trials))[:1].tolist():
         raise BadInput(f"{describe_task(invalid)} has {successes[invalid]} successes in {trials[invalid]} trials")
     if not ks or min(ks) < 1:
-        raise BadInput(f"k is {min(ks, default=0)}, not at least 1")
+        raise BadInput(f"k must be at least 1, got {min(ks, default=0)}")
     short = np.flatnonzero(trials < max(ks))
     if len(short):
         fewest = int(short[np.argmin(trials[short])])

@@ -58,7 +58,7 @@ class CompletedStore:
         for name in declared:
             if name not in STORE_CAPABILITIES:
                 known = ", ".join(STORE_CAPABILITIES)
-                raise UnknownName("ability of a store", str(name), STORE_CAPABILITIES, hint=f"choose from {known}")
+                raise UnknownName("capability of a store", str(name), STORE_CAPABILITIES, hint=f"choose one of {known}")
         return frozenset(declared)
 
     def tune(self, options: Mapping[str, Any]) -> None:
@@ -111,7 +111,9 @@ def load_store_type(store: str) -> StoreType:
 
     Raises BadInput if the class is not a store.
     """
-    factory = plugins.import_user_object(store) if ":" in store else plugins.load_plugin("stores", store)
+    factory = (
+        plugins.import_user_object(store) if ":" in store else plugins.load_plugin("stores", store, accepts_class=True)
+    )
     for name in ("add", "search"):
         if _own_method(factory, name, None) is None:
             hint = "a store is a class with add(ids, vectors) and search(vectors, k)"

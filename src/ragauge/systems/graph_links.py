@@ -45,7 +45,9 @@ class MetadataLinks:
     ) -> None:
         kind_list: list[Any] = list(kinds) if isinstance(kinds, list | tuple) else [kinds]
         if kinds is not None and not (kind_list and all(isinstance(kind, str) for kind in kind_list)):
-            raise BadInput(f"links: kinds is {kinds!r}, not names of relations", hint="links(kinds=uses+mitigates)")
+            raise BadInput(
+                f"kinds of links must be names of relations, got {kinds!r}", hint="use `links(kinds=uses+mitigates)`"
+            )
         self._field = field
         self._kinds = None if kinds is None else frozenset(kind_list)
         self._weight = check_weight("links", weight)
@@ -133,7 +135,7 @@ class NeighbourLinks:
     def __init__(self, *, neighbours: int = 8, mutual: bool = False, least: float = 0.0, weight: float = 1.0) -> None:
         self._neighbours = check_int("knn: neighbours", neighbours)
         if not 0 <= least <= 1:
-            raise BadInput(f"knn: least is {least}, not a cosine from 0 to 1")
+            raise BadInput(f"least of knn must be a cosine from 0 to 1, got {least}")
         self._mutual, self._least = mutual, least
         self._weight = check_weight("knn", weight)
         options: dict[str, Any] = {"neighbours": neighbours, "mutual": mutual, "least": least, "weight": weight}
@@ -172,7 +174,7 @@ class SharedFieldLinks:
 
     def __init__(self, *, field: str, most: int = 50, weight: float = 1.0) -> None:
         if not isinstance(field, str):
-            raise BadInput(f"field: field is {field!r}, not the name of a field")
+            raise BadInput(f"field of field must be the name of a field, got {field!r}")
         self._field = field
         self._most = check_int("field: most", most, 2)
         self._weight = check_weight("field", weight)
@@ -288,7 +290,7 @@ def describe_linker(kind: str, linker_type: type, options: Mapping[str, Any], *,
 def check_weight(kind: str, weight: float) -> float:
     """Return the weight of links; raise BadInput if it is not a finite number above 0."""
     if not (weight > 0 and math.isfinite(weight)):
-        raise BadInput(f"{kind}: weight is {weight}, not a number above 0")
+        raise BadInput(f"weight of {kind} must be above 0, got {weight}")
     return weight
 
 

@@ -156,7 +156,7 @@ class PageRank:
             ("tolerance", tolerance, 0 < tolerance < 1, "between 0 and 1"),
         ):
             if not fits:
-                raise BadInput(f"pagerank: {name} is {value}, not a number {bounds}")
+                raise BadInput(f"{name} of pagerank must be a number {bounds}, got {value}")
         self._corpus = corpus
         self._seeds, self._damping, self._temperature = seeds, damping, temperature
         self._blend, self._tolerance, self._rounds = blend, tolerance, rounds

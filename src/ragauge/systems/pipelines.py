@@ -44,7 +44,7 @@ class HybridRetriever:
         # For a single hit, min-max as in the fusion of files would give the score 0.
         self._norm = norm or ("min-max-found" if usual == "min-max" else usual)
         if depth < 1:
-            raise BadInput(f"the depth of a hybrid is {depth}, not at least 1")
+            raise BadInput(f"depth of hybrid must be at least 1, got {depth}")
         self._depth = depth
         self._parameters: dict[str, Any] = {**parameters, **({} if weights is None else {"weights": tuple(weights)})}
         fuse_query([{"a": 1.0} for _ in retrievers], self._method, self._norm, **self._parameters)  # Fails early.

@@ -95,7 +95,7 @@ class MMR:
         document_embedder: Annotated[Embedder | None, DocumentSide("embedder")] = None,
     ) -> None:
         if not 0 <= weight <= 1:
-            raise BadInput(f"the weight of mmr is {weight:g}, not between 0 and 1")
+            raise BadInput(f"weight of mmr must be between 0 and 1, got {weight:g}")
         self._embedder = embedder
         self._known = DocumentVectors(document_embedder or embedder, documents)
         self._weight = weight

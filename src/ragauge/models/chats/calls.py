@@ -308,9 +308,9 @@ class ChatCaller:
         chance: RandomSource = random.random,
     ) -> None:
         if concurrency < 1:
-            raise BadInput(f"concurrency is {concurrency}, not at least 1")
+            raise BadInput(f"concurrency must be at least 1, got {concurrency}")
         if retries < 0:
-            raise BadInput(f"retries is {retries}, not at least 0")
+            raise BadInput(f"retries must be at least 0, got {retries}")
         for name, seconds in (("time-out", timeout), ("patience", patience)):
             if seconds is not None and not seconds > 0:
                 raise BadInput(f"the {name} is {seconds:g} seconds")

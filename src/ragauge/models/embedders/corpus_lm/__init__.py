@@ -73,7 +73,7 @@ class LanguageModel:
             kind, objective, dimension, layers, heads, context, passes, batch, rate, temperature, trained, seed
         )
         if threads is not None and (isinstance(threads, bool) or not isinstance(threads, int) or threads < 1):
-            raise BadInput(f"lm: threads is {threads}, not a whole number above 0")
+            raise BadInput(f"threads of lm must be a whole number of at least 1, got {threads}")
         self._device = _choose_device(device)
         self._threads = threads
         self._cache = None if cache is False else cache_folder() if cache is None else Path(str(cache))
