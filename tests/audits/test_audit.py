@@ -181,7 +181,7 @@ def test_what_evaluate_refuses_is_still_looked_at(folder):
 
 
 def test_mistakes_are_named():
-    with pytest.raises(UnknownName, match="no check is named `tie`"):
+    with pytest.raises(UnknownName, match="unknown check `tie`"):
         audit(QRELS, RUN, checks="tie")
     with pytest.raises(BadInput, match="a measure that is a function"):
         audit(QRELS, RUN, measures=lambda query: 1.0)
@@ -189,7 +189,7 @@ def test_mistakes_are_named():
         audit(QRELS, RUN, expect=["ndcg@10"])
     with pytest.raises(BadInput, match="is not a number"):
         audit(QRELS, RUN, expect={"ndcg@10": "high"})
-    with pytest.raises(UnknownName, match="no measure"):
+    with pytest.raises(UnknownName, match="unknown measure"):
         audit(QRELS, RUN, expect={"nothing": "0.5"})
 
 

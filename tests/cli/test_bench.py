@@ -150,7 +150,7 @@ def test_a_mistake_gets_a_sentence_and_a_hint(ragauge):
         in ragauge("bench", "--clients", "two", code=2).stderr
     )
     assert "--qps must be numbers separated by commas, got `5%%`" in ragauge("bench", "--qps", "5%%", code=2).stderr
-    assert "no store is named `hnswlob`" in ragauge("bench", "--store", "hnswlob", code=2).stderr
+    assert "unknown store `hnswlob`" in ragauge("bench", "--store", "hnswlob", code=2).stderr
 
 
 def test_what_was_measured_is_shown_again(ragauge, folder):
@@ -169,7 +169,7 @@ def test_it_is_written_again_in_every_form(ragauge, folder, tmp_path):
     shown = ragauge("report", "theirs.json")  # as results of another system
     assert "hnswlib:m=16,ef_construction=200,ef_search=40" in shown.stdout
     assert "this file is read" in ragauge("report", "bench/toy", "-o", "bench/toy/sweep.json", code=2).stderr
-    assert "no output format is named `latx`" in ragauge("report", "bench/toy", "--format", "latx", code=2).stderr
+    assert "unknown output format `latx`" in ragauge("report", "bench/toy", "--format", "latx", code=2).stderr
 
 
 @pytest.mark.engine

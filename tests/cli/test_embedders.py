@@ -107,15 +107,15 @@ def test_charts_and_a_folder_of_runs_that_compare_reads(called, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["-e", "minilmm"], "no embedder is named `minilmm`"),
-        (["-e", "words", "--perturb", "keybord"], "no perturbation is named `keybord`"),
-        (["-e", "words", "--sizes", "many"], "`--sizes many` is not a list of numbers"),
-        (["-e", "words", "--store", "exakt"], "no store is named `exakt`"),
-        (["-e", "words", "-m", "ndgc@10"], "no measure is named `ndgc@10`"),
+        (["-e", "minilmm"], "unknown embedder `minilmm`"),
+        (["-e", "words", "--perturb", "keybord"], "unknown perturbation `keybord`"),
+        (["-e", "words", "--sizes", "many"], "--sizes must be numbers separated by commas, or none, got `many`"),
+        (["-e", "words", "--store", "exakt"], "unknown store `exakt`"),
+        (["-e", "words", "-m", "ndgc@10"], "unknown measure `ndgc@10`"),
         (["-e", "words", "--context", "-1"], "--context must be at least 0, got -1"),
         (["-e", "words", "-o", "page.xyz"], "page.xyz"),
         (["-e", "words", "--json", "--csv"], "are mutually exclusive"),
-        (["-e", "words", "--part", "titel"], "no part of a document is named `titel`"),
+        (["-e", "words", "--part", "titel"], "unknown part `titel` of a document"),
         (["-e", "words(size=3)"], "size"),
     ],
 )

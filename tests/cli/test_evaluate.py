@@ -145,7 +145,7 @@ def test_a_mistake_gets_one_sentence_a_hint_and_exit_code_2(ragauge):
     done = ragauge("evaluate", "qrels.txt", "first.run", "-m", "ndgc@10", code=2)
     assert done.stdout == ""
     assert done.stderr == (
-        "error: no measure is named `ndgc@10`\n\nhint: did you mean `ndcg@10`? `ragauge measures` lists them all\n"
+        "error: unknown measure `ndgc@10`\nhint: did you mean `ndcg@10`? List all with `ragauge measures`\n"
     )
 
 
@@ -153,16 +153,16 @@ def test_a_mistake_gets_one_sentence_a_hint_and_exit_code_2(ragauge):
     ("arguments", "complaint"),
     [
         (("evaluate", "absent.txt", "first.run"), "error: absent.txt: no such file"),
-        (("evaluate", "qrels.txt", "first.run", "-C", "trek9"), "error: no convention is named `trek9`"),
+        (("evaluate", "qrels.txt", "first.run", "-C", "trek9"), "error: unknown convention `trek9`"),
         (
             ("evaluate", "qrels.txt", "first.run", "-C", "default,ties"),
             "error: an option of a convention must be OPTION=VALUE, got `ties`",
         ),
         (("evaluate", "qrels.txt", "first.run", "-C", "depth=deep"), "error: `depth` must be a number, got `deep`"),
-        (("evaluate", "qrels.txt", "first.run", "--format", "xml"), "error: no output format is named `xml`"),
+        (("evaluate", "qrels.txt", "first.run", "--format", "xml"), "error: unknown output format `xml`"),
         (("evaluate", "first.run", "qrels.txt"), "error: first.run:1: expected 4 fields"),
-        (("convert", "first.run", "out.rig", "--format", "rigg"), "error: no format is named `rigg`"),
-        (("measures", "nothing"), "error: no measure is named `nothing`"),
+        (("convert", "first.run", "out.rig", "--format", "rigg"), "error: unknown format `rigg`"),
+        (("measures", "nothing"), "error: unknown measure `nothing`"),
     ],
 )
 def test_every_mistake_is_answered_in_a_sentence(ragauge, arguments, complaint):

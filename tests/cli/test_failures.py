@@ -76,9 +76,9 @@ def test_long_messages_of_unexpected_exceptions_are_cut(capsys, tmp_path, monkey
         (
             OSError(errno.ENOSPC, "No space left on device"),
             2,
-            "error: no space left on device\n\nhint: free some space",
+            "error: no space left on device\nhint: free some space",
         ),
-        (OSError(errno.EROFS, "Read-only file system", "a/b"), 2, "error: a/b: read-only file system\n\nhint: choose"),
+        (OSError(errno.EROFS, "Read-only file system", "a/b"), 2, "error: a/b: read-only file system\nhint: choose"),
         (OSError(errno.ENAMETOOLONG, "File name too long", "n" * 9), 2, "error: nnnnnnnnn: file name too long\n"),
         (KeyboardInterrupt(), 130, ""),
     ],
@@ -149,7 +149,7 @@ def test_a_reader_that_has_gone_ends_a_command_as_other_programs(tmp_path, unbuf
 def test_a_working_folder_that_vanished_is_one_sentence(tmp_path):
     done = in_shell("mkdir gone && cd gone && rmdir ../gone && $RAGAUGE measures", tmp_path)
     assert done.returncode == 2
-    assert done.stderr == "error: the working folder no longer exists\n\nhint: cd to a folder that exists\n"
+    assert done.stderr == "error: the working folder no longer exists\nhint: cd to a folder that exists\n"
 
 
 @pytest.mark.parametrize("after", [0.05, 0.1, 0.15, 0.2, 0.3, 0.4])

@@ -76,10 +76,10 @@ def test_the_help_of_report_names_all_that_can_stand_beside_a_run(tmp_path):
     ("arguments", "told"),
     [
         ([], "no dataset given"),
-        (["nowhere"], "no dataset is named `nowhere`"),
+        (["nowhere"], "unknown dataset `nowhere`"),
         (["nowhere.jsonl"], "nowhere.jsonl"),
         ([SMALL, "-g", "knn(neighbours=many)"], "neighbours must be a number, got many"),
-        ([SMALL, "--format", "long"], "no output format is named `long`"),
+        ([SMALL, "--format", "long"], "unknown output format `long`"),
         ([SMALL, "-o", "graph.docx"], "graph.docx"),
     ],
 )

@@ -156,7 +156,7 @@ def test_a_usual_measure_that_no_sample_can_have_is_left_out_and_one_that_was_as
         (["judge", "toy.jsonl", "--chat-option", "temperature"], "--chat-option must be NAME=VALUE, got `temperature`"),
         (["judge", "toy.jsonl", "--answers", "a.csv"], "an answers file requires the folder of a run"),
         (["judge", "toy.jsonl", "-k", "0"], "k must be at least 1, got 0"),
-        (["judge", "toy.jsonl", "-m", "faithfulnes"], "no measure of answers is named `faithfulnes`"),
+        (["judge", "toy.jsonl", "-m", "faithfulnes"], "unknown answer measure `faithfulnes`"),
         (["judge", "toy.jsonl", "--json", "--csv"], "--json and --csv are mutually exclusive"),
         (["judge", "none.jsonl"], "none.jsonl"),
     ],

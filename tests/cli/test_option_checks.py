@@ -49,7 +49,7 @@ def run(tmp_path):
         ("report qrels.txt a.run --split dev", "a split does not apply to a file of judgments"),
         ("report qrels.txt a.run --common-queries --count-missing", "common_queries and count_missing are mutually"),
         ("report ndcg@10.csv -C rig", "a convention does not apply to scores that are computed already"),
-        ("report ndcg@10.csv -m nonsense", "no measure is named `nonsense`"),
+        ("report ndcg@10.csv -m nonsense", "unknown measure `nonsense`"),
         ("compare ndcg@10.csv -C rig", "a convention does not apply to scores that are computed already"),
         ("compare ndcg@10.csv --moved 3 --csv", "--moved has no effect with CSV and LaTeX"),
         ("evaluate qrels.txt a.run --split dev", "a split does not apply to a file of judgments"),

@@ -169,7 +169,7 @@ def test_strata_are_any_tag_or_a_mapping():
     assert "10 queries have no topic" in found.notes
     given = ragauge.compare(SCORES, "words", measures="mrr", by=dict.fromkeys(QRELS, "all"))
     assert {row.stratum for row in given.strata} == {"all"}
-    with pytest.raises(UnknownName, match="no tag is named `topik`"):
+    with pytest.raises(UnknownName, match="unknown tag `topik`"):
         ragauge.compare(SCORES, "words", by="topik", tags=tags)
 
 
@@ -308,13 +308,13 @@ def test_a_value_that_one_side_lacks_is_refused():
 
 
 def test_mistakes_are_told():
-    with pytest.raises(UnknownName, match="no system is named `wrds`"):
+    with pytest.raises(UnknownName, match="unknown system `wrds`"):
         ragauge.compare(SCORES, "wrds")
     with pytest.raises(MissingEvidence, match="has no values of `map`"):
         ragauge.compare(SCORES, "words", measures="map")
     with pytest.raises(BadInput, match="no second system"):
         ragauge.compare({"words": SCORES["words"]})
-    with pytest.raises(UnknownName, match="no setting is named `corection`"):
+    with pytest.raises(UnknownName, match="unknown setting `corection`"):
         ragauge.compare(SCORES, corection="holm")
     with pytest.raises(BadInput, match="cannot be compared from Scores"):
         ragauge.compare(SCORES["words"])

@@ -100,7 +100,7 @@ def test_register_url_and_fields_take_only_secrets():
 def test_errors_and_files_contain_no_registered_secret(tmp_path):
     register_secrets(TOKEN)
     assert str(BackendFailed(f"no access for {TOKEN}", hint=quote(TOKEN, safe=""))) == (
-        "no access for [redacted]\n\nhint: [redacted]"
+        "no access for [redacted]\nhint: [redacted]"
     )
     for name in ("a.json", "a.html", "a.csv.gz"):
         with atomic_write(str(tmp_path / name)) as out:

@@ -185,7 +185,7 @@ def test_a_folder_of_collections_is_listed_and_loaded_by_name(tmp_path, monkeypa
     monkeypatch.setenv("RAGAUGE_DATA", str(tmp_path))
     assert [one.name for one in list_datasets() if one.kind == "folder"] == ["mine"]
     assert load("mine").name == "mine"
-    with pytest.raises(UnknownName, match="no dataset is named `mines`") as caught:
+    with pytest.raises(UnknownName, match="unknown dataset `mines`") as caught:
         load("mines")
     assert "did you mean `mine`" in str(caught.value.hint)
     with pytest.raises((BadInput, UnknownName)):

@@ -166,7 +166,7 @@ def test_bundles_in_the_folder_of_collections_are_listed_by_name(bundle, tmp_pat
     assert list(found) == ["stix:FILE", "stix:attack"]
     assert found["stix:attack"] == str(tmp_path / "data" / "attack" / "one.json.gz")
     assert len(ragauge.load("stix:attack").documents) == len(load_stix(bundle).documents)
-    with pytest.raises(UnknownName, match="no dataset is named `attac`") as caught:
+    with pytest.raises(UnknownName, match="unknown dataset `attac`") as caught:
         ragauge.load("attac")
     assert "did you mean `stix:attack`" in str(caught.value.hint)
 

@@ -130,7 +130,7 @@ def test_a_baseline_is_found_however_its_description_is_spelled(fruit):
     ("wrong", "said"),
     [
         ("lm(kind=foo)", "foo"),
-        ("lm(tokenizer=bpee)", "no tokenizer is named `bpee`"),
+        ("lm(tokenizer=bpee)", "unknown tokenizer `bpee`"),
         ("words(foo=1)", "no option `foo`"),
         ("minilm(foo=1)", "no option `foo`"),
         ("encoder", "needs the option `model`"),
@@ -174,7 +174,7 @@ def test_an_embedder_that_is_broken_takes_no_other_with_it(fruit):
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["--format", "tokenizer"], "no output format is named `tokenizer`"),
+        (["--format", "tokenizer"], "unknown output format `tokenizer`"),
         (["--format", "tokenization", "-m", "ndcg@10"], "no system has a measure of the layout of tokenization"),
         (["--format", "tokenization", "-C", "default"], "the scores follow the convention default"),
         (["--seed", "-1"], "--seed must be at least 0, got -1"),
@@ -212,7 +212,7 @@ def test_measures_of_ones_own_choice_go_into_the_studys_table_under_its_conventi
 
 
 def test_a_form_of_embedders_is_refused_for_tokenizers(called):
-    with pytest.raises(UnknownName, match="no output format is named `long`"):
+    with pytest.raises(UnknownName, match="unknown output format `long`"):
         called("tokenizers", DATA, "-t", "bytes", "--format", "long")
 
 

@@ -632,7 +632,7 @@ def test_a_named_form_goes_with_one_file_and_is_known_before_anything_is_done():
     check_outputs(EmbedderStudy, [], as_json=False, as_csv=False, format_name="long")
     with pytest.raises(BadInput, match="--format applies to one file"):
         check_outputs(EmbedderStudy, ["x.csv", "y.csv"], as_json=False, as_csv=False, format_name="long")
-    with pytest.raises(UnknownName, match="no output format is named `lang`"):
+    with pytest.raises(UnknownName, match="unknown output format `lang`"):
         check_outputs(EmbedderStudy, [], as_json=False, as_csv=False, format_name="lang")
     with pytest.raises(BadInput, match="--format"):
         check_outputs(EmbedderStudy, [], as_json=True, as_csv=False, format_name="long")

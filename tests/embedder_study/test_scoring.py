@@ -362,9 +362,9 @@ def test_very_long_and_very_short_vectors_have_a_direction_too():
 def test_unknown_ways_and_kinds_are_refused():
     one = field(3, {"q": {"d0": 1.0}})
     asked, base = chance(1, 3, 4)
-    with pytest.raises(UnknownName, match="no reduction method is named `last`"):
+    with pytest.raises(UnknownName, match="unknown reduction method `last`"):
         evaluate_compression(one, asked, base, hows=["last"])
-    with pytest.raises(UnknownName, match=r"no precision is named `int4`(?s:.*)did you mean `int8`"):
+    with pytest.raises(UnknownName, match=r"unknown precision `int4`(?s:.*)did you mean `int8`"):
         evaluate_compression(one, asked, base, kinds=["int4"])
     with pytest.raises(BadInput, match="dimensions must be at least 1, got 0"):
         dimensions_to_try(4, [0, 2])
@@ -542,7 +542,7 @@ def test_another_measure_may_be_looked_at_and_other_queries_are_refused():
         evaluate_perturbations(TEXTS, clean, lambda texts: other, kinds=["drop"])
     with pytest.raises(BadInput, match="0 seeds"):
         evaluate_perturbations(TEXTS, clean, answer, seeds=0)
-    with pytest.raises(UnknownName, match="no perturbation is named `shout`"):
+    with pytest.raises(UnknownName, match="unknown perturbation `shout`"):
         evaluate_perturbations(TEXTS, clean, answer, kinds=["shout"])
 
 

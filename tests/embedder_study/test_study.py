@@ -235,7 +235,7 @@ def test_a_part_of_each_document_can_be_embedded():
     assert [one.text for one in build_view(data, part="text").documents] == ["the text", "other"]
     assert [one.text for one in build_view(data).documents] == ["A title the text", "other"]
     assert "1 of 2 documents are empty" in build_view(data, part="title").notes[0]
-    with pytest.raises(UnknownName, match="no part of a document is named `titel`"):
+    with pytest.raises(UnknownName, match="unknown part `titel` of a document"):
         build_view(data, part="titel")
     bare = Dataset("d", [Document("a", "text")], {"q": "x"}, Judgments({"q": {"a": 1}}))
     with pytest.raises(BadInput, match="no document of d has a title"):
@@ -526,15 +526,15 @@ def test_a_baseline_that_failed_is_replaced_and_that_is_said(animals, monkeypatc
 
 def test_a_mistake_is_refused_before_anything_is_read():
     nowhere = "no/such/folder"
-    with pytest.raises(UnknownName, match="no embedder is named `minilmm`"):
+    with pytest.raises(UnknownName, match="unknown embedder `minilmm`"):
         compare_embedders(nowhere, "minilmm")
-    with pytest.raises(UnknownName, match="no store is named `exakt`"):
+    with pytest.raises(UnknownName, match="unknown store `exakt`"):
         compare_embedders(nowhere, "minilm", stores=["exakt"])
-    with pytest.raises(UnknownName, match="no perturbation is named `keybord`"):
+    with pytest.raises(UnknownName, match="unknown perturbation `keybord`"):
         compare_embedders(nowhere, "minilm", perturbations=["keybord"])
-    with pytest.raises(UnknownName, match="no embedder is named `bm26`"):
+    with pytest.raises(UnknownName, match="unknown embedder `bm26`"):
         compare_embedders(nowhere, "minilm", baseline="bm26")
-    with pytest.raises(UnknownName, match="no setting is named `contxt`"):
+    with pytest.raises(UnknownName, match="unknown setting `contxt`"):
         compare_embedders(nowhere, "minilm", contxt=100)
     with pytest.raises(BadInput, match="embedder `minilm` appears more than once"):
         compare_embedders(nowhere, ["minilm", "minilm"])
@@ -974,7 +974,7 @@ def test_a_store_alone_that_did_not_use_its_index_is_told_in_a_note(dsn, animals
 
 def test_the_study_names_embedders_that_there_are():
     data = load("synthetic:needles(documents=50, queries=5)")
-    with pytest.raises(UnknownName, match="no store is named `nowhere`"):
+    with pytest.raises(UnknownName, match="unknown store `nowhere`"):
         compare_embedders(data, stores=["nowhere"])  # everything else was found to be known
 
 

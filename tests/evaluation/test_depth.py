@@ -175,7 +175,7 @@ def test_history_audit_and_gate_treat_it_as_undefined(folder):
 def test_run_retrieves_as_deep_as_its_measures_need():
     found = ragauge.run(dataset(), {"deep": returns()}, measures=["recall@25", "ndcg@10"])
     assert found.runs["deep"].manifest["plan"]["k"] == 25
-    with pytest.raises(BadInput, match="recall@25 needs 25 documents per query, but k is 10") as error:
+    with pytest.raises(BadInput, match="recall@25 needs 25 documents per query, but -k is 10") as error:
         ragauge.run(dataset(), {"deep": returns()}, measures=["recall@25"], k=10)
     assert error.value.hint == "use `-k 25`, or a cutoff of at most 10"
 

@@ -202,9 +202,9 @@ def test_a_tool_that_cannot_average_ties_in_a_measure_says_so():
 
 
 def test_unknown_conventions_and_options_get_the_nearest_one():
-    with pytest.raises(UnknownName, match="no convention is named `trec8`"):
+    with pytest.raises(UnknownName, match="unknown convention `trec8`"):
         evaluate(QRELS, RUN, ["mrr"], "trec8")
-    with pytest.raises(UnknownName, match="no option is named `tie`"):
+    with pytest.raises(UnknownName, match="unknown option `tie`"):
         PRESETS["default"].but(tie="trec")
     with pytest.raises(BadInput, match="ties must be one of trec, ranked, expected, got `random`"):
         PRESETS["default"].but(ties="random")

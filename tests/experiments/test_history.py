@@ -319,10 +319,10 @@ def test_two_datasets_are_never_in_one_series(tmp_path):
 def test_systems_are_chosen_by_name(tmp_path):
     made(tmp_path / "a", {"one": ranked(GOOD), "two": ranked(WORSE)}, day=1)
     assert history(tmp_path, systems="two").systems == ["two"]
-    with pytest.raises(UnknownName, match="no system is named `tow`") as error:
+    with pytest.raises(UnknownName, match="unknown system `tow`") as error:
         history(tmp_path, systems=["tow"])
-    assert error.value.hint == "did you mean `two`? choose one of one, two"
-    with pytest.raises(UnknownName, match="no dataset is named `smal`"):
+    assert error.value.hint == "did you mean `two`? Choose one of one, two"
+    with pytest.raises(UnknownName, match="unknown dataset `smal`"):
         history(tmp_path, datasets=["smal"])
 
 
@@ -330,9 +330,9 @@ def test_systems_are_chosen_by_name(tmp_path):
     ("how", "message"),
     [
         ({"measures": "failed"}, "`failed` has no history"),
-        ({"measures": "nonsense@10"}, "no measure is named"),
+        ({"measures": "nonsense@10"}, "unknown measure"),
         ({"confidence": 2.0}, "confidence must be at least 0.5 and below 1, got 2"),
-        ({"convention": "mine"}, "no convention is named `mine`"),
+        ({"convention": "mine"}, "unknown convention `mine`"),
     ],
 )
 def test_mistakes_are_told_in_a_sentence(runs, how, message):
@@ -578,7 +578,7 @@ def test_the_command_shows_data_on_one_stream_and_talk_on_the_other(runs):
         (["nowhere"], "nowhere: no such folder"),
         (["runs/day1/mine"], "runs/day1/mine: is a single run"),
         (["-o", "page.txt"], "page.txt: expected a file that ends in .html"),
-        (["-m", "nonsense"], "no measure is named `nonsense`"),
+        (["-m", "nonsense"], "unknown measure `nonsense`"),
     ],
 )
 def test_the_command_tells_a_mistake_and_exits_with_two(runs, arguments, message):

@@ -111,13 +111,13 @@ def test_scores_are_of_the_first_trial_and_an_overview_is_over_all():
 
 def test_a_dataset_that_cannot_be_run_is_left_out_and_says_why(tmp_path):
     datasets = {"good": small("one", 6), "bad": "nothere"}
-    with pytest.raises(UnknownName, match=r"^bad: no dataset is named `nothere`"):
+    with pytest.raises(UnknownName, match=r"^bad: unknown dataset `nothere`"):
         run_each(datasets, {"mine": found_by_word})
     study = run_each(datasets, {"mine": found_by_word}, out=tmp_path, allow_failures=True)
-    assert "bad: not run: bad: no dataset is named `nothere`" in repr(study)
+    assert "bad: not run: bad: unknown dataset `nothere`" in repr(study)
     assert list(study.experiments) == ["good"]
-    assert study.failures["bad"].message == "bad: no dataset is named `nothere`"
-    with pytest.raises(UnknownName, match=r"^nothere: no dataset is named `nothere`"):
+    assert study.failures["bad"].message == "bad: unknown dataset `nothere`"
+    with pytest.raises(UnknownName, match=r"^nothere: unknown dataset `nothere`"):
         run_each(["nothere", "nowhere"], {"mine": found_by_word})
 
 
@@ -316,7 +316,7 @@ def test_a_file_with_several_datasets_gives_a_folder_for_each_and_one_table(done
 def test_a_dataset_that_is_not_there_is_told_at_the_end_and_stops_no_other(done):
     _, told = done
     assert told.exit_code == 2
-    assert told.stderr.splitlines()[-1].startswith("error: nothere: no dataset is named `nothere`")
+    assert told.stderr.splitlines()[-1].startswith("error: nothere: unknown dataset `nothere`")
     assert "Traceback" not in told.stderr
 
 
@@ -345,7 +345,7 @@ def test_the_page_in_markdown_links_to_the_datasets(done):
     text = (place / "runs" / "study" / "report.md").read_text()
     for name, folder in FOLDERS.items():
         assert f"| [{name}]({folder}/report.md) |" in text
-    assert "| nothere | failed: no dataset is named" in text
+    assert "| nothere | failed: unknown dataset" in text
     assert "mean rank" in (place / "runs" / "study" / "report.html").read_text()
 
 
@@ -366,7 +366,7 @@ def test_datasets_on_the_command_line_take_the_place_of_those_in_the_file(done):
     once = command("run", "study.toml", "-d", SMALL, "-o", "one", "-s", "words", cwd=place)
     assert once.exit_code == 0, once.stderr
     assert {one.name for one in (place / "one").iterdir() if one.is_dir()} == {FOLDERS[SMALL]}
-    with pytest.raises(BadInput, match="--dataset goes with an experiment file"):
+    with pytest.raises(BadInput, match="--dataset has no effect without an experiment file"):
         command("run", "pydocs", "-d", SMALL, "-s", "bm25", cwd=place)
 
 
@@ -381,7 +381,7 @@ def test_what_one_dataset_lacks_fails_for_that_dataset_only(tmp_path):
     failed = [line for line in told.stderr.splitlines() if line.startswith("error: ")]
     assert [line[:50] for line in failed] == [
         f"error: a: {system}: no document has a value"[:50],
-        "error: b: no synthetic dataset is named `nothing` (there are"[:50],
+        "error: b: unknown synthetic dataset `nothing` (choose one of"[:50],
         f"error: c: {system}: no document has a value"[:50],
     ]
 
@@ -403,7 +403,7 @@ def test_a_tag_that_no_dataset_has_is_a_mistake(tmp_path):
     told = command("run", "tags.toml", "-m", "mrr", "--by", "hop", cwd=tmp_path)
     assert told.exit_code == 2
     last = told.stderr.splitlines()[-1]
-    assert last.startswith("error: no tag is named `hop` (did you mean `hops`? choose one of answers, complexity, hops")
+    assert last.startswith("error: unknown tag `hop` (did you mean `hops`? Choose one of answers, complexity, hops")
     assert (tmp_path / "runs" / "tags" / "a" / "report.md").exists()
 
 
@@ -420,7 +420,7 @@ def test_the_command_that_says_more_can_be_pasted_into_a_shell(tmp_path):
 
 def test_when_no_dataset_can_be_run_the_first_reason_is_raised(tmp_path):
     (tmp_path / "none.toml").write_text('systems = ["bm25"]\ndataset = ["synthetic:nothing", "nothere"]\n')
-    with pytest.raises(UnknownName, match=r"^synthetic:nothing: no synthetic dataset is named"):
+    with pytest.raises(UnknownName, match=r"^synthetic:nothing: unknown synthetic dataset"):
         command("run", "none.toml", cwd=tmp_path)
 
 

@@ -342,21 +342,21 @@ def test_without_the_baseline_of_the_file_there_is_none_and_a_note_says_so(study
         (
             ["-s", "words-flta"],
             UnknownName,
-            "no system is named `words-flta`",
-            "did you mean `words-flat`? the file has ",
+            "unknown system `words-flta`",
+            "did you mean `words-flat`? The file has ",
         ),
         (
             ["-s", "bm26"],
             UnknownName,
-            "no system is named `bm26`",
-            "did you mean `bm25`? the file has words, words-flat",
+            "unknown system `bm26`",
+            "did you mean `bm25`? The file has words, words-flat",
         ),
-        (["-b", "wrods"], UnknownName, "no system is named `wrods`", "did you mean `words`? the baseline is one of"),
+        (["-b", "wrods"], UnknownName, "unknown system `wrods`", "did you mean `words`? Use a system as the baseline"),
         (
             ["-s", "words-flat", "-b", "words"],
             BadInput,
             "the baseline `words` is in the file, but not among the systems to run",
-            "-s words beside the others",
+            "add `-s words`",
         ),
     ],
 )

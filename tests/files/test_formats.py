@@ -292,7 +292,7 @@ def test_target_maps_from_text_and_json(tmp_path):
 
 
 def test_an_unknown_format_is_named():
-    with pytest.raises(LookupError, match="no format is named `trek`"):
+    with pytest.raises(LookupError, match="unknown format `trek`"):
         read_run("x", format="trek")
 
 

@@ -85,7 +85,7 @@ def test_a_measure_that_was_not_judged_has_no_unscored_either():
     for name in ("unscored(answer_relevance) <= 0", "context_precision >= 0.1", "hallucination <= 0.9"):
         assert not found[name].passed
         assert found[name].reason.endswith("(there are faithfulness)")
-    with pytest.raises(UnknownName, match="no figure is named"):
+    with pytest.raises(UnknownName, match="unknown measure"):
         ragauge.gate(run, ["hallucinatoin <= 0"])
 
 

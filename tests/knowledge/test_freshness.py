@@ -356,7 +356,7 @@ def sidecar(tmp_path, *rows, name="versions.jsonl"):
     [
         (["{"], ":1: the JSON cannot be read"),
         ([{"doc_id": "a"}, {"doc_id": "a"}], ":2: document `a` already has a version on line 1"),
-        ([{"doc_id": "a"}, {"doc_id": "b", "supersededby": "a"}], ":2: no field of a version is named `supersededby`"),
+        ([{"doc_id": "a"}, {"doc_id": "b", "supersededby": "a"}], ":2: unknown field `supersededby` of a version"),
         ([{"doc_id": "a", "superseded_by": "a"}], ":1: document `a` is superseded by itself"),
         ([{"doc_id": "a", "effective_timestamp": "soon"}], ":1: effective_timestamp of `a` is `soon`, not a time"),
         ([{"doc_id": "a", "effective_timestamp": 1700000000000}], "which is too large for seconds"),

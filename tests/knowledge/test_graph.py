@@ -356,9 +356,9 @@ def test_mistakes_are_told_in_a_sentence(how, said):
 
 
 def test_unknown_names_are_told():
-    with pytest.raises(UnknownName, match="no graph is named `lnks`"):
+    with pytest.raises(UnknownName, match="unknown graph `lnks`"):
         looked_at(graph="lnks")
-    with pytest.raises(UnknownName, match="no embedder is named `minlm`"):
+    with pytest.raises(UnknownName, match="unknown embedder `minlm`"):
         knowledge_graph.graph(DATA, CHAIN, embedder="minlm")
     with pytest.raises(BadInput, match="int is not an embedder"):
         knowledge_graph.graph(DATA, CHAIN, embedder=3)

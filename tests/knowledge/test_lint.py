@@ -284,7 +284,7 @@ def test_an_allowed_language_is_no_problem_and_a_single_other_one_is(tmp_path):
     assert lint(path, languages="en,de").problems == []
     assert problems(lint(path, languages=["en"], share=0.5))["language"].count == 1
     assert lint(path, share=0.5).problems == []
-    with pytest.raises(UnknownName, match="no language is named `english`"):
+    with pytest.raises(UnknownName, match="unknown language `english`"):
         lint(path, languages="english")
 
 
@@ -314,7 +314,7 @@ def test_wrong_thresholds_names_and_files_are_refused_with_a_hint(tmp_path):
     for wrong in ({"share": 0.0}, {"near": 1.5}, {"tiny": 50, "giant": 10}, {"tiny": -1}, {"limit": 3}, {"limit": 0}):
         with pytest.raises(BadInput):
             lint(list(WEATHER), **wrong)
-    with pytest.raises(UnknownName, match="no check is named `emtpy`"):
+    with pytest.raises(UnknownName, match="unknown check `emtpy`"):
         lint(list(WEATHER), checks="emtpy")
     with pytest.raises(BadInput, match="no such file"):
         lint(tmp_path / "nothing.jsonl")

@@ -644,14 +644,14 @@ def test_names_of_other_tools_are_understood(given_name, canonical):
     ("name", "error", "words"),
     [
         ("faithfulnes", UnknownName, "did you mean `faithfulness`"),
-        ("factual_correctness", UnknownName, "no measure of answers is named"),  # of ragas: another F1, of other parts
+        ("factual_correctness", UnknownName, "unknown answer measure"),  # of ragas: another F1, of other parts
         ("ndcg@10", BadInput, "compute it with `ragauge evaluate`"),
         ("faithfulness@3", BadInput, "faithfulness has no cutoff"),
         ("context_recall@ten", BadInput, "`ten` in `context_recall@ten` is not a cutoff"),
         ("context_recall@0", BadInput, "is not a cutoff"),
         ("faithfulness(by=vote)", BadInput, "verdict, probability"),
         ("faithfulness(how=1)", UnknownName, "faithfulness has by"),
-        ("", UnknownName, "lists them all"),
+        ("", UnknownName, "list all with"),
     ],
 )
 def test_a_name_that_is_none_is_refused_with_what_it_may_be(name, error, words):

@@ -489,10 +489,10 @@ def test_openai_itself_needs_one_once_it_is_asked_something():
 @pytest.mark.parametrize(
     ("name", "hint"),
     [
-        ("gpt-4o-mini", "did you mean `openai:gpt-4o-mini`? choose one of lexical, openai, local, replay"),
-        ("gpt-4.1", "did you mean `openai:gpt-4.1`? choose one of lexical, openai:MODEL@URL"),
+        ("gpt-4o-mini", "did you mean `openai:gpt-4o-mini`? Choose one of lexical, openai, local, replay"),
+        ("gpt-4.1", "did you mean `openai:gpt-4.1`? Choose one of lexical, openai:MODEL@URL"),
         ("http://me:secret@host:1/v1", "did you mean `openai:MODEL@http://host:1/v1`?"),
-        ("opnai:gpt", "did you mean `openai`? choose one of lexical, openai, local, replay"),
+        ("opnai:gpt", "did you mean `openai`? Choose one of lexical, openai, local, replay"),
         ("lexicl", "did you mean `lexical`?"),
     ],
 )
@@ -602,7 +602,7 @@ def test_models_and_addresses_are_told_apart(name, model, endpoint):
         ("opnai:m@http://h/v1", {}, UnknownName, "did you mean `openai`"),
         ("openai", {}, BadInput, "lacks the model or file"),
         ("openai:@http://h/v1", {}, BadInput, "lacks the model or file"),
-        ("", {}, BadInput, "is not the name of a chat model"),
+        ("", {}, BadInput, "unknown chat"),
         ("openai:m@localhost:8000/v1", {}, BadInput, "is not an address"),
         ("openai:m@ftp://h/v1", {}, BadInput, "is not an address"),
         ("openai:m@http://h/v1?route=a", {}, BadInput, "the address http://h/v1 has a query"),

@@ -114,9 +114,9 @@ def test_it_is_described_in_words_with_its_tokenizer_inside():
         ({"layers": 1.5}, "layers must be a whole number between 1 and 64, got 1.5"),
         ({"layers": 0}, "layers must be between 1 and 64, got 0"),
         ({"rate": -1.0}, "rate must be at least 0, got -1"),
-        ({"threads": 0}, "threads is 0"),
+        ({"threads": 0}, "threads of lm must be a whole number of at least 1"),
         ({"device": "abacus"}, "device `abacus` cannot be used"),
-        ({"tokenizer": "vowels"}, "no tokenizer is named `vowels`"),
+        ({"tokenizer": "vowels"}, "unknown tokenizer `vowels`"),
     ],
 )
 def test_options_that_make_no_sense_are_refused_before_anything_is_trained(options, told):

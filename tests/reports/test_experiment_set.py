@@ -86,7 +86,7 @@ def test_circumstances_are_those_that_all_datasets_share():
 
 def test_names_are_no_markup_and_the_chart_is_drawn(opened, tmp_path):
     path = tmp_path / "report.html"
-    path.write_text(render_page([told(failures={"gone": "no dataset is named `gone`"})]), encoding="utf-8")
+    path.write_text(render_page([told(failures={"gone": "unknown dataset `gone`"})]), encoding="utf-8")
     shown = opened(path, charts=True, size=(390, 800))
     assert shown.evaluate("document.documentElement.scrollWidth") <= 390
     assert shown.locator('[data-chart="study-datasets-0"] .mark-symbol path').count() >= 6
@@ -99,7 +99,7 @@ def test_datasets_lead_to_their_reports_and_one_that_failed_leads_nowhere(opened
     odd = 'a "b"<c>'
     seen = {odd: made(0.2), "easy": made(0.6)}
     places = {odd: "javascript:alert(1)&", "easy": "easy"}
-    study = DatasetOverviews("study", seen, {"gone": "no dataset is named `gone`"}, places)
+    study = DatasetOverviews("study", seen, {"gone": "unknown dataset `gone`"}, places)
     text = render_page([build_report(study)])
     path = tmp_path / "report.html"
     path.write_text(text, encoding="utf-8")
@@ -109,5 +109,5 @@ def test_datasets_lead_to_their_reports_and_one_that_failed_leads_nowhere(opened
     assert links.nth(0).evaluate("one => one.href").startswith("file:")
     assert links.nth(1).evaluate("one => one.href") == (tmp_path / "easy" / "report.html").as_uri()
     rows = shown.locator("#study-datasets tbody tr")
-    assert rows.nth(2).inner_text().split("\t") == ["gone", "failed: no dataset is named `gone`"]
+    assert rows.nth(2).inner_text().split("\t") == ["gone", "failed: unknown dataset `gone`"]
     assert "20 queries" in rows.nth(1).inner_text()

@@ -534,7 +534,7 @@ def test_the_schema_is_published_and_what_is_written_keeps_to_it(ragauge_cli, fo
     [
         ([], "no input given"),
         (["nowhere"], "nowhere"),
-        (["{folder}", "-b", "nobody"], "no system is named `nobody`"),
+        (["{folder}", "-b", "nobody"], "unknown system `nobody`"),
         (["{folder}", "-m", "ndgc@10"], "did you mean"),
         (["{folder}", "-o", "x.docx"], ".docx"),
         (["{folder}", "--format", "wode"], "wode"),

@@ -770,7 +770,7 @@ def test_k_range_takes_folders_and_several_systems(tmp_path):
     assert [f"{row['hit_rate']:.4f}" for row in several["bm25"]["rows"]] == rows[0][1:3]
     wrong = cli("k-range", "x", "-s", "bm2", cwd=tmp_path)
     assert wrong.returncode == 2
-    assert "no system is named `bm2`" in wrong.stderr
+    assert "unknown system `bm2`" in wrong.stderr
 
 
 def test_tokens_are_told_only_where_some_are_saved():

@@ -311,7 +311,7 @@ class Able(Pairs):
         ("Short", "expected one distance per id, got 5 ids and 1 distances"),
         ("Long", "`search` returned too many ids; expected up to 5 ids per query, got 10"),
         ("Raises", "AttributeError: 'Raises' object has no attribute 'missing' (in `search`, wrong_stores.py:"),
-        ("Able", "no capability of a store is named `deletes`"),
+        ("Able", "unknown capability `deletes` of a store"),
     ],
 )
 @pytest.mark.engine
@@ -646,7 +646,7 @@ def test_metadata_files_are_matched_by_id_or_by_order(tmp_path, ending):
     ("where", "message"),
     [
         ("lang=xx", "matches no vector"),
-        ("colour=red", "no field of the metadata is named `colour`"),
+        ("colour=red", "unknown field `colour` of the metadata"),
         ("lang", "cannot be read at `lang`; expected FIELD=VALUE"),
         ("new=perhaps", "the field `new` must be true or false, got `perhaps`"),
         ("price<cheap", "a condition on `price` needs a number, got `cheap`"),

@@ -574,9 +574,9 @@ def test_a_dataset_and_an_embedder_are_a_collection(tmp_path, monkeypatch):
     assert few.judgments.nested == {"q1": {"d1": 1}}
     assert few.judgments.source == judgments.source
     assert few.notes[1] == "only the first 2 of 4 documents are indexed"
-    with pytest.raises(UnknownName, match="no embedder is named"):
+    with pytest.raises(UnknownName, match="unknown embedder"):
         load_vector_set(dataset, embedder="lettres")
-    with pytest.raises(UnknownName, match="no dataset is named"):
+    with pytest.raises(UnknownName, match="unknown dataset"):
         load_vector_set("no such set")
 
 

@@ -615,12 +615,12 @@ def test_a_reading_that_lacks_nothing_is_sound():
 
 
 def test_mistakes_are_refused_before_anything_is_done():
-    with pytest.raises(UnknownName, match="no store is named `sqlite-vek`") as caught:
+    with pytest.raises(UnknownName, match="unknown store `sqlite-vek`") as caught:
         stress("sqlite-vek", DOCUMENTS)
     assert "sqlite-vec" in str(caught.value)
     with pytest.raises(BadInput, match="document `d1` appears more than once"):
         stress("memory", [DOCUMENTS[0], DOCUMENTS[0]], embedder=WORDS)
-    with pytest.raises(UnknownName, match="no setting is named `batches`"):
+    with pytest.raises(UnknownName, match="unknown setting `batches`"):
         stress("memory", DOCUMENTS, batches=3)
     with pytest.raises(BadInput, match="ways must be one of one by one, in batches, got `backwards`"):
         StressSettings(ways=["backwards"])

@@ -814,7 +814,7 @@ def test_options_of_the_other_libraries_are_checked_too():
         pytest.importorskip(store)
         with pytest.raises(BadInput, match="must be one of"):
             StoreSpec(store, wrong).open()
-    with pytest.raises(UnknownName, match="no metric is named `manhattan`"):
+    with pytest.raises(UnknownName, match="unknown metric `manhattan`"):
         StoreSpec("null", metric="manhattan").open()
     for store, wrong in (
         ("usearch", {"m": 1}),

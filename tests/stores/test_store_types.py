@@ -92,7 +92,7 @@ def test_index_use_with_a_filter_is_unknown_if_the_store_takes_none():
 def test_unknown_ability_of_a_users_store_is_refused():
     mine = Small()
     mine.abilities = {"deletes"}
-    with pytest.raises(UnknownName, match="no capability of a store is named `deletes`"):
+    with pytest.raises(UnknownName, match="unknown capability `deletes` of a store"):
         _ = complete_store(mine).abilities
 
 

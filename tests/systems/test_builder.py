@@ -344,11 +344,11 @@ def test_options_that_are_not_known_are_named_with_those_that_are(workshop, desc
 @pytest.mark.parametrize(
     ("description", "message", "hint"),
     [
-        ("bm26", "no retriever is named `bm26`", "did you mean `bm25`?"),
-        ("dense(embedder=minilmm)", "no embedder is named `minilmm`", "minilm"),
-        ("dense(store=fais)", "no store is named `fais`", "faiss"),
-        ("pipeline(reranker=mmrr)", "no reranker is named `mmrr`", "mmr"),
-        ("hybrid(of=bm25+dens)", "no retriever is named `dens`", "dense"),
+        ("bm26", "unknown retriever `bm26`", "did you mean `bm25`?"),
+        ("dense(embedder=minilmm)", "unknown embedder `minilmm`", "minilm"),
+        ("dense(store=fais)", "unknown store `fais`", "faiss"),
+        ("pipeline(reranker=mmrr)", "unknown reranker `mmrr`", "mmr"),
+        ("hybrid(of=bm25+dens)", "unknown retriever `dens`", "dense"),
     ],
 )
 def test_names_that_are_not_known_are_answered_with_the_nearest(workshop, description, message, hint):

@@ -62,8 +62,8 @@ def test_wrong_option_of_a_class_is_one_sentence(tmp_path):
     (tmp_path / "own.py").write_text(OWN)
     run = command_in(tmp_path, "run", "synthetic:needles(documents=20, queries=4)", "-o", "x")
     assert "`own:Search` has no option `stor`" in run("-s", "a=own:Search(stor=exact)", code=2).stderr
-    assert "no store is named `fais`" in run("-s", "a=own:Search(store=fais)", code=2).stderr
+    assert "unknown store `fais`" in run("-s", "a=own:Search(store=fais)", code=2).stderr
     assert "`own:search` has no option `limit`" in run("-s", "a=own:search(limit=3)", code=2).stderr
     (tmp_path / "file.toml").write_text('dataset = "synthetic:needles"\n[systems.a]\nkind = "own:Search"\n')
     failed = command_in(tmp_path, "run")("file.toml", code=2)
-    assert "no retriever is named `own:Search`" in failed.stderr, "a file cannot name code"
+    assert "unknown retriever `own:Search`" in failed.stderr, "a file cannot name code"

@@ -77,7 +77,7 @@ class LazyGroup(TyperGroup):
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """Find the command that the arguments name, and load it."""
         if args and args[0] not in COMMANDS and not args[0].startswith("-") and not ctx.resilient_parsing:
-            raise UnknownName("command", args[0], COMMANDS, hint="`ragauge --help` lists the commands")
+            raise UnknownName("command", args[0], COMMANDS, hint="list all with `ragauge --help`")
         name, command, rest = super().resolve_command(ctx, args)
         return name, load_command(name) if name is not None and name in COMMANDS else command, rest
 

@@ -78,7 +78,9 @@ def audit(  # noqa: PLR0913 - each is an option of the command
         _print_audit_checks()
         return
     if not files:
-        raise BadInput("no input given", hint="ragauge audit QRELS RUN…, or a folder written by `ragauge run`")
+        raise BadInput(
+            "no input given; expected QRELS and runs, or a run folder", hint="use `ragauge audit qrels.txt bm25.run`"
+        )
     from ragauge.audits import audit_files
     from ragauge.audits.report import build_report
 

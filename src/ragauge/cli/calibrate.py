@@ -143,12 +143,15 @@ def calibrate(  # noqa: PLR0913 - each is an option of the command
         raise BadInput("--token-price and --prices are mutually exclusive", hint="remove one of them")
     if chat == LEXICAL_JUDGE:
         refuse_options(
-            context, MODEL_JUDGE_OPTIONS, "on the lexical judge, which calls no model", hint="--chat openai:MODEL@URL"
+            context,
+            MODEL_JUDGE_OPTIONS,
+            "on the lexical judge, which calls no model",
+            hint="add `--chat openai:MODEL@URL`",
         )
     if dry_run:
         refuse_options(context, ["charts", "as_json", "as_csv", "format_name", "confidence"], "with --dry-run")
     if not labelled:
-        raise BadInput("no labelled samples given", hint="ragauge calibrate labelled.jsonl")
+        raise BadInput("no labelled samples given; expected a file", hint="use `ragauge calibrate labelled.jsonl`")
     from ragauge.judging.calibration import calibrate
 
     given: dict[str, Any] = {

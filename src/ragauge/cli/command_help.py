@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from functools import partial
 from typing import Any
@@ -63,6 +64,11 @@ class PanelCommand(TyperCommand):
         pieces = super().collect_usage_pieces(ctx)
         arguments: list[Any] = [one for one in self.params if one.param_type_name == "argument"]
         return [*pieces[: len(pieces) - len(arguments)], *(_usage_piece(one) for one in arguments)]
+
+
+def find_examples(command: Any) -> list[str]:
+    """Return the examples in the help of a command, as they are typed."""
+    return re.findall(r"\[dim\](ragauge .*)\[/dim\]", command.help or "")
 
 
 def _usage_piece(argument: Any) -> str:

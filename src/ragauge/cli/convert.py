@@ -52,7 +52,7 @@ def convert(
         if to is not None and to not in samples.SAMPLE_ROW_BUILDERS:
             raise BadInput(
                 f"--format for samples must be one of {', '.join(samples.SAMPLE_ROW_BUILDERS)}, got `{to}`",
-                hint="a table or JSON lines is chosen by the ending of OUT",
+                hint="remove --format, and use an OUT that ends in .jsonl, .csv or .parquet",
             )
         refuse_options(context, ["from_"], "on samples, whose format is recognised")
         samples.write_samples(samples.read_samples(source), target, to or "ragauge")

@@ -34,7 +34,7 @@ def datasets(
     """
     console.check_exclusive({"--json": as_json, "--csv": as_csv})
     if name is None:
-        refuse_options(context, ["split", "query"], "without a dataset", hint="ragauge datasets NAME")
+        refuse_options(context, ["split", "query"], "without a dataset", hint="name one: `ragauge datasets pydocs`")
         columns = [Column("name", "name"), Column("kind", "name"), Column("about")]
         write_table(Table("datasets", columns, list(list_datasets())), as_json=as_json, as_csv=as_csv)
         if not (as_json or as_csv):

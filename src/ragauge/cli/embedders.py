@@ -238,7 +238,9 @@ def _parse_int_list(text: str | None, option: str) -> Sequence[int] | None:
     try:
         return [int(one) for one in text.split(",")]
     except ValueError:
-        raise BadInput(f"`{option} {text}` is not a list of numbers", hint=f"{option} 750,1500,3000") from None
+        raise BadInput(
+            f"{option} must be numbers separated by commas, or none, got `{text}`", hint=f"use `{option} 750,1500,3000`"
+        ) from None
 
 
 def _parse_perturbations(given: Sequence[str] | None) -> Sequence[str] | None:

@@ -61,6 +61,10 @@ def pass_exceptions(command: Callable[P, R]) -> Callable[P, R]:
             for name, value in options.items():
                 check_whole_numbers(name, value)
             return command(*arguments, **options)
+        except BadInput as error:
+            if error.setting is not None and options.get(error.setting) is not None:
+                error.message = spell_option(error.setting) + error.message.removeprefix(error.setting)
+            raise
         except (EOFError, OSError, SystemExit, KeyboardInterrupt) as error:
             raise CarriedException from error
 
@@ -98,8 +102,18 @@ def check_whole_numbers(name: str, value: object) -> None:
     for number in value if isinstance(value, list | tuple) else (value,):
         most = MAX_SEED if name == "seed" else MAX_COUNT
         if isinstance(number, int) and not isinstance(number, bool) and not 0 <= number <= most:
-            option = f"-{name}" if len(name) == 1 else f"--{name.replace('_', '-')}"
-            raise BadInput(f"{option} must be {'at least 0' if number < 0 else f'at most {most:,}'}, got {number}")
+            raise BadInput(
+                f"{spell_option(name)} must be {'at least 0' if number < 0 else f'at most {most:,}'}, got {number}"
+            )
+
+
+def spell_option(name: str) -> str:
+    """Return an option as it is typed, by the name of its parameter.
+
+    >>> spell_option("k"), spell_option("max_queries")
+    ('-k', '--max-queries')
+    """
+    return f"-{name}" if len(name) == 1 else f"--{name.replace('_', '-')}"
 
 
 def open_streams() -> None:
@@ -167,7 +181,7 @@ def describe_os_error(error: OSError) -> str | None:
         return None
     place = "" if error.filename is None else f"{os.fsdecode(error.filename)}: "
     hint = OS_ERROR_HINTS.get(error.errno)
-    return f"{place}{(error.strerror or error_summary(error)).lower()}" + (f"\n\nhint: {hint}" if hint else "")
+    return f"{place}{(error.strerror or error_summary(error)).lower()}" + (f"\nhint: {hint}" if hint else "")
 
 
 def save_report(error: BaseException) -> str:

@@ -88,4 +88,4 @@ def _runs_by_name(arguments: list[str]) -> dict[str, str]:
         name, path = split_path_name(argument)
         whole = path != "-" and Path(path).is_dir() and not is_run_folder(path)
         found += Inputs.resolve(path).single_runs.items() if whole else [(name or InputFile(path).stem, path)]
-    return dict(unique_by(found, itemgetter(0), "run", hint="rename one with NAME=FILE"))
+    return dict(unique_by(found, itemgetter(0), "run", hint="give one another name: `NAME=FILE`"))

@@ -89,7 +89,9 @@ def fuse(  # noqa: PLR0913 - each is an option of the command
         _print_fusion_methods()
         return
     if not runs:
-        raise BadInput("there is nothing to fuse", hint="ragauge fuse bm25.run dense.run -o hybrid.run")
+        raise BadInput(
+            "no run given; expected at least one RUN", hint="use `ragauge fuse bm25.run dense.run -o hybrid.run`"
+        )
     require_any_option(context, {name: ["tuned"] for name in ("qrels", "measure", "folds", "seed")})
     if tuned and qrels is None:
         raise BadInput("--tune needs judgments", hint="add `--qrels qrels.txt`")

@@ -194,6 +194,6 @@ def _parse_measure_weights(given: list[str] | None) -> dict[str, float] | None:
         except ValueError:
             weight = None
         if weight is None or not name.strip():
-            raise BadInput(f"--weight must be TERM=WEIGHT, got `{text}`", hint="--weight recall@10=0.5")
+            raise BadInput(f"--weight must be TERM=WEIGHT, got `{text}`", hint="use `--weight recall@10=0.5`")
         weights.append((name.strip(), weight))
     return dict(unique_by(weights, itemgetter(0), "weight", hint="give each term one weight"))

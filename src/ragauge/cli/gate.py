@@ -99,7 +99,10 @@ def gate(  # noqa: PLR0913 - each is an option of the command
     [dim]ragauge gate qrels.txt new.run -b old.run -r 'ndcg@10 >= 0.4' -r 'mrr not worse'[/dim]
     """
     if len(files) > 2:
-        raise BadInput(f"expected at most 2 files, got {len(files)}", hint="ragauge gate QRELS RUN --baseline RUN")
+        raise BadInput(
+            f"expected QRELS and one RUN, got {len(files)} files",
+            hint=f"use `ragauge gate {files[0]} {files[1]} --baseline {files[2]}`",
+        )
     check_outputs(Gate, out or [], as_json=as_json, as_csv=as_csv, format_name=format_name)
     if junit == "-":
         raise BadInput("--junit cannot write to standard output", hint="name a file: `--junit gate.xml`")

@@ -64,7 +64,9 @@ def graph(  # noqa: PLR0913 - each is an option of the command
     [dim]ragauge graph pydocs --graph "knn(neighbours=8)" --graph entities -o graph.html[/dim]
     """
     if dataset is None:
-        raise BadInput("no dataset given", hint="ragauge graph DATASET: a dataset, a file or a folder")
+        raise BadInput(
+            "no dataset given; expected a name, a file or a folder", hint="use `ragauge graph synthetic:graph`"
+        )
     from ragauge.knowledge import graph as knowledge_graph
     from ragauge.systems.graph_corpus import DEFAULT_GRAPH
 

@@ -155,7 +155,9 @@ def judge(  # noqa: PLR0913 - each is an option of the command
     )
     output = JudgingOutput(files, as_json, as_csv, format_name, charts)
     if samples is None:
-        raise BadInput("no samples given", hint="ragauge judge samples.jsonl")
+        raise BadInput(
+            "no samples given; expected a file or the folder of a run", hint="use `ragauge judge samples.jsonl`"
+        )
     if token_price is not None and prices is not None:
         raise BadInput("--token-price and --prices are mutually exclusive", hint="remove one of them")
     given: dict[str, Any] = {
@@ -177,7 +179,10 @@ def judge(  # noqa: PLR0913 - each is an option of the command
     judge_name = chat or LEXICAL_JUDGE
     if judge_name == LEXICAL_JUDGE:
         refuse_options(
-            context, MODEL_JUDGE_OPTIONS, "on the lexical judge, which calls no model", hint="--chat openai:MODEL@URL"
+            context,
+            MODEL_JUDGE_OPTIONS,
+            "on the lexical judge, which calls no model",
+            hint="add `--chat openai:MODEL@URL`",
         )
     folder = Path(folder_path) if folder_path is not None else _default_judging_folder(samples, judge_name)
     if dry_run:

@@ -82,7 +82,7 @@ def lint(  # noqa: PLR0913 - each is an option of the command
         return
     if corpus is None:
         raise BadInput(
-            "no corpus given", hint="ragauge lint CORPUS: a file, a folder or a dataset; `--list` lists the checks"
+            "no corpus given; expected a file, a folder or a dataset", hint="use `ragauge lint corpus.jsonl`"
         )
     from ragauge.knowledge import lint
     from ragauge.knowledge.lint.report import build_report

@@ -35,7 +35,7 @@ def measures(
     """
     console.check_exclusive({"--json": as_json, "--csv": as_csv})
     if name is not None:
-        refuse_options(context, ["as_json", "as_csv"], "with a name", hint="ragauge measures --json lists all measures")
+        refuse_options(context, ["as_json", "as_csv"], "with a name", hint="list all with `ragauge measures --json`")
         _print_measure_help(_find_measure_spec(name))
         return
     if as_json or as_csv:
@@ -100,7 +100,7 @@ def _find_measure_spec(name: str) -> MeasureSpec | AnswerSpec:
                 *answers.ANSWER_ALIASES,
                 *(alias for one in MEASURE_REGISTRY.values() for alias in (one.name, *one.aliases)),
             ]
-            raise UnknownName("measure", name, aliases, hint="`ragauge measures` lists them all") from None
+            raise UnknownName("measure", name, aliases, hint="list all with `ragauge measures`") from None
     return parse_measure(name).spec
 
 

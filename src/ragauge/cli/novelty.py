@@ -110,7 +110,7 @@ def novelty(  # noqa: PLR0913 - each is an option of the command
     }
     limits = {name: value for name, value in limits.items() if value is not None}
     if chat is None and (limits or dry_run or folder is not None):
-        raise BadInput("no judge given", hint="--chat openai:MODEL@URL")
+        raise BadInput("no judge given", hint="add `--chat openai:MODEL@URL`")
     if folder is not None and chat == LEXICAL_JUDGE:
         raise BadInput("the lexical judge has no replies to save", hint=f"remove -o {folder}")
     if dry_run:

@@ -122,7 +122,8 @@ def report(  # noqa: PLR0913 - each is an option of the command
     """
     if not files:
         raise BadInput(
-            "no input given; expected run folders, or QRELS and at least one RUN", hint="ragauge report runs/pydocs"
+            "no input given; expected run folders, or QRELS and at least one RUN",
+            hint="use `ragauge report runs/pydocs`",
         )
     if form is not None and out and len(out) > 1:
         raise BadInput(

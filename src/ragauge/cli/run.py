@@ -154,7 +154,10 @@ def run(  # noqa: PLR0913 - each is an option of the command
     if what.endswith(".toml"):
         settings.update(read_experiment(what))
     elif dataset:
-        raise BadInput("--dataset goes with an experiment file", hint='or write one: dataset = ["pydocs", "…"]')
+        raise BadInput(
+            "--dataset has no effect without an experiment file",
+            hint=f"use `ragauge run {dataset[0]}`, or give FILE.toml",
+        )
     else:
         settings.update(dataset=what, systems={})
     known = settings["systems"]
@@ -167,7 +170,10 @@ def run(  # noqa: PLR0913 - each is an option of the command
     }  # fmt: skip
     settings.update({name: value for name, value in given.items() if value is not None})
     if not settings["systems"]:
-        raise BadInput("there is no system to run", hint="--system bm25 --system dense; `ragauge systems` lists them")
+        raise BadInput(
+            "no system given; expected at least one --system",
+            hint="add `--system bm25`; list all with `ragauge systems`",
+        )
     _resolve_baseline(settings, known, given=baseline is not None)
     if "out" not in settings:
         named = Path(what).stem if what.endswith((".toml", ".jsonl")) else dataset_name(Path(what))
@@ -430,9 +436,9 @@ def _resolve_baseline(settings: dict[str, Any], known: Mapping[str, Any], *, giv
         return
     if given:
         if name in known:
-            hint = f"-s {shlex.quote(name)} beside the others"
+            hint = f"add `-s {shlex.quote(name)}`"
             raise BadInput(f"the baseline `{name}` is in the file, but not among the systems to run", hint=hint)
-        raise UnknownName("system", name, [*systems, *known], hint="the baseline is one of the systems")
+        raise UnknownName("system", name, [*systems, *known], hint="use a system as the baseline")
     if name in known:  # a name that the file lacks is reported when it is run
         del settings["baseline"]
         console.print_notes(
@@ -457,7 +463,7 @@ def _parse_systems(given: list[str], known: Mapping[str, Any]) -> dict[str, Any]
                 raise UnknownName("system", spec.name, [*known, *usual], hint=hint)
             name = str(redact_spec(spec))  # the name is printed, and used for folders
         name = name or text
-        unique_by([*named, name], str, "system", hint=f"--system other={description}")
+        unique_by([*named, name], str, "system", hint=f"give one another name: `--system other={description}`")
         named[name] = known[text] if text in known else _load_user_system(description) if is_own else description
     others = {name: one for name, one in known.items() if name not in named}
     return {name: _inline_subsystems(one, others) for name, one in named.items()}
@@ -473,7 +479,7 @@ def _load_user_system(description: str) -> Any:
     if isinstance(thing, type):
         return replace(spec, factory=thing)
     if unknown := next((name for name in spec.options if name != "id"), None):
-        raise BadInput(f"`{spec.name}` has no option `{unknown}`", hint="a function has only the option `id`")
+        raise BadInput(f"`{spec.name}` has no option `{unknown}`", hint="use only the option `id` of a function")
     return adapt_retriever(thing, id=str(spec.options["id"])) if "id" in spec.options else thing
 
 

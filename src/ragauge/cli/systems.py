@@ -38,7 +38,7 @@ def systems(
     ]
     if not selected:
         known = [plugin for family in plugins.BUILTIN_PLUGINS for plugin in plugins.plugin_names(family)]
-        raise UnknownName("system", str(name), known, hint="`ragauge systems` lists them")
+        raise UnknownName("system", str(name), known, hint="list all with `ragauge systems`")
     if name is not None and not (as_json or as_csv):
         for family, plugin in selected:
             _print_plugin(family, plugin)

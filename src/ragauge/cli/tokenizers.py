@@ -73,7 +73,9 @@ def tokenizers(  # noqa: PLR0913 - each is an option of the command
     [dim]ragauge tokenizers pydocs -t bytes -t "bpe(vocabulary=8000)" -t minilm --probe "naïve 東京"[/dim]
     """
     if corpus is None:
-        raise BadInput("no corpus given", hint="ragauge tokenizers CORPUS: a file, a folder or a dataset")
+        raise BadInput(
+            "no corpus given; expected a file, a folder or a dataset", hint="use `ragauge tokenizers pydocs`"
+        )
     from ragauge.embedder_study import tokenizer_study
     from ragauge.embedder_study.tokenizer_report import build_report
 

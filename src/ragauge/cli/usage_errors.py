@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
-from ragauge.core.errors import BadInput, suggest_name
+from ragauge.cli.command_help import find_examples
+from ragauge.core.errors import BadInput, guess_first, suggest_name
 
 VALUE_NAMES = {"integer": "a whole number", "number": "a number", "boolean": "true or false"}
 """Names of types by a word of the parser's message."""
@@ -21,22 +23,23 @@ def describe_usage_error(error: Any) -> BadInput:
     if kind == "BadParameter" and error.param is not None:
         return _describe_bad_value(error, path)
     message = str(error.message).rstrip(".")
-    return BadInput(message[:1].lower() + message[1:], hint=f"`{path} --help` lists all options")
+    return BadInput(message[:1].lower() + message[1:], hint=f"list all options with `{path} --help`")
 
 
 def _describe_unknown_option(error: Any, path: str) -> BadInput:
     spellings = [name for one in error.ctx.command.params for name in (*one.opts, *one.secondary_opts)]
     near = suggest_name(error.option_name, [name for name in spellings if name.startswith("-")])
-    guess = f"did you mean `{near}`? " if near else ""
-    return BadInput(f"unknown option {error.option_name}", hint=f"{guess}`{path} --help` lists all options")
+    hint = guess_first(near, f"list all options with `{path} --help`")
+    return BadInput(f"unknown option {error.option_name}", hint=hint)
 
 
 def _describe_missing_parameter(error: Any) -> BadInput:
     if error.param.param_type_name == "option":
         name = _name_parameter(error.param)
-        return BadInput(f"missing {name}", hint=f"add `{name} {error.param.metavar}`")
-    usage = " ".join(error.ctx.get_usage().removeprefix("Usage:").split())
-    return BadInput(f"missing {_name_parameter(error.param)}", hint=f"usage: {usage}")
+        return BadInput(f"missing option {name}", hint=f"add `{name} {error.param.metavar}`")
+    examples = find_examples(error.ctx.command)
+    hint = f"for example: `{examples[0]}`" if examples else f"see `{error.ctx.command_path} --help`"
+    return BadInput(f"missing {_name_parameter(error.param)}", hint=hint)
 
 
 def _describe_bad_value(error: Any, path: str) -> BadInput:
@@ -45,7 +48,9 @@ def _describe_bad_value(error: Any, path: str) -> BadInput:
     hint = f"see `{path} --help`"
     if expected is None:
         return BadInput(f"{_name_parameter(error.param)}: {message[:1].lower()}{message[1:]}", hint=hint)
-    return BadInput(f"{_name_parameter(error.param)} must be {expected}", hint=hint)
+    value = re.match(r"'(.*)' is not a valid ", message, re.S)
+    got = f", got `{value[1]}`" if value else ""
+    return BadInput(f"{_name_parameter(error.param)} must be {expected}{got}", hint=hint)
 
 
 def _name_parameter(parameter: Any) -> str:

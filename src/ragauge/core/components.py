@@ -21,7 +21,9 @@ def as_spec(family: str, described: Any) -> Any:
 
 def load_factory(family: str, spec: Spec) -> Callable[..., Any]:
     """Load the class or function that a spec builds."""
-    factory: Callable[..., Any] = spec.factory or plugins.load_plugin(family, spec.name)
+    factory: Callable[..., Any] = spec.factory or plugins.load_plugin(
+        family, spec.name, accepts_class=family == "retrievers"
+    )
     return factory
 
 

@@ -53,7 +53,8 @@ def _shorten_match(match: re.Match[str]) -> str:
 def suggest_name(name: str, known: Iterable[str]) -> str | None:
     """Return the known name that a misspelt name most likely means, if any is plausible.
 
-    It differs in at most a third of its characters, or continues the given name.
+    It differs in at most a third of its characters, or continues the given name. A prefix such as `synthetic:` can be
+    left out.
 
     >>> suggest_name("ndgc", ["ndcg", "recall"]), suggest_name("faithful", ["faithfulness"])
     ('ndcg', 'faithfulness')
@@ -64,13 +65,21 @@ def suggest_name(name: str, known: Iterable[str]) -> str | None:
     """
     name = name[:MAX_QUOTED_CHARS]
     names = list(known)
-    prefixed = {full.partition(":")[2]: full for full in names if ":" in full and ":" not in name}
-    names.extend(prefixed)
-    for near in difflib.get_close_matches(name, names, n=3, cutoff=0.5):
+    full_names = {full.rpartition(":")[2]: full for full in names if ":" not in name} | {full: full for full in names}
+    for near in difflib.get_close_matches(name, full_names, n=3, cutoff=0.5):
         if _edit_distance(name.lower(), near.lower()) <= max(1, max(len(name), len(near)) // 3):
-            return prefixed.get(near, near)
-    continued = (near for near in names if len(name) > 2 and near.lower().startswith(name.lower()))
-    return next((prefixed.get(near, near) for near in continued), None)
+            return full_names[near]
+    starts = (full for near, full in full_names.items() if near.lower().startswith(name.lower()))
+    return next(starts, None) if len(name) > 2 else None
+
+
+def guess_first(near: str | None, hint: str) -> str:
+    """Precede a hint by the name that was probably meant, if there is one.
+
+    >>> guess_first("ndcg@10", "list all with `ragauge measures`")
+    'did you mean `ndcg@10`? List all with `ragauge measures`'
+    """
+    return f"did you mean `{near}`? {hint[:1].upper()}{hint[1:]}".rstrip() if near else hint
 
 
 def _edit_distance(first: str, second: str) -> int:
@@ -104,7 +113,7 @@ class RagaugeError(Exception):
         self.hint = None if hint is None else redact(hint)
 
     def __str__(self) -> str:
-        return f"{self.message}\n\nhint: {self.hint}" if self.hint else self.message
+        return f"{self.message}\nhint: {self.hint}" if self.hint else self.message
 
     def __reduce__(self) -> tuple[Any, ...]:
         # Unpickle without calling the constructor, whose parameters differ between the classes.
@@ -166,21 +175,35 @@ class BadInput(RagaugeError, ValueError):
     """An input that cannot be read or used; the message starts with `file:line` if they are known."""
 
     def __init__(
-        self, message: str, *, file: str | None = None, line: int | None = None, hint: str | None = None
+        self,
+        message: str,
+        *,
+        file: str | None = None,
+        line: int | None = None,
+        hint: str | None = None,
+        setting: str | None = None,
     ) -> None:
         where = "" if file is None else f"{file}: " if line is None else f"{file}:{line}: "
         super().__init__(where + message, hint=hint)
         self.file = file
         self.line = line
+        self.setting = setting
+        """Name of the invalid setting with which the message starts; the command line shows it as an option."""
 
 
 class UnknownName(RagaugeError, LookupError):
-    """An unknown name of a measure, convention or format; the hint has the closest known one."""
+    """An unknown name of a measure, convention or format; the hint has the closest known one.
+
+    >>> print(UnknownName("option of ndcg", "gian", ["gain"], hint="choose one of gain"))
+    unknown option `gian` of ndcg
+    hint: did you mean `gain`? Choose one of gain
+    """
 
     def __init__(self, kind: str, name: str, known: Iterable[str], *, hint: str = "") -> None:
         near = suggest_name(name, known)
-        guess = f"did you mean `{near}`?" if near else ""
-        super().__init__(f"no {kind} is named `{name}`", hint=" ".join(filter(None, [guess, hint])) or None)
+        hint = guess_first(near, hint)
+        noun, *owner = re.split(r"(?= (?:of|in) )", kind, maxsplit=1)
+        super().__init__(f"unknown {noun} `{name}`{''.join(owner)}", hint=hint or None)
         self.name = name
 
 

@@ -19,7 +19,7 @@ from types import NoneType, SimpleNamespace, UnionType
 from typing import Annotated, Any, NamedTuple, Union, Unpack, cast, get_args, get_origin, get_type_hints
 
 from ragauge.core.documents import EMPTY_MAPPING, Document
-from ragauge.core.errors import BadInput, suggest_name
+from ragauge.core.errors import BadInput, guess_first, suggest_name
 from ragauge.core.plugins import family_noun
 from ragauge.core.protocols import (
     Chat,
@@ -286,8 +286,7 @@ class PluginParameters:
 
     def _unknown_option_error(self, option: str, name: str) -> BadInput:
         near = suggest_name(option, [known for known, _ in self.listed])
-        guess = f"did you mean `{near}`? " if near else ""
-        return BadInput(f"`{name}` has no option `{option}`", hint=guess + self._describe_options())
+        return BadInput(f"`{name}` has no option `{option}`", hint=guess_first(near, self._describe_options()))
 
     def _describe_options(self) -> str:
         return f"options: {', '.join(name for name, _ in self.listed) or 'none'}"

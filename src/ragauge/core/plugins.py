@@ -189,17 +189,16 @@ def check_installed(wanted: Iterable[tuple[str, str]]) -> None:
         raise error
 
 
-USER_CLASS_FAMILIES = ("retrievers", "stores", "document_stores")
-"""Families of which the command line accepts a class of the user, `module:Class`."""
-
-
 def plugin_names(family: str) -> list[str]:
     """List the names of a family, those of installed packages last."""
     return [*BUILTIN_PLUGINS[family], *(point.name for point in entry_points(group=f"ragauge.{family}"))]
 
 
-def load_plugin(family: str, name: str) -> Any:
-    """Load the class or function that a name stands for."""
+def load_plugin(family: str, name: str, *, accepts_class: bool = False) -> Any:
+    """Load the class or function that a name stands for.
+
+    `accepts_class` says that the user can also give a class of their own, `module:Class`, instead of a name.
+    """
     if name in BUILTIN_PLUGINS[family]:
         module, _, attribute = BUILTIN_PLUGINS[family][name].partition(":")
         return getattr(import_module(module), attribute)
@@ -209,8 +208,9 @@ def load_plugin(family: str, name: str) -> Any:
         except Exception as error:  # the package may raise anything
             raise _import_error(f"plug-in `{name}` ({point.value})", error) from error
     known = plugin_names(family)
-    own = ", or pass your own class as `module:Class`" if family in USER_CLASS_FAMILIES else ""
-    raise UnknownName(family_noun(family), name, known, hint=f"choose one of {', '.join(known)}{own}")
+    entry_point = f"register your own class as an entry point of the group `ragauge.{family}`"
+    own = "pass your own class as `module:Class`" if accepts_class else entry_point
+    raise UnknownName(family_noun(family), name, known, hint=f"choose one of {', '.join(known)}, or {own}")
 
 
 def is_user_object(text: str) -> bool:

@@ -71,7 +71,7 @@ def load(name: Any, *, split: str | None = None) -> Dataset:
         raise BadInput("no such file or folder", file=text)
     dataset_names = [listing.name for listing in list_datasets()]
     raise UnknownName(
-        "dataset", text, dataset_names, hint="list them with `ragauge datasets`; set RAGAUGE_DATA to a folder with more"
+        "dataset", text, dataset_names, hint="list all with `ragauge datasets`, or set RAGAUGE_DATA to your folder"
     )
 
 

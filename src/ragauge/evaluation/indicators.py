@@ -134,11 +134,11 @@ def find_indicator(text: str, convention: Convention, known: Sequence[Scores] = 
     except UnknownName:
         measured = [m for scores in known for m in scores.measures]
         if TIMING_WORDS_PATTERN.search(lower) and not difflib.get_close_matches(lower, measured, n=1):
-            raise UnknownName("figure", name, (), hint=_suggest_timing(lower)) from None
+            raise UnknownName("measure", name, (), hint=_suggest_timing(lower)) from None
         own_names = [*INDICATOR_NAMES, *measured]
         if known or difflib.get_close_matches(lower, own_names, n=1):
             hint = f"besides the measures (`ragauge measures`), choose one of {', '.join(own_names)}"
-            raise UnknownName("figure", name, own_names, hint=hint) from None
+            raise UnknownName("measure", name, own_names, hint=hint) from None
         raise
     return _measure_indicator(str(measure), measure.spec.lower_is_better)
 

@@ -116,7 +116,7 @@ def run(
     settings, requested_measures = _resolve_run_settings(options, measures, rules)
     named = _systems_by_name(systems)
     if baseline is not None and baseline not in named:
-        raise UnknownName("system", baseline, named, hint="the baseline is one of the systems")
+        raise UnknownName("system", baseline, named, hint=f"use one of {', '.join(named)}")
     judgments = judgments_for_measures(requested_measures, data.judgments)
     supported, omitted = _select_supported_measures(requested_measures, judgments, rules)
     notes += omitted
@@ -295,7 +295,7 @@ def _resolve_run_settings(
     if options.get("k") is not None and deepest > k:
         name = next(name for name, cutoff in cutoffs.items() if cutoff == deepest)
         raise BadInput(
-            f"{name} needs {deepest} documents per query, but k is {k}",
+            f"{name} needs {deepest} documents per query, but -k is {k}",
             hint=f"use `-k {deepest}`, or a cutoff of at most {k}",
         )
     return settings_from(RunSettings, {**options, "k": max(k, deepest)}), parsed

@@ -104,10 +104,10 @@ def has_vectors(path: Path) -> bool:
 
 def _unknown_format_error(source: InputFile) -> UnknownName:
     return UnknownName(
-        "format of vectors",
+        "vector format",
         source.ending or source.stem,
         VECTOR_FILE_ENDINGS,
-        hint=f"choose one of {' '.join(VECTOR_FILE_ENDINGS)}",
+        hint=f"choose one of {', '.join(VECTOR_FILE_ENDINGS)}",
     )
 
 

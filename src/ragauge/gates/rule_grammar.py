@@ -180,9 +180,8 @@ def _check_rule_is_sensible(rule: Rule) -> None:
         )
     if rule.percent and rule.kind == "limit" and (figure.source != "count" or name == "queries"):
         raise BadInput(
-            f"the rule `{rule}` has a percentage, which `{name}` cannot be compared with",
-            hint=f"`{name} {rule.sign} {rule.limit / 100:g}`; percentages are for changes, and for failed, missing and "
-            "unscored",
+            f"rule `{rule}`: a percentage needs a change (drop, rise) or a count",
+            hint=f"write `{name} {rule.sign} {rule.limit / 100:g}`",
         )
     if rule.kind == "non-inferior" and not rule.limit > 0:
         raise BadInput(

@@ -208,7 +208,7 @@ def parse_answer_measure(text: str, convention: Convention = PRESETS["default"])
     name = ANSWER_ALIASES.get(key)
     if match is None or name is None:
         _check_not_ranking_measure(stripped)
-        raise UnknownName("measure of answers", stripped, ANSWER_ALIASES, hint="`ragauge measures` lists them all")
+        raise UnknownName("answer measure", stripped, ANSWER_ALIASES, hint="list all with `ragauge measures`")
     spec = ANSWER_MEASURES[name]
     options = {**_PHRASE_ALIASES.get(key, ("", {}))[1], **_parse_options(spec, match["options"] or "")}
     return AnswerMeasure(

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from ragauge.core.errors import BadInput, UnknownName
+from ragauge.core.errors import BadInput, UnknownName, guess_first
 from ragauge.measures.conventions import PRESETS, Convention
 from ragauge.measures.registry import MEASURE_REGISTRY, MeasureSpec, total
 
@@ -129,7 +129,7 @@ def parse_measure(text: str, convention: Convention = PRESETS["default"]) -> Mea
     """
     stripped = text.strip()
     if len(stripped) > MAX_NAME_CHARS:
-        raise UnknownName("measure", stripped, (), hint="`ragauge measures` lists them all")
+        raise UnknownName("measure", stripped, (), hint="list all with `ragauge measures`")
     lower = stripped.lower()
     rbp = re.fullmatch(r"rbp(\.\d+)", lower)
     if rbp:
@@ -149,8 +149,7 @@ def parse_measure(text: str, convention: Convention = PRESETS["default"]) -> Mea
             for alias, real in _NAMES_BY_ALIAS.items()
         ]
         suggestion = _suggest_with_at(lower)
-        question = f"did you mean `{suggestion}`? " if suggestion else ""
-        hint = f"{question}`ragauge measures` lists them all"
+        hint = guess_first(suggestion, "list all with `ragauge measures`")
         raise UnknownName("measure", stripped, () if suggestion else suggestions, hint=hint)
     spec = MEASURE_REGISTRY[name]
     chosen = {

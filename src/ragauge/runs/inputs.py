@@ -102,7 +102,7 @@ class Inputs:
         if not values:
             raise BadInput(
                 "no input given; expected QRELS and at least one RUN, or a run folder",
-                hint="`ragauge evaluate qrels.txt bm25.run`",
+                hint="use `ragauge evaluate qrels.txt bm25.run`",
             )
         present = {name: value for name, value in named.items() if value is not None and name != "baseline"}
         inputs = _resolve_tables(values, tables, named.get("baseline"))
@@ -339,10 +339,8 @@ def _single_argument_error(path: str) -> BadInput:
         return BadInput("no such file or folder", file=path, hint="`ragauge run` writes its folders below runs")
     if path == "-" or not Path(path).is_dir():
         reason = describe_invalid_result(path) if path.endswith(".json") else ""
-        hint = (
-            "run the command that wrote it again with -o" if reason else f"give judgments, then runs: {path} bm25.run"
-        )
-        return BadInput(f"no run given; expected judgments and at least one run{reason}", file=path, hint=hint)
+        hint = "write the result again with -o" if reason else f"give QRELS, then runs: `{path} bm25.run`"
+        return BadInput(f"no run given; expected QRELS and at least one RUN{reason}", file=path, hint=hint)
     experiments = [str(place) for place in sorted(Path(path).glob("*")) if is_experiment_folder(place)]
     if experiments:
         return BadInput(

@@ -62,7 +62,7 @@ def find_exact_neighbours(
     ([[0, 1]], [[0.0, 5.0]], 'numpy')
     """
     k = min(check_int("k", k), len(data.base))
-    check_choice("way to find exact neighbours", by, NEIGHBOUR_BACKENDS)
+    check_choice("backend of exact neighbours", by, NEIGHBOUR_BACKENDS)
     check_choice("metric", data.metric, METRICS)
     if not len(data.base) or not len(data.queries):
         raise BadInput(f"{data.name} has no {'queries' if len(data.base) else 'vectors'}")

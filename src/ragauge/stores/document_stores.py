@@ -62,7 +62,7 @@ def _document_store_class(described: str | Callable[..., Any]) -> tuple[Callable
     spec = parse_spec(described)
     if ":" in spec.name:
         return plugins.import_user_object(spec.name), _plain_options(spec), spec.name
-    return plugins.load_plugin("document_stores", spec.name), _plain_options(spec), spec.name
+    return plugins.load_plugin("document_stores", spec.name, accepts_class=True), _plain_options(spec), spec.name
 
 
 def _plain_options(spec: Spec) -> dict[str, Any]:

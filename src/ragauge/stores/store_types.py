@@ -111,7 +111,9 @@ def load_store_type(store: str) -> StoreType:
 
     Raises BadInput if the class is not a store.
     """
-    factory = plugins.import_user_object(store) if ":" in store else plugins.load_plugin("stores", store)
+    factory = (
+        plugins.import_user_object(store) if ":" in store else plugins.load_plugin("stores", store, accepts_class=True)
+    )
     for name in ("add", "search"):
         if _own_method(factory, name, None) is None:
             hint = "use a class with add(ids, vectors) and search(vectors, k)"

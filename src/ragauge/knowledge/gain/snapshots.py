@@ -136,7 +136,7 @@ def open_snapshots(
             "--after and --add are mutually exclusive", hint="--add names documents that are added to --before"
         )
     if after is None and add is None and after_run is None:
-        raise BadInput("no added documents given", hint="--add DOCUMENTS, or --after CORPUS")
+        raise BadInput("no added documents given; expected --add or --after", hint="add `--add new.jsonl`")
     asked = load(dataset, split=split) if dataset is not None else None
     first = _open_snapshot(before, "before", split)
     if first is None and (asked is not None and before_run is None):

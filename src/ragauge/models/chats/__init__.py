@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ragauge.core import plugins
-from ragauge.core.errors import BadInput, UnknownName, suggest_name
+from ragauge.core.errors import BadInput, UnknownName, guess_first, suggest_name
 from ragauge.core.plugin_parameters import read_parameters
 from ragauge.core.protocols import Chat
 from ragauge.core.secrets import redact_url
@@ -25,14 +25,15 @@ def open_chat(text: str, options: Mapping[str, Any] | None = None) -> Chat:
     match = CHAT_NAME.fullmatch(text.strip())
     if match is None:
         raise BadInput(
-            f"`{redact_chat_name(text)}` is not the name of a chat model",
-            hint=f"{_suggest_chat_name(text)}choose one of lexical, {CHAT_NAME_EXAMPLES}",
+            f"unknown chat `{redact_chat_name(text)}`",
+            hint=guess_first(_suggest_chat_name(text), f"choose one of lexical, {CHAT_NAME_EXAMPLES}"),
         )
     kind, model_or_file = match["kind"], match["what"] or ""
     if kind not in (named := plugins.plugin_names("chats")):
         named = ["lexical", *named]
-        guess = "" if suggest_name(kind, named) else _suggest_chat_name(text)
-        raise UnknownName("chat", kind, named, hint=f"{guess}choose one of {', '.join(named)}")
+        choices = f"choose one of {', '.join(named)}"
+        hint = choices if suggest_name(kind, named) else guess_first(_suggest_chat_name(text), choices)
+        raise UnknownName("chat", kind, named, hint=hint)
     factory = plugins.load_plugin("chats", kind)
     arguments = dict(options or {})
     model, at, url = _split_at_url(model_or_file)
@@ -62,16 +63,16 @@ def redact_chat_name(text: str) -> str:
 
 
 def _suggest_chat_name(text: str) -> str:
-    """Suggest a chat name for a model name or URL, as the start of a hint.
+    """Suggest a chat name for a model name or URL; empty if it is neither.
 
     >>> _suggest_chat_name("gpt-4o-mini"), _suggest_chat_name("http://localhost:8000/v1")
-    ('did you mean `openai:gpt-4o-mini`? ', 'did you mean `openai:MODEL@http://localhost:8000/v1`? ')
+    ('openai:gpt-4o-mini', 'openai:MODEL@http://localhost:8000/v1')
     """
     bare = text.strip()
     url = re.match(r"https?://", bare)
     if not bare or (not url and re.search(r"\s", bare)):
         return ""
-    return f"did you mean `openai:{f'MODEL@{redact_url(bare)}' if url else redact_chat_name(bare)}`? "
+    return f"openai:{f'MODEL@{redact_url(bare)}' if url else redact_chat_name(bare)}"
 
 
 def _split_at_url(text: str) -> tuple[str, str, str]:
