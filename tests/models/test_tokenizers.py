@@ -848,7 +848,7 @@ def test_the_sheet_of_the_study_is_written_and_read_again(found, tmp_path):
     ("text", "said"),
     [
         ("tokenizer,vocab_size\nbpe,8000\nbpe,9000\n", "t.csv:3: tokenizer `bpe` has two rows"),
-        ("tokenizer,vocab_size\nbpe,many\n", "t.csv:2: vocab_size must be an integer of at least 0, got `many`"),
+        ("tokenizer,vocab_size\nbpe,many\n", "t.csv:2: vocab_size must be a finite number, got `many`"),
         ("tokenizer,compression_ratio\nbpe,-1\n", "t.csv:2: compression_ratio must be at least 0, got -1"),
         ("name,vocab_size\nbpe,8000\n", "the column tokenizer is missing"),
         ("tokenizer,colour\nbpe,red\n", "no column has a measure"),

@@ -99,7 +99,7 @@ def refusal(tmp_path, layout, text):
         (
             "ragdbeval-csv",
             DATABASES.replace("sift,5,0.25", "sift,some,0.25"),
-            "file.csv:3: num_runs must be an integer of at least 0, got `some`",
+            "file.csv:3: num_runs must be a finite number, got `some`",
         ),
         ("ragdbeval-csv", DATABASES.replace("database", "db"), "the column database is missing"),
         (
@@ -176,7 +176,7 @@ def results(**change):
             {"metrics": [{**METRIC, "per_query": [["q1", 1], ["q1", 0]]}]},
             "mrr of query `q1` appears more than once",
         ),
-        ("rig", {"metrics": [{**METRIC, "per_query": [["q1", float("inf")]]}]}, "must be a finite number"),
+        ("rig", {"metrics": [{**METRIC, "per_query": [["q1", float("inf")]]}]}, "not a finite number"),
         ("rig", {"metrics": [{**METRIC, "ci": [0, 1]}]}, "ci of mrr must be an object"),
         ("rig", {"metrics": [{**METRIC, "ci": {**INTERVAL, "lower": 2}}]}, "ci of mrr is not an interval"),
         ("rig", {"metrics": [{**METRIC, "ci": {**INTERVAL, "level": 95}}]}, "ci of mrr is not an interval"),

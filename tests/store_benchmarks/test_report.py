@@ -398,8 +398,8 @@ def test_summary_names_stores_that_fail_requirements():
         "closest, with recall 0.990 and 3 rows that do not match.",
         "With a filter that matches 1% of the vectors e is the fastest at recall 0.95 among the stores that meet all "
         "other requirements: 10,000 queries per second.",
-        "Without a filter, at recall 0.95 e is the fastest among the stores that meet all requirements: 2,000 queries per "
-        "second; no other store reaches it.",
+        "Without a filter, at recall 0.95 e is the fastest among the stores that meet all requirements: 2,000 queries "
+        "per second; no other store reaches it.",
         "Requirements are not met by a (returns 50% of the rows with the filter `lang=de`), c (cannot filter; cannot "
         "update) and d (returns rows that do not match the filter `lang=de`).",
     ]

@@ -179,7 +179,7 @@ def estimate_mean(values: Floats, confidence: float = 0.95, *, groups: Ints | No
     if len(values) == 1:
         return Estimate(float(values[0]), n=1, why="one sample is too few for an interval")
     if not np.ptp(values):
-        return Estimate(float(values[0]), n=len(values), why="all values are equal, so there is no interval")
+        return Estimate(float(values[0]), n=len(values), why="all values are equal, so no interval is defined")
     if groups is not None:
         if cluster_ids(len(values), groups) < 2:
             return Estimate(float(values.mean()), n=len(values), why=ONE_GROUP)
