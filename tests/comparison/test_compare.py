@@ -574,3 +574,18 @@ def test_a_comparison_is_read_back_from_json_and_written_in_every_format(tmp_pat
     assert again.rows[0].moved[0] == found.rows[0].moved[0]
     assert (again.method.test, again.method.margin) == (found.method.test, 0.1)
     assert all((tmp_path / name).stat().st_size for name in names)
+
+
+def test_compare_interval_and_test_that_disagree_are_explained():
+    gains = [0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.02, 0.03, 0.5, 0.9]
+    runs = {
+        "old": {"mrr": {f"q{i}": 0.0 for i in range(10)}},
+        "new": {"mrr": {f"q{i}": gain for i, gain in enumerate(gains)}},
+    }
+    found = ragauge.compare(runs, "old")
+    row = found.find("new")
+    assert row.ci[0] > 0
+    assert row.p_t > 0.05
+    assert sum("the bootstrap interval excludes 0, but the t-test finds no" in note for note in found.notes) == 1
+    even = {"old": runs["old"], "new": {"mrr": {f"q{i}": 0.2 + i / 100 for i in range(10)}}}
+    assert not any("bootstrap interval" in note for note in ragauge.compare(even, "old").notes)

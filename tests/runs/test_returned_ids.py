@@ -134,6 +134,16 @@ def test_evaluator_unknown_ids_are_noted():
     assert (metrics["hit_rate"], metrics.notes) == (1.0, [])
 
 
+def test_adapt_retriever_function_returns_the_id_of_a_hit():
+    def store(query, k):
+        return [{"id": "7f3a", "metadata": {"source": "docs/d1.md"}}]
+
+    adapted = adapt_retriever(store, id=lambda hit: hit["metadata"]["source"].rpartition("/")[2].removesuffix(".md"))
+    assert [hit.id for hit in adapted.search("?", 5)] == ["d1"]
+    with pytest.raises(BadInput, match="a path of fields or a function of a hit, got 3"):
+        adapt_retriever(store, id=3)
+
+
 def test_adapt_retriever_maps_every_shape_of_hit():
     shapes = [
         [({"id": "x", "meta": {"source": "d1"}}, 0.5)],

@@ -112,7 +112,7 @@ def compare(
         notes += more
         parts = [_restrict_pair(pair, label, mask) for pair in pairs for label, mask in groups.items()]
         strata = compare_pairs(parts, method)
-    notes += _comparison_notes([*rows, *strata], sides, chosen)
+    notes += _comparison_notes([*rows, *strata], sides, chosen) + _disagreement_notes(rows, method)
     return Comparisons(
         rows,
         method,
@@ -247,6 +247,22 @@ def _comparison_notes(rows: Sequence[Comparison], sides: Sequence[SystemScores],
             if not math.isclose(plain, one.means[measure], rel_tol=1e-9, abs_tol=1e-12):
                 notes.append(f"{measure}: compared by its mean over queries, unlike the aggregate of `evaluate`")
     return notes + _ranking_depth_notes(sides, measures)
+
+
+def _disagreement_notes(rows: Sequence[Comparison], method: ComparisonSettings) -> list[str]:
+    """Explain differences whose interval excludes 0 although the test finds no significance, or the reverse."""
+    if method.test != "t":
+        return []
+    tested = [row for row in rows if not math.isnan(row.p_t) and not math.isnan(row.ci[0])]
+    differing = [row for row in tested if (row.ci[0] > 0 or row.ci[1] < 0) != (row.p_t < method.alpha)]
+    if not differing:
+        return []
+    row = differing[0]
+    excludes, finds = ("excludes", "finds no") if row.p_t >= method.alpha else ("includes", "finds a")
+    return [
+        f"{row.measure} of {row.system}: the bootstrap interval {excludes} 0, but the t-test {finds} significant "
+        "difference; with few queries or a skewed distribution they can disagree, and p decides"
+    ]
 
 
 def _ranking_depth_notes(sides: Sequence[SystemScores], measures: Sequence[str]) -> list[str]:

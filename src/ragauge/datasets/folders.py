@@ -50,10 +50,13 @@ def load_folder(folder: Path, *, split: str | None = None) -> Dataset:
         (candidate for candidate in (folder, folder / "beir") if find_queries_file(candidate)), None
     )
     if dataset_folder is None:
+        is_text = any(any(folder.glob(pattern)) for pattern in ("*.md", "*.txt", "*.rst"))
         raise BadInput(
             "not a dataset; expected corpus.jsonl, queries.jsonl and qrels/ as in BEIR",
             file=str(folder),
-            hint="corpus.jsonl may be absent for systems that bring their own index",
+            hint="a folder of texts has no queries: build a Dataset in Python, see docs/tutorial_folder.md"
+            if is_text
+            else "corpus.jsonl may be absent for systems that bring their own index",
         )
     documents = read_documents(dataset_folder) if find_rows_files(dataset_folder, "corpus") else []
     plain = dataset_folder / "qrels.txt"

@@ -31,7 +31,8 @@ class Indicator:
     name: str
     """Canonical name."""
     source: str = "measure"
-    """Source: `measure`, `latency` (a time per query), `count` (of queries), `whole` (of the run), `corpus` or `age` (staleness).
+    """Source: `measure`, `latency` (a time per query), `count` (of queries), `whole` (of the run), `corpus`, or `age`
+    (staleness).
     """
     lower_is_better: bool = False
     direction_known: bool = True

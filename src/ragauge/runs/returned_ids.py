@@ -98,5 +98,5 @@ def _printable_id(name: str) -> str:
 ID_HINT = (
     'map the ids: in Python adapt_retriever(system, id="metadata.source"), on the command line '
     "-s 'NAME=module:retriever(id=metadata.source)' or http(url=…, id=metadata.source); if the field differs from the "
-    "ids of the corpus, e.g. by a folder, pass a function (query, k) that returns the ids of the corpus"
+    "ids of the corpus, e.g. by a folder, pass a function as id: adapt_retriever(system, id=lambda hit: …)"
 )

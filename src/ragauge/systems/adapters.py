@@ -31,14 +31,18 @@ HIT_LIST_FIELDS = ("documents", "hits", "results", "matches")
 """Fields of a mapping that may contain the hits: that of Haystack, and those of most endpoints."""
 
 
+IdSource = str | Callable[[Any], Any]
+"""Path of fields of a hit, or function of a hit, that gives the document id."""
+
+
 class AdaptedRetriever:
     """Retriever made from a function `(query, k)`, whose results are converted to hits."""
 
-    def __init__(self, function: Callable[[str, int], Any], *, asynchronous: bool, id: str = "") -> None:
+    def __init__(self, function: Callable[[str, int], Any], *, asynchronous: bool, id: IdSource = "") -> None:
         self._function = function
         self.asynchronous = asynchronous
         self.id = id
-        """Field of a hit that holds the document id, e.g. `metadata.source`; empty for the usual ones."""
+        """Field of a hit with its id, e.g. `metadata.source`, or a function of a hit; empty for the usual fields."""
         self.wrapped: Any = None
         """The object of the user that searches, if `adapt_retriever` wrapped one."""
         self.own_k: int | None = None
@@ -96,18 +100,21 @@ class _PendingHits:
         close_if_possible(self._results)
 
 
-def adapt_retriever(retriever: Any, *, id: str) -> AdaptedRetriever:
+def adapt_retriever(retriever: Any, *, id: IdSource) -> AdaptedRetriever:
     """Wrap a function or retriever to read document ids from a field of its hits.
 
-    `id` is a path such as `metadata.source`. Use it if a store generates ids of its own: chunks of one document then
-    share its id, and the first one counts.
+    `id` is a path such as `metadata.source`, or a function that returns the id of a hit. Use it if a store generates
+    ids of its own: chunks of one document then share its id, and the first one counts.
 
     >>> store = adapt_retriever(lambda query, k: [{"id": "7f3a", "metadata": {"source": "d1"}}], id="metadata.source")
     >>> [hit.id for hit in store.search("?", 10)]
     ['d1']
     """
-    if not isinstance(id, str) or not all(id.split(".")):
-        raise BadInput(f"id must be a field or a path of fields, got {id!r}", hint='use id="metadata.source"')
+    if not callable(id) and (not isinstance(id, str) or not all(id.split("."))):
+        raise BadInput(
+            f"id must be a field, a path of fields or a function of a hit, got {id!r}",
+            hint='use id="metadata.source"',
+        )
     adapted = as_retriever(retriever)
     adapted.id, adapted.wrapped = id, retriever
     return adapted
@@ -247,11 +254,11 @@ def _adapt_haystack(retriever: Any, method: str) -> Callable[[str, int], Any]:
     return search
 
 
-def to_hits(results: Any, id: str = "") -> list[Hit]:
+def to_hits(results: Any, id: IdSource = "") -> list[Hit]:
     """Convert ids, `(id, score)` pairs, mappings or objects with an id to hits.
 
     The order is the ranking. If there are no scores, or if they increase (as distances do), the score of a hit is 1 /
-    rank, so that sorting by score keeps the ranking. `id` is the field with the ids.
+    rank, so that sorting by score keeps the ranking. `id` is the field with the ids, or a function of a hit.
     """
     hits = [result if type(result) is Hit and not id else _to_hit(result, id) for result in _list_results(results)]
     last = math.inf
@@ -278,7 +285,7 @@ def _list_results(results: Any) -> Iterable[Any]:
     return results
 
 
-def _to_hit(result: Any, id: str = "") -> Hit:
+def _to_hit(result: Any, id: IdSource = "") -> Hit:
     if isinstance(result, Hit):
         return result._replace(id=_find_id(result, id)) if id else result
     if isinstance(result, str | Integral | UUID):  # NumPy integers are Integral, but not int.
@@ -315,8 +322,10 @@ def _to_hit(result: Any, id: str = "") -> Hit:
     )
 
 
-def _find_id(hit: Any, path: str) -> str:
-    """Return the id of a hit at a path of fields; `meta` (Haystack) equals `metadata`."""
+def _find_id(hit: Any, path: IdSource) -> str:
+    """Return the id of a hit at a path of fields, or by a function; `meta` (Haystack) equals `metadata`."""
+    if callable(path):
+        return str(path(hit))
     value = hit
     for field in path.split("."):
         value = _find_field(value, ("metadata", "meta") if field in ("metadata", "meta") else (field,))
