@@ -175,7 +175,7 @@ def test_run_ids_that_differ_by_a_folder_name_the_nearest_corpus_id():
     with pytest.raises(BadInput, match="1 of 1 returned ids are not in the corpus") as error:
         ragauge.run(data, {"store": lambda query, k: found})
     assert error.value.message.endswith("; nearest to `docs/bees.md`: `bees.md`")
-    assert "a function (query, k) that returns the ids of the corpus" in error.value.hint
+    assert "pass a function as id" in error.value.hint
 
 
 @pytest.mark.parametrize(
