@@ -60,7 +60,7 @@ def test_fields_of_settings_and_typed_keywords_are_options():
 @pytest.mark.parametrize(
     ("options", "message", "hint"),
     [
-        ({"agent": 3}, "`ws` has no option `agent`", "did you mean `agents`? options: name, agents, leap"),
+        ({"agent": 3}, "`ws` has no option `agent`", "did you mean `agents`? Options: name, agents, leap"),
         ({"agents": "many"}, "`ws(agents=many)`: agents is many, not a number", None),
         ({"agents": True}, "agents is True, not a number", None),
     ],

@@ -58,7 +58,7 @@ def test_a_name_tells_what_departs_from_the_usual(described, name):
 @pytest.mark.parametrize(
     ("described", "message"),
     [
-        ("links(weight=0)", "links: weight is 0, not a number above 0"),
+        ("links(weight=0)", "weight of links must be above 0, got 0"),
         ("links(kinds=3)", "kinds of links must be names of relations, got 3"),
         ("knn(neighbours=0)", "neighbours must be at least 1, got 0"),
         ("knn(neighbours=2.5)", "neighbours must be a whole number of at least 1, got 2.5"),

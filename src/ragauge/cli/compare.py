@@ -133,7 +133,10 @@ def compare(  # noqa: PLR0913 - each is an option of the command
     is_hidden = moved is None and len(compared.systems) > 2  # These tables would outnumber the others.
     count = DEFAULT_CHANGED_QUERIES if moved is None else moved
     report = build_report(compared, changed_queries=0 if is_hidden else count)
-    notes = [*console.merge_notes(report.notes, compared.systems), *describe_ties(found.scores.values())]
+    # What makes a number unreliable comes before how it was computed.
+    reliability = [*console.merge_notes(compared.notes, compared.systems), *describe_ties(found.scores.values())]
+    method = [note for note in report.notes if note not in compared.notes]
+    notes = [*reliability, *console.merge_notes(method, compared.systems)]
     hint = ["--moved 3 shows the queries that rose and fell most"] if is_hidden else []
     write_result(
         [keep_changed_queries(compared, count)],
