@@ -186,9 +186,8 @@ def print_overview(found: Overview) -> None:
     """Print the summary, the tables and notes on them."""
     dropped = print_report(build_report(found))
     omitted = describe_omitted(dropped, "--format markdown")
-    console.print_notes(
-        [*describe_tables(found), *omitted, *_overview_notes(found), "next: the same command with -o report.html"]
-    )
+    notes = console.limit_notes([*_overview_notes(found), *describe_tables(found)])
+    console.print_notes([*notes, *omitted, "next: the same command with -o report.html"])
 
 
 def _overview_notes(found: Overview) -> list[str]:
@@ -224,7 +223,7 @@ def _report_results(
         for report in reports[: len(reports) - len(results)] or reports:
             dropped = print_report(report)
             missing = [f"columns omitted: {', '.join(dropped)} (terminal too narrow)"] if dropped else []
-            console.print_notes([*report.notes, *missing])
+            console.print_notes([*console.limit_notes(report.notes), *missing])
     notes = describe_convention(results[0], form, convention)
     console.print_notes([*notes, *_describe_written_files(targets, charts)])
 
