@@ -116,6 +116,8 @@ WRITE_A_FOLDER = {
     "calibrate": "samples.jsonl",
     "novelty": "corpus.jsonl --known corpus.jsonl",
     "gain": "--before corpus.jsonl --add corpus.jsonl",
+    "run": "synthetic:needles -s bm25",
+    "demo": "--quick",
     "bench": "--quick",
 }
 """Commands that also have a working folder, with arguments."""
@@ -168,3 +170,24 @@ def test_measures_are_given_one_by_one_or_as_a_list(ragauge, command, option, gi
     done = ragauge(command, "qrels.txt", "bm25.run", "dense.run", *given, option)
     assert "ndcg@10" in done.stdout
     assert "map(rel=2)" in done.stdout
+
+
+def test_run_writes_its_folder_and_files(ragauge, tmp_path):
+    data = "synthetic:needles(documents=30, queries=6)"
+    done = ragauge("run", data, "-s", "bm25", "-m", "nDCG@5 AP", "-o", "runs/x", "-o", "r.json", "-o", "s.csv", "--csv")
+    assert (tmp_path / "runs/x/queries.parquet").exists()
+    assert (tmp_path / "s.csv").read_text() == done.stdout
+    assert "bm25,ndcg@5," in done.stdout
+    assert "bm25,map," in done.stdout
+    assert (tmp_path / "r.json").exists()
+
+
+@pytest.mark.parametrize("command", ["k-range", "validate"])
+def test_command_with_a_table_writes_json_and_csv(ragauge, tmp_path, command):
+    printed = ragauge(command, "qrels.txt", "bm25.run", "-o", "t.csv", "-o", "t.json", "--csv").stdout
+    assert (tmp_path / "t.csv").read_text() == printed
+    assert (tmp_path / "t.json").exists()
+    assert (
+        "t/: expected a file that ends in .json, .csv"
+        in ragauge(command, "qrels.txt", "bm25.run", "-o", "t/", code=2).stderr
+    )
