@@ -59,7 +59,7 @@ def test_one_set_has_every_figure_and_its_interval(labelled):
     assert ["judge:", "good", "16", "0"] in [line.split() for line in lines]
     assert ["judge:", "bad", "0", "8"] in [line.split() for line in lines]
     assert "24 of 24 labelled samples have a verdict; 66.7% are good" in done.stderr
-    assert "more notes: add --verbose)" in done.stderr
+    assert "more notes: add --verbose\n" in done.stderr
     assert any(
         "the lexical judge compares words" in note for note in json.loads(run(labelled, "--json").stdout)["notes"]
     )

@@ -174,7 +174,7 @@ def test_an_early_interrupt_exits_with_130_without_a_traceback(after, tmp_path):
     "command",
     [
         "evaluate qrels.txt a.run -M 99999999999999999999",
-        "evaluate qrels.txt a.run -M -1",
+        "compare qrels.txt a.run b.run --rounds -1",
         "compare qrels.txt a.run b.run --seed -1",
         "compare qrels.txt a.run b.run --rounds 99999999999999999999",
         "freshness a.run --versions versions.jsonl -k 99999999999999999999",

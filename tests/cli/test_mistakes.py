@@ -35,13 +35,17 @@ def ragauge(tmp_path):
 @pytest.mark.parametrize(
     ("line", "message", "hint"),
     [
-        ("generate", "unknown command `generate`", "`ragauge --help` lists the commands"),
+        ("generate", "unknown command `generate`", "list all with `ragauge --help`"),
         ("evalute qrels.txt bm25.run", "unknown command `evalute`", "did you mean `evaluate`?"),
-        ("evaluate", "missing argument QRELS RUN...", "usage: ragauge evaluate [OPTIONS] QRELS RUN..."),
-        ("convert bm25.run", "missing argument OUT", "usage: ragauge convert [OPTIONS] IN OUT"),
-        ("freshness bm25.run", "missing --versions", "add `--versions FILE`"),
+        ("evaluate", "missing argument QRELS RUN...", "`ragauge evaluate qrels.txt bm25.run"),
+        ("convert bm25.run", "missing argument OUT", "`ragauge convert bm25.run bm25.parquet`"),
+        ("freshness bm25.run", "missing option --versions", "add `--versions FILE`"),
         ("evaluate qrels.txt bm25.run --josn", "unknown option --josn", "did you mean `--json`?"),
-        ("evaluate qrels.txt bm25.run --nosuch", "unknown option --nosuch", "`ragauge evaluate --help` lists all"),
+        (
+            "evaluate qrels.txt bm25.run --nosuch",
+            "unknown option --nosuch",
+            "list all options with `ragauge evaluate --help`",
+        ),
         ("evaluate qrels.txt bm25.run --depth x", "--depth must be a whole number", "see `ragauge evaluate --help`"),
         ("evaluate qrels.txt bm25.run --rel x", "--rel must be a number", "see `ragauge evaluate --help`"),
         ("evaluate qrels.txt bm25.run --depth 0", "--depth must be at least 1, got 0", "use `--depth 1`"),
@@ -66,9 +70,13 @@ def ragauge(tmp_path):
         ("bench --store pinecone", "unknown store `pinecone`", "or pass your own class as `module:Class`"),
         ("bench --qps abc", "--qps must be numbers separated by commas, got `abc`", "use `--qps 1,2`"),
         ("bench -k 0", "-k must be whole numbers of at least 1, got 0", "use `-k 1,10`"),
+        ("run pydocs -s 'dense(store=pinecone)' -o runs/x", "unknown store `pinecone`", "group `ragauge.stores`"),
+        ("compare qrels.txt bm25.run dense.run --rounds 50", "--rounds must be between 100 and 1,000,000, got 50", ""),
+        ("run pydocs -s bm25 -k 10 -m ndcg@100", "ndcg@100 needs 100 documents per query, but -k is 10", "`-k 100`"),
+        ("gate qrels.txt bm25.run -r 'ndcg@10 > 40%'", "a percentage needs a change", "write `ndcg@10 > 0.4`"),
         ("stress --store pinecone --corpus corpus.jsonl", "unknown store `pinecone`", "`module:Class`"),
         ("run pydocs -s bm26", "unknown retriever `bm26`", "did you mean `bm25`?"),
-        ("lint corpus.jsonl --check foo", "unknown check `foo`", "choose one of readable"),
+        ("lint corpus.jsonl --check foo", "unknown check `foo`", "hoose one of readable"),
         ("judge samples.jsonl -m faithfull", "unknown answer measure `faithfull`", "did you mean `faithfulness`?"),
         ("judge samples.jsonl --token-price 1", "--token-price must be IN,OUT", "use `--token-price 0.15,0.6`"),
         ("novelty corpus.jsonl --known nofile", "unknown dataset `nofile`", "list all with `ragauge datasets`"),
@@ -108,6 +116,8 @@ WRITE_A_FOLDER = {
     "calibrate": "samples.jsonl",
     "novelty": "corpus.jsonl --known corpus.jsonl",
     "gain": "--before corpus.jsonl --add corpus.jsonl",
+    "run": "synthetic:needles -s bm25",
+    "demo": "--quick",
     "bench": "--quick",
 }
 """Commands that also have a working folder, with arguments."""
@@ -160,3 +170,24 @@ def test_measures_are_given_one_by_one_or_as_a_list(ragauge, command, option, gi
     done = ragauge(command, "qrels.txt", "bm25.run", "dense.run", *given, option)
     assert "ndcg@10" in done.stdout
     assert "map(rel=2)" in done.stdout
+
+
+def test_run_writes_its_folder_and_files(ragauge, tmp_path):
+    data = "synthetic:needles(documents=30, queries=6)"
+    done = ragauge("run", data, "-s", "bm25", "-m", "nDCG@5 AP", "-o", "runs/x", "-o", "r.json", "-o", "s.csv", "--csv")
+    assert (tmp_path / "runs/x/queries.parquet").exists()
+    assert (tmp_path / "s.csv").read_text() == done.stdout
+    assert "bm25,ndcg@5," in done.stdout
+    assert "bm25,map," in done.stdout
+    assert (tmp_path / "r.json").exists()
+
+
+@pytest.mark.parametrize("command", ["k-range", "validate"])
+def test_command_with_a_table_writes_json_and_csv(ragauge, tmp_path, command):
+    printed = ragauge(command, "qrels.txt", "bm25.run", "-o", "t.csv", "-o", "t.json", "--csv").stdout
+    assert (tmp_path / "t.csv").read_text() == printed
+    assert (tmp_path / "t.json").exists()
+    assert (
+        "t/: expected a file that ends in .json, .csv"
+        in ragauge(command, "qrels.txt", "bm25.run", "-o", "t/", code=2).stderr
+    )

@@ -60,7 +60,7 @@ def test_fields_of_settings_and_typed_keywords_are_options():
 @pytest.mark.parametrize(
     ("options", "message", "hint"),
     [
-        ({"agent": 3}, "`ws` has no option `agent`", "did you mean `agents`? options: name, agents, leap"),
+        ({"agent": 3}, "`ws` has no option `agent`", "did you mean `agents`? Options: name, agents, leap"),
         ({"agents": "many"}, "`ws(agents=many)`: agents must be a number, got many", None),
         ({"agents": True}, "agents must be a number, got True", None),
     ],

@@ -330,7 +330,7 @@ def test_k_is_as_deep_as_the_deepest_cutoff_and_never_shallower():
 
     run(DATA, {"deep": deep}, measures=["recall@25", "ndcg@5"])
     assert set(depths) == {25}
-    with pytest.raises(BadInput, match="recall@25 needs 25 documents per query, but k is 10"):
+    with pytest.raises(BadInput, match="recall@25 needs 25 documents per query, but -k is 10"):
         run(DATA, {"deep": deep}, measures=["recall@25"], k=10)
 
 

@@ -270,9 +270,9 @@ def test_parts_that_systems_share_count_for_all_of_them(monkeypatch):
             "retrievers",
             "swarm(agnets=5)",
             "`swarm` has no option `agnets`",
-            "did you mean `agents`? options: embedder, ",
+            "did you mean `agents`? Options: embedder, ",
         ),
-        ("graphs", "knn(neighbors=8)", "`knn` has no option `neighbors`", "did you mean `neighbours`? options: neigh"),
+        ("graphs", "knn(neighbors=8)", "`knn` has no option `neighbors`", "did you mean `neighbours`? Options: neigh"),
         ("retrievers", "swarm(zzz=5)", "`swarm` has no option `zzz`", "options: embedder, graph, seeds, "),
         ("retrievers", "swarm(terrain=5)", "`swarm` has no option `terrain`", "options: embedder, graph, seeds, "),
         (

@@ -306,7 +306,7 @@ def test_empty_rankings_are_retrievers_that_found_nothing(method):
         assert set(fuse_query(runs, method, norm, trained=trained)) == {"a", "b"}
     one = learned(method, runs[:1])
     assert set(fuse_query(runs[:1], method, trained=one)) == {"a", "b"}
-    with pytest.raises(BadInput, match="nothing to fuse"):
+    with pytest.raises(BadInput, match="no ranking given to fuse"):
         fuse_query([], method, trained=trained)
 
 
@@ -599,7 +599,7 @@ def test_the_command_tunes(command):
 @pytest.mark.slow
 def test_the_command_refuses_in_one_sentence(command):
     for arguments, message in [
-        ([], "nothing to fuse"),
+        ([], "no run given"),
         (["bm25.run", "dense.run", "--weights", "1,2,3"], "expected 2 weights, one per run, got 3"),
         (["bm25.run", "dense.run", "--method", "rrf(k)"], "cannot be read"),
         (["bm25.run", "dense.run", "--method", "rrf(k=high)"], "`k` of rrf must be a number of 0 or more, not 'high'"),

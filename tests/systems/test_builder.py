@@ -315,17 +315,17 @@ def test_rerankers_and_embedders_may_be_objects_too(workshop):
 @pytest.mark.parametrize(
     ("description", "word", "hint"),
     [
-        ("bm25(k=1)", "has no option `k`", "options: k1, b, method, language"),
+        ("bm25(k=1)", "has no option `k`", "Options: k1, b, method, language"),
         ("bm25(of=dense)", "has no option `of`", "k1"),
-        ("dense(embeder=minilm)", "no option `embeder`", "options: embedder, store"),
+        ("dense(embeder=minilm)", "no option `embeder`", "Options: embedder, store"),
         ("hybrid(of=bm25+dense, weights=1)", "2 retrievers needs one weight per retriever, got 1", ""),
         ("hybrid(of=bm25)", "at least two", "of="),
-        ("pipeline(reranker=mmr, dept=3)", "no option `dept`", "options: of, reranker, depth"),
+        ("pipeline(reranker=mmr, dept=3)", "no option `dept`", "Options: of, reranker, depth"),
         ("pipeline(reranker=mmr(wait=1))", "no option `wait`", "options: embedder, weight"),
         ("pipeline", "needs the option `reranker`", "reranker=mmr"),
         ("pipeline(of=bm25+dense, reranker=mmr)", "of must be one retriever, got 2", ""),
         ("filtered(of=bm25+dense, module=json)", "of must be one retriever, got 2", ""),
-        ("dense(store=exact(metrik=ip))", "no option `metrik`", "options: metric"),
+        ("dense(store=exact(metrik=ip))", "no option `metrik`", "Options: metric"),
         ("bm25(k1=high)", "k1 must be a number, got high", ""),
         ("bm25(k1=true)", "k1 must be a number, got True", ""),
         ("bm25(language=3)", "language must be a word, got 3", ""),
@@ -472,7 +472,7 @@ def test_a_plugin_of_another_package_gets_the_parts_that_it_declares(workshop, i
     assert built.embedder is built.linked.embedder, "one embedder for all parts"
     with pytest.raises(BadInput, match="`own` has no option `stor`") as error:
         shop.check("own(stor=exact)")
-    assert error.value.hint == "did you mean `store`? options: graph, embedder, store, boost"
+    assert error.value.hint == "did you mean `store`? Options: graph, embedder, store, boost"
     with pytest.raises(BadInput, match="no option `metrik`"):
         shop.check("own(store=exact(metrik=ip))")
 

@@ -90,17 +90,16 @@ def print_notes(lines: Iterable[str]) -> None:
 
 
 def limit_notes(notes: Iterable[str]) -> list[str]:
-    """Keep at most MAX_NOTES notes on a table, unless `--verbose` is given; the last one says how many more there are.
+    """Keep at most MAX_NOTES notes on a table, unless `--verbose` is given; then say how many more there are.
 
     >>> limit_notes(["a", "b", "c", "d", "e"])
-    ['a', 'b', 'c (2 more notes: add --verbose)']
+    ['a', 'b', 'c', '2 more notes: add --verbose']
     """
     given = list(notes)
     more = len(given) - MAX_NOTES
     if more <= 0 or VERBOSE_OPTION in _global_options:
         return given
-    last = f"{given[MAX_NOTES - 1]} ({more} more {'note' if more == 1 else 'notes'}: add {VERBOSE_OPTION})"
-    return [*given[: MAX_NOTES - 1], last]
+    return [*given[:MAX_NOTES], f"{more} more {'note' if more == 1 else 'notes'}: add {VERBOSE_OPTION}"]
 
 
 def set_global_options(options: Iterable[str]) -> None:

@@ -10,7 +10,7 @@ import typer
 from ragauge.cli import console
 from ragauge.cli.option_checks import allow_only_options, require_any_option
 from ragauge.cli.options import RUNS_HELP, check_positive
-from ragauge.cli.output import print_table
+from ragauge.cli.output import STDOUT, is_folder_path, print_table
 from ragauge.core.errors import BadInput
 from ragauge.core.records import ScoresByQuery
 from ragauge.core.specs import parse_spec
@@ -20,8 +20,12 @@ from ragauge.fusion.methods import METHODS, FusionMethod, default_norm, find_met
 from ragauge.fusion.normalisation import NORMALISATIONS, find_normalisation
 from ragauge.fusion.query_fusion import fuse_runs, missing_queries
 from ragauge.fusion.tuning import TunedFusion
+from ragauge.output.formats import unknown_ending
 from ragauge.output.numbers import pluralise
 from ragauge.output.tables import Column, Table
+
+RUN_ENDINGS = (".run", ".txt", ".csv", ".tsv", ".jsonl", ".json", ".parquet")
+"""Endings of files with a run."""
 
 
 def fuse(  # noqa: PLR0913 - each is an option of the command
@@ -31,8 +35,16 @@ def fuse(  # noqa: PLR0913 - each is an option of the command
         typer.Argument(metavar="RUN...", help=f"{RUNS_HELP}."),
     ] = None,
     out: Annotated[
-        str, typer.Option("-o", "--out", metavar="FILE", help="Output file of the fused run; - is standard output.")
-    ] = "-",
+        list[str] | None,
+        typer.Option(
+            "-o",
+            "--out",
+            metavar="FILE",
+            show_default="-",
+            help="Output file of the fused run, e.g. hybrid.run or hybrid.parquet; - is standard output. Can be "
+            "repeated.",
+        ),
+    ] = None,
     method: Annotated[
         str,
         typer.Option(
@@ -98,8 +110,12 @@ def fuse(  # noqa: PLR0913 - each is an option of the command
     if [qrels, *runs].count("-") > 1:
         raise BadInput("standard input can be read once", hint="give - for one file only")
     readers.check_format(form)
-    if form is None:
-        writers.format_from_path(out)  # fails before any file is read
+    targets = out or [STDOUT]
+    for target in targets:
+        if target != STDOUT and is_folder_path(target) and (form is None or target.endswith("/")):
+            raise unknown_ending(target, RUN_ENDINGS)
+        if form is None:
+            writers.format_from_path(target)  # fails before any file is read
     spec = parse_spec(method, "fusion method")
     how = find_method(spec.name)
     scale = find_normalisation(norm or default_norm(how.name)).name
@@ -119,7 +135,9 @@ def fuse(  # noqa: PLR0913 - each is an option of the command
         chosen = tune(qrels, found, how.name, scale, measure, folds=folds, seed=seed, depth=depth)
         fused = chosen.run
         lines += _describe_tuning(chosen, measure)
-    writers.write_run(build_fused_run(fused, how.name, found), out, form)
+    fused_run = build_fused_run(fused, how.name, found)
+    for target in targets:
+        writers.write_run(fused_run, target, form)
     console.print_notes(console.limit_notes(lines))
 
 

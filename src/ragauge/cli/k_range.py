@@ -10,8 +10,8 @@ from typing import Annotated, Any
 import typer
 
 from ragauge.cli import console
-from ragauge.cli.options import QRELS_HELP, RUNS_HELP, ConventionName, PrintJson, Split, csv_option
-from ragauge.cli.output import write_table
+from ragauge.cli.options import QRELS_HELP, RUNS_HELP, ConventionName, PrintJson, Split, TableFiles, csv_option
+from ragauge.cli.output import check_table_outputs, write_table, write_table_files
 from ragauge.core.errors import BadInput, UnknownName
 from ragauge.core.records import ScoresByQuery
 from ragauge.datasets import load
@@ -95,6 +95,7 @@ def k_range(  # noqa: PLR0913 - each is an option of the command
     split: Split = None,
     as_json: PrintJson = False,
     as_csv: Annotated[bool, csv_option("system and k")] = False,
+    out: TableFiles = None,
 ) -> None:
     """Score runs over a range of k and recommend the smallest sufficient k.
 
@@ -102,7 +103,7 @@ def k_range(  # noqa: PLR0913 - each is an option of the command
 
     [dim]ragauge k-range runs/pydocs -k 1,3,5,10 --dataset pydocs[/dim]
     """
-    console.check_exclusive({"--json": as_json, "--csv": as_csv})
+    check_table_outputs(out or [], as_json=as_json, as_csv=as_csv)
     if not 0 < confidence < 1:
         raise BadInput(f"--confidence must be above 0 and below 1, got {confidence:g}", hint="use `--confidence 0.95`")
     if not tolerance >= 0:
@@ -120,9 +121,10 @@ def k_range(  # noqa: PLR0913 - each is an option of the command
             f"no document of the runs is in `{dataset}`", hint="give the dataset of the runs: `--dataset NAME`"
         )
     (first, *others) = results.values()
+    several = {"systems": {name: result.to_data() for name, result in results.items()}}
+    data = several if others else first.to_data()
+    write_table_files(_data_table(results), out or [], data=data)
     if as_json or as_csv:
-        several = {"systems": {name: result.to_data() for name, result in results.items()}}
-        data = several if others else first.to_data()
         write_table(_data_table(results), as_json=as_json, as_csv=as_csv, data=data)
         return
     write_table(_systems_table(results, settings) if others else _k_table(first, settings), as_json=False, as_csv=False)

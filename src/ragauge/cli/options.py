@@ -242,6 +242,13 @@ SaveBaseline = Annotated[
 _OUT_HELP = "Output file; its ending is the format: .html, .json, .csv, .md or .tex. Can be repeated."
 OutputFiles = Annotated[list[str] | None, typer.Option("-o", "--out", metavar="FILE", help=_OUT_HELP)]
 
+TableFiles = Annotated[
+    list[str] | None,
+    typer.Option(
+        "-o", "--out", metavar="FILE", help="Output file; its ending is the format: .json or .csv. Can be repeated."
+    ),
+]
+
 
 def output_option(folder: str, default: str | None = None) -> Any:
     """Return the option `-o` of a command with a working folder, which `folder` describes."""

@@ -14,7 +14,7 @@ from ragauge.compute.progress import Progress
 from ragauge.core.errors import BadInput
 from ragauge.core.protocols import Result
 from ragauge.files.serialization import to_json
-from ragauge.files.workspace import check_writable
+from ragauge.files.workspace import atomic_write, check_writable
 from ragauge.output.csv import render_csv
 from ragauge.output.formats import format_for_path, unknown_ending
 from ragauge.output.numbers import join_with_and
@@ -23,6 +23,8 @@ from ragauge.output.tables import Table
 
 STDOUT = "-"
 """Path of `-o` that means standard output."""
+TABLE_ENDINGS = (".json", ".csv")
+"""Endings of the files that a command with a table, but without a report, writes."""
 
 
 def check_outputs(
@@ -141,15 +143,41 @@ def print_report(report: Report) -> list[str]:
     return dropped
 
 
+def check_table_outputs(files: Sequence[str], *, as_json: bool, as_csv: bool) -> None:
+    """Check that a table can be printed and written as requested, before any work."""
+    console.check_exclusive({"--json": as_json, "--csv": as_csv})
+    if STDOUT in files and not (as_json or as_csv):
+        raise BadInput("no format given for standard output", hint="add `--json` or `--csv`")
+    for file in files:
+        if file != STDOUT:
+            if is_folder_path(file) or Path(file).suffix.lower() not in TABLE_ENDINGS:
+                raise unknown_ending(file, TABLE_ENDINGS)
+            check_writable(file)
+
+
+def write_table_files(table: Table, files: Sequence[str], *, data: Any = None) -> None:
+    """Write a table to JSON and CSV files, and print their names; `data` is written as JSON instead of the rows."""
+    written = [file for file in files if file != STDOUT]
+    for path in written:
+        is_json = Path(path).suffix.lower() == ".json"
+        with atomic_write(path) as file:
+            file.write((_table_json(table, data) if is_json else render_csv(table)).encode())
+    console.print_notes(f"wrote {path}" for path in written)
+
+
+def _table_json(table: Table, data: Any) -> str:
+    columns = [column.key or column.title for column in table.columns]
+    rows = [{name: cell.value for name, cell in zip(columns, row, strict=True)} for row in table.cells()]
+    return to_json(rows if data is None else data)
+
+
 def write_table(table: Table, *, as_json: bool, as_csv: bool, data: Any = None) -> None:
     """Print a table, or its rows as JSON objects or CSV.
 
     `data` is written as JSON instead of the rows, for a command whose JSON has more than its table.
     """
     if as_json:
-        columns = [column.key or column.title for column in table.columns]
-        rows = [{name: cell.value for name, cell in zip(columns, row, strict=True)} for row in table.cells()]
-        console.write_data(to_json(rows if data is None else data), nl=False)
+        console.write_data(_table_json(table, data), nl=False)
     elif as_csv:
         console.write_data(render_csv(table), nl=False)
     else:

@@ -21,10 +21,12 @@ from ragauge.cli.options import (
     MinRelevantGrade,
     OptionalConventionName,
     OutputFiles,
+    PrintJson,
     SignificanceTest,
     Split,
     TestConfidence,
     baseline_option,
+    csv_option,
     measures_option,
     resolve_convention,
 )
@@ -45,7 +47,7 @@ from ragauge.reports.settings import OverviewOptions
 from ragauge.runs.folder import JUDGMENTS_FILE
 from ragauge.store_benchmarks.results_folder import find_benchmark_file
 
-STORED_RESULT_OPTIONS = ("out", "form", "charts")
+STORED_RESULT_OPTIONS = ("out", "form", "as_json", "as_csv", "charts")
 """Options that apply to a stored result, which is written or printed without new computations."""
 
 
@@ -68,6 +70,8 @@ def report(  # noqa: PLR0913 - each is an option of the command
             help=f"Print this format, or write it to the file of -o: {', '.join(OUTPUT_FORMATS)}.",
         ),
     ] = None,
+    as_json: PrintJson = False,
+    as_csv: Annotated[bool, csv_option("value of a system")] = False,
     charts: ChartsFolder = None,
     baseline: Annotated[str | None, baseline_option("that of the runs")] = None,
     measure: Annotated[
@@ -125,6 +129,10 @@ def report(  # noqa: PLR0913 - each is an option of the command
             "no input given; expected run folders, or QRELS and at least one RUN",
             hint="use `ragauge report runs/pydocs`",
         )
+    console.check_exclusive({"--json": as_json, "--csv": as_csv, "--format": form is not None})
+    if (as_json or as_csv) and any(file != "-" for file in out or ()):
+        raise BadInput("--json and --csv print the report, and -o writes it", hint="remove one of them")
+    form = "json" if as_json else "csv" if as_csv else form
     if form is not None and out and len(out) > 1:
         raise BadInput(
             f"--format applies to one file, got {len(out)} files",
@@ -178,9 +186,8 @@ def print_overview(found: Overview) -> None:
     """Print the summary, the tables and notes on them."""
     dropped = print_report(build_report(found))
     omitted = describe_omitted(dropped, "--format markdown")
-    console.print_notes(
-        [*describe_tables(found), *omitted, *_overview_notes(found), "next: the same command with -o report.html"]
-    )
+    notes = console.limit_notes([*_overview_notes(found), *describe_tables(found)])
+    console.print_notes([*notes, *omitted, "next: the same command with -o report.html"])
 
 
 def _overview_notes(found: Overview) -> list[str]:
@@ -216,7 +223,7 @@ def _report_results(
         for report in reports[: len(reports) - len(results)] or reports:
             dropped = print_report(report)
             missing = [f"columns omitted: {', '.join(dropped)} (terminal too narrow)"] if dropped else []
-            console.print_notes([*report.notes, *missing])
+            console.print_notes([*console.limit_notes(report.notes), *missing])
     notes = describe_convention(results[0], form, convention)
     console.print_notes([*notes, *_describe_written_files(targets, charts)])
 

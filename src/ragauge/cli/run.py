@@ -344,7 +344,11 @@ def _write_and_print_report(
     by = None if by is None else canonical_tag(by, list_tags(experiment))
     seen = overview(experiment, by=by or (), audited=audited)
     files = {"report.md": "markdown", "summary.csv": "csv", "scores.csv": "queries"}
-    notes = console.merge_notes(experiment.notes, experiment.runs) + _write_results(seen, files, folder)
+    missing_page = _write_results(seen, files, folder)
+    notes = [
+        *console.merge_notes(experiment.notes, experiment.runs),
+        *(describe_tables(seen) if explained else ()),
+    ]
     dropped = print_report(_add_groups(build_report(seen), seen, by)) if prints_tables else []
     page = ", report.html" * (folder / "report.html").exists()
     next_step = (
@@ -354,9 +358,9 @@ def _write_and_print_report(
     )
     console.print_notes(
         [
-            *(describe_tables(seen) if explained else ()),
+            *console.limit_notes(notes),
             *describe_omitted(dropped, "report.md"),
-            *notes,
+            *missing_page,
             f"wrote {folder}{os.sep}: {', '.join(files)}{page}, judgments.parquet, "
             f"queries.parquet, and a folder for each run ({', '.join(map(folder_name, experiment.runs))})",
             *_describe_other_runs(experiment),

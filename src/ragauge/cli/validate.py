@@ -9,15 +9,15 @@ from typing import Annotated
 import typer
 
 from ragauge.cli import console
-from ragauge.cli.options import CORPUS_HELP, QRELS_HELP, RUNS_HELP, PrintCsv, PrintJson, QrelsFormat, Split
-from ragauge.cli.output import print_table, write_table
+from ragauge.cli.options import CORPUS_HELP, QRELS_HELP, RUNS_HELP, PrintCsv, PrintJson, QrelsFormat, Split, TableFiles
+from ragauge.cli.output import check_table_outputs, print_table, write_table, write_table_files
 from ragauge.core.errors import BadInput
 from ragauge.core.findings import Finding
 from ragauge.output.numbers import pluralise
 from ragauge.output.tables import Column, Row, Table
 
 
-def validate(
+def validate(  # noqa: PLR0913 - each is an option of the command
     qrels: Annotated[
         str,
         typer.Argument(help=f"{QRELS_HELP}, or samples, or a folder of `judge`."),
@@ -35,12 +35,13 @@ def validate(
     strict: Annotated[bool, typer.Option("--strict", help="Exit with 1 if there is a problem.")] = False,
     as_json: PrintJson = False,
     as_csv: PrintCsv = False,
+    out: TableFiles = None,
 ) -> None:
     """Check the format of judgments, runs or samples.
 
     [dim]ragauge validate qrels.txt bm25.run --corpus corpus.jsonl --strict[/dim]
     """
-    console.check_exclusive({"--json": as_json, "--csv": as_csv})
+    check_table_outputs(out or [], as_json=as_json, as_csv=as_csv)
     if split is not None and not Path(qrels).is_dir():
         raise BadInput("a split does not apply to a file of judgments", file=qrels, hint="remove --split")
     from ragauge.evaluation import validation
@@ -54,6 +55,7 @@ def validate(
     else:
         findings = validation.validate_files(qrels, runs or [], corpus, qrels_format, split)
     n_problems = sum(finding.problem for finding in findings)
+    write_table_files(_data_table(findings), out or [], data=findings)
     if as_json or as_csv:
         write_table(_data_table(findings), as_json=as_json, as_csv=as_csv, data=findings)
     else:
