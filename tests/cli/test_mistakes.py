@@ -71,7 +71,7 @@ def ragauge(tmp_path):
         ("lint corpus.jsonl --check foo", "no check is named `foo`", "choose one of readable"),
         ("judge samples.jsonl -m faithfull", "named `faithfull`", "did you mean `faithfulness`?"),
         ("judge samples.jsonl --token-price 1", "--token-price must be IN,OUT", "use `--token-price 0.15,0.6`"),
-        ("novelty corpus.jsonl --known nofile", "no dataset is named `nofile`", "`ragauge datasets` lists them"),
+        ("novelty corpus.jsonl --known nofile", "no dataset is named `nofile`", "list them with `ragauge datasets`"),
         ("datasets pydcos", "no dataset is named `pydcos`", "did you mean `pydocs`?"),
         ("k-range qrels.txt bm25.run -k a", "-k must be integers separated by commas, got `a`", "`-k 1,3,5,10`"),
         ("reliability qrels.txt bm25.run -k 9", "has 1 trial, but k=9 needs as many", "use k up to 1"),

@@ -644,7 +644,7 @@ def test_names_of_other_tools_are_understood(given_name, canonical):
     ("name", "error", "words"),
     [
         ("faithfulnes", UnknownName, "did you mean `faithfulness`"),
-        ("factual_correctness", UnknownName, "no measure of answers is named"),  # of ragas: another F1, of other parts
+        ("factual_correctness", UnknownName, "no answer measure is named"),  # of ragas: another F1, of other parts
         ("ndcg@10", BadInput, "compute it with `ragauge evaluate`"),
         ("faithfulness@3", BadInput, "faithfulness has no cutoff"),
         ("context_recall@ten", BadInput, "`ten` in `context_recall@ten` is not a cutoff"),
@@ -663,7 +663,7 @@ def test_a_name_that_is_none_is_refused_with_what_it_may_be(name, error, words):
 def test_a_ranking_is_not_scored_by_a_measure_of_answers():
     import ragauge
 
-    with pytest.raises(BadInput, match="measure of answers") as caught:
+    with pytest.raises(BadInput, match="answer measure") as caught:
         ragauge.evaluate({"q": {"a": 1}}, {"q": ["a"]}, ["faithfulness"])
     assert "compute it with `ragauge judge`" in str(caught.value)
     assert list(ragauge.evaluate({"q": {"a": 1}}, {"q": ["a"]}, ["context_precision"]).means) == ["map(of=found)"]

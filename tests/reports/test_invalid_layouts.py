@@ -124,7 +124,7 @@ def results(**change):
             {"metrics": [{**METRIC, "per_query": [["q1", 1], ["q1", 0]]}]},
             "mrr of query `q1` appears more than once",
         ),
-        ("rig", {"metrics": [{**METRIC, "per_query": [["q1", float("inf")]]}]}, "not a finite number"),
+        ("rig", {"metrics": [{**METRIC, "per_query": [["q1", float("inf")]]}]}, "must be a finite number"),
         ("rig", {"metrics": [{**METRIC, "ci": [0, 1]}]}, "ci of mrr is no object"),
         ("rig", {"metrics": [{**METRIC, "ci": {**INTERVAL, "lower": 2}}]}, "ci of mrr is no interval"),
         ("rig", {"metrics": [{**METRIC, "ci": {**INTERVAL, "level": 95}}]}, "ci of mrr is no interval"),
