@@ -175,8 +175,7 @@ def test_what_is_to_be_said_of_several_systems_is_said_once(tmp_path):
     done = command("run", "synthetic:needles(documents=40, queries=5)", *systems, "-o", "x", cwd=tmp_path)
     told = [line for line in done.stderr.splitlines() if "--repeats 5" in line]
     assert told == [
-        "note: swarm(graph=knn), graphflow(graph=knn): its results are random; "
-        "measure their variation with --repeats 5"
+        "note: swarm(graph=knn), graphflow(graph=knn): its results are random; measure their variation with --repeats 5"
     ]
 
 

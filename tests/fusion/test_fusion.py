@@ -398,7 +398,7 @@ def test_methods_that_learn_refuse_what_does_not_fit():
         fuse_runs(runs, "probfuse", trained=train("probfuse", qrels, runs), n_segments=3)
     with pytest.raises(BadInput, match="rrf has no values to learn"):
         train("rrf", qrels, runs)
-    with pytest.raises(BadInput, match="rrf has no values to learn"):
+    with pytest.raises(BadInput, match="rrf does not use learned values"):
         fuse_runs(runs, "rrf", trained=train("mapfuse", qrels, runs))
     with pytest.raises(MissingEvidence):
         train("posfuse", {}, runs)

@@ -31,8 +31,7 @@ class ExactSums:
 
         N values of a column fit, and the error is at most the rounding of its largest value.
 
-        >>> sums = ExactSums.of(np.array([[0.1, 1.0], [0.2, 0.0], [0.3, 0.0]]))
-        >>> sums.weighted_sums(np.array([[1.0, 1.0, 0.0]])).tolist()
+        >>> ExactSums.of(np.array([[0.1], [0.2]])).parts.shape
         (2, 2)
         """
         bits = EXACT_INTEGER_BITS - len(columns).bit_length()
