@@ -326,7 +326,7 @@ def test_report_opens_a_judged_folder(place):
 def test_a_gate_fails_on_what_is_unscored_unless_a_rule_says_how_much_may_be(place):
     closed = ran(place, "gate", "judged/toy", "-r", "faithfulness >= 0.7")
     assert closed.returncode == 1
-    assert "1 query has no faithfulness (s3): the answer claims" in closed.stdout
+    assert "1 query has no faithfulness (s3): the answer contains no claims" in closed.stdout
     assert "`unscored(faithfulness) <= 5%`" in closed.stderr
     allowed = ran(place, "gate", "judged/toy", "-r", "faithfulness >= 0.7", "-r", "unscored(faithfulness) <= 40%")
     assert allowed.returncode == 0, allowed.stdout

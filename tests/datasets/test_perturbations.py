@@ -237,7 +237,7 @@ def test_a_word_that_no_document_has_is_not_the_rare_one_unless_there_is_no_othe
     text = "frobnicate the Reverse"
     assert one(text, "rare word").split()[:2] == ["frobnicate", "the"]
     assert one("frobnicate", "rare word") != "frobnicate"
-    with pytest.raises(MissingEvidence, match="in how many documents"):
+    with pytest.raises(MissingEvidence, match="number of documents with each word"):
         perturb({"q": text}, "rare word")
 
 
@@ -271,7 +271,7 @@ def test_names_are_found_however_they_are_joined_and_unknown_ones_are_refused():
     with pytest.raises(UnknownName, match=r"unknown perturbation `kebyoard`(?s:.*)did you mean `keyboard`"):
         perturb({"q": "text"}, "kebyoard")
     for rate in (0, -1, 1.5, float("nan")):
-        with pytest.raises(BadInput, match="rate must be above 0"):
+        with pytest.raises(BadInput, match="the rate must be above 0"):
             perturb({"q": "text"}, "swap", rate=rate)
 
 

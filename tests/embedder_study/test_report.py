@@ -608,7 +608,10 @@ def test_a_form_is_not_written_into_a_file_that_ends_like_another(tmp_path):
     [
         (lambda text: text[:2000], "lineup.json:"),
         (lambda text: text[2000:], "or it is a corrupt result: the JSON cannot be read ("),
-        (lambda text: text.replace("ragauge-embedders/2", "ragauge-others/7"), "`ragauge-others/7` is no result that"),
+        (
+            lambda text: text.replace("ragauge-embedders/2", "ragauge-others/7"),
+            "`ragauge-others/7` is not a known result",
+        ),
     ],
 )
 def test_a_damaged_result_is_told_as_one(tmp_path, damage, said):

@@ -278,7 +278,7 @@ def test_beir_judgments_are_converted_as_judgments_and_ids_with_blanks_are_not_t
     ragauge("ragauge convert test.tsv out.txt")
     assert (tmp_path / "out.txt").read_text() == "q1 0 a 1\n"
     write(tmp_path / "blank.csv", "query_id,doc_id,score\nq 1,d 1,2.0\n")
-    assert "an id has blanks in it" in ragauge("ragauge convert blank.csv out.run", code=2).stderr
+    assert "does not support ids with blanks" in ragauge("ragauge convert blank.csv out.run", code=2).stderr
     assert not (tmp_path / "out.run").exists()
 
 

@@ -96,7 +96,7 @@ def test_run_reuse_keeps_answers_of_a_user_object(tmp_path, indexed):
     assert len(indexed.queries) == asked
     assert kept.scores["mine"].means["recall@5"] == 1.0
     made = first.runs["mine"].manifest["made"]
-    assert kept.notes[-1] == f"mine: reused the results of {made} (run it again with --fresh)"
+    assert kept.notes[-1] == f"mine: reused; made {made} (run it again with --fresh)"
     stored = json.loads((tmp_path / "out" / "mine" / "manifest.json").read_text())
     assert (stored["made"], stored["reused"]) == (made, True)
     assert run_indexed(indexed, tmp_path / "out").runs["mine"].manifest["reused"] is False

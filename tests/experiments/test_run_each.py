@@ -465,7 +465,7 @@ def test_after_ctrl_c_in_the_second_dataset_the_same_command_goes_on(tmp_path, m
 @pytest.mark.parametrize(
     ("dataset", "message"),
     [
-        ("3", "`dataset` is 3, not str or list or dict"),
+        ("3", "`dataset` must be str or list or dict, got 3"),
         ('["pydocs", 3]', "`dataset` must be a list of names, got ['pydocs', 3]"),
         ("{ a = 3 }", "`dataset` must be a list of names, got {'a': 3}"),
     ],

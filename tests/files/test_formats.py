@@ -85,7 +85,7 @@ def test_a_line_far_into_a_large_file_is_named_by_its_number(tmp_path, monkeypat
     rows[4321] = "q432 Q0 d4321 1 x t\n"
     path = write(tmp_path / "r.txt", "".join(rows))
     monkeypatch.setattr(InputFile.blocks, "__defaults__", (1000,))
-    with pytest.raises(BadInput, match=r"r\.txt:4322: the score is `x`") as error:
+    with pytest.raises(BadInput, match=r"r\.txt:4322: the score must be a number, got `x`") as error:
         evaluate({"q1": {"d1": 1}}, path, ["mrr"])
     assert (error.value.file, error.value.line) == (str(path), 4322)
 
@@ -185,7 +185,7 @@ def test_rig_lines_with_grades_or_lists(tmp_path):
     path = write(tmp_path / "q.jsonl", "".join(json.dumps(line) + "\n" for line in lines))
     assert read_judgments(path).nested == QRELS
     write(path, '{"query_id": "q1", "relevant_docs": {"a": 1}}\n{"query_id": "q2", "relevant_docs": 7}\n')
-    with pytest.raises(BadInput, match=r"q\.jsonl:2: relevant_docs is neither"):
+    with pytest.raises(BadInput, match=r"q\.jsonl:2: relevant_docs must be a list"):
         read_judgments(path)
     write(path, '{"query_id": "q1", "relevant_docs": {"a": 1}}\n{oops\n')
     with pytest.raises(BadInput, match=r"q\.jsonl:2: the JSON cannot be read"):

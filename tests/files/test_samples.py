@@ -295,17 +295,17 @@ def test_frames_are_samples():
             "`answer` and `response` have different values for the answer",
         ),
         ('{"question": "?", "answer": true}', "the answer must be a text, got `true`"),
-        ('{"question": "?", "answer": ["a"]}', "not a text"),
+        ('{"question": "?", "answer": ["a"]}', "must be a text"),
         ('{"question": "?", "contexts": {"a": 1}}', "must be a list of texts"),
         ('{"question": "?", "contexts": ["a", 7]}', "context 2 must be a text, got `7`"),
-        ('{"question": "?", "contexts": ["a", null]}', "context 2 is `null`"),
+        ('{"question": "?", "contexts": ["a", null]}', "context 2 must be a text, got `null`"),
         ('{"question": "?", "contexts": ["a"], "context_ids": ["x", "y"]}', "2 context_ids and 1 contexts"),
         ('{"question": "?", "answer": "!", "context_ids": ["x"]}', "1 context_ids and none contexts"),
         ('{"question": "?", "ground_truths": ["a", "b"]}', "expected one reference, got 2"),
         ('{"question": "?", "answer": "!", "labels": {"faithfulness": 3}}', "the label of faithfulness is `3`"),
         ('{"question": "?", "answer": "!", "label": "yes"}', "the label of faithfulness is"),
         ('{"question": "?", "answer": "!", "labels": 1}', "labels must be an object, got `1`"),
-        ('{"question": "?", "answer": "!", "id": ["x"]}', "the id is"),
+        ('{"question": "?", "answer": "!", "id": ["x"]}', "the id must be a text or a number"),
         ('{"question": "?", "answer": "!", "id": " "}', "the id is empty"),
         ('{"user_input": [{"content": "hi", "type": "ai"}], "reference": "x"}', "does not end with a question"),
         ('{"user_input": [7], "reference": "x"}', "a turn of the conversation must be a text"),
@@ -361,7 +361,7 @@ def test_nothing_is_no_samples(tmp_path):
 
 def test_the_columns_of_json_are_equally_long(tmp_path):
     path = written(tmp_path, '{"question": ["a", "b"], "answer": ["c"]}', "samples.json")
-    with pytest.raises(BadInput, match="not equally long"):
+    with pytest.raises(BadInput, match="different lengths"):
         read_samples(path)
 
 

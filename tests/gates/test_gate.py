@@ -171,7 +171,7 @@ def test_a_rule_that_cannot_be_read_says_how_far_it_was_understood(text, said):
         ("mrr@ten >= 0.4", "`ten` in `mrr@ten` is not a cutoff\nhint: a cutoff is a number, as in mrr@10"),
         ("recall(of=capped)@k >= 0.4", "hint: a cutoff is a number, as in recall@10"),
         ("iprec@half >= 0.4", "as in iprec_at_recall@0.5"),
-        ("bpref@all >= 0.4", "hint: ask for bpref"),
+        ("bpref@all >= 0.4", "hint: use bpref"),
     ],
 )
 def test_what_is_nearly_a_rule_is_answered_with_the_rule_that_was_meant(text, hint):
@@ -910,7 +910,7 @@ def test_an_experiment_counts_with_all_its_repeats_too(tmp_path):
     for run in (found, tmp_path / "runs" / "shaky"):
         gate = ragauge.gate(run, "recall@20 >= 0.001")
         assert gate.checks[0].value == pytest.approx(np.mean(trials))
-        assert any("differ between 3 repeats: a query counts with its mean" in note for note in gate.notes)
+        assert any("differ between 3 repeats: the score of a query is its mean" in note for note in gate.notes)
     own = ragauge.run(data, {"shaky": shaky}, measures=[lambda grades, **_: 1.0], **options)
     first_only = ragauge.gate(own, "missing <= 0")
     assert any("differ between 3 trials; the first trial is used" in note for note in first_only.notes)
@@ -1156,9 +1156,9 @@ def test_a_file_has_the_rules_and_the_command_line_goes_first(command, tmp_path)
     ("text", "said"),
     [
         ("rule = ['mrr >= 1']", "did you mean `rules`"),
-        ("rules = 'mrr >= 1'", "not list"),
+        ("rules = 'mrr >= 1'", "must be list, got"),
         ("rules = [1]", "cannot be read from list"),
-        ("alpha = true", "not int or float"),
+        ("alpha = true", "must be int or float, got"),
         ("rules = [", "the TOML cannot be read"),
         ("[measures.mrr]\nat_last = 1", "did you mean `at_least`"),
     ],

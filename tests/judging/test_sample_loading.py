@@ -69,7 +69,7 @@ def test_the_folder_of_an_experiment_with_one_run_is_that_run(experiment):
     with pytest.raises(BadInput, match="2 runs found; expected one") as caught:
         samples_from_run(str(experiment))
     assert "finder" in str(caught.value)
-    with pytest.raises(BadInput, match="no finished run found"):
+    with pytest.raises(BadInput, match="no finished run is here"):
         samples_from_run(str(experiment.parent / "towers"))
 
 
@@ -114,7 +114,7 @@ def test_answers_that_fit_no_query_are_refused(experiment, text, words):
 def test_documents_that_are_gone_are_missed_and_can_be_found_elsewhere(experiment):
     data = experiment.parent / "towers"
     moved = data.rename(data.with_name("moved"))
-    with pytest.raises(MissingEvidence, match="is no longer there"):
+    with pytest.raises(MissingEvidence, match="no longer exists"):
         samples_from_run(str(experiment / "finder"))
     samples = samples_from_run(str(experiment / "finder"), dataset=str(moved))
     assert samples[0].contexts[0] == "Tower It was begun in 1887."

@@ -663,7 +663,7 @@ def test_a_name_that_is_none_is_refused_with_what_it_may_be(name, error, words):
 def test_a_ranking_is_not_scored_by_a_measure_of_answers():
     import ragauge
 
-    with pytest.raises(BadInput, match="measure of answers") as caught:
+    with pytest.raises(BadInput, match="answer measure") as caught:
         ragauge.evaluate({"q": {"a": 1}}, {"q": ["a"]}, ["faithfulness"])
     assert "compute it with `ragauge judge`" in str(caught.value)
     assert list(ragauge.evaluate({"q": {"a": 1}}, {"q": ["a"]}, ["context_precision"]).means) == ["map(of=found)"]

@@ -134,7 +134,7 @@ def test_what_failed_attempts_spent_is_counted_with_the_reply_or_with_the_failur
 def test_an_identity_that_cannot_be_written_down_is_refused(identity):
     chat = ScriptedChat(["yes"])
     chat.identity = identity
-    with pytest.raises(BadInput, match="identity that can be written down"):
+    with pytest.raises(BadInput, match="identity that JSON can represent"):
         check_identity(chat)
     with pytest.raises(BadInput, match="no attribute 'identity'"):
         check_identity(object())
@@ -184,7 +184,7 @@ def test_a_server_that_asks_for_more_patience_than_there_is_is_final():
     chat = Slow((0.0, BackendFailed("come back tomorrow", passing=True, busy=True, after=86_400.0)))
     error, seconds = call(chat, patience=600)
     assert error.final
-    assert error.message == "come back tomorrow (it asks to wait 86400 s)"
+    assert error.message == "come back tomorrow (the server asks to wait 86400 s)"
     assert seconds == 0
 
 
@@ -281,7 +281,7 @@ def test_what_is_no_reply_is_refused():
         def complete(self, messages, schema=None):
             return "just text"
 
-    with pytest.raises(BackendFailed, match="gave a str, not a Reply"):
+    with pytest.raises(BackendFailed, match="must return a Reply, got str"):
         asyncio.run(ChatCaller(Wrong([])).call(MESSAGES))
 
 
@@ -323,7 +323,7 @@ def test_a_plain_chat_that_hangs_is_left_behind():
 
 
 def test_what_a_plain_chat_raises_comes_out_of_its_thread():
-    with pytest.raises(BackendFailed, match="no reply number 1"):
+    with pytest.raises(BackendFailed, match="lacks reply number 1"):
         asyncio.run(AdaptedChat(ScriptedChat([])).request(MESSAGES, None))
 
 

@@ -133,7 +133,7 @@ def test_a_form_that_was_chosen_is_never_left(chat_server):
 
 @pytest.mark.parametrize(
     ("trait", "gone", "note"),
-    [("no_temperature", "temperature", "takes no temperature"), ("no_seed", "seed", "takes no seed")],
+    [("no_temperature", "temperature", "does not accept temperature"), ("no_seed", "seed", "does not accept seed")],
 )
 def test_parameters_that_a_model_refuses_are_left_out_and_that_is_noted(chat_server, trait, gone, note):
     chat_server.traits = {trait}
@@ -480,7 +480,7 @@ def test_a_server_of_ones_own_needs_no_key(chat_server):
 
 def test_openai_itself_needs_one_once_it_is_asked_something():
     chat = open_chat("openai:gpt")
-    with pytest.raises(BackendFailed, match="there is none in OPENAI_API_KEY") as caught:
+    with pytest.raises(BackendFailed, match="the environment variable OPENAI_API_KEY") as caught:
         asyncio.run(chat.complete([{"role": "user", "content": "?"}]))
     assert caught.value.final
     assert "openai:gpt@http://localhost:8000/v1" in caught.value.hint
@@ -505,7 +505,7 @@ def test_whoever_forgets_what_serves_the_model_is_told(name, hint):
 @pytest.mark.parametrize("given", [KEY, "gsk_a1B2c3", "AIzaSyA1", "a key", "x" * 80])
 @pytest.mark.parametrize("name", ["openai:gpt", "openai:m@http://localhost:1/v1"])
 def test_a_key_that_is_given_for_the_name_of_its_variable_is_not_repeated(name, given):
-    with pytest.raises(BadInput, match="`key` does not name a variable") as caught:
+    with pytest.raises(BadInput, match="`key` must name an environment variable") as caught:
         open_chat(name, {"key": given})
     assert given not in str(caught.value)
 
@@ -605,8 +605,8 @@ def test_models_and_addresses_are_told_apart(name, model, endpoint):
         ("", {}, BadInput, "unknown chat"),
         ("openai:m@localhost:8000/v1", {}, BadInput, "is not an address"),
         ("openai:m@ftp://h/v1", {}, BadInput, "is not an address"),
-        ("openai:m@http://h/v1?route=a", {}, BadInput, "the address http://h/v1 has a query"),
-        ("openai:m@http://h/v1#a", {}, BadInput, "has a query"),
+        ("openai:m@http://h/v1?route=a", {}, BadInput, "the address http://h/v1 must not have a query"),
+        ("openai:m@http://h/v1#a", {}, BadInput, "must not have a query"),
         ("openai:m@http://h/v1", {"temprature": 1}, BadInput, "did you mean `temperature`"),
         ("openai:m@http://h/v1", {"structured": "yaml"}, BadInput, "one of auto, json_schema"),
         ("local:nothing.gguf", {}, BadInput, "no such file"),
@@ -707,7 +707,7 @@ def test_a_script_says_its_lines_in_turn_and_keeps_what_it_was_asked():
     assert chat.complete(MESSAGES).finish == "length"
     with pytest.raises(BackendFailed, match="now it breaks"):
         chat.complete(MESSAGES)
-    with pytest.raises(BackendFailed, match="no reply number 4"):
+    with pytest.raises(BackendFailed, match="lacks reply number 4"):
         chat.complete(MESSAGES)
     assert chat.asked == [(MESSAGES, WORD), (MESSAGES, None), (MESSAGES, None), (MESSAGES, None)]
 

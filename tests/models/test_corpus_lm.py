@@ -109,12 +109,12 @@ def test_it_is_described_in_words_with_its_tokenizer_inside():
     [
         ({"kind": "rnn"}, "lm: kind must be one of lstm, transformer, got `rnn`"),
         ({"objective": "mask"}, "lm: objective must be one of next, pairs, got `mask`"),
-        ({"dimension": 20, "heads": 3}, "cannot be shared out"),
+        ({"dimension": 20, "heads": 3}, "is not divisible"),
         ({"context": 1}, "context must be between 2 and 65,536, got 1"),
         ({"layers": 1.5}, "layers must be a whole number between 1 and 64, got 1.5"),
         ({"layers": 0}, "layers must be between 1 and 64, got 0"),
         ({"rate": -1.0}, "rate must be at least 0, got -1"),
-        ({"threads": 0}, "threads of lm must be a whole number of at least 1"),
+        ({"threads": 0}, "threads must be at least 1, got 0"),
         ({"device": "abacus"}, "device `abacus` cannot be used"),
         ({"tokenizer": "vowels"}, "unknown tokenizer `vowels`"),
     ],
@@ -127,7 +127,7 @@ def test_options_that_make_no_sense_are_refused_before_anything_is_trained(optio
 def test_nothing_to_learn_from_is_refused():
     held = next(text for text in map(str, range(1000)) if is_held_out(text))
     for texts in ([], ["", "  \n"], [held]):
-        with pytest.raises(BadInput, match="nothing to learn from"):
+        with pytest.raises(BadInput, match="no text to learn from"):
             LanguageModel(**TINY).fitted(texts)
 
 

@@ -479,5 +479,5 @@ def test_a_model_folder_that_brings_code_is_refused_unrun(tmp_path):
 
     (tmp_path / "modules.json").write_text('[{"idx": 0, "name": "0", "path": "", "type": "evil.Module"}]')
     (tmp_path / "evil.py").write_text("raise SystemExit('it ran')")
-    with pytest.raises(BadInput, match="code of its own"):
+    with pytest.raises(BadInput, match="contains custom code"):
         SentenceTransformer(str(tmp_path))

@@ -124,7 +124,7 @@ class TestOneThatLearns:
         ):
             with pytest.raises(BadInput, match="is not trained"):
                 ask()
-        with pytest.raises(BadInput, match="no texts to learn from"):
+        with pytest.raises(BadInput, match="no texts to train"):
             learner.fitted(["", " "])
 
     def test_learns_the_same_from_the_same_texts_in_any_order(self, described):
@@ -437,11 +437,11 @@ def test_an_object_of_the_library_is_not_changed():
         ("bpe(vocabulary=100)", BadInput, "too small"),
         ("bpe(kind=letters)", BadInput, "bytes or characters"),
         ("bpe(size=9)", BadInput, "options: vocabulary, kind, least"),
-        ("words(vocabulary=1)", BadInput, "has no words"),
+        ("words(vocabulary=1)", BadInput, "must have at least 2 entries"),
         ("wordpiece(vocabulary=2)", BadInput, "too small"),
         ("unigram(characters=0)", BadInput, "too small"),
         ("byts", UnknownName, "did you mean `bytes`"),
-        ("file(path=nowhere.json)", BadInput, "no tokenizer is here"),
+        ("file(path=nowhere.json)", BadInput, "no tokenizer found"),
         ("transformers(model=nowhere/at-all)", BackendFailed, "was not found: it is not a local folder"),
         ("embedder(of=chance)", BadInput, "has no tokenizer"),
         (42, BadInput, "is not a tokenizer"),
@@ -738,8 +738,8 @@ def test_what_is_no_corpus_is_told_in_a_sentence(corpus):
         ({"tokenizers": ""}, "the tokenizer `` cannot be read"),
         ({"tokenizers": "mine="}, "hint: bytes, bpe(vocabulary=8000), or with a name"),
         ({"tokenizers": ["mine=bytes", "mine=words"]}, "another name: other=mine"),
-        ({"tokenizers": "lm(tokenizer=words)"}, "name what cuts its texts, words"),
-        ({"tokenizers": "lm"}, "name what cuts its texts, bpe(vocabulary=4000)"),
+        ({"tokenizers": "lm(tokenizer=words)"}, "name its tokenizer, words"),
+        ({"tokenizers": "lm"}, "name its tokenizer, bpe(vocabulary=4000)"),
     ],
 )
 def test_mistakes_of_the_verb_are_told_before_anything_is_done(given, said):

@@ -403,7 +403,7 @@ def test_an_interrupted_run_is_told_from_a_missing_one(folder, tmp_path):
     for system in ("some", "more", "failing"):
         (tmp_path / "copy" / system / "manifest.json").unlink()
         (tmp_path / "copy" / system / "journal.jsonl").write_text("{}")
-    with pytest.raises(BadInput, match="finishes it"):
+    with pytest.raises(BadInput, match="run the same command again to resume"):
         overview(str(tmp_path / "copy"))
 
 

@@ -66,7 +66,7 @@ def test_too_few_labels_have_no_mean_and_equal_ones_no_interval():
     found, _ = prediction_powered_mean(np.ones(9), np.ones(9), np.ones(9))
     assert found.value == 1.0
     assert math.isnan(found.low)
-    assert "all labels are the same" in found.why
+    assert "all labels are equal" in found.why
 
 
 @pytest.mark.parametrize(("n", "more", "skill"), [(20, 500, 0.9), (50, 500, 0.5), (40, 1000, 0.0)])
@@ -120,8 +120,8 @@ def test_rogan_and_gladen_by_hand():
 
 def test_a_judge_no_better_than_a_guess_tells_no_share():
     people = np.array([True, False] * 10)
-    assert "no better than a guess" in rogan_gladen_share(~people, people, people).why
-    assert "one verdict only" in rogan_gladen_share(people, np.ones(20, bool), people).why
+    assert "no better than chance" in rogan_gladen_share(~people, people, people).why
+    assert "all labels have the same verdict" in rogan_gladen_share(people, np.ones(20, bool), people).why
 
 
 @pytest.mark.parametrize(("n", "more", "sensitivity", "specificity"), [(60, 1000, 0.8, 0.9), (100, 300, 0.7, 0.7)])

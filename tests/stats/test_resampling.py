@@ -23,7 +23,7 @@ RNG = np.random.default_rng(7)
 def test_sums_are_exact_and_rounded_once(values, seed):
     drawn = np.random.default_rng(seed).integers(0, len(values), len(values))
     counts = np.bincount(drawn, minlength=len(values)).astype(float)
-    found = ExactSums.of(np.array(values)[:, None]).taken(counts[None, :])
+    found = ExactSums.of(np.array(values)[:, None]).weighted_sums(counts[None, :])
     assert found.tolist() == [[math.fsum(values[i] for i in drawn)]]
 
 
@@ -32,7 +32,7 @@ def test_sums_of_columns_of_any_size_are_those_of_fsum(scale):
     columns = RNG.normal(size=(999, 3)) * scale
     columns[:, 1] = 0.0
     counts = np.bincount(RNG.integers(0, 999, 999), minlength=999)
-    found = ExactSums.of(columns).taken(counts[None, :].astype(float))[0]
+    found = ExactSums.of(columns).weighted_sums(counts[None, :].astype(float))[0]
     for column, value in zip(columns.T, found, strict=True):
         exact = math.fsum(np.repeat(column, counts))
         assert abs(value - exact) <= math.ulp(exact)
@@ -42,10 +42,10 @@ def test_sums_of_columns_of_any_size_are_those_of_fsum(scale):
 def test_sums_are_the_same_in_whatever_order(n):
     columns, counts = RNG.normal(size=(n, 3)), RNG.integers(0, 2, (40, n)).astype(float)
     order = RNG.permutation(n)
-    here = ExactSums.of(columns).taken(counts)
-    assert np.array_equal(here, ExactSums.of(columns[order]).taken(counts[:, order]))
-    assert np.array_equal(here[7], ExactSums.of(columns).taken(counts[7:8])[0])
-    assert np.array_equal(here[:, 1], ExactSums.of(columns[:, 1:2]).taken(counts)[:, 0])
+    here = ExactSums.of(columns).weighted_sums(counts)
+    assert np.array_equal(here, ExactSums.of(columns[order]).weighted_sums(counts[:, order]))
+    assert np.array_equal(here[7], ExactSums.of(columns).weighted_sums(counts[7:8])[0])
+    assert np.array_equal(here[:, 1], ExactSums.of(columns[:, 1:2]).weighted_sums(counts)[:, 0])
 
 
 def test_threads_of_the_linear_algebra_change_nothing():

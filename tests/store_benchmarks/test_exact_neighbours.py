@@ -414,7 +414,7 @@ def test_a_query_is_named_by_its_place_among_all(monkeypatch):
     monkeypatch.setattr(nearest_neighbours, "QUERIES_PER_BLOCK", 4)
     base, queries = made("plain", n=50)[0], made("plain", n=10)[0]
     queries[6] = np.nan
-    with pytest.raises(BadInput, match="query 6 is"):
+    with pytest.raises(BadInput, match="query 6 has"):
         find_nearest(base, queries, 3, "l2")
 
 

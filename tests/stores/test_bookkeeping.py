@@ -85,13 +85,13 @@ def test_what_is_written_is_read_again(tmp_path):
     taken(again, ["more"])
     assert again.position("more") == 5
     assert not StoreBookkeeping("l2").read(tmp_path / "nothing", {})
-    with pytest.raises(BadInput, match="whose metric is cosine, not l2"):
+    with pytest.raises(BadInput, match="with metric cosine, expected l2"):
         StoreBookkeeping("l2").read(tmp_path / "new", {})
-    with pytest.raises(BadInput, match="whose kind is hnsw, not ivf"):
+    with pytest.raises(BadInput, match="with kind hnsw, expected ivf"):
         StoreBookkeeping("cosine").read(tmp_path / "new", {"kind": "ivf"})
     for broken in ("", "[]", "{", json.dumps({"metric": "cosine"})):
         (tmp_path / "new" / "intake.json").write_text(broken)
-        with pytest.raises(BadInput, match="not the list of what a store holds"):
+        with pytest.raises(BadInput, match="not a content list of a store"):
             StoreBookkeeping("cosine").read(tmp_path / "new", {})
 
 

@@ -248,11 +248,11 @@ def test_keepers_say_what_they_are(keep, name):
 @every_keeper
 def test_vectors_of_another_length_or_number_are_refused(keep, name):
     keeper = keep(name)
-    with pytest.raises(BadInput, match="need as many vectors of 8 numbers"):
+    with pytest.raises(BadInput, match="expected one vector of 8 dimensions per document"):
         keeper.put(numbered(2), vectors(1))
-    with pytest.raises(BadInput, match="need as many vectors of 8 numbers"):
+    with pytest.raises(BadInput, match="expected one vector of 8 dimensions per document"):
         keeper.put(numbered(1), np.ones((1, 3), np.float32))
-    with pytest.raises(BadInput, match="has 8 numbers, not 3"):
+    with pytest.raises(BadInput, match="must have 8 dimensions, got 3"):
         keeper.search("text", np.ones(3, np.float32), 1)
 
 

@@ -46,13 +46,16 @@ def test_a_column_has_one_kind_and_a_filter_of_another_kind_finds_nothing():
     columns.learn(columns.new(["a"], [{"part": 3, "x; DROP": "y", "flag": True, "size": 0.5}]))
     assert [tuple(one) for one in columns] == [("c0", "whole"), ("c1", "text"), ("c2", "truth"), ("c3", "real")]
     assert columns.row({"size": 2, "part": np.int64(4)}) == [4, None, None, 2.0]
-    assert columns.wanted({"part": 3.0, "size": 2}) == [FilterCondition("c0", "=", 3), FilterCondition("c3", "=", 2.0)]
+    assert columns.to_conditions({"part": 3.0, "size": 2}) == [
+        FilterCondition("c0", "=", 3),
+        FilterCondition("c3", "=", 2.0),
+    ]
     for nothing in ({"part": True}, {"part": "3"}, {"part": 3.5}, {"flag": 1}, {"other": 1}):
-        assert columns.wanted(nothing) is None
+        assert columns.to_conditions(nothing) is None
     with pytest.raises(BadInput, match="'b': 'part' must be whole numbers as before, got 'x'"):
         columns.new(["b"], [{"part": "x"}])
     again = MetadataColumns()
-    again.read(columns.kept())
+    again.read(columns.to_json())
     assert list(again) == list(columns)
 
 
@@ -222,7 +225,7 @@ def test_a_memvid_that_has_lost_vectors_says_so_instead_of_being_searched():
     pytest.importorskip("memvid_sdk")
     store = opened("memvid")
     store.add(ids_of(5000), vectors(5000, 32))
-    with pytest.raises(BackendFailed, match=r"it has \d+, and its index of 5000 added documents"):
+    with pytest.raises(BackendFailed, match=r"it has \d+ of 5000 added documents, and its index of"):
         store.build()
     store.close()
 
@@ -286,7 +289,7 @@ def test_lists_that_pgvector_chose_stay_what_the_index_has(dsn, tmp_path):
     with opened("pgvector", dsn=dsn, index="ivfflat", path=str(tmp_path)) as again:
         assert again.describe()["lists"] == 3
         again.remove()
-    with pytest.raises(BadInput, match="whose lists is None, not 7"):
+    with pytest.raises(BadInput, match="with lists None, expected 7"):
         opened("pgvector", dsn=dsn, index="ivfflat", lists=7, path=str(tmp_path))
 
 

@@ -133,13 +133,13 @@ def test_text_and_metadata_come_along():
         ([0.5], "type float has no id"),
         ([("a", 1, 2)], "type tuple has no id"),
         ([{"text": "no id"}], "type dict has no id"),
-        ([("a", "b")], "score 'b'"),
-        ([("a", None)], "score None"),
-        ([("a", np.ones(100))], "score array"),
+        ([("a", "b")], "got 'b'"),
+        ([("a", None)], "got None"),
+        ([("a", np.ones(100))], "got array"),
         ([(0.5, 0.25)], "type float has no id"),
-        ({"hits": None}, "score None"),
-        ({"error": "no such index"}, "score 'no such index'"),
-        ({"ids": [["a"]], "distances": [[0.1]]}, "score [['a']]"),
+        ({"hits": None}, "got None"),
+        ({"error": "no such index"}, "got 'no such index'"),
+        ({"ids": [["a"]], "distances": [[0.1]]}, "got [['a']]"),
     ],
     ids=lambda value: str(value).partition(" object at ")[0][:30],
 )
@@ -500,8 +500,8 @@ def test_path_extra_and_the_names_of_the_fields_are_the_services_own(service):
         (500, b"the index is broken", {}, "answered 500: the index is broken"),
         (404, b"", {}, "answered 404"),
         (302, b"", {}, "answered 302"),
-        (200, b"<html>hello</html>", {}, "no JSON: '<html>hello</html>'"),
-        (200, b"\xff\xfe", {}, "no JSON"),
+        (200, b"<html>hello</html>", {}, "did not return JSON: '<html>hello</html>'"),
+        (200, b"\xff\xfe", {}, "did not return JSON"),
         (200, {"data": []}, {"path": "data.items"}, "has no `data.items`"),
         (200, [], {"path": "data"}, "has no `data`"),
         (200, {"error": 17}, {}, "no list of hits"),
@@ -545,5 +545,5 @@ def test_a_token_comes_from_the_environment_and_headers_go_along(service, monkey
     monkeypatch.setenv("MY_TOKEN", "s3cret")
     assert [hit.id for hit in asked(service.url, bearer="MY_TOKEN", headers={"X-Tenant": "me"})] == ["a"]
     assert (service.headers["Authorization"], service.headers["X-Tenant"]) == ("Bearer s3cret", "me")
-    with pytest.raises(BadInput, match="no environment variable `NOT_THERE`"):
+    with pytest.raises(BadInput, match="environment variable `NOT_THERE` is not set"):
         asked(service.url, bearer="NOT_THERE")

@@ -274,7 +274,7 @@ def test_what_a_system_is_made_of_by_default_stands_in_its_description(workshop)
 def test_a_system_made_of_itself_is_refused(workshop, systems):
     shop = workshop(systems)
     for ask in (shop.identity, shop.seconds, lambda system: searched(shop, system)):
-        with pytest.raises(BadInput, match="made of itself") as error:
+        with pytest.raises(BadInput, match="contains itself") as error:
             ask("x")
         assert "\n" not in error.value.message
 

@@ -112,7 +112,7 @@ def test_ids_of_relations_that_do_not_count_are_not_missed():
 
 @pytest.mark.parametrize("wrong", ["b", 3, [3], {"uses": "b"}, {"uses": [None]}, {3: ["b"]}, [["b"]]])
 def test_links_of_another_shape_are_refused_with_the_document(wrong):
-    with pytest.raises(BadInput, match="the document `odd` has `links`, but no list of ids"):
+    with pytest.raises(BadInput, match="the document `odd` has an invalid `links`; expected a list of ids"):
         found(MetadataLinks(), carrying(a=["b"], b=None, odd=wrong))
 
 

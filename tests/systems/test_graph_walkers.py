@@ -81,7 +81,7 @@ def test_the_links_among_some_nodes_are_those_of_the_subgraph():
         [str(i) for i in range(30)], {"some": LinkArrays(pairs[:, 0], pairs[:, 1], rng.integers(1, 9, len(pairs)) / 8)}
     )
     rows = rng.permutation(30)[:12]
-    part = LinkTable.of(graph, 64).within(rows)
+    part = LinkTable.of(graph, 64).restrict_to(rows)
     expected = graph.to_networkx().subgraph([str(row) for row in rows])
     heaviest = graph.weights.max()
     seen = {}

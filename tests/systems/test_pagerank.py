@@ -181,11 +181,11 @@ def test_the_walk_is_a_stage_of_its_own():
     ("option", "value", "message"),
     [
         ("damping", 1.0, "damping must be a number from 0 to below 1, got 1.0"),
-        ("damping", -0.1, "damping is -0.1"),
+        ("damping", -0.1, "damping must be a number from 0 to below 1, got -0.1"),
         ("temperature", 0.0, "temperature must be a number above 0, got 0.0"),
         ("blend", 1.5, "blend must be a number from 0 to 1, got 1.5"),
         ("tolerance", 0.0, "tolerance must be a number between 0 and 1, got 0.0"),
-        ("damping", float("nan"), "damping is nan"),
+        ("damping", float("nan"), "damping must be a number from 0 to below 1, got nan"),
         ("seeds", 0, "seeds must be at least 1, got 0"),
         ("rounds", 0, "rounds must be at least 1, got 0"),
         ("seeds", 2.5, "seeds must be a whole number"),

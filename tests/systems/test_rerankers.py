@@ -148,7 +148,7 @@ def test_an_order_is_read_and_made_whole(reply, order):
     "reply", ["", "3, 1, 2", "[3, 1, 2]", '{"order": []}', '{"order": [7, 8]}', '{"order": "3"}', '{"order": [-1]}']
 )
 def test_a_reply_without_an_order_is_a_failure_and_not_a_ranking(reply):
-    with pytest.raises(BackendFailed, match="gave no order") as error:
+    with pytest.raises(BackendFailed, match="returned no order") as error:
         parse_order(reply, 3)
     assert "\n" not in error.value.message
 

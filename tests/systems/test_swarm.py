@@ -30,7 +30,7 @@ def field(likeness, *links, of: AntColony, starts=(0,), tops=(0,), gain=None) ->
     ways = LinkTable.of(ground(likeness, *links).graph, 64)
     pull = of.pull(np.array(likeness, float), np.ones(len(likeness)))
     reached = np.array(likeness if gain is None else gain, float)
-    return WalkState(ways, ways.raised(of.beta), pull, reached, np.array(starts), np.array(tops))
+    return WalkState(ways, ways.to_power(of.beta), pull, reached, np.array(starts), np.array(tops))
 
 
 def fresh(seed=0):
@@ -103,10 +103,10 @@ def test_one_round_and_two_worked_by_hand():
     # to find, so that three agents leave 3 * 2 * 0.75 = 4.5, once for each link and node however often they pass.
     agents = colony(agents=3, steps=3, deposit=2.0, decay=0.2)
     place = field([0.8, 0.6], (0, 1, 1.0), of=agents, gain=[1.0, 0.5])
-    left = agents.forage(place, 0.0, fresh())
+    left = agents.run_rounds(place, 0.0, fresh())
     np.testing.assert_allclose(left.links, [0.8 * 1 + 4.5])
     np.testing.assert_allclose(left.nodes, [4.5, 4.5])
-    twice = colony(agents=3, rounds=2, steps=3, deposit=2.0, decay=0.2).forage(place, 0.0, fresh())
+    twice = colony(agents=3, rounds=2, steps=3, deposit=2.0, decay=0.2).run_rounds(place, 0.0, fresh())
     np.testing.assert_allclose(twice.links, [0.8 * (0.8 + 4.5) + 4.5])
     np.testing.assert_allclose(twice.nodes, [0.8 * 4.5 + 4.5, 0.8 * 4.5 + 4.5])
     assert twice.visited.tolist() == [True, True]
@@ -126,7 +126,7 @@ def test_what_a_round_leaves_is_that_of_the_paths_one_by_one():
             trail[node] += left
         for link in set(along.tolist()) - {-1}:
             pheromone[link] += left
-    found = agents.forage(place, 0.2, fresh(9))
+    found = agents.run_rounds(place, 0.2, fresh(9))
     np.testing.assert_allclose(found.nodes, trail)
     np.testing.assert_allclose(found.links, pheromone)
     assert set(np.flatnonzero(found.visited)) == set(nodes.ravel().tolist())
@@ -134,7 +134,7 @@ def test_what_a_round_leaves_is_that_of_the_paths_one_by_one():
 
 def test_a_path_that_is_less_like_the_query_than_all_documents_are_leaves_nothing():
     agents = colony(steps=2, decay=0.5)
-    found = agents.forage(field([0.8, 0.6], (0, 1, 1.0), of=agents, gain=[0.2, -0.4]), 0.0, fresh())
+    found = agents.run_rounds(field([0.8, 0.6], (0, 1, 1.0), of=agents, gain=[0.2, -0.4]), 0.0, fresh())
     assert found.links.tolist() == [0.5]
     assert found.nodes.tolist() == [0, 0]
     assert found.visited.all()
@@ -148,7 +148,7 @@ def test_pheromone_that_decays_wholly_is_that_of_the_last_round():
     for _ in range(5):
         agents.walk(place, np.ones(6), 0.0, rng)
     nodes, moves = agents.walk(place, np.ones(6), 0.0, rng)  # exploring, so that pheromone does not matter
-    found = agents.forage(place, 0.0, fresh(4))
+    found = agents.run_rounds(place, 0.0, fresh(4))
     assert set(np.flatnonzero(found.nodes)) == set(nodes.ravel().tolist()) != set(range(6))
     assert set(np.flatnonzero(found.links > MIN_PHEROMONE)) == set(moves.ravel().tolist())
     assert found.links.min() == MIN_PHEROMONE
@@ -161,7 +161,7 @@ def test_pheromone_draws_agents_to_where_others_found_something():
     for alpha in (0.0, 1.0):
         agents = colony(agents=200, rounds=8, steps=2, alpha=alpha, deposit=0.1)
         place = field([0.5] * 5, *links, of=agents, gain=[0.0, 0.0, 1.0, 0.0, -1.0])
-        found = agents.forage(place, 0.0, fresh())
+        found = agents.run_rounds(place, 0.0, fresh())
         nodes, _ = agents.walk(place, found.links, 0.0, fresh(1))
         shares.append(float(np.mean(nodes[:, 1] == 1)))
     # Who does not smell it goes either way; who does, almost always to where something was.

@@ -182,7 +182,7 @@ def test_documents_without_any_word_of_the_query_are_not_found_by_any_method(met
 @pytest.mark.parametrize(
     ("options", "word"),
     [
-        ({"method": "tf"}, "no method `tf`"),
+        ({"method": "tf"}, "unknown method of bm25 `tf`"),
         ({"language": "elvish"}, "stemmer"),
         ({"k1": -1}, "k1"),
         ({"b": 2}, "b = 2"),

@@ -121,14 +121,14 @@ def fuse(  # noqa: PLR0913 - each is an option of the command
     scale = find_normalisation(norm or default_norm(how.name)).name
     params = _merge_weights(spec.options, weights)
     if qrels is None:
-        how.settled(params, len(runs))  # fails before any file is read
+        how.check_parameters(params, len(runs))  # fails before any file is read
     elif params:
         raise BadInput(
             "--tune chooses the parameters itself", hint=f"remove --weights, and write `--method {how.name}`"
         )
     found = read_runs(runs)
     lists = list(found.values())
-    lines = _describe_fusion(how, scale, {} if qrels else how.settled(params, len(runs)), found)
+    lines = _describe_fusion(how, scale, {} if qrels else how.check_parameters(params, len(runs)), found)
     if qrels is None:
         fused = fuse_runs(lists, how.name, scale, depth=depth, **params)
     else:

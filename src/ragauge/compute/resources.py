@@ -241,16 +241,16 @@ def measure_peak_memory(pids: Iterable[int] = ()) -> Iterator[PeakMemory]:
     """
     peak, over, chosen = PeakMemory(), threading.Event(), list(pids)
 
-    def look() -> None:
+    def take_sample() -> None:
         seen = sum(_process_memory(process, "rss") or 0 for process in _find_processes(chosen))
         peak.bytes = max(peak.bytes, seen)
         peak.looks += 1
 
     def sample() -> None:
         while not over.wait(MEMORY_SAMPLE_INTERVAL_S):
-            look()
+            take_sample()
 
-    look()
+    take_sample()
     peak.before = peak.bytes
     thread = threading.Thread(target=sample, name="peak", daemon=True)
     thread.start()
@@ -259,7 +259,7 @@ def measure_peak_memory(pids: Iterable[int] = ()) -> Iterator[PeakMemory]:
     finally:
         over.set()
         thread.join()
-        look()
+        take_sample()
 
 
 def release_free_memory() -> None:

@@ -352,15 +352,15 @@ def describe_parts(parts: Sequence[Any], query: str, k: int, *, later: bool) -> 
     `index_used` is true only if it is true for all parts that report it. With `later`, the result must be awaited.
     """
 
-    def joined(reports: list[Any]) -> dict[str, Any]:
+    def combine(reports: list[Any]) -> dict[str, Any]:
         used = [report["index_used"] for report in reports if "index_used" in report]
         return {"parts": reports} | ({"index_used": all(used)} if used else {})
 
-    async def waited() -> dict[str, Any]:
+    async def await_reports() -> dict[str, Any]:
         reports = [describe_query(part, query, k) for part in parts]
-        return joined([await report if inspect.isawaitable(report) else report for report in reports])
+        return combine([await report if inspect.isawaitable(report) else report for report in reports])
 
-    return waited() if later else joined([describe_query(part, query, k) for part in parts])
+    return await_reports() if later else combine([describe_query(part, query, k) for part in parts])
 
 
 class Result(Protocol):

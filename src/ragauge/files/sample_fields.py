@@ -235,7 +235,7 @@ def _parse_chunk(chunk: Any, place: int) -> tuple[str, str | None]:
     if text is None:
         raise BadInput(
             f"context {place} must be a text, got {_quote_value(chunk)}",
-            hint=f"or an object with {', '.join(CONTEXT_TEXT_FIELDS)}",
+            hint=f"use a text or an object with {', '.join(CONTEXT_TEXT_FIELDS)}",
         )
     name = next((fields[key] for key in CONTEXT_ID_FIELDS if fields.get(key) is not None), None)
     title = fields.get("title")

@@ -49,7 +49,7 @@ TUNABLE_WEIGHTS = {"weights": MethodParameter(None, WEIGHTS_CONDITION, _is_weigh
 OPTIONAL_WEIGHTS = {"weights": MethodParameter(None, WEIGHTS_CONDITION, _is_weight_list)}
 RRF_K = {
     "k": MethodParameter(
-        60, "a number of 0 or more", lambda v: _is_number(v) and v >= 0, (0, 1, 2, 5, 10, 20, 30, 40, 80, 100, 200)
+        60, "a number of at least 0", lambda v: _is_number(v) and v >= 0, (0, 1, 2, 5, 10, 20, 30, 40, 80, 100, 200)
     )
 }
 RBC_PHI = {
@@ -79,7 +79,7 @@ LOGN_ISR_SIGMA = {
 PROBFUSE_SEGMENTS = {
     "n_segments": MethodParameter(
         25,
-        "a whole number of 1 or more",
+        "a whole number of at least 1",
         lambda v: _is_number(v, must_be_whole=True) and v >= 1,
         (5, 10, 50),
         trains=True,
@@ -87,7 +87,7 @@ PROBFUSE_SEGMENTS = {
 }
 SLIDEFUSE_WINDOW = {
     "w": MethodParameter(
-        5, "a whole number of 0 or more", lambda v: _is_number(v, must_be_whole=True) and v >= 0, (1, 2, 10, 20)
+        5, "a whole number of at least 0", lambda v: _is_number(v, must_be_whole=True) and v >= 0, (1, 2, 10, 20)
     )
 }
 
@@ -119,7 +119,7 @@ class FusionMethod:
     """Function from the ranks of relevant documents to the learned values of a system; None if nothing is learned."""
     aliases: tuple[str, ...] = ()
 
-    def settled(self, params: Mapping[str, Any], runs: int, *, trains: bool = False) -> dict[str, Any]:
+    def check_parameters(self, params: Mapping[str, Any], runs: int, *, trains: bool = False) -> dict[str, Any]:
         """Check parameters and add defaults.
 
         Returns those of fusion, or of training if `trains`.

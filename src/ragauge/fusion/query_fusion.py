@@ -86,7 +86,7 @@ def train(
     if not qrels:
         raise MissingEvidence(f"{fusion_method.name} needs judged queries to learn from, got none")
     scale = find_normalisation(norm or default_norm(method)).name
-    settings = fusion_method.settled(params, len(runs), trains=True)
+    settings = fusion_method.check_parameters(params, len(runs), trains=True)
     prepared = {
         query: prepare_rankings([run.get(query, {}) for run in runs], fusion_method, scale, query) for query in qrels
     }
@@ -170,7 +170,7 @@ def _resolve_settings(
     fusion_method = find_method(method)
     if runs == 0:
         raise BadInput("no rankings to fuse", hint="pass at least one ranking")
-    settings = fusion_method.settled(params, runs)
+    settings = fusion_method.check_parameters(params, runs)
     if fusion_method.training is None:
         if trained is not None:
             raise BadInput(f"{fusion_method.name} does not use learned values, got those of {trained.method}")

@@ -181,8 +181,8 @@ def parameter_combinations(fusion_method: FusionMethod, runs: int, grid: Paramet
             for name, value in candidate.items()
             if name in fusion_method.settings and fusion_method.settings[name].trains
         }
-        fusion_method.settled(training, runs, trains=True)
-        fusion_method.settled({name: value for name, value in candidate.items() if name not in training}, runs)
+        fusion_method.check_parameters(training, runs, trains=True)
+        fusion_method.check_parameters({name: value for name, value in candidate.items() if name not in training}, runs)
     return candidates
 
 
@@ -207,7 +207,7 @@ class _TuningSession:
     def train_only(self, params: ParameterValues) -> dict[str, Any]:
         """Return the training parameters, given or default."""
         training_params = {name: value for name, value in params.items() if self.how.settings[name].trains}
-        return self.how.settled(training_params, self.runs, trains=True)
+        return self.how.check_parameters(training_params, self.runs, trains=True)
 
     def choose(self, queries: Sequence[str]) -> tuple[ParameterValues, tuple[Sequence[float], ...], Any]:
         """Choose the best combination on these queries.
@@ -257,7 +257,7 @@ class _TuningSession:
     ) -> dict[str, Ranking]:
         """Fuse the rankings of the given queries."""
         fusing = {name: value for name, value in params.items() if not self.how.settings[name].trains}
-        settings = self.how.settled(fusing, self.runs) | ({"rows": rows} if rows else {})
+        settings = self.how.check_parameters(fusing, self.runs) | ({"rows": rows} if rows else {})
         function = self.how.function
         return {query: truncate(sort_ranking(function(self.seen[query], **settings)), self.depth) for query in queries}
 

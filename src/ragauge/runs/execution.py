@@ -123,10 +123,10 @@ async def run_queries_async(
     """
     direct = is_async(retriever)
 
-    async def one(job: QueryTask) -> None:
+    async def run_query(job: QueryTask) -> None:
         keep(await _run_query_async(retriever, job, plan, direct=direct))
 
-    await map_async(jobs, one, plan.workers)
+    await map_async(jobs, run_query, plan.workers)
 
 
 def _run_query(

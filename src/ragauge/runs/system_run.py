@@ -170,7 +170,7 @@ class SystemRun:
 
     def _reuse_run(self, saved: Run) -> Run:
         """Return a finished run as it is, marked as reused."""
-        note = f"{self.name}: reused the results of {_run_date(saved)} (run it again with --fresh)"
+        note = f"{self.name}: reused; made {_run_date(saved)} (run it again with --fresh)"
         about = {
             **saved.manifest,
             "origin": runs_folder.dataset_origin(self.data),
@@ -203,18 +203,18 @@ class SystemRun:
         if journal is not None:
             journal.begin_session({"began": began, "left": len(jobs), "made": made or began, "reused": bool(made)})
 
-        def kept(answer: QueryResult) -> None:
+        def keep_answer(answer: QueryResult) -> None:
             keep(self._without_own_document(answer))
             reports.count_query()
 
-        def opened() -> AbstractAsyncContextManager[Retriever]:
+        def open_system() -> AbstractAsyncContextManager[Retriever]:
             return self.workshop.opened(self.system, scoped(self.progress, subject=self.name))
 
         # Request one more document if queries are documents, because one may be removed.
         plan = replace(self.plan, k=self.plan.k + bool(self.own))
         warm = build_warm_up_queries(self.data.documents, self.data.queries, plan.warmup)
         observation = Observation()
-        performed = run_system(opened, jobs, plan, warm, kept, observation.observe)
+        performed = run_system(open_system, jobs, plan, warm, keep_answer, observation.observe)
         fresh = [answer for answer in answers if (answer.query, answer.repeat) not in answered]
         reports.finish()
         returned = ReturnedIds.count(answers, self.data.documents, self.data.judgments.nested)

@@ -286,7 +286,7 @@ def hierarchical_bootstrap_means(pairs: Sequence[Sequence[Floats]], rounds: int,
     rng = np.random.default_rng(seed)
     blocks = []
     for counts in draw_counts(n, rounds, rng):
-        means = columns.taken(counts) / n
+        means = columns.weighted_sums(counts) / n
         differences = np.zeros((len(counts), len(pairs)))
         first_column = 0
         for column, sides in enumerate(pairs):

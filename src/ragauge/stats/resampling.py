@@ -44,10 +44,11 @@ class ExactSums:
     def __len__(self) -> int:
         return len(self.parts)
 
-    def taken(self, counts: Floats) -> Floats:
+    def weighted_sums(self, counts: Floats) -> Floats:
         """Compute the weighted sum of the rows of each column, for each row of counts.
 
-        >>> ExactSums.of(np.array([[0.1, 1.0], [0.2, 0.0], [0.3, 0.0]])).taken(np.array([[1.0, 1.0, 0.0]])).tolist()
+        >>> sums = ExactSums.of(np.array([[0.1, 1.0], [0.2, 0.0], [0.3, 0.0]]))
+        >>> sums.weighted_sums(np.array([[1.0, 1.0, 0.0]])).tolist()
         [[0.30000000000000004, 1.0]]
         """
         high, low = np.hsplit(counts @ self.parts, 2)
@@ -98,7 +99,7 @@ def bootstrap_means(columns: Floats, rounds: int, seed: int = 0) -> Floats:
     n = len(columns)
     exact = ExactSums.of(columns)
     rng = np.random.default_rng(seed)
-    return np.concatenate([exact.taken(counts) for counts in draw_counts(n, rounds, rng)]) / n
+    return np.concatenate([exact.weighted_sums(counts) for counts in draw_counts(n, rounds, rng)]) / n
 
 
 def sign_flipped_sums(columns: Floats, rounds: int, seed: int = 0) -> tuple[Floats, bool]:
@@ -111,7 +112,7 @@ def sign_flipped_sums(columns: Floats, rounds: int, seed: int = 0) -> tuple[Floa
     exact, total = ExactSums.of(columns), columns.sum(axis=0)
 
     def flip(flipped: NDArray[np.integer]) -> Floats:
-        return np.asarray(total - 2 * exact.taken(flipped.astype(np.float64)))
+        return np.asarray(total - 2 * exact.weighted_sums(flipped.astype(np.float64)))
 
     if n < 63 and 2**n <= rounds:
         return flip((np.arange(2**n)[:, None] >> np.arange(n)) & 1), True

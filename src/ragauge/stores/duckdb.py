@@ -342,7 +342,7 @@ class DuckDBStore(DatabaseStore):
     def index_used(self, vector: Any, k: int, where: Mapping[str, Any] | None = None) -> bool:
         """Return whether the plan of a search uses the index."""
         query = self._intake.queries([vector], k)[0]
-        conditions = (self._columns.wanted(where) if where else []) or []
+        conditions = (self._columns.to_conditions(where) if where else []) or []
         with self._errors:
             return self._engine.uses_index(query, k, conditions)
 

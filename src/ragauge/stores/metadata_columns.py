@@ -65,11 +65,11 @@ class MetadataColumns:
             to_column_value(about[key], column.kind) if key in about else None for key, column in self._known.items()
         ]
 
-    def named(self, about: Mapping[str, Any]) -> dict[str, Any]:
+    def row_by_name(self, about: Mapping[str, Any]) -> dict[str, Any]:
         """Return the metadata of one vector by column name, without missing keys."""
         return {self._known[key].name: to_column_value(value, self._known[key].kind) for key, value in about.items()}
 
-    def wanted(self, where: Mapping[str, Any]) -> list[FilterCondition] | None:
+    def to_conditions(self, where: Mapping[str, Any]) -> list[FilterCondition] | None:
         """Convert a filter to conditions on columns.
 
         None if nothing can match: no such key, or no value of the column's kind.
@@ -96,7 +96,7 @@ class MetadataColumns:
             converted.append(FilterCondition(column.name, operator, tuple(fitting) if one_of else fitting[0]))
         return converted
 
-    def kept(self) -> dict[str, list[str]]:
+    def to_json(self) -> dict[str, list[str]]:
         """Return the columns as JSON data for the bookkeeping file."""
         return {key: list(column) for key, column in self._known.items()}
 

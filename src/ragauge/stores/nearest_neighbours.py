@@ -77,12 +77,12 @@ def find_nearest(
             for row, query in enumerate(query_matrix):
                 nearest = _nearest_to_query(base, query, k, metric, places, known)
                 positions[row], distances[row] = (
-                    nearest or _BlockSearch(base, query[None], k, metric, places, row).done()
+                    nearest or _BlockSearch(base, query[None], k, metric, places, row).run()
                 )
             return positions, distances
         for start in range(0, len(query_matrix), QUERIES_PER_BLOCK):
             part = query_matrix[start : start + QUERIES_PER_BLOCK]
-            nearest = _BlockSearch(base, part, k, metric, places, start).done(progress, len(query_matrix))
+            nearest = _BlockSearch(base, part, k, metric, places, start).run(progress, len(query_matrix))
             positions[start : start + len(part)], distances[start : start + len(part)] = nearest
     return positions, distances
 
@@ -187,7 +187,7 @@ class _CandidatePairs(NamedTuple):
     low: Float64Array
     high: Float64Array
 
-    def some(self, selection: NDArray[Any]) -> _CandidatePairs:
+    def select(self, selection: NDArray[Any]) -> _CandidatePairs:
         return _CandidatePairs(
             self.rows[selection], self.positions[selection], self.low[selection], self.high[selection]
         )
@@ -238,7 +238,7 @@ class _BlockSearch:
             self.spread += 2 * self.rounding
         self.asked = query_matrix.T
 
-    def done(self, progress: ProgressCallback = no_progress, n_queries: int = 0) -> tuple[Int64Array, Float64Array]:
+    def run(self, progress: ProgressCallback = no_progress, n_queries: int = 0) -> tuple[Int64Array, Float64Array]:
         """Return positions and distances of the nearest rows; report progress as a number of `n_queries`."""
         width = len(self.queries)
         self.bound = self._first_bound()
@@ -267,7 +267,7 @@ class _BlockSearch:
         # With finite values each query has k pairs; with fewer it would get pairs of the next query.
         if (few := np.bincount(pairs.rows, minlength=width) < self.k).any():
             raise BadInput(
-                f"query {self.first + int(few.argmax())} has no distance to {self.k} vectors",
+                f"query {self.first + int(few.argmax())} has no finite distance to {self.k} vectors",
                 hint="remove vectors with a NaN or an infinity",
             )
         best, distances = self._select_nearest(pairs)
@@ -335,7 +335,7 @@ class _BlockSearch:
         )
         width = len(self.queries)
         if width > 1:
-            pairs = pairs.some(np.argsort(pairs.rows.astype(np.uint16), kind="stable"))
+            pairs = pairs.select(np.argsort(pairs.rows.astype(np.uint16), kind="stable"))
         ends = np.cumsum(np.bincount(pairs.rows, minlength=width))
         start = 0
         for row, end in enumerate(ends.tolist()):
@@ -343,11 +343,11 @@ class _BlockSearch:
                 kth_bound = float(np.partition(pairs.high[start:end], self.k - 1)[self.k - 1])
                 self.bound[row] = min(self.bound[row], kth_bound)
             start = end
-        pairs = pairs.some(pairs.low <= (self.bound + self.lift)[pairs.rows])
+        pairs = pairs.select(pairs.low <= (self.bound + self.lift)[pairs.rows])
         if len(pairs.rows) > max(MAX_PENDING_PAIRS, 2 * width * self.k):
             ends = np.bincount(pairs.rows, minlength=width)
             if ends.min() >= self.k:
-                pairs = pairs.some(np.sort(self._select_nearest(pairs)[0]))
+                pairs = pairs.select(np.sort(self._select_nearest(pairs)[0]))
         return pairs
 
     def _select_nearest(self, pairs: _CandidatePairs) -> tuple[Int64Array, Float64Array]:

@@ -48,7 +48,7 @@ class PostgresDocumentTable(PostgresTable, DocumentEngine):
             if not self._table_exists(self._connection):
                 columns = "title text NOT NULL, text text NOT NULL, metadata json NOT NULL"
                 self._create_table(self._connection, columns, dimension, self._comment)
-                self.index = self.index.over(0)
+                self.index = self.index.for_rows(0)
                 self._create_index(self._connection, dimension)
 
     def upsert(self, rows: Sequence[DocumentRow], matrix: Matrix) -> None:

@@ -93,7 +93,7 @@ class PostgresVectorTable(PostgresTable):
     def open_saved(self, dimension: int, chosen_lists: int | None, n_rows: int) -> None:
         """Check that a saved table exists, and choose the options that depend on its size."""
         self._dimension = dimension
-        self.index = replace(self.index, lists=self.index.lists or chosen_lists).over(n_rows)
+        self.index = replace(self.index, lists=self.index.lists or chosen_lists).for_rows(n_rows)
         with postgres.postgres_errors(self._dsn):
             exists = self._table_exists(self._connection)
             self._configure_session()
@@ -138,7 +138,7 @@ class PostgresVectorTable(PostgresTable):
             if self._analysed or not self.exists:
                 return
             if not self._indexed:
-                self.index = self.index.over(n_rows)
+                self.index = self.index.for_rows(n_rows)
                 if self._create_index(self._writer, self._dimension):
                     self._configure_session()
             self._writer.execute(self._compose("ANALYZE {}"))
@@ -294,7 +294,7 @@ class PostgresVectorTable(PostgresTable):
                 copy.write_row((key, to_vector(vector), values))
 
     def _search_settings(self, k: int, where: Mapping[str, Any] | None) -> list[tuple[str, str]]:
-        return self.index.local(k * self.rerank if self.index.binary else k, filtered=bool(where))
+        return self.index.search_settings(k * self.rerank if self.index.binary else k, filtered=bool(where))
 
     def _run_search(
         self,

@@ -89,7 +89,7 @@ class VectorIndex:
                 f"{self.kind} of {self.type} supports up to {max_dimensions} dimensions, got {dimension}", hint=hint
             )
 
-    def over(self, rows: int) -> VectorIndex:
+    def for_rows(self, rows: int) -> VectorIndex:
         """Return the index with lists and probes chosen for a number of rows."""
         lists = self.lists or max(1, rows // 1000 if rows <= 1_000_000 else round(rows**0.5))
         return replace(self, lists=lists, probes=self.probes or max(1, round(lists**0.5)))
@@ -141,7 +141,7 @@ class VectorIndex:
             made.append(("ivfflat.probes", str(self.probes or 1)))
         return made
 
-    def local(self, k: int, *, filtered: bool) -> list[tuple[str, str]]:
+    def search_settings(self, k: int, *, filtered: bool) -> list[tuple[str, str]]:
         """Return additional settings of one search.
 
         An index scan returns at most `ef_search` rows, from which a filter removes some. Iterative scans keep the

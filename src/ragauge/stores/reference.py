@@ -38,7 +38,7 @@ class _VectorRows(NamedTuple):
     sizes: Matrix
     places: Positions
 
-    def some(self, selection: slice | Mask) -> _VectorRows:
+    def select(self, selection: slice | Mask) -> _VectorRows:
         return _VectorRows(self.vectors[selection], self.sizes[selection], self.places[selection])
 
     def put(self, start: int, more: _VectorRows) -> None:
@@ -93,7 +93,7 @@ class ExactStore(VectorStore):
                 self._room.put(0, rows)
         self._room.put(count, _VectorRows(matrix, row_norms(matrix).astype(np.float32), places))
         # Assigned in one step, so that a search in another thread sees all new rows or none.
-        self._held = _SearchSnapshot(self._room.some(slice(end)), gone)
+        self._held = _SearchSnapshot(self._room.select(slice(end)), gone)
 
     def _compact_rows(self) -> None:
         """Remove deleted rows; a concurrent search keeps using the old arrays."""
@@ -101,7 +101,7 @@ class ExactStore(VectorStore):
         if len(gone):
             is_kept = np.ones(len(rows.places), np.bool_)
             is_kept[gone] = False
-            self._room = rows.some(is_kept)
+            self._room = rows.select(is_kept)
             self._held = _SearchSnapshot(self._room, _no_positions())
 
     def _load_vectors(self, file: Path) -> None:

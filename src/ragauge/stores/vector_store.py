@@ -364,7 +364,7 @@ class DatabaseStore(VectorStore):
         self._engine.tune(self._settings)
 
     def _select(self, where: Mapping[str, Any]) -> Any:
-        return self._columns.wanted(where)
+        return self._columns.to_conditions(where)
 
     def _describe_engine(self) -> dict[str, Any]:
         with self._errors:
@@ -381,7 +381,7 @@ class DatabaseStore(VectorStore):
         elif new_columns:
             self._engine.add_columns(list(new_columns.values()))
             self._columns.learn(new_columns)
-        rows = None if metadata is None else [self._columns.named(values) for values in metadata]
+        rows = None if metadata is None else [self._columns.row_by_name(values) for values in metadata]
         self._engine.insert(positions, matrix, rows)
 
     def _build(self) -> None:
@@ -402,7 +402,7 @@ class DatabaseStore(VectorStore):
         self._engine.delete(positions.tolist())
 
     def _flush(self, folder: Path) -> dict[str, Any]:  # noqa: ARG002 - the engine knows its folder
-        return {"columns": self._columns.kept(), **self._engine.flush()}
+        return {"columns": self._columns.to_json(), **self._engine.flush()}
 
     def _close(self) -> None:
         self._engine.close()

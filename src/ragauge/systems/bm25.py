@@ -48,7 +48,10 @@ class BM25:
                 f"unknown method of bm25 `{method}`", hint="choose one of lucene, robertson, atire, bm25l, bm25+"
             )
         if not (k1 >= 0 and 0 <= b <= 1):
-            raise BadInput(f"bm25: k1 must be at least 0 and b between 0 and 1, got k1 = {k1:g} and b = {b:g}")
+            raise BadInput(
+                f"bm25: k1 must be at least 0 and b between 0 and 1, got k1 = {k1:g} and b = {b:g}",
+                hint="use k1=0.9, b=0.4",
+            )
         try:
             stemmer = Stemmer.Stemmer("porter" if language == "english" else language)
         except KeyError:

@@ -184,11 +184,11 @@ class LinkTable:
         table.numbers[rows, positions] = numbers[order]
         return table
 
-    def raised(self, power: float) -> Floats:
+    def to_power(self, power: float) -> Floats:
         """Return the weights to a power; 0 for missing links, even if the power is 0."""
         return np.where(self.weights > 0, self.weights**power, 0.0)
 
-    def within(self, rows: Ints) -> LinkTable:
+    def restrict_to(self, rows: Ints) -> LinkTable:
         """Return the table of the links among some nodes, renumbered in the given order."""
         local = np.full(len(self.ends), NO_POSITION)
         local[rows] = np.arange(len(rows))

@@ -89,7 +89,7 @@ class AntColony:
         """Compute the attraction of each node from its similarity and preference."""
         return np.asarray(np.maximum(similarity, MIN_SIMILARITY) ** self.beta * preference, np.float64)
 
-    def forage(self, state: WalkState, leap: float, rng: np.random.Generator) -> PheromoneTrail:
+    def run_rounds(self, state: WalkState, leap: float, rng: np.random.Generator) -> PheromoneTrail:
         """Run all rounds and return the pheromone.
 
         An agent leaves pheromone once on each node and link of its path.
@@ -239,7 +239,7 @@ class Swarm:
                 rows = find_top_k(similarity, k)
                 return corpus.hits(rows, similarity[rows])
             state = walks.build_state(similarity, np.arange(len(similarity)), walks.links, seeds, tops)
-            trail = walks.forage(query, state, choice)
+            trail = walks.run_rounds(query, state, choice)
             trail.visited[seeds] = True
             visited = np.flatnonzero(trail.visited)
             return rank_visited(corpus, k, similarity, visited, walks.scores(similarity, trail.nodes[visited], visited))
@@ -299,14 +299,14 @@ class SwarmReranker:
         if self._bridges:
             linked = self._walks.links.ends[rows][self._walks.links.weights[rows] > 0]
             nodes = np.concatenate([rows, np.setdiff1d(linked, rows)])
-        links, starts = self._walks.links.within(nodes), np.arange(len(rows))
+        links, starts = self._walks.links.restrict_to(nodes), np.arange(len(rows))
         choice = self._walks.route(
             similarity[nodes], similarity.mean(), find_top_k(similarity[rows], ROUTING_HITS), links
         )
         scores = similarity[rows]
         if choice != "semantic":
             state = self._walks.build_state(similarity, nodes, links, starts, starts)
-            trail = self._walks.forage(query, state, choice).nodes[starts]
+            trail = self._walks.run_rounds(query, state, choice).nodes[starts]
             scores = self._walks.scores(similarity, trail, rows)
         hit_scores = scores.min() - 1.0 - np.arange(len(hit_rows))
         is_known = hit_rows >= 0
@@ -326,7 +326,7 @@ class _SwarmWalks:
         self._parameters = {**asdict(colony), **asdict(settings)}
         self.corpus, self.colony, self.router = corpus, colony, settings.router
         self.links = LinkTable.of(corpus.graph, settings.most_links)
-        self._heavy = self.links.raised(colony.beta)
+        self._heavy = self.links.to_power(colony.beta)
         self._weight, self._seed = settings.weight, settings.seed
         self._preference = compute_preferences(corpus, settings.prior, settings.prior_weight)
 
@@ -342,13 +342,13 @@ class _SwarmWalks:
         mean, highest = similarity.mean(), similarity.max()
         gain = (similarity[rows] - mean) / ((highest - mean) or 1.0)
         pull = self.colony.pull(similarity[rows], self._preference[rows])
-        heavy = self._heavy if links is self.links else links.raised(self.colony.beta)
+        heavy = self._heavy if links is self.links else links.to_power(self.colony.beta)
         return WalkState(links, heavy, pull, gain, starts, tops)
 
-    def forage(self, query: str, state: WalkState, choice: str) -> PheromoneTrail:
+    def run_rounds(self, query: str, state: WalkState, choice: str) -> PheromoneTrail:
         """Run the agents on the chosen route and return their trail."""
         leap = {"walk": 0.0, "leap": self.colony.leap or DEFAULT_LEAP_PROBABILITY}.get(choice, self.colony.leap)
-        return self.colony.forage(state, leap, query_rng(self._seed, query))
+        return self.colony.run_rounds(state, leap, query_rng(self._seed, query))
 
     def scores(self, similarity: Floats, trail: Floats, rows: Ints) -> Floats:
         """Compute the scores of nodes from similarity and pheromone."""

@@ -118,7 +118,7 @@ class PgVectorDB:
         }
         statements = PgStatements(
             postgres.choose_table_name(options.get("table")),
-            VectorIndex(**index_options).over(len(documents)),
+            VectorIndex(**index_options).for_rows(len(documents)),
             options.get("language", "english"),
             options.get("rank", "ts_rank"),
         )
@@ -182,7 +182,7 @@ class PgVectorDB:
             return []
         parameters = {"vector": vector, "k": k, **_filter_parameters(where)}
         statement = self._statements.semantic(filtered=bool(where))
-        rows = await self._table.rows(statement, parameters, self._index.local(k, filtered=bool(where)))
+        rows = await self._table.rows(statement, parameters, self._index.search_settings(k, filtered=bool(where)))
         if where and len(rows) < k and self._index.kind != "none":
             # An iterative index scan has a limit. With a selective filter, an exact scan finds the remaining documents.
             rows = await self._table.rows(statement, parameters, EXACT_SCAN_SETTINGS)
@@ -238,7 +238,7 @@ class PgVectorDB:
             "k": k,
             **_filter_parameters(where),
         }
-        return await self._table.rows(statement, parameters, self._index.local(deep, filtered=bool(where)))
+        return await self._table.rows(statement, parameters, self._index.search_settings(deep, filtered=bool(where)))
 
     def retriever(self, search: str = "semantic", **options: Unpack[SearchOptions]) -> PgVectorRetriever:
         """Return one of the three searches with its options as a retriever."""
@@ -262,7 +262,7 @@ class PgVectorDB:
             raise BadInput("the query has no vector, so there is no plan")
         parameters = {"vector": vector, "k": check_int("k", k), **_filter_parameters(where)}
         statement = self._statements.semantic(filtered=bool(where), explained=True)
-        rows = await self._table.rows(statement, parameters, self._index.local(k, filtered=bool(where)))
+        rows = await self._table.rows(statement, parameters, self._index.search_settings(k, filtered=bool(where)))
         return rows[0][0][0]
 
     async def index_used(
