@@ -41,17 +41,17 @@ def check_repeats(evidence: AuditInput) -> Iterator[Finding]:
             continue
         times = [evidence.runs[run], *again]
         names = evidence.judgments.pool.queries
-        ranked = [_rankings_by_query(one, evidence.rules) for one in times]
+        ranked = [_rankings_by_query(run, evidence.rules) for run in times]
         changed: dict[str, int] = {}
         for other in ranked[1:]:
-            for query in (one for one in names if one in ranked[0] or one in other):
+            for query in (name for name in names if name in ranked[0] or name in other):
                 at = _first_differing_rank(ranked[0].get(query, []), other.get(query, []))
                 if at:
                     changed[query] = min(at, changed.get(query, at))
-        scores = [evidence.scores(run), *(evidence.scores(one) for one in again)]
+        scores = [evidence.scores(run), *(evidence.scores(run) for run in again)]
         rows: list[list[str | float | None]] = []
         for i, name in enumerate(scores[0].measures):
-            each = [list_means(one)[i] for one in scores]
+            each = [list_means(scores)[i] for scores in scores]
             rows.append([name, *(each if len(each) <= 4 else [min(each), max(each)]), max(each) - min(each)])
         header = [str(time) for time in range(1, len(times) + 1)] if len(times) <= 4 else ["lowest", "highest"]
         if not changed:
@@ -83,7 +83,7 @@ def _largest_query_spread(scores: Sequence[Scores]) -> float:
     """Return the mean range of query scores between repeats, largest over measures."""
     found = [0.0]
     for name in scores[0].measures:
-        each = np.stack([one.values[name] for one in scores])
+        each = np.stack([scores.values[name] for scores in scores])
         spread = each.max(axis=0) - each.min(axis=0)
         if not np.isnan(spread).all():
             found.append(float(np.nanmean(spread)))
@@ -186,7 +186,7 @@ def _runs_text(others: Mapping[str, PowerEstimate]) -> str:
 
 
 def _range_text(values: Sequence[float | None], shown: str) -> str:
-    known = [one for one in values if one is not None]
+    known = [value for value in values if value is not None]
     if not known:
         return "more than ten million"
     low, high = shown.format(min(known)), shown.format(max(known))

@@ -193,10 +193,10 @@ def _check_directions(sides: Sequence[SystemScores]) -> None:
             )
 
 
-def _check_sample_texts(name: str, one: Scores, other_name: str, other: Scores) -> None:
+def _check_sample_texts(name: str, scores: Scores, other_name: str, other: Scores) -> None:
     """Raise Incomparable if samples with one id differ in question or reference."""
-    shared = [query for query in one.fingerprints if query in other.fingerprints]
-    differ = [query for query in shared if not has_same_texts(one.fingerprints[query], other.fingerprints[query])]
+    shared = [query for query in scores.fingerprints if query in other.fingerprints]
+    differ = [query for query in shared if not has_same_texts(scores.fingerprints[query], other.fingerprints[query])]
     if differ:
         raise Incomparable(
             f"`{differ[0]}` is another question in {other_name} than in {name}, or has another reference "
@@ -228,15 +228,17 @@ def find_shared_measures(sides: Sequence[SystemScores], wanted: str | Iterable[s
         return shared
     texts = [wanted] if isinstance(wanted, str) else list(wanted)
     known = sides[0].values
-    asked = [part.strip() for text in texts for part in ([text] if text in known else text.split(","))]
-    for measure in asked:
+    measures = [part.strip() for text in texts for part in ([text] if text in known else text.split(","))]
+    for measure in measures:
         for side in sides:
             if measure not in side.values:
                 raise MissingEvidence(
                     f"{side.name} has no values of `{measure}`", hint=f"choose one of {', '.join(side.values)}"
                 )
     canonical = sides[0].scores.values._canonical if sides[0].scores is not None else str
-    return list(dict.fromkeys(measure if measure in list(sides[0].values) else canonical(measure) for measure in asked))
+    return list(
+        dict.fromkeys(measure if measure in list(sides[0].values) else canonical(measure) for measure in measures)
+    )
 
 
 def find_shared_queries(
@@ -253,10 +255,10 @@ def find_shared_queries(
     if everybody | nobody == union:
         return list(sides[0].queries), []
     if common_queries:
-        kept = [query for query in sides[0].queries if query in everybody]
-        if not kept:
+        queries = [query for query in sides[0].queries if query in everybody]
+        if not queries:
             raise Incomparable("no query is in all systems")
-        return kept, [f"compared on the {len(kept)} queries that all systems have, of {len(union)}"]
+        return queries, [f"compared on the {len(queries)} queries that all systems have, of {len(union)}"]
     if count_missing:  # Only in this case can a system lack a query altogether.
         known = {query for side in sides for query in side.queries}
         return [*sides[0].queries, *sorted(known - set(sides[0].queries))], []

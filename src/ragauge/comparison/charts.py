@@ -57,7 +57,7 @@ def draw_panels(overview: Overview) -> ChartDraft | None:
         return None
     cast = SystemStyles(overview.systems, overview.baseline)
     height = max(160, 20 * len(cast.names) + 4)
-    found: list[ChartPanel] = [
+    panels: list[ChartPanel] = [
         draw_dots(
             "hit_rate@k",
             {f"@{k}": _system_means(overview, name) for k, name in hits.items()},
@@ -70,23 +70,23 @@ def draw_panels(overview: Overview) -> ChartDraft | None:
     ]
     said = [_describe_best_and_worst(overview, name) for name in (*hits.values(), ranks)]
     if recall is not None and distinct is not None:
-        found.append(_paired_bars_panel(overview, cast, (recall, distinct), height))
+        panels.append(_paired_bars_panel(overview, cast, (recall, distinct), height))
         said += [_describe_best_and_worst(overview, recall), _describe_best_and_worst(overview, distinct)]
     tag = DEFAULT_STRATA_TAG if DEFAULT_STRATA_TAG in overview.strata else next(iter(overview.strata), None)
     if tag is not None:  # below the first panel, as both have a value axis on the left
         kinds = {f"{one.value} ({one.n})": one.means for one in overview.strata[tag][:MAX_STRATA_DRAWN]}
         below = f"{tag} (number of {overview.nouns[1]})"
         title = f"{overview.first} by {tag}"
-        found.append(draw_dots(title, kinds, overview.first, cast, height, key=cast.names, below=below))
+        panels.append(draw_dots(title, kinds, overview.first, cast, height, key=cast.names, below=below))
     if several is not None:
-        found.append(draw_bars(overview, cast, several, height=height, beside=unique))
+        panels.append(draw_bars(overview, cast, several, height=height, beside=unique))
         said += [
             _describe_best_and_worst(overview, several),
             *([_describe_best_and_worst(overview, unique)] if unique is not None else []),
         ]
     timed = _latency_range_panel(overview, cast, height)
-    found += [] if timed is None else [timed]
-    if len(found) < MIN_PANELS:
+    panels += [] if timed is None else [timed]
+    if len(panels) < MIN_PANELS:
         return None
     caption = join_sentence(
         *describe_bars(overview, [one for one in (ranks, recall, distinct, several) if one is not None]),
@@ -94,7 +94,7 @@ def draw_panels(overview: Overview) -> ChartDraft | None:
         f"the paler bar is {distinct}" if recall is not None and distinct is not None else "",
         "latencies: the mark is the median, the line ends at p95" if timed is not None else "",
     )
-    return ChartDraft(found, "; ".join(said) + ".", caption, width=1140)
+    return ChartDraft(panels, "; ".join(said) + ".", caption, width=1140)
 
 
 def _available_measures(overview: Overview) -> list[str]:
@@ -321,9 +321,9 @@ CHART_DEFINITIONS: dict[str, ChartDefinition] = {
 
 def draw_charts(overview: Overview) -> dict[str, Chart]:
     """Draw every chart for which the overview has data, by name."""
-    found = {}
+    charts = {}
     for name, chart in CHART_DEFINITIONS.items():
         sketch = chart.draw(overview) if overview.measures else None
         if sketch is not None:
-            found[name] = Chart(chart.title, sketch.caption, sketch.alt, sketch.panels, sketch.width)
-    return found
+            charts[name] = Chart(chart.title, sketch.caption, sketch.alt, sketch.panels, sketch.width)
+    return charts

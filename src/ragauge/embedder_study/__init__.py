@@ -118,15 +118,15 @@ def _build_ranking_task(
     seen: DatasetView, plan: StudySettings, measures: Sequence[Measure | MeasureFunction], rules: Convention
 ) -> RankingTask:
     """Build the ranking task; its depth is at least the largest cutoff."""
-    depth = max([plan.k, *(int(one.cutoff or 0) for one in measures if isinstance(one, Measure))])
-    ids = [one.id for one in seen.documents]
+    depth = max([plan.k, *(int(measure.cutoff or 0) for measure in measures if isinstance(measure, Measure))])
+    ids = [document.id for document in seen.documents]
     return RankingTask(ids, list(seen.queries), seen.asked.judgments, measures, rules, depth, seen.own)
 
 
 def _build_study(found: Mapping[str, EmbedderMeasurement], ground: StudyContext, base: str) -> EmbedderStudy:
     """Build the study: differences from the baseline, and comparisons of pairs."""
     seen, field, plan = ground.view, ground.field, ground.plan
-    scores = {name: _score_embedder(field, one) for name, one in found.items()}
+    scores = {name: _score_embedder(field, measurement) for name, measurement in found.items()}
     entrants = _with_differences(found, scores, base, plan)
     first = field.names[0]
     return EmbedderStudy(
@@ -143,15 +143,15 @@ def _build_study(found: Mapping[str, EmbedderMeasurement], ground: StudyContext,
         confidence=plan.confidence,
         seed=plan.seed,
         pairs=compare_embedder_pairs(
-            {one.name: one.description for one in entrants},
-            {name: one.values[first] for name, one in scores.items()},
+            {embedder.name: embedder.description for embedder in entrants},
+            {name: scores.values[first] for name, scores in scores.items()},
             first,
-            models={one.name: one.model for one in entrants},
+            models={embedder.name: embedder.model for embedder in entrants},
             lower=first in next(iter(scores.values())).lower_is_better,
             confidence=plan.confidence,
             seed=plan.seed,
         ),
-        compressors=next((one.compressors for one in found.values() if one.compressors), {}),
+        compressors=next((measurement.compressors for measurement in found.values() if measurement.compressors), {}),
         provenance={
             "made": utc_now(),
             **provenance(),
@@ -256,7 +256,9 @@ def _measure_all(
     """
     order = sorted(every, key=lambda name: name in asked)
     kept = {name: keeping.find(name, every[name]) for name in order} if keeping is not None else {}
-    found: dict[str, EmbedderMeasurement] = {name: one for name, one in kept.items() if one is not None}
+    found: dict[str, EmbedderMeasurement] = {
+        name: measurement for name, measurement in kept.items() if measurement is not None
+    }
     notes = []
     if keeping is not None:
         notes += [f"{name}: reused; made {keeping.dates[name]} (--fresh measures it again)" for name in found]
@@ -307,9 +309,9 @@ def _failure_text(error: Exception) -> str:
     return f"{summarise_error(error)} ({hint})" if hint else summarise_error(error)
 
 
-def _score_embedder(field: RankingTask, one: EmbedderMeasurement) -> Scores:
-    ids = {query: [doc for doc, _ in found] for query, found in one.ranking.items()}
-    return field.scored(ids, name=one.entrant.name)
+def _score_embedder(field: RankingTask, measurement: EmbedderMeasurement) -> Scores:
+    ids = {query: [doc for doc, _ in found] for query, found in measurement.ranking.items()}
+    return field.scored(ids, name=measurement.entrant.name)
 
 
 def _choose_baseline(asked: str | None, names: Sequence[str]) -> tuple[str, list[str]]:
@@ -322,25 +324,25 @@ def _choose_baseline(asked: str | None, names: Sequence[str]) -> tuple[str, list
 def _with_differences(
     found: Mapping[str, EmbedderMeasurement], scores: Mapping[str, Scores], base: str, plan: StudySettings
 ) -> list[EmbedderResult]:
-    others = {name: one for name, one in scores.items() if name != base}
+    others = {name: scores for name, scores in scores.items() if name != base}
     differences = (
         differences_from_baseline(others, scores[base], confidence=plan.confidence, seed=plan.seed) if others else {}
     )
-    return [replace(one.entrant, differences=differences.get(name, {})) for name, one in found.items()]
+    return [replace(measurement.entrant, differences=differences.get(name, {})) for name, measurement in found.items()]
 
 
 def _seconds_by_step(several: Iterable[EmbedderMeasurement]) -> dict[str, float]:
     """Return the measuring time in seconds by step, summed over all embedders."""
     seconds: dict[str, float] = {}
-    for one in several:
-        for what, took in one.seconds.items():
+    for measurement in several:
+        for what, took in measurement.seconds.items():
             seconds[what] = seconds.get(what, 0.0) + took
     return seconds
 
 
 def _size_notes(ground: StudyContext) -> list[str]:
     relevant, whole = len(ground.field.relevant), len(ground.view.documents)
-    left = [one for one in ground.plan.sizes or () if not relevant <= one < whole]
+    left = [size for size in ground.plan.sizes or () if not relevant <= size < whole]
     if not left:
         return []
     told = ", ".join(f"{one:,}" for one in left)
@@ -348,7 +350,11 @@ def _size_notes(ground: StudyContext) -> list[str]:
 
 
 def _dimension_notes(plan: StudySettings, several: Iterable[EmbedderMeasurement]) -> list[str]:
-    have = {one.entrant.name: one.entrant.dimension for one in several if one.entrant.kind == "embedder"}
+    have = {
+        measurement.entrant.name: measurement.entrant.dimension
+        for measurement in several
+        if measurement.entrant.kind == "embedder"
+    }
     notes = []
     for wanted in plan.dimensions or ():
         short = [f"{name} ({own:,})" for name, own in have.items() if own and own < wanted]

@@ -100,8 +100,8 @@ def _time_bm25(
         with observation.observe():
             for query, text in ground.view.queries.items():
                 ask(query, text)
-    found = observation.assess([[one["total"] for one in times.values()]], in_process=True) if times else None
-    return ranking, times, faults, () if found is None else found.doubts
+    check = observation.assess([[time["total"] for time in times.values()]], in_process=True) if times else None
+    return ranking, times, faults, () if check is None else check.doubts
 
 
 def _search_bm25(index: BM25, texts: Mapping[str, str], ground: StudyContext) -> ScoredRankings:

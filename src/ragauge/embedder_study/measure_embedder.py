@@ -201,7 +201,7 @@ class _EmbedderMeasurer:
             failure_counts=count_failures(faults),
             notes=self._notes,
         )
-        times = next((one.times for one in replies.stores if one.times), {})
+        times = next((results.times for results in replies.stores if results.times), {})
         return EmbedderMeasurement(entrant, ranking, times, told.compressors, self._seconds)
 
     def _step_progress(self, action: str = "") -> ProgressCallback:
@@ -242,9 +242,9 @@ class _EmbedderMeasurer:
         )
         return run_timed_queries(embedder, questions, documents, stores, self._step_progress())
 
-    def _exact_ranking(self, asked: Vectors, documents: Vectors) -> dict[str, list[tuple[str, float]]]:
+    def _exact_ranking(self, vectors: Vectors, documents: Vectors) -> dict[str, list[tuple[str, float]]]:
         field = self._ground.field
-        positions, cosines = field.rankings(asked, documents)
+        positions, cosines = field.rankings(vectors, documents)
         return {
             query: [(field.documents[at], near) for at, near in zip(row, close, strict=True) if at >= 0]
             for query, row, close in zip(field.queries, positions.tolist(), cosines.tolist(), strict=True)
@@ -254,48 +254,50 @@ class _EmbedderMeasurer:
         self, replies: TimedSearchResults, ranking: Mapping[str, Sequence[tuple[str, float]]], documents: Vectors
     ) -> list[StoreResult]:
         field = self._ground.field
-        open_ones = [one for one in replies.stores if one.rankings]
-        scored = [field.scored(one.rankings, name=one.store) for one in open_ones]
-        means = dict(zip((one.store for one in open_ones), self._ground.means(scored), strict=True))
+        open_ones = [results for results in replies.stores if results.rankings]
+        scored = [field.scored(results.rankings, name=results.store) for results in open_ones]
+        means = dict(zip((results.store for results in open_ones), self._ground.means(scored), strict=True))
         near = _NeighbourRecall(field, replies.vectors, documents)
         alone = len(self._ground.plan.stores) == 1  # with several stores, the table of stores shows this
-        if alone and any(one.index_used is False for one in replies.stores):
+        if alone and any(results.index_used is False for results in replies.stores):
             self._notes.append(f"{replies.stores[0].store} did not use its index: this is an exact scan")
         return [
             StoreResult(
-                one.store,
-                means.get(one.store, {}),
-                one.stages,
-                one.build_seconds,
-                one.index_used,
-                near.share(one, ranking),
-                one.note,
-                one.doubts,
+                results.store,
+                means.get(results.store, {}),
+                results.stages,
+                results.build_seconds,
+                results.index_used,
+                near.share(results, ranking),
+                results.note,
+                results.doubts,
             )
-            for one in replies.stores
+            for results in replies.stores
         ]
 
-    def _compression_results(self, asked: Vectors, documents: Vectors) -> list[CompressionResult]:
+    def _compression_results(self, vectors: Vectors, documents: Vectors) -> list[CompressionResult]:
         plan = self._ground.plan
         if (plan.dimensions is not None and not plan.dimensions) or self._chance or not usable_rows(documents).any():
             return []
         field = self._ground.field
         how: dict[str, Any] = {"confidence": plan.confidence, "seed": plan.seed}
         made = variations.evaluate_compression(
-            field, asked, documents, plan.dimensions, kinds=[FULL_PRECISION], progress=self._step_progress(), **how
+            field, vectors, documents, plan.dimensions, kinds=[FULL_PRECISION], progress=self._step_progress(), **how
         )
         fewer = [kind for kind in variations.PRECISIONS if kind != FULL_PRECISION]
         # Other precisions only at full dimensions: at every dimension it would take four times as long.
         own = [documents.shape[1]]
-        return made + variations.evaluate_compression(field, asked, documents, own, hows=["first"], kinds=fewer, **how)
+        return made + variations.evaluate_compression(
+            field, vectors, documents, own, hows=["first"], kinds=fewer, **how
+        )
 
-    def _corpus_size_results(self, asked: Vectors, documents: Vectors) -> list[CorpusSizeResult]:
+    def _corpus_size_results(self, vectors: Vectors, documents: Vectors) -> list[CorpusSizeResult]:
         plan, sizes = self._ground.plan, corpus_sizes(self._ground)
         if not sizes or not usable_rows(documents).any():
             return []
         progress = self._step_progress()
         return variations.evaluate_corpus_sizes(
-            self._ground.field, asked, documents, sizes, plan.seed, confidence=plan.confidence, progress=progress
+            self._ground.field, vectors, documents, sizes, plan.seed, confidence=plan.confidence, progress=progress
         )
 
     def _perturbation_results(
@@ -318,12 +320,12 @@ class _EmbedderMeasurer:
         if self._chance:
             return []
         with self._timed_step("perturbing queries"):
-            found = perturbation_results(self._ground, self._name, clean, answer)
+            results = perturbation_results(self._ground, self._name, clean, answer)
         if lost := missed & clear:  # queries without a vector before the perturbation are reported already
             self._notes.append(
                 f"{len(lost)} of {len(clear)} queries have no vector after some perturbation and count as misses there"
             )
-        return found
+        return results
 
     def _truncated_share(self, embedder: Embedder, texts: Sequence[str]) -> tuple[float, int | None]:
         """Return the share of documents beyond the token limit, and the limit."""

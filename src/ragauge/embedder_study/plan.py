@@ -92,7 +92,7 @@ class StudySettings:
     @property
     def shown(self) -> dict[str, object]:
         """Settings as a mapping, without the secrets in store descriptions."""
-        return {**asdict(self), "stores": [str(redact_spec(parse_spec(one))) for one in self.stores]}
+        return {**asdict(self), "stores": [str(redact_spec(parse_spec(store))) for store in self.stores]}
 
     @property
     def characters(self) -> int | None:
@@ -201,7 +201,7 @@ class DatasetView:
     @property
     def texts(self) -> dict[str, str]:
         """Document texts by id."""
-        return {one.id: one.text for one in self.documents}
+        return {document.id: document.text for document in self.documents}
 
 
 def build_view(
@@ -219,7 +219,7 @@ def build_view(
     """
     taken = document_part(part)
     _check_documents(dataset)
-    texts = [taken(one) for one in dataset.documents]
+    texts = [taken(document) for document in dataset.documents]
     if part == "title" and not any(text.strip() for text in texts):
         raise BadInput(f"no document of {dataset.name} has a title", hint="use the part `whole` or `text`")
     limited, notes = restrict_queries(dataset, limit)

@@ -93,7 +93,7 @@ def compare_tokenizers(
     asked, failures = _open_tokenizers(tokenizers)
     progress(Progress("reading"))
     name, documents = _read_corpus(corpus)
-    texts = [taken(one) for one in documents]
+    texts = [taken(document) for document in documents]
     if not any(text.strip() for text in texts):
         raise BadInput(f"{name} has no texts", hint=f"part is `{part}`" if documents else None)
     learns = any(one.learns for one in asked)
@@ -133,7 +133,7 @@ def _count_all(
 
     Return the results, failures, and notes on duplicates left out.
     """
-    given = count_corpus_text(texts.counted)
+    counts = count_corpus_text(texts.counted)
     rows: list[TokenizerStats] = []
     failures: dict[str, str] = {}
     notes: list[str] = []
@@ -150,9 +150,9 @@ def _count_all(
                 notes.append(f"{one.name} is left out: it is identical to {same[known_by]} on this corpus")
                 continue
             same[known_by] = one.name
-            found = count_tokens(
+            stats = count_tokens(
                 ready,
-                given,
+                counts,
                 limit=limit,
                 probes=probes,
                 name=one.name,
@@ -162,7 +162,7 @@ def _count_all(
         except BackendFailed as error:
             failures[one.name] = error.message
             continue
-        rows.append(replace(found, train_seconds=seconds) if one.learns else found)
+        rows.append(replace(stats, train_seconds=seconds) if one.learns else stats)
     return rows, failures, notes
 
 
@@ -176,21 +176,21 @@ def _open_tokenizers(given: Any) -> tuple[list[_OpenTokenizer], dict[str, str]]:
         DEFAULT_TOKENIZERS if usual else [given] if isinstance(given, str) or not isinstance(given, Iterable) else given
     )
     named = wanted.items() if isinstance(wanted, Mapping) else [("", one) for one in wanted]
-    found: list[_OpenTokenizer] = []
+    tokenizers: list[_OpenTokenizer] = []
     failures: dict[str, str] = {}
     for name, one in named:
         called, described = _tokenizer_name(name, one)
-        known = [*failures, *(other.name for other in found), called]
+        known = [*failures, *(other.name for other in tokenizers), called]
         unique_by(known, str, "tokenizer", hint=f"give one another name: other={called}")
         try:
             tokenizer = open_tokenizer(described)
         except (MissingExtra, BackendFailed) as error:
             failures[called] = f"{error.message}{f' ({error.hint})' if error.hint else ''}"
             continue
-        found.append(_OpenTokenizer(called, tokenizer, callable(getattr(tokenizer, "fitted", None))))
-    if not found:
+        tokenizers.append(_OpenTokenizer(called, tokenizer, callable(getattr(tokenizer, "fitted", None))))
+    if not tokenizers:
         raise _no_tokenizer_error(failures)
-    return found, failures
+    return tokenizers, failures
 
 
 def _tokenizer_name(name: str, one: Any) -> tuple[str, Any]:

@@ -197,8 +197,8 @@ def _failed_queries_error(run: Run) -> BackendFailed | None:
     """Return the failed queries of a run as one error, or None if there are none."""
     if not run.failures or run.timings is None:
         return None
-    told = describe_failures(run.failures, run.timings["query"].n_unique(), scored=False)
-    return BackendFailed(f"{run.name}: {told}")
+    failures = describe_failures(run.failures, run.timings["query"].n_unique(), scored=False)
+    return BackendFailed(f"{run.name}: {failures}")
 
 
 def has_only_failures(run: Run) -> bool:

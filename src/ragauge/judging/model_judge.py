@@ -61,7 +61,7 @@ class JudgeCall(NamedTuple):
     def size(self) -> tuple[int, int]:
         """Estimate the numbers of prompt and completion tokens."""
         text = "".join(
-            one["content"] for one in prompts.build_messages(self.task, prompts.CANONICAL_TAG, word=self.word)
+            message["content"] for message in prompts.build_messages(self.task, prompts.CANONICAL_TAG, word=self.word)
         )
         if self.word:
             return estimate_tokens(text), 1
@@ -126,8 +126,8 @@ class ModelJudge:
     def first_asks(self, task: JudgeTask) -> list[JudgeCall]:
         """Return the first calls of a task, for cost estimates."""
         if self._uses_single_word(task.step):
-            return [self._build_call(one, 0, word=True) for one in split_task_by_item(task)]
-        return [self._build_call(one, 0) for one in split_task(task, self._manner.batch)]
+            return [self._build_call(task, 0, word=True) for task in split_task_by_item(task)]
+        return [self._build_call(task, 0) for task in split_task(task, self._manner.batch)]
 
     def _uses_single_word(self, step: str) -> bool:
         return self._manner.verdicts == "tokens" and step in ("support", "useful")
@@ -173,10 +173,10 @@ class ModelJudge:
         For claims, contexts and the other text are separate calls.
         """
         parts = split_task_by_item(task)
-        found = await gather_or_cancel(self._judge_until_complete(part, word=True) for part in parts)
+        words = await gather_or_cancel(self._judge_until_complete(part, word=True) for part in parts)
         said: dict[str, Any] = {}
         why: dict[str, Unscored] = {}
-        for part, one in zip(parts, found, strict=True):
+        for part, one in zip(parts, words, strict=True):
             why |= one.unscored
             for name, verdict in one.said.items():
                 said[name] = _merge_verdicts(said.get(name), verdict, chunks=_has_chunks(part))
@@ -267,11 +267,11 @@ class ModelJudge:
             prompt_tokens=own.prompt_tokens + called.prompt_tokens,
             completion_tokens=own.completion_tokens + called.completion_tokens,
         )
-        kept = CachedReply(reply, called.seconds, called.attempts)
-        self._replies.save(ask.key, step, ask.task.sample, kept, own)
+        cached_reply = CachedReply(reply, called.seconds, called.attempts)
+        self._replies.save(ask.key, step, ask.task.sample, cached_reply, own)
         self._ledger.paid(account.reserved, own)
-        self._ledger.note(step, ask.key, kept, fresh=True)
-        return kept
+        self._ledger.note(step, ask.key, cached_reply, fresh=True)
+        return cached_reply
 
 
 class _RequestAccount:
@@ -325,13 +325,13 @@ def split_task_by_item(task: JudgeTask) -> list[JudgeTask]:
     """
     parts: list[JudgeTask] = []
     for name in task.asked:
-        one = _restrict_task(task, [name])
+        judge_task = _restrict_task(task, [name])
         if task.step == "useful":
-            parts.append(one)
+            parts.append(judge_task)
             continue
         choices = task.choices(name)
         groups = ([c for c in choices if c.startswith("k")], [c for c in choices if not c.startswith("k")])
-        parts += [replace(one, sources={c: task.sources[c] for c in group}) for group in groups if group]
+        parts += [replace(judge_task, sources={c: task.sources[c] for c in group}) for group in groups if group]
     return parts
 
 
@@ -358,9 +358,9 @@ def _merge_verdicts(before: Any, now: Any, *, chunks: bool) -> Any:
 
 
 def _merge_results(parts: Sequence[TaskResult]) -> TaskResult:
-    said: dict[str, Any] = {}
+    results: dict[str, Any] = {}
     unscored: dict[str, Unscored] = {}
     for part in parts:
-        said |= part.said
+        results |= part.said
         unscored |= part.unscored
-    return TaskResult(said, unscored)
+    return TaskResult(results, unscored)

@@ -91,10 +91,10 @@ def _closing_instruction(task: JudgeTask) -> str:
 
 def group_claims(task: JudgeTask) -> dict[str, list[str]]:
     """Group the claims of a task by the text that they come from, answer or reference."""
-    found: dict[str, list[str]] = {}
+    claims: dict[str, list[str]] = {}
     for name in task.asked:
-        found.setdefault("of_answer" if name.startswith("a") else "of_reference", []).append(name)
-    return found
+        claims.setdefault("of_answer" if name.startswith("a") else "of_reference", []).append(name)
+    return claims
 
 
 def build_reply_schema(task: JudgeTask) -> dict[str, Any]:
@@ -119,7 +119,7 @@ def build_reply_schema(task: JudgeTask) -> dict[str, Any]:
     lists = {}
     for name, ids in group_claims(task).items():
         choices = task.choices(ids[0])
-        chunks = [one for one in choices if one.startswith(CONTEXT_ID_PREFIX)]
+        chunks = [choice for choice in choices if choice.startswith(CONTEXT_ID_PREFIX)]
         said = {
             "reason": {"type": "string"},
             "supported_by": _enum_schema(choices),

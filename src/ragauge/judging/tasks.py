@@ -137,8 +137,8 @@ async def judge_sample(sample: Sample, judge: Judge, wanted: RequiredTasks, n: i
 
 def _judged_kinds(sample: Sample, claims: Mapping[str, Sequence[Claim]], said: Mapping[str, TaskResult]) -> list[str]:
     """Return the kinds of tasks that were put to the judge."""
-    held = [] if sample.contexts is None else list(claims)
-    return [*held, *(["cross"] if len(claims) == 2 else []), *(one for one in ("useful", "questions") if one in said)]
+    kinds = [] if sample.contexts is None else list(claims)
+    return [*kinds, *(["cross"] if len(claims) == 2 else []), *(one for one in ("useful", "questions") if one in said)]
 
 
 async def _run_tasks(judge: Judge, jobs: Mapping[str, JudgeTask]) -> dict[str, TaskResult]:
@@ -176,11 +176,11 @@ def _claims_task(sample: Sample, name: str, text: str) -> JudgeTask:
     return JudgeTask("claims", sample.id, parts, {}, sample.question, sample.history, text=name)
 
 
-def _build_claims(text: str, name: str, found: TaskResult) -> list[Claim]:
+def _build_claims(text: str, name: str, result: TaskResult) -> list[Claim]:
     """Build the claims of a text, in the order of its sentences."""
     claims: list[Claim] = []
     for place, cites in enumerate(citations_by_sentence(split_sentences(text)), 1):
-        for one in found.said[f"s{place}"]:
+        for one in result.said[f"s{place}"]:
             claims.append(Claim(f"{CLAIM_ID_PREFIXES[name]}{len(claims) + 1}", one, place, cites))
     return claims
 

@@ -119,7 +119,7 @@ def bench(
         if not run.keep:
             runner.clear(builds)
     if run.price is not None:
-        points = [replace(one, cost_per_million=compute_cost_per_million(one.qps, run.price)) for one in points]
+        points = [replace(point, cost_per_million=compute_cost_per_million(point.qps, run.price)) for point in points]
     return StoreBenchmark(
         data=vectors.name,
         vectors=len(vectors.base),
@@ -217,12 +217,12 @@ def _measure_all(
 def _representative_indices(points: Sequence[MeasuredConfiguration], recall: str) -> list[int]:
     """Return the indices of the points that represent their stores."""
     series: dict[str, list[MeasuredConfiguration]] = {}
-    for one in points:
+    for point in points:
         # The null store takes part only with search options, which make it misbehave on purpose.
-        if not one.is_floor or one.configuration.search:
-            series.setdefault(one.series, []).append(one)
+        if not point.is_floor or point.configuration.search:
+            series.setdefault(point.series, []).append(point)
     chosen = [select_representative(some, recall) for some in series.values()]
-    return [place for place, one in enumerate(points) if any(one is other for other in chosen)]
+    return [place for place, configuration in enumerate(points) if any(configuration is other for other in chosen)]
 
 
 def _measure_extra_stages(
@@ -238,12 +238,12 @@ def _measure_extra_stages(
 
     def dated(stage: str, results: list[StageResultT]) -> list[StageResultT]:
         found = work.provenance(job, search, stage) if results else {}
-        return [replace(one, **found) for one in results]
+        return [replace(load, **found) for load in results]
 
     if plan.clients or plan.rates or plan.shares:
         if work.can_reopen(job):
             loads = dated("load", measuring.loads(work.measure(job, search, "load")))
-            if work.remeasures_doubtful and any(one.doubts and one.reused for one in loads):
+            if work.remeasures_doubtful and any(load.doubts and load.reused for load in loads):
                 work.remove(job, search, "load")
                 loads = dated("load", measuring.loads(work.measure(job, search, "load")))
             point = replace(point, loads=loads)
@@ -282,28 +282,28 @@ def _measure_filters(
     points: Sequence[MeasuredConfiguration], job: StoreBuild, work: BenchmarkRunner, measuring: BenchmarkAnalysis
 ) -> list[MeasuredConfiguration]:
     """Return the configurations of one build with their results under each filter."""
-    searches = [one.configuration.search for one in points]
+    searches = [point.configuration.search for point in points]
     in_process = "server" not in points[0].build.about
     pieces = work.measure_filtered(job, searches)
     results = measuring.filters(pieces, in_process=in_process)
     if work.remeasures_doubtful:
         for search, row in zip(searches, results, strict=True):
-            for one, requested in zip(row, work.plan.requested_filters, strict=True):
-                if one is not None and one.doubts and one.reused:
+            for filtered_search, requested in zip(row, work.plan.requested_filters, strict=True):
+                if filtered_search is not None and filtered_search.doubts and filtered_search.reused:
                     work.remove_filtered(job, search, requested)
         pieces = work.measure_filtered(job, searches)
         results = measuring.filters(pieces, in_process=in_process)
-    found = []
+    filters = []
     for point, piece, row in zip(points, pieces, results, strict=True):
         skipped = sum(one is not None and not one[0][1] for one in piece)
         note = (
             f"not measured with {skipped} of {len(piece)} filters: the limit of {work.plan.filter_seconds:g} s per "
             "filter was reached (raise it with --timeout)"
         )
-        measured = [one for one in row if one is not None]
+        measured = [search for search in row if search is not None]
         notes = [*([note] if skipped else []), *_note_unused_index(point, piece, row)]
-        found.append(replace(point, filters=measured, notes=[*point.notes, *notes]))
-    return found
+        filters.append(replace(point, filters=measured, notes=[*point.notes, *notes]))
+    return filters
 
 
 def _note_unused_index(
@@ -314,9 +314,9 @@ def _note_unused_index(
     The list is empty if there are no such filters or the store has no index.
     """
     unused = [
-        one.name or f"{100 * one.selectivity:.3g}%"
-        for saved, one in zip(piece, row, strict=True)
-        if saved is not None and one is not None and saved[0][0].get("index_used") is False
+        search.name or f"{100 * search.selectivity:.3g}%"
+        for saved, search in zip(piece, row, strict=True)
+        if saved is not None and search is not None and saved[0][0].get("index_used") is False
     ]
     if not unused or is_exact_search(point.build.about):
         return []

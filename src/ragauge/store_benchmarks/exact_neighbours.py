@@ -143,8 +143,10 @@ class RowShardSearch:
         rows = shard.read()
         if rows is None:
             return None
-        found = find_neighbours(np.ascontiguousarray(rows, np.float32), self.queries, self.k, self.metric, self.way)
-        return found._replace(neighbours=found.neighbours + shard.start)
+        neighbours = find_neighbours(
+            np.ascontiguousarray(rows, np.float32), self.queries, self.k, self.metric, self.way
+        )
+        return neighbours._replace(neighbours=neighbours.neighbours + shard.start)
 
 
 @dataclass(frozen=True, eq=False)
@@ -185,14 +187,14 @@ def _search_query_shards(
 ) -> NeighbourSearchResult:
     step = _shard_size(executor, queries, MIN_SHARD_QUERIES, MAX_SENT_SHARD_BYTES)
     parts = (queries[start : start + step] for start in range(0, len(queries), step))
-    found, done = [], 0
+    shards, done = [], 0
     for one in map_ordered(executor, work, parts, heavy=True, ahead=TASKS_AHEAD):
-        found.append(one)
+        shards.append(one)
         done += len(one.neighbours)
         progress(Progress("searching", done, len(queries)))
-    near, far = (np.concatenate([one[which] for one in found]) for which in (0, 1))
+    near, far = (np.concatenate([one[which] for one in shards]) for which in (0, 1))
     return NeighbourSearchResult(
-        near, far, join_backends([one.by for one in found]), next((one.note for one in found if one.note), "")
+        near, far, join_backends([one.by for one in shards]), next((one.note for one in shards if one.note), "")
     )
 
 

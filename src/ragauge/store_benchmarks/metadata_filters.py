@@ -101,7 +101,7 @@ def resolve_filters(data: VectorSet, wanted: Sequence[str | Filter]) -> list[Fil
             hint="--metadata FILE.jsonl",
         )
     known = dict.fromkeys(field for about in data.metadata for field in about)
-    found: list[Filter] = []
+    filters: list[Filter] = []
     for one in wanted:
         where = _convert_conditions(_parse_conditions(one), data) if isinstance(one, str) else dict(one)
         for condition in parse_filter(where):
@@ -112,8 +112,8 @@ def resolve_filters(data: VectorSet, wanted: Sequence[str | Filter]) -> list[Fil
                 f"the filter `{describe_filter(where)}` matches no vector; expected at least 1 of {len(data.base):,}",
                 hint="loosen the condition, or check the types in the metadata file",
             )
-        found.append(where)
-    return found
+        filters.append(where)
+    return filters
 
 
 def keep_used_fields(data: VectorSet, filters: Sequence[Filter]) -> VectorSet:
@@ -171,7 +171,7 @@ def _parse_conditions(text: str) -> list[tuple[str, str, list[str]]]:
     >>> _parse_conditions("lang = de and year>=2019 and kind in a|b")
     [('lang', '=', ['de']), ('year', '>=', ['2019']), ('kind', 'in', ['a', 'b'])]
     """
-    found = []
+    conditions = []
     for part in re.split(r"\s+and\s+", text.strip()):
         condition = CONDITION_PATTERN.fullmatch(part)
         if condition is None:
@@ -181,8 +181,10 @@ def _parse_conditions(text: str) -> list[tuple[str, str, list[str]]]:
                 hint=f"--where '{FILTER_EXAMPLE}'",
             )
         field, operator, value = condition["field"], condition["operator"], condition["value"]
-        found.append((field, operator, [one.strip() for one in value.split("|")] if operator == ONE_OF else [value]))
-    return found
+        conditions.append(
+            (field, operator, [one.strip() for one in value.split("|")] if operator == ONE_OF else [value])
+        )
+    return conditions
 
 
 def _convert_conditions(conditions: Sequence[tuple[str, str, list[str]]], data: VectorSet) -> dict[str, Any]:

@@ -229,8 +229,8 @@ def find_positions(ids: NDArray[np.object_], index: Mapping[str, int]) -> Ints:
     >>> find_positions(np.array([["b", None, "?"]], dtype=object), {"a": 0, "b": 1}).tolist()
     [[1, -1, -2]]
     """
-    found = [-1 if name is None else index.get(name, UNKNOWN_POSITION) for name in ids.ravel().tolist()]
-    return np.array(found, dtype=np.int64).reshape(ids.shape)
+    positions = [-1 if name is None else index.get(name, UNKNOWN_POSITION) for name in ids.ravel().tolist()]
+    return np.array(positions, dtype=np.int64).reshape(ids.shape)
 
 
 def split_rows(queries: Matrix) -> list[Matrix]:

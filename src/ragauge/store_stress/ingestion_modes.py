@@ -149,19 +149,19 @@ def _investigate_failure(
     )
     if not course.plan.bisect:
         return replace(broken, doubt="no attempt was made to reproduce it or to find a shorter prefix (--no-bisect)")
-    found = find_failing_prefix(course, failure, kills)
-    reproduced = found.prefix is not None
+    failing_prefix = find_failing_prefix(course, failure, kills)
+    reproduced = failing_prefix.prefix is not None
     broken = replace(
         broken,
-        prefix=found.prefix,
-        tried=found.tried,
-        steady=found.steady,
-        doubt=found.doubt,
+        prefix=failing_prefix.prefix,
+        tried=failing_prefix.tried,
+        steady=failing_prefix.steady,
+        doubt=failing_prefix.doubt,
         reproduced=reproduced,
     )
     if not reproduced and not failure.documents_lost:
         return broken
-    return reproduce(broken, failure.after if found.prefix is None else found.prefix, description)
+    return reproduce(broken, failure.after if failing_prefix.prefix is None else failing_prefix.prefix, description)
 
 
 def find_failing_prefix(

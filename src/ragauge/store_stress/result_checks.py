@@ -49,7 +49,7 @@ def count_ranking_errors(
     `least` is the minimum number of documents per ranking. `known` are the ids that were put in.
 
     >>> wrong = count_ranking_errors([[("a", 0.1), ("b", 0.9)]], [{"a": 0.1, "b": 0.9}], frozenset("ab"), 2)
-    >>> wrong["out of the order of their own scores"], wrong["out of the order of the true cosines"]
+    >>> wrong["not in the order of their own scores"], wrong["not in the order of the true cosines"]
     (1, 1)
     """
     counts: Counter[str] = Counter()
@@ -102,12 +102,12 @@ class ExactCosines:
 
     def cosines(self, rankings: Sequence[Ranking]) -> list[dict[str, float]]:
         """Compute the exact cosines of the documents in each ranking, by id."""
-        found = []
+        cosines = []
         for place, ranking in enumerate(rankings):
             known = [one for one, _ in ranking if one in self._row]
             values = self._base[[self._row[one] for one in known]] @ self._asked[place] if known else np.zeros(0)
-            found.append(dict(zip(known, values.tolist(), strict=True)))
-        return found
+            cosines.append(dict(zip(known, values.tolist(), strict=True)))
+        return cosines
 
     def neighbour_recall(self, rankings: Sequence[Ranking]) -> float:
         """Compute neighbour recall, the share of the k exact neighbours in the rankings.
@@ -150,8 +150,8 @@ def changed_rankings(before: Sequence[Ranking], after: Sequence[Ranking]) -> lis
     """
     return [
         place
-        for place, (one, other) in enumerate(zip(before, after, strict=True))
-        if not _is_same_ranking(list(one), list(other))
+        for place, (rankings, other) in enumerate(zip(before, after, strict=True))
+        if not _is_same_ranking(list(rankings), list(other))
     ]
 
 
@@ -224,7 +224,7 @@ def compare_documents(
     (1, CorruptDocument(id='b', kind='changed', difference='text: byte 3 of 3 is 0x4f, not 0x6f', position=2))
     """
     places = {one.id: place for place, one in enumerate(documents[:possible])}
-    owners = {one.text: one.id for one in documents[:possible] if one.text}
+    owners = {document.text: document.id for document in documents[:possible] if document.text}
     corrupt: list[CorruptDocument] = []
     for name, times in Counter(listed).items():
         if name not in places:

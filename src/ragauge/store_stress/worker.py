@@ -106,7 +106,7 @@ class StoreWorker:
         """Read the ids and all documents in random order, in batches and some singly."""
         task = self.task
         self.stage = "reading back"
-        ids = [one.id for one in self._documents[: task.possible]]
+        ids = [document.id for document in self._documents[: task.possible]]
         chance = random.Random(task.seed)  # noqa: S311 - an order, no secret
         chance.shuffle(ids)
         self._report_progress(0, len(ids))
@@ -143,14 +143,14 @@ class StoreWorker:
 
         Raises WrongResult for anything else.
         """
-        found = _check_list(self._store.get(ids), "documents")
-        if len(found) != len(ids):
+        documents = _check_list(self._store.get(ids), "documents")
+        if len(documents) != len(ids):
             asked = "1 document" if len(ids) == 1 else f"{len(ids):,} documents"
-            raise WrongResult(f"it was asked for {asked} and returned {len(found):,}")
-        for one in found:
+            raise WrongResult(f"it was asked for {asked} and returned {len(documents):,}")
+        for one in documents:
             if one is not None and not all(hasattr(one, field) for field in ("id", *DOCUMENT_FIELDS)):
                 raise WrongResult(f"it returned {_type_name(one)}, not a Document")
-        return list(zip(ids, found, strict=True))
+        return list(zip(ids, documents, strict=True))
 
     def replace(self) -> None:
         """Replace some documents by changed ones, read them, and restore the originals."""
@@ -195,7 +195,7 @@ class StoreWorker:
         task = self.task
         self.stage = "searching"
         queries, asked = read_queries(self._data), read_vectors(self._data, "asked")
-        texts = {one.id: one.text for one in self._documents} if "text" in self._keeps else {}
+        texts = {document.id: document.text for document in self._documents} if "text" in self._keeps else {}
         timings, rankings, others = [], [], 0
         for place, text in enumerate(queries.values()):
             self._report_progress(place, len(queries))
@@ -221,7 +221,7 @@ def check_store_attributes(store: Any) -> tuple[list[str], str]:
     """
     keeps = getattr(store, "keeps", DOCUMENT_FIELDS)
     searches = getattr(store, "searches", SEARCH_KINDS[0])
-    unknown = [keeps] if isinstance(keeps, str) else [one for one in keeps if one not in DOCUMENT_FIELDS]
+    unknown = [keeps] if isinstance(keeps, str) else [field for field in keeps if field not in DOCUMENT_FIELDS]
     if unknown:
         raise BadInput(
             f"the store declares an unknown field `{unknown[0]}`",
@@ -231,7 +231,7 @@ def check_store_attributes(store: Any) -> tuple[list[str], str]:
         raise BadInput(
             f"the store declares an unknown search `{searches}`", hint=f"set `searches` to {' or '.join(SEARCH_KINDS)}"
         )
-    return [one for one in DOCUMENT_FIELDS if one in keeps], str(searches)
+    return [field for field in DOCUMENT_FIELDS if field in keeps], str(searches)
 
 
 def _check_list(found: Any, what: str) -> list[Any]:

@@ -142,7 +142,7 @@ def _parse_versions(rows: TableRows) -> list[DocumentVersion]:
 
 def _check_cycles(versions: Sequence[DocumentVersion], rows: TableRows, places: Mapping[str, int]) -> None:
     """Raise BadInput if documents supersede each other in a cycle."""
-    after = {one.doc: one.superseded_by for one in versions if one.superseded_by is not None}
+    after = {version.doc: version.superseded_by for version in versions if version.superseded_by is not None}
     done: set[str] = set()
     for first in after:
         path: dict[str, None] = {}
@@ -220,11 +220,11 @@ def write_versions(versions: Sequence[DocumentVersion], path: str) -> None:
         raise BadInput("versions are written as .jsonl, .csv, .tsv or .parquet", file=path)
     with atomic_write(path) as file:
         if kind == "jsonl":
-            for one in versions:
-                known = {name: value for name, value in _version_fields(one, 0).items() if value is not None}
-                if one.effective is not None and one.effective.is_integer():
-                    whole = int(one.effective)  # rig writes integers
-                    known[EFFECTIVE_FIELD] = one.effective if DATE_LIKE_PATTERN.fullmatch(str(whole)) else whole
+            for version in versions:
+                known = {name: value for name, value in _version_fields(version, 0).items() if value is not None}
+                if version.effective is not None and version.effective.is_integer():
+                    whole = int(version.effective)  # rig writes integers
+                    known[EFFECTIVE_FIELD] = version.effective if DATE_LIKE_PATTERN.fullmatch(str(whole)) else whole
                 file.write(json.dumps(known, ensure_ascii=False).encode() + b"\n")
             return
         import polars as pl
@@ -252,15 +252,15 @@ def read_freshness(path: str | Path) -> Freshness:
     hint = "write the file again with `ragauge freshness … -o`"
     if lacks:
         raise BadInput(f"missing {', '.join(lacks)}", file=str(path), hint=hint)
-    found = from_json_data(Freshness, data, source=str(path))
-    if isinstance(found.k, bool) or found.k < 1:
+    result = from_json_data(Freshness, data, source=str(path))
+    if isinstance(result.k, bool) or result.k < 1:
         raise BadInput(f"k must be an integer of at least 1, got {json.dumps(data['k'])}", file=str(path), hint=hint)
-    names = [one.query for one in found.queries]
-    twice = next((name for name in names if name in found.unscored), None)
+    names = [query.query for query in result.queries]
+    twice = next((name for name in names if name in result.unscored), None)
     if twice is not None or len({*names}) < len(names):
         twice = twice or next(name for name in names if names.count(name) > 1)
         raise BadInput(f"query `{twice}` appears more than once", file=str(path), hint=hint)
-    deep = next((one.query for one in found.queries if one.considered > found.k), None)
+    deep = next((query.query for query in result.queries if query.considered > result.k), None)
     if deep is not None:
-        raise BadInput(f"query `{deep}` has more than k = {found.k} checked documents", file=str(path), hint=hint)
-    return found
+        raise BadInput(f"query `{deep}` has more than k = {result.k} checked documents", file=str(path), hint=hint)
+    return result

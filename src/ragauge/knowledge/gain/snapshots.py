@@ -100,7 +100,7 @@ class Snapshot:
     @property
     def texts(self) -> dict[str, str]:
         """Title and text of each document, by id."""
-        return {one.id: one.whole for one in self.documents or ()}
+        return {document.id: document.whole for document in self.documents or ()}
 
 
 @dataclass(frozen=True, eq=False)
@@ -161,13 +161,13 @@ def open_snapshots(
         return SnapshotPair(
             first, last, data, [] if more is None else list(more.documents or ()), 0, 0, more is not None
         )
-    there = {one.id: one for one in first.documents or ()}
-    now = {one.id: one for one in last.documents or ()}
+    there = {document.id: document for document in first.documents or ()}
+    now = {document.id: document for document in last.documents or ()}
     return SnapshotPair(
         first,
         last,
         data,
-        [one for one in last.documents or () if one.id not in there],
+        [document for document in last.documents or () if document.id not in there],
         sum(name not in now for name in there),
         sum(name in there and there[name].whole != one.whole for name, one in now.items()),
         known,

@@ -85,15 +85,15 @@ def seed_distances(graph: Graph, parts: Ints, seeds: Ints) -> Ints:
     """
     joined = np.zeros(len(graph) + 1, bool)
     joined[parts[seeds]] = True
-    found: Ints = np.where(joined[parts], BEYOND_MAX_STEPS, UNREACHABLE)
-    found[seeds] = 0
+    distances: Ints = np.where(joined[parts], BEYOND_MAX_STEPS, UNREACHABLE)
+    distances[seeds] = 0
     edge = seeds
     for step in range(1, MAX_STEPS + 1):
         met = np.zeros(len(graph), bool)
         met[_linked_nodes(graph, edge)] = True
-        edge = np.flatnonzero(met & (found == BEYOND_MAX_STEPS))
-        found[edge] = step
-    return found
+        edge = np.flatnonzero(met & (distances == BEYOND_MAX_STEPS))
+        distances[edge] = step
+    return distances
 
 
 def _linked_nodes(graph: Graph, nodes: Ints) -> Ints:
@@ -144,9 +144,9 @@ def summarise_reach(by_kind: Mapping[str, Sequence[QueryReach]], documents: int,
 
 def _reach_columns(rows: Sequence[QueryReach]) -> dict[str, Floats]:
     """Compute every value of each query, by name; NaN if undefined."""
-    relevant = np.array([one.relevant for one in rows], np.float64)
-    others = np.array([one.others for one in rows], np.float64)
-    plain = np.array([one.plain for one in rows], np.float64)
+    relevant = np.array([row.relevant for row in rows], np.float64)
+    others = np.array([row.others for row in rows], np.float64)
+    plain = np.array([row.plain for row in rows], np.float64)
     behind = others[:, 1:].sum(axis=1, keepdims=True) - np.cumsum(others[:, 1:], axis=1)
     with np.errstate(invalid="ignore", divide="ignore"):
         total = relevant.sum(axis=1, keepdims=True)

@@ -79,7 +79,7 @@ def lint(
         check_int("limit", limit)
     chosen = select_checks(LINT_CHECKS, checks)
     counter, absent = _open_token_counter(
-        embedder, tokenizer, limit, wanted=any(one.name == "tokens" for one in chosen)
+        embedder, tokenizer, limit, wanted=any(check.name == "tokens" for check in chosen)
     )
     progress(Progress("reading"))
     began = time.perf_counter()

@@ -64,26 +64,26 @@ def check_near_duplicates(evidence: Evidence) -> Iterator[Finding]:
     total, near = len(evidence.reading), evidence.thresholds.near
     told = {place for group in groups for place in group[1:]} | set(empty)
     left = [place for place in range(total) if place not in told]
-    found = corpus_checks.find_near_duplicates(
+    duplicates = corpus_checks.find_near_duplicates(
         [evidence.reading.texts[place] for place in left], near, evidence.progress
     )
     rule = f"Jaccard {near:g} or more of 3-word shingles"
-    if not found:
+    if not duplicates:
         said = f"no near-duplicates ({rule})"
         yield Finding(evidence.reading.name, "near duplicates", False, 0, said)
         return
-    found.sort(key=lambda one: (-len(one.group), -one.part))
-    more = sum(len(one.group) - 1 for one in found)
+    duplicates.sort(key=lambda one: (-len(one.group), -one.part))
+    more = sum(len(one.group) - 1 for one in duplicates)
     yield Finding(
         evidence.reading.name,
         "near duplicates",
         more >= 5 * evidence.thresholds.share * total,
         more,
         f"{more:,} of {pluralise(total, 'document')} ({format_share(more, total)}) are near-duplicates ({rule}), "
-        f"in {pluralise(len(found), 'group')}",
+        f"in {pluralise(len(duplicates), 'group')}",
         tuple(
             f"{_format_group(evidence, [left[i] for i in one.group], '~')} at {one.part:.2f}"
-            for one in found[:MAX_GROUPS_SHOWN]
+            for one in duplicates[:MAX_GROUPS_SHOWN]
         ),
         "near-duplicates displace other documents in rankings; if they contradict each other, an answer may cite the "
         "outdated one",
@@ -108,7 +108,7 @@ def check_language(evidence: Evidence) -> Iterator[Finding]:
     """
     reading, allowed = evidence.reading, evidence.thresholds.languages
     counts = evidence.by_language
-    told = [one for one in counts if one != UNKNOWN_LANGUAGE]
+    told = [count for count in counts if count != UNKNOWN_LANGUAGE]
     if not told:
         yield Finding(reading.name, "language", False, 0, "no document is long enough to identify its language")
         return
@@ -141,7 +141,7 @@ def check_language(evidence: Evidence) -> Iterator[Finding]:
         ),
         "a monolingual embedder represents other languages poorly, and BM25 matches none of their words",
         FindingTable(
-            ["language", "documents"], [[one, float(counts[one])] for one in list(counts)[:MAX_LANGUAGES_SHOWN]]
+            ["language", "documents"], [[count, float(counts[count])] for count in list(counts)[:MAX_LANGUAGES_SHOWN]]
         ),
         "use a multilingual embedder, or remove these documents; list allowed languages with --language",
     )
@@ -212,23 +212,23 @@ def check_tokens(evidence: Evidence) -> Iterator[Finding]:
         said = f"{who.name} has no token limit ({pluralise(total, 'token')} in all)"
         yield Finding(reading.name, "tokens", False, 0, said)
         return
-    found = np.flatnonzero(counts > limit)
-    if not len(found):
+    tokens = np.flatnonzero(counts > limit)
+    if not len(tokens):
         longest = int(counts.max(initial=0))
         said = f"no text is truncated: the limit of {who.name} is {limit:,} tokens, the longest text has {longest:,}"
         yield Finding(reading.name, "tokens", False, 0, said)
         return
-    found = found[np.argsort(-counts[found], kind="stable")]
-    over = counts[found] - limit
+    tokens = tokens[np.argsort(-counts[tokens], kind="stable")]
+    over = counts[tokens] - limit
     lost = int(over.sum())
     yield Finding(
         reading.name,
         "tokens",
-        evidence.many(len(found)) or lost >= evidence.thresholds.share * total,
-        len(found),
-        f"{len(found):,} of {pluralise(len(reading), 'document')} ({format_share(len(found), len(reading))}) exceed "
+        evidence.many(len(tokens)) or lost >= evidence.thresholds.share * total,
+        len(tokens),
+        f"{len(tokens):,} of {pluralise(len(reading), 'document')} ({format_share(len(tokens), len(reading))}) exceed "
         f"the {limit:,}-token limit of {who.name}",
-        tuple(one_line(f"{reading.called(i)}: {int(counts[i]):,} tokens") for i in found[:MAX_EXAMPLES].tolist()),
+        tuple(one_line(f"{reading.called(i)}: {int(counts[i]):,} tokens") for i in tokens[:MAX_EXAMPLES].tolist()),
         f"{lost:,} of {pluralise(total, 'token')} ({format_share(lost, total)}) are truncated and cannot be retrieved",
         _lost_share_grid(counts, limit),
         f"split texts into chunks of at most {limit:,} tokens, or use an embedder with a higher limit",

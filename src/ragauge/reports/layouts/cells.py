@@ -51,12 +51,12 @@ def parse_count(value: Any, what: str, label: str, line: int | None = None) -> i
     >>> parse_count("3", "n", "t.csv"), parse_count("", "n", "t.csv")
     (3, None)
     """
-    found = parse_finite_number(None if value == "" else value, what, label, line)
-    if found is None:
+    finite_number = parse_finite_number(None if value == "" else value, what, label, line)
+    if finite_number is None:
         return None
-    if found < 0 or found != int(found):
+    if finite_number < 0 or finite_number != int(finite_number):
         raise BadInput(f"{what} must be an integer of at least 0, got `{str(value)[:40]}`", file=label, line=line)
-    return int(found)
+    return int(finite_number)
 
 
 def read_layout_table(path: str, needed: Sequence[str], figures: Iterable[str], what: str) -> TableRows:
@@ -93,14 +93,14 @@ def unknown_column_notes(rows: TableRows, known: Iterable[str]) -> list[str]:
 
 def parse_row_numbers(rows: TableRows, at: int, columns: Iterable[str]) -> dict[str, float]:
     """Parse the numbers in some cells of a row, by column. Empty cells are omitted."""
-    found = {}
+    numbers = {}
     for name in columns:
         value = parse_finite_number(
             rows.columns[name][at] if name in rows.columns else None, name, rows.label, rows.line(at)
         )
         if value is not None:
-            found[name] = value
-    return found
+            numbers[name] = value
+    return numbers
 
 
 def to_csv(columns: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> str:

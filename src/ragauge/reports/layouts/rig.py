@@ -356,7 +356,7 @@ def _diff_row(overview: Overview, measure: str, name: str, old: SystemSummary, n
         "current_mean": current,
         "baseline_mean": baseline,
         "delta": None if baseline is None else current - baseline,
-        **dict(zip(DIFF_BUCKETS, _count_buckets(one["delta"] for one in changes), strict=True)),
+        **dict(zip(DIFF_BUCKETS, _count_buckets(change["delta"] for change in changes), strict=True)),
         "query_changes": changes,
     }
     for side, entry in (("current", new), ("baseline", old)):
@@ -377,17 +377,17 @@ def _parse_query_changes(row: Mapping[str, Any], name: str, label: str) -> dict[
     held = row.get("query_changes", [])
     if not isinstance(held, list) or not all(isinstance(one, dict) for one in held):
         raise BadInput(f"query_changes of {name} must be a list of objects", file=label)
-    found: dict[str, dict[str, float]] = {side: {} for side in DIFF_SYSTEMS}
+    changes: dict[str, dict[str, float]] = {side: {} for side in DIFF_SYSTEMS}
     for one in held:
         query = parse_id(one.get("query_id"), f"a query of {name}", label)
-        if query in found["current"]:
+        if query in changes["current"]:
             raise BadInput(f"{name} of query `{query}` appears more than once", file=label)
         for side in DIFF_SYSTEMS:
             value = parse_finite_number(one.get(side), f"{side} of query `{query}` by {name}", label)
             if value is None:
                 raise BadInput(f"{side} of query `{query}` by {name} is missing", file=label)
-            found[side][query] = value
-    return found
+            changes[side][query] = value
+    return changes
 
 
 def _count_mean_queries(mean: float, values: Mapping[str, float]) -> int:
