@@ -153,8 +153,8 @@ def _run_audit(
         measures.append(measure)
     depths = map(defined_depth, runs.values()) if rules.beyond_depth == "undefined" else ()
     limits = [depth for depth in depths if depth is not None]
-    undefined = [one for one in measures if limits and is_beyond_depth(one, min(limits))]
-    measures = [one for one in measures if one not in undefined]
+    undefined = [measure for measure in measures if limits and is_beyond_depth(measure, min(limits))]
+    measures = [measure for measure in measures if measure not in undefined]
     if not measures:
         raise MissingEvidence(
             f"{', '.join(map(str, undefined))} cannot be audited: a run was made with k={min(limits):g}",

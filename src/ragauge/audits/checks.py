@@ -177,7 +177,7 @@ def audit_evidence(
 
     Leaks come first because they invalidate the other findings.
     """
-    found = run_checks(checks, evidence, absent)
-    leaking = any(finding.what in LEAK_FINDINGS for finding in found.findings)
-    findings = [with_remedy(finding, leaking=leaking) for finding in found.findings]
-    return Audit(sorted(findings, key=lambda finding: finding.what not in LEAK_FINDINGS), found.skipped)
+    audit = run_checks(checks, evidence, absent)
+    leaking = any(finding.what in LEAK_FINDINGS for finding in audit.findings)
+    findings = [with_remedy(finding, leaking=leaking) for finding in audit.findings]
+    return Audit(sorted(findings, key=lambda finding: finding.what not in LEAK_FINDINGS), audit.skipped)

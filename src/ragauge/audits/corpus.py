@@ -69,7 +69,7 @@ def find_near_duplicate_documents(documents: Sequence[Document]) -> list[Duplica
     Each shares at least `NEAR` of its shingles with the first one of the group.
     """
     near_duplicates = corpus_checks.find_near_duplicates([document.whole for document in documents])
-    return [DuplicateIds([documents[place].id for place in one.group], one.part) for one in near_duplicates]
+    return [DuplicateIds([documents[place].id for place in ids.group], ids.part) for ids in near_duplicates]
 
 
 def find_inconsistent_groups(
@@ -93,10 +93,10 @@ def share_best_grade(
 ) -> Judgments:
     """Give all documents of each group its best grade, or only the judged ones."""
     grades = {query: dict(docs) for query, docs in judgments.nested.items()}
-    for one in found:
-        best = max(one.grades.values())
-        for doc in one.grades if judged_only else one.group:
-            grades[one.query][doc] = best
+    for group in found:
+        best = max(group.grades.values())
+        for doc in group.grades if judged_only else group.group:
+            grades[group.query][doc] = best
     return replace_grades(judgments, grades)
 
 
@@ -169,7 +169,7 @@ def check_duplicates(evidence: AuditInput) -> Iterator[Finding]:
         words,
         grid,
     )
-    yield from _contradiction_findings(evidence, [one for one in split if one.contradicts])
+    yield from _contradiction_findings(evidence, [group for group in split if group.contradicts])
 
 
 def _empty_document_findings(evidence: AuditInput, empty: Sequence[str], total: int) -> Iterator[Finding]:
@@ -246,11 +246,11 @@ def check_near_duplicates(evidence: AuditInput) -> Iterator[Finding]:
         message = f"no near-duplicates among {pluralise(len(documents), 'document')} ({rule})"
         yield Finding("corpus", "near duplicates", False, 0, message)
         return
-    groups = [one.group for one in duplicates]
+    groups = [duplicate.group for duplicate in duplicates]
     split = list(find_inconsistent_groups(evidence.judgments, groups, evidence.rules.rel))
     close = list(
         find_inconsistent_groups(
-            evidence.judgments, [one.group for one in duplicates if one.part >= MIN_CLOSE_JACCARD], evidence.rules.rel
+            evidence.judgments, [ids.group for ids in duplicates if ids.part >= MIN_CLOSE_JACCARD], evidence.rules.rel
         )
     )
     size = sum(map(len, groups))
@@ -273,7 +273,11 @@ def check_near_duplicates(evidence: AuditInput) -> Iterator[Finding]:
         size,
         message,
         first_few(
-            [" ~ ".join(one.group[:3]) + (" ~ …" if len(one.group) > 3 else "") for one in duplicates], MAX_GROUPS_SHOWN
+            [
+                " ~ ".join(duplicate.group[:3]) + (" ~ …" if len(duplicate.group) > 3 else "")
+                for duplicate in duplicates
+            ],
+            MAX_GROUPS_SHOWN,
         ),
         words,
         grid,
@@ -356,7 +360,7 @@ def _repair_text(repairs: Sequence[Repair], total: int) -> str:
     if not repairs:
         return f"no normalisation ({', '.join(ID_NORMALISERS)}) makes any id match"
     first, *others = repairs
-    more = "".join(f", {len(one.matches):,} without regard to {one.name}" for one in others)
+    more = "".join(f", {len(repair.matches):,} without regard to {repair.name}" for repair in others)
     return f"{len(first.matches):,} of {pluralise(total, 'id')} would match if {first.name} were ignored{more}"
 
 
@@ -366,7 +370,11 @@ def _orphan_examples(lost: Sequence[str], repairs: Sequence[Repair]) -> Sequence
 
 
 def _repair_grid(repairs: Sequence[Repair]) -> FindingTable | None:
-    return FindingTable(["repair", "matches"], [[one.name, len(one.matches)] for one in repairs]) if repairs else None
+    return (
+        FindingTable(["repair", "matches"], [[repair.name, len(repair.matches)] for repair in repairs])
+        if repairs
+        else None
+    )
 
 
 def _require_documents(evidence: AuditInput) -> Sequence[Document]:
@@ -388,4 +396,4 @@ def _judged_counts_text(evidence: AuditInput, documents: Sequence[str]) -> str:
 
 
 def _count_queries(split: Sequence[InconsistentGroup]) -> int:
-    return len({one.query for one in split})
+    return len({group.query for group in split})

@@ -136,7 +136,7 @@ def find_candidate_fields(
         elif len({_value_text(value) for value in values}) > 1:
             unread[name] = path
         derived += _derived_fields(name, values, told=whole is not None)
-    left = [one.name for one in (*fields, *derived)[MAX_FIELDS:]]
+    left = [field.name for field in (*fields, *derived)[MAX_FIELDS:]]
     return [*fields, *derived][:MAX_FIELDS], [*(f"`{path}`" for path in unread.values()), *left]
 
 
@@ -171,8 +171,8 @@ def _value_field(name: str, values: Sequence[Any]) -> CandidateField | None:
     """
     lists = any(map(_is_list, values))
     plain = [value if isinstance(value, str | int | float) or value is None else _value_text(value) for value in values]
-    found = build_metadata_field(name, plain)
-    return None if found is None or (lists and not found.kinds) else found
+    field = build_metadata_field(name, plain)
+    return None if field is None or (lists and not field.kinds) else field
 
 
 def _derived_fields(name: str, values: Sequence[Any], *, told: bool) -> Iterator[CandidateField]:
@@ -195,9 +195,9 @@ def _derived_fields(name: str, values: Sequence[Any], *, told: bool) -> Iterator
 
 def _prefix_fields(name: str, values: Sequence[Any]) -> Iterator[CandidateField]:
     stems = [text_prefix(value) if isinstance(value, str) else "" for value in values]
-    found = build_metadata_field(f"beginning of {name}", stems)
-    if found is not None and found.kinds and len(set(stems) - {""}) > 1:
-        yield found
+    field = build_metadata_field(f"beginning of {name}", stems)
+    if field is not None and field.kinds and len(set(stems) - {""}) > 1:
+        yield field
 
 
 def text_prefix(text: str) -> str:

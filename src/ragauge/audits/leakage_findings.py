@@ -225,9 +225,9 @@ def field_rank_correlations(evidence: AuditInput, field: CandidateField, *, fall
             rows = [(place[doc], score) for doc, score in part.select("doc", "score").iter_rows() if doc in place]
             if len(rows) < 3:
                 continue
-            one = rankdata([field.values[doc] * (-1 if falling else 1) for doc, _ in rows])
+            latency = rankdata([field.values[doc] * (-1 if falling else 1) for doc, _ in rows])
             two = rankdata([score for _, score in rows])
-            if one.std() > 0 and two.std() > 0:
-                each.append(float(np.corrcoef(one, two)[0, 1]))
+            if latency.std() > 0 and two.std() > 0:
+                each.append(float(np.corrcoef(latency, two)[0, 1]))
         correlations[name] = float(np.mean(each)) if each and not field.kinds else None
     return correlations

@@ -138,14 +138,14 @@ def check_query_count(evidence: AuditInput) -> Iterator[Finding]:
     others = [run for run in scores if run != best]
     named = next(iter(scores.values())).measures if len(scores) == 2 else [first]
     rows = [(run, name, _estimate_power(scores[best], scores[run], name)) for run in others for name in named]
-    small = {run: told for run, name, told in rows if name == first and told.is_small}
-    unseen = {run: told for run, told in small.items() if not told.is_found}
-    seen = {run: told for run, told in small.items() if told.is_found}
+    small = {run: estimate for run, name, estimate in rows if name == first and estimate.is_small}
+    unseen = {run: estimate for run, estimate in small.items() if not estimate.is_found}
+    seen = {run: estimate for run, estimate in small.items() if estimate.is_found}
     two = len(scores) == 2
     header = ["measure" if two else f"{best} against", "difference", "p", f"{n} queries find", "it needs"]
     grid = FindingTable(
         header,
-        [[name if two else run, *told.shown()] for run, name, told in rows],
+        [[name if two else run, *estimate.shown()] for run, name, estimate in rows],
         ["name", "signed", "p", "score", "count"],
     )
     if unseen:
@@ -159,8 +159,8 @@ def check_query_count(evidence: AuditInput) -> Iterator[Finding]:
         least, needed = (
             _range_text(values, shown)
             for values, shown in (
-                ([told.least for told in seen.values()], "{:.4f}"),
-                ([told.needed for told in seen.values()], "{:,}"),
+                ([estimate.least for estimate in seen.values()], "{:.4f}"),
+                ([estimate.needed for estimate in seen.values()], "{:,}"),
             )
         )
         message = (
@@ -178,8 +178,8 @@ def _runs_text(others: Mapping[str, PowerEstimate]) -> str:
     """List the first few runs, with the difference and its p-value."""
     return join_names(
         [
-            f"{run} ({format_number(told.difference, 'signed')}, p {format_number(told.p, 'p')})"
-            for run, told in others.items()
+            f"{run} ({format_number(estimate.difference, 'signed')}, p {format_number(estimate.p, 'p')})"
+            for run, estimate in others.items()
         ],
         MAX_RUNS_NAMED,
     )
@@ -194,7 +194,7 @@ def _range_text(values: Sequence[float | None], shown: str) -> str:
 
 
 def _power_remedy(unseen: Mapping[str, PowerEstimate]) -> str:
-    most = _range_text([told.needed for told in unseen.values()], "{:,}")
+    most = _range_text([estimate.needed for estimate in unseen.values()], "{:,}")
     return f"report no significant difference, or judge more: {most} queries detect it with 80% power"
 
 

@@ -109,7 +109,7 @@ def draw_quality_latency(overview: Overview) -> ChartDraft | None:
     said = join_with_and(
         [f"{place.system} {format_bar_value(place.mean.value)} at {format_bar_value(place.p95)} ms" for place in places]
     )
-    best = join_with_and([one.system for one in near])
+    best = join_with_and([point.system for point in near])
     caption = join_sentence(
         "further up is better and further left is faster",
         "the stepped line joins the systems that no other beats in both" if len(near) > 1 else "",
@@ -127,7 +127,7 @@ def find_pareto_frontier(places: Sequence[QualityLatencyPoint], *, lower: bool) 
         return other.p95 <= one.p95 and better >= 0 and (other.p95 < one.p95 or better > 0)
 
     return sorted(
-        (place for place in places if not any(beaten(place, other) for other in places)), key=lambda one: one.p95
+        (place for place in places if not any(beaten(place, other) for other in places)), key=lambda point: point.p95
     )
 
 

@@ -333,7 +333,7 @@ def keep_changed_queries(found: Comparisons, count: int) -> Comparisons:
         [replace(row, moved=[*risen_queries(row, count), *fallen_queries(row, count)]) for row in several]
         for several in (found.rows, found.strata)
     )
-    queries = {one.query for row in (*rows, *strata) for one in row.moved}
+    queries = {query.query for row in (*rows, *strata) for query in row.moved}
     texts = {query: text for query, text in found.texts.items() if query in queries}
     return replace(found, rows=rows, strata=strata, texts=texts)
 
@@ -364,9 +364,9 @@ def _query_blocks(comparisons: Comparisons, count: int) -> list[Block]:
         ]
         rows: list[Row] = []
         for word, several in (("rose", risen_queries(row, count)), ("fell", fallen_queries(row, count))):
-            for one in several:
-                text = [comparisons.texts.get(one.query, "")] if comparisons.texts else []
-                rows.append([word, one.query, one.baseline, one.system, one.difference, *text])
+            for query in several:
+                text = [comparisons.texts.get(query.query, "")] if comparisons.texts else []
+                rows.append([word, query.query, query.baseline, query.system, query.difference, *text])
         title = f"{row.measure}: {row.system} against {row.baseline}"
         blocks.append(Table(f"queries-{row.system}-{row.baseline}", columns, rows, title, group_by=0))
     return blocks

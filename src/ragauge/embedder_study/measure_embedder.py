@@ -170,10 +170,10 @@ class _EmbedderMeasurer:
         with self._timed_step("tokens"):
             cut, limit = self._truncated_share(embedder, texts)
             counted = self._tokenizer_stats(embedder, texts, limit)
-            told = bits_per_byte(embedder, texts)
+            bits_per_byte_result = bits_per_byte(embedder, texts)
         weighed = self._process_footprint(texts, embedder if learns else None)
         speed = measure_speed(embedder, texts, documents)
-        self._notes += [one for one in (told.note, weighed.note, speed.note) if one]
+        self._notes += [one for one in (bits_per_byte_result.note, weighed.note, speed.note) if one]
         dimension = documents.vectors.shape[1] or None
         entrant = EmbedderResult(
             name=name,
@@ -191,7 +191,7 @@ class _EmbedderMeasurer:
             limit=limit,
             truncated=cut,
             tokenizer=counted,
-            bits_per_byte=told.per_byte,
+            bits_per_byte=bits_per_byte_result.per_byte,
             means=ground.means([scores])[0],
             stores=shelves,
             compressed=smaller,
@@ -202,7 +202,7 @@ class _EmbedderMeasurer:
             notes=self._notes,
         )
         times = next((results.times for results in replies.stores if results.times), {})
-        return EmbedderMeasurement(entrant, ranking, times, told.compressors, self._seconds)
+        return EmbedderMeasurement(entrant, ranking, times, bits_per_byte_result.compressors, self._seconds)
 
     def _step_progress(self, action: str = "") -> ProgressCallback:
         return scoped(self._ground.progress, subject=self._name, action=action)

@@ -238,7 +238,7 @@ def build_view(
         notes.append(f"{len(own)} queries are themselves documents: each is left out of its own ranking")
     return DatasetView(
         limited,
-        [Document(one.id, text[:context]) for one, text in zip(dataset.documents, texts, strict=True)],
+        [Document(document.id, text[:context]) for document, text in zip(dataset.documents, texts, strict=True)],
         {query: text[:context] for query, text in judged.items()},
         part,
         context,

@@ -406,7 +406,7 @@ def _split_phrases(part: str) -> list[str]:
     if begun < len(part):
         rest = part[begun:]
         phrases = [*phrases[:-1], phrases[-1] + rest] if phrases else [rest]
-    return [one.strip() for one in phrases]
+    return [phrase.strip() for phrase in phrases]
 
 
 def _normalise_clause(text: str) -> str:

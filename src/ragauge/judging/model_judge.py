@@ -176,9 +176,9 @@ class ModelJudge:
         words = await gather_or_cancel(self._judge_until_complete(part, word=True) for part in parts)
         said: dict[str, Any] = {}
         why: dict[str, Unscored] = {}
-        for part, one in zip(parts, words, strict=True):
-            why |= one.unscored
-            for name, verdict in one.said.items():
+        for part, result in zip(parts, words, strict=True):
+            why |= result.unscored
+            for name, verdict in result.said.items():
                 said[name] = _merge_verdicts(said.get(name), verdict, chunks=_has_chunks(part))
         return TaskResult({name: verdict for name, verdict in said.items() if name not in why}, why)
 
@@ -198,13 +198,13 @@ class ModelJudge:
             return _CallOutcome(TaskResult({}, dict.fromkeys(asked, why)), over=True)
         reply = kept.reply
         self.models.add(reply.model)
-        found: ParsedReply = (
+        parsed_reply: ParsedReply = (
             prompts.parse_word_reply(ask.task, reply) if ask.word else prompts.parse_reply(ask.task, reply)
         )
-        if found.missing:
+        if parsed_reply.missing:
             self._ledger.unread(ask.task.step, ask.key)
-        missing = {name: Unscored(reason, reply.text) for name, reason in found.missing.items()}
-        return _CallOutcome(TaskResult(found.said, missing), over=reply.finish in FINAL_FINISH_REASONS)
+        missing = {name: Unscored(reason, reply.text) for name, reason in parsed_reply.missing.items()}
+        return _CallOutcome(TaskResult(parsed_reply.said, missing), over=reply.finish in FINAL_FINISH_REASONS)
 
     def _build_call(self, task: JudgeTask, attempt: int, *, word: bool = False) -> JudgeCall:
         schema = prompts.WORD_SCHEMA if word else prompts.build_reply_schema(task)

@@ -75,8 +75,8 @@ class DryRunJudge:
         for ask in self._model.first_asks(task):
             kept = self._model.kept(ask)
             if kept is not None:
-                found = (parse_word_reply if ask.word else parse_reply)(ask.task, kept.reply)
-                said |= {name: verdict for name, verdict in found.said.items() if task.step == "claims"}
+                result = (parse_word_reply if ask.word else parse_reply)(ask.task, kept.reply)
+                said |= {name: verdict for name, verdict in result.said.items() if task.step == "claims"}
             elif ask.key not in self._seen:
                 self._seen.add(ask.key)
                 counts = self._counts[task.step]

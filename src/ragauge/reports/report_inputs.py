@@ -198,7 +198,7 @@ def inputs_from_layouts(
         return None
     paths = list(found)
     read = [layouts.find_layout(layout).read(path) for path, layout in found.items()]
-    names = [name for one in read for name in one.entries]
+    names = [name for overview in read for name in overview.entries]
     unique_by(names, str, "system", hint="rename it in one of the files")
     whole = read[0]
     for path, overview in zip(paths[1:], read[1:], strict=True):

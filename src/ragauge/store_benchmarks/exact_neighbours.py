@@ -188,13 +188,16 @@ def _search_query_shards(
     step = _shard_size(executor, queries, MIN_SHARD_QUERIES, MAX_SENT_SHARD_BYTES)
     parts = (queries[start : start + step] for start in range(0, len(queries), step))
     shards, done = [], 0
-    for one in map_ordered(executor, work, parts, heavy=True, ahead=TASKS_AHEAD):
-        shards.append(one)
-        done += len(one.neighbours)
+    for search in map_ordered(executor, work, parts, heavy=True, ahead=TASKS_AHEAD):
+        shards.append(search)
+        done += len(search.neighbours)
         progress(Progress("searching", done, len(queries)))
-    near, far = (np.concatenate([one[which] for one in shards]) for which in (0, 1))
+    near, far = (np.concatenate([shard[which] for shard in shards]) for which in (0, 1))
     return NeighbourSearchResult(
-        near, far, join_backends([one.by for one in shards]), next((one.note for one in shards if one.note), "")
+        near,
+        far,
+        join_backends([shard.by for shard in shards]),
+        next((shard.note for shard in shards if shard.note), ""),
     )
 
 

@@ -206,13 +206,13 @@ class GpuSearch:
     def candidates(self, queries: Float64Array, k: int) -> NeighbourCandidates:
         """Return the `k` nearest rows of each query, and rows too close to call."""
         torch = self.torch
-        asked = self._prepare_queries(torch.as_tensor(queries, device=self.there.device))
+        gpu_queries = self._prepare_queries(torch.as_tensor(queries, device=self.there.device))
         left = torch.arange(len(queries), device=self.there.device)
         rest = torch.full((len(queries),), -math.inf, dtype=torch.float64, device=self.there.device)
         owners, candidates = [left[:0]], [left[:0]]
-        bound = self._estimate_bound(asked, k)
+        bound = self._estimate_bound(gpu_queries, k)
         for _ in range(MAX_FLOAT16_ROUNDS):
-            mine = asked.some(left)
+            mine = gpu_queries.some(left)
             threshold = self._closeness_threshold(mine, bound)
             places, distances, whole = self._find_candidates(mine, threshold)
             if distances.shape[1] < k:
@@ -232,7 +232,7 @@ class GpuSearch:
             bound = torch.where(kth < math.inf, kth, self._sample_bound(mine, self.stride, k))
         if len(left):
             owners.append(left.repeat_interleave(k))
-            candidates.append(self._compare_with_all(asked.given[left], k).ravel())
+            candidates.append(self._compare_with_all(gpu_queries.given[left], k).ravel())
             rest[left] = math.inf
         return NeighbourCandidates(
             torch.cat(owners).cpu().numpy(), torch.cat(candidates).cpu().numpy(), rest.cpu().numpy()

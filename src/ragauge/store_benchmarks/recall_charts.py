@@ -101,7 +101,7 @@ ConfigurationValue = Callable[[MeasuredConfiguration], float]
 
 def draw_speed(result: StoreBenchmark) -> ChartDraft | None:
     """Draw recall against queries per second; None if there is nothing to draw."""
-    points = _drawable_points(result, lambda one: one.qps)
+    points = _drawable_points(result, lambda point: point.qps)
     if not points:
         return None
     made = _recall_panel(

@@ -147,9 +147,9 @@ class StoreWorker:
         if len(documents) != len(ids):
             asked = "1 document" if len(ids) == 1 else f"{len(ids):,} documents"
             raise WrongResult(f"it was asked for {asked} and returned {len(documents):,}")
-        for one in documents:
-            if one is not None and not all(hasattr(one, field) for field in ("id", *DOCUMENT_FIELDS)):
-                raise WrongResult(f"it returned {_type_name(one)}, not a Document")
+        for document in documents:
+            if document is not None and not all(hasattr(document, field) for field in ("id", *DOCUMENT_FIELDS)):
+                raise WrongResult(f"it returned {_type_name(document)}, not a Document")
         return list(zip(ids, documents, strict=True))
 
     def replace(self) -> None:

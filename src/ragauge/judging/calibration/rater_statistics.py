@@ -283,12 +283,12 @@ def length_bias(
     known = ~np.isnan(scores)
     mine = None if groups is None else groups[known]
     error, length = scores[known] - labels[known], words[known]
-    found = compute_correlations(error, length, confidence, groups=mine, seed=seed)["spearman"]
+    estimate = compute_correlations(error, length, confidence, groups=mine, seed=seed)["spearman"]
     reasons = {
         "all scores are the same": "all errors are the same",
         "all labels are the same": "all answers have the same length",
     }
     return LengthBias(
-        correlation=Estimate(*found[:4], reasons.get(found.why, found.why)),
+        correlation=Estimate(*estimate[:4], reasons.get(estimate.why, estimate.why)),
         slope=length_slope(scores[known], labels[known], length, confidence, groups=mine),
     )

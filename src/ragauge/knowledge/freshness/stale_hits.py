@@ -37,8 +37,11 @@ class VersionIndex:
 
         With `as_of`, versions that take effect later replace nothing.
         """
-        self.versions = {one.doc: one for one in versions}
-        self.known = {*self.versions, *(one.superseded_by for one in versions if one.superseded_by is not None)}
+        self.versions = {version.doc: version for version in versions}
+        self.known = {
+            *self.versions,
+            *(version.superseded_by for version in versions if version.superseded_by is not None),
+        }
         """Ids of all documents in the versions. A successor needs no row of its own."""
         self._as_of = as_of
         self._ends: dict[str, str] = {}
@@ -70,8 +73,8 @@ class VersionIndex:
 
     def _stated_successor(self, doc: str) -> str | None:
         """Return the successor that the versions name, if it is in effect."""
-        found = self.versions.get(doc)
-        by = None if found is None else found.superseded_by
+        version = self.versions.get(doc)
+        by = None if version is None else version.superseded_by
         return by if by is not None and self._is_effective(self.versions.get(by)) else None
 
     def _last_successor(self, doc: str) -> str:

@@ -230,7 +230,7 @@ def write_versions(versions: Sequence[DocumentVersion], path: str) -> None:
         import polars as pl
 
         schema = {name: pl.Float64 if name == EFFECTIVE_FIELD else pl.String for name in VERSION_COLUMNS}
-        table = pl.DataFrame([tuple(one) for one in versions], schema=schema, orient="row")
+        table = pl.DataFrame([tuple(version) for version in versions], schema=schema, orient="row")
         if kind == "parquet":
             write_parquet(table, file)
         else:

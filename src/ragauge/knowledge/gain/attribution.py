@@ -383,7 +383,7 @@ class ShingleNovelty:
     """
 
     def __init__(self, added: Sequence[Document], known: Sequence[Document]) -> None:
-        self._all = {one.id: shingles(one.whole) for one in added}
+        self._all = {document.id: shingles(document.whole) for document in added}
         asked = frozenset().union(*self._all.values()) if self._all else frozenset()
         self._known = {shingle for document in known for shingle in shingles(document.whole) if shingle in asked}
 

@@ -108,17 +108,17 @@ def count_by_distance(graphs: Mapping[str, Graph], asked: Iterable[RankedQuery])
     """Count the documents of every query by distance, along the links of each graph."""
     parts = {kind: component_labels(graph) for kind, graph in graphs.items()}
     found: dict[str, list[QueryReach]] = {kind: [] for kind in graphs}
-    for one in asked:
-        place = np.empty(len(one.order) + 1, np.int64)  # one more, for a query that is itself a document
-        place[one.order] = np.arange(len(one.order))
-        places = np.sort(place[one.relevant])
+    for query in asked:
+        place = np.empty(len(query.order) + 1, np.int64)  # one more, for a query that is itself a document
+        place[query.order] = np.arange(len(query.order))
+        places = np.sort(place[query.relevant])
         for kind, graph in graphs.items():
-            far = seed_distances(graph, parts[kind], one.order[: one.seeds])
-            every = np.bincount(far[one.order], minlength=len(DISTANCE_LABELS))
-            relevant = np.bincount(far[one.relevant], minlength=len(DISTANCE_LABELS))
+            far = seed_distances(graph, parts[kind], query.order[: query.seeds])
+            every = np.bincount(far[query.order], minlength=len(DISTANCE_LABELS))
+            relevant = np.bincount(far[query.relevant], minlength=len(DISTANCE_LABELS))
             plain = np.searchsorted(places, np.cumsum(every)[: MAX_STEPS + 1])
             rows = (tuple(row.tolist()) for row in (relevant, every - relevant, plain))
-            found[kind].append(QueryReach(one.query, *rows))
+            found[kind].append(QueryReach(query.query, *rows))
     return found
 
 

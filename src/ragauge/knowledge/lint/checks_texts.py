@@ -73,7 +73,7 @@ def check_near_duplicates(evidence: Evidence) -> Iterator[Finding]:
         yield Finding(evidence.reading.name, "near duplicates", False, 0, said)
         return
     duplicates.sort(key=lambda one: (-len(one.group), -one.part))
-    more = sum(len(one.group) - 1 for one in duplicates)
+    more = sum(len(duplicate.group) - 1 for duplicate in duplicates)
     yield Finding(
         evidence.reading.name,
         "near duplicates",
@@ -82,8 +82,8 @@ def check_near_duplicates(evidence: Evidence) -> Iterator[Finding]:
         f"{more:,} of {pluralise(total, 'document')} ({format_share(more, total)}) are near-duplicates ({rule}), "
         f"in {pluralise(len(duplicates), 'group')}",
         tuple(
-            f"{_format_group(evidence, [left[i] for i in one.group], '~')} at {one.part:.2f}"
-            for one in duplicates[:MAX_GROUPS_SHOWN]
+            f"{_format_group(evidence, [left[i] for i in duplicate.group], '~')} at {duplicate.part:.2f}"
+            for duplicate in duplicates[:MAX_GROUPS_SHOWN]
         ),
         "near-duplicates displace other documents in rankings; if they contradict each other, an answer may cite the "
         "outdated one",
