@@ -68,7 +68,9 @@ def audit(
     values = [qrels] if runs is None else [qrels, runs]
     named = {"documents": documents, "queries": queries}
     sources = _open_sources(Inputs.resolve(*values, named=named, runs_required=False))
-    again = {name: [open_run(one, name, with_ranks=True) for one in more] for name, more in (repeats or {}).items()}
+    again = {
+        name: [open_run(source, name, with_ranks=True) for source in more] for name, more in (repeats or {}).items()
+    }
     return _run_audit(_merge_settings(sources, options), sources.runs, {**sources.repeats, **again}, sources.texts)
 
 

@@ -96,7 +96,8 @@ def check_conventions(evidence: AuditInput) -> Iterator[Finding]:
         if all(rows[name].agrees(rows["default"]) for rows in conventions.values()):
             del presets[name]
             conventions = {
-                run: {one: row for one, row in rows.items() if one != name} for run, rows in conventions.items()
+                run: {convention: row for convention, row in rows.items() if convention != name}
+                for run, rows in conventions.items()
             }
     groups = _group_equal_presets(list(conventions.values()))
     heads = [group[0] for group in groups]

@@ -238,7 +238,7 @@ def check_predictors(evidence: AuditInput) -> Iterator[Finding]:
     text = text_auc(pairs, corpus, queries)
     known, unread = find_candidate_fields(documents, corpus)
     candidates, naming = (
-        {one.name: one for one in known},
+        {predictor.name: predictor for predictor in known},
         find_query_naming_fields(documents, evidence.judgments.nested),
     )
     every = evaluate_predictors(pairs, known, text, naming)

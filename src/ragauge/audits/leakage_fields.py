@@ -153,7 +153,7 @@ def metadata_columns(documents: Sequence[Document]) -> dict[str, dict[int, Any]]
         if isinstance(document.metadata, Mapping):
             for depth, path, value in _flatten_metadata(document.metadata):
                 columns.setdefault((depth, path), {})[i] = value
-    return {path: columns[depth, path] for depth, path in sorted(columns, key=lambda one: one[0])}
+    return {path: columns[depth, path] for depth, path in sorted(columns, key=lambda key: key[0])}
 
 
 def _flatten_metadata(metadata: Mapping[str, Any], before: str = "", depth: int = 0) -> Iterator[tuple[int, str, Any]]:

@@ -36,8 +36,8 @@ def leaking_field_finding(
     rho = field_rank_correlations(evidence, field, falling=bool(one.falling))
     names = [str(measure) for measure in evidence.measures[:MAX_MEASURES_SHOWN]]
     rows = [
-        [one, *(none_if_nan(scores.means[measure]) for measure in names), rho.get(one)]
-        for one, scores in scores.items()
+        [run, *(none_if_nan(scores.means[measure]) for measure in names), rho.get(run)]
+        for run, scores in scores.items()
     ]
     first = names[0]
     others = "".join(f", of {run} {scores[run].means[first]:.4f}" for run in list(evidence.runs)[:4])

@@ -176,7 +176,10 @@ def evaluate_predictors(
         correct_p_values(np.array(p_values), "holm")
         for p_values in ([prediction.p for prediction in every], [prediction.p_text for prediction in every])
     )
-    return [replace(one, p=float(p), p_text=float(against)) for one, p, against in zip(every, *both, strict=True)]
+    return [
+        replace(predictor, p=float(p), p_text=float(against))
+        for predictor, p, against in zip(every, *both, strict=True)
+    ]
 
 
 def _naming_values(naming: QueryNamingField, query: str, documents: Ints) -> Floats:

@@ -172,7 +172,7 @@ def check_missing_queries(evidence: AuditInput) -> Iterator[Finding]:
             zero = full.means[str(measure)]
             gap = max(gap, abs(without - zero) if len(left) else math.inf)
             rows.append((str(measure), zero, without, without - zero))
-        moved = next((one for name, zero, left, _ in rows if (one := format_change(str(name), zero, left))), "")
+        moved = next((change for name, zero, left, _ in rows if (change := format_change(str(name), zero, left))), "")
         how = "are scored 0" if evidence.rules.missing == "zero" else "are ignored"
         kinds = f"{len(absent) - len(failed & set(absent))} missing, {len(failed & set(absent))} failed"
         yield Finding(

@@ -57,7 +57,7 @@ class TieSensitivity:
         moved = np.zeros(len(self.worst.queries), np.bool_)
         for name in self.worst.values:
             moved |= self.best.values[name] > self.worst.values[name] + 1e-12
-        return [query for query, one in zip(self.worst.queries, moved.tolist(), strict=True) if one]
+        return [query for query, has_moved in zip(self.worst.queries, moved.tolist(), strict=True) if has_moved]
 
     def grid(self, **others: Sequence[float]) -> FindingTable:
         """Build a grid of the worst, expected and best means, with further columns."""
@@ -208,7 +208,8 @@ def _score_width_findings(evidence: AuditInput, name: str, table: pl.DataFrame) 
         f"{pluralise(more, 'score')} that differ as doubles are tied as 32-bit floats (trec_eval 9, pytrec_eval, BEIR)",
         effect=format_changes(before.measures, list_means(before), list_means(after)),
         grid=sensitivity.grid(
-            as_doubles=[before.means[one] for one in chosen], as_32_bit=[after.means[one] for one in chosen]
+            as_doubles=[before.means[measure] for measure in chosen],
+            as_32_bit=[after.means[measure] for measure in chosen],
         ),
     )
 

@@ -180,7 +180,7 @@ def _build_strata_masks(
         raise UnknownName("tag", str(by), known, hint=f"choose one of {', '.join(known)}")
     order = [
         *COMPLEXITY_LEVELS,
-        *sorted((name for name in names if name not in COMPLEXITY_LEVELS), key=lambda one: -values.count(one)),
+        *sorted((name for name in names if name not in COMPLEXITY_LEVELS), key=lambda level: -values.count(level)),
     ]
     groups = {f"{label}{name}": np.array([value == name for value in values]) for name in order if name in names}
     left = values.count(None)

@@ -55,12 +55,12 @@ def read_system_scores(
         )
     if not isinstance(scores, Mapping):
         given = list(scores)
-        if not all(isinstance(one, Scores) for one in given):
+        if not all(isinstance(item, Scores) for item in given):
             raise BadInput("a list of systems must contain only Scores", hint="give a mapping from names to scores")
-        scores = {one.run: one for one in given}
+        scores = {item.run: item for item in given}
         if len(scores) < len(given):
             raise BadInput("two systems have the same name", hint="give a mapping from names to scores")
-    found = {str(name): _scores_by_seed(str(name), one) for name, one in scores.items()}
+    found = {str(name): _scores_by_seed(str(name), item) for name, item in scores.items()}
     sides = [side for seeds in found.values() for side in seeds.values()]
     directions = given_directions(lower, higher, [side.values for side in sides])
     return {
@@ -80,16 +80,16 @@ def _with_directions(side: SystemScores, directions: Mapping[str, bool]) -> Syst
 def _scores_by_seed(name: str, thing: Any) -> dict[str, SystemScores]:
     """Return a system's scores by seed. The label of a single seed is empty."""
     if isinstance(thing, Sequence) and not isinstance(thing, str):
-        thing = {str(i): one for i, one in enumerate(thing, start=1)}
+        thing = {str(i): item for i, item in enumerate(thing, start=1)}
         return (
-            {label: _to_system_scores(f"{name} #{label}", one) for label, one in thing.items()}
+            {label: _to_system_scores(f"{name} #{label}", item) for label, item in thing.items()}
             if thing
             else _raise_unreadable(name)
         )
     if _nesting_depth(thing) == 3 or (
-        isinstance(thing, Mapping) and any(isinstance(one, Scores) for one in thing.values())
+        isinstance(thing, Mapping) and any(isinstance(item, Scores) for item in thing.values())
     ):
-        return {str(seed): _to_system_scores(f"{name} #{seed}", one) for seed, one in thing.items()}
+        return {str(seed): _to_system_scores(f"{name} #{seed}", item) for seed, item in thing.items()}
     return {"": _to_system_scores(name, thing)}
 
 
@@ -109,10 +109,10 @@ def _nesting_depth(thing: Any) -> int:
     """
     if not isinstance(thing, Mapping) or not thing:
         return 0
-    inside = {_nesting_depth(one) if isinstance(one, Mapping) else 0 for one in thing.values()}
+    inside = {_nesting_depth(inner) if isinstance(inner, Mapping) else 0 for inner in thing.values()}
     if inside != {0}:
         return 1 + inside.pop() if len(inside) == 1 and 0 not in inside else 0
-    return 1 if all(isinstance(one, int | float | np.number) or one is None for one in thing.values()) else 0
+    return 1 if all(isinstance(inner, int | float | np.number) or inner is None for inner in thing.values()) else 0
 
 
 def _raise_unreadable(name: str) -> Any:

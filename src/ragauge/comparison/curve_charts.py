@@ -85,7 +85,7 @@ def draw_curves(overview: Overview) -> ChartDraft | None:
         recommendation = _find_recommendation(overview, curve, known)
         panels.append(_curve_panel(curve, known, cast, recommendation))
         last = join_with_and(
-            [f"{one} {format_bar_value(points[-1][1])} at {points[-1][0]}" for one, points in known.items()]
+            [f"{name} {format_bar_value(points[-1][1])} at {points[-1][0]}" for name, points in known.items()]
         )
         said.append(
             f"{curve.measure} over k: {last}"
@@ -104,7 +104,9 @@ def draw_curves(overview: Overview) -> ChartDraft | None:
 def _recommendation_captions(advised: Sequence[KRecommendation]) -> list[str]:
     """Return caption parts that explain the recommendations."""
     parts = []
-    enough, lacking = ([one for one in advised if one.enough is wanted] for wanted in (True, False))
+    enough, lacking = (
+        [recommendation for recommendation in advised if recommendation.enough is wanted] for wanted in (True, False)
+    )
     if enough:
         least, sure = enough[0].advice.tolerance, enough[0].advice.confidence
         parts.append(
@@ -292,7 +294,7 @@ def _distribution_points(entry: SystemSummary, stage: str) -> tuple[list[float],
         return [], []
     shares = {
         0.0: latency.min,
-        **{share: getattr(latency, one) for one, share in MARKED_PERCENTILES.items()},
+        **{share: getattr(latency, percentile) for percentile, share in MARKED_PERCENTILES.items()},
         1.0: latency.max,
     }
     known = {share: ms for share, ms in shares.items() if math.isfinite(ms)}
@@ -305,7 +307,7 @@ def _percentile_values(entry: SystemSummary, stage: str) -> dict[str, float]:
         return {percentile: getattr(latency, percentile) for percentile in MARKED_PERCENTILES}
     times = entry.times.get(stage, ())
     return (
-        {one: float(np.percentile(times, 100 * share)) for one, share in MARKED_PERCENTILES.items()}
+        {percentile: float(np.percentile(times, 100 * share)) for percentile, share in MARKED_PERCENTILES.items()}
         if len(times)
         else {}
     )
@@ -332,8 +334,13 @@ def _distribution_panel(overview: Overview, stage: str, cast: SystemStyles, key:
             }
         )
         marks += [
-            {"system": name, "what": one, "ms": round_digits(ms, 4), "share": 100 * MARKED_PERCENTILES[one]}
-            for one, ms in _percentile_values(entry, stage).items()
+            {
+                "system": name,
+                "what": percentile,
+                "ms": round_digits(ms, 4),
+                "share": 100 * MARKED_PERCENTILES[percentile],
+            }
+            for percentile, ms in _percentile_values(entry, stage).items()
             if 0 < ms < math.inf
         ]
     if not every:
@@ -368,7 +375,7 @@ def draw_stage_times(overview: Overview) -> ChartDraft | None:
     kinds = [
         stage for stage in (*STAGES, *_custom_stages(parts), "other") if any(stage in mine for mine in parts.values())
     ]
-    spare = [one for one in PALETTE if one not in STAGE_COLOURS.values()]
+    spare = [colour for colour in PALETTE if colour not in STAGE_COLOURS.values()]
     fresh = {kind: spare[i % len(spare)] for i, kind in enumerate(k for k in kinds if k not in STAGE_COLOURS)}
     rows: ChartRows = []
     totals: ChartRows = []

@@ -47,7 +47,7 @@ def sort_query_differences(row: Comparison) -> Floats | None:
     """Return the differences of all queries, best first; None if some are unknown."""
     if len(row.moved) != row.wins + row.losses:
         return None
-    values = np.array([one.difference for one in row.moved] + [0.0] * row.ties, dtype=np.float64)
+    values = np.array([query.difference for query in row.moved] + [0.0] * row.ties, dtype=np.float64)
     return np.sort(values) if row.lower_is_better else np.sort(values)[::-1]
 
 
@@ -257,17 +257,17 @@ class StrataAxes(NamedTuple):
 def draw_strata(overview: Overview) -> ChartDraft | None:
     """Draw one panel per tag, with a row per stratum and a dot per system."""
     known = {
-        tag: [one for one in several if any(math.isfinite(mean.value) for mean in one.means.values())]
+        tag: [stratum for stratum in several if any(math.isfinite(mean.value) for mean in stratum.means.values())]
         for tag, several in overview.strata.items()
     }
     known = {tag: several[:MAX_STRATA_SHOWN] for tag, several in known.items() if several}
     if not known:
         return None
-    means = [mean for several in known.values() for one in several for mean in one.means.values()]
+    means = [mean for several in known.values() for stratum in several for mean in stratum.means.values()]
     # One axis and one margin for all tags, so that they can be compared.
     frame = StrataAxes(
         padded_range([end for mean in means for end in (mean.value, mean.low, mean.high)], pad=0.03),
-        min(130, 6 * max(len(_stratum_label(one)) for several in known.values() for one in several)),
+        min(130, 6 * max(len(_stratum_label(stratum)) for several in known.values() for stratum in several)),
     )
     cast = SystemStyles(overview.systems, overview.baseline, frame.margin)
     panels: list[ChartPanel] = []
@@ -276,7 +276,7 @@ def draw_strata(overview: Overview) -> ChartDraft | None:
         whole = len(overview.strata[tag])
         title = explain_tag(tag) if len(several) == whole else f"{explain_tag(tag)} ({len(several)} of {whole} values)"
         panels.append(_strata_panel(title, several, overview, cast, frame, key=[] if panels else cast.names))
-        said.append(f"{tag}: " + "; ".join(_describe_best_system(overview, one) for one in several))
+        said.append(f"{tag}: " + "; ".join(_describe_best_system(overview, stratum) for stratum in several))
     sure = f", with its {overview.confidence:.0%} interval" if any(math.isfinite(mean.low) for mean in means) else ""
     caption = join_sentence(
         f"a row is a kind of {overview.nouns[0]} and a mark a system's mean {overview.first} there{sure}"
@@ -306,7 +306,7 @@ def _strata_panel(
     alt = import_altair()
     rows: ChartRows = [
         {
-            "stratum": _stratum_label(one),
+            "stratum": _stratum_label(stratum),
             "system": name,
             "place": cast.names.index(name),
             "value": round_digits(mean.value),
@@ -314,15 +314,15 @@ def _strata_panel(
             "high": round_digits(mean.high),
             "n": mean.n or None,
         }
-        for one in drawn
-        for name, mean in one.means.items()
+        for stratum in drawn
+        for name, mean in stratum.means.items()
         if math.isfinite(mean.value) and name in overview.entries
     ]
     lower = overview.first in overview.lower_is_better
     words = overview.first + " (lower is better)" * lower
     ends = alt.Scale(domain=[round_digits(end) for end in frame.ends], zero=False, nice=False)
     x = alt.X("value:Q", title=words, scale=ends, axis=alt.Axis(tickCount=6))
-    scale = alt.Scale(domain=[_stratum_label(one) for one in drawn], paddingInner=0.25, paddingOuter=0.12)
+    scale = alt.Scale(domain=[_stratum_label(stratum) for stratum in drawn], paddingInner=0.25, paddingOuter=0.12)
     y = alt.Y(
         "stratum:N",
         title=None,

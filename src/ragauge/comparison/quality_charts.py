@@ -79,7 +79,7 @@ def draw_quality_latency(overview: Overview) -> ChartDraft | None:
         alt.Tooltip("n:Q", title="queries"),
     ]
     rows = _point_rows(places)
-    corners = [{"ms": round_digits(one.p95), "value": round_digits(one.mean.value)} for one in near]
+    corners = [{"ms": round_digits(point.p95), "value": round_digits(point.mean.value)} for point in near]
     layers = []
     if len(near) > 1:
         line = alt.Chart(alt.Data(values=corners)).mark_line(style="guide", interpolate="step-after", strokeWidth=1)
@@ -100,8 +100,13 @@ def draw_quality_latency(overview: Overview) -> ChartDraft | None:
     if len(places) <= MAX_LABELLED_SYSTEMS:
         marks, lines = _to_pixels(places, near, cast, (ends, ys), lower=lower)
         words = [
-            {"label": mark.name, "ms": round_digits(one.p95), "value": round_digits(one.mean.value), **spot._asdict()}
-            for one, mark, spot in zip(
+            {
+                "label": mark.name,
+                "ms": round_digits(point.p95),
+                "value": round_digits(point.mean.value),
+                **spot._asdict(),
+            }
+            for point, mark, spot in zip(
                 places, marks, place_labels(marks, lines, PLOT_WIDTH_PX, PLOT_HEIGHT_PX), strict=True
             )
         ]
@@ -164,13 +169,13 @@ def _to_pixels(
         return PLOT_HEIGHT_PX * (share if lower else 1 - share)
 
     marks = []
-    for one in places:
-        y, *ends = (down(v) for v in (one.mean.value, one.mean.low, one.mean.high))
+    for point in places:
+        y, *ends = (down(v) for v in (point.mean.value, point.mean.low, point.mean.high))
         known = [end for end in ends if math.isfinite(end)]
-        marks.append(LabelledMark(cast.called(one.system), across(one), y, min([y, *known]), max([y, *known])))
+        marks.append(LabelledMark(cast.called(point.system), across(point), y, min([y, *known]), max([y, *known])))
     lines = []
-    for one, after in pairwise(near):
-        (x, y), (further, above) = ((across(place), down(place.mean.value)) for place in (one, after))
+    for point, after in pairwise(near):
+        (x, y), (further, above) = ((across(place), down(place.mean.value)) for place in (point, after))
         lines += [PlotBox(x, y - 2, further, y + 2), PlotBox(further - 2, above, further + 2, y)]
     return marks, lines
 

@@ -312,7 +312,7 @@ def _profile_blocks(comparisons: Comparisons) -> list[Block]:
         return []
     rows: list[Row] = []
     for row in comparisons.rows:
-        changes = sorted([*(one.difference for one in row.moved), *[0.0] * row.ties])
+        changes = sorted([*(query.difference for query in row.moved), *[0.0] * row.ties])
         most = max(map(abs, changes), default=0.0)
         if most > 0 and len(row.moved) == row.wins + row.losses:
             shown = [value or None for value in downsample(changes, PROFILE_WIDTH_CHARS)]
@@ -340,12 +340,12 @@ def keep_changed_queries(found: Comparisons, count: int) -> Comparisons:
 
 def risen_queries(row: Comparison, count: int) -> list[ChangedQuery]:
     """Return the queries whose score rose most."""
-    return [one for one in row.moved if one.difference > 0][:count]
+    return [query for query in row.moved if query.difference > 0][:count]
 
 
 def fallen_queries(row: Comparison, count: int) -> list[ChangedQuery]:
     """Return the queries whose score fell most."""
-    return [one for one in row.moved if one.difference < 0][:count]
+    return [query for query in row.moved if query.difference < 0][:count]
 
 
 def _query_blocks(comparisons: Comparisons, count: int) -> list[Block]:

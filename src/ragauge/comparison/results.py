@@ -81,7 +81,7 @@ class SystemSummary:
         """Reasons why the timings are unreliable; empty if none are known."""
         clock = self.manifest.get("clock")
         found = clock.get("doubts") if isinstance(clock, Mapping) else None
-        return [str(one) for one in found] if isinstance(found, list | tuple) else []
+        return [str(doubt) for doubt in found] if isinstance(found, list | tuple) else []
 
     @property
     def manifest(self) -> Mapping[str, Any]:

@@ -91,7 +91,7 @@ def score_runs(
 
 def _find_result_dates(runs: Mapping[str, Sequence[Any]]) -> dict[str, RunDate]:
     """Return the date of each system's results, from the manifests of its run folders."""
-    dates = {name: RunDate.find(*(read_manifest(one) for one in several)) for name, several in runs.items()}
+    dates = {name: RunDate.find(*(read_manifest(run) for run in several)) for name, several in runs.items()}
     return {name: date for name, date in dates.items() if date is not None}
 
 

@@ -163,7 +163,7 @@ def _build_study(found: Mapping[str, EmbedderMeasurement], ground: StudyContext,
 
 def _embedders_by_name(embedders: Any) -> dict[str, Any]:
     if isinstance(embedders, Mapping):
-        named = {str(name): one for name, one in embedders.items()}
+        named = {str(name): embedder for name, embedder in embedders.items()}
     elif isinstance(embedders, str) or hasattr(embedders, "embed"):
         named = _name_embedders([embedders])
     elif isinstance(embedders, Iterable):
@@ -184,13 +184,13 @@ def _embedders_by_name(embedders: Any) -> dict[str, Any]:
 
 def _name_embedders(several: Iterable[Any]) -> dict[str, Any]:
     named: dict[str, Any] = {}
-    for one in several:
-        if isinstance(one, str):
-            name, described = split_name(one)
-            name = name or _redact_description(one)
+    for embedder in several:
+        if isinstance(embedder, str):
+            name, described = split_name(embedder)
+            name = name or _redact_description(embedder)
             apart = f"other={_redact_description(described)}"
         else:
-            name, described = str(getattr(one, "name", type(one).__name__)), one
+            name, described = str(getattr(embedder, "name", type(embedder).__name__)), embedder
             apart = f'{{"{name}": …, "other": …}} gives them names'
         unique_by([*named, name], str, "embedder", hint=apart)
         named[name] = described
@@ -214,20 +214,23 @@ def _baseline_name(baseline: str | None, named: Mapping[str, Any]) -> str | None
 
 def _taken_names(named: Mapping[str, Any]) -> set[str]:
     """Return the names of the embedders and the plug-in names in their descriptions."""
-    return {*named, *(parse_spec(one, "embedder").name for one in named.values() if isinstance(one, str))}
+    return {
+        *named,
+        *(parse_spec(embedder, "embedder").name for embedder in named.values() if isinstance(embedder, str)),
+    }
 
 
 def _check_arguments(named: Mapping[str, Any], plan: StudySettings, baseline: str | None) -> None:
     """Raise before any work is done if an argument is invalid."""
-    for one in named.values():
-        if not isinstance(one, str):
-            _check_embedder_object(one)
+    for embedder in named.values():
+        if not isinstance(embedder, str):
+            _check_embedder_object(embedder)
             continue
-        name = parse_spec(one).name
+        name = parse_spec(embedder).name
         known = [*plugins.plugin_names("embedders"), *LEXICAL_SYSTEMS]
         if name not in known:
             raise UnknownName("embedder", name, known, hint=f"choose one of {', '.join(known)}")
-        check_spec("retrievers" if name in LEXICAL_SYSTEMS else "embedders", one)
+        check_spec("retrievers" if name in LEXICAL_SYSTEMS else "embedders", embedder)
     for store in plan.stores:
         check_spec("stores", store)
     plugins.check_installed(part for store in plan.stores for part in iterate_plugins("stores", store))
@@ -237,14 +240,16 @@ def _check_arguments(named: Mapping[str, Any], plan: StudySettings, baseline: st
         find_perturbation(name)
 
 
-def _check_embedder_object(one: Any) -> None:
-    if isinstance(one, type):
-        raise BadInput(f"the class {one.__name__} is not an embedder", hint=f"pass an instance: {one.__name__}(…)")
-    if callable(getattr(one, "embed", None)):
+def _check_embedder_object(embedder: Any) -> None:
+    if isinstance(embedder, type):
+        raise BadInput(
+            f"the class {embedder.__name__} is not an embedder", hint=f"pass an instance: {embedder.__name__}(…)"
+        )
+    if callable(getattr(embedder, "embed", None)):
         return
     own = "`embed(texts)` returns one vector per text"
-    hint = f"{own}; if `encode` does that: model.embed = model.encode" if hasattr(one, "encode") else own
-    raise BadInput(f"{type(one).__name__} is not an embedder: it has no `embed`", hint=hint)
+    hint = f"{own}; if `encode` does that: model.embed = model.encode" if hasattr(embedder, "encode") else own
+    raise BadInput(f"{type(embedder).__name__} is not an embedder: it has no `embed`", hint=hint)
 
 
 def _measure_all(
@@ -269,8 +274,10 @@ def _measure_all(
         if name in found or name in failed:
             continue
         try:
-            one = every[name]
-            found[name] = measure_embedder(name, one if isinstance(one, str) else ensure_name(one, name), ground)
+            embedder = every[name]
+            found[name] = measure_embedder(
+                name, embedder if isinstance(embedder, str) else ensure_name(embedder, name), ground
+            )
         except Exception as error:  # one failure must not stop the other embedders
             failed[name] = error
             continue
@@ -345,7 +352,7 @@ def _size_notes(ground: StudyContext) -> list[str]:
     left = [size for size in ground.plan.sizes or () if not relevant <= size < whole]
     if not left:
         return []
-    told = ", ".join(f"{one:,}" for one in left)
+    told = ", ".join(f"{size:,}" for size in left)
     return [f"corpus sizes {told} not possible: {relevant:,} of {whole:,} documents are relevant and always included"]
 
 

@@ -123,7 +123,7 @@ def _without_self(query: str, hits: Sequence[Hit], own: frozenset[str], k: int) 
 
 
 def _score_ranking(ground: StudyContext, ranking: Mapping[str, Sequence[tuple[str, float]]], name: str) -> Scores:
-    return ground.field.scored({query: [one for one, _ in found] for query, found in ranking.items()}, name=name)
+    return ground.field.scored({query: [doc for doc, _ in found] for query, found in ranking.items()}, name=name)
 
 
 def _bm25_corpus_size_results(described: str, ground: StudyContext, name: str) -> list[CorpusSizeResult]:

@@ -194,7 +194,10 @@ def vector_bytes_chart(result: EmbedderStudy) -> ChartDraft | None:
         ),
     ]
     said = join_with_and(
-        [f"{one.name} ({one.vectors}) {format_bar_value(one.mean.value)} at {one.cost:,.0f}" for one in frontier]
+        [
+            f"{point.name} ({point.vectors}) {format_bar_value(point.mean.value)} at {point.cost:,.0f}"
+            for point in frontier
+        ]
     )
     caption = join_sentence(
         "each mark is an embedder with all dimensions, with fewer, or with lower precision",

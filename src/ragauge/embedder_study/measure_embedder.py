@@ -86,7 +86,7 @@ def bits_per_byte(embedder: Any, texts: Sequence[str]) -> BitsPerByteResult:
     note = f"{lost} of {len(apart)} held-out documents have no bits per byte and are left out" if lost else ""
     if not known.any():
         return BitsPerByteResult(note=note)
-    asked = [text for text, one in zip(apart, known.tolist(), strict=True) if one]
+    asked = [text for text, is_known in zip(apart, known.tolist(), strict=True) if is_known]
     learned = [text for text, mine in zip(texts, held, strict=True) if not mine and text]
     return BitsPerByteResult(
         float(taken[known].sum() / sizes[known].sum()), compressor_bits_per_byte(asked, learned), note
@@ -111,7 +111,7 @@ def compressor_bits_per_byte(texts: Sequence[str], learned: Sequence[str] = ()) 
     if learned:
         before = _to_utf8("\n".join([*learned, ""]))[-XZ_WINDOW_BYTES:]
         taken = {PRIMED_XZ_NAME: len(_compress_xz(before + whole)) - len(_compress_xz(before)), **taken}
-    return {name: 8 * one / size for name, one in taken.items()} if size else {}
+    return {name: 8 * bits / size for name, bits in taken.items()} if size else {}
 
 
 def _compress_xz(data: bytes) -> bytes:
@@ -173,7 +173,7 @@ class _EmbedderMeasurer:
             bits_per_byte_result = bits_per_byte(embedder, texts)
         weighed = self._process_footprint(texts, embedder if learns else None)
         speed = measure_speed(embedder, texts, documents)
-        self._notes += [one for one in (bits_per_byte_result.note, weighed.note, speed.note) if one]
+        self._notes += [note for note in (bits_per_byte_result.note, weighed.note, speed.note) if note]
         dimension = documents.vectors.shape[1] or None
         entrant = EmbedderResult(
             name=name,
@@ -375,7 +375,7 @@ class _NeighbourRecall:
             wanted = true[: self.TEN]
             if not wanted or query not in asked.rankings:
                 continue
-            rows = [self._rows[one] for one in asked.rankings[query][: self.TEN]]
+            rows = [self._rows[doc] for doc in asked.rankings[query][: self.TEN]]
             near = self._documents[rows] @ self._asked[query] if rows else np.empty(0)
             shares.append(min(1.0, float((near >= wanted[-1][1] - self.SLACK).sum()) / len(wanted)))
         return float(np.mean(shares)) if shares else math.nan

@@ -307,7 +307,7 @@ def corpus_sizes(ground: StudyContext) -> list[int]:
     """
     whole, relevant = len(ground.view.documents), len(ground.field.relevant)
     wanted = variations.CORPUS_SIZES if ground.plan.sizes is None else ground.plan.sizes
-    fit = sorted({one for one in wanted if relevant <= one < whole})
+    fit = sorted({size for size in wanted if relevant <= size < whole})
     return [*fit, whole] if fit else []
 
 

@@ -85,13 +85,13 @@ def _nested_specs(value: Any) -> Iterator[Spec]:
         except RagaugeError:  # another kind of text
             return
     if isinstance(value, list):
-        for one in value:
-            yield from _nested_specs(one)
+        for item in value:
+            yield from _nested_specs(item)
     elif isinstance(value, Spec):
         yield value
-        for name, one in value.options.items():
+        for name, item in value.options.items():
             if name not in OPTIONS_WITHOUT_PATHS:
-                yield from _nested_specs(one)
+                yield from _nested_specs(item)
 
 
 def _text_options(spec: Spec) -> Iterator[str]:
@@ -100,9 +100,9 @@ def _text_options(spec: Spec) -> Iterator[str]:
     List items are yielded separately.
     """
     for name, value in spec.options.items():
-        for one in value if isinstance(value, list) else [value]:
-            if isinstance(one, str) and one and name not in OPTIONS_WITHOUT_PATHS:
-                yield one
+        for item in value if isinstance(value, list) else [value]:
+            if isinstance(item, str) and item and name not in OPTIONS_WITHOUT_PATHS:
+                yield item
 
 
 def _existing_path(word: str) -> Path | None:
@@ -228,7 +228,7 @@ class StudyFolder:
         try:
             data = parse_json(path.read_text(encoding="utf-8"))
             entrant = from_json_data(EmbedderResult, {**data["embedder"], "name": name}, source=str(path))
-            ranking = {query: [(str(one), float(near)) for one, near in row] for query, row in data["ranking"].items()}
+            ranking = {query: [(str(doc), float(near)) for doc, near in row] for query, row in data["ranking"].items()}
             measured = EmbedderMeasurement(entrant, ranking, data["times"], data["compressors"], data["seconds"])
             made = str(data.get("made") or _modification_date(path))
         except (OSError, ValueError, KeyError, TypeError, AttributeError, RagaugeError):
@@ -259,7 +259,7 @@ class StudyFolder:
 
     def passed_over(self, several: Sequence[Any]) -> list[str]:
         """Return a note on saved results of these embedders with other settings."""
-        asked = {str(_description_without_secrets(one)) for one in several if isinstance(one, str)}
+        asked = {str(_description_without_secrets(embedder)) for embedder in several if isinstance(embedder, str)}
         others = 0
         for path in (self._folder / RESULTS_SUBFOLDER).glob("*.json") if asked and not self._fresh else ():
             try:
@@ -336,7 +336,7 @@ class StudyFolder:
                 QueryResult(
                     query,
                     0,
-                    [one for one, _ in found],
+                    [doc for doc, _ in found],
                     [near for _, near in found],
                     status="error" if without else "ok",
                     error=(failed.get(query) or "the query has no vector") if without else "",

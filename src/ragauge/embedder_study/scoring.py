@@ -106,7 +106,9 @@ def compare_embedder_pairs(
     not compared.
     """
     columns = {name: np.asarray(column, dtype=np.float64) for name, column in values.items()}
-    means = {name: float(np.nanmean(one)) if np.isfinite(one).any() else math.nan for name, one in columns.items()}
+    means = {
+        name: float(np.nanmean(values)) if np.isfinite(values).any() else math.nan for name, values in columns.items()
+    }
     sign = 1 if lower else -1
     order = sorted((name for name in means if math.isfinite(means[name])), key=lambda name: sign * means[name])
     wanted = [(order[0], order[1], "")] if len(order) > 1 else []
@@ -229,7 +231,7 @@ class RankingTask:
     def relevant(self) -> Ints:
         """Ascending rows of the documents that are relevant to at least one query."""
         grades = self.judgments.nested
-        good = {one for query in self.queries for one, grade in grades.get(query, {}).items() if grade > 0}
+        good = {doc for query in self.queries for doc, grade in grades.get(query, {}).items() if grade > 0}
         return np.flatnonzero(
             np.fromiter((document in good for document in self.documents), np.bool_, len(self.documents))
         )
@@ -242,7 +244,7 @@ class RankingTask:
 
     @cached_property
     def _self_document_rows(self) -> Ints:
-        rows = {one: row for row, one in enumerate(self.documents)}
+        rows = {doc: row for row, doc in enumerate(self.documents)}
         found = (rows.get(query, -2) if query in self.own else -2 for query in self.queries)
         return np.fromiter(found, np.int64, len(self.queries))
 
@@ -338,7 +340,7 @@ def _as_score_list(scores: Scores | Sequence[Scores]) -> Sequence[Scores]:
 
 def _to_descending_scores(scores: Iterable[str]) -> dict[str, float]:
     """Assign descending scores by position; a duplicate id keeps its first position."""
-    return {one: -float(place) for place, one in enumerate(dict.fromkeys(scores))}
+    return {doc: -float(place) for place, doc in enumerate(dict.fromkeys(scores))}
 
 
 def _to_matrix(vectors: Any, names: Sequence[str], what: str) -> NDArray[np.float32]:

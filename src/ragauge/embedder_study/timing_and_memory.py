@@ -161,7 +161,7 @@ def _store_label(described: str, taken: Sequence[str]) -> str:
     """
     shown = str(redact_spec(parse_spec(described)))
     again = (f"{shown} {number}" for number in count(2))
-    return shown if shown not in taken else next(one for one in again if one not in taken)
+    return shown if shown not in taken else next(candidate for candidate in again if candidate not in taken)
 
 
 def _fill_store(described: str, results: StoreSearchResults, documents: StoreContents) -> FullStore | None:
@@ -305,14 +305,14 @@ class _QueryRunner:
         try:
             with stage("retrieve"):
                 ids, _ = store.search(vector, self.k)
-            return [one for one in ids[0].tolist() if one is not None]
+            return [doc for doc in ids[0].tolist() if doc is not None]
         except Exception as error:  # a failed search has no results
             results.failed[query] = summarise_error(error)
             return []
 
     def _without_self(self, query: str, ids: Sequence[str]) -> list[str]:
         own = query if query in self._questions.own else None
-        return [one for one in ids if one != own][: self._questions.k]
+        return [doc for doc in ids if doc != own][: self._questions.k]
 
     def _warm_up(self, store: FullStore | None) -> None:
         for text in self._questions.warm:

@@ -161,7 +161,7 @@ def model_token_counts(tokenizer: Tokenizer, texts: Sequence[str]) -> list[int]:
     Empty if it has no such method.
     """
     tell = getattr(tokenizer, "tokens", None)
-    return [int(one) for one in tell(list(texts))] if callable(tell) else []
+    return [int(count) for count in tell(list(texts))] if callable(tell) else []
 
 
 class _TokenTally:
@@ -231,8 +231,8 @@ def _first_difference(text: str, back: str) -> str:
     at = next((i for i, (a, b) in enumerate(zip(text, back, strict=False)) if a != b), min(len(text), len(back)))
     start = max(0, at - EXCERPT_CHARS // 4)
     near = [
-        show_invisible(one[start : start + EXCERPT_CHARS]) + ("…" if len(one) > start + EXCERPT_CHARS else "")
-        for one in (text, back)
+        show_invisible(text[start : start + EXCERPT_CHARS]) + ("…" if len(text) > start + EXCERPT_CHARS else "")
+        for text in (text, back)
     ]
     lead = "…" if start else ""
     return f"{lead}{near[0]} is restored as {lead}{near[1]}" if back else f"{near[0]} is restored as an empty text"

@@ -96,7 +96,7 @@ def compare_tokenizers(
     texts = [taken(document) for document in documents]
     if not any(text.strip() for text in texts):
         raise BadInput(f"{name} has no texts", hint=f"part is `{part}`" if documents else None)
-    learns = any(one.learns for one in asked)
+    learns = any(tokenizer.learns for tokenizer in asked)
     if held_out is None:
         held_out = DEFAULT_HELD_OUT_SHARE if learns and len(texts) >= MIN_DOCUMENTS_TO_HOLD_OUT else 0.0
     parted = _SplitCorpus(name, *_split_texts(texts, held_out if learns else 0.0, seed))
@@ -138,31 +138,31 @@ def _count_all(
     failures: dict[str, str] = {}
     notes: list[str] = []
     same: dict[tuple[Any, ...], str] = {}
-    for one in asked:
-        ready, began = one.tokenizer, time.perf_counter()
+    for tokenizer in asked:
+        ready, began = tokenizer.tokenizer, time.perf_counter()
         try:
-            if one.learns:
-                progress(Progress("training", subject=one.name))
-                ready = open_tokenizer(one.tokenizer, texts.learned)
+            if tokenizer.learns:
+                progress(Progress("training", subject=tokenizer.name))
+                ready = open_tokenizer(tokenizer.tokenizer, texts.learned)
             seconds = time.perf_counter() - began
             known_by = _row_identity(ready, limit)
             if known_by in same:
-                notes.append(f"{one.name} is left out: it is identical to {same[known_by]} on this corpus")
+                notes.append(f"{tokenizer.name} is left out: it is identical to {same[known_by]} on this corpus")
                 continue
-            same[known_by] = one.name
+            same[known_by] = tokenizer.name
             stats = count_tokens(
                 ready,
                 counts,
                 limit=limit,
                 probes=probes,
-                name=one.name,
-                trained_on=_training_source(*texts) if one.learns else "",
-                progress=scoped(progress, subject=one.name),
+                name=tokenizer.name,
+                trained_on=_training_source(*texts) if tokenizer.learns else "",
+                progress=scoped(progress, subject=tokenizer.name),
             )
         except BackendFailed as error:
-            failures[one.name] = error.message
+            failures[tokenizer.name] = error.message
             continue
-        rows.append(replace(stats, train_seconds=seconds) if one.learns else stats)
+        rows.append(replace(stats, train_seconds=seconds) if tokenizer.learns else stats)
     return rows, failures, notes
 
 
@@ -175,7 +175,7 @@ def _open_tokenizers(given: Any) -> tuple[list[_OpenTokenizer], dict[str, str]]:
     wanted = (
         DEFAULT_TOKENIZERS if usual else [given] if isinstance(given, str) or not isinstance(given, Iterable) else given
     )
-    named = wanted.items() if isinstance(wanted, Mapping) else [("", one) for one in wanted]
+    named = wanted.items() if isinstance(wanted, Mapping) else [("", tokenizer) for tokenizer in wanted]
     tokenizers: list[_OpenTokenizer] = []
     failures: dict[str, str] = {}
     for name, one in named:
@@ -218,7 +218,7 @@ def _no_tokenizer_error(failures: Mapping[str, str]) -> RagaugeError:
 def _read_corpus(given: Any) -> tuple[str, list[Document]]:
     """Return the name of a corpus and its documents; texts in memory are numbered."""
     if isinstance(given, Iterable) and not isinstance(given, str | Path | Dataset | Mapping):
-        given = [Document(str(n), one) if isinstance(one, str) else one for n, one in enumerate(given, 1)]
+        given = [Document(str(n), text) if isinstance(text, str) else text for n, text in enumerate(given, 1)]
     corpus = load_corpus(given)
     return corpus.name, corpus.documents
 

@@ -66,7 +66,7 @@ def draw_corpus_samples(field: RankingTask, sizes: Sequence[int] | None = None, 
     drawn = np.random.default_rng(seed).permutation(others)
     return {
         size: np.sort(np.concatenate([field.relevant, drawn[: size - needed]]))
-        for size in sorted({one for one in (*wanted, whole) if one <= whole})
+        for size in sorted({size for size in (*wanted, whole) if size <= whole})
     }
 
 
@@ -139,8 +139,8 @@ def evaluate_perturbations(  # noqa: PLR0913 - each has a use of its own, and a 
     tried = []
     for done, (name, kind) in enumerate(chosen.items()):
         rows, parts = [], []
-        for one in range(seed, seed + (seeds if kind.draws else 1)):
-            longer = perturb(texts, name, rate=rate, seed=one, rarity=rarity)
+        for draw in range(seed, seed + (seeds if kind.draws else 1)):
+            longer = perturb(texts, name, rate=rate, seed=draw, rarity=rarity)
             other = {query: text[:context] for query, text in longer.items()}
             moved = {query for query, text in texts.items() if other[query] != text}
             parts.append(len(moved) / len(texts) if texts else 0.0)
@@ -179,13 +179,20 @@ def _to_perturbation_results(
     columns = np.column_stack([one.values.mean(axis=0) for one in tried]) if tried else np.empty((len(clean), 0))
     ends = mean_intervals(columns, method.confidence, rounds=method.rounds, seed=method.seed)
     results = []
-    for one, values, low, high in zip(tried, columns.T, *ends.tolist(), strict=True):
+    for perturbed, values, low, high in zip(tried, columns.T, *ends.tolist(), strict=True):
         known = values[~np.isnan(values)]
         mean = Mean(float(known.mean()) if len(known) else math.nan, len(known), low, high)
-        touched = {"words": rate, "text": 1.0}.get(one.kind.reach, math.nan)
+        touched = {"words": rate, "text": 1.0}.get(perturbed.kind.reach, math.nan)
         unknown = MeanDifference(math.nan, math.nan, math.nan, math.nan, math.nan, len(known))
         results.append(
-            PerturbationResult(one.name, touched, one.changed, mean, gaps.get(one.name, unknown), len(one.values))
+            PerturbationResult(
+                perturbed.name,
+                touched,
+                perturbed.changed,
+                mean,
+                gaps.get(perturbed.name, unknown),
+                len(perturbed.values),
+            )
         )
     return results
 
@@ -260,7 +267,7 @@ def dimensions_to_try(own: int, dimensions: Sequence[int] | None = None) -> list
     if dimensions is not None and any(dimension < 1 for dimension in dimensions):
         raise BadInput(f"dimensions must be at least 1, got {min(dimensions)}")
     tried = (MIN_DIMENSIONS << step for step in range(own.bit_length())) if dimensions is None else dimensions
-    return sorted({one for one in tried if one < own} | {own})
+    return sorted({dimension for dimension in tried if dimension < own} | {own})
 
 
 def vector_bytes(dimension: int, kind: str) -> int:

@@ -100,7 +100,7 @@ class RAGEvaluator:
             return []
         asked = list(found)
         relevant = {doc: None for docs in asked[0].grades.values() for doc, grade in docs.items() if grade > 0}
-        returned = {doc for one in asked for answer in one.answers for doc in answer.docs}
+        returned = {doc for retrieval in asked for answer in retrieval.answers for doc in answer.docs}
         missing = [doc for doc in relevant if doc not in returned and doc not in self._db]
         if not missing:
             return []

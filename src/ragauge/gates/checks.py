@@ -73,7 +73,7 @@ def check_rules(rules: Sequence[Rule], case: GateInput) -> list[RuleCheck]:
 
     The p-values of `not worse` rules are corrected together.
     """
-    spread = dict.fromkeys(one for rule in rules for one in _expand_strata(rule, case))
+    spread = dict.fromkeys(expanded for rule in rules for expanded in _expand_strata(rule, case))
     found = [_check_rule(rule, case) for rule in spread]
     open_ones = [i for i, check in enumerate(found) if check.rule.kind == "not worse" and not math.isnan(check.p)]
     after = correct_p_values(np.array([found[i].p for i in open_ones]), case.correction)

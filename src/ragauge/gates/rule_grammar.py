@@ -209,7 +209,7 @@ def rule_texts(rules: Any) -> list[str]:
     if isinstance(rules, Mapping):
         return [text for name, table in rules.items() for text in _table_rule_texts(str(name), table)]
     texts: list[Any] = list(rules) if isinstance(rules, Iterable) else [None]
-    if not all(isinstance(one, str) for one in texts):
+    if not all(isinstance(text, str) for text in texts):
         raise BadInput(f"rules cannot be read from {type(rules).__name__}", hint='["ndcg@10 >= 0.4", "mrr not worse"]')
     return texts
 

@@ -324,7 +324,9 @@ def pair_latencies(
     Two arrays with one row per query and one column per trial.
     """
     shared = [q for q in mine if q in base and (some is None or q in some)]
-    latencies, before = ({repeat for times in one.values() for repeat in times} for one in (mine, base))
+    latencies, before = (
+        {repeat for times in times_by_query.values() for repeat in times} for times_by_query in (mine, base)
+    )
     order = sorted(latencies & before)
     kept = [q for q in shared if all(r in mine[q] and r in base[q] for r in order)] if order else []
     return (

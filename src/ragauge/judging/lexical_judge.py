@@ -82,7 +82,7 @@ def support_degree(claim: Sequence[Word], where: Mapping[str, int], known: froze
         place += 1
         if here:
             beside = telling[max(place - 1, 0) : place] + telling[place + 1 : place + 2]
-            near = sum(1 for one in beside if one & here) / len(beside) if beside else 1.0
+            near = sum(1 for bits in beside if bits & here) / len(beside) if beside else 1.0
             found += weight * (ISOLATED_WORD_FACTOR + (1 - ISOLATED_WORD_FACTOR) * near)
     return (found + FREE_WEIGHT) / (whole + FREE_WEIGHT)
 
@@ -200,12 +200,12 @@ class LexicalJudge:
         if task.step == "questions":
             return TaskResult({}, dict.fromkeys(task.asked, Unscored(NO_QUESTIONS_REASON)))
         reading = TaskResult({}, {})
-        for one in task.asked:
-            said = says[task.step](task, one)
+        for item in task.asked:
+            said = says[task.step](task, item)
             if isinstance(said, Unscored):
-                reading.unscored[one] = said
+                reading.unscored[item] = said
             else:
-                reading.said[one] = said
+                reading.said[item] = said
         return reading
 
     def _extract_claims(self, task: JudgeTask, sentence: str) -> list[str]:
@@ -221,10 +221,10 @@ class LexicalJudge:
         everything = self._library.together(tuple(task.sources[chunk] for chunk in chunks)) if chunks else None
         telling = [word.key for word in claim if word.tells]
         having = [source for source in sources if any(key in sources[source].where for key in telling)]
-        by = [one for one in having if support_degree(claim, sources[one].where, known) >= MIN_SUPPORT_DEGREE]
+        by = [source for source in having if support_degree(claim, sources[source].where, known) >= MIN_SUPPORT_DEGREE]
         whole = support_degree(claim, everything.where, known) if everything else None
         joint: list[str] = []
-        if whole is not None and whole >= MIN_SUPPORT_DEGREE and not any(one in chunks for one in by):
+        if whole is not None and whole >= MIN_SUPPORT_DEGREE and not any(source in chunks for source in by):
             joint = find_needed_sources(
                 claim, {chunk: chunks[chunk] for chunk in chunks if chunk in having}, known, MIN_SUPPORT_DEGREE
             )
@@ -233,10 +233,10 @@ class LexicalJudge:
         )
         by = [source for source in sources if source in by and source not in against]
         together = (
-            () if any(one in against for one in joint) else tuple(source for source in sources if source in joint)
+            () if any(source in against for source in joint) else tuple(source for source in sources if source in joint)
         )
-        if against and not together and not any(one in chunks for one in by) and whole is not None:
-            whole = 1 - whole if any(one in chunks for one in against) else whole
+        if against and not together and not any(source in chunks for source in by) and whole is not None:
+            whole = 1 - whole if any(source in chunks for source in against) else whole
         have = everything.where if everything else {key: 1 for words in sources.values() for key in words.where}
         return Support(tuple(by), against, _verdict_reason(claim, have, against, bool(chunks)), whole, together)
 

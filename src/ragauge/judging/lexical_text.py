@@ -174,7 +174,7 @@ def parse_words(text: str) -> list[Word]:
     [('3', 'number'), ('firm', 'word'), ('in', 'stop'), ('paris', 'name'), ('paid', 'word'), ('1000', 'number'), \
 ('dollar', 'word')]
     """
-    words = [_classify_word(one) for one in WORD_REGEX.findall(unescape(text) if "&" in text else text)]
+    words = [_classify_word(match) for match in WORD_REGEX.findall(unescape(text) if "&" in text else text)]
     if words and words[0].kind == "name" and not any(sign.isdigit() for sign in words[0].text):
         words[0] = words[0]._replace(kind="word")
     return words

@@ -239,8 +239,8 @@ class JudgingSession:
 
     async def __aexit__(self, *_: object) -> None:
         self._replies.close()
-        for one in self._own:
-            if inspect.isawaitable(closing := protocols.close_if_possible(one)):
+        for resource in self._own:
+            if inspect.isawaitable(closing := protocols.close_if_possible(resource)):
                 await closing
 
     @property
@@ -362,7 +362,9 @@ def _with_similarities(verdicts: Verdicts, asked: str, vectors: Mapping[str, Any
             json.dumps(_generated_question_texts(verdicts)),
         )
         return replace(verdicts, questions=(), unscored={**verdicts.unscored, "questions": why})
-    questions = [GeneratedQuestion(one.text, cosine) for one, cosine in zip(verdicts.questions, cosines, strict=True)]
+    questions = [
+        GeneratedQuestion(question.text, cosine) for question, cosine in zip(verdicts.questions, cosines, strict=True)
+    ]
     return replace(verdicts, questions=questions)
 
 

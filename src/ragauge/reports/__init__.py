@@ -160,7 +160,9 @@ def _check_output_files(overview_input: OverviewInput, files: Sequence[str]) -> 
         else []
     )
     taken = {
-        Path(split_path_name(str(one))[1]).resolve() for one in read if isinstance(one, str | Path) and str(one) != "-"
+        Path(split_path_name(str(path))[1]).resolve()
+        for path in read
+        if isinstance(path, str | Path) and str(path) != "-"
     }
     for file in files:
         place = Path(file).resolve()
@@ -385,7 +387,7 @@ def _corpus_size(inputs: ReportInputs) -> int | None:
     if inputs.texts.documents is not None:
         return len(inputs.texts.documents) or None
     told = [(run.manifest.get("dataset") or {}).get("documents") for run in inputs.runs.values()]
-    return next((int(one) for one in told if one), None)
+    return next((int(count) for count in told if count), None)
 
 
 def _displayed_documents(

@@ -185,9 +185,9 @@ def _round_score(score: float | None) -> float | None:
 def _first_query_positions(lists: Sequence[Mapping[str, Any]], n: int) -> Floats:
     """Return for each document the first query that contains it, by position."""
     first = np.full(n, np.inf)
-    for one in lists:
-        owners = np.repeat(np.arange(len(one["starts"]) - 1), np.diff(one["starts"]))
-        np.minimum.at(first, np.array(one["docs"], np.int64), owners)
+    for ids in lists:
+        owners = np.repeat(np.arange(len(ids["starts"]) - 1), np.diff(ids["starts"]))
+        np.minimum.at(first, np.array(ids["docs"], np.int64), owners)
     return first
 
 

@@ -304,11 +304,11 @@ def describe_trials(overview: Overview) -> list[str]:
     """Describe the table of trials and its limits; empty if no trials differ."""
     if not has_varying_trials(overview):
         return []
-    one, many = overview.nouns
+    singular, many = overview.nouns
     negative = any(variation.below for entry in overview.entries.values() for variation in entry.variation.values())
     return [
         f"min, max: lowest and highest mean of a trial; unstable: share of {many} whose value differs between trials",
-        f"of {many}, of trials, rest: shares of the variance between {many}, between trials, and of each {one} "
+        f"of {many}, of trials, rest: shares of the variance between {many}, between trials, and of each {singular} "
         "between trials" + " (negative estimates are set to 0)" * negative,
         "error: standard error of the mean; by trials: share of its square that more trials would remove; "
         f"enough: number of trials after which that share is at most {MAX_TRIAL_VARIANCE_SHARE:.0%}; "

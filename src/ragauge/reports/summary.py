@@ -314,7 +314,9 @@ def _cost_card(overview: Overview) -> Card:
         return Card(question, "Not timed")
     parts = []
     row, rival = _deciding_comparison(overview), overview.rival
-    others = [one for pair in (row, rival) if pair is not None for one in (pair.baseline, pair.system) if one != best]
+    others = [
+        system for pair in (row, rival) if pair is not None for system in (pair.baseline, pair.system) if system != best
+    ]
     for other in dict.fromkeys(others):
         theirs = _total_p95_ms(overview.entries[other].speed)
         if theirs:

@@ -322,11 +322,11 @@ def build_strata(
         )
         if not (by or (splits_well and len(found) < MAX_TAGS)):
             continue
-        order = [one for one in STRATA_ORDER if one in parts] + sorted(
-            (part for part in parts if part not in STRATA_ORDER), key=lambda one: -values.count(one)
+        order = [level for level in STRATA_ORDER if level in parts] + sorted(
+            (part for part in parts if part not in STRATA_ORDER), key=lambda level: -values.count(level)
         )
         found[tag] = [
-            _build_stratum(one, np.array([value == one for value in values]), tables, confidence) for one in order
+            _build_stratum(level, np.array([value == level for value in values]), tables, confidence) for level in order
         ]
     return found
 

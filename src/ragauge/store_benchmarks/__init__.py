@@ -164,7 +164,7 @@ def _load_vectors(
         vectors = with_metadata(vectors, run.metadata)
     filters = resolve_filters(vectors, run.where) if run.where else []
     vectors = keep_used_fields(vectors, filters)
-    texts = tuple(json.dumps(one) for one in filters)
+    texts = tuple(json.dumps(filter_mapping) for filter_mapping in filters)
     if run.truth != "auto":
         vectors = replace(vectors, neighbours=None)  # an explicit backend overrides published neighbours
     if plan.k > len(vectors.base):
@@ -262,8 +262,8 @@ def _measure_extra_stages(
                 mixed=None if mixed is None else dated("changes", [mixed])[0],
             )
         changing = ("insert", "update", "delete") if plan.changes else ("insert",)
-        unable += [one for one in changing if one not in able]
-    notes += [f"cannot {one}" for one in unable if one != "load"]
+        unable += [operation for operation in changing if operation not in able]
+    notes += [f"cannot {operation}" for operation in unable if operation != "load"]
     return replace(point, notes=notes, unsupported=unable)
 
 
@@ -295,7 +295,7 @@ def _measure_filters(
         results = measuring.filters(pieces, in_process=in_process)
     filters = []
     for point, piece, row in zip(points, pieces, results, strict=True):
-        skipped = sum(one is not None and not one[0][1] for one in piece)
+        skipped = sum(entry is not None and not entry[0][1] for entry in piece)
         note = (
             f"not measured with {skipped} of {len(piece)} filters: the limit of {work.plan.filter_seconds:g} s per "
             "filter was reached (raise it with --timeout)"

@@ -102,11 +102,11 @@ class BenchmarkAnalysis:
         usual = float(np.median(floors)) if floors else math.inf
         filters: list[list[FilteredSearch | None]] = [[] for _ in pieces]
         for mine, row in zip(filters, pieces, strict=True):
-            for one, (name, mask, true) in zip(row, self._exact_filtered_neighbours, strict=True):
-                if one is None or not one[0][1]:
+            for entry, (name, mask, true) in zip(row, self._exact_filtered_neighbours, strict=True):
+                if entry is None or not entry[0][1]:
                     mine.append(None)
                     continue
-                (_, raw), dated = one
+                (_, raw), dated = entry
                 result = measures.summarise_filtered_search(raw, mask, self.data, self.plan.k, true)
                 doubts = observation.assess_clock(raw, in_process=in_process, usual_floor_ns=usual).doubts
                 mine.append(replace(result, name=name, doubts=doubts, **dated))
@@ -118,7 +118,7 @@ class BenchmarkAnalysis:
         masks = [
             ("", mask) for mask in nested_filters(len(self.data.base), self.plan.filters, seed=self.plan.seed).values()
         ]
-        own = [json.loads(one) for one in self.plan.where]
+        own = [json.loads(text) for text in self.plan.where]
         masks += [(describe_filter(where), matching_mask(self.data.metadata, where)) for where in own]
         base, queries, metric = self.data.base, self.data.queries, self.data.metric
         return [(name, mask, find_nearest(base, queries, self.plan.k, metric, allowed=mask)[0]) for name, mask in masks]

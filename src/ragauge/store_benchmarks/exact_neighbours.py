@@ -52,7 +52,7 @@ def join_backends(ways: list[str]) -> str:
     >>> join_backends(["torch", "numpy", "torch"])
     'numpy and torch'
     """
-    return BACKEND_SEPARATOR.join(sorted({one for way in ways for one in way.split(BACKEND_SEPARATOR)}))
+    return BACKEND_SEPARATOR.join(sorted({backend for way in ways for backend in way.split(BACKEND_SEPARATOR)}))
 
 
 def find_neighbours(
@@ -205,7 +205,7 @@ def _search_row_shards(
     executor: Executor, work: RowShardSearch, base: Matrix, progress: ProgressCallback
 ) -> NeighbourSearchResult:
     found = _iterate_shard_results(executor, work, base, progress)
-    return reduce(lambda best, one: best.among(one, work.k), found)
+    return reduce(lambda best, result: best.among(result, work.k), found)
 
 
 def _iterate_shard_results(

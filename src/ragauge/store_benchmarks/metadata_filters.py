@@ -44,7 +44,7 @@ def read_metadata(path: str | Path) -> list[dict[str, Any]]:
     form = source.ending.removeprefix(".")
     if form not in METADATA_FORMATS:
         raise BadInput(
-            f"unknown format of metadata; expected {', '.join(f'.{one}' for one in METADATA_FORMATS)}, got "
+            f"unknown format of metadata; expected {', '.join(f'.{ending}' for ending in METADATA_FORMATS)}, got "
             f"`{source.ending}`",
             file=source.label,
             hint="one row per vector, with a column `id` or in the order of the vectors",
@@ -78,14 +78,14 @@ def with_metadata(data: VectorSet, metadata: str | Path | Metadata) -> VectorSet
         str(row[named]): {key: value for key, value in row.items() if key != named} for row in rows if named in row
     }
     ids = list(data.ids) or [str(row) for row in range(n)]
-    found = [by_id.get(one, {}) for one in ids]
-    if not any(one in by_id for one in ids):
+    found = [by_id.get(name, {}) for name in ids]
+    if not any(name in by_id for name in ids):
         raise BadInput(
             f"no id of the metadata is an id of the vectors; expected ids such as {', '.join(ids[:3])}, got "
             f"{', '.join(list(by_id)[:3]) or 'none'}",
             file=label,
         )
-    lacking = sum(one not in by_id for one in ids)
+    lacking = sum(name not in by_id for name in ids)
     notes = [f"{lacking:,} of {n:,} vectors have no metadata and match no filter"] if lacking else []
     return replace(data, metadata=found, notes=[*data.notes, *notes])
 
@@ -102,8 +102,10 @@ def resolve_filters(data: VectorSet, wanted: Sequence[str | Filter]) -> list[Fil
         )
     known = dict.fromkeys(field for about in data.metadata for field in about)
     filters: list[Filter] = []
-    for one in wanted:
-        where = _convert_conditions(_parse_conditions(one), data) if isinstance(one, str) else dict(one)
+    for requested in wanted:
+        where = (
+            _convert_conditions(_parse_conditions(requested), data) if isinstance(requested, str) else dict(requested)
+        )
         for condition in parse_filter(where):
             if condition.field not in known:
                 raise UnknownName("field of the metadata", condition.field, known, hint=f"it has {', '.join(known)}")
@@ -182,7 +184,7 @@ def _parse_conditions(text: str) -> list[tuple[str, str, list[str]]]:
             )
         field, operator, value = condition["field"], condition["operator"], condition["value"]
         conditions.append(
-            (field, operator, [one.strip() for one in value.split("|")] if operator == ONE_OF else [value])
+            (field, operator, [part.strip() for part in value.split("|")] if operator == ONE_OF else [value])
         )
     return conditions
 
@@ -238,7 +240,7 @@ def _convert_csv_column(cells: Sequence[Any]) -> list[Any]:
             found = [None if cell is None else kind(cell) for cell in cells]
         except (TypeError, ValueError):
             continue
-        if all(one is None or math.isfinite(one) for one in found):
+        if all(number is None or math.isfinite(number) for number in found):
             return found
     return list(cells)
 

@@ -161,7 +161,7 @@ class GpuQueries(NamedTuple):
 
     def some(self, which: Any) -> GpuQueries:
         """Return the queries selected by a mask or by indices."""
-        return GpuQueries(*(one[which] for one in self))
+        return GpuQueries(*(tensor[which] for tensor in self))
 
 
 class GpuSearch:
@@ -285,7 +285,7 @@ class GpuSearch:
         with infinite distances.
         """
         torch = self.torch
-        rows, halves, sizes = (one[::stride].contiguous() for one in (self.rows, self.halves, self.sizes))
+        rows, halves, sizes = (tensor[::stride].contiguous() for tensor in (self.rows, self.halves, self.sizes))
         many = len(queries.ours)
         left = torch.zeros((many, rows.shape[1]), dtype=rows.dtype, device=rows.device)
         left[:, : queries.ours.shape[1]] = queries.ours

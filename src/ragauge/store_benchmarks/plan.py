@@ -184,7 +184,9 @@ class BenchmarkSettings:
         for name in settings:
             if name not in known:
                 raise UnknownName("setting", name, known, hint=f"choose one of {', '.join(known)}")
-        made: dict[str, Any] = {name: tuple(one) if isinstance(one, list) else one for name, one in settings.items()}
+        made: dict[str, Any] = {
+            name: tuple(value) if isinstance(value, list) else value for name, value in settings.items()
+        }
         if isinstance(made.get("k"), tuple):
             made |= _parse_cutoffs(made["k"])
         return cls(**made)
@@ -333,10 +335,11 @@ def _plan_store_builds(text: str, plan: BenchmarkSettings) -> Iterator[StoreBuil
         lists = {name: value if isinstance(value, list) else [value] for name, value in grid.items()}
         build = {name: values for name, values in lists.items() if name not in searching}
         search = {name: values for name, values in lists.items() if name in searching}
-        for one in _option_combinations(build):
-            if is_sensible_build(one):
+        for options in _option_combinations(build):
+            if is_sensible_build(options):
                 yield StoreBuild(
-                    Configuration(configuration.store, one, {}, configuration.name), tuple(_option_combinations(search))
+                    Configuration(configuration.store, options, {}, configuration.name),
+                    tuple(_option_combinations(search)),
                 )
 
 
@@ -368,9 +371,9 @@ def _expand_grids(configuration: Configuration, plan: BenchmarkSettings) -> Iter
         yield grids
         return
     agreeing = [
-        one
-        for one in OPTION_GRIDS[configuration.store]
-        if all(_is_compatible_value(grids, name, value) for name, value in one.items())
+        options
+        for options in OPTION_GRIDS[configuration.store]
+        if all(_is_compatible_value(grids, name, value) for name, value in options.items())
     ]
     if not agreeing:
         yield grids

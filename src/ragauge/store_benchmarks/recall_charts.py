@@ -328,7 +328,7 @@ def _relevance_panel(
     for row, configuration in zip(rows, points, strict=True):
         row["value"] = round_digits(configuration.relevance[name])
     x = _axis_for_points(result, points).x(alt, f"recall of the {result.k} nearest")
-    ends = [round_digits(one) for one in padded_range([point.relevance[name] for point in points])]
+    ends = [round_digits(limit) for limit in padded_range([point.relevance[name] for point in points])]
     scale = alt.Scale(domain=ends, zero=False, nice=False)
     y = alt.Y("value:Q", title=name, scale=scale, axis=alt.Axis(tickCount=6))
     key = names if keyed else []

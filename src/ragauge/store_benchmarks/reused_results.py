@@ -39,8 +39,8 @@ def format_reused(results: Sequence[BenchmarkResult]) -> str:
     made = sorted(point.made for point in results if point.reused)
     if not made:
         return "no"
-    minutes = [one[:16].replace("T", " ") for one in (made[0], made[-1])]
-    days = list(dict.fromkeys(one[:10] for one in minutes))
+    minutes = [time[:16].replace("T", " ") for time in (made[0], made[-1])]
+    days = list(dict.fromkeys(minute[:10] for minute in minutes))
     text = minutes[0] if len(set(minutes)) == 1 else " to ".join(days)
     return text if len(made) == len(results) else f"{text} ({len(made)} of {len(results)})"
 

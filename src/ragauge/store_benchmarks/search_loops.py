@@ -182,9 +182,9 @@ def time_search_rounds(
             floors.append(_time_null_store(floor, queries, k))
         where = find_positions(answers.ids[: len(queries)], index)
         mine = found[place]
-        one = first.setdefault(place, {"positions": where, "distances": answers.distances[: len(queries)]})
+        round_results = first.setdefault(place, {"positions": where, "distances": answers.distances[: len(queries)]})
         mine["nanoseconds"].append(answers.nanoseconds)
-        mine["changed"].append(int((where != one["positions"]).any(axis=1).sum()))
+        mine["changed"].append(int((where != round_results["positions"]).any(axis=1).sum()))
         mine["floor_ns"].append(floors)
         mine["readings"].append(readings)
         progress(Progress("search", min(done, repeats * len(settings)), repeats * len(settings)))

@@ -396,9 +396,9 @@ def _restrict_judgments(judgments: Judgments | None, asked: Sequence[str]) -> Ju
     there = set(asked)
     return Judgments(
         {query: grades for query, grades in judgments.nested.items() if query in there},
-        subtopics=judgments.subtopics and {one: its for one, its in judgments.subtopics.items() if one in there},
+        subtopics=judgments.subtopics and {query: its for query, its in judgments.subtopics.items() if query in there},
         targets=judgments.targets,
-        distances=judgments.distances and {one: far for one, far in judgments.distances.items() if one in there},
+        distances=judgments.distances and {query: far for query, far in judgments.distances.items() if query in there},
         source=judgments.source,
     )
 

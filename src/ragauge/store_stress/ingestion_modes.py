@@ -50,7 +50,7 @@ def run_ingestion_mode(course: StressScenario, scored: ModeScorer, reproduce: Re
     def fill() -> AttemptFailure | None:
         nonlocal filled, kills
         filled = course.filled(n)
-        kills = course.kills(n, *(_median_seconds(one) for one in (filled.put, filled.commit)))
+        kills = course.kills(n, *(_median_seconds(calls_ns) for calls_ns in (filled.put, filled.commit)))
         return filled.failure
 
     def kill() -> AttemptFailure | None:
@@ -230,5 +230,5 @@ def compute_fill_rates(nanoseconds: Sequence[int], batch: int, documents: int) -
 
 
 def _split_calls(calls: int) -> list[tuple[int, int]]:
-    edges = [math.ceil(calls * one / MAX_RATE_POINTS) for one in range(MAX_RATE_POINTS + 1)]
+    edges = [math.ceil(calls * place / MAX_RATE_POINTS) for place in range(MAX_RATE_POINTS + 1)]
     return [(low, high) for low, high in pairwise(edges) if high > low]

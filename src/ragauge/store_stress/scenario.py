@@ -211,7 +211,7 @@ class StressScenario:
     def _worker_task(self, steps: Sequence[str], start: int, stop: int) -> StressWorkerTask:
         return StressWorkerTask(
             store=self.store,
-            path=[one for one in sys.path if one],
+            path=[folder for folder in sys.path if folder],
             place=str(self.place),
             data=str(self.data),
             steps=list(steps),

@@ -133,9 +133,9 @@ class StoreWorker:
 
     def _list_ids(self) -> list[str]:
         listed = _check_list(self._store.ids(), "ids")
-        for one in listed:
-            if not isinstance(one, str):
-                raise WrongResult(f"it listed {_type_name(one)}, not an id")
+        for listed_id in listed:
+            if not isinstance(listed_id, str):
+                raise WrongResult(f"it listed {_type_name(listed_id)}, not an id")
         return listed
 
     def _get_documents(self, ids: list[str]) -> list[tuple[str, Document | None]]:
@@ -160,21 +160,23 @@ class StoreWorker:
         places = sorted(chance.sample(range(last), min(MAX_REPLACED_DOCUMENTS, last)))
         old, vectors = [self._documents[place] for place in places], self._vectors[places]
         new = [
-            one._replace(
-                text=f"{one.text} (replaced)", title=f"{one.title} (replaced)", metadata={**one.metadata, "replaced": 1}
+            document._replace(
+                text=f"{document.text} (replaced)",
+                title=f"{document.title} (replaced)",
+                metadata={**document.metadata, "replaced": 1},
             )
-            for one in old
+            for document in old
         ]
         self._put_documents(new, vectors)
-        names = [one.id for one in old]
+        names = [document.id for document in old]
         result = compare_documents(
-            [one for one in self._list_ids() if one in set(names)],
+            [doc for doc in self._list_ids() if doc in set(names)],
             self._get_documents(names),
             new,
             promised=len(new),
             possible=len(new),
             keeps=self._keeps,
-            before={one.id: one.text for one in old},
+            before={document.id: document.text for document in old},
         )
         corrupt = [
             document._replace(position=None if document.position is None else places[document.position - 1] + 1)
@@ -202,7 +204,7 @@ class StoreWorker:
             began = time.perf_counter_ns()
             found = self._store.search(text, asked[place].copy(), task.k)
             timings.append(time.perf_counter_ns() - began)
-            hits = [_check_hit(one) for one in _check_list(found, "hits")]
+            hits = [_check_hit(hit) for hit in _check_list(found, "hits")]
             rankings.append([(hit.id, float(hit.score) if math.isfinite(hit.score) else None) for hit in hits])
             others += any(hit.text and hit.text != texts.get(hit.id, hit.text) for hit in hits)
         self._send_result("search", {"search": timings, "rankings": rankings, "others": others})

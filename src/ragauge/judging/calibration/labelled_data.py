@@ -203,8 +203,8 @@ def votes_by_sample(samples: Sequence[Sample], measure: str) -> Floats | None:
     None without votes.
     """
     found = [sample.metadata.get(VOTES_KEY, {}) for sample in samples]
-    each = [one.get(measure, ()) if isinstance(one, Mapping) else () for one in found]
-    rows = [list(one.values()) if isinstance(one, Mapping) else list(one) for one in each]
+    each = [votes.get(measure, ()) if isinstance(votes, Mapping) else () for votes in found]
+    rows = [list(votes.values()) if isinstance(votes, Mapping) else list(votes) for votes in each]
     if not any(rows):
         return None
     width = max(map(len, rows))

@@ -59,7 +59,7 @@ def read_versions(thing: Any) -> list[DocumentVersion]:
             f"versions cannot be read from {type(thing).__name__}",
             hint="give a path, a frame, or a list of {doc_id, version_key, effective_timestamp, superseded_by}",
         )
-    held = ((at, _version_fields(one, at)) for at, one in enumerate(thing, start=1))
+    held = ((at, _version_fields(version, at)) for at, version in enumerate(thing, start=1))
     return _parse_versions(rows_from_mappings([], _check_cells(held, "the versions"), "the versions", in_lines=False))
 
 
@@ -79,12 +79,12 @@ def _check_cells(lines: Iterable[tuple[int, Mapping[str, Any]]], label: str) -> 
         yield line, item
 
 
-def _version_fields(one: Any, at: int) -> Mapping[str, Any]:
-    if isinstance(one, DocumentVersion):
-        return dict(zip(VERSION_COLUMNS, one, strict=True))
-    if not isinstance(one, Mapping):
-        raise BadInput(f"version {at} is {one!r}", hint="{doc_id, version_key, effective_timestamp, superseded_by}")
-    return one
+def _version_fields(version: Any, at: int) -> Mapping[str, Any]:
+    if isinstance(version, DocumentVersion):
+        return dict(zip(VERSION_COLUMNS, version, strict=True))
+    if not isinstance(version, Mapping):
+        raise BadInput(f"version {at} is {version!r}", hint="{doc_id, version_key, effective_timestamp, superseded_by}")
+    return version
 
 
 def _parse_versions(rows: TableRows) -> list[DocumentVersion]:

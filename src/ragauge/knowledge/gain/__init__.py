@@ -122,7 +122,7 @@ class GainComputation:
         )
         if self.built:
             self.shadow.check()
-        self.added = [one.id for one in sides.added]
+        self.added = [document.id for document in sides.added]
         self.embedder = ""
         self.why: dict[str, str] = {}
         self.asides: list[str] = []
@@ -410,7 +410,7 @@ class GainComputation:
             return math.nan
         if self.exact:
             return batch[-1].total
-        others = pool.all - {one.id for one in batch}
+        others = pool.all - {step.id for step in batch}
         documents = [document for document in self.sides.after.documents or () if document.id not in others]
         queries = pool.changes.queries
         try:
@@ -429,7 +429,7 @@ class GainComputation:
         means = pool.changes.mean(pool.gaps(rows[0], rows[1]))
         return float(
             sum(means[at] * pool.changes.weights[at] for at in pool.told)
-            + sum(one.changes.get(NOVELTY, 0.0) for one in batch)
+            + sum(step.changes.get(NOVELTY, 0.0) for step in batch)
         )
 
     def _system_name(self) -> str:

@@ -121,7 +121,7 @@ def drop_each_document(pool: CandidatePool) -> dict[str, dict[str, DocumentRanki
     for query, ranking in pool.rankings.items():
         for doc in ranking[:depth]:
             if doc in found:
-                found[doc][query] = tuple(one for one in ranking if one != doc)[:depth]
+                found[doc][query] = tuple(ranked for ranked in ranking if ranked != doc)[:depth]
     unknown = {doc for query in pool.short if len(pool.rankings[query]) <= depth for doc in pool.rankings[query]}
     return {doc: mine for doc, mine in found.items() if doc not in unknown}
 
@@ -333,7 +333,7 @@ def choose_batch(pool: CandidatePool, size: int, fading: RemainingNovelty) -> li
         now[[place[query] for query in fresh]] = pool.values.of(
             [(query, pool.kept(query, taken)) for query in fresh], pool.texts
         )
-        stale = {one: [query for query in where[one] if query in touched] for one in left}
+        stale = {document: [query for query in where[document] if query in touched] for document in left}
     return chosen
 
 

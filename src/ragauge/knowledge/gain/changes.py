@@ -121,7 +121,7 @@ class SnapshotChanges:
             or np.nanmax(np.abs(self.gaps[row]), initial=0.0) > ROUNDING_TOLERANCE
         ]
         queries = []
-        for row in sorted(rows, key=lambda one: (-abs(gains[one]), self.queries[one])):
+        for row in sorted(rows, key=lambda index: (-abs(gains[index]), self.queries[index])):
             name = self.queries[row]
             by_term = {
                 term: float(gap)

@@ -101,8 +101,8 @@ class SnapshotRunner:
         try:
             return self._run_queries(opened, self.own(documents), k, name)
         finally:
-            for one in closing:
-                one()
+            for system in closing:
+                system()
 
     def live(self, retriever: Any, documents: Sequence[Document], k: int, name: str) -> SnapshotResults:
         """Run the queries on a retriever given by the user."""

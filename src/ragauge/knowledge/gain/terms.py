@@ -183,15 +183,15 @@ class RankingScorer:
         if not cut:
             return found
         if self._groups:
-            self._score_variants([one for one in dict.fromkeys(cut) if one not in self._counted])
+            self._score_variants([variant for variant in dict.fromkeys(cut) if variant not in self._counted])
             columns = [self.names.index(str(measure)) for _, some in self._groups for measure in some]
-            found[:, columns] = [self._counted[one] for one in cut]
+            found[:, columns] = [self._counted[variant] for variant in cut]
         if self._judge is not None and CONTEXT_RECALL in self.names:
-            got = [(query, tuple(texts.get(one, "") for one in ranking[: self._k])) for query, ranking in cut]
-            fresh = [one for one in dict.fromkeys(got) if one not in self._judged]
+            got = [(query, tuple(texts.get(doc, "") for doc in ranking[: self._k])) for query, ranking in cut]
+            fresh = [variant for variant in dict.fromkeys(got) if variant not in self._judged]
             if fresh:
                 self._judged.update(zip(fresh, self._judge(fresh).tolist(), strict=True))
-            found[:, self.names.index(CONTEXT_RECALL)] = [self._judged[one] for one in got]
+            found[:, self.names.index(CONTEXT_RECALL)] = [self._judged[variant] for variant in got]
         return found
 
     @property

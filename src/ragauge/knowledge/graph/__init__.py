@@ -103,7 +103,7 @@ def graph(
     links = {builder.name: builder.link(data.documents, terrain.vectors) for builder in linkers}
     ids = [document.id for document in data.documents]
     whole = Graph.of(ids, links)
-    alone = {name: Graph.of(ids, {name: one}) for name, one in links.items()}
+    alone = {name: Graph.of(ids, {name: matrix}) for name, matrix in links.items()}
     progress(Progress("counting"))
     sizes = np.sort(np.bincount(component_labels(whole)))[::-1]
     data, relevant, notes = _find_relevant_rows(data, terrain, limit)
@@ -146,16 +146,16 @@ def _open_linkers(given: Any) -> list[GraphBuilder]:
     """Return the linkers; a mistake is raised before any data is read."""
     several = [given] if isinstance(given, str) or not isinstance(given, Iterable) else list(given)
     builders: list[GraphBuilder] = []
-    for one in several:
-        if not isinstance(one, str):
-            if not isinstance(one, GraphBuilder):
+    for description in several:
+        if not isinstance(description, str):
+            if not isinstance(description, GraphBuilder):
                 raise BadInput(
-                    f"{type(one).__name__} is not a linker",
+                    f"{type(description).__name__} is not a linker",
                     hint="a linker has a `name` and a method `link(documents, vectors)`",
                 )
-            builders.append(one)
+            builders.append(description)
             continue
-        for spec in parse_specs(one, "graph"):
+        for spec in parse_specs(description, "graph"):
             check_spec("graphs", spec)
             builders.append(build_component("graphs", spec))
     if not builders:
@@ -275,7 +275,9 @@ def _degree_bars(degrees: Ints) -> list[HistogramBin]:
 def _find_hubs(graph: Graph, documents: Sequence[Document]) -> list[Hub]:
     first = np.argsort(-graph.degrees, kind="stable")[:MAX_HUBS]
     hubs = [(documents[row], int(graph.degrees[row])) for row in first.tolist()]
-    return [Hub(one.id, one.title or one.text[:MAX_TITLE_CHARS], links) for one, links in hubs if links]
+    return [
+        Hub(document.id, document.title or document.text[:MAX_TITLE_CHARS], links) for document, links in hubs if links
+    ]
 
 
 def _link_warnings(linkers: Sequence[GraphBuilder], documents: Sequence[Document], given: Any) -> list[str]:

@@ -152,7 +152,7 @@ def _reach_columns(rows: Sequence[QueryReach]) -> dict[str, Floats]:
         total = relevant.sum(axis=1, keepdims=True)
         parts, rest = relevant / total, others / others.sum(axis=1, keepdims=True)
         recall, alike = np.cumsum(parts, axis=1), plain / total
-        less, rest_less = (one[:, 1:] / one[:, 1:].sum(axis=1, keepdims=True) for one in (relevant, others))
+        less, rest_less = (counts[:, 1:] / counts[:, 1:].sum(axis=1, keepdims=True) for counts in (relevant, others))
         won = (less * (behind + others[:, 1:] / 2)).sum(axis=1) / others[:, 1:].sum(axis=1)
     within = np.cumsum(relevant + others, axis=1)
     rest_less[np.isnan(less)] = np.nan  # compare values of the same queries

@@ -104,7 +104,7 @@ def build_language_chart(result: Lint) -> dict[str, Chart]:
     if len(known) < 2:
         return {}
     alt = import_altair()
-    rows: ChartRows = [{"language": _language_label(one), "documents": count} for one, count in known]
+    rows: ChartRows = [{"language": _language_label(language), "documents": count} for language, count in known]
     order = [str(row["language"]) for row in rows]
     y = alt.Y("language:N", title=None, sort=order, axis=alt.Axis(ticks=False))
     x = alt.X("documents:Q", title="documents", axis=alt.Axis(format=",d", grid=False, tickCount=4))

@@ -230,4 +230,4 @@ def check_boilerplate(evidence: Evidence) -> Iterator[Finding]:
 def _long_lines(text: str) -> set[str]:
     if "\n" not in text:
         return set()
-    return {line for one in text.split("\n") if len(line := one.strip()) >= MIN_BOILERPLATE_CHARS}
+    return {line for raw_line in text.split("\n") if len(line := raw_line.strip()) >= MIN_BOILERPLATE_CHARS}

@@ -72,7 +72,7 @@ def check_near_duplicates(evidence: Evidence) -> Iterator[Finding]:
         said = f"no near-duplicates ({rule})"
         yield Finding(evidence.reading.name, "near duplicates", False, 0, said)
         return
-    duplicates.sort(key=lambda one: (-len(one.group), -one.part))
+    duplicates.sort(key=lambda duplicate: (-len(duplicate.group), -duplicate.part))
     more = sum(len(duplicate.group) - 1 for duplicate in duplicates)
     yield Finding(
         evidence.reading.name,
@@ -113,12 +113,16 @@ def check_language(evidence: Evidence) -> Iterator[Finding]:
         yield Finding(reading.name, "language", False, 0, "no document is long enough to identify its language")
         return
     wanted = set(allowed) or {told[0]}
-    found = [place for place, one in enumerate(evidence.languages) if one not in wanted and one != UNKNOWN_LANGUAGE]
+    found = [
+        place
+        for place, language in enumerate(evidence.languages)
+        if language not in wanted and language != UNKNOWN_LANGUAGE
+    ]
     unknown = (
         f"; {counts[UNKNOWN_LANGUAGE]:,} are too short or too mixed to identify" if counts.get(UNKNOWN_LANGUAGE) else ""
     )
     if not found:
-        known = join_names([f"{counts[one]:,} {one}" for one in told])
+        known = join_names([f"{counts[language]:,} {language}" for language in told])
         yield Finding(
             reading.name,
             "language",
@@ -127,14 +131,14 @@ def check_language(evidence: Evidence) -> Iterator[Finding]:
             f"all in one language: {known}{unknown}" if len(told) == 1 else f"only allowed languages: {known}{unknown}",
         )
         return
-    others = [one for one in told if one not in wanted]
+    others = [language for language in told if language not in wanted]
     yield Finding(
         reading.name,
         "language",
         bool(allowed) or evidence.many(len(found)),
         len(found),
         f"{len(found):,} of {pluralise(len(reading), 'document')} are not in {' or '.join(sorted(wanted))} but in "
-        f"{join_names([f'{one} ({counts[one]:,})' for one in others])}{unknown}",
+        f"{join_names([f'{language} ({counts[language]:,})' for language in others])}{unknown}",
         tuple(
             one_line(f"{reading.called(i)}, {evidence.languages[i]}: `{one_line(reading.texts[i], MAX_EXCERPT_CHARS)}`")
             for i in found[:MAX_EXAMPLES]
@@ -269,6 +273,6 @@ def counter_from_file(path: str | Path, limit: int | None) -> TokenCounter:
         )
 
     def count(texts: Sequence[str]) -> list[int]:
-        return [len(one) + tokenizer.marks for one in tokenizer.encode(texts)]
+        return [len(tokens) + tokenizer.marks for tokens in tokenizer.encode(texts)]
 
     return TokenCounter(place.resolve().name, tokenizer.limit, count)

@@ -53,12 +53,17 @@ def identify_languages(texts: Sequence[str], progress: ProgressCallback = no_pro
             progress(Progress("identifying languages", place, len(texts)))
         first.append(_guess_language(model, text, FIRST_PASS_CHARS))
     usual = next(
-        (one for one, _ in Counter(one for one, sure in first if sure >= MIN_CONFIDENCE_MAIN).most_common(1)),
+        (
+            language
+            for language, _ in Counter(language for language, sure in first if sure >= MIN_CONFIDENCE_MAIN).most_common(
+                1
+            )
+        ),
         UNKNOWN_LANGUAGE,
     )
     return [
-        one if one == usual and sure >= MIN_CONFIDENCE_MAIN else _confirm_language(model, texts[place], usual)
-        for place, (one, sure) in enumerate(first)
+        language if language == usual and sure >= MIN_CONFIDENCE_MAIN else _confirm_language(model, texts[place], usual)
+        for place, (language, sure) in enumerate(first)
     ]
 
 
@@ -71,7 +76,11 @@ def _confirm_language(model: Any, text: str, usual: str) -> str:
 
 def _main_language(model: Any, text: str, usual: str, other: str) -> str:
     """Return the language of most sentences; `?` if the text is mixed."""
-    sentences = [one for one in SENTENCE_END_PATTERN.split(text) if sum(map(str.isalpha, one)) >= MIN_SENTENCE_LETTERS]
+    sentences = [
+        sentence
+        for sentence in SENTENCE_END_PATTERN.split(text)
+        if sum(map(str.isalpha, sentence)) >= MIN_SENTENCE_LETTERS
+    ]
     step = -(-len(sentences) // MAX_SENTENCES) or 1
     sizes = {usual: 0, other: 0}
     for sentence in sentences[::step]:

@@ -216,7 +216,7 @@ def nearest_others(known: Vectors, rows: Ints, own: list[Ints]) -> Floats:
     [0.6, 0.6]
     """
     found = np.full(len(rows), np.nan)
-    counts = np.array([len(one) for one in own], np.int64)
+    counts = np.array([len(rows) for rows in own], np.int64)
     # All own chunks may be the nearest: if they are few, more neighbours than own chunks are searched.
     wanted = np.array([1 << count.bit_length() for count in counts.tolist()], np.int64)
     for k in np.unique(wanted[counts <= MAX_OWN_CHUNKS]):
@@ -348,7 +348,7 @@ def shingle_overlap(
         return csr_matrix((np.ones(len(flat), np.int32), flat, starts), shape=(len(rows), columns or len(ids)))
 
     asked = [*added, *(known[i] for i in sample.tolist())]
-    wanted = matrix(asked, lambda one: ids.setdefault(one, len(ids)), 0)
+    wanted = matrix(asked, lambda shingle: ids.setdefault(shingle, len(ids)), 0)
     ours = wanted[: len(added)]
     sizes = np.diff(wanted.indptr)
     # Number of distinct texts with a shingle: of documents with the same text only the first counts.

@@ -132,9 +132,9 @@ def to_plain_value(value: Any) -> Any:
     {'a': [1, None]}
     """
     if isinstance(value, Mapping):
-        return {str(key): to_plain_value(one) for key, one in value.items()}
+        return {str(key): to_plain_value(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [to_plain_value(one) for one in value]
+        return [to_plain_value(item) for item in value]
     if value is None or isinstance(value, bool | int | str):
         return value
     try:

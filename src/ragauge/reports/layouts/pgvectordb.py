@@ -75,7 +75,7 @@ def read_pgvectordb(path: str) -> Overview:
         if LATENCY_COLUMN in row_numbers:
             mine[latency_cost_name(k)] = row_numbers[LATENCY_COLUMN]
     ks = sorted({k for _, k in seen})
-    known = [one for one in measures_at(ks) if any(one in mine for mine in means.values())]
+    known = [measure for measure in measures_at(ks) if any(measure in mine for mine in means.values())]
     entries = {name: SystemSummary(name, means[name], costs=costs[name]) for name in means}
     return Overview(source.stem, entries, known, "pgvectordb", notes=unknown_column_notes(rows, COLUMNS))
 

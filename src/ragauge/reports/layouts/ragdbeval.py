@@ -136,7 +136,7 @@ def read_ragdbeval_json(path: str) -> Overview:
     for at, result in enumerate(results, start=1):
         experiment = parse_id(result.get("experiment_name"), f"experiment_name of result {at}", source.label)
         index = result.get("index_config")
-        same = [one for one in results if one.get("experiment_name") == result["experiment_name"]]
+        same = [other for other in results if other.get("experiment_name") == result["experiment_name"]]
         name = f"{experiment} ({index})" if len(same) > 1 and index else experiment
         if name in entries or name in failures:
             raise BadInput(f"result {at} repeats the name `{name}`", file=source.label)
@@ -295,7 +295,7 @@ def _result_warnings(result: Mapping[str, Any]) -> list[str]:
     """
     held = result.get("warnings")
     listed = held if isinstance(held, list) else [held]
-    return [str(one) for one in (result.get("error_message"), *listed) if one]
+    return [str(warning) for warning in (result.get("error_message"), *listed) if warning]
 
 
 def _check_convention(overview: Overview) -> str:
@@ -327,7 +327,7 @@ def _parse_convention(value: Any, label: str) -> str:
 def _shared_manifest_value(overview: Overview, key: str) -> Any:
     """Return a manifest value that all systems share, else None."""
     told = [entry.manifest.get(key) for entry in overview.entries.values()]
-    return told[0] if all(one == told[0] for one in told) else None
+    return told[0] if all(value == told[0] for value in told) else None
 
 
 def _parse_mean_metrics(result: Mapping[str, Any], what: str, label: str) -> dict[str, float]:
@@ -337,7 +337,7 @@ def _parse_mean_metrics(result: Mapping[str, Any], what: str, label: str) -> dic
         raise BadInput(f"{what} has no mean_metrics", file=label, hint='"mean_metrics": {"quality_recall@10": 0.98}')
     metrics = {}
     for told, value in held.items():
-        group = next((one for one in COLUMNS_BY_PREFIX if told.startswith(one)), "")
+        group = next((prefix for prefix in COLUMNS_BY_PREFIX if told.startswith(prefix)), "")
         figure = parse_finite_number(value, f"{told} of {what}", label)
         if figure is not None:
             metrics[told.removeprefix(group)] = figure
@@ -386,7 +386,7 @@ def _build_overview(
 ) -> Overview:
     """Build the overview of all results, with notes on their limits."""
     known = MEASURES_BY_CONVENTION[convention].values()
-    measures = [one for one in known if any(one in entry.means for entry in entries.values())]
+    measures = [measure for measure in known if any(measure in entry.means for entry in entries.values())]
     if not measures:
         raise BadInput("no result has a quality measure", file=source.label, hint="add one such as quality_recall@10")
     named = {str(entry.told["dataset"]["name"] or "") for entry in entries.values()}
