@@ -540,7 +540,7 @@ def test_another_measure_may_be_looked_at_and_other_queries_are_refused():
     other = field(6, {"q0": {"d0": 1.0}}, ["mrr@3"]).scored({}, name="other")
     with pytest.raises(BadInput, match="cover different queries"):
         evaluate_perturbations(TEXTS, clean, lambda texts: other, kinds=["drop"])
-    with pytest.raises(BadInput, match="0 seeds"):
+    with pytest.raises(BadInput, match="seeds must be at least 1, got 0"):
         evaluate_perturbations(TEXTS, clean, answer, seeds=0)
     with pytest.raises(UnknownName, match="unknown perturbation `shout`"):
         evaluate_perturbations(TEXTS, clean, answer, kinds=["shout"])

@@ -630,9 +630,9 @@ def test_mistakes_are_refused_before_anything_is_done():
         StressSettings(kill_at=[3, -5])
     with pytest.raises(BadInput, match="limit must be at least 1, got -3"):
         stress("memory", DOCUMENTS, embedder=WORDS, limit=-3)
-    with pytest.raises(BadInput, match="says that it keeps `texts`"):
+    with pytest.raises(BadInput, match="declares an unknown field `texts`"):
         broken("keeps what nobody knows")
-    with pytest.raises(BadInput, match="says that it searches by `vector`"):
+    with pytest.raises(BadInput, match="declares an unknown search `vector`"):
         broken("searches by what nobody knows")
     with pytest.raises(BadInput, match="the document store memory has no option 'speed'"):
         stress("memory(speed=9)", "no-such-documents.jsonl")

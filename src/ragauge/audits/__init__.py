@@ -67,9 +67,11 @@ def audit(
     check_keywords("audit", options, AuditOptions)
     values = [qrels] if runs is None else [qrels, runs]
     named = {"documents": documents, "queries": queries}
-    found = _open_sources(Inputs.resolve(*values, named=named, runs_required=False))
-    again = {name: [open_run(one, name, with_ranks=True) for one in more] for name, more in (repeats or {}).items()}
-    return _run_audit(_merge_settings(found, options), found.runs, {**found.repeats, **again}, found.texts)
+    sources = _open_sources(Inputs.resolve(*values, named=named, runs_required=False))
+    again = {
+        name: [open_run(source, name, with_ranks=True) for source in more] for name, more in (repeats or {}).items()
+    }
+    return _run_audit(_merge_settings(sources, options), sources.runs, {**sources.repeats, **again}, sources.texts)
 
 
 def audit_files(
@@ -87,9 +89,9 @@ def audit_files(
     Several files of one name are repeats of one system. Judgments without runs, or a dataset, can be audited too.
     """
     named = {"documents": corpus, "queries": queries, "dataset": dataset}
-    found = _open_sources(Inputs.resolve(*arguments, named=named, split=split, runs_required=False))
-    settings = replace(_merge_settings(found, options), form=qrels_format, split=split)
-    return _run_audit(settings, found.runs, found.repeats, found.texts)
+    sources = _open_sources(Inputs.resolve(*arguments, named=named, split=split, runs_required=False))
+    settings = replace(_merge_settings(sources, options), form=qrels_format, split=split)
+    return _run_audit(settings, sources.runs, sources.repeats, sources.texts)
 
 
 class _AuditSources(NamedTuple):
@@ -147,14 +149,14 @@ def _run_audit(
     chosen = select_checks(AUDIT_CHECKS, question.checks)
     rules = find_convention(question.convention)
     measures: list[Measure] = []
-    for one in parse_measures(question.measures, rules):
-        if not isinstance(one, Measure):
+    for measure in parse_measures(question.measures, rules):
+        if not isinstance(measure, Measure):
             raise BadInput("cannot audit a measure that is a function", hint="use measures with names: ndcg@10, map, …")
-        measures.append(one)
+        measures.append(measure)
     depths = map(defined_depth, runs.values()) if rules.beyond_depth == "undefined" else ()
     limits = [depth for depth in depths if depth is not None]
-    undefined = [one for one in measures if limits and is_beyond_depth(one, min(limits))]
-    measures = [one for one in measures if one not in undefined]
+    undefined = [measure for measure in measures if limits and is_beyond_depth(measure, min(limits))]
+    measures = [measure for measure in measures if measure not in undefined]
     if not measures:
         raise MissingEvidence(
             f"{', '.join(map(str, undefined))} cannot be audited: a run was made with k={min(limits):g}",

@@ -123,7 +123,7 @@ def check_chance_level(evidence: AuditInput) -> Iterator[Finding]:
     199 random orders decide, since scores that are mostly 0 are not normally distributed. Fewer than 5 queries are
     not tested.
     """
-    measures = [one for one in evidence.measures if has_exact_bounds(one)]
+    measures = [measure for measure in evidence.measures if has_exact_bounds(measure)]
     if not measures:
         return
     documents = _corpus_size(evidence)
@@ -137,8 +137,8 @@ def check_chance_level(evidence: AuditInput) -> Iterator[Finding]:
             continue
         if depth not in at_random:
             base = tie_whole_corpus(evidence.judgments, documents, np.full(judged.n, depth))
-            at_random[depth] = [compute_random_order_mean(base, one, counting, depth) for one in measures]
-        own = [compute_random_order_mean(tie_all_documents(judged), one, counting, depth) for one in measures]
+            at_random[depth] = [compute_random_order_mean(base, measure, counting, depth) for measure in measures]
+        own = [compute_random_order_mean(tie_all_documents(judged), measure, counting, depth) for measure in measures]
         yield _chance_finding(evidence, run, measures, (documents, depth, at_random[depth], own, oracle))
 
 
@@ -149,7 +149,7 @@ def _corpus_size(evidence: AuditInput) -> int:
     if evidence.documents is not None:
         return len(evidence.documents)
     named = [evidence.judgments.frame["doc"], *(run.table["doc"] for run in evidence.runs.values())]
-    return pl.concat([one.unique() for one in named]).n_unique()
+    return pl.concat([node.unique() for node in named]).n_unique()
 
 
 def _chance_finding(
@@ -185,15 +185,15 @@ def _chance_finding(
             ]
         )
         base = tie_whole_corpus(evidence.judgments, documents, np.full(len(values), depth))
-        for what, one, ranked in (
+        for what, random_order_mean, ranked in (
             ("random documents", at_random[i], base),
             ("its own documents in random order", own[i], tie_all_documents(evidence.judged(run))),
         ):
             if name in blunt:
                 continue
-            p = _chance_p_value(evidence, values, mean, one, ranked, limit_measure_depth(measure, depth))
+            p = _chance_p_value(evidence, values, mean, random_order_mean, ranked, limit_measure_depth(measure, depth))
             if p >= SIGNIFICANCE_LEVEL:
-                bad.append(f"{name} {mean:.4f} is not better than {what}, {one.mean:.4f} (p={p:.2f})")
+                bad.append(f"{name} {mean:.4f} is not better than {what}, {random_order_mean.mean:.4f} (p={p:.2f})")
     known = "the collection" if evidence.documents is not None else "all documents in runs and judgments"
     exact = all(a.exact and b.exact for a, b in zip(at_random, own, strict=True))
     drawing = "" if exact else f"; ~ from {RANDOM_ORDERS} random orders"
@@ -217,7 +217,12 @@ def _chance_finding(
 
 
 def _chance_p_value(
-    evidence: AuditInput, values: Floats, mean: float, one: RandomOrderMean, ranked: JudgedRanks, measure: Measure
+    evidence: AuditInput,
+    values: Floats,
+    mean: float,
+    random_order_mean: RandomOrderMean,
+    ranked: JudgedRanks,
+    measure: Measure,
 ) -> float:
     """Return the p-value of a run against chance.
 
@@ -225,7 +230,7 @@ def _chance_p_value(
     """
     from scipy.special import stdtr
 
-    gap = (values - one.values)[~(np.isnan(values) | np.isnan(one.values))]
+    gap = (values - random_order_mean.values)[~(np.isnan(values) | np.isnan(random_order_mean.values))]
     if len(gap) < MIN_QUERIES_TESTED or (np.abs(gap) < 1e-12).all():
         return 0.0
     spread = float(gap.std(ddof=1))

@@ -91,21 +91,25 @@ def with_remedy(one: Finding, *, leaking: bool = False) -> Finding:
     return one if one.what == "expected" else replace(one, remedy="")
 
 
-A_RUN = Requirement[AuditInput]("a run", lambda found: bool(found.runs), "no run given")
+A_RUN = Requirement[AuditInput]("a run", lambda audit_input: bool(audit_input.runs), "no run given")
 DOCUMENTS = Requirement[AuditInput](
-    "documents", lambda found: found.documents is not None, "no documents given; add --corpus (documents=) or --dataset"
+    "documents",
+    lambda audit_input: audit_input.documents is not None,
+    "no documents given; add --corpus (documents=) or --dataset",
 )
 QUERIES = Requirement[AuditInput](
-    "queries", lambda found: found.queries is not None, "no query texts given; add --queries (queries=) or --dataset"
+    "queries",
+    lambda audit_input: audit_input.queries is not None,
+    "no query texts given; add --queries (queries=) or --dataset",
 )
 REPEATS = Requirement[AuditInput](
     "repeats",
-    lambda found: any(found.repeats.values()),
+    lambda audit_input: any(audit_input.repeats.values()),
     "no system has several trials; give NAME=FILE again (repeats=), or run with --repeats (repeats=)",
 )
 A_NUMBER = Requirement[AuditInput](
     "a number",
-    lambda found: bool(found.claims),
+    lambda audit_input: bool(audit_input.claims),
     "no expected score given; add --expect ndcg@10=0.7439 (expect=)",
 )
 
@@ -173,7 +177,7 @@ def audit_evidence(
 
     Leaks come first because they invalidate the other findings.
     """
-    found = run_checks(checks, evidence, absent)
-    leaking = any(one.what in LEAK_FINDINGS for one in found.findings)
-    findings = [with_remedy(one, leaking=leaking) for one in found.findings]
-    return Audit(sorted(findings, key=lambda one: one.what not in LEAK_FINDINGS), found.skipped)
+    audit = run_checks(checks, evidence, absent)
+    leaking = any(finding.what in LEAK_FINDINGS for finding in audit.findings)
+    findings = [with_remedy(finding, leaking=leaking) for finding in audit.findings]
+    return Audit(sorted(findings, key=lambda finding: finding.what not in LEAK_FINDINGS), audit.skipped)

@@ -88,37 +88,40 @@ def check_conventions(evidence: AuditInput) -> Iterator[Finding]:
     higher = _higher_rel_convention(evidence, measures)
     given = {"rel": evidence.rules.rel} if evidence.rules.rel_stated else {}
     presets = {**{name: preset.but(**given) for name, preset in PRESETS.items()}, **higher}
-    found = {
+    conventions = {
         run: {name: score_under_preset(evidence, run, rules, measures) for name, rules in presets.items()}
         for run in evidence.runs
     }
     for name in higher:
-        if all(rows[name].agrees(rows["default"]) for rows in found.values()):
+        if all(rows[name].agrees(rows["default"]) for rows in conventions.values()):
             del presets[name]
-            found = {run: {one: row for one, row in rows.items() if one != name} for run, rows in found.items()}
-    groups = _group_equal_presets(list(found.values()))
+            conventions = {
+                run: {convention: row for convention, row in rows.items() if convention != name}
+                for run, rows in conventions.items()
+            }
+    groups = _group_equal_presets(list(conventions.values()))
     heads = [group[0] for group in groups]
-    if len(found) == 1:
-        rows = next(iter(found.values()))
+    if len(conventions) == 1:
+        rows = next(iter(conventions.values()))
         table = [[", ".join(group), *_preset_cells(rows[group[0]])] for group in groups]
         grid = FindingTable(["convention", *map(str, measures)], table)
-        subject = next(iter(found))
+        subject = next(iter(conventions))
     else:
-        table = [[run, *(_preset_cells(rows[head])[0] for head in heads)] for run, rows in found.items()]
+        table = [[run, *(_preset_cells(rows[head])[0] for head in heads)] for run, rows in conventions.items()]
         grid = FindingTable([f"{measures[0]} of", *heads], table)
         subject = "all runs"
     alike = [" = ".join(group) for group in groups if len(group) > 1]
-    same = f": {', '.join(alike)}" if alike and len(found) > 1 else ""
-    first = [row.values[0] for rows in found.values() for row in rows.values()]
+    same = f": {', '.join(alike)}" if alike and len(conventions) > 1 else ""
+    first = [row.values[0] for rows in conventions.values() for row in rows.values()]
     yield Finding(
         subject,
         CONVENTIONS_FINDING,
         False,
         len(groups),
-        f"{len(presets)} conventions give {pluralise(len(groups), 'set')} of scores{same}{_refusal_text(found)}",
+        f"{len(presets)} conventions give {pluralise(len(groups), 'set')} of scores{same}{_refusal_text(conventions)}",
         (),
         _convention_effect(str(measures[0]), [value for value in first if value is not None])
-        if len(found) == 1
+        if len(conventions) == 1
         else "",
         grid,
     )
@@ -130,7 +133,7 @@ def _higher_rel_convention(evidence: AuditInput, measures: Sequence[Measure]) ->
     Empty if that changes no measure.
     """
     grades = sorted({grade for docs in evidence.judgments.nested.values() for grade in docs.values() if grade >= 1})
-    if evidence.rules.rel != 1 or len(grades) < 2 or not any("rel" in dict(one.options) for one in measures):
+    if evidence.rules.rel != 1 or len(grades) < 2 or not any("rel" in dict(measure.options) for measure in measures):
         return {}
     higher = PRESETS["default"].but(rel=grades[1])
     return {f"default, rel={grades[1]:g}": higher}
@@ -241,7 +244,7 @@ def facts_from_manifest(manifest: Mapping[str, Any]) -> dict[str, str]:
         "repeats": str(plan.get("repeats") or ""),
         "embedder": _join_unique(str(part.get("embedder") or "") for part in parts),
         "graph": _join_unique(
-            f"{pluralise(int(one.get('links') or 0), 'link')} ({one.get('fingerprint')})" for one in graphs
+            f"{pluralise(int(graph.get('links') or 0), 'link')} ({graph.get('fingerprint')})" for graph in graphs
         ),
         "prior": _join_unique(metadata_priors(manifest)),
         **{name: _join_unique(str(part.get(key) or "") for part in parts) for name, key in OPTIONAL_FACTS.items()},
@@ -251,8 +254,8 @@ def facts_from_manifest(manifest: Mapping[str, Any]) -> dict[str, str]:
 
 def differing_facts(known: Mapping[str, RunFacts], names: Sequence[str]) -> list[str]:
     """Return the names of the facts in which some runs differ."""
-    found = {name: {mine[name] for mine in known.values()} for name in names}
-    return [name for name, values in found.items() if len(values - {""} if name in OPTIONAL_FACTS else values) > 1]
+    facts = {name: {mine[name] for mine in known.values()} for name in names}
+    return [name for name, values in facts.items() if len(values - {""} if name in OPTIONAL_FACTS else values) > 1]
 
 
 def metadata_priors(manifest: Mapping[str, Any]) -> set[str]:

@@ -68,8 +68,8 @@ def find_near_duplicate_documents(documents: Sequence[Document]) -> list[Duplica
 
     Each shares at least `NEAR` of its shingles with the first one of the group.
     """
-    found = corpus_checks.find_near_duplicates([document.whole for document in documents])
-    return [DuplicateIds([documents[place].id for place in one.group], one.part) for one in found]
+    near_duplicates = corpus_checks.find_near_duplicates([document.whole for document in documents])
+    return [DuplicateIds([documents[place].id for place in ids.group], ids.part) for ids in near_duplicates]
 
 
 def find_inconsistent_groups(
@@ -93,10 +93,10 @@ def share_best_grade(
 ) -> Judgments:
     """Give all documents of each group its best grade, or only the judged ones."""
     grades = {query: dict(docs) for query, docs in judgments.nested.items()}
-    for one in found:
-        best = max(one.grades.values())
-        for doc in one.grades if judged_only else one.group:
-            grades[one.query][doc] = best
+    for group in found:
+        best = max(group.grades.values())
+        for doc in group.grades if judged_only else group.group:
+            grades[group.query][doc] = best
     return replace_grades(judgments, grades)
 
 
@@ -169,7 +169,7 @@ def check_duplicates(evidence: AuditInput) -> Iterator[Finding]:
         words,
         grid,
     )
-    yield from _contradiction_findings(evidence, [one for one in split if one.contradicts])
+    yield from _contradiction_findings(evidence, [group for group in split if group.contradicts])
 
 
 def _empty_document_findings(evidence: AuditInput, empty: Sequence[str], total: int) -> Iterator[Finding]:
@@ -218,8 +218,9 @@ def _contradiction_findings(evidence: AuditInput, clashes: Sequence[Inconsistent
         f"in {pluralise(_count_queries(clashes), 'query')}",
         first_few(
             [
-                f"query {one.query}: " + ", ".join(f"{doc} is {grade:g}" for doc, grade in list(one.grades.items())[:3])
-                for one in clashes
+                f"query {clash.query}: "
+                + ", ".join(f"{doc} is {grade:g}" for doc, grade in list(clash.grades.items())[:3])
+                for clash in clashes
             ]
         ),
         words,
@@ -239,17 +240,17 @@ def check_near_duplicates(evidence: AuditInput) -> Iterator[Finding]:
         raise MissingEvidence(f"near-duplicates are searched among at most {MAX_DOCUMENTS_COMPARED:,} documents")
     exact, empty = find_duplicate_documents(documents)
     left_out = {doc for group in exact for doc in group[1:]} | set(empty)
-    found = find_near_duplicate_documents([document for document in documents if document.id not in left_out])
+    duplicates = find_near_duplicate_documents([document for document in documents if document.id not in left_out])
     rule = f"Jaccard {corpus_checks.NEAR_DUPLICATE_JACCARD:g} or more of 3-word shingles"
-    if not found:
+    if not duplicates:
         message = f"no near-duplicates among {pluralise(len(documents), 'document')} ({rule})"
         yield Finding("corpus", "near duplicates", False, 0, message)
         return
-    groups = [one.group for one in found]
+    groups = [duplicate.group for duplicate in duplicates]
     split = list(find_inconsistent_groups(evidence.judgments, groups, evidence.rules.rel))
     close = list(
         find_inconsistent_groups(
-            evidence.judgments, [one.group for one in found if one.part >= MIN_CLOSE_JACCARD], evidence.rules.rel
+            evidence.judgments, [ids.group for ids in duplicates if ids.part >= MIN_CLOSE_JACCARD], evidence.rules.rel
         )
     )
     size = sum(map(len, groups))
@@ -272,7 +273,11 @@ def check_near_duplicates(evidence: AuditInput) -> Iterator[Finding]:
         size,
         message,
         first_few(
-            [" ~ ".join(one.group[:3]) + (" ~ …" if len(one.group) > 3 else "") for one in found], MAX_GROUPS_SHOWN
+            [
+                " ~ ".join(duplicate.group[:3]) + (" ~ …" if len(duplicate.group) > 3 else "")
+                for duplicate in duplicates
+            ],
+            MAX_GROUPS_SHOWN,
         ),
         words,
         grid,
@@ -302,11 +307,11 @@ def _orphan_document_findings(evidence: AuditInput, documents: Sequence[Document
         yield Finding(evidence.judgments.source, "orphan documents", False, 0, message)
         return
     relevant = sum(grades[query][doc] >= evidence.rules.rel for query, doc in lost)
-    found = find_id_repairs((doc for _, doc in lost), known)
+    findings = find_id_repairs((doc for _, doc in lost), known)
     left = without_documents(evidence.judgments, {doc for _, doc in lost})
     ways: FixScorers = {} if left is None else {"orphans are removed": lambda run: evidence.scores(run, judgments=left)}
-    if found:
-        mended = rename_documents(evidence.judgments, found[0].matches)
+    if findings:
+        mended = rename_documents(evidence.judgments, findings[0].matches)
         ways = {**ways, "ids are corrected": lambda run: evidence.scores(run, judgments=mended)}
     words, grid = describe_effect(evidence, ways)
     yield Finding(
@@ -316,10 +321,10 @@ def _orphan_document_findings(evidence: AuditInput, documents: Sequence[Document
         len(lost),
         f"{pluralise(len(lost), 'judgment')}, {relevant:,} of them relevant, refer to documents that are not in the "
         f"corpus, in {pluralise(len({query for query, _ in lost}), 'query')}; "
-        f"{_repair_text(found, len({doc for _, doc in lost}))}",
-        _orphan_examples([doc for _, doc in lost], found),
+        f"{_repair_text(findings, len({doc for _, doc in lost}))}",
+        _orphan_examples([doc for _, doc in lost], findings),
         words,
-        grid or _repair_grid(found),
+        grid or _repair_grid(findings),
     )
 
 
@@ -329,11 +334,11 @@ def _orphan_query_findings(evidence: AuditInput, queries: Mapping[str, str]) -> 
         message = f"the text of every judged query is known ({len(evidence.judgments):,})"
         yield Finding(evidence.judgments.source, "orphan queries", False, 0, message)
         return
-    found = find_id_repairs(lost, queries)
+    findings = find_id_repairs(lost, queries)
     left = without_queries(evidence.judgments, set(lost))
     ways: FixScorers = {} if left is None else {"orphans are removed": lambda run: evidence.scores(run, judgments=left)}
-    if found:
-        names = {old: new for old, new in found[0].matches.items() if new not in evidence.judgments.nested}
+    if findings:
+        names = {old: new for old, new in findings[0].matches.items() if new not in evidence.judgments.nested}
         grades = {names.get(query, query): docs for query, docs in evidence.judgments.nested.items()}
         mended = replace_grades(evidence.judgments, grades)
         ways = {**ways, "ids are corrected": lambda run: evidence.scores(run, judgments=mended)}
@@ -344,28 +349,32 @@ def _orphan_query_findings(evidence: AuditInput, queries: Mapping[str, str]) -> 
         True,
         len(lost),
         f"{len(lost):,} of {len(evidence.judgments):,} judged queries are not among the queries; "
-        f"{_repair_text(found, len(lost))}",
-        _orphan_examples(lost, found),
+        f"{_repair_text(findings, len(lost))}",
+        _orphan_examples(lost, findings),
         words,
-        grid or _repair_grid(found),
+        grid or _repair_grid(findings),
     )
 
 
-def _repair_text(found: Sequence[Repair], total: int) -> str:
-    if not found:
+def _repair_text(repairs: Sequence[Repair], total: int) -> str:
+    if not repairs:
         return f"no normalisation ({', '.join(ID_NORMALISERS)}) makes any id match"
-    first, *others = found
-    more = "".join(f", {len(one.matches):,} without regard to {one.name}" for one in others)
+    first, *others = repairs
+    more = "".join(f", {len(repair.matches):,} without regard to {repair.name}" for repair in others)
     return f"{len(first.matches):,} of {pluralise(total, 'id')} would match if {first.name} were ignored{more}"
 
 
-def _orphan_examples(lost: Sequence[str], found: Sequence[Repair]) -> Sequence[str]:
-    names = found[0].matches if found else {}
+def _orphan_examples(lost: Sequence[str], repairs: Sequence[Repair]) -> Sequence[str]:
+    names = repairs[0].matches if repairs else {}
     return first_few([f"{name} -> {names[name]}" if name in names else name for name in dict.fromkeys(lost)])
 
 
-def _repair_grid(found: Sequence[Repair]) -> FindingTable | None:
-    return FindingTable(["repair", "matches"], [[one.name, len(one.matches)] for one in found]) if found else None
+def _repair_grid(repairs: Sequence[Repair]) -> FindingTable | None:
+    return (
+        FindingTable(["repair", "matches"], [[repair.name, len(repair.matches)] for repair in repairs])
+        if repairs
+        else None
+    )
 
 
 def _require_documents(evidence: AuditInput) -> Sequence[Document]:
@@ -387,4 +396,4 @@ def _judged_counts_text(evidence: AuditInput, documents: Sequence[str]) -> str:
 
 
 def _count_queries(split: Sequence[InconsistentGroup]) -> int:
-    return len({one.query for one in split})
+    return len({group.query for group in split})

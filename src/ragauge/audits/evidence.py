@@ -72,13 +72,13 @@ class AuditInput:
     def _judge_ranks(
         self, run: RunFrames, rules: Convention, judgments: Judgments | None, top: int, name: str | RunFrames
     ) -> JudgedRanks:
-        found = compute_ranks_from_frames(judgments or self.judgments, run, rules, top=top)
+        judged_ranks = compute_ranks_from_frames(judgments or self.judgments, run, rules, top=top)
         timings = run.timings if isinstance(run, Run) else None
         if timings is not None:  # Empty and failed results are results too, and must stay in the mean.
-            asked = set(timings["query"].to_list())
-            known = np.array([query in asked for query in found.pool.queries], np.bool_)
-            found = replace(found, answered=found.answered | known)
-        return replace(found, name=name) if isinstance(name, str) else found
+            ranks = set(timings["query"].to_list())
+            known = np.array([query in ranks for query in judged_ranks.pool.queries], np.bool_)
+            judged_ranks = replace(judged_ranks, answered=judged_ranks.answered | known)
+        return replace(judged_ranks, name=name) if isinstance(name, str) else judged_ranks
 
     def scores(
         self,
@@ -103,12 +103,14 @@ class AuditInput:
         if not again:
             return self.scores(run)
         if run not in self._averages:
-            times = [self.scores(run), *(self.scores(one) for one in again)]
+            times = [self.scores(run), *(self.scores(run) for run in again)]
             first = times[0]
             named = first.values._canonical
-            values = {name: np.mean([one.values[name] for one in times], axis=0) for name in first.measures}
-            means = {name: float(np.mean([one.means[name] for one in times])) for name in first.measures}
-            reasons = {name: {q: w for one in times for q, w in one.unscored[name].items()} for name in first.measures}
+            values = {name: np.mean([scores.values[name] for scores in times], axis=0) for name in first.measures}
+            means = {name: float(np.mean([scores.means[name] for scores in times])) for name in first.measures}
+            reasons = {
+                name: {q: w for scores in times for q, w in scores.unscored[name].items()} for name in first.measures
+            }
             self._averages[run] = replace(
                 first,
                 values=MeasureDict(values, named),
@@ -129,14 +131,16 @@ def top_documents_needed(measures: Sequence[Measure]) -> int:
 
     0 if judged ranks are enough.
     """
-    options = [dict(one.options) for one in measures]
+    options = [dict(measure.options) for measure in measures]
     deep = [
-        int(one.cutoff or 0)
-        for one, chosen in zip(measures, options, strict=True)
-        if one.spec.needs_top or chosen.get("of") == "eps"
+        int(measure.cutoff or 0)
+        for measure, chosen in zip(measures, options, strict=True)
+        if measure.spec.needs_top or chosen.get("of") == "eps"
     ]
     # If duplicates are removed before the cutoff, documents far below it can move above it.
-    return 0 if not deep else UNLIMITED_DEPTH if any(one.get("dedupe") == "before" for one in options) else max(deep)
+    return (
+        0 if not deep else UNLIMITED_DEPTH if any(option.get("dedupe") == "before" for option in options) else max(deep)
+    )
 
 
 FixScorers = Mapping[str, Callable[[str], Scores]]
@@ -204,9 +208,9 @@ def _is_unchanged(before: Mapping[str, Scores], after: Mapping[str, Scores]) -> 
     Means are compared to four decimals.
     """
     return all(
-        one.n == after[run].n
-        and all(_format_mean(one.means[m]) == _format_mean(after[run].means[m]) for m in one.measures)
-        for run, one in before.items()
+        scores.n == after[run].n
+        and all(_format_mean(scores.means[m]) == _format_mean(after[run].means[m]) for m in scores.measures)
+        for run, scores in before.items()
     )
 
 
@@ -216,7 +220,7 @@ def largest_change(evidence: AuditInput, count: Callable[[str], Scores]) -> floa
     for run in evidence.runs:
         before, after = evidence.scores(run), count(run)
         moves += [abs(after.means[name] - before.means[name]) for name in before.measures]
-    return max((one for one in moves if not math.isnan(one)), default=math.nan)
+    return max((move for move in moves if not math.isnan(move)), default=math.nan)
 
 
 def drop_if_unchanged(grid: FindingTable, columns: slice) -> FindingTable | None:
@@ -230,7 +234,7 @@ def drop_if_unchanged(grid: FindingTable, columns: slice) -> FindingTable | None
     figures = [
         {cell if isinstance(cell, str | None) else _format_mean(cell) for cell in row[columns]} for row in grid.rows
     ]
-    return None if all(len(one) < 2 for one in figures) else grid
+    return None if all(len(figure) < 2 for figure in figures) else grid
 
 
 def _format_mean(value: float) -> str:

@@ -42,9 +42,9 @@ def check_truncated_judgments(evidence: AuditInput) -> Iterator[Finding]:
     least 10 queries. A maximum of 10 or more counts as a cap if more than 10% of the queries have exactly that
     number; a maximum of 4 or more if at least 40% do. In both cases the peak must be significant at the 0.001 level.
     """
-    found = list(_recall_ceiling_findings(evidence))
-    yield from _relevant_count_findings(evidence, capped=any(one.problem for one in found))
-    yield from found
+    findings = list(_recall_ceiling_findings(evidence))
+    yield from _relevant_count_findings(evidence, capped=any(finding.problem for finding in findings))
+    yield from findings
 
 
 def _relevant_counts(judgments: Judgments, rel: float) -> Ints:
@@ -157,7 +157,7 @@ def check_depth(evidence: AuditInput) -> Iterator[Finding]:
     known = None if evidence.documents is None else len(evidence.documents)
     for run in evidence.runs:
         k = defined_depth(evidence.runs[run])
-        beyond = [one for one in evidence.undefined if k is not None and _rank_cutoff(one) > k]
+        beyond = [measure for measure in evidence.undefined if k is not None and _rank_cutoff(measure) > k]
         if beyond:
             names = ", ".join(map(str, beyond))
             message = f"{names} {'is' if len(beyond) == 1 else 'are'} undefined: the run was made with k={k:g}"
@@ -183,11 +183,17 @@ def check_depth(evidence: AuditInput) -> Iterator[Finding]:
                 remedy="find out why the system fails; its timings contain the errors",
             )
             continue
-        short = [one for one in evidence.measures if _rank_cutoff(one) > deepest and (known is None or deepest < known)]
+        short = [
+            measure
+            for measure in evidence.measures
+            if _rank_cutoff(measure) > deepest and (known is None or deepest < known)
+        ]
         if short and evidence.rules.depth is None and (got == deepest).mean() >= MIN_TRUNCATED_SHARE:
             yield _shallow_run_finding(evidence, run, deepest, short)
             continue
-        last = max((_rank_cutoff(one) for one in evidence.measures if _rank_cutoff(one) <= deepest), default=0)
+        last = max(
+            (_rank_cutoff(measure) for measure in evidence.measures if _rank_cutoff(measure) <= deepest), default=0
+        )
         few = int((got < last).sum())
         some_short = f"; {pluralise(few, 'query')} of {len(got)} got fewer than {last}" if few else ""
         yield Finding(
@@ -204,8 +210,8 @@ def _rank_cutoff(measure: Measure) -> int:
 
 
 def _shallow_run_finding(evidence: AuditInput, run: str, deepest: int, short: list[Measure]) -> Finding:
-    cut = [Measure(one.spec, deepest, one.options) for one in short]
-    now, then = ([list_means(evidence.scores(run, measures=[one]))[0] for one in each] for each in (short, cut))
+    cut = [Measure(measure.spec, deepest, measure.options) for measure in short]
+    now, then = ([list_means(evidence.scores(run, measures=[measure]))[0] for measure in each] for each in (short, cut))
     rows = zip(map(str, short), now, map(str, cut), then, strict=True)
     return Finding(
         run,
@@ -346,7 +352,7 @@ def fill_unjudged(judged: JudgedRanks, k: int, grade: float) -> JudgedRanks:
 def _unjudged_finding(evidence: AuditInput, run: str, negatives: float) -> Finding:
     rules = _convention_with_settled_ties(evidence)
     judged = _settled_judged_ranks(evidence, run)
-    measures = [one for one in evidence.measures if has_exact_bounds(one)]
+    measures = [measure for measure in evidence.measures if has_exact_bounds(measure)]
     grades = evidence.judgments.pool.grades
     good = grades[grades > 0]
     median = float(np.quantile(good, 0.5, method="lower")) if len(good) else 1.0

@@ -86,8 +86,8 @@ def check_own_documents(evidence: AuditInput) -> Iterator[Finding]:
 
 
 def _has_similar_words(query: str, text: str) -> bool:
-    asked, told = set(split_words(query)), set(split_words(text))
-    return 2 * len(asked & told) >= len(asked | told) > 0
+    words, told = set(split_words(query)), set(split_words(text))
+    return 2 * len(words & told) >= len(words | told) > 0
 
 
 def _own_document_finding(evidence: AuditInput, own: Mapping[str, set[str]], total: int) -> Finding:
@@ -131,10 +131,10 @@ def _drop_remedy(evidence: AuditInput, own: Mapping[str, set[str]]) -> str:
 
 
 def _shared_id_finding(evidence: AuditInput, queries: Sequence[str]) -> Finding:
-    dropped, kept = (evidence.rules.but(own=own) for own in ("dropped", "kept"))
+    dropped, convention = (evidence.rules.but(own=own) for own in ("dropped", "kept"))
     wrong = evidence.rules.own == "dropped"
     ways: FixScorers = (
-        {"own=kept": lambda run: evidence.scores(run, rules=kept)}
+        {"own=kept": lambda run: evidence.scores(run, rules=convention)}
         if wrong
         else {"own=dropped": lambda run: evidence.scores(run, rules=dropped)}
     )
@@ -238,53 +238,71 @@ def check_predictors(evidence: AuditInput) -> Iterator[Finding]:
     text = text_auc(pairs, corpus, queries)
     known, unread = find_candidate_fields(documents, corpus)
     candidates, naming = (
-        {one.name: one for one in known},
+        {predictor.name: predictor for predictor in known},
         find_query_naming_fields(documents, evidence.judgments.nested),
     )
     every = evaluate_predictors(pairs, known, text, naming)
-    found, named = every[: len(known)], every[len(known) :]
+    predictions, named = every[: len(known)], every[len(known) :]
     mark = relevance_mark_auc(pairs, evidence.judgments.nested, place, evidence.rules.rel)
-    telling = [one for one in found if one.p < SIGNIFICANCE_LEVEL and one.auc >= MIN_PREDICTOR_AUC]
-    leaks = []
-    for one in telling:
-        better = one.p_text < SIGNIFICANCE_LEVEL and one.auc >= float(text.mean()) + MIN_AUC_GAIN
-        if better or one.auc >= max(MIN_LEAK_AUC, 0.5 + MIN_MARK_SHARE * (mark - 0.5)):
-            leaks.append(one.name)
-            yield leaking_field_finding(evidence, candidates[one.name], one, text, mark)
-    names = [
-        (field, one)
-        for field, one in zip(naming, named, strict=True)
-        if one.p < SIGNIFICANCE_LEVEL and one.auc >= MIN_PREDICTOR_AUC
+    telling = [
+        relevance_prediction
+        for relevance_prediction in predictions
+        if relevance_prediction.p < SIGNIFICANCE_LEVEL and relevance_prediction.auc >= MIN_PREDICTOR_AUC
     ]
-    for field, one in names:
-        better = one.p_text < SIGNIFICANCE_LEVEL and one.auc >= float(text.mean()) + MIN_AUC_GAIN
-        if better or one.auc >= 0.5 + MIN_MARK_SHARE / 2 or naming_precision(evidence, field) >= MIN_NAMING_PRECISION:
-            yield naming_field_finding(evidence, field, one, text)
+    leaks = []
+    for prediction in telling:
+        better = prediction.p_text < SIGNIFICANCE_LEVEL and prediction.auc >= float(text.mean()) + MIN_AUC_GAIN
+        if better or prediction.auc >= max(MIN_LEAK_AUC, 0.5 + MIN_MARK_SHARE * (mark - 0.5)):
+            leaks.append(prediction.name)
+            yield leaking_field_finding(evidence, candidates[prediction.name], prediction, text, mark)
+    names = [
+        (field, relevance_prediction)
+        for field, relevance_prediction in zip(naming, named, strict=True)
+        if relevance_prediction.p < SIGNIFICANCE_LEVEL and relevance_prediction.auc >= MIN_PREDICTOR_AUC
+    ]
+    for field, prediction in names:
+        better = prediction.p_text < SIGNIFICANCE_LEVEL and prediction.auc >= float(text.mean()) + MIN_AUC_GAIN
+        if (
+            better
+            or prediction.auc >= 0.5 + MIN_MARK_SHARE / 2
+            or naming_precision(evidence, field) >= MIN_NAMING_PRECISION
+        ):
+            yield naming_field_finding(evidence, field, prediction, text)
     runs = [
         evaluate_run_scores(pairs, name, _run_scores_by_position(run.table, place, pairs.queries), text)
         for name, run in evidence.runs.items()
     ]
-    asked = {word for query in pairs.queries for word in split_words(queries.get(query, ""))}
-    alike = sum(word in corpus.vocabulary for word in asked) >= len(asked) / 2
-    for one in runs:
+    predictors = {word for query in pairs.queries for word in split_words(queries.get(query, ""))}
+    alike = sum(word in corpus.vocabulary for word in predictors) >= len(predictors) / 2
+    for prediction in runs:
         if (
             alike
-            and one.auc >= PERFECT_AUC
+            and prediction.auc >= PERFECT_AUC
             and float(text.mean()) <= MAX_UNINFORMATIVE_TEXT_AUC
-            and one.p_text < SIGNIFICANCE_LEVEL
+            and prediction.p_text < SIGNIFICANCE_LEVEL
         ):
             leak = "scores separate relevant documents from others almost perfectly"
             yield Finding(
-                one.name,
+                prediction.name,
                 "leaking score",
                 True,
-                len(one.each),
-                f"its {leak} (AUC {one.auc:.4f} over "
-                f"{pluralise(len(one.each), 'query')}) where text is close to uninformative (AUC {text.mean():.4f})",
-                data={"leak": f"{one.name}'s {leak}", "ranked_by": [one.name]},
+                len(prediction.each),
+                f"its {leak} (AUC {prediction.auc:.4f} over "
+                f"{pluralise(len(prediction.each), 'query')}) where text is close "
+                f"to uninformative (AUC {text.mean():.4f})",
+                data={"leak": f"{prediction.name}'s {leak}", "ranked_by": [prediction.name]},
             )
-    rows = [*found, *(replace(one, name=f"query in {one.name}") for one in named), *runs]
-    yield predictors_finding(rows, telling, leaks, text, mark, [one for _, one in names], unread)
+    rows = [
+        *predictions,
+        *(
+            replace(relevance_prediction, name=f"query in {relevance_prediction.name}")
+            for relevance_prediction in named
+        ),
+        *runs,
+    ]
+    yield predictors_finding(
+        rows, telling, leaks, text, mark, [relevance_prediction for _, relevance_prediction in names], unread
+    )
 
 
 def _require_texts(evidence: AuditInput, what: str) -> tuple[Sequence[Document], Mapping[str, str]]:
@@ -301,12 +319,12 @@ def _count_pairs(table: pl.DataFrame, pairs: Mapping[str, set[str]]) -> int:
 
 def _top_documents(evidence: AuditInput) -> dict[str, list[str]]:
     """Return the top documents of each query from all runs."""
-    found: dict[str, list[str]] = {}
+    documents: dict[str, list[str]] = {}
     for run in evidence.runs.values():
         best = run.table.sort("score", descending=True, maintain_order=True).group_by("query", maintain_order=True)
         for query, doc in best.head(TOP_DOCUMENTS_COMPARED).select("query", "doc").iter_rows():
-            found.setdefault(query, []).append(doc)
-    return found
+            documents.setdefault(query, []).append(doc)
+    return documents
 
 
 def _other_queries(evidence: AuditInput, queries: Mapping[str, str]) -> set[str]:

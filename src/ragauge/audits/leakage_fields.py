@@ -47,7 +47,7 @@ class WeightedCorpus:
             columns.append(distinct)
             counts.append(times)
             lengths[i] = len(mine)
-        sizes = np.array([len(one) for one in columns], np.int64)
+        sizes = np.array([len(column) for column in columns], np.int64)
         word = np.concatenate(columns) if columns else np.zeros(0, np.int64)
         often = np.concatenate(counts).astype(np.float64) if counts else np.zeros(0)
         n, has = len(documents), np.bincount(word, minlength=len(vocabulary))
@@ -63,14 +63,14 @@ class WeightedCorpus:
         >>> one.scores("the fox is red", np.array([0, 1, 2])).argsort().tolist()
         [2, 1, 0]
         """
-        asked = np.zeros(len(self.vocabulary))
+        scores = np.zeros(len(self.vocabulary))
         for word in split_words(query):
             if word in self.vocabulary:
-                asked[self.vocabulary[word]] += 1
+                scores[self.vocabulary[word]] += 1
         sizes = self.starts[documents + 1] - self.starts[documents]
         owner = np.repeat(np.arange(len(documents)), sizes)
         rows = np.arange(int(sizes.sum())) + np.repeat(self.starts[documents] - (np.cumsum(sizes) - sizes), sizes)
-        found = asked[self.word[rows]] * self.weight[rows]
+        found = scores[self.word[rows]] * self.weight[rows]
         return np.bincount(owner, found, len(documents)).astype(np.float64, copy=False)
 
 
@@ -120,24 +120,24 @@ def find_candidate_fields(
     Fields are text length, position, id and metadata, including nested mappings. A text or list that differs in
     every document still gives derived fields: whether it is present, its prefix, and the length of the list.
     """
-    found = [CandidateField("length", corpus.lengths.astype(np.float64))]
+    fields = [CandidateField("length", corpus.lengths.astype(np.float64))]
     place = np.arange(len(documents), dtype=np.float64)
-    found.append(CandidateField("place in the corpus", place))
+    fields.append(CandidateField("place in the corpus", place))
     order = _dense_ranks([natural_sort_key(document.id) for document in documents])
     if not (np.array_equal(order, place) or np.array_equal(order, place[::-1])):
-        found.append(CandidateField("order of the id", order))
+        fields.append(CandidateField("order of the id", order))
     derived = [*_prefix_fields("the id", [document.id for document in documents])]
     unread = {}
     for path, sparse in metadata_columns(documents).items():
         name, values = f"metadata `{path}`", [sparse.get(i) for i in range(len(documents))]
         whole = _value_field(name, values)
         if whole is not None:
-            found.append(whole)
+            fields.append(whole)
         elif len({_value_text(value) for value in values}) > 1:
             unread[name] = path
         derived += _derived_fields(name, values, told=whole is not None)
-    left = [one.name for one in (*found, *derived)[MAX_FIELDS:]]
-    return [*found, *derived][:MAX_FIELDS], [*(f"`{path}`" for path in unread.values()), *left]
+    left = [field.name for field in (*fields, *derived)[MAX_FIELDS:]]
+    return [*fields, *derived][:MAX_FIELDS], [*(f"`{path}`" for path in unread.values()), *left]
 
 
 def metadata_columns(documents: Sequence[Document]) -> dict[str, dict[int, Any]]:
@@ -148,12 +148,12 @@ def metadata_columns(documents: Sequence[Document]) -> dict[str, dict[int, Any]]
     >>> metadata_columns([Document("a", "", metadata={"m": {"x": 1}, "n": 2})])
     {'m': {0: ['x']}, 'n': {0: 2}, 'm.x': {0: 1}}
     """
-    found: dict[tuple[int, str], dict[int, Any]] = {}
+    columns: dict[tuple[int, str], dict[int, Any]] = {}
     for i, document in enumerate(documents):
         if isinstance(document.metadata, Mapping):
             for depth, path, value in _flatten_metadata(document.metadata):
-                found.setdefault((depth, path), {})[i] = value
-    return {path: found[depth, path] for depth, path in sorted(found, key=lambda one: one[0])}
+                columns.setdefault((depth, path), {})[i] = value
+    return {path: columns[depth, path] for depth, path in sorted(columns, key=lambda key: key[0])}
 
 
 def _flatten_metadata(metadata: Mapping[str, Any], before: str = "", depth: int = 0) -> Iterator[tuple[int, str, Any]]:
@@ -171,8 +171,8 @@ def _value_field(name: str, values: Sequence[Any]) -> CandidateField | None:
     """
     lists = any(map(_is_list, values))
     plain = [value if isinstance(value, str | int | float) or value is None else _value_text(value) for value in values]
-    found = build_metadata_field(name, plain)
-    return None if found is None or (lists and not found.kinds) else found
+    field = build_metadata_field(name, plain)
+    return None if field is None or (lists and not field.kinds) else field
 
 
 def _derived_fields(name: str, values: Sequence[Any], *, told: bool) -> Iterator[CandidateField]:
@@ -195,9 +195,9 @@ def _derived_fields(name: str, values: Sequence[Any], *, told: bool) -> Iterator
 
 def _prefix_fields(name: str, values: Sequence[Any]) -> Iterator[CandidateField]:
     stems = [text_prefix(value) if isinstance(value, str) else "" for value in values]
-    found = build_metadata_field(f"beginning of {name}", stems)
-    if found is not None and found.kinds and len(set(stems) - {""}) > 1:
-        yield found
+    field = build_metadata_field(f"beginning of {name}", stems)
+    if field is not None and field.kinds and len(set(stems) - {""}) > 1:
+        yield field
 
 
 def text_prefix(text: str) -> str:
@@ -211,7 +211,7 @@ def text_prefix(text: str) -> str:
 
 def find_query_naming_fields(documents: Sequence[Document], queries: Container[str]) -> list[QueryNamingField]:
     """Return the metadata fields, or the id, in which documents name queries."""
-    found = []
+    fields = []
     for path, sparse in {
         "": {i: document.id for i, document in enumerate(documents)},
         **metadata_columns(documents),
@@ -222,8 +222,8 @@ def find_query_naming_fields(documents: Sequence[Document], queries: Container[s
                 if part in queries:
                     named.setdefault(part, set()).add(i)
         if len(named) >= MIN_QUERIES_NAMED:
-            found.append(QueryNamingField(f"metadata `{path}`" if path else "the id", named))
-    return found
+            fields.append(QueryNamingField(f"metadata `{path}`" if path else "the id", named))
+    return fields
 
 
 def _possible_ids(value: Any) -> Iterator[str]:

@@ -36,7 +36,8 @@ def leaking_field_finding(
     rho = field_rank_correlations(evidence, field, falling=bool(one.falling))
     names = [str(measure) for measure in evidence.measures[:MAX_MEASURES_SHOWN]]
     rows = [
-        [one, *(none_if_nan(found.means[measure]) for measure in names), rho.get(one)] for one, found in scores.items()
+        [run, *(none_if_nan(scores.means[measure]) for measure in names), rho.get(run)]
+        for run, scores in scores.items()
     ]
     first = names[0]
     others = "".join(f", of {run} {scores[run].means[first]:.4f}" for run in list(evidence.runs)[:4])
@@ -97,7 +98,7 @@ def naming_field_finding(
         f"{first} of a ranking {name} {scores[name].means[first]:.4f}{others}",
         FindingTable(
             ["ranking", *names],
-            [[run, *(none_if_nan(found.means[measure]) for measure in names)] for run, found in scores.items()],
+            [[run, *(none_if_nan(scores.means[measure]) for measure in names)] for run, scores in scores.items()],
         ),
         data={"leak": leak, "ranked_by": []},
     )
@@ -149,9 +150,9 @@ def predictors_finding(
         ["query words", float(text.mean()), None, None],
         ["mark on all relevant documents", mark, None, None],
     ]
-    rows += [[one.name, one.auc, none_if_nan(one.p), one.p_text] for one in found]
+    rows += [[prediction.name, prediction.auc, none_if_nan(prediction.p), prediction.p_text] for prediction in found]
     side = {True: "lower, ", False: "higher, ", None: ""}
-    told = ", ".join(f"{one.name} ({side[one.falling]}{one.auc:.2f})" for one in telling)
+    told = ", ".join(f"{prediction.name} ({side[prediction.falling]}{prediction.auc:.2f})" for prediction in telling)
     if not telling:
         message = "no query-independent field separates relevant documents from others"
         message += f"; the query words have an AUC of {text.mean():.2f}"
@@ -162,7 +163,7 @@ def predictors_finding(
         which = f"all but {', '.join(leaks)} are" if leaks else "this is" if len(telling) == 1 else "these are"
         message += f"; {which} only a note, neither clearly better than the query words nor close to the mark"
     if names:
-        told = ", ".join(f"{one.name} ({one.auc:.2f})" for one in names)
+        told = ", ".join(f"{prediction.name} ({prediction.auc:.2f})" for prediction in names)
         message += f"; documents contain the ids of the queries that they answer more often than others: {told}"
     if unread:
         message += f"; not checked value by value: {join_names(unread)}"
@@ -191,8 +192,8 @@ def build_field_run(evidence: AuditInput, field: CandidateField, found: Relevanc
     scores = (-worth if found.falling else worth)[order]
     tables = []
     for query in evidence.judgments.nested:
-        one = pl.DataFrame({"query": [query] * len(ids), "doc": ids, "score": scores})
-        tables.append(one.filter(pl.col("doc") != query).head(depth))
+        frame = pl.DataFrame({"query": [query] * len(ids), "doc": ids, "score": scores})
+        tables.append(frame.filter(pl.col("doc") != query).head(depth))
     return Run(pl.concat(tables), field.name)
 
 
@@ -217,16 +218,16 @@ def field_rank_correlations(evidence: AuditInput, field: CandidateField, *, fall
     from scipy.stats import rankdata
 
     place = {document.id: i for i, document in enumerate(evidence.documents or ())}
-    found: dict[str, float | None] = {}
+    correlations: dict[str, float | None] = {}
     for name, run in evidence.runs.items():
         each = []
         for _, part in run.table.group_by("query", maintain_order=True):
             rows = [(place[doc], score) for doc, score in part.select("doc", "score").iter_rows() if doc in place]
             if len(rows) < 3:
                 continue
-            one = rankdata([field.values[doc] * (-1 if falling else 1) for doc, _ in rows])
+            latency = rankdata([field.values[doc] * (-1 if falling else 1) for doc, _ in rows])
             two = rankdata([score for _, score in rows])
-            if one.std() > 0 and two.std() > 0:
-                each.append(float(np.corrcoef(one, two)[0, 1]))
-        found[name] = float(np.mean(each)) if each and not field.kinds else None
-    return found
+            if latency.std() > 0 and two.std() > 0:
+                each.append(float(np.corrcoef(latency, two)[0, 1]))
+        correlations[name] = float(np.mean(each)) if each and not field.kinds else None
+    return correlations

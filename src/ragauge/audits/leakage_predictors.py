@@ -174,9 +174,12 @@ def evaluate_predictors(
         every.append(RelevancePrediction(naming.name, each, False, signs(each - 0.5), signs(each - text)))
     both = (
         correct_p_values(np.array(p_values), "holm")
-        for p_values in ([one.p for one in every], [one.p_text for one in every])
+        for p_values in ([prediction.p for prediction in every], [prediction.p_text for prediction in every])
     )
-    return [replace(one, p=float(p), p_text=float(against)) for one, p, against in zip(every, *both, strict=True)]
+    return [
+        replace(predictor, p=float(p), p_text=float(against))
+        for predictor, p, against in zip(every, *both, strict=True)
+    ]
 
 
 def _naming_values(naming: QueryNamingField, query: str, documents: Ints) -> Floats:

@@ -93,10 +93,10 @@ class VariantScorer:
                 judgments: Any = self._made[case.judgments] if case.judgments else None
                 run: Any = self._made[case.run] if case.run else self.run
                 self._judged[key] = evidence.judged(run, rules=case.rules, judgments=judgments, top=top)
-            found = score_judged_ranks(self._judged[key], [case.measure], case.rules)
+            scores = score_judged_ranks(self._judged[key], [case.measure], case.rules)
         except RagaugeError:
             return None
-        mean, n = next(iter(found.means.values())), next(iter(found.n.values()))
+        mean, n = next(iter(scores.means.values())), next(iter(scores.n.values()))
         return None if math.isnan(mean) else (mean, n)
 
     @property
@@ -121,7 +121,7 @@ class VariantScorer:
         if measure.spec.cutoff == "rank?":
             cutoffs = [*cutoffs, 0]
         steps += [_cutoff_change(measure, k or None) for k in cutoffs if (k or None) != measure.cutoff]
-        return [*(one for one in steps if one.step(self.base) is not None), *self._data_changes()]
+        return [*(change for change in steps if change.step(self.base) is not None), *self._data_changes()]
 
     def _data_changes(self) -> Iterator[ConventionChange]:
         """Yield changes of the data.
@@ -131,7 +131,7 @@ class VariantScorer:
         evidence = self.evidence
         frame = evidence.judgments.frame
         if evidence.documents is not None:
-            known = {one.id for one in evidence.documents}
+            known = {document.id for document in evidence.documents}
             inside = frame["doc"].is_in(list(known))
             if not inside.all():
                 self._made["orphans"] = Judgments(frame.filter(inside))
@@ -164,16 +164,16 @@ def _option_choices(evidence: AuditInput, measure: Measure) -> dict[str, Sequenc
     Options that do not affect the measure are dropped later.
     """
     grades = sorted({float(g) for g in np.unique(evidence.judgments.pool.grades) if g > 0})
-    found: dict[str, Sequence[Any]] = dict(OPTION_CHOICES)
-    del found["missing"], found["duplicates"]
-    found["missing"] = ("zero", "skip")
+    choices: dict[str, Sequence[Any]] = dict(OPTION_CHOICES)
+    del choices["missing"], choices["duplicates"]
+    choices["missing"] = ("zero", "skip")
     if measure.spec.name not in ("recall", "set_recall"):  # For other measures, `recall-one` equals `zero`.
-        found["none"] = ("zero", "skip", "one")
+        choices["none"] = ("zero", "skip", "one")
     if evidence.rules.duplicates != "error":  # The run has duplicate documents.
-        found["duplicates"] = ("first", "count")
-    found["gain"] = ("linear", "exp", "binary")
-    found["rel"] = tuple(dict.fromkeys([1.0, *grades[:4]])) if "rel" in measure.spec.options else ()
-    return found
+        choices["duplicates"] = ("first", "count")
+    choices["gain"] = ("linear", "exp", "binary")
+    choices["rel"] = tuple(dict.fromkeys([1.0, *grades[:4]])) if "rel" in measure.spec.options else ()
+    return choices
 
 
 def _option_change(name: str, value: Any) -> ConventionChange:
@@ -285,21 +285,21 @@ def iterate_variant_results(counting: VariantScorer) -> Iterator[list[VariantRes
 
     yield list(tried(0, f"as scored here ({counting.evidence.rules.name})", counting.base))
     singles = counting.departures()
-    found: list[VariantResult] = []
-    for one in singles:
-        case = one.step(counting.base)
+    variants: list[VariantResult] = []
+    for change in singles:
+        case = change.step(counting.base)
         if case is not None:
-            found.extend(tried(1, one.label, case))
+            variants.extend(tried(1, change.label, case))
     for preset in PRESETS.values():
         case = ScoringVariant(preset, restate_measure(counting.measure, counting.evidence.rules, preset))
-        found.extend(tried(1, f"convention {preset.name}", case, preset.name))
-    yield found
+        variants.extend(tried(1, f"convention {preset.name}", case, preset.name))
+    yield variants
     pairs: list[VariantResult] = []
-    for one, two in itertools.combinations(singles, 2):
-        case = one.step(counting.base)
-        both = two.step(case) if case is not None and one.kind != two.kind else None
+    for change, two in itertools.combinations(singles, 2):
+        case = change.step(counting.base)
+        both = two.step(case) if case is not None and change.kind != two.kind else None
         if both is not None:
-            pairs.extend(tried(2, f"{one.label}; {two.label}", both))
+            pairs.extend(tried(2, f"{change.label}; {two.label}", both))
     yield pairs
 
 
@@ -328,27 +328,27 @@ def check_published_scores(evidence: AuditInput) -> Iterator[Finding]:
         for _ in range(3):
             for run, levels in searches.items():
                 level = next(levels)
-                hits[run] = [one for one in level if claim.met(one.value)]
+                hits[run] = [variant for variant in level if claim.met(variant.value)]
                 tried[run] += level
             if any(hits.values()):
                 break
-        yield _explanation_finding(claim, tried, {run: found for run, found in hits.items() if found})
+        yield _explanation_finding(claim, tried, {run: variants for run, variants in hits.items() if variants})
 
 
 def _explanation_finding(
     claim: PublishedScore, tried: dict[str, list[VariantResult]], hits: dict[str, list[VariantResult]]
 ) -> Finding:
     several = len(tried) > 1
-    values = np.unique(np.round([one.value for every in tried.values() for one in every], 9))
+    values = np.unique(np.round([variant_result.value for every in tried.values() for variant_result in every], 9))
     unit = 10.0**-claim.digits
     around = max(MATCH_DENSITY_RADIUS, 2 * unit)
     luck = (int((np.abs(values - claim.value) <= around).sum()) - 1) / (2 * around) * unit
     ways_tried = f"{pluralise(sum(map(len, tried.values())), 'way')} of scoring tried"
     subject = next(iter(hits or tried)) if len(hits or tried) == 1 else "all runs"
     if hits:
-        rows = [(run, one) for run, found in hits.items() for one in _merge_presets(found)]
+        rows = [(run, preset) for run, variants in hits.items() for preset in _merge_presets(variants)]
         run, best = rows[0]
-        here = next((one.value for one in tried[run] if one.steps == 0), math.nan)
+        here = next((variant_result.value for variant_result in tried[run] if variant_result.steps == 0), math.nan)
         doubt = luck >= MAX_CHANCE_MATCHES and best.steps > 0
         message = f"{claim.text}{f' of {run}' if several else ''} is "
         message += f"{'' if best.steps == 0 else 'explained by '}{best.label}{_precision_text(claim)}"
@@ -364,11 +364,11 @@ def _explanation_finding(
         return Finding(
             subject, "expected", doubt, len(rows), message, (), moved, grid, _explanation_remedy(best, doubt=doubt)
         )
-    flat = [(run, one) for run, every in tried.items() for one in every]
+    flat = [(run, variant_result) for run, every in tried.items() for variant_result in every]
     closest: list[tuple[str, VariantResult]] = []
-    for run, one in sorted(flat, key=lambda pair: (abs(pair[1].value - claim.value), pair[1].steps)):
-        if all(abs(one.value - other.value) > 1e-12 for _, other in closest):
-            closest.append((run, one))
+    for run, variant in sorted(flat, key=lambda pair: (abs(pair[1].value - claim.value), pair[1].steps)):
+        if all(abs(variant.value - other.value) > 1e-12 for _, other in closest):
+            closest.append((run, variant))
     message = f"{claim.text} is not explained by any of {ways_tried.replace(' tried', '')}; it may refer to other data"
     return Finding(
         subject, "expected", True, len(flat), message, (), "", _variant_grid(closest[:3], several, "nearest")
@@ -396,23 +396,23 @@ def _explanation_remedy(best: VariantResult, *, doubt: bool) -> str:
     return f"{again}; state this when you report it"
 
 
-def _merge_presets(found: Sequence[VariantResult]) -> list[VariantResult]:
+def _merge_presets(variants: Sequence[VariantResult]) -> list[VariantResult]:
     """Merge presets with equal scores into one entry."""
     presets: dict[float, list[VariantResult]] = {}
-    for one in found:
-        if one.preset:
-            presets.setdefault(round(one.value, 9), []).append(one)
+    for variant in variants:
+        if variant.preset:
+            presets.setdefault(round(variant.value, 9), []).append(variant)
     together = [
         alike[0]
         if len(alike) == 1
-        else replace(alike[0], label=f"conventions {', '.join(one.preset for one in alike)}")
+        else replace(alike[0], label=f"conventions {', '.join(variant_result.preset for variant_result in alike)}")
         for alike in presets.values()
     ]
-    return [*(one for one in found if not one.preset), *together]
+    return [*(variant_result for variant_result in variants if not variant_result.preset), *together]
 
 
 def _variant_grid(rows: Sequence[tuple[str, VariantResult]], several: bool, what: str = "explained by") -> FindingTable:
     lines: list[list[str | float | None]] = [
-        [*([run] if several else []), one.label, one.value, one.n] for run, one in rows
+        [*([run] if several else []), variant.label, variant.value, variant.n] for run, variant in rows
     ]
     return FindingTable([*(["run"] if several else []), what, "value", "n"], lines)

@@ -41,17 +41,17 @@ def check_repeats(evidence: AuditInput) -> Iterator[Finding]:
             continue
         times = [evidence.runs[run], *again]
         names = evidence.judgments.pool.queries
-        ranked = [_rankings_by_query(one, evidence.rules) for one in times]
+        ranked = [_rankings_by_query(run, evidence.rules) for run in times]
         changed: dict[str, int] = {}
         for other in ranked[1:]:
-            for query in (one for one in names if one in ranked[0] or one in other):
+            for query in (name for name in names if name in ranked[0] or name in other):
                 at = _first_differing_rank(ranked[0].get(query, []), other.get(query, []))
                 if at:
                     changed[query] = min(at, changed.get(query, at))
-        scores = [evidence.scores(run), *(evidence.scores(one) for one in again)]
+        scores = [evidence.scores(run), *(evidence.scores(run) for run in again)]
         rows: list[list[str | float | None]] = []
         for i, name in enumerate(scores[0].measures):
-            each = [list_means(one)[i] for one in scores]
+            each = [list_means(scores)[i] for scores in scores]
             rows.append([name, *(each if len(each) <= 4 else [min(each), max(each)]), max(each) - min(each)])
         header = [str(time) for time in range(1, len(times) + 1)] if len(times) <= 4 else ["lowest", "highest"]
         if not changed:
@@ -83,7 +83,7 @@ def _largest_query_spread(scores: Sequence[Scores]) -> float:
     """Return the mean range of query scores between repeats, largest over measures."""
     found = [0.0]
     for name in scores[0].measures:
-        each = np.stack([one.values[name] for one in scores])
+        each = np.stack([scores.values[name] for scores in scores])
         spread = each.max(axis=0) - each.min(axis=0)
         if not np.isnan(spread).all():
             found.append(float(np.nanmean(spread)))
@@ -138,14 +138,14 @@ def check_query_count(evidence: AuditInput) -> Iterator[Finding]:
     others = [run for run in scores if run != best]
     named = next(iter(scores.values())).measures if len(scores) == 2 else [first]
     rows = [(run, name, _estimate_power(scores[best], scores[run], name)) for run in others for name in named]
-    small = {run: told for run, name, told in rows if name == first and told.is_small}
-    unseen = {run: told for run, told in small.items() if not told.is_found}
-    seen = {run: told for run, told in small.items() if told.is_found}
+    small = {run: estimate for run, name, estimate in rows if name == first and estimate.is_small}
+    unseen = {run: estimate for run, estimate in small.items() if not estimate.is_found}
+    seen = {run: estimate for run, estimate in small.items() if estimate.is_found}
     two = len(scores) == 2
     header = ["measure" if two else f"{best} against", "difference", "p", f"{n} queries find", "it needs"]
     grid = FindingTable(
         header,
-        [[name if two else run, *told.shown()] for run, name, told in rows],
+        [[name if two else run, *estimate.shown()] for run, name, estimate in rows],
         ["name", "signed", "p", "score", "count"],
     )
     if unseen:
@@ -159,8 +159,8 @@ def check_query_count(evidence: AuditInput) -> Iterator[Finding]:
         least, needed = (
             _range_text(values, shown)
             for values, shown in (
-                ([told.least for told in seen.values()], "{:.4f}"),
-                ([told.needed for told in seen.values()], "{:,}"),
+                ([estimate.least for estimate in seen.values()], "{:.4f}"),
+                ([estimate.needed for estimate in seen.values()], "{:,}"),
             )
         )
         message = (
@@ -178,15 +178,15 @@ def _runs_text(others: Mapping[str, PowerEstimate]) -> str:
     """List the first few runs, with the difference and its p-value."""
     return join_names(
         [
-            f"{run} ({format_number(told.difference, 'signed')}, p {format_number(told.p, 'p')})"
-            for run, told in others.items()
+            f"{run} ({format_number(estimate.difference, 'signed')}, p {format_number(estimate.p, 'p')})"
+            for run, estimate in others.items()
         ],
         MAX_RUNS_NAMED,
     )
 
 
 def _range_text(values: Sequence[float | None], shown: str) -> str:
-    known = [one for one in values if one is not None]
+    known = [value for value in values if value is not None]
     if not known:
         return "more than ten million"
     low, high = shown.format(min(known)), shown.format(max(known))
@@ -194,7 +194,7 @@ def _range_text(values: Sequence[float | None], shown: str) -> str:
 
 
 def _power_remedy(unseen: Mapping[str, PowerEstimate]) -> str:
-    most = _range_text([told.needed for told in unseen.values()], "{:,}")
+    most = _range_text([estimate.needed for estimate in unseen.values()], "{:,}")
     return f"report no significant difference, or judge more: {most} queries detect it with 80% power"
 
 

@@ -35,18 +35,20 @@ def check_perfect_scores(evidence: AuditInput) -> Iterator[Finding]:
     document ranks above a better one, in 100 or more pairs of different grades. A problem if a score between 0 and 1
     is the same for every query. Recall and hit rate are left out, because they are often perfect for easy queries.
     """
-    measures = [one for one in evidence.measures if has_exact_bounds(one) and one.spec.name in RANK_MEASURES]
+    measures = [
+        measure for measure in evidence.measures if has_exact_bounds(measure) and measure.spec.name in RANK_MEASURES
+    ]
     counting = evidence.rules.but(missing="zero")
     oracle = score_judged_ranks(ideal_ranks(evidence.judgments), measures, counting)
     for run in evidence.runs:
         judged = evidence.judged(run)
-        found = [
+        findings = [
             *_oracle_findings(evidence, run, measures, list_means(oracle)),
             *_grade_order_findings(run, judged),
             *_constant_score_findings(evidence, run, measures),
         ]
-        yield from found
-        if not found:
+        yield from findings
+        if not findings:
             yield Finding(run, "perfection", False, 0, "not perfect, not ordered by grade, not constant")
 
 
@@ -127,7 +129,7 @@ def check_identical_runs(evidence: AuditInput) -> Iterator[Finding]:
                 f"{one}, {other}", "same run", True, 2, f"{one} and {other} return the same documents in the same order"
             )
     scores = [evidence.scores(run) for run in evidence.runs]
-    for a, b in itertools.combinations([str(one) for one in evidence.measures], 2):
+    for a, b in itertools.combinations([str(measure) for measure in evidence.measures], 2):
         if all(np.allclose(s.values[a], s.values[b], rtol=0, atol=1e-12, equal_nan=True) for s in scores):
             yield Finding("all runs", "same measure", False, len(scores), f"{a} and {b} are equal for every query")
 
@@ -147,7 +149,7 @@ def check_missing_queries(evidence: AuditInput) -> Iterator[Finding]:
     measure, regardless of the convention.
     """
     names = evidence.judgments.pool.queries
-    measures = [one for one in evidence.measures if not one.spec.keeps_missing]
+    measures = [measure for measure in evidence.measures if not measure.spec.keeps_missing]
     for run, record in evidence.runs.items():
         judged = evidence.judged(run)
         failed = _failed_queries(record)
@@ -170,7 +172,7 @@ def check_missing_queries(evidence: AuditInput) -> Iterator[Finding]:
             zero = full.means[str(measure)]
             gap = max(gap, abs(without - zero) if len(left) else math.inf)
             rows.append((str(measure), zero, without, without - zero))
-        moved = next((one for name, zero, left, _ in rows if (one := format_change(str(name), zero, left))), "")
+        moved = next((change for name, zero, left, _ in rows if (change := format_change(str(name), zero, left))), "")
         how = "are scored 0" if evidence.rules.missing == "zero" else "are ignored"
         kinds = f"{len(absent) - len(failed & set(absent))} missing, {len(failed & set(absent))} failed"
         yield Finding(
@@ -223,8 +225,8 @@ def check_repeated_documents(evidence: AuditInput) -> Iterator[Finding]:
         extra = int((again["n"] - 1).sum())
         names = [f"{doc} for {query}" for query, doc in again.select("query", "doc").head(5).iter_rows()]
         rows_of: list[list[str | float | None]] = [
-            [name, one, other]
-            for name, one, other in zip(first.measures, list_means(first), list_means(every), strict=True)
+            [name, value, other]
+            for name, value, other in zip(first.measures, list_means(first), list_means(every), strict=True)
         ]
         yield Finding(
             run,

@@ -171,8 +171,8 @@ def ideal_ranks(judgments: Judgments) -> JudgedRanks:
     empty = JudgedRanks(judgments, none, none, none, np.zeros(n, np.int64), np.ones(n, np.bool_), name="oracle")
     row = np.flatnonzero(pool.grades > 0)
     query = pool.owner[row]
-    found = replace(empty, retrieved=np.bincount(query, minlength=n), _relevant={})
-    return _build_settled_ranks(found, query, empty.pool_position[row] + 1, row, "trec")
+    ranks = replace(empty, retrieved=np.bincount(query, minlength=n), _relevant={})
+    return _build_settled_ranks(ranks, query, empty.pool_position[row] + 1, row, "trec")
 
 
 def tie_whole_corpus(judgments: Judgments, documents: int, depth: Ints) -> JudgedRanks:
@@ -243,12 +243,14 @@ def compute_expected_means(
 
     Random orders are drawn if a measure has no closed form, or if `finish` must be applied to each order.
     """
-    closed = [one for one in measures if one.spec.averages_ties and finish is None]
-    others = [one for one in measures if one not in closed]
-    found = dict(zip(closed, _closed_form_means(judged, closed, rules), strict=True))
+    closed = [measure for measure in measures if measure.spec.averages_ties and finish is None]
+    others = [measure for measure in measures if measure not in closed]
+    means = dict(zip(closed, _closed_form_means(judged, closed, rules), strict=True))
     if others:
-        found |= dict(zip(others, (one for one, _ in sample_random_orders(judged, others, rules, finish)), strict=True))
-    return [found[one] for one in measures]
+        means |= dict(
+            zip(others, (mean for mean, _ in sample_random_orders(judged, others, rules, finish)), strict=True)
+        )
+    return [means[measure] for measure in measures]
 
 
 def _closed_form_means(
@@ -268,11 +270,11 @@ def sample_random_orders(
     """
     rng = np.random.default_rng(0)
     every = (shuffle_ties(judged, rng) for _ in range(RANDOM_ORDERS))
-    found = [score_judged_ranks(one if finish is None else finish(one), measures, rules) for one in every]
+    found = [score_judged_ranks(ranks if finish is None else finish(ranks), measures, rules) for ranks in every]
     out = []
     for name in map(str, measures):
-        each = np.array([one.means[name] for one in found])
-        values: Floats = np.mean([one.values[name] for one in found], axis=0)
+        each = np.array([scores.means[name] for scores in found])
+        values: Floats = np.mean([scores.values[name] for scores in found], axis=0)
         out.append((RandomOrderMean(values, float(each.mean()), False), each))
     return out
 

@@ -57,14 +57,14 @@ class TieSensitivity:
         moved = np.zeros(len(self.worst.queries), np.bool_)
         for name in self.worst.values:
             moved |= self.best.values[name] > self.worst.values[name] + 1e-12
-        return [query for query, one in zip(self.worst.queries, moved.tolist(), strict=True) if one]
+        return [query for query, has_moved in zip(self.worst.queries, moved.tolist(), strict=True) if has_moved]
 
     def grid(self, **others: Sequence[float]) -> FindingTable:
         """Build a grid of the worst, expected and best means, with further columns."""
-        middle = [one.mean for one in self.expected]
+        middle = [mean.mean for mean in self.expected]
         figures = zip(list_means(self.worst), middle, list_means(self.best), *others.values(), strict=True)
         names = [name.replace("_", " ") for name in others]
-        rows = [[str(one), *row] for one, row in zip(self.measures, figures, strict=True)]
+        rows = [[str(measure), *row] for measure, row in zip(self.measures, figures, strict=True)]
         return FindingTable(["measure", "worst order", "expected", "best order", *names], rows)
 
 
@@ -74,7 +74,7 @@ def compute_tie_sensitivity(evidence: AuditInput, name: str, table: pl.DataFrame
     Rows that the convention removes (the query's own document, unjudged ones, those below a depth) are removed
     first. If a tie crosses the depth, its order must be decided before that, and the mean is over random orders.
     """
-    wanted = [one for one in evidence.measures if has_exact_bounds(one)]
+    wanted = [measure for measure in evidence.measures if has_exact_bounds(measure)]
     run = evidence.runs[name]
     left, across = rows_kept(table, evidence.judgments, rules)
     same = left is run.table
@@ -137,29 +137,34 @@ def merge_adjacent_scores(table: pl.DataFrame) -> pl.DataFrame:
 
 def _tie_order_finding(evidence: AuditInput, name: str, table: pl.DataFrame) -> Finding:
     rules, run = evidence.rules, evidence.runs[name]
-    found = compute_tie_sensitivity(evidence, name, table, rules)
-    if not found.tied:
+    sensitivity = compute_tie_sensitivity(evidence, name, table, rules)
+    if not sensitivity.tied:
         return Finding(name, "ties", False, 0, "no two documents of a query have the same score")
-    share = (
-        f"{format_number(found.tied / found.rows, 'share')} of the scores are tied ({found.tied:,} of {found.rows:,})"
-    )
-    more = found.tied - count_tied_rows(rows_kept(run.table, evidence.judgments, rules.but(width="double"))[0])
-    returned = more == found.tied and _has_provenance(run) and rules.width == "double"
+    tied = format_number(sensitivity.tied / sensitivity.rows, "share")
+    share = f"{tied} of the scores are tied ({sensitivity.tied:,} of {sensitivity.rows:,})"
+    more = sensitivity.tied - count_tied_rows(rows_kept(run.table, evidence.judgments, rules.but(width="double"))[0])
+    returned = more == sensitivity.tied and _has_provenance(run) and rules.width == "double"
     if returned:
         share += " as returned by the system; the run folder preserves the order of return by minimal score steps"
     elif more > 0:
         how = "only as 32-bit floats" if rules.width == "float32" else "except for the smallest step of a double"
         share += f", {more:,} of them {how}"
-    left = [str(one) for one in evidence.measures if one not in found.measures]
+    left = [str(measure) for measure in evidence.measures if measure not in sensitivity.measures]
     without = f"; not computed for {', '.join(left)}" if left else ""
-    queries = found.queries
+    queries = sensitivity.queries
     if not queries:
         return Finding(
-            name, "ties", False, found.tied, f"{share}, and no query's score depends on their order{without}"
+            name, "ties", False, sensitivity.tied, f"{share}, and no query's score depends on their order{without}"
         )
-    drawn = [str(one) for one, guess in zip(found.measures, found.expected, strict=True) if not guess.exact]
+    drawn = [
+        str(measure)
+        for measure, guess in zip(sensitivity.measures, sensitivity.expected, strict=True)
+        if not guess.exact
+    ]
     about = f"; expected {', '.join(drawn)} is the mean of {RANDOM_ORDERS} random orders" if drawn else ""
-    moved = format_changes([str(found.measures[0])], list_means(found.worst)[:1], list_means(found.best)[:1])
+    moved = format_changes(
+        [str(sensitivity.measures[0])], list_means(sensitivity.worst)[:1], list_means(sensitivity.best)[:1]
+    )
     decides = f"; their order decides the score of {pluralise(len(queries), 'query')}"
     if returned:
         decides = f"; another order would change the score of {pluralise(len(queries), 'query')}"
@@ -167,12 +172,12 @@ def _tie_order_finding(evidence: AuditInput, name: str, table: pl.DataFrame) -> 
     return Finding(
         name,
         "ties",
-        max(found.spread) >= VISIBLE_CHANGE and not returned,
+        max(sensitivity.spread) >= VISIBLE_CHANGE and not returned,
         len(queries),
         f"{share}{decides}{without}{about}",
         first_few(queries),
         moved,
-        found.grid(as_counted=list_means(evidence.scores(name, measures=found.measures))),
+        sensitivity.grid(as_counted=list_means(evidence.scores(name, measures=sensitivity.measures))),
     )
 
 
@@ -193,8 +198,8 @@ def _score_width_findings(evidence: AuditInput, name: str, table: pl.DataFrame) 
     kept = name if table is run.table else replace(run, table=table)
     before, after = evidence.scores(kept), evidence.scores(kept, rules=narrow)
     gap = max(abs(a - b) for a, b in zip(list_means(before), list_means(after), strict=True))
-    found = compute_tie_sensitivity(evidence, name, table, narrow)
-    chosen = [str(one) for one in found.measures]
+    sensitivity = compute_tie_sensitivity(evidence, name, table, narrow)
+    chosen = [str(measure) for measure in sensitivity.measures]
     yield Finding(
         name,
         "score width",
@@ -202,8 +207,9 @@ def _score_width_findings(evidence: AuditInput, name: str, table: pl.DataFrame) 
         more,
         f"{pluralise(more, 'score')} that differ as doubles are tied as 32-bit floats (trec_eval 9, pytrec_eval, BEIR)",
         effect=format_changes(before.measures, list_means(before), list_means(after)),
-        grid=found.grid(
-            as_doubles=[before.means[one] for one in chosen], as_32_bit=[after.means[one] for one in chosen]
+        grid=sensitivity.grid(
+            as_doubles=[before.means[measure] for measure in chosen],
+            as_32_bit=[after.means[measure] for measure in chosen],
         ),
     )
 

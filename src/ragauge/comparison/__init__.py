@@ -76,7 +76,7 @@ def compare(
     elif isinstance(scores, Experiment):
         data = scores.dataset
         every: dict[str, Any] = {**scores.scores, **scores.trials}
-        dates = {name: RunDate.find(one.manifest) for name, one in scores.runs.items()}
+        dates = {name: RunDate.find(run.manifest) for name, run in scores.runs.items()}
         answers = {name: date for name, date in dates.items() if date is not None}
         known = ScoredRuns(every, baseline or scores.baseline, None, data.queries, dataset=data.name, answers=answers)
         baseline, tags, scores = known.baseline, tags or data.tags, every
@@ -133,10 +133,10 @@ def _score_if_files(scores: Any, baseline: str | None, measures: str | Iterable[
     if isinstance(scores, ScoredRuns):
         return scores
     files = [scores] if isinstance(scores, str | Path) else scores
-    if not isinstance(files, Sequence) or not files or not all(isinstance(one, str | Path) for one in files):
+    if not isinstance(files, Sequence) or not files or not all(isinstance(file, str | Path) for file in files):
         return None
     wanted = [measures] if isinstance(measures, str) else None if measures is None else list(measures)
-    return score_runs([str(one) for one in files], baseline, wanted)
+    return score_runs([str(file) for file in files], baseline, wanted)
 
 
 def _build_system_pair(
@@ -167,7 +167,7 @@ def _build_strata_masks(
     if isinstance(by, Mapping):
         found = {str(query): str(value) for query, value in by.items()}
     else:
-        by = canonical_tag(by, {name for one in (tags or {}).values() for name in one} | set(tags_from_judgments({})))
+        by = canonical_tag(by, {name for tag in (tags or {}).values() for name in tag} | set(tags_from_judgments({})))
         label = f"{by}="
         found = {query: values[by] for query, values in (tags or {}).items() if by in values}
         if by in tags_from_judgments({}) and first.scores is not None and first.scores.judged is not None:
@@ -176,11 +176,11 @@ def _build_strata_masks(
     values = [found.get(query) for query in queries]
     names = [value for value in dict.fromkeys(values) if value is not None]
     if not names:
-        known = sorted({name for one in (tags or {}).values() for name in one} | {"answers", "complexity"})
+        known = sorted({name for tag in (tags or {}).values() for name in tag} | {"answers", "complexity"})
         raise UnknownName("tag", str(by), known, hint=f"choose one of {', '.join(known)}")
     order = [
         *COMPLEXITY_LEVELS,
-        *sorted((one for one in names if one not in COMPLEXITY_LEVELS), key=lambda one: -values.count(one)),
+        *sorted((name for name in names if name not in COMPLEXITY_LEVELS), key=lambda level: -values.count(level)),
     ]
     groups = {f"{label}{name}": np.array([value == name for value in values]) for name in order if name in names}
     left = values.count(None)
@@ -234,17 +234,18 @@ def _comparison_notes(rows: Sequence[Comparison], sides: Sequence[SystemScores],
             )
     few = [row for row in rows if 0 < row.n - row.ties < MIN_DIFFERING_QUERIES or 1 < row.n < 2 * MIN_DIFFERING_QUERIES]
     if few:
-        least = min(few, key=lambda row: row.n - row.ties)
+        comparison = min(few, key=lambda row: row.n - row.ties)
         others = f" ({pluralise(len(few) - 1, 'other row has', 'other rows have')} few, too)" if len(few) > 1 else ""
         notes.append(
-            f"intervals and tests are rough: {least.system} and {least.baseline} differ on {least.n - least.ties} of "
-            f"{least.n} queries by {least.measure}{others}"
+            f"intervals and tests are rough: {comparison.system} and {comparison.baseline} differ "
+            f"on {comparison.n - comparison.ties} of "
+            f"{comparison.n} queries by {comparison.measure}{others}"
         )
     for measure in measures:
-        one = sides[0].scores
-        if one is not None and measure in one.means and not np.isnan(one.values[measure]).all():
-            plain = float(np.nanmean(one.values[measure]))
-            if not math.isclose(plain, one.means[measure], rel_tol=1e-9, abs_tol=1e-12):
+        scores = sides[0].scores
+        if scores is not None and measure in scores.means and not np.isnan(scores.values[measure]).all():
+            plain = float(np.nanmean(scores.values[measure]))
+            if not math.isclose(plain, scores.means[measure], rel_tol=1e-9, abs_tol=1e-12):
                 notes.append(f"{measure}: compared by its mean over queries, unlike the aggregate of `evaluate`")
     return notes + _ranking_depth_notes(sides, measures)
 

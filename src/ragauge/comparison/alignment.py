@@ -55,12 +55,12 @@ def read_system_scores(
         )
     if not isinstance(scores, Mapping):
         given = list(scores)
-        if not all(isinstance(one, Scores) for one in given):
+        if not all(isinstance(item, Scores) for item in given):
             raise BadInput("a list of systems must contain only Scores", hint="give a mapping from names to scores")
-        scores = {one.run: one for one in given}
+        scores = {item.run: item for item in given}
         if len(scores) < len(given):
             raise BadInput("two systems have the same name", hint="give a mapping from names to scores")
-    found = {str(name): _scores_by_seed(str(name), one) for name, one in scores.items()}
+    found = {str(name): _scores_by_seed(str(name), item) for name, item in scores.items()}
     sides = [side for seeds in found.values() for side in seeds.values()]
     directions = given_directions(lower, higher, [side.values for side in sides])
     return {
@@ -80,16 +80,16 @@ def _with_directions(side: SystemScores, directions: Mapping[str, bool]) -> Syst
 def _scores_by_seed(name: str, thing: Any) -> dict[str, SystemScores]:
     """Return a system's scores by seed. The label of a single seed is empty."""
     if isinstance(thing, Sequence) and not isinstance(thing, str):
-        thing = {str(i): one for i, one in enumerate(thing, start=1)}
+        thing = {str(i): item for i, item in enumerate(thing, start=1)}
         return (
-            {label: _to_system_scores(f"{name} #{label}", one) for label, one in thing.items()}
+            {label: _to_system_scores(f"{name} #{label}", item) for label, item in thing.items()}
             if thing
             else _raise_unreadable(name)
         )
     if _nesting_depth(thing) == 3 or (
-        isinstance(thing, Mapping) and any(isinstance(one, Scores) for one in thing.values())
+        isinstance(thing, Mapping) and any(isinstance(item, Scores) for item in thing.values())
     ):
-        return {str(seed): _to_system_scores(f"{name} #{seed}", one) for seed, one in thing.items()}
+        return {str(seed): _to_system_scores(f"{name} #{seed}", item) for seed, item in thing.items()}
     return {"": _to_system_scores(name, thing)}
 
 
@@ -109,10 +109,10 @@ def _nesting_depth(thing: Any) -> int:
     """
     if not isinstance(thing, Mapping) or not thing:
         return 0
-    inside = {_nesting_depth(one) if isinstance(one, Mapping) else 0 for one in thing.values()}
+    inside = {_nesting_depth(inner) if isinstance(inner, Mapping) else 0 for inner in thing.values()}
     if inside != {0}:
         return 1 + inside.pop() if len(inside) == 1 and 0 not in inside else 0
-    return 1 if all(isinstance(one, int | float | np.number) or one is None for one in thing.values()) else 0
+    return 1 if all(isinstance(inner, int | float | np.number) or inner is None for inner in thing.values()) else 0
 
 
 def _raise_unreadable(name: str) -> Any:
@@ -193,10 +193,10 @@ def _check_directions(sides: Sequence[SystemScores]) -> None:
             )
 
 
-def _check_sample_texts(name: str, one: Scores, other_name: str, other: Scores) -> None:
+def _check_sample_texts(name: str, scores: Scores, other_name: str, other: Scores) -> None:
     """Raise Incomparable if samples with one id differ in question or reference."""
-    shared = [query for query in one.fingerprints if query in other.fingerprints]
-    differ = [query for query in shared if not has_same_texts(one.fingerprints[query], other.fingerprints[query])]
+    shared = [query for query in scores.fingerprints if query in other.fingerprints]
+    differ = [query for query in shared if not has_same_texts(scores.fingerprints[query], other.fingerprints[query])]
     if differ:
         raise Incomparable(
             f"`{differ[0]}` is another question in {other_name} than in {name}, or has another reference "
@@ -228,15 +228,17 @@ def find_shared_measures(sides: Sequence[SystemScores], wanted: str | Iterable[s
         return shared
     texts = [wanted] if isinstance(wanted, str) else list(wanted)
     known = sides[0].values
-    asked = [part.strip() for text in texts for part in ([text] if text in known else text.split(","))]
-    for measure in asked:
+    measures = [part.strip() for text in texts for part in ([text] if text in known else text.split(","))]
+    for measure in measures:
         for side in sides:
             if measure not in side.values:
                 raise MissingEvidence(
                     f"{side.name} has no values of `{measure}`", hint=f"choose one of {', '.join(side.values)}"
                 )
     canonical = sides[0].scores.values._canonical if sides[0].scores is not None else str
-    return list(dict.fromkeys(measure if measure in list(sides[0].values) else canonical(measure) for measure in asked))
+    return list(
+        dict.fromkeys(measure if measure in list(sides[0].values) else canonical(measure) for measure in measures)
+    )
 
 
 def find_shared_queries(
@@ -253,10 +255,10 @@ def find_shared_queries(
     if everybody | nobody == union:
         return list(sides[0].queries), []
     if common_queries:
-        kept = [query for query in sides[0].queries if query in everybody]
-        if not kept:
+        queries = [query for query in sides[0].queries if query in everybody]
+        if not queries:
             raise Incomparable("no query is in all systems")
-        return kept, [f"compared on the {len(kept)} queries that all systems have, of {len(union)}"]
+        return queries, [f"compared on the {len(queries)} queries that all systems have, of {len(union)}"]
     if count_missing:  # Only in this case can a system lack a query altogether.
         known = {query for side in sides for query in side.queries}
         return [*sides[0].queries, *sorted(known - set(sides[0].queries))], []

@@ -52,12 +52,12 @@ def draw_panels(overview: Overview) -> ChartDraft | None:
     """
     hits = _measures_by_cutoff(overview, "hit_rate")
     ranks, recall = _measure_without_cutoff(overview, "mrr"), _deepest_measure(overview, "recall")
-    distinct, several, unique = (_deepest_measure(overview, one) for one in ("dr", "diversity_count", "unique_ratio"))
+    distinct, several, unique = (_deepest_measure(overview, name) for name in ("dr", "diversity_count", "unique_ratio"))
     if len(hits) < 2 or ranks is None or (distinct is None and several is None):
         return None
     cast = SystemStyles(overview.systems, overview.baseline)
     height = max(160, 20 * len(cast.names) + 4)
-    found: list[ChartPanel] = [
+    panels: list[ChartPanel] = [
         draw_dots(
             "hit_rate@k",
             {f"@{k}": _system_means(overview, name) for k, name in hits.items()},
@@ -70,31 +70,31 @@ def draw_panels(overview: Overview) -> ChartDraft | None:
     ]
     said = [_describe_best_and_worst(overview, name) for name in (*hits.values(), ranks)]
     if recall is not None and distinct is not None:
-        found.append(_paired_bars_panel(overview, cast, (recall, distinct), height))
+        panels.append(_paired_bars_panel(overview, cast, (recall, distinct), height))
         said += [_describe_best_and_worst(overview, recall), _describe_best_and_worst(overview, distinct)]
     tag = DEFAULT_STRATA_TAG if DEFAULT_STRATA_TAG in overview.strata else next(iter(overview.strata), None)
     if tag is not None:  # below the first panel, as both have a value axis on the left
-        kinds = {f"{one.value} ({one.n})": one.means for one in overview.strata[tag][:MAX_STRATA_DRAWN]}
+        kinds = {f"{stratum.value} ({stratum.n})": stratum.means for stratum in overview.strata[tag][:MAX_STRATA_DRAWN]}
         below = f"{tag} (number of {overview.nouns[1]})"
         title = f"{overview.first} by {tag}"
-        found.append(draw_dots(title, kinds, overview.first, cast, height, key=cast.names, below=below))
+        panels.append(draw_dots(title, kinds, overview.first, cast, height, key=cast.names, below=below))
     if several is not None:
-        found.append(draw_bars(overview, cast, several, height=height, beside=unique))
+        panels.append(draw_bars(overview, cast, several, height=height, beside=unique))
         said += [
             _describe_best_and_worst(overview, several),
             *([_describe_best_and_worst(overview, unique)] if unique is not None else []),
         ]
     timed = _latency_range_panel(overview, cast, height)
-    found += [] if timed is None else [timed]
-    if len(found) < MIN_PANELS:
+    panels += [] if timed is None else [timed]
+    if len(panels) < MIN_PANELS:
         return None
     caption = join_sentence(
-        *describe_bars(overview, [one for one in (ranks, recall, distinct, several) if one is not None]),
+        *describe_bars(overview, [measure for measure in (ranks, recall, distinct, several) if measure is not None]),
         f"in brackets {unique}" if several is not None and unique is not None else "",
         f"the paler bar is {distinct}" if recall is not None and distinct is not None else "",
         "latencies: the mark is the median, the line ends at p95" if timed is not None else "",
     )
-    return ChartDraft(found, "; ".join(said) + ".", caption, width=1140)
+    return ChartDraft(panels, "; ".join(said) + ".", caption, width=1140)
 
 
 def _available_measures(overview: Overview) -> list[str]:
@@ -135,8 +135,8 @@ def _describe_best_and_worst(overview: Overview, measure: str) -> str:
     """Describe the best and the worst system by a measure."""
     ranked = overview.ranked(measure)
     told = [
-        f"{one} {format_bar_value(overview.entries[one].means[measure].value)}"
-        for one in dict.fromkeys([*ranked[:1], *ranked[-1:]])
+        f"{name} {format_bar_value(overview.entries[name].means[measure].value)}"
+        for name in dict.fromkeys([*ranked[:1], *ranked[-1:]])
     ]
     words = ["best ", "worst "] if len(told) > 1 else [""]
     return f"{measure}: " + (", ".join(w + t for w, t in zip(words, told, strict=True)) if told else "none")
@@ -236,7 +236,7 @@ def _paired_bars_panel(overview: Overview, cast: SystemStyles, measures: Sequenc
     y = cast.rows(alt, cast.names)
     offset = alt.YOffset("place:O", sort="ascending", scale=alt.Scale(domain=[0, 1]))
     pale = alt.Opacity("place:O", scale=alt.Scale(domain=[0, 1], range=[1, 0.5]), legend=None)
-    tips: list[Any] = [alt.Tooltip(f"{one}:N", title=one) for one in ("system", "measure")]
+    tips: list[Any] = [alt.Tooltip(f"{field}:N", title=field) for field in ("system", "measure")]
     tips += [alt.Tooltip("value:Q", title="mean", format=".4f"), alt.Tooltip("n:Q", title="queries")]
     both = alt.Chart(alt.Data(values=rows)).mark_bar(height={"band": 0.8})
     text = alt.Chart(alt.Data(values=words)).mark_text(style="words", align="left", dx=5)
@@ -276,7 +276,7 @@ def _latency_range_panel(overview: Overview, cast: SystemStyles, height: int) ->
     x = alt.X("p50:Q", title=None, scale=scale, axis=side)
     y = cast.rows(alt, [row["system"] for row in rows])
     tips = [alt.Tooltip("system:N", title="system")]
-    tips += [alt.Tooltip(f"{one}:Q", title=f"{one} ms", format=".4~g") for one in ("p50", "p95")]
+    tips += [alt.Tooltip(f"{field}:Q", title=f"{field} ms", format=".4~g") for field in ("p50", "p95")]
     tips.append(alt.Tooltip("n:Q", title="answers"))
     chart = alt.Chart(alt.Data(values=rows))
     layers = [
@@ -321,9 +321,9 @@ CHART_DEFINITIONS: dict[str, ChartDefinition] = {
 
 def draw_charts(overview: Overview) -> dict[str, Chart]:
     """Draw every chart for which the overview has data, by name."""
-    found = {}
+    charts = {}
     for name, chart in CHART_DEFINITIONS.items():
         sketch = chart.draw(overview) if overview.measures else None
         if sketch is not None:
-            found[name] = Chart(chart.title, sketch.caption, sketch.alt, sketch.panels, sketch.width)
-    return found
+            charts[name] = Chart(chart.title, sketch.caption, sketch.alt, sketch.panels, sketch.width)
+    return charts

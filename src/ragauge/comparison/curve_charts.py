@@ -82,13 +82,16 @@ def draw_curves(overview: Overview) -> ChartDraft | None:
         known = {name: points for name, points in known.items() if points}
         if not known:
             continue
-        told = _find_recommendation(overview, curve, known)
-        panels.append(_curve_panel(curve, known, cast, told))
+        recommendation = _find_recommendation(overview, curve, known)
+        panels.append(_curve_panel(curve, known, cast, recommendation))
         last = join_with_and(
-            [f"{one} {format_bar_value(points[-1][1])} at {points[-1][0]}" for one, points in known.items()]
+            [f"{name} {format_bar_value(points[-1][1])} at {points[-1][0]}" for name, points in known.items()]
         )
-        said.append(f"{curve.measure} over k: {last}" + (f"; for {told.system} {told.words}" if told else ""))
-        advised += [told] if told else []
+        said.append(
+            f"{curve.measure} over k: {last}"
+            + (f"; for {recommendation.system} {recommendation.words}" if recommendation else "")
+        )
+        advised += [recommendation] if recommendation else []
     if not panels:
         return None
     return ChartDraft(
@@ -101,7 +104,9 @@ def draw_curves(overview: Overview) -> ChartDraft | None:
 def _recommendation_captions(advised: Sequence[KRecommendation]) -> list[str]:
     """Return caption parts that explain the recommendations."""
     parts = []
-    enough, lacking = ([one for one in advised if one.enough is wanted] for wanted in (True, False))
+    enough, lacking = (
+        [recommendation for recommendation in advised if recommendation.enough is wanted] for wanted in (True, False)
+    )
     if enough:
         least, sure = enough[0].advice.tolerance, enough[0].advice.confidence
         parts.append(
@@ -125,13 +130,13 @@ def _find_recommendation(overview: Overview, curve: MeasureCurve, known: CurvePo
 
 
 def _curve_panel(
-    curve: MeasureCurve, known: CurvePoints, cast: SystemStyles, told: KRecommendation | None
+    curve: MeasureCurve, known: CurvePoints, cast: SystemStyles, recommendation: KRecommendation | None
 ) -> ChartPanel:
     alt = import_altair()
     bottom, top = padded_range([v for points in known.values() for _, v in points])
     bottom = max(bottom, 0.0)
     # Space for the text above all lines.
-    top += (top - bottom) * 13 / CURVE_HEIGHT_PX if told is not None else 0.0
+    top += (top - bottom) * 13 / CURVE_HEIGHT_PX if recommendation is not None else 0.0
     first, last = curve.ks[0], curve.ks[-1]
     # Padding at both ends keeps points off the axis labels and the names.
     more = (last / first) ** 0.02
@@ -156,8 +161,8 @@ def _curve_panel(
         chart.mark_line(strokeWidth=2).encode(x=x, y=y, color=colour, strokeDash=dash),
         chart.mark_point(filled=True, size=45, opacity=1).encode(x=x, y=y, color=colour, shape=shape, tooltip=tips),
     ]
-    if told is not None:
-        layers = [*_recommendation_layers(alt, told, x, y, top, curve), *layers]
+    if recommendation is not None:
+        layers = [*_recommendation_layers(alt, recommendation, x, y, top, curve), *layers]
     if cast.few:
         words = _end_label_rows(known, (first / more, last * more), (bottom, top))
         layers += [text.encode(x=x, y=y, text="system:N") for text in label_layer(alt, words, END_LABEL_WIDTH_PX)]
@@ -200,29 +205,33 @@ def _end_label_rows(known: CurvePoints, xs: tuple[float, float], ys: tuple[float
 
 
 def _recommendation_layers(
-    alt: Any, told: KRecommendation, x: Any, y: Any, top: float, curve: MeasureCurve
+    alt: Any, recommendation: KRecommendation, x: Any, y: Any, top: float, curve: MeasureCurve
 ) -> list[Any]:
     """Draw the recommendation as text, with a vertical line if a k is sufficient.
 
     The text is on the side of the line with more space.
     """
     ks = curve.ks
-    right = not told.enough or math.log(told.k / ks[0]) > 0.5 * math.log(ks[-1] / ks[0])
-    name = told.system if len(told.system) <= MAX_ADVICE_NAME_CHARS else f"{told.system[: MAX_ADVICE_NAME_CHARS - 1]}…"
+    right = not recommendation.enough or math.log(recommendation.k / ks[0]) > 0.5 * math.log(ks[-1] / ks[0])
+    name = (
+        recommendation.system
+        if len(recommendation.system) <= MAX_ADVICE_NAME_CHARS
+        else f"{recommendation.system[: MAX_ADVICE_NAME_CHARS - 1]}…"
+    )
     rows = [
         {
-            "k": told.k if told.enough else ks[-1],
+            "k": recommendation.k if recommendation.enough else ks[-1],
             "value": round_digits(top),
-            "system": told.system,
-            "label": f"{name}: {told.words}",
+            "system": recommendation.system,
+            "label": f"{name}: {recommendation.words}",
         }
     ]
     chart = alt.Chart(alt.Data(values=rows))
     tips = [alt.Tooltip("label:N", title="advice"), alt.Tooltip("system:N", title="for")]
-    aside = 5 if told.enough else 0
+    aside = 5 if recommendation.enough else 0
     text = chart.mark_text(style="words", align="right" if right else "left", dx=-aside if right else aside)
     rule = chart.mark_rule(style="guide", strokeDash=[4, 3]).encode(x=x, tooltip=tips)
-    return [*([rule] if told.enough else []), text.encode(x=x, y=y, text="label:N", tooltip=tips)]
+    return [*([rule] if recommendation.enough else []), text.encode(x=x, y=y, text="label:N", tooltip=tips)]
 
 
 MAX_DISTRIBUTION_POINTS = 120
@@ -246,12 +255,13 @@ def draw_latency_distributions(overview: Overview) -> ChartDraft | None:
         if entry.speed is not None and "total" in entry.speed.stages:
             total = entry.speed.stages["total"]
             said.append(
-                f"{name} {', '.join(f'{one} {format_bar_value(getattr(total, one))}' for one in MARKED_PERCENTILES)}"
+                f"{name} "
+                + ", ".join(f"{mark} {format_bar_value(getattr(total, mark))}" for mark in MARKED_PERCENTILES)
             )
     caption = join_sentence(
         "each line shows the share of queries with at most this latency",
         "marks are the 50th, 90th, 95th and 99th percentile",
-        "rerank includes fusion" if any(one.title == "rerank" for one in panels) else "",
+        "rerank includes fusion" if any(panel.title == "rerank" for panel in panels) else "",
     )
     return ChartDraft(
         panels, f"Milliseconds in total: {'; '.join(said)}." if said else "Milliseconds by stage.", caption
@@ -260,13 +270,13 @@ def draw_latency_distributions(overview: Overview) -> ChartDraft | None:
 
 def _ordered_stages(overview: Overview) -> list[str]:
     """Return `total`, the standard stages, then custom stages sorted by name."""
-    found = {
+    stages = {
         stage
         for entry in overview.entries.values()
         for stage in (*entry.times, *(entry.speed.stages if entry.speed is not None else ()))
     }
-    usual = [stage for stage in ("total", *STAGES) if stage in found]
-    return [*usual, *sorted(found - set(usual))]
+    usual = [stage for stage in ("total", *STAGES) if stage in stages]
+    return [*usual, *sorted(stages - set(usual))]
 
 
 def _distribution_points(entry: SystemSummary, stage: str) -> tuple[list[float], list[float]]:
@@ -279,25 +289,25 @@ def _distribution_points(entry: SystemSummary, stage: str) -> tuple[list[float],
     if len(times):
         places = np.unique(np.linspace(0, len(times) - 1, min(len(times), MAX_DISTRIBUTION_POINTS)).round().astype(int))
         return times[places].tolist(), ((places + 1) / len(times)).tolist()
-    found = None if entry.speed is None else entry.speed.stages.get(stage)
-    if found is None:
+    latency = None if entry.speed is None else entry.speed.stages.get(stage)
+    if latency is None:
         return [], []
     shares = {
-        0.0: found.min,
-        **{share: getattr(found, one) for one, share in MARKED_PERCENTILES.items()},
-        1.0: found.max,
+        0.0: latency.min,
+        **{share: getattr(latency, percentile) for percentile, share in MARKED_PERCENTILES.items()},
+        1.0: latency.max,
     }
     known = {share: ms for share, ms in shares.items() if math.isfinite(ms)}
     return list(known.values()), list(known)
 
 
 def _percentile_values(entry: SystemSummary, stage: str) -> dict[str, float]:
-    found: Latency | None = None if entry.speed is None else entry.speed.stages.get(stage)
-    if found is not None:
-        return {one: getattr(found, one) for one in MARKED_PERCENTILES}
+    latency: Latency | None = None if entry.speed is None else entry.speed.stages.get(stage)
+    if latency is not None:
+        return {percentile: getattr(latency, percentile) for percentile in MARKED_PERCENTILES}
     times = entry.times.get(stage, ())
     return (
-        {one: float(np.percentile(times, 100 * share)) for one, share in MARKED_PERCENTILES.items()}
+        {percentile: float(np.percentile(times, 100 * share)) for percentile, share in MARKED_PERCENTILES.items()}
         if len(times)
         else {}
     )
@@ -324,8 +334,13 @@ def _distribution_panel(overview: Overview, stage: str, cast: SystemStyles, key:
             }
         )
         marks += [
-            {"system": name, "what": one, "ms": round_digits(ms, 4), "share": 100 * MARKED_PERCENTILES[one]}
-            for one, ms in _percentile_values(entry, stage).items()
+            {
+                "system": name,
+                "what": percentile,
+                "ms": round_digits(ms, 4),
+                "share": 100 * MARKED_PERCENTILES[percentile],
+            }
+            for percentile, ms in _percentile_values(entry, stage).items()
             if 0 < ms < math.inf
         ]
     if not every:
@@ -357,8 +372,10 @@ def draw_stage_times(overview: Overview) -> ChartDraft | None:
         return None
     alt = import_altair()
     cast = SystemStyles(overview.systems, overview.baseline)
-    kinds = [one for one in (*STAGES, *_custom_stages(parts), "other") if any(one in mine for mine in parts.values())]
-    spare = [one for one in PALETTE if one not in STAGE_COLOURS.values()]
+    kinds = [
+        stage for stage in (*STAGES, *_custom_stages(parts), "other") if any(stage in mine for mine in parts.values())
+    ]
+    spare = [colour for colour in PALETTE if colour not in STAGE_COLOURS.values()]
     fresh = {kind: spare[i % len(spare)] for i, kind in enumerate(k for k in kinds if k not in STAGE_COLOURS)}
     rows: ChartRows = []
     totals: ChartRows = []
@@ -394,7 +411,7 @@ def draw_stage_times(overview: Overview) -> ChartDraft | None:
         bars.encode(x=x, x2="end:Q", y=y, color=colour, tooltip=tips),
         words.encode(x=alt.X("end:Q", title="mean ms of a query", scale=scale), y=y, text="label:N"),
     ]
-    said = [
+    times = [
         f"{name} {join_with_and([f'{kind} {format_bar_value(ms)}' for kind, ms in mine.items()])}"
         for name, mine in parts.items()
     ]
@@ -403,7 +420,7 @@ def draw_stage_times(overview: Overview) -> ChartDraft | None:
         "`other` is the remaining time" if "other" in kinds else "",
     )
     return ChartDraft(
-        [make_panel("", layers, 24 * len(parts) + 4)], f"Mean milliseconds by stage: {'; '.join(said)}.", caption
+        [make_panel("", layers, 24 * len(parts) + 4)], f"Mean milliseconds by stage: {'; '.join(times)}.", caption
     )
 
 
@@ -422,9 +439,9 @@ def _mean_stage_times(entry: SystemSummary) -> dict[str, float]:
     if not total.n or not math.isfinite(total.mean):
         return {}
     parts = {
-        stage: one.mean * one.n / total.n
-        for stage, one in entry.speed.stages.items()
-        if stage != "total" and math.isfinite(one.mean)
+        stage: latency.mean * latency.n / total.n
+        for stage, latency in entry.speed.stages.items()
+        if stage != "total" and math.isfinite(latency.mean)
     }
     rest = total.mean - sum(parts.values())
     return {**parts, "other": rest} if rest > 1e-9 else parts

@@ -47,7 +47,7 @@ def sort_query_differences(row: Comparison) -> Floats | None:
     """Return the differences of all queries, best first; None if some are unknown."""
     if len(row.moved) != row.wins + row.losses:
         return None
-    values = np.array([one.difference for one in row.moved] + [0.0] * row.ties, dtype=np.float64)
+    values = np.array([query.difference for query in row.moved] + [0.0] * row.ties, dtype=np.float64)
     return np.sort(values) if row.lower_is_better else np.sort(values)[::-1]
 
 
@@ -185,14 +185,14 @@ def _format_signed(value: float | None) -> str:
 
 def draw_wins(overview: Overview) -> ChartDraft | None:
     """Draw the share of queries that each system wins, ties and loses."""
-    found = baseline_comparisons(overview)
-    if not found:
+    comparisons = baseline_comparisons(overview)
+    if not comparisons:
         return None
     alt = import_altair()
     cast = SystemStyles(overview.systems, overview.baseline)
     kinds = {"won": WIN_COLOUR, "tied": TIE_COLOUR, "lost": LOSS_COLOUR}
     rows: ChartRows = []
-    for row in found:
+    for row in comparisons:
         begin = 0
         for kind, count in zip(kinds, (row.wins, row.ties, row.losses), strict=True):
             share = 100 * count / row.n
@@ -209,7 +209,7 @@ def draw_wins(overview: Overview) -> ChartDraft | None:
                 }
             )
             begin += count
-    y = cast.rows(alt, [row.system for row in found])
+    y = cast.rows(alt, [row.system for row in comparisons])
     x = alt.X("begin:Q", title=f"{overview.nouns[1]}, %", scale=alt.Scale(domain=[0, 100]), axis=alt.Axis(tickCount=5))
     scale = alt.Scale(domain=list(kinds), range=list(kinds.values()))
     colour = alt.Color("what:N", scale=scale, legend=alt.Legend(title=None, orient="bottom", columns=3))
@@ -228,15 +228,17 @@ def draw_wins(overview: Overview) -> ChartDraft | None:
         ),
     ]
     caption = join_sentence(
-        f"how many {overview.nouns[1]} each system ranks better than, like, or worse than {found[0].baseline} by "
+        f"how many {overview.nouns[1]} each system ranks better than, like, or worse than {comparisons[0].baseline} by "
         f"{overview.first}"
     )
-    return ChartDraft([make_panel("", layers, 28 * len(found) + 4)], _describe_wins(overview, found), caption)
+    return ChartDraft(
+        [make_panel("", layers, 28 * len(comparisons) + 4)], _describe_wins(overview, comparisons), caption
+    )
 
 
 def _describe_wins(overview: Overview, rows: Sequence[Comparison]) -> str:
-    said = [f"{row.system} wins {row.wins}, ties {row.ties} and loses {row.losses} of {row.n}" for row in rows]
-    return f"{overview.nouns[1].capitalize()} by {overview.first} against {rows[0].baseline}: {'; '.join(said)}."
+    wins = [f"{row.system} wins {row.wins}, ties {row.ties} and loses {row.losses} of {row.n}" for row in rows]
+    return f"{overview.nouns[1].capitalize()} by {overview.first} against {rows[0].baseline}: {'; '.join(wins)}."
 
 
 MAX_STRATA_SHOWN = 20
@@ -255,17 +257,17 @@ class StrataAxes(NamedTuple):
 def draw_strata(overview: Overview) -> ChartDraft | None:
     """Draw one panel per tag, with a row per stratum and a dot per system."""
     known = {
-        tag: [one for one in several if any(math.isfinite(mean.value) for mean in one.means.values())]
+        tag: [stratum for stratum in several if any(math.isfinite(mean.value) for mean in stratum.means.values())]
         for tag, several in overview.strata.items()
     }
     known = {tag: several[:MAX_STRATA_SHOWN] for tag, several in known.items() if several}
     if not known:
         return None
-    means = [mean for several in known.values() for one in several for mean in one.means.values()]
+    means = [mean for several in known.values() for stratum in several for mean in stratum.means.values()]
     # One axis and one margin for all tags, so that they can be compared.
     frame = StrataAxes(
         padded_range([end for mean in means for end in (mean.value, mean.low, mean.high)], pad=0.03),
-        min(130, 6 * max(len(_stratum_label(one)) for several in known.values() for one in several)),
+        min(130, 6 * max(len(_stratum_label(stratum)) for several in known.values() for stratum in several)),
     )
     cast = SystemStyles(overview.systems, overview.baseline, frame.margin)
     panels: list[ChartPanel] = []
@@ -274,22 +276,22 @@ def draw_strata(overview: Overview) -> ChartDraft | None:
         whole = len(overview.strata[tag])
         title = explain_tag(tag) if len(several) == whole else f"{explain_tag(tag)} ({len(several)} of {whole} values)"
         panels.append(_strata_panel(title, several, overview, cast, frame, key=[] if panels else cast.names))
-        said.append(f"{tag}: " + "; ".join(_describe_best_system(overview, one) for one in several))
-    sure = f", with its {overview.confidence:.0%} interval" if any(math.isfinite(one.low) for one in means) else ""
+        said.append(f"{tag}: " + "; ".join(_describe_best_system(overview, stratum) for stratum in several))
+    sure = f", with its {overview.confidence:.0%} interval" if any(math.isfinite(mean.low) for mean in means) else ""
     caption = join_sentence(
         f"a row is a kind of {overview.nouns[0]} and a mark a system's mean {overview.first} there{sure}"
     )
     return ChartDraft(panels, f"Mean {overview.first} by kind of {overview.nouns[0]}. {'. '.join(said)}.", caption)
 
 
-def _stratum_label(one: StratumMeans) -> str:
-    return f"{one.value} (n={one.n})"
+def _stratum_label(stratum: StratumMeans) -> str:
+    return f"{stratum.value} (n={stratum.n})"
 
 
-def _describe_best_system(overview: Overview, one: StratumMeans) -> str:
-    known = {name: mean.value for name, mean in one.means.items() if math.isfinite(mean.value)}
+def _describe_best_system(overview: Overview, stratum: StratumMeans) -> str:
+    known = {name: mean.value for name, mean in stratum.means.items() if math.isfinite(mean.value)}
     best = (min if overview.first in overview.lower_is_better else max)(known, key=known.__getitem__)
-    return f"{one.value} (n={one.n}) best {best} {format_bar_value(known[best])}"
+    return f"{stratum.value} (n={stratum.n}) best {best} {format_bar_value(known[best])}"
 
 
 def _strata_panel(
@@ -304,7 +306,7 @@ def _strata_panel(
     alt = import_altair()
     rows: ChartRows = [
         {
-            "stratum": _stratum_label(one),
+            "stratum": _stratum_label(stratum),
             "system": name,
             "place": cast.names.index(name),
             "value": round_digits(mean.value),
@@ -312,15 +314,15 @@ def _strata_panel(
             "high": round_digits(mean.high),
             "n": mean.n or None,
         }
-        for one in drawn
-        for name, mean in one.means.items()
+        for stratum in drawn
+        for name, mean in stratum.means.items()
         if math.isfinite(mean.value) and name in overview.entries
     ]
     lower = overview.first in overview.lower_is_better
     words = overview.first + " (lower is better)" * lower
     ends = alt.Scale(domain=[round_digits(end) for end in frame.ends], zero=False, nice=False)
     x = alt.X("value:Q", title=words, scale=ends, axis=alt.Axis(tickCount=6))
-    scale = alt.Scale(domain=[_stratum_label(one) for one in drawn], paddingInner=0.25, paddingOuter=0.12)
+    scale = alt.Scale(domain=[_stratum_label(stratum) for stratum in drawn], paddingInner=0.25, paddingOuter=0.12)
     y = alt.Y(
         "stratum:N",
         title=None,

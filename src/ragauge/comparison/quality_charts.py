@@ -56,16 +56,16 @@ def draw_quality_latency(overview: Overview) -> ChartDraft | None:
         for name, entry in overview.entries.items()
         if overview.first in entry.means and entry.speed is not None and "total" in entry.speed.stages
     ]
-    places = [one for one in places if math.isfinite(one.mean.value) and 0 < one.p95 < math.inf]
+    places = [place for place in places if math.isfinite(place.mean.value) and 0 < place.p95 < math.inf]
     if not places:
         return None
     alt = import_altair()
     lower = overview.first in overview.lower_is_better
     cast = SystemStyles(overview.systems, overview.baseline)
     near = find_pareto_frontier(places, lower=lower)
-    xs = [one.p95 for one in places]
+    xs = [place.p95 for place in places]
     ends = log_range(min(xs) / 1.6, max(xs) * 1.6)
-    ys = padded_range([end for one in places for end in (one.mean.value, one.mean.low, one.mean.high)])
+    ys = padded_range([end for place in places for end in (place.mean.value, place.mean.low, place.mean.high)])
     side = alt.Axis(values=log_ticks(*ends), format="~g")
     wide = alt.Scale(type="log", domain=[round_digits(end) for end in ends])
     x = alt.X("ms:Q", title="p95 of total latency, ms (log scale)", scale=wide, axis=side)
@@ -79,13 +79,13 @@ def draw_quality_latency(overview: Overview) -> ChartDraft | None:
         alt.Tooltip("n:Q", title="queries"),
     ]
     rows = _point_rows(places)
-    corners = [{"ms": round_digits(one.p95), "value": round_digits(one.mean.value)} for one in near]
+    corners = [{"ms": round_digits(point.p95), "value": round_digits(point.mean.value)} for point in near]
     layers = []
     if len(near) > 1:
         line = alt.Chart(alt.Data(values=corners)).mark_line(style="guide", interpolate="step-after", strokeWidth=1)
         layers.append(line.encode(x=x, y=y))
     dots = alt.Chart(alt.Data(values=rows))
-    key = [one.system for one in places] if len(places) > MAX_LABELLED_SYSTEMS else []
+    key = [place.system for place in places] if len(places) > MAX_LABELLED_SYSTEMS else []
     colour = cast.colour(alt, key)
     layers.append(dots.mark_rule(strokeWidth=1.5).encode(x=x, y=alt.Y("low:Q", title=title), y2="high:Q", color=colour))
     layers.append(
@@ -100,16 +100,21 @@ def draw_quality_latency(overview: Overview) -> ChartDraft | None:
     if len(places) <= MAX_LABELLED_SYSTEMS:
         marks, lines = _to_pixels(places, near, cast, (ends, ys), lower=lower)
         words = [
-            {"label": mark.name, "ms": round_digits(one.p95), "value": round_digits(one.mean.value), **spot._asdict()}
-            for one, mark, spot in zip(
+            {
+                "label": mark.name,
+                "ms": round_digits(point.p95),
+                "value": round_digits(point.mean.value),
+                **spot._asdict(),
+            }
+            for point, mark, spot in zip(
                 places, marks, place_labels(marks, lines, PLOT_WIDTH_PX, PLOT_HEIGHT_PX), strict=True
             )
         ]
         layers += [text.encode(x=x, y="value:Q", text="label:N") for text in label_layer(alt, words)]
     said = join_with_and(
-        [f"{one.system} {format_bar_value(one.mean.value)} at {format_bar_value(one.p95)} ms" for one in places]
+        [f"{place.system} {format_bar_value(place.mean.value)} at {format_bar_value(place.p95)} ms" for place in places]
     )
-    best = join_with_and([one.system for one in near])
+    best = join_with_and([point.system for point in near])
     caption = join_sentence(
         "further up is better and further left is faster",
         "the stepped line joins the systems that no other beats in both" if len(near) > 1 else "",
@@ -126,20 +131,22 @@ def find_pareto_frontier(places: Sequence[QualityLatencyPoint], *, lower: bool) 
         better = (one.mean.value - other.mean.value) * (1 if lower else -1)
         return other.p95 <= one.p95 and better >= 0 and (other.p95 < one.p95 or better > 0)
 
-    return sorted((one for one in places if not any(beaten(one, other) for other in places)), key=lambda one: one.p95)
+    return sorted(
+        (place for place in places if not any(beaten(place, other) for other in places)), key=lambda point: point.p95
+    )
 
 
 def _point_rows(places: Sequence[QualityLatencyPoint]) -> ChartRows:
     return [
         {
-            "system": one.system,
-            "ms": round_digits(one.p95),
-            "value": round_digits(one.mean.value),
-            "low": round_digits(one.mean.low),
-            "high": round_digits(one.mean.high),
-            "n": one.mean.n or None,
+            "system": place.system,
+            "ms": round_digits(place.p95),
+            "value": round_digits(place.mean.value),
+            "low": round_digits(place.mean.low),
+            "high": round_digits(place.mean.high),
+            "n": place.mean.n or None,
         }
-        for one in places
+        for place in places
     ]
 
 
@@ -162,13 +169,13 @@ def _to_pixels(
         return PLOT_HEIGHT_PX * (share if lower else 1 - share)
 
     marks = []
-    for one in places:
-        y, *ends = (down(v) for v in (one.mean.value, one.mean.low, one.mean.high))
+    for point in places:
+        y, *ends = (down(v) for v in (point.mean.value, point.mean.low, point.mean.high))
         known = [end for end in ends if math.isfinite(end)]
-        marks.append(LabelledMark(cast.called(one.system), across(one), y, min([y, *known]), max([y, *known])))
+        marks.append(LabelledMark(cast.called(point.system), across(point), y, min([y, *known]), max([y, *known])))
     lines = []
-    for one, after in pairwise(near):
-        (x, y), (further, above) = ((across(place), down(place.mean.value)) for place in (one, after))
+    for point, after in pairwise(near):
+        (x, y), (further, above) = ((across(place), down(place.mean.value)) for place in (point, after))
         lines += [PlotBox(x, y - 2, further, y + 2), PlotBox(further - 2, above, further + 2, y)]
     return marks, lines
 
@@ -187,7 +194,7 @@ def draw_measures(overview: Overview) -> ChartDraft | None:
         ranked = overview.ranked(measure)
         if ranked:
             ends = [ranked[0], ranked[-1]] if len(ranked) > 1 else ranked
-            figures = [f"{one} {format_bar_value(overview.entries[one].means[measure].value)}" for one in ends]
+            figures = [f"{end} {format_bar_value(overview.entries[end].means[measure].value)}" for end in ends]
             words = ["best ", "worst "] if len(ranked) > 1 else [""]
             said.append(f"{measure}: " + ", ".join(w + f for w, f in zip(words, figures, strict=True)))
     if times:
@@ -213,7 +220,7 @@ def _p95_latencies_ms(overview: Overview) -> dict[str, float]:
 def describe_bars(overview: Overview, names: Sequence[str]) -> list[str]:
     """Return caption parts that explain bars of these measures."""
     means = [entry.means[name] for entry in overview.entries.values() for name in names if name in entry.means]
-    sure = f" with {overview.confidence:.0%} intervals" if any(math.isfinite(one.low) for one in means) else ""
+    sure = f" with {overview.confidence:.0%} intervals" if any(math.isfinite(mean.low) for mean in means) else ""
     parts = [f"bars are means{sure}"]
     if overview.baseline in overview.entries and len(overview.entries) > 1:
         parts.append(f"the dashed line is {overview.baseline}, the baseline")

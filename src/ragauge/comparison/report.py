@@ -152,23 +152,23 @@ def collect_means(found: Comparisons) -> dict[tuple[str, str], Mean]:
     }
 
 
-def _means_blocks(found: Comparisons) -> list[Block]:
+def _means_blocks(comparisons: Comparisons) -> list[Block]:
     """Return the table of means if every pair of several systems is compared."""
-    return [build_means_table(found)] if found.baseline is None and len(found.systems) > 2 else []
+    return [build_means_table(comparisons)] if comparisons.baseline is None and len(comparisons.systems) > 2 else []
 
 
-def _build_paper_table(found: Comparisons) -> Table:
+def _build_paper_table(comparisons: Comparisons) -> Table:
     """Build the table of means for a paper: with usual names of measures, marks of the best, and a caption."""
-    table = build_means_table(found).mark_best()
+    table = build_means_table(comparisons).mark_best()
     columns = [column._replace(title=to_paper_name(column.title)) for column in table.columns]
     columns[0] = columns[0]._replace(title="System")
-    counts = sorted({mean.n for mean in collect_means(found).values() if mean.n})
+    counts = sorted({mean.n for mean in collect_means(comparisons).values() if mean.n})
     return replace(
         table,
-        id=found.dataset or "systems",
+        id=comparisons.dataset or "systems",
         columns=columns,
-        title=describe_means(counts, found.dataset, found.convention),
-        note=". ".join([*describe_best(len(found.systems)), describe_marks(found)]),
+        title=describe_means(counts, comparisons.dataset, comparisons.convention),
+        note=". ".join([*describe_best(len(comparisons.systems)), describe_marks(comparisons)]),
     )
 
 
@@ -215,37 +215,37 @@ def describe_marks(found: Comparisons) -> str:
     return f"Stars: differs from {found.baseline} ({tested}; {STARS_LEGEND})"
 
 
-def _pairwise_tables(found: Comparisons, rows: Sequence[Comparison]) -> Iterator[Table]:
+def _pairwise_tables(comparisons: Comparisons, rows: Sequence[Comparison]) -> Iterator[Table]:
     """Yield a table per measure, or a single table if only two systems are compared."""
     if not rows:
         return
     has_strata = any(row.stratum for row in rows)
-    if len(found.systems) == 2:
+    if len(comparisons.systems) == 2:
         columns = [Column("measure", "name")]
         lead: list[Row] = [[row.measure] for row in rows]
         title = f"{rows[0].system} against {rows[0].baseline}"
-        yield _build_pairwise_table(found, rows, title, (columns, lead))
+        yield _build_pairwise_table(comparisons, rows, title, (columns, lead))
         return
-    for measure in found.measures:
+    for measure in comparisons.measures:
         several = [row for row in rows if row.measure == measure]
         if not several:
             continue
         columns, title = [Column("system", "name")], measure
         lead = [[row.system] for row in several]
-        if found.baseline is None:
+        if comparisons.baseline is None:
             columns.append(Column("against", "name"))
             lead = [[row.system, row.baseline] for row in several]
         else:
-            title += f" against {found.baseline}"
+            title += f" against {comparisons.baseline}"
             title += "" if has_strata else f" ({format_score(several[0].means[0])}, n={several[0].n})"
-        yield _build_pairwise_table(found, several, title, (columns, lead))
+        yield _build_pairwise_table(comparisons, several, title, (columns, lead))
 
 
 def _build_pairwise_table(
-    found: Comparisons, rows: Sequence[Comparison], title: str, first: tuple[Sequence[Column], Sequence[Row]]
+    comparisons: Comparisons, rows: Sequence[Comparison], title: str, first: tuple[Sequence[Column], Sequence[Row]]
 ) -> Table:
     """Build a table of comparisons; `first` are the first columns with their cells."""
-    method, is_pair = found.method, len(found.systems) == 2
+    method, is_pair = comparisons.method, len(comparisons.systems) == 2
     columns, cells = list(first[0]), [list(row) for row in first[1]]
 
     def add(column: Column, values: Sequence[Cell | float | str | None]) -> None:
@@ -255,9 +255,9 @@ def _build_pairwise_table(
 
     has_strata = any(row.stratum for row in rows)
     if has_strata:
-        strata = [row.stratum.removeprefix(f"{found.tag}=") for row in rows]
-        add(Column(found.tag or "stratum", "name"), strata)
-    if has_strata or is_pair or found.baseline is None:
+        strata = [row.stratum.removeprefix(f"{comparisons.tag}=") for row in rows]
+        add(Column(comparisons.tag or "stratum", "name"), strata)
+    if has_strata or is_pair or comparisons.baseline is None:
         add(Column("n", "count", drop_order=8, legend="number of queries"), [row.n for row in rows])
         base = rows[0].baseline if is_pair else "base"
         add(Column(base, "score", drop_order=6), [row.means[0] for row in rows])
@@ -265,12 +265,18 @@ def _build_pairwise_table(
     add(Column("change", "signed"), [row.difference for row in rows])
     add(Column("%", "signed share", drop_order=3), [row.percent / 100 for row in rows])
     intervals = [Cell(row.ci[0], text=format_interval(*row.ci, "signed")) for row in rows]
-    add(Column(f"{format_level(method.confidence)} interval", "signed", legend=_describe_interval(found)), intervals)
-    decides = _p_column_title(found)
+    add(
+        Column(f"{format_level(method.confidence)} interval", "signed", legend=_describe_interval(comparisons)),
+        intervals,
+    )
+    decides = _p_column_title(comparisons)
     if decides != "p_t":
-        add(Column("p_t", "p", drop_order=5, legend=f"{_describe_t_test(found)}, uncorrected"), [r.p_t for r in rows])
-    p_values = [Cell(row.p_corrected, stars=row.stars, significant=found.sure(row)) for row in rows]
-    add(Column(decides, "p", legend=_describe_decision(found)), p_values)
+        add(
+            Column("p_t", "p", drop_order=5, legend=f"{_describe_t_test(comparisons)}, uncorrected"),
+            [r.p_t for r in rows],
+        )
+    p_values = [Cell(row.p_corrected, stars=row.stars, significant=comparisons.sure(row)) for row in rows]
+    add(Column(decides, "p", legend=_describe_decision(comparisons)), p_values)
     add(Column("d", "effect", drop_order=4, legend="Cohen's d for pairs"), [row.effect for row in rows])
     outcomes = [Cell(row.wins, text=f"{row.wins}/{row.losses}/{row.ties}") for row in rows]
     add(Column("won/lost/tied", "count", drop_order=2), outcomes)
@@ -279,8 +285,8 @@ def _build_pairwise_table(
     if method.margin is not None:
         tests = [row.margin for row in rows]
         legend = f"p-value for a margin of {format_number(method.margin, 'number')}"
-        add(Column("noninf", "p", legend=legend), [None if one is None else one.p_noninferior for one in tests])
-        add(Column("equiv", "p", legend=legend), [None if one is None else one.p_equivalent for one in tests])
+        add(Column("noninf", "p", legend=legend), [None if test is None else test.p_noninferior for test in tests])
+        add(Column("equiv", "p", legend=legend), [None if test is None else test.p_equivalent for test in tests])
     if method.detect is not None:
         legend = f"number of queries that detect a true difference of {format_number(method.detect, 'number')}"
         add(Column("needs", "count", legend=legend), [row.needed for row in rows])
@@ -289,9 +295,9 @@ def _build_pairwise_table(
     return Table(f"differences-{'-'.join(dict.fromkeys(row.measure for row in rows))}", columns, cells, title)
 
 
-def _p_column_title(found: Comparisons) -> str:
+def _p_column_title(comparisons: Comparisons) -> str:
     """Return the title of the column with the p-value to decide by."""
-    method = found.method
+    method = comparisons.method
     if method.correction != "none":
         return f"p {method.correction}"
     return "p_t" if method.test == "t" else f"p {method.test}"
@@ -304,19 +310,19 @@ def _seed_range(row: Comparison) -> str:
     return " to ".join(ends) + (" flips" if row.seeds.flips else "")
 
 
-def _profile_blocks(found: Comparisons) -> list[Block]:
+def _profile_blocks(comparisons: Comparisons) -> list[Block]:
     """Return the sorted per-query differences as a line per measure, if two systems are compared.
 
     Differences whose queries were left out of the result cannot be drawn.
     """
-    if len(found.systems) != 2:
+    if len(comparisons.systems) != 2:
         return []
     rows: list[Row] = []
-    for row in found.rows:
-        changes = sorted([*(one.difference for one in row.moved), *[0.0] * row.ties])
+    for row in comparisons.rows:
+        changes = sorted([*(query.difference for query in row.moved), *[0.0] * row.ties])
         most = max(map(abs, changes), default=0.0)
         if most > 0 and len(row.moved) == row.wins + row.losses:
-            shown = [one or None for one in downsample(changes, PROFILE_WIDTH_CHARS)]
+            shown = [value or None for value in downsample(changes, PROFILE_WIDTH_CHARS)]
             line = sparkline(shown, -most, most, marks=SPARKLINE_BLOCKS)
             rows.append([row.measure, changes[0], Cell(f"|{line}|"), changes[-1]])
     columns = [
@@ -334,26 +340,26 @@ def keep_changed_queries(found: Comparisons, count: int) -> Comparisons:
         [replace(row, moved=[*risen_queries(row, count), *fallen_queries(row, count)]) for row in several]
         for several in (found.rows, found.strata)
     )
-    kept = {one.query for row in (*rows, *strata) for one in row.moved}
-    texts = {query: text for query, text in found.texts.items() if query in kept}
+    queries = {query.query for row in (*rows, *strata) for query in row.moved}
+    texts = {query: text for query, text in found.texts.items() if query in queries}
     return replace(found, rows=rows, strata=strata, texts=texts)
 
 
 def risen_queries(row: Comparison, count: int) -> list[ChangedQuery]:
     """Return the queries whose score rose most."""
-    return [one for one in row.moved if one.difference > 0][:count]
+    return [query for query in row.moved if query.difference > 0][:count]
 
 
 def fallen_queries(row: Comparison, count: int) -> list[ChangedQuery]:
     """Return the queries whose score fell most."""
-    return [one for one in row.moved if one.difference < 0][:count]
+    return [query for query in row.moved if query.difference < 0][:count]
 
 
-def _query_blocks(found: Comparisons, count: int) -> list[Block]:
+def _query_blocks(comparisons: Comparisons, count: int) -> list[Block]:
     """Return a table per pair of the queries that rose and fell most by the first measure."""
     blocks: list[Block] = []
-    for row in found.rows if count else ():
-        if row.measure != found.measures[0] or not row.moved:
+    for row in comparisons.rows if count else ():
+        if row.measure != comparisons.measures[0] or not row.moved:
             continue
         columns = [
             Column("", "text"),
@@ -361,13 +367,13 @@ def _query_blocks(found: Comparisons, count: int) -> list[Block]:
             Column(row.baseline, "score"),
             Column(row.system, "score"),
             Column("change", "signed"),
-            *([Column("text")] if found.texts else []),
+            *([Column("text")] if comparisons.texts else []),
         ]
         rows: list[Row] = []
         for word, several in (("rose", risen_queries(row, count)), ("fell", fallen_queries(row, count))):
-            for one in several:
-                text = [found.texts.get(one.query, "")] if found.texts else []
-                rows.append([word, one.query, one.baseline, one.system, one.difference, *text])
+            for query in several:
+                text = [comparisons.texts.get(query.query, "")] if comparisons.texts else []
+                rows.append([word, query.query, query.baseline, query.system, query.difference, *text])
         title = f"{row.measure}: {row.system} against {row.baseline}"
         blocks.append(Table(f"queries-{row.system}-{row.baseline}", columns, rows, title, group_by=0))
     return blocks
@@ -409,9 +415,9 @@ def _describe_margin_test(row: Comparison, alpha: float) -> str:
     )
 
 
-def _family_size(rows: Sequence[Comparison], found: Comparisons) -> int:
+def _family_size(rows: Sequence[Comparison], comparisons: Comparisons) -> int:
     """Return the number of comparisons that p is corrected for."""
-    return len(rows) if found.method.family == "all" else sum(row.measure == rows[0].measure for row in rows)
+    return len(rows) if comparisons.method.family == "all" else sum(row.measure == rows[0].measure for row in rows)
 
 
 def describe_test(found: Comparisons) -> str:
@@ -426,26 +432,26 @@ def describe_test(found: Comparisons) -> str:
     return f"{TEST_NAMES[method.test]}{over}, {CORRECTION_NAMES[method.correction]} for {many}"
 
 
-def _has_seeds(found: Comparisons) -> bool:
-    return any(row.seeds is not None for row in found.rows)
+def _has_seeds(comparisons: Comparisons) -> bool:
+    return any(row.seeds is not None for row in comparisons.rows)
 
 
-def _describe_t_test(found: Comparisons) -> str:
-    return f"paired t-test, two-sided{', over queries and seeds' if _has_seeds(found) else ''}"
+def _describe_t_test(comparisons: Comparisons) -> str:
+    return f"paired t-test, two-sided{', over queries and seeds' if _has_seeds(comparisons) else ''}"
 
 
-def _describe_decision(found: Comparisons) -> str:
+def _describe_decision(comparisons: Comparisons) -> str:
     """Describe the p-value that decides, and its stars."""
-    sides = ", two-sided" if _p_column_title(found) == "p_t" else ""
-    corrected = found.strata and found.method.correction != "none"
-    strata = f", in strata for {_family_size(found.strata, found)}" if corrected else ""
-    return f"{describe_test(found)}{sides}{strata}; {STARS_LEGEND}, ns otherwise"
+    sides = ", two-sided" if _p_column_title(comparisons) == "p_t" else ""
+    corrected = comparisons.strata and comparisons.method.correction != "none"
+    strata = f", in strata for {_family_size(comparisons.strata, comparisons)}" if corrected else ""
+    return f"{describe_test(comparisons)}{sides}{strata}; {STARS_LEGEND}, ns otherwise"
 
 
-def _describe_interval(found: Comparisons) -> str:
-    method = found.method
-    kind = "hierarchical" if _has_seeds(found) else "BCa" if method.interval == "bca" else "percentile"
-    units = "queries and seeds" if _has_seeds(found) else "queries"
+def _describe_interval(comparisons: Comparisons) -> str:
+    method = comparisons.method
+    kind = "hierarchical" if _has_seeds(comparisons) else "BCa" if method.interval == "bca" else "percentile"
+    units = "queries and seeds" if _has_seeds(comparisons) else "queries"
     return f"{kind} bootstrap of the change, {method.rounds:,} resamples of {units}"
 
 
@@ -456,11 +462,11 @@ def describe_comparisons(found: Comparisons) -> list[str]:
     lines = [f"{_p_column_title(found)}: {_describe_decision(found)}", f"interval: {_describe_interval(found)}"]
     shares = sorted(row.seeds.share for row in first if row.seeds is not None and not math.isnan(row.seeds.share))
     if shares:
-        span = " to ".join(dict.fromkeys(format_number(one, "share") for one in (shares[0], shares[-1])))
+        span = " to ".join(dict.fromkeys(format_number(value, "share") for value in (shares[0], shares[-1])))
         lines.append(f"more seeds would remove {span} of the variance of a difference in {first[0].measure}")
     detectable = [row.detectable for row in first if not math.isnan(row.detectable)]
     if detectable:
-        ends = dict.fromkeys(format_number(one) for one in (min(detectable), max(detectable)))
+        ends = dict.fromkeys(format_number(value) for value in (min(detectable), max(detectable)))
         lines.append(
             f"{first[0].n} queries detect a true difference in {first[0].measure} of {' to '.join(ends)} "
             f"(power {format_level(method.power)}, level {format_number(method.alpha, 'number')})"

@@ -52,8 +52,12 @@ class SystemSummary:
         Missing values are NaN.
         """
         rows = []
-        for one in self.scores:
-            known = dict(zip(one.queries, one.values[measure].tolist(), strict=True)) if measure in one.values else {}
+        for scores in self.scores:
+            known = (
+                dict(zip(scores.queries, scores.values[measure].tolist(), strict=True))
+                if measure in scores.values
+                else {}
+            )
             rows.append([known.get(query, math.nan) for query in self.scores[0].queries])
         return np.array(rows)
 
@@ -77,7 +81,7 @@ class SystemSummary:
         """Reasons why the timings are unreliable; empty if none are known."""
         clock = self.manifest.get("clock")
         found = clock.get("doubts") if isinstance(clock, Mapping) else None
-        return [str(one) for one in found] if isinstance(found, list | tuple) else []
+        return [str(doubt) for doubt in found] if isinstance(found, list | tuple) else []
 
     @property
     def manifest(self) -> Mapping[str, Any]:
@@ -186,7 +190,7 @@ class Overview(TabularResult):
     @property
     def judge(self) -> str:
         """Name of the judge; empty if no answers were judged."""
-        return next((one.judge for entry in self.entries.values() for one in entry.scores), "")
+        return next((score.judge for entry in self.entries.values() for score in entry.scores), "")
 
     @property
     def first_manifest(self) -> Mapping[str, Any]:
@@ -253,7 +257,7 @@ class DatasetOverviews(TabularResult):
 
 def list_systems(overviews: OverviewsByDataset) -> list[str]:
     """Return every system that has results on at least one dataset."""
-    return list(dict.fromkeys(name for one in overviews.values() for name in one.systems))
+    return list(dict.fromkeys(name for overview in overviews.values() for name in overview.systems))
 
 
 def compute_ranks(values: Sequence[float], *, lower: bool) -> list[float]:
@@ -264,7 +268,7 @@ def compute_ranks(values: Sequence[float], *, lower: bool) -> list[float]:
     """
     # Rounded because means of the same values in another order may differ in their last digits.
     signed = [round(value if lower else -value, 12) for value in values]
-    return [sum(one < mine for one in signed) + (signed.count(mine) + 1) / 2 for mine in signed]
+    return [sum(value < mine for value in signed) + (signed.count(mine) + 1) / 2 for mine in signed]
 
 
 def compute_mean_ranks(overviews: OverviewsByDataset, measure: str) -> dict[str, float]:
@@ -274,12 +278,12 @@ def compute_mean_ranks(overviews: OverviewsByDataset, measure: str) -> dict[str,
     systems or on fewer datasets are not comparable (Demšar 2006).
     """
     names = list_systems(overviews)
-    found = []
-    for one in overviews.values():
-        means = [one.entries[name].means.get(measure) if name in one.entries else None for name in names]
+    ranks = []
+    for overview in overviews.values():
+        means = [overview.entries[name].means.get(measure) if name in overview.entries else None for name in names]
         values = [math.nan if mean is None else mean.value for mean in means]
         if not any(map(math.isnan, values)):
-            found.append(compute_ranks(values, lower=measure in one.lower_is_better))
-    if len(names) < 2 or len(found) < 2 or measure.startswith("num_"):
+            ranks.append(compute_ranks(values, lower=measure in overview.lower_is_better))
+    if len(names) < 2 or len(ranks) < 2 or measure.startswith("num_"):
         return {}
-    return {name: sum(mine) / len(mine) for name, mine in zip(names, zip(*found, strict=True), strict=True)}
+    return {name: sum(mine) / len(mine) for name, mine in zip(names, zip(*ranks, strict=True), strict=True)}

@@ -61,8 +61,8 @@ def score_inputs(inputs: Inputs, measures: Sequence[str] | None = None, rules: C
     judgments = judgments_for_measures(wanted, inputs.qrels, split=inputs.split)
     scores: dict[str, Scores | list[Scores]] = {}
     for name in inputs.run_sources:
-        found = score_trials(judgments, inputs.trials(name), wanted, rules, name=name)
-        scores[name] = found[0] if len(found) == 1 else found
+        trials = score_trials(judgments, inputs.trials(name), wanted, rules, name=name)
+        scores[name] = trials[0] if len(trials) == 1 else trials
     return ScoredRuns(
         scores,
         inputs.requested_baseline,
@@ -91,14 +91,17 @@ def score_runs(
 
 def _find_result_dates(runs: Mapping[str, Sequence[Any]]) -> dict[str, RunDate]:
     """Return the date of each system's results, from the manifests of its run folders."""
-    found = {name: RunDate.find(*(read_manifest(one) for one in several)) for name, several in runs.items()}
-    return {name: date for name, date in found.items() if date is not None}
+    dates = {name: RunDate.find(*(read_manifest(run) for run in several)) for name, several in runs.items()}
+    return {name: date for name, date in dates.items() if date is not None}
 
 
 def _check_no_scoring_options(rules: Convention | None, split: str | None) -> None:
     """Raise BadInput for a convention or a split if the scores are already computed."""
-    given = {"convention": None if rules is None or rules == find_convention("default") else rules.name, "split": split}
-    for name, value in given.items():
+    options = {
+        "convention": None if rules is None or rules == find_convention("default") else rules.name,
+        "split": split,
+    }
+    for name, value in options.items():
         if value is not None:
             raise BadInput(
                 f"a {name} does not apply to scores that are computed already; expected judgments and runs, got {name} "
@@ -136,5 +139,5 @@ def _names_table(baseline: str, table: ResolvedInput) -> bool:
 def _read_judged_folder(path: str, texts: dict[str, str]) -> tuple[ScoresBySystem, dict[str, dict[str, str]]]:
     """Read the scores and tags of a judged folder, and add its questions to `texts`."""
     samples = read_judged_samples(path)
-    texts.update({one.id: one.question for one in samples})
+    texts.update({sample.id: sample.question for sample in samples})
     return {Path(path).resolve().name: read_judged_scores(path, canonical_answer_name)}, sample_tags(samples)

@@ -118,15 +118,15 @@ def _build_ranking_task(
     seen: DatasetView, plan: StudySettings, measures: Sequence[Measure | MeasureFunction], rules: Convention
 ) -> RankingTask:
     """Build the ranking task; its depth is at least the largest cutoff."""
-    depth = max([plan.k, *(int(one.cutoff or 0) for one in measures if isinstance(one, Measure))])
-    ids = [one.id for one in seen.documents]
+    depth = max([plan.k, *(int(measure.cutoff or 0) for measure in measures if isinstance(measure, Measure))])
+    ids = [document.id for document in seen.documents]
     return RankingTask(ids, list(seen.queries), seen.asked.judgments, measures, rules, depth, seen.own)
 
 
 def _build_study(found: Mapping[str, EmbedderMeasurement], ground: StudyContext, base: str) -> EmbedderStudy:
     """Build the study: differences from the baseline, and comparisons of pairs."""
     seen, field, plan = ground.view, ground.field, ground.plan
-    scores = {name: _score_embedder(field, one) for name, one in found.items()}
+    scores = {name: _score_embedder(field, measurement) for name, measurement in found.items()}
     entrants = _with_differences(found, scores, base, plan)
     first = field.names[0]
     return EmbedderStudy(
@@ -143,15 +143,15 @@ def _build_study(found: Mapping[str, EmbedderMeasurement], ground: StudyContext,
         confidence=plan.confidence,
         seed=plan.seed,
         pairs=compare_embedder_pairs(
-            {one.name: one.description for one in entrants},
-            {name: one.values[first] for name, one in scores.items()},
+            {embedder.name: embedder.description for embedder in entrants},
+            {name: scores.values[first] for name, scores in scores.items()},
             first,
-            models={one.name: one.model for one in entrants},
+            models={embedder.name: embedder.model for embedder in entrants},
             lower=first in next(iter(scores.values())).lower_is_better,
             confidence=plan.confidence,
             seed=plan.seed,
         ),
-        compressors=next((one.compressors for one in found.values() if one.compressors), {}),
+        compressors=next((measurement.compressors for measurement in found.values() if measurement.compressors), {}),
         provenance={
             "made": utc_now(),
             **provenance(),
@@ -163,7 +163,7 @@ def _build_study(found: Mapping[str, EmbedderMeasurement], ground: StudyContext,
 
 def _embedders_by_name(embedders: Any) -> dict[str, Any]:
     if isinstance(embedders, Mapping):
-        named = {str(name): one for name, one in embedders.items()}
+        named = {str(name): embedder for name, embedder in embedders.items()}
     elif isinstance(embedders, str) or hasattr(embedders, "embed"):
         named = _name_embedders([embedders])
     elif isinstance(embedders, Iterable):
@@ -184,13 +184,13 @@ def _embedders_by_name(embedders: Any) -> dict[str, Any]:
 
 def _name_embedders(several: Iterable[Any]) -> dict[str, Any]:
     named: dict[str, Any] = {}
-    for one in several:
-        if isinstance(one, str):
-            name, described = split_name(one)
-            name = name or _redact_description(one)
+    for embedder in several:
+        if isinstance(embedder, str):
+            name, described = split_name(embedder)
+            name = name or _redact_description(embedder)
             apart = f"other={_redact_description(described)}"
         else:
-            name, described = str(getattr(one, "name", type(one).__name__)), one
+            name, described = str(getattr(embedder, "name", type(embedder).__name__)), embedder
             apart = f'{{"{name}": …, "other": …}} gives them names'
         unique_by([*named, name], str, "embedder", hint=apart)
         named[name] = described
@@ -214,20 +214,23 @@ def _baseline_name(baseline: str | None, named: Mapping[str, Any]) -> str | None
 
 def _taken_names(named: Mapping[str, Any]) -> set[str]:
     """Return the names of the embedders and the plug-in names in their descriptions."""
-    return {*named, *(parse_spec(one, "embedder").name for one in named.values() if isinstance(one, str))}
+    return {
+        *named,
+        *(parse_spec(embedder, "embedder").name for embedder in named.values() if isinstance(embedder, str)),
+    }
 
 
 def _check_arguments(named: Mapping[str, Any], plan: StudySettings, baseline: str | None) -> None:
     """Raise before any work is done if an argument is invalid."""
-    for one in named.values():
-        if not isinstance(one, str):
-            _check_embedder_object(one)
+    for embedder in named.values():
+        if not isinstance(embedder, str):
+            _check_embedder_object(embedder)
             continue
-        name = parse_spec(one).name
+        name = parse_spec(embedder).name
         known = [*plugins.plugin_names("embedders"), *LEXICAL_SYSTEMS]
         if name not in known:
             raise UnknownName("embedder", name, known, hint=f"choose one of {', '.join(known)}")
-        check_spec("retrievers" if name in LEXICAL_SYSTEMS else "embedders", one)
+        check_spec("retrievers" if name in LEXICAL_SYSTEMS else "embedders", embedder)
     for store in plan.stores:
         check_spec("stores", store)
     plugins.check_installed(part for store in plan.stores for part in iterate_plugins("stores", store))
@@ -237,14 +240,16 @@ def _check_arguments(named: Mapping[str, Any], plan: StudySettings, baseline: st
         find_perturbation(name)
 
 
-def _check_embedder_object(one: Any) -> None:
-    if isinstance(one, type):
-        raise BadInput(f"the class {one.__name__} is not an embedder", hint=f"pass an instance: {one.__name__}(…)")
-    if callable(getattr(one, "embed", None)):
+def _check_embedder_object(embedder: Any) -> None:
+    if isinstance(embedder, type):
+        raise BadInput(
+            f"the class {embedder.__name__} is not an embedder", hint=f"pass an instance: {embedder.__name__}(…)"
+        )
+    if callable(getattr(embedder, "embed", None)):
         return
     own = "`embed(texts)` returns one vector per text"
-    hint = f"{own}; if `encode` does that: model.embed = model.encode" if hasattr(one, "encode") else own
-    raise BadInput(f"{type(one).__name__} is not an embedder: it has no `embed`", hint=hint)
+    hint = f"{own}; if `encode` does that: model.embed = model.encode" if hasattr(embedder, "encode") else own
+    raise BadInput(f"{type(embedder).__name__} is not an embedder: it has no `embed`", hint=hint)
 
 
 def _measure_all(
@@ -256,7 +261,9 @@ def _measure_all(
     """
     order = sorted(every, key=lambda name: name in asked)
     kept = {name: keeping.find(name, every[name]) for name in order} if keeping is not None else {}
-    found: dict[str, EmbedderMeasurement] = {name: one for name, one in kept.items() if one is not None}
+    found: dict[str, EmbedderMeasurement] = {
+        name: measurement for name, measurement in kept.items() if measurement is not None
+    }
     notes = []
     if keeping is not None:
         notes += [f"{name}: reused; made {keeping.dates[name]} (--fresh measures it again)" for name in found]
@@ -267,8 +274,10 @@ def _measure_all(
         if name in found or name in failed:
             continue
         try:
-            one = every[name]
-            found[name] = measure_embedder(name, one if isinstance(one, str) else ensure_name(one, name), ground)
+            embedder = every[name]
+            found[name] = measure_embedder(
+                name, embedder if isinstance(embedder, str) else ensure_name(embedder, name), ground
+            )
         except Exception as error:  # one failure must not stop the other embedders
             failed[name] = error
             continue
@@ -307,9 +316,9 @@ def _failure_text(error: Exception) -> str:
     return f"{summarise_error(error)} ({hint})" if hint else summarise_error(error)
 
 
-def _score_embedder(field: RankingTask, one: EmbedderMeasurement) -> Scores:
-    ids = {query: [doc for doc, _ in found] for query, found in one.ranking.items()}
-    return field.scored(ids, name=one.entrant.name)
+def _score_embedder(field: RankingTask, measurement: EmbedderMeasurement) -> Scores:
+    ids = {query: [doc for doc, _ in found] for query, found in measurement.ranking.items()}
+    return field.scored(ids, name=measurement.entrant.name)
 
 
 def _choose_baseline(asked: str | None, names: Sequence[str]) -> tuple[str, list[str]]:
@@ -322,33 +331,37 @@ def _choose_baseline(asked: str | None, names: Sequence[str]) -> tuple[str, list
 def _with_differences(
     found: Mapping[str, EmbedderMeasurement], scores: Mapping[str, Scores], base: str, plan: StudySettings
 ) -> list[EmbedderResult]:
-    others = {name: one for name, one in scores.items() if name != base}
+    others = {name: scores for name, scores in scores.items() if name != base}
     differences = (
         differences_from_baseline(others, scores[base], confidence=plan.confidence, seed=plan.seed) if others else {}
     )
-    return [replace(one.entrant, differences=differences.get(name, {})) for name, one in found.items()]
+    return [replace(measurement.entrant, differences=differences.get(name, {})) for name, measurement in found.items()]
 
 
 def _seconds_by_step(several: Iterable[EmbedderMeasurement]) -> dict[str, float]:
     """Return the measuring time in seconds by step, summed over all embedders."""
     seconds: dict[str, float] = {}
-    for one in several:
-        for what, took in one.seconds.items():
+    for measurement in several:
+        for what, took in measurement.seconds.items():
             seconds[what] = seconds.get(what, 0.0) + took
     return seconds
 
 
 def _size_notes(ground: StudyContext) -> list[str]:
     relevant, whole = len(ground.field.relevant), len(ground.view.documents)
-    left = [one for one in ground.plan.sizes or () if not relevant <= one < whole]
+    left = [size for size in ground.plan.sizes or () if not relevant <= size < whole]
     if not left:
         return []
-    told = ", ".join(f"{one:,}" for one in left)
+    told = ", ".join(f"{size:,}" for size in left)
     return [f"corpus sizes {told} not possible: {relevant:,} of {whole:,} documents are relevant and always included"]
 
 
 def _dimension_notes(plan: StudySettings, several: Iterable[EmbedderMeasurement]) -> list[str]:
-    have = {one.entrant.name: one.entrant.dimension for one in several if one.entrant.kind == "embedder"}
+    have = {
+        measurement.entrant.name: measurement.entrant.dimension
+        for measurement in several
+        if measurement.entrant.kind == "embedder"
+    }
     notes = []
     for wanted in plan.dimensions or ():
         short = [f"{name} ({own:,})" for name, own in have.items() if own and own < wanted]

@@ -100,8 +100,8 @@ def _time_bm25(
         with observation.observe():
             for query, text in ground.view.queries.items():
                 ask(query, text)
-    found = observation.assess([[one["total"] for one in times.values()]], in_process=True) if times else None
-    return ranking, times, faults, () if found is None else found.doubts
+    check = observation.assess([[time["total"] for time in times.values()]], in_process=True) if times else None
+    return ranking, times, faults, () if check is None else check.doubts
 
 
 def _search_bm25(index: BM25, texts: Mapping[str, str], ground: StudyContext) -> ScoredRankings:
@@ -123,7 +123,7 @@ def _without_self(query: str, hits: Sequence[Hit], own: frozenset[str], k: int) 
 
 
 def _score_ranking(ground: StudyContext, ranking: Mapping[str, Sequence[tuple[str, float]]], name: str) -> Scores:
-    return ground.field.scored({query: [one for one, _ in found] for query, found in ranking.items()}, name=name)
+    return ground.field.scored({query: [doc for doc, _ in found] for query, found in ranking.items()}, name=name)
 
 
 def _bm25_corpus_size_results(described: str, ground: StudyContext, name: str) -> list[CorpusSizeResult]:

@@ -79,16 +79,18 @@ def to_overview(result: EmbedderStudy, store: str | None = None) -> Overview:
     With `store`, it has the latency in that store.
     """
     entries = {
-        one.name: SystemSummary(
-            one.name, one.means, speed=None if store is None else _to_speed(_find_store_result(one, store))
+        embedder.name: SystemSummary(
+            embedder.name,
+            embedder.means,
+            speed=None if store is None else _to_speed(_find_store_result(embedder, store)),
         )
-        for one in sort_embedders(result)
+        for embedder in sort_embedders(result)
     }
     rows = [
-        _to_comparison(result, one, name, difference)
-        for one in result.embedders
-        for name, difference in one.differences.items()
-        if name in one.means
+        _to_comparison(result, embedder, name, difference)
+        for embedder in result.embedders
+        for name, difference in embedder.differences.items()
+        if name in embedder.means
     ]
     method = ComparisonSettings(confidence=result.confidence)
     compared = Comparisons(rows, method, result.baseline, list(entries)) if rows else None
@@ -109,11 +111,13 @@ def _to_speed(store: StoreResult | None) -> Speed | None:
     return Speed(store.stages, math.nan, store.stages["total"].n, 0, 0)
 
 
-def _to_comparison(result: EmbedderStudy, one: EmbedderResult, measure: str, difference: MeanDifference) -> Comparison:
-    mine = one.means[measure].value
+def _to_comparison(
+    result: EmbedderStudy, embedder: EmbedderResult, measure: str, difference: MeanDifference
+) -> Comparison:
+    mine = embedder.means[measure].value
     unknown = math.nan
     return Comparison(
-        measure, result.baseline, one.name, difference.n, (mine - difference.value, mine), difference.value,
+        measure, result.baseline, embedder.name, difference.n, (mine - difference.value, mine), difference.value,
         (difference.low, difference.high), difference.p, unknown, unknown, unknown, difference.p_corrected, unknown,
         unknown, 0, 0, 0, unknown,
     )  # fmt: skip
@@ -130,7 +134,7 @@ def stage_times_chart(result: EmbedderStudy) -> ChartDraft | None:
     for store in store_names(result):
         draft = draw_stage_times(to_overview(result, store))
         if draft is not None:
-            panels += [replace(one, title=store, wide=False) for one in draft.panels]
+            panels += [replace(panel, title=store, wide=False) for panel in draft.panels]
             texts.append(f"{store}: {draft.alt}")
     if not panels:
         return None
@@ -169,7 +173,7 @@ def cutoff_chart(result: EmbedderStudy) -> ChartDraft | None:
 
 
 def _best_embedder_text(result: EmbedderStudy, measure: str) -> str:
-    known = {one.name: one.means[measure].value for one in result.embedders if measure in one.means}
+    known = {embedder.name: embedder.means[measure].value for embedder in result.embedders if measure in embedder.means}
     known = {name: value for name, value in known.items() if math.isfinite(value)}
     best = max(known, key=known.__getitem__, default="")
     return f"{best} {format_bar_value(known[best])}" if best else "none"
@@ -180,12 +184,12 @@ def _cutoff_panel(
 ) -> ChartPanel:
     alt = import_altair()
     rows: ChartRows = []
-    names = [one.name for one in sort_embedders(result) if one.means]
-    for place, one in enumerate(result.find(name) for name in names):
+    names = [result.name for result in sort_embedders(result) if result.means]
+    for place, embedder in enumerate(result.find(name) for name in names):
         for k, name in several:
-            mean = one.means.get(name, Mean(math.nan, 0))
+            mean = embedder.means.get(name, Mean(math.nan, 0))
             ends = {"value": round_digits(mean.value), "low": round_digits(mean.low), "high": round_digits(mean.high)}
-            rows.append({"system": one.name, "place": place, "k": f"@{k}", "n": mean.n or None, **ends})
+            rows.append({"system": embedder.name, "place": place, "k": f"@{k}", "n": mean.n or None, **ends})
     x = alt.X("k:N", title=None, sort=None, scale=alt.Scale(paddingInner=0.15), axis=alt.Axis(labelAngle=0, grid=False))
     # An explicit domain of numbers: otherwise Vega-Lite writes the names into an expression.
     offset = alt.XOffset("place:O", sort="ascending", scale=alt.Scale(domain=list(range(len(names)))))

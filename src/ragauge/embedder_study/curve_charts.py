@@ -48,7 +48,7 @@ MeanCurves = Mapping[str, Sequence[tuple[float, Mean]]]
 
 def embedder_styles(result: EmbedderStudy) -> SystemStyles:
     """Return the styles of all embedders, so that each looks the same in every chart."""
-    return SystemStyles([one.name for one in sort_embedders(result)], result.baseline)
+    return SystemStyles([embedder.name for embedder in sort_embedders(result)], result.baseline)
 
 
 def dimension_chart(result: EmbedderStudy) -> ChartDraft | None:
@@ -59,15 +59,15 @@ def dimension_chart(result: EmbedderStudy) -> ChartDraft | None:
     styles = embedder_styles(result)
     for method, title in REDUCTION_TITLES.items():
         lines: dict[str, list[tuple[float, Mean]]] = {}
-        for one in vector_embedders(result):
+        for embedder in vector_embedders(result):
             points = {
                 small.dimension: small.means[main]
-                for small in one.compressed
+                for small in embedder.compressed
                 if (small.method, small.precision) == (method, REFERENCE_PRECISION) and main in small.means
             }
-            if points and one.dimension and main in one.means:
-                points[one.dimension] = one.means[main]
-            lines[one.name] = [(float(size), mean) for size, mean in sorted(points.items())]
+            if points and embedder.dimension and main in embedder.means:
+                points[embedder.dimension] = embedder.means[main]
+            lines[embedder.name] = [(float(size), mean) for size, mean in sorted(points.items())]
         known = _finite_points(lines)
         if known:
             panels.append(_curve_panel(title, known, styles, "dimensions (log scale)", main, keyed=not panels))
@@ -82,8 +82,10 @@ def corpus_size_chart(result: EmbedderStudy) -> ChartDraft | None:
     """Draw quality over the corpus size, one line per embedder."""
     main = result.measures[0]
     lines = {
-        one.name: [(float(part.documents), part.means[main]) for part in one.corpus_sizes if main in part.means]
-        for one in sort_embedders(result)
+        embedder.name: [
+            (float(part.documents), part.means[main]) for part in embedder.corpus_sizes if main in part.means
+        ]
+        for embedder in sort_embedders(result)
     }
     known = {name: points for name, points in _finite_points(lines).items() if len(points) > 1}
     if not known:
@@ -167,14 +169,14 @@ def vector_bytes_chart(result: EmbedderStudy) -> ChartDraft | None:
         return None
     alt = import_altair()
     styles = embedder_styles(result)
-    key = [name for name in styles.names if any(one.name == name for one in points)]
+    key = [name for name in styles.names if any(point.name == name for point in points)]
     main = result.measures[0]
-    prices = [one.cost for one in points]
+    prices = [point.cost for point in points]
     ends = (min(prices) / 1.3, max(prices) * 1.3)
     axis = alt.Axis(values=_axis_ticks(prices), format=",d", labelOverlap="greedy", labelSeparation=4)
-    scale = alt.Scale(type="log", domain=[round_digits(one) for one in ends], nice=False)
+    scale = alt.Scale(type="log", domain=[round_digits(end) for end in ends], nice=False)
     x = alt.X("bytes:Q", title="bytes per vector (log scale)", scale=scale, axis=axis)
-    top = 1.06 * max(one.mean.value for one in points) or 1.0
+    top = 1.06 * max(point.mean.value for point in points) or 1.0
     y = alt.Y(
         "value:Q", title=main, scale=alt.Scale(domain=[0, round_digits(top)], nice=False), axis=alt.Axis(tickCount=6)
     )
@@ -192,7 +194,10 @@ def vector_bytes_chart(result: EmbedderStudy) -> ChartDraft | None:
         ),
     ]
     said = join_with_and(
-        [f"{one.name} ({one.vectors}) {format_bar_value(one.mean.value)} at {one.cost:,.0f}" for one in frontier]
+        [
+            f"{point.name} ({point.vectors}) {format_bar_value(point.mean.value)} at {point.cost:,.0f}"
+            for point in frontier
+        ]
     )
     caption = join_sentence(
         "each mark is an embedder with all dimensions, with fewer, or with lower precision",
@@ -205,14 +210,14 @@ def vector_bytes_chart(result: EmbedderStudy) -> ChartDraft | None:
 def _trade_off_rows(points: Sequence[TradeOffPoint]) -> ChartRows:
     return [
         {
-            "system": one.name,
-            "vectors": one.vectors,
-            "bytes": one.cost,
-            "value": round_digits(one.mean.value),
-            "low": round_digits(one.mean.low),
-            "high": round_digits(one.mean.high),
+            "system": point.name,
+            "vectors": point.vectors,
+            "bytes": point.cost,
+            "value": round_digits(point.mean.value),
+            "low": round_digits(point.mean.low),
+            "high": round_digits(point.mean.high),
         }
-        for one in points
+        for point in points
     ]
 
 
@@ -231,11 +236,11 @@ def perturbation_loss_chart(result: EmbedderStudy) -> ChartDraft | None:
     There is one panel per perturbation, worst first.
     """
     keys = sort_perturbations(result)
-    several = [one for one in sort_embedders(result) if one.perturbed]
+    several = [embedder for embedder in sort_embedders(result) if embedder.perturbed]
     every = [
         end
-        for one in several
-        for it in one.perturbed
+        for embedder in several
+        for it in embedder.perturbed
         for end in (it.difference.value, it.difference.low, it.difference.high)
         if math.isfinite(end)
     ]
@@ -248,15 +253,15 @@ def perturbation_loss_chart(result: EmbedderStudy) -> ChartDraft | None:
     for key in keys:
         rows: ChartRows = [
             {
-                "system": one.name,
+                "system": embedder.name,
                 "value": round_digits(it.difference.value),
                 "low": round_digits(it.difference.low),
                 "high": round_digits(it.difference.high),
                 "changed": round_digits(100 * it.changed),
                 "seeds": it.seeds,
             }
-            for one in several
-            for it in one.perturbed
+            for embedder in several
+            for it in embedder.perturbed
             if perturbation_key(it) == key and math.isfinite(it.difference.value)
         ]
         if not rows:

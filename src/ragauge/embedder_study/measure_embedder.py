@@ -86,7 +86,7 @@ def bits_per_byte(embedder: Any, texts: Sequence[str]) -> BitsPerByteResult:
     note = f"{lost} of {len(apart)} held-out documents have no bits per byte and are left out" if lost else ""
     if not known.any():
         return BitsPerByteResult(note=note)
-    asked = [text for text, one in zip(apart, known.tolist(), strict=True) if one]
+    asked = [text for text, is_known in zip(apart, known.tolist(), strict=True) if is_known]
     learned = [text for text, mine in zip(texts, held, strict=True) if not mine and text]
     return BitsPerByteResult(
         float(taken[known].sum() / sizes[known].sum()), compressor_bits_per_byte(asked, learned), note
@@ -111,7 +111,7 @@ def compressor_bits_per_byte(texts: Sequence[str], learned: Sequence[str] = ()) 
     if learned:
         before = _to_utf8("\n".join([*learned, ""]))[-XZ_WINDOW_BYTES:]
         taken = {PRIMED_XZ_NAME: len(_compress_xz(before + whole)) - len(_compress_xz(before)), **taken}
-    return {name: 8 * one / size for name, one in taken.items()} if size else {}
+    return {name: 8 * bits / size for name, bits in taken.items()} if size else {}
 
 
 def _compress_xz(data: bytes) -> bytes:
@@ -170,10 +170,10 @@ class _EmbedderMeasurer:
         with self._timed_step("tokens"):
             cut, limit = self._truncated_share(embedder, texts)
             counted = self._tokenizer_stats(embedder, texts, limit)
-            told = bits_per_byte(embedder, texts)
+            bits_per_byte_result = bits_per_byte(embedder, texts)
         weighed = self._process_footprint(texts, embedder if learns else None)
         speed = measure_speed(embedder, texts, documents)
-        self._notes += [one for one in (told.note, weighed.note, speed.note) if one]
+        self._notes += [note for note in (bits_per_byte_result.note, weighed.note, speed.note) if note]
         dimension = documents.vectors.shape[1] or None
         entrant = EmbedderResult(
             name=name,
@@ -191,7 +191,7 @@ class _EmbedderMeasurer:
             limit=limit,
             truncated=cut,
             tokenizer=counted,
-            bits_per_byte=told.per_byte,
+            bits_per_byte=bits_per_byte_result.per_byte,
             means=ground.means([scores])[0],
             stores=shelves,
             compressed=smaller,
@@ -201,8 +201,8 @@ class _EmbedderMeasurer:
             failure_counts=count_failures(faults),
             notes=self._notes,
         )
-        times = next((one.times for one in replies.stores if one.times), {})
-        return EmbedderMeasurement(entrant, ranking, times, told.compressors, self._seconds)
+        times = next((results.times for results in replies.stores if results.times), {})
+        return EmbedderMeasurement(entrant, ranking, times, bits_per_byte_result.compressors, self._seconds)
 
     def _step_progress(self, action: str = "") -> ProgressCallback:
         return scoped(self._ground.progress, subject=self._name, action=action)
@@ -242,9 +242,9 @@ class _EmbedderMeasurer:
         )
         return run_timed_queries(embedder, questions, documents, stores, self._step_progress())
 
-    def _exact_ranking(self, asked: Vectors, documents: Vectors) -> dict[str, list[tuple[str, float]]]:
+    def _exact_ranking(self, vectors: Vectors, documents: Vectors) -> dict[str, list[tuple[str, float]]]:
         field = self._ground.field
-        positions, cosines = field.rankings(asked, documents)
+        positions, cosines = field.rankings(vectors, documents)
         return {
             query: [(field.documents[at], near) for at, near in zip(row, close, strict=True) if at >= 0]
             for query, row, close in zip(field.queries, positions.tolist(), cosines.tolist(), strict=True)
@@ -254,48 +254,50 @@ class _EmbedderMeasurer:
         self, replies: TimedSearchResults, ranking: Mapping[str, Sequence[tuple[str, float]]], documents: Vectors
     ) -> list[StoreResult]:
         field = self._ground.field
-        open_ones = [one for one in replies.stores if one.rankings]
-        scored = [field.scored(one.rankings, name=one.store) for one in open_ones]
-        means = dict(zip((one.store for one in open_ones), self._ground.means(scored), strict=True))
+        open_ones = [results for results in replies.stores if results.rankings]
+        scored = [field.scored(results.rankings, name=results.store) for results in open_ones]
+        means = dict(zip((results.store for results in open_ones), self._ground.means(scored), strict=True))
         near = _NeighbourRecall(field, replies.vectors, documents)
         alone = len(self._ground.plan.stores) == 1  # with several stores, the table of stores shows this
-        if alone and any(one.index_used is False for one in replies.stores):
+        if alone and any(results.index_used is False for results in replies.stores):
             self._notes.append(f"{replies.stores[0].store} did not use its index: this is an exact scan")
         return [
             StoreResult(
-                one.store,
-                means.get(one.store, {}),
-                one.stages,
-                one.build_seconds,
-                one.index_used,
-                near.share(one, ranking),
-                one.note,
-                one.doubts,
+                results.store,
+                means.get(results.store, {}),
+                results.stages,
+                results.build_seconds,
+                results.index_used,
+                near.share(results, ranking),
+                results.note,
+                results.doubts,
             )
-            for one in replies.stores
+            for results in replies.stores
         ]
 
-    def _compression_results(self, asked: Vectors, documents: Vectors) -> list[CompressionResult]:
+    def _compression_results(self, vectors: Vectors, documents: Vectors) -> list[CompressionResult]:
         plan = self._ground.plan
         if (plan.dimensions is not None and not plan.dimensions) or self._chance or not usable_rows(documents).any():
             return []
         field = self._ground.field
         how: dict[str, Any] = {"confidence": plan.confidence, "seed": plan.seed}
         made = variations.evaluate_compression(
-            field, asked, documents, plan.dimensions, kinds=[FULL_PRECISION], progress=self._step_progress(), **how
+            field, vectors, documents, plan.dimensions, kinds=[FULL_PRECISION], progress=self._step_progress(), **how
         )
         fewer = [kind for kind in variations.PRECISIONS if kind != FULL_PRECISION]
         # Other precisions only at full dimensions: at every dimension it would take four times as long.
         own = [documents.shape[1]]
-        return made + variations.evaluate_compression(field, asked, documents, own, hows=["first"], kinds=fewer, **how)
+        return made + variations.evaluate_compression(
+            field, vectors, documents, own, hows=["first"], kinds=fewer, **how
+        )
 
-    def _corpus_size_results(self, asked: Vectors, documents: Vectors) -> list[CorpusSizeResult]:
+    def _corpus_size_results(self, vectors: Vectors, documents: Vectors) -> list[CorpusSizeResult]:
         plan, sizes = self._ground.plan, corpus_sizes(self._ground)
         if not sizes or not usable_rows(documents).any():
             return []
         progress = self._step_progress()
         return variations.evaluate_corpus_sizes(
-            self._ground.field, asked, documents, sizes, plan.seed, confidence=plan.confidence, progress=progress
+            self._ground.field, vectors, documents, sizes, plan.seed, confidence=plan.confidence, progress=progress
         )
 
     def _perturbation_results(
@@ -318,12 +320,12 @@ class _EmbedderMeasurer:
         if self._chance:
             return []
         with self._timed_step("perturbing queries"):
-            found = perturbation_results(self._ground, self._name, clean, answer)
+            results = perturbation_results(self._ground, self._name, clean, answer)
         if lost := missed & clear:  # queries without a vector before the perturbation are reported already
             self._notes.append(
                 f"{len(lost)} of {len(clear)} queries have no vector after some perturbation and count as misses there"
             )
-        return found
+        return results
 
     def _truncated_share(self, embedder: Embedder, texts: Sequence[str]) -> tuple[float, int | None]:
         """Return the share of documents beyond the token limit, and the limit."""
@@ -373,7 +375,7 @@ class _NeighbourRecall:
             wanted = true[: self.TEN]
             if not wanted or query not in asked.rankings:
                 continue
-            rows = [self._rows[one] for one in asked.rankings[query][: self.TEN]]
+            rows = [self._rows[doc] for doc in asked.rankings[query][: self.TEN]]
             near = self._documents[rows] @ self._asked[query] if rows else np.empty(0)
             shares.append(min(1.0, float((near >= wanted[-1][1] - self.SLACK).sum()) / len(wanted)))
         return float(np.mean(shares)) if shares else math.nan

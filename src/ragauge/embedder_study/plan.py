@@ -93,7 +93,7 @@ class StudySettings:
     @property
     def shown(self) -> dict[str, object]:
         """Settings as a mapping, without the secrets in store descriptions."""
-        return {**asdict(self), "stores": [str(redact_spec(parse_spec(one))) for one in self.stores]}
+        return {**asdict(self), "stores": [str(redact_spec(parse_spec(store))) for store in self.stores]}
 
     @property
     def characters(self) -> int | None:
@@ -202,7 +202,7 @@ class DatasetView:
     @property
     def texts(self) -> dict[str, str]:
         """Document texts by id."""
-        return {one.id: one.text for one in self.documents}
+        return {document.id: document.text for document in self.documents}
 
 
 def build_view(
@@ -220,7 +220,7 @@ def build_view(
     """
     taken = document_part(part)
     _check_documents(dataset)
-    texts = [taken(one) for one in dataset.documents]
+    texts = [taken(document) for document in dataset.documents]
     if part == "title" and not any(text.strip() for text in texts):
         raise BadInput(f"no document of {dataset.name} has a title", hint="use the part `whole` or `text`")
     limited, notes = restrict_queries(dataset, limit)
@@ -240,7 +240,7 @@ def build_view(
         notes.append(f"{len(own)} queries are themselves documents: each is left out of its own ranking")
     return DatasetView(
         limited,
-        [Document(one.id, text[:context]) for one, text in zip(dataset.documents, texts, strict=True)],
+        [Document(document.id, text[:context]) for document, text in zip(dataset.documents, texts, strict=True)],
         {query: text[:context] for query, text in judged.items()},
         part,
         context,
@@ -309,7 +309,7 @@ def corpus_sizes(ground: StudyContext) -> list[int]:
     """
     whole, relevant = len(ground.view.documents), len(ground.field.relevant)
     wanted = variations.CORPUS_SIZES if ground.plan.sizes is None else ground.plan.sizes
-    fit = sorted({one for one in wanted if relevant <= one < whole})
+    fit = sorted({size for size in wanted if relevant <= size < whole})
     return [*fit, whole] if fit else []
 
 

@@ -204,9 +204,9 @@ def build_cost_table(result: EmbedderStudy) -> Table:
 def _without_empty_columns(table: Table) -> Table:
     """Leave out the columns of numbers without any value, and all rows if only the names are left."""
     cells = table.cells()
-    kept = [i for i, column in enumerate(table.columns) if column.is_text or any(_is_known(row[i]) for row in cells)]
-    rows = [[row[i] for i in kept] for row in cells] if len(kept) > 1 else []
-    return replace(table, columns=[table.columns[i] for i in kept], rows=rows)
+    columns = [i for i, column in enumerate(table.columns) if column.is_text or any(_is_known(row[i]) for row in cells)]
+    rows = [[row[i] for i in columns] for row in cells] if len(columns) > 1 else []
+    return replace(table, columns=[table.columns[i] for i in columns], rows=rows)
 
 
 def _is_known(cell: Cell) -> bool:

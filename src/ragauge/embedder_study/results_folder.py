@@ -51,12 +51,12 @@ def embedder_identity(described: str) -> dict[str, Any]:
     """
     spec = parse_spec(described)
     specs = list(_nested_specs(spec))
-    remote = any(one.name == "openai" and "url" not in one.options for one in specs)
+    remote = any(spec.name == "openai" and "url" not in spec.options for spec in specs)
     return {
         "description": str(spec),
         "files": _file_hashes(specs),
         "commits": _hub_commits(specs),
-        "versions": _package_versions({word for one in specs for word in (one.name, *_text_options(one))}),
+        "versions": _package_versions({word for spec in specs for word in (spec.name, *_text_options(spec))}),
         "server": os.environ.get("OPENAI_BASE_URL", "") if remote else "",
     }
 
@@ -66,15 +66,15 @@ def _file_hashes(specs: Iterable[Spec]) -> dict[str, str]:
 
     Sizes and modification times are not enough: models of one shape have one size, and copies keep their time.
     """
-    found: dict[str, str] = {}
+    hashes: dict[str, str] = {}
     for spec in specs:
         for word in _text_options(spec):
             place = _existing_path(word)
             if place is None:
                 continue
             for file in _visible_files(place):
-                found[str(file)] = _hash_file(file)
-    return found
+                hashes[str(file)] = _hash_file(file)
+    return hashes
 
 
 def _nested_specs(value: Any) -> Iterator[Spec]:
@@ -85,13 +85,13 @@ def _nested_specs(value: Any) -> Iterator[Spec]:
         except RagaugeError:  # another kind of text
             return
     if isinstance(value, list):
-        for one in value:
-            yield from _nested_specs(one)
+        for item in value:
+            yield from _nested_specs(item)
     elif isinstance(value, Spec):
         yield value
-        for name, one in value.options.items():
+        for name, item in value.options.items():
             if name not in OPTIONS_WITHOUT_PATHS:
-                yield from _nested_specs(one)
+                yield from _nested_specs(item)
 
 
 def _text_options(spec: Spec) -> Iterator[str]:
@@ -100,9 +100,9 @@ def _text_options(spec: Spec) -> Iterator[str]:
     List items are yielded separately.
     """
     for name, value in spec.options.items():
-        for one in value if isinstance(value, list) else [value]:
-            if isinstance(one, str) and one and name not in OPTIONS_WITHOUT_PATHS:
-                yield one
+        for item in value if isinstance(value, list) else [value]:
+            if isinstance(item, str) and item and name not in OPTIONS_WITHOUT_PATHS:
+                yield item
 
 
 def _existing_path(word: str) -> Path | None:
@@ -117,8 +117,8 @@ def _visible_files(place: Path) -> list[Path]:
     """Return a file itself, or the files of a folder without hidden ones."""
     if not place.is_dir():
         return [place] if place.is_file() else []
-    every = (one for one in place.rglob("*") if one.is_file())
-    return sorted(one for one in every if not any(part.startswith(".") for part in one.relative_to(place).parts))
+    every = (path for path in place.rglob("*") if path.is_file())
+    return sorted(path for path in every if not any(part.startswith(".") for part in path.relative_to(place).parts))
 
 
 def _hash_file(file: Path) -> str:
@@ -131,7 +131,9 @@ def _hash_file(file: Path) -> str:
 def _hub_commits(specs: Iterable[Spec]) -> dict[str, str]:
     """Return the cached commit of each model that is named as on the Hugging Face hub."""
     wanted = [
-        (str(one.options["model"]), str(one.options.get("revision", "main"))) for one in specs if "model" in one.options
+        (str(spec.options["model"]), str(spec.options.get("revision", "main")))
+        for spec in specs
+        if "model" in spec.options
     ]
     if not wanted:
         return {}
@@ -140,7 +142,7 @@ def _hub_commits(specs: Iterable[Spec]) -> dict[str, str]:
     except ImportError:
         return {}
     homes = [HF_HUB_CACHE, *filter(None, [os.environ.get("SENTENCE_TRANSFORMERS_HOME")])]
-    found: dict[str, str] = {}
+    commits: dict[str, str] = {}
     for model, revision in wanted:
         # sentence-transformers adds its own name to model names without an owner.
         for name in (model, f"sentence-transformers/{model}"):
@@ -149,8 +151,8 @@ def _hub_commits(specs: Iterable[Spec]) -> dict[str, str]:
                     told = Path(home, f"models--{name.replace('/', '--')}", "refs", revision).read_text("utf-8")
                 except (OSError, ValueError):
                     continue
-                found[f"{home} {name} {revision}"] = told.strip()
-    return found
+                commits[f"{home} {name} {revision}"] = told.strip()
+    return commits
 
 
 def _package_versions(names: Iterable[str]) -> dict[str, str]:
@@ -198,15 +200,15 @@ class StudyFolder:
         self._fresh, self._reuse = fresh, reuse
         self.dates: dict[str, str] = {}
         """Dates at which reused embedders were measured, by name."""
-        asked = ground.view.asked
-        self._data = runs_folder.dataset_fingerprint(asked)
+        dataset = ground.view.asked
+        self._data = runs_folder.dataset_fingerprint(dataset)
         self._same = {
             "version": RESULT_FORMAT_VERSION,
             "ragauge": version("ragauge"),
             "dataset": self._data,
-            "judgments": hash_judgments(asked.judgments),
+            "judgments": hash_judgments(dataset.judgments),
             "plan": asdict(ground.plan),
-            "measures": [str(one) for one in ground.field.measures],
+            "measures": [str(measure) for measure in ground.field.measures],
             "convention": repr(ground.field.convention),
             "k": ground.field.k,
         }
@@ -226,7 +228,7 @@ class StudyFolder:
         try:
             data = parse_json(path.read_text(encoding="utf-8"))
             entrant = from_json_data(EmbedderResult, {**data["embedder"], "name": name}, source=str(path))
-            ranking = {query: [(str(one), float(near)) for one, near in row] for query, row in data["ranking"].items()}
+            ranking = {query: [(str(doc), float(near)) for doc, near in row] for query, row in data["ranking"].items()}
             measured = EmbedderMeasurement(entrant, ranking, data["times"], data["compressors"], data["seconds"])
             made = str(data.get("made") or _modification_date(path))
         except (OSError, ValueError, KeyError, TypeError, AttributeError, RagaugeError):
@@ -257,7 +259,7 @@ class StudyFolder:
 
     def passed_over(self, several: Sequence[Any]) -> list[str]:
         """Return a note on saved results of these embedders with other settings."""
-        asked = {str(_description_without_secrets(one)) for one in several if isinstance(one, str)}
+        asked = {str(_description_without_secrets(embedder)) for embedder in several if isinstance(embedder, str)}
         others = 0
         for path in (self._folder / RESULTS_SUBFOLDER).glob("*.json") if asked and not self._fresh else ():
             try:
@@ -300,10 +302,10 @@ class StudyFolder:
         `compare`, `report` and `audit` can then read the folder.
         """
         about = {
-            "systems": [one.name for one in study.embedders],
+            "systems": [embedder.name for embedder in study.embedders],
             "baseline": study.baseline,
             "convention": self._ground.field.convention.name,
-            "measures": [str(one) for one in self._ground.field.measures],
+            "measures": [str(measure) for measure in self._ground.field.measures],
             "failures": dict(study.failures),
         }
         write_experiment_files(self._folder, self._ground.view.asked, about)
@@ -321,7 +323,11 @@ class StudyFolder:
     def _write_run(self, measured: EmbedderMeasurement, kept_as: str = "", *, made: str = "") -> None:
         """Write the ranking of an embedder as a run; `made` is the date of a reused one."""
         entrant, view = measured.entrant, self._ground.view
-        failed = {one.id: one.error for one in entrant.failed_texts if one.kind == "query" and one.reason == "failed"}
+        failed = {
+            failed_text.id: failed_text.error
+            for failed_text in entrant.failed_texts
+            if failed_text.kind == "query" and failed_text.reason == "failed"
+        }
         answers = []
         for query in self._ground.field.queries:
             found, times = measured.ranking.get(query, ()), dict(measured.times.get(query, {}))
@@ -330,7 +336,7 @@ class StudyFolder:
                 QueryResult(
                     query,
                     0,
-                    [one for one, _ in found],
+                    [doc for doc, _ in found],
                     [near for _, near in found],
                     status="error" if without else "ok",
                     error=(failed.get(query) or "the query has no vector") if without else "",
@@ -350,12 +356,12 @@ class StudyFolder:
             "reused": bool(made),
             "finished": made or runs_folder.utc_now(),
             "evidence": {"embedder": entrant.model, "store": "exact"},
-            "notes": [f"{entrant.name}: {one}" for one in entrant.notes],
+            "notes": [f"{entrant.name}: {note}" for note in entrant.notes],
             **runs_folder.provenance(),
         }
         run = folder.build_run(entrant.name, answers, about)
         if run.timings is not None:  # queries that were not timed have no total
-            known = [bool(one.total) or one.status != "ok" for one in answers]
+            known = [bool(query.total) or query.status != "ok" for query in answers]
             run = replace(run, timings=run.timings.filter(known))
         folder.write_run_folder(run, self._folder / self._slug(entrant.name))
 

@@ -106,7 +106,9 @@ def compare_embedder_pairs(
     not compared.
     """
     columns = {name: np.asarray(column, dtype=np.float64) for name, column in values.items()}
-    means = {name: float(np.nanmean(one)) if np.isfinite(one).any() else math.nan for name, one in columns.items()}
+    means = {
+        name: float(np.nanmean(values)) if np.isfinite(values).any() else math.nan for name, values in columns.items()
+    }
     sign = 1 if lower else -1
     order = sorted((name for name in means if math.isfinite(means[name])), key=lambda name: sign * means[name])
     wanted = [(order[0], order[1], "")] if len(order) > 1 else []
@@ -159,7 +161,7 @@ class RankingTask:
 
     def __post_init__(self) -> None:
         check_int("k", self.k)
-        deep = [one for one in self.measures if isinstance(one, Measure) and (one.cutoff or 0) > self.k]
+        deep = [measure for measure in self.measures if isinstance(measure, Measure) and (measure.cutoff or 0) > self.k]
         if deep:
             raise BadInput(
                 f"{deep[0]} needs {deep[0].cutoff:g} documents per query, but k is {self.k}",
@@ -169,19 +171,22 @@ class RankingTask:
     @property
     def names(self) -> list[str]:
         """Canonical names of the measures."""
-        return [str(one) if isinstance(one, Measure) else getattr(one, "__name__", "own") for one in self.measures]
+        return [
+            str(measure) if isinstance(measure, Measure) else getattr(measure, "__name__", "own")
+            for measure in self.measures
+        ]
 
     def rankings(self, query_vectors: Any, document_vectors: Any, *, among: Any = None) -> tuple[Ints, Floats]:
         """Return the rows and cosines of the nearest `k` documents per query, best first.
 
         Missing positions have row -1 and cosine NaN. `among` restricts the search to these document rows.
         """
-        asked = _to_matrix(query_vectors, self.queries, "queries")
+        rankings = _to_matrix(query_vectors, self.queries, "queries")
         base = _to_matrix(document_vectors, self.documents, "documents")
-        if asked.shape[1] != base.shape[1]:
-            raise BadInput(f"query vectors have {asked.shape[1]} dimensions, document vectors {base.shape[1]}")
-        positions, cosines = np.full((len(asked), self.k), -1, np.int64), np.full((len(asked), self.k), math.nan)
-        fit, there = usable_rows(asked), usable_rows(base)
+        if rankings.shape[1] != base.shape[1]:
+            raise BadInput(f"query vectors have {rankings.shape[1]} dimensions, document vectors {base.shape[1]}")
+        positions, cosines = np.full((len(rankings), self.k), -1, np.int64), np.full((len(rankings), self.k), math.nan)
+        fit, there = usable_rows(rankings), usable_rows(base)
         if among is not None:
             exists = np.zeros(len(base), np.bool_)
             exists[np.asarray(among)] = True
@@ -190,7 +195,7 @@ class RankingTask:
             return positions, cosines
         allowed = None if there.all() else np.flatnonzero(there)
         more = bool(self.own)
-        found, distances = find_nearest(base, asked[fit], self.k + more, "cosine", allowed=allowed)
+        found, distances = find_nearest(base, rankings[fit], self.k + more, "cosine", allowed=allowed)
         near = 1.0 - distances
         if more:
             itself = found == self._self_document_rows[fit][:, None]
@@ -226,8 +231,10 @@ class RankingTask:
     def relevant(self) -> Ints:
         """Ascending rows of the documents that are relevant to at least one query."""
         grades = self.judgments.nested
-        good = {one for query in self.queries for one, grade in grades.get(query, {}).items() if grade > 0}
-        return np.flatnonzero(np.fromiter((one in good for one in self.documents), np.bool_, len(self.documents)))
+        good = {doc for query in self.queries for doc, grade in grades.get(query, {}).items() if grade > 0}
+        return np.flatnonzero(
+            np.fromiter((document in good for document in self.documents), np.bool_, len(self.documents))
+        )
 
     @cached_property
     def _document_ids(self) -> NDArray[np.object_]:
@@ -237,7 +244,7 @@ class RankingTask:
 
     @cached_property
     def _self_document_rows(self) -> Ints:
-        rows = {one: row for row, one in enumerate(self.documents)}
+        rows = {doc: row for row, doc in enumerate(self.documents)}
         found = (rows.get(query, -2) if query in self.own else -2 for query in self.queries)
         return np.fromiter(found, np.int64, len(self.queries))
 
@@ -266,9 +273,9 @@ def all_means_with_intervals(
     They are resampled together, which costs little more than one of them.
     """
     cells = [(place, measure) for place, scores in enumerate(several) for measure in scores.measures]
-    found: list[dict[str, Mean]] = [{} for _ in several]
+    intervals: list[dict[str, Mean]] = [{} for _ in several]
     if not cells:
-        return found
+        return intervals
     columns = np.column_stack([several[place].values[measure] for place, measure in cells])
     ends = mean_intervals(columns, confidence, seed=seed)
     for (place, measure), column, low, high in zip(cells, columns.T, *ends.tolist(), strict=True):
@@ -278,8 +285,8 @@ def all_means_with_intervals(
         averages = math.isclose(told, plain, rel_tol=1e-9, abs_tol=1e-12)  # false for a sum or a geometric mean
         # Rounding must not put a mean outside its interval if all values are equal.
         bounds = (min(low, told), max(high, told)) if averages and len(known) > 1 else (math.nan, math.nan)
-        found[place][measure] = Mean(told, len(known), *bounds)
-    return found
+        intervals[place][measure] = Mean(told, len(known), *bounds)
+    return intervals
 
 
 def differences_from_baseline(
@@ -298,7 +305,11 @@ def differences_from_baseline(
     chosen = list(base.measures if measures is None else measures)
     pairs = [
         build_score_pair(
-            measure, name, [one.values[measure] for one in _as_score_list(scores)], base.values[measure], base.queries
+            measure,
+            name,
+            [scores.values[measure] for scores in _as_score_list(scores)],
+            base.values[measure],
+            base.queries,
         )
         for measure in chosen
         for name, scores in mine.items()
@@ -327,9 +338,9 @@ def _as_score_list(scores: Scores | Sequence[Scores]) -> Sequence[Scores]:
     return [scores] if isinstance(scores, Scores) else scores
 
 
-def _to_descending_scores(found: Iterable[str]) -> dict[str, float]:
+def _to_descending_scores(scores: Iterable[str]) -> dict[str, float]:
     """Assign descending scores by position; a duplicate id keeps its first position."""
-    return {one: -float(place) for place, one in enumerate(dict.fromkeys(found))}
+    return {doc: -float(place) for place, doc in enumerate(dict.fromkeys(scores))}
 
 
 def _to_matrix(vectors: Any, names: Sequence[str], what: str) -> NDArray[np.float32]:

@@ -125,18 +125,20 @@ def run_timed_queries(
     live = _QueryRunner(embedder, questions, progress)
     found: list[StoreSearchResults] = []
     for described in stores:
-        asked = StoreSearchResults(_store_label(described, [one.store for one in found]))
-        found.append(asked)
-        progress(Progress(f"filling {asked.store}"))
-        store = _fill_store(described, asked, documents)
+        results = StoreSearchResults(
+            _store_label(described, [store_search_results.store for store_search_results in found])
+        )
+        found.append(results)
+        progress(Progress(f"filling {results.store}"))
+        store = _fill_store(described, results, documents)
         if store is None:
             continue
         try:
             if live.done:
-                live.again(store, asked, documents)
+                live.again(store, results, documents)
             else:
-                live.ask(store, asked)
-            _record_index_use(store, asked, live)
+                live.ask(store, results)
+            _record_index_use(store, results, live)
         finally:
             store.close()
     if not live.done:
@@ -147,8 +149,8 @@ def run_timed_queries(
 def stage_latencies(several: Iterable[StageTimes]) -> dict[str, Latency]:
     """Compute the latency percentiles of each stage over queries, in ms."""
     rows = list(several)
-    names = [name for name in ("embed", "retrieve", "total") if any(name in one for one in rows)]
-    return {name: Latency.of(np.array([one[name] for one in rows if name in one], np.float64) / 1e6) for name in names}
+    names = [name for name in ("embed", "retrieve", "total") if any(name in row for row in rows)]
+    return {name: Latency.of(np.array([row[name] for row in rows if name in row], np.float64) / 1e6) for name in names}
 
 
 def _store_label(described: str, taken: Sequence[str]) -> str:
@@ -159,10 +161,10 @@ def _store_label(described: str, taken: Sequence[str]) -> str:
     """
     shown = str(redact_spec(parse_spec(described)))
     again = (f"{shown} {number}" for number in count(2))
-    return shown if shown not in taken else next(one for one in again if one not in taken)
+    return shown if shown not in taken else next(candidate for candidate in again if candidate not in taken)
 
 
-def _fill_store(described: str, asked: StoreSearchResults, documents: StoreContents) -> FullStore | None:
+def _fill_store(described: str, results: StoreSearchResults, documents: StoreContents) -> FullStore | None:
     """Open a store, add all vectors and build its index.
 
     None if that fails, with the reason in the note.
@@ -173,12 +175,12 @@ def _fill_store(described: str, asked: StoreSearchResults, documents: StoreConte
         began = time.perf_counter()
         store.add(documents.ids, documents.vectors)
         store.build()  # otherwise the first query would include the index build
-        asked.build_seconds = time.perf_counter() - began
+        results.build_seconds = time.perf_counter() - began
     except UnknownName:
         raise
     except Exception as error:  # the other stores may still work
         hint = f" ({error.hint})" if isinstance(error, MissingExtra) else ""
-        asked.note = f"{summarise_error(error)}{hint}"
+        results.note = f"{summarise_error(error)}{hint}"
         if store is not None:
             with suppress(Exception):
                 store.close()
@@ -186,7 +188,7 @@ def _fill_store(described: str, asked: StoreSearchResults, documents: StoreConte
     return store
 
 
-def _record_index_use(store: FullStore, asked: StoreSearchResults, live: _QueryRunner) -> None:
+def _record_index_use(store: FullStore, results: StoreSearchResults, live: _QueryRunner) -> None:
     """Record whether searches used an index, and note failed queries.
 
     Not every store can report index use.
@@ -194,12 +196,12 @@ def _record_index_use(store: FullStore, asked: StoreSearchResults, live: _QueryR
     fit = np.flatnonzero(usable_rows(live.vectors))
     if len(fit) and store.describe().get("index") != "none":
         try:
-            asked.index_used = store.index_used(live.vectors[fit[0]], live.k)
+            results.index_used = store.index_used(live.vectors[fit[0]], live.k)
         except Exception as error:
-            asked.note = f"index use is unknown: {summarise_error(error)}"
-    if asked.failed:
-        query, why = next(iter(asked.failed.items()))
-        asked.note = f"{len(asked.failed)} queries failed and count as misses; the first, {query}: {why}"
+            results.note = f"index use is unknown: {summarise_error(error)}"
+    if results.failed:
+        query, why = next(iter(results.failed.items()))
+        results.note = f"{len(results.failed)} queries failed and count as misses; the first, {query}: {why}"
 
 
 class _QueryRunner:
@@ -255,29 +257,29 @@ class _QueryRunner:
         self._assess_timings(observation, store, asked)
         self._search_untimed(store, asked, [query for query in self._questions.queries if query not in self.alone])
 
-    def _search_again(self, store: FullStore, asked: StoreSearchResults, query: str, embed: StageTimes) -> None:
+    def _search_again(self, store: FullStore, results: StoreSearchResults, query: str, embed: StageTimes) -> None:
         vector = self._rows[query][None]
         if not usable_rows(vector)[0]:
-            asked.rankings[query] = []
+            results.rankings[query] = []
             return
         with StageTimer() as watch:
-            ids = self._search_store(store, vector, query, asked)
-        if query not in asked.failed:
-            asked.times[query] = {
+            ids = self._search_store(store, vector, query, results)
+        if query not in results.failed:
+            results.times[query] = {
                 "began": watch.began,
                 "embed": embed["embed"],
                 "retrieve": watch.nanoseconds.get("retrieve", watch.total),
                 "total": embed["embed"] + watch.total,
             }
-        asked.rankings[query] = self._without_self(query, ids)
+        results.rankings[query] = self._without_self(query, ids)
 
-    def _assess_timings(self, observation: Observation, store: FullStore | None, asked: StoreSearchResults) -> None:
+    def _assess_timings(self, observation: Observation, store: FullStore | None, results: StoreSearchResults) -> None:
         has_server = store is not None and "server" in store.describe()
         in_process = self._questions.in_process and not has_server
-        found = observation.assess([[one["total"] for one in asked.times.values()]], in_process=in_process)
-        asked.doubts = () if found is None or not asked.times else found.doubts
+        check = observation.assess([[time["total"] for time in results.times.values()]], in_process=in_process)
+        results.doubts = () if check is None or not results.times else check.doubts
 
-    def _run_query(self, query: str, store: FullStore | None, asked: StoreSearchResults) -> None:
+    def _run_query(self, query: str, store: FullStore | None, results: StoreSearchResults) -> None:
         text = self._questions.queries[query]
         ids: list[str] = []
         with StageTimer() as watch:
@@ -291,26 +293,26 @@ class _QueryRunner:
                 vector = None
             fit = vector is not None and bool(usable_rows(vector)[0])
             if fit and store is not None:
-                ids = self._search_store(store, vector, query, asked)
+                ids = self._search_store(store, vector, query, results)
         if vector is not None:
             self._rows[query] = vector[0]
             self.alone[query] = {"began": watch.began, **watch.nanoseconds, "total": watch.total}
-        if fit and store is not None and query not in asked.failed:
-            asked.times[query] = self.alone[query]
-        asked.rankings[query] = self._without_self(query, ids)
+        if fit and store is not None and query not in results.failed:
+            results.times[query] = self.alone[query]
+        results.rankings[query] = self._without_self(query, ids)
 
-    def _search_store(self, store: FullStore, vector: Any, query: str, asked: StoreSearchResults) -> list[str]:
+    def _search_store(self, store: FullStore, vector: Any, query: str, results: StoreSearchResults) -> list[str]:
         try:
             with stage("retrieve"):
                 ids, _ = store.search(vector, self.k)
-            return [one for one in ids[0].tolist() if one is not None]
+            return [doc for doc in ids[0].tolist() if doc is not None]
         except Exception as error:  # a failed search has no results
-            asked.failed[query] = summarise_error(error)
+            results.failed[query] = summarise_error(error)
             return []
 
     def _without_self(self, query: str, ids: Sequence[str]) -> list[str]:
         own = query if query in self._questions.own else None
-        return [one for one in ids if one != own][: self._questions.k]
+        return [doc for doc in ids if doc != own][: self._questions.k]
 
     def _warm_up(self, store: FullStore | None) -> None:
         for text in self._questions.warm:
@@ -324,9 +326,15 @@ class _QueryRunner:
         rest = {name: text for name, text in self._questions.queries.items() if name not in self._questions.singly}
         if rest:
             self._progress(Progress("embedding the other queries", 0, len(rest)))
-            found = embed_by_id(self._embedder, rest, kind="query")
-            self._rows.update(zip(rest, found.vectors, strict=True))
-            self._failed.update({one.id: one.error for one in found.failed_texts if one.reason == "failed"})
+            vectors = embed_by_id(self._embedder, rest, kind="query")
+            self._rows.update(zip(rest, vectors.vectors, strict=True))
+            self._failed.update(
+                {
+                    failed_text.id: failed_text.error
+                    for failed_text in vectors.failed_texts
+                    if failed_text.reason == "failed"
+                }
+            )
 
     def _collect_vectors(self) -> None:
         """Collect the vectors in query order, and the failures."""
@@ -339,14 +347,14 @@ class _QueryRunner:
         places = {at: self._failed[name] for at, name in enumerate(names) if name in self._failed}
         self.failed_texts = list_failures(names, self.vectors, "query", places)
 
-    def _search_untimed(self, store: FullStore, asked: StoreSearchResults, queries: Sequence[str]) -> None:
+    def _search_untimed(self, store: FullStore, results: StoreSearchResults, queries: Sequence[str]) -> None:
         """Search for queries that are not timed."""
         for query in queries:
             vector = self._rows.get(query)
             ids: list[str] = []
             if vector is not None and usable_rows(vector[None])[0]:
-                ids = self._search_store(store, vector[None], query, asked)
-            asked.rankings[query] = self._without_self(query, ids)
+                ids = self._search_store(store, vector[None], query, results)
+            results.rankings[query] = self._without_self(query, ids)
 
 
 SAMPLE_TEXTS = 32

@@ -88,7 +88,9 @@ def count_corpus_text(documents: Sequence[Document] | Sequence[str]) -> CorpusTe
     >>> found.words, found.characters, found.bytes
     (Counter({'to': 2, 'be': 1, 'bé': 1}), 10, 11)
     """
-    texts = [replace_lone_surrogates(one if isinstance(one, str) else one.whole) for one in documents]
+    texts = [
+        replace_lone_surrogates(document if isinstance(document, str) else document.whole) for document in documents
+    ]
     words: Counter[str] = Counter()
     for text in texts:
         words.update(text.split())
@@ -118,25 +120,25 @@ def count_tokens(
     >>> found.tokens, found.used, found.per_word, found.truncated, found.truncated_tokens
     (11, 7, 2.75, 1, 1)
     """
-    given = documents if isinstance(documents, CorpusTextCounts) else count_corpus_text(documents)
+    counts = documents if isinstance(documents, CorpusTextCounts) else count_corpus_text(documents)
     limit = getattr(tokenizer, "limit", None) if limit is None else limit
     if limit is not None and limit < 1:
         raise BadInput(f"limit must be at least 1, got {limit}")
     seen = _TokenTally(tokenizer, limit, marks)
-    for start in range(0, len(given.texts), BATCH_TEXTS):
-        seen.take(given.texts[start : start + BATCH_TEXTS])
-        progress(Progress("tokenizing", min(start + BATCH_TEXTS, len(given.texts)), len(given.texts)))
+    for start in range(0, len(counts.texts), BATCH_TEXTS):
+        seen.take(counts.texts[start : start + BATCH_TEXTS])
+        progress(Progress("tokenizing", min(start + BATCH_TEXTS, len(counts.texts)), len(counts.texts)))
     lengths: Ints = np.concatenate([*seen.lengths, np.zeros(0, np.int64)])
     texts = PROBE_TEXTS if probes is True else probes or {}
     return TokenizerStats(
         tokenizer=name or tokenizer.name,
         vocabulary=tokenizer.vocabulary,
         used=int(np.count_nonzero(seen.times)),
-        documents=len(given.texts),
+        documents=len(counts.texts),
         tokens=int(lengths.sum()),
-        words=sum(given.words.values()),
-        characters=given.characters,
-        bytes=given.bytes,
+        words=sum(counts.words.values()),
+        characters=counts.characters,
+        bytes=counts.bytes,
         per_document=_length_percentiles(lengths),
         unknown=seen.unknown,
         unknown_documents=seen.unknown_documents,
@@ -144,7 +146,7 @@ def count_tokens(
         limit=limit,
         truncated=seen.truncated,
         truncated_tokens=seen.truncated_tokens,
-        longest=_longest_words(tokenizer, given.words),
+        longest=_longest_words(tokenizer, counts.words),
         probes=probe_tokenizer(tokenizer, texts),
         texts_per_second=len(lengths) / seen.seconds if seen.seconds > 0 else float("nan"),
         trained_on=trained_on,
@@ -159,7 +161,7 @@ def model_token_counts(tokenizer: Tokenizer, texts: Sequence[str]) -> list[int]:
     Empty if it has no such method.
     """
     tell = getattr(tokenizer, "tokens", None)
-    return [int(one) for one in tell(list(texts))] if callable(tell) else []
+    return [int(count) for count in tell(list(texts))] if callable(tell) else []
 
 
 class _TokenTally:
@@ -229,8 +231,8 @@ def _first_difference(text: str, back: str) -> str:
     at = next((i for i, (a, b) in enumerate(zip(text, back, strict=False)) if a != b), min(len(text), len(back)))
     start = max(0, at - EXCERPT_CHARS // 4)
     near = [
-        show_invisible(one[start : start + EXCERPT_CHARS]) + ("…" if len(one) > start + EXCERPT_CHARS else "")
-        for one in (text, back)
+        show_invisible(text[start : start + EXCERPT_CHARS]) + ("…" if len(text) > start + EXCERPT_CHARS else "")
+        for text in (text, back)
     ]
     lead = "…" if start else ""
     return f"{lead}{near[0]} is restored as {lead}{near[1]}" if back else f"{near[0]} is restored as an empty text"
@@ -240,7 +242,7 @@ def _length_percentiles(lengths: Ints) -> dict[str, float]:
     if not len(lengths):
         return {}
     parts = np.percentile(lengths, LENGTH_PERCENTILES).tolist()
-    named = dict(zip((f"p{one}" for one in LENGTH_PERCENTILES), parts, strict=True))
+    named = dict(zip((f"p{percentile}" for percentile in LENGTH_PERCENTILES), parts, strict=True))
     return {"mean": float(lengths.mean()), "min": float(lengths.min()), **named, "max": float(lengths.max())}
 
 
@@ -250,6 +252,6 @@ def _longest_words(tokenizer: Tokenizer, words: Mapping[str, int]) -> list[LongW
     pieces = np.zeros(len(found), np.int64)
     for start in range(0, len(found), BATCH_TEXTS * 16):
         batch = found[start : start + BATCH_TEXTS * 16]
-        pieces[start : start + len(batch)] = [len(one) for one in tokenizer.encode(batch)]
+        pieces[start : start + len(batch)] = [len(words) for words in tokenizer.encode(batch)]
     order = sorted(range(len(found)), key=lambda i: (-int(pieces[i]), -words[found[i]], found[i]))[:MAX_LONG_WORDS]
     return [LongWord(found[i], int(pieces[i]), words[found[i]]) for i in order]

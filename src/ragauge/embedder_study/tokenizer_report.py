@@ -206,8 +206,8 @@ def _failures_section(result: TokenizerStudy) -> Section:
 def _probe_sections(result: TokenizerStudy, *, full: bool) -> list[Section]:
     counts = _probe_table(result.tokenizers)
     pieces = build_piece_tables(result.tokenizers)
-    given = [probe.kind for probe in result.tokenizers[0].probes if probe.kind not in PROBE_TEXTS] if pieces else []
-    shown = build_piece_tables(result.tokenizers, None if full else given, collapsed=False)
+    sections = [probe.kind for probe in result.tokenizers[0].probes if probe.kind not in PROBE_TEXTS] if pieces else []
+    shown = build_piece_tables(result.tokenizers, None if full else sections, collapsed=False)
     text = Paragraph(PIECES_TEXT)
     return [
         Section("probes", "Short texts of each kind", [counts] if counts.rows else [], "Probes", FILES_ONLY),
@@ -281,11 +281,11 @@ def build_charts(result: TokenizerStudy) -> dict[str, Chart]:
 
     Empty if there are no tokens.
     """
-    rows = [one for one in result.tokenizers if one.tokens]
+    rows = [stats for stats in result.tokenizers if stats.tokens]
     if not rows:
         return {}
-    sizes = "; ".join(f"{one.tokenizer} {format_bar_value(one.compression)}" for one in rows)
-    lengths = "; ".join(f"{one.tokenizer} {format_bar_value(one.per_document['mean'])}" for one in rows)
+    sizes = "; ".join(f"{stats.tokenizer} {format_bar_value(stats.compression)}" for stats in rows)
+    lengths = "; ".join(f"{stats.tokenizer} {format_bar_value(stats.per_document['mean'])}" for stats in rows)
     return {
         "tokenizers": Chart(
             "Bytes per token and tokens per document",
@@ -298,7 +298,7 @@ def build_charts(result: TokenizerStudy) -> dict[str, Chart]:
 
 def _bytes_panel(rows: Sequence[TokenizerStats]) -> ChartPanel:
     alt = import_altair()
-    values = [{"tokenizer": one.tokenizer, "bytes": round_digits(one.compression)} for one in rows]
+    values = [{"tokenizer": stats.tokenizer, "bytes": round_digits(stats.compression)} for stats in rows]
     x = alt.X("bytes:Q", title="bytes per token", axis=alt.Axis(grid=False, tickCount=4), scale=alt.Scale(zero=True))
     tips = [alt.Tooltip("tokenizer:N"), alt.Tooltip("bytes:Q", title="bytes per token", format=".3~f")]
     chart = alt.Chart(alt.Data(values=values))
@@ -312,12 +312,12 @@ def _tokens_panel(rows: Sequence[TokenizerStats]) -> ChartPanel:
     alt = import_altair()
     values = [
         {
-            "tokenizer": one.tokenizer,
-            "mean": round_digits(one.per_document["mean"]),
-            "low": round_digits(one.per_document.get("p5", math.nan)),
-            "high": round_digits(one.per_document.get("p95", math.nan)),
+            "tokenizer": stats.tokenizer,
+            "mean": round_digits(stats.per_document["mean"]),
+            "low": round_digits(stats.per_document.get("p5", math.nan)),
+            "high": round_digits(stats.per_document.get("p95", math.nan)),
         }
-        for one in rows
+        for stats in rows
     ]
     axis = alt.Axis(grid=False, tickCount=4, format=",d")
     x = alt.X("mean:Q", title="tokens per document", axis=axis, scale=alt.Scale(zero=True))
@@ -338,7 +338,7 @@ def _tokens_panel(rows: Sequence[TokenizerStats]) -> ChartPanel:
 
 def _tokenizer_axis(rows: Sequence[TokenizerStats]) -> object:
     alt = import_altair()
-    order = [one.tokenizer for one in rows]
+    order = [stats.tokenizer for stats in rows]
     return alt.Y("tokenizer:N", title=None, sort=order, axis=alt.Axis(grid=False, labelLimit=170))
 
 

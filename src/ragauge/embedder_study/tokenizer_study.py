@@ -93,10 +93,10 @@ def compare_tokenizers(
     asked, failures = _open_tokenizers(tokenizers)
     progress(Progress("reading"))
     name, documents = _read_corpus(corpus)
-    texts = [taken(one) for one in documents]
+    texts = [taken(document) for document in documents]
     if not any(text.strip() for text in texts):
         raise BadInput(f"{name} has no texts", hint=f"part is `{part}`" if documents else None)
-    learns = any(one.learns for one in asked)
+    learns = any(tokenizer.learns for tokenizer in asked)
     if held_out is None:
         held_out = DEFAULT_HELD_OUT_SHARE if learns and len(texts) >= MIN_DOCUMENTS_TO_HOLD_OUT else 0.0
     parted = _SplitCorpus(name, *_split_texts(texts, held_out if learns else 0.0, seed))
@@ -133,36 +133,36 @@ def _count_all(
 
     Return the results, failures, and notes on duplicates left out.
     """
-    given = count_corpus_text(texts.counted)
+    counts = count_corpus_text(texts.counted)
     rows: list[TokenizerStats] = []
     failures: dict[str, str] = {}
     notes: list[str] = []
     same: dict[tuple[Any, ...], str] = {}
-    for one in asked:
-        ready, began = one.tokenizer, time.perf_counter()
+    for tokenizer in asked:
+        ready, began = tokenizer.tokenizer, time.perf_counter()
         try:
-            if one.learns:
-                progress(Progress("training", subject=one.name))
-                ready = open_tokenizer(one.tokenizer, texts.learned)
+            if tokenizer.learns:
+                progress(Progress("training", subject=tokenizer.name))
+                ready = open_tokenizer(tokenizer.tokenizer, texts.learned)
             seconds = time.perf_counter() - began
             known_by = _row_identity(ready, limit)
             if known_by in same:
-                notes.append(f"{one.name} is left out: it is identical to {same[known_by]} on this corpus")
+                notes.append(f"{tokenizer.name} is left out: it is identical to {same[known_by]} on this corpus")
                 continue
-            same[known_by] = one.name
-            found = count_tokens(
+            same[known_by] = tokenizer.name
+            stats = count_tokens(
                 ready,
-                given,
+                counts,
                 limit=limit,
                 probes=probes,
-                name=one.name,
-                trained_on=_training_source(*texts) if one.learns else "",
-                progress=scoped(progress, subject=one.name),
+                name=tokenizer.name,
+                trained_on=_training_source(*texts) if tokenizer.learns else "",
+                progress=scoped(progress, subject=tokenizer.name),
             )
         except BackendFailed as error:
-            failures[one.name] = error.message
+            failures[tokenizer.name] = error.message
             continue
-        rows.append(replace(found, train_seconds=seconds) if one.learns else found)
+        rows.append(replace(stats, train_seconds=seconds) if tokenizer.learns else stats)
     return rows, failures, notes
 
 
@@ -175,22 +175,22 @@ def _open_tokenizers(given: Any) -> tuple[list[_OpenTokenizer], dict[str, str]]:
     wanted = (
         DEFAULT_TOKENIZERS if usual else [given] if isinstance(given, str) or not isinstance(given, Iterable) else given
     )
-    named = wanted.items() if isinstance(wanted, Mapping) else [("", one) for one in wanted]
-    found: list[_OpenTokenizer] = []
+    named = wanted.items() if isinstance(wanted, Mapping) else [("", tokenizer) for tokenizer in wanted]
+    tokenizers: list[_OpenTokenizer] = []
     failures: dict[str, str] = {}
     for name, one in named:
         called, described = _tokenizer_name(name, one)
-        known = [*failures, *(other.name for other in found), called]
+        known = [*failures, *(other.name for other in tokenizers), called]
         unique_by(known, str, "tokenizer", hint=f"give one another name: other={called}")
         try:
             tokenizer = open_tokenizer(described)
         except (MissingExtra, BackendFailed) as error:
             failures[called] = f"{error.message}{f' ({error.hint})' if error.hint else ''}"
             continue
-        found.append(_OpenTokenizer(called, tokenizer, callable(getattr(tokenizer, "fitted", None))))
-    if not found:
+        tokenizers.append(_OpenTokenizer(called, tokenizer, callable(getattr(tokenizer, "fitted", None))))
+    if not tokenizers:
         raise _no_tokenizer_error(failures)
-    return found, failures
+    return tokenizers, failures
 
 
 def _tokenizer_name(name: str, one: Any) -> tuple[str, Any]:
@@ -218,7 +218,7 @@ def _no_tokenizer_error(failures: Mapping[str, str]) -> RagaugeError:
 def _read_corpus(given: Any) -> tuple[str, list[Document]]:
     """Return the name of a corpus and its documents; texts in memory are numbered."""
     if isinstance(given, Iterable) and not isinstance(given, str | Path | Dataset | Mapping):
-        given = [Document(str(n), one) if isinstance(one, str) else one for n, one in enumerate(given, 1)]
+        given = [Document(str(n), text) if isinstance(text, str) else text for n, text in enumerate(given, 1)]
     corpus = load_corpus(given)
     return corpus.name, corpus.documents
 

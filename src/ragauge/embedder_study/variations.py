@@ -66,7 +66,7 @@ def draw_corpus_samples(field: RankingTask, sizes: Sequence[int] | None = None, 
     drawn = np.random.default_rng(seed).permutation(others)
     return {
         size: np.sort(np.concatenate([field.relevant, drawn[: size - needed]]))
-        for size in sorted({one for one in (*wanted, whole) if one <= whole})
+        for size in sorted({size for size in (*wanted, whole) if size <= whole})
     }
 
 
@@ -81,13 +81,13 @@ def evaluate_corpus_sizes(
     progress: ProgressCallback = no_progress,
 ) -> list[CorpusSizeResult]:
     """Score the queries over each sample of the corpus, smallest first."""
-    found = draw_corpus_samples(field, sizes, seed)
+    corpus_samples = draw_corpus_samples(field, sizes, seed)
     scores = []
-    for done, (size, rows) in enumerate(found.items()):
+    for done, (size, rows) in enumerate(corpus_samples.items()):
         scores.append(field.scores(query_vectors, document_vectors, name=f"{size} documents", among=rows))
-        progress(Progress("sampling the corpus", done + 1, len(found)))
+        progress(Progress("sampling the corpus", done + 1, len(corpus_samples)))
     means = all_means_with_intervals(scores, confidence, seed)
-    return [CorpusSizeResult(size, mean) for size, mean in zip(found, means, strict=True)]
+    return [CorpusSizeResult(size, mean) for size, mean in zip(corpus_samples, means, strict=True)]
 
 
 DEFAULT_PERTURBATIONS = (
@@ -134,13 +134,13 @@ def evaluate_perturbations(  # noqa: PLR0913 - each has a use of its own, and a 
     """
     if seeds < 1:
         raise BadInput(f"seeds must be at least 1, got {seeds}")
-    chosen = dict(find_perturbation(one) for one in kinds or DEFAULT_PERTURBATIONS)
+    chosen = dict(find_perturbation(kind) for kind in kinds or DEFAULT_PERTURBATIONS)
     column = clean.values[measure or clean.measures[0]]
     tried = []
     for done, (name, kind) in enumerate(chosen.items()):
         rows, parts = [], []
-        for one in range(seed, seed + (seeds if kind.draws else 1)):
-            longer = perturb(texts, name, rate=rate, seed=one, rarity=rarity)
+        for draw in range(seed, seed + (seeds if kind.draws else 1)):
+            longer = perturb(texts, name, rate=rate, seed=draw, rarity=rarity)
             other = {query: text[:context] for query, text in longer.items()}
             moved = {query for query, text in texts.items() if other[query] != text}
             parts.append(len(moved) / len(texts) if texts else 0.0)
@@ -158,16 +158,16 @@ def document_frequencies(texts: Iterable[str]) -> dict[str, int]:
     >>> document_frequencies(["The box", "the BOX, the lid"])
     {'box': 2, 'lid': 1, 'the': 2}
     """
-    found = Counter(word for text in texts for word in set(split_words(text)))
-    return dict(sorted(found.items()))
+    counter = Counter(word for text in texts for word in set(split_words(text)))
+    return dict(sorted(counter.items()))
 
 
-def _perturbed_values(found: Scores, clean: Scores, column: Floats, moved: set[str], measure: str | None) -> Floats:
+def _perturbed_values(scores: Scores, clean: Scores, column: Floats, moved: set[str], measure: str | None) -> Floats:
     """Return the new values of changed queries and the original values of the others."""
-    if found.queries != clean.queries:
+    if scores.queries != clean.queries:
         raise BadInput("the scores of perturbed and original queries cover different queries")
     there = np.fromiter((query in moved for query in clean.queries), np.bool_, len(column))
-    return np.where(there, found.values[measure or found.measures[0]], column)
+    return np.where(there, scores.values[measure or scores.measures[0]], column)
 
 
 def _to_perturbation_results(
@@ -178,16 +178,23 @@ def _to_perturbation_results(
     gaps = {row.system: to_mean_difference(row) for row in compare_pairs(pairs, method)} if pairs else {}
     columns = np.column_stack([one.values.mean(axis=0) for one in tried]) if tried else np.empty((len(clean), 0))
     ends = mean_intervals(columns, method.confidence, rounds=method.rounds, seed=method.seed)
-    found = []
-    for one, values, low, high in zip(tried, columns.T, *ends.tolist(), strict=True):
+    results = []
+    for perturbed, values, low, high in zip(tried, columns.T, *ends.tolist(), strict=True):
         known = values[~np.isnan(values)]
         mean = Mean(float(known.mean()) if len(known) else math.nan, len(known), low, high)
-        touched = {"words": rate, "text": 1.0}.get(one.kind.reach, math.nan)
+        touched = {"words": rate, "text": 1.0}.get(perturbed.kind.reach, math.nan)
         unknown = MeanDifference(math.nan, math.nan, math.nan, math.nan, math.nan, len(known))
-        found.append(
-            PerturbationResult(one.name, touched, one.changed, mean, gaps.get(one.name, unknown), len(one.values))
+        results.append(
+            PerturbationResult(
+                perturbed.name,
+                touched,
+                perturbed.changed,
+                mean,
+                gaps.get(perturbed.name, unknown),
+                len(perturbed.values),
+            )
         )
-    return found
+    return results
 
 
 VectorMatrix = NDArray[np.float32]
@@ -257,10 +264,10 @@ def dimensions_to_try(own: int, dimensions: Sequence[int] | None = None) -> list
     >>> dimensions_to_try(100), dimensions_to_try(100, [50, 200]), dimensions_to_try(6)
     ([8, 16, 32, 64, 100], [50, 100], [6])
     """
-    if dimensions is not None and any(one < 1 for one in dimensions):
+    if dimensions is not None and any(dimension < 1 for dimension in dimensions):
         raise BadInput(f"dimensions must be at least 1, got {min(dimensions)}")
     tried = (MIN_DIMENSIONS << step for step in range(own.bit_length())) if dimensions is None else dimensions
-    return sorted({one for one in tried if one < own} | {own})
+    return sorted({dimension for dimension in tried if dimension < own} | {own})
 
 
 def vector_bytes(dimension: int, kind: str) -> int:

@@ -197,8 +197,8 @@ def _failed_queries_error(run: Run) -> BackendFailed | None:
     """Return the failed queries of a run as one error, or None if there are none."""
     if not run.failures or run.timings is None:
         return None
-    told = describe_failures(run.failures, run.timings["query"].n_unique(), scored=False)
-    return BackendFailed(f"{run.name}: {told}")
+    failures = describe_failures(run.failures, run.timings["query"].n_unique(), scored=False)
+    return BackendFailed(f"{run.name}: {failures}")
 
 
 def has_only_failures(run: Run) -> bool:
@@ -239,7 +239,7 @@ def datasets_by_name(datasets: Any) -> dict[str, Any]:
         named = {str(name): dataset for name, dataset in datasets.items()}
     else:
         given = [datasets] if isinstance(datasets, str | Path | Dataset) else list(datasets)
-        names = [one.name if isinstance(one, Dataset) else dataset_name(Path(one)) for one in given]
+        names = [source.name if isinstance(source, Dataset) else dataset_name(Path(source)) for source in given]
         named = dict(zip(unique_by(names, str, "dataset", hint="name each once"), given, strict=True))
     if not named:
         raise BadInput("no dataset given", hint='dataset = ["pydocs", "synthetic:needles"]')

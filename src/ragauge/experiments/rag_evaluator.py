@@ -100,7 +100,7 @@ class RAGEvaluator:
             return []
         asked = list(found)
         relevant = {doc: None for docs in asked[0].grades.values() for doc, grade in docs.items() if grade > 0}
-        returned = {doc for one in asked for answer in one.answers for doc in answer.docs}
+        returned = {doc for retrieval in asked for answer in retrieval.answers for doc in answer.docs}
         missing = [doc for doc in relevant if doc not in returned and doc not in self._db]
         if not missing:
             return []
@@ -248,7 +248,7 @@ class _RetrievalAtK:
     @functools.cached_property
     def failures(self) -> dict[str, str]:
         """`{query text: error}` of the queries that failed."""
-        return {self.texts[one.query]: one.error for one in self.answers if one.status != "ok"}
+        return {self.texts[query.query]: query.error for query in self.answers if query.status != "ok"}
 
     def rankings(self) -> dict[str, dict[str, float]]:
         """Return negative ranks as retrieval scores.
@@ -256,9 +256,9 @@ class _RetrievalAtK:
         A repeated document keeps its rank under a unique id.
         """
         runs: dict[str, dict[str, float]] = {query: {} for query in self.grades}
-        for one in self.answers:
-            ranked = runs[one.query]
-            for place, doc in enumerate(one.docs, 1):
+        for answer in self.answers:
+            ranked = runs[answer.query]
+            for place, doc in enumerate(answer.docs, 1):
                 ranked[doc if doc not in ranked else f"{doc}\0again {place}"] = -float(place)
         return runs
 
@@ -267,7 +267,7 @@ class _RetrievalAtK:
 
         Timeouts are included, errors may return early.
         """
-        waited = [one.total for one in self.answers if one.status != "error"]
+        waited = [query.total for query in self.answers if query.status != "error"]
         return float(np.mean(waited)) / 1e6 if waited else math.nan
 
     def tokens(self, k: int) -> float:

@@ -101,13 +101,13 @@ def evaluate_gate(
         mine = already_scored(run, qrels, timings)
     base = before if isinstance(before, RunIndicators) else already_scored(before, qrels, baseline_timings)
     mine, base = _resolve_measure_directions([mine, base], settings)
-    known = [one.scores for one in (mine, base) if one is not None]
-    asked = _parse_rules(settings.rules, settings.scoring_convention, known)
-    terms = _scoring_settings(asked, settings, run)
-    settings.check_effects(asked, counts_stale=bool(terms.ks), is_scored=mine is not None)
-    for one in (mine, base):
-        if one is not None:
-            check_same_versions(one, terms)
+    known = [indicators.scores for indicators in (mine, base) if indicators is not None]
+    rules = _parse_rules(settings.rules, settings.scoring_convention, known)
+    terms = _scoring_settings(rules, settings, run)
+    settings.check_effects(rules, counts_stale=bool(terms.ks), is_scored=mine is not None)
+    for run_indicators in (mine, base):
+        if run_indicators is not None:
+            check_same_versions(run_indicators, terms)
     if mine is None and terms.ks and not terms.measures and qrels is None and not has_judgments(run):
         mine = build_unjudged_run(run, terms, timings)
         base = build_unjudged_run(before, terms, baseline_timings) if base is None and before is not None else base
@@ -129,7 +129,7 @@ def evaluate_gate(
         check_baseline_comparable(mine, base, allow_changed_corpus=settings.allow_changed_corpus)
         if settings.allow_changed_corpus:
             changed = compare_corpora(mine, base, [_query_texts(run), _query_texts(before)])
-    return _evaluate_gate(asked, mine, base, settings, changed)
+    return _evaluate_gate(rules, mine, base, settings, changed)
 
 
 def _query_texts(thing: Any) -> Mapping[str, str]:
@@ -155,20 +155,25 @@ def _resolve_measure_directions(
     subjects: Sequence[RunIndicators | None], settings: GateSettings
 ) -> list[RunIndicators | None]:
     """Return already scored runs with the direction of each measure, as far as known."""
-    known = [one.scores.values for one in subjects if one is not None]
+    known = [indicators.scores.values for indicators in subjects if indicators is not None]
     named = [*settings.lower_is_better, *settings.higher_is_better]
     if named and not known:
         raise BadInput(
             f"the direction of `{named[0]}` cannot be given here: measures computed from rankings have a direction",
             hint="leave out --lower-is-better and --higher-is-better, or give a table of scores",
         )
-    given = given_directions(settings.lower_is_better, settings.higher_is_better, known)
-    return [None if one is None else replace(one, scores=resolve_directions(one.scores, given)) for one in subjects]
+    directions = given_directions(settings.lower_is_better, settings.higher_is_better, known)
+    return [
+        None if indicators is None else replace(indicators, scores=resolve_directions(indicators.scores, directions))
+        for indicators in subjects
+    ]
 
 
 def _scoring_settings(rules: Sequence[Rule], settings: GateSettings, run: Any) -> ScoringSettings:
     """Collect the measures and the freshness depths that the rules need."""
-    about = dict.fromkeys(one.figure.measure or one.figure.name for one in rules if one.figure.source in SCORED_SOURCES)
+    about = dict.fromkeys(
+        rule.figure.measure or rule.figure.name for rule in rules if rule.figure.source in SCORED_SOURCES
+    )
     ks = dict.fromkeys(k for name in about if (k := indicators.freshness_depth(name)) is not None)
     measures = [
         name for name in about if indicators.freshness_depth(name) is None and name not in indicators.COUNT_INDICATORS
@@ -196,14 +201,14 @@ def _parse_rules(rules: Any, convention: Convention, known: Sequence[Any]) -> li
     for rule in asked:
         check_rule_can_fail(rule, known)
     asked = _add_implied_rule(asked, "missing", always=convention.missing == "error")
-    if any(one.figure.source == "latency" or one.figure.name == "throughput" for one in asked):
+    if any(rule.figure.source == "latency" or rule.figure.name == "throughput" for rule in asked):
         asked = _add_implied_rule(asked, "failed")  # Failed queries have no latency and would make a run look fast.
     return asked
 
 
 def _add_implied_rule(rules: Sequence[Rule], name: str, *, always: bool = False) -> list[Rule]:
     """Add a rule that no query is missing or failed, unless one limits their number."""
-    limited = any(one.figure.name == name and one.sign in ("<=", "<") and not one.tag for one in rules)
+    limited = any(rule.figure.name == name and rule.sign in ("<=", "<") and not rule.tag for rule in rules)
     more = [] if limited and not always else [Rule(indicators.COUNT_INDICATORS[name], "limit", "<=")]
     return list(dict.fromkeys([*rules, *more]))
 
@@ -224,12 +229,12 @@ def _evaluate_gate(
     if not isinstance(given, str | Path | Mapping):
         raise BadInput(f"tags cannot be read from {type(given).__name__}", hint="{query: {tag: value}}, or a file")
     tags: QueryTags = read_tags(str(given)) if isinstance(given, str | Path) else given
-    strata = {tag: _strata_by_query(tag, run, tags) for tag in {one.tag: None for one in rules if one.tag}}
+    strata = {tag: _strata_by_query(tag, run, tags) for tag in {rule.tag: None for rule in rules if rule.tag}}
     check_tag_coverage(rules, strata, run.judged)
     known = tags if tags or baseline is None else baseline.tags
     former = {tag: frozenset(_tag_values(tag, known).values()) for tag in strata}
-    allowed = [one for one in rules if one.figure.name == "missing" and one.kind == "limit" and not one.tag]
-    lacking = [one for one in rules if one.figure.name != one.figure.measure != "" and _is_upper_limit(one)]
+    allowed = [rule for rule in rules if rule.figure.name == "missing" and rule.kind == "limit" and not rule.tag]
+    lacking = [rule for rule in rules if rule.figure.name != rule.figure.measure != "" and _is_upper_limit(rule)]
     case = GateInput(
         run, baseline, settings.alpha, settings.correction, settings.min_queries, allowed, lacking,
         strata, former, common,
@@ -264,7 +269,7 @@ def _strata_by_query(tag: str, run: RunIndicators, tags: QueryTags) -> dict[str,
     derived = (
         {} if judgments is None else {query: tags_from_judgments(docs) for query, docs in judgments.nested.items()}
     )
-    asked = run.judged.union(*(one.query_ids for one in run.ages.values()))
+    asked = run.judged.union(*(result.query_ids for result in run.ages.values()))
     for source in (tags, run.tags, derived):
         found = {query: value for query, value in _tag_values(tag, source).items() if query in asked}
         if found:
@@ -302,10 +307,10 @@ def _unscored_notes(run: RunIndicators, checks: Sequence[RuleCheck]) -> list[str
     """Explain how to allow unscored samples, if no rule limits their number."""
     named: set[object] = {check.rule.figure.measure for check in checks if check.rule.figure.source == "count"}
     named |= {indicators.freshness_depth(str(name)) for name in named} - {None}
-    asked = dict.fromkeys(check.rule.figure.name for check in checks if check.rule.figure.source in ("measure", "age"))
+    notes = dict.fromkeys(check.rule.figure.name for check in checks if check.rule.figure.source in ("measure", "age"))
     open_ones = [
         name
-        for name in asked
+        for name in notes
         if name not in named
         and indicators.freshness_depth(name) not in named
         and (run.scores.unscored.get(name) or run.silent_at(name))

@@ -73,8 +73,8 @@ def check_rules(rules: Sequence[Rule], case: GateInput) -> list[RuleCheck]:
 
     The p-values of `not worse` rules are corrected together.
     """
-    spread = dict.fromkeys(one for rule in rules for one in _expand_strata(rule, case))
-    found = [_check_rule(one, case) for one in spread]
+    spread = dict.fromkeys(expanded for rule in rules for expanded in _expand_strata(rule, case))
+    found = [_check_rule(rule, case) for rule in spread]
     open_ones = [i for i, check in enumerate(found) if check.rule.kind == "not worse" and not math.isnan(check.p)]
     after = correct_p_values(np.array([found[i].p for i in open_ones]), case.correction)
     for i, p in zip(open_ones, after.tolist(), strict=True):
@@ -159,11 +159,11 @@ def _can_lack_values(rule: Rule, case: GateInput, subject: RunIndicators, some: 
     """
     name, depth = rule.figure.name, freshness_depth(rule.figure.name)  # freshness at one k lacks the same queries
     mine = [
-        one
-        for one in case.unscored
-        if one.figure.measure == name or (depth is not None and freshness_depth(one.figure.measure) == depth)
+        rule
+        for rule in case.unscored
+        if rule.figure.measure == name or (depth is not None and freshness_depth(rule.figure.measure) == depth)
     ]
-    return bool(mine) and all(is_limit_met(one, subject, some) for one in mine)
+    return bool(mine) and all(is_limit_met(rule, subject, some) for rule in mine)
 
 
 def _compare_with_limit(value: float, sign: str, limit: float, scale: float = 0.0) -> tuple[bool, str]:
@@ -204,13 +204,16 @@ def _incomparable_reason(rule: Rule, case: GateInput, base: RunIndicators, some:
     measure = find_measure(rule.figure.name)
     if measure is None or (measure.cutoff is not None and measure.cutoff <= min(mine, before)):
         return ""
-    asked = [one.manifest["plan"]["k"] for one in (case.run, base)]
+    asked = [indicators.manifest["plan"]["k"] for indicators in (case.run, base)]
     return f"the run was made with k={asked[0]}, the baseline with k={asked[1]}"
 
 
 def _query_mismatch_reason(name: str, run: RunIndicators, base: RunIndicators, some: QuerySubset) -> str:
     """Return why freshness of two runs is not comparable, if their queries differ."""
-    mine, before = (one.queries_of(name) if some is None else one.queries_of(name) & some for one in (run, base))
+    mine, before = (
+        indicators.queries_of(name) if some is None else indicators.queries_of(name) & some
+        for indicators in (run, base)
+    )
     for here, there, words in ((mine, before, "the run lacks"), (before, mine, "the baseline lacks")):
         gone = sorted(there - here)
         if gone:
@@ -237,14 +240,14 @@ def _check_score_difference(check: RuleCheck, case: GateInput, base: RunIndicato
     """Check the paired difference of a measure to the baseline."""
     name, lower = check.rule.figure.name, check.rule.figure.lower_is_better
     values = [
-        {q: v for q, v in one.scores_of(name).per_query[name].items() if some is None or q in some}
-        for one in (case.run, base)
+        {q: v for q, v in indicators.scores_of(name).per_query[name].items() if some is None or q in some}
+        for indicators in (case.run, base)
     ]
     if values[0].keys() != values[1].keys() and all(
-        _can_lack_values(check.rule, case, one, some) for one in (case.run, base)
+        _can_lack_values(check.rule, case, indicators, some) for indicators in (case.run, base)
     ):
         both = [query for query in values[0] if query in values[1]]
-        values = [{query: one[query] for query in both} for one in values]
+        values = [{query: value[query] for query in both} for value in values]
         check = _restrict_to_shared(check, values)
     gaps, reason = paired_score_differences(*values)
     reason = reason or ("" if len(gaps) else "no query has a value here and in the baseline")
@@ -272,15 +275,18 @@ def _restrict_to_shared(check: RuleCheck, values: Sequence[Mapping[str, float]])
     if not values[0]:
         return check
     how = find_aggregate(check.rule.figure.name) or mean
-    mine, base = (float(how(np.array(list(one.values())))) for one in values)
+    mine, base = (float(how(np.array(list(value.values())))) for value in values)
     return replace(check, value=mine, baseline=base, difference=mine - base, n=len(values[0]))
 
 
 def _check_latency_difference(check: RuleCheck, case: GateInput, base: RunIndicators, some: QuerySubset) -> RuleCheck:
     """Check a latency against the baseline's by a paired permutation test."""
     stage, statistic = split_latency_name(check.rule.figure)
-    mine, before = (one.times(stage) for one in (case.run, base))
-    asked = [set() if one.timings is None else set(one.timings["query"].to_list()) for one in (case.run, base)]
+    mine, before = (indicators.times(stage) for indicators in (case.run, base))
+    asked = [
+        set() if indicators.timings is None else set(indicators.timings["query"].to_list())
+        for indicators in (case.run, base)
+    ]
     gone = sorted(q for q in asked[1] - asked[0] if some is None or q in some)
     if gone:
         return replace(check, reason=f"{len(gone)} queries of the baseline were not run ({format_first_names(gone)})")

@@ -46,12 +46,12 @@ class _RuleParser:
     def take(self, pattern: re.Pattern[str]) -> str | None:
         """Consume and return the next token if it matches a pattern, else None."""
         blanks = len(self.text) - len(self.text[self.at :].lstrip())
-        found = pattern.match(self.text, blanks)
-        if found is None:
+        match = pattern.match(self.text, blanks)
+        if match is None:
             return None
-        self.at = found.end()
+        self.at = match.end()
         self.understood = self.text[: self.at].strip()
-        return found[0]
+        return match[0]
 
     @property
     def rest(self) -> str:
@@ -77,7 +77,7 @@ def parse_rule(text: str, figure_of: Callable[[str], Indicator]) -> Rule:
     ('ndcg@10 >= 0.4', 'p95_ms rise <= 10% in topic=files')
     """
     written = _RuleParser(text)
-    hidden = re.sub(r"\([^()]*\)", lambda found: "_" * len(found[0]), text)
+    hidden = re.sub(r"\([^()]*\)", lambda match: "_" * len(match[0]), text)
     begins = CONDITION_START_REGEX.search(hidden)
     name = text[: begins.start()] if begins else text
     if not name.strip():
@@ -129,10 +129,10 @@ def _check_no_baseline(written: _RuleParser) -> None:
 def _check_no_margin(written: _RuleParser, figure: Indicator, kind: str) -> None:
     """Raise BadInput for a baseline or a forbidden margin: `not worse by 0.02`."""
     _check_no_baseline(written)
-    found = re.match(rf"by\s+({NUMBER_REGEX.pattern}\s*%?(?:\s.*)?)$", written.rest, re.I)
-    if found is None or kind not in ("not worse", "better"):
+    match = re.match(rf"by\s+({NUMBER_REGEX.pattern}\s*%?(?:\s.*)?)$", written.rest, re.I)
+    if match is None or kind not in ("not worse", "better"):
         return
-    change, name, margin = "rise" if figure.lower_is_better else "drop", figure.name, found[1].lstrip("+-")
+    change, name, margin = "rise" if figure.lower_is_better else "drop", figure.name, match[1].lstrip("+-")
     raise BadInput(
         f"the rule `{written.text.strip()}` has a margin, but `{kind}` takes none",
         hint=f"`{name} non-inferior by {margin}`"
@@ -207,10 +207,10 @@ def rule_texts(rules: Any) -> list[str]:
         return [rules]
     if isinstance(rules, Mapping):
         return [text for name, table in rules.items() for text in _table_rule_texts(str(name), table)]
-    found: list[Any] = list(rules) if isinstance(rules, Iterable) else [None]
-    if not all(isinstance(one, str) for one in found):
+    texts: list[Any] = list(rules) if isinstance(rules, Iterable) else [None]
+    if not all(isinstance(text, str) for text in texts):
         raise BadInput(f"rules cannot be read from {type(rules).__name__}", hint='["ndcg@10 >= 0.4", "mrr not worse"]')
-    return found
+    return texts
 
 
 def _table_rule_texts(name: str, table: Any) -> list[str]:
@@ -218,21 +218,21 @@ def _table_rule_texts(name: str, table: Any) -> list[str]:
         raise BadInput(f"the rules of `{name}` must be a table, got {table!r}", hint="{at_least = 0.4, drop = 0.01}")
     known = [*TABLE_CONDITIONS, *TABLE_FLAGS, *TABLE_SCOPES]
     where = "".join(f" {word} {table[word]}" for word in TABLE_SCOPES if word in table)
-    found = []
+    texts = []
     for key, value in table.items():
         if key not in known:
             raise UnknownName(f"rule of `{name}`", str(key), known, hint=f"choose one of {', '.join(known)}")
         if key in TABLE_FLAGS:
             if value is not True:
                 raise BadInput(f"`{key}` of `{name}` must be true, got {value!r}", hint="remove the key")
-            found.append(f"{name} {TABLE_FLAGS[key]}{where}")
+            texts.append(f"{name} {TABLE_FLAGS[key]}{where}")
         elif key in TABLE_CONDITIONS:
             if isinstance(value, bool) or not isinstance(value, int | float | str):
                 raise BadInput(f"`{key}` of `{name}` must be a number, got {value!r}", hint=f'{key} = 0.4, or "2%"')
-            found.append(f"{name} {TABLE_CONDITIONS[key]} {value}{where}")
-    if not found:
+            texts.append(f"{name} {TABLE_CONDITIONS[key]} {value}{where}")
+    if not texts:
         raise BadInput(f"no condition for `{name}`", hint="at_least = 0.4")
-    return found
+    return texts
 
 
 GATE_FILE_TYPES: dict[str, tuple[type, ...]] = {

@@ -69,7 +69,7 @@ class RunIndicators:
 
     @cached_property
     def _freshness_scores(self) -> dict[int, Scores]:
-        return {k: one.scores() for k, one in self.ages.items()}
+        return {k: result.scores() for k, result in self.ages.items()}
 
     def scores_of(self, name: str) -> Scores:
         """Return the scores that contain a measure.
@@ -80,8 +80,8 @@ class RunIndicators:
 
     def queries_of(self, name: str) -> frozenset[str]:
         """Return the queries that an indicator should cover."""
-        found = self.ages.get(freshness_depth(name) or 0)
-        return self.judged if found is None else found.query_ids
+        result = self.ages.get(freshness_depth(name) or 0)
+        return self.judged if result is None else result.query_ids
 
     @cached_property
     def lacking(self) -> frozenset[str]:
@@ -194,30 +194,30 @@ class RunIndicators:
         without = self._no_freshness_reason(figure.name)
         if without:
             return IndicatorValue(reason=without)
-        found = self.ages[int(k)].only(some)
-        n = found.query_count
-        odd = list(found.unscored)
+        result = self.ages[int(k)].only(some)
+        n = result.query_count
+        odd = list(result.unscored)
         if odd and not (lenient and n):
             have = pluralise(len(odd), "query has", "queries have")
             return IndicatorValue(
-                n=n, reason=f"{have} no {figure.name} ({format_first_names(odd)}): {found.unscored[odd[0]]}"
+                n=n, reason=f"{have} no {figure.name} ({format_first_names(odd)}): {result.unscored[odd[0]]}"
             )
         if not n:
             return IndicatorValue(reason=f"no query has a value of {figure.name}")
-        return IndicatorValue(FRESHNESS_READERS[name](found), n)
+        return IndicatorValue(FRESHNESS_READERS[name](result), n)
 
     def silent_at(self, name: str) -> bool:
         """Return whether some query has no value of a freshness indicator."""
-        found = self.ages.get(freshness_depth(name) or 0)
-        return found is not None and bool(found.unscored)
+        result = self.ages.get(freshness_depth(name) or 0)
+        return result is not None and bool(result.unscored)
 
     def _count_without_freshness(self, name: str, some: QuerySubset) -> IndicatorValue:
         """Count the queries without a freshness indicator."""
         without = self._no_freshness_reason(name)
         if without:
             return IndicatorValue(reason=without)
-        found = self.ages[freshness_depth(name) or 0].only(some)
-        return IndicatorValue(len(found.unscored), found.query_count + len(found.unscored))
+        result = self.ages[freshness_depth(name) or 0].only(some)
+        return IndicatorValue(len(result.unscored), result.query_count + len(result.unscored))
 
     def speed_of(self, some: QuerySubset) -> Speed | None:
         """Compute latency and throughput on some queries; None without timings."""
@@ -230,27 +230,27 @@ class RunIndicators:
         )
 
     def _read_latency(self, figure: Indicator, some: QuerySubset) -> IndicatorValue:
-        found = self.speed_of(some)
-        if found is None:
+        speed = self.speed_of(some)
+        if speed is None:
             return IndicatorValue(reason=NO_TIMINGS_REASON)
         stage, statistic = split_latency_name(figure)
-        if stage not in found.stages:
-            return IndicatorValue(reason=f"there is no stage `{stage}` (there are {', '.join(found.stages)})")
-        one = found.stages[stage]
-        if not one.n:
+        if stage not in speed.stages:
+            return IndicatorValue(reason=f"there is no stage `{stage}` (there are {', '.join(speed.stages)})")
+        latency = speed.stages[stage]
+        if not latency.n:
             return IndicatorValue(reason="no query succeeded")
-        return IndicatorValue(float(asdict(one)[statistic]), one.n)
+        return IndicatorValue(float(asdict(latency)[statistic]), latency.n)
 
     def _read_count(self, figure: Indicator, some: QuerySubset) -> IndicatorValue:
         judged = self.judged if some is None else self.judged & some
         lacking = self.lacking & judged
         if figure.name == "failed":
-            found = self.speed_of(some)
-            if found is None:
+            speed = self.speed_of(some)
+            if speed is None:
                 return IndicatorValue(reason=NO_TIMINGS_REASON)
-            if not found.asked:
+            if not speed.asked:
                 return IndicatorValue(reason="no query was run")
-            return IndicatorValue(found.failed + found.timed_out, found.asked)
+            return IndicatorValue(speed.failed + speed.timed_out, speed.asked)
         depth = freshness_depth(figure.measure)
         if depth is not None and (depth in self.ages or figure.measure not in self.scores.measures):
             return self._count_without_freshness(figure.measure, some)
@@ -268,11 +268,11 @@ class RunIndicators:
 
     def _read_run_value(self, figure: Indicator, some: QuerySubset) -> IndicatorValue:
         if figure.name == "throughput":
-            found = self.speed_of(some)
+            speed = self.speed_of(some)
             return (
                 IndicatorValue(reason=NO_TIMINGS_REASON)
-                if found is None
-                else IndicatorValue(found.throughput, found.asked)
+                if speed is None
+                else IndicatorValue(speed.throughput, speed.asked)
             )
         value = self.manifest.get(figure.name)
         if value is None and figure.name == "build_seconds" and self.manifest.get("build_cached") is True:
@@ -294,15 +294,15 @@ class RunIndicators:
 
         Only those that count in its percentiles.
         """
-        found: dict[str, dict[int, float]] = {}
+        times: dict[str, dict[int, float]] = {}
         if self.timings is None:
-            return found
+            return times
         waited = ("ok", "timeout") if stage == "total" else ("ok",)
         columns = ("query", "repeat", "status", f"{stage}_ns")
         for query, repeat, status, nanoseconds in self.timings.select(columns).iter_rows():
             if status in waited and nanoseconds is not None:
-                found.setdefault(query, {})[repeat] = nanoseconds / 1e6
-        return found
+                times.setdefault(query, {})[repeat] = nanoseconds / 1e6
+        return times
 
 
 NO_VERSIONS_REASON = "stale documents are unknown: add `--versions FILE` (versions=) and a run with rankings"
@@ -335,8 +335,10 @@ def pair_latencies(
     Two arrays with one row per query and one column per trial.
     """
     shared = [q for q in mine if q in base and (some is None or q in some)]
-    asked, before = ({repeat for times in one.values() for repeat in times} for one in (mine, base))
-    order = sorted(asked & before)
+    latencies, before = (
+        {repeat for times in times_by_query.values() for repeat in times} for times_by_query in (mine, base)
+    )
+    order = sorted(latencies & before)
     kept = [q for q in shared if all(r in mine[q] and r in base[q] for r in order)] if order else []
     return (
         np.array([[mine[q][r] for r in order] for q in kept]).reshape(len(kept), len(order)),

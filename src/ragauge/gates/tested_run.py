@@ -62,17 +62,21 @@ def already_scored(thing: Any, qrels: Any, timings: Any) -> RunIndicators | None
     if isinstance(thing, JudgedSamples):
         return RunIndicators(thing.name, thing.scores, tags=sample_tags(thing.samples), whole=True)
     is_stored = qrels is None and isinstance(thing, str | Path) and is_kind(thing, *STORED_KINDS)
-    found = resolve_input(thing, expected=STORED_KINDS) if is_stored else None
-    if found is not None and found.kind is InputKind.RESULT and found.facts["schema"] == "ragauge-freshness":
+    resolved_input = resolve_input(thing, expected=STORED_KINDS) if is_stored else None
+    if (
+        resolved_input is not None
+        and resolved_input.kind is InputKind.RESULT
+        and resolved_input.facts["schema"] == "ragauge-freshness"
+    ):
         thing = read_freshness(thing)
     if isinstance(thing, Freshness):
         return RunIndicators(thing.run, thing.scores(), _check_timings(timings), whole=True, ages={thing.k: thing})
-    if found is None:
+    if resolved_input is None:
         return None
-    if found.kind is InputKind.JUDGED:
+    if resolved_input.kind is InputKind.JUDGED:
         judged = read_judged_scores(thing, canonical_answer_name)
         return RunIndicators(Path(thing).resolve().name, judged, tags=read_sample_tags(thing), whole=True)
-    if found.kind is not InputKind.SCORES:
+    if resolved_input.kind is not InputKind.SCORES:
         return None
     known, tags = read_scores(str(thing))
     scores = next(iter(known.values()))
@@ -112,25 +116,25 @@ def score_run(thing: Any, qrels: Any, terms: ScoringSettings, timings: Any = Non
     """Score a run by judgments; a folder written by `run` brings its own."""
     if qrels is None and not isinstance(thing, str | Path):
         raise BadInput("no judgments given to score the run", hint="use gate(run, rules, qrels=…), or give Scores")
-    given = Inputs.resolve(thing) if qrels is None else Inputs.resolve(qrels, thing)
-    name, thing = given.single_run
+    inputs = Inputs.resolve(thing) if qrels is None else Inputs.resolve(qrels, thing)
+    name, thing = inputs.single_run
     if isinstance(thing, str | Path) and Path(thing).is_dir():
         thing = open_run(thing)
     # Canonical names spell out every difference from the default, regardless of the convention.
-    measures = [parse_measure(one) for one in terms.measures]
-    judgments = judgments_for_measures(measures, given.qrels, targets=terms.targets)
+    measures = [parse_measure(measure) for measure in terms.measures]
+    judgments = judgments_for_measures(measures, inputs.qrels, targets=terms.targets)
     known = thing if isinstance(thing, Run) else None
     trials = [] if known is None else known.differing()
     found = [
         _score_possible_measures(
-            compute_judged_ranks(judgments, one, measures, terms.convention, name=name), measures, terms.convention
+            compute_judged_ranks(judgments, run, measures, terms.convention, name=name), measures, terms.convention
         )
-        for one in trials or [thing]
+        for run in trials or [thing]
     ]
     refused = found[0][1]
-    scores = average_trials([one for one, _ in found]) if trials else found[0][0]
+    scores = average_trials([scores for scores, _ in found]) if trials else found[0][0]
     times = _check_timings(timings) if timings is not None or known is None else known.timings
-    return RunIndicators(name, scores, times, EMPTY_MAPPING if known is None else known.manifest, refused, given.tags)
+    return RunIndicators(name, scores, times, EMPTY_MAPPING if known is None else known.manifest, refused, inputs.tags)
 
 
 def with_freshness(subject: RunIndicators, thing: Any, terms: ScoringSettings) -> RunIndicators:
@@ -148,7 +152,7 @@ def with_freshness(subject: RunIndicators, thing: Any, terms: ScoringSettings) -
 
 
 def _add_freshness(subject: RunIndicators, found: Mapping[int, Freshness]) -> RunIndicators:
-    notes = [*subject.scores.notes, *(note for one in found.values() for note in one.notes)]
+    notes = [*subject.scores.notes, *(note for result in found.values() for note in result.notes)]
     return replace(subject, scores=replace(subject.scores, notes=list(dict.fromkeys(notes))), ages=found)
 
 
@@ -157,9 +161,13 @@ def check_same_versions(subject: RunIndicators, terms: ScoringSettings) -> None:
     judge = subject.scores.judge
     if terms.versions is None or not (subject.ages or judge.startswith(VERSIONS_JUDGE_PREFIX)):
         return
-    held = read_versions(terms.versions)
-    made = {one.fingerprint == versions_fingerprint(held, one.as_of or None) for one in subject.ages.values()}
-    if made != {True} and not (not made and judge.startswith(f"{VERSIONS_JUDGE_PREFIX}{versions_fingerprint(held)} ")):
+    versions = read_versions(terms.versions)
+    made = {
+        result.fingerprint == versions_fingerprint(versions, result.as_of or None) for result in subject.ages.values()
+    }
+    if made != {True} and not (
+        not made and judge.startswith(f"{VERSIONS_JUDGE_PREFIX}{versions_fingerprint(versions)} ")
+    ):
         raise BadInput(
             f"the stale documents of {subject.name} were counted with other versions than those given",
             hint="remove --versions (versions=), or compute the freshness again with these versions",
@@ -201,7 +209,9 @@ def _score_possible_measures(
             score_judged_ranks(judged, [measure], convention)
         except MissingEvidence as error:
             refused[str(measure)] = error.message
-    return score_judged_ranks(judged, [one for one in measures if str(one) not in refused], convention), refused
+    return score_judged_ranks(
+        judged, [measure for measure in measures if str(measure) not in refused], convention
+    ), refused
 
 
 def _average_trials(run: Run, scores: Scores) -> Scores:
@@ -211,12 +221,12 @@ def _average_trials(run: Run, scores: Scores) -> Scores:
         return scores
     judgments = scores.judged.judgments
     try:
-        convention, measures = PRESETS[scores.convention], [parse_measure(one) for one in scores.measures]
+        convention, measures = PRESETS[scores.convention], [parse_measure(measure) for measure in scores.measures]
     except (KeyError, RagaugeError):  # A custom convention, or a measure that is a function.
         note = f"the rankings of {scores.run} differ between {len(trials)} trials; the first trial is used"
         return replace(scores, notes=[*scores.notes, note])
-    counted = [compute_judged_ranks(judgments, one, measures, convention, name=scores.run) for one in trials]
-    return average_trials([_score_possible_measures(one, measures, convention)[0] for one in counted])
+    counted = [compute_judged_ranks(judgments, run, measures, convention, name=scores.run) for run in trials]
+    return average_trials([_score_possible_measures(ranks, measures, convention)[0] for ranks in counted])
 
 
 def _check_timings(timings: Any) -> Any:
@@ -247,7 +257,7 @@ def baseline_folder(run: Any, baseline: Any) -> Any:
         return baseline
     if is_kind(baseline, InputKind.EXPERIMENT):
         runs = find_run_folders(Path(baseline))
-        same = [one for one in runs if isinstance(run, str | Path) and one.name == Path(run).name]
+        same = [path for path in runs if isinstance(run, str | Path) and path.name == Path(run).name]
         if len(same or runs) == 1:
             return str((same or runs)[0])
     if Path(baseline).exists():
@@ -276,7 +286,7 @@ def check_baseline_comparable(
     Compares data, judgments, convention and judge.
     """
     label = baseline.name if baseline.name != run.name else f"the baseline {baseline.name}"
-    mine, before = (one.manifest.get("dataset") or {} for one in (run, baseline))
+    mine, before = (indicators.manifest.get("dataset") or {} for indicators in (run, baseline))
     if not allow_changed_corpus:
         check_same_dataset(
             (run.name, mine), (label, before), hint="run both on the same data, or add `--allow-changed-corpus`"
@@ -284,7 +294,7 @@ def check_baseline_comparable(
     sides = read_system_scores({run.name: run.scores, label: baseline.scores})
     check_comparable([side for seeds in sides.values() for side in seeds.values()], judgments=not allow_changed_corpus)
     for k in run.ages.keys() & baseline.ages.keys():
-        told = [one.ages[k].judge for one in (run, baseline)]
+        told = [indicators.ages[k].judge for indicators in (run, baseline)]
         if told[0] != told[1]:
             raise Incomparable(
                 f"stale documents were judged by {told[0]} in {run.name}, by {told[1]} in {label}",
@@ -311,7 +321,9 @@ def compare_corpora(
         "with another text": len(shared - common),
     }
     left = ", ".join(f"{n} {what}" for what, n in counts.items() if n)
-    judged = [one.nested if (one := find_judgments(subject)) is not None else {} for subject in (run, baseline)]
+    judged = [
+        judgments.nested if (judgments := find_judgments(subject)) is not None else {} for subject in (run, baseline)
+    ]
     changed = sum(dict(judged[0].get(query, {})) != dict(judged[1].get(query, {})) for query in common)
     same_data = all(datasets[0].get(key) == datasets[1].get(key) for key in DATASET_HASHES)
     if same_data and not left and not changed:
@@ -329,14 +341,14 @@ def compare_corpora(
 
 def timing_difference_notes(run: RunIndicators, baseline: RunIndicators) -> list[str]:
     """Return notes on differences in hardware or workers that affect the timings."""
-    found = []
+    notes = []
     for what, keys in (("machine", ("machine",)), ("number of workers", ("plan", "workers"))):
         values = []
-        for one in (run, baseline):
-            value: Any = one.manifest
+        for indicators in (run, baseline):
+            value: Any = indicators.manifest
             for key in keys:
                 value = value.get(key, {}) if isinstance(value, Mapping) else {}
             values.append(value)
         if all(value != {} for value in values) and values[0] != values[1]:
-            found.append(f"{baseline.name} was timed with another {what}; times may differ for this reason alone")
-    return found
+            notes.append(f"{baseline.name} was timed with another {what}; times may differ for this reason alone")
+    return notes

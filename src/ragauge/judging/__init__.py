@@ -240,7 +240,7 @@ def _select_measures(
     and are then unscored. Checked before any paid call.
     """
     wanted = parse_answer_measures(DEFAULT_ANSWER_MEASURES if measures is None else measures, rules)
-    lacking = {str(one): what for one in wanted if (what := missing_input(one, samples))}
+    lacking = {str(measure): what for measure in wanted if (what := missing_input(measure, samples))}
     if measures is not None or len(lacking) == len(wanted):
         try:
             check_answer_inputs(wanted, samples)
@@ -249,11 +249,11 @@ def _select_measures(
             raise
     notes = [f"{name} is left out: there are no {what}" for name, what in lacking.items()]
     notes += _unread_field_notes(list(lacking.values()), samples)
-    chosen = [one for one in wanted if str(one) not in lacking]
+    chosen = [measure for measure in wanted if str(measure) not in lacking]
     if measures is None and chat == LEXICAL_JUDGE:
-        modelled = [one for one in chosen if "questions" in one.asks]
-        notes += [f"{one} is left out: it needs a model that generates questions (--chat)" for one in modelled]
-        chosen = [one for one in chosen if one not in modelled]
+        modelled = [measure for measure in chosen if "questions" in measure.asks]
+        notes += [f"{measure} is left out: it needs a model that generates questions (--chat)" for measure in modelled]
+        chosen = [measure for measure in chosen if measure not in modelled]
     return chosen, notes
 
 

@@ -186,7 +186,7 @@ def estimate_tokens(text: str) -> int:
     >>> estimate_tokens("Twenty-four characters. ")
     6
     """
-    wide = 0 if text.isascii() else sum(1 for one in text if one > "\u2e80")
+    wide = 0 if text.isascii() else sum(1 for character in text if character > "\u2e80")
     return round((len(text) - wide) / 4 + wide / 1.5)
 
 

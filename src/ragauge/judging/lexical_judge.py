@@ -37,7 +37,7 @@ class SourceWords:
 
 def prepare_source(text: str) -> SourceWords:
     """Split a text into sentences and words, and index them."""
-    found = [parse_words(one) for one in split_sentences(text)]
+    found = [parse_words(sentence) for sentence in split_sentences(text)]
     where: dict[str, int] = {}
     for place, sentence in enumerate(found):
         for word in sentence:
@@ -82,7 +82,7 @@ def support_degree(claim: Sequence[Word], where: Mapping[str, int], known: froze
         place += 1
         if here:
             beside = telling[max(place - 1, 0) : place] + telling[place + 1 : place + 2]
-            near = sum(1 for one in beside if one & here) / len(beside) if beside else 1.0
+            near = sum(1 for bits in beside if bits & here) / len(beside) if beside else 1.0
             found += weight * (ISOLATED_WORD_FACTOR + (1 - ISOLATED_WORD_FACTOR) * near)
     return (found + FREE_WEIGHT) / (whole + FREE_WEIGHT)
 
@@ -116,11 +116,11 @@ def is_contradicted(claim: Sequence[Word], source: SourceWords) -> bool:
     return seen
 
 
-def _count_negations(found: Sequence[Word]) -> int:
+def _count_negations(words: Sequence[Word]) -> int:
     """Count the words that negate; `not only`, `No. 5` and an initial `No` do not."""
     return sum(
         word.negates and not (after and (after.key in NON_NEGATING_FOLLOWERS or after.kind == "number"))
-        for place, (word, after) in enumerate(zip_longest(found, found[1:]))
+        for place, (word, after) in enumerate(zip_longest(words, words[1:]))
         if word and (place or word.key != "no")
     )
 
@@ -200,12 +200,12 @@ class LexicalJudge:
         if task.step == "questions":
             return TaskResult({}, dict.fromkeys(task.asked, Unscored(NO_QUESTIONS_REASON)))
         reading = TaskResult({}, {})
-        for one in task.asked:
-            said = says[task.step](task, one)
+        for item in task.asked:
+            said = says[task.step](task, item)
             if isinstance(said, Unscored):
-                reading.unscored[one] = said
+                reading.unscored[item] = said
             else:
-                reading.said[one] = said
+                reading.said[item] = said
         return reading
 
     def _extract_claims(self, task: JudgeTask, sentence: str) -> list[str]:
@@ -216,24 +216,28 @@ class LexicalJudge:
         if all(word.kind == "stop" for word in claim):
             return Unscored("it has no words to compare")
         known = self._library.known((task.question, *task.history))
-        sources = {one: self._library.source(task.sources[one]) for one in task.choices(name)}
-        chunks = {one: sources[one] for one in sources if one.startswith(CONTEXT_ID_PREFIX)}
-        everything = self._library.together(tuple(task.sources[one] for one in chunks)) if chunks else None
+        sources = {choice: self._library.source(task.sources[choice]) for choice in task.choices(name)}
+        chunks = {source: sources[source] for source in sources if source.startswith(CONTEXT_ID_PREFIX)}
+        everything = self._library.together(tuple(task.sources[chunk] for chunk in chunks)) if chunks else None
         telling = [word.key for word in claim if word.tells]
-        having = [one for one in sources if any(key in sources[one].where for key in telling)]
-        by = [one for one in having if support_degree(claim, sources[one].where, known) >= MIN_SUPPORT_DEGREE]
+        having = [source for source in sources if any(key in sources[source].where for key in telling)]
+        by = [source for source in having if support_degree(claim, sources[source].where, known) >= MIN_SUPPORT_DEGREE]
         whole = support_degree(claim, everything.where, known) if everything else None
         joint: list[str] = []
-        if whole is not None and whole >= MIN_SUPPORT_DEGREE and not any(one in chunks for one in by):
+        if whole is not None and whole >= MIN_SUPPORT_DEGREE and not any(source in chunks for source in by):
             joint = find_needed_sources(
-                claim, {one: chunks[one] for one in chunks if one in having}, known, MIN_SUPPORT_DEGREE
+                claim, {chunk: chunks[chunk] for chunk in chunks if chunk in having}, known, MIN_SUPPORT_DEGREE
             )
-        against = tuple(one for one in sources if one in (*by, *joint) and is_contradicted(claim, sources[one]))
-        by = [one for one in sources if one in by and one not in against]
-        together = () if any(one in against for one in joint) else tuple(one for one in sources if one in joint)
-        if against and not together and not any(one in chunks for one in by) and whole is not None:
-            whole = 1 - whole if any(one in chunks for one in against) else whole
-        have = everything.where if everything else {key: 1 for one in sources.values() for key in one.where}
+        against = tuple(
+            source for source in sources if source in (*by, *joint) and is_contradicted(claim, sources[source])
+        )
+        by = [source for source in sources if source in by and source not in against]
+        together = (
+            () if any(source in against for source in joint) else tuple(source for source in sources if source in joint)
+        )
+        if against and not together and not any(source in chunks for source in by) and whole is not None:
+            whole = 1 - whole if any(source in chunks for source in against) else whole
+        have = everything.where if everything else {key: 1 for words in sources.values() for key in words.where}
         return Support(tuple(by), against, _verdict_reason(claim, have, against, bool(chunks)), whole, together)
 
     def _judge_usefulness(self, task: JudgeTask, chunk: str) -> Usefulness | Unscored:
@@ -242,7 +246,10 @@ class LexicalJudge:
             return Unscored("the question has no words to compare")
         wanted = {word.key: word.weight for word in asked}
         source = self._library.source(task.asked[chunk])
-        best = max((sum(wanted.get(key, 0.0) for key in {w.key for w in one}) for one in source.sentences), default=0.0)
+        best = max(
+            (sum(wanted.get(key, 0.0) for key in {w.key for w in sentence}) for sentence in source.sentences),
+            default=0.0,
+        )
         whole = sum(weight for key, weight in wanted.items() if key in source.where)
         found = (whole + best) / (2 * sum(wanted.values()))
         return Usefulness(found >= MIN_USEFUL_DEGREE, _missing_words_text("not in it", asked, source.where), found)

@@ -160,11 +160,11 @@ def normalise_number(text: str) -> str | None:
     >>> [normalise_number(text) for text in ("1,000", "1000.0", "2nd", "007", "3.50", "B52")]
     ['1000', '1000', '2', '7', '3.5', None]
     """
-    found = NUMBER_REGEX.fullmatch(text)
-    if found is None:
+    match = NUMBER_REGEX.fullmatch(text)
+    if match is None:
         return None
-    part = (found[2] or "").rstrip("0").rstrip(".")
-    return (found[1].replace(",", "").lstrip("0") or "0") + part
+    part = (match[2] or "").rstrip("0").rstrip(".")
+    return (match[1].replace(",", "").lstrip("0") or "0") + part
 
 
 def parse_words(text: str) -> list[Word]:
@@ -174,10 +174,10 @@ def parse_words(text: str) -> list[Word]:
     [('3', 'number'), ('firm', 'word'), ('in', 'stop'), ('paris', 'name'), ('paid', 'word'), ('1000', 'number'), \
 ('dollar', 'word')]
     """
-    found = [_classify_word(one) for one in WORD_REGEX.findall(unescape(text) if "&" in text else text)]
-    if found and found[0].kind == "name" and not any(sign.isdigit() for sign in found[0].text):
-        found[0] = found[0]._replace(kind="word")
-    return found
+    words = [_classify_word(match) for match in WORD_REGEX.findall(unescape(text) if "&" in text else text)]
+    if words and words[0].kind == "name" and not any(sign.isdigit() for sign in words[0].text):
+        words[0] = words[0]._replace(kind="word")
+    return words
 
 
 @functools.lru_cache(maxsize=1 << 16)
@@ -358,13 +358,15 @@ def _claiming_parts(part: str) -> list[str]:
     segments = CLAUSE_BOUNDARY.split(part)
     if plain.rstrip("\"' )").endswith(("?", "\uff1f")) and not RHETORICAL_QUESTION.search(plain):
         return [
-            one for one in segments[:-1] if MAIN_CLAUSE.match(one) and not _is_refusal(one) and not _is_courtesy(one)
+            segment
+            for segment in segments[:-1]
+            if MAIN_CLAUSE.match(segment) and not _is_refusal(segment) and not _is_courtesy(segment)
         ]
     refused = any(_is_refusal(segment) for segment in segments)
     polite = any(_is_courtesy(segment) for segment in segments)
     if not refused and not polite:
         return [part] if _has_content(part) else []
-    found: list[list[str]] = [[]]
+    parts: list[list[str]] = [[]]
     for segment in segments:
         begins = not refused or MAIN_CLAUSE.match(segment) is not None
         if (
@@ -372,10 +374,10 @@ def _claiming_parts(part: str) -> list[str]:
             or _is_courtesy(segment)
             or (polite and COURTESY_CONDITION.fullmatch(_normalise_clause(segment)))
         ):
-            found.append([])
-        elif begins or found[-1]:
-            found[-1].append(segment)
-    return [rest for rest in map(" ".join, found) if _has_content(rest)]
+            parts.append([])
+        elif begins or parts[-1]:
+            parts[-1].append(segment)
+    return [rest for rest in map(" ".join, parts) if _has_content(rest)]
 
 
 def _is_refusal(segment: str) -> bool:
@@ -395,16 +397,16 @@ def _has_content(text: str) -> bool:
 
 def _split_phrases(part: str) -> list[str]:
     edges = [0, *(match.end() for match in PHRASE_BOUNDARY.finditer(part)), len(part)]
-    found: list[str] = []
+    phrases: list[str] = []
     begun = 0
     for edge in edges[1:]:
         if sum(word.tells for word in parse_words(part[begun:edge])) >= MIN_CLAIM_WORDS:
-            found.append(part[begun:edge])
+            phrases.append(part[begun:edge])
             begun = edge
     if begun < len(part):
         rest = part[begun:]
-        found = [*found[:-1], found[-1] + rest] if found else [rest]
-    return [one.strip() for one in found]
+        phrases = [*phrases[:-1], phrases[-1] + rest] if phrases else [rest]
+    return [phrase.strip() for phrase in phrases]
 
 
 def _normalise_clause(text: str) -> str:

@@ -61,7 +61,7 @@ class JudgeCall(NamedTuple):
     def size(self) -> tuple[int, int]:
         """Estimate the numbers of prompt and completion tokens."""
         text = "".join(
-            one["content"] for one in prompts.build_messages(self.task, prompts.CANONICAL_TAG, word=self.word)
+            message["content"] for message in prompts.build_messages(self.task, prompts.CANONICAL_TAG, word=self.word)
         )
         if self.word:
             return estimate_tokens(text), 1
@@ -126,8 +126,8 @@ class ModelJudge:
     def first_asks(self, task: JudgeTask) -> list[JudgeCall]:
         """Return the first calls of a task, for cost estimates."""
         if self._uses_single_word(task.step):
-            return [self._build_call(one, 0, word=True) for one in split_task_by_item(task)]
-        return [self._build_call(one, 0) for one in split_task(task, self._manner.batch)]
+            return [self._build_call(task, 0, word=True) for task in split_task_by_item(task)]
+        return [self._build_call(task, 0) for task in split_task(task, self._manner.batch)]
 
     def _uses_single_word(self, step: str) -> bool:
         return self._manner.verdicts == "tokens" and step in ("support", "useful")
@@ -173,12 +173,12 @@ class ModelJudge:
         For claims, contexts and the other text are separate calls.
         """
         parts = split_task_by_item(task)
-        found = await gather_or_cancel(self._judge_until_complete(part, word=True) for part in parts)
+        words = await gather_or_cancel(self._judge_until_complete(part, word=True) for part in parts)
         said: dict[str, Any] = {}
         why: dict[str, Unscored] = {}
-        for part, one in zip(parts, found, strict=True):
-            why |= one.unscored
-            for name, verdict in one.said.items():
+        for part, result in zip(parts, words, strict=True):
+            why |= result.unscored
+            for name, verdict in result.said.items():
                 said[name] = _merge_verdicts(said.get(name), verdict, chunks=_has_chunks(part))
         return TaskResult({name: verdict for name, verdict in said.items() if name not in why}, why)
 
@@ -198,13 +198,13 @@ class ModelJudge:
             return _CallOutcome(TaskResult({}, dict.fromkeys(asked, why)), over=True)
         reply = kept.reply
         self.models.add(reply.model)
-        found: ParsedReply = (
+        parsed_reply: ParsedReply = (
             prompts.parse_word_reply(ask.task, reply) if ask.word else prompts.parse_reply(ask.task, reply)
         )
-        if found.missing:
+        if parsed_reply.missing:
             self._ledger.unread(ask.task.step, ask.key)
-        missing = {name: Unscored(reason, reply.text) for name, reason in found.missing.items()}
-        return _CallOutcome(TaskResult(found.said, missing), over=reply.finish in FINAL_FINISH_REASONS)
+        missing = {name: Unscored(reason, reply.text) for name, reason in parsed_reply.missing.items()}
+        return _CallOutcome(TaskResult(parsed_reply.said, missing), over=reply.finish in FINAL_FINISH_REASONS)
 
     def _build_call(self, task: JudgeTask, attempt: int, *, word: bool = False) -> JudgeCall:
         schema = prompts.WORD_SCHEMA if word else prompts.build_reply_schema(task)
@@ -267,11 +267,11 @@ class ModelJudge:
             prompt_tokens=own.prompt_tokens + called.prompt_tokens,
             completion_tokens=own.completion_tokens + called.completion_tokens,
         )
-        kept = CachedReply(reply, called.seconds, called.attempts)
-        self._replies.save(ask.key, step, ask.task.sample, kept, own)
+        cached_reply = CachedReply(reply, called.seconds, called.attempts)
+        self._replies.save(ask.key, step, ask.task.sample, cached_reply, own)
         self._ledger.paid(account.reserved, own)
-        self._ledger.note(step, ask.key, kept, fresh=True)
-        return kept
+        self._ledger.note(step, ask.key, cached_reply, fresh=True)
+        return cached_reply
 
 
 class _RequestAccount:
@@ -325,13 +325,13 @@ def split_task_by_item(task: JudgeTask) -> list[JudgeTask]:
     """
     parts: list[JudgeTask] = []
     for name in task.asked:
-        one = _restrict_task(task, [name])
+        judge_task = _restrict_task(task, [name])
         if task.step == "useful":
-            parts.append(one)
+            parts.append(judge_task)
             continue
         choices = task.choices(name)
         groups = ([c for c in choices if c.startswith("k")], [c for c in choices if not c.startswith("k")])
-        parts += [replace(one, sources={c: task.sources[c] for c in group}) for group in groups if group]
+        parts += [replace(judge_task, sources={c: task.sources[c] for c in group}) for group in groups if group]
     return parts
 
 
@@ -358,9 +358,9 @@ def _merge_verdicts(before: Any, now: Any, *, chunks: bool) -> Any:
 
 
 def _merge_results(parts: Sequence[TaskResult]) -> TaskResult:
-    said: dict[str, Any] = {}
+    results: dict[str, Any] = {}
     unscored: dict[str, Unscored] = {}
     for part in parts:
-        said |= part.said
+        results |= part.said
         unscored |= part.unscored
-    return TaskResult(said, unscored)
+    return TaskResult(results, unscored)

@@ -75,9 +75,9 @@ def build_messages(task: JudgeTask, tag: str, *, word: bool = False) -> list[Mes
 
 
 def _items_heading(task: JudgeTask, *, word: bool) -> str:
-    one = {"support": "The claim", "useful": "The passage"}
+    headings = {"support": "The claim", "useful": "The passage"}
     many = {"claims": "The sentences", "support": "The claims", "useful": "The passages", "questions": "The answer"}
-    return one[task.step] if word else many[task.step]
+    return headings[task.step] if word else many[task.step]
 
 
 def _closing_instruction(task: JudgeTask) -> str:
@@ -91,10 +91,10 @@ def _closing_instruction(task: JudgeTask) -> str:
 
 def group_claims(task: JudgeTask) -> dict[str, list[str]]:
     """Group the claims of a task by the text that they come from, answer or reference."""
-    found: dict[str, list[str]] = {}
+    claims: dict[str, list[str]] = {}
     for name in task.asked:
-        found.setdefault("of_answer" if name.startswith("a") else "of_reference", []).append(name)
-    return found
+        claims.setdefault("of_answer" if name.startswith("a") else "of_reference", []).append(name)
+    return claims
 
 
 def build_reply_schema(task: JudgeTask) -> dict[str, Any]:
@@ -119,7 +119,7 @@ def build_reply_schema(task: JudgeTask) -> dict[str, Any]:
     lists = {}
     for name, ids in group_claims(task).items():
         choices = task.choices(ids[0])
-        chunks = [one for one in choices if one.startswith(CONTEXT_ID_PREFIX)]
+        chunks = [choice for choice in choices if choice.startswith(CONTEXT_ID_PREFIX)]
         said = {
             "reason": {"type": "string"},
             "supported_by": _enum_schema(choices),
@@ -211,7 +211,7 @@ def parse_reply(task: JudgeTask, reply: Reply) -> ParsedReply:
 
 def parse_word_reply(task: JudgeTask, reply: Reply) -> ParsedReply:
     """Parse a one-word reply on the single item of a task."""
-    (one,) = task.asked
+    (item,) = task.asked
     if reply.finish != "stop":
         return _all_missing(task, _finish_text(reply.finish))
     word = strip_thoughts(reply.text).strip().strip(".\"'`*").lower()
@@ -222,9 +222,9 @@ def parse_word_reply(task: JudgeTask, reply: Reply) -> ParsedReply:
     if sure is not None and not (0.5 <= sure <= 1 if yes else 0 <= sure <= 0.5):
         return _all_missing(task, f"the reply is {word}, and the probability of yes is {sure:.3g}")
     if task.step == "useful":
-        return ParsedReply({one: Usefulness(yes, probability=sure)}, {})
+        return ParsedReply({item: Usefulness(yes, probability=sure)}, {})
     (source,) = task.sources if len(task.sources) == 1 else (ALL_CONTEXTS,)
-    return ParsedReply({one: Support((source,) if yes else (), probability=sure)}, {})
+    return ParsedReply({item: Support((source,) if yes else (), probability=sure)}, {})
 
 
 def parse_single_object(text: str) -> Mapping[str, Any]:
@@ -243,9 +243,9 @@ def parse_single_object(text: str) -> Mapping[str, Any]:
     found: list[Mapping[str, Any]] = []
     try:
         objects, talk = _find_objects(text)
-        for one in objects:
-            if one not in found:
-                found.append(one)
+        for value_read in objects:
+            if value_read not in found:
+                found.append(value_read)
     except RecursionError:
         raise UnreadableReply("the JSON of the reply is nested too deep") from None
     if has_thought_start("".join(talk)):
@@ -295,15 +295,15 @@ def _has_id(entry: Any) -> bool:
 
 
 def _empty_question_error(value: Mapping[str, Any]) -> str | None:
-    return None if all(one.strip() for one in value["questions"]) else "a question is empty"
+    return None if all(question.strip() for question in value["questions"]) else "a question is empty"
 
 
 def _parse_questions(value: Mapping[str, Any]) -> GeneratedQuestions:
-    return GeneratedQuestions(value["refusal"], tuple(one.strip() for one in value["questions"]))
+    return GeneratedQuestions(value["refusal"], tuple(question.strip() for question in value["questions"]))
 
 
 def _parse_claims(entry: Mapping[str, Any]) -> list[str]:
-    claims = [" ".join(one.split()) for one in entry["claims"]]
+    claims = [" ".join(claim.split()) for claim in entry["claims"]]
     if not all(claims):
         raise UnreadableReply("a claim is empty")
     return list(dict.fromkeys(claims))

@@ -141,13 +141,13 @@ class ReplyCache:
 
     def find_vectors(self, keys: Sequence[str]) -> dict[str, Floats]:
         """Return the cached vectors of these keys."""
-        found: dict[str, Floats] = {}
+        vectors: dict[str, Floats] = {}
         with self._translate_errors("cannot be read"):
             for key in keys:
                 row = self._connection.execute("SELECT vector FROM vectors WHERE key = ?", (key,)).fetchone()
                 if row is not None:
-                    found[key] = np.frombuffer(row[0], np.float32).astype(np.float64)
-        return found
+                    vectors[key] = np.frombuffer(row[0], np.float32).astype(np.float64)
+        return vectors
 
     def save_vectors(self, vectors: Mapping[str, Any]) -> None:
         """Save vectors."""

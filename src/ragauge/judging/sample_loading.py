@@ -42,12 +42,14 @@ def load_samples(source: Any, *, answers: str | None = None, k: int | None = Non
             "an answers file requires the folder of a run",
             hint="remove the answers file: samples contain their answers",
         )
-    found = samples_from(source)
+    samples = samples_from(source)
     if k is None:
-        return found
+        return samples
     return [
-        one if one.contexts is None else replace(one, contexts=one.contexts[:k], context_ids=one.context_ids[:k])
-        for one in found
+        sample
+        if sample.contexts is None
+        else replace(sample, contexts=sample.contexts[:k], context_ids=sample.context_ids[:k])
+        for sample in samples
     ]
 
 
@@ -99,7 +101,7 @@ def _find_run_folder(folder: Path) -> Path:
     raise BadInput(
         f"{len(inside)} runs found; expected one" if inside else "no finished run found",
         file=str(folder),
-        hint=f"name one: {', '.join(str(one) for one in inside)}" if inside else "`ragauge run` writes such folders",
+        hint=f"name one: {', '.join(str(path) for path in inside)}" if inside else "`ragauge run` writes such folders",
     )
 
 
@@ -117,25 +119,25 @@ def _load_texts(run: Run, folder: Path, dataset: str | None) -> DocumentTexts:
 def _executed_queries(run: Run, texts: DocumentTexts) -> dict[str, str]:
     """Return the texts of the queries that were run, in the order of the dataset."""
     source = run.table if run.timings is None else run.timings
-    asked = dict.fromkeys(source["query"].to_list())
+    queries = dict.fromkeys(source["query"].to_list())
     known = texts.queries or {}
-    unknown = next((query for query in asked if query not in known), None)
+    unknown = next((query for query in queries if query not in known), None)
     if unknown is not None:
         raise MissingEvidence(f"the query `{unknown}` has no text", hint="keep queries.parquet next to the run")
-    return {query: known[query] for query in known if query in asked}
+    return {query: known[query] for query in known if query in queries}
 
 
 def _top_documents(run: Run, k: int | None) -> dict[str, Sequence[str]]:
     """Return the first k documents of each query, best first."""
     order = "rank" if "rank" in run.table.columns else "score"
     ranked = run.table.sort(order, descending=order == "score", maintain_order=True)
-    found: dict[str, list[str]] = {}
+    documents: dict[str, list[str]] = {}
     for query, doc in ranked.select("query", "doc").iter_rows():
-        found.setdefault(query, []).append(doc)
-    return {query: docs[:k] for query, docs in found.items()}
+        documents.setdefault(query, []).append(doc)
+    return {query: docs[:k] for query, docs in documents.items()}
 
 
-def _read_answers(folder: Path, given: str | None, asked: Mapping[str, str]) -> dict[str, str]:
+def _read_answers(folder: Path, given: str | None, answers: Mapping[str, str]) -> dict[str, str]:
     """Read the answers by query id; empty without a table of answers."""
     path = given or next((str(folder / name) for name in ANSWER_FILES if (folder / name).exists()), None)
     if path is None:
@@ -159,7 +161,7 @@ def _read_answers(folder: Path, given: str | None, asked: Mapping[str, str]) -> 
             raise BadInput(f"the query `{name}` has more than one answer", file=source.label, line=rows.line(at))
         if text is not None:
             found[name] = str(text)
-    if not set(found) & set(asked):
+    if not set(found) & set(answers):
         first = next(iter(found), "")
         raise BadInput(
             f"no answer belongs to a query of the run (unknown query: `{first[:60]}`)",

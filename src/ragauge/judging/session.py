@@ -75,8 +75,8 @@ class DryRunJudge:
         for ask in self._model.first_asks(task):
             kept = self._model.kept(ask)
             if kept is not None:
-                found = (parse_word_reply if ask.word else parse_reply)(ask.task, kept.reply)
-                said |= {name: verdict for name, verdict in found.said.items() if task.step == "claims"}
+                result = (parse_word_reply if ask.word else parse_reply)(ask.task, kept.reply)
+                said |= {name: verdict for name, verdict in result.said.items() if task.step == "claims"}
             elif ask.key not in self._seen:
                 self._seen.add(ask.key)
                 counts = self._counts[task.step]
@@ -86,13 +86,13 @@ class DryRunJudge:
 
     def estimates(self) -> list[CostEstimate]:
         """Return one row per step with uncached calls."""
-        found = []
+        estimates = []
         for step, (calls, prompt, completion) in self._counts.items():
             cost = None if self._price is None else self._price.of(prompt, completion)
             reads, writes = LOCAL_TOKENS_PER_SECOND
             seconds = prompt / reads + completion / writes if self._local else None
-            found += [CostEstimate(step, calls, prompt, completion, cost, seconds)] if calls else []
-        return found
+            estimates += [CostEstimate(step, calls, prompt, completion, cost, seconds)] if calls else []
+        return estimates
 
 
 def _placeholder_verdict(task: JudgeTask, text: str) -> Any:
@@ -239,8 +239,8 @@ class JudgingSession:
 
     async def __aexit__(self, *_: object) -> None:
         self._replies.close()
-        for one in self._own:
-            if inspect.isawaitable(closing := protocols.close_if_possible(one)):
+        for resource in self._own:
+            if inspect.isawaitable(closing := protocols.close_if_possible(resource)):
                 await closing
 
     @property
@@ -298,11 +298,11 @@ class JudgingSession:
         return await self._add_similarities(samples, await self._collect_verdicts(samples, wanted))
 
     async def _collect_verdicts(self, samples: Sequence[Sample], wanted: frozenset[str]) -> dict[str, Verdicts]:
-        found: dict[str, Verdicts] = {}
+        verdicts: dict[str, Verdicts] = {}
 
         async def one(sample: Sample) -> None:
-            found[sample.id] = await judge_sample(sample, self.judge, wanted, self._settings.questions)
-            self._settings.progress(Progress("judging samples", len(found), len(samples)))
+            verdicts[sample.id] = await judge_sample(sample, self.judge, wanted, self._settings.questions)
+            self._settings.progress(Progress("judging samples", len(verdicts), len(samples)))
 
         try:
             await map_async(samples, one, self._concurrent_samples())
@@ -311,7 +311,7 @@ class JudgingSession:
                 kept = "replies so far are saved; run the same command again to resume"
                 failure.hint = f"{failure.hint}; {kept}" if failure.hint else kept
             raise
-        return {sample.id: found[sample.id] for sample in samples}
+        return {sample.id: verdicts[sample.id] for sample in samples}
 
     def _concurrent_samples(self) -> int:
         """Return the number of concurrent samples.
@@ -323,28 +323,28 @@ class JudgingSession:
 
     async def _add_similarities(self, samples: Sequence[Sample], found: Mapping[str, Verdicts]) -> dict[str, Verdicts]:
         """Add the similarity of each generated question to the original question."""
-        asked = {sample.id: sample.question for sample in samples}
+        similarities = {sample.id: sample.question for sample in samples}
         texts = {
             text
-            for name, one in found.items()
-            if one.questions
-            for text in (asked[name], *_generated_question_texts(one))
+            for name, verdicts in found.items()
+            if verdicts.questions
+            for text in (similarities[name], *_generated_question_texts(verdicts))
         }
         if not texts:
             return dict(found)
         vectors = await self._embed_texts(sorted(texts))
-        return {name: _with_similarities(one, asked[name], vectors) for name, one in found.items()}
+        return {name: _with_similarities(verdicts, similarities[name], vectors) for name, verdicts in found.items()}
 
     async def _embed_texts(self, texts: Sequence[str]) -> dict[str, Any]:
         keys = {text: content_key(self.embedder.name, text) for text in texts}
-        kept = self._replies.find_vectors(list(keys.values()))
-        left = [text for text in texts if keys[text] not in kept]
+        vectors = self._replies.find_vectors(list(keys.values()))
+        left = [text for text in texts if keys[text] not in vectors]
         if left:
             rows = await asyncio.to_thread(self.embedder.embed, left)
             fresh = {keys[text]: row for text, row in zip(left, rows, strict=True)}
             self._replies.save_vectors(fresh)
-            kept |= {key: np.asarray(row, np.float64) for key, row in fresh.items()}
-        return {text: kept[key] for text, key in keys.items()}
+            vectors |= {key: np.asarray(row, np.float64) for key, row in fresh.items()}
+        return {text: vectors[key] for text, key in keys.items()}
 
 
 def _generated_question_texts(verdicts: Verdicts) -> list[str]:
@@ -355,14 +355,16 @@ def _with_similarities(verdicts: Verdicts, asked: str, vectors: Mapping[str, Any
     """Add similarities to verdicts; the questions are unscored if a vector is zero."""
     if not verdicts.questions:
         return verdicts
-    cosines = [_cosine_similarity(vectors[asked], vectors[one.text]) for one in verdicts.questions]
+    cosines = [_cosine_similarity(vectors[asked], vectors[question.text]) for question in verdicts.questions]
     if any(map(math.isnan, cosines)):
         why = Unscored(
             "a question has no cosine: the embedder gives it a vector of zeros",
             json.dumps(_generated_question_texts(verdicts)),
         )
         return replace(verdicts, questions=(), unscored={**verdicts.unscored, "questions": why})
-    questions = [GeneratedQuestion(one.text, cosine) for one, cosine in zip(verdicts.questions, cosines, strict=True)]
+    questions = [
+        GeneratedQuestion(question.text, cosine) for question, cosine in zip(verdicts.questions, cosines, strict=True)
+    ]
     return replace(verdicts, questions=questions)
 
 

@@ -116,11 +116,13 @@ async def judge_sample(sample: Sample, judge: Judge, wanted: RequiredTasks, n: i
             unscored[f"claims {name}"] = next(iter(taken.unscored.values()))
         else:
             claims[name] = _build_claims(text, name, taken)
-            left_out[name] = [one for place, one in enumerate(split_sentences(text), 1) if not taken.said[f"s{place}"]]
+            left_out[name] = [
+                sentence for place, sentence in enumerate(split_sentences(text), 1) if not taken.said[f"s{place}"]
+            ]
     task = _support_task(sample, claims)
     said |= await _run_tasks(judge, {"support": task} if task.asked else {})
     for step, found in said.items():
-        unscored |= {step if step == "questions" else f"{step} {one}": why for one, why in found.unscored.items()}
+        unscored |= {step if step == "questions" else f"{step} {item}": why for item, why in found.unscored.items()}
     thought = said["questions"].said.get(ANSWER) if "questions" in said else None
     return Verdicts(
         sample.id,
@@ -137,8 +139,12 @@ async def judge_sample(sample: Sample, judge: Judge, wanted: RequiredTasks, n: i
 
 def _judged_kinds(sample: Sample, claims: Mapping[str, Sequence[Claim]], said: Mapping[str, TaskResult]) -> list[str]:
     """Return the kinds of tasks that were put to the judge."""
-    held = [] if sample.contexts is None else list(claims)
-    return [*held, *(["cross"] if len(claims) == 2 else []), *(one for one in ("useful", "questions") if one in said)]
+    kinds = [] if sample.contexts is None else list(claims)
+    return [
+        *kinds,
+        *(["cross"] if len(claims) == 2 else []),
+        *(kind for kind in ("useful", "questions") if kind in said),
+    ]
 
 
 async def _run_tasks(judge: Judge, jobs: Mapping[str, JudgeTask]) -> dict[str, TaskResult]:
@@ -172,16 +178,16 @@ def _texts_to_judge(sample: Sample, wanted: RequiredTasks) -> dict[str, str]:
 
 
 def _claims_task(sample: Sample, name: str, text: str) -> JudgeTask:
-    parts = {f"s{place}": one for place, one in enumerate(split_sentences(text), 1)}
+    parts = {f"s{place}": sentence for place, sentence in enumerate(split_sentences(text), 1)}
     return JudgeTask("claims", sample.id, parts, {}, sample.question, sample.history, text=name)
 
 
-def _build_claims(text: str, name: str, found: TaskResult) -> list[Claim]:
+def _build_claims(text: str, name: str, result: TaskResult) -> list[Claim]:
     """Build the claims of a text, in the order of its sentences."""
     claims: list[Claim] = []
     for place, cites in enumerate(citations_by_sentence(split_sentences(text)), 1):
-        for one in found.said[f"s{place}"]:
-            claims.append(Claim(f"{CLAIM_ID_PREFIXES[name]}{len(claims) + 1}", one, place, cites))
+        for claim in result.said[f"s{place}"]:
+            claims.append(Claim(f"{CLAIM_ID_PREFIXES[name]}{len(claims) + 1}", claim, place, cites))
     return claims
 
 

@@ -114,7 +114,7 @@ def report(
 
 
 def _report_systems(
-    given: OverviewInput,
+    overview_input: OverviewInput,
     files: Sequence[str],
     format_name: str | None,
     charts: str | Path | None,
@@ -123,13 +123,13 @@ def _report_systems(
 ) -> Overview:
     """Build an overview with the measures of the requested layouts, and write it."""
     formats = {file: format_for_path(file, format_name, OUTPUT_FORMATS) for file in files}
-    _check_output_files(given, files)
+    _check_output_files(overview_input, files)
     notes: list[str] = []
     merged = options
     for name in {format_name, *formats.values()} & set(layouts.LAYOUTS):
-        usual, notes = find_layout_settings(given, layouts.find_layout(str(name)), options.get("convention"))
+        usual, notes = find_layout_settings(overview_input, layouts.find_layout(str(name)), options.get("convention"))
         merged = cast(OverviewOptions, {**usual, **options})
-    found = overview(given, progress=progress, **merged)
+    found = overview(overview_input, progress=progress, **merged)
     found = replace(found, notes=[*found.notes, *notes])
     for file, name in formats.items():
         progress(Progress("writing", subject=file))
@@ -137,7 +137,7 @@ def _report_systems(
     if charts is not None:  # A layout selects its own measures, but charts show those of the runs.
         shown = found
         if merged != options:
-            shown = overview(given, progress=progress, **cast(OverviewOptions, {**options, "audited": False}))
+            shown = overview(overview_input, progress=progress, **cast(OverviewOptions, {**options, "audited": False}))
         write_charts(draw_charts(shown), Path(charts), progress)
     return found
 
@@ -151,11 +151,19 @@ def _check_no_settings(settings: Mapping[str, Any], what: str) -> None:
         raise BadInput(message, hint=f"remove {names}")
 
 
-def _check_output_files(given: OverviewInput, files: Sequence[str]) -> None:
+def _check_output_files(overview_input: OverviewInput, files: Sequence[str]) -> None:
     """Raise BadInput if an output file is also an input, or is given more than once."""
-    read = [given] if isinstance(given, str | Path) else given if isinstance(given, Sequence) else []
+    read = (
+        [overview_input]
+        if isinstance(overview_input, str | Path)
+        else overview_input
+        if isinstance(overview_input, Sequence)
+        else []
+    )
     taken = {
-        Path(split_path_name(str(one))[1]).resolve() for one in read if isinstance(one, str | Path) and str(one) != "-"
+        Path(split_path_name(str(path))[1]).resolve()
+        for path in read
+        if isinstance(path, str | Path) and str(path) != "-"
     }
     for file in files:
         place = Path(file).resolve()
@@ -182,73 +190,77 @@ def overview(
     for item in settings.joined:
         joined += registry.read_results(item) if isinstance(item, str | Path) else [item]
     progress(Progress("scoring"))
-    found = _collect_inputs(given, settings)
-    if isinstance(found, Overview):
-        means = [entry.means for entry in found.entries.values()]
+    inputs = _collect_inputs(given, settings)
+    if isinstance(inputs, Overview):
+        means = [entry.means for entry in inputs.entries.values()]
         stated = given_directions(method.lower_is_better, method.higher_is_better, means)
-        lower, _ = assign_directions(found.measures, found.lower_is_better, frozenset(found.measures), stated)
-        title = settings.title or found.title
-        return replace(found, title=title, made=utc_now(), joined=joined, lower_is_better=lower)
+        lower, _ = assign_directions(inputs.measures, inputs.lower_is_better, frozenset(inputs.measures), stated)
+        title = settings.title or inputs.title
+        return replace(inputs, title=title, made=utc_now(), joined=joined, lower_is_better=lower)
     progress(Progress("comparing"))
-    count_missing = (settings.count_missing or found.count_missing) and not settings.common_queries
-    values = [scores.values for trials in found.trials.values() for scores in trials]
+    count_missing = (settings.count_missing or inputs.count_missing) and not settings.common_queries
+    values = [scores.values for trials in inputs.trials.values() for scores in trials]
     stated = given_directions(method.lower_is_better, method.higher_is_better, values)
-    found = replace(
-        found,
-        trials={name: [resolve_directions(one, stated) for one in scores] for name, scores in found.trials.items()},
+    inputs = replace(
+        inputs,
+        trials={
+            name: [resolve_directions(scores, stated) for scores in scores] for name, scores in inputs.trials.items()
+        },
     )
-    found, trials = _restrict_to_shared_queries(
-        found, common_queries=settings.common_queries, count_missing=count_missing
+    inputs, trials = _restrict_to_shared_queries(
+        inputs, common_queries=settings.common_queries, count_missing=count_missing
     )
     first = next(iter(trials.values()))[0]
     lower = frozenset(m for scores in trials.values() for m in scores[0].lower_is_better)
-    systems = _add_known_timings(summarise_systems(trials, found.measures, found.runs, method.confidence), found.known)
+    systems = _add_known_timings(
+        summarise_systems(trials, inputs.measures, inputs.runs, method.confidence), inputs.known
+    )
     how = {**settings.comparison, "count_missing": count_missing}
-    best = rank_systems(systems, found.measures[0], lower)[:2]
-    compared, rival = _compare_systems(found, trials, best, how)
-    judgments = found.judgments
-    tags = add_tags(found.tags, next(iter(found.trials.values()))[0])
+    best = rank_systems(systems, inputs.measures[0], lower)[:2]
+    compared, rival = _compare_systems(inputs, trials, best, how)
+    judgments = inputs.judgments
+    tags = add_tags(inputs.tags, next(iter(inputs.trials.values()))[0])
     by = [settings.by] if isinstance(settings.by, str) else settings.by
-    strata = build_strata(trials, found.measures[0], tags, by, method.confidence)
+    strata = build_strata(trials, inputs.measures[0], tags, by, method.confidence)
     if compared is not None and len(best) == 2:
-        other = found.baseline if found.baseline not in (None, best[0]) else best[1]
+        other = inputs.baseline if inputs.baseline not in (None, best[0]) else best[1]
         pair = {name: _scores_by_system(trials)[name] for name in (str(other), best[0])}
-        compared = replace(compared, strata=_compare_in_strata(pair, found.measures[0], tags, strata, how))
+        compared = replace(compared, strata=_compare_in_strata(pair, inputs.measures[0], tags, strata, how))
     is_defined = any(mean.n for entry in systems.values() for mean in entry.means.values())
     return Overview(
-        settings.title or found.dataset or found.title or "runs",
+        settings.title or inputs.dataset or inputs.title or "runs",
         systems,
-        found.measures,
+        inputs.measures,
         convention=first.convention,
         lower_is_better=lower,
         confidence=method.confidence,
-        baseline=found.baseline,
+        baseline=inputs.baseline,
         compared=compared,
         rival=rival,
-        curves=build_curves(found.trials, found.rules, first.queries, found.runs),
+        curves=build_curves(inputs.trials, inputs.rules, first.queries, inputs.runs),
         strata=strata,
-        dataset=found.dataset,
-        documents_known=_corpus_size(found),
-        queries=dict(found.texts.queries or {}),
+        dataset=inputs.dataset,
+        documents_known=_corpus_size(inputs),
+        queries=dict(inputs.texts.queries or {}),
         tags=tags,
         judgments=judgments,
         judgments_hash="" if judgments is None else hash_judgments(judgments),
-        documents=_displayed_documents(found.texts.documents or (), found.runs, judgments),
-        audit=_audit_runs(found, progress) if settings.audited and is_defined else None,
-        failures=found.failures,
-        notes=_overview_notes(found, compared, common_queries=settings.common_queries),
+        documents=_displayed_documents(inputs.texts.documents or (), inputs.runs, judgments),
+        audit=_audit_runs(inputs, progress) if settings.audited and is_defined else None,
+        failures=inputs.failures,
+        notes=_overview_notes(inputs, compared, common_queries=settings.common_queries),
         made=utc_now(),
         joined=joined,
     )
 
 
-def _collect_inputs(given: OverviewInput, settings: OverviewSettings) -> ReportInputs | Overview:
+def _collect_inputs(overview_input: OverviewInput, settings: OverviewSettings) -> ReportInputs | Overview:
     """Collect the scores of systems; an overview of the means if results of another tool have nothing else."""
     rules = None if settings.convention is None else find_convention(settings.convention)
     names, baseline = settings.measure_names, settings.baseline
-    if isinstance(given, Experiment):
-        return inputs_from_experiment(given, baseline, names, rules)
-    files = [str(path) for path in ([given] if isinstance(given, str | Path) else given)]
+    if isinstance(overview_input, Experiment):
+        return inputs_from_experiment(overview_input, baseline, names, rules)
+    files = [str(path) for path in ([overview_input] if isinstance(overview_input, str | Path) else overview_input)]
     found = inputs_from_layouts(files, baseline, names)
     if found is None:
         convention = rules or find_convention("default")
@@ -262,32 +274,32 @@ def _collect_inputs(given: OverviewInput, settings: OverviewSettings) -> ReportI
     return found
 
 
-def _audit_runs(found: ReportInputs, progress: ProgressCallback) -> Audit | None:
+def _audit_runs(inputs: ReportInputs, progress: ProgressCallback) -> Audit | None:
     """Audit the runs; None if runs, judgments or the convention are unknown."""
-    if found.judgments is None or not found.runs or found.rules is None:
+    if inputs.judgments is None or not inputs.runs or inputs.rules is None:
         return None
     progress(Progress("auditing"))
     return audit(
-        found.judgments,
-        dict(found.runs),
-        documents=found.texts.documents,
-        queries=found.texts.queries,
-        measures=find_auditable_measures(found.measures, found.rules),
-        convention=found.rules,
-        repeats=found.again,
+        inputs.judgments,
+        dict(inputs.runs),
+        documents=inputs.texts.documents,
+        queries=inputs.texts.queries,
+        measures=find_auditable_measures(inputs.measures, inputs.rules),
+        convention=inputs.rules,
+        repeats=inputs.again,
     )
 
 
 def _restrict_to_shared_queries(
-    found: ReportInputs, *, common_queries: bool, count_missing: bool
+    inputs: ReportInputs, *, common_queries: bool, count_missing: bool
 ) -> tuple[ReportInputs, dict[str, list[Scores]]]:
     """Restrict scores to the compared queries.
 
     Raises Incomparable if the scores cannot be compared.
     """
-    trials = found.trials
+    trials = inputs.trials
     if len(trials) < 2:
-        return found, trials
+        return inputs, trials
     sides = [side for seeds in read_system_scores(_scores_by_system(trials)).values() for side in seeds.values()]
     check_comparable(sides)
     queries, notes = find_shared_queries(sides, common_queries=common_queries, count_missing=count_missing)
@@ -297,10 +309,10 @@ def _restrict_to_shared_queries(
             for side in sides
             if (lacks := len(set(queries) - set(side.queries)))
         ]
-    if all(list(one.queries) == queries for scores in trials.values() for one in scores):
-        return found, trials
-    same = {name: [restrict_to(one, queries) for one in scores] for name, scores in trials.items()}
-    return replace(found, notes=[*found.notes, *notes]), same
+    if all(list(score.queries) == queries for scores in trials.values() for score in scores):
+        return inputs, trials
+    same = {name: [restrict_to(scores, queries) for scores in scores] for name, scores in trials.items()}
+    return replace(inputs, notes=[*inputs.notes, *notes]), same
 
 
 def _scores_by_system(trials: Mapping[str, Sequence[Scores]]) -> dict[str, Scores | Sequence[Scores]]:
@@ -308,7 +320,7 @@ def _scores_by_system(trials: Mapping[str, Sequence[Scores]]) -> dict[str, Score
 
 
 def _compare_systems(
-    found: ReportInputs, trials: Mapping[str, Sequence[Scores]], best: Sequence[str], how: Mapping[str, Any]
+    inputs: ReportInputs, trials: Mapping[str, Sequence[Scores]], best: Sequence[str], how: Mapping[str, Any]
 ) -> tuple[Comparisons | None, Comparison | None]:
     """Compare each system with the baseline, or every pair.
 
@@ -317,12 +329,12 @@ def _compare_systems(
     if len(trials) < 2:
         return None, None
     sides = _scores_by_system(trials)
-    rows = compare(sides, found.baseline, measures=found.measures, **how)
-    rows = replace(rows, texts=dict(found.texts.queries or {}), dataset=found.dataset)
+    rows = compare(sides, inputs.baseline, measures=inputs.measures, **how)
+    rows = replace(rows, texts=dict(inputs.texts.queries or {}), dataset=inputs.dataset)
     if len(best) < 2:
         return rows, None
     pair = {name: sides[name] for name in reversed(best)}
-    return rows, compare(pair, best[1], measures=found.measures[:1], **how).rows[0]
+    return rows, compare(pair, best[1], measures=inputs.measures[:1], **how).rows[0]
 
 
 def _compare_in_strata(
@@ -345,38 +357,38 @@ def _compare_in_strata(
     ]
 
 
-def _overview_notes(found: ReportInputs, compared: Comparisons | None, *, common_queries: bool) -> list[str]:
-    told = [note for run in found.runs.values() for note in run.manifest.get("notes", ())]
-    not_asked = max((int(run.manifest.get("judged_not_asked") or 0) for run in found.runs.values()), default=0)
+def _overview_notes(inputs: ReportInputs, compared: Comparisons | None, *, common_queries: bool) -> list[str]:
+    notes = [note for run in inputs.runs.values() for note in run.manifest.get("notes", ())]
+    not_asked = max((int(run.manifest.get("judged_not_asked") or 0) for run in inputs.runs.values()), default=0)
     if not_asked:
-        told.append(describe_skipped_queries(not_asked))
+        notes.append(describe_skipped_queries(not_asked))
     if not common_queries:  # With common_queries, missing queries are left out for all systems instead of scored 0.
-        told += [note for scores in found.trials.values() for one in scores for note in one.notes]
-    made_with = {run.manifest.get("judgments_hash") for run in found.runs.values()} - {None}
-    if found.judgments is not None and not made_with <= {*judgment_hashes(found.judgments)}:
-        told.append("the judgments differ from those that the runs were made with")
-    return list(dict.fromkeys([*found.notes, *told, *(() if compared is None else compared.notes)]))
+        notes += [note for scores in inputs.trials.values() for score in scores for note in score.notes]
+    made_with = {run.manifest.get("judgments_hash") for run in inputs.runs.values()} - {None}
+    if inputs.judgments is not None and not made_with <= {*judgment_hashes(inputs.judgments)}:
+        notes.append("the judgments differ from those that the runs were made with")
+    return list(dict.fromkeys([*inputs.notes, *notes, *(() if compared is None else compared.notes)]))
 
 
-def _add_known_timings(found: Mapping[str, SystemSummary], known: Overview | None) -> dict[str, SystemSummary]:
+def _add_known_timings(timings: Mapping[str, SystemSummary], known: Overview | None) -> dict[str, SystemSummary]:
     """Add the timings and costs that another tool's result file contains."""
     if known is None:
-        return dict(found)
+        return dict(timings)
     timed = {}
-    for name, one in found.items():
-        told = known.entries[name]
-        spent = {stage: Latency.of(values) for stage, values in told.times.items()}
-        speed = told.speed or (Speed(spent, math.nan, spent["total"].n, 0, 0) if "total" in spent else None)
-        timed[name] = replace(one, speed=speed, times=told.times, costs=told.costs, told=told.told)
+    for name, entry in timings.items():
+        summary = known.entries[name]
+        spent = {stage: Latency.of(values) for stage, values in summary.times.items()}
+        speed = summary.speed or (Speed(spent, math.nan, spent["total"].n, 0, 0) if "total" in spent else None)
+        timed[name] = replace(entry, speed=speed, times=summary.times, costs=summary.costs, told=summary.told)
     return timed
 
 
-def _corpus_size(found: ReportInputs) -> int | None:
+def _corpus_size(inputs: ReportInputs) -> int | None:
     """Return the number of documents in the corpus, or None if unknown."""
-    if found.texts.documents is not None:
-        return len(found.texts.documents) or None
-    told = [(run.manifest.get("dataset") or {}).get("documents") for run in found.runs.values()]
-    return next((int(one) for one in told if one), None)
+    if inputs.texts.documents is not None:
+        return len(inputs.texts.documents) or None
+    told = [(run.manifest.get("dataset") or {}).get("documents") for run in inputs.runs.values()]
+    return next((int(count) for count in told if count), None)
 
 
 def _displayed_documents(
@@ -388,4 +400,4 @@ def _displayed_documents(
     wanted = set() if judgments is None else set(judgments.frame["doc"].to_list())
     for run in runs.values():
         wanted.update(run.table["doc"].unique().to_list())
-    return {one.id: one for one in documents if one.id in wanted}
+    return {document.id: document for document in documents if document.id in wanted}

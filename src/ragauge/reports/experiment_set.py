@@ -232,11 +232,11 @@ def _shared_provenance(overviews: Mapping[str, Overview]) -> dict[str, Any]:
 
 def _describe_systems(overviews: Mapping[str, Overview]) -> list[str]:
     """Return system names, with descriptions that differ from the names."""
-    found = dict.fromkeys(list_systems(overviews), "")
+    systems = dict.fromkeys(list_systems(overviews), "")
     for overview in overviews.values():
         for name, entry in overview.entries.items():
-            found[name] = found[name] or str((entry.manifest.get("system") or {}).get("description") or "")
-    return [name if text in ("", name) else f"{name}: {text}" for name, text in found.items()]
+            systems[name] = systems[name] or str((entry.manifest.get("system") or {}).get("description") or "")
+    return [name if text in ("", name) else f"{name}: {text}" for name, text in systems.items()]
 
 
 def build_means_table(study: DatasetOverviews) -> Table:

@@ -143,7 +143,7 @@ def describe_timings(overview: Overview) -> list[str]:
 
 def describe_unreliable_timings(overview: Overview) -> list[str]:
     """Explain the mark of unreliable timings in one line for all systems."""
-    found = [f"{name}: {'; '.join(entry.doubts)}" for name, entry in overview.entries.items() if entry.doubts]
-    if not found:
+    timings = [f"{name}: {'; '.join(entry.doubts)}" for name, entry in overview.entries.items() if entry.doubts]
+    if not timings:
         return []
-    return [f"{DOUBT_MARK} marks unreliable times ({'; '.join(found)}); run again on an idle machine"]
+    return [f"{DOUBT_MARK} marks unreliable times ({'; '.join(timings)}); run again on an idle machine"]

@@ -69,13 +69,13 @@ def _rounded_values(entry: SystemSummary, measure: str, n: int) -> list[float | 
 
 
 def _tag_columns(overview: Overview, ids: Sequence[str]) -> list[dict[str, Any]]:
-    found = []
+    columns = []
     for tag, parts in overview.strata.items():
         names = [part.value for part in parts]
         place = {name: i for i, name in enumerate(names)}
         values = [overview.tags.get(query, {}).get(tag, "") for query in ids]
-        found.append({"tag": tag, "names": names, "of": [place.get(name, -1) for name in values]})
-    return found
+        columns.append({"tag": tag, "names": names, "of": [place.get(name, -1) for name in values]})
+    return columns
 
 
 def build_rankings_payload(overview: Overview) -> dict[str, Any] | None:
@@ -157,12 +157,12 @@ def _ranking_arrays(
     """
     import polars as pl
 
-    asked = pl.DataFrame({"query": pl.Series(wanted, dtype=pl.String), "place": np.arange(len(wanted))})
+    frame = pl.DataFrame({"query": pl.Series(wanted, dtype=pl.String), "place": np.arange(len(wanted))})
     down = {"place": False, "score": True, **({"doc": True} if ties != "ranked" else {})}
     if ties == "ranked" and "rank" in table.columns:
         down["rank"] = False
     found = (
-        asked.join(table, on="query", how="inner", maintain_order="right")
+        frame.join(table, on="query", how="inner", maintain_order="right")
         .sort(list(down), descending=list(down.values()), nulls_last=True, maintain_order=True)
         .group_by("place", maintain_order=True)
         .head(depth)
@@ -185,9 +185,9 @@ def _round_score(score: float | None) -> float | None:
 def _first_query_positions(lists: Sequence[Mapping[str, Any]], n: int) -> Floats:
     """Return for each document the first query that contains it, by position."""
     first = np.full(n, np.inf)
-    for one in lists:
-        owners = np.repeat(np.arange(len(one["starts"]) - 1), np.diff(one["starts"]))
-        np.minimum.at(first, np.array(one["docs"], np.int64), owners)
+    for ids in lists:
+        owners = np.repeat(np.arange(len(ids["starts"]) - 1), np.diff(ids["starts"]))
+        np.minimum.at(first, np.array(ids["docs"], np.int64), owners)
     return first
 
 
@@ -196,7 +196,7 @@ def _document_snippets(ids: Sequence[str], order: Floats, documents: Mapping[str
 
     `order` decides which documents come first; None marks those left out.
     """
-    found: list[list[str] | None] = [None] * len(ids)
+    snippets: list[list[str] | None] = [None] * len(ids)
     left = MAX_TEXT_CHARS
     for i in np.argsort(order, kind="stable").tolist():
         known = documents.get(ids[i])
@@ -207,8 +207,8 @@ def _document_snippets(ids: Sequence[str], order: Floats, documents: Mapping[str
         text = " ".join(known.text[: 2 * SNIPPET_CHARS].split())
         text = text if len(text) <= SNIPPET_CHARS else text[: SNIPPET_CHARS - 1] + "…"
         left -= len(text) + len(known.title)
-        found[i] = [known.title, text]
-    return found
+        snippets[i] = [known.title, text]
+    return snippets
 
 
 def _explorer_settings(overview: Overview, systems: Sequence[str]) -> dict[str, Any]:

@@ -41,12 +41,16 @@ def _system_values(overview: Overview, entry: SystemSummary) -> Iterator[list[Va
     for measure in overview.measures:
         mean = entry.means.get(measure, UNKNOWN_MEAN)
         yield [measure, mean.value, mean.low, mean.high, find_query_count(mean)]
-    for measure, found in entry.variation.items():
-        values: dict[str, Value] = {"trials": found.trials}
-        values |= {f"variance_{part}": value for part, value in found.variances._asdict().items()}
-        values |= {"standard_error": found.error, "by_trials": found.by_trials, "unstable": found.unstable / found.n}
+    for measure, variation in entry.variation.items():
+        values: dict[str, Value] = {"trials": variation.trials}
+        values |= {f"variance_{part}": value for part, value in variation.variances._asdict().items()}
+        values |= {
+            "standard_error": variation.error,
+            "by_trials": variation.by_trials,
+            "unstable": variation.unstable / variation.n,
+        }
         for name, value in values.items():
-            yield [f"{name}({measure})", value, None, None, found.n]
+            yield [f"{name}({measure})", value, None, None, variation.n]
     for row in () if overview.compared is None else overview.compared.rows:
         if row.system == entry.name:
             pair = f"({row.measure}, {row.baseline})"

@@ -81,7 +81,7 @@ def build_report(overview: Overview) -> Report:
         names = [name for name, chart in CHART_DEFINITIONS.items() if chart.section == section]
         return Charts(select_charts(draw, *names), in_pairs)
 
-    one, many = overview.nouns
+    singular, many = overview.nouns
     compared = overview.compared
     differences = build_differences_table(overview, compared.rows if compared else ())
     groups = build_differences_table(overview, compared.strata if compared else (), by_stratum=True)
@@ -108,7 +108,7 @@ def build_report(overview: Overview) -> Report:
         ),
         Section(
             "differences",
-            f"Differences by {one}",
+            f"Differences by {singular}",
             [charts("differences", in_pairs=True), _collapse(differences, "Differences by measure")],
             "Differences",
             TABLES_IN_FILES,

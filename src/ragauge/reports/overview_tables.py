@@ -80,7 +80,7 @@ def has_intervals(overview: Overview) -> bool:
 
 def has_varying_trials(overview: Overview) -> bool:
     """Return whether any system has trials that differ."""
-    return any(found.unstable for entry in overview.entries.values() for found in entry.variation.values())
+    return any(variation.unstable for entry in overview.entries.values() for variation in entry.variation.values())
 
 
 def build_quality_table(overview: Overview, *, intervals: bool = False) -> Table:
@@ -270,9 +270,9 @@ def build_trials_table(overview: Overview, measure: str, *, collapsed: bool = Fa
     ]
     rows: list[Row] = []
     for name, entry in overview.entries.items():
-        found, n_trials = entry.variation.get(measure), _count_trials(entry)
-        if found is not None and found.unstable:
-            rows.append([name, found.trials, *_variation_cells(entry, measure, found)])
+        variation, n_trials = entry.variation.get(measure), _count_trials(entry)
+        if variation is not None and variation.unstable:
+            rows.append([name, variation.trials, *_variation_cells(entry, measure, variation)])
         elif n_trials > 1:
             mean = entry.means.get(measure, UNKNOWN_MEAN).value
             equal = Cell(0.0, text=SAME_RANKINGS if len(entry.scores) == 1 else SAME_VALUES)
@@ -280,11 +280,18 @@ def build_trials_table(overview: Overview, measure: str, *, collapsed: bool = Fa
     return Table(f"trials-{measure}", columns, rows, measure, collapsed=collapsed)
 
 
-def _variation_cells(entry: SystemSummary, measure: str, found: Variation) -> list[Cell]:
+def _variation_cells(entry: SystemSummary, measure: str, variation: Variation) -> list[Cell]:
     means = [scores.means[measure] for scores in entry.scores if measure in scores.means]
     known = [mean for mean in means if not math.isnan(mean)] or [math.nan]
-    values = [min(known), max(known), found.unstable / found.n, *found.shares, found.error, found.by_trials]
-    return [*map(Cell, values), Cell(found.enough(MAX_TRIAL_VARIANCE_SHARE))]
+    values = [
+        min(known),
+        max(known),
+        variation.unstable / variation.n,
+        *variation.shares,
+        variation.error,
+        variation.by_trials,
+    ]
+    return [*map(Cell, values), Cell(variation.enough(MAX_TRIAL_VARIANCE_SHARE))]
 
 
 def _count_trials(entry: SystemSummary) -> int:
@@ -297,11 +304,11 @@ def describe_trials(overview: Overview) -> list[str]:
     """Describe the table of trials and its limits; empty if no trials differ."""
     if not has_varying_trials(overview):
         return []
-    one, many = overview.nouns
-    negative = any(found.below for entry in overview.entries.values() for found in entry.variation.values())
+    singular, many = overview.nouns
+    negative = any(variation.below for entry in overview.entries.values() for variation in entry.variation.values())
     return [
         f"min, max: lowest and highest mean of a trial; unstable: share of {many} whose value differs between trials",
-        f"of {many}, of trials, rest: shares of the variance between {many}, between trials, and of each {one} "
+        f"of {many}, of trials, rest: shares of the variance between {many}, between trials, and of each {singular} "
         "between trials" + " (negative estimates are set to 0)" * negative,
         "error: standard error of the mean; by trials: share of its square that more trials would remove; "
         f"enough: number of trials after which that share is at most {MAX_TRIAL_VARIANCE_SHARE:.0%}; "
@@ -312,7 +319,9 @@ def describe_trials(overview: Overview) -> list[str]:
 
 def describe_missing_trial_values(overview: Overview) -> list[str]:
     """Describe how many queries lack a value in some trial, if any."""
-    left = max((found.left_out for entry in _entries(overview) for found in entry.variation.values()), default=0)
+    left = max(
+        (variation.left_out for entry in _entries(overview) for variation in entry.variation.values()), default=0
+    )
     return [f"up to {left:,} {overview.nouns[1]} without a value in some trial are left out"] if left else []
 
 
@@ -334,9 +343,17 @@ def build_recommendations_table(curves: Sequence[MeasureCurve]) -> Table:
     ]
     rows: list[Row] = []
     for curve in curves:
-        for name, found in curve.enough.items():
-            value = next((row["value"] for row in found.table if row["k"] == found.k), math.nan)
-            rows.append([name, curve.measure, Cell(found.k, text="" if found.k else "none"), value, found.tolerance])
+        for name, smallest_k in curve.enough.items():
+            value = next((row["value"] for row in smallest_k.table if row["k"] == smallest_k.k), math.nan)
+            rows.append(
+                [
+                    name,
+                    curve.measure,
+                    Cell(smallest_k.k, text="" if smallest_k.k else "none"),
+                    value,
+                    smallest_k.tolerance,
+                ]
+            )
     return Table("sufficient-k", columns, rows, "Smallest sufficient k", collapsed=True)
 
 
@@ -372,12 +389,14 @@ def build_descriptions_table(overview: Overview) -> Table:
 
 def build_paper_table(overview: Overview) -> Table:
     """Build the table for a paper: names of measures as in papers, best and second best, significance marks, p95."""
-    found = overview.compared
-    letters = assign_letters(found.systems) if found is not None and found.baseline is None else {}
+    comparisons = overview.compared
+    letters = assign_letters(comparisons.systems) if comparisons is not None and comparisons.baseline is None else {}
     stars = (
-        {} if found is None or found.baseline is None else {(r.system, r.measure): significance_mark(r) for r in found}
+        {}
+        if comparisons is None or comparisons.baseline is None
+        else {(r.system, r.measure): significance_mark(r) for r in comparisons}
     )
-    beaten = {} if found is None or found.baseline is not None else find_significant_wins(found)
+    beaten = {} if comparisons is None or comparisons.baseline is not None else find_significant_wins(comparisons)
     p95 = {
         name: entry.speed.stages["total"].p95
         for name, entry in overview.entries.items()

@@ -105,31 +105,33 @@ def inputs_from_files(
     """
     named = {"baseline": baseline, "dataset": dataset}
     inputs = Inputs.resolve(*files, named=named, split=split, tables=SCORED_KINDS)
-    found = score_inputs(inputs, measures, rules)
+    scored_runs = score_inputs(inputs, measures, rules)
     trials = {
         name: [scores] if isinstance(scores, Scores) else list(_list_scores(scores))
-        for name, scores in found.scores.items()
+        for name, scores in scored_runs.scores.items()
     }
-    usual = found.inputs.baseline if found.inputs.baseline in trials else None
-    runs = found.inputs.open_runs()
-    texts = found.inputs.texts(runs) if runs else DocumentTexts(None, found.texts or None)
-    shared = [m for m in next(iter(trials.values()))[0].measures if all(m in one[0].values for one in trials.values())]
+    usual = scored_runs.inputs.baseline if scored_runs.inputs.baseline in trials else None
+    runs = scored_runs.inputs.open_runs()
+    texts = scored_runs.inputs.texts(runs) if runs else DocumentTexts(None, scored_runs.texts or None)
+    shared = [
+        m for m in next(iter(trials.values()))[0].measures if all(m in trial[0].values for trial in trials.values())
+    ]
     if not shared:
         raise BadInput("the systems have no measure in common", hint="score them with the same measures")
-    for measure in found.measures or ():
+    for measure in scored_runs.measures or ():
         if measure not in shared:
             raise UnknownName("measure", measure, shared, hint=f"choose one of {', '.join(shared)}")
-    if found.baseline is not None and found.baseline not in trials:
-        raise UnknownName("system", found.baseline, trials, hint=f"choose one of {', '.join(trials)}")
+    if scored_runs.baseline is not None and scored_runs.baseline not in trials:
+        raise UnknownName("system", scored_runs.baseline, trials, hint=f"choose one of {', '.join(trials)}")
     return ReportInputs(
         trials,
-        list(found.measures or shared),
+        list(scored_runs.measures or shared),
         {name: several[0] for name, several in runs.items()},
         texts,
-        found.tags,
-        found.baseline or usual,
-        found.rules,
-        found.dataset,
+        scored_runs.tags,
+        scored_runs.baseline or usual,
+        scored_runs.rules,
+        scored_runs.dataset,
         failures=inputs.failures,
         notes=list(dict.fromkeys(texts.absent.values())),
         again={name: several[1:] for name, several in runs.items() if len(several) > 1},
@@ -180,8 +182,8 @@ def _find_layouts(files: Sequence[str]) -> dict[str, str]:
     paths = [split_path_name(file)[1] for file in files]
     if not all(path != "-" and Path(path).is_file() and is_kind(path, InputKind.LAYOUT) for path in paths):
         return {}
-    found = [resolve_input(path, expected=[InputKind.LAYOUT]) for path in paths]
-    return {layout.value: layout.facts["layout"] for layout in found}
+    inputs = [resolve_input(path, expected=[InputKind.LAYOUT]) for path in paths]
+    return {layout.value: layout.facts["layout"] for layout in inputs}
 
 
 def inputs_from_layouts(
@@ -196,15 +198,15 @@ def inputs_from_layouts(
         return None
     paths = list(found)
     read = [layouts.find_layout(layout).read(path) for path, layout in found.items()]
-    names = [name for one in read for name in one.entries]
+    names = [name for overview in read for name in overview.entries]
     unique_by(names, str, "system", hint="rename it in one of the files")
     whole = read[0]
-    for path, one in zip(paths[1:], read[1:], strict=True):
-        if one.convention != whole.convention:
-            raise Incomparable(f"{path} follows the convention {one.convention}, {paths[0]} {whole.convention}")
-        shared = [measure for measure in whole.measures if measure in one.measures]
-        tags = {**whole.tags, **one.tags}
-        whole = replace(whole, entries={**whole.entries, **one.entries}, measures=shared, tags=tags)
+    for path, overview in zip(paths[1:], read[1:], strict=True):
+        if overview.convention != whole.convention:
+            raise Incomparable(f"{path} follows the convention {overview.convention}, {paths[0]} {whole.convention}")
+        shared = [measure for measure in whole.measures if measure in overview.measures]
+        tags = {**whole.tags, **overview.tags}
+        whole = replace(whole, entries={**whole.entries, **overview.entries}, measures=shared, tags=tags)
     if not whole.measures:
         raise BadInput("the systems have no measure in common", file=paths[-1])
     if baseline is not None and baseline not in whole.entries:

@@ -122,13 +122,13 @@ def _deciding_comparison(overview: Overview) -> Comparison | None:
     best = overview.ranked()[0]
     if overview.baseline not in (None, best):
         return overview.difference(best)
-    found = overview.rival
-    if found is None or overview.compared is None:
-        return found
+    comparison = overview.rival
+    if comparison is None or overview.compared is None:
+        return comparison
     # Prefer the row of the same pair whose p-value is corrected for all comparisons.
-    pair = {found.system, found.baseline}
+    pair = {comparison.system, comparison.baseline}
     same = (row for row in overview.compared.rows if {row.system, row.baseline} == pair)
-    return next((row for row in same if row.measure == overview.first), found)
+    return next((row for row in same if row.measure == overview.first), comparison)
 
 
 def _is_significant(overview: Overview, row: Comparison) -> bool:
@@ -295,11 +295,11 @@ def _audit_doubts(overview: Overview, best: str) -> list[str]:
     if overview.audit is None:
         return []
     problems = len(overview.audit.problems)
-    found = [f"the audit found {pluralise(problems, 'problem')}"] if problems else []
+    doubts = [f"the audit found {pluralise(problems, 'problem')}"] if problems else []
     for finding in overview.audit.findings:
         if finding.what == "unjudged" and finding.subject == best and finding.data["unjudged"] >= MIN_UNJUDGED_SHARE:
-            found.append(f"{finding.data['unjudged']:.0%} of the top {finding.data['top']} documents are unjudged")
-    return found
+            doubts.append(f"{finding.data['unjudged']:.0%} of the top {finding.data['top']} documents are unjudged")
+    return doubts
 
 
 def _cost_card(overview: Overview) -> Card:
@@ -314,7 +314,9 @@ def _cost_card(overview: Overview) -> Card:
         return Card(question, "Not timed")
     parts = []
     row, rival = _deciding_comparison(overview), overview.rival
-    others = [one for pair in (row, rival) if pair is not None for one in (pair.baseline, pair.system) if one != best]
+    others = [
+        system for pair in (row, rival) if pair is not None for system in (pair.baseline, pair.system) if system != best
+    ]
     for other in dict.fromkeys(others):
         theirs = _total_p95_ms(overview.entries[other].speed)
         if theirs:

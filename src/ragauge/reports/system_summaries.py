@@ -42,12 +42,12 @@ def summarise_systems(
     """Summarise each system: means with intervals, timings, costs and failures."""
     bare = {name: SystemSummary(name, {}, scores) for name, scores in trials.items()}
     means = _means_with_intervals(bare, measures, confidence)
-    found = {}
+    systems = {}
     for name, scores in trials.items():
         run = runs.get(name)
         timings = None if run is None else run.timings
         about = {} if run is None else run.manifest
-        found[name] = SystemSummary(
+        systems[name] = SystemSummary(
             name,
             means[name],
             scores,
@@ -58,7 +58,7 @@ def summarise_systems(
             {} if run is None else _find_failed_queries(run),
             variation=_variation_by_measure(bare[name], measures),
         )
-    return found
+    return systems
 
 
 def _find_costs(about: Mapping[str, Any]) -> dict[str, float]:
@@ -66,8 +66,8 @@ def _find_costs(about: Mapping[str, Any]) -> dict[str, float]:
 
     The time of a cached build is NaN.
     """
-    found = {key: float(about[key]) for key in ("build_seconds", "cold_ms") if about.get(key) is not None}
-    return {"build_seconds": math.nan, **found} if about.get("build_cached") is True else found
+    costs = {key: float(about[key]) for key in ("build_seconds", "cold_ms") if about.get(key) is not None}
+    return {"build_seconds": math.nan, **costs} if about.get("build_cached") is True else costs
 
 
 def _variation_by_measure(entry: SystemSummary, measures: Sequence[str]) -> dict[str, Variation]:
@@ -78,7 +78,7 @@ def _variation_by_measure(entry: SystemSummary, measures: Sequence[str]) -> dict
     if len(entry.scores) < 2:
         return {}
     found = {m: analyse_variation(entry.table(m)) for m in measures if m in entry.scores[0].values}
-    return {measure: one for measure, one in found.items() if one is not None}
+    return {measure: variation for measure, variation in found.items() if variation is not None}
 
 
 def restrict_to(scores: Scores, queries: Sequence[str]) -> Scores:
@@ -109,7 +109,7 @@ def _means_with_intervals(
 
     Systems with the same number of queries are resampled together, which costs no more.
     """
-    found: dict[str, dict[str, Mean]] = {name: {} for name in systems}
+    intervals: dict[str, dict[str, Mean]] = {name: {} for name in systems}
     sizes: dict[int, list[tuple[str, str, Floats]]] = {}
     for name, entry in systems.items():
         for measure in measures:
@@ -119,14 +119,14 @@ def _means_with_intervals(
     for rows in sizes.values():
         ends = _trial_mean_intervals([table for _, _, table in rows], confidence)
         for (name, measure, table), low, high in zip(rows, *ends.tolist(), strict=True):
-            means = [one.means[measure] for one in systems[name].scores]
+            means = [scores.means[measure] for scores in systems[name].scores]
             told = float(np.mean(means))
             n = int((~np.isnan(table)).any(axis=0).sum())
             # A sum or a geometric mean has no bootstrap interval over queries.
             averages = all(_is_close(mean, _scored_mean(values)) for mean, values in zip(means, table, strict=True))
             # Rounding must not put the mean outside its interval if all values are equal.
-            found[name][measure] = Mean(told, n, min(low, told), max(high, told)) if averages else Mean(told, n)
-    return {name: {m: found[name][m] for m in measures if m in found[name]} for name in systems}
+            intervals[name][measure] = Mean(told, n, min(low, told), max(high, told)) if averages else Mean(told, n)
+    return {name: {m: intervals[name][m] for m in measures if m in intervals[name]} for name in systems}
 
 
 def _is_close(one: float, other: float) -> bool:
@@ -173,29 +173,29 @@ def build_curves(
     They are computed from judged ranks, else taken from the available cutoffs. A curve ends at the k that was
     requested, or at the number of returned documents if that is unknown.
     """
-    counted = rules is not None and all(one.judged is not None for scores in trials.values() for one in scores)
-    found = []
+    counted = rules is not None and all(score.judged is not None for scores in trials.values() for score in scores)
+    curves = []
     for measure in CURVE_MEASURES:
         values: dict[str, dict[int, Floats]] = {}
         for name, scores in trials.items():
             if counted and rules is not None:
-                deep = max(int(one.judged.retrieved.max(initial=0)) for one in scores)
+                deep = max(int(scores.judged.retrieved.max(initial=0)) for scores in scores)
                 asked = (runs[name].manifest.get("plan") or {}).get("k", 0) if name in runs else 0
-                mine = [_scores_over_k(one, measure, max(deep, asked), rules) for one in scores]
+                mine = [_scores_over_k(scores, measure, max(deep, asked), rules) for scores in scores]
             else:
-                mine = [_scores_at_cutoffs(one, measure) for one in scores]
-            shared = set.intersection(*(set(one.values) for one in mine))
-            told = SystemSummary(name, {}, [restrict_to(one, queries) for one in mine])
+                mine = [_scores_at_cutoffs(scores, measure) for scores in scores]
+            shared = set.intersection(*(set(scores.values) for scores in mine))
+            entry = SystemSummary(name, {}, [restrict_to(scores, queries) for scores in mine])
             if shared:
-                values[name] = {int(k): told.values(k) for k in sorted(shared, key=int)}
+                values[name] = {int(k): entry.values(k) for k in sorted(shared, key=int)}
         ks = sorted({k for mine in values.values() for k in mine})
         if len(ks) > 1:
             means = {
                 name: [_scored_mean(mine[k]) if k in mine else math.nan for k in ks] for name, mine in values.items()
             }
             label = _curve_label(trials, measure, rules if counted else None)
-            found.append(MeasureCurve(label, ks, means, _recommend_k(values, label)))
-    return found
+            curves.append(MeasureCurve(label, ks, means, _recommend_k(values, label)))
+    return curves
 
 
 def _curve_label(trials: ScoresByTrial, measure: str, rules: Convention | None) -> str:
@@ -205,7 +205,7 @@ def _curve_label(trials: ScoresByTrial, measure: str, rules: Convention | None) 
     """
     if rules is not None:
         return str(parse_measure_names([f"{measure}@1"], rules)[0]).removesuffix("@1")
-    names = [re.fullmatch(r"(.+)@\d+", told) for scores in trials.values() for told in scores[0].values]
+    names = [re.fullmatch(r"(.+)@\d+", value) for scores in trials.values() for value in scores[0].values]
     labels = {parts[1] for parts in names if parts and _base_measure_name(parts[1]) == measure}
     return labels.pop() if len(labels) == 1 else measure
 
@@ -219,8 +219,8 @@ def _scores_over_k(scores: Scores, measure: str, depth: int, rules: Convention) 
     """Score a run at each k up to its depth. The measures are named by k."""
     ks = [k for k in CURVE_CUTOFFS if k <= depth]
     wanted = parse_measure_names([f"{measure}@{k}" for k in ks], rules)
-    found = score_judged_ranks(scores.judged, wanted, rules)
-    return _rename_measures_to_k(found, {str(k): str(one) for k, one in zip(ks, wanted, strict=True)})
+    judged_ranks = score_judged_ranks(scores.judged, wanted, rules)
+    return _rename_measures_to_k(judged_ranks, {str(k): str(measure) for k, measure in zip(ks, wanted, strict=True)})
 
 
 def _scores_at_cutoffs(scores: Scores, measure: str) -> Scores:
@@ -229,10 +229,10 @@ def _scores_at_cutoffs(scores: Scores, measure: str) -> Scores:
     The measures are named by k.
     """
     found = {}
-    for told in scores.values:
-        parts = re.fullmatch(r"(.+)@(\d+)", told)
+    for value in scores.values:
+        parts = re.fullmatch(r"(.+)@(\d+)", value)
         if parts and _base_measure_name(parts[1]) == measure:
-            found[parts[2]] = told
+            found[parts[2]] = value
     return _rename_measures_to_k(scores, found)
 
 
@@ -316,17 +316,17 @@ def build_strata(
     for tag in by or usual:
         values = [tags.get(query, {}).get(tag) for query in queries]
         parts = [value for value in dict.fromkeys(values) if value is not None]
-        sizes = sorted((values.count(one) for one in parts), reverse=True)
+        sizes = sorted((values.count(part) for part in parts), reverse=True)
         splits_well = (
             1 < len(parts) <= MAX_STRATA and sum(sizes) * 2 > len(values) and sizes[1] >= MIN_SECOND_STRATUM_QUERIES
         )
         if not (by or (splits_well and len(found) < MAX_TAGS)):
             continue
-        order = [one for one in STRATA_ORDER if one in parts] + sorted(
-            (one for one in parts if one not in STRATA_ORDER), key=lambda one: -values.count(one)
+        order = [level for level in STRATA_ORDER if level in parts] + sorted(
+            (part for part in parts if part not in STRATA_ORDER), key=lambda level: -values.count(level)
         )
         found[tag] = [
-            _build_stratum(one, np.array([value == one for value in values]), tables, confidence) for one in order
+            _build_stratum(level, np.array([value == level for value in values]), tables, confidence) for level in order
         ]
     return found
 
@@ -344,9 +344,9 @@ def _build_stratum(value: str, mask: Any, tables: Mapping[str, Floats], confiden
 def find_auditable_measures(measures: Sequence[str], rules: Convention) -> list[str]:
     """Return the measures with a known name, which an audit can compute."""
     found = []
-    for one in measures:
+    for measure in measures:
         try:
-            found += [str(name) for name in parse_measure_names([one], rules) if isinstance(name, Measure)]
+            found += [str(name) for name in parse_measure_names([measure], rules) if isinstance(name, Measure)]
         except UnknownName:
             continue
     return found

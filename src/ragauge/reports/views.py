@@ -57,16 +57,16 @@ def build_means_table(datasets: Mapping[str, Overview]) -> Table:
     names = ("dataset", "system", "measure", "mean", "ci_low", "ci_high", "n")
     rows: list[Row] = [
         [dataset, name, measure, mean.value, mean.low, mean.high, mean.n]
-        for dataset, found in datasets.items()
-        for name, entry in found.entries.items()
+        for dataset, overview in datasets.items()
+        for name, entry in overview.entries.items()
         for measure, mean in entry.means.items()
     ]
     return Table("means", [Column(name) for name in names], rows)
 
 
 def _overview_each(result: ExperimentSet) -> DatasetOverviews:
-    overviews = {name: overview(one, audited=False) for name, one in result.experiments.items()}
-    return DatasetOverviews("Experiments", overviews, {name: one.message for name, one in result.failures.items()})
+    overviews = {name: overview(experiment, audited=False) for name, experiment in result.experiments.items()}
+    return DatasetOverviews("Experiments", overviews, {name: error.message for name, error in result.failures.items()})
 
 
 def _report_experiment_set(result: ExperimentSet) -> Report:

@@ -120,7 +120,7 @@ def bench(
         if not run.keep:
             runner.clear(builds)
     if run.price is not None:
-        points = [replace(one, cost_per_million=compute_cost_per_million(one.qps, run.price)) for one in points]
+        points = [replace(point, cost_per_million=compute_cost_per_million(point.qps, run.price)) for point in points]
     return StoreBenchmark(
         data=vectors.name,
         vectors=len(vectors.base),
@@ -165,7 +165,7 @@ def _load_vectors(
         vectors = with_metadata(vectors, run.metadata)
     filters = resolve_filters(vectors, run.where) if run.where else []
     vectors = keep_used_fields(vectors, filters)
-    texts = tuple(json.dumps(one) for one in filters)
+    texts = tuple(json.dumps(filter_mapping) for filter_mapping in filters)
     if run.truth != "auto":
         vectors = replace(vectors, neighbours=None)  # an explicit backend overrides published neighbours
     if plan.k > len(vectors.base):
@@ -218,12 +218,12 @@ def _measure_all(
 def _representative_indices(points: Sequence[MeasuredConfiguration], recall: str) -> list[int]:
     """Return the indices of the points that represent their stores."""
     series: dict[str, list[MeasuredConfiguration]] = {}
-    for one in points:
+    for point in points:
         # The null store takes part only with search options, which make it misbehave on purpose.
-        if not one.is_floor or one.configuration.search:
-            series.setdefault(one.series, []).append(one)
+        if not point.is_floor or point.configuration.search:
+            series.setdefault(point.series, []).append(point)
     chosen = [select_representative(some, recall) for some in series.values()]
-    return [place for place, one in enumerate(points) if any(one is other for other in chosen)]
+    return [place for place, configuration in enumerate(points) if any(configuration is other for other in chosen)]
 
 
 def _measure_extra_stages(
@@ -239,12 +239,12 @@ def _measure_extra_stages(
 
     def dated(stage: str, results: list[StageResultT]) -> list[StageResultT]:
         found = work.provenance(job, search, stage) if results else {}
-        return [replace(one, **found) for one in results]
+        return [replace(load, **found) for load in results]
 
     if plan.clients or plan.rates or plan.shares:
         if work.can_reopen(job):
             loads = dated("load", measuring.loads(work.measure(job, search, "load")))
-            if work.remeasures_doubtful and any(one.doubts and one.reused for one in loads):
+            if work.remeasures_doubtful and any(load.doubts and load.reused for load in loads):
                 work.remove(job, search, "load")
                 loads = dated("load", measuring.loads(work.measure(job, search, "load")))
             point = replace(point, loads=loads)
@@ -263,8 +263,8 @@ def _measure_extra_stages(
                 mixed=None if mixed is None else dated("changes", [mixed])[0],
             )
         changing = ("insert", "update", "delete") if plan.changes else ("insert",)
-        unable += [one for one in changing if one not in able]
-    notes += [f"cannot {one}" for one in unable if one != "load"]
+        unable += [operation for operation in changing if operation not in able]
+    notes += [f"cannot {operation}" for operation in unable if operation != "load"]
     return replace(point, notes=notes, unsupported=unable)
 
 
@@ -283,28 +283,28 @@ def _measure_filters(
     points: Sequence[MeasuredConfiguration], job: StoreBuild, work: BenchmarkRunner, measuring: BenchmarkAnalysis
 ) -> list[MeasuredConfiguration]:
     """Return the configurations of one build with their results under each filter."""
-    searches = [one.configuration.search for one in points]
+    searches = [point.configuration.search for point in points]
     in_process = "server" not in points[0].build.about
     pieces = work.measure_filtered(job, searches)
     results = measuring.filters(pieces, in_process=in_process)
     if work.remeasures_doubtful:
         for search, row in zip(searches, results, strict=True):
-            for one, requested in zip(row, work.plan.requested_filters, strict=True):
-                if one is not None and one.doubts and one.reused:
+            for filtered_search, requested in zip(row, work.plan.requested_filters, strict=True):
+                if filtered_search is not None and filtered_search.doubts and filtered_search.reused:
                     work.remove_filtered(job, search, requested)
         pieces = work.measure_filtered(job, searches)
         results = measuring.filters(pieces, in_process=in_process)
-    found = []
+    filters = []
     for point, piece, row in zip(points, pieces, results, strict=True):
-        skipped = sum(one is not None and not one[0][1] for one in piece)
+        skipped = sum(entry is not None and not entry[0][1] for entry in piece)
         note = (
             f"not measured with {skipped} of {len(piece)} filters: the limit of {work.plan.filter_seconds:g} s per "
             "filter was reached (raise it with --timeout)"
         )
-        measured = [one for one in row if one is not None]
+        measured = [search for search in row if search is not None]
         notes = [*([note] if skipped else []), *_note_unused_index(point, piece, row)]
-        found.append(replace(point, filters=measured, notes=[*point.notes, *notes]))
-    return found
+        filters.append(replace(point, filters=measured, notes=[*point.notes, *notes]))
+    return filters
 
 
 def _note_unused_index(
@@ -315,9 +315,9 @@ def _note_unused_index(
     The list is empty if there are no such filters or the store has no index.
     """
     unused = [
-        one.name or f"{100 * one.selectivity:.3g}%"
-        for saved, one in zip(piece, row, strict=True)
-        if saved is not None and one is not None and saved[0][0].get("index_used") is False
+        search.name or f"{100 * search.selectivity:.3g}%"
+        for saved, search in zip(piece, row, strict=True)
+        if saved is not None and search is not None and saved[0][0].get("index_used") is False
     ]
     if not unused or is_exact_search(point.build.about):
         return []

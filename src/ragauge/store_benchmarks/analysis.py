@@ -68,9 +68,9 @@ class BenchmarkAnalysis:
     ) -> Iterator[tuple[StoreBuild, MeasuredConfiguration]]:
         """Yield the measured configurations with their builds."""
         pieces = [
-            (job, one, work.saved_result(job, one.search))
+            (job, configuration, work.saved_result(job, configuration.search))
             for job in jobs
-            for one in job.points
+            for configuration in job.points
             if work.build_costs(job)
         ]
         # The median, not the minimum: a moment of higher CPU speed must not make other results unreliable.
@@ -85,10 +85,10 @@ class BenchmarkAnalysis:
 
     def loads(self, piece: RawResult | None) -> list[LoadResult]:
         """Return the results of the load tests."""
-        told, arrays = piece or ({"notes": []}, {})
+        loads, arrays = piece or ({"notes": []}, {})
         return [
             measures.summarise_load(_arrays_with_prefix(arrays, f"{place}_"), note)
-            for place, note in enumerate(told["notes"])
+            for place, note in enumerate(loads["notes"])
         ]
 
     def filters(
@@ -100,17 +100,17 @@ class BenchmarkAnalysis:
         """
         floors = [np.median(one[0][1]["floor_ns"]) for row in pieces for one in row if one and one[0][1]]
         usual = float(np.median(floors)) if floors else math.inf
-        found: list[list[FilteredSearch | None]] = [[] for _ in pieces]
-        for mine, row in zip(found, pieces, strict=True):
-            for one, (name, mask, true) in zip(row, self._exact_filtered_neighbours, strict=True):
-                if one is None or not one[0][1]:
+        filters: list[list[FilteredSearch | None]] = [[] for _ in pieces]
+        for mine, row in zip(filters, pieces, strict=True):
+            for entry, (name, mask, true) in zip(row, self._exact_filtered_neighbours, strict=True):
+                if entry is None or not entry[0][1]:
                     mine.append(None)
                     continue
-                (_, raw), dated = one
+                (_, raw), dated = entry
                 result = measures.summarise_filtered_search(raw, mask, self.data, self.plan.k, true)
                 doubts = observation.assess_clock(raw, in_process=in_process, usual_floor_ns=usual).doubts
                 mine.append(replace(result, name=name, doubts=doubts, **dated))
-        return found
+        return filters
 
     @cached_property
     def _exact_filtered_neighbours(self) -> list[tuple[str, Mask, Ints]]:
@@ -118,7 +118,7 @@ class BenchmarkAnalysis:
         masks = [
             ("", mask) for mask in nested_filters(len(self.data.base), self.plan.filters, seed=self.plan.seed).values()
         ]
-        own = [json.loads(one) for one in self.plan.where]
+        own = [json.loads(text) for text in self.plan.where]
         masks += [(describe_filter(where), matching_mask(self.data.metadata, where)) for where in own]
         base, queries, metric = self.data.base, self.data.queries, self.data.metric
         return [(name, mask, find_nearest(base, queries, self.plan.k, metric, allowed=mask)[0]) for name, mask in masks]
@@ -127,9 +127,9 @@ class BenchmarkAnalysis:
         """Return the results of inserts, updates and deletes."""
         _, arrays = piece or ({}, {})
         return [
-            measures.summarise_updates(one, _arrays_with_prefix(arrays, f"{one}_"))
-            for one in UPDATE_OPERATIONS
-            if f"{one}_ns" in arrays
+            measures.summarise_updates(operation, _arrays_with_prefix(arrays, f"{operation}_"))
+            for operation in UPDATE_OPERATIONS
+            if f"{operation}_ns" in arrays
         ]
 
     def mixed(self, piece: RawResult | None) -> MixedWorkload | None:

@@ -52,7 +52,7 @@ def join_backends(ways: list[str]) -> str:
     >>> join_backends(["torch", "numpy", "torch"])
     'numpy and torch'
     """
-    return BACKEND_SEPARATOR.join(sorted({one for way in ways for one in way.split(BACKEND_SEPARATOR)}))
+    return BACKEND_SEPARATOR.join(sorted({backend for way in ways for backend in way.split(BACKEND_SEPARATOR)}))
 
 
 def find_neighbours(
@@ -143,8 +143,10 @@ class RowShardSearch:
         rows = shard.read()
         if rows is None:
             return None
-        found = find_neighbours(np.ascontiguousarray(rows, np.float32), self.queries, self.k, self.metric, self.way)
-        return found._replace(neighbours=found.neighbours + shard.start)
+        neighbours = find_neighbours(
+            np.ascontiguousarray(rows, np.float32), self.queries, self.k, self.metric, self.way
+        )
+        return neighbours._replace(neighbours=neighbours.neighbours + shard.start)
 
 
 @dataclass(frozen=True, eq=False)
@@ -185,14 +187,17 @@ def _search_query_shards(
 ) -> NeighbourSearchResult:
     step = _shard_size(executor, queries, MIN_SHARD_QUERIES, MAX_SENT_SHARD_BYTES)
     parts = (queries[start : start + step] for start in range(0, len(queries), step))
-    found, done = [], 0
-    for one in map_ordered(executor, work, parts, heavy=True, ahead=TASKS_AHEAD):
-        found.append(one)
-        done += len(one.neighbours)
+    shards, done = [], 0
+    for search in map_ordered(executor, work, parts, heavy=True, ahead=TASKS_AHEAD):
+        shards.append(search)
+        done += len(search.neighbours)
         progress(Progress("searching", done, len(queries)))
-    near, far = (np.concatenate([one[which] for one in found]) for which in (0, 1))
+    near, far = (np.concatenate([shard[which] for shard in shards]) for which in (0, 1))
     return NeighbourSearchResult(
-        near, far, join_backends([one.by for one in found]), next((one.note for one in found if one.note), "")
+        near,
+        far,
+        join_backends([shard.by for shard in shards]),
+        next((shard.note for shard in shards if shard.note), ""),
     )
 
 
@@ -200,7 +205,7 @@ def _search_row_shards(
     executor: Executor, work: RowShardSearch, base: Matrix, progress: ProgressCallback
 ) -> NeighbourSearchResult:
     found = _iterate_shard_results(executor, work, base, progress)
-    return reduce(lambda best, one: best.among(one, work.k), found)
+    return reduce(lambda best, result: best.among(result, work.k), found)
 
 
 def _iterate_shard_results(

@@ -202,7 +202,10 @@ class BenchmarkRunner:
         the next filter.
         """
         build = self._build_folder(job)
-        names = [[filter_key(search, one, self.plan) for search in searches] for one in self.plan.requested_filters]
+        names = [
+            [filter_key(search, requested_filter, self.plan) for search in searches]
+            for requested_filter in self.plan.requested_filters
+        ]
         left = [name if build.read_result(name) is None else "" for row in names for name in row]
         if any(left):
             self._run_stage(job, "filters", searches, left)
@@ -248,11 +251,11 @@ class BenchmarkRunner:
     ) -> BenchmarkWorkerTask:
         build = self._build_folder(job)
         build.path.mkdir(parents=True, exist_ok=True)
-        one = job.configuration
+        configuration = job.configuration
         return BenchmarkWorkerTask(
             stage,
-            one.store,
-            one.build,
+            configuration.store,
+            configuration.build,
             list(searches),
             [str(build.result_file(name).absolute()) if name else "" for name in names],
             self.data.metric,
@@ -288,6 +291,8 @@ def _is_reproducible(job: StoreBuild) -> bool:
 
     This holds for built-in engines on this machine.
     """
-    one = job.configuration
-    server = SERVER_OPTIONS & one.build.keys() or (one.store == "pgvector" and "RAGAUGE_DSN" in os.environ)
-    return not server and is_reproducible("stores", Spec(one.store, one.build))
+    configuration = job.configuration
+    server = SERVER_OPTIONS & configuration.build.keys() or (
+        configuration.store == "pgvector" and "RAGAUGE_DSN" in os.environ
+    )
+    return not server and is_reproducible("stores", Spec(configuration.store, configuration.build))

@@ -46,7 +46,7 @@ def draw_rates(result: StoreBenchmark) -> ChartDraft | None:
     if not every:
         return None
     drawn = every[:MAX_LOAD_PANELS]
-    values = [v for _, loads in drawn for one in loads for v in (one.latency.p99, one.service.p99) if v > 0]
+    values = [v for _, loads in drawn for load in loads for v in (load.latency.p99, load.service.p99) if v > 0]
     ends = log_range(min(values) / 1.3, max(values) * 1.3)
     panels = [
         _rate_panel(format_configuration(result, point), loads, ends, keyed=not i)
@@ -54,7 +54,7 @@ def draw_rates(result: StoreBenchmark) -> ChartDraft | None:
     ]
     said = []
     for point, loads in drawn:
-        worst = max(loads, key=lambda one: one.latency.p99 / max(one.service.p99, 1e-9))
+        worst = max(loads, key=lambda load: load.latency.p99 / max(load.service.p99, 1e-9))
         said.append(
             f"{format_configuration(result, point)} at {worst.rate or 0:,.0f} queries per second "
             f"{format_bar_value(worst.latency.p99)} ms from the scheduled time, "
@@ -64,7 +64,7 @@ def draw_rates(result: StoreBenchmark) -> ChartDraft | None:
         "p99 latency by target rate",
         "from the scheduled time, a stall counts for every query that has to wait; from the time of sending, it counts "
         "once, as in a closed loop",
-        "crosses: the rate was not sustained" if any(not one.kept_up for _, loads in drawn for one in loads) else "",
+        "crosses: the rate was not sustained" if any(not load.kept_up for _, loads in drawn for load in loads) else "",
         f"{len(every) - MAX_LOAD_PANELS} more are not drawn" if len(every) > MAX_LOAD_PANELS else "",
     )
     return ChartDraft(panels, f"99th percentile at target rates: {'; '.join(said)}.", caption)
@@ -83,21 +83,21 @@ def draw_clients(result: StoreBenchmark) -> ChartDraft | None:
             "system": point.series,
             "dash": cast.dashes[point.series],
             "setting": format_configuration(result, point),
-            "clients": one.clients,
-            "qps": round_digits(one.qps),
-            "p50": round_digits(one.latency.p50),
-            "p99": round_digits(one.latency.p99),
+            "clients": load.clients,
+            "qps": round_digits(load.qps),
+            "p50": round_digits(load.latency.p50),
+            "p99": round_digits(load.latency.p99),
         }
         for point in _ranked_points(result)
-        for one in point.loads
-        if one.rate is None and one.qps > 0
+        for load in point.loads
+        if load.rate is None and load.qps > 0
     ]
     numbers = sorted({row["clients"] for row in rows})
     if len(numbers) < 2:
         return None
     every = [row["qps"] for row in rows]
     ends = log_range(min(every) / 1.3, max(every) * 1.3)
-    scale = alt.Scale(type="log", domain=[round_digits(one) for one in ends])
+    scale = alt.Scale(type="log", domain=[round_digits(end) for end in ends])
     axis = alt.Axis(values=log_ticks(*ends), format="~s")
     x = alt.X(
         "clients:Q",
@@ -106,7 +106,7 @@ def draw_clients(result: StoreBenchmark) -> ChartDraft | None:
         axis=alt.Axis(values=numbers, format="d"),
     )
     y = alt.Y("qps:Q", title="queries per second, all clients (log scale)", scale=scale, axis=axis)
-    key = [one for one in names if any(row["system"] == one for row in rows)]
+    key = [name for name in names if any(row["system"] == name for row in rows)]
     colour, shape = cast.colour(alt, key), cast.shape(alt, key)
     tips = [
         alt.Tooltip("setting:N", title="store"),
@@ -130,8 +130,8 @@ def _ranked_points(result: StoreBenchmark) -> list[MeasuredConfiguration]:
 
 
 def _open_loop_results(point: MeasuredConfiguration) -> list[LoadResult]:
-    known = [one for one in point.loads if one.rate and one.latency.p99 > 0 and one.service.p99 > 0]
-    return sorted(known, key=lambda one: one.rate or 0.0)
+    known = [load for load in point.loads if load.rate and load.latency.p99 > 0 and load.service.p99 > 0]
+    return sorted(known, key=lambda load: load.rate or 0.0)
 
 
 def _rate_panel(title: str, loads: Sequence[LoadResult], ends: tuple[float, float], *, keyed: bool) -> ChartPanel:
@@ -139,28 +139,28 @@ def _rate_panel(title: str, loads: Sequence[LoadResult], ends: tuple[float, floa
     rows: ChartRows = [
         {
             "from": start,
-            "rate": round_digits(one.rate or math.nan),
-            "ms": round_digits(found.p99),
-            "p50": round_digits(found.p50),
-            "max": round_digits(found.max),
-            "qps": round_digits(one.qps),
-            "kept": one.kept_up,
+            "rate": round_digits(load.rate or math.nan),
+            "ms": round_digits(latency.p99),
+            "p50": round_digits(latency.p50),
+            "max": round_digits(latency.max),
+            "qps": round_digits(load.qps),
+            "kept": load.kept_up,
         }
-        for one in loads
-        for start, found in zip(LATENCY_START_COLOURS, (one.latency, one.service), strict=True)
+        for load in loads
+        for start, latency in zip(LATENCY_START_COLOURS, (load.latency, load.service), strict=True)
     ]
-    asked = [one.rate or 1.0 for one in loads]
+    asked = [load.rate or 1.0 for load in loads]
     wide = log_range(min(asked) / 1.5, max(asked) * 1.5)
     x = alt.X(
         "rate:Q",
         title="target rate, queries per second",
-        scale=alt.Scale(type="log", domain=[round_digits(one) for one in wide]),
+        scale=alt.Scale(type="log", domain=[round_digits(value) for value in wide]),
         axis=alt.Axis(values=log_ticks(*wide), format="~s"),
     )
     y = alt.Y(
         "ms:Q",
         title="p99, ms (log scale)",
-        scale=alt.Scale(type="log", domain=[round_digits(one) for one in ends]),
+        scale=alt.Scale(type="log", domain=[round_digits(end) for end in ends]),
         axis=alt.Axis(values=log_ticks(*ends), format="~g"),
     )
     legend = alt.Legend(title=None, orient="bottom", columns=1) if keyed else None
@@ -192,10 +192,12 @@ MIN_LOG_SCALE_RATIO = 30
 BAR_WIDTH_SHARE = 0.66
 """Share of the width used up to the largest value; the rest is for its label."""
 COST_VALUES: Mapping[str, Callable[[MeasuredConfiguration], float | None]] = {
-    "build, s": lambda one: one.build.seconds,
-    "memory, MB": lambda one: None if one.build.memory_bytes is None else one.build.memory_bytes / BYTES_PER_MEGABYTE,
-    "disk, MB": lambda one: None if one.build.disk_bytes is None else one.build.disk_bytes / BYTES_PER_MEGABYTE,
-    "cold start, ms": lambda one: one.build.cold_open_ms + one.build.cold_first_ms,
+    "build, s": lambda point: point.build.seconds,
+    "memory, MB": lambda point: (
+        None if point.build.memory_bytes is None else point.build.memory_bytes / BYTES_PER_MEGABYTE
+    ),
+    "disk, MB": lambda point: None if point.build.disk_bytes is None else point.build.disk_bytes / BYTES_PER_MEGABYTE,
+    "cold start, ms": lambda point: point.build.cold_open_ms + point.build.cold_first_ms,
 }
 
 
@@ -204,12 +206,12 @@ def draw_costs(result: StoreBenchmark) -> ChartDraft | None:
 
     Each store is shown at its representative configuration. None if there is nothing to draw.
     """
-    points = {name: one for name in rank_stores(result) if (one := representative_point(result, name)) is not None}
+    points = {name: point for name in rank_stores(result) if (point := representative_point(result, name)) is not None}
     cast = SystemStyles(rank_all_series(result))
     panels, said = [], []
     for title, value in COST_VALUES.items():
-        found = {name: value(one) for name, one in points.items()}
-        known = {name: v for name, v in found.items() if v is not None and math.isfinite(v) and v > 0}
+        costs = {name: value(configuration) for name, configuration in points.items()}
+        known = {name: v for name, v in costs.items() if v is not None and math.isfinite(v) and v > 0}
         if known:
             panels.append(
                 _cost_panel(title, known, {name: format_configuration(result, points[name]) for name in known}, cast)
@@ -240,10 +242,10 @@ def _cost_panel(title: str, values: Mapping[str, float], settings: Mapping[str, 
     tips = [alt.Tooltip("setting:N", title="store"), alt.Tooltip("value:Q", title=title, format=".4~g")]
     if far:
         ends = (low / (high / low) ** 0.06, high * (high / low) ** (1.06 / BAR_WIDTH_SHARE - 1.06))
-        ticks = [one for one in log_ticks(*ends) if one <= 1.3 * high]
+        ticks = [tick for tick in log_ticks(*ends) if tick <= 1.3 * high]
         axis = alt.Axis(values=ticks, format="~g", labelOverlap="greedy", labelSeparation=4)
         x = alt.X(
-            "value:Q", title=None, scale=alt.Scale(type="log", domain=[round_digits(one) for one in ends]), axis=axis
+            "value:Q", title=None, scale=alt.Scale(type="log", domain=[round_digits(end) for end in ends]), axis=axis
         )
         marks = chart.mark_point(filled=True, size=80, opacity=1).encode(
             x=x, y=y, color=cast.colour(alt), shape=cast.shape(alt), tooltip=tips
@@ -263,10 +265,10 @@ def draw_filters(result: StoreBenchmark) -> ChartDraft | None:
 
     None if there is nothing to draw.
     """
-    found = [(key, one) for key in list_filters(result) if key[1] > 0 for one in operating_points(result, key)]
-    if not found:
+    filters = [(key, point) for key in list_filters(result) if key[1] > 0 for point in operating_points(result, key)]
+    if not filters:
         return None
-    series = {point.series for _, point in found}
+    series = {point.series for _, point in filters}
     names = [name for name in rank_all_series(result) if name in series]
     cast = SystemStyles(rank_all_series(result))
     rows: ChartRows = [
@@ -281,16 +283,16 @@ def draw_filters(result: StoreBenchmark) -> ChartDraft | None:
             "matching": point.filters[0].matching,
             "p50": round_digits(point.latency.p50),
         }
-        for (name, selectivity), point in found
+        for (name, selectivity), point in filters
     ]
     panels = [_filter_panel(rows, "recall", cast, names), _filter_panel(rows, "returned", cast, [])]
     said = []
     for name in names:
-        mine = [point for _, point in found if point.series == name]
-        least = min((point.filters[0] for point in mine), key=lambda one: one.selectivity)
+        mine = [point for _, point in filters if point.series == name]
+        search = min((point.filters[0] for point in mine), key=lambda filtered_search: filtered_search.selectivity)
         said.append(
-            f"{name} at {format_number(least.selectivity, 'selectivity')} recall {format_bar_value(least.recall)}, "
-            f"{format_number(least.returned, 'share')} of the rows"
+            f"{name} at {format_number(search.selectivity, 'selectivity')} recall {format_bar_value(search.recall)}, "
+            f"{format_number(search.returned, 'share')} of the rows"
         )
     caption = join_sentence(
         "each store at its operating point under the filter",
@@ -307,7 +309,7 @@ def _filter_panel(rows: ChartRows, field: str, cast: SystemStyles, key: Sequence
     x = alt.X(
         "share:Q",
         title="selectivity of the filter, %",
-        scale=alt.Scale(type="log", domain=[round_digits(one) for one in ends], reverse=True),
+        scale=alt.Scale(type="log", domain=[round_digits(end) for end in ends], reverse=True),
         axis=alt.Axis(values=sorted(set(shares)), format=".3~g", labelOverlap="greedy"),
     )
     y = alt.Y(f"{field}:Q", title=field, scale=alt.Scale(domain=[0, 1.02], nice=False), axis=alt.Axis(tickCount=6))

@@ -248,8 +248,8 @@ def _open_loop(store: FullStore, rows: list[Matrix], settings: LoadSettings, due
 
 def _build_time_arrays(planned: Any, began: Any, ended: Any, taken: Any, start: int, empty: int) -> RawArrays:
     moments = {"due_ns": planned, "began_ns": began, "ended_ns": ended}
-    found: RawArrays = {name: np.array(values, dtype=np.int64) - start for name, values in moments.items()}
-    return found | {"query": np.array(taken, dtype=np.int64), "empty": np.array(empty)}
+    arrays: RawArrays = {name: np.array(values, dtype=np.int64) - start for name, values in moments.items()}
+    return arrays | {"query": np.array(taken, dtype=np.int64), "empty": np.array(empty)}
 
 
 def _merge_client_results(parts: list[ClientPart], settings: LoadSettings, due: Ints, *, copies: bool) -> RawArrays:
@@ -259,11 +259,11 @@ def _merge_client_results(parts: list[ClientPart], settings: LoadSettings, due: 
     }
     found["client"] = np.repeat(np.arange(len(parts)), [len(part["due_ns"]) for part, _ in parts])
     if len(due):
-        asked = np.concatenate([part["query"] for part, _ in parts])
+        results = np.concatenate([part["query"] for part, _ in parts])
         whole: RawArrays = {"due_ns": due}
         for name in ("began_ns", "ended_ns", "client"):
             whole[name] = np.full(len(due), -1, dtype=np.int64)
-            whole[name][asked] = found[name]
+            whole[name][results] = found[name]
         found = whole
     return found | {
         "clients": np.array(settings.load.clients),
@@ -287,8 +287,8 @@ def _client_store_specs(opening: StoreSpec, clients: int, folder: Path) -> tuple
         store.close()
     if share:
         return [opening] * clients, False
-    found = [opening]
+    specs = [opening]
     for place in range(1, clients):
         shutil.copytree(opening.path, folder / str(place))
-        found.append(replace(opening, path=str(folder / str(place))))
-    return found, True
+        specs.append(replace(opening, path=str(folder / str(place))))
+    return specs, True

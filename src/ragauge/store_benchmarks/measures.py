@@ -61,7 +61,7 @@ def compute_distances(base: Matrix, queries: Matrix, positions: Ints, metric: st
     >>> compute_distances(base, base[:1], np.array([[1, 0, -1]]), "l2").tolist()
     [[5.0, 0.0, inf]]
     """
-    found = np.full(positions.shape, np.inf)
+    distances = np.full(positions.shape, np.inf)
     rows, columns = np.nonzero(positions >= 0)
     for start in range(0, len(rows), PAIRS_PER_BATCH):
         mine = slice(start, start + PAIRS_PER_BATCH)
@@ -75,8 +75,8 @@ def compute_distances(base: Matrix, queries: Matrix, positions: Ints, metric: st
         if metric == "cosine":
             sizes = np.sqrt(_row_products(ours, ours)) * np.sqrt(_row_products(theirs, theirs))
             far = np.clip(1 + np.divide(far, sizes, out=np.zeros(len(far)), where=sizes > 0), 0, 2)
-        found[rows[mine], columns[mine]] = far
-    return found
+        distances[rows[mine], columns[mine]] = far
+    return distances
 
 
 def compute_quality(truth: ExactNeighbours, positions: Ints, data: VectorSet, k: int) -> dict[str, float]:
@@ -116,39 +116,39 @@ def distance_errors(positions: Ints, claimed: NDArray[Any], data: VectorSet) -> 
     """
     rows = len(positions)
     there = positions >= 0
-    found = []
+    errors = []
     if unknown := int((positions < -1).sum()):
-        found.append(f"{unknown} results are ids that were never added")
+        errors.append(f"{unknown} results are ids that were never added")
     twice = int((there & ~_first_occurrences(positions)).any(axis=1).sum())
     if twice:
-        found.append(f"{twice} of {rows} queries returned a vector more than once")
+        errors.append(f"{twice} of {rows} queries returned a vector more than once")
     true = compute_distances(data.base, data.queries[:rows], positions, data.metric)
     claims = np.asarray(claimed, np.float64)[:, : positions.shape[1]]
     # Relative errors are meaningless near 0: cosines in single precision are off by about 1e-7 at any distance.
     scale = np.abs(true[there]).mean() if there.any() else 0.0
     least = _float32_errors(data.base, data.queries[:rows], positions, true, data.metric)
     if unsaid := int((there & np.isnan(claims)).sum()):
-        found.append(f"{unsaid / int(there.sum()):.0%} of the results have no distance")
+        errors.append(f"{unsaid / int(there.sum()):.0%} of the results have no distance")
     with np.errstate(invalid="ignore"):
         off = there & (np.abs(claims - true) > np.maximum(DISTANCE_TOLERANCE * np.maximum(np.abs(true), scale), least))
         rises = np.diff(np.where(positions == -1, np.inf, claims), axis=1)
         fallen = rises < -np.maximum(ORDER_TOLERANCE * scale, least[:, 1:])
     if are_similarities(claims, true, there & np.isfinite(claims)):
-        found.append(
+        errors.append(
             "the distances from `search` decrease as the true distances increase; did you return similarities? "
             "Return distances, nearest first"
         )
-        return found
+        return errors
     if wrong := int(off.sum()):
         said, middle = float(np.median(claims[off])), float(np.median(true[off]))
         much = abs(middle) > float(np.median(least[off]))
         typical = f"{said / middle:.3g} times" if much else f"{said:.3g} instead of 0"
         if np.allclose(claims[off], true[off] ** 2, rtol=DISTANCE_TOLERANCE):
             typical = "their squares"
-        found.append(f"{wrong / int(there.sum()):.0%} of the reported distances are wrong (typically {typical})")
+        errors.append(f"{wrong / int(there.sum()):.0%} of the reported distances are wrong (typically {typical})")
     if disorder := int(fallen.any(axis=1).sum()):
-        found.append(f"{disorder} of {rows} results are not in the order of the reported distances")
-    return found
+        errors.append(f"{disorder} of {rows} results are not in the order of the reported distances")
+    return errors
 
 
 def summarise_search_latency(nanoseconds: NDArray[Any]) -> Latency:
@@ -329,8 +329,8 @@ def _float32_errors(base: Matrix, queries: Matrix, positions: Ints, true: Floats
         off[there] = FLOAT32_TOLERANCE * ours * theirs
     else:
         size = ours + theirs
-        least = np.maximum(true[there], math.sqrt(FLOAT32_TOLERANCE) * size)
-        off[there] = FLOAT32_TOLERANCE * size * np.divide(size, least, out=np.zeros(len(size)), where=least > 0)
+        errors = np.maximum(true[there], math.sqrt(FLOAT32_TOLERANCE) * size)
+        off[there] = FLOAT32_TOLERANCE * size * np.divide(size, errors, out=np.zeros(len(size)), where=errors > 0)
     return off
 
 
@@ -356,12 +356,12 @@ def _first_occurrences(positions: Ints) -> Mask:
 
 def _mark_neighbours(positions: Ints, true: Ints) -> Mask:
     """Mark the positions that are among the exact neighbours of their row."""
-    found = np.zeros(positions.shape, np.bool_)
+    neighbours = np.zeros(positions.shape, np.bool_)
     rows = max(1, COMPARISONS_PER_BATCH // max(1, positions.shape[1] * true.shape[1]))
     for start in range(0, len(positions), rows):
         mine = slice(start, start + rows)
-        found[mine] = (positions[mine, :, None] == true[mine, None, :]).any(axis=2)
-    return np.asarray(found & (positions >= 0))
+        neighbours[mine] = (positions[mine, :, None] == true[mine, None, :]).any(axis=2)
+    return np.asarray(neighbours & (positions >= 0))
 
 
 def _row_products(left: Floats, right: Floats) -> Floats:

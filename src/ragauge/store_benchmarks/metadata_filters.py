@@ -44,7 +44,7 @@ def read_metadata(path: str | Path) -> list[dict[str, Any]]:
     form = source.ending.removeprefix(".")
     if form not in METADATA_FORMATS:
         raise BadInput(
-            f"unknown format of metadata; expected {', '.join(f'.{one}' for one in METADATA_FORMATS)}, got "
+            f"unknown format of metadata; expected {', '.join(f'.{ending}' for ending in METADATA_FORMATS)}, got "
             f"`{source.ending}`",
             file=source.label,
             hint="one row per vector, with a column `id` or in the order of the vectors",
@@ -78,14 +78,14 @@ def with_metadata(data: VectorSet, metadata: str | Path | Metadata) -> VectorSet
         str(row[named]): {key: value for key, value in row.items() if key != named} for row in rows if named in row
     }
     ids = list(data.ids) or [str(row) for row in range(n)]
-    found = [by_id.get(one, {}) for one in ids]
-    if not any(one in by_id for one in ids):
+    found = [by_id.get(name, {}) for name in ids]
+    if not any(name in by_id for name in ids):
         raise BadInput(
             f"no id of the metadata is an id of the vectors; expected ids such as {', '.join(ids[:3])}, got "
             f"{', '.join(list(by_id)[:3]) or 'none'}",
             file=label,
         )
-    lacking = sum(one not in by_id for one in ids)
+    lacking = sum(name not in by_id for name in ids)
     notes = [f"{lacking:,} of {n:,} vectors have no metadata and match no filter"] if lacking else []
     return replace(data, metadata=found, notes=[*data.notes, *notes])
 
@@ -101,9 +101,11 @@ def resolve_filters(data: VectorSet, wanted: Sequence[str | Filter]) -> list[Fil
             hint="--metadata FILE.jsonl",
         )
     known = dict.fromkeys(field for about in data.metadata for field in about)
-    found: list[Filter] = []
-    for one in wanted:
-        where = _convert_conditions(_parse_conditions(one), data) if isinstance(one, str) else dict(one)
+    filters: list[Filter] = []
+    for requested in wanted:
+        where = (
+            _convert_conditions(_parse_conditions(requested), data) if isinstance(requested, str) else dict(requested)
+        )
         for condition in parse_filter(where):
             if condition.field not in known:
                 raise UnknownName("field of the metadata", condition.field, known, hint=f"it has {', '.join(known)}")
@@ -112,8 +114,8 @@ def resolve_filters(data: VectorSet, wanted: Sequence[str | Filter]) -> list[Fil
                 f"the filter `{describe_filter(where)}` matches no vector; expected at least 1 of {len(data.base):,}",
                 hint="loosen the condition, or check the types in the metadata file",
             )
-        found.append(where)
-    return found
+        filters.append(where)
+    return filters
 
 
 def keep_used_fields(data: VectorSet, filters: Sequence[Filter]) -> VectorSet:
@@ -171,7 +173,7 @@ def _parse_conditions(text: str) -> list[tuple[str, str, list[str]]]:
     >>> _parse_conditions("lang = de and year>=2019 and kind in a|b")
     [('lang', '=', ['de']), ('year', '>=', ['2019']), ('kind', 'in', ['a', 'b'])]
     """
-    found = []
+    conditions = []
     for part in re.split(r"\s+and\s+", text.strip()):
         condition = CONDITION_PATTERN.fullmatch(part)
         if condition is None:
@@ -181,8 +183,10 @@ def _parse_conditions(text: str) -> list[tuple[str, str, list[str]]]:
                 hint=f"--where '{FILTER_EXAMPLE}'",
             )
         field, operator, value = condition["field"], condition["operator"], condition["value"]
-        found.append((field, operator, [one.strip() for one in value.split("|")] if operator == ONE_OF else [value]))
-    return found
+        conditions.append(
+            (field, operator, [part.strip() for part in value.split("|")] if operator == ONE_OF else [value])
+        )
+    return conditions
 
 
 def _convert_conditions(conditions: Sequence[tuple[str, str, list[str]]], data: VectorSet) -> dict[str, Any]:
@@ -236,7 +240,7 @@ def _convert_csv_column(cells: Sequence[Any]) -> list[Any]:
             found = [None if cell is None else kind(cell) for cell in cells]
         except (TypeError, ValueError):
             continue
-        if all(one is None or math.isfinite(one) for one in found):
+        if all(number is None or math.isfinite(number) for number in found):
             return found
     return list(cells)
 

@@ -75,17 +75,17 @@ def find_exact_neighbours(
     if given is not None:
         given = given[:, :k]
         _check_published_rows(data, given)
-    found = None if cache is None else _read_cached_neighbours(cache, data, k)
-    if given is not None and found is None and _count_multiplications(data) > MAX_FULL_CHECK_MULTIPLICATIONS:
+    neighbours = None if cache is None else _read_cached_neighbours(cache, data, k)
+    if given is not None and neighbours is None and _count_multiplications(data) > MAX_FULL_CHECK_MULTIPLICATIONS:
         return _verify_by_sample(data, given, executor)
-    if found is None:
-        found = _compute_exact_neighbours(data, k, by, executor, progress)
+    if neighbours is None:
+        neighbours = _compute_exact_neighbours(data, k, by, executor, progress)
         if cache is not None:
-            _write_cached_neighbours(cache, data, found)
+            _write_cached_neighbours(cache, data, neighbours)
     if given is None:
-        return found
-    _check_published_distances(data, np.arange(len(given)), given, found.distances)
-    return replace(found, by="given")
+        return neighbours
+    _check_published_distances(data, np.arange(len(given)), given, neighbours.distances)
+    return replace(neighbours, by="given")
 
 
 def neighbour_cache_path(cache: Path, data: VectorSet, k: int) -> Path:
@@ -103,9 +103,11 @@ def _compute_exact_neighbours(
     backend = by
     if by == "auto":
         backend = "torch" if _count_multiplications(data) > MIN_GPU_MULTIPLICATIONS else "numpy"
-    found = _search_neighbours(data, np.ascontiguousarray(data.queries, np.float32), k, backend, executor, progress)
-    notes = [found.note] if found.note else []
-    return ExactNeighbours(found.neighbours, found.distances, data.metric, found.by, notes)
+    neighbours = _search_neighbours(
+        data, np.ascontiguousarray(data.queries, np.float32), k, backend, executor, progress
+    )
+    notes = [neighbours.note] if neighbours.note else []
+    return ExactNeighbours(neighbours.neighbours, neighbours.distances, data.metric, neighbours.by, notes)
 
 
 def _search_neighbours(
@@ -118,11 +120,11 @@ def _search_neighbours(
 ) -> NeighbourSearchResult:
     if executor is None:
         base = np.ascontiguousarray(data.base, np.float32)
-        found = find_neighbours(base, queries, k, data.metric, backend, progress)
+        neighbours = find_neighbours(base, queries, k, data.metric, backend, progress)
     else:
-        found = find_neighbours_on_executor(executor, data.base, queries, k, data.metric, backend, progress)
+        neighbours = find_neighbours_on_executor(executor, data.base, queries, k, data.metric, backend, progress)
     progress(Progress("exact neighbours", len(queries), len(queries)))
-    return found
+    return neighbours
 
 
 def _read_cached_neighbours(cache: Path, data: VectorSet, k: int) -> ExactNeighbours | None:
@@ -159,10 +161,10 @@ def _is_valid_cache(data: VectorSet, near: Ints, far: Floats) -> bool:
     return bool((np.abs(own - far) <= room).all())
 
 
-def _write_cached_neighbours(cache: Path, data: VectorSet, found: ExactNeighbours) -> None:
-    arrays = {"neighbours": found.neighbours, "distances": found.distances, "by": np.array(found.by)}
+def _write_cached_neighbours(cache: Path, data: VectorSet, neighbours: ExactNeighbours) -> None:
+    arrays = {"neighbours": neighbours.neighbours, "distances": neighbours.distances, "by": np.array(neighbours.by)}
     with suppress(BadInput):  # without a writable cache they are computed again
-        write_raw_result(neighbour_cache_path(cache, data, found.neighbours.shape[1]), {}, arrays)
+        write_raw_result(neighbour_cache_path(cache, data, neighbours.neighbours.shape[1]), {}, arrays)
 
 
 def _verify_by_sample(data: VectorSet, given: Ints, executor: Executor | None) -> ExactNeighbours:

@@ -84,12 +84,12 @@ def _search_in_batches(
     start, step = 0, _rows_per_batch(torch, place, base)
     while start < len(base):
         rows = base[start : start + step]
-        found = _search_batch(torch, rows, asked, k, metric, place, half, smallest=len(rows) <= MIN_ROWS_PER_BATCH)
-        if found is None:
+        batch = _search_batch(torch, rows, asked, k, metric, place, half, smallest=len(rows) <= MIN_ROWS_PER_BATCH)
+        if batch is None:
             step = len(rows) // 2
             torch.cuda.empty_cache()
             continue
-        yield found[0] + start, found[1]
+        yield batch[0] + start, batch[1]
         start += step
 
 
@@ -161,7 +161,7 @@ class GpuQueries(NamedTuple):
 
     def some(self, which: Any) -> GpuQueries:
         """Return the queries selected by a mask or by indices."""
-        return GpuQueries(*(one[which] for one in self))
+        return GpuQueries(*(tensor[which] for tensor in self))
 
 
 class GpuSearch:
@@ -206,13 +206,13 @@ class GpuSearch:
     def candidates(self, queries: Float64Array, k: int) -> NeighbourCandidates:
         """Return the `k` nearest rows of each query, and rows too close to call."""
         torch = self.torch
-        asked = self._prepare_queries(torch.as_tensor(queries, device=self.there.device))
+        gpu_queries = self._prepare_queries(torch.as_tensor(queries, device=self.there.device))
         left = torch.arange(len(queries), device=self.there.device)
         rest = torch.full((len(queries),), -math.inf, dtype=torch.float64, device=self.there.device)
-        owners, found = [left[:0]], [left[:0]]
-        bound = self._estimate_bound(asked, k)
+        owners, candidates = [left[:0]], [left[:0]]
+        bound = self._estimate_bound(gpu_queries, k)
         for _ in range(MAX_FLOAT16_ROUNDS):
-            mine = asked.some(left)
+            mine = gpu_queries.some(left)
             threshold = self._closeness_threshold(mine, bound)
             places, distances, whole = self._find_candidates(mine, threshold)
             if distances.shape[1] < k:
@@ -223,7 +223,7 @@ class GpuSearch:
             margin = DOUBLE_ERROR_BOUND * (kth.abs() + (mine.norms if self.metric == "l2" else kth.abs() + 1))
             rows, columns = (sure[:, None] & (distances <= (kth + margin)[:, None])).nonzero(as_tuple=True)
             owners.append(left[rows])
-            found.append(places[rows, columns])
+            candidates.append(places[rows, columns])
             rest[left[sure]] = beyond[sure]
             # k rows are known within `kth`, so it is the next bound; the sample bound replaces it if fewer were found.
             left, mine, kth = left[~sure], mine.some(~sure), kth[~sure]
@@ -232,9 +232,11 @@ class GpuSearch:
             bound = torch.where(kth < math.inf, kth, self._sample_bound(mine, self.stride, k))
         if len(left):
             owners.append(left.repeat_interleave(k))
-            found.append(self._compare_with_all(asked.given[left], k).ravel())
+            candidates.append(self._compare_with_all(gpu_queries.given[left], k).ravel())
             rest[left] = math.inf
-        return NeighbourCandidates(torch.cat(owners).cpu().numpy(), torch.cat(found).cpu().numpy(), rest.cpu().numpy())
+        return NeighbourCandidates(
+            torch.cat(owners).cpu().numpy(), torch.cat(candidates).cpu().numpy(), rest.cpu().numpy()
+        )
 
     def _normalise_for_cosine(self, rows: Any) -> Any:
         return _normalise_rows(self.torch, rows) if self.metric == "cosine" else rows
@@ -244,48 +246,50 @@ class GpuSearch:
         ours = (given - self.centre) * self.scale if self.metric == "l2" else _normalise_rows(self.torch, given)
         return GpuQueries(given, ours, ours.norm(dim=1), ours @ self.centre, norms)
 
-    def _estimate_bound(self, asked: GpuQueries, k: int) -> Any:
+    def _estimate_bound(self, queries: GpuQueries, k: int) -> Any:
         """Estimate an upper bound of the distance of the k-th neighbour.
 
         The estimate may be too small, which the caller detects.
         """
         stride = self.stride
-        bound = self._sample_bound(asked, stride, _sample_rank(k, 1 / stride))
+        bound = self._sample_bound(queries, stride, _sample_rank(k, 1 / stride))
         if len(self.rows) < MIN_ROWS_FOR_SECOND_BOUND:
             return bound
         wanted = _sample_rank(k, 1 / SECOND_BOUND_STRIDE)
-        first = self._sample_bound(asked, stride, _sample_rank(wanted, SECOND_BOUND_STRIDE / stride))
-        _, distances, whole = self._find_candidates(asked, self._closeness_threshold(asked, first), SECOND_BOUND_STRIDE)
+        first = self._sample_bound(queries, stride, _sample_rank(wanted, SECOND_BOUND_STRIDE / stride))
+        _, distances, whole = self._find_candidates(
+            queries, self._closeness_threshold(queries, first), SECOND_BOUND_STRIDE
+        )
         if distances.shape[1] < wanted:
             return bound
         better = distances.kthvalue(wanted, dim=1).values
         return self.torch.where(whole & (better < math.inf), better.minimum(bound), bound)
 
-    def _sample_bound(self, asked: GpuQueries, stride: int, rank: int) -> Any:
+    def _sample_bound(self, queries: GpuQueries, stride: int, rank: int) -> Any:
         """Return the largest distance of the apparent `rank` nearest sampled rows."""
         rows, halves = self.rows[::stride], self.halves[::stride]
         rank = min(rank, len(rows))
         found = []
-        for start in range(0, len(asked.ours), step := max(1, (1 << 29) // len(rows))):
+        for start in range(0, len(queries.ours), step := max(1, (1 << 29) // len(rows))):
             part = slice(start, start + step)
-            products = (asked.ours[part].to(rows.dtype) @ rows[:, : asked.ours.shape[1]].T).float()
+            products = (queries.ours[part].to(rows.dtype) @ rows[:, : queries.ours.shape[1]].T).float()
             best = (products - halves).nan_to_num_(nan=-math.inf).topk(rank, dim=1).indices
-            far = self._candidate_distances(asked.given[part], best * stride)
+            far = self._candidate_distances(queries.given[part], best * stride)
             found.append(far.amax(dim=1))
         return self.torch.cat(found).nan_to_num_(nan=math.inf)
 
-    def _find_candidates(self, asked: GpuQueries, threshold: Any, stride: int = 1) -> tuple[Any, Any, Any]:
+    def _find_candidates(self, queries: GpuQueries, threshold: Any, stride: int = 1) -> tuple[Any, Any, Any]:
         """Find rows that may reach the threshold.
 
         Returns their indices, their distances, and whether the list of each query is complete. Shorter lists are padded
         with infinite distances.
         """
         torch = self.torch
-        rows, halves, sizes = (one[::stride].contiguous() for one in (self.rows, self.halves, self.sizes))
-        many = len(asked.ours)
+        rows, halves, sizes = (tensor[::stride].contiguous() for tensor in (self.rows, self.halves, self.sizes))
+        many = len(queries.ours)
         left = torch.zeros((many, rows.shape[1]), dtype=rows.dtype, device=rows.device)
-        left[:, : asked.ours.shape[1]] = asked.ours
-        edges = (self.rounding * asked.own + self.least).float()
+        left[:, : queries.ours.shape[1]] = queries.ours
+        edges = (self.rounding * queries.own + self.least).float()
         counts = torch.zeros(many, dtype=torch.int32, device=rows.device)
         places = torch.zeros((many, min(MAX_CANDIDATES_PER_QUERY, len(rows))), dtype=torch.int32, device=rows.device)
         kernel = _load_kernel() if rows.is_cuda and self.half else None
@@ -293,32 +297,32 @@ class GpuSearch:
         most = min(int(counts.max()), places.shape[1])
         places = places[:, :most].long() * stride
         there = torch.arange(most, device=rows.device) < counts[:, None]
-        distances = self._candidate_distances(asked.given, places).masked_fill_(~there, math.inf)
-        sane = (asked.own < MAX_RELATIVE_LENGTH[self.half]) & torch.isfinite(threshold)
+        distances = self._candidate_distances(queries.given, places).masked_fill_(~there, math.inf)
+        sane = (queries.own < MAX_RELATIVE_LENGTH[self.half]) & torch.isfinite(threshold)
         return places, distances, (counts <= places.shape[1]) & sane
 
-    def _closeness_threshold(self, asked: GpuQueries, bound: Any) -> Any:
+    def _closeness_threshold(self, queries: GpuQueries, bound: Any) -> Any:
         """Return the closeness of a row at distance `bound`, minus the rounding error."""
         if self.metric == "l2":
             squares = (bound * self.scale).square()
-            close = (asked.own.square() - squares) / 2
-            slack = DOUBLE_ERROR_BOUND * (asked.own.square() + squares)
+            close = (queries.own.square() - squares) / 2
+            slack = DOUBLE_ERROR_BOUND * (queries.own.square() + squares)
         else:
-            product = 1 - bound if self.metric == "cosine" else -bound / asked.norms
-            close = (product - asked.shift) * self.scale
-            slack = DOUBLE_ERROR_BOUND * (1 + product.abs() + asked.shift.abs()) * self.scale
-        close = close - slack - self.least * asked.own
+            product = 1 - bound if self.metric == "cosine" else -bound / queries.norms
+            close = (product - queries.shift) * self.scale
+            slack = DOUBLE_ERROR_BOUND * (1 + product.abs() + queries.shift.abs()) * self.scale
+        close = close - slack - self.least * queries.own
         return self.torch.nextafter(close.float(), close.new_tensor(-math.inf, dtype=self.torch.float32))
 
-    def _min_excluded_distance(self, asked: GpuQueries, threshold: Any) -> Any:
+    def _min_excluded_distance(self, queries: GpuQueries, threshold: Any) -> Any:
         """Return the minimum distance of a row whose closeness is below the threshold."""
         close = threshold.double()
         if self.metric == "l2":
-            squares = asked.own.square() - 2 * close - DOUBLE_ERROR_BOUND * asked.own.square()
+            squares = queries.own.square() - 2 * close - DOUBLE_ERROR_BOUND * queries.own.square()
             return squares.clamp(min=0).sqrt() / self.scale * (1 - DOUBLE_ERROR_BOUND)
-        product = close / self.scale + asked.shift
-        product = product + DOUBLE_ERROR_BOUND * (1 + product.abs() + asked.shift.abs())
-        return 1 - product if self.metric == "cosine" else -product * asked.norms
+        product = close / self.scale + queries.shift
+        product = product + DOUBLE_ERROR_BOUND * (1 + product.abs() + queries.shift.abs())
+        return 1 - product if self.metric == "cosine" else -product * queries.norms
 
     def _compare_with_all(self, given: Any, k: int) -> Any:
         """Return the `k` nearest rows of each query by comparing it with all rows.

@@ -180,11 +180,13 @@ class BenchmarkSettings:
 
         Raises UnknownName for a name that is not a setting.
         """
-        known = [one.name for one in fields(cls)]
+        known = [field.name for field in fields(cls)]
         for name in settings:
             if name not in known:
                 raise UnknownName("setting", name, known, hint=f"choose one of {', '.join(known)}")
-        made: dict[str, Any] = {name: tuple(one) if isinstance(one, list) else one for name, one in settings.items()}
+        made: dict[str, Any] = {
+            name: tuple(value) if isinstance(value, list) else value for name, value in settings.items()
+        }
         if isinstance(made.get("k"), tuple):
             made |= _parse_cutoffs(made["k"])
         return cls(**made)
@@ -217,8 +219,11 @@ class StoreBuild:
     @property
     def points(self) -> list[Configuration]:
         """Configurations of the build, one per set of search options."""
-        one = self.configuration
-        return [Configuration(one.store, one.build, search, one.name) for search in self.searches]
+        configuration = self.configuration
+        return [
+            Configuration(configuration.store, configuration.build, search, configuration.name)
+            for search in self.searches
+        ]
 
 
 def describe_stores(stores: str | type | Sequence[str | type] | Mapping[str, str | type]) -> list[str]:
@@ -311,10 +316,12 @@ def build_key(data: VectorSet, job: StoreBuild, plan: BenchmarkSettings) -> str:
 
     It covers the vectors, the store and its options, the threads, the libraries and the machine.
     """
-    one = job.configuration
-    own = hash_source(load_store_type(one.store).factory) if ":" in one.store else ""
+    configuration = job.configuration
+    own = hash_source(load_store_type(configuration.store).factory) if ":" in configuration.store else ""
     ids = hash_parts(list(data.ids))
-    return hash_parts(data.hash, ids, data.metric, one.store, dict(one.build), plan.threads, own, provenance())
+    return hash_parts(
+        data.hash, ids, data.metric, configuration.store, dict(configuration.build), plan.threads, own, provenance()
+    )
 
 
 def search_key(search: Mapping[str, Any], plan: BenchmarkSettings) -> str:
@@ -348,27 +355,32 @@ def _split_store_options(text: str) -> tuple[str, str, str]:
 
 
 def _plan_store_builds(text: str, plan: BenchmarkSettings) -> Iterator[StoreBuild]:
-    asked = parse_store(text)
-    store_type = load_store_type(asked.store)
-    _check_store_options(asked, store_type)
+    configuration = parse_store(text)
+    store_type = load_store_type(configuration.store)
+    _check_store_options(configuration, store_type)
     searching = store_type.search_options
-    for grid in _expand_grids(asked, plan):
+    for grid in _expand_grids(configuration, plan):
         lists = {name: value if isinstance(value, list) else [value] for name, value in grid.items()}
         build = {name: values for name, values in lists.items() if name not in searching}
         search = {name: values for name, values in lists.items() if name in searching}
-        for one in _option_combinations(build):
-            if is_sensible_build(one):
-                yield StoreBuild(Configuration(asked.store, one, {}, asked.name), tuple(_option_combinations(search)))
+        for options in _option_combinations(build):
+            if is_sensible_build(options):
+                yield StoreBuild(
+                    Configuration(configuration.store, options, {}, configuration.name),
+                    tuple(_option_combinations(search)),
+                )
 
 
-def _check_store_options(asked: Configuration, store_type: StoreType) -> None:
+def _check_store_options(configuration: Configuration, store_type: StoreType) -> None:
     """Check that a store has the given options, before anything is built."""
     if store_type.options is None:
         return
     known = [name for name in store_type.options if name not in ("metric", "path")]
-    for name in asked.build:
+    for name in configuration.build:
         if name not in known:
-            raise UnknownName(f"option of {asked.store}", name, known, hint=f"it has {', '.join(known) or 'none'}")
+            raise UnknownName(
+                f"option of {configuration.store}", name, known, hint=f"it has {', '.join(known) or 'none'}"
+            )
 
 
 def is_sensible_build(build: Mapping[str, Any]) -> bool:
@@ -380,19 +392,19 @@ def is_sensible_build(build: Mapping[str, Any]) -> bool:
     return not (isinstance(m, int) and isinstance(ef, int)) or ef >= 2 * m
 
 
-def _expand_grids(asked: Configuration, plan: BenchmarkSettings) -> Iterator[dict[str, Any]]:
+def _expand_grids(configuration: Configuration, plan: BenchmarkSettings) -> Iterator[dict[str, Any]]:
     """Yield the grids that match the given options, completed by default values."""
-    given = dict(asked.build)
-    if not plan.sweep or asked.store not in OPTION_GRIDS:
-        yield given
+    grids = dict(configuration.build)
+    if not plan.sweep or configuration.store not in OPTION_GRIDS:
+        yield grids
         return
     agreeing = [
-        one
-        for one in OPTION_GRIDS[asked.store]
-        if all(_is_compatible_value(given, name, value) for name, value in one.items())
+        options
+        for options in OPTION_GRIDS[configuration.store]
+        if all(_is_compatible_value(grids, name, value) for name, value in options.items())
     ]
     if not agreeing:
-        yield given
+        yield grids
     for usual in agreeing:
         wide = {
             name: _raise_widths_to_k(value, plan.k) if name == "ef_search" else value for name, value in usual.items()
@@ -403,7 +415,7 @@ def _expand_grids(asked: Configuration, plan: BenchmarkSettings) -> Iterator[dic
             }
         fewer = {name: _thin_values(value) if plan.quick else value for name, value in wide.items()}
         kept = {name for name, value in usual.items() if isinstance(value, str | bool)}
-        yield {**fewer, **{name: value for name, value in given.items() if name not in kept}}
+        yield {**fewer, **{name: value for name, value in grids.items() if name not in kept}}
 
 
 def _raise_widths_to_k(widths: list[int], k: int) -> list[int]:
@@ -438,6 +450,6 @@ def _option_combinations(options: Mapping[str, list[Any]]) -> list[dict[str, Any
 
 def _check_duplicate_stores(made: Sequence[StoreBuild]) -> None:
     configurations = [job.configuration for job in made]
-    named = {(one.name, one.store) for one in configurations if one.name}
+    named = {(configuration.name, configuration.store) for configuration in configurations if configuration.name}
     unique_by(sorted(named), itemgetter(0), "store name", hint="give each store its own name: NAME=STORE")
-    unique_by(configurations, lambda one: f"{one.name} {one}".strip(), "store")
+    unique_by(configurations, lambda configuration: f"{configuration.name} {configuration}".strip(), "store")

@@ -61,12 +61,12 @@ class RecallAxis(NamedTuple):
     def ticks(self) -> list[float]:
         """Positions of the ticks: round values with a minimum distance, and 1 if reached."""
         gap = (self.high - self.low) / MAX_TICKS
-        found: list[float] = [self.end] if self.end <= self.high else []
+        ticks: list[float] = [self.end] if self.end <= self.high else []
         for recall in TICK_RECALLS:
             at = self.place(recall)
-            if self.low <= at <= self.high and all(abs(at - other) >= gap for other in found):
-                found.append(at)
-        return sorted(found)
+            if self.low <= at <= self.high and all(abs(at - other) >= gap for other in ticks):
+                ticks.append(at)
+        return sorted(ticks)
 
     def x(self, alt: Any, title: str) -> Any:
         """Return the encoding of the field `at`."""
@@ -74,7 +74,7 @@ class RecallAxis(NamedTuple):
         # Only numbers go into the expression, never text from a file.
         label = f"datum.value > {self.end - 1e-3:.5f} ? '1' : format(1 - pow(10, -datum.value), '.5~f')"
         axis = alt.Axis(
-            values=[round(one, 5) for one in self.ticks], labelExpr=label, labelOverlap="greedy", labelSeparation=5
+            values=[round(tick, 5) for tick in self.ticks], labelExpr=label, labelOverlap="greedy", labelSeparation=5
         )
         return alt.X("at:Q", title=title, scale=ends, axis=axis)
 
@@ -87,10 +87,10 @@ def build_recall_axis(recalls: Sequence[float]) -> RecallAxis:
     >>> [round(build_recall_axis([0.5, 0.999, 1.0]).place(one), 2) for one in (0.5, 0.9, 0.999, 1.0)]
     [0.3, 1.0, 3.0, 3.3]
     """
-    nearest = min([1 - one for one in recalls if one < 1 - MIN_MISSING_RECALL], default=MAX_MISSING_RECALL)
+    nearest = min([1 - recall for recall in recalls if recall < 1 - MIN_MISSING_RECALL], default=MAX_MISSING_RECALL)
     end = -math.log10(min(nearest, MAX_MISSING_RECALL)) + math.log10(2)
     whole = RecallAxis(round(end, 5), 0.0, 0.0)
-    places = [whole.place(one) for one in recalls]
+    places = [whole.place(recall) for recall in recalls]
     pad = max(0.04 * (max(places) - min(places)), 0.05)
     return whole._replace(low=max(0.0, min(places) - pad), high=max(places) + pad)
 
@@ -101,14 +101,16 @@ ConfigurationValue = Callable[[MeasuredConfiguration], float]
 
 def draw_speed(result: StoreBenchmark) -> ChartDraft | None:
     """Draw recall against queries per second; None if there is nothing to draw."""
-    points = _drawable_points(result, lambda one: one.qps)
+    points = _drawable_points(result, lambda point: point.qps)
     if not points:
         return None
-    made = _recall_panel(result, points, lambda one: one.qps, "queries per second (log scale)", up=True, chosen=True)
+    made = _recall_panel(
+        result, points, lambda point: point.qps, "queries per second (log scale)", up=True, chosen=True
+    )
     said = [
-        f"{name} {format_number(found.qps, 'qps') if found.qps else 'not reached'}"
+        f"{name} {format_number(qps_at_recall.qps, 'qps') if qps_at_recall.qps else 'not reached'}"
         for name in rank_stores(result)
-        if (found := find_qps_at_recall(result, name)) is not None
+        if (qps_at_recall := find_qps_at_recall(result, name)) is not None
     ]
     caption = join_sentence(
         "right is more accurate, up is faster",
@@ -129,8 +131,8 @@ def draw_latency(result: StoreBenchmark) -> ChartDraft | None:
         points = _drawable_points(result, value)
         if points:
             panels.append(_recall_panel(result, points, value, f"{name}, ms (log scale)", up=False, keyed=not panels))
-            least = min(points, key=value)
-            said.append(f"{name} from {format_bar_value(value(least))} ms ({least.configuration.series})")
+            point = min(points, key=value)
+            said.append(f"{name} from {format_bar_value(value(point))} ms ({point.configuration.series})")
     if not panels:
         return None
     caption = join_sentence("right is more accurate, down is faster", "one client, one query after the other")
@@ -146,7 +148,9 @@ def draw_filter_latency(result: StoreBenchmark) -> ChartDraft | None:
     said = []
     value = _percentile_getter("p50")
     for key in list_filters(result):
-        points = [one for one in points_with_filter(result, key) if not one.is_floor and 0 < value(one) < math.inf]
+        points = [
+            point for point in points_with_filter(result, key) if not point.is_floor and 0 < value(point) < math.inf
+        ]
         if points:
             name = f"`{key[0]}`" if key[0] else format_filter(key)
             made = _recall_panel(
@@ -175,40 +179,42 @@ def draw_relevance(result: StoreBenchmark) -> ChartDraft | None:
     None if there is nothing to draw.
     """
     panels: list[ChartPanel] = []
-    for name in dict.fromkeys(name for one in result.points for name in one.relevance):
+    for name in dict.fromkeys(name for point in result.points for name in point.relevance):
         points = [
-            one
-            for one in _drawable_points(result, _relevance_getter(name))
-            if math.isfinite(one.relevance.get(name, math.nan))
+            point
+            for point in _drawable_points(result, _relevance_getter(name))
+            if math.isfinite(point.relevance.get(name, math.nan))
         ]
         if len(points) > 1:
             panels.append(_relevance_panel(result, points, name, keyed=not panels))
     if not panels:
         return None
-    told = [describe_sufficient_recall(one) for one in result.sufficient_recalls]
+    told = [describe_sufficient_recall(sufficient_recall) for sufficient_recall in result.sufficient_recalls]
     caption = join_sentence("each mark is a configuration", "where marks are level, more recall does not help")
     return ChartDraft(panels, join_sentence(*told), caption)
 
 
 def _relevance_getter(name: str) -> ConfigurationValue:
-    return lambda one: one.relevance.get(name, math.nan)
+    return lambda point: point.relevance.get(name, math.nan)
 
 
 def _percentile_getter(name: str) -> ConfigurationValue:
-    return lambda one: float(getattr(one.latency, name))
+    return lambda point: float(getattr(point.latency, name))
 
 
 def _drawable_points(result: StoreBenchmark, value: ConfigurationValue) -> list[MeasuredConfiguration]:
     """Return the points with a recall and a value that a logarithmic axis can show."""
     return [
-        one
-        for one in result.points
-        if not one.is_floor and math.isfinite(one.quality.get(result.recall, math.nan)) and 0 < value(one) < math.inf
+        point
+        for point in result.points
+        if not point.is_floor
+        and math.isfinite(point.quality.get(result.recall, math.nan))
+        and 0 < value(point) < math.inf
     ]
 
 
 def _axis_for_points(result: StoreBenchmark, points: Sequence[MeasuredConfiguration]) -> RecallAxis:
-    return build_recall_axis([one.quality[result.recall] for one in points])
+    return build_recall_axis([point.quality[result.recall] for point in points])
 
 
 def _recall_chart_rows(
@@ -223,28 +229,28 @@ def _recall_chart_rows(
     `line` says whether the point is on the frontier of its store.
     """
     where = _axis_for_points(result, points)
-    kept: set[int] = set()
-    for name in dict.fromkeys(one.series for one in points):
-        mine = [i for i, one in enumerate(points) if one.series == name]
+    rows: set[int] = set()
+    for name in dict.fromkeys(point.series for point in points):
+        mine = [i for i, point in enumerate(points) if point.series == name]
         speeds = [value(points[i]) if up else 1 / value(points[i]) for i in mine]
-        kept |= {mine[i] for i in find_pareto_indices([points[j].quality[result.recall] for j in mine], speeds)}
+        rows |= {mine[i] for i in find_pareto_indices([points[j].quality[result.recall] for j in mine], speeds)}
     return [
         {
-            "system": one.series,
-            "dash": cast.dashes[one.series],
-            "options": format_options(one.configuration) or "defaults",
-            "recall": round_digits(one.quality[result.recall], 7),
-            "at": round_digits(where.place(one.quality[result.recall])),
-            "value": round_digits(value(one)),
-            "qps": round_digits(one.qps),
-            "p50": round_digits(one.latency.p50),
-            "p99": round_digits(one.latency.p99),
-            "build": round_digits(one.build.seconds),
-            "memory": None if one.build.memory_bytes is None else round_digits(one.build.memory_bytes / 1e6),
-            "doubts": "; ".join(one.clock.doubts) or "none",
-            "line": i in kept,
+            "system": point.series,
+            "dash": cast.dashes[point.series],
+            "options": format_options(point.configuration) or "defaults",
+            "recall": round_digits(point.quality[result.recall], 7),
+            "at": round_digits(where.place(point.quality[result.recall])),
+            "value": round_digits(value(point)),
+            "qps": round_digits(point.qps),
+            "p50": round_digits(point.latency.p50),
+            "p99": round_digits(point.latency.p99),
+            "build": round_digits(point.build.seconds),
+            "memory": None if point.build.memory_bytes is None else round_digits(point.build.memory_bytes / 1e6),
+            "doubts": "; ".join(point.clock.doubts) or "none",
+            "line": i in rows,
         }
-        for i, one in enumerate(points)
+        for i, point in enumerate(points)
     ]
 
 
@@ -260,7 +266,7 @@ def _recall_chart_tooltips(alt: Any, rows: ChartRows) -> list[Any]:
         alt.Tooltip("memory:Q", title="memory MB", format=".4~g"),
         alt.Tooltip("doubts:N", title="doubts"),
     ]
-    return [one for one in tips if any(row[one.shorthand.partition(":")[0]] is not None for row in rows)]
+    return [tip for tip in tips if any(row[tip.shorthand.partition(":")[0]] is not None for row in rows)]
 
 
 def _recall_panel(
@@ -278,15 +284,15 @@ def _recall_panel(
     With `chosen`, a click on a name in the legend shows only that store.
     """
     alt = import_altair()
-    names = [one for one in rank_stores(result) if any(point.series == one for point in points)]
+    names = [store for store in rank_stores(result) if any(point.series == store for point in points)]
     cast = SystemStyles(rank_all_series(result))
     rows = _recall_chart_rows(result, points, value, up, cast)
     x = _axis_for_points(result, points).x(alt, f"recall of the {result.k} nearest")
-    every = [value(one) for one in points]
+    every = [value(point) for point in points]
     ends = log_range(min(every) / 1.25, max(every) * 1.25)
     side = alt.Axis(values=log_ticks(*ends), format="~s" if ends[1] >= 1000 else "~g")
     y = alt.Y(
-        "value:Q", title=words, scale=alt.Scale(type="log", domain=[round_digits(one) for one in ends]), axis=side
+        "value:Q", title=words, scale=alt.Scale(type="log", domain=[round_digits(end) for end in ends]), axis=side
     )
     key = names if keyed else []
     colour, shape, dash = cast.colour(alt, key), cast.shape(alt, key), cast.dash(alt)
@@ -316,13 +322,13 @@ def _relevance_panel(
     result: StoreBenchmark, points: Sequence[MeasuredConfiguration], name: str, *, keyed: bool
 ) -> ChartPanel:
     alt = import_altair()
-    names = [one for one in rank_stores(result) if any(point.series == one for point in points)]
+    names = [store for store in rank_stores(result) if any(point.series == store for point in points)]
     cast = SystemStyles(rank_all_series(result))
-    rows = _recall_chart_rows(result, points, lambda one: one.qps or 1.0, True, cast)
-    for row, one in zip(rows, points, strict=True):
-        row["value"] = round_digits(one.relevance[name])
+    rows = _recall_chart_rows(result, points, lambda point: point.qps or 1.0, True, cast)
+    for row, configuration in zip(rows, points, strict=True):
+        row["value"] = round_digits(configuration.relevance[name])
     x = _axis_for_points(result, points).x(alt, f"recall of the {result.k} nearest")
-    ends = [round_digits(one) for one in padded_range([one.relevance[name] for one in points])]
+    ends = [round_digits(limit) for limit in padded_range([point.relevance[name] for point in points])]
     scale = alt.Scale(domain=ends, zero=False, nice=False)
     y = alt.Y("value:Q", title=name, scale=scale, axis=alt.Axis(tickCount=6))
     key = names if keyed else []

@@ -172,7 +172,7 @@ class SavedVectors:
         """Return warm-up queries: random rows of the base with a little noise."""
         random = np.random.default_rng([seed, 1])
         places = np.sort(random.choice(len(self), size=min(n, len(self)), replace=False))
-        found = np.concatenate([self.rows("base", int(place), 1) for place in places])
-        spread = float(found.std()) or 1.0
-        moved = found + random.normal(scale=0.05 * spread, size=found.shape)
+        others = np.concatenate([self.rows("base", int(place), 1) for place in places])
+        spread = float(others.std()) or 1.0
+        moved = others + random.normal(scale=0.05 * spread, size=others.shape)
         return np.asarray(moved, dtype=np.float32)

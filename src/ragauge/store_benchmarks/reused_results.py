@@ -23,8 +23,8 @@ def list_results(result: StoreBenchmark) -> Iterator[tuple[MeasuredConfiguration
     for point in result.points:
         if not point.is_floor:
             yield point, point
-            for one in (*point.loads, *point.filters, *point.changes, *((point.mixed,) if point.mixed else ())):
-                yield point, one
+            for load in (*point.loads, *point.filters, *point.changes, *((point.mixed,) if point.mixed else ())):
+                yield point, load
 
 
 def format_reused(results: Sequence[BenchmarkResult]) -> str:
@@ -36,33 +36,33 @@ def format_reused(results: Sequence[BenchmarkResult]) -> str:
     >>> format_reused([change]), format_reused([])
     ('2026-11-17 14:02', 'no')
     """
-    made = sorted(one.made for one in results if one.reused)
+    made = sorted(point.made for point in results if point.reused)
     if not made:
         return "no"
-    minutes = [one[:16].replace("T", " ") for one in (made[0], made[-1])]
-    days = list(dict.fromkeys(one[:10] for one in minutes))
+    minutes = [time[:16].replace("T", " ") for time in (made[0], made[-1])]
+    days = list(dict.fromkeys(minute[:10] for minute in minutes))
     text = minutes[0] if len(set(minutes)) == 1 else " to ".join(days)
     return text if len(made) == len(results) else f"{text} ({len(made)} of {len(results)})"
 
 
 def describe_reuse(result: StoreBenchmark) -> str:
     """Return a note on the stores with reused results and their dates; empty if none."""
-    reused = [(point, one) for point, one in list_results(result) if one.reused]
+    reused = [(point, configuration) for point, configuration in list_results(result) if configuration.reused]
     if not reused:
         return ""
     stores = list(dict.fromkeys(point.series for point, _ in reused))
     names = ", ".join(stores[:4]) + (f" and {pluralise(len(stores) - 4, 'other store')}" if len(stores) > 4 else "")
-    dates = list(dict.fromkeys(f(one.made for _, one in reused) for f in (min, max)))
+    dates = list(dict.fromkeys(f(point.made for _, point in reused) for f in (min, max)))
     return f"{names}: reused; made {' to '.join(dates)} (measure again with --fresh)"
 
 
 def describe_mixture(result: StoreBenchmark) -> str:
     """Return a sentence if reused results are compared with new ones, else empty."""
-    every = [one for _, one in list_results(result)]
-    reused = [one for one in every if one.reused]
+    every = [point for _, point in list_results(result)]
+    reused = [point for point in every if point.reused]
     if not reused or len(reused) == len(every):
         return ""
-    dates = list(dict.fromkeys(f(one.made for one in reused)[:10] for f in (min, max)))
+    dates = list(dict.fromkeys(f(point.made for point in reused)[:10] for f in (min, max)))
     are = "is" if len(reused) == 1 else "are"
     return (
         f"{len(reused)} of {pluralise(len(every), 'result')} {are} reused (made {' to '.join(dates)}) and compared "

@@ -182,9 +182,9 @@ def time_search_rounds(
             floors.append(_time_null_store(floor, queries, k))
         where = find_positions(answers.ids[: len(queries)], index)
         mine = found[place]
-        one = first.setdefault(place, {"positions": where, "distances": answers.distances[: len(queries)]})
+        round_results = first.setdefault(place, {"positions": where, "distances": answers.distances[: len(queries)]})
         mine["nanoseconds"].append(answers.nanoseconds)
-        mine["changed"].append(int((where != one["positions"]).any(axis=1).sum()))
+        mine["changed"].append(int((where != round_results["positions"]).any(axis=1).sum()))
         mine["floor_ns"].append(floors)
         mine["readings"].append(readings)
         progress(Progress("search", min(done, repeats * len(settings)), repeats * len(settings)))
@@ -229,8 +229,8 @@ def find_positions(ids: NDArray[np.object_], index: Mapping[str, int]) -> Ints:
     >>> find_positions(np.array([["b", None, "?"]], dtype=object), {"a": 0, "b": 1}).tolist()
     [[1, -1, -2]]
     """
-    found = [-1 if name is None else index.get(name, UNKNOWN_POSITION) for name in ids.ravel().tolist()]
-    return np.array(found, dtype=np.int64).reshape(ids.shape)
+    positions = [-1 if name is None else index.get(name, UNKNOWN_POSITION) for name in ids.ravel().tolist()]
+    return np.array(positions, dtype=np.int64).reshape(ids.shape)
 
 
 def split_rows(queries: Matrix) -> list[Matrix]:

@@ -266,7 +266,7 @@ class _UpdatedVector(NamedTuple):
 
         A result at that position counts only if its reported distance is closer to the old one.
         """
-        claims = [float(far) for one, far in zip(answer[0][0], answer[1][0], strict=False) if one == name]
+        claims = [float(far) for found_id, far in zip(answer[0][0], answer[1][0], strict=False) if found_id == name]
         return not any(abs(far - self.before) < abs(far - self.after) for far in claims)
 
 

@@ -67,12 +67,12 @@ def generate_clustered_vectors(metric: str = "l2", **options: float) -> VectorSe
     >>> made.base.shape, made.queries.shape, made.name
     ((100, 4), (3, 4), 'clustered:n=100,d=4,clusters=5,queries=3')
     """
-    told = {**CLUSTERED_OPTIONS, **options}
-    count, dimension, clusters = (check_int(name, told[name]) for name in ("n", "d", "clusters"))
+    vectors = {**CLUSTERED_OPTIONS, **options}
+    count, dimension, clusters = (check_int(name, vectors[name]) for name in ("n", "d", "clusters"))
     queries, seed, spread = (
-        check_int("queries", told["queries"]),
-        check_int("seed", told["seed"], 0),
-        float(told["spread"]),
+        check_int("queries", vectors["queries"]),
+        check_int("seed", vectors["seed"], 0),
+        float(vectors["spread"]),
     )
     if not 0 <= spread <= 1e6:
         raise BadInput(f"spread must be at least 0, got {spread:g}")
@@ -93,7 +93,9 @@ def generate_clustered_vectors(metric: str = "l2", **options: float) -> VectorSe
             )
         return out
 
-    named = ",".join(f"{name}={told[name]:g}" for name in CLUSTERED_OPTIONS if told[name] != CLUSTERED_OPTIONS[name])
+    named = ",".join(
+        f"{name}={vectors[name]:g}" for name in CLUSTERED_OPTIONS if vectors[name] != CLUSTERED_OPTIONS[name]
+    )
     name = f"clustered:{named}" if named else "clustered"
     return VectorSet(name, drawn(count, 1), drawn(queries, 2), metric)
 
@@ -143,8 +145,8 @@ def load_vector_set(
             hint="remove the embedder, or give a dataset: ragauge bench pydocs --embedder wordllama",
         )
     if isinstance(what, VectorSet):
-        found = what if metric in (None, what.metric) else replace(what, metric=metric, neighbours=None)
-        return _finalise_vector_set(check_finite(_limit_vectors(found, limit, queries)))
+        vector_set = what if metric in (None, what.metric) else replace(what, metric=metric, neighbours=None)
+        return _finalise_vector_set(check_finite(_limit_vectors(vector_set, limit, queries)))
     if isinstance(what, Dataset):
         return _finalise_vector_set(_embed_dataset(what, metric, embedder, limit, queries, progress))
     text = str(what)
@@ -200,8 +202,8 @@ def _limit_vectors(data: VectorSet, limit: int | None, queries: int | None) -> V
 def _find_base_files(folder: Path) -> list[Path]:
     """Find the files of base vectors: named `base`, else `train`, else `learn`."""
     for words in BASE_FILE_WORDS:
-        if found := _find_files_by_word(folder, words):
-            return found
+        if files := _find_files_by_word(folder, words):
+            return files
     return []
 
 
@@ -230,8 +232,8 @@ def _load_vector_folder(
     file, name = _require_single_file(_find_base_files(folder), "vectors"), folder.resolve().name
     near = _find_files_by_word(folder, NEIGHBOUR_FILE_WORDS)
     told = {
-        one: next((METRIC_FILE_WORDS[word] for word in _file_name_words(one) if word in METRIC_FILE_WORDS), None)
-        for one in near
+        path: next((METRIC_FILE_WORDS[word] for word in _file_name_words(path) if word in METRIC_FILE_WORDS), None)
+        for path in near
     }
     known = sorted({each for each in told.values() if each})
     if metric is None and len(known) > 1:
@@ -242,11 +244,16 @@ def _load_vector_folder(
         )
     # Published vector sets usually omit the metric if it is the Euclidean distance.
     chosen = metric or (known[0] if known else "l2")
-    fitting = [one for one in near if told[one] == chosen] or [one for one in near if not told[one] and chosen == "l2"]
-    asked = _find_files_by_word(folder, QUERY_FILE_WORDS)
-    if not asked:
+    fitting = [path for path in near if told[path] == chosen] or [
+        path for path in near if not told[path] and chosen == "l2"
+    ]
+    files_by_word = _find_files_by_word(folder, QUERY_FILE_WORDS)
+    if not files_by_word:
         return replace(_load_vector_file(file, chosen, limit, queries, seed), name=name)
-    rows, ours = read_vectors(file, limit=limit), read_vectors(_require_single_file(asked, "queries"), limit=queries)
+    rows, ours = (
+        read_vectors(file, limit=limit),
+        read_vectors(_require_single_file(files_by_word, "queries"), limit=queries),
+    )
     neighbours = None
     if fitting and limit is None:
         place = _require_single_file(fitting, "neighbours")
@@ -255,7 +262,7 @@ def _load_vector_folder(
             what = f"{len(found)} rows of {found.dtype}"
             raise BadInput(f"holds {what}, not the neighbours of {len(ours.vectors)} queries", file=str(place))
         neighbours = found.astype(np.int64)
-    base, vectors = _to_float32_matrix(rows, file), _to_float32_matrix(ours, asked[0])
+    base, vectors = _to_float32_matrix(rows, file), _to_float32_matrix(ours, files_by_word[0])
     if base.shape[1] != vectors.shape[1]:
         what = f"the vectors have {base.shape[1]} dimensions, the queries {vectors.shape[1]}"
         raise BadInput(what, file=str(folder))
@@ -322,8 +329,10 @@ def _embed_dataset(
         notes.append(f"only the first {len(documents):,} of {len(dataset.documents):,} documents are indexed")
     ids = [document.id for document in documents]
     about = [dict(document.metadata) for document in documents]
-    found = VectorSet(dataset.name, base, vectors, metric or "cosine", None, ids, list(asked), dataset.judgments, notes)
-    return check_finite(replace(found, metadata=about if any(about) else ()))
+    vector_set = VectorSet(
+        dataset.name, base, vectors, metric or "cosine", None, ids, list(asked), dataset.judgments, notes
+    )
+    return check_finite(replace(vector_set, metadata=about if any(about) else ()))
 
 
 def check_finite(data: VectorSet) -> VectorSet:
@@ -387,9 +396,9 @@ def _restrict_judgments(judgments: Judgments | None, asked: Sequence[str]) -> Ju
     there = set(asked)
     return Judgments(
         {query: grades for query, grades in judgments.nested.items() if query in there},
-        subtopics=judgments.subtopics and {one: its for one, its in judgments.subtopics.items() if one in there},
+        subtopics=judgments.subtopics and {query: its for query, its in judgments.subtopics.items() if query in there},
         targets=judgments.targets,
-        distances=judgments.distances and {one: far for one, far in judgments.distances.items() if one in there},
+        distances=judgments.distances and {query: far for query, far in judgments.distances.items() if query in there},
         source=judgments.source,
     )
 

@@ -132,7 +132,7 @@ def run_filter_stage(order: BenchmarkWorkerTask, progress: ProgressCallback) -> 
     """
     vectors, plan = SavedVectors(order.vectors), order.plan
     rungs = nested_filters(len(vectors), plan.filters, seed=plan.seed)
-    conditions = [*(build_filter_condition(rung) for rung in rungs), *(json.loads(one) for one in plan.where)]
+    conditions = [*(build_filter_condition(rung) for rung in rungs), *(json.loads(text) for text in plan.where)]
     random = build_filter_metadata(rungs) if rungs else [{} for _ in range(len(vectors))]
     about = [{**own, **rung} for own, rung in zip(vectors.metadata(plan.metadata), random, strict=True)]
     queries, index, floor = vectors.rows("queries"), vectors.index(), _build_null_store(vectors, order.metric)
@@ -187,13 +187,20 @@ def run_update_stage(order: BenchmarkWorkerTask, progress: ProgressCallback) -> 
                 inserts=updates.MixedWorkloadSettings(n=plan.mixed, seconds=plan.seconds, seed=plan.seed),
             )
             arrays |= {f"mixed_{name}": values for name, values in raw.items()}
-        for number, one in enumerate(updates.UPDATE_OPERATIONS):
-            if plan.changes and one in able:
-                progress(Progress(one, number, len(updates.UPDATE_OPERATIONS)))
+        for number, operation in enumerate(updates.UPDATE_OPERATIONS):
+            if plan.changes and operation in able:
+                progress(Progress(operation, number, len(updates.UPDATE_OPERATIONS)))
                 raw = updates.time_updates(
-                    store, base, plan.k, one, ids=vectors.ids(), metric=order.metric, n=plan.changes, seed=plan.seed
+                    store,
+                    base,
+                    plan.k,
+                    operation,
+                    ids=vectors.ids(),
+                    metric=order.metric,
+                    n=plan.changes,
+                    seed=plan.seed,
                 )
-                arrays |= {f"{one}_{name}": values for name, values in raw.items()}
+                arrays |= {f"{operation}_{name}": values for name, values in raw.items()}
         write_raw_result(Path(order.results[0]), {}, arrays)
 
 

@@ -62,7 +62,7 @@ class StressData:
     @property
     def ids(self) -> list[str]:
         """Ids of the documents, in order."""
-        return [one.id for one in self.documents]
+        return [document.id for document in self.documents]
 
 
 def stress(
@@ -87,8 +87,8 @@ def stress(
     named = resolve_store_name(store)
     check_libraries([named])
     check_options([named])
-    found = load_stress_data(source, embedder, plan, limit=limit, progress=progress)
-    return stress_store(named, found, plan, reproducer=reproducer, progress=progress)
+    data = load_stress_data(source, embedder, plan, limit=limit, progress=progress)
+    return stress_store(named, data, plan, reproducer=reproducer, progress=progress)
 
 
 def check_libraries(stores: Sequence[str]) -> None:
@@ -163,7 +163,7 @@ def stress_store(
             outcome = run_ingestion_mode(course, lambda rankings: score_rankings(found, rankings, plan.k), reproduce)
             description = {**description, **outcome.description}
             ways.append(outcome.way)
-            unreproduced = [_describe_unreproduced(one) for one in outcome.way.not_reproduced]
+            unreproduced = [_describe_unreproduced(failure) for failure in outcome.way.not_reproduced]
             notes += [f"{store} {way}: {note}" for note in (*outcome.notes, *unreproduced)]
     return StressTest(
         store=store,
@@ -204,7 +204,7 @@ def _describe_unreproduced(failure: StoreFailure) -> str:
 def _save_reproducer(
     folder: Path,
     store: str,
-    found: StressData,
+    data: StressData,
     plan: StressSettings,
     broken: StoreFailure,
     prefix: int,
@@ -214,11 +214,11 @@ def _save_reproducer(
     return write_reproducer(
         place,
         broken,
-        found.documents[:prefix],
-        found.queries,
+        data.documents[:prefix],
+        data.queries,
         store=store,
-        source=found.name,
-        command=build_command(store, str(place), broken, plan, found.typed),
+        source=data.name,
+        command=build_command(store, str(place), broken, plan, data.typed),
         description=", ".join(f"{name} {value}" for name, value in described.items()),
     )
 
@@ -250,7 +250,7 @@ def load_stress_data(
         notes.append(f"{data.name} has no queries: the first words of some documents are used as queries")
     chosen = random.Random(plan.seed).sample(sorted(queries), min(plan.queries, len(queries)))  # noqa: S311 - a sample
     queries = {name: queries[name] for name in sorted(chosen)}
-    texts = [one.whole for one in documents]
+    texts = [document.whole for document in documents]
     model = open_embedder(embedder, texts, progress)
     vectors = embed_texts(model, texts, cache=cache_folder(), progress=progress).vectors
     vectors = _replace_zero_vectors(vectors, data.name, model.name, notes)

@@ -50,7 +50,7 @@ def run_ingestion_mode(course: StressScenario, scored: ModeScorer, reproduce: Re
     def fill() -> AttemptFailure | None:
         nonlocal filled, kills
         filled = course.filled(n)
-        kills = course.kills(n, *(_median_seconds(one) for one in (filled.put, filled.commit)))
+        kills = course.kills(n, *(_median_seconds(calls_ns) for calls_ns in (filled.put, filled.commit)))
         return filled.failure
 
     def kill() -> AttemptFailure | None:
@@ -149,19 +149,19 @@ def _investigate_failure(
     )
     if not course.plan.bisect:
         return replace(broken, doubt="no attempt was made to reproduce it or to find a shorter prefix (--no-bisect)")
-    found = find_failing_prefix(course, failure, kills)
-    reproduced = found.prefix is not None
+    failing_prefix = find_failing_prefix(course, failure, kills)
+    reproduced = failing_prefix.prefix is not None
     broken = replace(
         broken,
-        prefix=found.prefix,
-        tried=found.tried,
-        steady=found.steady,
-        doubt=found.doubt,
+        prefix=failing_prefix.prefix,
+        tried=failing_prefix.tried,
+        steady=failing_prefix.steady,
+        doubt=failing_prefix.doubt,
         reproduced=reproduced,
     )
     if not reproduced and not failure.documents_lost:
         return broken
-    return reproduce(broken, failure.after if found.prefix is None else found.prefix, description)
+    return reproduce(broken, failure.after if failing_prefix.prefix is None else failing_prefix.prefix, description)
 
 
 def find_failing_prefix(
@@ -230,5 +230,5 @@ def compute_fill_rates(nanoseconds: Sequence[int], batch: int, documents: int) -
 
 
 def _split_calls(calls: int) -> list[tuple[int, int]]:
-    edges = [math.ceil(calls * one / MAX_RATE_POINTS) for one in range(MAX_RATE_POINTS + 1)]
+    edges = [math.ceil(calls * place / MAX_RATE_POINTS) for place in range(MAX_RATE_POINTS + 1)]
     return [(low, high) for low, high in pairwise(edges) if high > low]

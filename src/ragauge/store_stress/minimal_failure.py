@@ -91,7 +91,7 @@ def find_minimal_prefix(
         doubt = "some longer prefixes did not fail, and a shorter prefix that was not tried may fail"
         low, high = least - 1, lower
     again = [fails(high) for _ in range(ATTEMPTS_PER_PREFIX - 1)]
-    tried += [(high, one) for one in again]
+    tried += [(high, outcome) for outcome in again]
     steady = all(again)
     if not steady:
         doubt = f"this prefix failed in {1 + sum(again)} of {ATTEMPTS_PER_PREFIX} attempts"

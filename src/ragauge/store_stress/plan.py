@@ -132,14 +132,14 @@ def read_documents(folder: Path) -> list[Document]:
 
 def read_queries(folder: Path) -> dict[str, str]:
     """Read the queries that `write_stress_data` wrote."""
-    found: dict[str, str] = parse_json((folder / "queries.json").read_text(encoding="utf-8"))
-    return found
+    queries: dict[str, str] = parse_json((folder / "queries.json").read_text(encoding="utf-8"))
+    return queries
 
 
 def read_vectors(folder: Path, name: str) -> Vectors:
     """Read vectors: `vectors` of the documents or `asked` of the queries."""
-    found: Vectors = np.load(folder / f"{name}.npy", allow_pickle=False)
-    return found
+    vectors: Vectors = np.load(folder / f"{name}.npy", allow_pickle=False)
+    return vectors
 
 
 def to_json_safe(thing: Any) -> Any:

@@ -49,14 +49,14 @@ def count_ranking_errors(
     `least` is the minimum number of documents per ranking. `known` are the ids that were put in.
 
     >>> wrong = count_ranking_errors([[("a", 0.1), ("b", 0.9)]], [{"a": 0.1, "b": 0.9}], frozenset("ab"), 2)
-    >>> wrong["out of the order of their own scores"], wrong["out of the order of the true cosines"]
+    >>> wrong["not in the order of their own scores"], wrong["not in the order of the true cosines"]
     (1, 1)
     """
     counts: Counter[str] = Counter()
     true = iter(cosines) if cosines is not None else None
     fewest = iter(least) if least is not None else repeat(0)
     for ranking in rankings:
-        ids, scores = [one for one, _ in ranking], [score for _, score in ranking]
+        ids, scores = [doc for doc, _ in ranking], [score for _, score in ranking]
         wrong = {
             "with more than k documents": len(ids) > k,
             "with fewer documents than requested": len(ids) < next(fewest),
@@ -67,7 +67,7 @@ def count_ranking_errors(
         }
         if true is not None:
             of = next(true)
-            values = [of[one] for one in ids if one in of]
+            values = [of[doc] for doc in ids if doc in of]
             wrong["not in the order of the true cosines"] = not _is_descending(values, COSINE_ORDER_TOLERANCE)
         counts.update(what for what, is_so in wrong.items() if is_so)
     return dict(counts)
@@ -94,20 +94,22 @@ class ExactCosines:
         self._base, self._asked = _unit_rows(vectors), _unit_rows(asked)
         self._k = k = min(k, len(ids))
         places, _ = find_nearest(np.ascontiguousarray(vectors, np.float32), asked, k, "cosine")
-        best = [self._base[row] @ one for row, one in zip(places, self._asked, strict=True)]
-        self._last = [float(one.min()) if k else 0.0 for one in best]
+        best = [self._base[row] @ vector for row, vector in zip(places, self._asked, strict=True)]
+        self._last = [float(cosines.min()) if k else 0.0 for cosines in best]
         """Cosine of the k-th nearest document per query."""
-        self._nearer = [int((one > last + SCORE_TOLERANCE).sum()) for one, last in zip(best, self._last, strict=True)]
+        self._nearer = [
+            int((cosines > last + SCORE_TOLERANCE).sum()) for cosines, last in zip(best, self._last, strict=True)
+        ]
         """Number of documents per query that are nearer than the k-th."""
 
     def cosines(self, rankings: Sequence[Ranking]) -> list[dict[str, float]]:
         """Compute the exact cosines of the documents in each ranking, by id."""
-        found = []
+        cosines = []
         for place, ranking in enumerate(rankings):
-            known = [one for one, _ in ranking if one in self._row]
-            values = self._base[[self._row[one] for one in known]] @ self._asked[place] if known else np.zeros(0)
-            found.append(dict(zip(known, values.tolist(), strict=True)))
-        return found
+            known = [doc for doc, _ in ranking if doc in self._row]
+            values = self._base[[self._row[doc] for doc in known]] @ self._asked[place] if known else np.zeros(0)
+            cosines.append(dict(zip(known, values.tolist(), strict=True)))
+        return cosines
 
     def neighbour_recall(self, rankings: Sequence[Ranking]) -> float:
         """Compute neighbour recall, the share of the k exact neighbours in the rankings.
@@ -150,8 +152,8 @@ def changed_rankings(before: Sequence[Ranking], after: Sequence[Ranking]) -> lis
     """
     return [
         place
-        for place, (one, other) in enumerate(zip(before, after, strict=True))
-        if not _is_same_ranking(list(one), list(other))
+        for place, (rankings, other) in enumerate(zip(before, after, strict=True))
+        if not _is_same_ranking(list(rankings), list(other))
     ]
 
 
@@ -191,7 +193,7 @@ def _is_close_score(one: float, other: float) -> bool:
 
 def parse_rankings(found: Any) -> list[Ranking]:
     """Convert rankings from JSON; a missing score becomes NaN."""
-    return [[(str(name), math.nan if score is None else float(score)) for name, score in one] for one in found]
+    return [[(str(name), math.nan if score is None else float(score)) for name, score in ranking] for ranking in found]
 
 
 MAX_CORRUPT_DOCUMENTS_LISTED = 20
@@ -223,8 +225,8 @@ def compare_documents(
     >>> found.whole, found.corrupt[0]
     (1, CorruptDocument(id='b', kind='changed', difference='text: byte 3 of 3 is 0x4f, not 0x6f', position=2))
     """
-    places = {one.id: place for place, one in enumerate(documents[:possible])}
-    owners = {one.text: one.id for one in documents[:possible] if one.text}
+    places = {document.id: place for place, document in enumerate(documents[:possible])}
+    owners = {document.text: document.id for document in documents[:possible] if document.text}
     corrupt: list[CorruptDocument] = []
     for name, times in Counter(listed).items():
         if name not in places:
@@ -306,9 +308,9 @@ def _to_json_value(value: Any) -> Any:
     Other types become text with their type name, so that they equal nothing else.
     """
     if isinstance(value, Mapping):
-        return {key if isinstance(key, str) else _tagged_repr(key): _to_json_value(one) for key, one in value.items()}
+        return {key if isinstance(key, str) else _tagged_repr(key): _to_json_value(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_to_json_value(one) for one in value]
+        return [_to_json_value(item) for item in value]
     return value if value is None or isinstance(value, str | int | float) else _tagged_repr(value)
 
 

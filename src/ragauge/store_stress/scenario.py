@@ -201,17 +201,17 @@ class StressScenario:
         number = self.plan.kills
         shares = [(place + 1 + 0.5 * (chance.random() - 0.5)) / (number + 1) for place in range(number)]
         points = sorted(self.plan.kill_at or [max(1, int(share * documents)) for share in shares])
-        found = [
+        kills = [
             ScheduledKill(min(at, documents), False, put, self.plan.seed + place) for place, at in enumerate(points)
         ]
-        if len(found) > 1:
-            found[-1] = replace(found[-1], committing=True, wait=commit)
-        return found
+        if len(kills) > 1:
+            kills[-1] = replace(kills[-1], committing=True, wait=commit)
+        return kills
 
     def _worker_task(self, steps: Sequence[str], start: int, stop: int) -> StressWorkerTask:
         return StressWorkerTask(
             store=self.store,
-            path=[one for one in sys.path if one],
+            path=[folder for folder in sys.path if folder],
             place=str(self.place),
             data=str(self.data),
             steps=list(steps),
@@ -357,5 +357,5 @@ def folder_size_bytes(folder: Path) -> int | None:
 
     None if there are no files (the store is elsewhere).
     """
-    sizes = [one.stat().st_size for one in folder.rglob("*") if one.is_file()] if folder.exists() else []
+    sizes = [path.stat().st_size for path in folder.rglob("*") if path.is_file()] if folder.exists() else []
     return int(np.sum(sizes)) if sizes else None

@@ -106,7 +106,7 @@ class StoreWorker:
         """Read the ids and all documents in random order, in batches and some singly."""
         task = self.task
         self.stage = "reading back"
-        ids = [one.id for one in self._documents[: task.possible]]
+        ids = [document.id for document in self._documents[: task.possible]]
         chance = random.Random(task.seed)  # noqa: S311 - an order, no secret
         chance.shuffle(ids)
         self._report_progress(0, len(ids))
@@ -133,9 +133,9 @@ class StoreWorker:
 
     def _list_ids(self) -> list[str]:
         listed = _check_list(self._store.ids(), "ids")
-        for one in listed:
-            if not isinstance(one, str):
-                raise WrongResult(f"it listed {_type_name(one)}, not an id")
+        for listed_id in listed:
+            if not isinstance(listed_id, str):
+                raise WrongResult(f"it listed {_type_name(listed_id)}, not an id")
         return listed
 
     def _get_documents(self, ids: list[str]) -> list[tuple[str, Document | None]]:
@@ -143,14 +143,14 @@ class StoreWorker:
 
         Raises WrongResult for anything else.
         """
-        found = _check_list(self._store.get(ids), "documents")
-        if len(found) != len(ids):
+        documents = _check_list(self._store.get(ids), "documents")
+        if len(documents) != len(ids):
             asked = "1 document" if len(ids) == 1 else f"{len(ids):,} documents"
-            raise WrongResult(f"it was asked for {asked} and returned {len(found):,}")
-        for one in found:
-            if one is not None and not all(hasattr(one, field) for field in ("id", *DOCUMENT_FIELDS)):
-                raise WrongResult(f"it returned {_type_name(one)}, not a Document")
-        return list(zip(ids, found, strict=True))
+            raise WrongResult(f"it was asked for {asked} and returned {len(documents):,}")
+        for document in documents:
+            if document is not None and not all(hasattr(document, field) for field in ("id", *DOCUMENT_FIELDS)):
+                raise WrongResult(f"it returned {_type_name(document)}, not a Document")
+        return list(zip(ids, documents, strict=True))
 
     def replace(self) -> None:
         """Replace some documents by changed ones, read them, and restore the originals."""
@@ -160,21 +160,23 @@ class StoreWorker:
         places = sorted(chance.sample(range(last), min(MAX_REPLACED_DOCUMENTS, last)))
         old, vectors = [self._documents[place] for place in places], self._vectors[places]
         new = [
-            one._replace(
-                text=f"{one.text} (replaced)", title=f"{one.title} (replaced)", metadata={**one.metadata, "replaced": 1}
+            document._replace(
+                text=f"{document.text} (replaced)",
+                title=f"{document.title} (replaced)",
+                metadata={**document.metadata, "replaced": 1},
             )
-            for one in old
+            for document in old
         ]
         self._put_documents(new, vectors)
-        names = [one.id for one in old]
+        names = [document.id for document in old]
         result = compare_documents(
-            [one for one in self._list_ids() if one in set(names)],
+            [doc for doc in self._list_ids() if doc in set(names)],
             self._get_documents(names),
             new,
             promised=len(new),
             possible=len(new),
             keeps=self._keeps,
-            before={one.id: one.text for one in old},
+            before={document.id: document.text for document in old},
         )
         corrupt = [
             document._replace(position=None if document.position is None else places[document.position - 1] + 1)
@@ -195,14 +197,14 @@ class StoreWorker:
         task = self.task
         self.stage = "searching"
         queries, asked = read_queries(self._data), read_vectors(self._data, "asked")
-        texts = {one.id: one.text for one in self._documents} if "text" in self._keeps else {}
+        texts = {document.id: document.text for document in self._documents} if "text" in self._keeps else {}
         timings, rankings, others = [], [], 0
         for place, text in enumerate(queries.values()):
             self._report_progress(place, len(queries))
             began = time.perf_counter_ns()
             found = self._store.search(text, asked[place].copy(), task.k)
             timings.append(time.perf_counter_ns() - began)
-            hits = [_check_hit(one) for one in _check_list(found, "hits")]
+            hits = [_check_hit(hit) for hit in _check_list(found, "hits")]
             rankings.append([(hit.id, float(hit.score) if math.isfinite(hit.score) else None) for hit in hits])
             others += any(hit.text and hit.text != texts.get(hit.id, hit.text) for hit in hits)
         self._send_result("search", {"search": timings, "rankings": rankings, "others": others})
@@ -221,7 +223,7 @@ def check_store_attributes(store: Any) -> tuple[list[str], str]:
     """
     keeps = getattr(store, "keeps", DOCUMENT_FIELDS)
     searches = getattr(store, "searches", SEARCH_KINDS[0])
-    unknown = [keeps] if isinstance(keeps, str) else [one for one in keeps if one not in DOCUMENT_FIELDS]
+    unknown = [keeps] if isinstance(keeps, str) else [field for field in keeps if field not in DOCUMENT_FIELDS]
     if unknown:
         raise BadInput(
             f"the store declares an unknown field `{unknown[0]}`",
@@ -231,7 +233,7 @@ def check_store_attributes(store: Any) -> tuple[list[str], str]:
         raise BadInput(
             f"the store declares an unknown search `{searches}`", hint=f"set `searches` to {' or '.join(SEARCH_KINDS)}"
         )
-    return [one for one in DOCUMENT_FIELDS if one in keeps], str(searches)
+    return [field for field in DOCUMENT_FIELDS if field in keeps], str(searches)
 
 
 def _check_list(found: Any, what: str) -> list[Any]:

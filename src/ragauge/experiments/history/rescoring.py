@@ -41,8 +41,8 @@ def rescore_run(folder: Path, place: str, measures: Sequence[str], convention: s
     judgments = judgments_for_measures(wanted, _load_judgments(str(folder), grades))
     if (run / "repeats.parquet").exists() and (trials := runs_folder.read_run_folder(run).differing()):
         found = [
-            score_judged_ranks(compute_judged_ranks(judgments, one, wanted, rules, name=place), wanted, rules)
-            for one in trials
+            score_judged_ranks(compute_judged_ranks(judgments, run, wanted, rules, name=place), wanted, rules)
+            for run in trials
         ]
         return average_trials(found)
     data, asked, depth = _read_ranking_bytes(run), readers.executed_queries(run), _run_depth(run)

@@ -209,9 +209,9 @@ def _list_runs(given: Any) -> list[Any]:
     return list(given) if isinstance(given, list | tuple) and not _is_run_rows(given) else [given]
 
 
-def _is_run_rows(given: Sequence[Any]) -> bool:
+def _is_run_rows(rows: Sequence[Any]) -> bool:
     """Return whether a list is one run as rows of query, document and score."""
-    return bool(given) and isinstance(given[0], tuple)
+    return bool(rows) and isinstance(rows[0], tuple)
 
 
 def _run_name(trials: Any) -> str:

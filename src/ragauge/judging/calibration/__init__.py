@@ -91,37 +91,40 @@ def calibrate(
     samples count as unlabelled. `limit` draws N random samples. Further settings are those of `judge`.
     """
     plan, judging = _split_settings(settings)
-    given = draw_samples(load_labelled_samples(labelled, plan.measure), plan.limit, plan.seed)
-    label_threshold = given.label_threshold if plan.label_threshold is None else plan.label_threshold
-    threshold = given.cut(label_threshold) if plan.threshold is None else plan.threshold
-    passes = _plan_passes(given, plan)
-    judging = {"name": given.name, **judging}
+    samples = draw_samples(load_labelled_samples(labelled, plan.measure), plan.limit, plan.seed)
+    label_threshold = samples.label_threshold if plan.label_threshold is None else plan.label_threshold
+    threshold = samples.cut(label_threshold) if plan.threshold is None else plan.threshold
+    passes = _plan_passes(samples, plan)
+    judging = {"name": samples.name, **judging}
     with _reply_folder(folder, chat) as reply_folder:
-        judged, *repeated = _run_passes(given, passes, chat, reply_folder, judging)
-    name, confidence = str(given.measure), judged.confidence
-    known = ~np.isnan(given.labels)
-    groups = question_groups(given.samples)
+        judged, *repeated = _run_passes(samples, passes, chat, reply_folder, judging)
+    name, confidence = str(samples.measure), judged.confidence
+    known = ~np.isnan(samples.labels)
+    groups = question_groups(samples.samples)
     scale = LabelScale(
-        given.labels[known], label_threshold, None if groups is None else groups[known], confidence, plan.seed
+        samples.labels[known], label_threshold, None if groups is None else groups[known], confidence, plan.seed
     )
     scores = judged.scores.values[name]
     known_scores = scores[known]
     probabilities = judged.scores.values.get(PROBABILITY_MEASURE, np.full(len(scores), math.nan))[known]
-    kind = given.measure.spec.name
+    kind = samples.measure.spec.name
     overlaps = np.array(
-        [word_overlap(sample, kind) if kind in OVERLAP_TEXTS else math.nan for sample in given.known], np.float64
+        [word_overlap(sample, kind) if kind in OVERLAP_TEXTS else math.nan for sample in samples.known], np.float64
     )
-    words = np.array([len((sample.answer or "").split()) for sample in given.known], np.float64)
+    words = np.array([len((sample.answer or "").split()) for sample in samples.known], np.float64)
     columns = (known_scores, probabilities, overlaps)
-    raters, notes = _rate_all(judged, scale, columns, threshold, votes_by_sample(given.known, kind), kind)
+    raters, notes = _rate_all(judged, scale, columns, threshold, votes_by_sample(samples.known, kind), kind)
     binned = probabilities if not np.isnan(probabilities).all() else known_scores
     is_binned = ~np.isnan(binned)
     curve, error = calibration_curve(
         binned[is_binned], scale.good[is_binned], confidence, groups=scale.of(is_binned).groups
     )
     reasons = judged.scores.unscored[name]
-    replicates = [known_scores, *(one.scores.values[name] for one in repeated[: plan.replicates - 1])]
-    turned = _compute_order_bias(given, known_scores, repeated[-1], threshold, scale) if passes[-1].turned else None
+    replicates = [
+        known_scores,
+        *(judged_samples.scores.values[name] for judged_samples in repeated[: plan.replicates - 1]),
+    ]
+    turned = _compute_order_bias(samples, known_scores, repeated[-1], threshold, scale) if passes[-1].turned else None
     effect = design_effect(scale.good.astype(np.float64), scale.groups, confidence)
     consistency = (
         judge_consistency(np.stack(replicates, axis=1), threshold, confidence, groups=scale.groups, seed=plan.seed)
@@ -130,11 +133,11 @@ def calibrate(
     )
     return Calibration(
         judge=judged.judge,
-        dataset=given.name,
+        dataset=samples.name,
         measure=name,
-        samples=len(given.samples),
+        samples=len(samples.samples),
         labelled=int(known.sum()),
-        unscored=dict(Counter(reasons[sample.id] for sample in given.known if sample.id in reasons)),
+        unscored=dict(Counter(reasons[sample.id] for sample in samples.known if sample.id in reasons)),
         threshold=threshold,
         label_threshold=label_threshold,
         base_rate=proportion(int(scale.good.sum()), len(scale.good), confidence, effect=effect),
@@ -145,15 +148,15 @@ def calibrate(
         consistency=consistency,
         swap=turned,
         verbosity=length_bias(known_scores, scale.labels, words, confidence, groups=scale.groups, seed=plan.seed),
-        corrected=_correct_mean(given.labels, scores, groups, plan.labels, threshold, scale),
+        corrected=_correct_mean(samples.labels, scores, groups, plan.labels, threshold, scale),
         robustness=judged.robustness,
-        stopped=next((one.stopped for one in (judged, *repeated) if one.stopped), ""),
-        people=given.people,
-        easy=given.easy,
-        about=given.about,
+        stopped=next((judged_samples.stopped for judged_samples in (judged, *repeated) if judged_samples.stopped), ""),
+        people=samples.people,
+        easy=samples.easy,
+        about=samples.about,
         confidence=confidence,
         notes=[
-            *_calibration_notes(given, [judged, *repeated], scale),
+            *_calibration_notes(samples, [judged, *repeated], scale),
             *notes,
             *([NO_SWAP_NOTE] if plan.swap and turned is None else []),
         ],
@@ -167,7 +170,7 @@ def calibrate(
                 float(row[4]),
                 reasons.get(sample.id, ""),
             )
-            for sample, *row in zip(given.known, scale.labels, *columns[:2], words, overlaps, strict=True)
+            for sample, *row in zip(samples.known, scale.labels, *columns[:2], words, overlaps, strict=True)
         ],
         identity=judged.identity,
         provenance=judged.provenance,
@@ -183,11 +186,11 @@ def estimate_calibration(
 ) -> list[CostEstimate]:
     """Estimate the cost of a calibration by step, without calling the judge."""
     plan, judging = _split_settings(settings)
-    given = draw_samples(load_labelled_samples(labelled, plan.measure), plan.limit, plan.seed)
+    samples = draw_samples(load_labelled_samples(labelled, plan.measure), plan.limit, plan.seed)
     total: dict[str, CostEstimate] = {}
-    for judge_pass in _plan_passes(given, plan):
+    for judge_pass in _plan_passes(samples, plan):
         options: JudgingOptions = {**judging, "replicate": judge_pass.replicate}
-        for step in estimate_cost(judge_pass.samples, given.measures, chat=chat, folder=folder, **options):
+        for step in estimate_cost(judge_pass.samples, samples.measures, chat=chat, folder=folder, **options):
             before = total.get(step.step)
             total[step.step] = step if before is None else sum_estimates([before, step])._replace(step=step.step)
     return list(total.values())
@@ -200,14 +203,14 @@ def _split_settings(settings: CalibrationOptions) -> tuple[CalibrationSettings, 
     return plan, cast(JudgingOptions, {name: value for name, value in settings.items() if name not in names})
 
 
-def _plan_passes(given: LabelledSamples, plan: CalibrationSettings) -> list[_JudgePass]:
+def _plan_passes(samples: LabelledSamples, plan: CalibrationSettings) -> list[_JudgePass]:
     """Plan the passes of the judge.
 
     First all samples, then labelled samples again, then reversed contexts.
     """
-    spec = given.measure.spec
-    several = [sample for sample in given.known if len(sample.contexts or ()) > 1]
-    passes = [_JudgePass(given.samples), *(_JudgePass(given.known, turn) for turn in range(1, plan.replicates))]
+    spec = samples.measure.spec
+    several = [sample for sample in samples.known if len(sample.contexts or ()) > 1]
+    passes = [_JudgePass(samples.samples), *(_JudgePass(samples.known, turn) for turn in range(1, plan.replicates))]
     if plan.swap and several and "contexts" in spec.needs and not spec.cutoff:  # a cutoff depends on the order
         turned = [
             replace(
@@ -236,7 +239,7 @@ def _reply_folder(folder: str | Path | None, chat: Any) -> Iterator[str | Path |
 
 
 def _run_passes(
-    given: LabelledSamples,
+    samples: LabelledSamples,
     passes: Sequence[_JudgePass],
     chat: str | Chat | Judge,
     folder: str | Path | None,
@@ -247,17 +250,17 @@ def _run_passes(
         options: JudgingOptions = {**judging, "replicate": judge_pass.replicate}
         if place:
             options["canaries"] = False
-        judged.append(judge_unsaved(judge_pass.samples, given.measures, chat=chat, folder=folder, **options))
+        judged.append(judge_unsaved(judge_pass.samples, samples.measures, chat=chat, folder=folder, **options))
     return judged
 
 
 def _compute_order_bias(
-    given: LabelledSamples, scores: Floats, turned: JudgedSamples, threshold: float, ruler: LabelScale
+    samples: LabelledSamples, scores: Floats, turned: JudgedSamples, threshold: float, ruler: LabelScale
 ) -> OrderBias:
-    place = {one.id: at for at, one in enumerate(given.known)}
+    place = {sample.id: at for at, sample in enumerate(samples.known)}
     mine = [place[name] for name in turned.scores.queries]
     groups = None if ruler.groups is None else ruler.groups[mine]
-    after = turned.scores.values[str(given.measure)]
+    after = turned.scores.values[str(samples.measure)]
     return order_bias(scores[mine], after, threshold, ruler.confidence, groups=groups, seed=ruler.seed)
 
 
@@ -293,8 +296,8 @@ def _rate_all(
             rate_with_cross_threshold(WORD_OVERLAP_RATER, "baseline", words, ruler, OVERLAP_TEXTS[measure][2])
         )
         both = ~np.isnan(best) & ~np.isnan(words)
-        held = ruler.of(both)
-        gain = auc_difference(best[both], words[both], held.good, ruler.confidence, groups=held.groups)
+        scale = ruler.of(both)
+        gain = auc_difference(best[both], words[both], scale.good, ruler.confidence, groups=scale.groups)
         raters[0] = replace(raters[0], figures={**raters[0].figures, "over_words": gain})
         if gain.defined and not gain.value > PERFECT_SCORE_TOLERANCE:
             notes.append(f"it orders samples no better than word overlap does (AUC {gain.value:+.3f})")
@@ -350,14 +353,16 @@ def _correct_mean(
     )
 
 
-def _calibration_notes(given: LabelledSamples, times: Sequence[JudgedSamples], ruler: LabelScale) -> list[str]:
+def _calibration_notes(
+    labelled_samples: LabelledSamples, times: Sequence[JudgedSamples], ruler: LabelScale
+) -> list[str]:
     """Collect the limitations of a calibration."""
     judged = times[0]
     notes = []
-    if not given.people:
+    if not labelled_samples.people:
         notes.append("the labels were not given by people: the results are not agreement with people")
-    if given.easy:
-        notes.append(f"an easy dataset: {given.easy}")
+    if labelled_samples.easy:
+        notes.append(f"an easy dataset: {labelled_samples.easy}")
     if judged.lexical:
         notes.append("the lexical judge compares words: it is a baseline for models")
     if ruler.groups is not None:
@@ -368,7 +373,11 @@ def _calibration_notes(given: LabelledSamples, times: Sequence[JudgedSamples], r
             if number > 1
             else f"{samples} with the same question: the results do not apply to other questions"
         )
-    if _has_biased_labels(given.labels, judged.scores.values[str(given.measure)], question_groups(given.samples)):
+    if _has_biased_labels(
+        labelled_samples.labels,
+        judged.scores.values[str(labelled_samples.measure)],
+        question_groups(labelled_samples.samples),
+    ):
         notes.append(
             "samples without a label have other scores than those with one: the corrected mean needs labels of random "
             "samples"

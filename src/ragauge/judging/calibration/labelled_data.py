@@ -94,12 +94,12 @@ class LabelledSamples:
     @cached_property
     def labels(self) -> Floats:
         """Label of each sample; NaN if it has none."""
-        return np.array([_find_label(one.labels, self.measure.spec.name) for one in self.samples], np.float64)
+        return np.array([_find_label(sample.labels, self.measure.spec.name) for sample in self.samples], np.float64)
 
     @cached_property
     def known(self) -> list[Sample]:
         """Samples with a label."""
-        return [one for one, label in zip(self.samples, self.labels, strict=True) if not math.isnan(label)]
+        return [sample for sample, label in zip(self.samples, self.labels, strict=True) if not math.isnan(label)]
 
     def cut(self, label_threshold: float) -> float:
         """Return the default threshold of the judge's score.
@@ -127,7 +127,12 @@ def load_labelled_samples(labelled: Any, measure: str | None) -> LabelledSamples
         labelled = load_labelled(str(labelled))
     known = labelled if isinstance(labelled, LabelledDataset) else LabelledDataset("samples", samples_from(labelled))
     spoken = sorted(
-        {str(parse_answer_measure(name)) for one in known.samples for name in one.labels if is_answer_measure(name)}
+        {
+            str(parse_answer_measure(name))
+            for sample in known.samples
+            for name in sample.labels
+            if is_answer_measure(name)
+        }
     )
     if not spoken:
         raise MissingEvidence(
@@ -161,8 +166,8 @@ def load_labelled_samples(labelled: Any, measure: str | None) -> LabelledSamples
 def _find_label(labels: Mapping[str, float], measure: str) -> float:
     return next(
         (
-            one
-            for name, one in labels.items()
+            value
+            for name, value in labels.items()
             if is_answer_measure(name) and parse_answer_measure(name).spec.name == measure
         ),
         math.nan,
@@ -185,11 +190,11 @@ def question_groups(samples: Sequence[Sample]) -> Ints | None:
     None if all groups have one sample.
     """
     keys: dict[Any, int] = {}
-    found = []
-    for one in samples:
-        asked = (one.question, one.history) if one.question.strip() else ("", one.contexts or one.id)
-        found.append(keys.setdefault(asked, len(keys)))
-    return np.array(found, np.int64) if len(keys) < len(found) else None
+    groups = []
+    for sample in samples:
+        asked = (sample.question, sample.history) if sample.question.strip() else ("", sample.contexts or sample.id)
+        groups.append(keys.setdefault(asked, len(keys)))
+    return np.array(groups, np.int64) if len(keys) < len(groups) else None
 
 
 def votes_by_sample(samples: Sequence[Sample], measure: str) -> Floats | None:
@@ -197,9 +202,9 @@ def votes_by_sample(samples: Sequence[Sample], measure: str) -> Floats | None:
 
     None without votes.
     """
-    found = [one.metadata.get(VOTES_KEY, {}) for one in samples]
-    each = [one.get(measure, ()) if isinstance(one, Mapping) else () for one in found]
-    rows = [list(one.values()) if isinstance(one, Mapping) else list(one) for one in each]
+    found = [sample.metadata.get(VOTES_KEY, {}) for sample in samples]
+    each = [votes.get(measure, ()) if isinstance(votes, Mapping) else () for votes in found]
+    rows = [list(votes.values()) if isinstance(votes, Mapping) else list(votes) for votes in each]
     if not any(rows):
         return None
     width = max(map(len, rows))

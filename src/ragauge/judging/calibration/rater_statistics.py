@@ -98,11 +98,11 @@ def rate(name: str, kind: str, scores: Floats, ruler: LabelScale, threshold: flo
     A NaN score is no verdict and counts as wrong in `accuracy_all`.
     """
     known = ~np.isnan(scores)
-    mine, held = scores[known], ruler.of(known)
+    mine, scale = scores[known], ruler.of(known)
     verdicts = mine >= threshold - PERFECT_SCORE_TOLERANCE
-    figures = _rater_statistics(mine, verdicts, held, ruler.of(~known))
-    figures["bias"] = estimate_mean(mine - held.labels, ruler.confidence, groups=held.groups, seed=ruler.seed)
-    return Rater(name, kind, figures, count_confusion(verdicts, held.good), threshold, about)
+    figures = _rater_statistics(mine, verdicts, scale, ruler.of(~known))
+    figures["bias"] = estimate_mean(mine - scale.labels, ruler.confidence, groups=scale.groups, seed=ruler.seed)
+    return Rater(name, kind, figures, count_confusion(verdicts, scale.good), threshold, about)
 
 
 def rate_with_cross_threshold(name: str, kind: str, scores: Floats, ruler: LabelScale, about: str = "") -> Rater:
@@ -111,20 +111,20 @@ def rate_with_cross_threshold(name: str, kind: str, scores: Floats, ruler: Label
     Each half of the samples uses the threshold at which the other half agrees best.
     """
     known = ~np.isnan(scores)
-    mine, held = scores[known], ruler.of(known)
-    verdicts, cuts = cross_fitted_verdicts(mine, held.good, groups=held.groups, seed=ruler.seed)
-    figures = _rater_statistics(mine, verdicts, held, ruler.of(~known))
+    mine, scale = scores[known], ruler.of(known)
+    verdicts, cuts = cross_fitted_verdicts(mine, scale.good, groups=scale.groups, seed=ruler.seed)
+    figures = _rater_statistics(mine, verdicts, scale, ruler.of(~known))
     return Rater(
-        name, kind, figures, count_confusion(verdicts, held.good), None, f"{about}; thresholds {_cuts_text(cuts)}"
+        name, kind, figures, count_confusion(verdicts, scale.good), None, f"{about}; thresholds {_cuts_text(cuts)}"
     )
 
 
 def kappa_with_cross_threshold(scores: Floats, ruler: LabelScale) -> tuple[float, str]:
     """Return Cohen's kappa with cross-validated thresholds, and these as text."""
     known = ~np.isnan(scores)
-    held = ruler.of(known)
-    verdicts, cuts = cross_fitted_verdicts(scores[known], held.good, groups=held.groups, seed=ruler.seed)
-    cells = np.array(count_confusion(verdicts, held.good), np.float64)
+    scale = ruler.of(known)
+    verdicts, cuts = cross_fitted_verdicts(scores[known], scale.good, groups=scale.groups, seed=ruler.seed)
+    cells = np.array(count_confusion(verdicts, scale.good), np.float64)
     return (float(compute_kappa(cells)) if known.any() else math.nan), _cuts_text(cuts)
 
 
@@ -283,12 +283,12 @@ def length_bias(
     known = ~np.isnan(scores)
     mine = None if groups is None else groups[known]
     error, length = scores[known] - labels[known], words[known]
-    found = compute_correlations(error, length, confidence, groups=mine, seed=seed)["spearman"]
+    estimate = compute_correlations(error, length, confidence, groups=mine, seed=seed)["spearman"]
     reasons = {
         "all scores are the same": "all errors are the same",
         "all labels are the same": "all answers have the same length",
     }
     return LengthBias(
-        correlation=Estimate(*found[:4], reasons.get(found.why, found.why)),
+        correlation=Estimate(*estimate[:4], reasons.get(estimate.why, estimate.why)),
         slope=length_slope(scores[known], labels[known], length, confidence, groups=mine),
     )

@@ -76,11 +76,11 @@ def freshness(
     found, unscored = count_stale(returned.rankings, [*returned.asked, *expected], ages, _text_lookup(known))
     unscored |= {query: why for query, why in returned.asked.items() if query in unscored}
     notes = [*returned.notes, *_freshness_notes(found, unscored, held, known), *_early_notes(returned, ages)]
-    if found and not any(one.versioned for one in found) and not _has_version_in_corpus(held, known):
-        unscored = {one.query: NO_VERSIONED_HIT_REASON for one in found} | unscored
+    if found and not any(query.versioned for query in found) and not _has_version_in_corpus(held, known):
+        unscored = {query.query: NO_VERSIONED_HIT_REASON for query in found} | unscored
         found = []
     asked = {**returned.texts, **expected}
-    marked = [one.query for one in found if one.stale or one.conflicts]
+    marked = [query.query for query in found if query.stale or query.conflicts]
     made = {"made": utc_now(), **provenance(), "run": str(run) if isinstance(run, str | Path) else returned.name}
     made |= {"versions_file": str(versions)} if isinstance(versions, str | Path) else {}
     return Freshness(
@@ -165,8 +165,8 @@ def top_documents(table: pl.DataFrame, k: int) -> dict[str, list[str]]:
     order = {query: at for at, query in enumerate(table["query"].unique(maintain_order=True).to_list())}
     best = table.sort(["query", "score", "doc"], descending=[False, True, True])
     firsts = best.group_by("query", maintain_order=True).agg(pl.col("doc").head(k))
-    found = dict(zip(firsts["query"].to_list(), firsts["doc"].to_list(), strict=True))
-    return {query: found[query] for query in order}
+    documents = dict(zip(firsts["query"].to_list(), firsts["doc"].to_list(), strict=True))
+    return {query: documents[query] for query in order}
 
 
 def _read_expected_queries(queries: Any) -> dict[str, str]:
@@ -195,7 +195,7 @@ def _load_texts(documents: Any, manifest: Mapping[str, Any]) -> DocumentTexts:
 
 
 def _text_lookup(texts: DocumentTexts) -> TextLookup:
-    by_id = {one.id: one.whole for one in texts.documents or ()}
+    by_id = {document.id: document.whole for document in texts.documents or ()}
     return by_id.get
 
 
@@ -203,35 +203,37 @@ def _has_version_in_corpus(versions: Sequence[DocumentVersion], texts: DocumentT
     """Return whether at least one version is of a document of the corpus."""
     if texts.documents is None:
         return False
-    ids = {one.id for one in texts.documents}
-    return any(name in ids for one in versions for name in (one.doc, one.superseded_by))
+    ids = {document.id for document in texts.documents}
+    return any(name in ids for version in versions for name in (version.doc, version.superseded_by))
 
 
 def _freshness_notes(
-    found: Sequence[QueryFreshness],
+    queries: Sequence[QueryFreshness],
     unscored: Mapping[str, str],
     versions: Sequence[DocumentVersion],
     texts: DocumentTexts,
 ) -> list[str]:
     notes = []
-    groups = sum(len(one.conflicts) + len(one.copies) for one in found)
+    groups = sum(len(query.conflicts) + len(query.copies) for query in queries)
     if texts.documents is None and groups:
         why = texts.absent.get("documents") or "no corpus given"
         notes.append(f"texts were not compared ({why}), so copies of one version count as conflicts")
     if texts.documents is not None:
-        ids = {one.id for one in texts.documents}
-        lost = [one.superseded_by for one in versions if one.superseded_by and one.superseded_by not in ids]
+        ids = {document.id for document in texts.documents}
+        lost = [
+            version.superseded_by for version in versions if version.superseded_by and version.superseded_by not in ids
+        ]
         if lost:
             notes.append(f"{pluralise(len(lost), 'replacement')} not in the corpus: {_first_few(lost)}")
-        strange = [one.doc for one in versions if one.doc not in ids]
+        strange = [version.doc for version in versions if version.doc not in ids]
         if strange:
             notes.append(f"{pluralise(len(strange), 'versioned document')} not in the corpus: {_first_few(strange)}")
-        blind = [d for one in found for group in one.conflicts for d in group.docs if d not in ids]
+        blind = [d for query in queries for group in query.conflicts for d in group.docs if d not in ids]
         if blind:
             notes.append(f"{pluralise(len(set(blind)), 'text')} unknown and not compared: {_first_few(blind)}")
-    looked = sum(one.considered for one in found)
-    versioned = sum(one.versioned for one in found)
-    if found and versioned < looked:
+    looked = sum(query.considered for query in queries)
+    versioned = sum(query.versioned for query in queries)
+    if queries and versioned < looked:
         notes.append(
             f"{looked - versioned:,} of {looked:,} positions have documents without a version, which count as fresh"
             if versioned

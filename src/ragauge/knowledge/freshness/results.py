@@ -90,7 +90,7 @@ class QueryFreshness:
     @property
     def conflicting(self) -> int:
         """Number of hits that conflict with another hit."""
-        return sum(len(one.docs) for one in self.conflicts)
+        return sum(len(conflict.docs) for conflict in self.conflicts)
 
 
 @record("ragauge-freshness", 2, derived=(*DERIVED_COUNTS, *FRESHNESS_RATES))
@@ -122,9 +122,11 @@ class Freshness(TabularResult):
 
     def __post_init__(self) -> None:
         """Raise ValueError if a query has more than k hits."""
-        for one in self.queries:
-            if one.considered > self.k:
-                raise ValueError(f"query `{one.query}` has {one.considered} documents; expected at most k = {self.k}")
+        for query in self.queries:
+            if query.considered > self.k:
+                raise ValueError(
+                    f"query `{query.query}` has {query.considered} documents; expected at most k = {self.k}"
+                )
 
     @property
     def judge(self) -> str:
@@ -138,7 +140,7 @@ class Freshness(TabularResult):
     @property
     def query_ids(self) -> frozenset[str]:
         """Ids of all queries, unscored ones included."""
-        return frozenset(one.query for one in self.queries) | frozenset(self.unscored)
+        return frozenset(query.query for query in self.queries) | frozenset(self.unscored)
 
     @property
     def query_count(self) -> int:
@@ -148,22 +150,22 @@ class Freshness(TabularResult):
     @property
     def total_considered(self) -> int:
         """Number of hits checked, over all queries."""
-        return sum(one.considered for one in self.queries)
+        return sum(query.considered for query in self.queries)
 
     @property
     def versioned_count(self) -> int:
         """Number of checked hits that have a version."""
-        return sum(one.versioned for one in self.queries)
+        return sum(query.versioned for query in self.queries)
 
     @property
     def stale_hit_count(self) -> int:
         """Number of checked hits that are stale."""
-        return sum(len(one.stale) for one in self.queries)
+        return sum(len(query.stale) for query in self.queries)
 
     @property
     def stale_query_count(self) -> int:
         """Number of queries with at least one stale hit."""
-        return sum(bool(one.stale) for one in self.queries)
+        return sum(bool(query.stale) for query in self.queries)
 
     @property
     def stale_rate(self) -> float:
@@ -178,17 +180,17 @@ class Freshness(TabularResult):
     @property
     def conflict_group_count(self) -> int:
         """Number of version conflicts, over all queries."""
-        return sum(len(one.conflicts) for one in self.queries)
+        return sum(len(query.conflicts) for query in self.queries)
 
     @property
     def conflicting_doc_count(self) -> int:
         """Number of hits that are part of a version conflict."""
-        return sum(one.conflicting for one in self.queries)
+        return sum(query.conflicting for query in self.queries)
 
     @property
     def conflict_query_count(self) -> int:
         """Number of queries with at least one version conflict."""
-        return sum(bool(one.conflicts) for one in self.queries)
+        return sum(bool(query.conflicts) for query in self.queries)
 
     @property
     def conflict_rate(self) -> float:
@@ -209,7 +211,7 @@ class Freshness(TabularResult):
             return self
         return replace(
             self,
-            queries=[one for one in self.queries if one.query in some],
+            queries=[query for query in self.queries if query.query in some],
             unscored={query: why for query, why in self.unscored.items() if query in some},
         )
 
@@ -219,11 +221,15 @@ class Freshness(TabularResult):
         Their means are over queries, while the rates are over hits. Both are equal if every query has the same number
         of hits.
         """
-        known = {one.query: one for one in self.queries}
+        known = {query.query: query for query in self.queries}
         chosen = [*known, *self.unscored]
         counts = {
-            f"stale@{self.k}": {query: len(one.stale) / one.considered for query, one in known.items()},
-            f"conflict@{self.k}": {query: one.conflicting / one.considered for query, one in known.items()},
+            f"stale@{self.k}": {
+                query: len(freshness.stale) / freshness.considered for query, freshness in known.items()
+            },
+            f"conflict@{self.k}": {
+                query: freshness.conflicting / freshness.considered for query, freshness in known.items()
+            },
         }
         columns = {
             name: np.array([values.get(query, math.nan) for query in chosen], np.float64)

@@ -37,32 +37,35 @@ class VersionIndex:
 
         With `as_of`, versions that take effect later replace nothing.
         """
-        self.versions = {one.doc: one for one in versions}
-        self.known = {*self.versions, *(one.superseded_by for one in versions if one.superseded_by is not None)}
+        self.versions = {version.doc: version for version in versions}
+        self.known = {
+            *self.versions,
+            *(version.superseded_by for version in versions if version.superseded_by is not None),
+        }
         """Ids of all documents in the versions. A successor needs no row of its own."""
         self._as_of = as_of
         self._ends: dict[str, str] = {}
         self._newer: dict[str, NewerDocument | None] = {}
         self._times: dict[str, float] = {}
         stands: dict[str, set[str]] = {}
-        for one in versions:
-            if not self._is_effective(one):
+        for version in versions:
+            if not self._is_effective(version):
                 continue
-            end = self._last_successor(one.doc)
-            if one.effective is not None:
-                self._times[end] = max(self._times.get(end, one.effective), one.effective)
-            if one.key is not None:
-                stands.setdefault(one.key, set()).add(end)
+            end = self._last_successor(version.doc)
+            if version.effective is not None:
+                self._times[end] = max(self._times.get(end, version.effective), version.effective)
+            if version.key is not None:
+                stands.setdefault(version.key, set()).add(end)
         self._newest: dict[str, str] = {}
         for key, ends in stands.items():
             timed = [doc for doc in ends if doc in self._times]
             if timed:
                 self._newest[key] = min(timed, key=lambda doc: (-self._times[doc], doc))
 
-    def _is_effective(self, one: DocumentVersion | None) -> bool:
-        if self._as_of is None or one is None or one.effective is None:
+    def _is_effective(self, version: DocumentVersion | None) -> bool:
+        if self._as_of is None or version is None or version.effective is None:
             return True
-        return one.effective <= self._as_of
+        return version.effective <= self._as_of
 
     def holds(self, doc: str) -> bool:
         """Return whether a document is in effect; one without a time is."""
@@ -70,8 +73,8 @@ class VersionIndex:
 
     def _stated_successor(self, doc: str) -> str | None:
         """Return the successor that the versions name, if it is in effect."""
-        found = self.versions.get(doc)
-        by = None if found is None else found.superseded_by
+        version = self.versions.get(doc)
+        by = None if version is None else version.superseded_by
         return by if by is not None and self._is_effective(self.versions.get(by)) else None
 
     def _last_successor(self, doc: str) -> str:
@@ -124,12 +127,12 @@ class VersionIndex:
 
     def groups(self, docs: Sequence[str]) -> dict[str, list[str]]:
         """Group documents by key, in their order; only keys shared by two or more."""
-        found: dict[str, list[str]] = {}
+        groups: dict[str, list[str]] = {}
         for doc in docs:
             version = self.versions.get(doc)
             if version is not None and version.key is not None:
-                found.setdefault(version.key, []).append(doc)
-        return {key: mine for key, mine in found.items() if len(mine) > 1}
+                groups.setdefault(version.key, []).append(doc)
+        return {key: mine for key, mine in groups.items() if len(mine) > 1}
 
 
 def measure_query_freshness(

@@ -59,7 +59,7 @@ def read_versions(thing: Any) -> list[DocumentVersion]:
             f"versions cannot be read from {type(thing).__name__}",
             hint="give a path, a frame, or a list of {doc_id, version_key, effective_timestamp, superseded_by}",
         )
-    held = ((at, _version_fields(one, at)) for at, one in enumerate(thing, start=1))
+    held = ((at, _version_fields(version, at)) for at, version in enumerate(thing, start=1))
     return _parse_versions(rows_from_mappings([], _check_cells(held, "the versions"), "the versions", in_lines=False))
 
 
@@ -79,12 +79,12 @@ def _check_cells(lines: Iterable[tuple[int, Mapping[str, Any]]], label: str) -> 
         yield line, item
 
 
-def _version_fields(one: Any, at: int) -> Mapping[str, Any]:
-    if isinstance(one, DocumentVersion):
-        return dict(zip(VERSION_COLUMNS, one, strict=True))
-    if not isinstance(one, Mapping):
-        raise BadInput(f"version {at} is {one!r}", hint="{doc_id, version_key, effective_timestamp, superseded_by}")
-    return one
+def _version_fields(version: Any, at: int) -> Mapping[str, Any]:
+    if isinstance(version, DocumentVersion):
+        return dict(zip(VERSION_COLUMNS, version, strict=True))
+    if not isinstance(version, Mapping):
+        raise BadInput(f"version {at} is {version!r}", hint="{doc_id, version_key, effective_timestamp, superseded_by}")
+    return version
 
 
 def _parse_versions(rows: TableRows) -> list[DocumentVersion]:
@@ -142,7 +142,7 @@ def _parse_versions(rows: TableRows) -> list[DocumentVersion]:
 
 def _check_cycles(versions: Sequence[DocumentVersion], rows: TableRows, places: Mapping[str, int]) -> None:
     """Raise BadInput if documents supersede each other in a cycle."""
-    after = {one.doc: one.superseded_by for one in versions if one.superseded_by is not None}
+    after = {version.doc: version.superseded_by for version in versions if version.superseded_by is not None}
     done: set[str] = set()
     for first in after:
         path: dict[str, None] = {}
@@ -220,17 +220,17 @@ def write_versions(versions: Sequence[DocumentVersion], path: str) -> None:
         raise BadInput("versions are written as .jsonl, .csv, .tsv or .parquet", file=path)
     with atomic_write(path) as file:
         if kind == "jsonl":
-            for one in versions:
-                known = {name: value for name, value in _version_fields(one, 0).items() if value is not None}
-                if one.effective is not None and one.effective.is_integer():
-                    whole = int(one.effective)  # rig writes integers
-                    known[EFFECTIVE_FIELD] = one.effective if DATE_LIKE_PATTERN.fullmatch(str(whole)) else whole
+            for version in versions:
+                known = {name: value for name, value in _version_fields(version, 0).items() if value is not None}
+                if version.effective is not None and version.effective.is_integer():
+                    whole = int(version.effective)  # rig writes integers
+                    known[EFFECTIVE_FIELD] = version.effective if DATE_LIKE_PATTERN.fullmatch(str(whole)) else whole
                 file.write(json.dumps(known, ensure_ascii=False).encode() + b"\n")
             return
         import polars as pl
 
         schema = {name: pl.Float64 if name == EFFECTIVE_FIELD else pl.String for name in VERSION_COLUMNS}
-        table = pl.DataFrame([tuple(one) for one in versions], schema=schema, orient="row")
+        table = pl.DataFrame([tuple(version) for version in versions], schema=schema, orient="row")
         if kind == "parquet":
             write_parquet(table, file)
         else:
@@ -252,15 +252,15 @@ def read_freshness(path: str | Path) -> Freshness:
     hint = "write the file again with `ragauge freshness … -o`"
     if lacks:
         raise BadInput(f"missing {', '.join(lacks)}", file=str(path), hint=hint)
-    found = from_json_data(Freshness, data, source=str(path))
-    if isinstance(found.k, bool) or found.k < 1:
+    result = from_json_data(Freshness, data, source=str(path))
+    if isinstance(result.k, bool) or result.k < 1:
         raise BadInput(f"k must be an integer of at least 1, got {json.dumps(data['k'])}", file=str(path), hint=hint)
-    names = [one.query for one in found.queries]
-    twice = next((name for name in names if name in found.unscored), None)
+    names = [query.query for query in result.queries]
+    twice = next((name for name in names if name in result.unscored), None)
     if twice is not None or len({*names}) < len(names):
         twice = twice or next(name for name in names if names.count(name) > 1)
         raise BadInput(f"query `{twice}` appears more than once", file=str(path), hint=hint)
-    deep = next((one.query for one in found.queries if one.considered > found.k), None)
+    deep = next((query.query for query in result.queries if query.considered > result.k), None)
     if deep is not None:
-        raise BadInput(f"query `{deep}` has more than k = {found.k} checked documents", file=str(path), hint=hint)
-    return found
+        raise BadInput(f"query `{deep}` has more than k = {result.k} checked documents", file=str(path), hint=hint)
+    return result

@@ -122,7 +122,7 @@ class GainComputation:
         )
         if self.built:
             self.shadow.check()
-        self.added = [one.id for one in sides.added]
+        self.added = [document.id for document in sides.added]
         self.embedder = ""
         self.why: dict[str, str] = {}
         self.asides: list[str] = []
@@ -159,7 +159,7 @@ class GainComputation:
         terms = self._gain_terms(changes, novelty)
         query_gain = changes.total(changes.mean(changes.gaps))
         low, high = changes.interval(settings.confidence)
-        new = next((one for one in terms if one.name == NOVELTY and not math.isnan(one.value)), None)
+        new = next((term for term in terms if term.name == NOVELTY and not math.isnan(term.value)), None)
         shift = 0.0 if new is None else new.weight * new.value
         added = frozenset(self.added)
         relevant = {
@@ -227,7 +227,7 @@ class GainComputation:
         # Every query was run on both sides, regardless of how the convention treats missing queries.
         rules = replace(self.rules, missing="zero")
         scores = score_judged_ranks(compute_judged_ranks(judgments, run, measures, rules), measures, rules)
-        return np.column_stack([scores.values[str(one)] for one in measures])
+        return np.column_stack([scores.values[str(measure)] for measure in measures])
 
     def _build_recall_judge(self) -> ContextRecallJudge | None:
         """Return the judge of context recall, or None with the reason in `why`."""
@@ -256,8 +256,8 @@ class GainComputation:
             return
         gaps = changes.gaps[:, self.values.names.index(CONTEXT_RECALL)]
         chat = self.settings.chat != LEXICAL_JUDGE
-        said, why = self.hearing.verdict(changes.queries, gaps, chat=chat)
-        self.asides += said
+        notes, why = self.hearing.verdict(changes.queries, gaps, chat=chat)
+        self.asides += notes
         if why:
             self.why[CONTEXT_RECALL] = why
         if chat and self.hearing.judge and self.added:
@@ -292,14 +292,14 @@ class GainComputation:
                 if settings.novelty == "lexical":
                     fading = ShingleNovelty(self.sides.added, self.sides.before.documents)
                 else:
-                    found = prepare_novelty_data(
+                    data = prepare_novelty_data(
                         list(self.sides.added),
                         list(self.sides.before.documents),
                         NoveltySettings(embedder=settings.embedder, cache=cache_folder()),
                         self.progress,
                     )
-                    self.embedder = found.embedder.name
-                    fading = ChunkNovelty(found.chunks, found.vectors, found.highest, settings.novelty)
+                    self.embedder = data.embedder.name
+                    fading = ChunkNovelty(data.chunks, data.vectors, data.highest, settings.novelty)
             except MissingExtra as error:
                 if settings.weights is not None:
                     raise
@@ -309,8 +309,8 @@ class GainComputation:
         return FixedNovelty({}), {}
 
     def _gain_terms(self, changes: SnapshotChanges, novelty: Mapping[str, float]) -> list[GainTerm]:
-        by_name = {one.name: one for one in changes.terms(self.settings.confidence, self.why)}
-        known = [one for one in novelty.values() if not math.isnan(one)]
+        by_name = {term.name: term for term in changes.terms(self.settings.confidence, self.why)}
+        known = [value for value in novelty.values() if not math.isnan(value)]
         for name, weight in self.weights.items():
             if name == NOVELTY and known:
                 by_name[name] = GainTerm(name, weight, math.fsum(known) / len(known), n=len(known))
@@ -380,21 +380,21 @@ class GainComputation:
         A document is left out if a query failed without it, because its effect on that query is unknown.
         """
         depth = self.values.depth
-        found: dict[str, dict[str, DocumentRanking]] = {}
+        rankings: dict[str, dict[str, DocumentRanking]] = {}
         lost: dict[str, str] = {}
         for doc, answers in leave_one_out(self.shadow, self.sides.after.documents or (), pool.added, depth):
             failed = [answers.failed[query] for query in pool.rankings if query in answers.failed]
             if failed:
                 lost[doc] = failed[0]
                 continue
-            found[doc] = {
+            rankings[doc] = {
                 query: answers.rankings[query]
                 for query in pool.rankings
                 if answers.rankings[query] != after.rankings[query][:depth]
             }
         if lost:
             self.asides.append(failed_rebuilds_note(lost, len(pool.added)))
-        return found
+        return rankings
 
     def _best_batch(self, pool: CandidatePool, fading: RemainingNovelty, before: SnapshotResults) -> dict[str, Any]:
         """Choose the best batch and measure its gain by retrieval."""
@@ -410,8 +410,8 @@ class GainComputation:
             return math.nan
         if self.exact:
             return batch[-1].total
-        others = pool.all - {one.id for one in batch}
-        documents = [one for one in self.sides.after.documents or () if one.id not in others]
+        others = pool.all - {step.id for step in batch}
+        documents = [document for document in self.sides.after.documents or () if document.id not in others]
         queries = pool.changes.queries
         try:
             real = self.shadow.answers(documents, self.values.depth, "the best batch")
@@ -429,7 +429,7 @@ class GainComputation:
         means = pool.changes.mean(pool.gaps(rows[0], rows[1]))
         return float(
             sum(means[at] * pool.changes.weights[at] for at in pool.told)
-            + sum(one.changes.get(NOVELTY, 0.0) for one in batch)
+            + sum(step.changes.get(NOVELTY, 0.0) for step in batch)
         )
 
     def _system_name(self) -> str:

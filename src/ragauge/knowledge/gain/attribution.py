@@ -36,14 +36,14 @@ def trim_to_contenders(ranking: DocumentRanking, added: frozenset[str], depth: i
     >>> trim_to_contenders(("new1", "a", "new2", "b", "new3", "c"), frozenset({"new1", "new2", "new3"}), 2)
     ('new1', 'a', 'new2', 'b')
     """
-    found: list[str] = []
+    contenders: list[str] = []
     others = 0
     for doc in ranking:
         if others == depth:
             break
-        found.append(doc)
+        contenders.append(doc)
         others += doc not in added
-    return tuple(found)
+    return tuple(contenders)
 
 
 def keep_some_added(
@@ -121,7 +121,7 @@ def drop_each_document(pool: CandidatePool) -> dict[str, dict[str, DocumentRanki
     for query, ranking in pool.rankings.items():
         for doc in ranking[:depth]:
             if doc in found:
-                found[doc][query] = tuple(one for one in ranking if one != doc)[:depth]
+                found[doc][query] = tuple(ranked for ranked in ranking if ranked != doc)[:depth]
     unknown = {doc for query in pool.short if len(pool.rankings[query]) <= depth for doc in pool.rankings[query]}
     return {doc: mine for doc, mine in found.items() if doc not in unknown}
 
@@ -145,11 +145,11 @@ def document_contributions(
     for ranking in pool.rankings.values():
         for doc in ranking[:k]:
             entered[doc] = entered.get(doc, 0) + 1
-    found = []
+    contributions = []
     for doc in pool.added:
         causal, changes, helped, harmed = causes.get(doc, (math.nan, {}, (), ()))
         sum_of, relevant = labels.get(doc, (0.0, 0))
-        found.append(
+        contributions.append(
             DocumentContribution(
                 doc,
                 causal,
@@ -163,13 +163,18 @@ def document_contributions(
                 entered.get(doc, 0),
             )
         )
-    return sorted(found, key=_contribution_sort_key)
+    return sorted(contributions, key=_contribution_sort_key)
 
 
-def _contribution_sort_key(one: DocumentContribution) -> tuple[bool, float, float, str]:
-    unknown = math.isnan(one.causal)
-    first = one.alone if unknown else one.causal
-    return (unknown, math.inf if math.isnan(first) else -round(first, 12), -round(one.labelled, 12), one.id)
+def _contribution_sort_key(contribution: DocumentContribution) -> tuple[bool, float, float, str]:
+    unknown = math.isnan(contribution.causal)
+    first = contribution.alone if unknown else contribution.causal
+    return (
+        unknown,
+        math.inf if math.isnan(first) else -round(first, 12),
+        -round(contribution.labelled, 12),
+        contribution.id,
+    )
 
 
 CausalEffect = tuple[float, dict[str, float], list[str], list[str]]
@@ -185,13 +190,13 @@ def _causal_effects(
     variants = [(query, ranking) for mine in without.values() for query, ranking in mine.items()]
     rows = pool.values.of(variants, pool.texts)
     place = {query: at for at, query in enumerate(pool.changes.queries)}
-    found: dict[str, CausalEffect] = {}
+    effects: dict[str, CausalEffect] = {}
     start = 0
     for doc, others in without.items():
         queries = list(others)
         mine = rows[start : start + len(queries)]
         start += len(queries)
-        gaps = pool.gaps(pool.changes.after[[place[one] for one in queries]], mine)
+        gaps = pool.gaps(pool.changes.after[[place[query] for query in queries]], mine)
         means = pool.changes.mean(gaps)
         gains = pool.changes.weighed(gaps)  # terms that the judge did not score are NaN and add nothing
         changes = {name: float(means[at]) for at, name in enumerate(pool.changes.names) if at in pool.told}
@@ -202,8 +207,8 @@ def _causal_effects(
             causal += pool.weight * share
         helped = [query for query, gain in zip(queries, gains.tolist(), strict=True) if gain > ROUNDING_TOLERANCE]
         harmed = [query for query, gain in zip(queries, gains.tolist(), strict=True) if gain < -ROUNDING_TOLERANCE]
-        found[doc] = (causal if changes else math.nan, changes, helped, harmed)
-    return found
+        effects[doc] = (causal if changes else math.nan, changes, helped, harmed)
+    return effects
 
 
 def novelty_share(pool: CandidatePool, doc: str) -> float | None:
@@ -211,7 +216,7 @@ def novelty_share(pool: CandidatePool, doc: str) -> float | None:
 
     None if unknown.
     """
-    known = [one for one in pool.novelty.values() if not math.isnan(one)]
+    known = [value for value in pool.novelty.values() if not math.isnan(value)]
     mine = pool.novelty.get(doc, math.nan)
     return None if math.isnan(mine) else mine / len(known)
 
@@ -224,16 +229,16 @@ def _label_contributions(
     Also count the queries. The mean is over absolute weights, so that a negative weight counts against without
     inverting the sign of the others.
     """
-    found: dict[str, tuple[float, int]] = {}
+    contributions: dict[str, tuple[float, int]] = {}
     for row, query in enumerate(changes.queries):
         known = ~np.isnan(changes.gaps[row])
         weight = float(np.abs(changes.weights[known]).sum())
         gain = float(changes.gaps[row, known] @ changes.weights[known]) / weight if weight else 0.0
         for doc, grade in judged.get(query, {}).items():
             if doc in added and grade >= rel:
-                before, n = found.get(doc, (0.0, 0))
-                found[doc] = (before + grade * gain, n + 1)
-    return found
+                before, n = contributions.get(doc, (0.0, 0))
+                contributions[doc] = (before + grade * gain, n + 1)
+    return contributions
 
 
 def _solo_gains(pool: CandidatePool) -> dict[str, float]:
@@ -251,14 +256,14 @@ def _solo_gains(pool: CandidatePool) -> dict[str, float]:
     for at, (doc, _) in enumerate(pairs):
         gaps.setdefault(doc, []).append(at)
     rows = pool.gaps(with_it, base)
-    found = {}
+    gains = {}
     for doc in pool.added:
         means = pool.changes.mean(rows[gaps.get(doc, [])])
         parts = [float(means[at] * pool.changes.weights[at]) for at in pool.told]
         novelty = pool.novelty.get(doc, math.nan)
         parts += [] if math.isnan(novelty) else [pool.weight * novelty]
-        found[doc] = sum(parts) if parts else math.nan
-    return found
+        gains[doc] = sum(parts) if parts else math.nan
+    return gains
 
 
 class RemainingNovelty(Protocol):
@@ -303,7 +308,7 @@ def choose_batch(pool: CandidatePool, size: int, fading: RemainingNovelty) -> li
     now = pool.values.of([(query, pool.kept(query, taken)) for query in queries], pool.texts)
     adds: dict[str, dict[str, Floats]] = {doc: {} for doc in left}
     stale = {doc: list(where[doc]) for doc in left}
-    told = sum(not math.isnan(one) for one in pool.novelty.values())
+    told = sum(not math.isnan(value) for value in pool.novelty.values())
     chosen: list[BatchStep] = []
     total = 0.0
     while left and len(chosen) < size:
@@ -328,7 +333,7 @@ def choose_batch(pool: CandidatePool, size: int, fading: RemainingNovelty) -> li
         now[[place[query] for query in fresh]] = pool.values.of(
             [(query, pool.kept(query, taken)) for query in fresh], pool.texts
         )
-        stale = {one: [query for query in where[one] if query in touched] for one in left}
+        stale = {document: [query for query in where[document] if query in touched] for document in left}
     return chosen
 
 
@@ -350,7 +355,7 @@ class ChunkNovelty:
     """Novelty by the similarity of chunks to the nearest known or taken chunk."""
 
     def __init__(self, chunks: DocumentChunks, vectors: Vectors, highest: Floats, definition: str) -> None:
-        self._ids = [one.id for one in chunks.documents]
+        self._ids = [document.id for document in chunks.documents]
         self._owner = chunks.owner
         self._vectors = vectors
         self._highest = highest
@@ -378,9 +383,9 @@ class ShingleNovelty:
     """
 
     def __init__(self, added: Sequence[Document], known: Sequence[Document]) -> None:
-        self._all = {one.id: shingles(one.whole) for one in added}
+        self._all = {document.id: shingles(document.whole) for document in added}
         asked = frozenset().union(*self._all.values()) if self._all else frozenset()
-        self._known = {one for document in known for one in shingles(document.whole) if one in asked}
+        self._known = {shingle for document in known for shingle in shingles(document.whole) if shingle in asked}
 
     def now(self) -> Mapping[str, float]:
         """Return the share of each document that is new; NaN if it has no words."""

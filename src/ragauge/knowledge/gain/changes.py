@@ -71,13 +71,13 @@ class SnapshotChanges:
         Terms may be missing for different queries. Formula: for each term, weight times (mean + n / n_t times the
         query's deviation from the mean), summed. If all queries have all terms, it is the query's gain.
         """
-        found = np.zeros(len(self.queries))
+        parts = np.zeros(len(self.queries))
         for term in self.told:
             column = self.gaps[:, term]
             mean = float(np.nanmean(column))
             share = len(column) / self.known[term]
-            found += self.weights[term] * (mean + share * np.where(np.isnan(column), 0.0, column - mean))
-        return found
+            parts += self.weights[term] * (mean + share * np.where(np.isnan(column), 0.0, column - mean))
+        return parts
 
     def interval(self, confidence: float) -> tuple[float, float]:
         """Compute the confidence interval of the total by a paired bootstrap over queries."""
@@ -90,18 +90,18 @@ class SnapshotChanges:
     def terms(self, confidence: float, why: Mapping[str, str]) -> list[GainTerm]:
         """Return each term with its interval, or the reason why it has no value."""
         ends = _mean_intervals(self.gaps, confidence)
-        found = []
+        terms = []
         for at, name in enumerate(self.names):
             both = ~np.isnan(self.gaps[:, at])
             if not both.any():
                 reason = why.get(name, "no query has a value on both sides")
-                found.append(GainTerm(name, float(self.weights[at]), math.nan, why=reason))
+                terms.append(GainTerm(name, float(self.weights[at]), math.nan, why=reason))
                 continue
             before, after = (float(side[both, at].mean()) for side in (self.before, self.after))
             mean = float(self.gaps[both, at].mean())
             low, high = ends[at]
-            found.append(GainTerm(name, float(self.weights[at]), mean, low, high, before, after, int(both.sum())))
-        return found
+            terms.append(GainTerm(name, float(self.weights[at]), mean, low, high, before, after, int(both.sum())))
+        return terms
 
     def changed_queries(
         self,
@@ -120,8 +120,8 @@ class SnapshotChanges:
             if abs(gains[row]) > ROUNDING_TOLERANCE
             or np.nanmax(np.abs(self.gaps[row]), initial=0.0) > ROUNDING_TOLERANCE
         ]
-        found = []
-        for row in sorted(rows, key=lambda one: (-abs(gains[one]), self.queries[one])):
+        queries = []
+        for row in sorted(rows, key=lambda index: (-abs(gains[index]), self.queries[index])):
             name = self.queries[row]
             by_term = {
                 term: float(gap)
@@ -129,21 +129,21 @@ class SnapshotChanges:
                 if not math.isnan(gap)
             }
             gain = float(gains[row]) if abs(gains[row]) > ROUNDING_TOLERANCE else 0.0
-            found.append(
+            queries.append(
                 QueryChange(name, texts.get(name, ""), gain, by_term, entered.get(name, ()), pushed_out.get(name, ()))
             )
-        return found
+        return queries
 
 
 def _mean_intervals(columns: Floats, confidence: float) -> list[tuple[float, float]]:
     """Compute an interval of the mean of each column; NaN for too few or equal values."""
     lows, highs = mean_intervals(columns, confidence)
-    found = []
+    intervals = []
     for at in range(columns.shape[1]):
         mine = columns[~np.isnan(columns[:, at]), at]
         told = len(mine) >= MIN_INTERVAL_VALUES and float(mine.max() - mine.min()) > ROUNDING_TOLERANCE
-        found.append((float(lows[at]), float(highs[at])) if told else (math.nan, math.nan))
-    return found
+        intervals.append((float(lows[at]), float(highs[at])) if told else (math.nan, math.nan))
+    return intervals
 
 
 def added_in_top_k(after: RankingsByQuery, added: frozenset[str], k: int) -> dict[str, DocumentRanking]:

@@ -101,8 +101,8 @@ class SnapshotRunner:
         try:
             return self._run_queries(opened, self.own(documents), k, name)
         finally:
-            for one in closing:
-                one()
+            for system in closing:
+                system()
 
     def live(self, retriever: Any, documents: Sequence[Document], k: int, name: str) -> SnapshotResults:
         """Run the queries on a retriever given by the user."""
@@ -127,21 +127,21 @@ class SnapshotRunner:
         jobs = [QueryTask(query, text, 0) for query, text in self.queries.items()]
         self.progress(Progress("building", subject=name))
         run_system(opened, jobs, plan, [], keep)
-        found = collect_rankings(answers, own, k)
-        if found.failed and len(found.failed) == len(jobs):
-            query, why = next(iter(found.failed.items()))
+        results = collect_rankings(answers, own, k)
+        if results.failed and len(results.failed) == len(jobs):
+            query, why = next(iter(results.failed.items()))
             raise BackendFailed(f"{name}: every query failed, the first ({query}) with: {why}")
-        return replace(found, seconds=time.perf_counter() - began)
+        return replace(results, seconds=time.perf_counter() - began)
 
 
 def collect_rankings(answers: Sequence[QueryResult], own: frozenset[str], k: int) -> SnapshotResults:
     """Collect rankings without duplicates and without the query itself."""
     rankings, failed = {}, {}
-    for one in answers:
-        docs = [doc for doc in dict.fromkeys(one.docs) if not (one.query in own and doc == one.query)]
-        rankings[one.query] = tuple(docs[:k])
-        if one.status != "ok":
-            failed[one.query] = one.error
+    for query in answers:
+        docs = [doc for doc in dict.fromkeys(query.docs) if not (query.query in own and doc == query.query)]
+        rankings[query.query] = tuple(docs[:k])
+        if query.status != "ok":
+            failed[query.query] = query.error
     return SnapshotResults(rankings, failed)
 
 
@@ -162,8 +162,8 @@ class LeaveOneOutBM25:
         words = BM25([], **options)._words  # tokenized exactly as by the system itself
         asked = {word for text in shadow.queries.values() for word in words(text)}
         cut: dict[str, list[str]] = {text: words(text) for text in shadow.queries.values()}
-        for one in documents:
-            cut[one.whole] = [word if word in asked else OTHER_WORD for word in words(one.whole)]
+        for document in documents:
+            cut[document.whole] = [word if word in asked else OTHER_WORD for word in words(document.whole)]
 
         class Cut(BM25):
             def _words(self, text: str) -> list[str]:
@@ -173,7 +173,7 @@ class LeaveOneOutBM25:
 
     def answers(self, left_out: str) -> SnapshotResults:
         """Run the queries without this document."""
-        retriever = self._build([one for one in self._documents if one.id != left_out])
+        retriever = self._build([document for document in self._documents if document.id != left_out])
         answers: list[QueryResult] = []
         run_queries(retriever, self._jobs, self._plan, answers.append)
         return collect_rankings(answers, self._own, self._k)
@@ -194,7 +194,7 @@ def leave_one_out(
             yield name, quick.answers(name)
             continue
         try:
-            found = quiet.answers([one for one in documents if one.id != name], k, f"without {name}")
+            results = quiet.answers([document for document in documents if document.id != name], k, f"without {name}")
         except BackendFailed as error:
-            found = SnapshotResults({}, dict.fromkeys(shadow.queries, error.message))
-        yield name, found
+            results = SnapshotResults({}, dict.fromkeys(shadow.queries, error.message))
+        yield name, results

@@ -100,7 +100,7 @@ class Snapshot:
     @property
     def texts(self) -> dict[str, str]:
         """Title and text of each document, by id."""
-        return {one.id: one.whole for one in self.documents or ()}
+        return {document.id: document.whole for document in self.documents or ()}
 
 
 @dataclass(frozen=True, eq=False)
@@ -161,15 +161,15 @@ def open_snapshots(
         return SnapshotPair(
             first, last, data, [] if more is None else list(more.documents or ()), 0, 0, more is not None
         )
-    there = {one.id: one for one in first.documents or ()}
-    now = {one.id: one for one in last.documents or ()}
+    there = {document.id: document for document in first.documents or ()}
+    now = {document.id: document for document in last.documents or ()}
     return SnapshotPair(
         first,
         last,
         data,
-        [one for one in last.documents or () if one.id not in there],
+        [document for document in last.documents or () if document.id not in there],
         sum(name not in now for name in there),
-        sum(name in there and there[name].whole != one.whole for name, one in now.items()),
+        sum(name in there and there[name].whole != document.whole for name, document in now.items()),
         known,
     )
 
@@ -214,6 +214,9 @@ def _with_run(side: Snapshot | None, run: Any, option: str) -> Snapshot:
 
 def _merge_documents(before: Sequence[Document], more: Sequence[Document]) -> list[Document]:
     """Merge documents; a new one replaces an old one with the same id."""
-    new = {one.id: one for one in more}
-    there = {one.id for one in before}
-    return [*(new.get(one.id, one) for one in before), *(one for one in more if one.id not in there)]
+    new = {document.id: document for document in more}
+    there = {document.id for document in before}
+    return [
+        *(new.get(document.id, document) for document in before),
+        *(document for document in more if document.id not in there),
+    ]

@@ -35,20 +35,20 @@ def read_weights(given: Mapping[str, float] | None, k: int, rules: Convention) -
     """
     if given is None:
         return dict.fromkeys((f"recall@{k}", CONTEXT_RECALL, NOVELTY), 1 / 3)
-    found: dict[str, float] = {}
+    weights: dict[str, float] = {}
     for text, weight in given.items():
         name = _canonical_term(text, k, rules)
-        if name in found:
+        if name in weights:
             raise BadInput(f"`{name}` has two weights", hint="give each term one weight")
         number = isinstance(weight, int | float) and not isinstance(weight, bool)
         if not number or (isinstance(weight, float) and math.isnan(weight)):
             raise BadInput(f"the weight of {name} must be a number, got {weight!r}", hint="--weight recall@10=0.5")
         if abs(weight) > MAX_WEIGHT:
             raise BadInput(f"the weight of {name} must be at most {MAX_WEIGHT:,.0f}", hint="--weight recall@10=0.5")
-        found[name] = float(weight)
-    if not any(found.values()):
+        weights[name] = float(weight)
+    if not any(weights.values()):
         raise BadInput("no term has a weight", hint="--weight recall@10=0.5 --weight novelty=0.5")
-    return found
+    return weights
 
 
 def _canonical_term(text: str, k: int, rules: Convention) -> str:
@@ -95,12 +95,14 @@ class ContextRecallJudge:
         found = np.full(len(asked), math.nan)
         if not samples:
             return found
-        told = self._ask(samples)
-        self.judge = told.judge
-        self._said.update(dict.fromkeys([*told.notes, *([told.stopped] if told.stopped else [])]))
-        for place, why in told.scores.unscored[CONTEXT_RECALL].items():
+        judged_samples = self._ask(samples)
+        self.judge = judged_samples.judge
+        self._said.update(
+            dict.fromkeys([*judged_samples.notes, *([judged_samples.stopped] if judged_samples.stopped else [])])
+        )
+        for place, why in judged_samples.scores.unscored[CONTEXT_RECALL].items():
             self._why.setdefault(asked[int(place)][0], why)
-        found[[int(one.id) for one in samples]] = told.scores.values[CONTEXT_RECALL]
+        found[[int(sample.id) for sample in samples]] = judged_samples.scores.values[CONTEXT_RECALL]
         return found
 
     def verdict(self, queries: Sequence[str], gaps: Floats, *, chat: bool) -> tuple[list[str], str]:
@@ -153,14 +155,14 @@ class RankingScorer:
         self.names = [name for name in weights if name != NOVELTY]
         """Names of the terms that have a value per query."""
         self.weights = np.array([weights[name] for name in self.names])
-        less = {str(one): one.spec.lower_is_better for one in measures}
+        less = {str(measure): measure.spec.lower_is_better for measure in measures}
         self.signs = np.array([-1.0 if less.get(name) else 1.0 for name in self.names])
         """-1 for terms with lower-is-better measures, 1 for the others."""
-        cut = [one for one in measures if one.cutoff is not None and one.spec.cutoff != "level"]
-        self.depth = max([k, *(int(one.cutoff or 0) for one in cut)])
+        cut = [measure for measure in measures if measure.cutoff is not None and measure.spec.cutoff != "level"]
+        self.depth = max([k, *(int(measure.cutoff or 0) for measure in cut)])
         """Number of documents used of a ranking."""
         self._judgments = judgments
-        uncut = [one for one in measures if one not in cut]
+        uncut = [measure for measure in measures if measure not in cut]
         self.without_cutoff = [str(measure) for measure in uncut]
         """Names of the measures that cannot have a cutoff in ranks."""
         self._groups = [(depth, some) for depth, some in ((self.depth, cut), (k, uncut)) if some]
@@ -181,15 +183,15 @@ class RankingScorer:
         if not cut:
             return found
         if self._groups:
-            self._score_variants([one for one in dict.fromkeys(cut) if one not in self._counted])
-            columns = [self.names.index(str(one)) for _, some in self._groups for one in some]
-            found[:, columns] = [self._counted[one] for one in cut]
+            self._score_variants([variant for variant in dict.fromkeys(cut) if variant not in self._counted])
+            columns = [self.names.index(str(measure)) for _, some in self._groups for measure in some]
+            found[:, columns] = [self._counted[variant] for variant in cut]
         if self._judge is not None and CONTEXT_RECALL in self.names:
-            got = [(query, tuple(texts.get(one, "") for one in ranking[: self._k])) for query, ranking in cut]
-            fresh = [one for one in dict.fromkeys(got) if one not in self._judged]
+            got = [(query, tuple(texts.get(doc, "") for doc in ranking[: self._k])) for query, ranking in cut]
+            fresh = [variant for variant in dict.fromkeys(got) if variant not in self._judged]
             if fresh:
                 self._judged.update(zip(fresh, self._judge(fresh).tolist(), strict=True))
-            found[:, self.names.index(CONTEXT_RECALL)] = [self._judged[one] for one in got]
+            found[:, self.names.index(CONTEXT_RECALL)] = [self._judged[variant] for variant in got]
         return found
 
     @property

@@ -100,14 +100,14 @@ def graph(
         raise BadInput(f"no documents in {data.name}", hint="check the path and the file format")
     terrain = _embed_corpus(data.documents, embedder, progress)
     progress(Progress("linking"))
-    links = {one.name: one.link(data.documents, terrain.vectors) for one in linkers}
-    ids = [one.id for one in data.documents]
+    links = {builder.name: builder.link(data.documents, terrain.vectors) for builder in linkers}
+    ids = [document.id for document in data.documents]
     whole = Graph.of(ids, links)
-    alone = {name: Graph.of(ids, {name: one}) for name, one in links.items()}
+    alone = {name: Graph.of(ids, {name: matrix}) for name, matrix in links.items()}
     progress(Progress("counting"))
     sizes = np.sort(np.bincount(component_labels(whole)))[::-1]
     data, relevant, notes = _find_relevant_rows(data, terrain, limit)
-    some = {name: one for name, one in alone.items() if one.links}
+    some = {name: graph for name, graph in alone.items() if graph.links}
     graphs = {"": whole, **(some if len(some) > 1 else {})}
     progress(Progress("walking"))
     rows = count_by_distance(graphs, _rank_queries(data, relevant, terrain, seeds)) if relevant else {}
@@ -145,22 +145,22 @@ def graph(
 def _open_linkers(given: Any) -> list[GraphBuilder]:
     """Return the linkers; a mistake is raised before any data is read."""
     several = [given] if isinstance(given, str) or not isinstance(given, Iterable) else list(given)
-    found: list[GraphBuilder] = []
-    for one in several:
-        if not isinstance(one, str):
-            if not isinstance(one, GraphBuilder):
+    builders: list[GraphBuilder] = []
+    for description in several:
+        if not isinstance(description, str):
+            if not isinstance(description, GraphBuilder):
                 raise BadInput(
-                    f"{type(one).__name__} is not a linker",
+                    f"{type(description).__name__} is not a linker",
                     hint="a linker has a `name` and a method `link(documents, vectors)`",
                 )
-            found.append(one)
+            builders.append(description)
             continue
-        for spec in parse_specs(one, "graph"):
+        for spec in parse_specs(description, "graph"):
             check_spec("graphs", spec)
-            found.append(build_component("graphs", spec))
-    if not found:
+            builders.append(build_component("graphs", spec))
+    if not builders:
         raise BadInput("no links given", hint=f"--graph {'+'.join(DEFAULT_GRAPH)}")
-    return unique_by(found, attrgetter("name"), "kind of links", hint="remove one of them")
+    return unique_by(builders, attrgetter("name"), "kind of links", hint="remove one of them")
 
 
 def _embed_corpus(documents: Sequence[Document], described: str | Embedder, progress: ProgressCallback) -> LinkedCorpus:
@@ -168,7 +168,7 @@ def _embed_corpus(documents: Sequence[Document], described: str | Embedder, prog
 
     Links are added later.
     """
-    embedder = open_embedder(described, [one.whole for one in documents], progress)
+    embedder = open_embedder(described, [document.whole for document in documents], progress)
     known = CachedEmbedder(embedder, cache_folder() / "embeddings") if isinstance(described, str) else embedder
     return LinkedCorpus(documents, embedder, [], document_embedder=BatchedEmbedder(known, progress))
 
@@ -221,22 +221,22 @@ def _rank_queries(
 
 
 def _lost_query_notes(rows: Sequence[QueryReach]) -> list[str]:
-    lost = sum(not one.relevant[0] + one.others[0] for one in rows)
+    lost = sum(not row.relevant[0] + row.others[0] for row in rows)
     return [f"{pluralise(lost, 'query')} without a vector: no seeds, so no document is reached"] if lost else []
 
 
 def _link_kinds(alone: Mapping[str, Graph]) -> list[LinkKind]:
-    keys = {name: _linked_pairs(one) for name, one in alone.items()}
+    keys = {name: _linked_pairs(graph) for name, graph in alone.items()}
     every, times = np.unique(np.concatenate(list(keys.values())), return_counts=True)
     single = every[times == 1]
     return [
-        LinkKind(name, one.links, int(np.isin(keys[name], single).sum()), int((one.degrees > 0).sum()))
-        for name, one in alone.items()
+        LinkKind(name, graph.links, int(np.isin(keys[name], single).sum()), int((graph.degrees > 0).sum()))
+        for name, graph in alone.items()
     ]
 
 
 def _shared_links(alone: Mapping[str, Graph]) -> list[SharedLinks]:
-    keys = {name: _linked_pairs(one) for name, one in alone.items()}
+    keys = {name: _linked_pairs(graph) for name, graph in alone.items()}
     return [
         SharedLinks(one, other, len(np.intersect1d(keys[one], keys[other], assume_unique=True)))
         for one, other in combinations(keys, 2)
@@ -274,17 +274,19 @@ def _degree_bars(degrees: Ints) -> list[HistogramBin]:
 
 def _find_hubs(graph: Graph, documents: Sequence[Document]) -> list[Hub]:
     first = np.argsort(-graph.degrees, kind="stable")[:MAX_HUBS]
-    found = [(documents[row], int(graph.degrees[row])) for row in first.tolist()]
-    return [Hub(one.id, one.title or one.text[:MAX_TITLE_CHARS], links) for one, links in found if links]
+    hubs = [(documents[row], int(graph.degrees[row])) for row in first.tolist()]
+    return [
+        Hub(document.id, document.title or document.text[:MAX_TITLE_CHARS], links) for document, links in hubs if links
+    ]
 
 
 def _link_warnings(linkers: Sequence[GraphBuilder], documents: Sequence[Document], given: Any) -> list[str]:
     """Return possible problems with the links stored in documents."""
-    found = [line for one in linkers if isinstance(one, MetadataLinks) for line in one.doubts(documents)]
-    field = _misplaced_field(documents, given) if found else None
+    warnings = [line for links in linkers if isinstance(links, MetadataLinks) for line in links.doubts(documents)]
+    field = _misplaced_field(documents, given) if warnings else None
     if field is not None:
-        found.append(f"The field `{field}` names documents, but is not in `metadata`, so it is not read.")
-    return found
+        warnings.append(f"The field `{field}` names documents, but is not in `metadata`, so it is not read.")
+    return warnings
 
 
 def _misplaced_field(documents: Sequence[Document], given: Any) -> str | None:
@@ -299,12 +301,12 @@ def _misplaced_field(documents: Sequence[Document], given: Any) -> str | None:
         return None
     with path.open(encoding="utf-8-sig", errors="replace") as lines:  # read before, so every line is JSON
         rows = [parse_json(line) for line in islice(lines, MAX_LINES_SCANNED) if line.strip()]
-    return find_link_field({one.id: None for one in documents}, ({**row, "metadata": None} for row in rows))
+    return find_link_field({document.id: None for document in documents}, ({**row, "metadata": None} for row in rows))
 
 
 def _skipped_notes(graph: Graph, linkers: Sequence[GraphBuilder]) -> list[str]:
     """Return notes on links that were skipped, except those reported as warnings."""
-    told = {one.name for one in linkers if isinstance(one, MetadataLinks)}
+    told = {builder.name for builder in linkers if isinstance(builder, MetadataLinks)}
     return [
         f"{kind}: skipped {count:,} {why}"
         for kind, whys in graph.skipped.items()

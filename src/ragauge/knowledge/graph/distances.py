@@ -85,15 +85,15 @@ def seed_distances(graph: Graph, parts: Ints, seeds: Ints) -> Ints:
     """
     joined = np.zeros(len(graph) + 1, bool)
     joined[parts[seeds]] = True
-    found: Ints = np.where(joined[parts], BEYOND_MAX_STEPS, UNREACHABLE)
-    found[seeds] = 0
+    distances: Ints = np.where(joined[parts], BEYOND_MAX_STEPS, UNREACHABLE)
+    distances[seeds] = 0
     edge = seeds
     for step in range(1, MAX_STEPS + 1):
         met = np.zeros(len(graph), bool)
         met[_linked_nodes(graph, edge)] = True
-        edge = np.flatnonzero(met & (found == BEYOND_MAX_STEPS))
-        found[edge] = step
-    return found
+        edge = np.flatnonzero(met & (distances == BEYOND_MAX_STEPS))
+        distances[edge] = step
+    return distances
 
 
 def _linked_nodes(graph: Graph, nodes: Ints) -> Ints:
@@ -108,17 +108,17 @@ def count_by_distance(graphs: Mapping[str, Graph], asked: Iterable[RankedQuery])
     """Count the documents of every query by distance, along the links of each graph."""
     parts = {kind: component_labels(graph) for kind, graph in graphs.items()}
     found: dict[str, list[QueryReach]] = {kind: [] for kind in graphs}
-    for one in asked:
-        place = np.empty(len(one.order) + 1, np.int64)  # one more, for a query that is itself a document
-        place[one.order] = np.arange(len(one.order))
-        places = np.sort(place[one.relevant])
+    for query in asked:
+        place = np.empty(len(query.order) + 1, np.int64)  # one more, for a query that is itself a document
+        place[query.order] = np.arange(len(query.order))
+        places = np.sort(place[query.relevant])
         for kind, graph in graphs.items():
-            far = seed_distances(graph, parts[kind], one.order[: one.seeds])
-            every = np.bincount(far[one.order], minlength=len(DISTANCE_LABELS))
-            relevant = np.bincount(far[one.relevant], minlength=len(DISTANCE_LABELS))
+            far = seed_distances(graph, parts[kind], query.order[: query.seeds])
+            every = np.bincount(far[query.order], minlength=len(DISTANCE_LABELS))
+            relevant = np.bincount(far[query.relevant], minlength=len(DISTANCE_LABELS))
             plain = np.searchsorted(places, np.cumsum(every)[: MAX_STEPS + 1])
             rows = (tuple(row.tolist()) for row in (relevant, every - relevant, plain))
-            found[kind].append(QueryReach(one.query, *rows))
+            found[kind].append(QueryReach(query.query, *rows))
     return found
 
 
@@ -144,15 +144,15 @@ def summarise_reach(by_kind: Mapping[str, Sequence[QueryReach]], documents: int,
 
 def _reach_columns(rows: Sequence[QueryReach]) -> dict[str, Floats]:
     """Compute every value of each query, by name; NaN if undefined."""
-    relevant = np.array([one.relevant for one in rows], np.float64)
-    others = np.array([one.others for one in rows], np.float64)
-    plain = np.array([one.plain for one in rows], np.float64)
+    relevant = np.array([row.relevant for row in rows], np.float64)
+    others = np.array([row.others for row in rows], np.float64)
+    plain = np.array([row.plain for row in rows], np.float64)
     behind = others[:, 1:].sum(axis=1, keepdims=True) - np.cumsum(others[:, 1:], axis=1)
     with np.errstate(invalid="ignore", divide="ignore"):
         total = relevant.sum(axis=1, keepdims=True)
         parts, rest = relevant / total, others / others.sum(axis=1, keepdims=True)
         recall, alike = np.cumsum(parts, axis=1), plain / total
-        less, rest_less = (one[:, 1:] / one[:, 1:].sum(axis=1, keepdims=True) for one in (relevant, others))
+        less, rest_less = (counts[:, 1:] / counts[:, 1:].sum(axis=1, keepdims=True) for counts in (relevant, others))
         won = (less * (behind + others[:, 1:] / 2)).sum(axis=1) / others[:, 1:].sum(axis=1)
     within = np.cumsum(relevant + others, axis=1)
     rest_less[np.isnan(less)] = np.nan  # compare values of the same queries

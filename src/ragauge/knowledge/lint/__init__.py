@@ -79,7 +79,7 @@ def lint(
         check_int("limit", limit)
     chosen = select_checks(LINT_CHECKS, checks)
     counter, absent = _open_token_counter(
-        embedder, tokenizer, limit, wanted=any(one.name == "tokens" for one in chosen)
+        embedder, tokenizer, limit, wanted=any(check.name == "tokens" for check in chosen)
     )
     progress(Progress("reading"))
     began = time.perf_counter()
@@ -101,8 +101,8 @@ def lint(
         documents=len(reading),
         findings=[finding if finding.problem else replace(finding, remedy="") for finding in results.findings],
         skipped=results.skipped,
-        lengths={name: _length_summary(one) for name, one in sizes.items()},
-        bars={name: _length_bars(one) for name, one in sizes.items()},
+        lengths={name: _length_summary(lengths) for name, lengths in sizes.items()},
+        bars={name: _length_bars(lengths) for name, lengths in sizes.items()},
         languages=known.get("by_language", {}),
         embedder=counter.name if counter else "",
         limit=counter.limit if counter else None,
@@ -115,7 +115,7 @@ def lint(
 
 def _parse_languages(languages: str | Iterable[str] | None) -> tuple[str, ...]:
     given = [languages] if isinstance(languages, str) else list(languages or ())
-    codes = tuple(dict.fromkeys(part.strip().lower() for one in given for part in one.split(",") if part.strip()))
+    codes = tuple(dict.fromkeys(part.strip().lower() for text in given for part in text.split(",") if part.strip()))
     if codes:
         from ragauge.knowledge.lint.evidence import known_languages
 

@@ -70,8 +70,8 @@ def _length_panel(unit: str, bars: Sequence[HistogramBin], marks: dict[str, floa
     alt = import_altair()
     low, high = _axis_range(bars)
     inside = _visible_marks(marks, bars)
-    rows: ChartRows = [{"from": one.low, "to": one.high, "count": one.n} for one in bars if one.n]
-    most = max(one.n for one in bars)
+    rows: ChartRows = [{"from": bar.low, "to": bar.high, "count": bar.n} for bar in bars if bar.n]
+    most = max(bar.n for bar in bars)
     scale = alt.Scale(type="log", domain=[low, high], nice=False)
     x = alt.X("from:Q", title=unit, scale=scale, axis=alt.Axis(values=log_ticks(low, high), format=",d", grid=False))
     tall = alt.Axis(values=sorted({0, round(most / 2), most}), format=",d")
@@ -104,7 +104,7 @@ def build_language_chart(result: Lint) -> dict[str, Chart]:
     if len(known) < 2:
         return {}
     alt = import_altair()
-    rows: ChartRows = [{"language": _language_label(one), "documents": count} for one, count in known]
+    rows: ChartRows = [{"language": _language_label(language), "documents": count} for language, count in known]
     order = [str(row["language"]) for row in rows]
     y = alt.Y("language:N", title=None, sort=order, axis=alt.Axis(ticks=False))
     x = alt.X("documents:Q", title="documents", axis=alt.Axis(format=",d", grid=False, tickCount=4))

@@ -11,13 +11,17 @@ from ragauge.evaluation.checks import Check, Requirement
 from ragauge.knowledge.lint import checks_characters, checks_entries, checks_texts
 from ragauge.knowledge.lint.evidence import Evidence
 
-DOCUMENTS = Requirement[Evidence]("documents", lambda found: len(found.reading) > 0, "the corpus has no documents")
+DOCUMENTS = Requirement[Evidence](
+    "documents", lambda evidence: len(evidence.reading) > 0, "the corpus has no documents"
+)
 AN_EMBEDDER = Requirement[Evidence](
     "an embedder",
-    lambda found: found.tokens is not None,
+    lambda evidence: evidence.tokens is not None,
     "no embedder given; add --embedder minilm, or --tokenizer FILE --token-limit N",
 )
-JUDGMENTS = Requirement[Evidence]("judgments", lambda found: bool(found.judged), "no judgments given; add --qrels FILE")
+JUDGMENTS = Requirement[Evidence](
+    "judgments", lambda evidence: bool(evidence.judged), "no judgments given; add --qrels FILE"
+)
 
 LINT_CHECKS: Mapping[str, Check[Evidence]] = {
     check.name: check

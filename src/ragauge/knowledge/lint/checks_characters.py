@@ -90,17 +90,17 @@ def check_characters(evidence: Evidence) -> Iterator[Finding]:
     odd = [place for place, text in enumerate(reading.texts) if UNUSUAL_PATTERN.search(text)]
     clean = True
     for kind in CHARACTER_KINDS:
-        found = [place for place in odd if kind.pattern.search(reading.texts[place])]
-        if not found:
+        characters = [place for place in odd if kind.pattern.search(reading.texts[place])]
+        if not characters:
             continue
         clean = False
         yield Finding(
             reading.name,
             kind.what,
-            kind.always or evidence.many(len(found)),
-            len(found),
-            f"{pluralise(len(found), 'document')} with {kind.about}",
-            tuple(_character_excerpt(evidence, place, kind.pattern) for place in found[:MAX_EXAMPLES]),
+            kind.always or evidence.many(len(characters)),
+            len(characters),
+            f"{pluralise(len(characters), 'document')} with {kind.about}",
+            tuple(_character_excerpt(evidence, place, kind.pattern) for place in characters[:MAX_EXAMPLES]),
             kind.effect,
             remedy=kind.remedy,
         )
@@ -230,4 +230,4 @@ def check_boilerplate(evidence: Evidence) -> Iterator[Finding]:
 def _long_lines(text: str) -> set[str]:
     if "\n" not in text:
         return set()
-    return {line for one in text.split("\n") if len(line := one.strip()) >= MIN_BOILERPLATE_CHARS}
+    return {line for raw_line in text.split("\n") if len(line := raw_line.strip()) >= MIN_BOILERPLATE_CHARS}

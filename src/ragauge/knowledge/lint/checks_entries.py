@@ -184,11 +184,11 @@ def check_empty(evidence: Evidence) -> Iterator[Finding]:
 
 
 def _flaws_of_kind(evidence: Evidence, kind: str) -> list[CorpusFlaw]:
-    return [one for one in evidence.reading.flaws if one.kind == kind]
+    return [flaw for flaw in evidence.reading.flaws if flaw.kind == kind]
 
 
 def _flaw_texts(flaws: Sequence[CorpusFlaw]) -> tuple[str, ...]:
-    return tuple(one_line(f"{one.where}: {one.detail}", 120) for one in flaws[:MAX_EXAMPLES])
+    return tuple(one_line(f"{flaw.where}: {flaw.detail}", 120) for flaw in flaws[:MAX_EXAMPLES])
 
 
 def check_orphans(evidence: Evidence) -> Iterator[Finding]:
@@ -208,12 +208,12 @@ def _orphans_finding(judged: JudgmentRows, known: set[str]) -> Finding:
         return Finding(judged.source, "orphans", False, 0, said)
     relevant = sum(grade >= 1 for _, _, grade in lost)
     names = list(dict.fromkeys(doc for _, doc, _ in lost))
-    found = find_id_repairs(names, known)
+    id_repairs = find_id_repairs(names, known)
     said = f"no id of the corpus is similar to one of these {len(names):,}"
     matches: dict[str, str] = {}
-    if found:
-        matches = found[0].matches
-        said = f"{len(matches):,} of these {pluralise(len(names), 'id')} differ only in {found[0].name}"
+    if id_repairs:
+        matches = id_repairs[0].matches
+        said = f"{len(matches):,} of these {pluralise(len(names), 'id')} differ only in {id_repairs[0].name}"
     first = [*matches, *(name for name in names if name not in matches)][:MAX_EXAMPLES]
     return Finding(
         judged.source,

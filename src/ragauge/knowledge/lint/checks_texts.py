@@ -64,26 +64,26 @@ def check_near_duplicates(evidence: Evidence) -> Iterator[Finding]:
     total, near = len(evidence.reading), evidence.thresholds.near
     told = {place for group in groups for place in group[1:]} | set(empty)
     left = [place for place in range(total) if place not in told]
-    found = corpus_checks.find_near_duplicates(
+    duplicates = corpus_checks.find_near_duplicates(
         [evidence.reading.texts[place] for place in left], near, evidence.progress
     )
     rule = f"Jaccard {near:g} or more of 3-word shingles"
-    if not found:
+    if not duplicates:
         said = f"no near-duplicates ({rule})"
         yield Finding(evidence.reading.name, "near duplicates", False, 0, said)
         return
-    found.sort(key=lambda one: (-len(one.group), -one.part))
-    more = sum(len(one.group) - 1 for one in found)
+    duplicates.sort(key=lambda duplicate: (-len(duplicate.group), -duplicate.part))
+    more = sum(len(duplicate.group) - 1 for duplicate in duplicates)
     yield Finding(
         evidence.reading.name,
         "near duplicates",
         more >= 5 * evidence.thresholds.share * total,
         more,
         f"{more:,} of {pluralise(total, 'document')} ({format_share(more, total)}) are near-duplicates ({rule}), "
-        f"in {pluralise(len(found), 'group')}",
+        f"in {pluralise(len(duplicates), 'group')}",
         tuple(
-            f"{_format_group(evidence, [left[i] for i in one.group], '~')} at {one.part:.2f}"
-            for one in found[:MAX_GROUPS_SHOWN]
+            f"{_format_group(evidence, [left[i] for i in duplicate.group], '~')} at {duplicate.part:.2f}"
+            for duplicate in duplicates[:MAX_GROUPS_SHOWN]
         ),
         "near-duplicates displace other documents in rankings; if they contradict each other, an answer may cite the "
         "outdated one",
@@ -108,17 +108,21 @@ def check_language(evidence: Evidence) -> Iterator[Finding]:
     """
     reading, allowed = evidence.reading, evidence.thresholds.languages
     counts = evidence.by_language
-    told = [one for one in counts if one != UNKNOWN_LANGUAGE]
+    told = [count for count in counts if count != UNKNOWN_LANGUAGE]
     if not told:
         yield Finding(reading.name, "language", False, 0, "no document is long enough to identify its language")
         return
     wanted = set(allowed) or {told[0]}
-    found = [place for place, one in enumerate(evidence.languages) if one not in wanted and one != UNKNOWN_LANGUAGE]
+    found = [
+        place
+        for place, language in enumerate(evidence.languages)
+        if language not in wanted and language != UNKNOWN_LANGUAGE
+    ]
     unknown = (
         f"; {counts[UNKNOWN_LANGUAGE]:,} are too short or too mixed to identify" if counts.get(UNKNOWN_LANGUAGE) else ""
     )
     if not found:
-        known = join_names([f"{counts[one]:,} {one}" for one in told])
+        known = join_names([f"{counts[language]:,} {language}" for language in told])
         yield Finding(
             reading.name,
             "language",
@@ -127,21 +131,21 @@ def check_language(evidence: Evidence) -> Iterator[Finding]:
             f"all in one language: {known}{unknown}" if len(told) == 1 else f"only allowed languages: {known}{unknown}",
         )
         return
-    others = [one for one in told if one not in wanted]
+    others = [language for language in told if language not in wanted]
     yield Finding(
         reading.name,
         "language",
         bool(allowed) or evidence.many(len(found)),
         len(found),
         f"{len(found):,} of {pluralise(len(reading), 'document')} are not in {' or '.join(sorted(wanted))} but in "
-        f"{join_names([f'{one} ({counts[one]:,})' for one in others])}{unknown}",
+        f"{join_names([f'{language} ({counts[language]:,})' for language in others])}{unknown}",
         tuple(
             one_line(f"{reading.called(i)}, {evidence.languages[i]}: `{one_line(reading.texts[i], MAX_EXCERPT_CHARS)}`")
             for i in found[:MAX_EXAMPLES]
         ),
         "a monolingual embedder represents other languages poorly, and BM25 matches none of their words",
         FindingTable(
-            ["language", "documents"], [[one, float(counts[one])] for one in list(counts)[:MAX_LANGUAGES_SHOWN]]
+            ["language", "documents"], [[count, float(counts[count])] for count in list(counts)[:MAX_LANGUAGES_SHOWN]]
         ),
         "use a multilingual embedder, or remove these documents; list allowed languages with --language",
     )
@@ -212,23 +216,23 @@ def check_tokens(evidence: Evidence) -> Iterator[Finding]:
         said = f"{who.name} has no token limit ({pluralise(total, 'token')} in all)"
         yield Finding(reading.name, "tokens", False, 0, said)
         return
-    found = np.flatnonzero(counts > limit)
-    if not len(found):
+    tokens = np.flatnonzero(counts > limit)
+    if not len(tokens):
         longest = int(counts.max(initial=0))
         said = f"no text is truncated: the limit of {who.name} is {limit:,} tokens, the longest text has {longest:,}"
         yield Finding(reading.name, "tokens", False, 0, said)
         return
-    found = found[np.argsort(-counts[found], kind="stable")]
-    over = counts[found] - limit
+    tokens = tokens[np.argsort(-counts[tokens], kind="stable")]
+    over = counts[tokens] - limit
     lost = int(over.sum())
     yield Finding(
         reading.name,
         "tokens",
-        evidence.many(len(found)) or lost >= evidence.thresholds.share * total,
-        len(found),
-        f"{len(found):,} of {pluralise(len(reading), 'document')} ({format_share(len(found), len(reading))}) exceed "
+        evidence.many(len(tokens)) or lost >= evidence.thresholds.share * total,
+        len(tokens),
+        f"{len(tokens):,} of {pluralise(len(reading), 'document')} ({format_share(len(tokens), len(reading))}) exceed "
         f"the {limit:,}-token limit of {who.name}",
-        tuple(one_line(f"{reading.called(i)}: {int(counts[i]):,} tokens") for i in found[:MAX_EXAMPLES].tolist()),
+        tuple(one_line(f"{reading.called(i)}: {int(counts[i]):,} tokens") for i in tokens[:MAX_EXAMPLES].tolist()),
         f"{lost:,} of {pluralise(total, 'token')} ({format_share(lost, total)}) are truncated and cannot be retrieved",
         _lost_share_grid(counts, limit),
         f"split texts into chunks of at most {limit:,} tokens, or use an embedder with a higher limit",
@@ -269,6 +273,6 @@ def counter_from_file(path: str | Path, limit: int | None) -> TokenCounter:
         )
 
     def count(texts: Sequence[str]) -> list[int]:
-        return [len(one) + tokenizer.marks for one in tokenizer.encode(texts)]
+        return [len(tokens) + tokenizer.marks for tokens in tokenizer.encode(texts)]
 
     return TokenCounter(place.resolve().name, tokenizer.limit, count)

@@ -53,12 +53,17 @@ def identify_languages(texts: Sequence[str], progress: ProgressCallback = no_pro
             progress(Progress("identifying languages", place, len(texts)))
         first.append(_guess_language(model, text, FIRST_PASS_CHARS))
     usual = next(
-        (one for one, _ in Counter(one for one, sure in first if sure >= MIN_CONFIDENCE_MAIN).most_common(1)),
+        (
+            language
+            for language, _ in Counter(language for language, sure in first if sure >= MIN_CONFIDENCE_MAIN).most_common(
+                1
+            )
+        ),
         UNKNOWN_LANGUAGE,
     )
     return [
-        one if one == usual and sure >= MIN_CONFIDENCE_MAIN else _confirm_language(model, texts[place], usual)
-        for place, (one, sure) in enumerate(first)
+        language if language == usual and sure >= MIN_CONFIDENCE_MAIN else _confirm_language(model, texts[place], usual)
+        for place, (language, sure) in enumerate(first)
     ]
 
 
@@ -71,12 +76,16 @@ def _confirm_language(model: Any, text: str, usual: str) -> str:
 
 def _main_language(model: Any, text: str, usual: str, other: str) -> str:
     """Return the language of most sentences; `?` if the text is mixed."""
-    sentences = [one for one in SENTENCE_END_PATTERN.split(text) if sum(map(str.isalpha, one)) >= MIN_SENTENCE_LETTERS]
+    sentences = [
+        sentence
+        for sentence in SENTENCE_END_PATTERN.split(text)
+        if sum(map(str.isalpha, sentence)) >= MIN_SENTENCE_LETTERS
+    ]
     step = -(-len(sentences) // MAX_SENTENCES) or 1
     sizes = {usual: 0, other: 0}
-    for one in sentences[::step]:
-        ranks = dict(model.rank(one[:FIRST_PASS_CHARS]))
-        sizes[usual if ranks[usual] > ranks[other] else other] += len(one)
+    for sentence in sentences[::step]:
+        ranks = dict(model.rank(sentence[:FIRST_PASS_CHARS]))
+        sizes[usual if ranks[usual] > ranks[other] else other] += len(sentence)
     share = sizes[usual] / (sum(sizes.values()) or 1)
     return usual if share >= MAIN_LANGUAGE_SHARE else UNKNOWN_LANGUAGE if share >= MIXED_SHARE else other
 
@@ -188,14 +197,14 @@ class Evidence:
         """Number of tokens of each text, regardless of the limit; empty without a counter."""
         if self.tokens is None:
             return np.zeros(0, np.int64)
-        found: list[int] = []
+        counts: list[int] = []
         total = len(self.reading)
         for start in range(0, total, TOKEN_BATCH_TEXTS):
             part = self.reading.texts[start : start + TOKEN_BATCH_TEXTS]
             # Lone surrogates cannot be encoded as UTF-8, and libraries fail on them.
-            found += self.tokens.counts([t if t.isascii() else t.encode("utf-8", "replace").decode() for t in part])
+            counts += self.tokens.counts([t if t.isascii() else t.encode("utf-8", "replace").decode() for t in part])
             self.progress(Progress("counting tokens", min(start + TOKEN_BATCH_TEXTS, total), total))
-        return np.array(found, np.int64)
+        return np.array(counts, np.int64)
 
     def many(self, count: int) -> bool:
         """Return whether a number of documents reaches the share that makes a problem."""

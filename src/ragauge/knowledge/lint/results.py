@@ -41,4 +41,4 @@ class Lint(TabularResult):
     @property
     def problems(self) -> list[Finding]:
         """Findings that should be fixed."""
-        return [one for one in self.findings if one.problem]
+        return [finding for finding in self.findings if finding.problem]

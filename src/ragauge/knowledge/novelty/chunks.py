@@ -101,7 +101,7 @@ def split_documents(documents: Sequence[Document], size: int = DEFAULT_CHUNK_CHA
     splitter = TextSplitter(size, overlap=overlap)
     owner, start, end = [], [], []
     for first in range(0, len(documents), CHUNK_BATCH_SIZE):
-        texts = [document_text(one) for one in documents[first : first + CHUNK_BATCH_SIZE]]
+        texts = [document_text(document) for document in documents[first : first + CHUNK_BATCH_SIZE]]
         window = max(MIN_WINDOW_CHARS, 10 * size)
         short = iter(splitter.chunk_all_indices([text for text in texts if len(text) <= window]))
         for place, whole_text in enumerate(texts, first):
@@ -113,7 +113,7 @@ def split_documents(documents: Sequence[Document], size: int = DEFAULT_CHUNK_CHA
                 start.append(at)
                 end.append(at + len(text))
     settings = ChunkSettings(size, overlap, splitter=f"semantic-text-splitter {version('semantic-text-splitter')}")
-    whose, begins, ends = (np.array(one, np.int64) for one in (owner, start, end))
+    whose, begins, ends = (np.array(documents, np.int64) for documents in (owner, start, end))
     return DocumentChunks(documents, whose, begins, ends, settings)
 
 
@@ -216,7 +216,7 @@ def nearest_others(known: Vectors, rows: Ints, own: list[Ints]) -> Floats:
     [0.6, 0.6]
     """
     found = np.full(len(rows), np.nan)
-    counts = np.array([len(one) for one in own], np.int64)
+    counts = np.array([len(rows) for rows in own], np.int64)
     # All own chunks may be the nearest: if they are few, more neighbours than own chunks are searched.
     wanted = np.array([1 << count.bit_length() for count in counts.tolist()], np.int64)
     for k in np.unique(wanted[counts <= MAX_OWN_CHUNKS]):
@@ -252,8 +252,8 @@ def chunk_novelties(highest: Floats) -> Floats:
     >>> chunk_novelties(np.array([1.0, 0.25, -0.5, np.nan])).tolist()
     [0.0, 0.75, 1.0, nan]
     """
-    found: Floats = np.clip(1 - highest, 0, 1)
-    return found
+    novelties: Floats = np.clip(1 - highest, 0, 1)
+    return novelties
 
 
 def document_means(values: Floats, owner: Ints, documents: int) -> Floats:
@@ -267,9 +267,9 @@ def document_means(values: Floats, owner: Ints, documents: int) -> Floats:
     there = ~np.isnan(values)
     n = np.bincount(owner[there], minlength=documents)
     totals = np.bincount(owner[there], values[there], minlength=documents)
-    found = np.full(documents, np.nan)
-    np.divide(totals, n, out=found, where=n > 0)
-    return found
+    means = np.full(documents, np.nan)
+    np.divide(totals, n, out=means, where=n > 0)
+    return means
 
 
 def document_minimums(values: Floats, owner: Ints, documents: int) -> Floats:
@@ -280,11 +280,11 @@ def document_minimums(values: Floats, owner: Ints, documents: int) -> Floats:
     >>> document_minimums(np.array([0.25, 0.75, np.nan]), np.array([0, 0, 1]), 3).tolist()
     [0.25, nan, nan]
     """
-    found = np.full(documents, np.inf)
+    minimums = np.full(documents, np.inf)
     there = ~np.isnan(values)
-    np.minimum.at(found, owner[there], values[there])
-    found[np.isinf(found)] = np.nan
-    return found
+    np.minimum.at(minimums, owner[there], values[there])
+    minimums[np.isinf(minimums)] = np.nan
+    return minimums
 
 
 def update_similarity(highest: Floats, chunks: Vectors, more: Vectors) -> Floats:
@@ -339,13 +339,16 @@ def shingle_overlap(
     ids: dict[tuple[str, ...], int] = {}
 
     def matrix(documents: Iterable[Document], place: Callable[[tuple[str, ...]], int | None], columns: int) -> Any:
-        rows = [[at for one in shingles(document_text(each)) if (at := place(one)) is not None] for each in documents]
+        rows = [
+            [at for shingle in shingles(document_text(each)) if (at := place(shingle)) is not None]
+            for each in documents
+        ]
         starts = np.concatenate([[0], np.cumsum([len(row) for row in rows])]).astype(np.int64)
         flat = np.fromiter((at for row in rows for at in row), np.int64, int(starts[-1]))
         return csr_matrix((np.ones(len(flat), np.int32), flat, starts), shape=(len(rows), columns or len(ids)))
 
     asked = [*added, *(known[i] for i in sample.tolist())]
-    wanted = matrix(asked, lambda one: ids.setdefault(one, len(ids)), 0)
+    wanted = matrix(asked, lambda shingle: ids.setdefault(shingle, len(ids)), 0)
     ours = wanted[: len(added)]
     sizes = np.diff(wanted.indptr)
     # Number of distinct texts with a shingle: of documents with the same text only the first counts.

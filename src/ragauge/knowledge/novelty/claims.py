@@ -94,7 +94,7 @@ def _claim_texts(reading: TaskResult) -> list[str]:
 def _to_document_claim(text: str, support: Support, names: Mapping[str, str]) -> DocumentClaim:
     for state, sources in ((CONFLICTING, support.against), (KNOWN, (*support.by, *support.together))):
         if sources:
-            documents = dict.fromkeys(names[one] for one in sources if one in names)
+            documents = dict.fromkeys(names[source] for source in sources if source in names)
             return DocumentClaim(text, state, tuple(documents), support.words)
     return DocumentClaim(text, NEW, (), support.words)
 

@@ -47,8 +47,8 @@ _RAGDBEVAL_VARIANTS = {name: tuple(measures.values()) for name, measures in ragd
 
 LAYOUTS: Mapping[str, Layout] = MappingProxyType(
     {
-        one.name: one
-        for one in (
+        layout.name: layout
+        for layout in (
             Layout(
                 "swarm",
                 "the swarm notebook's long table: one row per method, seed and query",

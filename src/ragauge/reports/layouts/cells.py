@@ -51,12 +51,12 @@ def parse_count(value: Any, what: str, label: str, line: int | None = None) -> i
     >>> parse_count("3", "n", "t.csv"), parse_count("", "n", "t.csv")
     (3, None)
     """
-    found = parse_finite_number(None if value == "" else value, what, label, line)
-    if found is None:
+    finite_number = parse_finite_number(None if value == "" else value, what, label, line)
+    if finite_number is None:
         return None
-    if found < 0 or found != int(found):
+    if finite_number < 0 or finite_number != int(finite_number):
         raise BadInput(f"{what} must be an integer of at least 0, got `{str(value)[:40]}`", file=label, line=line)
-    return int(found)
+    return int(finite_number)
 
 
 def read_layout_table(path: str, needed: Sequence[str], figures: Iterable[str], what: str) -> TableRows:
@@ -93,14 +93,14 @@ def unknown_column_notes(rows: TableRows, known: Iterable[str]) -> list[str]:
 
 def parse_row_numbers(rows: TableRows, at: int, columns: Iterable[str]) -> dict[str, float]:
     """Parse the numbers in some cells of a row, by column. Empty cells are omitted."""
-    found = {}
+    numbers = {}
     for name in columns:
         value = parse_finite_number(
             rows.columns[name][at] if name in rows.columns else None, name, rows.label, rows.line(at)
         )
         if value is not None:
-            found[name] = value
-    return found
+            numbers[name] = value
+    return numbers
 
 
 def to_csv(columns: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> str:
@@ -132,9 +132,9 @@ def to_plain_value(value: Any) -> Any:
     {'a': [1, None]}
     """
     if isinstance(value, Mapping):
-        return {str(key): to_plain_value(one) for key, one in value.items()}
+        return {str(key): to_plain_value(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [to_plain_value(one) for one in value]
+        return [to_plain_value(item) for item in value]
     if value is None or isinstance(value, bool | int | str):
         return value
     try:

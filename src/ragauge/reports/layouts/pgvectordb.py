@@ -63,15 +63,19 @@ def read_pgvectordb(path: str) -> Overview:
         if (name, k) in seen:
             raise BadInput(f"method `{name}` has two rows with K {k}", file=source.label, line=line)
         seen.add((name, k))
-        told = parse_row_numbers(rows, at, (*MEASURE_BY_COLUMN, LATENCY_COLUMN))
+        row_numbers = parse_row_numbers(rows, at, (*MEASURE_BY_COLUMN, LATENCY_COLUMN))
         means.setdefault(name, {}).update(
-            {f"{mine}@{k}": Mean(told[column], 0) for column, mine in MEASURE_BY_COLUMN.items() if column in told}
+            {
+                f"{mine}@{k}": Mean(row_numbers[column], 0)
+                for column, mine in MEASURE_BY_COLUMN.items()
+                if column in row_numbers
+            }
         )
         mine = costs.setdefault(name, {})
-        if LATENCY_COLUMN in told:
-            mine[latency_cost_name(k)] = told[LATENCY_COLUMN]
+        if LATENCY_COLUMN in row_numbers:
+            mine[latency_cost_name(k)] = row_numbers[LATENCY_COLUMN]
     ks = sorted({k for _, k in seen})
-    known = [one for one in measures_at(ks) if any(one in mine for mine in means.values())]
+    known = [measure for measure in measures_at(ks) if any(measure in mine for mine in means.values())]
     entries = {name: SystemSummary(name, means[name], costs=costs[name]) for name in means}
     return Overview(source.stem, entries, known, "pgvectordb", notes=unknown_column_notes(rows, COLUMNS))
 
@@ -106,10 +110,10 @@ def latency_cost_name(k: int) -> str:
 
 def _find_cutoffs(overview: Overview) -> list[int]:
     """Return every K at which a system has one of the measures."""
-    found = set()
+    cutoffs = set()
     for entry in overview.entries.values():
         for name in entry.means:
             parts = re.fullmatch(r"(.+)@(\d+)", name)
             if parts and parts[1] in MEASURE_BY_COLUMN.values():
-                found.add(int(parts[2]))
-    return sorted(found)
+                cutoffs.add(int(parts[2]))
+    return sorted(cutoffs)

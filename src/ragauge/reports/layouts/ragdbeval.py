@@ -112,7 +112,7 @@ def read_ragdbeval_json(path: str) -> Overview:
     source = InputFile(path)
     held = read_json(source)
     results = held.get("results") if isinstance(held, dict) else None
-    if not isinstance(results, list) or not all(isinstance(one, dict) for one in results):
+    if not isinstance(results, list) or not all(isinstance(result, dict) for result in results):
         raise BadInput(
             "not results of RAGdbEval",
             file=source.label,
@@ -122,10 +122,10 @@ def read_ragdbeval_json(path: str) -> Overview:
     if not isinstance(about, dict):
         raise BadInput("metadata must be an object", file=source.label)
     followed = _parse_convention(about.get(CONVENTION_KEY), source.label)
-    told = parse_count(about.get("num_results"), "num_results", source.label)
-    if told is not None and told != len(results):
+    count = parse_count(about.get("num_results"), "num_results", source.label)
+    if count is not None and count != len(results):
         raise BadInput(
-            f"num_results is {told}, but the file has {len(results)} results",
+            f"num_results is {count}, but the file has {len(results)} results",
             file=source.label,
             hint="check whether the file is complete",
         )
@@ -136,7 +136,7 @@ def read_ragdbeval_json(path: str) -> Overview:
     for at, result in enumerate(results, start=1):
         experiment = parse_id(result.get("experiment_name"), f"experiment_name of result {at}", source.label)
         index = result.get("index_config")
-        same = [one for one in results if one.get("experiment_name") == result["experiment_name"]]
+        same = [other for other in results if other.get("experiment_name") == result["experiment_name"]]
         name = f"{experiment} ({index})" if len(same) > 1 and index else experiment
         if name in entries or name in failures:
             raise BadInput(f"result {at} repeats the name `{name}`", file=source.label)
@@ -146,15 +146,17 @@ def read_ragdbeval_json(path: str) -> Overview:
             continue
         notes += [f"{name}: {warning}" for warning in _result_warnings(result)]
         figures = _parse_mean_metrics(result, f"result {at}", source.label)
-        odd |= dict.fromkeys(one for one in figures if one not in CSV_COLUMNS and one not in OPERATION_COLUMNS)
+        odd |= dict.fromkeys(
+            figure for figure in figures if figure not in CSV_COLUMNS and figure not in OPERATION_COLUMNS
+        )
         entries[name] = _build_system_summary(name, figures, _result_provenance(result, about), followed)
     if odd:
         notes.append(f"not part of this layout and left out: {', '.join(odd)}")
     if not entries:
         raise BadInput("no result succeeded" if failures else "no results", file=source.label)
     made = about.get("generated_at")
-    found = _build_overview(source, entries, notes, followed)
-    return replace(found, failures=failures, made=made if isinstance(made, str) else "")
+    overview = _build_overview(source, entries, notes, followed)
+    return replace(overview, failures=failures, made=made if isinstance(made, str) else "")
 
 
 def read_ragdbeval_csv(path: str) -> Overview:
@@ -216,7 +218,7 @@ def render_ragdbeval_json(overview: Overview) -> str:
         "strict_mode": _shared_manifest_value(overview, "strict_mode"),
         CONVENTION_KEY: followed,
     }
-    return to_json({"metadata": metadata, "results": [dict.fromkeys(RESULT_KEYS) | one for one in results]})
+    return to_json({"metadata": metadata, "results": [dict.fromkeys(RESULT_KEYS) | result for result in results]})
 
 
 def render_ragdbeval_csv(overview: Overview) -> str:
@@ -247,10 +249,10 @@ def values_by_column(entry: SystemSummary, convention: str = CODE_CONVENTION) ->
     mean = found["latency_mean_ms"]
     if mean:
         found["qps_single_thread"] = 1000 / mean  # RAGdbEval's definition: one thread, no pause between queries.
-    for told in (*PERFORMANCE_COLUMNS[len(STATISTIC_BY_LATENCY_COLUMN) :], *RESOURCE_COLUMNS, *OPERATION_COLUMNS):
-        known = entry.costs.get(COST_NAME_BY_COLUMN.get(told, told))
+    for column in (*PERFORMANCE_COLUMNS[len(STATISTIC_BY_LATENCY_COLUMN) :], *RESOURCE_COLUMNS, *OPERATION_COLUMNS):
+        known = entry.costs.get(COST_NAME_BY_COLUMN.get(column, column))
         if known is not None and not math.isnan(known):  # A cached build has no build time.
-            found[told] = known
+            found[column] = known
     for mega, plain in BYTES_COLUMN_BY_MB_COLUMN.items():
         size = found.get(plain)
         if size is not None and mega not in found:
@@ -266,11 +268,11 @@ def _integer_bytes(value: float) -> float:
 
 
 def _experiment_fields(name: str, entry: SystemSummary, overview: Overview) -> dict[str, Any]:
-    told = entry.manifest
-    plan = told.get("plan") or {}
+    fields = entry.manifest
+    plan = fields.get("plan") or {}
     return {
-        "experiment_name": told.get("experiment_name", name),
-        "database": told.get("database", name),
+        "experiment_name": fields.get("experiment_name", name),
+        "database": fields.get("database", name),
         "dataset": find_dataset_name(overview, entry),
         "num_runs": plan.get("repeats"),
     }
@@ -293,7 +295,7 @@ def _result_warnings(result: Mapping[str, Any]) -> list[str]:
     """
     held = result.get("warnings")
     listed = held if isinstance(held, list) else [held]
-    return [str(one) for one in (result.get("error_message"), *listed) if one]
+    return [str(warning) for warning in (result.get("error_message"), *listed) if warning]
 
 
 def _check_convention(overview: Overview) -> str:
@@ -325,7 +327,7 @@ def _parse_convention(value: Any, label: str) -> str:
 def _shared_manifest_value(overview: Overview, key: str) -> Any:
     """Return a manifest value that all systems share, else None."""
     told = [entry.manifest.get(key) for entry in overview.entries.values()]
-    return told[0] if all(one == told[0] for one in told) else None
+    return told[0] if all(value == told[0] for value in told) else None
 
 
 def _parse_mean_metrics(result: Mapping[str, Any], what: str, label: str) -> dict[str, float]:
@@ -333,13 +335,13 @@ def _parse_mean_metrics(result: Mapping[str, Any], what: str, label: str) -> dic
     held = result.get("mean_metrics")
     if not isinstance(held, dict):
         raise BadInput(f"{what} has no mean_metrics", file=label, hint='"mean_metrics": {"quality_recall@10": 0.98}')
-    found = {}
+    metrics = {}
     for told, value in held.items():
-        group = next((one for one in COLUMNS_BY_PREFIX if told.startswith(one)), "")
+        group = next((prefix for prefix in COLUMNS_BY_PREFIX if told.startswith(prefix)), "")
         figure = parse_finite_number(value, f"{told} of {what}", label)
         if figure is not None:
-            found[told.removeprefix(group)] = figure
-    return found
+            metrics[told.removeprefix(group)] = figure
+    return metrics
 
 
 def _result_provenance(result: Mapping[str, Any], about: Mapping[str, Any]) -> dict[str, Any]:
@@ -384,7 +386,7 @@ def _build_overview(
 ) -> Overview:
     """Build the overview of all results, with notes on their limits."""
     known = MEASURES_BY_CONVENTION[convention].values()
-    measures = [one for one in known if any(one in entry.means for entry in entries.values())]
+    measures = [measure for measure in known if any(measure in entry.means for entry in entries.values())]
     if not measures:
         raise BadInput("no result has a quality measure", file=source.label, hint="add one such as quality_recall@10")
     named = {str(entry.told["dataset"]["name"] or "") for entry in entries.values()}
@@ -418,42 +420,48 @@ def benchmark_overview(result: StoreBenchmark, convention: str = CODE_CONVENTION
     searched for.
     """
     entries = {}
-    for one in (point for point in result.points if not point.is_floor):
-        name = f"{one.configuration.name}={one.configuration}" if one.configuration.name else str(one.configuration)
-        told = _configuration_provenance(result, one, name)
-        speed = Speed({"total": one.latency}, one.qps, one.latency.n, 0, 0)
-        means = _configuration_means(result, one, MEASURES_BY_CONVENTION[convention])
-        entries[name] = SystemSummary(name, means, speed=speed, costs=_configuration_costs(result, one), told=told)
-    failures = {str(one.configuration): f"{one.stage}: {one.message}" for one in result.failures}
+    for configuration in (point for point in result.points if not point.is_floor):
+        name = (
+            f"{configuration.configuration.name}={configuration.configuration}"
+            if configuration.configuration.name
+            else str(configuration.configuration)
+        )
+        told = _configuration_provenance(result, configuration, name)
+        speed = Speed({"total": configuration.latency}, configuration.qps, configuration.latency.n, 0, 0)
+        means = _configuration_means(result, configuration, MEASURES_BY_CONVENTION[convention])
+        entries[name] = SystemSummary(
+            name, means, speed=speed, costs=_configuration_costs(result, configuration), told=told
+        )
+    failures = {str(failure.configuration): f"{failure.stage}: {failure.message}" for failure in result.failures}
     made = str(result.provenance.get("made") or "")
     wanted = MEASURES_BY_CONVENTION[convention].values()
-    measures = [name for name in wanted if any(name in one.means for one in entries.values())]
+    measures = [name for name in wanted if any(name in entry.means for entry in entries.values())]
     return Overview(result.data, entries, measures, convention, dataset=result.data, failures=failures, made=made)
 
 
 def _configuration_means(
-    result: StoreBenchmark, one: MeasuredConfiguration, wanted: Mapping[str, str]
+    result: StoreBenchmark, point: MeasuredConfiguration, wanted: Mapping[str, str]
 ) -> dict[str, Mean]:
     # k never exceeds the number of known neighbours, so min(k, number of relevant ones) is k.
-    known = {name.replace("precision@", "recall(of=capped)@"): value for name, value in one.quality.items()}
+    known = {name.replace("precision@", "recall(of=capped)@"): value for name, value in point.quality.items()}
     # If all k are relevant, all k were returned. Benchmarks of earlier versions lack precision(of=retrieved).
-    whole = {name: value for name, value in one.quality.items() if name.startswith("precision@") and value == 1}
+    whole = {name: value for name, value in point.quality.items() if name.startswith("precision@") and value == 1}
     known |= {name.replace("@", "(of=retrieved)@"): value for name, value in whole.items()}
-    found = {mine: (known | dict(one.quality)).get(mine, math.nan) for mine in wanted.values()}
-    return {name: Mean(value, result.queries) for name, value in found.items() if math.isfinite(value)}
+    means = {mine: (known | dict(point.quality)).get(mine, math.nan) for mine in wanted.values()}
+    return {name: Mean(value, result.queries) for name, value in means.items() if math.isfinite(value)}
 
 
-def _configuration_costs(result: StoreBenchmark, one: MeasuredConfiguration) -> dict[str, float]:
-    made, series = one.build, one.series
-    flat_out = [load.qps for load in one.loads if load.rate is None]
-    found: dict[str, float | None] = {
+def _configuration_costs(result: StoreBenchmark, point: MeasuredConfiguration) -> dict[str, float]:
+    made, series = point.build, point.series
+    flat_out = [load.qps for load in point.loads if load.rate is None]
+    costs: dict[str, float | None] = {
         "build_seconds": made.seconds,
         "cold_ms": made.cold_open_ms + made.cold_first_ms,
         "index_size_bytes": made.disk_bytes,
         "disk_bytes": made.disk_bytes,
         "ram_bytes_steady": made.memory_bytes,
         "bytes_per_vector": made.bytes_per_vector,
-        "qps_max": max([one.qps, *flat_out]),
+        "qps_max": max([point.qps, *flat_out]),
         # Some stores only queue inserted vectors and do the work when they index.
         "insert_throughput_batch": made.vectors / made.seconds if made.seconds > 0 else None,
         **{
@@ -462,23 +470,24 @@ def _configuration_costs(result: StoreBenchmark, one: MeasuredConfiguration) -> 
             if at.store == series and at.recall in QPS_COLUMN_BY_RECALL
         },
     }
-    for change in one.changes:
+    for change in point.changes:
         column = "insert_latency_single_ms" if change.operation == "insert" else f"{change.operation}_latency_ms"
-        found[column] = change.latency.mean
-    return {name: float(value) for name, value in found.items() if value is not None and math.isfinite(value)}
+        costs[column] = change.latency.mean
+    return {name: float(value) for name, value in costs.items() if value is not None and math.isfinite(value)}
 
 
-def _configuration_provenance(result: StoreBenchmark, one: MeasuredConfiguration, name: str) -> dict[str, Any]:
+def _configuration_provenance(result: StoreBenchmark, point: MeasuredConfiguration, name: str) -> dict[str, Any]:
     about = result.provenance
-    _, _, options = str(one.configuration).partition(":")
+    _, _, options = str(point.configuration).partition(":")
     return {
         "experiment_name": name,
-        "finished": one.made or about.get("made"),
-        "database": one.configuration.store,
+        "finished": point.made or about.get("made"),
+        "database": point.configuration.store,
         "dataset": {"name": result.data},
         "index_config": options or None,
         "plan": {"repeats": result.repeats},
         "machine": about.get("machine"),
-        "warnings": [*one.clock.doubts, *one.notes, *([f"reused; made {one.made}"] if one.reused else [])] or None,
+        "warnings": [*point.clock.doubts, *point.notes, *([f"reused; made {point.made}"] if point.reused else [])]
+        or None,
         "random_seed": about.get("seed"),
     }

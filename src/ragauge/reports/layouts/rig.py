@@ -90,17 +90,17 @@ def read_rig_report(path: str) -> Overview:
     means: dict[str, Mean] = {}
     levels: dict[float, None] = {}
     notes: list[str] = []
-    for one in report["metrics"]:
-        name = parse_id(one["metric"], "the name of a metric", source.label)
-        n, stated = len(scores.per_query[name]), parse_count(one.get("n"), f"n of {name}", source.label)
-        if stated is not None and stated != len(one["per_query"]):
+    for metric in report["metrics"]:
+        name = parse_id(metric["metric"], "the name of a metric", source.label)
+        n, stated = len(scores.per_query[name]), parse_count(metric.get("n"), f"n of {name}", source.label)
+        if stated is not None and stated != len(metric["per_query"]):
             raise BadInput(
-                f"n of {name} is {stated}, but per_query has {len(one['per_query'])} queries",
+                f"n of {name} is {stated}, but per_query has {len(metric['per_query'])} queries",
                 file=source.label,
                 hint="check whether the file is complete",
             )
-        parse_finite_number(one.get("mean"), f"the mean of {name}", source.label)  # Raises if it is not a number.
-        interval = parse_rig_interval(one.get("ci"), f"ci of {name}", source.label)
+        parse_finite_number(metric.get("mean"), f"the mean of {name}", source.label)  # Raises if it is not a number.
+        interval = parse_rig_interval(metric.get("ci"), f"ci of {name}", source.label)
         low, high = (interval.lower, interval.upper) if interval else (math.nan, math.nan)
         if interval:
             levels[interval.level] = None
@@ -247,7 +247,9 @@ def with_canonical_measures(scores: Scores, name: str) -> Scores:
     """
 
     def by_measure(values: Mapping[str, V]) -> MeasureDict[V]:
-        return MeasureDict({to_canonical_measure(one): value for one, value in values.items()}, to_canonical_measure)
+        return MeasureDict(
+            {to_canonical_measure(measure): value for measure, value in values.items()}, to_canonical_measure
+        )
 
     return replace(
         scores,
@@ -348,7 +350,7 @@ def _diff_row(overview: Overview, measure: str, name: str, old: SystemSummary, n
         for query, value in after.items()
         if query in before
     ]
-    changes.sort(key=lambda one: (-abs(one["delta"]), one["query_id"]))
+    changes.sort(key=lambda change: (-abs(change["delta"]), change["query_id"]))
     current = new.means[measure].value
     baseline = old.means[measure].value if measure in old.means else None
     row: dict[str, Any] = {
@@ -356,7 +358,7 @@ def _diff_row(overview: Overview, measure: str, name: str, old: SystemSummary, n
         "current_mean": current,
         "baseline_mean": baseline,
         "delta": None if baseline is None else current - baseline,
-        **dict(zip(DIFF_BUCKETS, _count_buckets(one["delta"] for one in changes), strict=True)),
+        **dict(zip(DIFF_BUCKETS, _count_buckets(change["delta"] for change in changes), strict=True)),
         "query_changes": changes,
     }
     for side, entry in (("current", new), ("baseline", old)):
@@ -368,7 +370,10 @@ def _diff_row(overview: Overview, measure: str, name: str, old: SystemSummary, n
 
 def _count_buckets(deltas: Any) -> tuple[int, int, int]:
     known = list(deltas)
-    won, lost = sum(one > MAX_UNCHANGED_DELTA for one in known), sum(one < -MAX_UNCHANGED_DELTA for one in known)
+    won, lost = (
+        sum(delta > MAX_UNCHANGED_DELTA for delta in known),
+        sum(delta < -MAX_UNCHANGED_DELTA for delta in known),
+    )
     return won, lost, len(known) - won - lost
 
 
@@ -377,17 +382,17 @@ def _parse_query_changes(row: Mapping[str, Any], name: str, label: str) -> dict[
     held = row.get("query_changes", [])
     if not isinstance(held, list) or not all(isinstance(one, dict) for one in held):
         raise BadInput(f"query_changes of {name} must be a list of objects", file=label)
-    found: dict[str, dict[str, float]] = {side: {} for side in DIFF_SYSTEMS}
-    for one in held:
-        query = parse_id(one.get("query_id"), f"a query of {name}", label)
-        if query in found["current"]:
+    changes: dict[str, dict[str, float]] = {side: {} for side in DIFF_SYSTEMS}
+    for change in held:
+        query = parse_id(change.get("query_id"), f"a query of {name}", label)
+        if query in changes["current"]:
             raise BadInput(f"{name} of query `{query}` appears more than once", file=label)
         for side in DIFF_SYSTEMS:
-            value = parse_finite_number(one.get(side), f"{side} of query `{query}` by {name}", label)
+            value = parse_finite_number(change.get(side), f"{side} of query `{query}` by {name}", label)
             if value is None:
                 raise BadInput(f"{side} of query `{query}` by {name} is missing", file=label)
-            found[side][query] = value
-    return found
+            changes[side][query] = value
+    return changes
 
 
 def _count_mean_queries(mean: float, values: Mapping[str, float]) -> int:

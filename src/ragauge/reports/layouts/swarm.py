@@ -66,8 +66,10 @@ def read_swarm(path: str) -> Overview:
         seeds.setdefault(rows.id("method", at, "method"), {})[rows.id("seed", at, "seed")] = None
         parse_row_numbers(rows, at, (*MEASURE_BY_COLUMN, LATENCY_COLUMN))  # Raises if a number column contains text.
     known, tags = read_scores(path)
-    askings = {name: [one] if isinstance(one, Scores) else list(one.values()) for name, one in known.items()}
-    mapped = {one.convention == TARGET_MAP_CONVENTION for several in askings.values() for one in several}
+    askings = {
+        name: [scores] if isinstance(scores, Scores) else list(scores.values()) for name, scores in known.items()
+    }
+    mapped = {scores.convention == TARGET_MAP_CONVENTION for several in askings.values() for scores in several}
     if len(mapped) > 1:
         raise BadInput(
             f"some rows follow `{TARGET_MAP_CONVENTION}` and some do not",
@@ -82,8 +84,8 @@ def read_swarm(path: str) -> Overview:
     rules = TARGET_MAP_CONVENTION if wanted is TARGET_MAP_LAYOUT_MEASURES else wanted.convention
     entries = {}
     for name, found in askings.items():
-        trials = [_with_canonical_measures(one, names, rules) for one in found]
-        held = [one.values[LATENCY_COLUMN] for one in trials if LATENCY_COLUMN in one.values]
+        trials = [_with_canonical_measures(scores, names, rules) for scores in found]
+        held = [scores.values[LATENCY_COLUMN] for scores in trials if LATENCY_COLUMN in scores.values]
         seconds = np.concatenate(held) if held else np.zeros(0)
         times = {"total": seconds[~np.isnan(seconds)] * 1000} if not np.isnan(seconds).all() else {}
         means = _means_over_seeds(trials, wanted.measures)
@@ -183,15 +185,15 @@ def _with_canonical_measures(scores: Scores, names: Mapping[str, str], rules: st
 
 def _means_over_seeds(trials: Sequence[Scores], measures: Sequence[str]) -> dict[str, Mean]:
     """Compute the mean over seeds of each seed's mean over queries."""
-    found = {}
+    seeds = {}
     for name in measures:
-        known = [one for one in trials if name in one.values]
-        told: Floats = np.array([one.means[name] for one in known])
+        known = [scores for scores in trials if name in scores.values]
+        told: Floats = np.array([scores.means[name] for scores in known])
         if not np.isnan(told).all():
-            found[name] = Mean(float(np.nanmean(told)), max(one.n[name] for one in known))
+            seeds[name] = Mean(float(np.nanmean(told)), max(scores.n[name] for scores in known))
         elif known:
-            found[name] = Mean(math.nan, 0)
-    return found
+            seeds[name] = Mean(math.nan, 0)
+    return seeds
 
 
 def _read_relevant_counts(rows: TableRows) -> dict[str, int]:
@@ -199,15 +201,15 @@ def _read_relevant_counts(rows: TableRows) -> dict[str, int]:
 
     Raises BadInput if rows disagree.
     """
-    found: dict[str, int] = {}
+    counts: dict[str, int] = {}
     for at, cell in enumerate(rows.columns.get("gt_count", ())):
         query, told = rows.id("query_id", at, "query"), parse_count(cell, "gt_count", rows.label, rows.line(at))
         if told is None:
             continue
-        if found.setdefault(query, told) != told:
+        if counts.setdefault(query, told) != told:
             raise BadInput(
-                f"gt_count of query `{query}` is {told}, but {found[query]} in an earlier row",
+                f"gt_count of query `{query}` is {told}, but {counts[query]} in an earlier row",
                 file=rows.label,
                 line=rows.line(at),
             )
-    return found
+    return counts

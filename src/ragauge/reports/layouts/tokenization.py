@@ -72,7 +72,9 @@ def read_model_table(path: str) -> Overview:
         times = parse_row_numbers(rows, at, STAGE_BY_COLUMN)
         speed = build_speed({STAGE_BY_COLUMN[told]: {"mean": value} for told, value in times.items()}, n)
         entries[name] = SystemSummary(name, means, speed=speed)
-    measures = [one for one in LAYOUT_MEASURES.measures if any(one in entry.means for entry in entries.values())]
+    measures = [
+        measure for measure in LAYOUT_MEASURES.measures if any(measure in entry.means for entry in entries.values())
+    ]
     notes = [
         "num_queries includes failed queries; the file does not state whether the means do",
         *unknown_column_notes(rows, MODEL_COLUMNS),
@@ -106,15 +108,15 @@ def render_embedder_table(lineup: EmbedderStudy) -> str:
 
     If some queries were not timed, the extra column `timed_queries` has the number of timed ones.
     """
-    found = study_overview(lineup)
+    overview = study_overview(lineup)
     try:
-        text = render_model_table(found)
+        text = render_model_table(overview)
     except BadInput as error:  # The measures of a finished study cannot be changed.
         again = "run `ragauge embedders` again with --format tokenization, and without -m and -C"
         raise BadInput(error.message, hint=again) from None
-    timed = {name: one.speed.asked for name, one in found.entries.items() if one.speed is not None}
+    timed = {name: entry.speed.asked for name, entry in overview.entries.items() if entry.speed is not None}
     return (
-        _add_timed_queries(text, list(found.entries), timed)
+        _add_timed_queries(text, list(overview.entries), timed)
         if any(n < lineup.queries for n in timed.values())
         else text
     )
@@ -144,17 +146,18 @@ def study_overview(lineup: EmbedderStudy) -> Overview:
     tokenization study's own table excluded them from the means.
     """
     entries = {
-        one.name: SystemSummary(one.name, dict(one.means), speed=_first_store_speed(one)) for one in lineup.embedders
+        embedder.name: SystemSummary(embedder.name, dict(embedder.means), speed=_first_store_speed(embedder))
+        for embedder in lineup.embedders
     }
-    measures = [name for name in LAYOUT_MEASURES.measures if any(name in one.means for one in entries.values())]
+    measures = [name for name in LAYOUT_MEASURES.measures if any(name in entry.means for entry in entries.values())]
     return Overview(
         lineup.dataset, entries, measures, lineup.convention, dataset=lineup.dataset, failures=dict(lineup.failures)
     )
 
 
-def _first_store_speed(one: EmbedderResult) -> Speed | None:
+def _first_store_speed(embedder: EmbedderResult) -> Speed | None:
     """Return the latencies in the first store that was timed, or None."""
-    shelf = next((shelf for shelf in one.stores if shelf.stages), None)
+    shelf = next((shelf for shelf in embedder.stores if shelf.stages), None)
     if shelf is None:
         return None
     n = max(stage.n for stage in shelf.stages.values())
@@ -209,7 +212,7 @@ def render_tokenizer_table(found: TokenizerStudy) -> str:
 
     Unknown values are empty.
     """
-    return to_csv(TOKENIZER_COLUMNS, [to_tokenizer_row(one)._asdict() for one in found.tokenizers])
+    return to_csv(TOKENIZER_COLUMNS, [to_tokenizer_row(stats)._asdict() for stats in found.tokenizers])
 
 
 def read_tokenizer_table(path: str) -> TokenizerTable:
@@ -223,9 +226,9 @@ def read_tokenizer_table(path: str) -> TokenizerTable:
         if name in found:
             raise BadInput(f"tokenizer `{name}` has two rows", file=source.label, line=line)
         counts = {
-            told: parse_count(rows.columns[told][at], told, source.label, line)
-            for told in COUNT_COLUMNS
-            if told in rows.columns
+            column: parse_count(rows.columns[column][at], column, source.label, line)
+            for column in COUNT_COLUMNS
+            if column in rows.columns
         }
         figures = parse_row_numbers(rows, at, RATIO_COLUMNS)
         for told, value in figures.items():
