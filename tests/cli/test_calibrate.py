@@ -156,7 +156,7 @@ def test_everything_fits_a_terminal_of_80_columns(labelled, tmp_path):
         ([], "no labelled samples given"),
         (["FILE", "--json", "--csv"], "--json and --csv are mutually exclusive"),
         (["FILE", "--threshold", "0"], "threshold"),
-        (["FILE", "-m", "hallucination"], "less is better"),
+        (["FILE", "-m", "hallucination"], "lower-is-better measure"),
         (["FILE", "--chat-option", "temperature"], "--chat-option has no effect on the lexical judge"),
         (["absent.jsonl"], "absent.jsonl"),
     ],

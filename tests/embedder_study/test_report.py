@@ -526,9 +526,9 @@ def test_the_studys_table_tells_how_many_queries_were_timed_where_not_all_were()
 
 
 def test_the_tokenization_studys_names_mean_its_own_convention():
-    with pytest.raises(BadInput, match="the names of tokenization mean tokenization's") as raised:
+    with pytest.raises(BadInput, match="but tokenization requires tokenization") as raised:
         format_results([whole()], "tokenization")
-    assert raised.value.hint.startswith("the same `ragauge embedders` with --format tokenization")
+    assert raised.value.hint.startswith("run `ragauge embedders` again with --format tokenization")
 
 
 def test_the_studys_table_of_tokenizers_is_for_tokenizers():
@@ -589,7 +589,7 @@ def test_a_finished_result_is_not_told_to_change_its_convention(tmp_path):
     write_results([whole()], [str(tmp_path / "lineup.json")])
     done = command_in(tmp_path, "report")("lineup.json", "--format", "tokenization", code=2)
     assert "--convention" not in done.stderr
-    assert "the same `ragauge embedders` with --format tokenization" in done.stderr
+    assert "run `ragauge embedders` again with --format tokenization" in done.stderr
 
 
 def test_a_form_is_not_written_into_a_file_that_ends_like_another(tmp_path):

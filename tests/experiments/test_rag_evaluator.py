@@ -287,7 +287,7 @@ def test_mistakes_are_told():
     for truth in ([], [("q",)], [(3, "a")], ["ab"]):
         with pytest.raises(BadInput):
             asyncio.run(RAGEvaluator(Database()).evaluate(truth))
-    with pytest.raises(BadInput, match="nothing to search"):
+    with pytest.raises(BadInput, match="no database or retrieval function given"):
         asyncio.run(RAGEvaluator().evaluate(TRUTH))
     with pytest.raises(BadInput, match="k cannot be"):
         asyncio.run(RAGEvaluator(Database()).evaluate_k_range(TRUTH, []))

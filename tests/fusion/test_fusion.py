@@ -599,7 +599,7 @@ def test_the_command_tunes(command):
 @pytest.mark.slow
 def test_the_command_refuses_in_one_sentence(command):
     for arguments, message in [
-        ([], "there is nothing to fuse"),
+        ([], "no run given; expected at least one RUN"),
         (["bm25.run", "dense.run", "--weights", "1,2,3"], "expected 2 weights, one per run, got 3"),
         (["bm25.run", "dense.run", "--method", "rrf(k)"], "cannot be read"),
         (["bm25.run", "dense.run", "--method", "rrf(k=high)"], "`k` of rrf must be a number of at least 0, got 'high'"),
@@ -611,7 +611,7 @@ def test_the_command_refuses_in_one_sentence(command):
         (["bm25.run", "dense.run", "--method", "posfuse"], "must first learn"),
         (["bm25.run", "dense.run", "--tune"], "--tune needs judgments"),
         (["bm25.run", "dense.run", "--qrels", "qrels.txt"], "--qrels has no effect without --tune"),
-        (["-", "-"], "standard input can be read once"),
+        (["-", "-"], "standard input can be read only once"),
     ]:
         assert message in command(*arguments, fails=True).stderr
 

@@ -519,7 +519,7 @@ def test_a_measure_that_nothing_is_there_for_is_refused_before_anything_is_asked
     [
         ({"questions": 0}, "questions"), ({"concurrency": 0}, "concurrency"), ({"timeout": 0}, "timeout"),
         ({"verdicts": "xml"}, "xml"), ({"confidence": 1.5}, "confidence"), ({"limit": 0}, "limit"),
-        ({"max_cost": 1.0}, "price"), ({"options": {"temperature": 1}}, "named"), ({"chat": 7}, "not a chat"),
+        ({"max_cost": 1.0}, "price"), ({"options": {"temperature": 1}}, "given by name"), ({"chat": 7}, "not a chat"),
     ],
 )  # fmt: skip
 def test_settings_that_cannot_be_are_refused(how, why):

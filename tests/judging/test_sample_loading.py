@@ -69,7 +69,7 @@ def test_the_folder_of_an_experiment_with_one_run_is_that_run(experiment):
     with pytest.raises(BadInput, match="2 runs found; expected one") as caught:
         samples_from_run(str(experiment))
     assert "finder" in str(caught.value)
-    with pytest.raises(BadInput, match="no finished run is here"):
+    with pytest.raises(BadInput, match="no finished run found"):
         samples_from_run(str(experiment.parent / "towers"))
 
 

@@ -644,7 +644,7 @@ def test_a_part_of_the_queries_has_its_own_rate():
 
 
 def test_figures_without_k_or_with_a_wrong_name_are_refused():
-    with pytest.raises(BadInput, match="of how many documents"):
+    with pytest.raises(BadInput, match="`stale_rate` needs a cutoff"):
         ragauge.gate(RUN, "stale_rate <= 0", versions=VERSIONS)
     with pytest.raises(UnknownName):
         ragauge.gate(RUN, "staleness_rate@10 <= 0", versions=VERSIONS)

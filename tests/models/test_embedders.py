@@ -295,10 +295,10 @@ def uneven(body):
 @pytest.mark.parametrize(
     ("answer", "word"),
     [
-        (one_fewer, "gave 1 vectors for 2 texts"),
+        (one_fewer, "returned 1 vectors for 2 texts"),
         (uneven, "different lengths"),
-        (lambda body: (200, {"error": "overloaded"}), "gave 0 vectors for 2 texts"),
-        (lambda body: (200, b"hello"), "gave 0 vectors for 2 texts"),
+        (lambda body: (200, {"error": "overloaded"}), "returned 0 vectors for 2 texts"),
+        (lambda body: (200, b"hello"), "returned 0 vectors for 2 texts"),
         (lambda body: (400, {"error": {"message": "no such model"}}), "no such model"),
         (lambda body: (401, {"error": {"message": f"Incorrect API key provided: {KEY}"}}), "Incorrect API key"),
     ],

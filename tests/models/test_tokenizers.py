@@ -926,6 +926,6 @@ def test_the_command_writes_a_page_that_report_can_make_again(command, tmp_path)
 
 
 def test_mistakes_end_with_exit_code_2_and_a_hint(command):
-    assert "hint: ragauge tokenizers CORPUS" in command(code=2).stderr
+    assert "hint: use `ragauge tokenizers pydocs`" in command(code=2).stderr
     assert "did you mean `bytes`" in command("corpus.jsonl", "-t", "byts", code=2).stderr
     assert "are mutually exclusive" in command("corpus.jsonl", "--json", "--csv", code=2).stderr

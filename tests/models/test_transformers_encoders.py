@@ -627,7 +627,7 @@ def test_loading_is_quiet_and_leaves_the_library_as_it_was(folders, capfd):
 def test_a_description_opens_one(folders):
     encoder = open_embedder(f'encoder(model="{folders / "bert"}", pooling=max, tokens=20)')
     assert encoder.name.startswith("bert-max-20-")
-    with pytest.raises(BadInput, match="options"):
+    with pytest.raises(BadInput, match="no option `poling`"):
         open_embedder(f'encoder(model="{folders / "bert"}", poling=max)')
 
 

@@ -406,7 +406,7 @@ def test_no_query_is_given_the_nearest_of_another(metric, m):
     random = np.random.default_rng(0)
     base, queries = random.standard_normal((101, 6)).astype(np.float32), random.standard_normal((m, 6))
     queries[3, 0] = np.nan
-    with pytest.raises(BadInput, match="query 3 has no distance to 5 vectors"):
+    with pytest.raises(BadInput, match="query 3 has no finite distance to 5 vectors"):
         find_nearest(base, queries, 5, metric)
 
 

@@ -108,7 +108,7 @@ def fuse(  # noqa: PLR0913 - each is an option of the command
     if tuned and qrels is None:
         raise BadInput("--tune needs judgments", hint="add `--qrels qrels.txt`")
     if [qrels, *runs].count("-") > 1:
-        raise BadInput("standard input can be read once", hint="give - for one file only")
+        raise BadInput("standard input can be read only once", hint="give - for one file only")
     readers.check_format(form)
     targets = out or [STDOUT]
     for target in targets:

@@ -34,12 +34,10 @@ from ragauge.cli.options import (
 )
 from ragauge.cli.output import STDOUT, check_outputs, describe_omitted, print_report, split_outputs
 from ragauge.cli.progress import show_progress
+from ragauge.cli.run_systems import parse_systems, resolve_baseline
 from ragauge.comparison.results import DatasetOverviews, Overview
-from ragauge.core import plugins
 from ragauge.core.errors import BadInput, MissingExtra, RagaugeError, UnknownName
 from ragauge.core.protocols import Result
-from ragauge.core.settings import unique_by
-from ragauge.core.specs import Spec, parse_spec, redact_spec, split_name
 from ragauge.core.text import one_line
 from ragauge.datasets import load
 from ragauge.datasets.folders import dataset_name
@@ -57,8 +55,6 @@ from ragauge.reports.system_summaries import check_tag, list_tags
 from ragauge.runs.folder import is_complete, manifest_value
 from ragauge.runs.interruption import command_scope
 from ragauge.runs.results import Experiment, canonical_tag
-from ragauge.systems.adapters import adapt_retriever
-from ragauge.systems.builder import retriever_parts
 
 
 def save_experiment_baseline(experiment: Experiment, folder: Path) -> None:
@@ -162,7 +158,7 @@ def run(  # noqa: PLR0913 - each is an option of the command
         settings.update(dataset=what, systems={})
     known = settings["systems"]
     if system:
-        settings["systems"] = _parse_systems(system, known)
+        settings["systems"] = parse_systems(system, known)
     given = {
         "measures": measure, "k": k, "baseline": baseline, "repeats": repeats, "warmup": warmup, "workers": workers,
         "timeout": timeout, "retries": retries, "convention": convention, "out": folder, "split": split,
@@ -174,7 +170,7 @@ def run(  # noqa: PLR0913 - each is an option of the command
             "no system given; expected at least one --system",
             hint="add `--system bm25`; list all with `ragauge systems`",
         )
-    _resolve_baseline(settings, known, given=baseline is not None)
+    resolve_baseline(settings, known, given=baseline is not None)
     if "out" not in settings:
         named = Path(what).stem if what.endswith((".toml", ".jsonl")) else dataset_name(Path(what))
         settings["out"] = Path("runs") / folder_name(named)
@@ -428,81 +424,3 @@ def _exit_with_failures(failures: Sequence[RagaugeError]) -> None:
         sys.stderr.write(f"error: {one_line(error.message + hint)}\n")
     if failures:
         raise typer.Exit(max(error.exit_code for error in failures))
-
-
-def _resolve_baseline(settings: dict[str, Any], known: Mapping[str, Any], *, given: bool) -> None:
-    """Check the baseline against the systems to run.
-
-    One given on the command line must be among them. One from a file is dropped if it is not.
-    """
-    name, systems = settings.get("baseline"), settings["systems"]
-    if name is None or name in systems:
-        return
-    if given:
-        if name in known:
-            hint = f"add `-s {shlex.quote(name)}`"
-            raise BadInput(f"the baseline `{name}` is in the file, but not among the systems to run", hint=hint)
-        raise UnknownName("system", name, [*systems, *known], hint="use a system as the baseline")
-    if name in known:  # a name that the file lacks is reported when it is run
-        del settings["baseline"]
-        console.print_notes(
-            [f"there is no baseline: the file's, {name}, is not among the systems (-s {shlex.quote(name)})"]
-        )
-
-
-def _parse_systems(given: list[str], known: Mapping[str, Any]) -> dict[str, Any]:
-    """Parse the systems of the command line by name.
-
-    The name of a system in the file refers to that system.
-    """
-    named: dict[str, Any] = {}
-    for text in given:
-        name, description = split_name(text)
-        is_own = plugins.is_user_object(description.partition("(")[0].strip())
-        if not name and not is_own and text not in known:
-            spec = parse_spec(text)
-            usual = plugins.plugin_names("retrievers")
-            if known and spec.name not in usual:
-                hint = f"the file has {', '.join(known)}"
-                raise UnknownName("system", spec.name, [*known, *usual], hint=hint)
-            name = str(redact_spec(spec))  # the name is printed, and used for folders
-        name = name or text
-        unique_by([*named, name], str, "system", hint=f"give one another name: `--system other={description}`")
-        named[name] = known[text] if text in known else _load_user_system(description) if is_own else description
-    others = {name: one for name, one in known.items() if name not in named}
-    return {name: _inline_subsystems(one, others) for name, one in named.items()}
-
-
-def _load_user_system(description: str) -> Any:
-    """Import a user's system: `module:function`, or `module:Class` with the options of its constructor.
-
-    The option `id` of a function is the field of its hits that has the document id.
-    """
-    spec = parse_spec(description)
-    thing = plugins.import_user_object(spec.name)
-    if isinstance(thing, type):
-        return replace(spec, factory=thing)
-    if unknown := next((name for name in spec.options if name != "id"), None):
-        raise BadInput(f"`{spec.name}` has no option `{unknown}`", hint="use only the option `id` of a function")
-    return adapt_retriever(thing, id=str(spec.options["id"])) if "id" in spec.options else thing
-
-
-def _inline_subsystems(system: Any, others: Mapping[str, Any], above: tuple[str, ...] = ()) -> Any:
-    """Replace the names of `others` in a system by their specifications.
-
-    The others are systems of the file that are not run themselves.
-    """
-
-    def meant(name: Any) -> Any:
-        if not isinstance(name, str) or name not in others:
-            return name
-        if name in above:
-            raise BadInput(f"the system `{name}` is made of itself")
-        return _inline_subsystems(others[name], others, (*above, name))
-
-    if not isinstance(system, Spec):
-        return system
-    names = {name for part in retriever_parts(system) for name in (part.option, part.parameter)}
-    inner = {key: system.options[key] for key in system.options if key in names}
-    found = {key: [meant(one) for one in it] if isinstance(it, list) else meant(it) for key, it in inner.items()}
-    return replace(system, options={**system.options, **found})

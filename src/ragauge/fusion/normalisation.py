@@ -263,7 +263,7 @@ NORMALISATIONS = {
     for row in (
         Normalisation("none", keep_scores, "scores stay as they are"),
         Normalisation("min-max", min_max, "best 1, worst 0"),
-        Normalisation("min-max-found", min_max_found, "best 1, worst 0; a lone or tied one 1"),
+        Normalisation("min-max-found", min_max_found, "best 1, worst 0; a single document, or all tied, 1"),
         Normalisation("min-max-inverted", min_max_inverted, "lowest 1, highest 0: for distances"),
         Normalisation("max", scale_by_max, "a share of the best score"),
         Normalisation("sum", scale_by_sum, "worst 0, and all sum to 1"),

@@ -24,13 +24,13 @@ class OpenAIEndpoint:
     is given by its address needs none. `what` names the component in messages, and `example` is a valid description.
     """
 
-    def __init__(self, what: str, url: str | None, *, key: str = "OPENAI_API_KEY", example: str = "") -> None:
+    def __init__(self, component: str, url: str | None, *, key: str = "OPENAI_API_KEY", example: str = "") -> None:
         try:
             import openai
         except ImportError:
-            raise MissingExtra(what, "openai") from None
-        given = url or os.environ.get("OPENAI_BASE_URL")
-        self.url = given or OPENAI_URL
+            raise MissingExtra(component, "openai") from None
+        address = url or os.environ.get("OPENAI_BASE_URL")
+        self.url = address or OPENAI_URL
         parts = urlsplit(self.url)
         self.shown = redact_url(self.url)
         """Address without credentials."""
@@ -41,15 +41,16 @@ class OpenAIEndpoint:
         secret = os.environ.get(key, "")
         if key and key not in os.environ and not VARIABLE_NAME.fullmatch(key):
             raise BadInput(
-                "the option `key` does not name a variable", hint="put the key into OPENAI_API_KEY, or name another"
+                "the option `key` must name an environment variable",
+                hint="store the key in OPENAI_API_KEY, or name another variable",
             )
         self.sdk: Any = openai
         self.http: Any = import_module(type(openai.DEFAULT_CONNECTION_LIMITS).__module__.partition(".")[0])
         """The HTTP library that the SDK brings."""
-        self.is_given = bool(given)
+        self.is_given = bool(address)
         self.is_local = parts.hostname in ("localhost", "127.0.0.1", "::1")
-        self._what = what
-        self._key = secret or ("none" if given else "")
+        self._what = component
+        self._key = secret or ("none" if address else "")
         self._variable = key
         register_secrets(secret)
         register_url(self.url)
@@ -68,8 +69,8 @@ class OpenAIEndpoint:
         """Raise BackendFailed if a required key is missing; `example` describes a server that needs none."""
         if not self._key:
             raise BackendFailed(
-                f"{self._what} needs a key, and there is none in {self._variable}",
-                hint=f"set {self._variable}, or give the address of a server of your own: {example}",
+                f"{self._what} needs an API key in the environment variable {self._variable}",
+                hint=f"set {self._variable}, or pass the address of your own server: {example}",
                 final=True,
             )
 
@@ -88,7 +89,7 @@ class OpenAIEndpoint:
             api_key=self._key, base_url=self.url, max_retries=0, timeout=timeout, http_client=guarded
         )
 
-    def to_failure(self, error: Exception, what: str) -> BackendFailed:
+    def to_failure(self, error: Exception, action: str) -> BackendFailed:
         """Convert an error of the SDK to BackendFailed.
 
         Other errors are raised unchanged.
@@ -98,4 +99,4 @@ class OpenAIEndpoint:
             return failure
         if not isinstance(error, self.sdk.OpenAIError):
             raise error
-        return BackendFailed(f"{what} failed: {error}")
+        return BackendFailed(f"{action} failed: {error}")
