@@ -29,8 +29,14 @@ FAMILIES = {
 }
 """Private names with one meaning in many modules: the methods of `VectorStore` that an engine implements."""
 MAX_MODULES = 4
-MAX_QUAINT_PHRASES = 250
-"""Phrases of quaint_phrases.txt that are left in the sources and the documentation. Lower it, never raise it."""
+QUOTED_DATA = {
+    "docs/datasets.md": "Somebody",  # a generated document
+    "src/ragauge/judging/prompt_injection.py": "whoever",  # a text that is planted to mislead judges
+    "src/ragauge/judging/results_folder.py": "circumstances",  # a key of old files, as the next two
+    "src/ragauge/store_benchmarks/results.py": "circumstances",
+    "src/ragauge/embedder_study/results.py": "circumstances",
+}
+"""The only phrases of quaint_phrases.txt in sources and documentation: data, and keys that are needed to read files."""
 WORDING_IS_DATA = re.compile(r"rubrics/|vocabulary\.py|synthetic\w*\.py|lexical_text\.py|questions\.jsonl")
 
 
@@ -91,7 +97,7 @@ def test_help_has_no_quaint_phrase(command):
     assert not [phrase.pattern for phrase in read_quaint_phrases() if phrase.search(text)]
 
 
-def test_quaint_phrases_do_not_increase():
+def test_sources_and_documentation_have_no_quaint_phrase():
     phrases = read_quaint_phrases()
     suffixes = {".py", ".md", ".html", ".js", ".json"}
     paths = [
@@ -99,11 +105,11 @@ def test_quaint_phrases_do_not_increase():
         *(ROOT / "docs").rglob("*.md"),
         *(p for p in SOURCE.rglob("*") if p.suffix in suffixes),
     ]
-    found = collections.Counter()
+    found = collections.defaultdict(set)
     for path in paths:
         if path.name == "CHANGELOG.md" or WORDING_IS_DATA.search(str(path)):
             continue
         for unit in text_units(path):
             text = " ".join(unit.split())
-            found[str(path.relative_to(ROOT))] += sum(len(phrase.findall(text)) for phrase in phrases)
-    assert found.total() <= MAX_QUAINT_PHRASES, found.most_common(20)
+            found[str(path.relative_to(ROOT))].update(m.group() for phrase in phrases for m in phrase.finditer(text))
+    assert {path: " ".join(quaint) for path, quaint in found.items() if quaint} == QUOTED_DATA

@@ -19,6 +19,8 @@ from ragauge.embedder_study.scoring import RankingTask, all_means_with_intervals
 from ragauge.embedder_study.variations import (
     DEFAULT_PERTURBATIONS,
     PRECISIONS,
+    CompressionOptions,
+    PerturbationOptions,
     dimensions_to_try,
     document_frequencies,
     draw_corpus_samples,
@@ -261,7 +263,7 @@ def test_a_row_that_is_no_vector_has_no_part_in_the_directions():
 def test_with_all_dimensions_nothing_is_lost_by_turning():
     asked, base = chance(30, 100, 20)
     one = field(100, judged(30, 100), ["recall@10", "mrr@10"], k=10)
-    found = evaluate_compression(one, asked, base, [20], kinds=["float32"])
+    found = evaluate_compression(one, asked, base, CompressionOptions([20], precisions=["float32"]))
     whole = means_of(one.scores(asked, base, name="whole"))
     assert [(row.method, row.dimension, row.bytes) for row in found] == [("pca", 20, 80), ("first", 20, 80)]
     for row in found:
@@ -275,7 +277,7 @@ def test_documents_that_lie_in_few_directions_need_no_more_dimensions():
     one = field(100, judged(30, 100), ["recall@10"], k=10)
     found = {
         (row.method, row.dimension): row.means["recall@10"].value
-        for row in evaluate_compression(one, asked, base, [3], kinds=["float32"])
+        for row in evaluate_compression(one, asked, base, CompressionOptions([3], precisions=["float32"]))
     }
     assert found["pca", 3] == found["pca", 32] == found["first", 32]
 
@@ -283,7 +285,7 @@ def test_documents_that_lie_in_few_directions_need_no_more_dimensions():
 def test_the_first_numbers_are_taken_as_they_come():
     asked, base = chance(30, 100, 20)
     one = field(100, judged(30, 100), ["recall@10"], k=10)
-    found = evaluate_compression(one, asked, base, [5], hows=["first"], kinds=["float32"])
+    found = evaluate_compression(one, asked, base, CompressionOptions([5], methods=["first"], precisions=["float32"]))
     # The vectors are brought to length 1 first, which changes no cosine of their first numbers.
     assert found[0].means == means_of(one.scores(asked[:, :5], base[:, :5], name="cut"))
 
@@ -308,7 +310,7 @@ def test_a_bit_says_whether_a_number_is_above_the_documents_mean():
 def test_bits_are_ranked_by_how_many_are_the_same():
     asked, base = (normalise_vectors(side) for side in chance(15, 60, 12))
     one = field(60, judged(15, 60), ["recall@5"], k=5)
-    found = evaluate_compression(one, asked, base, [], hows=["first"], kinds=["bit"])[0]
+    found = evaluate_compression(one, asked, base, CompressionOptions([], methods=["first"], precisions=["bit"]))[0]
     middle = base.mean(axis=0, dtype=np.float64)
     differing = ((asked > middle)[:, None, :] != (base > middle)[None, :, :]).sum(axis=2)
     nearest = np.argsort(differing, axis=1, kind="stable")[:, :5]
@@ -344,7 +346,10 @@ def test_what_is_no_vector_does_not_become_one_by_shrinking(how, kind):
     asked[1], asked[2, 3], base[7], base[8, 0] = 0, math.nan, 0, math.inf
     grades = {f"q{i}": {"d7": 1.0, "d8": 1.0} for i in range(4)}
     found = evaluate_compression(
-        field(30, grades, ["recall@30", "num_ret"], k=30), asked, base, [3], hows=[how], kinds=[kind]
+        field(30, grades, ["recall@30", "num_ret"], k=30),
+        asked,
+        base,
+        CompressionOptions([3], methods=[how], precisions=[kind]),
     )
     for row in found:
         assert row.means["recall@30"].value == 0
@@ -363,9 +368,9 @@ def test_unknown_ways_and_kinds_are_refused():
     one = field(3, {"q": {"d0": 1.0}})
     asked, base = chance(1, 3, 4)
     with pytest.raises(UnknownName, match="unknown reduction method `last`"):
-        evaluate_compression(one, asked, base, hows=["last"])
+        evaluate_compression(one, asked, base, CompressionOptions(methods=["last"]))
     with pytest.raises(UnknownName, match=r"unknown precision `int4`(?s:.*)did you mean `int8`"):
-        evaluate_compression(one, asked, base, kinds=["int4"])
+        evaluate_compression(one, asked, base, CompressionOptions(precisions=["int4"]))
     with pytest.raises(BadInput, match="dimensions must be at least 1, got 0"):
         dimensions_to_try(4, [0, 2])
 
@@ -455,7 +460,9 @@ def shaking(of=TEXTS, **options):
         return one.scored({q: [hit.id for hit in system.search(text, 3)] for q, text in texts.items()}, name="bm25")
 
     clean = answer(of)
-    found = evaluate_perturbations(of, clean, answer, rarity=document_frequencies(d.text for d in DOCUMENTS), **options)
+    found = evaluate_perturbations(
+        of, clean, answer, PerturbationOptions(rarity=document_frequencies(d.text for d in DOCUMENTS), **options)
+    )
     return found, clean, answer, asked[1:]
 
 
@@ -519,7 +526,7 @@ def test_what_chance_has_no_part_in_is_done_once_and_unchanged_queries_keep_thei
     def worse(texts):
         return field(6, {f"q{i}": {f"d{i}": 1.0} for i in range(6)}, ["mrr@3", "recall@3"]).scored({}, name="none")
 
-    alone = evaluate_perturbations(TEXTS, clean, worse, kinds=["accents removed"])[0]
+    alone = evaluate_perturbations(TEXTS, clean, worse, PerturbationOptions(["accents removed"]))[0]
     assert alone.mean.value == pytest.approx(clean.means["mrr@3"] - 1 / 6)
 
 
@@ -539,11 +546,11 @@ def test_another_measure_may_be_looked_at_and_other_queries_are_refused():
     )
     other = field(6, {"q0": {"d0": 1.0}}, ["mrr@3"]).scored({}, name="other")
     with pytest.raises(BadInput, match="cover different queries"):
-        evaluate_perturbations(TEXTS, clean, lambda texts: other, kinds=["drop"])
+        evaluate_perturbations(TEXTS, clean, lambda texts: other, PerturbationOptions(["drop"]))
     with pytest.raises(BadInput, match="seeds must be at least 1, got 0"):
-        evaluate_perturbations(TEXTS, clean, answer, seeds=0)
+        PerturbationOptions(seeds=0)
     with pytest.raises(UnknownName, match="unknown perturbation `shout`"):
-        evaluate_perturbations(TEXTS, clean, answer, kinds=["shout"])
+        evaluate_perturbations(TEXTS, clean, answer, PerturbationOptions(["shout"]))
 
 
 def test_the_standard_perturbations_are_all_known_and_progress_is_told():
@@ -556,7 +563,9 @@ def test_the_standard_perturbations_are_all_known_and_progress_is_told():
         return one.scores(embedder.embed(list(texts.values())), base, name="words")
 
     rarity = document_frequencies(document.text for document in DOCUMENTS)
-    found = evaluate_perturbations(TEXTS, answer(TEXTS), answer, seeds=1, rarity=rarity, progress=told.append)
+    found = evaluate_perturbations(
+        TEXTS, answer(TEXTS), answer, PerturbationOptions(seeds=1, rarity=rarity), progress=told.append
+    )
     assert [row.name for row in found] == list(DEFAULT_PERTURBATIONS)
     n = len(DEFAULT_PERTURBATIONS)
     assert told == [Progress("perturbing queries", i + 1, n) for i in range(n)]
@@ -592,6 +601,8 @@ def test_on_the_shipped_dataset_words_lose_by_typos_and_not_by_case():
     def answer(texts):
         return one.scored({q: [hit.id for hit in system.search(text, 10)] for q, text in texts.items()}, name="bm25")
 
-    found = evaluate_perturbations(queries, answer(queries), answer, kinds=["swap", "upper case"], rate=0.5, seeds=2)
+    found = evaluate_perturbations(
+        queries, answer(queries), answer, PerturbationOptions(["swap", "upper case"], rate=0.5, seeds=2)
+    )
     assert found[0].difference.high < 0
     assert found[1].difference.value == 0

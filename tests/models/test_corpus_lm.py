@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from ragauge.core.errors import BadInput
+from ragauge.core.plugin_parameters import read_parameters
 from ragauge.core.protocols import Embedder
 from ragauge.embedder_study.tokenizer_counts import count_tokens
 from ragauge.models.embedders import open_embedder
@@ -41,8 +42,14 @@ TEXTS = [f"{s} {v} {t}." for s, v, t in itertools.product(SUBJECTS, VERBS, TIMES
 KINDS = ["lstm", "transformer"]
 
 
+def language_model(**options):
+    """Build a model from the options of its spec."""
+    supplied = {"tokenizer": options["tokenizer"]} if "tokenizer" in options else {}
+    return read_parameters(LanguageModel).call(options, supplied)
+
+
 def fitted(texts=TEXTS, **options):
-    return LanguageModel(**{**TINY, "tokenizer": "bytes", "passes": 1, **options}).fitted(texts)
+    return language_model(**{**TINY, "tokenizer": "bytes", "passes": 1, **options}).fitted(texts)
 
 
 def recipe(**options):
@@ -85,7 +92,7 @@ def test_parameters_are_counted_with_the_table_of_tokens_once(kind):
 
 
 def test_before_it_has_learned_it_refuses_and_says_what_helps():
-    model = LanguageModel(**TINY)
+    model = language_model(**TINY)
     for ask in (
         lambda: model.embed(["a"]),
         lambda: model.tokens(["a"]),
@@ -121,14 +128,14 @@ def test_it_is_described_in_words_with_its_tokenizer_inside():
 )
 def test_options_that_make_no_sense_are_refused_before_anything_is_trained(options, told):
     with pytest.raises((BadInput, LookupError), match=told):
-        LanguageModel(**{**TINY, **options})
+        language_model(**{**TINY, **options})
 
 
 def test_nothing_to_learn_from_is_refused():
     held = next(text for text in map(str, range(1000)) if is_held_out(text))
     for texts in ([], ["", "  \n"], [held]):
         with pytest.raises(BadInput, match="no text to learn from"):
-            LanguageModel(**TINY).fitted(texts)
+            language_model(**TINY).fitted(texts)
 
 
 def test_a_loss_that_is_no_number_ends_the_training():
@@ -463,7 +470,7 @@ def test_nobodys_random_numbers_threads_or_gradients_are_touched():
 def test_the_untrained_control_is_what_training_began_with():
     r = recipe()
     drawn = networks.draw_weights(r, 385)
-    control = LanguageModel(**{**TINY, "layers": 2, "tokenizer": "bytes", "trained": False}).fitted(TEXTS)
+    control = language_model(**{**TINY, "layers": 2, "tokenizer": "bytes", "trained": False}).fitted(TEXTS)
     assert {name: one.tolist() for name, one in control._model.weights.items()} == {
         name: one.tolist() for name, one in drawn.items()
     }
@@ -476,7 +483,7 @@ def test_the_untrained_control_is_what_training_began_with():
 def test_a_model_that_was_kept_is_opened_again_without_the_corpus(cut, tmp_path):
     model = fitted(tokenizer=cut)
     model.keep(tmp_path / "model")
-    again = LanguageModel(folder=tmp_path / "model", device="cpu")
+    again = language_model(folder=tmp_path / "model", device="cpu")
     assert again.name == model.name
     assert (again.embed(TEXTS[:5]) == model.embed(TEXTS[:5])).all()
     assert again.bits(TEXTS[:5]) == pytest.approx(model.bits(TEXTS[:5]), nan_ok=True)
@@ -491,10 +498,10 @@ def test_a_folder_is_not_written_over_and_its_options_are_its_own(tmp_path):
     with pytest.raises(BadInput, match="the folder is not empty"):
         model.keep(tmp_path / "model")
     with pytest.raises(BadInput, match="dimension is 32, but 16"):
-        LanguageModel(folder=tmp_path / "model", dimension=32)
+        language_model(folder=tmp_path / "model", dimension=32)
     with pytest.raises(BadInput, match="its own tokenizer"):
-        LanguageModel(folder=tmp_path / "model", tokenizer="bytes")
-    assert LanguageModel(folder=tmp_path / "model", kind="lstm").limit == 32
+        language_model(folder=tmp_path / "model", tokenizer="bytes")
+    assert language_model(folder=tmp_path / "model", kind="lstm").limit == 32
 
 
 @pytest.mark.parametrize(
@@ -517,7 +524,7 @@ def test_a_damaged_folder_is_refused_in_a_sentence(damage, tmp_path):
     else:
         (folder / "tokenizer.json").unlink()
     with pytest.raises(BadInput) as refused:
-        LanguageModel(folder=folder)
+        language_model(folder=folder)
     assert str(folder) in str(refused.value)
 
 
@@ -528,17 +535,17 @@ def test_what_was_learned_is_found_again_by_texts_and_options(tmp_path):
     def heard(step):
         steps.append((step.done, step.total))
 
-    first = LanguageModel(**{**TINY, **options}).fitted(TEXTS, heard)
+    first = language_model(**{**TINY, **options}).fitted(TEXTS, heard)
     assert steps == [(n + 1, len(steps)) for n in range(len(steps))]
     assert steps
     steps.clear()
-    again = LanguageModel(**{**TINY, **options}).fitted(TEXTS[::-1], heard)
+    again = language_model(**{**TINY, **options}).fitted(TEXTS[::-1], heard)
     assert not steps
     assert again.name == first.name
     assert again.train_seconds == first.train_seconds
     for other, texts in (({"seed": 1}, TEXTS), ({"tokenizer": "bpe(vocabulary=300)"}, TEXTS), ({}, TEXTS[:90])):
         steps.clear()
-        LanguageModel(**{**TINY, **options, **other}).fitted(texts, heard)
+        language_model(**{**TINY, **options, **other}).fitted(texts, heard)
         assert steps
     names = [path.name for path in (tmp_path / "lm").iterdir()]
     assert len(names) == 4
@@ -577,10 +584,10 @@ def test_no_mark_counts_for_what_it_reads():
 
 def test_what_is_damaged_in_the_cache_is_made_again(tmp_path):
     options = {**TINY, "cache": tmp_path, "tokenizer": "bytes", "batch": 2048}
-    first = LanguageModel(**options).fitted(TEXTS)
+    first = language_model(**options).fitted(TEXTS)
     (folder,) = (tmp_path / "lm").iterdir()
     (folder / "model.safetensors").write_bytes(b"torn")
-    assert LanguageModel(**options).fitted(TEXTS).name == first.name
+    assert language_model(**options).fitted(TEXTS).name == first.name
     assert checkpoints.read_model(folder).fingerprint in first.name
 
 
@@ -594,7 +601,7 @@ def test_a_training_that_was_broken_off_ends_where_it_would_have_ended(objective
         "batch": 16 if objective == "pairs" else 700,
         "passes": 2,
     }
-    whole = LanguageModel(**options).fitted(TEXTS)
+    whole = language_model(**options).fitted(TEXTS)
 
     class Interrupted(BaseException):
         pass
@@ -605,10 +612,10 @@ def test_a_training_that_was_broken_off_ends_where_it_would_have_ended(objective
 
     seen = []
     with pytest.raises(Interrupted):
-        LanguageModel(**{**options, "cache": tmp_path}).fitted(TEXTS, stop)
+        language_model(**{**options, "cache": tmp_path}).fitted(TEXTS, stop)
     (file,) = (tmp_path / "lm").iterdir()
     assert file.suffix == ".checkpoint"
-    again = LanguageModel(**{**options, "cache": tmp_path}).fitted(TEXTS, lambda step: seen.append(step.done))
+    again = language_model(**{**options, "cache": tmp_path}).fitted(TEXTS, lambda step: seen.append(step.done))
     assert seen[0] > 1
     assert again.name == whole.name
     assert again.log["losses"] == whole.log["losses"]
@@ -644,6 +651,6 @@ def test_a_cache_that_cannot_be_written_to_is_refused_before_the_training(tmp_pa
     (tmp_path / "file").write_text("in the way")
     heard = []
     with pytest.raises(BadInput, match="cannot be written") as refused:
-        LanguageModel(**{**TINY, "cache": tmp_path / "file"}).fitted(TEXTS, heard.append)
+        language_model(**{**TINY, "cache": tmp_path / "file"}).fitted(TEXTS, heard.append)
     assert "cache=false" in refused.value.hint
     assert not heard

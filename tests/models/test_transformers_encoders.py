@@ -15,10 +15,12 @@ import pytest
 
 from ragauge.core.components import build_component
 from ragauge.core.errors import BackendFailed, BadInput, MissingExtra
+from ragauge.core.plugin_parameters import read_parameters
 from ragauge.core.protocols import Embedder, Tokenizer
 from ragauge.models.embedders import open_embedder
 from ragauge.models.embedders.baselines import RandomEmbedder
 from ragauge.models.embedders.transformers import TransformersEncoder
+from ragauge.models.embedders.transformers_models import WeightOptions
 from ragauge.models.huggingface import model_load_error
 
 torch = pytest.importorskip("torch")
@@ -190,7 +192,7 @@ def states(folder: Path, kind: str, text: str, width: int = 512) -> np.ndarray:
 @cache
 def opened(folder: Path, **options) -> TransformersEncoder:
     """An encoder, loaded once for all tests that only ask it."""
-    return TransformersEncoder(str(folder), device="cpu", **options)
+    return read_parameters(TransformersEncoder).call({"model": str(folder), "device": "cpu", **options})
 
 
 def unit(vector: np.ndarray) -> np.ndarray:
@@ -283,12 +285,12 @@ def test_only_the_first_layers_are_taken_where_that_is_asked_for(folders):
     with torch.no_grad():
         fed = tokenizer([TEXTS[0]], return_tensors="pt")
         found = model(**fed, output_hidden_states=True).hidden_states[1][0].numpy()
-    shallow = TransformersEncoder(str(folders / "bert"), layers=1)
+    shallow = TransformersEncoder(str(folders / "bert"), WeightOptions(layers=1))
     np.testing.assert_allclose(shallow.embed(TEXTS[:1])[0], unit(found.mean(0)), atol=1e-5)
     assert "1-layers" in shallow.name
     for layers in (0, 3):
         with pytest.raises(BadInput, match="has 2 layers"):
-            TransformersEncoder(str(folders / "bert"), layers=layers)
+            TransformersEncoder(str(folders / "bert"), WeightOptions(layers=layers))
 
 
 def test_half_precision_is_read_in_single(folders, tmp_path):
@@ -414,7 +416,7 @@ def test_the_name_changes_with_weights_and_options_and_with_nothing_else(folders
     changed = TransformersEncoder(str(copied(folders / "bert", tmp_path / "other" / "bert", model)))
     assert changed.name.rpartition("-")[0] == here.name.rpartition("-")[0]
     options = [{"pooling": "max"}, {"tokens": 10}, {"prompt": "q: "}, {"layers": 1}, {"untrained": True}]
-    names = [TransformersEncoder(str(folders / "bert"), **one).name for one in options]
+    names = [read_parameters(TransformersEncoder).call({"model": str(folders / "bert"), **one}).name for one in options]
     assert len({here.name, changed.name, *names}) == len(options) + 2
     assert TransformersEncoder(str(folders / "bert"), batch=2, device="cpu").name == here.name
 
@@ -449,7 +451,7 @@ def test_the_head_that_nobody_reads_is_neither_asked_for_nor_counted(folders, tm
 @pytest.mark.torch
 def test_published_shapes_are_filled_with_random_numbers_without_any_file(no_network, shape, dimension):
     before = torch.get_rng_state()
-    encoder = TransformersEncoder(shape, untrained=True, layers=1, device="cpu")
+    encoder = TransformersEncoder(shape, WeightOptions(untrained=True, layers=1), device="cpu")
     assert torch.equal(torch.get_rng_state(), before), "nobody's random numbers are touched"
     assert encoder.embed(["a", "b"]).shape == (2, dimension)
     assert encoder.trained is False
@@ -461,9 +463,9 @@ def test_published_shapes_are_filled_with_random_numbers_without_any_file(no_net
 
 
 def test_untrained_weights_are_drawn_by_their_seed(folders):
-    one, same = (TransformersEncoder(str(folders / "bert"), untrained=True, seed=3) for _ in range(2))
+    one, same = (TransformersEncoder(str(folders / "bert"), WeightOptions(untrained=True, seed=3)) for _ in range(2))
     other, learned = (
-        TransformersEncoder(str(folders / "bert"), untrained=True, seed=4),
+        TransformersEncoder(str(folders / "bert"), WeightOptions(untrained=True, seed=4)),
         TransformersEncoder(str(folders / "bert")),
     )
     np.testing.assert_array_equal(one.embed(TEXTS), same.embed(TEXTS))
@@ -476,11 +478,11 @@ def test_untrained_weights_are_drawn_by_their_seed(folders):
 def test_an_untrained_model_needs_its_configuration_and_no_weights(folders, tmp_path):
     folder = copied(folders / "byt5", tmp_path / "byt5")
     (folder / "model.safetensors").unlink()
-    assert TransformersEncoder(str(folder), untrained=True).embed(["a"]).shape == (1, 32)
+    assert TransformersEncoder(str(folder), WeightOptions(untrained=True)).embed(["a"]).shape == (1, 32)
     with pytest.raises(BackendFailed, match="cannot be loaded"):
         TransformersEncoder(str(folder))
     with pytest.raises(BadInput) as error:
-        TransformersEncoder("./no/such/folder", untrained=True)
+        TransformersEncoder("./no/such/folder", WeightOptions(untrained=True))
     assert "byt5-small" in error.value.hint
 
 
@@ -525,7 +527,7 @@ def test_weights_as_a_pickle_are_refused_and_never_opened(folders, tmp_path):
     )
     for download in (False, True):
         with pytest.raises(BadInput, match="pickle") as error:
-            TransformersEncoder(str(folder), download=download)
+            TransformersEncoder(str(folder), WeightOptions(download=download))
         assert "save_pretrained" in error.value.hint
     assert not (tmp_path / "ran").exists()
 
@@ -719,7 +721,7 @@ def test_minilm_is_the_same_through_every_door(no_network):
     pytest.importorskip("sentence_transformers")
     encoder, whole = (
         TransformersEncoder(str(folder), tokens=256, device="cpu"),
-        open_embedder(f'transformers(model="{folder}", use device=cpu)'),
+        open_embedder(f'transformers(model="{folder}", device=cpu)'),
     )
     one, other = encoder.embed(TEXTS), whole.embed(TEXTS)
     assert (np.sum(one * other, axis=1) > 0.9999).all()
@@ -757,7 +759,7 @@ def test_byt5_and_canine_are_named_and_say_what_to_do_offline():
     for name, model in (("byt5", "google/byt5-small"), ("canine", "google/canine-s")):
         with pytest.raises(BackendFailed, match=f"`{model}` was not found: it is not a local folder") as error:
             build_component("embedders", name)
-        assert "give a folder with the model" in error.value.hint
+        assert "pass a folder with the model" in error.value.hint
         assert "download=true, or untrained=true for random weights" in error.value.hint
 
 

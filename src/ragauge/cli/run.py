@@ -174,10 +174,10 @@ def run(  # noqa: PLR0913 - each is an option of the command
     if "out" not in settings:
         named = Path(what).stem if what.endswith((".toml", ".jsonl")) else dataset_name(Path(what))
         settings["out"] = Path("runs") / folder_name(named)
-    again = "the same command"
+    changed_options = ""
     if any("{now}" in str(path) for path in (settings["out"], *(out or []))):
         settings["out"] = str(settings["out"]).replace("{now}", now)
-        again += f" with --out {shlex.quote(settings['out'])}"
+        changed_options = f" with --out {shlex.quote(settings['out'])}"
     if by is not None and isinstance(settings["dataset"], str):
         check_tag(by, load(settings["dataset"], split=settings.get("split")))
     several = isinstance(settings["dataset"], list | dict)
@@ -189,9 +189,9 @@ def run(  # noqa: PLR0913 - each is an option of the command
             check_baseline_folder(Path(save_to) / folder)
     with command_scope():  # until the report is written
         if several:
-            _run_each_dataset(settings, outputs, again=again, by=by, save_to=save_to)
+            _run_each_dataset(settings, outputs, changed_options=changed_options, by=by, save_to=save_to)
         else:
-            found = run_with_progress(settings, again=again)
+            found = run_with_progress(settings, changed_options=changed_options)
             finish_experiment(found, outputs, by=by, save_to=save_to)
 
 
@@ -241,7 +241,7 @@ class RunOutputs:
 
 
 def _run_each_dataset(
-    settings: dict[str, Any], outputs: RunOutputs, *, again: str, by: str | None, save_to: str | None
+    settings: dict[str, Any], outputs: RunOutputs, *, changed_options: str, by: str | None, save_to: str | None
 ) -> None:
     """Run an experiment per dataset, and combine the results.
 
@@ -258,7 +258,9 @@ def _run_each_dataset(
     for name, dataset in named.items():
         sys.stderr.write(f"{one_line(name)}\n")
         try:
-            found = run_with_progress({**settings, "dataset": dataset, "out": folder / places[name]}, again=again)
+            found = run_with_progress(
+                {**settings, "dataset": dataset, "out": folder / places[name]}, changed_options=changed_options
+            )
             if seen and prints_tables:
                 console.print_tables("")
             own = list_tags(found)
@@ -304,10 +306,10 @@ def _prefix_error(dataset: str, error: RagaugeError) -> RagaugeError:
     return error
 
 
-def run_with_progress(settings: dict[str, Any], *, again: str = "the same command") -> Experiment:
-    """Run systems with a progress display; after Ctrl-C, say how to resume."""
-    again += " without --fresh" if settings["fresh"] else ""
-    resume_hint = f"finished queries are saved in {settings['out']}; to resume, run {again}"
+def run_with_progress(settings: dict[str, Any], *, changed_options: str = "") -> Experiment:
+    """Run systems with a progress display; after Ctrl-C, print the command that resumes, with `changed_options`."""
+    changed_options += " without --fresh" if settings["fresh"] else ""
+    resume_hint = f"finished queries are saved in {settings['out']}; to resume, run the same command{changed_options}"
     with show_progress(resume_hint, lines=True) as progress:
         return run_systems(**settings, allow_failures=True, progress=progress)
 

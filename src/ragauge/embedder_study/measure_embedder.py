@@ -9,6 +9,7 @@ import time
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -280,16 +281,13 @@ class _EmbedderMeasurer:
         if (plan.dimensions is not None and not plan.dimensions) or self._chance or not usable_rows(documents).any():
             return []
         field = self._ground.field
-        how: dict[str, Any] = {"confidence": plan.confidence, "seed": plan.seed}
-        made = variations.evaluate_compression(
-            field, vectors, documents, plan.dimensions, kinds=[FULL_PRECISION], progress=self._step_progress(), **how
-        )
-        fewer = [kind for kind in variations.PRECISIONS if kind != FULL_PRECISION]
+        evaluate = partial(variations.evaluate_compression, confidence=plan.confidence, seed=plan.seed)
+        full = variations.CompressionOptions(plan.dimensions, precisions=[FULL_PRECISION])
+        made = evaluate(field, vectors, documents, full, progress=self._step_progress())
         # Other precisions only at full dimensions: at every dimension it would take four times as long.
-        own = [documents.shape[1]]
-        return made + variations.evaluate_compression(
-            field, vectors, documents, own, hows=["first"], kinds=fewer, **how
-        )
+        fewer = [precision for precision in variations.PRECISIONS if precision != FULL_PRECISION]
+        compressed = variations.CompressionOptions([documents.shape[1]], ["first"], fewer)
+        return made + evaluate(field, vectors, documents, compressed)
 
     def _corpus_size_results(self, vectors: Vectors, documents: Vectors) -> list[CorpusSizeResult]:
         plan, sizes = self._ground.plan, corpus_sizes(self._ground)

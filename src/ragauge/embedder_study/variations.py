@@ -17,6 +17,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -109,46 +110,59 @@ class _PerturbedScores(NamedTuple):
     changed: float
 
 
-def evaluate_perturbations(  # noqa: PLR0913 - each has a use of its own, and a default
+@dataclass(frozen=True)
+class PerturbationOptions:
+    """How queries are perturbed, and which measure shows the loss."""
+
+    kinds: Sequence[str] | None = None
+    """Names of the perturbations; None for `DEFAULT_PERTURBATIONS`."""
+    rate: float = DEFAULT_RATE
+    """Probability that a word is changed."""
+    seeds: int = 3
+    """Number of repetitions of a random perturbation."""
+    rarity: DocumentFrequencies | None = None
+    context: int | None = None
+    """Number of characters kept of a query, also if a perturbation makes it longer."""
+    measure: str | None = None
+    """Measure of the loss; None for the first."""
+
+    def __post_init__(self) -> None:
+        if self.seeds < 1:
+            raise BadInput(f"seeds must be at least 1, got {self.seeds}")
+
+
+def evaluate_perturbations(
     texts: Mapping[str, str],
     clean: Scores,
     answer: PerturbedQueryScorer,
+    options: PerturbationOptions = PerturbationOptions(),
     *,
-    kinds: Sequence[str] | None = None,
-    rate: float = DEFAULT_RATE,
-    seeds: int = 3,
-    rarity: DocumentFrequencies | None = None,
-    context: int | None = None,
-    measure: str | None = None,
     confidence: float = 0.95,
     seed: int = 0,
     progress: ProgressCallback = no_progress,
 ) -> list[PerturbationResult]:
     """Score each perturbation of the queries and its loss.
 
-    `answer` scores the system under test. `context` is the number of characters kept of a query, also if a perturbation
-    makes it longer. A random perturbation is repeated with `seeds` seeds, and a query has the mean of its values. The
+    `answer` scores the system under test. A query has the mean of its values over all seeds. The
     paired test and the interval are over queries only. Each query draws independently, so that the variance of the
     draws is part of the variance between queries. P-values are corrected over all perturbations that changed a query.
     The loss is NaN if no query changed. An unchanged query keeps its score.
     """
-    if seeds < 1:
-        raise BadInput(f"seeds must be at least 1, got {seeds}")
-    chosen = dict(find_perturbation(kind) for kind in kinds or DEFAULT_PERTURBATIONS)
-    column = clean.values[measure or clean.measures[0]]
+    chosen = dict(find_perturbation(kind) for kind in options.kinds or DEFAULT_PERTURBATIONS)
+    column = clean.values[options.measure or clean.measures[0]]
     tried = []
     for done, (name, kind) in enumerate(chosen.items()):
         rows, parts = [], []
-        for draw in range(seed, seed + (seeds if kind.draws else 1)):
-            longer = perturb(texts, name, rate=rate, seed=draw, rarity=rarity)
-            other = {query: text[:context] for query, text in longer.items()}
+        for draw in range(seed, seed + (options.seeds if kind.draws else 1)):
+            longer = perturb(texts, name, rate=options.rate, seed=draw, rarity=options.rarity)
+            other = {query: text[: options.context] for query, text in longer.items()}
             moved = {query for query, text in texts.items() if other[query] != text}
             parts.append(len(moved) / len(texts) if texts else 0.0)
-            rows.append(_perturbed_values(answer(other), clean, column, moved, measure) if moved else column)
+            rows.append(_perturbed_values(answer(other), clean, column, moved, options.measure) if moved else column)
         tried.append(_PerturbedScores(name, kind, np.stack(rows), float(np.mean(parts))))
         progress(Progress("perturbing queries", done + 1, len(chosen)))
     return _to_perturbation_results(
-        tried, column, clean.queries, rate, ComparisonSettings(confidence=confidence, seed=seed)
+        tried, column, clean.queries, options.rate, ComparisonSettings(confidence=confidence, seed=seed)
     )
 
 
@@ -212,37 +226,45 @@ class VectorPrecision(NamedTuple):
     """Function from vectors and document vectors (to fit scales) to the values that are ranked."""
 
 
-def evaluate_compression(  # noqa: PLR0913 - each has a use of its own, and a default
+@dataclass(frozen=True)
+class CompressionOptions:
+    """Which sizes of vectors to try."""
+
+    dimensions: Sequence[int] | None = None
+    """None for 8, 16, 32 and so on; the full dimension is always tried, and larger ones are left out."""
+    methods: Sequence[str] = REDUCTION_METHODS
+    precisions: Sequence[str] | None = None
+    """None for all."""
+
+
+def evaluate_compression(
     field: RankingTask,
     query_vectors: Any,
     document_vectors: Any,
-    dimensions: Sequence[int] | None = None,
+    options: CompressionOptions = CompressionOptions(),
     *,
-    hows: Sequence[str] = REDUCTION_METHODS,
-    kinds: Sequence[str] | None = None,
     confidence: float = 0.95,
     seed: int = 0,
     progress: ProgressCallback = no_progress,
 ) -> list[CompressionResult]:
-    """Score vectors for each reduction method, dimension and precision.
-
-    `dimensions` defaults to 8, 16, 32 and so on, and the full dimension. Larger ones than the vectors have are left
-    out.
-    """
+    """Score vectors for each reduction method, dimension and precision."""
     queries, documents = normalise_vectors(query_vectors), normalise_vectors(document_vectors)
     own = documents.shape[1]
     wanted = [
-        (how, size, kind) for how in hows for size in dimensions_to_try(own, dimensions) for kind in kinds or PRECISIONS
+        (method, size, precision)
+        for method in options.methods
+        for size in dimensions_to_try(own, options.dimensions)
+        for precision in options.precisions or PRECISIONS
     ]
     for what, names, known in (
-        ("reduction method", hows, REDUCTION_METHODS),
-        ("precision", kinds or (), PRECISIONS),
+        ("reduction method", options.methods, REDUCTION_METHODS),
+        ("precision", options.precisions or (), PRECISIONS),
     ):
         for name in names:
             if name not in known:
                 raise UnknownName(what, name, known, hint=f"choose one of {', '.join(known)}")
     turned: dict[str, tuple[VectorMatrix, VectorMatrix]] = {"first": (queries, documents)}
-    if "pca" in hows:
+    if "pca" in options.methods:
         directions = principal_directions(documents).astype(np.float32)
         turned["pca"] = queries @ directions, documents @ directions
     found: list[Scores] = []

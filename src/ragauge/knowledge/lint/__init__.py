@@ -109,7 +109,7 @@ def lint(
         lost=_lost_tokens(counts, counter),
         thresholds={**asdict(thresholds), "languages": ", ".join(languages)},
         seconds={**seconds, **results.seconds},
-        circumstances={"made": utc_now(), **provenance()},
+        provenance={"made": utc_now(), **provenance()},
     )
 
 

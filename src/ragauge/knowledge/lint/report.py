@@ -63,7 +63,7 @@ def build_report(result: Lint, *, all_findings: bool = False) -> Report:
         [section for section in sections if section.blocks],
         subject,
         notes=result.notes,
-        provenance={**result.circumstances, "thresholds": result.thresholds},
+        provenance={**result.provenance, "thresholds": result.thresholds},
     )
 
 

@@ -36,7 +36,7 @@ class Lint(TabularResult):
     seconds: Mapping[str, float] = field(default_factory=dict)
     """Duration of each check in seconds."""
     notes: Sequence[str] = ()
-    circumstances: Mapping[str, Any] = field(default_factory=dict)
+    provenance: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def problems(self) -> list[Finding]:

@@ -18,7 +18,7 @@ from ragauge.core.protocols import Tokenizer, Vectors
 from ragauge.core.text import replace_lone_surrogates
 from ragauge.core.vectors import to_unit_rows
 from ragauge.models.embedders.transformers_models import (
-    ModelOptions,
+    WeightOptions,
     config_fingerprint_text,
     max_positions,
     open_model,
@@ -44,30 +44,25 @@ class TransformersEncoder:
     """Embedder that pools the last hidden states of a text's tokens, including special tokens.
 
     `pooling` is `mean`, `cls` (the first token), `last` or `max`. `tokens` is the maximum number of tokens read.
-    `layers` uses only the first N layers. `untrained` draws all weights from `seed`, with the architecture unchanged.
     Vectors have unit length; a text without tokens has a vector of zeros, and NaN values are kept.
     """
 
-    def __init__(  # noqa: PLR0913 -- the options of a description
+    def __init__(
         self,
         model: str,
+        weights: WeightOptions = WeightOptions(),
         *,
         pooling: str = "mean",
         tokens: int | None = None,
         batch: int = 32,
         device: str | None = None,
-        download: bool = False,
-        revision: str | None = None,
         prompt: str = "",
-        untrained: bool = False,
-        layers: int | None = None,
-        seed: int = 0,
     ) -> None:
         if pooling not in POOLINGS:
             raise BadInput(f"unknown pooling `{pooling}`", hint=f"choose one of {', '.join(POOLINGS)}")
         if batch < 1:
             raise BadInput(f"batch must be at least 1, got {batch}")
-        self._model = open_model(ModelOptions(model, download, revision, untrained, layers, seed))
+        self._model = open_model(model, weights)
         if pooling == "cls" and self._model.causal:
             raise BadInput(
                 f"the first token of `{model}` does not depend on the text", hint="use pooling=mean or pooling=last"
@@ -84,7 +79,7 @@ class TransformersEncoder:
             raise BadInput(f"`{model}` is not a text encoder: its vector size is unknown")
         self.parameters = count_parameters(self._model.body)
         """Number of parameters used for vectors; for an encoder-decoder, those of the encoder."""
-        self.trained = not untrained
+        self.trained = not weights.untrained
         settings = [
             config_fingerprint_text(self._model.config),
             tokenizer_fingerprint_text(self._model.tokenizer),
@@ -92,8 +87,10 @@ class TransformersEncoder:
             str(self.limit),
             prompt,
         ]
-        of = [self._model.label, *(["untrained"] if untrained else []), *([f"{layers}-layers"] if layers else [])]
-        self.name = "-".join([*of, pooling, str(self.limit), model_hash(self._model.body, *settings)])
+        label = [self._model.label]
+        label += ["untrained"] if weights.untrained else []
+        label += [f"{weights.layers}-layers"] if weights.layers else []
+        self.name = "-".join([*label, pooling, str(self.limit), model_hash(self._model.body, *settings)])
         if self._model.language is not None and self._model.tokenizer.eos_token_id is not None:
             self._model.language.to(self._device)
             self.bits = self._compute_bits

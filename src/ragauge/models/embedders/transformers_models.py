@@ -101,57 +101,58 @@ class EncoderModel:
 
 
 @dataclass(frozen=True)
-class ModelOptions:
-    """Model name, and which version and layers of it to load."""
+class WeightOptions:
+    """Which weights of a model to load."""
 
-    model: str
     download: bool = False
     revision: str | None = None
     untrained: bool = False
+    """Whether to draw all weights from `seed`, with the architecture unchanged."""
     layers: int | None = None
+    """Use only the first N layers."""
     seed: int = 0
 
 
-def open_model(model_options: ModelOptions) -> EncoderModel:
+def open_model(model: str, options: WeightOptions) -> EncoderModel:
     """Open a model from a folder, the hub cache or the hub, or with random weights."""
     try:
         import torch  # noqa: F401
         import transformers
     except ImportError:
         raise MissingExtra("the embedder `encoder`", "transformers") from None
-    folder = Path(model_options.model).expanduser()
-    shape = model_options.model.removeprefix("google/")
-    made_up = model_options.untrained and shape in MODEL_SHAPES and not folder.is_dir()
-    if not made_up and not folder.is_dir() and _is_folder_path(model_options.model):
-        raise BadInput(f"folder `{model_options.model}` does not exist", hint=_model_hint(model_options))
+    folder = Path(model).expanduser()
+    shape = model.removeprefix("google/")
+    made_up = options.untrained and shape in MODEL_SHAPES and not folder.is_dir()
+    if not made_up and not folder.is_dir() and _is_folder_path(model):
+        raise BadInput(f"folder `{model}` does not exist", hint=_model_hint(model, options))
     where = {
-        "local_files_only": folder.is_dir() or not model_options.download,
+        "local_files_only": folder.is_dir() or not options.download,
         "trust_remote_code": False,
-        "revision": model_options.revision or "main",
+        "revision": options.revision or "main",
     }
-    source = str(folder) if folder.is_dir() else model_options.model
+    source = str(folder) if folder.is_dir() else model
     try:
-        with quiet_loading(download=model_options.download):
+        with quiet_loading(download=options.download):
             if made_up:
-                options = dict(MODEL_SHAPES[shape])
-                config = transformers.AutoConfig.for_model(options.pop("model_type"), **options)
+                values = dict(MODEL_SHAPES[shape])
+                config = transformers.AutoConfig.for_model(values.pop("model_type"), **values)
             else:
                 config = transformers.AutoConfig.from_pretrained(source, **where)
-            if model_options.layers is not None:
-                _limit_layers(config, model_options.layers)
+            if options.layers is not None:
+                _limit_layers(config, options.layers)
             tokenizer = _load_tokenizer(transformers, None if made_up else source, config, where)
             kind = _find_model_class(transformers, config)
-            body, language = _load_weights(getattr(transformers, kind), kind, source, config, where, model_options)
+            body, language = _load_weights(getattr(transformers, kind), kind, source, config, where, options)
     except RagaugeError:
         raise
     except Exception as error:  # A library may raise any exception for an invalid file.
-        raise _load_error(model_options, error) from error
-    named = shape if made_up else model_label(model_options.model)
+        raise _load_error(model, options, error) from error
+    named = shape if made_up else model_label(model)
     return EncoderModel(named, config, tokenizer, body, kind == CAUSAL_MODEL_CLASS, language)
 
 
 def _load_weights(
-    factory: Any, kind: str, source: str, config: Any, where: Mapping[str, Any], options: ModelOptions
+    factory: Any, kind: str, source: str, config: Any, where: Mapping[str, Any], options: WeightOptions
 ) -> tuple[Any, Any]:
     """Load the part that computes states, and for a language model also the whole."""
     import torch
@@ -266,29 +267,29 @@ def _is_folder_path(model: str) -> bool:
     return model.startswith((".", "~", "/")) or model.count("/") > 1 or "\\" in model or Path(model).exists()
 
 
-def _model_hint(options: ModelOptions) -> str:
+def _model_hint(model: str, options: WeightOptions) -> str:
     if options.untrained:
         return f"pass a folder with config.json, or one of {', '.join(MODEL_SHAPES)}"
-    random_weights = options.model.removeprefix("google/") in MODEL_SHAPES
+    random_weights = model.removeprefix("google/") in MODEL_SHAPES
     return MODEL_HINT + (", or untrained=true for random weights" if random_weights else "")
 
 
-def _load_error(options: ModelOptions, error: Exception) -> RagaugeError:
-    folder = Path(options.model).expanduser()
+def _load_error(model: str, options: WeightOptions, error: Exception) -> RagaugeError:
+    folder = Path(model).expanduser()
     line = error_summary(error)
     if "custom code" in str(error) or "remote code" in str(error):
-        return BadInput(f"the model `{options.model}` contains custom code, which is not run")
+        return BadInput(f"the model `{model}` contains custom code, which is not run")
     if folder.is_dir():
         weight_files = [name for name in (*SAFETENSORS_FILES, *PICKLE_FILES) if (folder / name).exists()]
         files = "config.json, model.safetensors and the tokenizer's files"
-        hint = _model_hint(options) if options.untrained else f"expected {files}" if not weight_files else None
-        return BackendFailed(f"the model in `{options.model}` cannot be loaded: {line}", hint=hint)
+        hint = _model_hint(model, options) if options.untrained else f"expected {files}" if not weight_files else None
+        return BackendFailed(f"the model in `{model}` cannot be loaded: {line}", hint=hint)
     if "safetensors" in str(error):
         return BackendFailed(
-            f"the model `{options.model}` has no weights as safetensors: {line}",
+            f"the model `{model}` has no weights as safetensors: {line}",
             hint="try revision=refs/pr/N, where N is the number of the proposed change on its hub page",
         )
-    return model_load_error(options.model, error, download=options.download, hint=_model_hint(options))
+    return model_load_error(model, error, download=options.download, hint=_model_hint(model, options))
 
 
 def config_fingerprint_text(config: Any) -> str:

@@ -38,40 +38,22 @@ DEFAULT_TOKENIZER = "bpe(vocabulary=4000)"
 class LanguageModel:
     """Embedder with a language model trained on the corpus: the mean of its states, unit length.
 
-    `kind` is `transformer` or `lstm`. `objective` is `next` (predict the next token) or `pairs` (recognise two spans of
-    one document). `trained=False` keeps the random weights. `passes` is the number of passes over the texts, `batch`
-    the size of a step (bytes of text for `next`, documents for `pairs`), `rate` the maximum learning rate; 0 selects
-    the default of the objective. `context` is the maximum number of tokens read per text.
-
     `fitted(texts)` returns a trained model; `folder` opens one that `keep` has written. Trained models are stored in
     the cache folder, or in `cache` (False for none), and are found by texts and options. `threads` is the number of
     torch threads while it works; None leaves it unchanged.
     """
 
-    def __init__(  # noqa: PLR0913
+    def __init__(
         self,
+        hyperparameters: Hyperparameters | None = None,
         *,
-        kind: str = "transformer",
         tokenizer: Annotated[Tokenizer | str | Spec | None, Part(is_built=False)] = None,
-        objective: str = "next",
-        dimension: int = 128,
-        layers: int = 2,
-        heads: int = 4,
-        context: int = 512,
-        passes: int = 0,
-        batch: int = 0,
-        rate: float = 0.0,
-        temperature: float = 0.1,
-        trained: bool = True,
-        seed: int = 0,
         device: str | None = None,
         threads: int | None = None,
         cache: Any = None,
         folder: Any = None,
     ) -> None:
-        recipe = Hyperparameters(
-            kind, objective, dimension, layers, heads, context, passes, batch, rate, temperature, trained, seed
-        )
+        recipe = hyperparameters or Hyperparameters()
         if threads is not None and (isinstance(threads, bool) or not isinstance(threads, int) or threads < 1):
             raise BadInput(f"lm: threads must be at least 1, got {threads}")
         self._device = _choose_device(device)
