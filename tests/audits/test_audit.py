@@ -239,7 +239,7 @@ def told(found):
 def test_what_run_made_is_audited_alike_from_its_folder_in_memory_and_on_the_command_line(tmp_path):
     data = "synthetic:leaky(documents=120, queries=30)"
     systems = {"swarm": "swarm(graph=knn, prior=hidden, prior_weight=20)", "words": "bm25"}
-    made = run(data, systems, measures=["mrr@5", "hit_rate@5"], k=5, repeats=3, limit=20, out=tmp_path / "made")
+    made = run(data, systems, measures=["mrr@5", "hit_rate@5"], k=5, repeats=3, max_queries=20, out=tmp_path / "made")
     wanted = audit_files([str(tmp_path / "made")])
     assert "leaking field" in names(wanted)
     assert set(wanted.skipped) == {"expect"}

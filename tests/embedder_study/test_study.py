@@ -251,9 +251,9 @@ def test_only_queries_that_are_asked_and_judged_count():
         "1 judged query is not run and not scored",
         "1 query is not judged and not run",
     ]
-    assert list(build_view(data, limit=2).queries) == ["q1"]
+    assert list(build_view(data, max_queries=2).queries) == ["q1"]
     with pytest.raises(BadInput, match="must be at least 1"):
-        build_view(data, limit=0)
+        build_view(data, max_queries=0)
     with pytest.raises(BadInput, match="no query of d that is run is judged"):
         build_view(Dataset("d", documents, queries, Judgments({"q9": {"a": 1}})))
     with pytest.raises(BadInput, match="document `a` appears more than once"):

@@ -318,7 +318,7 @@ def test_what_was_not_asked_is_not_counted():
         "6 judged queries are not run and not scored",
         "mine: returned at most 1 document per query; 10 were requested",
     ]
-    assert run(DATA, {"mine": right}, limit=3).speeds["mine"].asked == 3
+    assert run(DATA, {"mine": right}, max_queries=3).speeds["mine"].asked == 3
 
 
 def test_k_is_as_deep_as_the_deepest_cutoff_and_never_shallower():

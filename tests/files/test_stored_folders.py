@@ -51,7 +51,7 @@ def test_stored_journal_of_other_work_is_refused_with_what_differs(stored):
     with pytest.raises(BadInput, match="k 10 -> 3"):
         run(DATA, {"bm25": "bm25"}, out=stored / "run", warmup=0, k=3)
     with pytest.raises(BadInput, match="queries 30 -> 5"):
-        run(DATA, {"bm25": "bm25"}, out=stored / "run", warmup=0, limit=5)
+        run(DATA, {"bm25": "bm25"}, out=stored / "run", warmup=0, max_queries=5)
     assert path.read_bytes() == before
 
 

@@ -47,7 +47,7 @@ def test_what_is_written_is_read_again_whole_and_in_part(tmp_path_factory, endin
     assert found.ids == ()
     np.testing.assert_array_equal(found.vectors, matrix)
     few = data.draw(st.integers(1, len(matrix) + 2))
-    np.testing.assert_array_equal(read_vectors(path, limit=few).vectors, matrix[:few])
+    np.testing.assert_array_equal(read_vectors(path, max_rows=few).vectors, matrix[:few])
 
 
 @given(matrix=arrays("f4"), named=st.booleans())
@@ -58,7 +58,7 @@ def test_parquet_keeps_vectors_and_ids(tmp_path_factory, matrix, named):
     found = read_vectors(path)
     np.testing.assert_array_equal(found.vectors, matrix)
     assert list(found.ids) == ids
-    assert len(read_vectors(path, limit=1).vectors) == 1
+    assert len(read_vectors(path, max_rows=1).vectors) == 1
 
 
 def test_bytes_packed_by_hand_are_read(tmp_path):
@@ -75,7 +75,7 @@ def test_bytes_packed_by_hand_are_read(tmp_path):
 def test_a_number_that_looks_like_a_mark_of_text_is_a_number(tmp_path):
     path = tmp_path / "many.u8bin"
     path.write_bytes(b"\xef\xbb\xbf\x00" + struct.pack("<I", 2) + bytes(range(8)))
-    assert read_vectors(path, limit=3).vectors.tolist() == [[0, 1], [2, 3], [4, 5]]
+    assert read_vectors(path, max_rows=3).vectors.tolist() == [[0, 1], [2, 3], [4, 5]]
 
 
 def test_lists_of_neighbours_may_have_their_distances_behind_them(tmp_path):
@@ -116,11 +116,11 @@ def test_a_subset_reads_no_further_than_itself(tmp_path):
     whole, torn = tmp_path / "a.fvecs", tmp_path / "torn.fvecs"
     write_vectors(whole, np.arange(20).reshape(10, 2))
     torn.write_bytes(whole.read_bytes()[:-3])
-    assert len(read_vectors(torn, limit=9).vectors) == 9
+    assert len(read_vectors(torn, max_rows=9).vectors) == 9
     (tmp_path / "torn.fvecs.gz").write_bytes(gzip.compress(whole.read_bytes())[:-9])
-    assert read_vectors(tmp_path / "torn.fvecs.gz", limit=1).vectors.tolist() == [[0, 1]]
-    with pytest.raises(BadInput, match="limit must be at least 1"):
-        read_vectors(whole, limit=0)
+    assert read_vectors(tmp_path / "torn.fvecs.gz", max_rows=1).vectors.tolist() == [[0, 1]]
+    with pytest.raises(BadInput, match="max_rows must be at least 1"):
+        read_vectors(whole, max_rows=0)
 
 
 def test_arrays_that_are_no_vectors_are_refused_and_no_code_is_loaded(tmp_path):
@@ -135,7 +135,7 @@ def test_arrays_that_are_no_vectors_are_refused_and_no_code_is_loaded(tmp_path):
 
 def test_an_npy_file_is_not_read_before_it_is_needed(tmp_path):
     np.save(tmp_path / "a.npy", np.ones((4, 3), np.float32))
-    assert isinstance(read_vectors(tmp_path / "a.npy", limit=2).vectors.base, np.memmap)
+    assert isinstance(read_vectors(tmp_path / "a.npy", max_rows=2).vectors.base, np.memmap)
 
 
 @pytest.mark.parametrize(
@@ -222,9 +222,9 @@ def test_a_file_of_ann_benchmarks_is_written_and_read(tmp_path, distance, metric
 def test_neighbours_of_more_vectors_or_of_another_metric_are_left_out(hdf5):
     path = hdf5(train=BASE, test=BASE, neighbors=np.zeros((3, 2), int))
     assert read_hdf5(path).neighbours.shape == (3, 2)
-    assert read_hdf5(path, queries=2).neighbours.shape == (2, 2)
-    assert read_hdf5(path, limit=2).neighbours is None
-    assert read_hdf5(path, limit=2).base.shape == (2, 2)
+    assert read_hdf5(path, max_queries=2).neighbours.shape == (2, 2)
+    assert read_hdf5(path, max_vectors=2).neighbours is None
+    assert read_hdf5(path, max_vectors=2).base.shape == (2, 2)
     assert read_hdf5(path, metric="cosine").neighbours is None
 
 
@@ -308,7 +308,7 @@ def test_read_hdf5_tables_of_every_storage_are_equal(tmp_path, options):
         for name in ("train", "test"):
             file.create_dataset(name, data=rows, **options)
     np.testing.assert_array_equal(read_hdf5(tmp_path / "a.hdf5").base, rows)
-    found = read_hdf5(tmp_path / "a.hdf5", limit=10, queries=3)
+    found = read_hdf5(tmp_path / "a.hdf5", max_vectors=10, max_queries=3)
     np.testing.assert_array_equal(found.base, rows[:10])
     np.testing.assert_array_equal(found.queries, rows[:3])
 
@@ -343,4 +343,4 @@ def test_read_hdf5_table_of_fill_values_beyond_the_limit_is_refused(tmp_path):
         file["test"] = np.zeros((2, 8), np.float32)
     with pytest.raises(BadInput, match=r"`train` has 2,199,023 MB, more than 100 times the file"):
         read_hdf5(tmp_path / "a.hdf5")
-    assert read_hdf5(tmp_path / "a.hdf5", limit=3).base.shape == (3, 8)
+    assert read_hdf5(tmp_path / "a.hdf5", max_vectors=3).base.shape == (3, 8)

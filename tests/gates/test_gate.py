@@ -1257,7 +1257,7 @@ def test_a_system_that_answers_nothing_does_not_pass_by_saying_nothing(tmp_path)
 
 def test_queries_that_were_not_asked_are_missing(tmp_path):
     data = "synthetic:needles(documents=40, queries=10)"
-    ragauge.run(data, {"bm25": "bm25"}, limit=4, out=tmp_path / "x")
+    ragauge.run(data, {"bm25": "bm25"}, max_queries=4, out=tmp_path / "x")
     found = ragauge.gate(str(tmp_path / "x" / "bm25"), ["recall@10 >= 0.1"])
     assert [check.reason for check in found.failed] == ["the run lacks 6 of 10 judged queries, which were not run"]
     assert ragauge.gate(str(tmp_path / "x" / "bm25"), ["recall@10 >= 0.1", "missing <= 6"]).passed

@@ -335,7 +335,8 @@ def test_sets_that_are_easy_or_not_peoples_are_named_so():
 
 def test_samples_are_drawn_at_random_and_the_same_for_the_same_seed():
     first, again, other = (
-        [pair.sample for pair in calibrate(TABLE, chat=Known(by_name), limit=6, seed=seed).pairs] for seed in (1, 1, 2)
+        [pair.sample for pair in calibrate(TABLE, chat=Known(by_name), max_samples=6, seed=seed).pairs]
+        for seed in (1, 1, 2)
     )
     assert first == again != other
     assert len(first) == 6
@@ -351,7 +352,7 @@ def test_what_cannot_be_calibrated_is_refused_in_one_sentence():
     both = [replace(TABLE[0], labels={"faithfulness": 1.0, "answer_relevance": 1.0})]
     with pytest.raises(BadInput, match="answer_relevance and faithfulness"):
         calibrate(both, chat=Known(by_name))
-    for wrong in ({"replicates": 0}, {"labels": 0}, {"limit": 0}):
+    for wrong in ({"replicates": 0}, {"labels": 0}, {"max_samples": 0}):
         with pytest.raises(BadInput, match=r"must be (at least 1|between 1 and)|from 1 on"):
             calibrate(TABLE, chat=Known(by_name), **wrong)
 

@@ -518,7 +518,7 @@ def test_a_measure_that_nothing_is_there_for_is_refused_before_anything_is_asked
     ("how", "why"),
     [
         ({"questions": 0}, "questions"), ({"concurrency": 0}, "concurrency"), ({"timeout": 0}, "timeout"),
-        ({"verdicts": "xml"}, "xml"), ({"confidence": 1.5}, "confidence"), ({"limit": 0}, "limit"),
+        ({"verdicts": "xml"}, "xml"), ({"confidence": 1.5}, "confidence"), ({"max_samples": 0}, "max_samples"),
         ({"max_cost": 1.0}, "price"), ({"options": {"temperature": 1}}, "given by name"), ({"chat": 7}, "not a chat"),
     ],
 )  # fmt: skip

@@ -126,7 +126,7 @@ def test_documents_that_are_gone_are_missed_and_can_be_found_elsewhere(experimen
 
 @pytest.mark.slow
 def test_the_collection_that_ships_has_reference_answers(tmp_path):
-    ragauge.run("pydocs", ["bm25"], out=tmp_path, k=2, limit=3, measures=["mrr"], warmup=0)
+    ragauge.run("pydocs", ["bm25"], out=tmp_path, k=2, max_queries=3, measures=["mrr"], warmup=0)
     samples = samples_from_run(str(tmp_path / "bm25"))
     assert len(samples) == 3
     assert all(one.reference and len(one.contexts) == 2 and all(one.contexts) for one in samples)

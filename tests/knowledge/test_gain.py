@@ -443,7 +443,7 @@ def test_mistakes_are_said_in_one_sentence():
         ({"k": True}, "k must be a whole number .*, got True"),
         ({"batch": 2.0}, r"batch must be a whole number .*, got 2\.0"),
         ({"batch": -1}, "batch must be at least 0, got -1"),
-        ({"limit": "all"}, "limit must be a whole number .*, got 'all'"),
+        ({"max_queries": "all"}, "max_queries must be a whole number .*, got 'all'"),
         ({"confidence": "95%"}, "confidence must be a number above 0 and below 1, got '95%'"),
         ({"weights": {"recall@10": 1e308}}, "the weight of recall@10 must be at most 1,000,000,000"),
         ({"weights": {"recall@10": -(10**400)}}, "the weight of recall@10 must be at most"),

@@ -167,7 +167,7 @@ def test_a_line_is_counted_as_by_hand():
 
 
 def test_plain_search_is_held_against_a_walk_with_as_many_documents():
-    within = looked_at(graph=Given("leap", "ag"), limit=1).reach[0].within
+    within = looked_at(graph=Given("leap", "ag"), max_queries=1).reach[0].within
     # Within a link of a is g, which is an answer; the two most like the query are a and b, which is none.
     assert [(one.documents, one.recall.value, one.plain.value) for one in within[:2]] == [
         (1.0, pytest.approx(1 / 3), pytest.approx(1 / 3)),
@@ -268,7 +268,7 @@ def test_what_cannot_be_counted_is_told():
 
 
 def test_the_limit_is_of_queries():
-    assert looked_at(limit=1).queries == 1
+    assert looked_at(max_queries=1).queries == 1
 
 
 def test_a_corpus_without_questions_is_looked_at_too(tmp_path):
@@ -339,7 +339,7 @@ def test_a_walk_begins_where_walkers_begin():
     [
         ({"seeds": 0}, "seeds must be at least 1, got 0"),
         ({"seeds": 1.5}, "seeds must be a whole number of at least 1, got 1.5"),
-        ({"limit": 0}, "limit must be at least 1, got 0"),
+        ({"max_queries": 0}, "max_queries must be at least 1, got 0"),
         ({"confidence": 1.0}, "confidence must be above 0 and below 1, got 1"),
         ({"graph": []}, "no links given"),
         ({"graph": "knn+"}, "the graph `knn\\+` cannot be read"),

@@ -249,7 +249,7 @@ def test_a_tokenizer_from_a_file_counts_and_says_its_limit(tmp_path):
     made = tokenizers.Tokenizer(tokenizers.models.WordLevel({"[UNK]": 0}, unk_token="[UNK]"))
     made.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()
     made.save(str(tmp_path / "tokenizer.json"))
-    found = lint(["one two three"], tokenizer=tmp_path / "tokenizer.json", limit=2, checks="tokens")
+    found = lint(["one two three"], tokenizer=tmp_path / "tokenizer.json", token_limit=2, checks="tokens")
     assert found.lost == {"documents": 1, "tokens": 1, "of": 3}
     with pytest.raises(BadInput, match="does not state the token limit"):
         lint(["one"], tokenizer=tmp_path / "tokenizer.json")
@@ -257,7 +257,7 @@ def test_a_tokenizer_from_a_file_counts_and_says_its_limit(tmp_path):
     assert lint(["one two three"], tokenizer=tmp_path, checks="tokens").limit == 1
     (tmp_path / "broken.json").write_text("{}")
     with pytest.raises(BadInput, match="not a tokenizer"):
-        lint(["one"], tokenizer=tmp_path / "broken.json", limit=1)
+        lint(["one"], tokenizer=tmp_path / "broken.json", token_limit=1)
 
 
 def test_languages_are_told_by_text_and_short_texts_are_nobodys():
@@ -311,7 +311,14 @@ def test_shares_decide_what_a_few_may_have():
 
 
 def test_wrong_thresholds_names_and_files_are_refused_with_a_hint(tmp_path):
-    for wrong in ({"share": 0.0}, {"near": 1.5}, {"tiny": 50, "giant": 10}, {"tiny": -1}, {"limit": 3}, {"limit": 0}):
+    for wrong in (
+        {"share": 0.0},
+        {"near": 1.5},
+        {"tiny": 50, "giant": 10},
+        {"tiny": -1},
+        {"token_limit": 3},
+        {"token_limit": 0},
+    ):
         with pytest.raises(BadInput):
             lint(list(WEATHER), **wrong)
     with pytest.raises(UnknownName, match="unknown check `emtpy`"):

@@ -493,7 +493,7 @@ def test_what_an_embedder_reads_is_held_against_its_own_count():
     )
     found = count_tokens(prompted, texts, probes=False)
     assert (found.truncated, found.truncated_tokens) == (2, 3 + 7)
-    assert count_tokens(prompted, texts, limit=12, probes=False).truncated_tokens == 3
+    assert count_tokens(prompted, texts, token_limit=12, probes=False).truncated_tokens == 3
     assert count_tokens(prompted, texts, marks=1, probes=False).truncated_tokens == 1 + 5, (
         "unless somebody says what counts"
     )
@@ -551,7 +551,7 @@ def recounted(tokenizer: Tokenizer, texts: list[str], limit: int, marks: int) ->
 def test_every_figure_is_what_a_plain_loop_counts(ready):
     _, tokenizer = ready
     texts = [*CORPUS, "日本 and the café", "", "ferry"] * 3
-    found = count_tokens(tokenizer, texts, limit=20, marks=2)
+    found = count_tokens(tokenizer, texts, token_limit=20, marks=2)
     expected = recounted(tokenizer, texts, 20, 2)
     mean, median, most = expected.pop("per_document")
     assert {name: getattr(found, name) for name in expected} == expected
@@ -626,8 +626,8 @@ def test_a_number_beyond_the_vocabulary_is_refused_and_a_limit_of_nothing_too():
     found = compare_tokenizers(["a"], ["bytes", Wild()])
     assert [row.tokenizer for row in found.tokenizers] == ["bytes"], "it does not take the others with it"
     assert "returned the token 7" in found.failures["wild"]
-    with pytest.raises(BadInput, match="limit must be at least 1, got 0"):
-        count_tokens(open_tokenizer("bytes"), ["a"], limit=0)
+    with pytest.raises(BadInput, match="token_limit must be at least 1, got 0"):
+        count_tokens(open_tokenizer("bytes"), ["a"], token_limit=0)
 
 
 def test_numbers_that_a_tokenizer_leaves_out_are_no_mistake(tmp_path):
@@ -698,7 +698,7 @@ def test_the_same_pieces_with_another_limit_are_another_row():
     texts = ["to be or not to be"]
     found = compare_tokenizers(texts, ["minilm(tokens=4)", "minilm(tokens=16)"])
     assert [(row.limit, row.truncated, row.truncated_tokens) for row in found.tokenizers] == [(4, 1, 4), (16, 0, 0)]
-    found = compare_tokenizers(texts, ["minilm(tokens=4)", "minilm(tokens=16)"], limit=8)
+    found = compare_tokenizers(texts, ["minilm(tokens=4)", "minilm(tokens=16)"], token_limit=8)
     assert len(found.tokenizers) == 1
     assert found.notes == ["minilm(tokens=16) is left out: it is identical to minilm(tokens=4) on this corpus"]
 
@@ -710,7 +710,7 @@ def test_parts_of_documents_names_and_objects_of_your_own():
         for part in ("whole", "text", "title")
     )
     assert (whole, text, title) == (16 + 17, 8 + 9, 7 + 7)
-    found = compare_tokenizers(["ab"], {"mine": open_tokenizer("bytes"), "theirs": "characters"}, limit=2)
+    found = compare_tokenizers(["ab"], {"mine": open_tokenizer("bytes"), "theirs": "characters"}, token_limit=2)
     assert [(one.tokenizer, one.limit, one.truncated) for one in found.tokenizers] == [("mine", 2, 1), ("theirs", 2, 1)]
 
 

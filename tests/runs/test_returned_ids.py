@@ -87,7 +87,7 @@ def test_run_some_unknown_ids_are_counted_in_table(tmp_path):
 
 def test_run_ids_that_are_judged_but_not_in_corpus_are_scored():
     partial = Dataset("partial", DATA.documents[5:], DATA.queries, DATA.judgments)
-    found = ragauge.run(partial, {"mine": lambda q, k: [f"d{q[-1]}"]}, measures=["recall@5"], limit=5)
+    found = ragauge.run(partial, {"mine": lambda q, k: [f"d{q[-1]}"]}, measures=["recall@5"], max_queries=5)
     assert found.scores["mine"].means["recall@5"] == 1.0
     assert "5 of 5 returned ids are not in the corpus" in found.notes[-1]
 

@@ -57,7 +57,7 @@ def test_run_with_fewer_queries_leaves_a_finished_folder_alone(folder, systems):
     before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
     assert not ragauge.gate(folder / "bad", "mrr@10 >= 0.9")
     with pytest.raises(BadInput, match="finished run of other queries; expected 5 queries of `small`, got 30") as error:
-        run(DATA, systems, measures=["mrr@10"], out=folder, warmup=0, limit=5)
+        run(DATA, systems, measures=["mrr@10"], out=folder, warmup=0, max_queries=5)
     assert "--out" in str(error.value)
     assert {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()} == before
     assert not ragauge.gate(folder / "bad", "mrr@10 >= 0.9")
@@ -65,8 +65,8 @@ def test_run_with_fewer_queries_leaves_a_finished_folder_alone(folder, systems):
 
 def test_run_fresh_replaces_only_the_runs_that_it_names(folder):
     with pytest.raises(BadInput, match="bad: holds a finished run of other queries"):
-        run(DATA, {"good": GOOD}, out=folder, warmup=0, limit=5, fresh=True)
-    found = run(DATA, {"good": GOOD, "bad": BAD}, measures=["mrr@10"], out=folder, warmup=0, limit=5, fresh=True)
+        run(DATA, {"good": GOOD}, out=folder, warmup=0, max_queries=5, fresh=True)
+    found = run(DATA, {"good": GOOD, "bad": BAD}, measures=["mrr@10"], out=folder, warmup=0, max_queries=5, fresh=True)
     assert found.scores["bad"].means["mrr@10"] == 1.0
     assert "missing" in {check.rule.figure.name for check in ragauge.gate(folder / "bad", "mrr@10 >= 0.9").failed}
 

@@ -578,7 +578,7 @@ def test_a_store_of_ones_own_that_was_changed_is_measured_again(own_stores):
 
 @pytest.mark.engine
 def test_the_vectors_may_be_cut_and_measured_by_another_metric():
-    found = ragauge.bench(clustered(), "exact", metric="cosine", limit=100, queries=5, **QUICK)
+    found = ragauge.bench(clustered(), "exact", metric="cosine", max_vectors=100, max_queries=5, **QUICK)
     assert (found.metric, found.vectors, found.queries) == ("cosine", 100, 5)
     assert found.points[0].quality[found.recall] == 1.0
 

@@ -397,7 +397,9 @@ def test_vectors_in_memory_that_are_no_numbers_are_refused_by_name(metric, value
         rows[:] = before
     # What is not asked for need not be a number.
     base[2000:] = np.nan
-    assert len(load_vector_set(VectorSet("odd", base.astype(np.float32), queries, metric), limit=2000).base) == 2000
+    assert (
+        len(load_vector_set(VectorSet("odd", base.astype(np.float32), queries, metric), max_vectors=2000).base) == 2000
+    )
 
 
 @pytest.mark.parametrize("metric", METRICS)
@@ -489,9 +491,9 @@ def test_a_folder_has_base_queries_and_neighbours_by_metric(tmp_path, monkeypatc
     write_vectors(place / "groundtruth.dot.ivecs", near["ip"])
     with pytest.raises(BadInput, match=r"metrics: cosine, ip[\s\S]*--metric cosine"):
         load_vector_set(place)
-    part = load_vector_set(place, metric="ip", queries=3)
+    part = load_vector_set(place, metric="ip", max_queries=3)
     assert part.neighbours.tolist() == near["ip"][:3].tolist()
-    part = load_vector_set(place, metric="ip", limit=20)
+    part = load_vector_set(place, metric="ip", max_vectors=20)
     assert part.neighbours is None
     np.testing.assert_array_equal(part.base, base[:20])
     monkeypatch.setenv("RAGAUGE_DATA", str(tmp_path))
@@ -514,18 +516,18 @@ def test_a_folder_that_does_not_fit_together_is_refused(tmp_path):
 def test_queries_are_held_out_of_a_file_that_has_none(tmp_path):
     base, _ = made("plain", n=100)
     write_vectors(tmp_path / "mine.parquet", base, [f"d{i}" for i in range(100)])
-    found = load_vector_set(tmp_path / "mine.parquet", queries=15, seed=1)
+    found = load_vector_set(tmp_path / "mine.parquet", max_queries=15, seed=1)
     assert (found.base.shape, found.queries.shape, found.metric) == ((85, 12), (15, 12), "l2")
     for ids, rows in ((found.ids, found.base), (found.query_ids, found.queries)):
         np.testing.assert_array_equal(rows, base[[int(name[1:]) for name in ids]])
     assert not set(found.ids) & set(found.query_ids)
     assert found.notes == ["15 of 100 rows were held out as queries (seed 1)"]
-    assert load_vector_set(tmp_path / "mine.parquet", queries=15, seed=2).query_ids != found.query_ids
+    assert load_vector_set(tmp_path / "mine.parquet", max_queries=15, seed=2).query_ids != found.query_ids
     assert len(load_vector_set(tmp_path / "mine.parquet").queries) == 10
-    part = load_vector_set(tmp_path / "mine.parquet", limit=40, queries=5)
+    part = load_vector_set(tmp_path / "mine.parquet", max_vectors=40, max_queries=5)
     assert (len(part.base), len(part.queries)) == (40, 5)
     with pytest.raises(BadInput, match="too few for 100 queries"):
-        load_vector_set(tmp_path / "mine.parquet", queries=100)
+        load_vector_set(tmp_path / "mine.parquet", max_queries=100)
     with pytest.raises(BadInput, match="no such file"):
         load_vector_set(tmp_path / "nowhere.fvecs")
 
@@ -569,7 +571,7 @@ def test_a_dataset_and_an_embedder_are_a_collection(tmp_path, monkeypatch):
         "1 vector is all zeros: without a cosine, left out",
         "1 query is all zeros: without a cosine, left out",
     ]
-    few = load_vector_set(dataset, embedder=Letters(), metric="l2", limit=2, queries=1)
+    few = load_vector_set(dataset, embedder=Letters(), metric="l2", max_vectors=2, max_queries=1)
     assert (list(few.ids), list(few.query_ids)) == (["d1", "d2"], ["q1"])
     assert few.judgments.nested == {"q1": {"d1": 1}}
     assert few.judgments.source == judgments.source
@@ -594,8 +596,8 @@ def test_only_queries_that_are_asked_are_judged():
     data = VectorSet("judged", base, queries, "cosine", ids=ids, query_ids=names, judgments=judgments)
     for found, left in (
         (load_vector_set(data), ["q0", "q2", "q3"]),  # q1 has no direction
-        (load_vector_set(data, queries=2), ["q0"]),
-        (load_vector_set(data, metric="l2", queries=3), ["q0", "q1", "q2"]),
+        (load_vector_set(data, max_queries=2), ["q0"]),
+        (load_vector_set(data, metric="l2", max_queries=3), ["q0", "q1", "q2"]),
     ):
         assert list(found.query_ids) == left
         assert list(found.judgments.nested) == left
@@ -609,9 +611,11 @@ def test_clustered_vectors_come_from_a_seed():
     assert (found.base.shape, found.queries.shape, found.metric) == ((500, 8), (30, 8), "l2")
     assert found.hash == load_vector_set("clustered:n=500,d=8,clusters=4,queries=30,seed=3").hash
     assert found.hash != load_vector_set("clustered:n=500,d=8,clusters=4,queries=30").hash
-    more = load_vector_set("clustered:n=500,d=8,clusters=4", seed=3, queries=60)
+    more = load_vector_set("clustered:n=500,d=8,clusters=4", seed=3, max_queries=60)
     np.testing.assert_array_equal(more.base, found.base)
-    np.testing.assert_array_equal(load_vector_set("clustered:d=8,clusters=4", seed=3, limit=100).base.shape, (100, 8))
+    np.testing.assert_array_equal(
+        load_vector_set("clustered:d=8,clusters=4", seed=3, max_vectors=100).base.shape, (100, 8)
+    )
     # Tight clusters fall apart: the nearest centre is never in doubt, and the largest has about 12/25 of all.
     tight = generate_clustered_vectors(n=2000, d=8, clusters=4, spread=0.001)
     gaps = np.linalg.norm(tight.base[:, None] - tight.base[None, :50], axis=2) < 0.1

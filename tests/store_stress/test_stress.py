@@ -628,8 +628,8 @@ def test_mistakes_are_refused_before_anything_is_done():
         StressSettings(batch=0)
     with pytest.raises(BadInput, match="kill_at must be at least 0, got -5"):
         StressSettings(kill_at=[3, -5])
-    with pytest.raises(BadInput, match="limit must be at least 1, got -3"):
-        stress("memory", DOCUMENTS, embedder=WORDS, limit=-3)
+    with pytest.raises(BadInput, match="max_documents must be at least 1, got -3"):
+        stress("memory", DOCUMENTS, embedder=WORDS, max_documents=-3)
     with pytest.raises(BadInput, match="declares an unknown field `texts`"):
         broken("keeps what nobody knows")
     with pytest.raises(BadInput, match="declares an unknown search `vector`"):

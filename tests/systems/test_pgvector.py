@@ -882,7 +882,7 @@ def test_a_folder_where_the_server_cannot_live_is_replaced(monkeypatch, tmp_path
 @pytest.mark.server
 def test_demo_pgvector_scores_are_the_same_in_every_build():
     described = DEMO_SYSTEMS["pgvector"]
-    runs = [ragauge.run("pydocs", {"pgvector": described}, limit=60, warmup=0).runs["pgvector"] for _ in range(2)]
+    runs = [ragauge.run("pydocs", {"pgvector": described}, max_queries=60, warmup=0).runs["pgvector"] for _ in range(2)]
     assert runs[0].table.equals(runs[1].table)
 
 

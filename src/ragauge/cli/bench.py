@@ -234,7 +234,7 @@ def bench(  # noqa: PLR0913 - each is an option of the command
     shares = _parse_number_list(selectivity, float, "--selectivity") or (DEFAULT_SELECTIVITIES if filters else None)
     given: dict[str, Any] = {
         "k": _parse_number_list(k, int, "-k"), "metric": metric, "embedder": embedder,
-        "limit": max_vectors, "queries": max_queries, "threads": threads,
+        "max_vectors": max_vectors, "max_queries": max_queries, "threads": threads,
         "repeats": repeats, "clients": _parse_number_list(clients, int, "--clients"),
         "rates": _parse_rates(qps, share=False), "shares": _parse_rates(qps, share=True),
         "poisson": poisson or None, "seconds": seconds, "filters": shares,

@@ -155,7 +155,7 @@ def calibrate(  # noqa: PLR0913 - each is an option of the command
     from ragauge.judging.calibration import calibrate
 
     given: dict[str, Any] = {
-        "measure": measure, "replicates": replicates, "swap": swap, "limit": max_samples, "seed": seed,
+        "measure": measure, "replicates": replicates, "swap": swap, "max_samples": max_samples, "seed": seed,
         "threshold": threshold, "label_threshold": label_threshold, "labels": labels,
         "options": console.parse_name_values(chat_options or []), "concurrency": workers, "max_calls": max_calls,
         "max_cost": max_cost, "prices": console.parse_price(token_price) if token_price is not None else prices,

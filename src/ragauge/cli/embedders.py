@@ -152,7 +152,7 @@ def embedders(  # noqa: PLR0913 - each is an option of the command
         measure, convention = _tokenization_measures(measure, convention)
     given = {
         "split": split,
-        "limit": max_queries,
+        "max_queries": max_queries,
         "measures": measure,
         "convention": convention,
         "stores": store,

@@ -164,7 +164,7 @@ def gain(  # noqa: PLR0913 - each is an option of the command
             folder=folder,
             embedder=embedder,
             novelty=novelty,
-            limit=max_queries,
+            max_queries=max_queries,
             attribution=attribution,
             batch=best_batch,
             convention=convention,

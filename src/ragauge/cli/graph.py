@@ -78,7 +78,7 @@ def graph(  # noqa: PLR0913 - each is an option of the command
             embedder=embedder,
             seeds=start_documents,
             split=split,
-            limit=max_queries,
+            max_queries=max_queries,
             confidence=confidence,
             progress=progress,
         )

@@ -166,7 +166,7 @@ def judge(  # noqa: PLR0913 - each is an option of the command
         "max_calls": max_calls, "max_cost": max_cost,
         "prices": console.parse_price(token_price) if token_price is not None else prices,
         "verdicts": verdict_format, "canaries": canaries or None, "again": retry_unscored or None,
-        "replicate": replicate, "confidence": confidence, "limit": max_samples, "k": k, "answers": answers,
+        "replicate": replicate, "confidence": confidence, "max_samples": max_samples, "k": k, "answers": answers,
         "options": console.parse_name_values(chat_options or []), "name": samples_name(samples),
     }  # fmt: skip
     settings = cast(JudgingOptions, {name: value for name, value in given.items() if value is not None})
@@ -243,7 +243,7 @@ def _print_judging_estimate(
     if as_json:
         loaded = load_samples(samples, answers=settings.get("answers"), k=settings.get("k"))
         names = [str(measure) for measure in parse_answer_measures(measures or DEFAULT_ANSWER_MEASURES)]
-        estimate = JudgingEstimate(chat, len(loaded[: settings.get("limit")]), names, steps)
+        estimate = JudgingEstimate(chat, len(loaded[: settings.get("max_samples")]), names, steps)
         console.write_data(to_json(estimate), nl=False)
     elif steps:
         print_table(build_estimate_table(steps))

@@ -96,7 +96,7 @@ def lint(  # noqa: PLR0913 - each is an option of the command
             qrels=qrels,
             embedder=embedder,
             tokenizer=tokenizer,
-            limit=token_limit,
+            token_limit=token_limit,
             languages=language,
             tiny=min_chars,
             giant=max_chars,

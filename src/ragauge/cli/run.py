@@ -162,7 +162,7 @@ def run(  # noqa: PLR0913 - each is an option of the command
     given = {
         "measures": measure, "k": k, "baseline": baseline, "repeats": repeats, "warmup": warmup, "workers": workers,
         "timeout": timeout, "retries": retries, "convention": convention, "out": folder, "split": split,
-        "limit": max_queries, "dataset": dataset or None, "threads": threads,
+        "max_queries": max_queries, "dataset": dataset or None, "threads": threads,
     }  # fmt: skip
     settings.update({name: value for name, value in given.items() if value is not None})
     if not settings["systems"]:

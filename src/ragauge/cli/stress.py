@@ -147,7 +147,7 @@ def stress(  # noqa: PLR0913 - each is an option of the command
     results: list[StressTest] = []
     try:
         with show_progress("its processes and folders were removed", lines=True) as progress:
-            data = load_stress_data(corpus, embedder, plan, limit=max_documents, progress=progress)
+            data = load_stress_data(corpus, embedder, plan, max_documents=max_documents, progress=progress)
             _stress_each_store(stores, data, plan, reproducer, results, progress, every="all" in (store or []))
     finally:  # if interrupted, the results of finished stores are printed
         if results:

@@ -86,7 +86,7 @@ def tokenizers(  # noqa: PLR0913 - each is an option of the command
         result = tokenizer_study.compare_tokenizers(
             corpus,
             tokenizer or None,
-            limit=token_limit,
+            token_limit=token_limit,
             held_out=held_out,
             seed=seed,
             part=part,

@@ -12,14 +12,14 @@ from ragauge.core.records import Dataset, Judgments, ScoresByQuery
 from ragauge.output.numbers import pluralise
 
 
-def restrict_queries(data: Dataset, limit: int | None) -> tuple[Dataset, list[str]]:
-    """Restrict a dataset and its judgments to the first `limit` queries.
+def restrict_queries(data: Dataset, max_queries: int | None) -> tuple[Dataset, list[str]]:
+    """Restrict a dataset and its judgments to the first `max_queries` queries.
 
     Judgments of other queries are dropped, so that a query that was not run does not score zero. Returns notes too.
     """
-    if limit is not None and limit < 1:
-        raise BadInput(f"limit must be at least 1, got {limit}")
-    queries = dict(list(data.queries.items())[:limit])
+    if max_queries is not None and max_queries < 1:
+        raise BadInput(f"max_queries must be at least 1, got {max_queries}")
+    queries = dict(list(data.queries.items())[:max_queries])
     grades = data.judgments.nested
     other_queries = [query for query in grades if query not in queries]
     if not queries:

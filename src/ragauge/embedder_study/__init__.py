@@ -63,8 +63,8 @@ def compare_embedders(
     `dataset` defaults to `pydocs`. `embedders` maps names to descriptions (`"minilm"`, `"lm(tokenizer=bytes)"`) or to
     objects with an `embed` method. It can also be a list of descriptions, each with an optional `NAME=` prefix. Without
     it, `ragauge.embedder_study.plan.STUDY_EMBEDDERS` are compared. BM25 and chance are added unless `baselines` is
-    false. `options` are the fields of `StudyScope` (`split`, `limit`, `measures`, `convention`, `baselines`) and of
-    `StudySettings` (`context`, `part`, `stores`, `dimensions`, `sizes`, `perturbations`, `rate`, `seeds`, `timed`,
+    false. `options` are the fields of `StudyScope` (`split`, `max_queries`, `measures`, `convention`, `baselines`) and
+    of `StudySettings` (`context`, `part`, `stores`, `dimensions`, `sizes`, `perturbations`, `rate`, `seeds`, `timed`,
     `memory`, `seed` and others) in `ragauge.embedder_study.plan`.
 
     Document vectors are cached. With the folder `out`, each embedder is saved there as soon as it is measured, and the
@@ -89,7 +89,7 @@ def compare_embedders(
     began = time.perf_counter()
     progress(Progress("reading the dataset"))
     data = load("pydocs" if dataset is None else dataset, split=scope.split)
-    view = build_view(data, part=settings.part, context=settings.characters, limit=scope.limit)
+    view = build_view(data, part=settings.part, context=settings.characters, max_queries=scope.max_queries)
     task = _build_ranking_task(view, settings, measures, convention)
     context = StudyContext(view, task, settings, cache_folder(), progress)
     with contextlib.nullcontext() if out is None else hold_folder(out):

@@ -339,7 +339,7 @@ class _EmbedderMeasurer:
         if not self._ground.plan.tokens or not isinstance(getattr(embedder, "tokenizer", None), Tokenizer):
             return None
         try:
-            return tokenizer_counts.count_tokens(EmbedderTokenizer(embedder), texts, limit=limit)
+            return tokenizer_counts.count_tokens(EmbedderTokenizer(embedder), texts, token_limit=limit)
         except BackendFailed as error:
             self._notes.append(error.message)
             return None

@@ -107,7 +107,7 @@ class StudyScope:
 
     split: str | None = None
     """Judgments of a BEIR folder: `test`, `train` or `dev`."""
-    limit: int | None = None
+    max_queries: int | None = None
     """Maximum number of queries."""
     measures: Measures | None = None
     """Measures; the first is that of curves and losses. None: STUDY_MEASURES."""
@@ -120,7 +120,7 @@ class StudyOptions(TypedDict, total=False):
     """Keywords of `ragauge.compare_embedders`: the fields of `StudyScope` and of `StudySettings`."""
 
     split: str | None
-    limit: int | None
+    max_queries: int | None
     measures: Measures | None
     convention: str | Convention
     baselines: bool
@@ -206,11 +206,11 @@ class DatasetView:
 
 
 def build_view(
-    dataset: Dataset, *, part: str = "whole", context: int | None = None, limit: int | None = None
+    dataset: Dataset, *, part: str = "whole", context: int | None = None, max_queries: int | None = None
 ) -> DatasetView:
     """Build the view of a dataset.
 
-    `limit` is the maximum number of queries. BadInput is raised if there are no documents or no judged queries.
+    `max_queries` is the maximum number of queries. BadInput is raised if there are no documents or no judged queries.
 
     >>> from ragauge.core.records import Judgments
     >>> data = Dataset("d", [Document("1", "some words", "Title")], {"q": "which words"}, Judgments({"q": {"1": 1}}))
@@ -223,7 +223,7 @@ def build_view(
     texts = [taken(document) for document in dataset.documents]
     if part == "title" and not any(text.strip() for text in texts):
         raise BadInput(f"no document of {dataset.name} has a title", hint="use the part `whole` or `text`")
-    limited, notes = restrict_queries(dataset, limit)
+    limited, notes = restrict_queries(dataset, max_queries)
     judged = {query: text for query, text in limited.queries.items() if query in limited.judgments.nested}
     if not judged:
         raise BadInput(

@@ -102,7 +102,7 @@ def count_tokens(
     tokenizer: Tokenizer,
     documents: CorpusTextCounts | Sequence[Document] | Sequence[str],
     *,
-    limit: int | None = None,
+    token_limit: int | None = None,
     marks: int | None = None,
     probes: bool | Mapping[str, str] = True,
     name: str = "",
@@ -111,19 +111,19 @@ def count_tokens(
 ) -> TokenizerStats:
     """Tokenize all texts and count the tokens.
 
-    `limit` is the maximum number of tokens per text, and `marks` the number of special tokens added to a text. Both
-    default to the tokenizer's own values. A tokenizer with `tokens(texts)` counts the tokens checked against the limit
-    itself. `probes` are texts by kind, or whether the default probes are used.
+    `token_limit` is the maximum number of tokens per text, and `marks` the number of special tokens added to a text.
+    Both default to the tokenizer's own values. A tokenizer with `tokens(texts)` counts the tokens checked against
+    the limit itself. `probes` are texts by kind, or whether the default probes are used.
 
     >>> from ragauge.models.tokenizers.basic import ByteTokenizer as Bytes
-    >>> found = count_tokens(Bytes(), ["to be", "to bé"], limit=6, probes=False)
+    >>> found = count_tokens(Bytes(), ["to be", "to bé"], token_limit=6, probes=False)
     >>> found.tokens, found.used, found.per_word, found.truncated, found.truncated_tokens
     (11, 7, 2.75, 1, 1)
     """
     counts = documents if isinstance(documents, CorpusTextCounts) else count_corpus_text(documents)
-    limit = getattr(tokenizer, "limit", None) if limit is None else limit
+    limit = getattr(tokenizer, "limit", None) if token_limit is None else token_limit
     if limit is not None and limit < 1:
-        raise BadInput(f"limit must be at least 1, got {limit}")
+        raise BadInput(f"token_limit must be at least 1, got {limit}")
     seen = _TokenTally(tokenizer, limit, marks)
     for start in range(0, len(counts.texts), BATCH_TEXTS):
         seen.take(counts.texts[start : start + BATCH_TEXTS])

@@ -64,7 +64,7 @@ def compare_tokenizers(
     corpus: Any,
     tokenizers: Any = None,
     *,
-    limit: int | None = None,
+    token_limit: int | None = None,
     held_out: float | None = None,
     seed: int = 0,
     part: str = "whole",
@@ -78,8 +78,8 @@ def compare_tokenizers(
     objects, one or several. A mapping names them, and so does `mine=bpe(vocabulary=8000)`. If one of them is trained on
     the corpus, a share of the documents (`held_out`, 0.1 by default) is excluded from training, and all tokenizers are
     counted on those. Otherwise trained tokenizers would look better than they are. `held_out=0` trains on all documents
-    and counts all. `limit` is the maximum number of tokens of the model, by default the tokenizer's own. `part` is
-    `whole`, `text` or `title`. `probes` are texts to add to the default probes.
+    and counts all. `token_limit` is the maximum number of tokens of the model, by default the tokenizer's own. `part`
+    is `whole`, `text` or `title`. `probes` are texts to add to the default probes.
 
     >>> found = compare_tokenizers(["to be or not to be", "to do is to be"], ["bytes", "words"])
     >>> [(one.tokenizer, one.tokens, one.used) for one in found.tokenizers]
@@ -101,7 +101,7 @@ def compare_tokenizers(
         held_out = DEFAULT_HELD_OUT_SHARE if learns and len(texts) >= MIN_DOCUMENTS_TO_HOLD_OUT else 0.0
     parted = _SplitCorpus(name, *_split_texts(texts, held_out if learns else 0.0, seed))
     looked_at = {**PROBE_TEXTS, **{f"custom {n}" if n > 1 else "custom": text for n, text in enumerate(probes, 1)}}
-    rows, failed, notes = _count_all(asked, parted, progress, limit=limit, probes=looked_at)
+    rows, failed, notes = _count_all(asked, parted, progress, token_limit=token_limit, probes=looked_at)
     failures |= failed
     if not rows:
         raise BackendFailed("no tokenizer could be used: " + "; ".join(f"{k}: {v}" for k, v in failures.items()))
@@ -126,7 +126,7 @@ def _count_all(
     texts: _SplitCorpus,
     progress: ProgressCallback,
     *,
-    limit: int | None,
+    token_limit: int | None,
     probes: Mapping[str, str],
 ) -> tuple[list[TokenizerStats], dict[str, str], list[str]]:
     """Count with each tokenizer.
@@ -145,7 +145,7 @@ def _count_all(
                 progress(Progress("training", subject=tokenizer.name))
                 ready = open_tokenizer(tokenizer.tokenizer, texts.learned)
             seconds = time.perf_counter() - began
-            known_by = _row_identity(ready, limit)
+            known_by = _row_identity(ready, token_limit)
             if known_by in same:
                 notes.append(f"{tokenizer.name} is left out: it is identical to {same[known_by]} on this corpus")
                 continue
@@ -153,7 +153,7 @@ def _count_all(
             stats = count_tokens(
                 ready,
                 counts,
-                limit=limit,
+                token_limit=token_limit,
                 probes=probes,
                 name=tokenizer.name,
                 trained_on=_training_source(*texts) if tokenizer.learns else "",
@@ -201,9 +201,9 @@ def _tokenizer_name(name: str, one: Any) -> tuple[str, Any]:
     return str(name) or given or str(redact_spec(parse_spec(described, "tokenizer"))), described
 
 
-def _row_identity(tokenizer: Tokenizer, limit: int | None) -> tuple[Any, ...]:
+def _row_identity(tokenizer: Tokenizer, token_limit: int | None) -> tuple[Any, ...]:
     """Return a key that is equal for tokenizers with equal results."""
-    most = getattr(tokenizer, "limit", None) if limit is None else limit
+    most = getattr(tokenizer, "limit", None) if token_limit is None else token_limit
     # An embedder's prefix may appear only in its own token count.
     around = None if most is None else (getattr(tokenizer, "marks", 0), *model_token_counts(tokenizer, [""]))
     return tokenizer.name, most, around

@@ -56,7 +56,7 @@ class ExperimentOptions(ExecutionOptions, total=False):
     """Reuse finished runs also of functions, objects, plug-ins and services, which may have changed."""
     split: str | None
     """Judgments of a BEIR folder."""
-    limit: int | None
+    max_queries: int | None
     """Maximum number of queries."""
     allow_failures: bool
     """Record systems that fail, instead of raising their error."""
@@ -90,9 +90,9 @@ def run(
     requires systems with their own index. `systems` is a mapping from names to descriptions (`"bm25"`,
     `"dense(embedder=minilm)"`), functions `(query, k)`, sync or async, or retrievers. In a list, each description is
     also the name. `options` are k, repeats, warmup, workers, timeout, retries and threads (of numeric libraries, per
-    worker), and fresh, reuse, split, limit and allow_failures. k is the number of documents requested per query: by
-    default the largest cutoff of the measures, at least 10. A retriever's own k is not used. `split` selects the
-    judgments of a BEIR folder, `limit` is the maximum number of queries to run.
+    worker), and fresh, reuse, split, max_queries and allow_failures. k is the number of documents requested per query:
+    by default the largest cutoff of the measures, at least 10. A retriever's own k is not used. `split` selects the
+    judgments of a BEIR folder, `max_queries` is the maximum number of queries to run.
 
     With `out`, every result is saved as it arrives, and the same call resumes where the last one was interrupted. A
     finished run of a built-in system is reused: the corpus and the options identify it. Functions, objects, plug-ins
@@ -102,14 +102,14 @@ def run(
     recorded in `failures` and the other systems run; if no system can be built, the first error is raised.
     """
     fresh, reuse = options.pop("fresh", False), options.pop("reuse", False)
-    split, limit = options.pop("split", None), options.pop("limit", None)
+    split, max_queries = options.pop("split", None), options.pop("max_queries", None)
     allow_failures = options.pop("allow_failures", False)
     if fresh and reuse:
         raise BadInput("fresh and reuse are mutually exclusive", hint="leave out one of them")
     if not isinstance(dataset, str | Path | Dataset):
         dataset = list_pairs(dataset)
     whole = load(dataset, split=split)
-    data, notes = restrict_queries(whole, limit)
+    data, notes = restrict_queries(whole, max_queries)
     notes += describe_repeated(dataset) if isinstance(dataset, list) else []
     n_unused_judgments = len(whole.judgments) - len(data.judgments)
     rules = find_convention(convention)

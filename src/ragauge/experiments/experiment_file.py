@@ -18,7 +18,7 @@ SETTING_TYPES: dict[str, tuple[type, ...]] = {
     "convention": (str,),
     "out": (str,),
     "systems": (dict, list),
-    "limit": (int,),
+    "max_queries": (int,),
     "k": (int,),
     "repeats": (int,),
     "warmup": (int,),

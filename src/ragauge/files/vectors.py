@@ -41,25 +41,25 @@ class VectorFile(NamedTuple):
     ids: Sequence[str] = ()
 
 
-def read_vectors(path: str | Path, *, limit: int | None = None, column: str | None = None) -> VectorFile:
-    """Read the first `limit` rows of a vector file, or all, in their stored type.
+def read_vectors(path: str | Path, *, max_rows: int | None = None, column: str | None = None) -> VectorFile:
+    """Read the first `max_rows` rows of a vector file, or all, in their stored type.
 
     `column` selects the vector column of a Parquet file if several are possible.
     """
     source = InputFile(str(path))
-    if limit is not None and limit < 1:
-        raise BadInput(f"limit must be at least 1, got {limit}")
+    if max_rows is not None and max_rows < 1:
+        raise BadInput(f"max_rows must be at least 1, got {max_rows}")
     if not Path(path).is_file():
         with source.open():
             raise BadInput("is not a vector file", file=source.label)
     if source.ending in TEXMEX_TYPES:
-        file = VectorFile(_read_texmex(source, TEXMEX_TYPES[source.ending], limit))
+        file = VectorFile(_read_texmex(source, TEXMEX_TYPES[source.ending], max_rows))
     elif source.ending in BIG_ANN_TYPES:
-        file = VectorFile(_read_big_ann(source, BIG_ANN_TYPES[source.ending], limit))
+        file = VectorFile(_read_big_ann(source, BIG_ANN_TYPES[source.ending], max_rows))
     elif source.ending == ".npy":
-        file = VectorFile(_read_npy(source, limit))
+        file = VectorFile(_read_npy(source, max_rows))
     elif source.ending == ".parquet":
-        file = _read_vector_parquet(source, limit, column)
+        file = _read_vector_parquet(source, max_rows, column)
     else:
         raise _unknown_format_error(source)
     if (row := first_bad_row(file.vectors)) is not None:
@@ -134,18 +134,18 @@ def _is_gzip(source: InputFile) -> bool:
         return file.read(2) == b"\x1f\x8b"
 
 
-def _read_body(source: InputFile, limit: int | None, size: int) -> NDArray[np.uint8]:
-    """Read the bytes of `limit` rows; a plain file is memory-mapped."""
+def _read_body(source: InputFile, max_rows: int | None, size: int) -> NDArray[np.uint8]:
+    """Read the bytes of `max_rows` rows; a plain file is memory-mapped."""
     if _is_gzip(source):
         with _open_bytes(source) as file:
-            return np.frombuffer(file.read() if limit is None else file.read(limit * size), np.uint8)
+            return np.frombuffer(file.read() if max_rows is None else file.read(max_rows * size), np.uint8)
     if not Path(source.path).stat().st_size:
         return np.empty(0, np.uint8)
     mapped: NDArray[np.uint8] = np.memmap(source.path, np.uint8, mode="r")
-    return mapped if limit is None else mapped[: limit * size]
+    return mapped if max_rows is None else mapped[: max_rows * size]
 
 
-def _read_texmex(source: InputFile, kind: str, limit: int | None) -> Array:
+def _read_texmex(source: InputFile, kind: str, max_rows: int | None) -> Array:
     with _open_bytes(source) as file:
         first = file.read(4)
     if not first:
@@ -158,7 +158,7 @@ def _read_texmex(source: InputFile, kind: str, limit: int | None) -> Array:
             hint=f"a {source.ending} file has the dimension before every row, as a 32-bit integer",
         )
     size = 4 + dimension * np.dtype(kind).itemsize
-    body = _read_body(source, limit, size)
+    body = _read_body(source, max_rows, size)
     rows = len(body) // size
     table = body[: rows * size].reshape(rows, size)
     dimensions = np.ascontiguousarray(table[:, :4]).view("<i4").ravel()
@@ -172,7 +172,7 @@ def _read_texmex(source: InputFile, kind: str, limit: int | None) -> Array:
     return _to_native_order(np.ascontiguousarray(table[:, 4:]).view(kind))
 
 
-def _read_big_ann(source: InputFile, kind: str, limit: int | None) -> Array:
+def _read_big_ann(source: InputFile, kind: str, max_rows: int | None) -> Array:
     with _open_bytes(source) as file:
         first = file.read(8)
     if len(first) < 8:
@@ -185,9 +185,9 @@ def _read_big_ann(source: InputFile, kind: str, limit: int | None) -> Array:
             hint=f"a {source.ending} file begins with two 32-bit integers: rows and dimension",
         )
     size = dimension * np.dtype(kind).itemsize
-    wanted = rows if limit is None else min(rows, limit)
-    cut = limit is not None and limit < rows
-    # Without a limit map all bytes, to detect extra ones after the last row.
+    wanted = rows if max_rows is None else min(rows, max_rows)
+    cut = max_rows is not None and max_rows < rows
+    # Without `max_rows`, map all bytes, to detect extra ones after the last row.
     body = _read_body(source, None if not cut else 1, 8 + wanted * size)[8:]
     if len(body) < wanted * size:
         message = f"ends in row {len(body) // size} (byte {len(body) + 8}) of {rows}, the number in its header"
@@ -198,7 +198,7 @@ def _read_big_ann(source: InputFile, kind: str, limit: int | None) -> Array:
     return _to_native_order(body[: wanted * size].view(kind).reshape(wanted, dimension))
 
 
-def _read_npy(source: InputFile, limit: int | None) -> Array:
+def _read_npy(source: InputFile, max_rows: int | None) -> Array:
     with _open_bytes(source) as file:
         if file.read(6) != b"\x93NUMPY":
             raise BadInput("does not begin like an .npy file", file=source.label)
@@ -214,11 +214,11 @@ def _read_npy(source: InputFile, limit: int | None) -> Array:
             file=source.label,
             hint="expected one row of numbers per vector: shape (n, d)",
         )
-    rows: Array = array if limit is None else array[:limit]
+    rows: Array = array if max_rows is None else array[:max_rows]
     return rows
 
 
-def _read_vector_parquet(source: InputFile, limit: int | None, column: str | None) -> VectorFile:
+def _read_vector_parquet(source: InputFile, max_rows: int | None, column: str | None) -> VectorFile:
     import polars as pl
 
     with wrap_library_errors(source.label, what="cannot be read as Parquet"):
@@ -227,7 +227,7 @@ def _read_vector_parquet(source: InputFile, limit: int | None, column: str | Non
         name = _find_vector_column(schema, column, source.label)
         named = next((name for name in ID_COLUMNS if name in schema and not schema[name].is_nested()), None)
         table = table.select(name, *([named] if named else []))
-        frame = (table if limit is None else table.head(limit)).collect()
+        frame = (table if max_rows is None else table.head(max_rows)).collect()
     if not len(frame):
         raise BadInput("has no rows", file=source.label)
     values = frame[name]

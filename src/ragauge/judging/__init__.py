@@ -226,7 +226,7 @@ def _load_limited_samples(samples: Any, settings: JudgingSettings) -> tuple[list
     there = load_samples(samples, answers=settings.answers, k=settings.k)
     if not there:
         raise BadInput("no samples given")
-    given = there[: settings.limit]
+    given = there[: settings.max_samples]
     fewer = f"only the first {len(given):,} of {len(there):,} samples were judged"
     return given, [fewer] if len(given) < len(there) else []
 

@@ -143,7 +143,7 @@ class JudgingSettings:
     """Table with query and answer, for the samples of a run folder."""
     k: int | None = None
     """Maximum number of contexts per sample."""
-    limit: Annotated[int, AtLeast(1)] | None = None
+    max_samples: Annotated[int, AtLeast(1)] | None = None
     """Maximum number of samples; the first ones are used."""
     confidence: Annotated[float, Above(0), Below(1)] = 0.95
     again: bool = False
@@ -177,7 +177,7 @@ class JudgingOptions(TypedDict, total=False):
     options: Mapping[str, Any]
     answers: str | None
     k: int | None
-    limit: int | None
+    max_samples: int | None
     confidence: float
     again: bool
     canaries: bool

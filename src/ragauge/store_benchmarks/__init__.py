@@ -71,11 +71,10 @@ def bench(
     Each store is measured over a sweep of its options.
 
     `data` is a file or folder of vectors, a dataset (embedded by `embedder`), or `clustered`; `metric`, `embedder`,
-    `limit`, `queries` and `seed` configure it. `stores` are written `faiss:kind=hnsw,ef_search=10+40`; your own are
-    classes of a module, `module:Class`, or a mapping from names to these. The other
-    options are described in `ragauge.store_benchmarks.options.RunOptions` and
-    `ragauge.store_benchmarks.plan.BenchmarkSettings`. Several values of `k` ([1, 10, 100]) are scored from one search
-    at the largest.
+    `max_vectors`, `max_queries` and `seed` configure it. `stores` are written `faiss:kind=hnsw,ef_search=10+40`; your
+    own are classes of a module, `module:Class`, or a mapping from names to these. The other options are described in
+    `ragauge.store_benchmarks.options.RunOptions` and `ragauge.store_benchmarks.plan.BenchmarkSettings`. Several values
+    of `k` ([1, 10, 100]) are scored from one search at the largest.
 
     `where` are your own filters on the metadata of the vectors, each with one or more conditions: as typed (`lang=de
     and year>=2019 and kind in a|b`) or as a mapping (`{"lang": "de", "year": {"$gte": 2019}}`). `metadata` is a file or
@@ -159,7 +158,12 @@ def _load_vectors(
 ) -> tuple[VectorSet, BenchmarkSettings]:
     """Load the vectors with the metadata that the filters use; also return the settings with resolved filters."""
     vectors = load_vector_set(
-        data, metric=run.metric, embedder=run.embedder, limit=run.limit, queries=run.queries, seed=plan.seed
+        data,
+        metric=run.metric,
+        embedder=run.embedder,
+        max_vectors=run.max_vectors,
+        max_queries=run.max_queries,
+        seed=plan.seed,
     )
     if run.metadata is not None:
         vectors = with_metadata(vectors, run.metadata)

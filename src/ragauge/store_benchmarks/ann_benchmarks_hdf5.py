@@ -31,12 +31,12 @@ def is_hdf5(path: Path) -> bool:
 
 
 def read_hdf5(
-    path: str | Path, *, metric: str | None = None, limit: int | None = None, queries: int | None = None
+    path: str | Path, *, metric: str | None = None, max_vectors: int | None = None, max_queries: int | None = None
 ) -> VectorSet:
     """Read vectors, queries and their neighbours from an HDF5 file.
 
-    `limit` and `queries` read only the first vectors and queries. Neighbours are dropped if `limit` is given, since
-    they refer to all vectors. Files without the attribute `distance` must have it in their name:
+    `max_vectors` and `max_queries` read only the first vectors and queries. Neighbours are dropped if `max_vectors` is
+    given, since they refer to all vectors. Files without the attribute `distance` must have it in their name:
     `sift-128-euclidean.hdf5`.
     """
     place = Path(path)
@@ -45,7 +45,7 @@ def read_hdf5(
     if not place.exists():
         raise BadInput("cannot be read as HDF5 (no such file)", file=str(path))
     with tempfile.TemporaryDirectory(prefix="ragauge-hdf5-") as folder:
-        contents = _describe_file(Hdf5Task(str(path), folder, metric, limit, queries))
+        contents = _describe_file(Hdf5Task(str(path), folder, metric, max_vectors, max_queries))
         tables = {name: _read_table(place, name, table) for name, table in contents.tables.items()}
     base, query_vectors = (np.ascontiguousarray(tables[name], np.float32) for name in ("train", "test"))
     if base.shape[1] != query_vectors.shape[1]:

@@ -37,9 +37,9 @@ class Hdf5Task(NamedTuple):
     folder: str
     """Folder for copies of the tables that cannot be read at their place."""
     metric: str | None
-    limit: int | None
+    max_vectors: int | None
     """Maximum number of vectors; None for all."""
-    queries: int | None
+    max_queries: int | None
     """Maximum number of queries; None for all."""
 
 
@@ -66,13 +66,13 @@ class Hdf5Contents(NamedTuple):
 def run_task(task: Hdf5Task, send: SendEvent) -> Hdf5Contents:
     """Find the metric and the tables of a file."""
     path = Path(task.path)
-    rows = {"train": task.limit, "test": task.queries, "neighbors": task.queries}
+    rows = {"train": task.max_vectors, "test": task.max_queries, "neighbors": task.max_queries}
     h5py = import_h5py()
     send({"started": True})
     with wrap_library_errors(str(path), what="cannot be read as HDF5"), h5py.File(path, "r") as file:
         metric, with_neighbours = _read_metric(file, path, task.metric)
         names = ["train", "test"]
-        if with_neighbours and task.limit is None and "neighbors" in file:
+        if with_neighbours and task.max_vectors is None and "neighbors" in file:
             names.append("neighbors")
         tables = {
             name: _locate_table(_find_table(file, name, path), rows[name], path, Path(task.folder), send)
@@ -117,9 +117,9 @@ def _find_table(file: Any, name: str, path: Path) -> Any:
     return table
 
 
-def _locate_table(table: Any, limit: int | None, path: Path, folder: Path, send: SendEvent) -> Hdf5Table:
-    """Return the file, the offset in bytes, the type and the shape of the first `limit` rows of a table."""
-    rows, columns = table.shape if limit is None else (min(limit, table.shape[0]), table.shape[1])
+def _locate_table(table: Any, max_rows: int | None, path: Path, folder: Path, send: SendEvent) -> Hdf5Table:
+    """Return the file, the offset in bytes, the type and the shape of the first `max_rows` rows of a table."""
+    rows, columns = table.shape if max_rows is None else (min(max_rows, table.shape[0]), table.shape[1])
     dtype = table.dtype.str
     size, file_size = rows * columns * table.dtype.itemsize, path.stat().st_size
     if _is_plain_array(table):

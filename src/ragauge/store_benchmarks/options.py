@@ -22,8 +22,8 @@ class BenchmarkOptions(TypedDict, total=False):
 
     metric: str | None
     embedder: str | Embedder | None
-    limit: int | None
-    queries: int | None
+    max_vectors: int | None
+    max_queries: int | None
     metadata: str | Path | Metadata | None
     where: str | Filter | Sequence[str | Filter]
     judgments: bool | Sequence[str]
@@ -58,9 +58,9 @@ class RunOptions:
     """`l2`, `cosine` or `ip`; None for the metric of the data."""
     embedder: str | Embedder | None = None
     """Embedder of the texts of a dataset."""
-    limit: int | None = None
+    max_vectors: int | None = None
     """Maximum number of vectors."""
-    queries: int | None = None
+    max_queries: int | None = None
     """Maximum number of queries."""
     metadata: str | Path | Metadata | None = None
     """Metadata of the vectors: a file or mappings; None for those of the documents."""

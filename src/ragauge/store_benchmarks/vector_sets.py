@@ -115,8 +115,8 @@ def load_vector_set(
     *,
     metric: str | None = None,
     embedder: str | Embedder | None = None,
-    limit: int | None = None,
-    queries: int | None = None,
+    max_vectors: int | None = None,
+    max_queries: int | None = None,
     seed: int = 0,
     progress: ProgressCallback = no_progress,
 ) -> VectorSet:
@@ -124,17 +124,17 @@ def load_vector_set(
 
     - an HDF5 file of ann-benchmarks;
     - a folder with `base`, `query` and `groundtruth` files, or the name of such a folder in RAGAUGE_DATA;
-    - one file of vectors, of which `queries` rows are held out by `seed`;
+    - one file of vectors, of which `max_queries` rows are held out by `seed`;
     - a dataset that `load` accepts, embedded by `embedder` (`wordllama` by default);
     - `clustered`, or `clustered:n=20000,d=64,clusters=100,queries=200,spread=0.5,seed=0`.
 
-    Without a `metric`, that of the data is used; if there is none, `cosine` for texts and `l2` for vectors. `limit`
-    keeps the first vectors and `queries` the first queries. Published neighbours are dropped if `limit` removes
-    vectors.
+    Without a `metric`, that of the data is used; if there is none, `cosine` for texts and `l2` for vectors.
+    `max_vectors` keeps the first vectors and `max_queries` the first queries. Published neighbours are dropped if
+    `max_vectors` removes vectors.
     """
     if metric is not None:
         check_choice("metric", metric, METRICS)
-    for name, value in (("limit", limit), ("queries", queries)):
+    for name, value in (("max_vectors", max_vectors), ("max_queries", max_queries)):
         if value is not None:
             check_int(name, value)
     if embedder is not None and (
@@ -146,21 +146,27 @@ def load_vector_set(
         )
     if isinstance(what, VectorSet):
         vector_set = what if metric in (None, what.metric) else replace(what, metric=metric, neighbours=None)
-        return _finalise_vector_set(check_finite(_limit_vectors(vector_set, limit, queries)))
+        return _finalise_vector_set(check_finite(_limit_vectors(vector_set, max_vectors, max_queries)))
     if isinstance(what, Dataset):
-        return _finalise_vector_set(_embed_dataset(what, metric, embedder, limit, queries, progress))
+        return _finalise_vector_set(_embed_dataset(what, metric, embedder, max_vectors, max_queries, progress))
     text = str(what)
     if text == "clustered" or text.startswith("clustered:"):
-        asked = {"seed": seed, **({} if queries is None else {"queries": queries}), **parse_clustered_options(text)}
-        return _finalise_vector_set(_limit_vectors(generate_clustered_vectors(metric or "l2", **asked), limit, queries))
+        asked = {
+            "seed": seed,
+            **({} if max_queries is None else {"queries": max_queries}),
+            **parse_clustered_options(text),
+        }
+        return _finalise_vector_set(
+            _limit_vectors(generate_clustered_vectors(metric or "l2", **asked), max_vectors, max_queries)
+        )
     path = _find_vector_path(text)
     if path is not None and path.is_dir() and _find_base_files(path):
-        return _finalise_vector_set(_load_vector_folder(path, metric, limit, queries, seed))
+        return _finalise_vector_set(_load_vector_folder(path, metric, max_vectors, max_queries, seed))
     if path is not None and is_hdf5(path):
-        return _finalise_vector_set(read_hdf5(path, metric=metric, limit=limit, queries=queries))
+        return _finalise_vector_set(read_hdf5(path, metric=metric, max_vectors=max_vectors, max_queries=max_queries))
     if path is not None and is_vector_file(path):
-        return _finalise_vector_set(_load_vector_file(path, metric, limit, queries, seed))
-    return _finalise_vector_set(_embed_dataset(load(what), metric, embedder, limit, queries, progress))
+        return _finalise_vector_set(_load_vector_file(path, metric, max_vectors, max_queries, seed))
+    return _finalise_vector_set(_embed_dataset(load(what), metric, embedder, max_vectors, max_queries, progress))
 
 
 def _holds_vectors(what: str | Path) -> bool:
@@ -188,14 +194,20 @@ def _find_vector_path(text: str) -> Path | None:
     return None
 
 
-def _limit_vectors(data: VectorSet, limit: int | None, queries: int | None) -> VectorSet:
-    if limit is not None and limit < len(data.base):
+def _limit_vectors(data: VectorSet, max_vectors: int | None, max_queries: int | None) -> VectorSet:
+    if max_vectors is not None and max_vectors < len(data.base):
         data = replace(
-            data, base=data.base[:limit], ids=data.ids[:limit], neighbours=None, metadata=data.metadata[:limit]
+            data,
+            base=data.base[:max_vectors],
+            ids=data.ids[:max_vectors],
+            neighbours=None,
+            metadata=data.metadata[:max_vectors],
         )
-    if queries is not None and queries < len(data.queries):
-        near = None if data.neighbours is None else data.neighbours[:queries]
-        data = replace(data, queries=data.queries[:queries], query_ids=data.query_ids[:queries], neighbours=near)
+    if max_queries is not None and max_queries < len(data.queries):
+        near = None if data.neighbours is None else data.neighbours[:max_queries]
+        data = replace(
+            data, queries=data.queries[:max_queries], query_ids=data.query_ids[:max_queries], neighbours=near
+        )
     return data
 
 
@@ -227,7 +239,7 @@ def _require_single_file(files: list[Path], what: str) -> Path:
 
 
 def _load_vector_folder(
-    folder: Path, metric: str | None, limit: int | None, queries: int | None, seed: int
+    folder: Path, metric: str | None, max_vectors: int | None, max_queries: int | None, seed: int
 ) -> VectorSet:
     file, name = _require_single_file(_find_base_files(folder), "vectors"), folder.resolve().name
     near = _find_files_by_word(folder, NEIGHBOUR_FILE_WORDS)
@@ -249,15 +261,15 @@ def _load_vector_folder(
     ]
     files_by_word = _find_files_by_word(folder, QUERY_FILE_WORDS)
     if not files_by_word:
-        return replace(_load_vector_file(file, chosen, limit, queries, seed), name=name)
+        return replace(_load_vector_file(file, chosen, max_vectors, max_queries, seed), name=name)
     rows, ours = (
-        read_vectors(file, limit=limit),
-        read_vectors(_require_single_file(files_by_word, "queries"), limit=queries),
+        read_vectors(file, max_rows=max_vectors),
+        read_vectors(_require_single_file(files_by_word, "queries"), max_rows=max_queries),
     )
     neighbours = None
-    if fitting and limit is None:
+    if fitting and max_vectors is None:
         place = _require_single_file(fitting, "neighbours")
-        found = read_vectors(place, limit=queries).vectors
+        found = read_vectors(place, max_rows=max_queries).vectors
         if found.dtype.kind not in "iu" or len(found) != len(ours.vectors):
             what = f"{len(found)} rows of {found.dtype}"
             raise BadInput(f"holds {what}, not the neighbours of {len(ours.vectors)} queries", file=str(place))
@@ -269,15 +281,20 @@ def _load_vector_folder(
     return VectorSet(name, base, vectors, chosen, neighbours, rows.ids, ours.ids)
 
 
-def _load_vector_file(path: Path, metric: str | None, limit: int | None, queries: int | None, seed: int) -> VectorSet:
+def _load_vector_file(
+    path: Path, metric: str | None, max_vectors: int | None, max_queries: int | None, seed: int
+) -> VectorSet:
     """Load one file of vectors, and hold out random rows as queries."""
     rows = read_vectors(
-        path, limit=None if limit is None else limit + (queries or min(MAX_HELD_OUT_QUERIES, -(-limit // 9)))
+        path,
+        max_rows=None
+        if max_vectors is None
+        else max_vectors + (max_queries or min(MAX_HELD_OUT_QUERIES, -(-max_vectors // 9))),
     )
     count = len(rows.vectors)
-    held = queries or min(MAX_HELD_OUT_QUERIES, count // 10)
+    held = max_queries or min(MAX_HELD_OUT_QUERIES, count // 10)
     if not 0 < held < count:
-        hint = "set --queries; by default a tenth of the rows, at most 1000, become queries"
+        hint = "set --max-queries; by default a tenth of the rows, at most 1000, become queries"
         raise BadInput(f"has {count} rows, too few for {held} queries", file=str(path), hint=hint)
     chosen = np.zeros(count, np.bool_)
     chosen[np.random.default_rng(seed).choice(count, held, replace=False)] = True
@@ -294,7 +311,7 @@ def _load_vector_file(path: Path, metric: str | None, limit: int | None, queries
         query_ids=asked,
         notes=[note],
     )
-    return _limit_vectors(made, limit, None)
+    return _limit_vectors(made, max_vectors, None)
 
 
 def _to_float32_matrix(rows: VectorFile, path: Path) -> Matrix:
@@ -311,13 +328,13 @@ def _embed_dataset(
     dataset: Dataset,
     metric: str | None,
     embedder: str | Embedder | None,
-    limit: int | None,
-    queries: int | None,
+    max_vectors: int | None,
+    max_queries: int | None,
     progress: ProgressCallback,
 ) -> VectorSet:
     """Embed the documents and queries of a dataset; the vectors are cached."""
-    documents = list(dataset.documents)[:limit]
-    asked = dict(list(dataset.queries.items())[:queries])
+    documents = list(dataset.documents)[:max_vectors]
+    asked = dict(list(dataset.queries.items())[:max_queries])
     if not documents or not asked:
         raise BadInput(f"{dataset.name} has no {'queries' if documents else 'documents'}")
     texts = [document.whole for document in documents]

@@ -70,7 +70,7 @@ def stress(
     source: Any,
     *,
     embedder: str | Embedder = "wordllama",
-    limit: int | None = None,
+    max_documents: int | None = None,
     reproducer: str | Path | None = None,
     progress: ProgressCallback = no_progress,
     **settings: Unpack[StressOptions],
@@ -87,7 +87,7 @@ def stress(
     named = resolve_store_name(store)
     check_libraries([named])
     check_options([named])
-    data = load_stress_data(source, embedder, plan, limit=limit, progress=progress)
+    data = load_stress_data(source, embedder, plan, max_documents=max_documents, progress=progress)
     return stress_store(named, data, plan, reproducer=reproducer, progress=progress)
 
 
@@ -228,19 +228,19 @@ def load_stress_data(
     embedder: str | Embedder,
     plan: StressSettings,
     *,
-    limit: int | None = None,
+    max_documents: int | None = None,
     progress: ProgressCallback = no_progress,
 ) -> StressData:
     """Load documents and queries and embed them."""
     if isinstance(embedder, str):
         plugins.check_installed(iterate_plugins("embedders", embedder))
-    if limit is not None and limit < 1:
-        raise BadInput(f"limit must be at least 1, got {limit}")
+    if max_documents is not None and max_documents < 1:
+        raise BadInput(f"max_documents must be at least 1, got {max_documents}")
     if isinstance(source, str | Path):
         progress(Progress(f"reading {Path(str(source).removeprefix(STIX_PREFIX)).name}"))
     data = _load_source(source)
     has_queries = bool(data.queries)
-    documents = list(data.documents if limit is None else data.documents[:limit])
+    documents = list(data.documents if max_documents is None else data.documents[:max_documents])
     if not documents:
         raise BadInput(f"{data.name} has no documents")
     unique_by(documents, attrgetter("id"), "document", file=data.name)
@@ -329,5 +329,5 @@ def score_rankings(found: StressData, rankings: Sequence[Ranking], k: int) -> tu
 
 
 def _select_grades(grades: Mapping[str, float], ids: set[str]) -> dict[str, float]:
-    """Select the grades of documents that are present; `limit` may have removed some."""
+    """Select the grades of documents that are present; `max_documents` may have removed some."""
     return {doc: grade for doc, grade in grades.items() if doc in ids}

@@ -88,10 +88,10 @@ def calibrate(
     is at least `threshold`. Its default is 1 for shares of claims with binary labels, the label threshold for graded
     labels, else 0.5. `replicates` is the number of judge calls per labelled sample. `swap` adds a pass with the
     contexts in reverse order. `labels` limits the labels used for the corrected mean to N random ones; the other
-    samples count as unlabelled. `limit` draws N random samples. Further settings are those of `judge`.
+    samples count as unlabelled. `max_samples` draws N random samples. Further settings are those of `judge`.
     """
     plan, judging = _split_settings(settings)
-    samples = draw_samples(load_labelled_samples(labelled, plan.measure), plan.limit, plan.seed)
+    samples = draw_samples(load_labelled_samples(labelled, plan.measure), plan.max_samples, plan.seed)
     label_threshold = samples.label_threshold if plan.label_threshold is None else plan.label_threshold
     threshold = samples.cut(label_threshold) if plan.threshold is None else plan.threshold
     passes = _plan_passes(samples, plan)
@@ -186,7 +186,7 @@ def estimate_calibration(
 ) -> list[CostEstimate]:
     """Estimate the cost of a calibration by step, without calling the judge."""
     plan, judging = _split_settings(settings)
-    samples = draw_samples(load_labelled_samples(labelled, plan.measure), plan.limit, plan.seed)
+    samples = draw_samples(load_labelled_samples(labelled, plan.measure), plan.max_samples, plan.seed)
     total: dict[str, CostEstimate] = {}
     for judge_pass in _plan_passes(samples, plan):
         options: JudgingOptions = {**judging, "replicate": judge_pass.replicate}

@@ -174,13 +174,13 @@ def _find_label(labels: Mapping[str, float], measure: str) -> float:
     )
 
 
-def draw_samples(given: LabelledSamples, limit: int | None, seed: int) -> LabelledSamples:
-    """Draw `limit` random samples, in their original order."""
-    if limit is not None and limit < 1:
-        raise BadInput(f"limit must be at least 1, got {limit}")
-    if limit is None or limit >= len(given.samples):
+def draw_samples(given: LabelledSamples, max_samples: int | None, seed: int) -> LabelledSamples:
+    """Draw `max_samples` random samples, in their original order."""
+    if max_samples is not None and max_samples < 1:
+        raise BadInput(f"max_samples must be at least 1, got {max_samples}")
+    if max_samples is None or max_samples >= len(given.samples):
         return given
-    chosen = np.sort(np.random.default_rng(seed).permutation(len(given.samples))[:limit])
+    chosen = np.sort(np.random.default_rng(seed).permutation(len(given.samples))[:max_samples])
     return replace(given, samples=[given.samples[at] for at in chosen])
 
 

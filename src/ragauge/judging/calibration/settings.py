@@ -26,7 +26,7 @@ class CalibrationSettings:
     """Whether samples with several contexts are judged again with the contexts in reverse order."""
     labels: Annotated[int, AtLeast(1)] | None = None
     """Number of random labels used for the corrected mean; the other samples count as unlabelled."""
-    limit: int | None = None
+    max_samples: int | None = None
     """Number of samples, drawn at random."""
     seed: int = 0
 

@@ -113,7 +113,7 @@ class GainComputation:
         self.progress = settings.progress
         self.grades = sides.data.judgments.nested
         asked = [(query, text) for query, text in sides.data.queries.items() if query in self.grades]
-        self.queries = dict(asked[: settings.limit])
+        self.queries = dict(asked[: settings.max_queries])
         if not self.queries:
             raise BadInput(f"the dataset {sides.data.name} has no query with judgments")
         self.built = all(side.live is None and side.rankings is None for side in (sides.before, sides.after))

@@ -50,7 +50,7 @@ class GainSettings:
     """Maximum size of the best batch, in documents; 0 for no batch."""
     confidence: Annotated[float, Above(0), Below(1)] = 0.95
     split: str | None = None
-    limit: Annotated[int, AtLeast(1)] | None = None
+    max_queries: Annotated[int, AtLeast(1)] | None = None
     """Number of queries used, from the first; None for all."""
     before_run: Any = None
     after_run: Any = None
@@ -78,7 +78,7 @@ class GainOptions(TypedDict, total=False):
     batch: int
     confidence: float
     split: str | None
-    limit: int | None
+    max_queries: int | None
     before_run: Any
     after_run: Any
     workers: int

@@ -67,7 +67,7 @@ def graph(
     *,
     embedder: str | Embedder = "wordllama",
     seeds: int = DEFAULT_SEEDS,
-    limit: int | None = None,
+    max_queries: int | None = None,
     split: str | None = None,
     confidence: float = 0.95,
     progress: ProgressCallback = no_progress,
@@ -86,8 +86,8 @@ def graph(
     """
     check_int("seeds", seeds)
     check_number("confidence", confidence, Above(0), Below(1))
-    if limit is not None:
-        check_int("limit", limit)
+    if max_queries is not None:
+        check_int("max_queries", max_queries)
     linkers = _open_linkers(graph)
     if isinstance(embedder, str):
         check_spec("embedders", embedder)
@@ -106,7 +106,7 @@ def graph(
     alone = {name: Graph.of(ids, {name: matrix}) for name, matrix in links.items()}
     progress(Progress("counting"))
     sizes = np.sort(np.bincount(component_labels(whole)))[::-1]
-    data, relevant, notes = _find_relevant_rows(data, terrain, limit)
+    data, relevant, notes = _find_relevant_rows(data, terrain, max_queries)
     some = {name: graph for name, graph in alone.items() if graph.links}
     graphs = {"": whole, **(some if len(some) > 1 else {})}
     progress(Progress("walking"))
@@ -174,7 +174,7 @@ def _embed_corpus(documents: Sequence[Document], described: str | Embedder, prog
 
 
 def _find_relevant_rows(
-    data: Dataset, terrain: LinkedCorpus, limit: int | None
+    data: Dataset, terrain: LinkedCorpus, max_queries: int | None
 ) -> tuple[Dataset, dict[str, Ints], list[str]]:
     """Return the dataset, the relevant rows by query, and notes.
 
@@ -182,7 +182,7 @@ def _find_relevant_rows(
     """
     if not data.queries:
         return data, {}, ["no queries: distances of relevant documents cannot be computed"]
-    data, notes = restrict_queries(data, limit)
+    data, notes = restrict_queries(data, max_queries)
     least, missing = find_convention("default").rel, 0
     found: dict[str, Ints] = {}
     for query in data.queries:

@@ -55,7 +55,7 @@ def lint(
     qrels: Any = None,
     embedder: Any = None,
     tokenizer: str | Path | None = None,
-    limit: int | None = None,
+    token_limit: int | None = None,
     checks: str | Iterable[str] | None = None,
     progress: ProgressCallback = no_progress,
     **options: Unpack[LintOptions],
@@ -65,7 +65,7 @@ def lint(
     `corpus` is a file (JSONL, TSV, CSV, Parquet, JSON; `-` for standard input), a BEIR folder, a folder of texts, the
     name of a dataset, a Dataset, or documents: `Document`, mappings with `id` and `text`, or texts. An entry that
     cannot be read is a finding, not an error. `qrels` are judgments of the corpus. The token limit comes from
-    `embedder` (a name, or an object with `tokens` and `limit`), or from `tokenizer` and `limit`. `checks` selects
+    `embedder` (a name, or an object with `tokens` and `limit`), or from `tokenizer` and `token_limit`. `checks` selects
     checks. The fields of `LintOptions` are allowed languages, thresholds, and names of fields.
 
     >>> found = lint(["A text that has some words to say.", "A text that has some words to say.", ""])
@@ -75,11 +75,11 @@ def lint(
     fields = custom_fields(options.pop("id_field", None), options.pop("text_field", None))
     languages = _parse_languages(options.pop("languages", None))
     thresholds = settings_from(LintThresholds, {**options, "languages": languages})
-    if limit is not None:
-        check_int("limit", limit)
+    if token_limit is not None:
+        check_int("token_limit", token_limit)
     chosen = select_checks(LINT_CHECKS, checks)
     counter, absent = _open_token_counter(
-        embedder, tokenizer, limit, wanted=any(check.name == "tokens" for check in chosen)
+        embedder, tokenizer, token_limit, wanted=any(check.name == "tokens" for check in chosen)
     )
     progress(Progress("reading"))
     began = time.perf_counter()
@@ -127,21 +127,21 @@ def _parse_languages(languages: str | Iterable[str] | None) -> tuple[str, ...]:
 
 
 def _open_token_counter(
-    embedder: Any, tokenizer: str | Path | None, limit: int | None, *, wanted: bool
+    embedder: Any, tokenizer: str | Path | None, token_limit: int | None, *, wanted: bool
 ) -> tuple[TokenCounter | None, dict[str, str]]:
     """Return the token counter, or the reason why there is none."""
     if embedder is not None and tokenizer is not None:
         raise BadInput("embedder and tokenizer are mutually exclusive", hint="use --embedder or --tokenizer")
     if not wanted or (embedder is None and tokenizer is None):
-        if limit is not None:
+        if token_limit is not None:
             raise BadInput("a token limit requires a token counter", hint="add --embedder or --tokenizer")
         return None, {}
     from ragauge.knowledge.lint import checks_texts
 
     found = (
-        checks_texts.counter_from_file(tokenizer, limit)
+        checks_texts.counter_from_file(tokenizer, token_limit)
         if tokenizer is not None
-        else checks_texts.counter_from_embedder(embedder, limit)
+        else checks_texts.counter_from_embedder(embedder, token_limit)
     )
     return (None, {"an embedder": found}) if isinstance(found, str) else (found, {})
 
