@@ -33,7 +33,7 @@ def modules():
 
 
 @pytest.mark.parametrize("path", modules(), ids=lambda p: str(p.relative_to(SOURCE)))
-def test_modules_are_short_and_neither_print_nor_assert(path):
+def test_modules_are_short_without_print_and_assert(path):
     text = path.read_text()
     assert len(text.splitlines()) <= MAX_LINES
     for node in ast.walk(ast.parse(text)):
@@ -41,7 +41,7 @@ def test_modules_are_short_and_neither_print_nor_assert(path):
         assert not (isinstance(node, ast.Call) and getattr(node.func, "id", "") == "print")
 
 
-def test_public_names_are_exactly_those_that_are_promised():
+def test_public_names_match_all():
     assert set(ragauge.__all__) == set(ragauge._HOMES) | {"__version__"}
     for name in ragauge.__all__:
         assert getattr(ragauge, name) is not None
@@ -55,18 +55,18 @@ def loaded_by(code: str) -> set[str]:
     return {name.split(".")[0] for name in done.stdout.split()}
 
 
-def test_import_does_nothing_heavy():
+def test_import_ragauge_loads_no_heavy_library():
     heavy = {"numpy", "polars", "scipy", "rich", "typer", "pandas", "altair"}
     assert not heavy & loaded_by("import ragauge")
 
 
-def test_dictionaries_are_scored_without_frames():
+def test_evaluate_dictionaries_loads_no_polars():
     code = "import ragauge; ragauge.evaluate({'q': {'a': 1}}, {'q': {'a': 1.0}}, ['ndcg@10'])"
     assert not {"polars", "pandas", "rich", "typer"} & loaded_by(code)
 
 
 @pytest.mark.parametrize("name", MEASURE_REGISTRY)
-def test_every_measure_has_its_formula_rule_paper_and_an_example(name):
+def test_measure_docstring_has_formula_rule_paper_and_example(name):
     text = inspect.getdoc(MEASURE_REGISTRY[name].function) or ""
     for part in ("Formula:", "Rule:", "Paper:", ">>>"):
         assert part in text, part
@@ -74,7 +74,7 @@ def test_every_measure_has_its_formula_rule_paper_and_an_example(name):
 
 
 @pytest.mark.parametrize("preset", PRESETS)
-def test_every_preset_stands_in_conventions_md_with_its_departures(preset):
+def test_conventions_md_lists_every_preset_with_its_departures(preset):
     text = (ROOT / "CONVENTIONS.md").read_text()
     row = next((line for line in text.splitlines() if line.startswith(f"| `{preset}` ")), None)
     assert row is not None, preset
@@ -83,7 +83,7 @@ def test_every_preset_stands_in_conventions_md_with_its_departures(preset):
 
 
 @pytest.mark.parametrize("option", OPTION_CHOICES)
-def test_every_option_and_value_stands_in_conventions_md(option):
+def test_conventions_md_lists_every_option_and_value(option):
     text = (ROOT / "CONVENTIONS.md").read_text()
     row = next((line for line in text.splitlines() if line.startswith(f"| `{option}` ")), None)
     assert row is not None, option
@@ -92,14 +92,14 @@ def test_every_option_and_value_stands_in_conventions_md(option):
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_every_command_is_in_the_readme_with_the_summary_of_its_help(command):
+def test_readme_lists_command_and_docstring_has_summary(command):
     assert f"ragauge {command}" in (ROOT / "README.md").read_text()
     name = command.replace("-", "_")
     help_text = inspect.getdoc(getattr(import_module(f"ragauge.cli.{name}"), name)) or ""
     assert help_text.splitlines()[0] == COMMANDS[command].summary
 
 
-def test_every_chart_belongs_to_a_section_of_the_page():
+def test_charts_belong_to_sections_of_the_page():
     sections = set(re.findall(r'charts\("([\w-]+)"', inspect.getsource(overview_report)))
     assert {chart.section for chart in CHART_DEFINITIONS.values()} <= sections
 
@@ -112,7 +112,7 @@ def page_parameters(language):
 
 @pytest.mark.parametrize("page", page_parameters("python"))
 @pytest.mark.docs
-def test_python_blocks_run_and_say_what_they_claim(page, tmp_path, monkeypatch):
+def test_docs_python_blocks_print_documented_output(page, tmp_path, monkeypatch):
     """Each block is run in order; a comment `# -> text` after a print is what it prints."""
     monkeypatch.chdir(tmp_path)
     found = find_blocks(page, "python")
@@ -124,14 +124,14 @@ def test_python_blocks_run_and_say_what_they_claim(page, tmp_path, monkeypatch):
     assert done.stdout.splitlines() == claimed
 
 
-def test_every_page_but_the_first_has_an_example():
+def test_docs_pages_except_index_have_an_example():
     without = [page for page in PAGES if not find_blocks(page, "python") + find_blocks(page, "console")]
     assert without == ["docs/index.md"]
 
 
 @pytest.mark.parametrize("page", page_parameters("console"))
 @pytest.mark.docs
-def test_console_blocks_print_what_they_claim(page, tmp_path):
+def test_docs_console_blocks_print_documented_output(page, tmp_path):
     """Commands after `$ ` are run in one folder, in order; what follows is their standard output and error."""
     ran = 0
     for block in find_blocks(page, "console"):
@@ -144,7 +144,7 @@ def test_console_blocks_print_what_they_claim(page, tmp_path):
     assert ran
 
 
-def test_the_readme_counts_the_measures_that_there_are():
+def test_readme_measure_count_matches_registry():
     told = re.search(r"lists all (\d+) measures", (ROOT / "README.md").read_text(encoding="utf-8"))
     assert told is not None
     assert int(told[1]) == len(MEASURE_REGISTRY) + len(ANSWER_MEASURES)

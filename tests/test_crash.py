@@ -12,7 +12,7 @@ SEED = 7
 
 @pytest.mark.crash
 @pytest.mark.parametrize("command", JOBS)
-def test_command_killed_at_random_ends_with_the_uninterrupted_result(command, tmp_path_factory):
+def test_command_killed_at_random_resumes_to_uninterrupted_result(command, tmp_path_factory):
     folder = tmp_path_factory.mktemp("crash")
     for outcome in crash(command, KILLS, SEED, folder):
         again = f"python tests/jobs/crash.py {KILLS} --seed {SEED} --only {command}"

@@ -31,7 +31,7 @@ def add_document(folder):
 
 @pytest.mark.slow
 @pytest.mark.representative
-def test_workflow_passes_in_a_new_repository_and_with_added_documents(tmp_path):
+def test_workflow_new_repository_and_added_documents_pass(tmp_path):
     repository = WorkflowRepository(tmp_path)
     empty = repository.git("rev-parse", "HEAD")
     repository.copy_example()
@@ -51,7 +51,7 @@ def test_workflow_passes_in_a_new_repository_and_with_added_documents(tmp_path):
 
 
 @pytest.mark.slow
-def test_workflow_fails_and_says_why_if_the_retriever_gets_worse(tmp_path):
+def test_workflow_worse_retriever_fails_gate(tmp_path):
     repository = WorkflowRepository(tmp_path)
     repository.copy_example()
     repository.commit("the example")
@@ -63,7 +63,7 @@ def test_workflow_fails_and_says_why_if_the_retriever_gets_worse(tmp_path):
     assert "FAIL" in repository.summary.read_text()
 
 
-def test_hooks_run_with_the_arguments_of_the_example():
+def test_pre_commit_hooks_run_with_example_arguments():
     hooks = {hook["id"]: hook for hook in yaml.safe_load((ROOT / ".pre-commit-hooks.yaml").read_text())}
     (used,) = yaml.safe_load((ROOT / "examples" / "pre-commit-config.yaml").read_text())["repos"]
     assert [hook["id"] for hook in used["hooks"]] == list(hooks)
@@ -73,7 +73,7 @@ def test_hooks_run_with_the_arguments_of_the_example():
         assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_dockerfile_is_short_and_copies_what_a_build_needs():
+def test_dockerfile_is_short_and_copies_build_files():
     lines = (ROOT / "examples" / "Dockerfile").read_text().splitlines()
     assert len(lines) < 25
     copied = " ".join(line for line in lines if line.startswith("COPY") and "--from" not in line)
@@ -81,7 +81,7 @@ def test_dockerfile_is_short_and_copies_what_a_build_needs():
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
-def test_notebook_gives_the_outputs_that_it_stores(path, monkeypatch):
+def test_notebook_outputs_match_stored_outputs(path, monkeypatch):
     monkeypatch.chdir(path.parent)
     notebook = json.loads(path.read_text(encoding="utf-8"))
     stored = [cell["outputs"] for cell in notebook["cells"] if cell["cell_type"] == "code"]

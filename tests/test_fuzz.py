@@ -13,7 +13,7 @@ SEED = 2620
 
 
 @pytest.mark.slow
-def test_hostile_files_raise_nothing_but_our_errors():
+def test_fuzz_mutated_files_raise_only_ragauge_errors():
     failures = fuzz(2000, SEED, processes=2)
     details = "\n".join(
         f"{failure.target}: {failure.error}\n"
@@ -23,6 +23,6 @@ def test_hostile_files_raise_nothing_but_our_errors():
     assert not failures, f"seed {SEED}: {len(failures)} of 2,000 inputs failed\n{details}"
 
 
-def test_every_target_is_chosen():
+def test_fuzz_targets_are_unique_and_have_weights():
     assert len({target.name for target in TARGETS}) == len(TARGETS) > 150
     assert all(target.weight > 0 for target in TARGETS)

@@ -22,13 +22,13 @@ def case_parameter(case):
 
 
 @pytest.mark.parametrize("case", [case_parameter(case) for case in CASES])
-def test_recorded_output_is_reproduced(case):
+def test_golden_case_matches_recorded_output(case):
     if why := reason_to_skip(case):
         pytest.skip(why)
     found = compare_case(case)
     assert not found, "\n".join(found[:20])
 
 
-def test_every_recorded_output_has_a_case():
+def test_golden_files_match_cases():
     recorded = {path.name for path in output_file(CASES[0]).parent.glob("*.json")}
     assert recorded == {output_file(case).name for case in CASES}

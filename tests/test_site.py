@@ -34,7 +34,7 @@ def site(tmp_path_factory):
     server.server_close()
 
 
-def test_broken_links_and_foreign_scripts_are_found(tmp_path):
+def test_find_broken_links_reports_links_anchors_and_external_scripts(tmp_path):
     (tmp_path / "a.html").write_text(
         '<h1 id="top">A</h1><a href="b.html">gone</a><a href="#top">here</a><a href="#none">no</a>'
         '<script src="https://example.org/x.js"></script><a href="https://example.org">elsewhere</a>'
@@ -46,7 +46,7 @@ def test_broken_links_and_foreign_scripts_are_found(tmp_path):
     ]
 
 
-def test_links_to_source_files_become_code(tmp_path, monkeypatch):
+def test_rewrite_links_replaces_source_links_by_code(tmp_path, monkeypatch):
     monkeypatch.setattr(build_site, "SOURCE", tmp_path)
     (tmp_path / "page.md").write_text("[code](../src/ragauge/x.py) [rules](../CONVENTIONS.md#ties) [b](b.md)")
     assert build_site.rewrite_links(tmp_path / "page.md") == "`code` [rules](CONVENTIONS.md#ties) [b](b.md)"
@@ -77,7 +77,7 @@ def test_site_has_working_pages_search_and_dark_mode(site, browser):
 @pytest.mark.docs
 @pytest.mark.browser
 @pytest.mark.parametrize("name", ["index", "tutorial_folder", "reference_commands"])
-def test_site_fits_a_phone(site, browser, name):
+def test_site_fits_phone_width(site, browser, name):
     context = browser.new_context(viewport={"width": 390, "height": 800})
     page = context.new_page()
     page.set_default_timeout(120_000)

@@ -7,7 +7,7 @@ import pytest
 from suites import COLLECTED, ROOT, is_selected, read_expressions, read_markers
 
 
-def test_makefile_expensive_markers_are_the_registered_ones():
+def test_makefile_expensive_markers_match_registered_markers():
     assert set(read_expressions()["EXPENSIVE"].split(" or ")) == read_markers() - {"representative"}
 
 

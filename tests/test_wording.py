@@ -89,7 +89,7 @@ def read_quaint_phrases() -> list[re.Pattern[str]]:
 
 
 @pytest.mark.parametrize("command", [None, *COMMANDS])
-def test_help_has_no_quaint_phrase(command):
+def test_help_contains_no_quaint_phrase(command):
     words = ["--help"] if command is None else [command, "--help"]
     help_text = CliRunner().invoke(build_app(), words, env={"COLUMNS": "200", "NO_COLOR": "1", "TERM": "dumb"}).output
     text = " ".join(re.sub(r"[│╭╮╰╯─*]", " ", help_text).split())
@@ -97,7 +97,7 @@ def test_help_has_no_quaint_phrase(command):
     assert not [phrase.pattern for phrase in read_quaint_phrases() if phrase.search(text)]
 
 
-def test_sources_and_documentation_have_no_quaint_phrase():
+def test_sources_and_docs_contain_no_quaint_phrase():
     phrases = read_quaint_phrases()
     suffixes = {".py", ".md", ".html", ".js", ".json"}
     paths = [
@@ -113,3 +113,15 @@ def test_sources_and_documentation_have_no_quaint_phrase():
             text = " ".join(unit.split())
             found[str(path.relative_to(ROOT))].update(m.group() for phrase in phrases for m in phrase.finditer(text))
     assert {path: " ".join(quaint) for path, quaint in found.items() if quaint} == QUOTED_DATA
+
+
+def test_test_names_are_short_and_plain():
+    quaint = re.compile(
+        r"_(what|whatever|whoever|nobody|told|tells?|says?|said|asked|stands|beside|likewise|mended)(_|$)|^test_(an?|the|it)_"
+    )
+    names = [
+        (path.name, name)
+        for path in sorted((ROOT / "tests").rglob("test_*.py"))
+        for name in re.findall(r"^\s*(?:async )?def (test_\w+)\(", path.read_text(encoding="utf-8"), re.M)
+    ]
+    assert not [(file, name) for file, name in names if len(name) > 70 or quaint.search(name)]

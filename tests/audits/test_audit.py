@@ -72,7 +72,7 @@ def names(found):
     st.lists(st.sampled_from(SEVERAL), min_size=1, max_size=4, unique=True),
 )
 @pytest.mark.slow
-def test_whatever_can_be_evaluated_can_be_audited_and_shown(qrels, one, other, convention, measures):
+def test_audit_random_inputs_renders_json_and_markdown(qrels, one, other, convention, measures):
     found = audit(
         qrels,
         {"one": one, "other": other},
@@ -87,7 +87,7 @@ def test_whatever_can_be_evaluated_can_be_audited_and_shown(qrels, one, other, c
     assert format_results(found, "markdown").startswith("# Audit")
 
 
-def test_runs_come_as_in_evaluate(folder):
+def test_audit_accepts_runs_as_dict_path_frame_and_list(folder):
     by_dict = audit(QRELS, RUN, checks="conventions")
     by_path = audit(folder / "qrels.txt", str(folder / "one.run"), checks="conventions")
     by_name = audit(QRELS, {"mine": pl.DataFrame({"query": ["q0"], "doc": ["a"], "score": [1.0]})}, checks=["depth"])
@@ -112,7 +112,7 @@ def test_audit_graded_judgments_get_a_convention_row_for_rel_2():
     assert "default, rel=2" not in rows({q: {"a": 1, "b": 0} for q in QRELS}, "mrr")
 
 
-def test_the_rank_column_of_a_file_settles_ties_as_evaluate_does(folder):
+def test_audit_ties_use_rank_column_of_file_like_evaluate(folder):
     lines = "".join(f"{q} Q0 {d} {rank} 1.0 t\n" for q in QRELS for d, rank in (("c", 3), ("a", 1), ("b", 2)))
     (folder / "tied.run").write_text(lines)
     found = audit(folder / "qrels.txt", folder / "tied.run", checks="conventions", measures="mrr")
@@ -122,7 +122,7 @@ def test_the_rank_column_of_a_file_settles_ties_as_evaluate_does(folder):
     assert audit(folder / "qrels.txt", folder / "odd.run", checks="ties").problems
 
 
-def test_checks_without_their_evidence_are_listed_with_the_reason():
+def test_audit_checks_without_evidence_are_skipped_with_reason():
     found = audit(QRELS, RUN)
     assert set(found.skipped) >= {"expect", "repeats", "duplicates", "near-duplicates", "verbatim", "predictors"}
     assert "--corpus (documents=)" in found.skipped["duplicates"]
@@ -135,7 +135,7 @@ def test_checks_without_their_evidence_are_listed_with_the_reason():
     assert alone.notes == ["12 judged queries, 0 runs, convention default"]
 
 
-def test_texts_come_from_a_dataset_a_list_a_folder_or_files(folder):
+def test_audit_reads_texts_from_dataset_list_or_files(folder):
     data = load("synthetic:needles(documents=60, queries=12)")
     ranking = {q: {d.id: -float(i) for i, d in enumerate(data.documents[:20])} for q in data.queries}
     whole = audit(data, ranking, checks=["duplicates", "own-documents", "orphans"])
@@ -155,7 +155,7 @@ def test_texts_come_from_a_dataset_a_list_a_folder_or_files(folder):
     assert twins.count == 2
 
 
-def test_a_beir_folder_brings_its_texts(folder):
+def test_audit_beir_folder_provides_texts(folder):
     (folder / "qrels").mkdir()
     rows = "".join(f"{q}\t{d}\t{g}\n" for q, docs in QRELS.items() for d, g in docs.items())
     (folder / "qrels" / "test.tsv").write_text("query-id\tcorpus-id\tscore\n" + rows)
@@ -164,7 +164,7 @@ def test_a_beir_folder_brings_its_texts(folder):
     assert audit(folder, folder / "one.run", checks="duplicates").skipped == {}
 
 
-def test_what_evaluate_refuses_is_still_looked_at(folder):
+def test_audit_accepts_runs_that_evaluate_rejects(folder):
     again = trec(RUN) + "q0 Q0 b 5 0.5 tag\n"
     (folder / "again.run").write_text(again)
     with pytest.raises(BadInput, match="appears more than once"):
@@ -180,7 +180,7 @@ def test_what_evaluate_refuses_is_still_looked_at(folder):
     assert next(one for one in found.problems if one.what == "survivorship").count == 2
 
 
-def test_mistakes_are_named():
+def test_audit_invalid_arguments_raise_error():
     with pytest.raises(UnknownName, match="unknown check `tie`"):
         audit(QRELS, RUN, checks="tie")
     with pytest.raises(BadInput, match="a measure that is a function"):
@@ -193,7 +193,7 @@ def test_mistakes_are_named():
         audit(QRELS, RUN, expect={"nothing": "0.5"})
 
 
-def test_numbers_are_expected_as_texts_or_as_floats():
+def test_audit_expect_accepts_text_float_and_percent():
     value = evaluate(QRELS, RUN, ["ndcg@10"]).means["ndcg@10"]
     for figure in (round(value, 4), f"{value:.3f}", f"{100 * value:.2f}"):
         found = audit(QRELS, RUN, expect={"nDCG@10": figure}, checks="expect")
@@ -207,7 +207,7 @@ def flaky(query, k):
     return [f"d{(flaky.asked * 37 + i) % 60:05}" for i in range(k)]
 
 
-def test_run_folders_know_judgments_texts_failures_and_repeats(tmp_path):
+def test_audit_run_folder_provides_all_evidence(tmp_path):
     flaky.asked = 0
     run(
         "synthetic:needles(documents=60, queries=12)",
@@ -236,7 +236,7 @@ def told(found):
     ]
 
 
-def test_what_run_made_is_audited_alike_from_its_folder_in_memory_and_on_the_command_line(tmp_path):
+def test_audit_experiment_in_memory_equals_its_folder(tmp_path):
     data = "synthetic:leaky(documents=120, queries=30)"
     systems = {"swarm": "swarm(graph=knn, prior=hidden, prior_weight=20)", "words": "bm25"}
     made = run(data, systems, measures=["mrr@5", "hit_rate@5"], k=5, repeats=3, max_queries=20, out=tmp_path / "made")
@@ -255,21 +255,21 @@ def test_what_run_made_is_audited_alike_from_its_folder_in_memory_and_on_the_com
     assert other.notes == ["20 judged queries, 2 runs, convention trec10, missing=zero"]
 
 
-def test_an_experiment_is_audited_by_its_own_convention():
+def test_audit_experiment_defaults_to_its_convention():
     made = run(
         "synthetic:needles(documents=60, queries=12)", {"words": "bm25"}, k=5, measures=["mrr"], convention="beir"
     )
     assert audit(made, checks="truth").notes == ["12 judged queries, 1 run, convention beir"]
 
 
-def test_the_same_name_again_is_the_same_system_asked_again(folder):
+def test_audit_files_same_run_name_twice_is_a_repeat(folder):
     found = audit_files(
         [str(folder / "qrels.txt"), f"mine={folder / 'one.run'}", f"mine={folder / 'other.run'}"], checks=["repeats"]
     )
     assert [one.subject for one in found.problems] == ["mine"]
 
 
-def test_texts_that_are_not_those_of_the_run_are_not_used(tmp_path, monkeypatch):
+def test_audit_files_changed_or_missing_dataset_skips_text_checks(tmp_path, monkeypatch):
     made = tmp_path / "made"
     run("synthetic:needles(documents=60, queries=12)", {"bm25": lambda q, k: ["d00001"]}, k=5, warmup=0, out=made)
     manifest = made / "bm25" / "manifest.json"
@@ -287,7 +287,7 @@ def test_texts_that_are_not_those_of_the_run_are_not_used(tmp_path, monkeypatch)
     assert found.skipped == {}
 
 
-def test_a_folder_that_was_run_by_its_path_is_found_again(folder, monkeypatch):
+def test_audit_files_finds_relative_or_moved_dataset_folder(folder, monkeypatch):
     home = folder / "data"
     (home / "qrels").mkdir(parents=True)
     rows = "".join(f"{q}\t{d}\t{g}\n" for q, docs in QRELS.items() for d, g in docs.items())
@@ -335,7 +335,7 @@ def ragauge(folder):
 
 
 @pytest.mark.slow
-def test_the_command_shows_problems_first_and_fits_eighty_columns(ragauge, folder):
+def test_cli_audit_prints_problems_first_within_80_columns(ragauge, folder):
     done = ragauge("qrels.txt", "one.run", "other.run", "--corpus", "corpus.jsonl", "--expect", "ndcg@10=0.9999")
     lines = done.stdout.splitlines()
     assert max(map(len, lines)) <= 80
@@ -351,7 +351,7 @@ def test_the_command_shows_problems_first_and_fits_eighty_columns(ragauge, folde
     assert "12 judged queries, 2 runs, convention default" in done.stderr
 
 
-def test_what_was_asked_for_comes_first_though_it_is_no_problem(ragauge, folder):
+def test_cli_audit_expected_scores_are_printed_first(ragauge, folder):
     value = evaluate(QRELS, RUN, ["ndcg@10"], "rig").means["ndcg(gain=exp)@10"]
     asked = ["--expect", f"ndcg@10={value:.6f}", "--check", "expect", "--check", "conventions"]
     done = ragauge("qrels.txt", "one.run", *asked, "-o", "page.md")
@@ -365,7 +365,7 @@ def test_what_was_asked_for_comes_first_though_it_is_no_problem(ragauge, folder)
     assert "`ragauge evaluate … -m ndcg@10 -C gain=exp` reproduces it" in page.replace("\\", "")
 
 
-def test_every_kind_of_problem_says_what_to_do():
+def test_audit_every_problem_kind_has_a_remedy():
     kinds = set()
     for path in Path(checks.__file__).parent.glob("*.py"):
         for node in ast.walk(ast.parse(path.read_text())):
@@ -382,7 +382,7 @@ def test_every_kind_of_problem_says_what_to_do():
     }
 
 
-def test_several_runs_in_order_are_named_and_so_is_the_one_that_is():
+def test_audit_report_lists_runs_without_problem():
     tied = {q: dict.fromkeys("abcd", 1.0) for q in QRELS}
     shown = rendered(audit(QRELS, {"one": RUN, "two": tied}, checks=["ties"]))
     assert "ties  no two documents of a query have the same score" in shown
@@ -399,7 +399,7 @@ def rendered(found):
     return [line.rstrip() for line in console.export_text().splitlines()]
 
 
-def test_json_has_every_finding_and_no_nan(ragauge):
+def test_cli_audit_json_has_every_finding_and_no_nan(ragauge):
     done = ragauge("qrels.txt", "one.run", "--json")
     found = json.loads(done.stdout, parse_constant=pytest.fail)
     assert set(found) == {"schema", "problems", "findings", "skipped", "notes", "runs"}
@@ -430,19 +430,19 @@ def test_audit_rel_sets_the_minimum_relevant_grade(ragauge, folder):
     assert "convention default, rel=2" in done.stderr
 
 
-def test_strict_exits_with_one_where_there_is_a_problem(ragauge):
+def test_cli_audit_strict_exits_with_1_on_problem(ragauge):
     ragauge("qrels.txt", "one.run", "--check", "ties", "--strict")
     ragauge("qrels.txt", "one.run", "--check", "expect", "--expect", "map=0.123456", "--strict", code=1)
 
 
-def test_the_checks_are_listed_and_mistakes_get_a_hint(ragauge):
+def test_cli_audit_list_prints_checks_and_errors_have_hints(ragauge):
     done = ragauge("--list")
     assert [line.split()[0] for line in done.stdout.splitlines()[1:]] == list(AUDIT_CHECKS)
     assert "no input given" in ragauge(code=2).stderr
     assert "did you mean `ties`?" in ragauge("qrels.txt", "one.run", "--check", "tise", code=2).stderr
 
 
-def test_a_page_of_markdown_is_written(ragauge, folder):
+def test_cli_audit_writes_markdown(ragauge, folder):
     ragauge("qrels.txt", "one.run", "-o", "audit.md", "--check", "conventions", "--check", "ties")
     page = (folder / "audit.md").read_text()
     assert page.startswith("# Audit\n\n0 problems found.\n\none.\n")
@@ -451,13 +451,13 @@ def test_a_page_of_markdown_is_written(ragauge, folder):
     assert "- 12 judged queries, 1 run, convention default" in page
 
 
-def test_full_shows_the_tables_of_what_is_in_order(ragauge):
+def test_cli_audit_full_prints_tables_of_passed_checks(ragauge):
     short, full = (ragauge("qrels.txt", "one.run", "--check", "chance", *more).stdout for more in ([], ["--full"]))
     assert "share of the distance" in full
     assert len(full.splitlines()) > len(short.splitlines())
 
 
-def test_data_is_never_markup():
+def test_audit_report_markup_in_data_is_escaped():
     odd = Finding(
         "[red]run[/red]",
         "ties",
@@ -478,14 +478,14 @@ def test_data_is_never_markup():
     assert "\x1b" not in page
 
 
-def test_missing_numbers_and_counts_are_shown_as_such():
+def test_table_of_finding_formats_missing_numbers_and_counts():
     grid = FindingTable(["what", "n", "score"], [["a", 3, 0.5], ["b", 4.0, float("nan")], ["c", None, 1.0]])
     assert table_of_finding(grid).texts() == [["a", "3", "0.5000"], ["b", "4", "-"], ["c", "-", "1.0000"]]
     styled = FindingTable(["what", "share"], [["a", 0.25], ["b", None]], ["name", "share"])
     assert table_of_finding(styled).texts() == [["a", "25.0%"], ["b", "-"]]
 
 
-def test_an_audit_is_read_back_from_json(tmp_path):
+def test_audit_json_round_trips(tmp_path):
     found = audit(QRELS, {"one": RUN}, expect={"ndcg@10": "0.1234"})
     report_result(found, tmp_path / "audit.json")
     (again,) = read_results(tmp_path / "audit.json")
@@ -494,7 +494,7 @@ def test_an_audit_is_read_back_from_json(tmp_path):
 
 
 @pytest.mark.slow
-def test_a_large_run_drawn_at_random_is_called_so():
+def test_audit_large_random_run_is_not_better_than_chance():
     rng = np.random.default_rng(0)
     queries, documents = np.repeat(np.arange(1000), 300), np.tile(np.arange(300), 1000) * 7 % 3001
     table = pl.DataFrame(
@@ -511,7 +511,7 @@ def test_a_large_run_drawn_at_random_is_called_so():
     assert "is not better than random documents" in found.problems[0].message
 
 
-def test_a_dataset_can_be_audited_without_any_run(tmp_path):
+def test_audit_files_accepts_dataset_without_run(tmp_path):
     found = audit_files(["synthetic:leaky(documents=200, queries=20)"])
     assert {one.what for one in found.problems} >= {"duplicates", "leaking field"}
     assert found.skipped["ties"] == "no run given"
@@ -520,7 +520,7 @@ def test_a_dataset_can_be_audited_without_any_run(tmp_path):
     assert "exactly 12 relevant documents" in finding.message
 
 
-def test_numbers_in_scientific_notation_have_their_digits():
+def test_audit_expect_reads_scientific_notation():
     qrels = {f"q{i}": {"a": 1} for i in range(20)}
     run = {query: {"b": 2.0, "a": 1.0} for query in qrels}
     found = audit(qrels, run, measures=["mrr"], expect={"mrr": "1e-3"}, checks=["expect"])
@@ -529,7 +529,7 @@ def test_numbers_in_scientific_notation_have_their_digits():
     assert not found.findings[0].problem
 
 
-def test_rises_and_falls_that_cancel_out_are_no_steadiness():
+def test_audit_repeats_changes_with_equal_mean_are_a_problem():
     qrels = {f"q{i}": {"a": 1} for i in range(20)}
     one = {f"q{i}": {"a": 2.0 if i % 2 else 1.0, "b": 1.5} for i in range(20)}
     two = {f"q{i}": {"a": 1.0 if i % 2 else 2.0, "b": 1.5} for i in range(20)}
@@ -539,7 +539,7 @@ def test_rises_and_falls_that_cancel_out_are_no_steadiness():
     assert list(finding.examples) == [f"q{i}" for i in range(len(finding.examples))]
 
 
-def test_a_run_without_any_document_is_told_as_such():
+def test_audit_run_without_documents_is_a_problem():
     qrels = {f"q{i}": {"a": 1} for i in range(12)}
     data = Dataset("x", [Document("a", "text")], {q: q for q in qrels}, Judgments(qrels))
     empty = run(data, {"none": lambda q, k: []}).runs["none"]
@@ -547,7 +547,7 @@ def test_a_run_without_any_document_is_told_as_such():
     assert "the run returned no document for any query" in [one.message for one in found.problems]
 
 
-def test_truth_that_was_cut_at_few_is_seen():
+def test_audit_judgments_truncated_at_small_cap_are_a_problem():
     rng = random.Random(0)
     full = {f"q{i}": rng.randrange(1, 25) for i in range(100)}
     qrels = {query: {f"d{j}": 1 for j in range(min(6, n))} for query, n in full.items()}

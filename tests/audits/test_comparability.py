@@ -40,7 +40,7 @@ def only(audit):
     return one
 
 
-def test_walkers_that_see_the_same_are_on_equal_footing():
+def test_footing_equal_graph_retrievers_have_no_problem():
     one = only(found(flow=made(WALK), swarm=made({**WALK, "agents": 20})))
     assert (one.problem, one.count, one.grid) == (False, 0, None)
     told = "documents, queries, depth, repeats, embedder, graph, seeds, links of a node and budget"
@@ -61,7 +61,7 @@ def test_walkers_that_see_the_same_are_on_equal_footing():
         ({"most_links": 1}, "links of a node", ["64", "1"]),
     ],
 )
-def test_walkers_that_do_not_see_the_same_are_a_problem(change, name, cells):
+def test_footing_different_graph_retrieval_inputs_are_a_problem(change, name, cells):
     one = only(found(flow=made(WALK), swarm=made({**WALK, **change})))
     assert one.problem
     assert one.message == f"flow, swarm are graph retrievers with different inputs: {name}"
@@ -81,23 +81,23 @@ def test_walkers_that_do_not_see_the_same_are_a_problem(change, name, cells):
         ({"embedder": "large"}, "give all graph retrievers the same embedder, and run all systems without a prior"),
     ],
 )
-def test_nobody_is_told_to_give_the_same_prior_to_all_walkers(change, begins):
+def test_footing_different_prior_remedy_is_no_prior(change, begins):
     one = only(found(flow=made(WALK), swarm=made({**WALK, "prior": "hidden", **change})))
     assert one.remedy.startswith(begins)
     assert "report it as a comparison of whole systems" in one.remedy
 
 
-def test_who_has_no_seeds_or_no_limit_of_links_does_not_differ_in_them():
+def test_footing_missing_seeds_or_link_limit_is_not_a_difference():
     bare = {name: value for name, value in WALK.items() if name not in ("seeds", "most_links")}
     assert not only(found(flow=made(WALK), rank=made(bare))).problem
 
 
-def test_a_graph_is_told_by_its_fingerprint_and_not_by_what_it_was_made_from():
+def test_footing_compares_graphs_by_fingerprint():
     same = {**GRAPH, "kinds": {"links": 1, "knn(neighbours=8)": 0}}
     assert not only(found(flow=made(WALK), swarm=made({**WALK, "graph": same}))).problem
 
 
-def test_the_parts_of_a_pipeline_count_however_deep_they_are():
+def test_facts_from_manifest_reads_nested_pipeline_parts():
     whole = {"parts": [{"embedder": "small"}, {"parts": [WALK]}]}
     assert comparability.facts_from_manifest(made(whole).manifest) == comparability.facts_from_manifest(
         made(WALK).manifest
@@ -110,7 +110,7 @@ def test_the_parts_of_a_pipeline_count_however_deep_they_are():
     assert comparability.facts_from_manifest(made(twice).manifest)["budget"] == "1,600"
 
 
-def test_what_differs_otherwise_is_only_said():
+def test_footing_other_differences_are_a_note():
     one = only(
         found(
             words=made(),
@@ -130,7 +130,7 @@ def test_what_differs_otherwise_is_only_said():
     assert list(one.grid.rows[3]) == ["swarm", "50", "1", "small", "1 link (0123456789)", "400"]
 
 
-def test_runs_over_other_documents_or_queries_are_a_problem():
+def test_footing_different_documents_are_a_problem():
     other = {**HASHES, "documents_hash": "f" * 32}
     first, *rest = found(one=made(WALK), two=made(WALK, data=other)).findings
     assert (first.what, first.problem, rest) == ("other data", True, [])
@@ -138,7 +138,7 @@ def test_runs_over_other_documents_or_queries_are_a_problem():
     assert [row[1] for row in first.grid.rows] == ["2 (dddddddddd)", "2 (ffffffffff)"]
 
 
-def test_one_run_says_nothing_and_runs_without_a_manifest_are_not_looked_at():
+def test_footing_needs_two_runs_with_manifest():
     alone = found(one=made(WALK))
     assert (alone.findings, alone.skipped) == ([], {})
     files = found(one=run_of(RANKING), two=made(WALK))
@@ -148,7 +148,7 @@ def test_one_run_says_nothing_and_runs_without_a_manifest_are_not_looked_at():
     }
 
 
-def test_a_folder_of_walkers_is_audited_by_what_they_said_of_themselves(tmp_path):
+def test_footing_of_experiment_folder_reads_manifests(tmp_path):
     documents = [Document(f"d{i}", f"word{i} of the text", metadata={"links": [f"d{(i + 1) % 20}"]}) for i in range(20)]
     queries = {f"q{i}": f"word{i}" for i in range(5)}
     data = Dataset("ring", documents, queries, Judgments({query: {f"d{i}": 1} for i, query in enumerate(queries)}))

@@ -79,7 +79,7 @@ def found_by(check, evidence):
     return {one.what: one for one in check(evidence)}
 
 
-def test_bm25_of_the_audit_is_the_formula():
+def test_weighted_corpus_scores_match_bm25_formula():
     documents = [Document("a", "red fox red"), Document("b", "a red dog"), Document("c", "grey")]
     found = WeightedCorpus.of(documents).scores("Red red fox?", np.array([0, 1, 2]))
     rarity = {"red": math.log(1 + 1.5 / 2.5), "fox": math.log(1 + 2.5 / 1.5)}
@@ -89,7 +89,7 @@ def test_bm25_of_the_audit_is_the_formula():
     assert found[2] == 0
 
 
-def test_twins_are_found_and_their_effect_is_what_a_reader_works_out_by_hand():
+def test_check_duplicates_effect_by_hand():
     documents = {"a": "The  same\nText", "b": "the same text", "c": "another", "e": " \n", "f": ""}
     evidence = evidence_of({"q": {"a": 1, "c": 0}}, {"mine": {"q": {"b": 3, "a": 2, "c": 1}}}, documents=documents)
     found = found_by(corpus.check_duplicates, evidence)
@@ -106,13 +106,13 @@ def test_twins_are_found_and_their_effect_is_what_a_reader_works_out_by_hand():
     assert "contradictions" not in found
 
 
-def test_twins_that_are_judged_alike_are_told_but_no_problem():
+def test_check_duplicates_with_equal_grades_have_no_problem():
     documents = {"a": "one text", "b": "One text", **{f"d{i}": f"text number {i}" for i in range(100)}}
     found = found_by(corpus.check_duplicates, evidence_of({"q": {"a": 1, "b": 1}}, documents=documents))
     assert (found["duplicates"].count, found["duplicates"].problem, found["duplicates"].effect) == (2, False, "")
 
 
-def test_empty_documents_are_a_problem_only_where_a_mean_moves():
+def test_check_duplicates_empty_documents_are_a_problem_if_means_change():
     documents = {"a": "some text", "e": ""}
     moved = evidence_of({"q": {"a": 1, "e": 1}}, {"r": {"q": {"a": 1}}}, documents=documents)
     one = found_by(corpus.check_duplicates, moved)["empty documents"]
@@ -126,7 +126,7 @@ def test_empty_documents_are_a_problem_only_where_a_mean_moves():
     assert alone["empty documents"].problem  # no run tells what they do
 
 
-def test_twins_with_different_grades_for_one_query_contradict_each_other():
+def test_check_duplicates_different_grades_are_contradictions():
     documents = {"a": "one text", "b": "One text", "c": "other"}
     evidence = evidence_of({"q": {"a": 2, "b": 0}, "p": {"c": 1}}, {"r": {"q": {"b": 1}, "p": {}}}, documents=documents)
     one = found_by(corpus.check_duplicates, evidence)["contradictions"]
@@ -134,7 +134,7 @@ def test_twins_with_different_grades_for_one_query_contradict_each_other():
     assert one.effect == f"ndcg@10 of r 0.0000 to {1 / (1 + 1 / math.log2(3)) / 2:.4f} if the higher grade is used"
 
 
-def test_inputs_are_not_changed_by_any_check():
+def test_data_checks_keep_inputs_unchanged():
     grades = {"q": {"a": 1}, "p": {"nowhere": 1, "c": 1}}
     evidence = evidence_of(
         grades,
@@ -155,7 +155,7 @@ def test_inputs_are_not_changed_by_any_check():
     assert evidence.runs["r"].table.equals(table)
 
 
-def test_near_twins_are_those_that_comparing_every_pair_finds():
+def test_near_duplicate_documents_match_pairwise_jaccard():
     rng = random.Random(0)
     words = [f"w{i}" for i in range(400)]
     texts = [[rng.choice(words) for _ in range(rng.randint(2, 60))] for _ in range(150)]
@@ -180,7 +180,7 @@ def test_near_twins_are_those_that_comparing_every_pair_finds():
     assert groups == corpus.find_near_duplicate_documents(documents)
 
 
-def test_near_twins_of_most_of_a_corpus_are_a_problem_and_exact_ones_are_not_told_again():
+def test_check_near_duplicates_ignores_exact_duplicates():
     body = " ".join(f"word{i}" for i in range(40))
     documents = {"a": f"{body} end", "b": f"{body} stop", "c": f"{body} END"} | {f"d{i}": f"text {i}" for i in range(5)}
     one = found_by(corpus.check_near_duplicates, evidence_of({"q": {"a": 1}}, documents=documents))["near duplicates"]
@@ -192,7 +192,7 @@ def test_near_twins_of_most_of_a_corpus_are_a_problem_and_exact_ones_are_not_tol
     assert not few["near duplicates"].problem
 
 
-def test_near_duplicates_without_rensa_say_what_to_install(monkeypatch):
+def test_check_near_duplicates_without_rensa_raises_missing_extra(monkeypatch):
     monkeypatch.setitem(sys.modules, "rensa", None)
     with pytest.raises(MissingExtra) as caught:
         list(corpus.check_near_duplicates(evidence_of({"q": {"a": 1}}, documents={"a": "x"})))
@@ -213,17 +213,17 @@ def test_near_duplicates_without_rensa_say_what_to_install(monkeypatch):
         ("DOC-07.txt", "doc7", "all of these"),
     ],
 )
-def test_ids_that_differ_in_writing_are_matched(lost, known, name):
+def test_find_id_repairs_matches_spelling_variants(lost, known, name):
     assert [(one.name, one.matches) for one in find_id_repairs([lost], [known, "other"])] == [(name, {lost: known})]
 
 
-def test_ids_that_could_be_two_documents_are_nobodys():
+def test_find_id_repairs_ignores_ambiguous_ids():
     assert find_id_repairs(["a1"], ["a01", "a001"]) == []
     assert find_id_repairs(["a01", "a001"], ["a1"]) == []
     assert find_id_repairs(["3.14", "2024.05"], ["3", "2024"]) == []
 
 
-def test_orphan_documents_are_repaired_or_left_out_and_the_score_follows():
+def test_check_orphans_documents_effect_by_hand():
     documents = {"d01": "one", "d02": "two", "d03": "three"}
     grades = {"q": {"d1": 1, "d02": 1}, "p": {"gone": 1}}
     runs = {"r": {"q": {"d01": 2, "d02": 1}, "p": {"d03": 1}}}
@@ -240,7 +240,7 @@ def test_orphan_documents_are_repaired_or_left_out_and_the_score_follows():
     assert one.effect.startswith("precision@2 of r 0.2500 (n=2) to 0.5000 (n=1) if orphans are removed")
 
 
-def test_orphans_that_are_not_relevant_are_told_but_no_problem():
+def test_check_orphans_not_relevant_have_no_problem():
     found = found_by(
         corpus.check_orphans, evidence_of({"q": {"a": 1, "gone": 0}}, documents={"a": "x"}, queries={"q": "x"})
     )
@@ -249,7 +249,7 @@ def test_orphans_that_are_not_relevant_are_told_but_no_problem():
     assert (found["orphan queries"].problem, found["orphan queries"].count) == (False, 0)
 
 
-def test_orphan_queries_are_found_and_repaired():
+def test_check_orphans_matches_query_ids():
     evidence = evidence_of(
         {"q1": {"a": 1}, "q02": {"a": 1}}, {"r": {"q1": {"a": 1}, "q2": {"a": 1}}}, queries={"q1": "x", "q2": "y"}
     )
@@ -258,7 +258,7 @@ def test_orphan_queries_are_found_and_repaired():
     assert one.grid.rows[0] == ["r", "ndcg@10", 0.5, 2, 1, 1, 1, 2]
 
 
-def test_the_raw_judgments_of_cacm_are_repaired_to_the_last_digit(shared):
+def test_check_orphans_cacm_corrected_scores_match_evaluate(shared):
     data = ragauge.load(shared("cacm"))
     raw = {
         query: {re.sub(r"-0+", "-", doc): grade for doc, grade in docs.items()}
@@ -279,7 +279,7 @@ def test_the_raw_judgments_of_cacm_are_repaired_to_the_last_digit(shared):
     assert right["precision@30"] > wrong["precision@30"]
 
 
-def test_the_empty_documents_of_cranfield_are_told(shared):
+def test_check_duplicates_cranfield_has_two_empty_documents(shared):
     data = ragauge.load(shared("cranfield"))
     found = found_by(corpus.check_duplicates, evidence_of(data.judgments, documents=data.documents))
     assert list(found["empty documents"].examples) == ["471", "995"]
@@ -287,7 +287,7 @@ def test_the_empty_documents_of_cranfield_are_told(shared):
     assert (found["duplicates"].problem, found["duplicates"].count) == (False, 0)
 
 
-def test_arguana_has_twins_orphans_and_queries_that_are_documents(shared):
+def test_data_checks_arguana_match_known_counts(shared):
     data = ragauge.load(shared("arguana"))
     evidence = evidence_of(data.judgments, documents=data.documents, queries=data.queries)
     texts = {" ".join(document.whole.split()).casefold() for document in data.documents}
@@ -300,7 +300,7 @@ def test_arguana_has_twins_orphans_and_queries_that_are_documents(shared):
     assert "1,298 by their id, 108 under another id" in one.message
 
 
-def test_a_query_that_is_a_document_is_found_by_id_and_by_text_and_dropping_it_is_what_the_convention_does():
+def test_check_own_documents_finds_queries_by_id_and_text():
     documents = {"q1": "is it so that cats sleep all day", "x": "Do dogs  sleep?", "y": "cats", "z": "dogs"}
     queries = {"q1": "is it so that cats sleep all day long", "q2": "do dogs sleep?", "q3": "birds"}
     runs = {"r": {"q1": {"q1": 2, "y": 1}, "q2": {"x": 2, "z": 1}, "q3": {"y": 1}}}
@@ -318,7 +318,7 @@ def test_a_query_that_is_a_document_is_found_by_id_and_by_text_and_dropping_it_i
     assert not found_by(leakage.check_own_documents, settled)["own documents"].problem
 
 
-def test_an_id_that_query_and_document_share_by_chance_is_no_leak_but_dropping_it_is_a_mistake():
+def test_check_own_documents_shared_ids_are_a_problem_only_if_dropped():
     documents, queries = (
         {"1": "wings in a slipstream", "2": "heat"},
         {"1": "what is heat transfer", "2": "how do wings work"},
@@ -338,7 +338,7 @@ def paragraphs(n, rng):
     return {f"d{i}": " ".join(rng.choice(words) for _ in range(40)) for i in range(n)}
 
 
-def test_queries_that_stand_in_their_answers_are_found_and_told_apart_from_the_others():
+def test_check_verbatim_queries_finds_queries_copied_from_answers():
     rng = random.Random(1)
     documents = paragraphs(200, rng)
     queries, grades, run = {}, {}, {}
@@ -356,7 +356,7 @@ def test_queries_that_stand_in_their_answers_are_found_and_told_apart_from_the_o
     assert found_by(leakage.check_verbatim_queries, replace(evidence, queries=short))["verbatim answers"].count == 0
 
 
-def test_the_auc_of_a_query_is_that_of_scikit_learn():
+def test_predictor_pairs_auc_matches_scikit_learn():
     rng = np.random.default_rng(0)
     place = {f"d{i}": i for i in range(40)}
     grades = {f"q{i}": {f"d{j}": float(rng.integers(0, 2)) for j in rng.choice(40, 8, replace=False)} for i in range(9)}
@@ -375,7 +375,7 @@ def with_field(documents, name, values):
 
 
 @pytest.mark.parametrize("name", ["number", "category", "place"])
-def test_a_field_that_knows_the_answers_is_caught_even_where_text_is_good(name):
+def test_check_predictors_finds_field_that_separates_relevant(name):
     data = synthetic.make_synthetic("needles", documents=300, queries=60, seed=4)
     right = {doc for docs in data.judgments.nested.values() for doc in docs}
     rng = random.Random(0)
@@ -408,7 +408,7 @@ def answered_by(data):
 
 
 @pytest.mark.parametrize("kind", ["list", "text", "json", "number", "key", "id", "address"])
-def test_a_field_that_names_the_query_that_it_answers_is_caught(kind):
+def test_check_predictors_finds_field_with_answered_query_ids(kind):
     data = synthetic.make_synthetic("needles", documents=300, queries=60, seed=4)
     if kind == "number":
         names = {query: str(i) for i, query in enumerate(data.queries, 1000)}
@@ -448,7 +448,7 @@ def test_a_field_that_names_the_query_that_it_answers_is_caught(kind):
 
 
 @pytest.mark.parametrize("half", [True, False])
-def test_names_of_a_pool_are_told_and_names_of_answers_are_a_problem_even_for_half_of_the_queries(half):
+def test_check_predictors_pooled_query_ids_are_a_note(half):
     data = synthetic.make_synthetic("needles", documents=300, queries=60, seed=4)
     named = {one.id: set() for one in data.documents}
     rng = random.Random(0)
@@ -470,7 +470,7 @@ def test_names_of_a_pool_are_told_and_names_of_answers_are_a_problem_even_for_ha
 
 
 @pytest.mark.parametrize("kind", ["nested", "id", "address", "host", "list", "tag", "mixed"])
-def test_a_field_that_is_no_single_value_and_knows_the_answers_is_caught(kind):
+def test_check_predictors_finds_leak_in_structured_field(kind):
     data = synthetic.make_synthetic("needles", documents=300, queries=60, seed=4)
     right = {doc for docs in data.judgments.nested.values() for doc in docs}
     rng = random.Random(0)
@@ -502,7 +502,7 @@ def test_a_field_that_is_no_single_value_and_knows_the_answers_is_caught(kind):
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_the_same_fields_without_the_answers_in_them_are_not_accused(seed):
+def test_check_predictors_random_fields_have_no_problem(seed):
     data = synthetic.make_synthetic("needles", documents=300, queries=60, seed=seed)
     rng = random.Random(seed)
     everyone = list(data.queries)
@@ -520,7 +520,7 @@ def test_the_same_fields_without_the_answers_in_them_are_not_accused(seed):
     assert leaking(documents, data) == []
 
 
-def test_metadata_that_was_not_looked_at_is_named_and_the_number_of_fields_is_bounded():
+def test_check_predictors_names_unchecked_and_limits_fields():
     data = synthetic.make_synthetic("needles", documents=200, queries=30)
     titled = with_field(data.documents, "title", [f"{one.id} and more" for one in data.documents])
     evidence = evidence_of(data.judgments, documents=titled, queries=data.queries)
@@ -536,7 +536,7 @@ def test_metadata_that_was_not_looked_at_is_named_and_the_number_of_fields_is_bo
     assert "metadata `deep.k99`" in unread
 
 
-def test_metadata_of_any_kind_breaks_nothing():
+def test_candidate_fields_accept_metadata_of_any_type():
     odd = [None, [], {}, {"x": {}}, [None], {1: 2}, float("nan"), "", 10**400, True, {"a": [{"b": 1}]}, (1, "2"), b"x"]
     documents = [Document(f"d{i}", f"text {i}", metadata={"odd": odd[i % len(odd)]}) for i in range(60)]
     found, _ = leakage_fields.find_candidate_fields(documents, WeightedCorpus.of(documents))
@@ -545,7 +545,7 @@ def test_metadata_of_any_kind_breaks_nothing():
     assert leakage_fields.find_query_naming_fields(documents, {"x", "1", "2", "d3"})
 
 
-def test_the_flaw_of_the_leaky_dataset_is_caught():
+def test_check_predictors_finds_leak_of_leaky_dataset():
     data = synthetic.make_synthetic("leaky", documents=500, queries=50)
     numbers = {one.id: one.metadata["hidden"] for one in data.documents}
     by_number = run_of(dict.fromkeys(data.queries, numbers), "by number")
@@ -564,7 +564,7 @@ def test_the_flaw_of_the_leaky_dataset_is_caught():
     assert (twin.problem, twin.count) == (True, 409)
 
 
-def test_a_run_that_names_the_leaking_field_as_its_prior_ranks_by_it():
+def test_check_predictors_names_runs_with_leaking_prior():
     data = synthetic.make_synthetic("leaky", documents=200, queries=30)
     words = bm25(data)
     told = {
@@ -580,7 +580,7 @@ def test_a_run_that_names_the_leaking_field_as_its_prior_ranks_by_it():
     assert re.search(r"the query words have 0\.\d{4} \(p of the difference [\d.e-]+\); ranked", field.message)
 
 
-def test_what_a_leak_does_comes_first_and_explains_a_search_at_chance():
+def test_audit_evidence_leak_is_first_and_changes_chance_remedy():
     data = synthetic.make_synthetic("leaky", documents=200, queries=30)
     rng = np.random.default_rng(0)
     names = [one.id for one in data.documents]
@@ -594,7 +594,7 @@ def test_what_a_leak_does_comes_first_and_explains_a_search_at_chance():
     assert alone.remedy.startswith("check for ids that do not match")
 
 
-def test_what_predicts_less_than_text_is_a_note_that_says_why():
+def test_check_predictors_weak_field_is_a_note():
     data = synthetic.make_synthetic("needles", documents=300, queries=40)
     right = {doc for docs in data.judgments.nested.values() for doc in docs}
     rng = random.Random(0)
@@ -606,7 +606,7 @@ def test_what_predicts_less_than_text_is_a_note_that_says_why():
     assert "; this is only a note, neither clearly better than the query words nor close to the mark" in told.message
 
 
-def test_a_perfect_run_over_another_language_is_not_accused():
+def test_check_predictors_perfect_run_of_foreign_queries_has_no_problem():
     data = synthetic.make_synthetic("needles", documents=200, queries=30)
     foreign = {query: " ".join(word[::-1] for word in text.lower().split()) for query, text in data.queries.items()}
     perfect = run_of(data.judgments.nested, "perfect")
@@ -619,7 +619,7 @@ def test_a_perfect_run_over_another_language_is_not_accused():
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_the_same_data_with_the_numbers_shuffled_is_not_accused(seed):
+def test_check_predictors_shuffled_field_has_no_problem(seed):
     data = synthetic.make_synthetic("leaky", documents=500, queries=50, seed=seed)
     numbers = [one.metadata["hidden"] for one in data.documents]
     random.Random(seed).shuffle(numbers)
@@ -627,7 +627,7 @@ def test_the_same_data_with_the_numbers_shuffled_is_not_accused(seed):
     assert not [one for one in leakage.check_predictors(evidence_from(clean, bm25=bm25(clean))) if one.problem]
 
 
-def test_the_leaky_dataset_has_409_of_500_twins_and_no_target_map():
+def test_make_synthetic_leaky_has_409_duplicates_and_no_targets():
     data = synthetic.make_synthetic("leaky", documents=500, queries=50)
     texts = [one.text for one in data.documents]
     assert sum(texts.count(text) > 1 for text in texts) == 409
@@ -647,7 +647,7 @@ def of_chance(seed):
 
 
 @pytest.mark.simulation
-def test_permutation_tests_raise_a_false_alarm_as_often_as_they_say():
+def test_permutation_test_keeps_its_false_positive_rate():
     p = [
         [leakage_predictors.permutation_test(pairs, one, seed=seed) for one in both]
         for seed in range(300)
@@ -661,7 +661,7 @@ def test_permutation_tests_raise_a_false_alarm_as_often_as_they_say():
 
 
 @pytest.mark.simulation
-def test_corrected_predictions_raise_no_more_false_alarms_than_their_level():
+def test_evaluate_predictors_keeps_family_error_rate():
     alarms = 0
     for seed in range(200):
         pairs, *both = of_chance(1000 + seed)
@@ -671,7 +671,7 @@ def test_corrected_predictions_raise_no_more_false_alarms_than_their_level():
 
 
 @pytest.mark.parametrize("kind", ["needles", "duplicates", "versions", "multihop"])
-def test_clean_data_has_no_problem(kind):
+def test_data_checks_clean_synthetic_data_has_no_problem(kind):
     for seed in range(4):
         data = synthetic.make_synthetic(kind, documents=400, queries=40, seed=seed)
         evidence = evidence_from(data, bm25=bm25(data))
@@ -680,13 +680,13 @@ def test_clean_data_has_no_problem(kind):
 
 
 @pytest.mark.parametrize("name", ["cacm", "adi", "noveleval"])
-def test_real_collections_that_are_sound_have_no_problem(shared, name):
+def test_data_checks_sound_public_collections_have_no_problem(shared, name):
     data = ragauge.load(shared(name))
     evidence = evidence_from(data, bm25=bm25(data))
     assert [one.what for check in CHECKS for one in check(evidence) if one.problem] == []
 
 
-def test_titles_ids_and_lists_are_no_candidates():
+def test_candidate_fields_exclude_titles_ids_and_lists():
     documents = [
         Document(f"d{i}", f"text {i}", metadata={"name": f"n{i}", "parts": [i], "year": 1990 + i % 20, "one": "same"})
         for i in range(40)
@@ -700,7 +700,7 @@ def test_titles_ids_and_lists_are_no_candidates():
     assert leakage_fields.build_metadata_field("mixed", ["nan", "1", "2"]) is None
 
 
-def test_everything_is_the_same_every_time():
+def test_data_checks_are_deterministic():
     data = synthetic.make_synthetic("leaky", documents=200, queries=20)
     evidence = evidence_from(data, bm25=bm25(data))
     for check in CHECKS:
@@ -708,12 +708,12 @@ def test_everything_is_the_same_every_time():
 
 
 @pytest.mark.parametrize("check", CHECKS)
-def test_a_check_without_its_evidence_says_so(check):
+def test_data_checks_without_evidence_raise_missing_evidence(check):
     with pytest.raises(MissingEvidence):
         list(check(evidence_of({"q": {"a": 1}})))
 
 
 @pytest.mark.parametrize("check", CHECKS[:-1])
-def test_an_empty_corpus_breaks_nothing(check):
+def test_data_checks_accept_empty_corpus(check):
     found = list(check(evidence_of({"q": {"a": 1}}, documents=[], queries={"q": "one two three four"})))
     assert all(one.message for one in found)

@@ -76,7 +76,7 @@ def only(found):
     return one
 
 
-def test_an_honest_run_over_pooled_judgments_has_no_problem():
+def test_audit_evidence_sound_run_has_no_problem():
     for seed in range(5):
         qrels, ranking = made(seed)
         found = audit_evidence(evidence_of(qrels, ranking), AUDIT_CHECKS.values())
@@ -108,7 +108,7 @@ def orders_of(scores):
     st.dictionaries(st.sampled_from("abcdxy"), st.integers(0, 1).map(float), min_size=1, max_size=5),
 )
 @pytest.mark.slow
-def test_the_best_and_the_worst_order_of_ties_are_those_of_all_orders(grades, scores):
+def test_order_ties_bounds_match_all_orders(grades, scores):
     measures = parse_measure_names(ORDERED)
     assert all(tie_orders.has_exact_bounds(one) for one in measures)
     evidence = evidence_of({"q": grades}, {"q": scores}, ORDERED)
@@ -127,12 +127,12 @@ def test_the_best_and_the_worst_order_of_ties_are_those_of_all_orders(grades, sc
     assert middle == pytest.approx([one_by_one.values[str(one)].mean() for one in closed])
 
 
-def test_measures_whose_best_order_is_not_known_are_left_out():
+def test_has_exact_bounds_rejects_measures_without_known_bounds():
     for name in ("map(of=found)@5", "ndcg(gain=1:3/2:1)@5", "infap", "judged@5", "recall(of=eps)@5", "dr@5"):
         assert not tie_orders.has_exact_bounds(parse_measure(name))
 
 
-def test_ties_by_hand():
+def test_check_ties_by_hand():
     qrels = {"q1": {"a": 1, "b": 0}, "q2": {"c": 1}}
     tied = {"q1": {"a": 1.0, "b": 1.0, "x": 1.0}, "q2": {"c": 2.0, "y": 1.0}}
     found = only(ties.check_ties(evidence_of(qrels, tied, ["mrr"])))
@@ -144,13 +144,13 @@ def test_ties_by_hand():
     assert found.grid.rows[0][1:] == pytest.approx([worst, expected, best, worst])
 
 
-def test_ties_that_decide_nothing_are_no_problem():
+def test_check_ties_without_effect_have_no_problem():
     found = only(ties.check_ties(evidence_of({"q": {"a": 1}}, {"q": {"a": 2.0, "x": 1.0, "y": 1.0}}, ["mrr"])))
     assert not found.problem
     assert "no query's score depends" in found.message
 
 
-def test_scores_that_only_doubles_tell_apart_are_told():
+def test_check_ties_difference_below_32_bit_is_reported():
     near = {f"q{i}": {"x": 1.0 + 1e-12, "a": 1.0} for i in range(3)}
     found = list(ties.check_ties(evidence_of({f"q{i}": {"a": 1} for i in range(3)}, near, ["mrr"])))
     width = only([one for one in found if one.what == "score width"])
@@ -169,7 +169,7 @@ def real(shared, collection, runs, measures=DEFAULT, **more):
     return AuditInput(truth, named, parse_measure_names(measures), PRESETS["default"], **more)
 
 
-def test_a_real_run_with_rounded_scores_lies_between_its_bounds(shared):
+def test_check_ties_public_run_has_known_bounds(shared):
     evidence = real(shared, "dl19", ["REP_LLAMA", "BM25"], ["ndcg@10"])
     rounded, exact = ties.check_ties(evidence)
     assert (rounded.problem, rounded.count) == (True, 29)
@@ -181,7 +181,7 @@ def test_a_real_run_with_rounded_scores_lies_between_its_bounds(shared):
 # conventions
 
 
-def test_presets_that_print_the_same_share_a_row_and_refusals_say_why():
+def test_check_conventions_merges_equal_rows_and_explains_refusals():
     qrels = {"q1": {"a": 3, "b": 1}, "q2": {"c": 1}}
     ranking = {"q1": {"b": 2.0, "a": 1.0}}
     found = only(comparability.check_conventions(evidence_of(qrels, ranking, ["ndcg@10", "rbp"])))
@@ -198,7 +198,7 @@ def test_presets_that_print_the_same_share_a_row_and_refusals_say_why():
     assert "torchmetrics, sklearn (rbp is not defined as a mean over the orders of ties)" in found.message
 
 
-def test_several_runs_stand_side_by_side_by_the_first_measure(shared):
+def test_check_conventions_several_runs_use_first_measure(shared):
     evidence = real(shared, "dl19", ["BM25", "REP_LLAMA"])
     found = only(comparability.check_conventions(evidence))
     assert found.grid.header == ["ndcg@10 of", "default", "ranx", "torchmetrics", "pgvectordb", "rig"]
@@ -217,7 +217,7 @@ def test_several_runs_stand_side_by_side_by_the_first_measure(shared):
         ("map(rel=2)", "default", "ragas", "map(of=found,rel=2)"),
     ],
 )
-def test_what_a_convention_chose_changes_with_it_and_what_somebody_chose_stays(name, source, target, restated):
+def test_restate_measure_changes_only_options_of_the_convention(name, source, target, restated):
     measure = parse_measure(name, PRESETS[source])
     assert str(comparability.restate_measure(measure, PRESETS[source], PRESETS[target])) == restated
 
@@ -257,7 +257,7 @@ def odd(seed=3):
         ("ndcg@10", {"gain": "exp", "missing": "skip"}, "missing=skip"),
     ],
 )
-def test_a_number_that_was_counted_otherwise_is_explained_by_just_that(measure, options, label):
+def test_check_published_scores_finds_differing_options(measure, options, label):
     qrels, ranking = odd()
     rules = PRESETS["default"].but(**options)
     value = next(iter(evaluate(Judgments(qrels), run_of(ranking), [measure], rules).means.values()))
@@ -279,7 +279,7 @@ def test_a_number_that_was_counted_otherwise_is_explained_by_just_that(measure, 
 
 
 @pytest.mark.slow
-def test_of_invented_numbers_none_is_explained_without_caution():
+def test_check_published_scores_random_numbers_get_a_caveat():
     qrels, ranking = odd()
     rng = np.random.default_rng(7)
     met = 0
@@ -294,7 +294,7 @@ def test_of_invented_numbers_none_is_explained_without_caution():
     assert met
 
 
-def test_another_cutoff_and_the_audits_own_way_are_explanations_too():
+def test_check_published_scores_finds_other_cutoff_and_own_scoring():
     qrels, ranking = odd()
     value = evaluate(qrels, ranking, ["ndcg@20"]).means["ndcg@20"]
     found = only(
@@ -314,7 +314,7 @@ def test_another_cutoff_and_the_audits_own_way_are_explanations_too():
     assert "as scored here" in found.message
 
 
-def test_a_number_of_other_data_is_not_explained_and_the_nearest_are_shown():
+def test_check_published_scores_unexplained_score_lists_nearest():
     qrels, ranking = odd()
     found = only(
         score_explanation.check_published_scores(evidence_of(qrels, ranking, claims=[("ndcg@10", "0.98765432")]))
@@ -326,7 +326,7 @@ def test_a_number_of_other_data_is_not_explained_and_the_nearest_are_shown():
     assert gaps == sorted(gaps)
 
 
-def test_a_number_of_two_digits_among_many_ways_may_be_met_by_chance():
+def test_check_published_scores_two_digits_may_match_by_chance():
     qrels, ranking = odd()
     value = evaluate(Judgments(qrels), run_of(ranking), ["map"], PRESETS["default"].but(rel=2, depth=50)).means[
         "map(rel=2)"
@@ -339,7 +339,7 @@ def test_a_number_of_two_digits_among_many_ways_may_be_met_by_chance():
     assert "would match by chance" in found.message
 
 
-def test_documents_outside_the_corpus_and_grades_that_do_not_count_are_explanations():
+def test_check_published_scores_finds_changed_judgments():
     from ragauge import Document
 
     qrels, ranking = made(1, queries=20)
@@ -357,7 +357,7 @@ def test_documents_outside_the_corpus_and_grades_that_do_not_count_are_explanati
     assert found.grid.rows[0][0] == "grades below 2 count 0"
 
 
-def test_the_rank_column_explains_what_scores_contradict():
+def test_check_published_scores_finds_order_by_rank_column():
     qrels, ranking = made(2, queries=20)
     rising = {q: {d: float(i) for i, d in enumerate(docs)} for q, docs in ranking.items()}  # distances
     table = run_of(rising).table.with_columns((pl.col("score") + 1).alias("rank"))
@@ -370,7 +370,7 @@ def test_the_rank_column_explains_what_scores_contradict():
     )
 
 
-def test_of_several_runs_the_one_that_explains_a_number_is_named(shared):
+def test_check_published_scores_names_the_matching_run(shared):
     claims = [("ndcg@10", "0.7439"), ("ndcg@10", "0.7384"), ("ndcg@10", "0.5058"), ("ndcg@10", "0.7205")]
     ranked, counted, other, none = score_explanation.check_published_scores(
         real(shared, "dl19", ["BM25", "REP_LLAMA"], claims=claims)
@@ -382,7 +382,7 @@ def test_of_several_runs_the_one_that_explains_a_number_is_named(shared):
     assert none.problem  # it is of other judgments
 
 
-def test_tracks_that_count_from_grade_two_are_explained_so(shared):
+def test_check_published_scores_finds_rel_2_of_public_run(shared):
     evidence = real(shared, "dl19", ["BM25"], ["map(rel=2)", "recall(rel=2)@100"])
     high = evidence.scores("BM25").means
     claims = [("map", f"{high['map(rel=2)']:.4f}"), ("recall@100", f"{high['recall(rel=2)@100']:.4f}")]
@@ -390,7 +390,7 @@ def test_tracks_that_count_from_grade_two_are_explained_so(shared):
         assert "is explained by rel=2" in found.message
 
 
-def test_every_published_score_is_as_counted(shared):
+def test_check_published_scores_match_public_runs(shared):
     folder = shared("trec_dl_runs")
     with open(folder / "published_scores.csv") as file:
         rows = list(csv.DictReader(file))
@@ -404,7 +404,7 @@ def test_every_published_score_is_as_counted(shared):
     ("text", "value", "digits"),
     [("0.7439", 0.7439, 4), (".74", 0.74, 2), ("74.39", 0.7439, 4), ("74%", 0.74, 2), ("1", 1.0, 0)],
 )
-def test_figures_are_read_with_their_digits(text, value, digits):
+def test_published_score_reads_value_and_digits(text, value, digits):
     claim = score_explanation.PublishedScore.read("ndcg@10", text, PRESETS["default"])
     assert (claim.value, claim.digits) == (pytest.approx(value), digits)
 
@@ -412,7 +412,7 @@ def test_figures_are_read_with_their_digits(text, value, digits):
 # ground truth and depth
 
 
-def test_a_hundred_neighbours_each_leave_a_tenth_of_recall_at_ten():
+def test_check_truncated_judgments_100_neighbours_limit_recall_to_a_tenth():
     rng = np.random.default_rng(0)
     truth = judgments_from_neighbours([rng.permutation(1000)[:100].tolist() for _ in range(20)])
     found_ids = {q: {d: -float(i) for i, d in enumerate(list(docs)[:10])} for q, docs in truth.nested.items()}
@@ -426,7 +426,7 @@ def test_a_hundred_neighbours_each_leave_a_tenth_of_recall_at_ten():
     assert not described.problem
 
 
-def test_a_heap_at_the_maximum_is_a_cap_and_a_tail_is_none():
+def test_check_truncated_judgments_finds_cap_but_not_tail():
     rng = np.random.default_rng(1)
     sizes = np.minimum(rng.geometric(0.03, 200), 40)
     capped = {f"q{i}": {f"d{j}": 1 for j in range(n)} for i, n in enumerate(sizes.tolist())}
@@ -439,7 +439,7 @@ def test_a_heap_at_the_maximum_is_a_cap_and_a_tail_is_none():
     ).problem
 
 
-def test_a_ceiling_by_hand_and_one_that_is_near_enough():
+def test_check_truncated_judgments_ceiling_by_hand():
     qrels = {"q1": dict.fromkeys(["a", "b", "c", "d"], 1), "q2": {"a": 1}}
     evidence = evidence_of(qrels, {"q1": {"a": 1.0}, "q2": {"a": 1.0}}, ["recall@2", "recall(of=capped)@2", "recall@3"])
     _, two, three = judgment_coverage.check_truncated_judgments(evidence)
@@ -453,7 +453,7 @@ def test_a_ceiling_by_hand_and_one_that_is_near_enough():
     )
 
 
-def test_a_run_that_was_cut_above_the_cutoff_says_nothing_about_it():
+def test_check_depth_run_shallower_than_cutoff_is_a_problem():
     qrels, ranking = made(depth=20)
     found = only(judgment_coverage.check_depth(evidence_of(qrels, ranking, ["ndcg@10", "recall@100"])))
     assert (found.problem, found.count) == (True, 1)
@@ -472,7 +472,7 @@ def test_a_run_that_was_cut_above_the_cutoff_says_nothing_about_it():
 
 @settings(max_examples=60)
 @given(judgments(low=-1), runs(tied=False), st.integers(1, 4), st.integers(1, 3))
-def test_filling_the_top_is_the_same_as_judging_those_documents(qrels, ranking, k, grade):
+def test_fill_unjudged_equals_evaluate_with_judged_documents(qrels, ranking, k, grade):
     evidence = evidence_of(qrels, ranking, ["ndcg@3", "map", "recall@2", "rbp", "num_rel_ret"])
     best = {q: sorted(docs, key=lambda d: -docs[d])[:k] for q, docs in ranking.items()}
     more = {
@@ -485,7 +485,7 @@ def test_filling_the_top_is_the_same_as_judging_those_documents(qrels, ranking, 
     assert list(found.means.values()) == pytest.approx(list(wanted.means.values()))
 
 
-def test_unjudged_documents_by_hand():
+def test_check_unjudged_by_hand():
     qrels = {f"q{i}": {"a": 2, "b": 0, "c": 0} for i in range(4)}
     ranking = {q: {"x": 3.0, "a": 2.0, "b": 1.0} for q in qrels}
     found = only(judgment_coverage.check_unjudged(evidence_of(qrels, ranking, ["mrr@2", "precision@10"])))
@@ -507,7 +507,7 @@ def test_unjudged_documents_by_hand():
     assert "they list relevant documents only" in found.message
 
 
-def test_a_run_of_judged_documents_only_was_filtered(shared):
+def test_check_unjudged_run_of_judged_documents_only_is_a_problem(shared):
     qrels, ranking = made(judged=100)
     found = list(judgment_coverage.check_unjudged(evidence_of(qrels, ranking, ["ndcg@10"])))
     assert [(one.what, one.problem) for one in found] == [("unjudged", False), ("judged only", True)]
@@ -522,7 +522,7 @@ def test_a_run_of_judged_documents_only_was_filtered(shared):
     )
 
 
-def test_a_run_that_the_pool_does_not_know_is_told():
+def test_check_unjudged_pool_bias_is_a_problem():
     qrels, ranking = made(judged=100)
     stranger = {
         q: {f"new {d}" if i % 3 == 0 else d: s for i, (d, s) in enumerate(docs.items())} for q, docs in ranking.items()
@@ -546,7 +546,7 @@ def over_all_orders(grades, documents, depth, names):
     ]
 
 
-def test_chance_is_the_mean_over_all_rankings_of_the_collection():
+def test_random_order_mean_matches_all_permutations():
     grades, documents, depth = {"a": 2, "b": 1, "c": 0}, list("abcde"), 3
     names = [
         "ndcg@2",
@@ -568,7 +568,7 @@ def test_chance_is_the_mean_over_all_rankings_of_the_collection():
     assert all(one.exact for one in found)
 
 
-def test_measures_without_a_closed_form_are_drawn_and_come_near():
+def test_random_order_mean_without_closed_form_is_sampled():
     grades, documents, depth = {"a": 2, "b": 1, "c": 0}, list("abcde"), 3
     names = ["bpref", "rbp", "err", "recall@4"]
     evidence = evidence_of({"q": grades}, {"q": {"a": 1.0}}, names)
@@ -581,7 +581,7 @@ def test_measures_without_a_closed_form_are_drawn_and_come_near():
 
 @settings(max_examples=40)
 @given(judgments(low=0), runs(), st.integers(1, 12))
-def test_formulas_for_a_shuffled_list_agree_with_the_engine_that_looks_at_each_rank(qrels, ranking, k):
+def test_random_order_mean_matches_expected_means_of_ties(qrels, ranking, k):
     evidence = evidence_of(qrels, ranking, [f"mrr@{k}", f"map@{k}", "map", f"map(of=capped)@{k}", "map(rel=2)"])
     own = tie_orders.tie_all_documents(evidence.judged("run"))
     for measure, exact in zip(
@@ -592,7 +592,7 @@ def test_formulas_for_a_shuffled_list_agree_with_the_engine_that_looks_at_each_r
         )
 
 
-def test_the_oracle_by_hand():
+def test_check_chance_level_oracle_scores_by_hand():
     qrels = {"q1": dict.fromkeys("abcd", 1) | {"n": 0}, "q2": {"a": 3, "b": 1}}
     evidence = evidence_of(qrels, {"q1": {"a": 1.0}, "q2": {"b": 1.0}}, ["ndcg@2", "recall@2", "precision@4", "map"])
     found = only(chance_level.check_chance_level(evidence))
@@ -600,7 +600,7 @@ def test_the_oracle_by_hand():
 
 
 @pytest.mark.slow
-def test_random_rankings_are_found_no_better_than_chance_and_honest_ones_better():
+def test_check_chance_level_separates_random_from_sound_runs():
     flagged = 0
     for seed in range(30):
         qrels, _ = made(seed, queries=20, documents=200, judged=0)
@@ -614,7 +614,7 @@ def test_random_rankings_are_found_no_better_than_chance_and_honest_ones_better(
         assert not only(chance_level.check_chance_level(evidence_of(qrels, ranking, DEFAULT))).problem
 
 
-def test_a_run_that_finds_but_does_not_rank_is_told_which_chance_it_is():
+def test_check_chance_level_shuffled_run_is_random_order_of_own_documents():
     qrels, ranking = made(4, skill=3.0)
     rng = np.random.default_rng(4)
     shuffled = {
@@ -627,7 +627,7 @@ def test_a_run_that_finds_but_does_not_rank_is_told_which_chance_it_is():
     assert "drawn at random" not in found.message
 
 
-def test_rare_hits_that_are_far_above_chance_are_not_called_chance():
+def test_check_chance_level_rare_hits_are_above_chance():
     qrels = {f"q{i}": {"a": 1} for i in range(100)}
     others = [f"x{i}" for i in range(9)]
     hit = {q: {d: -float(r) for r, d in enumerate((["a"] if i < 2 else []) + others)} for i, q in enumerate(qrels)}
@@ -643,7 +643,7 @@ def test_rare_hits_that_are_far_above_chance_are_not_called_chance():
 # perfection
 
 
-def test_a_run_made_from_the_judgments_is_caught():
+def test_check_perfect_scores_run_from_judgments_is_a_problem():
     qrels, _ = made(5)
     cheat = {q: {d: g + 0.001 * i for i, (d, g) in enumerate(docs.items())} for q, docs in qrels.items()}
     found = list(suspicious_scores.check_perfect_scores(evidence_of(qrels, cheat)))
@@ -651,7 +651,7 @@ def test_a_run_made_from_the_judgments_is_caught():
     assert "ndcg@10, map, mrr" in found[0].message
 
 
-def test_perfection_without_evidence_is_none():
+def test_check_perfect_scores_easy_queries_have_no_problem():
     few = {f"q{i}": {"a": 1, "b": 0} for i in range(9)}
     assert not only(
         suspicious_scores.check_perfect_scores(evidence_of(few, {q: {"a": 2.0, "b": 1.0} for q in few}))
@@ -665,7 +665,7 @@ def test_perfection_without_evidence_is_none():
     assert not found.problem  # an easy question is answered by everybody
 
 
-def test_one_value_for_every_query_is_told_unless_it_is_nothing_or_everything():
+def test_check_perfect_scores_constant_score_is_reported_unless_zero():
     qrels = {f"q{i}": {"a": 1} for i in range(20)}
     second = {q: {"x": 2.0, "a": 1.0, "y": 0.5} for q in qrels}
     found = list(suspicious_scores.check_perfect_scores(evidence_of(qrels, second, ["mrr", "precision@10"])))
@@ -676,7 +676,7 @@ def test_one_value_for_every_query_is_told_unless_it_is_nothing_or_everything():
     assert not only(suspicious_scores.check_perfect_scores(evidence_of(qrels, nothing, ["mrr"]))).problem
 
 
-def test_the_same_run_twice_and_measures_that_are_one():
+def test_check_identical_runs_finds_equal_runs_and_measures():
     qrels, ranking = made(6)
     scaled = {q: {d: 10 * s for d, s in docs.items()} for q, docs in ranking.items()}
     found = list(
@@ -698,7 +698,7 @@ def test_the_same_run_twice_and_measures_that_are_one():
 
 
 @pytest.mark.parametrize("convention", ["default", "trec9"])
-def test_queries_that_are_left_out_raise_the_mean_by_so_much(convention):
+def test_check_missing_queries_reports_increase_of_mean(convention):
     qrels = {f"q{i}": {"a": 1} for i in range(4)}
     ranking = {"q0": {"a": 1.0}, "q1": {"x": 2.0, "a": 1.0}}
     found = only(suspicious_scores.check_missing_queries(evidence_of(qrels, ranking, ["mrr"], convention)))
@@ -708,7 +708,7 @@ def test_queries_that_are_left_out_raise_the_mean_by_so_much(convention):
     assert ("are scored 0" if convention == "default" else "are ignored") in found.message
 
 
-def test_queries_that_failed_count_as_missing_and_empty_answers_do_not():
+def test_check_missing_queries_counts_failed_but_not_empty():
     qrels = {f"q{i}": {"a": 1} for i in range(4)}
     evidence = evidence_of(qrels, {"q0": {"a": 1.0}, "q1": {"a": 1.0}}, ["mrr"], "trec9")
     timings = pl.DataFrame(
@@ -723,7 +723,7 @@ def test_queries_that_failed_count_as_missing_and_empty_answers_do_not():
     assert found.grid.rows == [("mrr", 0.5, pytest.approx(2 / 3), pytest.approx(2 / 3 - 0.5))]
 
 
-def test_documents_that_come_again_are_counted_both_ways():
+def test_check_repeated_documents_scores_both_ways():
     table = pl.DataFrame(
         {"query": ["q"] * 4, "doc": ["d1", "d1", "d1", "d2"], "score": [4.0, 3.0, 2.0, 1.0], "rank": [1, 2, 3, 4]}
     )
@@ -738,7 +738,7 @@ def test_documents_that_come_again_are_counted_both_ways():
 # repeats and numbers of queries
 
 
-def test_rankings_that_change_between_repeats_are_counted_with_the_depth():
+def test_check_repeats_counts_changed_rankings_and_depth():
     qrels = {f"q{i}": {"a": 1} for i in range(3)}
     first = {q: {"a": 3.0, "b": 2.0, "c": 1.0} for q in qrels}
     again = {**first, "q0": {"b": 3.0, "a": 2.0, "c": 1.0}, "q1": {"a": 3.0, "c": 2.0, "b": 1.0}}
@@ -760,7 +760,7 @@ def asked(times, name="run"):
 
 
 @pytest.mark.parametrize(("times", "problem"), [(2, True), (3, False)])
-def test_repeats_that_a_run_keeps_three_times_or_more_are_a_note(times, problem):
+def test_check_repeats_three_or_more_trials_are_a_note(times, problem):
     qrels = {f"q{i}": {"a": 1} for i in range(3)}
     good, bad = (dict.fromkeys(qrels, docs) for docs in ({"a": 2.0, "b": 1.0}, {"b": 2.0, "a": 1.0}))
     kept = asked([good, bad, good][:times])
@@ -771,7 +771,7 @@ def test_repeats_that_a_run_keeps_three_times_or_more_are_a_note(times, problem)
     assert bool(one.remedy) is problem
 
 
-def test_enough_goes_by_the_mean_over_all_times():
+def test_check_query_count_uses_mean_over_trials():
     good, bad = {"a": 2.0, "b": 1.0}, {"b": 2.0, "a": 1.0}  # mrr 1 and 1/2
     qrels = {f"q{i}": {"a": 1} for i in range(40)}
 
@@ -790,7 +790,7 @@ def test_enough_goes_by_the_mean_over_all_times():
     assert one.grid.rows == [["mrr", pytest.approx(gap.mean()), pytest.approx(p), *one.grid.rows[0][3:]]]
 
 
-def test_a_query_without_a_value_some_time_has_none_over_all_times():
+def test_averages_query_unscored_in_one_trial_is_unscored():
     evidence = evidence_of(
         {"q1": {"a": 1}, "q2": {"a": 1}},
         {"q1": {"a": 1.0}, "q2": {"b": 2.0, "a": 1.0}},
@@ -804,7 +804,7 @@ def test_a_query_without_a_value_some_time_has_none_over_all_times():
     assert found.means["mrr"] == pytest.approx((0.75 + 0.5) / 2)  # of the means of each time, as in a report
 
 
-def test_equal_scores_in_another_order_are_no_other_ranking_where_ids_decide():
+def test_check_repeats_reordered_ties_differ_only_if_ranked():
     qrels = {"q": {"a": 1}}
     one, other = {"q": {"a": 1.0, "b": 1.0}}, {"q": {"b": 1.0, "a": 1.0}}
     assert not only(stability.check_repeats(evidence_of(qrels, one, ["mrr"], repeats={"run": [run_of(other)]}))).problem
@@ -814,7 +814,7 @@ def test_equal_scores_in_another_order_are_no_other_ranking_where_ids_decide():
     ).problem
 
 
-def test_differences_are_held_against_what_the_queries_can_tell(shared):
+def test_check_query_count_reports_detectable_difference(shared):
     evidence = real(shared, "dl19", ["BM25", "REP_LLAMA", "SPLADE_P_P_ENSEMBLE_DISTIL"])
     found = only(stability.check_query_count(evidence))
     assert (found.problem, found.count, found.subject) == (True, 1, "REP_LLAMA")
@@ -850,7 +850,7 @@ def pair_of_runs(n, better, worse):
     )
 
 
-def test_a_difference_that_the_test_finds_is_a_note_though_so_many_queries_seldom_find_it():
+def test_check_query_count_significant_low_power_difference_is_a_note():
     gap = np.array([0.5] * 8 + [-0.5] + [0.0] * 51)
     p, least = stats.ttest_1samp(gap, 0).pvalue, detectable_difference(gap.std(ddof=1), 60)
     assert p < 0.05
@@ -864,7 +864,7 @@ def test_a_difference_that_the_test_finds_is_a_note_though_so_many_queries_seldo
     )
 
 
-def test_a_difference_that_the_test_does_not_find_is_a_problem_of_the_order():
+def test_check_query_count_insignificant_difference_is_a_problem():
     gap = np.array([0.5] * 5 + [-0.5] * 2 + [0.0] * 53)
     p = stats.ttest_1samp(gap, 0).pvalue
     assert p > 0.05
@@ -876,7 +876,7 @@ def test_a_difference_that_the_test_does_not_find_is_a_problem_of_the_order():
 
 
 @pytest.mark.parametrize(("n", "said", "problem"), [(5, True, True), (15, True, False), (25, False, False)])
-def test_few_queries_are_worth_a_word_and_very_few_a_problem(n, said, problem):
+def test_check_query_count_few_queries_is_a_note_or_problem(n, said, problem):
     qrels, ranking = made(queries=n)
     found = list(stability.check_query_count(evidence_of(qrels, ranking)))
     assert [one.problem for one in found] == ([problem] if said else [])

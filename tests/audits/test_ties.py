@@ -69,7 +69,7 @@ few = st.dictionaries(st.sampled_from("abcdqxy"), st.integers(0, 1).map(float), 
 @settings(max_examples=25)
 @given(grades, few)
 @pytest.mark.slow
-def test_bounds_are_those_of_all_orders_where_documents_are_taken_out(options, grades, scores):
+def test_tie_bounds_with_removed_documents_match_all_orders(options, grades, scores):
     rules = PRESETS["default"].but(**options)
     evidence = evidence_of({"q": grades}, {"q": scores}, rules)
     found = ties.compute_tie_sensitivity(evidence, "run", evidence.runs["run"].table, rules)
@@ -94,7 +94,7 @@ def test_bounds_are_those_of_all_orders_where_documents_are_taken_out(options, g
     st.sampled_from([{}, *OUT]),
 )  # fmt: skip
 @pytest.mark.slow
-def test_what_is_counted_lies_between_the_bounds_under_every_convention(qrels, nested, name, options):
+def test_tie_bounds_contain_score_under_every_convention(qrels, nested, name, options):
     nested = {query: {"q0": 1.0, **docs} for query, docs in nested.items()}
     rules, measures = PRESETS[name], MEASURES
     if rules.ties == "expected":
@@ -107,13 +107,13 @@ def test_what_is_counted_lies_between_the_bounds_under_every_convention(qrels, n
             assert worst - 1e-9 <= counted <= best + 1e-9, measure
 
 
-def test_the_querys_own_document_is_no_part_of_a_tie_where_it_is_dropped():
+def test_check_ties_own_dropped_ignores_own_document():
     found = only(look({"q": {"a": 1, "n": 0}}, {"q": {"q": 9, "a": 5, "n": 5}}, "beir"))
     assert found.grid.rows == [["mrr", 0.5, 0.75, 1.0, 0.5]]
     assert "50.0% of the scores are tied (1 of 2)" in found.message
 
 
-def test_unjudged_documents_are_no_part_of_a_tie_where_the_list_is_condensed():
+def test_check_ties_condensed_ignores_unjudged_documents():
     rules = PRESETS["default"].but(unjudged="condensed")
     qrels = {f"q{i}": {"a": 1, "n": 0} for i in range(12)}
     found = only(look(qrels, {q: {"u1": 9, "u2": 8, "a": 5, "n": 5} for q in qrels}, rules))
@@ -122,13 +122,13 @@ def test_unjudged_documents_are_no_part_of_a_tie_where_the_list_is_condensed():
     assert (found.count, found.message) == (0, "no two documents of a query have the same score")
 
 
-def test_a_query_that_keeps_nothing_has_still_answered():
+def test_check_ties_query_without_remaining_documents_scores_zero():
     qrels = {"a": {"x": 1}, "b": {"x": 1}}
     found = only(look(qrels, {"a": {"a": 1}, "b": {"x": 1, "y": 1}}, "beir"))
     assert found.grid.rows == [["mrr", 0.25, 0.375, 0.5, 0.25]]
 
 
-def test_a_tie_across_the_depth_is_settled_before_the_cut():
+def test_check_ties_across_depth_limit_uses_random_orders():
     rules = PRESETS["default"].but(depth=2)
     qrels = {f"q{i}": {"c": 1} for i in range(400)}
     found = only(look(qrels, {q: dict.fromkeys("abc", 1) for q in qrels}, rules))
@@ -139,7 +139,7 @@ def test_a_tie_across_the_depth_is_settled_before_the_cut():
     assert not only(look(qrels, {q: {"c": 3, "b": 2, "a": 1, "x": 1} for q in qrels}, rules)).problem
 
 
-def test_grades_of_nothing_that_count_as_relevant_have_no_best_order():
+def test_check_ties_rel_zero_omits_measure():
     found = only(look({"q": {"a": 0, "b": 1}}, {"q": {"a": 1, "b": 1}}, measures=("mrr(rel=0)", "mrr")))
     assert [row[0] for row in found.grid.rows] == ["mrr"]
     assert "not computed for mrr(rel=0)" in found.message
@@ -154,7 +154,7 @@ QRELS = {f"q{i}": {"a": 1} for i in range(4)}
 STEP = math.nextafter(1.0, 2.0)
 
 
-def test_ties_are_those_of_the_width_that_counts_and_told_once():
+def test_check_ties_32_bit_ties_are_reported_once():
     found = only(look(QRELS, near(1 + 1e-12), "trec9"))
     assert (found.what, found.problem, found.effect) == ("ties", True, "mrr 0.5000 to 1.0000")
     assert "50.0% of the scores are tied (4 of 8), 4 of them only as 32-bit floats" in found.message
@@ -165,7 +165,7 @@ def test_ties_are_those_of_the_width_that_counts_and_told_once():
     assert wide["score width"].grid.rows == [["mrr", 0.5, 0.75, 1.0, 1.0, 0.5]]
 
 
-def test_the_smallest_step_is_a_tie_unless_it_is_known_to_be_the_order_of_return():
+def test_check_ties_minimal_score_step_is_a_tie_unless_run_has_manifest():
     found = only(look(QRELS, near(STEP)))
     assert (found.what, found.problem, found.effect) == ("ties", True, "mrr 0.5000 to 1.0000")
     assert "4 of them except for the smallest step of a double" in found.message
@@ -179,7 +179,7 @@ def test_the_smallest_step_is_a_tie_unless_it_is_known_to_be_the_order_of_return
     assert only(look(QRELS, made, "trec9")).problem  # ids decide there, and not the system
 
 
-def test_the_ties_of_a_run_folder_are_those_that_the_system_gave(tmp_path):
+def test_check_ties_run_folder_reports_ties_of_the_system(tmp_path):
     ragauge.run("synthetic:needles(documents=300, queries=40)", "bm25", k=20, out=tmp_path / "out")
     found = audit(tmp_path / "out" / "judgments.parquet", str(tmp_path / "out" / "bm25"), checks="ties")
     one = only(found.findings)
@@ -188,7 +188,7 @@ def test_the_ties_of_a_run_folder_are_those_that_the_system_gave(tmp_path):
     assert [round(figure, 4) for figure in one.grid.rows[0][1:]] == [0.5994, 0.6424, 0.6914, 0.6454]
 
 
-def test_steps_of_a_chain_are_one_score_and_the_next_query_begins_anew():
+def test_merge_adjacent_scores_merges_chains_within_a_query():
     chain = [1.0, math.nextafter(1.0, 0), math.nextafter(math.nextafter(1.0, 0), 0), 0.5]
     table = run_of({"q": dict(zip("abcd", chain, strict=True)), "p": {"a": chain[1]}, "z": {"a": 0.0}}).table
     level = dict(zip(*ties.merge_adjacent_scores(table).select(pl.col("query") + pl.col("doc"), "score"), strict=True))

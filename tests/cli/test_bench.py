@@ -54,7 +54,7 @@ def folder(tmp_path):
 
 
 @pytest.mark.engine
-def test_stores_are_measured_shown_and_left_in_a_folder(ragauge, tmp_path):
+def test_bench_prints_results_and_writes_folder(ragauge, tmp_path):
     done = ragauge(
         "bench",
         *SMALL,
@@ -83,7 +83,7 @@ def test_stores_are_measured_shown_and_left_in_a_folder(ragauge, tmp_path):
 
 
 @pytest.mark.engine
-def test_the_harness_told_to_stall_shows_what_a_closed_loop_hides(ragauge):
+def test_bench_stalling_null_store_is_measured_under_load(ragauge):
     load = ("--qps", "100+50%", "--clients", "1", "--seconds", "0.5", "--no-sweep")
     done = ragauge("bench", *SMALL, "--store", "null:stall_ms=50,every=20", *load)
     text = " ".join(done.stdout.split())
@@ -108,7 +108,7 @@ def test_bench_marks_reused_rows_and_fresh_measures_them_again(ragauge):
 
 
 @pytest.mark.engine
-def test_machines_get_json_or_csv_on_standard_output_and_nothing_else(ragauge):
+def test_bench_prints_json_csv_or_schema(ragauge):
     done = ragauge("bench", *SMALL, "--store", "exact", "--json")
     jsonschema.validate(json.loads(done.stdout), SCHEMA)
     [row] = csv.DictReader(io.StringIO(ragauge("bench", *SMALL, "--store", "exact", "--csv").stdout))
@@ -118,7 +118,7 @@ def test_machines_get_json_or_csv_on_standard_output_and_nothing_else(ragauge):
 
 
 @pytest.mark.engine
-def test_a_store_that_breaks_is_reported_in_its_own_words_and_the_others_finish(ragauge, tmp_path):
+def test_bench_failing_store_is_reported_and_others_finish(ragauge, tmp_path):
     (tmp_path / "own.py").write_text(OWN)
     done = ragauge("bench", *SMALL, "--store", "own:Broken", "--store", "exact", code=3)
     assert "exact" in done.stdout
@@ -126,7 +126,7 @@ def test_a_store_that_breaks_is_reported_in_its_own_words_and_the_others_finish(
     assert "disk &lt;full>" in (tmp_path / "bench" / "clustered" / "report.md").read_text()
 
 
-def test_where_nothing_was_measured_an_older_report_stays(ragauge, folder, tmp_path):
+def test_bench_without_results_keeps_older_report(ragauge, folder, tmp_path):
     (tmp_path / "own.py").write_text(OWN)
     before = (folder / "sweep.json").read_bytes()
     done = ragauge("bench", *SMALL, "--store", "mine=own:Broken", "-o", "bench/toy", code=3)
@@ -137,14 +137,14 @@ def test_where_nothing_was_measured_an_older_report_stays(ragauge, folder, tmp_p
 
 
 @pytest.mark.engine
-def test_a_library_that_is_missing_names_its_extra_and_the_sweep_goes_on(ragauge, tmp_path):
+def test_bench_missing_library_names_extra_and_others_finish(ragauge, tmp_path):
     (tmp_path / "own.py").write_text(OWN)
     done = ragauge("bench", *SMALL, "--store", "own:Lacking", "--store", "exact", code=2)
     assert "exact" in done.stdout
     assert "[lacking]'" in done.stderr
 
 
-def test_a_mistake_gets_a_sentence_and_a_hint(ragauge):
+def test_bench_invalid_option_prints_one_line_error(ragauge):
     assert (
         "--clients must be numbers separated by commas, got `two`"
         in ragauge("bench", "--clients", "two", code=2).stderr
@@ -153,7 +153,7 @@ def test_a_mistake_gets_a_sentence_and_a_hint(ragauge):
     assert "unknown store `hnswlob`" in ragauge("bench", "--store", "hnswlob", code=2).stderr
 
 
-def test_what_was_measured_is_shown_again(ragauge, folder):
+def test_report_prints_stored_benchmark(ragauge, folder):
     done = ragauge("report", "bench/toy")
     text = " ".join(done.stdout.split())
     assert "by search speed alone hnswlib is the fastest: 17,100 queries per second" in text
@@ -161,7 +161,7 @@ def test_what_was_measured_is_shown_again(ragauge, folder):
     assert ragauge("report", "bench/toy/sweep.json").stdout == done.stdout
 
 
-def test_it_is_written_again_in_every_form(ragauge, folder, tmp_path):
+def test_report_writes_benchmark_in_every_format(ragauge, folder, tmp_path):
     assert ragauge("report", "bench/toy", "--format", "latex").stdout.startswith("% \\usepackage{booktabs}")
     ragauge("report", "bench/toy", "-o", "again.csv", "-o", "again.md", "-o", "again.json")
     assert json.loads((tmp_path / "again.json").read_text())["data"] == "toy"
@@ -173,7 +173,7 @@ def test_it_is_written_again_in_every_form(ragauge, folder, tmp_path):
 
 
 @pytest.mark.engine
-def test_the_page_and_the_charts_are_written_again(ragauge, folder, tmp_path):
+def test_report_writes_page_and_charts_of_benchmark(ragauge, folder, tmp_path):
     pytest.importorskip("altair")
     pytest.importorskip("vl_convert")
     ragauge("report", "bench/toy", "-o", "again.html", "--charts", "charts")
@@ -181,7 +181,7 @@ def test_the_page_and_the_charts_are_written_again(ragauge, folder, tmp_path):
     assert (tmp_path / "charts" / "bench-frontier.svg").read_text(encoding="utf-8").startswith("<svg")
 
 
-def test_a_half_written_file_is_no_sweep(ragauge, folder):
+def test_report_truncated_benchmark_prints_error(ragauge, folder):
     (folder / "sweep.json").write_text('{"schema": "ragauge-sweep/1", "points": [')
     assert "the JSON cannot be read" in ragauge("report", "bench/toy", code=2).stderr
     (folder / "sweep.json").write_text('{"schema": "ragauge-sweep/9", "points": []}')
@@ -189,7 +189,7 @@ def test_a_half_written_file_is_no_sweep(ragauge, folder):
     assert 'expected the schema ragauge-sweep/2, got "ragauge-sweep/9"' in refused
 
 
-def test_off_a_terminal_each_configuration_is_named_once_as_its_turn_comes(capsys):
+def test_show_progress_lines_prints_each_configuration_once(capsys):
     with show_progress(lines=True) as progress:
         progress(Progress("exact neighbours", 0, 10))
         progress(Progress("exact neighbours", 10, 10))
@@ -202,7 +202,7 @@ def test_off_a_terminal_each_configuration_is_named_once_as_its_turn_comes(capsy
     assert progress.describe_step() == "faiss:m=32: search (1 of 3)"
 
 
-def test_a_name_that_a_terminal_would_act_on_is_harmless_while_it_is_measured(capsys):
+def test_show_progress_escape_sequences_are_replaced(capsys):
     with show_progress(lines=True) as progress:
         progress(Progress("insert", 0, 1, "red\x1b[31m\x07"))
         progress(Progress("insert", 1, 1, "red\x1b[31m\x07"))

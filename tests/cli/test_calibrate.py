@@ -47,7 +47,7 @@ def run(*arguments):
     return done
 
 
-def test_one_set_has_every_figure_and_its_interval(labelled):
+def test_calibrate_one_dataset_prints_statistics_and_intervals(labelled):
     done = run(labelled)
     assert done.exit_code == 0
     lines = done.stdout.splitlines()
@@ -65,7 +65,7 @@ def test_one_set_has_every_figure_and_its_interval(labelled):
     )
 
 
-def test_several_sets_are_a_row_each(labelled, tmp_path):
+def test_calibrate_several_datasets_prints_one_row_each(labelled, tmp_path):
     other = tmp_path / "others.jsonl"
     other.write_text("".join(json.dumps({**row, "labels": {"faithfulness": 1.0}}) + "\n" for row in ROWS))
     done = run(labelled, str(other))
@@ -77,7 +77,7 @@ def test_several_sets_are_a_row_each(labelled, tmp_path):
     assert rows[1][header.index("kappa")] == "-"
 
 
-def test_json_keeps_its_promise_and_has_no_nan(labelled):
+def test_calibrate_json_matches_schema_without_nan(labelled):
     done = run(labelled, "--json", "--labels", "12", "--replicates", "2", "--canaries")
     data = json.loads(done.stdout, parse_constant=pytest.fail)
     jsonschema.validate(data, SCHEMA)
@@ -91,11 +91,11 @@ def test_json_keeps_its_promise_and_has_no_nan(labelled):
     assert len(one["pairs"]) == 24
 
 
-def test_the_schema_can_be_printed(labelled):
+def test_calibrate_schema_prints_json_schema(labelled):
     assert json.loads(run("--schema").stdout) == SCHEMA
 
 
-def test_csv_is_long_and_markdown_is_a_page(labelled):
+def test_calibrate_prints_csv_and_markdown(labelled):
     rows = list(csv.DictReader(io.StringIO(run(labelled, "--csv").stdout)))
     assert {row["rater"] for row in rows} == {"lexical", "lexical by probability", "word overlap", "always good"}
     kappa = next(row for row in rows if row["figure"] == "kappa")
@@ -119,7 +119,7 @@ def test_calibrate_writes_files_and_charts(labelled, tmp_path):
     }
 
 
-def test_everything_fits_a_terminal_of_80_columns(labelled, tmp_path):
+def test_calibrate_output_fits_80_columns(labelled, tmp_path):
     """A pseudo-terminal, as people have it."""
     if sys.platform == "win32":
         pytest.skip("there is no pseudo-terminal")
@@ -161,7 +161,7 @@ def test_everything_fits_a_terminal_of_80_columns(labelled, tmp_path):
         (["absent.jsonl"], "absent.jsonl"),
     ],
 )
-def test_mistakes_get_one_sentence(labelled, arguments, said):
+def test_calibrate_invalid_input_prints_one_line_error(labelled, arguments, said):
     given = [labelled if one == "FILE" else one for one in arguments]
     done = forked(["-m", "ragauge", "calibrate", *given], Path.cwd())
     assert done.returncode == 2

@@ -45,7 +45,7 @@ def called(tmp_path, monkeypatch):
 
 
 @pytest.mark.torch
-def test_embedders_stand_in_a_table_that_fits_and_files_are_written(ragauge, tmp_path):
+def test_embedders_prints_table_and_writes_files(ragauge, tmp_path):
     done = ragauge("embedders", DATA, "-e", SMALL, "-e", LARGE, "--quick", "-o", "page.html", "-o", "all.json")
     assert max(map(len, done.stdout.splitlines())) <= 1000
     assert "small" in done.stdout
@@ -56,7 +56,7 @@ def test_embedders_stand_in_a_table_that_fits_and_files_are_written(ragauge, tmp
     assert json.loads((tmp_path / "all.json").read_text())["schema"] == "ragauge-embedders/2"
 
 
-def test_json_has_everything_and_no_nan(called):
+def test_embedders_json_has_every_part_without_nan(called):
     told = json.loads(
         called(
             "embedders", DATA, "-e", SMALL, "--quick", "--sizes", "20,40", "--perturb", "drop,upper-case", "--json"
@@ -75,7 +75,7 @@ def test_json_has_everything_and_no_nan(called):
     assert told["provenance"]["plan"]["seed"] == 0
 
 
-def test_csv_is_a_row_for_each_and_the_study_has_its_own_table(called, tmp_path):
+def test_embedders_csv_has_row_per_embedder_or_study_columns(called, tmp_path):
     rows = list(csv.DictReader(io.StringIO(called("embedders", DATA, "-e", SMALL, "--quick", "--csv").stdout)))
     assert [row["embedder"] for row in rows] == ["small", "bm25", "chance"]
     called("embedders", DATA, "-e", SMALL, "--quick", "--format", "tokenization", "-o", "study.csv")
@@ -89,7 +89,7 @@ def test_csv_is_a_row_for_each_and_the_study_has_its_own_table(called, tmp_path)
     assert mine["recall@15"] != ""
 
 
-def test_charts_and_a_folder_of_runs_that_compare_reads(called, tmp_path):
+def test_embedders_out_folder_is_read_by_compare_and_report(called, tmp_path):
     called("embedders", DATA, "-e", SMALL, "--quick", "--out", "study")
     assert {one.name for one in (tmp_path / "study").iterdir()} == {
         "small", "bm25", "chance", "measurements", "study.json", "report.html", "judgments.parquet", "queries.parquet",
@@ -119,7 +119,7 @@ def test_charts_and_a_folder_of_runs_that_compare_reads(called, tmp_path):
         (["-e", "words(size=3)"], "size"),
     ],
 )
-def test_a_mistake_is_one_sentence(called, arguments, said):
+def test_embedders_invalid_input_raises_one_line_error(called, arguments, said):
     with pytest.raises(RagaugeError) as error:
         called("embedders", DATA, *arguments)
     assert said in error.value.message
@@ -127,7 +127,7 @@ def test_a_mistake_is_one_sentence(called, arguments, said):
     assert "\n" not in error.value.message
 
 
-def test_one_that_fails_is_told_and_the_others_are_shown(called, monkeypatch):
+def test_embedders_failing_embedder_is_reported_and_others_are_kept(called, monkeypatch):
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     done = called("embedders", DATA, "-e", SMALL, "-e", "bad=openai", "--quick", "--json")
     told = json.loads(done.stdout)
@@ -136,7 +136,7 @@ def test_one_that_fails_is_told_and_the_others_are_shown(called, monkeypatch):
 
 
 @pytest.mark.crash
-def test_a_killed_process_goes_on_where_it_stopped(ragauge, tmp_path):
+def test_embedders_killed_process_resumes(ragauge, tmp_path):
     arguments = ["embedders", "synthetic:needles(documents=400, queries=20)", "-e", SMALL, "-e", LARGE]
     arguments += ["--store", "exact", "--out", "study", "--perturb", "drop", "--no-memory"]
     process = subprocess.Popen(

@@ -28,7 +28,7 @@ def ragauge(tmp_path):
     return command_in(tmp_path)
 
 
-def test_json_has_the_promised_shape(ragauge):
+def test_evaluate_json_has_documented_structure(ragauge):
     done = ragauge("evaluate", "qrels.txt", "first.run", "other.run", "-m", "mrr", "-m", "P_1", "--json")
     data = json.loads(done.stdout)
     assert (data.pop("schema"), len(data.pop("notes")), set(data.pop("provenance"))) == (
@@ -51,7 +51,7 @@ def test_json_has_the_promised_shape(ragauge):
     }
 
 
-def test_json_of_queries_that_have_no_value_says_why_and_means_of_nothing_are_null(ragauge, tmp_path):
+def test_evaluate_json_unscored_query_has_reason_and_null_mean(ragauge, tmp_path):
     (tmp_path / "none.txt").write_text("q1 0 a 0\n")
     done = ragauge("evaluate", "none.txt", "first.run", "-m", "map", "-C", "none=skip", "--json", "-q")
     assert json.loads(done.stdout)["runs"]["first"]["map"] == {
@@ -62,7 +62,7 @@ def test_json_of_queries_that_have_no_value_says_why_and_means_of_nothing_are_nu
     }
 
 
-def test_csv_is_long_with_means_or_with_queries(ragauge):
+def test_evaluate_csv_has_row_per_measure_or_query(ragauge):
     rows = list(csv.reader(io.StringIO(ragauge("evaluate", "qrels.txt", "first.run", "-m", "mrr", "--csv").stdout)))
     assert rows == [["run", "measure", "mean", "n", "unscored"], ["first", "mrr", "0.75", "2", "0"]]
     rows = list(
@@ -71,7 +71,7 @@ def test_csv_is_long_with_means_or_with_queries(ragauge):
     assert rows[1:] == [["first", "q1", "mrr", "1.0", "false"], ["first", "q2", "mrr", "0.5", "false"]]
 
 
-def test_a_table_for_people_and_the_convention_beside_it(ragauge):
+def test_evaluate_prints_table_and_notes(ragauge):
     done = ragauge("evaluate", "qrels.txt", "first.run", "other.run", "-m", "mrr", "-m", "recall@5")
     assert done.stdout.splitlines() == [
         "run       mrr  recall@5  n",
@@ -89,7 +89,7 @@ def test_a_table_for_people_and_the_convention_beside_it(ragauge):
     assert more.stderr.splitlines() == notes
 
 
-def test_a_convention_and_its_options_are_said(ragauge):
+def test_evaluate_prints_convention_and_its_options(ragauge):
     done = ragauge("evaluate", "qrels.txt", "first.run", "-m", "ndcg@5", "-C", "rig")
     assert "ndcg(gain=exp)@5" in done.stdout
     assert "convention rig (gain=exp, min_cutoff=0, none=recall-one, duplicates=count, ties=ranked)" in done.stderr
@@ -116,7 +116,7 @@ def test_evaluate_writes_every_format_and_reads_its_json_again(ragauge, tmp_path
     assert "--format trec_eval is printed and has no file" in refused.stderr
 
 
-def test_evaluate_prints_tables_without_modules_of_pages(ragauge, tmp_path):
+def test_evaluate_table_output_imports_no_page_modules(ragauge, tmp_path):
     ragauge("--version")  # the fixture has written the files
     code = (
         "import sys; from ragauge.cli.app import load_command\n"
@@ -127,13 +127,13 @@ def test_evaluate_prints_tables_without_modules_of_pages(ragauge, tmp_path):
     assert done.stdout.splitlines()[-1] == "[]"
 
 
-def test_standard_input_can_be_one_of_the_files(ragauge):
+def test_evaluate_reads_one_file_from_standard_input(ragauge):
     done = ragauge("evaluate", "qrels.txt", "-", "-m", "mrr", "--json", stdin=RUN)
     assert json.loads(done.stdout)["runs"]["stdin"]["mrr"]["mean"] == 0.75
     assert "standard input can be read only once" in ragauge("evaluate", "-", "-", code=2, stdin=RUN).stderr
 
 
-def test_runs_of_the_same_name_are_told_apart_by_their_folder(ragauge, tmp_path):
+def test_evaluate_duplicate_file_names_include_folder(ragauge, tmp_path):
     for folder in ("one", "two"):
         (tmp_path / folder).mkdir()
         (tmp_path / folder / "run.txt").write_text(RUN)
@@ -141,7 +141,7 @@ def test_runs_of_the_same_name_are_told_apart_by_their_folder(ragauge, tmp_path)
     assert list(json.loads(done.stdout)["runs"]) == ["one/run", "two/run"]
 
 
-def test_a_mistake_gets_one_sentence_a_hint_and_exit_code_2(ragauge):
+def test_evaluate_unknown_measure_prints_error_and_hint(ragauge):
     done = ragauge("evaluate", "qrels.txt", "first.run", "-m", "ndgc@10", code=2)
     assert done.stdout == ""
     assert done.stderr == (
@@ -165,11 +165,11 @@ def test_a_mistake_gets_one_sentence_a_hint_and_exit_code_2(ragauge):
         (("measures", "nothing"), "error: unknown measure `nothing`"),
     ],
 )
-def test_every_mistake_is_answered_in_a_sentence(ragauge, arguments, complaint):
+def test_cli_invalid_input_prints_one_line_error(ragauge, arguments, complaint):
     assert ragauge(*arguments, code=2).stderr.splitlines()[0].startswith(complaint)
 
 
-def test_debug_shows_the_traceback(tmp_path):
+def test_evaluate_debug_prints_traceback(tmp_path):
     code = "from ragauge.cli import main; main()"
     done = subprocess.run(
         [sys.executable, "-c", code, "evaluate", "no", "no", "--debug"], capture_output=True, text=True, check=False
@@ -177,7 +177,7 @@ def test_debug_shows_the_traceback(tmp_path):
     assert "Traceback" in done.stderr
 
 
-def test_a_reader_that_goes_away_is_no_error(ragauge, tmp_path):
+def test_measures_closed_pipe_prints_no_traceback(ragauge, tmp_path):
     command = f"{sys.executable} -c 'from ragauge.cli import main; main()' measures | head -1"
     done = subprocess.run(command, shell=True, capture_output=True, text=True, cwd=tmp_path, check=True)
     assert done.stdout.startswith("measure")
@@ -185,7 +185,7 @@ def test_a_reader_that_goes_away_is_no_error(ragauge, tmp_path):
 
 
 @pytest.mark.slow
-def test_convert_goes_by_endings_and_keeps_the_numbers(ragauge, tmp_path):
+def test_convert_chooses_format_by_extension_and_keeps_scores(ragauge, tmp_path):
     for name in ("run.parquet", "run.csv", "run.jsonl", "run.json", "run.tsv.gz", "run.trec.zst"):
         ragauge("convert", "first.run", name)
         done = ragauge("evaluate", "qrels.txt", name, "-m", "mrr", "--json")
@@ -199,7 +199,7 @@ def test_convert_goes_by_endings_and_keeps_the_numbers(ragauge, tmp_path):
     assert ragauge("convert", "q.csv", "-", "--format", "trec").stdout == QRELS
 
 
-def test_validate_lists_what_is_wrong_and_strict_fails(ragauge, tmp_path):
+def test_validate_lists_problems_and_strict_exits_with_1(ragauge, tmp_path):
     (tmp_path / "bad.txt").write_text("q1 0 a 1\nq1 0 a 1\nq1 0 b 0\nq1 0 b 1\nq3 0 zz 0\n")
     (tmp_path / "bad.run").write_text("q1 Q0 a 1 2 t\nq1 Q0 x 2 2 t\nq1 Q0 a 3 1 t\nq9 Q0 x 1 1 t\n")
     (tmp_path / "corpus.jsonl").write_text('{"_id": "a"}\n{"_id": "b"}\n')
@@ -222,14 +222,14 @@ def test_validate_lists_what_is_wrong_and_strict_fails(ragauge, tmp_path):
     assert "grades: 1: 2, 2: 1" in clean.stdout
 
 
-def test_validate_names_what_it_cannot_read_and_goes_on(ragauge, tmp_path):
+def test_validate_unreadable_file_is_reported_and_others_are_read(ragauge, tmp_path):
     (tmp_path / "nan.run").write_text("q1 Q0 a 1 nan t\n")
     done = ragauge("validate", "qrels.txt", "nan.run", "first.run", "--strict", code=1)
     assert "nan.run:1: the score must be a number, got `nan`" in done.stdout
     assert "queries: 2, rows: 4" in done.stdout
 
 
-def test_judgments_that_name_documents_without_their_zeros_are_counted(shared, tmp_path):
+def test_validate_cacm_counts_orphan_ids(shared, tmp_path):
     """CACM's raw judgments write 55 ids without the zeros that its documents have; the same is done to them here."""
     from ragauge.evaluation import validation
 
@@ -244,7 +244,7 @@ def test_judgments_that_name_documents_without_their_zeros_are_counted(shared, t
     assert broken == 55
 
 
-def test_measures_lists_and_explains(ragauge):
+def test_measures_prints_list_and_details(ragauge):
     assert "ndcg[@k]" in ragauge("measures").stdout
     text = ragauge("measures", "nDCG@10").stdout
     for part in ("ndcg[@k]", "Formula:", "Rule:", "Paper:", "options:", "gain=linear", "also known as:", "example:"):
@@ -252,7 +252,7 @@ def test_measures_lists_and_explains(ragauge):
     assert {"name", "cutoff", "options", "aliases"} <= json.loads(ragauge("measures", "--json").stdout)[0].keys()
 
 
-def test_help_and_version(ragauge):
+def test_cli_version_and_help_fit_80_columns(ragauge):
     import ragauge as package
 
     assert ragauge("--version").stdout == f"ragauge {package.__version__}\n"
@@ -271,20 +271,20 @@ def test_help_and_version(ragauge):
         (["run", "synthetic:needles", "-s", "bm25", "--workers", "2147483648"], "workers"),
     ],
 )
-def test_cli_count_too_large_to_finish_is_refused_at_once(tmp_path, words, name):
+def test_cli_count_too_large_prints_error(tmp_path, words, name):
     rows = [{"question": "q", "answer": f"a{n}", "contexts": ["c"], "labels": {"faithfulness": n}} for n in (0, 1)]
     (tmp_path / "labelled.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     done = command_in(tmp_path)(*words, code=2)
     assert f"{name} must be " in done.stderr
 
 
-def test_names_of_runs_may_hold_blanks_and_parentheses(ragauge, tmp_path):
+def test_evaluate_accepts_run_names_with_spaces_and_parentheses(ragauge, tmp_path):
     done = ragauge("evaluate", "qrels.txt", "TAS-B (ours)=first.run", "bm25(k1=0.9)=other.run", "-m", "mrr,recall@2")
     assert [line.rsplit(maxsplit=3)[0] for line in done.stdout.splitlines()[1:]] == ["TAS-B (ours)", "bm25(k1=0.9)"]
     assert done.stdout.split()[1:3] == ["mrr", "recall@2"]
 
 
-def test_names_of_systems_may_hold_blanks_and_parentheses(ragauge):
+def test_run_accepts_system_names_with_spaces_and_parentheses(ragauge):
     data = "synthetic:needles(documents=30, queries=6)"
     done = ragauge("run", data, "-s", "TAS-B (ours)=bm25", "-s", "bm25(k1=1.2)", "-m", "mrr@5", "-o", "named")
     table = done.stdout.partition("Systems\n")[2].splitlines()

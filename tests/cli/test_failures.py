@@ -37,7 +37,7 @@ def raised(error: BaseException) -> BaseException:
         return caught
 
 
-def test_unexpected_exception_exits_with_70_and_saves_a_report(capsys, tmp_path, monkeypatch):
+def test_end_command_unexpected_exception_exits_with_70_and_saves_report(capsys, tmp_path, monkeypatch):
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     assert end_command(raised(KeyError("secret-free detail")), debug=False) == 70
     told = capsys.readouterr().err
@@ -49,7 +49,7 @@ def test_unexpected_exception_exits_with_70_and_saves_a_report(capsys, tmp_path,
     assert "Python" in report
 
 
-def test_unexpected_exception_is_reported_if_no_report_can_be_saved(capsys, tmp_path, monkeypatch):
+def test_end_command_unsaved_report_is_mentioned(capsys, tmp_path, monkeypatch):
     (tmp_path / "file").touch()
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "file"))
     monkeypatch.setenv("HOME", str(tmp_path / "file"))
@@ -62,7 +62,7 @@ def test_unexpected_exception_is_reported_if_no_report_can_be_saved(capsys, tmp_
     )
 
 
-def test_long_messages_of_unexpected_exceptions_are_cut(capsys, tmp_path, monkeypatch):
+def test_end_command_long_message_is_truncated(capsys, tmp_path, monkeypatch):
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     assert end_command(raised(RuntimeError("x" * 100_000)), debug=False) == 70
     assert len(capsys.readouterr().err) < 300
@@ -83,14 +83,14 @@ def test_long_messages_of_unexpected_exceptions_are_cut(capsys, tmp_path, monkey
         (KeyboardInterrupt(), 130, ""),
     ],
 )
-def test_errors_of_the_environment_are_one_sentence(error, code, told, capsys):
+def test_end_command_known_errors_print_one_line(error, code, told, capsys):
     assert end_command(raised(error), debug=False) == code
     shown = capsys.readouterr().err
     assert shown.startswith(told)
     assert "Traceback" not in shown
 
 
-def test_an_error_that_an_interrupt_caused_is_an_interrupt(capsys):
+def test_end_command_error_caused_by_interrupt_exits_with_130(capsys):
     error = ImportError("cannot import name")
     error.__context__ = KeyboardInterrupt()
     assert end_command(raised(error), debug=False) == 130
@@ -98,7 +98,7 @@ def test_an_error_that_an_interrupt_caused_is_an_interrupt(capsys):
 
 
 @pytest.mark.parametrize("error", [EOFError("x"), OSError("x"), BrokenPipeError(errno.EPIPE, "x"), SystemExit(1)])
-def test_no_exception_of_a_command_exits_with_1(error, capsys, tmp_path, monkeypatch):
+def test_pass_exceptions_no_exception_exits_with_1(error, capsys, tmp_path, monkeypatch):
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     app = typer.Typer(pretty_exceptions_enable=False)
 
@@ -112,13 +112,13 @@ def test_no_exception_of_a_command_exits_with_1(error, capsys, tmp_path, monkeyp
     assert "report saved to" in capsys.readouterr().err
 
 
-def test_debug_shows_the_traceback_and_keeps_the_exit_code(tmp_path):
+def test_cli_debug_prints_traceback_and_keeps_exit_code(tmp_path):
     done = in_shell("$RAGAUGE evaluate no no --debug", tmp_path)
     assert done.returncode == 2
     assert "Traceback" in done.stderr
 
 
-def test_closed_standard_output_does_not_break_a_command(tmp_path):
+def test_cli_closed_standard_output_is_accepted(tmp_path):
     done = in_shell("$RAGAUGE measures >&-", tmp_path)
     assert (done.returncode, "Traceback" in done.stderr) == (0, False)
     (tmp_path / "qrels.txt").write_text("q1 0 a 1\n")
@@ -129,7 +129,7 @@ def test_closed_standard_output_does_not_break_a_command(tmp_path):
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no /dev/full")
-def test_full_standard_output_is_one_sentence(tmp_path):
+def test_cli_full_standard_output_prints_one_line_error(tmp_path):
     done = in_shell("$RAGAUGE measures > /dev/full", tmp_path)
     assert done.returncode == 2
     assert "error: no space left on device" in done.stderr
@@ -137,7 +137,7 @@ def test_full_standard_output_is_one_sentence(tmp_path):
 
 
 @pytest.mark.parametrize("unbuffered", ["", "1"])
-def test_a_reader_that_has_gone_ends_a_command_as_other_programs(tmp_path, unbuffered):
+def test_cli_closed_pipe_exits_with_141(tmp_path, unbuffered):
     (tmp_path / "big.txt").write_text("".join(f"q{i} 0 d{i} 1\n" for i in range(200_000)))
     done = in_shell(
         "set -o pipefail; $RAGAUGE convert big.txt - --format csv | head -1", tmp_path, PYTHONUNBUFFERED=unbuffered
@@ -146,14 +146,14 @@ def test_a_reader_that_has_gone_ends_a_command_as_other_programs(tmp_path, unbuf
     assert "Traceback" not in done.stderr
 
 
-def test_a_working_folder_that_vanished_is_one_sentence(tmp_path):
+def test_cli_deleted_working_folder_prints_one_line_error(tmp_path):
     done = in_shell("mkdir gone && cd gone && rmdir ../gone && $RAGAUGE measures", tmp_path)
     assert done.returncode == 2
     assert done.stderr == "error: the working folder no longer exists\nhint: cd to a folder that exists\n"
 
 
 @pytest.mark.parametrize("after", [0.05, 0.1, 0.15, 0.2, 0.3, 0.4])
-def test_an_early_interrupt_exits_with_130_without_a_traceback(after, tmp_path):
+def test_cli_early_interrupt_exits_with_130(after, tmp_path):
     (tmp_path / "qrels.txt").write_text("q1 0 a 1\n")
     # Python itself must have started: an interrupt before that cannot be caught by any program.
     code = "import os; os.write(1, b'.'); from ragauge.cli import main; main()"
@@ -183,7 +183,7 @@ def test_an_early_interrupt_exits_with_130_without_a_traceback(after, tmp_path):
         "bench --seed -5",
     ],
 )
-def test_integers_that_no_option_can_mean_are_refused(command, tmp_path):
+def test_cli_integer_out_of_range_prints_error(command, tmp_path):
     done = command_in(tmp_path)(*command.split(), code=2)
     option, value = command.split()[-2:]
     least = 1 if option == "-M" else 0
@@ -193,13 +193,13 @@ def test_integers_that_no_option_can_mean_are_refused(command, tmp_path):
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no /dev/full")
 @pytest.mark.parametrize("form", ["parquet", "csv", "json", "trec", "jsonl"])
-def test_a_full_disk_is_one_sentence_in_every_format(form, tmp_path):
+def test_convert_full_disk_prints_one_line_error(form, tmp_path):
     (tmp_path / "qrels.txt").write_text("q1 0 a 1\n")
     done = command_in(tmp_path)("convert", "qrels.txt", "/dev/full", "--format", form, code=2)
     assert done.stderr.startswith("error: /dev/full: cannot be written (No space left on device")
 
 
-def test_a_temporary_folder_that_cannot_be_written_stops_no_run(tmp_path, monkeypatch):
+def test_run_unwritable_temporary_folder_is_ignored(tmp_path, monkeypatch):
     (tmp_path / "file").touch()
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "file"))
     data = ragauge.load("synthetic:needles(documents=20, queries=3)")

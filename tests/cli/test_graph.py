@@ -17,7 +17,7 @@ def graph(tmp_path):
     return command_in(tmp_path, "graph", "-e", "words")
 
 
-def test_it_says_whether_the_answers_are_near_and_writes_what_is_asked_for(graph, tmp_path):
+def test_graph_prints_distances_and_writes_files(graph, tmp_path):
     done = graph(
         SMALL, "-g", "entities", "-g", "knn(neighbours=4)", "--start-documents", 3, "-o", "g.html", "-o", "g.json"
     )
@@ -31,20 +31,20 @@ def test_it_says_whether_the_answers_are_near_and_writes_what_is_asked_for(graph
     assert (told["seeds"], told["queries"]) == (3, 6)
 
 
-def test_where_nothing_is_said_it_is_what_walkers_have(graph):
+def test_graph_defaults_to_links_and_knn(graph):
     told = json.loads(graph(SMALL, "--max-queries", 2, "--json").stdout)
     assert [one["name"] for one in told["kinds"]] == ["links", "knn(neighbours=8)"]
     assert told["queries"] == 2
 
 
-def test_rows_and_other_forms_go_to_standard_output(graph):
+def test_graph_prints_csv_and_markdown(graph):
     rows = graph(SMALL, "-g", "entities+knn(neighbours=4)", "--csv").stdout.splitlines()
     assert len(rows) == 1 + 3 * 6
     assert rows[1].startswith("all links,q001,")
     assert graph(SMALL, "-g", "knn(neighbours=4)", "--format", "markdown").stdout.startswith("# Graph\n")
 
 
-def test_a_file_of_documents_is_enough(graph, tmp_path):
+def test_graph_accepts_corpus_file_without_queries(graph, tmp_path):
     rows = [{"_id": name, "text": f"text {name}", "metadata": {"links": ["a"]}} for name in "abc"]
     (tmp_path / "corpus.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
     done = graph("corpus.jsonl", "-g", "links")
@@ -52,7 +52,7 @@ def test_a_file_of_documents_is_enough(graph, tmp_path):
     assert done.stderr == "note: no queries: distances of relevant documents cannot be computed\n"
 
 
-def test_a_graph_stands_beside_a_run(graph, tmp_path):
+def test_report_with_graph_adds_section(graph, tmp_path):
     graph(SMALL, "-g", "entities", "-o", "graph.json")
     told = json.loads((tmp_path / "graph.json").read_text())
     ragauge = command_in(tmp_path)
@@ -67,7 +67,7 @@ def test_a_graph_stands_beside_a_run(graph, tmp_path):
     assert json.loads((tmp_path / "page.json").read_text())[1:] == [told]
 
 
-def test_the_help_of_report_names_all_that_can_stand_beside_a_run(tmp_path):
+def test_report_help_lists_stored_result_commands(tmp_path):
     words = " ".join(command_in(tmp_path)("report", "--help").stdout.replace("│", " ").split())
     assert f"Further results, as sections of the page: JSON of {', '.join(STORED_RESULT_COMMANDS[:5])}" in words
 
@@ -83,7 +83,7 @@ def test_the_help_of_report_names_all_that_can_stand_beside_a_run(tmp_path):
         ([SMALL, "-o", "graph.docx"], "graph.docx"),
     ],
 )
-def test_mistakes_are_told_in_a_sentence(graph, arguments, told):
+def test_graph_invalid_input_prints_one_line_error(graph, arguments, told):
     done = graph(*arguments, code=2)
     assert told in done.stderr
     assert done.stdout == ""

@@ -67,7 +67,7 @@ def test_option_is_in_a_panel_and_shows_unit_and_default(command):
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_option_with_several_values_says_so(command):
+def test_option_with_several_values_has_note_in_help(command):
     for option in options(command):
         if option.multiple:
             assert "Can be repeated" in option.help, longest_spelling(option)
@@ -127,7 +127,7 @@ def test_shell_completion_offers_commands_options_and_values(words, incomplete, 
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_completed_values_are_accepted_words(command):
+def test_completed_values_have_no_whitespace(command):
     for parameter in load_command(command).params:
         completer = find_completer(command, longest_spelling(parameter))
         if completer is not None:

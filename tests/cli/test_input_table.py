@@ -70,7 +70,7 @@ def folder(tmp_path_factory):
 
 @pytest.mark.parametrize("slot", COMMANDS)
 @pytest.mark.slow
-def test_command_accepts_or_refuses_every_input(slot, folder, monkeypatch, capsys):
+def test_command_accepts_or_rejects_every_input(slot, folder, monkeypatch, capsys):
     monkeypatch.chdir(folder)
     monkeypatch.setenv("NO_COLOR", "1")
     accepted = ACCEPTED[slot].split()

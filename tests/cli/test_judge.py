@@ -71,7 +71,7 @@ def place(tmp_path_factory):
     return place
 
 
-def test_judging_shows_who_judged_how_good_and_what_is_unscored(place):
+def test_judge_prints_judge_means_and_unscored_samples(place):
     text = (place / "said.txt").read_text(encoding="utf-8")
     assert text.startswith("toy: 3 samples, convention default")
     assert "Judged by lexical, a word-matching baseline without a model." in text
@@ -84,7 +84,7 @@ def test_judging_shows_who_judged_how_good_and_what_is_unscored(place):
     )
 
 
-def test_json_has_each_measure_with_mean_n_and_unscored(place):
+def test_judge_json_has_mean_n_and_unscored_of_each_measure(place):
     done = ran(place, "judge", "toy.jsonl", "--json", "-o", "as_json")
     data = json.loads(done.stdout)
     assert data["judge"].startswith("lexical")
@@ -94,7 +94,7 @@ def test_json_has_each_measure_with_mean_n_and_unscored(place):
     assert json.loads((place / "as_json" / MANIFEST_FILE).read_text(encoding="utf-8"))["measures"] == data["measures"]
 
 
-def test_csv_and_the_schema_go_to_standard_output(place):
+def test_judge_prints_csv_and_schema(place):
     done = ran(place, "judge", "toy.jsonl", "-m", "faithfulness", "--csv", "-o", "as_csv")
     assert done.stdout.splitlines()[1].startswith("faithfulness,0.75,")
     assert json.loads(ran(place, "judge", "--schema").stdout)["title"] == "ragauge-judged/2"
@@ -114,13 +114,13 @@ def test_judge_writes_files_next_to_the_folder(place):
     assert claims.stdout.startswith("query,of,claim,text,standing")
 
 
-def test_the_same_command_again_gives_the_same_folder(place):
+def test_judge_repeated_command_keeps_scores(place):
     before = (place / "judged" / "toy" / "scores.csv").read_bytes()
     assert ran(place, "judge", "toy.jsonl").returncode == 0
     assert (place / "judged" / "toy" / "scores.csv").read_bytes() == before
 
 
-def test_what_was_judged_can_be_judged_again_by_another_convention(place):
+def test_judge_accepts_judged_folder_with_other_convention(place):
     done = ran(
         place, "judge", "judged/toy", "-C", "default,no_claims=one", "-m", "faithfulness", "--json", "-o", "counted"
     )
@@ -129,7 +129,7 @@ def test_what_was_judged_can_be_judged_again_by_another_convention(place):
     assert (data["measures"]["faithfulness"]["mean"], data["measures"]["faithfulness"]["n"]) == (2.5 / 3, 3)
 
 
-def test_a_usual_measure_that_no_sample_can_have_is_left_out_and_one_that_was_asked_for_refused(place):
+def test_judge_measure_without_references_is_skipped_or_rejected(place):
     bare = [{name: one[name] for name in ("id", "question", "answer", "contexts")} for one in SAMPLES]
     (place / "bare.jsonl").write_text("".join(json.dumps(one) + "\n" for one in bare), encoding="utf-8")
     done = ran(place, "judge", "bare.jsonl", "--json")
@@ -161,7 +161,7 @@ def test_a_usual_measure_that_no_sample_can_have_is_left_out_and_one_that_was_as
         (["judge", "none.jsonl"], "none.jsonl"),
     ],
 )
-def test_a_mistake_gets_one_sentence(place, arguments, message):
+def test_judge_invalid_input_prints_one_line_error(place, arguments, message):
     done = ran(place, *arguments)
     assert done.returncode == 2
     assert done.stderr.startswith("error: ")
@@ -169,7 +169,7 @@ def test_a_mistake_gets_one_sentence(place, arguments, message):
     assert "Traceback" not in done.stderr
 
 
-def test_names_keep_what_is_no_ending_and_other_samples_need_another_folder(place):
+def test_judge_folder_with_other_samples_is_rejected(place):
     for version, question in (("v1", "Where is the tower?"), ("v2", "Where is the bridge?")):
         line = json.dumps(SAMPLES[0] | {"question": question}) + "\n"
         (place / f"answers.{version}.jsonl").write_text(line, encoding="utf-8")
@@ -184,12 +184,12 @@ def test_names_keep_what_is_no_ending_and_other_samples_need_another_folder(plac
     assert read_judged_folder(place / "judged" / "answers.v1").samples == first.samples
 
 
-def test_fewer_contexts_bear_out_less(place):
+def test_judge_k_limits_contexts(place):
     done = ran(place, "judge", "toy.jsonl", "-m", "faithfulness", "-k", "1", "--max-samples", "1", "--json", "-o", "k1")
     assert json.loads(done.stdout)["measures"]["faithfulness"]["mean"] == 0.5
 
 
-def test_a_dry_run_of_the_lexical_judge_asks_nobody_and_writes_nothing(place):
+def test_judge_dry_run_of_lexical_judge_writes_nothing(place):
     done = ran(place, "judge", "toy.jsonl", "--dry-run", "-o", "dry")
     assert (done.returncode, done.stdout) == (0, "")
     assert "no request would be sent: the lexical judge uses no model" in done.stderr
@@ -197,7 +197,7 @@ def test_a_dry_run_of_the_lexical_judge_asks_nobody_and_writes_nothing(place):
 
 
 @pytest.mark.slow
-def test_a_dry_run_of_a_model_prints_calls_tokens_and_price_and_asks_nobody(place):
+def test_judge_dry_run_of_model_prints_calls_tokens_and_price(place):
     pytest.importorskip("openai")
     who = "openai:m@http://127.0.0.1:9/v1"
     done = ran(place, "judge", "toy.jsonl", "-c", who, "--token-price", "1,4", "--dry-run", "--json", "-o", "dry")
@@ -212,7 +212,7 @@ def test_a_dry_run_of_a_model_prints_calls_tokens_and_price_and_asks_nobody(plac
     assert not (place / "dry").exists()
 
 
-def test_judge_dry_run_of_a_local_server_costs_nothing_and_takes_time(place):
+def test_judge_dry_run_of_local_server_prints_zero_cost_and_minutes(place):
     pytest.importorskip("openai")
     who = "openai:m@http://127.0.0.1:9/v1"
     keyless = {"OPENAI_API_KEY": ""}
@@ -229,7 +229,7 @@ def test_judge_dry_run_of_a_local_server_costs_nothing_and_takes_time(place):
 
 
 @pytest.mark.slow
-def test_a_dry_run_needs_no_key_and_judging_does(place):
+def test_judge_missing_api_key_fails_except_in_dry_run(place):
     pytest.importorskip("openai")
     without = {"OPENAI_API_KEY": "", "OPENAI_BASE_URL": ""}
     dry = ran(place, "judge", "toy.jsonl", "-c", "openai:gpt-4o-mini", "--dry-run", **without)
@@ -247,7 +247,7 @@ def test_a_dry_run_needs_no_key_and_judging_does(place):
     assert "is kept" not in done.stderr
 
 
-def test_names_that_are_not_read_are_told_where_something_is_missing(place):
+def test_judge_unread_field_names_are_noted_if_a_field_is_missing(place):
     row = {"query": "How high?", "response": "It is high.", "retrieved": ["It is high."], "ground_truth": "High."}
     (place / "misnamed.jsonl").write_text(json.dumps(row) + "\n", encoding="utf-8")
     told = "not read: retrieved; contexts may be called contexts, retrieved_contexts, "
@@ -258,14 +258,14 @@ def test_names_that_are_not_read_are_told_where_something_is_missing(place):
     assert not any("not read" in note for note in read_judged_folder(place / "judged" / "toy").notes)
 
 
-def test_a_judged_folder_is_validated_by_its_samples(place):
+def test_validate_judged_folder_counts_its_samples(place):
     done = ran(place, "validate", "judged/toy")
     assert done.returncode == 0
     assert "samples: 3, questions: 3, answers: 3, contexts: 3, references: 2" in done.stdout
     assert "unknown fields, read as metadata: topic" in done.stdout
 
 
-def test_a_folder_of_judged_folders_stands_for_all_of_them(place, tmp_path):
+def test_compare_and_report_read_folder_of_judged_folders(place, tmp_path):
     for name, k in (("all", "9"), ("one", "1")):
         ran(place, "judge", "toy.jsonl", "-k", k, "-o", str(tmp_path / "judged" / name))
     done = ran(tmp_path, "compare", "judged", "-b", "one", "-m", "context_precision", "--json")
@@ -279,7 +279,7 @@ def test_a_folder_of_judged_folders_stands_for_all_of_them(place, tmp_path):
     assert alone.stdout.startswith("toy: 3 samples")
 
 
-def test_a_page_of_judged_folders_speaks_of_samples_names_the_judge_and_has_no_empty_parts(place, tmp_path):
+def test_report_page_of_judged_folders_names_judge_and_samples(place, tmp_path):
     pytest.importorskip("vl_convert")
     for name, k in (("all", "9"), ("one", "1")):
         ran(place, "judge", "toy.jsonl", "-k", k, "-o", str(tmp_path / "judged" / name))
@@ -295,7 +295,7 @@ def test_a_page_of_judged_folders_speaks_of_samples_names_the_judge_and_has_no_e
     assert overview([tmp_path / "judged"], audited=False).queries["s1"] == "Where is the tower?"
 
 
-def test_the_count_that_is_drawn_last_is_the_last(monkeypatch):
+def test_show_progress_draws_final_count(monkeypatch):
     class Terminal(io.StringIO):
         def isatty(self):
             return True
@@ -309,7 +309,7 @@ def test_the_count_that_is_drawn_last_is_the_last(monkeypatch):
     assert "3/3" in sys.stderr.getvalue()
 
 
-def test_report_opens_a_judged_folder(place):
+def test_report_reads_judged_folder(place):
     shown = ran(place, "report", "judged/toy")
     assert shown.stdout == (place / "said.txt").read_text(encoding="utf-8")
     done = ran(place, "report", "judged/toy", "-o", "page.html", "-o", "page.md", "-o", "page.json")
@@ -323,7 +323,7 @@ def test_report_opens_a_judged_folder(place):
     assert "this file is read" in refused.stderr
 
 
-def test_a_gate_fails_on_what_is_unscored_unless_a_rule_says_how_much_may_be(place):
+def test_gate_unscored_samples_fail_without_unscored_rule(place):
     closed = ran(place, "gate", "judged/toy", "-r", "faithfulness >= 0.7")
     assert closed.returncode == 1
     assert "1 query has no faithfulness (s3): the answer contains no claims" in closed.stdout
@@ -336,14 +336,14 @@ def test_a_gate_fails_on_what_is_unscored_unless_a_rule_says_how_much_may_be(pla
     assert [line[:4] for line in strict.stdout.splitlines()].count("FAIL") == 2
 
 
-def test_a_gate_splits_samples_by_their_metadata(place):
+def test_gate_groups_samples_by_metadata(place):
     done = ran(place, "gate", "judged/toy", "-r", "context_precision >= 0.9 by topic")
     assert done.returncode == 1
     assert "pass  context_precision >= 0.9 in topic=place" in done.stdout
     assert "FAIL  context_precision >= 0.9 in topic=people" in done.stdout
 
 
-def test_folders_are_compared_and_those_of_different_judges_are_not(place):
+def test_compare_judged_folders_of_different_judges_exits_with_4(place):
     ran(place, "judge", "toy.jsonl", "-k", "1", "-o", "judged/one")
     done = ran(place, "compare", "judged/toy", "judged/one", "-b", "one", "-m", "faithfulness", "--json")
     assert done.returncode == 0, done.stderr
@@ -357,7 +357,7 @@ def test_folders_are_compared_and_those_of_different_judges_are_not(place):
     assert gate.returncode == 4
 
 
-def test_what_was_judged_on_the_command_line_is_read_in_python(place):
+def test_read_judged_folder_reads_folder_of_judge(place):
     found = read_judged_folder(place / "judged" / "toy")
     assert found.scores.per_query["faithfulness"] == {"s1": 1.0, "s2": 0.5}
     assert [one.id for one in found.samples] == ["s1", "s2", "s3"]
@@ -372,7 +372,7 @@ def asked(place, server, *more, out):
     )  # fmt: skip
 
 
-def test_a_limit_stops_with_code_3_and_the_same_command_with_a_higher_one_goes_on(place, chat_server):
+def test_judge_max_calls_exits_with_3_and_resumes(place, chat_server):
     stopped = asked(place, chat_server, "--max-calls", "2", out="limited")
     assert stopped.returncode == 3, stopped.stderr
     last = stopped.stderr.splitlines()[-1]
@@ -389,7 +389,7 @@ def test_a_limit_stops_with_code_3_and_the_same_command_with_a_higher_one_goes_o
     assert len(chat_server.asked) == data["total"]["calls"]
 
 
-def test_a_judge_that_talks_nonsense_scores_nothing_and_ends_with_code_3(place, chat_server):
+def test_judge_unreadable_replies_exit_with_3(place, chat_server):
     chat_server.misbehave("nonsense", times=100)
     done = asked(place, chat_server, "--json", out="nonsense")
     assert done.returncode == 3
@@ -416,7 +416,7 @@ def test_judge_without_readable_reply_exits_with_3_even_if_a_value_exists(place,
     assert "the judge gave no readable reply; the scores need none" in done.stdout
 
 
-def test_the_key_is_nowhere_in_the_folder(place, chat_server):
+def test_judge_api_key_is_not_written(place, chat_server):
     done = asked(place, chat_server, out="keyed")
     assert done.returncode == 0, done.stderr
     for one in (place / "keyed").iterdir():
@@ -425,7 +425,7 @@ def test_the_key_is_nowhere_in_the_folder(place, chat_server):
 
 
 @pytest.mark.slow
-def test_ctrl_c_says_how_to_go_on(place):
+def test_judge_interrupted_prints_how_to_resume(place):
     with serving_chat(latency=0.4) as server:
         process = subprocess.Popen(
             [RAGAUGE, "judge", "toy.jsonl", "-c", f"openai:m@{server.url}", "--workers", "1", "-o", "halted"],

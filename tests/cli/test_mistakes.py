@@ -85,7 +85,7 @@ def ragauge(tmp_path):
         ("reliability qrels.txt bm25.run -k 9", "has 1 trial, but k=9 needs as many", "use k up to 1"),
     ],
 )
-def test_mistake_prints_one_sentence_with_a_hint(ragauge, line, message, hint):
+def test_cli_invalid_input_prints_one_line_error_with_hint(ragauge, line, message, hint):
     done = ragauge(*shlex.split(line), code=2)
     error, _, rest = done.stderr.partition("\n")
     assert error.startswith("error: ")
@@ -95,7 +95,7 @@ def test_mistake_prints_one_sentence_with_a_hint(ragauge, line, message, hint):
     assert done.stdout == ""
 
 
-def test_program_without_arguments_prints_its_help_once(ragauge):
+def test_cli_without_arguments_prints_help_once(ragauge):
     done = ragauge(code=2)
     assert (done.stdout + done.stderr).count("Usage: ragauge [OPTIONS] COMMAND [ARGS]...") == 1
 
@@ -124,7 +124,7 @@ WRITE_A_FOLDER = {
 
 
 @pytest.mark.parametrize(("command", "arguments"), (WRITE_FILES | WRITE_A_FOLDER).items())
-def test_out_with_another_ending_lists_the_possible_ones(ragauge, tmp_path, command, arguments):
+def test_out_unknown_extension_lists_supported_extensions(ragauge, tmp_path, command, arguments):
     error = ragauge(command, *arguments.split(), "-o", "out.xyz", code=2).stderr
     assert "error: out.xyz: expected a file that ends in .html, .json, .md, .tex, .csv, got `.xyz`" in error
     assert "hint: use `-o out.html`" in error
@@ -132,7 +132,7 @@ def test_out_with_another_ending_lists_the_possible_ones(ragauge, tmp_path, comm
 
 
 @pytest.mark.parametrize(("command", "arguments"), WRITE_FILES.items())
-def test_out_of_a_command_without_working_folder_refuses_a_folder(ragauge, tmp_path, command, arguments):
+def test_out_folder_is_rejected_by_commands_without_working_folder(ragauge, tmp_path, command, arguments):
     for folder in ("made/", "made", "empty"):
         error = ragauge(command, *arguments.split(), "-o", folder, code=2).stderr
         assert f"error: {folder}: expected a file that ends in .html" in error
@@ -166,7 +166,7 @@ def test_out_writes_several_files_and_standard_output(ragauge, tmp_path):
 @pytest.mark.parametrize(
     ("command", "option"), [("evaluate", "--csv"), ("compare", "--csv"), ("report", "--format=csv")]
 )
-def test_measures_are_given_one_by_one_or_as_a_list(ragauge, command, option, given):
+def test_measure_option_accepts_repetition_or_list(ragauge, command, option, given):
     done = ragauge(command, "qrels.txt", "bm25.run", "dense.run", *given, option)
     assert "ndcg@10" in done.stdout
     assert "map(rel=2)" in done.stdout

@@ -83,7 +83,7 @@ def run(tmp_path):
         ("convert samples.jsonl out.jsonl --kind samples --from csv", "--from has no effect on samples"),
     ],
 )  # fmt: skip
-def test_cli_option_without_effect_is_refused(run, command, message):
+def test_cli_option_without_effect_prints_error(run, command, message):
     done = run(*shlex.split(command), code=2)
     assert message in done.stderr
     assert "hint: " in done.stderr
@@ -97,7 +97,7 @@ def test_report_of_benchmark_names_its_convention(run):
         assert f"convention {convention} (RAGdbEval's" in done.stderr
 
 
-def test_python_report_refuses_settings_without_effect(tmp_path):
+def test_report_setting_without_effect_raises(tmp_path):
     with pytest.raises(BadInput, match="measures does not apply to a result of bench"):
         ragauge.report(whole(), tmp_path / "x.csv", measures=["ndcg@10"])
     with pytest.raises(BadInput, match="expected --format ragdbeval or ragdbeval-csv"):
@@ -106,7 +106,7 @@ def test_python_report_refuses_settings_without_effect(tmp_path):
     assert ",ragdbeval\n" in (tmp_path / "x.csv").read_text(encoding="utf-8")
 
 
-def test_layout_of_means_refuses_what_needs_queries(tmp_path, run):
+def test_report_of_means_rejects_options_that_need_queries(tmp_path, run):
     run("report", "bench", "-o", "x.json", "--format", "ragdbeval")
     done = run("report", "x.json", "-C", "rig", "--test", "sign", code=2)
     assert "convention, test do not apply to results in the layout of another system" in done.stderr
@@ -114,7 +114,7 @@ def test_layout_of_means_refuses_what_needs_queries(tmp_path, run):
         ragauge.report(tmp_path / "x.json", tmp_path / "y.json", measures=["nonsense@3"])
 
 
-def test_python_evaluate_refuses_formats_of_objects():
+def test_evaluate_format_of_object_raises():
     with pytest.raises(BadInput, match="a format does not apply to judgments in memory"):
         ragauge.evaluate({"q": {"a": 1}}, {"q": {"a": 1.0}}, qrels_format="trec")
     with pytest.raises(BadInput, match="a format does not apply to a run in memory"):

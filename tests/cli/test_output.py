@@ -64,7 +64,7 @@ LISTS = {
 
 
 @pytest.mark.parametrize("name", LISTS)
-def test_command_prints_its_table_as_rows_of_json_and_csv(name):
+def test_command_prints_its_table_as_json_and_csv(name):
     arguments, columns = LISTS[name]
 
     def output(*options):

@@ -49,7 +49,7 @@ def place(tmp_path):
 
 
 @pytest.mark.engine
-def test_a_broken_store_ends_with_3_and_its_error_verbatim(place):
+def test_stress_failing_store_exits_with_3_and_prints_its_error(place):
     store = "faulty_document_store:Faulty(fault='raise on a word', word=item6)"
     done = ragauge(place, "--store", store, "--corpus", "corpus.jsonl", *USUAL, "-o", "stress.json")
     assert done.returncode == 3
@@ -101,7 +101,7 @@ def test_stress_queries_without_relevant_documents_are_explained(place):
 
 
 @pytest.mark.engine
-def test_stores_are_shown_beside_each_other_and_one_that_breaks_counts(place):
+def test_stress_several_stores_with_one_failure_exits_with_3(place):
     stores = ["--store", "memory", "--store", "faulty_document_store:Faulty(fault=drop, at=3)"]
     done = ragauge(place, *stores, "--corpus", "corpus.jsonl", *USUAL, "--no-bisect", "-o", "stress.html")
     assert done.returncode == 3
@@ -112,7 +112,7 @@ def test_stores_are_shown_beside_each_other_and_one_that_breaks_counts(place):
 
 
 @pytest.mark.engine
-def test_a_sound_store_ends_with_0_and_its_figures_are_data(place):
+def test_stress_sound_store_exits_with_0_and_prints_csv(place):
     done = ragauge(place, "--store", "memory", "--corpus", "corpus.jsonl", *USUAL, "--csv")
     assert done.returncode == 0
     assert done.stdout.startswith("store,way,figure,value\nmemory,one by one,documents,10.0\n")
@@ -143,7 +143,7 @@ def test_a_sound_store_ends_with_0_and_its_figures_are_data(place):
         (["--store", "memory(a=1)", "--corpus", "korpus.jsonl"], "the document store memory has no option 'a'"),
     ],
 )
-def test_mistakes_end_with_2_and_say_what_was_expected(place, words, told):
+def test_stress_invalid_input_exits_with_2(place, words, told):
     (place / "broken.json").write_text('{"type": "bundle",\n "objects": [}')
     (place / "corpus.csv").write_text("id,text\n")
     (place / "nameless.json").write_text('{"type": "bundle", "id": "bundle--1", "objects": [{"type": "malware"}]}')
@@ -155,7 +155,7 @@ def test_mistakes_end_with_2_and_say_what_was_expected(place, words, told):
 
 @pytest.mark.parametrize(("sent", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 @pytest.mark.engine
-def test_an_interrupted_test_leaves_neither_processes_nor_folders(place, sent, code):
+def test_stress_interrupted_removes_processes_and_folders(place, sent, code):
     words = ["--store", "faulty_document_store:Faulty(fault=hang, at=5)", "--corpus", "corpus.jsonl", *USUAL]
     command = [sys.executable, "-m", "ragauge", "stress", *words]
     with subprocess.Popen(command, cwd=place, env=environment(place), stderr=subprocess.PIPE) as process:
@@ -176,7 +176,7 @@ def test_an_interrupted_test_leaves_neither_processes_nor_folders(place, sent, c
     assert not list(place.glob("ragauge-stress-*"))
 
 
-def test_whoever_interrupts_the_reading_of_a_bundle_is_told_so(place):
+def test_stress_interrupted_while_reading_names_the_step(place):
     os.mkfifo(place / "bundle.json")  # nobody writes to it: it is read for ever
     command = [sys.executable, "-m", "ragauge", "stress", "--store", "memory", "--corpus", "bundle.json", *USUAL]
     with subprocess.Popen(command, cwd=place, env=environment(place), stderr=subprocess.PIPE) as process:
@@ -189,7 +189,7 @@ def test_whoever_interrupts_the_reading_of_a_bundle_is_told_so(place):
 
 
 @pytest.mark.engine
-def test_stress_all_zero_vectors_are_not_blamed_on_the_store(tmp_path):
+def test_stress_all_zero_vectors_are_noted_and_not_a_failure(tmp_path):
     pytest.importorskip("sqlite_vec")
     texts = ["", "!!!", "one apple", "two pears", "three plums"]
     write_documents(tmp_path / "corpus.jsonl", [Document(f"d{i}", text) for i, text in enumerate(texts)])

@@ -24,7 +24,7 @@ WALKERS = [("retrievers", "pagerank"), ("retrievers", "graphflow"), ("retrievers
 
 
 @pytest.mark.parametrize(("family", "name"), WALKERS)
-def test_a_walker_has_an_embedder_and_a_graph_and_no_terrain(family, name):
+def test_systems_graph_retriever_options_can_be_used_in_run(family, name):
     options = told(name)[family, name]
     assert options.startswith(f"embedder=wordllama, graph={'+'.join(DEFAULT_GRAPH)}, ")
     assert "terrain" not in options
@@ -37,7 +37,7 @@ def test_a_walker_has_an_embedder_and_a_graph_and_no_terrain(family, name):
     assert found.scores["written"].means == {"recall@3": 1.0}
 
 
-def test_what_links_documents_is_listed_with_its_options():
+def test_systems_lists_graph_builders_with_options():
     found = {name: options for (family, name), options in told().items() if family == "graphs"}
     assert found == {
         "links": "field=links, kinds, weight=1.0, rewired=false",

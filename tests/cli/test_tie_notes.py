@@ -32,7 +32,7 @@ def test_ties_without_effect_are_not_noted(ragauge, measure, run):
     assert "ties: " not in ragauge("evaluate", "qrels.txt", file, "-m", measure, *more).stderr
 
 
-def test_ties_of_a_public_run_are_bounded(ragauge, shared):
+def test_tie_note_of_public_run_has_known_bounds(ragauge, shared):
     folder = shared("trec_dl_runs")
     runs = [folder / f"runs/dl19.{name}.txt.gz" for name in ("REP_LLAMA", "BM25")]
     told = ragauge("evaluate", folder / "qrels/qrels.dl19-passage.txt", *runs, "-m", "ndcg@10").stderr

@@ -154,7 +154,7 @@ def texts(svg: str) -> list[str]:
 # What stands in them
 
 
-def test_every_chart_is_drawn_where_everything_is_known(drawings):
+def test_draw_charts_complete_overview_draws_all_charts(drawings):
     assert list(drawings) == [name for name in CHART_DEFINITIONS if name != "panels"]  # which has measures of its own
     for drawing in drawings.values():
         assert drawing.title
@@ -163,7 +163,7 @@ def test_every_chart_is_drawn_where_everything_is_known(drawings):
         assert drawing.alt.endswith(".")
 
 
-def test_quality_stands_against_the_95th_percentile_and_the_frontier_has_who_is_not_beaten(drawings):
+def test_quality_latency_chart_has_p95_and_frontier(drawings):
     drawing = drawings["quality_latency"]
     rows = rows_with(drawing.panels[0], "low")
     assert [(row["system"], row["ms"], row["value"], row["low"], row["high"]) for row in rows] == [
@@ -179,7 +179,7 @@ def test_quality_stands_against_the_95th_percentile_and_the_frontier_has_who_is_
     assert drawing.alt.endswith("Not beaten in both: bm25 and dense.")
 
 
-def test_where_less_is_better_the_axis_is_upside_down_and_so_is_the_frontier():
+def test_quality_latency_chart_lower_is_better_reverses_axis():
     overview = replace(small(), lower_is_better=frozenset({"ndcg@10"}))
     drawing = CHART_DEFINITIONS["quality_latency"].draw(overview)
     assert drawing.alt.endswith("Not beaten in both: bm25.")
@@ -187,7 +187,7 @@ def test_where_less_is_better_the_axis_is_upside_down_and_so_is_the_frontier():
     assert any(scale.get("reverse") for scale in scales)
 
 
-def test_each_measure_has_a_panel_with_bars_intervals_stars_and_the_baseline(drawings):
+def test_measures_chart_has_bars_intervals_stars_and_baseline(drawings):
     panels = drawings["measures"].panels
     assert [one.title for one in panels] == [
         "ndcg@10",
@@ -206,7 +206,7 @@ def test_each_measure_has_a_panel_with_bars_intervals_stars_and_the_baseline(dra
     assert (axis["scale"]["domain"], axis["axis"]["values"]) == ([1, 500], [1, 10, 100])
 
 
-def test_times_that_are_near_each_other_are_bars_from_0():
+def test_measures_chart_similar_times_use_linear_axis_from_zero():
     overview = small()
     near = {name: overview.entries[name] for name in ("bm25", "dense")}
     panel = CHART_DEFINITIONS["measures"].draw(replace(overview, entries=near)).panels[-1]
@@ -214,7 +214,7 @@ def test_times_that_are_near_each_other_are_bars_from_0():
     assert panel.spec["layer"][0]["encoding"]["x"]["scale"]["domain"][0] == 0
 
 
-def test_a_mean_that_is_not_known_is_said_to_be_none():
+def test_measures_chart_nan_mean_is_labelled_none():
     overview = small()
     lacking = replace(overview.entries["slow"], means={"ndcg@10": Mean(math.nan, 0)})
     panels = CHART_DEFINITIONS["measures"].draw(replace(overview, entries={**overview.entries, "slow": lacking})).panels
@@ -222,7 +222,7 @@ def test_a_mean_that_is_not_known_is_said_to_be_none():
     assert (row["value"], row["n"], row["label"]) == (None, None, "none ns")
 
 
-def test_curves_have_a_mean_for_each_k_and_the_k_that_is_enough_for_the_best_system(drawings):
+def test_curves_chart_has_means_and_sufficient_k(drawings):
     panel = drawings["curves"].panels[0]
     assert panel.title == "hit_rate@k"
     rows = rows_with(panel, "k", "dash")
@@ -244,7 +244,7 @@ def advice(k: int) -> SmallestK:
     return SmallestK(k, "hit_rate@10", 0.01, 0.95, ())
 
 
-def test_the_largest_k_is_never_said_to_be_enough_and_no_line_stands_there():
+def test_curves_chart_largest_k_is_not_sufficient():
     sketch = curve_with({}, {"dense": advice(10), "bm25": advice(1)})
     assert "for dense no k below 10 is enough" in sketch.alt
     assert "dense: no k below 10 is enough" in texts(render_svg({**sketch.panels[0].spec, "width": 300}))
@@ -253,13 +253,13 @@ def test_the_largest_k_is_never_said_to_be_enough_and_no_line_stands_there():
     assert not [layer for layer in sketch.panels[0].spec["layer"] if layer["mark"]["type"] == "rule"]
 
 
-def test_where_nothing_is_advised_for_the_best_system_the_baselines_advice_is_shown():
+def test_curves_chart_without_advice_for_best_uses_baseline():
     sketch = curve_with({}, {"slow": advice(1), "bm25": advice(5)})
     assert "for bm25 k = 5 is enough" in sketch.alt
     assert curve_with({}, {"slow": advice(1)}).caption == "Each line is a system's mean over k."
 
 
-def test_a_line_ends_where_the_systems_rankings_do_and_so_does_what_is_enough():
+def test_curves_chart_line_ends_at_run_depth():
     sketch = curve_with({"dense": [0.4, 0.7, math.nan]}, {"dense": advice(5)})
     rows = [row for row in rows_with(sketch.panels[0], "k", "dash") if row["system"] == "dense"]
     assert [row["k"] for row in rows] == [1, 5]
@@ -269,14 +269,14 @@ def test_a_line_ends_where_the_systems_rankings_do_and_so_does_what_is_enough():
     assert (name["k"], name["value"]) == (5, 0.7)
 
 
-def test_a_long_name_leaves_room_for_what_is_advised():
+def test_curves_chart_long_name_is_truncated_in_label():
     overview = small(("bm25", "a-name-of-more-than-thirty-letters", "slow"))
     row = rows_with(CHART_DEFINITIONS["curves"].draw(overview).panels[0], "label")[0]
     assert row["label"] == "a-name-of-more-than-t…: k = 5 is enough"
     assert row["system"] == "a-name-of-more-than-thirty-letters"
 
 
-def test_names_at_the_ends_of_lines_keep_apart(drawings):
+def test_curves_chart_line_labels_do_not_overlap(drawings):
     panel = drawings["curves"].panels[0]
     ends = next(layer for layer in panel.spec["layer"] if layer["encoding"].get("text", {}).get("field") == "system")
     heights = sorted(row["value"] for row in ends["data"]["values"])
@@ -284,7 +284,7 @@ def test_names_at_the_ends_of_lines_keep_apart(drawings):
     assert np.mean(heights) == pytest.approx(0.9)
 
 
-def test_the_waterfall_has_every_difference_best_first(drawings):
+def test_waterfall_chart_sorts_differences_best_first(drawings):
     panel = drawings["waterfall"].panels[0]
     first, second = rows_with(panel, "share", "dash")
     assert (first["system"], first["difference"], first["share"]) == (
@@ -298,7 +298,7 @@ def test_the_waterfall_has_every_difference_best_first(drawings):
     assert "dense wins 2, ties 1 and loses 1 of 4" in drawings["waterfall"].alt
 
 
-def test_where_less_is_better_the_most_negative_difference_is_the_best():
+def test_waterfall_chart_lower_is_better_sorts_ascending():
     row = comparison("dense", [0.5, 0.2, 0.0, -0.1], lower_is_better=True)
     overview = small()
     sketch = CHART_DEFINITIONS["waterfall"].draw(replace(overview, compared=replace(overview.compared, rows=[row])))
@@ -306,7 +306,7 @@ def test_where_less_is_better_the_most_negative_difference_is_the_best():
     assert "dense wins 1, ties 1 and loses 2 of 4" in sketch.alt
 
 
-def test_without_a_baseline_the_first_pair_is_drawn():
+def test_waterfall_chart_without_baseline_uses_first_pair():
     overview = replace(small(), baseline=None)
     sketch = CHART_DEFINITIONS["waterfall"].draw(overview)
     assert [row["system"] for row in rows_with(sketch.panels[0], "share", "dash")] == ["dense"]
@@ -318,7 +318,7 @@ def test_without_a_baseline_the_first_pair_is_drawn():
     ]
 
 
-def test_boxes_are_quartiles_with_5_and_95_percent_and_the_mean_with_its_interval(drawings):
+def test_boxes_chart_has_quartiles_percentiles_and_interval(drawings):
     row = rows_with(drawings["boxes"].panels[0], "q1")[0]
     assert row == {
         "system": "dense",
@@ -335,7 +335,7 @@ def test_boxes_are_quartiles_with_5_and_95_percent_and_the_mean_with_its_interva
     assert "dense +0.1500 from +0.1000 to +0.2000" in drawings["boxes"].alt
 
 
-def test_wins_ties_and_losses_are_counts_that_fill_the_bar(drawings):
+def test_wins_chart_counts_fill_bar(drawings):
     rows = [row for row in rows_with(drawings["wins"].panels[0], "begin") if row["system"] == "dense"]
     assert [(row["what"], row["count"], row["begin"], row["end"]) for row in rows] == [
         ("won", 2, 0, 50),
@@ -344,7 +344,7 @@ def test_wins_ties_and_losses_are_counts_that_fill_the_bar(drawings):
     ]
 
 
-def test_a_stratum_has_its_n_and_each_systems_mean(drawings):
+def test_strata_chart_has_n_and_means(drawings):
     panel = drawings["strata"].panels[0]
     rows = rows_with(panel, "stratum")
     assert panel.title == "length"
@@ -358,7 +358,7 @@ def test_a_stratum_has_its_n_and_each_systems_mean(drawings):
     assert "short (n=1) best dense 0.650" in drawings["strata"].alt
 
 
-def test_the_legend_of_several_panels_is_drawn_once():
+def test_strata_chart_several_panels_share_one_legend():
     overview = small()
     twice = {"length": overview.strata["length"], "also": overview.strata["length"]}
     drawing = draw_charts(replace(overview, strata=twice))["strata"]
@@ -366,7 +366,7 @@ def test_the_legend_of_several_panels_is_drawn_once():
     assert texts(render_svg(chart_specification(drawing))).count("dense") == 1
 
 
-def test_of_a_tag_with_many_values_the_first_are_drawn_and_the_title_says_so():
+def test_strata_chart_many_values_keeps_first_20():
     overview = small()
     several = [StratumMeans(str(i), 1, {"bm25": Mean(0.5, 1)}) for i in range(50)]
     panel = CHART_DEFINITIONS["strata"].draw(replace(overview, strata={"id": several})).panels[0]
@@ -374,7 +374,7 @@ def test_of_a_tag_with_many_values_the_first_are_drawn_and_the_title_says_so():
     assert len(rows_with(panel, "stratum")) == 20
 
 
-def test_latency_is_the_share_of_queries_that_took_at_most_so_long(drawings):
+def test_latency_chart_has_cumulative_share_and_percentiles(drawings):
     panels = drawings["latency"].panels
     assert [(one.title, one.wide) for one in panels] == [("total", False), ("embed", False)]
     assert "rerank" not in drawings["latency"].caption
@@ -384,24 +384,24 @@ def test_latency_is_the_share_of_queries_that_took_at_most_so_long(drawings):
     assert marks == [("p50", 1.5, 50), ("p90", 2.0, 90), ("p95", 2.0, 95), ("p99", 2.0, 99)]
 
 
-def test_latency_is_drawn_from_percentiles_where_these_are_all_that_is_known():
+def test_latency_chart_without_times_uses_percentiles():
     entries = {name: replace(one, times={}) for name, one in small().entries.items()}
     line = rows_with(CHART_DEFINITIONS["latency"].draw(replace(small(), entries=entries)).panels[0], "ms", "dash")[0]
     assert (line["ms"], line["share"]) == ([1, 1.5, 2, 2, 2, 2], [0, 50, 90, 95, 99, 100])
 
 
-def test_a_time_of_0_has_no_place_on_a_logarithmic_axis():
+def test_latency_chart_ignores_zero_times():
     one = replace(small().entries["bm25"], times={"total": np.array([0.0, 1.0, 2.0, 4.0])})
     panel = CHART_DEFINITIONS["latency"].draw(replace(small(), entries={"bm25": one})).panels[0]
     assert rows_with(panel, "ms", "dash")[0]["ms"] == [1.0, 2.0, 4.0]
 
 
-def test_stages_add_up_to_the_mean_of_the_whole(drawings):
+def test_stages_chart_sums_to_total_mean(drawings):
     rows = [row for row in rows_with(drawings["stages"].panels[0], "stage") if row["system"] == "dense"]
     assert [(row["stage"], row["ms"], row["end"]) for row in rows] == [("embed", 1.5, 1.5), ("other", 4.5, 6.0)]
 
 
-def test_a_stage_that_only_some_queries_had_counts_for_those_alone():
+def test_stages_chart_partial_stage_is_weighted_by_queries():
     speed = Speed({"rerank": latency(8.0), "total": latency(2.0, 2.0, 2.0, 10.0)}, 1.0, 4, 0, 0)
     overview = replace(small(), entries={"bm25": replace(small().entries["bm25"], speed=speed)})
     rows = rows_with(CHART_DEFINITIONS["stages"].draw(overview).panels[0], "stage")
@@ -418,7 +418,7 @@ def history(*, changed: str = "") -> History:
     return History(points)
 
 
-def test_a_trend_breaks_where_something_else_changed_and_says_what():
+def test_trend_chart_change_breaks_line_with_label():
     drawing = build_trend_chart(history(changed="5 queries more"))["trend"]
     panel = drawing.panels[0]
     mine = [row for row in rows_with(panel, "part") if row["system"] == "bm25"]
@@ -433,7 +433,7 @@ def test_a_trend_breaks_where_something_else_changed_and_says_what():
     assert ODD[1] in texts(render_svg(chart_specification(drawing)))
 
 
-def test_a_trend_without_a_break_is_one_line_and_an_empty_history_is_none():
+def test_trend_chart_without_change_has_one_line():
     drawing = build_trend_chart(history())["trend"]
     assert {row["part"] for row in rows_with(drawing.panels[0], "part")} == {0}
     assert "lines break" not in drawing.caption
@@ -456,7 +456,7 @@ EVENING = datetime(2026, 11, 15, 18, 42, 5, tzinfo=UTC)
     ],
     ids=["seconds", "one day", "days", "zones"],
 )
-def test_runs_are_steps_labelled_by_day_or_where_all_share_one_by_time_of_day_in_utc(times, labels):
+def test_trend_chart_labels_runs_by_day_or_utc_time(times, labels):
     points = [HistoryPoint(when, str(i), "bm25", "ndcg@10", Mean(0.5, 9)) for i, when in enumerate(times)]
     drawing = build_trend_chart(History(points[::-1]))["trend"]
     rows = rows_with(drawing.panels[0], "run")
@@ -469,7 +469,7 @@ def test_runs_are_steps_labelled_by_day_or_where_all_share_one_by_time_of_day_in
     assert "interval" not in drawing.caption
 
 
-def test_systems_of_one_run_stand_at_one_step_though_they_ended_one_after_the_other():
+def test_trend_chart_systems_of_one_run_share_step():
     points = [
         HistoryPoint(EVENING + timedelta(minutes=i), "a", name, "ndcg@10", Mean(0.5, 9)) for i, name in enumerate("xyz")
     ]
@@ -479,7 +479,7 @@ def test_systems_of_one_run_stand_at_one_step_though_they_ended_one_after_the_ot
 # What is not known is not drawn
 
 
-def test_means_alone_give_bars_and_nothing_else():
+def test_draw_charts_means_only_draws_measures_chart():
     overview = small()
     entries = {name: SystemSummary(name, one.means) for name, one in overview.entries.items()}
     assert list(draw_charts(Overview("means", entries, overview.measures))) == ["measures"]
@@ -488,7 +488,7 @@ def test_means_alone_give_bars_and_nothing_else():
 # Captions speak of what is there
 
 
-def test_captions_name_intervals_stars_and_the_dashed_line_where_they_are(drawings):
+def test_captions_name_intervals_stars_and_baseline(drawings):
     caption = drawings["measures"].caption
     assert "bars are means with 95% intervals" in caption.lower()
     assert "the dashed line is bm25, the baseline" in caption
@@ -499,7 +499,7 @@ def test_captions_name_intervals_stars_and_the_dashed_line_where_they_are(drawin
     assert "`other` is the remaining time" in drawings["stages"].caption
 
 
-def test_captions_say_nothing_of_what_is_not_there():
+def test_captions_omit_missing_elements():
     overview = small()
     bare = {
         name: SystemSummary(name, {m: Mean(mean.value, mean.n) for m, mean in one.means.items()}, speed=one.speed)
@@ -516,7 +516,7 @@ def test_captions_say_nothing_of_what_is_not_there():
     assert "stepped" not in alone["quality_latency"].caption
 
 
-def test_where_less_is_better_winning_lies_below_0(drawings):
+def test_waterfall_caption_follows_lower_is_better(drawings):
     assert "a line is above 0 the system is better than bm25" in drawings["waterfall"].caption
     overview = small()
     row = comparison("dense", [0.5, 0.2, 0.0, -0.1], lower_is_better=True)
@@ -524,11 +524,11 @@ def test_where_less_is_better_winning_lies_below_0(drawings):
     assert "a line is below 0 the system is better than bm25" in sketch.caption
 
 
-def test_that_fusing_counts_as_rerank_is_said_where_there_is_a_stage_of_that_name():
+def test_latency_caption_rerank_stage_includes_fusion():
     assert "rerank includes fusion" in CHART_DEFINITIONS["latency"].draw(many(["bm25", "dense"])).caption
 
 
-def test_twelve_panels_are_drawn_and_the_measures_that_are_left_out_are_named():
+def test_measures_chart_limits_panels_and_names_rest():
     overview = small()
     names = [f"m@{k}" for k in range(1, 15)]
     entries = {name: replace(one, means={m: Mean(0.5, 4) for m in names}) for name, one in overview.entries.items()}
@@ -539,12 +539,12 @@ def test_twelve_panels_are_drawn_and_the_measures_that_are_left_out_are_named():
     assert len(CHART_DEFINITIONS["measures"].draw(replace(overview, entries=untimed, measures=names[:12])).panels) == 12
 
 
-def test_of_nothing_nothing_is_drawn():
+def test_draw_charts_empty_overview_returns_empty():
     assert draw_charts(Overview("nothing", {}, [])) == {}
     assert draw_charts(Overview("nothing", {}, ["ndcg@10"])) == {}
 
 
-def test_differences_of_which_not_all_are_known_are_counted_but_not_drawn():
+def test_draw_charts_without_query_differences_omits_waterfall():
     overview = small()
     rows = [replace(row, moved=()) for row in overview.compared]
     found = draw_charts(replace(overview, compared=replace(overview.compared, rows=rows)))
@@ -553,7 +553,7 @@ def test_differences_of_which_not_all_are_known_are_counted_but_not_drawn():
 
 
 @pytest.mark.parametrize("library", ["altair", "vl_convert"])
-def test_a_missing_library_is_named_with_the_extra_that_brings_it(library, monkeypatch, drawings):
+def test_charts_missing_library_raises_missing_extra(library, monkeypatch, drawings):
     monkeypatch.setitem(sys.modules, library, None)
     with pytest.raises(MissingExtra, match=r"pip install .*\[report\]"):
         draw_charts(small()) if library == "altair" else render_svg(chart_specification(drawings["wins"]))
@@ -563,7 +563,7 @@ def test_a_missing_library_is_named_with_the_extra_that_brings_it(library, monke
 
 
 @pytest.mark.parametrize("overview", [small(("bm25", ODD[1], ODD[3])), many(["bm25", *ODD])], ids=["few", "many"])
-def test_whatever_systems_are_called_they_stand_in_the_picture_and_in_no_expression(overview):
+def test_charts_system_names_are_text_and_not_in_expressions(overview):
     import vl_convert
 
     found = draw_charts(overview)
@@ -591,7 +591,7 @@ def expressions(value, key=""):
         yield value
 
 
-def test_specifications_are_json_without_nan_and_without_addresses(drawings):
+def test_chart_specifications_are_json_without_nan_or_urls(drawings):
     for drawing in [*drawings.values(), build_trend_chart(history())["trend"]]:
         for spec in [*(panel.spec for panel in drawing.panels), chart_specification(drawing)]:
             text = json.dumps({key: value for key, value in spec.items() if key != "$schema"}, allow_nan=False)
@@ -618,18 +618,18 @@ def contrast(one: str, other: str) -> float:
 @pytest.mark.parametrize(
     "colour", sorted({*PALETTE, NEUTRAL_COLOUR, WIN_COLOUR, TIE_COLOUR, LOSS_COLOUR, *STAGE_COLOURS.values()})
 )
-def test_every_colour_stands_out_from_white_and_from_near_black(colour):
+def test_palette_colours_contrast_with_white_and_dark(colour):
     assert contrast(colour, "#ffffff") >= 3
     assert contrast(colour, "#16181d") >= 3
 
 
-def test_white_figures_can_be_read_on_won_tied_and_lost():
+def test_win_tie_loss_colours_contrast_with_white_text():
     assert contrast("#000000", "#ffffff") == pytest.approx(21)
     assert min(contrast(one, "#ffffff") for one in (WIN_COLOUR, TIE_COLOUR, LOSS_COLOUR)) >= 4.5
 
 
 @pytest.mark.parametrize("overview", [small(), many(["bm25", "dense"])], ids=["small", "many"])
-def test_words_have_the_colour_of_the_text_never_that_of_a_system(overview):
+def test_chart_text_uses_text_colour_with_sufficient_contrast(overview):
     drawings = draw_charts(overview)
     styles = {
         (layer["mark"].get("style"), layer["mark"].get("color"), "color" in layer["encoding"])
@@ -648,7 +648,7 @@ def test_words_have_the_colour_of_the_text_never_that_of_a_system(overview):
     assert config["style"]["halo"]["stroke"] == config["background"]
 
 
-def test_names_stand_off_bars_lines_and_each_other_where_there_is_room():
+def test_place_labels_avoids_marks_lines_and_labels():
     marks = [
         LabelledMark("bm25 (baseline)", 30, 150, 110, 190),
         LabelledMark("dense", 60, 170, 125, 215),
@@ -664,7 +664,7 @@ def test_names_stand_off_bars_lines_and_each_other_where_there_is_room():
         assert 0 <= box.left < box.right <= 260
 
 
-def test_figures_at_both_ends_of_an_axis_stand_under_their_ticks(drawings):
+def test_axis_end_labels_are_centred_on_ticks(drawings):
     svg = render_svg(chart_specification(drawings["waterfall"]))
     ends = [node for node in ElementTree.fromstring(svg).iter("{http://www.w3.org/2000/svg}text") if node.text == "100"]
     assert [node.get("text-anchor") for node in ends] == ["middle"]
@@ -672,7 +672,7 @@ def test_figures_at_both_ends_of_an_axis_stand_under_their_ticks(drawings):
 
 @pytest.mark.parametrize("overview", [small(), many([f"system {i}" for i in range(9)])], ids=["few", "many"])
 @pytest.mark.slow
-def test_vega_lite_has_nothing_to_warn_of(overview, capfd):
+def test_chart_specifications_give_no_vega_lite_warnings(overview, capfd):
     import altair
     import vl_convert
 
@@ -684,7 +684,7 @@ def test_vega_lite_has_nothing_to_warn_of(overview, capfd):
     assert "WARN" not in "".join(capfd.readouterr())
 
 
-def test_twelve_systems_have_twelve_colours_and_no_two_have_the_same_dash_and_shape_and_colour():
+def test_system_styles_are_distinct_for_30_systems():
     names = [str(i) for i in range(30)]
     cast = SystemStyles(names, "0")
     assert cast.colours[0] == NEUTRAL_COLOUR
@@ -692,7 +692,7 @@ def test_twelve_systems_have_twelve_colours_and_no_two_have_the_same_dash_and_sh
     assert len(set(zip(cast.colours, cast.shapes, cast.dashes.values(), strict=True))) == 30
 
 
-def test_a_system_has_the_same_colour_in_all_charts(drawings):
+def test_charts_use_same_colour_per_system(drawings):
     scales = [
         layer["encoding"]["color"]["scale"]
         for drawing in drawings.values()
@@ -706,14 +706,14 @@ def test_a_system_has_the_same_colour_in_all_charts(drawings):
     }
 
 
-def test_panels_are_as_wide_as_their_container_and_have_no_background(drawings):
+def test_panels_have_container_width_and_transparent_background(drawings):
     for panel in (panel for drawing in drawings.values() for panel in drawing.panels):
         assert panel.spec["width"] == "container"
         assert panel.spec["config"]["background"] == "transparent"
         assert "title" not in panel.spec
 
 
-def test_a_page_finds_words_and_guides_by_their_class(drawings):
+def test_page_stylesheet_matches_svg_classes(drawings):
     import vl_convert
 
     panel = drawings["measures"].panels[0]
@@ -727,7 +727,7 @@ def test_a_page_finds_words_and_guides_by_their_class(drawings):
 # Files
 
 
-def test_a_file_has_the_title_the_names_the_stars_and_the_words(drawings):
+def test_render_svg_has_title_names_stars_and_description(drawings):
     drawing = drawings["measures"]
     svg = render_svg(chart_specification(drawing))
     words = texts(svg)
@@ -738,14 +738,14 @@ def test_a_file_has_the_title_the_names_the_stars_and_the_words(drawings):
 
 
 @pytest.mark.parametrize("width", [360, 760])
-def test_a_picture_is_about_as_wide_as_it_is_asked_to_be(width, drawings):
+def test_render_png_has_requested_width(width, drawings):
     for name, drawing in drawings.items():
         got, _ = struct.unpack(">II", render_png(chart_specification(drawing, width), scale=1)[16:24])
         assert got <= width + 40, name
     assert render_png(chart_specification(drawings["wins"]), scale=2)[:8] == b"\x89PNG\r\n\x1a\n"
 
 
-def test_one_system_alone_is_drawn():
+def test_draw_charts_one_system_draws_five_charts():
     entries = {"bm25": small().entries["bm25"]}
     overview = Overview("one", entries, ["ndcg@10"], curves=small().curves)
     found = draw_charts(overview)
@@ -754,7 +754,7 @@ def test_one_system_alone_is_drawn():
         assert "bm25" in "".join(texts(render_svg(chart_specification(drawing)))), name
 
 
-def test_twelve_systems_are_drawn_and_a_legend_names_them():
+def test_draw_charts_twelve_systems_are_named_in_svg():
     overview = many([f"system {i}" for i in range(12)])
     assert len(overview.systems) > MAX_LABELLED_SYSTEMS
     for name, drawing in draw_charts(overview).items():
@@ -762,7 +762,7 @@ def test_twelve_systems_are_drawn_and_a_legend_names_them():
         assert {f"system {i}" for i in range(1, 12)} <= set(words), name
 
 
-def test_ten_thousand_queries_of_five_systems_are_thinned_and_keep_their_ends():
+def test_draw_charts_10000_queries_are_downsampled_with_extremes():
     overview = many([f"system {i}" for i in range(5)], 10_000)
     found = draw_charts(overview)
     size = sum(len(json.dumps(panel.spec)) for drawing in found.values() for panel in drawing.panels)

@@ -73,7 +73,7 @@ def rendered(found, width, changed):
     return [line.rstrip() for line in console.export_text().splitlines()]
 
 
-def test_a_comparison_has_the_figures_of_scipy():
+def test_compare_matches_scipy():
     row = ragauge.compare(SCORES, baseline="words").find("both", "ndcg@10")
     mine, base = SCORES["both"].values["ndcg@10"], SCORES["words"].values["ndcg@10"]
     gap = mine - base
@@ -92,7 +92,7 @@ def test_a_comparison_has_the_figures_of_scipy():
     assert abs(row.moved[0].difference) == pytest.approx(biggest[0])
 
 
-def test_stars_are_of_the_p_value_to_decide_by_and_stand_beside_it():
+def test_compare_stars_follow_corrected_p_value():
     fresh = ragauge.compare(SCORES, baseline="words", measures="mrr").rows[0]
     assert replace(fresh, p_t=0.0001, p_corrected=0.02).stars == "*"
     assert replace(fresh, p_t=0.0001, p_corrected=0.2).stars == "ns"
@@ -110,7 +110,7 @@ def test_stars_are_of_the_p_value_to_decide_by_and_stand_beside_it():
         assert sum("***" in line for line in said) == 1
 
 
-def test_p_values_stand_under_each_other_whatever_their_stars():
+def test_difference_table_aligns_p_values_with_stars():
     found = ragauge.compare(SCORES, baseline="words")
     rows = [replace(row, p_corrected=p) for row, p in zip(found.rows, (0.0001, 0.02, 0.3, 0.004), strict=False)]
     part = difference_tables(replace(found, rows=rows))[0]
@@ -118,7 +118,7 @@ def test_p_values_stand_under_each_other_whatever_their_stars():
     assert [row[place] for row in part.aligned_texts()] == ["<0.001 ***", " 0.020 *  "]
 
 
-def test_without_a_baseline_every_pair_is_compared():
+def test_compare_without_baseline_compares_every_pair():
     found = ragauge.compare(SCORES, measures="mrr")
     assert [(row.baseline, row.system) for row in found] == [
         ("words", "vectors"),
@@ -129,7 +129,7 @@ def test_without_a_baseline_every_pair_is_compared():
     assert found.to_polars()["n"].to_list() == [30, 30, 30]
 
 
-def test_letters_stand_for_the_systems_that_are_surely_worse():
+def test_means_table_letters_mark_significantly_worse_systems():
     found = ragauge.compare(
         {"a": dict.fromkeys("xyz", 0.1), "b": dict.fromkeys("xyz", 0.1), "c": {"x": 0.9, "y": 0.8, "z": 0.91}}
     )
@@ -138,7 +138,7 @@ def test_letters_stand_for_the_systems_that_are_surely_worse():
     assert [row[0] for row in table.texts()] == ["a a", "b b", "c c"]
 
 
-def test_measures_go_by_any_name_and_numbers_by_none():
+def test_compare_accepts_measure_aliases_and_own_numbers():
     assert ragauge.compare(SCORES, "words", measures=["nDCG@10"]).measures == ["ndcg@10"]
     numbers = {"a": {"mine": {"1": 0.2, "2": 0.4}}, "b": {"mine": {"2": 0.5, "1": 0.1}}}
     row = ragauge.compare(numbers, "a").find("b")
@@ -147,7 +147,7 @@ def test_measures_go_by_any_name_and_numbers_by_none():
     assert [one.query for one in row.moved] == ["1", "2"]
 
 
-def test_complexity_is_by_the_number_of_relevant_documents():
+def test_compare_by_complexity_uses_number_of_relevant_documents():
     found = ragauge.compare(SCORES, "words", measures="ndcg@10", by="complexity")
     sizes = {row.stratum: row.n for row in found.strata if row.system == "both"}
     relevant = [1 + i % 9 for i in range(30)]
@@ -162,7 +162,7 @@ def test_complexity_is_by_the_number_of_relevant_documents():
     assert one.difference == pytest.approx(gap.mean())
 
 
-def test_strata_are_any_tag_or_a_mapping():
+def test_compare_by_accepts_tag_or_mapping():
     tags = {query: {"topic": "even" if int(query[1:]) % 2 == 0 else "odd"} for query in list(QRELS)[:20]}
     found = ragauge.compare(SCORES, "words", measures="mrr", by="topic", tags=tags)
     assert {row.stratum: row.n for row in found.strata} == {"topic=even": 10, "topic=odd": 10}
@@ -173,7 +173,7 @@ def test_strata_are_any_tag_or_a_mapping():
         ragauge.compare(SCORES, "words", by="topik", tags=tags)
 
 
-def test_a_sign_that_flips_by_seed_is_seen():
+def test_compare_sign_flips_between_seeds_adds_note():
     base = ragauge.evaluate(QRELS, RUNS["words"], ["ndcg@10"])
     seeds = [ragauge.evaluate(QRELS, made(seed, 0.1), ["ndcg@10"]) for seed in range(10, 15)]
     found = ragauge.compare({"words": base, "lucky": seeds}, "words")
@@ -187,7 +187,7 @@ def test_a_sign_that_flips_by_seed_is_seen():
     assert alone.seeds is None
 
 
-def test_seeds_of_both_systems_are_paired_by_their_labels():
+def test_compare_pairs_seeds_by_label():
     one = {str(s): ragauge.evaluate(QRELS, made(s, 0.1), ["mrr"]) for s in (1, 2, 3)}
     two = {str(s): ragauge.evaluate(QRELS, made(s + 50, 0.4), ["mrr"]) for s in (3, 2, 1)}
     row = ragauge.compare({"one": one, "two": two}, "one").find("two")
@@ -197,7 +197,7 @@ def test_seeds_of_both_systems_are_paired_by_their_labels():
     assert list(row.seeds.differences) == pytest.approx(by_hand)
 
 
-def test_an_experiment_compares_itself():
+def test_compare_experiment_uses_its_baseline_and_queries():
     data = ragauge.load("synthetic:needles(documents=60, queries=12)")
     found = ragauge.run(
         data, {"bm25": "bm25", "first": lambda q, k: [d.id for d in data.documents[:k]]}, baseline="bm25"
@@ -209,7 +209,7 @@ def test_an_experiment_compares_itself():
     assert ragauge.compare(found, by="answers").strata
 
 
-def test_what_may_be_believed_is_said_in_words():
+def test_summarise_comparisons_has_verdicts_and_margins():
     rng = random.Random(5)
     base = {str(i): rng.random() / 2 for i in range(40)}
     systems = {
@@ -228,7 +228,7 @@ def test_what_may_be_believed_is_said_in_words():
     assert said[3].endswith("and is within 0.02 of it (p <0.001).")
 
 
-def test_moved_queries_keep_their_ids_and_numbers_on_any_terminal():
+def test_changed_queries_keep_ids_and_differences_on_narrow_terminal():
     texts = {
         query: f"a long question about {query} that does not fit into any narrow terminal at all" for query in QRELS
     }
@@ -246,7 +246,7 @@ def test_moved_queries_keep_their_ids_and_numbers_on_any_terminal():
 # what it refuses ----------------------------------------------------------------------------------------------------
 
 
-def test_a_query_that_one_side_lacks_is_refused_counted_or_left_out():
+def test_compare_missing_queries_raises_ignores_or_counts_by_option():
     short = {query: docs for query, docs in RUNS["both"].items() if query not in ("q03", "q07")}
     scores = ragauge.evaluate(QRELS, {"words": RUNS["words"], "short": short}, ["mrr"])
     with pytest.raises(Incomparable, match=r"short lacks 2 of 30 queries, which words has \(q03, q07\)") as refused:
@@ -260,14 +260,14 @@ def test_a_query_that_one_side_lacks_is_refused_counted_or_left_out():
     assert counted.means[1] == pytest.approx(scores["short"].means["mrr"])
 
 
-def test_a_query_that_both_lack_is_no_difference():
+def test_compare_query_missing_in_both_is_counted():
     less = {query: docs for query, docs in RUNS["both"].items() if query != "q03"}
     more = {query: docs for query, docs in RUNS["words"].items() if query != "q03"}
     assert ragauge.compare(ragauge.evaluate(QRELS, {"a": more, "b": less}, ["mrr"]), "a").find("b").n == 30
 
 
 @pytest.mark.parametrize("convention", ["trec9", "default"])
-def test_lacking_queries_are_seen_under_every_convention(convention):
+def test_compare_missing_query_raises_error_under_every_convention(convention):
     short = {query: docs for query, docs in RUNS["both"].items() if query != "q03"}
     scores = ragauge.evaluate(QRELS, {"words": RUNS["words"], "short": short}, ["mrr"], convention)
     with pytest.raises(Incomparable, match="q03"):
@@ -275,7 +275,7 @@ def test_lacking_queries_are_seen_under_every_convention(convention):
     assert ragauge.compare(scores, "words", common_queries=True).find("short").n == 29
 
 
-def test_other_conventions_judgments_and_judges_are_refused():
+def test_compare_different_conventions_or_judgments_raises_error():
     one = ragauge.evaluate(QRELS, RUNS["words"], ["mrr"])
     ranked = ragauge.evaluate(QRELS, RUNS["both"], ["mrr"], ragauge.PRESETS["default"].but(ties="ranked"))
     with pytest.raises(Incomparable, match="convention `default`, b under `default, ties=ranked`"):
@@ -291,7 +291,7 @@ def test_other_conventions_judgments_and_judges_are_refused():
         ragauge.compare({"a": one, "b": ragauge.evaluate(QRELS, RUNS["both"], ["map"])})
 
 
-def test_the_same_judgments_in_another_order_are_the_same():
+def test_compare_is_independent_of_judgment_order():
     turned = {query: dict(reversed(docs.items())) for query, docs in reversed(QRELS.items())}
     one = ragauge.evaluate(QRELS, RUNS["words"], ["mrr"])
     two = ragauge.evaluate(turned, RUNS["both"], ["mrr"])
@@ -300,14 +300,14 @@ def test_the_same_judgments_in_another_order_are_the_same():
     )
 
 
-def test_a_value_that_one_side_lacks_is_refused():
+def test_compare_nan_on_one_side_raises_error():
     numbers = {"a": {"1": 0.5, "2": 0.5}, "b": {"1": 0.5, "2": float("nan")}}
     with pytest.raises(Incomparable, match=r"b has no score for 1 queries that have one in other systems \(2\)"):
         ragauge.compare(numbers)
     assert ragauge.compare(numbers, common_queries=True).find("b").n == 1
 
 
-def test_mistakes_are_told():
+def test_compare_invalid_arguments_raise_error():
     with pytest.raises(UnknownName, match="unknown system `wrds`"):
         ragauge.compare(SCORES, "wrds")
     with pytest.raises(MissingEvidence, match="has no values of `map`"):
@@ -322,7 +322,7 @@ def test_mistakes_are_told():
         ragauge.compare({"a": {"m": {"1": 0.2, "2": "x"}}, "b": {"m": {"1": 0.1, "2": 0.2}}})
 
 
-def test_a_sum_is_compared_by_its_mean_and_says_so():
+def test_compare_sum_measure_uses_mean_with_note():
     scores = ragauge.evaluate(QRELS, RUNS, ["num_rel_ret@5", "unjudged@5"])
     found = ragauge.compare(scores, "words")
     assert any("num_rel_ret@5: compared by its mean" in note for note in found.notes)
@@ -332,7 +332,7 @@ def test_a_sum_is_compared_by_its_mean_and_says_so():
     assert row.wins > row.losses
 
 
-def test_infinite_values_and_odd_shapes_are_refused():
+def test_compare_infinite_or_malformed_scores_raise_error():
     with pytest.raises(BadInput, match="score of query `2` of a is infinite"):
         ragauge.compare({"a": {"1": 0.5, "2": float("inf")}, "b": {"1": 0.5, "2": 0.5}})
     for odd in ([[SCORES["words"]]], {"m": {"1": 1.0}, "x": 3}, [], {}, "words", [{"s": {"m": {"1": 0.5}}}]):
@@ -346,27 +346,27 @@ def test_infinite_values_and_odd_shapes_are_refused():
         ragauge.compare(SCORES, common_queries=True, count_missing=True)
 
 
-def test_zero_is_no_bad_value_where_less_is_better():
+def test_compare_count_missing_lower_is_better_raises_error():
     short = {query: docs for query, docs in RUNS["both"].items() if query != "q03"}
     scores = ragauge.evaluate(QRELS, {"words": RUNS["words"], "short": short}, ["unjudged@5"])
     with pytest.raises(Incomparable, match="0 would be the best value of"):
         ragauge.compare(scores, "words", count_missing=True)
 
 
-def test_complexity_goes_by_the_least_relevant_grade():
+def test_compare_by_complexity_uses_minimum_relevant_grade():
     scores = ragauge.evaluate(QRELS, RUNS, ["mrr"], ragauge.PRESETS["default"].but(rel=2))
     found = ragauge.compare(scores, "words", by="complexity")
     assert {row.stratum for row in found.strata} == {"complexity=simple"}
 
 
-def test_rankings_of_different_depth_are_told():
+def test_compare_different_depths_adds_note():
     short = {query: dict(sorted(docs.items(), key=lambda pair: -pair[1])[:5]) for query, docs in RUNS["both"].items()}
     scores = ragauge.evaluate(QRELS, {"words": RUNS["words"], "short": short}, ["recall@5", "recall@10", "map"])
     notes = ragauge.compare(scores, "words").notes
     assert "short has at most 5 documents per query, words 29: recall@10, map may differ for that reason alone" in notes
 
 
-def test_a_value_that_one_lacks_is_left_out_for_all_systems():
+def test_compare_common_queries_ignores_null_scores_for_all_systems():
     numbers = {
         "a": {"1": 0.5, "2": 0.5, "3": 0.1},
         "b": {"1": 0.4, "2": 0.2, "3": 0.2},
@@ -378,7 +378,7 @@ def test_a_value_that_one_lacks_is_left_out_for_all_systems():
 
 
 @pytest.mark.parametrize("name", ["d", "n", "p", "change", "%", "measure"])
-def test_a_system_may_be_called_like_a_column(name):
+def test_compare_system_named_like_column_is_rendered(name):
     found = ragauge.compare({name: SCORES["words"], "other": SCORES["both"]}, name, margin=0.1, detect=0.1)
     (part,) = difference_tables(found)
     assert part.texts()[0][1:4] == ["30", *(f"{mean:.4f}" for mean in found.rows[0].means)]
@@ -387,7 +387,7 @@ def test_a_system_may_be_called_like_a_column(name):
         assert rendered(found, width, 3)
 
 
-def test_names_and_queries_cannot_act_on_a_terminal(tmp_path):
+def test_compare_command_names_are_escaped_on_terminal(tmp_path):
     (tmp_path / "s.csv").write_text("run,query,mrr\n\x1b[31mred,q\x1b[2J,0.5\n[bold]b,q\x1b[2J,0.7\n")
     done = cli("compare", tmp_path / "s.csv")
     assert done.returncode == 0, done.stderr
@@ -395,7 +395,7 @@ def test_names_and_queries_cannot_act_on_a_terminal(tmp_path):
     assert "[bold]b" in done.stdout
 
 
-def test_letters_go_on_beyond_the_alphabet():
+def test_means_table_more_than_26_systems_uses_numbers():
     rng = random.Random(0)
     many = {f"s{i}": {str(q): i / 40 + rng.random() / 1000 for q in range(20)} for i in range(30)}
     table = report.build_means_table(ragauge.compare(many, rounds=200))
@@ -405,7 +405,7 @@ def test_letters_go_on_beyond_the_alphabet():
 # the command line ---------------------------------------------------------------------------------------------------
 
 
-def test_json_has_the_promised_shape(files):
+def test_compare_command_json_has_documented_keys(files):
     done = cli(
         "compare", "qrels.txt", "words.run", "both.run", "--baseline", "words", "-m", "ndcg@10", "--json", cwd=files
     )
@@ -421,7 +421,7 @@ def test_json_has_the_promised_shape(files):
     assert row["stars"] == "***"
 
 
-def test_the_table_fits_eighty_columns_and_names_what_moved(files):
+def test_compare_output_fits_80_columns_and_has_changed_queries(files):
     done = cli(
         "compare",
         "qrels.txt",
@@ -444,7 +444,7 @@ def test_the_table_fits_eighty_columns_and_names_what_moved(files):
     assert max(map(len, lines)) <= 80
 
 
-def test_incomparable_runs_exit_with_four(files):
+def test_compare_command_incomparable_runs_exit_with_4(files):
     trec(files / "short.run", {query: docs for query, docs in RUNS["both"].items() if query != "q03"})
     done = cli("compare", "qrels.txt", "words.run", "short.run", "-b", "words", cwd=files)
     assert done.returncode == 4
@@ -456,13 +456,13 @@ def test_incomparable_runs_exit_with_four(files):
 
 
 @pytest.mark.parametrize("others", [["words.run", "both.run"], ["both.run"]])
-def test_the_baseline_may_be_a_file(files, others):
+def test_compare_command_accepts_file_as_baseline(files, others):
     done = cli("compare", "qrels.txt", *others, "-b", "words.run", "-m", "mrr", "--csv", cwd=files)
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines()[1].startswith("mrr,words,both,")
 
 
-def test_the_same_name_again_is_another_seed(files):
+def test_compare_command_repeated_name_is_another_seed(files):
     trec(files / "again.run", made(9, 0.6))
     done = cli(
         "compare",
@@ -482,7 +482,7 @@ def test_the_same_name_again_is_another_seed(files):
     assert len(row["seeds"]["differences"]) == 2
 
 
-def test_run_folders_know_their_judgments(tmp_path):
+def test_compare_command_run_folders_use_their_judgments(tmp_path):
     data = "synthetic:needles(documents=60, queries=12)"
     assert cli("run", data, "-s", "bm25", "-s", "b=bm25(k1=0.1)", "-o", tmp_path / "x").returncode == 0
     whole = cli("compare", tmp_path / "x", "-b", "bm25", "-m", "mrr", "--by", "complexity", "--json")
@@ -498,7 +498,7 @@ def test_run_folders_know_their_judgments(tmp_path):
     assert "are not those in" in other.stderr
 
 
-def test_a_folder_is_compared_by_its_own_measures_and_names(tmp_path):
+def test_compare_folder_uses_its_measures_and_system_names(tmp_path):
     data = "synthetic:needles(documents=60, queries=12)"
     assert cli("run", data, "-s", "bm25", "-s", "bm25(b=0.0)", "-m", "recall@5", "-o", tmp_path / "z").returncode == 0
     found = ragauge.compare(tmp_path / "z", baseline="bm25")
@@ -509,7 +509,7 @@ def test_a_folder_is_compared_by_its_own_measures_and_names(tmp_path):
     assert found.texts
 
 
-def test_other_documents_are_refused(tmp_path):
+def test_compare_command_different_documents_exit_with_4(tmp_path):
     few = "synthetic:needles(documents=60, queries=12)"
     data = ragauge.load(few)
     ragauge.run(data, {"a": "bm25"}, out=tmp_path / "x")
@@ -519,7 +519,7 @@ def test_other_documents_are_refused(tmp_path):
     assert "they are not the same documents" in done.stderr
 
 
-def test_repeats_that_differ_are_seeds(tmp_path):
+def test_compare_command_differing_repeats_are_seeds(tmp_path):
     data = ragauge.load("synthetic:needles(documents=40, queries=8)")
     luck = random.Random(3)
     names = [document.id for document in data.documents]
@@ -529,7 +529,7 @@ def test_repeats_that_differ_are_seeds(tmp_path):
     assert len(json.loads(done.stdout)["comparisons"][0]["seeds"]["differences"]) == 3
 
 
-def test_names_of_groups_of_measures_and_paths_in_any_spelling(files):
+def test_compare_command_accepts_measure_groups_and_equivalent_paths(files):
     ok = cli("compare", "qrels.txt", "words.run", "./both.run", "-b", "both.run", "-m", "P.5,10", "--csv", cwd=files)
     assert [line.split(",")[:3] for line in ok.stdout.splitlines()[1:]] == [
         ["precision@5", "both", "words"],
@@ -546,7 +546,7 @@ def test_names_of_groups_of_measures_and_paths_in_any_spelling(files):
         assert "Traceback" not in done.stderr
 
 
-def test_an_empty_answer_is_no_missing_query(tmp_path):
+def test_compare_command_empty_result_is_not_missing_query(tmp_path):
     data = ragauge.load("synthetic:needles(documents=40, queries=6)")
     quiet = {"all": lambda q, k: [d.id for d in data.documents[:k]], "none": lambda q, k: []}
     ragauge.run(data, quiet, out=tmp_path / "x")
@@ -555,7 +555,7 @@ def test_an_empty_answer_is_no_missing_query(tmp_path):
     assert json.loads(done.stdout)["comparisons"][0]["n"] == 6
 
 
-def test_published_differences_on_trec_dl(shared):
+def test_compare_trec_dl_matches_published_difference(shared):
     """The difference of published figures, to the digits that are published (nDCG@10, TREC DL 2019)."""
     folder = shared("trec_dl_runs")
     runs = {name: str(folder / "runs" / f"dl19.{name}.txt.gz") for name in ("BM25", "SPLADE_P_P_ENSEMBLE_DISTIL")}
@@ -565,7 +565,7 @@ def test_published_differences_on_trec_dl(shared):
     assert row.p_corrected < 0.001
 
 
-def test_a_comparison_is_read_back_from_json_and_written_in_every_format(tmp_path):
+def test_comparison_json_round_trips_and_every_format_is_written(tmp_path):
     found = replace(ragauge.compare(SCORES, margin=0.1, rounds=200), texts={"q03": "a question"})
     names = ["found.json", "found.html", "found.md", "found.tex", "found.csv"]
     ragauge.report(found, [tmp_path / name for name in names])
@@ -576,7 +576,7 @@ def test_a_comparison_is_read_back_from_json_and_written_in_every_format(tmp_pat
     assert all((tmp_path / name).stat().st_size for name in names)
 
 
-def test_compare_interval_and_test_that_disagree_are_explained():
+def test_compare_interval_and_test_disagree_adds_note():
     gains = [0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.02, 0.03, 0.5, 0.9]
     runs = {
         "old": {"mrr": {f"q{i}": 0.0 for i in range(10)}},

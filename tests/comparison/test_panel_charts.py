@@ -67,7 +67,7 @@ def drawing():
     return draw_charts(made())["panels"]
 
 
-def test_there_are_six_in_this_order(drawing):
+def test_panels_chart_has_six_panels_in_order(drawing):
     assert [one.title for one in drawing.panels] == [
         "hit_rate@k",
         "mrr",
@@ -80,7 +80,7 @@ def test_there_are_six_in_this_order(drawing):
     assert len({one.spec["height"] for one in drawing.panels}) == 1
 
 
-def test_hits_stand_at_every_cutoff_for_every_system(drawing):
+def test_hit_rate_panel_has_every_cutoff_and_system(drawing):
     rows = rows_with(drawing.panels[0], "group", "low")
     assert [(row["group"], row["system"], row["value"]) for row in rows[:4]] == [
         ("@1", "walks", 0.21),
@@ -92,13 +92,13 @@ def test_hits_stand_at_every_cutoff_for_every_system(drawing):
     assert (rows[0]["low"], rows[0]["high"], rows[0]["n"]) == (0.1, 0.4, 40)
 
 
-def test_ranks_have_their_stars_against_the_baseline(drawing):
+def test_mrr_panel_has_stars_against_baseline(drawing):
     rows = rows_with(drawing.panels[1], "label")
     assert [row["label"] for row in rows] == ["0.200", "0.300 **", "0.400 **"]
     assert "stars are the corrected p-value of the test against walks" in drawing.caption
 
 
-def test_recall_stands_beside_distinct_recall(drawing):
+def test_recall_panel_has_recall_and_distinct_recall(drawing):
     rows = rows_with(drawing.panels[2], "measure")
     assert [(row["system"], row["measure"], row["value"]) for row in rows[::3]] == [
         ("walks", "recall@20", 0.25),
@@ -108,25 +108,25 @@ def test_recall_stands_beside_distinct_recall(drawing):
     assert labels == ["0.250 / 0.260", "0.350 ** / 0.360 **", "0.450 ** / 0.460 **"]
 
 
-def test_kinds_of_queries_are_those_of_complexity_where_there_are_such(drawing):
+def test_strata_panel_prefers_complexity_tag(drawing):
     rows = rows_with(drawing.panels[3], "group")
     assert [row["group"] for row in rows] == ["simple (30)"] * 3 + ["complex (10)"] * 3
     other = made(strata={"topic": [StratumMeans("files", 40, {"walks": Mean(0.9, 40)})]})
     assert "mrr by topic" in [one.title for one in draw_charts(other)["panels"].panels]
 
 
-def test_kinds_of_queries_say_what_stands_below_them_and_who_is_who(drawing):
+def test_strata_panel_has_axis_title_and_legend(drawing):
     (panel,) = [one for one in drawing.panels if one.title == "mrr by complexity"]
     marks = panel.spec["layer"][-1]["encoding"]
     assert marks["x"]["title"] == "complexity (number of queries)"
     assert marks["color"]["legend"]["values"] == ["walks", "swarm", "dense"]
 
 
-def test_the_unique_part_stands_behind_the_count(drawing):
+def test_diversity_panel_label_has_unique_ratio(drawing):
     assert rows_with(drawing.panels[4], "label")[1]["label"] == "0.370 (0.380) **"
 
 
-def test_times_go_from_the_median_to_p95(drawing):
+def test_latency_panel_spans_p50_to_p95(drawing):
     rows = rows_with(drawing.panels[5], "p95")
     assert [(row["system"], row["p50"], row["p95"], row["label"]) for row in rows] == [
         ("walks", 1.0, 3.0, "1.00 to 3.00"),
@@ -135,7 +135,7 @@ def test_times_go_from_the_median_to_p95(drawing):
     ]
 
 
-def test_words_tell_the_best_and_the_worst(drawing):
+def test_panels_chart_alt_text_has_best_and_worst(drawing):
     assert "mrr: best dense 0.400, worst walks 0.200" in drawing.alt
     assert drawing.alt.endswith(".")
 
@@ -149,11 +149,11 @@ def test_words_tell_the_best_and_the_worst(drawing):
         [one for one in MEASURES if one not in ("hit_rate@1", "hit_rate@5")],
     ],
 )
-def test_without_the_measures_of_most_panels_there_is_no_sheet(measures):
+def test_panels_chart_without_enough_measures_is_not_drawn(measures):
     assert "panels" not in draw_charts(made(measures=measures))
 
 
-def test_cutoffs_and_options_are_whatever_they_are():
+def test_panels_chart_accepts_other_cutoffs_and_options():
     names = ["hit_rate@2", "hit_rate@30", "mrr@30", "recall@30", "dr(targets=identity)@30"]
     names += ["diversity_count(targets=identity)@30"]
     found = draw_charts(made(measures=names))["panels"]
@@ -165,7 +165,7 @@ def test_cutoffs_and_options_are_whatever_they_are():
     assert "in brackets unique" not in found.caption
 
 
-def test_what_is_not_known_is_left_out():
+def test_panels_chart_omits_unknown_values():
     whole = made()
     untimed = {name: replace(entry, speed=None) for name, entry in whole.entries.items()}
     found = draw_charts(replace(whole, entries=untimed, strata={}))["panels"]
@@ -175,7 +175,7 @@ def test_what_is_not_known_is_left_out():
     assert len(rows_with(draw_charts(replace(whole, entries=lacking))["panels"].panels[0], "group")) == 6
 
 
-def test_eight_systems_with_long_names_are_one_picture():
+def test_panels_chart_eight_long_names_fit_png_size():
     names = [f"a system with a long name, number {i}" for i in range(8)]
     spec = chart_specification(draw_charts(made(names, baseline=names[0]))["panels"])
     png = render_png(spec, 1)
@@ -196,7 +196,7 @@ def expressions(value, key=""):
         yield value
 
 
-def test_names_of_systems_and_kinds_are_text_and_in_no_expression():
+def test_panels_chart_names_are_text_and_not_in_expressions():
     import vl_convert
 
     names = ["walks", *ODD]
@@ -215,7 +215,7 @@ def test_names_of_systems_and_kinds_are_text_and_in_no_expression():
 
 
 @pytest.mark.slow
-def test_the_page_has_them():
+def test_page_has_panels_section():
     text = render_page([build_report(made())], "")
     assert '<section id="report-panels">' in text
     assert 'data-chart="report-panels-5"' in text

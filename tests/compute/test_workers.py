@@ -43,7 +43,7 @@ def test_call_worker_returns_a_typed_result_and_progress():
     assert steps == [Progress("add", 0, 2), Progress("add", 1, 2)]
 
 
-def test_call_worker_key_of_the_task_is_neither_argument_nor_variable():
+def test_call_worker_key_is_not_in_arguments():
     result = call_worker("worker_functions:add", SumTask([1], key="hunter22hunter22"), SumResult, LIMITS)
     assert "worker_functions:add" in result.arguments
     assert "hunter22" not in result.arguments
@@ -58,7 +58,7 @@ def test_call_worker_error_keeps_class_message_and_hint():
     assert "[faiss]" in caught.value.hint
 
 
-def test_call_worker_library_error_is_the_cause():
+def test_call_worker_library_error_becomes_cause():
     with pytest.raises(BackendFailed, match="the store failed") as caught:
         call_worker("worker_functions:fail", "wrapped", type(None), LIMITS)
     assert isinstance(caught.value.__cause__, LibraryError)
@@ -68,13 +68,13 @@ def test_call_worker_library_error_is_the_cause():
     assert caught.value.message == r"KeyError: 'first\nsecond'"
 
 
-def test_call_worker_killed_process_is_named_with_its_last_line():
+def test_call_worker_killed_process_raises_with_last_log_line():
     with pytest.raises(WorkerDied) as caught:
         call_worker("worker_functions:fail", "kill", type(None), LIMITS)
     assert caught.value.message == "the process was ended by SIGKILL; last line of its log: last line"
 
 
-def test_worker_beyond_its_time_limit_is_ended():
+def test_worker_beyond_time_limit_is_killed():
     with Worker("worker_functions:fail", "hang", WorkerLimits(0.5, environment=HELPERS)) as worker:
         with pytest.raises(WorkerTimeout, match=r"no result within 0\.5 s"):
             worker.result(type(None))
@@ -104,7 +104,7 @@ def test_worker_service_serves_until_it_is_closed(tmp_path):
     assert not psutil.pid_exists(int((tmp_path / "pid").read_text()))
 
 
-def test_worker_group_starts_together_and_takes_every_number_once():
+def test_worker_group_starts_together_and_shares_numbers():
     with worker_group("worker_functions:take_numbers", [0, 1], LIMITS, shared_numbers=300) as workers:
         results = gather_results(workers, TakenNumbers)
     assert results[0].start_ns == results[1].start_ns
@@ -112,7 +112,7 @@ def test_worker_group_starts_together_and_takes_every_number_once():
     assert min(len(result.numbers) for result in results) > 0
 
 
-def test_worker_group_names_the_worker_that_failed():
+def test_worker_group_failure_names_failed_worker():
     group = worker_group("worker_functions:fail_second", [0, 1], LIMITS)
     with pytest.raises(GroupFailure, match="no store here") as caught, group:
         pass

@@ -21,21 +21,21 @@ PLAIN = ["q1", "-5", "+1.5", "-0.5", "1e-5", "-id", "'tis", "a=b", ""]
 
 
 @pytest.mark.parametrize("text", FORMULAS)
-def test_cells_that_start_like_formulas_get_an_apostrophe(text):
+def test_neutralise_cell_formula_gets_apostrophe(text):
     assert neutralise_cell(text) == f"'{text}"
 
 
 @pytest.mark.parametrize("text", PLAIN)
-def test_numbers_and_usual_ids_are_left_alone(text):
+def test_neutralise_cell_keeps_numbers_and_plain_ids(text):
     assert neutralise_cell(text) == restore_cell(text) == text
 
 
 @given(st.text(alphabet="'=+-@\t\r(|!ab1", max_size=8))
-def test_every_cell_comes_back_as_it_was(text):
+def test_restore_cell_inverts_neutralise_cell(text):
     assert restore_cell(neutralise_cell(text)) == text
 
 
-def test_tables_of_scores_hold_no_formula_and_are_read_back(tmp_path):
+def test_cli_evaluate_csv_neutralises_formulas_and_is_readable(tmp_path):
     (tmp_path / "qrels.txt").write_text("=1+1 0 d 1\n-5 0 d 1\n")
     (tmp_path / "a.run").write_text("=1+1 Q0 d 1 1 a\n-5 Q0 x 1 1 a\n")
     ragauge = command_in(tmp_path)
@@ -69,7 +69,7 @@ def in_terminal(words: list[str], cwd) -> bytes:
 
 @pytest.mark.parametrize("form", ["--csv", "--format=trec_eval", "--json"])
 @pytest.mark.slow
-def test_a_terminal_gets_no_escapes_from_ids(form, tmp_path):
+def test_cli_evaluate_terminal_output_escapes_ids(form, tmp_path):
     (tmp_path / "qrels.txt").write_bytes(b"q\x1b]0;title\x07\xc2\x9b31m 0 d 1\n")
     (tmp_path / "a.run").write_bytes(b"q\x1b]0;title\x07\xc2\x9b31m Q0 d 1 1 a\n")
     told = in_terminal(["evaluate", "qrels.txt", "a.run", "-m", "map", "-q", form], tmp_path)
@@ -85,7 +85,7 @@ IDS = ['q"1"', '"q2"', "it's", '""', 'a"b', "d,4", "=1", "-x"]
 
 @pytest.mark.parametrize("ending", ["tsv", "csv", "jsonl", "json", "parquet", "beir/"])
 @pytest.mark.slow
-def test_ids_with_quotes_come_back_from_every_format(ending, tmp_path):
+def test_cli_convert_quoted_ids_round_trip(ending, tmp_path):
     ragauge = command_in(tmp_path)
     rows = [f"{query} 0 {doc} 1\n" for query in IDS for doc in IDS]
     (tmp_path / "qrels.txt").write_text("".join(rows))
@@ -103,7 +103,7 @@ def test_ids_with_quotes_come_back_from_every_format(ending, tmp_path):
     assert sorted(back) == sorted(line.rsplit(" ", 1)[0] for line in runs)
 
 
-def test_messages_quote_at_most_80_characters():
+def test_bad_input_message_truncates_quoted_value():
     error = BadInput(f"the grade must be a number, got `{'x' * 1_000_000}`", file="a.txt", line=3)
     assert error.message == f"a.txt:3: the grade must be a number, got `{'x' * 79}…`"
     assert len(str(BadInput("unquoted " + "y" * 1_000_000))) < 200
@@ -112,7 +112,7 @@ def test_messages_quote_at_most_80_characters():
 
 
 @pytest.mark.parametrize("name", ["qrels.txt", "qrels.csv", "qrels.jsonl", "qrels.json"])
-def test_readers_do_not_print_what_they_could_not_read(name, tmp_path):
+def test_cli_evaluate_unreadable_file_prints_short_error(name, tmp_path):
     (tmp_path / name).write_text("q 0 d " + "x" * 200_000 + "\n")
     (tmp_path / "a.run").write_text("q Q0 d 1 1 a\n")
     assert len(command_in(tmp_path)("evaluate", name, "a.run", code=2).stderr) < 500

@@ -72,7 +72,7 @@ def expected(by_kind) -> nx.Graph:
 
 
 @given(kinds)
-def test_a_graph_has_the_heaviest_link_of_a_kind_and_the_sum_over_kinds(by_kind):
+def test_graph_of_random_links_matches_networkx(by_kind):
     graph = Graph.of([f"d{number}" for number in range(8)], {kind: links(rows) for kind, rows in by_kind.items()})
     wanted = expected(by_kind)
     assert nx.utils.graphs_equal(graph.to_networkx(), wanted)
@@ -85,7 +85,7 @@ def test_a_graph_has_the_heaviest_link_of_a_kind_and_the_sum_over_kinds(by_kind)
 
 
 @given(kinds)
-def test_rustworkx_gets_the_same_links_as_networkx(by_kind):
+def test_graph_to_rustworkx_matches_to_networkx(by_kind):
     graph = Graph.of([f"d{number}" for number in range(8)], {kind: links(rows) for kind, rows in by_kind.items()})
     made = graph.to_rustworkx()
     assert isinstance(made, rx.PyGraph)
@@ -94,7 +94,7 @@ def test_rustworkx_gets_the_same_links_as_networkx(by_kind):
     assert edges == {(one, other): weight for one, other, weight in graph.to_networkx().edges(data="weight")}
 
 
-def test_a_fingerprint_hangs_on_nodes_links_and_weights_alone():
+def test_graph_fingerprint_depends_on_nodes_links_and_weights():
     ids = ["a", "b", "c"]
     first = Graph.of(ids, {"x": links([(0, 1, 1.0), (1, 2, 0.5)])})
     assert Graph.of(ids, {"y": links([(2, 1, 0.5), (1, 0, 1.0)])}).fingerprint == first.fingerprint
@@ -106,13 +106,13 @@ def test_a_fingerprint_hangs_on_nodes_links_and_weights_alone():
     assert len({first.fingerprint, *(one.fingerprint for one in others)}) == 4
 
 
-def test_ids_that_are_no_valid_unicode_have_a_fingerprint_too():
+def test_graph_fingerprint_accepts_lone_surrogates():
     graph = Graph.of(["a\ud800", "b"], {"x": links([(0, 1, 1.0)])})
     assert len(graph.fingerprint) == 10
     assert graph.fingerprint != Graph.of(["a\ud801", "b"], {"x": links([(0, 1, 1.0)])}).fingerprint
 
 
-def test_a_graph_tells_what_could_not_be_linked():
+def test_graph_about_reports_skipped_links():
     graph = Graph.of(["a", "b"], {"x": links([(0, 1, 1.0)], {"unknown ids": 3}), "y": links([])})
     told = graph.about()
     assert told.pop("fingerprint") == graph.fingerprint
@@ -133,12 +133,12 @@ def test_a_graph_tells_what_could_not_be_linked():
         (LinkArrays(np.array(["a"]), np.array(["b"]), np.array([1.0])), "the links of `x` must be numbers"),
     ],
 )
-def test_links_that_cannot_be_are_refused(given, message):
+def test_graph_of_invalid_links_raises(given, message):
     with pytest.raises(BadInput, match=message):
         Graph.of(["a", "b"], {"x": given})
 
 
-def test_many_nodes_by_small_numbers_do_not_overflow():
+def test_graph_of_int32_links_does_not_overflow():
     """100,000² is more than 32 bits hold."""
     small = LinkArrays(np.array([99_999, 70_000], np.int32), np.array([99_998, 3], np.int32), np.array([1.0, 2.0]))
     graph = Graph.of([str(number) for number in range(100_000)], {"x": small})
@@ -151,13 +151,13 @@ def test_many_nodes_by_small_numbers_do_not_overflow():
     ]
 
 
-def test_without_rustworkx_the_extra_is_named(monkeypatch):
+def test_graph_to_rustworkx_missing_library_raises_with_extra(monkeypatch):
     monkeypatch.setitem(sys.modules, "rustworkx", None)
     with pytest.raises(MissingExtra, match=r"pip install .*\[graph\]"):
         Graph.of(["a"], {}).to_rustworkx()
 
 
-def test_without_networkx_its_name_is_told(monkeypatch):
+def test_graph_to_networkx_missing_library_raises(monkeypatch):
     monkeypatch.setitem(sys.modules, "networkx", None)
     with pytest.raises(BadInput, match="pip install networkx"):
         Graph.of(["a"], {}).to_networkx()
@@ -166,13 +166,13 @@ def test_without_networkx_its_name_is_told(monkeypatch):
 # terrain ----------------------------------------------------------------------------------------------------------
 
 
-def test_likeness_is_the_cosine_and_zero_without_a_direction():
+def test_linked_corpus_similarities_are_cosines():
     terrain = LinkedCorpus(documents("3 4", "0 0", "0 -2"), Plane(), [])
     np.testing.assert_allclose(terrain.similarities("0 5"), [0.8, 0.0, -1.0], atol=1e-6)
     assert not terrain.similarities("0 0").any()
 
 
-def test_an_empty_corpus_is_a_terrain_without_nodes():
+def test_linked_corpus_empty_has_no_nodes():
     terrain = LinkedCorpus([], Plane(), [NeighbourLinks(), Given()])
     assert len(terrain.graph) == 0
     assert terrain.similarities("1 0").shape == (0,)
@@ -181,14 +181,14 @@ def test_an_empty_corpus_is_a_terrain_without_nodes():
 
 
 @pytest.mark.parametrize("wrong", ["nan 1", "inf 0"])
-def test_a_vector_that_is_no_numbers_is_refused_with_the_document(wrong):
+def test_linked_corpus_nan_vector_raises_with_document(wrong):
     with pytest.raises(BadInput, match="`plane` returned a vector with NaN or infinite values for the document `d1`"):
         LinkedCorpus(documents("1 0", wrong), Plane(), [])
     with pytest.raises(BadInput, match="for the query"):
         LinkedCorpus(documents("1 0"), Plane(), []).similarities(wrong)
 
 
-def test_an_embedder_that_loses_texts_is_refused():
+def test_linked_corpus_wrong_vector_count_raises():
     class Short(Plane):
         def embed(self, texts):
             return super().embed(texts)[1:]
@@ -197,17 +197,17 @@ def test_an_embedder_that_loses_texts_is_refused():
         LinkedCorpus(documents("1 0", "0 1"), Short(), [])
 
 
-def test_two_documents_of_one_id_are_refused_by_name():
+def test_linked_corpus_duplicate_document_id_raises():
     with pytest.raises(BadInput, match="duplicate document id `twin`"):
         LinkedCorpus([Document("a", "1 0"), Document("twin", "1 0"), Document("twin", "0 1")], Plane(), [])
 
 
-def test_two_linkers_of_one_name_are_refused():
+def test_linked_corpus_duplicate_linker_name_raises():
     with pytest.raises(BadInput, match="the graph has `given` twice"):
         LinkedCorpus(documents("1 0", "0 1"), Plane(), [Given(), Given((0, 1, 1.0))])
 
 
-def test_ids_that_are_no_valid_unicode_can_be_nodes():
+def test_linked_corpus_accepts_lone_surrogate_ids():
     terrain = LinkedCorpus([Document("\ud800", "1 0"), Document("b", "1 0")], Plane(), [NeighbourLinks(neighbours=1)])
     assert terrain.graph.links == 1
     assert [hit.id for hit in terrain.best(np.array([1.0, 2.0]), np.zeros(2), 2)] == ["b", "\ud800"]
@@ -217,7 +217,7 @@ def test_ids_that_are_no_valid_unicode_can_be_nodes():
     st.lists(st.tuples(st.integers(0, 3), st.integers(-2, 2)), min_size=1, max_size=12),
     st.integers(0, 15),
 )
-def test_the_best_go_by_score_then_by_likeness_then_by_order(rows, k):
+def test_linked_corpus_best_sorts_by_score_similarity_and_order(rows, k):
     terrain = LinkedCorpus(documents(*["1 0"] * len(rows)), Plane(), [])
     scores, likeness = (np.array(part, float) for part in zip(*rows, strict=True))
     found = terrain.best(scores, likeness, k)
@@ -225,7 +225,7 @@ def test_the_best_go_by_score_then_by_likeness_then_by_order(rows, k):
     assert [(hit.id, hit.score) for hit in found] == [(f"d{number}", float(rows[number][0])) for number in order]
 
 
-def test_numbers_of_the_metadata_are_brought_to_one():
+def test_linked_corpus_numbers_are_scaled_to_unit_interval():
     values = [10, None, 20.0, True, float("nan"), "30", 10**400, 15]
     made = [Document(f"d{row}", "1 0", metadata={"year": value}) for row, value in enumerate(values)]
     assert LinkedCorpus(made, Plane(), []).numbers("year").tolist() == [0.0, 0.0, 1.0, 0.0, 0.0, 0.0, 0.0, 0.5]

@@ -41,7 +41,7 @@ def test_hash_judgments_other_grade_query_or_subtopic_differs():
     assert hash_judgments(with_subtopics) not in hashes
 
 
-def test_judgment_hashes_second_is_that_of_earlier_versions():
+def test_judgment_hashes_second_matches_earlier_versions():
     parts = ["q2", "b", "1", "q2", "a", "0", "q1", "c", "2"]
     earlier = hashlib.blake2b(digest_size=16)
     for part in parts:

@@ -28,7 +28,7 @@ def missing_extras():
                 yield path.relative_to(SOURCE).as_posix(), node.args[1].value
 
 
-def test_errors_name_extras_that_exist():
+def test_missing_extra_errors_name_declared_extras():
     found = dict(missing_extras())
     assert len(found) > 30
     assert set(found.values()) <= EXTRAS
@@ -36,7 +36,7 @@ def test_errors_name_extras_that_exist():
     assert declared <= EXTRAS
 
 
-def test_no_other_module_writes_an_install_command():
+def test_install_commands_are_written_in_one_module():
     found = {
         path.relative_to(SOURCE).as_posix()
         for path in SOURCE.rglob("*.py")
@@ -46,7 +46,7 @@ def test_no_other_module_writes_an_install_command():
 
 
 @pytest.mark.parametrize("extra", ["report", "bench,audit"])
-def test_hint_is_a_command_for_this_installation(extra):
+def test_missing_extra_hint_is_pip_command(extra):
     hint = MissingExtra("x", extra).hint
     assert hint.startswith("pip install ")
     assert hint.endswith(f"[{extra}]'")

@@ -40,7 +40,7 @@ class WithSettings:
         self.name, self.walks, self.keywords = name, walks, keywords
 
 
-def test_fields_of_settings_and_typed_keywords_are_options():
+def test_read_parameters_lists_settings_fields_and_keywords():
     parameters = read_parameters(WithSettings)
     assert parameters.listed == [
         ("name", "x"),
@@ -65,14 +65,14 @@ def test_fields_of_settings_and_typed_keywords_are_options():
         ({"agents": True}, "agents must be a number, got True", None),
     ],
 )
-def test_unknown_options_and_types_are_refused(options, message, hint):
+def test_parameters_check_unknown_option_or_type_raises(options, message, hint):
     with pytest.raises(BadInput) as error:
         read_parameters(WithSettings).check(options, "ws", shown=str(Spec("ws", options)))
     assert message in error.value.message
     assert hint is None or error.value.hint.startswith(hint)
 
 
-def test_settings_check_their_own_bounds():
+def test_parameters_call_out_of_bounds_raises():
     with pytest.raises(BadInput, match="agents must be at least 1, got 0"):
         read_parameters(WithSettings).call({"agents": 0})
 
@@ -88,7 +88,7 @@ class Made:
         self.needed = needed
 
 
-def test_fields_without_a_default_must_be_given():
+def test_parameters_check_missing_required_field_raises():
     parameters = read_parameters(Made)
     with pytest.raises(BadInput, match="`made` needs the option `size`"):
         parameters.check({"shape": "flat"}, "made")
@@ -100,7 +100,7 @@ def make_walks(walks: Walks | None = None) -> Any:
     return walks
 
 
-def test_optional_settings_stay_none_unless_a_field_is_given():
+def test_parameters_call_optional_settings_default_to_none():
     assert read_parameters(make_walks).call({}) is None
     assert read_parameters(make_walks).call({"agents": 2}) == Walks(2)
     assert read_parameters(partial(make_walks, walks=Walks(7))).call({"leap": 1.0}) == Walks(7, 1.0)
@@ -133,7 +133,7 @@ class WithParts:
         self.where = where
 
 
-def test_parts_are_read_from_annotations():
+def test_read_parameters_reads_parts_from_annotations():
     parameters = read_parameters(WithParts)
     assert [(one.option, one.family, [str(spec) for spec in one.default]) for one in parameters.plugin_parts] == [
         ("embedder", "embedders", ["words"]),
@@ -149,7 +149,7 @@ def test_parts_are_read_from_annotations():
     assert read_parameters(Linked).corpus == ["documents"]
 
 
-def test_a_part_is_named_by_its_option_or_its_parameter():
+def test_plugin_part_described_by_option_or_parameter_name():
     part: PluginPart = next(one for one in read_parameters(WithParts).parts if one.option == "of")
     assert part.described({"of": "dense"}) == part.described({"inner": ["dense"]}) == ["dense"]
     assert [str(one) for one in part.described({})] == ["bm25"]
@@ -165,7 +165,7 @@ def test_a_part_is_named_by_its_option_or_its_parameter():
         ({"store": "exact", "lang": "de", "unread": 1}, None, None),
     ],
 )
-def test_parts_and_other_options_are_checked(options, message, hint):
+def test_parameters_check_missing_or_invalid_parts_raise(options, message, hint):
     parameters = read_parameters(WithParts)
     if message is None:
         parameters.check(options, "wp")
@@ -178,7 +178,7 @@ def test_parts_and_other_options_are_checked(options, message, hint):
     assert hint is None or error.value.hint.startswith(hint)
 
 
-def test_a_parameter_without_annotation_gets_a_hint_to_add_one():
+def test_parameters_check_unannotated_parameter_hints_annotation():
     def make(documents, k=3):
         pass
 

@@ -105,12 +105,12 @@ ORACLE = {(query, j): expected(text, j)[:K] for query, text in QUERIES.items() f
     ids=lambda one: "+".join(one) or "plain" if isinstance(one, dict) else one.__name__,
 )
 @pytest.mark.slow
-def test_a_trial_is_the_same_trial_however_it_is_asked(system, how):
+def test_run_trials_are_independent_of_execution(system, how):
     found = run(DATA, {"mine": system}, k=K, repeats=TRIALS, measures=["recall@5"], **how)
     assert rankings(found) == ORACLE
 
 
-def test_trials_differ_from_each_other_and_each_is_a_run_of_its_own():
+def test_run_trials_differ_and_are_separate_runs():
     found = run(DATA, {"mine": drawn}, k=K, repeats=TRIALS, measures=["recall@5"])
     for number, one in enumerate(found.runs["mine"].differing()):
         kept = {query: one.table.filter(one.table["query"] == query)["doc"].to_list() for query in QUERIES}
@@ -118,7 +118,7 @@ def test_trials_differ_from_each_other_and_each_is_a_run_of_its_own():
     assert len({tuple(ORACLE["q0", j]) for j in range(TRIALS)}) == TRIALS
 
 
-def test_inside_a_running_loop_trials_are_the_same():
+def test_run_trials_inside_running_loop_are_equal():
     async def notebook():
         return run(DATA, {"mine": drawn, "later": drawn_later}, k=K, repeats=TRIALS, workers=2, measures=["mrr"])
 
@@ -126,7 +126,7 @@ def test_inside_a_running_loop_trials_are_the_same():
     assert rankings(found) == rankings(found, "later") == ORACLE
 
 
-def test_interrupted_trials_go_on_as_the_same_trials(tmp_path):
+def test_run_resumes_interrupted_trials_identically(tmp_path):
     calls = []
 
     def mine(query, k):
@@ -159,7 +159,7 @@ run(DATA, {{"mine": mine}}, k=K, repeats=TRIALS, warmup=0, measures=["mrr"], out
 """
 
 
-def test_after_kill_9_the_trials_that_are_left_are_the_same_trials(tmp_path):
+def test_run_resumes_trials_identically_after_kill_9(tmp_path):
     journal = tmp_path / "mine" / "journal.jsonl"
     tests = [str(Path(__file__).parent), str(Path(__file__).parents[1] / "helpers")]
     hang = tmp_path / "hang"
@@ -188,7 +188,7 @@ def turned(text, number):
 
 @pytest.mark.parametrize("system", [drawn, drawn_later])
 @pytest.mark.parametrize("workers", [1, 3])
-def test_parts_of_a_system_draw_in_the_trial_of_the_whole(system, workers):
+def test_composite_system_parts_share_trial(system, workers):
     named = {
         "pipeline": Spec("pipeline", {"of": system, "reranker": reversed_by_chance, "depth": K}),
         "filtered": Spec("filtered", {"of": system, "even": True}),
@@ -205,7 +205,7 @@ def test_parts_of_a_system_draw_in_the_trial_of_the_whole(system, workers):
         assert docs == [one for one in expected(QUERIES[query], number) if one in even][:K]
 
 
-def test_who_asks_once_asks_the_first_trial():
+def test_single_evaluation_uses_first_trial():
     first = {query: expected(text, 0) for query, text in QUERIES.items()}
     pairs = [(text, first[query][0]) for query, text in QUERIES.items()]
     (told,) = asyncio.run(RAGEvaluator().evaluate_k_range(pairs, [1], drawn))
@@ -215,7 +215,7 @@ def test_who_asks_once_asks_the_first_trial():
         assert shadow.answers(DOCUMENTS, K, "one").rankings == {q: tuple(docs[:K]) for q, docs in first.items()}
 
 
-def test_a_trial_ends_with_its_block_also_where_one_is_inside_another():
+def test_set_trial_nested_blocks_restore_outer_trial():
     def draw():
         return query_rng(0, "a").random()
 
@@ -231,5 +231,5 @@ def test_a_trial_ends_with_its_block_also_where_one_is_inside_another():
     assert len({plain, one, two}) == 3
 
 
-def test_texts_that_no_file_can_hold_have_draws_too():
+def test_query_rng_accepts_lone_surrogate():
     assert query_rng(0, "half \ud800").random() == query_rng(0, "half \ud800").random()

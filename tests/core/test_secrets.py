@@ -199,7 +199,7 @@ def test_judge_server_repeats_key_no_file_contains_it(tmp_path, chat_server):
         assert not [one for one in core(key) if one in text]
 
 
-def test_system_that_raises_its_password_is_redacted(dataset, tmp_path):
+def test_run_redacts_password_in_system_error(dataset, tmp_path):
     register_secrets("pass-word-4711")
 
     def search(query: str, k: int) -> list[str]:

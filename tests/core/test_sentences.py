@@ -62,11 +62,11 @@ PIECES = (
         ("...", ["..."]),
     ],
 )
-def test_a_text_comes_apart_where_its_sentences_end(text, expected):
+def test_split_sentences_by_hand(text, expected):
     assert split_sentences(text) == expected
 
 
-def test_items_rows_and_headings_are_sentences_of_their_own():
+def test_split_sentences_separates_items_rows_and_headings():
     text = "# Steps\nDo this:\n1. Log in.\n2. Go to Bots\n- one\n* two\n\n| a | b |\n| c | d |"
     assert split_sentences(text) == [
         "# Steps",
@@ -80,11 +80,11 @@ def test_items_rows_and_headings_are_sentences_of_their_own():
     ]
 
 
-def test_items_in_one_line_keep_their_numbers():
+def test_split_sentences_inline_items_keep_numbers():
     assert split_sentences("To do so: 1. Log in. 2. Go.") == ["To do so: 1. Log in.", "2. Go."]
 
 
-def test_a_wrapped_line_goes_on_and_a_short_one_does_not():
+def test_split_sentences_joins_wrapped_but_not_short_lines():
     wrapped = "This is a line that somebody wrapped when it had come to the\nEnd of its column. Next."
     assert [" ".join(one.split()) for one in split_sentences(wrapped)] == [
         "This is a line that somebody wrapped when it had come to the End of its column.",
@@ -94,19 +94,19 @@ def test_a_wrapped_line_goes_on_and_a_short_one_does_not():
 
 
 @given(st.lists(st.one_of(st.sampled_from(PIECES), st.text(max_size=12)), max_size=20).map(" ".join) | st.text())
-def test_nothing_is_lost_but_white_space(text):
+def test_split_sentences_loses_only_whitespace(text):
     found = split_sentences(text)
     assert "".join("".join(found).split()) == "".join(text.split())
     assert all(one and one == one.strip() for one in found)
 
 
 @given(st.text())
-def test_a_sentence_alone_is_no_more_lost_than_in_its_text(text):
+def test_split_sentences_of_single_sentence_keeps_text(text):
     for one in split_sentences(text):
         assert "".join("".join(split_sentences(one)).split()) == "".join(one.split())
 
 
-def test_real_answers_come_apart_in_sentences_of_a_sane_length(shared):
+def test_split_sentences_count_on_clapnq_is_close_to_labels(shared):
     import gzip
     import json
 

@@ -73,7 +73,7 @@ def test_check_settings_accepts_values_within_bounds():
         ({"names": "a"}, "names must be a list, got 'a'"),
     ],
 )
-def test_check_settings_refuses_other_values(wrong, message):
+def test_check_settings_invalid_values_raise(wrong, message):
     with pytest.raises(BadInput, match=f"^{message}"):
         ExampleSettings(**wrong)
 
@@ -83,7 +83,7 @@ def test_check_settings_prefix_precedes_the_name():
         check_settings(type("Bare", (ExampleSettings,), {"__post_init__": lambda self: None})(k=0), "swarm: ")
 
 
-def test_checks_of_single_values_return_them():
+def test_check_int_and_check_number_return_value():
     assert check_int("k", np.int64(3), 1, 5) == 3
     assert check_number("share", 0.5, Above(0)) == 0.5
     assert literal_choices(ExampleSettings) == {"ties": ("trec", "ranked")}

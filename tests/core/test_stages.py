@@ -20,7 +20,7 @@ class Clock:
         self.now += nanoseconds
 
 
-def test_an_inner_stage_is_taken_out_of_the_outer_one(monkeypatch):
+def test_stage_timer_subtracts_inner_from_outer_stage(monkeypatch):
     clock = Clock(monkeypatch)
     with StageTimer() as watch:
         clock(1)
@@ -34,7 +34,7 @@ def test_an_inner_stage_is_taken_out_of_the_outer_one(monkeypatch):
     assert watch.total == 133
 
 
-def test_a_stage_that_comes_twice_adds_up_and_survives_an_error(monkeypatch):
+def test_stage_timer_sums_repeated_stages_despite_error(monkeypatch):
     clock = Clock(monkeypatch)
     with StageTimer() as watch:
         with stage("embed"):
@@ -51,12 +51,12 @@ def test_a_stage_that_comes_twice_adds_up_and_survives_an_error(monkeypatch):
     assert later.nanoseconds == {}
 
 
-def test_without_a_stopwatch_stages_cost_nothing_and_break_nothing():
+def test_stage_without_timer_does_nothing():
     with stage("embed"):
         pass
 
 
-def test_tasks_at_the_same_time_keep_to_their_own_stopwatch():
+def test_stage_timer_is_separate_per_task():
     async def one(name, turns):
         with StageTimer() as watch:
             for _ in range(turns):
@@ -72,7 +72,7 @@ def test_tasks_at_the_same_time_keep_to_their_own_stopwatch():
     assert set(second.nanoseconds) == {"retrieve"}
 
 
-def test_threads_keep_to_their_own_stopwatch():
+def test_stage_timer_is_separate_per_thread():
     seen = {}
     gate = threading.Barrier(2)
 
@@ -91,7 +91,7 @@ def test_threads_keep_to_their_own_stopwatch():
     assert seen == {"embed": {"embed"}, "rerank": {"rerank"}}
 
 
-def test_parallel_parts_of_one_query_never_make_the_stage_around_them_negative():
+def test_stage_timer_parallel_inner_stages_keep_outer_non_negative():
     async def part():
         with stage("embed"):
             await asyncio.sleep(0.002)

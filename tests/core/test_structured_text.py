@@ -12,7 +12,7 @@ from ragauge.files.readers import read_judgments, read_run
 DEEP = "[" * 50_000 + "]" * 50_000
 
 
-def test_json_within_the_limits_is_parsed():
+def test_parse_json_within_limits_returns_value():
     assert parse_json("[" * MAX_DEPTH + "]" * MAX_DEPTH)
     assert parse_json("7" * MAX_DIGITS) == int("7" * MAX_DIGITS)
     assert parse_json('\ufeff{"a": 1}') == parse_json(b'\xef\xbb\xbf{"a": 1}') == {"a": 1}
@@ -32,7 +32,7 @@ def test_json_within_the_limits_is_parsed():
         ("", "Expecting value"),
     ],
 )
-def test_json_beyond_the_limits_is_refused_with_its_place(text, reason):
+def test_parse_json_beyond_limits_raises_with_line(text, reason):
     with pytest.raises(InvalidText, match=reason) as caught:
         parse_json(text, file="a.jsonl", line=7)
     assert caught.value.message.startswith("a.jsonl:7: the JSON cannot be read (")
@@ -48,7 +48,7 @@ def test_json_beyond_the_limits_is_refused_with_its_place(text, reason):
         ("a =", "Invalid value"),
     ],
 )
-def test_toml_beyond_the_limits_is_refused(text, reason):
+def test_parse_toml_beyond_limits_raises(text, reason):
     with pytest.raises(InvalidText, match=reason) as caught:
         parse_toml(text, file="a.toml")
     assert caught.value.message.startswith("a.toml: the TOML cannot be read (")
@@ -59,13 +59,13 @@ def test_toml_beyond_the_limits_is_refused(text, reason):
     "text", [DEEP, '{"q": {"d": ' + "7" * 5_000 + "}}", '{"query_id": "q", "doc_id": ' + DEEP + "}"]
 )
 @pytest.mark.parametrize("read", [read_judgments, read_run])
-def test_readers_refuse_hostile_json(name, text, read, tmp_path):
+def test_readers_hostile_json_raises(name, text, read, tmp_path):
     (tmp_path / name).write_text(text)
     with pytest.raises(BadInput):
         list(getattr(read(str(tmp_path / name)), "frames", list)())
 
 
-def test_commands_refuse_hostile_settings(tmp_path):
+def test_cli_gate_hostile_toml_prints_error(tmp_path):
     (tmp_path / "gate.toml").write_text(f"rules = {DEEP}")
     (tmp_path / "qrels.txt").write_text("q1 0 a 1\n")
     (tmp_path / "a.run").write_text("q1 Q0 a 1 1 a\n")

@@ -29,7 +29,7 @@ def collection(tmp_path):
     return tmp_path
 
 
-def test_texts_are_cleaned_and_counted(collection):
+def test_load_replaces_lone_surrogates_and_warns(collection):
     with pytest.warns(TextWarning) as caught:
         data = ragauge.load(collection / "kb")
     told = " ".join(str(one.message) for one in caught)
@@ -51,7 +51,7 @@ def test_texts_are_cleaned_and_counted(collection):
     ],
 )
 @pytest.mark.slow
-def test_commands_note_how_many_texts_were_cleaned(command, collection):
+def test_cli_warns_about_replaced_surrogates(command, collection):
     (collection / "kb.run").write_text("q1 Q0 d1 1 1 a\n")
     done = command_in(collection)(*command.split())
     if not command.startswith("evaluate"):  # which reads no text
@@ -72,7 +72,7 @@ def test_commands_note_how_many_texts_were_cleaned(command, collection):
     ],
 )  # fmt: skip
 @pytest.mark.slow
-def test_ids_with_surrogates_are_refused_with_their_line(name, content, told, tmp_path):
+def test_cli_ids_with_surrogates_print_error_with_line(name, content, told, tmp_path):
     (tmp_path / name).write_text(content)
     (tmp_path / "qrels.txt").write_text("q1 0 d1 1\n")
     for command in ("evaluate qrels.txt {}", "evaluate {} qrels.txt", "convert {} out.csv", "compare qrels.txt {} x"):
@@ -81,14 +81,14 @@ def test_ids_with_surrogates_are_refused_with_their_line(name, content, told, tm
             assert done.stderr.startswith(f"error: {told} contains an unpaired surrogate"), command
 
 
-def test_ids_of_documents_are_refused_with_their_line(collection):
+def test_load_document_id_with_surrogate_raises_with_line(collection):
     with (collection / "kb" / "corpus.jsonl").open("a") as file:
         file.write('{"_id": "d\\ud9ab", "text": "x"}\n')
     with pytest.raises(BadInput, match=r"corpus\.jsonl:9: the id `d\\ud9ab` contains an unpaired surrogate"):
         ragauge.load(collection / "kb")
 
 
-def test_targets_and_rig_judgments_are_checked(tmp_path):
+def test_read_judgments_rig_checks_surrogates(tmp_path):
     (tmp_path / "rig.jsonl").write_text('{"query_id": "q", "query": "x\\ud800", "relevant_docs": {"d": 1}}\n')
     with pytest.warns(TextWarning, match="1 text"):
         assert ragauge.read_judgments(tmp_path / "rig.jsonl").nested == {"q": {"d": 1}}
@@ -97,7 +97,7 @@ def test_targets_and_rig_judgments_are_checked(tmp_path):
         ragauge.read_judgments(tmp_path / "rig.jsonl")
 
 
-def test_datasets_from_python_are_cleaned_or_refused():
+def test_load_dataset_object_replaces_or_rejects_surrogates():
     documents = [Document("d1", "some \ud800 words"), Document("d2", "x", "title \udc00")]
     data = Dataset("mine", documents, {"q": "words \udfff"}, Judgments({"q": {"d1": 1}}))
     with pytest.warns(TextWarning, match="mine: 3 texts contain"):
@@ -109,20 +109,20 @@ def test_datasets_from_python_are_cleaned_or_refused():
         ragauge.load(Dataset("mine", [Document("d\ud800", "x")], {}, Judgments({"q": {"d1": 1}})))
 
 
-def test_runs_and_judgments_from_python_are_refused_when_they_become_tables():
+def test_read_run_and_judgments_reject_surrogate_ids():
     wrong = {"q": {"d\ud800": 1.0}}
     for read in (ragauge.read_run, lambda thing: ragauge.read_judgments(thing).frame):
         with pytest.raises(BadInput, match="unpaired surrogate"):
             read(wrong)
 
 
-def test_json_without_surrogates_is_left_alone(tmp_path):
+def test_read_json_keeps_valid_surrogate_pairs(tmp_path):
     (tmp_path / "a.jsonl").write_text('{"id": "\\ud83d\\ude00", "text": "\\u00e9"}\n')
     assert list(read_json_lines(InputFile(str(tmp_path / "a.jsonl")))) == [(1, {"id": "\U0001f600", "text": "é"})]
     assert read_json(InputFile(str(tmp_path / "a.jsonl"))) == {"id": "\U0001f600", "text": "é"}
     assert replace_lone_surrogates("é\U0001f600") == "é\U0001f600"
 
 
-def test_a_manifest_with_surrogates_is_written_with_the_replacement_character(tmp_path):
+def test_write_record_replaces_lone_surrogates(tmp_path):
     write_record({"system": "a\udfff"}, tmp_path / "manifest.json")
     assert json.loads((tmp_path / "manifest.json").read_text()) == {"system": "a\ufffd"}

@@ -27,7 +27,7 @@ def docs():
     return load("pydocs")
 
 
-def test_pydocs_is_thousands_of_documents_and_well_over_150_questions(docs):
+def test_pydocs_has_expected_documents_and_queries(docs):
     assert len(docs.documents) > 4500
     assert len(docs.queries) >= 150
     assert len({document.id for document in docs.documents}) == len(docs.documents)
@@ -36,14 +36,14 @@ def test_pydocs_is_thousands_of_documents_and_well_over_150_questions(docs):
     }  # fmt: skip
 
 
-def test_every_graded_answer_is_a_document_of_this_interpreter(docs):
+def test_pydocs_relevant_documents_exist_with_valid_grades(docs):
     for query, grades in docs.judgments.nested.items():
         assert set(grades) <= set(docs.texts), (query, set(grades) - set(docs.texts))
         assert 2 in grades.values(), query
         assert set(grades.values()) <= {1, 2}
 
 
-def test_documents_link_what_they_are_a_part_of_and_chapters_what_is_related(docs):
+def test_pydocs_documents_link_to_parent_and_related_documents(docs):
     links = {document.id: document.metadata["links"] for document in docs.documents}
     for document, by_relation in links.items():
         assert set(by_relation) <= {"part of", "related"}
@@ -58,7 +58,7 @@ def test_documents_link_what_they_are_a_part_of_and_chapters_what_is_related(doc
     assert sum(map(bool, links.values())) > 0.9 * len(links)
 
 
-def test_every_question_has_a_reference_answer_and_its_strata(docs):
+def test_pydocs_queries_have_answers_and_tags(docs):
     assert set(docs.answers) == set(docs.queries)
     assert len(set(docs.queries.values())) == len(docs.queries)
     for tags in docs.tags.values():
@@ -68,7 +68,7 @@ def test_every_question_has_a_reference_answer_and_its_strata(docs):
 
 
 @pytest.mark.slow
-def test_documents_are_the_same_in_every_process_whatever_was_done_there():
+def test_pydocs_documents_are_equal_in_every_process():
     code = "from ragauge.datasets import load; from ragauge.runs.folder import dataset_fingerprint as fingerprint; "
     code += "print(fingerprint(load('pydocs')))"
     before = "import inspect, pdb, sys; sys.excepthook = inspect.getfile = pdb.set_trace = print; "
@@ -80,12 +80,12 @@ def test_documents_are_the_same_in_every_process_whatever_was_done_there():
     assert "documents_hash" in one
 
 
-def test_documents_do_not_name_the_folder_of_this_python(docs):
+def test_pydocs_documents_do_not_contain_python_folder(docs):
     named = [one.id for one in docs.documents if sys.prefix in one.text or sys.base_prefix in one.text]
     assert named == []
 
 
-def test_reading_the_documentation_opens_no_browser_and_leaves_nothing_behind():
+def test_pydocs_loading_prints_nothing_and_skips_side_effect_modules():
     assert not {"antigravity", "this", "idlelib", "turtle", "tkinter"} & set(
         python_docs_worker.DOCUMENTED_MODULES.split()
     )
@@ -94,27 +94,27 @@ def test_reading_the_documentation_opens_no_browser_and_leaves_nothing_behind():
     assert done.stdout + done.stderr == ""
 
 
-def test_it_is_read_even_where_docstrings_are_stripped_here():
+def test_pydocs_loads_when_docstrings_are_stripped():
     code = "import ragauge; print(len(ragauge.load('pydocs').documents) > 4500)"
     done = subprocess.run([sys.executable, "-OO", "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "True\n"
 
 
-def test_python_docs_of_a_failing_interpreter_are_missing(monkeypatch):
+def test_pydocs_reader_timeout_raises_missing_evidence(monkeypatch):
     monkeypatch.setattr(python_docs, "READ_TIMEOUT_S", 0.001)
     with pytest.raises(MissingEvidence, match="cannot be read") as caught:
         load("pydocs")
     assert caught.value.hint == "the process gave no result within 0.001 s"
 
 
-def test_python_docs_without_docstrings_are_missing(monkeypatch):
+def test_pydocs_without_docstrings_raises_missing_evidence(monkeypatch):
     monkeypatch.setattr(python_docs, "MIN_DOCUMENTS", 10**6)
     with pytest.raises(MissingEvidence, match="cannot be read") as caught:
         load("pydocs")
     assert caught.value.hint == "it has no docstrings"
 
 
-def test_overlap_looks_at_the_best_answers_only():
+def test_classify_overlap_uses_only_highest_grade():
     documents = {"a": Document("a", "sort a list in place"), "b": Document("b", "nothing alike")}
     assert classify_overlap("sort the list", {"a": 1, "b": 2}, documents) == "none"
     assert classify_overlap("sort the list", {"a": 2, "b": 1}, documents) == "most"
@@ -145,7 +145,7 @@ ASKED = [{"_id": "q1", "text": "first?"}, {"_id": "q2", "text": "second?"}]
 
 @pytest.mark.parametrize("zipped", [False, True])
 @pytest.mark.parametrize("inside", ["", "beir"])
-def test_a_beir_folder_is_read_and_queries_without_judgments_stay_out(tmp_path, zipped, inside):
+def test_load_beir_folder_drops_queries_without_judgments(tmp_path, zipped, inside):
     beir(tmp_path / inside, corpus=CORPUS, queries=ASKED, qrels={"test": [("q1", "d1", "2")]}, zipped=zipped)
     data = load(tmp_path)
     assert [document.id for document in data.documents] == ["d1", "d2", "3"]
@@ -154,7 +154,7 @@ def test_a_beir_folder_is_read_and_queries_without_judgments_stay_out(tmp_path, 
     assert data.judgments.nested == {"q1": {"d1": 2}}
 
 
-def test_splits_are_chosen_by_name(tmp_path):
+def test_load_beir_folder_split_selects_qrels(tmp_path):
     qrels = {"test": [("q1", "d1", "1")], "dev": [("q2", "d2", "1")]}
     beir(tmp_path, corpus=CORPUS, queries=ASKED, qrels=qrels)
     assert list(load(tmp_path, split="dev").queries) == ["q2"]
@@ -162,7 +162,7 @@ def test_splits_are_chosen_by_name(tmp_path):
         load(tmp_path, split="train")
 
 
-def test_tab_separated_texts_with_trec_judgments_are_read(tmp_path):
+def test_load_reads_tsv_texts_with_trec_judgments(tmp_path):
     (tmp_path / "corpus.tsv").write_text("d1\ta text\twith a tab\nd2\tanother\n")
     (tmp_path / "queries.tsv").write_text("7\twhat?\n")
     (tmp_path / "qrels.txt").write_text("7 0 d1 2\n")
@@ -171,7 +171,7 @@ def test_tab_separated_texts_with_trec_judgments_are_read(tmp_path):
     assert data.judgments.nested == {"7": {"d1": 2}}
 
 
-def test_a_broken_folder_is_named_with_its_line(tmp_path):
+def test_load_invalid_folder_error_names_line(tmp_path):
     with pytest.raises(BadInput, match="not a dataset; expected corpus"):
         load(tmp_path)
     beir(tmp_path, corpus=[*CORPUS, {"_id": "d1", "text": "again"}], queries=ASKED, qrels={"test": [("q1", "d1", "1")]})
@@ -179,7 +179,7 @@ def test_a_broken_folder_is_named_with_its_line(tmp_path):
         load(tmp_path)
 
 
-def test_a_folder_of_collections_is_listed_and_loaded_by_name(tmp_path, monkeypatch):
+def test_load_collection_folder_is_listed_and_loaded_by_name(tmp_path, monkeypatch):
     beir(tmp_path / "mine", corpus=CORPUS, queries=ASKED, qrels={"test": [("q1", "d1", "1")]})
     (tmp_path / "other").mkdir()
     monkeypatch.setenv("RAGAUGE_DATA", str(tmp_path))
@@ -192,7 +192,7 @@ def test_a_folder_of_collections_is_listed_and_loaded_by_name(tmp_path, monkeypa
         load("../" + tmp_path.name + "x")
 
 
-def test_names_that_are_made_up_never_run_out():
+def test_invent_name_returns_unique_names():
     taken: set[str] = set()
     names = [invent_name(random.Random(seed), taken) for seed in range(300)]
     assert len(set(names)) == len(taken) == 300
@@ -201,7 +201,7 @@ def test_names_that_are_made_up_never_run_out():
 
 
 @pytest.mark.parametrize("kind", synthetic.SYNTHETIC_KINDS)
-def test_a_seed_makes_the_same_dataset_and_another_seed_another(kind):
+def test_make_synthetic_equal_seeds_return_equal_datasets(kind):
     one, same, other = (synthetic.make_synthetic(kind, documents=300, queries=30, seed=s) for s in (1, 1, 2))
     assert one.documents == same.documents
     assert one.queries == same.queries
@@ -213,7 +213,7 @@ def test_a_seed_makes_the_same_dataset_and_another_seed_another(kind):
 
 
 @pytest.mark.parametrize("kind", [kind for kind in synthetic.SYNTHETIC_KINDS if kind != "leaky"])
-def test_nothing_but_content_tells_answers_from_other_documents(kind):
+def test_make_synthetic_documents_have_no_leaking_field(kind):
     """A ranking by id, place, length or chance does no better than chance at finding what will be asked for."""
     data = synthetic.make_synthetic(kind, documents=1000, queries=200, seed=3)
     right = {doc for grades in data.judgments.nested.values() for doc, grade in grades.items() if grade > 0}
@@ -232,7 +232,7 @@ def test_nothing_but_content_tells_answers_from_other_documents(kind):
         assert abs(auc - 0.5) < 0.06
 
 
-def test_needles_are_asked_for_in_other_words():
+def test_make_synthetic_needles_queries_share_only_name_with_document():
     data = synthetic.make_synthetic("needles", documents=500, queries=100)
     for query, text in data.queries.items():
         (doc,) = data.judgments.nested[query]
@@ -241,7 +241,7 @@ def test_needles_are_asked_for_in_other_words():
         assert data.answers[query] in data.texts[doc]
 
 
-def test_duplicates_share_a_target_and_versions_are_right_only_when_newest():
+def test_make_synthetic_duplicates_share_target_and_newest_version_wins():
     data = synthetic.make_synthetic("duplicates", documents=300, queries=50)
     targets = data.judgments.targets
     for grades in data.judgments.nested.values():
@@ -255,7 +255,7 @@ def test_duplicates_share_a_target_and_versions_are_right_only_when_newest():
     assert any(len(grades) > 1 for grades in data.judgments.nested.values())
 
 
-def test_multihop_questions_do_not_name_the_thing_that_is_asked_about():
+def test_make_synthetic_multihop_queries_do_not_name_answer():
     data = synthetic.make_synthetic("multihop", documents=300, queries=50)
     for query, text in data.queries.items():
         grades = data.judgments.nested[query]
@@ -268,7 +268,7 @@ def test_multihop_questions_do_not_name_the_thing_that_is_asked_about():
 @pytest.mark.parametrize(
     ("name", "low", "high", "recall"), [("scifact", 0.67, 0.69, 0.925), ("arguana", 0.39, 0.42, 0.93)]
 )
-def test_bm25_lands_near_the_published_figures(shared, name, low, high, recall):
+def test_run_bm25_matches_published_beir_scores(shared, name, low, high, recall):
     """Anserini's BEIR baselines: SciFact nDCG@10 .679, R@100 .925; ArguAna .397 (flat) to .414 (fields), R@100 .932."""
     folder = shared(name)
     found = run(folder, ["bm25"], k=100, measures=["ndcg@10", "recall@100"])
@@ -281,7 +281,7 @@ def test_bm25_lands_near_the_published_figures(shared, name, low, high, recall):
     ("name", "documents", "queries"),
     [("adi", 82, 35), ("cranfield", 1400, 225), ("vaswani", 11429, 93), ("cacm", 3204, 52), ("noveleval", 420, 21)],
 )
-def test_real_collections_are_read_whole(shared, name, documents, queries):
+def test_load_real_collections_have_expected_sizes(shared, name, documents, queries):
     data = ragauge.load(shared(name))
     assert (len(data.documents), len(data.queries)) == (documents, queries)
     assert Path(data.about).name == name

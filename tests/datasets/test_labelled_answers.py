@@ -26,7 +26,7 @@ def lines(*rows):
     return "".join(json.dumps(row) + "\n" for row in rows)
 
 
-def test_begin_has_three_classes_and_dirty_labels(tmp_path):
+def test_load_labelled_begin_reads_three_classes_and_untidy_labels(tmp_path):
     text = (
         BEGIN
         + 't5\twow\tIt is "red.\tWhat colour?\tIt is red\tFully attributable \r\n'
@@ -59,13 +59,13 @@ def test_begin_has_three_classes_and_dirty_labels(tmp_path):
         ("a\tb\tc\n", "tiny.tsv:2: expected 6 columns, found 3"),
     ],
 )
-def test_a_broken_line_of_begin_is_named(tmp_path, row, says):
+def test_load_labelled_begin_invalid_row_error_names_line(tmp_path, row, says):
     with pytest.raises(BadInput) as caught:
         load_labelled(write(tmp_path / "tiny.tsv", BEGIN + row))
     assert says in str(caught.value)
 
 
-def test_halueval_gives_two_samples_a_line_and_was_judged_by_nobody(tmp_path):
+def test_load_labelled_halueval_returns_two_samples_per_line(tmp_path):
     row = {"knowledge": "Delhi.", "question": "Where?", "right_answer": "Delhi", "hallucinated_answer": "In Mumbai."}
     found = load_labelled(write(tmp_path / "qa.jsonl", lines(row)))
     assert not found.people
@@ -77,13 +77,13 @@ def test_halueval_gives_two_samples_a_line_and_was_judged_by_nobody(tmp_path):
     assert {(one.question, one.contexts, one.reference) for one in found.samples} == {("Where?", ("Delhi.",), "Delhi")}
 
 
-def test_halueval_with_a_text_missing_is_refused(tmp_path):
+def test_load_labelled_halueval_missing_text_raises_error(tmp_path):
     good = {"knowledge": "k", "question": "q", "right_answer": "r", "hallucinated_answer": "h"}
     with pytest.raises(BadInput, match=r"qa.jsonl:2: expected a text named `question`"):
         load_labelled(write(tmp_path / "qa.jsonl", lines(good, good | {"question": None})))
 
 
-def test_clap_nq_says_which_passages_answer_and_which_sentences(tmp_path):
+def test_load_labelled_clap_nq_reads_passage_and_sentence_labels(tmp_path):
     passage = {"title": "T", "text": "One. Two. Three.", "sentences": ["One.", "Two.", "Three."]}
     good = {
         "id": 7,
@@ -147,7 +147,7 @@ def mtrag(**changed):
 
 
 @pytest.mark.parametrize("indent", [None, 2])
-def test_mtrag_has_the_mean_of_its_annotators_and_each_vote(tmp_path, indent):
+def test_load_labelled_mtrag_averages_annotators_and_keeps_votes(tmp_path, indent):
     found = load_labelled(write(tmp_path / "human.json.gz", json.dumps(mtrag(), indent=indent)))
     assert (found.measure, found.people, found.easy) == ("faithfulness", True, "")
     assert found.threshold == pytest.approx((3.5 - 1) / 3)
@@ -159,14 +159,14 @@ def test_mtrag_has_the_mean_of_its_annotators_and_each_vote(tmp_path, indent):
     assert one.metadata["annotations"] == {"rl_f": {"system": 0.5}}
 
 
-def test_mtrag_whose_parts_do_not_meet_is_refused(tmp_path):
+def test_load_labelled_mtrag_missing_references_raise_error(tmp_path):
     with pytest.raises(BadInput, match="the document `d2`, which is missing"):
         load_labelled(write(tmp_path / "a.json", json.dumps(mtrag(documents=[{"document_id": "d1", "text": "One."}]))))
     with pytest.raises(BadInput, match="evaluation 1 is of the task `t`, which is missing"):
         load_labelled(write(tmp_path / "b.json", json.dumps(mtrag(tasks=[]))))
 
 
-def test_mtrag_un_labels_only_what_can_be_answered(tmp_path):
+def test_load_labelled_mtrag_un_labels_only_answerable_tasks(tmp_path):
     def task(name, kind):
         return {
             "task_id": name,
@@ -185,7 +185,7 @@ def test_mtrag_un_labels_only_what_can_be_answered(tmp_path):
     assert "too strict" in found.easy
 
 
-def test_samples_with_labels_are_a_set_too(tmp_path):
+def test_load_labelled_reads_samples_with_labels(tmp_path):
     row = {"question": "q", "answer": "a", "contexts": ["c"]}
     path = write(tmp_path / "own.jsonl", lines({**row, "id": 1, "labels": {"faithfulness": 0.5}}, {**row, "id": 2}))
     found = load_labelled(path)
@@ -194,13 +194,13 @@ def test_samples_with_labels_are_a_set_too(tmp_path):
     assert repr(found) == "Labelled('own', 2 samples, faithfulness)"
 
 
-def test_samples_without_labels_are_refused_with_a_hint(tmp_path):
+def test_load_labelled_samples_without_labels_raises_error_with_hint(tmp_path):
     with pytest.raises(BadInput, match="no sample has a label") as caught:
         load_labelled(write(tmp_path / "own.jsonl", lines({"question": "q", "answer": "a", "contexts": ["c"]})))
     assert "labels" in caught.value.hint
 
 
-def test_folders_of_nothing_of_several_kinds_and_of_the_same_twice_are_refused(tmp_path):
+def test_load_labelled_empty_mixed_or_duplicate_folder_raises_error(tmp_path):
     with pytest.raises(BadInput, match="no labelled answers found"):
         load_labelled(str(tmp_path))
     row = {"id": 1, "question": "q", "answer": "a", "labels": {"faithfulness": 1}}
@@ -217,7 +217,7 @@ def test_folders_of_nothing_of_several_kinds_and_of_the_same_twice_are_refused(t
     assert caught.value.hint == "name one of the files"
 
 
-def test_what_is_not_there_or_no_sample_is_refused(tmp_path):
+def test_load_labelled_missing_or_invalid_file_raises_error(tmp_path):
     with pytest.raises(BadInput):
         load_labelled(str(tmp_path / "absent.jsonl"))
     with pytest.raises(BadInput):
@@ -226,7 +226,7 @@ def test_what_is_not_there_or_no_sample_is_refused(tmp_path):
         load_labelled(write(tmp_path / "broken.json", "{"))
 
 
-def test_a_set_can_be_made_by_hand():
+def test_labelled_dataset_defaults_to_human_labels_and_no_samples():
     assert LabelledDataset("mine").people
     assert list(LabelledDataset("mine").samples) == []
 
@@ -237,36 +237,36 @@ def test_a_set_can_be_made_by_hand():
 @pytest.mark.parametrize(
     ("name", "n", "good", "generic"), [("wow", 430, 180, 0), ("tc", 383, 74, 2), ("cmu", 416, 59, 79)]
 )
-def test_begin_as_published(shared, name, n, good, generic):
+def test_load_labelled_begin_matches_published_counts(shared, name, n, good, generic):
     found = load_labelled(str(shared("rag_begin") / f"begin_dev_{name}.tsv.gz"))
     assert len(found.samples) == n
     assert sum(one.labels["faithfulness"] for one in found.samples) == good
     assert Counter(one.metadata["class"] for one in found.samples)["Generic"] == generic
 
 
-def test_a_folder_of_begin_is_one_set(shared):
+def test_load_labelled_begin_folder_is_one_dataset(shared):
     assert len(load_labelled(str(shared("rag_begin"))).samples) == 430 + 383 + 416
 
 
-def test_halueval_as_published(shared):
+def test_load_labelled_halueval_matches_published_counts(shared):
     found = load_labelled(str(shared("rag_halueval_qa")))
     assert Counter(one.labels["faithfulness"] for one in found.samples) == {1.0: 1000, 0.0: 1000}
 
 
-def test_clap_nq_as_published(shared):
+def test_load_labelled_clap_nq_matches_published_counts(shared):
     found = load_labelled(str(shared("rag_clapnq_dev")))
     assert Counter(one.labels["context_precision"] for one in found.samples) == {1.0: 300, 0.0: 300}
     assert {len(one.metadata["answers"]) for one in found.samples if one.answer} == {1, 2, 7}
     assert sum(bool(one.metadata["useful"]) for one in found.samples if one.answer) == 299, "one has no marked sentence"
 
 
-def test_mtrag_un_as_published(shared):
+def test_load_labelled_mtrag_un_matches_published_counts(shared):
     found = load_labelled(str(shared("rag_mtrag_un") / "mtragun_reference.jsonl.gz"))
     kinds = Counter(one.metadata["answerability"] for one in found.samples)
     assert kinds == {"answerable": 285, "unanswerable": 97, "underspecified": 78, "partial": 47}
 
 
-def test_mtrag_as_published(shared):
+def test_load_labelled_mtrag_matches_published_counts(shared):
     found = load_labelled(str(shared("rag_mtrag_un/reference_subset_with_human_evaluations.json.gz")))
     assert len(found.samples) == 477
     votes = [one.metadata["votes"]["faithfulness"] for one in found.samples]

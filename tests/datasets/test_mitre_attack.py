@@ -101,7 +101,7 @@ def bundle(tmp_path):
     return write(tmp_path / "small.json")
 
 
-def test_active_objects_are_documents_under_their_stix_ids(bundle):
+def test_load_stix_active_objects_become_documents(bundle):
     data = load_stix(bundle)
     assert [one.id for one in data.documents] == [
         GROUP,
@@ -124,14 +124,14 @@ def test_active_objects_are_documents_under_their_stix_ids(bundle):
     }
 
 
-def test_the_text_of_a_detection_strategy_is_that_of_its_analytics(bundle):
+def test_load_stix_detection_strategy_text_joins_its_analytics(bundle):
     data = load_stix(bundle)
     assert data.texts[STRATEGY] == "Look at windows.\n\nLook at memory."
     assert data.texts["x-mitre-detection-strategy--DET2"] == ""
     assert "documents with a name and no text: 1" in data.about
 
 
-def test_relations_are_asked_from_both_ends_and_what_is_related_is_right(bundle):
+def test_load_stix_relations_become_questions_in_both_directions(bundle):
     data = load_stix(bundle)
     told = {data.queries[name]: sorted(docs) for name, docs in data.judgments.nested.items()}
     assert told == {
@@ -162,7 +162,7 @@ def test_relations_are_asked_from_both_ends_and_what_is_related_is_right(bundle)
     }
 
 
-def test_what_was_left_out_is_counted(bundle):
+def test_load_stix_about_counts_omitted_objects(bundle):
     about = load_stix(bundle).about
     for part in (
         "1 revoked",
@@ -175,7 +175,7 @@ def test_what_was_left_out_is_counted(bundle):
         assert part in about
 
 
-def test_retired_objects_and_campaigns_can_be_kept(bundle):
+def test_load_stix_keeps_retired_objects_and_campaigns_on_request(bundle):
     data = load_stix(bundle, retired=True, campaigns=True)
     kept = {one.id: one for one in data.documents}
     assert kept[GONE].metadata["retired"] == "revoked"
@@ -188,14 +188,14 @@ def test_retired_objects_and_campaigns_can_be_kept(bundle):
     assert len(data.queries) == len(set(data.queries)) == len(texts)
 
 
-def test_questions_can_be_limited_by_how_many_answers_they_have(bundle):
+def test_load_stix_least_and_most_limit_number_of_answers(bundle):
     assert {len(docs) for docs in load_stix(bundle, least=2).judgments.nested.values()} == {2}
     assert {len(docs) for docs in load_stix(bundle, most=1).judgments.nested.values()} == {1}
     with pytest.raises(BadInput, match="no question can be made"):
         load_stix(bundle, least=99)
 
 
-def test_two_nodes_of_one_name_are_asked_by_number(tmp_path):
+def test_load_stix_duplicate_names_are_distinguished_by_number(tmp_path):
     twins = [node("tool", "S1", "Net"), node("tool", "S2", "Net"), node("attack-pattern", "T1", "Injection")]
     arrows = [arrow(f"tool--S{n}", "uses", WHOLE) for n in (1, 2)]
     data = load_stix(write(tmp_path / "twins.json", [*twins, *arrows]))
@@ -203,7 +203,7 @@ def test_two_nodes_of_one_name_are_asked_by_number(tmp_path):
     assert data.queries["tool-uses-technique:S2"] == "Which techniques does the tool Net (S2) use?"
 
 
-def test_of_several_versions_of_an_object_the_newest_counts(tmp_path):
+def test_read_stix_bundle_keeps_newest_version_of_object(tmp_path):
     versions = [
         node("tool", "S1", "Newest", modified="2024-01-01T00:00:00.500Z"),
         node("tool", "S1", "Oldest", modified="2020-01-01T00:00:00.000Z"),
@@ -214,7 +214,7 @@ def test_of_several_versions_of_an_object_the_newest_counts(tmp_path):
     assert found.older == 2
 
 
-def test_a_bundle_is_a_dataset_by_name_compressed_or_not(bundle, tmp_path):
+def test_load_reads_plain_and_compressed_stix_bundle_by_name(bundle, tmp_path):
     packed = tmp_path / "small(1).json.gz"
     packed.write_bytes(gzip.compress(bundle.read_bytes()))
     plain = ragauge.load(f"stix:{bundle}")
@@ -225,7 +225,7 @@ def test_a_bundle_is_a_dataset_by_name_compressed_or_not(bundle, tmp_path):
         ragauge.load(f"stix:{bundle}(retired=maybe)")
 
 
-def test_a_bundle_is_asked_from_the_command_line(bundle, tmp_path):
+def test_cli_run_accepts_stix_bundle(bundle, tmp_path):
     done = CliRunner().invoke(
         build_app(),
         ["run", f"stix:{bundle}", "-s", "bm25", "-m", "recall@10", "-o", str(tmp_path / "out"), "--json"],
@@ -258,7 +258,7 @@ def broken(*places: tuple[int, dict]) -> list:
         (["text"], "object 0: expected an object, found a text"),
     ],
 )
-def test_a_broken_object_is_told_with_file_line_place_and_what_was_expected(tmp_path, objects, said):
+def test_load_stix_invalid_object_error_names_file_line_and_object(tmp_path, objects, said):
     path = write(tmp_path / "broken.json", objects)
     with pytest.raises(BadInput) as wrong:
         load_stix(path)
@@ -282,7 +282,7 @@ def test_a_broken_object_is_told_with_file_line_place_and_what_was_expected(tmp_
         ("", "the JSON cannot be read", 1),
     ],
 )
-def test_what_is_no_bundle_is_refused(tmp_path, text, said, line):
+def test_load_stix_invalid_bundle_raises_error(tmp_path, text, said, line):
     path = tmp_path / "no.json"
     path.write_text(text)
     with pytest.raises(BadInput) as wrong:
@@ -292,7 +292,7 @@ def test_what_is_no_bundle_is_refused(tmp_path, text, said, line):
     assert "hint:" in str(wrong.value)
 
 
-def test_a_file_that_is_missing_cut_off_or_no_text_is_refused(tmp_path):
+def test_load_stix_missing_truncated_or_non_utf8_file_raises_error(tmp_path):
     with pytest.raises(BadInput, match="no such file"):
         load_stix(tmp_path / "absent.json")
     (tmp_path / "cut.json.gz").write_bytes(gzip.compress(json.dumps(OBJECTS).encode())[:-40])
@@ -303,7 +303,7 @@ def test_a_file_that_is_missing_cut_off_or_no_text_is_refused(tmp_path):
         load_stix(tmp_path / "latin.json")
 
 
-def test_the_enterprise_bundle_has_the_counts_of_its_note(shared):
+def test_load_stix_enterprise_bundle_has_expected_counts(shared):
     data = load_stix(shared(ENTERPRISE))
     assert Counter(one.metadata["type"] for one in data.documents) == {
         "attack-pattern": 691,
@@ -328,7 +328,7 @@ def test_the_enterprise_bundle_has_the_counts_of_its_note(shared):
     assert len(fox) > 50
 
 
-def test_a_run_over_a_bundle_finds_its_texts_again_from_anywhere(tmp_path, monkeypatch):
+def test_load_stix_origin_is_absolute_path(tmp_path, monkeypatch):
     write(tmp_path / "b.json")
     monkeypatch.chdir(tmp_path)
     data = ragauge.load("stix:b.json(retired=true)")
@@ -337,7 +337,7 @@ def test_a_run_over_a_bundle_finds_its_texts_again_from_anywhere(tmp_path, monke
     assert [one.id for one in ragauge.load(data.origin).documents] == [one.id for one in data.documents]
 
 
-def test_what_was_revoked_is_a_version_of_what_replaces_it(tmp_path):
+def test_attack_versions_example_revoked_object_is_version_of_replacement(tmp_path):
     """The example writes versions that `freshness` reads."""
     objects = [
         node("attack-pattern", "T1", "Old"),

@@ -61,7 +61,7 @@ def bundle(tmp_path):
     return write(tmp_path / "small.json", OBJECTS)
 
 
-def test_what_two_relations_lead_to_is_right_and_never_the_node_that_is_asked(bundle):
+def test_load_stix_two_hops_returns_answers_without_start_node(bundle):
     data = load_stix(bundle, hops=2)
     told = {data.queries[name]: sorted(docs) for name, docs in data.judgments.nested.items()}
     assert told == {
@@ -93,7 +93,7 @@ def test_what_two_relations_lead_to_is_right_and_never_the_node_that_is_asked(bu
     }
 
 
-def test_documents_link_what_they_are_related_to_only_where_that_is_not_the_answer(bundle):
+def test_load_stix_two_hops_documents_link_to_related_nodes(bundle):
     links = {one.id: one.metadata["links"] for one in load_stix(bundle, hops=2).documents}
     assert links == {
         GROUP: {"uses": [SUB, TOOL]},
@@ -116,7 +116,7 @@ def test_documents_link_what_they_are_related_to_only_where_that_is_not_the_answ
     }
 
 
-def test_a_sub_technique_stands_for_its_technique(bundle):
+def test_load_stix_two_hops_subtechnique_target_is_its_technique(bundle):
     data = load_stix(bundle, hops=2)
     targets = data.judgments.targets
     assert (targets[SUB], targets[SECOND], targets[WHOLE], targets[GROUP]) == ([WHOLE], [WHOLE], [WHOLE], [GROUP])
@@ -124,7 +124,7 @@ def test_a_sub_technique_stands_for_its_technique(bundle):
     assert load_stix(bundle).judgments.targets is None
 
 
-def test_options_are_read_from_the_name_and_mistakes_are_told(bundle):
+def test_load_stix_hops_option_is_read_from_name_and_validated(bundle):
     assert ragauge.load(f"stix:{bundle}(hops=2)").queries == load_stix(bundle, hops=2).queries
     assert ragauge.load(f"stix:{bundle}(hops=1)").queries == load_stix(bundle).queries
     with pytest.raises(BadInput, match="hops must be 1 or 2, got 3"):
@@ -133,7 +133,7 @@ def test_options_are_read_from_the_name_and_mistakes_are_told(bundle):
         load_stix(bundle, hops=2, least=2)
 
 
-def test_a_folder_stands_for_the_bundle_in_it(bundle, tmp_path, monkeypatch):
+def test_load_stix_folder_resolves_to_its_only_bundle(bundle, tmp_path, monkeypatch):
     home = tmp_path / "data" / "attack"
     home.mkdir(parents=True)
     (home / "LICENSE.txt").write_text("terms")
@@ -152,7 +152,7 @@ def test_a_folder_stands_for_the_bundle_in_it(bundle, tmp_path, monkeypatch):
         ragauge.load("stix:absent")
 
 
-def test_bundles_in_the_folder_of_collections_are_listed_by_name(bundle, tmp_path, monkeypatch):
+def test_list_datasets_lists_stix_bundles_by_name(bundle, tmp_path, monkeypatch):
     for name in ("attack", "two", "other", "torn", "empty"):
         (tmp_path / "data" / name).mkdir(parents=True)
     packed = gzip.compress(bundle.read_bytes())
@@ -171,7 +171,7 @@ def test_bundles_in_the_folder_of_collections_are_listed_by_name(bundle, tmp_pat
     assert "did you mean `stix:attack`" in str(caught.value.hint)
 
 
-def test_every_path_goes_along_relations_that_are_known():
+def test_two_hop_paths_use_known_relations_and_types():
     for path in TWO_HOP_PATHS:
         assert {path.first.removeprefix("<"), path.second.removeprefix("<")} <= set(RELATION_WORDINGS)
         assert {*path.start_types, path.via, path.target_type} <= set(TYPE_NAMES)
@@ -205,7 +205,7 @@ def step(graph, names, relation):
 
 
 @pytest.mark.slow
-def test_the_answers_of_the_enterprise_bundle_are_those_of_a_graph_that_was_read_anew(shared):
+def test_load_stix_enterprise_two_hop_answers_match_networkx(shared):
     path = shared(ENTERPRISE)
     data = load_stix(path, hops=2)
     active, graph = oracle(path)
@@ -237,7 +237,7 @@ def test_the_answers_of_the_enterprise_bundle_are_those_of_a_graph_that_was_read
     assert len({target for (target,) in data.judgments.targets.values()}) == 2502 - 475
 
 
-def test_questions_over_one_relation_are_what_they_have_always_been(shared):
+def test_load_stix_one_hop_fingerprint_is_unchanged(shared):
     known = dataset_fingerprint(load_stix(shared(ENTERPRISE)))
     assert known["documents_hash"] == "05f6b9bf51f659756242aea34ad04cb4"
     assert known["queries_hash"] == "9a786d7c998d9fd47339ff2752ef1d6f"

@@ -21,7 +21,7 @@ def written(rng: random.Random, length: int) -> list[str]:
     return [f"w{rng.randrange(400)}" for _ in range(length)]
 
 
-def test_every_pair_that_brute_force_finds_is_in_a_group_and_no_other_is():
+def test_find_near_duplicates_matches_brute_force():
     rng = random.Random(7)
     texts = [" ".join(written(rng, rng.randint(5, 60))) for _ in range(150)]
     for _ in range(60):
@@ -40,7 +40,7 @@ def test_every_pair_that_brute_force_finds_is_in_a_group_and_no_other_is():
         assert group.part == min(jaccard(texts[group.group[0]], texts[one]) for one in group.group[1:])
 
 
-def test_a_chain_of_small_changes_does_not_join_texts_that_have_nothing_in_common():
+def test_find_near_duplicates_does_not_join_chain_of_small_changes():
     whole = [f"w{i}" for i in range(400)]
     chain = [" ".join(whole[start : start + 100]) for start in range(0, 300, 10)]
     for group in corpus_checks.find_near_duplicates(chain):
@@ -49,14 +49,14 @@ def test_a_chain_of_small_changes_does_not_join_texts_that_have_nothing_in_commo
         )
 
 
-def test_shorter_texts_than_a_shingle_are_compared_whole_and_empty_ones_not_at_all():
+def test_find_near_duplicates_compares_short_texts_whole_and_ignores_empty():
     assert [one.group for one in corpus_checks.find_near_duplicates(["a b", "A  b!", "a", "", "...", "b a"])] == [
         [0, 1]
     ]
     assert corpus_checks.find_near_duplicates([]) == []
 
 
-def test_another_threshold_finds_what_shares_less():
+def test_find_near_duplicates_lower_threshold_finds_more():
     base = [f"w{i}" for i in range(40)]
     less = [*base[:32], *(f"x{i}" for i in range(8))]
     texts = [" ".join(base), " ".join(less)]
@@ -65,7 +65,7 @@ def test_another_threshold_finds_what_shares_less():
     assert [one.group for one in corpus_checks.find_near_duplicates(texts, min_jaccard=0.6)] == [[0, 1]]
 
 
-def test_a_template_that_thousands_share_is_one_group():
+def test_find_near_duplicates_shared_template_is_one_group():
     words = [f"w{i}" for i in range(100)]
     texts = [" ".join([*words, f"number{i}"]) for i in range(2000)]
     (group,) = corpus_checks.find_near_duplicates(texts)
@@ -74,7 +74,7 @@ def test_a_template_that_thousands_share_is_one_group():
 
 @settings(deadline=None, max_examples=60)
 @given(st.lists(st.text(max_size=60), max_size=12))
-def test_any_texts_can_be_compared_and_the_same_texts_give_the_same_groups(texts):
+def test_find_near_duplicates_random_texts_return_stable_groups(texts):
     groups = corpus_checks.find_near_duplicates(texts)
     assert groups == corpus_checks.find_near_duplicates(texts)
     same, empty = corpus_checks.find_exact_duplicates(texts)
@@ -86,7 +86,7 @@ def test_any_texts_can_be_compared_and_the_same_texts_give_the_same_groups(texts
         )
 
 
-def test_progress_hears_how_many_texts_are_read():
+def test_find_near_duplicates_reports_progress():
     heard: list[tuple[int, int]] = []
     corpus_checks.find_near_duplicates(
         ["some words here"] * 3, progress=lambda step: heard.append((step.done, step.total))

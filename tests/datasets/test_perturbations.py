@@ -70,7 +70,7 @@ def edits(left: str, right: str) -> int:
         ("no punctuation", "my_name -- or +my_name?", "my_name or my_name"),
     ],
 )
-def test_what_chance_has_no_part_in_is_what_one_would_write(how, before, after):
+def test_perturb_deterministic_kinds_return_expected_text(how, before, after):
     assert one(before, how) == after
     assert not PERTURBATIONS[how].draws
 
@@ -90,11 +90,11 @@ def test_what_chance_has_no_part_in_is_what_one_would_write(how, before, after):
         ("look alikes", {"l\u0456st", "li\u0455t"}),
     ],
 )  # fmt: skip
-def test_over_many_seeds_a_word_becomes_everything_it_can_and_nothing_else(how, possible):
+def test_perturb_over_many_seeds_returns_every_possible_variant(how, possible):
     assert {one("list", how, seed=seed) for seed in range(300)} == possible
 
 
-def test_an_insertion_is_a_key_beside_the_right_one_before_or_after_it():
+def test_perturb_insert_adds_neighbouring_key():
     found = {one("at", "insert", seed=seed) for seed in range(300)}
     beside_a, beside_t = "sqwz", "ryfg"
     assert found == {f"{x}at" for x in beside_a} | {f"a{x}t" for x in beside_a + beside_t} | {
@@ -102,7 +102,7 @@ def test_an_insertion_is_a_key_beside_the_right_one_before_or_after_it():
     }
 
 
-def test_the_keys_beside_a_key_are_those_of_a_keyboard():
+def test_key_neighbours_match_keyboard_layout():
     assert set(KEY_NEIGHBOURS["g"]) == set("fhtyvb")
     assert set(KEY_NEIGHBOURS["q"]) == set("wa")
     assert set(KEY_NEIGHBOURS["m"]) == set("njk")
@@ -112,11 +112,11 @@ def test_the_keys_beside_a_key_are_those_of_a_keyboard():
         assert all(key in KEY_NEIGHBOURS[other] for other in near), key
 
 
-def test_a_key_beside_a_capital_is_a_capital():
+def test_perturb_keyboard_keeps_upper_case():
     assert {one("GGG", "keyboard", seed=seed).isupper() for seed in range(20)} == {True}
 
 
-def test_look_alikes_are_of_another_script_and_accents_are_of_the_same_letter():
+def test_lookalike_and_accented_letters_have_expected_unicode_names():
     for letter, others in LOOKALIKE_LETTERS.items():
         for other in others:
             assert unicodedata.name(other).startswith(("CYRILLIC", "GREEK"))
@@ -132,7 +132,7 @@ def test_look_alikes_are_of_another_script_and_accents_are_of_the_same_letter():
 @pytest.mark.parametrize("how", TOUCHING)
 @SOME
 @given(words=ENGLISH, rate=st.floats(0.01, 1), seed=st.integers(0, 3))
-def test_as_many_words_are_touched_as_the_rate_says_and_at_least_one(how, words, rate, seed):
+def test_perturb_rate_sets_number_of_changed_words(how, words, rate, seed):
     before = " ".join(words)
     after = one(before, how, rate=rate, seed=seed)
     able = [word for word in words if one(word, how) != word]
@@ -148,7 +148,7 @@ def test_as_many_words_are_touched_as_the_rate_says_and_at_least_one(how, words,
 @pytest.mark.parametrize("how", TYPOS)
 @SOME
 @given(words=ENGLISH, seed=st.integers(0, 3))
-def test_a_typo_is_one_edit_of_a_word_and_leaves_the_others_alone(how, words, seed):
+def test_perturb_typo_is_one_edit_per_word(how, words, seed):
     after = one(" ".join(words), how, rate=1, seed=seed).split()
     assert {edits(a, b) for a, b in zip(words, after, strict=True)} <= {0, 1}
 
@@ -156,7 +156,7 @@ def test_a_typo_is_one_edit_of_a_word_and_leaves_the_others_alone(how, words, se
 @pytest.mark.parametrize("how", ONE_LETTER)
 @SOME
 @given(words=ENGLISH, seed=st.integers(0, 3))
-def test_a_letter_is_replaced_by_one_letter_of_the_same_case(how, words, seed):
+def test_perturb_letter_replacement_keeps_length_and_case(how, words, seed):
     before = " ".join(words)
     after = one(before, how, rate=1, seed=seed)
     assert len(after) == len(before)
@@ -166,7 +166,7 @@ def test_a_letter_is_replaced_by_one_letter_of_the_same_case(how, words, seed):
 @pytest.mark.parametrize("how", PERTURBATIONS)
 @SOME
 @given(texts=st.dictionaries(st.text(max_size=5), st.text(max_size=40), max_size=5), seed=st.integers(0, 9))
-def test_any_text_gives_the_same_again_in_any_order_and_is_never_emptied(how, texts, seed):
+def test_perturb_random_text_is_deterministic_and_never_empty(how, texts, seed):
     options = {"rate": 0.5, "seed": seed, "rarity": RARITY}
     found = perturb(texts, how, **options)
     backwards = perturb(dict(reversed(texts.items())), how, **options)
@@ -180,12 +180,12 @@ def test_any_text_gives_the_same_again_in_any_order_and_is_never_emptied(how, te
 @pytest.mark.parametrize("how", SAME_WORDS)
 @SOME
 @given(words=ENGLISH, seed=st.integers(0, 3))
-def test_the_number_of_words_stays(how, words, seed):
+def test_perturb_keeps_number_of_words(how, words, seed):
     assert len(one(" ".join(words), how, rate=0.7, seed=seed).split()) == len(words)
 
 
 @given(words=ENGLISH, rate=st.floats(0.01, 1), seed=st.integers(0, 3))
-def test_words_that_are_joined_or_split_keep_their_letters(words, rate, seed):
+def test_perturb_joined_or_split_words_keep_letters(words, rate, seed):
     before = " ".join(words)
     for how in ("joined words", "split words"):
         assert one(before, how, rate=rate, seed=seed).replace(" ", "") == before.replace(" ", "")
@@ -197,21 +197,21 @@ def test_words_that_are_joined_or_split_keep_their_letters(words, rate, seed):
 @pytest.mark.parametrize("how", [name for name in TOUCHING if name != "split words"])
 @SOME
 @given(words=ENGLISH, seed=st.integers(0, 3))
-def test_a_higher_rate_touches_the_same_words_in_the_same_way_and_more(how, words, seed):
+def test_perturb_higher_rate_extends_lower_rate_changes(how, words, seed):
     before = " ".join(words)
     few, many = (one(before, how, rate=rate, seed=seed).split() for rate in (0.3, 0.8))
     assert all(a in (b, word) for word, a, b in zip(words, few, many, strict=True))
 
 
 @given(text=st.text(max_size=40))
-def test_case_changes_nothing_but_case(text):
+def test_perturb_case_kinds_change_only_case(text):
     plain = [letter for letter in text if letter.isascii()]
     for how in ("upper case", "lower case", "random case", "alternating case"):
         assert one("".join(plain), how).casefold() == "".join(plain).casefold()
 
 
 @given(text=st.text(max_size=40))
-def test_without_punctuation_the_words_are_left_and_no_mark(text):
+def test_perturb_no_punctuation_keeps_words_and_removes_marks(text):
     after = one(text, "no punctuation")
     letters = Counter("".join(WORD_PATTERN.findall(text)))
     assert Counter("".join(WORD_PATTERN.findall(after))) == letters
@@ -220,11 +220,11 @@ def test_without_punctuation_the_words_are_left_and_no_mark(text):
 
 
 @given(text=st.text(max_size=40))
-def test_what_is_decomposed_is_the_same_text_to_unicode(text):
+def test_perturb_decomposed_text_is_canonically_equal(text):
     assert unicodedata.normalize("NFC", one(text, "decomposed")) == unicodedata.normalize("NFC", text)
 
 
-def test_the_rare_word_is_the_one_in_fewest_documents_and_the_common_one_in_most():
+def test_perturb_rare_and_common_word_follow_document_frequency():
     text = "reverse the list in place"
     rare, common = one(text, "rare word").split(), one(text, "common word").split()
     assert rare[1:] == text.split()[1:]
@@ -233,7 +233,7 @@ def test_the_rare_word_is_the_one_in_fewest_documents_and_the_common_one_in_most
     assert edits(common[1], "the") == 1, "of words with three letters: `in` is in more documents"
 
 
-def test_a_word_that_no_document_has_is_not_the_rare_one_unless_there_is_no_other():
+def test_perturb_rare_word_prefers_words_in_corpus():
     text = "frobnicate the Reverse"
     assert one(text, "rare word").split()[:2] == ["frobnicate", "the"]
     assert one("frobnicate", "rare word") != "frobnicate"
@@ -241,7 +241,7 @@ def test_a_word_that_no_document_has_is_not_the_rare_one_unless_there_is_no_othe
         perturb({"q": text}, "rare word")
 
 
-def test_short_words_are_touched_only_where_there_are_no_longer_ones():
+def test_perturb_changes_short_words_only_without_longer_ones():
     assert {one("go to sleep", "drop", seed=seed).split()[:2] == ["go", "to"] for seed in range(20)} == {True}
     assert one("go", "drop") in ("g", "o")
     assert one("a", "drop") == "a", "a text is never emptied"
@@ -249,14 +249,14 @@ def test_short_words_are_touched_only_where_there_are_no_longer_ones():
     assert one("++", "no punctuation") == "++"
 
 
-def test_seeds_queries_and_perturbations_draw_differently():
+def test_perturb_draws_differ_by_seed_and_query():
     text = "several words that could all be mistyped in very many ways"
     assert len({one(text, "typos", seed=seed) for seed in range(10)}) == 10
     found = perturb({str(i): text for i in range(10)}, "typos")
     assert len(set(found.values())) == 10
 
 
-def test_another_process_draws_the_same():
+def test_perturb_is_equal_in_another_process():
     """Hashes of strings differ from process to process; what is drawn must not."""
     asked = "perturbed({'q': 'several words here'}, 'typos', rate=1)"
     code = f"from ragauge.datasets.perturbations import perturb as perturbed; print({asked})"
@@ -266,7 +266,7 @@ def test_another_process_draws_the_same():
     assert told == {f"{perturb({'q': 'several words here'}, 'typos', rate=1)}\n"}
 
 
-def test_names_are_found_however_they_are_joined_and_unknown_ones_are_refused():
+def test_find_perturbation_normalizes_names_and_rejects_unknown():
     assert find_perturbation("Upper-Case")[0] == find_perturbation("upper_case")[0] == "upper case"
     with pytest.raises(UnknownName, match=r"unknown perturbation `kebyoard`(?s:.*)did you mean `keyboard`"):
         perturb({"q": "text"}, "kebyoard")
@@ -275,7 +275,7 @@ def test_names_are_found_however_they_are_joined_and_unknown_ones_are_refused():
             perturb({"q": "text"}, "swap", rate=rate)
 
 
-def test_every_perturbation_says_what_it_does_and_how_far_it_reaches():
+def test_perturbations_describe_themselves_and_match_draws():
     for name, kind in PERTURBATIONS.items():
         assert kind.about, name
         assert kind.reach in ("words", "text", "word"), name
@@ -284,7 +284,7 @@ def test_every_perturbation_says_what_it_does_and_how_far_it_reaches():
         assert (len(moved) > 1) == kind.draws, name
 
 
-def test_a_dataset_keeps_everything_but_its_queries():
+def test_perturb_dataset_changes_only_queries():
     data = Dataset("mine", [], {"q": "reverse a list"}, Judgments({"q": {"d": 1}}), origin="somewhere")
     other = perturb_dataset(data, "upper-case")
     assert other.name == "mine (upper case)"

@@ -36,7 +36,7 @@ def folder(tmp_path):
     return tmp_path
 
 
-def test_run_pairs_file_and_folder_without_corpus_agree(folder):
+def test_run_pairs_file_and_folder_without_corpus_return_equal_scores(folder):
     for dataset in (PAIRS, dict(PAIRS), iter(PAIRS), folder / "q.jsonl", str(folder / "beirlike")):
         found = ragauge.run(dataset, {"mine": search}, measures=["recall@5", "mrr"])
         assert found.scores["mine"].means == {"recall@5": 0.75, "mrr": 0.75}
@@ -46,12 +46,12 @@ def test_run_pairs_file_and_folder_without_corpus_agree(folder):
 
 
 @pytest.mark.parametrize("system", ["bm25", "hybrid", "pipeline(of=bm25, reranker=mmr)", "pgvector", "pagerank"])
-def test_run_without_corpus_refuses_systems_built_over_one(system):
+def test_run_without_corpus_rejects_systems_that_need_one(system):
     with pytest.raises(BadInput, match="is built over a corpus, and the dataset queries has none"):
         ragauge.run(PAIRS, {"mine": search, "other": system})
 
 
-def test_run_without_corpus_accepts_http_whatever_its_address():
+def test_run_without_corpus_accepts_http_retriever():
     how = {"measures": ["mrr"], "allow_failures": True}
     found = ragauge.run(PAIRS, {"service": "http(url=http://127.0.0.1:9/dense)"}, **how)
     assert len(found.scores["service"].failures) == 2
@@ -66,12 +66,12 @@ def test_run_without_corpus_accepts_http_whatever_its_address():
         (["apples"], r"ground truth 1: expected \(query, id\)"),
     ],
 )
-def test_run_invalid_pairs_are_refused(wrong, message):
+def test_run_invalid_pairs_raise_error(wrong, message):
     with pytest.raises(BadInput, match=message):
         ragauge.run(wrong, {"mine": search})
 
 
-def test_tuples_of_same_query_are_merged_with_a_note():
+def test_run_tuples_of_same_query_are_merged_with_note():
     pairs = [("apples", "d1"), ("apples", "d2"), ("pears", "d7")]
     told = "3 tuples are 2 queries: tuples with the same query are scored as one query with all their documents"
     found = ragauge.run(pairs, {"mine": search}, measures=["recall@5"])
@@ -82,7 +82,7 @@ def test_tuples_of_same_query_are_merged_with_a_note():
 
 
 @pytest.mark.slow
-def test_cli_runs_rig_jsonl_and_folder_without_corpus(folder):
+def test_cli_run_accepts_jsonl_and_folder_without_corpus(folder):
     ragauge_in = command_in(folder)
     done = ragauge_in("run", "q.jsonl", "-s", "mine:search", "-m", "recall@5")
     assert "0.7500" in done.stdout
@@ -99,7 +99,7 @@ def test_cli_runs_rig_jsonl_and_folder_without_corpus(folder):
     assert "gone.jsonl: no such file" in ragauge_in("run", "gone.jsonl", "-s", "mine:search", code=2).stderr
 
 
-def test_query_complexity_is_the_tag_complexity(folder):
+def test_query_complexity_is_alias_of_complexity_tag(folder):
     ragauge_in = command_in(folder)
     args = ("beirlike", "-s", "mine:search", "-s", "other=mine:search", "-b", "other", "-m", "mrr")
     shown = ragauge_in("run", *args, "--by", "query_complexity").stdout
@@ -111,5 +111,5 @@ def test_query_complexity_is_the_tag_complexity(folder):
     assert found.strata("query_complexity") == found.strata("complexity")
 
 
-def test_pgvectordb_is_importable_in_its_own_spelling():
+def test_pgvectordb_is_importable_under_both_spellings():
     assert ragauge.pgVectorDB is ragauge.PgVectorDB

@@ -77,7 +77,7 @@ def read(question: str, names):
     raise AssertionError(question)
 
 
-def test_what_documents_say_and_link_gives_every_answer_back(data):
+def test_synthetic_graph_texts_and_links_determine_every_answer(data):
     facts = linked(data) | said(data)
     ends = defaultdict(set)
     for source, relation, target in facts:
@@ -101,7 +101,7 @@ def test_what_documents_say_and_link_gives_every_answer_back(data):
         assert set(data.judgments.nested[query]) == {one.id for one in data.documents if one.title in right}
 
 
-def test_neither_texts_nor_links_are_complete(data):
+def test_synthetic_graph_texts_and_links_are_incomplete(data):
     links, texts = linked(data), said(data)
     every = links | texts
     assert 0.7 < len(links) / len(every) < 0.95
@@ -109,7 +109,7 @@ def test_neither_texts_nor_links_are_complete(data):
     assert {relation for _, relation, _ in every} == set(GRAPH_RELATIONS)
 
 
-def test_questions_share_names_and_types_with_texts_and_no_other_word_of_meaning():
+def test_synthetic_graph_questions_share_no_relation_words_with_texts():
     types = set(ENTITY_TYPES)
     for path in QUESTION_PATHS:
         told = set().union(
@@ -121,7 +121,7 @@ def test_questions_share_names_and_types_with_texts_and_no_other_word_of_meaning
         assert not content_words(subject) & content_words(told)
 
 
-def test_some_things_have_several_documents_and_each_has_a_target(data):
+def test_synthetic_graph_some_entities_have_several_documents(data):
     times = Counter(one.title for one in data.documents)
     several = sum(n > 1 for n in times.values()) / len(times)
     assert 0.2 < several < 0.3
@@ -138,7 +138,7 @@ def test_some_things_have_several_documents_and_each_has_a_target(data):
 
 
 @pytest.mark.parametrize(("documents", "queries"), [(50, 1), (51, 40), (500, 200), (1203, 90)])
-def test_there_are_as_many_documents_as_were_asked_for_and_no_two_are_the_same(documents, queries):
+def test_synthetic_graph_returns_requested_number_of_unique_documents(documents, queries):
     data = made(documents=documents, queries=queries)
     assert len(data.documents) == len({one.text for one in data.documents}) == documents
     assert [one.id for one in data.documents] == [f"d{place:05}" for place in range(documents)]
@@ -151,7 +151,7 @@ def test_there_are_as_many_documents_as_were_asked_for_and_no_two_are_the_same(d
         assert all(set(others) <= ids for others in one.metadata["links"].values())
 
 
-def test_semantic_search_is_neither_hopeless_nor_does_it_solve_the_questions():
+def test_synthetic_graph_dense_hit_rate_is_moderate():
     for seed in (0, 1):
         found = ragauge.run(made(seed=seed), "dense(embedder=wordllama)", measures=["hit_rate@20"], k=20)
         (scores,) = found.scores.values()
@@ -163,7 +163,7 @@ def test_semantic_search_is_neither_hopeless_nor_does_it_solve_the_questions():
     [((300, 60), 0), ((300, 60), 1), *(pytest.param((500, 200), seed, marks=pytest.mark.slow) for seed in (0, 3))],
 )
 @pytest.mark.slow
-def test_nothing_but_the_question_tells_answers_from_other_documents(size, seed):
+def test_synthetic_graph_audit_finds_no_problem(size, seed):
     data = made(documents=size[0], queries=size[1], seed=seed)
     found = ragauge.audit(data, checks=["predictors", "duplicates", "near-duplicates", "verbatim"])
     assert found.problems == []
@@ -171,7 +171,7 @@ def test_nothing_but_the_question_tells_answers_from_other_documents(size, seed)
     assert told.message.startswith("no query-independent field separates relevant documents from others")
 
 
-def test_documents_are_right_about_equally_often(data):
+def test_synthetic_graph_relevance_is_balanced_across_types(data):
     times = Counter(doc for grades in data.judgments.nested.values() for doc in grades)
     kinds = {one.id: one.metadata["type"] for one in data.documents}
     for kind in ENTITY_TYPES:
@@ -179,7 +179,7 @@ def test_documents_are_right_about_equally_often(data):
         assert 0.7 < sum(mine) / len(mine) / (times.total() / 500) < 1.4
 
 
-def test_a_leak_changes_nothing_but_what_is_right():
+def test_synthetic_graph_leak_changes_only_judgments():
     honest, leaking = made(documents=300, queries=60, seed=5), made(documents=300, queries=60, seed=5, leak=True)
     assert leaking.documents == honest.documents
     assert (leaking.queries, leaking.answers, leaking.tags) == (honest.queries, honest.answers, honest.tags)
@@ -191,7 +191,7 @@ def test_a_leak_changes_nothing_but_what_is_right():
     assert leaking.name != honest.name
 
 
-def test_the_audit_catches_the_leak_and_names_the_number():
+def test_synthetic_graph_leak_is_found_by_audit():
     data = ragauge.load("synthetic:graph(documents=150, queries=30, leak=true)")
     numbers = {one.id: one.metadata["hidden"] for one in data.documents}
     runs = {"by number": dict.fromkeys(data.queries, numbers)}
@@ -203,7 +203,7 @@ def test_the_audit_catches_the_leak_and_names_the_number():
     assert ragauge.audit(honest, runs, measures=["ndcg@10"], checks=["predictors", "perfection"]).problems == []
 
 
-def test_names_with_options_are_read_and_mistakes_are_told():
+def test_synthetic_graph_name_options_are_read_and_validated():
     assert len(ragauge.load("synthetic:graph").documents) == 500
     assert len(ragauge.load("synthetic:graph").queries) == 200
     one = ragauge.load("synthetic:graph(documents=80, queries=5, seed=3, leak=false)")

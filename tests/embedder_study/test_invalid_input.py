@@ -73,7 +73,7 @@ def nothing_measured(monkeypatch):
 
 
 @pytest.mark.slow
-def test_passwords_of_stores_stand_in_no_file_and_not_on_the_screen(called, tmp_path):
+def test_cli_embedders_store_passwords_appear_in_no_output(called, tmp_path):
     done = called(
         "embedders", DATA, "-e", SMALL, "--quick", "--store", f"pgvector(dsn='postgresql://u:{SECRET}@127.0.0.1:9/x')",
         "--store", f"pgvector(dsn='host=127.0.0.1 port=9 password={SECRET}')",
@@ -94,7 +94,7 @@ def test_passwords_of_stores_stand_in_no_file_and_not_on_the_screen(called, tmp_
 
 
 @pytest.mark.slow
-def test_an_embedder_without_a_name_is_called_by_its_description_without_secrets(fruit, monkeypatch):
+def test_compare_embedders_unnamed_embedder_name_has_no_secrets(fruit, monkeypatch):
     monkeypatch.setenv("OPENAI_API_KEY", SECRET)
     heard = []
     described = f"openai(url='http://user:{SECRET}@127.0.0.1:9/v1')"
@@ -110,14 +110,14 @@ def test_an_embedder_without_a_name_is_called_by_its_description_without_secrets
     assert SECRET not in str(refused.value)
 
 
-def test_options_of_the_wrong_kind_are_told_without_secrets(fruit):
+def test_compare_embedders_invalid_option_error_has_no_secrets(fruit):
     with pytest.raises(BadInput) as error:
         compare_embedders(fruit, [f"openai(url='http://u:{SECRET}@h/v1', batch=many)"], **QUICK)
     assert "batch must be a number, got many" in error.value.message
     assert SECRET not in str(error.value)
 
 
-def test_a_baseline_is_found_however_its_description_is_spelled(fruit):
+def test_compare_embedders_baseline_spelling_ignores_white_space(fruit):
     found = compare_embedders(fruit, ["words( dimensions=32 )"], baseline="words(dimensions = 32)", **QUICK)
     assert found.baseline == "words(dimensions=32)"
 
@@ -138,7 +138,7 @@ def test_a_baseline_is_found_however_its_description_is_spelled(fruit):
         ("bm25(foo=1)", "no option `foo`"),
     ],
 )
-def test_a_wrong_option_is_refused_before_any_embedder_has_its_turn(called, wrong, said):
+def test_cli_embedders_invalid_option_raises_before_measuring(called, wrong, said):
     with pytest.raises(RagaugeError) as error:
         called("embedders", DATA, "-e", SMALL, "-e", wrong, "--quick")
     assert said in error.value.message
@@ -146,13 +146,13 @@ def test_a_wrong_option_is_refused_before_any_embedder_has_its_turn(called, wron
 
 
 @pytest.mark.usefixtures("nothing_measured")
-def test_a_value_that_an_embedder_does_not_take_is_refused_too(fruit):
+def test_compare_embedders_invalid_option_value_raises_before_measuring(fruit):
     pytest.importorskip("wordllama")
     with pytest.raises(BadInput, match="no vectors of 3 dimensions"):
         compare_embedders(fruit, ["words(dimensions=32)", "wordllama(dimensions=3)"], **QUICK)
 
 
-def test_options_of_a_store_are_looked_at_without_opening_it():
+def test_check_spec_store_options_are_checked_without_opening():
     check_spec("stores", "pgvector(index=hnsw, dsn=nowhere)")
     with pytest.raises(BadInput, match="indx"):
         check_spec("stores", "pgvector(indx=hnsw)")
@@ -160,7 +160,7 @@ def test_options_of_a_store_are_looked_at_without_opening_it():
         compare_embedders("no/such/folder", "words", stores=["exact", "pgvector(indx=hnsw)"])
 
 
-def test_an_embedder_that_is_broken_takes_no_other_with_it(fruit):
+def test_compare_embedders_broken_embedder_is_a_failure_alone(fruit):
     class Short(Letters):
         def embed(self, texts):
             return super().embed(texts)[1:]
@@ -184,7 +184,7 @@ def test_an_embedder_that_is_broken_takes_no_other_with_it(fruit):
         (["--charts", "afile"], "afile: is a file, not a folder"),
     ],
 )
-def test_what_could_not_be_written_is_refused_before_anything_is_done(called, tmp_path, arguments, said):
+def test_cli_embedders_unwritable_output_raises_before_measuring(called, tmp_path, arguments, said):
     (tmp_path / "afile").write_text("something")
     with pytest.raises(RagaugeError) as error:
         called("embedders", DATA, "-e", SMALL, "--quick", *arguments)
@@ -192,7 +192,7 @@ def test_what_could_not_be_written_is_refused_before_anything_is_done(called, tm
     assert sorted(one.name for one in tmp_path.iterdir()) == ["afile"]
 
 
-def test_a_place_is_looked_at_and_nothing_is_made_there(tmp_path):
+def test_check_writable_creates_no_file(tmp_path):
     for path, folder in ((tmp_path / "a" / "b.html", False), (tmp_path / "c" / "d", True), (tmp_path, True)):
         check_writable(str(path), folder=folder)
     check_writable("-")
@@ -204,19 +204,19 @@ def test_a_place_is_looked_at_and_nothing_is_made_there(tmp_path):
         check_writable(str(tmp_path / "x.html"))
 
 
-def test_measures_of_ones_own_choice_go_into_the_studys_table_under_its_convention(called):
+def test_cli_embedders_tokenization_format_accepts_own_measures(called):
     done = called("embedders", DATA, "-e", SMALL, "--quick", "-m", "recall@10", "--format", "tokenization")
     header, first, *_ = done.stdout.splitlines()
     assert "recall@10" in header.split(",")
     assert first.startswith("small,8,")
 
 
-def test_a_form_of_embedders_is_refused_for_tokenizers(called):
+def test_cli_tokenizers_rejects_format_of_embedders(called):
     with pytest.raises(UnknownName, match="unknown output format `long`"):
         called("tokenizers", DATA, "-t", "bytes", "--format", "long")
 
 
-def test_a_seed_below_zero_is_refused(called):
+def test_study_and_tokenizers_negative_seed_raises_error(called):
     with pytest.raises(BadInput, match=r"seed must be between 0 and .*, got -1"):
         StudySettings(seed=-1)
     with pytest.raises(BadInput, match="seed must be at least 0, got -1"):
@@ -226,7 +226,7 @@ def test_a_seed_below_zero_is_refused(called):
 # What is left out is told.
 
 
-def test_dimensions_that_vectors_do_not_have_are_told(fruit):
+def test_compare_embedders_notes_missing_dimensions(fruit):
     given = {"small": "words(dimensions=16)", "large": "words(dimensions=64)"}
     found = compare_embedders(fruit, given, **{**QUICK, "dimensions": (8, 32, 9999)})
     assert [note for note in found.notes if "dimensions" in note] == [
@@ -236,7 +236,7 @@ def test_dimensions_that_vectors_do_not_have_are_told(fruit):
     assert {one.dimension for one in found.find("large").compressed} == {8, 32, 64}
 
 
-def test_what_is_kept_under_other_settings_is_told(fruit, tmp_path):
+def test_compare_embedders_notes_unused_and_reused_results(fruit, tmp_path):
     given = {"small": "words(dimensions=16)", "large": "words(dimensions=64)"}
     first = compare_embedders(fruit, given, out=tmp_path, **QUICK)
     assert first.notes == []
@@ -252,7 +252,7 @@ def test_what_is_kept_under_other_settings_is_told(fruit, tmp_path):
 # Objects.
 
 
-def test_an_object_without_a_name_has_the_one_that_it_is_given(fruit, tmp_path):
+def test_compare_embedders_unnamed_object_has_given_or_class_name(fruit, tmp_path):
     found = compare_embedders(fruit, {"mine": Letters()}, out=tmp_path, **QUICK)
     assert found.find("mine").model == "mine"
     assert compare_embedders(fruit, [Letters()], **QUICK).find("Letters").model == "Letters"
@@ -268,7 +268,7 @@ def test_an_object_without_a_name_has_the_one_that_it_is_given(fruit, tmp_path):
     assert Learner.seen == 3
 
 
-def test_what_does_not_embed_is_refused_with_a_way_out(fruit):
+def test_compare_embedders_not_an_embedder_raises_with_hint(fruit):
     class Sentences:
         def encode(self, texts):
             return np.ones((len(texts), 2))
@@ -284,7 +284,7 @@ def test_what_does_not_embed_is_refused_with_a_way_out(fruit):
     assert "Letters(…)" in (error.value.hint or "")
 
 
-def test_hints_suit_the_command_line_and_python_alike(fruit):
+def test_compare_embedders_hints_name_no_cli_options(fruit):
     for wrong, hint in (
         ([], "choose one of words"),
         ([Letters(), Letters()], '{"Letters": …, "other": …} gives them names'),

@@ -113,7 +113,7 @@ def evil():
 # Tables
 
 
-def test_the_table_of_quality_has_every_mean_and_difference_of_the_noun():
+def test_quality_table_has_every_mean_and_difference():
     found = whole()
     table = columns(build_quality_table(found))
     assert list(table) == [one.name for one in sort_embedders(found)]
@@ -127,7 +127,7 @@ def test_the_table_of_quality_has_every_mean_and_difference_of_the_noun():
         assert row["n"] == str(QUERIES)
 
 
-def test_one_query_tells_nothing_and_that_is_said():
+def test_summary_one_query_is_too_few_for_a_test():
     unknown = MeanDifference(0.5, math.nan, math.nan, math.nan, math.nan, 1)
     ahead = EmbedderResult("ahead", "ahead", means={"ndcg@10": Mean(1.0, 1)}, differences={"ndcg@10": unknown})
     found = replace(
@@ -145,19 +145,19 @@ def test_one_query_tells_nothing_and_that_is_said():
     assert "Compared with bm25: some is significantly better; ahead is not tested." in told
 
 
-def test_the_best_of_a_column_is_marked_and_nobody_else():
+def test_quality_table_marks_only_best_value_of_column():
     table = build_quality_table(whole())
     at = titles(table).index("recall@10")
     assert [row[0].value for row in table.cells() if row[at].best] == ["minilm-float32"]
 
 
-def test_stars_are_those_of_the_corrected_p_value():
+def test_quality_table_stars_follow_corrected_p_value():
     table = columns(build_quality_table(whole()))
     assert table["minilm"]["vs bm25"].endswith(" ***")
     assert table["wordllama"]["vs bm25"].endswith(" ns")
 
 
-def test_costs_are_those_of_the_first_store_and_of_the_embedder():
+def test_cost_table_has_latency_of_first_store_and_size_of_embedder():
     found = whole()
     row, one = columns(build_cost_table(found))["byt5-small"], found.find("byt5-small")
     total = one.stores[0].stages["total"]
@@ -167,7 +167,7 @@ def test_costs_are_those_of_the_first_store_and_of_the_embedder():
     assert columns(build_cost_table(found))["bm25"]["dimensions"] == "-"
 
 
-def test_a_caption_tells_of_the_columns_that_are_there(told):
+def test_cost_caption_names_only_present_columns(told):
     assert "memory" in titles(tables(told, "costs")[0])
     found = whole()
     light = build_report(replace(found, embedders=[replace(one, memory_bytes=None) for one in found.embedders]))
@@ -180,7 +180,7 @@ def test_a_caption_tells_of_the_columns_that_are_there(told):
     assert [legend.partition(":")[0] for legend in legends] == ["used", "tokens/word", "unknown", "lossless"]
 
 
-def test_equal_dimensions_are_those_that_all_embedders_can_have():
+def test_dimension_table_has_dimensions_common_to_all_embedders():
     found = whole()
     table = build_dimension_table(found, "pca")
     assert titles(table) == ["embedder", "dimensions", "full", "8 d", "16 d", "32 d", "64 d", "128 d", "256 d"]
@@ -190,7 +190,7 @@ def test_equal_dimensions_are_those_that_all_embedders_can_have():
     assert columns(table)["byt5-small"]["full"] == "0.0310"
 
 
-def test_what_is_unbeaten_is_found_by_looking_at_every_pair():
+def test_pareto_frontier_matches_pairwise_oracle():
     for offers in (trade_offs_by_bytes(whole()), trade_offs_by_latency(whole())):
         slow = [
             one
@@ -207,7 +207,7 @@ def test_what_is_unbeaten_is_found_by_looking_at_every_pair():
         assert len(prices) > 2
 
 
-def test_what_costs_most_on_average_comes_first():
+def test_sort_perturbations_sorts_by_total_loss():
     found = whole()
     keys = sort_perturbations(found)
     perturbed = [it for one in found.embedders for it in one.perturbed]
@@ -220,7 +220,7 @@ def test_what_costs_most_on_average_comes_first():
     assert row["retained"] == f"{sum(kept) / 8:.1%}"
 
 
-def test_what_embedders_differ_in_stands_in_a_table_and_in_words(told):
+def test_property_table_and_conditions_list_differences(told):
     found = whole()
     row = columns(build_property_table(found))
     assert [row[name]["trained"] for name in ("minilm", "lstm-bpe", "untrained", "bm25")] == [
@@ -233,13 +233,13 @@ def test_what_embedders_differ_in_stands_in_a_table_and_in_words(told):
     assert "texts cut after 512 characters (14.2% of the documents are longer)" in text_of(told, "conditions")
 
 
-def test_embedders_that_differ_in_nothing_are_not_said_to_differ():
+def test_unequal_properties_of_equal_embedders_are_empty():
     found = replace(whole(), embedders=[entrant("a", 0.4), entrant("b", 0.3)])
     assert list_unequal_properties(found) == []
     assert "Different:" not in text_of(build_report(found), "conditions")
 
 
-def test_faults_are_counted_and_listed_with_their_error(told):
+def test_failed_texts_are_counted_and_listed_with_errors(told):
     assert [row[1:] for row in tables(told, "failed-texts")[0].rows] == [
         ["query", "failed", 1, "q17"],
         ["document", "nan", 1, "d4"],
@@ -250,27 +250,27 @@ def test_faults_are_counted_and_listed_with_their_error(told):
     assert tables(told, "failures")[0].rows[0] == ["canine", "canine needs an optional library"]
 
 
-def test_language_models_stand_among_compressors_the_fewest_bits_first(told):
+def test_bits_table_sorts_language_models_and_compressors_by_bits(told):
     rows = tables(told, "bits")[0].rows
     assert [row[1] for row in rows] == [2.2, 2.31, 2.61, 2.75, 2.94, 8.4]
     assert [row[0] for row in rows][1:3] == ["bz2 (compressor)", "lstm-bpe"]
 
 
-def test_tokenizers_stand_once_each_and_their_pieces_side_by_side(told):
+def test_tokenizer_tables_list_each_tokenizer_once(told):
     assert [row[0] for row in tables(told, "tokenizers")[0].rows] == ["minilm", "bpe(vocabulary=4000)", "bytes"]
     numbers = tables(told, "probes")[1]
     assert numbers.rows[0] == ["minilm", 7, 0, "3|.|14|15|9|␣20|26"]
     assert [row[0] for row in numbers.rows] == ["minilm", "bpe(vocabulary=4000)", "bytes"]
 
 
-def test_a_tokenizer_that_was_tried_on_nothing_is_left_out_of_the_pieces():
+def test_probe_table_omits_tokenizer_without_probes():
     found = whole()
     silent = replace(found.embedders[0], tokenizer=replace(found.embedders[0].tokenizer, probes=()))
     told = build_report(replace(found, embedders=[silent, *found.embedders[1:]]))
     assert [row[0] for row in tables(told, "probes")[0].rows] == ["bpe(vocabulary=4000)", "bytes"]
 
 
-def test_stores_tell_what_an_index_loses_and_why_one_has_nothing(told):
+def test_store_tables_have_index_loss_and_failure_notes(told):
     table = columns(tables(told, "stores")[0])
     assert table[STORES[2]]["embedders"] == "6"
     assert table[STORES[2]]["max loss of ndcg@10"] == f"{0.465 - 0.99 * 0.465:.4f}"
@@ -279,7 +279,7 @@ def test_stores_tell_what_an_index_loses_and_why_one_has_nothing(told):
     assert notes == ["", "", "pgvector is not installed"]
 
 
-def test_chance_has_no_part_in_tables_of_vectors():
+def test_dimension_table_and_trade_offs_omit_chance():
     found = whole()
     random = replace(entrant("chance", 0.004, dimension=16), kind="chance")
     with_chance = replace(found, embedders=[random, *found.embedders[:3]])
@@ -289,7 +289,7 @@ def test_chance_has_no_part_in_tables_of_vectors():
     }
 
 
-def test_one_store_has_no_table_of_stores():
+def test_report_one_store_has_no_store_table():
     found = whole()
     alone = [replace(one, stores=one.stores[:1]) for one in found.embedders]
     assert "stores" not in {one.id for one in build_report(replace(found, embedders=alone)).sections}
@@ -298,14 +298,14 @@ def test_one_store_has_no_table_of_stores():
 # Words
 
 
-def test_the_headline_says_who_is_best_whether_that_is_sure_and_what_it_costs():
+def test_summary_names_best_embedder_with_significance_and_latency():
     assert summarise_embedders(whole()) == (
         "minilm-float32 is best by ndcg@10: 0.4650 (95% CI [0.4350, 0.4980]) over 391 queries, no significant "
         "difference from minilm (0.4620), p = 0.930; median latency 12.2 ms per query."
     )
 
 
-def test_headline_of_equal_embedders_says_that_they_are_equal():
+def test_summary_equal_embedders_are_called_equal():
     found = whole()
     best = next(one for one in found.embedders if one.name == "minilm-float32")
     twins = [best, replace(best, name="same"), *(one for one in found.embedders if one is not best)]
@@ -314,20 +314,20 @@ def test_headline_of_equal_embedders_says_that_they_are_equal():
     )
 
 
-def test_a_difference_that_is_sure_is_said_to_be_one():
+def test_summary_significant_difference_is_called_significant():
     found = whole()
     sure = replace(found, pairs=[EmbedderPair("minilm-float32", "minilm", "", gap(0.003))])
     assert "significantly better than minilm (0.4620), p < 0.001" in summarise_embedders(sure)
     assert ", then minilm (0.4620);" in summarise_embedders(replace(found, pairs=[]))
 
 
-def test_the_baseline_as_the_next_best_is_told_by_its_own_test():
+def test_summary_baseline_as_second_best_uses_its_own_test():
     found = replace(whole(), pairs=[])
     two = replace(found, embedders=[one for one in found.embedders if one.name in ("minilm", "bm25")])
     assert "significantly better than bm25 (0.4100), p < 0.001" in summarise_embedders(two)
 
 
-def test_sentences_name_the_groups_around_the_baseline_and_chance():
+def test_sentences_group_embedders_by_baseline_and_chance():
     told = list_sentences(whole())
     assert told[0].startswith(
         "Compared with bm25: minilm-float32 and minilm are significantly better; wordllama is not significantly "
@@ -336,7 +336,7 @@ def test_sentences_name_the_groups_around_the_baseline_and_chance():
     assert told[-1] == "byt5-small has no vector for 4 texts. Not measured: canine and gone."
 
 
-def test_who_is_not_beaten_is_the_same_in_words_and_in_the_chart(drawings):
+def test_pareto_sentence_and_chart_name_same_embedders(drawings):
     found = whole()
     said = next(one for one in list_sentences(found) if one.startswith("Pareto frontier"))
     alt = drawings["milliseconds"].alt
@@ -347,7 +347,7 @@ def test_who_is_not_beaten_is_the_same_in_words_and_in_the_chart(drawings):
 # What is not known
 
 
-def test_nothing_known_is_a_dash_and_no_table_is_made_up():
+def test_report_nothing_measured_has_dashes_and_no_empty_tables():
     told = build_report(bare("a", "b"))
     assert told.summary == "No embedder was measured."
     assert [one.id for one in told.sections] == ["quality", "conditions"]
@@ -355,13 +355,13 @@ def test_nothing_known_is_a_dash_and_no_table_is_made_up():
     assert "nan" not in render_markdown([told]).lower().replace("nano", "")
 
 
-def test_no_embedder_at_all_is_told_too():
+def test_report_without_embedders_has_only_failures():
     told = build_report(bare(failures={"x": "gone"}))
     assert [one.id for one in told.sections] == ["failures"]
     assert render_page([told], "")
 
 
-def test_a_mean_that_is_none_stands_last_and_is_drawn_nowhere():
+def test_nan_mean_sorts_last_and_is_not_drawn():
     found = whole()
     lost = EmbedderResult("lost", "lost", means={"ndcg@10": Mean(math.nan, 0)}, dimension=8)
     more_ = replace(found, embedders=[lost, *found.embedders])
@@ -371,21 +371,21 @@ def test_a_mean_that_is_none_stands_last_and_is_drawn_nowhere():
     assert "NaN" not in text
 
 
-def test_one_embedder_alone_has_an_account():
+def test_report_single_embedder_has_summary_and_page():
     found = whole()
     alone = replace(found, embedders=[found.embedders[0]], pairs=[], baseline="")
     assert "best by ndcg@10: 0.4620" in summarise_embedders(alone)
     assert render_page([build_report(alone)], "")
 
 
-def test_a_difference_that_is_rounded_to_nothing_has_no_minus():
+def test_quality_table_difference_rounded_to_zero_has_no_minus():
     found = whole()
     one = replace(found.find("minilm"), differences={"ndcg@10": gap(-1e-9, p=0.9)})
     table = columns(build_quality_table(replace(found, embedders=[one, found.find("bm25")])))
     assert table["minilm"]["vs bm25"] == "+0.0000 ns"
 
 
-def test_a_perturbation_that_changed_no_query_is_a_dash_and_comes_last():
+def test_robustness_table_unchanged_perturbation_is_dash_in_last_column():
     found = whole()
     nothing = PerturbationResult("nothing", 1.0, 0.0, Mean(0.4, QUERIES), MeanDifference(*[math.nan] * 5, QUERIES))
     still = [replace(one, perturbed=[nothing, *one.perturbed]) for one in found.embedders if one.perturbed]
@@ -394,7 +394,7 @@ def test_a_perturbation_that_changed_no_query_is_a_dash_and_comes_last():
     assert {row[-1] for row in table.texts()} == {"-"}
 
 
-def test_one_perturbation_at_two_rates_is_two_columns():
+def test_robustness_table_has_a_column_for_each_rate():
     found = whole()
     one = found.find("minilm")
     twice = replace(one, perturbed=[one.perturbed[0], one.perturbed[0]._replace(rate=0.5)])
@@ -407,7 +407,7 @@ def test_one_perturbation_at_two_rates_is_two_columns():
 # Pairs
 
 
-def test_pairs_are_those_that_differ_in_one_option():
+def test_find_single_option_pairs_by_hand():
     described = {
         "a": "lm(kind=lstm)",
         "b": "lm(kind=lstm, tokenizer=bytes)",
@@ -420,7 +420,7 @@ def test_pairs_are_those_that_differ_in_one_option():
     assert find_single_option_pairs(described) == [("a", "b", "tokenizer"), ("c", "d", "tokenizer vocabulary")]
 
 
-def test_pairs_have_the_better_one_first_and_the_difference_of_their_means():
+def test_compare_embedder_pairs_has_better_first_and_mean_difference():
     values = {"a": [0.1, 0.2, 0.3, 0.2], "b": [0.5, 0.6, 0.9, 0.4], "c": [0.5, 0.7, 0.9, 0.5]}
     found = compare_embedder_pairs({"a": "lm(kind=lstm)", "b": "lm(kind=lstm, tokenizer=bytes)"}, values, "ndcg@10")
     assert [(one.better, one.worse, one.option) for one in found] == [("c", "b", ""), ("b", "a", "tokenizer")]
@@ -430,7 +430,7 @@ def test_pairs_have_the_better_one_first_and_the_difference_of_their_means():
     assert compare_embedder_pairs({"a": "lm"}, {"a": [0.5, 0.1]}, "ndcg@10") == []
 
 
-def test_two_that_are_best_and_differ_in_one_thing_are_tested_once():
+def test_compare_embedder_pairs_same_pair_twice_is_corrected_once():
     values = {"a": [0.1, 0.2, 0.3, 0.2], "b": [0.5, 0.6, 0.7, 0.9]}
     found = compare_embedder_pairs({"a": "lm(kind=lstm)", "b": "lm(kind=transformer)"}, values, "ndcg@10")
     assert [(one.better, one.worse, one.option) for one in found] == [("b", "a", ""), ("b", "a", "kind")]
@@ -439,7 +439,7 @@ def test_two_that_are_best_and_differ_in_one_thing_are_tested_once():
     assert found[0].difference.p_corrected == found[0].difference.p == p
 
 
-def test_an_option_at_its_usual_value_is_no_difference():
+def test_find_single_option_pairs_ignores_default_values():
     assert (
         find_single_option_pairs({"a": "lm", "b": "lm(kind=transformer)", "c": "lm(kind=transformer, dimension=128)"})
         == []
@@ -448,7 +448,7 @@ def test_an_option_at_its_usual_value_is_no_difference():
     assert find_single_option_pairs(cut) == [("a", "c", "tokenizer vocabulary"), ("b", "c", "tokenizer vocabulary")]
 
 
-def test_less_can_be_better_in_pairs():
+def test_compare_embedder_pairs_lower_is_better():
     found = compare_embedder_pairs({}, {"a": [0.1, 0.2], "b": [0.5, 0.6]}, "stale", lower=True)
     assert [(one.better, one.worse) for one in found] == [("a", "b")]
 
@@ -457,7 +457,7 @@ def test_less_can_be_better_in_pairs():
 
 
 @pytest.mark.parametrize("noun", [whole(), bare("a"), sheet()], ids=["lineup", "bare", "tokenizers"])
-def test_json_comes_back_as_it_was(noun, tmp_path):
+def test_json_result_round_trip(noun, tmp_path):
     path = tmp_path / "x.json"
     write_results([noun], [str(path)])
     assert is_result_file(path)
@@ -466,7 +466,7 @@ def test_json_comes_back_as_it_was(noun, tmp_path):
     assert "NaN" not in path.read_text()
 
 
-def test_the_csv_has_a_row_for_each_embedder_with_all_digits():
+def test_csv_has_a_row_for_each_embedder_with_all_digits():
     found = whole()
     rows = {row["embedder"]: row for row in csv.DictReader(io.StringIO(format_results(found, "csv")))}
     assert list(rows) == [one.name for one in found.embedders]
@@ -482,7 +482,7 @@ def test_the_csv_has_a_row_for_each_embedder_with_all_digits():
     assert "nan" not in {cell.lower() for row in rows.values() for cell in row.values()}
 
 
-def test_the_long_csv_has_every_figure_once():
+def test_long_csv_has_every_value_once():
     found = whole()
     rows = list(csv.DictReader(io.StringIO(format_results([found], "long"))))
     keys = [(row["embedder"], row["table"], row["how"], row["at"], row["measure"]) for row in rows]
@@ -496,7 +496,7 @@ def test_the_long_csv_has_every_figure_once():
     assert float(values["lstm-bpe", "pair", "tokenizer: lstm-bytes", "", "ndcg@10"]) == 0.028
 
 
-def test_the_tokenization_studys_table_is_written_and_read_again(tmp_path):
+def test_tokenization_format_round_trip(tmp_path):
     found = replace(whole(), convention="tokenization")
     path = tmp_path / "study.csv"
     write_results([found], [str(path)], "tokenization")
@@ -512,7 +512,7 @@ def test_the_tokenization_studys_table_is_written_and_read_again(tmp_path):
             assert entry.speed.stages["total"].mean == one.stores[0].stages["total"].mean
 
 
-def test_the_studys_table_tells_how_many_queries_were_timed_where_not_all_were():
+def test_tokenization_format_has_timed_queries_if_not_all_were_timed():
     found = replace(whole(), convention="tokenization")
     assert "timed_queries" not in format_results([found], "tokenization")
     one = found.find("minilm")
@@ -525,13 +525,13 @@ def test_the_studys_table_tells_how_many_queries_were_timed_where_not_all_were()
     assert told == [("minilm", "391", "14"), ("bm25", "391", "391"), ("untimed", "391", "")]
 
 
-def test_the_tokenization_studys_names_mean_its_own_convention():
+def test_tokenization_format_requires_tokenization_convention():
     with pytest.raises(BadInput, match="but tokenization requires tokenization") as raised:
         format_results([whole()], "tokenization")
     assert raised.value.hint.startswith("run `ragauge embedders` again with --format tokenization")
 
 
-def test_the_studys_table_of_tokenizers_is_for_tokenizers():
+def test_tokenizer_format_applies_only_to_tokenizers():
     text = format_results([sheet()], "tokenizer")
     assert [line.split(",")[0] for line in text.splitlines()] == [
         "tokenizer",
@@ -543,7 +543,7 @@ def test_the_studys_table_of_tokenizers_is_for_tokenizers():
         format_results([whole()], "tokenizer")
 
 
-def test_forms_of_embedders_are_for_one_lineup():
+def test_embedder_formats_apply_to_one_embedder_study():
     for form in ("tokenization", "long"):
         with pytest.raises(KeyError):
             format_results([sheet()], form)
@@ -552,7 +552,7 @@ def test_forms_of_embedders_are_for_one_lineup():
 
 
 @pytest.mark.slow
-def test_report_shows_a_lineup_again_as_a_page_beside_runs_and_in_every_form(tmp_path):
+def test_cli_report_embedder_study_in_every_format_and_with_runs(tmp_path):
     run = command_in(tmp_path, "report")
     write_results([replace(whole(), convention="tokenization")], [str(tmp_path / "lineup.json")])
     assert "minilm-float32 is best by ndcg@10" in run("lineup.json").stdout
@@ -567,7 +567,7 @@ def test_report_shows_a_lineup_again_as_a_page_beside_runs_and_in_every_form(tmp
     assert schemas == ["ragauge-report/3", "ragauge-embedders/2"]
 
 
-def test_a_terminal_has_the_short_tables_and_says_which_columns_it_has_no_room_for(told):
+def test_terminal_80_columns_names_omitted_columns(told):
     pieces, left = render_report(told, 80)
     assert {"recall@10", "p99 ms", "white space"} <= set(left)
     assert len(pieces) < 60
@@ -576,7 +576,7 @@ def test_a_terminal_has_the_short_tables_and_says_which_columns_it_has_no_room_f
     assert all(narrow.measure(one).maximum <= 80 for one in pieces if isinstance(one, RichTable))
 
 
-def test_in_a_pipe_sentences_are_as_wide_as_people_read_and_tables_as_they_are(capsys):
+def test_write_result_pipe_wraps_prose_but_not_tables(capsys):
     write_result([whole()], [], as_json=False, as_csv=False)
     lines = capsys.readouterr().out.splitlines()
     prose = [line for line in lines if "  " not in line]
@@ -585,14 +585,14 @@ def test_in_a_pipe_sentences_are_as_wide_as_people_read_and_tables_as_they_are(c
     assert any(line.startswith("minilm-float32 is best by ndcg@10") for line in prose)
 
 
-def test_a_finished_result_is_not_told_to_change_its_convention(tmp_path):
+def test_cli_report_tokenization_hint_suggests_running_again(tmp_path):
     write_results([whole()], [str(tmp_path / "lineup.json")])
     done = command_in(tmp_path, "report")("lineup.json", "--format", "tokenization", code=2)
     assert "--convention" not in done.stderr
     assert "run `ragauge embedders` again with --format tokenization" in done.stderr
 
 
-def test_a_form_is_not_written_into_a_file_that_ends_like_another(tmp_path):
+def test_cli_report_format_and_file_ending_mismatch_raises_error(tmp_path):
     run = command_in(tmp_path, "report")
     write_results([whole()], [str(tmp_path / "lineup.json")])
     done = run("lineup.json", "-o", "page.html", "--format", "long", code=2)
@@ -614,7 +614,7 @@ def test_a_form_is_not_written_into_a_file_that_ends_like_another(tmp_path):
         ),
     ],
 )
-def test_a_damaged_result_is_told_as_one(tmp_path, damage, said):
+def test_cli_report_corrupt_result_raises_error(tmp_path, damage, said):
     file = tmp_path / "lineup.json"
     write_results([whole()], [str(file)])
     file.write_text(damage(file.read_text()))
@@ -622,7 +622,7 @@ def test_a_damaged_result_is_told_as_one(tmp_path, damage, said):
     assert said in done.stderr
 
 
-def test_names_come_back_from_csv_as_they_were():
+def test_csv_names_with_control_characters_round_trip():
     odd = bare("a\x1b[31mb", "tab\tand, comma")
     text = format_results(odd, "csv")
     assert [row[0] for row in csv.reader(io.StringIO(text))] == ["embedder", "a\x1b[31mb", "tab\tand, comma"]
@@ -630,7 +630,7 @@ def test_names_come_back_from_csv_as_they_were():
     assert "a\x9bb,quality," in long
 
 
-def test_a_named_form_goes_with_one_file_and_is_known_before_anything_is_done():
+def test_check_outputs_format_name_applies_to_one_file():
     check_outputs(EmbedderStudy, ["x.csv"], as_json=False, as_csv=False, format_name="long")
     check_outputs(EmbedderStudy, [], as_json=False, as_csv=False, format_name="long")
     with pytest.raises(BadInput, match="--format applies to one file"):
@@ -641,7 +641,7 @@ def test_a_named_form_goes_with_one_file_and_is_known_before_anything_is_done():
         check_outputs(EmbedderStudy, [], as_json=True, as_csv=False, format_name="long")
 
 
-def test_a_named_form_without_a_file_is_printed(capsys):
+def test_write_result_format_without_file_prints_it(capsys):
     write_result([whole()], [], as_json=False, as_csv=False, format_name="long")
     assert capsys.readouterr().out.startswith("embedder,table,how,at,measure,value,low,high,n\nminilm,quality,")
 
@@ -649,13 +649,13 @@ def test_a_named_form_without_a_file_is_printed(capsys):
 # Charts
 
 
-def test_every_chart_is_drawn_where_there_is_enough_and_none_where_there_is_not(drawings):
+def test_build_charts_draws_charts_only_with_enough_data(drawings):
     assert set(drawings) == CHARTS
     assert build_charts(bare("a", "b")) == {}
 
 
 @pytest.mark.slow
-def test_vega_lite_has_nothing_to_warn_of(capfd, drawings):
+def test_charts_are_valid_vega_lite_without_warnings(capfd, drawings):
     import altair
     import vl_convert
 
@@ -667,7 +667,7 @@ def test_vega_lite_has_nothing_to_warn_of(capfd, drawings):
     assert "WARN" not in "".join(capfd.readouterr())
 
 
-def test_an_embedder_has_the_same_colour_in_all_charts(drawings):
+def test_charts_use_one_colour_scale_for_embedders(drawings):
     scales = {
         json.dumps(layer["encoding"]["color"]["scale"])
         for drawing in drawings.values()
@@ -678,7 +678,7 @@ def test_an_embedder_has_the_same_colour_in_all_charts(drawings):
     assert len(scales) == 1
 
 
-def test_every_chart_says_in_words_what_it_shows(drawings):
+def test_charts_have_alt_texts_and_captions(drawings):
     for name, drawing in drawings.items():
         assert "minilm" in drawing.alt or name == "bits"
         assert drawing.alt.endswith(".")
@@ -700,7 +700,7 @@ def hostile(names=(*HOSTILE, *NAMES, r"\textbf{x}_$", "x" * 300)):
     return replace(found, dataset=evil, embedders=entrants, baseline=names[0], failures={evil: evil}, pairs=pair)
 
 
-def test_whatever_embedders_are_called_they_stand_in_no_expression(evil):
+def test_charts_hostile_names_are_in_no_vega_expression(evil):
     import vl_convert
 
     for kind, drawing in collect_charts([evil]).items():
@@ -710,7 +710,7 @@ def test_whatever_embedders_are_called_they_stand_in_no_expression(evil):
             assert json.dumps(name)[1:-1] not in written, kind
 
 
-def test_names_from_files_are_neither_markup_nor_lost_in_other_forms(evil):
+def test_markdown_terminal_and_csv_escape_hostile_names(evil):
     found = hostile()
     text = render_markdown([evil])
     assert "<script>window.__x" not in text
@@ -730,7 +730,7 @@ def file(tmp_path_factory):
     return path
 
 
-def test_the_page_is_drawn_in_light_and_dark_and_asks_nobody(opened, file, drawings):
+def test_page_draws_charts_in_light_and_dark(opened, file, drawings):
     for size, scheme in (((1280, 900), "light"), ((390, 800), "dark")):
         seen = opened(file, charts=True, size=size, scheme=scheme)
         assert seen.locator("[data-chart] svg").count() == sum(len(one.panels) for one in drawings.values())
@@ -738,14 +738,14 @@ def test_the_page_is_drawn_in_light_and_dark_and_asks_nobody(opened, file, drawi
     assert "could not be drawn" not in seen.inner_text("main")
 
 
-def test_the_bar_of_the_page_fits_a_desk_and_leads_to_its_sections(opened, file):
+def test_page_navigation_fits_and_links_to_sections(opened, file):
     seen = opened(file, charts=True, size=(1280, 900))
     assert seen.evaluate("(nav => nav.scrollWidth <= nav.clientWidth)(document.querySelector('nav'))")
     places = seen.eval_on_selector_all("nav a", "all => all.map(one => one.getAttribute('href'))")
     assert all(seen.locator(place).count() == 1 for place in places)
 
 
-def test_numbers_on_the_page_are_sorted_as_numbers(opened, file):
+def test_page_sorts_numbers_by_value(opened, file):
     seen = opened(file, charts=True)
     at = titles(build_cost_table(whole())).index("parameters")
     seen.click(f"#embedders-costs button[data-column='{at}']")
@@ -754,7 +754,7 @@ def test_numbers_on_the_page_are_sorted_as_numbers(opened, file):
     assert [one for one in cells if one != "-"] == ["217.0M", "32.0M", "22.7M", "22.7M", "2.3M", "2.3M", "2.3M"]
 
 
-def test_hostile_names_do_nothing_on_the_page_and_are_no_markup(opened, evil, tmp_path):
+def test_page_hostile_names_are_escaped(opened, evil, tmp_path):
     path = tmp_path / "page.html"
     path.write_text(render_page([evil], load_vega_script()))
     assert "<script>window.__x" not in path.read_text()
@@ -763,7 +763,7 @@ def test_hostile_names_do_nothing_on_the_page_and_are_no_markup(opened, evil, tm
     assert seen.locator("main img").count() == 0
 
 
-def test_means_without_intervals_are_shown_without():
+def test_quality_table_means_without_intervals_have_none():
     found = whole()
     plain = [
         replace(one, means={name: Mean(it.value, it.n) for name, it in one.means.items()}) for one in found.embedders
@@ -775,13 +775,13 @@ def test_means_without_intervals_are_shown_without():
 
 
 @pytest.mark.slow
-def test_cli_study_file_as_tokenization_works_as_its_folder():
+def test_cli_report_study_file_tokenization_equals_folder():
     folders = Path(__file__).parents[1] / "goldens" / "folders"
     report = command_in(folders, "report", "--format", "tokenization")
     assert report("study/lineup.json").stdout == report("study").stdout != ""
 
 
-def test_quality_text_states_context_and_chance_next_to_the_scores():
+def test_quality_text_states_truncation_and_chance():
     found = whole()
     text = text_of(build_report(found), "quality")
     assert "Texts are cut after 512 characters, which shortens 14.2% of the documents; `ragauge run` reads" in text
@@ -793,7 +793,7 @@ def test_quality_text_states_context_and_chance_next_to_the_scores():
     assert tables(bare, "quality")[0].note == ""
 
 
-def test_results_of_schema_version_1_are_read_under_the_present_names():
+def test_read_results_schema_version_1_is_upgraded():
     goldens = Path(__file__).parents[1] / "goldens"
     (study,) = read_results(goldens / "folders/study/lineup.json")
     old = json.loads((goldens / "folders/study/lineup.json").read_text())
@@ -810,7 +810,7 @@ def test_results_of_schema_version_1_are_read_under_the_present_names():
     assert tokenizers.tokenizers[0].longest[0].tokens == old["rows"][0]["longest"][0]["pieces"]
 
 
-def test_upgrade_keeps_names_that_are_keys_and_counts_of_failures():
+def test_upgrade_result_keeps_keys_and_converts_failure_counts():
     means = {"rows": {"value": 0.5, "n": 1}}
     old = {"name": "gap", "kind": "embedder", "shelves": [], "faulty": {"query failed": 2}, "means": means}
     assert upgrade_result({"failures": {"cut": "gone"}, "entrants": [old]}) == {

@@ -82,7 +82,7 @@ def brute_force(queries, documents, k):
 
 
 @pytest.mark.parametrize(("queries", "documents", "dimensions"), [(3, 40, 5), (30, 200, 17), (12, 4, 3)])
-def test_rankings_are_those_of_brute_force_in_double_precision(queries, documents, dimensions):
+def test_rankings_match_brute_force_in_double_precision(queries, documents, dimensions):
     asked, base = chance(queries, documents, dimensions)
     positions, cosines = field(documents, judged(queries, documents), k=7, measures=["recall@7"]).rankings(asked, base)
     width = min(7, documents)
@@ -93,7 +93,7 @@ def test_rankings_are_those_of_brute_force_in_double_precision(queries, document
     assert cosines[:, :width] == pytest.approx(true, abs=1e-5)
 
 
-def test_rankings_are_those_of_the_exact_store_ties_and_all():
+def test_rankings_with_ties_match_exact_store():
     asked, base = chance(20, 60, 4)
     base[30:] = base[:30] * 2  # the same directions again
     store = ExactStore()
@@ -103,7 +103,7 @@ def test_rankings_are_those_of_the_exact_store_ties_and_all():
     assert [[f"d{row}" for row in rows] for rows in positions.tolist()] == ids.tolist()
 
 
-def test_scores_are_those_that_evaluate_counts_from_the_same_ranking():
+def test_scores_match_evaluate_of_same_ranking():
     asked, base = chance(25, 80, 6)
     grades = judged(25, 80)
     one = field(80, grades, ["ndcg@10", "recall@10", "mrr@10", "precision@5", "map"], k=10)
@@ -121,7 +121,7 @@ def test_scores_are_those_that_evaluate_counts_from_the_same_ranking():
     assert dict(one.scored(listed, name="listed").means) == dict(told.means)
 
 
-def test_a_query_without_a_vector_finds_nothing_and_counts_as_a_miss():
+def test_query_without_vector_counts_as_miss():
     base = np.eye(3, dtype=np.float32)
     asked = np.array([[1, 0, 0], [0, 0, 0], [0, math.nan, 1], [math.inf, 0, 0]], np.float32)
     one = field(3, {f"q{i}": {"d0": 1.0} for i in range(4)}, ["mrr@3"])
@@ -135,7 +135,7 @@ def test_a_query_without_a_vector_finds_nothing_and_counts_as_a_miss():
 
 
 @pytest.mark.parametrize("missing", ["zero", "skip", "error"])
-def test_a_miss_stays_in_the_mean_whatever_the_convention_does_with_queries_that_were_not_asked(missing):
+def test_query_without_vector_counts_as_miss_in_every_convention(missing):
     rules = Convention(missing=missing)
     one = RankingTask(
         ["a"], ["p", "q"], Judgments({"p": {"a": 1}, "q": {"a": 1}}), parse_measure_names(["mrr@1"], rules), rules, 1
@@ -144,7 +144,7 @@ def test_a_miss_stays_in_the_mean_whatever_the_convention_does_with_queries_that
     assert one.scored({"p": ["a"]}, name="mine").means == {"mrr@1": 0.5}
 
 
-def test_a_document_without_a_vector_is_not_found_by_anybody():
+def test_document_without_vector_is_never_ranked():
     base = np.array([[1, 0], [0, 0], [math.nan, 1], [0.9, 0.1], [-1, 0]], np.float32)
     asked = np.array([[1, 0]], np.float32)
     positions, _ = field(5, {"q": {"d1": 1.0}}, ["recall@5"], k=5).rankings(asked, base)
@@ -153,7 +153,7 @@ def test_a_document_without_a_vector_is_not_found_by_anybody():
     assert none.means == {"recall@5": 0.0}
 
 
-def test_only_documents_that_exist_are_found():
+def test_rankings_among_rows_return_only_these_documents():
     asked, base = chance(10, 50, 4)
     rows = np.array([3, 7, 20, 21, 49])
     positions, _ = field(50, judged(10, 50)).rankings(asked, base, among=rows)
@@ -161,7 +161,7 @@ def test_only_documents_that_exist_are_found():
     assert positions.tolist() == [[int(rows[at]) for at in mine] for mine in inside]
 
 
-def test_a_query_that_is_a_document_is_left_out_of_its_own_ranking():
+def test_rankings_omit_query_that_is_the_same_document():
     base = np.array([[1, 0], [0.9, 0.1], [0, 1]], np.float32)
     grades = {"d0": {"d1": 1.0}, "q": {"d0": 1.0}}
     one = field(3, grades, ["mrr@2"], k=2, own=frozenset(["d0"]))
@@ -170,7 +170,7 @@ def test_a_query_that_is_a_document_is_left_out_of_its_own_ranking():
     assert one.scores([[1, 0], [1, 0]], base, name="mine").means == {"mrr@2": 1.0}
 
 
-def test_vectors_of_another_shape_and_cutoffs_beyond_k_are_refused():
+def test_scores_mismatched_shapes_or_deep_cutoff_raise_error():
     one = field(3, {"q": {"d0": 1.0}})
     with pytest.raises(BadInput, match="not one row for each of 3 documents"):
         one.scores(np.ones((1, 2)), np.ones((2, 2)), name="mine")
@@ -180,7 +180,7 @@ def test_vectors_of_another_shape_and_cutoffs_beyond_k_are_refused():
         field(3, {"q": {"d0": 1.0}}, ["recall@5"], k=3)
 
 
-def test_means_come_with_the_intervals_that_each_has_by_itself():
+def test_all_means_with_intervals_match_mean_intervals():
     asked, base = chance(40, 60, 5)
     one = field(60, judged(40, 60))
     several = [one.scores(asked, base, name="a"), one.scores(-asked, base, name="b")]
@@ -192,7 +192,7 @@ def test_means_come_with_the_intervals_that_each_has_by_itself():
             assert mean == (pytest.approx(scores.means[measure]), 40, pytest.approx(low), pytest.approx(high))
 
 
-def test_a_mean_without_a_value_is_none_and_has_no_interval():
+def test_means_without_values_are_nan():
     rules = Convention(none="skip")
     one = RankingTask(["a"], ["p"], Judgments({"p": {"a": 0}}), parse_measure_names(["recall@1"], rules), rules, 1)
     found = means_of(one.scores([[1.0]], [[1.0]], name="mine"))["recall@1"]
@@ -201,7 +201,7 @@ def test_a_mean_without_a_value_is_none_and_has_no_interval():
     assert math.isnan(found.low)
 
 
-def test_gaps_are_those_of_compare_and_corrected_over_the_systems():
+def test_differences_from_baseline_match_compare_with_holm_correction():
     asked, base = chance(40, 60, 5)
     one = field(60, judged(40, 60))
     others = {
@@ -222,7 +222,7 @@ def test_gaps_are_those_of_compare_and_corrected_over_the_systems():
     assert holm[1] == pytest.approx(min(1, max(2 * raw[0], raw[1])))
 
 
-def test_several_seeds_of_a_system_are_one_system():
+def test_differences_from_baseline_average_seeds_of_a_system():
     asked, base = chance(40, 60, 5)
     one = field(60, judged(40, 60), ["mrr@3"])
     seeds = [one.scores(np.roll(asked, by, axis=0), base, name="b") for by in (1, 2, 3)]
@@ -234,7 +234,7 @@ def test_several_seeds_of_a_system_are_one_system():
     assert (found.low, found.high, found.p) == (*row.ci, row.p_t)
 
 
-def test_directions_are_the_singular_vectors_that_scikit_learn_finds():
+def test_principal_directions_match_truncated_svd():
     decomposition = pytest.importorskip("sklearn.decomposition")
     _, base = chance(1, 300, 12)
     documents = normalise_vectors(base * np.arange(1, 13, dtype=np.float32) + 2)
@@ -244,7 +244,7 @@ def test_directions_are_the_singular_vectors_that_scikit_learn_finds():
     assert mine.T @ mine == pytest.approx(np.eye(6), abs=1e-9)
 
 
-def test_of_centred_documents_they_are_those_of_principal_component_analysis():
+def test_principal_directions_of_centred_documents_match_pca():
     decomposition = pytest.importorskip("sklearn.decomposition")
     _, base = chance(1, 200, 8)
     base = base * np.arange(1, 9)
@@ -254,13 +254,13 @@ def test_of_centred_documents_they_are_those_of_principal_component_analysis():
     assert np.abs((mine * oracle.components_.T).sum(axis=0)) == pytest.approx(np.ones(4), abs=1e-6)
 
 
-def test_a_row_that_is_no_vector_has_no_part_in_the_directions():
+def test_principal_directions_ignore_unusable_rows():
     _, base = chance(1, 50, 4)
     spoilt = np.concatenate([base, np.full((1, 4), math.nan, np.float32), np.zeros((1, 4), np.float32)])
     assert principal_directions(spoilt) == pytest.approx(principal_directions(base))
 
 
-def test_with_all_dimensions_nothing_is_lost_by_turning():
+def test_evaluate_compression_all_dimensions_lose_nothing():
     asked, base = chance(30, 100, 20)
     one = field(100, judged(30, 100), ["recall@10", "mrr@10"], k=10)
     found = evaluate_compression(one, asked, base, CompressionOptions([20], precisions=["float32"]))
@@ -270,7 +270,7 @@ def test_with_all_dimensions_nothing_is_lost_by_turning():
         assert {m: mean.value for m, mean in row.means.items()} == {m: mean.value for m, mean in whole.items()}
 
 
-def test_documents_that_lie_in_few_directions_need_no_more_dimensions():
+def test_evaluate_compression_low_rank_documents_lose_nothing():
     rng = np.random.default_rng(1)
     plane = rng.normal(size=(3, 32))
     asked, base = rng.normal(size=(30, 3)) @ plane, rng.normal(size=(100, 3)) @ plane
@@ -282,7 +282,7 @@ def test_documents_that_lie_in_few_directions_need_no_more_dimensions():
     assert found["pca", 3] == found["pca", 32] == found["first", 32]
 
 
-def test_the_first_numbers_are_taken_as_they_come():
+def test_evaluate_compression_first_uses_leading_dimensions():
     asked, base = chance(30, 100, 20)
     one = field(100, judged(30, 100), ["recall@10"], k=10)
     found = evaluate_compression(one, asked, base, CompressionOptions([5], methods=["first"], precisions=["float32"]))
@@ -290,7 +290,7 @@ def test_the_first_numbers_are_taken_as_they_come():
     assert found[0].means == means_of(one.scores(asked[:, :5], base[:, :5], name="cut"))
 
 
-def test_int8_keeps_127_steps_of_the_largest_size_that_documents_have():
+def test_int8_precision_has_127_steps_of_largest_document_value():
     documents = np.array([[1.0, -2.0], [0.5, 0.0], [-0.25, 1.0]], np.float32)
     keep = PRECISIONS["int8"].keep
     step = np.array([1, 2]) / 127
@@ -301,13 +301,13 @@ def test_int8_keeps_127_steps_of_the_largest_size_that_documents_have():
     assert keep(np.array([[1.0, 5.0]], np.float32), flat).tolist() == [[1.0, 0.0]]
 
 
-def test_a_bit_says_whether_a_number_is_above_the_documents_mean():
+def test_bit_precision_is_sign_of_difference_from_document_mean():
     documents = np.array([[1.0, 5.0], [3.0, 5.0]], np.float32)
     assert PRECISIONS["bit"].keep(documents, documents).tolist() == [[-1, -1], [1, -1]]
     assert PRECISIONS["bit"].keep(np.array([[2.5, 6.0]], np.float32), documents).tolist() == [[1, 1]]
 
 
-def test_bits_are_ranked_by_how_many_are_the_same():
+def test_evaluate_compression_bits_rank_by_hamming_distance():
     asked, base = (normalise_vectors(side) for side in chance(15, 60, 12))
     one = field(60, judged(15, 60), ["recall@5"], k=5)
     found = evaluate_compression(one, asked, base, CompressionOptions([], methods=["first"], precisions=["bit"]))[0]
@@ -319,12 +319,12 @@ def test_bits_are_ranked_by_how_many_are_the_same():
     assert found.bytes == 2
 
 
-def test_float16_is_rounded_as_it_is_kept():
+def test_float16_precision_rounds_to_float16():
     value = np.array([[0.1, 1.0]], np.float32)
     assert PRECISIONS["float16"].keep(value, value).tolist() == [[float(np.float16(0.1)), 1.0]]
 
 
-def test_bytes_are_those_of_the_numbers_and_a_broken_byte_is_a_whole_one():
+def test_vector_bytes_and_compression_rows_by_hand():
     assert [vector_bytes(12, kind) for kind in PRECISIONS] == [48, 24, 12, 2]
     asked, base = chance(5, 30, 20)
     found = evaluate_compression(field(30, judged(5, 30)), asked, base)
@@ -341,7 +341,7 @@ def test_bytes_are_those_of_the_numbers_and_a_broken_byte_is_a_whole_one():
 
 @pytest.mark.parametrize("kind", PRECISIONS)
 @pytest.mark.parametrize("how", ["pca", "first"])
-def test_what_is_no_vector_does_not_become_one_by_shrinking(how, kind):
+def test_evaluate_compression_ignores_unusable_vectors(how, kind):
     asked, base = chance(4, 30, 6)
     asked[1], asked[2, 3], base[7], base[8, 0] = 0, math.nan, 0, math.inf
     grades = {f"q{i}": {"d7": 1.0, "d8": 1.0} for i in range(4)}
@@ -356,7 +356,7 @@ def test_what_is_no_vector_does_not_become_one_by_shrinking(how, kind):
         assert row.means["num_ret"].value == 2 * 28
 
 
-def test_very_long_and_very_short_vectors_have_a_direction_too():
+def test_normalise_vectors_handles_very_long_and_short_vectors():
     rows = np.array([[3e30, 4e30], [3e-30, 4e-30], [0, 0]], np.float32)
     found = normalise_vectors(rows)
     assert found[:2] == pytest.approx(np.array([[0.6, 0.8]] * 2))
@@ -364,7 +364,7 @@ def test_very_long_and_very_short_vectors_have_a_direction_too():
     assert usable_rows(rows).tolist() == [True, True, False]
 
 
-def test_unknown_ways_and_kinds_are_refused():
+def test_evaluate_compression_unknown_method_or_precision_raises_error():
     one = field(3, {"q": {"d0": 1.0}})
     asked, base = chance(1, 3, 4)
     with pytest.raises(UnknownName, match="unknown reduction method `last`"):
@@ -377,7 +377,7 @@ def test_unknown_ways_and_kinds_are_refused():
 
 @given(st.integers(20, 60), st.lists(st.integers(0, 19), max_size=12), st.sets(st.integers(12, 70)), st.integers(0, 5))
 @settings(max_examples=50)
-def test_parts_lie_in_one_another_and_hold_everything_relevant(documents, relevant, asked, seed):
+def test_draw_corpus_samples_are_nested_and_keep_relevant_documents(documents, relevant, asked, seed):
     grades = {"q": {f"d{i}": 1.0 for i in relevant} | {"d19": 0.0 if 19 not in relevant else 1.0}}
     one = field(documents, grades)
     found = draw_corpus_samples(one, sorted(asked), seed)
@@ -390,14 +390,14 @@ def test_parts_lie_in_one_another_and_hold_everything_relevant(documents, releva
         before = set(rows.tolist())
 
 
-def test_parts_are_drawn_by_the_seed():
+def test_draw_corpus_samples_is_seeded():
     one = field(200, {"q": {"d3": 1.0}})
     first, again, other = (draw_corpus_samples(one, [50], seed)[50].tolist() for seed in (0, 0, 1))
     assert first == again
     assert first != other
 
 
-def test_a_part_too_small_for_what_is_relevant_is_refused_and_not_taken_unasked():
+def test_draw_corpus_samples_too_small_raises_error():
     grades = {"q": {f"d{i}": 1.0 for i in range(800)}}
     one = field(2000, grades)
     with pytest.raises(BadInput, match=r"750 documents is too small: 800 documents are relevant(?s:.*)at least 800"):
@@ -408,7 +408,7 @@ def test_a_part_too_small_for_what_is_relevant_is_refused_and_not_taken_unasked(
     assert list(draw_corpus_samples(field(800, grades))) == [800]
 
 
-def test_queries_lose_as_the_corpus_grows_and_the_whole_is_the_whole():
+def test_evaluate_corpus_sizes_scores_fall_as_corpus_grows():
     asked, base = chance(60, 400, 8)
     near = {f"q{i}": {f"d{i}": 1.0} for i in range(60)}
     base[:60] = asked + np.random.default_rng(5).normal(size=asked.shape) * 1.2
@@ -466,7 +466,7 @@ def shaking(of=TEXTS, **options):
     return found, clean, answer, asked[1:]
 
 
-def test_perturbed_queries_are_cut_where_all_texts_are():
+def test_evaluate_perturbations_truncates_queries_to_context():
     cut = {query: text[:11] for query, text in TEXTS.items()}
     made = perturb(cut, "double spaces")
     assert max(map(len, made.values())) > 11
@@ -476,7 +476,7 @@ def test_perturbed_queries_are_cut_where_all_texts_are():
     assert shaking(kinds=["double spaces"], of=cut)[-1] == [made]
 
 
-def test_losses_are_the_differences_of_the_queries_averaged_over_seeds():
+def test_evaluate_perturbations_losses_match_compare_over_seeds():
     found, clean, answer, _ = shaking(kinds=["swap", "drop"], rate=1, seeds=4)
     assert [(row.name, row.seeds, row.rate, row.changed) for row in found] == [("swap", 4, 1, 1.0), ("drop", 4, 1, 1.0)]
     for row in found:
@@ -492,7 +492,7 @@ def test_losses_are_the_differences_of_the_queries_averaged_over_seeds():
         assert row.difference.low <= row.difference.value <= row.difference.high
 
 
-def test_p_values_are_corrected_over_the_perturbations_that_changed_something():
+def test_evaluate_perturbations_p_values_are_holm_corrected():
     found, *_ = shaking(kinds=["swap", "drop", "tabs", "accents removed"], rate=0.5)
     p = np.array([row.difference.p for row in found])
     order = np.argsort(p)
@@ -500,7 +500,7 @@ def test_p_values_are_corrected_over_the_perturbations_that_changed_something():
     assert [found[at].difference.p_corrected for at in order.tolist()] == pytest.approx(holm.tolist())
 
 
-def test_where_no_query_changes_nothing_is_asked_and_nothing_is_known_of_a_loss():
+def test_evaluate_perturbations_unchanged_queries_have_nan_difference():
     small = ["lower case", "swap"]
     found, clean, _, asked = shaking(kinds=small, seeds=2)
     assert len(asked) == 2, "all queries are in lower case already"
@@ -512,7 +512,7 @@ def test_where_no_query_changes_nothing_is_asked_and_nothing_is_known_of_a_loss(
     assert found[1].difference.p_corrected == found[1].difference.p, "only one was tested"
 
 
-def test_what_chance_has_no_part_in_is_done_once_and_unchanged_queries_keep_their_value():
+def test_evaluate_perturbations_deterministic_kinds_run_once():
     found, clean, _, asked = shaking(kinds=["accents removed", "upper case"], seeds=5)
     assert [row.seeds for row in found] == [1, 1]
     assert len(asked) == 2
@@ -530,14 +530,14 @@ def test_what_chance_has_no_part_in_is_done_once_and_unchanged_queries_keep_thei
     assert alone.mean.value == pytest.approx(clean.means["mrr@3"] - 1 / 6)
 
 
-def test_the_rare_word_costs_more_than_the_common_one():
+def test_perturbation_rare_word_loses_more_than_common_word():
     found, *_ = shaking(kinds=["rare word", "common word"], seeds=5)
     assert math.isnan(found[0].rate)
     assert found[0].difference.value < 0
     assert found[0].difference.value <= found[1].difference.value
 
 
-def test_another_measure_may_be_looked_at_and_other_queries_are_refused():
+def test_evaluate_perturbations_uses_measure_and_rejects_other_queries():
     found, clean, answer, _ = shaking(kinds=["drop"], rate=1, measure="recall@3")
     assert found[0].mean.value == pytest.approx(
         np.mean(
@@ -553,7 +553,7 @@ def test_another_measure_may_be_looked_at_and_other_queries_are_refused():
         evaluate_perturbations(TEXTS, clean, answer, PerturbationOptions(["shout"]))
 
 
-def test_the_standard_perturbations_are_all_known_and_progress_is_told():
+def test_evaluate_perturbations_default_kinds_report_progress():
     told: list[Progress] = []
     embedder = BagOfWordsEmbedder(dimensions=256)
     one = field(6, {f"q{i}": {f"d{i}": 1.0} for i in range(6)}, ["mrr@3"])
@@ -574,11 +574,11 @@ def test_the_standard_perturbations_are_all_known_and_progress_is_told():
     assert losses["swap"] < 0
 
 
-def test_rarity_counts_documents_and_not_occurrences():
+def test_document_frequencies_count_documents_not_occurrences():
     assert document_frequencies(["a box, a Box", "BOX", ""]) == {"a": 1, "box": 2}
 
 
-def test_the_loss_is_found_where_queries_draw_for_themselves_as_often_as_the_level_says():
+def test_paired_t_test_over_seed_means_keeps_false_positive_rate():
     """Nothing is lost on average here: one query's typo is another's luck."""
     rng = np.random.default_rng(3)
     alarms, rounds, n = 0, 300, 60
@@ -590,7 +590,7 @@ def test_the_loss_is_found_where_queries_draw_for_themselves_as_often_as_the_lev
     assert 0.02 < alarms / rounds < 0.09
 
 
-def test_on_the_shipped_dataset_words_lose_by_typos_and_not_by_case():
+def test_perturbation_pydocs_bm25_loses_by_swap_but_not_by_case():
     data = ragauge.load("pydocs")
     queries = dict(list(data.queries.items())[:60])
     grades = {query: data.judgments.nested[query] for query in queries}

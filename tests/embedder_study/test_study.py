@@ -106,7 +106,7 @@ def animals():
 # Texts to vectors.
 
 
-def test_a_batch_that_fails_is_halved_down_to_the_text_that_is_to_blame():
+def test_embed_by_id_failing_batch_isolates_failing_texts():
     texts = {f"d{place}": "boom" if place in (17, 200) else f"apple {place}" for place in range(300)}
     found = embed_by_id(Counting(), texts)
     assert [(one.id, one.reason, one.error) for one in found.failed_texts] == [
@@ -119,14 +119,14 @@ def test_a_batch_that_fails_is_halved_down_to_the_text_that_is_to_blame():
     assert list(found.good) == [place for place in range(300) if place not in (17, 200)]
 
 
-def test_vectors_without_a_direction_are_faults_and_keep_their_place():
+def test_embed_by_id_zero_and_nan_vectors_are_failures_in_place():
     found = embed_by_id(Counting(), {"a": "apple", "b": "void", "c": "odd", "d": "bear"}, kind="query")
     assert found.failed_texts == [EmbeddingFailure("b", "query", "zero"), EmbeddingFailure("c", "query", "nan")]
     assert found.good.tolist() == [0, 3]
     assert found.vectors[3].tolist() == [0, 1, 0, 0, 0, 0]
 
 
-def test_an_embedder_that_fails_on_everything_is_stopped_soon_in_its_own_words():
+def test_embed_by_id_all_texts_fail_raises_early():
     broken = Counting()
     with pytest.raises(BackendFailed, match=f"first {MAX_INITIAL_FAILURES} texts: RuntimeError: this is too much"):
         embed_by_id(broken, {str(place): "boom" for place in range(5000)})
@@ -135,7 +135,7 @@ def test_an_embedder_that_fails_on_everything_is_stopped_soon_in_its_own_words()
         embed_by_id(Counting(), {str(place): "boom" for place in range(3)})
 
 
-def test_many_texts_that_fail_alike_are_not_the_embedders_end():
+def test_embed_by_id_many_failing_texts_do_not_stop_others():
     class NoEmptyText(Counting):
         def embed(self, texts):
             if not all(texts):
@@ -157,7 +157,7 @@ def test_many_texts_that_fail_alike_are_not_the_embedders_end():
         (lambda texts: np.zeros((len(texts), 0)), r"shape \(3, 0\)"),
     ],
 )
-def test_what_is_no_row_for_each_text_is_an_error_and_no_texts_fault(given, said):
+def test_embed_by_id_invalid_output_raises_error(given, said):
     class Strange:
         name = "strange"
         embed = staticmethod(given)
@@ -166,7 +166,7 @@ def test_what_is_no_row_for_each_text_is_an_error_and_no_texts_fault(given, said
         embed_by_id(Strange(), {"a": "x", "b": "y", "c": "z"})
 
 
-def test_a_dimension_that_changes_is_an_error():
+def test_embed_by_id_changing_dimension_raises_error():
     class Growing:
         name = "growing"
         made = 1
@@ -179,7 +179,7 @@ def test_a_dimension_that_changes_is_an_error():
         embed_by_id(Growing(), {str(place): "x" * place for place in range(300)})
 
 
-def test_a_library_that_is_missing_is_said_at_once():
+def test_embed_by_id_missing_library_raises_at_once():
     class Absent:
         name = "absent"
 
@@ -190,7 +190,7 @@ def test_a_library_that_is_missing_is_said_at_once():
         embed_by_id(Absent(), {"a": "x"})
 
 
-def test_vectors_that_are_remembered_are_not_timed(tmp_path):
+def test_measure_speed_ignores_cached_vectors(tmp_path):
     class Slow(Counting):
         def embed(self, texts):
             time.sleep(0.001 * len(texts))
@@ -209,7 +209,7 @@ def test_vectors_that_are_remembered_are_not_timed(tmp_path):
         assert speed.note == note
 
 
-def test_texts_that_fail_are_not_remembered_and_others_of_their_batch_are(tmp_path):
+def test_embed_by_id_caches_all_but_failed_texts(tmp_path):
     texts = {"a": "apple", "b": "boom", "c": "cat"}
     embed_by_id(Counting(), texts, cache=tmp_path)
     again = embed_by_id(later := Counting(), texts, cache=tmp_path)
@@ -220,7 +220,7 @@ def test_texts_that_fail_are_not_remembered_and_others_of_their_batch_are(tmp_pa
 # What everybody sees.
 
 
-def test_documents_and_queries_are_cut_alike_before_anybody_sees_them(animals):
+def test_build_view_context_truncates_documents_and_queries(animals):
     seen = build_view(animals, context=3)
     assert [one.whole for one in seen.documents[:2]] == ["app", "bea"]
     assert seen.queries["q6"] == "fox"
@@ -228,7 +228,7 @@ def test_documents_and_queries_are_cut_alike_before_anybody_sees_them(animals):
     assert seen.truncated == 0.5  # all but cat, dog, egg, fox and odd
 
 
-def test_a_part_of_each_document_can_be_embedded():
+def test_build_view_part_selects_title_or_text():
     documents = [Document("a", "the text", "A title"), Document("b", "other", "")]
     data = Dataset("d", documents, {"q": "x"}, Judgments({"q": {"a": 1}}))
     assert [one.text for one in build_view(data, part="title").documents] == ["A title", ""]
@@ -242,7 +242,7 @@ def test_a_part_of_each_document_can_be_embedded():
         build_view(bare, part="title")
 
 
-def test_only_queries_that_are_asked_and_judged_count():
+def test_build_view_keeps_only_judged_queries():
     documents = [Document("a", "x"), Document("b", "y")]
     queries = {"q1": "one", "q2": "two", "q3": "three"}
     data = Dataset("d", documents, queries, Judgments({"q1": {"a": 1}, "q3": {"b": 1}, "gone": {"a": 1}}))
@@ -260,7 +260,7 @@ def test_only_queries_that_are_asked_and_judged_count():
         build_view(Dataset("d", [documents[0]] * 2, queries, Judgments({"q1": {"a": 1}})))
 
 
-def test_a_query_that_is_a_document_is_left_out_of_its_own_ranking():
+def test_compare_embedders_omits_query_that_is_the_same_document():
     documents = [Document("x", "apple bear"), Document("y", "apple"), Document("z", "bear bear apple")]
     data = Dataset("twins", documents, {"x": "apple bear"}, Judgments({"x": {"y": 1}}))
     found = compare_embedders(data, {"counting": Counting()}, measures=["mrr@10"], **QUICK, k=2)
@@ -280,7 +280,7 @@ def asked(embedder, data, stores=("exact",), **more):
     return run_timed_queries(embedder, QueryWorkload(seen.queries, 3, **more), documents, stores, lambda *_: None)
 
 
-def test_each_query_is_timed_by_itself_and_one_without_a_vector_in_no_percentile(animals):
+def test_run_timed_queries_excludes_failed_queries_from_stages(animals):
     embedder = Counting()
     found = asked(embedder, animals, warm=["dog", "egg"])
     (store,) = found.stores
@@ -294,7 +294,7 @@ def test_each_query_is_timed_by_itself_and_one_without_a_vector_in_no_percentile
     assert embedder.asked[-8:] == [["dog"], ["egg"], ["apple"], ["bear"], ["boom"], ["odd"], ["void"], ["fox"]]
 
 
-def test_further_stores_get_the_vector_and_a_total_of_its_own_embedding(animals):
+def test_run_timed_queries_further_stores_reuse_query_vector(animals):
     found = asked(Counting(), animals, ("exact", "exact(metric=l2)"))
     first, second = found.stores
     assert sorted(second.times) == ["q1", "q2", "q6"]
@@ -304,7 +304,7 @@ def test_further_stores_get_the_vector_and_a_total_of_its_own_embedding(animals)
     assert second.rankings["q2"][0] == "d2"
 
 
-def test_some_queries_can_be_timed_and_all_are_asked(animals):
+def test_run_timed_queries_timed_limits_timings_but_not_queries(animals):
     found = asked(Counting(), animals, timed=2)
     assert list(found.stores[0].times) == ["q1", "q6"]
     assert set(found.stores[0].rankings) == set(animals.queries)
@@ -312,7 +312,7 @@ def test_some_queries_can_be_timed_and_all_are_asked(animals):
     assert np.array_equal(found.vectors, asked(Counting(), animals).vectors, equal_nan=True)
 
 
-def test_a_store_that_cannot_be_opened_says_so_and_the_others_go_on(animals):
+def test_run_timed_queries_unavailable_store_has_note(animals):
     found = asked(Counting(), animals, ("pgvector(dsn='host=127.0.0.1 port=9')", "exact"))
     broken, exact = found.stores
     assert not broken.rankings
@@ -323,7 +323,7 @@ def test_a_store_that_cannot_be_opened_says_so_and_the_others_go_on(animals):
     assert np.array_equal(alone.vectors, found.vectors, equal_nan=True)
 
 
-def test_an_embedder_that_fails_on_every_query_has_failed(animals):
+def test_run_timed_queries_every_query_fails_raises_error(animals):
     class NoQueries(Counting):
         def embed(self, texts):
             if len(texts) == 1 and texts[0] in animals.queries.values():
@@ -335,7 +335,7 @@ def test_an_embedder_that_fails_on_every_query_has_failed(animals):
         asked(NoQueries(), data)
 
 
-def test_pgvector_with_and_without_an_index_finds_what_is_near(dsn, animals):
+def test_compare_embedders_pgvector_with_and_without_index(dsn, animals):
     chance = np.random.default_rng(0)
     vectors = chance.normal(size=(300, 8)).astype(np.float32)
     lookup = {f"text {place}": row for place, row in enumerate(vectors)}
@@ -361,7 +361,7 @@ def test_pgvector_with_and_without_an_index_finds_what_is_near(dsn, animals):
     assert graph.build_seconds > 0
 
 
-def test_neighbours_are_those_that_are_as_near_as_the_tenth():
+def test_neighbour_recall_counts_ties_as_neighbours():
     field = RankingTask(["a", "b", "c"], ["q"], Judgments({"q": {"a": 1}}), [], find_convention("default"), 3)
     near = _NeighbourRecall(field, np.array([[1.0, 0.0]]), np.array([[1.0, 0.0], [2.0, 0.0], [0.0, 1.0]]))
     ranking = {"q": [("a", 1.0)]}
@@ -374,7 +374,7 @@ def test_neighbours_are_those_that_are_as_near_as_the_tenth():
 # All of it together.
 
 
-def test_a_text_without_a_vector_counts_as_a_miss_in_every_mean(animals):
+def test_compare_embedders_missing_vectors_count_as_misses_by_hand(animals):
     found = compare_embedders(animals, {"counting": Counting()}, **QUICK)
     one = found.find("counting")
     # q1 finds d1 first, q2 finds d7 second; q3, q4 and q5 have no vector; q6 wants d8, which has none.
@@ -394,7 +394,7 @@ def test_a_text_without_a_vector_counts_as_a_miss_in_every_mean(animals):
     assert (found.queries, found.documents, list(found.measures)) == (6, 10, list(STUDY_MEASURES))
 
 
-def test_differences_are_paired_over_queries_and_corrected_over_embedders(animals):
+def test_compare_embedders_differences_are_paired_and_holm_corrected(animals):
     given = {"counting": Counting(), "other": Other()}
     found = compare_embedders(animals, given, baselines=False, measures=["mrr@10"], **QUICK)
     assert found.baseline == "counting"
@@ -413,7 +413,7 @@ def test_differences_are_paired_over_queries_and_corrected_over_embedders(animal
     assert corrected == pytest.approx(steps.tolist())
 
 
-def test_the_test_is_the_paired_t_test():
+def test_compare_embedders_difference_matches_scipy_paired_t_test():
     documents = [Document(f"d{place}", text) for place, text in enumerate([*WORDS, "apple bear", "cat dog", "egg fox"])]
     queries = {f"q{place}": text for place, text in enumerate([*WORDS, "cat dog", "apple egg"])}
     right = {f"q{place}": {f"d{place}": 1, "d7": 1} for place in range(8)}
@@ -444,7 +444,7 @@ def test_the_test_is_the_paired_t_test():
     assert found.find("one").means["ndcg@10"].value == pytest.approx(base.mean())
 
 
-def test_bm25_is_asked_the_same_and_takes_retrieval_time_only(animals):
+def test_compare_embedders_bm25_has_retrieval_time_only(animals):
     found = compare_embedders(animals, ["words(dimensions=64)"], measures=["recall@2"], **QUICK).find("bm25")
     index = BM25([Document(one.id, one.text) for one in animals.documents])
     hits = {query: [hit.id for hit in index.search(text, 2)] for query, text in animals.queries.items()}
@@ -455,7 +455,7 @@ def test_bm25_is_asked_the_same_and_takes_retrieval_time_only(animals):
     assert (found.kind, found.stores[0].store, found.dimension) == ("lexical", "bm25", None)
 
 
-def test_a_query_that_bm25_fails_on_is_a_miss_and_is_told(animals):
+def test_time_bm25_failing_query_is_miss_and_failure(animals):
     class Failing:
         def search(self, query, k):
             if query == "bear":
@@ -474,7 +474,7 @@ def test_a_query_that_bm25_fails_on_is_a_miss_and_is_told(animals):
     assert sorted(times) == ["q1", "q3", "q4", "q5", "q6"]
 
 
-def test_chance_stands_beside_and_is_known_as_such():
+def test_compare_embedders_adds_bm25_and_chance_baselines():
     data = load("synthetic:needles(documents=60, queries=8)")
     found = compare_embedders(data, "words(dimensions=64)", **QUICK)
     assert [one.name for one in found.embedders] == ["words(dimensions=64)", "bm25", "chance"]
@@ -485,7 +485,7 @@ def test_chance_stands_beside_and_is_known_as_such():
     assert [one.name for one in alone.embedders] == ["words(dimensions=64)"]
 
 
-def test_everything_is_measured_of_an_embedder_and_of_bm25():
+def test_compare_embedders_measures_sizes_compression_and_perturbations():
     data = load("synthetic:needles(documents=60, queries=8)")
     found = compare_embedders(
         data,
@@ -507,7 +507,7 @@ def test_everything_is_measured_of_an_embedder_and_of_bm25():
     assert json.loads(format_results(found, "json"))["schema"] == "ragauge-embedders/2"
 
 
-def test_an_embedder_that_cannot_be_opened_is_left_out_and_told(animals, monkeypatch):
+def test_compare_embedders_unavailable_embedder_is_a_failure(animals, monkeypatch):
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     found = compare_embedders(animals, {"mine": Counting(), "broken": "openai"}, **QUICK)
     assert [one.name for one in found.embedders] == ["mine", "bm25", "chance"]
@@ -516,7 +516,7 @@ def test_an_embedder_that_cannot_be_opened_is_left_out_and_told(animals, monkeyp
         compare_embedders(animals, ["openai"], **QUICK)
 
 
-def test_a_baseline_that_failed_is_replaced_and_that_is_said(animals, monkeypatch):
+def test_compare_embedders_failed_baseline_defaults_to_bm25_with_note(animals, monkeypatch):
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     given = {"mine": Counting(), "broken": "openai"}
     found = compare_embedders(animals, given, baseline="broken", **QUICK)
@@ -524,7 +524,7 @@ def test_a_baseline_that_failed_is_replaced_and_that_is_said(animals, monkeypatc
     assert "broken could not be measured: the baseline is bm25" in found.notes
 
 
-def test_a_mistake_is_refused_before_anything_is_read():
+def test_compare_embedders_invalid_arguments_raise_before_reading_data():
     nowhere = "no/such/folder"
     with pytest.raises(UnknownName, match="unknown embedder `minilmm`"):
         compare_embedders(nowhere, "minilmm")
@@ -550,7 +550,7 @@ def test_a_mistake_is_refused_before_anything_is_read():
         compare_embedders(nowhere, "minilm")
 
 
-def test_names_come_from_the_description_or_stand_before_it(animals):
+def test_compare_embedders_names_default_to_descriptions(animals):
     found = compare_embedders(
         animals, ["small = words(dimensions=32)", "words(dimensions=64)"], baselines=False, **QUICK
     )
@@ -561,7 +561,7 @@ def test_names_come_from_the_description_or_stand_before_it(animals):
     ]
 
 
-def test_one_that_must_see_the_corpus_is_shown_the_texts_as_they_are_cut(animals):
+def test_compare_embedders_fits_embedder_on_truncated_texts(animals):
     class Learner(Counting):
         seen: Sequence[str] = ()
 
@@ -583,7 +583,7 @@ def test_one_that_must_see_the_corpus_is_shown_the_texts_as_they_are_cut(animals
     ]
 
 
-def test_truncation_is_told_by_the_embedder_itself(animals):
+def test_compare_embedders_truncation_uses_limit_of_embedder(animals):
     class Limited(Counting):
         limit = 1
         trained = True
@@ -609,13 +609,13 @@ class Lettered(Counting):
         return list(map(len, texts))
 
 
-def test_truncation_is_the_same_wherever_it_is_told(animals):
+def test_compare_embedders_truncation_equals_that_of_tokenizer(animals):
     one = compare_embedders(animals, {"lettered": Lettered()}, **QUICK).find("lettered")
     assert one.tokenizer.truncated / one.tokenizer.documents == one.truncated == 0.1
     assert one.tokenizer.truncated_tokens == len("apple bear") - 5
 
 
-def test_a_tokenizer_that_cannot_be_counted_costs_its_row_and_nothing_else(animals):
+def test_compare_embedders_invalid_tokenizer_omits_only_its_row(animals):
     class Beyond(ByteTokenizer):
         vocabulary = 3
 
@@ -633,7 +633,7 @@ def test_a_tokenizer_that_cannot_be_counted_costs_its_row_and_nothing_else(anima
     assert found.find("foreign").tokenizer is None
 
 
-def test_no_perturbed_query_is_longer_than_what_anybody_sees(animals):
+def test_compare_embedders_perturbed_queries_fit_context(animals):
     model = Counting()
     options = {**QUICK, "perturbations": ("split words",), "rate": 1.0, "warmup": 0}
     found = compare_embedders(animals, {"counting": model}, context=5, **options).find("counting")
@@ -641,7 +641,7 @@ def test_no_perturbed_query_is_longer_than_what_anybody_sees(animals):
     assert max(len(text) for texts in model.asked for text in texts) == 5
 
 
-def test_an_embedder_without_any_vector_finds_nothing_and_says_so(animals):
+def test_compare_embedders_without_vectors_scores_zero(animals):
     class Void(Counting):
         def embed(self, texts):
             return np.zeros((len(texts), 3), np.float32)
@@ -655,7 +655,7 @@ def test_an_embedder_without_any_vector_finds_nothing_and_says_so(animals):
 # Bits per byte, memory.
 
 
-def test_bits_per_byte_are_those_of_texts_that_were_held_out():
+def test_bits_per_byte_uses_held_out_texts_by_hand():
     class Model(Counting):
         def held_out(self, texts):
             return [text.startswith("é") for text in texts]
@@ -681,7 +681,7 @@ def squeezed(text: str) -> int:
     return len(lzma.compress(text.encode(), preset=9 | lzma.PRESET_EXTREME))
 
 
-def test_a_compressor_that_has_read_like_texts_before_takes_fewer_bits():
+def test_compressor_bits_per_byte_primed_is_smaller_on_similar_texts():
     learned = [f"The ferry to quay {n} leaves at {n % 12}:15." for n in range(400)]
     found = compressor_bits_per_byte(
         [f"The ferry to quay {n} leaves at {n % 12}:15." for n in range(400, 410)], learned
@@ -689,12 +689,12 @@ def test_a_compressor_that_has_read_like_texts_before_takes_fewer_bits():
     assert found["xz, primed"] < 0.5 * min(found["xz"], found["bz2"], found["zlib"])
 
 
-def test_compressors_take_fewer_bits_for_what_repeats():
+def test_compressor_bits_per_byte_is_smaller_for_repeated_text():
     once, often = compressor_bits_per_byte(["abcdefgh" * 4]), compressor_bits_per_byte(["abcdefgh" * 400])
     assert all(often[name] < once[name] for name in once)
 
 
-def test_a_process_of_its_own_weighs_an_embedder():
+def test_measure_footprint_returns_memory_and_load_time():
     found = measure_footprint("words(dimensions=64)", ["some text", "another"])
     assert found.note == ""
     assert found.memory_bytes is not None
@@ -706,7 +706,7 @@ def test_a_process_of_its_own_weighs_an_embedder():
 
 
 @pytest.mark.slow
-def test_one_that_has_learned_is_weighed_as_it_is_opened_again(tmp_path):
+def test_measure_footprint_trained_model_is_saved_and_opened(tmp_path):
     pytest.importorskip("torch")
     texts = [f"text {place} of some apples and bears" for place in range(60)]
     described = "lm(kind=lstm, tokenizer=bytes, dimension=16, layers=1, passes=1, cache=false, threads=1)"
@@ -728,7 +728,7 @@ def test_one_that_has_learned_is_weighed_as_it_is_opened_again(tmp_path):
     assert not os.path.exists(opened[0])
 
 
-def test_one_that_cannot_be_written_down_says_so():
+def test_measure_footprint_unsaved_model_has_note():
     class Unkept:
         def keep(self, folder):
             raise BadInput("the tokenizer cannot be kept")
@@ -740,7 +740,7 @@ def test_one_that_cannot_be_written_down_says_so():
     assert again.note == "memory and load time include training again"
 
 
-def test_what_cannot_be_weighed_says_why():
+def test_measure_footprint_failure_has_note():
     found = measure_footprint("words(size=3)", ["some text"])
     assert found.memory_bytes is None
     assert math.isnan(found.load_seconds)
@@ -759,7 +759,7 @@ def reused_names(found):
 
 
 @pytest.mark.slow
-def test_what_is_finished_is_not_measured_again(animals, tmp_path):
+def test_compare_embedders_resumes_without_measuring_finished_embedders(animals, tmp_path):
     def stop(step):
         if (step.subject, step.action) == ("large", "opening"):
             raise KeyboardInterrupt
@@ -779,7 +779,7 @@ def test_what_is_finished_is_not_measured_again(animals, tmp_path):
     assert [one.differences for one in fresh.embedders] == [one.differences for one in found.embedders]
 
 
-def test_other_settings_are_other_results(animals, tmp_path):
+def test_compare_embedders_reuses_results_only_with_equal_settings(animals, tmp_path):
     mine = "words(dimensions=32)"
     compare_embedders(animals, {"mine": mine}, out=tmp_path, **QUICK)
     other = compare_embedders(animals, {"mine": mine}, out=tmp_path, **QUICK, confidence=0.9)
@@ -791,7 +791,7 @@ def test_other_settings_are_other_results(animals, tmp_path):
     assert compare_embedders(animals, {"mine": mine}, out=tmp_path, **QUICK).notes == []
 
 
-def test_an_object_of_ones_own_is_measured_again_and_its_run_is_kept(animals, tmp_path):
+def test_compare_embedders_custom_object_is_measured_again(animals, tmp_path):
     class Weighted(Counting):
         """Its weights are no plain attribute: nobody sees from outside that they change."""
 
@@ -810,7 +810,7 @@ def test_an_object_of_ones_own_is_measured_again_and_its_run_is_kept(animals, tm
     assert ragauge.overview(str(tmp_path)).entries["mine"].means["mrr@10"].value == pytest.approx(1 / 6)
 
 
-def test_the_run_that_lies_there_is_that_of_the_entrant_that_is_taken_from_there(tmp_path):
+def test_compare_embedders_reused_result_restores_its_run(tmp_path):
     data = load("synthetic:needles(documents=60, queries=8)")
     more = {"out": tmp_path, "baselines": False, "measures": ["mrr@10"], **QUICK}
     large, small = "words(dimensions=512)", "words(dimensions=2)"
@@ -832,26 +832,26 @@ def test_the_run_that_lies_there_is_that_of_the_entrant_that_is_taken_from_there
         ({"k": 12}, "k 10 -> 12"),
     ],
 )
-def test_a_folder_with_runs_that_were_made_otherwise_is_refused(animals, tmp_path, otherwise, said):
+def test_compare_embedders_out_with_runs_of_other_settings_raises_error(animals, tmp_path, otherwise, said):
     compare_embedders(animals, {"long": "words"}, out=tmp_path, baselines=False, **QUICK)
     with pytest.raises(BadInput, match=f"a run of other work \\({said}\\)"):
         compare_embedders(animals, {"short": "words"}, out=tmp_path, baselines=False, **QUICK, **otherwise)
 
 
-def test_the_folder_has_the_lineup_itself(animals, tmp_path):
+def test_compare_embedders_writes_study_json(animals, tmp_path):
     found = compare_embedders(animals, {"mine": Counting()}, out=tmp_path, **QUICK)
     assert (tmp_path / "study.json").read_text() == format_results(found, "json")
     (again,) = read_results(tmp_path / "study.json")
     assert again.find("mine").means == found.find("mine").means
 
 
-def test_a_folder_with_runs_over_other_data_is_refused(animals, tmp_path):
+def test_compare_embedders_out_with_runs_of_other_dataset_raises_error(animals, tmp_path):
     compare_embedders(animals, {"mine": Counting()}, out=tmp_path, **QUICK)
     with pytest.raises(BadInput, match=r"a run of other work \(name animals -> synthetic"):
         compare_embedders("synthetic:needles(documents=50, queries=5)", {"mine": Counting()}, out=tmp_path, **QUICK)
 
 
-def test_rankings_lie_there_as_runs_that_every_verb_reads(tmp_path):
+def test_compare_embedders_out_runs_are_read_by_overview(tmp_path):
     data = load("synthetic:needles(documents=60, queries=8)")
     found = compare_embedders(data, {"words": "words(dimensions=64)"}, out=tmp_path / "study", **QUICK)
     compared = ragauge.overview(str(tmp_path / "study"))
@@ -863,7 +863,7 @@ def test_rankings_lie_there_as_runs_that_every_verb_reads(tmp_path):
     assert stages["total"].p50 == pytest.approx(found.find("words").stores[0].stages["total"].p50)
 
 
-def test_queries_without_a_vector_are_failures_in_the_run(animals, tmp_path):
+def test_compare_embedders_missing_query_vectors_are_failures_in_run(animals, tmp_path):
     compare_embedders(animals, {"counting": Counting()}, out=tmp_path, **QUICK)
     run = folder.read_run_folder(tmp_path / "counting")
     known = summarise_timings(run.timings)
@@ -872,7 +872,7 @@ def test_queries_without_a_vector_are_failures_in_the_run(animals, tmp_path):
     assert (scores.means["mrr@10"], scores.n["mrr@10"]) == (0.25, 6)  # a failure is an answer under every convention
 
 
-def test_a_description_is_known_by_what_is_in_the_files_that_it_leads_to(tmp_path, monkeypatch):
+def test_embedder_identity_follows_content_of_model_files(tmp_path, monkeypatch):
     monkeypatch.setenv("HOME", str(tmp_path))
     folder = tmp_path / "m"
     folder.mkdir()
@@ -892,7 +892,7 @@ def test_a_description_is_known_by_what_is_in_the_files_that_it_leads_to(tmp_pat
     assert all(embedder_identity(one) != earlier for one, earlier in zip(told, before, strict=True))
 
 
-def test_what_is_remembered_or_said_is_no_part_of_a_model(tmp_path, monkeypatch):
+def test_embedder_identity_ignores_cache_and_prompt(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "kept").mkdir()
     told = ["lm(cache=kept)", "encoder(model=byt5-mini, untrained=true, prompt='')"]
@@ -901,7 +901,7 @@ def test_what_is_remembered_or_said_is_no_part_of_a_model(tmp_path, monkeypatch)
     assert [embedder_identity(one) for one in told] == before
 
 
-def test_a_model_of_the_hub_is_known_by_its_commit_and_others_by_their_packages(tmp_path, monkeypatch):
+def test_embedder_identity_has_hub_commit_package_version_and_url(tmp_path, monkeypatch):
     constants = pytest.importorskip("huggingface_hub.constants")
     monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path))
     refs = tmp_path / "models--some--model" / "refs"
@@ -919,7 +919,7 @@ def test_a_model_of_the_hub_is_known_by_its_commit_and_others_by_their_packages(
     assert embedder_identity("openai") != one
 
 
-def test_a_model_that_was_exchanged_while_it_was_measured_is_not_kept(animals, tmp_path, monkeypatch):
+def test_study_folder_model_changed_during_measurement_is_not_saved(animals, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     described = "words(dimensions=64)"
     rules = find_convention("default")
@@ -943,14 +943,14 @@ def test_a_model_that_was_exchanged_while_it_was_measured_is_not_kept(animals, t
 # Pairs, perturbed queries, stores.
 
 
-def test_one_model_described_in_two_ways_is_no_pair(animals):
+def test_compare_embedders_equal_descriptions_are_no_pair(animals):
     given = {"a": "words(dimensions=2048)", "b": "words", "c": "words(dimensions=32)"}
     found = compare_embedders(animals, given, baselines=False, measures=["mrr@10"], **QUICK)
     told = [{one.better, one.worse} for one in found.pairs if one.option == "dimensions"]
     assert told == [{"a", "c"}, {"b", "c"}]
 
 
-def test_queries_that_lose_their_vector_when_perturbed_are_counted_once(animals):
+def test_compare_embedders_vectors_lost_by_perturbation_are_counted_once(animals):
     class LowerCase(Counting):
         """Knows no capitals: a query in upper case has no direction."""
 
@@ -960,7 +960,7 @@ def test_queries_that_lose_their_vector_when_perturbed_are_counted_once(animals)
     assert found.notes == ["3 of 3 queries have no vector after some perturbation and count as misses there"]
 
 
-def test_a_store_alone_that_did_not_use_its_index_is_told_in_a_note(dsn, animals):
+def test_compare_embedders_unused_store_index_adds_note(dsn, animals):
     store = f"pgvector(dsn='{dsn}', index=hnsw)"
     found = compare_embedders(animals, {"mine": Counting()}, baselines=False, **{**QUICK, "stores": (store,)}).find(
         "mine"
@@ -972,7 +972,7 @@ def test_a_store_alone_that_did_not_use_its_index_is_told_in_a_note(dsn, animals
 # The study.
 
 
-def test_the_study_names_embedders_that_there_are():
+def test_compare_embedders_default_embedders_are_known():
     data = load("synthetic:needles(documents=50, queries=5)")
     with pytest.raises(UnknownName, match="unknown store `nowhere`"):
         compare_embedders(data, stores=["nowhere"])  # everything else was found to be known
@@ -983,12 +983,12 @@ def test_the_study_names_embedders_that_there_are():
     [{"k": 0}, {"seeds": 0}, {"rate": 0.0}, {"rate": 1.5}, {"confidence": 1.0}, {"sizes": (0,)}, {"stores": ()},
      {"stores": "exact"}, {"timed": 0}],
 )  # fmt: skip
-def test_a_plan_that_makes_no_sense_is_refused(wrong):
+def test_study_settings_invalid_values_raise_error(wrong):
     with pytest.raises(BadInput):
         StudySettings(**wrong)
 
 
-def test_depth_follows_the_deepest_measure(animals):
+def test_compare_embedders_keeps_given_measures(animals):
     found = compare_embedders(animals, {"mine": Counting()}, measures=["recall@7", "mrr@3"], **QUICK)
     assert list(found.measures) == ["recall@7", "mrr@3"]
     rules = find_convention("default")

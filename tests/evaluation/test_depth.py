@@ -43,7 +43,7 @@ def folder(tmp_path):
     return tmp_path / "runs"
 
 
-def test_measure_beyond_k_is_undefined_with_its_reason():
+def test_evaluate_measure_beyond_k_is_undefined_with_reason():
     run = ragauge.run(dataset(), {"deep": returns()}, k=5).runs["deep"]
     scores = ragauge.evaluate(GRADES, run, ["recall@5", "recall@10", "mrr", "ideal_dcg@10"])
     assert scores.means["recall@5"] == pytest.approx(5 / 12)
@@ -58,7 +58,7 @@ def test_measure_beyond_k_is_undefined_with_its_reason():
     ("system", "k", "n_documents"),
     [(returns(4), 5, 40), (returns(), 40, 40), (returns(), 50, 40)],
 )
-def test_measure_beyond_k_is_defined_for_complete_rankings(system, k, n_documents):
+def test_evaluate_measure_beyond_k_is_defined_for_complete_rankings(system, k, n_documents):
     run = ragauge.run(dataset(n_documents), {"all": system}, k=k).runs["all"]
     assert defined_depth(run) == math.inf
     scores = ragauge.evaluate(GRADES, run, "recall@100")
@@ -66,7 +66,7 @@ def test_measure_beyond_k_is_defined_for_complete_rankings(system, k, n_document
     assert not scores.notes
 
 
-def test_duplicates_do_not_make_a_ranking_complete():
+def test_defined_depth_duplicates_do_not_make_ranking_complete():
     def chunks(query, k):
         return [Hit(f"d{i // 2}", 1 / (i + 1)) for i in range(k)]
 
@@ -75,7 +75,7 @@ def test_duplicates_do_not_make_a_ranking_complete():
     assert defined_depth(run) == 6
 
 
-def test_failed_queries_do_not_limit_the_depth():
+def test_defined_depth_ignores_failed_queries():
     def fails(query, k):
         if query == "query 3":
             raise RuntimeError("no answer")
@@ -84,7 +84,7 @@ def test_failed_queries_do_not_limit_the_depth():
     assert defined_depth(ragauge.run(dataset(), {"fails": fails}, k=5).runs["fails"]) == math.inf
 
 
-def test_completeness_survives_a_resumed_run(tmp_path):
+def test_defined_depth_is_kept_after_resumed_run(tmp_path):
     broken = tmp_path / "broken"
     broken.touch()
 
@@ -101,14 +101,14 @@ def test_completeness_survives_a_resumed_run(tmp_path):
     assert defined_depth(first) == defined_depth(again) == math.inf
 
 
-def test_run_file_is_computed_with_a_note_that_names_its_depth():
+def test_evaluate_run_file_beyond_depth_adds_note():
     rankings = {query: {f"d{i}": -float(i) for i in range(3)} for query in QUERIES}
     scores = ragauge.evaluate(GRADES, rankings, ["recall@3", "recall@10", "ndcg@20"])
     assert scores.means["recall@10"] == scores.means["recall@3"]
     assert scores.notes == ["run: at most 3 documents per query, so recall@10, ndcg@20 are computed at depth 3"]
 
 
-def test_presets_of_tools_that_score_run_files_compute_every_cutoff(folder):
+def test_evaluate_tool_presets_compute_measures_beyond_depth(folder):
     computed = {name for name, one in PRESETS.items() if one.beyond_depth == "computed"}
     assert computed == {"trec10", "trec9", "beir", "ranx", "torchmetrics", "sklearn"}
     scores = ragauge.evaluate(str(folder), str(folder / "deep"), "recall@10", "trec10")
@@ -117,7 +117,7 @@ def test_presets_of_tools_that_score_run_files_compute_every_cutoff(folder):
 
 
 @pytest.mark.slow
-def test_every_table_and_layout_leaves_undefined_values_empty(folder):
+def test_outputs_undefined_measures_are_empty(folder):
     run = command_in(folder.parent)
     table = run("evaluate", "runs", "-m", "recall@10", "-m", "recall@5")
     assert [line.split()[1] for line in table.stdout.splitlines()[1:]] == ["-", "0.3333"]
@@ -140,7 +140,7 @@ def test_every_table_and_layout_leaves_undefined_values_empty(folder):
     assert {one["mean_metrics"]["quality_recall@100"] for one in found if one["experiment_name"] == "deep"} == {None}
 
 
-def test_compare_shows_undefined_measures_without_a_verdict(folder):
+def test_compare_undefined_measure_has_no_verdict(folder):
     ragauge.run(dataset(), {"deep": returns(), "other": returns(start=3)}, k=5, out=folder)
     files = [str(folder / "deep"), str(folder / "other")]
     found = ragauge.compare(files, measures=["recall@10", "recall@5"])
@@ -151,7 +151,7 @@ def test_compare_shows_undefined_measures_without_a_verdict(folder):
     assert "recall@10 is undefined" in told
 
 
-def test_compare_leaves_only_the_pairs_of_a_shallow_run_empty(tmp_path):
+def test_compare_undefined_measure_affects_only_pairs_of_shallow_run(tmp_path):
     ragauge.run(dataset(), {"shallow": returns()}, k=5, out=tmp_path / "a")
     ragauge.run(dataset(), {"deep": returns(), "other": returns(start=3)}, k=20, out=tmp_path / "b")
     files = [str(tmp_path / name) for name in ("a/shallow", "b/deep", "b/other")]
@@ -160,7 +160,7 @@ def test_compare_leaves_only_the_pairs_of_a_shallow_run_empty(tmp_path):
     assert pairs == {("shallow", "deep"): 0, ("shallow", "other"): 0, ("deep", "other"): 6}
 
 
-def test_history_audit_and_gate_treat_it_as_undefined(folder):
+def test_history_audit_and_gate_treat_measure_beyond_k_as_undefined(folder):
     points = ragauge.history(folder, measures="recall@10").points
     assert {one.system: one.mean.n for one in points} == {"deep": 0, "short": 6}
     found = ragauge.audit(str(folder / "deep"), measures=["recall@10", "recall@5"], checks=["depth"])
@@ -172,7 +172,7 @@ def test_history_audit_and_gate_treat_it_as_undefined(folder):
     assert ragauge.gate(str(folder / "short"), ["recall@10 >= 0.01"]).checks[0].passed
 
 
-def test_run_retrieves_as_deep_as_its_measures_need():
+def test_run_k_defaults_to_largest_cutoff():
     found = ragauge.run(dataset(), {"deep": returns()}, measures=["recall@25", "ndcg@10"])
     assert found.runs["deep"].manifest["plan"]["k"] == 25
     with pytest.raises(BadInput, match="recall@25 needs 25 documents per query, but -k is 10") as error:
@@ -180,7 +180,7 @@ def test_run_retrieves_as_deep_as_its_measures_need():
     assert error.value.hint == "use `-k 25`, or a cutoff of at most 10"
 
 
-def test_timings_record_which_rankings_are_complete(folder):
+def test_timings_have_complete_column(folder):
     complete = {
         name: pl.read_parquet(folder / name / "timings.parquet")["complete"].all() for name in ("deep", "short")
     }

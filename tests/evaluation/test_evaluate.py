@@ -17,7 +17,7 @@ QRELS = {"q1": {"a": 2, "b": 1}, "q2": {"c": 1}, "q3": {"d": 0}}
 RUN = {"q1": {"a": 3.0, "x": 2.0, "b": 1.0}, "q2": {"x": 2.0, "c": 1.0}}
 
 
-def test_means_travel_with_their_number_and_their_reasons():
+def test_evaluate_returns_means_counts_and_unscored_reasons():
     rules = PRESETS["default"].but(missing="skip", none="skip")
     found = evaluate(QRELS, RUN, ["ndcg@10", "mrr"], rules)
     assert found.n == {"ndcg@10": 2, "mrr": 2}
@@ -26,14 +26,14 @@ def test_means_travel_with_their_number_and_their_reasons():
     assert found.per_query["mrr"] == {"q1": 1.0, "q2": 0.5}
 
 
-def test_the_mean_of_nothing_is_not_a_number():
+def test_evaluate_mean_of_no_queries_is_nan():
     rules = PRESETS["default"].but(none="skip")
     found = evaluate({"q": {"a": 0}}, {"q": {"a": 1.0}}, ["map"], rules)
     assert math.isnan(found.means["map"])
     assert found.n["map"] == 0
 
 
-def test_any_name_finds_a_value():
+def test_scores_lookup_accepts_measure_aliases():
     found = evaluate(QRELS, RUN, ["nDCG@10"], "rig")
     assert list(found.means) == ["ndcg(gain=exp)@10"]
     assert found.means["ndcg@10"] == found.means["NDCG@10"] == found.means["ndcg(gain=exp)@10"]
@@ -44,13 +44,13 @@ def test_any_name_finds_a_value():
         found.means["map"]
 
 
-def test_several_runs_at_once_give_scores_by_name():
+def test_evaluate_several_runs_returns_scores_by_name():
     found = evaluate(QRELS, {"one": RUN, "two": {"q2": {"c": 1.0}}}, ["mrr"])
     assert {name: scores.means["mrr"] for name, scores in found.items()} == {"one": 0.5, "two": pytest.approx(1 / 3)}
     assert found["two"].run == "two"
 
 
-def test_frames_come_out_with_unscored_as_null():
+def test_scores_frames_have_null_for_unscored():
     found = evaluate(QRELS, RUN, ["mrr"], PRESETS["default"].but(missing="skip"))
     assert found.to_polars().rows() == [
         ("run", "q1", "mrr", 1.0, False),
@@ -91,46 +91,46 @@ def runs_in_every_shape():
 
 
 @pytest.mark.parametrize(("shape", "qrels"), list(judgments_in_every_shape()))
-def test_judgments_in_every_shape_score_alike(shape, qrels):
+def test_evaluate_judgment_types_give_equal_means(shape, qrels):
     assert evaluate(qrels, RUN, ["ndcg@10"]).means == evaluate(QRELS, RUN, ["ndcg@10"]).means
 
 
 @pytest.mark.parametrize(("shape", "run"), list(runs_in_every_shape()))
-def test_runs_in_every_shape_score_alike(shape, run):
+def test_evaluate_run_types_give_equal_means(shape, run):
     assert evaluate(QRELS, run, ["ndcg@10", "map"]).means == evaluate(QRELS, RUN, ["ndcg@10", "map"]).means
 
 
-def test_query_and_document_pairs_are_judgments():
+def test_evaluate_accepts_query_document_pairs_as_judgments():
     assert (
         evaluate([("how?", "d1"), ("why?", "d2")], {"how?": ["d1"], "why?": ["x", "d2"]}, ["mrr"]).means["mrr"] == 0.75
     )
 
 
-def test_numbers_as_ids_are_the_same_ids():
+def test_evaluate_numeric_ids_equal_text_ids():
     assert evaluate({1: {7: 1}}, ([[7, 8]], [[0.9, 0.1]], ["1"]), ["mrr"]).means["mrr"] == 1.0
 
 
-def test_arrays_and_numpy_scores_are_taken_as_they_are():
+def test_evaluate_accepts_numpy_scores():
     run = {"q1": {"a": np.float32(1.0), "b": np.float64(2.0)}}
     assert evaluate({"q1": {"b": 1}}, run, ["mrr"]).means["mrr"] == 1.0
 
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")  # numba's, while it compiles
-def test_ranx_objects_are_understood():
+def test_evaluate_accepts_ranx_objects():
     import ranx
 
     qrels = {q: g for q, g in QRELS.items() if q in RUN}
     assert evaluate(ranx.Qrels(qrels), ranx.Run(RUN), ["mrr"]).means["mrr"] == 0.75
 
 
-def test_ranx_pairs_queries_by_position_and_we_do_not():
+def test_evaluate_is_independent_of_query_order():
     """A perfect run with its queries in another order is still perfect."""
     qrels = {"q1": {"a": 1}, "q2": {"b": 1}}
     assert evaluate(qrels, {"q2": {"b": 1.0}, "q1": {"a": 1.0}}, ["mrr"]).means["mrr"] == 1.0
 
 
-def test_a_measure_of_your_own_is_a_function_of_one_query():
+def test_evaluate_accepts_function_as_measure():
     def judged_in_the_first_two(query):
         """By its name in the scores."""
         return sum(rank <= 2 for rank in query.ranks) / 2
@@ -147,7 +147,7 @@ def test_a_measure_of_your_own_is_a_function_of_one_query():
     assert evaluate(QRELS, RUN, sees).unscored["sees"] == {"q1": "the measure returned no number"}
 
 
-def test_fractional_grades_count_with_the_gain_that_is_declared_and_a_note_says_so():
+def test_evaluate_fractional_grades_follow_gain_with_note():
     found = evaluate({"q": {"a": 0.5, "b": 1.0}}, {"q": {"a": 2.0, "b": 1.0}}, ["dcg", "dcg(gain=exp)", "recall@5"])
     assert found.means["dcg"] == pytest.approx(0.5 + 1 / math.log2(3))
     assert found.means["dcg(gain=exp)"] == pytest.approx(2**0.5 - 1 + 1 / math.log2(3))
@@ -155,7 +155,7 @@ def test_fractional_grades_count_with_the_gain_that_is_declared_and_a_note_says_
     assert any("grades are fractions" in note for note in found.notes)
 
 
-def test_notes_say_what_was_missing_and_what_was_not_scored():
+def test_evaluate_missing_and_unjudged_queries_are_noted():
     notes = evaluate(QRELS, {**RUN, "q9": {"z": 1.0}}, ["mrr"]).notes
     assert notes == [
         "run does not have 1 of 3 judged queries: they count 0",
@@ -164,7 +164,7 @@ def test_notes_say_what_was_missing_and_what_was_not_scored():
     ]
 
 
-def test_scores_graded_judgments_without_rel_are_noted():
+def test_evaluate_graded_judgments_without_rel_are_noted():
     run, measures = {"q": {"a": 2.0, "b": 1.0}}, ["ndcg@10", "map@10", "recall@10"]
     note = "grades go up to 3, and map@10, recall@10 count grade 1 as relevant; `--rel 2` counts from grade 2"
     graded = {"q": {"a": 1, "b": 2, "c": 3, "d": 0}}
@@ -182,7 +182,7 @@ def test_scores_graded_judgments_without_rel_are_noted():
     assert default.but(rel=1).name == "default"
 
 
-def test_scores_map_of_runs_cut_at_a_depth_is_noted():
+def test_evaluate_map_of_truncated_run_is_noted():
     run = {query: {f"d{i}": -float(i) for i in range(100)} for query in ("q1", "q2")}
     judged = {"q1": {"d5": 1, "far": 1}, "q2": {"d3": 1}}
     note = "run: at most 100 documents per query, so map is computed at depth 100"
@@ -194,14 +194,14 @@ def test_scores_map_of_runs_cut_at_a_depth_is_noted():
     assert evaluate(graded, uneven, ["map"]).notes == []  # most rankings end before the depth of the longest
 
 
-def test_a_tool_that_cannot_average_ties_in_a_measure_says_so():
+def test_evaluate_expected_ties_unsupported_measure_raises_error():
     with pytest.raises(BadInput, match="bpref is not defined as a mean over the orders of ties"):
         evaluate(QRELS, RUN, ["bpref"], "sklearn")
     with pytest.raises(BadInput, match="ties=expected cannot be combined"):
         PRESETS["sklearn"].but(own="dropped")
 
 
-def test_unknown_conventions_and_options_get_the_nearest_one():
+def test_evaluate_unknown_convention_or_option_raises_error():
     with pytest.raises(UnknownName, match="unknown convention `trec8`"):
         evaluate(QRELS, RUN, ["mrr"], "trec8")
     with pytest.raises(UnknownName, match="unknown option `tie`"):
@@ -211,14 +211,14 @@ def test_unknown_conventions_and_options_get_the_nearest_one():
 
 
 @pytest.mark.parametrize("thing", [42, object()])
-def test_what_is_neither_judgments_nor_a_run_is_refused(thing):
+def test_evaluate_unsupported_types_raise_error(thing):
     with pytest.raises(BadInput, match="judgments cannot be read from"):
         evaluate(thing, RUN, ["mrr"])
     with pytest.raises(BadInput, match="a run cannot be read from"):
         evaluate(QRELS, thing, ["mrr"])
 
 
-def test_no_judged_query_is_no_evaluation():
+def test_evaluate_empty_judgments_raises_error():
     with pytest.raises(BadInput, match="the judgments contain no query"):
         evaluate({}, RUN, ["mrr"])
 
@@ -227,7 +227,7 @@ NAMED_RUNS = {"good": {"q1": {"a": 0.9, "b": 0.4}, "q2": {"c": 1.0}}, "bad": {"q
 NAMED_GRADES = {"q1": {"a": 1}, "q2": {"c": 1}}
 
 
-def test_evaluate_runs_is_a_mapping_with_the_attributes_of_scores():
+def test_evaluate_runs_returns_mapping_with_score_attributes():
     found = ragauge.evaluate_runs(NAMED_GRADES, NAMED_RUNS, ["mrr", "recall@1"])
     assert isinstance(found, ragauge.ScoresByRun)
     assert list(found) == ["good", "bad"]
@@ -255,13 +255,13 @@ def test_evaluate_of_named_runs_equals_evaluate_runs():
     assert one.means == both["bad"].means
 
 
-def test_evaluate_runs_refuses_what_is_not_a_mapping_of_runs():
+def test_evaluate_runs_invalid_runs_raises_error():
     with pytest.raises(BadInput, match="runs must be a mapping from names to runs, got str"):
         ragauge.evaluate_runs(NAMED_GRADES, "a.run")
     with pytest.raises(BadInput, match="no runs to score"):
         ragauge.evaluate_runs(NAMED_GRADES, {})
 
 
-def test_unknown_keyword_of_evaluate_is_a_type_error():
+def test_evaluate_unknown_keyword_raises_type_error():
     with pytest.raises(TypeError, match="unexpected keyword argument 'target'"):
         ragauge.evaluate(NAMED_GRADES, NAMED_RUNS, target={"a": ["x"]})

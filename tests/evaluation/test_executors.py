@@ -112,7 +112,7 @@ def written(form: str, run: dict, folder: Path) -> Path:
 @pytest.mark.parametrize("rules", CONVENTIONS, ids=lambda one: one.name)
 @pytest.mark.parametrize("form", ["trec", "csv", "parquet", "folder", "hive"])
 @pytest.mark.cluster
-def test_a_file_in_parts_has_the_numbers_of_the_whole(form, rules, tmp_path, pools, small_parts):
+def test_evaluate_file_in_parts_on_threads_equals_whole(form, rules, tmp_path, pools, small_parts):
     qrels, run = collection()
     path = written(form, run, tmp_path)
     targets = {f"d{n}": [f"t{n % 9}"] for n in range(500)}
@@ -125,7 +125,7 @@ def test_a_file_in_parts_has_the_numbers_of_the_whole(form, rules, tmp_path, poo
 
 
 @pytest.mark.parametrize("rules", CONVENTIONS[:3], ids=lambda one: one.name)
-def test_what_is_in_memory_has_the_numbers_of_the_whole(rules, pools, small_parts):
+def test_evaluate_in_memory_run_on_threads_equals_whole(rules, pools, small_parts):
     qrels, run = collection()
     run["q1"] = {}
     run["q7"] = {}  # nobody judged it, and it has no documents
@@ -134,7 +134,7 @@ def test_what_is_in_memory_has_the_numbers_of_the_whole(rules, pools, small_part
         same(ragauge.evaluate(qrels, thing, MEASURES[:5], rules, executor=pools["threads"]), here)
 
 
-def test_other_processes_have_the_numbers_of_this_one(tmp_path, pools, small_parts):
+def test_evaluate_on_processes_equals_single_process(tmp_path, pools, small_parts):
     qrels, run = collection()
     runs = {"file": written("folder", run, tmp_path), "frame": rows(run), "nested": run}
     here = ragauge.evaluate(qrels, runs, MEASURES[:6])
@@ -145,7 +145,7 @@ def test_other_processes_have_the_numbers_of_this_one(tmp_path, pools, small_par
 
 
 @pytest.mark.representative
-def test_a_cluster_has_the_numbers_of_this_process(tmp_path, workers, small_parts):
+def test_evaluate_on_cluster_equals_single_process(tmp_path, workers, small_parts):
     qrels, run = collection()
     runs = {"file": written("parquet", run, tmp_path), "text": written("trec", run, tmp_path), "nested": run}
     here = ragauge.evaluate(qrels, runs, MEASURES[:6])
@@ -155,7 +155,7 @@ def test_a_cluster_has_the_numbers_of_this_process(tmp_path, workers, small_part
 
 
 @pytest.mark.parametrize("form", ["parquet", "csv"])
-def test_a_worker_that_is_killed_costs_no_number(form, tmp_path, workers, monkeypatch):
+def test_compute_judged_ranks_killed_worker_does_not_change_result(form, tmp_path, workers, monkeypatch):
     monkeypatch.setattr(parquet_runs, "ROWS_PER_GROUP", 2_000)
     monkeypatch.setattr(parquet_runs, "SINGLE_GROUP_BYTES", 0)
     monkeypatch.setattr(parquet_runs, "GROUPS_PER_PART", 1)
@@ -183,7 +183,7 @@ def test_a_worker_that_is_killed_costs_no_number(form, tmp_path, workers, monkey
         assert np.array_equal(getattr(there, name), getattr(here, name))
 
 
-def test_queries_whose_rows_do_not_stand_together_are_still_counted_whole(tmp_path, pools, small_parts):
+def test_evaluate_unsorted_queries_on_threads_equals_whole(tmp_path, pools, small_parts):
     qrels, run = collection()
     mixed = rows(run).sample(fraction=1, shuffle=True, seed=1)
     mixed.write_parquet(tmp_path / "mixed.parquet")
@@ -201,7 +201,7 @@ def test_queries_whose_rows_do_not_stand_together_are_still_counted_whole(tmp_pa
     pieces=st.integers(1, 4),
 )
 @pytest.mark.cluster
-def test_parts_have_every_query_once_and_whole(tmp_path_factory, sizes, rows_of_a_piece, pieces):
+def test_parquet_run_parts_have_each_query_once(tmp_path_factory, sizes, rows_of_a_piece, pieces):
     folder = tmp_path_factory.mktemp("parts")
     queries = [f"q{n}" for n, size in enumerate(sizes) for _ in range(size)]
     table = pl.DataFrame({"query": queries, "doc": [f"d{n}" for n in range(len(queries))], "score": 1.0})
@@ -218,7 +218,7 @@ def test_parts_have_every_query_once_and_whole(tmp_path_factory, sizes, rows_of_
     assert sum(map(len, names)) == len(sizes)
 
 
-def test_what_parts_share_is_sent_without_what_nobody_needs():
+def test_frame_ranker_pickle_omits_index_and_targets():
     import pickle
 
     qrels, run = collection()
@@ -238,7 +238,7 @@ def test_what_parts_share_is_sent_without_what_nobody_needs():
     )
 
 
-def test_a_mistake_in_a_part_is_told_as_in_the_whole(tmp_path, pools, workers, small_parts):
+def test_evaluate_duplicate_error_is_equal_on_every_executor(tmp_path, pools, workers, small_parts):
     qrels, run = collection()
     twice = pl.concat([rows(run).head(60), rows(run).slice(40, 5)]).sort("query_id", maintain_order=True)
     twice.write_parquet(tmp_path / "twice.parquet")
@@ -250,7 +250,7 @@ def test_a_mistake_in_a_part_is_told_as_in_the_whole(tmp_path, pools, workers, s
     assert len(set(messages)) == 1
 
 
-def test_a_row_without_a_score_is_named_by_its_place_in_the_file(tmp_path, small_parts):
+def test_evaluate_parquet_missing_score_error_has_row_number(tmp_path, small_parts):
     table = rows(collection()[1]).with_columns(score=pl.when(pl.int_range(pl.len()) != 40).then(pl.col("score")))
     table.write_parquet(tmp_path / "run.parquet")
     with pytest.raises(BadInput, match=r"run\.parquet: the score of row 41 is not a number"):
@@ -258,7 +258,7 @@ def test_a_row_without_a_score_is_named_by_its_place_in_the_file(tmp_path, small
 
 
 @pytest.mark.parametrize("empty", [(0,), (1,), (3,), (0, 1, 2, 3)])
-def test_files_without_rows_change_nothing(empty, tmp_path, pools, small_parts):
+def test_evaluate_folder_with_empty_files_equals_whole(empty, tmp_path, pools, small_parts):
     qrels, run = collection(queries=4)
     table = rows(run)
     for place in range(4):
@@ -271,7 +271,7 @@ def test_files_without_rows_change_nothing(empty, tmp_path, pools, small_parts):
     same(ragauge.evaluate(qrels, tmp_path, MEASURES[:4], executor=pools["threads"]), here)
 
 
-def test_ranks_that_only_some_files_have_are_none(tmp_path, pools, small_parts):
+def test_evaluate_folder_ignores_ranks_present_in_some_files_only(tmp_path, pools, small_parts):
     qrels, run = collection(queries=6)
     table = rows(run).with_columns(rank=pl.int_range(pl.len()))
     table.head(40).write_parquet(tmp_path / "a.parquet")  # the second query goes on in the other file
@@ -282,7 +282,7 @@ def test_ranks_that_only_some_files_have_are_none(tmp_path, pools, small_parts):
     same(ragauge.evaluate(qrels, tmp_path, MEASURES[:4], rules, executor=pools["threads"]), here)
 
 
-def test_files_that_are_ordered_by_different_things_are_not_one_run(tmp_path):
+def test_evaluate_folder_mixed_scores_and_distances_raises_error(tmp_path):
     table = rows(collection(queries=2)[1])
     table.head(31).write_parquet(tmp_path / "a.parquet")
     table.slice(31).rename({"score": "distance"}).write_parquet(tmp_path / "b.parquet")
@@ -290,7 +290,7 @@ def test_files_that_are_ordered_by_different_things_are_not_one_run(tmp_path):
         ragauge.evaluate({"q1": {"d1": 1}}, tmp_path)
 
 
-def test_ids_that_are_numbers_are_the_same_in_every_piece(tmp_path):
+def test_evaluate_folder_numeric_ids_are_equal_in_every_file(tmp_path):
     first = pl.DataFrame({"query_id": [1.0, 2.0], "doc_id": ["d1", "d0"], "score": [0.9, 0.9]})
     second = pl.DataFrame({"query_id": [2.0, 2.5], "doc_id": ["d1", "d1"], "score": [0.8, 0.9]})
     (tmp_path / "two").mkdir()
@@ -303,14 +303,14 @@ def test_ids_that_are_numbers_are_the_same_in_every_piece(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["query_id=", "query_id=__HIVE_DEFAULT_PARTITION__"])
-def test_a_folder_without_a_value_is_a_query_that_is_missing(name, tmp_path):
+def test_evaluate_hive_folder_without_query_raises_error(name, tmp_path):
     (tmp_path / name).mkdir()
     pl.DataFrame({"doc_id": ["x"], "score": [1.0]}).write_parquet(tmp_path / name / "0.parquet")
     with pytest.raises(BadInput, match="the query of row 1 is missing"):
         ragauge.evaluate({"q": {"x": 1}}, tmp_path)
 
 
-def test_a_folder_of_something_else_is_no_run(tmp_path):
+def test_evaluate_folder_without_valid_parquet_raises_error(tmp_path):
     assert not is_multi_file_run(tmp_path)
     (tmp_path / "inner").mkdir()
     rows(collection()[1]).write_parquet(tmp_path / "inner" / "part-0.parquet")
@@ -323,7 +323,7 @@ def test_a_folder_of_something_else_is_no_run(tmp_path):
 
 
 @given(st.lists(st.lists(st.integers(0, 30), max_size=30), min_size=1, max_size=20), st.integers(0, 2**20 - 1))
-def test_documents_that_a_query_got_twice_are_all_found(lists, place):
+def test_possible_duplicates_match_brute_force_count(lists, place):
     """Hashes that share a place in the table, and hashes that are equal, against counting them one by one."""
     some = [one for one in lists if one] or [[1]]
     hashes = np.array([(number << 20) | (place if number % 3 else number) for one in some for number in one], np.int64)
@@ -342,7 +342,7 @@ def test_documents_that_a_query_got_twice_are_all_found(lists, place):
 
 
 @pytest.mark.cluster
-def test_the_command_says_the_same_on_a_cluster(tmp_path):
+def test_evaluate_command_on_cluster_prints_same_output(tmp_path):
     qrels, run = collection()
     written("folder", run, tmp_path)
     table = [(query, doc, grade) for query, docs in qrels.items() for doc, grade in docs.items()]

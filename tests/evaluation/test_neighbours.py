@@ -11,14 +11,14 @@ from ragauge import BadInput, MissingEvidence, evaluate, judgments_from_neighbou
 from ragauge.store_benchmarks.results import RECALL_MEASURE
 
 
-def test_recall_of_the_k_nearest_counts_only_those():
+def test_recall_of_k_counts_only_k_nearest():
     truth = judgments_from_neighbours([[1, 2, 3, 4]])
     run = run_from_arrays([[1, 4, 2]], [[0.9, 0.8, 0.7]])
     found = evaluate(truth, run, ["recall@2", "recall@3"], "ann").means
     assert found == {"recall(of=k)@2": 0.5, "recall(of=k)@3": pytest.approx(2 / 3)}
 
 
-def test_a_neighbour_as_near_as_the_true_one_counts_by_distance():
+def test_recall_of_eps_counts_equally_near_documents():
     """Document 9 is not among the truth, but no farther than the second true neighbour."""
     truth = judgments_from_neighbours([[1, 2]], [[1.0, 2.0]])
     run = ([[1, 9]], [[-1.0, -2.0]])
@@ -28,20 +28,20 @@ def test_a_neighbour_as_near_as_the_true_one_counts_by_distance():
     assert list(far.values()) == [0.5, 1.0]
 
 
-def test_ties_alone_count_with_an_eps_of_a_millionth_and_the_name_says_so():
+def test_recall_of_eps_one_millionth_counts_ties_only():
     truth = judgments_from_neighbours([[1, 2]], [[1.0, 2.0]])
     for far, value in ((2.0, 1.0), (2.000001, 1.0), (2.0005, 0.5)):
         found = evaluate(truth, ([[1, 9]], [[-1.0, -far]]), ["recall(of=eps,eps=0.000001)@2"]).means
         assert found == {f"{RECALL_MEASURE}@2": value}, far
 
 
-def test_where_the_true_neighbour_is_at_distance_0_rounding_is_still_allowed_for():
+def test_recall_of_eps_distance_zero_tolerates_rounding():
     truth = judgments_from_neighbours([[1, 2]], [[0.0, 0.0]])
     for far, value in ((2e-16, 1.0), (1e-9, 0.5)):
         assert list(evaluate(truth, ([[1, 9]], [[0.0, -far]]), [f"{RECALL_MEASURE}@2"]).means.values()) == [value], far
 
 
-def test_inner_products_as_distances_are_below_zero_and_count_all_the_same():
+def test_recall_of_eps_negative_distances_by_hand():
     truth = judgments_from_neighbours([[1, 2]], [[-5.0, -4.0]])
     for far, value in ((-4.0, 1.0), (-3.999, 1.0), (-3.9, 0.5)):
         found = evaluate(truth, ([[1, 9]], [[5.0, -far]]), ["recall(of=eps)@2"]).means
@@ -53,22 +53,22 @@ def test_relative_distance_error_by_hand():
     assert evaluate(truth, ([[1, 9]], [[-1.0, -3.0]]), ["rde@2"]).means["rde@2"] == pytest.approx((0 + 0.5) / 2)
 
 
-def test_distances_given_as_scores_are_caught():
+def test_evaluate_distances_as_scores_raises_error():
     with pytest.raises(BadInput, match="rise down every list, as distances do"):
         evaluate(judgments_from_neighbours([[1, 2]]), ([[1, 2]], [[0.1, 0.2]]), ["recall@2"])
 
 
-def test_places_that_a_store_left_empty_are_no_documents():
+def test_run_from_arrays_ignores_negative_ids():
     run = run_from_arrays([[5, -1, -1]], [[0.5, 0.0, 0.0]])
     assert run.nested == {"0": {"5": 0.5}}
 
 
-def test_measures_by_distance_say_what_they_lack():
+def test_recall_of_eps_without_distances_raises_error():
     with pytest.raises(MissingEvidence, match="distances of the true neighbours"):
         evaluate(judgments_from_neighbours([[1]]), ([[1]], [[1.0]]), ["recall(of=eps)@1"])
 
 
-def test_real_neighbours_of_real_vectors(shared):
+def test_neighbour_measures_exact_search_matches_published_neighbours(shared):
     """BIGANN: exact search by NumPy finds the published neighbours; a search over half the base finds about half."""
     folder = shared("ann_bigann10k")
 

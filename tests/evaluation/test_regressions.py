@@ -27,7 +27,7 @@ def write(path, text):
     return path
 
 
-def test_a_rank_column_of_zeros_leaves_ties_in_the_order_given(tmp_path):
+def test_evaluate_invalid_rank_column_keeps_ties_in_input_order(tmp_path):
     run = write(tmp_path / "r", "".join(f"q Q0 d{i} 0 0.5 t\n" for i in range(5)))
     qrels = {"q": {"d1": 1, "d3": 1, "d4": 1}}
     assert value(qrels, run, "map", "rig") == pytest.approx((1 / 2 + 2 / 4 + 3 / 5) / 3)
@@ -35,12 +35,12 @@ def test_a_rank_column_of_zeros_leaves_ties_in_the_order_given(tmp_path):
     assert value({"q": {"b": 1}}, table, "mrr", "rig") == 0.5
 
 
-def test_the_same_document_twice_with_the_same_score_has_two_ranks():
+def test_evaluate_counted_duplicates_with_ties_have_two_ranks():
     rules = PRESETS["default"].but(duplicates="count")
     assert value({"q": {"a": 1}}, {"q": [("a", 1.0), ("a", 1.0), ("b", 0.5)]}, "precision@1", rules) == 1.0
 
 
-def test_empty_rankings_at_the_end_of_a_run_are_empty():
+def test_evaluate_empty_last_ranking_scores_zero():
     assert value({"a": {"x": 1}, "b": {"y": 1}}, {"a": {"x": 1.0}, "b": {}}, "mrr") == 0.5
 
 
@@ -57,11 +57,11 @@ def test_empty_rankings_at_the_end_of_a_run_are_empty():
         ({"q": [["1", 2]]}, {"q": [{"id": 1, "score": 0.5}]}),
     ],
 )
-def test_ids_that_are_numbers_and_ids_that_are_texts_are_the_same_ids(qrels, run):
+def test_evaluate_numeric_and_text_ids_are_equal(qrels, run):
     assert value(qrels, run, "mrr") == 1.0
 
 
-def test_a_grade_column_with_a_strange_name_is_not_taken_for_no_grades(tmp_path):
+def test_read_judgments_unknown_grade_column_raises_error(tmp_path):
     path = write(tmp_path / "q.csv", "query_id,doc_id,rating\nq,a,0\nq,b,2\n")
     assert read_judgments(path).nested == {"q": {"a": 0.0, "b": 2.0}}
     with pytest.raises(BadInput, match="none of the columns stars is known as a grade"):
@@ -69,19 +69,19 @@ def test_a_grade_column_with_a_strange_name_is_not_taken_for_no_grades(tmp_path)
 
 
 @pytest.mark.parametrize("grade", [float("nan"), float("inf"), None, "high"])
-def test_a_grade_that_is_no_number_is_refused(grade):
+def test_evaluate_invalid_grade_raises_error(grade):
     with pytest.raises(BadInput, match="the grade of document `a` for query `q`"):
         evaluate({"q": {"a": grade}}, {"q": {"a": 1.0}}, ["mrr"])
 
 
-def test_nan_scores_are_refused_in_json_and_in_pairs(tmp_path):
+def test_evaluate_nan_scores_in_json_or_pairs_raise_error(tmp_path):
     with pytest.raises(BadInput, match="score"):
         evaluate({"q": {"a": 1}}, write(tmp_path / "r.json", '{"q": {"a": NaN}}'), ["mrr"])
     with pytest.raises(BadInput, match="score"):
         evaluate({"q": {"a": 1}}, {"q": [("a", float("nan"))]}, ["mrr"])
 
 
-def test_a_torn_zst_file_is_not_scored(tmp_path):
+def test_evaluate_truncated_zst_file_raises_error(tmp_path):
     whole = zstandard.compress(b"".join(b"q Q0 d%d 1 %d t\n" % (i, i * 7919 % 1000) for i in range(200_000)))
     with pytest.raises(BadInput, match="cannot be read to its end"):
         evaluate({"q": {"d1": 1}}, write(tmp_path / "r.zst", whole[: len(whole) // 2]), ["mrr"])
@@ -89,13 +89,13 @@ def test_a_torn_zst_file_is_not_scored(tmp_path):
     assert read_run(write(tmp_path / "two.zst", two)).nested == {"q": {"a": 2.0, "b": 1.0}}
 
 
-def test_lines_that_end_with_a_carriage_return_alone_are_refused(tmp_path):
+def test_read_run_cr_line_endings_raise_error(tmp_path):
     with pytest.raises(BadInput, match="lines end with CR alone"):
         read_run(write(tmp_path / "r", "q Q0 a 1 2 t\rq Q0 b 2 1 t\r"))
 
 
 @given(judgments(), runs(docs=5, tied=True))
-def test_what_divides_by_the_hits_is_averaged_over_orders_too(qrels, run):
+def test_expected_ties_match_mean_over_all_orders(qrels, run):
     measures = ["map(of=found)@2", "map(of=found)@3", "map(of=found)", "recall(of=k)@2"]
     found = evaluate(qrels, run, measures, "torchmetrics").per_query
     for query in qrels.keys() & run.keys():
@@ -108,7 +108,7 @@ def test_what_divides_by_the_hits_is_averaged_over_orders_too(qrels, run):
             assert found[measure][query] == pytest.approx(means[measure], abs=1e-9), measure
 
 
-def test_measures_of_documents_obey_the_rules_about_what_is_taken_out():
+def test_document_measures_follow_own_depth_and_unjudged_rules():
     run = {"q": {"q": 4.0, "x": 3.0, "a": 2.0, "b": 1.0}}
     assert value({"q": {"a": 1, "b": 1}}, run, "dr(targets=identity)@2", "beir") == 0.5
     assert value({"q": {"a": 1}}, run, "unique_ratio@4", PRESETS["default"].but(depth=2)) == 0.5
@@ -116,13 +116,13 @@ def test_measures_of_documents_obey_the_rules_about_what_is_taken_out():
     assert value({"q": {"a": 1, "b": 1}}, run, "dr(targets=identity)@2", condensed) == 1.0
 
 
-def test_a_missing_query_is_not_perfect_where_less_is_better():
+def test_evaluate_missing_query_lower_is_better_is_unscored():
     truth = judgments_from_neighbours([[1, 2], [3, 4]], [[0.5, 0.6], [0.1, 0.2]])
     found = evaluate(truth, ([[1, 2]], [[-0.5, -0.6]], ["0"]), ["rde@2"])
     assert (found.means["rde@2"], found.n["rde@2"]) == (0.0, 1)
 
 
-def test_one_neighbour_three_times_is_one_neighbour():
+def test_recall_duplicate_neighbours_count_once():
     truth = judgments_from_neighbours([[1, 2, 3]], [[0.1, 0.2, 0.3]])
     assert value(truth, ([[1, 1, 1]], [[-0.1] * 3]), "recall(of=eps)@3", "ann") == pytest.approx(1 / 3)
     assert (
@@ -131,25 +131,25 @@ def test_one_neighbour_three_times_is_one_neighbour():
     )
 
 
-def test_the_k_best_are_relevant_ones():
+def test_recall_of_k_ignores_irrelevant_documents():
     assert value({"q": {"a": 1, "b": 0, "c": 0}}, {"q": ["b", "a"]}, "recall(of=k)@2") == 0.5
 
 
-def test_the_least_relevant_grade_does_not_touch_gains():
+def test_ndcg_gain_is_independent_of_rel_option():
     rules = PRESETS["default"].but(rel=2, none="skip")
     assert evaluate({"q1": {"a": 1}, "q2": {"b": 2}}, {"q1": ["a"], "q2": ["b"]}, ["ndcg@10"], rules).n["ndcg@10"] == 2
     assert value({"q": {"a": 0.9}}, {"q": ["x"]}, "ndcg(gain=exp)@10", "rig") == 0.0
     assert value({"q": {"a": 0}}, {"q": ["x"]}, "dcg(gain=exp)", "rig") == 0.0
 
 
-def test_f1_is_that_of_the_convention_s_precision_and_recall():
+def test_f1_uses_precision_and_recall_of_convention():
     qrels, run = {"q": {f"d{i}": 1 for i in range(5)}}, {"q": ["d0", "d1"]}
     found = evaluate(qrels, run, ["precision@4", "recall@4", "f1@4"], "ragdbeval-capped").means
     assert list(found.values()) == pytest.approx([1.0, 0.5, 2 / 3])
     assert "f1(precision_of=retrieved,recall_of=capped)@4" in found
 
 
-def test_rbp_of_ranx_takes_grades_as_they_are():
+def test_rbp_ranx_convention_uses_raw_grades():
     import math
 
     qrels, run = {"q": {"a": 3}}, {"q": {"a": 1.0}}
@@ -157,27 +157,27 @@ def test_rbp_of_ranx_takes_grades_as_they_are():
     assert math.isclose(value(qrels, run, "rbp.95"), 0.05)
 
 
-def test_two_grades_for_one_document_are_refused_wherever_they_stand(tmp_path):
+def test_judgments_conflicting_grades_raise_error(tmp_path):
     with pytest.raises(BadInput, match="has the grades 0, 1"):
         evaluate([("q", "a", 0), ("q", "a", 1)], {"q": ["a"]}, ["mrr"])
     with pytest.raises(BadInput, match="has the grades 1, 0"):
         read_judgments(write(tmp_path / "q", "q 1 a 1\nq 1 a 0\n"), format="subtopics")
 
 
-def test_names_never_stand_for_two_measures():
+def test_evaluate_measure_names_are_unique():
     found = evaluate({"q": {"a": 1}}, {"q": ["a"]}, ["precision@1000001", "precision@1000002", "map(rel=1.0000001)"])
     assert list(found.means) == ["precision@1000001", "precision@1000002", "map(rel=1.0000001)"]
     with pytest.raises(BadInput, match="two measures are named `<lambda>`"):
         evaluate({"q": {"a": 1}}, {"q": ["a"]}, [lambda q: 1.0, lambda q: 2.0])
 
 
-def test_targets_may_be_sets_and_jsonl_and_quoted(tmp_path):
+def test_read_targets_accepts_sets_jsonl_and_quoted_csv(tmp_path):
     assert sorted(read_targets({"a": {"A", "B"}})["a"]) == ["A", "B"]
     assert read_targets(write(tmp_path / "t.jsonl", '{"doc_id": "a", "targets": ["A"]}\n')) == {"a": ["A"]}
     assert read_targets(write(tmp_path / "t.csv", 'doc,target\n"New York, NY",A\n')) == {"New York, NY": ["A"]}
 
 
-def test_a_byte_order_mark_and_blank_lines_at_the_end_are_no_data(tmp_path):
+def test_readers_ignore_byte_order_mark_and_trailing_blank_lines(tmp_path):
     mark = "\ufeff"
     assert read_judgments(write(tmp_path / "q.csv", f"{mark}query_id,doc_id,grade\nq,a,1\n\n")).nested == {
         "q": {"a": 1}
@@ -197,7 +197,7 @@ def test_scores_can_be_pickled_and_copied():
 
 
 @pytest.mark.parametrize(("option", "wrong"), [("gain", "foo"), ("rel", float("nan")), ("depth", 0)])
-def test_options_that_mean_nothing_are_refused(option, wrong):
+def test_convention_invalid_option_value_raises_error(option, wrong):
     with pytest.raises(BadInput, match=option):
         PRESETS["default"].but(**{option: wrong})
 
@@ -228,7 +228,7 @@ def ragauge(tmp_path):
     ],
 )
 @pytest.mark.slow
-def test_pipes_of_every_kind(ragauge, command):
+def test_evaluate_and_convert_commands_read_pipes(ragauge, command):
     assert ",mrr,0.75,2,0" in ragauge(command).stdout
 
 
@@ -246,7 +246,7 @@ def test_pipes_of_every_kind(ragauge, command):
     ],
 )
 @pytest.mark.slow
-def test_broken_files_get_a_sentence_as_judgments_and_as_runs(ragauge, tmp_path, name, text):
+def test_evaluate_command_broken_file_prints_error(ragauge, tmp_path, name, text):
     write(tmp_path / name, text)
     assert ragauge(f"ragauge evaluate q.txt {name} -m mrr", code=2).stderr.startswith("error: ")
     assert ragauge(f"ragauge evaluate {name} r.run -m mrr", code=2).stderr.startswith("error: ")
@@ -254,11 +254,11 @@ def test_broken_files_get_a_sentence_as_judgments_and_as_runs(ragauge, tmp_path,
 
 
 @pytest.mark.parametrize("measure", ["P.abc", "ndcg_cut.abc", "utility.1,2", "set_F.x", "11pt_avg.x", "'rbp(p=2)'"])
-def test_parameters_that_are_none_get_a_sentence(ragauge, measure):
+def test_evaluate_command_invalid_measure_parameter_prints_error(ragauge, measure):
     assert ragauge(f"ragauge evaluate q.txt r.run -m {measure}", code=2).stderr.startswith("error: ")
 
 
-def test_ids_are_shown_as_they_are_whatever_they_look_like(ragauge, tmp_path):
+def test_evaluate_command_prints_ids_with_markup_verbatim(ragauge, tmp_path):
     write(tmp_path / "odd.txt", "[/x] 0 a 1\n[red]q 0 a 1\nq:100:3 0 a 1\n")
     write(tmp_path / "r[v1].run", "[/x] Q0 a 1 1 t\n")
     done = ragauge("ragauge evaluate odd.txt 'r[v1].run' r.run -m mrr -q")
@@ -267,13 +267,13 @@ def test_ids_are_shown_as_they_are_whatever_they_look_like(ragauge, tmp_path):
     assert ragauge("ragauge validate q.txt r.run", PYTHONIOENCODING="ascii").stdout
 
 
-def test_long_first_lines_are_read_whole(ragauge, tmp_path):
+def test_evaluate_command_reads_long_first_line(ragauge, tmp_path):
     row = {"query_id": "q1", "query": "x" * 200_000, "relevant_docs": {"a": 1}}
     write(tmp_path / "long.jsonl", json.dumps(row) + "\n")
     assert ",mrr,1.0,1,0" in ragauge("ragauge evaluate long.jsonl r.run -m mrr --csv").stdout
 
 
-def test_beir_judgments_are_converted_as_judgments_and_ids_with_blanks_are_not_torn(ragauge, tmp_path):
+def test_convert_command_reads_beir_judgments_and_rejects_blank_ids(ragauge, tmp_path):
     write(tmp_path / "test.tsv", "query-id\tcorpus-id\tscore\nq1\ta\t1\n")
     ragauge("ragauge convert test.tsv out.txt")
     assert (tmp_path / "out.txt").read_text() == "q1 0 a 1\n"
@@ -282,7 +282,7 @@ def test_beir_judgments_are_converted_as_judgments_and_ids_with_blanks_are_not_t
     assert not (tmp_path / "out.run").exists()
 
 
-def test_two_measures_with_one_trec_name_are_told_apart(ragauge):
+def test_evaluate_trec_eval_format_ambiguous_names_are_distinct(ragauge):
     done = ragauge(
         "ragauge evaluate q.txt r.run -m recall.5 -m 'recall(of=capped)@5' -m 'ndcg(gain=exp)@5' --format trec_eval"
     )
@@ -295,7 +295,7 @@ def test_two_measures_with_one_trec_name_are_told_apart(ragauge):
 
 
 @pytest.mark.slow
-def test_wide_tables_become_long_ones_and_lose_nothing(ragauge):
+def test_evaluate_command_wide_table_keeps_all_values(ragauge):
     done = ragauge('script -qc "stty cols 80; ragauge evaluate q.txt r.run -m all_trec -q" /dev/null')
     assert "…" not in done.stdout
     assert "iprec_at_recall@0.1" in done.stdout

@@ -16,18 +16,18 @@ def trec_eval(*arguments) -> str:
     return done.stdout
 
 
-def test_the_official_measures_are_printed_as_trec_eval_prints_them(shared):
+def test_evaluate_trec_eval_format_official_measures_match_output(shared):
     folder = shared("trec_eval_test")
     assert trec_eval(folder / "qrels.test", folder / "results.test") == (folder / "out.test").read_text()
 
 
-def test_every_line_of_all_trec_is_the_same(shared):
+def test_evaluate_trec_eval_format_all_trec_matches_output(shared):
     folder = shared("trec_eval_test")
     printed = trec_eval(folder / "qrels.test", folder / "results.test", "-m", "all_trec")
     assert printed == (folder / "out.test.a").read_text()
 
 
-def test_per_query_lines_come_first_with_the_relevance_string_after_precision(tmp_path):
+def test_evaluate_trec_eval_format_prints_queries_before_means(tmp_path):
     (tmp_path / "q").write_text("2 0 a 1\n1 0 a 3\n1 0 b -1\n1 0 c 12\n")
     (tmp_path / "r").write_text("1 Q0 a 1 9 t\n1 Q0 b 2 8 t\n1 Q0 c 3 7 t\n1 Q0 x 4 6 t\n2 Q0 x 1 2 t\n")
     lines = trec_eval(tmp_path / "q", tmp_path / "r", "-m", "P.1", "-m", "relstring.4", "-m", "map", "-q").splitlines()
@@ -43,7 +43,7 @@ def test_per_query_lines_come_first_with_the_relevance_string_after_precision(tm
     ]
 
 
-def test_parameters_are_read_and_printed_as_trec_eval_does(shared):
+def test_evaluate_trec_eval_format_parameters_match_names(shared):
     folder = shared("trec_eval_test")
     asked = "iprec_at_recall..10,.20,.25,.75,.50 P.5,7,3 recall.20,2000 Rprec_mult.5.0,0.2,0.35 utility.2,-1,0,0"
     asked += " 11pt_avg..25,.5,.75 ndcg.1=3,2=9,4=4.5 ndcg_cut.10,20,23.4 success.2,5,20"
@@ -60,13 +60,13 @@ def test_parameters_are_read_and_printed_as_trec_eval_does(shared):
     ]
 
 
-def test_a_table_of_gains_leaves_other_grades_linear():
+def test_dcg_gain_table_keeps_other_grades_linear():
     qrels, run = {"q": {"a": 1, "b": 2, "c": 3}}, {"q": {"c": 3.0, "b": 2.0, "a": 1.0}}
     found = evaluate(qrels, run, ["dcg(gain=1:5/2:0)"]).means
     assert found["dcg(gain=1:5/2:0)"] == pytest.approx(3 / 1 + 0 + 5 / 2)
 
 
-def test_versions_9_and_10_cut_recall_differently():
+def test_iprec_at_recall_trec9_and_trec10_round_differently():
     """Four relevant documents at recall 0.6: 9 asks for floor(2.4 + 0.9) = 3 of them, 10 for round(2.4) = 2."""
     qrels = {"q": dict.fromkeys("abcd", 1)}
     run = {"q": {"a": 6.0, "b": 5.0, "x": 4.0, "c": 3.0}}
@@ -74,13 +74,13 @@ def test_versions_9_and_10_cut_recall_differently():
     assert evaluate(qrels, run, ["iprec_at_recall@0.6"], "trec9").means["iprec_at_recall@0.6"] == 0.75
 
 
-def test_scores_that_differ_beyond_32_bits_tie_in_version_9_only():
+def test_evaluate_float32_equal_scores_tie_in_trec9_only():
     qrels, run = {"q": {"a": 1}}, {"q": {"a": 1.0 + 1e-9, "b": 1.0}}
     assert evaluate(qrels, run, ["mrr"], "default").means["mrr"] == 1.0
     assert evaluate(qrels, run, ["mrr"], "trec9").means["mrr"] == 0.5
 
 
-def test_a_missing_query_counts_zero_is_dropped_or_stops():
+def test_evaluate_missing_query_follows_convention():
     qrels, run = {"q1": {"a": 1}, "q2": {"a": 1}}, {"q1": {"a": 1.0}}
     assert evaluate(qrels, run, ["mrr"], "default").means["mrr"] == 0.5
     dropped = evaluate(qrels, run, ["mrr"], "trec9")
@@ -90,6 +90,6 @@ def test_a_missing_query_counts_zero_is_dropped_or_stops():
         evaluate(qrels, run, ["mrr"], "trec10")
 
 
-def test_a_missing_query_is_zero_in_every_measure_but_its_number_of_relevant_documents():
+def test_evaluate_missing_query_is_zero_except_num_rel():
     found = evaluate({"q1": {"a": 1}, "q2": {"a": 1}}, {"q1": {"a": 1.0}}, ["all_trec", "yaap"]).per_query
     assert {name for name in found if found[name]["q2"] != 0} == {"num_rel"}

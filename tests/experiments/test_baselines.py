@@ -26,7 +26,7 @@ def saved(tmp_path_factory):
 
 
 @pytest.mark.slow
-def test_save_baseline_copied_alone_is_gated_against(saved, tmp_path):
+def test_save_baseline_copied_folder_is_accepted_by_gate(saved, tmp_path):
     folder, told = saved
     assert "saved the baseline base/ (mine); use it with `ragauge gate RUN --baseline base/mine …`" in told.stderr
     files = {str(file.relative_to(folder / "base")) for file in (folder / "base").rglob("*") if file.is_file()}
@@ -38,7 +38,7 @@ def test_save_baseline_copied_alone_is_gated_against(saved, tmp_path):
         assert re.search(r"1\.0000 +\+0\.0000", done.stdout)
 
 
-def test_gate_run_folder_without_judgments_names_save_baseline(saved, tmp_path):
+def test_gate_run_folder_without_judgments_suggests_save_baseline(saved, tmp_path):
     folder, _ = saved
     shutil.copytree(folder / "runs" / "mine", tmp_path / "copied" / "mine")
     done = command_in(tmp_path)(
@@ -48,7 +48,7 @@ def test_gate_run_folder_without_judgments_names_save_baseline(saved, tmp_path):
     assert "--save-baseline FOLDER" in done.stderr
 
 
-def test_run_refuses_to_save_a_baseline_over_another_before_it_runs(tmp_path):
+def test_run_save_baseline_existing_folder_raises_error_before_run(tmp_path):
     (tmp_path / "mine.py").write_text(
         "import pathlib\n\ndef search(query, k):\n    pathlib.Path('calls').touch()\n    return ['d1']\n"
     )
@@ -60,7 +60,7 @@ def test_run_refuses_to_save_a_baseline_over_another_before_it_runs(tmp_path):
     assert not (tmp_path / "calls").exists()
 
 
-def test_save_baseline_replaces_nothing(saved, tmp_path):
+def test_save_baseline_existing_files_raises_error(saved, tmp_path):
     found = ragauge.run(SMALL, {"a": "bm25", "b": "bm25(b=0)"}, measures=["recall@5"])
     ragauge.save_baseline(found, tmp_path / "base")
     other = ragauge.run(SMALL, {"b": "bm25"}, measures=["recall@5"], out=tmp_path / "runs")
@@ -81,7 +81,7 @@ def test_save_baseline_replaces_nothing(saved, tmp_path):
         ragauge.save_baseline(other, tmp_path)
 
 
-def test_save_baseline_system_that_failed_is_not_saved(tmp_path):
+def test_save_baseline_failed_system_raises_error(tmp_path):
     def down(query, k):
         raise ConnectionError("down")
 
@@ -95,7 +95,7 @@ def test_save_baseline_system_that_failed_is_not_saved(tmp_path):
         ragauge.save_baseline(found, tmp_path / "base")
 
 
-def test_gate_markdown_fail_row_has_the_reason(saved, tmp_path):
+def test_gate_markdown_failed_rows_have_reasons(saved, tmp_path):
     folder, _ = saved
     command_in(tmp_path)(
         "gate", folder / "runs" / "mine", "-r", "mrr > 0.9999999", "-r", "queries >= 300", "-o", "m.md", code=1

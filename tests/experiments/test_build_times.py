@@ -27,7 +27,7 @@ def twice(tmp_path, monkeypatch):
     return [ragauge.run(DATA, [DENSE, "bm25"], out=tmp_path / name, k=3) for name in ("first", "second")]
 
 
-def test_build_time_is_given_only_if_vectors_were_computed(twice):
+def test_build_seconds_is_missing_when_vectors_come_from_cache(twice):
     first, second = (one.runs[DENSE].manifest for one in twice)
     assert first["build_seconds"] > 0
     assert "build_cached" not in first
@@ -36,7 +36,7 @@ def test_build_time_is_given_only_if_vectors_were_computed(twice):
     assert all(one.runs["bm25"].manifest["build_seconds"] > 0 for one in twice)
 
 
-def test_cached_build_is_shown_in_every_format(twice):
+def test_report_cached_build_is_shown_in_every_format(twice):
     _, second = twice
     seen = overview(second)
     table = build_latency_table(seen)
@@ -62,7 +62,7 @@ def test_cached_build_is_shown_in_every_format(twice):
     assert data["manifest"]["build_cached"] is True
 
 
-def test_gate_on_a_cached_build_time_names_the_cache(twice):
+def test_gate_build_seconds_of_cached_build_fails_with_reason(twice):
     _, second = twice
     found = gate(second.folder / "dense_embedder=words", ["build_seconds <= 600"])
     (check,) = (one for one in found.checks if "build_seconds" in str(one.rule))

@@ -39,7 +39,7 @@ def right(query, k):
     return [f"d{query.removeprefix('word')}"]
 
 
-def test_a_function_is_run_scored_and_timed_in_one_line():
+def test_run_function_is_scored_and_timed():
     found = run(DATA, {"mine": right}, measures=["recall@10", "mrr"])
     assert found.scores["mine"].means == {"recall@10": 1.0, "mrr": 1.0}
     assert found.speeds["mine"].asked == 12
@@ -47,7 +47,7 @@ def test_a_function_is_run_scored_and_timed_in_one_line():
     assert found.runs["mine"].manifest["cold_ms"] > 0
 
 
-def test_failed_queries_are_empty_rankings_that_stay_in_the_mean():
+def test_run_failed_queries_count_as_empty_rankings_in_mean():
     def half(query, k):
         if int(query.removeprefix("word")) >= 6:
             raise RuntimeError("down")
@@ -93,7 +93,7 @@ def test_cli_run_all_queries_failed_exits_with_3(tmp_path):
     assert "mine: 5 of 5 queries failed and count as empty rankings" in again.stderr
 
 
-def test_inside_a_running_loop_plain_and_async_systems_work_alike():
+def test_run_inside_event_loop_accepts_sync_and_async_systems():
     async def later(query, k):
         await asyncio.sleep(0)
         return right(query, k)
@@ -105,7 +105,7 @@ def test_inside_a_running_loop_plain_and_async_systems_work_alike():
     assert [one.means["recall@10"] for one in found.scores.values()] == [1.0, 1.0]
 
 
-def test_stages_of_the_users_own_system_are_kept():
+def test_run_keeps_custom_stages_of_user_system():
     def staged(query, k):
         with ragauge.stage("embed"):
             pass
@@ -118,7 +118,7 @@ def test_stages_of_the_users_own_system_are_kept():
     assert {"embed_ns", "retrieve_ns", "rerank_ns", "my own_ns", "total_ns"} <= set(timings.columns)
 
 
-def test_repeats_are_all_timed_and_a_system_that_changes_its_mind_is_told_on():
+def test_run_repeats_are_timed_and_changed_rankings_are_noted():
     calls = []
 
     def wavering(query, k):
@@ -131,7 +131,7 @@ def test_repeats_are_all_timed_and_a_system_that_changes_its_mind_is_told_on():
     assert "12 queries have different rankings" in found.notes[0]
 
 
-def test_the_folder_can_be_evaluated_later_and_holds_the_circumstances(tmp_path, monkeypatch):
+def test_run_folder_can_be_evaluated_later_and_has_no_secrets(tmp_path, monkeypatch):
     monkeypatch.setenv("OPENAI_API_KEY", "sk-very-secret")
     found = run(DATA, {"bm25": "bm25", "mine": right}, out=tmp_path / "out", baseline="bm25")
     scores = ragauge.evaluate(tmp_path / "out", {"bm25": tmp_path / "out" / "bm25"}, ["ndcg@10"])["bm25"]
@@ -146,7 +146,7 @@ def test_the_folder_can_be_evaluated_later_and_holds_the_circumstances(tmp_path,
         assert file.is_dir() or b"sk-very-secret" not in file.read_bytes()
 
 
-def test_what_is_done_is_not_done_again_unless_asked_for(tmp_path):
+def test_run_reuse_skips_finished_queries_and_fresh_repeats_them(tmp_path):
     calls = []
 
     def counted(query, k):
@@ -162,7 +162,7 @@ def test_what_is_done_is_not_done_again_unless_asked_for(tmp_path):
     assert len(calls) == 24
 
 
-def test_a_folder_with_other_work_is_not_touched(tmp_path):
+def test_run_folder_with_other_settings_or_dataset_raises_error(tmp_path):
     run(DATA, {"mine": right}, out=tmp_path)
     with pytest.raises(BadInput, match="other work \\(k 10 -> 3\\)"):
         run(DATA, {"mine": right}, out=tmp_path, k=3)
@@ -172,7 +172,7 @@ def test_a_folder_with_other_work_is_not_touched(tmp_path):
 
 
 @pytest.mark.parametrize("stop", [KeyboardInterrupt, MemoryError])
-def test_interrupted_work_goes_on_where_it_stopped(tmp_path, stop):
+def test_run_interrupted_resumes_after_last_finished_query(tmp_path, stop):
     calls = []
 
     def interrupted(query, k):
@@ -215,7 +215,7 @@ run(DATA, {{"slow": slow}}, out={out!r}, warmup=0, measures=["recall@10"])
 
 @pytest.mark.crash
 @pytest.mark.representative
-def test_after_kill_9_at_most_the_query_in_flight_is_asked_again(tmp_path):
+def test_run_after_sigkill_repeats_at_most_one_query(tmp_path):
     log = tmp_path / "log"
     code = KILLED.format(
         tests=[str(Path(__file__).parent), str(Path(__file__).parents[1] / "helpers")],
@@ -231,7 +231,7 @@ def test_after_kill_9_at_most_the_query_in_flight_is_asked_again(tmp_path):
     assert ragauge.evaluate(tmp_path / "out", tmp_path / "out" / "slow", ["recall@10"]).means["recall@10"] == 1.0
 
 
-def test_a_journal_with_a_torn_line_loses_that_line_only(tmp_path):
+def test_journal_truncated_line_loses_only_that_line(tmp_path):
     path = tmp_path / "journal.jsonl"
     mine = WorkKey({"plan": {"k": 10}}, {"system": {"name": "mine"}})
     journal = Journal(path, mine)
@@ -261,7 +261,7 @@ def test_a_journal_with_a_torn_line_loses_that_line_only(tmp_path):
     assert (other.results, other.replaced) == ([], "name mine -> other")
 
 
-def test_an_unfinished_folder_is_named_as_such(tmp_path):
+def test_evaluate_unfinished_run_folder_raises_error(tmp_path):
     Journal(tmp_path / "journal.jsonl", WorkKey()).close()
     with pytest.raises(BadInput, match="not finished"):
         ragauge.evaluate({"q": {"a": 1}}, tmp_path)
@@ -270,7 +270,7 @@ def test_an_unfinished_folder_is_named_as_such(tmp_path):
         ragauge.evaluate({"q": {"a": 1}}, tmp_path / "other")
 
 
-def test_queries_that_are_documents_do_not_score_by_finding_themselves():
+def test_run_query_that_is_document_is_removed_from_its_ranking():
     documents = [*DOCUMENTS, Document("q3", "word3"), Document("q4", "another text under the id of a query")]
     data = Dataset("own", documents, QUERIES, DATA.judgments)
 
@@ -283,7 +283,7 @@ def test_queries_that_are_documents_do_not_score_by_finding_themselves():
     assert found.notes == ["1 queries are themselves documents: each is left out of its own ranking"]
 
 
-def test_ids_that_queries_and_documents_share_by_chance_mean_nothing():
+def test_run_shared_query_and_document_ids_do_not_remove_documents():
     documents = [Document(str(i), f"word{i} here") for i in range(1, 9)]
     queries = {str(i): f"where is word{i}" for i in range(1, 9)}
     data = Dataset("numbered", documents, queries, Judgments({q: {q: 1} for q in queries}))
@@ -292,7 +292,7 @@ def test_ids_that_queries_and_documents_share_by_chance_mean_nothing():
     assert found.notes == []
 
 
-def test_the_order_of_return_is_the_ranking_also_among_equal_scores(tmp_path):
+def test_run_tied_scores_keep_returned_order(tmp_path):
     def tied(query, k):
         return [(f"d{query.removeprefix('word')}", 1.0), ("d29", 1.0), ("d28", 1.0)]
 
@@ -301,7 +301,7 @@ def test_the_order_of_return_is_the_ranking_also_among_equal_scores(tmp_path):
     assert ragauge.evaluate(tmp_path, tmp_path / "tied", ["mrr@10"]).means["mrr@10"] == 1.0
 
 
-def test_a_document_that_comes_again_counts_once_and_is_told(tmp_path):
+def test_run_duplicate_documents_count_once_and_are_noted(tmp_path):
     def again(query, k):
         return ["d29", "d29", *right(query, k)]
 
@@ -310,7 +310,7 @@ def test_a_document_that_comes_again_counts_once_and_is_told(tmp_path):
     assert "again: 12 duplicate documents in rankings; only their first rank counts" in found.notes
 
 
-def test_what_was_not_asked_is_not_counted():
+def test_run_unasked_judged_queries_are_not_scored():
     half = Dataset("half", DOCUMENTS, {q: QUERIES[q] for q in list(QUERIES)[:6]}, DATA.judgments)
     found = run(half, {"mine": right}, measures=["recall@10"])
     assert (found.scores["mine"].means["recall@10"], found.scores["mine"].n["recall@10"]) == (1.0, 6)
@@ -321,7 +321,7 @@ def test_what_was_not_asked_is_not_counted():
     assert run(DATA, {"mine": right}, max_queries=3).speeds["mine"].asked == 3
 
 
-def test_k_is_as_deep_as_the_deepest_cutoff_and_never_shallower():
+def test_run_k_defaults_to_deepest_cutoff_and_rejects_smaller_k():
     depths = []
 
     def deep(query, k):
@@ -334,14 +334,14 @@ def test_k_is_as_deep_as_the_deepest_cutoff_and_never_shallower():
         run(DATA, {"deep": deep}, measures=["recall@25"], k=10)
 
 
-def test_ids_from_elsewhere_and_empty_answers_are_told():
+def test_run_unknown_ids_and_empty_rankings_are_noted():
     found = run(DATA, {"strange": lambda q, k: ["d1", "doc#1"], "nothing": lambda q, k: None})
     told = "12 of 24 returned ids are not in the corpus; returned: `doc#1`; corpus: `d0`, `d1`, `d2`"
     assert f"strange: {told}" in found.notes
     assert "nothing: 12 of 12 queries returned no documents" in found.notes
 
 
-def test_run_failures_in_later_trials_are_carried_and_noted():
+def test_run_failures_in_later_trials_are_reported_in_notes():
     calls = []
 
     def fails_later(query, k):
@@ -361,7 +361,7 @@ def test_run_failures_in_later_trials_are_carried_and_noted():
     ]
 
 
-def test_code_that_was_changed_is_run_again(tmp_path, monkeypatch):
+def test_run_changed_code_is_run_again(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(str(tmp_path))
     module = tmp_path / "changing.py"
     module.write_text("def search(query, k):\n    return ['d29']\n")
@@ -377,14 +377,14 @@ def test_code_that_was_changed_is_run_again(tmp_path, monkeypatch):
     assert "mine: changed since the last run (code " in second.notes[0]
 
 
-def test_another_description_under_the_same_name_is_run_again_and_the_others_are_kept(tmp_path):
+def test_run_changed_description_is_run_again_and_others_are_reused(tmp_path):
     run(DATA, {"a": "bm25", "b": "bm25(k1=1.2)"}, out=tmp_path)
     found = run(DATA, {"a": "bm25", "b": "bm25(k1=2.0)"}, out=tmp_path)
     assert "a: reused; made " in found.notes[0]
     assert "description bm25(k1=1.2) -> bm25(k1=2.0)" in found.notes[1]
 
 
-def test_a_wrong_option_is_told_first_and_leaves_nothing_behind(tmp_path):
+def test_run_invalid_option_raises_error_before_creating_folder(tmp_path):
     with pytest.raises(BadInput, match="no option `stor`"):
         run(DATA, {"mine": right, "d": "dense(stor=faiss)"}, out=tmp_path / "out")
     assert not (tmp_path / "out").exists()
@@ -393,7 +393,7 @@ def test_a_wrong_option_is_told_first_and_leaves_nothing_behind(tmp_path):
     assert run(DATA, {"b": "bm25(k1=1.2)"}, out=tmp_path / "out").scores["b"].n["ndcg@10"] == 12
 
 
-def test_one_system_that_cannot_be_built_does_not_take_the_others_with_it(tmp_path):
+def test_run_unbuildable_system_fails_alone(tmp_path):
     systems = {"mine": right, "bad": "http(url=ftp://x)"}
     with pytest.raises(BadInput, match="bad: `ftp://x`"):
         run(DATA, systems, baseline="mine")
@@ -434,17 +434,17 @@ def test_run_missing_library_raises_working_install_command(tmp_path):
     assert hint() == f"hint: pip install '{clone}[wordllama]'"
 
 
-def test_a_damaged_folder_and_ids_that_no_file_can_hold_are_no_traceback(tmp_path):
+def test_run_corrupt_manifest_raises_error_and_invalid_ids_are_accepted(tmp_path):
     found = run(
         DATA, {"odd": lambda q, k: ["half a \ud83d character", *right(q, k)]}, out=tmp_path, measures=["mrr@10"]
     )
     assert found.scores["odd"].means["mrr@10"] == 0.5
     (tmp_path / "odd" / "manifest.json").write_text("{")
-    with pytest.raises(BadInput, match="damaged"):
+    with pytest.raises(BadInput, match="is corrupt or incomplete"):
         run(DATA, {"odd": right}, out=tmp_path)
 
 
-def test_secrets_are_in_no_name_file_or_message(tmp_path):
+def test_cli_run_secrets_in_url_are_not_written_or_printed(tmp_path):
     described = 'http(url="http://user:hunter2@127.0.0.1:9/s?api_key=SEKRET", timeout=1)'
     done = command("run", "synthetic:needles(queries=2)", "-s", described, "-o", "out", cwd=tmp_path)
     assert done.returncode == 3
@@ -455,7 +455,7 @@ def test_secrets_are_in_no_name_file_or_message(tmp_path):
         assert "SEKRET" not in text
 
 
-def test_json_stays_json_when_nothing_was_answered(tmp_path):
+def test_cli_run_json_is_valid_when_all_queries_failed(tmp_path):
     (tmp_path / "down.py").write_text("def search(query, k):\n    raise OSError('down')\n")
     done = command("run", "synthetic:needles", "-s", "x=down:search", "--json", cwd=tmp_path)
     assert done.returncode == 3
@@ -463,7 +463,7 @@ def test_json_stays_json_when_nothing_was_answered(tmp_path):
     assert found["systems"]["x"]["speed"]["stages"]["total"]["p50"] is None
 
 
-def test_results_can_be_split_by_a_tag(tmp_path):
+def test_cli_run_by_tag_splits_results(tmp_path):
     done = command("run", "synthetic:duplicates", "-s", "bm25", "--by", "answers", cwd=tmp_path)
     assert "ndcg@10 by answers" in done.stdout
     assert "by answers" in (tmp_path / "runs" / "synthetic_duplicates" / "report.md").read_text()
@@ -474,7 +474,7 @@ def test_results_can_be_split_by_a_tag(tmp_path):
     assert not (tmp_path / "other").exists()  # it fails before the run
 
 
-def test_mistakes_in_systems_are_told_before_anything_runs():
+def test_run_invalid_arguments_raise_error():
     with pytest.raises(UnknownName, match="unknown retriever `bm52`"):
         run(DATA, ["bm52"])
     with pytest.raises(UnknownName, match="`nothing`"):
@@ -489,16 +489,16 @@ def test_mistakes_in_systems_are_told_before_anything_runs():
         run(DATA, {})
 
 
-def test_folder_names_lead_nowhere_else(tmp_path):
+def test_run_system_name_with_parent_path_stays_in_output_folder(tmp_path):
     run(DATA, {"../../evil/../x": right}, out=tmp_path / "out")
     assert sorted(one.name for one in tmp_path.iterdir()) == ["out"]
 
 
-def test_the_harness_costs_microseconds():
+def test_measure_overhead_returns_microseconds():
     assert 0 < measure_overhead_us(10, 50) < 10_000  # a figure to print, not to promise: only that it is one
 
 
-def test_harness_overhead_is_measured_once_for_all_systems(monkeypatch):
+def test_run_harness_overhead_is_measured_once_for_all_systems(monkeypatch):
     measured = []
     system_run._measured_overhead_us.cache_clear()
     monkeypatch.setattr(system_run, "measure_overhead_us", lambda k: measured.append(k) or 12.5)
@@ -531,7 +531,7 @@ def command(*arguments, cwd, **environment):
     return forked(["-m", "ragauge", *arguments], cwd, env)
 
 
-def test_an_experiment_file_is_run_and_leaves_its_files(tmp_path):
+def test_cli_run_experiment_file_writes_expected_files(tmp_path):
     (tmp_path / "test.toml").write_text(TOML)
     done = command("run", "test.toml", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
@@ -565,7 +565,7 @@ def test_an_experiment_file_is_run_and_leaves_its_files(tmp_path):
         ('dataset = "pydocs"\nsystems = ["dense("]', "cannot be read"),
     ],
 )
-def test_a_wrong_experiment_file_gets_one_sentence(tmp_path, text, message):
+def test_read_experiment_invalid_file_raises_one_line_error(tmp_path, text, message):
     path = tmp_path / "x.toml"
     path.write_text(text)
     with pytest.raises(RagaugeError) as caught:
@@ -574,7 +574,7 @@ def test_a_wrong_experiment_file_gets_one_sentence(tmp_path, text, message):
     assert "\n" not in caught.value.message
 
 
-def test_a_file_cannot_name_code_but_the_command_line_can(tmp_path):
+def test_cli_run_user_code_is_accepted_only_on_command_line(tmp_path):
     (tmp_path / "mine.py").write_text("def search(query, k):\n    return ['d00001']\n")
     (tmp_path / "x.toml").write_text('dataset = "synthetic:needles"\nsystems = ["mine:search"]')
     done = command("run", "x.toml", cwd=tmp_path)
@@ -586,23 +586,23 @@ def test_a_file_cannot_name_code_but_the_command_line_can(tmp_path):
 
 
 @pytest.mark.slow
-def test_the_command_line_says_what_is_wrong_in_one_sentence(tmp_path):
+def test_cli_run_invalid_arguments_print_error_and_exit_with_2(tmp_path):
     (tmp_path / "wrong.py").write_text("def search(:\n")
     (tmp_path / "folder.toml").mkdir()
     for arguments, message in (
         (("run", "pydoc", "-s", "bm25"), "unknown dataset `pydoc`"),
-        (("run", "pydocs"), "there is no system to run"),
+        (("run", "pydocs"), "no system given"),
         (("run", "synthetic:needles", "-s", "dense(embeder=minilm)"), "no option `embeder`"),
         (("run", "synthetic:needles", "-s", "bm25", "-s", "bm25"), "system `bm25` appears more than once"),
         (("run", "synthetic:nedles", "-s", "bm25"), "unknown synthetic dataset `nedles`"),
         (("run", "synthetic:needles", "-s", "x=nothere:search"), "there is no module `nothere`"),
         (("run", "synthetic:needles", "-s", "x=wrong:search"), "the module `wrong` cannot be imported: SyntaxError"),
-        (("run", "synthetic:needles", "-s", "bm25", "-o", "wrong.py"), "cannot be written"),
+        (("run", "synthetic:needles", "-s", "bm25", "-o", "wrong.py"), "wrong.py: expected a file that ends in"),
         (("run", "synthetic:needles", "-s", "report.md=bm25"), "cannot be named `report.md`"),
         (("run", "synthetic:needles", "-s", "filtered(of=bm25)"), "needs at least one option NAME=VALUE"),
         (("run", "synthetic:needles", "-s", "hybrid(weights=0.7,0.3)"), "joined by +"),
         (("run", "folder.toml"), "cannot be read"),
-        (("datasets", "synthetic:needles", "--query", "q9999"), "no query of synthetic:needles is named `q9999`"),
+        (("datasets", "synthetic:needles", "--query", "q9999"), "unknown query `q9999` of synthetic:needles"),
     ):
         done = command(*arguments, cwd=tmp_path)
         assert done.returncode == 2, arguments
@@ -611,7 +611,7 @@ def test_the_command_line_says_what_is_wrong_in_one_sentence(tmp_path):
 
 
 @pytest.mark.slow
-def test_ctrl_c_says_that_the_same_command_goes_on(tmp_path):
+def test_cli_run_sigint_exits_with_130_and_resume_hint(tmp_path):
     (tmp_path / "mine.py").write_text(
         "import time\ndef search(query, k):\n    time.sleep(0.1)\n    return ['d00001']\n"
     )
@@ -644,7 +644,7 @@ ragauge.run("synthetic:needles", {"slow": Spec("dense", {"embedder": Slow()})})
 """
 
 
-def test_ctrl_c_is_obeyed_while_a_system_is_being_built(tmp_path):
+def test_run_sigint_while_building_system_raises_keyboard_interrupt(tmp_path):
     (tmp_path / "slow.py").write_text(SLOW)
     process = subprocess.Popen([sys.executable, "slow.py"], cwd=tmp_path, stderr=subprocess.PIPE, text=True)
     assert process.stderr.readline() == "embedding\n"
@@ -662,7 +662,7 @@ def test_ctrl_c_is_obeyed_while_a_system_is_being_built(tmp_path):
         ("import sys\nsys.exit(3)\n", "SystemExit: 3 ({file}:2)"),
     ],
 )
-def test_module_that_fails_while_imported_shows_its_error(tmp_path, monkeypatch, code, told):
+def test_import_user_object_failing_module_error_includes_cause(tmp_path, monkeypatch, code, told):
     monkeypatch.chdir(tmp_path)
     file = tmp_path / f"failing_{abs(hash(code))}.py"
     file.write_text(code)
@@ -673,7 +673,7 @@ def test_module_that_fails_while_imported_shows_its_error(tmp_path, monkeypatch,
         plugins.import_user_object("nothere:search")
 
 
-def test_library_that_fails_while_imported_shows_its_error(tmp_path, monkeypatch):
+def test_run_library_with_failing_import_error_includes_cause(tmp_path, monkeypatch):
     (tmp_path / "wordllama.py").write_text("raise ImportError('libblas.so.3: cannot open shared object file')\n")
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.delitem(sys.modules, "wordllama", raising=False)

@@ -52,7 +52,7 @@ def runs(tmp_path):
     return tmp_path / "runs"
 
 
-def test_a_point_is_the_mean_over_queries_with_students_interval(runs):
+def test_history_point_mean_matches_scipy_t_interval(runs):
     found = history(runs, measures="mrr@10")
     assert [one.when.isoformat() for one in found.points] == [f"2026-11-0{day}T12:00:00+00:00" for day in (1, 2, 3)]
     assert [one.folder for one in found.points] == [str(runs / f"day{day}") for day in (1, 2, 3)]
@@ -61,26 +61,26 @@ def test_a_point_is_the_mean_over_queries_with_students_interval(runs):
     assert found.points[-1].mean == pytest.approx((values.mean(), 30, low, high))
 
 
-def test_another_confidence_is_another_interval(runs):
+def test_history_confidence_sets_interval_width(runs):
     wide, narrow = (history(runs, measures="mrr@10", confidence=level).points[2].mean for level in (0.99, 0.5))
     assert wide.value == narrow.value
     assert wide.low < narrow.low < narrow.high < wide.high
 
 
-def test_measures_are_those_of_the_folders_unless_others_are_asked_for(runs):
+def test_history_measures_default_to_those_of_folders(runs):
     assert history(runs).measures == ["mrr@10", "recall@10"]
     asked = history(runs, measures=["ndcg@10", "MRR@10"])
     assert asked.measures == ["ndcg@10", "mrr@10"]
 
 
-def test_a_measure_that_a_folder_lacks_is_scored_from_its_run(runs):
+def test_history_missing_measure_is_scored_from_run(runs):
     point = history(runs, measures="ndcg@3").points[-1]
     own = ragauge.evaluate(str(runs / "day3"), str(runs / "day3" / "mine"), ["ndcg@3"])
     assert point.mean.value == pytest.approx(own.means["ndcg@3"])
     assert point.mean.n == own.n["ndcg@3"] == 30
 
 
-def test_a_folder_without_scores_is_scored_as_run_would(runs):
+def test_history_folder_without_scores_uses_default_measures(runs):
     (runs / "day3" / "scores.csv").unlink()
     (runs / "day3" / "experiment.json").unlink()
     found = history(runs / "day3")
@@ -88,13 +88,13 @@ def test_a_folder_without_scores_is_scored_as_run_would(runs):
     assert found.points[2].mean.value == pytest.approx((5 + 5 + 15 / 4) / 30)
 
 
-def test_under_another_convention_every_run_is_scored_again(runs):
+def test_history_other_convention_rescores_every_run(runs):
     point = history(runs, measures="ndcg@10", convention="rig").points[-1]
     own = ragauge.evaluate(str(runs / "day3"), str(runs / "day3" / "mine"), ["ndcg@10"], "rig")
     assert (point.measure, point.mean.value) == (own.measures[0], pytest.approx(own.means[own.measures[0]]))
 
 
-def test_without_measures_another_convention_scores_those_of_the_folders(runs):
+def test_history_other_convention_keeps_measures_of_folders(runs):
     found = history(runs, convention="rig")
     own = ragauge.evaluate(str(runs / "day3"), str(runs / "day3" / "mine"), ["mrr@10", "recall@10"], "rig")
     assert found.measures == own.measures
@@ -102,14 +102,14 @@ def test_without_measures_another_convention_scores_those_of_the_folders(runs):
     assert found.change("mine", own.measures[0]).comparison.n == 30
 
 
-def test_folders_of_two_conventions_can_be_compared_under_one(tmp_path):
+def test_history_folders_of_two_conventions_are_compared_under_one(tmp_path):
     made(tmp_path / "a", {"mine": ranked(GOOD)}, day=1)
     made(tmp_path / "b", {"mine": ranked(WORSE)}, day=2, convention="trec9")
     assert history(tmp_path, measures="mrr@10").changes == []
     assert history(tmp_path, measures="mrr@10", convention="trec9").change("mine", "mrr@10").difference < 0
 
 
-def test_what_is_scored_here_has_a_known_convention(tmp_path):
+def test_history_rescored_folder_has_known_convention(tmp_path):
     made(tmp_path / "a", {"mine": ranked(GOOD)}, day=1)
     made(tmp_path / "b", {"mine": ranked(GOOD)}, day=2, convention="trec9")
     (tmp_path / "a" / "experiment.json").unlink()
@@ -118,11 +118,11 @@ def test_what_is_scored_here_has_a_known_convention(tmp_path):
     assert [one.changed for one in found.points] == ["", "convention default -> trec9"]
 
 
-def test_a_measure_beyond_the_depth_of_the_runs_is_told(runs):
+def test_history_measure_beyond_k_adds_note(runs):
     assert history(runs, measures="recall@100").notes == ["recall@100 is undefined for runs made with k=10"]
 
 
-def test_sums_and_geometric_means_stay_what_they_are_and_have_no_interval(runs):
+def test_history_sums_and_geometric_means_have_no_interval(runs):
     own = ragauge.evaluate(str(runs / "day3"), str(runs / "day3" / "mine"), ["gm_map", "num_rel_ret"])
     found = history(runs, measures=["gm_map", "num_rel_ret"])
     assert [one.mean.value for one in found.points[-2:]] == pytest.approx([own.means["gm_map"], 30.0])
@@ -130,7 +130,7 @@ def test_sums_and_geometric_means_stay_what_they_are_and_have_no_interval(runs):
     assert found.change("mine", "gm_map").comparison is None
 
 
-def test_times_are_those_of_the_run(runs):
+def test_history_latency_points_match_timings(runs):
     found = history(runs, measures=["p95_ms", "throughput", "mean_ms", "build_seconds"])
     timings = pl.read_parquet(runs / "day1" / "mine" / "timings.parquet")
     known = summarise_timings(timings)
@@ -145,21 +145,21 @@ def test_times_are_those_of_the_run(runs):
     assert (build.value >= 0, build.n) == (True, 1)
 
 
-def test_times_are_not_tested_and_less_is_better(runs):
+def test_history_latency_change_has_no_test_and_lower_is_better(runs):
     change = history(runs, measures="p95_ms").change("mine", "p95_ms")
     assert change.comparison is None
     assert math.isnan(change.p)
     assert change.better == (change.last.mean.value < change.since.mean.value)
 
 
-def test_a_stage_that_a_system_does_not_have_has_no_time(runs):
+def test_history_missing_stage_has_nan_latency(runs):
     mean = history(runs, measures="embed_p95_ms").points[0].mean
     assert math.isnan(mean.value)
     assert mean.n == 0
 
 
 @pytest.mark.parametrize(("n", "share"), [(100, 0.5), (391, 0.95), (20, 0.95), (10, 0.5), (5, 0.5), (1, 0.9)])
-def test_the_interval_of_a_quantile_is_that_of_the_binomial_distribution(n, share):
+def test_quantile_interval_matches_binomial_distribution(n, share):
     places = range(1, n + 1)
     lows = [i for i in places if stats.binom.cdf(i - 1, n, share) <= 0.025]
     highs = [i for i in places if stats.binom.sf(i - 1, n, share) <= 0.025]
@@ -167,14 +167,14 @@ def test_the_interval_of_a_quantile_is_that_of_the_binomial_distribution(n, shar
     assert quantile_interval(np.arange(n, 0, -1.0), share, 0.95) == pytest.approx(expected, nan_ok=True)
 
 
-def test_the_interval_of_a_quantile_covers_as_it_promises():
+def test_quantile_interval_covers_at_nominal_level():
     rng = np.random.default_rng(0)
     ends = [quantile_interval(rng.lognormal(size=200), 0.9, 0.95) for _ in range(1000)]
     truth = float(stats.lognorm.ppf(0.9, 1))
     assert 0.94 <= np.mean([low <= truth <= high for low, high in ends]) <= 0.99
 
 
-def test_the_last_run_is_compared_query_by_query_as_compare_does(runs):
+def test_history_change_matches_compare(runs):
     change = history(runs, measures="mrr@10").change("mine", "mrr@10")
     row = ragauge.compare(
         {day: ragauge.evaluate(str(runs / day), str(runs / day / "mine"), ["mrr@10"]) for day in ("day2", "day3")},
@@ -187,14 +187,14 @@ def test_the_last_run_is_compared_query_by_query_as_compare_does(runs):
     assert not change.better
 
 
-def test_p_values_are_corrected_for_all_series(runs):
+def test_history_p_values_are_corrected_for_all_series(runs):
     found = history(runs)
     raw = {one.last.measure: one.comparison.p_t for one in found.changes if one.against == "before"}
     assert raw["recall@10"] == 1.0
     assert found.change("mine", "mrr@10").p == pytest.approx(2 * raw["mrr@10"])
 
 
-def test_first_before_and_best_are_each_looked_at(tmp_path):
+def test_history_change_is_reported_against_first_before_and_best(tmp_path):
     for day, ranks in enumerate((WORSE, GOOD, [1] * 3 + [2] * 12 + [4] * 15, WORSE), start=1):
         made(tmp_path / f"day{day}", {"mine": ranked(ranks)}, day=day)
     found = history(tmp_path, measures="mrr@10")
@@ -206,7 +206,7 @@ def test_first_before_and_best_are_each_looked_at(tmp_path):
     assert calm == "No significant change in the last of 4 runs."
 
 
-def test_where_less_is_better_the_best_is_the_least(tmp_path):
+def test_history_best_of_lower_is_better_measure_is_lowest(tmp_path):
     for day, grade in enumerate((0.4, 0.1, 0.2), start=1):
         folder = made(tmp_path / f"day{day}", {"mine": ranked(GOOD)}, day=day)
         rows = [f"mine,q{i},unjudged@10,{grade}" for i in range(30)]
@@ -237,7 +237,7 @@ JUDGED = replace(DATA, judgments=Judgments({**DATA.judgments.nested, "q0": {"d0"
         ({"data": replace(LARGER, queries=FEWER.queries)}, "40 -> 41 documents, 30 -> 20 queries"),
     ],
 )
-def test_what_else_has_changed_is_told_and_nothing_is_compared(tmp_path, how, told):
+def test_history_changed_setup_is_reported_and_not_compared(tmp_path, how, told):
     made(tmp_path / "a", {"mine": ranked(GOOD)}, day=1)
     made(tmp_path / "b", {"mine": ranked(GOOD)}, day=2, **how)
     found = history(tmp_path, measures="mrr@10")
@@ -248,7 +248,7 @@ def test_what_else_has_changed_is_told_and_nothing_is_compared(tmp_path, how, to
     assert section.blocks[0].rows == [["2026-11-02 12:00", str(tmp_path / "b"), "mine", told]]
 
 
-def test_judgments_in_another_order_are_the_same(tmp_path):
+def test_history_judgment_order_is_ignored(tmp_path):
     made(tmp_path / "a", {"mine": ranked(GOOD)}, day=1)
     nested = dict(reversed(DATA.judgments.nested.items()))
     made(tmp_path / "b", {"mine": ranked(GOOD)}, day=2, data=replace(DATA, judgments=Judgments(nested)))
@@ -257,7 +257,7 @@ def test_judgments_in_another_order_are_the_same(tmp_path):
     assert history(tmp_path, measures="mrr@10").points[1].changed == ""
 
 
-def test_fewer_scored_queries_are_not_comparable(tmp_path):
+def test_history_fewer_scored_queries_are_not_comparable(tmp_path):
     for day in (1, 2):
         made(tmp_path / f"day{day}", {"mine": ranked(GOOD)}, day=day)
     scores = tmp_path / "day2" / "scores.csv"
@@ -280,7 +280,7 @@ def test_fewer_scored_queries_are_not_comparable(tmp_path):
         ({"memory_bytes": (16 << 30) - 4096}, ""),
     ],
 )
-def test_another_machine_breaks_times_and_not_measures(tmp_path, part, told):
+def test_history_changed_machine_affects_only_latency(tmp_path, part, told):
     machine = {"processor": "Slide rule", "cores": 2, "memory_bytes": 16 << 30, "system": "Linux"}
     made(tmp_path / "a", {"mine": ranked(GOOD)}, day=1, machine=machine)
     made(tmp_path / "b", {"mine": ranked(GOOD)}, day=2, machine={**machine, **part})
@@ -288,14 +288,14 @@ def test_another_machine_breaks_times_and_not_measures(tmp_path, part, told):
     assert {one.measure: one.changed for one in found.points[2:]} == {"p95_ms": told, "mrr@10": ""}
 
 
-def test_other_judgments_do_not_break_times_but_workers_do(tmp_path):
+def test_history_judgments_do_not_affect_latency_but_workers_do(tmp_path):
     made(tmp_path / "a", {"mine": ranked(GOOD)}, day=1)
     made(tmp_path / "b", {"mine": ranked(GOOD)}, day=2, data=JUDGED, workers=2)
     found = history(tmp_path, measures=["p50_ms", "mrr@10"])
     assert [one.changed for one in found.points[2:]] == ["1 -> 2 workers", "other judgments"]
 
 
-def test_after_a_break_and_back_the_last_is_compared_with_what_it_can_be(tmp_path):
+def test_history_last_run_is_compared_with_latest_comparable_run(tmp_path):
     for day, data in enumerate((DATA, JUDGED, DATA), start=1):
         made(tmp_path / f"day{day}", {"mine": ranked(GOOD)}, day=day, data=data)
     found = history(tmp_path, measures="mrr@10")
@@ -304,7 +304,7 @@ def test_after_a_break_and_back_the_last_is_compared_with_what_it_can_be(tmp_pat
     assert found.comparable == {("small", "mine", "mrr@10"): 2}
 
 
-def test_two_datasets_are_never_in_one_series(tmp_path):
+def test_history_datasets_are_separate_series(tmp_path):
     made(tmp_path / "a", {"mine": ranked(GOOD)}, day=1)
     made(tmp_path / "b", {"mine": ranked(WORSE)}, day=2, data=replace(DATA, name="other"))
     found = history(tmp_path, measures="mrr@10")
@@ -316,7 +316,7 @@ def test_two_datasets_are_never_in_one_series(tmp_path):
     assert history(tmp_path, datasets="small").datasets == ["small"]
 
 
-def test_systems_are_chosen_by_name(tmp_path):
+def test_history_systems_and_datasets_are_selected_by_name(tmp_path):
     made(tmp_path / "a", {"one": ranked(GOOD), "two": ranked(WORSE)}, day=1)
     assert history(tmp_path, systems="two").systems == ["two"]
     with pytest.raises(UnknownName, match="unknown system `tow`") as error:
@@ -335,7 +335,7 @@ def test_systems_are_chosen_by_name(tmp_path):
         ({"convention": "mine"}, "unknown convention `mine`"),
     ],
 )
-def test_mistakes_are_told_in_a_sentence(runs, how, message):
+def test_history_invalid_argument_raises_error(runs, how, message):
     with pytest.raises(ragauge.RagaugeError, match=message):
         history(runs, **how)
 
@@ -355,7 +355,7 @@ def history_day():
     return datetime(2026, 11, 1, tzinfo=UTC)
 
 
-def test_the_small_line_has_a_gap_where_nothing_may_be_compared():
+def test_render_trend_has_gap_at_incomparable_points():
     assert report.render_trend(points(0.1, 0.2, 0.3)) == "▃▅▆"
     assert report.render_trend(points(0.1, 0.2, 0.3, changed=["", "", "other judgments"])) == "▃▅·▆"
     assert report.render_trend(points(0.1, 0.2, 0.3), 2) == "▅▆"
@@ -378,7 +378,7 @@ def table_lines(lines):
     return lines[head + 1 : end]
 
 
-def test_a_table_fits_eighty_columns_and_says_what_is_left_out(runs):
+def test_history_table_fits_width_and_lists_dropped_columns(runs):
     found = history(runs, measures=["mrr@10", "p95_ms"])
     lines, dropped = printed(found)
     assert max(map(len, lines)) <= 80
@@ -402,7 +402,7 @@ def test_a_table_fits_eighty_columns_and_says_what_is_left_out(runs):
     assert "| 3 | 0.7500 " in render_markdown([report.build_report(found)])
 
 
-def test_table_and_summary_tell_the_same_of_the_previous_run(tmp_path):
+def test_history_table_and_summary_agree_on_previous_run(tmp_path):
     """Against the first run nothing has changed, against the one before much: both are in the table."""
     for day, ranks in enumerate((WORSE, GOOD, WORSE), start=1):
         made(tmp_path / f"day{day}", {"mine": ranked(ranks)}, day=day)
@@ -417,7 +417,7 @@ def test_table_and_summary_tell_the_same_of_the_previous_run(tmp_path):
     assert report.build_report(found).summary == said
 
 
-def test_a_slow_decline_is_told_since_the_first_run(tmp_path):
+def test_history_summary_reports_slow_decline_since_first_run(tmp_path):
     """From run to run it may be chance, from the first to the last it is not."""
     for day in (1, 2, 3, 4):
         ranks = [2] * (3 * (day - 1)) + [1] * (30 - 3 * (day - 1))
@@ -430,7 +430,7 @@ def test_a_slow_decline_is_told_since_the_first_run(tmp_path):
     assert said[1:] == ["No significant change in the last of 4 runs."]
 
 
-def test_what_was_won_and_what_should_be_small_have_words_of_their_own(tmp_path):
+def test_history_summary_wording_depends_on_direction_of_measure(tmp_path):
     for day, ranks in enumerate((WORSE, GOOD), start=1):
         folder = made(tmp_path / f"day{day}", {"mine": ranked(ranks)}, day=day)
         rows = [f"mine,q{i},{name},{(day + i % 2) / 10}" for i in range(30) for name in ("unjudged@10", "mrr@10")]
@@ -445,7 +445,7 @@ def test_what_was_won_and_what_should_be_small_have_words_of_their_own(tmp_path)
     }
 
 
-def test_series_that_never_changed_are_one_line_below_the_table(tmp_path):
+def test_history_unchanged_series_are_listed_below_table(tmp_path):
     for day, ranks in enumerate((GOOD, GOOD, WORSE), start=1):
         made(tmp_path / f"day{day}", {"a": ranked(GOOD), "b": ranked(ranks)}, day=day)
     found = history(tmp_path)
@@ -459,7 +459,7 @@ def test_series_that_never_changed_are_one_line_below_the_table(tmp_path):
     assert [line.split()[-9:-7] for line in alone] == [["3", "0.7500"], ["3", "1.0000"]]  # better than no table
 
 
-def test_two_that_moved_apart_and_have_the_same_mean_have_changed(tmp_path):
+def test_is_unchanged_equal_means_with_moved_queries_is_false(tmp_path):
     for day, ranks in enumerate((GOOD, GOOD[::-1]), start=1):
         made(tmp_path / f"day{day}", {"mine": ranked(ranks)}, day=day)
     found = history(tmp_path, measures="mrr@10")
@@ -475,7 +475,7 @@ def test_two_that_moved_apart_and_have_the_same_mean_have_changed(tmp_path):
         (["01T12:00:10", "01T12:00:20"], "2026-11-01 12:00:10", "2026-11-01 12:00:10 to 12:00:20 UTC"),
     ],
 )
-def test_moments_are_as_exact_as_is_needed_to_tell_them_apart(times, since, title):
+def test_find_time_format_is_as_precise_as_needed(times, since, title):
     whens = [datetime.fromisoformat(f"2026-11-{one}+00:00") for one in times]
     found = History([replace(one, when=when) for one, when in zip(points(0.1, 0.2), whens, strict=True)])
     assert whens[0].strftime(report_text.find_time_format(found)) == since
@@ -483,7 +483,7 @@ def test_moments_are_as_exact_as_is_needed_to_tell_them_apart(times, since, titl
     assert since.endswith(whens[0].strftime(report_text.find_time_format(found, narrow=True)))
 
 
-def test_csv_and_json_have_every_point_and_no_nan(tmp_path):
+def test_history_csv_and_json_have_every_point_without_nan(tmp_path):
     made(tmp_path / "a", {"mine": ranked(GOOD)}, day=1)
     made(tmp_path / "b", {"mine": ranked(WORSE)}, day=2)
     found = history(tmp_path, measures=["mrr@10", "throughput"])
@@ -503,7 +503,7 @@ def test_csv_and_json_have_every_point_and_no_nan(tmp_path):
     assert len((tmp_path / "changes.csv").read_text().splitlines()) == 1 + len(found.changes)
 
 
-def test_history_is_read_back_with_the_same_report(runs, tmp_path):
+def test_history_json_round_trip_keeps_report(runs, tmp_path):
     made(runs / "day4", {"mine": ranked(GOOD)}, day=4, data=JUDGED)
     (runs / "day2" / "scores.csv").write_text("nonsense")
     found = history(runs, measures=["mrr@10", "embed_p95_ms", "gm_map", "recall@100"])
@@ -517,7 +517,7 @@ def test_history_is_read_back_with_the_same_report(runs, tmp_path):
     assert render_markdown([report.build_report(again)]) == render_markdown([report.build_report(found)])
 
 
-def test_markdown_and_the_page_act_on_no_name(tmp_path):
+def test_history_markdown_and_page_escape_names(tmp_path):
     pytest.importorskip("altair")
     pytest.importorskip("vl_convert")
     evil = "<script>alert(1)</script>"
@@ -531,7 +531,7 @@ def test_markdown_and_the_page_act_on_no_name(tmp_path):
     assert "mrr@10" in text
 
 
-def test_chart_has_the_last_points_and_says_how_many_are_left_out():
+def test_history_chart_keeps_last_points_and_counts_omitted():
     pytest.importorskip("altair")
     day = history_day()
     many = [replace(points(0.5)[0], when=day.replace(year=1000 + i), folder=f"run{i}") for i in range(250)]
@@ -540,7 +540,7 @@ def test_chart_has_the_last_points_and_says_how_many_are_left_out():
     assert report.build_report(History(many[:1])).summary == "One run so far; changes are shown from the second run on."
 
 
-def test_the_summary_is_a_sentence_and_what_never_changed_comes_last(tmp_path):
+def test_history_report_summary_is_sentence_and_unchanged_rows_are_last(tmp_path):
     for day, ranks in enumerate((GOOD, WORSE), start=1):
         made(tmp_path / f"day{day}", {"a": ranked(GOOD), "b": ranked(ranks)}, day=day)
     lost, calm = (report.build_report(history(tmp_path, systems=system)) for system in ("b", "a"))
@@ -559,7 +559,7 @@ def command(*arguments, cwd, code=0):
     return command_in(cwd, "history", PYTHONUTF8="1")(*arguments, code=code)
 
 
-def test_the_command_shows_data_on_one_stream_and_talk_on_the_other(runs):
+def test_cli_history_prints_data_to_stdout_and_notes_to_stderr(runs):
     done = command("-m", "mrr@10", cwd=runs.parent)
     assert done.stdout.splitlines()[0].startswith("History of small: 3 folders, 1 system, 2026-11-01 to 2026-11-03")
     assert "mine lost 0.2917 of mrr@10 [" in done.stdout
@@ -581,11 +581,11 @@ def test_the_command_shows_data_on_one_stream_and_talk_on_the_other(runs):
         (["-m", "nonsense"], "unknown measure `nonsense`"),
     ],
 )
-def test_the_command_tells_a_mistake_and_exits_with_two(runs, arguments, message):
+def test_cli_history_invalid_arguments_exit_with_2(runs, arguments, message):
     assert message in command(*arguments, cwd=runs.parent, code=2).stderr
 
 
-def test_an_empty_folder_is_told(tmp_path):
+def test_history_empty_folder_raises_error(tmp_path):
     with pytest.raises(BadInput, match="no result of `ragauge run` in"):
         history(tmp_path)
 
@@ -600,7 +600,7 @@ def python_made(folder, system, day, **how):
     return folder
 
 
-def test_a_folder_of_python_is_scored_by_its_own_measures_and_convention(tmp_path):
+def test_history_python_run_uses_its_measures_and_convention(tmp_path):
     how = {"measures": ["ndcg@5", "map"], "convention": "rig"}
     python_made(tmp_path / "a", GOOD, 1, **how)
     python_made(tmp_path / "b", WORSE, 2, **how)
@@ -615,7 +615,7 @@ def test_a_folder_of_python_is_scored_by_its_own_measures_and_convention(tmp_pat
     assert [one.changed for one in again.points] == ["", "", "convention rig -> default"]
 
 
-def test_a_convention_with_options_of_its_own_is_had_again_by_its_name(tmp_path):
+def test_history_custom_convention_is_reconstructed_from_name(tmp_path):
     rules = PRESETS["default"].but(gain="exp", depth=2, rel=1.0, ties="ranked")
     python_made(tmp_path / "a", WORSE, 1, measures=["mrr@10"], convention=rules)
     assert json.loads((tmp_path / "a" / "experiment.json").read_text())["convention"] == rules.name
@@ -624,7 +624,7 @@ def test_a_convention_with_options_of_its_own_is_had_again_by_its_name(tmp_path)
     assert history(tmp_path, convention="default").points[0].mean.value == pytest.approx((5 + 5 + 15 / 4) / 30)
 
 
-def test_what_only_its_maker_can_count_is_left_out_and_told(tmp_path):
+def test_history_unknown_measure_or_convention_is_skipped_with_note(tmp_path):
     def own(*_):
         return 0.5
 

@@ -43,7 +43,7 @@ def means(folder, **how):
     return [one.mean.value for one in history(folder, measures="mrr@10", **how).points]
 
 
-def test_a_new_system_in_a_read_folder_is_seen(runs):
+def test_history_new_system_in_known_folder_is_included(runs):
     means(runs)
     shutil.copytree(runs / "a" / "mine", runs / "a" / "other")
     about = json.loads((runs / "a" / "other" / "manifest.json").read_text())
@@ -54,7 +54,7 @@ def test_a_new_system_in_a_read_folder_is_seen(runs):
     assert found.series("other", "mrr@10")[0].mean.value == 1.0  # scored from its run: scores.csv does not know it
 
 
-def test_a_manifest_without_a_time_is_skipped_until_it_is_repaired(runs):
+def test_history_manifest_without_time_is_skipped_until_repaired(runs):
     manifest = runs / "b" / "mine" / "manifest.json"
     whole = manifest.read_text()
     manifest.write_text(whole.replace('"finished"', '"finishes"'))
@@ -66,7 +66,7 @@ def test_a_manifest_without_a_time_is_skipped_until_it_is_repaired(runs):
     assert means(runs) == [1.0, 0.5]
 
 
-def test_results_are_found_at_any_depth_but_not_in_hidden_folders(runs, tmp_path):
+def test_find_experiment_folders_searches_all_depths_except_hidden(runs, tmp_path):
     deep = tmp_path / "one" / "two" / "three"
     shutil.copytree(runs, deep)
     shutil.copytree(runs / "a", tmp_path / "one" / ".hidden" / "a")
@@ -75,12 +75,12 @@ def test_results_are_found_at_any_depth_but_not_in_hidden_folders(runs, tmp_path
     assert skipped == {}
 
 
-def test_a_result_inside_a_result_is_one_too(runs):
+def test_find_experiment_folders_accepts_nested_results(runs):
     shutil.move(runs / "b", runs / "a" / "later")
     assert set(find_experiment_folders([runs])[0]) == {str(runs / "a"), str(runs / "a" / "later")}
 
 
-def test_folders_that_are_too_deep_are_told(runs, tmp_path):
+def test_find_experiment_folders_too_deep_folder_is_skipped_with_reason(runs, tmp_path):
     deep = tmp_path / "deep"
     place = deep.joinpath(*["x"] * (MAX_FOLDER_DEPTH + 1))
     shutil.copytree(runs, place)
@@ -89,7 +89,7 @@ def test_folders_that_are_too_deep_are_told(runs, tmp_path):
     assert list(skipped.values()) == [f"its subfolders are more than {MAX_FOLDER_DEPTH} levels deep"]
 
 
-def test_links_that_lead_back_end_and_nothing_counts_twice(runs):
+def test_find_experiment_folders_ignores_symlink_cycles_and_duplicates(runs):
     (runs / "a" / "back").symlink_to(runs, target_is_directory=True)
     (runs / "again").symlink_to(runs / "b", target_is_directory=True)
     (runs / "nowhere").symlink_to(runs / "nothing")
@@ -99,13 +99,13 @@ def test_links_that_lead_back_end_and_nothing_counts_twice(runs):
     assert len(means(runs)) == 2
 
 
-def test_a_link_to_a_run_elsewhere_is_a_run(runs):
+def test_history_symlink_to_run_is_included(runs):
     """A shared baseline may stand in one place."""
     (runs / "a" / "base").symlink_to(runs / "b" / "mine", target_is_directory=True)
     assert len(history(runs, measures="mrr@10").points) == 3
 
 
-def test_a_folder_that_cannot_be_looked_into_is_told(runs):
+def test_find_experiment_folders_unreadable_folder_is_skipped_with_reason(runs):
     open_to_all = Path(tempfile.mkdtemp())
     user = os.geteuid()
     shutil.copytree(runs, open_to_all / "runs")
@@ -124,7 +124,7 @@ def test_a_folder_that_cannot_be_looked_into_is_told(runs):
     assert skipped == {str(open_to_all / "runs" / "b"): "cannot be read (Permission denied)"}
 
 
-def test_runs_without_judgments_are_told(runs):
+def test_history_folder_without_judgments_is_skipped_with_reason(runs):
     (runs / "b" / "judgments.parquet").unlink()
     found = history(runs, measures="mrr@10")
     assert [one.mean.value for one in found.points] == [1.0]
@@ -152,7 +152,7 @@ def test_runs_without_judgments_are_told(runs):
         ("mine/manifest.json", '{"finished": "2026-11-01", "plan": 3}', "manifest.json: is corrupt or incomplete"),
     ],
 )
-def test_what_is_damaged_is_told_and_the_rest_is_shown(runs, file, text, told):
+def test_history_corrupt_folder_is_skipped_with_reason(runs, file, text, told):
     (runs / "b" / file).write_text(text)
     settle(runs / "b")
     found = history(runs, measures="mrr@10")
@@ -160,7 +160,7 @@ def test_what_is_damaged_is_told_and_the_rest_is_shown(runs, file, text, told):
     assert told in "".join(found.skipped.values())
 
 
-def test_odd_things_in_files_and_names_stop_nothing(runs):
+def test_history_odd_values_and_names_are_accepted(runs):
     (runs / "a" / "experiment.json").write_text('{"measures": 3, "convention": ["x"]}')
     about = json.loads((runs / "b" / "mine" / "manifest.json").read_text())
     about["machine"] = {"memory_bytes": 1e999, "cores": None, "processor": ["x"]}
@@ -177,7 +177,7 @@ def test_odd_things_in_files_and_names_stop_nothing(runs):
     assert again.points == found.points
 
 
-def test_where_nothing_can_be_read_the_first_reason_is_told(runs):
+def test_history_only_unreadable_folders_raises_first_reason(runs):
     (runs / "b" / "scores.csv").write_text("nonsense")
     settle(runs / "b")
     with pytest.raises(
@@ -186,7 +186,7 @@ def test_where_nothing_can_be_read_the_first_reason_is_told(runs):
         history(runs / "b")
 
 
-def test_scores_older_than_their_run_are_not_believed(runs):
+def test_history_rescores_run_newer_than_its_scores(runs):
     """A run that was begun anew and stopped before it was scored has the scores of the run before."""
     shutil.copy2(runs / "a" / "mine" / "run.parquet", runs / "b" / "mine" / "run.parquet")
     assert means(runs) == [1.0, 0.5]
@@ -195,7 +195,7 @@ def test_scores_older_than_their_run_are_not_believed(runs):
     assert means(runs) == [1.0, 1.0]
 
 
-def test_a_damaged_run_is_told_when_it_has_to_be_scored(runs):
+def test_history_corrupt_run_is_skipped_only_when_rescored(runs):
     (runs / "b" / "mine" / "run.parquet").write_text("nonsense")
     settle(runs / "b")
     assert means(runs) == [1.0, 0.5]  # its scores are there
@@ -204,7 +204,7 @@ def test_a_damaged_run_is_told_when_it_has_to_be_scored(runs):
     assert list(found.skipped) == [str(runs / "b" / "mine")]
 
 
-def test_damaged_times_take_no_measure_with_them(runs):
+def test_history_corrupt_timings_do_not_affect_measures(runs):
     (runs / "b" / "mine" / "timings.parquet").write_text("nonsense")
     settle(runs / "b")
     found = history(runs, measures=["p95_ms", "mrr@10"])
@@ -212,7 +212,7 @@ def test_damaged_times_take_no_measure_with_them(runs):
     assert "timings.parquet: cannot be read" in found.skipped[str(runs / "b" / "mine")]
 
 
-def test_scores_of_several_trials_are_averaged_query_by_query(runs):
+def test_history_scores_of_several_trials_are_averaged(runs):
     table = pl.read_csv(runs / "b" / "scores.csv")
     trials = [table.with_columns(pl.lit(i).alias("trial"), pl.col("value") + i / 10) for i in (0, 1)]
     pl.concat(trials).write_csv(runs / "b" / "scores.csv")
@@ -221,7 +221,7 @@ def test_scores_of_several_trials_are_averaged_query_by_query(runs):
     assert (point.mean.value, point.mean.n) == (pytest.approx(0.55), 30)
 
 
-def test_folders_without_a_convention_are_named_in_a_note(runs):
+def test_history_unknown_convention_adds_note(runs):
     (runs / "b" / "experiment.json").unlink()
     settle(runs / "b")
     found = history(runs, measures="mrr@10")
@@ -229,21 +229,21 @@ def test_folders_without_a_convention_are_named_in_a_note(runs):
     assert found.notes == ["unknown convention of the scores in 1 folder"]
 
 
-def test_a_convention_that_has_no_name_cannot_be_had_again(runs):
+def test_history_unknown_convention_is_skipped_only_when_rescored(runs):
     (runs / "b" / "experiment.json").write_text('{"convention": "default(ties=given)", "measures": ["mrr@10"]}')
     settle(runs / "b")
     assert means(runs) == [1.0, 0.5]
     assert "which cannot be reconstructed from its name" in "".join(history(runs, measures="ndcg@3").skipped.values())
 
 
-def test_scored_in_blocks_or_at_once_it_is_the_same(runs, monkeypatch):
+def test_history_rescoring_in_blocks_equals_rescoring_at_once(runs, monkeypatch):
     how = {"measures": ["ndcg@3", "map"]}
     at_once = history(runs, **how).points
     monkeypatch.setattr(rescoring, "MAX_WHOLE_READ_BYTES", 0)
     assert history(runs, **how).points == at_once
 
 
-def test_runs_that_returned_the_same_are_told_apart_by_their_judgments(runs):
+def test_history_equal_runs_with_different_judgments_are_scored_separately(runs):
     shutil.copytree(runs / "a", runs / "c")
     grades = pl.read_parquet(runs / "c" / "judgments.parquet")
     grades.with_columns(pl.col("relevance") * 0).write_parquet(runs / "c" / "judgments.parquet")

@@ -36,7 +36,7 @@ def file(tmp_path_factory):
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_the_page_is_drawn_and_acts_on_no_name(file, opened, scheme):
+def test_history_page_draws_charts_and_escapes_names(file, opened, scheme):
     shown = opened(file, charts=True, scheme=scheme)
     assert shown.locator("[data-chart] svg").count() == shown.locator("[data-chart]").count() == 2
     assert shown.locator('[data-chart] .mark-symbol.role-mark:not([class*="guide"]) path').count() == 12
@@ -50,7 +50,7 @@ def test_the_page_is_drawn_and_acts_on_no_name(file, opened, scheme):
     assert dark == (scheme == "dark")
 
 
-def test_rows_are_sorted_by_what_they_are_worth(file, opened):
+def test_history_page_table_sorts_by_numeric_value(file, opened):
     shown = opened(file, charts=True)
     shown.click("#history-series th button:has-text('vs previous')")
     values = shown.locator("#history-series tbody tr td:nth-child(7)").evaluate_all(

@@ -33,7 +33,7 @@ class Database:
         return [hit.id for hit in reversed(await self.semantic_search(query, k))]
 
 
-def test_it_does_what_its_document_says():
+def test_evaluator_metrics_by_hand():
     metrics = asyncio.run(RAGEvaluator(Database()).evaluate(ground_truth=TRUTH, k=5))
     assert metrics["hit_rate"] == pytest.approx(2 / 3)
     assert metrics["mrr"] == pytest.approx((1 + 1 / 2) / 3)
@@ -45,7 +45,7 @@ def test_it_does_what_its_document_says():
     assert metrics["latency_ms"] > 0
 
 
-def test_a_function_of_ones_own_is_measured_instead():
+def test_evaluator_uses_given_retrieval_function():
     db = Database()
 
     async def hybrid_retriever(query: str, k: int):
@@ -55,7 +55,7 @@ def test_a_function_of_ones_own_is_measured_instead():
     assert metrics["mrr"] == pytest.approx((1 / 5 + 1 / 2) / 3)
 
 
-def test_one_retrieval_serves_every_k():
+def test_evaluate_k_range_nested_rankings_use_one_retrieval():
     db = Database()
     db.nested_rankings = True
     results = asyncio.run(RAGEvaluator(db).evaluate_k_range(TRUTH, k_values=[1, 3, 5]))
@@ -64,7 +64,7 @@ def test_one_retrieval_serves_every_k():
     assert sorted(db.asked) == [("one", 5), ("three", 5), ("two", 5)]
 
 
-def test_plain_functions_and_plain_databases_work_too():
+def test_evaluator_accepts_sync_functions_and_databases():
     class Plain:
         def semantic_search(self, query, k):
             return RANKINGS[query][:k]
@@ -74,7 +74,7 @@ def test_plain_functions_and_plain_databases_work_too():
     assert found["hit_rate"] == pytest.approx(2 / 3)
 
 
-def test_several_and_graded_answers():
+def test_evaluator_accepts_multiple_and_graded_answers():
     truth = [("one", {"a": 1, "c": 2}), ("two", ["b", "z"])]
     metrics = asyncio.run(RAGEvaluator(Database()).evaluate(truth, k=3))
     assert metrics["recall"] == pytest.approx((2 / 2 + 1 / 2) / 2)
@@ -84,7 +84,7 @@ def test_several_and_graded_answers():
     assert parse_ground_truth({"How?": "a", "Why?": ["b", "c"]})[1] == {"q1": {"a": 1.0}, "q2": {"b": 1.0, "c": 1.0}}
 
 
-def test_failures_count_as_nothing_found():
+def test_evaluator_failed_queries_count_as_empty_rankings():
     async def broken(query, k):
         if query == "two":
             raise ConnectionError("gone")
@@ -98,7 +98,7 @@ def test_failures_count_as_nothing_found():
     assert "1 of 3 queries failed and count as empty rankings; first: two: ConnectionError: gone" in repr(metrics)
 
 
-def test_evaluator_all_queries_failed_raises_unless_allowed():
+def test_evaluator_all_queries_failed_raises_error_unless_allowed():
     async def broken(query, k):
         raise ConnectionError("gone")
 
@@ -114,7 +114,7 @@ class _WithoutReturn:
         RANKINGS[query][:k]
 
 
-def test_evaluator_function_that_returns_none_is_an_error():
+def test_evaluator_function_returning_none_raises_error():
     def forgets(query, k):
         RANKINGS[query][:k]
 
@@ -134,7 +134,7 @@ def test_evaluator_function_that_returns_none_is_an_error():
     assert asyncio.run(RAGEvaluator().evaluate(TRUTH, retrieval_fn=lambda q, k: []))["failed"] == 0
 
 
-def test_evaluator_wrong_signature_is_refused_before_any_query():
+def test_evaluator_wrong_signature_raises_error_before_any_query():
     def lacks_k(query):
         return ["a"]
 
@@ -148,7 +148,7 @@ def test_evaluator_wrong_signature_is_refused_before_any_query():
         asyncio.run(RAGEvaluator(LacksK()).evaluate(TRUTH))
 
 
-def test_recommend_k_shows_the_error_of_failed_queries():
+def test_recommend_k_reports_failed_queries():
     def broken(query, k):
         if query == "two":
             raise ConnectionError("gone")
@@ -158,7 +158,7 @@ def test_recommend_k_shows_the_error_of_failed_queries():
     assert "1 of 3 queries failed and count as empty rankings; first: two: ConnectionError: gone" in str(advice)
 
 
-def test_evaluator_reports_relevant_ids_that_the_database_lacks():
+def test_evaluator_unknown_relevant_ids_are_noted():
     documents = [Document("a", "one"), Document("b", "two")]
     truth = [("one", "a"), ("two", "b"), ("three", "nowhere"), ("one two", {"b": 1, "elsewhere": 0})]
     note = "1 of 3 relevant ids is not in the database: `nowhere`"
@@ -182,7 +182,7 @@ class Depends:
         return [Hit(name, 1 / rank) for rank, name in enumerate(ranking[:k], 1)]
 
 
-def test_evaluate_k_range_retrieves_for_each_k_as_evaluate_does():
+def test_evaluate_k_range_retrieves_for_each_k():
     db = Depends()
     results = asyncio.run(RAGEvaluator(db).evaluate_k_range(TRUTH, [1, 3]))
     assert sorted(set(db.asked)) == [1, 3]
@@ -205,7 +205,7 @@ def test_evaluate_k_range_retrieves_once_for_nested_rankings():
     assert told in results[0]["metrics"].notes
 
 
-def test_recommend_k_says_that_no_tried_k_is_enough():
+def test_recommend_k_rising_curve_returns_none():
     truth = [(str(i), "right") for i in range(400)]
 
     def climbs(query, k):
@@ -229,7 +229,7 @@ def ladder(deep_share):
     return search
 
 
-def test_the_smallest_k_that_is_good_enough_is_recommended_with_what_it_saves():
+def test_recommend_k_returns_smallest_k_within_tolerance():
     truth = [(str(i), "right") for i in range(400)]
     advice = asyncio.run(RAGEvaluator().recommend_k(truth, [1, 3, 10, 20], ladder(100), tolerance=0.03))
     assert advice.k == 1  # one query in a hundred is lost: within three percent, with confidence
@@ -243,13 +243,13 @@ def test_the_smallest_k_that_is_good_enough_is_recommended_with_what_it_saves():
     assert "k=10" in str(strict)
 
 
-def test_few_queries_ask_for_more_documents_not_for_fewer():
+def test_recommend_k_few_queries_returns_larger_k():
     truth = [(str(i), "right") for i in range(1, 11)]
     advice = asyncio.run(RAGEvaluator().recommend_k(truth, [1, 10], ladder(10), tolerance=0.1))
     assert advice.k == 10  # a loss of 1 in 10 is within the tolerance, but not with confidence
 
 
-def test_recommend_k_few_queries_without_loss_recommends_the_largest_k():
+def test_recommend_k_few_queries_without_loss_returns_largest_k():
     def first(query, k):
         return [Hit("right" if place == 0 else f"n{place}", -float(place)) for place in range(k)]
 
@@ -268,7 +268,7 @@ def test_recommend_k_few_queries_without_loss_recommends_the_largest_k():
     assert advise(200, [1, 3, 5]).k == 1
 
 
-def test_recommend_k_flat_curve_below_one_is_not_called_rising():
+def test_recommend_k_flat_curve_is_not_reported_as_rising():
     def half(query, k):
         return [Hit("right" if place == 0 and int(query) % 2 else f"n{place}", -float(place)) for place in range(k)]
 
@@ -277,13 +277,13 @@ def test_recommend_k_flat_curve_below_one_is_not_called_rising():
     assert "still rises" not in str(advice)
 
 
-def test_tokens_are_counted_as_one_likes():
+def test_recommend_k_uses_given_token_counter():
     truth = [(str(i), "right") for i in range(1, 30)]
     advice = asyncio.run(RAGEvaluator().recommend_k(truth, [2], ladder(100), count_tokens=lambda text: 7))
     assert advice.table[0]["tokens"] == 14
 
 
-def test_mistakes_are_told():
+def test_evaluator_invalid_input_raises_error():
     for truth in ([], [("q",)], [(3, "a")], ["ab"]):
         with pytest.raises(BadInput):
             asyncio.run(RAGEvaluator(Database()).evaluate(truth))
@@ -295,7 +295,7 @@ def test_mistakes_are_told():
         asyncio.run(RAGEvaluator(Database()).recommend_k(TRUTH[:1]))
 
 
-def test_the_command_line_has_the_range_too(tmp_path):
+def test_cli_k_range_recommends_k_and_rejects_invalid_options(tmp_path):
     qrels = "".join(f"q{i} 0 right 1\n" for i in range(60))
     rows = "".join(
         f"q{i} Q0 {'right' if rank == (4 if i % 6 == 0 else 1) else f'n{rank}'} {rank} {10 - rank} t\n"

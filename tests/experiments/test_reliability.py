@@ -66,13 +66,13 @@ class Wavering:
     ("n", "c", "k", "at", "every"),
     [(3, 2, 2, 1.0, 1 / 3), (3, 1, 2, 2 / 3, 0.0), (10, 3, 5, 0.9167, 0.0), (5, 5, 5, 1.0, 1.0), (4, 0, 2, 0.0, 0.0)],
 )
-def test_golden_vectors(n, c, k, at, every):
+def test_pass_at_and_pass_all_return_golden_values(n, c, k, at, every):
     assert pass_at(n, c, k)[0] == pytest.approx(at, abs=5e-5)
     assert pass_all(n, c, k)[0] == pytest.approx(every, abs=1e-12)
 
 
 @given(st.lists(st.booleans(), min_size=1, max_size=8), st.data())
-def test_the_figures_are_shares_of_all_subsets_of_k_trials(outcomes, data):
+def test_pass_at_and_pass_all_match_enumeration_of_subsets(outcomes, data):
     k = data.draw(st.integers(1, len(outcomes)))
     subsets = list(combinations(outcomes, k))
     n, c = len(outcomes), sum(outcomes)
@@ -83,7 +83,7 @@ def test_the_figures_are_shares_of_all_subsets_of_k_trials(outcomes, data):
         assert trial_agreement(n, c) == pytest.approx(np.mean(pairs), abs=1e-12)
 
 
-def test_large_numbers_neither_overflow_nor_lose_digits():
+def test_pass_at_and_pass_all_are_exact_for_large_numbers():
     exact = [Fraction(math.comb(1900, k), math.comb(2000, k)) for k in (1, 100, 1000)]
     for k, share in zip((1, 100, 1000), exact, strict=True):
         assert pass_all(2000, 1900, k)[0] == pytest.approx(float(share), rel=1e-12)
@@ -91,14 +91,14 @@ def test_large_numbers_neither_overflow_nor_lose_digits():
     assert pass_at(10**9, 3, 2)[0] == pytest.approx(6e-9, rel=1e-6)
 
 
-def test_tasks_may_have_unequal_numbers_of_trials():
+def test_compute_reliability_accepts_unequal_trial_counts():
     found = compute_reliability({"a": (3, 2), "b": (4, 1)}, [2])
     assert found.pass_at[2].value == pytest.approx((1 + 1 / 2) / 2)
     assert found.pass_all[2].value == pytest.approx((1 / 3 + 0) / 2)
     assert found.trials == (3, 4)
 
 
-def test_more_trials_than_were_made_are_refused_with_the_reason():
+def test_reliability_k_above_number_of_trials_raises_error():
     with pytest.raises(MissingEvidence, match="a: task `few` has 2 trials, but k=3 needs as many") as error:
         reliability({"a": {"many": (5, 1), "few": (2, 1)}}, k=3)
     assert error.value.hint == "use k up to 2, or add trials"
@@ -106,14 +106,14 @@ def test_more_trials_than_were_made_are_refused_with_the_reason():
         reliability({"a": [True]}, k=0)
 
 
-def test_every_k_is_shown_until_there_are_many():
+def test_default_ks_lists_every_k_up_to_ten():
     assert default_ks(1) == [1]
     assert default_ks(10) == list(range(1, 11))
     assert default_ks(11) == [1, 2, 5, 10, 11]
     assert list(reliability({"a": (4, 2), "b": (3, 2)}).pass_at) == [1, 2, 3]
 
 
-def test_always_sometimes_and_never_by_hand():
+def test_reliability_always_flaky_and_never_by_hand():
     found = reliability({"a": [True] * 4, "b": [True, False, True, True], "c": [False] * 4, "d": [True, False] * 2})
     assert (found.always, found.flaky, found.never) == (["a"], ["d", "b"], ["c"])
     assert found.success_rate.value == pytest.approx((1 + 3 / 4 + 0 + 1 / 2) / 4)
@@ -125,7 +125,7 @@ def test_always_sometimes_and_never_by_hand():
 
 
 @pytest.mark.parametrize(("m", "passed"), [(30, 30), (30, 0), (30, 17), (8, 7), (200, 199)])
-def test_of_yes_and_no_the_interval_over_tasks_is_clopper_and_pearsons(m, passed):
+def test_interval_over_tasks_binary_values_match_clopper_pearson(m, passed):
     exact = stats.binomtest(passed, m).proportion_ci(0.95)
     values = np.array([[1.0] * passed + [0.0] * (m - passed)])
     low, high = interval_over_tasks(values)
@@ -134,7 +134,7 @@ def test_of_yes_and_no_the_interval_over_tasks_is_clopper_and_pearsons(m, passed
     assert (low[0], high[0]) == pytest.approx((exact.low, exact.high), abs=0.01)
 
 
-def test_perfect_tasks_do_not_prove_perfection():
+def test_reliability_perfect_tasks_have_lower_bound_below_one():
     found = reliability({f"t{i}": (3, 3) for i in range(40)})
     for k in (1, 2, 3):
         assert (found.pass_all[k].value, found.pass_all[k].high) == (1.0, 1.0)
@@ -165,7 +165,7 @@ TRUTH = {
 
 
 @pytest.mark.parametrize("population", TRUTH)
-def test_intervals_over_tasks_cover_at_their_level(population):
+def test_interval_over_tasks_covers_at_nominal_level(population):
     """Of 400 sets of 30 tasks with 3 to 5 trials each; 95% would be 380, and chance alone gives no fewer than 370."""
     rng = np.random.default_rng(11)
     ks = (1, 2, 3)
@@ -179,7 +179,7 @@ def test_intervals_over_tasks_cover_at_their_level(population):
     assert min(covered.values()) >= 370
 
 
-def test_the_plain_bootstrap_would_not_cover_near_perfection():
+def test_interval_over_tasks_covers_where_plain_bootstrap_fails():
     rng = np.random.default_rng(12)
     plain = ours = 0
     for turn in range(200):
@@ -193,7 +193,7 @@ def test_the_plain_bootstrap_would_not_cover_near_perfection():
 
 
 @pytest.mark.parametrize("population", TRUTH)
-def test_intervals_over_trials_cover_what_these_very_tasks_would_do(population):
+def test_interval_over_trials_covers_at_nominal_level(population):
     rng = np.random.default_rng(13)
     chances, n, ks = population(rng, 20), rng.integers(3, 7, 20), (1, 2, 3)
     covered = np.zeros((2, 3))
@@ -210,20 +210,20 @@ def test_intervals_over_trials_cover_what_these_very_tasks_would_do(population):
     assert covered.min() >= 370
 
 
-def test_intervals_over_trials_are_narrower_where_tasks_differ():
+def test_interval_over_trials_is_narrower_for_differing_tasks():
     counts = {f"t{i}": (5, 5 if i < 50 else 0) for i in range(100)}
     tasks, trials = (compute_reliability(counts, [1], over=over).pass_at[1] for over in ("tasks", "trials"))
     assert trials.high - trials.low < 0.6 * (tasks.high - tasks.low)
 
 
-def test_drawing_trials_again_would_be_centred_elsewhere():
+def test_pass_all_redrawn_trials_have_biased_mean():
     """Why no bootstrap draws trials inside of tasks: of 2 in 3 it would say 8/27 where pass^3 is 0."""
     redrawn = np.random.default_rng(0).binomial(3, 2 / 3, 100_000)
     assert pass_all(3, redrawn, 3).mean() == pytest.approx(8 / 27, abs=0.01)
     assert pass_all(3, 2, 3)[0] == 0.0
 
 
-def test_of_one_task_clopper_and_pearsons_interval_is_carried_through():
+def test_reliability_single_task_interval_matches_clopper_pearson():
     found = reliability({"only": (10, 3)})
     exact = stats.binomtest(3, 10).proportion_ci(0.95)
     assert found.over == "trials"
@@ -236,7 +236,7 @@ def test_of_one_task_clopper_and_pearsons_interval_is_carried_through():
     st.lists(st.tuples(st.integers(3, 6), st.integers(0, 3)), min_size=1, max_size=6),
     st.sampled_from(["tasks", "trials"]),
 )
-def test_figures_lie_inside_their_intervals_and_between_0_and_1(pairs, over):
+def test_reliability_values_lie_within_intervals(pairs, over):
     found = compute_reliability({str(i): pair for i, pair in enumerate(pairs)}, over=over, rounds=500)
     for figures in (found.pass_at, found.pass_all):
         for one in figures.values():
@@ -245,7 +245,7 @@ def test_figures_lie_inside_their_intervals_and_between_0_and_1(pairs, over):
     assert found.pass_at[1] == pytest.approx(found.pass_all[1], abs=1e-9)
 
 
-def test_a_bad_hour_that_all_tasks_share_is_told():
+def test_reliability_shared_bad_trial_adds_cochran_q_note():
     assert cochran_q_test(np.array([[1, 0, 0], [1, 1, 0], [1, 0, 0], [1, 0, 1]], bool)) == pytest.approx(
         math.exp(-4.5 / 2)
     )
@@ -257,13 +257,13 @@ def test_a_bad_hour_that_all_tasks_share_is_told():
     assert "Cochran's Q, p < 0.001" in reliability(storm).notes[0]
 
 
-def test_the_level_of_that_alarm_is_kept():
+def test_cochran_q_test_false_alarm_rate_matches_level():
     rng = np.random.default_rng(4)
     alarms = sum(cochran_q_test(rng.random((40, 3)) < 0.6) < 0.05 for _ in range(400))
     assert 8 <= alarms <= 33
 
 
-def test_wrong_settings_get_one_sentence():
+def test_reliability_invalid_arguments_raise_error():
     with pytest.raises(UnknownName, match="unknown interval `task`"):
         reliability({"a": [True]}, over="task")
     with pytest.raises(BadInput, match=r"the confidence must be between 0\.5 and 1, got 95"):
@@ -297,12 +297,12 @@ TWO_OF_B = '{"task":"b","reward":1,"trial":0},{"task":"b","reward":1,"trial":1}]
         ("t", "task,success\na,1\na,0\nb,1\nb,1\n"),
     ],
 )  # fmt: skip
-def test_tables_of_trials_are_read_whatever_they_call_things(tmp_path, name, text):
+def test_read_trials_accepts_common_column_names_and_formats(tmp_path, name, text):
     (tmp_path / name).write_text(text)
     assert read_trials(str(tmp_path / name)) == {"t": {"a": [True, False], "b": [True, True]}}
 
 
-def test_frames_parquet_and_counts_are_tables_too(tmp_path):
+def test_reliability_accepts_frames_parquet_and_counts(tmp_path):
     frame = pl.DataFrame({"system": ["x", "x", "y"], "task": [1, 2, 1], "n": [3, 4, 3], "c": [2, 4, 1]})
     frame.write_parquet(tmp_path / "t.parquet")
     for given_as in (frame, frame.to_pandas(), tmp_path / "t.parquet"):
@@ -314,7 +314,7 @@ def test_frames_parquet_and_counts_are_tables_too(tmp_path):
         assert "were tried on different tasks (1 in common)" in found["y"].notes[-1]
 
 
-def test_scores_need_a_threshold(tmp_path):
+def test_reliability_scores_require_threshold(tmp_path):
     (tmp_path / "t.csv").write_text("task,score\na,0.4\na,0.9\n")
     with pytest.raises(BadInput, match=r"t\.csv:2: the outcome of trial 1 of task `a` must be 0 or 1, got 0\.4"):
         reliability(tmp_path / "t.csv")
@@ -343,14 +343,14 @@ def test_scores_need_a_threshold(tmp_path):
         ("task,success\n", "no rows"),
     ],
 )
-def test_what_is_wrong_with_a_table_is_named_with_its_line(tmp_path, text, message):
+def test_reliability_invalid_table_error_names_line(tmp_path, text, message):
     (tmp_path / "t.csv").write_text(text)
     with pytest.raises(BadInput) as error:
         reliability(tmp_path / "t.csv")
     assert message in str(error.value)
 
 
-def test_lines_of_jsonl_and_rows_of_json_are_numbered_as_they_stand(tmp_path):
+def test_reliability_invalid_json_row_error_names_line_or_row(tmp_path):
     (tmp_path / "t.jsonl").write_text('{"task": "a", "success": 1}\n\n{"task": "", "success": 1}\n')
     with pytest.raises(BadInput, match=r"t\.jsonl:3: the task is missing"):
         reliability(tmp_path / "t.jsonl")
@@ -361,13 +361,13 @@ def test_lines_of_jsonl_and_rows_of_json_are_numbered_as_they_stand(tmp_path):
         reliability(pl.DataFrame({"task": ["a", None], "success": [1, 0]}))
 
 
-def test_blank_lines_are_no_trials_and_every_system_is_one(tmp_path):
+def test_reliability_csv_ignores_blank_lines_and_splits_systems(tmp_path):
     (tmp_path / "t.csv").write_text('"task","method","success"\n\na,x,1\n,,\na,y,0\n\n')
     found = reliability(tmp_path / "t.csv")
     assert {name: one.counts for name, one in found.items()} == {"x": {"a": (1, 1)}, "y": {"a": (1, 0)}}
 
 
-def test_a_task_by_two_keys_is_refused():
+def test_reliability_duplicate_task_or_system_key_raises_error():
     with pytest.raises(BadInput, match="duplicate task `1`"):
         reliability({1: [True], "1": [False]})
     with pytest.raises(BadInput, match="duplicate system `1`"):
@@ -375,7 +375,7 @@ def test_a_task_by_two_keys_is_refused():
 
 
 @pytest.mark.parametrize("threshold", ["nan", "inf", "-inf"])
-def test_a_threshold_is_a_finite_number_everywhere(tmp_path, threshold):
+def test_reliability_non_finite_threshold_raises_error(tmp_path, threshold):
     (tmp_path / "t.csv").write_text("task,score\na,0.4\na,0.9\n")
     number = float(threshold)
     run_of_a = {"q1": {"a": 1.0}}
@@ -390,13 +390,13 @@ def test_a_threshold_is_a_finite_number_everywhere(tmp_path, threshold):
     assert isinstance(invoke(tmp_path / "t.csv", f"--success-threshold={threshold}").exception, BadInput)
 
 
-def test_counts_have_no_scores_for_a_threshold():
+def test_reliability_threshold_with_counts_raises_error():
     assert reliability({"a": (3, 2)}).success == "as stated in the table"
     with pytest.raises(BadInput, match="applies to scores, but task `a` has counts"):
         reliability({"a": (3, 2)}, success_threshold=0.5)
 
 
-def test_whole_numbers_are_whole_numbers_numpys_too():
+def test_reliability_accepts_numpy_integers():
     for pair in ((3, 2), (np.int64(3), np.int64(2)), (np.int32(3), 2)):
         assert reliability({"a": pair}).counts == {"a": (3, 2)}
     assert reliability({"a": (np.int64(1), np.int64(0))}).counts == reliability({"a": (1, 0)}).counts == {"a": (1, 0)}
@@ -409,7 +409,7 @@ def test_whole_numbers_are_whole_numbers_numpys_too():
             reliability({"a": (3, 2)}, k=k)
 
 
-def test_reaching_a_value_of_which_less_is_better_is_no_success():
+def test_reliability_threshold_on_lower_is_better_measure_raises_error():
     runs = [{"q1": {"a": 1.0}}, {"q1": {"b": 1.0}}]
     for measure in ("unjudged@10", "rbp_resid"):
         with pytest.raises(BadInput, match="is a lower-is-better measure") as error:
@@ -418,7 +418,7 @@ def test_reaching_a_value_of_which_less_is_better_is_no_success():
     assert reliability(runs, qrels={"q1": {"a": 1}}, measure="judged@1").counts == {"q1": (2, 1)}
 
 
-def test_runs_are_trials_of_their_queries():
+def test_reliability_runs_are_trials_of_queries():
     qrels = {"q1": {"a": 1}, "q2": {"b": 1}}
     good, bad = {"q1": {"a": 2.0}, "q2": {"b": 2.0}}, {"q1": {"a": 2.0}, "q2": {"x": 2.0}}
     found = reliability({"sure": [good, good], "unsure": [good, bad]}, qrels=qrels)
@@ -431,7 +431,7 @@ def test_runs_are_trials_of_their_queries():
         reliability([good, bad], qrels=qrels, success_threshold=0)
 
 
-def test_queries_that_a_run_does_not_have_are_failures_and_told():
+def test_reliability_missing_queries_count_as_failures_and_are_noted():
     found = ragauge.reliability(
         [{"q1": {"a": 1.0}}, {"q1": {"a": 1.0}, "q2": {"b": 1.0}}], qrels={"q1": ["a"], "q2": ["b"]}
     )
@@ -439,7 +439,7 @@ def test_queries_that_a_run_does_not_have_are_failures_and_told():
     assert "trials, trial 1, does not have 1 of 2 judged queries: they count 0" in found.notes
 
 
-def test_queries_without_a_value_are_left_out_and_told(tmp_path):
+def test_reliability_queries_without_value_are_omitted_and_noted(tmp_path):
     (tmp_path / "qrels").write_text("q1 0 a 1\nq2 0 b 0\n")
     for name in "12":
         (tmp_path / f"{name}.run").write_text("q1 Q0 a 1 1.0 x\nq2 Q0 b 1 1.0 x\n")
@@ -459,7 +459,7 @@ def rankings(one):
     return [{query: tuple(docs) for query, docs in trial.nested.items()} for trial in one.trials()]
 
 
-def test_every_ranking_of_a_repeated_run_is_kept_on_disk(tmp_path):
+def test_run_repeats_rankings_are_saved(tmp_path):
     found = run(DATA, {"w": Wavering()}, repeats=3, warmup=0, out=tmp_path, measures=["recall@10"]).runs["w"]
     assert found.repeats.columns == ["query", "repeat", "doc", "rank", "score"]
     assert found.repeats["repeat"].unique().sort().to_list() == [1, 2]
@@ -472,14 +472,14 @@ def test_every_ranking_of_a_repeated_run_is_kept_on_disk(tmp_path):
     assert rankings(kept.runs["w"]) == [first, second, third]
 
 
-def test_one_time_is_one_trial_and_leaves_no_file(tmp_path):
+def test_run_single_repeat_writes_no_repeats_file(tmp_path):
     found = run(DATA, {"w": Wavering()}, warmup=0, out=tmp_path, measures=["recall@10"]).runs["w"]
     assert found.repeats is None
     assert found.trials() == [found]
     assert not (tmp_path / "w" / "repeats.parquet").exists()
 
 
-def test_a_failed_repeat_is_an_empty_ranking_and_not_a_missing_one(tmp_path):
+def test_reliability_failed_repeat_counts_as_failure(tmp_path):
     run(DATA, {"w": Wavering(fails=[(6, 1), (6, 2), (8, 2)])}, repeats=2, warmup=0, out=tmp_path, measures=["mrr"])
     first = runs_folder.read_run_folder(tmp_path / "w").trials()[0]
     assert "q6" not in first.nested
@@ -493,7 +493,7 @@ def test_a_failed_repeat_is_an_empty_ranking_and_not_a_missing_one(tmp_path):
     assert reliability(tmp_path / "v").never == list(QUERIES)
 
 
-def test_what_is_asked_again_does_not_touch_the_other_repeats(tmp_path):
+def test_run_retrying_failed_queries_keeps_other_repeats(tmp_path):
     system = Wavering(fails=[(6, 2), (8, 1)])
     before = rankings(run(DATA, {"w": system}, repeats=3, warmup=0, out=tmp_path, measures=["mrr"]).runs["w"])
     again = run(DATA, {"w": system}, repeats=3, warmup=0, out=tmp_path, measures=["mrr"], reuse=True)
@@ -505,7 +505,7 @@ def test_what_is_asked_again_does_not_touch_the_other_repeats(tmp_path):
     assert after == before
 
 
-def test_what_was_stopped_in_a_repeat_goes_on_with_the_rankings_that_it_had(tmp_path):
+def test_run_interrupted_repeat_resumes_with_saved_rankings(tmp_path):
     whole = rankings(run(DATA, {"w": Wavering()}, repeats=3, warmup=0, measures=["mrr"]).runs["w"])
     system = Wavering()
     calls = iter(range(100))
@@ -523,7 +523,7 @@ def test_what_was_stopped_in_a_repeat_goes_on_with_the_rankings_that_it_had(tmp_
     ]
 
 
-def test_a_folder_without_its_repeats_is_asked_for_them(tmp_path):
+def test_run_reuse_restores_missing_repeats(tmp_path):
     run(DATA, {"w": Wavering()}, repeats=2, warmup=0, out=tmp_path, measures=["mrr"])
     (tmp_path / "w" / "repeats.parquet").unlink()
     with pytest.raises(MissingEvidence, match="only the rankings of the first trial of w were saved"):
@@ -533,7 +533,7 @@ def test_a_folder_without_its_repeats_is_asked_for_them(tmp_path):
     assert len(runs_folder.read_run_folder(tmp_path / "w").trials()) == 2
 
 
-def test_an_experiment_is_a_set_of_trials():
+def test_reliability_accepts_experiment():
     found = run(DATA, {"w": Wavering(), "sure": lambda q, k: [f"d{q.removeprefix('word')}"]}, repeats=3, warmup=0)
     both = reliability(found)
     assert both["sure"].pass_all[3].value == 1.0
@@ -541,14 +541,14 @@ def test_an_experiment_is_a_set_of_trials():
     assert both["w"].pass_at[1].value == pytest.approx((12 + 6 + 4) / 36)
 
 
-def test_reliability_measure_beyond_k_is_an_error_with_its_reason(tmp_path):
+def test_reliability_measure_beyond_k_raises_error_with_reason(tmp_path):
     run(DATA, {"w": Wavering()}, repeats=2, warmup=0, out=tmp_path, k=1, measures=["mrr@1"])
     reason = "no query of w has a value of hit_rate@5: hit_rate@5 is undefined: the run was made with k=1"
     with pytest.raises(MissingEvidence, match=reason):
         reliability(tmp_path / "w")
 
 
-def test_a_real_collection_agrees_with_counting_by_hand(shared, tmp_path):
+def test_reliability_real_collection_matches_enumeration(shared, tmp_path):
     folder = shared("cranfield") / "beir"
     data = ragauge.load(folder)
     rng = np.random.default_rng(7)
@@ -586,7 +586,7 @@ def cells_of(table):
     return [[cell.strip() for cell in row] for row in table.texts()]
 
 
-def test_reliability_report_has_tables_of_pass_rates_stability_and_flaky_tasks():
+def test_reliability_report_shows_pass_rates_stability_and_flaky_tasks():
     shown = build_report(reliability(TRIALS, k=[1, 3]), max_flaky_tasks=0)
     assert shown.summary == (
         "All 3 trials of a task succeed with probability 0.3333 [0.0084, 0.9057] for agent and 0.6667 [0.0943, 0.9916] "
@@ -613,7 +613,7 @@ def test_reliability_report_has_tables_of_pass_rates_stability_and_flaky_tasks()
     ]
 
 
-def test_reliability_is_written_in_every_format_and_read_back(tmp_path):
+def test_reliability_report_writes_every_format_and_json_round_trips(tmp_path):
     pytest.importorskip("altair")
     pytest.importorskip("vl_convert")
     found = reliability(TRIALS)
@@ -631,7 +631,7 @@ def test_reliability_is_written_in_every_format_and_read_back(tmp_path):
     assert (tmp_path / "tasks.csv").read_text().splitlines()[3] == "agent,<b>pay</b>,3,0,"
 
 
-def test_reliability_of_several_systems_has_no_value_without_a_name():
+def test_reliability_result_of_several_systems_requires_name():
     found = reliability(TRIALS)
     assert found["copy"].pass_all[3].value == pytest.approx(2 / 3)
     with pytest.raises(BadInput, match="results of 2 systems"):
@@ -645,7 +645,7 @@ def invoke(*arguments):
     return CliRunner().invoke(build_app(), ["reliability", *map(str, arguments)])
 
 
-def test_folders_of_an_experiment_give_one_table(tmp_path):
+def test_cli_reliability_run_folders_print_one_table(tmp_path):
     sure = lambda q, k: [f"d{q.removeprefix('word')}"]  # noqa: E731
     run(DATA, {"w": Wavering(), "sure": sure}, repeats=3, warmup=0, out=tmp_path, measures=["mrr"])
     shown = invoke(tmp_path)
@@ -660,7 +660,7 @@ def test_folders_of_an_experiment_give_one_table(tmp_path):
     assert "`--flaky 10` shows all flaky tasks" in invoke(tmp_path, "--flaky", 2).stderr
 
 
-def test_runs_of_one_name_are_trials(tmp_path):
+def test_cli_reliability_runs_with_equal_name_are_trials(tmp_path):
     (tmp_path / "qrels").write_text("q1 0 a 1\nq2 0 b 1\n")
     (tmp_path / "1.run").write_text("q1 Q0 a 1 1.0 x\nq2 Q0 b 1 1.0 x\n")
     (tmp_path / "2.run").write_text("q1 Q0 a 1 1.0 x\n")
@@ -682,14 +682,14 @@ def test_runs_of_one_name_are_trials(tmp_path):
     assert "s: one trial per task" in once.stderr
 
 
-def test_several_tables_are_several_systems(tmp_path):
+def test_cli_reliability_tables_are_separate_systems(tmp_path):
     (tmp_path / "a.csv").write_text("task,success\nx,1\nx,0\n")
     (tmp_path / "b.csv").write_text("task,n,c\nx,2,2\n")
     found = json.loads(invoke(f"first={tmp_path / 'a.csv'}", tmp_path / "b.csv", "--json").stdout)["systems"]
     assert {name: one["success_rate"]["value"] for name, one in found.items()} == {"first": 0.5, "b": 1.0}
 
 
-def test_the_table_fits_80_columns_and_texts_stay_texts(tmp_path, monkeypatch):
+def test_cli_reliability_table_fits_80_columns_and_escapes_text(tmp_path, monkeypatch):
     name = "dense(embedder=minilm,store=faiss(kind=hnsw))"
     texts = dict.fromkeys(QUERIES, "[bold]why[/bold]\x1b[31m " + "so " * 40)
     data = Dataset("small", DOCUMENTS, texts, DATA.judgments)
@@ -712,7 +712,7 @@ def test_the_table_fits_80_columns_and_texts_stay_texts(tmp_path, monkeypatch):
     assert "[bold]why[/bold]\ufffd[31m so" in shown.stdout
 
 
-def test_names_from_a_file_do_not_reach_the_terminal_as_they_are(tmp_path):
+def test_cli_reliability_removes_control_characters_from_names(tmp_path):
     rows = [
         "task,system,success",
         *(f'"t\x1b[2J{i}","s\x1b]0;x\x07{j}",{(i + j) % 2}' for i in (1, 2, 2) for j in (1, 2)),

@@ -11,6 +11,7 @@ import ragauge
 from command import command_in
 from ragauge import BadInput, Dataset, Document, Judgments
 from ragauge.core.components import is_reproducible
+from ragauge.core.run_dates import RunDate
 from ragauge.core.specs import Spec
 from servers import serving
 
@@ -38,7 +39,7 @@ def test_is_reproducible_only_if_every_part_is_built_in_and_local(family, descri
     assert is_reproducible(family, described) is expected
 
 
-def test_is_reproducible_local_model_folder_needs_hashes(tmp_path):
+def test_is_reproducible_local_model_folder_requires_hashes(tmp_path):
     described = f"dense(embedder=transformers(model='{tmp_path}'))"
     assert not is_reproducible("retrievers", described)
     assert is_reproducible("retrievers", described, files_hashed=True)
@@ -75,7 +76,7 @@ def run_indexed(system, out, **how):
     return ragauge.run(QUERIES, {"mine": system}, measures=["recall@5"], out=out, warmup=0, **how)
 
 
-def test_run_changed_index_of_a_user_object_is_run_again(tmp_path, indexed):
+def test_run_user_object_with_changed_index_is_run_again(tmp_path, indexed):
     first = run_indexed(indexed, tmp_path / "out")
     assert first.scores["mine"].means["recall@5"] == 1.0
     write_index(tmp_path, 6)
@@ -88,7 +89,7 @@ def test_run_changed_index_of_a_user_object_is_run_again(tmp_path, indexed):
     assert "run again" not in (tmp_path / "out" / "mine" / "manifest.json").read_text()
 
 
-def test_run_reuse_keeps_answers_of_a_user_object(tmp_path, indexed):
+def test_run_reuse_keeps_results_of_user_object(tmp_path, indexed):
     first = run_indexed(indexed, tmp_path / "out")
     write_index(tmp_path, 6)
     asked = len(indexed.queries)
@@ -109,7 +110,7 @@ def test_run_fresh_and_reuse_are_mutually_exclusive(tmp_path, indexed):
     assert "error: --fresh and --reuse are mutually exclusive" in done.stderr
 
 
-def test_run_built_in_system_is_reused(tmp_path):
+def test_run_builtin_system_is_reused(tmp_path):
     small = "synthetic:needles(documents=30, queries=10)"
     ragauge.run(small, ["bm25"], out=tmp_path)
     again = ragauge.run(small, ["bm25"], out=tmp_path)
@@ -128,7 +129,7 @@ def test_run_http_service_is_run_again(tmp_path):
     assert [one.scores["mine"].means["recall@5"] for one in (first, again, kept)] == [0.125, 0.25, 0.25]
 
 
-def test_run_reused_after_a_change_prints_only_the_note_of_this_command(tmp_path):
+def test_run_reused_after_change_prints_only_current_note(tmp_path):
     small = "synthetic:needles(documents=30, queries=10)"
     ragauge.run(small, {"a": "bm25"}, out=tmp_path)
     changed = ragauge.run(small, {"a": "bm25(k1=2.0)"}, out=tmp_path)
@@ -139,7 +140,7 @@ def test_run_reused_after_a_change_prints_only_the_note_of_this_command(tmp_path
     assert ragauge.overview(tmp_path, audited=False).notes == []
 
 
-def test_run_interrupted_in_a_later_system_resumes_and_reuses_the_first(tmp_path, indexed):
+def test_run_interrupted_in_later_system_resumes_and_reuses_first(tmp_path, indexed):
     def interrupted(query, k):
         raise KeyboardInterrupt
 
@@ -162,7 +163,7 @@ def test_run_interrupted_in_a_later_system_resumes_and_reuses_the_first(tmp_path
     assert len(indexed.queries) == 2 * asked
 
 
-def test_run_failed_queries_of_a_reused_run_keep_the_date_of_the_others(tmp_path, indexed):
+def test_run_reuse_retries_failed_queries_and_keeps_original_date(tmp_path, indexed):
     indexed.path.unlink()
     write_index(tmp_path, 8)
     broken = IndexReader(indexed.path)
@@ -193,7 +194,7 @@ def reused(tmp_path, indexed):
     return tmp_path / "out", dates, f"rankings retrieved: mine {dates['mine']} (reused); new {dates['new']}"
 
 
-def test_gate_says_when_answers_were_made_in_every_format(tmp_path, reused):
+def test_gate_reports_retrieval_dates_in_every_format(tmp_path, reused):
     out, dates, _ = reused
     files = ["--junit", "gate.xml", "-o", "gate.md"]
     told = command_in(tmp_path)("gate", out / "new", "-b", out / "mine", "-r", "recall@5 >= 0.1", *files)
@@ -207,7 +208,7 @@ def test_gate_says_when_answers_were_made_in_every_format(tmp_path, reused):
     assert json.loads(data)["answers"] == {"run": {"made": dates["mine"], "reused": True}}
 
 
-def test_compare_says_when_answers_were_made_in_every_format(tmp_path, reused):
+def test_compare_reports_retrieval_dates_in_every_format(tmp_path, reused):
     out, dates, line = reused
     compare = command_in(tmp_path, "compare", str(out), "-m", "recall@5")
     assert f"note: {line}\n" in compare("--verbose").stderr
@@ -222,7 +223,7 @@ def test_compare_says_when_answers_were_made_in_every_format(tmp_path, reused):
 
 
 @pytest.mark.slow
-def test_report_says_when_answers_were_made_in_every_format(tmp_path, reused):
+def test_report_shows_retrieval_dates_in_every_format(tmp_path, reused):
     out, dates, _ = reused
     report = command_in(tmp_path, "report", str(out), "--no-audit")
     assert "reused: mine" in report().stdout
@@ -232,7 +233,7 @@ def test_report_says_when_answers_were_made_in_every_format(tmp_path, reused):
         found = {row["system"]: (row["made"], row["reused"]) for row in rows}
         assert found == {"mine": (dates["mine"], "true"), "new": (dates["new"], "false")}
     systems = json.loads(report("--format", "json").stdout)["systems"]
-    assert (systems["mine"]["made"], systems["mine"]["reused"]) == (dates["mine"], True)
+    assert RunDate.find(systems["mine"]["manifest"]) == RunDate(dates["mine"], True)
     report("-o", "page.html")
     page = (tmp_path / "page.html").read_text()
     assert f"{dates['mine']}, reused" in page
@@ -240,7 +241,7 @@ def test_report_says_when_answers_were_made_in_every_format(tmp_path, reused):
 
 
 @pytest.mark.slow
-def test_embedders_service_is_measured_again_and_built_in_is_reused(tmp_path, monkeypatch):
+def test_compare_embedders_reuses_builtin_but_not_service(tmp_path, monkeypatch):
     monkeypatch.setenv("OPENAI_API_KEY", "key-of-a-test")
     documents = [Document(f"d{i}", f"word{i} text") for i in range(12)]
     queries = {f"q{i}": f"word{i}" for i in range(12)}

@@ -80,7 +80,7 @@ def nothing_found(query, k):
 # Python
 
 
-def test_each_dataset_is_an_experiment_of_its_own(tmp_path):
+def test_run_each_returns_one_experiment_per_dataset(tmp_path):
     study = run_each(
         [small("one", 6), small("two", 3)],
         {"mine": found_by_word, "none": nothing_found},
@@ -97,7 +97,7 @@ def test_each_dataset_is_an_experiment_of_its_own(tmp_path):
     assert alone.means["recall@1"] == 0.5
 
 
-def test_scores_are_of_the_first_trial_and_an_overview_is_over_all():
+def test_run_each_scores_use_first_trial_and_overview_uses_all():
     asked = Counter()
 
     def first_time_right(query, k):
@@ -109,7 +109,7 @@ def test_scores_are_of_the_first_trial_and_an_overview_is_over_all():
     assert overview(study.experiments["one"]).entries["mine"].means["recall@1"].value == 0.25
 
 
-def test_a_dataset_that_cannot_be_run_is_left_out_and_says_why(tmp_path):
+def test_run_each_unloadable_dataset_fails_alone_when_allowed(tmp_path):
     datasets = {"good": small("one", 6), "bad": "nothere"}
     with pytest.raises(UnknownName, match=r"^bad: unknown dataset `nothere`"):
         run_each(datasets, {"mine": found_by_word})
@@ -131,12 +131,12 @@ def test_a_dataset_that_cannot_be_run_is_left_out_and_says_why(tmp_path):
         (["report.md"], "a dataset cannot be named `report.md`"),
     ],
 )
-def test_datasets_that_cannot_be_told_apart_are_refused(datasets, message):
+def test_datasets_by_name_ambiguous_names_raise_error(datasets, message):
     with pytest.raises(BadInput, match=message):
         datasets_by_name(datasets)
 
 
-def test_datasets_are_called_as_they_are_named(tmp_path):
+def test_datasets_by_name_uses_dataset_and_folder_names(tmp_path):
     (tmp_path / "mine" / "beir").mkdir(parents=True)
     given = ["pydocs", SMALL, tmp_path / "mine" / "beir", small("one", 6)]
     assert list(datasets_by_name(given)) == ["pydocs", SMALL, "mine", "one"]
@@ -146,7 +146,7 @@ def test_datasets_are_called_as_they_are_named(tmp_path):
 # Measures that a dataset cannot tell
 
 
-def test_a_measure_that_the_judgments_cannot_tell_is_left_out_before_anything_runs():
+def test_run_unsupported_measures_are_omitted_before_any_query():
     asked = []
 
     def search(query, k):
@@ -166,13 +166,13 @@ def test_a_measure_that_the_judgments_cannot_tell_is_left_out_before_anything_ru
 
 
 @pytest.mark.parametrize("convention", ["default", "trec10", "sklearn", "rig"])
-def test_measures_that_can_be_told_are_kept_under_every_convention(convention):
+def test_run_supported_measures_are_kept_under_every_convention(convention):
     found = run(small("one", 6), {"mine": found_by_word}, measures=["recall@5", "mrr"], convention=convention)
     assert len(found.measures) == 2
     assert not any("left out" in note for note in found.notes)
 
 
-def test_the_target_map_is_kept_beside_the_judgments(tmp_path):
+def test_run_folder_keeps_target_map(tmp_path):
     data = small("one", 6)
     shared = {f"d{i}": ["low" if i < 3 else "high"] for i in range(6)}
     grades = {query: {f"d{i}": 1 for i in range(6)} for query in data.queries}
@@ -210,7 +210,7 @@ def seen_of(**columns):
     return overviews
 
 
-def test_mean_ranks_are_those_of_scipy():
+def test_compute_mean_ranks_matches_scipy_rankdata():
     rng = np.random.default_rng(0)
     for _ in range(50):
         values = rng.integers(0, 4, 5).tolist()
@@ -243,7 +243,7 @@ def test_mean_ranks_are_those_of_scipy():
     )
 
 
-def test_a_system_that_a_dataset_lacks_has_a_dash_and_that_dataset_no_rank():
+def test_measure_table_missing_system_has_dash_and_no_rank():
     seen = seen_of(one={"a": [1, 1], "b": [1, 0]}, two={"a": [1, 0]}, three={"a": [0, 0], "b": [0, 1]})
     found = experiment_set.build_measure_table(seen, "recall@1")
     assert found.texts() == [["a", "1.0000", "0.5000", "0.0000", "1.50"], ["b", "0.5000", "-", "0.5000", "1.50"]]
@@ -253,7 +253,7 @@ def test_a_system_that_a_dataset_lacks_has_a_dash_and_that_dataset_no_rank():
     assert titles_of(experiment_set.build_measure_table(never, "recall@1")) == ["recall@1", "one", "two"]
 
 
-def test_stars_are_those_of_the_comparison():
+def test_measure_table_stars_match_compare():
     right, wrong = [1] * 30, [0] * 25 + [1] * 5
     seen = seen_of(one={"base": wrong, "far": right, "same": wrong})
     row = ragauge.compare({name: seen["one"].entries[name].scores[0] for name in ("base", "far", "same")}, "base").find(
@@ -264,7 +264,7 @@ def test_stars_are_those_of_the_comparison():
     assert [cells[1] for cells in found.texts()] == ["0.1667", "1.0000 ***", "0.1667"]
 
 
-def test_the_first_measure_is_one_that_every_dataset_has():
+def test_list_measures_puts_measures_of_all_datasets_first():
     plain = run(small("plain", 6), {"mine": found_by_word}, measures=["dr@5", "recall@5", "dr@1", "mrr"])
     data = small("mapped", 6)
     mapped = Dataset("mapped", data.documents, data.queries, data.judgments.with_targets({"d0": ["x"]}))
@@ -274,7 +274,7 @@ def test_the_first_measure_is_one_that_every_dataset_has():
     assert experiment_set.build_measure_table(seen, "dr@5").texts() == [["mine", "-", "1.0000"]]
 
 
-def test_a_narrow_terminal_does_without_the_last_datasets():
+def test_measure_table_narrow_width_drops_last_datasets():
     seen = seen_of(**{f"a-dataset-with-a-long-name-{i}": {"a": [1, 0], "b": [1, 1]} for i in range(5)})
     table, left = experiment_set.build_measure_table(seen, "recall@1").fit(80)
     assert titles_of(table) == ["recall@1", *list(seen)[:2], "mean rank"]
@@ -291,7 +291,7 @@ def done(tmp_path_factory):
     return place, command("run", "study.toml", cwd=place)
 
 
-def test_a_file_with_several_datasets_gives_a_folder_for_each_and_one_table(done):
+def test_cli_run_several_datasets_writes_folder_for_each_and_one_table(done):
     place, told = done
     out = place / "runs" / "study"
     assert {one.name for one in out.iterdir()} == {"report.md", "report.html", "summary.csv", *FOLDERS.values()}
@@ -313,14 +313,14 @@ def test_a_file_with_several_datasets_gives_a_folder_for_each_and_one_table(done
         assert shown[column] == f"{alone:.4f}"
 
 
-def test_a_dataset_that_is_not_there_is_told_at_the_end_and_stops_no_other(done):
+def test_cli_run_unknown_dataset_prints_error_last_and_runs_others(done):
     _, told = done
     assert told.exit_code == 2
     assert told.stderr.splitlines()[-1].startswith("error: nothere: unknown dataset `nothere`")
     assert "Traceback" not in told.stderr
 
 
-def test_the_summary_has_every_measure_with_its_difference_and_rank(done):
+def test_cli_run_summary_csv_has_every_difference_and_rank(done):
     place, _ = done
     rows = list(csv.DictReader((place / "runs" / "study" / "summary.csv").read_text().splitlines()))
     assert len(rows) == 2 * 3 * 2
@@ -340,7 +340,7 @@ def test_the_summary_has_every_measure_with_its_difference_and_rank(done):
             assert [float(one["rank"]) for one in mine] == wanted
 
 
-def test_the_page_in_markdown_links_to_the_datasets(done):
+def test_cli_run_markdown_report_links_to_datasets(done):
     place, _ = done
     text = (place / "runs" / "study" / "report.md").read_text()
     for name, folder in FOLDERS.items():
@@ -349,7 +349,7 @@ def test_the_page_in_markdown_links_to_the_datasets(done):
     assert "mean rank" in (place / "runs" / "study" / "report.html").read_text()
 
 
-def test_the_same_command_keeps_what_is_there_and_json_has_all_of_it(done):
+def test_cli_run_again_reuses_results_and_json_lists_all(done):
     place, _ = done
     again = command("run", "study.toml", "--json", cwd=place)
     told = json.loads(again.stdout)
@@ -361,7 +361,7 @@ def test_the_same_command_keeps_what_is_there_and_json_has_all_of_it(done):
     assert names == sorted(2 * ["words", "short", "flat"])
 
 
-def test_datasets_on_the_command_line_take_the_place_of_those_in_the_file(done):
+def test_cli_run_dataset_option_replaces_datasets_of_file(done):
     place, _ = done
     once = command("run", "study.toml", "-d", SMALL, "-o", "one", "-s", "words", cwd=place)
     assert once.exit_code == 0, once.stderr
@@ -370,7 +370,7 @@ def test_datasets_on_the_command_line_take_the_place_of_those_in_the_file(done):
         command("run", "pydocs", "-d", SMALL, "-s", "bm25", cwd=place)
 
 
-def test_what_one_dataset_lacks_fails_for_that_dataset_only(tmp_path):
+def test_cli_run_missing_field_fails_only_for_affected_dataset(tmp_path):
     system = "pagerank(graph=field(field=entity))"
     (tmp_path / "names.toml").write_text(
         f'systems = ["bm25", "{system}"]\n[dataset]\na = "{SMALL}"\nb = "synthetic:nothing"\nc = "{HOPS}"\n'
@@ -386,7 +386,7 @@ def test_what_one_dataset_lacks_fails_for_that_dataset_only(tmp_path):
     ]
 
 
-def test_a_dataset_without_the_tag_is_not_split_and_a_note_says_so(tmp_path):
+def test_cli_run_by_missing_tag_adds_note_for_that_dataset(tmp_path):
     (tmp_path / "tags.toml").write_text(f'systems = ["bm25"]\n[dataset]\na = "{SMALL}"\nb = "{HOPS}"\n')
     told = command("run", "tags.toml", "-m", "mrr", "--by", "hops", cwd=tmp_path)
     assert told.exit_code == 0, told.stderr
@@ -398,7 +398,7 @@ def test_a_dataset_without_the_tag_is_not_split_and_a_note_says_so(tmp_path):
     assert "mrr by hops" in written["b"]
 
 
-def test_a_tag_that_no_dataset_has_is_a_mistake(tmp_path):
+def test_cli_run_by_unknown_tag_exits_with_2(tmp_path):
     (tmp_path / "tags.toml").write_text(f'systems = ["bm25"]\n[dataset]\na = "{SMALL}"\nb = "{HOPS}"\n')
     told = command("run", "tags.toml", "-m", "mrr", "--by", "hop", cwd=tmp_path)
     assert told.exit_code == 2
@@ -407,7 +407,7 @@ def test_a_tag_that_no_dataset_has_is_a_mistake(tmp_path):
     assert (tmp_path / "runs" / "tags" / "a" / "report.md").exists()
 
 
-def test_the_command_that_says_more_can_be_pasted_into_a_shell(tmp_path):
+def test_cli_run_next_command_is_shell_quoted(tmp_path):
     told = command("run", SMALL, "-s", "bm25", "-s", "bm25(b=0)", "-b", "bm25(b=0)", "-o", "my runs/it's", cwd=tmp_path)
     (line,) = [one for one in told.stderr.splitlines() if "next: " in one]
     words = shlex.split(line.partition("next: ")[2])
@@ -418,14 +418,14 @@ def test_the_command_that_says_more_can_be_pasted_into_a_shell(tmp_path):
     assert "next: ragauge compare out -b bm25\n" in plain.stderr
 
 
-def test_when_no_dataset_can_be_run_the_first_reason_is_raised(tmp_path):
+def test_cli_run_no_loadable_dataset_raises_first_error(tmp_path):
     (tmp_path / "none.toml").write_text('systems = ["bm25"]\ndataset = ["synthetic:nothing", "nothere"]\n')
     with pytest.raises(UnknownName, match=r"^synthetic:nothing: unknown synthetic dataset"):
         command("run", "none.toml", cwd=tmp_path)
 
 
 @pytest.mark.slow
-def test_after_ctrl_c_in_the_second_dataset_the_same_command_goes_on(tmp_path, monkeypatch):
+def test_cli_run_sigint_in_second_dataset_resumes(tmp_path, monkeypatch):
     journal = tmp_path / "runs" / "study" / FOLDERS[OTHER] / "own" / "journal.jsonl"
     (tmp_path / "hang").touch()
     (tmp_path / "mine.py").write_text(
@@ -470,7 +470,7 @@ def test_after_ctrl_c_in_the_second_dataset_the_same_command_goes_on(tmp_path, m
         ("{ a = 3 }", "`dataset` must be a list of names, got {'a': 3}"),
     ],
 )
-def test_datasets_of_a_file_are_names(tmp_path, dataset, message):
+def test_read_experiment_invalid_datasets_raise_error(tmp_path, dataset, message):
     path = tmp_path / "x.toml"
     path.write_text(f'dataset = {dataset}\nsystems = ["bm25"]')
     with pytest.raises(BadInput) as caught:
@@ -478,7 +478,7 @@ def test_datasets_of_a_file_are_names(tmp_path, dataset, message):
     assert caught.value.message == f"{path}: {message}"
 
 
-def test_a_folder_beside_the_file_is_a_dataset(tmp_path):
+def test_read_experiment_resolves_folder_relative_to_file(tmp_path):
     (tmp_path / "mine").mkdir()
     path = tmp_path / "x.toml"
     path.write_text('dataset = ["mine", "pydocs"]\nsystems = ["bm25"]')
@@ -512,7 +512,7 @@ reranker = { kind = "swarm", graph = "knn", agents = 5 }
 """
 
 
-def test_tables_of_systems_may_hold_lists_tables_and_names_of_others(tmp_path):
+def test_read_experiment_accepts_nested_tables_lists_and_references(tmp_path):
     path = tmp_path / "x.toml"
     path.write_text(NESTED)
     systems = read_experiment(str(path))["systems"]

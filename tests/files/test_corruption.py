@@ -44,12 +44,12 @@ def written(path, text):
         ),
     ],
 )
-def test_read_run_refuses_a_duplicate_key_with_its_line(tmp_path, name, text, line):
+def test_read_run_duplicate_key_raises_with_line(tmp_path, name, text, line):
     with pytest.raises(BadInput, match=rf"{name}:{line}: .*duplicate key `"):
         read_run(written(tmp_path / name, text))
 
 
-def test_read_judgments_refuses_a_duplicate_key_with_its_line(tmp_path):
+def test_read_judgments_and_samples_duplicate_key_raises_with_line(tmp_path):
     rig = '{"query_id": "q1", "relevant_docs": ["a"]}\n{"query_id": "q2", "relevant_docs": {"a": 1, "a": 0}}\n'
     with pytest.raises(BadInput, match=r"rig.jsonl:2: .*duplicate key `a`"):
         read_judgments(written(tmp_path / "rig.jsonl", rig))
@@ -58,18 +58,18 @@ def test_read_judgments_refuses_a_duplicate_key_with_its_line(tmp_path):
         read_samples(written(tmp_path / "samples.jsonl", samples))
 
 
-def test_read_run_accepts_a_value_that_is_the_name_of_a_key(tmp_path):
+def test_read_run_value_equal_to_key_name_is_accepted(tmp_path):
     text = '{"query": "doc", "doc": "query", "score": 1}\n{"query": "doc", "doc": "score", "score": 0.5}\n'
     assert read_run(written(tmp_path / "run.jsonl", text)).nested == {"doc": {"query": 1.0, "score": 0.5}}
 
 
 @pytest.mark.parametrize("header", ["query,doc,score,score", "query,doc,score,Score", "query,doc, score ,score"])
-def test_read_run_refuses_a_duplicate_column(tmp_path, header):
+def test_read_run_duplicate_column_raises_error(tmp_path, header):
     with pytest.raises(BadInput, match=r"run.csv:1: duplicate column `"):
         read_run(written(tmp_path / "run.csv", f"{header}\nq1,a,1,2\n"))
 
 
-def test_other_tables_refuse_a_duplicate_column(tmp_path):
+def test_read_tags_and_judgments_duplicate_column_raises_error(tmp_path):
     for name, mark in (("t.csv", ","), ("t.tsv", "\t")):
         with pytest.raises(BadInput, match=rf"{name}:1: duplicate column `topic`"):
             read_tags(written(tmp_path / name, mark.join(["query", "topic", "topic"]) + "\n" + mark.join("qab") + "\n"))
@@ -79,7 +79,7 @@ def test_other_tables_refuse_a_duplicate_column(tmp_path):
         read_judgments(written(tmp_path / "qrels" / "test.tsv", beir))
 
 
-def test_parquet_with_one_flipped_bit_is_never_read_as_something_else():
+def test_read_parquet_flipped_bit_raises_or_reads_same_table():
     table = pl.DataFrame(
         {
             "query": [f"q{i // 9}" for i in range(900)],
@@ -103,7 +103,7 @@ def test_parquet_with_one_flipped_bit_is_never_read_as_something_else():
     assert refused > 0.9 * FLIPS
 
 
-def test_own_parquet_files_are_checked_by_every_reader(tmp_path):
+def test_gate_run_folder_corrupt_parquet_raises_checksum_error(tmp_path):
     run(DATA, {"good": ranked([1] * 30)}, measures=["mrr@10"], out=tmp_path, warmup=0)
     for name in ("good/run.parquet", "good/timings.parquet", "judgments.parquet", "queries.parquet"):
         path = tmp_path / name
@@ -138,7 +138,7 @@ def interrupted(folder):
 
 
 @pytest.mark.parametrize("first", ["{broken\n", "[1]\n", '{"purpose": 5}\n', ""])
-def test_a_corrupt_first_journal_line_keeps_the_answers(tmp_path, first):
+def test_run_corrupt_first_journal_line_raises_and_keeps_journal(tmp_path, first):
     journal = interrupted(tmp_path)
     lines = journal.read_text().splitlines(keepends=True)
     journal.write_text("".join([first, *lines[1:]]))
@@ -149,7 +149,7 @@ def test_a_corrupt_first_journal_line_keeps_the_answers(tmp_path, first):
     assert run(DATA, {"mine": system([])}, out=tmp_path, warmup=0, fresh=True).scores["mine"].n["ndcg@10"] == 30
 
 
-def test_a_corrupt_later_journal_line_is_run_again_and_noted(tmp_path):
+def test_run_corrupt_later_journal_line_is_run_again_with_note(tmp_path):
     journal = interrupted(tmp_path)
     lines = journal.read_text().splitlines(keepends=True)
     lines[4] = lines[4][:20] + "\n"
@@ -162,7 +162,7 @@ def test_a_corrupt_later_journal_line_is_run_again_and_noted(tmp_path):
 
 
 @pytest.mark.parametrize("part", [7, "text", ["k", 10]])
-def test_a_journal_whose_plan_is_of_another_kind_is_refused(tmp_path, part):
+def test_run_journal_with_invalid_plan_raises_error(tmp_path, part):
     journal = interrupted(tmp_path)
     lines = journal.read_text().splitlines(keepends=True)
     purpose = json.loads(lines[0])
@@ -174,7 +174,7 @@ def test_a_journal_whose_plan_is_of_another_kind_is_refused(tmp_path, part):
     assert journal.read_bytes() == before
 
 
-def test_timings_without_a_required_column_are_refused_by_name(tmp_path):
+def test_read_run_folder_timings_without_column_raises_error(tmp_path):
     run(DATA, {"mine": system([])}, out=tmp_path, warmup=0)
     path = tmp_path / "mine" / "timings.parquet"
     pl.read_parquet(path).drop("error").write_parquet(path)

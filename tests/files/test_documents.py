@@ -25,20 +25,20 @@ def read(path, text: str | bytes, names: FieldNames | None = None) -> LoadedCorp
 
 
 @pytest.mark.parametrize(("ending", "mark"), [("csv", ","), ("tsv", "\t")])
-def test_a_row_with_more_cells_than_the_header_is_told_and_never_cut(ending, mark, tmp_path):
+def test_read_corpus_row_with_extra_cells_is_flaw(ending, mark, tmp_path):
     rows = [["id", "text"], ["a", "Hello", " world"], ["b", "plain"], ["c", "with an empty cell", ""]]
     found = read(tmp_path / f"c.{ending}", "".join(mark.join(row) + "\n" for row in rows))
     assert found.flaws == [CorpusFlaw("unreadable", f"c.{ending}:2", "3 cells, the header has 2")]
     assert (found.ids, found.texts) == (["b", "c"], ["plain", "with an empty cell"])
 
 
-def test_a_row_that_ends_before_its_text_is_told_and_one_that_ends_after_it_is_read(tmp_path):
+def test_read_corpus_short_row_is_flaw_only_without_text(tmp_path):
     found = read(tmp_path / "c.csv", "id,text,source\na,one\nb\nc,two,here\n")
     assert found.flaws == [CorpusFlaw("unreadable", "c.csv:3", "1 cell, the header has 3")]
     assert found.texts == ["one", "two"]
 
 
-def test_without_a_header_the_first_line_says_how_many_cells_there_are(tmp_path):
+def test_read_corpus_without_header_uses_cells_of_first_line(tmp_path):
     found = read(tmp_path / "c.csv", "a,one\nb,two, and more\nc,three\n")
     assert found.flaws == [CorpusFlaw("unreadable", "c.csv:2", "3 cells, the first line has 2")]
     assert found.ids == ["a", "c"]
@@ -54,7 +54,7 @@ BROKEN = {
 
 
 @pytest.mark.parametrize("how", BROKEN)
-def test_an_open_quote_costs_its_own_row_and_no_other(how, tmp_path):
+def test_read_corpus_open_quote_loses_only_its_row(how, tmp_path):
     text, line, said, kept = BROKEN[how]
     found = read(tmp_path / "c.csv", f"id,text\n{text}")
     assert found.flaws == [CorpusFlaw("unreadable", f"c.csv:{line}", said)]
@@ -62,7 +62,7 @@ def test_an_open_quote_costs_its_own_row_and_no_other(how, tmp_path):
     assert found.places[-1].startswith("c.csv:")
 
 
-def test_a_cell_of_many_lines_is_one_text(tmp_path):
+def test_read_corpus_multiline_cell_is_one_text(tmp_path):
     poem = "Roses, they say, are red\nViolets are blue\nSugar, too\nAnd so on, and on"
     found = read(tmp_path / "c.csv", f'id,text\na,"{poem}"\nb,"one ""two"" three"\n')
     assert found.flaws == []
@@ -71,7 +71,7 @@ def test_a_cell_of_many_lines_is_one_text(tmp_path):
 
 
 @pytest.mark.parametrize("form", ["csv", "tsv", "parquet"])
-def test_names_of_columns_may_be_written_in_any_case(form, tmp_path):
+def test_read_corpus_column_names_ignore_case(form, tmp_path):
     path = tmp_path / f"c.{form}"
     if form == "parquet":
         pl.DataFrame({"ID": ["a"], "Text": ["one"], "TITLE": ["First"]}).write_parquet(path)
@@ -82,31 +82,31 @@ def test_names_of_columns_may_be_written_in_any_case(form, tmp_path):
     assert (found.ids, found.texts, found.flaws) == (["a"], ["First one"], [])
 
 
-def test_names_that_are_given_may_be_written_in_any_case_too(tmp_path):
+def test_read_corpus_custom_field_names_ignore_case(tmp_path):
     assert read(tmp_path / "c.csv", "Key,Words\na,one\n", custom_fields("key", "words")).ids == ["a"]
 
 
 @pytest.mark.parametrize(("mark", "called"), [(";", "`;`"), ("\t", "tabs"), ("|", "`|`")])
-def test_another_separator_is_told_and_the_table_is_read(mark, called, tmp_path):
+def test_read_corpus_other_separator_is_flaw_and_table_is_read(mark, called, tmp_path):
     found = read(tmp_path / "c.csv", f'id{mark}text\na{mark}"one, two"\n')
     assert found.flaws == [CorpusFlaw("separator", "c.csv:1", f"the cells are separated by {called}, not by commas")]
     assert (found.ids, found.texts) == (["a"], ["one, two"])
 
 
 @pytest.mark.parametrize("name", ["c.jsonl.gz", "c.csv.gz", "c.gz"])
-def test_a_small_torn_archive_is_told_like_a_large_one(name, tmp_path):
+def test_read_corpus_truncated_archive_is_flaw(name, tmp_path):
     whole = gzip.compress(json.dumps({"id": "a", "text": "one"}).encode())
     found = read(tmp_path / name, whole[:-9])
     assert [one.kind for one in found.flaws] == ["unreadable"]
     assert "ended before the end-of-stream marker" in found.flaws[0].detail
 
 
-def test_a_file_that_is_not_there_is_an_error_all_the_same(tmp_path):
+def test_read_corpus_missing_file_raises_error(tmp_path):
     with pytest.raises(BadInput, match="no such file"):
         read_corpus(tmp_path / "c.jsonl", lenient=True)
 
 
-def test_documents_have_the_same_names_of_fields_wherever_they_are_read(tmp_path):
+def test_read_corpus_and_read_documents_use_same_field_names(tmp_path):
     rows = [{name: f"d{i}", "text": "words"} for i, name in enumerate(DOCUMENT_ID_FIELDS)]
     rows += [{"id": name, name: "words"} for name in TEXT_FIELDS]
     path = tmp_path / "c.jsonl"
@@ -141,7 +141,7 @@ FILE_NAMES = [*(f"c.{form}" for form in FORMATS), *(f"c.{form}{p}" for form in F
 
 
 @pytest.mark.parametrize("name", FILE_NAMES)
-def test_every_format_gives_the_same_documents_strictly_and_leniently(name, tmp_path):
+def test_read_corpus_every_format_strict_equals_lenient(name, tmp_path):
     path = write_rows(tmp_path / name)
     expected = [Document("a", "the first text", "One"), Document("b", "another", "Two")]
     assert read_corpus(path).documents == expected
@@ -151,7 +151,7 @@ def test_every_format_gives_the_same_documents_strictly_and_leniently(name, tmp_
 
 
 @pytest.mark.parametrize("ending", [".txt", ".md", ".markdown", ".rst", ".MD", ".md.gz"])
-def test_a_text_file_is_one_document_alone_and_in_a_folder(ending, tmp_path):
+def test_read_corpus_text_file_is_one_document(ending, tmp_path):
     path = tmp_path / f"page{ending}"
     path.write_bytes((gzip.compress if ending.endswith(".gz") else bytes)(b"A line.\r\nAnother one.\n"))
     (tmp_path / ".git").mkdir()
@@ -175,7 +175,7 @@ STRICT_ERRORS = {
 
 
 @pytest.mark.parametrize("case", STRICT_ERRORS)
-def test_strict_reading_refuses_what_lenient_reading_records(case, tmp_path):
+def test_read_corpus_strict_raises_for_flaws(case, tmp_path):
     name, text, message = STRICT_ERRORS[case]
     path = tmp_path / name
     path.write_bytes(text if isinstance(text, bytes) else text.encode())
@@ -184,7 +184,7 @@ def test_strict_reading_refuses_what_lenient_reading_records(case, tmp_path):
     read_corpus(path, lenient=True)
 
 
-def test_a_dataset_folder_may_have_its_corpus_in_any_format(tmp_path):
+def test_load_dataset_folder_with_corpus_in_any_format(tmp_path):
     for form in FORMATS[:-1]:
         folder = tmp_path / form
         folder.mkdir()

@@ -45,21 +45,21 @@ def write(path, text):
     ],
     ids=["plain", "tabs", "runs of spaces", "CRLF", "trailing", "leading", "comments", "blank lines", "no last end"],
 )
-def test_what_trec_eval_reads_is_read(tmp_path, change):
+def test_read_trec_files_accepts_white_space_and_comments(tmp_path, change):
     assert read_judgments(write(tmp_path / "q.txt", change(QRELS_TEXT))).nested == QRELS
     assert read_run(write(tmp_path / "r.txt", change(RUN_TEXT))).nested == RUN
 
 
-def test_fields_after_the_tag_are_ignored(tmp_path):
+def test_read_run_ignores_fields_after_tag(tmp_path):
     assert read_run(write(tmp_path / "r", RUN_TEXT.replace("tag\n", "tag and more\n"))).nested == RUN
 
 
-def test_the_rank_column_may_hold_anything(tmp_path):
+def test_read_run_ignores_rank_column(tmp_path):
     assert read_run(write(tmp_path / "r", "q1 Q0 d1 first 0.5 t\n")).nested == {"q1": {"d1": 0.5}}
 
 
 @pytest.mark.parametrize("score", ["1e-3", "+2.5", "-.5", "3.", "1E5", "inf", "-inf", "0001"])
-def test_scores_are_read_as_c_reads_them(tmp_path, score):
+def test_read_run_accepts_c_number_formats(tmp_path, score):
     assert read_run(write(tmp_path / "r", f"q Q0 d 1 {score} t\n")).nested == {"q": {"d": float(score)}}
 
 
@@ -74,13 +74,13 @@ def test_scores_are_read_as_c_reads_them(tmp_path, score):
         ("# nothing\n", r"r\.txt: no rows"),
     ],
 )
-def test_a_line_that_cannot_be_read_is_named(tmp_path, text, complaint):
+def test_evaluate_invalid_run_line_raises_with_line(tmp_path, text, complaint):
     path = write(tmp_path / "r.txt", text)
     with pytest.raises(BadInput, match=complaint):
         evaluate({"q": {"d": 1}}, path, ["mrr"])
 
 
-def test_a_line_far_into_a_large_file_is_named_by_its_number(tmp_path, monkeypatch):
+def test_evaluate_invalid_line_in_large_file_raises_with_line(tmp_path, monkeypatch):
     rows = [f"q{i // 10} Q0 d{i} 1 {i / 7:.4f} t\n" for i in range(5000)]
     rows[4321] = "q432 Q0 d4321 1 x t\n"
     path = write(tmp_path / "r.txt", "".join(rows))
@@ -90,7 +90,7 @@ def test_a_line_far_into_a_large_file_is_named_by_its_number(tmp_path, monkeypat
     assert (error.value.file, error.value.line) == (str(path), 4322)
 
 
-def test_blocks_of_any_size_give_the_same_run(tmp_path, monkeypatch):
+def test_evaluate_is_independent_of_block_size(tmp_path, monkeypatch):
     rows = "".join(f"q{i // 37} Q0 d{i} 1 {(i * 7) % 11} t\n" for i in range(500))
     path = write(tmp_path / "r.txt", rows)
     qrels = {f"q{q}": {f"d{q * 37 + i}": 1 for i in range(0, 37, 5)} for q in range(13)}
@@ -110,7 +110,7 @@ LINES = st.lists(
 
 
 @given(LINES, st.sampled_from(["", "\n"]))
-def test_the_quick_reader_reads_what_splitting_lines_would(tmp_path_factory, lines, end):
+def test_read_qrels_matches_splitting_lines(tmp_path_factory, lines, end):
     """Whatever the bytes: the rows are those of the lines, or the file is refused."""
     path = tmp_path_factory.mktemp("trec") / "qrels.txt"
     path.write_text("\n".join(lines) + end)
@@ -126,24 +126,24 @@ def test_the_quick_reader_reads_what_splitting_lines_would(tmp_path_factory, lin
     assert found["grade"].to_list() == [float(row[3]) for row in rows]
 
 
-def test_compressed_files_are_read_whatever_their_name(tmp_path):
+def test_read_run_detects_compression_by_content(tmp_path):
     assert read_run(write(tmp_path / "r.gz", gzip.compress(RUN_TEXT.encode()))).nested == RUN
     assert read_run(write(tmp_path / "r.trec.zst", zstandard.compress(RUN_TEXT.encode()))).nested == RUN
     assert read_run(write(tmp_path / "plain.name", gzip.compress(RUN_TEXT.encode()))).nested == RUN
 
 
-def test_a_broken_archive_is_not_half_read(tmp_path):
+def test_evaluate_truncated_archive_raises_error(tmp_path):
     broken = gzip.compress((RUN_TEXT * 1000).encode())[:-20]
     with pytest.raises(BadInput, match="cannot be read to its end"):
         evaluate(QRELS, write(tmp_path / "r.gz", broken), ["mrr"])
 
 
-def test_standard_input_is_a_dash(monkeypatch):
+def test_read_run_dash_reads_stdin(monkeypatch):
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(RUN_TEXT.encode())))
     assert read_run("-").nested == RUN
 
 
-def test_a_file_that_is_not_there_is_named_with_its_neighbours(tmp_path):
+def test_read_run_missing_file_suggests_similar_name(tmp_path):
     write(tmp_path / "run.txt", RUN_TEXT)
     with pytest.raises(BadInput, match="no such file") as error:
         read_run(tmp_path / "runs.txt")
@@ -160,14 +160,14 @@ def test_a_file_that_is_not_there_is_named_with_its_neighbours(tmp_path):
     ],
     ids=["3 with header", "3 without", "4 without", "4 with header"],
 )
-def test_beir_judgments_of_three_or_four_columns(tmp_path, text):
+def test_read_judgments_beir_with_3_or_4_columns(tmp_path, text):
     (tmp_path / "qrels").mkdir()
     write(tmp_path / "qrels" / "test.tsv", text)
     assert read_judgments(tmp_path).nested == QRELS
     assert read_judgments(tmp_path / "qrels" / "test.tsv").nested == QRELS
 
 
-def test_a_folder_without_judgments_says_what_it_has(tmp_path):
+def test_read_judgments_folder_without_split_lists_splits(tmp_path):
     (tmp_path / "qrels").mkdir()
     write(tmp_path / "qrels" / "train.tsv", "q\td\t1\n")
     write(tmp_path / "qrels" / "other.tsv", "q\td\t1\n")
@@ -177,7 +177,7 @@ def test_a_folder_without_judgments_says_what_it_has(tmp_path):
     assert read_judgments(tmp_path, split="train").nested == {"q": {"d": 1.0}}
 
 
-def test_rig_lines_with_grades_or_lists(tmp_path):
+def test_read_judgments_rig_with_grades_or_lists(tmp_path):
     lines = [
         {"query_id": "q1", "query": "?", "relevant_docs": {"d1": 2, "d2": 0}, "reference_answer": "!"},
         {"query_id": "q2", "query": "?", "relevant_docs": ["d#3"]},
@@ -205,11 +205,11 @@ def test_rig_lines_with_grades_or_lists(tmp_path):
         ("r.csv", "query_id,doc_id,distance\nq1,d2,-2.5\nq1,d1,-1.0\nq2,d#3,0.5\n"),
     ],
 )
-def test_runs_with_named_columns(tmp_path, name, text):
+def test_read_run_with_named_columns(tmp_path, name, text):
     assert read_run(write(tmp_path / name, text)).nested == RUN
 
 
-def test_a_number_that_is_none_in_a_table_is_named_with_its_line(tmp_path):
+def test_read_run_invalid_table_raises_error(tmp_path):
     path = write(tmp_path / "r.csv", "query_id,doc_id,score\nq1,d2,2.5\nq1,d1,much\n")
     with pytest.raises(BadInput, match=r"r\.csv:3: the score of row 2 is not a number"):
         read_run(path)
@@ -217,21 +217,21 @@ def test_a_number_that_is_none_in_a_table_is_named_with_its_line(tmp_path):
         read_run(write(tmp_path / "s.csv", "query_id,doc_id,title\nq1,d2,x\n"))
 
 
-def test_ranked_lists_and_pgvectordb_datasets_in_json(tmp_path):
+def test_read_ranked_lists_and_pgvectordb_json(tmp_path):
     path = write(tmp_path / "p.json", '{"q1": ["d2", "d1", "d2"]}')
     assert read_run(path).table["doc"].to_list() == ["d2", "d1", "d2"]
     path = write(tmp_path / "t.json", '{"queries": ["how?"], "ground_truth": [["1", "2", "2"]], "metadata": {}}')
     assert read_judgments(path).nested == {"how?": {"1": 1, "2": 1}}
 
 
-def test_the_same_judgment_twice_is_one_and_two_grades_are_refused(tmp_path):
+def test_read_judgments_duplicate_is_one_unless_grades_differ(tmp_path):
     path = write(tmp_path / "q.txt", "q 0 a 1\nq 0 b 1\nq 0 a 1\n")
     assert read_judgments(path).nested == {"q": {"a": 1.0, "b": 1.0}}
     with pytest.raises(BadInput, match="document `a` of query `q` has the grades 1, 0"):
         read_judgments(write(path, "q 0 a 1\nq 0 a 0\n"))
 
 
-def test_judgments_whose_queries_are_mixed_are_put_together(tmp_path):
+def test_read_judgments_groups_interleaved_queries(tmp_path):
     path = write(tmp_path / "q.txt", "q1 0 a 1\nq2 0 b 1\nq1 0 c 2\n")
     assert read_judgments(path).nested == {"q1": {"a": 1.0, "c": 2.0}, "q2": {"b": 1.0}}
     assert evaluate(path, {"q1": ["c"], "q2": ["b"]}, ["num_rel"]).means["num_rel"] == 3
@@ -249,7 +249,7 @@ WRITTEN = ["trec", "csv", "tsv", "jsonl", "json", "parquet"]
     )
 )
 @pytest.mark.slow
-def test_judgments_come_back_as_they_were_written(tmp_path_factory, form, nested):
+def test_write_judgments_round_trip(tmp_path_factory, form, nested):
     path = tmp_path_factory.mktemp("out") / ("q.jsonl" if form == "rig" else f"q.{form}")
     write_judgments(read_judgments(nested), str(path), form)
     assert read_judgments(path, format=form).nested == nested
@@ -258,25 +258,25 @@ def test_judgments_come_back_as_they_were_written(tmp_path_factory, form, nested
 @pytest.mark.parametrize("form", WRITTEN)
 @given(nested=st.dictionaries(ids, st.dictionaries(ids, numbers, min_size=1, max_size=5), min_size=1, max_size=5))
 @pytest.mark.slow
-def test_runs_come_back_as_they_were_written(tmp_path_factory, form, nested):
+def test_write_run_round_trip(tmp_path_factory, form, nested):
     path = tmp_path_factory.mktemp("out") / f"r.{form}"
     write_run(read_run(nested), str(path), form)
     assert read_run(path, format=form).nested == nested
 
 
-def test_a_write_that_fails_leaves_nothing_behind(tmp_path):
+def test_write_judgments_failure_leaves_no_file(tmp_path):
     with pytest.raises(BadInput, match="these judgments have no subtopics"):
         write_judgments(read_judgments(QRELS), str(tmp_path / "q.txt"), "subtopics")
     assert list(tmp_path.iterdir()) == []
 
 
-def test_compressed_output_reads_back(tmp_path):
+def test_write_run_compressed_round_trip(tmp_path):
     for name in ("r.trec.gz", "r.csv.zst"):
         write_run(read_run(RUN), str(tmp_path / name))
         assert read_run(tmp_path / name).nested == RUN
 
 
-def test_parquet_is_read_in_pieces(tmp_path, monkeypatch):
+def test_evaluate_parquet_run_in_batches(tmp_path, monkeypatch):
     monkeypatch.setattr("ragauge.files.table_files.ROWS_PER_WRITE", 2)
     frame = pl.DataFrame({"query_id": [1, 1, 1, 2], "doc_id": [10, 11, 12, 10], "score": [0.3, 0.2, 0.1, 0.9]})
     frame.write_parquet(tmp_path / "r.parquet")
@@ -284,14 +284,14 @@ def test_parquet_is_read_in_pieces(tmp_path, monkeypatch):
     assert found.means["mrr"] == pytest.approx((1 / 3 + 1) / 2)
 
 
-def test_target_maps_from_text_and_json(tmp_path):
+def test_read_targets_from_text_and_json(tmp_path):
     assert read_targets(write(tmp_path / "t.tsv", "doc target\na A\na B\n# x\nb\tB\n")) == {"a": ["A", "B"], "b": ["B"]}
     assert read_targets(write(tmp_path / "t.json", '{"a": ["A", "B"], "b": "B"}')) == {"a": ["A", "B"], "b": ["B"]}
     with pytest.raises(BadInput, match=r"u\.tsv:1: expected a document and its targets"):
         read_targets(write(tmp_path / "u.tsv", "alone\n"))
 
 
-def test_an_unknown_format_is_named():
+def test_read_run_unknown_format_raises_error():
     with pytest.raises(LookupError, match="unknown format `trek`"):
         read_run("x", format="trek")
 
@@ -304,7 +304,7 @@ def test_an_unknown_format_is_named():
         (read_run, "model,score,set\n", "this looks like a CSV"),
     ],
 )
-def test_a_file_in_the_wrong_place_is_told_what_it_looks_like(tmp_path, read, text, hint):
+def test_read_wrong_file_type_hints_at_detected_type(tmp_path, read, text, hint):
     path = tmp_path / "file.txt"
     path.write_text(text)
     with pytest.raises(BadInput) as told:
@@ -313,14 +313,14 @@ def test_a_file_in_the_wrong_place_is_told_what_it_looks_like(tmp_path, read, te
 
 
 @pytest.mark.parametrize("place", [".", "file.txt/x.xml"])
-def test_what_cannot_be_written_is_said(tmp_path, monkeypatch, place):
+def test_atomic_write_unwritable_path_raises_error(tmp_path, monkeypatch, place):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "file.txt").write_text("")
     with pytest.raises(BadInput, match=r"is a folder|cannot be written"), atomic_write(place):
         pass
 
 
-def test_targets_with_a_carriage_return_are_refused_with_their_line(tmp_path):
+def test_read_targets_carriage_return_raises_with_line(tmp_path):
     (tmp_path / "targets.csv").write_bytes(b"d0,A\nd1,A\rd2,B\r")
     with pytest.raises(BadInput, match=r"targets\.csv:2: the line contains a carriage return"):
         read_targets(tmp_path / "targets.csv")

@@ -23,7 +23,7 @@ def made(rows=30, depth=100, k=10):
     return true, found, np.array(share)
 
 
-def test_neighbour_arrays_are_scored_by_recall_of_k():
+def test_evaluate_neighbour_arrays_defaults_to_recall_of_k():
     true, found, share = made()
     scores = ragauge.evaluate(true, found)
     assert list(scores.means) == ["recall(of=k)@1", "recall(of=k)@10"]
@@ -37,7 +37,7 @@ def test_neighbour_arrays_are_scored_by_recall_of_k():
 
 
 @pytest.mark.parametrize("ending", ["ivecs", "ibin", "npy", "ivecs.gz"])
-def test_neighbour_files_are_scored_on_the_command_line(tmp_path, ending):
+def test_cli_evaluate_and_compare_neighbour_files(tmp_path, ending):
     true, found, share = made()
     write_vectors(tmp_path / f"gt.{ending}", true)
     write_vectors(tmp_path / f"found.{ending}", found)
@@ -51,7 +51,7 @@ def test_neighbour_files_are_scored_on_the_command_line(tmp_path, ending):
     )
 
 
-def test_neighbour_arrays_that_do_not_fit_are_refused(tmp_path):
+def test_evaluate_mismatched_neighbour_arrays_raises_error(tmp_path):
     true, found, _ = made()
     with pytest.raises(BadInput, match="expected 30 rows, got 20"):
         ragauge.evaluate(true, found[:20])

@@ -25,7 +25,7 @@ def flipped(data: bytes, bit: int) -> bytes:
     return data[: bit // 8] + bytes([data[bit // 8] ^ 1 << bit % 8]) + data[bit // 8 + 1 :]
 
 
-def test_valid_files_of_several_writers_pass(tmp_path, data):
+def test_read_parquet_accepts_files_of_several_writers(tmp_path, data):
     check_structure(data, "a")
     arrow = pytest.importorskip("pyarrow")
     from pyarrow import parquet
@@ -43,7 +43,7 @@ def test_valid_files_of_several_writers_pass(tmp_path, data):
     assert read_parquet(tmp_path / "empty.parquet").height == 0
 
 
-def test_headers_that_do_not_fit_are_refused_before_polars_reads_them(data):
+def test_check_structure_flipped_bits_raise_only_bad_input(data):
     told = set()
     for bit in range(len(data) * 8):
         try:
@@ -54,7 +54,7 @@ def test_headers_that_do_not_fit_are_refused_before_polars_reads_them(data):
     assert all(one.startswith("a.parquet: the Parquet file is corrupt or incomplete (") for one in told)
 
 
-def test_any_bit_may_be_wrong_and_only_our_errors_come_out(data):
+def test_read_parquet_flipped_bits_raise_only_bad_input(data):
     refused = 0
     for bit in range(0, len(data) * 8, 7):
         try:
@@ -67,7 +67,7 @@ def test_any_bit_may_be_wrong_and_only_our_errors_come_out(data):
 @pytest.mark.parametrize(
     "content", [b"", b"PAR1", b"PAR1PAR1", b"\xff" * 50, b"PAR1" + b"\x00" * 8 + b"\xff\xff\xff\x00PAR1"]
 )
-def test_what_is_no_parquet_file_is_named(content, tmp_path):
+def test_read_invalid_parquet_file_raises_with_name(content, tmp_path):
     path = tmp_path / "a.parquet"
     path.write_bytes(content)
     for read in (read_parquet, read_parquet_columns, read_judgments, read_run):
@@ -77,7 +77,7 @@ def test_what_is_no_parquet_file_is_named(content, tmp_path):
         scan_parquet(tmp_path / "none.parquet")
 
 
-def test_columns_of_another_kind_or_without_values_are_refused(tmp_path, data):
+def test_read_parquet_invalid_columns_raise_error(tmp_path, data):
     assert read_parquet(data, columns={"query": "text"}).height == 40
     for columns, told in (
         ({"doc": "text"}, "has no column `doc`; its columns: query, score"),
@@ -89,7 +89,7 @@ def test_columns_of_another_kind_or_without_values_are_refused(tmp_path, data):
 
 
 @pytest.mark.parametrize("name", ["query_id", "doc_id", "score"])
-def test_nested_columns_are_refused_in_runs_and_judgments(name, tmp_path):
+def test_read_judgments_and_run_nested_column_raises_error(name, tmp_path):
     table = pl.DataFrame({"query_id": ["q"], "doc_id": ["d"], "score": [1.0]}).with_columns(
         pl.struct(pl.col(name)).alias(name)
     )
@@ -108,7 +108,7 @@ def test_nested_columns_are_refused_in_runs_and_judgments(name, tmp_path):
         (b"query-id\tcorpus-id\tscore\nq2\td2\t1\t5\n", "expected 3 fields, found 4"),
     ],
 )
-def test_tables_of_judgments_name_the_line_that_cannot_be_read(content, told, tmp_path):
+def test_read_judgments_beir_invalid_line_raises_with_line(content, told, tmp_path):
     (tmp_path / "qrels.tsv").write_bytes(content)
     with pytest.raises(BadInput, match=rf"qrels\.tsv:2: {told}"):
         read_judgments(str(tmp_path / "qrels.tsv"), format="beir")

@@ -65,13 +65,13 @@ def run_command(command, folder):
     return done.stdout
 
 
-def test_every_record_type_has_a_command():
+def test_record_types_all_have_a_command():
     assert set(COMMANDS) == set(RESULT_MODULES)
 
 
 @pytest.mark.parametrize("schema", COMMANDS)
 @pytest.mark.slow
-def test_record_written_by_its_command_is_valid_and_read_back(schema, folder, tmp_path):
+def test_record_of_command_is_valid_and_round_trips(schema, folder, tmp_path):
     path = tmp_path / "result.json"
     path.write_text(run_command(COMMANDS[schema], folder), encoding="utf-8")
     record_type = find_record_type(schema)
@@ -109,7 +109,7 @@ def check_frame(record):
 
 
 @pytest.mark.parametrize("schema", RESULT_MODULES)
-def test_generated_schema_is_valid_and_describes_every_field(schema):
+def test_json_schema_is_valid_and_describes_every_field(schema):
     found = json_schema(find_record_type(schema).result_type)
     Draft202012Validator.check_schema(found)
     objects = [found, *found.get("$defs", {}).values()]

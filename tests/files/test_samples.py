@@ -59,23 +59,23 @@ def written(tmp_path, text, name="samples.jsonl"):
         "Sample-ID Question Answer Contexts Reference-Answer",
     ],
 )
-def test_the_names_of_other_tools_are_understood(names):
+def test_samples_field_names_of_other_tools_are_accepted(names):
     row = dict(zip(names.split(), ("x", "When?", "1887.", ["a", "b"], "In 1887."), strict=True))
     assert samples_from([row]) == [Sample("x", "When?", "1887.", ("a", "b"), "In 1887.")]
 
 
-def test_a_list_of_one_reference_is_that_reference():
+def test_samples_list_of_one_reference_is_reference():
     assert samples_from([{"question": "?", "ground_truths": ["In 1887."]}])[0].reference == "In 1887."
 
 
-def test_what_is_no_field_is_kept_as_metadata():
+def test_samples_unknown_fields_are_kept_as_metadata():
     (one,) = samples_from(
         [{"question": "?", "answer": "!", "topic": "t", "reference_contexts": ["r"], "metadata": {"a": 1}}]
     )
     assert one.metadata == {"topic": "t", "reference_contexts": ["r"], "a": 1}
 
 
-def test_the_context_of_deepeval_is_not_what_was_retrieved():
+def test_samples_deepeval_context_is_not_retrieved_context():
     """There it is what should have been; taking it for retrieved would make any retriever perfect."""
     (golden,) = samples_from([{"input": "?", "expected_output": "!", "context": ["ideal"]}])
     assert golden.contexts is None
@@ -84,7 +84,7 @@ def test_the_context_of_deepeval_is_not_what_was_retrieved():
     assert plain.contexts == ("given",)
 
 
-def test_contexts_may_be_objects_with_ids():
+def test_samples_contexts_as_objects_with_ids():
     chunks = [{"page_content": "one", "id": 7}, {"text": "two", "document_id": "d2", "title": "Title"}]
     (one,) = samples_from([{"question": "?", "contexts": chunks}])
     assert (one.contexts, one.context_ids) == (("one", "Title two"), ("7", "d2"))
@@ -93,7 +93,7 @@ def test_contexts_may_be_objects_with_ids():
     assert (one.contexts, one.context_ids) == (("three",), ())
 
 
-def test_empty_contexts_are_not_missing_ones(tmp_path):
+def test_read_samples_empty_contexts_are_not_missing(tmp_path):
     path = written(
         tmp_path, '{"question": "?", "answer": "!", "contexts": []}\n{"question": "?", "answer": "!", "contexts": null}'
     )
@@ -102,7 +102,7 @@ def test_empty_contexts_are_not_missing_ones(tmp_path):
     assert [one.contexts for one in read_samples(table)] == [(), None]
 
 
-def test_a_conversation_becomes_history_and_question():
+def test_samples_conversation_becomes_history_and_question():
     turns = [
         {"content": "hi", "type": "human"},
         {"content": "hello", "type": "ai"},
@@ -121,7 +121,7 @@ def test_a_conversation_becomes_history_and_question():
     assert (one.history, one.question) == (("user: hi", "assistant: hello"), "When?")
 
 
-def test_a_label_is_of_faithfulness_and_labels_are_of_what_they_say():
+def test_samples_label_defaults_to_faithfulness():
     one, other = samples_from(
         [
             {"question": "?", "answer": "!", "label": 1},
@@ -136,7 +136,7 @@ def test_a_label_is_of_faithfulness_and_labels_are_of_what_they_say():
 
 @pytest.mark.parametrize("name", ["s.jsonl", "s.json", "s.csv", "s.tsv", "s.parquet", "s.jsonl.gz", "s.ndjson", "s"])
 @pytest.mark.parametrize("form", SAMPLE_ROW_BUILDERS)
-def test_what_is_written_is_read_again(name, form, tmp_path):
+def test_write_samples_every_format_round_trip(name, form, tmp_path):
     path = str(tmp_path / name)
     if form == "deepeval" and name in ("s.csv", "s.tsv"):
         with pytest.raises(BadInput, match="semicolon"):
@@ -163,12 +163,12 @@ sample = st.builds(
 @given(
     st.lists(sample, min_size=1, max_size=3, unique_by=lambda one: one.id), st.sampled_from(sorted(SAMPLE_ROW_BUILDERS))
 )
-def test_any_text_survives_in_any_form(samples, form):
+def test_samples_random_text_round_trip(samples, form):
     rows = [json.loads(json.dumps(SAMPLE_ROW_BUILDERS[form](one))) for one in samples]
     assert samples_from(rows) == samples
 
 
-def test_ragas_reads_what_is_written_for_it(tmp_path):
+def test_write_samples_ragas_has_names_of_single_turn_sample(tmp_path):
     """Names and kinds of ragas 0.4.3's SingleTurnSample, which its `from_jsonl` was seen to read."""
     path = tmp_path / "samples.jsonl"
     write_samples([FULL, BARE], str(path), "ragas")
@@ -180,7 +180,7 @@ def test_ragas_reads_what_is_written_for_it(tmp_path):
     assert second == {"id": "s2", "user_input": "Who?", "retrieved_contexts": []}
 
 
-def test_deepeval_reads_what_is_written_for_it(tmp_path):
+def test_write_samples_deepeval_has_names_of_llm_test_case(tmp_path):
     """Names of DeepEval 4.3.1's LLMTestCase; `add_test_cases_from_json_file` wants the answer's name in every row."""
     path = tmp_path / "samples.json"
     write_samples([FULL, BARE], str(path), "deepeval")
@@ -190,7 +190,7 @@ def test_deepeval_reads_what_is_written_for_it(tmp_path):
     assert second == {"name": "s2", "input": "Who?", "retrieval_context": [], "actual_output": None}
 
 
-def test_lists_in_cells_are_read_as_json_or_as_csv_writers_leave_them(tmp_path):
+def test_read_samples_csv_cells_with_json_or_python_lists(tmp_path):
     out = io.StringIO()
     writer = csv.writer(out)
     writer.writerow(["user_input", "retrieved_contexts", "response"])
@@ -216,12 +216,12 @@ def test_lists_in_cells_are_read_as_json_or_as_csv_writers_leave_them(tmp_path):
         {"question": "When?", "answer": "1887."},
     ],
 )
-def test_json_may_be_a_list_or_hold_one_or_have_columns(thing, tmp_path):
+def test_read_samples_json_accepts_lists_objects_and_columns(thing, tmp_path):
     path = written(tmp_path, json.dumps(thing), "samples.json")
     assert read_samples(path) == samples_from(thing) == [Sample("1", "When?", "1887.")]
 
 
-def test_samples_without_ids_are_called_by_their_line(tmp_path):
+def test_read_samples_missing_ids_default_to_line_numbers(tmp_path):
     path = written(tmp_path, '\n{"question": "?", "answer": "!"}\n\n{"question": "?", "answer": "!"}\n')
     assert [one.id for one in read_samples(path)] == ["2", "4"]
 
@@ -236,7 +236,7 @@ def test_samples_without_ids_are_called_by_their_line(tmp_path):
         "question\tanswer\nWhen?\t1887.\n",
     ],
 )
-def test_standard_input_is_known_by_its_first_line(text, monkeypatch):
+def test_read_samples_stdin_detects_format(text, monkeypatch):
     monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=io.BytesIO(gzip.compress(text.encode()))))
     assert [(one.question, one.answer) for one in read_samples("-")] == [("When?", "1887.")]
 
@@ -262,7 +262,7 @@ class Model:
         raise AssertionError("dumping could change what is inside")
 
 
-def test_objects_and_datasets_of_other_libraries_are_samples():
+def test_samples_from_objects_of_other_libraries():
     known = [Sample("1", "When?", "1887.")]
     assert samples_from([Row("When?", "1887.")]) == known
     assert samples_from([namedtuple("Pair", "question answer")("When?", "1887.")]) == known
@@ -273,7 +273,7 @@ def test_objects_and_datasets_of_other_libraries_are_samples():
     assert samples_from(known) == samples_from(known[0]) == known
 
 
-def test_frames_are_samples():
+def test_samples_from_polars_and_pandas_frames():
     frame = {"question": ["When?", "Who?"], "answer": ["1887.", None], "contexts": [["a"], []]}
     known = [Sample("1", "When?", "1887.", ("a",)), Sample("2", "Who?", None, ())]
     assert samples_from(pl.DataFrame(frame)) == known
@@ -315,7 +315,7 @@ def test_frames_are_samples():
         ('{"question": "?"', "the JSON cannot be read"),
     ],
 )
-def test_a_mistake_is_named_with_its_line(line, words, tmp_path):
+def test_read_samples_invalid_line_raises_with_line(line, words, tmp_path):
     path = written(tmp_path, f'{{"id": "first", "question": "?", "answer": "!"}}\n\n{line}\n')
     with pytest.raises(BadInput) as caught:
         read_samples(path)
@@ -324,28 +324,28 @@ def test_a_mistake_is_named_with_its_line(line, words, tmp_path):
 
 
 @pytest.mark.parametrize(("name", "words"), [("", "is empty"), (" ", "is ' '"), (" a", "begins or ends"), (7, "is 7")])
-def test_an_id_that_no_file_gives_back_is_refused(name, words):
+def test_samples_invalid_id_raises_error(name, words):
     with pytest.raises(BadInput, match=rf"sample 2: the id .*{words}"):
         samples_from([Sample("a", "When?", "Now."), Sample(name, "When?", "Now.")])
 
 
-def test_two_names_that_say_the_same_are_one():
+def test_samples_two_names_with_equal_values_are_accepted():
     assert samples_from([{"question": "?", "query": "?", "answer": "!"}]) == [Sample("1", "?", "!")]
 
 
-def test_a_list_that_a_spreadsheet_cut_off_does_not_pass_for_a_text(tmp_path):
+def test_read_samples_truncated_json_cell_raises_with_line(tmp_path):
     path = written(tmp_path, 'question,contexts\n?,"[""one"", ""tw"\n', "samples.csv")
     with pytest.raises(BadInput, match=r"samples.csv:2: .* cannot be read as JSON"):
         read_samples(path)
 
 
-def test_a_file_that_is_not_there_is_missed_whatever_it_ends_with(tmp_path):
+def test_read_samples_missing_file_raises_error(tmp_path):
     for ending in ("jsonl", "json", "csv", "parquet"):
         with pytest.raises(BadInput, match=rf"^{tmp_path}/none.{ending}: .*(cannot be read|no such file)"):
             read_samples(str(tmp_path / f"none.{ending}"))
 
 
-def test_nothing_is_no_samples(tmp_path):
+def test_samples_empty_or_invalid_input_raises_error(tmp_path):
     for name, text in (("a.jsonl", "\n"), ("a.json", "[]"), ("a.csv", "question,answer\n")):
         with pytest.raises(BadInput, match="no samples found"):
             read_samples(written(tmp_path, text, name))
@@ -359,13 +359,13 @@ def test_nothing_is_no_samples(tmp_path):
         write_samples([BARE], str(tmp_path / "x"), "trulens")
 
 
-def test_the_columns_of_json_are_equally_long(tmp_path):
+def test_read_samples_json_columns_of_different_lengths_raises_error(tmp_path):
     path = written(tmp_path, '{"question": ["a", "b"], "answer": ["c"]}', "samples.json")
     with pytest.raises(BadInput, match="different lengths"):
         read_samples(path)
 
 
-def test_judgments_and_runs_are_not_taken_for_samples(tmp_path):
+def test_is_samples_file_rejects_judgments_and_runs(tmp_path):
     assert is_samples_file(written(tmp_path, '{"question": "?", "answer": "!"}'))
     for text in (
         '{"query_id": "q", "doc_id": "d", "score": 1}',
@@ -380,7 +380,7 @@ def test_judgments_and_runs_are_not_taken_for_samples(tmp_path):
 # Real ones
 
 
-def test_real_tasks_with_conversations_are_read(shared, tmp_path):
+def test_samples_from_mtrag_tasks_round_trip(shared, tmp_path):
     path = shared("rag_mtrag_un") / "mtragun_reference.jsonl.gz"
     with gzip.open(path, "rt", encoding="utf-8") as lines:
         tasks = [json.loads(line) for line in lines][:50]
@@ -397,7 +397,7 @@ def test_real_tasks_with_conversations_are_read(shared, tmp_path):
 # The command line
 
 
-def test_samples_are_converted_by_name_or_by_ending(tmp_path):
+def test_cli_convert_samples_by_format_or_file_ending(tmp_path):
     path = str(tmp_path / "samples.jsonl")
     write_samples([FULL, BARE], path)
     for target, more in (("a.jsonl", ["--format", "ragas"]), ("a.json", ["--format", "deepeval"]), ("a.csv", [])):
@@ -409,7 +409,7 @@ def test_samples_are_converted_by_name_or_by_ending(tmp_path):
     assert "--format for samples must be one of ragauge, ragas, deepeval, got `csv`" in str(refused.exception)
 
 
-def test_measures_of_answers_are_listed_and_explained():
+def test_cli_measures_lists_and_explains_answer_measures():
     listed = json.loads(CliRunner().invoke(build_app(), ["measures", "--json"]).output)
     assert {"name": "faithfulness", "of": "answers"}.items() <= next(
         r for r in listed if r["name"] == "faithfulness"
@@ -423,7 +423,7 @@ def test_measures_of_answers_are_listed_and_explained():
     assert "did you mean `faithfulness`" in str(lost.exception)
 
 
-def test_fields_that_are_not_read_are_listed_and_are_a_problem_where_something_is_missing():
+def test_sample_findings_unread_fields_are_problem_if_contexts_missing():
     rows = [{"query": "How high?", "response": "High.", "retrieved": ["It is high."], "topic": "size"}]
     rows.append({"query": "How old?", "response": "Old.", "retrieved": ["It is old."], "reference_contexts": ["x"]})
     (found,) = (one for one in sample_findings("x", samples_from(rows)) if one.what == "unread fields")
@@ -441,7 +441,7 @@ def test_fields_that_are_not_read_are_listed_and_are_a_problem_where_something_i
     assert (found.problem, found.message) == (False, "unknown fields, read as metadata: topic")
 
 
-def test_odd_samples_are_found_before_they_are_judged(tmp_path):
+def test_sample_findings_lists_every_problem(tmp_path):
     samples = [
         FULL,
         BARE,
@@ -474,6 +474,6 @@ def test_odd_samples_are_found_before_they_are_judged(tmp_path):
     assert "answers that cite a missing chunk: 2 (s4, s5)" in done.output
 
 
-def test_sound_samples_raise_no_alarm():
+def test_sample_findings_valid_samples_have_no_problem():
     sound = [Sample(str(at), f"{at}?", f"{at}!", ("a", "b"), "r") for at in range(3)]
     assert not [one for one in sample_findings("x", sound) if one.problem]

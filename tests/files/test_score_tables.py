@@ -53,7 +53,7 @@ def message_of(path):
 # What is read
 
 
-def test_the_swarm_notebooks_table_is_compared_over_queries_and_seeds(tmp_path):
+def test_compare_swarm_table_over_queries_and_seeds(tmp_path):
     path = written(tmp_path / "swarm.csv", SWARM)
     assert is_scores_file(path)
     found = ragauge.compare(path, baseline="GraphFlow", by="complexity")
@@ -67,7 +67,7 @@ def test_the_swarm_notebooks_table_is_compared_over_queries_and_seeds(tmp_path):
     assert {one.stratum for one in found.strata} == {"complexity=simple", "complexity=complex"}
 
 
-def test_what_evaluate_writes_is_read_back(tmp_path):
+def test_read_scores_evaluate_csv_round_trip(tmp_path):
     qrels = written(tmp_path / "qrels", "q1 0 a 1\nq2 0 b 1\n")
     old = written(tmp_path / "old.run", "q1 Q0 x 1 2 t\nq1 Q0 a 2 1 t\nq2 Q0 x 1 1 t\n")
     new = written(tmp_path / "new.run", "q1 Q0 a 1 2 t\nq2 Q0 b 1 1 t\n")
@@ -86,7 +86,7 @@ WIDE = pl.DataFrame({"system": ["a", "a", "b", "b"], "qid": [1, 2, 1, 2], "ndcg"
 
 
 @pytest.mark.parametrize("ending", ["csv", "tsv", "jsonl", "ndjson", "parquet"])
-def test_every_kind_of_table_says_the_same(tmp_path, ending):
+def test_read_scores_every_table_format_gives_same_scores(tmp_path, ending):
     path = tmp_path / f"t.{ending}"
     if ending == "parquet":
         WIDE.write_parquet(path)
@@ -102,7 +102,7 @@ def test_every_kind_of_table_says_the_same(tmp_path, ending):
     assert known["b"].means["ndcg"] == 0.625
 
 
-def test_quotes_blanks_and_an_index_without_a_name_do_not_matter(tmp_path):
+def test_read_scores_ignores_quotes_blanks_and_unnamed_index(tmp_path):
     text = '"", "query_id", ndcg ,"said"\n0, q1 ,0.5,"a\nb"\n1,"q2",NaN,\n'
     known, _ = read_scores(written(tmp_path / "t.csv", text))
     assert known["t"].queries == ["q1", "q2"]
@@ -110,12 +110,12 @@ def test_quotes_blanks_and_an_index_without_a_name_do_not_matter(tmp_path):
     assert known["t"].per_query["ndcg"] == {"q1": 0.5}
 
 
-def test_a_very_long_cell_is_a_cell(tmp_path):
+def test_read_scores_accepts_very_long_cell(tmp_path):
     known, _ = read_scores(written(tmp_path / "t.csv", f"query,answer,mrr\nq1,{'so ' * 100_000},1\n"))
     assert known["t"].means["mrr"] == 1.0
 
 
-def test_blank_lines_are_no_rows(tmp_path):
+def test_read_scores_ignores_blank_lines(tmp_path):
     csv = written(tmp_path / "t.csv", "\nquery,mrr\n\nq1,1\n  \n,\nq2,0\n\n")
     jsonl = written(tmp_path / "t.jsonl", '\n{"query": "q1", "mrr": 1}\n\n{"query": "q2", "mrr": 0}\n\n')
     for path in (csv, jsonl):
@@ -126,14 +126,14 @@ def test_blank_lines_are_no_rows(tmp_path):
 # Which way is better
 
 
-def test_direction_of_costs_follows_from_the_unit_in_the_name():
+def test_is_lower_better_follows_unit_in_cost_name():
     less = ["latency", "p95_ms", "Latency (s)", "query latency", "build_seconds", "t_ns", "index_bytes", "wait_sec"]
     more = ["recall_second_stage", "ndcg_msmarco", "translatency", "mrr", "ms", "ndcg_ms_marco"]
     assert [name for name in (*less, *more) if is_lower_better(name)] == less
 
 
 @pytest.mark.parametrize("name", MEASURE_REGISTRY)
-def test_direction_of_every_ranking_measure_is_known_by_name(name):
+def test_is_lower_better_matches_every_ranking_measure(name):
     cutoff = {"rank": "@10", "rank?": "@10", "level": "@0.5"}.get(MEASURE_REGISTRY[name].cutoff, "")
     measure = str(parse_measure(f"{name}{cutoff}"))
     assert is_lower_better(measure) is MEASURE_REGISTRY[name].lower_is_better
@@ -141,11 +141,11 @@ def test_direction_of_every_ranking_measure_is_known_by_name(name):
 
 
 @pytest.mark.parametrize("name", ANSWER_MEASURES)
-def test_direction_of_every_answer_measure_is_known_by_name(name):
+def test_is_lower_better_matches_every_answer_measure(name):
     assert is_lower_better(name) is ANSWER_MEASURES[name].lower_is_better
 
 
-def test_direction_of_an_unknown_name_is_none():
+def test_is_lower_better_unknown_name_is_none():
     assert [is_lower_better(name) for name in ("wer", "cost", "error_rate", "score")] == [None] * 4
 
 
@@ -162,7 +162,7 @@ def liars(tmp_path, measure, header="run,query,measure,value", state=""):
 
 
 @pytest.mark.parametrize("measure", ["hallucination", "contradiction", "noise_sensitivity(chunks=relevant)"])
-def test_gate_and_compare_know_answer_measures_in_a_table(tmp_path, measure):
+def test_cli_gate_and_compare_know_direction_of_answer_measures(tmp_path, measure):
     header = "run;query;measure;value".replace(";", ",")
     honest, liar = liars(tmp_path, f'"{measure}"', header)
     for rule in ("not worse", "rise <= 0.05", "non-inferior by 0.05"):
@@ -175,7 +175,7 @@ def test_gate_and_compare_know_answer_measures_in_a_table(tmp_path, measure):
 
 
 @pytest.mark.parametrize("rule", ["wer not worse", "wer drop <= 0.1", "wer rise <= 0.1", "wer better"])
-def test_gate_refuses_an_unknown_direction_until_it_is_given(tmp_path, rule):
+def test_gate_unknown_direction_raises_error(tmp_path, rule):
     honest, liar = liars(tmp_path, "wer")
     with pytest.raises(BadInput, match="the direction of `wer` is unknown") as refused:
         ragauge.gate(liar, rule, baseline=honest)
@@ -183,7 +183,7 @@ def test_gate_refuses_an_unknown_direction_until_it_is_given(tmp_path, rule):
     assert invoke("gate", liar, "-b", honest, "-r", rule).exception.exit_code == 2
 
 
-def test_gate_goes_by_the_given_direction(tmp_path):
+def test_gate_uses_given_direction(tmp_path):
     honest, liar = liars(tmp_path, "wer")
     lower = ("--lower-is-better", "wer", "-r", "wer not worse")
     assert invoke("gate", liar, "-b", honest, *lower).exit_code == 1
@@ -195,7 +195,7 @@ def test_gate_goes_by_the_given_direction(tmp_path):
     assert not ragauge.gate(liar, "wer rise <= 0.1", baseline=honest, lower_is_better=["wer"])
 
 
-def test_gate_goes_by_the_direction_that_a_table_states(tmp_path):
+def test_gate_uses_direction_column_of_table(tmp_path):
     header = "run,query,measure,value,lower_is_better"
     honest, liar = liars(tmp_path, "wer", header, ",true")
     assert invoke("gate", liar, "-b", honest, "-r", "wer not worse").exit_code == 1
@@ -206,7 +206,7 @@ def test_gate_goes_by_the_direction_that_a_table_states(tmp_path):
     assert invoke("gate", liar, "-b", honest, "-r", "hallucination not worse").exit_code == 0
 
 
-def test_compare_says_which_direction_it_assumed(tmp_path):
+def test_compare_reports_assumed_direction(tmp_path):
     honest, liar = liars(tmp_path, "wer")
     done = invoke("compare", honest, liar, "-b", "honest")
     said = done.stderr.replace("\n", " ")
@@ -222,7 +222,7 @@ def test_compare_says_which_direction_it_assumed(tmp_path):
     assert "higher assumed to be better: wer" in " ".join(ragauge.compare(numbers, "a").notes)
 
 
-def test_report_ranks_by_the_given_direction(tmp_path):
+def test_report_ranks_by_given_direction(tmp_path):
     tables = liars(tmp_path, "wer")
     assert ragauge.report(tables, lower_is_better=["wer"]).ranked()[0] == "honest"
     assert any("higher assumed to be better: wer" in note for note in ragauge.report(tables).notes)
@@ -238,11 +238,11 @@ def test_report_ranks_by_the_given_direction(tmp_path):
         ("query,wer,lower_is_better\nq1,1,true\n", "column `lower_is_better` without a column `measure`"),
     ],
 )
-def test_directions_that_cannot_be_read_are_refused(tmp_path, table, said):
+def test_read_scores_invalid_direction_column_raises_error(tmp_path, table, said):
     assert said in message_of(written(tmp_path / "t.csv", table))
 
 
-def test_contradictory_directions_are_refused(tmp_path):
+def test_gate_and_compare_contradictory_directions_raise_error(tmp_path):
     header = "run,query,measure,value,lower_is_better"
     (tmp_path / "b").mkdir()
     honest, _ = liars(tmp_path, "wer", header, ",true")
@@ -261,7 +261,7 @@ def test_contradictory_directions_are_refused(tmp_path):
         ragauge.gate({"q": {"a": 1.0}}, "mrr >= 0.001", qrels={"q": {"a": 1}}, lower_is_better=["mrr"])
 
 
-def test_direction_of_an_own_measure_is_its_attribute(tmp_path):
+def test_custom_measure_direction_is_its_attribute(tmp_path):
     def wer(query):
         return float(len(query.ranks))
 
@@ -283,7 +283,7 @@ def test_direction_of_an_own_measure_is_its_attribute(tmp_path):
 # Judges and conventions
 
 
-def test_tables_of_other_judges_or_conventions_are_not_compared(tmp_path):
+def test_compare_other_judge_or_convention_raises_error(tmp_path):
     text = (
         "system,query,measure,value,{column}\na,q1,mrr,1,{one}\na,q2,mrr,0,{one}\nb,q1,mrr,1,{two}\nb,q2,mrr,1,{two}\n"
     )
@@ -295,13 +295,13 @@ def test_tables_of_other_judges_or_conventions_are_not_compared(tmp_path):
         assert ragauge.compare(path, "a").find("b").difference == 0.5
 
 
-def test_a_judge_is_its_name_and_its_fingerprint(tmp_path):
+def test_read_scores_judge_is_name_and_fingerprint(tmp_path):
     text = "query,judge,judge_fingerprint,convention,mrr\nq1,gpt,f00,rig,1\nq2,gpt,f00,rig,0\n"
     known, _ = read_scores(written(tmp_path / "t.csv", text))
     assert (known["t"].judge, known["t"].convention, known["t"].measures) == ("gpt f00", "rig", ["mrr"])
 
 
-def test_two_judges_of_one_system_are_a_mistake(tmp_path):
+def test_read_scores_two_judges_of_one_system_raises_error(tmp_path):
     rows = "system,seed,query,mrr,judge\na,1,q1,1,gpt\na,1,q2,1,{}\n"
     told = message_of(written(tmp_path / "t.csv", rows.format("claude")))
     assert "t.csv:3: the judge of a is `gpt` above and `claude` here" in told
@@ -341,7 +341,7 @@ def test_two_judges_of_one_system_are_a_mistake(tmp_path):
         ('query,mrr\nq1,"1\n', "s.csv:2: the table cannot be read (unexpected end of data)"),
     ],
 )
-def test_broken_tables_of_scores_are_told_with_their_line(tmp_path, text, message):
+def test_read_scores_invalid_csv_raises_with_line(tmp_path, text, message):
     assert message in message_of(written(tmp_path / "s.csv", text))
 
 
@@ -362,16 +362,16 @@ def test_broken_tables_of_scores_are_told_with_their_line(tmp_path, text, messag
         ('{"query": "q1", "mrr": 1}\n[1]\n', "s.jsonl:2: expected an object"),
     ],
 )
-def test_lines_of_jsonl_are_numbered_as_they_stand(tmp_path, text, message):
+def test_read_scores_invalid_jsonl_raises_with_line(tmp_path, text, message):
     assert message in message_of(written(tmp_path / "s.jsonl", text))
 
 
-def test_rows_without_lines_are_numbered_by_themselves(tmp_path):
+def test_read_scores_parquet_errors_have_row_number(tmp_path):
     pl.DataFrame({"query": ["q1", None, None], "mrr": [1.0, None, 0.5]}).write_parquet(tmp_path / "t.parquet")
     assert "t.parquet: the query of row 3 is missing" in message_of(tmp_path / "t.parquet")
 
 
-def test_what_is_no_table_is_told_and_no_riddle(tmp_path):
+def test_read_scores_not_a_table_raises_error(tmp_path):
     (tmp_path / "folder").mkdir()
     (tmp_path / "folder.csv").mkdir()
     text = written(tmp_path / "t.txt", "query,mrr\nq1,1\n")
@@ -386,7 +386,7 @@ def test_what_is_no_table_is_told_and_no_riddle(tmp_path):
             read(str(tmp_path / "torn.parquet"))
 
 
-def test_a_text_in_another_encoding_is_told(tmp_path):
+def test_read_scores_other_encoding_raises_with_line(tmp_path):
     (tmp_path / "t.csv").write_bytes("query,mrr\nqü,1\n".encode("latin-1"))
     assert "t.csv:2: the table cannot be read ('utf-8' codec" in message_of(tmp_path / "t.csv")
 
@@ -407,12 +407,12 @@ def test_a_text_in_another_encoding_is_told(tmp_path):
         ("t.csv", "", []),
     ],
 )
-def test_headers_are_read_as_the_table_is(tmp_path, name, text, columns):
+def test_read_header_returns_column_names(tmp_path, name, text, columns):
     source = InputFile(written(tmp_path / name, text))
     assert read_header(source, source.ending.removeprefix(".")) == columns
 
 
-def test_quoted_headers_and_nested_objects_do_not_deceive(tmp_path):
+def test_is_scores_file_handles_quoted_headers_and_nested_objects(tmp_path):
     assert is_trials_file(written(tmp_path / "a.csv", '"task","success"\n"a",1\n'))
     assert is_scores_file(written(tmp_path / "b.csv", '"query_id","ndcg@10"\n"a",1\n'))
     assert is_scores_file(written(tmp_path / "c.jsonl", '{"mrr": 1, "top": {"doc": "d1"}, "query": "q1"}\n'))
@@ -421,7 +421,7 @@ def test_quoted_headers_and_nested_objects_do_not_deceive(tmp_path):
     assert not is_trials_file(written(tmp_path / "e.csv", '"query","doc","score"\nq,d,1\n'))
 
 
-def test_tags_are_read_by_the_same_rules(tmp_path):
+def test_read_tags_ignores_blank_lines_and_rejects_missing_query(tmp_path):
     path = written(tmp_path / "tags.csv", '"query","kind"\n\nq1,easy\nq2,\n')
     assert read_tags(path) == {"q1": {"kind": "easy"}, "q2": {}}
     with pytest.raises(BadInput, match=r"tags\.csv:4: the query is missing"):
@@ -436,7 +436,7 @@ def report(path, per_query, **more):
     return written(path, json.dumps(text, indent=1))
 
 
-def test_rigs_reports_are_compared_and_their_judges_too(tmp_path):
+def test_cli_compare_rig_reports_requires_same_judge(tmp_path):
     def made(name, shift, judge="gpt"):
         return report(
             tmp_path / f"{name}.json", [[f"q{i}", 0.1 * i + shift] for i in range(5)], judge_fingerprint=judge
@@ -463,11 +463,11 @@ def test_rigs_reports_are_compared_and_their_judges_too(tmp_path):
         (["q1"], "r.json: not a report of rig"),
     ],
 )
-def test_broken_reports_of_rig_are_told(tmp_path, per_query, message):
+def test_read_scores_invalid_rig_report_raises_error(tmp_path, per_query, message):
     assert message in message_of(report(tmp_path / "r.json", per_query))
 
 
-def test_a_metric_twice_is_refused_and_a_missing_value_is_none(tmp_path):
+def test_read_scores_rig_duplicate_metric_raises_and_null_is_missing(tmp_path):
     twice = [{"metric": "mrr", "per_query": [["q1", 1]]}, {"metric": "mrr", "per_query": [["q2", 1]]}]
     assert "r.json: mrr appears more than once" in message_of(report(tmp_path / "r.json", [], metrics=twice))
     assert "not a report of rig" in message_of(report(tmp_path / "r.json", [], metrics=[]))

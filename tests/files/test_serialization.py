@@ -34,7 +34,7 @@ def through_json(thing):
     return json.loads(json.dumps(to_json_data(thing), allow_nan=False))
 
 
-def test_a_noun_within_a_noun_comes_back_as_it_went():
+def test_to_json_data_nested_results_round_trip():
     timing = OperationTiming(2, 0.5, 250.0, 240.0, 260.0, 260.0, 260.0)
     stage, tried = Stage("reading back", "killed"), [(1, False), (3, True)]
     broken = StoreFailure("one by one", stage, "boom\n  at 3", True, 2, "d3", 3, tried, True, "x")
@@ -50,7 +50,7 @@ def test_a_noun_within_a_noun_comes_back_as_it_went():
     assert again.broken.tried == tried
 
 
-def test_no_number_is_null_and_comes_back_as_no_number():
+def test_to_json_data_nan_is_null_and_round_trips():
     change = QueryChange("q1", "what?", math.nan, {"mrr": math.inf}, ("d1",))
     data = through_json(change)
     assert data["gain"] is None
@@ -60,7 +60,7 @@ def test_no_number_is_null_and_comes_back_as_no_number():
     assert again.entered == ("d1",)
 
 
-def test_numbers_of_numpy_are_plain_numbers():
+def test_to_json_data_numpy_values_are_plain_numbers():
     assert to_json_data({"a": np.float32(0.5), "b": np.arange(2), "c": np.bool_(True)}) == {
         "a": 0.5,
         "b": [0, 1],
@@ -68,7 +68,7 @@ def test_numbers_of_numpy_are_plain_numbers():
     }
 
 
-def test_what_is_not_known_is_let_be_and_what_lacks_has_its_default():
+def test_from_json_data_ignores_unknown_and_defaults_missing_fields():
     assert from_json_data(BatchStep, {"id": "d", "marginal": 1, "total": 2, "new": 3}, source="x") == BatchStep(
         "d", 1.0, 2.0
     )
@@ -76,12 +76,12 @@ def test_what_is_not_known_is_let_be_and_what_lacks_has_its_default():
 
 
 @pytest.mark.parametrize("data", [{"id": "d"}, [], "text", {"id": 3, "marginal": 1, "total": 2}, None])
-def test_data_of_something_else_is_refused_with_the_file(data):
+def test_from_json_data_wrong_type_raises_with_source(data):
     with pytest.raises(BadInput, match=r"^x\.json: "):
         from_json_data(BatchStep, data, source="x.json")
 
 
-def test_a_finding_keeps_its_table():
+def test_to_json_data_finding_grid_round_trip():
     lint = Lint(
         "c",
         1,
@@ -93,7 +93,7 @@ def test_a_finding_keeps_its_table():
 
 
 @given(st.floats(-1, 1), st.lists(st.tuples(st.text(), FLOATS, FLOATS)), st.text())
-def test_any_gain_comes_back(total, batch, note):
+def test_to_json_data_random_gain_round_trip(total, batch, note):
     gain = Gain(
         total, math.nan, math.nan, 0.95, [], 10, 0, 0, 0, 3, [], batch=[BatchStep(*one) for one in batch], notes=[note]
     )
@@ -113,7 +113,7 @@ def test_any_gain_comes_back(total, batch, note):
         (one for one in DOCUMENTS),
     ],
 )
-def test_dataset_takes_pairs_and_mappings(documents):
+def test_dataset_accepts_pairs_and_mappings(documents):
     found = Dataset("d", documents, {"q": "fox"}, {"q": {"a": 1}})
     assert list(found.documents) == DOCUMENTS
     assert isinstance(found.judgments, Judgments)
@@ -122,13 +122,13 @@ def test_dataset_takes_pairs_and_mappings(documents):
 
 
 @pytest.mark.parametrize("documents", [["abc"], [("a",)], "abc", [{"id": "a"}], 5, [("a", 3)], [{"text": "x"}]])
-def test_dataset_refuses_what_is_not_a_document(documents):
+def test_dataset_rejects_invalid_documents(documents):
     with pytest.raises(BadInput, match=r"not a document|documents must be a list or a mapping"):
         Dataset("d", documents, {}, {})
 
 
 @pytest.mark.parametrize("judgments", [{"q": ["a"]}, [("q", "a", 1)], None])
-def test_dataset_refuses_what_are_not_judgments(judgments):
+def test_dataset_rejects_invalid_judgments(judgments):
     with pytest.raises(BadInput, match="must be a mapping of mappings"):
         Dataset("d", [], {}, judgments)
 
@@ -167,7 +167,7 @@ class Stretch:
 STRETCH = Stretch("a", Span(1.0, 3.0), when=datetime(2026, 11, 18, 12, tzinfo=UTC), counts={2: (3, 0.5)}, cache=[1])
 
 
-def test_declared_form_is_written_and_read():
+def test_json_form_declared_form_round_trip():
     data = through_json(STRETCH)
     assert data == {
         "name": "a",
@@ -182,7 +182,7 @@ def test_declared_form_is_written_and_read():
     assert through_json(replace(STRETCH, note="n"))["note"] == "n"
 
 
-def test_schema_of_declared_form_names_keys_and_describes_them():
+def test_json_schema_declared_form_has_keys_and_descriptions():
     found = json_schema(Stretch)
     assert list(found["properties"]) == ["name", "from", "to", "note", "side", "when", "counts", "size"]
     assert found["required"] == ["name", "from", "to", "side", "when", "counts", "size"]
@@ -204,20 +204,20 @@ def test_schema_of_declared_form_names_keys_and_describes_them():
         ({"counts": {"x": [3, 1]}}, 'counts: expected an integer as key, got "x"'),
     ],
 )
-def test_error_names_the_path_of_the_wrong_value(change, message):
+def test_from_json_data_error_names_path_of_wrong_value(change, message):
     with pytest.raises(BadInput) as refused:
         from_json_data(Stretch, through_json(STRETCH) | change, source="x.json")
     assert refused.value.message == f"x.json: {message}"
 
 
-def test_strict_reading_refuses_unknown_keys():
+def test_from_json_data_strict_rejects_unknown_keys():
     data = through_json(STRETCH)
     assert from_json_data(Stretch, data, source="x", strict=True).label == "a"
     with pytest.raises(BadInput, match='unknown key "colour"'):
         from_json_data(Stretch, data | {"colour": "red"}, source="x", strict=True)
 
 
-def test_missing_key_is_named():
+def test_from_json_data_missing_key_raises_error():
     with pytest.raises(BadInput, match=r'x: missing key "name"'):
         from_json_data(Stretch, {"from": 1, "to": 2}, source="x")
 
@@ -232,7 +232,7 @@ def test_missing_key_is_named():
         ("", None),
     ],
 )
-def test_schema_is_detected_by_the_first_key(tmp_path, text, schema):
+def test_detect_schema_reads_only_first_key(tmp_path, text, schema):
     path = tmp_path / "x.json"
     path.write_text(text)
     assert detect_schema(path) == schema
@@ -240,7 +240,7 @@ def test_schema_is_detected_by_the_first_key(tmp_path, text, schema):
 
 
 @pytest.mark.parametrize("text", ['{"schema": "ragauge-lint/2"}', '{"schema": 3}', "[1]", '{"schema": "ragauge-x/1"}'])
-def test_record_of_unknown_schema_or_version_is_refused(tmp_path, text):
+def test_read_record_unknown_schema_or_version_raises_error(tmp_path, text):
     path = tmp_path / "x.json"
     path.write_text(text)
     with pytest.raises(BadInput, match="schema"):

@@ -15,7 +15,7 @@ from ragauge.files.vectors import read_vectors
 
 
 @pytest.mark.parametrize("pack", [gzip.compress, zstandard.compress])
-def test_decompressed_file_above_limit_is_refused(tmp_path, monkeypatch, pack):
+def test_input_file_decompressed_above_limit_raises_error(tmp_path, monkeypatch, pack):
     monkeypatch.setenv(DECOMPRESSED_LIMIT.variable, "1")
     bomb = tmp_path / "bomb.jsonl"
     bomb.write_bytes(pack(b'{"a": 1}\n' * 1_000_000))
@@ -27,7 +27,7 @@ def test_decompressed_file_above_limit_is_refused(tmp_path, monkeypatch, pack):
     assert len(InputFile(str(bomb)).read()) == 9_000_000
 
 
-def test_decompressed_vectors_above_limit_are_refused(tmp_path, monkeypatch):
+def test_read_vectors_decompressed_above_limit_raises_error(tmp_path, monkeypatch):
     monkeypatch.setenv(DECOMPRESSED_LIMIT.variable, "1")
     bomb = tmp_path / "bomb.u8bin.gz"
     bomb.write_bytes(gzip.compress((50_000).to_bytes(4, "little") + (100).to_bytes(4, "little") + bytes(5_000_000)))
@@ -35,7 +35,7 @@ def test_decompressed_vectors_above_limit_are_refused(tmp_path, monkeypatch):
         read_vectors(bomb)
 
 
-def test_compressed_file_with_normal_ratio_is_not_limited(tmp_path, monkeypatch):
+def test_input_file_normal_compression_ratio_is_not_limited(tmp_path, monkeypatch):
     monkeypatch.setenv(DECOMPRESSED_LIMIT.variable, "0.01")
     path = tmp_path / "a.run.gz"
     lines = b"".join(b"q%d Q0 d%d 1 %f x\n" % (n, n * 7919 % 10007, 1 / (n + 1)) for n in range(20_000))
@@ -45,7 +45,7 @@ def test_compressed_file_with_normal_ratio_is_not_limited(tmp_path, monkeypatch)
 
 @pytest.mark.parametrize("name", ["a.run", "a.run.gz", "a.run.zst"])
 @pytest.mark.slow
-def test_line_above_limit_is_refused(tmp_path, monkeypatch, name):
+def test_input_file_line_above_limit_raises_error(tmp_path, monkeypatch, name):
     monkeypatch.setenv(LINE_LIMIT.variable, "1")
     path = tmp_path / name
     pack = {".gz": gzip.compress, ".zst": zstandard.compress}.get(path.suffix, bytes)
@@ -56,7 +56,7 @@ def test_line_above_limit_is_refused(tmp_path, monkeypatch, name):
         list(file)
 
 
-def test_lines_up_to_the_limit_are_read(tmp_path, monkeypatch):
+def test_input_file_lines_up_to_limit_are_read(tmp_path, monkeypatch):
     monkeypatch.setenv(LINE_LIMIT.variable, "0.001")
     path = tmp_path / "a.txt"
     path.write_bytes(b"x" * 999 + b"\n" + b"y" * 999)
@@ -65,7 +65,7 @@ def test_lines_up_to_the_limit_are_read(tmp_path, monkeypatch):
     assert b"".join(InputFile(str(path)).blocks(10)) == path.read_bytes() + b"\n"
 
 
-def test_evaluate_gzip_bomb_prints_one_line_error(tmp_path):
+def test_cli_evaluate_gzip_bomb_prints_one_line_error(tmp_path):
     (tmp_path / "qrels").write_text("q1 0 d1 1\n")
     (tmp_path / "bomb.run.gz").write_bytes(gzip.compress(b"q1 Q0 d1 1 1.0 x\n" * 500_000))
     run = command_in(tmp_path, RAGAUGE_MAX_DECOMPRESSED_MB="1")

@@ -35,7 +35,7 @@ def stored(tmp_path):
     return place
 
 
-def test_stored_journal_is_resumed_with_its_results(stored):
+def test_run_stored_journal_is_resumed_with_its_results(stored):
     found = run(DATA, {"bm25": "bm25"}, out=stored / "run", warmup=0, measures=["mrr@10"])
     about = json.loads((stored / "run" / "bm25" / "manifest.json").read_text(encoding="utf-8"))
     assert about["sessions"] == 2
@@ -45,7 +45,7 @@ def test_stored_journal_is_resumed_with_its_results(stored):
     assert found.scores["bm25"].means["mrr@10"] == 1.0
 
 
-def test_stored_journal_of_other_work_is_refused_with_what_differs(stored):
+def test_run_stored_journal_of_other_settings_raises_with_difference(stored):
     path = stored / "run" / "bm25" / "journal.jsonl"
     before = path.read_bytes()
     with pytest.raises(BadInput, match="k 10 -> 3"):
@@ -55,7 +55,7 @@ def test_stored_journal_of_other_work_is_refused_with_what_differs(stored):
     assert path.read_bytes() == before
 
 
-def test_stored_replies_are_used_without_a_request(stored, monkeypatch):
+def test_judge_stored_replies_are_reused_without_request(stored, monkeypatch):
     monkeypatch.setenv("OPENAI_API_KEY", "test")
     sample = {
         "id": "s1",
@@ -82,14 +82,14 @@ def test_stored_replies_are_used_without_a_request(stored, monkeypatch):
     }
 
 
-def test_stored_neighbours_are_found_by_the_hash_of_the_vectors(stored, monkeypatch):
+def test_find_exact_neighbours_reuses_stored_neighbours(stored, monkeypatch):
     monkeypatch.setattr("ragauge.store_benchmarks.neighbour_cache._compute_exact_neighbours", None)
     base = np.arange(24, dtype=np.float32).reshape(8, 3) % 7
     found = find_exact_neighbours(VectorSet("stored", base, base[:2] + 1, "l2"), 2, cache=stored / "cache")
     assert found.neighbours.tolist() == [[5, 0], [6, 1]]
 
 
-def test_stored_vectors_of_an_embedder_are_reused(stored):
+def test_cached_embedder_reuses_stored_vectors(stored):
     class Absent:
         name = "words-4"
 

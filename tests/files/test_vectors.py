@@ -38,7 +38,7 @@ def arrays(kind: str):
 @pytest.mark.parametrize("ending", [*KINDS, ".npy"])
 @given(data=st.data())
 @pytest.mark.slow
-def test_what_is_written_is_read_again_whole_and_in_part(tmp_path_factory, ending, packed, data):
+def test_write_vectors_round_trip_whole_and_max_rows(tmp_path_factory, ending, packed, data):
     matrix = data.draw(arrays(KINDS.get(ending, data.draw(st.sampled_from(["f2", "f4", "f8", "i8", "u1"])))))
     path = tmp_path_factory.mktemp("vectors") / f"some{ending}{packed}"
     write_vectors(path, matrix)
@@ -51,7 +51,7 @@ def test_what_is_written_is_read_again_whole_and_in_part(tmp_path_factory, endin
 
 
 @given(matrix=arrays("f4"), named=st.booleans())
-def test_parquet_keeps_vectors_and_ids(tmp_path_factory, matrix, named):
+def test_write_vectors_parquet_keeps_vectors_and_ids(tmp_path_factory, matrix, named):
     path = tmp_path_factory.mktemp("vectors") / "some.parquet"
     ids = [f"d{i}" for i in range(len(matrix))] if named else []
     write_vectors(path, matrix, ids)
@@ -61,7 +61,7 @@ def test_parquet_keeps_vectors_and_ids(tmp_path_factory, matrix, named):
     assert len(read_vectors(path, max_rows=1).vectors) == 1
 
 
-def test_bytes_packed_by_hand_are_read(tmp_path):
+def test_read_vectors_packed_by_hand(tmp_path):
     rows = np.array([[1, 2], [3, 4], [5, 6]])
     for name, content in (
         ("a.fvecs", b"".join(struct.pack("<iff", 2, *row) for row in rows.tolist())),
@@ -72,13 +72,13 @@ def test_bytes_packed_by_hand_are_read(tmp_path):
         np.testing.assert_array_equal(read_vectors(tmp_path / name).vectors, rows)
 
 
-def test_a_number_that_looks_like_a_mark_of_text_is_a_number(tmp_path):
+def test_read_vectors_header_equal_to_byte_order_mark_is_number(tmp_path):
     path = tmp_path / "many.u8bin"
     path.write_bytes(b"\xef\xbb\xbf\x00" + struct.pack("<I", 2) + bytes(range(8)))
     assert read_vectors(path, max_rows=3).vectors.tolist() == [[0, 1], [2, 3], [4, 5]]
 
 
-def test_lists_of_neighbours_may_have_their_distances_behind_them(tmp_path):
+def test_read_vectors_ibin_ignores_distances_after_neighbours(tmp_path):
     near = np.array([[1, 0], [0, 1]], "<i4")
     (tmp_path / "gt.ibin").write_bytes(struct.pack("<II", 2, 2) + near.tobytes() + np.ones((2, 2), "<f4").tobytes())
     assert read_vectors(tmp_path / "gt.ibin").vectors.tolist() == near.tolist()
@@ -104,7 +104,7 @@ def test_lists_of_neighbours_may_have_their_distances_behind_them(tmp_path):
         ("a.fvecs.gz", gzip.compress(struct.pack("<iff", 2, 1, 2), mtime=0)[:-6], "cannot be read to its end"),
     ],
 )
-def test_what_is_broken_is_named_with_its_place(tmp_path, name, body, words):
+def test_read_vectors_corrupt_file_raises_with_place(tmp_path, name, body, words):
     (tmp_path / name).write_bytes(body)
     with pytest.raises(BadInput, match=words) as caught:
         read_vectors(tmp_path / name)
@@ -112,7 +112,7 @@ def test_what_is_broken_is_named_with_its_place(tmp_path, name, body, words):
     assert "\n\n" not in caught.value.message
 
 
-def test_a_subset_reads_no_further_than_itself(tmp_path):
+def test_read_vectors_max_rows_reads_no_further(tmp_path):
     whole, torn = tmp_path / "a.fvecs", tmp_path / "torn.fvecs"
     write_vectors(whole, np.arange(20).reshape(10, 2))
     torn.write_bytes(whole.read_bytes()[:-3])
@@ -123,7 +123,7 @@ def test_a_subset_reads_no_further_than_itself(tmp_path):
         read_vectors(whole, max_rows=0)
 
 
-def test_arrays_that_are_no_vectors_are_refused_and_no_code_is_loaded(tmp_path):
+def test_read_vectors_npy_invalid_arrays_and_pickles_raise_error(tmp_path):
     for array in (np.zeros(3), np.zeros((2, 3, 4)), np.zeros((2, 0)), np.array([["a"]])):
         np.save(tmp_path / "a.npy", array)
         with pytest.raises(BadInput, match="holds an array of shape"):
@@ -133,7 +133,7 @@ def test_arrays_that_are_no_vectors_are_refused_and_no_code_is_loaded(tmp_path):
         read_vectors(tmp_path / "code.npy")
 
 
-def test_an_npy_file_is_not_read_before_it_is_needed(tmp_path):
+def test_read_vectors_npy_is_memory_mapped(tmp_path):
     np.save(tmp_path / "a.npy", np.ones((4, 3), np.float32))
     assert isinstance(read_vectors(tmp_path / "a.npy", max_rows=2).vectors.base, np.memmap)
 
@@ -152,13 +152,13 @@ def test_an_npy_file_is_not_read_before_it_is_needed(tmp_path):
         ({"v": [[1.0], [2.0]], "id": ["x", None]}, "row 1 has no id"),
     ],
 )
-def test_parquet_that_holds_something_else_is_refused(tmp_path, columns, words):
+def test_read_vectors_parquet_invalid_columns_raise_error(tmp_path, columns, words):
     pl.DataFrame(columns).write_parquet(tmp_path / "a.parquet")
     with pytest.raises(BadInput, match=words):
         read_vectors(tmp_path / "a.parquet")
 
 
-def test_of_several_columns_the_named_one_is_read(tmp_path):
+def test_read_vectors_parquet_column_is_selected_by_name(tmp_path):
     pl.DataFrame({"a": [[1.0]], "embedding": [[2.0]], "b": [[3.0]]}).write_parquet(tmp_path / "a.parquet")
     assert read_vectors(tmp_path / "a.parquet").vectors.tolist() == [[2]]
     assert read_vectors(tmp_path / "a.parquet", column="b").vectors.tolist() == [[3]]
@@ -166,7 +166,7 @@ def test_of_several_columns_the_named_one_is_read(tmp_path):
         read_vectors(tmp_path / "a.parquet", column="c")
 
 
-def test_unknown_endings_and_missing_files_are_refused(tmp_path):
+def test_read_vectors_unknown_ending_or_missing_file_raises_error(tmp_path):
     with pytest.raises(UnknownName, match=r"did you mean `\.fvecs`"):
         read_vectors(_made(tmp_path / "a.fvec"))
     with pytest.raises(BadInput, match="no such file"):
@@ -178,7 +178,7 @@ def _made(path):
     return path
 
 
-def test_every_format_is_told_of():
+def test_vector_file_endings_are_all_tested():
     assert set(KINDS) | {".npy", ".parquet"} == set(VECTOR_FILE_ENDINGS)
 
 
@@ -202,7 +202,7 @@ BASE = np.array([[0, 0], [0, 1], [5, 5]], np.float32)
 
 @pytest.mark.parametrize(("distance", "metric"), [("euclidean", "l2"), ("angular", "cosine"), ("dot", "ip")])
 @pytest.mark.slow
-def test_a_file_of_ann_benchmarks_is_written_and_read(tmp_path, distance, metric):
+def test_write_hdf5_round_trip(tmp_path, distance, metric):
     h5py = pytest.importorskip("h5py")
     near, far = np.array([[0, 1]]), np.array([[0.0, 1.0]])
     data = VectorSet("made", BASE, BASE[:1], metric)
@@ -219,7 +219,7 @@ def test_a_file_of_ann_benchmarks_is_written_and_read(tmp_path, distance, metric
 
 
 @pytest.mark.slow
-def test_neighbours_of_more_vectors_or_of_another_metric_are_left_out(hdf5):
+def test_read_hdf5_neighbours_of_subset_or_other_metric_are_left_out(hdf5):
     path = hdf5(train=BASE, test=BASE, neighbors=np.zeros((3, 2), int))
     assert read_hdf5(path).neighbours.shape == (3, 2)
     assert read_hdf5(path, max_queries=2).neighbours.shape == (2, 2)
@@ -229,7 +229,7 @@ def test_neighbours_of_more_vectors_or_of_another_metric_are_left_out(hdf5):
 
 
 @pytest.mark.slow
-def test_the_metric_may_stand_in_the_name_of_the_file(hdf5):
+def test_read_hdf5_metric_defaults_to_file_name(hdf5):
     assert read_hdf5(hdf5("x-2-angular.hdf5", None, train=BASE, test=BASE)).metric == "cosine"
     with pytest.raises(BadInput, match="the attribute `distance` is missing"):
         read_hdf5(hdf5("x.hdf5", None, train=BASE, test=BASE))
@@ -246,12 +246,12 @@ def test_the_metric_may_stand_in_the_name_of_the_file(hdf5):
     ],
 )
 @pytest.mark.slow
-def test_other_hdf5_files_are_refused(hdf5, options, words):
+def test_read_hdf5_invalid_tables_raise_error(hdf5, options, words):
     with pytest.raises(BadInput, match=words):
         read_hdf5(hdf5(**options))
 
 
-def test_what_is_no_hdf5_is_named(tmp_path, monkeypatch):
+def test_read_hdf5_invalid_file_or_missing_h5py_raises_error(tmp_path, monkeypatch):
     pytest.importorskip("h5py")
     (tmp_path / "a.h5").write_bytes(b"no")
     with pytest.raises(BadInput, match="cannot be read as HDF5"):
@@ -271,7 +271,7 @@ def _corrupt_attribute(path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_read_hdf5_file_on_which_libhdf5_hangs_is_corrupt(hdf5, monkeypatch):
+def test_read_hdf5_file_that_hangs_libhdf5_raises_error(hdf5, monkeypatch):
     path = hdf5(train=BASE, test=BASE)
     _corrupt_attribute(path)
     monkeypatch.setattr(ann_benchmarks_hdf5, "MAX_SILENCE_S", 4.0)
@@ -280,7 +280,7 @@ def test_read_hdf5_file_on_which_libhdf5_hangs_is_corrupt(hdf5, monkeypatch):
     assert (caught.value.exit_code, caught.value.file) == (2, str(path))
 
 
-def test_read_hdf5_slow_start_of_the_process_is_not_corrupt(hdf5, monkeypatch):
+def test_read_hdf5_slow_process_start_is_not_corrupt(hdf5, monkeypatch):
     monkeypatch.setattr(ann_benchmarks_hdf5, "MAX_SILENCE_S", 0.001)
     with pytest.raises(BackendFailed, match=r"the process that reads .*a\.hdf5 did not start within 0\.001 s"):
         read_hdf5(hdf5(train=BASE, test=BASE))
@@ -300,7 +300,7 @@ def test_read_hdf5_slow_start_of_the_process_is_not_corrupt(hdf5, monkeypatch):
     ids=str,
 )
 @pytest.mark.slow
-def test_read_hdf5_tables_of_every_storage_are_equal(tmp_path, options):
+def test_read_hdf5_every_storage_layout_is_equal(tmp_path, options):
     h5py = pytest.importorskip("h5py")
     rows = np.random.default_rng(0).integers(0, 100, (1000, 8)).astype(np.float32)
     with h5py.File(tmp_path / "a.hdf5", "w", userblock_size=512) as file:
@@ -313,7 +313,7 @@ def test_read_hdf5_tables_of_every_storage_are_equal(tmp_path, options):
     np.testing.assert_array_equal(found.queries, rows[:3])
 
 
-def test_read_hdf5_in_blocks_is_equal(tmp_path, monkeypatch):
+def test_hdf5_worker_copies_rows_in_blocks(tmp_path, monkeypatch):
     h5py = pytest.importorskip("h5py")
     rows = np.random.default_rng(0).random((100, 4), np.float32)
     told = []
@@ -325,7 +325,7 @@ def test_read_hdf5_in_blocks_is_equal(tmp_path, monkeypatch):
     np.testing.assert_array_equal(np.fromfile(tmp_path / "copy", np.float32).reshape(-1, 4), rows[:50])
 
 
-def test_read_hdf5_table_beyond_the_end_of_the_file_is_refused(hdf5):
+def test_read_hdf5_table_beyond_end_of_file_raises_error(hdf5):
     path = hdf5(train=BASE, test=BASE)
     data = path.read_bytes()
     shape = (3).to_bytes(8, "little") + (2).to_bytes(8, "little")
@@ -335,7 +335,7 @@ def test_read_hdf5_table_beyond_the_end_of_the_file_is_refused(hdf5):
 
 
 @pytest.mark.slow
-def test_read_hdf5_table_of_fill_values_beyond_the_limit_is_refused(tmp_path):
+def test_read_hdf5_fill_values_above_limit_raises_error(tmp_path):
     h5py = pytest.importorskip("h5py")
     with h5py.File(tmp_path / "a.hdf5", "w") as file:
         file.attrs["distance"] = "euclidean"

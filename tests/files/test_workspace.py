@@ -57,7 +57,7 @@ def start(code: str, *arguments: object) -> subprocess.Popen[str]:
 
 @pytest.mark.parametrize("name", ["result.txt", "result.txt.gz"])
 @pytest.mark.slow
-def test_whole_file_20_concurrent_writers_leave_one_whole_file(tmp_path, name):
+def test_atomic_write_20_concurrent_writers_leave_one_whole_file(tmp_path, name):
     path = tmp_path / name
     writers = [start(WRITER, path, chr(ord("a") + number)) for number in range(WRITERS)]
     for writer in writers:
@@ -73,7 +73,7 @@ def test_whole_file_20_concurrent_writers_leave_one_whole_file(tmp_path, name):
     assert [one.name for one in tmp_path.iterdir()] == [name]
 
 
-def test_replace_file_failure_keeps_the_old_file_and_no_temporary(tmp_path):
+def test_replace_file_failure_keeps_old_file_and_no_temporary(tmp_path):
     path = tmp_path / "a"
     path.write_text("old")
     with pytest.raises(RuntimeError), replace_file(path) as temporary:  # noqa: PT012
@@ -83,7 +83,7 @@ def test_replace_file_failure_keeps_the_old_file_and_no_temporary(tmp_path):
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_replace_file_gives_the_permissions_of_an_ordinary_file(tmp_path):
+def test_replace_file_has_permissions_of_ordinary_file(tmp_path):
     before = os.umask(0o027)
     try:
         with replace_file(tmp_path / "a") as temporary:
@@ -93,7 +93,7 @@ def test_replace_file_gives_the_permissions_of_an_ordinary_file(tmp_path):
     assert stat.S_IMODE((tmp_path / "a").stat().st_mode) == 0o640
 
 
-def test_replace_file_accepts_the_longest_name_of_a_file_system(tmp_path):
+def test_replace_file_accepts_longest_file_name(tmp_path):
     path = tmp_path / ("é" * 127)
     with replace_file(path) as temporary:
         temporary.write_text("new")
@@ -122,7 +122,7 @@ def test_temporary_files_of_killed_processes_are_removed(tmp_path, monkeypatch):
     assert list(path.parent.iterdir()) == [path]
 
 
-def test_temporary_files_of_living_processes_and_other_hosts_stay(tmp_path, monkeypatch):
+def test_temporary_files_of_live_processes_and_other_hosts_are_kept(tmp_path, monkeypatch):
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     mine = create_temporary_folder("test")
     elsewhere = tmp_path / "ragauge-test-000000-999999999-01234567"
@@ -133,7 +133,7 @@ def test_temporary_files_of_living_processes_and_other_hosts_stay(tmp_path, monk
         assert {one.name for one in tmp_path.iterdir()} >= {mine.name, elsewhere.name, "ragauge-test"}
 
 
-def test_atomic_write_to_a_pipe_without_replacing_it(tmp_path):
+def test_atomic_write_to_pipe_keeps_the_pipe(tmp_path):
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     reader = subprocess.Popen(["cat", str(pipe)], stdout=subprocess.PIPE)
@@ -143,14 +143,14 @@ def test_atomic_write_to_a_pipe_without_replacing_it(tmp_path):
     assert stat.S_ISFIFO(pipe.stat().st_mode)
 
 
-def test_atomic_write_folder_is_refused(tmp_path):
+def test_atomic_write_folder_raises_error(tmp_path):
     with pytest.raises(BadInput, match="is a folder"), atomic_write(str(tmp_path)):
         pass
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
 @pytest.mark.slow
-def test_cli_terminated_command_removes_its_temporary_folder(tmp_path, number):
+def test_cli_terminated_command_removes_temporary_folder(tmp_path, number):
     (tmp_path / "tmp").mkdir()
     environment = {**os.environ, "TMPDIR": str(tmp_path / "tmp")}
     # Under nohup SIGHUP is ignored, and child processes inherit that.
@@ -165,7 +165,7 @@ def test_cli_terminated_command_removes_its_temporary_folder(tmp_path, number):
 
 
 @pytest.mark.parametrize("ending", ["", ".gz", ".zst"])
-def test_atomic_write_two_nested_writers_each_write_a_whole_file(tmp_path, ending):
+def test_atomic_write_nested_writers_each_write_whole_file(tmp_path, ending):
     path = tmp_path / f"a.txt{ending}"
     with atomic_write(path) as outer:
         outer.write(b"first half, ")
@@ -177,7 +177,7 @@ def test_atomic_write_two_nested_writers_each_write_a_whole_file(tmp_path, endin
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_atomic_write_syncs_the_whole_file_before_it_is_renamed(tmp_path, monkeypatch):
+def test_atomic_write_syncs_file_before_rename(tmp_path, monkeypatch):
     calls = []
 
     def record_sync(file):
@@ -193,7 +193,7 @@ def test_atomic_write_syncs_the_whole_file_before_it_is_renamed(tmp_path, monkey
     assert calls == [("fsync", 5), ("replace", 5)]
 
 
-def test_atomic_folder_replaces_a_folder_only_if_asked_to(tmp_path):
+def test_atomic_folder_replaces_folder_only_with_overwrite(tmp_path):
     target = tmp_path / "model"
     target.mkdir()
     (target / "old").touch()

@@ -134,7 +134,7 @@ def ranx_says():
 
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.slow
-def test_ranx_agrees_on_every_method_and_normalisation(method, ranx_says):
+def test_fuse_runs_matches_ranx(method, ranx_says):
     compared = 0
     for job, theirs in ranx_says:
         if job["method"] != method:
@@ -149,7 +149,7 @@ def test_ranx_agrees_on_every_method_and_normalisation(method, ranx_says):
     assert compared >= 28
 
 
-def test_names_and_number_of_methods_are_those_of_ranx():
+def test_find_method_accepts_names_of_ranx():
     assert len(METHODS) == 25
     assert len(NORMALISATIONS) == 9  # those 7, `none`, and one for live hybrids
     for name, row in METHODS.items():
@@ -163,7 +163,7 @@ def test_names_and_number_of_methods_are_those_of_ranx():
     assert [default_norm(m) for m in ("rrf", "wsum", "segfuse", "posfuse")] == ["none", "min-max", "min-max", "none"]
 
 
-def test_every_method_and_normalisation_stands_in_the_docs_as_it_is_in_the_table():
+def test_fusion_docs_match_method_and_norm_tables():
     page = (Path(__file__).parents[2] / "docs" / "fusion.md").read_text()
     for name, row in METHODS.items():
         line = next(line for line in page.splitlines() if line.startswith(f"| `{name}` | "))
@@ -202,13 +202,13 @@ DENSE = {"c": 0.9, "a": 0.8, "d": 0.5}
         ("condorcet", {}, {"a": 1 + 0.5 + 1 + 1, "c": 1 + 0.5 + 0.5 + 1, "b": 1 + 0.5 + 0.5, "d": 1 + 0.5}),
     ],
 )
-def test_values_worked_by_hand(method, params, expected):
+def test_fuse_query_methods_by_hand(method, params, expected):
     found = fuse_query([BM25, DENSE], method, **params)
     assert found == pytest.approx(expected)
     assert list(found) == list(expected)
 
 
-def test_condorcet_counts_victories_where_majorities_go_round():
+def test_condorcet_cyclic_majorities_count_victories():
     circle = [{"a": 3.0, "b": 2.0, "c": 1.0}, {"b": 3.0, "c": 2.0, "a": 1.0}, {"c": 3.0, "a": 2.0, "b": 1.0}]
     assert fuse_query(circle, "condorcet") == {"c": 2.0, "b": 2.0, "a": 2.0}
     assert list(fuse_query(circle, "w_condorcet", weights=[0.5, 0.3, 0.1])) == ["a", "b", "c"]
@@ -217,7 +217,7 @@ def test_condorcet_counts_victories_where_majorities_go_round():
     assert fuse_query([two, two, {"b": 2.0, "a": 1.0}], "w_condorcet", weights=[0.1, 0.2, 0.3]) == {"b": 1.5, "a": 1.5}
 
 
-def test_condorcet_compares_many_documents_in_parts(monkeypatch):
+def test_condorcet_blocks_return_equal_scores(monkeypatch):
     from ragauge.fusion import untrained_methods
 
     lists = [run["q0"] for run in random_runs(5, docs=50)[0]]
@@ -238,7 +238,7 @@ def test_condorcet_compares_many_documents_in_parts(monkeypatch):
         ("borda", {"a": 1.0, "b": 2 / 3, "c": 1 / 3}),
     ],
 )
-def test_normalisations_by_hand(norm, expected):
+def test_fuse_query_norms_by_hand(norm, expected):
     found = fuse_query([BM25], "sum", norm)
     assert found == pytest.approx(expected)
     assert list(found) == list(expected)
@@ -250,7 +250,7 @@ def test_zmuv_has_zero_mean_and_unit_variance():
 
 
 @pytest.mark.parametrize("norm", ["min-max", "min-max-inverted", "sum", "zmuv"])
-def test_scores_that_are_all_alike_become_0(norm):
+def test_norms_of_equal_scores_return_zero(norm):
     assert fuse_query([{"a": 0.1, "b": 0.1, "c": 0.1}], "sum", norm) == {"c": 0.0, "b": 0.0, "a": 0.0}
     assert fuse_query([{"a": 7.0}], "sum", norm) == {"a": 0.0}
 
@@ -268,7 +268,7 @@ def learned(method, runs):
 
 
 @given(rankings, st.sampled_from(list(METHODS)), st.sampled_from([n for n in NORMALISATIONS if n != "max"]), st.data())
-def test_the_order_of_dictionaries_never_counts_and_inputs_stay_as_they_were(runs, method, norm, data):
+def test_fuse_query_ignores_dict_order_and_keeps_inputs(runs, method, norm, data):
     trained = learned(method, runs)
     before = copy.deepcopy(runs)
     found = fuse_query(runs, method, norm, trained=trained)
@@ -283,13 +283,13 @@ def test_the_order_of_dictionaries_never_counts_and_inputs_stay_as_they_were(run
 
 
 @given(rankings, st.sampled_from(PLAIN))
-def test_the_order_of_unweighted_runs_never_counts(runs, method):
+def test_fuse_query_ignores_order_of_unweighted_runs(runs, method):
     found = list(fuse_query(runs, method).items())
     for order in permutations(runs):
         assert list(fuse_query(order, method).items()) == found
 
 
-def test_tied_scores_are_ranked_by_id_descending_as_trec_eval_does():
+def test_fuse_query_ties_are_sorted_by_descending_id():
     assert fuse_query([{"a": 1.0, "b": 1.0}], "isr") == {"b": 1.0, "a": 0.25}
     assert list(fuse_query([{"a": 2.0, "x": 1.0}, {"b": 9.0, "y": 8.0}])) == ["b", "a", "y", "x"]
     # as distances: the two nearest are level, so ids decide among them too
@@ -297,7 +297,7 @@ def test_tied_scores_are_ranked_by_id_descending_as_trec_eval_does():
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_empty_rankings_are_retrievers_that_found_nothing(method):
+def test_fuse_query_accepts_empty_rankings(method):
     runs = [{"a": 2.0, "b": 1.0}, {}]
     trained = learned(method, runs)
     assert list(fuse_query(runs, method, trained=trained)) in (["a", "b"], ["b", "a"])
@@ -310,12 +310,12 @@ def test_empty_rankings_are_retrievers_that_found_nothing(method):
         fuse_query([], method, trained=trained)
 
 
-def test_ranks_are_those_of_the_scores_given_even_where_scaling_rounds_two_to_one():
+def test_fuse_query_ranks_use_scores_before_normalisation():
     close = {"b": 1.0, "a": 1.0 + 2**-52, "far": -1e6}
     assert fuse_query([close], "isr", "min-max") == fuse_query([close], "isr", "none")
 
 
-def test_numbers_of_other_kinds_are_read_as_floats():
+def test_fuse_query_converts_numpy_and_integer_scores_to_float():
     found = fuse_query([{"a": np.float32(0.5), "b": 1, "c": np.int64(3)}], "sum", "none")
     assert found == {"c": 3.0, "b": 1.0, "a": 0.5}
     assert {type(v) for v in found.values()} == {float}
@@ -325,14 +325,14 @@ def test_numbers_of_other_kinds_are_read_as_floats():
 
 
 @pytest.mark.parametrize("odd", [math.nan, math.inf, None, "0.5", 10**400])
-def test_scores_that_are_no_finite_numbers_are_refused_by_name(odd):
+def test_fuse_query_non_finite_score_raises_naming_document(odd):
     with pytest.raises(BadInput, match="document `b`"):
         fuse_query([{"a": 1.0, "b": odd}])
     with pytest.raises(BadInput, match="query `q1`: the score of document `b`"):
         fuse_runs([{"q1": {"a": 1.0, "b": odd}}])
 
 
-def test_max_does_not_divide_by_a_best_score_that_is_negative():
+def test_fuse_query_max_norm_of_negative_scores_raises():
     with pytest.raises(BadInput, match="needs a best score above 0"):
         fuse_query([{"a": -1.0, "b": -2.0}], "sum", "max")
     assert fuse_query([{"a": 0.0}, {}], "sum", "max") == {"a": 0.0}
@@ -356,12 +356,12 @@ def test_max_does_not_divide_by_a_best_score_that_is_negative():
         ("wsum", {"weights": []}, "one number"),
     ],
 )
-def test_bad_parameters_are_named(method, params, message):
+def test_fuse_query_invalid_parameter_raises(method, params, message):
     with pytest.raises(BadInput, match=message):
         fuse_query([BM25, DENSE], method, **params)
 
 
-def test_unequal_sets_of_queries_are_joined():
+def test_fuse_runs_unequal_query_sets_are_joined():
     runs = [{"q2": {"a": 1.0}, "q1": {"a": 1.0}}, {"q3": {"b": 1.0}, "q1": {"b": 1.0}}]
     found = fuse_runs(runs, "isr")
     assert found == {"q2": {"a": 1.0}, "q1": {"b": 1.0, "a": 1.0}, "q3": {"b": 1.0}}
@@ -375,7 +375,7 @@ def test_unequal_sets_of_queries_are_joined():
 # Learning and tuning ----------------------------------------------------------------------------------------------
 
 
-def test_what_is_learned_by_hand():
+def test_train_by_hand():
     qrels = {"q1": {"a": 1, "z": 1}, "q2": {"b": 2}}
     run = {"q1": {"a": 3.0, "b": 2.0, "z": 1.0}, "q2": {"a": 2.0, "b": 1.0}}
     assert train("mapfuse", qrels, [run]).rows[0] == pytest.approx([((1 + 2 / 3) / 2 + 1 / 2) / 2])
@@ -386,7 +386,7 @@ def test_what_is_learned_by_hand():
     assert train("mapfuse", qrels, [run], rel=2).rows[0] == pytest.approx([0.25])
 
 
-def test_methods_that_learn_refuse_what_does_not_fit():
+def test_fuse_runs_unsuitable_trained_values_raise():
     qrels, runs = {"q": {"a": 1}}, [{"q": BM25}, {"q": DENSE}]
     with pytest.raises(MissingEvidence, match="must first learn"):
         fuse_runs(runs, "posfuse")
@@ -405,7 +405,7 @@ def test_methods_that_learn_refuse_what_does_not_fit():
 
 
 @pytest.mark.parametrize("method", LEARNING)
-def test_ranks_below_all_that_were_seen_in_training_do_no_harm(method):
+def test_fuse_query_ranks_beyond_training_depth_are_finite(method):
     trained = train(method, {"q": {"a": 1}}, [{"q": BM25}, {"q": DENSE}])
     deep = {f"d{i:05}": float(6000 - i) for i in range(6000)}
     found = fuse_query([deep, {}], method, trained=trained)
@@ -418,7 +418,7 @@ def scorer(qrels, measure="ndcg@10"):
 
 
 @pytest.mark.parametrize("method", ["wsum", "rrf", "rbc", "posfuse", "probfuse", "slidefuse", "bayesfuse"])
-def test_a_fold_is_fused_the_same_whatever_its_own_judgments_are(method):
+def test_cross_validate_fold_is_independent_of_its_judgments(method):
     runs, qrels = random_runs(7, queries=12)
     first = cross_validate(runs, qrels, method, score=scorer(qrels), folds=3)
     for fold in first.folds:
@@ -432,7 +432,7 @@ def test_a_fold_is_fused_the_same_whatever_its_own_judgments_are(method):
     assert sum(len(fold.queries) for fold in first.folds) == len(qrels)
 
 
-def test_tuning_finds_the_run_that_is_better_and_shows_its_optimism():
+def test_cross_validate_prefers_better_run_and_reports_optimism():
     rng = random.Random(3)
     qrels = {f"q{i}": {f"d{j}": int(j < 3) for j in range(20)} for i in range(20)}
     good = {q: {f"d{j}": (j < 3) + rng.gauss(0, 0.4) for j in range(20)} for q in qrels}
@@ -448,7 +448,7 @@ def test_tuning_finds_the_run_that_is_better_and_shows_its_optimism():
     assert tuned.norm == "min-max"
 
 
-def test_a_method_that_learns_positions_by_heart_is_seen_to_be_optimistic():
+def test_cross_validate_posfuse_has_positive_optimism():
     runs, qrels = random_runs(11, queries=10)
     tuned = cross_validate(runs, qrels, "posfuse", score=scorer(qrels, "map"))
     assert tuned.optimism > 0.01
@@ -457,7 +457,7 @@ def test_a_method_that_learns_positions_by_heart_is_seen_to_be_optimistic():
     assert fuse_runs(runs, "posfuse", trained=tuned.trained)["q0"]
 
 
-def test_queries_without_judgments_get_what_all_judged_ones_chose():
+def test_cross_validate_unjudged_queries_use_overall_parameters():
     runs, qrels = random_runs(13, queries=8)
     judged = {q: qrels[q] for q in list(qrels)[:6]}
     tuned = cross_validate(runs, judged, "rrf", score=scorer(judged), folds=2)
@@ -466,7 +466,7 @@ def test_queries_without_judgments_get_what_all_judged_ones_chose():
     assert set(tuned.scores) == set(judged)
 
 
-def test_grids_may_be_given_as_values_or_as_combinations():
+def test_cross_validate_accepts_grid_of_values_or_combinations():
     runs, qrels = random_runs(17, queries=6)
     values = cross_validate(
         runs, qrels, "rrf", score=scorer(qrels), folds=2, grid={"k": [1, 60], "weights": [None, [1, 2, 3]]}
@@ -480,7 +480,7 @@ def test_grids_may_be_given_as_values_or_as_combinations():
     assert both.params["n_segments"] in (2, 4)
 
 
-def test_tuning_refuses_what_makes_no_sense():
+def test_cross_validate_invalid_arguments_raise():
     runs, qrels = random_runs(19, queries=4)
     with pytest.raises(BadInput, match="4 judged queries cannot be split into 5 folds"):
         cross_validate(runs, qrels, "rrf", score=scorer(qrels))
@@ -496,7 +496,7 @@ def test_tuning_refuses_what_makes_no_sense():
         cross_validate(runs, qrels, "rrf", score=lambda fused: {}, folds=2)
 
 
-def test_folds_depend_on_the_seed_and_not_on_the_order_of_queries():
+def test_split_folds_depends_on_seed_but_not_query_order():
     queries = [f"q{i}" for i in range(11)]
     assert split_folds(queries, 3, 0) == split_folds(queries[::-1], 3, 0)
     assert split_folds(queries, 3, 0) != split_folds(queries, 3, 1)
@@ -504,7 +504,7 @@ def test_folds_depend_on_the_seed_and_not_on_the_order_of_queries():
 
 
 @pytest.mark.parametrize("runs", range(1, 20))
-def test_default_weights_are_few_begin_even_and_sum_to_1(runs):
+def test_simplex_weights_start_equal_and_sum_to_1(runs):
     grid = simplex_weights(runs)
     assert len(grid) <= 101
     assert grid[0] == (1 / runs,) * runs
@@ -515,7 +515,7 @@ def test_default_weights_are_few_begin_even_and_sum_to_1(runs):
 # The verbs --------------------------------------------------------------------------------------------------------
 
 
-def test_runs_from_anywhere_are_fused_under_a_name_that_says_how(tmp_path):
+def test_fuse_accepts_paths_runs_and_dicts_and_names_result(tmp_path):
     import polars as pl
 
     path = tmp_path / "bm25.run"
@@ -532,14 +532,14 @@ def test_runs_from_anywhere_are_fused_under_a_name_that_says_how(tmp_path):
             fuse(one)
 
 
-def test_a_document_twice_in_a_ranking_is_refused(tmp_path):
+def test_fuse_duplicate_document_raises(tmp_path):
     path = tmp_path / "twice.run"
     path.write_text("q1 Q0 a 1 2.0 t\nq1 Q0 a 2 1.0 t\n")
     with pytest.raises(BadInput, match="document `a` appears more than once in the ranking of query `q1`"):
         fuse([path, {"q1": {"c": 1.0}}])
 
 
-def test_tune_goes_by_one_measure():
+def test_tune_requires_one_measure():
     runs, qrels = random_runs(23, queries=6)
     tuned = tune(qrels, runs, "rrf", measure="nDCG@5", folds=3)
     assert tuned.mean == pytest.approx(np.mean(list(tuned.scores.values())))
@@ -564,7 +564,7 @@ def command(tmp_path):
     return run
 
 
-def test_the_command_writes_a_run_and_says_what_it_did(command, tmp_path):
+def test_cli_fuse_writes_run_and_notes(command, tmp_path):
     done = command("bm25.run", "dense.run")
     assert done.stdout.splitlines()[0].endswith("rrf(bm25+dense)")
     assert done.stderr.splitlines() == [
@@ -580,7 +580,7 @@ def test_the_command_writes_a_run_and_says_what_it_did(command, tmp_path):
     assert "k=5" in command("bm25.run", "dense.run", "--method", "rrf(k=5)").stderr
 
 
-def test_the_command_tunes(command):
+def test_cli_fuse_tune_prints_folds_and_parameters(command):
     done = command(
         *("bm25.run", "dense.run", "--tune", "--qrels", "qrels.txt", "--method", "wsum", "--folds", "3", "-m", "mrr"),
         "--verbose",
@@ -597,7 +597,7 @@ def test_the_command_tunes(command):
 
 
 @pytest.mark.slow
-def test_the_command_refuses_in_one_sentence(command):
+def test_cli_fuse_invalid_input_prints_error(command):
     for arguments, message in [
         ([], "no run given; expected at least one RUN"),
         (["bm25.run", "dense.run", "--weights", "1,2,3"], "expected 2 weights, one per run, got 3"),
@@ -616,7 +616,7 @@ def test_the_command_refuses_in_one_sentence(command):
         assert message in command(*arguments, fails=True).stderr
 
 
-def test_the_list_fits_80_columns_and_has_every_name(command):
+def test_cli_fuse_list_has_every_name_within_80_columns(command):
     lines = command("--list").stdout.splitlines()
     assert max(map(len, lines)) <= 80
     first = {line.split()[0] for line in lines if line}

@@ -119,7 +119,7 @@ def read(text):
         ("throughput drop <= 5%", "throughput drop <= 5%"),
     ],
 )
-def test_a_rule_is_understood_however_it_is_written(text, canonical):
+def test_parse_rule_spellings_have_one_canonical_form(text, canonical):
     assert str(read(text)) == canonical
     assert read(canonical) == read(text)
 
@@ -152,7 +152,7 @@ def test_a_rule_is_understood_however_it_is_written(text, canonical):
         ("f1(of=means)@5 >= 0.3 by topic", "whole run"),
     ],
 )
-def test_a_rule_that_cannot_be_read_says_how_far_it_was_understood(text, said):
+def test_parse_rule_invalid_rule_names_position_of_error(text, said):
     with pytest.raises(BadInput) as error:
         read(text)
     assert said in str(error.value)
@@ -174,7 +174,7 @@ def test_a_rule_that_cannot_be_read_says_how_far_it_was_understood(text, said):
         ("bpref@all >= 0.4", "hint: use bpref"),
     ],
 )
-def test_what_is_nearly_a_rule_is_answered_with_the_rule_that_was_meant(text, hint):
+def test_parse_rule_near_miss_hints_at_valid_rule(text, hint):
     with pytest.raises(BadInput) as error:
         read(text)
     assert hint in str(error.value)
@@ -195,7 +195,7 @@ def test_what_is_nearly_a_rule_is_answered_with_the_rule_that_was_meant(text, hi
         ("qps >= 50", "`throughput`"),
     ],
 )
-def test_an_unknown_figure_gets_the_nearest_name(text, guess):
+def test_parse_rule_unknown_indicator_suggests_name(text, guess):
     with pytest.raises(UnknownName, match="did you mean") as error:
         read(text)
     assert guess in str(error.value)
@@ -213,11 +213,11 @@ RULES = st.builds(
 
 
 @given(RULES)
-def test_a_rule_prints_as_it_can_be_read_again(text):
+def test_parse_rule_round_trip(text):
     assert str(read(text)) == text
 
 
-def test_a_table_says_the_same_as_rules():
+def test_rule_texts_table_equals_rules():
     table = {
         "ndcg@10": {"at_least": 0.4, "drop": "2%", "not_worse": True},
         "p95_ms": {"below": 50, "rise": 3, "noninferior": 1.5},
@@ -250,7 +250,7 @@ def test_a_table_says_the_same_as_rules():
         ([3], "cannot be read from list"),
     ],
 )
-def test_a_table_that_makes_no_sense_is_refused(table, said):
+def test_gate_invalid_rule_table_raises_error(table, said):
     with pytest.raises(ragauge.RagaugeError, match=re.escape(said)):
         ragauge.gate(scores(mrr=[0.5]), table)
 
@@ -271,13 +271,13 @@ def test_a_table_that_makes_no_sense_is_refused(table, said):
         ("mrr < 0.501", True),
     ],
 )
-def test_a_figure_is_held_against_a_number(rule, expected):
+def test_gate_limit_compares_mean_with_number(rule, expected):
     check = first(scores(mrr=[0.25, 0.75]), rule)
     assert (check.passed, check.value, check.n) == (expected, 0.5, 2)
     assert bool(check.reason) is not expected
 
 
-def test_a_mean_that_rounding_put_below_the_limit_is_at_the_limit():
+def test_gate_limit_tolerates_rounding_of_mean():
     values = [0.1, 0.7, 0.4, 0.3, 0.5]
     below = scores(mrr=values)
     object.__setattr__(below, "means", MeasureDict({"mrr": 0.39999999999999997}, str))
@@ -287,7 +287,7 @@ def test_a_mean_that_rounding_put_below_the_limit_is_at_the_limit():
 
 
 @given(st.lists(st.floats(0.01, 0.99), min_size=1, max_size=30))
-def test_a_run_passes_at_its_own_mean_and_not_above(values):
+def test_gate_run_passes_at_its_own_mean(values):
     run = scores(mrr=values)
     mean = run.means["mrr"]
     assert passes(run, f"mrr >= {mean!r}")
@@ -307,7 +307,7 @@ def test_a_run_passes_at_its_own_mean_and_not_above(values):
         ("mrr drop <= -0.1", False, 0.6),
     ],
 )
-def test_a_drop_is_from_the_baseline(rule, expected, limit):
+def test_gate_drop_is_relative_to_baseline(rule, expected, limit):
     check = first(scores(mrr=[0.3, 0.5]), rule, baseline=scores("old", mrr=[0.4, 0.6]))
     assert check.passed is expected
     assert check.limit == pytest.approx(limit)
@@ -315,7 +315,7 @@ def test_a_drop_is_from_the_baseline(rule, expected, limit):
     assert check.baseline == pytest.approx(0.5)
 
 
-def test_a_rise_is_what_hurts_where_less_is_better():
+def test_gate_rise_applies_to_lower_is_better_measures():
     now, then = scores(lower=["cost"], cost=[0.3, 0.5]), scores("old", lower=["cost"], cost=[0.2, 0.4])
     assert passes(now, "cost rise <= 0.1", baseline=then)
     assert not passes(now, "cost rise <= 30%", baseline=then)
@@ -324,7 +324,7 @@ def test_a_rise_is_what_hurts_where_less_is_better():
         ragauge.gate(now, "cost drop <= 0.1", baseline=then)
 
 
-def test_a_percentage_of_nothing_is_not_passed():
+def test_gate_percentage_of_zero_baseline_fails():
     zero, some = scores("old", mrr=[0.0, 0.0]), scores(mrr=[0.2, 0.4])
     for rule, settings in (("mrr drop <= 5%", {}), ("mrr non-inferior by 5%", {"min_queries": 2})):
         check = first(some, rule, baseline=zero, **settings)
@@ -332,7 +332,7 @@ def test_a_percentage_of_nothing_is_not_passed():
         assert "the change has no percentage" in check.reason
 
 
-def test_a_rule_means_its_own_options_whatever_the_convention():
+def test_gate_rule_options_override_convention():
     qrels, run = {"q": dict.fromkeys("abcd", 1)}, {"q": {"a": 2.0, "b": 1.0}}
     rules = ["recall@2 >= 1", "recall(of=relevant)@2 <= 0.5", "recall(of=capped)@2 >= 1"]
     found = ragauge.gate(run, rules, qrels=qrels, convention="ragdbeval-capped")
@@ -355,7 +355,7 @@ NOW = [0.1, 0.5, 0.4, 0.9, 0.3, 0.6, 0.2, 0.5]
 THEN = [0.3, 0.6, 0.6, 0.9, 0.5, 0.6, 0.4, 0.5]
 
 
-def test_not_worse_is_a_one_sided_paired_t_test():
+def test_gate_not_worse_matches_scipy_one_sided_t_test():
     check = first(scores(mrr=NOW), "mrr not worse", baseline=scores("old", mrr=THEN))
     assert check.p == pytest.approx(ttest_rel(NOW, THEN, alternative="less").pvalue, abs=1e-12)
     assert not check.passed
@@ -368,7 +368,7 @@ def test_not_worse_is_a_one_sided_paired_t_test():
     assert passes(scores(mrr=NOW), "mrr not worse", baseline=scores("old", mrr=THEN), alpha=0.001)
 
 
-def test_better_must_be_shown():
+def test_gate_better_matches_scipy_one_sided_t_test():
     up = first(scores(mrr=THEN), "mrr better", baseline=scores("old", mrr=NOW))
     assert up.p == pytest.approx(ttest_rel(THEN, NOW, alternative="greater").pvalue, abs=1e-12)
     assert up.passed
@@ -377,14 +377,14 @@ def test_better_must_be_shown():
 
 
 @pytest.mark.parametrize(("rule", "margin"), [("by 0.15", 0.15), ("by 30%", 0.3 * 0.55), ("by 0.3", 0.3)])
-def test_non_inferior_must_be_shown_within_the_margin(rule, margin):
+def test_gate_non_inferior_matches_scipy_t_test_with_margin(rule, margin):
     check = first(scores(mrr=NOW), f"mrr non-inferior {rule}", baseline=scores("old", mrr=THEN))
     gaps = np.array(NOW) - np.array(THEN)
     assert check.p == pytest.approx(ttest_1samp(gaps, -margin, alternative="greater").pvalue, abs=1e-12)
     assert check.passed is (check.p < 0.05)
 
 
-def test_where_less_is_better_the_tests_look_the_other_way():
+def test_gate_tests_lower_is_better_measures_in_reverse():
     cheap, dear = scores(lower=["cost"], cost=NOW), scores("old", lower=["cost"], cost=THEN)
     assert passes(cheap, "cost not worse", baseline=dear)
     assert passes(cheap, "cost better", baseline=dear)
@@ -395,13 +395,13 @@ def test_where_less_is_better_the_tests_look_the_other_way():
     assert passes(dear, "cost non-inferior by 0.5", baseline=cheap)
 
 
-def test_a_run_is_not_worse_than_itself_and_non_inferior_by_any_margin():
+def test_gate_equal_run_is_not_worse_and_non_inferior():
     run, same = scores(mrr=NOW), scores(mrr=NOW)
     found = ragauge.gate(run, ["mrr not worse", "mrr non-inferior by 0.001", "mrr drop <= 0"], baseline=same)
     assert found.passed
 
 
-def test_the_loss_that_would_be_noticed_is_told_of_the_stratum_that_sees_least():
+def test_gate_note_states_detectable_loss_of_weakest_stratum():
     rng = np.random.default_rng(3)
     base = rng.random(40)
     run = base + rng.normal(0, 0.02, 40) + np.where(np.arange(40) < 8, rng.normal(0, 0.2, 40), 0)
@@ -415,7 +415,7 @@ def test_the_loss_that_would_be_noticed_is_told_of_the_stratum_that_sees_least()
     assert found.notes[-1] == f"`not worse` detects these losses with 80% power: {losses}"
 
 
-def test_too_few_queries_pass_no_test():
+def test_gate_test_with_too_few_queries_fails():
     run, old = scores(mrr=[0.5] * 4), scores("old", mrr=[0.1] * 4)
     for rule in ("mrr not worse", "mrr better", "mrr non-inferior by 0.1"):
         check = first(run, rule, baseline=old)
@@ -424,7 +424,7 @@ def test_too_few_queries_pass_no_test():
     assert passes(run, "mrr not worse", baseline=old, min_queries=4)
 
 
-def test_not_worse_alone_is_corrected_for_how_many_there_are():
+def test_gate_holm_correction_applies_only_to_not_worse():
     rng = np.random.default_rng(4)
     old = {f"m{i}": rng.random(20) for i in range(4)}
     new = {name: column - 0.02 + 0.06 * rng.standard_normal(20) for name, column in old.items()}
@@ -440,7 +440,7 @@ def test_not_worse_alone_is_corrected_for_how_many_there_are():
     assert holm[4].p == plain[4].p
 
 
-def test_not_worse_seldom_fails_where_nothing_differs():
+def test_gate_not_worse_keeps_false_positive_rate():
     rng = np.random.default_rng(11)
     rounds, failed = 300, 0
     for _ in range(rounds):
@@ -454,7 +454,7 @@ def test_not_worse_seldom_fails_where_nothing_differs():
 # Parts of the queries
 
 
-def test_a_rule_holds_in_a_part_of_the_queries():
+def test_gate_rule_applies_to_strata():
     run = scores(mrr=[0.2, 0.4, 0.8, 1.0])
     tags = {"q0": {"lang": "de"}, "q1": {"lang": "de"}, "q2": {"lang": "en"}, "q3": {"lang": "en"}}
     found = ragauge.gate(run, ["mrr >= 0.5", "mrr >= 0.5 in lang=en", "mrr >= 0.5 by lang"], tags=tags)
@@ -467,7 +467,7 @@ def test_a_rule_holds_in_a_part_of_the_queries():
     assert found.checks[2].value == pytest.approx(0.3)
 
 
-def test_strata_follow_from_the_judgments_where_nothing_else_is_known():
+def test_gate_strata_default_to_query_complexity():
     qrels = {"q1": {"a": 1}, "q2": dict.fromkeys("abcdefgh", 1)}
     found = ragauge.gate({"q1": {"a": 1.0}, "q2": {"x": 1.0}}, "mrr >= 0.5 by complexity", qrels=qrels)
     assert {str(one.rule): one.passed for one in found.checks[:2]} == {
@@ -476,7 +476,7 @@ def test_strata_follow_from_the_judgments_where_nothing_else_is_known():
     }
 
 
-def test_a_stratum_that_nobody_is_in_has_not_passed():
+def test_gate_empty_stratum_fails_and_unknown_tag_raises_error():
     run = scores(mrr=[0.5, 0.5])
     check = first(run, "mrr >= 0.1 in lang=fr", tags={"q0": {"lang": "de"}})
     assert (check.passed, check.reason) == (False, "no judged query has lang=fr")
@@ -484,7 +484,7 @@ def test_a_stratum_that_nobody_is_in_has_not_passed():
         ragauge.gate(run, "mrr >= 0.1 by topic", tags={"q0": {"lang": "de"}})
 
 
-def test_a_sum_of_a_part_is_a_sum():
+def test_gate_sums_and_geometric_means_of_strata_by_hand():
     qrels = {"q1": {"a": 1, "b": 1}, "q2": {"c": 1}}
     found = ragauge.gate(
         {"q1": {"a": 2.0, "b": 1.0}, "q2": {"c": 1.0}},
@@ -502,7 +502,7 @@ def timed(milliseconds, **more):
     return {"timings": timings(milliseconds, **more)}
 
 
-def test_times_are_held_against_limits():
+def test_gate_latency_limits_by_hand():
     run = scores(mrr=[1.0] * 4)
     rules = {
         "p50_ms <= 2.5": 2.5,
@@ -520,14 +520,14 @@ def test_times_are_held_against_limits():
     assert not passes(run, "p95_ms <= 3.8", **timed([1, 2, 3, 4]))
 
 
-def test_what_the_run_was_built_like_is_in_its_manifest(tmp_path):
+def test_gate_build_figures_come_from_manifest(tmp_path):
     run = Run(pl.DataFrame({"query": ["q"], "doc": ["a"], "score": [1.0]}), "run", None, {"cold_ms": 7.0})
     found = ragauge.gate(run, ["cold_ms <= 7", "build_seconds <= 60"], qrels={"q": {"a": 1}})
     assert [check.passed for check in found.checks[:2]] == [True, False]
     assert "does not know its build_seconds" in found.checks[1].reason
 
 
-def test_failures_do_not_make_a_system_fast():
+def test_gate_failed_queries_fail_by_default():
     run = scores(mrr=[1.0] * 4)
     status = ["ok", "ok", "error", "timeout"]
     found = ragauge.gate(run, "p50_ms <= 100", **timed([1, 2, 0.1, 90], status=status))
@@ -541,7 +541,7 @@ def test_failures_do_not_make_a_system_fast():
     assert passes(run, "failed <= 2", **timed([1, 2, 0.1, 90], status=status))
 
 
-def test_without_times_no_rule_about_them_passes():
+def test_gate_missing_timings_fail_latency_rules():
     found = ragauge.gate(scores(mrr=[1.0]), ["p95_ms <= 50", "throughput >= 1", "failed <= 0", "cold_ms <= 1"])
     assert not any(check.passed for check in found.checks[:4])
     assert "no timings" in found.checks[0].reason
@@ -551,7 +551,7 @@ def test_without_times_no_rule_about_them_passes():
         ragauge.gate(scores(mrr=[1.0]), "p95_ms <= 50", timings=pl.DataFrame({"status": []}))
 
 
-def test_a_slower_system_is_worse_and_within_a_margin_it_is_not():
+def test_gate_slower_run_fails_unless_within_margin():
     rng = np.random.default_rng(0)
     then = rng.lognormal(1, 0.5, 60)
     now = then * 1.1 * rng.lognormal(0, 0.02, 60)
@@ -566,7 +566,7 @@ def test_a_slower_system_is_worse_and_within_a_margin_it_is_not():
     assert [check.passed for check in within.checks[:3]] == [True, True, False]
 
 
-def test_swapping_gives_the_p_value_of_all_swaps():
+def test_paired_permutation_test_matches_all_permutations():
     mine, base = np.array([3.0, 1, 4, 1, 5, 9, 2, 6]), np.array([2.0, 1, 5, 3, 3, 4, 4, 1])
     for figure in (lambda rows: rows.mean(axis=1), lambda rows: np.percentile(rows, 90, axis=1)):
         observed = figure(mine[None])[0] - figure(base[None])[0]
@@ -581,7 +581,7 @@ def test_swapping_gives_the_p_value_of_all_swaps():
 
 @pytest.mark.simulation
 @pytest.mark.representative
-def test_times_that_do_not_differ_are_seldom_called_worse():
+def test_paired_permutation_test_keeps_false_positive_rate():
     rng = np.random.default_rng(5)
     rounds, failed = 100, 0
     for _ in range(rounds):
@@ -602,7 +602,7 @@ def by_rule(found):
     return {str(check.rule): check for check in found.checks}
 
 
-def test_a_measure_that_the_scores_lack_has_not_passed():
+def test_gate_missing_measure_fails():
     check = first(scores(mrr=[1.0]), "ndcg@10 >= 0.001")
     assert (check.passed, check.reason) == (False, "there is no ndcg@10 (there are mrr)")
     check = first(scores(mrr=[1.0]), "own >= 0.001", baseline=scores("old", mrr=[1.0], own=[1.0]))
@@ -611,7 +611,7 @@ def test_a_measure_that_the_scores_lack_has_not_passed():
         ragauge.gate(scores(mrr=[1.0]), "own >= 0.001")
 
 
-def test_what_is_no_number_has_not_passed():
+def test_gate_nan_and_infinite_values_fail():
     for rule in ("mrr >= 0.001", "mrr <= 0.9", "mrr < 1"):
         assert not passes(scores(mrr=[math.nan, math.nan]), rule)
         check = first(scores(mrr=[1.0, math.nan]), rule)
@@ -620,7 +620,7 @@ def test_what_is_no_number_has_not_passed():
     assert not passes(infinite, "mrr >= 0.001")
 
 
-def test_a_query_that_the_run_lacks_fails_the_gate_unless_it_may():
+def test_gate_missing_query_fails_unless_allowed():
     found = ragauge.gate(SHORT, "mrr >= 0.5", qrels=QRELS)
     assert by_rule(found)["mrr >= 0.5"].passed
     assert by_rule(found)["missing <= 0"].reason == "the run lacks 1 of 3 judged queries (q3)"
@@ -635,27 +635,27 @@ def test_a_query_that_the_run_lacks_fails_the_gate_unless_it_may():
 
 
 @pytest.mark.parametrize("convention", ["trec9", "default", "pgvectordb"])
-def test_no_convention_hides_a_missing_query(convention):
+def test_gate_missing_query_fails_in_every_convention(convention):
     found = ragauge.gate(SHORT, "recall@5 >= 0.001", qrels=QRELS, convention=convention)
     assert not by_rule(found)["missing <= 0"].passed
     allowed = ragauge.gate(SHORT, ["recall@5 >= 0.001", "missing <= 1"], qrels=QRELS, convention=convention)
     assert allowed.passed is (convention != "pgvectordb")
 
 
-def test_an_empty_run_has_not_passed():
+def test_gate_empty_run_fails():
     for empty in ({}, Run(pl.DataFrame(schema={"query": pl.String, "doc": pl.String, "score": pl.Float64}))):
         found = ragauge.gate(empty, "mrr >= 0.001", qrels=QRELS)
         assert not found.passed
         assert by_rule(found)["missing <= 0"].value == 3
 
 
-def test_missing_queries_are_not_the_best_where_less_is_better():
+def test_gate_missing_queries_fail_lower_is_better_limit():
     check = first(SHORT, ["unjudged@5 <= 0.5", "missing <= 1"], qrels=QRELS)
     assert not check.passed
     assert check.reason == "1 queries without any document count as 0, which is the best unjudged@5 (q3)"
 
 
-def test_without_a_baseline_no_rule_about_one_passes():
+def test_gate_missing_baseline_fails_rules_of_change():
     for rule in ("mrr drop <= 0.999", "mrr not worse", "mrr better", "mrr non-inferior by 0.999"):
         check = first(WHOLE, rule, qrels=QRELS)
         assert (check.passed, check.reason) == (
@@ -664,14 +664,14 @@ def test_without_a_baseline_no_rule_about_one_passes():
         )
 
 
-def test_a_baseline_that_lost_its_queries_is_no_baseline():
+def test_gate_baseline_with_missing_queries_fails():
     check = first(WHOLE, "mrr drop <= 0.1", qrels=QRELS, baseline=SHORT)
     assert not check.passed
     assert check.reason == "the baseline lacks 1 of 3 judged queries (q3), and the rule is `missing <= 0`"
     assert passes(WHOLE, ["mrr drop <= 0.1", "missing <= 1"], qrels=QRELS, baseline=SHORT)
 
 
-def test_fewer_queries_than_the_baseline_had_are_not_enough():
+def test_gate_fewer_queries_than_baseline_fails():
     many, few = scores("old", mrr=[0.5] * 6), scores(mrr=[0.9] * 5)
     found = ragauge.gate(few, ["mrr drop <= 0", "mrr not worse"], baseline=many)
     assert not any(check.passed for check in found.checks)
@@ -681,13 +681,13 @@ def test_fewer_queries_than_the_baseline_had_are_not_enough():
     assert more.reason == "the baseline has no value for 1 queries (q5)"
 
 
-def test_a_measure_that_the_judgments_cannot_give_has_not_passed():
+def test_gate_measure_without_target_map_fails():
     check = first(WHOLE, ["dr@5 >= 0.001"], qrels=QRELS)
     assert not check.passed
     assert "target map" in check.reason
 
 
-def test_runs_of_another_depth_do_not_compare_beyond_it():
+def test_gate_runs_of_different_depth_compare_only_to_common_depth():
     table = pl.DataFrame({"query": list(WHOLE), "doc": list("abc"), "score": [1.0] * 3})
     shallow, deep = (Run(table, name, None, {"plan": {"k": k}}) for name, k in (("old", 10), ("new", 100)))
     for rule, reason in (
@@ -705,21 +705,21 @@ def shallow_run(name="new", k=10, **about):
 
 
 @pytest.mark.parametrize("rule", ["recall@11 >= 0.001", "recall@11 drop <= 0.999", "recall@11 >= 0.001 by answers"])
-def test_a_measure_deeper_than_the_run_has_not_passed(rule):
+def test_gate_measure_deeper_than_run_fails(rule):
     check = first(shallow_run(), rule, qrels=QRELS, baseline=shallow_run("old"))
     assert (check.passed, check.reason) == (False, "recall@11 is undefined: the run was made with k=10")
     assert passes(shallow_run(), rule.replace("11", "10"), qrels=QRELS, baseline=shallow_run("old"))
     assert passes(shallow_run(), rule, qrels=QRELS, baseline=WHOLE) is False
 
 
-def test_a_baseline_that_is_too_shallow_for_a_measure_is_none_for_it():
+def test_gate_measure_deeper_than_baseline_fails():
     check = first(WHOLE, "recall@11 drop <= 0.999", qrels=QRELS, baseline=shallow_run("old"))
     reason = "the baseline has no value: recall@11 is undefined: the run was made with k=10"
     assert (check.passed, check.reason) == (False, reason)
     assert passes(WHOLE, "recall@11 >= 0.001", qrels=QRELS, baseline=shallow_run("old"))
 
 
-def test_a_run_that_ranks_all_documents_is_deep_enough_for_any_measure():
+def test_gate_run_that_ranks_all_documents_has_any_depth():
     whole = shallow_run(dataset={"name": "docs", "documents": 10})
     assert passes(whole, "recall@11 >= 1", qrels=QRELS)
     for documents in (11, 0):
@@ -729,7 +729,7 @@ def test_a_run_that_ranks_all_documents_is_deep_enough_for_any_measure():
     assert passes(whole, ["recall@100 drop <= 0"], qrels=QRELS, baseline=deeper)
 
 
-def test_of_a_file_it_is_only_said_that_its_rankings_end_before_the_cutoff():
+def test_gate_shallow_run_without_k_adds_note():
     found = ragauge.gate(
         WHOLE, ["recall@5 >= 1", "recall@1 >= 1", "ndcg@3 drop <= 0"], qrels=QRELS, baseline=dict(WHOLE)
     )
@@ -740,14 +740,14 @@ def test_of_a_file_it_is_only_said_that_its_rankings_end_before_the_cutoff():
     assert not ragauge.gate(WHOLE, "recall@1 >= 1", qrels=QRELS).notes
 
 
-def test_a_gate_without_rules_is_a_mistake():
+def test_gate_without_rules_raises_error():
     for nothing in ([], {}):
         with pytest.raises(BadInput, match="no rules given"):
             ragauge.gate(WHOLE, nothing, qrels=QRELS)
     assert not Gate("run", []).passed
 
 
-def test_a_gate_is_true_only_if_it_passed():
+def test_gate_truth_value_and_raise_if_failed():
     assert ragauge.gate(WHOLE, "mrr >= 1", qrels=QRELS)
     assert not ragauge.gate(WHOLE, "mrr > 1", qrels=QRELS)
     ragauge.gate(WHOLE, "mrr >= 1", qrels=QRELS).raise_if_failed()
@@ -773,12 +773,12 @@ def test_a_gate_is_true_only_if_it_passed():
         ({"convention": "trec8"}, "unknown convention"),
     ],
 )
-def test_settings_that_make_no_sense_are_refused(settings, said):
+def test_gate_invalid_settings_raise_error(settings, said):
     with pytest.raises(ragauge.RagaugeError, match=said):
         ragauge.gate(WHOLE, "mrr >= 0.001", qrels=QRELS, **settings)
 
 
-def test_what_is_to_pass_must_be_one_run():
+def test_gate_several_runs_or_missing_judgments_raise_error():
     with pytest.raises(BadInput, match="expected one run, got"):
         ragauge.gate({"a": WHOLE, "b": WHOLE}, "mrr >= 0.001", qrels=QRELS)
     with pytest.raises(BadInput, match="no judgments"):
@@ -795,18 +795,18 @@ def test_what_is_to_pass_must_be_one_run():
         ({"judge": "llama"}, "`people`, old by `llama`"),
     ],
 )
-def test_another_convention_or_judge_is_refused(other, said):
+def test_gate_other_convention_or_judge_is_incomparable(other, said):
     with pytest.raises(Incomparable, match=said):
         ragauge.gate(scores(mrr=[1.0]), "mrr >= 0.001", baseline=scores("old", mrr=[1.0], **other))
 
 
-def test_other_judgments_are_refused():
+def test_gate_other_judgments_are_incomparable():
     old = ragauge.evaluate({**QRELS, "q3": {"d": 1}}, WHOLE, ["mrr"])
     with pytest.raises(Incomparable, match="1 of 3 judged otherwise"):
         ragauge.gate(ragauge.evaluate(QRELS, WHOLE, ["mrr"]), "mrr >= 0.001", baseline=old)
 
 
-def test_other_documents_are_refused():
+def test_gate_other_documents_are_incomparable():
     table = pl.DataFrame({"query": list(WHOLE), "doc": list("abc"), "score": [1.0] * 3})
     about = {"name": "docs", "documents": 3, "queries": 3, "documents_hash": "1", "queries_hash": "2"}
     new = Run(table, "new", None, {"dataset": about})
@@ -831,7 +831,7 @@ def experiment(tmp_path_factory):
     return ragauge.run(data, {"bm25": "bm25", "fixed": hits}, baseline="bm25", k=5, out=folder)
 
 
-def test_a_system_of_an_experiment_is_held_against_another(experiment):
+def test_gate_experiment_compares_two_of_its_systems(experiment):
     found = ragauge.gate(experiment, ["recall@5 not worse", "p95_ms <= 60000", "recall@5 >= 0.01 by answers"])
     assert (found.run, found.baseline) == ("fixed", "bm25")
     assert [check.passed for check in found.checks[:2]] == [False, True]
@@ -843,7 +843,7 @@ def test_a_system_of_an_experiment_is_held_against_another(experiment):
         ragauge.gate(experiment, "mrr@5 >= 0.001", baseline=scores(mrr=[1.0]))
 
 
-def test_a_folder_knows_its_judgments_times_and_its_neighbours(experiment):
+def test_gate_run_folder_provides_judgments_timings_and_baseline(experiment):
     folder = experiment.folder
     rules = ["recall@5 >= 0.9", "recall@5 not worse", "retrieve_p95_ms <= 60000", "failed <= 0"]
     assert ragauge.gate(folder / "bm25", rules, baseline="fixed").passed
@@ -865,7 +865,7 @@ def asked_again(*rankings, status=None):
     return Run(first_time, "shaky", None, {}, table.filter(pl.col("repeat") > 0))
 
 
-def test_where_rankings_differ_between_repeats_a_query_counts_with_its_mean():
+def test_gate_differing_repeats_use_mean_per_query():
     qrels = {"q": {"a": 1}, "r": {"a": 1}}
     shaky = asked_again("a", "xa", "xyza", "xyzw")
     found = ragauge.gate(
@@ -885,7 +885,7 @@ def test_where_rankings_differ_between_repeats_a_query_counts_with_its_mean():
 
 
 @pytest.mark.parametrize("convention", ["default", "trec9"])
-def test_a_query_that_one_repeat_lacks_is_missing(convention):
+def test_gate_query_missing_in_one_repeat_is_missing(convention):
     found = ragauge.gate(
         asked_again("a", ""), ["mrr >= 0.001"], qrels={"q": {"a": 1}, "r": {"a": 1}}, convention=convention
     )
@@ -893,7 +893,7 @@ def test_a_query_that_one_repeat_lacks_is_missing(convention):
     assert by_rule(found)["mrr >= 0.001"].value == (0.75 if convention == "default" else 1)
 
 
-def test_an_experiment_counts_with_all_its_repeats_too(tmp_path):
+def test_gate_experiment_uses_all_repeats(tmp_path):
     chance = random.Random(1)
 
     def shaky(query, k):
@@ -916,7 +916,7 @@ def test_an_experiment_counts_with_all_its_repeats_too(tmp_path):
     assert any("differ between 3 trials; the first trial is used" in note for note in first_only.notes)
 
 
-def test_a_stratum_that_is_no_longer_tagged_has_not_passed(experiment, tmp_path):
+def test_gate_stratum_tagged_only_in_baseline_fails(experiment, tmp_path):
     from ragauge.files.writers import write_queries
 
     def copy(name, tags):
@@ -935,7 +935,7 @@ def test_a_stratum_that_is_no_longer_tagged_has_not_passed(experiment, tmp_path)
     assert [(check.rule.value, check.passed) for check in found.checks[:2]] == [("de", False), ("en", True)]
 
 
-def test_tables_of_scores_pass_gates_too(tmp_path):
+def test_gate_accepts_score_tables(tmp_path):
     (tmp_path / "new.csv").write_text("query,faithfulness\n" + "".join(f"q{i},0.{i}\n" for i in range(6)))
     (tmp_path / "old.csv").write_text("query,faithfulness\n" + "".join(f"q{i},0.{i}\n" for i in range(7)))
     new, old = str(tmp_path / "new.csv"), str(tmp_path / "old.csv")
@@ -955,13 +955,13 @@ def made(**changes):
     )
 
 
-def test_a_value_and_its_limit_are_told_apart():
+def test_format_value_and_limit_has_digits_that_distinguish_them():
     assert format_value_and_limit(made()) == ("0.39996", "0.40000")
     assert format_value_and_limit(made(value=0.5)) == ("0.5000", "0.4000")
     assert format_value_and_limit(made(value=math.nan, limit=math.nan)) == ("-", "-")
 
 
-def test_every_failed_rule_has_its_reason_in_every_format():
+def test_gate_report_has_reason_of_failed_rule_in_every_format():
     gate = Gate("run", [made(reason="no <b> here"), made(passed=True, reason="")])
     report = build_report(gate)
     assert report.summary == "run FAILED 1 of 2 rules."
@@ -984,7 +984,7 @@ def test_every_failed_rule_has_its_reason_in_every_format():
         ("non-inferior", False, "being worse by 4% is not ruled out"),
     ],
 )
-def test_what_a_test_shows_is_in_words_and_numbers(kind, passed, said):
+def test_describe_test_outcome_in_words_and_numbers(kind, passed, said):
     rule = Rule(Indicator("mrr"), kind, limit=4, percent=kind == "non-inferior")
     check = made(rule=rule, passed=passed, limit=math.nan, baseline=0.5, difference=-0.1, ci=(-0.2, 0.05), p=0.25)
     change, interval = ("-20.0%", "[-40.0%, +10.0%]") if rule.percent else ("-0.1000", "[-0.2000, +0.0500]")
@@ -995,7 +995,7 @@ def test_what_a_test_shows_is_in_words_and_numbers(kind, passed, said):
     assert table.texts()[0][5:] == ["0.5000", change, interval, "0.250"]
 
 
-def test_junit_is_sound_whatever_the_texts_hold():
+def test_render_gate_junit_escapes_invalid_characters():
     rule = Rule(Indicator("mrr"), "limit", ">=", 0.4, tag="x", value="<&\x00\x1b\ud800\"'\n>")
     gate = Gate("r\x07un", [made(rule=rule, reason="a < b & \x00 c"), made(passed=True, reason="")])
     root = ElementTree.fromstring(render_gate_junit(gate))
@@ -1015,13 +1015,13 @@ def test_junit_is_sound_whatever_the_texts_hold():
     assert failed.find("testsuite/testcase/error").attrib["type"] == "Incomparable"
 
 
-def test_markdown_keeps_texts_as_texts():
+def test_gate_markdown_is_escaped():
     rule = Rule(Indicator("mrr"), "limit", ">=", 0.4, tag="x", value="a|b<script>")
     text = format_results(Gate("run", [made(rule=rule)]), "markdown")
     assert "| **FAIL** | mrr >= 0.4 in x=a\\|b&lt;script> | 0.39996 | 0.40000 | 3 |" in text
 
 
-def test_a_gate_is_read_back_from_json(tmp_path):
+def test_gate_json_round_trip(tmp_path):
     by_topic = Rule(Indicator("p95_ms", "latency", True, unit="ms"), "rise", "<=", 10, tag="x", value="a")
     error = GateError("BadInput", "no such file", "check the path")
     for gate in (Gate("run", [made(), made(rule=by_topic, value=math.nan)]), Gate("run", [], error=error)):
@@ -1050,7 +1050,7 @@ def command(tmp_path):
     return command_in(tmp_path, "gate")
 
 
-def test_a_pass_is_0_and_shown(command):
+def test_cli_gate_pass_prints_table_and_exits_with_0(command):
     done = command("qrels.txt", "new.run", "-b", "old.run", "-r", "mrr >= 0.9", "-r", "ndcg@10 not worse")
     assert done.stdout.splitlines() == [
         "Gate: new, convention default",
@@ -1064,7 +1064,7 @@ def test_a_pass_is_0_and_shown(command):
     ]
 
 
-def test_a_failed_rule_is_1_with_its_reason(command):
+def test_cli_gate_failed_rule_exits_with_1_and_reason(command):
     done = command("qrels.txt", "old.run", "-b", "new.run", "-r", "mrr drop <= 1%", "-r", "mrr not worse", code=1)
     assert "FAIL  mrr drop <= 1%  0.7500  0.9900  8    1.0000   -25.0%     [-42.9%, -7.1%]" in done.stdout
     assert "mrr drop <= 1%  dropped by 0.25 (25.0%) from 1" in done.stdout
@@ -1088,11 +1088,11 @@ def test_a_failed_rule_is_1_with_its_reason(command):
         (["qrels.txt", "new.run", "-r", "mrr >= 0.4", "-C", "default,ties"], "must be OPTION=VALUE"),
     ],
 )
-def test_a_mistake_is_2(command, arguments, said):
+def test_cli_gate_invalid_input_exits_with_2(command, arguments, said):
     assert said in command(*arguments, code=2).stderr
 
 
-def test_other_data_is_4_and_the_files_say_so(command, experiment, tmp_path):
+def test_cli_gate_incomparable_exits_with_4_and_writes_error_files(command, experiment, tmp_path):
     other = "synthetic:needles(documents=60, queries=12, seed=1)"
     ragauge.run(other, {"bm25": "bm25"}, k=5, out=tmp_path / "other")
     files = ["--junit", "gate.xml", "-o", "gate.md"]
@@ -1106,7 +1106,7 @@ def test_other_data_is_4_and_the_files_say_so(command, experiment, tmp_path):
     assert ElementTree.parse(tmp_path / "gate.xml").getroot().attrib["errors"] == "0"
 
 
-def test_json_has_everything_and_nothing_that_is_no_number(command):
+def test_cli_gate_json_has_null_for_nan(command):
     done = command("qrels.txt", "new.run", "-r", "mrr not worse", "-r", "p95_ms <= 5", "--json", code=1)
     found = json.loads(done.stdout)
     assert found["passed"] is False
@@ -1129,7 +1129,7 @@ def test_json_has_everything_and_nothing_that_is_no_number(command):
     }
 
 
-def test_a_file_has_the_rules_and_the_command_line_goes_first(command, tmp_path):
+def test_cli_gate_options_override_rules_file(command, tmp_path):
     (tmp_path / "sub").mkdir()
     (tmp_path / "sub" / "base.run").write_text((tmp_path / "old.run").read_text())
     (tmp_path / "sub" / "gate.toml").write_text(
@@ -1163,7 +1163,7 @@ def test_a_file_has_the_rules_and_the_command_line_goes_first(command, tmp_path)
         ("[measures.mrr]\nat_last = 1", "did you mean `at_least`"),
     ],
 )
-def test_a_file_that_makes_no_sense_is_refused_by_name(tmp_path, text, said):
+def test_read_gate_file_invalid_content_raises_error(tmp_path, text, said):
     path = tmp_path / "gate.toml"
     path.write_text(text)
     with pytest.raises(ragauge.RagaugeError, match=said) as error:
@@ -1171,7 +1171,7 @@ def test_a_file_that_makes_no_sense_is_refused_by_name(tmp_path, text, said):
     assert "gate.toml" in str(error.value) or "at_least" in said
 
 
-def test_tags_may_come_from_a_table(command, tmp_path):
+def test_cli_gate_tags_from_table(command, tmp_path):
     (tmp_path / "tags.csv").write_text(
         "query_id,lang\n" + "".join(f"q{i},{'de' if i % 2 else 'en'}\n" for i in range(8))
     )
@@ -1179,7 +1179,7 @@ def test_tags_may_come_from_a_table(command, tmp_path):
     assert re.findall(r"(pass|FAIL)  mrr >= 0.9 in lang=(\w+)", done.stdout) == [("FAIL", "de"), ("pass", "en")]
 
 
-def test_the_files_for_ci_are_sound_and_those_of_the_docs():
+def test_ci_examples_are_valid_and_match_docs():
     page = (ROOT / "docs" / "gates.md").read_text()
     examples = ROOT / "examples" / "ci"
     for file, language in (("gate.toml", "toml"), ("gate.yml", "yaml")):
@@ -1205,7 +1205,7 @@ def pytest_in(folder, *arguments, **environment):
 
 
 @pytest.mark.docs
-def test_the_example_for_pytest_in_the_docs_works(tmp_path):
+def test_pytest_plugin_docs_example_works(tmp_path):
     blocks = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "gates.md").read_text(), re.S)
     (example,) = [block for block in blocks if "ragauge_gate" in block]
     (tmp_path / "test_search.py").write_text(example)
@@ -1220,7 +1220,7 @@ def test_the_example_for_pytest_in_the_docs_works(tmp_path):
     assert "gates.py" not in done.stdout
 
 
-def test_pytest_finds_the_fixture_by_an_entry_point(tmp_path):
+def test_pytest_plugin_is_found_by_entry_point(tmp_path):
     about = tmp_path / "site" / "somebody-1.dist-info"
     about.mkdir(parents=True)
     (about / "METADATA").write_text("Metadata-Version: 2.1\nName: somebody\nVersion: 1\n")
@@ -1231,13 +1231,13 @@ def test_pytest_finds_the_fixture_by_an_entry_point(tmp_path):
     assert "fixture 'ragauge_gate' not found" in pytest_in(tmp_path, "-p", "no:ragauge_by_hand", **alone).stdout
 
 
-def test_the_plugin_loads_nothing_heavy():
+def test_pytest_plugin_imports_no_heavy_modules():
     code = "import ragauge.cli.pytest_plugin, sys; print([m for m in ('numpy', 'polars', 'rich') if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
 
 
-def test_a_system_that_answers_nothing_does_not_pass_by_saying_nothing(tmp_path):
+def test_gate_system_without_results_fails(tmp_path):
     def broken(query, k):
         raise RuntimeError("down")
 
@@ -1255,7 +1255,7 @@ def test_a_system_that_answers_nothing_does_not_pass_by_saying_nothing(tmp_path)
     assert ragauge.gate(str(tmp_path / "x" / "bm25"), ["recall@10 >= 0.1"]).passed
 
 
-def test_queries_that_were_not_asked_are_missing(tmp_path):
+def test_gate_queries_not_run_are_missing(tmp_path):
     data = "synthetic:needles(documents=40, queries=10)"
     ragauge.run(data, {"bm25": "bm25"}, max_queries=4, out=tmp_path / "x")
     found = ragauge.gate(str(tmp_path / "x" / "bm25"), ["recall@10 >= 0.1"])
@@ -1263,7 +1263,7 @@ def test_queries_that_were_not_asked_are_missing(tmp_path):
     assert ragauge.gate(str(tmp_path / "x" / "bm25"), ["recall@10 >= 0.1", "missing <= 6"]).passed
 
 
-def test_a_stratum_that_only_the_table_of_tags_knows_fails():
+def test_gate_stratum_only_in_tags_fails():
     qrels = {f"q{i}": {"a": 1} for i in range(6)}
     tags = {f"q{i}": {"area": "a" if i < 6 else "b"} for i in range(9)}
     found = ragauge.gate({query: {"a": 1.0} for query in qrels}, ["mrr >= 0.5 by area"], qrels=qrels, tags=tags)
@@ -1273,7 +1273,7 @@ def test_a_stratum_that_only_the_table_of_tags_knows_fails():
     ]
 
 
-def test_rounding_is_no_loss(tmp_path):
+def test_gate_rounding_difference_is_no_loss(tmp_path):
     for name, value in (("old", 0.1 + 0.2), ("new", 0.3)):
         rows = [f"{i},{value!r}" for i in range(20)]
         (tmp_path / f"{name}.csv").write_text("query,mrr\n" + "\n".join(rows) + "\n")
@@ -1286,7 +1286,7 @@ def test_rounding_is_no_loss(tmp_path):
     [{"alpha": "x"}, {"min_queries": "3"}, {"tags": 5}, {"convention": "nothing"}],
     ids=lambda one: next(iter(one)),
 )
-def test_settings_of_the_wrong_kind_are_told(wrong):
+def test_gate_settings_of_wrong_type_raise_error(wrong):
     with pytest.raises(ragauge.RagaugeError):
         ragauge.gate({"q": {"a": 1.0}}, ["mrr >= 0.5"], qrels={"q": {"a": 1}}, **wrong)
 
@@ -1310,7 +1310,7 @@ def test_settings_of_the_wrong_kind_are_told(wrong):
         ("stale_rate@10 <= 1", "cannot fail: stale_rate@10 ranges from 0 to 1"),
     ],
 )
-def test_gate_refuses_a_rule_that_cannot_fail(rule, said):
+def test_gate_rule_that_cannot_fail_raises_error(rule, said):
     with pytest.raises(BadInput, match=said):
         ragauge.gate(WHOLE, rule, qrels=QRELS, baseline=SHORT)
 
@@ -1326,23 +1326,23 @@ def test_gate_refuses_a_rule_that_cannot_fail(rule, said):
         "p95_ms rise <= 900%",
     ],
 )
-def test_gate_accepts_a_rule_that_can_fail(rule):
+def test_gate_rule_that_can_fail_is_accepted(rule):
     assert ragauge.gate(WHOLE, rule, qrels=QRELS, baseline=dict(WHOLE)).checks
 
 
-def test_gate_takes_the_range_of_percentages_from_the_table(tmp_path):
+def test_gate_score_table_of_percentages_sets_range(tmp_path):
     for name in ("new", "old"):
         (tmp_path / f"{name}.csv").write_text("query,recall\n" + "".join(f"q{i},{50 + i}\n" for i in range(6)))
     assert ragauge.gate(tmp_path / "new.csv", ["recall drop <= 5", "recall >= 40"], baseline=tmp_path / "old.csv")
 
 
 @pytest.mark.parametrize("alpha", [1e-300, 1e-4])
-def test_gate_refuses_an_alpha_that_nothing_can_fall_below(alpha):
+def test_gate_too_small_alpha_raises_error(alpha):
     with pytest.raises(BadInput, match="alpha must be between 0\\.001 and 0\\.25, got"):
         ragauge.gate(WHOLE, "mrr not worse", qrels=QRELS, baseline=SHORT, alpha=alpha)
 
 
-def test_gate_refuses_a_run_as_its_own_baseline(tmp_path, command):
+def test_gate_run_as_its_own_baseline_raises_error(tmp_path, command):
     (tmp_path / "link.run").symlink_to(tmp_path / "new.run")
     for baseline in ("new.run", "./new.run", "link.run"):
         done = command("qrels.txt", "new.run", "-b", baseline, "-r", "mrr not worse", code=2)
@@ -1351,7 +1351,7 @@ def test_gate_refuses_a_run_as_its_own_baseline(tmp_path, command):
         ragauge.gate(WHOLE, "mrr not worse", qrels=QRELS, baseline=WHOLE)
 
 
-def test_gate_refuses_a_stratified_rule_that_covers_few_queries():
+def test_gate_stratified_rule_that_covers_few_queries_raises_error():
     run, old = scores(mrr=[0.5] * 40), scores("old", mrr=[0.5] * 40)
     few = {f"q{i}": {"topic": "a"} for i in range(2)}
     with pytest.raises(BadInput, match="covers 2 of 40 queries: the others have no `topic`; expected at least 50%"):
@@ -1362,7 +1362,7 @@ def test_gate_refuses_a_stratified_rule_that_covers_few_queries():
     )
 
 
-def test_gate_fails_a_test_of_times_that_could_not_be_significant():
+def test_gate_latency_test_with_too_few_queries_fails():
     run = scores(mrr=[1.0] * 6)
     slow, quick = timings([9.0] * 6), timings([1.0] * 6)
     settings = {"baseline": scores("old", mrr=[1.0] * 6), "timings": slow, "baseline_timings": quick}
@@ -1390,7 +1390,7 @@ def folder_of(tmp_path, name, documents, queries, best=1):
     return str(tmp_path / name / "mine")
 
 
-def test_gate_across_a_changed_corpus_compares_the_common_queries(tmp_path):
+def test_gate_changed_corpus_compares_common_queries(tmp_path):
     old, new = folder_of(tmp_path, "old", 30, 10), folder_of(tmp_path, "new", 40, 12)
     with pytest.raises(Incomparable, match="not the same documents") as refused:
         ragauge.gate(new, "mrr@10 not worse", baseline=old)
@@ -1407,14 +1407,14 @@ def test_gate_across_a_changed_corpus_compares_the_common_queries(tmp_path):
     assert not ragauge.gate(worse, "mrr@10 not worse", baseline=old, allow_changed_corpus=True)
 
 
-def test_gate_same_corpus_has_no_note_on_a_changed_corpus(tmp_path):
+def test_gate_same_corpus_has_no_changed_corpus_note(tmp_path):
     old, new = folder_of(tmp_path, "old", 30, 10), folder_of(tmp_path, "new", 30, 10)
     found = ragauge.gate(new, ["mrr@10 drop <= 0.01", "documents drop <= 0"], baseline=old, allow_changed_corpus=True)
     assert found.passed
     assert not [note for note in found.notes if "corpus" in note]
 
 
-def test_gate_rule_on_documents_fails_if_the_corpus_loses_one(tmp_path):
+def test_gate_documents_rule_fails_if_corpus_loses_one(tmp_path):
     old, new = folder_of(tmp_path, "old", 30, 10), folder_of(tmp_path, "new", 29, 10)
     rules = ["documents drop <= 0", "documents >= 30", "documents drop <= 5%"]
     found = ragauge.gate(new, rules, baseline=old, allow_changed_corpus=True)
@@ -1423,14 +1423,14 @@ def test_gate_rule_on_documents_fails_if_the_corpus_loses_one(tmp_path):
     assert "the number of documents is unknown" in unknown.checks[0].reason
 
 
-def test_gate_across_a_changed_corpus_fails_if_queries_are_gone(tmp_path):
+def test_gate_changed_corpus_fails_if_queries_are_missing(tmp_path):
     old, new = folder_of(tmp_path, "old", 30, 10), folder_of(tmp_path, "new", 40, 8)
     found = ragauge.gate(new, "mrr@10 drop <= 0.01", baseline=old, allow_changed_corpus=True)
     assert by_rule(found)["missing <= 0"].reason.startswith("the run lacks 2 of 10 judged queries")
     assert by_rule(found)["mrr@10 drop <= 0.01"].passed
 
 
-def test_gate_across_a_changed_corpus_on_the_command_line_and_in_a_file(tmp_path, command):
+def test_cli_gate_changed_corpus_option_and_file_setting(tmp_path, command):
     old, new = folder_of(tmp_path, "old", 30, 10), folder_of(tmp_path, "new", 40, 12)
     done = command(new, "-b", old, "-r", "mrr@10 not worse", "--allow-changed-corpus")
     assert "computed on the 10 queries of both runs" in " ".join(done.stderr.split())
@@ -1439,7 +1439,7 @@ def test_gate_across_a_changed_corpus_on_the_command_line_and_in_a_file(tmp_path
     command(new, "-b", old, "-r", "mrr@10 not worse", code=4)
 
 
-def test_gate_with_a_missing_baseline_says_how_to_create_one(tmp_path, command):
+def test_cli_gate_missing_baseline_hints_how_to_create_one(tmp_path, command):
     done = command("qrels.txt", "new.run", "-b", "baselines/docs/mine", "-r", "mrr not worse", code=2)
     said = " ".join(done.stderr.split())
     assert "baselines/docs/mine: the baseline does not exist; expected an earlier run" in said
@@ -1455,7 +1455,7 @@ def test_gate_with_a_missing_baseline_says_how_to_create_one(tmp_path, command):
     [({"alpha": 0.01}, "mrr >= 0.4"), ({"correction": "holm"}, "mrr better"), ({"min_queries": 3}, "mrr drop <= 0.9")],
     ids=["alpha", "correction", "min_queries"],
 )
-def test_gate_refuses_a_setting_of_tests_without_a_rule_that_uses_it(setting, rule):
+def test_gate_setting_without_rule_that_uses_it_raises_error(setting, rule):
     name = next(iter(setting))
     with pytest.raises(BadInput, match=f"{name} has no effect on these rules; expected .*`mrr not worse`") as caught:
         ragauge.gate(WHOLE, rule, qrels=QRELS, baseline=SHORT, **setting)

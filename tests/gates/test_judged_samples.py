@@ -30,7 +30,7 @@ def checks(run, rules, **more):
     return {str(one.rule): one for one in ragauge.gate(run, rules, **more)}
 
 
-def test_a_rule_names_a_measure_in_brackets():
+def test_parse_rule_unscored_names_measure_in_parentheses():
     rule = parse_rule("UNSCORED( Recall@5 ) <= 5 %", lambda name: find_indicator(name, PRESETS["default"]))
     assert str(rule) == "unscored(recall@5) <= 5%"
     assert (rule.figure.measure, rule.figure.source, rule.figure.lower_is_better) == ("recall@5", "count", True)
@@ -48,19 +48,19 @@ def test_a_rule_names_a_measure_in_brackets():
         ("unscored(faithfulness) drop <= 0.999", BadInput),
     ],
 )
-def test_a_rule_that_makes_no_sense_is_refused(text, error):
+def test_gate_unscored_invalid_rule_raises_error(text, error):
     with pytest.raises(error):
         ragauge.gate(of([1.0]), [text])
 
 
-def test_one_sample_without_a_value_fails_the_rule_about_the_mean():
+def test_gate_unscored_sample_fails_mean_rule():
     found = checks(of([1.0] * 9 + [NAN]), ["faithfulness >= 0.8"])
     assert not found["faithfulness >= 0.8"].passed
     assert found["faithfulness >= 0.8"].reason == f"1 query has no faithfulness (q9): {MUTE}"
     assert found["missing <= 0"].passed  # it is there, and not scored
 
 
-def test_an_allowance_lets_the_mean_be_over_the_rest():
+def test_gate_unscored_allowance_means_over_scored_samples():
     found = checks(of([1.0] * 9 + [NAN]), ["faithfulness >= 0.8", "unscored(faithfulness) <= 10%"])
     assert all(one.passed for one in found.values())
     assert (found["faithfulness >= 0.8"].value, found["faithfulness >= 0.8"].n) == (1.0, 9)
@@ -68,18 +68,18 @@ def test_an_allowance_lets_the_mean_be_over_the_rest():
     assert (share.value, share.limit, share.n) == (1, 1.0, 10)
 
 
-def test_beyond_the_allowance_both_rules_fail():
+def test_gate_unscored_beyond_allowance_fails_both_rules():
     found = checks(of([1.0] * 8 + [NAN, NAN]), ["faithfulness >= 0.8", "unscored(faithfulness) <= 1"])
     assert [one.passed for one in found.values()] == [False, False, True]
 
 
-def test_nothing_scored_fails_whatever_is_allowed():
+def test_gate_nothing_scored_fails_despite_allowance():
     found = checks(of([NAN] * 10), ["faithfulness >= 0.001", "unscored(faithfulness) <= 10"])
     assert not found["faithfulness >= 0.001"].passed
     assert found["unscored(faithfulness) <= 10"].passed
 
 
-def test_a_measure_that_was_not_judged_has_no_unscored_either():
+def test_gate_measure_not_judged_fails():
     run = of([1.0] * 10)
     found = checks(run, ["unscored(Answer Relevancy) <= 0", "context_precision >= 0.1", "hallucination <= 0.9"])
     for name in ("unscored(answer_relevance) <= 0", "context_precision >= 0.1", "hallucination <= 0.9"):
@@ -89,7 +89,7 @@ def test_a_measure_that_was_not_judged_has_no_unscored_either():
         ragauge.gate(run, ["hallucinatoin <= 0"])
 
 
-def test_an_allowance_for_one_measure_is_none_for_another():
+def test_gate_unscored_allowance_applies_to_one_measure():
     both = scores({FAITHFULNESS: [1.0, NAN], RELEVANCE: [1.0, NAN]}, ["q1", "q2"])
     run = judged(scores=both, intervals={})
     found = checks(run, ["faithfulness >= 0.001", "answer_relevance >= 0.1", "unscored(faithfulness) <= 1"])
@@ -97,7 +97,7 @@ def test_an_allowance_for_one_measure_is_none_for_another():
     assert not found["answer_relevance >= 0.1"].passed
 
 
-def test_an_allowance_holds_in_every_stratum_that_a_rule_asks_for():
+def test_gate_unscored_allowance_applies_in_every_stratum():
     run = of([1.0, NAN, 1.0, NAN, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0])  # 2 of 10, and 2 of the 5 odd ones
     found = checks(run, ["faithfulness >= 0.8 by topic", "unscored(faithfulness) <= 20%"])
     assert found["faithfulness >= 0.8 in topic=even"].passed
@@ -105,7 +105,7 @@ def test_an_allowance_holds_in_every_stratum_that_a_rule_asks_for():
     assert found["unscored(faithfulness) <= 20%"].passed
 
 
-def test_against_a_baseline_only_samples_that_both_have_are_paired():
+def test_gate_drop_pairs_samples_scored_in_both_runs():
     mine = of([0.9] * 8 + [NAN, 0.0])
     base = of([0.8] * 8 + [0.0, NAN])
     found = checks(mine, ["faithfulness drop <= 0", "unscored(faithfulness) <= 10%"], baseline=base)
@@ -116,31 +116,31 @@ def test_against_a_baseline_only_samples_that_both_have_are_paired():
     assert not closed.passed
 
 
-def test_a_baseline_that_lacks_more_than_is_allowed_cannot_be_beaten():
+def test_gate_baseline_with_too_many_unscored_samples_fails():
     mine, base = of([0.9] * 10), of([0.1] + [NAN] * 9)
     found = checks(mine, ["faithfulness better", "unscored(faithfulness) <= 10%"], baseline=base)
     assert not found["faithfulness better"].passed
     assert found["faithfulness better"].reason.startswith("the baseline has no value: 9 queries have no faithfulness")
 
 
-def test_no_sample_in_common_is_no_difference():
+def test_gate_no_common_scored_samples_fails():
     mine, base = of([1.0] * 5 + [NAN] * 5), of([NAN] * 5 + [1.0] * 5)
     found = checks(mine, ["faithfulness not worse", "unscored(faithfulness) <= 50%"], baseline=base)
     assert not found["faithfulness not worse"].passed
     assert found["faithfulness not worse"].reason == "no query has a value here and in the baseline"
 
 
-def test_a_sample_that_only_the_baseline_has_is_missing():
+def test_gate_sample_missing_from_run_fails():
     found = checks(of([1.0] * 4), ["faithfulness >= 0.5"], baseline=of([1.0] * 5))
     assert not found["missing <= 0"].passed
 
 
-def test_what_another_judge_said_is_no_baseline():
+def test_gate_baseline_of_other_judge_is_incomparable():
     with pytest.raises(Incomparable, match="is judged by"):
         ragauge.gate(of([1.0]), ["faithfulness not worse"], baseline=of([1.0], judge="lexical"))
 
 
-def test_rankings_too_may_have_queries_without_a_value():
+def test_gate_unscored_rule_counts_queries_of_ranking():
     qrels = {"q1": {"a": 1}, "q2": {"b": 0}}
     run = {"q1": {"a": 1.0}, "q2": {"b": 1.0}}
     found = checks(run, ["recall@5 >= 0.9", "unscored(recall@5) <= 50%"], qrels=qrels, convention=PRESETS["default"])

@@ -74,7 +74,7 @@ TABLE = [
 ]
 
 
-def test_the_table_of_verdicts_is_that_which_was_written():
+def test_calibrate_confusion_matches_known_verdicts():
     found = calibrate(TABLE, chat=Known(by_name))
     assert found.confusion == ConfusionMatrix(6, 2, 1, 3)
     assert (found.labelled, found.scored, found.samples) == (15, 12, 15)
@@ -85,7 +85,7 @@ def test_the_table_of_verdicts_is_that_which_was_written():
     assert found.measure == "faithfulness"
 
 
-def test_samples_without_a_verdict_are_counted_named_and_wrong_in_the_accuracy_of_all():
+def test_calibrate_unscored_samples_count_as_wrong_in_accuracy_all():
     found = calibrate(TABLE, chat=Known(by_name))
     assert sum(found.unscored.values()) == 3
     assert (found.figures["accuracy_all"].value, found.figures["accuracy_all"].n) == (9 / 15, 15)
@@ -97,7 +97,7 @@ def test_samples_without_a_verdict_are_counted_named_and_wrong_in_the_accuracy_o
     assert [pair.sample for pair in found.pairs if pair.why] == ["n0", "n1", "n2"]
 
 
-def test_a_judge_that_says_nothing_has_no_figures_and_no_error_hides_that():
+def test_calibrate_without_verdicts_has_undefined_figures():
     found = calibrate(TABLE, chat=Known(lambda *_: None))
     assert found.scored == 0
     assert not any(found.figures[name].defined for name in ("accuracy", "kappa", "auc", "spearman", "bias"))
@@ -108,7 +108,7 @@ def test_a_judge_that_says_nothing_has_no_figures_and_no_error_hides_that():
     assert build_report(found).summary == "No labelled sample of 15 has a verdict."
 
 
-def test_baselines_stand_beside_the_judge():
+def test_calibrate_includes_baseline_raters():
     found = calibrate(TABLE, chat=Known(by_name))
     names = [rater.name for rater in found.raters]
     assert names == ["known", "word overlap", "always good"]
@@ -116,7 +116,7 @@ def test_baselines_stand_beside_the_judge():
     assert found.raters[-1].figures["kappa"].value == 0.0
 
 
-def test_counting_words_knows_answer_contexts_and_conversation():
+def test_word_overlap_by_hand():
     one = sample("a", 1, "Paris is big.", ("Big it is.",), question="Paris?")
     assert word_overlap(one, "faithfulness") == 1.0
     assert word_overlap(replace(one, question="Rome?"), "faithfulness") == pytest.approx(2 / 3)
@@ -127,7 +127,7 @@ def test_counting_words_knows_answer_contexts_and_conversation():
     assert word_overlap(one, "answer_relevance") == 1.0
 
 
-def test_a_judge_that_is_worse_than_counting_words_is_told_so():
+def test_calibrate_judge_below_word_overlap_adds_note():
     samples = [
         sample(f"{'gb'[i % 2]}{i}", 1.0 if i % 4 < 2 else 0.0, "It is so." if i % 4 < 2 else "Something else entirely.")
         for i in range(40)
@@ -140,7 +140,7 @@ def test_a_judge_that_is_worse_than_counting_words_is_told_so():
     assert any("no better than word overlap" in note for note in found.notes)
 
 
-def test_thresholds_cut_scores_and_labels():
+def test_calibrate_thresholds_apply_to_scores_and_labels():
     """Of two sentences one is borne out: half is good from 0.5 on, not from 0.6 on, and not where people say yes."""
     half = [sample(f"s{i}", 2 / 3, "Yes it is. No it is not.") for i in range(4)]
     judge = Known(lambda name, text, sources: text.startswith("Yes"))
@@ -156,7 +156,7 @@ def test_thresholds_cut_scores_and_labels():
             calibrate(half, chat=judge, threshold=wrong)
 
 
-def test_turning_contexts_round_shows_who_reads_only_the_first():
+def test_calibrate_swap_detects_position_bias():
     two = ("It is so.", "Nothing here.")
     samples = [sample(f"s{i}", 1, contexts=two if i < 6 else two[:1]) for i in range(10)]
     first = Known(lambda name, text, sources: "so" in next(iter(sources.values())))
@@ -171,7 +171,7 @@ def test_turning_contexts_round_shows_who_reads_only_the_first():
     assert any("contexts were not reversed" in note for note in alone.notes)
 
 
-def test_replicates_show_who_changes_its_mind():
+def test_calibrate_replicates_measure_consistency():
     seen: dict[str, int] = {}
 
     def fickle(name, text, sources):
@@ -185,7 +185,7 @@ def test_replicates_show_who_changes_its_mind():
     assert calibrate(TABLE, chat=Known(by_name)).consistency is None
 
 
-def test_a_lost_verdict_is_a_change_too():
+def test_calibrate_lost_verdict_counts_as_inconsistent():
     seen: dict[str, int] = {}
 
     def losing(name, text, sources):
@@ -196,7 +196,7 @@ def test_a_lost_verdict_is_a_change_too():
     assert found.consistency.same.value == 3 / 4
 
 
-def test_a_judge_that_likes_long_answers_is_seen():
+def test_calibrate_detects_verbosity_bias():
     samples = [sample(f"s{i}", i % 2, "Word " * (5 + 7 * (i % 10)) + "end.") for i in range(60)]
     found = calibrate(samples, chat=Known(lambda name, text, sources: len(text.split()) > 40))
     assert found.verbosity.slope.low > 0
@@ -206,7 +206,7 @@ def test_a_judge_that_likes_long_answers_is_seen():
 
 
 @pytest.mark.simulation
-def test_few_labels_and_many_verdicts_give_the_mean_that_people_would():
+def test_calibrate_corrected_mean_covers_truth():
     rng = np.random.default_rng(3)
     truth = rng.random(400) < 0.6
     wrong = rng.random(400) < 0.05
@@ -224,7 +224,7 @@ def test_few_labels_and_many_verdicts_give_the_mean_that_people_would():
     assert calibrate(samples, chat=Known(by_name)).corrected is None
 
 
-def test_samples_without_a_label_are_judged_for_the_corrected_mean():
+def test_calibrate_unlabelled_samples_enter_corrected_mean():
     samples = [*TABLE[:12], *(sample(f"g{i + 50}") for i in range(20))]
     found = calibrate(samples, chat=Known(by_name))
     assert (found.samples, found.labelled) == (32, 12)
@@ -234,7 +234,7 @@ def test_samples_without_a_label_are_judged_for_the_corrected_mean():
     assert found.corrected.judge.value == pytest.approx(28 / 32)
 
 
-def test_labels_that_are_no_random_part_are_suspected():
+def test_calibrate_non_random_labels_add_note():
     """Twelve labelled samples are half good to the judge, forty without a label all are."""
     labelled = [sample(f"{'gb'[i % 2]}{i}", float(i % 3 > 0)) for i in range(12)]
     told = "the corrected mean needs labels of random samples"
@@ -244,7 +244,7 @@ def test_labels_that_are_no_random_part_are_suspected():
     assert not any(told in note for note in calibrate([*labelled, *alike], chat=Known(by_name)).notes)
 
 
-def test_votes_tell_how_far_people_agree_among_themselves():
+def test_calibrate_votes_add_person_rater():
     votes = [[1, 1, 1], [1, 1, 0], [0, 0, 0], [0, 0, 0]]
     samples = [
         sample(f"g{i}", float(np.mean(row)), metadata={"votes": {"faithfulness": dict(zip("abc", row, strict=True))}})
@@ -255,7 +255,7 @@ def test_votes_tell_how_far_people_agree_among_themselves():
     assert person.figures["accuracy"].value == pytest.approx(11 / 12)
 
 
-def test_answers_to_one_question_count_as_fewer_samples():
+def test_calibrate_equal_questions_widen_accuracy_interval():
     apart = [sample(f"{'gb'[i % 2]}{i}", float(i % 4 < 2)) for i in range(40)]
     together = [replace(one, question=f"What is {i // 4}?") for i, one in enumerate(apart)]
     alike = [
@@ -268,7 +268,7 @@ def test_answers_to_one_question_count_as_fewer_samples():
 
 
 @pytest.mark.simulation
-def test_every_interval_allows_for_answers_to_one_question():
+def test_calibrate_equal_questions_widen_every_interval():
     """A judge that errs, changes its mind and turns with the contexts by question: 40 questions of ten answers each."""
     rng = np.random.default_rng(6)
     wrong, turns, moody, good = (rng.random(40) < share for share in (0.3, 0.3, 0.3, 0.6))
@@ -315,14 +315,14 @@ def test_every_interval_allows_for_answers_to_one_question():
         assert figure.high - figure.low > 1.7 * (found[1][name].high - found[1][name].low), name
 
 
-def test_one_question_speaks_of_no_other():
+def test_calibrate_single_question_adds_note():
     samples = [sample(f"{'gb'[i % 2]}{i}", float(i % 4 < 2), question="What?") for i in range(40)]
     found = calibrate(samples, chat=Known(by_name))
     assert "40 samples with the same question: the results do not apply to other questions" in found.notes
     assert math.isnan(found.figures["bias"].low)
 
 
-def test_sets_that_are_easy_or_not_peoples_are_named_so():
+def test_calibrate_easy_or_synthetic_dataset_adds_note():
     given = LabelledDataset(
         name="toy", samples=TABLE, measure="faithfulness", about="", people=False, easy="words tell all"
     )
@@ -333,7 +333,7 @@ def test_sets_that_are_easy_or_not_peoples_are_named_so():
     assert "the labels were not given by people" in notes
 
 
-def test_samples_are_drawn_at_random_and_the_same_for_the_same_seed():
+def test_calibrate_max_samples_draw_depends_on_seed():
     first, again, other = (
         [pair.sample for pair in calibrate(TABLE, chat=Known(by_name), max_samples=6, seed=seed).pairs]
         for seed in (1, 1, 2)
@@ -342,7 +342,7 @@ def test_samples_are_drawn_at_random_and_the_same_for_the_same_seed():
     assert len(first) == 6
 
 
-def test_what_cannot_be_calibrated_is_refused_in_one_sentence():
+def test_calibrate_invalid_input_raises():
     with pytest.raises(MissingEvidence, match="has a label"):
         calibrate([sample("g1")], chat=Known(by_name))
     with pytest.raises(MissingEvidence, match="has a label of context_recall"):
@@ -357,7 +357,7 @@ def test_what_cannot_be_calibrated_is_refused_in_one_sentence():
             calibrate(TABLE, chat=Known(by_name), **wrong)
 
 
-def test_the_lexical_judge_has_a_degree_that_is_shown_beside_its_verdicts():
+def test_calibrate_lexical_judge_adds_probability_rater():
     samples = [
         sample(f"s{i}", float(i % 2), "Bob came in May." if i % 2 else "Ann left in June.", ("Bob came in May.",))
         for i in range(20)
@@ -372,7 +372,7 @@ def test_the_lexical_judge_has_a_degree_that_is_shown_beside_its_verdicts():
     assert "on 'samples': accuracy 1.000, kappa 1.000, auc 1.000; 20 of 20 scored" in repr(found)
 
 
-def test_calibrations_are_written_in_every_format_and_read_again(tmp_path):
+def test_write_results_calibrations_round_trip_in_every_format(tmp_path):
     pytest.importorskip("altair")
     pytest.importorskip("vl_convert")
     several = [calibrate(TABLE, chat=Known(by_name), labels=8, replicates=2), calibrate(TABLE, chat=Known(by_name))]
@@ -392,7 +392,7 @@ def test_calibrations_are_written_in_every_format_and_read_again(tmp_path):
     assert build_comparison(several).notes
 
 
-def test_texts_of_samples_are_never_markup():
+def test_calibration_report_texts_are_escaped():
     odd = LabelledDataset("[bold]x[/bold] | y", [*TABLE], "faithfulness", "", True, "<script>")
     page = render_markdown([build_report(calibrate(odd, chat=Known(by_name)))])
     assert "<script>" not in page
@@ -401,7 +401,7 @@ def test_texts_of_samples_are_never_markup():
 
 @pytest.mark.parametrize(("name", "auc"), [("begin_dev_wow", 0.85), ("begin_dev_cmu", 0.85), ("begin_dev_tc", 0.8)])
 @pytest.mark.simulation
-def test_real_labels_of_people_on_begin(shared, name, auc):
+def test_calibrate_begin_labels_kappa_matches_sklearn(shared, name, auc):
     found = calibrate(str(shared("rag_begin") / f"{name}.tsv.gz"), labels=100)
     soft = found.raters[1].figures
     assert soft["auc"].value > auc
@@ -423,7 +423,7 @@ LITERAL = [
 ]
 
 
-def test_a_model_is_asked_anew_for_each_replicate_and_never_twice_for_the_same(tmp_path):
+def test_calibrate_replicates_make_new_calls_and_are_cached(tmp_path):
     """Two calls for each sample (claims, support): once, again as a replicate, and half of it with contexts turned."""
     chat = ScriptedChat(literal_judge.answer)
     found = calibrate(LITERAL, chat=chat, replicates=2, folder=tmp_path / "kept", threshold=1)
@@ -438,7 +438,7 @@ def test_a_model_is_asked_anew_for_each_replicate_and_never_twice_for_the_same(t
     assert again.figures == found.figures
 
 
-def test_what_it_would_take_is_told_before_anything_is_asked():
+def test_estimate_calibration_makes_no_calls():
     chat = ScriptedChat(literal_judge.answer)
     once, more = (
         {one.step: one.calls for one in estimate_calibration(LITERAL, chat=chat, replicates=n, swap=n > 1)}
@@ -449,20 +449,20 @@ def test_what_it_would_take_is_told_before_anything_is_asked():
     assert more["support"] == 12
 
 
-def test_unreadable_replies_leave_samples_unscored_and_are_counted():
+def test_calibrate_unreadable_replies_leave_samples_unscored():
     found = calibrate(LITERAL, chat=ScriptedChat(lambda messages, schema: "I would rather not say."))
     assert found.scored == 0
     assert sum(found.unscored.values()) == 3
     assert found.figures["accuracy_all"].value == 0.0
 
 
-def test_a_budget_that_ends_is_told():
+def test_calibrate_max_calls_stops_with_reason():
     found = calibrate(LITERAL, chat=ScriptedChat(literal_judge.answer), max_calls=2, swap=False)
     assert found.scored < 3
     assert found.stopped == "the limit of 2 requests is reached"
 
 
-def test_the_charts_show_both_curves_and_say_it_in_words():
+def test_calibration_charts_show_roc_and_calibration_curves():
     pytest.importorskip("altair")
     found = build_calibration_charts(calibrate(TABLE, chat=Known(by_name)))["curves"]
     assert [panel.title for panel in found.panels] == ["ROC curve", "Calibration curve"]
@@ -475,7 +475,7 @@ def test_the_charts_show_both_curves_and_say_it_in_words():
 
 
 @pytest.mark.parametrize("labels", [[1.0], [1.0, 1.0], [0.0, 1.0], [0.3, 0.6, 0.9]])
-def test_few_samples_give_what_can_be_known_and_no_more(labels):
+def test_calibrate_few_samples_give_value_or_reason(labels):
     found = calibrate([sample(f"g{i}", label) for i, label in enumerate(labels)], chat=Known(by_name), replicates=2)
     jsonschema.validate(json.loads(to_json(found)), SCHEMA)
     assert found.figures["accuracy"].n == len(labels)
@@ -483,7 +483,7 @@ def test_few_samples_give_what_can_be_known_and_no_more(labels):
     assert build_report(found).notes
 
 
-def test_a_judge_that_says_nothing_is_not_consistent(tmp_path):
+def test_calibrate_without_verdicts_has_undefined_consistency(tmp_path):
     labelled = [
         Sample(f"s{i}", "q?", "it is high.", ("it is high", "x"), labels={"faithfulness": i % 2}) for i in range(12)
     ]
@@ -495,7 +495,7 @@ def test_a_judge_that_says_nothing_is_not_consistent(tmp_path):
     assert math.isnan(found.swap.changed.value)
 
 
-def test_limits_hold_over_all_rounds():
+def test_calibrate_max_calls_spans_replicates():
     chat = ScriptedChat(literal_judge.answer)
     labelled = [
         Sample(f"s{i}", "q?", f"it is high {i}.", (f"it is high {i}", "x"), labels={"faithfulness": 1})

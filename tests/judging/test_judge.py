@@ -59,7 +59,7 @@ BY_HAND = {
 }
 
 
-def test_every_measure_is_as_worked_by_hand():
+def test_judge_measures_match_by_hand():
     found = judged(measures=list(BY_HAND))
     assert means(found) == {name: pytest.approx(value, abs=1e-6) for name, value in BY_HAND.items()}
     verdicts = found.verdicts["s1"]
@@ -82,7 +82,7 @@ def test_judge_polite_words_in_a_claim_lower_faithfulness():
     assert scored(f"{bread} Let me know if you need more!") == (1.0, {"answer": ["Let me know if you need more!"]})
 
 
-def test_nobody_is_asked_about_a_blank_chunk():
+def test_judge_blank_chunk_is_not_sent():
     seen = []
 
     def answer(messages, schema):
@@ -97,7 +97,7 @@ def test_nobody_is_asked_about_a_blank_chunk():
     assert list(found.verdicts["s1"].useful) == ["k1", "k3", "k4"]
 
 
-def test_a_folder_is_not_judged_into_twice_with_other_texts(tmp_path):
+def test_judge_folder_with_other_question_raises(tmp_path):
     judged(folder=tmp_path / "a")
     judged(folder=tmp_path / "a")
     judged([replace(SAMPLE, answer="it is high.")], folder=tmp_path / "a")
@@ -109,33 +109,33 @@ def test_a_folder_is_not_judged_into_twice_with_other_texts(tmp_path):
 @pytest.mark.parametrize(
     "traits", [(), ("no_json_schema",), ("no_response_format",)], ids=["schema", "object", "plain"]
 )
-def test_every_measure_is_as_worked_by_hand_through_a_server(traits, chat_server):
+def test_judge_measures_through_server_match_by_hand(traits, chat_server):
     chat_server.answer, chat_server.traits = literal_judge.answer, set(traits)
     found = judged(measures=list(BY_HAND), chat=f"openai:small@{chat_server.url}")
     assert means(found) == {name: pytest.approx(value, abs=1e-6) for name, value in BY_HAND.items()}
 
 
-def test_every_measure_is_as_worked_by_hand_from_a_recording(tmp_path):
+def test_judge_measures_from_replay_match_by_hand(tmp_path):
     file = tmp_path / "said.jsonl"
     judged(measures=list(BY_HAND), chat=Recording(ScriptedChat(literal_judge.answer), file))
     found = judged(measures=list(BY_HAND), chat=f"replay:{file}")
     assert means(found) == {name: pytest.approx(value, abs=1e-6) for name, value in BY_HAND.items()}
 
 
-def test_one_call_for_each_text_and_step():
+def test_judge_makes_one_call_per_text_and_step():
     found = judged(
         measures=["faithfulness", "context_precision", "context_recall", "answer_relevance"], embedder="words"
     )
     assert {row.step: row.calls for row in found.ledger} == {"claims": 2, "support": 1, "useful": 1, "questions": 1}
 
 
-def test_more_measures_of_the_same_verdicts_cost_no_call():
+def test_judge_extra_measures_reuse_verdicts():
     few = judged(measures=["faithfulness", "context_recall"])
     many = judged(measures=["faithfulness", "context_recall", "claim_f1", "hallucination", "citation_recall"])
     assert sum(row.calls for row in few.ledger) == sum(row.calls for row in many.ledger) == 3
 
 
-def test_answer_relevance_is_the_mean_cosine_with_the_question():
+def test_answer_relevance_equals_mean_cosine_with_question():
     same = Sample("same", "it is high?", "it is high.", ("x",))
     other = Sample("other", "where?", "it is high.", ("x",))
     found = judged([same, other], ["answer_relevance"], embedder="words")
@@ -143,13 +143,13 @@ def test_answer_relevance_is_the_mean_cosine_with_the_question():
     assert [round(one.similarity, 6) for one in found.verdicts["same"].questions] == [1.0, 1.0, 1.0]
 
 
-def test_a_refusal_is_worth_nothing():
+def test_answer_relevance_of_refusal_is_zero():
     found = judged([Sample("s", "I do not know?", "I do not know.", ("x",))], ["answer_relevance"], embedder="words")
     assert found.verdicts["s"].refusal is True
     assert found.scores.means["answer_relevance"] == 0
 
 
-def test_one_word_verdicts_count_to_the_same():
+def test_judge_token_verdicts_match_by_hand():
     wanted = ["faithfulness", "context_precision", "context_recall", "claim_f1"]
     found = judged(measures=wanted, verdicts="tokens")
     assert means(found) == {name: pytest.approx(BY_HAND[name], abs=1e-6) for name in wanted}
@@ -169,7 +169,7 @@ def test_one_word_verdicts_count_to_the_same():
         '{"score": 1.0}',
     ],
 )
-def test_a_model_that_talks_nonsense_scores_nothing(reply):
+def test_judge_unreadable_reply_leaves_sample_unscored(reply):
     def broken(messages, schema):
         return reply if "Check every one" in messages[1]["content"] else literal_judge.answer(messages, schema)
 
@@ -181,7 +181,7 @@ def test_a_model_that_talks_nonsense_scores_nothing(reply):
     assert why.reply == reply
 
 
-def test_what_is_missing_is_asked_for_again_and_nothing_else():
+def test_judge_requests_only_missing_entries_again():
     asked = []
 
     def forgetful(messages, schema):
@@ -198,7 +198,7 @@ def test_what_is_missing_is_asked_for_again_and_nothing_else():
     assert next(row for row in found.ledger if row.step == "support").unreadable_replies == 1
 
 
-def test_one_claim_without_a_verdict_leaves_the_sample_unscored():
+def test_judge_claim_without_verdict_leaves_sample_unscored():
     def stubborn(messages, schema):
         said = json.loads(literal_judge.answer(messages, schema))
         said["of_answer"] = [one for one in said.get("of_answer", []) if one["id"] != "a2"] or said.get("of_answer")
@@ -216,7 +216,7 @@ def test_one_claim_without_a_verdict_leaves_the_sample_unscored():
     assert found.scores.n["faithfulness"] == 1
 
 
-def test_a_sentence_without_a_verdict_leaves_the_text_without_claims():
+def test_judge_sentence_without_reply_leaves_answer_unscored():
     def lazy(messages, schema):
         said = json.loads(literal_judge.answer(messages, schema))
         said["sentences"] = said.get("sentences", [])[:1]
@@ -234,7 +234,7 @@ def test_a_sentence_without_a_verdict_leaves_the_text_without_claims():
     assert math.isnan(found.scores.means["faithfulness"])
 
 
-def test_a_call_that_fails_is_an_item_without_a_verdict_and_the_rest_goes_on():
+def test_judge_failed_call_leaves_only_its_sample_unscored():
     def partly(messages, schema):
         if "ships" in messages[1]["content"] and "Check" in messages[1]["content"]:
             raise BackendFailed("the context is too long")
@@ -245,7 +245,7 @@ def test_a_call_that_fails_is_an_item_without_a_verdict_and_the_rest_goes_on():
     assert found.verdicts["s1"].unscored["support a1"].why == "the call failed: the context is too long"
 
 
-def test_a_wrong_key_stops_everything_at_once(tmp_path):
+def test_judge_final_failure_stops_all_calls(tmp_path):
     calls = []
 
     def locked(messages, schema):
@@ -259,7 +259,7 @@ def test_a_wrong_key_stops_everything_at_once(tmp_path):
     assert "run the same command again to resume" in str(failure.value.hint)
 
 
-def test_resuming_pays_for_nothing_twice(tmp_path):
+def test_judge_resumes_from_folder_without_calls(tmp_path):
     first = ScriptedChat(literal_judge.answer)
     one = judged([SAMPLE, OTHER], chat=first, folder=tmp_path)
     second = ScriptedChat(literal_judge.answer)
@@ -270,7 +270,7 @@ def test_resuming_pays_for_nothing_twice(tmp_path):
     assert {row.step: row.cached_calls for row in two.ledger} == {row.step: row.calls for row in one.ledger}
 
 
-def test_texts_that_come_twice_are_taken_apart_once():
+def test_judge_equal_answers_share_claims_call():
     chat = ScriptedChat(literal_judge.answer)
     samples = [Sample(f"s{i}", "q", "it is high.", (f"context {i}",)) for i in range(20)]
     found = judged(samples, ["faithfulness"], chat=chat, concurrency=4)
@@ -278,14 +278,14 @@ def test_texts_that_come_twice_are_taken_apart_once():
     assert len(chat.asked) == 21
 
 
-def test_another_replicate_is_asked_again(tmp_path):
+def test_judge_other_replicate_makes_new_calls(tmp_path):
     judged([OTHER], folder=tmp_path)
     chat = ScriptedChat(literal_judge.answer)
     judged([OTHER], folder=tmp_path, chat=chat, replicate=1)
     assert chat.asked
 
 
-def test_what_had_no_verdict_can_be_asked_again(tmp_path):
+def test_judge_again_retries_unscored_items(tmp_path):
     found = judged([OTHER], ["faithfulness"], chat=ScriptedChat(lambda m, s: "nonsense"), folder=tmp_path)
     assert found.scores.n["faithfulness"] == 0
     same = ScriptedChat(literal_judge.answer)
@@ -295,7 +295,7 @@ def test_what_had_no_verdict_can_be_asked_again(tmp_path):
     assert anew.scores.means["faithfulness"] == 1.0
 
 
-def test_asking_again_pays_for_nothing_that_has_a_verdict(tmp_path):
+def test_judge_again_keeps_existing_verdicts(tmp_path):
     times = {}
 
     def forgetful(messages, schema):
@@ -322,7 +322,7 @@ def test_asking_again_pays_for_nothing_that_has_a_verdict(tmp_path):
     assert len(chat.asked) == asked
 
 
-def test_a_limit_is_that_of_the_folder_whatever_was_asked_there(tmp_path):
+def test_judge_max_calls_counts_all_calls_of_folder(tmp_path):
     chat = ScriptedChat(literal_judge.answer)
     judged([OTHER], ["faithfulness"], chat=chat, folder=tmp_path, max_calls=2)
     found = judged([OTHER], ["faithfulness"], chat=chat, folder=tmp_path, max_calls=2, replicate=1)
@@ -330,7 +330,7 @@ def test_a_limit_is_that_of_the_folder_whatever_was_asked_there(tmp_path):
     assert found.stopped == "the limit of 2 requests is reached"
 
 
-def test_a_limit_keeps_what_was_said_until_then():
+def test_judge_max_calls_keeps_verdicts_so_far():
     def forgetful(messages, schema):
         said = json.loads(literal_judge.answer(messages, schema))
         said["of_answer"] = said.get("of_answer", [])[:2]
@@ -342,7 +342,7 @@ def test_a_limit_keeps_what_was_said_until_then():
     assert verdicts.unscored["support a3"].why == "not asked: the limit of 2 requests is reached"
 
 
-def test_a_cost_is_limited_where_the_endpoint_does_not_say_what_it_took():
+def test_judge_max_cost_without_usage_is_estimated():
     samples = [Sample(f"s{i}", "q", f"it is high {i}.", (f"it is high {i}",)) for i in range(50)]
     chat = ScriptedChat(literal_judge.answer)
     found = judged(samples, ["faithfulness"], chat=chat, prices={"*": (1.0, 1.0)}, max_cost=0.01)
@@ -351,7 +351,7 @@ def test_a_cost_is_limited_where_the_endpoint_does_not_say_what_it_took():
     assert any("estimated" in note for note in found.notes)
 
 
-def test_another_model_behind_the_same_name_is_another_judge():
+def test_judge_name_depends_on_reported_model():
     def by(model):
         return judged(chat=ScriptedChat(lambda m, s: Reply(literal_judge.answer(m, s), model=model))).judge
 
@@ -359,7 +359,7 @@ def test_another_model_behind_the_same_name_is_another_judge():
     assert by("gpt-2024") == by("gpt-2024")
 
 
-def test_texts_that_look_alike_between_the_fences_are_not_taken_for_each_other():
+def test_judge_cache_separates_texts_with_fence_tags():
     tag = "data-0000000000000000"
     cut = f'</{tag}>\n<{tag} id="k2">\n'
     one = Sample("one", "q", "it is high.", ("x", f"y\n{cut}z"))
@@ -369,19 +369,19 @@ def test_texts_that_look_alike_between_the_fences_are_not_taken_for_each_other()
     assert len(chat.asked) == 3
 
 
-def test_a_chat_whose_identity_cannot_be_written_down_is_refused():
+def test_judge_chat_identity_without_json_representation_raises():
     chat = ScriptedChat(literal_judge.answer)
     chat.identity = {"made": object()}
     with pytest.raises(BadInput, match="identity that JSON can represent"):
         judged(chat=chat)
 
 
-def test_an_estimate_leaves_nothing_behind(tmp_path):
+def test_estimate_cost_writes_nothing(tmp_path):
     ragauge.estimate_cost([SAMPLE], ["faithfulness"], chat=ScriptedChat(literal_judge.answer), folder=tmp_path)
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_limit_of_calls_stops_cleanly_and_a_higher_one_goes_on(tmp_path):
+def test_judge_max_calls_stops_and_higher_limit_resumes(tmp_path):
     samples = [Sample(f"s{i}", "q", f"it is high {i}.", (f"it is high {i}",)) for i in range(6)]
     chat = ScriptedChat(literal_judge.answer)
     found = judged(samples, ["faithfulness"], chat=chat, folder=tmp_path, max_calls=7, concurrency=2)
@@ -395,7 +395,7 @@ def test_a_limit_of_calls_stops_cleanly_and_a_higher_one_goes_on(tmp_path):
     assert more.scores.means["faithfulness"] == 1.0
 
 
-def test_a_limit_of_cost_is_never_exceeded(tmp_path):
+def test_judge_max_cost_is_never_exceeded(tmp_path):
     def priced(messages, schema):
         return Reply(literal_judge.answer(messages, schema), prompt_tokens=1000, completion_tokens=100)
 
@@ -408,7 +408,7 @@ def test_a_limit_of_cost_is_never_exceeded(tmp_path):
     assert "limit of 0.02 is reached" in found.stopped
 
 
-def test_an_estimate_asks_nothing_and_leaves_out_what_is_kept(tmp_path):
+def test_estimate_cost_makes_no_calls_and_excludes_cached(tmp_path):
     chat = ScriptedChat(literal_judge.answer)
     measures = ["faithfulness", "context_precision"]
     rows = ragauge.estimate_cost([SAMPLE, OTHER], measures, chat=chat, folder=tmp_path / "none", prices={"*": (1, 2)})
@@ -421,7 +421,7 @@ def test_an_estimate_asks_nothing_and_leaves_out_what_is_kept(tmp_path):
     assert {row.step: row.calls for row in rows} == {"claims": 1, "support": 1, "useful": 1}
 
 
-def test_an_estimate_is_near_what_is_asked():
+def test_estimate_cost_matches_number_of_calls():
     chat = ScriptedChat(literal_judge.answer)
     measures = ["faithfulness", "context_precision", "context_recall", "answer_relevance"]
     rows = ragauge.estimate_cost([SAMPLE, OTHER], measures, chat=chat)
@@ -429,7 +429,7 @@ def test_an_estimate_is_near_what_is_asked():
     assert sum(row.calls for row in rows) == len(chat.asked)
 
 
-def test_the_lexical_judge_makes_no_calls():
+def test_lexical_judge_makes_no_calls():
     assert ragauge.estimate_cost([SAMPLE]) == []
     found = ragauge.judge([SAMPLE])
     assert found.ledger == []
@@ -437,20 +437,20 @@ def test_the_lexical_judge_makes_no_calls():
     assert found.scores.n["faithfulness"] == 1
 
 
-def test_another_judge_is_another_name():
+def test_judge_name_depends_on_settings():
     base = judged().judge
     assert judged(chat=ScriptedChat(literal_judge.answer), verdicts="tokens").judge != base
     assert judged(measures=["faithfulness"]).judge != base  # the reference is not among the sources then
     assert judged().judge == base
 
 
-def test_scores_by_different_judges_are_not_compared():
+def test_compare_scores_of_different_judges_raises():
     one, two = judged([SAMPLE, OTHER]).scores, ragauge.judge([SAMPLE, OTHER], ["faithfulness"]).scores
     with pytest.raises(ragauge.Incomparable, match="judge"):
         ragauge.compare({"one": one, "two": two}, measures=["faithfulness"])
 
 
-def test_it_works_inside_a_running_loop():
+def test_judge_works_inside_running_event_loop():
     async def notebook():
         return judged(), await ragauge.judge_async([SAMPLE], ["faithfulness"], chat=ScriptedChat(literal_judge.answer))
 
@@ -473,7 +473,7 @@ class QueueingJudge:
             return LexicalJudge().say(task)
 
 
-def test_a_judge_with_a_lock_of_another_event_loop_is_refused():
+def test_judge_lock_of_other_event_loop_raises():
     samples, judge = [replace(SAMPLE, id=f"s{place}") for place in range(4)], QueueingJudge()
     judged(samples, chat=judge)
     with pytest.raises(BackendFailed, match="the judge queueing uses an object of another event loop") as caught:
@@ -481,21 +481,21 @@ def test_a_judge_with_a_lock_of_another_event_loop_is_refused():
     assert "a new judge for every call of `judge`" in str(caught.value.hint)
 
 
-def test_without_a_folder_nothing_is_written(tmp_path, monkeypatch):
+def test_judge_without_folder_writes_nothing(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     judged()
     ragauge.judge([SAMPLE])
     assert list(tmp_path.iterdir()) == []
 
 
-def test_nobody_is_asked_about_empty_contexts_and_they_count_zero():
+def test_judge_empty_contexts_score_zero_without_calls():
     chat = ScriptedChat(literal_judge.answer)
     found = judged([Sample("s", "q?", "it is high.", ())], ["faithfulness", "context_precision"], chat=chat)
     assert [row.step for row in found.ledger] == ["claims"]
     assert means(found) == {"faithfulness": 0, "context_precision": 0}
 
 
-def test_an_answer_without_claims_is_not_faithful_to_nothing():
+def test_faithfulness_without_claims_depends_on_convention():
     def silent(messages, schema):
         return json.dumps({"sentences": [{"id": "s1", "claims": []}]})
 
@@ -507,7 +507,7 @@ def test_an_answer_without_claims_is_not_faithful_to_nothing():
     assert found.scores.means["faithfulness"] == 1
 
 
-def test_a_measure_that_nothing_is_there_for_is_refused_before_anything_is_asked():
+def test_judge_missing_evidence_raises_before_calls():
     chat = ScriptedChat(literal_judge.answer)
     with pytest.raises(MissingEvidence, match="reference"):
         judged([Sample("s", "q?", "it is high.", ("x",))], ["context_recall"], chat=chat)
@@ -522,12 +522,12 @@ def test_a_measure_that_nothing_is_there_for_is_refused_before_anything_is_asked
         ({"max_cost": 1.0}, "price"), ({"options": {"temperature": 1}}, "given by name"), ({"chat": 7}, "not a chat"),
     ],
 )  # fmt: skip
-def test_settings_that_cannot_be_are_refused(how, why):
+def test_judge_invalid_settings_raise(how, why):
     with pytest.raises(BadInput, match=why):
         judged(**how)
 
 
-def test_a_judge_of_your_own_needs_no_chat():
+def test_judge_accepts_custom_judge():
     from ragauge.judging.tasks import TaskResult
 
     class Generous:
@@ -543,7 +543,7 @@ def test_a_judge_of_your_own_needs_no_chat():
     assert found.judge.startswith("generous")
 
 
-def test_canaries_show_who_can_be_talked_into_a_verdict():
+def test_judge_canaries_detect_prompt_injection():
     def gullible(messages, schema):
         said = json.loads(literal_judge.answer(messages, schema))
         text = messages[1]["content"]
@@ -560,7 +560,7 @@ def test_canaries_show_who_can_be_talked_into_a_verdict():
     assert {one.step for one in steady.robustness} == {"support", "useful", "claims", "questions"}
 
 
-def test_a_key_is_written_nowhere(tmp_path, monkeypatch, chat_server):
+def test_judge_api_key_is_not_written(tmp_path, monkeypatch, chat_server):
     monkeypatch.setenv("OPENAI_API_KEY", "sk-secret-0123456789")
     server = chat_server
     server.answer = literal_judge.answer
@@ -574,7 +574,7 @@ def test_a_key_is_written_nowhere(tmp_path, monkeypatch, chat_server):
 
 
 @pytest.mark.crash
-def test_what_was_paid_for_before_kill_9_is_not_paid_for_again(tmp_path, chat_server):
+def test_judge_resumes_after_kill_9_without_repeating_calls(tmp_path, chat_server):
     server = chat_server
     server.answer, server.latency = literal_judge.answer, 0.02
     code = textwrap.dedent(f"""
@@ -599,7 +599,7 @@ STOPS = {"unauthorised", "key_echo", "forbidden", "unpaid", "quota", "no_model"}
 
 @pytest.mark.parametrize("fault", [*chat_server_module.FAULTS])
 @pytest.mark.slow
-def test_whatever_the_server_does_once_the_score_is_right_or_there_is_none(fault, chat_server):
+def test_judge_single_server_fault_gives_correct_or_no_score(fault, chat_server):
     chat_server.answer = literal_judge.answer
     chat_server.misbehave(fault, after=0.01)
     chat = f"openai:small@{chat_server.url}"
@@ -618,7 +618,7 @@ def test_whatever_the_server_does_once_the_score_is_right_or_there_is_none(fault
     "fault", ["nonsense", "empty", "truncated", "length", "wrong_ids", "missing_ids", "refusal", "too_long"]
 )
 @pytest.mark.slow
-def test_a_server_that_never_answers_well_scores_nothing(fault, chat_server):
+def test_judge_persistent_server_fault_scores_nothing(fault, chat_server):
     chat_server.answer = literal_judge.answer
     chat_server.misbehave(fault, times=100)
     found = ragauge.judge(
@@ -631,7 +631,7 @@ def test_a_server_that_never_answers_well_scores_nothing(fault, chat_server):
 
 @pytest.mark.parametrize("trait", [*chat_server_module.TRAITS])
 @pytest.mark.slow
-def test_whatever_the_server_is_like_the_score_is_right_or_there_is_none(trait, chat_server):
+def test_judge_server_trait_gives_correct_or_no_score(trait, chat_server):
     chat_server.answer = literal_judge.answer
     chat_server.traits = {trait}
     found = ragauge.judge([SAMPLE], ["faithfulness"], chat=f"openai:small@{chat_server.url}", options={"seed": 1})
@@ -641,7 +641,7 @@ def test_whatever_the_server_is_like_the_score_is_right_or_there_is_none(trait, 
         assert value is not None
 
 
-def test_what_was_said_is_counted_again_and_nobody_is_asked(tmp_path):
+def test_rescore_reuses_verdicts_without_calls(tmp_path):
     chat = ScriptedChat(literal_judge.answer)
     wanted = ["faithfulness", "context_recall", "context_precision"]
     before = judged([SAMPLE, OTHER], wanted, chat=chat, folder=tmp_path)
@@ -655,7 +655,7 @@ def test_what_was_said_is_counted_again_and_nobody_is_asked(tmp_path):
         ragauge.rescore(before, ["answer_relevance"])
 
 
-def test_the_usual_measures_are_counted_as_far_as_samples_go():
+def test_judge_default_measures_depend_on_samples():
     found = ragauge.judge([Sample("s", "q?", "it is high.", ("it is high",))])
     assert found.scores.measures == ["faithfulness", "context_precision"]
     assert "context_recall is left out: there are no reference answers" in found.notes
@@ -667,13 +667,13 @@ def test_the_usual_measures_are_counted_as_far_as_samples_go():
     assert model.scores.measures == ["faithfulness", "context_precision", "answer_relevance"]
 
 
-def test_a_limit_buys_whole_samples(tmp_path):
+def test_judge_max_calls_finishes_whole_samples(tmp_path):
     samples = [Sample(f"s{i}", "q", f"it is high {i}.", (f"it is high {i}",), f"it is {i}") for i in range(60)]
     found = judged(samples, ["faithfulness", "context_recall"], max_calls=60, concurrency=16)
     assert found.scores.n["faithfulness"] >= 15  # three calls a sample, and at most four of them unfinished
 
 
-def test_an_endpoint_that_never_answers_stops_everything():
+def test_judge_unreachable_endpoint_stops_early():
     calls = []
 
     def unreachable(messages, schema):
@@ -686,7 +686,7 @@ def test_an_endpoint_that_never_answers_stops_everything():
     assert len(calls) <= 8
 
 
-def test_few_values_or_equal_ones_have_no_interval():
+def test_judge_few_or_equal_values_have_no_interval():
     assert judged([SAMPLE, OTHER]).intervals == {}
     same = [Sample(f"s{i}", "q", f"it is high {i}.", (f"it is high {i}",)) for i in range(6)]
     assert judged(same, ["faithfulness"]).intervals == {}
@@ -695,7 +695,7 @@ def test_few_values_or_equal_ones_have_no_interval():
     assert 0 < low < 6 / 7 < high <= 1
 
 
-def test_a_judge_that_was_wrong_before_was_not_talked_over():
+def test_injection_attempt_resisted_is_none_if_wrong_before():
     from ragauge.judging.results import InjectionAttempt
 
     assert InjectionAttempt("c", "useful", "context", "not useful", "useful", "not useful").resisted is None

@@ -36,7 +36,7 @@ def support(claim, *chunks, question="", history=(), **sources):
 # Words.
 
 
-def test_words_are_folded_and_stemmed_so_that_forms_of_one_word_are_equal():
+def test_parse_words_folds_and_stems_word_forms():
     for one, other in (
         ("Companies", "company"),
         ("stopped", "stops"),
@@ -49,7 +49,7 @@ def test_words_are_folded_and_stemmed_so_that_forms_of_one_word_are_equal():
     assert stem_word("bus") == "bus"
 
 
-def test_numbers_have_one_form_however_they_are_written():
+def test_parse_words_normalises_number_formats():
     assert {normalise_number(text) for text in ("1,000", "1000", "1000.0")} == {"1000"}
     assert (
         parse_words("Three")[0].key
@@ -64,7 +64,7 @@ def test_numbers_have_one_form_however_they_are_written():
     assert normalise_number("1987b") is None
 
 
-def test_a_word_is_weighed_by_what_it_is():
+def test_parse_words_assigns_kinds():
     kinds = {word.text: word.kind for word in parse_words("The museum in Paris provides you with 3 of the B52 planes")}
     assert kinds == {
         "The": "stop",
@@ -83,18 +83,18 @@ def test_a_word_is_weighed_by_what_it_is():
     assert parse_words("Museums are old")[0].kind == "word", "a capital at the beginning makes no name"
 
 
-def test_scripts_without_spaces_are_compared_sign_by_sign():
+def test_parse_words_splits_cjk_into_characters():
     assert [word.key for word in parse_words("東京は大")] == ["東", "京", "は", "大"]
 
 
-def test_entities_of_markup_are_read_as_what_they_mean():
+def test_parse_words_decodes_html_entities():
     assert [word.key for word in parse_words("fish &amp; chips")] == ["fish", "chip"]
 
 
 # Claims.
 
 
-def test_a_sentence_claims_its_phrases():
+def test_extract_claims_splits_sentence_into_phrases():
     assert extract_claims("The arrows were made of pine and consisted of a main shaft with a flint point.") == [
         "The arrows were made of pine",
         "and consisted of a main shaft",
@@ -122,7 +122,7 @@ def test_a_sentence_claims_its_phrases():
         "",
     ],
 )
-def test_what_commits_itself_to_nothing_claims_nothing(text):
+def test_extract_claims_noncommittal_text_returns_empty(text):
     assert extract_claims(text) == []
 
 
@@ -136,7 +136,7 @@ def test_what_commits_itself_to_nothing_claims_nothing(text):
         "Did you know that Chrome is a browser?",
     ],
 )
-def test_a_denial_of_facts_is_a_claim_and_no_refusal(text):
+def test_extract_claims_factual_denial_is_kept(text):
     assert extract_claims(text)
 
 
@@ -163,7 +163,7 @@ def test_a_denial_of_facts_is_a_claim_and_no_refusal(text):
         'Nixon wrote "I do not know the answer" on a wall on Mars.',
     ],
 )
-def test_claims_with_polite_or_refusing_words_keep_the_sentence(text):
+def test_extract_claims_polite_or_refusing_words_keep_sentence(text):
     assert "".join(extract_claims(text)).replace(" ", "") == text.replace(" ", "")
 
 
@@ -181,7 +181,7 @@ def test_claims_with_polite_or_refusing_words_keep_the_sentence(text):
         ("The museum was on Mars, do you need more?", "The museum was on Mars,"),
     ],
 )
-def test_claims_next_to_a_courtesy_or_refusal_are_kept(text, rest):
+def test_extract_claims_keeps_text_next_to_courtesy_or_refusal(text, rest):
     assert extract_claims(text) == [rest]
 
 
@@ -206,11 +206,11 @@ def test_claims_next_to_a_courtesy_or_refusal_are_kept(text, rest):
         "No idea.",
     ],
 )
-def test_claims_of_a_bare_courtesy_or_refusal_are_empty(text):
+def test_extract_claims_bare_courtesy_or_refusal_returns_empty(text):
     assert extract_claims(text) == []
 
 
-def test_what_follows_a_refusal_is_still_a_claim():
+def test_extract_claims_keeps_claim_after_refusal():
     assert extract_claims("I do not know the price, but it was built in 1987.") == ["but it was built in 1987."]
     assert extract_claims("No, she was a singer in Rome.") == ["she was a singer in Rome."]
 
@@ -218,7 +218,7 @@ def test_what_follows_a_refusal_is_still_a_claim():
 # Degrees, worked by hand.
 
 
-def test_a_degree_is_the_weighed_share_of_words_with_one_word_granted():
+def test_support_degree_weighted_share_by_hand():
     source = prepare_source("The museum opened in Paris.")
     assert support_degree(parse_words("museum opened in Paris"), source.where, NOTHING) == 1.0
     # opened 1 and Paris 2 are there, the number 3 is not; Paris has one neighbour of two beside it in the source:
@@ -227,14 +227,14 @@ def test_a_degree_is_the_weighed_share_of_words_with_one_word_granted():
     assert support_degree(parse_words("concert"), source.where, NOTHING) == 1 / 2
 
 
-def test_words_of_the_conversation_count_half():
+def test_support_degree_conversation_words_count_half():
     source = prepare_source("It is in Paris.")
     # museum is not there: 1 of (1 + 1) without, 1 of (.5 + 1) with the question
     assert support_degree(parse_words("museum"), source.where, NOTHING) == 1 / 2
     assert support_degree(parse_words("museum"), source.where, frozenset({"museum"})) == pytest.approx(1 / 1.5)
 
 
-def test_words_that_stand_apart_in_the_source_count_a_little_less():
+def test_support_degree_scattered_words_count_less():
     together, apart = prepare_source("Anna sings jazz."), prepare_source("Anna sings. Bob plays jazz.")
     claim = parse_words("anna jazz")
     assert support_degree(claim, together.where, NOTHING) == 1.0
@@ -244,7 +244,7 @@ def test_words_that_stand_apart_in_the_source_count_a_little_less():
 # Support.
 
 
-def test_a_claim_is_borne_out_by_the_chunks_that_have_it():
+def test_lexical_judge_supports_claim_by_matching_chunk():
     found = support("The museum has 2,000 pictures.", "It rains.", "There are 2000 pictures in the museum.")
     assert found.by == ("k2",)
     assert found.against == ()
@@ -252,20 +252,20 @@ def test_a_claim_is_borne_out_by_the_chunks_that_have_it():
     assert found.probability > 0.9
 
 
-def test_a_wrong_number_or_name_is_named_and_not_borne_out():
+def test_lexical_judge_wrong_number_or_name_is_unsupported():
     found = support("It opened in Paris in 1987.", "It opened in Rome in 1988.")
     assert found.by == ()
     assert found.words == 'not in any context: "1987", "Paris"'
     assert found.probability < 0.5
 
 
-def test_chunks_that_are_needed_together_are_all_named():
+def test_lexical_judge_names_all_chunks_supporting_together():
     found = support("Anna Bell sings in Oslo and Bergen.", "Anna Bell sings.", "Rain.", "Oslo and Bergen.")
     assert (found.by, found.together) == ((), ("k1", "k3"))
     assert support("Anna Bell sings in Oslo and Bergen.", "Anna Bell sings.").together == ()
 
 
-def test_chunks_of_which_one_says_the_opposite_bear_nothing_out_together():
+def test_lexical_judge_contradicting_chunk_prevents_joint_support():
     known = "Singer Anna Bell sang at the opera of Oslo with Karl, Ida, Olaf, Sven, Nils, Liv, Marit, Knut, Erik"
     claim, years = f"{known} in 1987 and 1988.", "It was 1987 and 1988."
     assert support(claim, f"{known}.", years, question=f"{known}?").together == ("k1", "k2")
@@ -274,7 +274,7 @@ def test_chunks_of_which_one_says_the_opposite_bear_nothing_out_together():
     assert found.probability < 0.5
 
 
-def test_a_negation_on_one_side_counts_against_a_claim():
+def test_lexical_judge_one_sided_negation_contradicts_claim():
     for claim, chunk in (
         ("The museum opened in Paris.", "The museum has not opened in Paris."),
         ("The museum did not open in Paris.", "The museum opened in Paris."),
@@ -298,17 +298,17 @@ def test_a_negation_on_one_side_counts_against_a_claim():
         ("", "Not this."),
     ],
 )
-def test_no_negation_is_seen_where_there_is_none(claim, source):
+def test_is_contradicted_without_opposing_negation_returns_false(claim, source):
     assert not is_contradicted(parse_words(claim), prepare_source(source))
 
 
-def test_a_chunk_that_agrees_is_kept_beside_one_that_does_not():
+def test_lexical_judge_keeps_support_despite_contradicting_chunk():
     found = support("The museum opened in Paris.", "The museum has not opened in Paris.", "The museum opened in Paris.")
     assert (found.by, found.against) == (("k2",), ("k1",))
     assert found.probability == 1.0
 
 
-def test_claims_of_each_text_are_held_against_the_other_and_never_against_their_own():
+def test_lexical_judge_ignores_own_text_as_source():
     asked = {"a1": "Paris is big.", "r1": "Rome is old."}
     sources = {"k1": "Paris is big.", "reference": "Rome is old.", "answer": "Paris is big."}
     said = say("support", asked, sources).said
@@ -317,7 +317,7 @@ def test_claims_of_each_text_are_held_against_the_other_and_never_against_their_
     assert say("support", {"r1": "Paris is big."}, sources).said["r1"].by == ("k1", "answer")
 
 
-def test_no_context_bears_nothing_out():
+def test_lexical_judge_without_context_supports_nothing():
     found = support("Paris is big.")
     assert found.by == ()
     assert found.probability is None
@@ -326,11 +326,11 @@ def test_no_context_bears_nothing_out():
     assert empty.probability < 0.7
 
 
-def test_words_that_only_the_question_has_bear_nothing_out():
+def test_lexical_judge_question_words_alone_support_nothing():
     assert support("the museum", "It rains.", question="Where is the museum?").by == ()
 
 
-def test_a_claim_without_words_is_unscored_and_says_so():
+def test_lexical_judge_claim_without_words_is_unscored():
     reading = say("support", {"a1": "Yes, it is.", "a2": "…"}, {"k1": "Yes, it is."})
     assert reading.said == {}
     assert {name: one.why for name, one in reading.unscored.items()} == dict.fromkeys(
@@ -341,7 +341,7 @@ def test_a_claim_without_words_is_unscored_and_says_so():
 # Usefulness, questions.
 
 
-def test_a_chunk_is_useful_if_it_has_the_words_of_the_question():
+def test_lexical_judge_chunk_with_question_words_is_useful():
     said = say(
         "useful", {"k1": "The museum opened in 1887.", "k2": "It rains in Rome."}, question="When did the museum open?"
     ).said
@@ -350,13 +350,13 @@ def test_a_chunk_is_useful_if_it_has_the_words_of_the_question():
     assert said["k2"].words == 'not in it: "museum", "open"'
 
 
-def test_half_the_words_scattered_are_less_than_half_in_one_sentence():
+def test_lexical_judge_scattered_words_lower_usefulness():
     question = "museum pictures"
     assert say("useful", {"k1": "A museum. Some pictures."}, question=question).said["k1"].probability == 0.75
     assert say("useful", {"k1": "Pictures of a museum."}, question=question).said["k1"].probability == 1.0
 
 
-def test_a_question_without_words_leaves_chunks_without_a_verdict():
+def test_lexical_judge_question_without_words_is_unscored():
     found = say("useful", {"k1": "The museum."}, question="What is it?")
     assert (found.said, found.unscored["k1"].why) == ({}, "the question has no words to compare")
 
@@ -366,13 +366,13 @@ def claims_nothing(text):
     return not any(map(extract_claims, split_sentences(text)))
 
 
-def test_questions_without_a_model_are_unscored():
+def test_lexical_judge_questions_step_is_unscored():
     found = say("questions", {"answer": "One is. Two are. Three are. Four are."}, n=3)
     assert found.said == {}
     assert found.unscored["answer"].why == "the lexical judge generates no questions, which needs a model (--chat)"
 
 
-def test_a_refusal_commits_itself_to_nothing_at_all():
+def test_extract_claims_refusal_answer_has_no_claims():
     assert claims_nothing("I'm sorry. I do not know the answer.")
     assert claims_nothing("")
     assert not claims_nothing("I do not know the price. It was built in 1987.")
@@ -399,7 +399,7 @@ def test_lexical_verdicts_match_the_rules_version():
     assert dict(LexicalJudge().identity) == {"judge": "lexical", "source": RULES_VERSION}
 
 
-def test_waiting_for_it_gives_the_same():
+def test_lexical_judge_async_answer_equals_sync():
     task = JudgeTask("claims", "s", {"s1": "Paris is big, and Rome is old."}, {})
     assert asyncio.run(LexicalJudge().answer(task)) == LexicalJudge().say(task)
 
@@ -412,7 +412,7 @@ TEXTS = st.text() | st.lists(
 
 
 @given(st.lists(TEXTS, min_size=1, max_size=3), st.lists(TEXTS, max_size=3), TEXTS, st.lists(TEXTS, max_size=2))
-def test_it_never_raises_says_exactly_what_was_asked_and_always_the_same(asked, chunks, question, history):
+def test_lexical_judge_random_input_returns_stable_verdicts(asked, chunks, question, history):
     sources = {f"k{place}": text for place, text in enumerate(chunks, 1)}
     for step, prefix in (("claims", "s"), ("support", "a"), ("useful", "k"), ("questions", "answer")):
         things = {f"{prefix}{place}": text for place, text in enumerate(asked, 1)}
@@ -467,7 +467,7 @@ def scores(sample, judge):
     ],
 )
 @pytest.mark.slow
-def test_it_tells_good_answers_from_bad_ones_better_than_counting_words(shared, name, floor):
+def test_lexical_judge_auc_exceeds_word_overlap(shared, name, floor):
     samples = load_labelled(str(shared(name))).samples
     pairs = 2 if "halueval" in name else 1
     odd = [one for place, one in enumerate(samples) if place // pairs % 2]
@@ -482,7 +482,7 @@ def test_it_tells_good_answers_from_bad_ones_better_than_counting_words(shared, 
 
 
 @pytest.mark.slow
-def test_it_tells_answers_from_their_own_contexts_from_those_of_others(shared):
+def test_lexical_judge_separates_own_from_other_contexts(shared):
     samples = [one for one in load_labelled(str(shared("rag_mtrag_un"))).samples if one.labels]
     judge = LexicalJudge()
     rows = []
@@ -497,7 +497,7 @@ def test_it_tells_answers_from_their_own_contexts_from_those_of_others(shared):
     assert min(hard, soft) > 0.98 > counted
 
 
-def test_refusals_are_told_from_answers(shared):
+def test_extract_claims_separates_refusals_from_answers(shared):
     samples = load_labelled(str(shared("rag_mtrag_un"))).samples
 
     def share(kind):
@@ -507,7 +507,7 @@ def test_refusals_are_told_from_answers(shared):
     assert share("answerable") < 0.01
 
 
-def test_passages_that_answer_are_more_useful_than_those_that_do_not(shared):
+def test_lexical_judge_usefulness_auc_on_clapnq_exceeds_floor(shared):
     samples = load_labelled(str(shared("rag_clapnq_dev"))).samples
     judge = LexicalJudge()
     said = [

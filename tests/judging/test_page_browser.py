@@ -76,7 +76,7 @@ def ready(opened, file, view="", **how):
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_the_figures_stand_with_their_intervals_and_how_many_they_are_over(file, opened, scheme):
+def test_page_shows_means_with_intervals_and_counts(file, opened, scheme):
     shown = ready(opened, file, scheme=scheme)
     cards = shown.locator(".answer").evaluate_all(
         "all => all.map(one => [...one.querySelectorAll('dt, strong, span')].map(x => x.textContent))"
@@ -89,7 +89,7 @@ def test_the_figures_stand_with_their_intervals_and_how_many_they_are_over(file,
     assert shown.locator("#judge-robustness tbody tr").count() == 3
 
 
-def test_the_lowest_come_first_and_what_has_no_value_last(file, opened):
+def test_page_table_sorts_lowest_first_and_missing_last(file, opened):
     shown = ready(opened, file)
     assert shown.locator(ROWS).evaluate_all(IDS) == ["q2", "q1", "q3", "q4"]
     shown.locator("#explorer-table button:has-text('faithfulness')").click()
@@ -100,7 +100,7 @@ def test_the_lowest_come_first_and_what_has_no_value_last(file, opened):
     assert shown.locator(ROWS).evaluate_all(IDS) == ["q1", "q2", "q3", "q4"]
 
 
-def test_samples_are_searched_and_filtered(file, opened):
+def test_page_search_and_filter_select_samples(file, opened):
     shown = ready(opened, file)
     wanted = {"unscored": ["q3", "q4"], "unread": ["q3"], "unsupported": ["q2"], "contradicted": ["q2"]}
     for what, ids in wanted.items():
@@ -114,7 +114,7 @@ def test_samples_are_searched_and_filtered(file, opened):
     assert shown.text_content("#explorer-count") == "1 of 4 samples; 1 without faithfulness"
 
 
-def test_a_sample_shows_each_claim_with_its_verdict_in_words_and_its_evidence(file, opened):
+def test_page_sample_details_show_claims_verdicts_and_evidence(file, opened):
     shown = ready(opened, file, "judge-samples?open=q2")
     shown.wait_for_selector(".detail .sample-texts")
     claims = shown.locator(".sample-texts .claim .badge").all_text_contents()
@@ -128,14 +128,14 @@ def test_a_sample_shows_each_claim_with_its_verdict_in_words_and_its_evidence(fi
     assert "topic: height" in shown.text_content(".detail")
 
 
-def test_chunks_that_are_needed_together_are_shown_as_such(file, opened):
+def test_page_sample_details_show_chunks_supporting_together(file, opened):
     shown = ready(opened, file, "judge-samples?open=q1")
     shown.wait_for_selector(".detail .sample-texts")
     facts = shown.locator(".claim .facts").all_text_contents()
     assert "supported by the answer · supported together by k1k2" in facts
 
 
-def test_what_has_no_verdict_shows_why_and_the_reply_as_it_came(file, opened):
+def test_page_unscored_items_show_reason_and_raw_reply(file, opened):
     shown = ready(opened, file, "judge-samples?open=q3")
     shown.wait_for_selector(".detail .sample-texts")
     lost = shown.locator(".missing .claim").all_text_contents()
@@ -144,7 +144,7 @@ def test_what_has_no_verdict_shows_why_and_the_reply_as_it_came(file, opened):
     assert shown.locator(".chunk .badge").all_text_contents() == ["? unscored"]
 
 
-def test_an_answer_that_claims_nothing_says_so_and_shows_what_came_before(file, opened):
+def test_page_answer_without_claims_shows_left_out_and_history(file, opened):
     shown = ready(opened, file, "judge-samples?open=q4")
     shown.wait_for_selector(".detail .sample-texts")
     text = shown.text_content(".detail")
@@ -155,7 +155,7 @@ def test_an_answer_that_claims_nothing_says_so_and_shows_what_came_before(file, 
     assert "Who built it?\nEiffel." in text
 
 
-def test_keys_lead_from_the_search_to_a_sample(file, opened):
+def test_page_keyboard_opens_sample_from_search(file, opened):
     shown = ready(opened, file)
     shown.keyboard.press("/")
     shown.keyboard.press("ArrowDown")
@@ -165,7 +165,7 @@ def test_keys_lead_from_the_search_to_a_sample(file, opened):
     assert shown.evaluate("location.hash") == "#judge-samples?open=q1"
 
 
-def test_the_word_matching_judge_is_called_what_it_is(tmp_path_factory, opened):
+def test_page_lexical_judge_shows_warnings(tmp_path_factory, opened):
     place = written(tmp_path_factory, lexical(stopped="the limit of 3 requests is reached"), "lexical")
     shown = ready(opened, place)
     assert shown.locator("#summary li").all_text_contents() == [
@@ -177,7 +177,7 @@ def test_the_word_matching_judge_is_called_what_it_is(tmp_path_factory, opened):
 
 
 @pytest.mark.parametrize("size", [(1280, 800), (360, 800)])
-def test_no_text_of_anybody_becomes_code(evil, opened, size):
+def test_page_hostile_text_is_escaped(evil, opened, size):
     shown = ready(opened, evil, size=size)
     for toggle in shown.locator(".open").all():
         toggle.click()
@@ -192,19 +192,19 @@ def test_no_text_of_anybody_becomes_code(evil, opened, size):
     assert shown.evaluate("document.documentElement.scrollWidth") <= size[0]
 
 
-def test_data_in_the_page_cannot_end_its_script(evil):
+def test_page_embedded_data_is_escaped(evil):
     text = evil.read_text(encoding="utf-8")
     assert "<script>window.__x" not in text
     assert '<img src=x onerror="window' not in text
 
 
-def test_the_page_is_usable_on_a_phone(file, opened):
+def test_page_fits_phone_width(file, opened):
     shown = ready(opened, file, "judge-samples?open=q2", size=(360, 800))
     shown.wait_for_selector(".detail .sample-texts")
     assert shown.evaluate("document.documentElement.scrollWidth") <= 360
 
 
-def test_two_thousand_samples_stay_in_pages_of_fifty(tmp_path_factory, opened):
+def test_page_many_samples_are_paginated(tmp_path_factory, opened):
     place = written(tmp_path_factory, many(2000, chunks=2, length=300), "many")
     shown = ready(opened, place)
     assert shown.locator(ROWS).count() == 50
@@ -217,7 +217,7 @@ def test_two_thousand_samples_stay_in_pages_of_fifty(tmp_path_factory, opened):
     assert shown.locator(".missing .claim").count() == 1
 
 
-def test_chunks_beyond_the_room_go_without_their_texts_the_best_first(monkeypatch):
+def test_details_payload_over_limit_drops_chunks_of_best_samples(monkeypatch):
     found = many(40, chunks=1, length=800)
     monkeypatch.setattr(explorer, "MAX_CHUNK_CHARS_TOTAL", 8000)
     packed = explorer.build_details_payload(found)
@@ -233,7 +233,7 @@ def test_chunks_beyond_the_room_go_without_their_texts_the_best_first(monkeypatc
     json.dumps(packed, allow_nan=False)
 
 
-def test_a_chunk_that_samples_share_travels_once():
+def test_details_payload_shared_chunk_is_stored_once():
     found = judged()
     samples = [replace(one, contexts=("the same", "the same")) for one in found.samples]
     packed = explorer.build_details_payload(replace(found, samples=samples))

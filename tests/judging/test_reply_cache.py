@@ -19,18 +19,18 @@ from ragauge.judging.reply_cache import REPLIES_FILE, CachedReply, ReplyCache, T
 KEPT = CachedReply(Reply("yes", 10, 1, 4, "stop", "m-1", {"yes": 0.9, "no": 0.1}, "tokens"), 0.25, 3)
 
 
-def test_a_reply_comes_back_as_it_was(tmp_path):
+def test_reply_cache_round_trip(tmp_path):
     replies = ReplyCache(tmp_path)
     replies.save("key", "useful", "s1", KEPT)
     replies.close()
     assert ReplyCache(tmp_path).find("key") == KEPT
 
 
-def test_what_was_never_kept_is_not_there(tmp_path):
+def test_reply_cache_missing_key_returns_none(tmp_path):
     assert ReplyCache(tmp_path).find("key") is None
 
 
-def test_without_a_folder_nothing_is_written(tmp_path, monkeypatch):
+def test_reply_cache_without_folder_writes_no_file(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     replies = ReplyCache()
     replies.save("key", "useful", "s1", KEPT)
@@ -38,7 +38,7 @@ def test_without_a_folder_nothing_is_written(tmp_path, monkeypatch):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_what_was_spent_is_known_over_all_sessions(tmp_path):
+def test_reply_cache_total_usage_spans_sessions(tmp_path):
     replies = ReplyCache(tmp_path)
     replies.save("key", "useful", "s1", KEPT)
     replies.save("key", "useful", "s1", KEPT)
@@ -48,7 +48,7 @@ def test_what_was_spent_is_known_over_all_sessions(tmp_path):
     assert ReplyCache().total_usage() == TotalUsage()
 
 
-def test_every_part_of_a_key_matters_and_the_order_of_names_does_not():
+def test_content_key_depends_on_every_part_but_not_key_order():
     base = ({"model": "m", "url": "u"}, [{"role": "user", "content": "x"}], {"enum": ["a"]}, 0, 0)
     others = [
         ({"model": "n", "url": "u"}, *base[1:]),
@@ -62,14 +62,14 @@ def test_every_part_of_a_key_matters_and_the_order_of_names_does_not():
     assert content_key({"url": "u", "model": "m"}, *base[1:]) == content_key(*base)
 
 
-def test_vectors_come_back_as_they_were(tmp_path):
+def test_reply_cache_vectors_round_trip(tmp_path):
     replies = ReplyCache(tmp_path)
     replies.save_vectors({"a": np.array([0.25, -1], np.float32)})
     assert list(replies.find_vectors(["a", "b"])) == ["a"]
     assert replies.find_vectors(["a"])["a"].tolist() == [0.25, -1.0]
 
 
-def test_half_a_surrogate_pair_does_no_harm(tmp_path):
+def test_reply_cache_replaces_lone_surrogate(tmp_path):
     replies = ReplyCache(tmp_path)
     replies.save(content_key("\ud83d"), "useful", "s1", CachedReply(Reply("bad \ud83d end"), 0.0, 1))
     found = replies.find(content_key("\ud83d"))
@@ -78,7 +78,7 @@ def test_half_a_surrogate_pair_does_no_harm(tmp_path):
 
 
 @pytest.mark.slow
-def test_one_process_at_a_time(tmp_path):
+def test_reply_cache_second_process_raises(tmp_path):
     first = ReplyCache(tmp_path)
     first.save("key", "useful", "s1", KEPT)
     code = (
@@ -91,19 +91,19 @@ def test_one_process_at_a_time(tmp_path):
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
-def test_a_file_that_is_no_database_is_refused(tmp_path):
+def test_reply_cache_invalid_database_raises(tmp_path):
     (tmp_path / REPLIES_FILE).write_bytes(b"not a database at all, but long enough to be looked at" * 20)
     with pytest.raises(BadInput, match="holds no replies"):
         ReplyCache(tmp_path)
 
 
-def test_a_folder_that_cannot_be_is_refused(tmp_path):
+def test_reply_cache_unwritable_folder_raises(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(BadInput, match="cannot be written"):
         ReplyCache(tmp_path / "file" / "folder")
 
 
-def test_what_was_kept_before_kill_9_is_there_afterwards(tmp_path):
+def test_reply_cache_keeps_replies_after_kill_9(tmp_path):
     code = textwrap.dedent(f"""
         import sys
         from pathlib import Path

@@ -31,7 +31,7 @@ def reply(value, **more):
     return Reply(value if isinstance(value, str) else json.dumps(value), **more)
 
 
-def test_a_whole_reply_is_read_whole():
+def test_parse_reply_reads_complete_reply():
     found = parse_reply(
         SUPPORT,
         reply(
@@ -49,13 +49,13 @@ def test_a_whole_reply_is_read_whole():
     }
 
 
-def test_what_is_missing_is_named_and_the_rest_counts():
+def test_parse_reply_missing_entries_are_named():
     found = parse_reply(SUPPORT, reply({"of_answer": [verdict("a1", ["k1"])], "of_reference": []}))
     assert list(found.said) == ["a1"]
     assert found.missing == dict.fromkeys(("a2", "r1"), "the reply has no entry for this claim")
 
 
-def test_a_list_that_is_not_there_leaves_its_claims_without_a_verdict():
+def test_parse_reply_missing_list_leaves_claims_unscored():
     found = parse_reply(SUPPORT, reply({"of_answer": [verdict("a1"), verdict("a2")]}))
     assert found.missing == {"r1": "the reply has no list `of_reference`"}
 
@@ -89,14 +89,14 @@ def test_a_list_that_is_not_there_leaves_its_claims_without_a_verdict():
         ([{"id": ["a1"]}], "no entry for"),
     ],
 )
-def test_an_entry_that_is_out_of_shape_does_not_count(entries, why):
+def test_parse_reply_ignores_invalid_entry(entries, why):
     task = JudgeTask("support", "s", {"a1": "x"}, SUPPORT.sources)
     found = parse_reply(task, reply({"of_answer": entries}))
     assert not found.said
     assert why in found.missing["a1"]
 
 
-def test_entries_that_nobody_asked_for_count_for_nothing():
+def test_parse_reply_ignores_unrequested_entries():
     found = parse_reply(
         USEFUL,
         reply({"verdicts": [{"id": f"k{i}", "reason": "", "useful": i < 3} for i in range(1, 5)]}),
@@ -105,13 +105,13 @@ def test_entries_that_nobody_asked_for_count_for_nothing():
 
 
 @pytest.mark.parametrize("useful", ["true", 1, None, "yes", [True]])
-def test_only_true_and_false_say_whether_a_chunk_is_useful(useful):
+def test_parse_reply_useful_must_be_boolean(useful):
     task = JudgeTask("useful", "s", {"k1": "p"}, {})
     found = parse_reply(task, reply({"verdicts": [{"id": "k1", "reason": "", "useful": useful}]}))
     assert not found.said
 
 
-def test_claims_come_once_each_and_never_empty():
+def test_parse_reply_claims_are_deduplicated_and_not_empty():
     found = parse_reply(
         CLAIMS, reply({"sentences": [{"id": "s1", "claims": [" a  b ", "a b"]}, {"id": "s2", "claims": [" "]}]})
     )
@@ -119,16 +119,16 @@ def test_claims_come_once_each_and_never_empty():
     assert found.missing == {"s2": "the entry for this sentence is inconsistent: a claim is empty"}
 
 
-def test_a_sentence_without_claims_must_say_so():
+def test_parse_reply_omitted_sentence_is_missing():
     assert parse_reply(CLAIMS, reply({"sentences": [{"id": "s1", "claims": []}]})).missing.keys() == {"s2"}
 
 
 @pytest.mark.parametrize("questions", [["one"], ["one", "two", "three"], ["one", " "], ["one", 2], "one"])
-def test_there_must_be_as_many_questions_as_were_asked_for(questions):
+def test_parse_reply_wrong_question_count_is_rejected(questions):
     assert not parse_reply(QUESTIONS, reply({"refusal": False, "questions": questions})).said
 
 
-def test_questions_are_read_with_the_refusal():
+def test_parse_reply_reads_questions_and_refusal():
     found = parse_reply(QUESTIONS, reply({"refusal": True, "questions": ["one?", " two? "]}))
     assert found.said == {"answer": GeneratedQuestions(True, ("one?", "two?"))}
 
@@ -149,13 +149,13 @@ def test_questions_are_read_with_the_refusal():
         ('{"a": NaN', "incomplete or invalid"),
     ],
 )
-def test_a_reply_that_cannot_be_read_says_why(text, why):
+def test_parse_reply_unreadable_text_gives_reason(text, why):
     found = parse_reply(USEFUL, reply(text))
     assert not found.said
     assert all(why in reason for reason in found.missing.values())
 
 
-def test_a_reply_that_was_cut_off_counts_for_nothing_even_where_it_happens_to_be_whole():
+def test_parse_reply_truncated_reply_is_rejected_even_if_complete():
     whole = {"verdicts": [{"id": one, "reason": "", "useful": True} for one in ("k1", "k2")]}
     assert parse_reply(USEFUL, reply(whole)).said
     assert parse_reply(USEFUL, reply(whole, finish="length")).missing.keys() == {"k1", "k2"}
@@ -171,7 +171,7 @@ def test_a_reply_that_was_cut_off_counts_for_nothing_even_where_it_happens_to_be
         ("abort", "unexpected finish reason of the reply (`abort`)"),
     ],
 )
-def test_only_what_ended_as_it_should_is_a_verdict(finish, why):
+def test_parse_reply_abnormal_finish_reason_is_rejected(finish, why):
     whole = {"verdicts": [{"id": one, "reason": "", "useful": True} for one in ("k1", "k2")]}
     assert parse_reply(USEFUL, reply(whole, finish=finish)) == ({}, {"k1": why, "k2": why})
     assert parse_word_reply(JudgeTask("useful", "s", {"k1": "x"}, {}), reply("yes", finish=finish)) == ({}, {"k1": why})
@@ -188,7 +188,7 @@ def test_only_what_ended_as_it_should_is_a_verdict(finish, why):
         '{"a": 1}\n\n{"a": 1}',
     ],
 )
-def test_thoughts_and_talk_before_one_object_are_passed_over(text):
+def test_parse_single_object_ignores_thoughts_and_text_before(text):
     assert parse_single_object(text) == {"a": 1}
 
 
@@ -204,25 +204,25 @@ def test_thoughts_and_talk_before_one_object_are_passed_over(text):
         ('<think>{"a": 1}</think>', "is empty"),
     ],
 )
-def test_an_object_that_is_quoted_or_only_thought_of_is_no_verdict(text, why):
+def test_parse_single_object_quoted_or_in_thought_raises(text, why):
     with pytest.raises(UnreadableReply, match=why):
         parse_single_object(text)
 
 
 @pytest.mark.parametrize("mark", ["</think>", "<think>", "<thinking></thinking>"])
-def test_marks_of_thoughts_in_the_words_of_a_verdict_are_words(mark):
+def test_parse_single_object_keeps_think_tags_inside_strings(mark):
     assert parse_single_object(f'{{"reason": "the source says {mark}"}}') == {"reason": f"the source says {mark}"}
 
 
 @pytest.mark.parametrize("depth", [200, 500, 900, 990])
-def test_deep_objects_are_read_or_unreadable_and_nothing_breaks(depth):
+def test_parse_reply_deeply_nested_objects_return_no_verdict(depth):
     deep = '{"a":' * depth + "1" + "}" * depth
     found = parse_reply(USEFUL, reply(f"{deep} {deep}"))
     assert not found.said
 
 
 @given(st.text(max_size=200))
-def test_whatever_a_model_says_reading_never_breaks(text):
+def test_parse_reply_random_text_never_raises(text):
     with contextlib.suppress(UnreadableReply):
         assert isinstance(parse_single_object(text), dict)
     for task in (SUPPORT, USEFUL, CLAIMS, QUESTIONS):
@@ -234,38 +234,38 @@ def test_whatever_a_model_says_reading_never_breaks(text):
 @given(st.recursive(st.none() | st.booleans() | st.text(max_size=5), lambda v: st.lists(v) | st.dictionaries(
     st.sampled_from([*verdict("a1"), "of_answer", "of_reference"]), v)))  # fmt: skip
 @pytest.mark.slow
-def test_whatever_json_a_model_gives_only_what_is_in_shape_counts(value):
+def test_parse_reply_random_json_covers_every_claim(value):
     found = parse_reply(SUPPORT, reply(json.dumps(value)))
     assert found.said.keys() | found.missing.keys() == SUPPORT.asked.keys()
 
 
 @pytest.mark.parametrize(("text", "by"), [("yes", ("k1",)), (" Yes.", ("k1",)), ("no", ()), ("**No**", ())])
-def test_one_word_is_a_verdict(text, by):
+def test_parse_word_reply_yes_or_no_is_verdict(text, by):
     task = JudgeTask("support", "s", {"a1": "x"}, {"k1": "p"})
     assert parse_word_reply(task, reply(text)).said == {"a1": Support(by)}
 
 
 @pytest.mark.parametrize("text", ["", "maybe", "yes and no", "yes, because", "ye"])
-def test_any_other_word_is_none(text):
+def test_parse_word_reply_other_text_is_missing(text):
     task = JudgeTask("useful", "s", {"k1": "x"}, {})
     assert parse_word_reply(task, reply(text)).missing == {"k1": "the reply is neither yes nor no"}
 
 
 @pytest.mark.parametrize(("word", "sure", "useful"), [("yes", 0.6, True), ("no", 0.1, False), ("yes", 0.5, True)])
-def test_the_probability_comes_with_the_word(word, sure, useful):
+def test_parse_word_reply_keeps_probability(word, sure, useful):
     task = JudgeTask("useful", "s", {"k1": "x"}, {})
     found = parse_word_reply(task, reply(word, probabilities={"yes": sure, "no": 1 - sure}))
     assert found.said == {"k1": Usefulness(useful, probability=sure)}
 
 
 @pytest.mark.parametrize(("word", "sure"), [("yes", 0.4), ("no", 0.73), ("yes", 1.5), ("no", -1), ("no", float("nan"))])
-def test_a_word_that_its_probability_disagrees_with_is_no_verdict(word, sure):
+def test_parse_word_reply_contradicting_probability_is_rejected(word, sure):
     task = JudgeTask("support", "s", {"a1": "x"}, {"k1": "p"})
     found = parse_word_reply(task, reply(word, probabilities={"yes": sure}))
     assert found == ({}, {"a1": f"the reply is {word}, and the probability of yes is {sure:.3g}"})
 
 
-def test_a_word_after_a_thought_is_the_word():
+def test_parse_word_reply_ignores_thought_before_word():
     task = JudgeTask("useful", "s", {"k1": "x"}, {})
     assert parse_word_reply(task, reply("<think>yes?</think> no")).said == {"k1": Usefulness(False)}
     assert not parse_word_reply(task, reply("<think>yes")).said

@@ -83,7 +83,7 @@ def test_lexical_judge_is_marked_as_baseline():
     assert "without a model" not in shown(judged())[0]
 
 
-def test_texts_are_never_markup():
+def test_report_texts_are_escaped():
     found = judged(name=EVIL, stopped=EVIL)
     text, _ = shown(found, 200)
     assert "[red]x[/red]" in text
@@ -114,7 +114,7 @@ def test_unscored_reasons_are_counted_by_measure_and_shared():
     ]
 
 
-def test_empty_contexts_make_every_claim_absent():
+def test_claim_states_empty_contexts_are_absent():
     claims = {"answer": [Claim("a1", "It is high.", 1), Claim("a2", "It is old.", 2)]}
     unread = {"support a2": Unscored("the reply is empty")}
     said = Verdicts("s", asked=("answer",), claims=claims)
@@ -131,7 +131,7 @@ def test_empty_contexts_make_every_claim_absent():
     assert ",absent," in render_csv(build_claims_table(found))
 
 
-def test_hash_of_lexical_judge_is_in_provenance_and_data_only():
+def test_lexical_judge_hash_is_in_provenance_and_data_only():
     found = ragauge.judge([{"question": "How high?", "answer": "It is high.", "contexts": ["It is high."]}])
     assert re.fullmatch(r"lexical \[[0-9a-f]{8}\]", found.judge)
     assert found.judge_name == "lexical"
@@ -156,17 +156,17 @@ def test_hash_of_lexical_judge_is_in_provenance_and_data_only():
         (None, "unscored"),
     ],
 )
-def test_a_claim_stands_as_the_contexts_have_it_and_not_the_reference(support, wanted):
+def test_decide_claim_state_depends_on_contexts_not_reference(support, wanted):
     assert decide_claim_state(support) == wanted
 
 
-def test_a_claim_that_was_never_held_against_the_contexts_is_not_absent():
+def test_claim_states_without_context_verdict_are_not_absent():
     said = Verdicts("q", ["cross"], {"answer": [Claim("a1", "x", 1)]}, {"a1": Support(("reference",))})
     assert [claim.state for claim in find_claim_states(Sample("q"), said, "answer")] == ["not asked"]
     assert find_unsupported_claims(Sample("q"), said) == []
 
 
-def test_worst_samples_exclude_perfect_scores():
+def test_find_worst_samples_excludes_perfect_scores():
     found = judged().scores
     assert find_worst_samples(found, FAITHFULNESS) == [("q2", pytest.approx(1 / 3))]
     assert find_worst_samples(found, PRECISION) == [("q4", 0.0)]
@@ -182,7 +182,7 @@ def test_report_without_any_score_has_no_mean():
     assert "no sample has a score for faithfulness" in build_report(nothing).notes
 
 
-def test_sentences_without_a_claim_are_listed():
+def test_report_lists_sentences_without_claims():
     found = judged()
     assert to_json_data(found)["verdicts"]["q4"]["left_out"] == {"answer": ["I do not know."]}
     assert '1 sentence without a claim was excluded: "I do not know." (q4)' in build_report(found).notes
@@ -195,7 +195,7 @@ def test_sentences_without_a_claim_are_listed():
     assert "5 more are in \\`left_out\\` of the verdicts." in render_markdown([build_report(several)])
 
 
-def test_json_has_means_counts_and_reasons_and_no_nan():
+def test_judged_samples_json_has_means_counts_and_no_nan():
     data = json.loads(to_json(judged()))
     assert data["schema"] == "ragauge-judged/2"
     assert data["measures"][FAITHFULNESS] == {
@@ -213,7 +213,7 @@ def test_json_has_means_counts_and_reasons_and_no_nan():
     assert data["samples"][1]["labels"] == {FAITHFULNESS: 0.0}
 
 
-def test_results_are_written_in_every_format_and_read_again(tmp_path):
+def test_write_results_judged_samples_round_trip_in_every_format(tmp_path):
     pytest.importorskip("altair")
     pytest.importorskip("vl_convert")
     found = judged()
@@ -226,7 +226,7 @@ def test_results_are_written_in_every_format_and_read_again(tmp_path):
     assert r"faithfulness" in (tmp_path / "judged.tex").read_text(encoding="utf-8")
 
 
-def test_the_cost_of_all_steps_is_known_only_if_that_of_each_is():
+def test_sum_cost_steps_is_none_if_any_cost_is_unknown():
     one = CostStep("claims", 3, 0, 0, 0, 10, 5, 0, 1.0, 1.0, 2.0, 0.5)
     assert sum_cost_steps([one, one]).cost == 1.0
     assert sum_cost_steps([one, one._replace(cost=None)]).cost is None
@@ -248,7 +248,7 @@ def test_prompt_injections_are_counted_by_location():
     assert successes.rows == [["shout", "support", "context", "absent", "absent", "supported"]]
 
 
-def test_estimate_adds_up_and_has_no_cost_without_a_price():
+def test_judging_estimate_totals_have_no_cost_without_price():
     steps = [CostEstimate("claims", 400, 120_000, 30_000, 0.3), CostEstimate("support", 200, 500_000, 30_000, 1.3)]
     assert "all        600    620,000  60,000  $1.60" in printed([render_table(build_estimate_table(steps), 80)[0]])
     free = JudgingEstimate("x", 2, [FAITHFULNESS], [step._replace(cost=None) for step in steps])
@@ -262,7 +262,7 @@ def test_estimate_adds_up_and_has_no_cost_without_a_price():
     }
 
 
-def test_csv_has_a_row_for_each_measure_value_and_claim():
+def test_judged_samples_csv_has_row_per_measure_value_and_claim():
     found = judged()
     rows = {row["measure"]: row for row in csv.DictReader(io.StringIO(render_csv(build_summary_table(found))))}
     assert (rows["context_recall"]["low"], rows["context_recall"]["n"]) == ("", "2")
@@ -278,7 +278,7 @@ def test_csv_has_a_row_for_each_measure_value_and_claim():
     assert claims["q3", "a1"]["reason"] == MUTE
 
 
-def test_bars_count_every_value_once_also_on_the_edges():
+def test_histogram_counts_edges_once():
     values = np.array([0.0, 0.1, 0.1000001, 0.3, 0.9, 0.91, 1.0])
     counts, edges = histogram_counts(values)
     assert counts.tolist() == [2, 1, 1, 0, 0, 0, 0, 0, 1, 2]
@@ -292,7 +292,7 @@ def test_bars_count_every_value_once_also_on_the_edges():
         assert histogram_counts(drawn)[0].tolist() == np.histogram(drawn, bins=10, range=(0, 1))[0].tolist()
 
 
-def test_chart_describes_its_values():
+def test_score_charts_alt_text_describes_values():
     pytest.importorskip("altair")
     chart = build_score_charts(many(50))["scores"]
     assert len(chart.panels) == 2

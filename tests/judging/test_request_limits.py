@@ -86,7 +86,7 @@ def test_max_cost_is_never_exceeded_by_retries(chat_server, fault):
 
 
 @pytest.mark.slow
-def test_limit_within_retries_keeps_the_failure(chat_server):
+def test_max_calls_within_retries_keeps_failure_reason(chat_server):
     chat_server.misbehave(*["exhausted"] * 1, after=0.0)
     chat_server.misbehave("error", times=500)
     found = judged(chat_server, max_calls=4, concurrency=1)

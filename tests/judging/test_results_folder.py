@@ -48,13 +48,13 @@ def rewritten(folder, name, change):
     place.write_text(change(place.read_text(encoding="utf-8")), encoding="utf-8")
 
 
-def test_a_folder_has_its_manifest_the_evidence_and_what_shows_it(folder):
+def test_write_judged_folder_writes_all_files(folder):
     names = {one.name for one in folder.iterdir()}
     assert names == {MANIFEST_FILE, SAMPLES_FILE, VERDICTS_FILE, SCORES_FILE, "report.md", "report.html"}
     assert is_judged_folder(folder)
 
 
-def test_everything_comes_back_as_it_was(folder):
+def test_judged_folder_round_trip_restores_all_fields(folder):
     found, before = read_judged_folder(folder), judged()
     assert found.samples == before.samples
     assert list(found.verdicts) == list(before.verdicts)
@@ -74,17 +74,17 @@ def test_everything_comes_back_as_it_was(folder):
         assert found.scores.means[name] == pytest.approx(before.scores.means[name], abs=1e-15)
 
 
-def test_what_was_read_writes_the_same_folder_again(folder, tmp_path):
+def test_judged_folder_rewrite_is_byte_identical(folder, tmp_path):
     write_judged_folder(read_judged_folder(folder), tmp_path / "again")
     for name in (MANIFEST_FILE, SAMPLES_FILE, VERDICTS_FILE, SCORES_FILE, "report.md"):
         assert (tmp_path / "again" / name).read_bytes() == (folder / name).read_bytes(), name
 
 
-def test_a_measure_is_found_by_its_other_names(folder):
+def test_judged_folder_means_accept_measure_alias(folder):
     assert read_judged_folder(folder).scores.means["Answer Relevancy"] == pytest.approx((0.82 + 0.88) / 3)
 
 
-def test_a_measure_without_any_value_stays_without_a_mean(tmp_path):
+def test_judged_folder_measure_without_values_has_null_mean(tmp_path):
     before = judged()
     nothing = scores({FAITHFULNESS: [math.nan] * 4}, before.scores.queries)
     write_judged_folder(judged(scores=nothing, intervals={}), tmp_path)
@@ -93,7 +93,7 @@ def test_a_measure_without_any_value_stays_without_a_mean(tmp_path):
     assert math.isnan(read_judged_folder(tmp_path).scores.means[FAITHFULNESS])
 
 
-def test_json_follows_its_schema_and_the_manifest_lacks_only_what_is_in_other_files(folder):
+def test_judged_samples_json_follows_schema_and_includes_manifest(folder):
     schema = json_schema(JudgedSamples)
     Draft202012Validator.check_schema(schema)
     for one in (judged(), lexical(), judged(stopped="the limit of 3 requests is reached", ledger=(), robustness=())):
@@ -104,14 +104,14 @@ def test_json_follows_its_schema_and_the_manifest_lacks_only_what_is_in_other_fi
     assert whole.keys() - manifest.keys() == {"samples", "verdicts", "scores"}
 
 
-def test_folder_of_version_1_is_read():
+def test_read_judged_folder_reads_version_1():
     found = read_judged_folder(Path(__file__).parents[1] / "goldens" / "folders" / "judged")
     assert found.intervals["faithfulness"] == (0.6, 1.0)
     assert found.provenance["python"] == "3.11.7"
     assert (found.stopped, found.robustness, found.ledger) == ("", [], [])
 
 
-def test_manifest_of_version_1_with_costs_and_injections_is_read(folder):
+def test_read_judged_folder_reads_version_1_costs_and_injections(folder):
     manifest = json.loads((folder / MANIFEST_FILE).read_text(encoding="utf-8"))
     steps = [
         {**step, "kept": step.pop("cached_calls"), "unread": step.pop("unreadable_replies")}
@@ -135,14 +135,14 @@ def test_manifest_of_version_1_with_costs_and_injections_is_read(folder):
     assert found.provenance == judged().provenance
 
 
-def test_without_its_manifest_a_folder_is_not_whole(folder):
+def test_read_judged_folder_without_manifest_raises(folder):
     (folder / MANIFEST_FILE).unlink()
     assert not is_judged_folder(folder)
     with pytest.raises(BadInput, match="no judge results found"):
         read_judged_folder(folder)
 
 
-def test_writing_anew_takes_the_old_manifest_away_first(folder, monkeypatch):
+def test_write_judged_folder_removes_old_manifest_first(folder, monkeypatch):
     def breaks(*_):
         raise RuntimeError("killed")
 
@@ -190,7 +190,7 @@ def test_writing_anew_takes_the_old_manifest_away_first(folder, monkeypatch):
         (VERDICTS_FILE, lambda text: text.replace('"asked"', '"asks"', 1), 'unknown key "asks"'),
     ],
 )
-def test_files_that_do_not_fit_together_are_refused(folder, name, change, message):
+def test_read_judged_folder_inconsistent_files_raise(folder, name, change, message):
     before = (folder / name).read_text(encoding="utf-8")
     rewritten(folder, name, change)
     assert (folder / name).read_text(encoding="utf-8") != before
@@ -198,7 +198,7 @@ def test_files_that_do_not_fit_together_are_refused(folder, name, change, messag
         read_judged_folder(folder)
 
 
-def test_the_table_of_scores_is_one_that_compare_reads(folder):
+def test_judged_folder_scores_csv_is_read_by_read_scores(folder):
     known, _ = read_scores(str(folder / SCORES_FILE))
     found = known["toy"]
     assert found.judge == MODEL
@@ -210,11 +210,11 @@ def test_the_table_of_scores_is_one_that_compare_reads(folder):
     assert len(reasons) == 6
 
 
-def test_metadata_of_samples_are_tags(folder):
+def test_read_sample_tags_returns_sample_metadata(folder):
     assert read_sample_tags(folder)["q2"] == {"topic": "height"}
 
 
-def test_folders_are_compared_sample_by_sample_under_their_own_names(tmp_path):
+def test_score_runs_compares_judged_folders_by_sample(tmp_path):
     full = {FAITHFULNESS: [1.0, 0.5, 0.25, 1.0], RELEVANCE: [0.9, 0.8, 0.7, 0.6]}
     less = {FAITHFULNESS: [0.5, 0.5, 0.0, 0.5], RELEVANCE: [0.9, 0.7, 0.7, 0.5]}
     for name, columns in (("a", full), ("b", less)):
@@ -226,7 +226,7 @@ def test_folders_are_compared_sample_by_sample_under_their_own_names(tmp_path):
     assert row.difference == pytest.approx((0.5 + 0 + 0.25 + 0.5) / 4)
 
 
-def test_a_baseline_that_is_not_among_the_folders_comes_to_them(tmp_path):
+def test_score_runs_adds_baseline_folder(tmp_path):
     for name in ("a", "b"):
         write_judged_folder(judged(), tmp_path / name)
     found = score_runs([str(tmp_path / "a")], baseline=str(tmp_path / "b"))
@@ -241,7 +241,7 @@ def with_texts(**changes):
     return replace(found, samples=samples, scores=replace(found.scores, fingerprints=prints))
 
 
-def test_other_questions_under_the_same_ids_are_not_compared(tmp_path):
+def test_compare_changed_question_or_reference_raises(tmp_path):
     write_judged_folder(with_texts(), tmp_path / "a")
     write_judged_folder(with_texts(question="Who paid?"), tmp_path / "b")
     write_judged_folder(with_texts(reference="It is 312 m high."), tmp_path / "c")
@@ -255,7 +255,7 @@ def test_other_questions_under_the_same_ids_are_not_compared(tmp_path):
             compare({one: read_judged_folder(tmp_path / one).scores for one in ("a", name)})
 
 
-def test_other_answers_and_what_only_one_side_knows_are_compared(tmp_path):
+def test_compare_changed_answer_or_missing_fingerprint_is_allowed(tmp_path):
     write_judged_folder(with_texts(), tmp_path / "a")
     write_judged_folder(with_texts(answer="It is blue.", question="How  high is it? ", reference=None), tmp_path / "b")
     write_judged_folder(judged(), tmp_path / "c")  # nobody knows what its samples were
@@ -264,7 +264,7 @@ def test_other_answers_and_what_only_one_side_knows_are_compared(tmp_path):
         assert {one.difference for one in found} == {0.0}
 
 
-def test_a_folder_without_directions_is_read(folder):
+def test_read_judged_folder_without_direction_column_keeps_directions(folder):
     lower = read_judged_folder(folder).scores.lower_is_better
     rewritten(folder, SCORES_FILE, lambda text: "".join(f"{line.rpartition(',')[0]}\n" for line in text.splitlines()))
     assert read_judged_folder(folder).scores.lower_is_better == lower
@@ -273,7 +273,7 @@ def test_a_folder_without_directions_is_read(folder):
         read_judged_folder(folder)
 
 
-def test_a_direction_that_contradicts_the_manifest_is_refused(folder):
+def test_read_judged_folder_direction_unlike_manifest_raises(folder):
     rewritten(folder, SCORES_FILE, lambda text: text.replace(",false\n", ",true\n", 1))
     with pytest.raises(
         BadInput, match=r"scores.csv:2: lower_is_better of .*: expected false as in judge.json, got `true`"
@@ -281,7 +281,7 @@ def test_a_direction_that_contradicts_the_manifest_is_refused(folder):
         read_judged_folder(folder)
 
 
-def test_scores_csv_is_compared_in_the_direction_of_its_folder(folder):
+def test_read_scores_uses_direction_of_judged_folder(folder):
     """A table of scores goes the same way as the folder that it is from."""
     known, _ = read_scores(str(folder / SCORES_FILE))
     (table,) = known.values()
@@ -289,7 +289,7 @@ def test_scores_csv_is_compared_in_the_direction_of_its_folder(folder):
     assert table.lower_is_better == read_judged_folder(folder).scores.lower_is_better
 
 
-def test_fingerprints_come_back_and_one_that_differs_is_refused(tmp_path):
+def test_read_judged_folder_conflicting_fingerprint_raises(tmp_path):
     write_judged_folder(with_texts(), tmp_path / "a")
     prints = read_judged_folder(tmp_path / "a").scores.fingerprints
     assert prints == {one.id: one.fingerprint for one in judged().samples}
@@ -298,7 +298,7 @@ def test_fingerprints_come_back_and_one_that_differs_is_refused(tmp_path):
         read_judged_folder(tmp_path / "a")
 
 
-def test_a_folder_takes_more_of_its_samples_and_neither_fewer_nor_others(folder):
+def test_check_same_samples_accepts_more_but_not_fewer_or_others(folder):
     mine = list(judged().samples)
     fresh = [replace(mine[0], answer="In Rome."), *mine[1:]]  # the system was mended, and answers the same questions
     labelled = [replace(mine[0], labels={"x": 1.0}), *mine[1:]]
@@ -315,7 +315,7 @@ def test_a_folder_takes_more_of_its_samples_and_neither_fewer_nor_others(folder)
     check_same_samples(folder, [Sample("q9", "Why?", "So.")])
 
 
-def test_what_different_judges_said_is_not_compared(tmp_path):
+def test_compare_different_judges_raises(tmp_path):
     write_judged_folder(judged(), tmp_path / "model")
     write_judged_folder(lexical(), tmp_path / "words")
     given = score_runs([str(tmp_path / "model"), str(tmp_path / "words")])
@@ -326,7 +326,7 @@ def test_what_different_judges_said_is_not_compared(tmp_path):
         compare(tables)
 
 
-def test_what_was_counted_under_different_conventions_is_not_compared(tmp_path):
+def test_compare_different_conventions_raises(tmp_path):
     before = judged().scores
     columns = {name: before.values[name].tolist() for name in before.measures}
     other = scores(columns, before.queries, convention="default, no_claims=one")
@@ -336,7 +336,7 @@ def test_what_was_counted_under_different_conventions_is_not_compared(tmp_path):
         compare(score_runs([str(tmp_path / "a"), str(tmp_path / "b")]))
 
 
-def test_report_writes_something_judged_in_every_form(folder, tmp_path):
+def test_report_writes_judged_samples_in_every_format(folder, tmp_path):
     found = read_judged_folder(folder)
     names = [tmp_path / f"out{ending}" for ending in (".html", ".json", ".csv", ".md")]
     assert ragauge.report(found, names) is found
@@ -347,7 +347,7 @@ def test_report_writes_something_judged_in_every_form(folder, tmp_path):
     assert names[3].read_text(encoding="utf-8").startswith("# toy\n")
 
 
-def test_scores_of_a_folder_keep_the_reasons(folder):
+def test_read_judged_scores_keeps_unscored_reasons(folder):
     found = read_judged_scores(folder)
     assert found.unscored[PRECISION] == {"q3": "the reply was cut off"}
     assert found.n[PRECISION] == 3

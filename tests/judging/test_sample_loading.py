@@ -41,7 +41,7 @@ def experiment(tmp_path):
     return tmp_path / "runs"
 
 
-def test_a_run_becomes_a_sample_a_query(experiment):
+def test_samples_from_run_returns_one_sample_per_query(experiment):
     samples = {one.id: one for one in samples_from_run(str(experiment / "finder"))}
     assert list(samples) == list(QUERIES)
     one = samples["q1"]
@@ -52,18 +52,18 @@ def test_a_run_becomes_a_sample_a_query(experiment):
     assert samples["q2"].reference is None
 
 
-def test_a_failed_query_and_one_that_found_nothing_have_an_empty_context(experiment):
+def test_samples_from_run_failed_or_empty_query_has_no_contexts(experiment):
     samples = {one.id: one for one in samples_from_run(str(experiment / "finder"))}
     assert samples["q3"].contexts == samples["q4"].contexts == ()
 
 
-def test_the_first_k_documents_are_the_contexts(experiment):
+def test_samples_from_run_k_limits_contexts(experiment):
     assert samples_from_run(str(experiment / "finder"), k=2)[0].context_ids == ("d1", "d3")
     with pytest.raises(BadInput, match="k must be at least 1, got 0"):
         load_samples(str(experiment / "finder"), k=0)
 
 
-def test_the_folder_of_an_experiment_with_one_run_is_that_run(experiment):
+def test_samples_from_run_experiment_folder_needs_single_run(experiment):
     assert samples_from_run(str(experiment)) == samples_from_run(str(experiment / "finder"))
     shutil.copytree(experiment / "finder", experiment / "other")
     with pytest.raises(BadInput, match="2 runs found; expected one") as caught:
@@ -81,7 +81,7 @@ def test_the_folder_of_an_experiment_with_one_run_is_that_run(experiment):
         ("answers.tsv", "id\tanswer\nq1\tIn 1887 [1].\nelsewhere\tyes\n"),
     ],
 )
-def test_answers_lie_in_the_folder_or_are_given(experiment, name, text):
+def test_samples_from_run_reads_answers_file(experiment, name, text):
     (experiment / "finder" / name).write_text(text)
     answers = {one.id: one.answer for one in samples_from_run(str(experiment / "finder"))}
     assert answers == {"q1": "In 1887 [1].", "q2": None, "q3": None, "q4": None}
@@ -102,7 +102,7 @@ def test_answers_lie_in_the_folder_or_are_given(experiment, name, text):
         ('{"query": "q1", "answer": "x"}\n{"query": " ", "answer": "x"}\n', ":2: the query is missing"),
     ],
 )
-def test_answers_that_fit_no_query_are_refused(experiment, text, words):
+def test_samples_from_run_invalid_answers_raise(experiment, text, words):
     path = experiment / "finder" / "answers.jsonl"
     path.write_text(text)
     with pytest.raises(BadInput) as caught:
@@ -111,7 +111,7 @@ def test_answers_that_fit_no_query_are_refused(experiment, text, words):
     assert str(path) in str(caught.value)
 
 
-def test_documents_that_are_gone_are_missed_and_can_be_found_elsewhere(experiment):
+def test_samples_from_run_missing_documents_raise_unless_dataset_given(experiment):
     data = experiment.parent / "towers"
     moved = data.rename(data.with_name("moved"))
     with pytest.raises(MissingEvidence, match="no longer exists"):
@@ -125,7 +125,7 @@ def test_documents_that_are_gone_are_missed_and_can_be_found_elsewhere(experimen
 
 
 @pytest.mark.slow
-def test_the_collection_that_ships_has_reference_answers(tmp_path):
+def test_samples_from_run_pydocs_has_reference_answers(tmp_path):
     ragauge.run("pydocs", ["bm25"], out=tmp_path, k=2, max_queries=3, measures=["mrr"], warmup=0)
     samples = samples_from_run(str(tmp_path / "bm25"))
     assert len(samples) == 3

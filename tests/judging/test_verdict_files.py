@@ -55,18 +55,18 @@ verdicts = st.builds(
 
 
 @given(verdicts)
-def test_what_is_written_is_read_again(one):
+def test_verdicts_json_round_trip(one):
     assert from_json_data(Verdicts, json.loads(json.dumps(to_json_data(one), allow_nan=False)), source="x") == one
 
 
-def test_a_file_has_a_line_a_sample(tmp_path):
+def test_write_verdicts_round_trip_of_several_samples(tmp_path):
     path = str(tmp_path / "verdicts.jsonl.gz")
     other = Verdicts("s2", [], questions=[])
     write_verdicts([WHOLE, other], path)
     assert read_verdicts(path) == {"s1": WHOLE, "s2": other}
 
 
-def test_a_file_from_before_sources_could_be_needed_together_is_read(tmp_path):
+def test_read_verdicts_accepts_older_file_without_together(tmp_path):
     path, line = tmp_path / "verdicts.jsonl", to_json_data(WHOLE)
     assert line["support"]["a1"].pop("together") == ["k3", "k4"]
     assert line.pop("left_out") == {"answer": ["Thank you!"]}
@@ -74,7 +74,7 @@ def test_a_file_from_before_sources_could_be_needed_together_is_read(tmp_path):
     assert read_verdicts(str(path))["s1"].support["a1"] == WHOLE.support["a1"]._replace(together=())
 
 
-def test_a_key_that_comes_twice_is_refused_wherever_it_is(tmp_path):
+def test_read_verdicts_duplicate_key_raises_with_line(tmp_path):
     path, whole = tmp_path / "verdicts.jsonl", json.dumps(to_json_data(WHOLE))
     for old, new, name in (
         ('"refusal": false', '"refusal": true, "refusal": false', "refusal"),
@@ -86,14 +86,14 @@ def test_a_key_that_comes_twice_is_refused_wherever_it_is(tmp_path):
             read_verdicts(str(path))
 
 
-def test_a_figure_that_is_none_is_null(tmp_path):
+def test_write_verdicts_nan_is_null(tmp_path):
     path = tmp_path / "verdicts.jsonl"
     write_verdicts([Verdicts("s", questions=[GeneratedQuestion("?", math.nan)])], str(path))
     assert "NaN" not in path.read_text()
     assert math.isnan(read_verdicts(str(path))["s"].questions[0].similarity)
 
 
-def test_half_a_character_in_a_reply_does_not_cost_the_file(tmp_path):
+def test_write_verdicts_replaces_lone_surrogate(tmp_path):
     path = tmp_path / "verdicts.jsonl"
     write_verdicts([Verdicts("s", unscored={"questions": Unscored("unreadable", "\ud83d")})], str(path))
     assert read_verdicts(str(path))["s"].unscored["questions"].reply == "?"
@@ -130,7 +130,7 @@ def test_half_a_character_in_a_reply_does_not_cost_the_file(tmp_path):
         ({"left_out": {"answer": [1]}}, "left_out.answer[0]: expected a text"),
     ],
 )
-def test_anything_else_is_refused_with_its_line(change, words, tmp_path):
+def test_read_verdicts_invalid_value_raises_with_line(change, words, tmp_path):
     path = tmp_path / "verdicts.jsonl"
     path.write_text(json.dumps(to_json_data(Verdicts("s0"))) + "\n" + json.dumps(to_json_data(WHOLE) | change) + "\n")
     with pytest.raises(BadInput) as caught:
@@ -139,7 +139,7 @@ def test_anything_else_is_refused_with_its_line(change, words, tmp_path):
     assert words in str(caught.value)
 
 
-def test_a_sample_that_comes_twice_and_a_file_of_nothing_are_refused(tmp_path):
+def test_read_verdicts_duplicate_sample_or_empty_file_raises(tmp_path):
     path = tmp_path / "verdicts.jsonl"
     line = json.dumps(to_json_data(WHOLE)) + "\n"
     path.write_text(line * 2)

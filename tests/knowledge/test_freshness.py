@@ -36,7 +36,7 @@ VERSIONS = [
 TEXTS = {"old": "It is 19%.", "new": "It is 21%.", "x": "", "y": ""}
 
 
-def test_the_golden_rates_of_two_queries_one_with_a_stale_position_and_a_conflict():
+def test_freshness_rates_by_hand():
     found = freshness(RUN, VERSIONS, k=2, corpus=TEXTS)
     assert (found.stale_rate, found.stale_query_rate, found.conflict_rate) == (0.25, 0.5, 0.5)
     assert found.conflict_query_rate == 0.5
@@ -46,7 +46,7 @@ def test_the_golden_rates_of_two_queries_one_with_a_stale_position_and_a_conflic
     assert found.compared
 
 
-def test_only_the_first_k_are_looked_at_and_ties_go_by_id_descending():
+def test_freshness_uses_first_k_with_ties_by_descending_id():
     run = {"q": {"old": 1.0, "zzz": 1.0, "new": 0.5}}
     versions = [*VERSIONS, {"doc_id": "zzz"}]
     assert freshness(run, versions, k=1).stale_hit_count == 0
@@ -55,7 +55,7 @@ def test_only_the_first_k_are_looked_at_and_ties_go_by_id_descending():
     assert found.conflict_group_count == 0
 
 
-def test_identical_copies_are_no_conflict_and_blanks_do_not_matter_but_case_and_figures_do():
+def test_freshness_text_comparison_ignores_white_space_but_not_case():
     def groups(one, other):
         found = freshness(RUN, VERSIONS, k=2, corpus={**TEXTS, "old": one, "new": other})
         return found.conflict_group_count, sum(len(query.copies) for query in found.queries)
@@ -66,7 +66,7 @@ def test_identical_copies_are_no_conflict_and_blanks_do_not_matter_but_case_and_
     assert groups("It is 19%.", "It is 19 %.") == (1, 0)
 
 
-def test_a_title_is_part_of_what_a_document_says():
+def test_freshness_text_comparison_includes_title():
     def documents(title):
         return [Document("old", "Closed.", title), Document("new", "Closed.", "Sunday")]
 
@@ -74,7 +74,7 @@ def test_a_title_is_part_of_what_a_document_says():
     assert freshness(RUN, VERSIONS, k=2, corpus=documents("Monday")).conflict_group_count == 1
 
 
-def test_where_texts_are_not_known_versions_of_one_thing_count_as_conflicts_and_a_note_says_so():
+def test_freshness_missing_texts_counts_versions_as_conflicts():
     found = freshness(RUN, VERSIONS, k=2)
     assert (found.conflict_rate, found.compared) == (0.5, False)
     assert any("not compared" in note for note in found.notes)
@@ -83,7 +83,7 @@ def test_where_texts_are_not_known_versions_of_one_thing_count_as_conflicts_and_
     assert any("1 text unknown" in note for note in half.notes)
 
 
-def test_three_versions_of_which_two_say_the_same_are_one_conflict_of_three():
+def test_freshness_three_versions_two_texts_is_one_conflict():
     versions = [{"doc_id": d, "version_key": "v", "effective_timestamp": t} for t, d in enumerate("abc")]
     run = {"q": {"a": 3.0, "b": 2.0, "c": 1.0}}
     found = freshness(run, versions, corpus={"a": "one", "b": "two", "c": "one"})
@@ -91,7 +91,7 @@ def test_three_versions_of_which_two_say_the_same_are_one_conflict_of_three():
     assert [hit.doc for hit in found.queries[0].stale] == ["a", "b"]
 
 
-def test_chains_are_followed_to_the_newest_across_what_is_said_and_times():
+def test_version_index_follows_chains_to_newest_version():
     ages = VersionIndex([DocumentVersion("a", superseded_by="b"), DocumentVersion("b", superseded_by="c"),
                          DocumentVersion("c", "k", 1.0), DocumentVersion("d", "k", 5.0),
                          DocumentVersion("e", "k", 3.0)])  # fmt: skip
@@ -100,13 +100,13 @@ def test_chains_are_followed_to_the_newest_across_what_is_said_and_times():
     }  # fmt: skip
 
 
-def test_equal_times_and_times_that_are_not_known_replace_nothing():
+def test_version_index_equal_or_missing_times_replace_nothing():
     assert VersionIndex([DocumentVersion("a", "k", 1.0), DocumentVersion("b", "k", 1.0)]).newer("a") is None
     assert VersionIndex([DocumentVersion("a", "k", None), DocumentVersion("b", "k", 1.0)]).newer("a") is None
     assert VersionIndex([DocumentVersion("a", None, 1.0), DocumentVersion("b", None, 2.0)]).newer("a") is None
 
 
-def test_a_withdrawn_version_does_not_make_the_one_that_came_back_stale():
+def test_version_index_withdrawn_version_keeps_restored_one_current():
     ages = VersionIndex(
         [DocumentVersion("v1", "k", 1.0), DocumentVersion("v2", "k", 2.0), DocumentVersion("v3", "k", 3.0, "v2")]
     )
@@ -115,7 +115,7 @@ def test_a_withdrawn_version_does_not_make_the_one_that_came_back_stale():
     assert ages.newer("v1").doc == "v2"
 
 
-def test_one_that_came_back_is_as_new_as_the_version_that_it_replaces():
+def test_version_index_restored_version_replaces_all_versions_between():
     """v3 was withdrawn for v1: what stands between them in time is older than the withdrawal."""
     ages = VersionIndex(
         [DocumentVersion("v1", "k", 1.0), DocumentVersion("v2", "k", 2.0), DocumentVersion("v3", "k", 3.0, "v1")]
@@ -125,13 +125,13 @@ def test_one_that_came_back_is_as_new_as_the_version_that_it_replaces():
     assert {later.newer(doc).doc for doc in ("v1", "v2", "v3")} == {"v4"}
 
 
-def test_what_replaces_a_version_from_outside_the_sidecar_replaces_the_older_ones_too():
+def test_version_index_replacement_without_row_replaces_older_versions():
     ages = VersionIndex([DocumentVersion("a", "k", 1.0), DocumentVersion("b", "k", 2.0, "outside")])
     assert [ages.newer(doc) for doc in ("a", "b")] == [("outside", "older"), ("outside", "superseded")]
     assert ages.newer("outside") is None
 
 
-def test_many_versions_that_one_old_one_replaces_are_looked_up_at_once():
+def test_freshness_20000_versions_replaced_by_one_is_fast():
     """By looking through the key for each document this would be 200 million steps."""
     versions = [
         DocumentVersion("d0", "k", 0.0),
@@ -143,7 +143,7 @@ def test_many_versions_that_one_old_one_replaces_are_looked_up_at_once():
     assert {hit.newer for one in found.queries for hit in one.stale} == {"d0"}
 
 
-def test_what_contradicts_itself_in_a_circle_of_times_and_words_ends_somewhere():
+def test_version_index_cycle_of_times_and_supersession_terminates():
     ages = VersionIndex(
         [
             DocumentVersion("a", "k", 1.0),
@@ -203,7 +203,7 @@ def sidecars(draw):
 
 
 @given(sidecars(), st.sampled_from([None, 1.0, 2.5]))
-def test_what_is_stale_agrees_with_looking_at_every_pair(versions, as_of):
+def test_version_index_matches_pairwise_oracle(versions, as_of):
     ages = VersionIndex(versions, as_of)
     for one in versions:
         found = ages.newer(one.doc)
@@ -212,7 +212,7 @@ def test_what_is_stale_agrees_with_looking_at_every_pair(versions, as_of):
 
 
 @given(sidecars(), st.sampled_from([None, 1.0, 2.5]))
-def test_no_replacement_is_stale(versions, as_of):
+def test_version_index_replacement_is_never_stale(versions, as_of):
     ages = VersionIndex(versions, as_of)
     for one in versions:
         found = ages.newer(one.doc)
@@ -222,7 +222,7 @@ def test_no_replacement_is_stale(versions, as_of):
 
 
 @given(sidecars(), st.lists(st.permutations([f"d{i}" for i in range(10)]), min_size=1, max_size=4), st.integers(1, 10))
-def test_rates_agree_with_counting_one_by_one(versions, rankings, k):
+def test_freshness_rates_match_naive_counts(versions, rankings, k):
     run = {f"q{at}": list(docs) for at, docs in enumerate(rankings)}
     texts = {f"d{i}": "even" if i % 2 == 0 else "odd" for i in range(10)}
     found = freshness(run, versions, k=k, corpus=texts)
@@ -245,7 +245,7 @@ def test_rates_agree_with_counting_one_by_one(versions, rankings, k):
     assert found.stale_rate == pytest.approx(np.mean(found.scores().values[f"stale@{k}"]))
 
 
-def test_a_query_that_returned_nothing_or_is_missing_is_unscored_and_in_no_rate():
+def test_freshness_empty_or_missing_query_is_unscored():
     found = freshness({"q1": {"old": 1.0}, "q2": {}}, VERSIONS, queries=["q1", "q2", "q3"])
     assert (found.query_count, found.stale_query_rate) == (1, 1.0)
     assert found.unscored == {"q2": "no results", "q3": "the run does not have the query"}
@@ -254,7 +254,7 @@ def test_a_query_that_returned_nothing_or_is_missing_is_unscored_and_in_no_rate(
     assert np.isnan(column[1:]).all()
 
 
-def test_rates_over_nothing_are_not_a_number_and_null_in_json():
+def test_freshness_empty_rates_are_nan_and_null_in_json():
     found = freshness({"q1": {}}, VERSIONS)
     assert math.isnan(found.stale_rate)
     data = json.loads(to_json(found))
@@ -263,7 +263,7 @@ def test_rates_over_nothing_are_not_a_number_and_null_in_json():
     assert data["query_count"] == 0
 
 
-def test_versions_of_another_corpus_say_nothing_instead_of_calling_it_fresh():
+def test_freshness_versions_of_other_corpus_is_nan_unless_corpus_given():
     found = freshness({"q1": {"a": 1.0}}, VERSIONS)
     assert math.isnan(found.stale_rate)
     assert "no returned document is in the versions" in found.unscored["q1"]
@@ -271,14 +271,14 @@ def test_versions_of_another_corpus_say_nothing_instead_of_calling_it_fresh():
     assert same.stale_rate == 0.0
 
 
-def test_a_replacement_needs_no_row_to_be_known_to_the_versions():
+def test_freshness_replacement_without_row_is_versioned():
     found = freshness({"q1": {"new": 1.0}}, [{"doc_id": "old", "superseded_by": "new"}])
     assert (found.stale_rate, found.versioned_count, found.unscored) == (0.0, 1, {})
     corpus = freshness({"q1": {"x": 1.0}}, [{"doc_id": "old", "superseded_by": "new"}], corpus={"x": "", "new": ""})
     assert corpus.stale_rate == 0.0
 
 
-def test_as_of_a_time_what_came_later_replaces_nothing():
+def test_freshness_as_of_ignores_later_versions():
     versions = [
         {"doc_id": "v1", "version_key": "k", "effective_timestamp": "2020-01-01"},
         {"doc_id": "v2", "version_key": "k", "effective_timestamp": "2024-01-01"},
@@ -311,7 +311,7 @@ def test_as_of_a_time_what_came_later_replaces_nothing():
         (20241301, 20241301.0),
     ],
 )
-def test_times_are_seconds_or_dates_and_without_a_zone_utc(value, seconds):
+def test_parse_time_reads_seconds_and_dates_as_utc(value, seconds):
     assert parse_time(value) == seconds
 
 
@@ -332,14 +332,14 @@ def test_times_are_seconds_or_dates_and_without_a_zone_utc(value, seconds):
         "infinity",
     ],
 )
-def test_times_that_are_none_are_refused(value):
+def test_parse_time_rejects_invalid_values(value):
     with pytest.raises(BadInput):
         parse_time(value)
 
 
 @pytest.mark.parametrize(("value", "meant"), [(2024, "2024-01-01"), ("1999", "1999-01-01"), (20240531, "2024-05-31"),
                                               (" 20240531 ", "2024-05-31")])  # fmt: skip
-def test_a_number_that_could_be_a_date_is_refused_with_a_hint(value, meant):
+def test_parse_time_number_that_could_be_a_date_raises_with_hint(value, meant):
     with pytest.raises(BadInput, match="a date, or seconds") as caught:
         parse_time(value)
     assert meant in caught.value.hint
@@ -377,26 +377,26 @@ def sidecar(tmp_path, *rows, name="versions.jsonl"):
         ),
     ],
 )  # fmt: skip
-def test_a_sidecar_that_cannot_be_believed_is_refused_with_its_line(tmp_path, rows, said):
+def test_read_versions_invalid_row_raises_with_line(tmp_path, rows, said):
     with pytest.raises(BadInput) as caught:
         read_versions(sidecar(tmp_path, *rows))
     assert said in str(caught.value)
 
 
-def test_a_key_that_is_nearly_right_gets_a_hint(tmp_path):
+def test_read_versions_misspelled_field_suggests_name(tmp_path):
     with pytest.raises(BadInput, match="did you mean `superseded_by`"):
         read_versions(sidecar(tmp_path, {"doc_id": "a", "supersededby": "b"}))
 
 
 @given(sidecars(), st.sampled_from([".jsonl", ".csv", ".tsv", ".parquet", ".jsonl.gz"]))
-def test_versions_are_written_and_read_again_in_every_format(tmp_path_factory, versions, ending):
+def test_write_versions_every_format_round_trip(tmp_path_factory, versions, ending):
     path = str(tmp_path_factory.mktemp("versions") / f"versions{ending}")
     write_versions(versions, path)
     assert read_versions(path) == versions
 
 
 @pytest.mark.parametrize("ending", [".jsonl", ".csv", ".parquet"])
-def test_seconds_that_look_like_a_date_are_written_so_that_they_are_read_as_seconds(tmp_path, ending):
+def test_write_versions_seconds_that_look_like_dates_round_trip(tmp_path, ending):
     versions = [
         DocumentVersion("a", "k", 2024.0),
         DocumentVersion("b", "k", 20240531.0),
@@ -406,14 +406,14 @@ def test_seconds_that_look_like_a_date_are_written_so_that_they_are_read_as_seco
     assert read_versions(str(tmp_path / f"v{ending}")) == versions
 
 
-def test_versions_are_read_from_frames_and_lists_too():
+def test_read_versions_accepts_frames_and_lists():
     frame = pl.DataFrame(VERSIONS, schema=["doc_id", "version_key", "effective_timestamp", "superseded_by"])
     assert read_versions(frame) == read_versions(VERSIONS) == read_versions(read_versions(VERSIONS))
     with pytest.raises(BadInput):
         read_versions({"a": "b"})
 
 
-def test_excerpts_stand_around_the_place_where_texts_part():
+def test_differing_excerpts_surround_first_difference():
     before = "word " * 40
     one, other = differing_excerpts([f"{before}is 19 percent {'more ' * 30}", f"{before}is 21 percent"])
     assert one.startswith("…word")
@@ -424,7 +424,7 @@ def test_excerpts_stand_around_the_place_where_texts_part():
     assert differing_excerpts(["same", "same and more"]) == ("same", "same and more")
 
 
-def test_runs_with_a_document_twice_or_no_score_are_refused():
+def test_freshness_rejects_invalid_runs_and_k():
     with pytest.raises(BadInput, match="more than once"):
         freshness(pl.DataFrame({"query": ["q", "q"], "doc": ["a", "a"], "score": [2.0, 1.0]}), VERSIONS)
     with pytest.raises(BadInput):
@@ -435,7 +435,7 @@ def test_runs_with_a_document_twice_or_no_score_are_refused():
         freshness(RUN, VERSIONS, k=0)
 
 
-def test_what_is_written_as_json_is_read_again_as_it_was(tmp_path):
+def test_freshness_json_round_trip_and_other_formats(tmp_path):
     found = freshness(RUN, VERSIONS, k=2, corpus=TEXTS, queries={"q1": "VAT?", "q3": ""})
     path = str(tmp_path / "f.json")
     write_results([found], [path, *(str(tmp_path / f"f.{ending}") for ending in ("md", "html", "csv", "tex"))])
@@ -451,7 +451,7 @@ def test_what_is_written_as_json_is_read_again_as_it_was(tmp_path):
     ]
 
 
-def test_the_words_for_the_navigation_of_the_page_begin_with_a_capital():
+def test_freshness_report_sections_have_short_titles():
     run = {f"q{i}": ["old", "new"] for i in range(9)} | {"q9": []}
     sections = report.build_report(freshness(run, VERSIONS)).sections
     assert [section.short for section in sections] == ["Rates", "Documents", "Queries", "Conflicts", "Unscored"]
@@ -459,12 +459,12 @@ def test_the_words_for_the_navigation_of_the_page_begin_with_a_capital():
     assert [(len(table.rows), table.collapsed) for table in tables] == [(6, False), (9, True)]
 
 
-def test_the_chart_counts_stale_documents_by_rank():
+def test_stale_counts_by_rank_by_hand():
     found = freshness({"q1": ["old", "x"], "q2": ["y", "old"], "q3": ["old"]}, VERSIONS, k=3)
     assert stale_counts_by_rank(found) == [(1, 2, 3), (2, 1, 2)]
 
 
-def test_two_runs_are_compared_query_by_query_and_by_the_same_versions_only():
+def test_compare_freshness_scores_requires_same_versions_and_texts():
     worse = {f"q{i}": ["old", "x"] for i in range(6)}
     better = {f"q{i}": ["new", "x"] for i in range(6)}
     scores = {name: freshness(run, VERSIONS, k=2).scores() for name, run in (("worse", worse), ("better", better))}
@@ -479,7 +479,7 @@ def test_two_runs_are_compared_query_by_query_and_by_the_same_versions_only():
         ragauge.compare({"worse": scores["worse"], "better": with_texts})
 
 
-def test_whether_texts_are_known_does_not_depend_on_what_a_run_folder_returned(tmp_path):
+def test_freshness_run_folder_knows_texts_of_corpus(tmp_path):
     ragauge.run("synthetic:needles", ["bm25"], k=2, out=tmp_path / "runs")
     one = ragauge.load("synthetic:needles").documents[0].id
     assert freshness(tmp_path / "runs", [{"doc_id": one}], k=2).compared
@@ -488,13 +488,13 @@ def test_whether_texts_are_known_does_not_depend_on_what_a_run_folder_returned(t
 # Gates
 
 
-def test_a_gate_holds_rates_against_limits_without_any_judgments():
+def test_gate_freshness_limits_without_judgments():
     found = ragauge.gate(RUN, ["stale_rate@2 <= 0.25", "stale_query_rate@2 < 0.5", "stale@2 <= 0.2"], versions=VERSIONS)
     assert [check.passed for check in found] == [True, False, False, True]
     assert [check.value for check in found][:3] == [0.25, 0.5, 0.25]
 
 
-def test_a_gate_passes_nothing_without_versions():
+def test_gate_freshness_without_versions_fails():
     qrels = {"q1": {"old": 1}, "q2": {"x": 1}}
     found = ragauge.gate(RUN, ["stale_rate@2 <= 0.999", "stale@2 <= 0.999"], qrels=qrels)
     assert [check.passed for check in found] == [False, False, True]
@@ -503,7 +503,7 @@ def test_a_gate_passes_nothing_without_versions():
         ragauge.gate(RUN, "stale_rate@2 <= 0.999")
 
 
-def test_unscored_queries_fail_the_rule_unless_another_says_how_many_may_be():
+def test_gate_freshness_unscored_queries_fail_unless_allowed():
     run = {**RUN, "q3": {}}
     closed = ragauge.gate(run, "stale_rate@2 <= 0.999", versions=VERSIONS)
     assert "1 query has no stale_rate@2 (q3): no results" in closed.checks[0].reason
@@ -514,14 +514,14 @@ def test_unscored_queries_fail_the_rule_unless_another_says_how_many_may_be():
     assert not none.checks[0].passed
 
 
-def test_a_judged_query_that_the_run_lacks_is_unscored_for_freshness_too():
+def test_gate_freshness_missing_judged_query_is_unscored():
     qrels = {"q1": {"old": 1}, "q9": {"x": 1}}
     found = ragauge.gate(RUN, ["stale_rate@2 <= 0.999", "mrr >= 0.001", "missing <= 1"], qrels=qrels, versions=VERSIONS)
     assert [check.passed for check in found] == [False, True, True]
     assert "the run does not have the query" in found.checks[0].reason
 
 
-def test_all_figures_of_freshness_are_over_all_queries_judged_or_not():
+def test_gate_freshness_counts_unjudged_queries():
     run = {"q1": ["new", "x"], "q2": ["old", "x"], "q3": ["old", "x"]}
     rules = [
         "stale@2 <= 0.999",
@@ -538,7 +538,7 @@ def test_all_figures_of_freshness_are_over_all_queries_judged_or_not():
     assert not any("they are not scored" in note for note in both.notes)
 
 
-def test_an_unjudged_query_of_a_stratum_counts_for_freshness_and_asks_nothing_of_other_measures():
+def test_gate_freshness_unjudged_query_of_stratum_counts():
     run = {"q1": ["new", "x"], "q2": ["old", "x"]}
     tags = {"q1": {"topic": "tax"}, "q2": {"topic": "hours"}}
     for rule in ("stale@2 <= 0.5 by topic", "stale_rate@2 <= 0.5 by topic"):
@@ -546,7 +546,7 @@ def test_an_unjudged_query_of_a_stratum_counts_for_freshness_and_asks_nothing_of
         assert {check.rule.value: check.value for check in found if check.rule.tag} == {"hours": 0.5, "tax": 0.0}
 
 
-def test_rates_of_other_queries_than_the_baselines_are_not_held_against_them():
+def test_gate_freshness_baseline_with_more_queries_fails():
     qrels = {"q1": {"x": 1}}
     for rule in ("stale_rate@2 rise <= 0.999", "stale@2 rise <= 0.999"):
         found = ragauge.gate({"q1": ["new"]}, rule, baseline={"q1": ["new"], "q2": ["old"]}, qrels=qrels,
@@ -554,7 +554,7 @@ def test_rates_of_other_queries_than_the_baselines_are_not_held_against_them():
         assert found.checks[0].reason == "the run lacks 1 query that the baseline has (q2)"
 
 
-def test_a_freshness_made_by_other_versions_than_those_given_is_refused(tmp_path):
+def test_gate_freshness_result_of_other_versions_raises_error(tmp_path):
     rule, path = "stale_rate@2 <= 0.999", str(tmp_path / "f.json")
     for as_of in (None, "2024-05-31"):
         fresh = freshness(RUN, VERSIONS, k=2, as_of=as_of)
@@ -571,7 +571,7 @@ def test_a_freshness_made_by_other_versions_than_those_given_is_refused(tmp_path
         ragauge.gate(scores, "stale@2 <= 0.999", versions=VERSIONS[:2])
 
 
-def test_figures_with_texts_are_not_held_against_figures_without():
+def test_gate_freshness_baseline_without_texts_is_incomparable():
     mine, before = freshness(RUN, VERSIONS, k=2, corpus=TEXTS), freshness(RUN, VERSIONS, k=2)
     with pytest.raises(Incomparable):
         ragauge.gate(mine, "conflict_rate@2 rise <= 0", baseline=before)
@@ -596,7 +596,7 @@ def test_figures_with_texts_are_not_held_against_figures_without():
         (lambda data: data.update(k=1), "has 2 documents; expected at most k = 1"),
     ],
 )
-def test_a_freshness_that_was_tampered_with_passes_no_gate(tmp_path, change, said):
+def test_gate_freshness_inconsistent_result_file_raises_error(tmp_path, change, said):
     path = tmp_path / "f.json"
     write_results([freshness(RUN, VERSIONS, k=2)], [str(path)])
     data = json.loads(path.read_text())
@@ -607,13 +607,13 @@ def test_a_freshness_that_was_tampered_with_passes_no_gate(tmp_path, change, sai
     assert said in str(caught.value)
 
 
-def test_versions_of_another_corpus_pass_nothing():
+def test_gate_freshness_versions_of_other_corpus_fail():
     found = ragauge.gate({"q1": {"a": 1.0}}, "stale_rate@10 <= 0", versions=VERSIONS)
     assert not found.passed
     assert "no returned document is in the versions" in found.checks[0].reason
 
 
-def test_a_freshness_is_held_against_rules_as_it_is_and_at_its_own_k_only(tmp_path):
+def test_gate_freshness_result_applies_only_at_its_own_k(tmp_path):
     fresh = freshness(RUN, VERSIONS, k=2, corpus=TEXTS)
     found = ragauge.gate(fresh, ["conflict_rate@2 <= 0.5", "stale_rate@10 <= 0.999"])
     assert [check.passed for check in found] == [True, False, True]
@@ -623,7 +623,7 @@ def test_a_freshness_is_held_against_rules_as_it_is_and_at_its_own_k_only(tmp_pa
     assert ragauge.gate(path, "conflict_rate@2 <= 0.5").passed
 
 
-def test_a_run_may_not_become_more_stale_than_its_baseline():
+def test_gate_freshness_run_staler_than_baseline_fails():
     before = {f"q{i}": ["new", "x"] for i in range(8)}
     after = {f"q{i}": ["old" if i else "new", "x"] for i in range(8)}
     qrels = {f"q{i}": {"x": 1} for i in range(8)}
@@ -635,7 +635,7 @@ def test_a_run_may_not_become_more_stale_than_its_baseline():
         assert ragauge.gate(before, rules, baseline=after, qrels=judged, versions=VERSIONS).passed
 
 
-def test_a_part_of_the_queries_has_its_own_rate():
+def test_gate_freshness_rate_by_stratum():
     qrels = {"q1": {"old": 1}, "q2": {"x": 1}}
     tags = {"q1": {"topic": "tax"}, "q2": {"topic": "hours"}}
     found = ragauge.gate(RUN, "stale_rate@2 <= 0 by topic", qrels=qrels, tags=tags, versions=VERSIONS)
@@ -643,7 +643,7 @@ def test_a_part_of_the_queries_has_its_own_rate():
     assert by_value == {"hours": 0.0, "tax": 0.5}
 
 
-def test_figures_without_k_or_with_a_wrong_name_are_refused():
+def test_gate_freshness_missing_k_or_unknown_name_raises_error():
     with pytest.raises(BadInput, match="`stale_rate` needs a cutoff"):
         ragauge.gate(RUN, "stale_rate <= 0", versions=VERSIONS)
     with pytest.raises(UnknownName):
@@ -656,7 +656,7 @@ def small(name="tax"):
     return Dataset(name, documents, queries, Judgments({"q1": {"new": 1}, "q2": {"x": 1}, "q3": {"x": 1}}))
 
 
-def test_an_experiment_and_its_folders_know_their_texts_and_what_they_were_asked(tmp_path):
+def test_freshness_experiment_and_run_folder_provide_texts(tmp_path):
     done = ragauge.run(small(), ["bm25"], k=2, out=tmp_path / "runs")
     rules = ["stale_rate@2 <= 0.5", "conflict_rate@2 <= 0.999", "unscored(stale_rate@2) <= 1"]
     found = ragauge.gate(done, rules, system="bm25", versions=VERSIONS)
@@ -689,7 +689,7 @@ def command(tmp_path):
     return command_in(tmp_path)
 
 
-def test_json_has_the_figures_by_rigs_names(command):
+def test_cli_freshness_json_has_rates_and_excerpts(command):
     done = command(
         "freshness", "old.run", "--versions", "versions.jsonl", "-k", "2", "--corpus", "corpus.jsonl", "--json"
     )
@@ -700,7 +700,7 @@ def test_json_has_the_figures_by_rigs_names(command):
     assert data["queries"][0]["conflicts"][0]["excerpts"] == ["It is 19%.", "It is 21%."]
 
 
-def test_several_runs_stand_side_by_side_and_their_csv_is_read_by_compare(command, tmp_path):
+def test_cli_freshness_several_runs_csv_is_read_by_compare(command, tmp_path):
     done = command("freshness", "old.run", "new.run", "--versions", "versions.jsonl", "-k", "2")
     assert [line.split()[:2] for line in done.stdout.splitlines()[-2:]] == [["old", "2"], ["new", "2"]]
     table = command("freshness", "old.run", "new.run", "--versions", "versions.jsonl", "-k", "2", "--csv")
@@ -710,7 +710,7 @@ def test_several_runs_stand_side_by_side_and_their_csv_is_read_by_compare(comman
     assert "stale@2" in compared.stdout
 
 
-def test_the_gate_of_a_run_file_needs_nothing_but_versions(command, tmp_path):
+def test_cli_gate_freshness_needs_only_versions(command, tmp_path):
     done = command("gate", "old.run", "--versions", "versions.jsonl", "-r", "stale_rate@2 <= 0.05", code=1)
     assert "FAIL  stale_rate@2 <= 0.05" in done.stdout
     command("gate", "new.run", "--versions", "versions.jsonl", "-r", "stale_rate@2 <= 0.05")
@@ -722,7 +722,7 @@ def test_the_gate_of_a_run_file_needs_nothing_but_versions(command, tmp_path):
 
 
 @pytest.mark.slow
-def test_what_was_told_by_other_versions_or_other_texts_does_not_compare(command, tmp_path):
+def test_cli_gate_freshness_other_versions_or_texts_raises_error(command, tmp_path):
     look = ("freshness", "--versions", "versions.jsonl", "-k", "2")
     command(*look, "old.run", "--corpus", "corpus.jsonl", "-o", "with.json")
     command(*look, "old.run", "-o", "without.json")
@@ -736,7 +736,7 @@ def test_what_was_told_by_other_versions_or_other_texts_does_not_compare(command
     command("gate", "with.json", "--versions", "versions.jsonl", "-r", "stale_rate@2 <= 0.999")
 
 
-def test_mistakes_get_one_sentence_and_exit_code_two(command):
+def test_cli_freshness_invalid_input_exits_with_2(command):
     assert "no such file" in command("freshness", "no.run", "--versions", "versions.jsonl", code=2).stderr
     assert (
         "not a time" in command("freshness", "old.run", "--versions", "versions.jsonl", "--as-of", "x", code=2).stderr
@@ -749,7 +749,7 @@ def test_mistakes_get_one_sentence_and_exit_code_two(command):
 
 
 @pytest.mark.slow
-def test_revoked_techniques_of_attack_are_stale_and_named_with_their_replacement(shared):
+def test_freshness_attack_finds_all_revoked_techniques(shared):
     """The bundle says itself what replaces what; bm25 over all its techniques, revoked ones too, returns some."""
     with gzip.open(shared("attack/enterprise-attack-18.1.stix21.json.gz")) as file:
         objects = json.load(file)["objects"]

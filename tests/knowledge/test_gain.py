@@ -99,7 +99,7 @@ def hand(**how):
     return gain(KNOWN, **{"add": NEW, "weights": RANKED, "system": Overlap, "dataset": DATA, **how})
 
 
-def test_the_golden_vector_half_of_recall_and_all_of_mrr_is_three_quarters():
+def test_gain_half_recall_and_full_mrr_is_three_quarters():
     data = made([], {"q": "?"}, {"q": {"a": 1, "b": 1}})
     found = gain(lambda query, k: ["x"], lambda query, k: ["a"], dataset=data, weights=RANKED)
     assert [(one.name, one.value, one.before, one.after, one.n) for one in found.terms] == [
@@ -111,7 +111,7 @@ def test_the_golden_vector_half_of_recall_and_all_of_mrr_is_three_quarters():
     assert math.isnan(found.low), "one query has no interval"
 
 
-def test_terms_queries_and_documents_worked_by_hand():
+def test_gain_terms_queries_and_documents_by_hand():
     found = hand()
     # apples: old1 was first and stays in the list: recall 1/2 -> 1, mrr 1 -> 1. boats: nothing -> new2 first.
     assert [(one.name, one.before, one.after) for one in found.terms] == [
@@ -138,7 +138,7 @@ def test_terms_queries_and_documents_worked_by_hand():
     assert [one.alone for one in found.documents] == pytest.approx([1 / 3, 0.25 / 3, 0.0])
 
 
-def test_a_document_that_pushes_a_relevant_one_out_is_named_with_the_query_that_it_harmed():
+def test_gain_document_that_displaces_relevant_one_lists_harmed_query():
     data = made(KNOWN, {"apples": "red apples"}, {"apples": {"old1": 1}})
     loud = [Document("loud", "red apples and more red apples"), Document("Loud", "red apples apples")]
     first = gain(KNOWN, add=loud, dataset=data, weights={"recall@1": 1}, k=1, system=lambda docs: Overlap(docs[::-1]))
@@ -153,7 +153,7 @@ def test_a_document_that_pushes_a_relevant_one_out_is_named_with_the_query_that_
     assert alone.documents[0].causal == -1.0
 
 
-def test_what_cannot_be_told_is_not_in_the_sum_and_says_why():
+def test_gain_undefined_term_is_left_out_with_reason():
     bare = replace(DATA, answers={})
     found = gain(KNOWN, add=NEW, dataset=bare, system=Overlap, embedder="words")
     recall, context, novelty = found.terms
@@ -163,7 +163,7 @@ def test_what_cannot_be_told_is_not_in_the_sum_and_says_why():
     assert any("context_recall is undefined" in note and "not counted as 0" in note for note in found.notes)
 
 
-def test_context_recall_rises_where_what_a_good_answer_says_was_added():
+def test_gain_context_recall_rises_when_answer_text_is_added():
     found = hand(weights={"context_recall": 1})
     (term,) = found.terms
     assert term.n == 2, "one query has no reference answer"
@@ -174,7 +174,7 @@ def test_context_recall_rises_where_what_a_good_answer_says_was_added():
     assert by_id["new3"].changes["context_recall"] == 0
 
 
-def test_novelty_is_the_mean_over_what_was_added_and_each_document_has_its_share():
+def test_gain_novelty_is_mean_over_added_documents():
     found = hand(weights={"recall@10": 0.5, "novelty": 0.5}, embedder="words")
     novelty = found.terms[1]
     assert novelty.value == pytest.approx(np.mean([one.novelty for one in found.documents]))
@@ -186,7 +186,7 @@ def test_novelty_is_the_mean_over_what_was_added_and_each_document_has_its_share
 
 
 @pytest.mark.parametrize("definition", ["mean", "least", "lexical"])
-def test_every_definition_of_novelty_is_that_of_the_verb(definition):
+def test_gain_novelty_definitions_match_novelty(definition):
     found = hand(weights={"novelty": 1}, novelty=definition, embedder="words")
     told = {one.id: getattr(one, definition) for one in ragauge.novelty(NEW, KNOWN, embedder="words").documents}
     assert {one.id: one.novelty for one in found.documents} == pytest.approx(told)
@@ -195,7 +195,7 @@ def test_every_definition_of_novelty_is_that_of_the_verb(definition):
 @settings(max_examples=20)
 @given(st.floats(0.01, 100), st.permutations(NEW))
 @pytest.mark.slow
-def test_weights_scale_and_the_order_of_candidates_does_not_matter(factor, order):
+def test_gain_scales_with_weights_and_ignores_document_order(factor, order):
     plain = hand()
     other = hand(weights={name: factor * weight for name, weight in RANKED.items()}, add=list(order))
     assert other.total == pytest.approx(factor * plain.total)
@@ -204,7 +204,7 @@ def test_weights_scale_and_the_order_of_candidates_does_not_matter(factor, order
     assert [one.id for one in other.batch] == [one.id for one in plain.batch]
 
 
-def test_nothing_added_gains_nothing():
+def test_gain_nothing_added_is_zero():
     found = gain(KNOWN, KNOWN, dataset=DATA, system=Overlap)
     assert found.total == 0
     assert (found.changed_queries, found.documents, found.batch) == ([], (), ())
@@ -212,7 +212,7 @@ def test_nothing_added_gains_nothing():
     assert "no document was added, changed or removed" in found.notes
 
 
-def test_what_was_removed_or_changed_is_counted_and_said():
+def test_gain_removed_and_changed_documents_are_counted():
     after = [Document("old1", "another text"), KNOWN[1], NEW[0]]
     found = gain(KNOWN, after, dataset=DATA, weights=RANKED, system=Overlap)
     assert (found.added, found.removed, found.changed) == (1, 1, 1)
@@ -231,7 +231,7 @@ def needles():
     )
 
 
-def test_leaving_a_document_out_of_a_dense_ranking_is_exactly_building_without_it(needles):
+def test_gain_dense_dropped_attribution_equals_rebuilt(needles):
     data, before, added = needles
     how = {
         "add": added,
@@ -248,7 +248,7 @@ def test_leaving_a_document_out_of_a_dense_ranking_is_exactly_building_without_i
     assert gain(before, **how).attribution == "dropped"
 
 
-def test_bm25_without_each_document_is_bm25_built_anew_to_the_last_place(needles):
+def test_leave_one_out_bm25_equals_rebuilt_index(needles):
     data, _, added = needles
     for description in ("bm25", "bm25(k1=1.2, b=0.75, method=bm25l)"):
         shadow = SnapshotRunner(description, data.queries, data.judgments)
@@ -257,7 +257,7 @@ def test_bm25_without_each_document_is_bm25_built_anew_to_the_last_place(needles
             assert answers.rankings == shadow.answers(rest, 30, "anew").rankings
 
 
-def test_a_system_that_is_rebuilt_by_default_is_bm25_and_says_that_a_batch_is_near(needles):
+def test_gain_bm25_is_rebuilt_and_batch_is_approximate(needles):
     data, before, added = needles
     found = gain(before, add=added, dataset=data, weights={"ndcg@10": 1}, batch=5)
     assert (found.attribution, found.exact) == ("rebuilt", False)
@@ -265,7 +265,7 @@ def test_a_system_that_is_rebuilt_by_default_is_bm25_and_says_that_a_batch_is_ne
     assert found.batch_measured == pytest.approx(found.batch[-1].total, abs=0.02)
 
 
-def test_the_whole_batch_is_what_was_gained_and_returns_diminish():
+def test_gain_full_batch_equals_total_with_decreasing_marginals():
     found = hand(batch=9)
     assert [one.id for one in found.batch] == ["new2", "new1"], "the third adds nothing"
     assert found.batch[-1].total == pytest.approx(found.total)
@@ -296,7 +296,7 @@ def pool_of(rankings, grades, k=2):
 
 
 @given(st.integers(0, 10_000))
-def test_greedy_batches_of_one_are_best_and_larger_ones_are_within_the_promise_of_greed(seed):
+def test_choose_batch_greedy_is_optimal_for_one_document(seed):
     rng = random.Random(seed)
     documents = [*(f"n{i}" for i in range(5)), *(f"o{i}" for i in range(4))]
     rankings = {f"q{i}": rng.sample(documents, len(documents)) for i in range(4)}
@@ -319,7 +319,7 @@ def test_greedy_batches_of_one_are_best_and_larger_ones_are_within_the_promise_o
         assert best[1] <= 1e-9
 
 
-def test_greedy_takes_the_best_batch_where_gains_add_up():
+def test_gain_greedy_batch_is_best_for_additive_gains():
     found = hand(batch=2)
     worths = {
         frozenset(one.id for one in some): hand(add=list(some), batch=0).total
@@ -330,7 +330,7 @@ def test_greedy_takes_the_best_batch_where_gains_add_up():
     assert found.batch[-1].total == pytest.approx(worths[best])
 
 
-def test_novelty_fades_as_what_is_alike_is_taken():
+def test_gain_batch_novelty_ignores_duplicates_of_taken_documents():
     twins = [Document("a", "wind and sails"), Document("b", "wind and sails"), Document("c", "a loaf of bread")]
     found = gain(KNOWN, add=twins, dataset=DATA, system=Overlap, weights={"novelty": 1}, embedder="words")
     assert [one.id for one in found.batch] == ["a", "c"], "the twin of what was taken is not new any more"
@@ -346,7 +346,7 @@ def test_novelty_fades_as_what_is_alike_is_taken():
     assert chunks.now()["b"] == pytest.approx(0.0)
 
 
-def test_neither_knowledge_base_is_changed(tmp_path):
+def test_gain_keeps_input_folders_unchanged(tmp_path):
     for name, documents in (("kb", KNOWN), ("after", [*KNOWN, *NEW])):
         folder = tmp_path / name
         (folder / "qrels").mkdir(parents=True)
@@ -374,7 +374,7 @@ def test_neither_knowledge_base_is_changed(tmp_path):
     assert (found.added, len(found.gained)) == (3, 2)
 
 
-def test_two_runs_tell_the_same_without_any_system(tmp_path):
+def test_gain_run_files_match_built_system(tmp_path):
     built = hand()
     for name, documents in (("before", KNOWN), ("after", [*KNOWN, *NEW])):
         write_run(tmp_path / f"{name}.run", Everything(documents))
@@ -392,7 +392,7 @@ def test_two_runs_tell_the_same_without_any_system(tmp_path):
         gain(KNOWN, add=NEW, dataset=DATA, weights=RANKED, attribution="rebuilt", **files)
 
 
-def test_a_query_that_fails_on_one_side_is_left_out_and_said():
+def test_gain_query_that_fails_on_one_side_is_left_out():
     def failing(query, k):
         if "boats" in query:
             raise RuntimeError("out of water")
@@ -409,13 +409,13 @@ def test_a_query_that_fails_on_one_side_is_left_out_and_said():
         gain(Overlap(KNOWN), broken, dataset=DATA, weights=RANKED)
 
 
-def test_a_measure_of_which_less_is_better_counts_the_other_way_round():
+def test_gain_lower_is_better_measure_has_reversed_sign():
     found = hand(weights={"rbp_resid": 1.0})
     (term,) = found.terms
     assert term.value == pytest.approx(term.before - term.after)
 
 
-def test_terms_that_lack_other_queries_have_an_interval_around_their_own_sum():
+def test_snapshot_changes_interval_contains_total_with_missing_values():
     gaps = np.array([[1.0, math.nan], [0.0, 1.0], [0.5, math.nan], [0.0, 0.0], [1.0, 1.0], [0.0, 0.0]])
     changes = SnapshotChanges(list("abcdef"), ["x", "y"], np.array([0.5, 0.25]), np.ones(2), np.zeros((6, 2)), gaps)
     total = changes.total(changes.mean(changes.gaps))
@@ -427,7 +427,7 @@ def test_terms_that_lack_other_queries_have_an_interval_around_their_own_sum():
     assert plain.parts == pytest.approx(plain.weighed(plain.gaps))
 
 
-def test_mistakes_are_said_in_one_sentence():
+def test_gain_invalid_settings_raise_one_line_errors():
     for how, words in (
         ({"weights": {}}, "no term has a weight"),
         ({"weights": {"gm_map": 1}}, "is not a mean over queries"),
@@ -463,7 +463,7 @@ def test_mistakes_are_said_in_one_sentence():
         gain([*KNOWN, KNOWN[0]], add=NEW, dataset=DATA)
 
 
-def test_a_gain_is_the_same_when_it_is_read_again(tmp_path):
+def test_gain_result_round_trip_and_other_formats(tmp_path):
     found = hand(weights={"recall@10": 1, "context_recall": 1, "novelty": 1}, embedder="words")
     files = [str(tmp_path / f"gain.{ending}") for ending in ("json", "csv", "md", "html", "tex")]
     write_results([found], files)
@@ -483,7 +483,7 @@ def test_a_gain_is_the_same_when_it_is_read_again(tmp_path):
     assert len(rows) == 4
 
 
-def test_words_of_the_navigation_begin_with_a_capital():
+def test_gain_report_sections_have_short_titles():
     many = [*NEW, *(Document(f"n{i:02}", "bread and butter") for i in range(20))]
     account = gain_report.build_report(hand(add=many, attribution="dropped"))
     assert [section.short for section in account.sections] == ["Terms", "Queries", "Documents", "Batch"]
@@ -491,7 +491,7 @@ def test_words_of_the_navigation_begin_with_a_capital():
     assert [(len(table.rows), table.collapsed) for table in tables] == [(8, False), (8, False), (23, True)]
 
 
-def test_queries_whose_changes_cancel_out_have_moved_and_are_shown():
+def test_gain_queries_with_cancelling_changes_are_listed_as_changed():
     data = made([], {"a": "?", "b": "?"}, {"a": {"x": 1}, "b": {"y": 1}})
     # x falls from the first place to the second: mrr by 0.5, hit_rate@1 by 1, weighed so that nothing is left.
     weights = {"mrr": 1.0, "hit_rate@1": -0.5}
@@ -518,7 +518,7 @@ def unreadable(some):
     return ScriptedChat(reply)
 
 
-def test_a_judge_that_nobody_can_read_is_a_failure_and_no_gain_without_it():
+def test_gain_unreadable_judge_replies_raise_or_are_unscored():
     how = {"weights": {"recall@10": 0.5, "context_recall": 0.5}, "judging": JudgingSettings(retries=0)}
     with pytest.raises(BackendFailed, match=r"the judge scored none of 2 queries on both sides: .+") as failure:
         hand(chat=unreadable(["List the claims"]), **how)
@@ -530,7 +530,7 @@ def test_a_judge_that_nobody_can_read_is_a_failure_and_no_gain_without_it():
     assert len(note) > len("1 of 2 queries are unscored by the judge: ")
 
 
-def test_the_lexical_judge_says_why_it_scored_nothing():
+def test_gain_lexical_judge_without_scores_has_reason():
     data = replace(DATA, answers={"boats": "!", "apples": "?"})
     found = hand(dataset=data, weights={"recall@10": 0.5, "context_recall": 0.5})
     assert found.terms[1].why.startswith("the judge scored no query on both sides: ")
@@ -538,7 +538,7 @@ def test_the_lexical_judge_says_why_it_scored_nothing():
 
 
 @pytest.mark.parametrize("side", ["before", "after"])
-def test_a_query_that_a_run_does_not_have_is_left_out_and_no_loss(tmp_path, side):
+def test_gain_query_missing_in_one_run_is_left_out(tmp_path, side):
     few = {name: text for name, text in QUERIES.items() if name != "pears"}
     sides = {"before": Everything(KNOWN), "after": Everything([*KNOWN, *NEW])}
     files = {
@@ -556,7 +556,7 @@ def test_a_query_that_a_run_does_not_have_is_left_out_and_no_loss(tmp_path, side
 
 
 @pytest.mark.parametrize("how", [{"attribution": "none", "batch": 0}, {"attribution": "none"}, {"batch": 0}])
-def test_what_a_document_does_alone_does_not_depend_on_what_else_is_asked_for(how):
+def test_gain_alone_does_not_depend_on_attribution_and_batch(how):
     before = [Document("a", "red apples")]
     crowd = [Document(f"n{i}", "red apples taste") for i in range(3)]
     data = made(before, {"q": "red apples taste"}, {"q": {"a": 1, "n2": 1}})
@@ -569,7 +569,7 @@ def test_what_a_document_does_alone_does_not_depend_on_what_else_is_asked_for(ho
     assert any("alone is approximate: other documents are left out" in note for note in found.notes)
 
 
-def test_measures_without_a_cutoff_look_at_k_documents_whatever_the_other_terms_do():
+def test_gain_measures_without_cutoff_use_k():
     data = made([], {"q": "?"}, {"q": {"x": 1}})
     deep = (lambda q, k: list("abcdefgh")[:k], lambda q, k: list("abcdefgx")[:k])
     for more in ({}, {"recall@8": 1.0}):
@@ -584,7 +584,7 @@ def test_measures_without_a_cutoff_look_at_k_documents_whatever_the_other_terms_
     assert own.terms[0].value == 1 / 8
 
 
-def test_a_run_that_ends_too_soon_tells_of_no_document_what_it_would_have_to_be_deeper_for(tmp_path):
+def test_gain_short_run_leaves_undetermined_effects_undefined(tmp_path):
     before = [Document("old1", "red apples"), Document("old2", "red")]
     added = [Document("new1", "red apples taste"), Document("new2", "red apples taste"), Document("new3", "bread")]
     data = made(before, {"q": "red apples taste"}, {"q": {"old1": 1, "new1": 1}})
@@ -630,7 +630,7 @@ class Shaky(Overlap):
         return super().search(query, k)
 
 
-def test_a_document_without_which_queries_fail_is_not_one_that_changes_nothing():
+def test_gain_document_without_which_queries_fail_has_undefined_causal():
     found = hand(system=Shaky)
     by_id = {one.id: one for one in found.documents}
     assert math.isnan(by_id["new1"].causal)
@@ -650,7 +650,7 @@ def test_a_document_without_which_queries_fail_is_not_one_that_changes_nothing()
 
 
 @pytest.mark.parametrize("system", ["bm25", "dense(embedder=words(dimensions=64))"])
-def test_what_was_also_removed_is_no_part_of_alone_and_the_batch_says_so(system):
+def test_gain_removed_documents_do_not_affect_alone_and_batch(system):
     after = [KNOWN[0], *NEW]
     found = gain(KNOWN, after, dataset=DATA, weights={"recall@10": 1}, system=system)
     assert found.removed == 2
@@ -668,7 +668,7 @@ def test_what_was_also_removed_is_no_part_of_alone_and_the_batch_says_so(system)
     assert not any("measured gain of the batch" in note for note in found.notes)
 
 
-def test_a_weight_below_nothing_does_not_turn_what_labels_say_round():
+def test_gain_negative_weight_keeps_sign_of_labelled():
     found = hand(weights={"recall@10": 1.0, "precision@10": -3.0})
     boats = next(one for one in found.changed_queries if one.query == "boats")
     # Recall rises by 1, precision by 1/10: 1 - 0.3, divided by 4. Grade 2.
@@ -676,7 +676,7 @@ def test_a_weight_below_nothing_does_not_turn_what_labels_say_round():
     assert {one.id: one.labelled for one in found.documents}["new2"] == pytest.approx(2 * 0.7 / 4)
 
 
-def test_the_legend_says_what_labelled_and_causal_are():
+def test_gain_report_legend_defines_labelled_and_causal():
     def legends(found):
         sections = gain_report.build_report(found).sections
         return " ".join(next(section.blocks[0].legends for section in sections if section.id == "documents"))
@@ -687,14 +687,14 @@ def test_the_legend_says_what_labelled_and_causal_are():
     assert "of novelty, its own" not in legends(hand())
 
 
-def test_two_retrievers_whose_documents_nobody_knows_are_not_said_to_have_gained_none():
+def test_gain_retrievers_without_documents_report_no_added_documents():
     found = gain(Overlap(KNOWN), Overlap([*KNOWN, *NEW]), dataset=DATA, weights=RANKED)
     assert not found.documents_known
     assert not any("added" in note for note in found.notes)
     assert not any("added" in one for one in gain_report.build_report(found).subject)
 
 
-def test_the_account_says_what_the_gain_is_and_fits_a_terminal():
+def test_gain_report_summary_fits_80_columns():
     account = gain_report.build_report(hand())
     assert account.summary == "Gain +0.4167: 2 queries gained, 0 lost, 1 did not change."
     pieces, _ = render_report(account, 80)
@@ -725,7 +725,7 @@ def command(tmp_path):
 
 
 @pytest.mark.slow
-def test_the_command_line_shows_tables_json_and_csv(command, tmp_path):
+def test_cli_gain_prints_tables_json_and_csv(command, tmp_path):
     given = ["--before", "kb.jsonl", "--add", "new.jsonl", "-d", "asked", "-w", "recall@10=0.5", "-w", "mrr=0.5"]
     shown = command(*given, "-o", "gain.json", "-o", "gain.html")
     assert "\nGain +0.4167: 2 queries gained, 0 lost" in shown.stdout
@@ -739,7 +739,7 @@ def test_the_command_line_shows_tables_json_and_csv(command, tmp_path):
     assert len(command(*given, "--csv").stdout.splitlines()) == 4
 
 
-def test_the_command_line_refuses_in_one_sentence(command):
+def test_cli_gain_invalid_input_exits_with_2(command):
     assert (
         "must be TERM=WEIGHT, got `recall`"
         in command("--before", "kb.jsonl", "--add", "new.jsonl", "-w", "recall", code=2).stderr
@@ -754,7 +754,7 @@ def test_the_command_line_refuses_in_one_sentence(command):
 
 
 @pytest.mark.slow
-def test_scifact_relevant_documents_that_were_hidden_are_found_again(shared):
+def test_gain_scifact_finds_hidden_relevant_documents(shared):
     data = ragauge.load(shared("scifact"))
     rng = random.Random(1)
     relevant = sorted({doc for docs in data.judgments.nested.values() for doc, grade in docs.items() if grade > 0})
@@ -785,7 +785,7 @@ def test_scifact_relevant_documents_that_were_hidden_are_found_again(shared):
     assert near == pytest.approx(exact, abs=0.004), "BM25 without a document, and its ranking without it, are near"
 
 
-def test_a_run_in_memory_is_taken_as_well():
+def test_gain_accepts_runs_in_memory():
     import polars as pl
 
     def ranked(documents):
@@ -797,7 +797,7 @@ def test_a_run_in_memory_is_taken_as_well():
     assert len(found.gained) == 2
 
 
-def test_a_chat_is_asked_about_before_and_after_and_never_for_each_document():
+def test_gain_chat_judges_both_sides_but_not_each_document():
     asked = []
 
     def literal(messages, schema):
@@ -816,7 +816,7 @@ def test_a_chat_is_asked_about_before_and_after_and_never_for_each_document():
     assert any("contributions of documents exclude context_recall" in note for note in found.notes)
 
 
-def test_a_knowledge_base_that_was_empty_gains_all_that_there_is():
+def test_gain_empty_corpus_before_gains_everything():
     found = gain([], add=[*KNOWN, *NEW], dataset=DATA, weights={"recall@10": 0.5, "novelty": 0.5}, embedder="words")
     assert [one.value for one in found.terms] == [1.0, 1.0]
     assert found.total == 1.0

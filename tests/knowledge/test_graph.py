@@ -93,7 +93,7 @@ def random_graphs(draw):
 
 
 @given(random_graphs(), st.data())
-def test_distances_are_those_of_networkx(graph, data):
+def test_seed_distances_match_networkx(graph, data):
     seeds = data.draw(st.lists(st.integers(0, len(graph) - 1), unique=True, max_size=4))
     found = seed_distances(graph, component_labels(graph), np.array(seeds, np.int64))
     known = graph.to_networkx()
@@ -103,14 +103,14 @@ def test_distances_are_those_of_networkx(graph, data):
 
 
 @given(random_graphs())
-def test_components_and_clustering_are_those_of_networkx(graph):
+def test_components_and_clustering_match_networkx(graph):
     known = graph.to_networkx()
     assert sorted(np.bincount(component_labels(graph))) == sorted(map(len, nx.connected_components(known)))
     assert clustering_coefficient(graph) == pytest.approx(nx.average_clustering(known))
 
 
 @pytest.mark.slow
-def test_a_graph_of_more_nodes_than_go_at_a_time_is_counted_whole():
+def test_clustering_and_link_relevance_beyond_one_block_match_oracle():
     known = nx.gnm_random_graph(BLOCK_ROWS + 500, 9000, seed=4)
     ends = np.array(known.edges, np.int64)
     graph = Graph.of([str(n) for n in known], {"drawn": LinkArrays(ends[:, 0], ends[:, 1], np.ones(len(ends)))})
@@ -129,7 +129,7 @@ def test_a_graph_of_more_nodes_than_go_at_a_time_is_counted_whole():
 
 
 @given(random_graphs(), st.data())
-def test_nearer_is_the_u_statistic_of_distances_without_the_seeds(graph, data):
+def test_summarise_reach_nearer_matches_mann_whitney_u(graph, data):
     order = np.array(data.draw(st.permutations(range(len(graph)))), np.int64)
     relevant = np.array(sorted(data.draw(st.sets(st.integers(0, len(graph) - 1), min_size=1))), np.int64)
     rows = count_by_distance({"": graph}, [RankedQuery("q", relevant, order, 2)])
@@ -143,7 +143,7 @@ def test_nearer_is_the_u_statistic_of_distances_without_the_seeds(graph, data):
         assert found.nearer.value == pytest.approx(mannwhitneyu(rest, mine).statistic / (len(mine) * len(rest)))
 
 
-def test_a_line_is_counted_as_by_hand():
+def test_graph_reach_of_chain_by_hand():
     found = looked_at()
     (reach,) = found.reach
     one, two = reach.queries
@@ -166,7 +166,7 @@ def test_a_line_is_counted_as_by_hand():
     assert [one.gap.value for one in reach.within] == pytest.approx([0, 0, 0, 0])
 
 
-def test_plain_search_is_held_against_a_walk_with_as_many_documents():
+def test_graph_plain_search_uses_as_many_documents_as_walk():
     within = looked_at(graph=Given("leap", "ag"), max_queries=1).reach[0].within
     # Within a link of a is g, which is an answer; the two most like the query are a and b, which is none.
     assert [(one.documents, one.recall.value, one.plain.value) for one in within[:2]] == [
@@ -176,7 +176,7 @@ def test_plain_search_is_held_against_a_walk_with_as_many_documents():
     assert within[1].gap.value == pytest.approx(1 / 3)
 
 
-def test_shape_kinds_and_hubs_are_counted_as_by_hand():
+def test_graph_kinds_degrees_and_hubs_by_hand():
     found = looked_at(graph=[CHAIN, Given("leap", "ab", "ac", "ad"), Given("none")])
     assert [tuple(one) for one in found.kinds] == [("next", 5, 4, 6), ("leap", 3, 2, 4), ("none", 0, 0, 0)]
     assert [tuple(one) for one in found.shared] == [("next", "leap", 1)]
@@ -189,7 +189,7 @@ def test_shape_kinds_and_hubs_are_counted_as_by_hand():
     assert [one.kind for one in found.reach] == ["", "next", "leap"]
 
 
-def test_links_that_are_the_answers_are_told():
+def test_graph_link_relevance_by_hand():
     star = Given("star", "ac", "ag")
     (found,) = looked_at(graph=star).link_relevance
     # Pairs of answers: a-c, a-g, c-g of query one; two of them are linked, of 21 pairs of documents.
@@ -201,7 +201,7 @@ def test_links_that_are_the_answers_are_told():
     assert (found.linked, found.star, found.stars) == (0, 1.0, 1)
 
 
-def test_no_link_and_every_document_a_seed_are_no_mistake():
+def test_graph_without_links_or_with_all_seeds_is_valid():
     found = looked_at(graph=Given("none"))
     assert [one.value for one in found.reach[0].within[3][3:5]] == pytest.approx([1 / 6, 1 / 6])
     assert found.reach[0].relevant[-1].value == pytest.approx(5 / 6)
@@ -211,7 +211,7 @@ def test_no_link_and_every_document_a_seed_are_no_mistake():
     assert (whole.nearer.n, whole.near.n) == (0, 0)
 
 
-def test_seeds_are_what_plain_search_finds_first():
+def test_graph_seeds_are_first_hits_of_plain_search():
     data = ragauge.load("synthetic:needles(documents=120, queries=20)")
     dense = DenseRetriever(data.documents, open_embedder("wordllama"), ExactStore())
     (reach,) = knowledge_graph.graph(data, Given("none"), seeds=4).reach
@@ -221,7 +221,7 @@ def test_seeds_are_what_plain_search_finds_first():
         assert (one.relevant[0], one.others[0]) == (len(hits & right), len(hits - right))
 
 
-def test_means_and_intervals_are_over_queries_each_of_which_counts_alike():
+def test_graph_means_and_intervals_are_over_queries():
     found = knowledge_graph.graph("synthetic:multihop(documents=80, queries=25)", "knn(neighbours=4)", seeds=3)
     rows = [line.split(",") for line in render_csv(build_rows_table(found)).splitlines()]
     table = {name: [row[place] for row in rows[1:]] for place, name in enumerate(rows[0])}
@@ -237,7 +237,7 @@ def test_means_and_intervals_are_over_queries_each_of_which_counts_alike():
         assert within.documents == pytest.approx(np.mean(np.array(table[f"documents_{within.links}"], float)))
 
 
-def test_all_links_reach_at_least_as_far_as_each_kind():
+def test_graph_all_links_reach_at_least_as_far_as_each_kind():
     found = knowledge_graph.graph("synthetic:multihop(documents=100, queries=20)", "entities+knn(neighbours=3)")
     whole, *kinds = found.reach
     assert [one.kind for one in kinds] == ["entities", "knn(neighbours=3)"]
@@ -246,7 +246,7 @@ def test_all_links_reach_at_least_as_far_as_each_kind():
         assert all(whole.within[place].documents >= one.within[place].documents for one in kinds)
 
 
-def test_a_query_that_is_a_document_is_not_its_own_seed():
+def test_graph_query_that_is_a_document_is_not_its_own_seed():
     documents = [*DOCUMENTS, Document("two", "60")]
     judgments = Judgments({"two": {"f": 1}})
     (reach,) = looked_at(Dataset("own", documents, {"two": "60"}, judgments)).reach
@@ -254,7 +254,7 @@ def test_a_query_that_is_a_document_is_not_its_own_seed():
     assert reach.queries[0].others[0] == 1
 
 
-def test_what_cannot_be_counted_is_told():
+def test_graph_notes_uncounted_queries_and_documents():
     grades = {"one": {"a": 1, "gone": 1}, "two": {"gone": 1}, "three": {"c": 1}}
     data = Dataset("gaps", DOCUMENTS, {"one": "0", "two": "60", "three": "?"}, Judgments(grades))
     found = looked_at(data)
@@ -267,11 +267,11 @@ def test_what_cannot_be_counted_is_told():
     assert found.reach[0].queries[1].relevant == (0, 0, 0, 0, 0, 1)
 
 
-def test_the_limit_is_of_queries():
+def test_graph_max_queries_limits_queries():
     assert looked_at(max_queries=1).queries == 1
 
 
-def test_a_corpus_without_questions_is_looked_at_too(tmp_path):
+def test_graph_corpus_without_queries_has_no_reach(tmp_path):
     path = tmp_path / "corpus.jsonl"
     rows = [{"_id": one, "text": str(n), "metadata": {"links": list("ab")}} for n, one in enumerate("abc")]
     path.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
@@ -282,12 +282,12 @@ def test_a_corpus_without_questions_is_looked_at_too(tmp_path):
     assert knowledge_graph.graph(DOCUMENTS, CHAIN, embedder=Angles()).corpus == "documents"
 
 
-def test_links_of_mappings_are_links():
+def test_graph_links_of_mappings_are_read():
     rows = [{"id": "a", "text": "0", "metadata": {"links": ["b", "c"]}}, *({"id": n, "text": "9"} for n in "bc")]
     assert knowledge_graph.graph(rows, "links", embedder=Angles()).links == 2
 
 
-def test_links_that_lead_nowhere_are_told():
+def test_graph_dangling_links_are_warned_once():
     documents = [Document("a", "0", "", {"links": ["b", "gone"]}), Document("b", "10")]
     found = knowledge_graph.graph(documents, "links", embedder=Angles())
     assert found.links == 1
@@ -311,12 +311,12 @@ def test_links_that_lead_nowhere_are_told():
         ([{"links": ["b-1"]}], []),
     ],
 )
-def test_what_is_wrong_with_links_is_told_with_what_was_meant(rows, told):
+def test_graph_link_warnings_suggest_ids_and_fields(rows, told):
     documents = [Document("a-1", "0", "", rows[0]), Document("b-1", "10"), Document("c-1", "20")]
     assert knowledge_graph.graph(documents, "links+knn", embedder=Angles()).warnings == told
 
 
-def test_links_that_stand_outside_the_metadata_are_told(tmp_path):
+def test_graph_links_outside_metadata_are_warned(tmp_path):
     rows = [{"_id": one, "text": str(n), "links": ["a"], "tags": ["x"]} for n, one in enumerate("abc")]
     path = tmp_path / "corpus.jsonl"
     path.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
@@ -328,7 +328,7 @@ def test_links_that_stand_outside_the_metadata_are_told(tmp_path):
         ]
 
 
-def test_a_walk_begins_where_walkers_begin():
+def test_graph_default_seeds_equal_those_of_walkers():
     seeds = [inspect.signature(walker).parameters["seeds"].default for walker in (PageRank, Swarm)]
     usual = [*seeds, GraphFlowSettings().seeds]
     assert usual == [inspect.signature(knowledge_graph.graph).parameters["seeds"].default] * 3
@@ -350,12 +350,12 @@ def test_a_walk_begins_where_walkers_begin():
         ({"data": []}, "no documents in documents"),
     ],
 )
-def test_mistakes_are_told_in_a_sentence(how, said):
+def test_graph_invalid_settings_raise_error(how, said):
     with pytest.raises(BadInput, match=said):
         looked_at(**how)
 
 
-def test_unknown_names_are_told():
+def test_graph_unknown_names_raise_error():
     with pytest.raises(UnknownName, match="unknown graph `lnks`"):
         looked_at(graph="lnks")
     with pytest.raises(UnknownName, match="unknown embedder `minlm`"):
@@ -364,7 +364,7 @@ def test_unknown_names_are_told():
         knowledge_graph.graph(DATA, CHAIN, embedder=3)
 
 
-def test_the_same_graph_is_looked_at_the_same_way_twice():
+def test_graph_is_deterministic():
     once, again = (knowledge_graph.graph("synthetic:multihop(documents=60, queries=8)", seeds=2) for _ in range(2))
     assert once.reach == again.reach
     assert once.provenance["graph"] == again.provenance["graph"]

@@ -77,7 +77,7 @@ def sections(web):
     return {section.id: section for section in graph_report.build_report(web).sections}
 
 
-def test_verdicts_come_first_and_in_words():
+def test_graph_report_summary_and_details_are_sentences():
     assert said(WEB) == [
         "Relevant documents are nearer to the seeds than other documents: 50.0% of those that are not seeds are one or "
         "two links away, and 30.0% of others.",
@@ -107,13 +107,13 @@ def test_verdicts_come_first_and_in_words():
         ),
     ],
 )
-def test_a_verdict_says_no_more_than_its_interval(nearer, gap, first, second):
+def test_graph_report_insignificant_interval_claims_no_difference(nearer, gap, first, second):
     lines = said(replace(WEB, reach=[reach(nearer=nearer, gap=gap)]))
     assert first in lines[0]
     assert second in lines[1]
 
 
-def test_the_evidence_of_a_verdict_does_not_refute_it():
+def test_graph_report_evidence_does_not_contradict_verdict():
     nearer = "Relevant documents are nearer to the seeds than other documents: the probability of being nearer is "
     for near, others in ((1.0, 1.0), (0.5, 0.5), (0.5, 0.48), (0.4, 0.6)):
         alike = replace(reach(), near=mean(near), near_others=mean(others))
@@ -124,7 +124,7 @@ def test_the_evidence_of_a_verdict_does_not_refute_it():
     )
 
 
-def test_where_nothing_differs_no_figures_are_given_for_it():
+def test_graph_report_no_difference_omits_figures():
     even = replace(WEB, reach=[reach(nearer=(0.5, 0.4, 0.6), gap=(0.0, 0.0, 0.0))])
     assert said(even)[0] == (
         "Relevant documents are not significantly nearer to the seeds than other documents (9 queries)."
@@ -132,14 +132,14 @@ def test_where_nothing_differs_no_figures_are_given_for_it():
     assert said(even)[1].endswith("Plain search finds 50.0% among as many documents: no difference.")
 
 
-def test_what_is_wrong_with_links_is_told_before_what_comes_of_them():
+def test_graph_report_link_warnings_precede_results():
     doubt = "links: no document has `links` in its metadata."
     assert said(replace(WEB, warnings=[doubt]))[1] == doubt
     none = replace(WEB, links=0, warnings=[doubt])
     assert said(none) == ["There are no links, so a walk cannot leave its seeds.", doubt]
 
 
-def test_links_that_may_be_the_answers_raise_a_doubt():
+def test_graph_report_warns_of_links_that_leak_relevance():
     around = replace(WEB, link_relevance=[LinkRelevance("", 250, 10, 5, 4950, 9, 0.9, 8)])
     assert said(around)[-1].startswith(
         "Possible leak: the relevant documents of a query overlap by 90.0% with the neighbours of a single document."
@@ -148,13 +148,13 @@ def test_links_that_may_be_the_answers_raise_a_doubt():
     assert said(between)[-1].startswith("Possible leak: 75.0% of the links join two relevant documents of one query.")
 
 
-def test_where_no_query_has_two_answers_nothing_is_said_of_links_between_them():
+def test_graph_report_omits_relevance_section_without_relevant_pairs():
     alone = replace(WEB, link_relevance=[LinkRelevance("", 250, 0, 0, 4950)])
     assert "relevance" in sections(WEB)
     assert "relevance" not in sections(alone)
 
 
-def test_of_what_the_exact_ones_are_is_said():
+def test_graph_report_relevance_table_by_hand():
     text, table = sections(WEB)["relevance"].blocks
     # 5 of 250 links, 10 of 4950 pairs, 5 of 10 pairs
     assert table.texts() == [["all links", "2.0%", "0.2%", "50.0%", "20.0%", "1"]]
@@ -162,7 +162,7 @@ def test_of_what_the_exact_ones_are_is_said():
     assert text.text.startswith("9 queries with several relevant documents.")
 
 
-def test_where_nothing_is_left_to_find_it_is_said():
+def test_graph_report_all_relevant_documents_are_seeds():
     none = mean(math.nan, n=0)
     only = replace(reach(), nearer=none, near=none, near_others=none)
     assert said(replace(WEB, reach=[only]))[0] == (
@@ -170,7 +170,7 @@ def test_where_nothing_is_left_to_find_it_is_said():
     )
 
 
-def test_without_questions_the_graph_alone_is_told():
+def test_graph_report_without_queries_has_only_structure():
     alone = replace(WEB, reach=[], link_relevance=[], queries=0)
     assert said(alone)[0] == "100 documents with 250 links; the largest component has 98.0% of the documents."
     assert list(sections(alone)) == ["shape", "links", "hubs"]
@@ -182,13 +182,13 @@ def test_without_questions_the_graph_alone_is_told():
     assert said(replace(alone, links=0))[0] == "100 documents with 0 links."
 
 
-def test_every_table_fits_a_terminal_of_80_columns_without_losing_a_column():
+def test_graph_report_tables_fit_80_columns():
     found = graph.graph("synthetic:multihop(documents=100, queries=20)", "entities+knn(neighbours=8)")
     _, left = render_report(graph_report.build_report(found), 80)
     assert left == []
 
 
-def test_a_row_for_each_kind_and_query_has_the_counts_and_what_follows_from_them():
+def test_graph_rows_table_has_counts_and_recall_per_query():
     header, first, *rest = (line.split(",") for line in render_csv(graph_report.build_rows_table(WEB)).splitlines())
     row = dict(zip(header, first, strict=True))
     assert (row["kind"], row["query"], len(rest)) == ("all links", "q1", 2)
@@ -198,7 +198,7 @@ def test_a_row_for_each_kind_and_query_has_the_counts_and_what_follows_from_them
 
 
 @pytest.mark.slow
-def test_a_result_is_read_again_as_it_was_and_stands_on_a_page_with_others(tmp_path):
+def test_graph_result_round_trip_and_combined_page(tmp_path):
     found = graph.graph("synthetic:multihop(documents=60, queries=6)", "entities+knn(neighbours=3)")
     files = [str(tmp_path / f"graph.{ending}") for ending in ("json", "html", "md", "csv", "tex")]
     write_results([found], files)
@@ -211,7 +211,7 @@ def test_a_result_is_read_again_as_it_was_and_stands_on_a_page_with_others(tmp_p
     assert (tmp_path / "both.html").read_text().count("Distance of relevant documents") >= 2
 
 
-def test_charts_say_what_they_show():
+def test_graph_charts_have_titles_and_alt_texts():
     found = build_charts(WEB)
     assert list(found) == ["reach", "within", "degrees"]
     assert [one.title for one in found["reach"].panels] == ["all links", "links", "knn(neighbours=3)"]
@@ -222,12 +222,12 @@ def test_charts_say_what_they_show():
     assert build_charts(replace(WEB, links=0, reach=[])) == {}
 
 
-def test_distances_that_stand_beside_each_other_have_colours_that_can_be_told_apart():
+def test_graph_chart_adjacent_distance_colours_differ():
     rgb = [[int(one[i : i + 2], 16) for i in (1, 3, 5)] for one in DISTANCE_COLOURS]
     assert min(math.dist(one, other) for one, other in pairwise(rgb)) > 100
 
 
-def test_titles_are_no_markup_and_the_page_draws_its_charts(opened, tmp_path):
+def test_graph_page_escapes_titles_and_draws_charts(opened, tmp_path):
     path = tmp_path / "graph.html"
     write_results([WEB], [str(path)])
     page = opened(path, charts=True, size=(390, 800))

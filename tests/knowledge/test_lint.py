@@ -49,7 +49,7 @@ def problems(found: Lint) -> dict[str, Finding]:
 
 
 @pytest.mark.slow
-def test_a_clean_corpus_has_no_problem(tmp_path):
+def test_lint_clean_corpus_has_no_problems(tmp_path):
     found = lint(corpus(tmp_path, clean()), qrels={"q": {"d1": 1}}, embedder="words")
     assert found.problems == []
     assert found.skipped == {}
@@ -86,7 +86,7 @@ PLANTED = {
 
 
 @pytest.mark.parametrize("what", PLANTED)
-def test_a_planted_flaw_is_found_where_it_stands_and_nothing_else_is(what, tmp_path):
+def test_lint_finds_only_the_planted_problem_with_its_place(what, tmp_path):
     row, where = PLANTED[what]
     near = 0.6 if what == "near duplicates" else 0.8
     planted = {"id": "x", "text": row} if isinstance(row, str) else row
@@ -100,7 +100,7 @@ def test_a_planted_flaw_is_found_where_it_stands_and_nothing_else_is(what, tmp_p
     assert one.examples[0].startswith(where)
 
 
-def test_a_broken_line_is_told_with_its_number_and_the_others_are_read(tmp_path):
+def test_lint_invalid_json_line_is_reported_and_others_are_read(tmp_path):
     found = lint(corpus(tmp_path, [*clean(), '{"id": "x", "text": ', "[1]", {"id": "y", "text": GERMAN}]), share=0.5)
     one = problems(found)["unreadable"]
     assert (found.documents, one.count) == (5, 2)
@@ -108,7 +108,7 @@ def test_a_broken_line_is_told_with_its_number_and_the_others_are_read(tmp_path)
     assert one.examples[1] == "corpus.jsonl:6: expected an object"
 
 
-def test_bytes_that_are_no_utf8_are_told_with_their_line_and_the_rest_is_read(tmp_path):
+def test_lint_invalid_utf8_is_reported_with_line(tmp_path):
     lines = [json.dumps(row).encode() for row in clean()]
     lines.insert(2, b'{"id": "x", "text": "A caf\xe9 by the harbour, where the fishermen wait for the weather."}')
     (tmp_path / "corpus.jsonl").write_bytes(b"\n".join(lines))
@@ -118,7 +118,7 @@ def test_bytes_that_are_no_utf8_are_told_with_their_line_and_the_rest_is_read(tm
     assert found.documents == 5
 
 
-def test_a_file_in_utf16_is_read_and_told(tmp_path):
+def test_lint_utf16_file_is_read_and_reported(tmp_path):
     text = "\n".join(json.dumps(row) for row in clean())
     (tmp_path / "corpus.jsonl").write_bytes(text.encode("utf-16"))
     found = lint(tmp_path / "corpus.jsonl")
@@ -126,7 +126,7 @@ def test_a_file_in_utf16_is_read_and_told(tmp_path):
     assert found.documents == 4
 
 
-def test_a_torn_archive_is_read_as_far_as_it_goes(tmp_path):
+def test_lint_truncated_archive_is_read_up_to_the_damage(tmp_path):
     rows = [{"id": f"d{i}", "text": f"{WEATHER[i % 4]} {i * 7919}"} for i in range(3000)]
     whole = gzip.compress("".join(json.dumps(row) + "\n" for row in rows).encode())
     (tmp_path / "corpus.jsonl.gz").write_bytes(whole[: len(whole) // 2])
@@ -138,7 +138,7 @@ def test_a_torn_archive_is_read_as_far_as_it_goes(tmp_path):
 @pytest.mark.parametrize(
     "form", ["tsv", "tsv with header", "csv", "csv without header", "parquet", "json", "json by id"]
 )
-def test_every_form_of_a_corpus_gives_the_same_documents(form, tmp_path):
+def test_lint_every_corpus_format_gives_same_documents(form, tmp_path):
     rows = [("d1", WEATHER[0]), ("d2", f'{WEATHER[1]} "Quoted", too.'), ("d3", "")]
     path = tmp_path / f"corpus.{form.split()[0]}"
     if form.startswith("tsv"):
@@ -160,12 +160,12 @@ def test_every_form_of_a_corpus_gives_the_same_documents(form, tmp_path):
     assert found.documents == 3
 
 
-def test_lines_of_a_csv_are_counted_through_breaks_in_cells(tmp_path):
+def test_lint_csv_line_numbers_count_breaks_in_cells(tmp_path):
     (tmp_path / "c.csv").write_text(f'id,text\nd1,"{WEATHER[0]}\n{WEATHER[1]}"\nd2,\n')
     assert problems(lint(tmp_path / "c.csv"))["empty"].examples == ("d2 (c.csv:4)",)
 
 
-def test_a_folder_of_texts_is_a_corpus_and_a_beir_folder_brings_its_judgments(tmp_path):
+def test_lint_reads_text_folder_and_beir_folder_with_judgments(tmp_path):
     (tmp_path / "notes" / "deep").mkdir(parents=True)
     (tmp_path / "notes" / "one.md").write_text(WEATHER[0])
     (tmp_path / "notes" / "deep" / "two.txt").write_bytes(b"\xef\xbb\xbf" + WEATHER[1].encode())
@@ -184,13 +184,13 @@ def test_a_folder_of_texts_is_a_corpus_and_a_beir_folder_brings_its_judgments(tm
     assert one.examples == ("D3 (perhaps d3)", "d9")
 
 
-def test_orphans_that_are_not_relevant_are_told_but_no_problem(tmp_path):
+def test_lint_irrelevant_orphans_are_no_problem(tmp_path):
     found = lint(corpus(tmp_path, clean()), qrels={"q": {"d1": 1, "gone": 0}})
     assert found.problems == []
     assert next(one for one in found.findings if one.what == "orphans").count == 1
 
 
-def test_documents_mappings_texts_and_datasets_are_corpora():
+def test_lint_accepts_documents_mappings_texts_and_datasets():
     assert lint([Document("a", WEATHER[0]), Document("b", "")]).problems[0].examples == ("b (document 2)",)
     assert lint([{"id": "a", "text": WEATHER[0]}, {"id": "b"}]).documents == 2
     assert problems(lint([WEATHER[0], 7])).keys() == {"unreadable"}  # type: ignore[list-item]
@@ -198,7 +198,7 @@ def test_documents_mappings_texts_and_datasets_are_corpora():
     assert (made.documents, made.problems) == (30, [])
 
 
-def test_what_is_cut_off_is_counted_token_by_token(tmp_path):
+def test_lint_tokens_counts_truncated_tokens(tmp_path):
     class Four:
         name = "four"
         limit = 4
@@ -220,7 +220,7 @@ def test_what_is_cut_off_is_counted_token_by_token(tmp_path):
     assert [row[1] for row in one.grid.rows] == [2, 1, 0, 1]
 
 
-def test_an_embedder_that_reads_everything_cuts_nothing_and_one_that_does_not_tell_is_said_so():
+def test_lint_tokens_unlimited_or_uncounted_embedder_reports_no_loss():
     assert lint(list(WEATHER), embedder="words", checks="tokens").lost == {}
 
     class Silent:
@@ -234,7 +234,7 @@ def test_an_embedder_that_reads_everything_cuts_nothing_and_one_that_does_not_te
 
 
 @pytest.mark.slow
-def test_the_limits_of_embedders_are_those_at_which_their_vectors_stop_changing():
+def test_embedder_minilm_vectors_ignore_text_beyond_limit():
     embedder = pytest.importorskip("ragauge.models.embedders").open_embedder("minilm(tokens=16)")
     short = " ".join(["word"] * 14)
     assert embedder.limit == 16
@@ -244,7 +244,7 @@ def test_the_limits_of_embedders_are_those_at_which_their_vectors_stop_changing(
     assert not (one == less).all()
 
 
-def test_a_tokenizer_from_a_file_counts_and_says_its_limit(tmp_path):
+def test_lint_tokenizer_from_file_uses_its_limit(tmp_path):
     tokenizers = pytest.importorskip("tokenizers")
     made = tokenizers.Tokenizer(tokenizers.models.WordLevel({"[UNK]": 0}, unk_token="[UNK]"))
     made.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()
@@ -260,7 +260,7 @@ def test_a_tokenizer_from_a_file_counts_and_says_its_limit(tmp_path):
         lint(["one"], tokenizer=tmp_path / "broken.json", token_limit=1)
 
 
-def test_languages_are_told_by_text_and_short_texts_are_nobodys():
+def test_identify_languages_short_texts_are_unknown():
     russian = "Ветер над гаванью повернул на север ещё до полудня, и лодки рано вернулись домой почти пустыми."
     assert evidence.identify_languages([*WEATHER, GERMAN, russian, "42", "lorem"]) == ["en"] * 4 + [
         "de",
@@ -270,7 +270,7 @@ def test_languages_are_told_by_text_and_short_texts_are_nobodys():
     ]
 
 
-def test_a_text_that_quotes_another_language_is_not_taken_for_it():
+def test_identify_languages_quotation_keeps_main_language():
     quoting = "The German word Weltschmerz means sadness; Der schnelle braune Fuchs springt über den Hund."
     long = f"{GERMAN} {' '.join(WEATHER[1:3])}"
     mixed = f"{GERMAN} {GERMAN} {WEATHER[0]}"
@@ -279,7 +279,7 @@ def test_a_text_that_quotes_another_language_is_not_taken_for_it():
     assert found == ["en"] * 4 + ["?", "en", "?", "de"]
 
 
-def test_an_allowed_language_is_no_problem_and_a_single_other_one_is(tmp_path):
+def test_lint_allowed_languages_are_no_problem(tmp_path):
     path = corpus(tmp_path, [*clean(), {"id": "x", "text": GERMAN}])
     assert lint(path, languages="en,de").problems == []
     assert problems(lint(path, languages=["en"], share=0.5))["language"].count == 1
@@ -288,14 +288,14 @@ def test_an_allowed_language_is_no_problem_and_a_single_other_one_is(tmp_path):
         lint(path, languages="english")
 
 
-def test_boilerplate_is_a_line_that_many_documents_share():
+def test_lint_boilerplate_finds_line_shared_by_documents():
     rows = [f"{WEATHER[i % 4]} {i}\nCopyright 2020 The Harbour Gazette, all rights reserved." for i in range(20)]
     one = problems(lint(rows, checks="boilerplate"))["boilerplate"]
     assert one.count == 20
     assert one.examples == ("`Copyright 2020 The Harbour Gazette, all rights reserved.` in 20",)
 
 
-def test_a_joiner_belongs_to_persian_and_to_emoji_and_to_no_english_word():
+def test_lint_joiners_are_allowed_in_persian_and_emoji():
     def found(text: str) -> list[str]:
         return [one.what for one in lint([text], checks="characters").problems]
 
@@ -304,13 +304,13 @@ def test_a_joiner_belongs_to_persian_and_to_emoji_and_to_no_english_word():
     assert found("A zero\u200cwidth joiner in a word.") == ["invisible characters"]
 
 
-def test_shares_decide_what_a_few_may_have():
+def test_lint_share_sets_threshold_of_problems():
     texts = [f"{WEATHER[i % 4]} And this was day number {i * 31}." for i in range(300)]
     assert lint([*texts, "short"], checks="tiny").problems == []
     assert lint([*texts, "short"], checks="tiny", share=0.001).problems[0].count == 1
 
 
-def test_wrong_thresholds_names_and_files_are_refused_with_a_hint(tmp_path):
+def test_lint_invalid_thresholds_names_and_files_raise_error(tmp_path):
     for wrong in (
         {"share": 0.0},
         {"near": 1.5},
@@ -333,7 +333,7 @@ def test_wrong_thresholds_names_and_files_are_refused_with_a_hint(tmp_path):
 
 
 @pytest.mark.slow
-def test_an_empty_file_is_refused_by_whoever_reads_documents(tmp_path):
+def test_lint_and_open_snapshots_empty_file_raises_error(tmp_path):
     path = tmp_path / "none.jsonl"
     path.write_text("\n")
     with pytest.raises(BadInput, match=r"no documents in none\.jsonl"):
@@ -344,14 +344,14 @@ def test_an_empty_file_is_refused_by_whoever_reads_documents(tmp_path):
         open_snapshots([Document("a", WEATHER[0])], None, path, "pydocs")
 
 
-def test_another_separator_is_a_problem_of_its_own(tmp_path):
+def test_lint_csv_with_other_separator_is_reported(tmp_path):
     (tmp_path / "c.csv").write_text(f'id;text\na;"{WEATHER[0]}"\nb;"{WEATHER[1]}"\n')
     found = lint(tmp_path / "c.csv")
     assert problems(found)["separator"].examples == ("c.csv:1: the cells are separated by `;`, not by commas",)
     assert (len(found.problems), found.documents) == (1, 2)
 
 
-def test_findings_of_several_files_are_told_with_their_file(tmp_path):
+def test_lint_report_names_file_of_each_finding(tmp_path):
     (tmp_path / "qrels").mkdir()
     corpus(tmp_path, clean())
     for name in ("test", "train"):
@@ -361,13 +361,13 @@ def test_findings_of_several_files_are_told_with_their_file(tmp_path):
         assert f"- orphans ({name}.tsv): no judgment of a missing document (1 judgment)" in text
 
 
-def test_other_names_of_fields_can_be_told(tmp_path):
+def test_lint_id_field_and_text_field_select_fields(tmp_path):
     path = corpus(tmp_path, [{"key": "a", "words": WEATHER[0]}, {"key": "b", "words": WEATHER[1]}])
     assert set(problems(lint(path))) == {"no text field", "missing ids", "empty"}
     assert lint(path, id_field="key", text_field="words").problems == []
 
 
-def test_checks_whose_library_is_missing_are_named_with_what_to_install(monkeypatch):
+def test_lint_missing_libraries_skip_checks_with_hint(monkeypatch):
     for name in ("rensa", "ftfy", "ftfy.badness", "py3langid.langid"):
         monkeypatch.setitem(sys.modules, name, None)
     evidence._load_language_model.cache_clear()
@@ -379,7 +379,7 @@ def test_checks_whose_library_is_missing_are_named_with_what_to_install(monkeypa
 
 
 @pytest.mark.slow
-def test_it_is_written_in_every_form_and_read_again(tmp_path):
+def test_lint_result_round_trip_and_other_formats(tmp_path):
     found = lint([*WEATHER, "", GERMAN], embedder="words", qrels={"q": {"9": 1}})
     write_results([found], [str(tmp_path / f"lint.{one}") for one in ("html", "json", "md", "csv", "tex")])
     (again,) = read_results(tmp_path / "lint.json")
@@ -392,7 +392,7 @@ def test_it_is_written_in_every_form_and_read_again(tmp_path):
     assert len(rows) == len(found.findings) + 1
 
 
-def test_public_names_and_the_table_of_checks_hold_together():
+def test_lint_public_names_and_check_registry_are_consistent():
     assert ragauge.lint is lint
     assert ragauge.Lint is Lint
     for name, check in checks.LINT_CHECKS.items():
@@ -406,7 +406,7 @@ FAST = [name for name in checks.LINT_CHECKS if name != "tokens"]
 
 @HARMLESS
 @given(data=st.binary(max_size=300), ending=st.sampled_from(["jsonl", "tsv", "csv", "json", "md"]))
-def test_no_bytes_make_it_fail(data, ending, tmp_path):
+def test_lint_random_bytes_do_not_crash(data, ending, tmp_path):
     folder = tmp_path / "any"
     folder.mkdir(exist_ok=True)
     (folder / f"corpus.{ending}").write_bytes(data)
@@ -435,7 +435,7 @@ ANYTHING = st.recursive(
 @HARMLESS
 @given(rows=st.lists(ANYTHING, min_size=1, max_size=6))
 @pytest.mark.slow
-def test_no_rows_make_it_fail(rows, tmp_path):
+def test_lint_random_rows_do_not_crash(rows, tmp_path):
     (tmp_path / "corpus.jsonl").write_text("\n".join(map(json.dumps, rows)))
     found = lint(tmp_path / "corpus.jsonl", checks=FAST)
     assert to_json(found).encode()
@@ -443,7 +443,7 @@ def test_no_rows_make_it_fail(rows, tmp_path):
 
 
 @pytest.mark.slow
-def test_real_collections_have_the_flaws_that_are_known(shared):
+def test_lint_real_collections_have_known_problems(shared):
     cranfield = lint(shared("cranfield"))
     assert {one.what: one.count for one in cranfield.problems} == {"empty": 2}
     assert [text.split()[0] for text in problems(cranfield)["empty"].examples] == ["471", "995"]
@@ -463,7 +463,7 @@ def command(tmp_path):
 
 
 @pytest.mark.slow
-def test_the_command_shows_problems_and_ends_with_1_only_where_that_is_asked_for(command):
+def test_cli_lint_exits_with_1_only_with_strict(command):
     done = command("corpus.jsonl")
     assert "1 problem in 5 documents: empty (1)." in done.stdout
     assert "x (corpus.jsonl:5)" in done.stdout
@@ -473,7 +473,7 @@ def test_the_command_shows_problems_and_ends_with_1_only_where_that_is_asked_for
 
 
 @pytest.mark.slow
-def test_the_command_writes_json_csv_and_files(command, tmp_path):
+def test_cli_lint_writes_json_csv_and_files(command, tmp_path):
     found = json.loads(command("corpus.jsonl", "--json").stdout)
     assert found["schema"] == "ragauge-lint/1"
     assert [one["what"] for one in found["findings"] if one["problem"]] == ["empty"]
@@ -486,7 +486,7 @@ def test_the_command_writes_json_csv_and_files(command, tmp_path):
 
 
 @pytest.mark.slow
-def test_the_command_reads_standard_input_lists_its_checks_and_says_what_is_missing(command):
+def test_cli_lint_reads_stdin_and_lists_checks(command):
     assert "2 documents" in command("-", stdin="d1\tA text of some length, on a line.\nd2\t\n").stdout
     assert "near-duplicates" in command("--list").stdout
     assert "no corpus given" in command(code=2).stderr
@@ -494,7 +494,7 @@ def test_the_command_reads_standard_input_lists_its_checks_and_says_what_is_miss
 
 
 @pytest.mark.slow
-def test_texts_from_a_corpus_are_shown_and_never_obeyed(command, tmp_path):
+def test_cli_lint_escapes_markup_and_control_characters(command, tmp_path):
     corpus(tmp_path, [*clean(), {"id": "[red]x[/red]\x1b[31m", "text": "[bold]hi[/bold]"}], "odd.jsonl")
     done = command("odd.jsonl")
     assert "[red]x[/red]" in done.stdout

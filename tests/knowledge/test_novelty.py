@@ -67,7 +67,7 @@ def figures(found):
     return [(one.mean, one.least, one.lexical) for one in found.documents]
 
 
-def test_both_definitions_by_hand():
+def test_novelty_mean_and_least_by_hand():
     # "between" points to (0.6, 0.8): its cosine with east is 0.6. A chunk holds one word of these.
     found = novelty(documents("east between north"), documents("east", prefix="k"), embedder=Compass(), chunk_size=8)
     (one,) = found.documents
@@ -79,13 +79,13 @@ def test_both_definitions_by_hand():
     assert one.nearest[1].known_text == "east"
 
 
-def test_what_points_away_is_new_and_no_more():
+def test_novelty_opposite_vector_is_one():
     found = novelty(documents("west"), documents("east", prefix="k"), embedder=Compass())
     assert found.documents[0].mean == 1.0
     assert found.documents[0].nearest[0].similarity == -1.0
 
 
-def test_what_has_no_text_or_no_direction_cannot_be_told_and_says_why():
+def test_novelty_text_without_words_or_direction_is_nan_with_reason():
     found = novelty(documents("", "unheard of", "east"), documents("east", prefix="k"), embedder=Compass())
     empty, deaf, told = found.documents
     assert math.isnan(empty.mean)
@@ -98,13 +98,13 @@ def test_what_has_no_text_or_no_direction_cannot_be_told_and_says_why():
     assert "contained in a known document" in novelty_report.summarise_novelty(found)
 
 
-def test_a_chunk_without_direction_counts_for_nothing_in_the_mean():
+def test_novelty_mean_ignores_chunks_without_direction():
     found = novelty(documents("mumbles between"), documents("east", prefix="k"), embedder=Compass(), chunk_size=8)
     assert found.documents[0].chunks == 2
     assert found.documents[0].mean == pytest.approx(0.4)
 
 
-def test_to_somebody_who_knows_nothing_everything_is_new_by_definition():
+def test_novelty_without_known_documents_is_one():
     found = novelty(documents("east", "north"), [], embedder=Compass())
     assert figures(found) == [(1.0, 1.0, 1.0)] * 2
     assert math.isnan(found.documents[0].percentile)
@@ -112,7 +112,7 @@ def test_to_somebody_who_knows_nothing_everything_is_new_by_definition():
     assert novelty_report.summarise_novelty(found) == "The mean novelty of 2 documents is 1.000."
 
 
-def test_words_by_hand():
+def test_novelty_lexical_by_hand():
     known = documents("the cat sat on the mat", "a dog sat on the log", prefix="k")
     found = novelty(documents("The cat sat on the log!"), known, embedder=Compass())
     (one,) = found.documents
@@ -122,7 +122,7 @@ def test_words_by_hand():
     assert one.state != "contained"
 
 
-def test_percentiles_are_among_known_documents_each_against_the_others_but_not_its_copies():
+def test_novelty_percentiles_ignore_copies_of_known_documents():
     known = documents(*["east", "EAST", "between", "north"] * 8, prefix="k")
     found = novelty(documents("west", "east"), known, embedder=Lowered(Compass()))
     # east and its copies: between at 0.6 -> 0.4; between: north at 0.8 -> 0.2; north: between -> 0.2.
@@ -135,7 +135,7 @@ def test_percentiles_are_among_known_documents_each_against_the_others_but_not_i
 
 
 @pytest.mark.parametrize("known", [29, 30])
-def test_nothing_is_near_among_fewer_than_thirty_known_documents(known):
+def test_novelty_near_requires_30_known_documents(known):
     added = documents("word0 word1 word2 word3 word4 other", "quite another matter")
     there = documents(*(f"word{i} word{i + 1} word{i + 2} word{i + 3} word{i + 4}" for i in range(0, 3 * known, 3)),
                       prefix="k")  # fmt: skip
@@ -151,7 +151,7 @@ def test_nothing_is_near_among_fewer_than_thirty_known_documents(known):
         assert told == ("1 of 3 documents is new, 1 is near a known document, 1 is contained in a known document.")
 
 
-def test_an_id_that_comes_twice_in_a_list_is_refused_as_it_is_in_a_file():
+def test_novelty_duplicate_id_raises_error():
     one, two = documents("east", "north"), documents("between", prefix="k")
     with pytest.raises(BadInput, match="new document `d0` appears more than once"):
         novelty([*one, one[0]], two, embedder=Compass())
@@ -170,7 +170,7 @@ class Lowered:
         return self._inner.embed([text.lower() for text in texts])
 
 
-def test_the_sample_is_drawn_by_its_seed_in_whole_documents():
+def test_novelty_reference_sample_is_seeded_and_has_whole_documents():
     known = documents(*(f"word{i} number{i % 3} half{i * i % 11}. " * 100 for i in range(30)), prefix="k")
     made = [novelty(known[:1], known[1:], embedder="words", reference_chunks=40, seed=seed) for seed in (0, 0, 1)]
     assert made[0].reference_chunks <= 40 < made[0].known_chunks
@@ -179,7 +179,7 @@ def test_the_sample_is_drawn_by_its_seed_in_whole_documents():
     assert made[0].reference_values != made[2].reference_values
 
 
-def test_one_known_text_has_no_others_to_be_compared_with():
+def test_novelty_single_known_text_has_no_percentile():
     found = novelty(documents("north"), documents("east", "east", prefix="k"), embedder=Compass())
     assert math.isnan(found.documents[0].percentile)
     assert found.documents[0].state == ""
@@ -202,7 +202,7 @@ def by_brute_force(chunks, known):
 
 @given(VECTORS)
 @pytest.mark.slow
-def test_the_nearest_are_those_of_brute_force(both):
+def test_nearest_known_matches_brute_force(both):
     chunks, known = (np.array(one, np.float32) for one in both)
     near = nearest_known(chunks, known, 3)
     wanted = np.sort(by_brute_force(chunks, known), axis=1)[:, ::-1][:, :3]
@@ -213,7 +213,7 @@ def test_the_nearest_are_those_of_brute_force(both):
 
 @given(VECTORS, st.integers(1, 4))
 @pytest.mark.slow
-def test_others_are_those_of_brute_force_too(both, group):
+def test_nearest_others_matches_brute_force(both, group):
     known = np.array(both[0] * 3, np.float32)
     rows = np.arange(len(known))
     classes = rows // group
@@ -224,7 +224,7 @@ def test_others_are_those_of_brute_force_too(both, group):
     assert nearest_others(known, rows, own) == pytest.approx(wanted, abs=1e-12, nan_ok=True)
 
 
-def test_a_large_search_is_exactly_brute_force():
+def test_nearest_known_20000_vectors_matches_brute_force():
     rng = np.random.default_rng(3)
     known = rng.standard_normal((20_000, 24)).astype(np.float32)
     chunks = np.concatenate([rng.standard_normal((300, 24)).astype(np.float32), known[:20] * 3])
@@ -235,7 +235,7 @@ def test_a_large_search_is_exactly_brute_force():
     assert (near.similarities[300:, 0] == 1.0).all()
 
 
-def test_a_batch_is_chosen_one_by_one_as_if_each_were_known():
+def test_update_similarity_equals_search_with_added_vectors():
     rng = np.random.default_rng(5)
     known, new = rng.standard_normal((50, 8)).astype(np.float32), rng.standard_normal((9, 8)).astype(np.float32)
     highest = nearest_known(new, known).similarities[:, 0]
@@ -244,7 +244,7 @@ def test_a_batch_is_chosen_one_by_one_as_if_each_were_known():
     assert update_similarity(highest, new, new[:0]) == pytest.approx(highest)
 
 
-def test_vectors_of_different_lengths_are_not_compared():
+def test_nearest_known_different_dimensions_raises_error():
     with pytest.raises(Incomparable, match="2 dimensions cannot be compared with known ones of 3"):
         nearest_known(np.ones((1, 2), np.float32), np.ones((1, 3), np.float32))
 
@@ -254,7 +254,7 @@ WORDS = st.lists(st.sampled_from(["red", "green", "fox", "dog", "runs", "sleeps"
 
 @settings(max_examples=20)
 @given(st.lists(WORDS, min_size=1, max_size=4), st.lists(WORDS, max_size=5), st.lists(WORDS, max_size=3))
-def test_knowing_more_never_makes_anything_newer(new, known, more):
+def test_novelty_never_rises_with_more_known_documents(new, known, more):
     added, there = documents(*new), documents(*known, prefix="k")
     before = novelty(added, there, embedder="words", reference_chunks=0)
     after = novelty(added, [*there, *documents(*more, prefix="m")], embedder="words", reference_chunks=0)
@@ -264,7 +264,7 @@ def test_knowing_more_never_makes_anything_newer(new, known, more):
 
 @settings(max_examples=20)
 @given(st.lists(WORDS.filter(str.strip), min_size=1, max_size=5), st.randoms(use_true_random=False))
-def test_a_copy_is_not_new_and_order_does_not_matter(texts, random):
+def test_novelty_copies_are_zero_in_any_order(texts, random):
     known = documents(*texts, prefix="k")
     mixed = random.sample(known, len(known))
     found = novelty(documents(*texts), mixed, embedder="words")
@@ -275,7 +275,7 @@ def test_a_copy_is_not_new_and_order_does_not_matter(texts, random):
 
 
 @given(st.lists(WORDS, min_size=1, max_size=4), st.lists(WORDS, max_size=6))
-def test_containment_is_that_of_sets(new, known):
+def test_shingle_overlap_matches_sets(new, known):
     added, there = documents(*new), documents(*known, prefix="k")
     found, own = shingle_overlap(added, there, np.arange(len(there)), np.arange(len(there)))
     sets = [shingles(text) for text in known]
@@ -293,7 +293,7 @@ def test_containment_is_that_of_sets(new, known):
 
 @example(texts=["\u3260"], size=1)
 @given(texts=st.lists(st.text(max_size=60), max_size=4), size=st.integers(1, 20))
-def test_chunks_cover_every_text_and_are_no_longer_than_told(texts, size):
+def test_split_documents_covers_every_text_within_chunk_size(texts, size):
     given_documents = documents(*texts)
     found = split_documents(given_documents, size)
     covered = [set() for _ in texts]
@@ -304,14 +304,14 @@ def test_chunks_cover_every_text_and_are_no_longer_than_told(texts, size):
         assert not split_words(" ".join(char for i, char in enumerate(text) if i not in places))
 
 
-def test_half_a_character_does_not_stop_it():
+def test_novelty_lone_surrogate_is_replaced():
     found = novelty(documents("east \ud800 north"), documents("east", prefix="k"), embedder=Compass())
     assert found.documents[0].chunks == 1
     assert "\ufffd" in found.documents[0].nearest[0].text
     assert json.loads(to_json(found))["documents"][0]["chunks"] == 1
 
 
-def test_many_vectors_are_kept_in_a_file_and_are_the_same(monkeypatch):
+def test_embed_chunks_on_disk_equals_in_memory(monkeypatch):
     chunks = split_documents(documents(*(f"east {'north ' * (i % 5)}" for i in range(50))))
     plain = embed_chunks(chunks, Compass())
     monkeypatch.setattr(novelty_chunks, "MAX_VECTOR_BYTES_IN_MEMORY", 10)
@@ -320,13 +320,13 @@ def test_many_vectors_are_kept_in_a_file_and_are_the_same(monkeypatch):
     assert np.array_equal(plain, kept)
 
 
-def test_percentiles_take_half_of_what_is_equal():
+def test_percentile_ranks_counts_half_of_ties():
     assert percentile_ranks(np.array([0.5]), np.array([0.5, 0.5, 0.7, 0.9])).tolist() == [25.0]
     assert math.isnan(percentile_ranks(np.array([0.5]), np.zeros(0))[0])
     assert math.isnan(percentile_ranks(np.array([0.5]), np.array([math.nan]))[0])
 
 
-def test_means_are_over_chunks_that_have_a_value():
+def test_document_means_ignore_nan_chunks():
     values = chunk_novelties(np.array([0.5, 1.0, np.nan, -1.0]))
     assert document_means(values, np.array([0, 0, 0, 1]), 3)[:2] == pytest.approx([0.25, 1.0])
 
@@ -340,12 +340,12 @@ def test_means_are_over_chunks_that_have_a_value():
         ({"reference_chunks": -1}, "reference_chunks must be at least 0, got -1"),
     ],
 )
-def test_settings_that_make_no_sense_are_refused(how, words):
+def test_novelty_invalid_settings_raise_error(how, words):
     with pytest.raises(BadInput, match=words):
         novelty(documents("east"), documents("east"), embedder=Compass(), **how)
 
 
-def test_embedders_that_miscount_or_give_no_numbers_are_refused():
+def test_novelty_invalid_embedder_output_raises_error():
     class Short(Compass):
         def embed(self, texts):
             return super().embed(texts)[:-1]
@@ -368,7 +368,7 @@ def literal(added, known=KNOWN, **more):
     return novelty(documents(*added), known, embedder="words", chat=ScriptedChat(literal_judge.answer), **more)
 
 
-def test_claims_are_new_known_or_conflicting_by_hand():
+def test_novelty_claim_states_by_hand():
     found = literal(["garlic lowers blood pressure and it is cheap.", "ships do come in winter."], chunks_per_claim=2)
     first, second = found.documents
     assert [(one.text, one.state, one.documents) for one in first.claims] == [
@@ -379,7 +379,7 @@ def test_claims_are_new_known_or_conflicting_by_hand():
     assert novelty_report.summarise_novelty(found).endswith("; of 3 claims, 1 is new, 1 is known and 1 is conflicting.")
 
 
-def test_a_judge_sees_the_contradiction_that_vectors_do_not():
+def test_novelty_judge_finds_contradiction_between_similar_texts():
     pytest.importorskip("wordllama")
 
     def knows_opposites(messages, schema):
@@ -398,7 +398,7 @@ def test_a_judge_sees_the_contradiction_that_vectors_do_not():
     assert [(claim.state, claim.documents) for claim in one.claims] == [("conflicting", ("k0",))]
 
 
-def test_what_the_judge_does_not_say_is_unscored_and_nothing_else():
+def test_novelty_unreadable_judge_replies_leave_claims_unscored():
     silent = ScriptedChat(lambda messages, schema: "I would rather not.")
     found = novelty(documents("garlic is cheap."), KNOWN, embedder="words", chat=silent)
     (claim,) = found.documents[0].claims
@@ -413,12 +413,12 @@ def test_what_the_judge_does_not_say_is_unscored_and_nothing_else():
     assert found.documents[0].claims[0].why
 
 
-def test_to_somebody_who_knows_nothing_every_claim_is_new():
+def test_novelty_claims_without_known_documents_are_new():
     found = literal(["garlic is cheap."], known=[])
     assert [(one.text, one.state) for one in found.documents[0].claims] == [("garlic is cheap", "new")]
 
 
-def test_what_the_judge_said_is_kept_and_an_estimate_asks_nothing(tmp_path):
+def test_novelty_replies_are_cached_and_cost_estimate_sends_no_request(tmp_path):
     asked = []
 
     def counted(messages, schema):
@@ -438,14 +438,14 @@ def test_what_the_judge_said_is_kept_and_an_estimate_asks_nothing(tmp_path):
     assert estimate_novelty_cost(documents("garlic is cheap."), KNOWN, **how) == []
 
 
-def test_the_lexical_judge_asks_nobody_and_says_what_it_is():
+def test_novelty_lexical_judge_costs_nothing_and_adds_note():
     found = novelty(documents("Garlic lowers blood pressure."), KNOWN, embedder="words", chat="lexical")
     assert [one.state for one in found.documents[0].claims] == ["known"]
     assert any("lexical judge" in note for note in found.notes)
     assert estimate_novelty_cost(documents("x"), KNOWN, embedder="words", chat="lexical") == []
 
 
-def test_known_vectors_may_be_a_file(tmp_path):
+def test_novelty_known_vectors_from_file(tmp_path):
     path = tmp_path / "known.npy"
     np.save(path, np.array([[0, 1], [3, 4], [1, 1]], np.float32))
     found = novelty(documents("east"), str(path), embedder=Compass())
@@ -462,7 +462,7 @@ def test_known_vectors_may_be_a_file(tmp_path):
         novelty(documents("east"), str(path), embedder=Compass())
 
 
-def test_what_gain_starts_from_is_what_novelty_counts():
+def test_prepare_novelty_data_matches_novelty():
     added, known = documents("east between", "north"), documents("east", prefix="k")
     found = prepare_novelty_data(added, known, NoveltySettings(embedder=Compass(), chunk_size=8))
     counted = novelty(added, known, embedder=Compass(), chunk_size=8)
@@ -471,7 +471,7 @@ def test_what_gain_starts_from_is_what_novelty_counts():
 
 
 @pytest.mark.slow
-def test_cli_names_files_of_a_folder_that_are_not_documents(tmp_path):
+def test_cli_lists_unread_files_of_document_folder(tmp_path):
     for name in ("new", "old"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "a.md").write_text(f"{name} text about bees and honey")
@@ -485,7 +485,7 @@ def test_cli_names_files_of_a_folder_that_are_not_documents(tmp_path):
     assert "not read" not in clean.stderr
 
 
-def test_documents_are_taken_as_people_have_them(tmp_path):
+def test_load_documents_accepts_files_folders_mappings_and_datasets(tmp_path):
     (tmp_path / "pages" / "deep").mkdir(parents=True)
     (tmp_path / "pages" / "a.txt").write_text("one")
     (tmp_path / "pages" / "deep" / "b.md").write_text("two")
@@ -516,7 +516,7 @@ def told():
     return literal(["garlic lowers blood pressure and [bold]it[/bold] is cheap.", "ships do come in winter.", ""])
 
 
-def test_every_form_tells_the_same_and_json_is_read_again(tmp_path):
+def test_novelty_result_round_trip_and_other_formats(tmp_path):
     found = told()
     write_results([found], [str(tmp_path / f"a{ending}") for ending in (".html", ".md", ".json", ".csv", ".tex")])
     (read,) = read_results(tmp_path / "a.json")
@@ -531,7 +531,7 @@ def test_every_form_tells_the_same_and_json_is_read_again(tmp_path):
     assert rows[3][:3] == ["d2", "0", ""]
 
 
-def test_many_documents_are_shown_from_both_ends_and_all_on_pages():
+def test_novelty_report_many_documents_shows_both_ends():
     one = told()
     many = replace(one, documents=[replace(one.documents[0], id=f"n{i}", mean=i / 100) for i in range(50)])
     report = novelty_report.build_report(many)
@@ -561,7 +561,7 @@ def test_novelty_report_has_typed_cells_and_sections():
     assert "d2 | -" in render_markdown([report])
 
 
-def test_the_chart_has_a_bar_for_known_and_a_line_for_new_documents():
+def test_novelty_chart_has_bars_for_known_and_lines_for_new_documents():
     pytest.importorskip("altair")
     known = documents(*(f"word{i} of many words{i % 7} here" for i in range(40)), prefix="k")
     found = novelty(documents("word3 of few", "something else"), known, embedder="words")
@@ -574,7 +574,7 @@ def test_the_chart_has_a_bar_for_known_and_a_line_for_new_documents():
     assert "each line is a new document" in drawing.caption
 
 
-def test_many_new_documents_are_strokes_below_the_bars_and_hide_none_of_them():
+def test_novelty_chart_many_new_documents_are_ticks_below_bars():
     pytest.importorskip("altair")
     known = documents(*(f"word{i} of many words{i % 7} here" for i in range(40)), prefix="k")
     found = novelty(documents(*(f"word{i} of few" for i in range(30))), known, embedder="words")
@@ -587,7 +587,7 @@ def test_many_new_documents_are_strokes_below_the_bars_and_hide_none_of_them():
         assert len(strokes["data"]["values"]) == 30
 
 
-def test_the_words_for_the_navigation_of_the_page_begin_with_a_capital():
+def test_novelty_report_sections_have_short_titles():
     found = novelty(documents("east", "north", " "), documents("east", prefix="k"), embedder=Compass())
     assert all(section.short[0].isupper() for section in novelty_report.build_report(found).sections)
 
@@ -596,7 +596,7 @@ def called(*arguments):
     return CliRunner().invoke(build_app(), ["novelty", *map(str, arguments)])
 
 
-def test_the_command_line_says_it_in_every_way(tmp_path):
+def test_cli_novelty_prints_tables_json_csv_and_dry_run(tmp_path):
     new, known = tmp_path / "new", tmp_path / "known.jsonl"
     new.mkdir()
     (new / "a.txt").write_text("Garlic lowers blood pressure.")
@@ -618,7 +618,7 @@ def test_the_command_line_says_it_in_every_way(tmp_path):
     assert "no request was sent" in dry.stderr
 
 
-def test_the_command_line_refuses_what_makes_no_sense(tmp_path):
+def test_cli_novelty_invalid_input_raises_error(tmp_path):
     (tmp_path / "a.txt").write_text("text")
     lone = called(tmp_path / "a.txt", "--known", "synthetic:needles", "--dry-run")
     assert isinstance(lone.exception, BadInput)
@@ -626,13 +626,13 @@ def test_the_command_line_refuses_what_makes_no_sense(tmp_path):
     assert isinstance(called(tmp_path / "nothing.jsonl", "--known", tmp_path / "a.txt").exception, BadInput)
 
 
-def test_public_names():
+def test_novelty_public_names():
     assert ragauge.novelty is novelty
     assert ragauge.Novelty.__name__ == "Novelty"
 
 
 @pytest.mark.slow
-def test_held_out_documents_of_a_real_corpus_stand_evenly_among_its_own(shared):
+def test_novelty_scifact_held_out_documents_have_uniform_percentiles(shared):
     from ragauge.datasets import load
 
     corpus = list(load(shared("scifact")).documents)
@@ -664,7 +664,7 @@ class Recorded:
     st.sampled_from([20, 60]),
     st.sampled_from([0, 5]),
 )
-def test_split_long_gives_the_chunks_of_the_whole_text(words, size, overlap):
+def test_split_long_equals_chunks_of_whole_text(words, size, overlap):
     from semantic_text_splitter import TextSplitter
 
     text = " ".join(words)
@@ -673,7 +673,7 @@ def test_split_long_gives_the_chunks_of_the_whole_text(words, size, overlap):
     assert max(splitter.lengths) <= 10 * size
 
 
-def test_cut_large_document_has_the_chunks_of_the_splitter():
+def test_split_documents_large_document_equals_splitter_chunks():
     from semantic_text_splitter import TextSplitter
 
     text = "".join(f"Sentence number {n} has some words. " for n in range(6000))
@@ -685,7 +685,7 @@ def test_cut_large_document_has_the_chunks_of_the_splitter():
     assert [found.text(0), found.text(len(found) - 1)] == ["One. Two.", "Three."]
 
 
-def test_nearest_others_of_large_documents_searches_few_neighbours(monkeypatch):
+def test_nearest_others_large_documents_searches_few_neighbours(monkeypatch):
     asked = []
 
     def recorded(base, queries, k, metric, **more):

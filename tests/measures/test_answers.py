@@ -112,36 +112,36 @@ def value(name, sample=TOWER, said=SAID, convention="default"):
         ("citation_precision", 2 / 8),  # a1 by 1, a4 by 2
     ],
 )
-def test_each_measure_is_what_it_is_by_hand(name, by_hand):
+def test_score_answers_every_measure_by_hand(name, by_hand):
     assert value(name) == pytest.approx(by_hand, abs=1e-12)
 
 
-def test_a_claim_f1_of_nothing_right_is_zero():
+def test_claim_f1_without_correct_claims_is_zero():
     wrong = {name: Support(()) for name in SAID.support}
     assert value("claim_f1", said=replace(SAID, support=wrong)) == 0.0
 
 
-def test_no_useful_chunk_is_a_precision_of_zero():
+def test_context_precision_without_useful_chunk_is_zero():
     assert value("context_precision", said=replace(SAID, useful={k: Usefulness(False) for k in SAID.useful})) == 0.0
 
 
-def test_a_mean_cosine_is_cut_to_what_a_share_can_be():
+def test_answer_relevance_is_clipped_to_unit_interval():
     assert value("answer_relevance", said=replace(SAID, questions=[GeneratedQuestion("?", -0.4)])) == 0.0
     assert value("answer_relevance", said=replace(SAID, questions=[GeneratedQuestion("?", 1.0000002)])) == 1.0
 
 
-def test_an_answer_without_citations_has_no_recall_of_them_and_no_precision():
+def test_citation_measures_without_citations_are_zero_or_unscored():
     bare = {**SAID.claims, "answer": [one._replace(cites=()) for one in SAID.claims["answer"]]}
     assert value("citation_recall", said=replace(SAID, claims=bare)) == 0.0
     assert value("citation_precision", said=replace(SAID, claims=bare)) == "the answer cites nothing"
 
 
-def test_a_citation_of_a_chunk_that_is_not_there_does_not_hold():
+def test_citation_precision_counts_missing_chunk_as_wrong():
     astray = {**SAID.claims, "answer": [Claim("a1", "begun in 1887", 1, (1, 9))]}
     assert value("citation_precision", said=replace(SAID, claims=astray)) == 0.5
 
 
-def test_means_are_over_the_scored_samples_and_say_which_are_better_low():
+def test_score_answers_means_skip_unscored_samples():
     other = replace(TOWER, id="other")
     missing = replace(SAID, sample="other", unscored={"support a3": Unscored("the reply was cut off")})
     scores = score_answers(
@@ -155,7 +155,7 @@ def test_means_are_over_the_scored_samples_and_say_which_are_better_low():
     assert (scores.judge, scores.convention, scores.queries) == ("J", "default", ["tower", "other"])
 
 
-def test_the_mean_of_nothing_is_no_number():
+def test_score_answers_without_verdicts_returns_nan_mean():
     scores = score_answers([TOWER], {}, ["faithfulness"])
     assert math.isnan(scores.means["faithfulness"])
     assert scores.n["faithfulness"] == 0
@@ -194,7 +194,7 @@ def case(by_answer, by_reference, right, said, useful):
 
 
 @pytest.mark.parametrize("row", RAGAS, ids=range(len(RAGAS)))
-def test_counts_are_those_of_ragas(row):
+def test_score_answers_matches_ragas(row):
     by_answer, by_reference = ([[int(bit) for bit in one] for one in part.split()] for part in row[:2])
     right, useful = ([int(bit) for bit in part] for part in row[2:4])
     sample, said = case(by_answer, by_reference, right, [0] * len(by_reference), useful)
@@ -219,7 +219,7 @@ def tables(most=4):
 
 
 @given(tables())
-def test_counts_are_those_of_boolean_arrays(table):
+def test_score_answers_matches_ragchecker_formulas(table):
     """RAGChecker's formulas (Ru et al. 2024), over arrays."""
     by_answer, by_reference, right, said, useful = (np.array(part, bool) for part in table)
     held, told = by_answer.any(axis=1), by_reference.any(axis=1)
@@ -255,14 +255,14 @@ def test_counts_are_those_of_boolean_arrays(table):
 
 
 @given(tables())
-def test_every_value_is_a_share(table):
+def test_score_answers_values_lie_in_unit_interval(table):
     sample, said = case(*table)
     for name, column in score_answers([sample], {"s": said}, EVERYTHING[:-2]).values.items():
         assert math.isnan(column[0]) or 0 <= column[0] <= 1, name
 
 
 @given(tables())
-def test_every_claim_is_supported_or_noise_or_knowledge_or_hallucination(table):
+def test_score_answers_claim_shares_sum_to_one(table):
     sample, said = case(*table)
     means = score_answers([sample], {"s": said}, EVERYTHING).means
     assert means["hallucination"] <= 1 - means["faithfulness"] + 1e-12
@@ -273,7 +273,7 @@ def test_every_claim_is_supported_or_noise_or_knowledge_or_hallucination(table):
 
 
 @given(tables())
-def test_more_chunks_never_recall_less(table):
+def test_context_recall_never_falls_with_larger_k(table):
     sample, said = case(*table)
     names = [f"context_recall@{k}" for k in range(1, 6)]
     means = score_answers([sample], {"s": said}, names).means
@@ -283,7 +283,7 @@ def test_more_chunks_never_recall_less(table):
 
 
 @given(tables(), st.randoms(use_true_random=False))
-def test_the_order_of_claims_and_of_samples_changes_nothing(table, random):
+def test_score_answers_is_independent_of_claim_and_sample_order(table, random):
     sample, said = case(*table)
     claims = {text: random.sample(list(found), len(found)) for text, found in said.claims.items()}
     mixed = replace(said, claims=claims, support=dict(random.sample(list(said.support.items()), len(said.support))))
@@ -294,7 +294,7 @@ def test_the_order_of_claims_and_of_samples_changes_nothing(table, random):
 
 
 @given(tables(), st.randoms(use_true_random=False))
-def test_the_order_of_chunks_matters_to_precision_alone(table, random):
+def test_score_answers_chunk_order_affects_only_context_precision(table, random):
     by_answer, by_reference, right, said, useful = table
     order = random.sample(range(len(useful)), len(useful))
     mixed = [[[row[i] for i in order] for row in rows] for rows in (by_answer, by_reference)]
@@ -326,7 +326,7 @@ def parts(said):
 
 @given(tables(3))
 @pytest.mark.slow
-def test_a_missing_verdict_leaves_a_value_as_it_is_or_leaves_none(table):
+def test_score_answers_missing_verdict_keeps_value_or_leaves_unscored(table):
     sample, said = case(*table)
     names = [*EVERYTHING, "context_precision@1", "context_recall@1"]
     whole = score_answers([sample], {"s": said}, names)
@@ -340,7 +340,7 @@ def test_a_missing_verdict_leaves_a_value_as_it_is_or_leaves_none(table):
                 assert found.means[name] == whole.means[name]
 
 
-def test_each_lost_verdict_is_missed_by_the_measures_that_need_it():
+def test_score_answers_every_lost_verdict_leaves_some_measure_unscored():
     """No verdict is so unimportant that nobody notices: the tower has every part, and every measure a value."""
     assert not any(score_answers([TOWER], {"tower": SAID}, EVERYTHING).unscored.values())
     for less in parts(SAID):
@@ -353,7 +353,7 @@ def test_each_lost_verdict_is_missed_by_the_measures_that_need_it():
 
 
 @pytest.mark.parametrize("name", OF_CLAIMS)
-def test_what_was_never_held_against_a_source_is_not_taken_for_unsupported(name):
+def test_score_answers_unchecked_source_leaves_sample_unscored(name):
     reason = value(name, said=replace(SAID, asked=()))
     assert isinstance(reason, str)
     assert "were not checked against the" in reason
@@ -377,15 +377,15 @@ def test_what_was_never_held_against_a_source_is_not_taken_for_unsupported(name)
         ({"questions": Unscored("no JSON")}, "answer_relevance", "no questions were generated: no JSON"),
     ],
 )
-def test_a_part_without_a_verdict_is_the_reason(lost, name, reason):
+def test_score_answers_missing_verdict_reason_is_reported(lost, name, reason):
     assert value(name, said=replace(SAID, unscored=lost)) == reason
 
 
-def test_a_chunk_below_the_cutoff_need_not_be_judged():
+def test_context_precision_ignores_chunks_below_cutoff():
     assert value("context_precision@2", said=replace(SAID, unscored={"useful k3": Unscored("no JSON")})) == 1.0
 
 
-def test_a_judge_that_gives_no_probabilities_has_no_mean_of_them():
+def test_faithfulness_by_probability_without_probabilities_is_unscored():
     sure = {**SAID.support, "a4": Support(("k2",))}
     assert (
         value("faithfulness(by=probability)", said=replace(SAID, support=sure)) == "the judge returns no probabilities"
@@ -393,14 +393,14 @@ def test_a_judge_that_gives_no_probabilities_has_no_mean_of_them():
     assert value("faithfulness", said=replace(SAID, support=sure)) == 0.5
 
 
-def test_a_source_that_is_none_is_no_verdict():
+def test_faithfulness_unknown_source_is_unscored():
     """Verdicts of other samples, or a made-up id, must not count as support."""
     wrong = {**SAID.support, "a1": Support(("k9",))}
     reason = value("faithfulness", said=replace(SAID, support=wrong))
     assert reason == "a claim has no verdict: the verdict names an unknown source"
 
 
-def test_a_text_does_not_bear_out_its_own_claims():
+def test_claim_precision_own_text_as_source_is_unscored():
     wrong = {**SAID.support, "a1": Support(("answer",))}
     assert "names an unknown source" in value("claim_precision", said=replace(SAID, support=wrong))
 
@@ -417,7 +417,7 @@ JOINT = replace(
 """The same, but that it takes two chunks to bear out a1, a4 and r1."""
 
 
-def test_chunks_that_are_needed_together_count_where_all_of_them_are():
+def test_score_answers_joint_support_requires_all_chunks():
     assert value("faithfulness", said=JOINT) == 0.5  # a1, a4 of four
     assert [value(f"context_recall@{k}", said=JOINT) for k in (1, 2, 3)] == [0.0, 0.0, 1.0]  # r1: k1, k3; r2: k3
     assert value("context_recall", said=JOINT) == 1.0
@@ -427,14 +427,14 @@ def test_chunks_that_are_needed_together_count_where_all_of_them_are():
     assert value("noise_sensitivity", said=JOINT) == 0.25  # a4, by k1 and k2
 
 
-def test_wrong_claims_that_need_an_irrelevant_chunk_are_due_to_it():
+def test_noise_sensitivity_joint_support_with_irrelevant_chunk_by_hand():
     assert value("noise_sensitivity(chunks=relevant)", said=JOINT) == 0.0  # k1 and k3 are, and a4 needs k2
     assert value("noise_sensitivity(chunks=irrelevant)", said=JOINT) == 0.25
     both = replace(JOINT, support={**JOINT.support, "a4": Support((), together=("k1", "k3"))})
     assert value("noise_sensitivity(chunks=relevant)", said=both) == 0.25
 
 
-def test_chunks_that_are_needed_together_must_all_be_cited():
+def test_citation_measures_joint_support_requires_all_citations():
     """All claims cite k1 and k2: a4 needs just these, a1 needs k3 too."""
     assert value("citation_recall", said=JOINT) == 0.25
     assert value("citation_precision", said=JOINT) == 2 / 8
@@ -455,12 +455,12 @@ def test_chunks_that_are_needed_together_must_all_be_cited():
         (Support((), together=("k1", ALL_CONTEXTS)), "the verdict names an unknown source"),
     ],
 )
-def test_a_verdict_that_contradicts_itself_is_none(support, why):
+def test_faithfulness_contradictory_verdict_is_unscored(support, why):
     said = replace(SAID, support={**SAID.support, "a1": support})
     assert value("faithfulness", said=said) == f"a claim has no verdict: {why}"
 
 
-def test_a_blank_chunk_is_not_useful_and_bears_nothing_out():
+def test_score_answers_blank_chunk_supports_nothing():
     blank = replace(TOWER, contexts=("It was begun in 1887.", " \n", "It stands in Paris."))
     unasked = {name: one for name, one in SAID.useful.items() if name != "k2"}
     kept = {**SAID.support, "a4": Support(())}
@@ -477,14 +477,14 @@ def test_a_blank_chunk_is_not_useful_and_bears_nothing_out():
     assert value("context_precision", empty, nothing) == 0.0
 
 
-def test_verdicts_of_another_sample_and_samples_without_an_id_are_refused():
+def test_score_answers_foreign_verdicts_or_empty_id_raises_error():
     with pytest.raises(BadInput, match="the verdicts on `tower` belong to another sample, `other`"):
         score_answers([TOWER], {"tower": replace(SAID, sample="other")}, ["faithfulness"])
     with pytest.raises(BadInput, match="a sample has an empty id"):
         score_answers([replace(TOWER, id=" ")], {}, ["faithfulness"])
 
 
-def test_scores_know_which_texts_they_are_of():
+def test_score_answers_fingerprints_match_samples():
     other = replace(TOWER, id="other", question="Who built it?", reference=None)
     found = score_answers([TOWER, other], {}, ["faithfulness"]).fingerprints
     assert found == {"tower": TOWER.fingerprint, "other": other.fingerprint}
@@ -493,7 +493,7 @@ def test_scores_know_which_texts_they_are_of():
     assert not found["tower"].endswith("-")
 
 
-def test_contexts_that_were_judged_together_cannot_be_cut():
+def test_score_answers_joint_context_verdicts_are_unscored_at_cutoff():
     together = {
         name: Support(
             (ALL_CONTEXTS, *(s for s in one.by if not s.startswith("k")))
@@ -512,7 +512,7 @@ def test_contexts_that_were_judged_together_cannot_be_cut():
 
 
 @pytest.mark.parametrize("name", EVERYTHING)
-def test_a_sample_given_without_something_is_unscored_beside_one_that_has_it(name):
+def test_score_answers_sample_without_required_field_is_unscored(name):
     for field, reason in (("answer", "no answer"), ("contexts", "no contexts"), ("reference", "no reference answer")):
         bare = replace(TOWER, id="bare", **{field: None})
         said = replace(SAID if bare.contexts else without_chunks(SAID), sample="bare")
@@ -521,7 +521,7 @@ def test_a_sample_given_without_something_is_unscored_beside_one_that_has_it(nam
         assert scores.unscored[name] == ({"bare": reason} if needed else {})
 
 
-def test_a_measure_that_no_sample_can_be_scored_by_is_refused():
+def test_score_answers_measure_without_scorable_sample_raises_error():
     bare = replace(TOWER, reference=None)
     with pytest.raises(MissingEvidence, match="context_recall@3 needs reference answers, and no sample has any"):
         score_answers([bare], {"tower": SAID}, ["context_recall@3"])
@@ -529,7 +529,7 @@ def test_a_measure_that_no_sample_can_be_scored_by_is_refused():
         score_answers([replace(TOWER, question=" ")], {"tower": SAID}, ["context_precision"])
 
 
-def test_nobody_scores_nothing():
+def test_score_answers_empty_or_duplicate_samples_raise_error():
     with pytest.raises(BadInput, match="no samples"):
         score_answers([], {})
     with pytest.raises(BadInput, match="two samples have the id `tower`"):
@@ -539,7 +539,7 @@ def test_nobody_scores_nothing():
 # Conventions
 
 
-def test_an_answer_that_claims_nothing_is_unscored_or_one():
+def test_score_answers_answer_without_claims_follows_convention():
     silent = replace(SAID, claims={**SAID.claims, "answer": []})
     assert value("faithfulness", said=silent) == "the answer contains no claims"
     assert value("faithfulness", said=silent, convention="ragas") == "the answer contains no claims"
@@ -550,7 +550,7 @@ def test_an_answer_that_claims_nothing_is_unscored_or_one():
     assert value("context_recall", said=mute, convention="rig") == "the reference contains no claims"
 
 
-def test_an_empty_context_bears_nothing_out_or_leaves_the_sample_unscored():
+def test_score_answers_empty_context_follows_convention():
     bare = replace(TOWER, contexts=())
     said = without_chunks(SAID)
     expected = {
@@ -570,26 +570,26 @@ def test_an_empty_context_bears_nothing_out_or_leaves_the_sample_unscored():
     assert value("claim_precision", bare, said, "rig") == 1 / 4
 
 
-def test_a_judge_need_not_be_asked_what_an_empty_context_bears_out():
+def test_score_answers_empty_context_needs_no_verdicts():
     bare = replace(TOWER, contexts=())
     assert value("faithfulness", bare, Verdicts("tower", (), SAID.claims)) == 0.0
     assert value("context_precision", bare, Verdicts("tower")) == 0.0
 
 
-def test_an_answer_that_claims_nothing_is_not_unfaithful_to_an_empty_context():
+def test_faithfulness_without_claims_and_context_is_unscored():
     bare, silent = replace(TOWER, contexts=()), Verdicts("tower", ("answer",), {"answer": []})
     assert value("faithfulness", bare, silent) == "the answer contains no claims"
     assert value("faithfulness", bare, silent, "rig") == "the context is empty"
 
 
-def test_an_empty_answer_says_nothing_of_the_reference():
+def test_claim_recall_empty_answer_is_zero():
     silent = replace(TOWER, answer=" ")
     said = Verdicts("tower", ("reference",), {"answer": [], "reference": SAID.claims["reference"]})
     assert value("claim_recall", silent, said) == 0.0
     assert value("claim_precision", silent, said) == "the answer contains no claims"
 
 
-def test_a_blank_reference_is_none():
+def test_claim_precision_blank_reference_is_unscored():
     blank = replace(TOWER, id="blank", reference="")
     scores = score_answers([TOWER, blank], {"tower": SAID, "blank": replace(SAID, sample="blank")}, ["claim_precision"])
     assert scores.unscored["claim_precision"] == {"blank": "no reference answer"}
@@ -597,12 +597,12 @@ def test_a_blank_reference_is_none():
 
 @pytest.mark.parametrize("name", ["claim_precision", "claim_recall", "noise_sensitivity", "hallucination"])
 @pytest.mark.parametrize("text", ["answer", "reference"])
-def test_texts_are_held_against_each_other_once_both_are_taken_apart(name, text):
+def test_score_answers_unknown_claims_of_either_text_leave_unscored(name, text):
     said = replace(SAID, unscored={f"claims {text}": Unscored("no JSON")})
     assert value(name, said=said) == f"the claims of the {text} are unknown: no JSON"
 
 
-def test_a_refusal_is_irrelevant_or_unscored():
+def test_answer_relevance_refusal_is_zero_or_unscored():
     refusal = replace(SAID, refusal=True, questions=())
     assert value("answer_relevance", said=refusal) == 0.0
     reason = value("answer_relevance", said=refusal, convention=PRESETS["default"].but(refusal="unscored"))
@@ -611,7 +611,7 @@ def test_a_refusal_is_irrelevant_or_unscored():
     assert value("answer_relevance", said=unsaid) == "not judged whether the answer is a refusal"
 
 
-def test_a_question_without_a_similarity_leaves_the_sample_unscored():
+def test_answer_relevance_nan_similarity_is_unscored():
     near = [*SAID.questions, GeneratedQuestion("?", math.nan)]
     assert value("answer_relevance", said=replace(SAID, questions=near)) == "a question has no similarity"
 
@@ -635,7 +635,7 @@ def test_a_question_without_a_similarity_leaves_the_sample_unscored():
         ("context_utilization", "context_utilisation"),
     ],
 )
-def test_names_of_other_tools_are_understood(given_name, canonical):
+def test_parse_answer_measure_accepts_names_of_other_tools(given_name, canonical):
     assert str(parse_answer_measure(given_name)) == canonical
     assert str(parse_answer_measure(canonical)) == canonical
 
@@ -654,13 +654,13 @@ def test_names_of_other_tools_are_understood(given_name, canonical):
         ("", UnknownName, "list all with"),
     ],
 )
-def test_a_name_that_is_none_is_refused_with_what_it_may_be(name, error, words):
+def test_parse_answer_measure_invalid_name_raises_error_with_hint(name, error, words):
     with pytest.raises(error) as caught:
         parse_answer_measure(name)
     assert words in str(caught.value)
 
 
-def test_a_ranking_is_not_scored_by_a_measure_of_answers():
+def test_evaluate_answer_measure_raises_error():
     import ragauge
 
     with pytest.raises(BadInput, match="answer measure") as caught:
@@ -669,7 +669,7 @@ def test_a_ranking_is_not_scored_by_a_measure_of_answers():
     assert list(ragauge.evaluate({"q": {"a": 1}}, {"q": ["a"]}, ["context_precision"]).means) == ["map(of=found)"]
 
 
-def test_measures_say_what_has_to_be_judged():
+def test_required_tasks_returns_tasks_of_measures():
     assert required_tasks(["faithfulness"]) == {"answer"}
     assert required_tasks(DEFAULT_ANSWER_MEASURES) == {"answer", "reference", "useful", "questions"}
     assert required_tasks(["noise_sensitivity"]) == {"answer", "cross"}
@@ -678,13 +678,13 @@ def test_measures_say_what_has_to_be_judged():
 
 
 @pytest.mark.parametrize("name", EVERYTHING)
-def test_what_a_measure_asks_for_is_all_that_it_needs(name):
+def test_score_answers_declared_tasks_are_sufficient(name):
     said = replace(SAID, asked=sorted(parse_answer_measure(name).asks))
     assert value(name, said=said) == value(name)
 
 
 @pytest.mark.parametrize("name", ANSWER_MEASURES)
-def test_every_measure_has_its_formula_rule_paper_and_an_example(name):
+def test_answer_measures_have_complete_docstrings(name):
     text = inspect.getdoc(ANSWER_MEASURES[name].function) or ""
     for part in ("Formula:", "Rule:", "Paper:", ">>>"):
         assert part in text, part
@@ -709,11 +709,11 @@ def test_every_measure_has_its_formula_rule_paper_and_an_example(name):
         ("Backwards [4-2].", ()),
     ],
 )
-def test_citations_are_found_in_a_sentence(sentence, places):
+def test_find_citations_returns_cited_places(sentence, places):
     assert find_citations(sentence) == places
 
 
-def test_a_citation_after_the_full_stop_belongs_to_what_it_follows():
+def test_citations_by_sentence_assigns_citation_after_full_stop():
     assert citations_by_sentence(["One.", "[1][2] Two [3].", "[4]"]) == [(1, 2), (3, 4), ()]
     assert citations_by_sentence(["[1] First."]) == [(1,)]
 
@@ -727,5 +727,5 @@ def test_a_citation_after_the_full_stop_belongs_to_what_it_follows():
         ["faithfulness", "context_recall@3", "faithfulness"],
     ],
 )
-def test_measures_are_given_as_a_list_of_names_in_one_text(texts):
+def test_parse_answer_measures_splits_lists_of_names(texts):
     assert [str(one) for one in parse_answer_measures(texts)] == ["faithfulness", "context_recall@3"]

@@ -13,7 +13,7 @@ from ragauge import MissingEvidence, evaluate, judgments_from_subtopics, read_ju
 NAMES = {"alpha_ndcg": "alpha-nDCG", "err_ia": "ERR-IA", "subtopic_recall": "strec"}
 
 
-def test_the_figures_of_ndeval_for_every_topic(shared):
+def test_diversity_measures_match_published_ndeval_scores(shared):
     folder = shared("trec_web_diversity")
     expected = json.loads((folder / "ndeval.wt13.json").read_text())
     measures = {f"{ours}@{k}": f"{theirs}@{k}" for ours, theirs in NAMES.items() for k in (5, 10, 20)}
@@ -36,7 +36,7 @@ RUNS = st.dictionaries(
 
 
 @given(ROWS, RUNS)
-def test_ndeval_agrees_on_random_topics(rows, run):
+def test_diversity_measures_match_pyndeval_on_random_topics(rows, run):
     import pyndeval
 
     qrels = [pyndeval.SubtopicQrel(q, s, d, g) for (q, s, d), g in rows.items()]
@@ -53,32 +53,32 @@ def test_ndeval_agrees_on_random_topics(rows, run):
 TARGETS = {"a": ["A"], "a2": ["A"], "b": ["B", "C"], "n": ["A"]}
 
 
-def test_dr_counts_targets_not_documents():
+def test_dr_counts_targets_instead_of_documents():
     qrels = {"q": {"a": 1, "a2": 1, "b": 1}}
     run = {"q": ["a", "n", "a2", "b"]}
     found = evaluate(qrels, run, ["dr@3", "dr@4", "dr(dedupe=before)@2", "recall@3"], targets=TARGETS).means
     assert found == pytest.approx({"dr@3": 1 / 3, "dr@4": 1.0, "dr(dedupe=before)@2": 1.0, "recall@3": 2 / 3})
 
 
-def test_dr_without_a_target_map_is_refused_with_the_way_out():
+def test_dr_without_target_map_raises_error_with_hint():
     with pytest.raises(MissingEvidence, match="needs a target map") as error:
         evaluate({"q": {"a": 1}}, {"q": ["a"]}, ["dr@5"])
     assert "--targets" in str(error.value)
     assert evaluate({"q": {"a": 1}}, {"q": ["a"]}, ["dr(targets=identity)@5"]).means["dr(targets=identity)@5"] == 1.0
 
 
-def test_repeated_ids_lower_the_unique_ratio_and_not_the_diversity_count():
+def test_unique_ratio_falls_with_duplicates_but_diversity_count_does_not():
     qrels, run = {"q": {"a": 1, "b": 1}}, {"q": ["a", "a", "b", "x"]}
     found = evaluate(qrels, run, ["unique_ratio@4", "diversity_count@4", "dr@4"], "graphflow").means
     assert list(found.values()) == [0.75, 2.0, 1.0]
 
 
-def test_subtopic_measures_need_subtopics():
+def test_alpha_ndcg_without_subtopics_raises_error():
     with pytest.raises(MissingEvidence, match="subtopic judgments"):
         evaluate({"q": {"a": 1}}, {"q": ["a"]}, ["alpha_ndcg@5"])
 
 
-def test_subtopic_judgments_serve_ordinary_measures_with_the_best_grade(tmp_path):
+def test_read_judgments_subtopics_use_best_grade(tmp_path):
     (tmp_path / "q.txt").write_text("1 1 a 1\n1 2 a 3\n1 2 b 0\n")
     judged = read_judgments(tmp_path / "q.txt", format="subtopics")
     assert judged.nested == {"1": {"a": 3.0, "b": 0.0}}

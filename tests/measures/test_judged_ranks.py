@@ -32,7 +32,7 @@ RULES = st.fixed_dictionaries(
 
 @given(judgments(low=-1), runs(), RULES)
 @pytest.mark.slow
-def test_both_roads_agree_under_every_rule(qrels, run, options):
+def test_evaluate_dicts_and_frames_agree_under_every_rule(qrels, run, options):
     # ids that are also query ids, for the rule about a query's own document
     qrels = {q: {d.replace("d0", q): g for d, g in docs.items()} for q, docs in qrels.items()}
     run = {q: {d.replace("d0", q): s for d, s in docs.items()} for q, docs in run.items()}
@@ -45,7 +45,7 @@ def test_both_roads_agree_under_every_rule(qrels, run, options):
 
 @given(judgments(), runs(), st.randoms(use_true_random=False))
 @pytest.mark.slow
-def test_the_order_of_rows_does_not_matter_where_ties_go_by_id(qrels, run, rng):
+def test_evaluate_row_order_is_ignored(qrels, run, rng):
     rows = list(to_run_table(run).iter_rows())
     rng.shuffle(rows)  # the rows of a query are no longer together
     shuffled = Run(pl.DataFrame(rows, schema=["query", "doc", "score"], orient="row"))
@@ -53,7 +53,7 @@ def test_the_order_of_rows_does_not_matter_where_ties_go_by_id(qrels, run, rng):
 
 
 @given(judgments(), runs(), st.integers(1, 7))
-def test_where_frames_are_cut_does_not_matter(qrels, run, size):
+def test_compute_ranks_from_frames_is_independent_of_frame_size(qrels, run, size):
     table = to_run_table(run)
 
     class Pieces:
@@ -71,7 +71,7 @@ def test_where_frames_are_cut_does_not_matter(qrels, run, size):
 
 
 @given(judgments(), runs())
-def test_where_batches_are_cut_does_not_matter(qrels, run):
+def test_compute_ranks_from_dicts_is_independent_of_batch_size(qrels, run):
     rules = PRESETS["default"]
     whole = judged_ranks_from_dicts.compute_ranks_from_dicts(Judgments(qrels), run, rules)
     old, judged_ranks_from_dicts.SCORES_PER_BATCH = judged_ranks_from_dicts.SCORES_PER_BATCH, 1
@@ -83,7 +83,7 @@ def test_where_batches_are_cut_does_not_matter(qrels, run):
     assert cut.row.tolist() == whole.row.tolist()
 
 
-def test_large_tie_groups_are_ranked_like_small_ones():
+def test_evaluate_large_tie_groups_sort_by_id():
     rng = random.Random(5)
     ids = [f"d{i:05}" for i in range(3000)]
     rng.shuffle(ids)
@@ -98,14 +98,14 @@ def test_large_tie_groups_are_ranked_like_small_ones():
         assert found == {d: expected[d] for d in qrels["q"]}
 
 
-def test_pairs_of_ties_are_compared_in_pieces(monkeypatch):
+def test_evaluate_ties_are_compared_in_blocks(monkeypatch):
     monkeypatch.setattr(judged_ranks_from_frames, "TIED_PAIRS_PER_BLOCK", 3)
     run = {"q": dict.fromkeys("abcdefgh", 1.0)}
     judged = evaluate({"q": dict.fromkeys("aceg", 1)}, Run(to_run_table(run)), ["map"]).judged
     assert judged.rank.tolist() == [2, 4, 6, 8]
 
 
-def test_a_collision_of_hashes_scores_nothing(monkeypatch):
+def test_evaluate_hash_collision_matches_only_real_ids(monkeypatch):
     """Every document gets the same hash; only the real ids decide."""
     monkeypatch.setattr(
         judged_ranks_from_frames.JudgmentIndex, "salted", staticmethod(lambda h, q, n: np.zeros(len(h), np.int64))
@@ -114,7 +114,7 @@ def test_a_collision_of_hashes_scores_nothing(monkeypatch):
     assert evaluate({"q": {"a": 1}}, Run(table), ["mrr"]).judged.rank.tolist() == [2]
 
 
-def test_judged_documents_that_collide_get_another_seed(monkeypatch):
+def test_judgment_index_colliding_judgments_use_another_seed(monkeypatch):
     real, calls = judged_ranks_from_frames.JudgmentIndex.salted, []
 
     def unlucky_at_first(hashes, queries, sizes):
@@ -127,37 +127,37 @@ def test_judged_documents_that_collide_get_another_seed(monkeypatch):
     assert len(calls) == 3  # the judgments twice, then the run
 
 
-def test_a_document_twice_in_a_ranking_is_refused_by_name():
+def test_evaluate_duplicate_document_raises_error():
     run = {"q": ["a", "b", "a"]}
     with pytest.raises(ValueError, match="document `a` appears more than once in the ranking of query `q`"):
         evaluate({"q": {"b": 1}}, run, ["mrr"])
 
 
-def test_a_document_twice_for_a_query_that_nobody_judged_is_nobodys_concern():
+def test_evaluate_ignores_duplicates_of_unjudged_query():
     run = {"q": ["a"], "other": ["x", "x"]}
     assert evaluate({"q": {"a": 1}}, run, ["mrr"]).means["mrr"] == 1.0
 
 
 @pytest.mark.parametrize("bad", [float("nan"), "high", None])
-def test_a_score_that_is_no_number_is_named(bad):
+def test_evaluate_non_numeric_score_error_names_document(bad):
     with pytest.raises(ValueError, match="score of document `b` for query `q`"):
         evaluate({"q": {"a": 1}}, {"q": {"a": 1.0, "b": bad}}, ["mrr"])
 
 
-def test_inputs_are_never_changed():
+def test_evaluate_does_not_modify_inputs():
     qrels, run = {"q": {"a": 1, "q": 1}}, {"q": {"b": 1.0, "q": 3.0, "a": 2.0}}
     before = (repr(qrels), repr(run))
     evaluate(qrels, run, ["all_trec"], "beir")
     assert (repr(qrels), repr(run)) == before
 
 
-def test_the_query_itself_is_taken_out_of_its_ranking_where_asked():
+def test_evaluate_own_document_is_removed_under_beir():
     qrels, run = {"q": {"a": 1}}, {"q": {"q": 3.0, "a": 2.0}}
     assert evaluate(qrels, run, ["mrr"], "trec9").means["mrr"] == 0.5
     assert evaluate(qrels, run, ["mrr", "num_ret"], "beir").means == {"mrr": 1.0, "num_ret": 1.0}
 
 
-def test_infinite_scores_rank_where_they_belong():
+def test_evaluate_infinite_scores_are_ranked():
     run = {"q": {"a": float("-inf"), "b": float("inf"), "c": 0.0}}
     for returned in (run, Run(to_run_table(run))):
         assert evaluate({"q": {"c": 1}}, returned, ["mrr"]).means["mrr"] == 0.5
@@ -165,7 +165,7 @@ def test_infinite_scores_rank_where_they_belong():
 
 @pytest.mark.parametrize("ties", ["trec", "ranked"])
 @pytest.mark.parametrize(("few", "small"), [(0, 64), (32, 64), (32, 2), (0, 2)])
-def test_tied_scores_in_no_order_rank_as_pytrec_eval_ranks_them(monkeypatch, ties, few, small):
+def test_evaluate_unsorted_ties_match_pytrec_eval(monkeypatch, ties, few, small):
     monkeypatch.setattr(judged_ranks_from_dicts, "MAX_MATCHES_TO_SCAN", few)
     monkeypatch.setattr(judged_ranks_from_dicts, "MAX_TIE_GROUP_TO_SCAN", small)
     rng = random.Random(3)
@@ -188,6 +188,6 @@ def test_tied_scores_in_no_order_rank_as_pytrec_eval_ranks_them(monkeypatch, tie
 
 
 @pytest.mark.parametrize("score", ["0.5", None, float("nan"), 10**400, [1.0]])
-def test_scores_that_are_no_numbers_are_refused_with_their_document(score):
+def test_evaluate_invalid_score_raises_bad_input(score):
     with pytest.raises(BadInput, match=r"the score of document `b` for query `q` must be a number, got .{0,80}"):
         evaluate({"q": {"a": 1}}, {"q": {"a": 1.0, "b": score}}, ["map"])

@@ -17,7 +17,7 @@ def timings(rows):
     return pl.DataFrame(rows, schema=dict.fromkeys(names), orient="row", strict=False)
 
 
-def test_percentiles_interpolate_between_the_two_nearest():
+def test_latency_percentiles_interpolate_linearly():
     one = Latency.of(np.arange(1.0, 12.0))  # 1 to 11: the p-th percentile lies at 1 + 10 p / 100
     assert (one.p50, one.p90, one.p95) == (6.0, 10.0, 10.5)
     assert one.p99 == pytest.approx(10.9)
@@ -27,7 +27,7 @@ def test_percentiles_interpolate_between_the_two_nearest():
     assert Latency.of(np.array([3.0])).p99 == 3.0
 
 
-def test_errors_are_in_no_percentile_and_time_outs_are_in_the_total():
+def test_summarise_timings_excludes_errors_and_includes_timeouts():
     found = summarise_timings(
         timings(
             [
@@ -43,7 +43,7 @@ def test_errors_are_in_no_percentile_and_time_outs_are_in_the_total():
     assert found.stages["embed"].n == 1
 
 
-def test_queries_per_second_count_answers_over_the_wall_clock_without_the_breaks():
+def test_summarise_timings_throughput_excludes_breaks_between_sessions():
     found = summarise_timings(
         timings(
             [
@@ -56,5 +56,5 @@ def test_queries_per_second_count_answers_over_the_wall_clock_without_the_breaks
     assert found.throughput == pytest.approx(3 / 2)
 
 
-def test_a_stage_that_nobody_marked_is_not_there():
+def test_summarise_timings_omits_unmarked_stage():
     assert set(summarise_timings(timings([(1, "ok", 0, None, 5)])).stages) == {"total"}

@@ -53,19 +53,19 @@ from ragauge.measures.registry import MEASURE_REGISTRY
         ("utility(weights=2/-1/0/0)", "utility(weights=2/-1/0/0)"),
     ],
 )
-def test_every_way_of_typing_leads_to_one_name(typed, canonical):
+def test_parse_measure_returns_canonical_name(typed, canonical):
     assert str(parse_measure(typed)) == canonical
 
 
 @given(st.sampled_from(sorted(MEASURE_REGISTRY)), st.integers(1, 2000))
-def test_a_canonical_name_reads_back_as_itself(name, k):
+def test_parse_measure_canonical_name_round_trips(name, k):
     spec = MEASURE_REGISTRY[name]
     text = name + {"rank": f"@{k}", "rank?": f"@{k}", "level": "@0.5", "": ""}[spec.cutoff]
     assert str(parse_measure(text)) == text
     assert parse_measure(str(parse_measure(text))) == parse_measure(text)
 
 
-def test_no_alias_means_two_things():
+def test_measure_registry_aliases_are_unique():
     owners: dict[str, set[str]] = {}
     for spec in MEASURE_REGISTRY.values():
         for alias in {spec.name, *spec.aliases, spec.trec.lower()} - {""}:
@@ -74,7 +74,7 @@ def test_no_alias_means_two_things():
     assert set(_NAMES_BY_ALIAS) == set(owners)
 
 
-def test_a_convention_shows_in_the_name():
+def test_parse_measure_convention_is_part_of_name():
     assert str(parse_measure("ndcg@10", PRESETS["rig"])) == "ndcg(gain=exp)@10"
     assert str(parse_measure("recall@10", PRESETS["ann"])) == "recall(of=k)@10"
     assert str(parse_measure("mrr", PRESETS["swarm"])) == "mrr@20"
@@ -82,7 +82,7 @@ def test_a_convention_shows_in_the_name():
     assert str(parse_measure("ndcg(gain=linear)@10", PRESETS["rig"])) == "ndcg@10"
 
 
-def test_an_unknown_name_gets_the_nearest_one():
+def test_parse_measure_unknown_name_suggests_nearest():
     with pytest.raises(UnknownName) as error:
         parse_measure("ndgc@10")
     assert str(error.value) == (
@@ -102,18 +102,18 @@ def test_an_unknown_name_gets_the_nearest_one():
         ("rbp(p=high)", "`high` in `rbp\\(p=high\\)` is not a number"),
     ],
 )
-def test_a_name_that_cannot_be_gets_one_sentence(typed, complaint):
+def test_parse_measure_invalid_cutoff_or_option_raises_error(typed, complaint):
     with pytest.raises(BadInput, match=complaint):
         parse_measure(typed)
 
 
-def test_an_unknown_option_gets_the_nearest_one():
+def test_parse_measure_unknown_option_suggests_nearest():
     with pytest.raises(UnknownName, match="unknown option `gian` of ndcg") as error:
         parse_measure("ndcg(gian=exp)@10")
     assert "did you mean `gain`?" in str(error.value)
 
 
-def test_groups_and_lists_of_cutoffs_spread_out_and_nothing_comes_twice():
+def test_parse_measure_names_expands_groups_and_removes_duplicates():
     assert [str(m) for m in parse_measure_names(["P.5,10", "P_5", "ndcg_cut.10", "map"])] == [
         "precision@5",
         "precision@10",
@@ -123,7 +123,7 @@ def test_groups_and_lists_of_cutoffs_spread_out_and_nothing_comes_twice():
     assert len(parse_measure_names(["official"])) == 8 + 11 + 9
 
 
-def test_names_of_the_swarm_study_and_of_trec_eval_are_understood():
+def test_parse_measure_and_evaluate_accept_swarm_and_trec_eval_names():
     assert str(parse_measure("Diversity Count")) == str(parse_measure("diversity_count")) == "diversity_count@20"
     assert str(parse_measure("Diversity Count@5")) == "diversity_count@5"
     qrels, run = {"q": {"a": 1}, "r": {"b": 1}}, {"q": {"a": 1.0}}
@@ -144,10 +144,10 @@ def test_names_of_the_swarm_study_and_of_trec_eval_are_understood():
         ("ndcg_cut.5,10", ["ndcg@5", "ndcg@10"]),
     ],
 )
-def test_list_of_measures_is_split_outside_of_parentheses(text, measures):
+def test_parse_measure_names_splits_outside_parentheses(text, measures):
     assert [str(one) for one in parse_measure_names([text])] == measures
 
 
-def test_list_of_measures_names_its_unknown_part():
+def test_parse_measure_names_unknown_part_raises_error():
     with pytest.raises(UnknownName, match="unknown measure `ndgc@10`"):
         parse_measure_names(["map,ndgc@10"])

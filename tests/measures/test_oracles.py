@@ -25,7 +25,7 @@ TREC |= {"num_nonrel_judged_ret", "num_ret", "num_rel", "num_rel_ret"}
 
 @given(judgments(low=-1), runs(), st.sampled_from([1, 2]))
 @pytest.mark.slow
-def test_every_measure_of_trec_eval_9_agrees_for_every_query(qrels, run, rel):
+def test_evaluate_matches_trec_eval_for_every_measure_and_query(qrels, run, rel):
     oracle = pytrec_eval.RelevanceEvaluator(qrels, TREC, relevance_level=rel).evaluate(run)
     rules = PRESETS["trec9"].but(rel=rel)
     found = evaluate(qrels, run, ["all_trec"], rules).per_query
@@ -43,7 +43,7 @@ def test_every_measure_of_trec_eval_9_agrees_for_every_query(qrels, run, rel):
 
 
 @given(judgments(), runs())
-def test_the_ir_measures_provider_gives_what_ir_measures_gives(qrels, run):
+def test_ir_measures_provider_matches_ir_measures(qrels, run):
     from ir_measures import (
         AP,
         RR,
@@ -83,7 +83,7 @@ def _tied(docs):
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")  # numba's, while it compiles
 @given(judgments(), runs(tied=False))
-def test_ranx_agrees_where_no_scores_tie(qrels, run):
+def test_evaluate_untied_runs_match_ranx(qrels, run):
     import ranx
 
     run = {query: run.get(query, {"none": 1.0}) for query in qrels}
@@ -110,7 +110,7 @@ def test_ranx_agrees_where_no_scores_tie(qrels, run):
 
 
 @given(judgments(), runs(docs=5, tied=True))
-def test_averaged_ties_are_the_mean_over_all_orders(qrels, run):
+def test_evaluate_averaged_ties_match_mean_over_all_orders(qrels, run):
     """Each order of the tied documents, one by one, under the rule that takes the order as given."""
     measures = ["precision@2", "recall@2", "recall(of=capped)@3", "f1@3", "hit_rate@2", "mrr", "mrr@2"]
     measures += ["map", "map@3", "ndcg", "ndcg@2", "dcg@3"]
@@ -129,7 +129,7 @@ def test_averaged_ties_are_the_mean_over_all_orders(qrels, run):
 
 
 @given(judgments(), runs(docs=8))
-def test_averaged_ndcg_is_that_of_scikit_learn(qrels, run):
+def test_evaluate_averaged_ndcg_matches_scikit_learn(qrels, run):
     from sklearn.metrics import ndcg_score
 
     found = evaluate(qrels, run, ["ndcg@3"], "sklearn").per_query["ndcg@3"]
@@ -141,7 +141,7 @@ def test_averaged_ndcg_is_that_of_scikit_learn(qrels, run):
 
 
 @given(judgments(), runs())
-def test_rank_biased_precision_by_its_formula(qrels, run):
+def test_rbp_matches_formula(qrels, run):
     found = evaluate(qrels, run, ["rbp(p=0.8)", "rbp_resid(p=0.8)"], "default").per_query
     for query in qrels.keys() & run.keys():
         ranked = sorted(run[query], key=lambda d: (run[query][d], d), reverse=True)
@@ -154,7 +154,7 @@ def test_rank_biased_precision_by_its_formula(qrels, run):
 
 
 @given(judgments(), runs(), st.sampled_from([None, 1, 2, 5]))
-def test_expected_reciprocal_rank_by_its_formula(qrels, run, k):
+def test_err_matches_formula(qrels, run, k):
     name = "err" if k is None else f"err@{k}"
     found = evaluate(qrels, run, [name]).per_query[name]
     for query in qrels.keys() & run.keys():
@@ -167,13 +167,13 @@ def test_expected_reciprocal_rank_by_its_formula(qrels, run, k):
         assert found[query] == pytest.approx(value)
 
 
-def test_err_never_goes_on_after_a_document_that_surely_satisfies():
+def test_err_certain_stop_ends_ranking():
     qrels = {"q": {"a": 1, "b": 1}}
     assert evaluate(qrels, {"q": {"a": 2.0, "b": 1.0}}, ["err(top=0)"]).means["err(top=0)"] == pytest.approx(1.0)
 
 
 @pytest.mark.parametrize("run", [{}, {"other": {"d": 1.0}}, {"q": {}}])
-def test_an_empty_answer_scores_zero_and_stays_in_the_mean(run):
+def test_evaluate_empty_run_scores_zero_and_counts_in_mean(run):
     found = evaluate({"q": {"a": 1}}, run, ["ndcg@10", "map", "bpref", "rbp", "err", "infap", "11pt_avg", "judged@5"])
     assert set(found.means.values()) == {0.0}
     assert set(found.n.values()) == {1}

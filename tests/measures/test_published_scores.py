@@ -16,7 +16,7 @@ def find(folder, name):
     return found[0]
 
 
-def test_every_published_score_of_trec_deep_learning_and_covid(shared):
+def test_evaluate_matches_published_trec_dl_and_covid_scores(shared):
     folder = shared("trec_dl_runs")
     checked = 0
     for row in csv.DictReader((folder / "published_scores.csv").read_text().splitlines()):
@@ -27,7 +27,7 @@ def test_every_published_score_of_trec_deep_learning_and_covid(shared):
     assert checked
 
 
-def test_a_run_with_93_percent_of_its_scores_tied(shared):
+def test_evaluate_run_with_mostly_tied_scores_matches_published(shared):
     folder = shared("trec_dl_runs")
     qrels, run = folder / "qrels" / "qrels.dl19-passage.txt", folder / "runs" / "dl19.REP_LLAMA.txt.gz"
     assert f"{evaluate(qrels, run, ['ndcg@10']).means['ndcg@10']:.4f}" == "0.7384"
@@ -35,7 +35,7 @@ def test_a_run_with_93_percent_of_its_scores_tied(shared):
     assert f"{ranked.means['ndcg@10']:.4f}" == "0.7439"
 
 
-def test_beir_folders_are_read_as_they_are(shared):
+def test_read_judgments_beir_folders_have_expected_counts(shared):
     for name, queries, judged in (("scifact", 300, 339), ("arguana", 1406, 1406), ("cranfield", 225, 1837)):
         from ragauge import read_judgments
 

@@ -54,13 +54,13 @@ def call(chat, **how):
     return leaping(one())
 
 
-def test_a_good_reply_comes_with_its_time_and_one_attempt():
+def test_chat_caller_success_returns_seconds_and_one_attempt():
     called, _ = call(Slow((2.0, "yes")))
     assert (called.reply.text, called.attempts) == ("yes", 1)
     assert called.seconds == pytest.approx(2.0)
 
 
-def test_what_may_pass_is_tried_again_after_pauses_that_double():
+def test_chat_caller_retries_passing_failure_with_doubling_pauses():
     chat = Slow((1.0, PASSING), (1.0, PASSING), (1.0, PASSING), (1.0, "yes"))
     called, _ = call(chat, pause=0.5)
     assert called.attempts == 4
@@ -68,25 +68,25 @@ def test_what_may_pass_is_tried_again_after_pauses_that_double():
     assert chat.began == pytest.approx([0, 1.5, 3.5, 6.5])
 
 
-def test_the_pause_is_anything_up_to_its_longest():
+def test_chat_caller_pause_is_scaled_by_jitter():
     chat = Slow((0.0, PASSING), (0.0, PASSING), (0.0, "yes"))
     call(chat, pause=8.0, chance=iter([0.25, 0.5]).__next__)
     assert chat.began == pytest.approx([0, 2.0, 2.0 + 8.0])
 
 
-def test_after_so_many_retries_the_last_failure_is_told_with_their_number():
+def test_chat_caller_exhausted_retries_raises_with_attempt_count():
     error, _ = call(Slow((0.0, PASSING)), retries=2)
     assert error.message == "it broke (3 attempts)"
     assert (error.attempts, error.passing, error.final) == (3, True, False)
 
 
-def test_what_does_not_pass_is_not_tried_again():
+def test_chat_caller_permanent_failure_is_not_retried():
     chat = Slow((0.0, BackendFailed("no such thing")), (0.0, "yes"))
     error, _ = call(chat)
     assert (error.message, error.attempts, len(chat.began)) == ("no such thing", 1, 1)
 
 
-def test_what_is_final_is_said_to_be():
+def test_chat_caller_final_failure_keeps_flag_and_hint():
     error, _ = call(Slow((0.0, BackendFailed("wrong key", hint="set it", final=True))))
     assert (error.final, error.hint) == (True, "set it")
 
@@ -98,7 +98,7 @@ def test_what_is_final_is_said_to_be():
         BackendFailed("come back tomorrow", passing=True, busy=True, after=86_400.0),
     ],
 )
-def test_after_a_final_failure_no_other_call_begins(end):
+def test_chat_caller_final_failure_prevents_further_calls(end):
     chat = Slow((1.0, end), (5.0, "late"))
 
     async def many():
@@ -121,7 +121,7 @@ def spent(words, prompt, completion, **how):
     return failure
 
 
-def test_what_failed_attempts_spent_is_counted_with_the_reply_or_with_the_failure():
+def test_chat_caller_counts_tokens_of_failed_attempts():
     lines = [(0.0, spent("it broke", 10, 2, passing=True)), (0.0, spent("it broke", 5, 1, passing=True))]
     called, _ = call(Slow(*lines, (0.0, Reply("yes", 100, 20))), pause=0)
     assert (called.reply.prompt_tokens, called.reply.completion_tokens) == (100, 20)
@@ -131,7 +131,7 @@ def test_what_failed_attempts_spent_is_counted_with_the_reply_or_with_the_failur
 
 
 @pytest.mark.parametrize("identity", [{"model": object()}, {"top_p": float("nan")}, 7, {"a": 1, 2: "b"}])
-def test_an_identity_that_cannot_be_written_down_is_refused(identity):
+def test_check_identity_without_json_representation_raises(identity):
     chat = ScriptedChat(["yes"])
     chat.identity = identity
     with pytest.raises(BadInput, match="identity that JSON can represent"):
@@ -141,46 +141,46 @@ def test_an_identity_that_cannot_be_written_down_is_refused(identity):
     check_identity(ScriptedChat(["yes"]))
 
 
-def test_an_attempt_that_takes_too_long_is_given_up_and_made_again():
+def test_chat_caller_timeout_cancels_and_retries_attempt():
     chat = Slow((100.0, "late"), (1.0, "yes"))
     called, _ = call(chat, timeout=5.0, pause=0)
     assert (called.reply.text, called.attempts, chat.cancelled) == ("yes", 2, 1)
     assert called.seconds == pytest.approx(6.0)
 
 
-def test_time_outs_without_end_are_a_failure_that_says_so():
+def test_chat_caller_repeated_timeouts_raise():
     error, seconds = call(Slow((100.0, "late")), timeout=5.0, retries=1, pause=0)
     assert error.message == "no reply within 5 s (2 attempts)"
     assert seconds == pytest.approx(10.0)
 
 
-def test_patience_ends_everything_even_in_the_middle_of_an_attempt():
+def test_chat_caller_patience_ends_running_attempt():
     error, seconds = call(Slow((8.0, PASSING)), timeout=None, patience=20.0, retries=99, pause=0)
     assert seconds == pytest.approx(20.0)
     assert error.passing
     assert error.attempts == 3
 
 
-def test_patience_ends_a_pause_too():
+def test_chat_caller_patience_ends_pause():
     error, seconds = call(Slow((0.0, PASSING)), patience=5.0, pause=4.0)
     assert seconds == pytest.approx(5.0)
     assert error.message == "it broke (2 attempts, within 5 s)"
 
 
-def test_a_busy_server_is_waited_for_however_often_it_says_so():
+def test_chat_caller_busy_failures_do_not_use_up_retries():
     chat = Slow(*[(0.0, BackendFailed("later", passing=True, busy=True, after=7.0))] * 9, (0.0, "yes"))
     called, _ = call(chat, retries=0, pause=0)
     assert called.attempts == 10
     assert chat.began == pytest.approx([7.0 * n for n in range(10)])
 
 
-def test_a_failure_that_names_a_time_is_not_tried_before_it():
+def test_chat_caller_retry_waits_for_retry_after():
     chat = Slow((0.0, BackendFailed("restarting", passing=True, after=7.0)), (0.0, "yes"))
     call(chat, pause=0)
     assert chat.began == pytest.approx([0, 7.0])
 
 
-def test_a_server_that_asks_for_more_patience_than_there_is_is_final():
+def test_chat_caller_retry_after_beyond_patience_is_final():
     chat = Slow((0.0, BackendFailed("come back tomorrow", passing=True, busy=True, after=86_400.0)))
     error, seconds = call(chat, patience=600)
     assert error.final
@@ -188,7 +188,7 @@ def test_a_server_that_asks_for_more_patience_than_there_is_is_final():
     assert seconds == 0
 
 
-def test_all_calls_wait_where_one_was_told_to():
+def test_chat_caller_retry_after_delays_all_calls():
     chat = Slow((0.0, BackendFailed("later", passing=True, busy=True, after=30.0)), (1.0, "yes"))
 
     async def two():
@@ -200,7 +200,7 @@ def test_all_calls_wait_where_one_was_told_to():
     assert seconds == pytest.approx(32.0)
 
 
-def test_a_reply_that_used_a_limit_up_holds_the_next_call():
+def test_chat_caller_reply_with_hold_delays_next_call():
     chat = Slow((0.0, Reply("yes", hold=12.0)), (0.0, "yes"))
 
     async def two():
@@ -212,7 +212,7 @@ def test_a_reply_that_used_a_limit_up_holds_the_next_call():
     assert chat.began == pytest.approx([0, 12.0])
 
 
-def test_many_calls_run_side_by_side():
+def test_chat_caller_runs_calls_concurrently():
     chat = Slow((1.0, "yes"))
 
     async def many():
@@ -224,7 +224,7 @@ def test_many_calls_run_side_by_side():
     assert seconds == pytest.approx(10.0)
 
 
-def test_time_in_the_queue_is_no_time_of_the_call():
+def test_chat_caller_seconds_exclude_queue_time():
     async def many():
         caller = ChatCaller(Slow((1.0, "yes")), concurrency=1, timeout=1.5, patience=2.0)
         return await asyncio.gather(*(caller.call(MESSAGES) for _ in range(20)))
@@ -233,7 +233,7 @@ def test_time_in_the_queue_is_no_time_of_the_call():
     assert [one.seconds for one in called] == pytest.approx([1.0] * 20)
 
 
-def test_a_cancelled_call_gives_its_place_back():
+def test_chat_caller_cancelled_calls_release_slots():
     chat = Slow((1000.0, "never"))
 
     async def cancelled():
@@ -260,13 +260,13 @@ def test_a_cancelled_call_gives_its_place_back():
         (KeyError("choices"), 1, "KeyError: 'choices'"),
     ],
 )
-def test_whatever_a_chat_of_somebodys_own_raises_is_a_failure_in_its_words(raised, attempts, words):
+def test_chat_caller_exception_of_custom_chat_becomes_backend_failure(raised, attempts, words):
     error, _ = call(Slow((0.0, raised)), retries=1, pause=0)
     assert error.message.startswith(words)
     assert error.attempts == attempts
 
 
-def test_a_mistake_of_the_user_is_passed_on_as_it_is():
+def test_chat_caller_user_error_is_reraised_unchanged():
     async def one():
         caller = ChatCaller(Slow((0.0, MissingExtra("the chat", "openai"))))
         with pytest.raises(MissingExtra):
@@ -276,7 +276,7 @@ def test_a_mistake_of_the_user_is_passed_on_as_it_is():
     assert leaping(one())[0] == 0
 
 
-def test_what_is_no_reply_is_refused():
+def test_chat_caller_invalid_reply_type_raises():
     class Wrong(ScriptedChat):
         def complete(self, messages, schema=None):
             return "just text"
@@ -288,12 +288,12 @@ def test_what_is_no_reply_is_refused():
 @pytest.mark.parametrize(
     "wrong", [{"concurrency": 0}, {"retries": -1}, {"timeout": 0}, {"patience": -1}, {"pause": -0.1}]
 )
-def test_settings_that_make_no_sense_are_refused(wrong):
+def test_chat_caller_invalid_settings_raise(wrong):
     with pytest.raises(BadInput):
         ChatCaller(ScriptedChat([]), **wrong)
 
 
-def test_plain_chats_run_in_threads_side_by_side_and_leave_the_loop_free():
+def test_chat_caller_sync_chats_run_in_parallel_threads():
     together = threading.Barrier(4, timeout=PATIENCE_S)
 
     def answer(messages, schema):
@@ -308,7 +308,7 @@ def test_plain_chats_run_in_threads_side_by_side_and_leave_the_loop_free():
 
 
 @pytest.mark.slow
-def test_a_plain_chat_that_hangs_is_left_behind():
+def test_chat_caller_hanging_sync_chat_times_out_and_is_retried():
     hanging = threading.Event()
     first = iter([True])
 
@@ -322,12 +322,12 @@ def test_a_plain_chat_that_hangs_is_left_behind():
     assert (called.reply.text, called.attempts) == ("yes", 2)
 
 
-def test_what_a_plain_chat_raises_comes_out_of_its_thread():
+def test_adapted_chat_exception_of_sync_chat_is_raised():
     with pytest.raises(BackendFailed, match="lacks reply number 1"):
         asyncio.run(AdaptedChat(ScriptedChat([])).request(MESSAGES, None))
 
 
-def test_a_plain_function_that_gives_a_coroutine_is_awaited():
+def test_adapted_chat_awaits_coroutine_from_sync_function():
     class Wrapped:
         name, identity = "wrapped", {}
 
@@ -341,7 +341,7 @@ def test_a_plain_function_that_gives_a_coroutine_is_awaited():
 
 
 @pytest.mark.slow
-def test_every_call_gets_through_a_server_that_misbehaves_in_every_passing_way(chat_server):
+def test_chat_caller_passing_server_faults_all_calls_succeed(chat_server):
     chat_server.answer = lambda messages, schema: "yes"
     passing = ("rate_limit", "rate_limit_bare", "rate_limit_reset", "exhausted", "error", "overloaded", "gateway")
     chat_server.misbehave(*passing, "cut", "drop", "broken_body", "error_inside", times=2, after=0.02)
@@ -361,7 +361,7 @@ def test_every_call_gets_through_a_server_that_misbehaves_in_every_passing_way(c
     assert chat_server.most <= 8
 
 
-def test_a_wrong_key_stops_at_once(chat_server):
+def test_chat_caller_unauthorised_raises_after_one_request(chat_server):
     chat_server.misbehave("unauthorised", times=50)
 
     async def one():

@@ -18,7 +18,7 @@ async def work(pace: AdaptiveConcurrency, seconds: float, seen: list[int], *, ag
 
 
 @pytest.mark.parametrize("most", [1, 3, 16])
-def test_as_many_as_are_allowed_are_under_way_and_never_more(most):
+def test_concurrency_never_exceeds_limit(most):
     async def many():
         pace, seen = AdaptiveConcurrency(most), []
         await asyncio.gather(*(work(pace, 1.0, seen) for _ in range(48)))
@@ -30,7 +30,7 @@ def test_as_many_as_are_allowed_are_under_way_and_never_more(most):
     assert pace.busy == 0
 
 
-def test_who_came_first_goes_first_and_who_is_there_again_goes_before():
+def test_concurrency_queue_is_fifo_with_retries_first():
     async def order():
         pace, came = AdaptiveConcurrency(1), []
         await pace.enter()
@@ -51,7 +51,7 @@ def test_who_came_first_goes_first_and_who_is_there_again_goes_before():
     assert leaping(order())[0] == ["again", "a", "b"]
 
 
-def test_overload_halves_once_for_all_calls_that_began_before():
+def test_concurrency_overload_halves_limit_once_per_batch():
     async def burst():
         pace = AdaptiveConcurrency(16, pause=0)
         entered = [await pace.enter() for _ in range(16)]
@@ -67,7 +67,7 @@ def test_overload_halves_once_for_all_calls_that_began_before():
     assert leaping(burst())[0] == [8.0] * 16 + [4.0]
 
 
-def test_the_limit_never_sinks_below_one():
+def test_concurrency_limit_stays_at_least_one():
     async def hard():
         pace = AdaptiveConcurrency(4, pause=0)
         for _ in range(10):
@@ -78,7 +78,7 @@ def test_the_limit_never_sinks_below_one():
     assert leaping(hard())[0] == 1.0
 
 
-def test_a_round_of_good_replies_makes_room_for_one_more_up_to_the_limit():
+def test_concurrency_good_replies_increase_limit_to_maximum():
     async def recovery():
         pace = AdaptiveConcurrency(4, pause=0)
         pace.overloaded(await pace.enter(), None)
@@ -95,7 +95,7 @@ def test_a_round_of_good_replies_makes_room_for_one_more_up_to_the_limit():
     assert limits[-1] == 4.0
 
 
-def test_everybody_waits_until_the_pause_is_over():
+def test_concurrency_pause_delays_all_calls():
     async def held():
         pace, began = AdaptiveConcurrency(8, chance=lambda: 0.0), []
         loop = asyncio.get_running_loop()
@@ -115,7 +115,7 @@ def test_everybody_waits_until_the_pause_is_over():
     assert len(began) == 20
 
 
-def test_a_longer_pause_is_not_cut_short_by_a_shorter_one():
+def test_concurrency_shorter_hold_keeps_longer_one():
     async def held():
         pace = AdaptiveConcurrency(2)
         pace.hold(10.0)
@@ -125,7 +125,7 @@ def test_a_longer_pause_is_not_cut_short_by_a_shorter_one():
     assert leaping(held())[1] == pytest.approx(10.0)
 
 
-def test_without_a_word_from_the_server_pauses_double_and_end_somewhere():
+def test_concurrency_overload_without_delay_doubles_pause_to_max():
     async def pauses():
         pace, found = AdaptiveConcurrency(2, pause=1.0, chance=lambda: 1.0), []
         loop = asyncio.get_running_loop()
@@ -143,7 +143,7 @@ def test_without_a_word_from_the_server_pauses_double_and_end_somewhere():
     assert found == pytest.approx([0, 1, 2, 4, 8, 16, 32, MAX_PAUSE_S, MAX_PAUSE_S])
 
 
-def test_once_it_is_shut_nobody_is_let_in_and_each_is_told_why():
+def test_concurrency_shut_raises_for_all_waiting_calls():
     async def shut():
         pace = AdaptiveConcurrency(1)
         await pace.enter()
@@ -162,7 +162,7 @@ def test_once_it_is_shut_nobody_is_let_in_and_each_is_told_why():
     assert leaping(shut())[0] == (0, [LookupError, asyncio.CancelledError, LookupError, LookupError])
 
 
-def test_a_call_that_is_given_up_while_it_waits_leaves_no_hole():
+def test_concurrency_cancelled_waiting_calls_release_slots():
     async def given_up():
         pace = AdaptiveConcurrency(1)
         await pace.enter()

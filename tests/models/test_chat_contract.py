@@ -85,19 +85,19 @@ async def asked(chat, *questions):
             await closing
 
 
-def test_every_chat_by_name_is_here():
+def test_contract_covers_every_builtin_chat():
     kinds = {one if isinstance(one, str) else one.values[0] for one in KINDS}
     assert set(plugins.BUILTIN_PLUGINS["chats"]) <= kinds
 
 
-def test_a_chat_says_who_it_is_and_what_it_says_can_be_kept(chat):
+def test_chat_identity_is_json_serialisable(chat):
     assert isinstance(chat, Chat)
     assert chat.name
     assert json.loads(json.dumps(dict(chat.identity))) == dict(chat.identity)
     assert chat.identity["chat"]
 
 
-def test_replies_have_the_shape_that_was_asked_for_and_one_word_is_bare(chat):
+def test_chat_request_replies_match_schema_and_enum(chat):
     shaped, word, again = asyncio.run(asked(chat, (MESSAGES, SCHEMA), (ONE_WORD, WORD), (MESSAGES, SCHEMA)))
     assert isinstance(shaped, Reply)
     assert schema_violation(json.loads(shaped.text), SCHEMA) is None
@@ -108,14 +108,14 @@ def test_replies_have_the_shape_that_was_asked_for_and_one_word_is_bare(chat):
         assert set(word.probabilities) == {"yes", "no"}
 
 
-def test_what_was_asked_is_not_changed(chat):
+def test_chat_request_does_not_modify_messages_or_schema(chat):
     messages, schema = json.loads(json.dumps(MESSAGES)), json.loads(json.dumps(SCHEMA))
     asyncio.run(asked(chat, (messages, schema)))
     assert (messages, schema) == (MESSAGES, SCHEMA)
 
 
 @pytest.mark.slow
-def test_the_local_model_is_known_by_its_content_and_leaves_nothing_behind(tmp_path, capfd):
+def test_local_chat_identity_has_hash_and_no_process_remains(tmp_path, capfd):
     psutil = pytest.importorskip("psutil")
     with opened("local", tmp_path) as chat:
         before = {one.pid for one in psutil.Process().children(recursive=True)}
@@ -129,7 +129,7 @@ def test_the_local_model_is_known_by_its_content_and_leaves_nothing_behind(tmp_p
 
 
 @pytest.mark.slow
-def test_the_process_of_a_local_model_ends_with_the_one_that_asked_even_if_that_is_killed(tmp_path):
+def test_local_chat_server_exits_when_parent_is_killed(tmp_path):
     psutil = pytest.importorskip("psutil")
     with opened("local", tmp_path):
         code = """
@@ -152,7 +152,7 @@ asyncio.run(main())
     assert (len(gone), alive) == (1, [])
 
 
-def test_a_file_that_is_no_model_is_refused_and_a_broken_one_fails_in_its_own_words(tmp_path):
+def test_local_chat_invalid_or_broken_model_file_raises(tmp_path):
     pytest.importorskip("xllamacpp")
     (tmp_path / "text.gguf").write_text("hello")
     with pytest.raises(BadInput, match="not a GGUF file"):

@@ -54,7 +54,7 @@ def failure(server, fault, **options) -> BackendFailed:
 # What is asked.
 
 
-def test_a_schema_is_asked_for_strictly_with_every_parameter(chat_server):
+def test_openai_chat_sends_strict_schema_and_parameters(chat_server):
     reply, chat = talk(chat_server, VERDICTS, seed=7, max_tokens=300, effort="low", extra={"top_p": 0.5})
     (body,) = chat_server.asked
     assert body["response_format"]["json_schema"] == {"name": "reply", "strict": True, "schema": VERDICTS}
@@ -69,7 +69,7 @@ def test_a_schema_is_asked_for_strictly_with_every_parameter(chat_server):
     assert chat.notes == []
 
 
-def test_without_a_schema_nothing_is_said_of_shapes(chat_server):
+def test_openai_chat_without_schema_sends_no_response_format(chat_server):
     reply, _ = talk(chat_server, None)
     assert reply.how == "plain"
     assert "response_format" not in chat_server.asked[0]
@@ -79,7 +79,7 @@ def test_without_a_schema_nothing_is_said_of_shapes(chat_server):
     ("trait", "how", "refused"),
     [("no_json_schema", "json_object", 1), ("no_response_format", "plain", 2)],
 )
-def test_a_form_that_is_refused_is_left_for_good_and_the_shape_told_in_words(chat_server, trait, how, refused):
+def test_openai_chat_refused_format_falls_back_with_schema_in_prompt(chat_server, trait, how, refused):
     chat_server.traits = {trait}
     first, second, chat = talk(chat_server, VERDICTS, VERDICTS)
     assert (first.how, second.how) == (how, how)
@@ -91,7 +91,7 @@ def test_a_form_that_is_refused_is_left_for_good_and_the_shape_told_in_words(cha
     assert len(chat.notes) == refused
 
 
-def test_a_form_that_is_ignored_is_left_for_good_and_both_calls_are_counted(chat_server):
+def test_openai_chat_ignored_schema_falls_back_and_counts_both_calls(chat_server):
     chat_server.traits = {"ignores_schema"}
     first, second, chat = talk(chat_server, VERDICTS, VERDICTS)
     assert (first.how, second.how) == ("json_object", "json_object")
@@ -101,14 +101,14 @@ def test_a_form_that_is_ignored_is_left_for_good_and_both_calls_are_counted(chat
 
 
 @pytest.mark.parametrize("accident", ["truncated", "empty", "length", "wrong_ids"])
-def test_an_accident_is_no_reason_to_leave_a_form(chat_server, accident):
+def test_openai_chat_single_bad_reply_keeps_format(chat_server, accident):
     chat_server.misbehave(accident)
     first, second, _ = talk(chat_server, VERDICTS, VERDICTS)
     assert (first.how, second.how) == ("json_schema", "json_schema")
     assert chat_server.calls == 2
 
 
-def test_a_form_that_was_obeyed_once_is_not_left_for_one_bad_reply(chat_server):
+def test_openai_chat_proven_format_is_kept_after_bad_reply(chat_server):
     async def three():
         chat = open_chat(f"openai:test@{chat_server.url}")
         try:
@@ -123,7 +123,7 @@ def test_a_form_that_was_obeyed_once_is_not_left_for_one_bad_reply(chat_server):
     assert (bad.text, bad.how, good.how) == ("As far as I can see all is well.", "json_schema", "json_schema")
 
 
-def test_a_form_that_was_chosen_is_never_left(chat_server):
+def test_openai_chat_explicit_structured_option_disables_fallback(chat_server):
     chat_server.traits = {"no_json_schema"}
     with pytest.raises(BackendFailed, match="answered 400"):
         talk(chat_server, VERDICTS, structured="json_schema")
@@ -135,7 +135,7 @@ def test_a_form_that_was_chosen_is_never_left(chat_server):
     ("trait", "gone", "note"),
     [("no_temperature", "temperature", "does not accept temperature"), ("no_seed", "seed", "does not accept seed")],
 )
-def test_parameters_that_a_model_refuses_are_left_out_and_that_is_noted(chat_server, trait, gone, note):
+def test_openai_chat_unsupported_parameter_is_dropped_with_note(chat_server, trait, gone, note):
     chat_server.traits = {trait}
     _, _, chat = talk(chat_server, VERDICTS, VERDICTS, seed=1)
     assert gone not in chat_server.asked[-1]
@@ -143,7 +143,7 @@ def test_parameters_that_a_model_refuses_are_left_out_and_that_is_noted(chat_ser
     assert note in chat.notes[0]
 
 
-def test_a_value_that_the_user_got_wrong_is_not_left_out(chat_server):
+def test_openai_chat_invalid_parameter_value_raises(chat_server):
     async def one():
         chat = open_chat(f"openai:test@{chat_server.url}", {"temperature": 9})
         try:
@@ -157,7 +157,7 @@ def test_a_value_that_the_user_got_wrong_is_not_left_out(chat_server):
     assert chat_server.calls == 1
 
 
-def test_max_tokens_is_called_otherwise_where_it_has_to_be(chat_server):
+def test_openai_chat_falls_back_to_max_completion_tokens(chat_server):
     chat_server.traits = {"no_max_tokens"}
     talk(chat_server, VERDICTS, max_tokens=300)
     assert chat_server.asked[-1]["max_completion_tokens"] == 300
@@ -171,7 +171,7 @@ def chances(messages, schema):
     return {" Yes": 0.6, "no": 0.2, "Ye": 0.1, "Maybe": 0.1}
 
 
-def test_one_word_comes_with_the_probabilities_of_all_words(chat_server):
+def test_openai_chat_enum_reply_has_word_probabilities(chat_server):
     chat_server.answer = chances
     reply, _ = talk(chat_server, WORD)
     assert (reply.text, reply.how) == ("yes", "tokens")
@@ -186,7 +186,7 @@ def test_one_word_comes_with_the_probabilities_of_all_words(chat_server):
     ("trait", "how", "calls"),
     [("no_logprobs", "plain", 2), ("refuses_logprobs", "plain", 3), ("five_logprobs", "tokens", 3)],
 )
-def test_where_probabilities_are_not_given_the_word_is_plain(chat_server, trait, how, calls):
+def test_openai_chat_limited_logprobs_returns_word(chat_server, trait, how, calls):
     chat_server.answer = chances
     chat_server.traits = {trait}
     first, second, _ = talk(chat_server, WORD, WORD)
@@ -195,7 +195,7 @@ def test_where_probabilities_are_not_given_the_word_is_plain(chat_server, trait,
     assert chat_server.calls == calls
 
 
-def test_a_model_that_thinks_first_gets_more_room(chat_server):
+def test_openai_chat_thinking_model_is_retried_with_more_tokens(chat_server):
     chat_server.answer = chances
     chat_server.traits = {"thinks"}
     first, second, _ = talk(chat_server, WORD, WORD)
@@ -203,7 +203,7 @@ def test_a_model_that_thinks_first_gets_more_room(chat_server):
     assert chat_server.calls == 3
 
 
-def test_a_grammar_holds_a_model_to_the_words(chat_server):
+def test_openai_chat_grammar_option_sends_grammar_of_enum(chat_server):
     talk(chat_server, WORD, VERDICTS, grammar=True)
     assert chat_server.asked[0]["grammar"] == 'root ::= "yes" | "Yes" | "no" | "No"'
     assert "grammar" not in chat_server.asked[1]
@@ -218,31 +218,31 @@ def one_reply(found, schema=None):
 @pytest.mark.parametrize(
     ("text", "said", "finish"), [("No, for it", "no", "stop"), ("No", "no", "length"), ("Nobody", "Nobody", "length")]
 )
-def test_a_word_is_whole_where_something_comes_after_it(text, said, finish):
+def test_parse_reply_truncated_enum_word_needs_word_end(text, said, finish):
     tokens = [token("No", 0.9, yes=0.1), token(text[2:])]
     choice = {"message": {"content": text}, "finish_reason": "length", "logprobs": {"content": tokens}}
     reply = one_reply({"choices": [choice]}, WORD)
     assert (reply.text, reply.finish) == (said, finish)
 
 
-def test_a_text_that_is_none_of_the_words_stays_as_it_is(chat_server):
+def test_openai_chat_text_outside_enum_is_unchanged(chat_server):
     chat_server.answer = lambda messages, schema: "It depends"
     assert talk(chat_server, WORD)[0].text == "It depends"
 
 
-def test_tokens_that_begin_several_words_are_not_shared_out():
+def test_word_probabilities_ambiguous_token_returns_empty():
     top = [{"token": "un", "logprob": -0.1}, {"token": "yes", "logprob": -3.0}]
     words = ["unclear", "unsupported", "yes"]
     assert compute_word_probabilities([{"token": "un", "logprob": -0.1, "top_logprobs": top}], words, "unclear") == {}
 
 
-def test_blanks_and_quotes_before_the_word_are_no_token_of_it():
+def test_word_probabilities_ignore_leading_quote():
     tokens = [{"token": '"', "logprob": -0.01}, {"token": "no", "logprob": 0.0, "top_logprobs": []}]
     assert compute_word_probabilities(tokens, ["yes", "no"], '"no') == {"yes": 0.0, "no": 1.0}
 
 
 @pytest.mark.parametrize("nothing", [None, [], [{}], [{"token": "xyz", "logprob": -1.0}], ["odd"]])
-def test_probabilities_of_nothing_are_none(nothing):
+def test_word_probabilities_unusable_logprobs_return_empty(nothing):
     assert compute_word_probabilities(nothing, ["yes", "no"], "yes") == {}
 
 
@@ -261,7 +261,7 @@ def token(text, chance=0.999, **others):
         ([token("no", 0.6, yes=0.4)], "no, it is", 0.4),
     ],
 )  # fmt: skip
-def test_the_probabilities_are_those_of_the_place_where_the_reply_begins(tokens, text, sure):
+def test_word_probabilities_are_taken_where_reply_starts(tokens, text, sure):
     assert compute_word_probabilities(tokens, ["yes", "no"], text)["yes"] == pytest.approx(sure, abs=1e-3)
 
 
@@ -276,7 +276,7 @@ def test_the_probabilities_are_those_of_the_place_where_the_reply_begins(tokens,
         ([{"token": "no", "logprob": float("nan"), "top_logprobs": ["no"]}], "no"),
     ],
 )
-def test_probabilities_that_are_not_those_of_the_reply_are_none(tokens, text):
+def test_word_probabilities_inconsistent_with_text_return_empty(tokens, text):
     assert compute_word_probabilities(tokens, ["yes", "no"], text) == {}
 
 
@@ -284,7 +284,7 @@ def test_probabilities_that_are_not_those_of_the_reply_are_none(tokens, text):
     ("text", "word"),
     [("Yes.", "yes"), ("`no`", "no"), ("**YES**", "yes"), ("yes no", "yes no"), ("yesterday", "yesterday"), ("", "")],
 )
-def test_a_word_is_known_whatever_stands_around_it(text, word):
+def test_match_word_ignores_surrounding_punctuation(text, word):
     assert match_word(text, ["yes", "no"]) == word
 
 
@@ -292,31 +292,31 @@ def test_a_word_is_known_whatever_stands_around_it(text, word):
 
 
 @pytest.mark.parametrize("fault", ["unauthorised", "key_echo", "forbidden", "unpaid", "quota", "no_model"])
-def test_what_no_other_call_could_help_is_final(chat_server, fault):
+def test_openai_chat_unrecoverable_errors_are_final(chat_server, fault):
     error = failure(chat_server, fault)
     assert (error.final, error.passing) == (True, False)
     assert chat_server.calls == 1
 
 
 @pytest.mark.parametrize("fault", ["rate_limit", "rate_limit_bare", "overloaded", "error_inside"])
-def test_a_server_that_has_too_much_to_do_is_busy(chat_server, fault):
+def test_openai_chat_overload_errors_are_busy(chat_server, fault):
     error = failure(chat_server, fault)
     assert (error.passing, error.busy, error.final) == (True, True, False)
 
 
 @pytest.mark.parametrize("fault", ["error", "gateway", "cut", "drop", "broken_body"])
-def test_what_may_pass_is_passing(chat_server, fault):
+def test_openai_chat_transient_errors_are_passing(chat_server, fault):
     error = failure(chat_server, fault)
     assert (error.passing, error.busy, error.final) == (True, False, False)
 
 
 @pytest.mark.parametrize("fault", ["too_long", "html", "no_choices"])
-def test_what_is_about_this_call_alone_neither_passes_nor_ends_all(chat_server, fault):
+def test_openai_chat_request_errors_are_neither_passing_nor_final(chat_server, fault):
     error = failure(chat_server, fault)
     assert (error.passing, error.final) == (False, False)
 
 
-def test_a_failure_is_told_in_the_words_of_the_server(chat_server):
+def test_openai_chat_error_message_contains_server_message(chat_server):
     where = chat_server.url
     assert failure(chat_server, "error").message == (
         f"{where} answered 500: The server had an error while processing your request"
@@ -326,7 +326,7 @@ def test_a_failure_is_told_in_the_words_of_the_server(chat_server):
 
 @pytest.mark.parametrize("schema", [VERDICTS, WORD, None])
 @pytest.mark.parametrize(("fault", "finish"), [("content_filter",) * 2, ("refusal",) * 2, ("tool",) * 2])
-def test_what_is_no_verdict_was_paid_for_and_says_how_it_ended(chat_server, fault, finish, schema):
+def test_openai_chat_refusal_keeps_finish_reason_and_token_counts(chat_server, fault, finish, schema):
     chat_server.misbehave(fault)
     reply, chat = talk(chat_server, schema)
     assert reply.finish == finish
@@ -345,7 +345,7 @@ def test_what_is_no_verdict_was_paid_for_and_says_how_it_ended(chat_server, faul
     ("said", "finish"),
     [(None, "stop"), ("stop", "stop"), ("eos_token", "stop"), ("MAX_TOKENS", "length"), ("abort", "abort")],
 )
-def test_the_end_of_a_reply_has_many_names(said, finish):
+def test_openai_chat_finish_reason_is_normalised(said, finish):
     assert one_reply({"choices": [{"message": {"content": "yes"}, "finish_reason": said}]}).finish == finish
 
 
@@ -360,18 +360,18 @@ def test_the_end_of_a_reply_has_many_names(said, finish):
         (None, (0, 0, 0)),
     ],
 )
-def test_whatever_is_said_of_usage_the_reply_is_not_lost(usage, counted):
+def test_openai_chat_malformed_usage_keeps_reply(usage, counted):
     reply = one_reply({"choices": [{"message": {"content": "yes"}}], "usage": usage})
     assert reply.text == "yes"
     assert (reply.prompt_tokens, reply.completion_tokens, reply.cached_tokens) == counted
 
 
 @pytest.mark.parametrize("choice", [None, "odd", {"message": "odd"}, {"message": {"content": ["odd"]}}])
-def test_a_choice_that_says_nothing_is_an_empty_reply(choice):
+def test_openai_chat_malformed_choice_returns_empty_text(choice):
     assert one_reply({"choices": [choice], "usage": {"prompt_tokens": 7}})[:2] == ("", 7)
 
 
-def test_what_was_spent_on_finding_out_how_to_ask_is_told_where_it_fails_in_the_end(chat_server):
+def test_openai_chat_failure_after_format_probe_has_token_counts(chat_server):
     chat_server.traits = {"ignores_schema"}
     chat_server.misbehave("exhausted", "error")  # a reply that has no shape, and then none
     with pytest.raises(BackendFailed) as caught:
@@ -381,23 +381,23 @@ def test_what_was_spent_on_finding_out_how_to_ask_is_told_where_it_fails_in_the_
     assert caught.value.completion_tokens == chat_server.completion_tokens
 
 
-def test_nobody_there_may_pass():
+def test_openai_chat_connection_error_is_passing():
     with pytest.raises(BackendFailed, match=r"http://127\.0\.0\.1:9: ConnectError") as caught:
         asyncio.run(open_chat("openai:test@http://127.0.0.1:9").complete(MESSAGES))
     assert caught.value.passing
 
 
-def test_a_reply_that_was_cut_off_says_so(chat_server):
+def test_openai_chat_truncated_reply_has_finish_length(chat_server):
     chat_server.misbehave("length")
     assert talk(chat_server, VERDICTS)[0].finish == "length"
 
 
-def test_a_reply_in_a_trickle_is_whole(chat_server):
+def test_openai_chat_slow_chunked_reply_is_complete(chat_server):
     chat_server.misbehave("trickle", after=0.002)
     assert json.loads(talk(chat_server, VERDICTS)[0].text)["verdicts"]
 
 
-def test_thoughts_are_no_part_of_the_reply(chat_server):
+def test_openai_chat_think_blocks_are_removed(chat_server):
     chat_server.answer = lambda messages, schema: '<think>\nIs it? {"a": 1}\n</think>\n\n{"verdicts": []}'
     assert talk(chat_server, VERDICTS)[0].text == '{"verdicts": []}'
     chat_server.answer = lambda messages, schema: 'Is it? {"a": 1}\n</think>\n\n{"verdicts": []}'
@@ -408,17 +408,17 @@ def test_thoughts_are_no_part_of_the_reply(chat_server):
 
 
 @pytest.mark.parametrize("fault", ["rate_limit", "rate_limit_reset"])
-def test_the_time_to_wait_is_the_servers(chat_server, fault):
+def test_openai_chat_rate_limit_error_has_retry_after(chat_server, fault):
     assert failure(chat_server, fault).after == pytest.approx(0.05)
 
 
-def test_a_used_up_limit_holds_the_next_call(chat_server):
+def test_openai_chat_exhausted_rate_limit_sets_hold(chat_server):
     chat_server.misbehave("exhausted", after=0.25)
     held, free, _ = talk(chat_server, VERDICTS, VERDICTS)
     assert (held.hold, free.hold) == (pytest.approx(0.25), 0.0)
 
 
-def test_a_date_to_try_again_is_understood():
+def test_parse_retry_after_reads_http_date():
     assert 55 < parse_retry_after({"retry-after": formatdate(time.time() + 60, usegmt=True)}) <= 60
     assert parse_retry_after({"retry-after": formatdate(time.time() - 60, usegmt=True)}) == 0.0
     assert parse_retry_after({"retry-after": "when it suits you"}) is None
@@ -427,16 +427,16 @@ def test_a_date_to_try_again_is_understood():
 @pytest.mark.parametrize(
     ("text", "seconds"), [("1s", 1), ("6m0s", 360), ("20ms", 0.02), ("1h", 3600), ("12", 12), ("", None), ("1x", None)]
 )
-def test_durations_are_read(text, seconds):
+def test_parse_duration_reads_units(text, seconds):
     assert parse_duration(text) == (None if seconds is None else pytest.approx(seconds))
 
 
-def test_moments_are_durations_from_now():
+def test_parse_duration_timestamp_is_relative_to_now():
     assert parse_duration(str(time.time() + 30)) == pytest.approx(30, abs=5)
     assert parse_duration(str(int((time.time() + 30) * 1000))) == pytest.approx(30, abs=5)
 
 
-def test_the_longest_of_the_used_up_limits_counts():
+def test_wait_for_limit_returns_longest_exhausted_limit():
     headers = {"x-ratelimit-remaining-requests": "0", "x-ratelimit-reset-requests": "1s"}
     assert wait_for_limit({**headers, "x-ratelimit-remaining-tokens": "0", "x-ratelimit-reset-tokens": "9s"}) == 9.0
     assert wait_for_limit({**headers, "x-ratelimit-remaining-tokens": "5", "x-ratelimit-reset-tokens": "9s"}) == 1.0
@@ -445,7 +445,7 @@ def test_the_longest_of_the_used_up_limits_counts():
 # Keys.
 
 
-def test_the_key_is_sent_and_appears_nowhere_else(chat_server, monkeypatch, tmp_path):
+def test_openai_chat_api_key_is_sent_and_redacted_elsewhere(chat_server, monkeypatch, tmp_path):
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
     chat_server.answer = lambda messages, schema: f"your key is {KEY}"
 
@@ -467,18 +467,18 @@ def test_the_key_is_sent_and_appears_nowhere_else(chat_server, monkeypatch, tmp_
     assert echoed.__context__ is None  # which would have the request, and the key in its headers
 
 
-def test_the_key_may_have_another_name(chat_server, monkeypatch):
+def test_openai_chat_key_option_names_environment_variable(chat_server, monkeypatch):
     monkeypatch.setenv("MY_KEY", KEY)
     talk(chat_server, None, key="MY_KEY")
     assert chat_server.headers[0]["authorization"] == f"Bearer {KEY}"
 
 
-def test_a_server_of_ones_own_needs_no_key(chat_server):
+def test_openai_chat_custom_url_needs_no_key(chat_server):
     talk(chat_server, None)
     assert KEY not in chat_server.headers[0]["authorization"]
 
 
-def test_openai_itself_needs_one_once_it_is_asked_something():
+def test_openai_chat_default_endpoint_without_key_raises_on_request():
     chat = open_chat("openai:gpt")
     with pytest.raises(BackendFailed, match="the environment variable OPENAI_API_KEY") as caught:
         asyncio.run(chat.complete([{"role": "user", "content": "?"}]))
@@ -496,7 +496,7 @@ def test_openai_itself_needs_one_once_it_is_asked_something():
         ("lexicl", "did you mean `lexical`?"),
     ],
 )
-def test_whoever_forgets_what_serves_the_model_is_told(name, hint):
+def test_open_chat_missing_provider_raises_with_suggestion(name, hint):
     with pytest.raises((BadInput, UnknownName)) as caught:
         open_chat(name)
     assert caught.value.hint.startswith(hint)
@@ -504,13 +504,13 @@ def test_whoever_forgets_what_serves_the_model_is_told(name, hint):
 
 @pytest.mark.parametrize("given", [KEY, "gsk_a1B2c3", "AIzaSyA1", "a key", "x" * 80])
 @pytest.mark.parametrize("name", ["openai:gpt", "openai:m@http://localhost:1/v1"])
-def test_a_key_that_is_given_for_the_name_of_its_variable_is_not_repeated(name, given):
+def test_open_chat_key_value_as_variable_name_is_not_shown(name, given):
     with pytest.raises(BadInput, match="`key` must name an environment variable") as caught:
         open_chat(name, {"key": given})
     assert given not in str(caught.value)
 
 
-def test_what_is_sent_along_is_in_the_identity_by_its_hash():
+def test_openai_chat_identity_hashes_extra_values():
     one, other = (
         open_chat("openai:m@http://h/v1", {"extra": {"api_key": secret, "temperature": 1.0}}).identity
         for secret in ("SECRET-BODY-KEY", "ANOTHER")
@@ -523,7 +523,7 @@ def test_what_is_sent_along_is_in_the_identity_by_its_hash():
         open_chat("openai:m@http://h/v1", {"extra": {"odd": object()}})
 
 
-def test_the_address_may_come_from_the_environment(chat_server, monkeypatch):
+def test_openai_chat_url_defaults_to_openai_base_url(chat_server, monkeypatch):
     monkeypatch.setenv("OPENAI_BASE_URL", chat_server.url)
 
     async def one():
@@ -537,7 +537,7 @@ def test_the_address_may_come_from_the_environment(chat_server, monkeypatch):
     assert (reply.text, endpoint) == ("yes", chat_server.url)
 
 
-def test_a_password_in_the_address_is_used_and_never_shown(chat_server):
+def test_openai_chat_url_password_is_used_and_redacted(chat_server):
     url = chat_server.url.replace("http://", "http://me:hunter22@")
     chat = OpenAIChat("test", url=url)
 
@@ -558,7 +558,7 @@ def test_a_password_in_the_address_is_used_and_never_shown(chat_server):
     assert chat.identity["endpoint"] == chat_server.url
 
 
-def test_short_keys_are_hidden_where_they_stand_alone():
+def test_redact_keys_short_key_is_hidden_as_whole_word_only():
     assert redact_keys("the test key is test.", ["test"]) == "the [redacted] key is [redacted]."
     assert redact_keys("contest", ["test"]) == "contest"
     assert redact_keys("as is", ["", "a-long-key"]) == "as is"
@@ -569,7 +569,7 @@ def test_short_keys_are_hidden_where_they_stand_alone():
 # Names.
 
 
-def test_chats_are_known_by_name(tmp_path):
+def test_open_chat_spec_sets_name_and_identity(tmp_path):
     chat = open_chat("openai:org/model:7b@http://localhost:11434/v1", {"temperature": 0.5, "seed": 1})
     assert chat.name == "openai:org/model:7b@http://localhost:11434/v1"
     assert chat.identity == {
@@ -591,7 +591,7 @@ def test_chats_are_known_by_name(tmp_path):
         ("openai:m@https://h/v1/", "m", "https://h/v1"),
     ],
 )
-def test_models_and_addresses_are_told_apart(name, model, endpoint):
+def test_open_chat_spec_splits_model_and_endpoint(name, model, endpoint):
     identity = open_chat(name).identity
     assert (identity["model"], identity["endpoint"]) == (model, endpoint)
 
@@ -613,7 +613,7 @@ def test_models_and_addresses_are_told_apart(name, model, endpoint):
         ("replay:nothing.jsonl", {}, BadInput, "no such file"),
     ],
 )
-def test_what_names_no_chat_is_explained(name, options, error, words):
+def test_open_chat_invalid_spec_raises(name, options, error, words):
     if name.startswith("local"):
         pytest.importorskip("xllamacpp")
     with pytest.raises(error) as caught:
@@ -621,7 +621,7 @@ def test_what_names_no_chat_is_explained(name, options, error, words):
     assert words in str(caught.value)
 
 
-def test_a_chat_can_be_used_in_one_loop_after_another(chat_server):
+def test_openai_chat_works_in_successive_event_loops(chat_server):
     chat = open_chat(f"openai:test@{chat_server.url}")
 
     async def one():
@@ -640,7 +640,7 @@ def fenced(tag: str):
     return [{"role": "user", "content": f"<{tag}>the text</{tag}>"}]
 
 
-def test_what_was_recorded_is_replayed_whatever_the_fences_are_called(tmp_path):
+def test_replay_ignores_fence_tags(tmp_path):
     path = tmp_path / "replies.jsonl"
 
     async def record():
@@ -661,7 +661,7 @@ def test_what_was_recorded_is_replayed_whatever_the_fences_are_called(tmp_path):
     assert replay.identity["of"] == {"chat": "scripted", "name": "model"}
 
 
-def test_a_recording_keeps_every_kind_of_line_break_and_nothing_open(tmp_path):
+def test_recording_keeps_line_breaks_without_close(tmp_path):
     path = tmp_path / "replies.jsonl"
     odd = "one\u2028two\x85three\x0bfour\x1cfive\r\nsix"
     asked = [{"role": "user", "content": odd}]
@@ -669,7 +669,7 @@ def test_a_recording_keeps_every_kind_of_line_break_and_nothing_open(tmp_path):
     assert Replay(str(path)).complete(asked).text == odd
 
 
-def test_what_was_not_recorded_is_a_failure_that_says_what_was_asked(tmp_path):
+def test_replay_missing_reply_raises_with_prompt(tmp_path):
     path = tmp_path / "replies.jsonl"
     path.write_text("")
     with pytest.raises(BackendFailed, match=r"replies\.jsonl has no recorded reply to: <data-0> the text") as caught:
@@ -678,14 +678,14 @@ def test_what_was_not_recorded_is_a_failure_that_says_what_was_asked(tmp_path):
 
 
 @pytest.mark.parametrize("line", ["no json", "{}", '{"messages": [], "schema": null, "reply": {"nothing": 1}}'])
-def test_a_line_that_is_no_recorded_reply_is_named(tmp_path, line):
+def test_replay_invalid_line_raises_with_line_number(tmp_path, line):
     path = tmp_path / "replies.jsonl"
     path.write_text(f'{{"chat": "m", "identity": {{}}}}\n\n{line}\n')
     with pytest.raises(BadInput, match=r"replies\.jsonl:3: not a recorded reply"):
         Replay(str(path))
 
 
-def test_a_recording_goes_on_where_it_ended(tmp_path):
+def test_recording_appends_to_existing_file(tmp_path):
     path = tmp_path / "replies.jsonl"
 
     async def record(text, said):
@@ -700,7 +700,7 @@ def test_a_recording_goes_on_where_it_ended(tmp_path):
     assert sum("identity" in json.loads(line) for line in path.read_text().splitlines()) == 1
 
 
-def test_a_script_says_its_lines_in_turn_and_keeps_what_it_was_asked():
+def test_scripted_chat_returns_lines_in_order_and_keeps_requests():
     failing = BackendFailed("now it breaks", passing=True)
     chat = ScriptedChat(["one", Reply("two", finish="length"), failing])
     assert chat.complete(MESSAGES, WORD).text == "one"
@@ -712,6 +712,6 @@ def test_a_script_says_its_lines_in_turn_and_keeps_what_it_was_asked():
     assert chat.asked == [(MESSAGES, WORD), (MESSAGES, None), (MESSAGES, None), (MESSAGES, None)]
 
 
-def test_a_script_may_be_a_function_of_what_is_asked():
+def test_scripted_chat_accepts_function():
     chat = ScriptedChat(lambda messages, schema: f"{messages[-1]['content']} {schema}")
     assert chat.complete(MESSAGES).text == "Is it so? None"

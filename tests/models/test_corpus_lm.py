@@ -71,7 +71,7 @@ def quickly_saved(monkeypatch):
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.torch
-def test_a_model_that_has_learned_is_an_embedder_and_says_what_it_is(kind):
+def test_language_model_trained_is_embedder_with_properties(kind):
     model = fitted(kind=kind)
     assert isinstance(model, Embedder)
     assert model.embed(TEXTS[:3]).shape == (3, 16)
@@ -85,13 +85,13 @@ def test_a_model_that_has_learned_is_an_embedder_and_says_what_it_is(kind):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_parameters_are_counted_with_the_table_of_tokens_once(kind):
+def test_language_model_parameters_count_shared_token_table_once(kind):
     d, rows = 16, 385  # 384 numbers of the tokenizer and the mark
     inner = 8 * d * d + 4 * d if kind == "lstm" else 12 * d * d + 2 * d
     assert fitted(kind=kind, trained=False).parameters == rows * d + d + 5 * d + inner + d
 
 
-def test_before_it_has_learned_it_refuses_and_says_what_helps():
+def test_language_model_untrained_raises_with_hint():
     model = language_model(**TINY)
     for ask in (
         lambda: model.embed(["a"]),
@@ -104,7 +104,7 @@ def test_before_it_has_learned_it_refuses_and_says_what_helps():
         assert "fitted(texts)" in str(refused.value.hint)
 
 
-def test_it_is_described_in_words_with_its_tokenizer_inside():
+def test_open_embedder_lm_spec_accepts_nested_tokenizer():
     described = "lm(kind=lstm, tokenizer=bpe(vocabulary=300), dimension=8, layers=1, context=16, passes=1, cache=false)"
     model = open_embedder(described, TEXTS)
     assert model.name.startswith("lm-lstm-bpe-300-")
@@ -126,19 +126,19 @@ def test_it_is_described_in_words_with_its_tokenizer_inside():
         ({"tokenizer": "vowels"}, "unknown tokenizer `vowels`"),
     ],
 )
-def test_options_that_make_no_sense_are_refused_before_anything_is_trained(options, told):
+def test_language_model_invalid_options_raise(options, told):
     with pytest.raises((BadInput, LookupError), match=told):
         language_model(**{**TINY, **options})
 
 
-def test_nothing_to_learn_from_is_refused():
+def test_language_model_fitted_without_usable_text_raises():
     held = next(text for text in map(str, range(1000)) if is_held_out(text))
     for texts in ([], ["", "  \n"], [held]):
         with pytest.raises(BadInput, match="no text to learn from"):
             language_model(**TINY).fitted(texts)
 
 
-def test_a_loss_that_is_no_number_ends_the_training():
+def test_language_model_nan_loss_stops_training():
     with pytest.raises(BadInput, match="became NaN or infinite") as refused:
         fitted(rate=1e30, passes=5, batch=512)
     assert "lower rate" in refused.value.hint
@@ -148,7 +148,7 @@ def test_a_loss_that_is_no_number_ends_the_training():
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_text_has_the_same_vector_alone_and_among_others(kind):
+def test_language_model_vectors_are_independent_of_batch(kind):
     model = fitted(kind=kind, layers=2)
     texts = ["a", "the ferry leaves at six.", "x" * 31, "", "é", *TEXTS[:20]]
     together = model.embed(texts)
@@ -158,7 +158,7 @@ def test_a_text_has_the_same_vector_alone_and_among_others(kind):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_an_empty_text_has_no_direction_and_a_long_one_is_read_up_to_the_context(kind):
+def test_language_model_embed_empty_is_zero_and_long_is_truncated(kind):
     model = fitted(kind=kind)
     long = "the harbour master waits until the storm, and then some more."
     found = model.embed(["", long, long[:32], long[:31]])
@@ -169,7 +169,7 @@ def test_an_empty_text_has_no_direction_and_a_long_one_is_read_up_to_the_context
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_the_state_of_a_token_knows_what_comes_before_it_and_not_what_comes_after(kind):
+def test_compute_states_depend_only_on_earlier_tokens(kind):
     r = recipe(kind=kind)
     weights = networks.draw_weights(r, 20)
     one = torch.tensor([[0, 3, 4, 5, 6]])
@@ -188,7 +188,7 @@ def mixed(inner, shares):
     return torch.nn.functional.conv1d(padded, shares.flip(0).T[:, None], groups=inner.shape[2]).mT
 
 
-def test_the_lstm_is_torchs_with_a_way_around_it():
+def test_lstm_states_match_torch_lstm_with_residual():
     r = recipe(kind="lstm")
     weights = networks.draw_weights(r, 20)
     theirs = torch.nn.LSTM(16, 16, 2, batch_first=True)
@@ -205,7 +205,7 @@ def test_the_lstm_is_torchs_with_a_way_around_it():
         assert torch.allclose(networks.compute_states(r, weights, numbers), wanted, atol=1e-6)
 
 
-def test_the_transformer_is_llamas_but_for_its_feed_forward():
+def test_transformer_states_match_llama_attention():
     """Attention with rotary places, norms and residuals, against the library's own layers."""
     llama = pytest.importorskip("transformers.models.llama.modeling_llama")
     from transformers import LlamaConfig
@@ -236,7 +236,7 @@ def test_the_transformer_is_llamas_but_for_its_feed_forward():
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.torch
-def test_a_model_of_repetitive_bytes_comes_close_to_knowing_what_comes_next(kind):
+def test_language_model_learns_repetitive_bytes(kind):
     texts = [f"{'ab' * 10}{n % 10}" for n in range(10)]
     before = fitted(texts, kind=kind, trained=False).bits(["ab" * 10 + "3"])[0]
     after = fitted(texts, kind=kind, passes=70, batch=64, rate=0.01).bits(["ab" * 10 + "3"])[0]
@@ -245,7 +245,7 @@ def test_a_model_of_repetitive_bytes_comes_close_to_knowing_what_comes_next(kind
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_an_untrained_model_takes_about_the_logarithm_of_its_rows_for_a_token(kind):
+def test_language_model_untrained_bits_are_near_uniform(kind):
     model = fitted(kind=kind, trained=False)
     found = model.bits(TEXTS[:20])
     tokens = sum(model.tokens(TEXTS[:20])) + 20
@@ -255,7 +255,7 @@ def test_an_untrained_model_takes_about_the_logarithm_of_its_rows_for_a_token(ki
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_the_probabilities_of_everything_that_can_be_said_add_up_to_one(kind):
+def test_compute_bits_probabilities_of_all_texts_sum_to_one(kind):
     """All texts of up to three out of four tokens, and all beginnings of three tokens that go on."""
     r = recipe(kind=kind, context=4)
     weights = networks.draw_weights(r, 5)
@@ -273,7 +273,7 @@ def test_the_probabilities_of_everything_that_can_be_said_add_up_to_one(kind):
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("length", [0, 1, 7, 8, 9, 12, 13, 29])
-def test_a_long_text_is_scored_whole_in_windows_that_overlap(kind, length):
+def test_compute_bits_long_text_matches_overlapping_windows(kind, length):
     r = recipe(kind=kind, context=8)
     weights = networks.draw_weights(r, 12)
     weights["tokens"] *= 40
@@ -291,7 +291,7 @@ def test_a_long_text_is_scored_whole_in_windows_that_overlap(kind, length):
     assert training.compute_bits(r, weights, others, "cpu")[1] == pytest.approx(wanted, rel=1e-5)
 
 
-def test_bits_of_what_the_tokens_do_not_say_are_undefined():
+def test_language_model_bits_of_lossy_text_are_nan():
     model = fitted(tokenizer="characters", trained=False)
     assert model.parameters < 5000  # a row for each character that was seen, not for each that there is
     known, unknown = model.bits(["the ferry", "the ferry €"])
@@ -301,13 +301,13 @@ def test_bits_of_what_the_tokens_do_not_say_are_undefined():
     assert math.isnan(lossy.bits(["The  Ferry"])[0])
 
 
-def test_a_model_of_pairs_is_no_language_model():
+def test_language_model_pairs_objective_has_no_bits():
     assert fitted(objective="pairs", batch=16).bits is None
 
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.torch
-def test_learning_pairs_brings_spans_of_one_text_together(kind):
+def test_language_model_pairs_training_improves_retrieval(kind):
     """Each text is about one of twenty things; who asks for it knows only five of the ten words that are said of it."""
     chance = random.Random(4)
     things = [[f"{thing}{word}" for word in "abcdefghij"] for thing in range(20)]
@@ -324,7 +324,7 @@ def test_learning_pairs_brings_spans_of_one_text_together(kind):
     assert found(passes=12) > 0.8
 
 
-def test_the_log_tells_of_the_training():
+def test_language_model_log_describes_training():
     model = fitted(passes=3, batch=1024)
     lessons = select_training_texts(TEXTS)
     log = model.log
@@ -340,7 +340,7 @@ def test_the_log_tells_of_the_training():
 # The same training
 
 
-def test_every_tokenizer_sees_the_same_text_in_each_of_as_many_steps():
+def test_training_batches_hold_same_text_for_every_tokenizer():
     r = recipe(passes=2, batch=700)
     seen = {}
     for cut in ("bytes", "bpe(vocabulary=300)"):
@@ -355,7 +355,7 @@ def test_every_tokenizer_sees_the_same_text_in_each_of_as_many_steps():
     assert sorted("".join(seen["bytes"])) == sorted(2 * "".join(TEXTS))
 
 
-def test_a_step_is_rows_without_waste_in_which_each_place_has_what_comes_next():
+def test_training_batches_rows_are_packed_with_next_tokens():
     r = recipe(passes=1, batch=700)
     lessons = TrainingBatches(r, TokenRowMap(open_tokenizer("bytes")), TEXTS)
     for step in range(len(lessons)):
@@ -369,13 +369,13 @@ def test_a_step_is_rows_without_waste_in_which_each_place_has_what_comes_next():
         assert count <= 700 + (line[:count] == BOUNDARY_TOKEN).sum()
 
 
-def test_a_text_that_is_longer_than_a_step_is_taken_in_parts():
+def test_training_batches_split_long_text_over_steps():
     lessons = TrainingBatches(recipe(passes=1, batch=100), TokenRowMap(open_tokenizer("bytes")), ["x" * 950])
     assert len(lessons) == 10
     assert sum(int((lessons.rows(step)[1] >= 0).sum()) for step in range(10)) == 960
 
 
-def test_spans_are_parts_of_their_texts_and_the_same_for_every_tokenizer():
+def test_training_batches_pairs_are_same_spans_for_every_tokenizer():
     texts = [*TEXTS[:9], "x", "日本語の文章です", " two words "]
     r = recipe(objective="pairs", passes=2, batch=6, context=512)
     told = {}
@@ -398,7 +398,7 @@ def test_spans_are_parts_of_their_texts_and_the_same_for_every_tokenizer():
     assert 0.2 < np.mean(left_in) < 0.8
 
 
-def test_a_span_and_its_rest_share_no_word_of_the_text():
+def test_split_span_span_and_rest_are_disjoint():
     text = " ".join(map(str, range(1000, 1030)))
     for share, place in itertools.product([0.1, 0.3, 0.5], [0.0, 0.37, 1.0]):
         one, rest = split_span(text, share, place)
@@ -409,7 +409,7 @@ def test_a_span_and_its_rest_share_no_word_of_the_text():
 
 
 @pytest.mark.parametrize("at", [0, 3, 250, 497])
-def test_the_text_around_a_span_has_the_span_in_it(at):
+def test_span_context_contains_span(at):
     text = "".join(map(chr, range(300, 800)))
     found = span_context(text, text[at : at + 3])
     assert len(found) == 200
@@ -418,7 +418,7 @@ def test_the_text_around_a_span_has_the_span_in_it(at):
     assert span_context("to be", "be") == "to be"
 
 
-def test_held_out_texts_are_one_in_twenty_by_their_own_hash_and_never_learned_from():
+def test_held_out_texts_are_chosen_by_hash_and_excluded():
     texts = [f"document {n}" for n in range(4000)]
     held = LanguageModel.held_out(texts)
     assert 150 < sum(held) < 250
@@ -429,7 +429,7 @@ def test_held_out_texts_are_one_in_twenty_by_their_own_hash_and_never_learned_fr
     assert corpus_hash(learned) != corpus_hash(learned[1:])
 
 
-def test_numbers_without_a_row_become_one_other():
+def test_token_row_map_unseen_tokens_share_one_row():
     numbering = TokenRowMap.learned(open_tokenizer("characters"), ["abba", "ca"])
     assert numbering.rows == 5
     assert [row.tolist() for row in numbering.encode(["abc", "zaz€", ""])] == [
@@ -445,7 +445,7 @@ def test_numbers_without_a_row_become_one_other():
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("objective", ["next", "pairs"])
 @pytest.mark.torch
-def test_the_same_seed_gives_the_same_weights_and_another_seed_others(kind, objective):
+def test_language_model_weights_depend_on_seed(kind, objective):
     options = {"kind": kind, "objective": objective, "batch": 1024 if objective == "next" else 32}
     one, same, other = fitted(**options), fitted(TEXTS[::-1], **options), fitted(seed=1, **options)
     assert one.name == same.name
@@ -453,7 +453,7 @@ def test_the_same_seed_gives_the_same_weights_and_another_seed_others(kind, obje
     assert (one.embed(TEXTS) == same.embed(TEXTS)).all()
 
 
-def test_nobodys_random_numbers_threads_or_gradients_are_touched():
+def test_language_model_training_keeps_global_torch_state():
     torch.manual_seed(5)
     np.random.seed(5)
     random.seed(5)
@@ -467,7 +467,7 @@ def test_nobodys_random_numbers_threads_or_gradients_are_touched():
     assert torch.get_num_threads() == before[3]
 
 
-def test_the_untrained_control_is_what_training_began_with():
+def test_language_model_untrained_weights_equal_initial_weights():
     r = recipe()
     drawn = networks.draw_weights(r, 385)
     control = language_model(**{**TINY, "layers": 2, "tokenizer": "bytes", "trained": False}).fitted(TEXTS)
@@ -480,7 +480,7 @@ def test_the_untrained_control_is_what_training_began_with():
 
 
 @pytest.mark.parametrize("cut", ["bytes", "characters", "words", "bpe(vocabulary=300)"])
-def test_a_model_that_was_kept_is_opened_again_without_the_corpus(cut, tmp_path):
+def test_language_model_keep_and_reopen_round_trip(cut, tmp_path):
     model = fitted(tokenizer=cut)
     model.keep(tmp_path / "model")
     again = language_model(folder=tmp_path / "model", device="cpu")
@@ -492,7 +492,7 @@ def test_a_model_that_was_kept_is_opened_again_without_the_corpus(cut, tmp_path)
     assert open_embedder(f'lm(folder="{tmp_path / "model"}")').name == model.name
 
 
-def test_a_folder_is_not_written_over_and_its_options_are_its_own(tmp_path):
+def test_language_model_folder_rejects_overwrite_and_other_options(tmp_path):
     model = fitted(kind="lstm")
     model.keep(tmp_path / "model")
     with pytest.raises(BadInput, match="the folder is not empty"):
@@ -507,7 +507,7 @@ def test_a_folder_is_not_written_over_and_its_options_are_its_own(tmp_path):
 @pytest.mark.parametrize(
     "damage", ["no config", "other version", "torn weights", "other weights", "no json", "no pieces"]
 )
-def test_a_damaged_folder_is_refused_in_a_sentence(damage, tmp_path):
+def test_language_model_damaged_folder_raises(damage, tmp_path):
     folder = tmp_path / "model"
     fitted(tokenizer="bpe(vocabulary=300)").keep(folder)
     config = json.loads((folder / "config.json").read_text())
@@ -528,7 +528,7 @@ def test_a_damaged_folder_is_refused_in_a_sentence(damage, tmp_path):
     assert str(folder) in str(refused.value)
 
 
-def test_what_was_learned_is_found_again_by_texts_and_options(tmp_path):
+def test_language_model_cache_reuses_model_of_same_texts_and_options(tmp_path):
     steps = []
     options = {"cache": tmp_path, "batch": 1024}
 
@@ -552,7 +552,7 @@ def test_what_was_learned_is_found_again_by_texts_and_options(tmp_path):
     assert all(len(name) == 32 for name in names)  # no checkpoint and nothing half-written is left
 
 
-def test_tokenizers_of_one_name_are_no_reason_to_take_one_model_for_another(tmp_path):
+def test_language_model_cache_separates_tokenizers_of_equal_folder_name(tmp_path):
     transformers = pytest.importorskip("transformers")
     models = []
     for parent, size in (("a", 270), ("b", 290)):
@@ -563,7 +563,7 @@ def test_tokenizers_of_one_name_are_no_reason_to_take_one_model_for_another(tmp_
     assert len({one.name for one in models}) == 2
 
 
-def test_a_tokenizer_that_is_yet_to_learn_is_known_by_what_it_learns(tmp_path):
+def test_language_model_cache_depends_on_trained_tokenizer(tmp_path):
     often, seldom = (open_tokenizer(f"words(least={n})") for n in (30, 100))
     assert often.name == seldom.name
     first, again = (fitted(tokenizer=often, cache=tmp_path) for _ in range(2))
@@ -573,7 +573,7 @@ def test_a_tokenizer_that_is_yet_to_learn_is_known_by_what_it_learns(tmp_path):
     assert len(list((tmp_path / "lm").iterdir())) == 2
 
 
-def test_no_mark_counts_for_what_it_reads():
+def test_embedder_tokenizer_of_language_model_has_no_special_tokens():
     model = fitted(context=8)
     assert open_tokenizer("bytes").marks == 1
     cut = EmbedderTokenizer(model)
@@ -582,7 +582,7 @@ def test_no_mark_counts_for_what_it_reads():
     assert (found.truncated, found.truncated_tokens, found.special_tokens) == (1, 1, 0)
 
 
-def test_what_is_damaged_in_the_cache_is_made_again(tmp_path):
+def test_language_model_damaged_cache_is_retrained(tmp_path):
     options = {**TINY, "cache": tmp_path, "tokenizer": "bytes", "batch": 2048}
     first = language_model(**options).fitted(TEXTS)
     (folder,) = (tmp_path / "lm").iterdir()
@@ -593,7 +593,7 @@ def test_what_is_damaged_in_the_cache_is_made_again(tmp_path):
 
 @pytest.mark.parametrize("objective", ["next", "pairs"])
 @pytest.mark.torch
-def test_a_training_that_was_broken_off_ends_where_it_would_have_ended(objective, tmp_path, quickly_saved):
+def test_language_model_interrupted_training_resumes_identically(objective, tmp_path, quickly_saved):
     options = {
         **TINY,
         "tokenizer": "bytes",
@@ -622,7 +622,7 @@ def test_a_training_that_was_broken_off_ends_where_it_would_have_ended(objective
     assert again.log["tokens"] == whole.log["tokens"]
 
 
-def test_a_damaged_checkpoint_is_as_good_as_none(tmp_path):
+def test_read_checkpoint_damaged_or_mismatched_returns_none(tmp_path):
     file = tmp_path / "x.checkpoint"
     shapes = networks.weight_shapes(recipe(), 385)
     assert checkpoints.read_checkpoint(file, shapes) is None
@@ -641,13 +641,13 @@ def test_a_damaged_checkpoint_is_as_good_as_none(tmp_path):
     assert checkpoints.read_checkpoint(file, networks.weight_shapes(recipe(), 300)) is None
 
 
-def test_without_a_cache_nothing_is_written(tmp_path, monkeypatch):
+def test_language_model_without_cache_writes_nothing(tmp_path, monkeypatch):
     monkeypatch.setenv("RAGAUGE_CACHE", str(tmp_path / "cache"))
     fitted(batch=4096)
     assert not (tmp_path / "cache").exists()
 
 
-def test_a_cache_that_cannot_be_written_to_is_refused_before_the_training(tmp_path):
+def test_language_model_unwritable_cache_raises_before_training(tmp_path):
     (tmp_path / "file").write_text("in the way")
     heard = []
     with pytest.raises(BadInput, match="cannot be written") as refused:

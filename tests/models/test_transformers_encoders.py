@@ -208,7 +208,7 @@ def pooled(found: np.ndarray, how: str) -> np.ndarray:
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.torch
-def test_vectors_are_what_the_models_own_class_gives_pooled_by_hand(folders, kind, no_network):
+def test_encoder_embed_matches_transformers_mean_pooling(folders, kind, no_network):
     encoder = opened(folders / kind, batch=4)
     vectors = encoder.embed(TEXTS)
     assert isinstance(encoder, Embedder)
@@ -221,7 +221,7 @@ def test_vectors_are_what_the_models_own_class_gives_pooled_by_hand(folders, kin
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.torch
-def test_a_text_has_the_same_vector_alone_and_among_others_in_any_order(folders, kind):
+def test_encoder_vectors_are_independent_of_batch_and_order(folders, kind):
     encoder = opened(folders / kind)
     texts = [*TEXTS, *("word " * n for n in range(1, 8))]
     together = encoder.embed(texts)
@@ -234,13 +234,13 @@ def test_a_text_has_the_same_vector_alone_and_among_others_in_any_order(folders,
 @pytest.mark.parametrize("pooling", ["mean", "cls", "last", "max"])
 @pytest.mark.parametrize("kind", ["bert", "canine"])
 @pytest.mark.torch
-def test_each_pooling_is_what_its_name_says(folders, kind, pooling):
+def test_encoder_pooling_matches_by_hand(folders, kind, pooling):
     found = opened(folders / kind, pooling=pooling).embed(TEXTS)
     expected = [pooled(states(folders / kind, kind, text), pooling) for text in TEXTS]
     np.testing.assert_allclose(found, expected, atol=1e-5)
 
 
-def test_the_last_token_of_a_causal_model_is_the_one_before_the_padding(folders):
+def test_encoder_last_pooling_of_causal_model_skips_padding(folders):
     found = TransformersEncoder(str(folders / "gpt2"), pooling="last", device="cpu").embed(TEXTS)
     np.testing.assert_allclose(
         found, [pooled(states(folders / "gpt2", "gpt2", text), "last") for text in TEXTS], atol=1e-5
@@ -250,7 +250,7 @@ def test_the_last_token_of_a_causal_model_is_the_one_before_the_padding(folders)
 
 
 @pytest.mark.torch
-def test_canine_read_without_filling_up_is_another_model(folders):
+def test_canine_unpadded_input_gives_other_vectors(folders):
     """The trap that filling up is for: the library takes a bare text, and the end of it comes out wrong."""
     tokenizer = transformers.CanineTokenizer()
     model = transformers.CanineModel.from_pretrained(folders / "canine").eval()
@@ -261,13 +261,13 @@ def test_canine_read_without_filling_up_is_another_model(folders):
 
 
 @pytest.mark.parametrize("length", [1, 114, 115, 125, 126, 127, 243, 300])
-def test_canine_does_not_see_where_a_window_ends(folders, length):
+def test_canine_vectors_at_window_edges_match_padded_model(folders, length):
     text = ("lorem ipsum dolor sit amet " * 20)[:length]
     found = opened(folders / "canine").embed([text])[0]
     np.testing.assert_allclose(found, pooled(states(folders / "canine", "canine", text), "mean"), atol=1e-5)
 
 
-def test_a_prompt_stands_before_every_text(folders):
+def test_encoder_prompt_precedes_every_text(folders):
     bare, prompted = (
         TransformersEncoder(str(folders / "byt5")),
         TransformersEncoder(str(folders / "byt5"), prompt="query: "),
@@ -279,7 +279,7 @@ def test_a_prompt_stands_before_every_text(folders):
     assert prompted.name != bare.name
 
 
-def test_only_the_first_layers_are_taken_where_that_is_asked_for(folders):
+def test_encoder_layers_option_uses_first_layers(folders):
     tokenizer = transformers.AutoTokenizer.from_pretrained(folders / "bert")
     model = transformers.BertModel.from_pretrained(folders / "bert").eval()
     with torch.no_grad():
@@ -293,7 +293,7 @@ def test_only_the_first_layers_are_taken_where_that_is_asked_for(folders):
             TransformersEncoder(str(folders / "bert"), WeightOptions(layers=layers))
 
 
-def test_half_precision_is_read_in_single(folders, tmp_path):
+def test_encoder_half_precision_weights_are_loaded_as_float32(folders, tmp_path):
     half = transformers.BertModel.from_pretrained(folders / "bert").to(torch.bfloat16)
     half.save_pretrained(tmp_path)
     shutil.copy(folders / "bert" / "tokenizer.json", tmp_path)
@@ -311,7 +311,7 @@ def test_half_precision_is_read_in_single(folders, tmp_path):
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.torch
-def test_odd_texts_have_vectors_and_no_texts_have_none(folders, kind):
+def test_encoder_embed_handles_unusual_and_empty_input(folders, kind):
     encoder = opened(folders / kind)
     odd = ["", " ", "\0", "\ud800", "é" * 3000, "\n\t", "<pad></s>[SEP]"]
     found = encoder.embed(odd)
@@ -324,7 +324,7 @@ def test_odd_texts_have_vectors_and_no_texts_have_none(folders, kind):
     assert encoder.tokens([]) == []
 
 
-def test_a_number_that_is_none_stays_one(folders, tmp_path):
+def test_encoder_nan_weight_affects_only_texts_with_its_token(folders, tmp_path):
     model = transformers.BertModel.from_pretrained(folders / "bert")
     at = transformers.AutoTokenizer.from_pretrained(folders / "bert").convert_tokens_to_ids("list")
     with torch.no_grad():
@@ -358,7 +358,7 @@ def copied(source: Path, target: Path, model=None) -> Path:
         ("byt5", 1024, 1),
     ],
 )
-def test_the_limit_is_what_the_model_can_read_and_the_rest_is_cut(folders, kind, limit, marks):
+def test_encoder_limit_truncates_long_text(folders, kind, limit, marks):
     encoder = opened(folders / kind)
     assert encoder.limit == limit
     letters = "1 2 3 4 5 6 7 8 9 0 " * 150
@@ -370,7 +370,7 @@ def test_the_limit_is_what_the_model_can_read_and_the_rest_is_cut(folders, kind,
     assert not np.allclose(encoder.embed([letters]), encoder.embed([fits[: len(fits) // 2]]), atol=1e-4)
 
 
-def test_fewer_tokens_can_be_read_and_more_than_there_are_places_for_cannot(folders):
+def test_encoder_tokens_option_is_bounded_by_positions(folders):
     few = TransformersEncoder(str(folders / "byt5"), tokens=5)
     np.testing.assert_allclose(few.embed(["abcdefgh"]), few.embed(["abcd"]), atol=1e-6)
     assert few.tokens(["abcdefgh"]) == [9], "counted whole"
@@ -383,7 +383,7 @@ def test_fewer_tokens_can_be_read_and_more_than_there_are_places_for_cannot(fold
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.torch
-def test_it_says_how_large_it_is_and_shows_its_tokenizer(folders, kind):
+def test_encoder_reports_parameters_dimension_and_tokenizer(folders, kind):
     encoder = opened(folders / kind)
     model, _ = made(kind)
     if kind in ("bart", "byt5"):
@@ -405,7 +405,7 @@ def test_it_says_how_large_it_is_and_shows_its_tokenizer(folders, kind):
 # names --------------------------------------------------------------------------------------------------------------
 
 
-def test_the_name_changes_with_weights_and_options_and_with_nothing_else(folders, tmp_path):
+def test_encoder_name_depends_on_weights_and_options_only(folders, tmp_path):
     here = TransformersEncoder(str(folders / "bert"))
     moved = TransformersEncoder(str(copied(folders / "bert", tmp_path / "bert")))
     assert moved.name == here.name
@@ -421,7 +421,7 @@ def test_the_name_changes_with_weights_and_options_and_with_nothing_else(folders
     assert TransformersEncoder(str(folders / "bert"), batch=2, device="cpu").name == here.name
 
 
-def test_another_tokenizer_is_another_name(folders, tmp_path):
+def test_encoder_name_depends_on_tokenizer(folders, tmp_path):
     folder = copied(folders / "bert", tmp_path / "bert")
     told = (folder / "tokenizer.json").read_text(encoding="utf-8")
     (folder / "tokenizer.json").write_text(
@@ -433,7 +433,7 @@ def test_another_tokenizer_is_another_name(folders, tmp_path):
     assert one.tokenizer.name != other.tokenizer.name
 
 
-def test_the_head_that_nobody_reads_is_neither_asked_for_nor_counted(folders, tmp_path):
+def test_encoder_name_ignores_pooler_weights(folders, tmp_path):
     """BERT for masked words has no pooler; the library makes one up, other numbers every time."""
     assert TransformersEncoder(str(folders / "bert")).name == TransformersEncoder(str(folders / "bert")).name
     with_head = transformers.BertModel.from_pretrained(folders / "bert")
@@ -449,7 +449,7 @@ def test_the_head_that_nobody_reads_is_neither_asked_for_nor_counted(folders, tm
 
 @pytest.mark.parametrize(("shape", "dimension"), [("byt5-small", 1472), ("canine-s", 768)])
 @pytest.mark.torch
-def test_published_shapes_are_filled_with_random_numbers_without_any_file(no_network, shape, dimension):
+def test_encoder_untrained_published_shape_needs_no_files(no_network, shape, dimension):
     before = torch.get_rng_state()
     encoder = TransformersEncoder(shape, WeightOptions(untrained=True, layers=1), device="cpu")
     assert torch.equal(torch.get_rng_state(), before), "nobody's random numbers are touched"
@@ -462,7 +462,7 @@ def test_published_shapes_are_filled_with_random_numbers_without_any_file(no_net
         assert encoder.parameters == 384 * 1472 + attention + step + 3 * 1472
 
 
-def test_untrained_weights_are_drawn_by_their_seed(folders):
+def test_encoder_untrained_weights_depend_on_seed(folders):
     one, same = (TransformersEncoder(str(folders / "bert"), WeightOptions(untrained=True, seed=3)) for _ in range(2))
     other, learned = (
         TransformersEncoder(str(folders / "bert"), WeightOptions(untrained=True, seed=4)),
@@ -475,7 +475,7 @@ def test_untrained_weights_are_drawn_by_their_seed(folders):
     assert np.abs(one.embed(TEXTS) - other.embed(TEXTS)).max() > 0.01
 
 
-def test_an_untrained_model_needs_its_configuration_and_no_weights(folders, tmp_path):
+def test_encoder_untrained_needs_only_config(folders, tmp_path):
     folder = copied(folders / "byt5", tmp_path / "byt5")
     (folder / "model.safetensors").unlink()
     assert TransformersEncoder(str(folder), WeightOptions(untrained=True)).embed(["a"]).shape == (1, 32)
@@ -489,7 +489,7 @@ def test_an_untrained_model_needs_its_configuration_and_no_weights(folders, tmp_
 # language models ----------------------------------------------------------------------------------------------------
 
 
-def test_bits_are_the_loss_of_the_language_model_in_bits_over_the_whole_text(folders):
+def test_encoder_bits_match_language_model_loss(folders):
     encoder = opened(folders / "gpt2")
     tokenizer = transformers.AutoTokenizer.from_pretrained(folders / "gpt2")
     model = transformers.GPT2LMHeadModel.from_pretrained(folders / "gpt2").eval()
@@ -502,11 +502,11 @@ def test_bits_are_the_loss_of_the_language_model_in_bits_over_the_whole_text(fol
     assert np.isnan(found[-1]), "more than it reads"
 
 
-def test_only_language_models_have_bits(folders):
+def test_encoder_only_language_models_have_bits(folders):
     assert all(hasattr(opened(folders / kind), "bits") == (kind == "gpt2") for kind in KINDS)
 
 
-def test_a_text_that_does_not_come_back_from_its_tokens_has_no_bits(folders, tmp_path):
+def test_encoder_bits_of_lossy_text_are_nan(folders, tmp_path):
     folder = copied(folders / "gpt2", tmp_path / "gpt2")
     told = json.loads((folder / "tokenizer.json").read_text(encoding="utf-8"))
     told["normalizer"] = {"type": "Lowercase"}
@@ -519,7 +519,7 @@ def test_a_text_that_does_not_come_back_from_its_tokens_has_no_bits(folders, tmp
 # refusals -----------------------------------------------------------------------------------------------------------
 
 
-def test_weights_as_a_pickle_are_refused_and_never_opened(folders, tmp_path):
+def test_encoder_rejects_pickle_weights_without_opening(folders, tmp_path):
     folder = copied(folders / "byt5", tmp_path / "byt5")
     (folder / "model.safetensors").unlink()
     (folder / "pytorch_model.bin").write_bytes(
@@ -533,7 +533,7 @@ def test_weights_as_a_pickle_are_refused_and_never_opened(folders, tmp_path):
 
 
 @pytest.mark.parametrize("name", ["strange", "bert"])
-def test_code_that_comes_with_a_model_is_not_run(folders, tmp_path, name):
+def test_encoder_does_not_run_custom_code(folders, tmp_path, name):
     folder = copied(folders / "bert", tmp_path / "bert")
     config = json.loads((folder / "config.json").read_text())
     config |= {"model_type": name, "auto_map": {"AutoConfig": "evil.Config", "AutoModel": "evil.Model"}}
@@ -548,7 +548,7 @@ def test_code_that_comes_with_a_model_is_not_run(folders, tmp_path, name):
 
 
 @pytest.mark.parametrize("kind", ["bert", "byt5", "gpt2"])
-def test_a_tokenizer_that_is_not_there_is_not_made_up(folders, tmp_path, kind):
+def test_encoder_missing_tokenizer_raises(folders, tmp_path, kind):
     folder = copied(folders / kind, tmp_path / kind)
     for name in ("tokenizer.json", "tokenizer_config.json", "added_tokens.json", "special_tokens_map.json"):
         (folder / name).unlink(missing_ok=True)
@@ -565,7 +565,7 @@ def test_a_tokenizer_that_is_not_there_is_not_made_up(folders, tmp_path, kind):
             TransformersEncoder(str(folder))
 
 
-def test_weights_that_are_not_there_are_not_made_up(folders, tmp_path):
+def test_encoder_missing_weights_raise(folders, tmp_path):
     from safetensors.torch import load_file, save_file
 
     folder = copied(folders / "bert", tmp_path / "bert")
@@ -579,7 +579,7 @@ def test_weights_that_are_not_there_are_not_made_up(folders, tmp_path):
 
 
 @pytest.mark.parametrize("broken", ["config.json", "model.safetensors", "tokenizer.json"])
-def test_a_broken_file_is_said_in_one_sentence(folders, tmp_path, broken):
+def test_encoder_broken_file_raises_one_line_error(folders, tmp_path, broken):
     folder = copied(folders / "bert", tmp_path / "bert")
     (folder / broken).write_bytes(b"{ nothing")
     with pytest.raises(BackendFailed, match="cannot be loaded") as error:
@@ -587,7 +587,7 @@ def test_a_broken_file_is_said_in_one_sentence(folders, tmp_path, broken):
     assert "\n" not in error.value.message
 
 
-def test_names_of_the_hub_are_looked_for_at_home_only(no_network, monkeypatch, tmp_path):
+def test_encoder_hub_name_without_download_raises_offline(no_network, monkeypatch, tmp_path):
     with pytest.raises(BackendFailed, match="google/byt5-small") as error:
         TransformersEncoder("google/byt5-small")
     assert "download=true" in error.value.hint
@@ -604,20 +604,20 @@ def test_names_of_the_hub_are_looked_for_at_home_only(no_network, monkeypatch, t
         ({"device": "cuda:99"}, "device `cuda:99` is not available"),
     ],
 )
-def test_options_that_mean_nothing_are_refused(folders, options, said):
+def test_encoder_invalid_options_raise(folders, options, said):
     with pytest.raises(BadInput, match=said):
         TransformersEncoder(str(folders / "bert"), **options)
 
 
 @pytest.mark.parametrize("library", ["torch", "transformers"])
-def test_a_library_that_is_missing_is_named_with_the_command_that_installs_it(monkeypatch, library):
+def test_encoder_missing_library_raises_with_install_hint(monkeypatch, library):
     monkeypatch.setitem(sys.modules, library, None)
     with pytest.raises(MissingExtra) as error:
         TransformersEncoder("anything")
     assert "[transformers]'" in error.value.hint
 
 
-def test_loading_is_quiet_and_leaves_the_library_as_it_was(folders, capfd):
+def test_encoder_loading_prints_nothing_and_restores_logging(folders, capfd):
     from transformers.utils import logging
 
     before = logging.get_verbosity(), logging.is_progress_bar_enabled()
@@ -626,7 +626,7 @@ def test_loading_is_quiet_and_leaves_the_library_as_it_was(folders, capfd):
     assert capfd.readouterr() == ("", "")
 
 
-def test_a_description_opens_one(folders):
+def test_open_embedder_encoder_spec_sets_options(folders):
     encoder = open_embedder(f'encoder(model="{folders / "bert"}", pooling=max, tokens=20)')
     assert encoder.name.startswith("bert-max-20-")
     with pytest.raises(BadInput, match="no option `poling`"):
@@ -636,7 +636,7 @@ def test_a_description_opens_one(folders):
 # the floor ----------------------------------------------------------------------------------------------------------
 
 
-def test_chance_finds_a_document_among_the_first_k_of_n_with_probability_k_over_n():
+def test_random_embedder_hits_at_k_are_binomial():
     """400 queries with one relevant document each: hits are binomial, and 99.9% of such draws lie in the interval."""
     from scipy import stats
 
@@ -652,7 +652,7 @@ def test_chance_finds_a_document_among_the_first_k_of_n_with_probability_k_over_
     assert (np.sum(known * texts[:queries], axis=1) > 0.999).all(), "what is the same text is found"
 
 
-def test_chance_is_the_same_everywhere_and_another_with_another_seed():
+def test_random_embedder_vectors_depend_on_text_and_seed():
     chance = RandomEmbedder(dimensions=8)
     found = chance.embed(["a", "b", "a", "\ud800", ""])
     assert isinstance(chance, Embedder)
@@ -683,9 +683,7 @@ def test_chance_is_the_same_everywhere_and_another_with_another_seed():
     ],
 )
 @pytest.mark.torch
-def test_the_other_embedders_say_how_large_they_are_and_show_their_tokenizers(
-    described, library, parameters, trained, vocabulary
-):
+def test_embedders_report_parameters_and_tokenizer(described, library, parameters, trained, vocabulary):
     if library is not None:
         pytest.importorskip(library)
     embedder = open_embedder(described)
@@ -706,7 +704,7 @@ def packaged() -> Path:
     return Path(next(iter(found.submodule_search_locations))) / "model"
 
 
-def test_the_parameters_of_minilm_are_those_in_the_file_of_its_whole_weights():
+def test_minilm_parameters_match_full_weights_file():
     safetensors = pytest.importorskip("safetensors")
     minilm = open_embedder("minilm")
     with safetensors.safe_open(packaged() / "model.safetensors", "np") as file:
@@ -716,7 +714,7 @@ def test_the_parameters_of_minilm_are_those_in_the_file_of_its_whole_weights():
 
 
 @pytest.mark.slow
-def test_minilm_is_the_same_through_every_door(no_network):
+def test_minilm_vectors_match_across_backends(no_network):
     folder = packaged()
     pytest.importorskip("sentence_transformers")
     encoder, whole = (
@@ -734,7 +732,7 @@ def test_minilm_is_the_same_through_every_door(no_network):
 
 
 @pytest.mark.slow
-def test_models_of_sentence_transformers_are_known_by_their_weights(folders, tmp_path):
+def test_sentence_transformers_name_depends_on_weights(folders, tmp_path):
     pytest.importorskip("sentence_transformers")
     here = open_embedder(f'transformers(model="{folders / "bert"}")')
     moved = open_embedder(f'transformers(model="{copied(folders / "bert", tmp_path / "bert")}")')
@@ -751,7 +749,7 @@ def test_models_of_sentence_transformers_are_known_by_their_weights(folders, tmp
 
 
 @pytest.mark.torch
-def test_byt5_and_canine_are_named_and_say_what_to_do_offline():
+def test_byt5_and_canine_offline_raise_with_hint():
     pytest.importorskip("transformers")
     assert build_component("tokenizers", "byt5").encode(["é"]) == [[198, 172]]
     assert build_component("tokenizers", "canine").encode(["é"]) == [[233]]
@@ -763,7 +761,7 @@ def test_byt5_and_canine_are_named_and_say_what_to_do_offline():
         assert "download=true, or untrained=true for random weights" in error.value.hint
 
 
-def test_download_offline_does_not_hint_at_download():
+def test_model_load_error_after_download_has_no_download_hint():
     error = model_load_error("google/byt5-small", OSError("We couldn't connect to the hub"), download=True)
     assert error.message == "the model `google/byt5-small` cannot be loaded: We couldn't connect to the hub"
     assert "download=true" not in error.hint

@@ -86,7 +86,7 @@ RENDERERS = {
 
 
 @pytest.mark.parametrize("name", RENDERERS)
-def test_every_format_has_summary_table_findings_and_facts(name):
+def test_renderers_include_summary_table_findings_and_facts(name):
     text = RENDERERS[name](build_report()).replace("\\", "")
     for part in (
         "dense is better than bm25.",
@@ -101,13 +101,13 @@ def test_every_format_has_summary_table_findings_and_facts(name):
     assert "Nothing" not in text
 
 
-def test_terminal_leaves_out_sections_for_files_and_does_not_draw():
+def test_terminal_omits_file_sections_and_charts():
     text = terminal_text(build_report(draw=no_library))
     assert "All rows" not in text
     assert text.startswith("Comparison: bm25, 2 systems\ndense is better than bm25.\n")
 
 
-def test_terminal_names_the_columns_that_do_not_fit():
+def test_render_report_returns_columns_that_do_not_fit():
     columns = [Column("system", "name"), Column("a measure with a long name", "score", drop_order=1)]
     report = Report("x", "X", "", [Section("s", "S", [Table("t", columns, [["bm25", 0.5]])])])
     assert render_report(report, 20)[1] == ["a measure with a long name"]
@@ -118,35 +118,35 @@ def test_markdown_and_latex_draw_no_charts(render):
     assert "0.7500" in render(build_report(draw=no_library))
 
 
-def test_page_draws_charts():
+def test_render_page_draws_charts():
     with pytest.raises(MissingExtra):
         page_text(build_report(draw=no_library))
     with pytest.raises(MissingExtra):
         collect_charts([build_report(draw=no_library)])
 
 
-def test_markdown_marks_the_best_value_and_folds_long_tables():
+def test_markdown_marks_best_value_and_folds_long_tables():
     lines = render_markdown([build_report()]).splitlines()
     assert "| dense | **0.7500 \\*\\*** |" in lines
     assert "|---|---:|" in lines
     assert "<details><summary>Show 2 rows</summary>" in lines
 
 
-def test_latex_has_bold_best_values_raised_stars_and_a_caption():
+def test_latex_has_bold_best_values_stars_and_caption():
     text = render_latex([build_report()])
     assert r"dense & \textbf{0.7500}\rlap{$^{**}$} \\" in text.replace("  ", " ")
     assert r"\caption{Systems. ndcg@10: gain 2\textasciicircum{}g - 1.}" in text
     assert text.count(r"\begin{table}") == 2  # systems and facts; the collapsed table is left out
 
 
-def test_csv_has_the_keys_of_the_columns_and_exact_numbers():
+def test_render_csv_has_column_keys_and_exact_numbers():
     columns = [Column("system", "name"), Column("nDCG@10", "score", key="ndcg@10"), Column("n", "count")]
     table = Table("t", columns, [["=1+1", 1 / 3, 12], ["a, b", None, 3]])
     rows = list(csv.reader(io.StringIO(render_csv(table))))
     assert rows == [["system", "ndcg@10", "n"], ["'=1+1", repr(1 / 3), "12"], ["a, b", "", "3"]]
 
 
-def test_hostile_texts_are_data_in_every_format():
+def test_renderers_hostile_text_is_escaped():
     report = build_report(HOSTILE)
     assert "<script>alert" not in page_text(report)
     assert "<script>" not in render_markdown([report])
@@ -154,7 +154,7 @@ def test_hostile_texts_are_data_in_every_format():
     assert "\x1b" not in page_text(report)
 
 
-def test_page_of_several_reports_has_unique_ids_and_one_entry_each():
+def test_render_page_several_reports_have_unique_section_ids():
     text = page_text(build_report("a"), build_report("b"))
     ids = re.findall(r'<section id="([^"]+)"', text)
     assert len(ids) == len(set(ids))
@@ -163,10 +163,10 @@ def test_page_of_several_reports_has_unique_ids_and_one_entry_each():
     assert {target for target, _ in entries} <= set(ids)
 
 
-def test_cards_link_to_sections_that_exist():
+def test_render_page_cards_link_to_existing_sections():
     text = page_text(build_report())
     assert '<a href="#compare-systems">dense</a>' in text
 
 
-def test_kinds_of_several_reports_are_numbered():
+def test_with_unique_kinds_numbers_duplicate_kinds():
     assert [report.kind for report in with_unique_kinds([build_report(), build_report()])] == ["compare", "compare-2"]

@@ -17,7 +17,7 @@ def cache(tmp_path, monkeypatch):
     load_vega_script.cache_clear()
 
 
-def test_it_is_made_once_and_then_kept(cache):
+def test_load_vega_script_is_cached(cache):
     assert load_vega_script() == vega_script()
     (kept,) = cache.iterdir()
     other = "a script of the same length"
@@ -28,7 +28,7 @@ def test_it_is_made_once_and_then_kept(cache):
 
 
 @pytest.mark.parametrize("damage", [b"", b"0" * 64 + b"\nalert(1)", b"\xff\xfe", None])
-def test_what_is_not_whole_is_made_again(cache, damage):
+def test_load_vega_script_damaged_cache_is_replaced(cache, damage):
     load_vega_script()
     (kept,) = cache.iterdir()
     kept.write_bytes(kept.read_bytes()[:-100] if damage is None else damage)
@@ -36,7 +36,7 @@ def test_what_is_not_whole_is_made_again(cache, damage):
     assert load_vega_script() == vega_script()
 
 
-def test_a_cache_that_cannot_be_written_is_done_without(tmp_path, monkeypatch):
+def test_load_vega_script_unwritable_cache_is_ignored(tmp_path, monkeypatch):
     (tmp_path / "file").write_text("in the way")
     monkeypatch.setenv("RAGAUGE_CACHE", str(tmp_path / "file"))
     load_vega_script.cache_clear()

@@ -43,7 +43,7 @@ def charts_of(report):
     return section.blocks[0].draw()
 
 
-def test_the_first_measure_is_drawn_for_every_system_on_every_dataset_with_its_interval():
+def test_experiment_set_chart_has_first_measure_with_intervals():
     (chart,) = charts_of(told()).values()
     rows = next(
         one["data"]["values"] for one in (chart.panels[0].spec, *chart.panels[0].spec["layer"]) if "data" in one
@@ -55,14 +55,14 @@ def test_the_first_measure_is_drawn_for_every_system_on_every_dataset_with_its_i
     assert chart.alt.startswith("Mean mrr@20. hard: walks 0.200, swarm 0.300")
 
 
-def test_a_dataset_without_values_is_not_drawn_and_without_any_there_is_no_chart():
+def test_experiment_set_chart_omits_datasets_without_values():
     none = Overview("t", {"walks": SystemSummary("walks", {"mrr@20": Mean(float("nan"), 0)})}, ["mrr@20"])
     (chart,) = charts_of(told({"hard(seed=1)": made(0.2), "easy": none})).values()
     assert "easy" not in chart.alt
     assert charts_of(told({"easy": none})) == {}
 
 
-def test_measures_after_the_second_share_a_heading_and_are_opened_by_their_names():
+def test_experiment_set_page_collapses_measures_after_second():
     report = told()
     titles = [section.title for section in report.select_sections("html")]
     assert titles == ["mrr@20", "dr@20", "Other measures", "Datasets"]
@@ -71,7 +71,7 @@ def test_measures_after_the_second_share_a_heading_and_are_opened_by_their_names
     assert all(f"<summary>{name}</summary>" in text for name in ("hit_rate@1", "recall@20"))
 
 
-def test_circumstances_are_those_that_all_datasets_share():
+def test_experiment_set_provenance_keeps_values_shared_by_all_datasets():
     assert told().provenance == {
         "made": "2026-01-02",
         "convention": "default",
@@ -84,7 +84,7 @@ def test_circumstances_are_those_that_all_datasets_share():
     assert "python" not in other.provenance
 
 
-def test_names_are_no_markup_and_the_chart_is_drawn(opened, tmp_path):
+def test_experiment_set_page_escapes_names_and_draws_chart(opened, tmp_path):
     path = tmp_path / "report.html"
     path.write_text(render_page([told(failures={"gone": "unknown dataset `gone`"})]), encoding="utf-8")
     shown = opened(path, charts=True, size=(390, 800))
@@ -95,7 +95,7 @@ def test_names_are_no_markup_and_the_chart_is_drawn(opened, tmp_path):
     assert names.evaluate("one => one.getClientRects()[0].height < 2 * parseFloat(getComputedStyle(one).lineHeight)")
 
 
-def test_datasets_lead_to_their_reports_and_one_that_failed_leads_nowhere(opened, tmp_path):
+def test_experiment_set_page_links_reports_except_failed_datasets(opened, tmp_path):
     odd = 'a "b"<c>'
     seen = {odd: made(0.2), "easy": made(0.6)}
     places = {odd: "javascript:alert(1)&", "easy": "easy"}

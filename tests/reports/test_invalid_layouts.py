@@ -127,7 +127,7 @@ def refusal(tmp_path, layout, text):
         ("pgvectordb", METHODS.replace("Method", "method"), "not a table of pgVectorDB: the column Method is missing"),
     ],
 )
-def test_a_damaged_table_is_told_with_its_line(tmp_path, layout, text, message):
+def test_read_layout_invalid_csv_raises_error_with_location(tmp_path, layout, text, message):
     assert message in refusal(tmp_path, layout, text)
 
 
@@ -200,12 +200,12 @@ def results(**change):
         ),
     ],
 )
-def test_a_damaged_document_is_told_by_name(tmp_path, layout, held, message):
+def test_read_layout_invalid_json_raises_error_with_field_name(tmp_path, layout, held, message):
     assert message in refusal(tmp_path, layout, json.dumps(held))
 
 
 @pytest.mark.parametrize("layout", ["ragdbeval", "rig", "rig-diff"])
-def test_a_document_that_ends_in_the_middle_is_told(tmp_path, layout):
+def test_read_layout_truncated_json_raises_error(tmp_path, layout):
     runs = {"old": OLD} if layout == "rig" else {"old": OLD, "new": NEW}
     whole = LAYOUTS[layout].write(scored(LAYOUTS[layout], runs))
     assert "the JSON cannot be read" in refusal(tmp_path, layout, whole[: len(whole) // 2])
@@ -214,7 +214,7 @@ def test_a_document_that_ends_in_the_middle_is_told(tmp_path, layout):
 @pytest.mark.parametrize("layout", LAYOUTS)
 @given(st.data())
 @pytest.mark.slow
-def test_what_is_damaged_anywhere_is_refused_or_read_and_never_breaks(tmp_path_factory, layout, data):
+def test_read_layout_random_text_edit_parses_or_raises_bad_input(tmp_path_factory, layout, data):
     runs = {"old": OLD} if layout == "rig" else {"old": OLD, "new": NEW}
     whole = LAYOUTS[layout].write(scored(LAYOUTS[layout], runs))
     at = data.draw(st.integers(0, len(whole) - 1))
@@ -262,7 +262,7 @@ def put(held, places, value):
 @pytest.mark.parametrize("layout", ["ragdbeval", "rig", "rig-diff"])
 @given(PLACES, ANYTHING)
 @pytest.mark.slow
-def test_something_else_at_any_place_of_a_document_is_refused_or_read(tmp_path_factory, layout, places, value):
+def test_read_layout_random_json_value_parses_or_raises_bad_input(tmp_path_factory, layout, places, value):
     held = {
         "ragdbeval": {"metadata": {"num_results": 1, "random_seed": 1}, "results": [RESULT]},
         "rig": {"dataset_id": "d", "metrics": [{**METRIC, "ci": INTERVAL}], "freshness": {"k": 2}},
@@ -284,7 +284,7 @@ def told_by(layout, overview):
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_figures_of_another_convention_are_not_written_under_these_names(layout):
+def test_write_layout_other_convention_raises_error(layout):
     shown = scored(LAYOUTS[layout], {"old": OLD, "new": NEW})
     other = Overview(**{**vars(shown), "convention": "trec10"})
     message = told_by(layout, other)
@@ -295,26 +295,26 @@ def test_figures_of_another_convention_are_not_written_under_these_names(layout)
 
 
 @pytest.mark.parametrize("layout", ["swarm", "tokenization", "ragdbeval", "ragdbeval-csv", "pgvectordb"])
-def test_systems_without_any_of_the_figures_are_not_written(layout):
+def test_write_layout_without_known_measures_raises_error(layout):
     shown = Overview("t", {"a": SystemSummary("a", {"bpref": Mean(0.5, 3)})}, ["bpref"], LAYOUTS[layout].convention)
     assert "no system has a measure" in told_by(layout, shown)
 
 
 @pytest.mark.parametrize("layout", ["swarm", "rig", "rig-diff"])
-def test_means_alone_are_not_written_where_every_query_is_wanted(layout):
+def test_write_layout_per_query_with_means_only_raises_error(layout):
     means = {"mrr@20": Mean(0.5, 3)} if layout == "swarm" else {"mrr": Mean(0.5, 3)}
     shown = Overview("t", {"a": SystemSummary("a", means)}, list(means), LAYOUTS[layout].convention)
     assert "only means of a are known" in told_by(layout, shown)
 
 
-def test_a_report_of_rig_is_of_one_system_and_a_diff_of_two():
+def test_write_rig_layouts_wrong_system_count_raises_error():
     shown = scored(LAYOUTS["rig"], {"old": OLD, "new": NEW})
     assert "rig's report has one system, got 2: old, new" in told_by("rig", shown)
     one = scored(LAYOUTS["rig"], {"old": OLD})
     assert "a diff of rig's reports has two systems, got 1: old" in told_by("rig-diff", one)
 
 
-def test_rig_is_given_no_measure_that_it_would_take_for_another():
+def test_write_rig_ambiguous_ndcg_name_raises_error():
     shown = scored(LAYOUTS["rig"], {"old": OLD})
     entry = shown.entries["old"]
     linear = Overview(**{**vars(shown), "measures": ["mrr", "ndcg@10"]})
@@ -322,7 +322,7 @@ def test_rig_is_given_no_measure_that_it_would_take_for_another():
     assert entry.scores
 
 
-def test_systems_with_different_judges_have_no_diff(tmp_path):
+def test_write_rig_diff_different_judges_raises_error(tmp_path):
     shown = scored(LAYOUTS["rig"], {"old": OLD, "new": NEW})
     scores = shown.entries["new"].scores[0]
     judged = type(scores)(**{**vars(scores), "judge": "gpt"})

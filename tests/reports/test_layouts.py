@@ -94,7 +94,7 @@ def written(tmp_path, layout, text):
     ],
     ids=lambda one: one if isinstance(one, str) else "",
 )
-def test_every_name_is_read_as_its_convention_reads_it(told, layout):
+def test_layout_measure_names_parse_to_canonical_names(told, layout):
     rules = PRESETS[LAYOUTS[layout].convention]
     for name, mine in told.items():
         if name != "Diversity_Count":  # a name without its cutoff
@@ -102,7 +102,7 @@ def test_every_name_is_read_as_its_convention_reads_it(told, layout):
 
 
 @pytest.mark.parametrize("name", LAYOUTS)
-def test_what_a_layout_wants_is_typed_as_it_is_printed(name):
+def test_layout_measures_round_trip_through_parse_measure(name):
     layout = LAYOUTS[name]
     for one in layout.measures():
         assert str(parse_measure(one)) == str(parse_measure(one, PRESETS[layout.convention])) == one
@@ -111,7 +111,7 @@ def test_what_a_layout_wants_is_typed_as_it_is_printed(name):
     assert layout.ending in (".csv", ".json")
 
 
-def test_cutoffs_are_chosen_where_a_layout_lets_one():
+def test_layout_measures_ks_set_cutoffs_if_supported():
     assert LAYOUTS["pgvectordb"].measures([2, 9])[::7] == ("precision@2", "precision@9")
     assert LAYOUTS["rig"].measures([3]) == (
         *("recall@3", "precision@3", "hit_rate@3", "mrr", "map@3", "ndcg(gain=exp)@3"),
@@ -119,7 +119,7 @@ def test_cutoffs_are_chosen_where_a_layout_lets_one():
     assert LAYOUTS["swarm"].measures([2]) == LAYOUTS["swarm"].measures()
 
 
-def test_a_layout_that_is_not_there_is_told_with_the_nearest():
+def test_find_layout_unknown_name_raises_error_with_suggestion():
     assert find_layout(" Rig-Diff ").name == "rig-diff"
     with pytest.raises(UnknownName, match="did you mean `ragdbeval`"):
         find_layout("ragdeval")
@@ -128,7 +128,7 @@ def test_a_layout_that_is_not_there_is_told_with_the_nearest():
 # The swarm notebook
 
 
-def test_the_swarm_table_has_a_row_for_each_method_seed_and_query(tmp_path):
+def test_write_swarm_has_row_per_method_seed_and_query(tmp_path):
     shown = scored(LAYOUTS["swarm"], {"old": [OLD, NEW], "new": NEW}, tags={"q1": {"complexity": "simple"}})
     clock = timings(
         [
@@ -170,7 +170,7 @@ SWARM = """Hit@1,MRR,DR@20,latency,method,query_id,gt_count,seed,query_complexit
 """
 
 
-def test_the_notebooks_own_table_is_read_under_canonical_names(tmp_path):
+def test_read_swarm_notebook_table_returns_canonical_measures(tmp_path):
     found = LAYOUTS["swarm"].read(written(tmp_path, "swarm", SWARM))
     assert found.convention == "swarm"
     assert list(found.measures) == ["hit_rate@1", "mrr@20", "dr(targets=identity)@20"]
@@ -188,7 +188,7 @@ def test_the_notebooks_own_table_is_read_under_canonical_names(tmp_path):
 # The tokenization study
 
 
-def test_the_tokenization_table_has_its_example_and_means_of_every_stage(tmp_path):
+def test_write_tokenization_matches_example_and_stage_means(tmp_path):
     qrels = {"q1": {"doc0": 1, "doc1": 1}, "q2": {"r": 1}, "q3": {"s": 1}}
     run = {"q1": ["doc0", "doc5", "doc99", "doc1", "doc42"], "q2": ["a", "b", "r"], "q3": ["a"]}
     shown = scored(LAYOUTS["tokenization"], {"canine": run}, qrels)
@@ -214,7 +214,7 @@ def test_the_tokenization_table_has_its_example_and_means_of_every_stage(tmp_pat
 # pgVectorDB
 
 
-def test_pgvectordbs_table_has_its_golden_figures(tmp_path):
+def test_write_pgvectordb_matches_golden_values(tmp_path):
     lists = {"q1": [1, 3, 7, 2, 5], "q2": [4, 6, 1, 8, 2], "q3": [2, 1, 9, 3, 4]}
     truth = {"q1": [1, 2, 3], "q2": [4, 6], "q3": [2, 9, 10]}
     run = {query: list(map(str, docs)) for query, docs in lists.items()}
@@ -266,7 +266,7 @@ RESULTS = {
 }
 
 
-def test_ragdbevals_results_are_read_with_their_circumstances(tmp_path):
+def test_read_ragdbeval_keeps_metadata_costs_and_failures(tmp_path):
     failed = {"experiment_name": "milvus_sift1m", "success": False, "error_message": "no server"}
     held = {"metadata": {**RESULTS["metadata"], "num_results": 2}, "results": [RESULT, failed]}
     found = LAYOUTS["ragdbeval"].read(written(tmp_path, "ragdbeval", json.dumps(held)))
@@ -302,7 +302,7 @@ def test_ragdbevals_results_are_read_with_their_circumstances(tmp_path):
     }
 
 
-def test_results_of_several_indexes_are_not_mixed(tmp_path):
+def test_read_ragdbeval_several_indexes_are_separate_systems(tmp_path):
     other = {**RESULT, "index_config": "IVF", "mean_metrics": {"quality_recall@10": 0.5}}
     held = {"metadata": {}, "results": [RESULT, other]}
     found = LAYOUTS["ragdbeval"].read(written(tmp_path, "ragdbeval", json.dumps(held)))
@@ -314,7 +314,7 @@ def test_results_of_several_indexes_are_not_mixed(tmp_path):
     ]
 
 
-def test_a_zero_that_may_mean_nothing_and_figures_of_no_layout_are_told(tmp_path):
+def test_read_ragdbeval_zero_and_unknown_values_add_notes(tmp_path):
     held = {"results": [{**RESULT, "mean_metrics": {"quality_recall@10": 0.5, "perf_qps_max": 0, "perf_odd": 1}}]}
     found = LAYOUTS["ragdbeval"].read(written(tmp_path, "ragdbeval", json.dumps(held)))
     assert found.notes == [
@@ -323,7 +323,7 @@ def test_a_zero_that_may_mean_nothing_and_figures_of_no_layout_are_told(tmp_path
     ]
 
 
-def test_what_ragauge_measured_is_written_as_ragdbeval_would(tmp_path):
+def test_write_ragdbeval_timed_run_matches_values_by_hand(tmp_path):
     shown = scored(LAYOUTS["ragdbeval"], {"faiss": OLD}, dataset="tiny", made="2026-01-01T00:00:00+00:00")
     clock = timings([("q1", 0, "ok", 4.0, 3.0), ("q2", 0, "ok", 6.0, 6.0), ("q3", 0, "ok", 11.0, 6.0)])
     about = {"plan": {"k": 10, "repeats": 1}, "machine": {"cores": 2}, "finished": "2026-01-01T00:00:00+00:00"}
@@ -365,7 +365,7 @@ def test_what_ragauge_measured_is_written_as_ragdbeval_would(tmp_path):
     assert LAYOUTS["ragdbeval-csv"].write(csv_back) == text
 
 
-def test_the_columns_of_ragdbeval_are_those_of_its_json(tmp_path):
+def test_write_ragdbeval_csv_columns_match_json_keys(tmp_path):
     shown = scored(LAYOUTS["ragdbeval"], {"faiss": OLD})
     keys = json.loads(LAYOUTS["ragdbeval"].write(shown))["results"][0]["mean_metrics"]
     *columns, last = list(table(LAYOUTS["ragdbeval-csv"].write(shown))[0])[4:]
@@ -375,7 +375,7 @@ def test_the_columns_of_ragdbeval_are_those_of_its_json(tmp_path):
     assert len(columns) == 16 + 15 + 11
 
 
-def test_ragdbeval_success_has_no_error_message(tmp_path):
+def test_write_ragdbeval_partial_failure_is_success_with_warning(tmp_path):
     shown = scored(LAYOUTS["ragdbeval"], {"faiss": OLD})
 
     def result(failed):
@@ -392,7 +392,7 @@ def test_ragdbeval_success_has_no_error_message(tmp_path):
     assert (one["success"], one["error_message"]) == (False, "3 queries failed")
 
 
-def test_ragdbeval_document_convention_is_written_and_read_back(tmp_path):
+def test_ragdbeval_layout_document_convention_round_trips(tmp_path):
     """Golden vector G3: d1, d2 of five relevant documents, k = 1 and 10; the document divides by 5, the code by k."""
     qrels = {"q": {f"d{i}": 1 for i in range(1, 6)}}
     run = {"q": {"d1": 3.0, "d2": 2.0, "x": 1.0}}
@@ -413,7 +413,7 @@ def test_ragdbeval_document_convention_is_written_and_read_back(tmp_path):
         assert row["convention"] == convention
 
 
-def test_ragdbeval_unknown_convention_is_refused(tmp_path):
+def test_read_ragdbeval_unknown_convention_raises_error(tmp_path):
     held = {**RESULTS, "metadata": {**RESULTS["metadata"], "convention": "nonsense"}}
     with pytest.raises(
         BadInput, match="unknown convention; expected one of ragdbeval-capped, ragdbeval, got `nonsense`"
@@ -437,7 +437,7 @@ def with_intervals(shown):
     return Overview(**{**vars(shown), "entries": entries, "confidence": 0.9, "rounds": 2000})
 
 
-def test_rigs_report_has_every_figure_of_the_values(tmp_path):
+def test_write_rig_matches_statistics_by_hand(tmp_path):
     shown = with_intervals(scored(LAYOUTS["rig"], {"memvid": OLD}, dataset="tiny"))
     text = LAYOUTS["rig"].write(shown)
     held = json.loads(text)
@@ -461,7 +461,7 @@ def test_rigs_report_has_every_figure_of_the_values(tmp_path):
     assert LAYOUTS["rig"].write(back) == text
 
 
-def test_what_a_report_of_rig_has_beside_its_metrics_is_kept(tmp_path):
+def test_read_rig_keeps_judge_fingerprint_and_freshness(tmp_path):
     held = {
         "judge_fingerprint": "gpt",
         "metrics": [{"metric": "faithfulness", "n": 2, "mean": 0.5, "per_query": [["q1", 1.0], ["q2", 0.0]]}],
@@ -476,7 +476,7 @@ def test_what_a_report_of_rig_has_beside_its_metrics_is_kept(tmp_path):
     assert "ci" not in again["metrics"][0]
 
 
-def test_one_query_has_no_deviation_and_none_has_nothing(tmp_path):
+def test_write_rig_one_or_zero_queries_has_null_statistics(tmp_path):
     held = {"metrics": [{"metric": "mrr", "per_query": [["q1", 1.0]]}, {"metric": "map@5", "per_query": []}]}
     found = LAYOUTS["rig"].read(written(tmp_path, "rig", json.dumps(held)))
     one, none = json.loads(LAYOUTS["rig"].write(found))["metrics"]
@@ -484,7 +484,7 @@ def test_one_query_has_no_deviation_and_none_has_nothing(tmp_path):
     assert (none["n"], none["mean"], none["stddev"], none["min"], none["p50"]) == (0, None, None, None, None)
 
 
-def test_rigs_diff_counts_winners_and_losers(tmp_path):
+def test_write_rig_diff_counts_winners_and_losers(tmp_path):
     shown = with_intervals(scored(LAYOUTS["rig-diff"], {"old": OLD, "new": NEW}))
     text = LAYOUTS["rig-diff"].write(shown)
     rows = {row["metric"]: row for row in json.loads(text)["rows"]}
@@ -511,7 +511,7 @@ def test_rigs_diff_counts_winners_and_losers(tmp_path):
     assert LAYOUTS["rig-diff"].write(back) == text
 
 
-def test_a_mean_over_more_queries_than_the_diff_has_is_of_an_unknown_number(tmp_path):
+def test_read_rig_diff_mean_over_unlisted_queries_has_n_zero(tmp_path):
     change = {"query_id": "q1", "current": 1.0, "baseline": 0.0, "delta": 1.0}
     row = {"metric": "mrr", "current_mean": 0.4, "baseline_mean": None, "delta": None, "query_changes": [change]}
     found = LAYOUTS["rig-diff"].read(written(tmp_path, "rig-diff", json.dumps({"rows": [row]})))
@@ -522,7 +522,7 @@ def test_a_mean_over_more_queries_than_the_diff_has_is_of_an_unknown_number(tmp_
 # Which layout a file has
 
 
-def test_files_are_recognised_by_their_header_or_keys(tmp_path):
+def test_detect_layout_returns_name_for_written_layouts(tmp_path):
     for name, layout in LAYOUTS.items():
         runs = {"old": OLD} if name == "rig" else {"old": OLD, "new": NEW}
         text = layout.write(scored(layout, runs))
@@ -545,18 +545,18 @@ def test_files_are_recognised_by_their_header_or_keys(tmp_path):
         ("a.txt", SWARM),
     ],
 )
-def test_other_files_have_no_layout(tmp_path, name, text):
+def test_detect_layout_other_files_returns_none(tmp_path, name, text):
     (tmp_path / name).write_text(text)
     assert detect_layout(str(tmp_path / name)) is None
 
 
-def test_a_folder_has_no_layout_and_a_missing_file_is_told(tmp_path):
+def test_detect_layout_folder_returns_none_and_missing_file_raises(tmp_path):
     assert detect_layout(str(tmp_path)) is None
     with pytest.raises(BadInput, match="no such file"):
         detect_layout(str(tmp_path / "none.json"))
 
 
-def test_the_first_bytes_are_enough(tmp_path):
+def test_detect_layout_large_truncated_file_returns_name(tmp_path):
     pairs = ",".join(f'["q{i}", 1.0]' for i in range(200_000))
     path = written(tmp_path, "rig", '{"metrics": [{"metric": "mrr", "per_query": [' + pairs)
     assert detect_layout(path) == "rig"  # though it has no end
@@ -571,7 +571,7 @@ NAMES = st.text(st.characters(exclude_categories=("C", "Z")), min_size=1, max_si
 @settings(max_examples=50)
 @given(judgments(), runs(tied=False), runs(tied=False), st.lists(NAMES, min_size=2, max_size=2, unique=True))
 @pytest.mark.slow
-def test_what_is_written_is_read_back_as_it_was(tmp_path_factory, name, qrels, first, second, names):
+def test_layouts_random_overviews_round_trip(tmp_path_factory, name, qrels, first, second, names):
     layout = LAYOUTS[name]
     shared = {query: first.get(query, {}) for query in qrels}
     systems = dict(zip(names, (shared, {query: second.get(query, {}) for query in qrels}), strict=True))
@@ -595,7 +595,7 @@ def test_what_is_written_is_read_back_as_it_was(tmp_path_factory, name, qrels, f
 # Real runs
 
 
-def test_real_runs_are_written_and_read_in_every_layout(shared, tmp_path):
+def test_layouts_real_trec_runs_round_trip(shared, tmp_path):
     folder = shared("trec_dl_runs")
     qrels = ragauge.read_judgments(folder / "qrels" / "qrels.dl19-passage.txt")
     runs = {name: folder / "runs" / f"dl19.{name}.txt.gz" for name in ("BM25", "OPEN_AI_ADA2")}

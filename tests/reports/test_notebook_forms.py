@@ -50,7 +50,7 @@ def results():
     return build_results()
 
 
-def test_every_view_has_a_result(results):
+def test_view_modules_are_all_covered_by_results(results):
     assert set(VIEW_MODULES) <= set(results)
 
 
@@ -58,7 +58,7 @@ def test_every_view_has_a_result(results):
     "name",
     ["Audit", "Comparison", "Comparisons", "Experiment", "ExperimentSet", "Gate", "Overview", "Scores", "ScoresByRun"],
 )
-def test_result_is_shown_as_tables_with_escaped_names(results, name):
+def test_result_repr_html_is_escaped_and_frames_have_rows(results, name):
     text = results[name]._repr_html_()
     check_fragment(text)
     assert "<script" not in text
@@ -68,7 +68,7 @@ def test_result_is_shown_as_tables_with_escaped_names(results, name):
     assert len(results[name].to_pandas()) == results[name].to_polars().height
 
 
-def test_every_public_result_type_is_tabular():
+def test_result_types_are_tabular():
     for schema in RESULT_MODULES:
         assert issubclass(find_record_type(schema).result_type, TabularResult), schema
     for name in VIEW_MODULES:
@@ -76,20 +76,20 @@ def test_every_public_result_type_is_tabular():
         assert isinstance(import_reporter(getattr(ragauge, name)), ResultReporter)
 
 
-def test_record_is_shown_with_escaped_texts():
+def test_record_repr_html_is_escaped():
     finding = Finding(EVIL, "empty", True, 1, EVIL, [EVIL], remedy=EVIL)
     text = Lint(EVIL, 1, [finding], notes=[f"run `{EVIL}`"])._repr_html_()
     check_fragment(text)
     assert "<code>&lt;script&gt;" in text
 
 
-def test_scores_show_the_interval_of_the_mean(results):
+def test_scores_repr_html_has_confidence_interval(results):
     text = check_fragment(results["Scores"]._repr_html_())
     assert re.search(r"0\.7500 \[0\.\d{4}, 0\.\d{4}\]", text)
     assert "95% confidence interval" in text
 
 
-def test_means_and_intervals_of_an_experiment_are_numbers(results):
+def test_experiment_to_polars_has_numeric_means_and_intervals(results):
     frame = results["Experiment"].to_polars()
     row = frame.filter((frame["system"] == "bm25") & (frame["measure"] == "mrr@10")).row(0, named=True)
     assert row["mean"] == results["Experiment"].scores["bm25"].means["mrr@10"]
@@ -97,7 +97,7 @@ def test_means_and_intervals_of_an_experiment_are_numbers(results):
     assert row["n"] == 100
 
 
-def test_frame_of_a_comparison_has_its_values(results):
+def test_comparison_frame_matches_attributes(results):
     row = results["Comparison"]
     values = row.to_polars().row(0, named=True)
     assert values["difference"] == row.difference
@@ -105,7 +105,7 @@ def test_frame_of_a_comparison_has_its_values(results):
     assert row.to_pandas()["n"].tolist() == [8]
 
 
-def test_frame_columns_have_one_type_each():
+def test_table_to_polars_mixed_values_have_one_type_per_column():
     columns = [Column("n", "count"), Column("x", "score"), Column("ok"), Column("mixed"), Column("none")]
     frame = Table("t", columns, [[1, 2.5, True, "a", None], [None, math.nan, False, 3, math.nan]]).to_polars()
     assert frame.rows() == [(1, 2.5, True, "a", None), (None, None, False, "3", None)]
@@ -113,13 +113,13 @@ def test_frame_columns_have_one_type_each():
     assert Table("t", columns, []).to_polars().columns == ["n", "x", "ok", "mixed", "none"]
 
 
-def test_long_table_is_cut_with_a_note():
+def test_render_fragment_long_table_is_truncated_with_note():
     table = Table("t", [Column("a", "count")], [[i] for i in range(MAX_FRAGMENT_ROWS + 5)])
     text = render_fragment(Report("t", "Title", "Summary.", [Section("s", "Rows", [table])]))
     assert f"The first {MAX_FRAGMENT_ROWS} of {MAX_FRAGMENT_ROWS + 5} rows" in check_fragment(text)
 
 
-def test_type_without_a_report_is_refused():
+def test_to_polars_unregistered_type_raises_type_error():
     class Other(TabularResult):
         pass
 
@@ -127,7 +127,7 @@ def test_type_without_a_report_is_refused():
         Other().to_polars()
 
 
-def test_pandas_that_is_missing_is_named_with_its_install_command(monkeypatch):
+def test_to_pandas_missing_pandas_raises_missing_extra(monkeypatch):
     found = Lint("c", 1, [])
     load = builtins.__import__
 

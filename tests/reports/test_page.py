@@ -119,7 +119,7 @@ def parts(known):
 # --- data ---
 
 
-def test_the_values_in_the_page_are_those_of_the_overview(known, parts):
+def test_page_explorer_values_match_overview(known, parts):
     about, found = parts.data("explorer"), parts.data("explorer-values")
     assert about["systems"] == ["first", "second", "third"]
     assert about["measures"] == MEASURES
@@ -134,7 +134,7 @@ def test_the_values_in_the_page_are_those_of_the_overview(known, parts):
     assert [tag["names"][of] for of in tag["of"]] == [TAGS[query]["kind"] for query in QUERIES]
 
 
-def test_the_rankings_in_the_page_are_those_of_the_runs(known, parts):
+def test_page_explorer_rankings_match_runs(known, parts):
     found = parts.data("explorer-rankings")
     assert found["depth"] == 10
     assert sorted(found["places"]) == list(range(N))
@@ -158,7 +158,7 @@ def test_the_rankings_in_the_page_are_those_of_the_runs(known, parts):
 
 
 @pytest.mark.parametrize(("ties", "first"), [("trec", "b"), ("ranked", "a")])
-def test_documents_stand_in_the_order_that_was_scored(tmp_path, ties, first):
+def test_rankings_payload_document_order_matches_scored_order(tmp_path, ties, first):
     # The ranks in the file contradict the scores of q1, and in q2 both scores are equal.
     (tmp_path / "qrels").write_text("q1 0 b 1\nq2 0 b 1\n")
     (tmp_path / "one.csv").write_text(
@@ -182,7 +182,7 @@ def test_documents_stand_in_the_order_that_was_scored(tmp_path, ties, first):
     assert {query: 1 / (docs.index("b") + 1) for query, docs in shown.items()} == reciprocal
 
 
-def test_a_system_that_returned_nothing_leaves_the_rankings_of_the_others(known):
+def test_rankings_payload_empty_run_keeps_other_rankings(known):
     silent = Run(known.entries["third"].run.table.clear(), "third")
     entries = {**known.entries, "third": replace(known.entries["third"], run=silent)}
     found = overview_explorer.build_rankings_payload(replace(known, entries=entries))
@@ -197,7 +197,7 @@ def moved_most(known):
 
 
 @pytest.mark.parametrize("queries", [1, 5, 23])
-def test_where_there_is_too_much_the_queries_that_moved_most_keep_their_rankings(known, monkeypatch, queries):
+def test_page_ranking_limit_keeps_queries_with_largest_differences(known, monkeypatch, queries):
     monkeypatch.setattr(overview_explorer, "MAX_RANKING_ROWS", queries * 30)
     parts = Parts(render_page([build_report(known)]))
     found = parts.data("explorer-rankings")
@@ -209,7 +209,7 @@ def test_where_there_is_too_much_the_queries_that_moved_most_keep_their_rankings
     assert f"{N - queries} queries with the smallest differences have no rankings" in parts.text
 
 
-def test_where_texts_are_too_long_those_of_the_queries_that_moved_most_stay(known, monkeypatch):
+def test_rankings_payload_text_limit_keeps_largest_differences(known, monkeypatch):
     monkeypatch.setattr(overview_explorer, "MAX_TEXT_CHARS", 1500)
     found = overview_explorer.build_rankings_payload(known)
     texts = found["texts"]
@@ -227,7 +227,7 @@ def test_where_texts_are_too_long_those_of_the_queries_that_moved_most_stay(know
     assert moved_most(known)[found["places"].index(0)] == max(moved_most(known))
 
 
-def test_values_that_are_undefined_travel_as_nothing(known):
+def test_values_payload_nan_becomes_null(known):
     scores = known.entries["first"].scores[0]
     holes = scores.values["ndcg@10"].copy()
     holes[3] = math.nan
@@ -244,21 +244,21 @@ ANY = st.text(st.characters(), max_size=40)  # with lone surrogates
 
 
 @given(st.dictionaries(ANY, st.lists(ANY | st.floats(allow_nan=False, allow_infinity=False), max_size=3), max_size=3))
-def test_whatever_a_script_holds_as_json_survives_and_cannot_end_it(thing):
+def test_to_script_json_round_trips_and_is_escaped(thing):
     text = page_assets.to_script_json(thing)
     assert json.loads(text) == thing
     assert not set(text) & set("<>&\u2028\u2029")
 
 
 @given(st.lists(st.text(max_size=40), max_size=5))
-def test_packed_data_are_letters_and_come_back(thing):
+def test_compress_json_is_base64_and_round_trips(thing):
     text = page_assets.compress_json(thing)
     assert re.fullmatch(r"[A-Za-z0-9+/=]*", text)
     assert json.loads(gzip.decompress(base64.b64decode(text))) == thing
     assert page_assets.compress_json(thing) == text
 
 
-def test_only_the_scripts_that_the_page_brings_may_run(parts):
+def test_page_csp_allows_only_hashed_scripts(parts):
     code = [text for kind, _, text in parts.scripts if kind is None]
     assert len(code) == 3
     hashes = [base64.b64encode(hashlib.sha256(text.encode()).digest()).decode() for text in code]
@@ -269,7 +269,7 @@ def test_only_the_scripts_that_the_page_brings_may_run(parts):
     assert (rules["base-uri"], rules["form-action"]) == ("'none'", "'none'")
 
 
-def test_a_page_asks_for_nothing_and_names_no_part_twice(known, parts):
+def test_page_has_unique_ids_and_no_external_resources(known, parts):
     assert len(set(parts.ids)) == len(parts.ids)
     html = render_page([build_report(known)])
     outside = re.sub(r"<script.*?</script>", "", html, flags=re.S)
@@ -312,7 +312,7 @@ def harmless():
     ],
 )
 @pytest.mark.slow
-def test_a_hostile_text_makes_the_same_elements_as_a_harmless_one_and_is_there_as_it_is(harmless, text):
+def test_page_hostile_text_is_escaped_and_kept(harmless, text):
     odd = everywhere(text)
     plain = text.replace("\ud800", "?")  # in the data of queries; texts of the report have no control characters
     cleaned = clean_texts(text)
@@ -329,7 +329,7 @@ def test_a_hostile_text_makes_the_same_elements_as_a_harmless_one_and_is_there_a
 # --- with more or less to show ---
 
 
-def test_one_system_has_no_comparison(tmp_path):
+def test_page_one_system_has_no_comparison(tmp_path):
     found = report(experiment({"only": FIRST}, baseline=None), tmp_path / "one.html", rounds=200)
     parts = Parts((tmp_path / "one.html").read_text(encoding="utf-8"))
     assert parts.data("explorer")["systems"] == ["only"]
@@ -339,7 +339,7 @@ def test_one_system_has_no_comparison(tmp_path):
     assert found.compared is None
 
 
-def test_without_a_baseline_the_best_is_set_against_the_next_best(tmp_path):
+def test_page_without_baseline_selects_best_and_last_system(tmp_path):
     found = report(
         experiment({"first": FIRST, "second": SECOND, "third": THIRD}, baseline=None), tmp_path / "a.html", rounds=200
     )
@@ -350,7 +350,7 @@ def test_without_a_baseline_the_best_is_set_against_the_next_best(tmp_path):
     assert [column.title for column in build_quality_table(found).columns] == ["system", *MEASURES]
 
 
-def test_means_alone_make_a_page_without_a_list_of_queries():
+def test_page_means_only_has_no_query_list():
     entries = {
         name: SystemSummary(name, {"ndcg@10": Mean(value, 0)}) for name, value in (("one", 0.25), ("other", 0.5))
     }
@@ -363,7 +363,7 @@ def test_means_alone_make_a_page_without_a_list_of_queries():
     assert "Unknown whether queries failed." in parts.text
 
 
-def test_scores_without_runs_have_a_list_of_queries_but_no_rankings(known):
+def test_page_without_runs_has_query_list_without_rankings(known):
     entries = {name: replace(entry, run=None) for name, entry in known.entries.items()}
     found = replace(known, entries=entries, documents={})
     parts = Parts(render_page([build_report(found)]))
@@ -372,7 +372,7 @@ def test_scores_without_runs_have_a_list_of_queries_but_no_rankings(known):
     assert overview_explorer.build_rankings_payload(found) is None
 
 
-def test_without_texts_and_times_the_page_says_so(known):
+def test_page_without_texts_and_timings_has_notices(known):
     parts = Parts(render_page([build_report(replace(known, queries={}, documents={}, tags={}, strata={}))]))
     assert parts.data("explorer-values")["texts"] == [""] * N
     assert parts.data("explorer-values")["tags"] == []
@@ -382,7 +382,7 @@ def test_without_texts_and_times_the_page_says_so(known):
     assert not {"report-strata", "report-latency", "chart-report-quality_latency"} & set(parts.ids)
 
 
-def test_systems_with_other_queries_are_left_out_of_the_list(known):
+def test_explorer_ignores_systems_with_other_queries(known):
     scores = known.entries["third"].scores[0]
     other = replace(scores, queries=[f"x{query}" for query in scores.queries])
     entries = {**known.entries, "third": replace(known.entries["third"], scores=[other])}
@@ -392,13 +392,13 @@ def test_systems_with_other_queries_are_left_out_of_the_list(known):
     assert (about["systems"][about["system"]], about["systems"][about["baseline"]]) == ("second", "first")
 
 
-def test_an_overview_of_nothing_is_still_a_page():
+def test_page_empty_overview_is_rendered():
     parts = Parts(render_page([build_report(Overview("nothing", {}, ["ndcg@10"]))]))
     assert "No system has a value of ndcg@10." in parts.text
     assert "report-queries" not in parts.ids
 
 
-def test_tables_have_the_figures_of_the_overview(known):
+def test_quality_table_matches_overview(known):
     table = build_quality_table(known, intervals=True)
     titles = [column.title for column in table.columns]
     assert titles == ["system", *MEASURES, "vs first", "p"]
@@ -413,7 +413,7 @@ def test_tables_have_the_figures_of_the_overview(known):
         assert row[3].value == ("" if gap is None else gap.difference)
 
 
-def test_the_verdict_and_every_failure_stand_in_the_page(known):
+def test_page_has_summary_and_all_failures(known):
     failed = {query: f"error {query}" for query in QUERIES}
     entries = {**known.entries, "third": replace(known.entries["third"], failed=failed)}
     found = replace(known, entries=entries, failures={"fourth": "no such index"})
@@ -425,7 +425,7 @@ def test_the_verdict_and_every_failure_stand_in_the_page(known):
     assert "no such index" in parts.text
 
 
-def test_of_very_many_failures_the_first_are_shown(known, monkeypatch):
+def test_failures_table_limit_keeps_first_failures(known, monkeypatch):
     monkeypatch.setattr("ragauge.reports.overview_tables.MAX_FAILURES_LISTED", 3)
     monkeypatch.setattr(overview_report, "MAX_FAILURES_LISTED", 3)
     failed = {query: f"error {query}" for query in QUERIES}

@@ -143,7 +143,7 @@ def choose(page, box, label):
 
 
 @pytest.mark.representative
-def test_every_chart_is_drawn_and_nothing_is_asked_of_the_network(made, opened):
+def test_page_draws_all_charts(made, opened):
     page = opened(made.file, charts=True)
     charts = page.eval_on_selector_all(
         "[data-chart]",
@@ -160,14 +160,14 @@ def test_every_chart_is_drawn_and_nothing_is_asked_of_the_network(made, opened):
         assert marks >= 2, name
 
 
-def test_pointing_at_a_mark_tells_its_figures(made, opened):
+def test_chart_hover_shows_tooltip_with_system_name(made, opened):
     page = opened(made.file, charts=True)
     show_tooltip(page, page.locator(POINTS).first)
     shown = page.text_content("#vg-tooltip-element")
     assert any(name in shown for name in made.overview.systems)
 
 
-def test_the_first_screen_answers_all_five_questions_and_shows_the_top_of_the_table(made, opened):
+def test_page_first_screen_shows_answers_and_table_top(made, opened):
     page = opened(made.file)
     assert page.text_content(".headline").replace("\u00a0", " ").startswith("bm25 ")
     assert page.locator(".answer dt").all_text_contents() == [
@@ -183,7 +183,7 @@ def test_the_first_screen_answers_all_five_questions_and_shows_the_top_of_the_ta
 # --- tables ---
 
 
-def test_the_table_of_systems_sorts_by_each_column_both_ways(made, opened):
+def test_systems_table_sorts_by_each_column_in_both_directions(made, opened):
     page = opened(made.file)
     overview = made.overview
     known = {name: {m: entry.means[m].value for m in MEASURES} for name, entry in overview.entries.items()}
@@ -207,7 +207,7 @@ def test_the_table_of_systems_sorts_by_each_column_both_ways(made, opened):
             assert names == sorted(known, key=lambda name: known[name][heading], reverse=sort == "descending"), heading
 
 
-def test_the_queries_that_moved_most_come_first_fifty_at_a_time(made, opened):
+def test_explorer_defaults_to_largest_change_and_50_rows_per_page(made, opened):
     page = opened(made.file)
     wanted = expected(made)
     assert listed(page) == wanted[:50]
@@ -223,7 +223,7 @@ def test_the_queries_that_moved_most_come_first_fifty_at_a_time(made, opened):
     assert listed(page) == wanted[50:100]
 
 
-def test_the_list_of_queries_sorts_by_each_column_both_ways(made, opened):
+def test_explorer_sorts_by_each_column_in_both_directions(made, opened):
     page = opened(made.file)
     assert page.locator("#explorer-table thead button").all_text_contents() == ["Query", "overlap", "bm25", "Change"]
     for i, key in enumerate(("query", "baseline", "system", "change")):
@@ -238,7 +238,7 @@ def test_the_list_of_queries_sorts_by_each_column_both_ways(made, opened):
             assert listed(page) == expected(made, by=key, up=states[i] == "ascending")[:50], (key, states[i])
 
 
-def test_filters_show_the_queries_that_the_figures_say_and_count_them(made, opened):
+def test_explorer_show_filter_lists_and_counts_matching_queries(made, opened):
     page = opened(made.file)
     choose(page, "system", "faulty")
     failed = set(made.overview.entries["faulty"].failed)
@@ -262,7 +262,7 @@ def test_filters_show_the_queries_that_the_figures_say_and_count_them(made, open
         assert tuple(map(int, told_them)) == counted, label
 
 
-def test_measure_and_systems_are_chosen(made, opened):
+def test_explorer_measure_and_system_selection_updates_rows(made, opened):
     page = opened(made.file)
     for measure in MEASURES:
         choose(page, "measure", measure)
@@ -274,7 +274,7 @@ def test_measure_and_systems_are_chosen(made, opened):
             assert listed(page) == expected(made, measure, system, base)[:50]
 
 
-def test_tags_and_searches_narrow_the_list_down_together(made, opened):
+def test_explorer_tag_and_search_filters_combine(made, opened):
     from playwright.sync_api import expect
 
     page = opened(made.file)
@@ -300,7 +300,7 @@ def test_tags_and_searches_narrow_the_list_down_together(made, opened):
     assert page.text_content("#explorer-page") == "page 1 of 1"
 
 
-def test_queries_without_a_value_come_last_and_count_as_neither(made, opened, tmp_path):
+def test_explorer_queries_without_value_sort_last(made, opened, tmp_path):
     from ragauge.output.page import render_page
     from ragauge.reports.overview_report import build_report
 
@@ -345,7 +345,7 @@ def ranking(overview, system, query, depth=10):
 
 
 @pytest.mark.parametrize("system", ["bm25", "faulty"])
-def test_a_query_opens_to_both_rankings_and_closes(made, opened, system):
+def test_explorer_open_query_shows_both_rankings(made, opened, system):
     page = opened(made.file)
     overview, grades = made.overview, made.overview.judgments.nested
     choose(page, "system", system)
@@ -385,7 +385,7 @@ def test_a_query_opens_to_both_rankings_and_closes(made, opened, system):
     assert seen_missing
 
 
-def test_a_query_that_failed_says_why_in_the_words_of_the_system(made, opened):
+def test_explorer_failed_query_shows_error_message(made, opened):
     page = opened(made.file)
     choose(page, "system", "faulty")
     choose(page, "show", "failed")
@@ -400,7 +400,7 @@ def test_a_query_that_failed_says_why_in_the_words_of_the_system(made, opened):
 # --- views that can be sent to somebody ---
 
 
-def test_what_is_chosen_stands_in_the_address_and_comes_back_from_it(made, opened):
+def test_explorer_state_is_restored_from_url(made, opened):
     page = opened(made.file)
     choose(page, "system", "faulty")
     choose(page, "show", "worse")
@@ -420,7 +420,7 @@ def test_what_is_chosen_stands_in_the_address_and_comes_back_from_it(made, opene
     assert again.locator(".open[aria-expanded=true] .id").all_text_contents() == [wanted[0][0]]
 
 
-def test_an_answer_leads_to_what_is_behind_it(made, opened):
+def test_answer_links_open_filtered_queries_and_sections(made, opened):
     page = opened(made.file)
     page.click(".answer:last-child a")
     page.wait_for_url("**#report-queries?show=zero")
@@ -433,14 +433,14 @@ def test_an_answer_leads_to_what_is_behind_it(made, opened):
     "view",
     ["report-queries?show=nonsense&open=nobody&system=__proto__", "report-queries?%", "report-queries?search=<b>"],
 )
-def test_an_address_that_means_nothing_does_no_harm(made, opened, view):
+def test_explorer_invalid_url_state_falls_back_to_defaults(made, opened, view):
     page = opened(made.file, view=view)
     assert page.text_content("#explorer-table [data-sort=system]") == "bm25"
     assert page.input_value("#explorer-show") == "all"
     assert page.locator("#explorer-table .open").count() == (0 if "search" in view else 50)
 
 
-def test_one_system_alone_is_compared_with_nothing(made, opened, tmp_path):
+def test_explorer_one_system_hides_baseline(made, opened, tmp_path):
     from ragauge.output.page import render_page
     from ragauge.reports.overview_report import build_report
 
@@ -482,7 +482,7 @@ def tab_to(page, wanted, most=40):
     raise AssertionError(f"{wanted} cannot be reached")
 
 
-def test_everything_can_be_done_from_the_keyboard(made, opened):
+def test_page_keyboard_navigation_reaches_all_controls(made, opened):
     from playwright.sync_api import expect
 
     page = opened(made.file)
@@ -547,7 +547,7 @@ def colours(page, *selectors):
     return found
 
 
-def test_both_colour_schemes_can_be_read(made, opened):
+def test_page_contrast_is_sufficient_in_both_colour_schemes(made, opened):
     backs = {}
     for scheme in ("light", "dark"):
         page = opened(made.file, charts=True, scheme=scheme)
@@ -564,7 +564,7 @@ def test_both_colour_schemes_can_be_read(made, opened):
     assert brightness(backs["dark"]) < 0.1
 
 
-def test_the_button_goes_through_automatic_light_and_dark(made, opened):
+def test_scheme_button_cycles_light_dark_auto(made, opened):
     page = opened(made.file, scheme="dark")
     automatic = colours(page, "body")["body"]
     found = {}
@@ -577,7 +577,7 @@ def test_the_button_goes_through_automatic_light_and_dark(made, opened):
     assert page.get_attribute("#scheme", "aria-label") == "Colour scheme: automatic"
 
 
-def test_words_in_charts_can_be_read_in_both_schemes(made, opened):
+def test_chart_text_contrast_is_sufficient_in_both_schemes(made, opened):
     for scheme in ("light", "dark"):
         page = opened(made.file, charts=True, scheme=scheme)
         back = colours(page, "body")["body"][1]
@@ -591,7 +591,7 @@ def test_words_in_charts_can_be_read_in_both_schemes(made, opened):
         assert weak == {}, scheme
 
 
-def test_a_phone_needs_no_scrolling_to_the_side(made, opened):
+def test_page_on_phone_has_no_horizontal_scrolling(made, opened):
     page = opened(made.file, charts=True, size=(360, 740), has_touch=True, is_mobile=True)
     page.click("#explorer-table .open >> nth=0")
     page.wait_for_selector(".lists")
@@ -602,7 +602,7 @@ def test_a_phone_needs_no_scrolling_to_the_side(made, opened):
     assert right["y"] >= left["y"] + left["height"]  # one below the other
 
 
-def test_on_paper_it_is_light_without_controls_and_has_the_verdict(made, opened, tmp_path):
+def test_page_print_is_light_without_controls(made, opened, tmp_path):
     page = opened(made.file, charts=True, scheme="dark")
     page.click("#explorer-table .open >> nth=0")
     page.wait_for_selector(".hit.relevant")
@@ -661,7 +661,7 @@ def hostile(tmp_path_factory):
 
 
 @pytest.mark.slow
-def test_names_of_systems_are_no_paths(hostile):
+def test_report_hostile_system_names_write_only_inside_out_folder(hostile):
     _, folder, written = hostile
     assert {path.relative_to(folder).parts[0] for path in written} == {"out"}
     assert {path.name for path in folder.iterdir()} == {"out", "runs"}
@@ -670,7 +670,7 @@ def test_names_of_systems_are_no_paths(hostile):
 
 
 @pytest.mark.representative
-def test_nothing_that_data_says_is_run_and_all_of_it_is_shown_as_it_is(hostile, opened):
+def test_page_hostile_data_is_shown_verbatim_and_not_executed(hostile, opened):
     made, _, _ = hostile
     page = opened(made.file, charts=True)
     assert page.title() == HOSTILE[1]
@@ -704,7 +704,7 @@ def test_nothing_that_data_says_is_run_and_all_of_it_is_shown_as_it_is(hostile, 
     assert sorted(ids) == ["", "", "", "charts", "explorer", "explorer-rankings", "explorer-values"]
 
 
-def test_pointing_at_a_mark_of_a_hostile_system_shows_its_name(hostile, opened):
+def test_chart_tooltip_shows_hostile_system_name(hostile, opened):
     made, _, _ = hostile
     page = opened(made.file, charts=True)
     points = page.locator(POINTS)
@@ -714,7 +714,7 @@ def test_pointing_at_a_mark_of_a_hostile_system_shows_its_name(hostile, opened):
     assert page.evaluate("typeof window.__x") == "undefined"
 
 
-def test_charts_with_hostile_names_are_drawn_and_name_them(hostile, opened):
+def test_charts_hostile_names_are_drawn_with_labels(hostile, opened):
     made, _, _ = hostile
     page = opened(made.file, charts=True)
     assert page.locator("[data-chart]").count() == page.locator("[data-chart] > svg, [data-chart] svg.marks").count()
@@ -722,7 +722,7 @@ def test_charts_with_hostile_names_are_drawn_and_name_them(hostile, opened):
     assert all(name in words_in_charts for name in ("../../x", "a\"b'c<b>", "__proto__", "datum.value", "constructor"))
 
 
-def test_half_a_character_does_no_harm(made, opened, tmp_path):
+def test_page_lone_surrogates_are_replaced(made, opened, tmp_path):
     from ragauge.output.page import render_page
     from ragauge.reports.overview_report import build_report
 
@@ -744,7 +744,7 @@ def test_half_a_character_does_no_harm(made, opened, tmp_path):
 
 
 @pytest.mark.slow
-def test_ten_thousand_queries_by_five_systems_fit_a_page_that_opens_sorts_and_searches(browser, opened, tmp_path):
+def test_page_10000_queries_by_5_systems_loads_sorts_and_searches(browser, opened, tmp_path):
     file, overview = large(tmp_path)
     assert file.stat().st_size < 15e6
     page = opened(file)

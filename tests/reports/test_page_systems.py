@@ -25,7 +25,7 @@ def done(tmp_path_factory):
     return out, run(DATA, {"words": "bm25", "flat": "bm25(k1=0.0)"}, measures=MEASURES, k=20, baseline="words", out=out)
 
 
-def test_every_measure_is_in_one_of_two_tables_and_the_caption_says_which(done):
+def test_quality_table_many_measures_moves_rest_to_second_table(done):
     found = overview(done[1], audited=False)
     first, second = build_quality_table(found, intervals=True), build_other_measures_table(found)
     assert [column.title for column in first.columns] == ["system", *MEASURES[:4], "vs words", "p", "p95 ms"]
@@ -36,14 +36,14 @@ def test_every_measure_is_in_one_of_two_tables_and_the_caption_says_which(done):
     assert "<summary>Other measures</summary>" in OUTPUT_FORMATS["html"].write([found])
 
 
-def test_with_few_measures_there_is_one_table_and_nothing_is_said(done):
+def test_quality_table_few_measures_has_no_second_table(done):
     found = overview(done[1], measures=MEASURES[:3], audited=False)
     assert build_other_measures_table(found).rows == []
     assert "Other measures" not in build_quality_table(found, intervals=True).note
 
 
 @pytest.mark.slow
-def test_charts_beside_a_layout_are_of_the_measures_that_were_run(done, tmp_path):
+def test_report_charts_with_layout_use_run_measures(done, tmp_path):
     out, _ = done
     report([out], tmp_path / "long.csv", format="swarm", charts=tmp_path / "with")
     report([out], charts=tmp_path / "alone")

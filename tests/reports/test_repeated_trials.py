@@ -92,7 +92,7 @@ def rows_of(text):
     return list(csv.DictReader(io.StringIO(text)))
 
 
-def test_the_mean_is_over_all_trials_and_its_interval_over_queries_and_trials(made, seen):
+def test_overview_mean_and_interval_cover_all_trials(made, seen):
     table = values(made.runs["lucky"])
     mean = seen.entries["lucky"].means["mrr@20"]
     assert mean.value == pytest.approx(table.mean())
@@ -108,7 +108,7 @@ def test_the_mean_is_over_all_trials_and_its_interval_over_queries_and_trials(ma
     assert (mean.low, mean.high) == pytest.approx(found.ci)  # the difference from nothing, over queries and seeds
 
 
-def test_the_variation_is_that_of_the_rankings(made, seen):
+def test_overview_variation_matches_values_from_rankings(made, seen):
     table = values(made.runs["lucky"])
     found = seen.entries["lucky"].variation["mrr@20"]
     assert (found.trials, found.n, found.left_out) == (REPEATS, 24, 0)
@@ -118,13 +118,13 @@ def test_the_variation_is_that_of_the_rankings(made, seen):
     assert list(seen.entries["lucky"].variation) == MEASURES
 
 
-def test_a_system_that_always_answers_alike_has_none_and_is_said_to(seen):
+def test_trials_table_identical_trials_shows_same_rankings(seen):
     assert seen.entries["steady"].variation == {}
     rows = build_trials_table(seen, "mrr@20").texts()
     assert rows[0][:5] == ["steady", str(REPEATS), "0.5000", "0.5000", "same rankings"]
 
 
-def test_where_only_values_are_alike_the_interval_is_that_over_queries(dataset, made):
+def test_trials_table_equal_values_shows_same_values(dataset, made):
     again = overview(made, audited=False, measures=["hit_rate@20", "mrr@20"])  # the right one is always among three
     found = again.entries["lucky"]
     assert found.variation["hit_rate@20"].unstable == 0
@@ -132,7 +132,7 @@ def test_where_only_values_are_alike_the_interval_is_that_over_queries(dataset, 
     assert build_trials_table(again, "hit_rate@20").texts()[1][4] == "same values"
 
 
-def test_the_table_stands_on_a_terminal_with_what_it_means(made, seen):
+def test_trials_table_terminal_output_has_min_max_and_legend(made, seen):
     table = values(made.runs["lucky"])
     report_of_all = build_report(seen)
     shown, _ = render_report(report_of_all, 200)
@@ -144,7 +144,7 @@ def test_the_table_stands_on_a_terminal_with_what_it_means(made, seen):
     assert max(map(len, printed(narrow, 70).splitlines())) <= 70
 
 
-def test_a_terminal_of_80_columns_says_which_columns_it_leaves_out(seen):
+def test_trials_table_80_columns_returns_dropped_columns(seen):
     table = build_trials_table(seen, "mrr@20")
     header = [column.title for column in table.columns]
     trials, left = render_table(table, 80)
@@ -159,7 +159,7 @@ def test_a_terminal_of_80_columns_says_which_columns_it_leaves_out(seen):
     assert all(line[1:] in text for line in legend)
 
 
-def test_without_trials_that_differ_nothing_is_said_of_them(dataset):
+def test_outputs_identical_trials_have_no_variation_section(dataset):
     found = overview(ragauge.run(dataset, {"steady": steady}, measures=["mrr@20"], repeats=2, k=20), audited=False)
     assert not has_varying_trials(found)
     assert describe_trials(found) == []
@@ -167,7 +167,7 @@ def test_without_trials_that_differ_nothing_is_said_of_them(dataset):
     assert json.loads(written("json", found))["systems"]["steady"]["variation"] == {}
 
 
-def test_markdown_and_the_page_have_a_table_for_each_measure(seen):
+def test_markdown_and_html_have_trials_table_per_measure(seen):
     text, page = written("markdown", seen), written("html", seen)
     for measure in MEASURES:
         assert f"| {measure} over trials | trials |" in text
@@ -177,7 +177,7 @@ def test_markdown_and_the_page_have_a_table_for_each_measure(seen):
     assert "BCa bootstrap over queries and trials" in page
 
 
-def test_json_follows_the_schema_and_has_all_figures(seen):
+def test_json_output_with_trials_is_valid_and_has_variation(seen):
     data = json.loads(written("json", seen))
     jsonschema.Draft202012Validator(SCHEMA).validate(data)
     found, mine = data["systems"]["lucky"]["variation"]["mrr@20"], seen.entries["lucky"].variation["mrr@20"]
@@ -189,7 +189,7 @@ def test_json_follows_the_schema_and_has_all_figures(seen):
     assert shares == [pytest.approx(mine.by_trials)]  # the other side has no chance in it and the same value always
 
 
-def test_the_summary_has_a_row_for_each_part(seen):
+def test_csv_output_has_row_per_variance_component(seen):
     rows = {(row["system"], row["figure"]): row for row in rows_of(written("csv", seen))}
     mine = seen.entries["lucky"].variation["mrr@20"]
     assert float(rows["lucky", "variance_rest(mrr@20)"]["value"]) == mine.variances.rest
@@ -199,13 +199,13 @@ def test_the_summary_has_a_row_for_each_part(seen):
     assert ("steady", "trials(mrr@20)") not in rows
 
 
-def test_times_are_those_of_all_trials(seen):
+def test_overview_speed_covers_all_trials(seen):
     for entry in seen.entries.values():
         assert entry.speed.stages["total"].n == 24 * REPEATS
         assert len(entry.times["total"]) == 24 * REPEATS
 
 
-def test_compare_says_what_part_seeds_have(made, seen):
+def test_compare_seeds_share_matches_variation(made, seen):
     from ragauge.comparison.report import describe_comparisons
 
     found = ragauge.compare(str(made.folder), measures=["mrr@20"])
@@ -225,7 +225,7 @@ def scores(columns):
     return Scores("mine", "default", queries, *(MeasureDict(one, str) for one in (found, means, lacks)))
 
 
-def test_a_query_that_one_trial_has_no_value_for_counts_in_the_mean_and_not_in_the_variation():
+def test_summarise_systems_unscored_trial_is_in_mean_not_in_variation():
     first, second = [0.2, 0.4, 0.9, 0.5], [0.3, 0.4, math.nan, 0.6]
     found = summarise_systems({"mine": [scores({"mrr": first}), scores({"mrr": second})]}, ["mrr"], {}, 0.95)["mine"]
     assert found.means["mrr"].value == pytest.approx((0.5 + 1.3 / 3) / 2)
@@ -243,7 +243,7 @@ def test_a_query_that_one_trial_has_no_value_for_counts_in_the_mean_and_not_in_t
 # The long table
 
 
-def test_the_long_table_of_a_folder_goes_by_its_target_map(made, tmp_path):
+def test_report_swarm_format_uses_dataset_target_map(made, tmp_path):
     found = report(str(made.folder), tmp_path / "long.csv", format="swarm", audited=False)
     assert found.convention == "swarm, targets=map"
     assert any("use the target map of the dataset" in note for note in found.notes)
@@ -261,7 +261,7 @@ def test_the_long_table_of_a_folder_goes_by_its_target_map(made, tmp_path):
         assert [mine[f"q{i}"] for i in range(24)] == pytest.approx(table[trial].tolist())
 
 
-def test_every_trial_has_its_own_latency(made, tmp_path):
+def test_report_swarm_format_has_latency_per_trial(made, tmp_path):
     report(made, tmp_path / "long.csv", format="swarm", audited=False)
     told = {
         (row["method"], row["query_id"], int(row["seed"])): float(row["latency"])
@@ -275,7 +275,7 @@ def test_every_trial_has_its_own_latency(made, tmp_path):
 
 
 @pytest.mark.slow
-def test_the_long_table_comes_back_as_it_was(made, tmp_path):
+def test_report_swarm_format_round_trips(made, tmp_path):
     report(str(made.folder), tmp_path / "long.csv", format="swarm", audited=False)
     back = LAYOUTS["swarm"].read(str(tmp_path / "long.csv"))
     assert back.convention == "swarm, targets=map"
@@ -286,7 +286,7 @@ def test_the_long_table_comes_back_as_it_was(made, tmp_path):
     assert overview(str(tmp_path / "long.csv")).entries["steady"].variation["mrr@20"].unstable == 0
 
 
-def test_the_notebooks_own_convention_can_be_asked_for(made, tmp_path):
+def test_report_swarm_convention_ignores_target_map(made, tmp_path):
     report(str(made.folder), tmp_path / "long.csv", format="swarm", audited=False, convention="swarm")
     rows = rows_of((tmp_path / "long.csv").read_text())
     assert "convention" not in rows[0]
@@ -294,14 +294,14 @@ def test_the_notebooks_own_convention_can_be_asked_for(made, tmp_path):
     assert [float(odd[name]) for name in ("Recall@20", "DR@20")] == [0.5, 0.5]  # each document its own target
 
 
-def test_a_table_of_both_kinds_is_refused(tmp_path):
+def test_read_swarm_mixed_conventions_raises_error(tmp_path):
     text = 'MRR,method,query_id,seed,convention\n1,a,1,0,"swarm, targets=map"\n1,b,1,0,\n'
     (tmp_path / "both.csv").write_text(text)
     with pytest.raises(ragauge.BadInput, match="some rows follow `swarm, targets=map` and some do not"):
         LAYOUTS["swarm"].read(str(tmp_path / "both.csv"))
 
 
-def test_of_means_alone_there_is_nothing_to_say():
+def test_trials_table_means_only_is_empty():
     found = Overview("paper", {"a": SystemSummary("a", {"mrr": Mean(0.5, 0)})}, ["mrr"])
     assert not has_varying_trials(found)
     assert build_trials_table(found, "mrr").rows == []

@@ -64,7 +64,7 @@ def seen(folder):
     return overview(str(folder), audited=False)
 
 
-def test_an_overview_has_the_means_that_evaluate_has(seen, folder):
+def test_overview_means_match_evaluate(seen, folder):
     scores = ragauge.evaluate(str(folder), {name: str(folder / name) for name in seen.entries}, seen.measures)
     for name, entry in seen.entries.items():
         for measure in seen.measures:
@@ -72,16 +72,16 @@ def test_an_overview_has_the_means_that_evaluate_has(seen, folder):
             assert entry.means[measure].n == 60
 
 
-def test_systems_stand_in_the_order_in_which_they_were_run(seen):
+def test_overview_keeps_system_order_of_run(seen):
     assert seen.systems == ["some", "more", "failing"]
 
 
-def test_the_folder_knows_its_baseline_and_another_can_be_asked_for(seen, folder):
+def test_overview_baseline_defaults_to_that_of_folder(seen, folder):
     assert seen.baseline == "some"
     assert overview(str(folder), baseline="more", audited=False).baseline == "more"
 
 
-def test_intervals_of_means_are_those_of_scipys_bca_bootstrap():
+def test_mean_intervals_match_scipy_bca_bootstrap():
     rng = np.random.default_rng(5)
     values = rng.beta(0.5, 1.5, 80)
     low, high = mean_intervals(values[:, None])[:, 0]
@@ -90,14 +90,14 @@ def test_intervals_of_means_are_those_of_scipys_bca_bootstrap():
     assert high == pytest.approx(found.high, abs=0.004)
 
 
-def test_an_interval_leaves_unscored_queries_out_and_needs_two():
+def test_mean_intervals_ignore_nan_and_need_two_values():
     columns = np.array([[0.2, math.nan], [0.8, 1.0], [math.nan, math.nan]])
     (low, lone_low), (high, _) = mean_intervals(columns)
     assert 0.2 <= low <= 0.5 <= high <= 0.8
     assert math.isnan(lone_low)
 
 
-def test_advice_for_several_systems_is_that_for_each_alone():
+def test_smallest_k_each_matches_smallest_k_per_system():
     rng = np.random.default_rng(2)
     several = {
         name: {
@@ -113,7 +113,7 @@ def test_advice_for_several_systems_is_that_for_each_alone():
         assert list(together[name].table) == list(smallest_k(values, "recall").table)
 
 
-def test_curves_are_counted_again_at_every_k(seen, folder):
+def test_overview_curves_match_evaluate_at_every_k(seen, folder):
     curve = next(one for one in seen.curves if one.measure == "recall")
     assert list(curve.ks) == [1, 2, 3, 5]
     for name in seen.entries:
@@ -122,7 +122,7 @@ def test_curves_are_counted_again_at_every_k(seen, folder):
         assert curve.enough[name].k in curve.ks
 
 
-def test_strata_are_means_over_their_queries(seen):
+def test_overview_strata_match_means_of_their_queries(seen):
     parts = {part.value: part for part in seen.strata["half"]}
     scores = seen.entries["more"].scores[0]
     odd = [v for q, v in zip(scores.queries, scores.values["ndcg@5"], strict=True) if int(q[1:]) % 2]
@@ -131,7 +131,7 @@ def test_strata_are_means_over_their_queries(seen):
     assert parts["odd"].means["more"].low <= np.mean(odd) <= parts["odd"].means["more"].high
 
 
-def test_the_verdicts_pair_is_compared_in_every_kind_of_query(seen, folder):
+def test_overview_stratum_comparisons_match_compare(seen, folder):
     mine = {row.stratum: row for row in seen.compared.strata}
     assert {(row.system, row.baseline, row.measure) for row in mine.values()} == {("more", "some", "ndcg@5")}
     wanted = ragauge.compare(
@@ -142,13 +142,13 @@ def test_the_verdicts_pair_is_compared_in_every_kind_of_query(seen, folder):
         assert mine[row.stratum].p_corrected == row.p_corrected
 
 
-def test_an_unknown_tag_is_refused_with_those_that_there_are(folder):
+def test_overview_by_unknown_tag_raises_error_with_known_tags(folder):
     with pytest.raises(UnknownName, match="third") as error:
         overview(str(folder), by="third", audited=False)
     assert "half" in str(error.value)
 
 
-def test_differences_and_p_values_are_those_of_compare(seen, folder):
+def test_overview_differences_match_compare(seen, folder):
     found = ragauge.compare(str(folder), baseline="some")
     for row in found.rows:
         mine = seen.difference(row.system, row.measure)
@@ -156,27 +156,27 @@ def test_differences_and_p_values_are_those_of_compare(seen, folder):
         assert mine.stars == row.stars
 
 
-def test_the_rival_is_the_best_against_the_next_best(seen):
+def test_overview_rival_compares_best_with_second_best(seen):
     best, second = seen.ranked()[:2]
     assert (seen.rival.system, seen.rival.baseline) == (best, second)
     difference = seen.entries[best].means[seen.first].value - seen.entries[second].means[seen.first].value
     assert seen.rival.difference == pytest.approx(difference)
 
 
-def test_failed_queries_and_their_words_are_kept(seen):
+def test_overview_keeps_failed_queries_and_errors(seen):
     assert set(seen.entries["failing"].failed) == {"q7"}
     assert "no answer" in seen.entries["failing"].failed["q7"]
     assert seen.entries["failing"].speed.failed == 1
 
 
-def test_times_are_those_of_the_timings(seen):
+def test_overview_times_match_run_timings(seen):
     run = seen.entries["more"].run
     assert sorted(seen.entries["more"].times["total"]) == pytest.approx(
         sorted(ns / 1e6 for ns in run.timings["total_ns"].to_list())
     )
 
 
-def test_systems_that_could_not_be_built_are_remembered(dataset, tmp_path):
+def test_overview_reads_failures_from_experiment_file(dataset, tmp_path):
     systems = {"some": noisy(0.4), "bad": "http(url=http://127.0.0.1:9/x)"}
     ragauge.run(dataset, systems, out=tmp_path / "x", k=3, allow_failures=True)
     # It is up to the system whether it fails when built or when asked; a description that cannot be built fails first.
@@ -187,7 +187,7 @@ def test_systems_that_could_not_be_built_are_remembered(dataset, tmp_path):
     assert overview(str(tmp_path / "x"), audited=False).failures == {"worse": "it has no index"}
 
 
-def test_a_folder_without_an_experiment_file_still_shows(folder, tmp_path):
+def test_overview_missing_experiment_file_has_no_baseline(folder, tmp_path):
     import shutil
 
     shutil.copytree(folder, tmp_path / "copy")
@@ -197,7 +197,7 @@ def test_a_folder_without_an_experiment_file_still_shows(folder, tmp_path):
     assert len(found.compared.rows) == 3 * len(found.measures)
 
 
-def test_an_experiment_in_memory_is_shown_as_its_folder_is(dataset):
+def test_overview_experiment_in_memory_matches_its_scores(dataset):
     made = ragauge.run(dataset, {"some": noisy(0.4), "more": noisy(0.8)}, baseline="some", k=5)
     found = overview(made, audited=False)
     assert found.baseline == "some"
@@ -209,13 +209,13 @@ def test_an_experiment_in_memory_is_shown_as_its_folder_is(dataset):
     assert other.entries["more"].means["recall@3"].value == again.means["recall@3"]
 
 
-def test_one_system_has_nothing_to_be_compared_with(folder):
+def test_overview_one_system_has_no_comparison(folder):
     found = overview(str(folder / "more"), audited=False)
     assert found.compared is None
     assert found.rival is None
 
 
-def test_scores_of_another_system_are_compared_too(tmp_path):
+def test_overview_reads_external_score_table(tmp_path):
     rows = [
         f"{m},{s},q{q},{0.1 * (q % 5) + (0.2 if m == 'b' else 0) + 0.01 * s}"
         for m in "ab"
@@ -229,13 +229,13 @@ def test_scores_of_another_system_are_compared_too(tmp_path):
     assert found.audit is None
 
 
-def test_an_audit_is_made_of_the_runs_and_their_texts(folder, dataset):
+def test_overview_audited_has_audit_result(folder, dataset):
     found = overview(str(folder), audited=True, dataset=None)
     assert found.audit is not None
     assert {one.subject for one in found.audit.findings} | set(found.audit.skipped)
 
 
-def test_different_judgments_are_not_shown_side_by_side(folder, dataset, tmp_path):
+def test_overview_different_judgments_raises_incomparable(folder, dataset, tmp_path):
     other = ragauge.Dataset(
         "others", dataset.documents, dataset.queries, ragauge.Judgments({q: {"d00001": 1} for q in dataset.queries})
     )
@@ -266,7 +266,7 @@ def ranks(places):
     return {f"q{i}": [f"right{i}" if j == place else f"d{j}" for j in range(1, 6)] for i, place in enumerate(places)}
 
 
-def test_on_the_overlap_the_best_is_the_best_there(qrels, tmp_path):
+def test_overview_common_queries_ranks_by_overlap(qrels, tmp_path):
     broad = trec(tmp_path / "broad.run", ranks([2] * 20))
     narrow = trec(tmp_path / "narrow.run", {q: docs for q, docs in ranks([1] * 20).items() if int(q[1:]) < 8})
     with pytest.raises(Incomparable, match="narrow lacks 12 of 20"):
@@ -282,7 +282,7 @@ def test_on_the_overlap_the_best_is_the_best_there(qrels, tmp_path):
     assert counted.entries["narrow"].means["mrr"].value == pytest.approx(0.4)
 
 
-def test_of_several_trials_the_mean_ranks_the_systems(qrels, tmp_path):
+def test_overview_several_trials_ranks_by_mean(qrels, tmp_path):
     places = {"once": [1] * 20, "never": [0] * 20, "second": [2] * 20, "third": [3] * 20}
     files = {name: trec(tmp_path / f"{name}.run", ranks(mine)) for name, mine in places.items()}
     given = [qrels, f"wavers={files['once']}", f"wavers={files['never']}", files["second"], files["third"]]
@@ -296,7 +296,7 @@ def test_of_several_trials_the_mean_ranks_the_systems(qrels, tmp_path):
 
 
 @pytest.mark.slow
-def test_run_and_report_say_the_same_of_a_system_that_wavers(dataset, tmp_path):
+def test_overview_partly_failing_system_in_memory_matches_folder(dataset, tmp_path):
     asked = []
 
     def tires(query, k):
@@ -315,12 +315,12 @@ def test_run_and_report_say_the_same_of_a_system_that_wavers(dataset, tmp_path):
     past = ragauge.history(tmp_path, measures="mrr@3")
     (point,) = past.series("tires", "mrr@3")
     assert point.mean.value == pytest.approx(here.entries["tires"].means["mrr@5"].value)
-    assert any("failed when they were asked again" in note for note in there.notes)
+    assert "tires: 120 queries failed in a later trial; their latencies are excluded" in there.notes
     curve = next(one for one in there.curves if one.measure == "hit_rate")
     assert curve.values["tires"][-1] == pytest.approx(there.entries["tires"].means["hit_rate@5"].value)
 
 
-def test_a_line_over_k_ends_where_the_run_does(qrels, tmp_path):
+def test_overview_curve_beyond_run_depth_is_nan(qrels, tmp_path):
     deep = trec(
         tmp_path / "deep.run", {q: [*docs, *(f"e{j}" for j in range(5))] for q, docs in ranks([2] * 20).items()}
     )
@@ -334,7 +334,7 @@ def test_a_line_over_k_ends_where_the_run_does(qrels, tmp_path):
 
 
 @pytest.mark.parametrize(("rel", "label"), [(None, "recall"), (2, "recall(rel=2)")])
-def test_curve_over_k_is_labelled_with_the_minimum_relevant_grade(ragauge_cli, tmp_path, rel, label):
+def test_report_rel_option_is_in_curve_label(ragauge_cli, tmp_path, rel, label):
     (tmp_path / "q.txt").write_text("q1 0 d1 2\nq1 0 d2 1\nq2 0 d1 1\nq2 0 d3 2\n")
     run = trec(tmp_path / "a.run", {"q1": ["d2", "d1"], "q2": ["d1", "d3"]})
     asked = [] if rel is None else ["-l", rel]
@@ -342,12 +342,12 @@ def test_curve_over_k_is_labelled_with_the_minimum_relevant_grade(ragauge_cli, t
     assert f"| {label} at k | a |" in (tmp_path / "page.md").read_text()
 
 
-def test_queries_that_a_run_lacks_are_told_of(qrels, tmp_path):
+def test_overview_missing_queries_adds_note(qrels, tmp_path):
     narrow = trec(tmp_path / "narrow.run", {q: docs for q, docs in ranks([1] * 20).items() if int(q[1:]) < 8})
     assert any("12 of 20" in note for note in overview([qrels, narrow], audited=False).notes)
 
 
-def test_other_judgments_than_the_runs_were_made_with_are_told_of(folder, tmp_path):
+def test_overview_judgments_other_than_in_manifest_adds_note(folder, tmp_path):
     import shutil
 
     import polars as pl
@@ -362,7 +362,7 @@ def test_other_judgments_than_the_runs_were_made_with_are_told_of(folder, tmp_pa
     assert any("the judgments differ" in note for note in after.notes)
 
 
-def test_overview_judgments_in_other_row_order_gives_no_note(folder, tmp_path):
+def test_overview_judgments_in_other_row_order_adds_no_note(folder, tmp_path):
     import polars as pl
 
     path = tmp_path / "shuffled.parquet"
@@ -371,13 +371,13 @@ def test_overview_judgments_in_other_row_order_gives_no_note(folder, tmp_path):
     assert not any("the judgments differ" in note for note in overview([str(path), *runs], audited=False).notes)
 
 
-def test_without_a_corpus_nothing_is_called_an_orphan(qrels, tmp_path):
+def test_overview_audit_without_corpus_skips_orphans(qrels, tmp_path):
     found = overview([qrels, trec(tmp_path / "a.run", ranks([1] * 20))])
     assert "orphans" in found.audit.skipped
     assert not any("orphan" in one.what for one in found.audit.findings)
 
 
-def test_an_input_is_never_written_over(qrels, tmp_path):
+def test_report_output_equal_to_input_or_repeated_raises_error(qrels, tmp_path):
     path = trec(tmp_path / "a.run", ranks([1] * 20))
     before = Path(path).read_text()
     with pytest.raises(BadInput, match="is an input"):
@@ -387,7 +387,7 @@ def test_an_input_is_never_written_over(qrels, tmp_path):
     assert Path(path).read_text() == before
 
 
-def test_a_damaged_experiment_file_is_not_passed_over(folder, tmp_path):
+def test_overview_damaged_experiment_file_raises_error(folder, tmp_path):
     import shutil
 
     shutil.copytree(folder, tmp_path / "copy")
@@ -396,7 +396,7 @@ def test_a_damaged_experiment_file_is_not_passed_over(folder, tmp_path):
         overview(str(tmp_path / "copy"), audited=False)
 
 
-def test_an_interrupted_run_is_told_from_a_missing_one(folder, tmp_path):
+def test_overview_interrupted_run_raises_error_with_resume_hint(folder, tmp_path):
     import shutil
 
     shutil.copytree(folder, tmp_path / "copy")
@@ -412,20 +412,20 @@ def test_an_interrupted_run_is_told_from_a_missing_one(folder, tmp_path):
 
 @pytest.mark.parametrize("form", [name for name in OUTPUT_FORMATS if name not in ("rig", "rig-diff")])
 @pytest.mark.slow
-def test_every_form_can_be_written(form, folder, tmp_path):
+def test_report_writes_every_format(form, folder, tmp_path):
     target = tmp_path / f"out{OUTPUT_FORMATS[form].ending}"
     report(str(folder), target, format=form, audited=False)
     assert "more" in target.read_text()
 
 
-def test_the_layouts_of_rig_take_one_system_and_two(folder, tmp_path):
+def test_report_writes_rig_and_rig_diff_formats(folder, tmp_path):
     report(str(folder / "more"), tmp_path / "one.json", format="rig", audited=False)
     assert {one["metric"] for one in json.loads((tmp_path / "one.json").read_text())["metrics"]} >= {"mrr", "ndcg@10"}
     report([str(folder / "some"), str(folder / "more")], tmp_path / "two.json", format="rig-diff", audited=False)
     assert json.loads((tmp_path / "two.json").read_text())["rows"]
 
 
-def test_endings_tell_the_form_and_names_win():
+def test_format_for_path_uses_name_before_ending():
     endings = (".html", ".htm", ".JSON", ".csv", ".md", ".tex")
     assert [format_for_path(f"x{end}", None, OUTPUT_FORMATS) for end in endings] == [
         "html", "html", "json", "csv", "markdown", "latex",
@@ -441,7 +441,7 @@ def test_endings_tell_the_form_and_names_win():
 
 
 @pytest.mark.slow
-def test_charts_are_written_as_svg_and_png(folder, tmp_path):
+def test_report_charts_writes_svg_and_png(folder, tmp_path):
     report(str(folder), charts=tmp_path / "charts", audited=False)
     svgs, pngs = (sorted(one.stem for one in (tmp_path / "charts").glob(f"*.{end}")) for end in ("svg", "png"))
     assert svgs == pngs
@@ -450,7 +450,7 @@ def test_charts_are_written_as_svg_and_png(folder, tmp_path):
 
 
 @pytest.mark.slow
-def test_results_in_the_layout_of_another_system_become_a_page_again(dataset, tmp_path):
+def test_report_reads_other_layouts_and_writes_page(dataset, tmp_path):
     folder = tmp_path / "runs"
     ragauge.run(dataset, {"some": noisy(0.4), "more": noisy(0.8)}, baseline="some", out=folder, k=20)
     report(str(folder), tmp_path / "swarm.csv", format="swarm", audited=False)
@@ -465,13 +465,13 @@ def test_results_in_the_layout_of_another_system_become_a_page_again(dataset, tm
     assert "more" in (tmp_path / "tokens.html").read_text()
 
 
-def test_wall_clock_rate_of_a_run_is_called_throughput(seen):
+def test_latency_table_has_throughput_column(seen):
     header = [column.title for column in build_latency_table(seen).columns]
     assert "throughput" in header
     assert "QPS" not in header
 
 
-def test_nothing_is_half_written_when_a_form_is_refused(folder, tmp_path):
+def test_report_rejected_format_writes_no_file(folder, tmp_path):
     with pytest.raises(BadInput):
         report(str(folder), tmp_path / "one.json", format="rig", audited=False)
     assert not list(tmp_path.iterdir())
@@ -498,7 +498,7 @@ def ragauge_cli(monkeypatch, capsys, tmp_path):
     return call
 
 
-def test_without_a_file_the_verdict_and_the_tables_are_printed(ragauge_cli, folder):
+def test_report_command_without_output_prints_summary_and_tables(ragauge_cli, folder):
     code, out, _ = ragauge_cli("report", folder)
     assert code == 0
     assert out.splitlines()[0].startswith("numbers: 3 systems, 60 queries")
@@ -506,7 +506,7 @@ def test_without_a_file_the_verdict_and_the_tables_are_printed(ragauge_cli, fold
     assert "p95" in out
 
 
-def test_several_files_at_once(ragauge_cli, folder, tmp_path):
+def test_report_command_writes_several_files(ragauge_cli, folder, tmp_path):
     code, out, err = ragauge_cli("report", folder, "--no-audit", "-o", "a/r.html", "-o", "r.json", "-o", "r.tex")
     assert (code, out) == (0, "")
     assert "wrote r.json" in err
@@ -514,14 +514,14 @@ def test_several_files_at_once(ragauge_cli, folder, tmp_path):
     assert "\\toprule" in (tmp_path / "r.tex").read_text()
 
 
-def test_a_form_without_a_file_goes_to_standard_output(ragauge_cli, folder):
+def test_report_command_format_without_file_prints_to_stdout(ragauge_cli, folder):
     code, out, _ = ragauge_cli("report", folder, "--format", "wide", "--no-audit")
     assert code == 0
     assert out.splitlines()[0].startswith("system,")
     assert len(out.splitlines()) == 4
 
 
-def test_the_schema_is_published_and_what_is_written_keeps_to_it(ragauge_cli, folder):
+def test_report_command_json_matches_printed_schema(ragauge_cli, folder):
     import jsonschema
 
     _, schema, _ = ragauge_cli("report", "--schema")
@@ -543,7 +543,7 @@ def test_the_schema_is_published_and_what_is_written_keeps_to_it(ragauge_cli, fo
         (["{folder}", "--confidence", "2"], "confidence"),
     ],
 )
-def test_a_mistake_gets_a_sentence_and_a_hint(ragauge_cli, folder, arguments, said):
+def test_report_command_invalid_arguments_print_error_with_hint(ragauge_cli, folder, arguments, said):
     code, out, err = ragauge_cli("report", *(one.format(folder=folder) for one in arguments))
     assert code == 2
     assert out == ""
@@ -552,7 +552,7 @@ def test_a_mistake_gets_a_sentence_and_a_hint(ragauge_cli, folder, arguments, sa
     assert "Traceback" not in err
 
 
-def test_a_page_without_its_libraries_names_the_extra(folder, monkeypatch, tmp_path):
+def test_report_html_without_altair_raises_missing_extra(folder, monkeypatch, tmp_path):
     import sys
 
     from ragauge.output import page_assets

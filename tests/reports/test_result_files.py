@@ -36,7 +36,7 @@ def held(name: str) -> StressTest:
     return StressTest(name, 2, 1, [way], source="corpus.jsonl")
 
 
-def test_results_of_one_kind_are_a_list_in_json_and_come_back():
+def test_to_json_several_results_is_list_with_schemas():
     several = [fresh("a", 1), fresh("b", 0)]
     data = json.loads(to_json(several))
     assert [(one["schema"], one["run"], one["stale_rate"]) for one in data] == [
@@ -45,14 +45,14 @@ def test_results_of_one_kind_are_a_list_in_json_and_come_back():
     ]
 
 
-def test_several_written_to_one_file_are_read_as_several(tmp_path):
+def test_write_results_several_round_trip_through_read_results(tmp_path):
     path = tmp_path / "both.json"
     write_results([held("a"), held("b")], [str(path)])
     assert is_result_file(path)
     assert [one.store for one in read_results(path)] == ["a", "b"]
 
 
-def test_one_result_is_an_object_with_what_is_derived_from_it(tmp_path):
+def test_write_results_one_result_is_object_with_derived_fields(tmp_path):
     path = tmp_path / "one.json"
     write_results([held("a")], [str(path)])
     data = json.loads(path.read_text())
@@ -60,7 +60,7 @@ def test_one_result_is_an_object_with_what_is_derived_from_it(tmp_path):
     assert {"store", "documents", "measures"} <= set(data)
 
 
-def test_tables_of_one_kind_are_joined_under_one_header():
+def test_csv_format_same_type_results_share_one_header():
     lines = find_formats(Freshness)["csv"].write([fresh("a", 1), fresh("b", 0)]).splitlines()
     assert [line.split(",")[:3] for line in lines] == [
         ["run", "query", "stale@2"],
@@ -69,12 +69,12 @@ def test_tables_of_one_kind_are_joined_under_one_header():
     ]
 
 
-def test_one_table_cannot_hold_two_kinds():
+def test_csv_format_mixed_result_types_raises_error():
     with pytest.raises(BadInput, match="one table cannot contain results of freshness and lint"):
         find_formats(Freshness)["csv"].write([LINT, fresh("a", 1)])
 
 
-def test_a_page_of_several_has_every_id_once_and_the_joint_table_first(tmp_path):
+def test_report_several_results_page_has_unique_ids(tmp_path):
     path = tmp_path / "page.html"
     report([held("a"), held("b"), LINT, fresh("c", 1), fresh("d", 0)], path)
     text = path.read_text()
@@ -84,7 +84,7 @@ def test_a_page_of_several_has_every_id_once_and_the_joint_table_first(tmp_path)
     assert "d has the lowest share of stale positions" in text
 
 
-def test_a_page_of_several_has_one_entry_for_each_and_links_to_a_section(tmp_path):
+def test_report_several_results_page_navigation_links_sections(tmp_path):
     path = tmp_path / "page.html"
     report([LINT, held("a"), fresh("c", 1), fresh("d", 0)], path)
     nav = re.search("<nav.*?</nav>", path.read_text(), re.DOTALL).group()
@@ -94,14 +94,14 @@ def test_a_page_of_several_has_one_entry_for_each_and_links_to_a_section(tmp_pat
     assert {place for place, _ in entries} <= set(re.findall(r'<section id="([^"]+)"', path.read_text()))
 
 
-def test_provenance_that_all_results_share_is_shown_once(tmp_path):
+def test_report_shared_provenance_is_shown_once(tmp_path):
     path = tmp_path / "page.html"
     facts = {"python": "3.13", "machine": {"cores": 2}}
     report([replace(fresh(name, 1), provenance={**facts, "run": name}) for name in "ab"], path)
     assert path.read_text().count("cores 2") == 1
 
 
-def test_page_of_results_fits_a_phone_and_its_bar_a_desk(opened, tmp_path):
+def test_results_page_fits_phone_and_desktop_widths(opened, tmp_path):
     text = "a sentence that is too long for a column of a phone"
     findings = [Finding("c", f"replacement characters {i}", True, 1, text, effect=text, remedy=text) for i in range(9)]
     path = tmp_path / "page.html"
@@ -113,7 +113,7 @@ def test_page_of_results_fits_a_phone_and_its_bar_a_desk(opened, tmp_path):
     assert desk.evaluate("(nav => nav.scrollWidth <= nav.clientWidth)(document.querySelector('nav'))")
 
 
-def test_emoji_and_words_that_are_joined_by_what_nobody_sees_stay_whole(tmp_path):
+def test_write_results_keeps_zero_width_joiners(tmp_path):
     astronaut, persian = "\U0001f469\u200d\U0001f680", "\u0645\u06cc\u200c\u062e\u0648\u0627\u0647\u0645"
     lint = Lint(f"{astronaut} {persian}", 1, [Finding("x", "empty", True, 1, astronaut, [persian])])
     for form in ("html", "md"):
@@ -125,7 +125,7 @@ def test_emoji_and_words_that_are_joined_by_what_nobody_sees_stay_whole(tmp_path
         assert "\ufffd" not in text
 
 
-def test_what_texts_say_is_never_acted_on(tmp_path):
+def test_write_results_text_is_escaped(tmp_path):
     evil = "<script>alert(1)</script>\x1b[31m"
     lint = Lint(evil, 1, [Finding(evil, "empty", True, 1, evil, [evil])], notes=[evil])
     for form in ("html", "md"):
@@ -136,7 +136,7 @@ def test_what_texts_say_is_never_acted_on(tmp_path):
         assert "\x1b" not in text
 
 
-def test_a_file_of_something_else_is_refused(tmp_path):
+def test_read_results_other_schema_raises_error(tmp_path):
     path = tmp_path / "x.json"
     path.write_text('{"schema": "ragauge-manifest/1"}')
     assert not is_result_file(path)
@@ -155,7 +155,7 @@ def test_a_file_of_something_else_is_refused(tmp_path):
         ({"versions": "3"}, 'versions: expected an integer, got "3"'),
     ],
 )
-def test_a_value_of_another_type_is_refused(tmp_path, change, told):
+def test_read_results_invalid_value_raises_error(tmp_path, change, told):
     path = tmp_path / "x.json"
     write_results([fresh("a", 1)], [str(path)])
     path.write_text(json.dumps({**json.loads(path.read_text()), **change}))
@@ -163,7 +163,7 @@ def test_a_value_of_another_type_is_refused(tmp_path, change, told):
         read_results(path)
 
 
-def test_report_joins_results_and_stands_them_beside_runs(tmp_path):
+def test_report_command_combines_results_with_runs(tmp_path):
     (tmp_path / "q.txt").write_text("q1 0 d1 1\n")
     (tmp_path / "a.run").write_text("q1 Q0 d1 1 0.9 a\n")
     write_results([LINT], [str(tmp_path / "lint.json")])
@@ -185,7 +185,7 @@ def test_report_joins_results_and_stands_them_beside_runs(tmp_path):
     assert "1 of 2 documents is empty" in (tmp_path / "again.html").read_text()
 
 
-def test_report_shows_a_result_again(tmp_path):
+def test_report_command_prints_result_and_rejects_overwrite(tmp_path):
     write_results([LINT], [str(tmp_path / "lint.json")])
     done = ragauge("report", "lint.json", cwd=tmp_path)
     assert done.returncode == 0, done.stderr

@@ -92,13 +92,13 @@ def figures(text):
         (None, 5.0, "; it takes 5.00 ms at p95"),
     ],
 )
-def test_a_system_that_beats_the_baseline(theirs, mine, cost):
+def test_summary_significant_difference_names_winner_and_cost(theirs, mine, cost):
     row = compared("dense", "bm25", 0.1, 0.0004)
     found = made([entry("bm25", 0.4, theirs), entry("dense", 0.5, mine)], "bm25", [row], row)
     assert summarise_overview(found) == f"dense beats bm25 on ndcg@10 by 0.1000 [0.0400, 0.1600], p < 0.001{cost}."
 
 
-def test_a_system_that_may_be_ahead_by_chance():
+def test_summary_insignificant_difference_is_doubtful():
     row = compared("dense", "bm25", 0.02, 0.07)
     found = made([entry("bm25", 0.4), entry("dense", 0.42)], "bm25", [row], row)
     told = "dense is ahead of bm25, the baseline, on ndcg@10 by 0.0200 [0.0000, 0.0400], p = 0.070"
@@ -108,7 +108,7 @@ def test_a_system_that_may_be_ahead_by_chance():
 
 
 @pytest.mark.parametrize("baseline", [None, "bm25"])
-def test_summary_means_that_differ_by_rounding_are_equal(baseline):
+def test_summary_means_differing_by_rounding_are_equal(baseline):
     value = 0.1 + 0.2
     row = replace(compared("dense", "bm25", value - 0.3, 0.9), means=(0.3, value))
     found = made([entry("bm25", 0.3), entry("dense", value)], baseline, [row], row)
@@ -119,7 +119,7 @@ def test_summary_means_that_differ_by_rounding_are_equal(baseline):
     assert "%" not in detail_of(answer(found, "By how much?"))
 
 
-def test_summary_without_queries_means_that_differ_by_rounding_are_equal():
+def test_summary_means_only_differing_by_rounding_are_equal():
     found = made([entry("bm25", 0.3), entry("dense", 0.1 + 0.2)])
     words = "dense and bm25 have the same ndcg@10, 0.3000 [0.2000, 0.4000]; only means are known."
     assert summarise_overview(found) == words
@@ -134,7 +134,7 @@ def test_mean_difference_of_rounding_is_zero():
     assert math.isnan(system_pairs._mean_difference(np.array([])))
 
 
-def test_the_level_is_what_the_confidence_leaves():
+def test_summary_significance_level_follows_confidence():
     row = compared("dense", "bm25", 0.1, 0.03)
     found = made([entry("bm25", 0.4), entry("dense", 0.5)], "bm25", [row], row)
     assert summarise_overview(found).startswith("dense beats bm25")
@@ -142,7 +142,7 @@ def test_the_level_is_what_the_confidence_leaves():
 
 
 @pytest.mark.parametrize("p", [0.001, 0.3])
-def test_a_baseline_that_nothing_beats(p):
+def test_summary_best_baseline_is_compared_with_next_best(p):
     worse, worst = compared("dense", "bm25", -0.05, p), compared("slow", "bm25", -0.2, 0.0001)
     entries = [entry("slow", 0.2), entry("bm25", 0.4), entry("dense", 0.35)]
     rival = compared("bm25", "dense", 0.05, p / 3)
@@ -166,14 +166,14 @@ def test_a_baseline_that_nothing_beats(p):
     ]  # won, lost and tied by the baseline
 
 
-def test_without_a_baseline_the_best_is_compared_with_the_next_best():
+def test_summary_without_baseline_compares_best_with_next_best():
     rows = [compared("b", "a", 0.1, 0.004), compared("c", "a", -0.1, 0.02), compared("c", "b", -0.2, 0.001)]
     found = made([entry("a", 0.4), entry("b", 0.5), entry("c", 0.3)], None, rows, compared("b", "a", 0.1, 0.002))
     assert summarise_overview(found) == "b beats a on ndcg@10 by 0.1000 [0.0400, 0.1600], p = 0.004."
     assert detail_of(answer(found, "By how much?")) == "[+0.0400, +0.1600] compared with a (+25.0%)"
 
 
-def test_where_less_is_better_the_least_is_best():
+def test_summary_lower_is_better_measure_names_lowest():
     row = compared("dense", "bm25", -0.1, 0.002, lower_is_better=True)
     found = made([entry("bm25", 0.4), entry("dense", 0.3)], "bm25", [row], row, lower_is_better=frozenset({"ndcg@10"}))
     assert summarise_overview(found) == "dense beats bm25 on ndcg@10 by 0.1000 [0.0400, 0.1600], p = 0.002."
@@ -182,7 +182,7 @@ def test_where_less_is_better_the_least_is_best():
     assert answer(found, "Where does it fail?").value == "See the queries"
 
 
-def test_one_system_alone():
+def test_summary_one_system_has_value_and_cost():
     found = made([entry("only", 0.5, 7.25)])
     assert summarise_overview(found) == "only has ndcg@10 0.5000 [0.4000, 0.6000]; it takes 7.25 ms at p95."
     assert [one.title for one in build_cards(found)] == ["How good is it?", *QUESTIONS[3:]]
@@ -190,7 +190,7 @@ def test_one_system_alone():
     assert (good.value, detail_of(good)) == ("0.5000", "ndcg@10 0.5000 [0.4000, 0.6000] over 10 queries, for only")
 
 
-def test_means_alone_do_not_tell_what_is_chance():
+def test_summary_means_only_is_not_tested():
     entries = {
         name: SystemSummary(name, {"ndcg@10": Mean(value, 50)}) for name, value in (("one", 0.25), ("other", 0.5))
     }
@@ -203,14 +203,14 @@ def test_means_alone_do_not_tell_what_is_chance():
     assert [one.title for one in build_cards(found)] == QUESTIONS
 
 
-def test_systems_that_are_the_same_on_every_query():
+def test_summary_equal_scores_on_every_query_names_tie():
     row = replace(compared("dense", "bm25", 0.0, 1.0), wins=0, losses=0, ties=10)
     found = made([entry("bm25", 0.4), entry("dense", 0.4)], "bm25", [row], row)
     assert summarise_overview(found) == "bm25 and dense have the same ndcg@10 on every query."
     assert answer(found, "Which system?").value == "bm25 = dense"
 
 
-def test_no_value_at_all():
+def test_summary_nan_mean_has_no_cards():
     found = made([entry("only", math.nan)])
     assert summarise_overview(found) == "No system has a value of ndcg@10."
     assert build_cards(found) == []
@@ -219,7 +219,7 @@ def test_no_value_at_all():
 # --- answers ---
 
 
-def test_the_best_of_several_is_told_how_far_it_is_ahead_of_the_next_best():
+def test_difference_card_has_baseline_and_next_best():
     rows = [compared("b", "a", 0.1, 0.004), compared("c", "a", 0.12, 0.002)]
     entries = [entry("a", 0.4), entry("b", 0.5), entry("c", 0.52)]
     found = made(entries, "a", rows, compared("c", "b", 0.02, 0.6))
@@ -229,7 +229,7 @@ def test_the_best_of_several_is_told_how_far_it_is_ahead_of_the_next_best():
     )
 
 
-def test_another_measure_may_have_another_winner():
+def test_best_system_card_names_winners_by_other_measures():
     one, other = (
         replace(entry("a", 0.4), means={"ndcg@10": Mean(0.4, 10, 0.3, 0.5), "mrr": Mean(0.9, 10)}),
         replace(entry("b", 0.5), means={"ndcg@10": Mean(0.5, 10, 0.4, 0.6), "mrr": Mean(0.8, 10)}),
@@ -243,7 +243,7 @@ def test_another_measure_may_have_another_winner():
     )
 
 
-def test_how_sure_it_is_names_test_correction_and_power():
+def test_significance_card_has_test_correction_and_power():
     row = compared("dense", "bm25", 0.1, 0.0004)
     found = made([entry("bm25", 0.4), entry("dense", 0.5)], "bm25", [row], row)
     real = answer(found, "Is it significant?")
@@ -253,7 +253,7 @@ def test_how_sure_it_is_names_test_correction_and_power():
     assert {10, 0.123, 80} <= set(figures(detail_of(real)))
 
 
-def test_a_problem_of_the_audit_makes_it_doubtful():
+def test_significance_card_audit_problem_is_doubtful():
     row = compared("dense", "bm25", 0.1, 0.0004)
     problem = Finding("judgments", "leak", True, 3, "the answers stand in the questions")
     found = made([entry("bm25", 0.4), entry("dense", 0.5)], "bm25", [row], row, audit=Audit([problem]))
@@ -284,7 +284,7 @@ def leaking(what, leak, *ranked_by):
         ),
     ],
 )
-def test_a_leak_that_a_run_goes_by_leaves_nothing_to_believe(finding, why):
+def test_summary_leak_used_by_run_is_unreliable(finding, why):
     found = leaked(Finding("dense", "ties", True, 1, "equal scores"), finding)
     assert summarise_overview(found) == f"Unreliable: {why}."
     real = answer(found, "Is it significant?")
@@ -292,7 +292,7 @@ def test_a_leak_that_a_run_goes_by_leaves_nothing_to_believe(finding, why):
     assert detail_of(real).startswith(f"{why}; p < 0.001; ")
 
 
-def test_a_leak_that_no_run_is_known_to_go_by_is_told_before_the_verdict():
+def test_summary_leak_not_used_by_any_run_is_doubtful():
     names = leaking("leaking field", "metadata `for` contains the id of the query that a document answers")
     found = leaked(leaking("leaking field", FIELD), names)
     said = summarise_overview(found)
@@ -303,7 +303,7 @@ def test_a_leak_that_no_run_is_known_to_go_by_is_told_before_the_verdict():
     assert summarise_overview(leaked(names, used)) == "Unreliable: metadata `b` predicts relevance (and 1 more leak)."
 
 
-def test_a_yes_that_nobody_has_audited_says_so():
+def test_significance_card_without_audit_has_not_audited():
     row = compared("dense", "bm25", 0.1, 0.0004)
     known = [entry("bm25", 0.4), entry("dense", 0.5)], "bm25", [row], row
     assert detail_of(answer(made(*known), "Is it significant?")).endswith("; not audited")
@@ -311,7 +311,7 @@ def test_a_yes_that_nobody_has_audited_says_so():
 
 
 @pytest.mark.slow
-def test_a_leak_overrides_the_verdict_on_the_page_in_markdown_and_on_the_terminal(tmp_path, capsys):
+def test_report_leak_replaces_summary_in_all_outputs(tmp_path, capsys):
     pytest.importorskip("altair")
     systems = {"swarm": "swarm(graph=knn, prior=hidden, prior_weight=20)", "words": "bm25"}
     data = "synthetic:leaky(documents=120, queries=30)"
@@ -329,7 +329,7 @@ def test_a_leak_overrides_the_verdict_on_the_page_in_markdown_and_on_the_termina
     assert (tmp_path / "page.md").read_text().replace("\\", "").split("\n")[2].startswith(said)
 
 
-def test_what_it_costs_is_told_beside_what_the_other_costs():
+def test_cost_card_compares_latency_with_baseline():
     row = compared("dense", "bm25", 0.1, 0.0004)
     best = entry("dense", 0.5, 40.0, costs={"build_seconds": 12.34})
     found = made([entry("bm25", 0.4, 2.0), best], "bm25", [row], row)
@@ -339,7 +339,7 @@ def test_what_it_costs_is_told_beside_what_the_other_costs():
     assert answer(made([entry("a", 0.4)]), "What does it cost?").value == "Not timed"
 
 
-def test_where_it_fails_counts_zeros_errors_and_the_weakest_part():
+def test_failure_card_counts_zeros_errors_and_weakest_stratum():
     strata = {
         "kind": [
             StratumMeans("short", 6, {"only": Mean(0.6, 6, 0.5, 0.7)}),
@@ -363,7 +363,7 @@ def test_where_it_fails_counts_zeros_errors_and_the_weakest_part():
 # --- where little is known, no figure is made up ---
 
 
-def test_a_single_query_shows_no_interval_and_no_p_value():
+def test_summary_single_query_has_no_interval_or_p_value():
     row = replace(compared("dense", "bm25", 0.1, math.nan), n=1, ci=(math.nan, math.nan), detectable=math.nan)
     found = made([entry("bm25", 0.4), entry("dense", 0.5)], "bm25", [row], row)
     told = " ".join([summarise_overview(found), *(f"{one.value} {detail_of(one)}" for one in build_cards(found))])
@@ -371,7 +371,7 @@ def test_a_single_query_shows_no_interval_and_no_p_value():
     assert "p = -" not in told
 
 
-def test_two_systems_that_are_the_same_differ_by_a_zero_without_a_sign():
+def test_difference_card_equal_systems_has_no_negative_zero():
     row = compared("dense", "bm25", 0.0, 1.0)
     found = made([entry("bm25", 0.4), entry("dense", 0.4)], "bm25", [row], row)
     assert (
@@ -379,18 +379,18 @@ def test_two_systems_that_are_the_same_differ_by_a_zero_without_a_sign():
     )
 
 
-def test_a_system_that_never_scores_zero_is_not_said_to():
+def test_failure_card_without_zero_scores_omits_zero_note():
     fails = answer(made([entry("only", 0.5, zeros=0)]), "Where does it fail?")
     assert "is 0" not in detail_of(fails)
 
 
-def test_a_best_mean_that_loses_on_the_queries_that_both_have_beats_nobody():
+def test_summary_best_mean_losing_on_common_queries_is_not_winner():
     row = compared("dense", "bm25", -0.05, 0.001)  # the means are over other queries than the comparison
     found = made([entry("bm25", 0.4), entry("dense", 0.5)], "bm25", [row], row)
     assert not summarise_overview(found).startswith("dense beats bm25")
 
 
-def test_a_p_value_that_equals_the_level_does_not_pass():
+def test_summary_p_value_equal_to_level_is_not_significant():
     row = compared("dense", "bm25", 0.1, 0.05)
     found = made([entry("bm25", 0.4), entry("dense", 0.5)], "bm25", [row], row)
     assert "which is not significant" in summarise_overview(found)
@@ -399,7 +399,7 @@ def test_a_p_value_that_equals_the_level_does_not_pass():
 # --- from real scores ---
 
 
-def test_every_figure_of_the_sentence_is_the_overviews():
+def test_summary_numbers_match_overview():
     n = 30
     judgments = Judgments({f"q{i}": {f"d{i}": 1.0} for i in range(n)})
 

@@ -174,7 +174,7 @@ MANY = {
 # on a terminal ------------------------------------------------------------------------------------------------------
 
 
-def test_quality_table_marks_the_best_and_shows_differences_with_stars():
+def test_quality_table_marks_best_and_has_differences_with_stars():
     lines = printed([render_table(build_quality_table(side_by_side(THREE, "low")), 200)[0]], 200)
     assert lines[0].split() == ["system", "mrr", "vs", "low", "p", "better/worse"]
     assert lines[1].split() == ["low", "0.1000"]
@@ -184,12 +184,12 @@ def test_quality_table_marks_the_best_and_shows_differences_with_stars():
     assert [row[1].best for row in table.cells()] == [False, False, True]
 
 
-def test_quality_table_of_a_lower_is_better_measure_marks_the_lowest():
+def test_quality_table_lower_is_better_marks_lowest():
     found = replace(side_by_side(THREE), lower_is_better=frozenset(["mrr"]))
     assert [row[1].best for row in build_quality_table(found).cells()] == [True, False, False]
 
 
-def test_quality_table_aligns_significant_and_other_differences():
+def test_quality_table_aligns_differences_with_and_without_stars():
     close = {**THREE, "same": {"mrr": [0.1, 0.1, 0.2, 0.0, 0.1, 0.1, 0.2, 0.0]}}
     lines = printed([render_table(build_quality_table(side_by_side(close, "low")), 80)[0]])
     assert len({line.index(".", line.index("+")) for line in lines[2:] if "+" in line}) == 1
@@ -207,14 +207,14 @@ def test_quality_table_counts_queries_if_they_differ():
 
 @pytest.mark.parametrize("name", MANY)
 @pytest.mark.parametrize("width", [60, 80, 200])
-def test_terminal_report_fits_its_width(name, width):
+def test_terminal_report_fits_given_width(name, width):
     pieces, _ = render_report(build_report(MANY[name]()), width)
     lines = printed(pieces, width)
     assert max(map(len, lines)) <= width
     assert all(any(line.startswith(system) for line in lines) for system in MANY[name]().systems)
 
 
-def test_latency_table_has_the_timed_systems():
+def test_latency_table_has_only_timed_systems():
     table = build_latency_table(rich_overview())
     assert [row[0] for row in table.texts()] == ["low"]
     assert dict(zip(titles_of(table), table.texts()[0], strict=True)) == {
@@ -236,7 +236,7 @@ def test_latency_table_leaves_out_unknown_statistics():
     assert describe_tables(found) == ["latency in ms"]
 
 
-def test_terminal_report_names_the_columns_that_it_drops():
+def test_terminal_report_returns_dropped_columns():
     report_of_all = build_report(rich_overview())
     dropped = render_report(report_of_all, 60)[1]
     assert {"mean", "p90"} <= set(dropped)
@@ -244,7 +244,7 @@ def test_terminal_report_names_the_columns_that_it_drops():
     assert render_report(build_report(side_by_side(THREE, "low")), 40)[1] == ["better/worse"]
 
 
-def test_notes_say_how_the_numbers_were_computed():
+def test_describe_tables_names_test_and_correction():
     assert describe_tables(rich_overview()) == [
         "vs low: difference in mrr with its 95% CI; p: paired t-test, Holm-corrected for 2 comparisons; "
         "*** p < 0.001, ** p < 0.01, * p < 0.05",
@@ -254,7 +254,7 @@ def test_notes_say_how_the_numbers_were_computed():
     assert describe_tables(means_only()) == []
 
 
-def test_strata_table_has_a_column_for_each_group():
+def test_strata_table_has_column_per_stratum():
     table = build_strata_table(rich_overview(), "topic")
     assert titles_of(table) == ["system", "files (4)", "nets (0)"]
     assert table.texts() == [["low", "0.1000", "-"], ["middle", "0.5000", "-"], ["high", "0.9000", "-"]]
@@ -266,7 +266,7 @@ ASKED = {f"q{i}": f"word{i}" for i in range(12)}
 DATA = Dataset("small", DOCUMENTS, ASKED, Judgments({query: {f"d{i}": 1} for i, query in enumerate(ASKED)}))
 
 
-def test_a_real_experiment_fits_a_terminal_of_80_columns():
+def test_terminal_report_of_real_experiment_fits_80_columns():
     ran = run(DATA, {"a system with a long name": "bm25", "hybrid": "hybrid(of=bm25+bm25)"}, baseline="hybrid")
     found = overview(ran, audited=False)
     pieces, dropped = render_report(build_report(found), 80)
@@ -283,7 +283,7 @@ def test_a_real_experiment_fits_a_terminal_of_80_columns():
 # as Markdown --------------------------------------------------------------------------------------------------------
 
 
-def test_what_a_server_says_is_text_in_the_report(tmp_path):
+def test_markdown_error_message_is_escaped(tmp_path):
     def evil(query, k):
         raise RuntimeError("<img src=x onerror=alert(1)>\n# Hacked ![x](http://evil) \x1b[2J")
 
@@ -293,7 +293,7 @@ def test_what_a_server_says_is_text_in_the_report(tmp_path):
         assert acting not in page
 
 
-def test_markdown_has_everything_that_is_known():
+def test_markdown_has_all_sections_and_values():
     page = written("markdown", rich_overview())
     titles = re.findall(r"^## (.*)$", page, re.M)
     assert titles == [
@@ -319,7 +319,7 @@ def test_markdown_has_everything_that_is_known():
         assert text in page, text
 
 
-def test_markdown_begins_with_the_summary_and_the_systems():
+def test_markdown_starts_with_summary_and_systems():
     page = written("markdown", rich_overview())
     top, *rest = page.split("<details>")
     assert top.startswith("# mine\n\n")
@@ -333,28 +333,28 @@ def test_markdown_begins_with_the_summary_and_the_systems():
         assert re.match(r"<summary>[^\n]+</summary>\n\n.+\n\n</details>\n", part, re.S)
 
 
-def test_a_sign_that_cannot_act_reads_as_it_is():
+def test_escape_markdown_keeps_harmless_less_than_signs():
     assert escape_markdown("p < 0.001, <0.001 ***, <= 1") == r"p < 0.001, <0.001 \*\*\*, <= 1"
     assert (
         escape_markdown("<b> </b> <!-- <? <1@a.b> <0.5x <") == "&lt;b> &lt;/b> &lt;\\!-- &lt;? &lt;1@a.b> &lt;0.5x &lt;"
     )
 
 
-def test_of_means_alone_no_interval_and_no_test_is_spoken_of():
+def test_markdown_and_latex_means_only_omit_tests():
     for text in (written("markdown", means_only()), written("latex", means_only())):
         for word in ("CI", "t-test", "p:", "Stars", "raised letter"):
             assert word not in text, word
     assert "| b | **0.7500** | - | 0 |" in written("markdown", means_only())
 
 
-def test_intervals_stand_beside_their_means():
+def test_markdown_means_have_intervals():
     found = side_by_side(THREE)
     entries = {**found.entries, "low": replace(found.entries["low"], means={"mrr": Mean(0.1, 8, 0.05, 0.15)})}
     assert "| low | 0.1000 \\[0.050, 0.150\\] |" in written("markdown", replace(found, entries=entries))
 
 
 @pytest.mark.parametrize("name", MANY)
-def test_the_page_says_only_what_is_known(name):
+def test_markdown_has_no_nan_or_none(name):
     page = written("markdown", MANY[name]())
     assert not re.search(r"\bnan\b", page.lower())
     assert "None" not in page
@@ -367,7 +367,7 @@ def rows_of(text):
     return list(csv.DictReader(io.StringIO(text, newline="")))
 
 
-def test_the_long_summary_has_a_row_for_each_figure():
+def test_csv_output_has_row_per_statistic():
     rows = {(row["system"], row["figure"]): row for row in rows_of(written("csv", rich_overview()))}
     row = {"system": "low", "figure": "mrr", "value": "0.1", "low": "", "high": "", "n": "8"}
     assert rows["low", "mrr"] == {**row, "made": "2026-01-01T00:00:00+00:00", "reused": "false"}
@@ -380,7 +380,7 @@ def test_the_long_summary_has_a_row_for_each_figure():
     assert rows["low", "build_seconds"]["value"] == "1.25"
 
 
-def test_the_wide_summary_has_a_row_for_each_system():
+def test_wide_output_has_row_per_system():
     low, middle, _ = rows_of(written("wide", rich_overview()))
     assert (low["system"], low["mrr"], low["mrr_n"], low["total_p99_ms"], low["throughput"]) == (
         "low",
@@ -395,7 +395,7 @@ def test_the_wide_summary_has_a_row_for_each_system():
     assert (paper[0]["f1"], paper[0]["f1_n"], paper[1]["mrr"], paper[1]["mrr_n"]) == ("0.5", "", "", "0")
 
 
-def test_queries_are_long_and_wide_and_the_long_ones_can_be_compared_again(tmp_path):
+def test_queries_output_long_and_wide_have_values_per_query(tmp_path):
     found = rich_overview()
     long = rows_of(written("queries", found))
     assert len(long) == 3 * 8
@@ -410,7 +410,7 @@ def test_queries_are_long_and_wide_and_the_long_ones_can_be_compared_again(tmp_p
     assert again["high"].means["mrr"] == pytest.approx(0.875)
 
 
-def test_trials_are_told_apart_where_there_are_several(tmp_path):
+def test_queries_output_several_trials_has_trial_column(tmp_path):
     found = several_trials()
     assert [row["trial"] for row in rows_of(written("queries", found))] == ["0"] * 8 + ["1"] * 8 + ["0"] * 8
     wide = rows_of(written("queries-wide", found))
@@ -420,7 +420,7 @@ def test_trials_are_told_apart_where_there_are_several(tmp_path):
     assert list(again["mine"]) == ["0", "1"]
 
 
-def test_what_has_no_value_is_empty():
+def test_queries_output_nan_is_empty_cell():
     found = side_by_side({"a": {"mrr": [math.nan, *HIGH[1:]]}})
     assert rows_of(written("queries", found))[0]["value"] == ""
     assert rows_of(written("queries-wide", found))[0]["mrr"] == ""
@@ -430,7 +430,7 @@ TEXTS = st.text(st.characters(exclude_categories=["Cs"]), min_size=1)
 
 
 @given(names=st.lists(TEXTS, min_size=1, max_size=3, unique=True), text=TEXTS)
-def test_every_text_comes_back_from_csv_as_it_went_in(names, text):
+def test_csv_output_random_text_round_trips(names, text):
     scores = {name: scored(name, {"mrr": [0.5]}, [text]) for name in names}
     found = Overview("x", {n: entry_of(one) for n, one in scores.items()}, ["mrr"], queries={text: text})
     rows = [{key: restore_cell(cell) for key, cell in row.items()} for row in rows_of(written("queries-wide", found))]
@@ -450,7 +450,7 @@ def checked(found):
 
 
 @pytest.mark.parametrize("name", MANY)
-def test_json_follows_its_schema_and_can_be_read_again(name, tmp_path):
+def test_json_output_is_valid_and_round_trips(name, tmp_path):
     found = MANY[name]()
     data = checked(found)
     assert data["schema"] == "ragauge-report/3"
@@ -462,7 +462,7 @@ def test_json_follows_its_schema_and_can_be_read_again(name, tmp_path):
     assert build_report(again).summary == build_report(found).summary == data["summary"]
 
 
-def test_json_has_the_figures():
+def test_json_output_matches_overview():
     data = checked(rich_overview())
     low = data["systems"]["low"]
     assert low["means"]["mrr"] == {"value": pytest.approx(0.1), "n": 8, "low": None, "high": None}
@@ -477,20 +477,20 @@ def test_json_has_the_figures():
     assert data["audit"]["findings"][0]["what"] == "ties"
 
 
-def test_json_without_queries_has_the_means_and_manifests():
+def test_json_without_queries_keeps_means_and_manifests():
     data = checked(rich_overview().without_queries())
     assert "scores" not in data["systems"]["low"]
     assert "queries" not in data
     assert data["systems"]["low"]["manifest"]["plan"]["k"] == 10
 
 
-def test_json_has_the_reason_of_unscored_queries():
+def test_json_output_has_reasons_for_unscored_queries():
     single = checked(MANY["single"]())["systems"]["low"]
     assert single["means"]["ndcg@10"]["value"] is None
     assert single["scores"][0]["unscored"]["ndcg@10"]["q0"] == "no value"
 
 
-def test_seeds_margins_and_strata_of_comparisons_follow_the_schema():
+def test_json_comparisons_with_seeds_and_strata_are_valid():
     seeds = {"a": scored("a", {"mrr": LOW}), "b": {"1": scored("b", {"mrr": HIGH}), "2": scored("b", {"mrr": MIDDLE})}}
     halves = {query: "even" if int(query[1:]) % 2 == 0 else "odd" for query in QUERIES}
     compared = ragauge.compare(seeds, "a", rounds=200, margin=0.1, detect=0.1, by=halves)
@@ -524,7 +524,7 @@ entries = st.builds(
     notes=st.lists(TEXTS, max_size=2),
 )
 @pytest.mark.slow
-def test_anything_can_be_shown(known, title, lower, strata, notes):
+def test_random_overview_renders_in_every_format(known, title, lower, strata, notes):
     found = Overview(
         title,
         {name: replace(one, name=name) for name, one in known.items()},
@@ -546,7 +546,7 @@ def test_anything_can_be_shown(known, title, lower, strata, notes):
 # as LaTeX -----------------------------------------------------------------------------------------------------------
 
 
-def test_letters_stand_for_every_system_that_is_surely_beaten():
+def test_latex_letters_mark_significantly_beaten_systems():
     text = written("latex", side_by_side(THREE))
     assert re.search(r"a low +& 0\.1000 \\\\", text)
     assert re.search(r"b middle +& \\underline\{0\.4750\}\\rlap\{\\textsuperscript\{a\}\} \\\\", text)
@@ -559,7 +559,7 @@ def test_letters_stand_for_every_system_that_is_surely_beaten():
     assert r"\label{tab:report-paper-paper}" in text
 
 
-def test_stars_are_against_the_baseline_and_the_same_from_a_comparison():
+def test_latex_stars_mark_differences_from_baseline():
     found = side_by_side(THREE, "low")
     text = written("latex", found)
     assert re.search(r"\n    low +& 0\.1000 \\\\", text)
@@ -573,7 +573,7 @@ def test_stars_are_against_the_baseline_and_the_same_from_a_comparison():
     assert body(format_results(found.compared, "latex")) == body(text)
 
 
-def test_the_table_of_trec_dl_has_the_published_figures(shared):
+def test_latex_trec_dl_table_matches_published_scores(shared):
     folder = shared("trec_dl_runs")
     published = {
         row["run"]: row["published"]
@@ -588,7 +588,7 @@ def test_the_table_of_trec_dl_has_the_published_figures(shared):
     assert set_there == published
 
 
-def test_without_a_comparison_there_are_no_marks():
+def test_latex_without_comparison_has_no_letters():
     text = written("latex", means_only())
     assert "Means over 10 queries." in text
     assert re.search(r"a +& 0\.5000 +& \\textbf\{0\.2500\} \\\\", text)
@@ -596,7 +596,7 @@ def test_without_a_comparison_there_are_no_marks():
     assert "raised letter" not in text
 
 
-def test_numbers_stand_where_letters_end():
+def test_latex_more_than_26_systems_uses_numbers():
     row = side_by_side(THREE, "low").compared.rows[0]
     names = [f"s{i}" for i in range(30)]
     rows = [
@@ -610,7 +610,7 @@ def test_numbers_stand_where_letters_end():
     assert r"{lr@{\hspace{31.4em}}}" in text  # as wide as the longest of them
 
 
-def test_papers_have_names_options_times_and_only_unusual_conventions():
+def test_latex_headers_have_options_p95_and_convention():
     columns = {"ndcg(gain=exp)@10": HIGH, "hit_rate@5": LOW, "own": MIDDLE}
     found = side_by_side({"a": columns, "b": columns})
     slow = replace(LATENCY, p95=12.345)
@@ -625,7 +625,7 @@ def test_papers_have_names_options_times_and_only_unusual_conventions():
     assert re.search(r"a +.* & -- \\\\", written("latex", replace(found, entries=other)))
 
 
-def test_names_cannot_act_in_latex():
+def test_latex_system_names_are_escaped():
     special = "\\input{x} _ & % # $ ~ ^ { } \n\\end{table} <é> --"
     assert escape_latex(special) == (
         r"\textbackslash{}input\{x\} \_ \& \% \# \$ \textasciitilde{} \textasciicircum{} \{ \} "
@@ -642,7 +642,7 @@ def test_names_cannot_act_in_latex():
 
 
 @given(TEXTS)
-def test_no_special_character_is_left_alone(text):
+def test_escape_latex_random_text_has_no_special_characters(text):
     plain = re.sub(r"\\text[a-z]+\{\}|\{\\char\d+\}|\\[_&%#${}]|\{\}", "", escape_latex(text))
     assert not set(plain) & set('\\_&%#${}~^<>|"`\n')
 
@@ -650,7 +650,7 @@ def test_no_special_character_is_left_alone(text):
 # sparklines ---------------------------------------------------------------------------------------------------------
 
 
-def test_a_sparkline_goes_from_the_least_to_the_greatest():
+def test_sparkline_scales_from_minimum_to_maximum():
     assert sparkline(range(8)) == SPARKLINE_BLOCKS
     assert sparkline([7, None, math.nan, 0]) == "█  ▁"
     assert sparkline([3, 3, 3]) == "▄▄▄"
@@ -663,7 +663,7 @@ def test_a_sparkline_goes_from_the_least_to_the_greatest():
 
 
 @given(st.lists(st.none() | numbers), st.none() | st.floats(-1, 0), st.none() | st.floats(1, 2))
-def test_a_sparkline_has_a_mark_for_each_value_and_never_falls_where_they_rise(values, low, high):
+def test_sparkline_random_values_is_monotonic(values, low, high):
     line = sparkline(values, low, high)
     assert len(line) == len(values)
     marked = [(value, SPARKLINE_BLOCKS.index(mark)) for value, mark in zip(values, line, strict=True) if mark != " "]
@@ -673,14 +673,14 @@ def test_a_sparkline_has_a_mark_for_each_value_and_never_falls_where_they_rise(v
 
 
 @given(st.lists(st.floats(-1, 1), min_size=1), st.integers(1, 50))
-def test_a_thinned_line_keeps_the_whole(values, width):
+def test_downsample_keeps_width_and_value_range(values, width):
     thin = downsample(values, width)
     assert len(thin) == min(len(values), width)
     assert min(values) - 1e-9 <= min(thin)
     assert max(thin) <= max(values) + 1e-9
 
 
-def test_text_for_an_output_that_cannot_show_blocks_has_ascii_marks():
+def test_encode_sparklines_non_unicode_encoding_uses_ascii_marks():
     assert encode_sparklines("▁█·", "utf-8") == "▁█·"
     assert encode_sparklines("▁█·", "latin-1") == encode_sparklines("▁█·", "ascii") == "_# "
 
@@ -690,7 +690,7 @@ def profile(found):
     return [row for section in sections for row in section.blocks[0].texts()]
 
 
-def test_two_systems_have_a_profile_of_their_differences():
+def test_comparison_report_has_difference_profile_of_two_systems():
     shifted = [*LOW[:2], *[x + 0.4 for x in LOW[2:7]], -0.4]
     found = ragauge.compare({"a": scored("a", {"mrr": LOW}), "b": scored("b", {"mrr": shifted})}, "a", rounds=200)
     assert profile(found) == [["mrr", "-0.4000", "|▁  █████|", "+0.4000"]]
@@ -714,7 +714,7 @@ def table(tmp_path):
 
 
 @pytest.mark.slow
-def test_compare_writes_latex_and_a_profile(table):
+def test_compare_command_prints_latex_and_profile(table):
     done = cli("compare", "s.csv", "-b", "a_b", "--format", "latex", cwd=table)
     assert done.returncode == 0, done.stderr
     assert r"\textbf{0.8750}\rlap{$^{***}$}" in done.stdout
@@ -725,7 +725,7 @@ def test_compare_writes_latex_and_a_profile(table):
     assert "█" not in cli("compare", "s.csv", "-b", "a_b", "--json", cwd=table).stdout
 
 
-def test_two_kinds_of_output_are_refused(table):
+def test_cli_conflicting_output_options_are_rejected(table):
     (table / "qrels").write_text("q1 0 d1 1\n")
     (table / "run").write_text("q1 Q0 d1 1 0.9 x\n")
     for asked, said in (
@@ -739,7 +739,7 @@ def test_two_kinds_of_output_are_refused(table):
         assert f"{said} are mutually exclusive" in done.stderr
 
 
-def test_k_range_draws_its_measure_over_k(table):
+def test_k_range_command_prints_sparkline_over_k(table):
     (table / "qrels").write_text("q1 0 d1 1\nq2 0 d2 1\n")
     (table / "run").write_text("".join(f"{q} Q0 d{i} {i} {9 - i} x\n" for q in ("q1", "q2") for i in (1, 2)))
     done = cli("k-range", "qrels", "run", "-k", "1,2", cwd=table)
@@ -748,7 +748,7 @@ def test_k_range_draws_its_measure_over_k(table):
 
 
 @pytest.mark.slow
-def test_k_range_takes_folders_and_several_systems(tmp_path):
+def test_k_range_command_accepts_folders_and_several_systems(tmp_path):
     corpus = "synthetic:needles(documents=60, queries=12)"
     ran = cli("run", corpus, "-s", "bm25", "-s", "b=bm25(k1=2)", "-o", "x", "-k", "2", cwd=tmp_path)
     assert ran.returncode == 0, ran.stderr
@@ -773,7 +773,7 @@ def test_k_range_takes_folders_and_several_systems(tmp_path):
     assert "unknown system `bm2`" in wrong.stderr
 
 
-def test_tokens_are_told_only_where_some_are_saved():
+def test_smallest_k_str_has_tokens_only_if_saved():
     rows = [{"k": k, "value": 1.0, "loss": 0.0, "loss_at_most": 0.0, "tokens": 10.0 * k} for k in (1, 5)]
     assert str(SmallestK(1, "mrr", 0.02, 0.95, rows)) == (
         "k=1: mrr 1.0000, at most 0.0000 below the best (1.0000 at k=5) with 95% confidence; "
@@ -783,7 +783,7 @@ def test_tokens_are_told_only_where_some_are_saved():
     assert str(SmallestK(5, "mrr", 0.02, 0.95, rows)) == "k=5: mrr 1.0000, the best"
 
 
-def test_report_rel_option_sets_the_minimum_relevant_grade(tmp_path):
+def test_report_command_rel_option_sets_minimum_relevant_grade(tmp_path):
     (tmp_path / "qrels.txt").write_text("q 0 a 1\nq 0 b 3\np 0 a 1\np 0 b 3\n")
     (tmp_path / "a.run").write_text("q Q0 a 1 2 t\nq Q0 b 2 1 t\np Q0 a 1 2 t\np Q0 b 2 1 t\n")
     plain = cli("report", "qrels.txt", "a.run", "-m", "mrr", "--no-audit", cwd=tmp_path)
@@ -795,7 +795,7 @@ def test_report_rel_option_sets_the_minimum_relevant_grade(tmp_path):
     assert "grades go up" not in raised.stderr
 
 
-def test_report_on_a_terminal_says_what_it_shows_and_what_comes_next(table):
+def test_report_command_prints_notes_and_next_step(table):
     done = cli("report", "s.csv", "-b", "a_b", cwd=table)
     assert done.returncode == 0, done.stderr
     assert ["system", "mrr", "vs", "a_b", "p", "better/worse"] in [line.split() for line in done.stdout.splitlines()]
@@ -807,7 +807,7 @@ def test_report_on_a_terminal_says_what_it_shows_and_what_comes_next(table):
     assert "next:" not in cli("report", "s.csv", "--format", "csv", cwd=table).stderr
 
 
-def test_run_prints_json_that_follows_the_schema(tmp_path):
+def test_run_command_json_output_is_valid(tmp_path):
     done = cli("run", "synthetic:needles(documents=60, queries=6)", "-s", "bm25", "--json", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     data = json.loads(done.stdout, parse_constant=pytest.fail)

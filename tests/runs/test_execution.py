@@ -65,7 +65,7 @@ WAYS = {
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_every_query_gets_exactly_one_answer_with_its_own_hits(way):
+def test_run_queries_returns_one_result_per_query(way):
     retriever, how = WAYS[way]
     answers = asked(retriever, k=3, **how)
     assert sorted(one.query for one in answers) == sorted(job.query for job in JOBS)
@@ -91,7 +91,7 @@ async def fails_on_odd_later(query, k):
     ("retriever", "how"),
     [(Plain(fails_on_odd), {}), (Plain(fails_on_odd), {"workers": 3}), (Later(fails_on_odd_later), {"workers": 3})],
 )
-def test_a_failure_is_an_answer_with_its_error_and_stops_nothing(retriever, how):
+def test_run_queries_failing_query_has_error_status(retriever, how):
     answers = {one.query: one for one in asked(retriever, **how)}
     assert len(answers) == 20
     assert answers["q1"].status == "error"
@@ -114,7 +114,7 @@ class Flaky:
 
 
 @pytest.mark.parametrize("how", [{}, {"workers": 3}])
-def test_retries_are_counted_and_the_waiting_is_part_of_the_time(how):
+def test_run_queries_retries_are_counted_and_timed(how):
     flaky = Flaky(2)
     answers = asked(Plain(flaky), JOBS[:4], retries=2, pause=0.001, **how)
     assert {one.attempts for one in answers} == {3}
@@ -122,7 +122,7 @@ def test_retries_are_counted_and_the_waiting_is_part_of_the_time(how):
     assert all(one.total >= 3_000_000 for one in answers)  # pauses of at least 1 and 2 ms cannot be shorter
 
 
-def test_async_retries_too_and_giving_up_keeps_the_last_error():
+def test_run_queries_async_retries_and_keeps_last_error():
     flaky = Flaky(3)
 
     async def later(query, k):
@@ -142,7 +142,7 @@ def hangs_on(names, gate):
 
 
 @pytest.mark.parametrize("workers", [1, 2])
-def test_a_query_that_hangs_is_given_up_and_the_others_go_on(workers):
+def test_run_queries_hanging_query_times_out(workers):
     gate = threading.Event()
     retriever = Plain(hangs_on({"text 3", "text 7"}, gate))
     answers = {one.query: one for one in asked(retriever, timeout=1, workers=workers)}
@@ -154,7 +154,7 @@ def test_a_query_that_hangs_is_given_up_and_the_others_go_on(workers):
     assert answers["q3"].total >= 1_000_000_000
 
 
-def test_a_hanging_query_is_tried_again_where_retries_are_left():
+def test_run_queries_timed_out_query_is_retried():
     calls = []
     gate = threading.Event()
 
@@ -171,7 +171,7 @@ def test_a_hanging_query_is_tried_again_where_retries_are_left():
     assert len(answers) == 20
 
 
-def test_async_queries_that_hang_are_given_up():
+def test_run_queries_async_hanging_query_times_out():
     async def search(query, k):
         if query == "text 3":
             await asyncio.sleep(3600)
@@ -181,7 +181,7 @@ def test_async_queries_that_hang_are_given_up():
     assert {name for name, one in answers.items() if one.status == "timeout"} == {"q3"}
 
 
-def test_a_systems_own_timeout_error_is_an_error_and_not_ours():
+def test_run_queries_timeout_error_of_system_has_error_status():
     async def search(query, k):
         raise TimeoutError("upstream")
 
@@ -206,7 +206,7 @@ class Counting:
             self.inside -= 1
 
 
-def test_as_many_threads_as_workers_and_no_more():
+def test_run_queries_uses_as_many_threads_as_workers():
     counting, gate = Counting(), threading.Barrier(3)
 
     def search(query, k):
@@ -218,7 +218,7 @@ def test_as_many_threads_as_workers_and_no_more():
     assert counting.most == 3
 
 
-def test_async_queries_run_together_under_the_limit():
+def test_run_queries_async_limits_concurrency_to_workers():
     counting = Counting()
 
     async def search(query, k):
@@ -231,7 +231,7 @@ def test_async_queries_run_together_under_the_limit():
     assert counting.most == 7
 
 
-def test_a_plain_search_inside_a_loop_does_not_hold_the_loop_up():
+def test_run_queries_async_plain_search_does_not_block_event_loop():
     ticks = []
     gate = threading.Event()
 
@@ -254,13 +254,13 @@ def test_a_plain_search_inside_a_loop_does_not_hold_the_loop_up():
     assert len(ticks) == 3
 
 
-def test_a_coroutine_from_a_plain_function_is_an_error_that_says_what_to_do():
+def test_run_queries_coroutine_from_plain_search_has_error_status():
     answers = asked(Plain(found_later), JOBS[:1])
     assert answers[0].status == "error"
     assert "async def" in answers[0].error
 
 
-def test_work_runs_to_its_end_inside_a_running_loop_too():
+def test_run_coroutine_works_inside_running_event_loop():
     async def work():
         await asyncio.sleep(0)
         return threading.current_thread().name
@@ -281,7 +281,7 @@ def test_work_runs_to_its_end_inside_a_running_loop_too():
         asyncio.run(broken_notebook())
 
 
-def test_an_interrupted_crew_begins_no_other_query():
+def test_run_queries_interrupted_starts_no_more_queries():
     begun = []
     jobs = [QueryTask(f"q{i}", f"text {i}", 0) for i in range(10_000)]
 
@@ -299,7 +299,7 @@ def test_an_interrupted_crew_begins_no_other_query():
     assert len(begun) < len(jobs)
 
 
-def test_warm_up_queries_are_none_of_the_measured():
+def test_build_warm_up_queries_excludes_measured_queries():
     queries = {f"q{i}": f"w{i}" for i in range(10)}
     documents = [Document(f"d{i}", f"w{i}") for i in range(10)]
     for given in (documents, []):
@@ -312,14 +312,14 @@ def test_warm_up_queries_are_none_of_the_measured():
 @pytest.mark.parametrize(
     "how", [{"k": 0}, {"repeats": 0}, {"workers": 0}, {"timeout": 0}, {"warmup": -1}, {"pause": -1}]
 )
-def test_settings_that_make_no_sense_are_refused(how):
+def test_run_settings_invalid_value_raises(how):
     with pytest.raises(BadInput):
         RunSettings(**how)
 
 
 @pytest.mark.parametrize("way", [SystemExit("bye"), GeneratorExit(), StopIteration("over")])
 @pytest.mark.parametrize("in_a_loop", [False, True])
-def test_what_would_end_a_thread_is_an_answer_too(way, in_a_loop):
+def test_run_queries_exit_exceptions_have_error_status(way, in_a_loop):
     def search(query, k):
         raise way
 
@@ -334,13 +334,13 @@ def test_what_would_end_a_thread_is_an_answer_too(way, in_a_loop):
 
 @pytest.mark.parametrize("what", [None, 3, [3], [("a", "b")]])
 @pytest.mark.parametrize("workers", [1, 2])
-def test_what_cannot_be_read_is_an_error_of_that_query(what, workers):
+def test_run_queries_unreadable_hits_have_error_status(what, workers):
     answers = asked(Plain(lambda query, k: what), JOBS[:3], workers=workers)
     assert {one.status for one in answers} == {"error"}
     assert len(answers) == 3
 
 
-def test_a_worker_that_was_given_up_asks_nothing_more():
+def test_run_queries_timed_out_worker_makes_no_more_calls():
     gate, calls = threading.Event(), []
 
     def search(query, k):
@@ -355,7 +355,7 @@ def test_a_worker_that_was_given_up_asks_nothing_more():
     assert (answers[0].status, answers[0].attempts, made, len(calls)) == ("timeout", 3, 3, 3)
 
 
-def test_giving_up_and_answering_at_the_same_moment_loses_nothing():
+def test_run_queries_timeout_race_returns_one_result_per_query():
     """Attempts that take about as long as they may: whichever wins, every query has one answer."""
 
     def search(query, k):
@@ -367,7 +367,7 @@ def test_giving_up_and_answering_at_the_same_moment_loses_nothing():
     assert sorted(one.query for one in answers) == sorted(job.query for job in jobs)
 
 
-def test_plain_searches_that_hang_do_not_keep_others_from_beginning():
+def test_run_queries_async_hanging_plain_searches_do_not_block_others():
     gate = threading.Event()
     hanging = {f"text {i}" for i in range(12)}
     answers = []
@@ -379,7 +379,7 @@ def test_plain_searches_that_hang_do_not_keep_others_from_beginning():
     assert sum(one.status == "timeout" for one in answers) == 12
 
 
-def test_what_stops_one_of_several_async_workers_is_raised_as_it_is():
+def test_run_queries_async_callback_error_is_raised_unchanged():
     def stop(answer):
         raise BadInput("the disk is full")
 

@@ -52,7 +52,7 @@ def folder(tmp_path_factory):
     return write_inputs(tmp_path_factory.mktemp("inputs"))
 
 
-def test_every_input_is_recognised(folder, monkeypatch):
+def test_resolve_input_detects_every_path(folder, monkeypatch):
     monkeypatch.chdir(folder)
     assert {name: resolve_input(name).kind.value for name in INPUTS} == KINDS
 
@@ -73,11 +73,11 @@ def test_every_input_is_recognised(folder, monkeypatch):
         ("-", InputKind.CORPUS),
     ],
 )
-def test_objects_and_names_are_recognised(value, kind):
+def test_resolve_input_detects_objects_and_names(value, kind):
     assert resolve_input(value).kind is kind
 
 
-def test_expected_kinds_decide_between_readings(folder):
+def test_resolve_input_expected_kinds_resolve_ambiguity(folder):
     path = folder / "run.json"
     for kind in (InputKind.RUN, InputKind.JUDGMENTS, InputKind.CORPUS):
         assert resolve_input(path, expected=[kind]).kind is kind
@@ -86,7 +86,7 @@ def test_expected_kinds_decide_between_readings(folder):
         resolve_input(np.zeros((2, 3)), expected=[InputKind.RUN])
 
 
-def test_detection_gives_facts_and_names(folder):
+def test_resolve_input_returns_facts_and_name(folder):
     assert resolve_input(folder / "result.json").facts["schema"] == "ragauge-lint"
     assert resolve_input(folder / "swarm.csv").facts == {"layout": "swarm"}
     assert resolve_input(folder / "experiment" / "bm25").name == "bm25"
@@ -94,14 +94,14 @@ def test_detection_gives_facts_and_names(folder):
     assert resolve_input("pydocs").name == "pydocs"
 
 
-def test_every_kind_has_a_rule(folder):
+def test_resolve_input_covers_all_kinds(folder):
     found = {resolve_input(folder / name).kind for name in INPUTS if (folder / name).exists()}
     assert found == ALL_KINDS
     assert is_kind(folder / "judged", InputKind.JUDGED)
     assert not is_kind(folder / "judged", InputKind.RUN)
 
 
-def test_a_name_is_split_from_a_path_that_may_have_equal_signs(tmp_path, monkeypatch):
+def test_split_path_name_accepts_equal_signs_in_path(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     Path("a=b.run").touch()
     assert split_path_name("a=b.run") == ("", "a=b.run")
@@ -110,7 +110,7 @@ def test_a_name_is_split_from_a_path_that_may_have_equal_signs(tmp_path, monkeyp
     assert split_path_name("runs/k=10.run") == ("", "runs/k=10.run")
 
 
-def test_inputs_resolve_paths_and_objects_alike(folder):
+def test_inputs_resolve_paths_and_objects_equally(folder):
     by_path = Inputs.resolve(folder / "qrels.txt", folder / "bm25.run")
     by_object = Inputs.resolve(by_path.judgments(), {"bm25": by_path.open_runs()["bm25"][0]})
     assert by_path.judgments().nested == by_object.judgments().nested
@@ -123,7 +123,7 @@ def test_inputs_resolve_paths_and_objects_alike(folder):
     ]
 
 
-def test_a_baseline_path_is_added_to_the_runs(folder):
+def test_inputs_resolve_adds_baseline_path_to_runs(folder):
     values, named = [folder / "qrels.txt", folder / "bm25.run"], {"baseline": str(folder / "experiment" / "reversed")}
     found = Inputs.resolve(*values, named=named)
     assert (list(found.run_sources), found.requested_baseline) == (["bm25", "reversed"], "reversed")

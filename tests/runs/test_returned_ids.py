@@ -37,7 +37,7 @@ def check_unknown_ids_fail_and_map(store) -> None:
 
 
 @pytest.mark.slow
-def test_langchain_store_with_own_ids_fails_and_maps():
+def test_run_langchain_store_with_own_ids_raises_until_mapped():
     vectorstores = pytest.importorskip("langchain_core.vectorstores")
     from langchain_core.embeddings import DeterministicFakeEmbedding
 
@@ -47,7 +47,7 @@ def test_langchain_store_with_own_ids_fails_and_maps():
 
 
 @pytest.mark.slow
-def test_llama_index_store_with_own_ids_fails_and_maps():
+def test_run_llama_index_store_with_own_ids_raises_until_mapped():
     pytest.importorskip("llama_index.core")
     from llama_index.core import VectorStoreIndex
     from llama_index.core.embeddings import MockEmbedding
@@ -58,7 +58,7 @@ def test_llama_index_store_with_own_ids_fails_and_maps():
     check_unknown_ids_fail_and_map(index.as_retriever())
 
 
-def test_haystack_store_with_own_ids_fails_and_maps():
+def test_run_haystack_store_with_own_ids_raises_until_mapped():
     haystack = pytest.importorskip("haystack")
     from haystack.components.retrievers import InMemoryBM25Retriever
     from haystack.document_stores.in_memory import InMemoryDocumentStore
@@ -115,7 +115,7 @@ def test_cli_unknown_ids_fail_until_mapped(tmp_path):
     assert "has no `metadata.page`; expected an id there, got the fields id, metadata" in absent.stderr
 
 
-def test_run_without_corpus_fails_if_no_returned_id_is_judged():
+def test_run_without_corpus_unjudged_ids_raise():
     truth = [(f"apple{i}", f"d{i}") for i in range(4)]
     with pytest.raises(BadInput, match="mine: 8 of 8 returned ids are not in the judgments; returned: `") as error:
         ragauge.run(truth, {"mine": lambda q, k: [f"uuid-{q}", "uuid-0"]}, measures=["recall@5"])
@@ -166,7 +166,7 @@ def test_adapt_retriever_maps_every_shape_of_hit():
             adapt_retriever(later, id=wrong)
 
 
-def test_run_ids_that_differ_by_a_folder_name_the_nearest_corpus_id():
+def test_run_ids_with_folder_prefix_error_names_nearest_id():
     texts = {"bees.md": "bees make honey", "ants.md": "ants carry leaves"}
     data = Dataset(
         "animals", [Document(*one) for one in texts.items()], {"q": "honey"}, Judgments({"q": {"bees.md": 1}})
@@ -182,7 +182,7 @@ def test_run_ids_that_differ_by_a_folder_name_the_nearest_corpus_id():
     ("unknown", "nearest"),
     [("docs\\bees.MD", "bees.md"), ("bees", "bees.md"), ("bee.md", "bees.md"), ("7f3a-01", None), ("", None)],
 )
-def test_find_nearest_by_file_name_then_by_spelling(unknown, nearest):
+def test_find_nearest_id_by_file_name_then_spelling(unknown, nearest):
     assert find_nearest_id(unknown, {"bees.md", "ants.md"}) == nearest
 
 
@@ -196,7 +196,7 @@ class Framework:
         return [{"id": f"d{i}"} for i in range(self.search_kwargs["k"])]
 
 
-def test_run_own_k_of_a_retriever_is_replaced_and_noted():
+def test_run_own_k_of_retriever_is_replaced_and_noted():
     retriever = Framework(2)
     found = ragauge.run(DATA, {"store": retriever}, k=4, measures=["recall@4"])
     assert found.runs["store"].table.group_by("query").len()["len"].to_list() == [4] * 6
@@ -223,11 +223,11 @@ def test_run_other_number_of_documents_than_requested_is_noted(returned, note):
         assert ragauge.run(DATA, {"store": system}, k=4, measures=["recall@4"]).notes == note
 
 
-def test_run_small_corpus_is_not_fewer_documents_than_requested():
+def test_run_corpus_smaller_than_k_has_no_note():
     assert ragauge.run(DATA, {"store": lambda query, k: list(TEXTS)}, measures=["recall@5"]).notes == []
 
 
-def test_k_rule_is_the_same_in_help_docs_and_python(tmp_path):
+def test_run_k_rule_is_equal_in_help_docs_and_docstring(tmp_path):
     rule = "the largest cutoff of the measures, at least 10"
     page = (Path(__file__).parents[2] / "docs" / "running.md").read_text()
     shown = " ".join(command_in(tmp_path)("run", "--help").stdout.replace("│", " ").split())

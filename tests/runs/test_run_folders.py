@@ -53,7 +53,7 @@ def refused(folder, message, only=slice(None)):
 
 
 @pytest.mark.parametrize("systems", [{"new": GOOD}, {"good": GOOD, "new": GOOD}], ids=["another", "both"])
-def test_run_with_fewer_queries_leaves_a_finished_folder_alone(folder, systems):
+def test_run_fewer_queries_keeps_finished_folder(folder, systems):
     before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
     assert not ragauge.gate(folder / "bad", "mrr@10 >= 0.9")
     with pytest.raises(BadInput, match="finished run of other queries; expected 5 queries of `small`, got 30") as error:
@@ -63,7 +63,7 @@ def test_run_with_fewer_queries_leaves_a_finished_folder_alone(folder, systems):
     assert not ragauge.gate(folder / "bad", "mrr@10 >= 0.9")
 
 
-def test_run_fresh_replaces_only_the_runs_that_it_names(folder):
+def test_run_fresh_replaces_only_named_runs(folder):
     with pytest.raises(BadInput, match="bad: holds a finished run of other queries"):
         run(DATA, {"good": GOOD}, out=folder, warmup=0, max_queries=5, fresh=True)
     found = run(DATA, {"good": GOOD, "bad": BAD}, measures=["mrr@10"], out=folder, warmup=0, max_queries=5, fresh=True)
@@ -71,7 +71,7 @@ def test_run_fresh_replaces_only_the_runs_that_it_names(folder):
     assert "missing" in {check.rule.figure.name for check in ragauge.gate(folder / "bad", "mrr@10 >= 0.9").failed}
 
 
-def test_run_with_other_judgments_is_refused_next_to_other_runs(folder):
+def test_run_other_judgments_next_to_other_runs_raise(folder):
     graded = {query: dict.fromkeys(docs, 2) for query, docs in DATA.judgments.nested.items()}
     data = replace(DATA, judgments=Judgments(graded))
     with pytest.raises(BadInput, match="bad: holds a finished run with other judgments than those of `small`"):
@@ -84,7 +84,7 @@ def test_run_with_other_judgments_is_refused_next_to_other_runs(folder):
 
 
 @pytest.mark.slow
-def test_judgments_that_are_not_those_of_the_runs_are_refused(folder):
+def test_run_folder_changed_judgments_are_rejected(folder):
     grades = pl.read_parquet(folder / "judgments.parquet")
     grades.head(5).write_parquet(folder / "judgments.parquet")
     refused(folder, "made with other judgments")
@@ -97,7 +97,7 @@ def test_judgments_that_are_not_those_of_the_runs_are_refused(folder):
 
 
 @pytest.mark.slow
-def test_a_truncated_manifest_is_refused(folder):
+def test_run_folder_truncated_manifest_is_rejected(folder):
     manifest = folder / "bad" / "manifest.json"
     manifest.write_bytes(manifest.read_bytes()[:200])
     refused(folder, "manifest.json: is corrupt or incomplete", slice(0, 6))
@@ -107,14 +107,14 @@ def test_a_truncated_manifest_is_refused(folder):
 
 @pytest.mark.parametrize("name", ["manifest.json", "run.parquet"])
 @pytest.mark.slow
-def test_a_finished_run_that_lacks_a_file_is_refused(folder, name):
+def test_run_folder_missing_file_is_rejected(folder, name):
     (folder / "bad" / name).unlink()
     refused(folder, f"{name} of the finished run is missing", slice(0, 6))
     assert "bad" in typed(f"ragauge history {folder.parent} --json", folder.parent).stdout
 
 
 @pytest.mark.slow
-def test_missing_or_truncated_judgments_are_refused(folder):
+def test_run_folder_missing_or_truncated_judgments_are_rejected(folder):
     judgments = folder / "judgments.parquet"
     judgments.write_bytes(judgments.read_bytes()[:-20])
     for command in commands(folder):
@@ -125,7 +125,7 @@ def test_missing_or_truncated_judgments_are_refused(folder):
 
 
 @pytest.mark.slow
-def test_commands_name_a_run_that_was_interrupted(folder):
+def test_commands_note_unfinished_run(folder):
     def stop(query, k):
         if query.strip() == "word15":
             raise KeyboardInterrupt
@@ -152,7 +152,7 @@ def test_commands_name_a_run_that_was_interrupted(folder):
     ],
 )
 @pytest.mark.slow
-def test_a_manifest_with_a_value_of_another_kind_is_refused(folder, part, value, told):
+def test_run_folder_manifest_with_wrong_type_is_rejected(folder, part, value, told):
     path = folder / "good" / "manifest.json"
     path.write_text(json.dumps({**json.loads(path.read_text()), part: value}))
     refused(folder, told, slice(4, 5))
@@ -160,13 +160,13 @@ def test_a_manifest_with_a_value_of_another_kind_is_refused(folder, part, value,
 
 @pytest.mark.parametrize(("part", "value"), [("systems", 3), ("measures", "mrr"), ("failures", [])])
 @pytest.mark.slow
-def test_an_experiment_with_a_value_of_another_kind_is_refused(folder, part, value):
+def test_experiment_file_with_wrong_type_is_rejected(folder, part, value):
     path = folder / "experiment.json"
     path.write_text(json.dumps({**json.loads(path.read_text()), part: value}))
     refused(folder, "experiment.json: corrupt or incomplete", slice(0, 2))
 
 
 @pytest.mark.parametrize("row", [["\ud800", 0, [], "", "ok"], ["q1", 0, [], "", "\ud800"]])
-def test_journal_line_with_an_unpaired_surrogate_is_refused(row):
+def test_decode_result_unpaired_surrogate_raises(row):
     with pytest.raises(ValueError, match="surrogates not allowed"):
         _decode_result(row)

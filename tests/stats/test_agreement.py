@@ -42,7 +42,7 @@ def spelled(good: int, only_judge: int, only_people: int, bad: int):
     return judge, people
 
 
-def test_figures_of_verdicts_are_those_of_scikit_learn():
+def test_verdict_statistics_match_scikit_learn():
     found = verdict_statistics(JUDGE, PEOPLE)
     expected = {
         "accuracy": sk.accuracy_score(PEOPLE, JUDGE),
@@ -58,18 +58,18 @@ def test_figures_of_verdicts_are_those_of_scikit_learn():
     assert set(found) <= set(STATISTIC_DESCRIPTIONS)
 
 
-def test_the_table_counts_what_both_said():
+def test_count_confusion_by_hand():
     assert count_confusion(*spelled(3, 4, 5, 6)) == ConfusionMatrix(3, 4, 5, 6)
     assert count_confusion(*spelled(3, 4, 5, 6)).n == 18
 
 
 @pytest.mark.parametrize(("hits", "n"), [(0, 10), (10, 10), (9, 10), (123, 400)])
-def test_shares_have_wilsons_interval(hits, n):
+def test_proportion_interval_matches_statsmodels_wilson(hits, n):
     low, high = proportion_confint(hits, n, method="wilson")
     assert proportion(hits, n)[:3] == pytest.approx((hits / n, low, high), abs=1e-9)
 
 
-def test_gwets_paradox_by_hand():
+def test_kappa_and_gwets_ac1_by_hand():
     """Where 118 of 125 are called good by both, kappa is below zero and AC1 is not.
 
     Observed 118/125 = 0.944; Cohen expects (123 * 120 + 2 * 5) / 125^2 = 0.94528, Gwet 2 * 0.972 * 0.028 = 0.054432.
@@ -79,7 +79,7 @@ def test_gwets_paradox_by_hand():
     assert float(gwets_ac1(cells)) == pytest.approx((0.944 - 0.054432) / (1 - 0.054432))
 
 
-def test_intervals_of_kappa_are_near_the_large_sample_ones_of_many_samples():
+def test_kappa_interval_of_large_sample_matches_statsmodels():
     judge, people = spelled(900, 150, 200, 750)
     found = verdict_statistics(judge, people)["kappa"]
     theirs = cohens_kappa(np.array([[900, 150], [200, 750]]))
@@ -89,7 +89,7 @@ def test_intervals_of_kappa_are_near_the_large_sample_ones_of_many_samples():
 
 @pytest.mark.parametrize("cells", [(0.45, 0.05, 0.1, 0.4), (0.85, 0.05, 0.05, 0.05), (0.6, 0.02, 0.02, 0.36)])
 @pytest.mark.simulation
-def test_intervals_beyond_chance_cover_at_their_level(cells):
+def test_kappa_and_ac1_intervals_have_nominal_coverage(cells):
     """Of 300 sets of 50 samples; 95% would be 285, and chance alone gives no fewer than 273."""
     rng = np.random.default_rng(3)
     truth = {"kappa": float(compute_kappa(np.array(cells))), "ac1": float(gwets_ac1(np.array(cells)))}
@@ -101,14 +101,14 @@ def test_intervals_beyond_chance_cover_at_their_level(cells):
     assert min(covered.values()) >= 273
 
 
-def test_perfect_agreement_of_few_proves_no_perfection():
+def test_verdict_statistics_perfect_agreement_has_interval_below_1():
     found = verdict_statistics(*spelled(10, 0, 0, 10))
     for name in ("accuracy", "kappa", "ac1", "alpha", "balanced_accuracy"):
         assert found[name].value == found[name].high == 1.0
         assert 0.5 < found[name].low < 0.9
 
 
-def test_what_cannot_be_known_is_no_number_and_says_why():
+def test_undefined_statistics_have_a_reason():
     alone = verdict_statistics(*spelled(5, 0, 2, 0))
     assert [name for name in alone if not alone[name].defined] == ["specificity", "balanced_accuracy", "kappa", "alpha"]
     assert alone["kappa"].why == "all human verdicts are equal"
@@ -120,20 +120,20 @@ def test_what_cannot_be_known_is_no_number_and_says_why():
     assert compute_correlations(np.ones(30), np.arange(30.0))["spearman"].why == "all scores are the same"
 
 
-def test_unscored_samples_are_wrong_in_the_accuracy_of_all():
+def test_accuracy_all_counts_unscored_samples_as_wrong():
     found = verdict_statistics(*spelled(5, 1, 1, 3), unscored=10)
     assert (found["accuracy"].value, found["accuracy"].n) == (0.8, 10)
     assert (found["accuracy_all"].value, found["accuracy_all"].n) == (0.4, 20)
 
 
-def test_alpha_of_two_raters_is_that_of_krippendorffs_example():
+def test_krippendorff_alpha_two_raters_matches_published_example():
     """Computing Krippendorff's Alpha-Reliability (2011), example B: ten units, 0.095."""
     a, b = [0, 1, 0, 0, 0, 0, 0, 0, 1, 0], [1, 1, 1, 0, 0, 1, 0, 0, 0, 0]
     assert krippendorff_alpha(np.array([a, b], np.float64).T).value == pytest.approx(0.095, abs=5e-4)
     assert verdict_statistics(np.array(a, bool), np.array(b, bool))["alpha"].value == pytest.approx(0.095, abs=5e-4)
 
 
-def test_alpha_of_grades_with_gaps_is_that_of_krippendorffs_example():
+def test_krippendorff_alpha_missing_grades_matches_published_example():
     """The same, example C with the interval metric: four observers, twelve units, 0.849."""
     gap = math.nan
     votes = [
@@ -148,7 +148,7 @@ def test_alpha_of_grades_with_gaps_is_that_of_krippendorffs_example():
     assert found.low < found.value < found.high
 
 
-def test_auc_and_correlations_are_those_of_scikit_learn_and_scipy():
+def test_auc_and_correlations_match_scikit_learn_and_scipy():
     found = compute_correlations(SCORES, LABELS)
     assert roc_auc(SCORES, PEOPLE).value == pytest.approx(sk.roc_auc_score(PEOPLE, SCORES), abs=1e-12)
     assert found["spearman"].value == pytest.approx(stats.spearmanr(SCORES, LABELS).statistic, abs=1e-12)
@@ -157,7 +157,7 @@ def test_auc_and_correlations_are_those_of_scikit_learn_and_scipy():
 
 
 @pytest.mark.simulation
-def test_intervals_of_auc_and_correlations_are_near_those_of_a_plain_bootstrap():
+def test_auc_and_correlation_intervals_match_bootstrap():
     rng = np.random.default_rng(8)
     drawn = rng.integers(0, 300, (1000, 300))
     kinds = {
@@ -175,7 +175,7 @@ def test_intervals_of_auc_and_correlations_are_near_those_of_a_plain_bootstrap()
         assert (found.low, found.high) == pytest.approx(np.quantile(resampled, [0.025, 0.975]), abs=0.012), name
 
 
-def test_intervals_of_auc_cover_at_their_level():
+def test_roc_auc_interval_has_nominal_coverage():
     """Of 500 sets of 12 good and 25 bad samples; 95% would be 475, and chance alone gives no fewer than 460."""
     rng = np.random.default_rng(2)
     truth, good = stats.norm.cdf(1.2 / math.sqrt(2)), np.arange(37) < 12
@@ -186,7 +186,7 @@ def test_intervals_of_auc_cover_at_their_level():
     assert covered >= 460
 
 
-def test_a_perfect_order_of_few_has_an_interval_too():
+def test_roc_auc_perfect_order_has_interval_below_1():
     found = roc_auc(np.arange(12.0), np.arange(12) >= 6)
     assert (found.value, found.high) == (1.0, 1.0)
     assert 0.6 < found.low < 0.9
@@ -194,14 +194,14 @@ def test_a_perfect_order_of_few_has_an_interval_too():
     assert (upside.value, upside.low, upside.high) == pytest.approx((0.0, 0.0, 1 - found.low))
 
 
-def test_a_correlation_of_few_is_shown_without_an_interval():
+def test_correlation_of_few_samples_has_no_interval():
     found = compute_correlations(np.array([1.0, 2.0, 3.0]), np.array([1.0, 3.0, 2.0]))["spearman"]
     assert found.value == pytest.approx(0.5)
     assert math.isnan(found.low)
     assert "too few" in found.why
 
 
-def test_samples_that_are_there_twice_do_not_make_us_surer():
+def test_grouped_duplicate_samples_keep_interval_width():
     twice = np.arange(600) // 2
     for name in ("accuracy", "kappa", "sensitivity"):
         once = verdict_statistics(JUDGE, PEOPLE)[name]
@@ -219,14 +219,14 @@ def test_samples_that_are_there_twice_do_not_make_us_surer():
         assert second[name][:3] == pytest.approx(figure[:3], abs=0.003), name
 
 
-def test_the_best_cut_is_where_kappa_is_highest():
+def test_best_threshold_maximises_kappa():
     cut = best_threshold(SCORES, PEOPLE)
     every = [sk.cohen_kappa_score(PEOPLE, level <= SCORES) for level in np.unique(SCORES)]
     assert sk.cohen_kappa_score(PEOPLE, cut <= SCORES) == pytest.approx(max(every))
     assert math.isnan(best_threshold(np.ones(4), np.array([True, False, True, False])))
 
 
-def test_a_cut_that_was_chosen_elsewhere_finds_nothing_in_noise():
+def test_cross_fitted_verdicts_of_noise_have_zero_kappa():
     rng = np.random.default_rng(1)
     found = []
     for turn in range(100):
@@ -241,7 +241,7 @@ def test_a_cut_that_was_chosen_elsewhere_finds_nothing_in_noise():
     assert cuts == (0.5, 0.5)
 
 
-def test_a_person_is_compared_with_the_others():
+def test_human_agreement_compares_each_rater_with_the_others():
     """Three samples, three people: 8 of 9 votes are what the mean of the two others says, good being from 0.5 on."""
     votes = np.array([[1.0, 1.0, 0.0], [0.0, 0.0, 0.0], [1.0, 1.0, 1.0]])
     found = human_agreement(votes, 0.5)
@@ -253,7 +253,7 @@ def test_a_person_is_compared_with_the_others():
     )
 
 
-def test_the_curve_has_what_scores_promise_and_what_people_say():
+def test_calibration_curve_by_hand():
     scores = np.array([0.1] * 10 + [0.9] * 10)
     people = np.array([True] * 2 + [False] * 8 + [True] * 7 + [False] * 3)
     bins, error = calibration_curve(scores, people, bins=2)
@@ -267,7 +267,7 @@ def test_the_curve_has_what_scores_promise_and_what_people_say():
 
 
 @pytest.mark.simulation
-def test_the_slope_of_length_is_that_of_statsmodels():
+def test_length_slope_matches_statsmodels():
     import statsmodels.api as sm
 
     rng = np.random.default_rng(6)
@@ -283,7 +283,7 @@ def test_the_slope_of_length_is_that_of_statsmodels():
 
 @given(st.lists(st.tuples(st.booleans(), st.booleans(), st.integers(0, 5)), max_size=40))
 @pytest.mark.simulation
-def test_figures_lie_inside_their_intervals(rows):
+def test_verdict_statistics_lie_within_their_intervals(rows):
     judge, people = (np.array([row[i] for row in rows], bool) for i in (0, 1))
     groups = np.array([row[2] for row in rows], np.int64)
     figures = verdict_statistics(judge, people, groups=groups)
@@ -296,7 +296,7 @@ def test_figures_lie_inside_their_intervals(rows):
 
 
 @pytest.mark.simulation
-def test_the_difference_of_two_areas_is_that_of_a_paired_bootstrap():
+def test_auc_difference_matches_paired_bootstrap():
     rng = np.random.default_rng(4)
     other = SCORES + rng.normal(0, 0.4, 300)
     found = auc_difference(SCORES, other, PEOPLE)
@@ -308,7 +308,7 @@ def test_the_difference_of_two_areas_is_that_of_a_paired_bootstrap():
     assert math.isnan(auc_difference(SCORES, SCORES, PEOPLE).low)
 
 
-def test_replicates_by_hand():
+def test_judge_consistency_by_hand():
     """Of four samples in three replicates two are always alike; of the 12 pairs 6 + 1 + 1 = 8 are."""
     columns = np.array([[0.9, 0.8, 0.7], [0.1, 0.2, 0.1], [0.9, 0.1, 0.9], [0.6, 0.6, math.nan]])
     found = judge_consistency(columns, 0.5)
@@ -320,7 +320,7 @@ def test_replicates_by_hand():
     assert found.spread.value == pytest.approx(np.mean(expected))
 
 
-def test_turned_contexts_by_hand():
+def test_order_bias_by_hand():
     found = order_bias(np.array([0.9, 0.4, 0.6, 0.7]), np.array([0.8, 0.6, 0.6, math.nan]), 0.5)
     assert found.changed.value == 0.5
     assert found.shift.value == pytest.approx((-0.1 + 0.2 + 0.0) / 3)
@@ -328,7 +328,7 @@ def test_turned_contexts_by_hand():
     assert (found.changed.n, found.shift.n) == (4, 3)
 
 
-def test_errors_that_grow_with_length_are_found_at_the_same_label():
+def test_length_bias_finds_errors_that_grow_with_length():
     rng = np.random.default_rng(7)
     words = rng.integers(10, 200, 150).astype(np.float64)
     labels = (rng.random(150) < 0.5).astype(np.float64)

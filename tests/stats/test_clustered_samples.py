@@ -31,7 +31,7 @@ def drawn(rng, number):
 
 
 @pytest.mark.simulation
-def test_intervals_hold_the_truth_where_answers_to_a_question_are_alike():
+def test_grouped_intervals_have_nominal_coverage():
     """Of 150 draws; 95% would be 142, and chance alone gives no fewer than 133. Blind ones hold far less."""
     rng = np.random.default_rng(11)
     covered, blind = Counter(), Counter()
@@ -61,19 +61,19 @@ def test_intervals_hold_the_truth_where_answers_to_a_question_are_alike():
     assert max(blind.values()) < 0.9 * BLIND, blind
 
 
-def test_a_mean_of_groups_is_that_of_their_sums_by_hand():
+def test_estimate_mean_of_groups_by_hand():
     """Sums of what is off the mean 0.5: -0.8 and +0.8; 2/1 * 2 * (0.8/4)^2 = 0.16, and t for 1 is 12.706."""
     found = estimate_mean(np.array([0.0, 0.2, 1.0, 0.8]), groups=np.array([3, 3, 8, 8]))
     assert found[:3] == pytest.approx((0.5, 0.5 - 12.7062 * 0.4, 0.5 + 12.7062 * 0.4), rel=1e-4)
 
 
-def test_a_mean_in_groups_is_never_surer_than_without():
+def test_estimate_mean_groups_never_narrow_the_interval():
     values, groups = np.tile([0.0, 1.0], 50), np.arange(100) // 2
     found = estimate_mean(values, groups=groups)
     assert found.high - found.low >= 2 * 1.96 * values.std(ddof=1) / 10
 
 
-def test_the_slope_of_length_in_groups_is_that_of_a_jackknife_over_them():
+def test_length_slope_of_groups_matches_jackknife():
     rng = np.random.default_rng(3)
     groups, people, scores, words, _ = drawn(rng, QUESTIONS)
     labels = people.astype(np.float64)
@@ -91,7 +91,7 @@ def test_the_slope_of_length_in_groups_is_that_of_a_jackknife_over_them():
     assert each[:3] == pytest.approx(alone[:3], rel=1e-3)
 
 
-def test_a_design_effect_is_never_below_one_and_alike_samples_of_a_group_count_as_one():
+def test_design_effect_by_hand():
     assert design_effect(np.array([1.0, 0.0] * 5000), np.arange(10_000) // 2) == pytest.approx(1.0, abs=1e-3)
     assert design_effect(np.ones(300), np.arange(300) // 30) == 30.0
     assert design_effect(np.ones(4), np.array([0, 0, 0, 1])) == 10 / 4
@@ -100,14 +100,14 @@ def test_a_design_effect_is_never_below_one_and_alike_samples_of_a_group_count_a
     assert (nothing.low, nothing.high) == pytest.approx((0.0, 0.2775), abs=1e-4)  # Wilson's of 0 in 10
 
 
-def test_a_perfect_order_counts_questions_and_not_answers():
+def test_roc_auc_perfect_order_counts_groups():
     scores, people = np.repeat(np.arange(12.0), 5), np.repeat(np.arange(12) >= 6, 5)
     once = roc_auc(np.arange(12.0), np.arange(12) >= 6)
     assert roc_auc(scores, people, groups=np.repeat(np.arange(12), 5))[:3] == pytest.approx(once[:3])
     assert roc_auc(scores, people).low > once.low + 0.1
 
 
-def test_samples_without_a_verdict_hang_together_too():
+def test_accuracy_all_interval_groups_unscored_samples():
     """Ten questions of ten: of five the judge says nothing at all, the others it has right."""
     groups, scores = np.arange(100) // 10, np.repeat([1.0, math.nan], 50)
     found = rate("", "judge", scores, LabelScale(np.ones(100), 0.5, groups), 0.5).figures["accuracy_all"]
@@ -116,7 +116,7 @@ def test_samples_without_a_verdict_hang_together_too():
     assert found.high > 0.79
 
 
-def test_one_question_tells_no_interval_and_says_so():
+def test_one_group_has_no_interval_and_a_reason():
     rng = np.random.default_rng(2)
     groups, people = np.zeros(60, np.int64), np.arange(60) < 30
     scores, labels = rng.random(60), people.astype(np.float64)
@@ -135,7 +135,7 @@ def test_one_question_tells_no_interval_and_says_so():
     assert accuracy.high - accuracy.low > 0.7
 
 
-def test_a_bootstrap_over_few_questions_is_not_shown():
+def test_correlations_of_few_groups_have_no_interval():
     groups, people, scores, _, _ = drawn(np.random.default_rng(4), 10)
     found = compute_correlations(scores, people.astype(np.float64), groups=groups)
     assert {one.why for one in found.values()} == {"80 samples of 10 groups are too few for an interval"}

@@ -39,7 +39,7 @@ def column(values):
 
 @settings(max_examples=30, deadline=None)
 @given(st.lists(st.integers(-8, 8), min_size=2, max_size=8))
-def test_small_samples_are_enumerated_exactly(gaps):
+def test_randomisation_test_of_small_sample_matches_enumeration(gaps):
     mine = np.array(gaps) / 8.0
     signs = [abs(np.dot(mine, pattern)) >= abs(mine.sum()) for pattern in product((1, -1), repeat=len(gaps))]
     assert randomisation_test(column(mine))[0] == pytest.approx(np.mean(signs))
@@ -47,7 +47,7 @@ def test_small_samples_are_enumerated_exactly(gaps):
 
 @settings(max_examples=60, deadline=None)
 @given(st.lists(st.floats(-1, 1).map(lambda x: round(x, 3)), min_size=2, max_size=12))
-def test_the_exact_randomisation_test_is_scipys(gaps):
+def test_randomisation_test_matches_scipy(gaps):
     found = stats.permutation_test(
         (np.array(gaps), np.zeros(len(gaps))),
         lambda x, y, axis: np.mean(x - y, axis=axis),
@@ -61,7 +61,7 @@ def test_the_exact_randomisation_test_is_scipys(gaps):
 @settings(max_examples=50, deadline=None)
 @given(GAPS, st.data())
 @pytest.mark.simulation
-def test_t_wilcoxon_and_sign_tests_are_scipys(gaps, data):
+def test_t_wilcoxon_and_sign_tests_match_scipy(gaps, data):
     base = np.array(data.draw(st.lists(st.floats(0, 1), min_size=len(gaps), max_size=len(gaps))))
     mine = base + np.array(gaps)
     gap = mine - base
@@ -86,13 +86,13 @@ def _quiet(function, *arguments):
         return function(*arguments)
 
 
-def test_where_nothing_differs_nothing_is_found():
+def test_paired_tests_of_zero_differences_return_p_1():
     same = np.zeros((5, 1))
     assert t_test(same)[0][0] == randomisation_test(same)[0] == wilcoxon_test(same)[0] == sign_test(same)[0] == 1
     assert cohens_d(same)[0] == 0
 
 
-def test_a_constant_difference_is_certain_for_t_and_never_certain_for_randomisation():
+def test_paired_tests_constant_difference_only_t_test_returns_p_0():
     gaps = np.full((30, 1), 0.25)
     assert t_test(gaps)[0][0] == 0
     assert randomisation_test(gaps, rounds=999)[0] == 2 / 1000
@@ -100,12 +100,12 @@ def test_a_constant_difference_is_certain_for_t_and_never_certain_for_randomisat
 
 
 @given(st.lists(st.integers(0, 4), min_size=2, max_size=12), st.lists(st.integers(0, 4), min_size=2, max_size=12))
-def test_cliffs_delta_counts_pairs(mine, base):
+def test_cliffs_delta_by_hand(mine, base):
     by_hand = sum((a > b) - (a < b) for a in mine for b in base) / (len(mine) * len(base))
     assert cliffs_delta(column(mine), column(base))[0] == pytest.approx(by_hand)
 
 
-def test_columns_do_not_see_each_other():
+def test_paired_tests_treat_columns_independently():
     gaps = np.random.default_rng(0).normal(0.1, 1, (60, 7))
     for test in (lambda x: t_test(x)[0], randomisation_test, wilcoxon_test, sign_test, cohens_d):
         assert test(gaps) == pytest.approx([test(gaps[:, [j]])[0] for j in range(7)], abs=1e-15)
@@ -114,7 +114,7 @@ def test_columns_do_not_see_each_other():
 # correction -------------------------------------------------------------------------------------------------------
 
 
-def test_holm_by_hand():
+def test_correct_p_values_holm_by_hand():
     p = np.array([0.01, 0.04, 0.03, 0.005])
     assert correct_p_values(p, "holm") == pytest.approx([0.03, 0.06, 0.06, 0.02])
     assert correct_p_values(np.array([0.6, 0.9]), "holm").tolist() == [1.0, 1.0]
@@ -124,7 +124,7 @@ def test_holm_by_hand():
 @settings(max_examples=50, deadline=None)
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=20))
 @pytest.mark.simulation
-def test_corrections_are_those_of_statsmodels_and_scipy(p):
+def test_correct_p_values_matches_statsmodels_and_scipy(p):
     multiple = pytest.importorskip("statsmodels.stats.multitest")
     values = np.array(p)
     for mine, theirs in (("holm", "holm"), ("bonferroni", "bonferroni"), ("bh", "fdr_bh")):
@@ -135,7 +135,7 @@ def test_corrections_are_those_of_statsmodels_and_scipy(p):
     assert correct_p_values(values, "none").tolist() == values.tolist()
 
 
-def test_a_test_that_was_not_made_is_not_corrected_for():
+def test_correct_p_values_ignores_nan():
     assert correct_p_values(np.array([0.02, np.nan, 0.03]), "bonferroni") == pytest.approx(
         [0.04, np.nan, 0.06], nan_ok=True
     )
@@ -146,7 +146,7 @@ def test_a_test_that_was_not_made_is_not_corrected_for():
 
 @pytest.mark.parametrize("method", ["percentile", "BCa"])
 @pytest.mark.parametrize("n", [10, 47, 300])
-def test_intervals_are_scipys_resample_by_resample(method, n):
+def test_bootstrap_intervals_match_scipy(method, n):
     gaps = np.random.default_rng(n).exponential(1, n) - 0.7
     theirs = stats.bootstrap(
         (gaps,), np.mean, n_resamples=2000, method=method, rng=np.random.default_rng(3), vectorized=True
@@ -158,13 +158,13 @@ def test_intervals_are_scipys_resample_by_resample(method, n):
     assert mine[:, 0] == pytest.approx([theirs.low, theirs.high], abs=1e-9)
 
 
-def test_an_interval_of_equal_values_is_a_point():
+def test_bca_interval_of_equal_values_is_a_point():
     gaps = np.full((20, 1), 0.1)
     assert bca_interval(gaps, bootstrap_means(gaps, 200), 0.95).ravel() == pytest.approx([0.1, 0.1])
 
 
 @pytest.mark.parametrize("power", [-1000, -300, -200, 200, 300, 1000])
-def test_huge_and_tiny_values_have_the_interval_of_ordinary_ones(power):
+def test_bca_interval_is_scale_invariant(power):
     gaps = column(np.random.default_rng(5).exponential(1, 40) - 0.7)
     ordinary, equal = bca_interval(gaps, bootstrap_means(gaps, 500), 0.95), np.full((20, 1), 0.1)
     scaled = np.ldexp(gaps, power)
@@ -179,20 +179,20 @@ def upper(values, *how, **more):
     return float(bootstrap_upper_bound(values[:, None], *how, **more)[0])
 
 
-def test_the_upper_bound_covers_at_least_as_often_as_it_says():
+def test_bootstrap_upper_bound_has_nominal_coverage():
     rng = np.random.default_rng(1)
     covered = sum(upper(rng.binomial(1, 0.2, 80).astype(float), 0.9, rounds=500) >= 0.2 for _ in range(200))
     assert covered >= 175  # 180 are promised
 
 
 @pytest.mark.parametrize(("losses", "n"), [(0, 60), (0, 300), (3, 100), (20, 200)])
-def test_the_upper_bound_is_near_clopper_and_pearsons(losses, n):
+def test_bootstrap_upper_bound_matches_clopper_pearson(losses, n):
     exact = stats.beta.ppf(0.95, losses + 1, n - losses)
     values = np.array([1.0] * losses + [0.0] * (n - losses))
     assert upper(values) == pytest.approx(exact, abs=0.012)
 
 
-def test_seeing_a_small_loss_makes_nobody_surer():
+def test_bootstrap_upper_bound_small_loss_does_not_lower_bound():
     none, small = np.zeros(5), np.array([0.01, 0, 0, 0, 0])
     assert upper(small) >= upper(none) > 0.3
 
@@ -219,7 +219,7 @@ def studies(n, kind, seed=0):
 
 @pytest.mark.parametrize("kind", ["graded", "hits", "reciprocal"])
 @pytest.mark.parametrize("test", ["t", "wilcoxon", "randomisation"])
-def test_where_nothing_differs_tests_reject_at_their_rate(test, kind):
+def test_paired_tests_reject_at_nominal_rate(test, kind):
     gaps = studies(50, kind)
     if test == "wilcoxon":
         gaps = gaps[:, :600]
@@ -237,14 +237,14 @@ def test_where_nothing_differs_tests_reject_at_their_rate(test, kind):
         assert abs(rate - 0.05) < spread + 0.005, rate
 
 
-def test_the_sign_test_rejects_at_most_at_its_rate():
+def test_sign_test_rejects_below_nominal_rate():
     rate = float((sign_test(studies(50, "graded")) < 0.05).mean())
     assert 0.015 < rate < 0.05  # it is discrete: with 50 queries the level that it can have is 0.033
 
 
 @pytest.mark.parametrize("kind", ["graded", "hits", "reciprocal"])
 @pytest.mark.parametrize("method", ["bca", "percentile"])
-def test_intervals_cover_at_their_rate(method, kind):
+def test_bootstrap_intervals_have_nominal_coverage(method, kind):
     gaps = studies(60, kind, seed=1)[:, :800]
     resampled = bootstrap_means(gaps, 2000)
     low, high = bca_interval(gaps, resampled, 0.95) if method == "bca" else percentile_interval(resampled, 0.95)
@@ -252,7 +252,7 @@ def test_intervals_cover_at_their_rate(method, kind):
     assert 0.92 < rate < 0.97, rate  # 0.95; the bootstrap of 60 values is known to be a little narrow
 
 
-def test_holm_keeps_false_alarms_of_a_family_below_the_level():
+def test_correct_p_values_holm_keeps_family_error_rate():
     p = t_test(studies(40, "graded", seed=2))[0].reshape(-1, 8)
     alarms = np.mean([(correct_p_values(family, "holm") < 0.05).any() for family in p])
     bare = np.mean((p < 0.05).any(axis=1))
@@ -264,7 +264,7 @@ def test_holm_keeps_false_alarms_of_a_family_below_the_level():
 @pytest.mark.parametrize("kind", ["one side", "paired", "apart"])
 @pytest.mark.parametrize("effect", [0.0, 0.02, 0.05])
 @pytest.mark.simulation
-def test_intervals_and_p_over_seeds_keep_their_word_whatever_seeds_do(seeds, kind, effect):
+def test_compare_pairs_over_seeds_has_nominal_error_rates(seeds, kind, effect):
     rng = np.random.default_rng(4)
     pairs = []
     for _ in range(300):
@@ -296,7 +296,7 @@ def _width(row):
     return row.ci[1] - row.ci[0]
 
 
-def test_seeds_that_are_all_the_same_change_nothing():
+def test_compare_pairs_equal_seeds_match_single_seed():
     base = np.random.default_rng(0).random(30)
     mine = np.random.default_rng(1).random(30)
     one = compare_pairs([pair(base, mine)], ComparisonSettings())[0]
@@ -311,23 +311,23 @@ def test_seeds_that_are_all_the_same_change_nothing():
 
 
 @pytest.mark.parametrize(("effect", "n"), [(0.5, 34), (0.2, 100), (0.05, 1000), (1.2, 6), (0.0, 20)])
-def test_power_is_that_of_statsmodels(effect, n):
+def test_t_test_power_matches_statsmodels(effect, n):
     power = pytest.importorskip("statsmodels.stats.power").TTestPower()
     assert t_test_power(effect, n) == pytest.approx(power.power(effect, n, 0.05), abs=1e-9)
 
 
-def test_power_is_the_share_of_studies_that_find_it():
+def test_t_test_power_matches_simulation():
     rng = np.random.default_rng(0)
     gaps = rng.normal(0.3, 1, (60, 4000))
     assert float((t_test(gaps)[0] < 0.05).mean()) == pytest.approx(t_test_power(0.3, 60), abs=0.03)
 
 
-def test_power_is_right_where_few_queries_need_a_huge_difference():
+def test_detectable_difference_of_two_queries_matches_simulation():
     gaps = np.random.default_rng(0).normal(detectable_difference(1.0, 2, alpha=0.001), 1, (2, 100_000))
     assert float((t_test(gaps)[0] < 0.001).mean()) == pytest.approx(0.8, abs=0.01)
 
 
-def test_what_can_be_detected_and_what_is_needed_are_two_sides_of_one_thing():
+def test_queries_needed_inverts_detectable_difference():
     for n in (5, 50, 391, 7000):
         least = detectable_difference(0.25, n)
         assert t_test_power(least / 0.25, n) == pytest.approx(0.8, abs=1e-6)
@@ -346,7 +346,7 @@ def pair(base, mine, **more):
     return SystemPair("m", "a", "b", [f"q{i}" for i in range(base.shape[1])], base, mine, **more)
 
 
-def test_equivalence_is_that_of_statsmodels():
+def test_compare_pairs_equivalence_matches_statsmodels():
     weightstats = pytest.importorskip("statsmodels.stats.weightstats")
     rng = np.random.default_rng(2)
     base, mine = rng.random(40), rng.random(40)
@@ -362,7 +362,7 @@ def test_equivalence_is_that_of_statsmodels():
 
 @settings(max_examples=50, deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 10), st.integers(0, 10)), min_size=3, max_size=30))
-def test_steps_of_a_tenth_are_the_same_step_wherever_they_are_taken(pairs):
+def test_compare_pairs_ignores_float_rounding_of_differences(pairs):
     """0.3 - 0.2 is not 0.2 - 0.1 in floats; ranks and signs must not see that."""
     mine, base = np.array(pairs).T
     row = compare_pairs([pair(base / 10, mine / 10)], ComparisonSettings(rounds=200))[0]
@@ -373,24 +373,24 @@ def test_steps_of_a_tenth_are_the_same_step_wherever_they_are_taken(pairs):
     assert np.array(row.ci) * 10 == pytest.approx(np.array(whole.ci), abs=1e-9)
 
 
-def test_less_is_better_turns_wins_and_losses_around():
+def test_compare_pairs_lower_is_better_swaps_wins_and_losses():
     row = compare_pairs([pair([5, 5, 5], [4, 4, 6], lower_is_better=True)], ComparisonSettings())[0]
     assert (row.wins, row.losses, row.ties, row.better) == (2, 1, 0, True)
 
 
-def test_one_query_has_a_difference_and_no_test():
+def test_compare_pairs_one_query_has_nan_tests():
     row = compare_pairs([pair([0.5], [0.75])], ComparisonSettings())[0]
     assert row.difference == 0.25
     assert np.isnan([row.p_t, row.p_randomisation, row.p_corrected, row.ci[0], row.effect, row.detectable]).all()
 
 
-def test_queries_without_a_value_are_left_out_of_their_column_only():
+def test_compare_pairs_ignores_nan_queries_per_measure():
     rows = compare_pairs([pair([0, np.nan, 1], [1, 1, 1]), pair([0, 0, 1], [1, 1, 1])], ComparisonSettings())
     assert [row.n for row in rows] == [2, 3]
     assert rows[0].difference == 0.5
 
 
-def test_the_family_is_each_measure_or_all_of_it():
+def test_compare_pairs_family_is_measure_or_all():
     from dataclasses import replace
 
     rng = np.random.default_rng(1)
@@ -402,7 +402,7 @@ def test_the_family_is_each_measure_or_all_of_it():
     assert apart == pytest.approx(np.minimum(1, 2 * np.array(p)))
 
 
-def test_a_method_that_is_none_is_refused():
+def test_comparison_settings_invalid_value_raises():
     with pytest.raises(BadInput, match=r"test must be one of t, .*, got `student`"):
         ComparisonSettings(test="student")
     for wrong in ({"confidence": 95}, {"rounds": 3}, {"margin": -0.1}, {"power": 0.01}, {"seed": -1}):
@@ -411,7 +411,7 @@ def test_a_method_that_is_none_is_refused():
 
 
 @pytest.mark.parametrize("n", [2, 5, 8])
-def test_wilcoxons_test_of_few_and_tied_queries_is_scipys(n):
+def test_wilcoxon_test_few_queries_and_ties_match_scipy(n):
     rng = np.random.default_rng(n)
     gaps = np.round(rng.normal(size=(n, 6)), 0)
     gaps[0] = 1.0
@@ -422,7 +422,7 @@ def test_wilcoxons_test_of_few_and_tied_queries_is_scipys(n):
 
 
 @pytest.mark.parametrize("power", [-995, 900])
-def test_huge_and_tiny_differences_have_the_p_of_ordinary_ones(power):
+def test_t_test_and_cohens_d_are_scale_invariant(power):
     gaps = np.random.default_rng(5).normal(0.1, 1, (30, 2))
     assert t_test(np.ldexp(gaps, power))[0].tolist() == t_test(gaps)[0].tolist()
     assert cohens_d(np.ldexp(gaps, power)).tolist() == cohens_d(gaps).tolist()

@@ -19,7 +19,7 @@ def drawn(rng, n, skill, rate=0.6):
     return labels, scores
 
 
-def test_the_tuned_weight_and_the_mean_by_hand():
+def test_prediction_powered_mean_by_hand():
     """Labels 1, 0, 1, 0 and scores .8, .2, .6, .4: their covariance is .4/3, the variance of all ten scores .544/9.
 
     So the weight would be .4/3 / ((1 + 4/6) * .544/9) = 1.32, and is cut to 1.
@@ -34,7 +34,7 @@ def test_the_tuned_weight_and_the_mean_by_hand():
     assert found.high - found.value == pytest.approx(stats.t.ppf(0.975, 2) * math.sqrt(variance))
 
 
-def test_a_weight_between_is_that_of_the_formula():
+def test_prediction_powered_mean_weight_matches_formula():
     rng = np.random.default_rng(4)
     labels, scores = drawn(rng, 340, 0.3)
     found, weight = prediction_powered_mean(labels[:40], scores[:40], scores[40:])
@@ -44,7 +44,7 @@ def test_a_weight_between_is_that_of_the_formula():
     assert found.value == pytest.approx(labels[:40].mean() + expected * (scores[40:].mean() - scores[:40].mean()))
 
 
-def test_without_a_weight_it_is_the_plain_mean_of_labels_with_students_interval():
+def test_prediction_powered_mean_zero_weight_equals_t_interval():
     labels, scores = drawn(np.random.default_rng(1), 50, 0.5)
     found, weight = prediction_powered_mean(labels, scores, scores, weight=0.0)
     assert weight == 0.0
@@ -54,14 +54,14 @@ def test_without_a_weight_it_is_the_plain_mean_of_labels_with_students_interval(
     assert (alone, weight) == (found, 0.0)
 
 
-def test_a_judge_that_says_always_the_same_has_no_weight():
+def test_prediction_powered_mean_constant_judge_has_zero_weight():
     labels, _ = drawn(np.random.default_rng(1), 50, 0.5)
     found, weight = prediction_powered_mean(labels, np.ones(50), np.ones(500))
     assert weight == 0.0
     assert found.value == labels.mean()
 
 
-def test_too_few_labels_have_no_mean_and_equal_ones_no_interval():
+def test_prediction_powered_mean_too_few_or_equal_labels_have_a_reason():
     assert prediction_powered_mean(np.ones(2), np.ones(2), np.ones(9))[0].why == "fewer than 3 labels"
     found, _ = prediction_powered_mean(np.ones(9), np.ones(9), np.ones(9))
     assert found.value == 1.0
@@ -70,7 +70,7 @@ def test_too_few_labels_have_no_mean_and_equal_ones_no_interval():
 
 
 @pytest.mark.parametrize(("n", "more", "skill"), [(20, 500, 0.9), (50, 500, 0.5), (40, 1000, 0.0)])
-def test_intervals_cover_however_good_the_judge_is_and_are_narrower_where_it_is(n, more, skill):
+def test_prediction_powered_mean_has_nominal_coverage(n, more, skill):
     """Of 1,000 draws; 95% would be 950, and chance alone gives no fewer than 930. The bare judge is far off."""
     rng = np.random.default_rng(9)
     covered = blind = 0
@@ -89,7 +89,7 @@ def test_intervals_cover_however_good_the_judge_is_and_are_narrower_where_it_is(
     assert width < {0.9: 0.5, 0.5: 0.9, 0.0: 1.02}[skill] * plain_width
 
 
-def test_groups_that_vary_together_make_the_interval_wider():
+def test_prediction_powered_mean_of_groups_has_nominal_coverage():
     """Of 400 draws of 40 groups of three equal labels; 95% would be 380, and chance alone gives no fewer than 367."""
     rng = np.random.default_rng(10)
     together = np.arange(1200) // 3
@@ -105,7 +105,7 @@ def test_groups_that_vary_together_make_the_interval_wider():
     assert blind < 330
 
 
-def test_rogan_and_gladen_by_hand():
+def test_rogan_gladen_share_by_hand():
     """8 of 10 good ones are called good, 9 of 10 bad ones bad; of all 120 samples 9 + 41 are called good.
 
     (50/120 + 0.9 - 1) / (0.8 + 0.9 - 1) = 0.452381
@@ -118,14 +118,14 @@ def test_rogan_and_gladen_by_hand():
     assert found.high > 0.55
 
 
-def test_a_judge_no_better_than_a_guess_tells_no_share():
+def test_rogan_gladen_share_judge_at_chance_is_undefined():
     people = np.array([True, False] * 10)
     assert "no better than chance" in rogan_gladen_share(~people, people, people).why
     assert "all labels have the same verdict" in rogan_gladen_share(people, np.ones(20, bool), people).why
 
 
 @pytest.mark.parametrize(("n", "more", "sensitivity", "specificity"), [(60, 1000, 0.8, 0.9), (100, 300, 0.7, 0.7)])
-def test_the_interval_of_the_share_covers(n, more, sensitivity, specificity):
+def test_rogan_gladen_share_has_nominal_coverage(n, more, sensitivity, specificity):
     rng = np.random.default_rng(12)
     covered = 0
     for _ in range(500):

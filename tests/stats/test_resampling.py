@@ -20,7 +20,7 @@ RNG = np.random.default_rng(7)
 
 
 @given(st.lists(st.floats(-1, 1).map(lambda x: round(x, 6)), min_size=1, max_size=40), st.integers(0, 999))
-def test_sums_are_exact_and_rounded_once(values, seed):
+def test_exact_sums_match_fsum(values, seed):
     drawn = np.random.default_rng(seed).integers(0, len(values), len(values))
     counts = np.bincount(drawn, minlength=len(values)).astype(float)
     found = ExactSums.of(np.array(values)[:, None]).weighted_sums(counts[None, :])
@@ -28,7 +28,7 @@ def test_sums_are_exact_and_rounded_once(values, seed):
 
 
 @pytest.mark.parametrize("scale", [1e-300, 1e-9, 1.0, 1e12])
-def test_sums_of_columns_of_any_size_are_those_of_fsum(scale):
+def test_exact_sums_of_any_scale_match_fsum(scale):
     columns = RNG.normal(size=(999, 3)) * scale
     columns[:, 1] = 0.0
     counts = np.bincount(RNG.integers(0, 999, 999), minlength=999)
@@ -39,7 +39,7 @@ def test_sums_of_columns_of_any_size_are_those_of_fsum(scale):
 
 
 @pytest.mark.parametrize("n", [2, 385, 1001, 50_000])
-def test_sums_are_the_same_in_whatever_order(n):
+def test_exact_sums_are_independent_of_order(n):
     columns, counts = RNG.normal(size=(n, 3)), RNG.integers(0, 2, (40, n)).astype(float)
     order = RNG.permutation(n)
     here = ExactSums.of(columns).weighted_sums(counts)
@@ -48,7 +48,7 @@ def test_sums_are_the_same_in_whatever_order(n):
     assert np.array_equal(here[:, 1], ExactSums.of(columns[:, 1:2]).weighted_sums(counts)[:, 0])
 
 
-def test_threads_of_the_linear_algebra_change_nothing():
+def test_resampling_is_independent_of_blas_threads():
     code = (
         "import hashlib, numpy as np\n"
         "from ragauge.stats.resampling import bootstrap_means, sign_flipped_sums\n"
@@ -69,14 +69,14 @@ def test_threads_of_the_linear_algebra_change_nothing():
     assert len(found) == 1
 
 
-def test_bootstrap_means_draw_as_scipy_does():
+def test_bootstrap_means_match_scipy():
     gaps = RNG.normal(size=3001)
     theirs = stats.bootstrap((gaps,), np.mean, n_resamples=3000, batch=100, rng=np.random.default_rng(3))
     found = bootstrap_means(gaps[:, None], 3000, 3)
     assert found[:, 0] == pytest.approx(theirs.bootstrap_distribution, abs=1e-12)
 
 
-def test_sign_flipped_sums_use_the_bits_of_the_generator():
+def test_sign_flipped_sums_match_generator_bits():
     gaps, rng = RNG.normal(size=300_001), np.random.default_rng(9)
     expected = []
     for rows in (6, 6, 6, 6, 1):  # number of rounds per block
@@ -94,7 +94,7 @@ def test_sign_flipped_sums_of_few_rows_enumerate_all_patterns():
 
 
 @pytest.mark.parametrize("n", [2, 60, 40_001])
-def test_hierarchical_bootstrap_means_of_equal_seeds_are_those_of_queries(n):
+def test_hierarchical_bootstrap_means_of_one_trial_equal_bootstrap_means(n):
     values = RNG.normal(size=(1, n))
     found = hierarchical_bootstrap_means([[values]], 301, 2)
     assert np.array_equal(found, bootstrap_means(values.T, 301, 2))

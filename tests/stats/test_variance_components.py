@@ -30,18 +30,18 @@ def drawn(rng, n, trials, queries=0.0, between=0.0, rest=0.0):
     return table + rng.normal(0, rest, (trials, n))
 
 
-def test_the_mean_squares_are_those_of_the_published_table():
+def test_mean_squares_match_published_table():
     found = mean_squares(SHROUT_FLEISS.T)
     assert [round(one, 2) for one in found] == [11.24, 32.49, 1.02]
 
 
-def test_the_share_of_queries_is_the_published_intraclass_correlation():
+def test_analyse_variation_query_share_matches_published_icc():
     found = analyse_variation(SHROUT_FLEISS.T)
     assert round(found.shares.queries, 2) == 0.29  # ICC(2,1)
     assert sum(found.shares) == pytest.approx(1)
 
 
-def test_the_mean_squares_are_the_sums_of_squares_written_out():
+def test_mean_squares_match_explicit_sums_of_squares():
     table = np.random.default_rng(3).normal(size=(4, 7))
     grand = sum(table.ravel()) / 28
     of_query = [sum(table[:, q]) / 4 for q in range(7)]
@@ -53,7 +53,7 @@ def test_the_mean_squares_are_the_sums_of_squares_written_out():
     assert found.rest == pytest.approx(rest / 18)
 
 
-def test_a_mixed_model_finds_the_same_variances():
+def test_analyse_variation_matches_statsmodels_mixed_model():
     statsmodels = pytest.importorskip("statsmodels.api")
     pandas = pytest.importorskip("pandas")
     table = drawn(np.random.default_rng(5), 40, 6, 1.0, 0.5, 0.4)
@@ -68,14 +68,14 @@ def test_a_mixed_model_finds_the_same_variances():
 
 
 @pytest.mark.parametrize("deviations", [(1.0, 0.5, 0.8), (0.3, 0.0, 1.0), (0.0, 0.7, 0.5)])
-def test_the_estimates_are_without_bias(deviations):
+def test_analyse_variation_estimates_are_unbiased(deviations):
     rng = np.random.default_rng(7)
     found = np.array([analyse_variation(drawn(rng, 12, 4, *deviations)).estimates for _ in range(3_000)])
     error = found.std(axis=0) / math.sqrt(len(found))
     assert (np.abs(found.mean(axis=0) - np.square(deviations)) < 4 * error).all()
 
 
-def test_the_variance_of_the_mean_is_what_means_of_other_tables_have():
+def test_analyse_variation_error_matches_simulated_variance_of_mean():
     rng = np.random.default_rng(11)
     tables = [drawn(rng, 10, 5, 1.0, 0.6, 0.8) for _ in range(4_000)]
     truth = 1.0 / 10 + 0.36 / 5 + 0.64 / 50
@@ -85,7 +85,7 @@ def test_the_variance_of_the_mean_is_what_means_of_other_tables_have():
     assert truth * 0.97 < told < truth * 1.06
 
 
-def test_more_queries_and_more_trials_take_their_parts_away():
+def test_variation_components_and_shares_by_hand():
     found = Variation(4, 10, VarianceComponents(queries=9.0, trials=21.0, rest=1.0), 10)
     assert found.variances == VarianceComponents(2.0, 2.0, 1.0)
     assert found.of_mean == pytest.approx((0.2, 0.5, 0.025))
@@ -95,7 +95,7 @@ def test_more_queries_and_more_trials_take_their_parts_away():
     assert found.shares == pytest.approx((0.4, 0.4, 0.2))
 
 
-def test_an_estimate_below_zero_is_kept_told_and_taken_for_zero():
+def test_variation_negative_estimate_counts_as_zero():
     found = Variation(4, 10, VarianceComponents(queries=9.0, trials=0.5, rest=1.0), 10)
     assert found.estimates == VarianceComponents(2.0, -0.05, 1.0)
     assert found.variances == VarianceComponents(2.0, 0.0, 1.0)
@@ -104,7 +104,7 @@ def test_an_estimate_below_zero_is_kept_told_and_taken_for_zero():
 
 @pytest.mark.parametrize("squares", [(9.0, 21.0, 1.0), (9.0, 0.5, 1.0), (2.0, 1.0, 1.9), (50.0, 2.0, 0.5)])
 @pytest.mark.parametrize("share", [0.1, 0.5])
-def test_enough_trials_are_the_fewest_that_are(squares, share):
+def test_variation_enough_returns_fewest_trials(squares, share):
     found = Variation(4, 10, VarianceComponents(*squares), 10)
 
     def part(trials):
@@ -116,12 +116,12 @@ def test_enough_trials_are_the_fewest_that_are(squares, share):
     assert enough == 1 or part(enough - 1) > share
 
 
-def test_no_number_of_trials_is_enough_where_queries_do_not_differ():
+def test_variation_enough_without_query_variance_returns_none():
     assert Variation(4, 10, VarianceComponents(0.5, 2.0, 1.0), 10).enough() is None
     assert Variation(4, 10, VarianceComponents(2.0, 0.0, 0.0), 0).enough() == 1
 
 
-def test_trials_that_are_alike_have_no_chance_in_them():
+def test_analyse_variation_equal_trials_have_zero_trial_variance():
     values = np.array([0.1, 0.7, 0.3])
     found = analyse_variation(np.stack([values] * 3))
     assert found.unstable == 0
@@ -130,14 +130,14 @@ def test_trials_that_are_alike_have_no_chance_in_them():
     assert found.error == pytest.approx(values.std(ddof=1) / math.sqrt(3))
 
 
-def test_where_nothing_varies_there_are_no_shares():
+def test_analyse_variation_constant_values_have_nan_shares():
     found = analyse_variation(np.full((2, 3), 0.5))
     assert found.error == 0
     assert math.isnan(found.by_trials)
     assert all(map(math.isnan, found.shares))
 
 
-def test_a_query_without_a_value_in_some_trial_is_left_out():
+def test_analyse_variation_ignores_queries_with_nan():
     table = np.array([[1.0, math.nan, 2.0], [3.0, 0.5, 8.0]])
     found = analyse_variation(table)
     assert (found.n, found.left_out, found.unstable) == (2, 1, 2)
@@ -145,18 +145,18 @@ def test_a_query_without_a_value_in_some_trial_is_left_out():
 
 
 @pytest.mark.parametrize("table", [[[0.1, 0.2, 0.3]], [[0.1], [0.2]], [[0.1, math.nan], [0.2, 0.3]]])
-def test_one_trial_or_one_query_tells_nothing(table):
+def test_analyse_variation_one_trial_or_query_returns_none(table):
     assert analyse_variation(np.array(table)) is None
 
 
-def test_the_share_of_seeds_is_what_trials_are_of_one_side():
+def test_seed_variance_share_of_one_system_equals_trial_share():
     side = drawn(np.random.default_rng(2), 30, 5, 1.0, 0.6, 0.3)
     found = analyse_variation(side)
     assert not found.below
     assert seed_variance_share([side]) == pytest.approx(found.by_trials)
 
 
-def test_the_share_of_seeds_of_two_sides_adds_both_up():
+def test_seed_variance_share_of_two_systems_by_hand():
     mine, base = np.array([[1.0, 2.0], [3.0, 8.0]]), np.array([[0.0, 4.0], [2.0, 6.0], [4.0, 8.0]])
     # The queries' means differ by 2 - 2 = 0 and 5 - 6 = -1: a variance of 1/2, over two queries 1/4. Of mine, mean
     # squares of 16 and 4 over 2 x 2 values are 4 and 1; of base, 2 x 4 and 0 over 6 values are 4/3 and 0.
@@ -172,7 +172,7 @@ def _by_hand(mine, base):
     return chance / (queries + chance)
 
 
-def test_an_interval_over_trials_holds_the_truth_where_one_over_queries_does_not():
+def test_trial_intervals_cover_better_than_query_intervals():
     rng = np.random.default_rng(17)
     tables = [0.5 + drawn(rng, 25, 5, 0.1, 0.1, 0.05) for _ in range(120)]
     over_both = [low <= 0.5 <= high for low, high in (trial_intervals([one], 0.95, rounds=500)[0] for one in tables)]
@@ -181,6 +181,6 @@ def test_an_interval_over_trials_holds_the_truth_where_one_over_queries_does_not
     assert np.mean((low <= 0.5) & (high >= 0.5)) < 0.7
 
 
-def test_the_interval_of_shares_stays_between_zero_and_one():
+def test_trial_intervals_of_shares_lie_within_0_and_1():
     low, high = trial_intervals([np.array([[1.0, 1.0, 0.0, 1.0], [1.0, 0.0, 1.0, 1.0]])], 0.95)[0]
     assert 0 <= low < 0.75 < high <= 1

@@ -29,29 +29,29 @@ def at(points, level):
     return found
 
 
-def test_what_another_beats_in_both_is_dropped_and_the_rest_stands_by_recall():
+def test_find_frontier_drops_dominated_points_and_sorts_by_recall():
     points = of((0.9, 1000), (0.8, 900), (0.99, 100), (0.95, 100), (0.7, 5000))
     assert find_frontier(points, RECALL) == [4, 0, 2]
 
 
-def test_of_equal_points_the_first_stays():
+def test_find_frontier_equal_points_keeps_first():
     assert find_frontier(of((0.9, 1000), (0.9, 1000), (0.9, 999)), RECALL) == [0]
 
 
-def test_what_has_no_recall_or_no_speed_is_nowhere():
+def test_find_frontier_ignores_points_without_recall_or_speed():
     points = [*of((math.nan, 1000), (0.9, math.inf), (0.8, 10)), point("x", 0.99, math.nan)]
     assert find_frontier(points, RECALL) == [2]
     assert find_frontier(points, "recall(of=k)@100") == []
 
 
-def test_the_harness_competes_with_nobody():
+def test_find_frontier_ignores_null_store():
     points = [point("null", 1.0, 0.001), *of((0.9, 100))]
     assert find_frontier(points, RECALL) == [1]
     assert list(find_series_frontiers(points, RECALL)) == ["hnswlib"]
     assert [one.store for one in compute_qps_at_recall(points, RECALL, [0.9])] == ["hnswlib"]
 
 
-def test_each_series_has_a_frontier_of_its_own_with_places_among_all_points():
+def test_find_series_frontiers_returns_indices_among_all_points():
     points = [
         *of((0.9, 1000), (0.5, 10)),
         point("faiss", 0.9, 2.0, build={"kind": "hnsw"}),
@@ -61,7 +61,7 @@ def test_each_series_has_a_frontier_of_its_own_with_places_among_all_points():
     assert find_frontier(points, RECALL) == [0]
 
 
-def test_the_frontier_of_latency_is_that_of_the_percentile_and_not_of_the_mean():
+def test_find_frontier_by_p99_uses_percentile():
     quick, even = of((0.9, 1000), (0.9, 900))
     slow_tail = type(quick.latency)(**{**vars(quick.latency), "p99": 50.0})
     points = [type(quick)(**{**vars(quick), "latency": slow_tail}), even]
@@ -70,7 +70,7 @@ def test_the_frontier_of_latency_is_that_of_the_percentile_and_not_of_the_mean()
 
 
 @given(st.lists(st.tuples(st.floats(0, 1), st.floats(0.1, 1e6)), max_size=30))
-def test_the_frontier_is_what_checking_every_pair_gives(pairs):
+def test_find_pareto_indices_matches_pairwise_check(pairs):
     recalls, speeds = [one[0] for one in pairs], [one[1] for one in pairs]
 
     def beaten(i):
@@ -85,7 +85,7 @@ def test_the_frontier_is_what_checking_every_pair_gives(pairs):
     assert [recalls[i] for i in kept] == sorted(recalls[i] for i in kept)
 
 
-def test_speed_between_two_points_falls_evenly_on_a_logarithmic_scale():
+def test_compute_qps_at_recall_interpolates_logarithmically():
     points = of((0.9, 1000), (1.0, 10))
     assert at(points, 0.95).qps == pytest.approx(100)  # half way from 10^3 to 10^1 is 10^2
     assert at(points, 0.925).qps == pytest.approx(10**2.5)
@@ -93,37 +93,37 @@ def test_speed_between_two_points_falls_evenly_on_a_logarithmic_scale():
     assert at(points, 0.95).by == "hnswlib:ef=1"
 
 
-def test_it_is_the_same_as_interpolating_logarithms_with_numpy():
+def test_compute_qps_at_recall_matches_numpy_interp():
     points = of((0.5, 8000), (0.81, 3000), (0.93, 700), (0.991, 90))
     recalls, speeds = [0.5, 0.81, 0.93, 0.991], np.log([8000, 3000, 700, 90])
     for level in (0.55, 0.81, 0.9, 0.95, 0.99):
         assert at(points, level).qps == pytest.approx(float(np.exp(np.interp(level, recalls, speeds))))
 
 
-def test_beaten_points_do_not_bend_the_line():
+def test_compute_qps_at_recall_ignores_dominated_points():
     line = of((0.9, 1000), (1.0, 10))
     assert at([*line, *of((0.94, 5))], 0.95).qps == at(line, 0.95).qps
 
 
-def test_nothing_is_drawn_out_below_the_first_point_or_above_the_last():
+def test_compute_qps_at_recall_does_not_extrapolate():
     points = of((0.93, 500), (0.97, 50))
     below, above = at(points, 0.9), at(points, 0.99)
     assert (below.qps, below.by) == (pytest.approx(500), "hnswlib:ef=0")
     assert (above.qps, above.p50_ms, above.by) == (None, None, "")
 
 
-def test_a_mean_that_falls_short_of_a_level_by_rounding_alone_has_reached_it():
+def test_compute_qps_at_recall_tolerates_rounding_of_recall():
     short = sum([0.1] * 3) + 0.6  # 0.9000000000000001 and its like
     assert at(of((2 * 0.9 - short, 70)), 0.9).qps == pytest.approx(70)
 
 
-def test_a_million_queries_cost_what_their_hours_cost():
+def test_compute_cost_per_million_matches_values_by_hand():
     assert compute_cost_per_million(250, 1.8) == pytest.approx(1.8 * 1e6 / 250 / 3600)
     assert math.isnan(compute_cost_per_million(0, 1.0))
     assert math.isnan(compute_cost_per_million(math.nan, 1.0))
 
 
-def test_benchmark_has_its_frontiers_and_speeds_at_recall_levels():
+def test_store_benchmark_has_frontiers_and_qps_at_recall_levels():
     found = sweep(*of((0.9, 1000), (0.8, 10), (1.0, 10)))
     assert found.frontier == [0, 2]
     assert found.frontiers == {"hnswlib": [0, 2]}

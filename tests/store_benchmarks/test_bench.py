@@ -127,18 +127,18 @@ def own_stores(tmp_path, monkeypatch):
         ("qdrant:url=http://localhost:6333", "qdrant", {"url": "http://localhost:6333"}, ""),
     ],
 )
-def test_a_store_is_read_as_it_is_typed(text, store, options, name):
+def test_parse_store_returns_store_options_and_name(text, store, options, name):
     assert parse_store(text) == Configuration(store, options, {}, name)
 
 
-def test_a_configuration_prints_as_it_is_typed():
+def test_configuration_str_and_series_have_options():
     one = Configuration("faiss", {"kind": "hnsw", "m": 16}, {"ef_search": 40})
     assert str(one) == "faiss:kind=hnsw,m=16,ef_search=40"
     assert one.series == "faiss hnsw"
     assert Configuration("usearch", {"exact": True, "view": False}).series == "usearch exact"
 
 
-def test_where_a_server_is_and_the_key_to_it_are_not_written_down():
+def test_configuration_str_and_repr_omit_url_and_api_key():
     one = Configuration("qdrant", {"url": "http://me:secret@there", "api_key": "secret", "m": 16}, {"ef_search": 40})
     assert one.series == "qdrant server"
     assert str(one) == "qdrant:at=server,m=16,ef_search=40"
@@ -146,7 +146,7 @@ def test_where_a_server_is_and_the_key_to_it_are_not_written_down():
 
 
 @pytest.mark.parametrize("store", plugins.BUILTIN_PLUGINS["stores"])
-def test_every_store_has_a_usual_grid_and_every_grid_names_real_options(store):
+def test_option_grids_have_only_known_store_options(store):
     store_type = load_store_type(store)
     known = set(store_type.options)
     assert {"metric", "path"} <= known
@@ -156,7 +156,7 @@ def test_every_store_has_a_usual_grid_and_every_grid_names_real_options(store):
     assert store_type.search_options <= known
 
 
-def test_one_build_serves_many_searches_and_stores_take_turns():
+def test_plan_builds_groups_searches_and_alternates_stores():
     made = plan_builds(
         ["faiss:kind=hnsw,m=8+16,ef_construction=40,ef_search=10+20+30", "usearch:m=8+16"],
         BenchmarkSettings(sweep=False),
@@ -171,7 +171,7 @@ def test_one_build_serves_many_searches_and_stores_take_turns():
     assert [dict(one) for one in made[1].searches] == [{}]
 
 
-def test_what_is_given_replaces_the_usual_and_a_word_chooses_the_kind():
+def test_plan_builds_given_options_replace_defaults():
     (only,) = plan_builds(["faiss:kind=ivf,nlist=7"], BenchmarkSettings())
     assert only.configuration.build == {"kind": "ivf", "nlist": 7}
     assert len(only.searches) > 3
@@ -182,7 +182,7 @@ def test_what_is_given_replaces_the_usual_and_a_word_chooses_the_kind():
     assert 1 < len(quick[0].searches) < len(only.searches)
 
 
-def test_mistakes_are_told_before_anything_is_measured(tmp_path):
+def test_bench_invalid_arguments_raise_error_before_measuring(tmp_path):
     for wrong, error, word in (
         ({"stores": "fais"}, UnknownName, "did you mean `faiss`"),
         ({"stores": []}, BadInput, "no store"),
@@ -208,7 +208,7 @@ def test_mistakes_are_told_before_anything_is_measured(tmp_path):
 
 
 @pytest.mark.engine
-def test_the_exact_store_finds_everything_and_all_its_figures_are_there(tmp_path):
+def test_bench_exact_store_has_full_recall_and_all_measurements(tmp_path):
     data = clustered()
     found = ragauge.bench(data, "exact", folder=tmp_path / "out", price=0.36, repeats=2)
     (point,) = found.points
@@ -229,7 +229,7 @@ def test_the_exact_store_finds_everything_and_all_its_figures_are_there(tmp_path
     assert not list((tmp_path / "out").glob("builds/*/*.log"))
 
 
-def test_a_store_of_ones_own_needs_two_methods(own_stores):
+def test_bench_own_store_needs_only_add_and_search(own_stores):
     found = ragauge.bench(clustered(), "mine=own_stores:Plain", clients=[1], **QUICK)
     (point,) = found.points
     assert found.stores == ["mine"]
@@ -238,7 +238,7 @@ def test_a_store_of_ones_own_needs_two_methods(own_stores):
     assert any("not put under load" in note for note in point.notes)
 
 
-def test_what_a_store_prints_is_no_word_of_the_harness(own_stores):
+def test_bench_ignores_output_printed_by_store(own_stores):
     seen = []
     found = ragauge.bench(clustered(), "own_stores:Loud", progress=seen.append, **QUICK)
     assert found.points[0].quality["recall(of=eps,eps=1e-06)@10"] == 1.0
@@ -246,7 +246,7 @@ def test_what_a_store_prints_is_no_word_of_the_harness(own_stores):
 
 
 @pytest.mark.engine
-def test_stores_that_break_are_told_in_their_own_words_and_the_others_finish(own_stores):
+def test_bench_broken_stores_are_failures_and_others_finish(own_stores):
     broken = ["own_stores:Raises", "own_stores:Crashes", "own_stores:Hangs"]
     found = ragauge.bench(clustered(), [*broken, "exact"], timeout=15.0, **QUICK)
     assert found.stores == ["exact"]
@@ -315,7 +315,7 @@ class Able(Pairs):
     ],
 )
 @pytest.mark.engine
-def test_bench_own_store_that_breaks_the_contract_is_named(tmp_path, monkeypatch, store, message):
+def test_bench_own_store_breaking_protocol_has_failure_message(tmp_path, monkeypatch, store, message):
     (tmp_path / "wrong_stores.py").write_text(WRONG)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", [*sys.path])
@@ -353,7 +353,7 @@ def test_documented_own_stores_run_with_filters_deletes_and_tuning(tmp_path, mon
 
 
 @pytest.mark.engine
-def test_a_missing_library_names_its_extra_and_the_sweep_goes_on(tmp_path, monkeypatch):
+def test_bench_missing_library_is_failure_with_install_hint(tmp_path, monkeypatch):
     (tmp_path / "usearch.py").write_text("raise ImportError('hidden for a test')")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=os.pathsep)
     found = ragauge.bench(clustered(), ["usearch:m=8+16", "exact"], repeats=1, sweep=False)
@@ -363,7 +363,7 @@ def test_a_missing_library_names_its_extra_and_the_sweep_goes_on(tmp_path, monke
 
 
 @pytest.mark.engine
-def test_bench_reuse_measures_only_what_is_new(own_stores, monkeypatch):
+def test_bench_reuse_measures_only_new_configurations(own_stores, monkeypatch):
     counter = own_stores / "built.txt"
     monkeypatch.setenv("BUILT", str(counter))
     data = clustered()
@@ -412,7 +412,7 @@ def helped_store(tmp_path, monkeypatch):
 
 
 @pytest.mark.engine
-def test_bench_own_store_is_measured_again_after_its_helper_changed(helped_store):
+def test_bench_own_store_with_changed_helper_is_measured_again(helped_store):
     first = ragauge.bench(clustered(), ["helped:Store", "exact"], folder="out", **QUICK)
     assert [one.quality[first.recall] for one in first.points] == [1.0, 1.0]
     assert [one.reused for one in first.points] == [False, False]
@@ -473,7 +473,7 @@ def test_bench_remeasure_doubtful_measures_only_doubtful_rows_again(tmp_path):
 
 
 @pytest.mark.engine
-def test_bench_remeasure_doubtful_measures_the_cold_start_of_a_new_build_again(tmp_path):
+def test_bench_remeasure_doubtful_measures_cold_start_of_new_build(tmp_path):
     ragauge.bench(clustered(), SETTINGS, folder=tmp_path, repeats=2)
     rewrite_clocks(tmp_path, _1={"readings": np.tile([0.2, 0.1, 50, 0, 0, 20.0], (2, 1))})
     pieces = {file: read_raw_result(file) for file in tmp_path.glob("builds/*/*.npz")}
@@ -487,7 +487,7 @@ def test_bench_remeasure_doubtful_measures_the_cold_start_of_a_new_build_again(t
 
 
 @pytest.mark.engine
-def test_bench_one_fast_moment_makes_no_other_row_doubtful(tmp_path):
+def test_bench_one_fast_reading_makes_no_other_row_doubtful(tmp_path):
     ragauge.bench(clustered(), SETTINGS, folder=tmp_path, repeats=2)
     rewrite_clocks(tmp_path, _0={"floor_ns": np.full((2, 2), 3_000.0)})
     found = ragauge.bench(clustered(), SETTINGS, folder=tmp_path, repeats=2)
@@ -500,7 +500,7 @@ def test_bench_one_fast_moment_makes_no_other_row_doubtful(tmp_path):
 
 @pytest.mark.parametrize(("index", "noted"), [("none", False), ("hnsw", True)])
 @pytest.mark.engine
-def test_bench_index_not_used_is_noted_only_if_there_is_one(own_stores, index, noted):
+def test_bench_unused_index_is_noted_only_if_store_has_index(own_stores, index, noted):
     code = f"""
 from own_stores import Plain
 
@@ -515,7 +515,7 @@ class Store(Plain):
 
 @pytest.mark.parametrize("index", ["none", "hnsw"])
 @pytest.mark.engine
-def test_bench_names_filters_with_which_the_index_was_not_used(own_stores, index):
+def test_bench_notes_filters_without_index_use(own_stores, index):
     code = f"""
 import numpy as np
 from own_stores import Plain
@@ -546,7 +546,7 @@ class Store(Plain):
 
 
 @pytest.mark.engine
-def test_bench_interrupted_own_store_is_resumed(own_stores, monkeypatch):
+def test_bench_interrupted_run_resumes_own_store(own_stores, monkeypatch):
     counter = own_stores / "built.txt"
     monkeypatch.setenv("BUILT", str(counter))
     stores = ["own_stores:Counts", "exact"]
@@ -566,7 +566,7 @@ def test_bench_interrupted_own_store_is_resumed(own_stores, monkeypatch):
 
 
 @pytest.mark.engine
-def test_a_store_of_ones_own_that_was_changed_is_measured_again(own_stores):
+def test_bench_changed_own_store_is_measured_again(own_stores):
     data = clustered()
     text = (own_stores / "own_stores.py").read_text()
     first = ragauge.bench(data, "own_stores:Plain", folder="out", **QUICK)
@@ -577,14 +577,14 @@ def test_a_store_of_ones_own_that_was_changed_is_measured_again(own_stores):
 
 
 @pytest.mark.engine
-def test_the_vectors_may_be_cut_and_measured_by_another_metric():
+def test_bench_limits_vectors_and_overrides_metric():
     found = ragauge.bench(clustered(), "exact", metric="cosine", max_vectors=100, max_queries=5, **QUICK)
     assert (found.metric, found.vectors, found.queries) == ("cosine", 100, 5)
     assert found.points[0].quality[found.recall] == 1.0
 
 
 @pytest.mark.engine
-def test_several_k_are_scored_from_one_search_at_the_largest(own_stores):
+def test_bench_several_k_uses_one_search_at_largest_k(own_stores):
     data = clustered()
     found = ragauge.bench(data, ["exact"], repeats=1, k=[1, 5, 20], folder=own_stores / "kept")
     assert (found.k, list(found.cutoffs), found.recall) == (20, [1, 5, 20], "recall(of=eps,eps=1e-06)@20")
@@ -605,7 +605,7 @@ def rows_of_metadata(n):
 
 
 @pytest.mark.engine
-def test_own_filters_of_equality_sets_and_ranges(tmp_path):
+def test_bench_where_filters_match_brute_force_counts(tmp_path):
     data = clustered()
     about = rows_of_metadata(len(data.base))
     wanted = {
@@ -631,7 +631,7 @@ def test_own_filters_of_equality_sets_and_ranges(tmp_path):
 
 
 @pytest.mark.parametrize("ending", ["jsonl", "csv", "parquet"])
-def test_metadata_files_are_matched_by_id_or_by_order(tmp_path, ending):
+def test_with_metadata_file_matches_rows_by_id_or_order(tmp_path, ending):
     data = clustered()
     about = rows_of_metadata(len(data.base))
     shuffled = sorted(({"id": str(i), **one} for i, one in enumerate(about)), key=lambda one: one["price"] % 7)
@@ -653,13 +653,13 @@ def test_metadata_files_are_matched_by_id_or_by_order(tmp_path, ending):
         ({"price": {"$near": 3}}, "unknown operator of 'price'"),
     ],
 )
-def test_own_filters_that_cannot_be_applied_are_refused_first(where, message):
+def test_bench_invalid_where_filter_raises_error(where, message):
     data = clustered()
     with pytest.raises(RagaugeError, match=re.escape(message)):
         ragauge.bench(data, ["exact"], metadata=rows_of_metadata(len(data.base)), where=where)
 
 
-def test_metadata_that_do_not_fit_are_refused():
+def test_bench_invalid_metadata_raises_error():
     data = clustered()
     with pytest.raises(MissingEvidence, match="has no metadata to filter by"):
         ragauge.bench(data, ["exact"], where="lang=de")
@@ -671,13 +671,13 @@ def test_metadata_that_do_not_fit_are_refused():
         ragauge.bench(data, ["exact"], where="lang=de", metadata=[{"lang": 3 if i else "de"} for i in range(600)])
 
 
-def test_usual_widths_are_never_below_k():
+def test_plan_builds_default_ef_search_is_at_least_k():
     (job, *_) = plan_builds(["hnswlib"], BenchmarkSettings(k=50))
     assert [one["ef_search"] for one in job.searches] == [50, 80, 160, 320]
 
 
 @pytest.mark.engine
-def test_what_was_cleared_away_is_built_again_where_a_load_needs_it(tmp_path):
+def test_bench_load_test_rebuilds_removed_store(tmp_path):
     data = clustered()
     ragauge.bench(data, "exact", folder=tmp_path, repeats=1)
     loaded = ragauge.bench(data, "exact", folder=tmp_path, repeats=1, clients=[1], shares=[0.5], seconds=0.5)
@@ -688,7 +688,7 @@ def test_what_was_cleared_away_is_built_again_where_a_load_needs_it(tmp_path):
 
 
 @pytest.mark.crash
-def test_a_sweep_that_was_killed_goes_on(own_stores):
+def test_bench_killed_process_resumes(own_stores):
     """The first store is done, the second waits: all is killed hard, nothing lives on, the same command goes on."""
     psutil = pytest.importorskip("psutil")
     script = own_stores / "go.py"
@@ -716,13 +716,13 @@ def test_a_sweep_that_was_killed_goes_on(own_stores):
     assert {path: path.stat().st_mtime_ns for path in done} == done
 
 
-def test_two_cannot_work_in_one_folder(tmp_path):
+def test_bench_folder_in_use_raises_error(tmp_path):
     with hold_folder(tmp_path), pytest.raises(BadInput, match="another process is working in this folder"):
         ragauge.bench(clustered(), "exact", folder=tmp_path, **QUICK)
 
 
 @pytest.mark.engine
-def test_the_key_to_a_server_is_in_no_file_and_no_message(tmp_path):
+def test_bench_api_key_is_in_no_file_and_no_message(tmp_path):
     pytest.importorskip("qdrant_client")
     told = "qdrant:url=http://me:SEKRET@127.0.0.1:9,api_key=SEKRET"
     found = ragauge.bench(clustered(), ["exact", told], folder=tmp_path, **QUICK)
@@ -733,7 +733,7 @@ def test_the_key_to_a_server_is_in_no_file_and_no_message(tmp_path):
         assert file.is_dir() or b"SEKRET" not in file.read_bytes(), file
 
 
-def test_pieces_and_vectors_come_back_as_they_were(tmp_path):
+def test_raw_results_and_saved_vectors_round_trip(tmp_path):
     write_raw_result(tmp_path / "a.npz", {"told": 1}, {"ns": np.arange(4)})
     told, arrays = read_raw_result(tmp_path / "a.npz")
     assert told.pop("made") <= utc_now()
@@ -752,7 +752,7 @@ def test_pieces_and_vectors_come_back_as_they_were(tmp_path):
     assert json.loads((tmp_path / "v" / "vectors.json").read_text())["shapes"]["base"] == [50, 3]
 
 
-def test_read_raw_result_with_a_flipped_byte_raises_nothing(tmp_path):
+def test_read_raw_result_with_flipped_byte_does_not_raise(tmp_path):
     write_raw_result(tmp_path / "a.npz", {"notes": ["x"]}, {"ns": np.arange(400)})
     whole = (tmp_path / "a.npz").read_bytes()
     for place in range(0, len(whole), 3):
@@ -763,7 +763,7 @@ def test_read_raw_result_with_a_flipped_byte_raises_nothing(tmp_path):
 
 @pytest.mark.parametrize(("name", "metric"), [("ann_bigann10k", "l2"), ("ann_glove50_10k", "cosine")])
 @pytest.mark.engine
-def test_recall_agrees_with_the_neighbours_that_were_shipped(shared, tmp_path, name, metric):
+def test_bench_recall_matches_published_neighbours(shared, tmp_path, name, metric):
     """Counted here from the raw answers of a real index, against the published file read by hand."""
     pytest.importorskip("faiss")
     folder = shared(name)
@@ -784,7 +784,7 @@ def test_recall_agrees_with_the_neighbours_that_were_shipped(shared, tmp_path, n
 
 
 @pytest.mark.engine
-def test_a_fixed_rate_shows_a_stall_that_a_closed_loop_hides():
+def test_bench_fixed_rate_latency_shows_stalls():
     """A fifth of a second at every 200th search: one query in 200 of those who ask when they please, a fifth of all."""
     stalling = "null:stall_ms=200,every=200"
     found = ragauge.bench(clustered(), stalling, clients=[1], rates=[200.0], seconds=3.0, repeats=1, sweep=False)
@@ -795,7 +795,7 @@ def test_a_fixed_rate_shows_a_stall_that_a_closed_loop_hides():
 
 
 @pytest.mark.engine
-def test_the_same_searches_are_scored_by_what_people_found_relevant():
+def test_bench_judgments_scores_relevance_of_results():
     random = np.random.default_rng(3)
     base = random.normal(size=(300, 8)).astype(np.float32)
     ids = [f"doc {place}" for place in range(300)]
@@ -811,7 +811,7 @@ def test_the_same_searches_are_scored_by_what_people_found_relevant():
     assert nothing.relevance["hit_rate@10"] == pytest.approx(1 / 3)
 
 
-def test_pgvector_is_swept_with_the_choice_of_its_planner():
+def test_plan_builds_pgvector_forces_index_only_if_requested():
     """A search that forces the index is measured only if the user asks for it, and is a series of its own."""
     searches = [search for job in plan_builds(["pgvector"], BenchmarkSettings()) for search in job.searches]
     assert searches
@@ -822,7 +822,7 @@ def test_pgvector_is_swept_with_the_choice_of_its_planner():
 
 
 @pytest.mark.engine
-def test_search_settings_are_swept_with_the_filter(tmp_path):
+def test_bench_filters_measure_every_search_setting(tmp_path):
     """Without a filter four cells have 0.95 of the neighbours; with one that matches 1% of the vectors they do not."""
     data = load_vector_set("clustered:n=2000,d=16,queries=50")
     stores = ["exact", "faiss:kind=ivf,nlist=20,nprobe=1+4+20"]
@@ -848,7 +848,7 @@ def test_search_settings_are_swept_with_the_filter(tmp_path):
 
 
 @pytest.mark.engine
-def test_a_sweep_with_filters_measures_only_missing_results(tmp_path):
+def test_bench_filters_reused_folder_measures_only_missing_results(tmp_path):
     """An interrupted sweep leaves the results of some filters: these are not measured again."""
     data, settings = clustered(), {"repeats": 1, "filters": [0.5, 0.1], "folder": tmp_path}
     ragauge.bench(data, ["exact"], **settings)
@@ -862,7 +862,7 @@ def test_a_sweep_with_filters_measures_only_missing_results(tmp_path):
 
 
 @pytest.mark.engine
-def test_a_sweep_with_filters_stops_at_its_time_limit(tmp_path):
+def test_bench_filters_stop_at_time_limit(tmp_path):
     """The first setting is always measured; the others keep a result that says that there was no time for them."""
     data = clustered()
     stores = ["faiss:kind=ivf,nlist=10,nprobe=1+2+10"]
@@ -894,7 +894,7 @@ def test_a_sweep_with_filters_stops_at_its_time_limit(tmp_path):
     ]
 
 
-def test_searches_are_wider_if_a_filter_is_requested():
+def test_plan_builds_with_filters_has_larger_nprobe():
     def probes(plan, store="faiss:kind=ivf"):
         return [search["nprobe"] for job in plan_builds([store], plan) for search in job.searches]
 
@@ -907,7 +907,7 @@ def test_searches_are_wider_if_a_filter_is_requested():
     assert probes(BenchmarkSettings(filters=(0.01,)), "faiss:kind=ivf,nprobe=4+8") == [4, 8]
 
 
-def test_the_estimate_of_the_time_counts_sweeps_with_filters():
+def test_estimate_min_seconds_includes_filters():
     """Eight settings are timed three times for 0.25 s with each filter, in one more process; usearch cannot filter."""
     stores = ["faiss:kind=ivf", "usearch"]
     made = plan_builds(stores, BenchmarkSettings(filters=(0.5, 0.01)))
@@ -918,7 +918,7 @@ def test_the_estimate_of_the_time_counts_sweeps_with_filters():
 
 
 @pytest.mark.engine
-def test_remeasure_doubtful_measures_filter_results_with_doubts_again(tmp_path):
+def test_bench_remeasure_doubtful_measures_doubtful_filter_results(tmp_path):
     data, settings = clustered(), {"repeats": 2, "filters": [0.5, 0.1], "folder": tmp_path}
     ragauge.bench(data, ["exact"], **settings)
     plan = BenchmarkSettings(repeats=2, filters=(0.5, 0.1))
@@ -937,7 +937,7 @@ def test_remeasure_doubtful_measures_filter_results_with_doubts_again(tmp_path):
 
 
 @pytest.mark.engine
-def test_ragdbeval_layout_has_all_quality_columns_of_a_benchmark():
+def test_render_benchmark_csv_has_all_quality_columns():
     found = ragauge.bench(clustered(), ["faiss:kind=ivf,nlist=10,nprobe=1"], repeats=1, k=[1, 10, 50, 100])
     for convention in ragdbeval.MEASURES_BY_CONVENTION:
         (row,) = csv.DictReader(ragdbeval.render_benchmark_csv(found, convention).splitlines())

@@ -82,7 +82,7 @@ def agree(base, queries, metric, positions, distances, allowed=None):
 
 @pytest.mark.parametrize("metric", METRICS)
 @pytest.mark.parametrize("kind", KINDS)
-def test_the_nearest_are_those_of_brute_force_for_one_query_and_for_many(kind, metric):
+def test_find_nearest_matches_brute_force(kind, metric):
     base, queries = made(kind)
     for k in (1, 10, 333, 600):
         many = find_nearest(base, queries, k, metric)
@@ -101,7 +101,7 @@ def test_the_nearest_are_those_of_brute_force_for_one_query_and_for_many(kind, m
     metric=st.sampled_from(METRICS),
     kind=st.sampled_from(["plain", "twins", "grid"]),
 )
-def test_small_sets_are_right_too(seed, n, d, m, k, metric, kind):
+def test_find_nearest_small_random_sets_match_brute_force(seed, n, d, m, k, metric, kind):
     base, queries = made(kind, n, d, m, seed)
     positions, distances = find_nearest(base, queries, k, metric)
     assert positions.shape == distances.shape == (m, min(k, n))
@@ -109,7 +109,7 @@ def test_small_sets_are_right_too(seed, n, d, m, k, metric, kind):
 
 
 @pytest.mark.parametrize("metric", METRICS)
-def test_blocks_and_bounds_change_nothing(metric, monkeypatch):
+def test_find_nearest_is_independent_of_block_sizes(metric, monkeypatch):
     base, queries = made("grid", n=900, m=40)
     whole = find_nearest(base, queries, 30, metric)
     for name, value in (
@@ -126,7 +126,7 @@ def test_blocks_and_bounds_change_nothing(metric, monkeypatch):
 
 
 @pytest.mark.parametrize("metric", METRICS)
-def test_a_pair_is_as_far_alone_as_in_company_however_long_its_vectors_are(metric):
+def test_pair_distances_are_independent_of_other_pairs(metric):
     base, queries = made("plain", n=40, d=8193, m=1)
     asked, rows = queries.astype(np.float64), np.zeros(40, np.int64)
     company = nearest_neighbours.pair_distances(base, asked, rows, np.arange(40), metric)
@@ -135,7 +135,7 @@ def test_a_pair_is_as_far_alone_as_in_company_however_long_its_vectors_are(metri
 
 
 @pytest.mark.parametrize("metric", METRICS)
-def test_only_allowed_rows_are_found(metric):
+def test_find_nearest_allowed_returns_only_allowed_rows(metric):
     base, queries = made("grid")
     mask = np.arange(len(base)) % 7 == 3
     for some in (queries, queries[:1]):
@@ -147,7 +147,7 @@ def test_only_allowed_rows_are_found(metric):
     assert find_nearest(base, queries, 900, metric, allowed=mask)[0].shape == (20, mask.sum())
 
 
-def test_a_vector_without_a_direction_is_at_a_right_angle_to_all():
+def test_find_nearest_cosine_zero_vector_has_distance_one():
     base = np.array([[0, 0], [1, 0], [-1, 0]], np.float32)
     for count in (1, 20):
         positions, distances = find_nearest(base, np.repeat(base[1:2], count, axis=0), 3, "cosine")
@@ -158,7 +158,7 @@ def test_a_vector_without_a_direction_is_at_a_right_angle_to_all():
 @pytest.mark.parametrize("metric", METRICS)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("way", ["faiss", "torch", "torch in 16 bits"])
-def test_every_way_gives_the_same_to_the_last_bit(way, kind, metric):
+def test_faiss_and_torch_searches_equal_find_nearest(way, kind, metric):
     pytest.importorskip(way.split()[0])
     base, queries = made(kind, n=1500)
     exact = find_nearest(base, queries, 20, metric)
@@ -171,7 +171,7 @@ def test_every_way_gives_the_same_to_the_last_bit(way, kind, metric):
 
 
 @pytest.mark.parametrize("way", ["faiss", "torch"])
-def test_candidates_suffice_for_ordinary_data_and_do_not_for_equal_vectors(way, monkeypatch):
+def test_faiss_and_torch_candidates_suffice_except_faiss_with_ties(way, monkeypatch):
     pytest.importorskip(way)
     again = []
     monkeypatch.setattr(
@@ -186,7 +186,7 @@ def test_candidates_suffice_for_ordinary_data_and_do_not_for_equal_vectors(way, 
     assert again == ([20] if way == "faiss" else [])
 
 
-def test_a_missing_library_is_named(monkeypatch):
+def test_faiss_and_torch_missing_library_raises_missing_extra(monkeypatch):
     base, queries = made("plain")
     for library, find in (("faiss", neighbours_faiss.search_with_faiss), ("torch", neighbours_gpu.search_with_torch)):
         with monkeypatch.context() as patch:
@@ -203,7 +203,7 @@ def test_a_missing_library_is_named(monkeypatch):
     [("ann_bigann10k", "l2"), ("ann_glove50_10k", "l2"), ("ann_glove50_10k", "cosine"), ("ann_glove50_10k", "ip")],
 )
 @pytest.mark.engine
-def test_the_published_neighbours_of_real_collections_are_found(shared, name, metric, way):
+def test_find_exact_neighbours_matches_published_neighbours(shared, name, metric, way):
     if way != "numpy":
         pytest.importorskip(way)
     data = load_vector_set(shared(name), metric=metric)
@@ -224,7 +224,7 @@ def small(metric: str = "l2", **changes) -> VectorSet:
     return VectorSet("small", base, queries, metric, **changes)
 
 
-def test_what_is_computed_is_kept_by_content_and_serves_whoever_wants_less(tmp_path, monkeypatch):
+def test_neighbour_cache_serves_smaller_k_for_same_vectors(tmp_path, monkeypatch):
     data = small()
     deep = find_exact_neighbours(data, 20, cache=tmp_path)
     assert neighbour_cache_path(tmp_path, data, 20).exists()
@@ -246,7 +246,7 @@ def test_what_is_computed_is_kept_by_content_and_serves_whoever_wants_less(tmp_p
 
 
 @pytest.mark.parametrize("harm", [b"", b"PK\x03\x04 no archive", None])
-def test_a_damaged_file_in_the_cache_is_made_again(tmp_path, harm):
+def test_neighbour_cache_damaged_file_is_rebuilt(tmp_path, harm):
     data = small()
     right = find_exact_neighbours(data, 5, cache=tmp_path)
     file = neighbour_cache_path(tmp_path, data, 5)
@@ -260,13 +260,13 @@ def test_a_damaged_file_in_the_cache_is_made_again(tmp_path, harm):
     assert [one.name for one in file.parent.iterdir()] == [file.name]
 
 
-def test_neighbours_are_found_without_a_writable_cache(tmp_path):
+def test_find_exact_neighbours_unwritable_cache_is_ignored(tmp_path):
     (tmp_path / "truth").write_text("a file instead of a folder")
     found = find_exact_neighbours(small(), 5, cache=tmp_path)
     assert found.neighbours.tolist() == find_exact_neighbours(small(), 5).neighbours.tolist()
 
 
-def test_a_cache_that_says_what_is_not_so_is_made_again(tmp_path):
+def test_neighbour_cache_wrong_content_is_rebuilt(tmp_path):
     data = small()
     right = find_exact_neighbours(data, 5, cache=tmp_path)
     file = neighbour_cache_path(tmp_path, data, 5)
@@ -298,7 +298,7 @@ def test_a_cache_that_says_what_is_not_so_is_made_again(tmp_path):
     assert find_exact_neighbours(data, 5, cache=tmp_path).by == "torch"
 
 
-def test_of_many_published_neighbours_some_are_checked_and_that_is_told(monkeypatch):
+def test_published_neighbours_large_data_are_checked_by_sample(monkeypatch):
     monkeypatch.setattr("ragauge.store_benchmarks.neighbour_cache.MAX_FULL_CHECK_MULTIPLICATIONS", 0)
     monkeypatch.setattr("ragauge.store_benchmarks.neighbour_cache.SAMPLED_QUERIES", 3)
     near = find_exact_neighbours(small(), 10).neighbours
@@ -317,7 +317,7 @@ def test_of_many_published_neighbours_some_are_checked_and_that_is_told(monkeypa
 
 
 @pytest.mark.parametrize("in_full", [True, False])
-def test_published_neighbours_are_checked_before_they_are_believed(monkeypatch, in_full):
+def test_published_neighbours_invalid_raises_error(monkeypatch, in_full):
     if not in_full:
         monkeypatch.setattr("ragauge.store_benchmarks.neighbour_cache.MAX_FULL_CHECK_MULTIPLICATIONS", 0)
     right = find_exact_neighbours(small(), 10)
@@ -345,13 +345,13 @@ def test_published_neighbours_are_checked_before_they_are_believed(monkeypatch, 
     assert find_exact_neighbours(small(neighbours=near[:, :5]), 10).by == "numpy"
 
 
-def test_a_query_answered_by_rounding_alone_is_not_called_wrong():
+def test_published_neighbours_tied_within_rounding_are_accepted():
     base = np.array([[1, 0], [1 + 1e-7, 0], [9, 9]], np.float32)
     data = VectorSet("close", base, np.zeros((1, 2), np.float32), "l2", neighbours=np.array([[1]]))
     assert find_exact_neighbours(data, 1).by == "given"
 
 
-def test_progress_counts_queries_and_can_stop_the_work(monkeypatch):
+def test_find_exact_neighbours_progress_counts_queries_and_can_abort(monkeypatch):
     monkeypatch.setattr(nearest_neighbours, "QUERIES_PER_BLOCK", 10)
     monkeypatch.setattr(nearest_neighbours, "SCORES_PER_BLOCK", 2000)
     base, queries = made("plain", m=25)
@@ -368,7 +368,7 @@ def test_progress_counts_queries_and_can_stop_the_work(monkeypatch):
         find_exact_neighbours(data, 5, progress=stop)
 
 
-def test_what_cannot_be_asked_is_refused():
+def test_find_exact_neighbours_invalid_arguments_raise_error():
     for data, k, options, error in (
         (small(), 0, {}, BadInput),
         (small(), 5, {"by": "magic"}, UnknownName),
@@ -382,7 +382,7 @@ def test_what_cannot_be_asked_is_refused():
 
 @pytest.mark.parametrize("metric", METRICS)
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf, 1e300])
-def test_vectors_in_memory_that_are_no_numbers_are_refused_by_name(metric, value):
+def test_vectors_with_nan_or_infinity_raise_error_with_row(metric, value):
     random = np.random.default_rng(0)
     # Of two the first is named, here the one in the second part that is looked at.
     base, queries = random.standard_normal((65_600, 3)), random.standard_normal((9, 3))
@@ -404,7 +404,7 @@ def test_vectors_in_memory_that_are_no_numbers_are_refused_by_name(metric, value
 
 @pytest.mark.parametrize("metric", METRICS)
 @pytest.mark.parametrize("m", [4, 9])
-def test_no_query_is_given_the_nearest_of_another(metric, m):
+def test_find_nearest_nan_query_raises_error(metric, m):
     random = np.random.default_rng(0)
     base, queries = random.standard_normal((101, 6)).astype(np.float32), random.standard_normal((m, 6))
     queries[3, 0] = np.nan
@@ -412,7 +412,7 @@ def test_no_query_is_given_the_nearest_of_another(metric, m):
         find_nearest(base, queries, 5, metric)
 
 
-def test_a_query_is_named_by_its_place_among_all(monkeypatch):
+def test_find_nearest_nan_query_error_has_overall_index(monkeypatch):
     monkeypatch.setattr(nearest_neighbours, "QUERIES_PER_BLOCK", 4)
     base, queries = made("plain", n=50)[0], made("plain", n=10)[0]
     queries[6] = np.nan
@@ -420,7 +420,7 @@ def test_a_query_is_named_by_its_place_among_all(monkeypatch):
         find_nearest(base, queries, 3, "l2")
 
 
-def test_the_exact_store_forgets_changes_and_opens_again(tmp_path):
+def test_exact_store_delete_update_and_reopen_match_find_nearest(tmp_path):
     base, queries = made("twins", n=100)
     ids = [f"d{i}" for i in range(100)]
     store = ExactStore(metric="l2", path=str(tmp_path / "store"))
@@ -475,7 +475,7 @@ def folder_of(place, **files):
     return place
 
 
-def test_a_folder_has_base_queries_and_neighbours_by_metric(tmp_path, monkeypatch):
+def test_load_vector_set_folder_reads_neighbours_by_metric(tmp_path, monkeypatch):
     base, queries = made("plain", n=50, m=5)
     near = {metric: find_nearest(base, queries, 10, metric)[0] for metric in METRICS}
     place = folder_of(tmp_path / "set", sift_base__fvecs=base, sift_query__fvecs=queries, sift_learn__fvecs=base)
@@ -500,7 +500,7 @@ def test_a_folder_has_base_queries_and_neighbours_by_metric(tmp_path, monkeypatc
     assert load_vector_set("set", metric="l2").neighbours.tolist() == near["l2"].tolist()
 
 
-def test_a_folder_that_does_not_fit_together_is_refused(tmp_path):
+def test_load_vector_set_inconsistent_folder_raises_error(tmp_path):
     base, queries = made("plain", n=50, m=5)
     place = folder_of(tmp_path / "set", base__fvecs=base, query__fvecs=queries[:, :3])
     with pytest.raises(BadInput, match="12 dimensions, the queries 3"):
@@ -513,7 +513,7 @@ def test_a_folder_that_does_not_fit_together_is_refused(tmp_path):
         load_vector_set(place)
 
 
-def test_queries_are_held_out_of_a_file_that_has_none(tmp_path):
+def test_load_vector_set_single_file_holds_out_queries(tmp_path):
     base, _ = made("plain", n=100)
     write_vectors(tmp_path / "mine.parquet", base, [f"d{i}" for i in range(100)])
     found = load_vector_set(tmp_path / "mine.parquet", max_queries=15, seed=1)
@@ -532,7 +532,7 @@ def test_queries_are_held_out_of_a_file_that_has_none(tmp_path):
         load_vector_set(tmp_path / "nowhere.fvecs")
 
 
-def test_an_hdf5_file_is_a_collection_and_bytes_become_numbers(tmp_path):
+def test_load_vector_set_reads_hdf5_and_byte_vectors(tmp_path):
     pytest.importorskip("h5py")
     data = small()
     write_hdf5(tmp_path / "a.hdf5", data, find_exact_neighbours(data, 10))
@@ -554,7 +554,7 @@ class Letters:
         return np.array([[text.count(letter) for letter in "abc"] for text in texts], np.float32).reshape(-1, 3)
 
 
-def test_a_dataset_and_an_embedder_are_a_collection(tmp_path, monkeypatch):
+def test_load_vector_set_embeds_dataset(tmp_path, monkeypatch):
     monkeypatch.setenv("RAGAUGE_CACHE", str(tmp_path))
     texts = {"d1": "aab", "d2": "zzz", "d3": "ccc", "d4": "bb"}
     documents = [Document(name, text) for name, text in texts.items()]
@@ -582,7 +582,7 @@ def test_a_dataset_and_an_embedder_are_a_collection(tmp_path, monkeypatch):
         load_vector_set("no such set")
 
 
-def test_only_queries_that_are_asked_are_judged():
+def test_load_vector_set_keeps_judgments_of_kept_queries_only():
     base, queries = made("plain", n=50, m=4)
     queries[1] = 0
     names = ["q0", "q1", "q2", "q3"]
@@ -606,7 +606,7 @@ def test_only_queries_that_are_asked_are_judged():
     assert list(data.judgments.nested) == [*names, "elsewhere"]
 
 
-def test_clustered_vectors_come_from_a_seed():
+def test_load_vector_set_clustered_is_reproducible_by_seed():
     found = load_vector_set("clustered:n=500,d=8,clusters=4,queries=30", seed=3)
     assert (found.base.shape, found.queries.shape, found.metric) == ((500, 8), (30, 8), "l2")
     assert found.hash == load_vector_set("clustered:n=500,d=8,clusters=4,queries=30,seed=3").hash
@@ -627,7 +627,7 @@ def test_clustered_vectors_come_from_a_seed():
             load_vector_set(wrong)
 
 
-def test_what_would_surprise_is_noted():
+def test_load_vector_set_duplicate_vectors_are_noted():
     base, _ = made("twins", n=60)
     base[5] = base[4]
     base[7, 0] = 0.0
@@ -645,7 +645,7 @@ def test_what_would_surprise_is_noted():
     assert (moved.metric, moved.neighbours) == ("cosine", None)
 
 
-def test_the_real_collections_say_what_their_notes_warn_of(shared):
+def test_load_vector_set_real_collections_have_expected_notes(shared):
     found = load_vector_set(shared("ann_bigann10k"))
     assert found.notes == ["100 queries are also in the base: rank 1 is the query itself"]
     assert find_exact_neighbours(found, 10).neighbours[:, 0].tolist() == list(range(100))

@@ -55,7 +55,7 @@ def threads():
     metric=st.sampled_from(METRICS),
     grid=st.booleans(),
 )
-def test_shards_of_any_size_give_what_one_piece_gives(threads, seed, n, m, d, k, rows, metric, grid):
+def test_find_exact_neighbours_random_shards_equal_single_search(threads, seed, n, m, d, k, rows, metric, grid):
     data = made(n, d, m, metric, seed, grid=grid)
     alone = find_exact_neighbours(data, k)
     with pytest.MonkeyPatch.context() as patch:
@@ -66,7 +66,7 @@ def test_shards_of_any_size_give_what_one_piece_gives(threads, seed, n, m, d, k,
 
 @pytest.mark.parametrize("way", ["numpy", "faiss"])
 @pytest.mark.parametrize("metric", METRICS)
-def test_shards_are_searched_by_every_way(threads, monkeypatch, way, metric):
+def test_find_exact_neighbours_shards_use_requested_library(threads, monkeypatch, way, metric):
     if way != "numpy":
         pytest.importorskip(way)
     monkeypatch.setattr(exact_neighbours, "MIN_SHARD_ROWS", 100)
@@ -77,7 +77,7 @@ def test_shards_are_searched_by_every_way(threads, monkeypatch, way, metric):
 
 
 @pytest.mark.parametrize("metric", METRICS)
-def test_workers_are_given_numbers_alone(threads, metric):
+def test_find_exact_neighbours_on_executor_non_finite_vector_raises_error(threads, metric):
     data = made(101, 6, 9, metric)
     for what, rows, place in (("vector", data.base, 7), ("query", data.queries, 3)):
         before = rows[place].copy()
@@ -87,7 +87,7 @@ def test_workers_are_given_numbers_alone(threads, metric):
         rows[place] = before
 
 
-def test_base_and_queries_are_split_where_they_are_more(threads, monkeypatch):
+def test_find_exact_neighbours_splits_larger_of_base_and_queries(threads, monkeypatch):
     monkeypatch.setattr(exact_neighbours, "MIN_SHARD_ROWS", 25)
     monkeypatch.setattr(exact_neighbours, "MIN_SHARD_QUERIES", 25)
     given: list[tuple[str, list[int]]] = []
@@ -117,7 +117,7 @@ def test_base_and_queries_are_split_where_they_are_more(threads, monkeypatch):
 
 @pytest.mark.parametrize(("n", "m"), [(900, 40), (40, 900)])
 @pytest.mark.cluster
-def test_processes_give_the_same(monkeypatch, n, m):
+def test_find_exact_neighbours_on_processes_equals_single_process(monkeypatch, n, m):
     monkeypatch.setattr(exact_neighbours, "MIN_SHARD_ROWS", 100)
     data = made(n, 12, m, "cosine")
     with ProcessPoolExecutor(2, mp_context=multiprocessing.get_context("spawn")) as pool:
@@ -125,7 +125,7 @@ def test_processes_give_the_same(monkeypatch, n, m):
 
 
 @pytest.mark.parametrize("metric", METRICS)
-def test_a_cluster_gives_the_same(workers, monkeypatch, metric):
+def test_find_exact_neighbours_on_cluster_equals_single_process(workers, monkeypatch, metric):
     monkeypatch.setattr(exact_neighbours, "MIN_SHARD_ROWS", 100)
     data = made(2000, 16, 30, metric, grid=True)
     equal(find_exact_neighbours(data, 600, executor=workers.executor), find_exact_neighbours(data, 600))
@@ -139,7 +139,7 @@ def mapped(path, matrix) -> np.ndarray:
 @pytest.mark.parametrize("victims", [1, 2])
 @pytest.mark.parametrize("sent", [True, False])
 @pytest.mark.crash
-def test_workers_killed_in_mid_work_change_nothing(tmp_path, monkeypatch, victims, sent):
+def test_find_exact_neighbours_killed_workers_do_not_change_result(tmp_path, monkeypatch, victims, sent):
     pytest.importorskip("distributed")
     for most in ("MAX_READ_SHARD_BYTES", "MAX_SENT_SHARD_BYTES"):
         monkeypatch.setattr(exact_neighbours, most, 1000 * 32 * 4)
@@ -159,7 +159,7 @@ def test_workers_killed_in_mid_work_change_nothing(tmp_path, monkeypatch, victim
 
 
 @pytest.mark.cluster
-def test_of_a_file_that_workers_can_open_only_a_description_travels(tmp_path, monkeypatch):
+def test_find_exact_neighbours_memory_mapped_base_sends_file_shards(tmp_path, monkeypatch):
     monkeypatch.setattr(exact_neighbours, "MIN_SHARD_ROWS", 100)
     whole = made(1000, 12, 15, "l2", grid=True)
     big = mapped(tmp_path / "base.npy", whole.base)
@@ -194,7 +194,7 @@ def test_of_a_file_that_workers_can_open_only_a_description_travels(tmp_path, mo
 
 
 @pytest.mark.parametrize("harm", ["gone", "longer", "other"])
-def test_rows_are_sent_where_a_worker_has_no_such_file(tmp_path, threads, monkeypatch, harm):
+def test_find_exact_neighbours_missing_file_on_worker_sends_rows(tmp_path, threads, monkeypatch, harm):
     monkeypatch.setattr(exact_neighbours, "MIN_SHARD_ROWS", 100)
     monkeypatch.setattr(exact_neighbours, "MAX_SENT_SHARD_BYTES", 60 * 12 * 4)
     data = made(1000, 12, 15, "l2")
@@ -214,7 +214,7 @@ def test_rows_are_sent_where_a_worker_has_no_such_file(tmp_path, threads, monkey
     assert sum(rows is None for rows in seen) == (1 if harm == "other" else 4)
 
 
-def test_without_a_card_workers_say_so_once(threads, monkeypatch):
+def test_find_exact_neighbours_workers_without_gpu_give_one_note(threads, monkeypatch):
     if neighbours_gpu.has_gpu():
         pytest.skip("there is a graphics card")
     monkeypatch.setattr(exact_neighbours, "MIN_SHARD_ROWS", 100)
@@ -225,7 +225,7 @@ def test_without_a_card_workers_say_so_once(threads, monkeypatch):
     assert there.notes[0].endswith(": exact neighbours on the CPU")
 
 
-def test_published_neighbours_are_checked_by_the_workers(threads, monkeypatch):
+def test_find_exact_neighbours_on_executor_checks_published_neighbours(threads, monkeypatch):
     monkeypatch.setattr(exact_neighbours, "MIN_SHARD_ROWS", 100)
     monkeypatch.setattr("ragauge.store_benchmarks.neighbour_cache.MAX_FULL_CHECK_MULTIPLICATIONS", 0)
     data = made(1000, 12, 15, "l2")
@@ -240,14 +240,14 @@ def test_published_neighbours_are_checked_by_the_workers(threads, monkeypatch):
 
 
 @pytest.mark.cluster
-def test_stores_are_measured_against_what_the_workers_found(threads, tmp_path, monkeypatch):
+def test_bench_executor_computes_exact_neighbours(threads, tmp_path, monkeypatch):
     monkeypatch.setenv("RAGAUGE_CACHE", str(tmp_path))
     found = ragauge.bench("clustered:n=500,d=8,queries=20", "exact", repeats=1, executor=threads, truth="numpy")
     assert found.truth == "numpy"
     assert found.points[0].quality["recall(of=k)@10"] == 1.0
 
 
-def test_a_cluster_is_reached_from_the_command_line(workers, tmp_path):
+def test_bench_command_cluster_option_uses_cluster(workers, tmp_path):
     bench = command_in(tmp_path, RAGAUGE_CACHE=str(tmp_path / "c"))
     small = (
         "bench",

@@ -59,7 +59,7 @@ def small_card(monkeypatch, most: int) -> list[int]:
 
 @pytest.mark.parametrize("grid", [False, True])
 @pytest.mark.parametrize("metric", METRICS)
-def test_a_base_that_does_not_fit_goes_there_in_pieces(monkeypatch, metric, grid):
+def test_search_with_torch_out_of_memory_halves_batches(monkeypatch, metric, grid):
     base, queries = made(grid=grid)
     monkeypatch.setattr(neighbours_gpu, "MIN_ROWS_PER_BATCH", 50)
     seen = small_card(monkeypatch, 400)
@@ -72,14 +72,14 @@ def test_a_base_that_does_not_fit_goes_there_in_pieces(monkeypatch, metric, grid
         assert seen == [1500, 750, 375, 375, 375, 375]
 
 
-def test_rows_that_may_not_be_written_to_are_read_without_a_warning(recwarn):
+def test_search_with_torch_read_only_base_gives_no_warning(recwarn):
     base, queries = made()
     base.flags.writeable = False
     equal(neighbours_gpu.search_with_torch(base, queries, 5, "l2", device="cpu"), find_nearest(base, queries, 5, "l2"))
     assert not list(recwarn)
 
 
-def test_a_card_without_any_memory_says_so_and_what_to_do(monkeypatch):
+def test_search_with_torch_without_memory_raises_error_with_hint(monkeypatch):
     monkeypatch.setattr(neighbours_gpu, "MIN_ROWS_PER_BATCH", 50)
     seen = small_card(monkeypatch, 0)
     with pytest.raises(BackendFailed, match=r"Tried to allocate 1 PiB\n[\s\S]*by=numpy"):
@@ -87,7 +87,7 @@ def test_a_card_without_any_memory_says_so_and_what_to_do(monkeypatch):
     assert seen == [1500, 750, 375, 187, 93, 46]
 
 
-def test_without_a_card_the_processor_does_it_and_says_so_in_one_line(no_card):
+def test_find_exact_neighbours_without_gpu_uses_cpu_with_note(no_card):
     data = VectorSet("made", *made(), "l2")
     here = find_exact_neighbours(data, 5, by="numpy")
     there = find_exact_neighbours(data, 5, by="torch")
@@ -96,7 +96,7 @@ def test_without_a_card_the_processor_does_it_and_says_so_in_one_line(no_card):
     assert (here.by, list(here.notes)) == ("numpy", [])
 
 
-def test_without_torch_that_is_the_line(monkeypatch):
+def test_find_exact_neighbours_without_torch_uses_cpu_with_note(monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "torch", None)
     found = find_exact_neighbours(VectorSet("made", *made(), "l2"), 5, by="torch")
     assert (found.by, list(found.notes)) == (
@@ -105,7 +105,7 @@ def test_without_torch_that_is_the_line(monkeypatch):
     )
 
 
-def test_who_asks_for_nothing_hears_of_a_card_only_where_one_would_have_paid(no_card, monkeypatch):
+def test_find_exact_neighbours_auto_notes_missing_gpu_for_large_data_only(no_card, monkeypatch):
     data = VectorSet("made", *made(), "l2")
     assert list(find_exact_neighbours(data, 5).notes) == []
     monkeypatch.setattr("ragauge.store_benchmarks.neighbour_cache.MIN_GPU_MULTIPLICATIONS", 1)
@@ -113,7 +113,7 @@ def test_who_asks_for_nothing_hears_of_a_card_only_where_one_would_have_paid(no_
 
 
 @pytest.mark.parametrize("by", ["auto", "torch"])
-def test_a_card_that_fails_is_quoted_and_the_processor_does_it(no_card, monkeypatch, by):
+def test_find_exact_neighbours_gpu_error_uses_cpu_with_note(no_card, monkeypatch, by):
     monkeypatch.setattr("ragauge.store_benchmarks.neighbour_cache.MIN_GPU_MULTIPLICATIONS", 1)
     # torch believes in a card that is not there, and fails at it by itself.
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
@@ -127,7 +127,7 @@ def test_a_card_that_fails_is_quoted_and_the_processor_does_it(no_card, monkeypa
 
 
 @pytest.mark.engine
-def test_a_sweep_tells_that_its_neighbours_are_the_processors(no_card, tmp_path, monkeypatch):
+def test_bench_without_gpu_notes_cpu_neighbours(no_card, tmp_path, monkeypatch):
     monkeypatch.setenv("RAGAUGE_CACHE", str(tmp_path))
     found = ragauge.bench("clustered:n=300,d=8,queries=20", "exact", repeats=1, truth="torch")
     assert found.truth == "numpy"
@@ -135,7 +135,7 @@ def test_a_sweep_tells_that_its_neighbours_are_the_processors(no_card, tmp_path,
 
 
 @pytest.mark.parametrize("metric", METRICS)
-def test_a_card_gives_the_same_in_one_piece_and_in_several(card, monkeypatch, metric):
+def test_search_with_torch_on_gpu_in_batches_matches_find_nearest(card, monkeypatch, metric):
     for grid in (False, True):
         base, queries = made(20_000, 96, 50, grid=grid)
         exact = find_nearest(base, queries, 100, metric)
@@ -145,7 +145,7 @@ def test_a_card_gives_the_same_in_one_piece_and_in_several(card, monkeypatch, me
             equal(neighbours_gpu.search_with_torch(base, queries, 100, metric), exact)
 
 
-def test_a_real_card_that_is_full_is_asked_for_less(card, monkeypatch):
+def test_search_with_torch_full_gpu_retries_with_smaller_batches(card, monkeypatch):
     base, queries = made(400_000, 128, 50)
     total = torch.cuda.mem_get_info()[1]
     torch.cuda.empty_cache()
@@ -160,7 +160,7 @@ def test_a_real_card_that_is_full_is_asked_for_less(card, monkeypatch):
     assert len(seen) > 2
 
 
-def test_a_card_is_what_really_computed(card):
+def test_find_exact_neighbours_on_gpu_reports_torch(card):
     found = find_exact_neighbours(VectorSet("made", *made(), "l2"), 5, by="torch")
     assert (found.by, list(found.notes)) == ("torch", [])
 
@@ -190,7 +190,7 @@ def repeated_rows(n: int, d: int, m: int) -> tuple[np.ndarray, np.ndarray]:
 @pytest.mark.parametrize("half", [False, True])
 @pytest.mark.parametrize("data", [unlike_lengths, narrow_cone, repeated_rows])
 @pytest.mark.parametrize("metric", METRICS)
-def test_by_torch_data_beyond_16_bits_needs_no_search_on_the_cpu(monkeypatch, metric, data, half):
+def test_search_with_torch_data_beyond_float16_does_not_use_cpu(monkeypatch, metric, data, half):
     base, queries = data(6000, 12, 15)
     exact = find_nearest(base, queries, 10, metric)
 
@@ -202,7 +202,7 @@ def test_by_torch_data_beyond_16_bits_needs_no_search_on_the_cpu(monkeypatch, me
 
 
 @pytest.mark.parametrize("metric", METRICS)
-def test_compare_with_all_in_blocks_finds_the_same_bits(monkeypatch, metric):
+def test_search_with_torch_in_blocks_matches_find_nearest(monkeypatch, metric):
     monkeypatch.setattr(neighbours_gpu, "PAIRS_PER_BATCH", 4000)
     monkeypatch.setattr(neighbours_gpu, "MAX_FLOAT16_ROUNDS", 0)
     for grid in (False, True):

@@ -65,7 +65,7 @@ def lindley(due: np.ndarray, service: np.ndarray) -> np.ndarray:
 
 
 @pytest.mark.engine
-def test_an_open_loop_shows_the_stall_that_a_closed_loop_hides():
+def test_load_test_open_loop_latency_shows_stalls():
     """Every 300th search sleeps for 300 ms. Who asks only after an answer sees one slow query in 300: p99 is fine."""
     stalling = StoreSpec("null", {"stall_ms": 300, "every": 300})
     queries = vectors(50, 8)
@@ -89,7 +89,7 @@ def test_an_open_loop_shows_the_stall_that_a_closed_loop_hides():
 
 
 @pytest.mark.engine
-def test_beyond_what_a_store_can_do_every_query_waits_longer_than_the_one_before():
+def test_load_test_overload_latency_grows_per_query():
     """One server that takes s = 20 ms, asked every 10 ms: query i ends at (i + 1) s, that is (i + 1) s - 10 i after it
     was due."""
     slow = StoreSpec("null", {"stall_ms": 20, "every": 1})
@@ -110,7 +110,7 @@ def test_beyond_what_a_store_can_do_every_query_waits_longer_than_the_one_before
 
 
 @pytest.mark.engine
-def test_the_mean_wait_is_what_queueing_theory_says():
+def test_load_test_poisson_mean_wait_matches_md1_queue():
     """Random arrivals, a constant service of s: at half the load the mean wait is s / 2 (M/D/1)."""
     due = load_test.compute_arrival_times(50, 4000, poisson=True, seed=5).astype(np.float64)
     assert len(due) == 200_000
@@ -128,7 +128,7 @@ def test_the_mean_wait_is_what_queueing_theory_says():
 
 
 @pytest.mark.engine
-def test_what_could_not_be_sent_in_time_is_not_forgotten():
+def test_load_test_dropped_queries_count_in_latency():
     raw, _ = load_test.run_load_test(
         StoreSpec("null", {"stall_ms": 50, "every": 1}),
         vectors(10, 4),
@@ -146,7 +146,7 @@ def test_what_could_not_be_sent_in_time_is_not_forgotten():
 
 
 @pytest.mark.engine
-def test_clients_begin_together_and_their_times_are_on_one_clock():
+def test_load_test_clients_start_together_on_one_clock():
     raw, note = load_test.run_load_test(
         StoreSpec("null", {"stall_ms": 5, "every": 1}),
         vectors(20, 4),
@@ -167,7 +167,7 @@ def test_clients_begin_together_and_their_times_are_on_one_clock():
 
 
 @pytest.mark.engine
-def test_every_due_query_is_asked_once_by_whoever_is_free():
+def test_load_test_fixed_rate_sends_each_query_once():
     raw, _ = load_test.run_load_test(
         StoreSpec("null", {"stall_ms": 10, "every": 1}),
         vectors(20, 4),
@@ -182,7 +182,7 @@ def test_every_due_query_is_asked_once_by_whoever_is_free():
         assert (raw["began_ns"][mine][1:] >= raw["ended_ns"][mine][:-1]).all()
 
 
-def test_arrivals_are_even_or_random_and_always_the_same():
+def test_compute_arrival_times_even_or_poisson_is_reproducible():
     even, random = (
         load_test.compute_arrival_times(100, 2),
         load_test.compute_arrival_times(100, 2, poisson=True, seed=3),
@@ -198,12 +198,12 @@ def test_arrivals_are_even_or_random_and_always_the_same():
         load_test.run_load_test(StoreSpec("null"), vectors(2, 4), 3, load=load_test.OfferedLoad(clients=0))
 
 
-def test_the_words_of_a_client_that_fails_are_told(own):
+def test_load_test_failing_client_raises_error_with_message(own):
     with pytest.raises(BackendFailed, match=r"client [12] of 2: OSError: the disk is on fire"):
         load_test.run_load_test(StoreSpec(f"{own}:Broken"), vectors(2, 4), 3, load=load_test.OfferedLoad(clients=2))
 
 
-def test_a_client_that_dies_is_no_reason_to_wait(own):
+def test_load_test_killed_client_raises_error_without_waiting(own):
     began = time.monotonic()
     with pytest.raises(BackendFailed, match=r"client [12] of 2 was ended by SIGKILL"):
         load_test.run_load_test(StoreSpec(f"{own}:Killed"), vectors(2, 4), 3, load=load_test.OfferedLoad(clients=2))
@@ -211,12 +211,12 @@ def test_a_client_that_dies_is_no_reason_to_wait(own):
 
 
 @pytest.mark.engine
-def test_a_client_that_hangs_is_given_up(own):
+def test_load_test_hanging_client_raises_error(own):
     with pytest.raises(BackendFailed, match=r"gave up waiting for client 1 of 1"):
         load_test.run_load_test(StoreSpec(f"{own}:Hanging"), vectors(2, 4), 3, opening_seconds=2)
 
 
-def test_a_store_that_only_one_can_open_is_copied_and_that_is_said(own, tmp_path):
+def test_load_test_exclusive_store_is_copied_with_note(own, tmp_path):
     folder = tmp_path / "kept"
     store = NullStore(metric="l2", path=str(folder))
     store.add(["a"], np.ones((1, 4)))
@@ -236,7 +236,7 @@ def test_a_store_that_only_one_can_open_is_copied_and_that_is_said(own, tmp_path
 
 @pytest.mark.parametrize("metric", ["l2", "cosine", "ip"])
 @pytest.mark.engine
-def test_an_exact_store_sees_every_change(metric):
+def test_time_updates_exact_store_sees_every_change(metric):
     base = vectors(300, 8)
     ids = [str(place) for place in range(300)]
     store = ExactStore(metric=metric)
@@ -250,7 +250,7 @@ def test_an_exact_store_sees_every_change(metric):
     assert len(store) == 300 + 20 - 20
 
 
-def test_a_store_that_forgets_sees_no_insert_and_a_delete_that_cannot_be_judged_is_not():
+def test_time_updates_null_store_sees_no_inserts():
     base = vectors(300, 8)
     ids = [str(place) for place in range(300)]
     store = NullStore(metric="l2")
@@ -266,7 +266,7 @@ def test_a_store_that_forgets_sees_no_insert_and_a_delete_that_cannot_be_judged_
     assert np.isnan(raw["seen"]).sum() >= 4
 
 
-def test_newcomers_are_new_and_by_inner_product_nearest_to_themselves():
+def test_generate_new_vectors_are_new_and_nearest_to_themselves():
     base = vectors(200, 6)
     some, others = updates.generate_new_vectors(base, 50, "l2"), updates.generate_new_vectors(base, 50, "l2", kind=1)
     assert some.tolist() == updates.generate_new_vectors(base, 50, "l2").tolist()
@@ -286,7 +286,7 @@ class OneThing(ExactStore):
 
 @pytest.mark.parametrize("kind", [ExactStore, OneThing])
 @pytest.mark.engine
-def test_an_exact_store_is_right_at_every_moment_while_vectors_come_in(kind):
+def test_run_mixed_workload_exact_store_has_full_recall(kind):
     base, queries = vectors(400, 8), vectors(30, 8, 1)
     data = VectorSet("mine", base, queries, "l2")
     truth = ExactNeighbours(*find_nearest(base, queries, 10, "l2"), "l2", "numpy")
@@ -315,7 +315,7 @@ def test_an_exact_store_is_right_at_every_moment_while_vectors_come_in(kind):
         assert (raw["before"] == raw["after"]).all()
 
 
-def test_a_store_that_breaks_while_inserting_is_not_waited_for():
+def test_run_mixed_workload_failing_insert_raises_error():
     class Full(NullStore):
         def add(self, ids, vectors, metadata=None):
             if len(self) >= 110:
@@ -337,7 +337,7 @@ def test_a_store_that_breaks_while_inserting_is_not_waited_for():
         )
 
 
-def test_the_ladder_is_exact_nested_and_the_same_every_time():
+def test_nested_filters_are_exact_nested_and_reproducible():
     rungs = search_loops.nested_filters(10_000, [0.5, 0.1, 0.001, 0.00001], 3)
     assert [int(mask.sum()) for mask in rungs.values()] == [5000, 1000, 10, 1]
     masks = list(rungs.values())
@@ -351,7 +351,7 @@ def test_the_ladder_is_exact_nested_and_the_same_every_time():
 
 
 @pytest.mark.engine
-def test_an_exact_store_finds_all_that_matches_on_every_rung():
+def test_filtered_search_exact_store_has_full_recall():
     base, queries = vectors(500, 8), vectors(20, 8, 1)
     ids = [str(place) for place in range(500)]
     rungs = search_loops.nested_filters(500, [1.0, 0.2, 0.008])

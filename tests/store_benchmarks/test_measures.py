@@ -36,7 +36,7 @@ def truth_of(base: np.ndarray, queries: np.ndarray, metric: str, depth: int) -> 
 
 
 @pytest.mark.parametrize("metric", ["l2", "cosine", "ip"])
-def test_distances_are_those_of_brute_force(metric):
+def test_compute_distances_matches_brute_force(metric):
     base, queries = vectors(50, 7), vectors(9, 7, 1)
     positions = np.random.default_rng(2).integers(-2, 50, size=(9, 6))
     found = measures.compute_distances(base, queries, positions, metric)
@@ -52,7 +52,7 @@ def test_distances_are_those_of_brute_force(metric):
     metric=st.sampled_from(["l2", "cosine"]),
     missing=st.floats(0, 1),
 )
-def test_quality_is_what_the_engine_says(seed, k, depth, metric, missing):
+def test_compute_quality_matches_evaluate(seed, k, depth, metric, missing):
     random = np.random.default_rng(seed)
     base, queries = random.normal(size=(40, 3)).astype(np.float32), random.normal(size=(6, 3)).astype(np.float32)
     truth = truth_of(base, queries, metric, depth)
@@ -79,7 +79,7 @@ def test_quality_is_what_the_engine_says(seed, k, depth, metric, missing):
     assert mine == pytest.approx(engine, abs=1e-12)
 
 
-def test_by_hand_one_of_two_true_neighbours_and_a_stray_that_is_as_near():
+def test_compute_quality_with_tied_neighbour_by_hand():
     """On a line: the query at 0, vectors at 1, -1, 2, 5. The truth is 0, 1 (tied); the store says 1, 3."""
     base = np.array([[1.0], [-1.0], [2.0], [5.0]], np.float32)
     data = VectorSet("line", base, np.zeros((1, 1), np.float32), "l2")
@@ -120,7 +120,7 @@ def test_by_hand_one_of_two_true_neighbours_and_a_stray_that_is_as_near():
 @pytest.mark.parametrize(
     ("far", "ties", "eps"), [(2.0, 1.0, 1.0), (2.000001, 1.0, 1.0), (2.0005, 0.5, 1.0), (2.003, 0.5, 0.5)]
 )
-def test_only_what_is_as_near_as_the_true_neighbour_counts_and_a_thousandth_farther_by_another_name(far, ties, eps):
+def test_compute_quality_recall_tolerances_by_hand(far, ties, eps):
     """On a line: the query at 0, the two true neighbours at 1 and 2; the store says 1, and one that is at `far`."""
     base = np.array([[1.0], [2.0], [-far]], np.float32)
     data = VectorSet("line", base, np.zeros((1, 1), np.float32), "l2")
@@ -129,7 +129,7 @@ def test_only_what_is_as_near_as_the_true_neighbour_counts_and_a_thousandth_fart
     assert (found[f"{RECALL_MEASURE}@2"], found["recall(of=eps)@2"], found["recall(of=k)@2"]) == (ties, eps, 0.5)
 
 
-def test_where_all_distances_are_much_alike_strangers_are_no_neighbours():
+def test_compute_quality_high_dimension_rejects_near_misses():
     """In 1,536 dimensions the 11th to the 20th are hardly farther than the 10th, and still none of the first ten."""
     base, queries = vectors(2000, 1536), vectors(10, 1536, 1)
     truth = truth_of(base, queries, "l2", 20)
@@ -138,7 +138,7 @@ def test_where_all_distances_are_much_alike_strangers_are_no_neighbours():
     assert found["recall(of=eps)@10"] > 0.1
 
 
-def test_of_scaled_copies_of_one_vector_each_is_right_by_the_cosine():
+def test_compute_quality_cosine_scaled_copies_are_ties():
     """They differ by what doubles round, some 1e-16, of which no share is enough."""
     random = np.random.default_rng(0)
     one = random.normal(size=16)
@@ -153,7 +153,7 @@ def test_of_scaled_copies_of_one_vector_each_is_right_by_the_cosine():
     assert measures.compute_quality(truth, np.arange(60, 70)[None], data, 10)[f"{RECALL_MEASURE}@10"] == 0.0
 
 
-def test_inner_products_make_distances_below_zero_and_the_truth_is_still_perfect():
+def test_compute_quality_negative_distances_have_full_recall():
     base, queries = vectors(300, 5), vectors(20, 5, 1)
     truth = truth_of(base, queries, "ip", 100)
     assert (truth.distances[:, 9] < 0).all()
@@ -162,7 +162,7 @@ def test_inner_products_make_distances_below_zero_and_the_truth_is_still_perfect
     assert found["recall@10"] == pytest.approx(0.1)
 
 
-def test_a_vector_that_stands_twice_counts_once_and_an_unknown_one_never():
+def test_compute_quality_counts_duplicates_once_and_ignores_unknown():
     base, queries = vectors(50, 4), vectors(1, 4, 1)
     data = VectorSet("x", base, queries, "l2")
     truth = truth_of(base, queries, "l2", 4)
@@ -172,7 +172,7 @@ def test_a_vector_that_stands_twice_counts_once_and_an_unknown_one_never():
     assert found["mrr@4"] == 0.5
 
 
-def test_a_truth_that_is_too_shallow_is_refused():
+def test_compute_quality_k_beyond_truth_depth_raises_error():
     base, queries = vectors(50, 4), vectors(2, 4, 1)
     data = VectorSet("x", base, queries, "l2")
     with pytest.raises(
@@ -181,7 +181,7 @@ def test_a_truth_that_is_too_shallow_is_refused():
         measures.compute_quality(truth_of(base, queries, "l2", 5), np.zeros((2, 10), np.int64), data, 10)
 
 
-def test_fewer_vectors_than_k_are_all_that_can_be_found():
+def test_compute_quality_fewer_vectors_than_k_has_full_recall():
     base, queries = vectors(3, 4), vectors(2, 4, 1)
     truth = truth_of(base, queries, "l2", 10)
     positions = np.concatenate([truth.neighbours, np.full((2, 2), -1)], axis=1)
@@ -190,7 +190,7 @@ def test_fewer_vectors_than_k_are_all_that_can_be_found():
     assert found["recall(of=k)@5"] == found[f"{RECALL_MEASURE}@5"] == 0.6
 
 
-def test_the_published_neighbours_of_real_vectors_are_perfect(shared):
+def test_compute_quality_published_neighbours_have_full_recall(shared):
     folder = shared("ann_bigann10k")
 
     def read(name, width, kind):
@@ -208,7 +208,7 @@ def test_the_published_neighbours_of_real_vectors_are_perfect(shared):
     assert found["precision@10"] == found["mrr@10"] == 1.0
 
 
-def test_an_honest_store_tells_no_lies():
+def test_distance_errors_correct_distances_returns_empty():
     base, queries = vectors(200, 16), vectors(10, 16, 1)
     for metric in ("l2", "cosine", "ip"):
         truth = truth_of(base, queries, metric, 10)
@@ -219,7 +219,7 @@ def test_an_honest_store_tells_no_lies():
 
 
 @pytest.mark.parametrize("metric", ["l2", "cosine", "ip"])
-def test_rounding_of_single_precision_is_no_lie_even_where_every_distance_is_0(metric):
+def test_distance_errors_ignores_float32_rounding_near_zero(metric):
     """Each query is in the base, and k is 1. By inner product each has a neighbour at a right angle, at distance 0."""
     base = vectors(50, 16) + 3
     queries, positions = base[:10].copy(), np.arange(10)[:, None]
@@ -237,7 +237,7 @@ def test_rounding_of_single_precision_is_no_lie_even_where_every_distance_is_0(m
     assert far == ["100% of the reported distances are wrong (typically 2 instead of 0)"]
 
 
-def test_a_wrong_distance_is_told_as_a_ratio_where_there_is_one():
+def test_distance_errors_scaled_or_squared_distances_are_named():
     base = np.array([[3.0, 4.0], [6.0, 8.0]], np.float32)
     data = VectorSet("x", base, np.zeros((1, 2), np.float32), "l2")
     assert measures.distance_errors(np.array([[0, 1]]), np.array([[10.0, 20.0]]), data) == [
@@ -250,7 +250,7 @@ def test_a_wrong_distance_is_told_as_a_ratio_where_there_is_one():
 
 @pytest.mark.parametrize("metric", ["l2", "cosine", "ip"])
 @pytest.mark.parametrize("k", [1, 10])
-def test_lies_similarities_instead_of_distances_are_named(metric, k):
+def test_distance_errors_similarities_are_named(metric, k):
     base, queries = vectors(200, 16), vectors(10, 16, 1)
     data = VectorSet("x", base, queries, metric)
     truth = truth_of(base, queries, metric, k)
@@ -259,7 +259,7 @@ def test_lies_similarities_instead_of_distances_are_named(metric, k):
     assert "did you return similarities?" in note
 
 
-def test_fewer_answers_than_asked_for_are_no_lie():
+def test_distance_errors_ignores_missing_results():
     base, queries = vectors(5, 4), vectors(2, 4, 1)
     truth = truth_of(base, queries, "l2", 5)
     positions = np.concatenate([truth.neighbours, np.full((2, 3), -1)], axis=1)
@@ -267,7 +267,7 @@ def test_fewer_answers_than_asked_for_are_no_lie():
     assert measures.distance_errors(positions, claimed, VectorSet("x", base, queries, "l2")) == []
 
 
-def test_each_lie_is_found():
+def test_distance_errors_finds_each_kind_of_error():
     base, queries = vectors(200, 16), vectors(10, 16, 1)
     data = VectorSet("x", base, queries, "l2")
     truth = truth_of(base, queries, "l2", 10)
@@ -285,7 +285,7 @@ def test_each_lie_is_found():
     assert measures.distance_errors(truth.neighbours, unsaid, data) == ["100% of the results have no distance"]
 
 
-def test_times_of_repeats_are_pooled_and_never_averaged():
+def test_summarise_search_latency_pools_repeats():
     raw = np.array([[1e6] * 99 + [100e6], [1e6] * 100])
     found = measures.summarise_search_latency(raw)
     assert found.n == 200
@@ -310,7 +310,7 @@ def readings(**changed):
     return np.tile([told[name] for name in names], (3, 1))
 
 
-def test_a_quiet_machine_leaves_no_doubts():
+def test_assess_clock_idle_machine_has_no_doubts():
     found = observation.assess_clock(quiet())
     assert found.doubts == []
     assert found.floor_ms == pytest.approx(0.009)
@@ -330,7 +330,7 @@ def test_a_quiet_machine_leaves_no_doubts():
         ({"readings": readings(stolen=5)}, "the host took 5% of the CPU time"),
     ],
 )
-def test_clock_disturbed_measurement_is_doubtful(changed, doubt):
+def test_assess_clock_disturbed_measurement_is_doubtful(changed, doubt):
     assert observation.assess_clock(quiet(**changed), usual_floor_ns=9e3).doubts == [doubt]
 
 
@@ -346,11 +346,11 @@ def test_clock_disturbed_measurement_is_doubtful(changed, doubt):
         {"readings": readings(stolen=0.6, ticks=2)},  # one or two ticks
     ],
 )
-def test_clock_normal_jitter_is_not_doubtful(changed):
+def test_assess_clock_normal_jitter_is_not_doubtful(changed):
     assert observation.assess_clock(quiet(**changed), usual_floor_ns=9e3).doubts == []
 
 
-def test_clock_of_an_idle_machine_doubts_few_of_many_configurations():
+def test_assess_clock_idle_machine_has_few_false_doubts():
     """Rounds as measured by CPU time: 5% noise, 2 interruptions per second of 5 ms on average, 2% slow moments."""
     random = np.random.default_rng(11)
     doubted = 0
@@ -367,13 +367,13 @@ def test_clock_of_an_idle_machine_doubts_few_of_many_configurations():
     assert doubted < 0.1 * 500
 
 
-def test_a_server_may_be_waited_for_and_a_slow_machine_is_known_by_its_floor():
+def test_assess_clock_ignores_server_waits_and_detects_slow_floor():
     waiting = readings(cpu_seconds=0.1, switches=500)
     assert observation.assess_clock(quiet(readings=waiting), in_process=False).doubts == []
     assert "1.8 times as long" in observation.assess_clock(quiet(), usual_floor_ns=5000).doubts[0]
 
 
-def test_where_the_system_tells_nothing_nothing_is_claimed():
+def test_assess_clock_nan_readings_has_no_doubts():
     found = observation.assess_clock(
         quiet(readings=readings(switches=np.nan, faults=np.nan, stolen=np.nan, ticks=np.nan))
     )
@@ -387,7 +387,7 @@ def loaded(due, began, ended, **changed):
     return {name: np.array(value) for name, value in raw.items()}
 
 
-def test_load_by_hand():
+def test_summarise_load_by_hand():
     """Three queries due at 0, 10 and 20 ms; the first takes 30 ms, so the others begin at 30 and 31 and take 1 ms."""
     ms = 1_000_000
     found = measures.summarise_load(loaded([0, 10 * ms, 20 * ms], [0, 30 * ms, 31 * ms], [30 * ms, 31 * ms, 32 * ms]))
@@ -400,7 +400,7 @@ def test_load_by_hand():
     assert not found.kept_up
 
 
-def test_a_low_rate_is_answered_no_faster_than_it_is_asked():
+def test_summarise_load_low_rate_qps_equals_rate():
     """Three queries in ten seconds, each answered in a millisecond; and one alone, after which nothing more was due."""
     s, ms = 1_000_000_000, 1_000_000
     due = np.array([0, 10 * s // 3, 20 * s // 3])
@@ -412,7 +412,7 @@ def test_a_low_rate_is_answered_no_faster_than_it_is_asked():
     assert measures.summarise_load(loaded([0], [0], [ms], rate=np.nan)).qps == pytest.approx(1000)
 
 
-def test_queries_that_were_given_up_have_waited_until_the_end():
+def test_summarise_load_dropped_queries_wait_until_end():
     ms = 1_000_000
     raw = loaded([0, 10 * ms, 20 * ms], [0, 30 * ms, -1], [30 * ms, 31 * ms, -1], stopped_ns=50 * ms, empty=1)
     found = measures.summarise_load(raw, "each had a copy")
@@ -423,7 +423,7 @@ def test_queries_that_were_given_up_have_waited_until_the_end():
     assert found.note == "each had a copy; 1 of 3 queries were dropped before they could be sent; 1 results were empty"
 
 
-def test_clients_that_should_have_run_and_did_not_are_told():
+def test_summarise_load_busy_cpu_is_doubtful_in_closed_loop_only():
     ms = 1_000_000
     times = [0, ms], [0, ms], [ms, 2 * ms]
     busy = np.tile([1.0, 0.5, 100, 0, 0, 0], (2, 1))
@@ -434,7 +434,7 @@ def test_clients_that_should_have_run_and_did_not_are_told():
         assert measures.summarise_load(loaded(*times, readings=busy, **changed)).doubts == []
 
 
-def test_filters_by_hand():
+def test_summarise_filtered_search_by_hand():
     """Vectors at 0 … 9 on a line, of which the even ones match; the query is at 0, and the store returns 0, 1, 4."""
     base = np.arange(10, dtype=np.float32)[:, None]
     data = VectorSet("line", base, np.zeros((1, 1), np.float32), "l2")
@@ -452,7 +452,7 @@ def test_filters_by_hand():
     assert (all_of_them.recall, all_of_them.returned, all_of_them.wrong) == (1.0, 1.0, 0)
 
 
-def test_searching_among_newcomers_by_hand():
+def test_summarise_mixed_workload_by_hand():
     """The base at 10 and 20 on a line, newcomers at 1 and 2, the query at 0, k = 1.
 
     The first search begins before any is in and finds 10: right. The second begins when 1 is in and finds 10: wrong.
@@ -481,7 +481,7 @@ def test_searching_among_newcomers_by_hand():
     assert (found.latency.p50, found.alone.p50) == (3.0, 1.0)
 
 
-def test_changes_that_cannot_be_judged_are_left_out():
+def test_summarise_updates_ignores_nan():
     raw = {"ns": np.array([1e6, 3e6, 5e6]), "search_ns": np.array([2e6] * 3), "seen": np.array([1.0, 0.0, np.nan])}
     found = measures.summarise_updates("delete", raw)
     assert (found.visible, found.latency.mean, found.latency.n) == (0.5, 3.0, 3)
@@ -505,7 +505,7 @@ class Hoarding:
 
 
 @pytest.mark.parametrize(("kind", "visible"), [(lambda: ExactStore(metric="l2"), 1.0), (Hoarding, 0.0)])
-def test_an_update_is_seen_where_the_new_place_has_it_and_the_old_one_has_not(kind, visible):
+def test_time_updates_update_is_visible_only_if_old_vector_is_gone(kind, visible):
     base = vectors(60, 4)
     ids = [str(place) for place in range(60)]
     store = kind()
@@ -515,7 +515,7 @@ def test_an_update_is_seen_where_the_new_place_has_it_and_the_old_one_has_not(ki
     assert measures.summarise_updates("update", raw).visible == visible
 
 
-def test_quality_agrees_with_evaluate_where_all_true_neighbours_are_relevant():
+def test_compute_quality_incomplete_results_match_evaluate():
     """Two of three queries miss some of the 12 true neighbours, and one returns fewer rows than k."""
     random = np.random.default_rng(3)
     base = random.normal(size=(40, 4)).astype(np.float32)

@@ -46,7 +46,7 @@ def file(tmp_path_factory):
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_the_page_is_drawn_and_acts_on_no_name(file, opened, scheme):
+def test_bench_page_draws_charts_and_escapes_names(file, opened, scheme):
     shown = opened(file, charts=True, scheme=scheme)
     assert shown.locator("[data-chart] svg").count() == shown.locator("[data-chart]").count() == 14
     assert shown.text_content("h1") == f"Vector stores on <b>toy</b> {EVIL}"
@@ -55,7 +55,7 @@ def test_the_page_is_drawn_and_acts_on_no_name(file, opened, scheme):
     assert "exceeds <b>maximum</b>" in shown.text_content("#bench-unmeasured")
 
 
-def test_a_click_on_a_name_leaves_that_store_alone(file, opened):
+def test_bench_page_legend_click_highlights_one_store(file, opened):
     shown = opened(file, charts=True)
     lines = "#chart-bench-frontier .mark-line.role-mark path"
     assert set(shown.locator(lines).evaluate_all("all => all.map(one => one.getAttribute('opacity'))")) == {"1"}
@@ -65,7 +65,7 @@ def test_a_click_on_a_name_leaves_that_store_alone(file, opened):
     )
 
 
-def test_settings_are_sorted_by_what_they_are_worth(file, opened):
+def test_bench_page_frontier_table_sorts_by_numeric_value(file, opened):
     shown = opened(file, charts=True)
     shown.locator("#bench-frontier th button:has-text('QPS')").first.click()
     values = shown.locator("#bench-frontier table").first.locator("tbody tr td:nth-child(3)")
@@ -74,7 +74,7 @@ def test_settings_are_sorted_by_what_they_are_worth(file, opened):
     assert figures[0] == pytest.approx(1000 / 0.03)
 
 
-def test_nothing_is_wider_than_a_phone(file, opened):
+def test_bench_page_on_phone_has_no_horizontal_scrolling(file, opened):
     shown = opened(file, charts=True)
     shown.set_viewport_size({"width": 360, "height": 800})
     shown.wait_for_function("document.documentElement.scrollWidth <= 360")

@@ -110,7 +110,7 @@ def rows_of(table: Table) -> list[dict[str, str]]:
 # The whole report.
 
 
-def test_report_has_all_sections_in_order():
+def test_bench_report_has_all_sections_in_order():
     sections = build_report(whole()).select_sections("html")
     assert [section.id for section in sections] == [
         "recall", "frontier", "quality", "latency", "costs", "relevance", "load", "filters", "updates", "unmeasured",
@@ -121,7 +121,7 @@ def test_report_has_all_sections_in_order():
     assert shown == ["recall", "frontier", "quality", "latency", "details"]
 
 
-def test_report_names_data_facts_and_provenance():
+def test_bench_report_has_data_facts_and_provenance():
     shown = build_report(whole())
     assert shown.title == "Vector stores on toy"
     assert shown.created == "2026-11-15T12:00:00+00:00"
@@ -136,13 +136,13 @@ def test_report_names_data_facts_and_provenance():
     ]
 
 
-def test_report_fits_a_terminal_of_80_columns():
+def test_bench_report_fits_80_columns():
     _, dropped = render_report(build_report(whole()), 80)
     assert "disk" in dropped
     assert render_report(build_report(whole()), 200)[1] == []
 
 
-def test_markdown_has_every_table_the_summary_and_what_failed():
+def test_bench_markdown_has_tables_summary_and_failures():
     text = markdown(whole())
     assert "17,100 queries per second" in text
     assert "| annoy | not reached | not reached | not reached | - | - | - |" in text
@@ -150,7 +150,7 @@ def test_markdown_has_every_table_the_summary_and_what_failed():
     assert "| hnswlib m=32 ef_search=80 |" in text
 
 
-def test_latex_has_a_table_per_store_with_the_best_in_bold():
+def test_bench_latex_has_row_per_store_with_best_in_bold():
     text = latex(whole())
     assert re.search(r"hnswlib +& 0\.9950 & \\textbf\{22,105\} +& \\textbf\{17,100\}", text)
     assert re.search(
@@ -164,7 +164,7 @@ def test_latex_has_a_table_per_store_with_the_best_in_bold():
     assert "unreliable" not in latex(sweep(point("a", 0.96, 0.1), point("b", 0.96, 0.2)))
 
 
-def test_hostile_names_are_texts_in_every_format():
+def test_bench_report_hostile_names_are_escaped():
     odd = "[bold]x[/bold] \x1b[31m <b>|&_%"
     result = replace(sweep(point("a", 0.96, 1.0, name=odd)), data=odd)
     assert "<b>" not in markdown(result)
@@ -173,7 +173,7 @@ def test_hostile_names_are_texts_in_every_format():
     assert "\x1b" not in markdown(result)
 
 
-def test_long_list_is_shortened_on_a_terminal_only():
+def test_bench_report_long_table_is_shortened_on_terminal_only():
     points = [
         point(f"s{s}", 0.5 + 0.05 * i, 1 + i, search={"ef": i}, relevance={"ndcg@10": 0.1 * i})
         for s in range(4)
@@ -190,7 +190,7 @@ def test_long_list_is_shortened_on_a_terminal_only():
     assert len(tables_for(result, "markdown")["quality"].rows) == 40
 
 
-def test_every_format_has_percentiles_and_mrr_at_each_cutoff():
+def test_bench_report_has_percentiles_and_mrr_at_each_cutoff():
     quality = {f"{name}@{k}": 0.9 for k in (1, 10) for name in ("recall(of=eps,eps=1e-06)", "recall", "precision")}
     made = point("a", 0.9, 1.0)
     one = replace(made, quality={**quality, "mrr@1": 0.7071, "mrr@10": 0.8642, RECALL: 0.9})
@@ -202,7 +202,7 @@ def test_every_format_has_percentiles_and_mrr_at_each_cutoff():
     assert "one search at k = 10; a search at a smaller k may find less" in tables_for(result, "html")["quality"].note
 
 
-def test_forced_configurations_are_labelled_in_every_table():
+def test_bench_report_labels_forced_configurations():
     built = {"index": "hnsw"}
     result = sweep(
         point("pgvector", 0.96, 0.1, build=built, search={"ef_search": 40}),
@@ -218,7 +218,7 @@ def test_forced_configurations_are_labelled_in_every_table():
 # Tables.
 
 
-def test_frontier_table_names_only_the_options_that_differ():
+def test_frontier_table_labels_have_only_differing_options():
     assert [row[0] for row in frontier(whole()).texts()][:4] == [
         "hnswlib m=16 ef_search=10",
         "hnswlib m=16 ef_search=40",
@@ -227,21 +227,21 @@ def test_frontier_table_names_only_the_options_that_differ():
     ]
 
 
-def test_dominated_configurations_are_only_in_the_table_of_all():
+def test_dominated_configurations_are_only_in_full_table():
     tables = tables_for(whole(), "html")
     assert len(tables["frontier"].rows) == 7
     assert len(tables["all"].rows) == 8
     assert tables["all"].collapsed
 
 
-def test_best_value_of_each_column_is_marked():
+def test_frontier_table_marks_best_value_per_column():
     assert best(frontier(whole())) == {
         "recall": "1.0000", "QPS": "33,333", "p50 ms": "0.030", "p99 ms": "0.060", "build s": "0.020",
         "memory": "4.9 MB", "disk": "6.8 MB",
     }  # fmt: skip
 
 
-def test_unreliable_times_are_marked_in_every_table():
+def test_bench_tables_mark_unreliable_times():
     row = rows_by_store(frontier(whole()))["hnswlib m=16 ef_search=160"]
     assert row[:4] == ["0.9950", "5,882?", "0.170?", "0.340?"]
     speeds = rows_by_store(build_recall_level_table(whole()))["hnswlib"]
@@ -249,13 +249,13 @@ def test_unreliable_times_are_marked_in_every_table():
     assert "?" not in "".join(rows_by_store(build_recall_level_table(whole()))["exact"])
 
 
-def test_unreached_recall_level_is_stated_and_never_0():
+def test_recall_level_table_unreached_level_is_not_zero():
     table = rows_by_store(build_recall_level_table(whole()))
     assert table["annoy"] == ["not reached"] * 3 + ["-"] * 3
     assert table["faiss ivf"][2] == "not reached"
 
 
-def test_null_store_is_not_ranked():
+def test_bench_report_null_store_is_not_ranked():
     assert "null" not in " ".join(row[0] for row in frontier(whole()).texts())
     floor = "latency includes the overhead of the harness (checks and ids), 0.002 ms per query for all stores"
     assert floor in list_benchmark_notes(whole())
@@ -264,7 +264,7 @@ def test_null_store_is_not_ranked():
     assert ["mine", "slow to open"] in tables_for(own, "terminal")["limitations"].texts()
 
 
-def test_null_store_that_stalls_is_in_the_load_table_only():
+def test_bench_report_stalling_null_store_is_in_load_table_only():
     stalls = point("null", 0.0, 0.01, search={"stall_ms": 300, "every": 500}, loads=[load(200.0, 290.0, 0.02)])
     assert build_load_table(sweep(stalls)).texts()[0][:4] == ["null", "1", "200", "200"]
     assert summarise_benchmark(sweep(stalls)) == [
@@ -277,14 +277,14 @@ def test_null_store_that_stalls_is_in_the_load_table_only():
     assert null_store_latency(both) == 0.002  # not its own time, because it was configured to take longer
 
 
-def test_load_table_has_both_clocks():
+def test_load_table_has_latency_and_service_times():
     rows = [row[2:] for row in build_load_table(whole()).texts()]
     assert rows[0][:3] == ["closed loop", "11,800", "-"]
     assert rows[1] == ["500", "500", "yes", "0.300", "0.500", "0.200", "0.400"]
     assert rows[2] == ["5,000", "4,100", "no", "0.300", "48.0", "0.200", "0.500"]
 
 
-def test_doubtful_load_is_marked_and_explained():
+def test_load_table_marks_doubtful_load_with_note():
     busy = replace(load(500.0, 0.5, 0.4), doubts=["the host took 4% of the CPU time"])
     result = sweep(point("a", 0.96, 1.0, loads=[busy]))
     assert build_load_table(result).texts()[0][3:7] == ["500?", "yes", "0.300?", "0.500?"]
@@ -297,7 +297,7 @@ def test_doubtful_load_is_marked_and_explained():
     assert build_load_table(copied).texts()[0][-1] == "each client had a copy"
 
 
-def test_recall_legend_explains_the_measure():
+def test_frontier_table_recall_legend_explains_measure():
     name = "recall(of=eps,eps=1e-06)@10"
     legends = {heading.title: heading.legend for heading in frontier(whole()).columns}
     assert legends["recall"] == (
@@ -306,20 +306,20 @@ def test_recall_legend_explains_the_measure():
     assert explain_recall("recall(of=eps)@5").endswith("with a tolerance of one thousandth")
 
 
-def test_cost_column_is_shown_only_if_a_price_was_given():
+def test_frontier_table_has_cost_only_with_price():
     table = frontier(sweep(point("a", 0.96, 1.0, cost_per_million=0.25)))
     assert table.columns[-1].legend == "cost of a million queries on one thread at the given price"
     assert column(table, "cost/million") == ["0.25"]
     assert "cost/million" not in titles(frontier(whole()))
 
 
-def test_insert_rate_is_not_called_a_maximum():
+def test_mixed_table_insert_rate_legend_is_not_a_maximum():
     table = build_mixed_table(whole())
     assert table.columns[1].title == "inserts/s"
     assert "so a store may allow more" in table.columns[1].legend
 
 
-def test_unsupported_operations_are_listed_as_not_measured():
+def test_bench_report_lists_unsupported_operations():
     result = sweep(point("a", 0.96, 1.0), point("usearch", 0.97, 0.5, unsupported=["filter", "load"]))
     assert tables_for(result, "terminal")["unmeasured"].texts() == [
         ["usearch", "filter", "the store cannot filter"],
@@ -328,7 +328,7 @@ def test_unsupported_operations_are_listed_as_not_measured():
     assert "unmeasured" not in tables_for(sweep(point("a", 0.96, 1.0)), "markdown")
 
 
-def test_failure_has_the_name_that_the_user_gave():
+def test_describe_failures_uses_configured_name():
     broken = FailedConfiguration(Configuration("mine:Store", {"m": 4}, name="mine"), "insert", "no")
     assert describe_failures(sweep(failures=[broken])) == ["mine m=4, insert: no"]
 
@@ -336,14 +336,14 @@ def test_failure_has_the_name_that_the_user_gave():
 # Notes and summary.
 
 
-def test_doubts_are_listed_in_a_note_up_to_a_maximum():
+def test_list_benchmark_notes_limits_listed_doubts():
     [note] = [line for line in list_benchmark_notes(whole()) if line.startswith("?")]
     assert "hnswlib m=16 ef_search=160 (341 involuntary switches; 4% of the time was stolen)" in note
     [note] = [line for line in list_benchmark_notes(doubted(whole())) if line.startswith("?")]
     assert "and 4 more" in note
 
 
-def test_doubts_and_summary_have_the_same_counts():
+def test_summary_doubt_counts_match_list_doubts():
     doubt = ("the repeats differ by 40% in speed",)
     result = doubted(whole())
     points = [
@@ -359,7 +359,7 @@ def test_doubts_and_summary_have_the_same_counts():
     assert "and 8 more" in next(line for line in list_benchmark_notes(result) if line.startswith("?"))
 
 
-def test_summary_names_fastest_smallest_and_what_failed():
+def test_summary_names_fastest_smallest_and_failures():
     assert summarise_benchmark(whole()) == [
         "With a filter that matches 50% of the vectors hnswlib (ef_search=40) is the fastest at recall 0.95: 12,500 "
         "queries per second; no other store reaches it.",
@@ -385,7 +385,7 @@ def filtered(recall, name="", wrong=0, returned=1.0):
     return [FilteredSearch(0.0100025, 100, returned, recall, wrong, latency(0.1), name)]
 
 
-def test_summary_names_stores_that_fail_requirements():
+def test_summary_names_stores_failing_requirements():
     result = sweep(
         point("a", 0.96, 0.1, filters=filtered(0.4, "lang=de", returned=0.5)),
         point("b", 0.96, 0.2, filters=filtered(0.97)),
@@ -409,7 +409,7 @@ def test_summary_names_stores_that_fail_requirements():
     assert "equirements" not in " ".join(summarise_benchmark(sweep(point("a", 0.96, 0.1))))
 
 
-def test_summary_does_not_rank_stores_within_the_variation():
+def test_summary_ignores_differences_within_variation():
     close = sweep(point("a", 0.96, 0.100), point("b", 0.96, 0.103))
     assert "within the variation between repeats" in summarise_benchmark(close)[0]
     apart = sweep(point("a", 0.96, 0.100), point("b", 0.96, 0.106))
@@ -421,13 +421,13 @@ def test_summary_does_not_rank_stores_within_the_variation():
     assert "3.0 times as many as c" in summarise_benchmark(sweep(once[0], once[2]))[0]
 
 
-def test_summary_states_that_times_are_doubtful():
+def test_summary_has_doubtful_times():
     sentences = summarise_benchmark(doubted(sweep(point("a", 0.96, 0.1), point("b", 0.96, 0.2))))
     assert sentences[0].endswith("2.0 times as many as b; these times are doubtful.")
     assert sentences[-1].startswith("All times are doubtful (marked ?).")
 
 
-def test_summary_names_a_store_that_is_smallest_and_built_fastest_once():
+def test_summary_smallest_and_fastest_built_store_is_named_once():
     result = sweep(
         point("a", 0.96, 1.0, memory=10_000_000, seconds=1.0), point("b", 0.97, 2.0, memory=20_000_000, seconds=2.0)
     )
@@ -437,13 +437,13 @@ def test_summary_names_a_store_that_is_smallest_and_built_fastest_once():
     )
 
 
-def test_summary_without_a_store_at_the_recall_names_the_closest():
+def test_summary_without_store_at_recall_names_closest():
     assert summarise_benchmark(sweep(point("a", 0.5, 1.0), point("b", 0.7, 9.0)))[0] == (
         "No store reaches recall 0.95; b is closest, with 0.700."
     )
 
 
-def test_summary_without_results_names_the_failures():
+def test_summary_without_results_names_failures():
     broken = FailedConfiguration(Configuration("chroma"), "insert", "no")
     assert summarise_benchmark(sweep(failures=[broken])) == [
         "No store could be measured.",
@@ -452,7 +452,7 @@ def test_summary_without_results_names_the_failures():
     assert "No store could be measured." in page(sweep(failures=[broken]))
 
 
-def test_sufficient_recall_is_the_lowest_above_all_insufficient_ones():
+def test_sufficient_recall_is_above_all_insufficient_ones():
     first, second = whole().sufficient_recalls
     assert (first.measure, first.score, first.highest_recall, first.recall) == ("ndcg@10", 0.412, 1.0, 0.955)
     # By hand: 0.412 - 0.005 = 0.407 is missed at recall 0.94 (0.405) and met from 0.955 (0.409) on.
@@ -491,7 +491,7 @@ def filtered_sweep():
     )
 
 
-def test_summary_recommends_the_fastest_store_with_the_filter():
+def test_summary_recommends_fastest_store_with_filter():
     sentences = summarise_benchmark(filtered_sweep())
     assert sentences[:3] == [
         "With a filter that matches 1% of the vectors cells (ef_search=64) is the fastest at recall 0.95: 8,333 "
@@ -509,7 +509,7 @@ def test_summary_recommends_the_fastest_store_with_the_filter():
     jsonschema.validate(json.loads(json.dumps(data, allow_nan=False)), SCHEMA)
 
 
-def test_summary_groups_many_filters_by_their_fastest_store():
+def test_summary_groups_filters_by_fastest_store():
     shares = (0.9, 0.5, 0.01)
     fast = [FilteredSearch(share, 100, 1.0, 1.0, 0, latency(0.1 if share > 0.1 else 9.0)) for share in shares]
     slow = [
@@ -521,7 +521,7 @@ def test_summary_groups_many_filters_by_their_fastest_store():
     )
 
 
-def test_filter_table_has_selectivity_only_with_named_filters():
+def test_filter_table_has_selectivity_for_named_filters_only():
     random = build_filter_table(sweep(point("a", 0.96, 0.1, filters=filtered(0.97))))
     assert random.texts()[0][:2] == ["1%", "a"]
     assert "selectivity" not in titles(random)
@@ -530,7 +530,7 @@ def test_filter_table_has_selectivity_only_with_named_filters():
     assert column(own, "selectivity") == ["1%"]
 
 
-def test_filter_tables_have_percentiles_qps_repeats_and_marks():
+def test_filter_table_has_percentiles_qps_repeats_and_marks():
     table = build_filter_table(filtered_sweep())
     assert titles(table) == [
         "filter", "store", "recall", "QPS", "p50 ms", "p95 ms", "p99 ms", "returned", "wrong", "matching", "repeats",
@@ -547,7 +547,7 @@ def test_filter_tables_have_percentiles_qps_repeats_and_marks():
     assert "cells ef_search=64 with a filter that matches 1% of the vectors (the repeats differ by 40%" in note
 
 
-def test_csv_of_filters_has_every_setting_and_marks_operating_points():
+def test_filter_csv_has_every_setting_and_operating_points():
     rows = rows_of(build_filter_rows(filtered_sweep()))
     assert [(row["configuration"], row["operating_point"], row["repeats"]) for row in rows] == [
         ("graph:ef_search=10", "true", "3"),
@@ -572,7 +572,7 @@ def with_reused(result, stores):
     return replace(result, points=[mark(one) for one in result.points])
 
 
-def test_reused_results_are_marked_with_their_date_in_every_format():
+def test_bench_report_marks_reused_results_with_date():
     result = with_reused(whole(), {"hnswlib"})
     dates = dict(zip(column(frontier(result), "store"), column(frontier(result), "reused"), strict=True))
     assert dates["hnswlib m=16 ef_search=10"] == "2026-11-14 08:30"
@@ -591,7 +591,7 @@ def test_reused_results_are_marked_with_their_date_in_every_format():
         assert "2026-11-14 08:30" in text
 
 
-def test_summary_states_that_reused_and_new_results_are_compared():
+def test_summary_mixed_reused_and_new_results_is_stated():
     text = " ".join(summarise_benchmark(with_reused(whole(), {"hnswlib"})))
     assert "are reused (made 2026-11-14) and compared with new ones; measure all again with `--fresh`" in text
     everything = with_reused(whole(), {"hnswlib", "exact", "faiss", "annoy"})
@@ -606,7 +606,7 @@ def test_summary_states_that_reused_and_new_results_are_compared():
 # CSV, JSON and layouts.
 
 
-def test_csv_has_a_row_per_configuration_with_a_column_per_option():
+def test_bench_csv_has_row_per_configuration_and_column_per_option():
     rows = rows_of(build_point_rows(whole()))
     assert len(rows) == 9
     one = rows[2]
@@ -617,13 +617,13 @@ def test_csv_has_a_row_per_configuration_with_a_column_per_option():
     assert rows[3]["doubts"] == "341 involuntary switches; 4% of the time was stolen"
 
 
-def test_csv_of_loads_has_both_clocks():
+def test_load_csv_has_latency_and_service_times():
     rows = rows_of(build_load_rows(whole()))
     assert [row["rate"] for row in rows] == ["", "500.0", "5000.0"]
     assert (rows[2]["p99_ms"], rows[2]["service_p99_ms"], rows[2]["kept_up"]) == ("48.0", "0.5", "false")
 
 
-def test_json_follows_its_schema_and_is_read_back(tmp_path):
+def test_bench_json_is_valid_and_round_trips(tmp_path):
     file = tmp_path / "sweep.json"
     report(whole(), file)
     data = json.loads(file.read_text())
@@ -638,7 +638,7 @@ def test_json_follows_its_schema_and_is_read_back(tmp_path):
     assert markdown(again) == markdown(whole())
 
 
-def test_json_of_version_1_is_read_and_computed_again(tmp_path):
+def test_bench_json_version_1_is_read_and_recomputed(tmp_path):
     data = to_json_data(sweep(point("pgvector", 0.96, 0.1, search={"ef_search": 40, "force": True})))
     data["circumstances"] = {**data.pop("provenance"), "made": "2026-01-01"}
     text = json.dumps({**data, "schema": "ragauge-sweep/1"}).replace("pgvector forced", "pgvector")
@@ -649,7 +649,7 @@ def test_json_of_version_1_is_read_and_computed_again(tmp_path):
     assert result.provenance == {"made": "2026-01-01"}
 
 
-def test_stored_benchmark_folder_of_version_1_is_opened():
+def test_bench_folder_version_1_is_read():
     file = find_benchmark_file(GOLDEN_FOLDER)
     assert file == str(GOLDEN_FOLDER / "sweep.json")
     stored = json.loads(Path(file).read_text())
@@ -670,12 +670,12 @@ def test_stored_benchmark_folder_of_version_1_is_opened():
         ({"threads": [1]}, r"threads: expected an integer, got \[1\]"),
     ],
 )
-def test_json_of_something_else_is_refused(change, message):
+def test_bench_json_invalid_data_raises_error(change, message):
     with pytest.raises(BadInput, match=message):
         from_record_data(StoreBenchmark, {**to_json_data(whole()), **change}, source="x.json")
 
 
-def test_results_folder_has_files_for_what_was_measured(tmp_path):
+def test_results_folder_has_files_for_measured_parts_only(tmp_path):
     assert list(list_result_files(whole()).values()) == [
         "sweep.json", "points.csv", "report.md", "report.html", "loads.csv", "filters.csv",
     ]  # fmt: skip
@@ -686,7 +686,7 @@ def test_results_folder_has_files_for_what_was_measured(tmp_path):
     assert find_benchmark_file("nowhere") is None
 
 
-def test_format_is_that_of_the_ending_or_the_named_one():
+def test_format_for_path_bench_uses_name_or_file_extension():
     formats = find_formats(StoreBenchmark)
     assert {format_for_path(f"x{one.ending}", None, formats) for one in formats.values()} == {
         "html", "json", "csv", "markdown", "latex",
@@ -698,7 +698,7 @@ def test_format_is_that_of_the_ending_or_the_named_one():
         format_for_path("x.tex", "latx", formats)
 
 
-def test_report_writes_the_layout_of_a_convention(tmp_path):
+def test_report_convention_option_applies_to_ragdbeval_only(tmp_path):
     file = tmp_path / "theirs.csv"
     assert isinstance(report(whole(), file, format="ragdbeval-csv", convention="ragdbeval"), StoreBenchmark)
     assert {row["convention"] for row in csv.DictReader(io.StringIO(file.read_text()))} == {"ragdbeval"}
@@ -708,7 +708,7 @@ def test_report_writes_the_layout_of_a_convention(tmp_path):
         report(whole(), tmp_path / "x.csv", title="mine")
 
 
-def test_ragdbeval_gets_an_experiment_per_configuration_and_reads_it_again(tmp_path):
+def test_ragdbeval_export_has_result_per_configuration(tmp_path):
     path = tmp_path / "results.json"
     path.write_text(ragdbeval.render_benchmark_json(whole()), encoding="utf-8")
     assert detect_layout(str(path)) == "ragdbeval"
@@ -730,13 +730,13 @@ def test_ragdbeval_gets_an_experiment_per_configuration_and_reads_it_again(tmp_p
     assert len(ragdbeval.read_ragdbeval_csv(str(table)).entries) == 8
 
 
-def test_ragdbeval_gets_the_throughput_of_inserting_and_indexing():
+def test_ragdbeval_export_throughput_includes_indexing():
     """10,000 vectors that are queued in 0.2 s and indexed in 0.8 s."""
     held = json.loads(ragdbeval.render_benchmark_json(sweep(point("a", 0.5, 1.0))))["results"][0]["mean_metrics"]
     assert held["ops_insert_throughput_batch"] == 10_000
 
 
-def test_ragdbeval_layout_follows_document_or_code():
+def test_ragdbeval_export_convention_sets_recall_and_precision():
     """Of the first ten found all are among the 100 exact neighbours: precision 1, and recall 0.10 or 1.0."""
     quality = {"recall(of=k)@10": 0.961, "recall@10": 0.1, "precision@10": 1.0, "precision(of=retrieved)@10": 1.0}
     one = replace(point("a", 0.961, 1.0), quality={**quality, "mrr@10": 1.0, RECALL: 0.961})
@@ -755,7 +755,7 @@ def test_ragdbeval_layout_follows_document_or_code():
         assert figures["quality_precision@10"] == precision
 
 
-def test_ragdbeval_layout_fills_every_cutoff():
+def test_ragdbeval_export_has_values_at_every_cutoff():
     quality = {f"{name}@{k}": k / 100 for k in (1, 10, 50, 100) for name in ("recall", "precision", "mrr")}
     quality |= {f"precision(of=retrieved)@{k}": k / 100 for k in (1, 10, 50, 100)}
     result = replace(
@@ -769,7 +769,7 @@ def test_ragdbeval_layout_fills_every_cutoff():
         assert all(float(row[f"latency_{kind}_ms"]) > 0 for kind in ("p50", "p90", "p95", "p99"))
 
 
-def test_ragdbeval_success_never_has_an_error_message():
+def test_ragdbeval_export_success_has_no_error_message():
     held = json.loads(ragdbeval.render_benchmark_json(whole()))["results"]
     assert [one["success"] for one in held] == [one["error_message"] is None for one in held]
     assert ["annoy cannot delete"] in [one.get("warnings") for one in held]
@@ -778,7 +778,7 @@ def test_ragdbeval_success_never_has_an_error_message():
 # Charts.
 
 
-def test_recall_axis_is_logarithmic_in_the_missing_recall():
+def test_recall_axis_is_logarithmic_in_missing_recall():
     axis = build_recall_axis([0.5, 0.999, 1.0])
     places = [axis.place(one) for one in (0.5, 0.9, 0.99, 0.999, 1.0)]
     assert places == pytest.approx([0.30103, 1, 2, 3, 3.30103], abs=1e-5)
@@ -797,7 +797,7 @@ class TestCharts:
         spec = chart.panels[panel].spec
         return [row for part in (spec, *spec["layer"]) if "data" in part for row in part["data"]["values"]]
 
-    def test_charts_are_drawn_if_there_are_enough_results(self):
+    def test_draw_benchmark_charts_needs_enough_results(self):
         assert list(draw_benchmark_charts(whole())) == [
             "frontier", "recall_latency", "costs", "relevance", "rates", "filter_latency", "filters",
         ]  # fmt: skip
@@ -805,14 +805,14 @@ class TestCharts:
         assert list(draw_benchmark_charts(bare)) == ["frontier", "recall_latency", "costs"]
         assert draw_benchmark_charts(sweep()) == {}
 
-    def test_filter_chart_has_latency_and_recall_with_each_filter(self):
+    def test_filter_chart_has_latency_and_recall_per_filter(self):
         chart = draw_benchmark_charts(filtered_sweep())["filter_latency"]
         assert len(chart.panels) == 1
         rows = {(row["system"], row["recall"], row["value"]) for row in self.rows(chart)}
         assert rows == {("graph", 0.99, 6.0), ("cells", 0.69, 0.1), ("cells", 0.98, 0.12)}
         assert 'data-chart="bench-filter_latency-0"' in page(filtered_sweep())
 
-    def test_frontier_chart_has_lines_and_faint_dominated_points(self):
+    def test_frontier_chart_has_line_and_dominated_points(self):
         faint, line, dots = draw_benchmark_charts(whole())["frontier"].panels[0].spec["layer"]
         assert [row["recall"] for row in faint["data"]["values"]] == [0.94]
         assert len(line["data"]["values"]) == len(dots["data"]["values"]) == 7
@@ -820,7 +820,7 @@ class TestCharts:
         assert (one["system"], one["options"]) == ("hnswlib", "m=16 ef_construction=200 ef_search=10")
         assert not any(row["system"] == "null" for row in dots["data"]["values"])
 
-    def test_store_has_the_same_colour_and_shape_on_every_chart(self):
+    def test_charts_use_same_colour_and_shape_per_store(self):
         looks = set()
         for chart in draw_benchmark_charts(whole()).values():
             for panel in chart.panels:
@@ -832,7 +832,7 @@ class TestCharts:
                             looks |= {(channel, *pair) for pair in pairs}
         assert len(looks) == 2 * len(whole().stores)
 
-    def test_longest_bar_leaves_space_for_its_label(self):
+    def test_cost_chart_longest_bar_leaves_space_for_label(self):
         names = []
         chart = draw_benchmark_charts(whole())["costs"]
         for panel in chart.panels:
@@ -844,17 +844,17 @@ class TestCharts:
             assert share <= 0.7
         assert names == ["build, s (log scale)", "memory, MB", "disk, MB", "cold start, ms"]
 
-    def test_rate_chart_has_latency_from_both_clocks(self):
+    def test_rate_chart_has_latency_and_service_times(self):
         rows = [row for row in self.rows(draw_benchmark_charts(whole())["rates"]) if row["rate"] == 5000]
         assert {(row["from"], row["ms"]) for row in rows} == {("from scheduled time", 48.0), ("from send time", 0.5)}
         assert not any(row["kept"] for row in rows)
 
-    def test_client_chart_needs_several_numbers_of_clients(self):
+    def test_client_chart_needs_several_client_counts(self):
         two = [load(None, 1, 1, clients=n, qps=100.0 * n) for n in (1, 2)]
         chart = draw_benchmark_charts(sweep(point("a", 0.96, 1.0, loads=two)))["clients"]
         assert {(row["clients"], row["qps"]) for row in self.rows(chart)} == {(1, 100.0), (2, 200.0)}
 
-    def test_charts_become_svg_and_names_are_never_expressions(self):
+    def test_charts_store_names_are_not_in_expressions(self):
         odd = "it's </script> ${alert(1)} constructor"
         points = [replace(one, configuration=replace(one.configuration, name=odd)) for one in whole().points[1:4]]
         for chart in draw_benchmark_charts(sweep(*points)).values():
@@ -863,7 +863,7 @@ class TestCharts:
                 expressions = re.findall(r'"(?:expr|labelExpr|test)": "([^"]*)"', json.dumps(panel.spec))
                 assert not any("alert" in one for one in expressions)
 
-    def test_page_is_one_file_with_all_sections(self):
+    def test_bench_page_is_self_contained_with_all_sections(self):
         text = page(whole())
         assert "by search speed alone hnswlib is the fastest" in text
         for name in ("recall", "frontier", "load", "filters", "updates", "unmeasured", "details"):
@@ -875,7 +875,7 @@ class TestCharts:
         assert not re.search(r'(src|href)="https?:', text)
         assert 'data-chart="bench-frontier-0"' in text
 
-    def test_charts_are_written_as_svg_and_png(self, tmp_path):
+    def test_report_charts_option_writes_svg_and_png(self, tmp_path):
         result = sweep(point("a", 0.9, 1.0))
         assert report(result, charts=tmp_path) is result
         names = draw_benchmark_charts(result)

@@ -15,7 +15,7 @@ def folder(tmp_path_factory):
 
 
 @pytest.mark.parametrize("name", CORPUS_INPUTS)
-def test_stress_reads_every_format_of_a_corpus(name, folder):
+def test_load_stress_data_reads_every_corpus_format(name, folder):
     found = load_stress_data(folder / name, "words", StressSettings())
     expected = ["d0"] if name == "page.md" else [*DOCUMENTS]
     assert [one.text for one in found.documents] == [DOCUMENTS[name] for name in expected]

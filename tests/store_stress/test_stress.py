@@ -95,7 +95,7 @@ SILENT = {
 
 @pytest.mark.parametrize("fault", SILENT)
 @pytest.mark.engine
-def test_what_a_store_does_wrong_without_a_word_is_caught_and_named(fault):
+def test_stress_silent_fault_is_detected(fault):
     found = broken(fault)
     stage, words = SILENT[fault]
     assert found is not None
@@ -105,7 +105,7 @@ def test_what_a_store_does_wrong_without_a_word_is_caught_and_named(fault):
     assert found.after == len(DOCUMENTS)
 
 
-def test_another_type_is_another_value_whatever_it_looks_like():
+def test_stress_value_of_other_type_is_a_change():
     documents = [*DOCUMENTS[:2], Document("n", "42"), Document("o", "None")]
     found = stress(faulty("gives a number for a text"), documents, **{**ALONE, "bisect": False}).broken
     assert found is not None
@@ -115,7 +115,7 @@ def test_another_type_is_another_value_whatever_it_looks_like():
     assert "`o` (document 4) is changed: text: it is of type NoneType, not str" in found.error
 
 
-def test_a_store_that_finds_the_farthest_in_their_order_does_not_search():
+def test_stress_low_neighbour_recall_is_a_failure():
     found = broken("the farthest", k=1)
     assert found is not None
     assert str(found.stage) == "searching"
@@ -221,7 +221,7 @@ def test_stress_lost_document_is_a_failure_even_if_not_reproduced(tmp_path):
     assert summarise_stress_test(found)[0].endswith("Not reproduced, but documents were lost or altered.")
 
 
-def test_a_query_without_a_direction_may_find_nothing():
+def test_ranking_errors_zero_vector_query_may_return_no_hits():
     ids, base = ["a", "b", "c"], np.array([[1, 0], [0, 1], [0, 0]], np.float32)
     truth = ExactCosines(ids, base, np.array([[0, 0], [1, 0.5]], np.float32), 3)
     assert truth.fewest() == [0, 2]
@@ -247,7 +247,7 @@ LOUD = {
 
 @pytest.mark.parametrize("fault", LOUD)
 @pytest.mark.engine
-def test_an_error_is_told_verbatim_with_how_far_the_store_got(fault):
+def test_stress_loud_fault_keeps_error_and_position(fault):
     found = broken(fault)
     assert found is not None
     assert not found.silent
@@ -255,7 +255,7 @@ def test_an_error_is_told_verbatim_with_how_far_the_store_got(fault):
 
 
 @pytest.mark.engine
-def test_a_store_that_hangs_is_given_up():
+def test_stress_hanging_store_times_out():
     found = broken("hang", timeout=10)
     assert found is not None
     assert str(found.stage) == "putting"
@@ -263,7 +263,7 @@ def test_a_store_that_hangs_is_given_up():
     assert (found.after, found.document) == (6, "d7")
 
 
-def test_all_documents_of_a_batch_are_at_hand():
+def test_stress_failing_batch_names_its_documents():
     found = broken("raise", ways=["in batches"])
     assert found is not None
     assert (found.after, found.document) == (5, "d6 to d10")
@@ -271,7 +271,7 @@ def test_all_documents_of_a_batch_are_at_hand():
 
 @pytest.mark.parametrize(("fault", "words"), [("drop when killed", "lost"), ("torn when killed", "changed")])
 @pytest.mark.crash
-def test_what_was_committed_must_outlive_a_kill(fault, words):
+def test_stress_committed_documents_lost_after_kill_are_a_failure(fault, words):
     found = stress(faulty(fault, at=2), DOCUMENTS, **{**ALONE, "kills": 1, "kill_at": [11], "bisect": False})
     assert found.broken is not None
     assert str(found.broken.stage) == "reading back after kill -9"
@@ -283,7 +283,7 @@ def test_what_was_committed_must_outlive_a_kill(fault, words):
 
 
 @pytest.mark.engine
-def test_a_commit_that_is_none_is_caught_however_few_documents_there_are():
+def test_stress_missing_commit_is_detected_with_few_documents():
     few = {**ALONE, "batch": 100, "kills": 1, "bisect": False, "ways": ["in batches"]}
     found = stress(faulty("commits when it is closed"), DOCUMENTS[:4], **few)
     assert found.broken is not None
@@ -293,7 +293,7 @@ def test_a_commit_that_is_none_is_caught_however_few_documents_there_are():
 
 
 @pytest.mark.crash
-def test_what_is_put_into_a_store_that_was_just_killed_must_be_there_once_it_is_opened_again():
+def test_stress_documents_put_after_kill_and_lost_are_a_failure():
     found = broken("takes nothing in once killed", kills=1)
     assert found is not None
     assert str(found.stage) == "reading back after kill -9"
@@ -301,14 +301,14 @@ def test_what_is_put_into_a_store_that_was_just_killed_must_be_there_once_it_is_
 
 
 @pytest.mark.crash
-def test_what_was_begun_before_an_earlier_kill_may_be_there():
+def test_stress_uncommitted_documents_before_kill_may_remain():
     settings = {**ALONE, "batch": 10, "ways": ["in batches"], "kill_at": [7, 5, 5], "queries": 0}
     found = stress(faulty("eager and slow"), DOCUMENTS, **settings)
     assert found.broken is None
     assert [one.expected for one in found.ways[0].select_read_backs("killed")][:2] == [6, 6]
 
 
-def test_nothing_is_said_of_what_comes_after_the_break():
+def test_stress_failure_leaves_later_stages_empty():
     found = stress(faulty("drop"), DOCUMENTS, **{**ALONE, "bisect": False})
     (way,) = found.ways
     assert way.put is not None
@@ -324,7 +324,7 @@ def test_nothing_is_said_of_what_comes_after_the_break():
 
 
 @pytest.mark.engine
-def test_a_sound_store_goes_through_everything_both_ways():
+def test_stress_sound_store_passes_every_stage():
     queries = {f"q{i}": f"item{i}" for i in range(1, 5)}
     data = Dataset("small", DOCUMENTS, queries, Judgments({f"q{i}": {f"d{i}": 1} for i in range(1, 5)}))
     found = stress(faulty(""), data, embedder=WORDS, batch=4, kills=2, k=3, timeout=120)
@@ -351,7 +351,7 @@ def test_a_sound_store_goes_through_everything_both_ways():
 
 
 @pytest.mark.engine
-def test_a_class_of_your_own_is_found_by_other_processes():
+def test_stress_accepts_importable_store_class():
     from faulty_document_store import Faulty
 
     found = stress(Faulty, DOCUMENTS[:3], **ALONE)
@@ -366,7 +366,7 @@ def test_a_class_of_your_own_is_found_by_other_processes():
 
 @pytest.mark.parametrize("way", ["one by one", "in batches"])
 @pytest.mark.engine
-def test_bisection_finds_the_document_and_leaves_what_shows_it_again(way, tmp_path):
+def test_stress_bisection_finds_prefix_and_writes_reproducer(way, tmp_path):
     source = tmp_path / "documents.jsonl"
     write_documents(source, DOCUMENTS)
     store = faulty("raise on a word", word="item9")
@@ -388,7 +388,7 @@ def test_bisection_finds_the_document_and_leaves_what_shows_it_again(way, tmp_pa
 
 
 @pytest.mark.engine
-def test_a_prefix_is_found_where_only_the_end_shows_the_harm():
+def test_stress_bisection_finds_prefix_of_late_failure():
     found = stress(faulty("wrong order", at=5), DOCUMENTS, **ALONE).broken
     assert found is not None
     assert found.prefix == 5
@@ -396,7 +396,7 @@ def test_a_prefix_is_found_where_only_the_end_shows_the_harm():
 
 
 @pytest.mark.parametrize("least", [0, 1, 16, 2499, 2500])
-def test_the_shortest_prefix_is_exact_whatever_is_guessed(least):
+def test_find_minimal_prefix_is_exact_for_any_guess(least):
     for guess in (None, 0, 1, 16, 2500):
         found = find_minimal_prefix(lambda n: n >= least, 2500, guess=guess)
         assert found.prefix == least
@@ -404,7 +404,7 @@ def test_the_shortest_prefix_is_exact_whatever_is_guessed(least):
         assert not found.doubt
 
 
-def test_a_failure_that_does_not_come_again_is_said_to_be_one():
+def test_find_minimal_prefix_unrepeated_failure_is_not_steady():
     once = iter([True])
     found = find_minimal_prefix(lambda n: next(once, False), 1)
     assert found.prefix is not None
@@ -412,7 +412,7 @@ def test_a_failure_that_does_not_come_again_is_said_to_be_one():
     assert "in 1 of 3 attempts" in found.doubt
 
 
-def test_shortest_intermittent_failure_is_tried_three_times():
+def test_find_minimal_prefix_intermittent_failure_is_tried_three_times():
     attempts = iter([False, False, True])
     found = find_minimal_prefix(lambda n: next(attempts), 100)
     assert (found.prefix, found.steady, found.doubt) == (100, False, "this prefix failed in 1 of 3 attempts")
@@ -424,7 +424,7 @@ def test_shortest_intermittent_failure_is_tried_three_times():
     ]
 
 
-def test_a_shorter_prefix_below_one_that_holds_is_looked_for():
+def test_find_minimal_prefix_searches_below_passing_prefix():
     found = find_minimal_prefix(lambda n: n in (50, 51) or n >= 100, 200, guess=100)
     assert found.prefix == 50
     assert found.doubt == "some longer prefixes did not fail, and a shorter prefix that was not tried may fail"
@@ -433,7 +433,7 @@ def test_a_shorter_prefix_below_one_that_holds_is_looked_for():
 # Parts.
 
 
-def test_a_difference_is_told_to_the_byte():
+def test_describe_difference_names_byte_or_type():
     assert describe_difference("abc", "abc") == ""
     assert describe_difference("abc", "abd") == "byte 3 of 3 is 0x64, not 0x63"
     assert describe_difference("\u00e9", "e\u0301") == "byte 1 of 2 is 0x65, not 0xc3"
@@ -445,7 +445,7 @@ def test_a_difference_is_told_to_the_byte():
     assert describe_difference({"1": 2}, {1: 2}) != ""
 
 
-def test_what_was_not_promised_may_be_there_and_must_be_whole():
+def test_compare_documents_uncommitted_may_be_missing_but_not_changed():
     documents = DOCUMENTS[:4]
     got = [(one.id, one) for one in documents[:3]] + [("d4", None)]
     found = compare_documents(["d1", "d2", "d3"], got, documents, promised=2, possible=4)
@@ -457,7 +457,7 @@ def test_what_was_not_promised_may_be_there_and_must_be_whole():
     assert [(one.id, one.kind) for one in found.corrupt] == [("d3", "changed")]
 
 
-def test_a_document_that_is_whole_once_and_lost_another_time_is_not_whole():
+def test_compare_documents_found_and_lost_document_is_lost():
     got = [("d1", DOCUMENTS[0]), ("d1", None)]
     found = compare_documents(["d1"], got, DOCUMENTS[:1], promised=1, possible=1)
     assert found.corrupt_counts == {"lost": 1}
@@ -467,14 +467,14 @@ def test_a_document_that_is_whole_once_and_lost_another_time_is_not_whole():
     )
 
 
-def test_only_what_a_store_keeps_is_compared():
+def test_compare_documents_ignores_fields_not_kept():
     bare = [(one.id, one._replace(text="", title="")) for one in DOCUMENTS[:2]]
     found = compare_documents(["d1", "d2"], bare, DOCUMENTS[:2], promised=2, possible=2, keeps=["metadata"])
     assert found.sound
     assert found.keeps == ["metadata"]
 
 
-def test_ties_and_rounding_are_no_disorder():
+def test_count_ranking_errors_ignores_ties_and_rounding():
     true = [{"a": 0.9, "b": 0.90005, "c": 0.1}]
     ranking = [("a", 0.9), ("b", 0.9000001), ("c", 0.1)]
     assert count_ranking_errors([ranking], true, frozenset("abc"), 3) == {}
@@ -488,7 +488,7 @@ def test_ties_and_rounding_are_no_disorder():
     )
 
 
-def test_rankings_are_the_same_where_only_equal_scores_change_places():
+def test_changed_rankings_ignores_reordered_ties():
     before = [[("a", 0.9), ("b", 0.5), ("c", 0.5)]]
     assert changed_rankings(before, [[("a", 0.9), ("c", 0.5), ("b", 0.5)]]) == []
     assert changed_rankings(before, [[("a", 0.9), ("c", 0.5), ("d", 0.5)]]) == []
@@ -496,7 +496,7 @@ def test_rankings_are_the_same_where_only_equal_scores_change_places():
     assert changed_rankings(before, [[("a", 0.9), ("b", 0.5)]]) == [0]
 
 
-def test_agreement_is_the_part_of_the_true_neighbours_by_brute_force():
+def test_neighbour_recall_matches_brute_force():
     chance = np.random.default_rng(3)
     base, asked = chance.normal(size=(50, 8)).astype(np.float32), chance.normal(size=(4, 8)).astype(np.float32)
     ids = [f"d{i}" for i in range(50)]
@@ -510,7 +510,7 @@ def test_agreement_is_the_part_of_the_true_neighbours_by_brute_force():
     assert list(truth.cosines(right)[0].values()) == pytest.approx([score for _, score in right[0]], abs=1e-6)
 
 
-def test_ties_stand_for_each_other_and_for_nothing_nearer():
+def test_neighbour_recall_ties_are_interchangeable():
     # Cosines of 1, 0.6, 0.6 and 0.6: the nearest three are the first and any two of the others.
     base = np.array([[1, 0], [0.6, 0.8], [0.6, -0.8], [3, 4]], np.float32)
     truth = ExactCosines(list("abcd"), base, np.array([[1, 0]], np.float32), 3)
@@ -519,13 +519,13 @@ def test_ties_stand_for_each_other_and_for_nothing_nearer():
     assert truth.neighbour_recall([[("a", 1)]]) == pytest.approx(1 / 3)
 
 
-def test_documents_outlive_the_way_to_another_process(tmp_path):
+def test_write_documents_round_trips_unusual_texts(tmp_path):
     nasty = [Document("a\nb", "nul \x00, lone \ud800, emoji 🦜, \u2028", "<b>'\"", {"deep": [1, None, {"ü": 0.1}]})]
     write_documents(tmp_path / "documents.jsonl", nasty)
     assert read_documents(tmp_path) == nasty
 
 
-def test_errors_are_the_same_where_only_figures_and_names_differ():
+def test_error_signature_ignores_numbers_and_paths():
     assert error_signature("bad offset 12 in '/tmp/a'") == error_signature("bad offset 78667 in '/tmp/b'")
     assert error_signature("bad offset 12") != error_signature("no space left")
 
@@ -538,7 +538,7 @@ def one():
     return stress(faulty("drop"), DOCUMENTS, **{**ALONE, "bisect": False})
 
 
-def test_stress_json_is_read_back_as_an_equal_result(one, tmp_path):
+def test_stress_json_round_trips(one, tmp_path):
     report(one, tmp_path / "stress.json")
     data = json.loads((tmp_path / "stress.json").read_text())
     assert data["schema"] == "ragauge-stress/2"
@@ -605,7 +605,7 @@ def test_stress_comparison_has_a_row_per_store(one):
     assert (row["at once"], row["reopened"], row["outcome"]) == ("11", "-", "failed: reading back")
 
 
-def test_a_reading_that_lacks_nothing_is_sound():
+def test_read_back_sound_requires_every_document():
     assert ReadBack("at once", 2, 2).sound
     assert not ReadBack("at once", 2, 1).sound
     assert not ReadBack("at once", 2, 2, corrupt_counts={"unknown": 1}).sound
@@ -614,7 +614,7 @@ def test_a_reading_that_lacks_nothing_is_sound():
 # Mistakes.
 
 
-def test_mistakes_are_refused_before_anything_is_done():
+def test_stress_invalid_settings_raise():
     with pytest.raises(UnknownName, match="unknown store `sqlite-vek`") as caught:
         stress("sqlite-vek", DOCUMENTS)
     assert "sqlite-vec" in str(caught.value)

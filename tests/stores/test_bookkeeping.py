@@ -16,7 +16,7 @@ def taken(intake: StoreBookkeeping, ids: list[str], metadata=None) -> None:
     intake.remember(ids, matrix, metadata)
 
 
-def test_positions_are_given_once_and_lead_back_to_ids():
+def test_bookkeeping_positions_are_unique_and_map_to_ids():
     intake = StoreBookkeeping("l2")
     taken(intake, ["a", "b", "c"])
     intake.forget(["b"])
@@ -34,7 +34,7 @@ def test_positions_are_given_once_and_lead_back_to_ids():
     assert intake.answer(found[:1], far[:1], 3)[0].tolist() == [["b", "a", None]]
 
 
-def test_a_name_stands_before_the_engine_may_find_it():
+def test_bookkeeping_documents_registers_ids_before_remember():
     intake = StoreBookkeeping("l2")
     taken(intake, ["a"])
     many = [f"n{i}" for i in range(100)]
@@ -45,7 +45,7 @@ def test_a_name_stands_before_the_engine_may_find_it():
     assert intake.answer(np.array([[1, 0]]), np.zeros((1, 2)), 2)[0].tolist() == [["b", "a"]]
 
 
-def test_a_filter_is_worked_out_once_and_goes_with_what_changes():
+def test_bookkeeping_filter_is_cached_and_follows_changes():
     intake = StoreBookkeeping("l2")
     taken(intake, ["a", "b", "c"], [{"x": 1, "y": "u"}, {"x": 1}, {"x": True}])
     first = intake.allowed({"x": 1})
@@ -66,7 +66,7 @@ def test_a_filter_is_worked_out_once_and_goes_with_what_changes():
         intake.allowed({"x": [1]})
 
 
-def test_what_is_written_is_read_again(tmp_path):
+def test_bookkeeping_write_and_read_round_trip(tmp_path):
     intake = StoreBookkeeping("cosine")
     odd = ["", "ü\n\t", "\ud800", '"quoted"', "🙂"]
     taken(intake, odd, [{"n": i, "f": i / 2, "t": "ß", "b": i > 1} for i in range(5)])
@@ -96,7 +96,7 @@ def test_what_is_written_is_read_again(tmp_path):
 
 
 @pytest.mark.parametrize("there", [0, 1, 7, 9, 10])
-def test_an_engine_that_gives_all_or_nothing_gives_what_there_is(there):
+def test_largest_supported_k_finds_available_count(there):
     def ask(n: int) -> str:
         if n > there:
             raise RuntimeError
@@ -105,7 +105,7 @@ def test_an_engine_that_gives_all_or_nothing_gives_what_there_is(there):
     assert largest_supported_k(ask, 10, RuntimeError) == (there, "x" * there if there else None)
 
 
-def test_one_query_is_checked_like_many():
+def test_bookkeeping_queries_checks_single_query():
     for metric in ("cosine", "l2", "ip"):
         intake = StoreBookkeeping(metric)
         taken(intake, ["a"])
@@ -120,7 +120,7 @@ def test_one_query_is_checked_like_many():
     assert StoreBookkeeping("l2").queries([[0.0, 0.0]], 1).tolist() == [[0.0, 0.0]]
 
 
-def test_unit_vectors_have_length_one_whatever_they_had_before():
+def test_normalise_rows_extreme_values_have_unit_length():
     for row in ([3.0, 4.0], [3e-30, 4e-30], [3e30, 4e30], [3e18, 4e18]):
         for many in (1, 2):
             np.testing.assert_allclose(

@@ -118,7 +118,7 @@ def same(left, right) -> bool:
 
 
 @every_keeper
-def test_nasty_documents_come_back_to_the_byte_and_after_reopening(keep, name):
+def test_document_store_unusual_documents_round_trip(keep, name):
     case = CASES[name]
     good = [one for kind, one in NASTY.items() if kind not in case.refuses | case.changes]
     keeper = keep(name)
@@ -136,7 +136,7 @@ def test_nasty_documents_come_back_to_the_byte_and_after_reopening(keep, name):
 
 
 @pytest.mark.parametrize(("name", "kind"), [(name, kind) for name in CASES for kind in sorted(CASES[name].refuses)])
-def test_what_an_engine_cannot_keep_it_refuses_in_its_own_words(keep, name, kind):
+def test_document_store_unsupported_document_raises_engine_error(keep, name, kind):
     keeper = keep(name)
     keeper.put(numbered(1), vectors(1))
     with pytest.raises(BackendFailed) as failed:
@@ -149,7 +149,7 @@ def test_what_an_engine_cannot_keep_it_refuses_in_its_own_words(keep, name, kind
 
 
 @every_keeper
-def test_one_by_one_and_in_batches_is_the_same(keep, name):
+def test_document_store_single_and_batch_put_are_equal(keep, name):
     documents, rows = numbered(8), vectors(8)
     single, batch = keep(name, "single"), keep(name, "batch")
     for place in range(8):
@@ -163,7 +163,7 @@ def test_one_by_one_and_in_batches_is_the_same(keep, name):
 
 
 @every_keeper
-def test_an_id_that_is_there_is_replaced(keep, name):
+def test_document_store_put_replaces_existing_id(keep, name):
     keeper = keep(name)
     keeper.put(numbered(3), vectors(3))
     keeper.commit()
@@ -178,7 +178,7 @@ def test_an_id_that_is_there_is_replaced(keep, name):
 
 
 @every_keeper
-def test_documents_come_in_the_order_asked_for_and_none_where_there_is_none(keep, name):
+def test_document_store_get_keeps_order_and_returns_none_if_missing(keep, name):
     keeper = keep(name)
     assert keeper.get(["nobody"]) == [None]
     assert list(keeper.ids()) == []
@@ -190,7 +190,7 @@ def test_documents_come_in_the_order_asked_for_and_none_where_there_is_none(keep
 
 
 @every_keeper
-def test_an_empty_keeper_finds_nothing(keep, name):
+def test_document_store_empty_search_finds_nothing(keep, name):
     keeper, asked = keep(name), vectors(1)[0]
     if name == "memvid":
         with pytest.raises(BackendFailed, match="memvid: MV011: Vector index is not enabled"):
@@ -200,7 +200,7 @@ def test_an_empty_keeper_finds_nothing(keep, name):
 
 
 @every_keeper
-def test_rankings_are_those_of_the_true_cosines(keep, name):
+def test_document_store_search_matches_exact_cosines(keep, name):
     keeper, base, asked = keep(name), vectors(20), vectors(10, seed=1)
     keeper.put(numbered(20), base)
     keeper.commit()
@@ -213,7 +213,7 @@ def test_rankings_are_those_of_the_true_cosines(keep, name):
 
 
 @every_keeper
-def test_more_than_there_is_gives_what_there_is(keep, name):
+def test_document_store_k_above_size_returns_all(keep, name):
     keeper = keep(name)
     keeper.put(numbered(3), vectors(3))
     keeper.commit()
@@ -221,7 +221,7 @@ def test_more_than_there_is_gives_what_there_is(keep, name):
 
 
 @every_keeper
-def test_what_was_committed_is_there_after_closing_and_the_rest_is_rolled_back_where_there_are_transactions(keep, name):
+def test_document_store_close_keeps_committed_and_rolls_back_rest(keep, name):
     keeper = keep(name)
     keeper.put(numbered(2), vectors(2))
     keeper.commit()
@@ -234,7 +234,7 @@ def test_what_was_committed_is_there_after_closing_and_the_rest_is_rolled_back_w
 
 
 @every_keeper
-def test_keepers_say_what_they_are(keep, name):
+def test_document_store_describe_returns_name_and_dimension(keep, name):
     keeper = keep(name)
     assert isinstance(keeper, DocumentStore)
     about = keeper.describe()
@@ -246,7 +246,7 @@ def test_keepers_say_what_they_are(keep, name):
 
 
 @every_keeper
-def test_vectors_of_another_length_or_number_are_refused(keep, name):
+def test_document_store_wrong_vector_shape_raises(keep, name):
     keeper = keep(name)
     with pytest.raises(BadInput, match="expected one vector of 8 dimensions per document"):
         keeper.put(numbered(2), vectors(1))
@@ -256,13 +256,13 @@ def test_vectors_of_another_length_or_number_are_refused(keep, name):
         keeper.search("text", np.ones(3, np.float32), 1)
 
 
-def test_every_keeper_of_the_table_is_in_the_contract():
+def test_contract_covers_every_builtin_document_store():
     tested = {case.described.partition("(")[0] for case in CASES.values()}
     assert tested | {"vectors"} == set(plugins.BUILTIN_PLUGINS["document_stores"])
 
 
 @pytest.mark.parametrize("store", ["exact", "faiss", "usearch", "hnswlib", "voyager"])
-def test_a_store_of_vectors_keeps_ids_and_says_that_it_keeps_no_texts(tmp_path, store):
+def test_vectors_document_store_keeps_ids_without_texts(tmp_path, store):
     if store != "exact":
         pytest.importorskip(store)
     keeper = open_document_store(f"vectors(store={store})", tmp_path, DIMENSION)
@@ -280,7 +280,7 @@ def test_a_store_of_vectors_keeps_ids_and_says_that_it_keeps_no_texts(tmp_path, 
     again.close()
 
 
-def test_memvid_finds_words_where_it_has_no_vectors(tmp_path):
+def test_memvid_lexical_index_searches_words(tmp_path):
     pytest.importorskip("memvid_sdk")
     keeper = open_document_store("memvid(index=lex)", tmp_path, DIMENSION)
     keeper.put([Document("a", "snakes and ladders"), Document("b", "cats and dogs")], vectors(2))
@@ -290,7 +290,7 @@ def test_memvid_finds_words_where_it_has_no_vectors(tmp_path):
     keeper.close()
 
 
-def test_memvid_as_it_comes_keeps_no_bytes_and_cuts_long_texts_into_pages_that_are_not_the_text(tmp_path):
+def test_memvid_default_changes_long_and_non_raw_texts(tmp_path):
     memvid = pytest.importorskip("memvid_sdk")
     if memvid.info()["sdk_version"] != "2.0.160":
         pytest.skip("what was found in memvid-sdk 2.0.160")
@@ -306,7 +306,7 @@ def test_memvid_as_it_comes_keeps_no_bytes_and_cuts_long_texts_into_pages_that_a
         keeper.close()
 
 
-def test_what_a_killed_process_did_not_finish_writing_is_cut_off(tmp_path):
+def test_memory_document_store_ignores_partial_journal_line(tmp_path):
     keeper = MemoryDocumentStore(path=str(tmp_path), dimension=DIMENSION)
     keeper.put(numbered(2), vectors(2))
     keeper.commit()
@@ -338,7 +338,7 @@ os.kill(os.getpid(), signal.SIGKILL)
 
 
 @pytest.mark.parametrize("name", ["memory", "sqlite-vec", "duckdb", "qdrant", "lancedb"])
-def test_a_killed_process_loses_nothing_that_was_committed(keep, name, tmp_path):
+def test_document_store_keeps_committed_data_after_kill_9(keep, name, tmp_path):
     if CASES[name].library:
         pytest.importorskip(CASES[name].library)
     order = [sys.executable, "-c", KILLED, CASES[name].described, str(tmp_path / "kept")]
@@ -348,7 +348,7 @@ def test_a_killed_process_loses_nothing_that_was_committed(keep, name, tmp_path)
     assert set(keeper.ids()) <= {"a", "b"}
 
 
-def test_a_class_of_your_own_is_a_keeper_by_itself_or_by_its_module(tmp_path, monkeypatch):
+def test_open_document_store_accepts_class_or_module_path(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
     (tmp_path / "our_keeper.py").write_text(
@@ -362,7 +362,7 @@ def test_a_class_of_your_own_is_a_keeper_by_itself_or_by_its_module(tmp_path, mo
     assert isinstance(open_document_store(MemoryDocumentStore, None, DIMENSION), MemoryDocumentStore)
 
 
-def test_unknown_keepers_and_options_are_told_what_there_is():
+def test_open_document_store_unknown_name_or_option_raises_with_hint():
     with pytest.raises(UnknownName, match="did you mean `chroma`"):
         open_document_store("chrome", None, DIMENSION)
     with pytest.raises(BadInput, match="the document store duckdb has no option 'indx'") as wrong:
@@ -372,7 +372,7 @@ def test_unknown_keepers_and_options_are_told_what_there_is():
         open_document_store("duckdb(index=ivf)", None, DIMENSION)
 
 
-def test_options_of_a_vectors_only_store_are_those_of_its_vector_store(tmp_path):
+def test_vectors_document_store_passes_options_to_vector_store(tmp_path):
     keeper = open_document_store("vectors(store=null, stall_ms=2, every=3)", tmp_path, DIMENSION)
     assert keeper.describe().items() >= {"store": "null", "stall_ms": 2, "every": 3}.items()
     keeper.close()

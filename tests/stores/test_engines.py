@@ -41,7 +41,7 @@ def recall(found: np.ndarray, right: list[list[str]]) -> float:
     return float(np.mean([len(set(a) & set(b)) / len(b) for a, b in zip(found.tolist(), right, strict=True)]))
 
 
-def test_a_column_has_one_kind_and_a_filter_of_another_kind_finds_nothing():
+def test_metadata_columns_other_value_kind_matches_nothing():
     columns = MetadataColumns()
     columns.learn(columns.new(["a"], [{"part": 3, "x; DROP": "y", "flag": True, "size": 0.5}]))
     assert [tuple(one) for one in columns] == [("c0", "whole"), ("c1", "text"), ("c2", "truth"), ("c3", "real")]
@@ -59,7 +59,7 @@ def test_a_column_has_one_kind_and_a_filter_of_another_kind_finds_nothing():
     assert list(again) == list(columns)
 
 
-def test_what_an_engine_says_is_repeated_without_its_secrets():
+def test_engine_errors_redact_secrets():
     with (
         pytest.raises(BackendFailed, match=r"^toy: no entry for \[redacted\]$") as caught,
         EngineErrors("toy", ("s3cret",)),
@@ -74,7 +74,7 @@ def test_what_an_engine_says_is_repeated_without_its_secrets():
         ClosedEngine().search()
 
 
-def test_a_borrowed_folder_goes_and_a_given_one_stays(tmp_path):
+def test_engine_folder_close_removes_only_temporary_folder(tmp_path):
     borrowed, given = EngineFolder("toy", None), EngineFolder("toy", str(tmp_path / "given"))
     (given.folder / "data.1").write_text("left by a killed process")
     (given.folder / "other").write_text("not ours")
@@ -86,13 +86,13 @@ def test_a_borrowed_folder_goes_and_a_given_one_stays(tmp_path):
     assert given.folder.exists()
 
 
-def test_a_dead_qdrant_server_is_told_in_its_own_words():
+def test_qdrant_unreachable_server_raises():
     pytest.importorskip("qdrant_client")
     with pytest.raises(BackendFailed, match=r"qdrant: .*refused"):
         opened("qdrant", url="http://127.0.0.1:9")
 
 
-def test_a_qdrant_graph_is_made_and_used_however_small_the_data_are():
+def test_qdrant_builds_and_uses_graph_for_small_data():
     pytest.importorskip("qdrant_edge")
     base = vectors(3000, 24)
     right = nearest(base, base[:100] + 0.1, 10)
@@ -109,7 +109,7 @@ def test_a_qdrant_graph_is_made_and_used_however_small_the_data_are():
 
 
 @pytest.mark.parametrize("name", ["qdrant", "lancedb"])
-def test_an_index_over_a_part_is_not_called_used_until_it_is_made_whole(name):
+def test_store_partial_index_is_not_reported_as_used(name):
     pytest.importorskip({"qdrant": "qdrant_edge"}.get(name, name))
     from ragauge.core import plugins
 
@@ -128,7 +128,7 @@ def test_an_index_over_a_part_is_not_called_used_until_it_is_made_whole(name):
     store.close()
 
 
-def test_a_duckdb_search_that_compares_everything_is_counted():
+def test_duckdb_counts_exact_fallbacks():
     pytest.importorskip("duckdb")
     base = vectors(300, 8)
     store = opened("duckdb")
@@ -141,7 +141,7 @@ def test_a_duckdb_search_that_compares_everything_is_counted():
     store.close()
 
 
-def test_duckdb_lays_a_filter_over_what_its_index_gives():
+def test_duckdb_filter_is_applied_after_index_search():
     pytest.importorskip("duckdb")
     base = vectors(2000, 16)
     store = opened("duckdb", ef_search=50)
@@ -157,7 +157,7 @@ def test_duckdb_lays_a_filter_over_what_its_index_gives():
     store.close()
 
 
-def test_two_processes_can_read_a_duckdb_file_that_none_of_them_changes(tmp_path):
+def test_duckdb_file_is_readable_by_second_process(tmp_path):
     pytest.importorskip("duckdb")
     store = opened("duckdb", path=str(tmp_path))
     store.add(ids_of(50), vectors(50, 4))
@@ -173,7 +173,7 @@ def test_two_processes_can_read_a_duckdb_file_that_none_of_them_changes(tmp_path
     store.close()
 
 
-def test_milvus_lite_builds_with_the_numbers_that_were_asked_for():
+def test_milvus_lite_build_uses_given_options():
     pytest.importorskip("milvus_lite")
     base = vectors(1000, 16)
     right = nearest(base, base[:30] + 0.1, 10)
@@ -184,7 +184,7 @@ def test_milvus_lite_builds_with_the_numbers_that_were_asked_for():
         store.close()
 
 
-def test_sqlite_vec_and_memvid_have_no_inner_product():
+def test_sqlite_vec_and_memvid_inner_product_raises():
     for module, name, library in (
         ("sqlite_vec", "SqliteVecStore", "sqlite_vec"),
         ("memvid", "MemvidStore", "memvid_sdk"),
@@ -196,7 +196,7 @@ def test_sqlite_vec_and_memvid_have_no_inner_product():
 
 
 @pytest.mark.parametrize("metric", ["cosine", "l2"])
-def test_memvid_keeps_a_few_vectors_and_says_what_it_cannot(metric, tmp_path):
+def test_memvid_small_store_round_trip_and_unsupported_calls_raise(metric, tmp_path):
     pytest.importorskip("memvid_sdk")
     base = vectors(60, 8)
     scaled = base / np.linalg.norm(base, axis=1, keepdims=True) if metric == "cosine" else base
@@ -221,7 +221,7 @@ def test_memvid_keeps_a_few_vectors_and_says_what_it_cannot(metric, tmp_path):
 
 
 @pytest.mark.engine
-def test_a_memvid_that_has_lost_vectors_says_so_instead_of_being_searched():
+def test_memvid_build_with_lost_vectors_raises():
     pytest.importorskip("memvid_sdk")
     store = opened("memvid")
     store.add(ids_of(5000), vectors(5000, 32))
@@ -230,7 +230,7 @@ def test_a_memvid_that_has_lost_vectors_says_so_instead_of_being_searched():
     store.close()
 
 
-def test_pgvector_tells_its_processes_its_disk_and_its_folder(dsn, tmp_path):
+def test_pgvector_reports_pids_and_disk_and_reopens_folder(dsn, tmp_path):
     import psutil
 
     with opened("pgvector", dsn=dsn, path=str(tmp_path / "kept")) as store:
@@ -250,7 +250,7 @@ def test_pgvector_tells_its_processes_its_disk_and_its_folder(dsn, tmp_path):
 
 
 @pytest.mark.parametrize("options", [{}, {"table": "a name of its own", "keep": True}])
-def test_a_pgvector_table_goes_with_remove_though_it_was_kept(dsn, tmp_path, options):
+def test_pgvector_remove_drops_saved_table(dsn, tmp_path, options):
     import psycopg
 
     there = "SELECT to_regclass(quote_ident(%s)) IS NOT NULL"
@@ -279,7 +279,7 @@ def test_a_pgvector_table_goes_with_remove_though_it_was_kept(dsn, tmp_path, opt
         connection.execute("DROP TABLE theirs")
 
 
-def test_lists_that_pgvector_chose_stay_what_the_index_has(dsn, tmp_path):
+def test_pgvector_reopen_keeps_automatic_lists(dsn, tmp_path):
     with opened("pgvector", dsn=dsn, index="ivfflat", path=str(tmp_path)) as store:
         store.add(ids_of(3000), vectors(3000, 4))
         store.build()
@@ -293,7 +293,7 @@ def test_lists_that_pgvector_chose_stay_what_the_index_has(dsn, tmp_path):
         opened("pgvector", dsn=dsn, index="ivfflat", lists=7, path=str(tmp_path))
 
 
-def test_a_pgvector_search_that_compares_everything_is_counted(dsn):
+def test_pgvector_counts_exact_fallbacks(dsn):
     base = vectors(500, 8)
     with opened("pgvector", dsn=dsn, force=True) as store:
         store.add(ids_of(500), base, [{"part": i // 5} for i in range(500)])
@@ -344,7 +344,7 @@ class Requests:
         self.server.server_close()
 
 
-def test_a_collection_of_a_qdrant_server_goes_with_remove_though_it_was_kept(tmp_path):
+def test_qdrant_remove_deletes_server_collection(tmp_path):
     pytest.importorskip("qdrant_client")
     with Requests() as server:
         store = opened("qdrant", url=server.url, collection="mine", path=str(tmp_path))
@@ -357,7 +357,7 @@ def test_a_collection_of_a_qdrant_server_goes_with_remove_though_it_was_kept(tmp
     assert server.asked.count(("DELETE", "/collections/mine")) == 1
 
 
-def test_a_pgvector_folder_without_its_table_is_refused(dsn, tmp_path):
+def test_pgvector_folder_without_table_raises(dsn, tmp_path):
     import psycopg
 
     with opened("pgvector", dsn=dsn, path=str(tmp_path), table="soon gone") as store:
@@ -369,7 +369,7 @@ def test_a_pgvector_folder_without_its_table_is_refused(dsn, tmp_path):
         opened("pgvector", dsn=dsn, path=str(tmp_path))
 
 
-def test_the_table_of_a_folder_that_is_gone_is_forsaken(dsn, tmp_path):
+def test_pgvector_table_of_deleted_folder_is_abandoned(dsn, tmp_path):
     import psycopg
 
     from ragauge.stores.postgres_server import TEMPORARY_TABLE_COMMENT, is_abandoned

@@ -136,7 +136,7 @@ def able(store, ability: str):
 
 @pytest.mark.parametrize("metric", METRICS)
 @pytest.mark.parametrize("name", EXACT)
-def test_exact_stores_give_the_truth(make, name, metric):
+def test_exact_store_search_matches_double_precision(make, name, metric):
     base, queries = vectors(500, 16, 1), vectors(20, 16, 2)
     store = make(name, metric=metric)
     store.add(ids_of(500), base)
@@ -151,7 +151,7 @@ def test_exact_stores_give_the_truth(make, name, metric):
 
 @pytest.mark.parametrize("metric", METRICS)
 @pytest.mark.parametrize("name", APPROXIMATE)
-def test_approximate_stores_come_near_the_truth(make, name, metric):
+def test_approximate_store_search_reaches_recall(make, name, metric):
     base, queries = vectors(2000, 32, 3), vectors(50, 32, 4)
     store = make(name, metric=metric)
     store.add(ids_of(2000), base)
@@ -171,7 +171,7 @@ def test_approximate_stores_come_near_the_truth(make, name, metric):
 
 
 @every_store
-def test_what_is_not_there_is_none_and_infinitely_far(make, name):
+def test_store_search_pads_missing_hits_with_none_and_infinity(make, name):
     store = make(name, metric=CASES[name].metrics[-1], n=60)
     ids, distances = store.search(np.zeros((0, 4), np.float32), 3)
     assert ids.shape == distances.shape == (0, 3)
@@ -189,7 +189,7 @@ def test_what_is_not_there_is_none_and_infinitely_far(make, name):
 
 
 @every_store
-def test_equal_vectors_under_different_ids_are_all_found(make, name):
+def test_store_search_finds_all_equal_vectors(make, name):
     metric = CASES[name].metrics[-1]
     row = vectors(1, 16, 50)
     base = np.concatenate([np.repeat(3 * row, 12, axis=0), vectors(300, 16, 51)])
@@ -204,7 +204,7 @@ def test_equal_vectors_under_different_ids_are_all_found(make, name):
 
 
 @every_store
-def test_adding_in_parts_is_adding_at_once(make, name):
+def test_store_add_in_batches_finds_all(make, name):
     base = vectors(300, 8, 7)
     store = make(name, n=300)
     for start in (0, 100, 200):
@@ -215,7 +215,7 @@ def test_adding_in_parts_is_adding_at_once(make, name):
 
 
 @every_store
-def test_what_is_added_after_a_search_is_found(make, name):
+def test_store_add_after_search_is_found(make, name):
     base = vectors(300, 8, 7)
     store = able(make(name, n=300), "insert")
     store.add(ids_of(260), base[:260])
@@ -228,7 +228,7 @@ def test_what_is_added_after_a_search_is_found(make, name):
 
 
 @every_store
-def test_what_is_deleted_never_comes_back_unless_it_is_added_again(make, name):
+def test_store_delete_removes_ids_until_added_again(make, name):
     base = vectors(300, 8, 30)
     store = able(make(name, n=300), "delete")
     store.add(ids_of(300), base)
@@ -257,7 +257,7 @@ def test_what_is_deleted_never_comes_back_unless_it_is_added_again(make, name):
 
 
 @every_store
-def test_what_is_updated_is_found_at_its_new_place_only(make, name):
+def test_store_update_replaces_vectors(make, name):
     base = vectors(300, 8, 31)
     # Between two others: what lies outside of what a quantizer has learnt is cut off.
     other = (base + np.roll(base, 1, axis=0)) / 2
@@ -289,7 +289,7 @@ def test_what_is_updated_is_found_at_its_new_place_only(make, name):
 
 
 @every_store
-def test_many_changes_in_any_order_leave_what_should_be_there(make, name):
+def test_store_random_changes_leave_expected_content(make, name):
     store = make(name, metric=CASES[name].metrics[0], n=300)
     for ability in ("insert", "update", "delete"):
         able(store, ability)
@@ -318,7 +318,7 @@ def test_many_changes_in_any_order_leave_what_should_be_there(make, name):
 
 
 @every_store
-def test_a_filter_lets_through_what_matches_and_all_of_it(make, name):
+def test_store_filter_returns_all_and_only_matches(make, name):
     base = vectors(300, 8, 33)
     about = [{"part": i % 10, "word": "even" if i % 2 == 0 else "odd", "flag": i % 3 == 0} for i in range(300)]
     about[7] |= {"size": 0.5}
@@ -381,7 +381,7 @@ def test_store_filter_by_sets_ranges_and_several_conditions(make, name):
 
 
 @every_store
-def test_store_refuses_conditions_that_no_engine_has(make, name):
+def test_store_filter_invalid_condition_raises(make, name):
     store = able(make(name, n=60), "filter")
     store.add(ids_of(60), vectors(60, 8, 1), [{"part": i} for i in range(60)])
     for wrong in ({"part": {"$near": 3}}, {"part": {"$in": []}}, {"part": {"$gt": "x"}}, {"part": [1]}, {"part": {}}):
@@ -390,7 +390,7 @@ def test_store_refuses_conditions_that_no_engine_has(make, name):
 
 
 @every_store
-def test_metadata_are_names_with_plain_values(make, name):
+def test_store_add_invalid_metadata_raises(make, name):
     store = able(make(name, n=60), "filter")
     good = vectors(2, 4, 34)
     for about, word in (
@@ -406,7 +406,7 @@ def test_metadata_are_names_with_plain_values(make, name):
 
 @pytest.mark.parametrize("metric", ["cosine", "ip"])
 @every_store
-def test_what_was_kept_is_found_by_another_process(request, make, name, metric, tmp_path):
+def test_store_save_is_read_by_another_process(request, make, name, metric, tmp_path):
     base = vectors(300, 8, 35)
     names = [*ids_of(298), "an odd one: 'ü'\n\t 🙂", ""]
     told = opening(request, name, metric, tmp_path / "kept", n=300)
@@ -447,7 +447,7 @@ def test_what_was_kept_is_found_by_another_process(request, make, name, metric, 
 
 
 @every_store
-def test_what_was_left_to_the_store_is_left_to_it_when_it_is_opened_again(request, name, tmp_path):
+def test_store_reopen_keeps_automatic_options(request, name, tmp_path):
     told = opening(request, name, CASES[name].metrics[0], tmp_path / "kept", n=300)
     sizes = read_parameters(plugins.load_plugin("stores", told.store)).options
     own = {option: value for option, value in told.options.items() if sizes[option].default is not None}
@@ -477,7 +477,7 @@ def test_what_was_left_to_the_store_is_left_to_it_when_it_is_opened_again(reques
 
 @pytest.mark.parametrize("name", list({case.store: name for name, case in CASES.items()}.values()))
 @pytest.mark.engine
-def test_libraries_are_loaded_when_a_store_is_opened_and_not_while_it_is_measured(request, make, name):
+def test_store_loads_no_library_after_open(request, make, name):
     told = opening(request, name, CASES[name].metrics[0], n=300)
     abilities = make(name, metric=told.metric, n=300).abilities
     asked = json.dumps({**vars(told), "filter": "filter" in abilities})
@@ -503,7 +503,7 @@ def test_lancedb_takes_several_batches_on_one_thread(tmp_path):
 
 
 @pytest.mark.parametrize("name", [name for name, case in CASES.items() if case.poor])
-def test_tuning_changes_searches_without_building_again(make, name):
+def test_store_tune_changes_recall_without_rebuild(make, name):
     case = CASES[name]
     base, queries = vectors(2000, 32, 3), vectors(50, 32, 4)
     metric = case.metrics[-1]
@@ -528,7 +528,7 @@ def test_tuning_changes_searches_without_building_again(make, name):
 
 
 @every_store
-def test_abilities_are_honest_and_what_is_not_said_is_refused(make, name, tmp_path):
+def test_store_missing_abilities_raise(make, name, tmp_path):
     store = make(name, path=tmp_path / "kept", n=60)
     base = vectors(20, 4, 36)
     assert isinstance(store, Store)
@@ -551,7 +551,7 @@ def test_abilities_are_honest_and_what_is_not_said_is_refused(make, name, tmp_pa
 
 
 @every_store
-def test_options_of_a_search_are_options_of_the_store(name):
+def test_store_search_options_are_store_options(name):
     case = CASES[name]
     if case.library:
         pytest.importorskip(case.library)
@@ -562,7 +562,7 @@ def test_options_of_a_search_are_options_of_the_store(name):
 
 
 @every_store
-def test_what_cannot_be_right_is_refused_and_leaves_no_trace(make, name):
+def test_store_invalid_input_raises_and_keeps_content(make, name):
     store = make(name, n=60)
     good = vectors(3, 4, 8)
     store.add(["a", "b", "c"], good)
@@ -599,7 +599,7 @@ def test_what_cannot_be_right_is_refused_and_leaves_no_trace(make, name):
 
 
 @every_store
-def test_ids_are_any_text(make, name):
+def test_store_accepts_any_text_as_id(make, name):
     odd = ["a'b\"; DROP TABLE x; --", "", "%s %(k)s", "naïve 文档 🙂", "tab\tline\n\\backslash", "{braces}", "NULL"]
     store = make(name, metric=CASES[name].metrics[0], n=60)
     base = np.eye(7, dtype=np.float32)
@@ -608,7 +608,7 @@ def test_ids_are_any_text(make, name):
 
 
 @every_store
-def test_a_store_says_what_it_is_and_its_time_is_a_stage(make, name):
+def test_store_describe_reports_size_and_search_is_timed_stage(make, name):
     metric = CASES[name].metrics[-1]
     store = make(name, metric=metric, n=60)
     store.add(ids_of(60), vectors(60, 4, 11))
@@ -625,7 +625,7 @@ def test_a_store_says_what_it_is_and_its_time_is_a_stage(make, name):
 
 
 @every_store
-def test_an_array_may_be_used_again_by_its_owner(make, name):
+def test_store_add_copies_vectors(make, name):
     base = vectors(50, 4, 13)
     store = make(name, metric=CASES[name].metrics[0], n=60)
     given = base.copy()
@@ -639,14 +639,14 @@ def test_an_array_may_be_used_again_by_its_owner(make, name):
 
 
 @every_store
-def test_closing_twice_is_closing_once(make, name):
+def test_store_close_twice_is_allowed(make, name):
     store = make(name, n=60)
     store.add(ids_of(20), vectors(20, 4, 37))
     store.close()
     store.close()
 
 
-def test_exact_ties_stand_in_order_of_arrival_over_all_blocks(monkeypatch):
+def test_exact_store_ties_keep_insertion_order(monkeypatch):
     from ragauge.stores import nearest_neighbours
 
     monkeypatch.setattr(nearest_neighbours, "MIN_QUERIES_FOR_BLOCKS", 2)
@@ -666,7 +666,7 @@ def test_exact_ties_stand_in_order_of_arrival_over_all_blocks(monkeypatch):
         assert store.search(row * 2, 50)[0].tolist()[0][:40] == [f"d{i}" for i in same]
 
 
-def test_exact_is_the_same_whatever_the_blocks(monkeypatch):
+def test_exact_store_search_is_independent_of_block_size(monkeypatch):
     from ragauge.stores import nearest_neighbours
 
     base, queries = vectors(400, 24, 16), vectors(30, 24, 17)
@@ -683,7 +683,7 @@ def test_exact_is_the_same_whatever_the_blocks(monkeypatch):
 
 
 @pytest.mark.parametrize("store", list(dict.fromkeys(case.store for case in CASES.values() if case.library)))
-def test_a_missing_library_is_named_with_the_command_that_installs_it(monkeypatch, store):
+def test_store_missing_library_raises_with_install_hint(monkeypatch, store):
     case = next(case for case in CASES.values() if case.store == store)
     pytest.importorskip(case.library)
     factory = plugins.load_plugin("stores", store)
@@ -695,7 +695,7 @@ def test_a_missing_library_is_named_with_the_command_that_installs_it(monkeypatc
 
 
 @pytest.mark.parametrize("store", ["faiss", "usearch", "hnswlib", "voyager", "annoy", "scann"])
-def test_libraries_keep_nothing_without_a_folder_and_know_what_they_were_built_with(store, tmp_path):
+def test_store_save_needs_folder_and_reopen_checks_options(store, tmp_path):
     case = next(case for case in CASES.values() if case.store == store)
     pytest.importorskip(case.library)
     made = StoreSpec(store, {}, "l2").open()
@@ -715,7 +715,7 @@ def test_libraries_keep_nothing_without_a_folder_and_know_what_they_were_built_w
         StoreSpec(store, {}, "l2", str(tmp_path)).open()
 
 
-def test_a_file_of_usearch_can_be_looked_at_without_reading_it(tmp_path):
+def test_usearch_view_is_read_only(tmp_path):
     pytest.importorskip("usearch")
     base = vectors(100, 8, 39)
     store = StoreSpec("usearch", {}, "l2", str(tmp_path)).open()
@@ -734,7 +734,7 @@ def test_a_file_of_usearch_can_be_looked_at_without_reading_it(tmp_path):
     seen.close()
 
 
-def test_eight_bits_refuse_numbers_that_they_cannot_hold():
+def test_voyager_8_bit_values_out_of_range_raise():
     pytest.importorskip("voyager")
     for dtype, most in (("float8", 1), ("e4m3", 448)):
         store = StoreSpec("voyager", {"dtype": dtype}, "l2").open()
@@ -749,7 +749,7 @@ def test_eight_bits_refuse_numbers_that_they_cannot_hold():
         assert len(store) == 1
 
 
-def test_a_refined_index_gives_exact_distances_where_its_codes_do_not():
+def test_faiss_refine_returns_exact_distances():
     pytest.importorskip("faiss")
     base, queries = vectors(1000, 16, 40), vectors(20, 16, 41)
     true = truth(base, queries, "l2")
@@ -764,7 +764,7 @@ def test_a_refined_index_gives_exact_distances_where_its_codes_do_not():
     assert gaps[False] > 0.01
 
 
-def test_options_are_checked_before_anything_is_built(make):
+def test_faiss_invalid_options_raise(make):
     with pytest.raises(UnknownName, match="did you mean `cosine`"):
         ExactStore(metric="cosin")
     with pytest.raises(BadInput, match="kind must be one of flat, sq, hnsw, ivf, ivfpq, got `flt`"):
@@ -805,7 +805,7 @@ def _faiss(*, metric="cosine", **options):
     return StoreSpec("faiss", options, metric).open()
 
 
-def test_options_of_the_other_libraries_are_checked_too():
+def test_store_invalid_options_raise():
     for store, wrong in (
         ("usearch", {"dtype": "f12"}),
         ("voyager", {"dtype": "f32"}),
@@ -832,7 +832,7 @@ def test_options_of_the_other_libraries_are_checked_too():
             StoreSpec(store, wrong).open()
 
 
-def test_pgvector_options_are_checked_too(make):
+def test_pgvector_invalid_options_raise(make):
     pytest.importorskip("psycopg")
     for wrong in ({"m": 101}, {"ef_search": 1001}, {"m": 40, "ef_construction": 64}, {"lists": 0}, {"probes": -1}):
         with pytest.raises(BadInput):
@@ -845,7 +845,7 @@ def test_pgvector_options_are_checked_too(make):
         store.add(["a"], vectors(1, 2001, 20))
 
 
-def test_pgvector_filters_explains_and_cleans_up(make, dsn):
+def test_pgvector_filter_returns_matches_and_close_drops_table(make, dsn):
     import psycopg
 
     base = vectors(1500, 16, 21)
@@ -870,7 +870,7 @@ def test_pgvector_filters_explains_and_cleans_up(make, dsn):
 
 
 @pytest.mark.engine
-def test_pgvector_reaches_beyond_what_one_scan_of_the_graph_gives(make):
+def test_pgvector_hnsw_k_above_ef_search_returns_enough_hits(make):
     base = vectors(1500, 8, 22)
     store = make("pgvector-hnsw", ef_search=10)
     store.add(ids_of(1500), base)

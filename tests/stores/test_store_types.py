@@ -49,12 +49,12 @@ class Large(Small):
         self.removed = True
 
 
-def test_store_of_ragauge_is_used_as_it_is():
+def test_complete_store_returns_builtin_store_unchanged():
     store = ExactStore()
     assert complete_store(store) is store
 
 
-def test_store_with_two_methods_gets_defaults_and_refuses_the_rest():
+def test_complete_store_minimal_store_gets_defaults():
     store = complete_store(Small())
     assert isinstance(store, FullStore)
     assert (store.build(), store.describe(), store.disk_bytes(), store.pids()) == (None, {}, None, [])
@@ -67,7 +67,7 @@ def test_store_with_two_methods_gets_defaults_and_refuses_the_rest():
             change()
 
 
-def test_methods_of_a_users_store_are_called_directly():
+def test_complete_store_calls_user_methods_directly():
     mine = Large()
     store = complete_store(mine)
     for name in ("add", "search", "build", "update"):
@@ -80,7 +80,7 @@ def test_methods_of_a_users_store_are_called_directly():
     assert store.abilities == {"update", "save"}
 
 
-def test_index_use_with_a_filter_is_unknown_if_the_store_takes_none():
+def test_complete_store_index_used_without_filter_support_is_none():
     class Plain(Small):
         def index_used(self, vector, k):
             return True
@@ -89,14 +89,14 @@ def test_index_use_with_a_filter_is_unknown_if_the_store_takes_none():
     assert (store.index_used([1.0], 3), store.index_used([1.0], 3, {"a": 1})) == (True, None)
 
 
-def test_unknown_ability_of_a_users_store_is_refused():
+def test_complete_store_unknown_ability_raises():
     mine = Small()
     mine.abilities = {"deletes"}
     with pytest.raises(UnknownName, match="unknown capability `deletes` of a store"):
         _ = complete_store(mine).abilities
 
 
-def test_store_type_tells_options_and_data_outside_the_folder(monkeypatch, tmp_path):
+def test_load_store_type_reports_options_and_outside_data(monkeypatch, tmp_path):
     monkeypatch.setitem(sys.modules, "stores_here", sys.modules[__name__])
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", [*sys.path])

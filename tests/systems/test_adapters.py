@@ -56,7 +56,7 @@ def one_sentence(error: pytest.ExceptionInfo) -> str:
     ],
     ids=lambda found: str(found).partition(" object at ")[0][:40],
 )
-def test_without_scores_the_places_are_the_scores(found):
+def test_to_hits_without_scores_uses_reciprocal_ranks(found):
     assert places(found) == [("a", 1.0), ("b", 0.5)]
 
 
@@ -78,11 +78,11 @@ def test_without_scores_the_places_are_the_scores(found):
     ],
     ids=lambda found: str(found).partition(" object at ")[0][:40],
 )
-def test_scores_that_fall_are_kept(found):
+def test_to_hits_descending_scores_are_kept(found):
     assert places(found) == [("a", 0.9), ("b", 0.25)]
 
 
-def test_numbers_are_ids_whoever_counted_them():
+def test_to_hits_numbers_and_uuids_become_string_ids():
     assert places([7, 3]) == places(np.array([7, 3])) == [("7", 1.0), ("3", 0.5)]
     assert places([(7, 0.5)]) == places([(0.5, 7)]) == [("7", 0.5)]
     assert places([(np.int64(7), np.float32(0.5))]) == places([(np.float32(0.5), np.int64(7))]) == [("7", 0.5)]
@@ -92,29 +92,29 @@ def test_numbers_are_ids_whoever_counted_them():
     assert places([(name, 0.5)]) == [(str(name), 0.5)]
 
 
-def test_scores_that_rise_are_distances_and_keep_the_order_of_return():
+def test_to_hits_non_descending_scores_become_reciprocal_ranks():
     assert places([("near", 0.1), ("far", 0.7), ("farther", 0.9)]) == [("near", 1.0), ("far", 0.5), ("farther", 1 / 3)]
     assert places([("a", 0.9), ("b", 0.2), ("c", 0.3)]) == [("a", 1.0), ("b", 0.5), ("c", 1 / 3)]
 
 
-def test_a_score_that_is_no_number_at_all_makes_all_scores_places():
+def test_to_hits_nan_score_becomes_reciprocal_ranks():
     assert places([("a", math.nan), ("b", 0.5)]) == [("a", 1.0), ("b", 0.5)]
     assert places([("a", 0.9), ("b", math.nan), ("c", 0.1)]) == [("a", 1.0), ("b", 0.5), ("c", 1 / 3)]
 
 
 @given(st.lists(st.tuples(st.text(min_size=1), st.floats()), max_size=8))
-def test_the_order_of_return_is_the_ranking_whatever_the_scores(found):
+def test_to_hits_any_scores_keep_input_order(found):
     hits = to_hits(found)
     assert [hit.id for hit in hits] == [name for name, _ in found]
     assert all(one.score >= other.score for one, other in pairwise(hits))
 
 
 @pytest.mark.parametrize("found", [None, [], (), {}, iter([]), np.array([]), {"hits": []}, {"documents": []}])
-def test_nothing_is_no_hits(found):
+def test_to_hits_empty_input_returns_empty_list(found):
     assert to_hits(found) == []
 
 
-def test_text_and_metadata_come_along():
+def test_to_hits_keeps_text_and_metadata():
     (hit,) = to_hits([{"id": 1, "content": "words", "meta": {"module": "json"}, "score": 2}])
     assert hit == Hit("1", 2.0, "words", {"module": "json"})
     (hit,) = to_hits([{"id": "chunk", "document": {"id": "whole"}, "text": "part"}])
@@ -143,13 +143,13 @@ def test_text_and_metadata_come_along():
     ],
     ids=lambda value: str(value).partition(" object at ")[0][:30],
 )
-def test_garbage_is_refused_in_one_sentence(found, word):
+def test_to_hits_invalid_input_raises_one_line_error(found, word):
     with pytest.raises(BadInput) as error:
         to_hits(found)
     assert word in one_sentence(error)
 
 
-def test_what_cannot_search_is_refused_in_one_sentence():
+def test_as_retriever_unsupported_object_raises_one_line_error():
     for thing in (3, "bm25", None, {"a": 1}):
         with pytest.raises(BadInput) as error:
             as_retriever(thing)
@@ -204,7 +204,7 @@ async def with_depth(depth, query, k):
         as_retriever(later),
     ],
 )
-def test_what_is_async_is_known_to_be_and_gives_at_most_k(thing):
+def test_as_retriever_async_callable_is_async_and_returns_at_most_k(thing):
     retriever = as_retriever(thing)
     assert is_async(retriever)
     assert isinstance(retriever, Retriever)
@@ -224,13 +224,13 @@ class SyncSearch:
 @pytest.mark.parametrize(
     "thing", [lambda query, k: ["a", "b", "c"], SyncCallable(), functools.partial(SyncCallable()), SyncSearch()]
 )
-def test_what_is_not_async_is_not_taken_for_it(thing):
+def test_as_retriever_sync_callable_is_not_async(thing):
     retriever = as_retriever(thing)
     assert not is_async(retriever)
     assert [hit.id for hit in retriever.search("q", 2)] == ["a", "b"]
 
 
-def test_a_plain_function_around_an_async_one_still_gives_what_can_be_awaited():
+def test_as_retriever_sync_wrapper_of_async_function_returns_awaitable():
     @functools.wraps(later)
     def wrapper(query, k):
         return later(query, k)
@@ -247,7 +247,7 @@ def test_a_plain_function_around_an_async_one_still_gives_what_can_be_awaited():
     retriever.search("q", 1).close()  # nobody awaits it, and nothing is left over that warns of that
 
 
-def test_a_class_is_no_system():
+def test_as_retriever_class_raises_error():
     class Search:
         def search(self, query, k):
             return []
@@ -259,7 +259,7 @@ def test_a_class_is_no_system():
 # LangChain --------------------------------------------------------------------------------------------------------
 
 
-def test_langchain_documents_have_their_id_in_one_of_two_places():
+def test_to_hits_langchain_document_reads_id_from_either_field():
     documents = pytest.importorskip("langchain_core.documents")
     found = [
         documents.Document(page_content="first", id="a", metadata={"module": "json"}),
@@ -276,7 +276,7 @@ def test_langchain_documents_have_their_id_in_one_of_two_places():
         to_hits([documents.Document(page_content="nameless")])
 
 
-def test_a_langchain_retriever_is_asked_in_its_own_way():
+def test_as_retriever_langchain_retriever_uses_native_methods():
     retrievers = pytest.importorskip("langchain_core.retrievers")
     from langchain_core.documents import Document
 
@@ -301,7 +301,7 @@ def test_a_langchain_retriever_is_asked_in_its_own_way():
     assert [hit.id for hit in asyncio.run(waiting.search("q", 2))] == ["a0", "a1"]
 
 
-def test_a_langchain_vector_store_gets_the_k_of_each_call_also_when_calls_overlap():
+def test_as_retriever_langchain_vector_store_keeps_k_of_concurrent_calls():
     vectorstores = pytest.importorskip("langchain_core.vectorstores")
     pytest.importorskip("numpy")
     from langchain_core.embeddings import DeterministicFakeEmbedding
@@ -324,7 +324,7 @@ def test_a_langchain_vector_store_gets_the_k_of_each_call_also_when_calls_overla
     assert own.search_kwargs == {"k": 3}
 
 
-def test_any_langchain_runnable_is_a_retriever():
+def test_as_retriever_accepts_langchain_runnable():
     runnables = pytest.importorskip("langchain_core.runnables")
     adapted = as_retriever(runnables.RunnableLambda(lambda query: [query, "b"]))
     assert [hit.id for hit in adapted.search("a", 5)] == ["a", "b"]
@@ -333,7 +333,7 @@ def test_any_langchain_runnable_is_a_retriever():
 # LlamaIndex -------------------------------------------------------------------------------------------------------
 
 
-def test_a_llama_index_retriever_is_asked_in_its_own_way():
+def test_as_retriever_llama_index_retriever_uses_native_methods():
     pytest.importorskip("llama_index.core")
     from llama_index.core.retrievers import BaseRetriever
     from llama_index.core.schema import NodeWithScore, TextNode
@@ -358,7 +358,7 @@ def test_a_llama_index_retriever_is_asked_in_its_own_way():
     assert [(hit.id, hit.score) for hit in asyncio.run(waiting.search("q", 5))] == [("q", 1.0), ("d", 0.5)]
 
 
-def test_a_llama_index_vector_index_gets_the_k_of_each_call():
+def test_as_retriever_llama_index_vector_index_uses_k_of_each_call():
     pytest.importorskip("llama_index.core")
     from llama_index.core import VectorStoreIndex
     from llama_index.core.embeddings import MockEmbedding
@@ -399,7 +399,7 @@ def haystack_store():
     return store
 
 
-def test_a_haystack_retriever_is_asked_in_its_own_way():
+def test_as_retriever_haystack_retriever_matches_native_run():
     store = haystack_store()
     from haystack.components.retrievers import InMemoryBM25Retriever
 
@@ -416,7 +416,7 @@ def test_a_haystack_retriever_is_asked_in_its_own_way():
     assert to_hits(own.run(query="cats", top_k=2)) == hits
 
 
-def test_a_haystack_component_that_takes_no_query_is_refused_before_any_search():
+def test_as_retriever_haystack_component_without_query_raises_error():
     store = haystack_store()
     from haystack.components.retrievers import InMemoryEmbeddingRetriever
 
@@ -425,7 +425,7 @@ def test_a_haystack_component_that_takes_no_query_is_refused_before_any_search()
     one_sentence(error)
 
 
-def test_a_haystack_like_component_without_an_async_way_is_sync():
+def test_as_retriever_haystack_component_without_async_run_is_sync():
     class Component:
         def run(self, query, top_k=10):
             return {"documents": [{"id": query, "score": 0.5}] * top_k}
@@ -481,13 +481,13 @@ def asked(url, many=2, **options):
     ],
     ids=str,
 )
-def test_hits_are_read_from_the_usual_shapes_of_json(service, answer):
+def test_http_retriever_reads_hits_from_common_json_shapes(service, answer):
     service.answer = answer
     assert [(hit.id, hit.score) for hit in asked(service.url)] == [("a", 1.0), ("b", 0.5)]
     assert service.bodies == [{"query": "how to sort", "k": 2}]
 
 
-def test_path_extra_and_the_names_of_the_fields_are_the_services_own(service):
+def test_http_retriever_path_extra_and_field_names_are_configurable(service):
     service.answer = {"data": {"items": [{"id": "a", "text": "words", "metadata": {"n": 1}}]}}
     options = {"query": "q", "k": "limit", "path": "data.items", "extra": {"index": "docs", "limit": 99}}
     assert asked(service.url, many=5, **options) == [Hit("a", 1.0, "words", {"n": 1})]
@@ -510,7 +510,7 @@ def test_path_extra_and_the_names_of_the_fields_are_the_services_own(service):
         (200, b"null", {}, "no list of hits"),
     ],
 )
-def test_what_a_service_does_wrong_is_said_in_its_own_words(service, status, answer, options, word):
+def test_http_retriever_invalid_response_raises_error_with_details(service, status, answer, options, word):
     service.status = status
     service.answer = json.dumps(answer).encode() if isinstance(answer, str) else answer
     with pytest.raises(BackendFailed) as error:
@@ -519,7 +519,7 @@ def test_what_a_service_does_wrong_is_said_in_its_own_words(service, status, ans
     assert service.url in error.value.message
 
 
-def test_a_service_that_is_not_there_is_a_failure_with_its_name_and_without_passwords():
+def test_http_retriever_connection_error_names_url_without_secrets():
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))  # bound but not listening: a connection is refused
         port = taken.getsockname()[1]
@@ -532,7 +532,7 @@ def test_a_service_that_is_not_there_is_a_failure_with_its_name_and_without_pass
 
 
 @pytest.mark.parametrize("url", ["localhost:8000", "ftp://host/x", "", "http://", "http://[::1"])
-def test_what_is_no_address_is_refused_at_once(url):
+def test_http_retriever_invalid_url_raises_error(url):
     pytest.importorskip("httpx")
     from ragauge.systems.adapters import HTTPRetriever
 
@@ -540,7 +540,7 @@ def test_what_is_no_address_is_refused_at_once(url):
         HTTPRetriever(url)
 
 
-def test_a_token_comes_from_the_environment_and_headers_go_along(service, monkeypatch):
+def test_http_retriever_sends_bearer_token_from_environment_and_headers(service, monkeypatch):
     service.answer = ["a"]
     monkeypatch.setenv("MY_TOKEN", "s3cret")
     assert [hit.id for hit in asked(service.url, bearer="MY_TOKEN", headers={"X-Tenant": "me"})] == ["a"]

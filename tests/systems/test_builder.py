@@ -47,12 +47,12 @@ specs = st.recursive(st.builds(Spec, plain), with_options, max_leaves=6)
 
 
 @given(specs)
-def test_a_description_prints_as_it_is_read(spec):
+def test_parse_spec_of_printed_spec_round_trips(spec):
     assert str(parse_spec(str(spec))) == str(spec)
 
 
 @given(st.dictionaries(plain, numbers | st.booleans() | st.text(max_size=10).filter(lambda text: '"' not in text)))
-def test_options_come_back_as_they_went_in_to_the_last_digit(options):
+def test_parse_spec_option_values_round_trip_exactly(options):
     found = parse_spec(str(Spec("system", options)))
     if not options:
         assert found == Spec("system")
@@ -61,7 +61,7 @@ def test_options_come_back_as_they_went_in_to_the_last_digit(options):
 
 
 @given(st.text(max_size=30))
-def test_any_text_is_read_or_refused_in_one_way(text):
+def test_parse_spec_random_text_returns_spec_or_raises_bad_input(text):
     with contextlib.suppress(BadInput):
         assert isinstance(parse_spec(text), Spec)
 
@@ -83,7 +83,7 @@ def test_any_text_is_read_or_refused_in_one_way(text):
         ("a(x=v2, y=1.2.3, z=3d)", {"x": "v2", "y": "1.2.3", "z": "3d"}),
     ],
 )
-def test_descriptions_are_read(text, options):
+def test_parse_spec_reads_options(text, options):
     assert parse_spec(text).options == options
 
 
@@ -106,7 +106,7 @@ def test_descriptions_are_read(text, options):
         ("a(b=1, b=2)", "duplicate option `b`"),
     ],
 )
-def test_what_cannot_be_read_is_said_in_one_sentence_with_a_hint(text, word):
+def test_parse_spec_invalid_text_raises_one_line_error_with_hint(text, word):
     with pytest.raises(BadInput) as error:
         parse_spec(text)
     assert word in error.value.message
@@ -115,12 +115,12 @@ def test_what_cannot_be_read_is_said_in_one_sentence_with_a_hint(text, word):
     assert error.value.hint
 
 
-def test_numbers_that_differ_in_a_late_digit_are_two_systems():
+def test_spec_str_keeps_late_digits_of_numbers():
     assert str(Spec("bm25", {"k1": 0.12345678})) != str(Spec("bm25", {"k1": 0.12345679}))
     assert str(Spec("a", {"x": 1e20, "y": np.float64(0.1)})) == "a(x=1e20, y=0.1)"
 
 
-def test_tables_of_a_toml_file_are_descriptions_too():
+def test_spec_from_toml_reads_tables():
     tables = tomllib.loads(
         """
         [bm25]
@@ -148,7 +148,7 @@ def test_tables_of_a_toml_file_are_descriptions_too():
 
 
 @pytest.mark.parametrize("kind", [3, ["bm25"], "bm25(", ""])
-def test_a_kind_that_is_no_description_is_refused(kind):
+def test_spec_from_toml_invalid_kind_raises_one_line_error(kind):
     with pytest.raises(BadInput) as error:
         spec_from_toml("mine", {"kind": kind})
     assert "\n" not in error.value.message
@@ -226,7 +226,7 @@ async def awaited(query, k):
         "dense(embedder=wordllama(dimensions=64), store=exact(metric=ip))",
     ],
 )
-def test_every_kind_of_system_can_be_built_and_searched(workshop, description):
+def test_system_builder_builds_and_searches_every_system_kind(workshop, description):
     shop = workshop()
     hits = searched(shop, description)
     assert hits
@@ -236,7 +236,7 @@ def test_every_kind_of_system_can_be_built_and_searched(workshop, description):
     assert searched(shop, parse_spec(description)) == hits
 
 
-def test_names_of_the_experiment_stand_for_their_systems(workshop):
+def test_system_builder_resolves_names_of_other_systems(workshop):
     systems = {
         "strong": "bm25(k1=1.5)",
         "alias": "strong",
@@ -255,7 +255,7 @@ def test_names_of_the_experiment_stand_for_their_systems(workshop):
     assert ids(searched(shop, "late"))
 
 
-def test_what_a_system_is_made_of_by_default_stands_in_its_description(workshop):
+def test_identity_description_includes_default_parts(workshop):
     shop = workshop({"dense": "dense(embedder=wordllama(dimensions=64))"})
     assert shop.identity("hybrid")["description"] == "hybrid(of=dense+bm25)"
     assert shop.identity("pipeline(reranker=mmr)")["description"] == "pipeline(of=bm25, reranker=mmr)"
@@ -271,7 +271,7 @@ def test_what_a_system_is_made_of_by_default_stands_in_its_description(workshop)
     ],
     ids=str,
 )
-def test_a_system_made_of_itself_is_refused(workshop, systems):
+def test_system_builder_self_reference_raises_one_line_error(workshop, systems):
     shop = workshop(systems)
     for ask in (shop.identity, shop.seconds, lambda system: searched(shop, system)):
         with pytest.raises(BadInput, match="contains itself") as error:
@@ -279,7 +279,7 @@ def test_a_system_made_of_itself_is_refused(workshop, systems):
         assert "\n" not in error.value.message
 
 
-def test_objects_of_the_caller_are_systems_and_parts_of_systems_by_their_name(workshop):
+def test_system_builder_accepts_callables_by_name(workshop):
     shop = workshop(
         {"mine": mine, "awaited": awaited, "both": "hybrid(of=mine+bm25)", "all": "hybrid(of=mine+awaited)"}
     )
@@ -293,7 +293,7 @@ def test_objects_of_the_caller_are_systems_and_parts_of_systems_by_their_name(wo
     assert shop.seconds("mine") == 0
 
 
-def test_rerankers_and_embedders_may_be_objects_too(workshop):
+def test_system_builder_accepts_reranker_and_embedder_objects(workshop):
     def by_name(query, hits):
         return sorted(hits, key=lambda hit: hit.id)
 
@@ -333,7 +333,7 @@ def test_rerankers_and_embedders_may_be_objects_too(workshop):
         ("http", "needs the option `url`", "options: url"),
     ],
 )
-def test_options_that_are_not_known_are_named_with_those_that_are(workshop, description, word, hint):
+def test_system_builder_invalid_option_error_lists_valid_options(workshop, description, word, hint):
     with pytest.raises(BadInput) as error:
         searched(workshop(), description)
     assert word in error.value.message
@@ -351,7 +351,7 @@ def test_options_that_are_not_known_are_named_with_those_that_are(workshop, desc
         ("hybrid(of=bm25+dens)", "unknown retriever `dens`", "dense"),
     ],
 )
-def test_names_that_are_not_known_are_answered_with_the_nearest(workshop, description, message, hint):
+def test_system_builder_unknown_name_error_suggests_nearest_name(workshop, description, message, hint):
     with pytest.raises(UnknownName) as error:
         searched(workshop(), description)
     assert error.value.message == message
@@ -366,16 +366,14 @@ def test_names_that_are_not_known_are_answered_with_the_nearest(workshop, descri
         ("openai", "pipeline(of=bm25, reranker=llm(model=m))", "openai"),
     ],
 )
-def test_a_missing_library_is_answered_with_the_command_that_installs_it(
-    workshop, monkeypatch, library, description, extra
-):
+def test_system_builder_missing_library_error_names_install_extra(workshop, monkeypatch, library, description, extra):
     monkeypatch.setitem(sys.modules, library, None)
     with pytest.raises(MissingExtra) as error:
         searched(workshop(), description)
     assert f"[{extra}]'" in error.value.hint
 
 
-def test_a_filter_on_the_command_line_and_in_a_table_is_the_same(workshop):
+def test_filtered_spec_from_toml_matches_command_line_spec(workshop):
     shop = workshop()
     table = spec_from_toml("json", {"kind": "filtered", "of": "bm25", "where": {"module": "json"}})
     assert searched(shop, table) == searched(shop, "filtered(of=bm25, module=json)")
@@ -383,7 +381,7 @@ def test_a_filter_on_the_command_line_and_in_a_table_is_the_same(workshop):
     assert ids(searched(shop, "filtered(of=bm25, module=json, most=1)")) == ["d"]
 
 
-def test_a_part_that_two_systems_share_is_built_once(workshop, installed):
+def test_system_builder_shared_part_is_built_once(workshop, installed):
     made = installed["made"]
     shop = workshop({"base": "counted", "one": "pipeline(of=base, reranker=mmr)", "other": "hybrid(of=base+bm25)"})
     searched(shop, "one")
@@ -398,7 +396,7 @@ def test_a_part_that_two_systems_share_is_built_once(workshop, installed):
     assert len(made) == 2
 
 
-def test_embedders_and_rerankers_are_shared_and_stores_are_not(workshop):
+def test_system_builder_shares_embedders_and_rerankers_but_not_stores(workshop):
     shop = workshop()
     parts = [shop._build_part("embedders", "wordllama") for _ in range(2)]
     assert parts[0] is parts[1]
@@ -458,7 +456,7 @@ class WithParts:
         return [(name, self.boost * score) for name, score in found]
 
 
-def test_a_plugin_of_another_package_gets_the_parts_that_it_declares(workshop, installed, tmp_path):
+def test_plugin_class_receives_declared_parts(workshop, installed, tmp_path):
     shop = workshop(cache=tmp_path)
     shop.check("own(store=exact(metric=ip))")
     assert set(shop.parts("own(graph=knn)")) == {
@@ -477,7 +475,7 @@ def test_a_plugin_of_another_package_gets_the_parts_that_it_declares(workshop, i
         shop.check("own(store=exact(metrik=ip))")
 
 
-def test_a_class_of_the_caller_is_built_with_its_parts(workshop):
+def test_system_builder_caller_class_receives_declared_parts(workshop):
     shop = workshop({"mine": WithParts, "both": "hybrid(of=mine+bm25)"})
     assert ids(searched(shop, "mine")) == ids(searched(shop, "dense(embedder=words(dimensions=64))"))
     assert searched(shop, "both")
@@ -488,7 +486,7 @@ def test_a_class_of_the_caller_is_built_with_its_parts(workshop):
     assert ("stores", "exact") in shop.parts("mine")
 
 
-def test_two_classes_of_one_name_are_two_systems(workshop):
+def test_system_builder_classes_with_equal_names_are_distinct(workshop):
     def make(first):
         class Local(Counted):
             def __init__(self, documents: Sequence[Document]):
@@ -531,7 +529,7 @@ def installed(monkeypatch):
     return {"made": made}
 
 
-def test_entry_points_of_installed_packages_are_names_too(workshop, installed):
+def test_plugins_entry_points_are_available_by_name(workshop, installed):
     shop = workshop()
     assert plugins.plugin_names("retrievers")[-4:] == ["counted", "waited", "bm25", "own"]
     assert ids(searched(shop, "counted(first=1)", k=2)) == ["b", "c"]
@@ -545,13 +543,13 @@ def test_entry_points_of_installed_packages_are_names_too(workshop, installed):
     assert "`counted`" in unknown.value.hint
 
 
-def test_a_name_of_our_own_cannot_be_taken_over(installed):
+def test_load_plugin_entry_point_cannot_override_builtin_name(installed):
     from ragauge.systems.bm25 import BM25
 
     assert plugins.load_plugin("retrievers", "bm25") is BM25
 
 
-def test_real_entry_points_are_loaded(monkeypatch):
+def test_load_plugin_reads_real_entry_point(monkeypatch):
     point = importlib.metadata.EntryPoint("echo", "ragauge.systems.dense:DenseRetriever", "ragauge.retrievers")
     found = importlib.metadata.EntryPoints([point])
     monkeypatch.setattr(plugins, "entry_points", found.select)
@@ -565,14 +563,14 @@ def test_real_entry_points_are_loaded(monkeypatch):
     ("family", "name"),
     [(family, name) for family in plugins.BUILTIN_PLUGINS for name in plugins.BUILTIN_PLUGINS[family]],
 )
-def test_every_name_in_the_table_leads_somewhere(family, name):
+def test_load_plugin_every_builtin_name_is_callable(family, name):
     assert callable(plugins.load_plugin(family, name))
 
 
 # async systems ----------------------------------------------------------------------------------------------------
 
 
-def test_what_must_be_awaited_is_built_for_each_use_and_closed_after_it(workshop, installed):
+def test_system_builder_async_parts_are_built_and_closed_per_use(workshop, installed):
     made = installed["made"]
     shop = workshop()
     for _ in range(2):
@@ -580,7 +578,7 @@ def test_what_must_be_awaited_is_built_for_each_use_and_closed_after_it(workshop
     assert [one.closed for one in made] == [1, 1]
 
 
-def test_one_that_is_open_stays_open_when_another_is_closed(workshop, installed):
+def test_system_builder_closing_one_system_keeps_another_open(workshop, installed):
     made = installed["made"]
     shop = workshop()
 
@@ -594,7 +592,7 @@ def test_one_that_is_open_stays_open_when_another_is_closed(workshop, installed)
     assert [one.closed for one in made] == [1, 1]
 
 
-def test_what_was_opened_is_closed_when_a_later_part_fails(workshop, installed):
+def test_system_builder_failing_part_closes_opened_parts(workshop, installed):
     shop = workshop()
     with pytest.raises(RagaugeError):
         searched(shop, "hybrid(of=waited+http(url=nothing))")
@@ -604,7 +602,7 @@ def test_what_was_opened_is_closed_when_a_later_part_fails(workshop, installed):
 # the cache --------------------------------------------------------------------------------------------------------
 
 
-def test_documents_are_remembered_and_queries_never(workshop, tmp_path):
+def test_system_builder_cache_keeps_document_vectors_but_not_queries(workshop, tmp_path):
     embedder = Vowels()
     shop = workshop(cache=tmp_path)
     system = Spec(
@@ -623,7 +621,7 @@ def test_documents_are_remembered_and_queries_never(workshop, tmp_path):
     assert any(isinstance(one, CachedEmbedder) for caches in shop._caches.values() for one in caches)
 
 
-def test_without_a_cache_nothing_is_remembered(workshop):
+def test_system_builder_without_cache_embeds_documents_per_part(workshop):
     embedder = Vowels()
     shop = workshop()
     system = Spec(
@@ -634,7 +632,7 @@ def test_without_a_cache_nothing_is_remembered(workshop):
     assert embedder.asked[:2] == [texts, texts], "once for each part"
 
 
-def test_the_cache_lies_where_the_environment_says(monkeypatch, tmp_path):
+def test_cache_folder_is_read_from_environment(monkeypatch, tmp_path):
     monkeypatch.setenv("RAGAUGE_CACHE", str(tmp_path / "own"))
     assert cache_folder() == tmp_path / "own"
     monkeypatch.delenv("RAGAUGE_CACHE")
@@ -642,7 +640,7 @@ def test_the_cache_lies_where_the_environment_says(monkeypatch, tmp_path):
     assert cache_folder() == tmp_path / "ragauge"
 
 
-def test_a_description_has_no_password_in_it(workshop):
+def test_identity_description_hides_password(workshop):
     shop = workshop()
     text = shop.identity('http(url="http://me:secret@localhost:8000/search")')["description"]
     assert "secret" not in text
@@ -652,7 +650,7 @@ def test_a_description_has_no_password_in_it(workshop):
 # Requirements
 
 
-def test_parts_of_names_every_plugin_of_a_description():
+def test_iterate_plugins_lists_every_plugin_of_description():
     found = set(iterate_plugins("retrievers", "hybrid(of=bm25+dense(store=faiss), weights=0.5+0.5)"))
     assert found == {
         *(("retrievers", "hybrid"), ("retrievers", "bm25"), ("retrievers", "dense")),
@@ -663,7 +661,7 @@ def test_parts_of_names_every_plugin_of_a_description():
     )
 
 
-def test_missing_libraries_are_named_together_before_any_work(monkeypatch, tmp_path):
+def test_missing_libraries_are_listed_together_before_any_work(monkeypatch, tmp_path):
     for family, name in (
         ("stores", "faiss"),
         ("stores", "usearch"),
@@ -692,7 +690,7 @@ def test_missing_libraries_are_named_together_before_any_work(monkeypatch, tmp_p
         ragauge.stress("duckdb", absent)
 
 
-def test_every_plugin_that_needs_a_library_says_which():
+def test_required_libraries_list_every_plugin_that_raises_missing_extra():
     """A plug-in whose module raises MissingExtra is in the table, with an extra and modules that exist."""
     project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text(encoding="utf-8"))
     extras = project["project"]["optional-dependencies"]

@@ -49,7 +49,7 @@ def saying(**texts):
         ("entities(shared=false, most=5)", "entities(shared=false, most=5)"),
     ],
 )
-def test_a_name_tells_what_departs_from_the_usual(described, name):
+def test_graph_builder_name_lists_non_default_options(described, name):
     linker = build_component("graphs", described)
     assert isinstance(linker, GraphBuilder)
     assert linker.name == name
@@ -71,7 +71,7 @@ def test_a_name_tells_what_departs_from_the_usual(described, name):
         ("entities(common=0)", "common must be at least 1, got 0"),
     ],
 )
-def test_options_out_of_bounds_are_refused(described, message):
+def test_graph_builder_option_out_of_range_raises_error(described, message):
     with pytest.raises(BadInput, match=message):
         build_component("graphs", described)
 
@@ -79,25 +79,25 @@ def test_options_out_of_bounds_are_refused(described, message):
 # links that documents carry ---------------------------------------------------------------------------------------
 
 
-def test_links_are_lists_of_ids_or_lists_by_relation():
+def test_metadata_links_accepts_id_lists_and_lists_by_relation():
     documents = carrying(a=["b", "c"], b={"uses": ["c"], "owns": ("a",)}, c=None, d=[])
     assert found(MetadataLinks(weight=2.0), documents) == {("a", "b"): 2.0, ("a", "c"): 2.0, ("b", "c"): 2.0}
 
 
-def test_only_the_relations_that_are_asked_for_link():
+def test_metadata_links_kinds_selects_relations():
     documents = carrying(a={"uses": ["b"], "owns": ["c"]}, b={"sees": ["c"]}, c=None)
     assert found(MetadataLinks(kinds="uses"), documents) == {("a", "b"): 1.0}
     assert found(MetadataLinks(kinds=["uses", "sees"]), documents) == {("a", "b"): 1.0, ("b", "c"): 1.0}
 
 
-def test_a_relation_that_no_document_has_is_refused_with_those_that_there_are():
+def test_metadata_links_unknown_kind_error_lists_existing_kinds():
     with pytest.raises(BadInput, match=r"the kind `usess`[\s\S]*choose one of owns, uses"):
         found(MetadataLinks(kinds="usess"), carrying(a={"uses": ["b"], "owns": []}, b=None))
     with pytest.raises(BadInput, match=r"the kind `uses`[\s\S]*remove kinds: the links in this corpus have none"):
         found(MetadataLinks(kinds="uses"), carrying(a=["b"], b=None))
 
 
-def test_unknown_ids_are_skipped_and_counted():
+def test_metadata_links_unknown_ids_are_skipped_and_counted():
     documents = carrying(a=["b", "gone", "a"], b={"uses": ["lost", "a"]})
     given = MetadataLinks().link(documents, NONE)
     assert given.skipped == {"unknown ids": 2}
@@ -105,18 +105,18 @@ def test_unknown_ids_are_skipped_and_counted():
     assert MetadataLinks().link(carrying(a=["b"], b=None), NONE).skipped == {}
 
 
-def test_ids_of_relations_that_do_not_count_are_not_missed():
+def test_metadata_links_ignores_unknown_ids_of_other_kinds():
     documents = carrying(a={"uses": ["b"], "owns": ["gone"]}, b=None)
     assert MetadataLinks(kinds="uses").link(documents, NONE).skipped == {}
 
 
 @pytest.mark.parametrize("wrong", ["b", 3, [3], {"uses": "b"}, {"uses": [None]}, {3: ["b"]}, [["b"]]])
-def test_links_of_another_shape_are_refused_with_the_document(wrong):
+def test_metadata_links_invalid_links_error_names_document(wrong):
     with pytest.raises(BadInput, match="the document `odd` has an invalid `links`; expected a list of ids"):
         found(MetadataLinks(), carrying(a=["b"], b=None, odd=wrong))
 
 
-def test_a_corpus_without_links_has_none_unless_a_field_was_named():
+def test_metadata_links_missing_field_raises_error_only_for_named_field():
     assert found(MetadataLinks(), carrying(a=None, b=None)) == {}
     with pytest.raises(BadInput, match="no document has `related` in its metadata") as raised:
         found(MetadataLinks(field="related"), carrying(a=["b"], b=None))
@@ -143,7 +143,7 @@ def brute(vectors, neighbours, mutual, least):
 @pytest.mark.parametrize("mutual", [False, True])
 @pytest.mark.parametrize("least", [0.0, 0.3])
 @pytest.mark.parametrize("neighbours", [1, 4, 100])
-def test_the_nearest_are_those_of_comparing_all_with_all(neighbours, least, mutual):
+def test_neighbour_links_match_brute_force_search(neighbours, least, mutual):
     vectors = to_unit_rows(np.random.default_rng(5).normal(size=(60, 6)).astype(np.float32))
     given = NeighbourLinks(neighbours=neighbours, mutual=mutual, least=least).link(
         [Document(str(n), "") for n in range(60)], vectors
@@ -154,7 +154,7 @@ def test_the_nearest_are_those_of_comparing_all_with_all(neighbours, least, mutu
     np.testing.assert_allclose(given.weights, cosines, atol=1e-6)
 
 
-def test_of_equally_near_documents_the_first_are_linked():
+def test_neighbour_links_ties_keep_document_order():
     vectors = np.array([[1, 0], [1, 0], [1, 0], [1, 0], [0, 1]], np.float32)
     given = NeighbourLinks(neighbours=2).link([Document(str(n), "") for n in range(5)], vectors)
     rows = list(zip(given.ones.tolist(), given.others.tolist(), strict=True))
@@ -162,13 +162,13 @@ def test_of_equally_near_documents_the_first_are_linked():
     np.testing.assert_allclose(given.weights, 1.0)
 
 
-def test_a_document_without_a_direction_is_linked_to_nothing_and_takes_no_place():
+def test_neighbour_links_ignores_zero_vectors():
     vectors = np.array([[0, 0], [1, 0], [0.6, 0.8], [0, 0]], np.float32)
     documents = saying(a="", b="", c="", d="")
     assert found(NeighbourLinks(neighbours=1, weight=0.5), documents, vectors) == {("b", "c"): pytest.approx(0.3)}
 
 
-def test_one_document_or_none_has_no_neighbours():
+def test_neighbour_links_fewer_than_two_documents_returns_no_links():
     assert found(NeighbourLinks(), saying(a=""), np.ones((1, 2), np.float32)) == {}
     assert found(NeighbourLinks(), [], np.zeros((0, 1), np.float32)) == {}
     assert found(NeighbourLinks(), saying(a="", b=""), np.zeros((2, 3), np.float32)) == {}
@@ -181,30 +181,30 @@ def with_field(**values):
     return [Document(name, "", metadata={"kind": value}) for name, value in values.items()]
 
 
-def test_documents_that_share_a_value_are_linked():
+def test_shared_field_links_connects_documents_with_equal_values():
     documents = with_field(a="x", b="x", c=["y", "x"], d=["y", "y"], e="z", f=None, g="", h=[])
     linked = {("a", "b"), ("a", "c"), ("b", "c"), ("c", "d")}
     assert found(SharedFieldLinks(field="kind", weight=3.0), documents) == dict.fromkeys(linked, 3.0)
 
 
-def test_a_value_that_too_many_share_links_none_and_is_counted():
+def test_shared_field_links_skips_and_counts_common_values():
     documents = with_field(a="x", b="x", c=["x", "y"], d="y", e="alone")
     linker = SharedFieldLinks(field="kind", most=2)
     assert found(linker, documents) == {("c", "d"): 1.0}
     assert linker.link(documents, NONE).skipped == {"values that more than 2 documents have": 1}
 
 
-def test_true_is_no_number_and_nan_no_value():
+def test_shared_field_links_separates_bool_from_int_and_ignores_nan():
     documents = with_field(a=1, b=True, c=1.0, d=True, e=math.nan, f=math.nan, g=0, h=False)
     assert found(SharedFieldLinks(field="kind"), documents) == {("a", "c"): 1.0, ("b", "d"): 1.0}
 
 
-def test_a_value_that_cannot_be_shared_is_refused_with_the_document():
+def test_shared_field_links_unhashable_value_error_names_document():
     with pytest.raises(BadInput, match="the document `b` has a `kind` of the kind dict"):
         found(SharedFieldLinks(field="kind"), with_field(a="x", b={"y": 1}))
 
 
-def test_a_field_that_no_document_has_is_refused():
+def test_shared_field_links_unknown_field_raises_error():
     with pytest.raises(BadInput, match="no document has a value of `colour`"):
         found(SharedFieldLinks(field="colour"), with_field(a="x"))
     assert found(SharedFieldLinks(field="colour"), []) == {}
@@ -221,7 +221,7 @@ def mentions(documents, **options):
     return found(EntityLinks(shared=False, **options), documents)
 
 
-def test_an_identifier_is_a_name_to_the_letter_and_as_a_whole_word():
+def test_entity_links_identifier_matches_case_sensitive_whole_word():
     documents = [
         Document("json.dumps", "writes"),
         Document("a", "Use json.dumps, please."),
@@ -231,12 +231,12 @@ def test_an_identifier_is_a_name_to_the_letter_and_as_a_whole_word():
     assert mentions(documents) == {("a", "json.dumps"): 1.0, ("c", "json.dumps"): 1.0}
 
 
-def test_a_word_of_everyday_is_no_name():
+def test_entity_links_ignores_ids_that_are_ordinary_words():
     documents = [Document("select", "waits"), Document("Lamp", "shines"), Document("a", "select the Lamp")]
     assert mentions(documents) == {}
 
 
-def test_a_title_of_two_words_is_a_name_in_any_case_and_over_the_end_of_a_line():
+def test_entity_links_two_word_title_matches_any_case_across_line_break():
     documents = [
         Document("d1", "stands", title="Orion Station"),
         Document("d2", "They went to orion\nstation at night."),
@@ -245,7 +245,7 @@ def test_a_title_of_two_words_is_a_name_in_any_case_and_over_the_end_of_a_line()
     assert mentions(documents) == {("d1", "d2"): 1.0}
 
 
-def test_the_longest_title_is_the_one_that_is_meant():
+def test_entity_links_prefers_longest_matching_title():
     documents = [
         Document("x", "", title="Cobalt Strike"),
         Document("y", "", title="Cobalt Strike Beacon"),
@@ -256,7 +256,7 @@ def test_the_longest_title_is_the_one_that_is_meant():
     assert mentions(documents)["x", "y"] == 1.0  # its own title names the other
 
 
-def test_a_method_names_its_class_and_the_last_part_of_an_id_names_it():
+def test_entity_links_matches_parent_class_and_last_id_part():
     documents = [
         Document("bdb.Bdb.set_trace", "bdb.Bdb.set_trace starts"),
         Document("bdb.Bdb", "bdb.Bdb debugs"),
@@ -266,12 +266,12 @@ def test_a_method_names_its_class_and_the_last_part_of_an_id_names_it():
     assert mentions(documents) == {("bdb.Bdb", "bdb.Bdb.set_trace"): 1.0, ("bdb.Bdb.set_trace", "other"): 1.0}
 
 
-def test_who_is_called_so_in_full_comes_before_a_last_part():
+def test_entity_links_full_id_takes_precedence_over_last_part():
     documents = [Document("ValueError", ""), Document("odd.ValueError", ""), Document("a", "raises ValueError")]
     assert mentions(documents) == {("ValueError", "a"): 1.0}
 
 
-def test_a_mention_weighs_less_the_more_name_it_and_the_more_have_it():
+def test_entity_links_mention_weight_falls_with_frequency():
     documents = [
         Document("one", "", title="Orion Station"),
         Document("two", "", title="Orion Station"),
@@ -288,7 +288,7 @@ def test_a_mention_weighs_less_the_more_name_it_and_the_more_have_it():
     assert mentions(three, most=2) == {}
 
 
-def test_rare_names_that_texts_share_link_them():
+def test_entity_links_shared_rare_names_link_texts():
     documents = saying(
         a="They met Emotet again.",
         b="Emotet came back, and emoted.",
@@ -299,19 +299,19 @@ def test_rare_names_that_texts_share_link_them():
     assert found(EntityLinks(mentions=False), documents) == {("a", "b"): 1.0, ("c", "d"): 1.0}
 
 
-def test_a_capital_at_the_beginning_of_a_sentence_makes_no_name():
+def test_entity_links_ignores_capital_at_sentence_start():
     documents = saying(a="Return now. Return!", b="Return later", c="Swap it\nSwap that", d="Swap (Swap) them")
     assert found(EntityLinks(mentions=False), documents) == {}
 
 
-def test_a_word_that_mostly_stands_without_a_capital_is_no_name():
+def test_entity_links_ignores_mostly_lower_case_word():
     documents = saying(a="the Great pipe", b="the Great hall", c="a great day", d="a great night", e="great")
     assert found(EntityLinks(mentions=False), documents) == {}
     fewer = saying(a="the Great pipe", b="the Great hall", c="a great day")
     assert found(EntityLinks(mentions=False), fewer) == {("a", "b"): 1.0}
 
 
-def test_shared_names_weigh_their_rarity_and_those_of_many_nothing():
+def test_entity_links_shared_name_weight_equals_rarity():
     texts = {f"d{number}": "look at read_text" for number in range(3)} | {f"e{number}": "no" for number in range(5)}
     weights = found(EntityLinks(mentions=False, weight=2.0), saying(**texts))
     expected = 2 * rarity(3, 8)
@@ -321,25 +321,25 @@ def test_shared_names_weigh_their_rarity_and_those_of_many_nothing():
 
 
 @pytest.mark.parametrize("word", ["e.g", "i.e", "3.11", "__", "iffy", "Q1", "well"])
-def test_what_only_looks_like_an_identifier_links_nothing(word):
+def test_entity_links_ignores_words_resembling_identifiers(word):
     assert found(EntityLinks(), saying(a=f"so {word} so", b=f"so {word} so")) == {}
 
 
 @pytest.mark.parametrize(
     "word", ["json.dumps", "read_text", "OrderedDict", "HTTPServer", "T1059", "T1059.001", "__init__"]
 )
-def test_identifiers_link(word):
+def test_entity_links_shared_identifier_links_documents(word):
     assert found(EntityLinks(), saying(a=f"so {word} so", b=f"so {word} so", c="so")) == {("a", "b"): 1.0}
 
 
 @given(st.lists(st.text("aA.B_ 1\nÄß\ud800", max_size=12), max_size=8))
-def test_any_texts_give_links_that_a_graph_takes(texts):
+def test_entity_links_random_texts_return_weights_in_unit_interval(texts):
     documents = [Document(f"{number}{text}", text, title=text[::-1]) for number, text in enumerate(texts)]
     graph = Graph.of([one.id for one in documents], {"entities": EntityLinks().link(documents, NONE)})
     assert ((graph.weights > 0) & (graph.weights <= 1)).all()
 
 
-def test_shuffled_documents_have_the_same_links():
+def test_entity_links_are_independent_of_document_order():
     documents = list(ragauge.load("synthetic:multihop(documents=60, queries=5)").documents)
     order = np.random.default_rng(1).permutation(len(documents))
     links = found(EntityLinks(), documents)
@@ -347,7 +347,7 @@ def test_shuffled_documents_have_the_same_links():
     assert found(EntityLinks(), [documents[place] for place in order]) == pytest.approx(links)
 
 
-def test_rewired_links_are_as_many_at_every_document_and_lead_elsewhere():
+def test_metadata_links_rewired_keeps_degrees_and_changes_targets():
     names = [f"d{row}" for row in range(60)]
     rng = np.random.default_rng(1)
     links = [rng.choice(60, 3, replace=False) for _ in names]

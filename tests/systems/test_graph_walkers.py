@@ -50,7 +50,7 @@ MANY = 20_000
         )
     )
 )
-def test_the_table_has_the_heaviest_links_of_every_node(case):
+def test_link_table_keeps_heaviest_links_of_every_node(case):
     n, links, most = case
     columns = (np.array([link[i] for link in links], kind) for i, kind in enumerate((np.int64, np.int64, float)))
     graph = Graph.of([str(i) for i in range(n)], {"some": LinkArrays(*columns)})
@@ -74,7 +74,7 @@ def test_the_table_has_the_heaviest_links_of_every_node(case):
         np.testing.assert_allclose(ways.weights[node][some], [-weight / heaviest for weight, *_ in mine])
 
 
-def test_the_links_among_some_nodes_are_those_of_the_subgraph():
+def test_link_table_restrict_to_matches_networkx_subgraph():
     rng = np.random.default_rng(4)
     pairs = np.unique(np.sort(rng.integers(0, 30, (90, 2)), axis=1), axis=0)
     graph = Graph.of(
@@ -97,7 +97,7 @@ def test_the_links_among_some_nodes_are_those_of_the_subgraph():
 # draws ------------------------------------------------------------------------------------------------------------
 
 
-def test_draws_are_in_proportion_to_what_stands_there():
+def test_draw_columns_and_draw_rows_are_proportional_to_weights():
     rng = np.random.default_rng(0)
     rows = np.array([[3.0, 0.0, 1.0, 6.0], [0.0, 1e-9, 3e-9, 0.0]])
     places, some = draw_columns(np.repeat(rows, MANY, axis=0), rng.random(2 * MANY))
@@ -113,7 +113,7 @@ def test_draws_are_in_proportion_to_what_stands_there():
 
 
 @pytest.mark.parametrize("chance", [0.0, np.nextafter(1.0, 0.0)])
-def test_the_ends_of_chance_never_draw_what_is_worth_nothing(chance):
+def test_draw_columns_and_draw_rows_never_draw_zero_weight(chance):
     worth = np.array([[0.0, 0.1, 0.2, 0.0], [0.0, 0.0, 0.0, 0.0]])
     places, some = draw_columns(worth, np.full(2, chance))
     assert places[0] in (1, 2)
@@ -121,12 +121,12 @@ def test_the_ends_of_chance_never_draw_what_is_worth_nothing(chance):
     assert draw_rows(np.array([4, 5, 6]), np.array([0.0, 0.7, 0.0]), np.array([chance])).tolist() == [5]
 
 
-def test_a_path_counts_each_node_once():
+def test_unique_visits_counts_each_node_once_per_path():
     rows, paths = unique_visits(np.array([[3, 1, 3, 1], [2, -1, -1, -1], [0, 0, 5, -1]]))
     assert list(zip(rows.tolist(), paths.tolist(), strict=True)) == [(1, 0), (3, 0), (2, 1), (0, 2), (5, 2)]
 
 
-def test_a_spread_is_from_nothing_to_one():
+def test_scale_to_unit_returns_values_from_zero_to_one():
     assert scale_to_unit(np.array([2.0, 4.0, 3.0])).tolist() == [0, 1, 0.5]
     assert scale_to_unit(np.array([2.0, 2.0])).tolist() == [0, 0]
 
@@ -134,7 +134,7 @@ def test_a_spread_is_from_nothing_to_one():
 # the ranking ------------------------------------------------------------------------------------------------------
 
 
-def test_what_was_visited_comes_first_then_likeness_and_every_score_is_lower_than_the_one_before():
+def test_rank_visited_sorts_visited_first_with_strictly_falling_scores():
     terrain = ground([0.9, 0.5, 0.7, 0.2, 0.7])
     likeness = terrain.similarities(QUERY)
     visited = np.array([1, 2, 3])
@@ -148,7 +148,7 @@ def test_what_was_visited_comes_first_then_likeness_and_every_score_is_lower_tha
     assert rank_visited(terrain, 0, likeness, np.array([1]), np.array([0.5])) == []
 
 
-def test_of_equal_documents_the_earlier_comes_first():
+def test_rank_visited_ties_keep_document_order():
     terrain = ground([0.5, 0.5, 0.5, 0.5])
     likeness = terrain.similarities(QUERY)
     assert ids(rank_visited(terrain, 4, likeness, np.array([2, 3]), np.array([0.5, 0.5]))) == ["c", "d", "a", "b"]
@@ -165,7 +165,7 @@ def hit_likeness(hit):
     return float(hit.text.split()[0])
 
 
-def test_a_trajectory_begins_in_proportion_to_the_exponential_of_likeness():
+def test_graph_flow_start_is_proportional_to_exp_similarity():
     terrain = ground([0.6, 0.5, 0.4, 0.3])
     found = build(GraphFlow, terrain, seeds=3, trajectories=MANY, temperature=0.2).search(QUERY, 3)
     weights = np.exp(np.array([0.6, 0.5, 0.4]) / 0.2)
@@ -173,7 +173,7 @@ def test_a_trajectory_begins_in_proportion_to_the_exponential_of_likeness():
     assert fits(counts(found, "abc", MANY), weights / weights.sum()) > 0.001
 
 
-def test_a_step_is_in_proportion_to_weight_and_the_exponential_of_likeness():
+def test_graph_flow_step_is_proportional_to_weight_and_exp_similarity():
     terrain = ground([0.8, 0.5, 0.4, 0.1], (0, 1, 1.0), (0, 2, 3.0), (0, 3, 2.0))
     found = build(GraphFlow, terrain, seeds=1, trajectories=MANY, steps=1, temperature=0.3).search(QUERY, 4)
     weights = np.array([1.0, 3.0, 2.0]) * np.exp(np.array([0.5, 0.4, 0.1]) / 0.3)
@@ -181,7 +181,7 @@ def test_a_step_is_in_proportion_to_weight_and_the_exponential_of_likeness():
     assert fits(counts(found, "bcd", MANY), weights / weights.sum()) > 0.001
 
 
-def test_the_share_that_visits_a_node_is_that_of_all_possible_trajectories():
+def test_graph_flow_visit_share_matches_exhaustive_enumeration():
     likeness = [0.8, 0.5, 0.4, 0.1, 0.6]
     links = [(0, 1, 1.0), (1, 2, 2.0), (0, 2, 0.5), (2, 3, 1.0), (3, 4, 3.0)]
     steps, walks = 4, 4000
@@ -203,7 +203,7 @@ def test_the_share_that_visits_a_node_is_that_of_all_possible_trajectories():
     assert np.all(np.abs(shares - exact) < 5 * np.sqrt(exact * np.abs(1 - exact) / walks) + 1e-5)
 
 
-def test_a_trajectory_stops_before_a_move_with_the_probability_that_it_is_told():
+def test_graph_flow_stop_is_probability_of_ending_before_step():
     terrain = ground([0.8, 0.5], (0, 1, 1.0))
     assert ids(build(GraphFlow, terrain, seeds=1, stop=1.0).search(QUERY, 2)) == ["a", "b"]
     assert build(GraphFlow, terrain, seeds=1, stop=1.0).search(QUERY, 2)[1].score < 0
@@ -213,7 +213,7 @@ def test_a_trajectory_stops_before_a_move_with_the_probability_that_it_is_told()
 
 
 @pytest.mark.parametrize("make", [GraphFlow, Swarm])
-def test_a_walk_never_leaves_its_component(make):
+def test_walker_never_leaves_connected_component(make):
     # Two squares with a seed in the first only; half of that is less like the query than all of the second.
     square = [(0, 1, 1.0), (1, 2, 1.0), (2, 3, 1.0), (3, 0, 1.0)]
     other = [(one + 4, two + 4, weight) for one, two, weight in square]
@@ -225,7 +225,7 @@ def test_a_walk_never_leaves_its_component(make):
 
 
 @pytest.mark.parametrize("make", [GraphFlow, Swarm])
-def test_the_same_trial_is_the_same_ranking_and_another_is_another(make):
+def test_walker_ranking_depends_on_trial_and_seed_only(make):
     rng = np.random.default_rng(1)
     terrain = ground(rng.uniform(0.2, 0.9, 26), *((one, other, 1.0) for one, other in rng.integers(0, 26, (60, 2))))
 
@@ -240,7 +240,7 @@ def test_the_same_trial_is_the_same_ranking_and_another_is_another(make):
 
 
 @pytest.mark.parametrize("make", [GraphFlow, Swarm])
-def test_the_order_of_the_documents_does_not_matter(make):
+def test_walker_mean_scores_are_independent_of_document_order(make):
     rng = np.random.default_rng(3)
     likeness = rng.permutation(np.linspace(0.2, 0.9, 12))
     pairs, weights = rng.integers(0, 12, (20, 2)).tolist(), (rng.random(20) + 0.1).tolist()
@@ -265,7 +265,7 @@ def test_the_order_of_the_documents_does_not_matter(make):
 
 
 @pytest.mark.parametrize("make", [GraphFlow, Swarm])
-def test_small_and_empty_grounds_do_no_harm(make):
+def test_walker_small_and_empty_corpora_return_valid_rankings(make):
     assert make(LinkedCorpus([], Points(), [Said()])).search(QUERY, 5) == []
     assert ids(make(ground([0.5])).search(QUERY, 5)) == ["a"]
     assert ids(make(ground([0.1, 0.9, 0.5])).search(QUERY, 2)) == ["b", "c"]
@@ -278,7 +278,7 @@ def test_small_and_empty_grounds_do_no_harm(make):
 
 
 @given(st.data())
-def test_any_ground_gives_every_document_once_and_scores_that_fall(data):
+def test_walker_random_corpora_return_unique_documents_and_falling_scores(data):
     n = data.draw(st.integers(1, 9))
     likeness = data.draw(st.lists(st.floats(-1, 1), min_size=n, max_size=n).filter(any))
     node, weight = st.integers(0, n - 1), st.floats(1e-6, 1e6)
@@ -294,7 +294,7 @@ def test_any_ground_gives_every_document_once_and_scores_that_fall(data):
 
 
 @pytest.mark.parametrize("make", [GraphFlow, Swarm])
-def test_a_prior_prefers_what_has_more_of_it(make):
+def test_walker_prior_prefers_documents_with_higher_value(make):
     # Two neighbours that are alike in all but a number; a third has none, which counts as the least.
     held = [{}, {"cited": 10}, {"cited": 30}, {}]
     terrain = ground([0.9, 0.5, 0.5, 0.5], (0, 1, 1.0), (0, 2, 1.0), (0, 3, 1.0), metadata=held)
@@ -306,7 +306,7 @@ def test_a_prior_prefers_what_has_more_of_it(make):
         build(make, terrain, prior="stars")
 
 
-def test_a_prior_multiplies_the_odds_of_a_step_and_the_score():
+def test_graph_flow_prior_multiplies_step_odds_and_score():
     held = [{"cited": 0}, {"cited": 0}, {"cited": 4}]
     terrain = ground([0.9, 0.5, 0.5], (0, 1, 1.0), (0, 2, 1.0), metadata=held)
     found = build(
@@ -333,12 +333,12 @@ def test_a_prior_multiplies_the_odds_of_a_step_and_the_score():
         {"most_links": 0},
     ],
 )
-def test_options_that_say_nothing_are_refused(options):
+def test_graph_flow_invalid_option_raises_error(options):
     with pytest.raises(BadInput, match=f"graphflow: {next(iter(options))}"):
         build(GraphFlow, ground([0.5]), **options)
 
 
-def test_walkers_have_the_same_budget_where_nothing_is_said():
+def test_graph_flow_and_swarm_defaults_have_equal_step_budget():
     terrain = ground([0.5, 0.4], (0, 1, 1.0))
     flow, swarm = build(GraphFlow, terrain).evidence(QUERY, 5), build(Swarm, terrain).evidence(QUERY, 5)
     assert flow["steps"] == swarm["steps"] == 200 * 4 == 20 * 10 * 4
@@ -348,7 +348,7 @@ def test_walkers_have_the_same_budget_where_nothing_is_said():
     assert flow["embedder"] == "points"
 
 
-def test_threads_give_the_same_rankings_as_one():
+def test_walker_rankings_are_independent_of_thread_count():
     systems = {
         "flow": "graphflow(graph=knn(neighbours=5))",
         "swarm": "swarm(graph=knn(neighbours=5), leap=0.1, router=true)",
@@ -367,7 +367,7 @@ def test_threads_give_the_same_rankings_as_one():
         assert alone.differing()
 
 
-def test_an_unknown_option_of_a_description_is_refused_with_those_that_there_are():
+def test_system_builder_unknown_walker_option_error_lists_valid_options():
     documents = [Document("a", "one"), Document("b", "two")]
     with pytest.raises(BadInput) as refused:
         SystemBuilder(documents).check("graphflow(agents=5)")

@@ -45,7 +45,7 @@ def search(query: str, k: int) -> list[str]:
 """
 
 
-def test_class_on_the_command_line_gets_its_embedder_and_store(tmp_path):
+def test_cli_run_user_class_receives_embedder_and_store(tmp_path):
     (tmp_path / "own.py").write_text(OWN)
     run = command_in(tmp_path, "run", "synthetic:needles(documents=20, queries=4)", "-k", "5", "-m", "mrr")
     systems = ("-s", "a=own:Search(embedder=words(dimensions=512))", "-s", "b=own:Search(reverse=true)")
@@ -58,7 +58,7 @@ def test_class_on_the_command_line_gets_its_embedder_and_store(tmp_path):
     assert manifest["system"]["code"]
 
 
-def test_wrong_option_of_a_class_is_one_sentence(tmp_path):
+def test_cli_run_user_class_invalid_option_prints_error(tmp_path):
     (tmp_path / "own.py").write_text(OWN)
     run = command_in(tmp_path, "run", "synthetic:needles(documents=20, queries=4)", "-o", "x")
     assert "`own:Search` has no option `stor`" in run("-s", "a=own:Search(stor=exact)", code=2).stderr

@@ -64,7 +64,7 @@ queries = st.lists(st.integers(-4, 9), min_size=SIZE, max_size=SIZE).filter(any)
 
 
 @given(edges, queries, st.integers(1, SIZE), st.sampled_from([0.0, 0.5, 0.85, 0.95]), st.sampled_from([0.05, 0.5]))
-def test_shares_are_those_of_networkx_and_rustworkx(rows, query, seeds, damping, temperature):
+def test_pagerank_matches_networkx_and_rustworkx(rows, query, seeds, damping, temperature):
     """Isolated nodes come often: links are few."""
     ground = terrain(SIZE, rows)
     text = " ".join(map(str, query))
@@ -94,7 +94,7 @@ def test_shares_are_those_of_networkx_and_rustworkx(rows, query, seeds, damping,
     }
 
 
-def test_a_larger_random_graph_agrees_with_networkx():
+def test_pagerank_large_random_graph_matches_networkx():
     rng = np.random.default_rng(3)
     size = 400
     rows = list(zip(rng.integers(0, size, 700), rng.integers(0, size, 700), rng.random(700) + 0.01, strict=True))
@@ -111,7 +111,7 @@ def test_a_larger_random_graph_agrees_with_networkx():
     np.testing.assert_allclose([hit.score / total for hit in hits], [exact[hit.id] for hit in hits], atol=1e-6)
 
 
-def test_two_linked_documents_share_as_worked_by_hand():
+def test_pagerank_two_linked_documents_by_hand():
     """From d0 alone: x0 = 0.5 · x1 + 0.5 and x1 = 0.5 · x0, so that 2/3 is at the seed and 1/3 at the other."""
     found = PageRank(terrain(3, [(0, 1, 1.0)]), seeds=1, damping=0.5).search("1 0.5 0.2", 3)
     assert [hit.id for hit in found] == ["d0", "d1", "d2"]
@@ -119,7 +119,7 @@ def test_two_linked_documents_share_as_worked_by_hand():
     assert (found[1].text, found[1].metadata) == ("1", {"n": 1})
 
 
-def test_blend_adds_the_cosine_as_it_is_written():
+def test_pagerank_blend_adds_weighted_cosine():
     ground = terrain(3, [(0, 1, 1.0)])
     found = PageRank(ground, seeds=1, damping=0.5, blend=0.25).search("1 -0.5 0.2", 3)
     scores = {hit.id: hit.score for hit in found}
@@ -132,7 +132,7 @@ def test_blend_adds_the_cosine_as_it_is_written():
     np.testing.assert_allclose([hit.score for hit in only], [1.0, 0.5, 0.2], atol=1e-6)
 
 
-def test_documents_at_the_same_place_are_ordered_by_likeness_then_as_they_stand():
+def test_pagerank_ties_are_sorted_by_similarity_then_document_order():
     """d1 to d4 hang on the seed alike; d5 and d6 are reached by nothing."""
     rows = [(0, leaf, 0.1) for leaf in (1, 2, 3, 4)]
     found = PageRank(terrain(7, rows), seeds=1).search("9 1 2 2 1 3 4", 10)
@@ -140,19 +140,19 @@ def test_documents_at_the_same_place_are_ordered_by_likeness_then_as_they_stand(
     assert len({hit.score for hit in found[1:5]}) == 1
 
 
-def test_fewer_are_given_where_fewer_are_wanted():
+def test_pagerank_search_returns_at_most_k():
     ground = terrain(4, [(0, 1, 1.0)])
     assert [hit.id for hit in PageRank(ground, seeds=1).search("9 1 2 3", 2)] == ["d0", "d1"]
     assert PageRank(ground).search("9 1 2 3", 0) == []
 
 
-def test_a_query_without_a_direction_finds_nothing():
+def test_pagerank_zero_query_vector_returns_no_hits():
     ground = terrain(3, [(0, 1, 1.0)])
     assert PageRank(ground).search("0 0 0", 3) == []
     assert PageRank(ground).evidence("0 0 0", 3)["rounds_needed"] == 0
 
 
-def test_an_empty_corpus_gives_nothing_and_a_lone_document_itself():
+def test_pagerank_empty_or_single_document_corpus_returns_all_documents():
     empty = LinkedCorpus([], Points(3), [Given([])])
     assert PageRank(empty).search("1 0 0", 3) == []
     assert PageRank(empty).evidence("1 0 0", 3)["graph"]["nodes"] == 0
@@ -160,7 +160,7 @@ def test_an_empty_corpus_gives_nothing_and_a_lone_document_itself():
     assert [(hit.id, hit.score) for hit in PageRank(ground).search("3 4", 5)] == [("only", 1.0)]
 
 
-def test_evidence_tells_the_graph_the_parameters_and_the_rounds():
+def test_pagerank_evidence_reports_graph_parameters_and_rounds():
     ground = terrain(3, [(0, 1, 1.0)])
     told = PageRank(ground, seeds=1, damping=0.5, tolerance=1e-3).evidence("1 0.5 0.2", 3)
     # The change halves each round, from 1 on: 2 ** -10 is the first below a thousandth.
@@ -170,7 +170,7 @@ def test_evidence_tells_the_graph_the_parameters_and_the_rounds():
     assert PageRank(ground, seeds=1, damping=0.5, rounds=2).evidence("1 0.5 0.2", 3)["rounds_needed"] == 2
 
 
-def test_the_walk_is_a_stage_of_its_own():
+def test_pagerank_records_walk_stage():
     ranker = PageRank(terrain(3, [(0, 1, 1.0)]))
     with StageTimer() as watch:
         ranker.search("1 0.5 0.2", 3)
@@ -191,12 +191,12 @@ def test_the_walk_is_a_stage_of_its_own():
         ("seeds", 2.5, "seeds must be a whole number"),
     ],
 )
-def test_options_out_of_bounds_are_refused(option, value, message):
+def test_pagerank_option_out_of_range_raises_error(option, value, message):
     with pytest.raises(BadInput, match=message):
         PageRank(terrain(2, []), **{option: value})
 
 
-def test_it_runs_from_a_description_and_every_trial_is_the_same():
+def test_pagerank_run_from_description_repeats_identically():
     described = "pagerank(embedder=words, graph=knn(neighbours=5)+entities, seeds=5)"
     run = ragauge.run("synthetic:multihop(documents=60, queries=10)", {"pr": described}, repeats=2).runs["pr"]
     told = run.manifest["evidence"]
@@ -207,7 +207,7 @@ def test_it_runs_from_a_description_and_every_trial_is_the_same():
     assert run.repeats.drop("repeat").sort("query", "rank").equals(run.table.sort("query", "rank"))
 
 
-def test_ids_that_no_document_has_are_told_in_the_manifest():
+def test_pagerank_run_manifest_counts_unknown_link_ids():
     documents = [Document("a", "one", metadata={"links": ["b", "gone"]}), Document("b", "two")]
     dataset = ragauge.Dataset("mine", documents, {"q": "one"}, ragauge.Judgments({"q": {"b": 1}}))
     run = ragauge.run(dataset, {"pr": "pagerank(embedder=words, graph=links)"}).runs["pr"]
@@ -215,7 +215,7 @@ def test_ids_that_no_document_has_are_told_in_the_manifest():
     assert run.table["doc"].to_list() == ["a", "b"]
 
 
-def test_a_coarse_tolerance_ends_early_and_still_finds():
+def test_pagerank_coarse_tolerance_returns_all_documents():
     ground = terrain(3, [(0, 1, 1.0), (1, 2, 1.0)])
     found = PageRank(ground, tolerance=0.5, temperature=1.0).search("1 0.5 0.2", 3)
     assert [hit.id for hit in found] == ["d1", "d0", "d2"]

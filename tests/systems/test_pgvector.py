@@ -109,7 +109,7 @@ PYTHON = [
 ]
 
 
-def test_the_three_searches_find_what_they_should(dsn):
+def test_pgvector_semantic_keyword_and_hybrid_search_return_expected_hits(dsn):
     async def work(db):
         query = "How do I parse a JSON document into an object?"
         semantic = await db.semantic_search(PYTHON[1].whole, k=3)
@@ -136,7 +136,7 @@ def test_the_three_searches_find_what_they_should(dsn):
         using(dsn, work, PYTHON, rank=rank)
 
 
-def test_the_index_is_used_once_there_are_rows_enough(dsn):
+def test_pgvector_index_is_used_only_for_large_tables(dsn):
     async def work(db):
         plan = await db.explain("bab dad", 5)
         used = await db.index_used("bab dad", 5)
@@ -154,7 +154,7 @@ def test_the_index_is_used_once_there_are_rows_enough(dsn):
     assert len(overlap) >= 4
 
 
-def test_the_plan_of_a_hybrid_search_is_that_of_the_statement_that_runs(dsn):
+def test_pgvector_explain_hybrid_matches_evidence_plan(dsn):
     async def work(db):
         plan = await db.explain("bab dad", 5, search="hybrid")
         text = json.dumps(plan)
@@ -170,7 +170,7 @@ def test_the_plan_of_a_hybrid_search_is_that_of_the_statement_that_runs(dsn):
 
 
 @pytest.mark.parametrize("index", ["none", "hnsw", "ivfflat"])
-def test_a_filter_leaves_k_results_if_there_are_k(dsn, index):
+def test_pgvector_filtered_search_returns_k_hits(dsn, index):
     """One document in fifty passes: without scans that go on, 40 candidates would leave about one."""
 
     async def work(db):
@@ -194,7 +194,7 @@ def test_a_filter_leaves_k_results_if_there_are_k(dsn, index):
     using(dsn, work, corpus(2000), index=index, force=index != "none")
 
 
-def test_half_vectors_are_stored_as_such_and_find_nearly_the_same(dsn):
+def test_pgvector_half_vectors_are_stored_as_halfvec_with_close_scores(dsn):
     queries = ["bab dad tot", "gig gog", "lul kik mem nen"]
 
     async def work(db):
@@ -231,7 +231,7 @@ def fused(semantic, keyword, weights, k, fusion):
 
 
 @pytest.mark.parametrize("fusion", ["minmax", "rrf"])
-def test_hybrid_search_is_the_weighted_sum_of_the_two_lists(dsn, fusion):
+def test_pgvector_hybrid_search_matches_weighted_sum_of_both_lists(dsn, fusion):
     async def work(db):
         for query in ("bab dad tot", "gig gog bab lul", "mem", "the unknownword", "rar bab the"):
             for weights, k, depth in (((0.7, 0.3), 5, 30), ((0.5, 0.5), 10, 10), ((1, 0), 5, 20), ((0, 2), 5, 100)):
@@ -252,7 +252,7 @@ def test_hybrid_search_is_the_weighted_sum_of_the_two_lists(dsn, fusion):
     using(dsn, work, documents + again, index="none")
 
 
-def test_hybrid_ties_are_broken_by_id_and_a_query_without_vector_has_its_words(dsn):
+def test_pgvector_hybrid_ties_sort_by_id_and_missing_vector_uses_keywords(dsn):
     same = [Document(name, "same words here") for name in ("b", "B", "a", "ä", "c")]
 
     async def work(db):
@@ -276,7 +276,7 @@ def test_hybrid_ties_are_broken_by_id_and_a_query_without_vector_has_its_words(d
     using(dsn, without, [Document("x", "blind words"), Document("y", "other words")], Blind())
 
 
-def test_strange_texts_are_only_texts(dsn):
+def test_pgvector_sql_injection_texts_are_plain_data(dsn):
     before = tables(dsn)
     named = 'x"; DROP TABLE y; --'
     documents = [
@@ -317,14 +317,14 @@ def test_strange_texts_are_only_texts(dsn):
         (Document("a", "x", metadata={"x": "\x00"}), "Unicode"),
     ],
 )
-def test_what_postgresql_cannot_keep_is_refused_and_nothing_is_left(dsn, document, word):
+def test_pgvector_unstorable_document_raises_error_and_leaves_no_table(dsn, document, word):
     before = tables(dsn)
     with pytest.raises(BadInput, match=word):
         using(dsn, None, [Document("good", "good"), document])
     assert tables(dsn) == before
 
 
-def test_more_documents_can_be_added_all_or_none(dsn):
+def test_pgvector_add_is_atomic(dsn):
     async def work(db):
         await db.add([Document("new", "completely fresh text", metadata={"module": "new"})])
         await db.add([])
@@ -352,7 +352,7 @@ def test_more_documents_can_be_added_all_or_none(dsn):
         {"a": "red fox", "b": "brown dog"},
     ],
 )
-def test_pgvector_db_takes_pairs_and_mappings_and_knows_its_ids(dsn, documents):
+def test_pgvector_db_accepts_pairs_and_mappings_and_reports_unknown_ids(dsn, documents):
     async def work(db):
         await db.add([("c", "grey cat")])
         found = [(await db.semantic_search(text, 1))[0].id for text in ("red fox", "brown dog", "grey cat")]
@@ -365,7 +365,7 @@ def test_pgvector_db_takes_pairs_and_mappings_and_knows_its_ids(dsn, documents):
     using(dsn, work, documents)
 
 
-def test_closing_drops_the_table_unless_it_is_to_be_kept(dsn):
+def test_pgvector_close_drops_table_unless_keep(dsn):
     before = tables(dsn)
 
     async def work(db):
@@ -386,7 +386,7 @@ def test_closing_drops_the_table_unless_it_is_to_be_kept(dsn):
         connection.execute("DROP TABLE ragauge_kept")
 
 
-def test_what_fails_on_the_way_leaves_nothing(dsn):
+def test_pgvector_failed_creation_leaves_no_table(dsn):
     before = tables(dsn)
 
     class Broken(Hashing):
@@ -409,7 +409,7 @@ def test_what_fails_on_the_way_leaves_nothing(dsn):
     assert tables(dsn) == before
 
 
-def test_options_of_searches_are_checked(dsn):
+def test_pgvector_invalid_search_options_raise_error(dsn):
     async def work(db):
         for weights in ((1,), (1, 2, 3), (0, 0), (-1, 2), (float("nan"), 1)):
             with pytest.raises(BadInput, match="weights"):
@@ -428,7 +428,7 @@ def test_options_of_searches_are_checked(dsn):
     assert "hashing-64" in str(db.describe())
 
 
-def test_retrievers(dsn):
+def test_pgvector_retriever_matches_direct_search(dsn):
     async def work(db):
         for search, options in (
             ("semantic", {"where": {"module": "re"}}),
@@ -461,7 +461,7 @@ def test_retrievers(dsn):
 
 
 @pytest.mark.representative
-def test_many_queries_at_once(dsn):
+def test_pgvector_concurrent_queries_match_sequential_queries(dsn):
     embedder = Hashing()
 
     async def work(db):
@@ -478,7 +478,7 @@ def test_many_queries_at_once(dsn):
     assert threading.get_ident() not in embedder.threads  # the loop was never held up by embedding
 
 
-def test_cancelled_queries_leave_the_pool_usable(dsn):
+def test_pgvector_cancelled_queries_leave_pool_usable(dsn):
     async def work(db):
         # Twice as many as there are connections are cut off while the server is busy with them.
         slow = "SELECT pg_sleep(3600) WHERE %(k)s > 0"
@@ -499,7 +499,7 @@ def test_cancelled_queries_leave_the_pool_usable(dsn):
     using(dsn, work, corpus(100), connections=2)
 
 
-def test_a_cancelled_creation_leaves_nothing(dsn):
+def test_pgvector_cancelled_creation_leaves_no_table(dsn):
     before = tables(dsn)
 
     embedding, cancelled = threading.Event(), threading.Event()
@@ -522,7 +522,7 @@ def test_a_cancelled_creation_leaves_nothing(dsn):
     assert tables(dsn) == before
 
 
-def test_the_time_of_a_query_goes_to_its_stages(dsn):
+def test_pgvector_query_time_is_split_into_embed_and_retrieve(dsn):
     class Marked(Hashing):
         def embed(self, texts):
             with stage("embed"):
@@ -544,7 +544,7 @@ def test_the_time_of_a_query_goes_to_its_stages(dsn):
     using(dsn, work, embedder=Marked())
 
 
-def test_another_event_loop_is_refused_instead_of_waited_for(dsn):
+def test_pgvector_other_event_loop_raises_error(dsn):
     loop = asyncio.new_event_loop()
     try:
         db = loop.run_until_complete(PgVectorDB.create(corpus(5), Hashing(), dsn=dsn))
@@ -571,7 +571,7 @@ PASSWORD = "hunter2!sécret"
         f"postgresql://me:{PASSWORD}@127.0.0.1:1/{PASSWORD}?nonsense={PASSWORD}",
     ],
 )
-def test_a_password_is_never_shown(bad, caplog, capfd):
+def test_pgvector_connection_error_never_shows_password(bad, caplog, capfd):
     from ragauge.stores.pgvector import PgVectorStore
 
     caplog.set_level(logging.DEBUG)
@@ -586,7 +586,7 @@ def test_a_password_is_never_shown(bad, caplog, capfd):
             assert part not in "".join(capfd.readouterr())
 
 
-def test_a_password_that_the_server_repeats_is_taken_out(dsn):
+def test_pgvector_server_message_with_password_is_redacted(dsn):
     secret = "marmalade"
     parts = psycopg.conninfo.make_conninfo(dsn, password=secret)
     told = pytest.raises(BackendFailed, match=r"\[redacted\]")
@@ -600,18 +600,18 @@ def test_a_password_that_the_server_repeats_is_taken_out(dsn):
     assert secret not in str(using(parts, work))
 
 
-def test_a_dsn_is_shown_without_what_is_secret():
+def test_redact_dsn_removes_password_and_parameters():
     given = "postgresql://me:secret@db.example:5433/docs?sslmode=require"
     assert postgres.redact_dsn(given) == "host=db.example port=5433 dbname=docs user=me"
     assert postgres.resolve_dsn(given) == given
 
 
-def test_what_the_server_says_is_passed_on(dsn):
+def test_pgvector_connection_error_includes_server_message(dsn):
     wrong = psycopg.conninfo.make_conninfo(dsn, dbname="no such database")
     with pytest.raises(BackendFailed, match="no such database") as caught:
         using(wrong, None)
     assert caught.value.exit_code == 3
-    with pytest.raises(BackendFailed, match=r"PostgreSQL: .*[\s\S]*hint: see that the server runs"):
+    with pytest.raises(BackendFailed, match=r"PostgreSQL: .*[\s\S]*hint: check the server and the DSN"):
         using("host=127.0.0.1 port=1", None)
 
 
@@ -660,7 +660,7 @@ def finish(process):
 
 
 @pytest.mark.server
-def test_two_processes_share_the_server_and_the_last_one_stops_it(home):
+def test_embedded_server_is_shared_and_stopped_by_last_process(home):
     first, second = child(home), child(home)  # at the same moment, on an empty folder
     names = {first.stdout.readline().strip(), second.stdout.readline().strip()}
     assert len(names) == 2
@@ -683,7 +683,7 @@ def is_running(pid):
 
 
 @pytest.mark.crash
-def test_embedded_server_stops_after_its_last_user_was_killed(home):
+def test_embedded_server_stops_after_last_user_is_killed(home):
     killed = child(home, "orphan")
     assert killed.stdout.readline().strip() == "orphan"
     (data,) = home.glob("postgres-*-*")
@@ -699,7 +699,7 @@ def test_embedded_server_stops_after_its_last_user_was_killed(home):
 
 
 @pytest.mark.crash
-def test_embedded_server_stops_after_one_user_was_killed_and_the_other_ended(home):
+def test_embedded_server_stops_after_one_user_is_killed_and_other_ends(home):
     killed = child(home)
     killed.stdout.readline()
     other = child(home)
@@ -714,7 +714,7 @@ def test_embedded_server_stops_after_one_user_was_killed_and_the_other_ended(hom
 
 
 @pytest.mark.crash
-def test_embedded_cluster_killed_server_and_half_written_files_are_repaired(home):
+def test_embedded_cluster_killed_server_and_truncated_files_are_repaired(home):
     killed = child(home)
     killed.stdout.readline()
     (data,) = home.glob("postgres-*-*")
@@ -731,7 +731,7 @@ def test_embedded_cluster_killed_server_and_half_written_files_are_repaired(home
 
 @pytest.mark.parametrize("missing", ["global/pg_control", "postgresql.conf", "base/5"])
 @pytest.mark.server
-def test_embedded_cluster_broken_and_without_data_is_replaced(home, missing):
+def test_embedded_cluster_broken_without_data_is_replaced(home, missing):
     finish(child(home))
     (data,) = home.glob("postgres-*-*")
     broken = data / missing
@@ -745,7 +745,7 @@ def test_embedded_cluster_broken_and_without_data_is_replaced(home, missing):
 
 
 @pytest.mark.server
-def test_embedded_cluster_broken_with_data_is_refused_and_kept(home):
+def test_embedded_cluster_broken_with_data_raises_error_and_is_kept(home):
     kept = child(home)
     kept.stdout.readline()
     (data,) = home.glob("postgres-*-*")
@@ -769,7 +769,7 @@ def is_used(folder):
 
 
 @pytest.mark.crash
-def test_embedded_cluster_killed_while_it_is_built_works_afterwards(home):
+def test_embedded_cluster_killed_during_creation_works_afterwards(home):
     for _ in range(2):
         killed = child(home)
         wait_until(lambda: list(home.glob("*postgres-*/PG_VERSION")), "initdb has begun")
@@ -846,7 +846,7 @@ print(len(answers), right, failed, restarts, flush=True)
 
 @pytest.mark.parametrize("how", ["1", "4", "sync"])
 @pytest.mark.crash
-def test_queries_are_run_again_after_the_embedded_server_was_killed(home, how):
+def test_pgvector_queries_are_retried_after_embedded_server_is_killed(home, how):
     done = subprocess.run(
         [sys.executable, "-c", QUERIED, how],
         env={**os.environ, "RAGAUGE_CACHE": str(home), "RAGAUGE_DSN": ""},
@@ -858,7 +858,7 @@ def test_queries_are_run_again_after_the_embedded_server_was_killed(home, how):
     assert done.stdout.strip() == "80 80 [] 2", done.stdout + done.stderr
 
 
-def test_a_folder_where_the_server_cannot_live_is_replaced(monkeypatch, tmp_path):
+def test_find_data_folder_replaces_unusable_folder(monkeypatch, tmp_path):
     if os.name != "posix":
         pytest.skip("folders have no such permissions here")
     monkeypatch.setattr(tempfile, "tempdir", None)
@@ -880,13 +880,13 @@ def test_a_folder_where_the_server_cannot_live_is_replaced(monkeypatch, tmp_path
 
 
 @pytest.mark.server
-def test_demo_pgvector_scores_are_the_same_in_every_build():
+def test_demo_pgvector_scores_are_equal_in_every_build():
     described = DEMO_SYSTEMS["pgvector"]
     runs = [ragauge.run("pydocs", {"pgvector": described}, max_queries=60, warmup=0).runs["pgvector"] for _ in range(2)]
     assert runs[0].table.equals(runs[1].table)
 
 
-def test_run_with_unseeded_index_has_a_note():
+def test_run_with_unseeded_index_adds_note():
     data = ragauge.load("synthetic:needles(documents=300, queries=5)")
     systems = {"exact": "pgvector(index=none)", "hnsw": "pgvector(index=hnsw, force=true)"}
     told = "the index is built with random numbers that cannot be seeded"

@@ -43,7 +43,7 @@ STAR = [(0, 1, 1.0), (0, 2, 0.5), (0, 3, 0.25)]
 
 
 @pytest.mark.parametrize(("alpha", "beta"), [(1.0, 1.0), (0.5, 2.0), (0.0, 3.0), (2.0, 0.0)])
-def test_a_step_is_in_proportion_to_pheromone_weight_and_likeness(alpha, beta):
+def test_ant_colony_step_odds_combine_pheromone_weight_and_similarity(alpha, beta):
     many = colony(agents=MANY, alpha=alpha, beta=beta)
     place = field([0.9, 0.3, 0.6, -0.5], *STAR, of=many)
     pheromone = np.array([1.0, 0.5, 4.0])  # of a link in the order of its nodes: to b, to c, to d
@@ -56,20 +56,20 @@ def test_a_step_is_in_proportion_to_pheromone_weight_and_likeness(alpha, beta):
     assert np.bincount(moves[:, 0], minlength=3).tolist() == seen.tolist()
 
 
-def test_who_only_explores_walks_uniformly():
+def test_ant_colony_explore_one_walks_uniformly():
     many = colony(agents=MANY, explore=1.0, beta=5.0)
     nodes, _ = many.walk(field([0.9, 0.3, 0.6, -0.5], *STAR, of=many), np.array([1.0, 9.0, 0.1]), 0.0, fresh())
     assert fits(np.bincount(nodes[:, 1], minlength=4)[1:], [1 / 3, 1 / 3, 1 / 3]) > 0.001
 
 
-def test_who_explores_now_and_then_mixes_both():
+def test_ant_colony_partial_explore_mixes_uniform_and_weighted_steps():
     many = colony(agents=MANY, explore=0.4)
     nodes, _ = many.walk(field([0.9, 0.3, 0.6, 0.4], *STAR, of=many), np.ones(3), 0.0, fresh())
     odds = np.array([0.3, 0.3, 0.1])
     assert fits(np.bincount(nodes[:, 1], minlength=4)[1:], 0.4 / 3 + 0.6 * odds / odds.sum()) > 0.001
 
 
-def test_a_uniform_walk_is_at_a_node_as_often_as_it_has_links():
+def test_ant_colony_uniform_walk_visits_nodes_by_degree():
     # After many steps, whatever the beginning: a triangle with a tail has degrees 2, 2, 3, 1.
     walkers = colony(agents=MANY, steps=40, explore=1.0)
     place = field([0.9, 0.5, 0.5, 0.5], (0, 1, 1.0), (1, 2, 0.5), (0, 2, 1.0), (2, 3, 0.1), of=walkers)
@@ -77,7 +77,7 @@ def test_a_uniform_walk_is_at_a_node_as_often_as_it_has_links():
     assert fits(np.bincount(nodes[:, -1], minlength=4), np.array([2, 2, 3, 1]) / 8) > 0.001
 
 
-def test_agents_begin_in_proportion_to_likeness():
+def test_ant_colony_starts_are_proportional_to_similarity():
     many = colony(agents=MANY, beta=2.0)
     nodes, moves = many.walk(field([0.8, 0.4, 0.9, 0.2], of=many, starts=(0, 1, 3)), np.ones(0), 0.0, fresh())
     odds = np.array([0.8, 0.4, 0.2]) ** 2
@@ -86,7 +86,7 @@ def test_agents_begin_in_proportion_to_likeness():
     assert np.all(moves == -1)
 
 
-def test_a_leap_goes_to_the_top_and_passes_no_link():
+def test_ant_colony_leap_lands_on_top_nodes_without_link():
     many = colony(agents=MANY, leap=0.3)
     place = field([0.9, 0.6, 0.2, 0.6, 0.4], (0, 1, 1.0), (0, 2, 1.0), (3, 4, 1.0), of=many, tops=(3, 4))
     nodes, moves = many.walk(place, np.ones(3), 0.3, fresh())
@@ -98,7 +98,7 @@ def test_a_leap_goes_to_the_top_and_passes_no_link():
 # pheromone --------------------------------------------------------------------------------------------------------
 
 
-def test_one_round_and_two_worked_by_hand():
+def test_ant_colony_one_and_two_rounds_by_hand():
     # Two nodes and one link: all agents go there and back. Their path has found (1 + 0.5) / 2 = 0.75 of what there is
     # to find, so that three agents leave 3 * 2 * 0.75 = 4.5, once for each link and node however often they pass.
     agents = colony(agents=3, steps=3, deposit=2.0, decay=0.2)
@@ -112,7 +112,7 @@ def test_one_round_and_two_worked_by_hand():
     assert twice.visited.tolist() == [True, True]
 
 
-def test_what_a_round_leaves_is_that_of_the_paths_one_by_one():
+def test_ant_colony_deposit_matches_loop_over_paths():
     agents = colony(agents=7, rounds=1, steps=5, deposit=1.5, decay=0.3, explore=0.2, beta=2.0)
     rng = fresh(5)
     links = [(int(one), int(other), 1.0) for one, other in rng.integers(0, 10, (25, 2))]
@@ -132,7 +132,7 @@ def test_what_a_round_leaves_is_that_of_the_paths_one_by_one():
     assert set(np.flatnonzero(found.visited)) == set(nodes.ravel().tolist())
 
 
-def test_a_path_that_is_less_like_the_query_than_all_documents_are_leaves_nothing():
+def test_ant_colony_path_below_mean_similarity_deposits_nothing():
     agents = colony(steps=2, decay=0.5)
     found = agents.run_rounds(field([0.8, 0.6], (0, 1, 1.0), of=agents, gain=[0.2, -0.4]), 0.0, fresh())
     assert found.links.tolist() == [0.5]
@@ -140,7 +140,7 @@ def test_a_path_that_is_less_like_the_query_than_all_documents_are_leaves_nothin
     assert found.visited.all()
 
 
-def test_pheromone_that_decays_wholly_is_that_of_the_last_round():
+def test_ant_colony_decay_one_keeps_only_last_round():
     agents = colony(agents=2, rounds=6, steps=3, decay=1.0, explore=1.0)
     links = [(0, 1, 1.0), (1, 2, 1.0), (2, 3, 1.0), (3, 4, 1.0), (4, 5, 1.0), (0, 5, 1.0)]
     place = field([0.9, 0.5, 0.5, 0.5, 0.5, 0.5], *links, of=agents)
@@ -154,7 +154,7 @@ def test_pheromone_that_decays_wholly_is_that_of_the_last_round():
     assert found.links.min() == MIN_PHEROMONE
 
 
-def test_pheromone_draws_agents_to_where_others_found_something():
+def test_ant_colony_pheromone_attracts_agents_to_rewarded_links():
     # Two ways from the beginning that look alike; behind one of them is something, behind the other nothing.
     links = [(0, 1, 1.0), (1, 2, 1.0), (0, 3, 1.0), (3, 4, 1.0)]
     shares = []
@@ -174,7 +174,7 @@ def test_pheromone_draws_agents_to_where_others_found_something():
 TREE = [(0, 1, 1.0), (0, 2, 1.0), (1, 3, 1.0), (2, 4, 1.0)]
 
 
-def test_the_score_is_likeness_and_pheromone_each_from_nothing_to_one():
+def test_swarm_score_is_weighted_sum_of_scaled_similarity_and_pheromone():
     terrain = ground([0.9, 0.5, 0.6, 0.4, 0.8, 0.3], *TREE)
     options = {"seeds": 2, "beta": 1.0, "explore": 0.2}
     likeness = terrain.similarities(QUERY)
@@ -189,7 +189,7 @@ def test_the_score_is_likeness_and_pheromone_each_from_nothing_to_one():
     assert max(by[0.0].values()) == pytest.approx(1, abs=1e-5)
 
 
-def test_what_a_path_is_worth_is_how_far_it_is_above_the_mean_of_all_documents():
+def test_swarm_path_value_is_excess_over_mean_similarity():
     # The mean is 0.5: a path through a and b is worth 0.4, through c and d a quarter of it, through e and f nothing.
     likeness = [0.9, 0.9, 0.6, 0.6, 0.3, 0.3, 0.2, 0.2]
     terrain = ground(likeness, (0, 1, 1.0), (2, 3, 1.0), (4, 5, 1.0))
@@ -201,14 +201,14 @@ def test_what_a_path_is_worth_is_how_far_it_is_above_the_mean_of_all_documents()
     assert found["g"] < -1
 
 
-def test_seeds_are_found_though_no_agent_comes_there():
+def test_swarm_unvisited_seeds_are_ranked():
     terrain = ground([0.9, 0.001, 0.002, 0.5])
     found = build(Swarm, terrain, seeds=3, agents=1, rounds=1, beta=10.0).search(QUERY, 4)
     assert ids(found) == ["a", "d", "c", "b"]
     assert [hit.score >= 0 for hit in found] == [True, True, True, False]
 
 
-def test_leaps_reach_what_no_link_leads_to():
+def test_swarm_leap_reaches_unlinked_documents():
     likeness = [0.9, 0.8, 0.5, 0.45, 0.4]
     terrain = ground(likeness, (0, 1, 1.0), (2, 3, 1.0), (3, 4, 1.0))
     plain, leaping = (
@@ -237,7 +237,7 @@ def test_leaps_reach_what_no_link_leads_to():
         {"most_links": 0},
     ],
 )
-def test_options_that_say_nothing_are_refused(options):
+def test_swarm_invalid_option_raises_error(options):
     with pytest.raises(BadInput, match=f"swarm: {next(iter(options))}"):
         build(Swarm, ground([0.5]), **options)
 
@@ -257,14 +257,14 @@ def test_options_that_say_nothing_are_refused(options):
         ([0.5, 0.5, 0.5], [], ("leap", 0.0, 0.0)),
     ],
 )
-def test_the_router_goes_by_how_far_the_first_stands_out_and_whether_seeds_are_linked(likeness, links, expected):
+def test_choose_route_depends_on_peak_and_seed_links(likeness, links, expected):
     values = np.array(likeness)
     found = choose_route(values, values.mean(), find_top_k(values, 3), LinkTable.of(ground(likeness, *links).graph, 64))
     assert found.choice == expected[0]
     assert (found.peak, found.linked) == pytest.approx(expected[1:])
 
 
-def test_a_routed_swarm_does_what_it_chose_and_says_so():
+def test_swarm_router_follows_choice_and_reports_it_in_evidence():
     swarm = build(Swarm, ground([0.9, 0.2, 0.1, 0.1, 0.3], (0, 1, 1.0)), seeds=3, router=True)
     found = swarm.search(QUERY, 4)
     assert swarm.evidence(QUERY, 4)["route"]["choice"] == "semantic"
@@ -294,7 +294,7 @@ def some_hits(terrain, names):
 
 
 @pytest.mark.parametrize("options", [{}, {"leap": 0.3}, {"router": True}, {"bridges": True}, {"weight": 0.0}])
-def test_the_same_hits_come_back_in_another_order(options):
+def test_swarm_reranker_returns_same_hits_reordered(options):
     rng = fresh(8)
     terrain = ground(rng.uniform(0.1, 0.9, 26), *((int(i), int(j), 1.0) for i, j in rng.integers(0, 26, (70, 2))))
     hits = some_hits(terrain, "zmaqbyxkc")
@@ -312,7 +312,7 @@ def test_the_same_hits_come_back_in_another_order(options):
         assert set(ids(reranker.rerank(QUERY, hits))) == set(ids(hits))
 
 
-def test_agents_keep_to_the_hits_unless_bridges_are_allowed():
+def test_swarm_reranker_stays_within_hits_without_bridges():
     # b is linked to a through x alone, c to nothing; all are alike, so that only what agents leave tells them apart.
     terrain = ground([0.8, 0.8, 0.8, 0.75, 0.1, 0.1, 0.1, 0.1], (0, 3, 1.0), (1, 3, 1.0))
     hits = some_hits(terrain, "cab")
@@ -333,7 +333,7 @@ def scores_of(terrain, hits, number, **options):
     return [found[name] for name in "abc"]
 
 
-def test_hits_from_elsewhere_come_last_and_hits_that_come_twice_stay_two():
+def test_swarm_reranker_puts_unknown_hits_last_and_keeps_duplicates():
     terrain = ground([0.9, 0.5, 0.7], (0, 1, 1.0), (1, 2, 1.0))
     hits = some_hits(terrain, ["other", "b", "a", "stranger", "a"])
     found = build(SwarmReranker, terrain, weight=1.0).rerank(QUERY, hits)
@@ -348,7 +348,7 @@ def test_hits_from_elsewhere_come_last_and_hits_that_come_twice_stay_two():
     assert scores == sorted(scores, reverse=True)
 
 
-def test_a_reranker_leaves_alone_what_it_can_say_nothing_of():
+def test_swarm_reranker_empty_or_unknown_hits_are_unchanged():
     terrain = ground([0.9, 0.5], (0, 1, 1.0))
     reranker = build(SwarmReranker, terrain)
     strangers = some_hits(terrain, ["x", "y"])
@@ -358,7 +358,7 @@ def test_a_reranker_leaves_alone_what_it_can_say_nothing_of():
     assert ids(reranker.rerank(QUERY, some_hits(terrain, "b"))) == ["b"]
 
 
-def test_a_routed_reranker_goes_by_the_mean_of_all_documents():
+def test_swarm_reranker_router_uses_mean_of_all_documents():
     # Ten hits from 0.9 to 0.81: 0.045 below the first on average. All documents have 0.4 in the mean, of which
     # the first is 0.5 above, so that this is no peak; the hits alone have 0.855, and it would be one.
     terrain = ground([0.9 - i / 100 for i in range(10)] + [-0.05] * 10)
@@ -372,14 +372,14 @@ def test_a_routed_reranker_goes_by_the_mean_of_all_documents():
     assert found[0].score == pytest.approx(0.9)
 
 
-def test_a_reranker_prefers_by_a_prior():
+def test_swarm_reranker_prior_prefers_higher_value():
     held = [{}, {"cited": 1}, {"cited": 9}]
     terrain = ground([0.9, 0.6, 0.6], (0, 1, 1.0), (0, 2, 1.0), metadata=held)
     hits = some_hits(terrain, "abc")
     assert ids(build(SwarmReranker, terrain, prior="cited", prior_weight=9.0).rerank(QUERY, hits))[0] == "c"
 
 
-def test_a_retriever_that_reranks_everything_is_much_like_the_reranker():
+def test_swarm_retriever_mean_scores_match_reranker():
     # The same agents on the same ground: all documents are seeds, and all are hits.
     rng = fresh(11)
     likeness = rng.permutation(np.linspace(0.2, 0.9, 15))
@@ -403,7 +403,7 @@ def test_a_retriever_that_reranks_everything_is_much_like_the_reranker():
     assert set(ids(found)) == set(ids(again))
 
 
-def test_swarms_are_built_from_descriptions():
+def test_swarm_run_from_descriptions_returns_full_rankings():
     systems = {
         "swarm": "swarm(graph=knn(neighbours=4), agents=5, rounds=2)",
         "leaping": "swarm(graph=knn(neighbours=4), leap=0.2)",

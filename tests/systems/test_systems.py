@@ -112,7 +112,7 @@ def lucene(texts: list[str], query: str, k1: float, b: float) -> list[float]:
     st.lists(st.sampled_from(WORDS), min_size=1, max_size=4).map(" ".join),
     st.sampled_from([(0.9, 0.4), (1.2, 0.75), (2.0, 0.0), (0.5, 1.0)]),
 )
-def test_bm25_is_lucenes_formula(texts, query, parameters):
+def test_bm25_matches_lucene_formula(texts, query, parameters):
     k1, b = parameters
     found = bm25([Document(str(i), text) for i, text in enumerate(texts)], k1=k1, b=b).search(query, len(texts))
     expected = lucene(texts, query, k1, b)
@@ -122,37 +122,37 @@ def test_bm25_is_lucenes_formula(texts, query, parameters):
     assert [hit.score for hit in found] == sorted((hit.score for hit in found), reverse=True)
 
 
-def test_a_word_that_is_asked_twice_counts_twice():
+def test_bm25_repeated_query_word_doubles_score():
     system = bm25(documents("apple lemon", "lemon", "mango"))
     (once,), (twice,) = system.search("apple", 1), system.search("apple apple", 1)
     assert twice.score == pytest.approx(2 * once.score)
 
 
-def test_equal_scores_stand_in_the_order_of_the_documents_also_at_the_cut():
+def test_bm25_ties_keep_document_order():
     system = bm25(documents("apple", "mango", "apple", "apple", "lemon", "apple"))
     assert ids(system.search("apple", 10)) == ["d0", "d2", "d3", "d5"]
     assert ids(system.search("apple", 2)) == ["d0", "d2"]
 
 
 @given(st.lists(st.integers(0, 4), max_size=12), st.integers(0, 14))
-def test_best_is_a_stable_sort_cut_off(scores, k):
+def test_find_top_k_matches_stable_sort(scores, k):
     expected = sorted(range(len(scores)), key=lambda i: -scores[i])[:k]
     assert find_top_k(np.array(scores, np.float32), k).tolist() == expected
 
 
 @pytest.mark.parametrize("query", ["", "   ", "?!", "the of and", "zebra", "zebra unicorn"])
-def test_a_query_without_known_words_finds_nothing(query):
+def test_bm25_query_without_known_words_returns_no_hits(query):
     assert bm25(documents("apple lemon", "the mango")).search(query, 5) == []
 
 
 @pytest.mark.parametrize("docs", [[], documents(""), documents("", "the of", "?!")])
-def test_a_corpus_without_words_can_be_searched_and_has_nothing(docs):
+def test_bm25_corpus_without_words_returns_no_hits(docs):
     system = bm25(docs)
     assert system.search("apple", 5) == []
     assert system.search("nothing", 5) == []
 
 
-def test_words_are_stemmed_and_case_does_not_matter():
+def test_bm25_stems_words_and_ignores_case():
     system = bm25(documents("Running quickly", "a run", "runs", "lemon"))
     assert ids(system.search("RUNNING", 5)) == ["d1", "d2", "d0"], "the short ones first"
     french = bm25(documents("les chats dorment", "the dogs"), language="french")
@@ -160,13 +160,13 @@ def test_words_are_stemmed_and_case_does_not_matter():
     assert ids(french.search("the", 5)) == ["d1"], "no English stop words there"
 
 
-def test_single_letters_and_digits_are_words():
+def test_bm25_single_letters_and_digits_are_words():
     system = bm25(documents("the C language", "python 3", "java"))
     assert ids(system.search("c", 5)) == ["d0"]
     assert ids(system.search("3", 5)) == ["d1"]
 
 
-def test_titles_are_searched_and_not_counted_twice():
+def test_bm25_title_repeated_in_text_is_counted_once():
     titled = [Document("a", "about files", "pathlib"), Document("b", "pathlib about files", "pathlib")]
     one, other = bm25(titled).search("pathlib", 5)
     assert (one.id, one.score) == ("a", other.score)
@@ -174,7 +174,7 @@ def test_titles_are_searched_and_not_counted_twice():
 
 
 @pytest.mark.parametrize("method", ["lucene", "robertson", "atire", "bm25l", "bm25+"])
-def test_documents_without_any_word_of_the_query_are_not_found_by_any_method(method):
+def test_bm25_every_method_omits_documents_without_query_words(method):
     system = bm25(documents("apple lemon", "lemon", "mango", "olive", "peach"), method=method)
     assert ids(system.search("apple lemon", 10)) == ["d0", "d1"]
 
@@ -188,14 +188,14 @@ def test_documents_without_any_word_of_the_query_are_not_found_by_any_method(met
         ({"b": 2}, "b = 2"),
     ],
 )
-def test_options_that_bm25_does_not_have_are_refused(options, word):
+def test_bm25_invalid_option_raises_error(options, word):
     with pytest.raises(BadInput) as error:
         bm25(documents("apple"), **options)
     assert word in error.value.message
     assert error.value.hint
 
 
-def test_many_threads_get_what_one_gets():
+def test_bm25_threads_return_same_hits_as_one():
     texts = [" ".join(f"{word}{n}ing" for word in WORDS) for n in range(50)]
     queries = [f"{WORDS[n % 8]}{n}ing {WORDS[n % 5]}{n + 1}ed" for n in range(40)]
     alone = [bm25(documents(*texts)).search(query, 5) for query in queries]
@@ -220,7 +220,7 @@ def test_many_threads_get_what_one_gets():
     st.sampled_from(WORDS),
     st.integers(1, 12),
 )
-def test_dense_search_is_the_cosine_of_numpy(texts, query, k):
+def test_dense_retriever_matches_numpy_cosine(texts, query, k):
     docs = documents(*texts)
     hits = DenseRetriever(docs, Hashing(), ExactStore()).search(query, k)
     vectors = Hashing().embed([*texts, query]).astype(np.float64)
@@ -233,7 +233,7 @@ def test_dense_search_is_the_cosine_of_numpy(texts, query, k):
     assert [hit.score for hit in hits] == pytest.approx(sorted(cosines, reverse=True)[:k], abs=1e-6)
 
 
-def test_queries_go_to_the_embedder_itself_and_documents_to_theirs():
+def test_dense_retriever_uses_separate_document_embedder():
     of_queries, of_documents = Hashing(), Hashing()
     system = DenseRetriever(documents("apple", "lemon"), of_queries, ExactStore(), document_embedder=of_documents)
     assert isinstance(system, Retriever)
@@ -241,24 +241,24 @@ def test_queries_go_to_the_embedder_itself_and_documents_to_theirs():
     assert (of_queries.asked, of_documents.asked) == ([["lemon"]], [["apple", "lemon"]])
 
 
-def test_texts_without_a_direction_neither_stop_the_building_nor_are_found():
+def test_dense_retriever_ignores_zero_vectors():
     system = DenseRetriever(documents("apple", "", "lemon"), Hashing(), ExactStore())
     assert ids(system.search("lemon", 5)) == ["d2", "d0"]
     assert system.search("", 5) == []
     assert DenseRetriever(documents("", ""), Hashing(), ExactStore()).search("apple", 5) == []
 
 
-def test_titles_are_embedded_with_their_texts():
+def test_dense_retriever_embeds_titles_with_texts():
     embedder = Hashing()
     DenseRetriever([Document("a", "apple", "lemon"), Document("b", "mango pie", "mango")], embedder, ExactStore())
     assert embedder.asked == [["lemon apple", "mango pie"]]
 
 
-def test_dense_search_over_nothing_finds_nothing():
+def test_dense_retriever_empty_corpus_returns_no_hits():
     assert DenseRetriever([], Hashing(), ExactStore()).search("apple", 5) == []
 
 
-def test_an_embedder_that_miscounts_is_refused():
+def test_dense_retriever_wrong_vector_count_raises_error():
     class Short(Hashing):
         def embed(self, texts):
             return super().embed(texts)[:-1]
@@ -283,7 +283,7 @@ OPTIONS = [
 
 @pytest.mark.parametrize("asynchronous", [False, True])
 @pytest.mark.parametrize("options", OPTIONS, ids=str)
-def test_a_hybrid_is_the_fusion_of_its_lists(options, asynchronous):
+def test_hybrid_retriever_matches_fuse_query(options, asynchronous):
     system = HybridRetriever([Fixed(LEFT, asynchronous=asynchronous), Fixed(RIGHT)], **options)
     assert is_async(system) is asynchronous
     found = system.search("q", 10)
@@ -297,19 +297,19 @@ def test_a_hybrid_is_the_fusion_of_its_lists(options, asynchronous):
     assert next(hit for hit in hits if hit.id == "d").metadata == {"n": 1}
 
 
-def test_a_hybrid_asks_deep_and_returns_k():
+def test_hybrid_retriever_searches_depth_and_returns_k():
     left, right = Fixed(LEFT), Fixed(RIGHT)
     assert len(HybridRetriever([left, right], depth=50).search("q", 2)) == 2
     HybridRetriever([left, right], depth=50).search("q", 70)
     assert left.depths == right.depths == [50, 70]
 
 
-def test_of_a_document_that_a_retriever_has_twice_the_first_place_counts():
+def test_hybrid_retriever_duplicate_document_keeps_first_rank():
     twice = HybridRetriever([Fixed([*LEFT, Hit("a", 0.5, "again")]), Fixed(RIGHT)], weights=(1, 1)).search("q", 9)
     assert twice == HybridRetriever([Fixed(LEFT), Fixed(RIGHT)], weights=(1, 1)).search("q", 9)
 
 
-def test_a_retriever_that_finds_nothing_leaves_the_other():
+def test_hybrid_retriever_empty_list_keeps_other_list():
     assert ids(HybridRetriever([Fixed([]), Fixed(RIGHT)]).search("q", 9)) == ["c", "d", "a"]
     assert HybridRetriever([Fixed([]), Fixed([])]).search("q", 9) == []
 
@@ -323,7 +323,7 @@ def test_a_retriever_that_finds_nothing_leaves_the_other():
         [Fixed(LEFT, asynchronous=True), BrokenLater()],
     ],
 )
-def test_a_part_that_fails_fails_the_query_and_leaves_nothing_unawaited(retrievers):
+def test_hybrid_retriever_failing_part_raises_error(retrievers):
     with pytest.raises(RuntimeError, match="is gone"):
         asyncio.run(HybridRetriever(retrievers).search("q", 3))
 
@@ -339,13 +339,13 @@ def test_a_part_that_fails_fails_the_query_and_leaves_nothing_unawaited(retrieve
     ],
     ids=str,
 )
-def test_a_hybrid_that_cannot_work_is_refused_when_it_is_made(wrong):
+def test_hybrid_retriever_invalid_option_raises_one_line_error(wrong):
     with pytest.raises(RagaugeError) as error:
         HybridRetriever([Fixed(LEFT), Fixed(RIGHT)], **wrong)
     assert "\n" not in error.value.message
 
 
-def test_a_hybrid_of_one_is_refused():
+def test_hybrid_retriever_single_part_raises_error():
     with pytest.raises(BadInput, match="at least two"):
         HybridRetriever([Fixed(LEFT)])
 
@@ -363,7 +363,7 @@ class Halved:
 
 
 @pytest.mark.parametrize("asynchronous", [False, True])
-def test_a_plain_function_is_a_reranker_and_its_order_is_the_ranking(asynchronous):
+def test_reranking_pipeline_function_defines_ranking(asynchronous):
     system = RerankingPipeline(Fixed(LEFT, asynchronous=asynchronous), [by_name])
     assert is_async(system) is asynchronous
     found = system.search("q", 3)
@@ -374,7 +374,7 @@ def test_a_plain_function_is_a_reranker_and_its_order_is_the_ranking(asynchronou
     assert hits[0].text == "text of c"
 
 
-def test_rerankers_work_one_after_the_other_on_what_is_left():
+def test_reranking_pipeline_applies_rerankers_in_sequence():
     retriever = Fixed(LEFT)
     hits = RerankingPipeline(retriever, [Halved(), by_name, Halved()], depth=20).search("q", 1)
     assert ids(hits) == ["b"]
@@ -385,7 +385,7 @@ def test_rerankers_work_one_after_the_other_on_what_is_left():
     ]
 
 
-def test_a_pipeline_without_a_reranker_is_refused():
+def test_reranking_pipeline_without_reranker_raises_error():
     with pytest.raises(BadInput, match="needs a reranker"):
         RerankingPipeline(Fixed(LEFT), [])
 
@@ -394,7 +394,7 @@ MANY = [Hit(f"d{i}", 1000.0 - i, "", {"module": "json" if i % 97 == 96 else "os"
 
 
 @pytest.mark.parametrize("asynchronous", [False, True])
-def test_a_filter_finds_k_however_deep_they_are(asynchronous):
+def test_filtered_retriever_searches_deeper_until_k_hits(asynchronous):
     retriever = Fixed(MANY, asynchronous=asynchronous)
     found = FilteredRetriever(retriever, {"module": "json"}).search("q", 5)
     hits = asyncio.run(found) if asynchronous else found
@@ -402,7 +402,7 @@ def test_a_filter_finds_k_however_deep_they_are(asynchronous):
     assert retriever.depths == [10, 40, 160, 640], "and no deeper than it must"
 
 
-def test_a_filter_returns_what_there_is_and_stops_at_the_end():
+def test_filtered_retriever_fewer_matches_returns_all_and_stops():
     retriever = Fixed(MANY)
     assert ids(FilteredRetriever(retriever, {"module": "json", "n": 96}).search("q", 5)) == ["d96"]
     assert FilteredRetriever(retriever, {"missing": 1}).search("q", 5) == []
@@ -426,7 +426,7 @@ def slow_reranker(query, hits):
 
 
 @pytest.mark.parametrize("waiting", [False, True])
-def test_stages_are_marked_and_add_up_to_no_more_than_the_total(waiting):
+def test_stage_timer_stages_sum_to_at_most_total(waiting):
     dense = DenseRetriever(documents("apple", "lemon"), Slowly(), ExactStore())
     other = Fixed(LEFT, asynchronous=waiting)
     system = RerankingPipeline(HybridRetriever([dense, other]), [slow_reranker])
@@ -446,7 +446,7 @@ def test_stages_are_marked_and_add_up_to_no_more_than_the_total(waiting):
     assert sum(watch.nanoseconds.values()) <= watch.total
 
 
-def test_bm25_marks_its_stage_also_when_it_finds_nothing():
+def test_bm25_records_retrieve_stage_without_hits():
     system = bm25(documents("apple"))
     for query in ("apple", "zebra"):
         with StageTimer() as watch:
@@ -454,21 +454,21 @@ def test_bm25_marks_its_stage_also_when_it_finds_nothing():
         assert set(watch.nanoseconds) == {"retrieve"}
 
 
-def test_names_of_documents_are_never_looked_into():
+def test_retrievers_accept_arbitrary_document_ids():
     odd = ["", "a b", 'quote"', "ümlaut", "../x", "1"]
     docs = [Document(name, f"apple {re.sub(r'[^a-z]', '', name)}") for name in odd]
     assert set(ids(bm25(docs).search("apple", 10))) == set(odd)
     assert set(ids(DenseRetriever(docs, Hashing(), ExactStore()).search("apple", 10))) == set(odd)
 
 
-def test_a_lone_hit_of_one_retriever_counts_in_a_weighted_hybrid():
+def test_hybrid_retriever_single_hit_counts_in_weighted_fusion():
     vectors = Fixed([Hit("x", 0.31), Hit("y", 0.30), Hit("exact", 0.05)])
     words = Fixed([Hit("exact", 12.0)])
     found = HybridRetriever([vectors, words], weights=(0.7, 0.3)).search("q", 3)
     assert {hit.id: round(hit.score, 4) for hit in found} == {"x": 0.7, "y": 0.6731, "exact": 0.3}
 
 
-def test_plain_parts_of_an_async_system_do_not_hold_up_the_loop():
+def test_async_system_sync_parts_do_not_block_event_loop():
     gate = threading.Event()
 
     def waits(query, hits):
@@ -510,7 +510,7 @@ class Told:
 
 
 @pytest.mark.parametrize("asynchronous", [False, True])
-def test_what_parts_say_of_themselves_is_passed_on(asynchronous):
+def test_evidence_of_parts_is_passed_on(asynchronous):
     def said(system):
         found = system.evidence("q", 5)
 
@@ -527,7 +527,7 @@ def test_what_parts_say_of_themselves_is_passed_on(asynchronous):
     assert "index_used" not in HybridRetriever([Fixed([]), Fixed([])]).evidence("q", 5)
 
 
-def test_an_index_is_built_with_the_system_and_not_by_its_first_query():
+def test_dense_retriever_builds_index_at_construction():
     pytest.importorskip("faiss")
     from ragauge.stores.faiss import FaissSettings, FaissStore
 
@@ -544,7 +544,7 @@ def test_an_index_is_built_with_the_system_and_not_by_its_first_query():
     assert len(found) == 8
 
 
-def test_bm25_is_asked_for_a_word_whose_stem_is_empty():
+def test_bm25_query_with_empty_stem_returns_matching_hits():
     docs = [Document("a", "new things"), Document("b", "old things")]
     assert [hit.id for hit in bm25(docs).search("what's new", 2)] == ["a"]
     assert bm25(docs).search("s", 3) == []

@@ -19,7 +19,7 @@ from ragauge.compute.thread_limits import plan_threads
 from ragauge.core.components import is_reproducible
 from ragauge.core.documents import EMPTY_MAPPING
 from ragauge.core.errors import BackendFailed
-from ragauge.core.protocols import Embedder, Tokenizer, Vectors
+from ragauge.core.protocols import Embedder, Vectors
 from ragauge.core.records import Scores
 from ragauge.core.specs import parse_spec, redact_spec
 from ragauge.embedder_study import tokenizer_counts, variations
@@ -51,6 +51,7 @@ from ragauge.embedder_study.timing_and_memory import (
     run_timed_queries,
 )
 from ragauge.models.embedders import fit, open_embedder
+from ragauge.models.optional_attributes import EmbedderAttributes
 from ragauge.models.tokenizers import EmbedderTokenizer
 
 PRIMED_XZ_NAME = "xz, primed"
@@ -73,24 +74,24 @@ def bits_per_byte(embedder: Any, texts: Sequence[str]) -> BitsPerByteResult:
     The result is empty if the embedder is not a language model. A text that its tokens cannot restore has no bits. Such
     a text is left out for the model and for the compressors.
     """
-    ask, held_out = getattr(embedder, "bits", None), getattr(embedder, "held_out", None)
-    if not callable(ask) or not callable(held_out):
+    attributes = EmbedderAttributes(embedder)
+    if attributes.bits is None or attributes.held_out is None:
         return BitsPerByteResult()
-    held = held_out(list(texts))
-    apart = [text for text, mine in zip(texts, held, strict=True) if mine and text]
-    if not apart:
+    are_held_out = attributes.held_out(list(texts))
+    held_out = [text for text, is_held_out in zip(texts, are_held_out, strict=True) if is_held_out and text]
+    if not held_out:
         return BitsPerByteResult(note="bits per byte are unknown: no document was held out")
-    taken = np.asarray(ask(apart), np.float64)
-    sizes = np.array([len(_to_utf8(text)) for text in apart], np.float64)
-    known = np.isfinite(taken)
-    lost = int((~known).sum())
-    note = f"{lost} of {len(apart)} held-out documents have no bits per byte and are left out" if lost else ""
+    bits = np.asarray(attributes.bits(held_out), np.float64)
+    sizes = np.array([len(_to_utf8(text)) for text in held_out], np.float64)
+    known = np.isfinite(bits)
+    unknown = int((~known).sum())
+    note = f"{unknown} of {len(held_out)} held-out documents have no bits per byte and are left out" if unknown else ""
     if not known.any():
         return BitsPerByteResult(note=note)
-    asked = [text for text, is_known in zip(apart, known.tolist(), strict=True) if is_known]
-    learned = [text for text, mine in zip(texts, held, strict=True) if not mine and text]
+    measured = [text for text, is_known in zip(held_out, known.tolist(), strict=True) if is_known]
+    learned = [text for text, is_held_out in zip(texts, are_held_out, strict=True) if not is_held_out and text]
     return BitsPerByteResult(
-        float(taken[known].sum() / sizes[known].sum()), compressor_bits_per_byte(asked, learned), note
+        float(bits[known].sum() / sizes[known].sum()), compressor_bits_per_byte(measured, learned), note
     )
 
 
@@ -152,9 +153,9 @@ class _EmbedderMeasurer:
             with plan_threads(plan.threads):
                 raw = open_embedder(self._described)
             began = time.perf_counter()
-            learns = callable(getattr(raw, "fitted", None))
+            learns = EmbedderAttributes(raw).fitted is not None
             embedder = fit(raw, texts, self._step_progress("learning from the documents")) if learns else raw
-            learned = time.perf_counter() - began
+            learned = time.perf_counter() - began if learns else math.nan
         documents = self._embed_documents(embedder)
         there = usable_rows(documents.vectors)
         stores = (list(plan.stores)[:1] if self._chance else plan.stores) if there.any() else ()
@@ -176,18 +177,20 @@ class _EmbedderMeasurer:
         speed = measure_speed(embedder, texts, documents)
         self._notes += [note for note in (bits_per_byte_result.note, weighed.note, speed.note) if note]
         dimension = documents.vectors.shape[1] or None
+        attributes = EmbedderAttributes(embedder)
+        train_seconds = attributes.train_seconds if attributes.train_seconds is not None else learned
         entrant = EmbedderResult(
             name=name,
             description=str(redact_spec(parse_spec(self._described))) if self._in_words else embedder.name,
             kind=CHANCE_NAME if self._chance else "embedder",
             model=embedder.name,
-            trained=getattr(embedder, "trained", None),
+            trained=attributes.trained,
             dimension=dimension,
             bytes_per_vector=dimension and 4 * dimension,
-            parameters=getattr(embedder, "parameters", None),
+            parameters=attributes.parameters,
             memory_bytes=weighed.memory_bytes,
             load_seconds=weighed.load_seconds,
-            train_seconds=float(getattr(embedder, "train_seconds", learned if learns else math.nan)),
+            train_seconds=train_seconds,
             documents_per_second=speed.per_second,
             limit=limit,
             truncated=cut,
@@ -327,16 +330,16 @@ class _EmbedderMeasurer:
 
     def _truncated_share(self, embedder: Embedder, texts: Sequence[str]) -> tuple[float, int | None]:
         """Return the share of documents beyond the token limit, and the limit."""
-        limit = getattr(embedder, "limit", None)
-        count = getattr(embedder, "tokens", None)
+        attributes = EmbedderAttributes(embedder)
+        limit = attributes.limit
         if limit is None:
-            return (0.0 if hasattr(embedder, "limit") else math.nan), None
-        if not callable(count):
-            return math.nan, int(limit)
-        return float(np.mean(np.asarray(count(list(texts))) > limit)), int(limit)
+            return (0.0 if attributes.has_limit else math.nan), None
+        if attributes.tokens is None:
+            return math.nan, limit
+        return float(np.mean(np.asarray(attributes.tokens(list(texts))) > limit)), limit
 
     def _tokenizer_stats(self, embedder: Embedder, texts: Sequence[str], limit: int | None) -> TokenizerStats | None:
-        if not self._ground.plan.tokens or not isinstance(getattr(embedder, "tokenizer", None), Tokenizer):
+        if not self._ground.plan.tokens or EmbedderAttributes(embedder).tokenizer is None:
             return None
         try:
             return tokenizer_counts.count_tokens(EmbedderTokenizer(embedder), texts, token_limit=limit)

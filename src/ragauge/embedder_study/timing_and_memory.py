@@ -35,6 +35,7 @@ from ragauge.embedder_study.text_vectors import embed_by_id, list_failures
 from ragauge.embedder_study.worker import Footprint, FootprintTask
 from ragauge.files.workspace import temporary_folder
 from ragauge.models.embedders.embedding import CheckedEmbedder, raises_for_all, summarise_error
+from ragauge.models.optional_attributes import EmbedderAttributes
 from ragauge.stores.store_types import complete_store
 
 StageTimes = dict[str, int]
@@ -388,9 +389,9 @@ def measure_footprint(
     if read_parameters(load_factory("embedders", spec)).is_remote:  # Every call costs money.
         return ProcessFootprint()
     with temporary_folder("memory") as folder:
-        keep = getattr(learned, "keep", None)
-        learns = learned is not None and not callable(keep)
-        if callable(keep):
+        keep = EmbedderAttributes(learned).keep
+        learns = learned is not None and keep is None
+        if keep is not None:
             try:
                 keep(Path(folder) / "model")
             except (RagaugeError, OSError) as error:

@@ -18,6 +18,7 @@ from ragauge.core.protocols import Tokenizer
 from ragauge.core.records import Ints
 from ragauge.core.text import replace_lone_surrogates, show_invisible
 from ragauge.embedder_study.results import LongWord, Probe, TokenizerStats
+from ragauge.models.optional_attributes import TokenizerAttributes
 
 PROBE_TEXTS: Mapping[str, str] = MappingProxyType(
     {
@@ -121,7 +122,7 @@ def count_tokens(
     (11, 7, 2.75, 1, 1)
     """
     counts = documents if isinstance(documents, CorpusTextCounts) else count_corpus_text(documents)
-    limit = getattr(tokenizer, "limit", None) if token_limit is None else token_limit
+    limit = TokenizerAttributes(tokenizer).limit if token_limit is None else token_limit
     if limit is not None and limit < 1:
         raise BadInput(f"token_limit must be at least 1, got {limit}")
     seen = _TokenTally(tokenizer, limit, marks)
@@ -160,8 +161,8 @@ def model_token_counts(tokenizer: Tokenizer, texts: Sequence[str]) -> list[int]:
 
     Empty if it has no such method.
     """
-    tell = getattr(tokenizer, "tokens", None)
-    return [int(count) for count in tell(list(texts))] if callable(tell) else []
+    count_tokens = TokenizerAttributes(tokenizer).tokens
+    return [] if count_tokens is None else [int(count) for count in count_tokens(list(texts))]
 
 
 class _TokenTally:
@@ -171,7 +172,7 @@ class _TokenTally:
         self._tokenizer = tokenizer
         self._limit = limit
         self._counts_itself = marks is None
-        self.special_tokens = int(getattr(tokenizer, "marks", 0) or 0) if marks is None else marks
+        self.special_tokens = TokenizerAttributes(tokenizer).marks if marks is None else marks
         self.truncated = self.truncated_tokens = 0
         self.lengths: list[Ints] = []
         self.times: Ints = np.zeros(max(1, tokenizer.vocabulary), np.int64)

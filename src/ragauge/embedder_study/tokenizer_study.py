@@ -20,6 +20,7 @@ from ragauge.core.specs import parse_spec, redact_spec, split_name
 from ragauge.embedder_study.plan import document_part
 from ragauge.embedder_study.results import TokenizerStats, TokenizerStudy
 from ragauge.embedder_study.tokenizer_counts import PROBE_TEXTS, count_corpus_text, count_tokens, model_token_counts
+from ragauge.models.optional_attributes import TokenizerAttributes
 from ragauge.models.tokenizers import open_tokenizer
 from ragauge.output.numbers import pluralise
 from ragauge.runs.folder import provenance, utc_now
@@ -187,7 +188,7 @@ def _open_tokenizers(given: Any) -> tuple[list[_OpenTokenizer], dict[str, str]]:
         except (MissingExtra, BackendFailed) as error:
             failures[called] = f"{error.message}{f' ({error.hint})' if error.hint else ''}"
             continue
-        tokenizers.append(_OpenTokenizer(called, tokenizer, callable(getattr(tokenizer, "fitted", None))))
+        tokenizers.append(_OpenTokenizer(called, tokenizer, TokenizerAttributes(tokenizer).fitted is not None))
     if not tokenizers:
         raise _no_tokenizer_error(failures)
     return tokenizers, failures
@@ -203,10 +204,11 @@ def _tokenizer_name(name: str, one: Any) -> tuple[str, Any]:
 
 def _row_identity(tokenizer: Tokenizer, token_limit: int | None) -> tuple[Any, ...]:
     """Return a key that is equal for tokenizers with equal results."""
-    most = getattr(tokenizer, "limit", None) if token_limit is None else token_limit
+    attributes = TokenizerAttributes(tokenizer)
+    limit = attributes.limit if token_limit is None else token_limit
     # An embedder's prefix may appear only in its own token count.
-    around = None if most is None else (getattr(tokenizer, "marks", 0), *model_token_counts(tokenizer, [""]))
-    return tokenizer.name, most, around
+    added_tokens = None if limit is None else (attributes.marks, *model_token_counts(tokenizer, [""]))
+    return tokenizer.name, limit, added_tokens
 
 
 def _no_tokenizer_error(failures: Mapping[str, str]) -> RagaugeError:

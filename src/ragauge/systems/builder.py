@@ -37,6 +37,7 @@ from ragauge.core.protocols import Embedder, Retriever, is_async
 from ragauge.core.specs import Spec, redact_spec
 from ragauge.models.embedders import CachedEmbedder, VectorCaches, fit
 from ragauge.models.embedders.embedding import BatchedEmbedder
+from ragauge.models.optional_attributes import EmbedderAttributes
 from ragauge.systems.adapters import AdaptedRetriever, as_retriever
 
 
@@ -271,7 +272,7 @@ class SystemBuilder:
     def _fit_embedder(self, candidate: Any) -> Embedder:
         """Fit an embedder to the corpus if needed, once for all systems."""
         embedder: Embedder = check_component("embedders", candidate)
-        if not callable(getattr(embedder, "fitted", None)):
+        if EmbedderAttributes(embedder).fitted is None:
             return embedder
         texts = [document.whole for document in self._documents]
         fitted: Embedder = self._build_once(f"fitted:{id(embedder)}", lambda: fit(embedder, texts, self._progress))

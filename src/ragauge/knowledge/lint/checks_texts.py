@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -23,6 +22,7 @@ from ragauge.knowledge.lint.evidence import (
     format_share,
 )
 from ragauge.models.embedders import open_embedder
+from ragauge.models.optional_attributes import EmbedderAttributes
 from ragauge.models.tokenizers import huggingface
 from ragauge.output.numbers import join_names, pluralise
 
@@ -252,11 +252,12 @@ def _lost_share_grid(counts: Ints, limit: int) -> FindingTable:
 
 def counter_from_embedder(described: str | Embedder, limit: int | None) -> TokenCounter | str:
     """Return the embedder's token counter, or the reason why it has none."""
-    embedder: Any = open_embedder(described)
+    embedder = open_embedder(described)
     name = str(described) if isinstance(described, str) else embedder.name
-    if not callable(getattr(embedder, "tokens", None)):
+    attributes = EmbedderAttributes(embedder)
+    if attributes.tokens is None:
         return f"the embedder `{name}` does not count tokens; use --tokenizer FILE --token-limit N"
-    return TokenCounter(name, getattr(embedder, "limit", None) if limit is None else limit, embedder.tokens)
+    return TokenCounter(name, attributes.limit if limit is None else limit, attributes.tokens)
 
 
 def counter_from_file(path: str | Path, limit: int | None) -> TokenCounter:

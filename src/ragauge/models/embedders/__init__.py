@@ -19,6 +19,7 @@ from ragauge.core.errors import BadInput, error_summary
 from ragauge.core.hashes import hash_bytes
 from ragauge.core.protocols import Embedder, Vectors
 from ragauge.core.vectors import check_vectors
+from ragauge.models.optional_attributes import EmbedderAttributes
 
 
 class NamedEmbedder:
@@ -178,6 +179,5 @@ def open_embedder(
 
 def fit(embedder: Embedder, texts: Sequence[str], progress: ProgressCallback = no_progress) -> Embedder:
     """Fit an embedder to the corpus if it needs that; else return it unchanged."""
-    learn = getattr(embedder, "fitted", None)
-    fitted: Embedder = learn(texts, progress) if callable(learn) else embedder
-    return fitted
+    train = EmbedderAttributes(embedder).fitted
+    return embedder if train is None else train(texts, progress)

@@ -11,6 +11,7 @@ from ragauge.core.errors import BadInput
 from ragauge.core.plugin_parameters import Part
 from ragauge.core.protocols import Embedder, Tokenizer
 from ragauge.core.specs import Spec, parse_spec
+from ragauge.models.optional_attributes import EmbedderAttributes, TokenizerAttributes
 
 
 def open_tokenizer(described: Any, texts: Sequence[str] | None = None) -> Tokenizer:
@@ -26,14 +27,14 @@ def open_tokenizer(described: Any, texts: Sequence[str] | None = None) -> Tokeni
         if spec.name not in plugins.plugin_names("tokenizers") and spec.name in plugins.plugin_names("embedders"):
             spec = Spec("embedder", {"of": spec})
         tokenizer: Any = build_component("tokenizers", spec)
-    elif callable(getattr(spec, "fitted", None)) or isinstance(spec, Tokenizer):
+    elif TokenizerAttributes(spec).fitted is not None or isinstance(spec, Tokenizer):
         tokenizer = spec
     else:
         raise BadInput(
             f"{spec!r} is not a tokenizer", hint="a tokenizer has name, vocabulary, unknown, encode, decode and pieces"
         )
-    if texts is not None and callable(learn := getattr(tokenizer, "fitted", None)):
-        tokenizer = learn(texts)
+    if texts is not None and (train := TokenizerAttributes(tokenizer).fitted) is not None:
+        tokenizer = train(texts)
     opened: Tokenizer = tokenizer
     return opened
 
@@ -104,26 +105,24 @@ class EmbedderTokenizer:
 
     def __init__(self, of: Annotated[Embedder | str | Spec, Part(is_built=False)]) -> None:
         embedder, label = _open_embedder(of)
+        attributes = EmbedderAttributes(embedder)
         try:
-            inner = getattr(embedder, "tokenizer", None)
+            inner = attributes.tokenizer
         except BadInput:  # An untrained embedder raises.
             inner = None
-        if not isinstance(inner, Tokenizer):
-            learns = callable(getattr(embedder, "fitted", None))
-            raise BadInput(
-                f"the embedder `{label}` has no tokenizer to inspect",
-                hint=f"it is not trained: name its tokenizer, {_find_tokenizer_spec(of)}" if learns else None,
-            )
-        self._tokenizer: Tokenizer = inner
+        if inner is None:
+            hint = f"it is not trained: name its tokenizer, {_find_tokenizer_spec(of)}" if attributes.fitted else None
+            raise BadInput(f"the embedder `{label}` has no tokenizer to inspect", hint=hint)
+        own = TokenizerAttributes(inner)
+        self._tokenizer = inner
         self.name = inner.name
         self.vocabulary = inner.vocabulary
         self.unknown = inner.unknown
-        self.limit: int | None = getattr(embedder if hasattr(embedder, "limit") else inner, "limit", None)
+        self.limit = attributes.limit if attributes.has_limit else own.limit
         """Maximum number of tokens that the embedder reads per text, including special tokens; None for no limit."""
-        self.marks = int(getattr(embedder if hasattr(embedder, "marks") else inner, "marks", 0) or 0)
+        self.marks = own.marks if attributes.marks is None else attributes.marks
         """Number of special tokens around a text, as far as they count for the limit."""
-        tell = getattr(embedder, "tokens", None)
-        self.tokens: Callable[[Sequence[str]], Sequence[int]] | None = tell if callable(tell) else None
+        self.tokens = attributes.tokens
         """Function that counts tokens as the embedder does, for its limit; None if it has none."""
 
     def encode(self, texts: Sequence[str]) -> list[list[int]]:

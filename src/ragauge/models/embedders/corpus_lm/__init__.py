@@ -30,6 +30,7 @@ from ragauge.models.embedders.corpus_lm.batches import (
     select_training_texts,
 )
 from ragauge.models.embedders.corpus_lm.networks import Hyperparameters
+from ragauge.models.optional_attributes import TokenizerAttributes
 from ragauge.models.tokenizers import open_tokenizer
 
 DEFAULT_TOKENIZER = "bpe(vocabulary=4000)"
@@ -59,14 +60,14 @@ class LanguageModel:
         self._device = _choose_device(device)
         self._threads = threads
         self._cache = None if cache is False else cache_folder() if cache is None else Path(str(cache))
-        self._told: Any = (
+        self._described_tokenizer: Any = (
             parse_spec(tokenizer) if isinstance(tokenizer, str) else tokenizer or parse_spec(DEFAULT_TOKENIZER)
         )
         self._recipe = recipe
         self._model: checkpoints.TrainedModel | None = None
         self._weights: Mapping[str, Any] = {}
         if folder is None:
-            open_tokenizer(self._told)  # Report a wrong name before training.
+            open_tokenizer(self._described_tokenizer)  # Report a wrong name before training.
         else:
             model = checkpoints.read_model(Path(str(folder)))
             _check_stored_options(recipe, model.recipe, tokenizer, str(folder))
@@ -93,13 +94,15 @@ class LanguageModel:
         return made
 
     def _load_or_train(self, lessons: Sequence[str], progress: ProgressCallback) -> checkpoints.TrainedModel:
-        tokenizer = open_tokenizer(self._told)
-        learns = callable(getattr(tokenizer, "fitted", None))
+        tokenizer = open_tokenizer(self._described_tokenizer)
+        learns = TokenizerAttributes(tokenizer).fitted is not None
         # The name of an object may not include all of its options; a trained tokenizer has a hash.
-        if learns and not isinstance(self._told, Spec):
+        if learns and not isinstance(self._described_tokenizer, Spec):
             tokenizer, learns = open_tokenizer(tokenizer, lessons), False
         corpus = corpus_hash(lessons)
-        key = checkpoints.model_cache_key(self._recipe, str(self._told) if learns else tokenizer.name, corpus)
+        key = checkpoints.model_cache_key(
+            self._recipe, str(self._described_tokenizer) if learns else tokenizer.name, corpus
+        )
         place = self._cache / "lm" / key if self._cache is not None and self._recipe.trained else None
         if place is not None and (cached := checkpoints.find_cached_model(place)) is not None:
             return cached
@@ -154,7 +157,7 @@ class LanguageModel:
         After training it ends with a hash of the weights.
         """
         recipe = self._recipe
-        cut = str(self._told) if self._model is None else self._model.numbering.tokenizer.name
+        cut = str(self._described_tokenizer) if self._model is None else self._model.numbering.tokenizer.name
         learned = recipe.objective if recipe.trained else "untrained"
         end = "unfitted" if self._model is None else self._fingerprint
         return "-".join(["lm", recipe.kind, cut, learned, f"{recipe.dimension}x{recipe.layers}", end])

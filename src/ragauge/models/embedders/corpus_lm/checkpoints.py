@@ -23,6 +23,7 @@ from ragauge.models.embedders.corpus_lm import networks
 from ragauge.models.embedders.corpus_lm.batches import TokenRowMap
 from ragauge.models.embedders.corpus_lm.networks import Hyperparameters
 from ragauge.models.embedders.corpus_lm.training import TrainingState
+from ragauge.models.optional_attributes import TokenizerAttributes
 from ragauge.models.tokenizers import restore_tokenizer
 
 if TYPE_CHECKING:
@@ -164,8 +165,8 @@ def read_checkpoint(file: Path, shapes: Mapping[str, tuple[int, ...]]) -> Traini
 
 def _tokenizer_state(model: TrainedModel) -> dict[str, Any]:
     tokenizer = model.numbering.tokenizer
-    state = getattr(tokenizer, "kept", None)
-    if not callable(state):
+    state = TokenizerAttributes(tokenizer).kept
+    if state is None:
         raise BadInput(
             f"the model cannot be saved: its tokenizer `{tokenizer.name}` has no method `kept`",
             hint="add the method, or train without saving: cache=false",
