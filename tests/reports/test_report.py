@@ -392,7 +392,7 @@ def test_overview_damaged_experiment_file_raises_error(folder, tmp_path):
 
     shutil.copytree(folder, tmp_path / "copy")
     (tmp_path / "copy" / "experiment.json").write_text('{"systems": 3')
-    with pytest.raises(BadInput, match="damaged"):
+    with pytest.raises(BadInput, match="is corrupt or incomplete"):
         overview(str(tmp_path / "copy"), audited=False)
 
 
