@@ -238,6 +238,7 @@ def _acquire_user_lock(folder: Path) -> None:
     from ragauge.stores import postgres_guard
 
     opened = (folder.parent / postgres_guard.USERS_LOCK_FILE).open("a", encoding="ascii")
+    atexit.register(opened.close)
     fcntl.flock(opened, fcntl.LOCK_SH)
     _user_lock_file = opened
 
