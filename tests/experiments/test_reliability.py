@@ -626,7 +626,7 @@ def test_reliability_report_writes_every_format_and_json_round_trips(tmp_path):
     assert rows.splitlines()[0].startswith("system,k,pass_at,pass_at_low,pass_at_high,pass_all,")
     assert len(rows.splitlines()) == 1 + 2 * 3
     assert "| agent | 3 |" in markdown
-    assert r"\label{tab:reliability-pass-pass}" in latex
+    assert r"\label{tab:reliability-pass}" in latex
     ragauge.report(found, tmp_path / "tasks.csv", format="tasks")
     assert (tmp_path / "tasks.csv").read_text().splitlines()[3] == "agent,<b>pay</b>,3,0,"
 

@@ -556,7 +556,7 @@ def test_latex_letters_mark_significantly_beaten_systems():
     assert r"\begin{table}[t]" in text
     assert r"\begin{tabular}{lr}" in text
     assert re.search(r"System +& MRR \\\\", text)
-    assert r"\label{tab:report-paper-paper}" in text
+    assert r"\label{tab:report-paper}" in text
 
 
 def test_latex_stars_mark_differences_from_baseline():

@@ -69,7 +69,5 @@ def demo(
         + f" \\\n    --baseline bm25 --out {shlex.quote(folder)}\n"
     )
     settings = {"dataset": "pydocs", "systems": systems, "baseline": "bm25", "out": Path(folder), "fresh": fresh}
-    finish_experiment(run_with_progress(settings), outputs, audited=not quick)
-    console.print_notes(
-        [f"next: open {folder}/report.html in a browser; ragauge compare {folder} -b bm25; ragauge audit {folder}"]
-    )
+    next_steps = f"open {folder}/report.html in a browser; ragauge compare {folder} -b bm25; ragauge audit {folder}"
+    finish_experiment(run_with_progress(settings), outputs, audited=not quick, next_steps=next_steps)

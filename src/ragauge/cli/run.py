@@ -321,10 +321,13 @@ def finish_experiment(
     by: str | None = None,
     audited: bool = False,
     save_to: str | None = None,
+    next_steps: str | None = None,
 ) -> None:
     """Write the report next to the runs and to the requested files, print it, and save a baseline if requested."""
     prints_tables = outputs.printed_format is None
-    seen = _write_and_print_report(experiment, prints_tables=prints_tables, by=by, audited=audited)
+    seen = _write_and_print_report(
+        experiment, prints_tables=prints_tables, by=by, audited=audited, next_steps=next_steps
+    )
     if save_to is not None and not _failed_systems(experiment):
         save_experiment_baseline(experiment, Path(save_to))
     console.print_notes(outputs.write(seen, seen.without_queries()))
@@ -332,7 +335,13 @@ def finish_experiment(
 
 
 def _write_and_print_report(
-    experiment: Experiment, *, prints_tables: bool, by: str | None, audited: bool = False, explained: bool = True
+    experiment: Experiment,
+    *,
+    prints_tables: bool,
+    by: str | None,
+    audited: bool = False,
+    explained: bool = True,
+    next_steps: str | None = None,
 ) -> Overview:
     """Write the report of an experiment to the folder of its runs, and print it.
 
@@ -349,11 +358,8 @@ def _write_and_print_report(
     ]
     dropped = print_report(_add_groups(build_report(seen), seen, by)) if prints_tables else []
     page = ", report.html" * (folder / "report.html").exists()
-    next_step = (
-        []
-        if seen.baseline is None
-        else [f"next: ragauge compare {shlex.quote(str(folder))} -b {shlex.quote(seen.baseline)}"]
-    )
+    if next_steps is None and seen.baseline is not None:
+        next_steps = f"ragauge compare {shlex.quote(str(folder))} -b {shlex.quote(seen.baseline)}"
     console.print_notes(
         [
             *console.limit_notes(notes),
@@ -362,7 +368,7 @@ def _write_and_print_report(
             f"wrote {folder}{os.sep}: {', '.join(files)}{page}, judgments.parquet, "
             f"queries.parquet, and a folder for each run ({', '.join(map(folder_name, experiment.runs))})",
             *_describe_other_runs(experiment),
-            *next_step,
+            *([] if next_steps is None else [f"next: {next_steps}"]),
         ]
     )
     return seen

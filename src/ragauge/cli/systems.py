@@ -62,7 +62,15 @@ def _print_plugin(family: str, name: str) -> None:
     options = Paragraph(f"options: {_format_system_options(family, name) or 'none'}")
     about = inspect.getdoc(plugins.load_plugin(family, name)) or ""
     title = f"{name} ({plugins.family_noun(family)})"
-    print_report(Report(family, title, "", [Section("about", "", [Code(about)]), Section("options", "", [options])]))
+    sections = [Section("about", "", [_wrap_paragraph(text)]) for text in about.split("\n\n")]
+    print_report(Report(family, title, "", [*sections, Section("options", "", [options])]))
+
+
+def _wrap_paragraph(text: str) -> Paragraph | Code:
+    """Return prose as a paragraph, which is wrapped to the terminal, and lists and examples as they are."""
+    lines = text.splitlines()
+    is_prose = not any(line.startswith((" ", "- ", ">>>", "...")) for line in lines)
+    return Paragraph(" ".join(lines)) if is_prose else Code(text)
 
 
 def _format_system_options(family: str, name: str) -> str:

@@ -235,7 +235,11 @@ def _comparison_notes(rows: Sequence[Comparison], sides: Sequence[SystemScores],
     few = [row for row in rows if 0 < row.n - row.ties < MIN_DIFFERING_QUERIES or 1 < row.n < 2 * MIN_DIFFERING_QUERIES]
     if few:
         comparison = min(few, key=lambda row: row.n - row.ties)
-        others = f" ({pluralise(len(few) - 1, 'other row has', 'other rows have')} few, too)" if len(few) > 1 else ""
+        others = (
+            f" ({pluralise(len(few) - 1, 'other row has', 'other rows have')} too few differences, too)"
+            if len(few) > 1
+            else ""
+        )
         notes.append(
             f"intervals and tests are rough: {comparison.system} and {comparison.baseline} differ "
             f"on {comparison.n - comparison.ties} of "

@@ -52,7 +52,8 @@ def render_latex(reports: Sequence[Report]) -> str:
                 if isinstance(table, Table) and table.rows and not table.collapsed:
                     parts = [table.title or section.title, *table.legends, table.note.removesuffix(".")]
                     caption = ". ".join(filter(None, parts))
-                    blocks.append(render_table(table, caption, f"{report.kind}-{section.id}-{table.id}"))
+                    label = "-".join(dict.fromkeys((report.kind, section.id, table.id)))
+                    blocks.append(render_table(table, caption, label))
     return "\n".join([*blocks, ""])
 
 

@@ -44,6 +44,7 @@ class TransformersEncoder:
     """Embedder that pools the last hidden states of a text's tokens, including special tokens.
 
     `pooling` is `mean`, `cls` (the first token), `last` or `max`. `tokens` is the maximum number of tokens read.
+    `layers` uses only the first N layers. `untrained` draws all weights from `seed`, with the architecture unchanged.
     Vectors have unit length; a text without tokens has a vector of zeros, and NaN values are kept.
     """
 

@@ -39,6 +39,11 @@ DEFAULT_TOKENIZER = "bpe(vocabulary=4000)"
 class LanguageModel:
     """Embedder with a language model trained on the corpus: the mean of its states, unit length.
 
+    `kind` is `transformer` or `lstm`. `objective` is `next` (predict the next token) or `pairs` (recognise two spans of
+    one document). `trained=False` keeps the random weights. `passes` is the number of passes over the texts, `batch`
+    the size of a step (bytes of text for `next`, documents for `pairs`), `rate` the maximum learning rate; 0 selects
+    the default of the objective. `context` is the maximum number of tokens read per text.
+
     `fitted(texts)` returns a trained model; `folder` opens one that `keep` has written. Trained models are stored in
     the cache folder, or in `cache` (False for none), and are found by texts and options. `threads` is the number of
     torch threads while it works; None leaves it unchanged.

@@ -32,26 +32,20 @@ DEFAULT_LEARNING_RATES = {"next": 4e-3, "pairs": 3e-3}
 class Hyperparameters:
     """Checked settings of a network and its training.
 
-    0 for `batch`, `passes` and `rate` selects the default of the objective.
+    `LanguageModel` describes them.
     """
 
     kind: Annotated[str, OneOf(NETWORK_KINDS)] = "transformer"
     objective: Annotated[str, OneOf(OBJECTIVES)] = "next"
-    """`next`: predict the next token. `pairs`: recognise two spans of one document."""
     dimension: Annotated[int, AtLeast(1), AtMost(8192)] = 128
     layers: Annotated[int, AtLeast(1), AtMost(64)] = 2
     heads: Annotated[int, AtLeast(1)] = 4
     context: Annotated[int, AtLeast(2), AtMost(65_536)] = 512
-    """Maximum number of tokens read per text."""
     passes: Annotated[int, AtLeast(0)] = 0
-    """Number of passes over the texts."""
     batch: Annotated[int, AtLeast(0)] = 0
-    """Size of a step: bytes of text for `next`, documents for `pairs`."""
     rate: Annotated[float, AtLeast(0)] = 0.0
-    """Maximum learning rate."""
     temperature: Annotated[float, Above(0)] = 0.1
     trained: bool = True
-    """Whether to train the weights; otherwise they stay random."""
     seed: Annotated[int, AtLeast(0), AtMost(2**53)] = 0
 
     def __post_init__(self) -> None:
