@@ -15,7 +15,7 @@ from ragauge.core.errors import BadInput, InputWarning
 from ragauge.core.secrets import redact
 from ragauge.core.structured_text import parse_json
 from ragauge.core.text import one_line
-from ragauge.output.sparklines import encode_sparklines, sparkline_characters
+from ragauge.output.sparklines import encode_sparklines
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
@@ -144,11 +144,6 @@ def merge_notes(notes: Iterable[str], names: Iterable[str]) -> list[str]:
         text = note if name is None else note.removeprefix(f"{name}: ")
         found.setdefault(text, []).extend([] if name is None else [name])
     return [f"{', '.join(dict.fromkeys(mine))}: {text}" if mine else text for text, mine in found.items()]
-
-
-def sparkline_marks() -> str:
-    """Return the sparkline characters that standard output can encode."""
-    return sparkline_characters(sys.stdout.encoding)
 
 
 def check_exclusive(given: Mapping[str, bool]) -> None:

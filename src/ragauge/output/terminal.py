@@ -31,19 +31,6 @@ def best_mean(values: Sequence[float], *, lower: bool) -> float:
     return math.nan if not known else min(known) if lower else max(known)
 
 
-def borderless_table(headers: Sequence[str], *, numbers: bool = True) -> RichTable:
-    """Build an empty table without borders.
-
-    The first column is for names. With `numbers`, the others are right-aligned.
-    """
-    table = RichTable(box=None, pad_edge=False, header_style="bold", show_header=any(headers))
-    for i, header in enumerate(headers):
-        table.add_column(
-            terminal_cell(header), justify="right" if i and numbers else "left", no_wrap=i == 0, overflow="fold"
-        )
-    return table
-
-
 def terminal_cell(text: str, style: str = "") -> Text:
     """Build a one-line cell of a terminal table, without control characters."""
     return Text(one_line(text) if not text.isprintable() else text, style=style)
