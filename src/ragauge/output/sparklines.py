@@ -49,6 +49,20 @@ def _choose_mark(value: float, bottom: float, top: float, marks: str) -> str:
     return marks[min(len(marks) - 1, int(place))]
 
 
+def sparkline_characters(encoding: str | None) -> str:
+    """Return the marks that an output of this encoding can show.
+
+    >>> (sparkline_characters("utf-8") == SPARKLINE_BLOCKS, sparkline_characters("ascii"),
+    ...  sparkline_characters(None) == ASCII_SPARKLINE_MARKS)
+    (True, '_.-:=+*#', True)
+    """
+    try:
+        SPARKLINE_BLOCKS.encode(encoding or "ascii")
+    except (UnicodeEncodeError, LookupError):
+        return ASCII_SPARKLINE_MARKS
+    return SPARKLINE_BLOCKS
+
+
 def downsample(values: Sequence[float], width: int) -> list[float]:
     """Reduce values to at most `width` means of consecutive values.
 
