@@ -67,7 +67,7 @@ def test_read_parameters_lists_settings_fields_and_keywords():
 )
 def test_parameters_check_unknown_option_or_type_raises(options, message, hint):
     with pytest.raises(BadInput) as error:
-        read_parameters(WithSettings).check(options, "ws", shown=str(Spec("ws", options)))
+        read_parameters(WithSettings).check(options, "ws", safe_spec=str(Spec("ws", options)))
     assert message in error.value.message
     assert hint is None or error.value.hint.startswith(hint)
 

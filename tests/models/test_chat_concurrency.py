@@ -11,7 +11,7 @@ from ragauge.models.chats.calls import MAX_PAUSE_S, AdaptiveConcurrency
 
 
 async def work(pace: AdaptiveConcurrency, seconds: float, seen: list[int], *, again: bool = False) -> None:
-    await pace.enter(again=again)
+    await pace.enter(is_retry=again)
     seen.append(pace.busy)
     await asyncio.sleep(seconds)
     pace.leave()
@@ -36,7 +36,7 @@ def test_concurrency_queue_is_fifo_with_retries_first():
         await pace.enter()
 
         async def one(name, again):
-            await pace.enter(again=again)
+            await pace.enter(is_retry=again)
             came.append(name)
             pace.leave()
 
@@ -149,7 +149,7 @@ def test_concurrency_shut_raises_for_all_waiting_calls():
         await pace.enter()
         waiting = [asyncio.create_task(pace.enter()) for _ in range(3)]
         await asyncio.sleep(0)
-        woken = asyncio.create_task(pace.enter(again=True))
+        woken = asyncio.create_task(pace.enter(is_retry=True))
         await asyncio.sleep(0)
         pace.leave()  # this one has its place, and has not begun
         pace.shut(lambda: LookupError("no more"))

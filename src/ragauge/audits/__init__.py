@@ -68,10 +68,12 @@ def audit(
     values = [qrels] if runs is None else [qrels, runs]
     named = {"documents": documents, "queries": queries}
     sources = _open_sources(Inputs.resolve(*values, named=named, runs_required=False))
-    again = {
+    repeat_runs = {
         name: [open_run(source, name, with_ranks=True) for source in more] for name, more in (repeats or {}).items()
     }
-    return _run_audit(_merge_settings(sources, options), sources.runs, {**sources.repeats, **again}, sources.texts)
+    return _run_audit(
+        _merge_settings(sources, options), sources.runs, {**sources.repeats, **repeat_runs}, sources.texts
+    )
 
 
 def audit_files(
@@ -107,8 +109,12 @@ class _AuditSources(NamedTuple):
 
 def _open_sources(inputs: Inputs) -> _AuditSources:
     opened = inputs.open_runs(with_ranks=True)
-    given = inputs.given["judgments"]
-    convention = next(iter(given.scores.values())).convention if isinstance(given, Experiment) else "default"
+    judgments_source = inputs.given["judgments"]
+    convention = (
+        next(iter(judgments_source.scores.values())).convention
+        if isinstance(judgments_source, Experiment)
+        else "default"
+    )
     return _AuditSources(
         inputs.qrels,
         {name: runs[0] for name, runs in opened.items()},
@@ -178,10 +184,10 @@ def _run_audit(
     )
     for run in runs:  # An input that no convention can score is an error of the caller, not a finding.
         evidence.scores(run)
-    found = audit_evidence(evidence, chosen, texts.absent)
+    outcome = audit_evidence(evidence, chosen, texts.absent)
     counts = f"{pluralise(len(judgments), 'judged query')}, {pluralise(len(runs), 'run')}"
     about = f"{counts}, convention {evidence.rules.name}"
-    return Audit(found.findings, found.skipped, [about], list(runs))
+    return Audit(outcome.findings, outcome.skipped, [about], list(runs))
 
 
 def _relax_convention(rules: Convention, judgments: Judgments, runs: Iterable[Run]) -> Convention:
@@ -189,8 +195,10 @@ def _relax_convention(rules: Convention, judgments: Judgments, runs: Iterable[Ru
 
     The audit reports these cases as findings.
     """
-    asked = set(judgments.pool.queries)
-    if rules.missing == "error" and any(not asked <= set(run.table["query"].unique().to_list()) for run in runs):
+    judged_queries = set(judgments.pool.queries)
+    if rules.missing == "error" and any(
+        not judged_queries <= set(run.table["query"].unique().to_list()) for run in runs
+    ):
         rules = rules.but(missing="zero")
     if rules.duplicates == "error" and any(run.table.select("query", "doc").is_duplicated().any() for run in runs):
         rules = rules.but(duplicates="first")

@@ -49,10 +49,10 @@ def expected_reciprocal_rank(inside: Ints, size: Ints, k: int) -> Floats:
     """
     values, going = np.zeros(len(inside)), np.ones(len(inside))
     for i in range(min(k, int(size.max(initial=0)))):
-        left = np.maximum(size - i, 1)
-        here = np.where(size > i, np.minimum(inside / left, 1.0), 0.0)
-        values += going * here / (i + 1)
-        going *= 1 - here
+        n_left = np.maximum(size - i, 1)
+        hit_probability = np.where(size > i, np.minimum(inside / n_left, 1.0), 0.0)
+        values += going * hit_probability / (i + 1)
+        going *= 1 - hit_probability
     return values
 
 
@@ -66,11 +66,11 @@ def expected_precision_sum(inside: Ints, size: Ints, k: int) -> Floats:
     >>> expected_precision_sum(np.array([1]), np.array([2]), 2).tolist()
     [0.75]
     """
-    upto = np.concatenate([[0.0], np.cumsum(1 / np.arange(1, k + 1))])
+    harmonic_sums = np.concatenate([[0.0], np.cumsum(1 / np.arange(1, k + 1))])
     cut = np.minimum(size, k)
-    others = (cut - upto[cut]) * np.maximum(inside - 1, 0) / np.maximum(size - 1, 1)
-    found: Floats = inside / np.maximum(size, 1) * (upto[cut] + others)
-    return found
+    other_hits = (cut - harmonic_sums[cut]) * np.maximum(inside - 1, 0) / np.maximum(size - 1, 1)
+    precision_sums: Floats = inside / np.maximum(size, 1) * (harmonic_sums[cut] + other_hits)
+    return precision_sums
 
 
 def compute_random_order_mean(judged: JudgedRanks, measure: Measure, rules: Convention, depth: int) -> RandomOrderMean:
@@ -78,13 +78,19 @@ def compute_random_order_mean(judged: JudgedRanks, measure: Measure, rules: Conv
 
     In `judged`, each query must be one tie that starts at the first rank.
     """
-    wanted = limit_measure_depth(measure, depth)
-    of = dict(wanted.options).get("of")
-    if wanted.spec.name == "mrr" or (wanted.spec.name == "map" and of in ("relevant", "capped")):
-        return _closed_form_mean(judged, wanted, rules, depth)
-    if wanted.spec.averages_ties and (wanted.cutoff is None or wanted.cutoff <= depth) and of != "found":
-        return compute_expected_means(judged, [wanted], rules)[0]
-    return sample_random_orders(judged, [wanted], rules)[0][0]
+    limited_measure = limit_measure_depth(measure, depth)
+    of_option = dict(limited_measure.options).get("of")
+    if limited_measure.spec.name == "mrr" or (
+        limited_measure.spec.name == "map" and of_option in ("relevant", "capped")
+    ):
+        return _closed_form_mean(judged, limited_measure, rules, depth)
+    if (
+        limited_measure.spec.averages_ties
+        and (limited_measure.cutoff is None or limited_measure.cutoff <= depth)
+        and of_option != "found"
+    ):
+        return compute_expected_means(judged, [limited_measure], rules)[0]
+    return sample_random_orders(judged, [limited_measure], rules)[0][0]
 
 
 def _closed_form_mean(judged: JudgedRanks, measure: Measure, rules: Convention, depth: int) -> RandomOrderMean:
@@ -101,8 +107,8 @@ def _closed_form_mean(judged: JudgedRanks, measure: Measure, rules: Convention, 
         inside, size, min(cutoff, depth)
     )
     if measure.spec.name == "map":
-        whole = relevant.total if options["of"] == "relevant" else np.minimum(relevant.total, cutoff)
-        values = values / np.maximum(whole, 1)
+        denominator = relevant.total if options["of"] == "relevant" else np.minimum(relevant.total, cutoff)
+        values = values / np.maximum(denominator, 1)
     odd = next(
         iter(score_judged_ranks(judged, [_hit_rate_measure(measure)], rules).values.values())
     )  # NaN or 1 if the convention says so
@@ -138,8 +144,10 @@ def check_chance_level(evidence: AuditInput) -> Iterator[Finding]:
         if depth not in at_random:
             base = tie_whole_corpus(evidence.judgments, documents, np.full(judged.n, depth))
             at_random[depth] = [compute_random_order_mean(base, measure, counting, depth) for measure in measures]
-        own = [compute_random_order_mean(tie_all_documents(judged), measure, counting, depth) for measure in measures]
-        yield _chance_finding(evidence, run, measures, (documents, depth, at_random[depth], own, oracle))
+        shuffled = [
+            compute_random_order_mean(tie_all_documents(judged), measure, counting, depth) for measure in measures
+        ]
+        yield _chance_finding(evidence, run, measures, (documents, depth, at_random[depth], shuffled, oracle))
 
 
 def _corpus_size(evidence: AuditInput) -> int:
@@ -156,9 +164,9 @@ def _chance_finding(
     evidence: AuditInput,
     run: str,
     measures: Sequence[Measure],
-    found: tuple[int, int, Sequence[RandomOrderMean], Sequence[RandomOrderMean], Sequence[float]],
+    chance_values: tuple[int, int, Sequence[RandomOrderMean], Sequence[RandomOrderMean], Sequence[float]],
 ) -> Finding:
-    documents, depth, at_random, own, oracle = found
+    documents, depth, at_random, shuffled, oracle = chance_values
     scores = evidence.scores(run, measures=measures)
     rows: list[list[str | float | None]] = []
     shares: list[float] = []
@@ -171,43 +179,43 @@ def _chance_finding(
             (mean - at_random[i].mean) / (oracle[i] - at_random[i].mean) if oracle[i] > at_random[i].mean else math.nan
         )
         shares.append(share)
-        mark = "" if at_random[i].exact and own[i].exact else "~"
+        mark = "" if at_random[i].exact and shuffled[i].exact else "~"
         if at_random[i].mean >= UNINFORMATIVE_CHANCE_SHARE * oracle[i]:
             blunt.append(name)
         rows.append(
             [
                 name + mark,
                 at_random[i].mean,
-                own[i].mean,
+                shuffled[i].mean,
                 mean,
                 oracle[i],
                 none_if_nan(share),
             ]
         )
         base = tie_whole_corpus(evidence.judgments, documents, np.full(len(values), depth))
-        for what, random_order_mean, ranked in (
+        for label, random_order_mean, ranked in (
             ("random documents", at_random[i], base),
-            ("its own documents in random order", own[i], tie_all_documents(evidence.judged(run))),
+            ("its own documents in random order", shuffled[i], tie_all_documents(evidence.judged(run))),
         ):
             if name in blunt:
                 continue
             p = _chance_p_value(evidence, values, mean, random_order_mean, ranked, limit_measure_depth(measure, depth))
             if p >= SIGNIFICANCE_LEVEL:
-                bad.append(f"{name} {mean:.4f} is not better than {what}, {random_order_mean.mean:.4f} (p={p:.2f})")
-    known = "the collection" if evidence.documents is not None else "all documents in runs and judgments"
-    exact = all(a.exact and b.exact for a, b in zip(at_random, own, strict=True))
+                bad.append(f"{name} {mean:.4f} is not better than {label}, {random_order_mean.mean:.4f} (p={p:.2f})")
+    corpus_text = "the collection" if evidence.documents is not None else "all documents in runs and judgments"
+    exact = all(a.exact and b.exact for a, b in zip(at_random, shuffled, strict=True))
     drawing = "" if exact else f"; ~ from {RANDOM_ORDERS} random orders"
     first = str(measures[0])
     share_text = f"{format_number(shares[0], 'share')} of the distance from chance to the oracle"
     reached = f"{first} {format_number(scores.means[first])} is {share_text}"
-    told = "; ".join(bad) or reached
+    result_text = "; ".join(bad) or reached
     nothing = f"; {', '.join(blunt)} cannot distinguish a run from chance here" if blunt else ""
     return Finding(
         run,
         "chance",
         bool(bad),
         len(bad),
-        f"{told} (drawing {depth} of {documents:,} documents, {known}{drawing}){nothing}",
+        f"{result_text} (drawing {depth} of {documents:,} documents, {corpus_text}{drawing}){nothing}",
         grid=FindingTable(
             ["measure", "chance", "shuffled", "run", "oracle", "share of the distance"],
             rows,

@@ -79,16 +79,16 @@ REMEDIES_IF_LEAKING: Mapping[str, str] = {
 """Remedies that apply instead if judgments leak into the data."""
 
 
-def with_remedy(one: Finding, *, leaking: bool = False) -> Finding:
+def with_remedy(finding: Finding, *, leaking: bool = False) -> Finding:
     """Return a problem with its remedy.
 
     Other findings lose their remedy, except one that explains an expected score.
     """
-    if one.problem and leaking and one.what in REMEDIES_IF_LEAKING:
-        return replace(one, remedy=REMEDIES_IF_LEAKING[one.what])
-    if one.problem:
-        return one if one.remedy else replace(one, remedy=REMEDIES[one.what])
-    return one if one.what == "expected" else replace(one, remedy="")
+    if finding.problem and leaking and finding.what in REMEDIES_IF_LEAKING:
+        return replace(finding, remedy=REMEDIES_IF_LEAKING[finding.what])
+    if finding.problem:
+        return finding if finding.remedy else replace(finding, remedy=REMEDIES[finding.what])
+    return finding if finding.what == "expected" else replace(finding, remedy="")
 
 
 A_RUN = Requirement[AuditInput]("a run", lambda audit_input: bool(audit_input.runs), "no run given")

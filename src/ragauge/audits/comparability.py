@@ -67,8 +67,8 @@ def score_under_preset(evidence: AuditInput, run: str, preset: Convention, measu
     reasons: list[str] = []
     for measure in measures:
         try:
-            wanted = restate_measure(measure, evidence.rules, preset)
-            mean = next(iter(evidence.scores(run, rules=preset, measures=[wanted]).means.values()))
+            restated = restate_measure(measure, evidence.rules, preset)
+            mean = next(iter(evidence.scores(run, rules=preset, measures=[restated]).means.values()))
             values.append(None if math.isnan(mean) else mean)
             reasons.append("no query was scored" if math.isnan(mean) else "")
         except RagaugeError as error:
@@ -86,8 +86,8 @@ def check_conventions(evidence: AuditInput) -> Iterator[Finding]:
     """
     measures = list(evidence.measures if len(evidence.runs) == 1 else evidence.measures[:1])
     higher = _higher_rel_convention(evidence, measures)
-    given = {"rel": evidence.rules.rel} if evidence.rules.rel_stated else {}
-    presets = {**{name: preset.but(**given) for name, preset in PRESETS.items()}, **higher}
+    overrides = {"rel": evidence.rules.rel} if evidence.rules.rel_stated else {}
+    presets = {**{name: preset.but(**overrides) for name, preset in PRESETS.items()}, **higher}
     conventions = {
         run: {name: score_under_preset(evidence, run, rules, measures) for name, rules in presets.items()}
         for run in evidence.runs
@@ -156,18 +156,18 @@ def _preset_cells(row: PresetScores) -> list[str | float | None]:
     return [REFUSED_CELL if value is None else value for value in row.values]
 
 
-def _refusal_text(found: Mapping[str, Mapping[str, PresetScores]]) -> str:
+def _refusal_text(scores_by_run: Mapping[str, Mapping[str, PresetScores]]) -> str:
     """Describe which presets reject the run, with each reason given once."""
-    why: dict[str, list[str]] = {}
-    for rows in found.values():
+    presets_by_reason: dict[str, list[str]] = {}
+    for rows in scores_by_run.values():
         for name, row in rows.items():
             for reason in dict.fromkeys(filter(None, row.reasons)):
-                who = why.setdefault(reason, [])
-                if name not in who:
-                    who.append(name)
-    if not why:
+                presets = presets_by_reason.setdefault(reason, [])
+                if name not in presets:
+                    presets.append(name)
+    if not presets_by_reason:
         return ""
-    return "; refused: " + "; ".join(f"{', '.join(names)} ({reason})" for reason, names in why.items())
+    return "; refused: " + "; ".join(f"{', '.join(names)} ({reason})" for reason, names in presets_by_reason.items())
 
 
 def _convention_effect(measure: str, values: Sequence[float]) -> str:
@@ -195,36 +195,44 @@ def check_comparability(evidence: AuditInput) -> Iterator[Finding]:
     links per node. Other differences are reported but are not problems: BM25 has no embedder, and a deeper run is
     legitimate. Only facts in the manifests are compared. A single run gives no finding.
     """
-    known = {name: facts_from_manifest(run.manifest) for name, run in evidence.runs.items() if run.manifest.get("plan")}
+    facts_by_run = {
+        name: facts_from_manifest(run.manifest) for name, run in evidence.runs.items() if run.manifest.get("plan")
+    }
     if len(evidence.runs) < 2:
         return
-    if len(known) < 2:
+    if len(facts_by_run) < 2:
         raise MissingEvidence(
             "the provenance of the runs is unknown", hint="folders written by `ragauge run` contain it"
         )
-    others = differing_facts(known, DATA_FACTS)
-    if others:
-        text = f"the runs do not use the same {' and '.join(others)}"
-        yield Finding("all runs", "other data", True, len(known), text, grid=_facts_grid(known, others))
-    walkers = {name: mine for name, mine in known.items() if mine["graph"]}
+    differing_data = differing_facts(facts_by_run, DATA_FACTS)
+    if differing_data:
+        text = f"the runs do not use the same {' and '.join(differing_data)}"
+        yield Finding(
+            "all runs", "other data", True, len(facts_by_run), text, grid=_facts_grid(facts_by_run, differing_data)
+        )
+    walkers = {name: facts for name, facts in facts_by_run.items() if facts["graph"]}
     unlike = differing_facts(walkers, WALKER_FACTS)
     if unlike:
         text = f"{join_names(list(walkers))} are graph retrievers with different inputs: {_join_with_and(unlike)}"
         grid = _facts_grid(walkers, unlike)
         yield Finding("all runs", "footing", True, len(walkers), text, grid=grid, remedy=_comparability_remedy(unlike))
-    rest = [name for name in differing_facts(known, COMPARED_FACTS) if name not in (*others, *unlike)]
-    if rest:
-        even = len(walkers) > 1 and not unlike
-        text = f"all {pluralise(len(walkers), 'run')} of graph retrievers have the same inputs; " * even
+    unequal = [name for name in differing_facts(facts_by_run, COMPARED_FACTS) if name not in (*differing_data, *unlike)]
+    if unequal:
+        has_same_inputs = len(walkers) > 1 and not unlike
+        text = f"all {pluralise(len(walkers), 'run')} of graph retrievers have the same inputs; " * has_same_inputs
         text += (
-            f"the runs differ in {_join_with_and(rest)}, so a difference in scores is the effect of all of these "
+            f"the runs differ in {_join_with_and(unequal)}, so a difference in scores is the effect of all of these "
             f"together"
         )
-        yield Finding("all runs", "footing", False, len(known), text, grid=_facts_grid(known, rest))
-    if not (others or unlike or rest):
-        same = [name for name in COMPARED_FACTS if next(iter(known.values()))[name]]
+        yield Finding("all runs", "footing", False, len(facts_by_run), text, grid=_facts_grid(facts_by_run, unequal))
+    if not (differing_data or unlike or unequal):
+        same = [name for name in COMPARED_FACTS if next(iter(facts_by_run.values()))[name]]
         yield Finding(
-            "all runs", "footing", False, 0, f"all {pluralise(len(known), 'run')} have the same {_join_with_and(same)}"
+            "all runs",
+            "footing",
+            False,
+            0,
+            f"all {pluralise(len(facts_by_run), 'run')} have the same {_join_with_and(same)}",
         )
 
 
@@ -252,9 +260,9 @@ def facts_from_manifest(manifest: Mapping[str, Any]) -> dict[str, str]:
     }
 
 
-def differing_facts(known: Mapping[str, RunFacts], names: Sequence[str]) -> list[str]:
+def differing_facts(facts_by_run: Mapping[str, RunFacts], names: Sequence[str]) -> list[str]:
     """Return the names of the facts in which some runs differ."""
-    facts = {name: {mine[name] for mine in known.values()} for name in names}
+    facts = {name: {run_facts[name] for run_facts in facts_by_run.values()} for name in names}
     return [name for name, values in facts.items() if len(values - {""} if name in OPTIONAL_FACTS else values) > 1]
 
 
@@ -278,8 +286,8 @@ def _comparability_remedy(unlike: Sequence[str]) -> str:
     )
 
 
-def _count_with_hash(data: Mapping[str, Any], what: str) -> str:
-    return f"{data.get(what)} ({str(data[f'{what}_hash'])[:10]})" if data.get(f"{what}_hash") else ""
+def _count_with_hash(data: Mapping[str, Any], noun: str) -> str:
+    return f"{data.get(noun)} ({str(data[f'{noun}_hash'])[:10]})" if data.get(f"{noun}_hash") else ""
 
 
 def _join_unique(texts: Iterable[str]) -> str:
@@ -290,7 +298,7 @@ def _join_with_and(names: Sequence[str]) -> str:
     return " and ".join(filter(None, [", ".join(names[:-1]), names[-1]]))
 
 
-def _facts_grid(known: Mapping[str, RunFacts], names: Sequence[str]) -> FindingTable:
+def _facts_grid(facts_by_run: Mapping[str, RunFacts], names: Sequence[str]) -> FindingTable:
     return FindingTable(
-        ["run", *names], [[run, *(mine[name] or None for name in names)] for run, mine in known.items()]
+        ["run", *names], [[run, *(facts[name] or None for name in names)] for run, facts in facts_by_run.items()]
     )

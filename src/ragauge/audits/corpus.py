@@ -60,7 +60,9 @@ def find_duplicate_documents(documents: Sequence[Document]) -> tuple[list[Docume
     Title and text are compared after normalisation.
     """
     groups, empty = corpus_checks.find_exact_duplicates([document.whole for document in documents])
-    return [[documents[place].id for place in group] for group in groups], [documents[place].id for place in empty]
+    return [[documents[position].id for position in group] for group in groups], [
+        documents[position].id for position in empty
+    ]
 
 
 def find_near_duplicate_documents(documents: Sequence[Document]) -> list[DuplicateIds]:
@@ -69,7 +71,7 @@ def find_near_duplicate_documents(documents: Sequence[Document]) -> list[Duplica
     Each shares at least `NEAR` of its shingles with the first one of the group.
     """
     near_duplicates = corpus_checks.find_near_duplicates([document.whole for document in documents])
-    return [DuplicateIds([documents[place].id for place in ids.group], ids.part) for ids in near_duplicates]
+    return [DuplicateIds([documents[position].id for position in ids.group], ids.part) for ids in near_duplicates]
 
 
 def find_inconsistent_groups(
@@ -79,21 +81,25 @@ def find_inconsistent_groups(
 
     One document is relevant; others are graded differently or unjudged.
     """
-    at = {doc: group for group in groups for doc in group}
+    group_by_doc = {doc: group for group in groups for doc in group}
     for query, docs in judgments.nested.items():
-        seen = {id(at[doc]): at[doc] for doc, grade in docs.items() if doc in at and grade >= rel}
-        for group in seen.values():
+        judged_groups = {
+            id(group_by_doc[doc]): group_by_doc[doc]
+            for doc, grade in docs.items()
+            if doc in group_by_doc and grade >= rel
+        }
+        for group in judged_groups.values():
             grades = {doc: docs[doc] for doc in group if doc in docs}
             if len(grades) < len(group) or len(set(grades.values())) > 1:
                 yield InconsistentGroup(query, group, grades)
 
 
 def share_best_grade(
-    judgments: Judgments, found: Sequence[InconsistentGroup], *, judged_only: bool = False
+    judgments: Judgments, groups: Sequence[InconsistentGroup], *, judged_only: bool = False
 ) -> Judgments:
     """Give all documents of each group its best grade, or only the judged ones."""
     grades = {query: dict(docs) for query, docs in judgments.nested.items()}
-    for group in found:
+    for group in groups:
         best = max(group.grades.values())
         for doc in group.grades if judged_only else group.group:
             grades[group.query][doc] = best
@@ -158,7 +164,7 @@ def check_duplicates(evidence: AuditInput) -> Iterator[Finding]:
         message += (
             f"; {pluralise(_count_queries(split), 'query')} with a relevant document whose duplicate has a lower grade"
         )
-    words, grid = describe_effect(evidence, _duplicate_fixes(evidence, groups, split, "duplicates"))
+    effect, grid = describe_effect(evidence, _duplicate_fixes(evidence, groups, split, "duplicates"))
     yield Finding(
         "corpus",
         "duplicates",
@@ -166,7 +172,7 @@ def check_duplicates(evidence: AuditInput) -> Iterator[Finding]:
         size,
         message,
         first_few([" = ".join(group[:3]) + (" = …" if len(group) > 3 else "") for group in groups], MAX_GROUPS_SHOWN),
-        words,
+        effect,
         grid,
     )
     yield from _contradiction_findings(evidence, [group for group in split if group.contradicts])
@@ -176,18 +182,20 @@ def _empty_document_findings(evidence: AuditInput, empty: Sequence[str], total: 
     if not empty:
         return
     relevant = _count_relevant(evidence, empty)
-    left = without_documents(evidence.judgments, set(empty)) if relevant else None
-    ways: FixScorers = {} if left is None else {"they are excluded": lambda run: evidence.scores(run, judgments=left)}
-    words, grid = describe_effect(evidence, ways)
+    remaining = without_documents(evidence.judgments, set(empty)) if relevant else None
+    fixes: FixScorers = (
+        {} if remaining is None else {"they are excluded": lambda run: evidence.scores(run, judgments=remaining)}
+    )
+    effect, grid = describe_effect(evidence, fixes)
     yield Finding(
         "corpus",
         "empty documents",
-        bool(relevant) and all(not largest_change(evidence, count) < VISIBLE_CHANGE for count in ways.values()),
+        bool(relevant) and all(not largest_change(evidence, count) < VISIBLE_CHANGE for count in fixes.values()),
         len(empty),
         f"{len(empty):,} of {pluralise(total, 'document')} {'has' if len(empty) == 1 else 'have'} no text; "
         f"{_judged_counts_text(evidence, empty)}",
         first_few(empty),
-        words,
+        effect,
         grid,
     )
 
@@ -206,7 +214,7 @@ def _contradiction_findings(evidence: AuditInput, clashes: Sequence[Inconsistent
     if not clashes:
         return
     best = share_best_grade(evidence.judgments, clashes, judged_only=True)
-    words, grid = describe_effect(
+    effect, grid = describe_effect(
         evidence, {"the higher grade is used": lambda run: evidence.scores(run, judgments=best)}
     )
     yield Finding(
@@ -223,7 +231,7 @@ def _contradiction_findings(evidence: AuditInput, clashes: Sequence[Inconsistent
                 for clash in clashes
             ]
         ),
-        words,
+        effect,
         grid,
     )
 
@@ -264,7 +272,7 @@ def check_near_duplicates(evidence: AuditInput) -> Iterator[Finding]:
             f"; {pluralise(_count_queries(split), 'query')} with a relevant document whose near-duplicate has "
             f"a lower grade, {_count_queries(close):,} of them at {MIN_CLOSE_JACCARD:g} or more"
         )
-    words, grid = describe_effect(evidence, _duplicate_fixes(evidence, groups, split, "near-duplicates"))
+    effect, grid = describe_effect(evidence, _duplicate_fixes(evidence, groups, split, "near-duplicates"))
     yield Finding(
         "corpus",
         "near duplicates",
@@ -279,7 +287,7 @@ def check_near_duplicates(evidence: AuditInput) -> Iterator[Finding]:
             ],
             MAX_GROUPS_SHOWN,
         ),
-        words,
+        effect,
         grid,
     )
 
@@ -299,21 +307,23 @@ def check_orphans(evidence: AuditInput) -> Iterator[Finding]:
 
 
 def _orphan_document_findings(evidence: AuditInput, documents: Sequence[Document]) -> Iterator[Finding]:
-    known = {document.id for document in documents}
+    corpus_ids = {document.id for document in documents}
     grades = evidence.judgments.nested
-    lost = [(query, doc) for query, docs in grades.items() for doc in docs if doc not in known]
+    lost = [(query, doc) for query, docs in grades.items() for doc in docs if doc not in corpus_ids]
     if not lost:
         message = f"all {pluralise(len(evidence.judgments.pool.grades), 'judgment')} refer to documents in the corpus"
         yield Finding(evidence.judgments.source, "orphan documents", False, 0, message)
         return
     relevant = sum(grades[query][doc] >= evidence.rules.rel for query, doc in lost)
-    findings = find_id_repairs((doc for _, doc in lost), known)
-    left = without_documents(evidence.judgments, {doc for _, doc in lost})
-    ways: FixScorers = {} if left is None else {"orphans are removed": lambda run: evidence.scores(run, judgments=left)}
+    findings = find_id_repairs((doc for _, doc in lost), corpus_ids)
+    remaining = without_documents(evidence.judgments, {doc for _, doc in lost})
+    fixes: FixScorers = (
+        {} if remaining is None else {"orphans are removed": lambda run: evidence.scores(run, judgments=remaining)}
+    )
     if findings:
         mended = rename_documents(evidence.judgments, findings[0].matches)
-        ways = {**ways, "ids are corrected": lambda run: evidence.scores(run, judgments=mended)}
-    words, grid = describe_effect(evidence, ways)
+        fixes = {**fixes, "ids are corrected": lambda run: evidence.scores(run, judgments=mended)}
+    effect, grid = describe_effect(evidence, fixes)
     yield Finding(
         evidence.judgments.source,
         "orphan documents",
@@ -323,7 +333,7 @@ def _orphan_document_findings(evidence: AuditInput, documents: Sequence[Document
         f"corpus, in {pluralise(len({query for query, _ in lost}), 'query')}; "
         f"{_repair_text(findings, len({doc for _, doc in lost}))}",
         _orphan_examples([doc for _, doc in lost], findings),
-        words,
+        effect,
         grid or _repair_grid(findings),
     )
 
@@ -335,14 +345,16 @@ def _orphan_query_findings(evidence: AuditInput, queries: Mapping[str, str]) -> 
         yield Finding(evidence.judgments.source, "orphan queries", False, 0, message)
         return
     findings = find_id_repairs(lost, queries)
-    left = without_queries(evidence.judgments, set(lost))
-    ways: FixScorers = {} if left is None else {"orphans are removed": lambda run: evidence.scores(run, judgments=left)}
+    remaining = without_queries(evidence.judgments, set(lost))
+    fixes: FixScorers = (
+        {} if remaining is None else {"orphans are removed": lambda run: evidence.scores(run, judgments=remaining)}
+    )
     if findings:
         names = {old: new for old, new in findings[0].matches.items() if new not in evidence.judgments.nested}
         grades = {names.get(query, query): docs for query, docs in evidence.judgments.nested.items()}
         mended = replace_grades(evidence.judgments, grades)
-        ways = {**ways, "ids are corrected": lambda run: evidence.scores(run, judgments=mended)}
-    words, grid = describe_effect(evidence, ways)
+        fixes = {**fixes, "ids are corrected": lambda run: evidence.scores(run, judgments=mended)}
+    effect, grid = describe_effect(evidence, fixes)
     yield Finding(
         evidence.judgments.source,
         "orphan queries",
@@ -351,7 +363,7 @@ def _orphan_query_findings(evidence: AuditInput, queries: Mapping[str, str]) -> 
         f"{len(lost):,} of {len(evidence.judgments):,} judged queries are not among the queries; "
         f"{_repair_text(findings, len(lost))}",
         _orphan_examples(lost, findings),
-        words,
+        effect,
         grid or _repair_grid(findings),
     )
 
@@ -384,14 +396,14 @@ def _require_documents(evidence: AuditInput) -> Sequence[Document]:
 
 
 def _count_relevant(evidence: AuditInput, documents: Sequence[str]) -> int:
-    wanted = set(documents)
+    ids = set(documents)
     graded = evidence.judgments.nested.values()
-    return len({doc for docs in graded for doc in docs.keys() & wanted if docs[doc] >= evidence.rules.rel})
+    return len({doc for docs in graded for doc in docs.keys() & ids if docs[doc] >= evidence.rules.rel})
 
 
 def _judged_counts_text(evidence: AuditInput, documents: Sequence[str]) -> str:
-    wanted = set(documents)
-    judged = {doc for docs in evidence.judgments.nested.values() for doc in docs.keys() & wanted}
+    ids = set(documents)
+    judged = {doc for docs in evidence.judgments.nested.values() for doc in docs.keys() & ids}
     return f"{len(judged):,} judged, {_count_relevant(evidence, documents):,} relevant"
 
 

@@ -75,9 +75,9 @@ class AuditInput:
         judged_ranks = compute_ranks_from_frames(judgments or self.judgments, run, rules, top=top)
         timings = run.timings if isinstance(run, Run) else None
         if timings is not None:  # Empty and failed results are results too, and must stay in the mean.
-            ranks = set(timings["query"].to_list())
-            known = np.array([query in ranks for query in judged_ranks.pool.queries], np.bool_)
-            judged_ranks = replace(judged_ranks, answered=judged_ranks.answered | known)
+            executed_queries = set(timings["query"].to_list())
+            is_executed = np.array([query in executed_queries for query in judged_ranks.pool.queries], np.bool_)
+            judged_ranks = replace(judged_ranks, answered=judged_ranks.answered | is_executed)
         return replace(judged_ranks, name=name) if isinstance(name, str) else judged_ranks
 
     def scores(
@@ -89,9 +89,11 @@ class AuditInput:
         measures: Sequence[Measure] | None = None,
     ) -> Scores:
         """Score a run, optionally by another convention, judgments or measures."""
-        chosen, wanted = rules or self.rules, measures or self.measures
+        chosen_rules, chosen_measures = rules or self.rules, measures or self.measures
         return score_judged_ranks(
-            self.judged(run, rules=chosen, judgments=judgments, top=top_documents_needed(wanted)), wanted, chosen
+            self.judged(run, rules=chosen_rules, judgments=judgments, top=top_documents_needed(chosen_measures)),
+            chosen_measures,
+            chosen_rules,
         )
 
     def averages(self, run: str) -> Scores:
@@ -99,17 +101,17 @@ class AuditInput:
 
         A query is NaN if it is NaN in any repeat.
         """
-        again = self.repeats.get(run) or ()
-        if not again:
+        repeat_runs = self.repeats.get(run) or ()
+        if not repeat_runs:
             return self.scores(run)
         if run not in self._averages:
-            times = [self.scores(run), *(self.scores(run) for run in again)]
-            first = times[0]
+            trials = [self.scores(run), *(self.scores(run) for run in repeat_runs)]
+            first = trials[0]
             named = first.values._canonical
-            values = {name: np.mean([scores.values[name] for scores in times], axis=0) for name in first.measures}
-            means = {name: float(np.mean([scores.means[name] for scores in times])) for name in first.measures}
+            values = {name: np.mean([scores.values[name] for scores in trials], axis=0) for name in first.measures}
+            means = {name: float(np.mean([scores.means[name] for scores in trials])) for name in first.measures}
             reasons = {
-                name: {q: w for scores in times for q, w in scores.unscored[name].items()} for name in first.measures
+                name: {q: w for scores in trials for q, w in scores.unscored[name].items()} for name in first.measures
             }
             self._averages[run] = replace(
                 first,
@@ -151,33 +153,33 @@ MAX_RUNS_NAMED = 4
 """Maximum number of runs named in a sentence; the grid lists all of them."""
 
 
-def describe_effect(evidence: AuditInput, mended: FixScorers) -> tuple[str, FindingTable | None]:
+def describe_effect(evidence: AuditInput, fixes: FixScorers) -> tuple[str, FindingTable | None]:
     """Describe the effect of fixes on the scores.
 
     Returns a sentence on the first measure and a grid of all measures. Without runs or fixes, the sentence is empty
     and the grid None. If no score changes, the sentence says so and the grid is None.
     """
-    if not evidence.runs or not mended:
+    if not evidence.runs or not fixes:
         return "", None
     before = {run: evidence.scores(run) for run in evidence.runs}
-    after = {way: {run: count(run) for run in evidence.runs} for way, count in mended.items()}
+    after = {fix: {run: count(run) for run in evidence.runs} for fix, count in fixes.items()}
     measure = str(evidence.first)
     parts = []
-    for way, scores in after.items():
+    for fix, scores in after.items():
         if _is_unchanged(before, scores):
-            parts.append(f"scores do not change if {way}")
+            parts.append(f"scores do not change if {fix}")
             continue
         moves = [
             f"of {run} {_change_text(before[run], scores[run], measure)}"
             for run in list(evidence.runs)[:MAX_RUNS_NAMED]
         ]
-        parts.append(f"{measure} {', '.join(moves)}{', …' if len(evidence.runs) > MAX_RUNS_NAMED else ''} if {way}")
+        parts.append(f"{measure} {', '.join(moves)}{', …' if len(evidence.runs) > MAX_RUNS_NAMED else ''} if {fix}")
     if all(_is_unchanged(before, scores) for scores in after.values()):
         return "; ".join(parts), None
     same = all(scores[run].n == before[run].n for scores in after.values() for run in evidence.runs)
     header, rows = ["run", "measure", "score"], []
-    for way in after:
-        header += [way] if same else ["n", way]
+    for fix in after:
+        header += [fix] if same else ["n", fix]
     for run in evidence.runs:
         for name in before[run].measures:
             cells: list[str | float | None] = [run, name, none_if_nan(before[run].means[name])]
@@ -264,10 +266,10 @@ def rename_documents(judgments: Judgments, names: Mapping[str, str]) -> Judgment
     """
     grades: dict[str, dict[str, float]] = {}
     for query, docs in judgments.nested.items():
-        mine = grades.setdefault(query, {})
+        renamed = grades.setdefault(query, {})
         for doc, grade in docs.items():
             name = names.get(doc, doc)
-            mine[name] = max(grade, mine.get(name, grade))
+            renamed[name] = max(grade, renamed.get(name, grade))
     return replace_grades(judgments, grades)
 
 
@@ -280,14 +282,14 @@ def without_documents(judgments: Judgments, documents: Set[str]) -> Judgments | 
         query: {doc: grade for doc, grade in docs.items() if doc not in documents}
         for query, docs in judgments.nested.items()
     }
-    kept = {query: docs for query, docs in grades.items() if docs or not judgments.nested[query]}
-    return replace_grades(judgments, kept) if kept else None
+    remaining = {query: docs for query, docs in grades.items() if docs or not judgments.nested[query]}
+    return replace_grades(judgments, remaining) if remaining else None
 
 
 def without_queries(judgments: Judgments, queries: Set[str]) -> Judgments | None:
     """Remove queries from the judgments; None if no query is left."""
-    kept = {query: docs for query, docs in judgments.nested.items() if query not in queries}
-    return replace_grades(judgments, kept) if kept else None
+    remaining = {query: docs for query, docs in judgments.nested.items() if query not in queries}
+    return replace_grades(judgments, remaining) if remaining else None
 
 
 def without_pairs(run: Run, pairs: Mapping[str, Set[str]]) -> Run:

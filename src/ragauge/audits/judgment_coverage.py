@@ -69,39 +69,39 @@ def _relevant_count_findings(evidence: AuditInput, *, capped: bool) -> Iterator[
         message = "no query has a relevant document"
         yield Finding(subject, "ground truth", True, len(evidence.judgments), message, remedy=remedy)
         return
-    values, often = np.unique(relevant, return_counts=True)
-    usual, share = int(values[often.argmax()]), float(often.max() / len(relevant))
-    most, at_most = int(values[-1]), int(often[-1])
-    spread = f"{values[0]} to {most}, median {np.median(relevant):g}"
-    if len(relevant) >= MIN_QUERIES_FOR_CAP and usual >= MIN_CAP and share >= FIXED_COUNT_SHARE:
+    values, frequencies = np.unique(relevant, return_counts=True)
+    mode, share = int(values[frequencies.argmax()]), float(frequencies.max() / len(relevant))
+    cap, n_at_cap = int(values[-1]), int(frequencies[-1])
+    spread = f"{values[0]} to {cap}, median {np.median(relevant):g}"
+    if len(relevant) >= MIN_QUERIES_FOR_CAP and mode >= MIN_CAP and share >= FIXED_COUNT_SHARE:
         yield Finding(
             subject,
             "ground truth",
             capped,
-            int(often.max()),
-            f"{format_number(share, 'share')} of the queries have exactly {usual} relevant documents: the judgments "
-            f"seem to be a list truncated at {usual}, such as nearest neighbours, not all relevant documents",
+            int(frequencies.max()),
+            f"{format_number(share, 'share')} of the queries have exactly {mode} relevant documents: the judgments "
+            f"seem to be a list truncated at {mode}, such as nearest neighbours, not all relevant documents",
         )
     elif (
         len(relevant) >= MIN_QUERIES_FOR_CAP
-        and _is_capped(most, at_most / len(relevant))
+        and _is_capped(cap, n_at_cap / len(relevant))
         and _has_peak_at_maximum(relevant)
     ):
         yield Finding(
             subject,
             "ground truth",
             True,
-            at_most,
-            f"{at_most} of {pluralise(len(relevant), 'query')} have exactly {most} relevant documents and none has "
+            n_at_cap,
+            f"{n_at_cap} of {pluralise(len(relevant), 'query')} have exactly {cap} relevant documents and none has "
             f"more: the judgments seem to be capped there, so precision is too low and recall too high",
         )
     else:
         yield Finding(subject, "ground truth", False, len(relevant), f"relevant documents per query: {spread}")
 
 
-def _is_capped(most: int, share: float) -> bool:
-    return (most >= MIN_CAP and share > MIN_CAPPED_SHARE) or (
-        most >= MIN_SMALL_CAP and MIN_SMALL_CAP_SHARE <= share < FIXED_COUNT_SHARE
+def _is_capped(cap: int, share: float) -> bool:
+    return (cap >= MIN_CAP and share > MIN_CAPPED_SHARE) or (
+        cap >= MIN_SMALL_CAP and MIN_SMALL_CAP_SHARE <= share < FIXED_COUNT_SHARE
     )
 
 
@@ -112,9 +112,11 @@ def _has_peak_at_maximum(relevant: Ints) -> bool:
     """
     from scipy.special import bdtrc
 
-    most = int(relevant.max())
-    upper = int((relevant > most // 2).sum())
-    return bool(bdtrc(int((relevant == most).sum()) - 1, upper, 1 / (most - most // 2)) < CAP_SIGNIFICANCE_LEVEL)
+    max_count = int(relevant.max())
+    upper = int((relevant > max_count // 2).sum())
+    return bool(
+        bdtrc(int((relevant == max_count).sum()) - 1, upper, 1 / (max_count - max_count // 2)) < CAP_SIGNIFICANCE_LEVEL
+    )
 
 
 def _recall_ceiling_findings(evidence: AuditInput) -> Iterator[Finding]:
@@ -154,7 +156,7 @@ def check_depth(evidence: AuditInput) -> Iterator[Finding]:
     A problem if no query reaches the cutoff and at least half of them end at the same depth. This indicates
     truncation rather than a lack of documents; the measure is then computed at the smaller depth.
     """
-    known = None if evidence.documents is None else len(evidence.documents)
+    corpus_size = None if evidence.documents is None else len(evidence.documents)
     for run in evidence.runs:
         k = defined_depth(evidence.runs[run])
         beyond = [measure for measure in evidence.undefined if k is not None and _rank_cutoff(measure) > k]
@@ -186,7 +188,7 @@ def check_depth(evidence: AuditInput) -> Iterator[Finding]:
         short = [
             measure
             for measure in evidence.measures
-            if _rank_cutoff(measure) > deepest and (known is None or deepest < known)
+            if _rank_cutoff(measure) > deepest and (corpus_size is None or deepest < corpus_size)
         ]
         if short and evidence.rules.depth is None and (got == deepest).mean() >= MIN_TRUNCATED_SHARE:
             yield _shallow_run_finding(evidence, run, deepest, short)
@@ -194,14 +196,14 @@ def check_depth(evidence: AuditInput) -> Iterator[Finding]:
         last = max(
             (_rank_cutoff(measure) for measure in evidence.measures if _rank_cutoff(measure) <= deepest), default=0
         )
-        few = int((got < last).sum())
-        some_short = f"; {pluralise(few, 'query')} of {len(got)} got fewer than {last}" if few else ""
+        n_short = int((got < last).sum())
+        short_text = f"; {pluralise(n_short, 'query')} of {len(got)} got fewer than {last}" if n_short else ""
         yield Finding(
             run,
             "depth",
             False,
-            few,
-            f"{int(got.min())} to {deepest} documents per query, median {np.median(got):g}{some_short}",
+            n_short,
+            f"{int(got.min())} to {deepest} documents per query, median {np.median(got):g}{short_text}",
         )
 
 
@@ -275,8 +277,8 @@ def check_unjudged(evidence: AuditInput) -> Iterator[Finding]:
 def _judged_only_findings(evidence: AuditInput, run: str) -> Iterator[Finding]:
     judged = _settled_judged_ranks(evidence, run)
     returned, queries = int(judged.retrieved.sum()), int((judged.retrieved > 0).sum())
-    known = int((judged.grade >= 0).sum())
-    if known < returned or queries < MIN_FILTERED_QUERIES or returned < MIN_FILTERED_DEPTH * queries:
+    n_judged = int((judged.grade >= 0).sum())
+    if n_judged < returned or queries < MIN_FILTERED_QUERIES or returned < MIN_FILTERED_DEPTH * queries:
         return
     if evidence.documents is not None and int(np.diff(judged.pool.starts).min()) >= len(evidence.documents):
         return  # Every document is judged for every query.
@@ -304,27 +306,27 @@ def _settled_judged_ranks(evidence: AuditInput, run: str) -> JudgedRanks:
 
 def unjudged_share(judged: JudgedRanks, k: int) -> float:
     """Return the share of unjudged documents in the first k of all queries."""
-    known = int(((judged.rank <= k) & (judged.grade >= 0)).sum())
-    places = int(np.minimum(judged.retrieved, k).sum())
-    return 1 - known / places if places else 0.0
+    n_judged = int(((judged.rank <= k) & (judged.grade >= 0)).sum())
+    n_returned = int(np.minimum(judged.retrieved, k).sum())
+    return 1 - n_judged / n_returned if n_returned else 0.0
 
 
 def fill_unjudged(judged: JudgedRanks, k: int, grade: float) -> JudgedRanks:
     """Treat every unjudged document in the first k as judged with the given grade."""
     n, pool = judged.n, judged.pool
-    known = (judged.rank <= k) & (judged.grade >= 0)
+    is_judged = (judged.rank <= k) & (judged.grade >= 0)
     width = k + 1
     occupied = np.zeros(n * width, np.bool_)
-    occupied[judged.query[known] * width + judged.rank[known]] = True
-    place = np.arange(n * width)
-    free = place[~occupied & (place % width > 0) & (place % width <= judged.retrieved[place // width])]
+    occupied[judged.query[is_judged] * width + judged.rank[is_judged]] = True
+    positions = np.arange(n * width)
+    free = positions[~occupied & (positions % width > 0) & (positions % width <= judged.retrieved[positions // width])]
     query, rank = free // width, free % width
     # A document that was pooled but not judged keeps its row; the new row belongs to another document.
     old = judged.grade >= 0
     owner = np.concatenate([pool.owner, query])
     order = np.argsort(owner, kind="stable")
-    at = np.empty(len(order), np.int64)
-    at[order] = np.arange(len(order))
+    new_rows = np.empty(len(order), np.int64)
+    new_rows[order] = np.arange(len(order))
     grades = np.concatenate([pool.grades, np.full(len(query), grade)])[order].tolist()
     ends = np.cumsum(np.bincount(owner, minlength=n)).tolist()
     nested = {
@@ -334,7 +336,7 @@ def fill_unjudged(judged: JudgedRanks, k: int, grade: float) -> JudgedRanks:
     columns = (
         np.concatenate([judged.query[old], query]),
         np.concatenate([judged.rank[old], rank]),
-        np.concatenate([at[judged.row[old]], at[len(pool.grades) :]]),
+        np.concatenate([new_rows[judged.row[old]], new_rows[len(pool.grades) :]]),
     )
     ranked = np.lexsort((columns[1], columns[0]))
     return replace(
@@ -361,10 +363,12 @@ def _unjudged_finding(evidence: AuditInput, run: str, negatives: float) -> Findi
     for measure in measures:
         k = int(measure.cutoff) if measure.cutoff and measure.spec.cutoff in ("rank", "rank?") else DEFAULT_TOP
         part = unjudged_share(judged, k)
-        least = float(dict(measure.options).get("rel", 0))
+        min_relevant = float(dict(measure.options).get("rel", 0))
         now = list_means(score_judged_ranks(judged, [measure], rules))[0]
         alone = list_means(evidence.scores(run, rules=rules.but(unjudged="condensed"), measures=[measure]))[0]
-        good_all = list_means(score_judged_ranks(fill_unjudged(judged, k, max(median, least)), [measure], rules))[0]
+        good_all = list_means(
+            score_judged_ranks(fill_unjudged(judged, k, max(median, min_relevant)), [measure], rules)
+        )[0]
         rows.append([str(measure), str(k), format_number(part, "share"), now, alone, good_all])
         if k <= MAX_POOL_DEPTH:
             worst = max(worst, part)

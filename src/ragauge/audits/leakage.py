@@ -68,48 +68,53 @@ def check_own_documents(evidence: AuditInput) -> Iterator[Finding]:
     for document in documents:
         for text in {normalise(document.text), normalise(document.whole)} - {""}:
             by_text.setdefault(text, set()).add(document.id)
-    own = {query: set(by_text.get(normalise(text), ())) for query, text in queries.items()}
+    own_docs = {query: set(by_text.get(normalise(text), ())) for query, text in queries.items()}
     same_id = [document for document in documents if document.id in queries]
     strangers: list[str] = []
     for document in same_id:
         if _has_similar_words(queries[document.id], document.whole):
-            own[document.id].add(document.id)
-        elif document.id not in own[document.id]:
+            own_docs[document.id].add(document.id)
+        elif document.id not in own_docs[document.id]:
             strangers.append(document.id)
-    own = {query: docs for query, docs in own.items() if docs}
-    if own:
-        yield _own_document_finding(evidence, own, len(queries))
+    own_docs = {query: docs for query, docs in own_docs.items() if docs}
+    if own_docs:
+        yield _own_document_finding(evidence, own_docs, len(queries))
     if strangers:
         yield _shared_id_finding(evidence, strangers)
-    if not own and not strangers:
+    if not own_docs and not strangers:
         yield Finding("queries", "own documents", False, 0, f"none of {pluralise(len(queries), 'query')} is a document")
 
 
 def _has_similar_words(query: str, text: str) -> bool:
-    words, told = set(split_words(query)), set(split_words(text))
-    return 2 * len(words & told) >= len(words | told) > 0
+    query_words, text_words = set(split_words(query)), set(split_words(text))
+    return 2 * len(query_words & text_words) >= len(query_words | text_words) > 0
 
 
-def _own_document_finding(evidence: AuditInput, own: Mapping[str, set[str]], total: int) -> Finding:
+def _own_document_finding(evidence: AuditInput, own_docs: Mapping[str, set[str]], total: int) -> Finding:
     grades, rules = evidence.judgments.nested, evidence.rules
-    right = sum(any(grades.get(query, {}).get(doc, 0) >= rules.rel for doc in docs) for query, docs in own.items())
-    counting = {query: docs - ({query} if rules.own == "dropped" else set()) for query, docs in own.items()}
+    right = sum(any(grades.get(query, {}).get(doc, 0) >= rules.rel for doc in docs) for query, docs in own_docs.items())
+    counting = {query: docs - ({query} if rules.own == "dropped" else set()) for query, docs in own_docs.items()}
     returned = {name: _count_pairs(run.table, counting) for name, run in evidence.runs.items()}
-    told = "".join(f"; {name} returned {rows:,} to their own query" for name, rows in returned.items() if rows)
-    ways: FixScorers = {"they are removed": lambda run: evidence.scores(without_pairs(evidence.runs[run], own))}
-    changed, grid = describe_effect(evidence, ways if any(returned.values()) else {})
-    by_id = sum(query in docs for query, docs in own.items())
+    hits_text = "".join(f"; {name} returned {rows:,} to their own query" for name, rows in returned.items() if rows)
+    fixes: FixScorers = {"they are removed": lambda run: evidence.scores(without_pairs(evidence.runs[run], own_docs))}
+    changed, grid = describe_effect(evidence, fixes if any(returned.values()) else {})
+    by_id = sum(query in docs for query, docs in own_docs.items())
     return Finding(
         "queries",
         "own documents",
         right > 0 or any(returned.values()),
-        len(own),
-        f"{len(own):,} of {pluralise(total, 'query')} are documents of the corpus: {by_id:,} by their id, "
-        f"{len(own) - by_id:,} under another id; {right:,} of them are judged relevant to themselves{told}",
+        len(own_docs),
+        f"{len(own_docs):,} of {pluralise(total, 'query')} are documents of the corpus: {by_id:,} by their id, "
+        f"{len(own_docs) - by_id:,} under another id; {right:,} of them are judged relevant to themselves{hits_text}",
         first_few(
-            [f"{query} = {min(docs - {query}, default=query)}" for query, docs in own.items() if query not in docs], 3
+            [
+                f"{query} = {min(docs - {query}, default=query)}"
+                for query, docs in own_docs.items()
+                if query not in docs
+            ],
+            3,
         )
-        or first_few(list(own)),
+        or first_few(list(own_docs)),
         changed,
         grid,
         _drop_remedy(evidence, counting)
@@ -118,27 +123,27 @@ def _own_document_finding(evidence: AuditInput, own: Mapping[str, set[str]], tot
     )
 
 
-def _drop_remedy(evidence: AuditInput, own: Mapping[str, set[str]]) -> str:
+def _drop_remedy(evidence: AuditInput, own_docs: Mapping[str, set[str]]) -> str:
     """Describe what to do about own documents of queries in the runs."""
-    named = {query: docs & {query} for query, docs in own.items()}
-    renamed = [query for query, docs in own.items() if docs - {query}]
-    ways = []
+    named = {query: docs & {query} for query, docs in own_docs.items()}
+    renamed = [query for query, docs in own_docs.items() if docs - {query}]
+    remedies = []
     if any(_count_pairs(run.table, named) for run in evidence.runs.values()):
-        ways.append("score with `evaluate -C own=dropped`")
+        remedies.append("score with `evaluate -C own=dropped`")
     if renamed:
-        ways.append(f"{len(renamed):,} under another id must be removed from the rankings")
-    return "; ".join(ways)
+        remedies.append(f"{len(renamed):,} under another id must be removed from the rankings")
+    return "; ".join(remedies)
 
 
 def _shared_id_finding(evidence: AuditInput, queries: Sequence[str]) -> Finding:
-    dropped, convention = (evidence.rules.but(own=own) for own in ("dropped", "kept"))
+    dropped, convention = (evidence.rules.but(own=option) for option in ("dropped", "kept"))
     wrong = evidence.rules.own == "dropped"
-    ways: FixScorers = (
+    fixes: FixScorers = (
         {"own=kept": lambda run: evidence.scores(run, rules=convention)}
         if wrong
         else {"own=dropped": lambda run: evidence.scores(run, rules=dropped)}
     )
-    changed, grid = describe_effect(evidence, ways)
+    changed, grid = describe_effect(evidence, fixes)
     return Finding(
         "queries",
         "shared ids",
@@ -163,47 +168,53 @@ def check_verbatim_queries(evidence: AuditInput) -> Iterator[Finding]:
     from scipy.stats import fisher_exact
 
     documents, queries = _require_texts(evidence, "queries inside documents")
-    asked = {query: split_words(text) for query, text in queries.items() if query in evidence.judgments.nested}
-    asked = {query: mine for query, mine in asked.items() if len(mine) >= MIN_QUERY_WORDS}
-    place = {document.id: i for i, document in enumerate(documents)}
+    query_words = {query: split_words(text) for query, text in queries.items() if query in evidence.judgments.nested}
+    query_words = {query: words for query, words in query_words.items() if len(words) >= MIN_QUERY_WORDS}
+    positions = {document.id: i for i, document in enumerate(documents)}
     texts: dict[int, str] = {}
     first = _top_documents(evidence)
     rng = np.random.default_rng(0)
     inside: dict[str, str] = {}
     table = np.zeros((2, 2), np.int64)
-    for query, mine in asked.items():
-        wanted = f" {' '.join(mine)} "
+    for query, words in query_words.items():
+        phrase = f" {' '.join(words)} "
         grades = evidence.judgments.nested[query]
-        good = {place[doc] for doc, grade in grades.items() if grade >= evidence.rules.rel and doc in place}
-        drawn = rng.permutation(len(documents))[:RANDOM_DOCUMENTS_COMPARED].tolist()
-        others = {place[doc] for doc in (*grades, *first.get(query, ())) if doc in place} | set(drawn)
-        for row, group in enumerate((good, others - good - {place.get(query)})):
+        good = {positions[doc] for doc, grade in grades.items() if grade >= evidence.rules.rel and doc in positions}
+        random_documents = rng.permutation(len(documents))[:RANDOM_DOCUMENTS_COMPARED].tolist()
+        candidates = {positions[doc] for doc in (*grades, *first.get(query, ())) if doc in positions} | set(
+            random_documents
+        )
+        for row, group in enumerate((good, candidates - good - {positions.get(query)})):
             for doc in sorted(group):
                 if doc not in texts:
                     texts[doc] = f" {' '.join(split_words(documents[doc].whole))} "
-                found = wanted in texts[doc]
-                table[row, 0 if found else 1] += 1
-                if found and row == 0:
+                is_inside = phrase in texts[doc]
+                table[row, 0 if is_inside else 1] += 1
+                if is_inside and row == 0:
                     inside.setdefault(query, documents[doc].id)
     if not inside:
         message = (
-            f"none of {pluralise(len(asked), 'query')} of {MIN_QUERY_WORDS} words or more is contained in a "
+            f"none of {pluralise(len(query_words), 'query')} of {MIN_QUERY_WORDS} words or more is contained in a "
             f"relevant document"
         )
         yield Finding("queries", "verbatim answers", False, 0, message)
         return
     p = float(fisher_exact(table, alternative="greater").pvalue)
     rates = [float(row[0] / row.sum()) if row.sum() else 0.0 for row in table]
-    left, only = (without_queries(evidence.judgments, out) for out in (set(inside), _other_queries(evidence, inside)))
-    ways: FixScorers = {} if left is None else {"they are excluded": lambda run: evidence.scores(run, judgments=left)}
-    ways = {**ways, "only they are scored": lambda run: evidence.scores(run, judgments=only)}
-    changed, grid = describe_effect(evidence, ways)
+    remaining, only = (
+        without_queries(evidence.judgments, out) for out in (set(inside), _other_queries(evidence, inside))
+    )
+    fixes: FixScorers = (
+        {} if remaining is None else {"they are excluded": lambda run: evidence.scores(run, judgments=remaining)}
+    )
+    fixes = {**fixes, "only they are scored": lambda run: evidence.scores(run, judgments=only)}
+    changed, grid = describe_effect(evidence, fixes)
     yield Finding(
         "queries",
         "verbatim answers",
-        p < SIGNIFICANCE_LEVEL and len(inside) >= max(3, MIN_VERBATIM_SHARE * len(asked)),
+        p < SIGNIFICANCE_LEVEL and len(inside) >= max(3, MIN_VERBATIM_SHARE * len(query_words)),
         len(inside),
-        f"{len(inside):,} of {pluralise(len(asked), 'query')} of {MIN_QUERY_WORDS} words or more are contained "
+        f"{len(inside):,} of {pluralise(len(query_words), 'query')} of {MIN_QUERY_WORDS} words or more are contained "
         f"verbatim in a relevant document: in {format_number(rates[0], 'share')} of "
         f"{pluralise(int(table[0].sum()), 'relevant document')}, "
         f"in {format_number(rates[1], 'share')} of {pluralise(int(table[1].sum()), 'other')} (p {p:.2g})",
@@ -230,20 +241,20 @@ def check_predictors(evidence: AuditInput) -> Iterator[Finding]:
     checked if most words of the queries do not occur in the corpus.
     """
     documents, queries = _require_texts(evidence, "fields that predict relevance")
-    place = {document.id: i for i, document in enumerate(documents)}
-    pairs = draw_pairs(evidence.judgments.nested, place, evidence.rules.rel)
+    positions = {document.id: i for i, document in enumerate(documents)}
+    pairs = draw_pairs(evidence.judgments.nested, positions, evidence.rules.rel)
     if pairs is None or len(pairs.queries) < 2:
         raise MissingEvidence("fields that predict relevance need two queries with relevant documents in the corpus")
     corpus = WeightedCorpus.of(documents)
     text = text_auc(pairs, corpus, queries)
-    known, unread = find_candidate_fields(documents, corpus)
+    fields, unread = find_candidate_fields(documents, corpus)
     candidates, naming = (
-        {predictor.name: predictor for predictor in known},
+        {predictor.name: predictor for predictor in fields},
         find_query_naming_fields(documents, evidence.judgments.nested),
     )
-    every = evaluate_predictors(pairs, known, text, naming)
-    predictions, named = every[: len(known)], every[len(known) :]
-    mark = relevance_mark_auc(pairs, evidence.judgments.nested, place, evidence.rules.rel)
+    every = evaluate_predictors(pairs, fields, text, naming)
+    predictions, named = every[: len(fields)], every[len(fields) :]
+    mark = relevance_mark_auc(pairs, evidence.judgments.nested, positions, evidence.rules.rel)
     telling = [
         relevance_prediction
         for relevance_prediction in predictions
@@ -269,7 +280,7 @@ def check_predictors(evidence: AuditInput) -> Iterator[Finding]:
         ):
             yield naming_field_finding(evidence, field, prediction, text)
     runs = [
-        evaluate_run_scores(pairs, name, _run_scores_by_position(run.table, place, pairs.queries), text)
+        evaluate_run_scores(pairs, name, _run_scores_by_position(run.table, positions, pairs.queries), text)
         for name, run in evidence.runs.items()
     ]
     predictors = {word for query in pairs.queries for word in split_words(queries.get(query, ""))}
@@ -305,9 +316,9 @@ def check_predictors(evidence: AuditInput) -> Iterator[Finding]:
     )
 
 
-def _require_texts(evidence: AuditInput, what: str) -> tuple[Sequence[Document], Mapping[str, str]]:
+def _require_texts(evidence: AuditInput, purpose: str) -> tuple[Sequence[Document], Mapping[str, str]]:
     if evidence.documents is None or evidence.queries is None:
-        raise MissingEvidence(f"{what} need the documents and the queries", hint="give the corpus and the queries")
+        raise MissingEvidence(f"{purpose} need the documents and the queries", hint="give the corpus and the queries")
     return evidence.documents, evidence.queries
 
 
@@ -332,13 +343,13 @@ def _other_queries(evidence: AuditInput, queries: Mapping[str, str]) -> set[str]
 
 
 def _run_scores_by_position(
-    table: pl.DataFrame, place: Mapping[str, int], queries: Sequence[str]
+    table: pl.DataFrame, positions: Mapping[str, int], queries: Sequence[str]
 ) -> dict[str, dict[int, float]]:
     import polars as pl
 
-    found: dict[str, dict[int, float]] = {}
-    mine = table.filter(pl.col("query").is_in(list(queries)))
-    for query, doc, score in mine.select("query", "doc", "score").iter_rows():
-        if doc in place:
-            found.setdefault(query, {})[place[doc]] = score
-    return found
+    scores_by_query: dict[str, dict[int, float]] = {}
+    rows = table.filter(pl.col("query").is_in(list(queries)))
+    for query, doc, score in rows.select("query", "doc", "score").iter_rows():
+        if doc in positions:
+            scores_by_query.setdefault(query, {})[positions[doc]] = score
+    return scores_by_query

@@ -42,16 +42,16 @@ class WeightedCorpus:
         counts: list[Ints] = []
         lengths = np.zeros(len(documents), np.int64)
         for i, document in enumerate(documents):
-            mine = [vocabulary.setdefault(word, len(vocabulary)) for word in split_words(document.whole)]
-            distinct, times = np.unique(np.array(mine, np.int64), return_counts=True)
+            word_ids = [vocabulary.setdefault(word, len(vocabulary)) for word in split_words(document.whole)]
+            distinct, times = np.unique(np.array(word_ids, np.int64), return_counts=True)
             columns.append(distinct)
             counts.append(times)
-            lengths[i] = len(mine)
+            lengths[i] = len(word_ids)
         sizes = np.array([len(column) for column in columns], np.int64)
         word = np.concatenate(columns) if columns else np.zeros(0, np.int64)
         often = np.concatenate(counts).astype(np.float64) if counts else np.zeros(0)
-        n, has = len(documents), np.bincount(word, minlength=len(vocabulary))
-        rarity = np.log1p((n - has + 0.5) / (has + 0.5))
+        n, document_counts = len(documents), np.bincount(word, minlength=len(vocabulary))
+        rarity = np.log1p((n - document_counts + 0.5) / (document_counts + 0.5))
         relative = np.repeat(lengths / max(float(lengths.mean()), 1.0) if n else lengths, sizes)
         weight = rarity[word] * often / (often + BM25_K1 * (1 - BM25_B + BM25_B * relative))
         return cls(vocabulary, np.concatenate([[0], np.cumsum(sizes)]), word, weight, lengths)
@@ -70,8 +70,8 @@ class WeightedCorpus:
         sizes = self.starts[documents + 1] - self.starts[documents]
         owner = np.repeat(np.arange(len(documents)), sizes)
         rows = np.arange(int(sizes.sum())) + np.repeat(self.starts[documents] - (np.cumsum(sizes) - sizes), sizes)
-        found = scores[self.word[rows]] * self.weight[rows]
-        return np.bincount(owner, found, len(documents)).astype(np.float64, copy=False)
+        contributions = scores[self.word[rows]] * self.weight[rows]
+        return np.bincount(owner, contributions, len(documents)).astype(np.float64, copy=False)
 
 
 MAX_CATEGORIES = 50
@@ -121,23 +121,23 @@ def find_candidate_fields(
     every document still gives derived fields: whether it is present, its prefix, and the length of the list.
     """
     fields = [CandidateField("length", corpus.lengths.astype(np.float64))]
-    place = np.arange(len(documents), dtype=np.float64)
-    fields.append(CandidateField("place in the corpus", place))
+    positions = np.arange(len(documents), dtype=np.float64)
+    fields.append(CandidateField("place in the corpus", positions))
     order = _dense_ranks([natural_sort_key(document.id) for document in documents])
-    if not (np.array_equal(order, place) or np.array_equal(order, place[::-1])):
+    if not (np.array_equal(order, positions) or np.array_equal(order, positions[::-1])):
         fields.append(CandidateField("order of the id", order))
     derived = [*_prefix_fields("the id", [document.id for document in documents])]
     unread = {}
     for path, sparse in metadata_columns(documents).items():
         name, values = f"metadata `{path}`", [sparse.get(i) for i in range(len(documents))]
-        whole = _value_field(name, values)
-        if whole is not None:
-            fields.append(whole)
+        value_field = _value_field(name, values)
+        if value_field is not None:
+            fields.append(value_field)
         elif len({_value_text(value) for value in values}) > 1:
             unread[name] = path
-        derived += _derived_fields(name, values, told=whole is not None)
-    left = [field.name for field in (*fields, *derived)[MAX_FIELDS:]]
-    return [*fields, *derived][:MAX_FIELDS], [*(f"`{path}`" for path in unread.values()), *left]
+        derived += _derived_fields(name, values, has_field=value_field is not None)
+    unused = [field.name for field in (*fields, *derived)[MAX_FIELDS:]]
+    return [*fields, *derived][:MAX_FIELDS], [*(f"`{path}`" for path in unread.values()), *unused]
 
 
 def metadata_columns(documents: Sequence[Document]) -> dict[str, dict[int, Any]]:
@@ -175,21 +175,21 @@ def _value_field(name: str, values: Sequence[Any]) -> CandidateField | None:
     return None if field is None or (lists and not field.kinds) else field
 
 
-def _derived_fields(name: str, values: Sequence[Any], *, told: bool) -> Iterator[CandidateField]:
+def _derived_fields(name: str, values: Sequence[Any], *, has_field: bool) -> Iterator[CandidateField]:
     """Yield fields derived from the values: list length, presence and prefix.
 
-    `told` says that the values are already a field themselves; only the list length is derived then.
+    `has_field` says that the values are already a field themselves; only the list length is derived then.
     """
     if any(map(_is_list, values)):
         sizes = [len(value) if _is_list(value) else int(not _is_missing(value)) for value in values]
-        found = build_metadata_field(f"how many {name} has", sizes)
-        yield from () if found is None else (found,)
+        size_field = build_metadata_field(f"how many {name} has", sizes)
+        yield from () if size_field is None else (size_field,)
         return
-    if told:
+    if has_field:
         return
-    there = np.array([not _is_missing(value) for value in values], np.float64)
-    if 0 < there.sum() < len(there):
-        yield CandidateField(f"{name} being there", there, 2)
+    presence = np.array([not _is_missing(value) for value in values], np.float64)
+    if 0 < presence.sum() < len(presence):
+        yield CandidateField(f"{name} being there", presence, 2)
     yield from _prefix_fields(name, values)
 
 
@@ -232,10 +232,10 @@ def _possible_ids(value: Any) -> Iterator[str]:
     >>> sorted(set(_possible_ids("gold-q-1, q2")))
     ['1', 'gold', 'gold-q', 'gold-q-1', 'gold-q-1, q2', 'q', 'q-1', 'q2']
     """
-    for one in value if _is_list(value) else (value,):
-        text = str(one)
+    for item in value if _is_list(value) else (value,):
+        text = str(item)
         yield text
-        for part in ID_SEPARATORS.split(text) if isinstance(one, str) else ():
+        for part in ID_SEPARATORS.split(text) if isinstance(item, str) else ():
             yield part
             yield from ID_PART_SEPARATORS.split(part, MAX_ID_PARTS)
             for joint, _ in zip(ID_PART_SEPARATORS.finditer(part), range(MAX_ID_PARTS), strict=False):
@@ -255,22 +255,22 @@ def build_metadata_field(name: str, values: Sequence[Any]) -> CandidateField | N
     >>> build_metadata_field("kind", ["a", "b"] * 5).kinds
     3
     """
-    known = [value for value in values if not _is_missing(value)]
-    if any(not isinstance(value, str | int | float) for value in known) or not known:
+    known_values = [value for value in values if not _is_missing(value)]
+    if any(not isinstance(value, str | int | float) for value in known_values) or not known_values:
         return None
-    numbers = _to_floats(known)
-    distinct = set(numbers if numbers is not None else known)
-    if len(distinct) + (len(known) < len(values)) < 2:
+    numbers = _to_floats(known_values)
+    distinct = set(numbers if numbers is not None else known_values)
+    if len(distinct) + (len(known_values) < len(values)) < 2:
         return None
-    often = len(known) / len(distinct) >= MIN_DOCUMENTS_PER_CATEGORY
+    often = len(known_values) / len(distinct) >= MIN_DOCUMENTS_PER_CATEGORY
     if often and len(distinct) <= (MAX_CATEGORIES if numbers is None else MAX_NUMERIC_CODES):
-        codes = {value: code for code, value in enumerate(dict.fromkeys(map(str, known)), 1)}
+        codes = {value: code for code, value in enumerate(dict.fromkeys(map(str, known_values)), 1)}
         coded = np.array([0 if _is_missing(value) else codes[str(value)] for value in values], np.float64)
         return CandidateField(name, coded, len(codes) + 1)
     if numbers is None:
-        if not all(isinstance(value, str) and DATE_PATTERN.fullmatch(value) for value in known):
+        if not all(isinstance(value, str) and DATE_PATTERN.fullmatch(value) for value in known_values):
             return None
-        numbers = _dense_ranks(known).tolist()
+        numbers = _dense_ranks(known_values).tolist()
     ordered = iter(_dense_ranks(numbers) + 1)
     return CandidateField(name, np.array([0.0 if _is_missing(value) else next(ordered) for value in values]))
 
@@ -300,13 +300,13 @@ def _is_missing(value: Any) -> bool:
 
 def _to_floats(values: Sequence[Any]) -> list[float] | None:
     try:
-        found = [float(value) for value in values]
+        numbers = [float(value) for value in values]
     except (ValueError, OverflowError):
         return None
-    return None if any(map(math.isnan, found)) else found
+    return None if any(map(math.isnan, numbers)) else numbers
 
 
 def _dense_ranks(keys: Sequence[Any]) -> Floats:
     """Return the rank of each key among the distinct keys."""
-    places: Mapping[Any, int] = {key: place for place, key in enumerate(sorted(set(keys)))}
-    return np.array([places[key] for key in keys], np.float64)
+    ranks: Mapping[Any, int] = {key: rank for rank, key in enumerate(sorted(set(keys)))}
+    return np.array([ranks[key] for key in keys], np.float64)

@@ -23,31 +23,33 @@ FIELD_RUN_DEPTH, MAX_FIELD_RUN_ROWS = 1000, 1_000_000
 
 
 def leaking_field_finding(
-    evidence: AuditInput, field: CandidateField, one: RelevancePrediction, text: Floats, mark: float
+    evidence: AuditInput, field: CandidateField, result: RelevancePrediction, text: Floats, mark: float
 ) -> Finding:
     """Build the finding of a leaking field.
 
     It includes the scores of a ranking by the field and of all runs. A run follows the field if its scores correlate
     with the values, or if its manifest names the field as its prior.
     """
-    alone = build_field_run(evidence, field, one)
+    field_run = build_field_run(evidence, field, result)
     name = f"by {field.name.removeprefix('metadata ')} alone"
-    scores = {name: evidence.scores(alone)} | {run: evidence.averages(run) for run in evidence.runs}
-    rho = field_rank_correlations(evidence, field, falling=bool(one.falling))
+    scores = {name: evidence.scores(field_run)} | {run: evidence.averages(run) for run in evidence.runs}
+    rho = field_rank_correlations(evidence, field, falling=bool(result.falling))
     names = [str(measure) for measure in evidence.measures[:MAX_MEASURES_SHOWN]]
     rows = [
         [run, *(none_if_nan(scores.means[measure]) for measure in names), rho.get(run)]
         for run, scores in scores.items()
     ]
     first = names[0]
-    others = "".join(f", of {run} {scores[run].means[first]:.4f}" for run in list(evidence.runs)[:4])
-    known = {
+    run_scores_text = "".join(f", of {run} {scores[run].means[first]:.4f}" for run in list(evidence.runs)[:4])
+    using_runs = {
         run
-        for run, found in evidence.runs.items()
-        if field.name in _metadata_field_names(metadata_priors(found.manifest))
+        for run, record in evidence.runs.items()
+        if field.name in _metadata_field_names(metadata_priors(record.manifest))
     }
     behind = [
-        run for run, value in rho.items() if run in known or (value is not None and value >= MIN_FOLLOWER_CORRELATION)
+        run
+        for run, value in rho.items()
+        if run in using_runs or (value is not None and value >= MIN_FOLLOWER_CORRELATION)
     ]
     ranked_by = f"; ranked by it: {', '.join(behind)}" if behind else ""
     leak = f"{field.name} separates relevant documents from others without using the query"
@@ -55,11 +57,11 @@ def leaking_field_finding(
         "corpus",
         "leaking field",
         True,
-        len(one.each),
-        f"{leak}: AUC {one.auc:.4f} over "
-        f"{pluralise(len(one.each), 'query')} (p {one.p:.2g}); a mark on every relevant document would have "
-        f"{mark:.4f}, the query words have {text.mean():.4f} (p of the difference {one.p_text:.2g}){ranked_by}",
-        effect=f"{first} of a ranking {name} {scores[name].means[first]:.4f}{others}",
+        len(result.each),
+        f"{leak}: AUC {result.auc:.4f} over "
+        f"{pluralise(len(result.each), 'query')} (p {result.p:.2g}); a mark on every relevant document would have "
+        f"{mark:.4f}, the query words have {text.mean():.4f} (p of the difference {result.p_text:.2g}){ranked_by}",
+        effect=f"{first} of a ranking {name} {scores[name].means[first]:.4f}{run_scores_text}",
         grid=FindingTable(["ranking", *names, "rank correlation"], rows),
         data={"leak": leak, "ranked_by": behind},
     )
@@ -71,7 +73,7 @@ def _metadata_field_names(paths: Iterable[str]) -> set[str]:
 
 
 def naming_field_finding(
-    evidence: AuditInput, naming: QueryNamingField, one: RelevancePrediction, text: Floats
+    evidence: AuditInput, naming: QueryNamingField, result: RelevancePrediction, text: Floats
 ) -> Finding:
     """Build the finding of a field that names the queries a document is relevant to.
 
@@ -83,7 +85,7 @@ def naming_field_finding(
     }
     names = [str(measure) for measure in evidence.measures[:MAX_MEASURES_SHOWN]]
     first = names[0]
-    others = "".join(f", of {run} {scores[run].means[first]:.4f}" for run in list(evidence.runs)[:4])
+    run_scores_text = "".join(f", of {run} {scores[run].means[first]:.4f}" for run in list(evidence.runs)[:4])
     documents = evidence.documents or ()
     examples = [f"{documents[min(docs)].id} names {query}" for query, docs in naming.documents.items()]
     leak = f"{naming.name} contains the id of the query that a document answers"
@@ -91,11 +93,11 @@ def naming_field_finding(
         "corpus",
         "leaking field",
         True,
-        len(one.each),
-        f"{leak}: AUC {one.auc:.4f} over "
-        f"{pluralise(len(one.each), 'query')} (p {one.p:.2g}); the query words have {text.mean():.4f}",
+        len(result.each),
+        f"{leak}: AUC {result.auc:.4f} over "
+        f"{pluralise(len(result.each), 'query')} (p {result.p:.2g}); the query words have {text.mean():.4f}",
         first_few(examples, 3),
-        f"{first} of a ranking {name} {scores[name].means[first]:.4f}{others}",
+        f"{first} of a ranking {name} {scores[name].means[first]:.4f}{run_scores_text}",
         FindingTable(
             ["ranking", *names],
             [[run, *(none_if_nan(scores.means[measure]) for measure in names)] for run, scores in scores.items()],
@@ -112,7 +114,7 @@ def naming_precision(evidence: AuditInput, naming: QueryNamingField) -> float:
     each = []
     for query, docs in naming.documents.items():
         grades = evidence.judgments.nested.get(query, {})
-        ids = {(evidence.documents or ())[place].id for place in docs} - {query}
+        ids = {(evidence.documents or ())[position].id for position in docs} - {query}
         if ids:
             each.append(sum(grades.get(doc, 0) >= evidence.rules.rel for doc in ids) / len(ids))
     return float(np.mean(each)) if each else 0.0
@@ -127,14 +129,14 @@ def build_naming_run(evidence: AuditInput, naming: QueryNamingField) -> Run:
     for query in evidence.judgments.nested:
         named = naming.documents.get(query, set())
         any_other = next((i for i in range(len(documents)) if i not in named), 0)
-        for place, score in {any_other: 0.0, **dict.fromkeys(sorted(named), 1.0)}.items():
-            rows.append((query, documents[place].id, score))
+        for position, score in {any_other: 0.0, **dict.fromkeys(sorted(named), 1.0)}.items():
+            rows.append((query, documents[position].id, score))
     schema = {"query": pl.String, "doc": pl.String, "score": pl.Float64}
     return Run(pl.DataFrame(rows, schema=schema, orient="row"), naming.name)
 
 
 def predictors_finding(
-    found: Sequence[RelevancePrediction],
+    predictions: Sequence[RelevancePrediction],
     telling: Sequence[RelevancePrediction],
     leaks: Sequence[str],
     text: Floats,
@@ -150,21 +152,25 @@ def predictors_finding(
         ["query words", float(text.mean()), None, None],
         ["mark on all relevant documents", mark, None, None],
     ]
-    rows += [[prediction.name, prediction.auc, none_if_nan(prediction.p), prediction.p_text] for prediction in found]
-    side = {True: "lower, ", False: "higher, ", None: ""}
-    told = ", ".join(f"{prediction.name} ({side[prediction.falling]}{prediction.auc:.2f})" for prediction in telling)
+    rows += [
+        [prediction.name, prediction.auc, none_if_nan(prediction.p), prediction.p_text] for prediction in predictions
+    ]
+    directions = {True: "lower, ", False: "higher, ", None: ""}
+    described = ", ".join(
+        f"{prediction.name} ({directions[prediction.falling]}{prediction.auc:.2f})" for prediction in telling
+    )
     if not telling:
         message = "no query-independent field separates relevant documents from others"
         message += f"; the query words have an AUC of {text.mean():.2f}"
     else:
-        message = f"relevant documents differ from others in query-independent fields: {told}"
+        message = f"relevant documents differ from others in query-independent fields: {described}"
         message += f"; the query words have an AUC of {text.mean():.2f}, a mark on all relevant documents {mark:.2f}"
     if len(leaks) < len(telling):
         which = f"all but {', '.join(leaks)} are" if leaks else "this is" if len(telling) == 1 else "these are"
         message += f"; {which} only a note, neither clearly better than the query words nor close to the mark"
     if names:
-        told = ", ".join(f"{prediction.name} ({prediction.auc:.2f})" for prediction in names)
-        message += f"; documents contain the ids of the queries that they answer more often than others: {told}"
+        described = ", ".join(f"{prediction.name} ({prediction.auc:.2f})" for prediction in names)
+        message += f"; documents contain the ids of the queries that they answer more often than others: {described}"
     if unread:
         message += f"; not checked value by value: {join_names(unread)}"
     return Finding(
@@ -177,7 +183,7 @@ def predictors_finding(
     )
 
 
-def build_field_run(evidence: AuditInput, field: CandidateField, found: RelevancePrediction) -> Run:
+def build_field_run(evidence: AuditInput, field: CandidateField, prediction: RelevancePrediction) -> Run:
     """Build a run that ranks all documents by a field.
 
     The document with the id of the query is left out.
@@ -187,9 +193,9 @@ def build_field_run(evidence: AuditInput, field: CandidateField, found: Relevanc
     documents = evidence.documents or ()
     worth = _category_relevance(evidence, field) if field.kinds else field.values
     depth = min(FIELD_RUN_DEPTH, max(100, MAX_FIELD_RUN_ROWS // len(evidence.judgments)))
-    order = np.argsort(worth if found.falling else -worth, kind="stable")[: depth + 1]
-    ids = [documents[place].id for place in order.tolist()]
-    scores = (-worth if found.falling else worth)[order]
+    order = np.argsort(worth if prediction.falling else -worth, kind="stable")[: depth + 1]
+    ids = [documents[position].id for position in order.tolist()]
+    scores = (-worth if prediction.falling else worth)[order]
     tables = []
     for query in evidence.judgments.nested:
         frame = pl.DataFrame({"query": [query] * len(ids), "doc": ids, "score": scores})
@@ -199,12 +205,12 @@ def build_field_run(evidence: AuditInput, field: CandidateField, found: Relevanc
 
 def _category_relevance(evidence: AuditInput, field: CandidateField) -> Floats:
     """Return for each document how often the documents of its category are relevant."""
-    place = {document.id: i for i, document in enumerate(evidence.documents or ())}
+    positions = {document.id: i for i, document in enumerate(evidence.documents or ())}
     right = np.zeros(len(field.values))
     for docs in evidence.judgments.nested.values():
         for doc, grade in docs.items():
-            if grade >= evidence.rules.rel and doc in place:
-                right[place[doc]] += 1
+            if grade >= evidence.rules.rel and doc in positions:
+                right[positions[doc]] += 1
     codes = field.values.astype(np.int64)
     each = np.bincount(codes, right, field.kinds) / np.maximum(np.bincount(codes, minlength=field.kinds), 1)
     return np.asarray(each[codes])
@@ -217,17 +223,19 @@ def field_rank_correlations(evidence: AuditInput, field: CandidateField, *, fall
     """
     from scipy.stats import rankdata
 
-    place = {document.id: i for i, document in enumerate(evidence.documents or ())}
+    positions = {document.id: i for i, document in enumerate(evidence.documents or ())}
     correlations: dict[str, float | None] = {}
     for name, run in evidence.runs.items():
         each = []
         for _, part in run.table.group_by("query", maintain_order=True):
-            rows = [(place[doc], score) for doc, score in part.select("doc", "score").iter_rows() if doc in place]
+            rows = [
+                (positions[doc], score) for doc, score in part.select("doc", "score").iter_rows() if doc in positions
+            ]
             if len(rows) < 3:
                 continue
-            latency = rankdata([field.values[doc] * (-1 if falling else 1) for doc, _ in rows])
-            two = rankdata([score for _, score in rows])
-            if latency.std() > 0 and two.std() > 0:
-                each.append(float(np.corrcoef(latency, two)[0, 1]))
+            field_ranks = rankdata([field.values[doc] * (-1 if falling else 1) for doc, _ in rows])
+            score_ranks = rankdata([score for _, score in rows])
+            if field_ranks.std() > 0 and score_ranks.std() > 0:
+                each.append(float(np.corrcoef(field_ranks, score_ranks)[0, 1]))
         correlations[name] = float(np.mean(each)) if each and not field.kinds else None
     return correlations

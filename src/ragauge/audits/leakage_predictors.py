@@ -53,15 +53,15 @@ class DocumentPairs:
         good, other = np.zeros(len(self.query)), np.zeros(len(self.query))
         bounds = np.searchsorted(self.query, np.arange(len(self.queries) + 1))
         for i, query in enumerate(self.queries):
-            mine = slice(bounds[i], bounds[i + 1])
-            documents, where = np.unique(np.concatenate([self.good[mine], self.other[mine]]), return_inverse=True)
-            found = values(query, documents)[where]
-            good[mine], other[mine] = np.split(found, 2)
+            rows = slice(bounds[i], bounds[i + 1])
+            documents, where = np.unique(np.concatenate([self.good[rows], self.other[rows]]), return_inverse=True)
+            pair_values = values(query, documents)[where]
+            good[rows], other[rows] = np.split(pair_values, 2)
         return self.auc(good, other)
 
 
 def draw_pairs(
-    grades: Mapping[str, Mapping[str, float]], place: Mapping[str, int], rel: float, *, seed: int = 0
+    grades: Mapping[str, Mapping[str, float]], positions: Mapping[str, int], rel: float, *, seed: int = 0
 ) -> DocumentPairs | None:
     """Draw pairs of a relevant document and a judged non-relevant or unjudged one.
 
@@ -74,14 +74,20 @@ def draw_pairs(
     queries: list[str] = []
     numbers, goods, others = [], [], []
     for query in names:
-        known = {place[doc]: grade for doc, grade in grades[query].items() if doc in place and doc != query}
-        good = _sample_documents(rng, [doc for doc, grade in known.items() if grade >= rel], MAX_RELEVANT)
+        grades_by_position = {
+            positions[doc]: grade for doc, grade in grades[query].items() if doc in positions and doc != query
+        }
+        good = _sample_documents(rng, [doc for doc, grade in grades_by_position.items() if grade >= rel], MAX_RELEVANT)
         if not len(good):
             continue
-        judged = _sample_documents(rng, [doc for doc, grade in known.items() if grade < rel], MAX_JUDGED_OTHERS)
-        drawn = rng.choice(len(place), min(MAX_RANDOM_OTHERS, len(place)), replace=False)
-        unknown = [doc for doc in drawn.tolist() if doc not in known and doc != place.get(query)]
-        other = np.concatenate([judged, np.array(unknown, np.int64)])
+        judged = _sample_documents(
+            rng, [doc for doc, grade in grades_by_position.items() if grade < rel], MAX_JUDGED_OTHERS
+        )
+        random_documents = rng.choice(len(positions), min(MAX_RANDOM_OTHERS, len(positions)), replace=False)
+        unjudged = [
+            doc for doc in random_documents.tolist() if doc not in grades_by_position and doc != positions.get(query)
+        ]
+        other = np.concatenate([judged, np.array(unjudged, np.int64)])
         if not len(other):
             continue
         pairs = np.arange(len(good) * len(other))
@@ -96,9 +102,9 @@ def draw_pairs(
     return DocumentPairs(queries, np.concatenate(numbers), np.concatenate(goods), np.concatenate(others))
 
 
-def _sample_documents(rng: np.random.Generator, documents: list[int], most: int) -> Ints:
+def _sample_documents(rng: np.random.Generator, documents: list[int], max_count: int) -> Ints:
     every = np.array(documents, np.int64)
-    return every if len(every) <= most else rng.choice(every, most, replace=False)
+    return every if len(every) <= max_count else rng.choice(every, max_count, replace=False)
 
 
 @dataclass(frozen=True, eq=False)
@@ -127,20 +133,22 @@ def text_auc(pairs: DocumentPairs, corpus: WeightedCorpus, queries: Mapping[str,
 
 
 def relevance_mark_auc(
-    pairs: DocumentPairs, grades: Mapping[str, Mapping[str, float]], place: Mapping[str, int], rel: float
+    pairs: DocumentPairs, grades: Mapping[str, Mapping[str, float]], positions: Mapping[str, int], rel: float
 ) -> float:
     """Compute the mean AUC of a mark on every document that is relevant to any query.
 
     About the maximum without knowing the query. It is below 1 if the relevant documents of queries differ.
     """
-    marked = np.zeros(len(place))
-    marked[[place[doc] for docs in grades.values() for doc, grade in docs.items() if grade >= rel and doc in place]] = 1
+    marked = np.zeros(len(positions))
+    marked[
+        [positions[doc] for docs in grades.values() for doc, grade in docs.items() if grade >= rel and doc in positions]
+    ] = 1
     return float(pairs.auc(marked[pairs.good], marked[pairs.other]).mean())
 
 
 def evaluate_predictors(
     pairs: DocumentPairs,
-    found: Sequence[CandidateField],
+    fields: Sequence[CandidateField],
     text: Floats,
     named: Sequence[QueryNamingField] = (),
     *,
@@ -154,7 +162,7 @@ def evaluate_predictors(
     all queries have the same relevant documents. Fields that name queries are only tested by the second, since their
     values differ by query.
     """
-    rounds = max(MIN_PERMUTATIONS, 200 * (len(found) + len(named)) - 1)
+    rounds = max(MIN_PERMUTATIONS, 200 * (len(fields) + len(named)) - 1)
 
     def signs(gaps: Floats) -> float:
         return (
@@ -164,7 +172,7 @@ def evaluate_predictors(
         )
 
     every = []
-    for field in found:
+    for field in fields:
         each, falling = _auc_by_query(pairs, field, field.values)
         chance = permutation_test(pairs, field, rounds=rounds, seed=seed)
         p = max(chance, signs(each - 0.5))
@@ -172,13 +180,13 @@ def evaluate_predictors(
     for naming in named:
         each = pairs.of(partial(_naming_values, naming))
         every.append(RelevancePrediction(naming.name, each, False, signs(each - 0.5), signs(each - text)))
-    both = (
+    corrected = (
         correct_p_values(np.array(p_values), "holm")
         for p_values in ([prediction.p for prediction in every], [prediction.p_text for prediction in every])
     )
     return [
         replace(predictor, p=float(p), p_text=float(against))
-        for predictor, p, against in zip(every, *both, strict=True)
+        for predictor, p, against in zip(every, *corrected, strict=True)
     ]
 
 
@@ -195,8 +203,8 @@ def evaluate_run_scores(
     """
 
     def values(query: str, documents: Ints) -> Floats:
-        mine = scores.get(query, {})
-        return np.array([mine.get(doc, -np.inf) for doc in documents.tolist()])
+        query_scores = scores.get(query, {})
+        return np.array([query_scores.get(doc, -np.inf) for doc in documents.tolist()])
 
     each = pairs.of(values)
     return RelevancePrediction(name, each, False, float("nan"), _text_p_value(each, text, 0))
@@ -233,10 +241,10 @@ def permutation_test(
     Formula: (1 + as good) / (1 + rounds), or as good / rounds so far once `MAX_EXCEEDANCES` were as good.
     """
     rng = np.random.default_rng(seed)
-    seen = float(_auc_by_query(pairs, field, field.values)[0].mean()) - 1e-12
+    observed = float(_auc_by_query(pairs, field, field.values)[0].mean()) - 1e-12
     as_good = 0
     for done in range(1, rounds + 1):
-        as_good += float(_auc_by_query(pairs, field, rng.permutation(field.values))[0].mean()) >= seen
+        as_good += float(_auc_by_query(pairs, field, rng.permutation(field.values))[0].mean()) >= observed
         if as_good == MAX_EXCEEDANCES:
             return as_good / done
     return (1 + as_good) / (1 + rounds)

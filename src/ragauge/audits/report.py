@@ -53,12 +53,12 @@ def build_report(audit: Audit, *, all_findings: bool = False) -> Report:
         Section("expected", "Expected scores", _finding_blocks(expected), "Expected scores"),
         *(
             Section(
-                f"problems-{place}",
+                f"problems-{number}",
                 f"Problems of {subject}",
                 _finding_blocks([finding for finding in problems if finding.subject == subject]),
-                "Problems" if place == 1 else "",
+                "Problems" if number == 1 else "",
             )
-            for place, subject in enumerate(subjects, 1)
+            for number, subject in enumerate(subjects, 1)
         ),
         Section("conventions", "Conventions", _finding_blocks(presets), "Conventions"),
         Section(
@@ -96,10 +96,10 @@ def _finding_blocks(findings: Sequence[Finding]) -> list[Block]:
     """
     blocks: list[Block] = []
     for finding in findings:
-        shown = replace(finding, subject="", message=_message_with_examples(finding), examples=())
+        displayed = replace(finding, subject="", message=_message_with_examples(finding), examples=())
         if not finding.problem:
-            shown = replace(shown, remedy="")
-        blocks.append(Findings([shown]))
+            displayed = replace(displayed, remedy="")
+        blocks.append(Findings([displayed]))
         if not finding.problem:
             effect = f"Effect: {finding.effect}" if finding.effect else ""
             blocks += [Paragraph(text) for text in (effect, finding.remedy) if text]
@@ -128,14 +128,14 @@ def _condense_passed(findings: Sequence[Finding]) -> Table:
     """Build the table of findings without a problem; checks of many subjects share a row."""
     rows: list[Row] = []
     shared: dict[tuple[str, ...], list[str]] = {}
-    for what in dict.fromkeys(finding.what for finding in findings):
-        several = [finding for finding in findings if finding.what == what]
+    for kind in dict.fromkeys(finding.what for finding in findings):
+        several = [finding for finding in findings if finding.what == kind]
         if len(several) > MAX_SUBJECTS:
-            shared.setdefault(tuple(finding.subject for finding in several), []).append(what)
+            shared.setdefault(tuple(finding.subject for finding in several), []).append(kind)
             continue
         for finding in several:
             subject = f"{finding.subject}: " if len(several) > 1 else ""
-            rows.append([what, f"{subject}{_message_with_examples(finding)}"])
+            rows.append([kind, f"{subject}{_message_with_examples(finding)}"])
     rows += [[", ".join(names), f"no problem in {join_names(subjects)}"] for subjects, names in shared.items()]
     return Table("passed", [Column("", "text"), Column("")], rows)
 

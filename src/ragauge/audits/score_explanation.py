@@ -131,8 +131,8 @@ class VariantScorer:
         evidence = self.evidence
         frame = evidence.judgments.frame
         if evidence.documents is not None:
-            known = {document.id for document in evidence.documents}
-            inside = frame["doc"].is_in(list(known))
+            corpus_ids = {document.id for document in evidence.documents}
+            inside = frame["doc"].is_in(list(corpus_ids))
             if not inside.all():
                 self._made["orphans"] = Judgments(frame.filter(inside))
                 yield _data_change("judgments", "orphans", "judged documents that are not in the corpus removed")
@@ -179,32 +179,32 @@ def _option_choices(evidence: AuditInput, measure: Measure) -> dict[str, Sequenc
 def _option_change(name: str, value: Any) -> ConventionChange:
     def step(case: ScoringVariant) -> ScoringVariant | None:
         try:
-            other = case.rules.but(**{name: value})
-            measure = restate_measure(case.measure, case.rules, other)
+            changed_rules = case.rules.but(**{name: value})
+            measure = restate_measure(case.measure, case.rules, changed_rules)
         except RagaugeError:
             return None
-        counts = name in ("missing", "none") or ranking_options(other) != ranking_options(case.rules)
-        return replace(case, rules=other, measure=measure) if counts or measure != case.measure else None
+        counts = name in ("missing", "none") or ranking_options(changed_rules) != ranking_options(case.rules)
+        return replace(case, rules=changed_rules, measure=measure) if counts or measure != case.measure else None
 
-    shown = f"{value:g}" if isinstance(value, float) else str(value)
-    words = OPTION_DESCRIPTIONS.get((name, value))
-    return ConventionChange(name, f"{name}={shown}" + (f" ({words})" if words else ""), step)
+    value_text = f"{value:g}" if isinstance(value, float) else str(value)
+    description = OPTION_DESCRIPTIONS.get((name, value))
+    return ConventionChange(name, f"{name}={value_text}" + (f" ({description})" if description else ""), step)
 
 
 def _cutoff_change(measure: Measure, k: int | None) -> ConventionChange:
-    other = Measure(measure.spec, k, measure.options)
+    cut_measure = Measure(measure.spec, k, measure.options)
 
     def step(case: ScoringVariant) -> ScoringVariant | None:
         return replace(case, measure=Measure(case.measure.spec, k, case.measure.options))
 
-    return ConventionChange("cutoff", f"the measure is {other}", step)
+    return ConventionChange("cutoff", f"the measure is {cut_measure}", step)
 
 
-def _data_change(what: str, name: str, label: str) -> ConventionChange:
+def _data_change(kind: str, name: str, label: str) -> ConventionChange:
     def step(case: ScoringVariant) -> ScoringVariant | None:
-        return replace(case, judgments=name) if what == "judgments" else replace(case, run=name)
+        return replace(case, judgments=name) if kind == "judgments" else replace(case, run=name)
 
-    return ConventionChange(what, label, step)
+    return ConventionChange(kind, label, step)
 
 
 MATCH_DENSITY_RADIUS = 0.02
@@ -235,7 +235,7 @@ class PublishedScore:
         >>> str(found.measure), found.value, found.digits
         ('ndcg@10', 0.7439, 4)
         """
-        wanted = parse_measure(measure, rules)
+        parsed_measure = parse_measure(measure, rules)
         figure = text.strip()
         try:
             value = float(figure.rstrip("%"))
@@ -245,10 +245,13 @@ class PublishedScore:
             raise BadInput(f"`{text}` is not a number", hint="--expect ndcg@10=0.7439")
         exponent = Decimal(figure.rstrip("%").strip()).as_tuple().exponent
         digits = max(0, -int(exponent))
-        unbounded = wanted.spec.name in ("dcg", "ideal_dcg", "yaap", "utility") or wanted.spec.aggregate is total
+        unbounded = (
+            parsed_measure.spec.name in ("dcg", "ideal_dcg", "yaap", "utility")
+            or parsed_measure.spec.aggregate is total
+        )
         if figure.endswith("%") or (value > 1 and not unbounded):
             value, digits = round(value / 100, digits + 2), digits + 2
-        return cls(wanted, value, digits, f"{wanted} = {figure}")
+        return cls(parsed_measure, value, digits, f"{parsed_measure} = {figure}")
 
     def met(self, value: float) -> bool:
         """Return whether a value equals the published score after rounding to its digits."""
@@ -278,28 +281,28 @@ def iterate_variant_results(counting: VariantScorer) -> Iterator[list[VariantRes
     First without change, then each preset and single change, then each pair of changes.
     """
 
-    def tried(steps: int, label: str, case: ScoringVariant, preset: str = "") -> Iterator[VariantResult]:
-        found = counting.count(case)
-        if found is not None:
-            yield VariantResult(steps, label, *found, preset, _evaluate_options(counting.measure, case))
+    def score_variant(steps: int, label: str, case: ScoringVariant, preset: str = "") -> Iterator[VariantResult]:
+        result = counting.count(case)
+        if result is not None:
+            yield VariantResult(steps, label, *result, preset, _evaluate_options(counting.measure, case))
 
-    yield list(tried(0, f"as scored here ({counting.evidence.rules.name})", counting.base))
+    yield list(score_variant(0, f"as scored here ({counting.evidence.rules.name})", counting.base))
     singles = counting.departures()
     variants: list[VariantResult] = []
     for change in singles:
         case = change.step(counting.base)
         if case is not None:
-            variants.extend(tried(1, change.label, case))
+            variants.extend(score_variant(1, change.label, case))
     for preset in PRESETS.values():
         case = ScoringVariant(preset, restate_measure(counting.measure, counting.evidence.rules, preset))
-        variants.extend(tried(1, f"convention {preset.name}", case, preset.name))
+        variants.extend(score_variant(1, f"convention {preset.name}", case, preset.name))
     yield variants
     pairs: list[VariantResult] = []
-    for change, two in itertools.combinations(singles, 2):
+    for change, second in itertools.combinations(singles, 2):
         case = change.step(counting.base)
-        both = two.step(case) if case is not None and change.kind != two.kind else None
-        if both is not None:
-            pairs.extend(tried(2, f"{change.label}; {two.label}", both))
+        combined = second.step(case) if case is not None and change.kind != second.kind else None
+        if combined is not None:
+            pairs.extend(score_variant(2, f"{change.label}; {second.label}", combined))
     yield pairs
 
 
@@ -307,9 +310,9 @@ def _evaluate_options(measure: Measure, case: ScoringVariant) -> str:
     """Return the options with which `evaluate` reproduces a variant of the audit; empty if its data is changed."""
     if case.judgments or case.run:
         return ""
-    asked = Measure(measure.spec, case.measure.cutoff, measure.options)
+    cli_measure = Measure(measure.spec, case.measure.cutoff, measure.options)
     rules = case.rules.name.removeprefix("default").removeprefix(", ").replace(", ", ",")
-    return f"-m {shlex.quote(str(asked))}" + (f" -C {rules}" if rules else "")
+    return f"-m {shlex.quote(str(cli_measure))}" + (f" -C {rules}" if rules else "")
 
 
 def check_published_scores(evidence: AuditInput) -> Iterator[Finding]:
@@ -323,48 +326,54 @@ def check_published_scores(evidence: AuditInput) -> Iterator[Finding]:
     for measure, text in evidence.claims:
         claim = PublishedScore.read(measure, text, evidence.rules)
         searches = {run: iterate_variant_results(VariantScorer(evidence, run, claim.measure)) for run in evidence.runs}
-        tried: dict[str, list[VariantResult]] = {run: [] for run in evidence.runs}
+        results_by_run: dict[str, list[VariantResult]] = {run: [] for run in evidence.runs}
         hits: dict[str, list[VariantResult]] = {}
         for _ in range(3):
             for run, levels in searches.items():
                 level = next(levels)
                 hits[run] = [variant for variant in level if claim.met(variant.value)]
-                tried[run] += level
+                results_by_run[run] += level
             if any(hits.values()):
                 break
-        yield _explanation_finding(claim, tried, {run: variants for run, variants in hits.items() if variants})
+        yield _explanation_finding(claim, results_by_run, {run: variants for run, variants in hits.items() if variants})
 
 
 def _explanation_finding(
-    claim: PublishedScore, tried: dict[str, list[VariantResult]], hits: dict[str, list[VariantResult]]
+    claim: PublishedScore, results_by_run: dict[str, list[VariantResult]], hits: dict[str, list[VariantResult]]
 ) -> Finding:
-    several = len(tried) > 1
-    values = np.unique(np.round([variant_result.value for every in tried.values() for variant_result in every], 9))
+    several = len(results_by_run) > 1
+    values = np.unique(
+        np.round([variant_result.value for every in results_by_run.values() for variant_result in every], 9)
+    )
     unit = 10.0**-claim.digits
     around = max(MATCH_DENSITY_RADIUS, 2 * unit)
-    luck = (int((np.abs(values - claim.value) <= around).sum()) - 1) / (2 * around) * unit
-    ways_tried = f"{pluralise(sum(map(len, tried.values())), 'way')} of scoring tried"
-    subject = next(iter(hits or tried)) if len(hits or tried) == 1 else "all runs"
+    chance_matches = (int((np.abs(values - claim.value) <= around).sum()) - 1) / (2 * around) * unit
+    ways_tried = f"{pluralise(sum(map(len, results_by_run.values())), 'way')} of scoring tried"
+    subject = next(iter(hits or results_by_run)) if len(hits or results_by_run) == 1 else "all runs"
     if hits:
         rows = [(run, preset) for run, variants in hits.items() for preset in _merge_presets(variants)]
         run, best = rows[0]
-        here = next((variant_result.value for variant_result in tried[run] if variant_result.steps == 0), math.nan)
-        doubt = luck >= MAX_CHANCE_MATCHES and best.steps > 0
+        current_value = next(
+            (variant_result.value for variant_result in results_by_run[run] if variant_result.steps == 0), math.nan
+        )
+        doubt = chance_matches >= MAX_CHANCE_MATCHES and best.steps > 0
         message = f"{claim.text}{f' of {run}' if several else ''} is "
         message += f"{'' if best.steps == 0 else 'explained by '}{best.label}{_precision_text(claim)}"
         if best.steps > 1:
-            number = f"{sum(map(len, tried.values())):,}"
-            chances = f", since about {luck:.1g} of them would match by chance" if doubt else ""
+            number = f"{sum(map(len, results_by_run.values())):,}"
+            chances = f", since about {chance_matches:.1g} of them would match by chance" if doubt else ""
             message += f" (two departures out of {number} ways tried; may be a coincidence{chances})"
         else:
-            chances = f", of which about {luck:.1g} would match by chance: this may be one of them" if doubt else ""
+            chances = (
+                f", of which about {chance_matches:.1g} would match by chance: this may be one of them" if doubt else ""
+            )
             message += f" ({ways_tried}{chances})"
         grid = _variant_grid(rows[:12], several) if best.steps else None
-        moved = format_change(str(claim.measure), here, best.value)
+        moved = format_change(str(claim.measure), current_value, best.value)
         return Finding(
             subject, "expected", doubt, len(rows), message, (), moved, grid, _explanation_remedy(best, doubt=doubt)
         )
-    flat = [(run, variant_result) for run, every in tried.items() for variant_result in every]
+    flat = [(run, variant_result) for run, every in results_by_run.items() for variant_result in every]
     closest: list[tuple[str, VariantResult]] = []
     for run, variant in sorted(flat, key=lambda pair: (abs(pair[1].value - claim.value), pair[1].steps)):
         if all(abs(variant.value - other.value) > 1e-12 for _, other in closest):
@@ -386,14 +395,14 @@ def _explanation_remedy(best: VariantResult, *, doubt: bool) -> str:
     """Describe how to reproduce the score and how to cite it."""
     if best.steps == 0:
         return ""
-    again = (
+    instruction = (
         f"`ragauge evaluate … {best.how}` reproduces it"
         if best.how
         else f"no option reproduces this: change the files ({best.label}), and `ragauge evaluate` reproduces it"
     )
     if doubt or best.steps > 1:
-        return f"{again}; find out how it was computed before you report it"
-    return f"{again}; state this when you report it"
+        return f"{instruction}; find out how it was computed before you report it"
+    return f"{instruction}; state this when you report it"
 
 
 def _merge_presets(variants: Sequence[VariantResult]) -> list[VariantResult]:
@@ -411,8 +420,10 @@ def _merge_presets(variants: Sequence[VariantResult]) -> list[VariantResult]:
     return [*(variant_result for variant_result in variants if not variant_result.preset), *together]
 
 
-def _variant_grid(rows: Sequence[tuple[str, VariantResult]], several: bool, what: str = "explained by") -> FindingTable:
+def _variant_grid(
+    rows: Sequence[tuple[str, VariantResult]], several: bool, heading: str = "explained by"
+) -> FindingTable:
     lines: list[list[str | float | None]] = [
         [*([run] if several else []), variant.label, variant.value, variant.n] for run, variant in rows
     ]
-    return FindingTable([*(["run"] if several else []), what, "value", "n"], lines)
+    return FindingTable([*(["run"] if several else []), heading, "value", "n"], lines)

@@ -36,26 +36,26 @@ def check_repeats(evidence: AuditInput) -> Iterator[Finding]:
     opposite changes cancel out in the mean. A note if the run itself has three or more trials: comparisons and
     reports then average over them.
     """
-    for run, again in evidence.repeats.items():
-        if run not in evidence.runs or not again:
+    for run, repeat_runs in evidence.repeats.items():
+        if run not in evidence.runs or not repeat_runs:
             continue
-        times = [evidence.runs[run], *again]
+        trials = [evidence.runs[run], *repeat_runs]
         names = evidence.judgments.pool.queries
-        ranked = [_rankings_by_query(run, evidence.rules) for run in times]
+        ranked = [_rankings_by_query(run, evidence.rules) for run in trials]
         changed: dict[str, int] = {}
-        for other in ranked[1:]:
-            for query in (name for name in names if name in ranked[0] or name in other):
-                at = _first_differing_rank(ranked[0].get(query, []), other.get(query, []))
+        for rankings in ranked[1:]:
+            for query in (name for name in names if name in ranked[0] or name in rankings):
+                at = _first_differing_rank(ranked[0].get(query, []), rankings.get(query, []))
                 if at:
                     changed[query] = min(at, changed.get(query, at))
-        scores = [evidence.scores(run), *(evidence.scores(run) for run in again)]
+        scores = [evidence.scores(run), *(evidence.scores(run) for run in repeat_runs)]
         rows: list[list[str | float | None]] = []
         for i, name in enumerate(scores[0].measures):
             each = [list_means(scores)[i] for scores in scores]
             rows.append([name, *(each if len(each) <= 4 else [min(each), max(each)]), max(each) - min(each)])
-        header = [str(time) for time in range(1, len(times) + 1)] if len(times) <= 4 else ["lowest", "highest"]
+        header = [str(time) for time in range(1, len(trials) + 1)] if len(trials) <= 4 else ["lowest", "highest"]
         if not changed:
-            yield Finding(run, "repeats", False, 0, f"{run} returned the same rankings in all {len(times)} trials")
+            yield Finding(run, "repeats", False, 0, f"{run} returned the same rankings in all {len(trials)} trials")
             continue
         top = sum(at <= 10 for at in changed.values())
         first_row = [float(value or 0) for value in rows[0][1:-1]]
@@ -63,16 +63,16 @@ def check_repeats(evidence: AuditInput) -> Iterator[Finding]:
             max(float(row[-1] or 0) for row in rows) >= VISIBLE_CHANGE
             or _largest_query_spread(scores) >= VISIBLE_CHANGE
         )
-        kept = len(evidence.runs[run].trials()) >= MIN_TRIALS_AVERAGED
+        is_averaged = len(evidence.runs[run].trials()) >= MIN_TRIALS_AVERAGED
         yield Finding(
             run,
             "repeats",
-            moves and not kept,
+            moves and not is_averaged,
             len(changed),
-            f"{len(changed)} of {pluralise(len(names), 'judged query')} have different rankings in {len(times)} "
+            f"{len(changed)} of {pluralise(len(names), 'judged query')} have different rankings in {len(trials)} "
             f"trials, {top} of them within the first 10, from rank {min(changed.values())} on"
             + "; comparisons and reports use all trials"
-            * kept,
+            * is_averaged,
             first_few(sorted(changed, key=lambda query: changed[query])),
             format_change(str(rows[0][0]), min(first_row), max(first_row)),
             drop_if_unchanged(FindingTable(["measure", *header, "spread"], rows), slice(1, -1)),
@@ -81,13 +81,13 @@ def check_repeats(evidence: AuditInput) -> Iterator[Finding]:
 
 def _largest_query_spread(scores: Sequence[Scores]) -> float:
     """Return the mean range of query scores between repeats, largest over measures."""
-    found = [0.0]
+    spreads = [0.0]
     for name in scores[0].measures:
         each = np.stack([scores.values[name] for scores in scores])
         spread = each.max(axis=0) - each.min(axis=0)
         if not np.isnan(spread).all():
-            found.append(float(np.nanmean(spread)))
-    return max(found)
+            spreads.append(float(np.nanmean(spread)))
+    return max(spreads)
 
 
 def _rankings_by_query(run: Run, rules: Convention) -> dict[str, list[str]]:
@@ -135,12 +135,12 @@ def check_query_count(evidence: AuditInput) -> Iterator[Finding]:
     first = str(evidence.first)
     better = -1 if evidence.first.spec.lower_is_better else 1
     best = max(scores, key=lambda run: better * _nan_as_worst(scores[run].means[first], better))
-    others = [run for run in scores if run != best]
+    other_runs = [run for run in scores if run != best]
     named = next(iter(scores.values())).measures if len(scores) == 2 else [first]
-    rows = [(run, name, _estimate_power(scores[best], scores[run], name)) for run in others for name in named]
+    rows = [(run, name, _estimate_power(scores[best], scores[run], name)) for run in other_runs for name in named]
     small = {run: estimate for run, name, estimate in rows if name == first and estimate.is_small}
-    unseen = {run: estimate for run, estimate in small.items() if not estimate.is_found}
-    seen = {run: estimate for run, estimate in small.items() if estimate.is_found}
+    undetected = {run: estimate for run, estimate in small.items() if not estimate.is_found}
+    detected = {run: estimate for run, estimate in small.items() if estimate.is_found}
     two = len(scores) == 2
     header = ["measure" if two else f"{best} against", "difference", "p", f"{n} queries find", "it needs"]
     grid = FindingTable(
@@ -148,54 +148,56 @@ def check_query_count(evidence: AuditInput) -> Iterator[Finding]:
         [[name if two else run, *estimate.shown()] for run, name, estimate in rows],
         ["name", "signed", "p", "score", "count"],
     )
-    if unseen:
+    if undetected:
         message = (
-            f"{first} ranks {best} above {_runs_text(unseen)}, but the difference is not significant in a "
+            f"{first} ranks {best} above {_runs_text(undetected)}, but the difference is not significant in a "
             f"paired test on {pluralise(n, 'query')} at {SIGNIFICANCE_LEVEL:g}: the order of the runs is not "
             f"established"
         )
-        yield Finding(best, "enough queries", True, len(unseen), message, grid=grid, remedy=_power_remedy(unseen))
-    if seen:
-        least, needed = (
-            _range_text(values, shown)
-            for values, shown in (
-                ([estimate.least for estimate in seen.values()], "{:.4f}"),
-                ([estimate.needed for estimate in seen.values()], "{:,}"),
+        yield Finding(
+            best, "enough queries", True, len(undetected), message, grid=grid, remedy=_power_remedy(undetected)
+        )
+    if detected:
+        minimum, needed = (
+            _range_text(values, template)
+            for values, template in (
+                ([estimate.least for estimate in detected.values()], "{:.4f}"),
+                ([estimate.needed for estimate in detected.values()], "{:,}"),
             )
         )
         message = (
-            f"{best} is better than {_runs_text(seen)} by {first}, but {'the' if len(seen) == 1 else 'each'} "
-            f"difference is smaller than what {pluralise(n, 'query')} detect with 80% power ({least}): its size is "
+            f"{best} is better than {_runs_text(detected)} by {first}, but {'the' if len(detected) == 1 else 'each'} "
+            f"difference is smaller than what {pluralise(n, 'query')} detect with 80% power ({minimum}): its size is "
             f"uncertain; {needed} queries would detect it"
         )
-        yield Finding(best, "enough queries", False, len(seen), message, grid=grid)
+        yield Finding(best, "enough queries", False, len(detected), message, grid=grid)
     if not small:
         message = f"{n} queries are enough to detect the differences between {best} and the others by {first}"
         yield Finding(best, "enough queries", False, 0, message, grid=grid)
 
 
-def _runs_text(others: Mapping[str, PowerEstimate]) -> str:
+def _runs_text(estimates: Mapping[str, PowerEstimate]) -> str:
     """List the first few runs, with the difference and its p-value."""
     return join_names(
         [
             f"{run} ({format_number(estimate.difference, 'signed')}, p {format_number(estimate.p, 'p')})"
-            for run, estimate in others.items()
+            for run, estimate in estimates.items()
         ],
         MAX_RUNS_NAMED,
     )
 
 
-def _range_text(values: Sequence[float | None], shown: str) -> str:
-    known = [value for value in values if value is not None]
-    if not known:
+def _range_text(values: Sequence[float | None], template: str) -> str:
+    known_values = [value for value in values if value is not None]
+    if not known_values:
         return "more than ten million"
-    low, high = shown.format(min(known)), shown.format(max(known))
+    low, high = template.format(min(known_values)), template.format(max(known_values))
     return low if low == high else f"{low} to {high}"
 
 
 def _power_remedy(unseen: Mapping[str, PowerEstimate]) -> str:
-    most = _range_text([estimate.needed for estimate in unseen.values()], "{:,}")
-    return f"report no significant difference, or judge more: {most} queries detect it with 80% power"
+    needed = _range_text([estimate.needed for estimate in unseen.values()], "{:,}")
+    return f"report no significant difference, or judge more: {needed} queries detect it with 80% power"
 
 
 def _nan_as_worst(value: float, better: int) -> float:

@@ -83,10 +83,10 @@ def _grade_order_findings(run: str, judged: JudgedRanks) -> Iterator[Finding]:
     bounds = np.searchsorted(judged.query, np.arange(judged.n + 1)).tolist()
     grade = judged.grade
     for begin, end in itertools.pairwise(bounds):
-        mine = grade[begin:end]
-        if (np.diff(mine) > 0).any():
+        query_grades = grade[begin:end]
+        if (np.diff(query_grades) > 0).any():
             return
-        levels = np.unique(mine, return_counts=True)[1]
+        levels = np.unique(query_grades, return_counts=True)[1]
         different = (int(levels.sum()) ** 2 - int((levels**2).sum())) // 2
         pairs += different
         queries += different > 0
@@ -106,14 +106,14 @@ def _constant_score_findings(evidence: AuditInput, run: str, measures: list[Meas
         return
     scores = evidence.scores(run, measures=measures)
     for name, values in scores.values.items():
-        known = values[~np.isnan(values)]
-        if len(known) >= MIN_QUERIES and np.ptp(known) < 1e-12 and 0 < known[0] < 1:
+        scored_values = values[~np.isnan(values)]
+        if len(scored_values) >= MIN_QUERIES and np.ptp(scored_values) < 1e-12 and 0 < scored_values[0] < 1:
             yield Finding(
                 run,
                 "constant score",
                 True,
-                len(known),
-                f"{name} is {known[0]:.4f} for every one of {pluralise(len(known), 'query')}",
+                len(scored_values),
+                f"{name} is {scored_values[0]:.4f} for every one of {pluralise(len(scored_values), 'query')}",
             )
 
 
@@ -167,20 +167,22 @@ def check_missing_queries(evidence: AuditInput) -> Iterator[Finding]:
         gap = 0.0
         for measure in measures:
             values = full.values[str(measure)]
-            left = values[~lacking & ~np.isnan(values)]
-            without = measure.spec.aggregate(left) if len(left) else math.nan
+            remaining = values[~lacking & ~np.isnan(values)]
+            without = measure.spec.aggregate(remaining) if len(remaining) else math.nan
             zero = full.means[str(measure)]
-            gap = max(gap, abs(without - zero) if len(left) else math.inf)
+            gap = max(gap, abs(without - zero) if len(remaining) else math.inf)
             rows.append((str(measure), zero, without, without - zero))
-        moved = next((change for name, zero, left, _ in rows if (change := format_change(str(name), zero, left))), "")
-        how = "are scored 0" if evidence.rules.missing == "zero" else "are ignored"
+        moved = next(
+            (change for name, zero, remaining, _ in rows if (change := format_change(str(name), zero, remaining))), ""
+        )
+        treatment = "are scored 0" if evidence.rules.missing == "zero" else "are ignored"
         kinds = f"{len(absent) - len(failed & set(absent))} missing, {len(failed & set(absent))} failed"
         yield Finding(
             run,
             "survivorship",
             gap >= VISIBLE_CHANGE,
             len(absent),
-            f"{len(absent)} of {pluralise(len(names), 'judged query')} have no ranking ({kinds}) and {how} "
+            f"{len(absent)} of {pluralise(len(names), 'judged query')} have no ranking ({kinds}) and {treatment} "
             f"under {evidence.rules.name}{nothing}",
             first_few(absent),
             f"{moved} without them" if moved else "",
@@ -217,23 +219,23 @@ def check_repeated_documents(evidence: AuditInput) -> Iterator[Finding]:
     judged = evidence.judgments.frame.select("query").unique()
     for run, record in evidence.runs.items():
         rows = record.table.join(judged, on="query", how="semi")
-        again = rows.group_by("query", "doc", maintain_order=True).agg(pl.len().alias("n")).filter(pl.col("n") > 1)
-        if not again.height:
+        repeated = rows.group_by("query", "doc", maintain_order=True).agg(pl.len().alias("n")).filter(pl.col("n") > 1)
+        if not repeated.height:
             yield Finding(run, "repetitions", False, 0, "no duplicate documents in rankings")
             continue
-        first, every = (evidence.scores(run, rules=evidence.rules.but(duplicates=how)) for how in ("first", "count"))
-        extra = int((again["n"] - 1).sum())
-        names = [f"{doc} for {query}" for query, doc in again.select("query", "doc").head(5).iter_rows()]
+        first, every = (evidence.scores(run, rules=evidence.rules.but(duplicates=rule)) for rule in ("first", "count"))
+        extra = int((repeated["n"] - 1).sum())
+        names = [f"{doc} for {query}" for query, doc in repeated.select("query", "doc").head(5).iter_rows()]
         rows_of: list[list[str | float | None]] = [
-            [name, value, other]
-            for name, value, other in zip(first.measures, list_means(first), list_means(every), strict=True)
+            [name, value, every_value]
+            for name, value, every_value in zip(first.measures, list_means(first), list_means(every), strict=True)
         ]
         yield Finding(
             run,
             "repetitions",
             True,
             extra,
-            f"{pluralise(extra, 'document')} are repeated in the ranking of {again['query'].n_unique()} of "
+            f"{pluralise(extra, 'document')} are repeated in the ranking of {repeated['query'].n_unique()} of "
             f"{pluralise(judged.height, 'judged query')}; {_duplicate_rule_text(evidence)}",
             first_few(names),
             format_changes(first.measures[:1], list_means(first)[:1], list_means(every)[:1]),

@@ -39,10 +39,10 @@ def has_exact_bounds(measure: Measure) -> bool:
     options = dict(measure.options)
     if ":" in str(options.get("gain", "")) or options.get("of") == "eps" or float(options.get("rel", 1)) <= 0:
         return False
-    known = (
+    is_monotone = (
         measure.spec.name in SET_MEASURES | RANK_MEASURES
     )  # None of these decreases when a better document moves up.
-    return known and not (options.get("of") == "found" and measure.cutoff is not None)
+    return is_monotone and not (options.get("of") == "found" and measure.cutoff is not None)
 
 
 def with_undecided_ties(rules: Convention) -> Convention:
@@ -71,8 +71,8 @@ def rows_kept(table: pl.DataFrame, judgments: Judgments, rules: Convention) -> t
         table = table.filter(score.rank("min", descending=True).over("query") <= rules.depth)
         across = bool((table.group_by("query").len()["len"] > rules.depth).any())
     if rules.unjudged == "condensed" and not across:
-        known = judgments.frame.filter(pl.col("grade") >= 0)
-        table = table.join(known, on=["query", "doc"], how="semi", maintain_order="left")
+        judged = judgments.frame.filter(pl.col("grade") >= 0)
+        table = table.join(judged, on=["query", "doc"], how="semi", maintain_order="left")
         if rules.duplicates == "first":  # Otherwise the second occurrence would keep a rank.
             table = table.sort("score", descending=True, maintain_order=True)
             table = table.unique(["query", "doc"], keep="first", maintain_order=True)
@@ -107,14 +107,14 @@ def order_ties(judged: JudgedRanks, *, best: bool) -> JudgedRanks:
         return judged
     query, first, last = judged.query, judged.tie_first, judged.tie_last
     good = judged.grade > 0
-    place = judged.pool_position[judged.row]
+    positions = judged.pool_position[judged.row]
     rank = np.zeros(len(query), np.int64)
     for chosen, at_top in ((good, best), (~good, not best)):
-        mine = np.flatnonzero(chosen)
-        keys = (place[mine], -judged.grade[mine]) if at_top else (-place[mine], judged.grade[mine])
-        mine = mine[np.lexsort((*keys, first[mine], query[mine]))]
-        nth, size = _group_positions(query[mine], first[mine])
-        rank[mine] = first[mine] + nth if at_top else last[mine] - size + 1 + nth
+        rows = np.flatnonzero(chosen)
+        keys = (positions[rows], -judged.grade[rows]) if at_top else (-positions[rows], judged.grade[rows])
+        rows = rows[np.lexsort((*keys, first[rows], query[rows]))]
+        nth, size = _group_positions(query[rows], first[rows])
+        rank[rows] = first[rows] + nth if at_top else last[rows] - size + 1 + nth
     return _build_settled_ranks(judged, query, rank, judged.row, "best" if best else "worst")
 
 
@@ -157,8 +157,8 @@ def shuffle_ties(judged: JudgedRanks, rng: np.random.Generator) -> JudgedRanks:
     rank = first.copy()
     for start in np.flatnonzero((nth == 0) & (last > first)).tolist():
         group = slice(start, start + int(size[start]))
-        drawn = rng.choice(int(last[start] - first[start] + 1), int(size[start]), replace=False)
-        rank[group] = first[start] + drawn
+        offsets = rng.choice(int(last[start] - first[start] + 1), int(size[start]), replace=False)
+        rank[group] = first[start] + offsets
     inside = rank <= judged.retrieved[query]
     return _build_settled_ranks(judged, query[inside], rank[inside], judged.row[order][inside], "shuffled")
 
@@ -244,11 +244,11 @@ def compute_expected_means(
     Random orders are drawn if a measure has no closed form, or if `finish` must be applied to each order.
     """
     closed = [measure for measure in measures if measure.spec.averages_ties and finish is None]
-    others = [measure for measure in measures if measure not in closed]
+    sampled = [measure for measure in measures if measure not in closed]
     means = dict(zip(closed, _closed_form_means(judged, closed, rules), strict=True))
-    if others:
+    if sampled:
         means |= dict(
-            zip(others, (mean for mean, _ in sample_random_orders(judged, others, rules, finish)), strict=True)
+            zip(sampled, (mean for mean, _ in sample_random_orders(judged, sampled, rules, finish)), strict=True)
         )
     return [means[measure] for measure in measures]
 
@@ -270,11 +270,11 @@ def sample_random_orders(
     """
     rng = np.random.default_rng(0)
     every = (shuffle_ties(judged, rng) for _ in range(RANDOM_ORDERS))
-    found = [score_judged_ranks(ranks if finish is None else finish(ranks), measures, rules) for ranks in every]
+    order_scores = [score_judged_ranks(ranks if finish is None else finish(ranks), measures, rules) for ranks in every]
     out = []
     for name in map(str, measures):
-        each = np.array([scores.means[name] for scores in found])
-        values: Floats = np.mean([scores.values[name] for scores in found], axis=0)
+        each = np.array([scores.means[name] for scores in order_scores])
+        values: Floats = np.mean([scores.values[name] for scores in order_scores], axis=0)
         out.append((RandomOrderMean(values, float(each.mean()), False), each))
     return out
 

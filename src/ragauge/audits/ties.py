@@ -59,11 +59,11 @@ class TieSensitivity:
             moved |= self.best.values[name] > self.worst.values[name] + 1e-12
         return [query for query, has_moved in zip(self.worst.queries, moved.tolist(), strict=True) if has_moved]
 
-    def grid(self, **others: Sequence[float]) -> FindingTable:
+    def grid(self, **columns: Sequence[float]) -> FindingTable:
         """Build a grid of the worst, expected and best means, with further columns."""
         middle = [mean.mean for mean in self.expected]
-        figures = zip(list_means(self.worst), middle, list_means(self.best), *others.values(), strict=True)
-        names = [name.replace("_", " ") for name in others]
+        figures = zip(list_means(self.worst), middle, list_means(self.best), *columns.values(), strict=True)
+        names = [name.replace("_", " ") for name in columns]
         rows = [[str(measure), *row] for measure, row in zip(self.measures, figures, strict=True)]
         return FindingTable(["measure", "worst order", "expected", "best order", *names], rows)
 
@@ -74,23 +74,23 @@ def compute_tie_sensitivity(evidence: AuditInput, name: str, table: pl.DataFrame
     Rows that the convention removes (the query's own document, unjudged ones, those below a depth) are removed
     first. If a tie crosses the depth, its order must be decided before that, and the mean is over random orders.
     """
-    wanted = [measure for measure in evidence.measures if has_exact_bounds(measure)]
+    measures = [measure for measure in evidence.measures if has_exact_bounds(measure)]
     run = evidence.runs[name]
-    left, across = rows_kept(table, evidence.judgments, rules)
-    same = left is run.table
-    judged = evidence.judged(name if same else replace(run, table=left), rules=with_undecided_ties(rules))
+    kept_table, across = rows_kept(table, evidence.judgments, rules)
+    same = kept_table is run.table
+    judged = evidence.judged(name if same else replace(run, table=kept_table), rules=with_undecided_ties(rules))
     judged = replace(judged, answered=evidence.judged(name).answered)  # stays answered without rows
     finish = partial(truncate_ranks, rules=rules) if across else None
     worst, best = (order_ties(judged, best=best) for best in (False, True))
     if finish is not None:
         worst, best = finish(worst), finish(best)
-    middle = compute_expected_means(judged, wanted, rules, finish)
+    middle = compute_expected_means(judged, measures, rules, finish)
     return TieSensitivity(
-        count_tied_rows(left),
-        left.height,
-        wanted,
-        score_judged_ranks(worst, wanted, rules),
-        score_judged_ranks(best, wanted, rules),
+        count_tied_rows(kept_table),
+        kept_table.height,
+        measures,
+        score_judged_ranks(worst, measures, rules),
+        score_judged_ranks(best, measures, rules),
         middle,
     )
 
@@ -147,21 +147,21 @@ def _tie_order_finding(evidence: AuditInput, name: str, table: pl.DataFrame) -> 
     if returned:
         share += " as returned by the system; the run folder preserves the order of return by minimal score steps"
     elif more > 0:
-        how = "only as 32-bit floats" if rules.width == "float32" else "except for the smallest step of a double"
-        share += f", {more:,} of them {how}"
-    left = [str(measure) for measure in evidence.measures if measure not in sensitivity.measures]
-    without = f"; not computed for {', '.join(left)}" if left else ""
+        condition = "only as 32-bit floats" if rules.width == "float32" else "except for the smallest step of a double"
+        share += f", {more:,} of them {condition}"
+    omitted = [str(measure) for measure in evidence.measures if measure not in sensitivity.measures]
+    without = f"; not computed for {', '.join(omitted)}" if omitted else ""
     queries = sensitivity.queries
     if not queries:
         return Finding(
             name, "ties", False, sensitivity.tied, f"{share}, and no query's score depends on their order{without}"
         )
-    drawn = [
+    sampled = [
         str(measure)
         for measure, guess in zip(sensitivity.measures, sensitivity.expected, strict=True)
         if not guess.exact
     ]
-    about = f"; expected {', '.join(drawn)} is the mean of {RANDOM_ORDERS} random orders" if drawn else ""
+    about = f"; expected {', '.join(sampled)} is the mean of {RANDOM_ORDERS} random orders" if sampled else ""
     moved = format_changes(
         [str(sensitivity.measures[0])], list_means(sensitivity.worst)[:1], list_means(sensitivity.best)[:1]
     )
@@ -195,8 +195,8 @@ def _score_width_findings(evidence: AuditInput, name: str, table: pl.DataFrame) 
     if more <= 0:
         return
     run = evidence.runs[name]
-    kept = name if table is run.table else replace(run, table=table)
-    before, after = evidence.scores(kept), evidence.scores(kept, rules=narrow)
+    run_input = name if table is run.table else replace(run, table=table)
+    before, after = evidence.scores(run_input), evidence.scores(run_input, rules=narrow)
     gap = max(abs(a - b) for a, b in zip(list_means(before), list_means(after), strict=True))
     sensitivity = compute_tie_sensitivity(evidence, name, table, narrow)
     chosen = [str(measure) for measure in sensitivity.measures]

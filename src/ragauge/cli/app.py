@@ -106,8 +106,8 @@ def load_command(name: str) -> Any:
 def _build_schema_option(schema: str) -> Any:
     """Build the option `--schema` of a command that writes such records as JSON."""
 
-    def print_schema(wanted: bool) -> None:
-        if wanted:
+    def print_schema(is_requested: bool) -> None:
+        if is_requested:
             from ragauge.files.json_schemas import json_schema_of
 
             typer.echo(json.dumps(json_schema_of(schema), indent=1, ensure_ascii=False))
@@ -150,8 +150,8 @@ def _list_only() -> None:
     """Stand for a command whose module is not imported."""
 
 
-def _print_version(wanted: bool) -> None:
-    if wanted:
+def _print_version(is_requested: bool) -> None:
+    if is_requested:
         typer.echo(f"ragauge {__version__}")
         raise typer.Exit
 

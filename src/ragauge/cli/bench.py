@@ -232,7 +232,7 @@ def bench(  # noqa: PLR0913 - each is an option of the command
     if not sweep:
         refuse_options(context, ["quick"], "with --no-sweep, which tries no other values")
     shares = _parse_number_list(selectivity, float, "--selectivity") or (DEFAULT_SELECTIVITIES if filters else None)
-    given: dict[str, Any] = {
+    optional_settings: dict[str, Any] = {
         "k": _parse_number_list(k, int, "-k"), "metric": metric, "embedder": embedder,
         "max_vectors": max_vectors, "max_queries": max_queries, "threads": threads,
         "repeats": repeats, "clients": _parse_number_list(clients, int, "--clients"),
@@ -246,22 +246,22 @@ def bench(  # noqa: PLR0913 - each is an option of the command
         "sweep": None if sweep else False, "timeout": timeout, "seed": seed, "keep": keep or None,
         "fresh": fresh or None, "reuse": reuse or None, "remeasure": remeasure,
     }  # fmt: skip
-    settings = {name: value for name, value in given.items() if value is not None}
+    settings = {name: value for name, value in optional_settings.items() if value is not None}
     stores = store or list(DEFAULT_STORES)
     _print_duration_estimate(stores, settings)
-    place = Path(folder) if folder is not None else Path("bench") / folder_name(_results_name(data))
+    target = Path(folder) if folder is not None else Path("bench") / folder_name(_results_name(data))
     hint = (
-        f"results are saved in {shlex.quote(str(place))}; to resume, run the same command{' without --fresh' * fresh}"
+        f"results are saved in {shlex.quote(str(target))}; to resume, run the same command{' without --fresh' * fresh}"
     )
     with show_progress(hint, lines=True) as progress, dask_cluster.dask_cluster(cluster) as executor:
-        result = measure(data, stores, folder=place, executor=executor, progress=progress, **settings)
+        result = measure(data, stores, folder=target, executor=executor, progress=progress, **settings)
     if result.points:
-        with hold_folder(place):
-            written = _write_folder(result, place)
+        with hold_folder(target):
+            written = _write_folder(result, target)
         write_result([result], files, as_json=as_json, as_csv=as_csv, format_name=format_name, charts=charts)
         console.print_notes(written)
     else:
-        console.print_notes([f"nothing was measured, so nothing was written to {place}{os.sep}"])
+        console.print_notes([f"nothing was measured, so nothing was written to {target}{os.sep}"])
     for line in describe_failures(result):
         sys.stderr.write(f"error: {line}\n")
     if result.failures:
@@ -301,8 +301,8 @@ def _write_folder(result: StoreBenchmark, folder: Path) -> list[str]:
 
 def _results_name(data: str) -> str:
     """Return the name of the default results folder."""
-    place = Path(data)
-    return dataset_name(place) if place.is_dir() else place.name.partition(".")[0] or data
+    path = Path(data)
+    return dataset_name(path) if path.is_dir() else path.name.partition(".")[0] or data
 
 
 def _parse_rates(text: str | None, *, share: bool) -> tuple[float, ...] | None:
@@ -312,8 +312,8 @@ def _parse_rates(text: str | None, *, share: bool) -> tuple[float, ...] | None:
         number = part.strip().removesuffix("%")
         return number != part.strip(), float(number) / (1 if number == part.strip() else 100)
 
-    found = tuple(value for is_share, value in _parse_number_list(text, kind, "--qps") or () if is_share is share)
-    return found or None
+    rates = tuple(value for is_share, value in _parse_number_list(text, kind, "--qps") or () if is_share is share)
+    return rates or None
 
 
 def _parse_number_list(text: str | None, kind: Callable[[str], NumberT], option: str) -> tuple[NumberT, ...] | None:

@@ -154,14 +154,14 @@ def calibrate(  # noqa: PLR0913 - each is an option of the command
         raise BadInput("no labelled samples given; expected a file", hint="use `ragauge calibrate labelled.jsonl`")
     from ragauge.judging.calibration import calibrate
 
-    given: dict[str, Any] = {
+    optional_settings: dict[str, Any] = {
         "measure": measure, "replicates": replicates, "swap": swap, "max_samples": max_samples, "seed": seed,
         "threshold": threshold, "label_threshold": label_threshold, "labels": labels,
         "options": console.parse_name_values(chat_options or []), "concurrency": workers, "max_calls": max_calls,
         "max_cost": max_cost, "prices": console.parse_price(token_price) if token_price is not None else prices,
         "timeout": timeout, "verdicts": verdict_format, "confidence": confidence, "canaries": canaries or None,
     }  # fmt: skip
-    settings = cast(CalibrationOptions, {name: value for name, value in given.items() if value is not None})
+    settings = cast(CalibrationOptions, {name: value for name, value in optional_settings.items() if value is not None})
     parent = Path(reply_folder or "calibrated")
     folders = {path: None if chat == LEXICAL_JUDGE else parent / folder_name(samples_name(path)) for path in labelled}
     if dry_run:
@@ -172,10 +172,10 @@ def calibrate(  # noqa: PLR0913 - each is an option of the command
         settings["progress"] = progress
         calibrations = [calibrate(path, chat=chat, folder=folder, **settings) for path, folder in folders.items()]
     write_result(calibrations, files, as_json=as_json, as_csv=as_csv, format_name=format_name, charts=charts)
-    if stopped := next((one.stopped for one in calibrations if one.stopped), ""):
+    if stopped := next((calibration.stopped for calibration in calibrations if calibration.stopped), ""):
         sys.stderr.write(f"stopped: {stopped}; to resume, run the same command with a higher limit\n")
         raise typer.Exit(3)
-    silent = [one for one in calibrations if one.unscored and not one.scored]
+    silent = [calibration for calibration in calibrations if calibration.unscored and not calibration.scored]
     if silent and chat != LEXICAL_JUDGE:
         reason = next(iter(silent[0].unscored))
         sys.stderr.write(f"error: the judge gave no readable reply for {silent[0].dataset}; {reason}\n")

@@ -62,8 +62,8 @@ class PanelCommand(TyperCommand):
     def collect_usage_pieces(self, ctx: Any) -> list[str]:
         """Return the parts of the usage line: arguments are shown as their metavar is written."""
         pieces = super().collect_usage_pieces(ctx)
-        arguments: list[Any] = [one for one in self.params if one.param_type_name == "argument"]
-        return [*pieces[: len(pieces) - len(arguments)], *(_usage_piece(one) for one in arguments)]
+        arguments: list[Any] = [parameter for parameter in self.params if parameter.param_type_name == "argument"]
+        return [*pieces[: len(pieces) - len(arguments)], *(_usage_piece(parameter) for parameter in arguments)]
 
 
 def find_examples(command: Any) -> list[str]:
@@ -105,5 +105,7 @@ def arrange_options(command: Any) -> None:
             parameter.shell_complete = completer
     last = (len(PANELS), 0)
     command.params.sort(
-        key=lambda one: (-1, 0) if one.param_type_name == "argument" else _POSITIONS.get(longest_spelling(one), last)
+        key=lambda param: (
+            (-1, 0) if param.param_type_name == "argument" else _POSITIONS.get(longest_spelling(param), last)
+        )
     )

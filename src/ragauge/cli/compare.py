@@ -117,15 +117,15 @@ def compare(  # noqa: PLR0913 - each is an option of the command
     check_outputs(Comparisons, out or [], as_json=as_json, as_csv=as_csv, format_name=format_name)
     if as_csv or (format_name in ("csv", "latex") and not out):
         refuse_options(context, ["moved"], "with CSV and LaTeX, which do not list queries")
-    found = score_runs(files, baseline, measure, resolve_convention(convention, rel=rel, depth=depth), split=split)
-    tagged = {query: dict(values) for query, values in found.tags.items()}
+    runs = score_runs(files, baseline, measure, resolve_convention(convention, rel=rel, depth=depth), split=split)
+    tagged = {query: dict(values) for query, values in runs.tags.items()}
     if tags is not None:
         if by is None:
             raise BadInput("--tags has no effect without --by", hint="add `--by COLUMN`")
         for query, values in read_tags(tags).items():
             tagged.setdefault(query, {}).update(values)
     compared = compare_scores(
-        found, baseline=found.baseline, by=by, tags=tagged, common_queries=common_queries, count_missing=count_missing,
+        runs, baseline=runs.baseline, by=by, tags=tagged, common_queries=common_queries, count_missing=count_missing,
         test=test, correction=correction, family=family, confidence=confidence,
         interval=interval, rounds=rounds, seed=seed, margin=margin, detect=detect, power=power,
         lower_is_better=lower_is_better, higher_is_better=higher_is_better,
@@ -133,7 +133,7 @@ def compare(  # noqa: PLR0913 - each is an option of the command
     is_hidden = moved is None and len(compared.systems) > 2  # These tables would outnumber the others.
     count = DEFAULT_CHANGED_QUERIES if moved is None else moved
     report = build_report(compared, changed_queries=0 if is_hidden else count)
-    notes = [*describe_ties(found.scores.values()), *console.merge_notes(report.notes, compared.systems)]
+    notes = [*describe_ties(runs.scores.values()), *console.merge_notes(report.notes, compared.systems)]
     hint = ["--moved 3 shows the queries that rose and fell most"] if is_hidden else []
     write_result(
         [keep_changed_queries(compared, count)],

@@ -63,7 +63,7 @@ def constrain_width(pieces: Sequence[RenderableType]) -> list[RenderableType]:
     """Constrain everything to PIPE_WIDTH_CHARS if the output is a pipe."""
     from rich.constrain import Constrain
 
-    return list(pieces) if sys.stdout.isatty() else [Constrain(one, PIPE_WIDTH_CHARS) for one in pieces]
+    return list(pieces) if sys.stdout.isatty() else [Constrain(piece, PIPE_WIDTH_CHARS) for piece in pieces]
 
 
 def fold_sentences(pieces: Sequence[RenderableType]) -> list[RenderableType]:
@@ -95,11 +95,11 @@ def limit_notes(notes: Iterable[str]) -> list[str]:
     >>> limit_notes(["a", "b", "c", "d", "e"])
     ['a', 'b', 'c', '2 more notes: add --verbose']
     """
-    given = list(notes)
-    more = len(given) - MAX_NOTES
+    all_notes = list(notes)
+    more = len(all_notes) - MAX_NOTES
     if more <= 0 or VERBOSE_OPTION in _global_options:
-        return given
-    return [*given[:MAX_NOTES], f"{more} more {'note' if more == 1 else 'notes'}: add {VERBOSE_OPTION}"]
+        return all_notes
+    return [*all_notes[:MAX_NOTES], f"{more} more {'note' if more == 1 else 'notes'}: add {VERBOSE_OPTION}"]
 
 
 def set_global_options(options: Iterable[str]) -> None:
@@ -122,11 +122,11 @@ def print_warnings_as_notes() -> None:
     """Print warnings about inputs as notes instead of Python warnings."""
     usual = warnings.showwarning
 
-    def show(message: Warning | str, category: type[Warning], *place: Any, **more: Any) -> None:
+    def show(message: Warning | str, category: type[Warning], *location: Any, **more: Any) -> None:
         if issubclass(category, InputWarning):
             print_notes([str(message)])
         else:
-            usual(message, category, *place, **more)
+            usual(message, category, *location, **more)
 
     warnings.showwarning = show
 
@@ -137,20 +137,23 @@ def merge_notes(notes: Iterable[str], names: Iterable[str]) -> list[str]:
     >>> merge_notes(["a: slow", "b: slow", "done"], ["a", "b"])
     ['a, b: slow', 'done']
     """
-    known = list(names)
-    found: dict[str, list[str]] = {}
+    all_names = list(names)
+    names_by_text: dict[str, list[str]] = {}
     for note in notes:
-        name = next((one for one in known if note.startswith(f"{one}: ")), None)
+        name = next((candidate for candidate in all_names if note.startswith(f"{candidate}: ")), None)
         text = note if name is None else note.removeprefix(f"{name}: ")
-        found.setdefault(text, []).extend([] if name is None else [name])
-    return [f"{', '.join(dict.fromkeys(mine))}: {text}" if mine else text for text, mine in found.items()]
+        names_by_text.setdefault(text, []).extend([] if name is None else [name])
+    return [
+        f"{', '.join(dict.fromkeys(note_names))}: {text}" if note_names else text
+        for text, note_names in names_by_text.items()
+    ]
 
 
 def check_exclusive(given: Mapping[str, bool]) -> None:
     """Raise BadInput if more than one flag is set: `{"--json": True, "--csv": False}`."""
-    asked = [flag for flag, on in given.items() if on]
-    if len(asked) > 1:
-        raise BadInput(f"{' and '.join(asked)} are mutually exclusive", hint=f"use one of {', '.join(given)}")
+    chosen = [flag for flag, on in given.items() if on]
+    if len(chosen) > 1:
+        raise BadInput(f"{' and '.join(chosen)} are mutually exclusive", hint=f"use one of {', '.join(given)}")
 
 
 def parse_name_values(texts: Iterable[str]) -> dict[str, Any] | None:
@@ -161,16 +164,16 @@ def parse_name_values(texts: Iterable[str]) -> dict[str, Any] | None:
     >>> parse_name_values(["temperature=0", "effort=low"])
     {'temperature': 0, 'effort': 'low'}
     """
-    found: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     for text in texts:
         name, equals, value = text.partition("=")
         if not equals or not name.strip():
             raise BadInput(f"--chat-option must be NAME=VALUE, got `{text}`", hint="use `--chat-option temperature=0`")
         try:
-            found[name.strip()] = parse_json(value)
+            values[name.strip()] = parse_json(value)
         except ValueError:
-            found[name.strip()] = value
-    return found or None
+            values[name.strip()] = value
+    return values or None
 
 
 def parse_price(text: str) -> dict[str, tuple[float, ...]]:

@@ -60,13 +60,13 @@ def convert(
     for name in (from_, to):
         if name is not None:
             readers.check_format(name)
-    what = kind or _detect_file_kind(InputFile(source), from_)
-    if what == "qrels":
+    file_kind = kind or _detect_file_kind(InputFile(source), from_)
+    if file_kind == "qrels":
         writers.write_judgments(readers.read_judgments(source, format=from_), target, to)
-    elif what == "run":
+    elif file_kind == "run":
         writers.write_run(readers.read_run(source, format=from_), target, to)
     else:
-        raise BadInput(f"--kind must be qrels, run or samples, got `{what}`", hint="use `--kind run`")
+        raise BadInput(f"--kind must be qrels, run or samples, got `{file_kind}`", hint="use `--kind run`")
 
 
 def _detect_file_kind(source: InputFile, format_name: str | None) -> str:

@@ -150,7 +150,7 @@ def embedders(  # noqa: PLR0913 - each is an option of the command
     )
     if format_name == "tokenization":
         measure, convention = _tokenization_measures(measure, convention)
-    given = {
+    optional_settings = {
         "split": split,
         "max_queries": max_queries,
         "measures": measure,
@@ -171,7 +171,7 @@ def embedders(  # noqa: PLR0913 - each is an option of the command
         "rate": perturbation_rate,
         "seeds": seeds,
         "seed": seed,
-        **{name: value for name, value in given.items() if value is not None},
+        **{name: value for name, value in optional_settings.items() if value is not None},
     }
     from ragauge.embedder_study import compare_embedders
 
@@ -220,9 +220,11 @@ def _tokenization_measures(measures: list[str] | None, convention: str | None) -
     from ragauge.reports.layouts import tokenization
 
     rules = find_convention(convention or tokenization.LAYOUT_MEASURES.convention)
-    wanted = measures or list(tokenization.LAYOUT_MEASURES.measures)
-    tokenization.check_layout_measures([str(one) for one in parse_measure_names(wanted, rules)], rules.name)
-    return wanted, convention or tokenization.LAYOUT_MEASURES.convention
+    measure_names = measures or list(tokenization.LAYOUT_MEASURES.measures)
+    tokenization.check_layout_measures(
+        [str(measure) for measure in parse_measure_names(measure_names, rules)], rules.name
+    )
+    return measure_names, convention or tokenization.LAYOUT_MEASURES.convention
 
 
 def _parse_int_list(text: str | None, option: str) -> Sequence[int] | None:
@@ -236,18 +238,18 @@ def _parse_int_list(text: str | None, option: str) -> Sequence[int] | None:
     if text.strip() == "none":
         return []
     try:
-        return [int(one) for one in text.split(",")]
+        return [int(part) for part in text.split(",")]
     except ValueError:
         raise BadInput(
             f"{option} must be numbers separated by commas, or none, got `{text}`", hint=f"use `{option} 750,1500,3000`"
         ) from None
 
 
-def _parse_perturbations(given: Sequence[str] | None) -> Sequence[str] | None:
+def _parse_perturbations(texts: Sequence[str] | None) -> Sequence[str] | None:
     """Parse names of perturbations; `all` and `none` are allowed."""
-    if not given:
+    if not texts:
         return None
-    names = [name.strip() for one in given for name in one.split(",") if name.strip()]
+    names = [name.strip() for text in texts for name in text.split(",") if name.strip()]
     if names == ["none"]:
         return []
     if names == ["all"]:

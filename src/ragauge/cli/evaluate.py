@@ -156,8 +156,8 @@ class _Outputs:
     @property
     def written(self) -> list[str]:
         """Notes on the files that were written."""
-        drawn = [f"wrote the charts to {self.charts}"] if self.charts is not None else []
-        return [*(f"wrote {file}" for file in self.files if file != "-"), *drawn]
+        chart_notes = [f"wrote the charts to {self.charts}"] if self.charts is not None else []
+        return [*(f"wrote {file}" for file in self.files if file != "-"), *chart_notes]
 
     def check(self) -> None:
         """Check that the result can be written as requested, before any work."""

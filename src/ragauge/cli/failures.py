@@ -100,10 +100,10 @@ def check_whole_numbers(name: str, value: object) -> None:
     ragauge.core.errors.BadInput: -k must be at most 2,147,483,647, got 100000000000000000000
     """
     for number in value if isinstance(value, list | tuple) else (value,):
-        most = MAX_SEED if name == "seed" else MAX_COUNT
-        if isinstance(number, int) and not isinstance(number, bool) and not 0 <= number <= most:
+        limit = MAX_SEED if name == "seed" else MAX_COUNT
+        if isinstance(number, int) and not isinstance(number, bool) and not 0 <= number <= limit:
             raise BadInput(
-                f"{spell_option(name)} must be {'at least 0' if number < 0 else f'at most {most:,}'}, got {number}"
+                f"{spell_option(name)} must be {'at least 0' if number < 0 else f'at most {limit:,}'}, got {number}"
             )
 
 
@@ -152,11 +152,14 @@ def end_command(error: BaseException, *, debug: bool) -> int:
 def _print_failure(error: BaseException, *, debug: bool) -> int:
     if isinstance(error, CarriedException) and error.__cause__ is not None:
         error = error.__cause__
-    if any(isinstance(one, KeyboardInterrupt) for one in _exception_chain(error)):
+    if any(isinstance(exception, KeyboardInterrupt) for exception in _exception_chain(error)):
         return EXIT_INTERRUPTED
-    if terminated := [one for one in _exception_chain(error) if isinstance(one, TerminationSignal)]:
+    if terminated := [exception for exception in _exception_chain(error) if isinstance(exception, TerminationSignal)]:
         return int(str(terminated[0].code))
-    if any(isinstance(one, BrokenPipeError) for one in _exception_chain(error)) and _is_output_pipe_closed():
+    if (
+        any(isinstance(exception, BrokenPipeError) for exception in _exception_chain(error))
+        and _is_output_pipe_closed()
+    ):
         return EXIT_CLOSED_PIPE
     if debug:
         sys.stderr.write(redact("".join(traceback.format_exception(error))))
@@ -167,8 +170,10 @@ def _print_failure(error: BaseException, *, debug: bool) -> int:
         _print_error(message)
         return EXIT_INVALID
     # The message of a foreign error may quote its input; the report has all of it.
-    what = f"{type(error).__name__}: {excerpt(error_summary(error))}"
-    _print_error(f"unexpected error in ragauge ({what}); {'' if debug else save_report(error)}".removesuffix("; "))
+    description = f"{type(error).__name__}: {excerpt(error_summary(error))}"
+    _print_error(
+        f"unexpected error in ragauge ({description}); {'' if debug else save_report(error)}".removesuffix("; ")
+    )
     return EXIT_UNEXPECTED
 
 
@@ -179,9 +184,9 @@ def describe_os_error(error: OSError) -> str | None:
     """
     if error.errno is None or (error.filename is None and error.errno not in OS_ERROR_HINTS):
         return None
-    place = "" if error.filename is None else f"{os.fsdecode(error.filename)}: "
+    prefix = "" if error.filename is None else f"{os.fsdecode(error.filename)}: "
     hint = OS_ERROR_HINTS.get(error.errno)
-    return f"{place}{(error.strerror or error_summary(error)).lower()}" + (f"\nhint: {hint}" if hint else "")
+    return f"{prefix}{(error.strerror or error_summary(error)).lower()}" + (f"\nhint: {hint}" if hint else "")
 
 
 def save_report(error: BaseException) -> str:
@@ -220,9 +225,9 @@ def _report_folders() -> Iterator[str]:
 
 def _exception_chain(error: BaseException | None) -> Iterator[BaseException]:
     """Yield the exception and those during whose handling it was raised."""
-    seen: set[int] = set()
-    while error is not None and id(error) not in seen:
-        seen.add(id(error))
+    seen_ids: set[int] = set()
+    while error is not None and id(error) not in seen_ids:
+        seen_ids.add(id(error))
         yield error
         error = error.__cause__ or error.__context__
 

@@ -83,9 +83,9 @@ def _runs_by_name(arguments: list[str]) -> dict[str, str]:
     from ragauge.runs.input_kinds import is_run_folder, split_path_name
     from ragauge.runs.inputs import Inputs
 
-    found: list[tuple[str, str]] = []
+    named_runs: list[tuple[str, str]] = []
     for argument in arguments:
         name, path = split_path_name(argument)
-        whole = path != "-" and Path(path).is_dir() and not is_run_folder(path)
-        found += Inputs.resolve(path).single_runs.items() if whole else [(name or InputFile(path).stem, path)]
-    return dict(unique_by(found, itemgetter(0), "run", hint="give one another name: `NAME=FILE`"))
+        is_folder = path != "-" and Path(path).is_dir() and not is_run_folder(path)
+        named_runs += Inputs.resolve(path).single_runs.items() if is_folder else [(name or InputFile(path).stem, path)]
+    return dict(unique_by(named_runs, itemgetter(0), "run", hint="give one another name: `NAME=FILE`"))

@@ -117,25 +117,27 @@ def fuse(  # noqa: PLR0913 - each is an option of the command
         if form is None:
             writers.format_from_path(target)  # fails before any file is read
     spec = parse_spec(method, "fusion method")
-    how = find_method(spec.name)
-    scale = find_normalisation(norm or default_norm(how.name)).name
+    fusion_method = find_method(spec.name)
+    scale = find_normalisation(norm or default_norm(fusion_method.name)).name
     params = _merge_weights(spec.options, weights)
     if qrels is None:
-        how.check_parameters(params, len(runs))  # fails before any file is read
+        fusion_method.check_parameters(params, len(runs))  # fails before any file is read
     elif params:
         raise BadInput(
-            "--tune chooses the parameters itself", hint=f"remove --weights, and write `--method {how.name}`"
+            "--tune chooses the parameters itself", hint=f"remove --weights, and write `--method {fusion_method.name}`"
         )
-    found = read_runs(runs)
-    lists = list(found.values())
-    lines = _describe_fusion(how, scale, {} if qrels else how.check_parameters(params, len(runs)), found)
+    runs_by_name = read_runs(runs)
+    lists = list(runs_by_name.values())
+    lines = _describe_fusion(
+        fusion_method, scale, {} if qrels else fusion_method.check_parameters(params, len(runs)), runs_by_name
+    )
     if qrels is None:
-        fused = fuse_runs(lists, how.name, scale, depth=depth, **params)
+        fused = fuse_runs(lists, fusion_method.name, scale, depth=depth, **params)
     else:
-        chosen = tune(qrels, found, how.name, scale, measure, folds=folds, seed=seed, depth=depth)
+        chosen = tune(qrels, runs_by_name, fusion_method.name, scale, measure, folds=folds, seed=seed, depth=depth)
         fused = chosen.run
         lines += _describe_tuning(chosen, measure)
-    fused_run = build_fused_run(fused, how.name, found)
+    fused_run = build_fused_run(fused, fusion_method.name, runs_by_name)
     for target in targets:
         writers.write_run(fused_run, target, form)
     console.print_notes(console.limit_notes(lines))
@@ -143,17 +145,17 @@ def fuse(  # noqa: PLR0913 - each is an option of the command
 
 def _merge_weights(params: Mapping[str, Any], weights: str | None) -> dict[str, Any]:
     """Add the weights of `--weights` to the parameters of the method; a single weight is a list, too."""
-    given = {
+    parameters = {
         name: [value] if name == "weights" and isinstance(value, int | float) else value
         for name, value in params.items()
     }
     if weights is None:
-        return given
-    if "weights" in given:
+        return parameters
+    if "weights" in parameters:
         raise BadInput("--weights and the weights of --method are mutually exclusive", hint="remove one of them")
     try:
         # System specifications separate values by +, so it is accepted here too.
-        return {**given, "weights": [float(part) for part in weights.replace("+", ",").split(",")]}
+        return {**parameters, "weights": [float(part) for part in weights.replace("+", ",").split(",")]}
     except ValueError:
         raise BadInput(
             f"--weights must be numbers separated by commas, got `{weights}`", hint="use `--weights 0.7,0.3`"
@@ -161,11 +163,11 @@ def _merge_weights(params: Mapping[str, Any], weights: str | None) -> dict[str, 
 
 
 def _describe_fusion(
-    how: FusionMethod, norm: str, params: Mapping[str, Any], runs: Mapping[str, ScoresByQuery]
+    method: FusionMethod, norm: str, params: Mapping[str, Any], runs: Mapping[str, ScoresByQuery]
 ) -> list[str]:
     queries = len({query for run in runs.values() for query in run})
-    given = f"({format_params(params)})" if format_params(params) else ""
-    lines = [f"{how.name}{given}, norm {norm}: {pluralise(len(runs), 'run')}, {pluralise(queries, 'query')}"]
+    params_text = f"({format_params(params)})" if format_params(params) else ""
+    lines = [f"{method.name}{params_text}, norm {norm}: {pluralise(len(runs), 'run')}, {pluralise(queries, 'query')}"]
     for name, missing in zip(runs, missing_queries(list(runs.values())), strict=True):
         if missing:
             lines.append(

@@ -178,16 +178,16 @@ def gain(  # noqa: PLR0913 - each is an option of the command
     print_unread_notes(before, after, add)
 
 
-def _parse_measure_weights(given: list[str] | None) -> dict[str, float] | None:
+def _parse_measure_weights(texts: list[str] | None) -> dict[str, float] | None:
     """Parse the measures and their weights.
 
     >>> _parse_measure_weights(["recall@10=0.5", "ndcg(gain=exp)@10=1"])
     {'recall@10': 0.5, 'ndcg(gain=exp)@10': 1.0}
     """
-    if not given:
+    if not texts:
         return None
     weights: list[tuple[str, float]] = []
-    for text in given:
+    for text in texts:
         name, equals, value = text.rpartition("=")
         try:
             weight = float(value) if equals else None

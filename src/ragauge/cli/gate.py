@@ -108,7 +108,7 @@ def gate(  # noqa: PLR0913 - each is an option of the command
         raise BadInput("--junit cannot write to standard output", hint="name a file: `--junit gate.xml`")
     if junit is not None:
         check_writable(junit)
-    given = {
+    optional_settings = {
         "baseline": baseline,
         "alpha": alpha,
         "correction": correction,
@@ -122,7 +122,7 @@ def gate(  # noqa: PLR0913 - each is an option of the command
     }
     try:
         settings: dict[str, Any] = {"rules": []} if rules is None else read_gate_file(rules)
-        settings.update({name: value for name, value in given.items() if value is not None})
+        settings.update({name: value for name, value in optional_settings.items() if value is not None})
         settings["rules"] = [*settings["rules"], *(rule or [])]
         settings["convention"] = resolve_convention(convention or settings.get("convention", "default"), rel=rel)
         qrels = files[0] if len(files) > 1 else None

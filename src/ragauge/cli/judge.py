@@ -160,7 +160,7 @@ def judge(  # noqa: PLR0913 - each is an option of the command
         )
     if token_price is not None and prices is not None:
         raise BadInput("--token-price and --prices are mutually exclusive", hint="remove one of them")
-    given: dict[str, Any] = {
+    optional_settings: dict[str, Any] = {
         "convention": find_convention(convention), "embedder": embedder,
         "questions": questions, "concurrency": workers, "timeout": timeout, "retries": retries,
         "max_calls": max_calls, "max_cost": max_cost,
@@ -169,7 +169,7 @@ def judge(  # noqa: PLR0913 - each is an option of the command
         "replicate": replicate, "confidence": confidence, "max_samples": max_samples, "k": k, "answers": answers,
         "options": console.parse_name_values(chat_options or []), "name": samples_name(samples),
     }  # fmt: skip
-    settings = cast(JudgingOptions, {name: value for name, value in given.items() if value is not None})
+    settings = cast(JudgingOptions, {name: value for name, value in optional_settings.items() if value is not None})
     if chat is None and is_kind(samples, InputKind.JUDGED):
         accepted = ("measure", "convention", "confidence", "out", "as_json", "as_csv", "format_name", "charts")
         hint = "--chat judges again; without it, the saved verdicts are scored again"

@@ -248,8 +248,8 @@ def _systems_table(results: Mapping[str, _KRangeResult], settings: _KRangeSettin
 
 def _data_table(results: Mapping[str, _KRangeResult]) -> Table:
     """Build the table for CSV: one row per system and k."""
-    found = dict.fromkeys(name for result in results.values() for row in result.rows for name in row)
-    names = [name for name in found if name not in ("k", "value")]
+    keys = dict.fromkeys(name for result in results.values() for row in result.rows for name in row)
+    names = [name for name in keys if name not in ("k", "value")]
     columns = [Column(name) for name in ("system", "k", *names, "enough")]
     rows = [
         [system, row["k"], *(row.get(name) for name in names), row["k"] == result.advice.k]

@@ -98,7 +98,7 @@ def _find_measure_spec(name: str) -> MeasureSpec | AnswerSpec:
         except LookupError:
             aliases = [
                 *answers.ANSWER_ALIASES,
-                *(alias for one in MEASURE_REGISTRY.values() for alias in (one.name, *one.aliases)),
+                *(alias for spec in MEASURE_REGISTRY.values() for alias in (spec.name, *spec.aliases)),
             ]
             raise UnknownName("measure", name, aliases, hint="list all with `ragauge measures`") from None
     return parse_measure(name).spec

@@ -28,13 +28,13 @@ def given_options(context: typer.Context) -> dict[str, str]:
 
     The values are their longest spellings (`--baseline`), or that of the negative form (`--no-audit`) if given.
     """
-    found = {}
+    spellings = {}
     for parameter in context.command.params:
         source = context.get_parameter_source(parameter.name or "")
         if parameter.param_type_name == "option" and source is not None and source.name != "DEFAULT":
             is_negated = parameter.secondary_opts and context.params.get(str(parameter.name)) is False
-            found[str(parameter.name)] = max(parameter.secondary_opts if is_negated else parameter.opts, key=len)
-    return found
+            spellings[str(parameter.name)] = max(parameter.secondary_opts if is_negated else parameter.opts, key=len)
+    return spellings
 
 
 def allow_only_options(context: typer.Context, allowed: Iterable[str], what: str, *, hint: str | None = None) -> None:
@@ -42,16 +42,16 @@ def allow_only_options(context: typer.Context, allowed: Iterable[str], what: str
 
     Options are given by parameter name.
     """
-    kept = set(allowed)
-    wrong = [spelling for name, spelling in given_options(context).items() if name not in kept]
-    if wrong:
+    allowed_names = set(allowed)
+    refused = [spelling for name, spelling in given_options(context).items() if name not in allowed_names]
+    if refused:
         spellings = {parameter.name: max(parameter.opts, key=len) for parameter in context.command.params}
-        expected = ", ".join(spellings[name] for name in spellings if name in kept) or "no other option"
+        expected = ", ".join(spellings[name] for name in spellings if name in allowed_names) or "no other option"
         raise BadInput(
-            f"{_join_option_names(wrong)} {'does' if len(wrong) == 1 else 'do'} not apply to {what}; expected "
+            f"{_join_option_names(refused)} {'does' if len(refused) == 1 else 'do'} not apply to {what}; expected "
             f"{expected}, "
-            f"got {' '.join(wrong)}",
-            hint=hint or f"remove {_join_option_names(wrong)}",
+            f"got {' '.join(refused)}",
+            hint=hint or f"remove {_join_option_names(refused)}",
         )
 
 
@@ -60,12 +60,12 @@ def refuse_options(context: typer.Context, options: Iterable[str], what: str, *,
 
     Options are given by parameter name.
     """
-    given = given_options(context)
-    wrong = [given[name] for name in options if name in given]
-    if wrong:
+    given_spellings = given_options(context)
+    refused = [given_spellings[name] for name in options if name in given_spellings]
+    if refused:
         raise BadInput(
-            f"{_join_option_names(wrong)} {'has' if len(wrong) == 1 else 'have'} no effect {what}",
-            hint=hint or f"remove {_join_option_names(wrong)}",
+            f"{_join_option_names(refused)} {'has' if len(refused) == 1 else 'have'} no effect {what}",
+            hint=hint or f"remove {_join_option_names(refused)}",
         )
 
 
@@ -74,13 +74,15 @@ def require_any_option(context: typer.Context, needs: Mapping[str, Iterable[str]
 
     Options are given by parameter name.
     """
-    given = given_options(context)
+    given_spellings = given_options(context)
     spellings = {str(parameter.name): max(parameter.opts, key=len) for parameter in context.command.params}
-    for name, others in needs.items():
-        wanted = list(others)
-        if name in given and not any(other in given for other in wanted):
-            expected = _join_option_names([spellings[other] for other in wanted], "or")
-            raise BadInput(f"{given[name]} has no effect without {expected}", hint=f"add {expected}, or remove it")
+    for name, alternatives in needs.items():
+        required = list(alternatives)
+        if name in given_spellings and not any(option in given_spellings for option in required):
+            expected = _join_option_names([spellings[option] for option in required], "or")
+            raise BadInput(
+                f"{given_spellings[name]} has no effect without {expected}", hint=f"add {expected}, or remove it"
+            )
 
 
 def _join_option_names(names: list[str], joint: str = "and") -> str:

@@ -33,8 +33,8 @@ def check_positive(parameter: typer.CallbackParam, value: int | None) -> int | N
 
 def resolve_convention(name: str, *, rel: float | None = None, depth: int | None = None) -> Convention:
     """Return the convention of `-C`, with the values of `--rel` and `--depth` if given."""
-    given = {"rel": rel, "depth": depth}
-    return find_convention(name).but(**{option: value for option, value in given.items() if value is not None})
+    overrides = {"rel": rel, "depth": depth}
+    return find_convention(name).but(**{option: value for option, value in overrides.items() if value is not None})
 
 
 def measures_option(default: str, text: str = "Measures, e.g. ndcg@10,map; `ragauge measures` lists all.") -> Any:

@@ -130,8 +130,10 @@ def write_result(
         progress(Progress("writing"))
         write_results(results, files, format_name, charts)
     missing = describe_omitted(dropped, "-o report.html")
-    drawn = [f"wrote the charts to {charts}"] if charts is not None else []
-    console.print_notes([*console.limit_notes(report.notes), *missing, *(f"wrote {file}" for file in files), *drawn])
+    chart_notes = [f"wrote the charts to {charts}"] if charts is not None else []
+    console.print_notes(
+        [*console.limit_notes(report.notes), *missing, *(f"wrote {file}" for file in files), *chart_notes]
+    )
 
 
 def print_report(report: Report) -> list[str]:

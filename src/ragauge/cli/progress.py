@@ -114,11 +114,11 @@ class ProgressDisplay:
             self._draw_row("step", step, fit_step(step.subject, step.action), rate, restart=is_new)
 
     def _show_overall(self, progress: Progress) -> None:
-        left = self._format_time_left(progress)
+        time_left = self._format_time_left(progress)
         if self._live is not None:
-            self._draw_row("overall", progress, progress.action, left)
-        elif self._prints_lines and left and progress.done < progress.total:
-            self._print_line(f"{progress.action}: {progress.done} of {progress.total} done, {left}")
+            self._draw_row("overall", progress, progress.action, time_left)
+        elif self._prints_lines and time_left and progress.done < progress.total:
+            self._print_line(f"{progress.action}: {progress.done} of {progress.total} done, {time_left}")
 
     def _draw_row(self, row: str, progress: Progress, text: str, note: str, *, restart: bool = False) -> None:
         total = progress.total or None
@@ -139,8 +139,8 @@ class ProgressDisplay:
         now = time.monotonic()
         if self._overall_began is None:
             self._overall_began = now
-        left = progress.total - progress.done
-        seconds = (now - self._overall_began) / progress.done * left if progress.done else 0.0
+        n_left = progress.total - progress.done
+        seconds = (now - self._overall_began) / progress.done * n_left if progress.done else 0.0
         return f"about {format_duration(seconds)} left" if seconds >= MIN_ESTIMATED_S else ""
 
 

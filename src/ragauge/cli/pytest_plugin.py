@@ -19,8 +19,8 @@ def ragauge_gate() -> Callable[..., Gate]:
         __tracebackhide__ = True
         from ragauge.gates import gate  # imported on use: pytest loads this plugin at every start
 
-        found = gate(run, rules, **settings)
-        found.raise_if_failed()
-        return found
+        result = gate(run, rules, **settings)
+        result.raise_if_failed()
+        return result
 
     return hold

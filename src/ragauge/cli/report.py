@@ -139,14 +139,14 @@ def report(  # noqa: PLR0913 - each is an option of the command
             hint="remove --format; the ending of each file decides, e.g. `-o report.html -o report.json`",
         )
     check_output_libraries(out or [], charts)
-    targets = [] if out is None else [one for one in out if one != "-"]  # without a file, it is printed anyway
+    targets = [] if out is None else [path for path in out if path != "-"]  # without a file, it is printed anyway
     if out and len(targets) < len(out) and form is None:
         raise BadInput("no format given for standard output", hint="add `--format json`, `--format csv` or another one")
     if len(files) == 1 and (benchmark := find_benchmark_file(files[0])) is not None:
         allow_only_options(context, (*STORED_RESULT_OPTIONS, "convention"), "a benchmark that `bench` wrote")
         _report_stored_results([benchmark], targets, form, charts, convention)
         return
-    if all(registry.is_result_file(one) for one in files):
+    if all(registry.is_result_file(path) for path in files):
         allow_only_options(context, STORED_RESULT_OPTIONS, f"results of {', '.join(registry.STORED_RESULT_COMMANDS)}")
         folder = Path(files[0]).parent if len(files) == 1 and form == "tokenization" else None
         try:
@@ -173,13 +173,13 @@ def report(  # noqa: PLR0913 - each is an option of the command
     if measure is not None:
         options["measures"] = measure
     with show_progress() as progress:
-        found = make_report(files, targets, format=form, charts=charts, progress=progress, **options)
+        overview = make_report(files, targets, format=form, charts=charts, progress=progress, **options)
     if form is not None and not targets:
-        console.write_data(OUTPUT_FORMATS[format_for_path("", form, OUTPUT_FORMATS)].write([found]), nl=False)
+        console.write_data(OUTPUT_FORMATS[format_for_path("", form, OUTPUT_FORMATS)].write([overview]), nl=False)
     if targets or form is not None or charts is not None:
-        console.print_notes([*_overview_notes(found), *_describe_written_files(targets, charts)])
+        console.print_notes([*_overview_notes(overview), *_describe_written_files(targets, charts)])
     else:
-        print_overview(found)
+        print_overview(overview)
 
 
 def print_overview(found: Overview) -> None:
@@ -190,9 +190,9 @@ def print_overview(found: Overview) -> None:
     console.print_notes([*notes, *omitted, "next: the same command with -o report.html"])
 
 
-def _overview_notes(found: Overview) -> list[str]:
-    ties = describe_ties(entry.scores for entry in found.entries.values())
-    return [*console.merge_notes(found.notes, found.entries), *ties]
+def _overview_notes(overview: Overview) -> list[str]:
+    ties = describe_ties(entry.scores for entry in overview.entries.values())
+    return [*console.merge_notes(overview.notes, overview.entries), *ties]
 
 
 def _report_judged(folder: str, targets: list[str], form: str | None, charts: str | None) -> None:
@@ -229,9 +229,9 @@ def _report_results(
 
 
 def _check_not_source(read: set[Path], targets: list[str]) -> None:
-    for one in targets:
-        if Path(one).resolve() in read:
-            raise BadInput("this file is read", file=one, hint="give the output another name")
+    for target in targets:
+        if Path(target).resolve() in read:
+            raise BadInput("this file is read", file=target, hint="give the output another name")
 
 
 def _describe_written_files(files: list[str], charts: str | None) -> list[str]:

@@ -156,21 +156,21 @@ def run(  # noqa: PLR0913 - each is an option of the command
         )
     else:
         settings.update(dataset=what, systems={})
-    known = settings["systems"]
+    file_systems = settings["systems"]
     if system:
-        settings["systems"] = parse_systems(system, known)
-    given = {
+        settings["systems"] = parse_systems(system, file_systems)
+    optional_settings = {
         "measures": measure, "k": k, "baseline": baseline, "repeats": repeats, "warmup": warmup, "workers": workers,
         "timeout": timeout, "retries": retries, "convention": convention, "out": folder, "split": split,
         "max_queries": max_queries, "dataset": dataset or None, "threads": threads,
     }  # fmt: skip
-    settings.update({name: value for name, value in given.items() if value is not None})
+    settings.update({name: value for name, value in optional_settings.items() if value is not None})
     if not settings["systems"]:
         raise BadInput(
             "no system given; expected at least one --system",
             hint="add `--system bm25`; list all with `ragauge systems`",
         )
-    resolve_baseline(settings, known, given=baseline is not None)
+    resolve_baseline(settings, file_systems, given=baseline is not None)
     if "out" not in settings:
         named = Path(what).stem if what.endswith((".toml", ".jsonl")) else dataset_name(Path(what))
         settings["out"] = Path("runs") / folder_name(named)
@@ -191,8 +191,8 @@ def run(  # noqa: PLR0913 - each is an option of the command
         if several:
             _run_each_dataset(settings, outputs, changed_options=changed_options, by=by, save_to=save_to)
         else:
-            found = run_with_progress(settings, changed_options=changed_options)
-            finish_experiment(found, outputs, by=by, save_to=save_to)
+            experiment = run_with_progress(settings, changed_options=changed_options)
+            finish_experiment(experiment, outputs, by=by, save_to=save_to)
 
 
 @dataclass(frozen=True)
@@ -250,7 +250,7 @@ def _run_each_dataset(
     folder = Path(settings["out"])
     named = datasets_by_name(settings["dataset"])
     places = {name: folder_name(name) for name in named}
-    seen: dict[str, Overview] = {}
+    overviews: dict[str, Overview] = {}
     failures: list[RagaugeError] = []
     absent: dict[str, str] = {}
     tags: set[str] = set()
@@ -258,41 +258,41 @@ def _run_each_dataset(
     for name, dataset in named.items():
         sys.stderr.write(f"{one_line(name)}\n")
         try:
-            found = run_with_progress(
+            experiment = run_with_progress(
                 {**settings, "dataset": dataset, "out": folder / places[name]}, changed_options=changed_options
             )
-            if seen and prints_tables:
+            if overviews and prints_tables:
                 console.print_tables("")
-            own = list_tags(found)
+            own = list_tags(experiment)
             tags |= own
             if by is not None and canonical_tag(by, own) not in own:
                 note = f"not split by {by}: the queries have no such tag (there are {', '.join(sorted(own)) or 'none'})"
-                found = replace(found, notes=[*found.notes, note])
-            seen[name] = _write_and_print_report(
-                found,
+                experiment = replace(experiment, notes=[*experiment.notes, note])
+            overviews[name] = _write_and_print_report(
+                experiment,
                 prints_tables=prints_tables,
                 by=by if by and canonical_tag(by, own) in own else None,
-                explained=not seen,
+                explained=not overviews,
             )
-            if save_to is not None and not _failed_systems(found):
-                save_experiment_baseline(found, Path(save_to) / places[name])
+            if save_to is not None and not _failed_systems(experiment):
+                save_experiment_baseline(experiment, Path(save_to) / places[name])
         except RagaugeError as error:
             absent[name] = error.message
             failures.append(_prefix_error(name, error))
             continue
-        failures += [_prefix_error(name, error) for error in _failed_systems(found)]
-    if not seen:
+        failures += [_prefix_error(name, error) for error in _failed_systems(experiment)]
+    if not overviews:
         raise failures[0]
     if by is not None and canonical_tag(by, tags) not in tags:
         failures.append(UnknownName("tag", by, tags, hint=f"choose one of {', '.join(sorted(tags)) or 'none'}"))
-    study = DatasetOverviews(folder.resolve().name, seen, absent, {name: places[name] for name in seen})
+    study = DatasetOverviews(folder.resolve().name, overviews, absent, {name: places[name] for name in overviews})
     notes = _write_results(study, {"report.md": "markdown", "summary.csv": "csv"}, folder)
-    compact = replace(study, overviews={name: one.without_queries() for name, one in seen.items()})
+    compact = replace(study, overviews={name: result.without_queries() for name, result in overviews.items()})
     notes += outputs.write(study, compact)
     if prints_tables:
         console.print_tables("")
         report = registry.build_reports([study])[0]
-        more = list_measures(seen)[MAX_OPEN_MEASURES:]
+        more = list_measures(overviews)[MAX_OPEN_MEASURES:]
         further = [f"summary.csv and report.md also have {', '.join(more)}"] if more else []
         notes = [*report.notes, *describe_omitted(print_report(report), "report.md"), *notes, *further]
     files = "report.md, summary.csv" + ", report.html" * (folder / "report.html").exists()
@@ -325,12 +325,12 @@ def finish_experiment(
 ) -> None:
     """Write the report next to the runs and to the requested files, print it, and save a baseline if requested."""
     prints_tables = outputs.printed_format is None
-    seen = _write_and_print_report(
+    result = _write_and_print_report(
         experiment, prints_tables=prints_tables, by=by, audited=audited, next_steps=next_steps
     )
     if save_to is not None and not _failed_systems(experiment):
         save_experiment_baseline(experiment, Path(save_to))
-    console.print_notes(outputs.write(seen, seen.without_queries()))
+    console.print_notes(outputs.write(result, result.without_queries()))
     _exit_with_failures(_failed_systems(experiment))
 
 
@@ -349,17 +349,17 @@ def _write_and_print_report(
     """
     folder = experiment.folder or Path()
     by = None if by is None else canonical_tag(by, list_tags(experiment))
-    seen = overview(experiment, by=by or (), audited=audited)
+    result = overview(experiment, by=by or (), audited=audited)
     files = {"report.md": "markdown", "summary.csv": "csv", "scores.csv": "queries"}
-    missing_page = _write_results(seen, files, folder)
+    missing_page = _write_results(result, files, folder)
     notes = [
         *console.merge_notes(experiment.notes, experiment.runs),
-        *(describe_tables(seen) if explained else ()),
+        *(describe_tables(result) if explained else ()),
     ]
-    dropped = print_report(_add_groups(build_report(seen), seen, by)) if prints_tables else []
+    dropped = print_report(_add_groups(build_report(result), result, by)) if prints_tables else []
     page = ", report.html" * (folder / "report.html").exists()
-    if next_steps is None and seen.baseline is not None:
-        next_steps = f"ragauge compare {shlex.quote(str(folder))} -b {shlex.quote(seen.baseline)}"
+    if next_steps is None and result.baseline is not None:
+        next_steps = f"ragauge compare {shlex.quote(str(folder))} -b {shlex.quote(result.baseline)}"
     console.print_notes(
         [
             *console.limit_notes(notes),
@@ -371,14 +371,14 @@ def _write_and_print_report(
             *([] if next_steps is None else [f"next: {next_steps}"]),
         ]
     )
-    return seen
+    return result
 
 
-def _add_groups(report: Report, seen: Overview, by: str | None) -> Report:
+def _add_groups(report: Report, result: Overview, by: str | None) -> Report:
     """Add the table of the means by group of queries, if a tag was requested."""
     if by is None:
         return report
-    table = build_strata_table(seen, by)
+    table = build_strata_table(result, by)
     return replace(report, sections=[*report.sections, Section("groups", table.title, [table])])
 
 
@@ -389,17 +389,19 @@ def _describe_other_runs(experiment: Experiment) -> list[str]:
     """
     if experiment.folder is None:
         return []
-    mine = [folder_name(name) for name in experiment.runs]
+    own_folders = [folder_name(name) for name in experiment.runs]
     about = next(iter(experiment.runs.values())).manifest
-    others = []
-    for place in sorted(one for one in experiment.folder.iterdir() if one.name not in mine and is_complete(one)):
-        if all(manifest_value(place, key) == about.get(key) for key in ("dataset", "plan")):
-            others.append(str(manifest_value(place, "system")["name"]))
-    if not others:
+    other_names = []
+    for run_folder in sorted(
+        path for path in experiment.folder.iterdir() if path.name not in own_folders and is_complete(path)
+    ):
+        if all(manifest_value(run_folder, key) == about.get(key) for key in ("dataset", "plan")):
+            other_names.append(str(manifest_value(run_folder, "system")["name"]))
+    if not other_names:
         return []
     folder = experiment.folder
     return [
-        f"the report is of {', '.join(experiment.runs)} alone; {folder} also has {', '.join(others)}: "
+        f"the report is of {', '.join(experiment.runs)} alone; {folder} also has {', '.join(other_names)}: "
         f"`ragauge report {shlex.quote(str(folder))}` shows all"
     ]
 

@@ -55,8 +55,8 @@ def parse_systems(given: list[str], known: Mapping[str, Any]) -> dict[str, Any]:
         name = name or text
         unique_by([*named, name], str, "system", hint=f"give one another name: `--system other={description}`")
         named[name] = known[text] if text in known else _load_user_system(description) if is_own else description
-    others = {name: one for name, one in known.items() if name not in named}
-    return {name: _inline_subsystems(one, others) for name, one in named.items()}
+    other_systems = {name: system for name, system in known.items() if name not in named}
+    return {name: _inline_subsystems(system, other_systems) for name, system in named.items()}
 
 
 def _load_user_system(description: str) -> Any:
@@ -65,30 +65,33 @@ def _load_user_system(description: str) -> Any:
     The option `id` of a function is the field of its hits that has the document id.
     """
     spec = parse_spec(description)
-    thing = plugins.import_user_object(spec.name)
-    if isinstance(thing, type):
-        return replace(spec, factory=thing)
+    user_object = plugins.import_user_object(spec.name)
+    if isinstance(user_object, type):
+        return replace(spec, factory=user_object)
     if unknown := next((name for name in spec.options if name != "id"), None):
         raise BadInput(f"`{spec.name}` has no option `{unknown}`", hint="use only the option `id` of a function")
-    return adapt_retriever(thing, id=str(spec.options["id"])) if "id" in spec.options else thing
+    return adapt_retriever(user_object, id=str(spec.options["id"])) if "id" in spec.options else user_object
 
 
-def _inline_subsystems(system: Any, others: Mapping[str, Any], above: tuple[str, ...] = ()) -> Any:
-    """Replace the names of `others` in a system by their specifications.
+def _inline_subsystems(system: Any, systems: Mapping[str, Any], above: tuple[str, ...] = ()) -> Any:
+    """Replace the names of `systems` in a system by their specifications.
 
     The others are systems of the file that are not run themselves.
     """
 
-    def meant(name: Any) -> Any:
-        if not isinstance(name, str) or name not in others:
+    def resolve_name(name: Any) -> Any:
+        if not isinstance(name, str) or name not in systems:
             return name
         if name in above:
             raise BadInput(f"the system `{name}` contains itself")
-        return _inline_subsystems(others[name], others, (*above, name))
+        return _inline_subsystems(systems[name], systems, (*above, name))
 
     if not isinstance(system, Spec):
         return system
     names = {name for part in retriever_parts(system) for name in (part.option, part.parameter)}
     inner = {key: system.options[key] for key in system.options if key in names}
-    found = {key: [meant(one) for one in it] if isinstance(it, list) else meant(it) for key, it in inner.items()}
-    return replace(system, options={**system.options, **found})
+    inlined = {
+        key: [resolve_name(item) for item in value] if isinstance(value, list) else resolve_name(value)
+        for key, value in inner.items()
+    }
+    return replace(system, options={**system.options, **inlined})

@@ -161,12 +161,12 @@ def stress(  # noqa: PLR0913 - each is an option of the command
 
 def _resolve_stores(named: Sequence[str]) -> list[str]:
     """Resolve store names, and check their libraries and options."""
-    known = plugins.plugin_names("document_stores")
-    wanted = [store for name in named for store in (known if name == "all" else [name])]
-    if not wanted:
-        raise BadInput("no store given", hint=f"add `--store {known[0]}`, or `--store all`")
+    known_stores = plugins.plugin_names("document_stores")
+    requested = [store for name in named for store in (known_stores if name == "all" else [name])]
+    if not requested:
+        raise BadInput("no store given", hint=f"add `--store {known_stores[0]}`, or `--store all`")
     check_libraries([name for name in named if name != "all" and ":" not in name])
-    stores = [resolve_store_name(store) for store in dict.fromkeys(wanted)]
+    stores = [resolve_store_name(store) for store in dict.fromkeys(requested)]
     check_options(stores)
     return stores
 

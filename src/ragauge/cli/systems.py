@@ -37,8 +37,8 @@ def systems(
         if name in (None, plugin)
     ]
     if not selected:
-        known = [plugin for family in plugins.BUILTIN_PLUGINS for plugin in plugins.plugin_names(family)]
-        raise UnknownName("system", str(name), known, hint="list all with `ragauge systems`")
+        known_plugins = [plugin for family in plugins.BUILTIN_PLUGINS for plugin in plugins.plugin_names(family)]
+        raise UnknownName("system", str(name), known_plugins, hint="list all with `ragauge systems`")
     if name is not None and not (as_json or as_csv):
         for family, plugin in selected:
             _print_plugin(family, plugin)

@@ -28,17 +28,19 @@ TrialScores = Scores | Sequence[Scores] | Mapping[str, Scores]
 
 def describe_ties(systems: Iterable[TrialScores]) -> list[str]:
     """Return a note if the order of tied scores changes a printed digit of a mean."""
-    trials = [one for system in systems for one in _list_trials(system)]
-    spans = [span for one in trials for span in _tie_spans(one) if format_score(span.low) != format_score(span.high)]
+    trials = [trial for system in systems for trial in _list_trials(system)]
+    spans = [
+        span for trial in trials for span in _tie_spans(trial) if format_score(span.low) != format_score(span.high)
+    ]
     if not spans:
         return []
     widest = max(spans, key=lambda span: span.high - span.low)
     runs = dict.fromkeys(span.run for span in spans)
-    others = f" ({len(runs)} runs have such ties)" if len(runs) > 1 else ""
+    runs_text = f" ({len(runs)} runs have such ties)" if len(runs) > 1 else ""
     return [
         f"ties: {widest.measure} of {widest.run} is between {format_score(widest.low)} and "
         f"{format_score(widest.high)}, depending on "
-        f"the order of documents with equal scores{others}; `ragauge audit` shows every measure"
+        f"the order of documents with equal scores{runs_text}; `ragauge audit` shows every measure"
     ]
 
 
@@ -55,7 +57,9 @@ def _tie_spans(scores: Scores) -> list[_TieSpan]:
         return []
     from ragauge.audits.tie_orders import has_exact_bounds, order_ties  # only runs with ties need the audit
 
-    measures = [one for name in scores.measures for one in parse_measure_names([name]) if has_exact_bounds(one)]
+    measures = [
+        measure for name in scores.measures for measure in parse_measure_names([name]) if has_exact_bounds(measure)
+    ]
     undecided = replace(judged, tie_first=first, tie_last=last, _relevant={})
     worst, best = (
         score_judged_ranks(order_ties(undecided, best=best), measures, rules).means for best in (False, True)

@@ -27,9 +27,11 @@ def describe_usage_error(error: Any) -> BadInput:
 
 
 def _describe_unknown_option(error: Any, path: str) -> BadInput:
-    spellings = [name for one in error.ctx.command.params for name in (*one.opts, *one.secondary_opts)]
-    near = suggest_name(error.option_name, [name for name in spellings if name.startswith("-")])
-    hint = guess_first(near, f"list all options with `{path} --help`")
+    spellings = [
+        name for parameter in error.ctx.command.params for name in (*parameter.opts, *parameter.secondary_opts)
+    ]
+    suggestion = suggest_name(error.option_name, [name for name in spellings if name.startswith("-")])
+    hint = guess_first(suggestion, f"list all options with `{path} --help`")
     return BadInput(f"unknown option {error.option_name}", hint=hint)
 
 

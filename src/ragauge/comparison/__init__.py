@@ -69,61 +69,67 @@ def compare(
         raise BadInput(
             "common_queries and count_missing are mutually exclusive", hint="remove --common-queries or --count-missing"
         )
-    known = _score_if_files(scores, baseline, measures)
-    if known is not None:
-        scores, baseline, measures = known.scores, known.baseline, known.measures
-        tags = {**known.tags, **(tags or {})}
+    scored_runs = _score_if_files(scores, baseline, measures)
+    if scored_runs is not None:
+        scores, baseline, measures = scored_runs.scores, scored_runs.baseline, scored_runs.measures
+        tags = {**scored_runs.tags, **(tags or {})}
     elif isinstance(scores, Experiment):
         data = scores.dataset
-        every: dict[str, Any] = {**scores.scores, **scores.trials}
+        all_scores: dict[str, Any] = {**scores.scores, **scores.trials}
         dates = {name: RunDate.find(run.manifest) for name, run in scores.runs.items()}
         answers = {name: date for name, date in dates.items() if date is not None}
-        known = ScoredRuns(every, baseline or scores.baseline, None, data.queries, dataset=data.name, answers=answers)
-        baseline, tags, scores = known.baseline, tags or data.tags, every
+        scored_runs = ScoredRuns(
+            all_scores, baseline or scores.baseline, None, data.queries, dataset=data.name, answers=answers
+        )
+        baseline, tags, scores = scored_runs.baseline, tags or data.tags, all_scores
         # Every query of an experiment was run, so a missing ranking is an empty one.
         count_missing = not common_queries
-    named = read_system_scores(scores, method.lower_is_better, method.higher_is_better)
-    if len(named) < 2:
+    seeds_by_system = read_system_scores(scores, method.lower_is_better, method.higher_is_better)
+    if len(seeds_by_system) < 2:
         raise BadInput(
             "no second system to compare with",
             hint="add another run, e.g. `ragauge compare qrels.txt bm25.run dense.run`",
         )
-    if baseline is not None and baseline not in named:
-        raise UnknownName("system", baseline, named, hint=f"choose one of {', '.join(named)}")
-    sides = [side for seeds in named.values() for side in seeds.values()]
-    check_comparable(sides)
-    chosen = find_shared_measures(sides, measures)
-    queries, notes = find_shared_queries(sides, common_queries=common_queries, count_missing=count_missing)
-    table = align(named, chosen, queries, count_missing=count_missing)
-    notes += _missing_query_notes(sides, common_queries, count_missing) + (
-        _unshared_measure_notes(sides, chosen) if measures is None else []
+    if baseline is not None and baseline not in seeds_by_system:
+        raise UnknownName("system", baseline, seeds_by_system, hint=f"choose one of {', '.join(seeds_by_system)}")
+    systems = [system for seeds in seeds_by_system.values() for system in seeds.values()]
+    check_comparable(systems)
+    shared = find_shared_measures(systems, measures)
+    queries, notes = find_shared_queries(systems, common_queries=common_queries, count_missing=count_missing)
+    table = align(seeds_by_system, shared, queries, count_missing=count_missing)
+    notes += _missing_query_notes(systems, common_queries, count_missing) + (
+        _unshared_measure_notes(systems, shared) if measures is None else []
     )
-    notes += check_unscored(table, sides, chosen, queries, common_queries=common_queries)
-    notes += _describe_directions(sides, chosen)
-    lower = frozenset(m for side in sides for m in side.lower)
-    others = [name for name in named if name != baseline]
-    couples = [(baseline, name) for name in others] if baseline else list(itertools.combinations(named, 2))
-    pairs = [_build_system_pair(table, m, base, name, queries, m in lower) for m in chosen for base, name in couples]
+    notes += check_unscored(table, systems, shared, queries, common_queries=common_queries)
+    notes += _describe_directions(systems, shared)
+    lower = frozenset(m for system in systems for m in system.lower)
+    other_names = [name for name in seeds_by_system if name != baseline]
+    name_pairs = (
+        [(baseline, name) for name in other_names] if baseline else list(itertools.combinations(seeds_by_system, 2))
+    )
+    pairs = [_build_system_pair(table, m, base, name, queries, m in lower) for m in shared for base, name in name_pairs]
     rows = compare_pairs(pairs, method)
     strata: list[Comparison] = []
     tag = ""
     if by is not None:
-        groups, tag, more = _build_strata_masks(by, tags, sides[0], queries)
-        notes += more
+        groups, tag, strata_notes = _build_strata_masks(by, tags, systems[0], queries)
+        notes += strata_notes
         parts = [_restrict_pair(pair, label, mask) for pair in pairs for label, mask in groups.items()]
         strata = compare_pairs(parts, method)
-    notes += _comparison_notes([*rows, *strata], sides, chosen) + _disagreement_notes(rows, method)
+    notes += _comparison_notes([*rows, *strata], systems, shared) + _disagreement_notes(rows, method)
     return Comparisons(
         rows,
         method,
         baseline,
-        list(named),
+        list(seeds_by_system),
         strata,
         list(dict.fromkeys(notes)),
-        texts={} if known is None else known.texts,
-        dataset="" if known is None else known.dataset,
-        convention=next((side.scores.convention for side in sides if side.scores is not None), ""),
-        answers={} if known is None else {name: date for name, date in known.answers.items() if name in named},
+        texts={} if scored_runs is None else scored_runs.texts,
+        dataset="" if scored_runs is None else scored_runs.dataset,
+        convention=next((system.scores.convention for system in systems if system.scores is not None), ""),
+        answers={}
+        if scored_runs is None
+        else {name: date for name, date in scored_runs.answers.items() if name in seeds_by_system},
         tag=tag,
     )
 
@@ -135,8 +141,8 @@ def _score_if_files(scores: Any, baseline: str | None, measures: str | Iterable[
     files = [scores] if isinstance(scores, str | Path) else scores
     if not isinstance(files, Sequence) or not files or not all(isinstance(file, str | Path) for file in files):
         return None
-    wanted = [measures] if isinstance(measures, str) else None if measures is None else list(measures)
-    return score_runs([str(file) for file in files], baseline, wanted)
+    measure_names = [measures] if isinstance(measures, str) else None if measures is None else list(measures)
+    return score_runs([str(file) for file in files], baseline, measure_names)
 
 
 def _build_system_pair(
@@ -147,15 +153,15 @@ def _build_system_pair(
     queries: Sequence[str],
     lower: bool,
 ) -> SystemPair:
-    base = {label: columns[measure] for label, columns in table[baseline].items()}
-    mine = {label: columns[measure] for label, columns in table[system].items()}
+    baseline_values = {label: columns[measure] for label, columns in table[baseline].items()}
+    system_values = {label: columns[measure] for label, columns in table[system].items()}
     labels: list[str] = []
-    if set(base) == set(mine) and len(mine) > 1:
-        labels = list(mine)
-        base = {label: base[label] for label in labels}
-    elif 1 in (len(base), len(mine)) and len(base) != len(mine):
-        labels = list(mine if len(mine) > 1 else base)
-    stacked = np.stack(list(base.values())), np.stack(list(mine.values()))
+    if set(baseline_values) == set(system_values) and len(system_values) > 1:
+        labels = list(system_values)
+        baseline_values = {label: baseline_values[label] for label in labels}
+    elif 1 in (len(baseline_values), len(system_values)) and len(baseline_values) != len(system_values):
+        labels = list(system_values if len(system_values) > 1 else baseline_values)
+    stacked = np.stack(list(baseline_values.values())), np.stack(list(system_values.values()))
     return SystemPair(measure, baseline, system, queries, *stacked, seeds=labels, lower_is_better=lower)
 
 
@@ -163,29 +169,29 @@ def _build_strata_masks(
     by: str | Mapping[str, str], tags: TagsByQuery | None, first: SystemScores, queries: Sequence[str]
 ) -> tuple[dict[str, QueryMask], str, list[str]]:
     """Return a mask of the queries by stratum, their tag, and notes on queries without a stratum."""
-    label, found = "", {}
+    label, stratum_by_query = "", {}
     if isinstance(by, Mapping):
-        found = {str(query): str(value) for query, value in by.items()}
+        stratum_by_query = {str(query): str(value) for query, value in by.items()}
     else:
         by = canonical_tag(by, {name for tag in (tags or {}).values() for name in tag} | set(tags_from_judgments({})))
         label = f"{by}="
-        found = {query: values[by] for query, values in (tags or {}).items() if by in values}
+        stratum_by_query = {query: values[by] for query, values in (tags or {}).items() if by in values}
         if by in tags_from_judgments({}) and first.scores is not None and first.scores.judged is not None:
             grades = first.scores.judged.judgments.nested
-            found = {query: tags_from_judgments(grades[query], first.scores.rel)[by] for query in grades}
-    values = [found.get(query) for query in queries]
+            stratum_by_query = {query: tags_from_judgments(grades[query], first.scores.rel)[by] for query in grades}
+    values = [stratum_by_query.get(query) for query in queries]
     names = [value for value in dict.fromkeys(values) if value is not None]
     if not names:
-        known = sorted({name for tag in (tags or {}).values() for name in tag} | {"answers", "complexity"})
-        raise UnknownName("tag", str(by), known, hint=f"choose one of {', '.join(known)}")
+        tag_names = sorted({name for tag in (tags or {}).values() for name in tag} | {"answers", "complexity"})
+        raise UnknownName("tag", str(by), tag_names, hint=f"choose one of {', '.join(tag_names)}")
     order = [
         *COMPLEXITY_LEVELS,
         *sorted((name for name in names if name not in COMPLEXITY_LEVELS), key=lambda level: -values.count(level)),
     ]
     groups = {f"{label}{name}": np.array([value == name for value in values]) for name in order if name in names}
-    left = values.count(None)
-    what = str(by) if isinstance(by, str) else "stratum"
-    notes = [f"{pluralise(left, 'query has', 'queries have')} no {what}"] if left else []
+    n_without = values.count(None)
+    noun = str(by) if isinstance(by, str) else "stratum"
+    notes = [f"{pluralise(n_without, 'query has', 'queries have')} no {noun}"] if n_without else []
     return groups, label.removesuffix("="), notes
 
 
@@ -193,21 +199,29 @@ def _restrict_pair(pair: SystemPair, stratum: str, mask: QueryMask) -> SystemPai
     return replace(pair, stratum=stratum, baseline_scores=np.where(mask, pair.baseline_scores, math.nan))
 
 
-def _missing_query_notes(sides: Sequence[SystemScores], common_queries: bool, count_missing: bool) -> list[str]:
+def _missing_query_notes(systems: Sequence[SystemScores], common_queries: bool, count_missing: bool) -> list[str]:
     """Collect notes of the scores, and name systems with missing queries."""
-    notes = [] if common_queries else [note for side in sides if side.scores is not None for note in side.scores.notes]
+    notes = (
+        []
+        if common_queries
+        else [note for system in systems if system.scores is not None for note in system.scores.notes]
+    )
     if count_missing:
-        known = {query for side in sides for query in side.queries}
-        lacks = {side.name: len(known - set(side.queries)) for side in sides}
-        notes += [f"{name} does not have {n} of {len(known)} queries: they count 0" for name, n in lacks.items() if n]
+        all_queries = {query for system in systems for query in system.queries}
+        missing_counts = {system.name: len(all_queries - set(system.queries)) for system in systems}
+        notes += [
+            f"{name} does not have {n} of {len(all_queries)} queries: they count 0"
+            for name, n in missing_counts.items()
+            if n
+        ]
     return notes
 
 
-def _describe_directions(sides: Sequence[SystemScores], measures: Sequence[str]) -> list[str]:
+def _describe_directions(systems: Sequence[SystemScores], measures: Sequence[str]) -> list[str]:
     """Name the measures whose direction is assumed."""
-    named = [m for m in measures if any(m in side.named for side in sides)]
-    unknown = [m for m in measures if any(m in side.unknown for side in sides)]
-    notes = [f"lower is better, judging by the name: {', '.join(named)}"] if named else []
+    lower_by_name = [m for m in measures if any(m in system.named for system in systems)]
+    unknown = [m for m in measures if any(m in system.unknown for system in systems)]
+    notes = [f"lower is better, judging by the name: {', '.join(lower_by_name)}"] if lower_by_name else []
     if unknown:
         notes.append(
             f"direction unknown, higher assumed to be better: {', '.join(unknown)}; "
@@ -216,13 +230,15 @@ def _describe_directions(sides: Sequence[SystemScores], measures: Sequence[str])
     return notes
 
 
-def _unshared_measure_notes(sides: Sequence[SystemScores], measures: Sequence[str]) -> list[str]:
+def _unshared_measure_notes(systems: Sequence[SystemScores], measures: Sequence[str]) -> list[str]:
     """Name the measures that only some systems have."""
-    left = dict.fromkeys(m for side in sides for m in side.values if m not in measures)
-    return [f"not compared, since not all systems have them: {', '.join(left)}"] if left else []
+    unshared = dict.fromkeys(m for system in systems for m in system.values if m not in measures)
+    return [f"not compared, since not all systems have them: {', '.join(unshared)}"] if unshared else []
 
 
-def _comparison_notes(rows: Sequence[Comparison], sides: Sequence[SystemScores], measures: Sequence[str]) -> list[str]:
+def _comparison_notes(
+    rows: Sequence[Comparison], systems: Sequence[SystemScores], measures: Sequence[str]
+) -> list[str]:
     notes = []
     for row in rows:
         if row.seeds is not None and row.seeds.flips:
@@ -232,26 +248,28 @@ def _comparison_notes(rows: Sequence[Comparison], sides: Sequence[SystemScores],
                 f"({format_number(min(row.seeds.differences), 'signed')} to "
                 f"{format_number(max(row.seeds.differences), 'signed')})"
             )
-    few = [row for row in rows if 0 < row.n - row.ties < MIN_DIFFERING_QUERIES or 1 < row.n < 2 * MIN_DIFFERING_QUERIES]
-    if few:
-        comparison = min(few, key=lambda row: row.n - row.ties)
-        others = (
-            f" ({pluralise(len(few) - 1, 'other row has', 'other rows have')} too few differences, too)"
-            if len(few) > 1
+    uncertain = [
+        row for row in rows if 0 < row.n - row.ties < MIN_DIFFERING_QUERIES or 1 < row.n < 2 * MIN_DIFFERING_QUERIES
+    ]
+    if uncertain:
+        comparison = min(uncertain, key=lambda row: row.n - row.ties)
+        more_rows = (
+            f" ({pluralise(len(uncertain) - 1, 'other row has', 'other rows have')} too few differences, too)"
+            if len(uncertain) > 1
             else ""
         )
         notes.append(
             f"intervals and tests are rough: {comparison.system} and {comparison.baseline} differ "
             f"on {comparison.n - comparison.ties} of "
-            f"{comparison.n} queries by {comparison.measure}{others}"
+            f"{comparison.n} queries by {comparison.measure}{more_rows}"
         )
     for measure in measures:
-        scores = sides[0].scores
+        scores = systems[0].scores
         if scores is not None and measure in scores.means and not np.isnan(scores.values[measure]).all():
-            plain = float(np.nanmean(scores.values[measure]))
-            if not math.isclose(plain, scores.means[measure], rel_tol=1e-9, abs_tol=1e-12):
+            mean = float(np.nanmean(scores.values[measure]))
+            if not math.isclose(mean, scores.means[measure], rel_tol=1e-9, abs_tol=1e-12):
                 notes.append(f"{measure}: compared by its mean over queries, unlike the aggregate of `evaluate`")
-    return notes + _ranking_depth_notes(sides, measures)
+    return notes + _ranking_depth_notes(systems, measures)
 
 
 def _disagreement_notes(rows: Sequence[Comparison], method: ComparisonSettings) -> list[str]:
@@ -270,22 +288,22 @@ def _disagreement_notes(rows: Sequence[Comparison], method: ComparisonSettings) 
     ]
 
 
-def _ranking_depth_notes(sides: Sequence[SystemScores], measures: Sequence[str]) -> list[str]:
+def _ranking_depth_notes(systems: Sequence[SystemScores], measures: Sequence[str]) -> list[str]:
     """Name the measures with cutoffs beyond the depth of the shortest rankings."""
     depths = {
-        side.name: int(side.scores.judged.retrieved.max(initial=0))
-        for side in sides
-        if side.scores is not None and side.scores.judged is not None
+        system.name: int(system.scores.judged.retrieved.max(initial=0))
+        for system in systems
+        if system.scores is not None and system.scores.judged is not None
     }
     if len(set(depths.values())) < 2:
         return []
     shortest, longest = min(depths, key=depths.__getitem__), max(depths, key=depths.__getitem__)
-    known = {measure: find_measure(measure) for measure in measures}
-    cutoffs = {name: None if measure is None else measure.cutoff for name, measure in known.items()}
-    deep = [name for name, cutoff in cutoffs.items() if cutoff is None or cutoff > depths[shortest]]
-    if not deep:
+    parsed_measures = {measure: find_measure(measure) for measure in measures}
+    cutoffs = {name: None if measure is None else measure.cutoff for name, measure in parsed_measures.items()}
+    deep_measures = [name for name, cutoff in cutoffs.items() if cutoff is None or cutoff > depths[shortest]]
+    if not deep_measures:
         return []
     return [
         f"{shortest} has at most {depths[shortest]} documents per query, {longest} {depths[longest]}: "
-        f"{', '.join(deep)} may differ for that reason alone"
+        f"{', '.join(deep_measures)} may differ for that reason alone"
     ]

@@ -54,65 +54,65 @@ def read_system_scores(
             hint='compare(evaluate(qrels, {"bm25": …, "dense": …}), baseline="bm25")',
         )
     if not isinstance(scores, Mapping):
-        given = list(scores)
-        if not all(isinstance(item, Scores) for item in given):
+        score_list = list(scores)
+        if not all(isinstance(item, Scores) for item in score_list):
             raise BadInput("a list of systems must contain only Scores", hint="give a mapping from names to scores")
-        scores = {item.run: item for item in given}
-        if len(scores) < len(given):
+        scores = {item.run: item for item in score_list}
+        if len(scores) < len(score_list):
             raise BadInput("two systems have the same name", hint="give a mapping from names to scores")
-    found = {str(name): _scores_by_seed(str(name), item) for name, item in scores.items()}
-    sides = [side for seeds in found.values() for side in seeds.values()]
-    directions = given_directions(lower, higher, [side.values for side in sides])
+    scores_by_system = {str(name): _scores_by_seed(str(name), item) for name, item in scores.items()}
+    systems = [system for seeds in scores_by_system.values() for system in seeds.values()]
+    directions = given_directions(lower, higher, [system.values for system in systems])
     return {
-        name: {label: _with_directions(side, directions) for label, side in seeds.items()}
-        for name, seeds in found.items()
+        name: {label: _with_directions(system, directions) for label, system in seeds.items()}
+        for name, seeds in scores_by_system.items()
     }
 
 
-def _with_directions(side: SystemScores, directions: Mapping[str, bool]) -> SystemScores:
+def _with_directions(system: SystemScores, directions: Mapping[str, bool]) -> SystemScores:
     """Set the direction of each measure: as stated, as given, or by its name."""
-    canonical = str if side.scores is None else side.scores.values._canonical
-    given = {name if name in list(side.values) else canonical(name): value for name, value in directions.items()}
-    lower, unknown = assign_directions(side.values, side.lower, side.unknown, given)
-    return replace(side, lower=lower, unknown=unknown, named=(lower & side.unknown) - given.keys())
+    canonical = str if system.scores is None else system.scores.values._canonical
+    stated = {name if name in list(system.values) else canonical(name): value for name, value in directions.items()}
+    lower, unknown = assign_directions(system.values, system.lower, system.unknown, stated)
+    return replace(system, lower=lower, unknown=unknown, named=(lower & system.unknown) - stated.keys())
 
 
-def _scores_by_seed(name: str, thing: Any) -> dict[str, SystemScores]:
+def _scores_by_seed(name: str, value: Any) -> dict[str, SystemScores]:
     """Return a system's scores by seed. The label of a single seed is empty."""
-    if isinstance(thing, Sequence) and not isinstance(thing, str):
-        thing = {str(i): item for i, item in enumerate(thing, start=1)}
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        value = {str(i): item for i, item in enumerate(value, start=1)}
         return (
-            {label: _to_system_scores(f"{name} #{label}", item) for label, item in thing.items()}
-            if thing
+            {label: _to_system_scores(f"{name} #{label}", item) for label, item in value.items()}
+            if value
             else _raise_unreadable(name)
         )
-    if _nesting_depth(thing) == 3 or (
-        isinstance(thing, Mapping) and any(isinstance(item, Scores) for item in thing.values())
+    if _nesting_depth(value) == 3 or (
+        isinstance(value, Mapping) and any(isinstance(item, Scores) for item in value.values())
     ):
-        return {str(seed): _to_system_scores(f"{name} #{seed}", item) for seed, item in thing.items()}
-    return {"": _to_system_scores(name, thing)}
+        return {str(seed): _to_system_scores(f"{name} #{seed}", item) for seed, item in value.items()}
+    return {"": _to_system_scores(name, value)}
 
 
-def _to_system_scores(name: str, thing: Any) -> SystemScores:
-    if isinstance(thing, Scores):
-        return _from_scores(name, thing)
-    depth = _nesting_depth(thing)
+def _to_system_scores(name: str, value: Any) -> SystemScores:
+    if isinstance(value, Scores):
+        return _from_scores(name, value)
+    depth = _nesting_depth(value)
     return (
-        _from_numbers(name, thing if depth == 2 else {"score": thing}) if depth in (1, 2) else _raise_unreadable(name)
+        _from_numbers(name, value if depth == 2 else {"score": value}) if depth in (1, 2) else _raise_unreadable(name)
     )
 
 
-def _nesting_depth(thing: Any) -> int:
+def _nesting_depth(value: Any) -> int:
     """Return the number of nested mappings.
 
     Returns 0 if it varies or the values are not numbers.
     """
-    if not isinstance(thing, Mapping) or not thing:
+    if not isinstance(value, Mapping) or not value:
         return 0
-    inside = {_nesting_depth(inner) if isinstance(inner, Mapping) else 0 for inner in thing.values()}
-    if inside != {0}:
-        return 1 + inside.pop() if len(inside) == 1 and 0 not in inside else 0
-    return 1 if all(isinstance(inner, int | float | np.number) or inner is None for inner in thing.values()) else 0
+    inner_depths = {_nesting_depth(item) if isinstance(item, Mapping) else 0 for item in value.values()}
+    if inner_depths != {0}:
+        return 1 + inner_depths.pop() if len(inner_depths) == 1 and 0 not in inner_depths else 0
+    return 1 if all(isinstance(item, int | float | np.number) or item is None for item in value.values()) else 0
 
 
 def _raise_unreadable(name: str) -> Any:
@@ -123,17 +123,17 @@ def _raise_unreadable(name: str) -> Any:
 
 
 def _from_scores(name: str, scores: Scores) -> SystemScores:
-    lacking: frozenset[str] = frozenset()
+    missing_queries: frozenset[str] = frozenset()
     if scores.judged is not None:
         absent = np.flatnonzero(~scores.judged.answered).tolist()
-        lacking = frozenset(scores.queries[i] for i in absent)
+        missing_queries = frozenset(scores.queries[i] for i in absent)
     return SystemScores(
         name,
         scores.queries,
         scores.values,
         scores.lower_is_better,
         scores.direction_unstated,
-        lacking=lacking,
+        lacking=missing_queries,
         scores=scores,
     )
 
@@ -142,61 +142,67 @@ def _from_numbers(name: str, values: Mapping[str, Mapping[str, float]]) -> Syste
     queries = list(dict.fromkeys(str(query) for column in values.values() for query in column))
     columns = {}
     for measure, column in values.items():
-        known = {str(query): math.nan if value is None else float(value) for query, value in column.items()}
-        if len(known) < len(column):
+        value_by_query = {str(query): math.nan if value is None else float(value) for query, value in column.items()}
+        if len(value_by_query) < len(column):
             raise BadInput(
                 f"two queries of `{name}` have the same id", hint="ids are compared as text: 1 and '1' are the same id"
             )
-        columns[str(measure)] = np.array([known.get(query, math.nan) for query in queries])
+        columns[str(measure)] = np.array([value_by_query.get(query, math.nan) for query in queries])
     return SystemScores(name, queries, columns, unknown=frozenset(columns))
 
 
-def check_comparable(sides: Sequence[SystemScores], *, judgments: bool = True) -> None:
+def check_comparable(systems: Sequence[SystemScores], *, judgments: bool = True) -> None:
     """Raise Incomparable if scores differ in more than the system.
 
     `judgments` also compares the judgments.
     """
-    _check_directions(sides)
-    first = next((side for side in sides if side.scores is not None), None)
+    _check_directions(systems)
+    first = next((system for system in systems if system.scores is not None), None)
     if first is None or first.scores is None:
         return
-    for side in sides:
-        if side.scores is None or side is first:
+    for system in systems:
+        if system.scores is None or system is first:
             continue
-        if side.scores.convention != first.scores.convention:
+        if system.scores.convention != first.scores.convention:
             raise Incomparable(
                 f"{first.name} is scored under the convention `{first.scores.convention}`, "
-                f"{side.name} under `{side.scores.convention}`",
+                f"{system.name} under `{system.scores.convention}`",
                 hint="score both under one convention",
             )
-        if side.scores.judge != first.scores.judge:
+        if system.scores.judge != first.scores.judge:
             raise Incomparable(
                 f"{first.name} is judged by `{first.scores.judge or 'people'}`, "
-                f"{side.name} by `{side.scores.judge or 'people'}`",
+                f"{system.name} by `{system.scores.judge or 'people'}`",
                 hint="judge both with the same judge",
             )
-        _check_sample_texts(first.name, first.scores, side.name, side.scores)
-        mine, other = (first.scores.judged, side.scores.judged) if judgments else (None, None)
-        if mine is not None and other is not None and not has_same_judgments(mine.judgments, other.judgments):
-            raise Incomparable(_describe_judgment_differences(first, side), hint="score both with the same judgments")
+        _check_sample_texts(first.name, first.scores, system.name, system.scores)
+        first_judged, judged = (first.scores.judged, system.scores.judged) if judgments else (None, None)
+        if (
+            first_judged is not None
+            and judged is not None
+            and not has_same_judgments(first_judged.judgments, judged.judgments)
+        ):
+            raise Incomparable(_describe_judgment_differences(first, system), hint="score both with the same judgments")
 
 
-def _check_directions(sides: Sequence[SystemScores]) -> None:
+def _check_directions(systems: Sequence[SystemScores]) -> None:
     """Raise Incomparable if a measure is lower-is-better in one system only."""
-    lower = {measure: side.name for side in sides for measure in side.lower}
-    for side in sides:
-        measure = next((m for m in lower if m in side.values and m not in side.lower), None)
+    lower = {measure: system.name for system in systems for measure in system.lower}
+    for system in systems:
+        measure = next((m for m in lower if m in system.values and m not in system.lower), None)
         if measure is not None:
             raise Incomparable(
-                f"{measure} is lower-is-better in {lower[measure]}, but not in {side.name}",
+                f"{measure} is lower-is-better in {lower[measure]}, but not in {system.name}",
                 hint="give the measure the same `lower_is_better` in both tables",
             )
 
 
-def _check_sample_texts(name: str, scores: Scores, other_name: str, other: Scores) -> None:
+def _check_sample_texts(name: str, scores: Scores, other_name: str, other_scores: Scores) -> None:
     """Raise Incomparable if samples with one id differ in question or reference."""
-    shared = [query for query in scores.fingerprints if query in other.fingerprints]
-    differ = [query for query in shared if not has_same_texts(scores.fingerprints[query], other.fingerprints[query])]
+    shared = [query for query in scores.fingerprints if query in other_scores.fingerprints]
+    differ = [
+        query for query in shared if not has_same_texts(scores.fingerprints[query], other_scores.fingerprints[query])
+    ]
     if differ:
         raise Incomparable(
             f"`{differ[0]}` is another question in {other_name} than in {name}, or has another reference "
@@ -206,76 +212,83 @@ def _check_sample_texts(name: str, scores: Scores, other_name: str, other: Score
 
 
 def _describe_judgment_differences(first: SystemScores, other: SystemScores) -> str:
-    one, two = (side.scores.judged.judgments.nested for side in (first, other) if side.scores is not None)
-    shared = [query for query in one if query in two]
-    changed = sum(dict(one[query]) != dict(two[query]) for query in shared)
+    first_grades, other_grades = (
+        system.scores.judged.judgments.nested for system in (first, other) if system.scores is not None
+    )
+    shared = [query for query in first_grades if query in other_grades]
+    changed = sum(dict(first_grades[query]) != dict(other_grades[query]) for query in shared)
     return (
-        f"{first.name} and {other.name} are scored by different judgments: {len(one) - len(shared)} queries only in "
-        f"the first, {len(two) - len(shared)} only in the second, {changed} of {len(shared)} judged otherwise"
+        f"{first.name} and {other.name} are scored by different judgments: "
+        f"{len(first_grades) - len(shared)} queries only in the first, "
+        f"{len(other_grades) - len(shared)} only in the second, {changed} of {len(shared)} judged otherwise"
     )
 
 
-def find_shared_measures(sides: Sequence[SystemScores], wanted: str | Iterable[str] | None) -> list[str]:
+def find_shared_measures(systems: Sequence[SystemScores], requested: str | Iterable[str] | None) -> list[str]:
     """Return the shared measures, by the first system's names for them.
 
     Raises Incomparable if there are none, or MissingEvidence if a wanted one is missing.
     """
-    if wanted is None:
-        shared = [m for m in sides[0].values if all(m in side.values for side in sides)]
+    if requested is None:
+        shared = [m for m in systems[0].values if all(m in system.values for system in systems)]
         if not shared:
-            names = "; ".join(f"{side.name}: {', '.join(side.values)}" for side in sides[:2])
+            names = "; ".join(f"{system.name}: {', '.join(system.values)}" for system in systems[:2])
             raise Incomparable(f"the systems have no measure in common ({names})")
         return shared
-    texts = [wanted] if isinstance(wanted, str) else list(wanted)
-    known = sides[0].values
-    measures = [part.strip() for text in texts for part in ([text] if text in known else text.split(","))]
+    texts = [requested] if isinstance(requested, str) else list(requested)
+    first_values = systems[0].values
+    measures = [part.strip() for text in texts for part in ([text] if text in first_values else text.split(","))]
     for measure in measures:
-        for side in sides:
-            if measure not in side.values:
+        for system in systems:
+            if measure not in system.values:
                 raise MissingEvidence(
-                    f"{side.name} has no values of `{measure}`", hint=f"choose one of {', '.join(side.values)}"
+                    f"{system.name} has no values of `{measure}`", hint=f"choose one of {', '.join(system.values)}"
                 )
-    canonical = sides[0].scores.values._canonical if sides[0].scores is not None else str
+    canonical = systems[0].scores.values._canonical if systems[0].scores is not None else str
     return list(
-        dict.fromkeys(measure if measure in list(sides[0].values) else canonical(measure) for measure in measures)
+        dict.fromkeys(measure if measure in list(systems[0].values) else canonical(measure) for measure in measures)
     )
 
 
 def find_shared_queries(
-    sides: Sequence[SystemScores], *, common_queries: bool, count_missing: bool
+    systems: Sequence[SystemScores], *, common_queries: bool, count_missing: bool
 ) -> tuple[list[str], list[str]]:
     """Return the queries to compare on, with notes.
 
     Raises Incomparable if the systems have different queries, unless `common_queries` or `count_missing` is set.
     """
-    have = [set(side.queries) - (set() if count_missing else side.lacking) for side in sides]
-    everybody = set.intersection(*have)
-    nobody = set.intersection(*(set(side.queries) & side.lacking for side in sides))
-    union = set.union(*have) | nobody
-    if everybody | nobody == union:
-        return list(sides[0].queries), []
+    query_sets = [set(system.queries) - (set() if count_missing else system.lacking) for system in systems]
+    in_all = set.intersection(*query_sets)
+    in_none = set.intersection(*(set(system.queries) & system.lacking for system in systems))
+    union = set.union(*query_sets) | in_none
+    if in_all | in_none == union:
+        return list(systems[0].queries), []
     if common_queries:
-        queries = [query for query in sides[0].queries if query in everybody]
+        queries = [query for query in systems[0].queries if query in in_all]
         if not queries:
             raise Incomparable("no query is in all systems")
         return queries, [f"compared on the {len(queries)} queries that all systems have, of {len(union)}"]
     if count_missing:  # Only in this case can a system lack a query altogether.
-        known = {query for side in sides for query in side.queries}
-        return [*sides[0].queries, *sorted(known - set(sides[0].queries))], []
-    for side, mine in zip(sides, have, strict=True):
-        absent = [query for query in sorted(union) if query not in mine and query not in nobody]
-        if absent:
-            other = next(o.name for o, theirs in zip(sides, have, strict=True) if absent[0] in theirs)
+        all_queries = {query for system in systems for query in system.queries}
+        return [*systems[0].queries, *sorted(all_queries - set(systems[0].queries))], []
+    for system, own_queries in zip(systems, query_sets, strict=True):
+        missing = [query for query in sorted(union) if query not in own_queries and query not in in_none]
+        if missing:
+            other_name = next(
+                other_system.name
+                for other_system, other_queries in zip(systems, query_sets, strict=True)
+                if missing[0] in other_queries
+            )
             raise Incomparable(
-                f"{side.name} lacks {len(absent)} of {len(union)} queries, which {other} has "
-                f"({_first_query_names(absent)})",
+                f"{system.name} lacks {len(missing)} of {len(union)} queries, which {other_name} has "
+                f"({_first_query_names(missing)})",
                 hint=COMMON_QUERIES_HINT,
             )
     raise Incomparable("the systems do not have the same queries", hint=COMMON_QUERIES_HINT)
 
 
 def align(
-    named: Mapping[str, Mapping[str, SystemScores]],
+    seeds_by_system: Mapping[str, Mapping[str, SystemScores]],
     measures: Sequence[str],
     queries: Sequence[str],
     *,
@@ -284,39 +297,41 @@ def align(
     """Return the values of all systems in the order of the queries."""
     return {
         name: {
-            label: {m: _aligned_values(side, m, queries, count_missing) for m in measures}
-            for label, side in seeds.items()
+            label: {m: _aligned_values(system, m, queries, count_missing) for m in measures}
+            for label, system in seeds.items()
         }
-        for name, seeds in named.items()
+        for name, seeds in seeds_by_system.items()
     }
 
 
-def _aligned_values(side: SystemScores, measure: str, queries: Sequence[str], count_missing: bool) -> Floats:
+def _aligned_values(system: SystemScores, measure: str, queries: Sequence[str], count_missing: bool) -> Floats:
     """Return the values in the order of the queries.
 
     Missing values are NaN, or 0 if `count_missing` is set.
     """
-    places = {query: i for i, query in enumerate(side.queries)}
-    values = side.values[measure]
-    found = np.array([values[places[query]] if query in places else math.nan for query in queries])
-    if np.isinf(found).any():
-        query = queries[int(np.flatnonzero(np.isinf(found))[0])]
-        raise BadInput(f"{measure} of query `{query}` of {side.name} is infinite", hint="remove or correct this value")
+    positions = {query: i for i, query in enumerate(system.queries)}
+    values = system.values[measure]
+    aligned = np.array([values[positions[query]] if query in positions else math.nan for query in queries])
+    if np.isinf(aligned).any():
+        query = queries[int(np.flatnonzero(np.isinf(aligned))[0])]
+        raise BadInput(
+            f"{measure} of query `{query}` of {system.name} is infinite", hint="remove or correct this value"
+        )
     if count_missing:
-        lacks = np.array([query in side.lacking or query not in places for query in queries])
-        if measure in side.lower and lacks.any():
+        is_missing = np.array([query in system.lacking or query not in positions for query in queries])
+        if measure in system.lower and is_missing.any():
             raise Incomparable(
-                f"{side.name} lacks {int(lacks.sum())} queries; 0 would be the best value of {measure}, "
+                f"{system.name} lacks {int(is_missing.sum())} queries; 0 would be the best value of {measure}, "
                 "a lower-is-better measure",
                 hint="--common-queries (common_queries=True) compares on the queries that all have",
             )
-        found = np.where(lacks & np.isnan(found), 0.0, found)
-    return found
+        aligned = np.where(is_missing & np.isnan(aligned), 0.0, aligned)
+    return aligned
 
 
 def check_unscored(
     table: ValuesBySeed,
-    sides: Sequence[SystemScores],
+    systems: Sequence[SystemScores],
     measures: Sequence[str],
     queries: Sequence[str],
     *,
@@ -330,27 +345,29 @@ def check_unscored(
     notes = []
     for measure in measures:
         columns = np.stack([columns[measure] for seeds in table.values() for columns in seeds.values()])
-        without = np.isnan(columns)
-        undefined = np.array([side.scores is not None and not side.scores.n[measure] for side in sides])
-        defined = without[~undefined]  # A measure that is undefined for a whole run does not affect the other runs.
+        is_missing = np.isnan(columns)
+        is_undefined = np.array([system.scores is not None and not system.scores.n[measure] for system in systems])
+        defined = is_missing[
+            ~is_undefined
+        ]  # A measure that is undefined for a whole run does not affect the other runs.
         one_sided = defined.any(axis=0) & ~defined.all(axis=0)
         if one_sided.any() and not common_queries:
             first = int(np.flatnonzero(one_sided)[0])
-            place = int(np.flatnonzero(without[:, first] & ~undefined)[0])
-            side = sides[place]
-            names = [queries[i] for i in np.flatnonzero(one_sided & without[place]).tolist()]
-            reason = "" if side.scores is None else side.scores.unscored[measure].get(names[0], "")
+            position = int(np.flatnonzero(is_missing[:, first] & ~is_undefined)[0])
+            system = systems[position]
+            names = [queries[i] for i in np.flatnonzero(one_sided & is_missing[position]).tolist()]
+            reason = "" if system.scores is None else system.scores.unscored[measure].get(names[0], "")
             raise Incomparable(
-                f"{side.name} has no {measure} for {len(names)} queries that have one in other systems "
+                f"{system.name} has no {measure} for {len(names)} queries that have one in other systems "
                 f"({_first_query_names(names)})" + (f": {reason}" if reason else ""),
                 hint="--common-queries (common_queries=True) compares on the queries that all have a value for",
             )
         for seeds in table.values():  # A query without a value in one system is left out for all.
             for columns_of_seed in seeds.values():
                 columns_of_seed[measure] = np.where(one_sided, math.nan, columns_of_seed[measure])
-        left = int(defined.any(axis=0).sum())
-        if left:
-            notes.append(f"{measure}: {left} of {len(queries)} queries have no value and are left out")
+        n_left_out = int(defined.any(axis=0).sum())
+        if n_left_out:
+            notes.append(f"{measure}: {n_left_out} of {len(queries)} queries have no value and are left out")
     return notes
 
 

@@ -52,49 +52,53 @@ def draw_panels(overview: Overview) -> ChartDraft | None:
     """
     hits = _measures_by_cutoff(overview, "hit_rate")
     ranks, recall = _measure_without_cutoff(overview, "mrr"), _deepest_measure(overview, "recall")
-    distinct, several, unique = (_deepest_measure(overview, name) for name in ("dr", "diversity_count", "unique_ratio"))
-    if len(hits) < 2 or ranks is None or (distinct is None and several is None):
+    distinct, diversity, unique = (
+        _deepest_measure(overview, name) for name in ("dr", "diversity_count", "unique_ratio")
+    )
+    if len(hits) < 2 or ranks is None or (distinct is None and diversity is None):
         return None
-    cast = SystemStyles(overview.systems, overview.baseline)
-    height = max(160, 20 * len(cast.names) + 4)
+    styles = SystemStyles(overview.systems, overview.baseline)
+    height = max(160, 20 * len(styles.names) + 4)
     panels: list[ChartPanel] = [
         draw_dots(
             "hit_rate@k",
             {f"@{k}": _system_means(overview, name) for k, name in hits.items()},
             "hit rate",
-            cast,
+            styles,
             height,
-            key=cast.names,
+            key=styles.names,
         ),
-        draw_bars(overview, cast, ranks, height=height),
+        draw_bars(overview, styles, ranks, height=height),
     ]
-    said = [_describe_best_and_worst(overview, name) for name in (*hits.values(), ranks)]
+    descriptions = [_describe_best_and_worst(overview, name) for name in (*hits.values(), ranks)]
     if recall is not None and distinct is not None:
-        panels.append(_paired_bars_panel(overview, cast, (recall, distinct), height))
-        said += [_describe_best_and_worst(overview, recall), _describe_best_and_worst(overview, distinct)]
+        panels.append(_paired_bars_panel(overview, styles, (recall, distinct), height))
+        descriptions += [_describe_best_and_worst(overview, recall), _describe_best_and_worst(overview, distinct)]
     tag = DEFAULT_STRATA_TAG if DEFAULT_STRATA_TAG in overview.strata else next(iter(overview.strata), None)
     if tag is not None:  # below the first panel, as both have a value axis on the left
-        kinds = {f"{stratum.value} ({stratum.n})": stratum.means for stratum in overview.strata[tag][:MAX_STRATA_DRAWN]}
+        mean_groups = {
+            f"{stratum.value} ({stratum.n})": stratum.means for stratum in overview.strata[tag][:MAX_STRATA_DRAWN]
+        }
         below = f"{tag} (number of {overview.nouns[1]})"
         title = f"{overview.first} by {tag}"
-        panels.append(draw_dots(title, kinds, overview.first, cast, height, key=cast.names, below=below))
-    if several is not None:
-        panels.append(draw_bars(overview, cast, several, height=height, beside=unique))
-        said += [
-            _describe_best_and_worst(overview, several),
+        panels.append(draw_dots(title, mean_groups, overview.first, styles, height, key=styles.names, below=below))
+    if diversity is not None:
+        panels.append(draw_bars(overview, styles, diversity, height=height, extra_measure=unique))
+        descriptions += [
+            _describe_best_and_worst(overview, diversity),
             *([_describe_best_and_worst(overview, unique)] if unique is not None else []),
         ]
-    timed = _latency_range_panel(overview, cast, height)
-    panels += [] if timed is None else [timed]
+    latency_panel = _latency_range_panel(overview, styles, height)
+    panels += [] if latency_panel is None else [latency_panel]
     if len(panels) < MIN_PANELS:
         return None
     caption = join_sentence(
-        *describe_bars(overview, [measure for measure in (ranks, recall, distinct, several) if measure is not None]),
-        f"in brackets {unique}" if several is not None and unique is not None else "",
+        *describe_bars(overview, [measure for measure in (ranks, recall, distinct, diversity) if measure is not None]),
+        f"in brackets {unique}" if diversity is not None and unique is not None else "",
         f"the paler bar is {distinct}" if recall is not None and distinct is not None else "",
-        "latencies: the mark is the median, the line ends at p95" if timed is not None else "",
+        "latencies: the mark is the median, the line ends at p95" if latency_panel is not None else "",
     )
-    return ChartDraft(panels, "; ".join(said) + ".", caption, width=1140)
+    return ChartDraft(panels, "; ".join(descriptions) + ".", caption, width=1140)
 
 
 def _available_measures(overview: Overview) -> list[str]:
@@ -106,17 +110,17 @@ def _measures_by_cutoff(overview: Overview, base: str) -> dict[int, str]:
 
     The first one for each cutoff is used.
     """
-    found: dict[int, str] = {}
+    measure_by_cutoff: dict[int, str] = {}
     for name in _available_measures(overview):
         parts = re.fullmatch(r"(\w+)(?:\(.*\))?@(\d+)", name)
         if parts and parts[1] == base:
-            found.setdefault(int(parts[2]), name)
-    return dict(sorted(found.items()))
+            measure_by_cutoff.setdefault(int(parts[2]), name)
+    return dict(sorted(measure_by_cutoff.items()))
 
 
 def _deepest_measure(overview: Overview, base: str) -> str | None:
-    found = _measures_by_cutoff(overview, base)
-    return found[max(found)] if found else None
+    measures = _measures_by_cutoff(overview, base)
+    return measures[max(measures)] if measures else None
 
 
 def _measure_without_cutoff(overview: Overview, base: str) -> str | None:
@@ -134,19 +138,21 @@ def _system_means(overview: Overview, measure: str) -> dict[str, Mean]:
 def _describe_best_and_worst(overview: Overview, measure: str) -> str:
     """Describe the best and the worst system by a measure."""
     ranked = overview.ranked(measure)
-    told = [
+    texts = [
         f"{name} {format_bar_value(overview.entries[name].means[measure].value)}"
         for name in dict.fromkeys([*ranked[:1], *ranked[-1:]])
     ]
-    words = ["best ", "worst "] if len(told) > 1 else [""]
-    return f"{measure}: " + (", ".join(w + t for w, t in zip(words, told, strict=True)) if told else "none")
+    prefixes = ["best ", "worst "] if len(texts) > 1 else [""]
+    return f"{measure}: " + (
+        ", ".join(prefix + text for prefix, text in zip(prefixes, texts, strict=True)) if texts else "none"
+    )
 
 
 def draw_dots(
     title: str,
     groups: MeansByGroup,
-    words: str,
-    cast: SystemStyles,
+    value_title: str,
+    styles: SystemStyles,
     height: int,
     *,
     key: Sequence[str] = (),
@@ -162,7 +168,7 @@ def draw_dots(
         {
             "group": group,
             "system": name,
-            "place": cast.names.index(name),
+            "place": styles.names.index(name),
             "value": round_digits(mean.value),
             "low": round_digits(mean.low),
             "high": round_digits(mean.high),
@@ -170,17 +176,17 @@ def draw_dots(
         }
         for group, means in groups.items()
         for name, mean in means.items()
-        if name in cast.names and math.isfinite(mean.value)
+        if name in styles.names and math.isfinite(mean.value)
     ]
     ends = padded_range(
         [end for row in rows for end in (row["value"], row["low"], row["high"]) if end is not None] or [0.0]
     )
     scale = alt.Scale(domain=[round_digits(end) for end in ends], zero=False, nice=False)
-    side = alt.Axis(grid=False, labelAngle=0, labelLimit=240 if wide else 90)
-    x = alt.X("group:N", title=below, sort=None, axis=side, scale=alt.Scale(domain=list(groups), paddingInner=0.2))
+    axis = alt.Axis(grid=False, labelAngle=0, labelLimit=240 if wide else 90)
+    x = alt.X("group:N", title=below, sort=None, axis=axis, scale=alt.Scale(domain=list(groups), paddingInner=0.2))
     # Ordinal numbers, because Vega-Lite would write sorted names into an expression.
-    offset = alt.XOffset("place:O", sort="ascending", scale=alt.Scale(domain=list(range(len(cast.names)))))
-    colour, shape = cast.colour(alt, key), cast.shape(alt, key)
+    offset = alt.XOffset("place:O", sort="ascending", scale=alt.Scale(domain=list(range(len(styles.names)))))
+    colour, shape = styles.colour(alt, key), styles.shape(alt, key)
     tips = [
         alt.Tooltip("system:N", title="system"),
         alt.Tooltip("group:N", title="at"),
@@ -189,8 +195,8 @@ def draw_dots(
     ]
     chart = alt.Chart(alt.Data(values=rows))
     lines, marks = chart.mark_rule(strokeWidth=1.5, opacity=0.75), chart.mark_point(filled=True, size=45, opacity=1)
-    low = alt.Y("low:Q", title=words)
-    y = alt.Y("value:Q", title=words, scale=scale, axis=alt.Axis(tickCount=5))
+    low = alt.Y("low:Q", title=value_title)
+    y = alt.Y("value:Q", title=value_title, scale=scale, axis=alt.Axis(tickCount=5))
     layers = [
         lines.encode(x=x, xOffset=offset, y=low, y2="high:Q", color=colour),
         marks.encode(x=x, xOffset=offset, y=y, color=colour, shape=shape, tooltip=tips),
@@ -198,56 +204,59 @@ def draw_dots(
     return make_panel(title, layers, height, wide=wide)
 
 
-def _paired_bars_panel(overview: Overview, cast: SystemStyles, measures: Sequence[str], height: int) -> ChartPanel:
+def _paired_bars_panel(overview: Overview, styles: SystemStyles, measures: Sequence[str], height: int) -> ChartPanel:
     """Draw two bars per system, the second one paler, with both values as text."""
     alt = import_altair()
     means = [_system_means(overview, measure) for measure in measures]
-    nothing = Mean(math.nan, 0)
+    no_mean = Mean(math.nan, 0)
     rows: ChartRows = [
         {
             "system": name,
             "measure": measure,
-            "place": place,
-            "value": round_digits(mine.get(name, nothing).value),
-            "n": mine.get(name, nothing).n or None,
+            "place": position,
+            "value": round_digits(measure_means.get(name, no_mean).value),
+            "n": measure_means.get(name, no_mean).n or None,
         }
-        for place, (measure, mine) in enumerate(zip(measures, means, strict=True))
-        for name in cast.names
+        for position, (measure, measure_means) in enumerate(zip(measures, means, strict=True))
+        for name in styles.names
     ]
-    words = [
+    label_rows = [
         {
             "system": name,
             "label": " / ".join(
                 " ".join(
                     filter(
                         None,
-                        [format_bar_value(mine.get(name, nothing).value), significance_stars(overview, name, measure)],
+                        [
+                            format_bar_value(measure_means.get(name, no_mean).value),
+                            significance_stars(overview, name, measure),
+                        ],
                     )
                 )
-                for measure, mine in zip(measures, means, strict=True)
+                for measure, measure_means in zip(measures, means, strict=True)
             ),
         }
-        for name in cast.names
+        for name in styles.names
     ]
-    most = max([row["value"] for row in rows if row["value"] is not None], default=0.0) or 1.0
-    scale = alt.Scale(domain=[0, round_digits(1.75 * most)], nice=False)
-    axis = alt.Axis(values=[tick for tick in (0, 0.2, 0.4, 0.6, 0.8, 1) if tick <= max(most, 0.2)])
+    highest = max([row["value"] for row in rows if row["value"] is not None], default=0.0) or 1.0
+    scale = alt.Scale(domain=[0, round_digits(1.75 * highest)], nice=False)
+    axis = alt.Axis(values=[tick for tick in (0, 0.2, 0.4, 0.6, 0.8, 1) if tick <= max(highest, 0.2)])
     x = alt.X("value:Q", title=None, scale=scale, axis=axis, stack=None)
-    y = cast.rows(alt, cast.names)
+    y = styles.rows(alt, styles.names)
     offset = alt.YOffset("place:O", sort="ascending", scale=alt.Scale(domain=[0, 1]))
-    pale = alt.Opacity("place:O", scale=alt.Scale(domain=[0, 1], range=[1, 0.5]), legend=None)
+    opacity = alt.Opacity("place:O", scale=alt.Scale(domain=[0, 1], range=[1, 0.5]), legend=None)
     tips: list[Any] = [alt.Tooltip(f"{field}:N", title=field) for field in ("system", "measure")]
     tips += [alt.Tooltip("value:Q", title="mean", format=".4f"), alt.Tooltip("n:Q", title="queries")]
-    both = alt.Chart(alt.Data(values=rows)).mark_bar(height={"band": 0.8})
-    text = alt.Chart(alt.Data(values=words)).mark_text(style="words", align="left", dx=5)
+    bars = alt.Chart(alt.Data(values=rows)).mark_bar(height={"band": 0.8})
+    text = alt.Chart(alt.Data(values=label_rows)).mark_text(style="words", align="left", dx=5)
     layers = [
-        both.encode(x=x, y=y, yOffset=offset, opacity=pale, color=cast.colour(alt), tooltip=tips),
-        text.encode(x=alt.XDatum(most, title=None, scale=scale), y=y, text="label:N"),
+        bars.encode(x=x, y=y, yOffset=offset, opacity=opacity, color=styles.colour(alt), tooltip=tips),
+        text.encode(x=alt.XDatum(highest, title=None, scale=scale), y=y, text="label:N"),
     ]
     return make_panel(" and ".join(measures), layers, height, wide=False)
 
 
-def _latency_range_panel(overview: Overview, cast: SystemStyles, height: int) -> ChartPanel | None:
+def _latency_range_panel(overview: Overview, styles: SystemStyles, height: int) -> ChartPanel | None:
     """Draw the range from p50 to p95 of the total latency on a logarithmic axis."""
     alt = import_altair()
     rows: ChartRows = []
@@ -272,17 +281,17 @@ def _latency_range_panel(overview: Overview, cast: SystemStyles, height: int) ->
     scale = alt.Scale(
         type="log", domain=[round_digits(ends[0]), round_digits(ends[1] * max(3.0, (ends[1] / ends[0]) ** 0.75))]
     )
-    side = alt.Axis(values=log_ticks(*ends), format="~g", labelOverlap="greedy")
-    x = alt.X("p50:Q", title=None, scale=scale, axis=side)
-    y = cast.rows(alt, [row["system"] for row in rows])
+    axis = alt.Axis(values=log_ticks(*ends), format="~g", labelOverlap="greedy")
+    x = alt.X("p50:Q", title=None, scale=scale, axis=axis)
+    y = styles.rows(alt, [row["system"] for row in rows])
     tips = [alt.Tooltip("system:N", title="system")]
     tips += [alt.Tooltip(f"{field}:Q", title=f"{field} ms", format=".4~g") for field in ("p50", "p95")]
     tips.append(alt.Tooltip("n:Q", title="answers"))
     chart = alt.Chart(alt.Data(values=rows))
     layers = [
-        chart.mark_rule(strokeWidth=2).encode(x=x, x2="p95:Q", y=y, color=cast.colour(alt)),
+        chart.mark_rule(strokeWidth=2).encode(x=x, x2="p95:Q", y=y, color=styles.colour(alt)),
         chart.mark_point(filled=True, size=60, opacity=1).encode(
-            x=x, y=y, color=cast.colour(alt), shape=cast.shape(alt), tooltip=tips
+            x=x, y=y, color=styles.colour(alt), shape=styles.shape(alt), tooltip=tips
         ),
         chart.mark_text(style="words", align="left", dx=6).encode(
             x=alt.XDatum(round_digits(ends[1]), title=None, scale=scale), y=y, text="label:N"

@@ -66,40 +66,44 @@ def _difference_axis_title(overview: Overview, rows: Sequence[Comparison]) -> st
 
 def draw_waterfall(overview: Overview) -> ChartDraft | None:
     """Draw the sorted differences, one line per system."""
-    known = _comparisons_with_differences(overview)
-    if not known:
+    comparisons = _comparisons_with_differences(overview)
+    if not comparisons:
         return None
     alt = import_altair()
-    cast = SystemStyles(overview.systems, overview.baseline)
+    styles = SystemStyles(overview.systems, overview.baseline)
     rows: ChartRows = []
-    turns: ChartRows = []
-    for row, values in known:
+    turning_points: ChartRows = []
+    for row, values in comparisons:
         n = len(values)
-        places = np.unique(np.linspace(0, n - 1, min(n, MAX_LINE_POINTS)).round().astype(int))
-        shares = [round_digits(100 * (place + 0.5) / n, 4) for place in places.tolist()]
-        drawn = [round_digits(value, 4) for value in values[places].tolist()]
-        rows.append({"system": row.system, "dash": cast.dashes[row.system], "share": shares, "difference": drawn})
-        at = [("won", row.wins, 100 * row.wins / n), ("lost", row.losses, 100 - 100 * row.losses / n)]
-        turns += [
+        positions = np.unique(np.linspace(0, n - 1, min(n, MAX_LINE_POINTS)).round().astype(int))
+        shares = [round_digits(100 * (position + 0.5) / n, 4) for position in positions.tolist()]
+        differences = [round_digits(value, 4) for value in values[positions].tolist()]
+        rows.append(
+            {"system": row.system, "dash": styles.dashes[row.system], "share": shares, "difference": differences}
+        )
+        outcomes = [("won", row.wins, 100 * row.wins / n), ("lost", row.losses, 100 - 100 * row.losses / n)]
+        turning_points += [
             {
                 "system": row.system,
                 "share": round_digits(share, 4),
                 "difference": 0,
-                "what": what,
+                "what": outcome,
                 "count": count,
                 "n": n,
             }
-            for what, count, share in at
+            for outcome, count, share in outcomes
         ]
     title = f"{overview.nouns[1]}, best for the system first, %"
     x = alt.X("share:Q", title=title, scale=alt.Scale(domain=[0, 100]), axis=alt.Axis(tickCount=5, grid=False))
     y = alt.Y(
-        "difference:Q", title=_difference_axis_title(overview, [row for row, _ in known]), axis=alt.Axis(tickCount=5)
+        "difference:Q",
+        title=_difference_axis_title(overview, [row for row, _ in comparisons]),
+        axis=alt.Axis(tickCount=5),
     )
-    key = [row.system for row, _ in known]
-    colour, dash, shape = cast.colour(alt, key), cast.dash(alt), cast.shape(alt, key)
+    key = [row.system for row, _ in comparisons]
+    colour, dash, shape = styles.colour(alt, key), styles.dash(alt), styles.shape(alt, key)
     lines = alt.Chart(alt.Data(values=rows)).transform_flatten(["share", "difference"])
-    dots = alt.Chart(alt.Data(values=turns))
+    dots = alt.Chart(alt.Data(values=turning_points))
     tips = [
         alt.Tooltip("system:N", title="system"),
         alt.Tooltip("what:N", title=overview.nouns[1]),
@@ -111,33 +115,33 @@ def draw_waterfall(overview: Overview) -> ChartDraft | None:
         lines.mark_line(strokeWidth=2, interpolate="step").encode(x=x, y=y, color=colour, strokeDash=dash),
         dots.mark_point(filled=True, size=60, opacity=1).encode(x=x, y=y, color=colour, shape=shape, tooltip=tips),
     ]
-    if len(known) == 1:
+    if len(comparisons) == 1:
         area = lines.mark_area(interpolate="step", opacity=0.2)
         layers.insert(0, area.encode(x=x, y=y, color=colour))
-    first = known[0][0]
+    first = comparisons[0][0]
     caption = join_sentence(
         f"all {overview.nouns[1]} in order, best for the system first: where a line is "
         f"{'below' if first.lower_is_better else 'above'} 0 the system is better than {first.baseline}; "
         "marks show where winning ends and losing begins"
     )
-    return ChartDraft([make_panel("", layers, 260)], _describe_wins(overview, [row for row, _ in known]), caption)
+    return ChartDraft([make_panel("", layers, 260)], _describe_wins(overview, [row for row, _ in comparisons]), caption)
 
 
 def draw_difference_boxes(overview: Overview) -> ChartDraft | None:
     """Draw quartiles, 5th and 95th percentile, and mean difference with its interval."""
-    known = _comparisons_with_differences(overview)
-    if not known:
+    comparisons = _comparisons_with_differences(overview)
+    if not comparisons:
         return None
     alt = import_altair()
-    cast = SystemStyles(overview.systems, overview.baseline)
+    styles = SystemStyles(overview.systems, overview.baseline)
     rows: ChartRows = []
-    for row, values in known:
+    for row, values in comparisons:
         cuts = [round_digits(float(cut), 4) for cut in np.percentile(values, [5, 25, 50, 75, 95])]
         entry = dict(zip(("p5", "q1", "median", "q3", "p95"), cuts, strict=True))
         ends = {"low": round_digits(row.ci[0]), "high": round_digits(row.ci[1])}
         rows.append({"system": row.system, **entry, "mean": round_digits(row.difference), **ends, "n": row.n})
-    title = _difference_axis_title(overview, [row for row, _ in known])
-    y = cast.rows(alt, [row["system"] for row in rows])
+    title = _difference_axis_title(overview, [row for row, _ in comparisons])
+    y = styles.rows(alt, [row["system"] for row in rows])
     chart = alt.Chart(alt.Data(values=rows))
     fields = {
         "mean": "mean",
@@ -149,7 +153,7 @@ def draw_difference_boxes(overview: Overview) -> ChartDraft | None:
     }
     tips = [alt.Tooltip("system:N", title="system")]
     tips += [alt.Tooltip(f"{field}:Q", title=name, format="+.4f") for field, name in fields.items()]
-    colour = cast.colour(alt)
+    colour = styles.colour(alt)
 
     def at(field: str) -> Any:
         return alt.X(f"{field}:Q", title=title, axis=alt.Axis(tickCount=6))
@@ -164,19 +168,21 @@ def draw_difference_boxes(overview: Overview) -> ChartDraft | None:
             x=at("mean"), y=y, tooltip=tips
         ),
     ]
-    said = join_with_and(
+    means_text = join_with_and(
         [
             f"{row['system']} {row['mean']:+.4f} from {_format_signed(row['low'])} to {_format_signed(row['high'])}"
             for row in rows
         ]
     )
-    words = f"Mean {title}: {said}."
-    sure = f" with its {overview.confidence:.0%} interval" if any(row["low"] is not None for row in rows) else ""
+    description = f"Mean {title}: {means_text}."
+    interval_text = (
+        f" with its {overview.confidence:.0%} interval" if any(row["low"] is not None for row in rows) else ""
+    )
     caption = join_sentence(
         f"boxes hold the middle half of the {overview.nouns[1]} and thin lines all but 5% at each end",
-        f"the diamond is the mean{sure}",
+        f"the diamond is the mean{interval_text}",
     )
-    return ChartDraft([make_panel("", layers, 34 * len(rows) + 6)], words, caption)
+    return ChartDraft([make_panel("", layers, 34 * len(rows) + 6)], description, caption)
 
 
 def _format_signed(value: float | None) -> str:
@@ -189,7 +195,7 @@ def draw_wins(overview: Overview) -> ChartDraft | None:
     if not comparisons:
         return None
     alt = import_altair()
-    cast = SystemStyles(overview.systems, overview.baseline)
+    styles = SystemStyles(overview.systems, overview.baseline)
     kinds = {"won": WIN_COLOUR, "tied": TIE_COLOUR, "lost": LOSS_COLOUR}
     rows: ChartRows = []
     for row in comparisons:
@@ -209,7 +215,7 @@ def draw_wins(overview: Overview) -> ChartDraft | None:
                 }
             )
             begin += count
-    y = cast.rows(alt, [row.system for row in comparisons])
+    y = styles.rows(alt, [row.system for row in comparisons])
     x = alt.X("begin:Q", title=f"{overview.nouns[1]}, %", scale=alt.Scale(domain=[0, 100]), axis=alt.Axis(tickCount=5))
     scale = alt.Scale(domain=list(kinds), range=list(kinds.values()))
     colour = alt.Color("what:N", scale=scale, legend=alt.Legend(title=None, orient="bottom", columns=3))
@@ -256,32 +262,38 @@ class StrataAxes(NamedTuple):
 
 def draw_strata(overview: Overview) -> ChartDraft | None:
     """Draw one panel per tag, with a row per stratum and a dot per system."""
-    known = {
-        tag: [stratum for stratum in several if any(math.isfinite(mean.value) for mean in stratum.means.values())]
-        for tag, several in overview.strata.items()
+    strata_by_tag = {
+        tag: [stratum for stratum in strata if any(math.isfinite(mean.value) for mean in stratum.means.values())]
+        for tag, strata in overview.strata.items()
     }
-    known = {tag: several[:MAX_STRATA_SHOWN] for tag, several in known.items() if several}
-    if not known:
+    strata_by_tag = {tag: strata[:MAX_STRATA_SHOWN] for tag, strata in strata_by_tag.items() if strata}
+    if not strata_by_tag:
         return None
-    means = [mean for several in known.values() for stratum in several for mean in stratum.means.values()]
+    means = [mean for strata in strata_by_tag.values() for stratum in strata for mean in stratum.means.values()]
     # One axis and one margin for all tags, so that they can be compared.
     frame = StrataAxes(
         padded_range([end for mean in means for end in (mean.value, mean.low, mean.high)], pad=0.03),
-        min(130, 6 * max(len(_stratum_label(stratum)) for several in known.values() for stratum in several)),
+        min(130, 6 * max(len(_stratum_label(stratum)) for strata in strata_by_tag.values() for stratum in strata)),
     )
-    cast = SystemStyles(overview.systems, overview.baseline, frame.margin)
+    styles = SystemStyles(overview.systems, overview.baseline, frame.margin)
     panels: list[ChartPanel] = []
-    said = []
-    for tag, several in known.items():
-        whole = len(overview.strata[tag])
-        title = explain_tag(tag) if len(several) == whole else f"{explain_tag(tag)} ({len(several)} of {whole} values)"
-        panels.append(_strata_panel(title, several, overview, cast, frame, key=[] if panels else cast.names))
-        said.append(f"{tag}: " + "; ".join(_describe_best_system(overview, stratum) for stratum in several))
-    sure = f", with its {overview.confidence:.0%} interval" if any(math.isfinite(mean.low) for mean in means) else ""
-    caption = join_sentence(
-        f"a row is a kind of {overview.nouns[0]} and a mark a system's mean {overview.first} there{sure}"
+    descriptions = []
+    for tag, strata in strata_by_tag.items():
+        n_strata = len(overview.strata[tag])
+        title = (
+            explain_tag(tag) if len(strata) == n_strata else f"{explain_tag(tag)} ({len(strata)} of {n_strata} values)"
+        )
+        panels.append(_strata_panel(title, strata, overview, styles, frame, key=[] if panels else styles.names))
+        descriptions.append(f"{tag}: " + "; ".join(_describe_best_system(overview, stratum) for stratum in strata))
+    interval_text = (
+        f", with its {overview.confidence:.0%} interval" if any(math.isfinite(mean.low) for mean in means) else ""
     )
-    return ChartDraft(panels, f"Mean {overview.first} by kind of {overview.nouns[0]}. {'. '.join(said)}.", caption)
+    caption = join_sentence(
+        f"a row is a kind of {overview.nouns[0]} and a mark a system's mean {overview.first} there{interval_text}"
+    )
+    return ChartDraft(
+        panels, f"Mean {overview.first} by kind of {overview.nouns[0]}. {'. '.join(descriptions)}.", caption
+    )
 
 
 def _stratum_label(stratum: StratumMeans) -> str:
@@ -289,16 +301,16 @@ def _stratum_label(stratum: StratumMeans) -> str:
 
 
 def _describe_best_system(overview: Overview, stratum: StratumMeans) -> str:
-    known = {name: mean.value for name, mean in stratum.means.items() if math.isfinite(mean.value)}
-    best = (min if overview.first in overview.lower_is_better else max)(known, key=known.__getitem__)
-    return f"{stratum.value} (n={stratum.n}) best {best} {format_bar_value(known[best])}"
+    means = {name: mean.value for name, mean in stratum.means.items() if math.isfinite(mean.value)}
+    best = (min if overview.first in overview.lower_is_better else max)(means, key=means.__getitem__)
+    return f"{stratum.value} (n={stratum.n}) best {best} {format_bar_value(means[best])}"
 
 
 def _strata_panel(
     title: str,
-    drawn: Sequence[StratumMeans],
+    strata: Sequence[StratumMeans],
     overview: Overview,
-    cast: SystemStyles,
+    styles: SystemStyles,
     frame: StrataAxes,
     *,
     key: Sequence[str],
@@ -308,21 +320,21 @@ def _strata_panel(
         {
             "stratum": _stratum_label(stratum),
             "system": name,
-            "place": cast.names.index(name),
+            "place": styles.names.index(name),
             "value": round_digits(mean.value),
             "low": round_digits(mean.low),
             "high": round_digits(mean.high),
             "n": mean.n or None,
         }
-        for stratum in drawn
+        for stratum in strata
         for name, mean in stratum.means.items()
         if math.isfinite(mean.value) and name in overview.entries
     ]
     lower = overview.first in overview.lower_is_better
-    words = overview.first + " (lower is better)" * lower
+    value_title = overview.first + " (lower is better)" * lower
     ends = alt.Scale(domain=[round_digits(end) for end in frame.ends], zero=False, nice=False)
-    x = alt.X("value:Q", title=words, scale=ends, axis=alt.Axis(tickCount=6))
-    scale = alt.Scale(domain=[_stratum_label(stratum) for stratum in drawn], paddingInner=0.25, paddingOuter=0.12)
+    x = alt.X("value:Q", title=value_title, scale=ends, axis=alt.Axis(tickCount=6))
+    scale = alt.Scale(domain=[_stratum_label(stratum) for stratum in strata], paddingInner=0.25, paddingOuter=0.12)
     y = alt.Y(
         "stratum:N",
         title=None,
@@ -331,7 +343,7 @@ def _strata_panel(
         axis=alt.Axis(grid=False, labelLimit=130, minExtent=frame.margin),
     )
     # Ordinal numbers, because Vega-Lite would write sorted names into an expression.
-    offset = alt.YOffset("place:O", sort="ascending", scale=alt.Scale(domain=list(range(len(cast.names)))))
+    offset = alt.YOffset("place:O", sort="ascending", scale=alt.Scale(domain=list(range(len(styles.names)))))
     tips = [
         alt.Tooltip("stratum:N", title="queries"),
         alt.Tooltip("system:N", title="system"),
@@ -341,11 +353,11 @@ def _strata_panel(
     chart = alt.Chart(alt.Data(values=rows))
     bars = chart.mark_rule(strokeWidth=1.5, opacity=0.75)
     dots = chart.mark_point(filled=True, size=55, opacity=1)
-    colour, shape = cast.colour(alt, key), cast.shape(alt, key)
+    colour, shape = styles.colour(alt, key), styles.shape(alt, key)
     layers = [
-        bars.encode(x=alt.X("low:Q", title=words), x2="high:Q", y=y, yOffset=offset, color=colour),
+        bars.encode(x=alt.X("low:Q", title=value_title), x2="high:Q", y=y, yOffset=offset, color=colour),
         dots.encode(x=x, y=y, yOffset=offset, color=colour, shape=shape, tooltip=tips),
     ]
     return make_panel(
-        title, layers, len(drawn) * (9 * len(cast.names) + 14) + 8, wide=len(drawn) > MAX_HALF_WIDTH_STRATA
+        title, layers, len(strata) * (9 * len(styles.names) + 14) + 8, wide=len(strata) > MAX_HALF_WIDTH_STRATA
     )

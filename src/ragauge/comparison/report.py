@@ -66,29 +66,33 @@ PAPER_MEASURE_NAMES = {
 """Names of measures in papers. Other measures keep their ragauge name."""
 
 
-def build_report(found: Comparisons, *, changed_queries: int = MAX_CHANGED_QUERIES) -> Report:
+def build_report(comparisons: Comparisons, *, changed_queries: int = MAX_CHANGED_QUERIES) -> Report:
     """Build the report of a comparison.
 
     `changed_queries` is the number of queries per pair that are listed as risen, and as fallen.
     """
-    summary, *details = summarise_comparisons(found) or ["No pair of systems has a query in common."]
-    tables = list(_pairwise_tables(found, found.rows))
+    summary, *details = summarise_comparisons(comparisons) or ["No pair of systems has a query in common."]
+    tables = list(_pairwise_tables(comparisons, comparisons.rows))
     sections = [
-        Section("means", "Means", [_build_paper_table(found)], formats=frozenset({"latex"})),
-        Section("means", "Means", _means_blocks(found), "Means", NOT_LATEX),
+        Section("means", "Means", [_build_paper_table(comparisons)], formats=frozenset({"latex"})),
+        Section("means", "Means", _means_blocks(comparisons), "Means", NOT_LATEX),
         Section("differences", "Differences", tables, "Differences", NOT_LATEX),
-        Section("strata", "Strata", list(_pairwise_tables(found, found.strata)), "Strata", NOT_LATEX),
-        Section("profiles", "Differences per query, in ascending order", _profile_blocks(found), formats=NOT_LATEX),
-        Section("queries", "Queries that changed most", _query_blocks(found, changed_queries), "Queries", NOT_LATEX),
+        Section("strata", "Strata", list(_pairwise_tables(comparisons, comparisons.strata)), "Strata", NOT_LATEX),
+        Section(
+            "profiles", "Differences per query, in ascending order", _profile_blocks(comparisons), formats=NOT_LATEX
+        ),
+        Section(
+            "queries", "Queries that changed most", _query_blocks(comparisons, changed_queries), "Queries", NOT_LATEX
+        ),
     ]
     return Report(
         "compare",
         "Comparison",
         summary,
         [section for section in sections if section.blocks],
-        list(filter(None, [found.dataset, found.convention and f"convention {found.convention}"])),
+        list(filter(None, [comparisons.dataset, comparisons.convention and f"convention {comparisons.convention}"])),
         details,
-        notes=describe_comparisons(found),
+        notes=describe_comparisons(comparisons),
     )
 
 
@@ -102,52 +106,52 @@ def assign_letters(systems: Sequence[str]) -> dict[str, str]:
     return dict(zip(systems, letters, strict=False))
 
 
-def find_significant_wins(found: Comparisons) -> dict[tuple[str, str], list[str]]:
+def find_significant_wins(comparisons: Comparisons) -> dict[tuple[str, str], list[str]]:
     """Return `{(measure, system): systems that it is significantly better than}`.
 
     The systems are in their original order.
     """
     losers: dict[tuple[str, str], list[str]] = {}
-    for row in found:
-        if found.sure(row):
+    for row in comparisons:
+        if comparisons.sure(row):
             winner, loser = (row.system, row.baseline) if row.better else (row.baseline, row.system)
             losers.setdefault((row.measure, winner), []).append(loser)
-    return {place: sorted(names, key=list(found.systems).index) for place, names in losers.items()}
+    return {key: sorted(names, key=list(comparisons.systems).index) for key, names in losers.items()}
 
 
-def build_means_table(found: Comparisons) -> Table:
+def build_means_table(comparisons: Comparisons) -> Table:
     """Build the table of systems by measures.
 
     Without a baseline, each value has the letters of the systems that it is significantly better than; otherwise the
     stars of its difference to the baseline.
     """
-    letters = assign_letters(found.systems) if found.baseline is None else {}
-    losers = find_significant_wins(found)
-    stars = {(row.measure, row.system): row.stars for row in found if row.stars.startswith("*")}
-    means = collect_means(found)
-    lower = {row.measure for row in found if row.lower_is_better}
+    letters = assign_letters(comparisons.systems) if comparisons.baseline is None else {}
+    losers = find_significant_wins(comparisons)
+    stars = {(row.measure, row.system): row.stars for row in comparisons if row.stars.startswith("*")}
+    means = collect_means(comparisons)
+    lower = {row.measure for row in comparisons if row.lower_is_better}
     columns = [Column("system", "name")]
-    for measure in found.measures:
+    for measure in comparisons.measures:
         is_count = find_aggregate(measure) is total
         style = "count" if is_count else "score"
         columns.append(Column(measure, style, 0 if is_count else -1 if measure in lower else 1))
     rows: list[Row] = []
-    for name in found.systems:
+    for name in comparisons.systems:
         cells = [Cell(f"{letters[name]} {name}" if letters else name)]
-        for measure in found.measures:
+        for measure in comparisons.measures:
             mean = means.get((measure, name))
-            raised = [letters[loser] for loser in losers.get((measure, name), ())] if letters else []
+            loser_letters = [letters[loser] for loser in losers.get((measure, name), ())] if letters else []
             mark = "" if letters else stars.get((measure, name), "")
-            cells.append(Cell(None if mean is None else mean.value, stars=mark, letters=raised))
+            cells.append(Cell(None if mean is None else mean.value, stars=mark, letters=loser_letters))
         rows.append(cells)
     return Table("means", columns, rows)
 
 
-def collect_means(found: Comparisons) -> dict[tuple[str, str], Mean]:
+def collect_means(comparisons: Comparisons) -> dict[tuple[str, str], Mean]:
     """Return the mean of every system by (measure, system)."""
     return {
         (row.measure, name): Mean(value, row.n)
-        for row in found
+        for row in comparisons
         for name, value in zip((row.baseline, row.system), row.means, strict=True)
     }
 
@@ -178,8 +182,8 @@ def to_paper_name(measure: str) -> str:
     >>> [to_paper_name(one) for one in ("ndcg@10", "recall(of=capped)@5", "hit_rate@1", "my_own@3")]
     ['nDCG@10', 'Recall(of=capped)@5', 'Hit rate@1', 'my_own@3']
     """
-    known = find_measure(measure)
-    name = "" if known is None else known.spec.name
+    known_measure = find_measure(measure)
+    name = "" if known_measure is None else known_measure.spec.name
     return PAPER_MEASURE_NAMES.get(name, name) + measure.removeprefix(name)
 
 
@@ -191,14 +195,14 @@ def describe_means(counts: Sequence[int], dataset: str, convention: str) -> str:
     >>> describe_means([43], "", "default, rel=2.0")
     'Means over 43 queries, rel=2'
     """
-    over = f" over {counts[0]:,} to" if len(counts) > 1 else " over" if counts else ""
-    over += f" {pluralise(counts[-1], 'query')}" if counts else ""
+    subject = f" over {counts[0]:,} to" if len(counts) > 1 else " over" if counts else ""
+    subject += f" {pluralise(counts[-1], 'query')}" if counts else ""
     options = re.sub(r"=(\d+)\.0\b", r"=\1", convention)
     if options.startswith("default, "):
-        by = options.removeprefix("default")
+        convention_text = options.removeprefix("default")
     else:
-        by = f", convention {options}" if options not in UNREPORTED_CONVENTIONS else ""
-    return f"Means{over}{f' of {dataset}' if dataset else ''}{by}"
+        convention_text = f", convention {options}" if options not in UNREPORTED_CONVENTIONS else ""
+    return f"Means{subject}{f' of {dataset}' if dataset else ''}{convention_text}"
 
 
 def describe_best(systems: int) -> list[str]:
@@ -206,13 +210,13 @@ def describe_best(systems: int) -> list[str]:
     return [] if systems < 2 else ["Best in bold, second best underlined" if systems > 2 else "Best in bold"]
 
 
-def describe_marks(found: Comparisons) -> str:
+def describe_marks(comparisons: Comparisons) -> str:
     """Describe what letters or stars at a mean stand for."""
-    tested = f"two-sided {describe_test(found)}"
-    if found.baseline is None:
-        level = format_number(found.method.alpha, "number")
+    tested = f"two-sided {describe_test(comparisons)}"
+    if comparisons.baseline is None:
+        level = format_number(comparisons.method.alpha, "number")
         return f"A raised letter: significantly better than that system ({tested}, p < {level})"
-    return f"Stars: differs from {found.baseline} ({tested}; {STARS_LEGEND})"
+    return f"Stars: differs from {comparisons.baseline} ({tested}; {STARS_LEGEND})"
 
 
 def _pairwise_tables(comparisons: Comparisons, rows: Sequence[Comparison]) -> Iterator[Table]:
@@ -227,18 +231,18 @@ def _pairwise_tables(comparisons: Comparisons, rows: Sequence[Comparison]) -> It
         yield _build_pairwise_table(comparisons, rows, title, (columns, lead))
         return
     for measure in comparisons.measures:
-        several = [row for row in rows if row.measure == measure]
-        if not several:
+        measure_rows = [row for row in rows if row.measure == measure]
+        if not measure_rows:
             continue
         columns, title = [Column("system", "name")], measure
-        lead = [[row.system] for row in several]
+        lead = [[row.system] for row in measure_rows]
         if comparisons.baseline is None:
             columns.append(Column("against", "name"))
-            lead = [[row.system, row.baseline] for row in several]
+            lead = [[row.system, row.baseline] for row in measure_rows]
         else:
             title += f" against {comparisons.baseline}"
-            title += "" if has_strata else f" ({format_score(several[0].means[0])}, n={several[0].n})"
-        yield _build_pairwise_table(comparisons, several, title, (columns, lead))
+            title += "" if has_strata else f" ({format_score(measure_rows[0].means[0])}, n={measure_rows[0].n})"
+        yield _build_pairwise_table(comparisons, measure_rows, title, (columns, lead))
 
 
 def _build_pairwise_table(
@@ -320,10 +324,10 @@ def _profile_blocks(comparisons: Comparisons) -> list[Block]:
     rows: list[Row] = []
     for row in comparisons.rows:
         changes = sorted([*(query.difference for query in row.moved), *[0.0] * row.ties])
-        most = max(map(abs, changes), default=0.0)
-        if most > 0 and len(row.moved) == row.wins + row.losses:
-            shown = [value or None for value in downsample(changes, PROFILE_WIDTH_CHARS)]
-            line = sparkline(shown, -most, most, marks=SPARKLINE_BLOCKS)
+        largest = max(map(abs, changes), default=0.0)
+        if largest > 0 and len(row.moved) == row.wins + row.losses:
+            sampled = [value or None for value in downsample(changes, PROFILE_WIDTH_CHARS)]
+            line = sparkline(sampled, -largest, largest, marks=SPARKLINE_BLOCKS)
             rows.append([row.measure, changes[0], Cell(f"|{line}|"), changes[-1]])
     columns = [
         Column("measure", "name"),
@@ -334,15 +338,15 @@ def _profile_blocks(comparisons: Comparisons) -> list[Block]:
     return [Table("profiles", columns, rows, note="A gap: no difference.")] if rows else []
 
 
-def keep_changed_queries(found: Comparisons, count: int) -> Comparisons:
+def keep_changed_queries(comparisons: Comparisons, count: int) -> Comparisons:
     """Keep the queries that rose and fell most, `count` of each per comparison, and their texts."""
     rows, strata = (
         [replace(row, moved=[*risen_queries(row, count), *fallen_queries(row, count)]) for row in several]
-        for several in (found.rows, found.strata)
+        for several in (comparisons.rows, comparisons.strata)
     )
     queries = {query.query for row in (*rows, *strata) for query in row.moved}
-    texts = {query: text for query, text in found.texts.items() if query in queries}
-    return replace(found, rows=rows, strata=strata, texts=texts)
+    texts = {query: text for query, text in comparisons.texts.items() if query in queries}
+    return replace(comparisons, rows=rows, strata=strata, texts=texts)
 
 
 def risen_queries(row: Comparison, count: int) -> list[ChangedQuery]:
@@ -370,8 +374,8 @@ def _query_blocks(comparisons: Comparisons, count: int) -> list[Block]:
             *([Column("text")] if comparisons.texts else []),
         ]
         rows: list[Row] = []
-        for word, several in (("rose", risen_queries(row, count)), ("fell", fallen_queries(row, count))):
-            for query in several:
+        for word, changed_queries in (("rose", risen_queries(row, count)), ("fell", fallen_queries(row, count))):
+            for query in changed_queries:
                 text = [comparisons.texts.get(query.query, "")] if comparisons.texts else []
                 rows.append([word, query.query, query.baseline, query.system, query.difference, *text])
         title = f"{row.measure}: {row.system} against {row.baseline}"
@@ -379,25 +383,27 @@ def _query_blocks(comparisons: Comparisons, count: int) -> list[Block]:
     return blocks
 
 
-def summarise_comparisons(found: Comparisons) -> list[str]:
+def summarise_comparisons(comparisons: Comparisons) -> list[str]:
     """Summarise the significant differences, one sentence per measure and per margin test."""
     lines = []
-    for measure in found.measures:
-        rows = [row for row in found.rows if row.measure == measure and row.n]
+    for measure in comparisons.measures:
+        rows = [row for row in comparisons.rows if row.measure == measure and row.n]
         if not rows:  # The measure is undefined for every pair; the notes give the reason.
             continue
-        if found.baseline is None:
-            significant = sum(found.sure(row) for row in rows)
+        if comparisons.baseline is None:
+            significant = sum(comparisons.sure(row) for row in rows)
             lines.append(f"{measure}: {significant} of {pluralise(len(rows), 'pair')} differ significantly.")
         else:
             names: dict[str, list[str]] = {"better": [], "worse": [], "no significant difference": []}
             for row in rows:
-                outcome = "no significant difference" if not found.sure(row) else "better" if row.better else "worse"
+                outcome = (
+                    "no significant difference" if not comparisons.sure(row) else "better" if row.better else "worse"
+                )
                 names[outcome].append(row.system)
             outcomes = "; ".join(f"{outcome}: {', '.join(systems)}" for outcome, systems in names.items() if systems)
-            lines.append(f"{measure} against {found.baseline}: {outcomes}.")
-        for row in rows if found.method.margin is not None else ():
-            lines.append(_describe_margin_test(row, found.method.alpha))
+            lines.append(f"{measure} against {comparisons.baseline}: {outcomes}.")
+        for row in rows if comparisons.method.margin is not None else ():
+            lines.append(_describe_margin_test(row, comparisons.method.alpha))
     return lines
 
 
@@ -420,16 +426,16 @@ def _family_size(rows: Sequence[Comparison], comparisons: Comparisons) -> int:
     return len(rows) if comparisons.method.family == "all" else sum(row.measure == rows[0].measure for row in rows)
 
 
-def describe_test(found: Comparisons) -> str:
+def describe_test(comparisons: Comparisons) -> str:
     """Describe the test that decides, and its correction."""
-    method = found.method
-    over = " over queries and seeds" * (method.test == "t" and _has_seeds(found))
+    method = comparisons.method
+    units = " over queries and seeds" * (method.test == "t" and _has_seeds(comparisons))
     if method.correction == "none":
-        return f"{TEST_NAMES[method.test]}{over}, uncorrected"
-    family = _family_size(found.rows, found)
-    each = " per measure" * (method.family == "measure" and len(found.measures) > 1)
-    many = pluralise(family, "comparison") + each
-    return f"{TEST_NAMES[method.test]}{over}, {CORRECTION_NAMES[method.correction]} for {many}"
+        return f"{TEST_NAMES[method.test]}{units}, uncorrected"
+    family = _family_size(comparisons.rows, comparisons)
+    per_measure = " per measure" * (method.family == "measure" and len(comparisons.measures) > 1)
+    family_text = pluralise(family, "comparison") + per_measure
+    return f"{TEST_NAMES[method.test]}{units}, {CORRECTION_NAMES[method.correction]} for {family_text}"
 
 
 def _has_seeds(comparisons: Comparisons) -> bool:
@@ -442,10 +448,10 @@ def _describe_t_test(comparisons: Comparisons) -> str:
 
 def _describe_decision(comparisons: Comparisons) -> str:
     """Describe the p-value that decides, and its stars."""
-    sides = ", two-sided" if _p_column_title(comparisons) == "p_t" else ""
+    two_sided = ", two-sided" if _p_column_title(comparisons) == "p_t" else ""
     corrected = comparisons.strata and comparisons.method.correction != "none"
     strata = f", in strata for {_family_size(comparisons.strata, comparisons)}" if corrected else ""
-    return f"{describe_test(comparisons)}{sides}{strata}; {STARS_LEGEND}, ns otherwise"
+    return f"{describe_test(comparisons)}{two_sided}{strata}; {STARS_LEGEND}, ns otherwise"
 
 
 def _describe_interval(comparisons: Comparisons) -> str:
@@ -455,11 +461,14 @@ def _describe_interval(comparisons: Comparisons) -> str:
     return f"{kind} bootstrap of the change, {method.rounds:,} resamples of {units}"
 
 
-def describe_comparisons(found: Comparisons) -> list[str]:
+def describe_comparisons(comparisons: Comparisons) -> list[str]:
     """Describe what makes the numbers unreliable, and then how they were computed."""
-    method = found.method
-    first = [row for row in found.rows if row.measure == found.measures[0]]
-    lines = [f"{_p_column_title(found)}: {_describe_decision(found)}", f"interval: {_describe_interval(found)}"]
+    method = comparisons.method
+    first = [row for row in comparisons.rows if row.measure == comparisons.measures[0]]
+    lines = [
+        f"{_p_column_title(comparisons)}: {_describe_decision(comparisons)}",
+        f"interval: {_describe_interval(comparisons)}",
+    ]
     shares = sorted(row.seeds.share for row in first if row.seeds is not None and not math.isnan(row.seeds.share))
     if shares:
         span = " to ".join(dict.fromkeys(format_number(value, "share") for value in (shares[0], shares[-1])))
@@ -471,14 +480,14 @@ def describe_comparisons(found: Comparisons) -> list[str]:
             f"{first[0].n} queries detect a true difference in {first[0].measure} of {' to '.join(ends)} "
             f"(power {format_level(method.power)}, level {format_number(method.alpha, 'number')})"
         )
-    if found.tag == "complexity":
+    if comparisons.tag == "complexity":
         lines.append("complexity: simple up to 3 relevant documents, medium up to 6, complex beyond")
-    return [*found.notes, *lines, *describe_run_dates(found.answers)]
+    return [*comparisons.notes, *lines, *describe_run_dates(comparisons.answers)]
 
 
-def build_comparisons_table(found: Comparisons) -> Table:
+def build_comparisons_table(comparisons: Comparisons) -> Table:
     """Build the table with one row per comparison and stratum, with exact numbers."""
-    return build_fields_table([*found.rows, *found.strata])
+    return build_fields_table([*comparisons.rows, *comparisons.strata])
 
 
 def build_fields_table(rows: Sequence[Comparison]) -> Table:

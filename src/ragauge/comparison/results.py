@@ -53,12 +53,12 @@ class SystemSummary:
         """
         rows = []
         for scores in self.scores:
-            known = (
+            value_by_query = (
                 dict(zip(scores.queries, scores.values[measure].tolist(), strict=True))
                 if measure in scores.values
                 else {}
             )
-            rows.append([known.get(query, math.nan) for query in self.scores[0].queries])
+            rows.append([value_by_query.get(query, math.nan) for query in self.scores[0].queries])
         return np.array(rows)
 
     def values(self, measure: str) -> Floats:
@@ -80,8 +80,8 @@ class SystemSummary:
     def doubts(self) -> list[str]:
         """Reasons why the timings are unreliable; empty if none are known."""
         clock = self.manifest.get("clock")
-        found = clock.get("doubts") if isinstance(clock, Mapping) else None
-        return [str(doubt) for doubt in found] if isinstance(found, list | tuple) else []
+        recorded = clock.get("doubts") if isinstance(clock, Mapping) else None
+        return [str(doubt) for doubt in recorded] if isinstance(recorded, list | tuple) else []
 
     @property
     def manifest(self) -> Mapping[str, Any]:
@@ -111,9 +111,9 @@ def rank_systems(entries: Mapping[str, SystemSummary], measure: str, lower_is_be
 
     Ties keep their order. Systems without a value are omitted.
     """
-    known = {name: entry.means[measure].value for name, entry in entries.items() if measure in entry.means}
-    known = {name: value for name, value in known.items() if not math.isnan(value)}
-    return sorted(known, key=known.__getitem__, reverse=measure not in lower_is_better)
+    means = {name: entry.means[measure].value for name, entry in entries.items() if measure in entry.means}
+    means = {name: value for name, value in means.items() if not math.isnan(value)}
+    return sorted(means, key=means.__getitem__, reverse=measure not in lower_is_better)
 
 
 class StratumMeans(NamedTuple):
@@ -230,8 +230,8 @@ class Overview(TabularResult):
 
     def __repr__(self) -> str:
         lines = [
-            f"{one}: " + ", ".join(f"{name} {mean.value:.4f} (n={mean.n})" for name, mean in entry.means.items())
-            for one, entry in self.entries.items()
+            f"{system}: " + ", ".join(f"{name} {mean.value:.4f} (n={mean.n})" for name, mean in entry.means.items())
+            for system, entry in self.entries.items()
         ]
         return "\n".join([f"Overview of {self.title}", *lines])
 
@@ -268,7 +268,7 @@ def compute_ranks(values: Sequence[float], *, lower: bool) -> list[float]:
     """
     # Rounded because means of the same values in another order may differ in their last digits.
     signed = [round(value if lower else -value, 12) for value in values]
-    return [sum(value < mine for value in signed) + (signed.count(mine) + 1) / 2 for mine in signed]
+    return [sum(value < own_value for value in signed) + (signed.count(own_value) + 1) / 2 for own_value in signed]
 
 
 def compute_mean_ranks(overviews: OverviewsByDataset, measure: str) -> dict[str, float]:
@@ -286,4 +286,7 @@ def compute_mean_ranks(overviews: OverviewsByDataset, measure: str) -> dict[str,
             ranks.append(compute_ranks(values, lower=measure in overview.lower_is_better))
     if len(names) < 2 or len(ranks) < 2 or measure.startswith("num_"):
         return {}
-    return {name: sum(mine) / len(mine) for name, mine in zip(names, zip(*ranks, strict=True), strict=True)}
+    return {
+        name: sum(system_ranks) / len(system_ranks)
+        for name, system_ranks in zip(names, zip(*ranks, strict=True), strict=True)
+    }

@@ -54,19 +54,19 @@ def score_inputs(inputs: Inputs, measures: Sequence[str] | None = None, rules: C
         return _read_score_tables(inputs, measures)
     inputs.check_same_dataset()
     rules = rules or find_convention("default")
-    sources = [source for several in inputs.run_sources.values() for source in several]
+    sources = [source for run_sources in inputs.run_sources.values() for source in run_sources]
     check_row_counts(inputs.qrels, sources)
-    usual = default_measures(inputs.qrels, sources)
-    wanted = parse_measures(measures or inputs.measures or usual or DEFAULT_MEASURES, rules)
-    judgments = judgments_for_measures(wanted, inputs.qrels, split=inputs.split)
+    usual_measures = default_measures(inputs.qrels, sources)
+    parsed_measures = parse_measures(measures or inputs.measures or usual_measures or DEFAULT_MEASURES, rules)
+    judgments = judgments_for_measures(parsed_measures, inputs.qrels, split=inputs.split)
     scores: dict[str, Scores | list[Scores]] = {}
     for name in inputs.run_sources:
-        trials = score_trials(judgments, inputs.trials(name), wanted, rules, name=name)
+        trials = score_trials(judgments, inputs.trials(name), parsed_measures, rules, name=name)
         scores[name] = trials[0] if len(trials) == 1 else trials
     return ScoredRuns(
         scores,
         inputs.requested_baseline,
-        [str(measure) if isinstance(measure, Measure) else measure.__name__ for measure in wanted],
+        [str(measure) if isinstance(measure, Measure) else measure.__name__ for measure in parsed_measures],
         inputs.query_texts,
         inputs.tags,
         inputs.dataset_name,
@@ -91,7 +91,7 @@ def score_runs(
 
 def _find_result_dates(runs: Mapping[str, Sequence[Any]]) -> dict[str, RunDate]:
     """Return the date of each system's results, from the manifests of its run folders."""
-    dates = {name: RunDate.find(*(read_manifest(run) for run in several)) for name, several in runs.items()}
+    dates = {name: RunDate.find(*(read_manifest(run) for run in sources)) for name, sources in runs.items()}
     return {name: date for name, date in dates.items() if date is not None}
 
 
@@ -116,7 +116,7 @@ def _read_score_tables(inputs: Inputs, measures: Sequence[str] | None) -> Scored
     tags: dict[str, dict[str, str]] = {}
     texts: dict[str, str] = {}
     for table in inputs.tables:
-        scores, more = (
+        scores, more_tags = (
             _read_judged_folder(table.value, texts) if table.kind is InputKind.JUDGED else read_scores(table.value)
         )
         if table.name and len(scores) == 1:
@@ -124,9 +124,9 @@ def _read_score_tables(inputs: Inputs, measures: Sequence[str] | None) -> Scored
         if baseline is not None and len(scores) == 1 and _names_table(baseline, table):
             baseline = next(iter(scores))
         systems += scores.items()
-        tags.update(more)
-    known = dict(unique_by(systems, itemgetter(0), "system", hint="NAME=FILE gives a system another name"))
-    return ScoredRuns(known, baseline, measures, {name: text for name, text in texts.items() if text}, tags)
+        tags.update(more_tags)
+    scores_by_system = dict(unique_by(systems, itemgetter(0), "system", hint="NAME=FILE gives a system another name"))
+    return ScoredRuns(scores_by_system, baseline, measures, {name: text for name, text in texts.items() if text}, tags)
 
 
 def _names_table(baseline: str, table: ResolvedInput) -> bool:

@@ -91,13 +91,13 @@ def _connect_client(distributed: Any, address: str, stack: ExitStack) -> Any:
 
 def _start_local(distributed: Any, address: str, workers: int) -> Any:
     """Start a cluster on this machine; retry if a worker is killed while it starts."""
-    for left in reversed(range(MAX_LOCAL_STARTS)):
+    for retries_left in reversed(range(MAX_LOCAL_STARTS)):
         try:
             return distributed.LocalCluster(
                 n_workers=workers, threads_per_worker=1, dashboard_address=":0", silence_logs=logging.CRITICAL
             )
         except RuntimeError as error:
-            if not left:
+            if not retries_left:
                 raise BackendFailed(
                     f"the workers of {address} do not start: {error_summary(error)}",
                     hint="each imports your script, so put its work under `if __name__ == '__main__':` in a file",
@@ -117,13 +117,13 @@ def _delayed_interrupt() -> Iterator[None]:
         return
     received: list[int] = []
     resource_tracker.ensure_running()  # it unblocks the signal when it starts, so it has to start first
-    usual = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
+    old_mask = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
     handler = signal.signal(signal.SIGINT, lambda number, _: received.append(number))
     try:
         yield
     finally:
         signal.signal(signal.SIGINT, handler)
-        signal.pthread_sigmask(signal.SIG_SETMASK, usual)
+        signal.pthread_sigmask(signal.SIG_SETMASK, old_mask)
         if received:
             raise KeyboardInterrupt
 
@@ -164,18 +164,22 @@ def _check_worker_versions(client: Any, address: str) -> None:
         client.wait_for_workers(1, timeout=CONNECT_TIMEOUT_S)
     except TimeoutError:
         raise BackendFailed(f"the cluster at {address} has no workers", hint=f"dask worker {address}") from None
-    own = _library_versions()
+    own_versions = _library_versions()
     try:
         versions_by_worker = _run_on_all_workers(client, _library_versions)
     except Exception as error:  # e.g. an import that fails on the worker
         raise BackendFailed(
             f"a worker of {address} cannot run this: {error_summary(error)}", hint="install ragauge on every worker"
         ) from None
-    for worker, theirs in versions_by_worker.items():
-        other = [f"{name} {theirs[name]}, not {version}" for name, version in own.items() if theirs[name] != version]
-        if other:
+    for worker, worker_versions in versions_by_worker.items():
+        differences = [
+            f"{name} {worker_versions[name]}, not {version}"
+            for name, version in own_versions.items()
+            if worker_versions[name] != version
+        ]
+        if differences:
             raise BackendFailed(
-                f"the worker {worker} has {'; '.join(other)}", hint="install the same versions on all machines"
+                f"the worker {worker} has {'; '.join(differences)}", hint="install the same versions on all machines"
             )
 
 

@@ -157,10 +157,10 @@ async def gather_or_cancel(works: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
 
 async def map_async(items: Sequence[T], work: Callable[[T], Awaitable[None]], workers: int) -> None:
     """Run `work` on every item, at most `workers` at a time."""
-    left = iter(items)
+    remaining = iter(items)
 
     async def worker() -> None:
-        for item in left:
+        for item in remaining:
             await work(item)
 
     await gather_or_cancel(worker() for _ in range(min(workers, len(items))))

@@ -215,8 +215,8 @@ class _TaskDispatcher(Generic[P, R]):
         if not self._dask:
             return _SubmittedTask(part, self._submit_task(self._work, part), times=times)
         work_future = self._work_future
-        sent: Any = self._scatter_part(part) if self._heavy else part
-        return _SubmittedTask(part, self._submit_task(_call_work, work_future, sent), work_future, times)
+        task_input: Any = self._scatter_part(part) if self._heavy else part
+        return _SubmittedTask(part, self._submit_task(_call_work, work_future, task_input), work_future, times)
 
     def _submit_task(self, *call: Any) -> Future[R]:
         try:
@@ -238,13 +238,13 @@ class _TaskDispatcher(Generic[P, R]):
 
         client = _dask_client(self._executor)
         # Two equal calls are two tasks: Dask must not identify them by their arguments.
-        how = {**getattr(self._executor, "_kwargs", {}), "pure": False}
-        dask_future = client.submit(*call, **how)
+        submit_options = {**getattr(self._executor, "_kwargs", {}), "pure": False}
+        dask_future = client.submit(*call, **submit_options)
         future: Future[R] = asyncio.run_coroutine_threadsafe(
             _await_dask_result(dask_future, client), client.loop.asyncio_loop
         )
         future.add_done_callback(
-            lambda own: dask_future.cancel() if own.cancelled() and not dask_future.done() else None
+            lambda ended_future: dask_future.cancel() if ended_future.cancelled() and not dask_future.done() else None
         )
         return future
 
@@ -297,9 +297,9 @@ def _wait_for_first_task(dispatcher: _TaskDispatcher[P, R], waiting: deque[_Subm
         try:
             result = _wait_for_result(waiting[0].future)
         except _TaskLost:
-            for place, task in enumerate(list(waiting)):
+            for position, task in enumerate(list(waiting)):
                 if _is_lost(task.future):
-                    waiting[place] = dispatcher.resubmit(task)
+                    waiting[position] = dispatcher.resubmit(task)
         else:
             waiting.popleft()
             return result
@@ -374,13 +374,13 @@ def _replace_forking_pool(executor: Executor) -> Executor:
     if getattr(executor, "_shutdown_thread", False):
         raise _shutdown_error()
     if executor not in _SPAWNED_POOLS:
-        first = getattr(executor, "_initializer", None), getattr(executor, "_initargs", ())
-        pool = ProcessPoolExecutor(worker_count(executor), multiprocessing.get_context("spawn"), *first)
-        own = executor.shutdown
+        initializer = getattr(executor, "_initializer", None), getattr(executor, "_initargs", ())
+        pool = ProcessPoolExecutor(worker_count(executor), multiprocessing.get_context("spawn"), *initializer)
+        original_shutdown = executor.shutdown
 
         def shutdown(wait: bool = True, *, cancel_futures: bool = False) -> None:
             pool.shutdown(wait, cancel_futures=cancel_futures)
-            own(wait, cancel_futures=cancel_futures)
+            original_shutdown(wait, cancel_futures=cancel_futures)
 
         executor.shutdown = shutdown  # type: ignore[method-assign] # the two end together
         _SPAWNED_POOLS[executor] = pool

@@ -137,12 +137,12 @@ class Observation:
 
 def _measure_call_overhead_ns() -> float:
     """Measure the median time of a call of an empty function, in nanoseconds."""
-    taken = []
+    durations = []
     for _ in range(EMPTY_CALLS_TIMED):
         began = now()
         _do_nothing()
-        taken.append(now() - began)
-    _call_overheads_ns.append(float(np.median(taken)))
+        durations.append(now() - began)
+    _call_overheads_ns.append(float(np.median(durations)))
     return _call_overheads_ns[-1]
 
 

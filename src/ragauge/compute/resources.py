@@ -136,10 +136,10 @@ def pin_to_cores(threads: int, *, first: int = 0, among: tuple[int, ...] | None 
     Return the CPUs, or None if the system does not support pinning. `first` is the index of the first CPU to use;
     indices wrap around, so that several processes can get different CPUs.
     """
-    known = usable_cores() if among is None else among
+    cores = usable_cores() if among is None else among
     if not hasattr(os, "sched_setaffinity"):
         return None
-    chosen = {known[(first + place) % len(known)] for place in range(min(threads, len(known)))}
+    chosen = {cores[(first + offset) % len(cores)] for offset in range(min(threads, len(cores)))}
     try:
         os.sched_setaffinity(0, chosen)
     except OSError:
@@ -165,22 +165,22 @@ def wait_until(due: int, *, spin: bool = True) -> None:
     With `spin`, the last 0.3 ms are spent in a busy loop, because sleep takes longer than requested.
     """
     margin = 300_000 if spin else 0
-    while (left := due - now()) > margin:
-        time.sleep((left - margin) / 1e9)
+    while (remaining := due - now()) > margin:
+        time.sleep((remaining - margin) / 1e9)
     while now() < due:
         pass
 
 
 def _read_cpu_ticks() -> tuple[float, float]:
     """Read stolen ticks and all ticks of the CPUs that this process may use now."""
-    mine = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else set()
-    wanted = {f"cpu{place}" for place in mine}
+    cpus = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else set()
+    cpu_names = {f"cpu{cpu}" for cpu in cpus}
     stolen = ticks = 0.0
     try:
         with Path(PROC_STAT_PATH).open(encoding="ascii") as lines:
             for line in lines:
                 name, *columns = line.split()
-                if name in wanted:
+                if name in cpu_names:
                     counts = [float(column) for column in columns[: len(CPU_TIME_COLUMNS)]]
                     stolen += counts[-1] if len(counts) == len(CPU_TIME_COLUMNS) else np.nan
                     ticks += sum(counts)
@@ -239,15 +239,15 @@ def measure_peak_memory(pids: Iterable[int] = ()) -> Iterator[PeakMemory]:
     Memory is sampled every 0.1 s and at both ends. Pages that processes share count for each of them here, because
     reading PSS is too slow for this rate.
     """
-    peak, over, chosen = PeakMemory(), threading.Event(), list(pids)
+    peak, stopped, chosen_pids = PeakMemory(), threading.Event(), list(pids)
 
     def take_sample() -> None:
-        seen = sum(_process_memory(process, "rss") or 0 for process in _find_processes(chosen))
-        peak.bytes = max(peak.bytes, seen)
+        rss_bytes = sum(_process_memory(process, "rss") or 0 for process in _find_processes(chosen_pids))
+        peak.bytes = max(peak.bytes, rss_bytes)
         peak.looks += 1
 
     def sample() -> None:
-        while not over.wait(MEMORY_SAMPLE_INTERVAL_S):
+        while not stopped.wait(MEMORY_SAMPLE_INTERVAL_S):
             take_sample()
 
     take_sample()
@@ -257,7 +257,7 @@ def measure_peak_memory(pids: Iterable[int] = ()) -> Iterator[PeakMemory]:
     try:
         yield peak
     finally:
-        over.set()
+        stopped.set()
         thread.join()
         take_sample()
 
@@ -283,17 +283,17 @@ def disk_bytes(folder: str | Path) -> int:
     ...     disk_bytes(folder)
     5
     """
-    total, seen = 0, set()
+    total, counted_files = 0, set()
     for path, _, names in os.walk(folder):
         for name in names:
             with suppress(OSError):  # the file was removed meanwhile
                 status = (Path(path) / name).lstat()
-                if (status.st_dev, status.st_ino) in seen:
+                if (status.st_dev, status.st_ino) in counted_files:
                     continue
-                seen.add((status.st_dev, status.st_ino))
+                counted_files.add((status.st_dev, status.st_ino))
                 # Some file systems report 0 blocks until a file is written to disk.
-                there = getattr(status, "st_blocks", 0) * 512 or status.st_size
-                total += min(status.st_size, there)
+                occupied = getattr(status, "st_blocks", 0) * 512 or status.st_size
+                total += min(status.st_size, occupied)
     return total
 
 

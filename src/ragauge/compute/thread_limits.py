@@ -77,13 +77,13 @@ def limit_threads(count: int) -> Iterator[ThreadLimit]:
     The previous numbers are restored at the end.
     """
     global _active_limit  # noqa: PLW0603 - libraries are limited for the whole process
-    before, limit = _active_limit, ThreadLimit(count)
+    old_limit, limit = _active_limit, ThreadLimit(count)
     limit.apply()
     _active_limit = limit
     try:
         yield limit
     finally:
-        _active_limit = before
+        _active_limit = old_limit
         limit.restore()
 
 

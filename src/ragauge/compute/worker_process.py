@@ -102,14 +102,14 @@ def read_lines(file: int) -> Iterator[bytes]:
 
 def split_lines(parts: list[bytes], data: bytes) -> Iterator[bytes]:
     """Yield the lines that `data` completes; `parts` keeps the start of the next line."""
-    *ends, rest = data.split(b"\n")
+    *ends, next_start = data.split(b"\n")
     for end in ends:
         parts.append(end)
         line = b"".join(parts)
         parts.clear()
         yield line
-    if rest:
-        parts.append(rest)
+    if next_start:
+        parts.append(next_start)
 
 
 def _call_function(name: str, task: Any, send: SendEvent) -> dict[str, Any]:

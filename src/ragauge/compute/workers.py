@@ -169,10 +169,10 @@ class Worker:
 
     def check_time_left(self) -> float:
         """Return the seconds that are left; raise WorkerTimeout if there are none."""
-        left = self._deadline - time.monotonic()
-        if left <= 0:
+        seconds_left = self._deadline - time.monotonic()
+        if seconds_left <= 0:
             raise WorkerTimeout(f"the process gave no result within {self._limits.timeout_s:g} s")
-        return left
+        return seconds_left
 
     def result(self, kind: type[R]) -> R:
         """Wait for the result; raise the error of the worker, WorkerDied or WorkerTimeout.
@@ -324,21 +324,21 @@ def _wait_for_all(workers: Sequence[Worker], message: str = "") -> None:
     """Wait until each worker has sent its result, or a message of that name."""
     waiting = dict(enumerate(workers))
     with selectors.DefaultSelector() as selector:
-        for place, worker in waiting.items():
-            selector.register(worker.stdout, selectors.EVENT_READ, place)
+        for position, worker in waiting.items():
+            selector.register(worker.stdout, selectors.EVENT_READ, position)
         while waiting:
             readable = {key.data for key, _ in selector.select(timeout=1.0)}
-            for place, worker in list(waiting.items()):
+            for position, worker in list(waiting.items()):
                 try:
                     worker.check_time_left()
-                    events = worker.read_events() if place in readable else []
+                    events = worker.read_events() if position in readable else []
                     if events is None or worker.has_failed:
                         worker.result(type(None))
                 except RagaugeError as error:
-                    raise GroupFailure(place, error) from error
+                    raise GroupFailure(position, error) from error
                 if worker.has_result or any(isinstance(event, Mapping) and message in event for event in events or ()):
                     selector.unregister(worker.stdout)
-                    del waiting[place]
+                    del waiting[position]
 
 
 def _build_error(content: Mapping[str, Any]) -> RagaugeError:

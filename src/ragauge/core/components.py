@@ -94,7 +94,7 @@ def check_spec(family: str, described: Any) -> None:
     if not isinstance(spec, Spec):
         return
     parameters = read_parameters(load_factory(family, spec))
-    parameters.check(spec.options, spec.name, shown=str(redact_spec(spec)))
+    parameters.check(spec.options, spec.name, safe_spec=str(redact_spec(spec)))
     for part in parameters.plugin_parts:
         for part_spec in part.described(spec.options):
             check_spec(part.family, part_spec)
@@ -149,5 +149,5 @@ def build_component(family: str, described: Any) -> Any:
     parameters = read_parameters(load_factory(family, spec))
     parts = (part for part in parameters.parts if part.family)
     return parameters.call(
-        spec.options, build_parts(parts, spec.options, lambda part, one: build_component(part.family, one))
+        spec.options, build_parts(parts, spec.options, lambda part, part_spec: build_component(part.family, part_spec))
     )

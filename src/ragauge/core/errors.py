@@ -65,21 +65,25 @@ def suggest_name(name: str, known: Iterable[str]) -> str | None:
     """
     name = name[:MAX_QUOTED_CHARS]
     names = list(known)
-    full_names = {full.rpartition(":")[2]: full for full in names if ":" not in name} | {full: full for full in names}
-    for near in difflib.get_close_matches(name, full_names, n=3, cutoff=0.5):
-        if _edit_distance(name.lower(), near.lower()) <= max(1, max(len(name), len(near)) // 3):
-            return full_names[near]
-    starts = (full for near, full in full_names.items() if near.lower().startswith(name.lower()))
-    return next(starts, None) if len(name) > 2 else None
+    full_names = {full_name.rpartition(":")[2]: full_name for full_name in names if ":" not in name} | {
+        full_name: full_name for full_name in names
+    }
+    for candidate in difflib.get_close_matches(name, full_names, n=3, cutoff=0.5):
+        if _edit_distance(name.lower(), candidate.lower()) <= max(1, max(len(name), len(candidate)) // 3):
+            return full_names[candidate]
+    continuations = (
+        full_name for candidate, full_name in full_names.items() if candidate.lower().startswith(name.lower())
+    )
+    return next(continuations, None) if len(name) > 2 else None
 
 
-def guess_first(near: str | None, hint: str) -> str:
+def guess_first(suggestion: str | None, hint: str) -> str:
     """Precede a hint by the name that was probably meant, if there is one.
 
     >>> guess_first("ndcg@10", "list all with `ragauge measures`")
     'did you mean `ndcg@10`? List all with `ragauge measures`'
     """
-    return f"did you mean `{near}`? {hint[:1].upper()}{hint[1:]}".rstrip() if near else hint
+    return f"did you mean `{suggestion}`? {hint[:1].upper()}{hint[1:]}".rstrip() if suggestion else hint
 
 
 def _edit_distance(first: str, second: str) -> int:
@@ -88,16 +92,16 @@ def _edit_distance(first: str, second: str) -> int:
     >>> _edit_distance("ndgc", "ndcg"), _edit_distance("generate", "gate")
     (1, 4)
     """
-    before: list[int] = []
-    last = list(range(len(second) + 1))
-    for i, left in enumerate(first, 1):
+    earlier_row: list[int] = []
+    last_row = list(range(len(second) + 1))
+    for i, first_letter in enumerate(first, 1):
         row = [i]
-        for j, right in enumerate(second, 1):
-            row.append(min(last[j] + 1, row[-1] + 1, last[j - 1] + (left != right)))
-            if i > 1 and j > 1 and left == second[j - 2] and first[i - 2] == right:
-                row[-1] = min(row[-1], before[j - 2] + 1)
-        before, last = last, row
-    return last[-1]
+        for j, second_letter in enumerate(second, 1):
+            row.append(min(last_row[j] + 1, row[-1] + 1, last_row[j - 1] + (first_letter != second_letter)))
+            if i > 1 and j > 1 and first_letter == second[j - 2] and first[i - 2] == second_letter:
+                row[-1] = min(row[-1], earlier_row[j - 2] + 1)
+        earlier_row, last_row = last_row, row
+    return last_row[-1]
 
 
 class RagaugeError(Exception):
@@ -140,13 +144,13 @@ def error_summary(
 
 def failed_queries(timings: pl.DataFrame | None) -> dict[str, str]:
     """Find `{query: error}` for the rows of a run's timings whose status is not `ok`."""
-    found: dict[str, str] = {}
+    error_by_query: dict[str, str] = {}
     if timings is not None and "status" in timings.columns:
         failed = timings.filter(timings["status"] != "ok")
         errors = failed["error"] if "error" in failed.columns else failed["status"]
         for query, status, error in zip(failed["query"], failed["status"], errors, strict=True):
-            found.setdefault(query, error or status)
-    return found
+            error_by_query.setdefault(query, error or status)
+    return error_by_query
 
 
 def describe_failures(failures: Mapping[str, str], n: int, *, scored: bool = True) -> str:
@@ -183,8 +187,8 @@ class BadInput(RagaugeError, ValueError):
         hint: str | None = None,
         setting: str | None = None,
     ) -> None:
-        where = "" if file is None else f"{file}: " if line is None else f"{file}:{line}: "
-        super().__init__(where + message, hint=hint)
+        location = "" if file is None else f"{file}: " if line is None else f"{file}:{line}: "
+        super().__init__(location + message, hint=hint)
         self.file = file
         self.line = line
         self.setting = setting
@@ -200,8 +204,8 @@ class UnknownName(RagaugeError, LookupError):
     """
 
     def __init__(self, kind: str, name: str, known: Iterable[str], *, hint: str = "") -> None:
-        near = suggest_name(name, known)
-        hint = guess_first(near, hint)
+        suggestion = suggest_name(name, known)
+        hint = guess_first(suggestion, hint)
         noun, *owner = re.split(r"(?= (?:of|in) )", kind, maxsplit=1)
         super().__init__(f"unknown {noun} `{name}`{''.join(owner)}", hint=hint or None)
         self.name = name

@@ -62,23 +62,28 @@ class Graph:
         kinds: dict[str, int] = {}
         keys, weights = [np.zeros(0, np.int64)], [np.zeros(0)]
         for kind, link_arrays in links.items():
-            ones, others, heavy = _check_links(kind, link_arrays, n)
-            apart = ones != others
-            low, high = np.minimum(ones, others)[apart], np.maximum(ones, others)[apart]
-            pairs, at = np.unique(low * n + high, return_inverse=True)
-            heaviest = np.zeros(len(pairs))
-            np.maximum.at(heaviest, at, heavy[apart])
+            first_nodes, second_nodes, link_weights = _check_links(kind, link_arrays, n)
+            is_not_loop = first_nodes != second_nodes
+            low, high = (
+                np.minimum(first_nodes, second_nodes)[is_not_loop],
+                np.maximum(first_nodes, second_nodes)[is_not_loop],
+            )
+            pairs, pair_indices = np.unique(low * n + high, return_inverse=True)
+            largest_weights = np.zeros(len(pairs))
+            np.maximum.at(largest_weights, pair_indices, link_weights[is_not_loop])
             kinds[kind] = len(pairs)
             keys.append(pairs)
-            weights.append(heaviest)
-        pairs, at = np.unique(np.concatenate(keys), return_inverse=True)
-        total = np.bincount(at, weights=np.concatenate(weights), minlength=len(pairs))
+            weights.append(largest_weights)
+        pairs, pair_indices = np.unique(np.concatenate(keys), return_inverse=True)
+        total_weights = np.bincount(pair_indices, weights=np.concatenate(weights), minlength=len(pairs))
         low, high = np.divmod(pairs, max(n, 1))
         sources, ends = np.concatenate([low, high]), np.concatenate([high, low])
         order = np.lexsort((ends, sources))
         starts = np.concatenate([[0], np.cumsum(np.bincount(sources, minlength=n))]).astype(np.int64)
         skipped = {kind: dict(link_arrays.skipped) for kind, link_arrays in links.items() if link_arrays.skipped}
-        return cls(list(ids), starts, ends[order], np.concatenate([total, total])[order], kinds, skipped)
+        return cls(
+            list(ids), starts, ends[order], np.concatenate([total_weights, total_weights])[order], kinds, skipped
+        )
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -112,7 +117,9 @@ class Graph:
     def about(self) -> dict[str, Any]:
         """Describe the graph for a manifest."""
         counts = {"nodes": len(self), "links": self.links, "kinds": dict(self.kinds), "fingerprint": self.fingerprint}
-        return counts | ({"skipped": {kind: dict(why) for kind, why in self.skipped.items()}} if self.skipped else {})
+        return counts | (
+            {"skipped": {kind: dict(reasons) for kind, reasons in self.skipped.items()}} if self.skipped else {}
+        )
 
     def to_rustworkx(self) -> rx.PyGraph[str, float]:
         """Convert to a rustworkx graph: ids are the data of nodes, weights those of edges."""
@@ -121,8 +128,8 @@ class Graph:
         except ImportError:
             raise MissingExtra("a graph of rustworkx", "graph") from None
 
-        made: rx.PyGraph[str, float] = rustworkx.PyGraph(multigraph=False)
-        made.add_nodes_from(list(self.ids))
+        graph: rx.PyGraph[str, float] = rustworkx.PyGraph(multigraph=False)
+        graph.add_nodes_from(list(self.ids))
         is_forward = self.sources < self.ends
         rows = zip(
             self.sources[is_forward].tolist(),
@@ -130,8 +137,8 @@ class Graph:
             self.weights[is_forward].tolist(),
             strict=True,
         )
-        made.add_edges_from(list(rows))
-        return made
+        graph.add_edges_from(list(rows))
+        return graph
 
     def to_networkx(self) -> nx.Graph[str]:
         """Convert to a networkx graph: nodes are ids, edges have a `weight`."""
@@ -140,14 +147,14 @@ class Graph:
         except ImportError:
             raise BadInput("networkx is not installed", hint="pip install networkx") from None
 
-        made: nx.Graph[str] = networkx.Graph()
-        made.add_nodes_from(self.ids)
+        graph: nx.Graph[str] = networkx.Graph()
+        graph.add_nodes_from(self.ids)
         is_forward = self.sources < self.ends
         for source, target, weight in zip(
             self.sources[is_forward], self.ends[is_forward], self.weights[is_forward].tolist(), strict=True
         ):
-            made.add_edge(self.ids[source], self.ids[target], weight=weight)
-        return made
+            graph.add_edge(self.ids[source], self.ids[target], weight=weight)
+        return graph
 
 
 def _check_links(kind: str, links: LinkArrays, nodes: int) -> tuple[Ints, Ints, Floats]:
@@ -156,14 +163,17 @@ def _check_links(kind: str, links: LinkArrays, nodes: int) -> tuple[Ints, Ints, 
     Raise BadInput for invalid nodes or weights.
     """
     try:
-        ones, others = (np.asarray(part, np.int64).reshape(-1) for part in (links.ones, links.others))
+        first_nodes, second_nodes = (np.asarray(part, np.int64).reshape(-1) for part in (links.ones, links.others))
         weights = np.asarray(links.weights, np.float64).reshape(-1)
     except (TypeError, ValueError) as error:
         raise BadInput(f"the links of `{kind}` must be numbers: {error}") from None
-    if not len(ones) == len(others) == len(weights):
-        raise BadInput(f"`{kind}` links {len(ones)} to {len(others)} nodes with {len(weights)} weights")
-    if len(ones) and not 0 <= min(ones.min(), others.min()) <= max(ones.max(), others.max()) < nodes:
+    if not len(first_nodes) == len(second_nodes) == len(weights):
+        raise BadInput(f"`{kind}` links {len(first_nodes)} to {len(second_nodes)} nodes with {len(weights)} weights")
+    if (
+        len(first_nodes)
+        and not 0 <= min(first_nodes.min(), second_nodes.min()) <= max(first_nodes.max(), second_nodes.max()) < nodes
+    ):
         raise BadInput(f"`{kind}` links a node that does not exist; expected node numbers below {nodes}")
     if not (np.isfinite(weights) & (weights > 0)).all():
         raise BadInput(f"the weights of `{kind}` must be finite numbers above 0")
-    return ones, others, weights
+    return first_nodes, second_nodes, weights

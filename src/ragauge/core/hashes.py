@@ -56,8 +56,8 @@ def hash_bytes(data: bytes, *, size_bytes: int = 16) -> str:
 
 def hash_file(path: Path) -> str:
     """Return the SHA-256 of a file, which is read in blocks."""
-    with path.open("rb") as opened:
-        return hashlib.file_digest(opened, "sha256").hexdigest()
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def hash_vectors(*matrices: Any) -> str:

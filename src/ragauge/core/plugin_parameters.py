@@ -182,10 +182,10 @@ class PluginParameters:
 
         Parts with the same option are one; its default is that of this plug-in.
         """
-        own = [part for part in self.parts if part.family]
-        names = {part.option for part in own}
-        inner = [part for _, parameters in self.composites for part in parameters.plugin_parts]
-        return [*(part for part in inner if part.option not in names), *own]
+        direct_parts = [part for part in self.parts if part.family]
+        names = {part.option for part in direct_parts}
+        nested_parts = [part for _, parameters in self.composites for part in parameters.plugin_parts]
+        return [*(part for part in nested_parts if part.option not in names), *direct_parts]
 
     @property
     def defaults(self) -> dict[str, Any]:
@@ -199,9 +199,13 @@ class PluginParameters:
             (part.option, "+".join(map(str, part.default)) if part.default else NO_DEFAULT)
             for part in self.plugin_parts
         ]
-        others = [] if self.others is None else [(self.others[1].shown, NO_DEFAULT)]
-        inner = [option for _, parameters in self.composites for option in parameters.options.values()]
-        return [*parts, *others, *((option.name, option.default) for option in (*inner, *self.options.values()))]
+        other_options = [] if self.others is None else [(self.others[1].shown, NO_DEFAULT)]
+        nested_options = [option for _, parameters in self.composites for option in parameters.options.values()]
+        return [
+            *parts,
+            *other_options,
+            *((option.name, option.default) for option in (*nested_options, *self.options.values())),
+        ]
 
     def knows(self, name: str) -> bool:
         """Return whether an option has this name."""
@@ -212,14 +216,14 @@ class PluginParameters:
             or any(parameters.knows(name) for _, parameters in self.composites)
         )
 
-    def check(self, options: Mapping[str, Any], name: str, *, shown: str = "") -> None:
+    def check(self, options: Mapping[str, Any], name: str, *, safe_spec: str = "") -> None:
         """Raise BadInput for an option that is unknown, missing or of the wrong type.
 
-        Messages quote `name`, the name of the plug-in, or `shown`, its spec without secrets.
+        Messages quote `name`, the name of the plug-in, or `safe_spec`, its spec without secrets.
         """
         for option, value in options.items():
             if option in self.options:
-                _check_option_type(self.options[option], value, shown or name)
+                _check_option_type(self.options[option], value, safe_spec or name)
             elif not self.knows(option) and not self._takes_other(option, options):
                 raise self._unknown_option_error(option, name)
         for declared in self.options.values():
@@ -230,14 +234,14 @@ class PluginParameters:
             raise BadInput(f"`{name}` needs at least one option {self.others[1].shown}", hint=self.others[1].example)
         for part in self.plugin_parts:
             if part.option != part.parameter and part.option in options and part.parameter in options:
-                raise BadInput(f"`{shown or name}`: {part.option} and {part.parameter} are the same option")
+                raise BadInput(f"`{safe_spec or name}`: {part.option} and {part.parameter} are the same option")
             described = part.described(options)
             if not described and part.is_required:
                 example = f"{part.option}={part.declared.example}" if part.declared.example else None
                 raise BadInput(f"`{name}` needs the option `{part.option}`", hint=example or self._describe_options())
             if len(described) > 1 and not part.is_several:
                 raise BadInput(
-                    f"`{shown or name}`: {part.option} must be one {family_noun(part.family)}, got {len(described)}"
+                    f"`{safe_spec or name}`: {part.option} must be one {family_noun(part.family)}, got {len(described)}"
                 )
 
     def call(self, options: Mapping[str, Any], supplied: Mapping[str, Any] = EMPTY_MAPPING) -> Any:
@@ -285,8 +289,8 @@ class PluginParameters:
         return {name: value for name, value in options.items() if not self.knows(name)}
 
     def _unknown_option_error(self, option: str, name: str) -> BadInput:
-        near = suggest_name(option, [known for known, _ in self.listed])
-        return BadInput(f"`{name}` has no option `{option}`", hint=guess_first(near, self._describe_options()))
+        suggestion = suggest_name(option, [known_name for known_name, _ in self.listed])
+        return BadInput(f"`{name}` has no option `{option}`", hint=guess_first(suggestion, self._describe_options()))
 
     def _describe_options(self) -> str:
         return f"options: {', '.join(name for name, _ in self.listed) or 'none'}"
@@ -313,8 +317,8 @@ def read_parameters(factory: Any) -> PluginParameters:
     options: dict[str, PluginOption] = {}
     settings: dict[str, SettingsParameter] = {}
     corpus: list[str] = []
-    sides: dict[str, str] = {}
-    others: tuple[str, OtherOptions] | None = None
+    document_sides: dict[str, str] = {}
+    other_options: tuple[str, OtherOptions] | None = None
     accepts_any = False
     for name, parameter in signature.parameters.items():
         hint = _Hint.of(hints.get(name, Any))
@@ -325,9 +329,9 @@ def read_parameters(factory: Any) -> PluginParameters:
             options |= typed
             accepts_any = not typed
         elif marker := hint.marker(DocumentSide):
-            sides[name] = marker.embedder
+            document_sides[name] = marker.embedder
         elif marker := hint.marker(OtherOptions):
-            others = name, marker
+            other_options = name, marker
         elif hint.is_corpus:
             corpus.append(name)
         elif (part := _read_part(name, hint, parameter.default)) is not None:
@@ -339,7 +343,9 @@ def read_parameters(factory: Any) -> PluginParameters:
             }
         else:
             options[name] = PluginOption(name, parameter.default, "", hint.is_sequence, name in hints)
-    return PluginParameters(factory, signature, parts, options, settings, corpus, sides, others, accepts_any)
+    return PluginParameters(
+        factory, signature, parts, options, settings, corpus, document_sides, other_options, accepts_any
+    )
 
 
 class _Hint(NamedTuple):
@@ -400,9 +406,9 @@ def _read_part(name: str, hint: _Hint, default: Any) -> PluginPart | None:
         return None
     family, is_several = families[0] if families else ("", False)
     part = declared or Part()
-    usual = parse_specs(part.default, family_noun(family)) if part.default else []
-    is_required = not usual and default is NO_DEFAULT
-    return PluginPart(name, part.option or name, family, hint.types[0], usual, is_several, is_required, part)
+    default_specs = parse_specs(part.default, family_noun(family)) if part.default else []
+    is_required = not default_specs and default is NO_DEFAULT
+    return PluginPart(name, part.option or name, family, hint.types[0], default_specs, is_several, is_required, part)
 
 
 def _find_family(kind: Any) -> str:
@@ -417,8 +423,8 @@ def _settings_options(parameter: str, settings: SettingsParameter) -> Iterator[P
         if not field.init:
             continue
         if settings.default in (None, NO_DEFAULT):
-            made = field.default_factory() if callable(field.default_factory) else NO_DEFAULT
-            default = made if field.default is dataclasses.MISSING else field.default
+            factory_default = field.default_factory() if callable(field.default_factory) else NO_DEFAULT
+            default = factory_default if field.default is dataclasses.MISSING else field.default
         else:
             default = getattr(settings.default, field.name)
         yield PluginOption(field.name, default, parameter, _Hint.of(hints.get(field.name, Any)).is_sequence)
@@ -447,18 +453,18 @@ def _read_hints(factory: Any) -> dict[str, Any]:
     module = inspect.getmodule(function)
     for name, annotation in getattr(function, "__annotations__", {}).items():
         try:
-            single = SimpleNamespace(__annotations__={name: annotation})
-            hints |= get_type_hints(single, vars(module) if module else {}, include_extras=True)
+            holder = SimpleNamespace(__annotations__={name: annotation})
+            hints |= get_type_hints(holder, vars(module) if module else {}, include_extras=True)
         except (NameError, AttributeError, TypeError):
             continue
     return hints
 
 
-def _check_option_type(option: PluginOption, value: Any, shown: str) -> None:
+def _check_option_type(option: PluginOption, value: Any, plugin_label: str) -> None:
     for kind, word in OPTION_TYPES:
         if isinstance(option.default, kind):
             if not isinstance(value, kind) or isinstance(value, bool) is not isinstance(option.default, bool):
-                raise BadInput(f"`{shown}`: {option.name} must be {word}, got {describe_value(value)}")
+                raise BadInput(f"`{plugin_label}`: {option.name} must be {word}, got {describe_value(value)}")
             return
 
 
@@ -481,5 +487,5 @@ def replace_objects(value: Any) -> Any:
 
 def qualified_name(value: Any) -> str:
     """Return module and name of a class or function, or of the class of an object."""
-    named = value if inspect.isclass(value) or inspect.isroutine(value) else type(value)
-    return f"{named.__module__}.{named.__qualname__}"
+    member = value if inspect.isclass(value) or inspect.isroutine(value) else type(value)
+    return f"{member.__module__}.{member.__qualname__}"

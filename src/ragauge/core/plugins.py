@@ -171,21 +171,21 @@ def family_noun(family: str) -> str:
     return _SINGULAR_FAMILIES.get(family, family.removesuffix("s").replace("_", " "))
 
 
-def check_installed(wanted: Iterable[tuple[str, str]]) -> None:
+def check_installed(plugins: Iterable[tuple[str, str]]) -> None:
     """Raise one MissingExtra for all libraries that plug-ins lack.
 
     Plug-ins are given as (family, name). Nothing is imported for that.
     """
     missing: dict[str, str] = {}
-    for family, name in wanted:
+    for family, name in plugins:
         extra, *modules = REQUIRED_LIBRARIES.get(family, {}).get(name, ("",))
         if any(find_spec(module) is None for module in modules):
             missing[f"the {family_noun(family)} `{name}`"] = extra
     if missing:
-        who = list(missing)
-        error = MissingExtra(who[0], ",".join(dict.fromkeys(missing.values())))
-        if len(who) > 1:
-            error.message = f"{', '.join(who[:-1])} and {who[-1]} need optional libraries"
+        plugin_labels = list(missing)
+        error = MissingExtra(plugin_labels[0], ",".join(dict.fromkeys(missing.values())))
+        if len(plugin_labels) > 1:
+            error.message = f"{', '.join(plugin_labels[:-1])} and {plugin_labels[-1]} need optional libraries"
         raise error
 
 
@@ -207,10 +207,12 @@ def load_plugin(family: str, name: str, *, accepts_class: bool = False) -> Any:
             return point.load()
         except Exception as error:  # the package may raise anything
             raise _import_error(f"plug-in `{name}` ({point.value})", error) from error
-    known = plugin_names(family)
+    known_names = plugin_names(family)
     entry_point = f"register your own class as an entry point of the group `ragauge.{family}`"
-    own = "pass your own class as `module:Class`" if accepts_class else entry_point
-    raise UnknownName(family_noun(family), name, known, hint=f"choose one of {', '.join(known)}, or {own}")
+    own_class_hint = "pass your own class as `module:Class`" if accepts_class else entry_point
+    raise UnknownName(
+        family_noun(family), name, known_names, hint=f"choose one of {', '.join(known_names)}, or {own_class_hint}"
+    )
 
 
 def is_user_object(text: str) -> bool:
@@ -224,8 +226,8 @@ def import_user_object(path: str) -> Any:
     Call this only with names that the user typed, never with names from a file.
     """
     module, _, attribute = path.partition(":")
-    if (here := str(Path.cwd())) not in sys.path:
-        sys.path.insert(0, here)
+    if (current_folder := str(Path.cwd())) not in sys.path:
+        sys.path.insert(0, current_folder)
     try:
         member: Any = import_module(module)
     except (Exception, SystemExit) as error:  # a module may raise anything, or end the process
@@ -235,19 +237,21 @@ def import_user_object(path: str) -> Any:
         raise _import_error(f"module `{module}`", error) from error
     for part in attribute.split("."):
         if not hasattr(member, part):
-            near = suggest_name(part, dir(member))
-            raise BadInput(f"`{module}` has no `{attribute}`", hint=f"did you mean `{near}`?" if near else None)
+            suggestion = suggest_name(part, dir(member))
+            raise BadInput(
+                f"`{module}` has no `{attribute}`", hint=f"did you mean `{suggestion}`?" if suggestion else None
+            )
         member = getattr(member, part)
     return member
 
 
 def _import_error(subject: str, error: BaseException) -> BadInput:
     """Build an error that shows what a module raised on import, and in which line."""
-    last = traceback.extract_tb(error.__traceback__)[-1:]
+    frames = traceback.extract_tb(error.__traceback__)[-1:]
     file, line = (error.filename, error.lineno) if isinstance(error, SyntaxError) else (None, None)
-    where = f"{file or last[0].filename}:{line or last[0].lineno}" if file or last else ""
+    location = f"{file or frames[0].filename}:{line or frames[0].lineno}" if file or frames else ""
     reason = f"{type(error).__name__}: {error.msg if isinstance(error, SyntaxError) else error}"
     return BadInput(
-        " ".join(f"the {subject} cannot be imported: {reason} ({where})".split()),
+        " ".join(f"the {subject} cannot be imported: {reason} ({location})".split()),
         hint="fix the module, or show the traceback with `ragauge --debug`",
     )

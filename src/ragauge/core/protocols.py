@@ -353,8 +353,8 @@ def describe_parts(parts: Sequence[Any], query: str, k: int, *, later: bool) -> 
     """
 
     def combine(reports: list[Any]) -> dict[str, Any]:
-        used = [report["index_used"] for report in reports if "index_used" in report]
-        return {"parts": reports} | ({"index_used": all(used)} if used else {})
+        uses_index = [report["index_used"] for report in reports if "index_used" in report]
+        return {"parts": reports} | ({"index_used": all(uses_index)} if uses_index else {})
 
     async def await_reports() -> dict[str, Any]:
         reports = [describe_query(part, query, k) for part in parts]

@@ -100,8 +100,8 @@ class Judgments:
             queries = pl.Series(self.pool.queries, dtype=pl.String).gather(np.repeat(np.arange(len(sizes)), sizes))
             docs = pl.Series(list(chain.from_iterable(self.nested.values())), dtype=pl.String)
         except UnicodeEncodeError as error:
-            shown = error.object.encode("ascii", "backslashreplace").decode()
-            raise BadInput(f"the id `{shown}` contains an unpaired surrogate", file=self.source) from None
+            escaped_id = error.object.encode("ascii", "backslashreplace").decode()
+            raise BadInput(f"the id `{escaped_id}` contains an unpaired surrogate", file=self.source) from None
         return pl.DataFrame({"query": queries, "doc": docs, "grade": self.pool.grades})
 
     @cached_property

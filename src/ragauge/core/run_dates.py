@@ -23,8 +23,10 @@ class RunDate(NamedTuple):
         RunDate(made='2026-11-18T03:46:18+00:00', reused=True)
         """
         dates = [str(manifest.get("made") or manifest.get("finished") or "") for manifest in manifests]
-        known = [date for date in dates if date]
-        return cls(min(known), any(bool(manifest.get("reused")) for manifest in manifests)) if known else None
+        known_dates = [date for date in dates if date]
+        return (
+            cls(min(known_dates), any(bool(manifest.get("reused")) for manifest in manifests)) if known_dates else None
+        )
 
 
 def describe_run_dates(answers: Mapping[str, RunDate]) -> list[str]:

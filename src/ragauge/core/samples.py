@@ -50,7 +50,7 @@ class Sample:
     @property
     def chunks(self) -> dict[str, str]:
         """Contexts by the ids used in judge tasks: `k1`, `k2`, …, best first."""
-        return {f"k{place}": text for place, text in enumerate(self.contexts or (), 1)}
+        return {f"k{number}": text for number, text in enumerate(self.contexts or (), 1)}
 
     @property
     def fingerprint(self) -> str:
@@ -63,8 +63,8 @@ class Sample:
 
 
 def _short_hash(text: str) -> str:
-    words = " ".join(text.split())
-    return hash_text(words, 8) if words else ""
+    normalised = " ".join(text.split())
+    return hash_text(normalised, 8) if normalised else ""
 
 
 def has_same_texts(first: str, second: str) -> bool:
@@ -76,7 +76,7 @@ def has_same_texts(first: str, second: str) -> bool:
     (True, False)
     """
     pairs = zip(first.split("-"), second.split("-"), strict=False)
-    return all(mine == theirs for mine, theirs in pairs if mine and theirs)
+    return all(first_hash == second_hash for first_hash, second_hash in pairs if first_hash and second_hash)
 
 
 class Claim(NamedTuple):

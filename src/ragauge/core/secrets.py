@@ -137,20 +137,20 @@ def redact_keys(text: object, keys: Iterable[str]) -> str:
     >>> redact_keys("Incorrect API key provided: sk-abc****wxyz.", [])
     'Incorrect API key provided: [redacted].'
     """
-    shown = str(text)
+    redacted = str(text)
     for key in sorted(filter(None, tuple(keys)), key=len, reverse=True):
         forms = _build_secret_forms(key)
         if len(key) < MIN_SUBSTRING_CHARS or (len(key) < 2 * MIN_SUBSTRING_CHARS and (key.isalpha() or key.isdigit())):
             # Only as a whole word: `postgres` is part of `postgresql`.
-            shown = re.sub(rf"(?<!\w){re.escape(key)}(?!\w)", REDACTED, shown)
+            redacted = re.sub(rf"(?<!\w){re.escape(key)}(?!\w)", REDACTED, redacted)
         else:
-            shown = shown.replace(key, REDACTED)
-            if "\\" in shown or "%" in shown or "&" in shown:
-                shown = forms.escaped.sub(REDACTED, shown)
+            redacted = redacted.replace(key, REDACTED)
+            if "\\" in redacted or "%" in redacted or "&" in redacted:
+                redacted = forms.escaped.sub(REDACTED, redacted)
         for encoded in forms.base64:
-            if encoded in shown:
-                shown = re.sub(f"{_BASE64_PATTERN}{re.escape(encoded)}{_BASE64_PATTERN}", REDACTED, shown)
-    return MASKED_KEY.sub(REDACTED, shown)
+            if encoded in redacted:
+                redacted = re.sub(f"{_BASE64_PATTERN}{re.escape(encoded)}{_BASE64_PATTERN}", REDACTED, redacted)
+    return MASKED_KEY.sub(REDACTED, redacted)
 
 
 @cache

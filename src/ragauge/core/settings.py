@@ -124,12 +124,12 @@ def unique_by(
     Traceback (most recent call last):
     ragauge.core.errors.BadInput: run `bm25` appears more than once
     """
-    listed, seen = list(items), set()
+    listed, names = list(items), set()
     for item in listed:
         name = key(item)
-        if name in seen:
+        if name in names:
             raise BadInput(f"{noun} `{name}` appears more than once", file=file, hint=hint)
-        seen.add(name)
+        names.add(name)
     return listed
 
 
@@ -142,7 +142,7 @@ def check_int(name: str, value: Any, low: int = 1, high: int | None = None) -> i
     Traceback (most recent call last):
     ragauge.core.errors.BadInput: repeats must be between 1 and 100,000, got 100,000,000,000,000,000,000
     """
-    _check_number(name, value, (AtLeast(low),) if high is None else (AtLeast(low), AtMost(high)), whole=True)
+    _check_number(name, value, (AtLeast(low),) if high is None else (AtLeast(low), AtMost(high)), is_integer=True)
     return int(value)
 
 
@@ -153,7 +153,7 @@ def check_number(name: str, value: Any, *bounds: Bound) -> float:
     Traceback (most recent call last):
     ragauge.core.errors.BadInput: timeout must be above 0, got 0
     """
-    _check_number(name, value, bounds, whole=False)
+    _check_number(name, value, bounds, is_integer=False)
     return float(value)
 
 
@@ -163,15 +163,17 @@ def literal_choices(kind: type) -> dict[str, tuple[Any, ...]]:
     return {name: get_args(hint) for name, hint in hints.items() if get_origin(hint) is Literal}
 
 
-def _check_number(name: str, value: Any, bounds: Sequence[Bound], *, whole: bool) -> None:
-    if isinstance(value, bool) or not isinstance(value, Integral if whole else Real):
+def _check_number(name: str, value: Any, bounds: Sequence[Bound], *, is_integer: bool) -> None:
+    if isinstance(value, bool) or not isinstance(value, Integral if is_integer else Real):
         limits = _describe_bounds(bounds)
         limits = f" of {limits}" if limits.startswith("at ") else f" {limits}" if limits else ""
-        raise BadInput(f"{name} must be a {'whole ' * whole}number{limits}, got {value!r}", setting=name)
+        raise BadInput(f"{name} must be a {'whole ' * is_integer}number{limits}, got {value!r}", setting=name)
     number: Any = value  # mypy takes Real for another type than float
-    if not all(bound.allows(number) for bound in bounds) or (not whole and not math.isfinite(value)):
-        shown = f"{int(value):,}" if isinstance(value, Integral) else f"{value:g}"
-        raise BadInput(f"{name} must be {_describe_bounds(bounds) or 'a finite number'}, got {shown}", setting=name)
+    if not all(bound.allows(number) for bound in bounds) or (not is_integer and not math.isfinite(value)):
+        number_text = f"{int(value):,}" if isinstance(value, Integral) else f"{value:g}"
+        raise BadInput(
+            f"{name} must be {_describe_bounds(bounds) or 'a finite number'}, got {number_text}", setting=name
+        )
 
 
 def _describe_bounds(bounds: Sequence[Bound]) -> str:
@@ -203,7 +205,7 @@ def _build_check(hint: Any, extras: Sequence[Any] = ()) -> Check | None:
         return _build_sequence_check(_build_check(arguments[0])) if arguments else None
     if hint in (int, float):
         bounds = tuple(extra for extra in extras if isinstance(extra, Bound))
-        return lambda name, value: _check_number(name, value, bounds, whole=hint is int)
+        return lambda name, value: _check_number(name, value, bounds, is_integer=hint is int)
     names = next((extra.names for extra in extras if isinstance(extra, OneOf)), None)
     return None if names is None else _build_choice_check(names)
 

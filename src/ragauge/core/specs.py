@@ -38,10 +38,10 @@ class Spec:
     """Class of the user to build, from Python or the command line; None for the plug-in with this name."""
 
     def __str__(self) -> str:
-        inside = ", ".join(f"{name}={_format_spec_value(value)}" for name, value in self.options.items())
+        option_text = ", ".join(f"{name}={_format_spec_value(value)}" for name, value in self.options.items())
         # Two classes may have one name.
         name = self.name if self.factory is None else f"{self.name}@{id(self.factory):x}"
-        return f"{name}({inside})" if inside else name
+        return f"{name}({option_text})" if option_text else name
 
 
 def parse_spec(text: str, noun: str = "system") -> Spec:
@@ -86,10 +86,10 @@ def split_name(text: str) -> tuple[str, str]:
     (('dense(embedder=minilm)', 'dense.run'), ('', 'runs/a=1.run'))
     """
     depth = 0
-    for place, character in enumerate(text):
+    for position, character in enumerate(text):
         depth += (character == "(") - (character == ")")
         if character == "=" and depth <= 0:
-            name, value = text[:place].strip(), text[place + 1 :].strip()
+            name, value = text[:position].strip(), text[position + 1 :].strip()
             is_named = name and value and not value.startswith("=") and not {"/", "\\"} & {*name}
             return (name, value) if is_named else ("", text)
     return "", text
@@ -165,12 +165,12 @@ def _format_spec_value(value: Any) -> str:
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, str):
-        plain = (
+        is_plain = (
             re.fullmatch(r"[^\s()=,+\"']+", value)
             and not SPEC_NUMBER.fullmatch(value)
             and value not in ("true", "false")
         )
-        if plain:
+        if is_plain:
             return value
         # A word cannot have both kinds of quotes; double ones become single then.
         return f"'{value}'" if '"' in value and "'" not in value else '"' + value.replace('"', "'") + '"'
@@ -184,13 +184,13 @@ class _SpecParser:
         self.what = noun
         self.tokens: list[str] = []
         self.at = 0
-        place = 0
-        while text[place:].strip():
-            match = SPEC_TOKEN.match(text, place)
+        position = 0
+        while text[position:].strip():
+            match = SPEC_TOKEN.match(text, position)
             if match is None:
                 raise self.wrong("expected a closing quote, got the end")
             self.tokens.append(match["word"] or match["mark"])
-            place = match.end()
+            position = match.end()
 
     def wrong(self, problem: str, token: str = "") -> BadInput:
         """Build the error of an invalid spec.
@@ -198,20 +198,20 @@ class _SpecParser:
         Anything that may be part of a secret is left out.
         """
         secret = SECRET_START.search(self.text)
-        shown = self.text if secret is None else f"{self.text[: secret.end()]}…"
-        got = f" `{token}`" if token and token in shown else ""
+        safe_text = self.text if secret is None else f"{self.text[: secret.end()]}…"
+        token_text = f" `{token}`" if token and token in safe_text else ""
         return BadInput(
-            f"the {self.what} `{shown}` cannot be read: {problem}{got}",
+            f"the {self.what} `{safe_text}` cannot be read: {problem}{token_text}",
             hint=SPEC_EXAMPLES.get(self.what, SPEC_EXAMPLES["system"]),
         )
 
     def peek(self) -> str:
         return self.tokens[self.at] if self.at < len(self.tokens) else ""
 
-    def take(self, wanted: str = "") -> str:
+    def take(self, required_token: str = "") -> str:
         token = self.peek()
-        if not token or (wanted and token != wanted):
-            expected = f"`{wanted}`" if wanted else "a name or a value"
+        if not token or (required_token and token != required_token):
+            expected = f"`{required_token}`" if required_token else "a name or a value"
             raise self.wrong(f"expected {expected}, got {'' if token else 'the end'}".rstrip(), token)
         self.at += 1
         return token

@@ -60,18 +60,18 @@ class stage:  # noqa: N801 - it reads as a verb: `with stage("embed"):`
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        elapsed = perf_counter_ns() - self._began
+        elapsed_ns = perf_counter_ns() - self._began
         _current_stage.reset(self._token)
         outer = self._outer
         if outer is None:
             return
-        outer._inner += elapsed
+        outer._inner += elapsed_ns
         while isinstance(outer, stage):
             outer = outer._outer
         if outer is not None:
             # Concurrent tasks inside a stage may take longer in total than the stage itself.
-            mine = max(0, elapsed - self._inner)
-            outer.nanoseconds[self._name] = outer.nanoseconds.get(self._name, 0) + mine
+            own_ns = max(0, elapsed_ns - self._inner)
+            outer.nanoseconds[self._name] = outer.nanoseconds.get(self._name, 0) + own_ns
 
 
 _current_stage: ContextVar[StageTimer | stage | None] = ContextVar("ragauge_stage", default=None)

@@ -108,7 +108,7 @@ def _find_duplicate(text: str) -> int:
     The text before it must be valid JSON.
     """
     open_objects: list[set[str] | None] = []  # None is a list
-    before, last = "", 0
+    last_string, string_start = "", 0
     for token in _JSON_TOKEN.finditer(text):
         mark = token[0]
         if mark == "{":
@@ -118,11 +118,11 @@ def _find_duplicate(text: str) -> int:
         elif mark in "]}":
             open_objects.pop()
         elif mark == ":" and open_objects[-1] is not None:
-            if before in open_objects[-1]:
-                return last
-            open_objects[-1].add(before)
+            if last_string in open_objects[-1]:
+                return string_start
+            open_objects[-1].add(last_string)
         elif mark[0] == '"':
-            before, last = json.loads(mark), token.start()
+            last_string, string_start = json.loads(mark), token.start()
     return 0
 
 

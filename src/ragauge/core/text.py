@@ -118,58 +118,58 @@ def _split_paragraph(paragraph: str) -> list[str]:
 
 def _is_sentence_end(text: str, start: int, match: re.Match[str], cased: bool) -> bool:
     """Return whether a sentence that began at `start` ends with this stop."""
-    stop, rest = match["stop"], text[match.end() : match.end() + STOP_CONTEXT_CHARS]
-    before = text[max(start, match.start() - STOP_CONTEXT_CHARS) : match.start()]
-    if not rest.strip():
+    stop, text_after = match["stop"], text[match.end() : match.end() + STOP_CONTEXT_CHARS]
+    text_before = text[max(start, match.start() - STOP_CONTEXT_CHARS) : match.start()]
+    if not text_after.strip():
         return True
     if (
         match.start() - start < STOP_CONTEXT_CHARS and ENUMERATOR.fullmatch(text[start : match.end()])
-    ) or INLINE_ENUMERATOR.search(before):
+    ) or INLINE_ENUMERATOR.search(text_before):
         return False  # "2." before an item, not after a sentence
     if stop[-1] in WIDE_STOPS:
-        return not match["closing"] or not rest[0].isalpha() or _is_wide_letter(rest[0])
-    word = re.split(r"[\s(\[{\"“”']", before)[-1]
-    follows = rest.lstrip()
-    if not rest[0].isspace():
-        return _is_end_without_space(stop, word, match, rest)
+        return not match["closing"] or not text_after[0].isalpha() or _is_wide_letter(text_after[0])
+    word = re.split(r"[\s(\[{\"“”']", text_before)[-1]
+    next_text = text_after.lstrip()
+    if not text_after[0].isspace():
+        return _is_end_without_space(stop, word, match, text_after)
     if not word:
         return True  # a text with spaces before its stops
-    if follows[0].islower() and cased:
+    if next_text[0].islower() and cased:
         return stop[-1] in "!?" and not match["closing"]
     if stop != ".":
-        return stop[-1] in "!?" or not follows[0].islower() or not cased
-    return not _is_abbreviation(word, follows, bool(match["notes"]))
+        return stop[-1] in "!?" or not next_text[0].islower() or not cased
+    return not _is_abbreviation(word, next_text, bool(match["notes"]))
 
 
 def _is_abbreviation(word: str, follows: str, noted: bool) -> bool:
     """Return whether the stop after a word belongs to an abbreviation."""
     if noted:
         return False
-    plain = word.lower().rstrip(".")
+    base = word.lower().rstrip(".")
     opens = re.match(r"[\"'\u201c\u2018(\[]*([^\W\d_]*)", follows)
     begins = opens is not None and opens[1].lower() in SENTENCE_STARTERS
-    if plain in NON_FINAL_ABBREVIATIONS and plain != "no":
+    if base in NON_FINAL_ABBREVIATIONS and base != "no":
         return True
-    if plain == "no":
+    if base == "no":
         return follows[0].isdigit()
-    if plain in POSSIBLY_FINAL_ABBREVIATIONS:
+    if base in POSSIBLY_FINAL_ABBREVIATIONS:
         return not begins
     if INITIALS.fullmatch(word) and (len(word) > 1 or word.isupper()):
         return not begins or (len(word) == 1 and word != "I")
     return False
 
 
-def _is_end_without_space(stop: str, word: str, match: re.Match[str], rest: str) -> bool:
+def _is_end_without_space(stop: str, word: str, match: re.Match[str], text_after: str) -> bool:
     """Return whether a sentence ends without a space after its stop.
 
     An example is `in the 19th century.First for Women is …`.
     """
     if match["notes"]:
-        return rest[0].isupper()
+        return text_after[0].isupper()
     return (
         stop in (".", "!", "?")
         and re.fullmatch(r"[^\W\d_]{3,}|\d{2,4}|.*\)", word + match["closing"].replace("*", "")) is not None
-        and re.match(r"[A-Z][a-z]*\s", rest) is not None
+        and re.match(r"[A-Z][a-z]*\s", text_after) is not None
     )
 
 
@@ -214,8 +214,8 @@ def show_invisible(text: str) -> str:
     >>> show_invisible(" the\n"), show_invisible("\u0301"), show_invisible("a\u200bb")
     ('␣the↵', '◌́', 'a\\u200bb')
     """
-    shown = "".join(VISIBLE_CHARACTERS.get(c) or (c if c.isprintable() else f"\\u{ord(c):04x}") for c in text)
-    return f"◌{shown}" if shown and unicodedata.combining(shown[0]) else shown
+    visible = "".join(VISIBLE_CHARACTERS.get(c) or (c if c.isprintable() else f"\\u{ord(c):04x}") for c in text)
+    return f"◌{visible}" if visible and unicodedata.combining(visible[0]) else visible
 
 
 def show_invisible_bytes(data: bytes) -> str:
@@ -235,9 +235,9 @@ def byte_letters() -> dict[str, int]:
 
     Printable bytes stand for themselves, the others for letters from U+0100 on.
     """
-    plain = [*range(ord("!"), ord("~") + 1), *range(ord("¡"), ord("¬") + 1), *range(ord("®"), ord("ÿ") + 1)]
-    others = [byte for byte in range(256) if byte not in plain]
-    return {chr(byte): byte for byte in plain} | {chr(256 + i): byte for i, byte in enumerate(others)}
+    printable_bytes = [*range(ord("!"), ord("~") + 1), *range(ord("¡"), ord("¬") + 1), *range(ord("®"), ord("ÿ") + 1)]
+    other_bytes = [byte for byte in range(256) if byte not in printable_bytes]
+    return {chr(byte): byte for byte in printable_bytes} | {chr(256 + i): byte for i, byte in enumerate(other_bytes)}
 
 
 WORD_PATTERN = re.compile(r"\w+")
@@ -307,8 +307,10 @@ def check_id(text: str, noun: str, *, file: str | None = None, line: int | None 
     Replacing it could make two ids equal.
     """
     if has_surrogate(text):
-        shown = text.encode("ascii", "backslashreplace").decode()
-        raise BadInput(f"{noun} `{shown}` contains an unpaired surrogate", file=file, line=line, hint=_CORRECT_ID_HINT)
+        escaped_id = text.encode("ascii", "backslashreplace").decode()
+        raise BadInput(
+            f"{noun} `{escaped_id}` contains an unpaired surrogate", file=file, line=line, hint=_CORRECT_ID_HINT
+        )
 
 
 def clean_json(
@@ -349,8 +351,8 @@ def warn_replaced(count: int, label: str) -> None:
 
 
 def _find_surrogate_line(text: str, data: bytes) -> int | None:
-    wrong = LONE_SURROGATE.search(text)
-    if wrong is None or not data:
+    surrogate = LONE_SURROGATE.search(text)
+    if surrogate is None or not data:
         return None
-    at = re.search(rb"(?i)\\u%04x" % ord(wrong[0]), data)
-    return None if at is None else data.count(b"\n", 0, at.start()) + 1
+    escape = re.search(rb"(?i)\\u%04x" % ord(surrogate[0]), data)
+    return None if escape is None else data.count(b"\n", 0, escape.start()) + 1

@@ -104,15 +104,15 @@ def find_queries_file(folder: Path) -> Path | None:
     return next(iter(find_rows_files(folder, "queries", QUERY_FILE_ENDINGS)), None)
 
 
-def _read_query_rows(place: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    path = find_queries_file(find_dataset_folder(place) or place) if place.is_dir() else place
+def _read_query_rows(source: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    path = find_queries_file(find_dataset_folder(source) or source) if source.is_dir() else source
     if path is None:
-        raise BadInput("no queries.jsonl found", file=str(place))
+        raise BadInput("no queries.jsonl found", file=str(source))
     rows = open_rows(path, QUERY_FIELDS, FlawLog(lenient=False))
-    seen: set[str] = set()
+    seen_ids: set[str] = set()
     for number, row in rows.rows():
         name = find_row_id(row, QUERY_FIELDS)
-        check_row_id(name, seen, rows.place(number), QUERY_FIELDS)
+        check_row_id(name, seen_ids, rows.place(number), QUERY_FIELDS)
         yield name, row
 
 

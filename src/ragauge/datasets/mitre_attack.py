@@ -94,7 +94,7 @@ def load_stix_by_name(name: str) -> Dataset:
         return replace(load_stix(bundle_path), origin=f"stix:{Path(bundle_path).resolve()}")
     options: dict[str, Any] = {}
     for option in filter(None, (item.strip() for item in option_text.removesuffix(")").split(","))):
-        key, _, value = (side.strip() for side in option.partition("="))
+        key, _, value = (part.strip() for part in option.partition("="))
         if key in ("retired", "campaigns") and value in ("true", "false"):
             options[key] = value == "true"
         elif key in ("least", "most", "hops") and value.isdigit():

@@ -176,18 +176,23 @@ def perturb(
 
 
 def perturb_dataset(
-    dataset: Dataset, how: str, *, rate: float = DEFAULT_RATE, seed: int = 0, rarity: DocumentFrequencies | None = None
+    dataset: Dataset,
+    perturbation: str,
+    *,
+    rate: float = DEFAULT_RATE,
+    seed: int = 0,
+    rarity: DocumentFrequencies | None = None,
 ) -> Dataset:
     """Return the dataset with perturbed queries."""
-    queries = perturb(dataset.queries, how, rate=rate, seed=seed, rarity=rarity)
-    return replace(dataset, name=f"{dataset.name} ({find_perturbation(how)[0]})", queries=queries, origin="")
+    queries = perturb(dataset.queries, perturbation, rate=rate, seed=seed, rarity=rarity)
+    return replace(dataset, name=f"{dataset.name} ({find_perturbation(perturbation)[0]})", queries=queries, origin="")
 
 
-def find_perturbation(how: str) -> tuple[str, Perturbation]:
+def find_perturbation(perturbation: str) -> tuple[str, Perturbation]:
     """Find a perturbation by name; `upper-case` and `upper_case` are `upper case`."""
-    name = re.sub(r"[\s_-]+", " ", how.strip().lower())
+    name = re.sub(r"[\s_-]+", " ", perturbation.strip().lower())
     if name not in PERTURBATIONS:
-        raise UnknownName("perturbation", how, PERTURBATIONS, hint=f"choose one of {', '.join(PERTURBATIONS)}")
+        raise UnknownName("perturbation", perturbation, PERTURBATIONS, hint=f"choose one of {', '.join(PERTURBATIONS)}")
     return name, PERTURBATIONS[name]
 
 

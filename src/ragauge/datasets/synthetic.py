@@ -122,7 +122,7 @@ def load_synthetic(name: str) -> Dataset:
         )
     options: dict[str, Any] = {}
     for option in filter(None, (item.strip() for item in option_text.removesuffix(")").split(","))):
-        key, _, value = (side.strip() for side in option.partition("="))
+        key, _, value = (part.strip() for part in option.partition("="))
         if key in ("documents", "queries", "seed") and value.isdigit():
             options[key] = int(value)
         elif key == "leak" and kind == "graph" and value in ("true", "false"):

@@ -205,14 +205,17 @@ def _distribute_facts(
     links: list[dict[str, list[str]]] = [{} for _ in ids]
     sentences: list[list[str]] = [[] for _ in ids]
     for source, relation, target in facts:
-        sides = [
-            (side, i) for side in (source, target) for i in documents_of[side] if rng.random() < MENTION_PROBABILITY
+        mentions = [
+            (entity, i)
+            for entity in (source, target)
+            for i in documents_of[entity]
+            if rng.random() < MENTION_PROBABILITY
         ]
-        if rng.random() < LINK_PROBABILITY or not sides:
+        if rng.random() < LINK_PROBABILITY or not mentions:
             source_document, target_document = rng.choice(documents_of[source]), rng.choice(documents_of[target])
             links[source_document].setdefault(relation, []).append(ids[target_document])
-        for side, i in sides:
-            a, b = (f"this {kinds[end]}" if end == side else names[end] for end in (source, target))
+        for entity, i in mentions:
+            a, b = (f"this {kinds[end]}" if end == entity else names[end] for end in (source, target))
             line = rng.choice(GRAPH_RELATIONS[relation].sentences).format(a=a, b=b)
             sentences[i].append(line[0].upper() + line[1:])
     return links, sentences

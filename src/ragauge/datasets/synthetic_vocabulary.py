@@ -159,8 +159,8 @@ MAX_NAME_ATTEMPTS = 1000
 """Number of failed attempts after which names get one syllable longer."""
 
 
-def invent_name(rng: random.Random, taken: set[str]) -> str:
-    """Generate a name that is not in `taken`, and add it.
+def invent_name(rng: random.Random, used_names: set[str]) -> str:
+    """Generate a name that is not in `used_names`, and add it.
 
     >>> invent_name(random.Random(0), set())
     'Praquilcor'
@@ -169,7 +169,7 @@ def invent_name(rng: random.Random, taken: set[str]) -> str:
     for attempt in count():
         extra_syllables = attempt // MAX_NAME_ATTEMPTS
         name = "".join(rng.choice(syllables) for _ in range(3 + extra_syllables)).capitalize()
-        if name not in taken:
+        if name not in used_names:
             break
-    taken.add(name)
+    used_names.add(name)
     return name

@@ -79,11 +79,11 @@ def compare_embedders(
     convention = find_convention(scope.convention)
     measures = parse_measures(STUDY_MEASURES if scope.measures is None else scope.measures, convention)
     requested = _embedders_by_name(STUDY_EMBEDDERS if embedders is None else embedders)
-    taken = _taken_names(requested)
-    added = {name: name for name in STUDY_BASELINES if scope.baselines and name not in taken}
-    every = {**requested, **added}
-    baseline = _baseline_name(baseline, every)
-    _check_arguments(every, settings, baseline)
+    taken_names = _taken_names(requested)
+    added = {name: name for name in STUDY_BASELINES if scope.baselines and name not in taken_names}
+    systems = {**requested, **added}
+    baseline = _baseline_name(baseline, systems)
+    _check_arguments(systems, settings, baseline)
     if out is not None:
         check_writable(str(out), folder=True)
     began = time.perf_counter()
@@ -94,7 +94,7 @@ def compare_embedders(
     context = StudyContext(view, task, settings, cache_folder(), progress)
     with contextlib.nullcontext() if out is None else hold_folder(out):
         folder = None if out is None else StudyFolder(Path(out), context, folder_name, fresh=fresh, reuse=reuse)
-        measured, failures, notes = _measure_all(every, requested, context, folder)
+        measured, failures, notes = _measure_all(systems, requested, context, folder)
         progress(Progress("comparing"))
         chosen, baseline_notes = _choose_baseline(baseline, list(measured))
         study = replace(
@@ -115,47 +115,49 @@ def compare_embedders(
 
 
 def _build_ranking_task(
-    seen: DatasetView, plan: StudySettings, measures: Sequence[Measure | MeasureFunction], rules: Convention
+    view: DatasetView, plan: StudySettings, measures: Sequence[Measure | MeasureFunction], rules: Convention
 ) -> RankingTask:
     """Build the ranking task; its depth is at least the largest cutoff."""
     depth = max([plan.k, *(int(measure.cutoff or 0) for measure in measures if isinstance(measure, Measure))])
-    ids = [document.id for document in seen.documents]
-    return RankingTask(ids, list(seen.queries), seen.asked.judgments, measures, rules, depth, seen.own)
+    ids = [document.id for document in view.documents]
+    return RankingTask(ids, list(view.queries), view.asked.judgments, measures, rules, depth, view.own)
 
 
-def _build_study(found: Mapping[str, EmbedderMeasurement], ground: StudyContext, base: str) -> EmbedderStudy:
+def _build_study(measurements: Mapping[str, EmbedderMeasurement], ground: StudyContext, base: str) -> EmbedderStudy:
     """Build the study: differences from the baseline, and comparisons of pairs."""
-    seen, field, plan = ground.view, ground.field, ground.plan
-    scores = {name: _score_embedder(field, measurement) for name, measurement in found.items()}
-    entrants = _with_differences(found, scores, base, plan)
+    view, field, plan = ground.view, ground.field, ground.plan
+    scores = {name: _score_embedder(field, measurement) for name, measurement in measurements.items()}
+    results = _with_differences(measurements, scores, base, plan)
     first = field.names[0]
     return EmbedderStudy(
-        dataset=seen.asked.name,
-        documents=len(seen.documents),
-        queries=len(seen.queries),
-        embedders=entrants,
+        dataset=view.asked.name,
+        documents=len(view.documents),
+        queries=len(view.queries),
+        embedders=results,
         measures=field.names,
         baseline=base,
         convention=field.convention.name,
         part=plan.part,
         context=plan.characters,
-        truncated=seen.truncated,
+        truncated=view.truncated,
         confidence=plan.confidence,
         seed=plan.seed,
         pairs=compare_embedder_pairs(
-            {embedder.name: embedder.description for embedder in entrants},
+            {embedder.name: embedder.description for embedder in results},
             {name: scores.values[first] for name, scores in scores.items()},
             first,
-            models={embedder.name: embedder.model for embedder in entrants},
+            models={embedder.name: embedder.model for embedder in results},
             lower=first in next(iter(scores.values())).lower_is_better,
             confidence=plan.confidence,
             seed=plan.seed,
         ),
-        compressors=next((measurement.compressors for measurement in found.values() if measurement.compressors), {}),
+        compressors=next(
+            (measurement.compressors for measurement in measurements.values() if measurement.compressors), {}
+        ),
         provenance={
             "made": utc_now(),
             **provenance(),
-            "dataset": dataset_fingerprint(seen.asked),
+            "dataset": dataset_fingerprint(view.asked),
             "plan": plan.shown,
         },
     )
@@ -176,23 +178,23 @@ def _embedders_by_name(embedders: Any) -> dict[str, Any]:
         raise BadInput("no embedder given", hint=f"choose one of {', '.join(plugins.plugin_names('embedders'))}")
     folders: dict[str, str] = {}
     for name in named:
-        other = folders.setdefault(folder_name(name), name)
-        if other != name:
-            raise BadInput(f"`{name}` and `{other}` would share a folder", hint="give them other names")
+        existing = folders.setdefault(folder_name(name), name)
+        if existing != name:
+            raise BadInput(f"`{name}` and `{existing}` would share a folder", hint="give them other names")
     return named
 
 
-def _name_embedders(several: Iterable[Any]) -> dict[str, Any]:
+def _name_embedders(embedders: Iterable[Any]) -> dict[str, Any]:
     named: dict[str, Any] = {}
-    for embedder in several:
+    for embedder in embedders:
         if isinstance(embedder, str):
             name, described = split_name(embedder)
             name = name or _redact_description(embedder)
-            apart = f"other={_redact_description(described)}"
+            hint = f"other={_redact_description(described)}"
         else:
             name, described = str(getattr(embedder, "name", type(embedder).__name__)), embedder
-            apart = f'{{"{name}": …, "other": …}} gives them names'
-        unique_by([*named, name], str, "embedder", hint=apart)
+            hint = f'{{"{name}": …, "other": …}} gives them names'
+        unique_by([*named, name], str, "embedder", hint=hint)
         named[name] = described
     return named
 
@@ -247,48 +249,54 @@ def _check_embedder_object(embedder: Any) -> None:
         )
     if callable(getattr(embedder, "embed", None)):
         return
-    own = "`embed(texts)` returns one vector per text"
-    hint = f"{own}; if `encode` does that: model.embed = model.encode" if hasattr(embedder, "encode") else own
+    requirement = "`embed(texts)` returns one vector per text"
+    hint = (
+        f"{requirement}; if `encode` does that: model.embed = model.encode"
+        if hasattr(embedder, "encode")
+        else requirement
+    )
     raise BadInput(f"{type(embedder).__name__} is not an embedder: it has no `embed`", hint=hint)
 
 
 def _measure_all(
-    every: Mapping[str, Any], asked: Mapping[str, Any], ground: StudyContext, keeping: StudyFolder | None
+    systems: Mapping[str, Any], requested: Mapping[str, Any], ground: StudyContext, study_folder: StudyFolder | None
 ) -> tuple[dict[str, EmbedderMeasurement], dict[str, str], list[str]]:
     """Measure all systems, baselines first because they are fast.
 
     Return results, failures and notes.
     """
-    order = sorted(every, key=lambda name: name in asked)
-    kept = {name: keeping.find(name, every[name]) for name in order} if keeping is not None else {}
-    found: dict[str, EmbedderMeasurement] = {
-        name: measurement for name, measurement in kept.items() if measurement is not None
+    order = sorted(systems, key=lambda name: name in requested)
+    saved = {name: study_folder.find(name, systems[name]) for name in order} if study_folder is not None else {}
+    measurements: dict[str, EmbedderMeasurement] = {
+        name: measurement for name, measurement in saved.items() if measurement is not None
     }
     notes = []
-    if keeping is not None:
-        notes += [f"{name}: reused; made {keeping.dates[name]} (--fresh measures it again)" for name in found]
-        notes += keeping.passed_over([one for name, one in every.items() if name not in found])
-    failed = _find_unopenable({name: every[name] for name in order if name not in found}, ground)
+    if study_folder is not None:
+        notes += [
+            f"{name}: reused; made {study_folder.dates[name]} (--fresh measures it again)" for name in measurements
+        ]
+        notes += study_folder.passed_over([spec for name, spec in systems.items() if name not in measurements])
+    failed = _find_unopenable({name: systems[name] for name in order if name not in measurements}, ground)
     for number, name in enumerate(order):
         ground.progress(Progress("embedders", number, len(order), stage=OVERALL))
-        if name in found or name in failed:
+        if name in measurements or name in failed:
             continue
         try:
-            embedder = every[name]
-            found[name] = measure_embedder(
+            embedder = systems[name]
+            measurements[name] = measure_embedder(
                 name, embedder if isinstance(embedder, str) else ensure_name(embedder, name), ground
             )
         except Exception as error:  # one failure must not stop the other embedders
             failed[name] = error
             continue
-        if keeping is not None:
-            keeping.keep(found[name], every[name])
+        if study_folder is not None:
+            study_folder.keep(measurements[name], systems[name])
     ground.progress(Progress("embedders", len(order), len(order), stage=OVERALL))
-    if not any(name in found for name in asked):
-        first = next(failed[name] for name in asked)
+    if not any(name in measurements for name in requested):
+        first = next(failed[name] for name in requested)
         raise first if isinstance(first, RagaugeError) else BackendFailed(summarise_error(first)) from first
-    failures = {name: _failure_text(failed[name]) for name in every if name in failed}
-    return {name: found[name] for name in every if name in found}, failures, notes
+    failures = {name: _failure_text(failed[name]) for name in systems if name in failed}
+    return {name: measurements[name] for name in systems if name in measurements}, failures, notes
 
 
 def _find_unopenable(several: Mapping[str, Any], ground: StudyContext) -> dict[str, Exception]:
@@ -317,54 +325,63 @@ def _failure_text(error: Exception) -> str:
 
 
 def _score_embedder(field: RankingTask, measurement: EmbedderMeasurement) -> Scores:
-    ids = {query: [doc for doc, _ in found] for query, found in measurement.ranking.items()}
+    ids = {query: [doc for doc, _ in hits] for query, hits in measurement.ranking.items()}
     return field.scored(ids, name=measurement.entrant.name)
 
 
-def _choose_baseline(asked: str | None, names: Sequence[str]) -> tuple[str, list[str]]:
-    if asked in names:
-        return str(asked), []
-    other = "bm25" if "bm25" in names else names[0]
-    return other, [f"{asked} could not be measured: the baseline is {other}"] if asked else []
+def _choose_baseline(requested: str | None, names: Sequence[str]) -> tuple[str, list[str]]:
+    if requested in names:
+        return str(requested), []
+    fallback = "bm25" if "bm25" in names else names[0]
+    return fallback, [f"{requested} could not be measured: the baseline is {fallback}"] if requested else []
 
 
 def _with_differences(
-    found: Mapping[str, EmbedderMeasurement], scores: Mapping[str, Scores], base: str, plan: StudySettings
+    measurements: Mapping[str, EmbedderMeasurement], scores: Mapping[str, Scores], base: str, plan: StudySettings
 ) -> list[EmbedderResult]:
-    others = {name: scores for name, scores in scores.items() if name != base}
+    other_scores = {name: scores for name, scores in scores.items() if name != base}
     differences = (
-        differences_from_baseline(others, scores[base], confidence=plan.confidence, seed=plan.seed) if others else {}
+        differences_from_baseline(other_scores, scores[base], confidence=plan.confidence, seed=plan.seed)
+        if other_scores
+        else {}
     )
-    return [replace(measurement.entrant, differences=differences.get(name, {})) for name, measurement in found.items()]
+    return [
+        replace(measurement.entrant, differences=differences.get(name, {}))
+        for name, measurement in measurements.items()
+    ]
 
 
-def _seconds_by_step(several: Iterable[EmbedderMeasurement]) -> dict[str, float]:
+def _seconds_by_step(measurements: Iterable[EmbedderMeasurement]) -> dict[str, float]:
     """Return the measuring time in seconds by step, summed over all embedders."""
     seconds: dict[str, float] = {}
-    for measurement in several:
-        for what, took in measurement.seconds.items():
-            seconds[what] = seconds.get(what, 0.0) + took
+    for measurement in measurements:
+        for step, took in measurement.seconds.items():
+            seconds[step] = seconds.get(step, 0.0) + took
     return seconds
 
 
 def _size_notes(ground: StudyContext) -> list[str]:
-    relevant, whole = len(ground.field.relevant), len(ground.view.documents)
-    left = [size for size in ground.plan.sizes or () if not relevant <= size < whole]
-    if not left:
+    relevant, n_documents = len(ground.field.relevant), len(ground.view.documents)
+    impossible = [size for size in ground.plan.sizes or () if not relevant <= size < n_documents]
+    if not impossible:
         return []
-    told = ", ".join(f"{size:,}" for size in left)
-    return [f"corpus sizes {told} not possible: {relevant:,} of {whole:,} documents are relevant and always included"]
+    sizes = ", ".join(f"{size:,}" for size in impossible)
+    return [
+        f"corpus sizes {sizes} not possible: {relevant:,} of {n_documents:,} documents are relevant and always included"
+    ]
 
 
-def _dimension_notes(plan: StudySettings, several: Iterable[EmbedderMeasurement]) -> list[str]:
-    have = {
+def _dimension_notes(plan: StudySettings, measurements: Iterable[EmbedderMeasurement]) -> list[str]:
+    dimensions = {
         measurement.entrant.name: measurement.entrant.dimension
-        for measurement in several
+        for measurement in measurements
         if measurement.entrant.kind == "embedder"
     }
     notes = []
-    for wanted in plan.dimensions or ():
-        short = [f"{name} ({own:,})" for name, own in have.items() if own and own < wanted]
+    for requested in plan.dimensions or ():
+        short = [
+            f"{name} ({dimension:,})" for name, dimension in dimensions.items() if dimension and dimension < requested
+        ]
         if short:
-            notes.append(f"vectors have fewer than {wanted:,} dimensions: {', '.join(short)}")
+            notes.append(f"vectors have fewer than {requested:,} dimensions: {', '.join(short)}")
     return notes

@@ -43,9 +43,9 @@ def measure_bm25(name: str, described: str, ground: StudyContext) -> EmbedderMea
         return _score_ranking(ground, _search_bm25(index, texts, ground), name)
 
     began = time.perf_counter()
-    shaken = perturbation_results(ground, name, scores, answer)
+    perturbed = perturbation_results(ground, name, scores, answer)
     seconds["perturbing queries"] = time.perf_counter() - began
-    entrant = EmbedderResult(
+    result = EmbedderResult(
         name=name,
         description=described,
         kind="lexical",
@@ -55,12 +55,12 @@ def measure_bm25(name: str, described: str, ground: StudyContext) -> EmbedderMea
             StoreResult("bm25", means, stage_latencies(times.values()), seconds["indexing"], unreliable_times=doubts)
         ],
         corpus_sizes=_bm25_corpus_size_results(described, ground, name),
-        perturbed=shaken,
+        perturbed=perturbed,
         truncated=0.0,
         failed_texts=faults[:MAX_FAILURES_LISTED],
         failure_counts=count_failures(faults),
     )
-    return EmbedderMeasurement(entrant, ranking, times, seconds=seconds)
+    return EmbedderMeasurement(result, ranking, times, seconds=seconds)
 
 
 def _build_bm25(described: str, documents: Sequence[Document]) -> BM25:
@@ -75,20 +75,20 @@ def _time_bm25(
 
     The last item says why the times are unreliable, if they are.
     """
-    depth, own = ground.field.k + bool(ground.view.own), ground.view.own
+    depth, self_queries = ground.field.k + bool(ground.view.own), ground.view.own
     ranking: ScoredRankings = {}
     times: dict[str, StageTimes] = {}
     faults: list[EmbeddingFailure] = []
     observation = Observation()
 
-    def ask(query: str, text: str) -> None:
+    def time_query(query: str, text: str) -> None:
         hits: Sequence[Hit] = ()
         with StageTimer() as watch:
             try:
                 hits = index.search(text, depth)
             except Exception as error:  # any error counts as a failed query
                 faults.append(EmbeddingFailure(query, "query", "failed", summarise_error(error)))
-        ranking[query] = _without_self(query, hits, own, ground.field.k)
+        ranking[query] = _without_self(query, hits, self_queries, ground.field.k)
         if not faults or faults[-1].id != query:
             times[query] = {"began": watch.began, **watch.nanoseconds, "total": watch.total}
 
@@ -99,31 +99,31 @@ def _time_bm25(
                 index.search(text, depth)
         with observation.observe():
             for query, text in ground.view.queries.items():
-                ask(query, text)
+                time_query(query, text)
     check = observation.assess([[time["total"] for time in times.values()]], in_process=True) if times else None
     return ranking, times, faults, () if check is None else check.doubts
 
 
 def _search_bm25(index: BM25, texts: Mapping[str, str], ground: StudyContext) -> ScoredRankings:
-    depth, own = ground.field.k + bool(ground.view.own), ground.view.own
-    found: ScoredRankings = {}
+    depth, self_queries = ground.field.k + bool(ground.view.own), ground.view.own
+    rankings: ScoredRankings = {}
     for query, text in texts.items():
-        found[query] = []
+        rankings[query] = []
         with suppress(Exception):  # failures are reported for the unperturbed queries
-            found[query] = _without_self(query, index.search(text, depth), own, ground.field.k)
-    return found
+            rankings[query] = _without_self(query, index.search(text, depth), self_queries, ground.field.k)
+    return rankings
 
 
-def _without_self(query: str, hits: Sequence[Hit], own: frozenset[str], k: int) -> list[tuple[str, float]]:
+def _without_self(query: str, hits: Sequence[Hit], self_queries: frozenset[str], k: int) -> list[tuple[str, float]]:
     """Return the first `k` hits.
 
     A query that is a document is left out of its own ranking.
     """
-    return [(hit.id, hit.score) for hit in hits if query not in own or hit.id != query][:k]
+    return [(hit.id, hit.score) for hit in hits if query not in self_queries or hit.id != query][:k]
 
 
 def _score_ranking(ground: StudyContext, ranking: Mapping[str, Sequence[tuple[str, float]]], name: str) -> Scores:
-    return ground.field.scored({query: [doc for doc, _ in found] for query, found in ranking.items()}, name=name)
+    return ground.field.scored({query: [doc for doc, _ in hits] for query, hits in ranking.items()}, name=name)
 
 
 def _bm25_corpus_size_results(described: str, ground: StudyContext, name: str) -> list[CorpusSizeResult]:

@@ -114,10 +114,10 @@ def _to_speed(store: StoreResult | None) -> Speed | None:
 def _to_comparison(
     result: EmbedderStudy, embedder: EmbedderResult, measure: str, difference: MeanDifference
 ) -> Comparison:
-    mine = embedder.means[measure].value
+    mean = embedder.means[measure].value
     unknown = math.nan
     return Comparison(
-        measure, result.baseline, embedder.name, difference.n, (mine - difference.value, mine), difference.value,
+        measure, result.baseline, embedder.name, difference.n, (mean - difference.value, mean), difference.value,
         (difference.low, difference.high), difference.p, unknown, unknown, unknown, difference.p_corrected, unknown,
         unknown, 0, 0, 0, unknown,
     )  # fmt: skip
@@ -155,13 +155,13 @@ def cutoff_chart(result: EmbedderStudy) -> ChartDraft | None:
             continue
         if measure.cutoff is not None:
             families.setdefault(str(replace(measure, cutoff=None)), []).append((int(measure.cutoff), name))
-    known = {family: sorted(several) for family, several in families.items() if len(several) > 1}
-    if not known:
+    multi_cutoff = {family: sorted(several) for family, several in families.items() if len(several) > 1}
+    if not multi_cutoff:
         return None
     styles = embedder_styles(result)
     panels: list[ChartPanel] = []
     texts = []
-    for family, several in known.items():
+    for family, several in multi_cutoff.items():
         panels.append(_cutoff_panel(result, family, several, styles, keyed=not panels))
         best = [f"@{k} {_best_embedder_text(result, name)}" for k, name in several]
         texts.append(f"best {family}: {', '.join(best)}")
@@ -173,10 +173,10 @@ def cutoff_chart(result: EmbedderStudy) -> ChartDraft | None:
 
 
 def _best_embedder_text(result: EmbedderStudy, measure: str) -> str:
-    known = {embedder.name: embedder.means[measure].value for embedder in result.embedders if measure in embedder.means}
-    known = {name: value for name, value in known.items() if math.isfinite(value)}
-    best = max(known, key=known.__getitem__, default="")
-    return f"{best} {format_bar_value(known[best])}" if best else "none"
+    means = {embedder.name: embedder.means[measure].value for embedder in result.embedders if measure in embedder.means}
+    means = {name: value for name, value in means.items() if math.isfinite(value)}
+    best = max(means, key=means.__getitem__, default="")
+    return f"{best} {format_bar_value(means[best])}" if best else "none"
 
 
 def _cutoff_panel(
@@ -185,16 +185,16 @@ def _cutoff_panel(
     alt = import_altair()
     rows: ChartRows = []
     names = [result.name for result in sort_embedders(result) if result.means]
-    for place, embedder in enumerate(result.find(name) for name in names):
+    for position, embedder in enumerate(result.find(name) for name in names):
         for k, name in several:
             mean = embedder.means.get(name, Mean(math.nan, 0))
             ends = {"value": round_digits(mean.value), "low": round_digits(mean.low), "high": round_digits(mean.high)}
-            rows.append({"system": embedder.name, "place": place, "k": f"@{k}", "n": mean.n or None, **ends})
+            rows.append({"system": embedder.name, "place": position, "k": f"@{k}", "n": mean.n or None, **ends})
     x = alt.X("k:N", title=None, sort=None, scale=alt.Scale(paddingInner=0.15), axis=alt.Axis(labelAngle=0, grid=False))
     # An explicit domain of numbers: otherwise Vega-Lite writes the names into an expression.
     offset = alt.XOffset("place:O", sort="ascending", scale=alt.Scale(domain=list(range(len(names)))))
-    most = max([row[end] for row in rows for end in ("value", "high") if row[end] is not None], default=1.0) or 1.0
-    scale = alt.Scale(domain=[0, round_digits(1.03 * most)], nice=False)
+    top = max([row[end] for row in rows for end in ("value", "high") if row[end] is not None], default=1.0) or 1.0
+    scale = alt.Scale(domain=[0, round_digits(1.03 * top)], nice=False)
     y = alt.Y("value:Q", title=family, scale=scale, axis=alt.Axis(tickCount=5), stack=None)
     key = names if keyed else []
     chart = alt.Chart(alt.Data(values=rows))

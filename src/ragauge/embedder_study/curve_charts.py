@@ -55,7 +55,7 @@ def dimension_chart(result: EmbedderStudy) -> ChartDraft | None:
     """Draw quality over dimensions, one panel per reduction method."""
     main = result.measures[0]
     panels: list[ChartPanel] = []
-    said: list[str] = []
+    descriptions: list[str] = []
     styles = embedder_styles(result)
     for method, title in REDUCTION_TITLES.items():
         lines: dict[str, list[tuple[float, Mean]]] = {}
@@ -68,14 +68,14 @@ def dimension_chart(result: EmbedderStudy) -> ChartDraft | None:
             if points and embedder.dimension and main in embedder.means:
                 points[embedder.dimension] = embedder.means[main]
             lines[embedder.name] = [(float(size), mean) for size, mean in sorted(points.items())]
-        known = _finite_points(lines)
-        if known:
-            panels.append(_curve_panel(title, known, styles, "dimensions (log scale)", main, keyed=not panels))
-            said += [f"{method}, {name}: {_end_values_text(points)}" for name, points in known.items()]
+        curves = _finite_points(lines)
+        if curves:
+            panels.append(_curve_panel(title, curves, styles, "dimensions (log scale)", main, keyed=not panels))
+            descriptions += [f"{method}, {name}: {_end_values_text(points)}" for name, points in curves.items()]
     if not panels:
         return None
     caption = join_sentence("one line per embedder with reduced dimensions", "the last point has all dimensions")
-    return ChartDraft(panels, f"Mean {main} by dimensions. {'; '.join(said)}.", caption)
+    return ChartDraft(panels, f"Mean {main} by dimensions. {'; '.join(descriptions)}.", caption)
 
 
 def corpus_size_chart(result: EmbedderStudy) -> ChartDraft | None:
@@ -87,20 +87,20 @@ def corpus_size_chart(result: EmbedderStudy) -> ChartDraft | None:
         ]
         for embedder in sort_embedders(result)
     }
-    known = {name: points for name, points in _finite_points(lines).items() if len(points) > 1}
-    if not known:
+    curves = {name: points for name, points in _finite_points(lines).items() if len(points) > 1}
+    if not curves:
         return None
-    drawn = _curve_panel("", known, embedder_styles(result), "documents (log scale)", main, keyed=True, wide=True)
-    said = "; ".join(f"{name}: {_end_values_text(points)}" for name, points in known.items())
+    panel = _curve_panel("", curves, embedder_styles(result), "documents (log scale)", main, keyed=True, wide=True)
+    description = "; ".join(f"{name}: {_end_values_text(points)}" for name, points in curves.items())
     caption = join_sentence(
         "each part of the corpus has all relevant documents", "where lines cross, the order of embedders changes"
     )
-    return ChartDraft([drawn], f"Mean {main} by number of documents. {said}.", caption)
+    return ChartDraft([panel], f"Mean {main} by number of documents. {description}.", caption)
 
 
 def _finite_points(lines: MeanCurves) -> dict[str, list[tuple[float, Mean]]]:
-    known = {name: [(x, mean) for x, mean in points if math.isfinite(mean.value)] for name, points in lines.items()}
-    return {name: points for name, points in known.items() if points}
+    finite = {name: [(x, mean) for x, mean in points if math.isfinite(mean.value)] for name, points in lines.items()}
+    return {name: points for name, points in finite.items() if points}
 
 
 def _end_values_text(points: Sequence[tuple[float, Mean]]) -> str:
@@ -109,7 +109,7 @@ def _end_values_text(points: Sequence[tuple[float, Mean]]) -> str:
 
 
 def _curve_panel(
-    title: str, lines: MeanCurves, styles: SystemStyles, words: str, main: str, *, keyed: bool, wide: bool = False
+    title: str, lines: MeanCurves, styles: SystemStyles, axis_title: str, main: str, *, keyed: bool, wide: bool = False
 ) -> ChartPanel:
     """Draw lines over a logarithmic axis."""
     alt = import_altair()
@@ -126,17 +126,19 @@ def _curve_panel(
         for name, points in lines.items()
         for x, mean in points
     ]
-    places = sorted({row["x"] for row in rows})
-    ends = [places[0] / 1.08, places[-1] * 1.08]
-    axis = alt.Axis(values=_axis_ticks(places), format="~s" if places[-1] >= 10_000 else ",d", labelOverlap="greedy")
-    x = alt.X("x:Q", title=words, scale=alt.Scale(type="log", domain=ends, nice=False), axis=axis)
+    positions = sorted({row["x"] for row in rows})
+    ends = [positions[0] / 1.08, positions[-1] * 1.08]
+    axis = alt.Axis(
+        values=_axis_ticks(positions), format="~s" if positions[-1] >= 10_000 else ",d", labelOverlap="greedy"
+    )
+    x = alt.X("x:Q", title=axis_title, scale=alt.Scale(type="log", domain=ends, nice=False), axis=axis)
     top = max(row["value"] for row in rows) * 1.06 or 1.0
     y = alt.Y(
         "value:Q", title=main, scale=alt.Scale(domain=[0, round_digits(top)], nice=False), axis=alt.Axis(tickCount=6)
     )
     tips = [
         alt.Tooltip("system:N", title="embedder"),
-        alt.Tooltip("x:Q", title=words.partition(" (")[0], format=","),
+        alt.Tooltip("x:Q", title=axis_title.partition(" (")[0], format=","),
         *interval_tooltips(alt),
         alt.Tooltip("n:Q", title="queries"),
     ]
@@ -150,15 +152,15 @@ def _curve_panel(
     return make_panel(title, layers, CURVE_HEIGHT_PX, wide=wide)
 
 
-def _axis_ticks(places: Sequence[float]) -> list[float]:
+def _axis_ticks(positions: Sequence[float]) -> list[float]:
     """Return axis labels at powers of two, or at all points.
 
     All points are labelled if they are few or if no power of two fits.
     """
-    low, high = (math.log2(end) for end in (min(places), max(places)))
+    low, high = (math.log2(end) for end in (min(positions), max(positions)))
     binary = [2.0**power for power in range(math.ceil(low), math.floor(high) + 1)]
-    few = sorted(set(places))
-    return few if len(few) <= MAX_TICKS_AT_POINTS else binary or few
+    points = sorted(set(positions))
+    return points if len(points) <= MAX_TICKS_AT_POINTS else binary or points
 
 
 def vector_bytes_chart(result: EmbedderStudy) -> ChartDraft | None:
@@ -171,9 +173,9 @@ def vector_bytes_chart(result: EmbedderStudy) -> ChartDraft | None:
     styles = embedder_styles(result)
     key = [name for name in styles.names if any(point.name == name for point in points)]
     main = result.measures[0]
-    prices = [point.cost for point in points]
-    ends = (min(prices) / 1.3, max(prices) * 1.3)
-    axis = alt.Axis(values=_axis_ticks(prices), format=",d", labelOverlap="greedy", labelSeparation=4)
+    costs = [point.cost for point in points]
+    ends = (min(costs) / 1.3, max(costs) * 1.3)
+    axis = alt.Axis(values=_axis_ticks(costs), format=",d", labelOverlap="greedy", labelSeparation=4)
     scale = alt.Scale(type="log", domain=[round_digits(end) for end in ends], nice=False)
     x = alt.X("bytes:Q", title="bytes per vector (log scale)", scale=scale, axis=axis)
     top = 1.06 * max(point.mean.value for point in points) or 1.0
@@ -193,7 +195,7 @@ def vector_bytes_chart(result: EmbedderStudy) -> ChartDraft | None:
             x=x, y=y, color=colour, shape=shape, tooltip=_trade_off_tooltips(alt)
         ),
     ]
-    said = join_with_and(
+    frontier_text = join_with_and(
         [
             f"{point.name} ({point.vectors}) {format_bar_value(point.mean.value)} at {point.cost:,.0f}"
             for point in frontier
@@ -203,8 +205,8 @@ def vector_bytes_chart(result: EmbedderStudy) -> ChartDraft | None:
         "each mark is an embedder with all dimensions, with fewer, or with lower precision",
         "the line is the Pareto frontier",
     )
-    told = f"Mean {main} by bytes per vector. Pareto frontier: {said}."
-    return ChartDraft([make_panel("", layers, CURVE_HEIGHT_PX + 40)], told, caption)
+    alt_text = f"Mean {main} by bytes per vector. Pareto frontier: {frontier_text}."
+    return ChartDraft([make_panel("", layers, CURVE_HEIGHT_PX + 40)], alt_text, caption)
 
 
 def _trade_off_rows(points: Sequence[TradeOffPoint]) -> ChartRows:
@@ -240,8 +242,8 @@ def perturbation_loss_chart(result: EmbedderStudy) -> ChartDraft | None:
     every = [
         end
         for embedder in several
-        for it in embedder.perturbed
-        for end in (it.difference.value, it.difference.low, it.difference.high)
+        for item in embedder.perturbed
+        for end in (item.difference.value, item.difference.low, item.difference.high)
         if math.isfinite(end)
     ]
     if not every:
@@ -249,31 +251,31 @@ def perturbation_loss_chart(result: EmbedderStudy) -> ChartDraft | None:
     low, high = min([0.0, *every]), max([0.0, *every])
     more = 0.06 * ((high - low) or 1.0)
     styles = embedder_styles(result)
-    panels, said = [], []
+    panels, descriptions = [], []
     for key in keys:
         rows: ChartRows = [
             {
                 "system": embedder.name,
-                "value": round_digits(it.difference.value),
-                "low": round_digits(it.difference.low),
-                "high": round_digits(it.difference.high),
-                "changed": round_digits(100 * it.changed),
-                "seeds": it.seeds,
+                "value": round_digits(item.difference.value),
+                "low": round_digits(item.difference.low),
+                "high": round_digits(item.difference.high),
+                "changed": round_digits(100 * item.changed),
+                "seeds": item.seeds,
             }
             for embedder in several
-            for it in embedder.perturbed
-            if perturbation_key(it) == key and math.isfinite(it.difference.value)
+            for item in embedder.perturbed
+            if perturbation_key(item) == key and math.isfinite(item.difference.value)
         ]
         if not rows:
             continue
         panels.append(_loss_panel(perturbation_label(result, key), rows, styles, (low - more, high + more)))
         worst = min(rows, key=lambda row: row["value"])
-        said.append(f"{perturbation_label(result, key)}: {worst['system']} {worst['value']:+.3f} at worst")
+        descriptions.append(f"{perturbation_label(result, key)}: {worst['system']} {worst['value']:+.3f} at worst")
     caption = join_sentence(
         f"change of {result.measures[0]} from the original queries, with {result.confidence:.0%} confidence interval",
         "left of the line is a loss",
     )
-    return ChartDraft(panels, f"Change of {result.measures[0]}. {'; '.join(said)}.", caption)
+    return ChartDraft(panels, f"Change of {result.measures[0]}. {'; '.join(descriptions)}.", caption)
 
 
 def _loss_panel(title: str, rows: ChartRows, styles: SystemStyles, ends: tuple[float, float]) -> ChartPanel:

@@ -83,15 +83,15 @@ def bits_per_byte(embedder: Any, texts: Sequence[str]) -> BitsPerByteResult:
         return BitsPerByteResult(note="bits per byte are unknown: no document was held out")
     bits = np.asarray(attributes.bits(held_out), np.float64)
     sizes = np.array([len(_to_utf8(text)) for text in held_out], np.float64)
-    known = np.isfinite(bits)
-    unknown = int((~known).sum())
+    has_bits = np.isfinite(bits)
+    unknown = int((~has_bits).sum())
     note = f"{unknown} of {len(held_out)} held-out documents have no bits per byte and are left out" if unknown else ""
-    if not known.any():
+    if not has_bits.any():
         return BitsPerByteResult(note=note)
-    measured = [text for text, is_known in zip(held_out, known.tolist(), strict=True) if is_known]
+    measured = [text for text, is_known in zip(held_out, has_bits.tolist(), strict=True) if is_known]
     learned = [text for text, is_held_out in zip(texts, are_held_out, strict=True) if not is_held_out and text]
     return BitsPerByteResult(
-        float(bits[known].sum() / sizes[known].sum()), compressor_bits_per_byte(measured, learned), note
+        float(bits[has_bits].sum() / sizes[has_bits].sum()), compressor_bits_per_byte(measured, learned), note
     )
 
 
@@ -107,13 +107,20 @@ def compressor_bits_per_byte(texts: Sequence[str], learned: Sequence[str] = ()) 
     >>> max(compressor_bits_per_byte(["the same again, "] * 500).values()) < 0.2
     True
     """
-    whole = _to_utf8("\n".join(texts))
+    content = _to_utf8("\n".join(texts))
     size = sum(len(_to_utf8(text)) for text in texts)
-    taken = {"xz": len(_compress_xz(whole)), "bz2": len(bz2.compress(whole, 9)), "zlib": len(zlib.compress(whole, 9))}
+    compressed_sizes = {
+        "xz": len(_compress_xz(content)),
+        "bz2": len(bz2.compress(content, 9)),
+        "zlib": len(zlib.compress(content, 9)),
+    }
     if learned:
         before = _to_utf8("\n".join([*learned, ""]))[-XZ_WINDOW_BYTES:]
-        taken = {PRIMED_XZ_NAME: len(_compress_xz(before + whole)) - len(_compress_xz(before)), **taken}
-    return {name: 8 * bits / size for name, bits in taken.items()} if size else {}
+        compressed_sizes = {
+            PRIMED_XZ_NAME: len(_compress_xz(before + content)) - len(_compress_xz(before)),
+            **compressed_sizes,
+        }
+    return {name: 8 * bits / size for name, bits in compressed_sizes.items()} if size else {}
 
 
 def _compress_xz(data: bytes) -> bytes:
@@ -157,29 +164,29 @@ class _EmbedderMeasurer:
             embedder = fit(raw, texts, self._step_progress("learning from the documents")) if learns else raw
             learned = time.perf_counter() - began if learns else math.nan
         documents = self._embed_documents(embedder)
-        there = usable_rows(documents.vectors)
-        stores = (list(plan.stores)[:1] if self._chance else plan.stores) if there.any() else ()
+        is_usable = usable_rows(documents.vectors)
+        stores = (list(plan.stores)[:1] if self._chance else plan.stores) if is_usable.any() else ()
         with self._timed_step("asking"):
-            replies = self._run_queries(embedder, documents.vectors, there, stores)
+            replies = self._run_queries(embedder, documents.vectors, is_usable, stores)
         faults = [*documents.failed_texts, *replies.failed_texts]
         scores = ground.field.scores(replies.vectors, documents.vectors, name=name)
         ranking = self._exact_ranking(replies.vectors, documents.vectors)
-        shelves = self._store_results(replies, ranking, documents.vectors)
+        store_results = self._store_results(replies, ranking, documents.vectors)
         with self._timed_step("making smaller and larger"):
             smaller = self._compression_results(replies.vectors, documents.vectors)
             larger = self._corpus_size_results(replies.vectors, documents.vectors)
-        shaken = self._perturbation_results(embedder, scores, replies.vectors, documents.vectors)
+        perturbed = self._perturbation_results(embedder, scores, replies.vectors, documents.vectors)
         with self._timed_step("tokens"):
             cut, limit = self._truncated_share(embedder, texts)
             counted = self._tokenizer_stats(embedder, texts, limit)
             bits_per_byte_result = bits_per_byte(embedder, texts)
-        weighed = self._process_footprint(texts, embedder if learns else None)
+        footprint = self._process_footprint(texts, embedder if learns else None)
         speed = measure_speed(embedder, texts, documents)
-        self._notes += [note for note in (bits_per_byte_result.note, weighed.note, speed.note) if note]
+        self._notes += [note for note in (bits_per_byte_result.note, footprint.note, speed.note) if note]
         dimension = documents.vectors.shape[1] or None
         attributes = EmbedderAttributes(embedder)
         train_seconds = attributes.train_seconds if attributes.train_seconds is not None else learned
-        entrant = EmbedderResult(
+        result = EmbedderResult(
             name=name,
             description=str(redact_spec(parse_spec(self._described))) if self._in_words else embedder.name,
             kind=CHANCE_NAME if self._chance else "embedder",
@@ -188,8 +195,8 @@ class _EmbedderMeasurer:
             dimension=dimension,
             bytes_per_vector=dimension and 4 * dimension,
             parameters=attributes.parameters,
-            memory_bytes=weighed.memory_bytes,
-            load_seconds=weighed.load_seconds,
+            memory_bytes=footprint.memory_bytes,
+            load_seconds=footprint.load_seconds,
             train_seconds=train_seconds,
             documents_per_second=speed.per_second,
             limit=limit,
@@ -197,29 +204,29 @@ class _EmbedderMeasurer:
             tokenizer=counted,
             bits_per_byte=bits_per_byte_result.per_byte,
             means=ground.means([scores])[0],
-            stores=shelves,
+            stores=store_results,
             compressed=smaller,
             corpus_sizes=larger,
-            perturbed=shaken,
+            perturbed=perturbed,
             failed_texts=faults[:MAX_FAILURES_LISTED],
             failure_counts=count_failures(faults),
             notes=self._notes,
         )
         times = next((results.times for results in replies.stores if results.times), {})
-        return EmbedderMeasurement(entrant, ranking, times, bits_per_byte_result.compressors, self._seconds)
+        return EmbedderMeasurement(result, ranking, times, bits_per_byte_result.compressors, self._seconds)
 
     def _step_progress(self, action: str = "") -> ProgressCallback:
         return scoped(self._ground.progress, subject=self._name, action=action)
 
     @contextmanager
-    def _timed_step(self, what: str) -> Iterator[None]:
+    def _timed_step(self, step: str) -> Iterator[None]:
         """Report progress on a step and record its duration in seconds."""
-        self._ground.progress(Progress(what, subject=self._name))
+        self._ground.progress(Progress(step, subject=self._name))
         began = time.perf_counter()
         try:
             yield
         finally:
-            self._seconds[what] = time.perf_counter() - began
+            self._seconds[step] = time.perf_counter() - began
 
     def _embed_documents(self, embedder: Embedder) -> TextVectors:
         # The vectors of a user's object may change while its name stays the same, so they are not cached.
@@ -230,12 +237,12 @@ class _EmbedderMeasurer:
             )
 
     def _run_queries(
-        self, embedder: Embedder, vectors: Vectors, there: Any, stores: Sequence[str]
+        self, embedder: Embedder, vectors: Vectors, is_usable: Any, stores: Sequence[str]
     ) -> TimedSearchResults:
         view, plan = self._ground.view, self._ground.plan
-        rows = np.flatnonzero(there).tolist()
-        documents = StoreContents([view.documents[row].id for row in rows], vectors[there])
-        questions = QueryWorkload(
+        rows = np.flatnonzero(is_usable).tolist()
+        documents = StoreContents([view.documents[row].id for row in rows], vectors[is_usable])
+        workload = QueryWorkload(
             view.queries,
             self._ground.field.k,
             view.own,
@@ -244,14 +251,18 @@ class _EmbedderMeasurer:
             plan.threads,
             in_process=self._in_words and is_reproducible("embedders", self._described, files_hashed=True),
         )
-        return run_timed_queries(embedder, questions, documents, stores, self._step_progress())
+        return run_timed_queries(embedder, workload, documents, stores, self._step_progress())
 
     def _exact_ranking(self, vectors: Vectors, documents: Vectors) -> dict[str, list[tuple[str, float]]]:
         field = self._ground.field
         positions, cosines = field.rankings(vectors, documents)
         return {
-            query: [(field.documents[at], near) for at, near in zip(row, close, strict=True) if at >= 0]
-            for query, row, close in zip(field.queries, positions.tolist(), cosines.tolist(), strict=True)
+            query: [
+                (field.documents[position], cosine)
+                for position, cosine in zip(row, row_cosines, strict=True)
+                if position >= 0
+            ]
+            for query, row, row_cosines in zip(field.queries, positions.tolist(), cosines.tolist(), strict=True)
         }
 
     def _store_results(
@@ -261,9 +272,9 @@ class _EmbedderMeasurer:
         open_ones = [results for results in replies.stores if results.rankings]
         scored = [field.scored(results.rankings, name=results.store) for results in open_ones]
         means = dict(zip((results.store for results in open_ones), self._ground.means(scored), strict=True))
-        near = _NeighbourRecall(field, replies.vectors, documents)
-        alone = len(self._ground.plan.stores) == 1  # with several stores, the table of stores shows this
-        if alone and any(results.index_used is False for results in replies.stores):
+        neighbour_recall = _NeighbourRecall(field, replies.vectors, documents)
+        is_single_store = len(self._ground.plan.stores) == 1  # with several stores, the table of stores shows this
+        if is_single_store and any(results.index_used is False for results in replies.stores):
             self._notes.append(f"{replies.stores[0].store} did not use its index: this is an exact scan")
         return [
             StoreResult(
@@ -272,7 +283,7 @@ class _EmbedderMeasurer:
                 results.stages,
                 results.build_seconds,
                 results.index_used,
-                near.share(results, ranking),
+                neighbour_recall.share(results, ranking),
                 results.note,
                 results.doubts,
             )
@@ -286,11 +297,11 @@ class _EmbedderMeasurer:
         field = self._ground.field
         evaluate = partial(variations.evaluate_compression, confidence=plan.confidence, seed=plan.seed)
         full = variations.CompressionOptions(plan.dimensions, precisions=[FULL_PRECISION])
-        made = evaluate(field, vectors, documents, full, progress=self._step_progress())
+        results = evaluate(field, vectors, documents, full, progress=self._step_progress())
         # Other precisions only at full dimensions: at every dimension it would take four times as long.
-        fewer = [precision for precision in variations.PRECISIONS if precision != FULL_PRECISION]
-        compressed = variations.CompressionOptions([documents.shape[1]], ["first"], fewer)
-        return made + evaluate(field, vectors, documents, compressed)
+        lower_precisions = [precision for precision in variations.PRECISIONS if precision != FULL_PRECISION]
+        compressed = variations.CompressionOptions([documents.shape[1]], ["first"], lower_precisions)
+        return results + evaluate(field, vectors, documents, compressed)
 
     def _corpus_size_results(self, vectors: Vectors, documents: Vectors) -> list[CorpusSizeResult]:
         plan, sizes = self._ground.plan, corpus_sizes(self._ground)
@@ -302,20 +313,24 @@ class _EmbedderMeasurer:
         )
 
     def _perturbation_results(
-        self, embedder: Embedder, clean: Scores, asked: Vectors, documents: Vectors
+        self, embedder: Embedder, clean: Scores, query_vectors: Vectors, documents: Vectors
     ) -> list[PerturbationResult]:
         queries = self._ground.view.queries
         # Unchanged queries reuse their vectors.
-        known = dict(zip(queries.values(), asked, strict=True))
-        clear = {query for query, there in zip(queries, usable_rows(asked).tolist(), strict=True) if there}
+        vectors_by_text = dict(zip(queries.values(), query_vectors, strict=True))
+        clear = {
+            query for query, is_usable in zip(queries, usable_rows(query_vectors).tolist(), strict=True) if is_usable
+        }
         missed: set[str] = set()
 
         def answer(texts: Mapping[str, str]) -> Scores:
-            new = {text: text for text in texts.values() if text not in known}
+            new = {text: text for text in texts.values() if text not in vectors_by_text}
             if new:
-                known.update(zip(new, embed_by_id(embedder, new, kind="query").vectors, strict=True))
-            vectors = np.stack([known[text] for text in texts.values()])
-            missed.update(query for query, there in zip(texts, usable_rows(vectors).tolist(), strict=True) if not there)
+                vectors_by_text.update(zip(new, embed_by_id(embedder, new, kind="query").vectors, strict=True))
+            vectors = np.stack([vectors_by_text[text] for text in texts.values()])
+            missed.update(
+                query for query, is_usable in zip(texts, usable_rows(vectors).tolist(), strict=True) if not is_usable
+            )
             return self._ground.field.scores(vectors, documents, name=self._name)
 
         if self._chance:
@@ -366,17 +381,17 @@ class _NeighbourRecall:
         self._asked = dict(zip(field.queries, variations.normalise_vectors(asked), strict=True))
         self._documents = variations.normalise_vectors(documents)
 
-    def share(self, asked: StoreSearchResults, ranking: Mapping[str, Sequence[tuple[str, float]]]) -> float:
+    def share(self, results: StoreSearchResults, ranking: Mapping[str, Sequence[tuple[str, float]]]) -> float:
         """Return the share of the ten exact neighbours found.
 
         Documents as near as the tenth count as found.
         """
         shares = []
         for query, true in ranking.items():
-            wanted = true[: self.TEN]
-            if not wanted or query not in asked.rankings:
+            nearest = true[: self.TEN]
+            if not nearest or query not in results.rankings:
                 continue
-            rows = [self._rows[doc] for doc in asked.rankings[query][: self.TEN]]
-            near = self._documents[rows] @ self._asked[query] if rows else np.empty(0)
-            shares.append(min(1.0, float((near >= wanted[-1][1] - self.SLACK).sum()) / len(wanted)))
+            rows = [self._rows[doc] for doc in results.rankings[query][: self.TEN]]
+            cosines = self._documents[rows] @ self._asked[query] if rows else np.empty(0)
+            shares.append(min(1.0, float((cosines >= nearest[-1][1] - self.SLACK).sum()) / len(nearest)))
         return float(np.mean(shares)) if shares else math.nan

@@ -145,9 +145,9 @@ class StudyOptions(TypedDict, total=False):
 def parse_options(options: StudyOptions) -> tuple[StudyScope, StudySettings]:
     """Split keywords into the scope and the settings; None selects a default, and unknown names are refused."""
     names = {field.name for field in fields(StudyScope)}
-    known: dict[str, Any] = dict(options)
-    scope = {name: value for name, value in known.items() if name in names and value is not None}
-    settings = {name: value for name, value in known.items() if name not in names}
+    values: dict[str, Any] = dict(options)
+    scope = {name: value for name, value in values.items() if name in names and value is not None}
+    settings = {name: value for name, value in values.items() if name not in names}
     return StudyScope(**scope), settings_from(StudySettings, settings)
 
 
@@ -218,9 +218,9 @@ def build_view(
     >>> seen.documents[0].text, seen.queries, seen.truncated
     ('Title so', {'q': 'which wo'}, 1.0)
     """
-    taken = document_part(part)
+    extract_part = document_part(part)
     _check_documents(dataset)
-    texts = [taken(document) for document in dataset.documents]
+    texts = [extract_part(document) for document in dataset.documents]
     if part == "title" and not any(text.strip() for text in texts):
         raise BadInput(f"no document of {dataset.name} has a title", hint="use the part `whole` or `text`")
     limited, notes = restrict_queries(dataset, max_queries)
@@ -235,9 +235,9 @@ def build_view(
     empty = sum(not text.strip() for text in texts)
     if empty:
         notes.append(f"{empty:,} of {len(texts):,} documents are empty in this part")
-    own = self_documents(dataset, judged)
-    if own:
-        notes.append(f"{len(own)} queries are themselves documents: each is left out of its own ranking")
+    self_queries = self_documents(dataset, judged)
+    if self_queries:
+        notes.append(f"{len(self_queries)} queries are themselves documents: each is left out of its own ranking")
     return DatasetView(
         limited,
         [Document(document.id, text[:context]) for document, text in zip(dataset.documents, texts, strict=True)],
@@ -245,7 +245,7 @@ def build_view(
         part,
         context,
         0.0 if context is None else sum(len(text) > context for text in texts) / len(texts),
-        own,
+        self_queries,
         notes,
     )
 
@@ -307,10 +307,10 @@ def corpus_sizes(ground: StudyContext) -> list[int]:
 
     Empty if no smaller size fits.
     """
-    whole, relevant = len(ground.view.documents), len(ground.field.relevant)
-    wanted = variations.CORPUS_SIZES if ground.plan.sizes is None else ground.plan.sizes
-    fit = sorted({size for size in wanted if relevant <= size < whole})
-    return [*fit, whole] if fit else []
+    n_documents, n_relevant = len(ground.view.documents), len(ground.field.relevant)
+    requested = variations.CORPUS_SIZES if ground.plan.sizes is None else ground.plan.sizes
+    fitting = sorted({size for size in requested if n_relevant <= size < n_documents})
+    return [*fitting, n_documents] if fitting else []
 
 
 def perturbation_results(

@@ -111,8 +111,8 @@ def _build_section(
 
 
 def _study_sections(result: EmbedderStudy) -> list[Section]:
-    drawn = cache(lambda: build_charts(result))  # drawn once for all sections
-    charts = partial(select_charts, drawn)
+    draw_charts = cache(lambda: build_charts(result))  # drawn once for all sections
+    charts = partial(select_charts, draw_charts)
     several_stores = len(store_names(result)) > 1
     tokenizers = distinct_tokenizers(result)
     return [
@@ -186,11 +186,11 @@ def _study_sections(result: EmbedderStudy) -> list[Section]:
 
 def _dimension_sections(result: EmbedderStudy, charts: ChartDrawer) -> list[Section]:
     tables = [table for method in REDUCTION_TITLES if (table := build_dimension_table(result, method)).rows]
-    others = [replace(table, collapsed=True) for table in tables[1:]]
+    other_tables = [replace(table, collapsed=True) for table in tables[1:]]
     text = f"Mean {result.measures[0]} of the same vectors with fewer dimensions, four bytes each."
     return [
         _build_section("dimensions", "Reduced dimensions", tables[:1], text, charts, short="Dimensions"),
-        _build_section("other-reductions", "Other reductions", others, short="", formats=FILES_ONLY),
+        _build_section("other-reductions", "Other reductions", other_tables, short="", formats=FILES_ONLY),
     ]
 
 

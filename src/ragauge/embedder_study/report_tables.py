@@ -40,7 +40,7 @@ MAX_FAILED_TEXTS_NAMED = 3
 
 def build_quality_table(result: EmbedderStudy) -> Table:
     """Build the table of means, with the difference from the baseline by the first measure."""
-    main, *others = result.measures
+    main, *other_measures = result.measures
     level = f"{result.confidence:.0%}"
     columns = [
         EMBEDDER_COLUMN,
@@ -50,7 +50,7 @@ def build_quality_table(result: EmbedderStudy) -> Table:
             "signed",
             legend=f"difference in {main}; *** p < 0.001, ** p < 0.01, * p < 0.05, ns not significant",
         ),
-        *(Column(measure, "score", 1, len(others) - i + 1) for i, measure in enumerate(others)),
+        *(Column(measure, "score", 1, len(other_measures) - i + 1) for i, measure in enumerate(other_measures)),
         Column("n", "count", drop_order=1, legend="number of queries"),
     ]
     rows: list[Row] = [
@@ -58,7 +58,7 @@ def build_quality_table(result: EmbedderStudy) -> Table:
             embedder.name,
             _to_estimate(embedder.means.get(main)),
             _baseline_cell(result, embedder, main),
-            *(_mean_value(embedder.means.get(measure)) for measure in others),
+            *(_mean_value(embedder.means.get(measure)) for measure in other_measures),
             main_mean(result, embedder).n or None,
         ]
         for embedder in sort_embedders(result)
@@ -293,16 +293,16 @@ def build_store_table(result: EmbedderStudy) -> Table:
 
 
 def _describe_index_use(used: Sequence[bool | None]) -> str:
-    known = set(used) - {None}
-    return MISSING if not known else "used" if known == {True} else "not always used"
+    values = set(used) - {None}
+    return MISSING if not values else "used" if values == {True} else "not always used"
 
 
 def _range_cell(values: Sequence[float]) -> Cell:
-    known = finite_values(values)
-    if not known:
+    finite = finite_values(values)
+    if not finite:
         return Cell(None)
-    low, high = format_number(min(known), "ms"), format_number(max(known), "ms")
-    return Cell(max(known), text=low if low == high else f"{low} to {high}")
+    low, high = format_number(min(finite), "ms"), format_number(max(finite), "ms")
+    return Cell(max(finite), text=low if low == high else f"{low} to {high}")
 
 
 def build_dimension_table(result: EmbedderStudy, method: str) -> Table:
@@ -381,9 +381,9 @@ def build_robustness_table(result: EmbedderStudy) -> Table:
     for embedder in sort_embedders(result):
         if embedder.perturbed:
             differences = {perturbation_key(item): item.difference for item in embedder.perturbed}
-            whole = main_mean(result, embedder).value
+            unperturbed = main_mean(result, embedder).value
             cells = [_loss_cell(result, differences, key) for key in keys]
-            rows.append([embedder.name, whole, _retained_share(embedder, whole), *cells])
+            rows.append([embedder.name, unperturbed, _retained_share(embedder, unperturbed), *cells])
     return Table("robustness", columns, rows)
 
 
@@ -397,9 +397,9 @@ def _loss_cell(
     return Cell(difference.value, stars="*" if significant else "")
 
 
-def _retained_share(embedder: EmbedderResult, whole: float) -> float | None:
-    left = finite_values(1 + item.difference.value / whole for item in embedder.perturbed if whole > 0)
-    return sum(left) / len(left) if left else None
+def _retained_share(embedder: EmbedderResult, unperturbed: float) -> float | None:
+    shares = finite_values(1 + item.difference.value / unperturbed for item in embedder.perturbed if unperturbed > 0)
+    return sum(shares) / len(shares) if shares else None
 
 
 def build_perturbation_table(result: EmbedderStudy) -> Table:

@@ -24,16 +24,16 @@ PART_TEXTS = {"whole": "titles and texts", "text": "texts without titles", "titl
 
 def summarise_embedders(result: EmbedderStudy) -> str:
     """Summarise the result in one sentence."""
-    known = [embedder for embedder in sort_embedders(result) if not math.isnan(main_mean(result, embedder).value)]
-    if not known:
+    ranked = [embedder for embedder in sort_embedders(result) if not math.isnan(main_mean(result, embedder).value)]
+    if not ranked:
         return "No embedder was measured."
-    best, main = known[0], result.measures[0]
+    best, main = ranked[0], result.measures[0]
     mean = main_mean(result, best)
-    equal = [embedder.name for embedder in known if main_mean(result, embedder).value == mean.value]
+    equal = [embedder.name for embedder in ranked if main_mean(result, embedder).value == mean.value]
     lead = f"{best.name} is best by {main}" if len(equal) == 1 else f"{join_with_and(equal)} are equal by {main}"
     summary = f"{lead}: {_describe_mean(result, mean)} over {pluralise(mean.n, 'query')}"
-    if len(known) > 1 and len(equal) == 1:
-        summary += f", {_describe_second_best(result, known)}"
+    if len(ranked) > 1 and len(equal) == 1:
+        summary += f", {_describe_second_best(result, ranked)}"
     total = find_latency(first_store(best), "total")
     latency = "" if total is None else f"; median latency {format_number(total.p50, 'ms')} ms per query"
     return f"{summary}{latency}."
@@ -45,11 +45,11 @@ def _describe_mean(result: EmbedderStudy, mean: Mean) -> str:
     return f"{format_number(mean.value)} ({result.confidence:.0%} CI {format_interval(mean.low, mean.high)})"
 
 
-def _describe_second_best(result: EmbedderStudy, known: list[EmbedderResult]) -> str:
+def _describe_second_best(result: EmbedderStudy, ranked: list[EmbedderResult]) -> str:
     """Describe whether the best differs significantly from the second best."""
-    best, other = known[:2]
-    second = f"{other.name} ({format_number(main_mean(result, other).value)})"
-    p = _find_p_value(result, best, other)
+    best, runner_up = ranked[:2]
+    second = f"{runner_up.name} ({format_number(main_mean(result, runner_up).value)})"
+    p = _find_p_value(result, best, runner_up)
     if main_mean(result, best).n == 1:
         return f"then {second}; one query is too few for a test"
     if math.isnan(p):
@@ -117,11 +117,11 @@ def _describe_chance(result: EmbedderStudy) -> str:
     if chance is None or math.isnan(main_mean(result, chance).high):
         return ""
     high = main_mean(result, chance).high
-    near = [item.name for item in result.embedders if item is not chance and main_mean(result, item).low <= high]
-    if not near:
+    names = [item.name for item in result.embedders if item is not chance and main_mean(result, item).low <= high]
+    if not names:
         return ""
     level = f"{result.confidence:.0%}"
-    return f"Not better than chance by {result.measures[0]} ({level} CIs overlap): {join_with_and(near)}."
+    return f"Not better than chance by {result.measures[0]} ({level} CIs overlap): {join_with_and(names)}."
 
 
 def _describe_fastest(result: EmbedderStudy) -> str:
@@ -153,9 +153,9 @@ def list_unequal_properties(result: EmbedderStudy) -> list[str]:
         "maximum tokens": [embedder.limit for embedder in embedders],
     }
     for name, values in properties.items():
-        known = sorted({value for value in values if value is not None})
-        if len(known) > 1:
-            texts.append(f"{name} ({format_number(known[0], 'large')} to {format_number(known[-1], 'large')})")
+        distinct = sorted({value for value in values if value is not None})
+        if len(distinct) > 1:
+            texts.append(f"{name} ({format_number(distinct[0], 'large')} to {format_number(distinct[-1], 'large')})")
     truncated = sorted({embedder.truncated for embedder in embedders if not math.isnan(embedder.truncated)})
     if len(truncated) > 1:
         low, high = format_number(truncated[0], "share"), format_number(truncated[-1], "share")

@@ -69,10 +69,10 @@ def _file_hashes(specs: Iterable[Spec]) -> dict[str, str]:
     hashes: dict[str, str] = {}
     for spec in specs:
         for word in _text_options(spec):
-            place = _existing_path(word)
-            if place is None:
+            path = _existing_path(word)
+            if path is None:
                 continue
-            for file in _visible_files(place):
+            for file in _visible_files(path):
                 hashes[str(file)] = _hash_file(file)
     return hashes
 
@@ -107,18 +107,18 @@ def _text_options(spec: Spec) -> Iterator[str]:
 
 def _existing_path(word: str) -> Path | None:
     try:
-        place = Path(word).expanduser()
-        return place.resolve() if place.exists() else None
+        path = Path(word).expanduser()
+        return path.resolve() if path.exists() else None
     except (OSError, ValueError, RuntimeError):  # not a valid file name, or an unknown home directory
         return None
 
 
-def _visible_files(place: Path) -> list[Path]:
+def _visible_files(root: Path) -> list[Path]:
     """Return a file itself, or the files of a folder without hidden ones."""
-    if not place.is_dir():
-        return [place] if place.is_file() else []
-    every = (path for path in place.rglob("*") if path.is_file())
-    return sorted(path for path in every if not any(part.startswith(".") for part in path.relative_to(place).parts))
+    if not root.is_dir():
+        return [root] if root.is_file() else []
+    every = (path for path in root.rglob("*") if path.is_file())
+    return sorted(path for path in every if not any(part.startswith(".") for part in path.relative_to(root).parts))
 
 
 def _hash_file(file: Path) -> str:
@@ -130,12 +130,12 @@ def _hash_file(file: Path) -> str:
 
 def _hub_commits(specs: Iterable[Spec]) -> dict[str, str]:
     """Return the cached commit of each model that is named as on the Hugging Face hub."""
-    wanted = [
+    revisions = [
         (str(spec.options["model"]), str(spec.options.get("revision", "main")))
         for spec in specs
         if "model" in spec.options
     ]
-    if not wanted:
+    if not revisions:
         return {}
     try:
         from huggingface_hub.constants import HF_HUB_CACHE
@@ -143,33 +143,33 @@ def _hub_commits(specs: Iterable[Spec]) -> dict[str, str]:
         return {}
     homes = [HF_HUB_CACHE, *filter(None, [os.environ.get("SENTENCE_TRANSFORMERS_HOME")])]
     commits: dict[str, str] = {}
-    for model, revision in wanted:
+    for model, revision in revisions:
         # sentence-transformers adds its own name to model names without an owner.
         for name in (model, f"sentence-transformers/{model}"):
             for home in homes:
                 try:
-                    told = Path(home, f"models--{name.replace('/', '--')}", "refs", revision).read_text("utf-8")
+                    commit = Path(home, f"models--{name.replace('/', '--')}", "refs", revision).read_text("utf-8")
                 except (OSError, ValueError):
                     continue
-                commits[f"{home} {name} {revision}"] = told.strip()
+                commits[f"{home} {name} {revision}"] = commit.strip()
     return commits
 
 
 def _package_versions(names: Iterable[str]) -> dict[str, str]:
     """Return the versions of packages with weights or embedder plug-ins."""
     packages = {package for name in names for package in WEIGHT_PACKAGES.get(name, ())}
-    found = {}
+    versions = {}
     for name in names:
         for family in ("embedders", "tokenizers"):
             for point in entry_points(group=f"ragauge.{family}", name=name):
                 if point.dist is not None:
-                    found[point.dist.name] = point.dist.version
+                    versions[point.dist.name] = point.dist.version
     for package in packages:
         try:
-            found[package] = version(package)
+            versions[package] = version(package)
         except PackageNotFoundError:  # the embedder cannot be opened then
             continue
-    return dict(sorted(found.items()))
+    return dict(sorted(versions.items()))
 
 
 RESULTS_SUBFOLDER = "measurements"
@@ -227,19 +227,21 @@ class StudyFolder:
             return None
         try:
             data = parse_json(path.read_text(encoding="utf-8"))
-            entrant = from_json_data(EmbedderResult, {**data["embedder"], "name": name}, source=str(path))
-            ranking = {query: [(str(doc), float(near)) for doc, near in row] for query, row in data["ranking"].items()}
-            measured = EmbedderMeasurement(entrant, ranking, data["times"], data["compressors"], data["seconds"])
-            made = str(data.get("made") or _modification_date(path))
+            result = from_json_data(EmbedderResult, {**data["embedder"], "name": name}, source=str(path))
+            ranking = {
+                query: [(str(doc), float(score)) for doc, score in row] for query, row in data["ranking"].items()
+            }
+            measured = EmbedderMeasurement(result, ranking, data["times"], data["compressors"], data["seconds"])
+            created = str(data.get("made") or _modification_date(path))
         except (OSError, ValueError, KeyError, TypeError, AttributeError, RagaugeError):
             return None  # unreadable: it is measured again
         # The run under this name may belong to another embedder, unless its manifest says otherwise.
         run = self._folder / self._slug(name)
-        self.dates[name] = made
+        self.dates[name] = created
         if not folder.is_complete(run) or folder.manifest_value(run, "embedder") != [name, path.stem]:
-            self._write_run(measured, path.stem, made=made)
+            self._write_run(measured, path.stem, created=created)
         else:
-            about = folder.read_manifest(run) | {"made": made, "reused": True}
+            about = folder.read_manifest(run) | {"made": created, "reused": True}
             write_record(about, run / folder.MANIFEST_FILE)
         return measured
 
@@ -257,19 +259,19 @@ class StudyFolder:
         finished = self._folder / STUDY_FILE
         return not finished.exists() or finished.stat().st_mtime_ns < path.stat().st_mtime_ns
 
-    def passed_over(self, several: Sequence[Any]) -> list[str]:
+    def passed_over(self, embedders: Sequence[Any]) -> list[str]:
         """Return a note on saved results of these embedders with other settings."""
-        asked = {str(_description_without_secrets(embedder)) for embedder in several if isinstance(embedder, str)}
-        others = 0
-        for path in (self._folder / RESULTS_SUBFOLDER).glob("*.json") if asked and not self._fresh else ():
+        requested = {str(_description_without_secrets(embedder)) for embedder in embedders if isinstance(embedder, str)}
+        n_unused = 0
+        for path in (self._folder / RESULTS_SUBFOLDER).glob("*.json") if requested and not self._fresh else ():
             try:
                 described = parse_json(path.read_text(encoding="utf-8"))["embedder"]["description"]
             except (OSError, ValueError, KeyError, TypeError):
                 continue  # unreadable, or not a result file
-            others += str(_description_without_secrets(described)) in asked
-        if not others:
+            n_unused += str(_description_without_secrets(described)) in requested
+        if not n_unused:
             return []
-        return [f"{pluralise(others, 'saved result')} with other settings or of another version not used"]
+        return [f"{pluralise(n_unused, 'saved result')} with other settings or of another version not used"]
 
     def keep(self, measured: EmbedderMeasurement, described: Any) -> None:
         """Save a measured embedder atomically.
@@ -283,8 +285,8 @@ class StudyFolder:
         if self._files.get(measured.entrant.name, about["files"]) != about["files"]:
             self._write_run(measured)  # the files changed meanwhile, so the model that was measured is unknown
             return
-        place = self._result_path(about)
-        self._write_run(measured, place.stem)
+        path = self._result_path(about)
+        self._write_run(measured, path.stem)
         data = {
             "schema": "ragauge-embedder/2",
             "made": runs_folder.utc_now(),
@@ -294,7 +296,7 @@ class StudyFolder:
             "compressors": measured.compressors,
             "seconds": measured.seconds,
         }
-        write_record(data, place, indent=None)
+        write_record(data, path, indent=None)
 
     def finish(self, study: EmbedderStudy) -> None:
         """Write the judgments, queries and study.
@@ -320,24 +322,24 @@ class StudyFolder:
     def _result_path(self, about: dict[str, Any]) -> Path:
         return self._folder / RESULTS_SUBFOLDER / f"{content_key(self._same, about)[:24]}.json"
 
-    def _write_run(self, measured: EmbedderMeasurement, kept_as: str = "", *, made: str = "") -> None:
-        """Write the ranking of an embedder as a run; `made` is the date of a reused one."""
-        entrant, view = measured.entrant, self._ground.view
+    def _write_run(self, measured: EmbedderMeasurement, kept_as: str = "", *, created: str = "") -> None:
+        """Write the ranking of an embedder as a run; `created` is the date of a reused one."""
+        result, view = measured.entrant, self._ground.view
         failed = {
             failed_text.id: failed_text.error
-            for failed_text in entrant.failed_texts
+            for failed_text in result.failed_texts
             if failed_text.kind == "query" and failed_text.reason == "failed"
         }
         answers = []
         for query in self._ground.field.queries:
-            found, times = measured.ranking.get(query, ()), dict(measured.times.get(query, {}))
-            without = not found and entrant.kind != "lexical"  # a query with a vector always finds something
+            hits, times = measured.ranking.get(query, ()), dict(measured.times.get(query, {}))
+            without = not hits and result.kind != "lexical"  # a query with a vector always finds something
             answers.append(
                 QueryResult(
                     query,
                     0,
-                    [doc for doc, _ in found],
-                    [near for _, near in found],
+                    [doc for doc, _ in hits],
+                    [score for _, score in hits],
                     status="error" if without else "ok",
                     error=(failed.get(query) or "the query has no vector") if without else "",
                     began=times.pop("began", 0),
@@ -346,24 +348,24 @@ class StudyFolder:
                 )
             )
         about = {
-            "system": {"name": entrant.name, "description": str(_description_without_secrets(entrant.description))},
-            "embedder": [entrant.name, kept_as],
+            "system": {"name": result.name, "description": str(_description_without_secrets(result.description))},
+            "embedder": [result.name, kept_as],
             "dataset": self._data,
             "plan": self._plan,
             "origin": runs_folder.dataset_origin(view.asked),
             "judgments_hash": self._same["judgments"],
-            "made": made or runs_folder.utc_now(),
-            "reused": bool(made),
-            "finished": made or runs_folder.utc_now(),
-            "evidence": {"embedder": entrant.model, "store": "exact"},
-            "notes": [f"{entrant.name}: {note}" for note in entrant.notes],
+            "made": created or runs_folder.utc_now(),
+            "reused": bool(created),
+            "finished": created or runs_folder.utc_now(),
+            "evidence": {"embedder": result.model, "store": "exact"},
+            "notes": [f"{result.name}: {note}" for note in result.notes],
             **runs_folder.provenance(),
         }
-        run = folder.build_run(entrant.name, answers, about)
+        run = folder.build_run(result.name, answers, about)
         if run.timings is not None:  # queries that were not timed have no total
-            known = [bool(query.total) or query.status != "ok" for query in answers]
-            run = replace(run, timings=run.timings.filter(known))
-        folder.write_run_folder(run, self._folder / self._slug(entrant.name))
+            is_timed = [bool(query.total) or query.status != "ok" for query in answers]
+            run = replace(run, timings=run.timings.filter(is_timed))
+        folder.write_run_folder(run, self._folder / self._slug(result.name))
 
 
 def _modification_date(path: Path) -> str:

@@ -51,8 +51,8 @@ def find_single_option_pairs(described: Mapping[str, str]) -> list[tuple[str, st
             read[name] = _with_defaults(parse_spec(text), "embedders")
         except RagaugeError:  # a user's object, which has no description
             continue
-    found = ((one, other, _differing_option(read[one], read[other])) for one, other in combinations(read, 2))
-    return [(one, other, what) for one, other, what in found if what]
+    pairs = ((one, other, _differing_option(read[one], read[other])) for one, other in combinations(read, 2))
+    return [(one, other, option) for one, other, option in pairs if option]
 
 
 def _with_defaults(spec: Spec, family: str) -> Spec:
@@ -111,25 +111,27 @@ def compare_embedder_pairs(
     }
     sign = 1 if lower else -1
     order = sorted((name for name in means if math.isfinite(means[name])), key=lambda name: sign * means[name])
-    wanted = [(order[0], order[1], "")] if len(order) > 1 else []
-    own = models or {}
-    for one, other, what in find_single_option_pairs({name: text for name, text in described.items() if name in order}):
+    pairs = [(order[0], order[1], "")] if len(order) > 1 else []
+    model_names = models or {}
+    for one, other, option in find_single_option_pairs(
+        {name: text for name, text in described.items() if name in order}
+    ):
         better, worse = sorted((one, other), key=order.index)
-        one_model = one in own and own[one] == own.get(other)
+        one_model = one in model_names and model_names[one] == model_names.get(other)
         if not (one_model and np.array_equal(columns[one], columns[other], equal_nan=True)):
-            wanted.append((better, worse, what))
+            pairs.append((better, worse, option))
     several = {}
-    for better, worse, _ in wanted:
-        base, mine = columns[worse][None, :], columns[better][None, :]
+    for better, worse, _ in pairs:
+        worse_values, better_values = columns[worse][None, :], columns[better][None, :]
         several[better, worse] = system_pairs.SystemPair(
-            measure, worse, better, list(map(str, range(mine.size))), base, mine
+            measure, worse, better, list(map(str, range(better_values.size))), worse_values, better_values
         )
     rows = system_pairs.compare_pairs(list(several.values()), ComparisonSettings(confidence=confidence, seed=seed))
     gaps = {
-        both: MeanDifference(row.difference, *row.ci, row.p_t, row.p_corrected, row.n)
-        for both, row in zip(several, rows, strict=True)
+        pair_names: MeanDifference(row.difference, *row.ci, row.p_t, row.p_corrected, row.n)
+        for pair_names, row in zip(several, rows, strict=True)
     }
-    return [EmbedderPair(better, worse, what, gaps[better, worse]) for better, worse, what in wanted]
+    return [EmbedderPair(better, worse, option, gaps[better, worse]) for better, worse, option in pairs]
 
 
 RowMask = NDArray[np.bool_]
@@ -181,29 +183,39 @@ class RankingTask:
 
         Missing positions have row -1 and cosine NaN. `among` restricts the search to these document rows.
         """
-        rankings = _to_matrix(query_vectors, self.queries, "queries")
-        base = _to_matrix(document_vectors, self.documents, "documents")
-        if rankings.shape[1] != base.shape[1]:
-            raise BadInput(f"query vectors have {rankings.shape[1]} dimensions, document vectors {base.shape[1]}")
-        positions, cosines = np.full((len(rankings), self.k), -1, np.int64), np.full((len(rankings), self.k), math.nan)
-        fit, there = usable_rows(rankings), usable_rows(base)
+        query_matrix = _to_matrix(query_vectors, self.queries, "queries")
+        document_matrix = _to_matrix(document_vectors, self.documents, "documents")
+        if query_matrix.shape[1] != document_matrix.shape[1]:
+            raise BadInput(
+                f"query vectors have {query_matrix.shape[1]} dimensions, document vectors {document_matrix.shape[1]}"
+            )
+        positions, cosines = (
+            np.full((len(query_matrix), self.k), -1, np.int64),
+            np.full((len(query_matrix), self.k), math.nan),
+        )
+        is_usable_query, is_usable_document = usable_rows(query_matrix), usable_rows(document_matrix)
         if among is not None:
-            exists = np.zeros(len(base), np.bool_)
+            exists = np.zeros(len(document_matrix), np.bool_)
             exists[np.asarray(among)] = True
-            there &= exists
-        if not fit.any() or not there.any():
+            is_usable_document &= exists
+        if not is_usable_query.any() or not is_usable_document.any():
             return positions, cosines
-        allowed = None if there.all() else np.flatnonzero(there)
+        allowed = None if is_usable_document.all() else np.flatnonzero(is_usable_document)
         more = bool(self.own)
-        found, distances = find_nearest(base, rankings[fit], self.k + more, "cosine", allowed=allowed)
-        near = 1.0 - distances
+        found_rows, distances = find_nearest(
+            document_matrix, query_matrix[is_usable_query], self.k + more, "cosine", allowed=allowed
+        )
+        found_cosines = 1.0 - distances
         if more:
-            itself = found == self._self_document_rows[fit][:, None]
-            near[itself], found[itself] = math.nan, -1
-            kept = np.argsort(itself, axis=1, kind="stable")[:, : self.k]
-            found, near = np.take_along_axis(found, kept, 1), np.take_along_axis(near, kept, 1)
-        width = found.shape[1]
-        positions[fit, :width], cosines[fit, :width] = found, near
+            is_self = found_rows == self._self_document_rows[is_usable_query][:, None]
+            found_cosines[is_self], found_rows[is_self] = math.nan, -1
+            order = np.argsort(is_self, axis=1, kind="stable")[:, : self.k]
+            found_rows, found_cosines = (
+                np.take_along_axis(found_rows, order, 1),
+                np.take_along_axis(found_cosines, order, 1),
+            )
+        width = found_rows.shape[1]
+        positions[is_usable_query, :width], cosines[is_usable_query, :width] = found_rows, found_cosines
         return positions, cosines
 
     def scores(self, query_vectors: Any, document_vectors: Any, *, name: str, among: Any = None) -> Scores:
@@ -212,13 +224,13 @@ class RankingTask:
         lists = (self._document_ids[row[row >= 0]].tolist() for row in positions)
         return self.scored(dict(zip(self.queries, lists, strict=True)), name=name)
 
-    def scored(self, found: Mapping[str, Iterable[str]], *, name: str) -> Scores:
+    def scored(self, rankings: Mapping[str, Iterable[str]], *, name: str) -> Scores:
         """Score given rankings, such as those of a store or BM25: ids, best first.
 
         A query without a ranking is a miss.
         """
         run = {
-            query: _to_descending_scores(found.get(query, ()))
+            query: _to_descending_scores(rankings.get(query, ()))
             for query in self.queries
             if query in self.judgments.nested
         }
@@ -245,8 +257,8 @@ class RankingTask:
     @cached_property
     def _self_document_rows(self) -> Ints:
         rows = {doc: row for row, doc in enumerate(self.documents)}
-        found = (rows.get(query, -2) if query in self.own else -2 for query in self.queries)
-        return np.fromiter(found, np.int64, len(self.queries))
+        self_rows = (rows.get(query, -2) if query in self.own else -2 for query in self.queries)
+        return np.fromiter(self_rows, np.int64, len(self.queries))
 
     @property
     def _top_depth(self) -> int:
@@ -272,25 +284,25 @@ def all_means_with_intervals(
 
     They are resampled together, which costs little more than one of them.
     """
-    cells = [(place, measure) for place, scores in enumerate(several) for measure in scores.measures]
+    cells = [(index, measure) for index, scores in enumerate(several) for measure in scores.measures]
     intervals: list[dict[str, Mean]] = [{} for _ in several]
     if not cells:
         return intervals
-    columns = np.column_stack([several[place].values[measure] for place, measure in cells])
+    columns = np.column_stack([several[index].values[measure] for index, measure in cells])
     ends = mean_intervals(columns, confidence, seed=seed)
-    for (place, measure), column, low, high in zip(cells, columns.T, *ends.tolist(), strict=True):
-        known = column[~np.isnan(column)]
-        told = several[place].means[measure]
-        plain = float(known.mean()) if len(known) else math.nan
-        averages = math.isclose(told, plain, rel_tol=1e-9, abs_tol=1e-12)  # false for a sum or a geometric mean
+    for (index, measure), column, low, high in zip(cells, columns.T, *ends.tolist(), strict=True):
+        values = column[~np.isnan(column)]
+        mean = several[index].means[measure]
+        plain = float(values.mean()) if len(values) else math.nan
+        averages = math.isclose(mean, plain, rel_tol=1e-9, abs_tol=1e-12)  # false for a sum or a geometric mean
         # Rounding must not put a mean outside its interval if all values are equal.
-        bounds = (min(low, told), max(high, told)) if averages and len(known) > 1 else (math.nan, math.nan)
-        intervals[place][measure] = Mean(told, len(known), *bounds)
+        bounds = (min(low, mean), max(high, mean)) if averages and len(values) > 1 else (math.nan, math.nan)
+        intervals[index][measure] = Mean(mean, len(values), *bounds)
     return intervals
 
 
 def differences_from_baseline(
-    mine: Mapping[str, Scores | Sequence[Scores]],
+    scores_by_system: Mapping[str, Scores | Sequence[Scores]],
     base: Scores,
     *,
     measures: Sequence[str] | None = None,
@@ -312,21 +324,21 @@ def differences_from_baseline(
             base.queries,
         )
         for measure in chosen
-        for name, scores in mine.items()
+        for name, scores in scores_by_system.items()
     ]
     rows = compare_pairs(pairs, ComparisonSettings(confidence=confidence, seed=seed))
-    found: dict[str, dict[str, MeanDifference]] = {name: {} for name in mine}
+    differences: dict[str, dict[str, MeanDifference]] = {name: {} for name in scores_by_system}
     for row in rows:
-        found[row.system][row.measure] = to_mean_difference(row)
-    return found
+        differences[row.system][row.measure] = to_mean_difference(row)
+    return differences
 
 
 def build_score_pair(
-    measure: str, name: str, mine: Sequence[Floats], base: Floats, queries: Sequence[str]
+    measure: str, name: str, values: Sequence[Floats], base: Floats, queries: Sequence[str]
 ) -> SystemPair:
     """Pair the values of a system, with one or more seeds, with those of the baseline."""
-    labels = [str(place) for place in range(len(mine))] if len(mine) > 1 else []
-    return SystemPair(measure, "", name, queries, np.asarray(base)[None, :], np.stack(list(mine)), seeds=labels)
+    labels = [str(seed) for seed in range(len(values))] if len(values) > 1 else []
+    return SystemPair(measure, "", name, queries, np.asarray(base)[None, :], np.stack(list(values)), seeds=labels)
 
 
 def to_mean_difference(row: Comparison) -> MeanDifference:
@@ -338,14 +350,14 @@ def _as_score_list(scores: Scores | Sequence[Scores]) -> Sequence[Scores]:
     return [scores] if isinstance(scores, Scores) else scores
 
 
-def _to_descending_scores(scores: Iterable[str]) -> dict[str, float]:
+def _to_descending_scores(ids: Iterable[str]) -> dict[str, float]:
     """Assign descending scores by position; a duplicate id keeps its first position."""
-    return {doc: -float(place) for place, doc in enumerate(dict.fromkeys(scores))}
+    return {doc: -float(position) for position, doc in enumerate(dict.fromkeys(ids))}
 
 
-def _to_matrix(vectors: Any, names: Sequence[str], what: str) -> NDArray[np.float32]:
+def _to_matrix(vectors: Any, names: Sequence[str], noun: str) -> NDArray[np.float32]:
     with np.errstate(over="ignore"):  # values that overflow become infinite, so the row is not a vector
         matrix = np.ascontiguousarray(vectors, np.float32)
     if matrix.ndim != 2 or len(matrix) != len(names):
-        raise BadInput(f"vectors of shape {matrix.shape} are not one row for each of {len(names)} {what}")
+        raise BadInput(f"vectors of shape {matrix.shape} are not one row for each of {len(names)} {noun}")
     return matrix

@@ -84,13 +84,13 @@ def sort_perturbations(result: EmbedderStudy) -> list[PerturbationKey]:
     for embedder in result.embedders:
         for perturbed in embedder.perturbed:
             losses.setdefault(perturbation_key(perturbed), []).append(perturbed.difference.value)
-    means = {key: sum(known) / len(known) for key, values in losses.items() if (known := finite_values(values))}
+    means = {key: sum(finite) / len(finite) for key, values in losses.items() if (finite := finite_values(values))}
     return sorted(losses, key=lambda key: means.get(key, math.inf))
 
 
 def perturbation_label(result: EmbedderStudy, key: PerturbationKey) -> str:
     """Return the name of a perturbation, with its rate if there are several."""
-    rates = {other.rate for other in sort_perturbations(result) if other.name == key.name}
+    rates = {perturbation.rate for perturbation in sort_perturbations(result) if perturbation.name == key.name}
     return key.name if len(rates) == 1 or key.rate < 0 else f"{key.name} {key.rate:g}"
 
 
@@ -101,8 +101,8 @@ def finite_values(values: Iterable[float]) -> list[float]:
 
 def distinct_tokenizers(result: EmbedderStudy) -> list[TokenizerStats]:
     """Return the tokenizers of the embedders without duplicates."""
-    known = [embedder.tokenizer for embedder in sort_embedders(result) if embedder.tokenizer is not None]
-    return list({(tokenizer.tokenizer, tokenizer.limit): tokenizer for tokenizer in known}.values())
+    tokenizers = [embedder.tokenizer for embedder in sort_embedders(result) if embedder.tokenizer is not None]
+    return list({(tokenizer.tokenizer, tokenizer.limit): tokenizer for tokenizer in tokenizers}.values())
 
 
 def select_equally_probed(tokenizers: Sequence[TokenizerStats]) -> list[TokenizerStats]:

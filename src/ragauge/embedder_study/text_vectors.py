@@ -89,11 +89,11 @@ def measure_speed(embedder: Embedder, texts: Sequence[str], embedded: TextVector
         return EmbeddingSpeed(embedded.per_second)
     # Sample evenly over the lengths, each in proportion to its frequency.
     order = sorted(range(len(texts)), key=lambda row: len(texts[row]))
-    places = np.linspace(0, len(order) - 1, min(SPEED_SAMPLE_TEXTS, len(order))).astype(int).tolist()
-    sample = {str(order[place]): texts[order[place]] for place in places}
+    positions = np.linspace(0, len(order) - 1, min(SPEED_SAMPLE_TEXTS, len(order))).astype(int).tolist()
+    sample = {str(order[position]): texts[order[position]] for position in positions}
     note = (
         f"{different - embedded.computed:,} of {different:,} vectors are cached: docs/s was measured by embedding a "
-        f"sample of {pluralise(len(places), 'document')} again"
+        f"sample of {pluralise(len(positions), 'document')} again"
     )
     return EmbeddingSpeed(embed_by_id(embedder, sample).per_second, note)
 

@@ -123,28 +123,28 @@ def run_timed_queries(
 
     A store that cannot be opened or filled has the reason in its note, and the others are still measured.
     """
-    live = _QueryRunner(embedder, questions, progress)
-    found: list[StoreSearchResults] = []
+    runner = _QueryRunner(embedder, questions, progress)
+    all_results: list[StoreSearchResults] = []
     for described in stores:
         results = StoreSearchResults(
-            _store_label(described, [store_search_results.store for store_search_results in found])
+            _store_label(described, [store_search_results.store for store_search_results in all_results])
         )
-        found.append(results)
+        all_results.append(results)
         progress(Progress(f"filling {results.store}"))
         store = _fill_store(described, results, documents)
         if store is None:
             continue
         try:
-            if live.done:
-                live.again(store, results, documents)
+            if runner.done:
+                runner.again(store, results, documents)
             else:
-                live.ask(store, results)
-            _record_index_use(store, results, live)
+                runner.ask(store, results)
+            _record_index_use(store, results, runner)
         finally:
             store.close()
-    if not live.done:
-        live.ask(None, StoreSearchResults(""))
-    return TimedSearchResults(live.vectors, live.failed_texts, found, live.alone)
+    if not runner.done:
+        runner.ask(None, StoreSearchResults(""))
+    return TimedSearchResults(runner.vectors, runner.failed_texts, all_results, runner.alone)
 
 
 def stage_latencies(several: Iterable[StageTimes]) -> dict[str, Latency]:
@@ -154,15 +154,19 @@ def stage_latencies(several: Iterable[StageTimes]) -> dict[str, Latency]:
     return {name: Latency.of(np.array([row[name] for row in rows if name in row], np.float64) / 1e6) for name in names}
 
 
-def _store_label(described: str, taken: Sequence[str]) -> str:
+def _store_label(described: str, used_labels: Sequence[str]) -> str:
     """Return the store's description without secrets, numbered if it is taken.
 
     >>> _store_label("pgvector(dsn='password=abc', index=none)", ["pgvector(dsn=…, index=none)"])
     'pgvector(dsn=…, index=none) 2'
     """
-    shown = str(redact_spec(parse_spec(described)))
-    again = (f"{shown} {number}" for number in count(2))
-    return shown if shown not in taken else next(candidate for candidate in again if candidate not in taken)
+    label = str(redact_spec(parse_spec(described)))
+    numbered_labels = (f"{label} {number}" for number in count(2))
+    return (
+        label
+        if label not in used_labels
+        else next(candidate for candidate in numbered_labels if candidate not in used_labels)
+    )
 
 
 def _fill_store(described: str, results: StoreSearchResults, documents: StoreContents) -> FullStore | None:
@@ -189,20 +193,20 @@ def _fill_store(described: str, results: StoreSearchResults, documents: StoreCon
     return store
 
 
-def _record_index_use(store: FullStore, results: StoreSearchResults, live: _QueryRunner) -> None:
+def _record_index_use(store: FullStore, results: StoreSearchResults, runner: _QueryRunner) -> None:
     """Record whether searches used an index, and note failed queries.
 
     Not every store can report index use.
     """
-    fit = np.flatnonzero(usable_rows(live.vectors))
-    if len(fit) and store.describe().get("index") != "none":
+    usable = np.flatnonzero(usable_rows(runner.vectors))
+    if len(usable) and store.describe().get("index") != "none":
         try:
-            results.index_used = store.index_used(live.vectors[fit[0]], live.k)
+            results.index_used = store.index_used(runner.vectors[usable[0]], runner.k)
         except Exception as error:
             results.note = f"index use is unknown: {summarise_error(error)}"
     if results.failed:
-        query, why = next(iter(results.failed.items()))
-        results.note = f"{len(results.failed)} queries failed and count as misses; the first, {query}: {why}"
+        query, reason = next(iter(results.failed.items()))
+        results.note = f"{len(results.failed)} queries failed and count as misses; the first, {query}: {reason}"
 
 
 class _QueryRunner:
@@ -220,7 +224,7 @@ class _QueryRunner:
         self.done = False
         self.k = questions.k + bool(questions.own)
 
-    def ask(self, store: FullStore | None, asked: StoreSearchResults) -> None:
+    def ask(self, store: FullStore | None, results: StoreSearchResults) -> None:
         """Embed each query and search for it in the store."""
         singly = self._questions.singly
         with limit_threads(self._questions.threads) as limit:
@@ -231,18 +235,20 @@ class _QueryRunner:
                 for number, query in enumerate(singly):
                     if number % PROGRESS_INTERVAL_QUERIES == 0:
                         self._progress(Progress("running single queries", number, len(singly)))
-                    self._run_query(query, store, asked)
-        self._assess_timings(observation, store, asked)
+                    self._run_query(query, store, results)
+        self._assess_timings(observation, store, results)
         if self._failed and not self._rows:
             why = next(iter(self._failed.values()))
             raise BackendFailed(f"the embedder `{self._embedder.name}` failed on every query: {why}")
         self._embed_untimed()
         self._collect_vectors()
         if store is not None:
-            self._search_untimed(store, asked, [query for query in self._questions.queries if query not in self.alone])
+            self._search_untimed(
+                store, results, [query for query in self._questions.queries if query not in self.alone]
+            )
         self.done = True
 
-    def again(self, store: FullStore, asked: StoreSearchResults, documents: StoreContents) -> None:
+    def again(self, store: FullStore, results: StoreSearchResults, documents: StoreContents) -> None:
         """Run the queries on another store with the vectors already computed."""
         observation = Observation()
         with limit_threads(self._questions.threads) as limit:
@@ -253,10 +259,10 @@ class _QueryRunner:
             with observation.observe():
                 for number, (query, embed) in enumerate(self.alone.items()):
                     if number % PROGRESS_INTERVAL_QUERIES == 0:
-                        self._progress(Progress(f"searching {asked.store}", number, len(self.alone)))
-                    self._search_again(store, asked, query, embed)
-        self._assess_timings(observation, store, asked)
-        self._search_untimed(store, asked, [query for query in self._questions.queries if query not in self.alone])
+                        self._progress(Progress(f"searching {results.store}", number, len(self.alone)))
+                    self._search_again(store, results, query, embed)
+        self._assess_timings(observation, store, results)
+        self._search_untimed(store, results, [query for query in self._questions.queries if query not in self.alone])
 
     def _search_again(self, store: FullStore, results: StoreSearchResults, query: str, embed: StageTimes) -> None:
         vector = self._rows[query][None]
@@ -292,13 +298,13 @@ class _QueryRunner:
                     raise
                 self._failed[query] = summarise_error(error)
                 vector = None
-            fit = vector is not None and bool(usable_rows(vector)[0])
-            if fit and store is not None:
+            is_usable = vector is not None and bool(usable_rows(vector)[0])
+            if is_usable and store is not None:
                 ids = self._search_store(store, vector, query, results)
         if vector is not None:
             self._rows[query] = vector[0]
             self.alone[query] = {"began": watch.began, **watch.nanoseconds, "total": watch.total}
-        if fit and store is not None and query not in results.failed:
+        if is_usable and store is not None and query not in results.failed:
             results.times[query] = self.alone[query]
         results.rankings[query] = self._without_self(query, ids)
 
@@ -312,8 +318,8 @@ class _QueryRunner:
             return []
 
     def _without_self(self, query: str, ids: Sequence[str]) -> list[str]:
-        own = query if query in self._questions.own else None
-        return [doc for doc in ids if doc != own][: self._questions.k]
+        self_id = query if query in self._questions.own else None
+        return [doc for doc in ids if doc != self_id][: self._questions.k]
 
     def _warm_up(self, store: FullStore | None) -> None:
         for text in self._questions.warm:
@@ -324,11 +330,11 @@ class _QueryRunner:
 
     def _embed_untimed(self) -> None:
         """Embed the queries that are not timed."""
-        rest = {name: text for name, text in self._questions.queries.items() if name not in self._questions.singly}
-        if rest:
-            self._progress(Progress("embedding the other queries", 0, len(rest)))
-            vectors = embed_by_id(self._embedder, rest, kind="query")
-            self._rows.update(zip(rest, vectors.vectors, strict=True))
+        untimed = {name: text for name, text in self._questions.queries.items() if name not in self._questions.singly}
+        if untimed:
+            self._progress(Progress("embedding the other queries", 0, len(untimed)))
+            vectors = embed_by_id(self._embedder, untimed, kind="query")
+            self._rows.update(zip(untimed, vectors.vectors, strict=True))
             self._failed.update(
                 {
                     failed_text.id: failed_text.error

@@ -51,8 +51,10 @@ def probe_tokenizer(tokenizer: Tokenizer, texts: Mapping[str, str] = PROBE_TEXTS
     """
     numbers = tokenizer.encode(list(texts.values()))
     return [
-        Probe(kind, text, tokenizer.pieces(text), 0 if tokenizer.unknown is None else mine.count(tokenizer.unknown))
-        for (kind, text), mine in zip(texts.items(), numbers, strict=True)
+        Probe(
+            kind, text, tokenizer.pieces(text), 0 if tokenizer.unknown is None else token_ids.count(tokenizer.unknown)
+        )
+        for (kind, text), token_ids in zip(texts.items(), numbers, strict=True)
     ]
 
 
@@ -125,34 +127,34 @@ def count_tokens(
     limit = TokenizerAttributes(tokenizer).limit if token_limit is None else token_limit
     if limit is not None and limit < 1:
         raise BadInput(f"token_limit must be at least 1, got {limit}")
-    seen = _TokenTally(tokenizer, limit, marks)
+    tally = _TokenTally(tokenizer, limit, marks)
     for start in range(0, len(counts.texts), BATCH_TEXTS):
-        seen.take(counts.texts[start : start + BATCH_TEXTS])
+        tally.take(counts.texts[start : start + BATCH_TEXTS])
         progress(Progress("tokenizing", min(start + BATCH_TEXTS, len(counts.texts)), len(counts.texts)))
-    lengths: Ints = np.concatenate([*seen.lengths, np.zeros(0, np.int64)])
+    lengths: Ints = np.concatenate([*tally.lengths, np.zeros(0, np.int64)])
     texts = PROBE_TEXTS if probes is True else probes or {}
     return TokenizerStats(
         tokenizer=name or tokenizer.name,
         vocabulary=tokenizer.vocabulary,
-        used=int(np.count_nonzero(seen.times)),
+        used=int(np.count_nonzero(tally.times)),
         documents=len(counts.texts),
         tokens=int(lengths.sum()),
         words=sum(counts.words.values()),
         characters=counts.characters,
         bytes=counts.bytes,
         per_document=_length_percentiles(lengths),
-        unknown=seen.unknown,
-        unknown_documents=seen.unknown_documents,
-        lossless=seen.lossless if len(lengths) else None,
+        unknown=tally.unknown,
+        unknown_documents=tally.unknown_documents,
+        lossless=tally.lossless if len(lengths) else None,
         limit=limit,
-        truncated=seen.truncated,
-        truncated_tokens=seen.truncated_tokens,
+        truncated=tally.truncated,
+        truncated_tokens=tally.truncated_tokens,
         longest=_longest_words(tokenizer, counts.words),
         probes=probe_tokenizer(tokenizer, texts),
-        texts_per_second=len(lengths) / seen.seconds if seen.seconds > 0 else float("nan"),
+        texts_per_second=len(lengths) / tally.seconds if tally.seconds > 0 else float("nan"),
         trained_on=trained_on,
-        special_tokens=seen.special_tokens,
-        first_change=seen.first_change,
+        special_tokens=tally.special_tokens,
+        first_change=tally.first_change,
     )
 
 
@@ -216,27 +218,31 @@ class _TokenTally:
         self.truncated_tokens += int(beyond.sum())
 
     def _compare_round_trip(self, texts: Sequence[str], numbers: Sequence[Sequence[int]]) -> None:
-        for text, mine in zip(texts, numbers, strict=True):
-            if (back := self._tokenizer.decode(mine)) != text:
+        for text, token_ids in zip(texts, numbers, strict=True):
+            if (decoded := self._tokenizer.decode(token_ids)) != text:
                 self.lossless = False
-                self.first_change = _first_difference(text, back)
+                self.first_change = _first_difference(text, decoded)
                 return
 
 
-def _first_difference(text: str, back: str) -> str:
+def _first_difference(text: str, decoded: str) -> str:
     """Describe the first difference between a text and its decoded tokens.
 
     >>> _first_difference("To be, or not to be, that is the question", "to be, or not to be, that is the question")
     'To␣be,␣or␣not␣to␣be,␣tha… is restored as to␣be,␣or␣not␣to␣be,␣tha…'
     """
-    at = next((i for i, (a, b) in enumerate(zip(text, back, strict=False)) if a != b), min(len(text), len(back)))
+    at = next((i for i, (a, b) in enumerate(zip(text, decoded, strict=False)) if a != b), min(len(text), len(decoded)))
     start = max(0, at - EXCERPT_CHARS // 4)
-    near = [
+    excerpts = [
         show_invisible(text[start : start + EXCERPT_CHARS]) + ("…" if len(text) > start + EXCERPT_CHARS else "")
-        for text in (text, back)
+        for text in (text, decoded)
     ]
     lead = "…" if start else ""
-    return f"{lead}{near[0]} is restored as {lead}{near[1]}" if back else f"{near[0]} is restored as an empty text"
+    return (
+        f"{lead}{excerpts[0]} is restored as {lead}{excerpts[1]}"
+        if decoded
+        else f"{excerpts[0]} is restored as an empty text"
+    )
 
 
 def _length_percentiles(lengths: Ints) -> dict[str, float]:
@@ -249,10 +255,12 @@ def _length_percentiles(lengths: Ints) -> dict[str, float]:
 
 def _longest_words(tokenizer: Tokenizer, words: Mapping[str, int]) -> list[LongWord]:
     """Return the words with the most tokens; ties are broken by frequency."""
-    found = list(words)
-    pieces = np.zeros(len(found), np.int64)
-    for start in range(0, len(found), BATCH_TEXTS * 16):
-        batch = found[start : start + BATCH_TEXTS * 16]
-        pieces[start : start + len(batch)] = [len(words) for words in tokenizer.encode(batch)]
-    order = sorted(range(len(found)), key=lambda i: (-int(pieces[i]), -words[found[i]], found[i]))[:MAX_LONG_WORDS]
-    return [LongWord(found[i], int(pieces[i]), words[found[i]]) for i in order]
+    distinct_words = list(words)
+    n_pieces = np.zeros(len(distinct_words), np.int64)
+    for start in range(0, len(distinct_words), BATCH_TEXTS * 16):
+        batch = distinct_words[start : start + BATCH_TEXTS * 16]
+        n_pieces[start : start + len(batch)] = [len(words) for words in tokenizer.encode(batch)]
+    order = sorted(
+        range(len(distinct_words)), key=lambda i: (-int(n_pieces[i]), -words[distinct_words[i]], distinct_words[i])
+    )[:MAX_LONG_WORDS]
+    return [LongWord(distinct_words[i], int(n_pieces[i]), words[distinct_words[i]]) for i in order]

@@ -91,8 +91,10 @@ def summarise_tokenizers(result: TokenizerStudy) -> str:
             only = "Only " if len(result.tokenizers) > 1 else ""
             sentences = [f"{only}{best.tokenizer} is lossless: {values}."]
         else:
-            most = "" if best.tokens == worst.tokens else f"; {worst.tokenizer} the most ({_format_mean_tokens(worst)})"
-            sentences = [f"Among the lossless tokenizers, {_describe_fewest(lossless)}: {values}{most}."]
+            suffix = (
+                "" if best.tokens == worst.tokens else f"; {worst.tokenizer} the most ({_format_mean_tokens(worst)})"
+            )
+            sentences = [f"Among the lossless tokenizers, {_describe_fewest(lossless)}: {values}{suffix}."]
     unknown = [
         f"{item.tokenizer} ({format_number(item.unknown_rate, 'share')})"
         for item in result.tokenizers
@@ -175,8 +177,8 @@ def _truncation(result: TokenizerStudy) -> list[Block]:
             f"{'is' if item.truncated == 1 else 'are'} truncated, which loses "
             f"{format_number(item.truncated_tokens / tokens, 'share')} of all tokens."
         )
-    if whole := [f"{item.tokenizer} (limit {item.limit:,})" for item in limited if not item.truncated]:
-        sentences.append(f"No document is truncated by {join_with_and(whole)}.")
+    if untruncated := [f"{item.tokenizer} (limit {item.limit:,})" for item in limited if not item.truncated]:
+        sentences.append(f"No document is truncated by {join_with_and(untruncated)}.")
     return [Paragraph(sentence) for sentence in sentences]
 
 
@@ -207,12 +209,12 @@ def _probe_sections(result: TokenizerStudy, *, full: bool) -> list[Section]:
     counts = _probe_table(result.tokenizers)
     pieces = build_piece_tables(result.tokenizers)
     sections = [probe.kind for probe in result.tokenizers[0].probes if probe.kind not in PROBE_TEXTS] if pieces else []
-    shown = build_piece_tables(result.tokenizers, None if full else sections, collapsed=False)
+    terminal_tables = build_piece_tables(result.tokenizers, None if full else sections, collapsed=False)
     text = Paragraph(PIECES_TEXT)
     return [
         Section("probes", "Short texts of each kind", [counts] if counts.rows else [], "Probes", FILES_ONLY),
         Section("pieces", "Tokens of these texts", [text, *pieces] if pieces else [], "Tokens", FILES_ONLY),
-        Section("shown-pieces", "Tokens", [text, *shown] if shown else [], formats=TERMINAL_ONLY),
+        Section("shown-pieces", "Tokens", [text, *terminal_tables] if terminal_tables else [], formats=TERMINAL_ONLY),
     ]
 
 

@@ -86,23 +86,23 @@ def compare_tokenizers(
     >>> [(one.tokenizer, one.tokens, one.used) for one in found.tokenizers]
     [('bytes', 32, 10), ('words', 11, 6)]
     """
-    taken = document_part(part)
+    extract_part = document_part(part)
     if held_out is not None and not 0 <= held_out < 1:
         raise BadInput(f"held_out must be at least 0 and below 1, got {held_out:g}")
     if seed < 0:
         raise BadInput(f"seed must be at least 0, got {seed}")
-    asked, failures = _open_tokenizers(tokenizers)
+    opened, failures = _open_tokenizers(tokenizers)
     progress(Progress("reading"))
     name, documents = _read_corpus(corpus)
-    texts = [taken(document) for document in documents]
+    texts = [extract_part(document) for document in documents]
     if not any(text.strip() for text in texts):
         raise BadInput(f"{name} has no texts", hint=f"part is `{part}`" if documents else None)
-    learns = any(tokenizer.learns for tokenizer in asked)
+    learns = any(tokenizer.learns for tokenizer in opened)
     if held_out is None:
         held_out = DEFAULT_HELD_OUT_SHARE if learns and len(texts) >= MIN_DOCUMENTS_TO_HOLD_OUT else 0.0
-    parted = _SplitCorpus(name, *_split_texts(texts, held_out if learns else 0.0, seed))
-    looked_at = {**PROBE_TEXTS, **{f"custom {n}" if n > 1 else "custom": text for n, text in enumerate(probes, 1)}}
-    rows, failed, notes = _count_all(asked, parted, progress, token_limit=token_limit, probes=looked_at)
+    split_corpus = _SplitCorpus(name, *_split_texts(texts, held_out if learns else 0.0, seed))
+    probe_texts = {**PROBE_TEXTS, **{f"custom {n}" if n > 1 else "custom": text for n, text in enumerate(probes, 1)}}
+    rows, failed, notes = _count_all(opened, split_corpus, progress, token_limit=token_limit, probes=probe_texts)
     failures |= failed
     if not rows:
         raise BackendFailed("no tokenizer could be used: " + "; ".join(f"{k}: {v}" for k, v in failures.items()))
@@ -123,7 +123,7 @@ def compare_tokenizers(
 
 
 def _count_all(
-    asked: Iterable[_OpenTokenizer],
+    tokenizers: Iterable[_OpenTokenizer],
     texts: _SplitCorpus,
     progress: ProgressCallback,
     *,
@@ -139,18 +139,18 @@ def _count_all(
     failures: dict[str, str] = {}
     notes: list[str] = []
     same: dict[tuple[Any, ...], str] = {}
-    for tokenizer in asked:
+    for tokenizer in tokenizers:
         ready, began = tokenizer.tokenizer, time.perf_counter()
         try:
             if tokenizer.learns:
                 progress(Progress("training", subject=tokenizer.name))
                 ready = open_tokenizer(tokenizer.tokenizer, texts.learned)
             seconds = time.perf_counter() - began
-            known_by = _row_identity(ready, token_limit)
-            if known_by in same:
-                notes.append(f"{tokenizer.name} is left out: it is identical to {same[known_by]} on this corpus")
+            identity = _row_identity(ready, token_limit)
+            if identity in same:
+                notes.append(f"{tokenizer.name} is left out: it is identical to {same[identity]} on this corpus")
                 continue
-            same[known_by] = tokenizer.name
+            same[identity] = tokenizer.name
             stats = count_tokens(
                 ready,
                 counts,
@@ -167,39 +167,43 @@ def _count_all(
     return rows, failures, notes
 
 
-def _open_tokenizers(given: Any) -> tuple[list[_OpenTokenizer], dict[str, str]]:
+def _open_tokenizers(requested: Any) -> tuple[list[_OpenTokenizer], dict[str, str]]:
     """Open the tokenizers.
 
     Mistakes are raised; missing packages are returned as failures.
     """
-    usual = given is None
-    wanted = (
-        DEFAULT_TOKENIZERS if usual else [given] if isinstance(given, str) or not isinstance(given, Iterable) else given
+    is_default = requested is None
+    specs = (
+        DEFAULT_TOKENIZERS
+        if is_default
+        else [requested]
+        if isinstance(requested, str) or not isinstance(requested, Iterable)
+        else requested
     )
-    named = wanted.items() if isinstance(wanted, Mapping) else [("", tokenizer) for tokenizer in wanted]
+    named = specs.items() if isinstance(specs, Mapping) else [("", tokenizer) for tokenizer in specs]
     tokenizers: list[_OpenTokenizer] = []
     failures: dict[str, str] = {}
-    for name, one in named:
-        called, described = _tokenizer_name(name, one)
-        known = [*failures, *(other.name for other in tokenizers), called]
-        unique_by(known, str, "tokenizer", hint=f"give one another name: other={called}")
+    for name, spec in named:
+        display_name, described = _tokenizer_name(name, spec)
+        names = [*failures, *(opened.name for opened in tokenizers), display_name]
+        unique_by(names, str, "tokenizer", hint=f"give one another name: other={display_name}")
         try:
             tokenizer = open_tokenizer(described)
         except (MissingExtra, BackendFailed) as error:
-            failures[called] = f"{error.message}{f' ({error.hint})' if error.hint else ''}"
+            failures[display_name] = f"{error.message}{f' ({error.hint})' if error.hint else ''}"
             continue
-        tokenizers.append(_OpenTokenizer(called, tokenizer, TokenizerAttributes(tokenizer).fitted is not None))
+        tokenizers.append(_OpenTokenizer(display_name, tokenizer, TokenizerAttributes(tokenizer).fitted is not None))
     if not tokenizers:
         raise _no_tokenizer_error(failures)
     return tokenizers, failures
 
 
-def _tokenizer_name(name: str, one: Any) -> tuple[str, Any]:
+def _tokenizer_name(name: str, spec: Any) -> tuple[str, Any]:
     """Return the display name of a tokenizer and what to open it from."""
-    if not isinstance(one, str):
-        return str(name or getattr(one, "name", one)), one
-    given, described = ("", one) if name else split_name(one)
-    return str(name) or given or str(redact_spec(parse_spec(described, "tokenizer"))), described
+    if not isinstance(spec, str):
+        return str(name or getattr(spec, "name", spec)), spec
+    label, described = ("", spec) if name else split_name(spec)
+    return str(name) or label or str(redact_spec(parse_spec(described, "tokenizer"))), described
 
 
 def _row_identity(tokenizer: Tokenizer, token_limit: int | None) -> tuple[Any, ...]:
@@ -217,11 +221,11 @@ def _no_tokenizer_error(failures: Mapping[str, str]) -> RagaugeError:
     return BackendFailed("; ".join(f"{name}: {why}" for name, why in failures.items()))
 
 
-def _read_corpus(given: Any) -> tuple[str, list[Document]]:
+def _read_corpus(source: Any) -> tuple[str, list[Document]]:
     """Return the name of a corpus and its documents; texts in memory are numbered."""
-    if isinstance(given, Iterable) and not isinstance(given, str | Path | Dataset | Mapping):
-        given = [Document(str(n), text) if isinstance(text, str) else text for n, text in enumerate(given, 1)]
-    corpus = load_corpus(given)
+    if isinstance(source, Iterable) and not isinstance(source, str | Path | Dataset | Mapping):
+        source = [Document(str(n), text) if isinstance(text, str) else text for n, text in enumerate(source, 1)]
+    corpus = load_corpus(source)
     return corpus.name, corpus.documents
 
 
@@ -230,23 +234,25 @@ def _split_texts(texts: Sequence[str], held_out: float, seed: int) -> tuple[Sequ
 
     Both are all texts if none are held out.
     """
-    kept = round(held_out * len(texts)) if held_out else 0
+    n_held_out = round(held_out * len(texts)) if held_out else 0
     if not held_out:
         return texts, texts
-    if not 0 < kept < len(texts):
-        left = "train on" if kept else "count"
+    if not 0 < n_held_out < len(texts):
+        purpose = "train on" if n_held_out else "count"
         raise BadInput(
-            f"held_out={held_out:g} of {pluralise(len(texts), 'document')} leaves no document to {left}",
+            f"held_out={held_out:g} of {pluralise(len(texts), 'document')} leaves no document to {purpose}",
             hint="held_out=0 trains on all documents, and counts all",
         )
-    chosen = set(np.random.default_rng(seed).permutation(len(texts))[:kept].tolist())
-    parts = [[text for at, text in enumerate(texts) if (at in chosen) is mine] for mine in (False, True)]
+    chosen = set(np.random.default_rng(seed).permutation(len(texts))[:n_held_out].tolist())
+    parts = [
+        [text for row, text in enumerate(texts) if (row in chosen) is is_held_out] for is_held_out in (False, True)
+    ]
     return parts[0], parts[1]
 
 
 def _training_source(name: str, learned: Sequence[str], counted: Sequence[str]) -> str:
-    others = pluralise(len(learned), "other document")
-    return "these documents" if learned is counted else f"{others} of {name}"
+    description = pluralise(len(learned), "other document")
+    return "these documents" if learned is counted else f"{description} of {name}"
 
 
 def _training_bias_notes(learns: bool, held_out: float) -> list[str]:

@@ -53,21 +53,24 @@ def draw_corpus_samples(field: RankingTask, sizes: Sequence[int] | None = None, 
     If none fits, the relevant documents alone and a size halfway are used. BadInput is raised if a given size cannot
     hold the relevant documents.
     """
-    whole, needed = len(field.documents), len(field.relevant)
+    n_documents, needed = len(field.documents), len(field.relevant)
     if sizes is None:
-        wanted = [size for size in CORPUS_SIZES if needed <= size < whole] or [max(needed, 1), (needed + whole) // 2]
+        smaller = [size for size in CORPUS_SIZES if needed <= size < n_documents] or [
+            max(needed, 1),
+            (needed + n_documents) // 2,
+        ]
     else:
-        wanted = [size for size in sizes if size < whole]
-        if wanted and min(wanted) < max(needed, 1):
+        smaller = [size for size in sizes if size < n_documents]
+        if smaller and min(smaller) < max(needed, 1):
             raise BadInput(
-                f"a corpus of {min(wanted)} documents is too small: {needed} documents are relevant to the queries",
+                f"a corpus of {min(smaller)} documents is too small: {needed} documents are relevant to the queries",
                 hint=f"use at least {max(needed, 1)} documents, or fewer queries",
             )
-    others = np.setdiff1d(np.arange(whole), field.relevant)
-    drawn = np.random.default_rng(seed).permutation(others)
+    other_rows = np.setdiff1d(np.arange(n_documents), field.relevant)
+    shuffled = np.random.default_rng(seed).permutation(other_rows)
     return {
-        size: np.sort(np.concatenate([field.relevant, drawn[: size - needed]]))
-        for size in sorted({size for size in (*wanted, whole) if size <= whole})
+        size: np.sort(np.concatenate([field.relevant, shuffled[: size - needed]]))
+        for size in sorted({size for size in (*smaller, n_documents) if size <= n_documents})
     }
 
 
@@ -150,19 +153,21 @@ def evaluate_perturbations(
     """
     chosen = dict(find_perturbation(kind) for kind in options.kinds or DEFAULT_PERTURBATIONS)
     column = clean.values[options.measure or clean.measures[0]]
-    tried = []
+    results = []
     for done, (name, kind) in enumerate(chosen.items()):
         rows, parts = [], []
         for draw in range(seed, seed + (options.seeds if kind.draws else 1)):
-            longer = perturb(texts, name, rate=options.rate, seed=draw, rarity=options.rarity)
-            other = {query: text[: options.context] for query, text in longer.items()}
-            moved = {query for query, text in texts.items() if other[query] != text}
-            parts.append(len(moved) / len(texts) if texts else 0.0)
-            rows.append(_perturbed_values(answer(other), clean, column, moved, options.measure) if moved else column)
-        tried.append(_PerturbedScores(name, kind, np.stack(rows), float(np.mean(parts))))
+            full_texts = perturb(texts, name, rate=options.rate, seed=draw, rarity=options.rarity)
+            perturbed = {query: text[: options.context] for query, text in full_texts.items()}
+            changed = {query for query, text in texts.items() if perturbed[query] != text}
+            parts.append(len(changed) / len(texts) if texts else 0.0)
+            rows.append(
+                _perturbed_values(answer(perturbed), clean, column, changed, options.measure) if changed else column
+            )
+        results.append(_PerturbedScores(name, kind, np.stack(rows), float(np.mean(parts))))
         progress(Progress("perturbing queries", done + 1, len(chosen)))
     return _to_perturbation_results(
-        tried, column, clean.queries, options.rate, ComparisonSettings(confidence=confidence, seed=seed)
+        results, column, clean.queries, options.rate, ComparisonSettings(confidence=confidence, seed=seed)
     )
 
 
@@ -176,28 +181,36 @@ def document_frequencies(texts: Iterable[str]) -> dict[str, int]:
     return dict(sorted(counter.items()))
 
 
-def _perturbed_values(scores: Scores, clean: Scores, column: Floats, moved: set[str], measure: str | None) -> Floats:
+def _perturbed_values(scores: Scores, clean: Scores, column: Floats, changed: set[str], measure: str | None) -> Floats:
     """Return the new values of changed queries and the original values of the others."""
     if scores.queries != clean.queries:
         raise BadInput("the scores of perturbed and original queries cover different queries")
-    there = np.fromiter((query in moved for query in clean.queries), np.bool_, len(column))
-    return np.where(there, scores.values[measure or scores.measures[0]], column)
+    is_changed = np.fromiter((query in changed for query in clean.queries), np.bool_, len(column))
+    return np.where(is_changed, scores.values[measure or scores.measures[0]], column)
 
 
 def _to_perturbation_results(
-    tried: Sequence[_PerturbedScores], clean: Floats, queries: Sequence[str], rate: float, method: ComparisonSettings
+    perturbations: Sequence[_PerturbedScores],
+    clean: Floats,
+    queries: Sequence[str],
+    rate: float,
+    method: ComparisonSettings,
 ) -> list[PerturbationResult]:
-    changed = [one for one in tried if one.changed]
-    pairs = [build_score_pair("", one.name, [one.values.mean(axis=0)], clean, queries) for one in changed]
+    changed = [item for item in perturbations if item.changed]
+    pairs = [build_score_pair("", item.name, [item.values.mean(axis=0)], clean, queries) for item in changed]
     gaps = {row.system: to_mean_difference(row) for row in compare_pairs(pairs, method)} if pairs else {}
-    columns = np.column_stack([one.values.mean(axis=0) for one in tried]) if tried else np.empty((len(clean), 0))
+    columns = (
+        np.column_stack([item.values.mean(axis=0) for item in perturbations])
+        if perturbations
+        else np.empty((len(clean), 0))
+    )
     ends = mean_intervals(columns, method.confidence, rounds=method.rounds, seed=method.seed)
     results = []
-    for perturbed, values, low, high in zip(tried, columns.T, *ends.tolist(), strict=True):
-        known = values[~np.isnan(values)]
-        mean = Mean(float(known.mean()) if len(known) else math.nan, len(known), low, high)
+    for perturbed, values, low, high in zip(perturbations, columns.T, *ends.tolist(), strict=True):
+        finite = values[~np.isnan(values)]
+        mean = Mean(float(finite.mean()) if len(finite) else math.nan, len(finite), low, high)
         touched = {"words": rate, "text": 1.0}.get(perturbed.kind.reach, math.nan)
-        unknown = MeanDifference(math.nan, math.nan, math.nan, math.nan, math.nan, len(known))
+        unknown = MeanDifference(math.nan, math.nan, math.nan, math.nan, math.nan, len(finite))
         results.append(
             PerturbationResult(
                 perturbed.name,
@@ -249,38 +262,44 @@ def evaluate_compression(
 ) -> list[CompressionResult]:
     """Score vectors for each reduction method, dimension and precision."""
     queries, documents = normalise_vectors(query_vectors), normalise_vectors(document_vectors)
-    own = documents.shape[1]
-    wanted = [
+    full_dimension = documents.shape[1]
+    variants = [
         (method, size, precision)
         for method in options.methods
-        for size in dimensions_to_try(own, options.dimensions)
+        for size in dimensions_to_try(full_dimension, options.dimensions)
         for precision in options.precisions or PRECISIONS
     ]
-    for what, names, known in (
+    for option_name, names, known in (
         ("reduction method", options.methods, REDUCTION_METHODS),
         ("precision", options.precisions or (), PRECISIONS),
     ):
         for name in names:
             if name not in known:
-                raise UnknownName(what, name, known, hint=f"choose one of {', '.join(known)}")
+                raise UnknownName(option_name, name, known, hint=f"choose one of {', '.join(known)}")
     turned: dict[str, tuple[VectorMatrix, VectorMatrix]] = {"first": (queries, documents)}
     if "pca" in options.methods:
         directions = principal_directions(documents).astype(np.float32)
         turned["pca"] = queries @ directions, documents @ directions
-    found: list[Scores] = []
-    for done, (how, size, kind) in enumerate(wanted):
-        asked, base = (normalise_vectors(side[:, :size]) for side in turned[how])
+    scores: list[Scores] = []
+    for done, (reduction, size, kind) in enumerate(variants):
+        reduced_queries, reduced_documents = (normalise_vectors(matrix[:, :size]) for matrix in turned[reduction])
         keep = PRECISIONS[kind].keep
-        found.append(field.scores(keep(asked, base), keep(base, base), name=f"{how} {size} {kind}"))
-        progress(Progress("compressing vectors", done + 1, len(wanted)))
-    means = all_means_with_intervals(found, confidence, seed)
+        scores.append(
+            field.scores(
+                keep(reduced_queries, reduced_documents),
+                keep(reduced_documents, reduced_documents),
+                name=f"{reduction} {size} {kind}",
+            )
+        )
+        progress(Progress("compressing vectors", done + 1, len(variants)))
+    means = all_means_with_intervals(scores, confidence, seed)
     return [
-        CompressionResult(how, size, kind, vector_bytes(size, kind), mean)
-        for (how, size, kind), mean in zip(wanted, means, strict=True)
+        CompressionResult(reduction, size, kind, vector_bytes(size, kind), mean)
+        for (reduction, size, kind), mean in zip(variants, means, strict=True)
     ]
 
 
-def dimensions_to_try(own: int, dimensions: Sequence[int] | None = None) -> list[int]:
+def dimensions_to_try(full_dimension: int, dimensions: Sequence[int] | None = None) -> list[int]:
     """Return the numbers of dimensions to try, the full dimension last.
 
     >>> dimensions_to_try(100), dimensions_to_try(100, [50, 200]), dimensions_to_try(6)
@@ -288,8 +307,10 @@ def dimensions_to_try(own: int, dimensions: Sequence[int] | None = None) -> list
     """
     if dimensions is not None and any(dimension < 1 for dimension in dimensions):
         raise BadInput(f"dimensions must be at least 1, got {min(dimensions)}")
-    tried = (MIN_DIMENSIONS << step for step in range(own.bit_length())) if dimensions is None else dimensions
-    return sorted({dimension for dimension in tried if dimension < own} | {own})
+    candidates = (
+        (MIN_DIMENSIONS << step for step in range(full_dimension.bit_length())) if dimensions is None else dimensions
+    )
+    return sorted({dimension for dimension in candidates if dimension < full_dimension} | {full_dimension})
 
 
 def vector_bytes(dimension: int, kind: str) -> int:
@@ -305,11 +326,11 @@ def normalise_vectors(vectors: Any) -> VectorMatrix:
     """Normalise the vectors to length 1; a row that is not a vector becomes NaN."""
     with np.errstate(over="ignore"):
         matrix = np.asarray(vectors, np.float32)
-    fit = usable_rows(matrix)
+    is_usable = usable_rows(matrix)
     out = np.full(matrix.shape, np.nan, np.float32)
     # First divide by the maximum: squares of very small or large values underflow or overflow.
-    rows = matrix[fit] / np.abs(matrix[fit]).max(axis=1, keepdims=True, initial=0)
-    out[fit] = rows / np.linalg.norm(rows, axis=1, keepdims=True)
+    rows = matrix[is_usable] / np.abs(matrix[is_usable]).max(axis=1, keepdims=True, initial=0)
+    out[is_usable] = rows / np.linalg.norm(rows, axis=1, keepdims=True)
     return out
 
 
@@ -330,8 +351,8 @@ def _to_float16(vectors: VectorMatrix, _: VectorMatrix) -> VectorMatrix:
 
 def _to_int8(vectors: VectorMatrix, documents: VectorMatrix) -> VectorMatrix:
     """Quantise to integers from -127 to 127 and return the values that they represent."""
-    known = documents[usable_rows(documents)]
-    scale = np.abs(known).max(axis=0, initial=0) / np.float32(INT8_STEPS)
+    usable = documents[usable_rows(documents)]
+    scale = np.abs(usable).max(axis=0, initial=0) / np.float32(INT8_STEPS)
     steps = np.clip(np.rint(vectors / np.where(scale > 0, scale, 1)), -INT8_STEPS, INT8_STEPS)
     return np.asarray(steps * scale, np.float32)
 
@@ -341,8 +362,8 @@ def _to_bits(vectors: VectorMatrix, documents: VectorMatrix) -> VectorMatrix:
 
     The cosine is 1 minus twice the share of differing bits.
     """
-    known = documents[usable_rows(documents)]
-    middle = known.mean(axis=0, dtype=np.float64).astype(np.float32) if len(known) else np.float32(0)
+    usable = documents[usable_rows(documents)]
+    middle = usable.mean(axis=0, dtype=np.float64).astype(np.float32) if len(usable) else np.float32(0)
     signs = np.where(vectors > middle, np.float32(1), np.float32(-1))
     return np.where(np.isnan(vectors), vectors, signs)
 

@@ -270,9 +270,9 @@ def compute_judged_ranks_by_name(
 
 def _first_documents_needed(measures: Sequence[Measure | MeasureFunction]) -> int:
     """Return the number of first documents per query that the measures need."""
-    deep = [int(m.cutoff or 0) for m in measures if isinstance(m, Measure) and _needs_documents(m)]
+    cutoffs = [int(m.cutoff or 0) for m in measures if isinstance(m, Measure) and _needs_documents(m)]
     # If duplicates are dropped before the cutoff, documents from far below can move above it.
-    return 0 if not deep else max(deep) if not any(map(_deduplicates_before_cutoff, measures)) else 1 << 31
+    return 0 if not cutoffs else max(cutoffs) if not any(map(_deduplicates_before_cutoff, measures)) else 1 << 31
 
 
 def _open_run(name: Any, run: Any, run_format: str | None, convention: Convention) -> RunFrames | ScoresByQuery:

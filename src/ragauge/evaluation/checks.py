@@ -51,12 +51,12 @@ def select_checks(table: Mapping[str, Check[EvidenceT]], names: str | Iterable[s
 
     Raise UnknownName for a name that is not in the table.
     """
-    chosen = [names] if isinstance(names, str) else names
-    wanted = {name.strip().lower().replace("_", "-") for name in chosen or table}
-    for name in wanted:
+    requested = [names] if isinstance(names, str) else names
+    check_names = {name.strip().lower().replace("_", "-") for name in requested or table}
+    for name in check_names:
         if name not in table:
             raise UnknownName("check", name, table, hint=f"choose one of {', '.join(table)}")
-    return [check for name, check in table.items() if name in wanted]
+    return [check for name, check in table.items() if name in check_names]
 
 
 def run_checks(
@@ -72,9 +72,9 @@ def run_checks(
     results = CheckResults([], {}, {})
     reasons = absent or {}
     for check in checks:
-        lacking = [need for need in check.needs if not need.is_met(evidence)]
-        if lacking:
-            texts = [reasons.get(need.name) or need.reason for need in lacking]
+        unmet = [need for need in check.needs if not need.is_met(evidence)]
+        if unmet:
+            texts = [reasons.get(need.name) or need.reason for need in unmet]
             results.skipped[check.name] = "; ".join(dict.fromkeys(texts))
             continue
         progress(Progress(check.name))

@@ -88,16 +88,16 @@ class RagaugeEvaluator(providers.Evaluator):
     def _iter_calc(self, run: Any) -> Iterator[Metric]:
         nested = ir_measures.util.RunConverter(run).as_dict_of_dict()
         for condensed in (False, True):
-            chosen = [m for m in self.measures if bool(_measure_parameter(m, "judged_only")) == condensed]
-            if not chosen:
+            measures = [m for m in self.measures if bool(_measure_parameter(m, "judged_only")) == condensed]
+            if not measures:
                 continue
             rules = PROVIDER_CONVENTION.but(unjudged="condensed") if condensed else PROVIDER_CONVENTION
-            translated = [_translate_measure(m) for m in chosen]
+            translated = [_translate_measure(m) for m in measures]
             scores = score_judged_ranks(
                 compute_judged_ranks(self.judgments, nested, translated, rules), translated, rules
             )
-            for measure, ours in zip(chosen, translated, strict=True):
-                for query, value in scores.per_query[str(ours)].items():
+            for measure, translated_measure in zip(measures, translated, strict=True):
+                for query, value in scores.per_query[str(translated_measure)].items():
                     yield Metric(query_id=query, measure=measure, value=value)
 
 

@@ -44,18 +44,18 @@ def summarise_scores(result: EvaluatedRuns) -> str:
     """Summarise the first measure in one sentence: the run with the best mean, or the mean of the only run."""
     measure = result.measures[0]
     means = {name: scores[measure].mean for name, scores in result.runs.items() if measure in scores}
-    known = {name: mean for name, mean in means.items() if not math.isnan(mean)}
-    if not known:
+    known_means = {name: mean for name, mean in means.items() if not math.isnan(mean)}
+    if not known_means:
         return f"No query has a value of {measure}."
     sign = -1 if result.is_lower_better(measure) else 1
-    best = max(sign * mean for mean in known.values())
-    leaders = [name for name, mean in known.items() if sign * mean == best]
+    best = max(sign * mean for mean in known_means.values())
+    leaders = [name for name, mean in known_means.items() if sign * mean == best]
     value = format_number(sign * best, measure_style(measure))
     if len(result.runs) == 1:
         return f"{measure} of {leaders[0]} is {value}."
     verb = "have" if len(leaders) > 1 else "has"
-    named = join_with_and(leaders) if len(leaders) <= MAX_NAMED_RUNS else pluralise(len(leaders), "run")
-    return f"{named} {verb} the {'lowest' if sign < 0 else 'highest'} {measure}: {value}."
+    leader_text = join_with_and(leaders) if len(leaders) <= MAX_NAMED_RUNS else pluralise(len(leaders), "run")
+    return f"{leader_text} {verb} the {'lowest' if sign < 0 else 'highest'} {measure}: {value}."
 
 
 def describe_convention(result: EvaluatedRuns) -> str:
@@ -121,13 +121,13 @@ def _counts_cell(counts: Sequence[int]) -> Cell:
 
 def build_query_table(result: EvaluatedRuns, *, collapsed: bool = False) -> Table:
     """Build the table with one row per run and query."""
-    several = len(result.runs) > 1
-    columns = [Column("query", "name"), *([Column("run", "name")] if several else [])]
+    has_several_runs = len(result.runs) > 1
+    columns = [Column("query", "name"), *([Column("run", "name")] if has_several_runs else [])]
     columns += [Column(measure, measure_style(measure)) for measure in result.measures]
     rows: list[Row] = [
         [
             query,
-            *([name] if several else []),
+            *([name] if has_several_runs else []),
             *(scores[measure].per_query.get(query) if measure in scores else None for measure in result.measures),
         ]
         for name, scores in result.runs.items()
@@ -138,10 +138,19 @@ def build_query_table(result: EvaluatedRuns, *, collapsed: bool = False) -> Tabl
 
 def build_long_query_table(result: EvaluatedRuns) -> Table:
     """Build the table with one row per run, measure and query, for a narrow terminal."""
-    several = len(result.runs) > 1
-    columns = [Column("query", "name"), *([Column("run", "name")] if several else []), Column("measure", "name")]
+    has_several_runs = len(result.runs) > 1
+    columns = [
+        Column("query", "name"),
+        *([Column("run", "name")] if has_several_runs else []),
+        Column("measure", "name"),
+    ]
     rows: list[Row] = [
-        [query, *([name] if several else []), measure, Cell(measured.per_query.get(query), measure_style(measure))]
+        [
+            query,
+            *([name] if has_several_runs else []),
+            measure,
+            Cell(measured.per_query.get(query), measure_style(measure)),
+        ]
         for name, scores in result.runs.items()
         for measure, measured in scores.items()
         for query in result.queries

@@ -70,13 +70,13 @@ def _estimate_means(scores: Scores) -> Sequence[Estimate]:
         return []
     columns = np.column_stack([scores.values[measure] for measure in scores.measures])
     estimates = []
-    for place, (low, high) in enumerate(mean_intervals(columns, CONFIDENCE).T.tolist()):
-        mean, n = scores.means[scores.measures[place]], scores.n[scores.measures[place]]
-        column = columns[:, place]
+    for position, (low, high) in enumerate(mean_intervals(columns, CONFIDENCE).T.tolist()):
+        mean, n = scores.means[scores.measures[position]], scores.n[scores.measures[position]]
+        column = columns[:, position]
         average = float(column[~np.isnan(column)].mean()) if n else math.nan
-        known = math.isclose(mean, average, rel_tol=1e-9, abs_tol=1e-12) and not math.isnan(low)
+        has_interval = math.isclose(mean, average, rel_tol=1e-9, abs_tol=1e-12) and not math.isnan(low)
         # Rounding must not put the mean outside its interval if all values are equal.
-        estimates.append(Estimate(mean, min(low, mean), max(high, mean), n) if known else Estimate(mean, n=n))
+        estimates.append(Estimate(mean, min(low, mean), max(high, mean), n) if has_interval else Estimate(mean, n=n))
     return estimates
 
 

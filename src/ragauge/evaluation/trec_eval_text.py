@@ -154,7 +154,7 @@ def _relevance_string(judged: JudgedRanks, query: int, length: int) -> str:
     `-` is unjudged, `.` is pooled but unjudged, `>` is a grade above 9.
     """
     text = ["-"] * int(min(length, judged.retrieved[query]))
-    for at in np.flatnonzero((judged.query == query) & (judged.rank <= len(text))).tolist():
-        grade = judged.grade[at]
-        text[int(judged.rank[at]) - 1] = "." if grade < 0 else ">" if grade > 9 else f"{grade:.0f}"
+    for i in np.flatnonzero((judged.query == query) & (judged.rank <= len(text))).tolist():
+        grade = judged.grade[i]
+        text[int(judged.rank[i]) - 1] = "." if grade < 0 else ">" if grade > 9 else f"{grade:.0f}"
     return "".join(text)

@@ -60,8 +60,8 @@ def _check_sample_counts(file: SampleFile) -> Iterator[Finding]:
     yield Finding(subject, "samples", False, n, f"samples: {n}, {count_text}")
     retrieved = [len(sample.contexts) for sample in samples if sample.contexts is not None]
     if retrieved:
-        words = [len(text.split()) for sample in samples for text in sample.contexts or ()]
-        word_text = f", words per context: {_describe_count_range(words)}" if words else ""
+        word_counts = [len(text.split()) for sample in samples for text in sample.contexts or ()]
+        word_text = f", words per context: {_describe_count_range(word_counts)}" if word_counts else ""
         yield Finding(
             subject,
             "contexts",

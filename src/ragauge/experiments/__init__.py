@@ -108,10 +108,10 @@ def run(
         raise BadInput("fresh and reuse are mutually exclusive", hint="leave out one of them")
     if not isinstance(dataset, str | Path | Dataset):
         dataset = list_pairs(dataset)
-    whole = load(dataset, split=split)
-    data, notes = restrict_queries(whole, max_queries)
+    full_dataset = load(dataset, split=split)
+    data, notes = restrict_queries(full_dataset, max_queries)
     notes += describe_repeated(dataset) if isinstance(dataset, list) else []
-    n_unused_judgments = len(whole.judgments) - len(data.judgments)
+    n_unused_judgments = len(full_dataset.judgments) - len(data.judgments)
     rules = find_convention(convention)
     settings, requested_measures = _resolve_run_settings(options, measures, rules)
     named = _systems_by_name(systems)
@@ -135,8 +135,10 @@ def run(
     failures: dict[str, RagaugeError] = {}
     try:
         for name, system in named.items():
-            place = folder and folder / folder_name(name)
-            work = SystemRun(name, system, data, settings, fingerprint, builder, place, progress, n_unused_judgments)
+            system_folder = folder and folder / folder_name(name)
+            work = SystemRun(
+                name, system, data, settings, fingerprint, builder, system_folder, progress, n_unused_judgments
+            )
             try:
                 runs[name] = work.done(fresh=fresh, reuse=reuse)
                 failed = _failed_queries_error(runs[name])
@@ -149,13 +151,13 @@ def run(
             if name in failures and not allow_failures and (name not in runs or has_only_failures(runs[name])):
                 failures[name].hint = failures[name].hint or ALLOW_FAILURES_HINT
                 raise failures[name]
-            own = work.own
+            document_queries = work.own
     finally:
         builder.close()
     if not runs:
         raise next(iter(failures.values()))
-    if own:
-        notes.append(f"{len(own)} queries are themselves documents: each is left out of its own ranking")
+    if document_queries:
+        notes.append(f"{len(document_queries)} queries are themselves documents: each is left out of its own ranking")
     notes += [note for result in runs.values() for note in result.manifest.get("notes", ())]
     trials = {
         name: [
@@ -238,9 +240,9 @@ def datasets_by_name(datasets: Any) -> dict[str, Any]:
     if isinstance(datasets, Mapping):
         named = {str(name): dataset for name, dataset in datasets.items()}
     else:
-        given = [datasets] if isinstance(datasets, str | Path | Dataset) else list(datasets)
-        names = [source.name if isinstance(source, Dataset) else dataset_name(Path(source)) for source in given]
-        named = dict(zip(unique_by(names, str, "dataset", hint="name each once"), given, strict=True))
+        sources = [datasets] if isinstance(datasets, str | Path | Dataset) else list(datasets)
+        names = [source.name if isinstance(source, Dataset) else dataset_name(Path(source)) for source in sources]
+        named = dict(zip(unique_by(names, str, "dataset", hint="name each once"), sources, strict=True))
     if not named:
         raise BadInput("no dataset given", hint='dataset = ["pydocs", "synthetic:needles"]')
     check_folder_names(named, "dataset")
@@ -307,10 +309,10 @@ def _systems_by_name(systems: Any) -> dict[str, Any]:
     if isinstance(systems, Mapping):
         named = {str(name): system for name, system in systems.items()}
     elif isinstance(systems, Iterable):
-        given = list(systems)
-        names = list(map(_default_name, given))
+        system_list = list(systems)
+        names = list(map(_default_name, system_list))
         hint = "give a mapping from names to systems"
-        named = dict(zip(unique_by(names, str, "system", hint=hint), given, strict=True))
+        named = dict(zip(unique_by(names, str, "system", hint=hint), system_list, strict=True))
     else:
         raise BadInput(f"systems cannot be read from {type(systems).__name__}", hint='{"bm25": "bm25", "mine": search}')
     if not named:

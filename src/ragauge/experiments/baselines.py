@@ -21,25 +21,25 @@ def save_baseline(experiment: Experiment, folder: str | Path) -> Path:
     Pass the folder, or the folder of one of its runs, to `gate` as `baseline`. Raises BadInput if a system has no
     results.
     """
-    place = Path(folder)
-    if experiment.folder is not None and experiment.folder.resolve() == place.resolve():
+    path = Path(folder)
+    if experiment.folder is not None and experiment.folder.resolve() == path.resolve():
         raise BadInput(
             "the baseline must have a folder of its own, got the folder of the runs",
-            file=str(place),
+            file=str(path),
             hint="use `--save-baseline baselines/docs`",
         )
-    check_baseline_folder(place)
+    check_baseline_folder(path)
     missing = next((error for name, error in experiment.failures.items() if _has_no_results(experiment, name)), None)
     if missing is not None:
-        raise BadInput(f"the baseline was not saved: {missing.message}", file=str(place), hint="fix the system first")
-    with hold_folder(place):
+        raise BadInput(f"the baseline was not saved: {missing.message}", file=str(path), hint="fix the system first")
+    with hold_folder(path):
         for name, run in experiment.runs.items():
             stored = (
                 {} if experiment.folder is None else runs_folder.read_manifest(experiment.folder / folder_name(name))
             )
-            runs_folder.write_run_folder(replace(run, manifest=stored or run.manifest), place / folder_name(name))
-        write_experiment(experiment, place)
-    return place
+            runs_folder.write_run_folder(replace(run, manifest=stored or run.manifest), path / folder_name(name))
+        write_experiment(experiment, path)
+    return path
 
 
 def check_baseline_folder(folder: Path) -> None:

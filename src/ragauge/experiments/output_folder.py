@@ -69,11 +69,11 @@ def check_folder_matches(
         if run.name in own_folders and fresh:
             continue
         recorded = runs_folder.manifest_value(run, "dataset")
-        for key, what in DATASET_HASHES.items():
+        for key, noun in DATASET_HASHES.items():
             if isinstance(recorded, Mapping) and recorded.get(key) not in (None, fingerprint[key]):
                 raise BadInput(
-                    f"holds a finished run of other {what}; expected {fingerprint[what]} {what} of `{data.name}`, "
-                    f"got {recorded.get(what)} of `{recorded.get('name')}`",
+                    f"holds a finished run of other {noun}; expected {fingerprint[noun]} {noun} of `{data.name}`, "
+                    f"got {recorded.get(noun)} of `{recorded.get('name')}`",
                     file=str(run),
                     hint=hint + (", or --fresh to replace the run" if run.name in own_folders else ""),
                 )
@@ -98,7 +98,7 @@ def check_folder_matches(
         )
 
 
-def check_folder_names(names: Iterable[str], what: str) -> None:
+def check_folder_names(names: Iterable[str], noun: str) -> None:
     """Raise BadInput if two names map to one folder, or a name to a reserved file."""
     names_by_folder: dict[str, str] = {}
     for name in names:
@@ -107,5 +107,5 @@ def check_folder_names(names: Iterable[str], what: str) -> None:
             raise BadInput(f"`{name}` and `{other}` would share a folder", hint="rename one of them")
         if folder_name(name) in RESERVED_NAMES:
             raise BadInput(
-                f"a {what} cannot be named `{name}`, because a file next to the runs has this name", hint="rename it"
+                f"a {noun} cannot be named `{name}`, because a file next to the runs has this name", hint="rename it"
             )

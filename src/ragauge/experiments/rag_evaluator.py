@@ -88,35 +88,40 @@ class RAGEvaluator:
         Each k is retrieved separately, with its own latency. A system or function with `nested_rankings = True` is
         queried once, at the largest k, which is then `retrieved_k`.
         """
-        wanted = _check_k_values(k_values)
+        checked_ks = _check_k_values(k_values)
         pairs = list_pairs(ground_truth)
-        found = await self._retrieve_for_each_k(pairs, wanted, retrieval_fn)
-        notes = [*describe_repeated(pairs), *self._describe_missing(found.values())]
-        return [{"k": k, "retrieved_k": found[k].k, "metrics": self._measures_at_k(found[k], k, notes)} for k in wanted]
+        retrievals = await self._retrieve_for_each_k(pairs, checked_ks, retrieval_fn)
+        notes = [*describe_repeated(pairs), *self._describe_missing(retrievals.values())]
+        return [
+            {"k": k, "retrieved_k": retrievals[k].k, "metrics": self._measures_at_k(retrievals[k], k, notes)}
+            for k in checked_ks
+        ]
 
-    def _describe_missing(self, found: Iterable[_RetrievalAtK]) -> list[str]:
+    def _describe_missing(self, retrievals: Iterable[_RetrievalAtK]) -> list[str]:
         """Name the relevant ids that the database lacks, if it supports `id in db`."""
         if not hasattr(type(self._db), "__contains__"):
             return []
-        asked = list(found)
-        relevant = {doc: None for docs in asked[0].grades.values() for doc, grade in docs.items() if grade > 0}
-        returned = {doc for retrieval in asked for answer in retrieval.answers for doc in answer.docs}
+        retrieval_list = list(retrievals)
+        relevant = {doc: None for docs in retrieval_list[0].grades.values() for doc, grade in docs.items() if grade > 0}
+        returned = {doc for retrieval in retrieval_list for answer in retrieval.answers for doc in answer.docs}
         missing = [doc for doc in relevant if doc not in returned and doc not in self._db]
         if not missing:
             return []
         verb = "is" if len(missing) == 1 else "are"
-        shown = ", ".join(f"`{doc[:80]}`" for doc in missing[:3]) + (", …" if len(missing) > 3 else "")
-        return [f"{len(missing):,} of {len(relevant):,} relevant ids {verb} not in the database: {shown}"]
+        examples = ", ".join(f"`{doc[:80]}`" for doc in missing[:3]) + (", …" if len(missing) > 3 else "")
+        return [f"{len(missing):,} of {len(relevant):,} relevant ids {verb} not in the database: {examples}"]
 
-    def _measures_at_k(self, asked: _RetrievalAtK, k: int, notes: list[str]) -> MeasuresAtK:
-        scores = self._score_rankings(asked, [f"{measure}@{k}" for measure in EVALUATED_MEASURES])
-        returned = ReturnedIds.count(asked.answers, [], asked.grades)
+    def _measures_at_k(self, retrieval: _RetrievalAtK, k: int, notes: list[str]) -> MeasuresAtK:
+        scores = self._score_rankings(retrieval, [f"{measure}@{k}" for measure in EVALUATED_MEASURES])
+        returned = ReturnedIds.count(retrieval.answers, [], retrieval.grades)
         notes = [*notes, *([f"{returned.describe()}; {ID_HINT}"] if returned.unknown else [])]
-        if asked.k != k:
-            notes.append(f"computed from one retrieval at k={asked.k}, because the system declares nested rankings")
-        about = {"latency_ms": asked.milliseconds(), "n": len(asked.grades), "failed": len(asked.failures)}
+        if retrieval.k != k:
+            notes.append(f"computed from one retrieval at k={retrieval.k}, because the system declares nested rankings")
+        about = {"latency_ms": retrieval.milliseconds(), "n": len(retrieval.grades), "failed": len(retrieval.failures)}
         return MeasuresAtK(
-            {measure: scores.means[f"{measure}@{k}"] for measure in EVALUATED_MEASURES} | about, asked.failures, notes
+            {measure: scores.means[f"{measure}@{k}"] for measure in EVALUATED_MEASURES} | about,
+            retrieval.failures,
+            notes,
         )
 
     async def recommend_k(
@@ -137,19 +142,19 @@ class RAGEvaluator:
         the largest k, `k` is None. Tokens are counted in the returned texts by `count_tokens`, or estimated as a
         quarter of the bytes. Each k is retrieved separately, unless the system declares nested rankings.
         """
-        wanted = sorted(_check_k_values(k_values))
-        found = await self._retrieve_for_each_k(
-            list_pairs(ground_truth), wanted, retrieval_fn, count_tokens or estimate_tokens
+        checked_ks = sorted(_check_k_values(k_values))
+        retrievals = await self._retrieve_for_each_k(
+            list_pairs(ground_truth), checked_ks, retrieval_fn, count_tokens or estimate_tokens
         )
-        names = {k: f"{measure}@{k}" for k in wanted}
-        values = {k: self._score_rankings(found[k], [name]).values[name] for k, name in names.items()}
-        advice = smallest_k(values, measure, tolerance, confidence, {k: found[k].tokens(k) for k in wanted})
-        failures = {query: error for asked in found.values() for query, error in asked.failures.items()}
-        failed = describe_failures(failures, len(found[wanted[0]].grades))
-        return replace(advice, notes=[*([failed] if failed else []), *self._describe_missing(found.values())])
+        names = {k: f"{measure}@{k}" for k in checked_ks}
+        values = {k: self._score_rankings(retrievals[k], [name]).values[name] for k, name in names.items()}
+        advice = smallest_k(values, measure, tolerance, confidence, {k: retrievals[k].tokens(k) for k in checked_ks})
+        failures = {query: error for retrieval in retrievals.values() for query, error in retrieval.failures.items()}
+        failed = describe_failures(failures, len(retrievals[checked_ks[0]].grades))
+        return replace(advice, notes=[*([failed] if failed else []), *self._describe_missing(retrievals.values())])
 
-    def _score_rankings(self, asked: _RetrievalAtK, measures: list[str]) -> Scores:
-        scores: Scores = evaluate(asked.grades, asked.rankings(), measures, self._convention)
+    def _score_rankings(self, retrieval: _RetrievalAtK, measures: list[str]) -> Scores:
+        scores: Scores = evaluate(retrieval.grades, retrieval.rankings(), measures, self._convention)
         return scores
 
     async def _retrieve_for_each_k(
@@ -171,14 +176,14 @@ class RAGEvaluator:
         texts, grades = parse_ground_truth(ground_truth)
         retriever = self._resolve_retriever(retrieval_fn)
         retriever.refuse_none = True
-        listening = TokenCountingRetriever(retriever, count)
-        asked = _RetrievalAtK(k, texts, grades, [], listening.tokens)
+        counting_retriever = TokenCountingRetriever(retriever, count)
+        retrieval = _RetrievalAtK(k, texts, grades, [], counting_retriever.tokens)
         jobs = [QueryTask(query, text, 0) for query, text in texts.items()]
-        await run_queries_async(listening, jobs, RunSettings(k=k, **self._how), asked.answers.append)  # type: ignore[arg-type]
-        if len(asked.failures) == len(jobs) and not self._allow_failures:
+        await run_queries_async(counting_retriever, jobs, RunSettings(k=k, **self._how), retrieval.answers.append)  # type: ignore[arg-type]
+        if len(retrieval.failures) == len(jobs) and not self._allow_failures:
             hint = "fix the system, or pass allow_failures=True to RAGEvaluator to score failed queries as 0"
-            raise BackendFailed(describe_failures(asked.failures, len(jobs), scored=False), hint=hint)
-        return asked
+            raise BackendFailed(describe_failures(retrieval.failures, len(jobs), scored=False), hint=hint)
+        return retrieval
 
     def _resolve_retriever(self, retrieval_fn: Callable[..., Any] | None) -> AdaptedRetriever:
         if retrieval_fn is not None:
@@ -222,13 +227,13 @@ class TokenCountingRetriever:
 
     def search(self, query: str, k: int) -> Sequence[Hit] | Awaitable[Sequence[Hit]]:
         """Search, and count the tokens of the returned texts."""
-        found = self._retriever.search(query, k)
-        if inspect.isawaitable(found):
-            return self._count_tokens_async(query, found)
-        return self._count_tokens(query, found)
+        hits = self._retriever.search(query, k)
+        if inspect.isawaitable(hits):
+            return self._count_tokens_async(query, hits)
+        return self._count_tokens(query, hits)
 
-    async def _count_tokens_async(self, query: str, found: Awaitable[Sequence[Hit]]) -> Sequence[Hit]:
-        return self._count_tokens(query, await found)
+    async def _count_tokens_async(self, query: str, hits: Awaitable[Sequence[Hit]]) -> Sequence[Hit]:
+        return self._count_tokens(query, await hits)
 
     def _count_tokens(self, query: str, hits: Sequence[Hit]) -> Sequence[Hit]:
         if self._count is not None:
@@ -258,8 +263,8 @@ class _RetrievalAtK:
         runs: dict[str, dict[str, float]] = {query: {} for query in self.grades}
         for answer in self.answers:
             ranked = runs[answer.query]
-            for place, doc in enumerate(answer.docs, 1):
-                ranked[doc if doc not in ranked else f"{doc}\0again {place}"] = -float(place)
+            for rank, doc in enumerate(answer.docs, 1):
+                ranked[doc if doc not in ranked else f"{doc}\0again {rank}"] = -float(rank)
         return runs
 
     def milliseconds(self) -> float:
@@ -281,7 +286,7 @@ class _RetrievalAtK:
 
 
 def _check_k_values(k_values: Iterable[int]) -> list[int]:
-    wanted = [int(k) for k in k_values]
-    if not wanted or min(wanted) < 1:
-        raise BadInput(f"k cannot be {wanted}", hint="k_values=[1, 3, 5, 10]")
-    return wanted
+    values = [int(k) for k in k_values]
+    if not values or min(values) < 1:
+        raise BadInput(f"k cannot be {values}", hint="k_values=[1, 3, 5, 10]")
+    return values

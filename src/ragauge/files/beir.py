@@ -24,9 +24,9 @@ def find_qrels_file(folder: Path, split: str | None = None) -> Path:
     """Find the judgments of a folder: of the split, else test, else the only file."""
     files = sorted((folder / "qrels").glob("*.tsv*")) or sorted(folder.glob("*.tsv*"))
     by_split = {path.name.split(".")[0]: path for path in files}
-    for wanted in [split] if split else ["test", "dev", "validation", *(by_split if len(by_split) == 1 else ())]:
-        if wanted in by_split:
-            return by_split[str(wanted)]
+    for split_name in [split] if split else ["test", "dev", "validation", *(by_split if len(by_split) == 1 else ())]:
+        if split_name in by_split:
+            return by_split[str(split_name)]
     raise BadInput(
         "no qrels/test.tsv" if split is None else f"no qrels/{split}.tsv",
         file=str(folder),

@@ -86,11 +86,11 @@ class FlawLog:
     lenient: bool = True
     flaws: list[CorpusFlaw] = field(default_factory=list)
 
-    def add(self, kind: str, place: RowPlace, message: str) -> None:
+    def add(self, kind: str, location: RowPlace, message: str) -> None:
         """Record a flaw. Raise BadInput if reading is strict and the flaw loses text."""
         if not self.lenient and kind in REFUSED_FLAWS:
-            raise place.error(REFUSED_FLAWS[kind] + message)
-        self.flaws.append(CorpusFlaw(kind, str(place), message))
+            raise location.error(REFUSED_FLAWS[kind] + message)
+        self.flaws.append(CorpusFlaw(kind, str(location), message))
 
 
 @dataclass(frozen=True)
@@ -199,17 +199,17 @@ def _read_lines(rows: RowFile) -> Iterator[tuple[int, str]]:
         rows.log.add("unreadable", rows.line(number + 1), _describe_truncation(error, rows.source))
 
 
-def decode_text(data: bytes, place: RowPlace, log: FlawLog) -> str:
+def decode_text(data: bytes, location: RowPlace, log: FlawLog) -> str:
     """Decode a text; UTF-16 and bytes that are not UTF-8 are recorded as flaws."""
     if data[:2] in UTF16_MARKS:
-        log.add("encoding", place, "the file is in UTF-16, not in UTF-8")
+        log.add("encoding", location, "the file is in UTF-16, not in UTF-8")
         return data.decode(UTF16_MARKS[data[:2]], "replace").removeprefix("\ufeff")
     try:
         return data.decode("utf-8")
     except UnicodeDecodeError as error:
-        bad = data[error.start : error.start + 1]
-        around = data[max(0, error.start - 12) : error.start + 12]
-        log.add("bytes", place, f"byte 0x{bad.hex()} in `{around.decode('cp1252', 'replace')}`")
+        invalid_byte = data[error.start : error.start + 1]
+        excerpt = data[max(0, error.start - 12) : error.start + 12]
+        log.add("bytes", location, f"byte 0x{invalid_byte.hex()} in `{excerpt.decode('cp1252', 'replace')}`")
         return data.decode("utf-8", "replace").replace("\ufffd", "")  # already recorded as a flaw
 
 
@@ -218,8 +218,8 @@ def _describe_truncation(error: BadInput, source: InputFile) -> str:
 
 
 def _describe_invalid_json(error: InvalidText) -> str:
-    place = "" if error.column is None else f" at column {error.column}"
-    return f"the JSON is invalid{place} ({error.reason.removesuffix(' at')})"
+    location = "" if error.column is None else f" at column {error.column}"
+    return f"the JSON is invalid{location} ({error.reason.removesuffix(' at')})"
 
 
 def _rows_from_jsonl(rows: RowFile) -> NumberedRows:
@@ -294,7 +294,7 @@ def _rows_from_tsv(rows: RowFile) -> NumberedRows:
 
 def _rows_from_csv(rows: RowFile) -> NumberedRows:
     """Read a CSV file with a header, or rows of an id and a text."""
-    usual = csv.field_size_limit(1 << 30)  # cells with documents exceed the default limit
+    old_limit = csv.field_size_limit(1 << 30)  # cells with documents exceed the default limit
     try:
         lines = _read_lines(rows)
         first = next(lines, None)
@@ -305,17 +305,19 @@ def _rows_from_csv(rows: RowFile) -> NumberedRows:
             message = f"the cells are separated by {SEPARATOR_NAMES[mark]}, not by commas"
             rows.log.add("separator", rows.place(1), message)
         header: list[str] = []
-        named = False
+        has_header = False
         for number, cells in _parse_csv_records(rows, chain([first], lines), mark):
             if not header:
-                named = _is_row_header(cells, rows.names) or len(cells) != 2
-                header = canonical_columns(cells, rows.names.all) if named else [rows.names.ids[0], rows.names.texts[0]]
-                if named:
+                has_header = _is_row_header(cells, rows.names) or len(cells) != 2
+                header = (
+                    canonical_columns(cells, rows.names.all) if has_header else [rows.names.ids[0], rows.names.texts[0]]
+                )
+                if has_header:
                     continue
             if any(cell.strip() for cell in cells):
-                yield from _match_row_to_header(rows, number, header, cells, "header" if named else "first line")
+                yield from _match_row_to_header(rows, number, header, cells, "header" if has_header else "first line")
     finally:
-        csv.field_size_limit(usual)
+        csv.field_size_limit(old_limit)
 
 
 def _parse_csv_records(rows: RowFile, lines: Iterator[tuple[int, str]], mark: str) -> Iterator[tuple[int, list[str]]]:
@@ -375,26 +377,26 @@ def _match_row_to_header(
     row = dict(zip(header, cells, strict=False))
     texts = {*rows.names.texts, TITLE_FIELD} & {*header}
     if any(cell.strip() for cell in cells[len(header) :]) or (texts and not texts & {*row}):
-        many = "1 cell" if len(cells) == 1 else f"{len(cells)} cells"
-        rows.log.add("unreadable", rows.place(number), f"{many}, the {first} has {len(header)}")
+        cell_count = "1 cell" if len(cells) == 1 else f"{len(cells)} cells"
+        rows.log.add("unreadable", rows.place(number), f"{cell_count}, the {first} has {len(header)}")
     else:
         yield number, row
 
 
 def _is_row_header(cells: Sequence[str], names: FieldNames) -> bool:
-    known = {cell.strip().strip('"').casefold() for cell in cells}
+    cell_names = {cell.strip().strip('"').casefold() for cell in cells}
     ids, texts = ({name.casefold() for name in aliases} for aliases in (names.ids, (*names.texts, TITLE_FIELD)))
-    return bool(known & ids) and bool(known & texts)
+    return bool(cell_names & ids) and bool(cell_names & texts)
 
 
 def _rows_from_parquet(rows: RowFile) -> NumberedRows:
     with wrap_library_errors(rows.source.label):
         file = scan_parquet(rows.source.path, rows.source.label)
         columns = list(file.collect_schema())
-        known = (*rows.names.all, METADATA_FIELD)
-        canonical = dict(zip(columns, canonical_columns(columns, known), strict=True))
-        wanted = {column: name for column, name in canonical.items() if name in known}
-        table = file.select(list(wanted)).rename(wanted).collect() if wanted else file.collect()
+        known_names = (*rows.names.all, METADATA_FIELD)
+        canonical = dict(zip(columns, canonical_columns(columns, known_names), strict=True))
+        selected = {column: name for column, name in canonical.items() if name in known_names}
+        table = file.select(list(selected)).rename(selected).collect() if selected else file.collect()
     yield from enumerate(table.iter_rows(named=True), 1)
 
 

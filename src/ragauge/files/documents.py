@@ -60,11 +60,11 @@ class LoadedCorpus:
         """Title and text, as passed to embedders."""
         return [document.whole for document in self.documents]
 
-    def called(self, place: int) -> str:
+    def called(self, position: int) -> str:
         """Describe a document in messages by its id and location."""
-        name = self.ids[place]
-        where = self.places[place]
-        return where if name in (None, where) else f"{name} ({where})"
+        name = self.ids[position]
+        location = self.places[position]
+        return location if name in (None, location) else f"{name} ({location})"
 
 
 class CorpusFiles(NamedTuple):
@@ -134,34 +134,34 @@ def find_corpus_files(folder: Path) -> CorpusFiles:
     if not texts:
         hint = f"corpus.jsonl of a BEIR folder, or texts ({', '.join(TEXT_ENDINGS)})"
         raise BadInput("no documents found", file=str(folder), hint=hint)
-    left = set(texts)
-    return CorpusFiles(resolved.name, texts, [file for file in files if file not in left], is_text=True)
+    text_files = set(texts)
+    return CorpusFiles(resolved.name, texts, [file for file in files if file not in text_files], is_text=True)
 
 
 def _read_rows(name: str, path: str | Path, names: FieldNames, log: FlawLog) -> LoadedCorpus:
     corpus = LoadedCorpus(name, flaws=log.flaws)
     rows = open_rows(path, names, log)
-    seen: set[str] = set()
+    ids: set[str] = set()
     for number, row in rows.rows():
-        place = rows.place(number)
-        document = _to_document(row, place, names, log)
+        location = rows.place(number)
+        document = _to_document(row, location, names, log)
         if document is None:
             continue
         if log.lenient:
-            corpus.places.append(str(place))
+            corpus.places.append(str(location))
         else:
-            check_row_id(document.id, seen, place, names)
+            check_row_id(document.id, ids, location, names)
         corpus.documents.append(document)
     return corpus
 
 
-def check_row_id(name: str, seen: set[str], place: RowPlace, names: FieldNames) -> None:
+def check_row_id(name: str, ids: set[str], location: RowPlace, names: FieldNames) -> None:
     """Add an id to those seen. Raise BadInput if it is empty or a duplicate."""
     if not name:
-        raise place.error(f"expected an id ({', '.join(names.ids)})")
-    if name in seen:
-        raise place.error(f"the id `{name}` appears more than once")
-    seen.add(name)
+        raise location.error(f"expected an id ({', '.join(names.ids)})")
+    if name in ids:
+        raise location.error(f"the id `{name}` appears more than once")
+    ids.add(name)
 
 
 def find_row_id(row: Mapping[str, Any], names: FieldNames) -> str:
@@ -170,16 +170,18 @@ def find_row_id(row: Mapping[str, Any], names: FieldNames) -> str:
     return str(name) if name is not None and str(name).strip() else ""
 
 
-def _to_document(row: Mapping[str, Any], place: RowPlace, names: FieldNames, log: FlawLog) -> Document | None:
+def _to_document(row: Mapping[str, Any], location: RowPlace, names: FieldNames, log: FlawLog) -> Document | None:
     """Convert a row to a document; None if its text cannot be read."""
-    present = [key for key in names.texts if row.get(key) is not None]
-    key = next((key for key in present if not isinstance(row[key], list | tuple | dict)), None)
-    if present and key is None:
-        log.add("unreadable", place, f"`{present[0]}` must be a text, got {describe_json_type(row[present[0]])}")
+    text_fields = [key for key in names.texts if row.get(key) is not None]
+    key = next((key for key in text_fields if not isinstance(row[key], list | tuple | dict)), None)
+    if text_fields and key is None:
+        log.add(
+            "unreadable", location, f"`{text_fields[0]}` must be a text, got {describe_json_type(row[text_fields[0]])}"
+        )
         return None
     if key is None and not any(name in row for name in (*names.texts, TITLE_FIELD)):
         fields = ", ".join(map(str, list(row)[:6])) or "none"
-        log.add("fields", place, f"no text among the fields ({fields})")
+        log.add("fields", location, f"no text among the fields ({fields})")
     title = row.get(TITLE_FIELD)
     return Document(
         find_row_id(row, names),
@@ -221,8 +223,8 @@ def _read_text_files(source: CorpusFiles, root: Path, log: FlawLog) -> LoadedCor
 def _read_bytes(file: Path) -> bytes:
     """Read a text file. A byte order mark stays part of the text, as in most readers; `lint` reports it."""
     if file.suffix in PACKED_ENDINGS[1:]:
-        with InputFile(str(file)).open() as opened:
-            return opened.read()
+        with InputFile(str(file)).open() as stream:
+            return stream.read()
     try:
         return file.read_bytes()
     except OSError as error:
@@ -240,20 +242,20 @@ def documents_from_memory(
         return LoadedCorpus(name, list(to_documents(documents)))
     corpus, log = LoadedCorpus(name), FlawLog()
     for number, item in enumerate(documents.items() if isinstance(documents, Mapping) else documents, 1):
-        place = RowPlace("", number, "document")
+        location = RowPlace("", number, "document")
         document: Document | None = None
         if isinstance(item, Document):
             document = item
         elif isinstance(item, Mapping):
-            document = _to_document(item, place, names, log)
+            document = _to_document(item, location, names, log)
         elif isinstance(item, tuple) and len(item) == 2 and isinstance(item[1], str):
             document = Document(str(item[0]), item[1])
         elif isinstance(item, str):
             document = Document(str(number), item)
         else:
-            log.add("unreadable", place, f"a {type(item).__name__} is not a document")
+            log.add("unreadable", location, f"a {type(item).__name__} is not a document")
         if document is not None:
             corpus.documents.append(document)
-            corpus.places.append(str(place))
+            corpus.places.append(str(location))
     corpus.flaws.extend(log.flaws)
     return corpus

@@ -126,16 +126,16 @@ def with_text_ids(mapping: Mapping[Any, Mapping[Any, Any]]) -> ScoresByQuery:
 
 def _judgments_from_tuples(rows: Iterable[Any]) -> Judgments:
     grades: dict[str, dict[str, float]] = {}
-    for at, row in enumerate(rows, 1):
+    for number, row in enumerate(rows, 1):
         if hasattr(row, "query_id"):  # ir_measures' Qrel
             query, doc, grade = row.query_id, row.doc_id, row.relevance
         elif isinstance(row, list | tuple) and len(row) in (2, 3, 4):
             query, doc, grade = (*row, 1)[:3] if len(row) < 4 else (row[0], row[2], row[3])
         else:
-            raise BadInput(f"judgment {at} is {row!r}", hint="(query, document) or (query, document, grade)")
-        mine = grades.setdefault(str(query), {})
-        if mine.setdefault(str(doc), grade) != grade:
-            raise BadInput(f"document `{doc}` of query `{query}` has the grades {mine[str(doc)]:g}, {grade:g}")
+            raise BadInput(f"judgment {number} is {row!r}", hint="(query, document) or (query, document, grade)")
+        grade_by_doc = grades.setdefault(str(query), {})
+        if grade_by_doc.setdefault(str(doc), grade) != grade:
+            raise BadInput(f"document `{doc}` of query `{query}` has the grades {grade_by_doc[str(doc)]:g}, {grade:g}")
     return Judgments(grades, source="a list")
 
 
@@ -175,13 +175,12 @@ def judgments_from_subtopics(rows: Iterable[tuple[Any, Any, Any, Any]], source: 
     best: dict[str, dict[str, float]] = {}
     subtopics: dict[str, dict[str, float]] = {}
     for query, subtopic, doc, grade in rows:
-        mine = best.setdefault(str(query), {})
-        mine[str(doc)] = max(float(grade), mine.get(str(doc), float(grade)))
-        before = subtopics.setdefault(str(query), {}).setdefault(f"{subtopic}\t{doc}", float(grade))
-        if before != float(grade):
-            message = (
-                f"document `{doc}` of subtopic `{subtopic}` of query `{query}` has the grades {before:g}, {grade:g}"
-            )
+        grade_by_doc = best.setdefault(str(query), {})
+        grade_by_doc[str(doc)] = max(float(grade), grade_by_doc.get(str(doc), float(grade)))
+        earlier_grade = subtopics.setdefault(str(query), {}).setdefault(f"{subtopic}\t{doc}", float(grade))
+        if earlier_grade != float(grade):
+            grades = f"{earlier_grade:g}, {grade:g}"
+            message = f"document `{doc}` of subtopic `{subtopic}` of query `{query}` has the grades {grades}"
             raise BadInput(message, file=source)
     return Judgments(best, subtopics=subtopics, source=source)
 
@@ -211,17 +210,17 @@ def run_from_memory(value: Any, name: str = "run") -> Run | ScoresByQuery:
 
 def _run_from_tuples(rows: Iterable[Any]) -> ScoresByQuery:
     scores: dict[str, dict[str, float]] = {}
-    for at, row in enumerate(rows, 1):
+    for number, row in enumerate(rows, 1):
         if hasattr(row, "query_id"):  # ir_measures' ScoredDoc
             query, doc, score = row.query_id, row.doc_id, row.score
         elif isinstance(row, list | tuple) and len(row) == 3:
             query, doc, score = row
         else:
-            raise BadInput(f"row {at} of the run is {row!r}", hint="(query, document, score)")
-        mine = scores.setdefault(str(query), {})
-        if str(doc) in mine:
+            raise BadInput(f"row {number} of the run is {row!r}", hint="(query, document, score)")
+        score_by_doc = scores.setdefault(str(query), {})
+        if str(doc) in score_by_doc:
             raise BadInput(f"document `{doc}` appears more than once in the ranking of query `{query}`")
-        mine[str(doc)] = score
+        score_by_doc[str(doc)] = score
     return scores
 
 
@@ -232,11 +231,11 @@ def _run_from_ranked_lists(rankings: Mapping[Any, Any], name: str) -> Run:
     """
     rows: list[tuple[str, str, float]] = []
     for query, ranked in rankings.items():
-        for place, item in enumerate(ranked.items() if isinstance(ranked, Mapping) else ranked):
+        for position, item in enumerate(ranked.items() if isinstance(ranked, Mapping) else ranked):
             if isinstance(item, Mapping):
-                doc, score = item.get("id", item.get("doc_id")), item.get("score", -float(place))
+                doc, score = item.get("id", item.get("doc_id")), item.get("score", -float(position))
             else:
-                doc, score = item if isinstance(item, list | tuple) else (item, -float(place))
+                doc, score = item if isinstance(item, list | tuple) else (item, -float(position))
             if doc is None or isinstance(doc, list | Mapping):
                 raise BadInput(f"the ranking of query `{query}` has {item!r}", hint="an id, or (id, score)")
             rows.append((str(query), str(doc), float(score)))
@@ -307,5 +306,7 @@ def judgments_from_neighbours(ids: Any, distances: Any = None, queries: Sequence
     if len(ids) != len(names):
         raise BadInput(f"{len(ids)} rows of neighbours for {len(names)} queries")
     true = {n: dict.fromkeys((str(i) for i in row if str(i) != "-1"), 1) for n, row in zip(names, ids, strict=True)}
-    far = None if distances is None else {n: [float(d) for d in row] for n, row in zip(names, distances, strict=True)}
-    return Judgments(true, distances=far, source="exact neighbours")
+    distances_by_query = (
+        None if distances is None else {n: [float(d) for d in row] for n, row in zip(names, distances, strict=True)}
+    )
+    return Judgments(true, distances=distances_by_query, source="exact neighbours")

@@ -22,9 +22,9 @@ def read_json(source: InputFile, *, ids: bool = False) -> Any:
     parsed = parse_json(data, file=source.label)
     if not may_have_surrogates(data):
         return parsed
-    clean, replaced = clean_json(parsed, file=source.label, data=data, ids=ids)
+    cleaned, replaced = clean_json(parsed, file=source.label, data=data, ids=ids)
     warn_replaced(replaced, source.label)
-    return clean
+    return cleaned
 
 
 def read_json_lines(source: InputFile) -> Iterator[tuple[int, dict[str, Any]]]:
@@ -125,10 +125,10 @@ def read_targets(source: InputFile) -> dict[str, list[str]]:
     """
     targets: dict[str, list[str]] = {}
     if source.ending in (".jsonl", ".ndjson"):
-        for at, item in read_json_lines(source):
+        for line_number, item in read_json_lines(source):
             doc, target_column = find_column(list(item), DOC_COLUMNS), find_column(list(item), ("targets", "target"))
             if doc is None or target_column is None:
-                raise BadInput("expected doc_id and targets", file=source.label, line=at)
+                raise BadInput("expected doc_id and targets", file=source.label, line=line_number)
             targets.setdefault(str(item[doc]), []).extend(to_targets({"": item[target_column]})[""])
         return targets
     if source.ending == ".json":
@@ -191,8 +191,8 @@ def describe_json_type(value: Any) -> str:
     >>> describe_json_type({}), describe_json_type(None), describe_json_type(2.5)
     ('an object', 'null', 'a number')
     """
-    kinds = {dict: "an object", list: "a list", str: "a text", bool: "a truth value", type(None): "null"}
-    return kinds.get(type(value), "a number")
+    names = {dict: "an object", list: "a list", str: "a text", bool: "a truth value", type(None): "null"}
+    return names.get(type(value), "a number")
 
 
 def check_manifest(manifest: Any) -> None:
@@ -220,12 +220,12 @@ MANIFEST_FIELD_TYPES: Mapping[str, tuple[Any, str]] = {
 """Types of the fields of a manifest; a name with a dot is inside an object that is listed before it."""
 
 
-def canonical_columns(header: Sequence[str], known: Iterable[str]) -> list[str]:
+def canonical_columns(header: Sequence[str], known_names: Iterable[str]) -> list[str]:
     """Replace column names that match known names but for case or blanks.
 
     >>> canonical_columns(["ID", " Text", "Source"], ["id", "text"])
     ['id', 'text', 'Source']
     """
     cells = [cell.strip() for cell in header]
-    free = {name.casefold(): name for name in known if name not in cells}
-    return [free.pop(cell.casefold(), cell) for cell in cells]
+    unmatched = {name.casefold(): name for name in known_names if name not in cells}
+    return [unmatched.pop(cell.casefold(), cell) for cell in cells]

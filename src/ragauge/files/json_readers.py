@@ -188,11 +188,11 @@ def _compile_text_reader(parse: Callable[[str], Any]) -> Reader:
 
 def _read_items(readers: Sequence[Reader], data: Sequence[Any]) -> list[Any]:
     values = []
-    for place, (reader, item) in enumerate(zip(readers, data, strict=True)):
+    for position, (reader, item) in enumerate(zip(readers, data, strict=True)):
         try:
             values.append(reader(item))
         except JsonMismatch as error:
-            raise error.within(f"[{place}]") from None
+            raise error.within(f"[{position}]") from None
     return values
 
 
@@ -248,14 +248,18 @@ def _compile_object_reader(kind: Any, strict: bool) -> Reader:
             continue
         keys = form.flattened.get(field.name, [form.key(field.name)])
         entries.append((field, keys, compile_reader(field.kind, strict)))
-    known = {"schema", *(key for _, keys, _ in entries for key in keys), *(form.key(name) for name in form.derived)}
+    known_keys = {
+        "schema",
+        *(key for _, keys, _ in entries for key in keys),
+        *(form.key(name) for name in form.derived),
+    }
 
     def read(data: Any) -> Any:
         if not isinstance(data, dict):
             raise JsonMismatch(f"expected an object, got {quote_json(data)}")
-        unknown = next((key for key in data if key not in known), None) if strict else None
+        unknown = next((key for key in data if key not in known_keys), None) if strict else None
         if unknown is not None:
-            raise JsonMismatch(f"unknown key {quote_json(unknown)}; expected {', '.join(sorted(known))}")
+            raise JsonMismatch(f"unknown key {quote_json(unknown)}; expected {', '.join(sorted(known_keys))}")
         values = {}
         for field, keys, reader in entries:
             if keys[0] in data:

@@ -48,7 +48,7 @@ def json_schema(kind: type[Any]) -> Schema:
             "schema": {"description": "Name and version of this schema.", "const": record_type.schema_field}
         }
         texts: Schema = {"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}]}
-        lead |= {key: {"description": about, **texts} for key, about in record_type.supplied.items()}
+        lead |= {key: {"description": description, **texts} for key, description in record_type.supplied.items()}
         body["properties"] = lead | body["properties"]
         body["required"] = ["schema", *body["required"]]
     return schema | body | ({"$defs": dict(sorted(definitions.items()))} if definitions else {})
@@ -80,9 +80,9 @@ def _object_schema(kind: Any, definitions: dict[str, Schema]) -> Schema:
         described = {"description": inspect.cleandoc(function.__doc__ or "").replace("\n", " ").replace("  ", " ")}
         properties[form.key(name)] = described | _value_schema(returned, definitions)
         required += [] if name in form.optional else [form.key(name)]
-    about = inspect.cleandoc(kind.__doc__ or "").partition("\n\n")[0].replace("\n", " ")
+    description = inspect.cleandoc(kind.__doc__ or "").partition("\n\n")[0].replace("\n", " ")
     required = list(dict.fromkeys(required))  # A derived property may have the key of a field.
-    return {"description": about, "type": "object", "properties": properties, "required": required}
+    return {"description": description, "type": "object", "properties": properties, "required": required}
 
 
 def _flattened_schemas(kind: Any, keys: Sequence[str], definitions: dict[str, Schema]) -> dict[str, Schema]:

@@ -49,23 +49,23 @@ def is_judged_folder(folder: str | Path) -> bool:
 
 def list_judged_folders(folder: str | Path) -> list[str]:
     """Return the folder if `judge` wrote it, else the judged folders in it, sorted by name."""
-    place = Path(folder)
-    if is_judged_folder(place):
+    path = Path(folder)
+    if is_judged_folder(path):
         return [str(folder)]
-    return [str(entry) for entry in sorted(place.iterdir()) if is_judged_folder(entry)] if place.is_dir() else []
+    return [str(entry) for entry in sorted(path.iterdir()) if is_judged_folder(entry)] if path.is_dir() else []
 
 
 def read_judged_manifest(folder: str | Path) -> dict[str, Any]:
     """Read the manifest of a judged folder."""
-    place = str(Path(folder) / MANIFEST_FILE)
-    if not Path(place).is_file():
+    path = str(Path(folder) / MANIFEST_FILE)
+    if not Path(path).is_file():
         raise BadInput("no judge results found", file=str(folder), hint="pass a folder that `ragauge judge` wrote")
-    data = read_json(InputFile(place))
+    data = read_json(InputFile(path))
     schema = data.get("schema") if isinstance(data, Mapping) else None
     if not isinstance(data, dict) or schema not in MANIFEST_SCHEMAS:
-        raise BadInput(f"expected the schema {MANIFEST_SCHEMAS[0]}, got {schema!r}", file=place, hint=HINT)
+        raise BadInput(f"expected the schema {MANIFEST_SCHEMAS[0]}, got {schema!r}", file=path, hint=HINT)
     if not isinstance(data.get("measures"), Mapping):
-        raise BadInput("the measures are missing", file=place, hint=HINT)
+        raise BadInput("the measures are missing", file=path, hint=HINT)
     return data
 
 
@@ -74,102 +74,111 @@ def read_judged_scores(folder: str | Path, canonical: Callable[[str], str] = str
 
     Raise BadInput if the files of the folder contradict each other.
     """
-    about = read_judged_manifest(folder)
-    place = str(Path(folder) / SCORES_FILE)
-    columns: dict[str, dict[str, float]] = {name: {} for name in about["measures"]}
+    manifest = read_judged_manifest(folder)
+    path = str(Path(folder) / SCORES_FILE)
+    columns: dict[str, dict[str, float]] = {name: {} for name in manifest["measures"]}
     unscored: dict[str, dict[str, str]] = {name: {} for name in columns}
-    prints: dict[str, str] = {}
-    for line, row in _read_score_rows(place):
+    fingerprints: dict[str, str] = {}
+    for line, row in _read_score_rows(path):
         name, query = row["measure"], row["query"]
         if name not in columns or query in columns[name]:
-            why = "appears more than once" if name in columns else f"is not in {MANIFEST_FILE}"
-            raise BadInput(f"{name} of `{query}` {why}", file=place, line=line, hint=HINT)
-        if (row["judge"], row["convention"]) != (about.get("judge"), about.get("convention")):
-            raise BadInput(f"another judge or convention than in {MANIFEST_FILE}", file=place, line=line, hint=HINT)
-        lower = str(bool(about["measures"][name].get("lower_is_better"))).lower()
-        if row.get("lower_is_better", lower) != lower:
+            problem = "appears more than once" if name in columns else f"is not in {MANIFEST_FILE}"
+            raise BadInput(f"{name} of `{query}` {problem}", file=path, line=line, hint=HINT)
+        if (row["judge"], row["convention"]) != (manifest.get("judge"), manifest.get("convention")):
+            raise BadInput(f"another judge or convention than in {MANIFEST_FILE}", file=path, line=line, hint=HINT)
+        lower_is_better = str(bool(manifest["measures"][name].get("lower_is_better"))).lower()
+        if row.get("lower_is_better", lower_is_better) != lower_is_better:
+            value = row["lower_is_better"]
             raise BadInput(
-                f"lower_is_better of {name}: expected {lower} as in {MANIFEST_FILE}, got `{row['lower_is_better']}`",
-                file=place,
+                f"lower_is_better of {name}: expected {lower_is_better} as in {MANIFEST_FILE}, got `{value}`",
+                file=path,
                 line=line,
                 hint=HINT,
             )
-        if prints.setdefault(query, row["fingerprint"]) != row["fingerprint"]:
-            raise BadInput(f"`{query}` has another fingerprint above", file=place, line=line, hint=HINT)
-        columns[name][query] = _parse_score(row["value"], place, line)
+        if fingerprints.setdefault(query, row["fingerprint"]) != row["fingerprint"]:
+            raise BadInput(f"`{query}` has another fingerprint above", file=path, line=line, hint=HINT)
+        columns[name][query] = _parse_score(row["value"], path, line)
         if not row["value"]:
             unscored[name][query] = row["reason"] or "no reason recorded"
     queries = list(next(iter(columns.values()), {}))
     for name, column in columns.items():
         if list(column) != queries:
-            raise BadInput(f"{name} has other samples than the first measure", file=place, hint=HINT)
+            raise BadInput(f"{name} has other samples than the first measure", file=path, hint=HINT)
     scores = _build_scores(
-        about, columns, unscored, canonical, {name: fingerprint for name, fingerprint in prints.items() if fingerprint}
+        manifest,
+        columns,
+        unscored,
+        canonical,
+        {name: fingerprint for name, fingerprint in fingerprints.items() if fingerprint},
     )
-    _check_against_manifest(scores, about["measures"], place)
+    _check_against_manifest(scores, manifest["measures"], path)
     return scores
 
 
-def _read_score_rows(place: str) -> list[tuple[int, dict[str, str]]]:
+def _read_score_rows(path: str) -> list[tuple[int, dict[str, str]]]:
     try:
-        with Path(place).open(encoding="utf-8", newline="") as file:
+        with Path(path).open(encoding="utf-8", newline="") as file:
             reader = csv.DictReader(file)
             if tuple(reader.fieldnames or ()) not in KNOWN_SCORES_HEADERS:
-                raise BadInput(f"the columns are not {', '.join(SCORES_FILE_COLUMNS)}", file=place, line=1, hint=HINT)
+                raise BadInput(f"the columns are not {', '.join(SCORES_FILE_COLUMNS)}", file=path, line=1, hint=HINT)
             rows = [(reader.line_num, row) for row in reader]
     except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise BadInput(f"cannot be read ({error})", file=place, hint=HINT) from None
+        raise BadInput(f"cannot be read ({error})", file=path, hint=HINT) from None
     for line, row in rows:
         if None in row or None in row.values():
-            raise BadInput("the number of cells differs from the number of columns", file=place, line=line, hint=HINT)
+            raise BadInput("the number of cells differs from the number of columns", file=path, line=line, hint=HINT)
     return rows
 
 
-def _parse_score(text: str, place: str, line: int) -> float:
+def _parse_score(text: str, path: str, line: int) -> float:
     try:
         value = float(text) if text else math.nan
     except ValueError:
         value = math.inf
     if math.isinf(value) or (text and math.isnan(value)):
-        raise BadInput(f"the value must be a number, got `{text[:40]}`", file=place, line=line)
+        raise BadInput(f"the value must be a number, got `{text[:40]}`", file=path, line=line)
     return value
 
 
 def _build_scores(
-    about: Mapping[str, Any],
+    manifest: Mapping[str, Any],
     columns: Mapping[str, Mapping[str, float]],
     unscored: Mapping[str, Mapping[str, str]],
     canonical: Callable[[str], str],
     fingerprints: Mapping[str, str],
 ) -> Scores:
     values = {name: np.array(list(column.values()), dtype=np.float64) for name, column in columns.items()}
-    known = {name: column[~np.isnan(column)] for name, column in values.items()}
-    means = {name: float(column.mean()) if len(column) else math.nan for name, column in known.items()}
-    lower = (name for name, entry in about["measures"].items() if entry.get("lower_is_better"))
+    known_values = {name: column[~np.isnan(column)] for name, column in values.items()}
+    means = {name: float(column.mean()) if len(column) else math.nan for name, column in known_values.items()}
+    lower_names = (name for name, entry in manifest["measures"].items() if entry.get("lower_is_better"))
     return Scores(
-        run=str(about.get("name") or "answers"),
-        convention=str(about.get("convention") or ""),
+        run=str(manifest.get("name") or "answers"),
+        convention=str(manifest.get("convention") or ""),
         queries=list(next(iter(columns.values()), {})),
         values=MeasureDict(values, canonical),
         means=MeasureDict(means, canonical),
         unscored=MeasureDict(unscored, canonical),
-        lower_is_better=frozenset(lower),
-        judge=str(about.get("judge") or ""),
+        lower_is_better=frozenset(lower_names),
+        judge=str(manifest.get("judge") or ""),
         fingerprints=fingerprints,
     )
 
 
-def _check_against_manifest(scores: Scores, measures: Mapping[str, Any], place: str) -> None:
+def _check_against_manifest(scores: Scores, measures: Mapping[str, Any], path: str) -> None:
     """Raise BadInput if count or mean of a measure differ from those in the manifest."""
     for name, stored in measures.items():
         n, mean = stored.get("n"), stored.get("mean")
-        mine = None if math.isnan(scores.means[name]) else scores.means[name]
-        same = mine is None if mean is None else mine is not None and math.isclose(mine, mean, abs_tol=1e-9)
-        if n != scores.n[name] or not same:
+        computed_mean = None if math.isnan(scores.means[name]) else scores.means[name]
+        is_same_mean = (
+            computed_mean is None
+            if mean is None
+            else computed_mean is not None and math.isclose(computed_mean, mean, abs_tol=1e-9)
+        )
+        if n != scores.n[name] or not is_same_mean:
             raise BadInput(
-                f"{name} is {json.dumps(mine)} over {scores.n[name]} here, and {json.dumps(mean)} over {n} in "
+                f"{name} is {json.dumps(computed_mean)} over {scores.n[name]} here, and {json.dumps(mean)} over {n} in "
                 f"{MANIFEST_FILE}",
-                file=place,
+                file=path,
                 hint=HINT,
             )
 
@@ -179,8 +188,8 @@ def read_judged_samples(folder: str | Path) -> list[Sample]:
 
     Scores can be used without samples.
     """
-    place = Path(folder) / SAMPLES_FILE
-    return read_samples(str(place)) if place.is_file() else []
+    path = Path(folder) / SAMPLES_FILE
+    return read_samples(str(path)) if path.is_file() else []
 
 
 def read_sample_tags(folder: str | Path) -> dict[str, dict[str, str]]:

@@ -62,9 +62,9 @@ def read_found_neighbours(source: Any, name: str) -> Run:
         ids = np.array([["-1" if neighbour is None else str(neighbour) for neighbour in row] for row in ids.tolist()])
     if ids.dtype.kind == "U":
         # Replace the ids by numbers, so that "-1" is dropped like the -1 of a store.
-        known, places = np.unique(ids, return_inverse=True)
-        places = np.where(ids == "-1", -1, places.reshape(ids.shape))
-        return _with_document_ids(run_from_arrays(places, _rank_scores(ids.shape)), known, name)
+        unique_ids, positions = np.unique(ids, return_inverse=True)
+        positions = np.where(ids == "-1", -1, positions.reshape(ids.shape))
+        return _with_document_ids(run_from_arrays(positions, _rank_scores(ids.shape)), unique_ids, name)
     return run_from_arrays(ids, _rank_scores(ids.shape), name=name)
 
 

@@ -127,27 +127,27 @@ def write_parquet(table: pl.DataFrame, out: IO[bytes]) -> None:
     buffer = io.BytesIO()
     table.write_parquet(buffer, metadata={CHECKSUM_KEY: BLANK_CHECKSUM.decode()})
     data = buffer.getbuffer()
-    at = bytes(data[-MAX_FOOTER_BYTES:]).rfind(BLANK_CHECKSUM) + max(0, len(data) - MAX_FOOTER_BYTES)
-    data[at : at + len(BLANK_CHECKSUM)] = _compute_checksum(buffer, at)
+    position = bytes(data[-MAX_FOOTER_BYTES:]).rfind(BLANK_CHECKSUM) + max(0, len(data) - MAX_FOOTER_BYTES)
+    data[position : position + len(BLANK_CHECKSUM)] = _compute_checksum(buffer, position)
     out.write(data)
 
 
-def _compute_checksum(file: IO[bytes], at: int) -> bytes:
+def _compute_checksum(file: IO[bytes], position: int) -> bytes:
     """Compute the checksum of a file.
 
-    `at` is the position of the checksum, which counts as the placeholder.
+    `position` is the position of the checksum, which counts as the placeholder.
     """
-    hashed = hashlib.blake2b(digest_size=len(BLANK_CHECKSUM) // 2)
+    checksum = hashlib.blake2b(digest_size=len(BLANK_CHECKSUM) // 2)
     file.seek(0)
-    left = at
-    while left and (block := file.read(min(HASH_BLOCK_BYTES, left))):
-        hashed.update(block)
-        left -= len(block)
-    hashed.update(BLANK_CHECKSUM)
-    file.seek(at + len(BLANK_CHECKSUM))
+    remaining = position
+    while remaining and (block := file.read(min(HASH_BLOCK_BYTES, remaining))):
+        checksum.update(block)
+        remaining -= len(block)
+    checksum.update(BLANK_CHECKSUM)
+    file.seek(position + len(BLANK_CHECKSUM))
     while block := file.read(HASH_BLOCK_BYTES):
-        hashed.update(block)
-    return hashed.hexdigest().encode()
+        checksum.update(block)
+    return checksum.hexdigest().encode()
 
 
 def _check_checksum(file: IO[bytes], footer: bytes, begin: int, source: str | Path | bytes) -> None:
@@ -158,8 +158,8 @@ def _check_checksum(file: IO[bytes], footer: bytes, begin: int, source: str | Pa
     match = re.search(re.escape(CHECKSUM_KEY.encode()) + rb"\x18\x20([0-9a-f]{32})", footer)
     if match is None:
         return
-    about = None if isinstance(source, bytes) else os.fstat(file.fileno())
-    key = None if about is None else (about.st_dev, about.st_ino, about.st_size, about.st_mtime_ns)
+    status = None if isinstance(source, bytes) else os.fstat(file.fileno())
+    key = None if status is None else (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)
     if key in _VERIFIED_FILES:
         return
     if _compute_checksum(file, begin + match.start(1)) != match[1]:
@@ -179,13 +179,16 @@ def _check_footer(footer: Any, file: IO[bytes], end: int) -> None:
         raise _CorruptParquet("the numbers of rows do not add up")
     for group in groups:
         for column in _list_field(group, 1):
-            about = column.get(3) if isinstance(column, dict) else None
-            if not isinstance(about, dict):
+            column_metadata = column.get(3) if isinstance(column, dict) else None
+            if not isinstance(column_metadata, dict):
                 raise _CorruptParquet("a column has no description")
-            values, size = _count_field(about, 5, "values of a column"), _count_field(about, 7, "bytes of a column")
-            begin = _count_field(about, 9, "first byte of a column")
-            if about.get(11):
-                begin = min(begin, _count_field(about, 11, "first byte of a dictionary"))
+            values, size = (
+                _count_field(column_metadata, 5, "values of a column"),
+                _count_field(column_metadata, 7, "bytes of a column"),
+            )
+            begin = _count_field(column_metadata, 9, "first byte of a column")
+            if column_metadata.get(11):
+                begin = min(begin, _count_field(column_metadata, 11, "first byte of a dictionary"))
             if values and (begin < len(PARQUET_MAGIC) or begin + size > end):
                 raise _CorruptParquet("a column is outside of the file")
             _check_pages(file, begin, end, values)
@@ -193,8 +196,8 @@ def _check_footer(footer: Any, file: IO[bytes], end: int) -> None:
 
 def _check_pages(file: IO[bytes], begin: int, end: int, values: int) -> None:
     """Walk the pages of a column from header to header until its values are complete."""
-    seen = 0
-    while seen < values:
+    n_read = 0
+    while n_read < values:
         header, length = _read_page_header(file, begin, end)
         size = _count_field(header, 3, "bytes of a page")
         _count_field(header, 2, "bytes of a page")
@@ -202,11 +205,11 @@ def _check_pages(file: IO[bytes], begin: int, end: int, values: int) -> None:
             page = header.get(part)
             if page is not None:
                 number = _count_field(page, 1, "values of a page")
-                seen += number if part != 7 else 0
+                n_read += number if part != 7 else 0
                 for detail in (2, 3, 5, 6) if part == 8 else ():
                     _count_field(page, detail, "sizes of a page")
         begin += length + size
-        if begin > end or seen > values:
+        if begin > end or n_read > values:
             raise _CorruptParquet("the pages of a column do not fit")
         if not length + size:
             raise _CorruptParquet("a page is empty")

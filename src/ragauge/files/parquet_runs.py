@@ -72,10 +72,10 @@ class RowGroup(NamedTuple):
         with _wrap_read_errors(self.path):
             return select_run_columns(self._scan_rows(), self.label).lazy().select("query").collect()["query"]
 
-    def cut(self, at: int) -> tuple[RowGroup, RowGroup]:
-        """Split into the first `at` rows and the rest."""
-        left = self.height - at
-        return self._replace(rows=at), self._replace(begin=self.begin + at, rows=left)
+    def cut(self, n_first: int) -> tuple[RowGroup, RowGroup]:
+        """Split into the first `n_first` rows and the rest."""
+        remaining = self.height - n_first
+        return self._replace(rows=n_first), self._replace(begin=self.begin + n_first, rows=remaining)
 
     @property
     def height(self) -> int:
@@ -115,18 +115,18 @@ class ParquetRun:
         part: list[RowGroup] = []
         size = 0.0
         for piece in self.pieces:
-            rest = piece
+            remaining = piece
             if size >= GROUPS_PER_PART and (
-                last := next((candidate for candidate in reversed(part) if candidate.height), None)
+                last_group := next((candidate for candidate in reversed(part) if candidate.height), None)
             ):
-                goes_on = _count_continued_rows(last.cut(last.height - 1)[1].queries()[0], piece)
-                own, rest = piece.cut(goes_on)
-                part += [own] if goes_on else []
-                if not rest.height:
+                n_continued = _count_continued_rows(last_group.cut(last_group.height - 1)[1].queries()[0], piece)
+                continued, remaining = piece.cut(n_continued)
+                part += [continued] if n_continued else []
+                if not remaining.height:
                     continue
                 yield self._make_part(part)
                 part, size = [], 0.0
-            part.append(rest)
+            part.append(remaining)
             size += piece.share
         if part:
             yield self._make_part(part)
@@ -141,13 +141,13 @@ def open_parquet_run(path: str) -> ParquetRun:
 
     Files are read in the order of their names.
     """
-    place = Path(path)
-    if not place.is_dir():
-        return ParquetRun(InputFile(path).stem, _split_into_row_groups(place, ()))
+    location = Path(path)
+    if not location.is_dir():
+        return ParquetRun(InputFile(path).stem, _split_into_row_groups(location, ()))
     pieces = [
         piece
-        for file in _find_parquet_files(place)
-        for piece in _split_into_row_groups(file, _partition_values(file.relative_to(place)))
+        for file in _find_parquet_files(location)
+        for piece in _split_into_row_groups(file, _partition_values(file.relative_to(location)))
     ]
     _check_same_order_column(path, pieces)
     return ParquetRun(InputFile(path).stem, pieces)
@@ -163,13 +163,13 @@ def is_multi_file_run(folder: Path) -> bool:
 
 
 def _find_parquet_files(folder: Path) -> Iterator[Path]:
-    own = ("run.parquet", "repeats.parquet", "timings.parquet", "judgments.parquet", "queries.parquet")
+    own_names = ("run.parquet", "repeats.parquet", "timings.parquet", "judgments.parquet", "queries.parquet")
     for entry in sorted(folder.iterdir()):
         if entry.name.startswith(("_", ".")):  # metadata files of writers
             continue
         if entry.is_dir() and "=" in entry.name:
             yield from _find_parquet_files(entry)
-        elif entry.suffix == ".parquet" and entry.name not in own:
+        elif entry.suffix == ".parquet" and entry.name not in own_names:
             yield entry
 
 
@@ -191,7 +191,7 @@ def _check_same_order_column(path: str, pieces: Sequence[RowGroup]) -> None:
     first: tuple[str, str] | None = None
     for file in dict.fromkeys(piece.path for piece in pieces):
         names = read_header(InputFile(file), "parquet")
-        kind = next((kind for kind, known in ORDER_COLUMNS.items() if find_column(names, known) is not None), "")
+        kind = next((kind for kind, aliases in ORDER_COLUMNS.items() if find_column(names, aliases) is not None), "")
         if first is not None and kind and kind != first[0]:
             raise BadInput(
                 f"has {kind}s, and {first[1]} has {first[0]}s",
@@ -221,15 +221,15 @@ def _count_rows(path: str) -> int:
 
 def _count_continued_rows(query: str, piece: RowGroup) -> int:
     """Count the leading rows of a row group that belong to a query."""
-    few = FIRST_ROWS_READ
+    n_rows = FIRST_ROWS_READ
     while True:
-        first, rest = piece.cut(min(few, piece.height))
-        other = first.queries().ne_missing(query)
-        if other.any():
-            return int(other.arg_max() or 0)
-        if not rest.height:
+        first, remaining = piece.cut(min(n_rows, piece.height))
+        is_other_query = first.queries().ne_missing(query)
+        if is_other_query.any():
+            return int(is_other_query.arg_max() or 0)
+        if not remaining.height:
             return piece.height
-        few *= 16
+        n_rows *= 16
 
 
 def _wrap_read_errors(path: str) -> AbstractContextManager[None]:

@@ -70,9 +70,9 @@ def read_judgments(value: Any, *, format: str | None = None, split: str | None =
         read = json_files.read_rig if kind == "rig" else json_files.read_json_judgments
         return in_memory.check_grades(read(source))
     judgments = in_memory.check_grades(in_memory.judgments_from_table(_parse_judgment_rows(source, kind), source.label))
-    beside = Path(source.path).with_name("targets.json")
-    has_targets = Path(source.path).name == "judgments.parquet" and beside.exists()
-    return judgments.with_targets(read_targets(beside)) if has_targets else judgments
+    targets_path = Path(source.path).with_name("targets.json")
+    has_targets = Path(source.path).name == "judgments.parquet" and targets_path.exists()
+    return judgments.with_targets(read_targets(targets_path)) if has_targets else judgments
 
 
 def read_judgment_rows(path: str | Path, *, format: str | None = None, split: str | None = None) -> pl.DataFrame:
@@ -158,15 +158,15 @@ def _find_run_path(folder: Path) -> str:
         return str(folder / "run.parquet")
     if is_multi_file_run(folder):
         return str(folder)
-    inside = sorted(path.parent.name for path in folder.glob("*/run.parquet"))
+    run_names = sorted(path.parent.name for path in folder.glob("*/run.parquet"))
     unfinished = (folder / "journal.jsonl").exists()
     raise BadInput(
         "the run in this folder is not finished" if unfinished else "no run is in this folder",
         file=str(folder),
         hint="run the same command again to resume"
         if unfinished
-        else f"there are runs in {', '.join(str(folder / name) for name in inside)}"
-        if inside
+        else f"there are runs in {', '.join(str(folder / name) for name in run_names)}"
+        if run_names
         else "a run folder has manifest.json and run.parquet; or it has the Parquet files of one run",
     )
 

@@ -94,7 +94,7 @@ def sample_from_row(row: Mapping[str, Any], number: int, *, cells: bool = False)
     >>> one.id, one.question, one.answer, one.contexts, one.reference
     ('7', 'When?', 'In 1887.', ('It was 1887.',), None)
     """
-    values, rest = _group_by_field({name: _array_to_list(value) for name, value in row.items()})
+    values, extra_values = _group_by_field({name: _array_to_list(value) for name, value in row.items()})
     if len(set(values) & set(SAMPLE_PARTS)) < 2 and not isinstance(values.get("question"), list):
         names = ", ".join(str(name) for name in row) or "nothing"
         raise BadInput(
@@ -123,7 +123,10 @@ def sample_from_row(row: Mapping[str, Any], number: int, *, cells: bool = False)
         ids or (() if chunks is None else chunks.ids),
         history,
         _parse_labels(values["labels"], cells=cells) if "labels" in values else {},
-        {**_extra_fields(rest, cells=cells), **_parse_mapping(values.get("metadata", {}), "metadata", cells=cells)},
+        {
+            **_extra_fields(extra_values, cells=cells),
+            **_parse_mapping(values.get("metadata", {}), "metadata", cells=cells),
+        },
     )
 
 
@@ -135,8 +138,8 @@ def _group_by_field(row: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, A
     keys = {name: _normalise_field_name(name) for name in row}
     deepeval = any(key in DEEPEVAL_FIELDS for key in keys.values())
     values: dict[str, Any] = {}
-    named: dict[str, str] = {}
-    rest: dict[str, Any] = {}
+    name_by_field: dict[str, str] = {}
+    extra_values: dict[str, Any] = {}
     for name, value in row.items():
         key = keys[name]
         field = (
@@ -145,22 +148,24 @@ def _group_by_field(row: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, A
         if _is_missing(value):
             continue
         if field is None:
-            rest[str(name)] = value
+            extra_values[str(name)] = value
         elif field in values and values[field] != value:
             raise BadInput(
-                f"`{named[field]}` and `{name}` have different values for the {field}", hint="remove one of them"
+                f"`{name_by_field[field]}` and `{name}` have different values for the {field}",
+                hint="remove one of them",
             )
         else:
-            values[field], named[field] = value, str(name)
-    if "label" in named.values() and "labels" in values:
+            values[field], name_by_field[field] = value, str(name)
+    if "label" in name_by_field.values() and "labels" in values:
         values["labels"] = {"faithfulness": values["labels"]}
-    return values, rest
+    return values, extra_values
 
 
-def _extra_fields(rest: Mapping[str, Any], *, cells: bool) -> dict[str, Any]:
+def _extra_fields(extra_values: Mapping[str, Any], *, cells: bool) -> dict[str, Any]:
     """Return values that are not fields of a Sample; lists of ragas are parsed."""
     return {
-        name: _list_from_cell(value, cells=cells) if name in RAGAS_FIELDS else value for name, value in rest.items()
+        name: _list_from_cell(value, cells=cells) if name in RAGAS_FIELDS else value
+        for name, value in extra_values.items()
     }
 
 
@@ -200,15 +205,15 @@ def _parse_reference(value: Any, *, cells: bool) -> str:
 
     Older versions of ragas have a list, which must have one item.
     """
-    listed = value
+    references = value
     if cells:
         with suppress(BadInput):  # a text may begin and end with brackets
-            listed = _list_from_cell(value, cells=cells)
-    if not isinstance(listed, list) or not all(isinstance(item, str) for item in listed):
+            references = _list_from_cell(value, cells=cells)
+    if not isinstance(references, list) or not all(isinstance(item, str) for item in references):
         return _parse_text(value, "reference")
-    if len(listed) != 1:
-        raise BadInput(f"expected one reference, got {len(listed)}", hint="give one `reference` per sample")
-    return _parse_text(listed[0], "reference")
+    if len(references) != 1:
+        raise BadInput(f"expected one reference, got {len(references)}", hint="give one `reference` per sample")
+    return _parse_text(references[0], "reference")
 
 
 def parse_contexts(value: Any, *, cells: bool = False) -> ParsedContexts:
@@ -217,24 +222,24 @@ def parse_contexts(value: Any, *, cells: bool = False) -> ParsedContexts:
     >>> parse_contexts([{"page_content": "It was 1887.", "id": "d1"}])
     ParsedContexts(texts=('It was 1887.',), ids=('d1',))
     """
-    listed = _list_from_cell(value, cells=cells)
-    if isinstance(listed, str):
-        listed = [listed]
-    if not isinstance(listed, list | tuple):
+    chunks = _list_from_cell(value, cells=cells)
+    if isinstance(chunks, str):
+        chunks = [chunks]
+    if not isinstance(chunks, list | tuple):
         raise BadInput(f"the contexts must be a list of texts, got {_quote_value(value)}")
-    pairs = [_parse_chunk(chunk, place) for place, chunk in enumerate(listed, 1)]
+    pairs = [_parse_chunk(chunk, number) for number, chunk in enumerate(chunks, 1)]
     ids = tuple(name for _, name in pairs if name is not None)
     return ParsedContexts(tuple(text for text, _ in pairs), ids if len(ids) == len(pairs) else ())
 
 
-def _parse_chunk(chunk: Any, place: int) -> tuple[str, str | None]:
+def _parse_chunk(chunk: Any, number: int) -> tuple[str, str | None]:
     if isinstance(chunk, str):
         return chunk, None
     fields = chunk if isinstance(chunk, Mapping) else _object_attributes(chunk)
     text = next((fields[name] for name in CONTEXT_TEXT_FIELDS if isinstance(fields.get(name), str)), None)
     if text is None:
         raise BadInput(
-            f"context {place} must be a text, got {_quote_value(chunk)}",
+            f"context {number} must be a text, got {_quote_value(chunk)}",
             hint=f"use a text or an object with {', '.join(CONTEXT_TEXT_FIELDS)}",
         )
     name = next((fields[key] for key in CONTEXT_ID_FIELDS if fields.get(key) is not None), None)
@@ -262,10 +267,10 @@ def _parse_conversation(value: Any) -> tuple[str, tuple[str, ...], str | None]:
 
 
 def _parse_turns(value: Any) -> tuple[str, ...]:
-    listed = [value] if isinstance(value, str) else value
-    if not isinstance(listed, list | tuple):
+    items = [value] if isinstance(value, str) else value
+    if not isinstance(items, list | tuple):
         raise BadInput(f"the history must be a list of turns, got {_quote_value(value)}")
-    return tuple(_format_turn(*_parse_turn(turn)) for turn in listed)
+    return tuple(_format_turn(*_parse_turn(turn)) for turn in items)
 
 
 def _parse_turn(turn: Any) -> tuple[str, str]:
@@ -310,10 +315,10 @@ def _parse_mapping(value: Any, noun: str, *, cells: bool) -> Mapping[str, Any]:
 
 
 def _parse_list(value: Any, noun: str, *, cells: bool) -> list[Any]:
-    listed = _list_from_cell(value, cells=cells)
-    if not isinstance(listed, list | tuple):
+    items = _list_from_cell(value, cells=cells)
+    if not isinstance(items, list | tuple):
         raise BadInput(f"{noun} must be a list, got {_quote_value(value)}")
-    return list(listed)
+    return list(items)
 
 
 def _list_from_cell(value: Any, *, cells: bool) -> Any:
@@ -326,16 +331,16 @@ def _parse_cell_literal(text: str, begin: str, end: str) -> Any:
 
     Return any other text unchanged.
     """
-    bare = text.strip()
+    literal = text.strip()
     # Spreadsheets truncate long cells. A truncated list must raise an error instead of being read as a text.
-    if not (bare.startswith(begin) and (bare.endswith(end) or re.match(r"[\[{]\s*['\"{]", bare))):
+    if not (literal.startswith(begin) and (literal.endswith(end) or re.match(r"[\[{]\s*['\"{]", literal))):
         return text
     try:
-        return parse_json(bare)
+        return parse_json(literal)
     except ValueError:
         pass
     try:
-        return ast.literal_eval(bare)
+        return ast.literal_eval(literal)
     except (ValueError, SyntaxError, MemoryError, RecursionError):
         hint = "a cell holds a JSON list; a single text that looks like one goes in a list of one"
         raise BadInput(f"{_quote_value(text)} cannot be read as JSON", hint=hint) from None

@@ -53,7 +53,7 @@ def read_samples(path: str) -> list[Sample]:
     else:
         table = read_rows(source, kind)
         cells = {name: table.columns[name] for name in table.names}
-        rows = ((table.places[at], {name: column[at] for name, column in cells.items()}) for at in range(len(table)))
+        rows = ((table.places[i], {name: column[i] for name, column in cells.items()}) for i in range(len(table)))
     return _build_samples(
         rows, source.label, in_lines=kind not in ("json", "parquet"), cells=kind not in ("json", "jsonl")
     )
@@ -65,10 +65,10 @@ def samples_name(path: str | Path) -> str:
     >>> samples_name("runs/answers.v1.jsonl.gz"), samples_name("answers.v2")
     ('answers.v1', 'answers.v2')
     """
-    place = Path(path)
-    if place.is_dir():
-        return place.resolve().name
-    name = place.name
+    location = Path(path)
+    if location.is_dir():
+        return location.resolve().name
+    name = location.name
     for endings in ((".gz", ".zst"), tuple(SAMPLE_FILE_FORMATS)):
         ending = next((suffix for suffix in endings if name.lower().endswith(suffix)), "")
         name = name[: len(name) - len(ending)]
@@ -133,8 +133,8 @@ def _iterate_json_rows(data: Any, label: str) -> Iterator[Any]:
         raise BadInput("expected a list of samples", file=label or None)
     for name in SAMPLE_LIST_FIELDS:
         # DeepEval writes both lists and leaves one of them empty.
-        alone = data.get(name) or not any(data.get(other) for other in SAMPLE_LIST_FIELDS)
-        if isinstance(data.get(name), list) and alone and not is_sample_header(list(data)):
+        is_only_list = data.get(name) or not any(data.get(field_name) for field_name in SAMPLE_LIST_FIELDS)
+        if isinstance(data.get(name), list) and is_only_list and not is_sample_header(list(data)):
             yield from data[name]
             return
     columns = {name: value for name, value in data.items() if isinstance(value, list)}
@@ -151,15 +151,15 @@ def _iterate_json_rows(data: Any, label: str) -> Iterator[Any]:
 def _build_samples(rows: Iterable[tuple[int, Any]], label: str, *, in_lines: bool, cells: bool) -> list[Sample]:
     """Build samples from rows; errors name the line or the sample."""
     samples: dict[str, Sample] = {}
-    for place, row in rows:
+    for number, row in rows:
         try:
-            sample = row if isinstance(row, Sample) else sample_from_row(_to_row(row), place, cells=cells)
+            sample = row if isinstance(row, Sample) else sample_from_row(_to_row(row), number, cells=cells)
             _check_sample_id(sample.id)
             if sample.id in samples:
                 raise BadInput(f"the id `{sample.id}` appears more than once", hint="give each sample a unique id")
         except BadInput as error:
-            message = error.message if in_lines else f"sample {place}: {error.message}"
-            raise BadInput(message, file=label or None, line=place if in_lines else None, hint=error.hint) from None
+            message = error.message if in_lines else f"sample {number}: {error.message}"
+            raise BadInput(message, file=label or None, line=number if in_lines else None, hint=error.hint) from None
         samples[sample.id] = sample
     if not samples:
         raise BadInput("no samples found", file=label or None)
@@ -218,16 +218,16 @@ def samples_from(source: Any) -> list[Sample]:
     if isinstance(source, Mapping):
         return _build_samples(enumerate(_iterate_json_rows(source, ""), 1), "", in_lines=False, cells=False)
     for name in SAMPLE_LIST_FIELDS[:3]:
-        inside = getattr(source, name, None)
-        if isinstance(inside, Sequence) and inside:
-            return samples_from(list(inside))
-    single = isinstance(source, Sample) or callable(getattr(source, "model_dump", None))
-    if not single and not isinstance(source, Iterable):
+        nested = getattr(source, name, None)
+        if isinstance(nested, Sequence) and nested:
+            return samples_from(list(nested))
+    is_single = isinstance(source, Sample) or callable(getattr(source, "model_dump", None))
+    if not is_single and not isinstance(source, Iterable):
         raise BadInput(
             f"samples cannot be read from {type(source).__name__}",
             hint="pass a path, a list of mappings, a frame, ragas, DeepEval",
         )
-    return _build_samples(enumerate([source] if single else source, 1), "", in_lines=False, cells=False)
+    return _build_samples(enumerate([source] if is_single else source, 1), "", in_lines=False, cells=False)
 
 
 def write_samples(samples: Iterable[Sample], path: str, form: str = "ragauge") -> None:
@@ -299,17 +299,17 @@ def _to_ragas_row(sample: Sample) -> dict[str, Any]:
 
     It ignores unknown fields.
     """
-    own = {name: value for name, value in sample.metadata.items() if name in RAGAS_FIELDS}
-    rest = {name: value for name, value in sample.metadata.items() if name not in own}
+    ragas_fields = {name: value for name, value in sample.metadata.items() if name in RAGAS_FIELDS}
+    other_metadata = {name: value for name, value in sample.metadata.items() if name not in ragas_fields}
     return _drop_none_values(
         ("id", sample.id),
         ("user_input", sample.question),
         ("response", sample.answer),
         ("retrieved_contexts", sample.contexts),
         ("reference", sample.reference),
-        *own.items(),
+        *ragas_fields.items(),
         *_optional_fields(sample, "retrieved_context_ids"),
-        ("metadata", rest or None),
+        ("metadata", other_metadata or None),
     )
 
 
@@ -318,7 +318,7 @@ def _to_deepeval_row(sample: Sample) -> dict[str, Any]:
 
     DeepEval requires `actual_output` even if there is no answer.
     """
-    rest = {name: value for name, value in sample.metadata.items() if name != "context"}
+    other_metadata = {name: value for name, value in sample.metadata.items() if name != "context"}
     row = _drop_none_values(
         ("name", sample.id),
         ("input", sample.question),
@@ -326,7 +326,7 @@ def _to_deepeval_row(sample: Sample) -> dict[str, Any]:
         ("retrieval_context", sample.contexts),
         ("context", sample.metadata.get("context")),
         *_optional_fields(sample, "context_ids"),
-        ("additional_metadata", rest or None),
+        ("additional_metadata", other_metadata or None),
     )
     return {**row, "actual_output": sample.answer}
 

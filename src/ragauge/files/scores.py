@@ -95,46 +95,48 @@ def _scores_by_system(rows: TableRows, query: str, name: str) -> ScoresBySystem:
     system, seed = find_column(rows.names, SYSTEM_NAME_COLUMNS), find_column(rows.names, TRIAL_COLUMNS)
     measure, value = find_column(rows.names, MEASURE_COLUMNS), find_column(rows.names, VALUE_COLUMNS)
     columns = [] if measure and value else _measure_columns(rows)
-    judge, convention, prints = (
+    judge, convention, fingerprint_cells = (
         _join_text_columns(rows, names) for names in (JUDGE_COLUMNS, CONVENTION_COLUMNS, FINGERPRINT_COLUMNS)
     )
-    seen: dict[tuple[str, str], dict[str, str]] = {}
-    known: dict[tuple[str, str], dict[str, dict[str, float]]] = {}
+    fingerprints_by_trial: dict[tuple[str, str], dict[str, str]] = {}
+    values_by_trial: dict[tuple[str, str], dict[str, dict[str, float]]] = {}
     origins: dict[tuple[str, str], tuple[str, str]] = {}
     directions = _read_directions(rows, measure)
-    for at in range(len(rows)):
-        line = rows.line(at)
-        query_id = rows.id(query, at, "query")
-        place = (rows.id(system, at, "system") if system else name, rows.id(seed, at, seed.lower()) if seed else "")
-        cells = {column: rows.columns[column][at] for column in columns}
+    for i in range(len(rows)):
+        line = rows.line(i)
+        query_id = rows.id(query, i, "query")
+        trial = (rows.id(system, i, "system") if system else name, rows.id(seed, i, seed.lower()) if seed else "")
+        cells = {column: rows.columns[column][i] for column in columns}
         if measure and value:
-            cells = {rows.id(measure, at, "measure"): rows.columns[value][at]}
-        if prints[at]:
-            seen.setdefault(place, {}).setdefault(query_id, prints[at])
-        mine = known.setdefault(place, {})
+            cells = {rows.id(measure, i, "measure"): rows.columns[value][i]}
+        if fingerprint_cells[i]:
+            fingerprints_by_trial.setdefault(trial, {}).setdefault(query_id, fingerprint_cells[i])
+        trial_values = values_by_trial.setdefault(trial, {})
         for column, cell in cells.items():
-            values = mine.setdefault(column, {})
+            values = trial_values.setdefault(column, {})
             if query_id in values:
                 raise BadInput(
-                    f"{column} of query `{query_id}` of {place[0]} appears more than once", file=rows.label, line=line
+                    f"{column} of query `{query_id}` of {trial[0]} appears more than once", file=rows.label, line=line
                 )
             values[query_id] = _parse_score_cell(cell, column, rows.label, line)
         if any(cell is not None for cell in cells.values()):
-            origin = (judge[at], convention[at])
-            for noun, first, here in zip(
-                ("judge", "convention"), origins.setdefault(place, origin), origin, strict=True
+            origin = (judge[i], convention[i])
+            for noun, first, current in zip(
+                ("judge", "convention"), origins.setdefault(trial, origin), origin, strict=True
             ):
-                if first != here:
+                if first != current:
                     raise BadInput(
-                        f"the {noun} of {place[0]} is {_quote_text(first)} above and {_quote_text(here)} here",
+                        f"the {noun} of {trial[0]} is {_quote_text(first)} above and {_quote_text(current)} here",
                         file=rows.label,
                         line=line,
                         hint=f"keep the rows of one {noun}, or name a system per {noun}",
                     )
     result: dict[str, dict[str, Scores]] = {}
-    for (system_name, label), by_measure in known.items():
+    for (system_name, label), by_measure in values_by_trial.items():
         scores = _build_table_scores(system_name, by_measure, *origins.get((system_name, label), ("", "")), directions)
-        result.setdefault(system_name, {})[label] = replace(scores, fingerprints=seen.get((system_name, label), {}))
+        result.setdefault(system_name, {})[label] = replace(
+            scores, fingerprints=fingerprints_by_trial.get((system_name, label), {})
+        )
     return {system: next(iter(seeds.values())) if len(seeds) == 1 else seeds for system, seeds in result.items()}
 
 
@@ -171,22 +173,22 @@ def _read_directions(rows: TableRows, measure: str | None) -> dict[str, bool]:
             hint="use `--lower-is-better MEASURE`, or write the columns query, measure, value, lower_is_better",
         )
     directions: dict[str, bool] = {}
-    for at, cell in enumerate(rows.columns[column]):
+    for i, cell in enumerate(rows.columns[column]):
         if cell is None:
             continue
         stated = DIRECTION_VALUES.get(str(cell).strip().lower())
-        name = rows.id(measure, at, "measure")
+        name = rows.id(measure, i, "measure")
         if stated is None:
             raise BadInput(
                 f"{column} of {name}: expected true or false, got `{str(cell)[:40]}`",
                 file=rows.label,
-                line=rows.line(at),
+                line=rows.line(i),
             )
         if directions.setdefault(name, stated) != stated:
             raise BadInput(
                 f"{column} of {name} is {str(stated).lower()} here and {str(not stated).lower()} above",
                 file=rows.label,
-                line=rows.line(at),
+                line=rows.line(i),
                 hint="state one direction per measure",
             )
     return directions
@@ -195,16 +197,16 @@ def _read_directions(rows: TableRows, measure: str | None) -> dict[str, bool]:
 def _join_text_columns(rows: TableRows, names: tuple[str, ...]) -> list[str]:
     """Join the texts of several columns per row; empty if the table has none of them."""
     columns = [rows.columns[column] for column in (find_column(rows.names, [name]) for name in names) if column]
-    return [" ".join(str(cells[at]) for cells in columns if cells[at] is not None) for at in range(len(rows))]
+    return [" ".join(str(cells[i]) for cells in columns if cells[i] is not None) for i in range(len(rows))]
 
 
 def _read_query_tags(rows: TableRows, query: str) -> dict[str, dict[str, str]]:
     tags: dict[str, dict[str, str]] = {}
     for tag in TAG_COLUMNS:
         column = find_column(rows.names, [tag])
-        for at, cell in enumerate(rows.columns[column] if column else ()):
+        for i, cell in enumerate(rows.columns[column] if column else ()):
             if cell is not None:
-                tags.setdefault(rows.id(query, at, "query"), {})[tag.removeprefix("query_")] = str(cell)
+                tags.setdefault(rows.id(query, i, "query"), {})[tag.removeprefix("query_")] = str(cell)
     return tags
 
 

@@ -195,10 +195,10 @@ def _from_any_record_data(data: Any, source: str) -> Any:
 
 def read_schema_name(path: str | Path) -> str:
     """Return the schema name at the start of a JSON file of ragauge, without its version; empty for another file."""
-    place = Path(path)
-    if not place.is_file():
+    location = Path(path)
+    if not location.is_file():
         return ""
-    with place.open("rb") as file:
+    with location.open("rb") as file:
         match = _SCHEMA_PATTERN.match(file.read(SCHEMA_PROBE_BYTES))
     return "" if match is None else match[1].decode().partition("/")[0]
 
@@ -209,16 +209,16 @@ def detect_schema(path: str | Path) -> str | None:
     return name if name in RESULT_MODULES else None
 
 
-def settings_from(kind: type[T], how: Mapping[str, Any]) -> T:
+def settings_from(kind: type[T], settings: Mapping[str, Any]) -> T:
     """Build settings from keyword arguments; None selects the default.
 
     Raise UnknownName for an unknown name.
     """
-    known = list(getattr(kind, "__dataclass_fields__", ()))
-    for name in how:
-        if name not in known:
-            raise UnknownName("setting", name, known, hint=f"choose one of {', '.join(known)}")
-    return kind(**{name: value for name, value in how.items() if value is not None})
+    known_names = list(getattr(kind, "__dataclass_fields__", ()))
+    for name in settings:
+        if name not in known_names:
+            raise UnknownName("setting", name, known_names, hint=f"choose one of {', '.join(known_names)}")
+    return kind(**{name: value for name, value in settings.items() if value is not None})
 
 
 def read_toml(path: str) -> dict[str, Any]:
@@ -243,8 +243,8 @@ def read_settings(path: str, kinds: Mapping[str, tuple[type, ...]]) -> dict[str,
         if key not in kinds:
             raise UnknownName(f"setting in {path}", key, kinds, hint=f"choose one of {', '.join(kinds)}")
         if not isinstance(value, kinds[key]) or (isinstance(value, bool) and bool not in kinds[key]):
-            wanted = " or ".join(kind.__name__ for kind in kinds[key])
-            raise BadInput(f"`{key}` must be {wanted}, got {value!r}", file=path)
+            expected = " or ".join(kind.__name__ for kind in kinds[key])
+            raise BadInput(f"`{key}` must be {expected}, got {value!r}", file=path)
     return data
 
 

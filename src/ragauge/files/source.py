@@ -159,8 +159,8 @@ def _suggest_file_names(path: Path) -> str | None:
     if not path.parent.is_dir():
         return f"no such folder: {path.parent}"
     names = sorted(file.name for file in path.parent.iterdir() if not file.name.startswith("."))
-    if near := difflib.get_close_matches(path.name, names, n=3, cutoff=0.6):
-        return f"did you mean {' or '.join(near)}?"
+    if similar := difflib.get_close_matches(path.name, names, n=3, cutoff=0.6):
+        return f"did you mean {' or '.join(similar)}?"
     return f"the folder {path.parent} has {', '.join(names[:3])}" if names else f"the folder {path.parent} is empty"
 
 
@@ -249,7 +249,7 @@ class _ZstdReader(io.RawIOBase):
 
 
 @contextmanager
-def wrap_library_errors(label: str, *, what: str = "cannot be read", hint: str | None = None) -> Iterator[None]:
+def wrap_library_errors(label: str, *, problem: str = "cannot be read", hint: str | None = None) -> Iterator[None]:
     """Raise BadInput with the file's name for any exception of a library in the block.
 
     Keep only calls of the library inside. On corrupt files NumPy raises tokenizer errors, h5py key errors, and
@@ -262,7 +262,7 @@ def wrap_library_errors(label: str, *, what: str = "cannot be read", hint: str |
     except BaseException as error:
         if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
             raise
-        raise BadInput(f"{what} ({error_summary(error)})", file=label, hint=hint) from None
+        raise BadInput(f"{problem} ({error_summary(error)})", file=label, hint=hint) from None
 
 
 def map_in_order(work: Callable[[int, B], T], blocks: Iterator[B]) -> Iterator[T]:

@@ -112,9 +112,9 @@ def read_stix_bundle(source: InputFile) -> StixBundle:
         raise BadInput(f"expected a list of objects, found {describe_json_type(objects)}", file=source.label, hint=HINT)
     nodes: dict[str, StixNode] = {}
     relations: dict[str, tuple[str, StixRelation]] = {}
-    others: Counter[str] = Counter()
+    other_counts: Counter[str] = Counter()
     older = 0
-    for place, item in enumerate(objects):
+    for position, item in enumerate(objects):
         try:
             kind, name = _parse_type_and_id(item)
             if kind in STIX_OBJECT_TYPES:
@@ -128,13 +128,18 @@ def read_stix_bundle(source: InputFile) -> StixBundle:
                 if name not in relations or _is_not_older(modified, relations[name][0]):
                     relations[name] = modified, relation
             else:
-                others[kind] += 1
+                other_counts[kind] += 1
         except _InvalidStixObject as error:
-            where = f"object {place}" + (f" (`{item['id']}`)" if isinstance(item, dict) and item.get("id") else "")
+            location = f"object {position}" + (
+                f" (`{item['id']}`)" if isinstance(item, dict) and item.get("id") else ""
+            )
             raise BadInput(
-                f"{where}: {error}", file=source.label, line=_find_object_line(text, place), hint=error.hint or HINT
+                f"{location}: {error}",
+                file=source.label,
+                line=_find_object_line(text, position),
+                hint=error.hint or HINT,
             ) from None
-    return StixBundle(nodes, [relation for _, relation in relations.values()], dict(others), older)
+    return StixBundle(nodes, [relation for _, relation in relations.values()], dict(other_counts), older)
 
 
 class _InvalidStixObject(Exception):
@@ -161,8 +166,8 @@ def _parse_type_and_id(item: Any) -> tuple[str, str]:
 def _required_text(item: Mapping[str, Any], key: str, hint: str = "") -> str:
     value = item.get(key)
     if not isinstance(value, str) or not value:
-        wrong = "is missing" if key not in item else "is empty" if value == "" else f"is {describe_json_type(value)}"
-        raise _InvalidStixObject(f"`{key}` {wrong}; expected a text", hint)
+        problem = "is missing" if key not in item else "is empty" if value == "" else f"is {describe_json_type(value)}"
+        raise _InvalidStixObject(f"`{key}` {problem}; expected a text", hint)
     return value
 
 
@@ -237,9 +242,9 @@ def _is_not_older(left: str, right: str) -> bool:
         return True
 
 
-def _find_object_line(text: str, place: int) -> int | None:
+def _find_object_line(text: str, position: int) -> int | None:
     """Find the line on which an object of the bundle starts; None if not found."""
-    decoder, at = json.JSONDecoder(), text.index("{") + 1
+    decoder, offset = json.JSONDecoder(), text.index("{") + 1
 
     def skipped(start: int, marks: str = "") -> int:
         while start < len(text) and (text[start].isspace() or text[start] in marks):
@@ -248,15 +253,15 @@ def _find_object_line(text: str, place: int) -> int | None:
 
     try:
         while True:
-            key, at = decoder.raw_decode(text, skipped(at, ","))
-            at = skipped(at, ":")
+            key, offset = decoder.raw_decode(text, skipped(offset, ","))
+            offset = skipped(offset, ":")
             if key == "objects":
                 break
-            _, at = decoder.raw_decode(text, at)
-        at = skipped(at + 1)
-        for _ in range(place):
-            _, at = decoder.raw_decode(text, at)
-            at = skipped(at, ",")
+            _, offset = decoder.raw_decode(text, offset)
+        offset = skipped(offset + 1)
+        for _ in range(position):
+            _, offset = decoder.raw_decode(text, offset)
+            offset = skipped(offset, ",")
     except (ValueError, IndexError):
         return None
-    return 1 + text.count("\n", 0, at)
+    return 1 + text.count("\n", 0, offset)

@@ -87,19 +87,19 @@ def numbered_cells(lines: Iterable[str], form: str, label: str) -> Iterator[tupl
 
     Each comes with the line on which it starts.
     """
-    usual = csv.field_size_limit(1 << 30)  # cells with transcripts exceed the default limit
+    old_limit = csv.field_size_limit(1 << 30)  # cells with transcripts exceed the default limit
     line = 1
     try:
         reader = csv.reader(lines, delimiter="\t" if form == "tsv" else ",", skipinitialspace=True, strict=True)
         for cells in reader:
-            plain = [restore_cell(cell.strip()) for cell in cells]
-            if any(plain):
-                yield line, plain
+            restored = [restore_cell(cell.strip()) for cell in cells]
+            if any(restored):
+                yield line, restored
             line = reader.line_num + 1
     except (csv.Error, UnicodeDecodeError) as error:
         raise BadInput(f"the table cannot be read ({error})", file=label, line=line) from None
     finally:
-        csv.field_size_limit(usual)
+        csv.field_size_limit(old_limit)
 
 
 def check_duplicate_columns(line: int, names: Sequence[str], label: str) -> None:
@@ -107,14 +107,14 @@ def check_duplicate_columns(line: int, names: Sequence[str], label: str) -> None
 
     Which of the two columns counts would be undefined.
     """
-    seen: set[str] = set()
+    keys: set[str] = set()
     for name in names:
         key = name.strip().lower()
-        if key and key in seen:
+        if key and key in keys:
             raise BadInput(
                 f"duplicate column `{name[:80]}`", file=label, line=line, hint="give each column its own name"
             )
-        seen.add(key)
+        keys.add(key)
 
 
 def select_run_columns(frame: pl.DataFrame | pl.LazyFrame, label: str) -> pl.DataFrame | pl.LazyFrame:
@@ -142,14 +142,14 @@ def select_run_columns(frame: pl.DataFrame | pl.LazyFrame, label: str) -> pl.Dat
         value = pl.col(score).cast(pl.Float64, strict=False)
     else:  # of distances and ranks, lower is better
         value = -pl.col(distance or rank or "").cast(pl.Float64, strict=False)
-    chosen = [
+    expressions = [
         _id_expression(schema, query).alias("query"),
         _id_expression(schema, doc).alias("doc"),
         value.alias("score"),
     ]
     if rank is not None:
-        chosen.append(pl.col(rank).cast(pl.Float64, strict=False).alias("rank"))
-    return frame.select(chosen)
+        expressions.append(pl.col(rank).cast(pl.Float64, strict=False).alias("rank"))
+    return frame.select(expressions)
 
 
 def _missing_columns_text(query: str | None, doc: str | None) -> str:
@@ -175,28 +175,28 @@ def select_judgment_columns(frame: pl.DataFrame, label: str) -> pl.DataFrame:
             file=label,
             hint="use columns such as query_id, doc_id, relevance",
         )
-    rest = [
+    other_columns = [
         c
         for c in frame.columns
         if c not in (query, doc) and find_column([c], (*QUERY_COLUMNS, *SUBTOPIC_COLUMNS, "iteration", "q0")) is None
     ]
-    if grade is None and rest:
+    if grade is None and other_columns:
         raise BadInput(
-            f"none of the columns {', '.join(rest)} is known as a grade",
+            f"none of the columns {', '.join(other_columns)} is known as a grade",
             file=label,
             hint="name it relevance; with only query and document columns every row is relevant",
         )
     schema, subtopic = frame.collect_schema(), find_column(frame.columns, SUBTOPIC_COLUMNS)
     _check_not_nested(schema, [name for name in (query, doc, grade, subtopic) if name], label)
     value = pl.lit(1.0) if grade is None else pl.col(grade).cast(pl.Float64, strict=False)
-    chosen = [
+    expressions = [
         _id_expression(schema, query).alias("query"),
         _id_expression(schema, doc).alias("doc"),
         value.alias("grade"),
     ]
     if subtopic is not None:
-        chosen.append(pl.col(subtopic).cast(pl.String).alias("subtopic"))
-    return frame.select(chosen)
+        expressions.append(pl.col(subtopic).cast(pl.String).alias("subtopic"))
+    return frame.select(expressions)
 
 
 def _check_not_nested(schema: pl.Schema, names: Iterable[str], label: str) -> None:
@@ -217,9 +217,11 @@ def _id_expression(schema: pl.Schema, name: str) -> pl.Expr:
 
     column = pl.col(name)
     if schema[name].is_float():
-        whole = column == column.round()  # row by row, so that the result does not depend on how a file is split
+        is_whole = column == column.round()  # row by row, so that the result does not depend on how a file is split
         return (
-            pl.when(whole).then(column.cast(pl.Int64, strict=False).cast(pl.String)).otherwise(column.cast(pl.String))
+            pl.when(is_whole)
+            .then(column.cast(pl.Int64, strict=False).cast(pl.String))
+            .otherwise(column.cast(pl.String))
         )
     return column.str.strip_chars() if schema[name] == pl.String else column.cast(pl.String)
 
@@ -240,14 +242,14 @@ def check_no_nulls(
     if "rank" in frame.columns and (frame["rank"].null_count() or frame["rank"].is_nan().any()):
         frame = frame.drop("rank")
     for column in ("query", "doc", number):
-        bad = frame[column].is_null()
+        is_invalid = frame[column].is_null()
         if column == number:
-            bad = bad | frame[column].is_nan().fill_null(value=True)
-        if bad.any():
-            at = int(bad.arg_true()[0])
-            line = None if first_line is None else first_line + at
+            is_invalid = is_invalid | frame[column].is_nan().fill_null(value=True)
+        if is_invalid.any():
+            row = int(is_invalid.arg_true()[0])
+            line = None if first_line is None else first_line + row
             problem = "not a number" if column == number else "missing"
-            raise BadInput(f"the {column} of row {before + at + 1} is {problem}", file=label, line=line)
+            raise BadInput(f"the {column} of row {before + row + 1} is {problem}", file=label, line=line)
     return frame
 
 
@@ -281,7 +283,7 @@ def locate_text_errors(data: bytes, label: str, *, separator: bytes = b"", field
     Lines are checked for invalid UTF-8 and, with `fields`, for more fields than that.
     """
     try:
-        with wrap_library_errors(label, what="the table cannot be read"):
+        with wrap_library_errors(label, problem="the table cannot be read"):
             yield
     except BadInput:
         for line, text in enumerate(data.split(b"\n"), 1):
@@ -301,11 +303,13 @@ def _read_jsonl(source: InputFile) -> pl.DataFrame:
     first = parse_json((source.head() or ["{}"])[0], file=source.label, line=1)
     if not isinstance(first, dict):
         raise BadInput("expected an object", file=source.label, line=1)
-    plain = [k for k, v in first.items() if not isinstance(v, dict | list)]
-    schema: dict[str, Any] = {k: pl.Float64 if isinstance(first[k], float) else pl.String for k in plain}
+    flat_columns = [k for k, v in first.items() if not isinstance(v, dict | list)]
+    schema: dict[str, Any] = {k: pl.Float64 if isinstance(first[k], float) else pl.String for k in flat_columns}
     data = source.read()
     if may_have_surrogates(data):
-        names = [name for name in (find_column(plain, QUERY_COLUMNS), find_column(plain, DOC_COLUMNS)) if name]
+        names = [
+            name for name in (find_column(flat_columns, QUERY_COLUMNS), find_column(flat_columns, DOC_COLUMNS)) if name
+        ]
         for line, text in enumerate(data.splitlines(), 1):
             row = parse_json(text, file=source.label, line=line) if may_have_surrogates(text) else {}
             for name in names if isinstance(row, dict) else ():
@@ -345,8 +349,8 @@ def integer_grades(frame: pl.DataFrame) -> pl.DataFrame:
     """Convert grades to integers if none has a fraction."""
     import polars as pl
 
-    whole = ((frame["grade"] == frame["grade"].round()) & (frame["grade"].abs() < 2**53)).all()
-    return frame.with_columns(pl.col("grade").cast(pl.Int64)) if whole else frame
+    is_whole = ((frame["grade"] == frame["grade"].round()) & (frame["grade"].abs() < 2**53)).all()
+    return frame.with_columns(pl.col("grade").cast(pl.Int64)) if is_whole else frame
 
 
 def write_delimited_text(

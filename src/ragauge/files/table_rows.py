@@ -41,14 +41,14 @@ class TableRows:
         """Names of the columns."""
         return list(self.columns)
 
-    def line(self, at: int) -> int | None:
+    def line(self, i: int) -> int | None:
         """Return the line of a row; None if the source has no lines."""
-        return self.places[at] if self.in_lines else None
+        return self.places[i] if self.in_lines else None
 
-    def id(self, column: str, at: int, noun: str) -> str:
+    def id(self, column: str, i: int, noun: str) -> str:
         """Return the id in a cell; raise BadInput if it is blank."""
-        row = "" if self.in_lines else f" of row {self.places[at]}"
-        return parse_id(self.columns[column][at], f"the {noun}{row}", self.label, self.line(at))
+        row = "" if self.in_lines else f" of row {self.places[i]}"
+        return parse_id(self.columns[column][i], f"the {noun}{row}", self.label, self.line(i))
 
 
 def parse_id(value: Any, noun: str, label: str | None, line: int | None = None) -> str:
@@ -98,8 +98,8 @@ def rows_from_mappings(
     Columns without a name and columns with nested values (e.g. transcripts) are left out.
     """
     columns: dict[str, list[Any]] = {name: [] for name in names}
-    places: list[int] = []
-    for place, row in rows:
+    numbers: list[int] = []
+    for number, row in rows:
         filled = {
             name: cell
             for name, cell in row.items()
@@ -107,13 +107,13 @@ def rows_from_mappings(
         }
         if not filled:
             continue
-        columns |= {name: [None] * len(places) for name in row if name not in columns}
+        columns |= {name: [None] * len(numbers) for name in row if name not in columns}
         for name, cells in columns.items():
             cells.append(filled.get(name))
-        places.append(place)
+        numbers.append(number)
     nested = {name for name, cells in columns.items() if any(isinstance(cell, dict | list) for cell in cells)}
-    plain = {name: cells for name, cells in columns.items() if name.strip() and name not in nested}
-    return TableRows(label, plain, places, in_lines)
+    flat_columns = {name: cells for name, cells in columns.items() if name.strip() and name not in nested}
+    return TableRows(label, flat_columns, numbers, in_lines)
 
 
 def _match_cells_to_header(
@@ -137,8 +137,8 @@ def read_tags(path: str) -> dict[str, dict[str, str]]:
     query = find_column(rows.names, QUERY_COLUMNS)
     if query is None:
         raise BadInput(f"a query column is missing; found {', '.join(rows.names)}", file=path, hint="query_id")
-    others = {name: cells for name, cells in rows.columns.items() if name != query}
+    tag_columns = {name: cells for name, cells in rows.columns.items() if name != query}
     return {
-        rows.id(query, at, "query"): {name: str(cells[at]) for name, cells in others.items() if cells[at] is not None}
-        for at in range(len(rows))
+        rows.id(query, i, "query"): {name: str(cells[i]) for name, cells in tag_columns.items() if cells[i] is not None}
+        for i in range(len(rows))
     }

@@ -51,10 +51,10 @@ class TrecRun:
 
     def frames(self, prepare: FrameTransform = identity_transform) -> Iterator[pl.DataFrame]:
         """Yield the columns query, doc and score (and rank if requested) of each block."""
-        wanted = [0, 2, 3, 4] if self.with_ranks else [0, 2, 4]
+        columns = [0, 2, 3, 4] if self.with_ranks else [0, 2, 4]
 
         def read(number: int, block: bytes) -> tuple[pl.DataFrame, str]:
-            frame, tag = _parse_run_block(self.source, number, block, wanted)
+            frame, tag = _parse_run_block(self.source, number, block, columns)
             return prepare(frame), tag
 
         rows = 0
@@ -67,13 +67,13 @@ class TrecRun:
             raise BadInput("no rows", file=self.source.label, hint="a TREC run has `query Q0 document rank score tag`")
 
 
-def _parse_run_block(source: InputFile, number: int, block: bytes, wanted: list[int]) -> tuple[pl.DataFrame, str]:
+def _parse_run_block(source: InputFile, number: int, block: bytes, columns: list[int]) -> tuple[pl.DataFrame, str]:
     import polars as pl
 
     schema = {name: pl.Float64 if name in ("score", "rank") else pl.String for name in RUN_FIELDS}
-    frame = _parse_block(source, number, block, schema, wanted)
-    tail = block[block.rfind(b"\n", 0, -1) + 1 :].split()
-    return frame, tail[5].decode("utf-8", "replace") if len(tail) > 5 else ""
+    frame = _parse_block(source, number, block, schema, columns)
+    last_fields = block[block.rfind(b"\n", 0, -1) + 1 :].split()
+    return frame, last_fields[5].decode("utf-8", "replace") if len(last_fields) > 5 else ""
 
 
 def read_qrels(source: InputFile) -> pl.DataFrame:
@@ -95,19 +95,19 @@ def read_qrels(source: InputFile) -> pl.DataFrame:
 
 
 def _parse_block(
-    source: InputFile, number: int, block: bytes, schema: Mapping[str, type[pl.DataType]], wanted: list[int]
+    source: InputFile, number: int, block: bytes, schema: Mapping[str, type[pl.DataType]], columns: list[int]
 ) -> pl.DataFrame:
     """Parse the wanted columns of a block; raise BadInput at the invalid line."""
     import polars as pl
 
     names = list(schema)
-    numbers = [names[i] for i in wanted if schema[names[i]] == pl.Float64]
+    numbers = [names[i] for i in columns if schema[names[i]] == pl.Float64]
     text = block if _is_plain_block(block, len(schema)) else _normalise_block(source, number, block, names)
     if not text:
-        return pl.DataFrame(schema={names[i]: schema[names[i]] for i in wanted})
+        return pl.DataFrame(schema={names[i]: schema[names[i]] for i in columns})
     frame = None
     with contextlib.suppress(pl.exceptions.PolarsError):
-        frame = pl.read_csv(text, has_header=False, separator=" ", columns=wanted, quote_char=None, schema=schema)
+        frame = pl.read_csv(text, has_header=False, separator=" ", columns=columns, quote_char=None, schema=schema)
     if frame is None or any(frame[n].null_count() or frame[n].is_nan().any() for n in numbers):
         _check_lines(source, number, block, names, numbers)
         raise BadInput("polars could not read the text that ragauge could", file=source.label)
@@ -157,25 +157,25 @@ def _normalise_block(source: InputFile, number: int, block: bytes, names: list[s
 
 def _check_lines(source: InputFile, number: int, block: bytes, names: list[str], numbers: list[str]) -> None:
     """Raise BadInput for the first line with missing fields or an invalid number."""
-    for at, raw in enumerate(block.split(b"\n"), source.line_of(number)):
+    for line_number, raw in enumerate(block.split(b"\n"), source.line_of(number)):
         parts = raw.split()
         if not parts or parts[0].startswith(b"#"):
             continue
         if len(parts) < len(names) or (len(parts) > len(names) and names[-1] == "grade"):
             expected = f"expected {len(names)} fields ({' '.join(names)}), found {len(parts)}"
-            raise BadInput(expected, file=source.label, line=at, hint=_suggest_format(parts, names))
+            raise BadInput(expected, file=source.label, line=line_number, hint=_suggest_format(parts, names))
         try:
             texts = [part.decode("utf-8") for part in parts[: len(names)]]
         except UnicodeDecodeError:
-            raise BadInput("the line is not UTF-8", file=source.label, line=at) from None
+            raise BadInput("the line is not UTF-8", file=source.label, line=line_number) from None
         for name in numbers:
             value = texts[names.index(name)]
             try:
-                wrong = "_" in value or math.isnan(float(value))
+                is_invalid = "_" in value or math.isnan(float(value))
             except ValueError:
-                wrong = True
-            if wrong:
-                raise BadInput(f"the {name} must be a number, got `{value}`", file=source.label, line=at)
+                is_invalid = True
+            if is_invalid:
+                raise BadInput(f"the {name} must be a number, got `{value}`", file=source.label, line=line_number)
 
 
 def _suggest_format(parts: list[bytes], names: list[str]) -> str | None:

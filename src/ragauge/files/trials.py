@@ -296,8 +296,8 @@ def _trial_sort_key(trial: str) -> tuple[int, Any]:
 
 def _detect_table_format(source: InputFile) -> str:
     """Return the format of a file, judging by its ending or its first line."""
-    known = {**TABLE_FORMATS, ".json": "json"}
-    if source.ending in known:
-        return known[source.ending]
+    formats = {**TABLE_FORMATS, ".json": "json"}
+    if source.ending in formats:
+        return formats[source.ending]
     first = (source.head() or [""])[0].lstrip()
     return "jsonl" if first.startswith("{") else "json" if first.startswith("[") else "tsv" if "\t" in first else "csv"

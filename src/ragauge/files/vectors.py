@@ -82,9 +82,9 @@ def first_bad_row(vectors: Array, kind: Any = None) -> int | None:
     for start in range(0, len(vectors), ROWS_PER_BLOCK):
         part = vectors[start : start + ROWS_PER_BLOCK]
         with np.errstate(over="ignore"):
-            bad = ~np.isfinite(part if kind is None else part.astype(kind, copy=False)).all(axis=1)
-        if bad.any():
-            return start + int(bad.argmax())
+            is_bad = ~np.isfinite(part if kind is None else part.astype(kind, copy=False)).all(axis=1)
+        if is_bad.any():
+            return start + int(is_bad.argmax())
     return None
 
 
@@ -163,8 +163,8 @@ def _read_texmex(source: InputFile, kind: str, max_rows: int | None) -> Array:
     table = body[: rows * size].reshape(rows, size)
     dimensions = np.ascontiguousarray(table[:, :4]).view("<i4").ravel()
     # After a row of another length all rows are misaligned, so the first one is named.
-    if (other := dimensions != dimension).any():
-        row = int(other.argmax())
+    if (is_different := dimensions != dimension).any():
+        row = int(is_different.argmax())
         message = f"row {row} (byte {row * size}) has {dimensions[row]} dimensions, the first has {dimension}"
         raise BadInput(message, file=source.label)
     if len(body) % size:
@@ -185,24 +185,24 @@ def _read_big_ann(source: InputFile, kind: str, max_rows: int | None) -> Array:
             hint=f"a {source.ending} file begins with two 32-bit integers: rows and dimension",
         )
     size = dimension * np.dtype(kind).itemsize
-    wanted = rows if max_rows is None else min(rows, max_rows)
-    cut = max_rows is not None and max_rows < rows
+    n_rows = rows if max_rows is None else min(rows, max_rows)
+    is_cut = max_rows is not None and max_rows < rows
     # Without `max_rows`, map all bytes, to detect extra ones after the last row.
-    body = _read_body(source, None if not cut else 1, 8 + wanted * size)[8:]
-    if len(body) < wanted * size:
+    body = _read_body(source, None if not is_cut else 1, 8 + n_rows * size)[8:]
+    if len(body) < n_rows * size:
         message = f"ends in row {len(body) // size} (byte {len(body) + 8}) of {rows}, the number in its header"
         raise BadInput(message, file=source.label)
-    extra = len(body) - wanted * size
-    if not cut and extra and not (source.ending == ".ibin" and extra == wanted * size):
+    extra = len(body) - n_rows * size
+    if not is_cut and extra and not (source.ending == ".ibin" and extra == n_rows * size):
         raise BadInput(f"{extra} extra bytes after the last row (row {rows - 1})", file=source.label)
-    return _to_native_order(body[: wanted * size].view(kind).reshape(wanted, dimension))
+    return _to_native_order(body[: n_rows * size].view(kind).reshape(n_rows, dimension))
 
 
 def _read_npy(source: InputFile, max_rows: int | None) -> Array:
     with _open_bytes(source) as file:
         if file.read(6) != b"\x93NUMPY":
             raise BadInput("does not begin like an .npy file", file=source.label)
-    with wrap_library_errors(source.label, what="cannot be read as an .npy file"):
+    with wrap_library_errors(source.label, problem="cannot be read as an .npy file"):
         if _is_gzip(source):
             with _open_bytes(source) as file:
                 array = np.load(io.BytesIO(file.read()), allow_pickle=False)
@@ -221,12 +221,12 @@ def _read_npy(source: InputFile, max_rows: int | None) -> Array:
 def _read_vector_parquet(source: InputFile, max_rows: int | None, column: str | None) -> VectorFile:
     import polars as pl
 
-    with wrap_library_errors(source.label, what="cannot be read as Parquet"):
+    with wrap_library_errors(source.label, problem="cannot be read as Parquet"):
         table = scan_parquet(source.path, source.label)
         schema = table.collect_schema()
         name = _find_vector_column(schema, column, source.label)
-        named = next((name for name in ID_COLUMNS if name in schema and not schema[name].is_nested()), None)
-        table = table.select(name, *([named] if named else []))
+        id_column = next((name for name in ID_COLUMNS if name in schema and not schema[name].is_nested()), None)
+        table = table.select(name, *([id_column] if id_column else []))
         frame = (table if max_rows is None else table.head(max_rows)).collect()
     if not len(frame):
         raise BadInput("has no rows", file=source.label)
@@ -244,14 +244,14 @@ def _read_vector_parquet(source: InputFile, max_rows: int | None, column: str | 
         row = int(flat.is_null().arg_max() or 0) // dimension
         raise BadInput(f"row {row} of the column {name!r} has an empty value", file=source.label)
     matrix = np.ascontiguousarray(flat.to_numpy()).reshape(len(frame), dimension)
-    if not named:
+    if not id_column:
         return VectorFile(matrix)
-    ids = frame[named].cast(pl.String)
+    ids = frame[id_column].cast(pl.String)
     if ids.null_count():
-        raise BadInput(f"row {ids.is_null().arg_max()} has no {named}", file=source.label)
+        raise BadInput(f"row {ids.is_null().arg_max()} has no {id_column}", file=source.label)
     if ids.n_unique() < len(ids):
         repeated = int(ids.is_first_distinct().not_().arg_max() or 0)
-        raise BadInput(f"row {repeated} has the {named} {ids[repeated]!r} of an earlier row", file=source.label)
+        raise BadInput(f"row {repeated} has the {id_column} {ids[repeated]!r} of an earlier row", file=source.label)
     return VectorFile(matrix, ids.to_list())
 
 
@@ -262,20 +262,22 @@ def _is_numeric_list(kind: Any) -> bool:
 
 
 def _find_vector_column(schema: Any, column: str | None, label: str) -> str:
-    could: list[str] = [name for name, kind in schema.items() if _is_numeric_list(kind)]
+    candidates: list[str] = [name for name, kind in schema.items() if _is_numeric_list(kind)]
     if column is not None:
-        if column not in could:
+        if column not in candidates:
             raise BadInput(
                 f"the column {column!r} contains no vectors",
                 file=label,
-                hint=f"columns with vectors: {_quote_names(could)}",
+                hint=f"columns with vectors: {_quote_names(candidates)}",
             )
         return column
-    known = [name for name in could if name.lower() in VECTOR_COLUMNS]
-    if len(could) == 1 or len(known) == 1:
-        return (known or could)[0]
-    if could:
-        raise BadInput(f"several columns contain vectors: {_quote_names(could)}", file=label, hint="name one of them")
+    usual_names = [name for name in candidates if name.lower() in VECTOR_COLUMNS]
+    if len(candidates) == 1 or len(usual_names) == 1:
+        return (usual_names or candidates)[0]
+    if candidates:
+        raise BadInput(
+            f"several columns contain vectors: {_quote_names(candidates)}", file=label, hint="name one of them"
+        )
     raise BadInput("no column contains lists of numbers", file=label, hint=f"it has {_quote_names(list(schema))}")
 
 

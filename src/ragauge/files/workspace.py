@@ -40,11 +40,11 @@ def hold_folder(folder: str | Path, *, shared: bool = False) -> Iterator[None]:
     Raise BadInput if another process or thread holds it. Holders of `shared` locks exclude only holders of exclusive
     ones. The operating system releases the lock of a process that ends, also after a kill.
     """
-    place = Path(folder)
-    is_new = not place.exists()
+    path = Path(folder)
+    is_new = not path.exists()
     try:
-        place.mkdir(parents=True, exist_ok=True)
-        file = _acquire_lock(place / LOCK_FILE, shared=shared)
+        path.mkdir(parents=True, exist_ok=True)
+        file = _acquire_lock(path / LOCK_FILE, shared=shared)
     except BlockingIOError:
         raise busy_folder_error(folder) from None
     except OSError as error:
@@ -54,11 +54,11 @@ def hold_folder(folder: str | Path, *, shared: bool = False) -> Iterator[None]:
     finally:
         if _try_lock(file, shared=False):  # otherwise another process shares the lock and needs the file
             with contextlib.suppress(OSError):
-                (place / LOCK_FILE).unlink(missing_ok=True)
+                (path / LOCK_FILE).unlink(missing_ok=True)
         os.close(file)
         if is_new:
             with contextlib.suppress(OSError):  # not empty: files were written
-                place.rmdir()
+                path.rmdir()
 
 
 def busy_folder_error(folder: str | Path) -> BadInput:
@@ -137,10 +137,10 @@ class WorkKey(NamedTuple):
         """
         changes: list[tuple[str, str]] = []
         for part, value in json.loads(json.dumps(self.parts)).items():
-            before = stored.get(part)
-            before = before if isinstance(before, Mapping) else {}  # a corrupt file may contain any type
-            names = [name for name in {**before, **value} if before.get(name) != value.get(name)]
-            changes += [(part, f"{name} {before.get(name)} -> {value.get(name)}") for name in names]
+            old_values = stored.get(part)
+            old_values = old_values if isinstance(old_values, Mapping) else {}  # a corrupt file may contain any type
+            names = [name for name in {**old_values, **value} if old_values.get(name) != value.get(name)]
+            changes += [(part, f"{name} {old_values.get(name)} -> {value.get(name)}") for name in names]
         described = ", ".join(change for _, change in changes[:3]) + (", …" if len(changes) > 3 else "")
         if any(part in self.required for part, _ in changes):
             raise BadInput(f"holds {noun} of other work ({described})", file=str(folder), hint=hint)
@@ -352,8 +352,8 @@ def check_writable(path: str, *, folder: bool = False) -> None:
         return
     if target.exists() and target.is_dir() is not folder:
         raise BadInput("is a file, not a folder" if folder else "is a folder, not a file to write", file=path)
-    above = target.absolute().parents
-    parent = next(place for place in ((target, *above) if folder else above) if place.exists())
+    ancestors = target.absolute().parents
+    parent = next(candidate for candidate in ((target, *ancestors) if folder else ancestors) if candidate.exists())
     if not parent.is_dir():
         raise BadInput(f"cannot be written: {parent.name} is a file, not a folder", file=path)
     if not os.access(parent, os.W_OK):
@@ -439,16 +439,16 @@ def _open_compressed(part: Path, path: str) -> IO[bytes]:
             import zstandard
         except ImportError:
             raise MissingExtra("writing .zst", "zstd") from None
-        opened: IO[bytes] = zstandard.open(part, "wb")
-        return opened
+        stream: IO[bytes] = zstandard.open(part, "wb")
+        return stream
     return part.open("wb")
 
 
 def cache_folder() -> Path:
     """Return the folder RAGAUGE_CACHE, or else the cache folder of the user."""
-    own = os.environ.get("RAGAUGE_CACHE")
-    if own:
-        return Path(own)
+    override = os.environ.get("RAGAUGE_CACHE")
+    if override:
+        return Path(override)
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "ragauge"
 
 
@@ -458,7 +458,7 @@ def folder_name(name: str) -> str:
     >>> folder_name("../dense(store=faiss)")
     'dense_store=faiss'
     """
-    plain = re.sub(r"[^\w.+=-]+", "_", name).strip("._") or "system"
-    if len(plain) <= 100:
-        return plain
-    return f"{plain[:80]}-{hash_bytes(name.encode('utf-8', 'replace'), size_bytes=6)}"
+    safe_name = re.sub(r"[^\w.+=-]+", "_", name).strip("._") or "system"
+    if len(safe_name) <= 100:
+        return safe_name
+    return f"{safe_name[:80]}-{hash_bytes(name.encode('utf-8', 'replace'), size_bytes=6)}"

@@ -193,8 +193,8 @@ def _count_victories(rankings: Rankings, votes: Sequence[float]) -> Ranking:
     for begin in range(0, n, rows):
         block = positions[:, begin : begin + rows, None]
         margins = np.zeros((block.shape[1], n), vote_weights.dtype)
-        for own, others, vote in zip(block, positions, vote_weights, strict=True):
-            opinions = (others > own).view(np.int8) - (others < own).view(np.int8)
+        for block_ranks, all_ranks, vote in zip(block, positions, vote_weights, strict=True):
+            opinions = (all_ranks > block_ranks).view(np.int8) - (all_ranks < block_ranks).view(np.int8)
             margins += opinions if has_equal_votes else vote * opinions
         beaten, beats = (margins < -tolerance).sum(axis=1), (margins > tolerance).sum(axis=1)
         wins[begin : begin + rows] = (beats - beaten + n) / 2

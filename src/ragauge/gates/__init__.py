@@ -91,34 +91,34 @@ def evaluate_gate(
     baseline_timings: Any = None,
 ) -> Gate:
     """Check a run against the rules of settings; see `gate`."""
-    mine: RunIndicators | None
+    current: RunIndicators | None
     if isinstance(run, Experiment):
-        mine, before = select_from_experiment(run, system, settings.baseline)
+        current, before = select_from_experiment(run, system, settings.baseline)
     else:
         before = baseline_folder(run, settings.baseline)
         if timings is baseline_timings:
             _check_distinct_baseline(run, before)
-        mine = already_scored(run, qrels, timings)
+        current = already_scored(run, qrels, timings)
     base = before if isinstance(before, RunIndicators) else already_scored(before, qrels, baseline_timings)
-    mine, base = _resolve_measure_directions([mine, base], settings)
-    known = [indicators.scores for indicators in (mine, base) if indicators is not None]
-    rules = _parse_rules(settings.rules, settings.scoring_convention, known)
+    current, base = _resolve_measure_directions([current, base], settings)
+    known_scores = [indicators.scores for indicators in (current, base) if indicators is not None]
+    rules = _parse_rules(settings.rules, settings.scoring_convention, known_scores)
     terms = _scoring_settings(rules, settings, run)
-    settings.check_effects(rules, counts_stale=bool(terms.ks), is_scored=mine is not None)
-    for run_indicators in (mine, base):
+    settings.check_effects(rules, counts_stale=bool(terms.ks), is_scored=current is not None)
+    for run_indicators in (current, base):
         if run_indicators is not None:
             check_same_versions(run_indicators, terms)
-    if mine is None and terms.ks and not terms.measures and qrels is None and not has_judgments(run):
-        mine = build_unjudged_run(run, terms, timings)
+    if current is None and terms.ks and not terms.measures and qrels is None and not has_judgments(run):
+        current = build_unjudged_run(run, terms, timings)
         base = build_unjudged_run(before, terms, baseline_timings) if base is None and before is not None else base
-    if mine is None:
-        mine = score_run(run, qrels, terms, timings)
+    if current is None:
+        current = score_run(run, qrels, terms, timings)
     if base is None and before is not None:
         if isinstance(before, str) and isinstance(run, str) and before == run == "-":
             raise BadInput("standard input can be read only once", hint="use `-` for only one file")
-        knows = qrels is None and isinstance(before, str | Path) and is_run_folder(before)
-        base = score_run(before, None if knows else find_judgments(mine), terms, baseline_timings)
-    mine = with_freshness(mine, _ranked_run(run, mine.name), terms)
+        has_own_judgments = qrels is None and isinstance(before, str | Path) and is_run_folder(before)
+        base = score_run(before, None if has_own_judgments else find_judgments(current), terms, baseline_timings)
+    current = with_freshness(current, _ranked_run(run, current.name), terms)
     base = (
         None
         if base is None
@@ -126,15 +126,15 @@ def evaluate_gate(
     )
     changed = None
     if base is not None:
-        check_baseline_comparable(mine, base, allow_changed_corpus=settings.allow_changed_corpus)
+        check_baseline_comparable(current, base, allow_changed_corpus=settings.allow_changed_corpus)
         if settings.allow_changed_corpus:
-            changed = compare_corpora(mine, base, [_query_texts(run), _query_texts(before)])
-    return _evaluate_gate(rules, mine, base, settings, changed)
+            changed = compare_corpora(current, base, [_query_texts(run), _query_texts(before)])
+    return _evaluate_gate(rules, current, base, settings, changed)
 
 
-def _query_texts(thing: Any) -> Mapping[str, str]:
+def _query_texts(source: Any) -> Mapping[str, str]:
     """Return the query texts stored in a run folder; empty for other inputs."""
-    return Inputs.resolve(thing).query_texts if isinstance(thing, str | Path) and is_run_folder(thing) else {}
+    return Inputs.resolve(source).query_texts if isinstance(source, str | Path) and is_run_folder(source) else {}
 
 
 def _check_distinct_baseline(run: Any, baseline: Any) -> None:
@@ -155,14 +155,14 @@ def _resolve_measure_directions(
     subjects: Sequence[RunIndicators | None], settings: GateSettings
 ) -> list[RunIndicators | None]:
     """Return already scored runs with the direction of each measure, as far as known."""
-    known = [indicators.scores.values for indicators in subjects if indicators is not None]
+    known_values = [indicators.scores.values for indicators in subjects if indicators is not None]
     named = [*settings.lower_is_better, *settings.higher_is_better]
-    if named and not known:
+    if named and not known_values:
         raise BadInput(
             f"the direction of `{named[0]}` cannot be given here: measures computed from rankings have a direction",
             hint="leave out --lower-is-better and --higher-is-better, or give a table of scores",
         )
-    directions = given_directions(settings.lower_is_better, settings.higher_is_better, known)
+    directions = given_directions(settings.lower_is_better, settings.higher_is_better, known_values)
     return [
         None if indicators is None else replace(indicators, scores=resolve_directions(indicators.scores, directions))
         for indicators in subjects
@@ -184,26 +184,28 @@ def _scoring_settings(rules: Sequence[Rule], settings: GateSettings, run: Any) -
     )
 
 
-def _ranked_run(thing: Any, name: str) -> Any:
+def _ranked_run(source: Any, name: str) -> Any:
     """Return the run of a system of an experiment.
 
     Any other input is returned as it is.
     """
-    return thing.runs[name] if isinstance(thing, Experiment) else thing
+    return source.runs[name] if isinstance(source, Experiment) else source
 
 
-def _parse_rules(rules: Any, convention: Convention, known: Sequence[Any]) -> list[Rule]:
+def _parse_rules(rules: Any, convention: Convention, known_scores: Sequence[Any]) -> list[Rule]:
     """Parse the given rules and add the implied ones."""
-    figure_of = partial(indicators.find_indicator, convention=convention, known=known)
-    asked = list(dict.fromkeys(parse_rule(text, figure_of) for text in rule_texts(rules)))
-    if not asked:
+    figure_of = partial(indicators.find_indicator, convention=convention, known=known_scores)
+    parsed_rules = list(dict.fromkeys(parse_rule(text, figure_of) for text in rule_texts(rules)))
+    if not parsed_rules:
         raise BadInput("no rules given", hint='add a rule: `--rule "ndcg@10 >= 0.4"`')
-    for rule in asked:
-        check_rule_can_fail(rule, known)
-    asked = _add_implied_rule(asked, "missing", always=convention.missing == "error")
-    if any(rule.figure.source == "latency" or rule.figure.name == "throughput" for rule in asked):
-        asked = _add_implied_rule(asked, "failed")  # Failed queries have no latency and would make a run look fast.
-    return asked
+    for rule in parsed_rules:
+        check_rule_can_fail(rule, known_scores)
+    parsed_rules = _add_implied_rule(parsed_rules, "missing", always=convention.missing == "error")
+    if any(rule.figure.source == "latency" or rule.figure.name == "throughput" for rule in parsed_rules):
+        parsed_rules = _add_implied_rule(
+            parsed_rules, "failed"
+        )  # Failed queries have no latency and would make a run look fast.
+    return parsed_rules
 
 
 def _add_implied_rule(rules: Sequence[Rule], name: str, *, always: bool = False) -> list[Rule]:
@@ -225,14 +227,14 @@ def _evaluate_gate(
         run = replace(run, lost=baseline.judged - run.judged)
     if run.timings is not None:  # A failed query is an empty ranking, which not every measure penalises.
         rules = _add_implied_rule(rules, "failed")
-    given = settings.tags or {}
-    if not isinstance(given, str | Path | Mapping):
-        raise BadInput(f"tags cannot be read from {type(given).__name__}", hint="{query: {tag: value}}, or a file")
-    tags: QueryTags = read_tags(str(given)) if isinstance(given, str | Path) else given
+    tag_source = settings.tags or {}
+    if not isinstance(tag_source, str | Path | Mapping):
+        raise BadInput(f"tags cannot be read from {type(tag_source).__name__}", hint="{query: {tag: value}}, or a file")
+    tags: QueryTags = read_tags(str(tag_source)) if isinstance(tag_source, str | Path) else tag_source
     strata = {tag: _strata_by_query(tag, run, tags) for tag in {rule.tag: None for rule in rules if rule.tag}}
     check_tag_coverage(rules, strata, run.judged)
-    known = tags if tags or baseline is None else baseline.tags
-    former = {tag: frozenset(_tag_values(tag, known).values()) for tag in strata}
+    known_tags = tags if tags or baseline is None else baseline.tags
+    former = {tag: frozenset(_tag_values(tag, known_tags).values()) for tag in strata}
     allowed = [rule for rule in rules if rule.figure.name == "missing" and rule.kind == "limit" and not rule.tag]
     lacking = [rule for rule in rules if rule.figure.name != rule.figure.measure != "" and _is_upper_limit(rule)]
     case = GateInput(
@@ -269,13 +271,13 @@ def _strata_by_query(tag: str, run: RunIndicators, tags: QueryTags) -> dict[str,
     derived = (
         {} if judgments is None else {query: tags_from_judgments(docs) for query, docs in judgments.nested.items()}
     )
-    asked = run.judged.union(*(result.query_ids for result in run.ages.values()))
+    queries = run.judged.union(*(result.query_ids for result in run.ages.values()))
     for source in (tags, run.tags, derived):
-        found = {query: value for query, value in _tag_values(tag, source).items() if query in asked}
-        if found:
-            return found
-    known = sorted({name for source in (tags, run.tags, derived) for values in source.values() for name in values})
-    raise UnknownName("tag", tag, known, hint=f"choose one of {', '.join(known) or 'none'}")
+        strata = {query: value for query, value in _tag_values(tag, source).items() if query in queries}
+        if strata:
+            return strata
+    tag_names = sorted({name for source in (tags, run.tags, derived) for values in source.values() for name in values})
+    raise UnknownName("tag", tag, tag_names, hint=f"choose one of {', '.join(tag_names) or 'none'}")
 
 
 def _gate_notes(
@@ -291,10 +293,10 @@ def _gate_notes(
         notes += [note for note in baseline.scores.notes if note not in notes]
         if any(check.rule.figure.source in TIME_SOURCES and check.rule.needs_baseline for check in checks):
             notes += timing_difference_notes(run, baseline)
-    for tag, found in strata.items():
-        left = len(run.judged - found.keys())
-        if left:
-            notes.append(f"{left} of {len(run.judged)} queries have no {tag}")
+    for tag, values in strata.items():
+        n_untagged = len(run.judged - values.keys())
+        if n_untagged:
+            notes.append(f"{n_untagged} of {len(run.judged)} queries have no {tag}")
     return [*notes, *_unscored_notes(run, checks), *_detectable_loss_notes(checks)]
 
 
@@ -317,9 +319,9 @@ def _unscored_notes(run: RunIndicators, checks: Sequence[RuleCheck]) -> list[str
     ]
     if not open_ones or not (run.whole or run.silent_at(open_ones[0])):
         return []
-    what = "queries" if run.ages else "samples"
+    noun = "queries" if run.ages else "samples"
     return [
-        f"{what} without a value fail a rule unless another one allows them, as in `unscored({open_ones[0]}) <= 5%`"
+        f"{noun} without a value fail a rule unless another one allows them, as in `unscored({open_ones[0]}) <= 5%`"
     ]
 
 

@@ -73,97 +73,97 @@ def check_rules(rules: Sequence[Rule], case: GateInput) -> list[RuleCheck]:
 
     The p-values of `not worse` rules are corrected together.
     """
-    spread = dict.fromkeys(expanded for rule in rules for expanded in _expand_strata(rule, case))
-    found = [_check_rule(rule, case) for rule in spread]
-    open_ones = [i for i, check in enumerate(found) if check.rule.kind == "not worse" and not math.isnan(check.p)]
-    after = correct_p_values(np.array([found[i].p for i in open_ones]), case.correction)
+    expanded_rules = dict.fromkeys(expanded for rule in rules for expanded in _expand_strata(rule, case))
+    checks = [_check_rule(rule, case) for rule in expanded_rules]
+    open_ones = [i for i, check in enumerate(checks) if check.rule.kind == "not worse" and not math.isnan(check.p)]
+    after = correct_p_values(np.array([checks[i].p for i in open_ones]), case.correction)
     for i, p in zip(open_ones, after.tolist(), strict=True):
-        check = replace(found[i], p=p)
-        found[i] = replace(check, passed=True) if p >= case.alpha else replace(check, reason=_worse_reason(check))
-    return found
+        check = replace(checks[i], p=p)
+        checks[i] = replace(check, passed=True) if p >= case.alpha else replace(check, reason=_worse_reason(check))
+    return checks
 
 
 def _expand_strata(rule: Rule, case: GateInput) -> list[Rule]:
     if not rule.tag or rule.value is not None:
         return [rule]
-    asked = case.run.queries_of(rule.figure.measure or rule.figure.name)
-    here = (value for query, value in case.strata[rule.tag].items() if query in asked)
-    values = {*here, *case.former.get(rule.tag, ())}
+    queries = case.run.queries_of(rule.figure.measure or rule.figure.name)
+    run_values = (value for query, value in case.strata[rule.tag].items() if query in queries)
+    values = {*run_values, *case.former.get(rule.tag, ())}
     return [replace(rule, value=value) for value in sorted(values)]
 
 
 def _check_rule(rule: Rule, case: GateInput) -> RuleCheck:
-    some: QuerySubset = None
+    subset: QuerySubset = None
     if rule.tag:
-        asked = case.run.queries_of(rule.figure.measure or rule.figure.name)
-        some = frozenset(q for q, value in case.strata[rule.tag].items() if value == rule.value) & asked
-        if not some:
+        rule_queries = case.run.queries_of(rule.figure.measure or rule.figure.name)
+        subset = frozenset(q for q, value in case.strata[rule.tag].items() if value == rule.value) & rule_queries
+        if not subset:
             return RuleCheck(rule, False, f"no judged query has {rule.tag}={rule.value}")
     if rule.needs_baseline and case.common is not None:
-        some = case.common if some is None else some & case.common
-        if not some:
+        subset = case.common if subset is None else subset & case.common
+        if not subset:
             return RuleCheck(rule, False, "run and baseline have no query in common")
         if not rule.figure.splits and rule.figure.source == "measure":
             return RuleCheck(rule, False, f"{rule.figure.name} cannot be computed on the common queries alone")
-    mine = case.run.read(rule.figure, some, lenient=_can_lack_values(rule, case, case.run, some))
-    if mine.reason:
-        return RuleCheck(rule, False, mine.reason, n=mine.n)
+    current = case.run.read(rule.figure, subset, lenient=_can_lack_values(rule, case, case.run, subset))
+    if current.reason:
+        return RuleCheck(rule, False, current.reason, n=current.n)
     shallow = _depth_reason(rule, case.run, "the run")
     if shallow:
-        return RuleCheck(rule, False, shallow, mine.value, n=mine.n)
+        return RuleCheck(rule, False, shallow, current.value, n=current.n)
     if not rule.needs_baseline:
-        check = _check_limit(rule, mine)
-        absent = sorted(case.run.lacking if some is None else case.run.lacking & some)
+        check = _check_limit(rule, current)
+        absent = sorted(case.run.lacking if subset is None else case.run.lacking & subset)
         if check.passed or rule.figure.name != "missing":
             return check
         named = f" ({format_first_names(absent)})" if absent else ", which were not run"
-        return replace(check, reason=f"the run lacks {mine.value:.0f} of {mine.n} judged queries{named}")
+        return replace(check, reason=f"the run lacks {current.value:.0f} of {current.n} judged queries{named}")
     if case.baseline is None:
-        return RuleCheck(rule, False, NO_BASELINE_REASON, mine.value, n=mine.n)
-    base = case.baseline.read(rule.figure, some, lenient=_can_lack_values(rule, case, case.baseline, some))
+        return RuleCheck(rule, False, NO_BASELINE_REASON, current.value, n=current.n)
+    base = case.baseline.read(rule.figure, subset, lenient=_can_lack_values(rule, case, case.baseline, subset))
     reason = (
         f"the baseline has no value: {base.reason}"
         if base.reason
-        else _incomparable_reason(rule, case, case.baseline, some)
+        else _incomparable_reason(rule, case, case.baseline, subset)
     )
-    check = RuleCheck(rule, False, reason, mine.value, n=mine.n, baseline=base.value)
+    check = RuleCheck(rule, False, reason, current.value, n=current.n, baseline=base.value)
     if reason:
         return check
-    check = replace(check, difference=mine.value - base.value)
+    check = replace(check, difference=current.value - base.value)
     if rule.figure.source == "measure":
-        return _check_score_difference(check, case, case.baseline, some)
+        return _check_score_difference(check, case, case.baseline, subset)
     if rule.figure.source == "latency":
-        return _check_latency_difference(check, case, case.baseline, some)
+        return _check_latency_difference(check, case, case.baseline, subset)
     return _check_change(check)
 
 
-def _check_limit(rule: Rule, mine: IndicatorValue) -> RuleCheck:
+def _check_limit(rule: Rule, current: IndicatorValue) -> RuleCheck:
     """Check an indicator against a limit."""
-    limit = rule.limit * mine.n / 100 if rule.percent else rule.limit
-    held, words = _compare_with_limit(mine.value, rule.sign, limit)
+    limit = rule.limit * current.n / 100 if rule.percent else rule.limit
+    is_met, comparison = _compare_with_limit(current.value, rule.sign, limit)
     number = f"{rule.limit:.12g}" + "%" * rule.percent
-    reason = "" if held else f"{format_significant(mine.value, limit)} is {words} {number}"
-    return RuleCheck(rule, held, reason, mine.value, limit, mine.n)
+    reason = "" if is_met else f"{format_significant(current.value, limit)} is {comparison} {number}"
+    return RuleCheck(rule, is_met, reason, current.value, limit, current.n)
 
 
-def is_limit_met(rule: Rule, subject: RunIndicators, some: QuerySubset = None) -> bool:
+def is_limit_met(rule: Rule, subject: RunIndicators, subset: QuerySubset = None) -> bool:
     """Return whether a rule with a limit passes for a run."""
-    found = subject.read(rule.figure, some)
-    return not found.reason and _check_limit(rule, found).passed
+    indicator_value = subject.read(rule.figure, subset)
+    return not indicator_value.reason and _check_limit(rule, indicator_value).passed
 
 
-def _can_lack_values(rule: Rule, case: GateInput, subject: RunIndicators, some: QuerySubset) -> bool:
+def _can_lack_values(rule: Rule, case: GateInput, subject: RunIndicators, subset: QuerySubset) -> bool:
     """Return whether a mean over part of the queries is accepted.
 
     It is if rules limit the number of unscored queries and all of them pass.
     """
     name, depth = rule.figure.name, freshness_depth(rule.figure.name)  # freshness at one k lacks the same queries
-    mine = [
+    unscored_rules = [
         rule
         for rule in case.unscored
         if rule.figure.measure == name or (depth is not None and freshness_depth(rule.figure.measure) == depth)
     ]
-    return bool(mine) and all(is_limit_met(rule, subject, some) for rule in mine)
+    return bool(unscored_rules) and all(is_limit_met(rule, subject, subset) for rule in unscored_rules)
 
 
 def _compare_with_limit(value: float, sign: str, limit: float, scale: float = 0.0) -> tuple[bool, str]:
@@ -171,20 +171,24 @@ def _compare_with_limit(value: float, sign: str, limit: float, scale: float = 0.
 
     Also return how it violates the limit.
     """
-    near = RELATIVE_TOLERANCE * max(abs(value), abs(limit), scale)
-    same = abs(value - limit) <= near
+    tolerance = RELATIVE_TOLERANCE * max(abs(value), abs(limit), scale)
+    is_equal = abs(value - limit) <= tolerance
     if sign in (">=", ">"):
-        return (same if sign == ">=" and same else value > limit and not same), "not above" if same else "below"
-    return (same if sign == "<=" and same else value < limit and not same), "not below" if same else "above"
+        return (
+            is_equal if sign == ">=" and is_equal else value > limit and not is_equal
+        ), "not above" if is_equal else "below"
+    return (
+        is_equal if sign == "<=" and is_equal else value < limit and not is_equal
+    ), "not below" if is_equal else "above"
 
 
-def _incomparable_reason(rule: Rule, case: GateInput, base: RunIndicators, some: QuerySubset) -> str:
+def _incomparable_reason(rule: Rule, case: GateInput, base: RunIndicators, subset: QuerySubset) -> str:
     """Return why two runs with the same data cannot be compared by a rule.
 
     Empty if they can.
     """
     if freshness_depth(rule.figure.name) is not None:
-        return _query_mismatch_reason(rule.figure.name, case.run, base, some) or _depth_reason(
+        return _query_mismatch_reason(rule.figure.name, case.run, base, subset) or _depth_reason(
             rule, base, "the baseline"
         )
     if rule.figure.source != "measure":
@@ -198,31 +202,34 @@ def _incomparable_reason(rule: Rule, case: GateInput, base: RunIndicators, some:
                 f"and the rule is `{allowed}`"
             )
     shallow = _depth_reason(rule, base, "the baseline")
-    mine, before = case.run.depth, base.depth
-    if mine is None or before is None or mine == before:
+    run_depth, baseline_depth = case.run.depth, base.depth
+    if run_depth is None or baseline_depth is None or run_depth == baseline_depth:
         return shallow
     measure = find_measure(rule.figure.name)
-    if measure is None or (measure.cutoff is not None and measure.cutoff <= min(mine, before)):
+    if measure is None or (measure.cutoff is not None and measure.cutoff <= min(run_depth, baseline_depth)):
         return ""
-    asked = [indicators.manifest["plan"]["k"] for indicators in (case.run, base)]
-    return f"the run was made with k={asked[0]}, the baseline with k={asked[1]}"
+    ks = [indicators.manifest["plan"]["k"] for indicators in (case.run, base)]
+    return f"the run was made with k={ks[0]}, the baseline with k={ks[1]}"
 
 
-def _query_mismatch_reason(name: str, run: RunIndicators, base: RunIndicators, some: QuerySubset) -> str:
+def _query_mismatch_reason(name: str, run: RunIndicators, base: RunIndicators, subset: QuerySubset) -> str:
     """Return why freshness of two runs is not comparable, if their queries differ."""
-    mine, before = (
-        indicators.queries_of(name) if some is None else indicators.queries_of(name) & some
+    run_queries, baseline_queries = (
+        indicators.queries_of(name) if subset is None else indicators.queries_of(name) & subset
         for indicators in (run, base)
     )
-    for here, there, words in ((mine, before, "the run lacks"), (before, mine, "the baseline lacks")):
-        gone = sorted(there - here)
-        if gone:
-            other = "the baseline" if here is mine else "the run"
-            return f"{words} {pluralise(len(gone), 'query')} that {other} has ({format_first_names(gone)})"
+    for queries, other_queries, prefix in (
+        (run_queries, baseline_queries, "the run lacks"),
+        (baseline_queries, run_queries, "the baseline lacks"),
+    ):
+        missing = sorted(other_queries - queries)
+        if missing:
+            other_name = "the baseline" if queries is run_queries else "the run"
+            return f"{prefix} {pluralise(len(missing), 'query')} that {other_name} has ({format_first_names(missing)})"
     return ""
 
 
-def _depth_reason(rule: Rule, subject: RunIndicators, what: str) -> str:
+def _depth_reason(rule: Rule, subject: RunIndicators, label: str) -> str:
     """Return why an indicator needs more documents per query than the run has.
 
     Empty if it does not.
@@ -233,21 +240,21 @@ def _depth_reason(rule: Rule, subject: RunIndicators, what: str) -> str:
     depth = subject.depth if measure is None else None if judged is None else judged.depth
     if cutoff is None or depth is None or cutoff <= depth:
         return ""
-    return f"{rule.figure.name} needs {cutoff:g} documents per query, but {what} was made with k={depth:g}"
+    return f"{rule.figure.name} needs {cutoff:g} documents per query, but {label} was made with k={depth:g}"
 
 
-def _check_score_difference(check: RuleCheck, case: GateInput, base: RunIndicators, some: QuerySubset) -> RuleCheck:
+def _check_score_difference(check: RuleCheck, case: GateInput, base: RunIndicators, subset: QuerySubset) -> RuleCheck:
     """Check the paired difference of a measure to the baseline."""
     name, lower = check.rule.figure.name, check.rule.figure.lower_is_better
     values = [
-        {q: v for q, v in indicators.scores_of(name).per_query[name].items() if some is None or q in some}
+        {q: v for q, v in indicators.scores_of(name).per_query[name].items() if subset is None or q in subset}
         for indicators in (case.run, base)
     ]
     if values[0].keys() != values[1].keys() and all(
-        _can_lack_values(check.rule, case, indicators, some) for indicators in (case.run, base)
+        _can_lack_values(check.rule, case, indicators, subset) for indicators in (case.run, base)
     ):
-        both = [query for query in values[0] if query in values[1]]
-        values = [{query: value[query] for query in both} for value in values]
+        shared_queries = [query for query in values[0] if query in values[1]]
+        values = [{query: value[query] for query in shared_queries} for value in values]
         check = _restrict_to_shared(check, values)
     gaps, reason = paired_score_differences(*values)
     reason = reason or ("" if len(gaps) else "no query has a value here and in the baseline")
@@ -255,8 +262,8 @@ def _check_score_difference(check: RuleCheck, case: GateInput, base: RunIndicato
         return replace(check, reason=reason)
     n = len(gaps)
     if n > 1 and find_aggregate(name) is mean:
-        seen = detectable_difference(float(gaps.std(ddof=1)), n, alpha=2 * case.alpha)
-        check = replace(check, ci=t_interval(gaps, 1 - 2 * case.alpha), detectable=seen)
+        detectable = detectable_difference(float(gaps.std(ddof=1)), n, alpha=2 * case.alpha)
+        check = replace(check, ci=t_interval(gaps, 1 - 2 * case.alpha), detectable=detectable)
     if check.rule.kind not in TESTED_CONDITIONS:
         return _check_change(check)
     if n < max(2, case.min_queries):
@@ -274,23 +281,23 @@ def _restrict_to_shared(check: RuleCheck, values: Sequence[Mapping[str, float]])
     """Restrict value and baseline to the queries with a value in both runs."""
     if not values[0]:
         return check
-    how = find_aggregate(check.rule.figure.name) or mean
-    mine, base = (float(how(np.array(list(value.values())))) for value in values)
-    return replace(check, value=mine, baseline=base, difference=mine - base, n=len(values[0]))
+    aggregate = find_aggregate(check.rule.figure.name) or mean
+    run_value, base_value = (float(aggregate(np.array(list(value.values())))) for value in values)
+    return replace(check, value=run_value, baseline=base_value, difference=run_value - base_value, n=len(values[0]))
 
 
-def _check_latency_difference(check: RuleCheck, case: GateInput, base: RunIndicators, some: QuerySubset) -> RuleCheck:
+def _check_latency_difference(check: RuleCheck, case: GateInput, base: RunIndicators, subset: QuerySubset) -> RuleCheck:
     """Check a latency against the baseline's by a paired permutation test."""
     stage, statistic = split_latency_name(check.rule.figure)
-    mine, before = (indicators.times(stage) for indicators in (case.run, base))
-    asked = [
+    run_times, baseline_times = (indicators.times(stage) for indicators in (case.run, base))
+    executed = [
         set() if indicators.timings is None else set(indicators.timings["query"].to_list())
         for indicators in (case.run, base)
     ]
-    gone = sorted(q for q in asked[1] - asked[0] if some is None or q in some)
+    gone = sorted(q for q in executed[1] - executed[0] if subset is None or q in subset)
     if gone:
         return replace(check, reason=f"{len(gone)} queries of the baseline were not run ({format_first_names(gone)})")
-    now, then = pair_latencies(mine, before, some)
+    now, then = pair_latencies(run_times, baseline_times, subset)
     n, figure = len(now), LATENCY_STATISTICS[statistic]
     if n > 1:
         check = replace(check, ci=bootstrap_difference(now, then, figure, 1 - 2 * case.alpha))
@@ -328,19 +335,19 @@ def _check_change(check: RuleCheck) -> RuleCheck:
         return replace(check, reason=ZERO_BASELINE_REASON)
     falls = check.rule.kind == "drop"
     change = -check.difference if falls else check.difference
-    held, _ = _compare_with_limit(change, check.rule.sign, margin, max(abs(check.value), abs(check.baseline)))
+    is_met, _ = _compare_with_limit(change, check.rule.sign, margin, max(abs(check.value), abs(check.baseline)))
     limit = check.baseline - margin if falls else check.baseline + margin
     reason = ""
-    if not held:
+    if not is_met:
         part = f" ({format_number(change / abs(check.baseline), 'share')})" if check.baseline else ""
         word = "dropped" if falls else "rose"
         reason = f"{word} by {format_significant(change)}{part} from {format_significant(check.baseline)}"
-    return replace(check, passed=held, limit=limit, reason=reason)
+    return replace(check, passed=is_met, limit=limit, reason=reason)
 
 
 def _fail_too_few(check: RuleCheck, n: int, case: GateInput) -> RuleCheck:
-    few = pluralise(n, "query is", "queries are")
-    return replace(check, n=n, reason=f"{few} too few for a test, which needs {max(2, case.min_queries)}")
+    count_text = pluralise(n, "query is", "queries are")
+    return replace(check, n=n, reason=f"{count_text} too few for a test, which needs {max(2, case.min_queries)}")
 
 
 def _worse_reason(check: RuleCheck) -> str:

@@ -40,14 +40,14 @@ class Rule:
 
     def __str__(self) -> str:
         number = f"{self.limit:.12g}" + "%" * self.percent
-        words = {
+        conditions = {
             "limit": f"{self.sign} {number}",
             "drop": f"drop {self.sign} {number}",
             "rise": f"rise {self.sign} {number}",
             "non-inferior": f"non-inferior by {number}",
         }
         where = "" if not self.tag else f" by {self.tag}" if self.value is None else f" in {self.tag}={self.value}"
-        return f"{self.figure.name} {words.get(self.kind, self.kind)}{where}"
+        return f"{self.figure.name} {conditions.get(self.kind, self.kind)}{where}"
 
 
 @json_form(derived=["rule_text"], renamed={"rule": "definition", "rule_text": "rule"})

@@ -216,12 +216,12 @@ def rule_texts(rules: Any) -> list[str]:
 def _table_rule_texts(name: str, table: Any) -> list[str]:
     if not isinstance(table, Mapping):
         raise BadInput(f"the rules of `{name}` must be a table, got {table!r}", hint="{at_least = 0.4, drop = 0.01}")
-    known = [*TABLE_CONDITIONS, *TABLE_FLAGS, *TABLE_SCOPES]
+    known_keys = [*TABLE_CONDITIONS, *TABLE_FLAGS, *TABLE_SCOPES]
     where = "".join(f" {word} {table[word]}" for word in TABLE_SCOPES if word in table)
     texts = []
     for key, value in table.items():
-        if key not in known:
-            raise UnknownName(f"rule of `{name}`", str(key), known, hint=f"choose one of {', '.join(known)}")
+        if key not in known_keys:
+            raise UnknownName(f"rule of `{name}`", str(key), known_keys, hint=f"choose one of {', '.join(known_keys)}")
         if key in TABLE_FLAGS:
             if value is not True:
                 raise BadInput(f"`{key}` of `{name}` must be true, got {value!r}", hint="remove the key")

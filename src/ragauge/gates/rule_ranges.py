@@ -20,7 +20,7 @@ MIN_COVERAGE = 0.5
 """Minimum share of the judged queries that must have the tag of a rule `by TAG`."""
 
 
-def indicator_range(figure: Indicator, known: Sequence[Scores] = ()) -> tuple[float, float]:
+def indicator_range(figure: Indicator, known_scores: Sequence[Scores] = ()) -> tuple[float, float]:
     """Return the smallest and the largest possible value of an indicator.
 
     Infinite if unknown, or if known scores exceed the range.
@@ -35,7 +35,7 @@ def indicator_range(figure: Indicator, known: Sequence[Scores] = ()) -> tuple[fl
         return 0.0, 1.0
     measure, spec = find_measure(figure.name), answers.find_answer_spec(figure.name)
     low, high = measure.bounds if measure is not None else (0.0, 1.0) if spec is not None else UNBOUNDED
-    for scores in known:  # A table of another tool may hold percentages under the same name.
+    for scores in known_scores:  # A table of another tool may hold percentages under the same name.
         values = scores.values[figure.name] if figure.name in scores.values else np.zeros(0)
         values = values[~np.isnan(values)]
         if len(values) and (values.min() < low or values.max() > high):
@@ -43,9 +43,9 @@ def indicator_range(figure: Indicator, known: Sequence[Scores] = ()) -> tuple[fl
     return low, high
 
 
-def check_rule_can_fail(rule: Rule, known: Sequence[Scores] = ()) -> None:
+def check_rule_can_fail(rule: Rule, known_scores: Sequence[Scores] = ()) -> None:
     """Raise BadInput for a rule that passes for every possible value."""
-    low, high = indicator_range(rule.figure, known)
+    low, high = indicator_range(rule.figure, known_scores)
     name, span = rule.figure.name, high - low
     if rule.kind == "limit":
         _check_limit_can_fail(rule, low, high)

@@ -120,15 +120,15 @@ class RunIndicators:
 
         return defined_depth(Run(pl.DataFrame(), timings=self.timings, manifest=self.manifest))
 
-    def read(self, figure: Indicator, some: QuerySubset = None, *, lenient: bool = False) -> IndicatorValue:
+    def read(self, figure: Indicator, subset: QuerySubset = None, *, lenient: bool = False) -> IndicatorValue:
         """Compute an indicator for the run, or for a subset of its queries.
 
         `lenient` accepts a mean over part of the queries.
         """
         if figure.source == "measure":
-            found = self._read_measure(figure, some, lenient=lenient)
+            result = self._read_measure(figure, subset, lenient=lenient)
         elif figure.source == "age":
-            found = self._read_freshness(figure, some, lenient=lenient)
+            result = self._read_freshness(figure, subset, lenient=lenient)
         else:
             readers = {
                 "latency": self._read_latency,
@@ -136,28 +136,28 @@ class RunIndicators:
                 "whole": self._read_run_value,
                 "corpus": self._read_corpus_size,
             }
-            found = readers[figure.source](figure, some)
-        if not found.reason and not math.isfinite(found.value):
-            return IndicatorValue(math.nan, found.n, f"{figure.name} is not a finite number")
-        return found
+            result = readers[figure.source](figure, subset)
+        if not result.reason and not math.isfinite(result.value):
+            return IndicatorValue(math.nan, result.n, f"{figure.name} is not a finite number")
+        return result
 
     def _missing_measure_reason(self, name: str) -> str:
         """Return why a measure is missing; empty if it is available."""
         if name in self.refused:
             return self.refused[name]
-        known = self.scores_of(name).measures
-        if freshness_depth(name) is not None and name not in known:
+        available = self.scores_of(name).measures
+        if freshness_depth(name) is not None and name not in available:
             return self._no_freshness_reason(name)
-        if name not in known:  # Other spellings do not count: a convention may define them differently.
-            return f"there is no {name} (there are {', '.join(known) or 'no measures'})"
+        if name not in available:  # Other spellings do not count: a convention may define them differently.
+            return f"there is no {name} (there are {', '.join(available) or 'no measures'})"
         return ""
 
-    def _read_measure(self, figure: Indicator, some: QuerySubset, *, lenient: bool) -> IndicatorValue:
+    def _read_measure(self, figure: Indicator, subset: QuerySubset, *, lenient: bool) -> IndicatorValue:
         name, scores = figure.name, self.scores_of(figure.name)
         without = self._missing_measure_reason(name)
         if without:
             return IndicatorValue(reason=without)
-        chosen = _row_indices(scores, some)
+        chosen = _row_indices(scores, subset)
         column = scores.values[name][chosen]
         queries = [scores.queries[i] for i in chosen]
         scored = ~np.isnan(column)
@@ -176,10 +176,10 @@ class RunIndicators:
         if figure.lower_is_better and free:
             why = f"{len(free)} queries without any document count as 0, which is the best {name}"
             return IndicatorValue(n=n, reason=f"{why} ({format_first_names(free)})")
-        how = find_aggregate(name)
-        if some is None or how is None:
+        aggregate = find_aggregate(name)
+        if subset is None or aggregate is None:
             return IndicatorValue(scores.means[name], n)
-        return IndicatorValue(float(how(column[scored])), n)
+        return IndicatorValue(float(aggregate(column[scored])), n)
 
     def _no_freshness_reason(self, name: str) -> str:
         """Return why freshness at this depth is unknown; empty if it is known."""
@@ -189,12 +189,12 @@ class RunIndicators:
             return f"there is no {name}: stale documents were counted at {', '.join(map(str, self.ages))}"
         return NO_VERSIONS_REASON
 
-    def _read_freshness(self, figure: Indicator, some: QuerySubset, *, lenient: bool) -> IndicatorValue:
+    def _read_freshness(self, figure: Indicator, subset: QuerySubset, *, lenient: bool) -> IndicatorValue:
         name, _, k = figure.name.partition("@")
         without = self._no_freshness_reason(figure.name)
         if without:
             return IndicatorValue(reason=without)
-        result = self.ages[int(k)].only(some)
+        result = self.ages[int(k)].only(subset)
         n = result.query_count
         odd = list(result.unscored)
         if odd and not (lenient and n):
@@ -211,26 +211,26 @@ class RunIndicators:
         result = self.ages.get(freshness_depth(name) or 0)
         return result is not None and bool(result.unscored)
 
-    def _count_without_freshness(self, name: str, some: QuerySubset) -> IndicatorValue:
+    def _count_without_freshness(self, name: str, subset: QuerySubset) -> IndicatorValue:
         """Count the queries without a freshness indicator."""
         without = self._no_freshness_reason(name)
         if without:
             return IndicatorValue(reason=without)
-        result = self.ages[freshness_depth(name) or 0].only(some)
+        result = self.ages[freshness_depth(name) or 0].only(subset)
         return IndicatorValue(len(result.unscored), result.query_count + len(result.unscored))
 
-    def speed_of(self, some: QuerySubset) -> Speed | None:
+    def speed_of(self, subset: QuerySubset) -> Speed | None:
         """Compute latency and throughput on some queries; None without timings."""
         if self.timings is None:
             return None
         import polars as pl
 
         return summarise_timings(
-            self.timings if some is None else self.timings.filter(pl.col("query").is_in(list(some)))
+            self.timings if subset is None else self.timings.filter(pl.col("query").is_in(list(subset)))
         )
 
-    def _read_latency(self, figure: Indicator, some: QuerySubset) -> IndicatorValue:
-        speed = self.speed_of(some)
+    def _read_latency(self, figure: Indicator, subset: QuerySubset) -> IndicatorValue:
+        speed = self.speed_of(subset)
         if speed is None:
             return IndicatorValue(reason=NO_TIMINGS_REASON)
         stage, statistic = split_latency_name(figure)
@@ -241,11 +241,11 @@ class RunIndicators:
             return IndicatorValue(reason="no query succeeded")
         return IndicatorValue(float(asdict(latency)[statistic]), latency.n)
 
-    def _read_count(self, figure: Indicator, some: QuerySubset) -> IndicatorValue:
-        judged = self.judged if some is None else self.judged & some
+    def _read_count(self, figure: Indicator, subset: QuerySubset) -> IndicatorValue:
+        judged = self.judged if subset is None else self.judged & subset
         lacking = self.lacking & judged
         if figure.name == "failed":
-            speed = self.speed_of(some)
+            speed = self.speed_of(subset)
             if speed is None:
                 return IndicatorValue(reason=NO_TIMINGS_REASON)
             if not speed.asked:
@@ -253,22 +253,24 @@ class RunIndicators:
             return IndicatorValue(speed.failed + speed.timed_out, speed.asked)
         depth = freshness_depth(figure.measure)
         if depth is not None and (depth in self.ages or figure.measure not in self.scores.measures):
-            return self._count_without_freshness(figure.measure, some)
+            return self._count_without_freshness(figure.measure, subset)
         if not judged:
             return IndicatorValue(reason="no query is judged")
         if figure.measure:
             without = self._missing_measure_reason(figure.measure)
-            values = self.scores.values[figure.measure][_row_indices(self.scores, some)] if not without else np.zeros(0)
+            values = (
+                self.scores.values[figure.measure][_row_indices(self.scores, subset)] if not without else np.zeros(0)
+            )
             return (
                 IndicatorValue(reason=without) if without else IndicatorValue(int(np.isnan(values).sum()), len(values))
             )
-        left = self.not_asked if some is None else 0
-        count = len(lacking) + left if figure.name == "missing" else len(judged) - len(lacking)
-        return IndicatorValue(count, len(judged) + left)
+        n_not_asked = self.not_asked if subset is None else 0
+        count = len(lacking) + n_not_asked if figure.name == "missing" else len(judged) - len(lacking)
+        return IndicatorValue(count, len(judged) + n_not_asked)
 
-    def _read_run_value(self, figure: Indicator, some: QuerySubset) -> IndicatorValue:
+    def _read_run_value(self, figure: Indicator, subset: QuerySubset) -> IndicatorValue:
         if figure.name == "throughput":
-            speed = self.speed_of(some)
+            speed = self.speed_of(subset)
             return (
                 IndicatorValue(reason=NO_TIMINGS_REASON)
                 if speed is None
@@ -309,40 +311,46 @@ NO_VERSIONS_REASON = "stale documents are unknown: add `--versions FILE` (versio
 NO_TIMINGS_REASON = "no timings: only folders written by `ragauge run` contain them"
 
 
-def _row_indices(scores: Scores, some: QuerySubset) -> list[int]:
+def _row_indices(scores: Scores, subset: QuerySubset) -> list[int]:
     """Return the row indices of the scores of some queries."""
-    return [i for i, query in enumerate(scores.queries) if some is None or query in some]
+    return [i for i, query in enumerate(scores.queries) if subset is None or query in subset]
 
 
-def paired_score_differences(mine: Mapping[str, float], base: Mapping[str, float]) -> tuple[Floats, str]:
+def paired_score_differences(run_scores: Mapping[str, float], base_scores: Mapping[str, float]) -> tuple[Floats, str]:
     """Return the differences per query, or the reason why the queries do not match."""
-    gone, new = [q for q in base if q not in mine], [q for q in mine if q not in base]
+    gone, new = [q for q in base_scores if q not in run_scores], [q for q in run_scores if q not in base_scores]
     if gone:
         return np.zeros(
             0
         ), f"{len(gone)} queries have no value, but have one in the baseline ({format_first_names(gone)})"
     if new:
         return np.zeros(0), f"the baseline has no value for {len(new)} queries ({format_first_names(new)})"
-    values = np.array([[mine[query], base[query]] for query in mine]).reshape(-1, 2)
+    values = np.array([[run_scores[query], base_scores[query]] for query in run_scores]).reshape(-1, 2)
     return paired_differences(values[:, :1], values[:, 1:])[:, 0], ""
 
 
 def pair_latencies(
-    mine: Mapping[str, Mapping[int, float]], base: Mapping[str, Mapping[int, float]], some: QuerySubset
+    run_times: Mapping[str, Mapping[int, float]], base_times: Mapping[str, Mapping[int, float]], subset: QuerySubset
 ) -> tuple[Floats, Floats]:
     """Return the latencies of queries that both runs answered in every trial.
 
     Two arrays with one row per query and one column per trial.
     """
-    shared = [q for q in mine if q in base and (some is None or q in some)]
-    latencies, before = (
-        {repeat for times in times_by_query.values() for repeat in times} for times_by_query in (mine, base)
+    shared = [q for q in run_times if q in base_times and (subset is None or q in subset)]
+    run_repeats, base_repeats = (
+        {repeat for times in times_by_query.values() for repeat in times} for times_by_query in (run_times, base_times)
     )
-    order = sorted(latencies & before)
-    kept = [q for q in shared if all(r in mine[q] and r in base[q] for r in order)] if order else []
+    order = sorted(run_repeats & base_repeats)
+    complete_queries = (
+        [q for q in shared if all(r in run_times[q] and r in base_times[q] for r in order)] if order else []
+    )
     return (
-        np.array([[mine[q][r] for r in order] for q in kept]).reshape(len(kept), len(order)),
-        np.array([[base[q][r] for r in order] for q in kept]).reshape(len(kept), len(order)),
+        np.array([[run_times[q][r] for r in order] for q in complete_queries]).reshape(
+            len(complete_queries), len(order)
+        ),
+        np.array([[base_times[q][r] for r in order] for q in complete_queries]).reshape(
+            len(complete_queries), len(order)
+        ),
     )
 
 

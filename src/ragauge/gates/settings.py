@@ -67,8 +67,8 @@ class GateSettings:
         """Merge options, the settings of a rules file, and defaults, in this priority."""
         check_keywords("gate", options, GateOptions)
         is_file = isinstance(rules, Path) or (isinstance(rules, str) and rules.endswith(".toml"))
-        given = {name: value for name, value in options.items() if value is not None}
-        return cls(**{"rules": rules, **(read_gate_file(str(rules)) if is_file else {}), **given})
+        explicit_options = {name: value for name, value in options.items() if value is not None}
+        return cls(**{"rules": rules, **(read_gate_file(str(rules)) if is_file else {}), **explicit_options})
 
     @property
     def scoring_convention(self) -> Convention:

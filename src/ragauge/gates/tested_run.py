@@ -52,36 +52,38 @@ class ScoringSettings:
     """Documents of the corpus; None uses those that the manifest of the run names."""
 
 
-def already_scored(thing: Any, qrels: Any, timings: Any) -> RunIndicators | None:
+def already_scored(source: Any, qrels: Any, timings: Any) -> RunIndicators | None:
     """Return an input that is already scored; None if it is still to be scored.
 
     Accepts Scores, JudgedSamples or their folder, a Freshness or its file, and a table of scores.
     """
-    if isinstance(thing, Scores):
-        return RunIndicators(thing.run, thing, _check_timings(timings))
-    if isinstance(thing, JudgedSamples):
-        return RunIndicators(thing.name, thing.scores, tags=sample_tags(thing.samples), whole=True)
-    is_stored = qrels is None and isinstance(thing, str | Path) and is_kind(thing, *STORED_KINDS)
-    resolved_input = resolve_input(thing, expected=STORED_KINDS) if is_stored else None
+    if isinstance(source, Scores):
+        return RunIndicators(source.run, source, _check_timings(timings))
+    if isinstance(source, JudgedSamples):
+        return RunIndicators(source.name, source.scores, tags=sample_tags(source.samples), whole=True)
+    is_stored = qrels is None and isinstance(source, str | Path) and is_kind(source, *STORED_KINDS)
+    resolved_input = resolve_input(source, expected=STORED_KINDS) if is_stored else None
     if (
         resolved_input is not None
         and resolved_input.kind is InputKind.RESULT
         and resolved_input.facts["schema"] == "ragauge-freshness"
     ):
-        thing = read_freshness(thing)
-    if isinstance(thing, Freshness):
-        return RunIndicators(thing.run, thing.scores(), _check_timings(timings), whole=True, ages={thing.k: thing})
+        source = read_freshness(source)
+    if isinstance(source, Freshness):
+        return RunIndicators(source.run, source.scores(), _check_timings(timings), whole=True, ages={source.k: source})
     if resolved_input is None:
         return None
     if resolved_input.kind is InputKind.JUDGED:
-        judged = read_judged_scores(thing, canonical_answer_name)
-        return RunIndicators(Path(thing).resolve().name, judged, tags=read_sample_tags(thing), whole=True)
+        judged = read_judged_scores(source, canonical_answer_name)
+        return RunIndicators(Path(source).resolve().name, judged, tags=read_sample_tags(source), whole=True)
     if resolved_input.kind is not InputKind.SCORES:
         return None
-    known, tags = read_scores(str(thing))
-    scores = next(iter(known.values()))
-    if len(known) > 1 or not isinstance(scores, Scores):
-        raise BadInput(f"expected one run, got {', '.join(known)}", file=str(thing), hint="split the file by run")
+    scores_by_run, tags = read_scores(str(source))
+    scores = next(iter(scores_by_run.values()))
+    if len(scores_by_run) > 1 or not isinstance(scores, Scores):
+        raise BadInput(
+            f"expected one run, got {', '.join(scores_by_run)}", file=str(source), hint="split the file by run"
+        )
     return RunIndicators(scores.run, scores, _check_timings(timings), tags=tags)
 
 
@@ -93,10 +95,10 @@ def select_from_experiment(experiment: Experiment, system: str | None, baseline:
     """
     names = list(experiment.scores)
     before = baseline if baseline is not None else experiment.baseline
-    others = [name for name in names if name != before]
-    if system is None and len(others) != 1:
+    candidates = [name for name in names if name != before]
+    if system is None and len(candidates) != 1:
         raise BadInput(f"expected the name of one system, of {', '.join(names)}", hint='system="…"')
-    chosen = system or others[0]
+    chosen = system or candidates[0]
     if chosen not in names:
         raise UnknownName("system", chosen, names, hint=f"choose one of {', '.join(names)}")
 
@@ -112,37 +114,39 @@ def select_from_experiment(experiment: Experiment, system: str | None, baseline:
     return subject(chosen), before
 
 
-def score_run(thing: Any, qrels: Any, terms: ScoringSettings, timings: Any = None) -> RunIndicators:
+def score_run(source: Any, qrels: Any, terms: ScoringSettings, timings: Any = None) -> RunIndicators:
     """Score a run by judgments; a folder written by `run` brings its own."""
-    if qrels is None and not isinstance(thing, str | Path):
+    if qrels is None and not isinstance(source, str | Path):
         raise BadInput("no judgments given to score the run", hint="use gate(run, rules, qrels=…), or give Scores")
-    inputs = Inputs.resolve(thing) if qrels is None else Inputs.resolve(qrels, thing)
-    name, thing = inputs.single_run
-    if isinstance(thing, str | Path) and Path(thing).is_dir():
-        thing = open_run(thing)
+    inputs = Inputs.resolve(source) if qrels is None else Inputs.resolve(qrels, source)
+    name, source = inputs.single_run
+    if isinstance(source, str | Path) and Path(source).is_dir():
+        source = open_run(source)
     # Canonical names spell out every difference from the default, regardless of the convention.
     measures = [parse_measure(measure) for measure in terms.measures]
     judgments = judgments_for_measures(measures, inputs.qrels, targets=terms.targets)
-    known = thing if isinstance(thing, Run) else None
-    trials = [] if known is None else known.differing()
-    found = [
+    known_run = source if isinstance(source, Run) else None
+    trials = [] if known_run is None else known_run.differing()
+    scored_trials = [
         _score_possible_measures(
             compute_judged_ranks(judgments, run, measures, terms.convention, name=name), measures, terms.convention
         )
-        for run in trials or [thing]
+        for run in trials or [source]
     ]
-    refused = found[0][1]
-    scores = average_trials([scores for scores, _ in found]) if trials else found[0][0]
-    times = _check_timings(timings) if timings is not None or known is None else known.timings
-    return RunIndicators(name, scores, times, EMPTY_MAPPING if known is None else known.manifest, refused, inputs.tags)
+    refused = scored_trials[0][1]
+    scores = average_trials([scores for scores, _ in scored_trials]) if trials else scored_trials[0][0]
+    times = _check_timings(timings) if timings is not None or known_run is None else known_run.timings
+    return RunIndicators(
+        name, scores, times, EMPTY_MAPPING if known_run is None else known_run.manifest, refused, inputs.tags
+    )
 
 
-def with_freshness(subject: RunIndicators, thing: Any, terms: ScoringSettings) -> RunIndicators:
+def with_freshness(subject: RunIndicators, source: Any, terms: ScoringSettings) -> RunIndicators:
     """Add freshness to a run if rules require it and versions are given."""
-    counted = subject.scores.judged is not None and not isinstance(thing, Scores)  # Otherwise there are no rankings.
+    counted = subject.scores.judged is not None and not isinstance(source, Scores)  # Otherwise there are no rankings.
     if not terms.ks or terms.versions is None or not counted:
         return subject
-    ages = _compute_freshness(thing, terms, subject.scores.queries)
+    ages = _compute_freshness(source, terms, subject.scores.queries)
     described = describe_unjudged_queries(subject.scores.judged)
     notes = [note for note in subject.scores.notes if note != described]
     if terms.measures and len(notes) < len(subject.scores.notes):
@@ -151,9 +155,9 @@ def with_freshness(subject: RunIndicators, thing: Any, terms: ScoringSettings) -
     return _add_freshness(replace(subject, scores=replace(subject.scores, notes=notes)), ages)
 
 
-def _add_freshness(subject: RunIndicators, found: Mapping[int, Freshness]) -> RunIndicators:
-    notes = [*subject.scores.notes, *(note for result in found.values() for note in result.notes)]
-    return replace(subject, scores=replace(subject.scores, notes=list(dict.fromkeys(notes))), ages=found)
+def _add_freshness(subject: RunIndicators, freshness_by_k: Mapping[int, Freshness]) -> RunIndicators:
+    notes = [*subject.scores.notes, *(note for result in freshness_by_k.values() for note in result.notes)]
+    return replace(subject, scores=replace(subject.scores, notes=list(dict.fromkeys(notes))), ages=freshness_by_k)
 
 
 def check_same_versions(subject: RunIndicators, terms: ScoringSettings) -> None:
@@ -162,11 +166,11 @@ def check_same_versions(subject: RunIndicators, terms: ScoringSettings) -> None:
     if terms.versions is None or not (subject.ages or judge.startswith(VERSIONS_JUDGE_PREFIX)):
         return
     versions = read_versions(terms.versions)
-    made = {
+    version_matches = {
         result.fingerprint == versions_fingerprint(versions, result.as_of or None) for result in subject.ages.values()
     }
-    if made != {True} and not (
-        not made and judge.startswith(f"{VERSIONS_JUDGE_PREFIX}{versions_fingerprint(versions)} ")
+    if version_matches != {True} and not (
+        not version_matches and judge.startswith(f"{VERSIONS_JUDGE_PREFIX}{versions_fingerprint(versions)} ")
     ):
         raise BadInput(
             f"the stale documents of {subject.name} were counted with other versions than those given",
@@ -174,26 +178,30 @@ def check_same_versions(subject: RunIndicators, terms: ScoringSettings) -> None:
         )
 
 
-def build_unjudged_run(thing: Any, terms: ScoringSettings, timings: Any = None) -> RunIndicators:
+def build_unjudged_run(source: Any, terms: ScoringSettings, timings: Any = None) -> RunIndicators:
     """Build the indicators of a run for freshness rules only, which need no judgments."""
     if terms.versions is None:
         raise BadInput("no versions given, which define what is stale", hint="add `--versions FILE` (versions=)")
-    known = thing if isinstance(thing, Run) else None
-    found = _compute_freshness(thing, terms, None)
-    first = next(iter(found.values()))
-    times = _check_timings(timings) if timings is not None or known is None else known.timings
-    manifest = EMPTY_MAPPING if known is None else known.manifest
-    return _add_freshness(RunIndicators(first.run, first.scores(), times, manifest, whole=True), found)
+    known_run = source if isinstance(source, Run) else None
+    freshness_by_k = _compute_freshness(source, terms, None)
+    first = next(iter(freshness_by_k.values()))
+    times = _check_timings(timings) if timings is not None or known_run is None else known_run.timings
+    manifest = EMPTY_MAPPING if known_run is None else known_run.manifest
+    return _add_freshness(RunIndicators(first.run, first.scores(), times, manifest, whole=True), freshness_by_k)
 
 
-def has_judgments(thing: Any) -> bool:
+def has_judgments(source: Any) -> bool:
     """Return whether a path is a folder that contains judgments."""
-    places = [Path(thing), Path(thing).resolve().parent] if isinstance(thing, str | Path) and str(thing) != "-" else []
-    return any((place / JUDGMENTS_FILE).exists() for place in places if Path(thing).is_dir())
+    folders = (
+        [Path(source), Path(source).resolve().parent] if isinstance(source, str | Path) and str(source) != "-" else []
+    )
+    return any((folder / JUDGMENTS_FILE).exists() for folder in folders if Path(source).is_dir())
 
 
-def _compute_freshness(thing: Any, terms: ScoringSettings, queries: Sequence[str] | None) -> dict[int, Freshness]:
-    return {k: freshness(thing, terms.versions, k=k, corpus=terms.documents, queries=queries) for k in sorted(terms.ks)}
+def _compute_freshness(source: Any, terms: ScoringSettings, queries: Sequence[str] | None) -> dict[int, Freshness]:
+    return {
+        k: freshness(source, terms.versions, k=k, corpus=terms.documents, queries=queries) for k in sorted(terms.ks)
+    }
 
 
 def _score_possible_measures(
@@ -235,8 +243,8 @@ def _check_timings(timings: Any) -> Any:
         return None
     import polars as pl
 
-    known = timings.columns if isinstance(timings, pl.DataFrame) else []
-    lacks = [name for name in TIMING_COLUMNS if name not in known]
+    columns = timings.columns if isinstance(timings, pl.DataFrame) else []
+    lacks = [name for name in TIMING_COLUMNS if name not in columns]
     if lacks:
         raise BadInput(f"the timings lack {', '.join(lacks)}", hint="use `timings` of a run that `ragauge.run` made")
     return timings
@@ -262,9 +270,9 @@ def baseline_folder(run: Any, baseline: Any) -> Any:
             return str((same or runs)[0])
     if Path(baseline).exists():
         return baseline
-    near = Path(run).parent / baseline if isinstance(run, str | Path) else Path(baseline)
-    if near.is_dir() and is_kind(near, InputKind.RUN, InputKind.JUDGED):
-        return str(near)
+    sibling_path = Path(run).parent / baseline if isinstance(run, str | Path) else Path(baseline)
+    if sibling_path.is_dir() and is_kind(sibling_path, InputKind.RUN, InputKind.JUDGED):
+        return str(sibling_path)
     raise BadInput(
         "the baseline does not exist; expected an earlier run, a folder or a file",
         file=str(baseline),
@@ -286,18 +294,22 @@ def check_baseline_comparable(
     Compares data, judgments, convention and judge.
     """
     label = baseline.name if baseline.name != run.name else f"the baseline {baseline.name}"
-    mine, before = (indicators.manifest.get("dataset") or {} for indicators in (run, baseline))
+    run_data, baseline_data = (indicators.manifest.get("dataset") or {} for indicators in (run, baseline))
     if not allow_changed_corpus:
         check_same_dataset(
-            (run.name, mine), (label, before), hint="run both on the same data, or add `--allow-changed-corpus`"
+            (run.name, run_data),
+            (label, baseline_data),
+            hint="run both on the same data, or add `--allow-changed-corpus`",
         )
-    sides = read_system_scores({run.name: run.scores, label: baseline.scores})
-    check_comparable([side for seeds in sides.values() for side in seeds.values()], judgments=not allow_changed_corpus)
+    scores_by_system = read_system_scores({run.name: run.scores, label: baseline.scores})
+    check_comparable(
+        [scores for seeds in scores_by_system.values() for scores in seeds.values()], judgments=not allow_changed_corpus
+    )
     for k in run.ages.keys() & baseline.ages.keys():
-        told = [indicators.ages[k].judge for indicators in (run, baseline)]
-        if told[0] != told[1]:
+        judges = [indicators.ages[k].judge for indicators in (run, baseline)]
+        if judges[0] != judges[1]:
             raise Incomparable(
-                f"stale documents were judged by {told[0]} in {run.name}, by {told[1]} in {label}",
+                f"stale documents were judged by {judges[0]} in {run.name}, by {judges[1]} in {label}",
                 hint="run `ragauge freshness --corpus CORPUS` for both runs, and gate the JSON files that it writes",
             )
 
@@ -309,9 +321,9 @@ def compare_corpora(
 
     Queries with different texts are left out, if the texts are known. There are no notes if nothing has changed.
     """
-    mine, theirs = texts
+    run_texts, baseline_texts = texts
     shared = run.judged & baseline.judged
-    common = frozenset(query for query in shared if mine.get(query) == theirs.get(query))
+    common = frozenset(query for query in shared if run_texts.get(query) == baseline_texts.get(query))
     datasets = [subject.manifest.get("dataset") or {} for subject in (baseline, run)]
     sizes = [dataset.get("documents") for dataset in datasets]
     documents = "" if None in sizes else f" ({sizes[0]:,} documents, now {sizes[1]:,})"
@@ -320,17 +332,17 @@ def compare_corpora(
         "only in the baseline": len(baseline.judged - run.judged),
         "with another text": len(shared - common),
     }
-    left = ", ".join(f"{n} {what}" for what, n in counts.items() if n)
+    excluded = ", ".join(f"{n} {label}" for label, n in counts.items() if n)
     judged = [
         judgments.nested if (judgments := find_judgments(subject)) is not None else {} for subject in (run, baseline)
     ]
     changed = sum(dict(judged[0].get(query, {})) != dict(judged[1].get(query, {})) for query in common)
     same_data = all(datasets[0].get(key) == datasets[1].get(key) for key in DATASET_HASHES)
-    if same_data and not left and not changed:
+    if same_data and not excluded and not changed:
         return common, []
     notes = [
         f"changed corpus{documents}: rules about a change are computed on the {len(common)} queries of both runs"
-        + (f"; left out: {left}" if left else ""),
+        + (f"; left out: {excluded}" if excluded else ""),
         "this shows how the results of these queries changed, but not whether the system "
         "or the documents changed them; new queries are not covered",
     ]
@@ -342,7 +354,7 @@ def compare_corpora(
 def timing_difference_notes(run: RunIndicators, baseline: RunIndicators) -> list[str]:
     """Return notes on differences in hardware or workers that affect the timings."""
     notes = []
-    for what, keys in (("machine", ("machine",)), ("number of workers", ("plan", "workers"))):
+    for noun, keys in (("machine", ("machine",)), ("number of workers", ("plan", "workers"))):
         values = []
         for indicators in (run, baseline):
             value: Any = indicators.manifest
@@ -350,5 +362,5 @@ def timing_difference_notes(run: RunIndicators, baseline: RunIndicators) -> list
                 value = value.get(key, {}) if isinstance(value, Mapping) else {}
             values.append(value)
         if all(value != {} for value in values) and values[0] != values[1]:
-            notes.append(f"{baseline.name} was timed with another {what}; times may differ for this reason alone")
+            notes.append(f"{baseline.name} was timed with another {noun}; times may differ for this reason alone")
     return notes

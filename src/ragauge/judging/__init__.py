@@ -152,8 +152,8 @@ def estimate_cost(
     characters. The lexical judge makes no calls.
     """
     plan = settings_from(JudgingSettings, settings)
-    given, _ = _load_limited_samples(samples, plan)
-    chosen, _ = _select_measures(measures, given, find_convention(plan.convention), chat)
+    sample_list, _ = _load_limited_samples(samples, plan)
+    chosen, _ = _select_measures(measures, sample_list, find_convention(plan.convention), chat)
     reply_folder = folder if folder is not None and (Path(folder) / REPLIES_FILE).is_file() else None
 
     async def count_calls() -> list[CostEstimate]:
@@ -161,7 +161,7 @@ def estimate_cost(
             if not isinstance(session.judge, ModelJudge):
                 return []
             judge = DryRunJudge(session.judge, session.price, local=session.local)
-            for sample in given:
+            for sample in sample_list:
                 await judge_sample(sample, judge, required_tasks(chosen), plan.questions)
             if plan.canaries:
                 await try_injections(judge, plan.questions)
@@ -175,8 +175,8 @@ def find_missing_key(chat: str, options: Mapping[str, Any]) -> str:
 
     Empty if no key is missing.
     """
-    found = open_chat(chat, options) if chat.startswith("openai:") else None
-    return "" if found is None else AdaptedChat(found).missing_key
+    model = open_chat(chat, options) if chat.startswith("openai:") else None
+    return "" if model is None else AdaptedChat(model).missing_key
 
 
 async def _judge_samples(
@@ -189,21 +189,23 @@ async def _judge_samples(
     written: bool,
 ) -> JudgedSamples:
     rules = find_convention(settings.convention)
-    given, fewer = _load_limited_samples(samples, settings)
-    chosen, left_out = _select_measures(measures, given, rules, chat)
+    sample_list, limit_notes = _load_limited_samples(samples, settings)
+    chosen, measure_notes = _select_measures(measures, sample_list, rules, chat)
     if written and folder is not None:
-        check_same_samples(folder, given)
+        check_same_samples(folder, sample_list)
     async with JudgingSession(chat, folder, settings) as session:
-        verdicts = await session.verdicts(given, required_tasks(chosen))
+        verdicts = await session.verdicts(sample_list, required_tasks(chosen))
         attempts = await try_injections(session.judge, settings.questions) if settings.canaries else ()
         identity = session.identity(required_tasks(chosen))
         name = f"{session.judge.name} [{content_key(identity)[:8]}]"
-        scores = score_answers(given, verdicts, chosen, rules, run=settings.name or _samples_name(samples), judge=name)
+        scores = score_answers(
+            sample_list, verdicts, chosen, rules, run=settings.name or _samples_name(samples), judge=name
+        )
         judged = JudgedSamples(
             name=scores.run,
             judge=name,
             identity=identity,
-            samples=given,
+            samples=sample_list,
             verdicts=verdicts,
             scores=scores,
             intervals=_compute_intervals(scores, settings.confidence),
@@ -211,7 +213,7 @@ async def _judge_samples(
             ledger=session.ledger.steps(),
             robustness=attempts,
             stopped=session.stopped,
-            notes=[*scores.notes, *left_out, *session.notes, *fewer],
+            notes=[*scores.notes, *measure_notes, *session.notes, *limit_notes],
             provenance={"made": utc_now(), **provenance()},
             judge_name=session.judge.name,
             folder=None if folder is None else Path(folder),
@@ -223,12 +225,12 @@ async def _judge_samples(
 
 def _load_limited_samples(samples: Any, settings: JudgingSettings) -> tuple[list[Sample], list[str]]:
     """Load the samples, with a note if only the first ones are used."""
-    there = load_samples(samples, answers=settings.answers, k=settings.k)
-    if not there:
+    all_samples = load_samples(samples, answers=settings.answers, k=settings.k)
+    if not all_samples:
         raise BadInput("no samples given")
-    given = there[: settings.max_samples]
-    fewer = f"only the first {len(given):,} of {len(there):,} samples were judged"
-    return given, [fewer] if len(given) < len(there) else []
+    first_samples = all_samples[: settings.max_samples]
+    note = f"only the first {len(first_samples):,} of {len(all_samples):,} samples were judged"
+    return first_samples, [note] if len(first_samples) < len(all_samples) else []
 
 
 def _select_measures(
@@ -239,45 +241,49 @@ def _select_measures(
     A requested measure raises MissingEvidence if no sample has its required fields. Single samples may lack fields
     and are then unscored. Checked before any paid call.
     """
-    wanted = parse_answer_measures(DEFAULT_ANSWER_MEASURES if measures is None else measures, rules)
-    lacking = {str(measure): what for measure in wanted if (what := missing_input(measure, samples))}
-    if measures is not None or len(lacking) == len(wanted):
+    candidates = parse_answer_measures(DEFAULT_ANSWER_MEASURES if measures is None else measures, rules)
+    missing_fields = {
+        str(measure): field_name for measure in candidates if (field_name := missing_input(measure, samples))
+    }
+    if measures is not None or len(missing_fields) == len(candidates):
         try:
-            check_answer_inputs(wanted, samples)
+            check_answer_inputs(candidates, samples)
         except MissingEvidence as error:
-            error.hint = "; ".join([str(error.hint), *_unread_field_notes(list(lacking.values())[:1], samples)])
+            error.hint = "; ".join([str(error.hint), *_unread_field_notes(list(missing_fields.values())[:1], samples)])
             raise
-    notes = [f"{name} is left out: there are no {what}" for name, what in lacking.items()]
-    notes += _unread_field_notes(list(lacking.values()), samples)
-    chosen = [measure for measure in wanted if str(measure) not in lacking]
+    notes = [f"{name} is left out: there are no {field_name}" for name, field_name in missing_fields.items()]
+    notes += _unread_field_notes(list(missing_fields.values()), samples)
+    chosen = [measure for measure in candidates if str(measure) not in missing_fields]
     if measures is None and chat == LEXICAL_JUDGE:
-        modelled = [measure for measure in chosen if "questions" in measure.asks]
-        notes += [f"{measure} is left out: it needs a model that generates questions (--chat)" for measure in modelled]
-        chosen = [measure for measure in chosen if measure not in modelled]
+        model_measures = [measure for measure in chosen if "questions" in measure.asks]
+        notes += [
+            f"{measure} is left out: it needs a model that generates questions (--chat)" for measure in model_measures
+        ]
+        chosen = [measure for measure in chosen if measure not in model_measures]
     return chosen, notes
 
 
-def _unread_field_notes(lacking: Sequence[str], samples: Sequence[Sample]) -> list[str]:
+def _unread_field_notes(missing_fields: Sequence[str], samples: Sequence[Sample]) -> list[str]:
     """Name the fields that were not read, and the accepted names of missing fields."""
     unread = list(unread_fields(samples))
-    if not unread or not lacking:
+    if not unread or not missing_fields:
         return []
-    some = ", ".join(unread[:MAX_NAMES_SHOWN]) + (", …" if len(unread) > MAX_NAMES_SHOWN else "")
-    fields = [field for field, what in FIELD_NAMES.items() if what in lacking]
-    return [f"not read: {some}; {'; '.join(map(field_aliases, fields))}"]
+    names = ", ".join(unread[:MAX_NAMES_SHOWN]) + (", …" if len(unread) > MAX_NAMES_SHOWN else "")
+    fields = [field for field, field_name in FIELD_NAMES.items() if field_name in missing_fields]
+    return [f"not read: {names}; {'; '.join(map(field_aliases, fields))}"]
 
 
 def _compute_intervals(scores: Scores, confidence: float) -> dict[str, tuple[float, float]]:
     """Compute the confidence interval of each mean; none for few or equal values."""
-    told = {}
+    columns = {}
     for name, column in scores.values.items():
-        known = column[~np.isnan(column)]
-        if len(known) >= MIN_VALUES_FOR_INTERVAL and known.min() < known.max():
-            told[name] = column
-    if not told:
+        known_values = column[~np.isnan(column)]
+        if len(known_values) >= MIN_VALUES_FOR_INTERVAL and known_values.min() < known_values.max():
+            columns[name] = column
+    if not columns:
         return {}
-    lows, highs = mean_intervals(np.column_stack(list(told.values())), confidence).tolist()
-    ends = zip(told, lows, highs, strict=True)
+    lows, highs = mean_intervals(np.column_stack(list(columns.values())), confidence).tolist()
+    ends = zip(columns, lows, highs, strict=True)
     return {name: (low, high) for name, low, high in ends if not math.isnan(low)}
 
 

@@ -133,14 +133,14 @@ class CostLedger:
         if self._price is not None and reserved > 0:
             self._dearer = max(self._dearer, self._dearer * self._price.of(*tokens) / reserved)
 
-    def note(self, step: str, key: str, kept: CachedReply, *, fresh: bool) -> None:
+    def note(self, step: str, key: str, cached_reply: CachedReply, *, fresh: bool) -> None:
         """Record the use of a reply, new (`fresh`) or cached; each reply is counted once."""
         if key in self._seen:
             return
         self._seen.add(key)
-        row, reply = self._rows[step], kept.reply
-        row.seconds.append(kept.seconds)
-        row.retries += kept.attempts - 1
+        row, reply = self._rows[step], cached_reply.reply
+        row.seconds.append(cached_reply.seconds)
+        row.retries += cached_reply.attempts - 1
         row.prompt += reply.prompt_tokens
         row.completion += reply.completion_tokens
         row.cached += reply.cached_tokens
@@ -193,31 +193,31 @@ def estimate_tokens(text: str) -> int:
 _PRICE_HINT = '["gpt-4o-mini"] with input = 0.15, output = 0.6 and maybe cached = 0.075, for a million tokens'
 
 
-def parse_prices(given: Any) -> dict[str, Price]:
+def parse_prices(prices: Any) -> dict[str, Price]:
     """Parse prices by model; raises BadInput if a price is invalid.
 
-    `given` is `{model: (input, output)}`, `{model: {"input": …, "output": …}}`, or a TOML file of the latter.
+    `prices` is `{model: (input, output)}`, `{model: {"input": …, "output": …}}`, or a TOML file of the latter.
 
     >>> parse_prices({"small": (0.15, 0.6)})["small"].output
     0.6
     """
-    if given is None:
+    if prices is None:
         return {}
-    file = str(given) if isinstance(given, str | Path) else None
-    table = given if file is None else read_toml(file)
+    file = str(prices) if isinstance(prices, str | Path) else None
+    table = prices if file is None else read_toml(file)
     if not isinstance(table, Mapping):
-        raise BadInput(f"prices are {given!r}", hint=_PRICE_HINT)
-    return {str(model): _parse_price(str(model), said, file) for model, said in table.items()}
+        raise BadInput(f"prices are {prices!r}", hint=_PRICE_HINT)
+    return {str(model): _parse_price(str(model), price, file) for model, price in table.items()}
 
 
-def _parse_price(model: str, said: Any, file: str | None) -> Price:
-    if isinstance(said, Price):
-        return said
-    parts = dict(said) if isinstance(said, Mapping) else None
-    if isinstance(said, tuple | list) and len(said) in (2, 3):
-        parts = dict(zip(("input", "output", "cached"), said, strict=False))
+def _parse_price(model: str, price: Any, file: str | None) -> Price:
+    if isinstance(price, Price):
+        return price
+    parts = dict(price) if isinstance(price, Mapping) else None
+    if isinstance(price, tuple | list) and len(price) in (2, 3):
+        parts = dict(zip(("input", "output", "cached"), price, strict=False))
     if parts is None or not {"input", "output"} <= parts.keys() <= {"input", "output", "cached"}:
-        raise BadInput(f"the price of `{model}` is {said!r}", file=file, hint=_PRICE_HINT)
+        raise BadInput(f"the price of `{model}` is {price!r}", file=file, hint=_PRICE_HINT)
     for name, value in parts.items():
         if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < float("inf"):
             raise BadInput(f"the {name} price of `{model}` is {value!r}, not a number", file=file, hint=_PRICE_HINT)

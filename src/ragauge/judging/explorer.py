@@ -126,14 +126,16 @@ def _sample_details(sample: Sample, verdicts: Verdicts | None, chunks: list[Any]
                 [item, clip_text(missing.why), clip_text(missing.reply)] for item, missing in verdicts.unscored.items()
             ],
         }
-    given = {"chunks": chunks, "given": sample.contexts is not None}
-    return given | {name: value for name, value in details.items() if value is not None and value not in ([], {})}
+    context_details = {"chunks": chunks, "given": sample.contexts is not None}
+    return context_details | {
+        name: value for name, value in details.items() if value is not None and value not in ([], {})
+    }
 
 
 def _claim_row(claim: ClaimState) -> list[Any]:
     verdict: list[Any] = [[], [], [], "", None]
     if claim.support is not None:
-        sources = [list(some) for some in (claim.support.by, claim.support.together, claim.support.against)]
+        sources = [list(source_ids) for source_ids in (claim.support.by, claim.support.together, claim.support.against)]
         verdict = [*sources, clip_text(claim.support.words), _rounded_number(claim.support.probability)]
     return [claim.id, clip_text(claim.text), claim.sentence, claim.state, *verdict, clip_text(claim.reason)]
 

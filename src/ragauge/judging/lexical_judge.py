@@ -37,12 +37,12 @@ class SourceWords:
 
 def prepare_source(text: str) -> SourceWords:
     """Split a text into sentences and words, and index them."""
-    found = [parse_words(sentence) for sentence in split_sentences(text)]
+    sentences = [parse_words(sentence) for sentence in split_sentences(text)]
     where: dict[str, int] = {}
-    for place, sentence in enumerate(found):
+    for index, sentence in enumerate(sentences):
         for word in sentence:
-            where[word.key] = where.get(word.key, 0) | 1 << place
-    return SourceWords(where, found)
+            where[word.key] = where.get(word.key, 0) | 1 << index
+    return SourceWords(where, sentences)
 
 
 def join_sources(sources: Sequence[SourceWords]) -> SourceWords:
@@ -50,15 +50,15 @@ def join_sources(sources: Sequence[SourceWords]) -> SourceWords:
     if len(sources) == 1:
         return sources[0]
     where: dict[str, int] = {}
-    found: list[Sequence[Word]] = []
+    sentences: list[Sequence[Word]] = []
     for source in sources:
-        for key, places in source.where.items():
-            where[key] = where.get(key, 0) | places << len(found)
-        found.extend(source.sentences)
-    return SourceWords(where, found)
+        for key, bits in source.where.items():
+            where[key] = where.get(key, 0) | bits << len(sentences)
+        sentences.extend(source.sentences)
+    return SourceWords(where, sentences)
 
 
-def support_degree(claim: Sequence[Word], where: Mapping[str, int], known: frozenset[str]) -> float:
+def support_degree(claim: Sequence[Word], where: Mapping[str, int], known_keys: frozenset[str]) -> float:
     """Return the weighted share of a claim's words in a source, from 0 to 1.
 
     Words are weighted by kind (`KIND_WEIGHTS`): half if the conversation already has them, and a little less if the
@@ -70,21 +70,21 @@ def support_degree(claim: Sequence[Word], where: Mapping[str, int], known: froze
     0.561
     """
     telling = [where.get(word.key, 0) for word in claim if word.tells]
-    whole = found = 0.0
-    place = -1
+    total = matched = 0.0
+    index = -1
     for word in claim:
-        weight = word.weight * (KNOWN_WORD_FACTOR if word.key in known else 1.0)
-        whole += weight
-        here = where.get(word.key, 0)
+        weight = word.weight * (KNOWN_WORD_FACTOR if word.key in known_keys else 1.0)
+        total += weight
+        sentence_bits = where.get(word.key, 0)
         if not word.tells:
-            found += weight if here else 0.0
+            matched += weight if sentence_bits else 0.0
             continue
-        place += 1
-        if here:
-            beside = telling[max(place - 1, 0) : place] + telling[place + 1 : place + 2]
-            near = sum(1 for bits in beside if bits & here) / len(beside) if beside else 1.0
-            found += weight * (ISOLATED_WORD_FACTOR + (1 - ISOLATED_WORD_FACTOR) * near)
-    return (found + FREE_WEIGHT) / (whole + FREE_WEIGHT)
+        index += 1
+        if sentence_bits:
+            neighbours = telling[max(index - 1, 0) : index] + telling[index + 1 : index + 2]
+            near_share = sum(1 for bits in neighbours if bits & sentence_bits) / len(neighbours) if neighbours else 1.0
+            matched += weight * (ISOLATED_WORD_FACTOR + (1 - ISOLATED_WORD_FACTOR) * near_share)
+    return (matched + FREE_WEIGHT) / (total + FREE_WEIGHT)
 
 
 def is_contradicted(claim: Sequence[Word], source: SourceWords) -> bool:
@@ -102,31 +102,31 @@ def is_contradicted(claim: Sequence[Word], source: SourceWords) -> bool:
     negative = _count_negations(claim) % 2 == 1
     if len(telling) < (2 if negative else 3) or any(word.key in CONDITION_WORDS for word in claim):
         return False
-    enough, seen = MIN_DENIED_SHARE * sum(telling.values()), False
+    min_weight, is_unconditional = MIN_DENIED_SHARE * sum(telling.values()), False
     for sentence in source.sentences:
-        places = [place for place, word in enumerate(sentence) if word.key in telling]
-        if sum(telling[key] for key in {sentence[place].key for place in places}) < enough:
+        positions = [position for position, word in enumerate(sentence) if word.key in telling]
+        if sum(telling[key] for key in {sentence[position].key for position in positions}) < min_weight:
             continue
-        close = sentence[max(places[0] - 1, 0) : places[-1] + 1]
+        excerpt = sentence[max(positions[0] - 1, 0) : positions[-1] + 1]
         if negative and _count_negations(sentence) > 0:
             return False
-        if not negative and (_count_negations(close) % 2 == 0 or len(close) > 2 * len(claim)):
+        if not negative and (_count_negations(excerpt) % 2 == 0 or len(excerpt) > 2 * len(claim)):
             return False
-        seen = seen or all(word.key not in CONDITION_WORDS for word in sentence)
-    return seen
+        is_unconditional = is_unconditional or all(word.key not in CONDITION_WORDS for word in sentence)
+    return is_unconditional
 
 
 def _count_negations(words: Sequence[Word]) -> int:
     """Count the words that negate; `not only`, `No. 5` and an initial `No` do not."""
     return sum(
         word.negates and not (after and (after.key in NON_NEGATING_FOLLOWERS or after.kind == "number"))
-        for place, (word, after) in enumerate(zip_longest(words, words[1:]))
-        if word and (place or word.key != "no")
+        for position, (word, after) in enumerate(zip_longest(words, words[1:]))
+        if word and (position or word.key != "no")
     )
 
 
 def find_needed_sources(
-    claim: Sequence[Word], sources: Mapping[str, SourceWords], known: frozenset[str], enough: float
+    claim: Sequence[Word], sources: Mapping[str, SourceWords], known_keys: frozenset[str], min_degree: float
 ) -> list[str]:
     """Return the sources that support a claim only together.
 
@@ -135,16 +135,16 @@ def find_needed_sources(
     """
     chosen: list[str] = []
     where: dict[str, int] = {}
-    while support_degree(claim, where, known) < enough:
-        left = [name for name in sources if name not in chosen]
+    while support_degree(claim, where, known_keys) < min_degree:
+        remaining = [name for name in sources if name not in chosen]
         gains = {
             name: sum(word.weight for word in claim if word.key not in where and word.key in sources[name].where)
-            for name in left
+            for name in remaining
         }
-        best = max(left, key=lambda name: gains[name], default=None)
+        best = max(remaining, key=lambda name: gains[name], default=None)
         if best is None or not gains[best]:
-            every = join_sources(list(sources.values())).where if sources else {}
-            return list(sources) if support_degree(claim, every, known) >= enough else []
+            all_words = join_sources(list(sources.values())).where if sources else {}
+            return list(sources) if support_degree(claim, all_words, known_keys) >= min_degree else []
         chosen.append(best)
         where = dict(join_sources([sources[name] for name in chosen]).where)
     return chosen
@@ -196,17 +196,17 @@ class LexicalJudge:
 
     def say(self, task: JudgeTask) -> TaskResult:
         """Return the verdicts synchronously."""
-        says = {"claims": self._extract_claims, "support": self._judge_support, "useful": self._judge_usefulness}
+        methods = {"claims": self._extract_claims, "support": self._judge_support, "useful": self._judge_usefulness}
         if task.step == "questions":
             return TaskResult({}, dict.fromkeys(task.asked, Unscored(NO_QUESTIONS_REASON)))
-        reading = TaskResult({}, {})
+        result = TaskResult({}, {})
         for item in task.asked:
-            said = says[task.step](task, item)
-            if isinstance(said, Unscored):
-                reading.unscored[item] = said
+            verdict = methods[task.step](task, item)
+            if isinstance(verdict, Unscored):
+                result.unscored[item] = verdict
             else:
-                reading.said[item] = said
-        return reading
+                result.said[item] = verdict
+        return result
 
     def _extract_claims(self, task: JudgeTask, sentence: str) -> list[str]:
         return extract_claims(remove_citations(task.asked[sentence]))
@@ -215,44 +215,56 @@ class LexicalJudge:
         claim = self._library.words(task.asked[name])
         if all(word.kind == "stop" for word in claim):
             return Unscored("it has no words to compare")
-        known = self._library.known((task.question, *task.history))
+        known_keys = self._library.known((task.question, *task.history))
         sources = {choice: self._library.source(task.sources[choice]) for choice in task.choices(name)}
         chunks = {source: sources[source] for source in sources if source.startswith(CONTEXT_ID_PREFIX)}
         everything = self._library.together(tuple(task.sources[chunk] for chunk in chunks)) if chunks else None
         telling = [word.key for word in claim if word.tells]
-        having = [source for source in sources if any(key in sources[source].where for key in telling)]
-        by = [source for source in having if support_degree(claim, sources[source].where, known) >= MIN_SUPPORT_DEGREE]
-        whole = support_degree(claim, everything.where, known) if everything else None
+        candidates = [source for source in sources if any(key in sources[source].where for key in telling)]
+        supporting = [
+            source
+            for source in candidates
+            if support_degree(claim, sources[source].where, known_keys) >= MIN_SUPPORT_DEGREE
+        ]
+        degree = support_degree(claim, everything.where, known_keys) if everything else None
         joint: list[str] = []
-        if whole is not None and whole >= MIN_SUPPORT_DEGREE and not any(source in chunks for source in by):
+        if degree is not None and degree >= MIN_SUPPORT_DEGREE and not any(source in chunks for source in supporting):
             joint = find_needed_sources(
-                claim, {chunk: chunks[chunk] for chunk in chunks if chunk in having}, known, MIN_SUPPORT_DEGREE
+                claim, {chunk: chunks[chunk] for chunk in chunks if chunk in candidates}, known_keys, MIN_SUPPORT_DEGREE
             )
         against = tuple(
-            source for source in sources if source in (*by, *joint) and is_contradicted(claim, sources[source])
+            source for source in sources if source in (*supporting, *joint) and is_contradicted(claim, sources[source])
         )
-        by = [source for source in sources if source in by and source not in against]
+        supporting = [source for source in sources if source in supporting and source not in against]
         together = (
             () if any(source in against for source in joint) else tuple(source for source in sources if source in joint)
         )
-        if against and not together and not any(source in chunks for source in by) and whole is not None:
-            whole = 1 - whole if any(source in chunks for source in against) else whole
-        have = everything.where if everything else {key: 1 for words in sources.values() for key in words.where}
-        return Support(tuple(by), against, _verdict_reason(claim, have, against, bool(chunks)), whole, together)
+        if against and not together and not any(source in chunks for source in supporting) and degree is not None:
+            degree = 1 - degree if any(source in chunks for source in against) else degree
+        present = (
+            everything.where
+            if everything
+            else {key: 1 for source_words in sources.values() for key in source_words.where}
+        )
+        return Support(
+            tuple(supporting), against, _verdict_reason(claim, present, against, bool(chunks)), degree, together
+        )
 
     def _judge_usefulness(self, task: JudgeTask, chunk: str) -> Usefulness | Unscored:
-        asked = [word for word in self._library.words(task.question) if word.tells]
-        if not asked:
+        question_words = [word for word in self._library.words(task.question) if word.tells]
+        if not question_words:
             return Unscored("the question has no words to compare")
-        wanted = {word.key: word.weight for word in asked}
+        weights = {word.key: word.weight for word in question_words}
         source = self._library.source(task.asked[chunk])
         best = max(
-            (sum(wanted.get(key, 0.0) for key in {w.key for w in sentence}) for sentence in source.sentences),
+            (sum(weights.get(key, 0.0) for key in {w.key for w in sentence}) for sentence in source.sentences),
             default=0.0,
         )
-        whole = sum(weight for key, weight in wanted.items() if key in source.where)
-        found = (whole + best) / (2 * sum(wanted.values()))
-        return Usefulness(found >= MIN_USEFUL_DEGREE, _missing_words_text("not in it", asked, source.where), found)
+        matched = sum(weight for key, weight in weights.items() if key in source.where)
+        degree = (matched + best) / (2 * sum(weights.values()))
+        return Usefulness(
+            degree >= MIN_USEFUL_DEGREE, _missing_words_text("not in it", question_words, source.where), degree
+        )
 
 
 def _verdict_reason(claim: Sequence[Word], have: Mapping[str, int], against: Sequence[str], contexts: bool) -> str:
@@ -262,12 +274,12 @@ def _verdict_reason(claim: Sequence[Word], have: Mapping[str, int], against: Seq
     return _missing_words_text("not in any context" if contexts else "not in the source", claim, have)
 
 
-def _missing_words_text(where: str, wanted: Sequence[Word], have: Mapping[str, int]) -> str:
+def _missing_words_text(label: str, words: Sequence[Word], present: Mapping[str, int]) -> str:
     """List the words that were not found, by descending weight."""
-    lacking = sorted((word for word in wanted if word.tells and word.key not in have), key=lambda word: -word.weight)
-    shown = list(dict.fromkeys(f'"{word.text}"' for word in lacking))
+    missing = sorted((word for word in words if word.tells and word.key not in present), key=lambda word: -word.weight)
+    quoted = list(dict.fromkeys(f'"{word.text}"' for word in missing))
     return (
-        f"{where}: {', '.join(shown[:MAX_MISSING_WORDS_SHOWN])}{' …' if len(shown) > MAX_MISSING_WORDS_SHOWN else ''}"
-        if shown
+        f"{label}: {', '.join(quoted[:MAX_MISSING_WORDS_SHOWN])}{' …' if len(quoted) > MAX_MISSING_WORDS_SHOWN else ''}"
+        if quoted
         else ""
     )

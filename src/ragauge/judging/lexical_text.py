@@ -146,10 +146,10 @@ def stem_word(word: str) -> str:
     elif word.endswith("s") and not word.endswith(("ss", "us", "is")):
         word = word[:-1]
     for ending in ("ingly", "edly", "ing", "ed", "ly"):
-        rest = word.removesuffix(ending)
-        if rest != word and len(rest) >= 2 and any(vowel in rest for vowel in "aeiouy"):
-            doubled = len(rest) > 3 and rest[-1] == rest[-2] and rest[-1] not in "lsz"
-            word = rest[:-1] if doubled else rest
+        stem = word.removesuffix(ending)
+        if stem != word and len(stem) >= 2 and any(vowel in stem for vowel in "aeiouy"):
+            doubled = len(stem) > 3 and stem[-1] == stem[-2] and stem[-1] not in "lsz"
+            word = stem[:-1] if doubled else stem
             break
     return word[:-1] if word.endswith("e") and len(word) > 3 else word
 
@@ -208,8 +208,8 @@ def _classify_word(text: str) -> Word:
 def _fold_case_and_accents(text: str) -> str:
     if text.isascii():
         return text.lower()
-    apart = unicodedata.normalize("NFKD", text.casefold())
-    return "".join(sign for sign in apart if not unicodedata.combining(sign))
+    decomposed = unicodedata.normalize("NFKD", text.casefold())
+    return "".join(sign for sign in decomposed if not unicodedata.combining(sign))
 
 
 _GENERAL_STEMS = frozenset(stem_word(word) for word in GENERAL_WORDS)
@@ -343,8 +343,8 @@ def extract_claims(sentence: str) -> list[str]:
     return [
         phrase
         for part in CONTRAST_BOUNDARY.split(bare)
-        for rest in _claiming_parts(part)
-        for phrase in _split_phrases(rest)
+        for clause in _claiming_parts(part)
+        for phrase in _split_phrases(clause)
     ]
 
 
@@ -377,7 +377,7 @@ def _claiming_parts(part: str) -> list[str]:
             parts.append([])
         elif begins or parts[-1]:
             parts[-1].append(segment)
-    return [rest for rest in map(" ".join, parts) if _has_content(rest)]
+    return [clause for clause in map(" ".join, parts) if _has_content(clause)]
 
 
 def _is_refusal(segment: str) -> bool:

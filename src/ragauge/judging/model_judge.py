@@ -65,8 +65,8 @@ class JudgeCall(NamedTuple):
         )
         if self.word:
             return estimate_tokens(text), 1
-        own = sum(map(estimate_tokens, self.task.asked.values())) if self.task.step == "claims" else 0
-        return estimate_tokens(text), own + _REPLY_TOKENS_PER_ITEM[self.task.step] * len(self.task.asked)
+        text_tokens = sum(map(estimate_tokens, self.task.asked.values())) if self.task.step == "claims" else 0
+        return estimate_tokens(text), text_tokens + _REPLY_TOKENS_PER_ITEM[self.task.step] * len(self.task.asked)
 
 
 class _CallOutcome(NamedTuple):
@@ -132,9 +132,9 @@ class ModelJudge:
     def _uses_single_word(self, step: str) -> bool:
         return self._manner.verdicts == "tokens" and step in ("support", "useful")
 
-    def kept(self, ask: JudgeCall) -> CachedReply | None:
+    def kept(self, call: JudgeCall) -> CachedReply | None:
         """Return the cached reply to a call, if any."""
-        return self._replies.find(ask.key)
+        return self._replies.find(call.key)
 
     async def _judge_until_complete(self, task: JudgeTask, *, word: bool = False) -> TaskResult:
         """Judge the items of a task, and retry missing items.
@@ -143,29 +143,29 @@ class ModelJudge:
         many there are, so that a final verdict is not requested again. When the budget is reached, the verdicts so
         far are returned.
         """
-        said: dict[str, Any] = {}
-        why: dict[str, Unscored] = {}
-        over: set[str] = set()
+        verdicts: dict[str, Any] = {}
+        reasons: dict[str, Unscored] = {}
+        final_items: set[str] = set()
         """Items for which a retry is useless."""
-        parts, more = [task], self._manner.again + 1 if self._manner.anew else 0
+        parts, extra_attempts = [task], self._manner.again + 1 if self._manner.anew else 0
         for attempt in count():
-            asks = [self._build_call(part, attempt, word=word) for part in parts]
+            calls = [self._build_call(part, attempt, word=word) for part in parts]
             if attempt > self._manner.again:
-                known = [ask for ask in asks if self._replies.find(ask.key) is not None]
-                if len(known) < len(asks) and more:
-                    more -= 1
+                cached_calls = [call for call in calls if self._replies.find(call.key) is not None]
+                if len(cached_calls) < len(calls) and extra_attempts:
+                    extra_attempts -= 1
                 else:
-                    asks = known
-            if not asks:
+                    calls = cached_calls
+            if not calls:
                 break
-            for found in await gather_or_cancel(map(self._run_call, asks)):
-                said |= found.read.said
-                why |= found.read.unscored
-                over |= found.read.unscored.keys() if found.over else set()
-            left = [name for name in task.asked if name not in said and name not in over]
-            half = (len(left) + 1) // 2
-            parts = [_restrict_task(task, some) for some in (left[:half], left[half:]) if some]
-        return TaskResult(said, {name: why[name] for name in task.asked if name not in said})
+            for outcome in await gather_or_cancel(map(self._run_call, calls)):
+                verdicts |= outcome.read.said
+                reasons |= outcome.read.unscored
+                final_items |= outcome.read.unscored.keys() if outcome.over else set()
+            remaining = [name for name in task.asked if name not in verdicts and name not in final_items]
+            half = (len(remaining) + 1) // 2
+            parts = [_restrict_task(task, names) for names in (remaining[:half], remaining[half:]) if names]
+        return TaskResult(verdicts, {name: reasons[name] for name in task.asked if name not in verdicts})
 
     async def _judge_by_words(self, task: JudgeTask) -> TaskResult:
         """Judge each item in a call of its own.
@@ -173,36 +173,36 @@ class ModelJudge:
         For claims, contexts and the other text are separate calls.
         """
         parts = split_task_by_item(task)
-        words = await gather_or_cancel(self._judge_until_complete(part, word=True) for part in parts)
-        said: dict[str, Any] = {}
-        why: dict[str, Unscored] = {}
-        for part, result in zip(parts, words, strict=True):
-            why |= result.unscored
+        results = await gather_or_cancel(self._judge_until_complete(part, word=True) for part in parts)
+        verdicts: dict[str, Any] = {}
+        reasons: dict[str, Unscored] = {}
+        for part, result in zip(parts, results, strict=True):
+            reasons |= result.unscored
             for name, verdict in result.said.items():
-                said[name] = _merge_verdicts(said.get(name), verdict, chunks=_has_chunks(part))
-        return TaskResult({name: verdict for name, verdict in said.items() if name not in why}, why)
+                verdicts[name] = _merge_verdicts(verdicts.get(name), verdict, chunks=_has_chunks(part))
+        return TaskResult({name: verdict for name, verdict in verdicts.items() if name not in reasons}, reasons)
 
-    async def _run_call(self, ask: JudgeCall) -> _CallOutcome:
-        asked = ask.task.asked
+    async def _run_call(self, call: JudgeCall) -> _CallOutcome:
+        items = call.task.asked
         try:
-            kept = await self._get_reply(ask)
+            cached_reply = await self._get_reply(call)
         except BudgetReached as limit:
             self.stopped = self.stopped or str(limit)
-            return _CallOutcome(TaskResult({}, dict.fromkeys(asked, Unscored(f"not asked: {limit}"))), over=True)
+            return _CallOutcome(TaskResult({}, dict.fromkeys(items, Unscored(f"not asked: {limit}"))), over=True)
         except BackendFailed as failure:
             if failure.final or (failure.passing and not self.models):
                 # Not one reply has arrived and retries did not help, so the other calls would fail as well.
                 failure.final = True
                 raise
             why = Unscored(f"the call failed: {failure.message}")
-            return _CallOutcome(TaskResult({}, dict.fromkeys(asked, why)), over=True)
-        reply = kept.reply
+            return _CallOutcome(TaskResult({}, dict.fromkeys(items, why)), over=True)
+        reply = cached_reply.reply
         self.models.add(reply.model)
         parsed_reply: ParsedReply = (
-            prompts.parse_word_reply(ask.task, reply) if ask.word else prompts.parse_reply(ask.task, reply)
+            prompts.parse_word_reply(call.task, reply) if call.word else prompts.parse_reply(call.task, reply)
         )
         if parsed_reply.missing:
-            self._ledger.unread(ask.task.step, ask.key)
+            self._ledger.unread(call.task.step, call.key)
         missing = {name: Unscored(reason, reply.text) for name, reason in parsed_reply.missing.items()}
         return _CallOutcome(TaskResult(parsed_reply.said, missing), over=reply.finish in FINAL_FINISH_REASONS)
 
@@ -214,30 +214,30 @@ class ModelJudge:
         key = content_key(dict(self._chat.identity), plain, texts, schema, self._manner.replicate, attempt)
         return JudgeCall(task, word, schema, key)
 
-    async def _get_reply(self, ask: JudgeCall) -> CachedReply:
+    async def _get_reply(self, call: JudgeCall) -> CachedReply:
         """Return the reply to a call: cached, in flight, or new."""
-        kept = self._replies.find(ask.key)
-        if kept is not None:
-            self._ledger.note(ask.task.step, ask.key, kept, fresh=False)
-            return kept
-        if ask.key in self._flying:
-            return await asyncio.shield(self._flying[ask.key])
+        cached_reply = self._replies.find(call.key)
+        if cached_reply is not None:
+            self._ledger.note(call.task.step, call.key, cached_reply, fresh=False)
+            return cached_reply
+        if call.key in self._flying:
+            return await asyncio.shield(self._flying[call.key])
         future: asyncio.Future[CachedReply] = asyncio.get_running_loop().create_future()
-        self._flying[ask.key] = future
+        self._flying[call.key] = future
         try:
-            kept = await self._request_reply(ask)
+            cached_reply = await self._request_reply(call)
         except BaseException as error:
             if not future.done():
                 future.set_exception(error if isinstance(error, Exception) else asyncio.CancelledError())
                 future.exception()  # retrieved, since there may be no other waiter
             raise
         else:
-            future.set_result(kept)
+            future.set_result(cached_reply)
         finally:
-            del self._flying[ask.key]
-        return kept
+            del self._flying[call.key]
+        return cached_reply
 
-    async def _request_reply(self, ask: JudgeCall) -> CachedReply:
+    async def _request_reply(self, call: JudgeCall) -> CachedReply:
         """Request a reply.
 
         The first request runs alone, so that the cost of the next ones is known.
@@ -245,32 +245,34 @@ class ModelJudge:
         if self._ledger.unsure:
             async with self._first:
                 if self._ledger.unsure:
-                    return await self._request_reply_now(ask)
-        return await self._request_reply_now(ask)
+                    return await self._request_reply_now(call)
+        return await self._request_reply_now(call)
 
-    async def _request_reply_now(self, ask: JudgeCall) -> CachedReply:
-        step = ask.task.step
-        account = _RequestAccount(ask, self._ledger, self._replies)
+    async def _request_reply_now(self, call: JudgeCall) -> CachedReply:
+        step = call.task.step
+        account = _RequestAccount(call, self._ledger, self._replies)
         try:
-            called = await self._caller.call(ask.messages(), ask.schema, account)
+            result = await self._caller.call(call.messages(), call.schema, account)
         except BackendFailed as error:
             if error.attempts:
                 self._ledger.failed(step, error.attempts - 1)
             if account.limit:
                 self.stopped = self.stopped or account.limit
             raise
-        own = called.reply
-        if not own.prompt_tokens and not own.completion_tokens:
+        last_reply = result.reply
+        if not last_reply.prompt_tokens and not last_reply.completion_tokens:
             self.guessed = True
-            own = own._replace(prompt_tokens=ask.size()[0], completion_tokens=estimate_tokens(own.text))
-        reply = own._replace(
-            prompt_tokens=own.prompt_tokens + called.prompt_tokens,
-            completion_tokens=own.completion_tokens + called.completion_tokens,
+            last_reply = last_reply._replace(
+                prompt_tokens=call.size()[0], completion_tokens=estimate_tokens(last_reply.text)
+            )
+        reply = last_reply._replace(
+            prompt_tokens=last_reply.prompt_tokens + result.prompt_tokens,
+            completion_tokens=last_reply.completion_tokens + result.completion_tokens,
         )
-        cached_reply = CachedReply(reply, called.seconds, called.attempts)
-        self._replies.save(ask.key, step, ask.task.sample, cached_reply, own)
-        self._ledger.paid(account.reserved, own)
-        self._ledger.note(step, ask.key, cached_reply, fresh=True)
+        cached_reply = CachedReply(reply, result.seconds, result.attempts)
+        self._replies.save(call.key, step, call.task.sample, cached_reply, last_reply)
+        self._ledger.paid(account.reserved, last_reply)
+        self._ledger.note(step, call.key, cached_reply, fresh=True)
         return cached_reply
 
 
@@ -307,15 +309,15 @@ class _RequestAccount:
         self._replies.save_failure(self._ask.task.step, failure.message, spent)
 
 
-def split_task(task: JudgeTask, most: int) -> list[JudgeTask]:
-    """Split a task into parts of at most `most` items.
+def split_task(task: JudgeTask, max_items: int) -> list[JudgeTask]:
+    """Split a task into parts of at most `max_items` items.
 
     >>> task = JudgeTask("useful", "s1", {"k1": "a", "k2": "b", "k3": "c"}, {})
     >>> [list(part.asked) for part in split_task(task, 2)]
     [['k1', 'k2'], ['k3']]
     """
     names = list(task.asked)
-    return [_restrict_task(task, names[at : at + most]) for at in range(0, len(names), most)]
+    return [_restrict_task(task, names[at : at + max_items]) for at in range(0, len(names), max_items)]
 
 
 def split_task_by_item(task: JudgeTask) -> list[JudgeTask]:

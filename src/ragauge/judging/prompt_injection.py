@@ -144,7 +144,7 @@ INJECTION_CASES: Sequence[InjectionCase] = (
 async def try_injections(judge: Judge, n: int) -> list[InjectionAttempt]:
     """Run every injection case, with and without the instruction."""
 
-    async def one(case: InjectionCase) -> InjectionAttempt:
+    async def try_case(case: InjectionCase) -> InjectionAttempt:
         case = replace(case, task=replace(case.task, n=n if case.task.step == "questions" else 0))
         clean, attacked = await gather_or_cancel(judge.answer(task) for task in (case.task, case.attacked()))
         return InjectionAttempt(
@@ -156,12 +156,12 @@ async def try_injections(judge: Judge, n: int) -> list[InjectionAttempt]:
             _verdict_text(case, attacked.said),
         )
 
-    return await gather_or_cancel(one(case) for case in INJECTION_CASES)
+    return await gather_or_cancel(try_case(case) for case in INJECTION_CASES)
 
 
-def _verdict_text(case: InjectionCase, said: dict[str, Any]) -> str:
+def _verdict_text(case: InjectionCase, verdicts: dict[str, Any]) -> str:
     """Describe a verdict in a few words."""
-    verdict = said.get("s1" if case.task.step == "claims" else case.place if case.task.step != "support" else "a1")
+    verdict = verdicts.get("s1" if case.task.step == "claims" else case.place if case.task.step != "support" else "a1")
     if verdict is None:
         return UNSCORED_VERDICT
     if isinstance(verdict, Support):

@@ -76,8 +76,13 @@ def build_messages(task: JudgeTask, tag: str, *, word: bool = False) -> list[Mes
 
 def _items_heading(task: JudgeTask, *, word: bool) -> str:
     headings = {"support": "The claim", "useful": "The passage"}
-    many = {"claims": "The sentences", "support": "The claims", "useful": "The passages", "questions": "The answer"}
-    return headings[task.step] if word else many[task.step]
+    plural_headings = {
+        "claims": "The sentences",
+        "support": "The claims",
+        "useful": "The passages",
+        "questions": "The answer",
+    }
+    return headings[task.step] if word else plural_headings[task.step]
 
 
 def _closing_instruction(task: JudgeTask) -> str:
@@ -120,13 +125,13 @@ def build_reply_schema(task: JudgeTask) -> dict[str, Any]:
     for name, ids in group_claims(task).items():
         choices = task.choices(ids[0])
         chunks = [choice for choice in choices if choice.startswith(CONTEXT_ID_PREFIX)]
-        said = {
+        fields = {
             "reason": {"type": "string"},
             "supported_by": _enum_schema(choices),
             "supported_together": _enum_schema(chunks or choices),
             "contradicted_by": _enum_schema(choices),
         }
-        lists[name] = _entries_schema(ids, said)
+        lists[name] = _entries_schema(ids, fields)
     return _object_schema(lists)
 
 
@@ -134,8 +139,8 @@ def _enum_schema(sources: Sequence[str]) -> dict[str, Any]:
     return {"type": "array", "items": {"type": "string", "enum": list(sources)}}
 
 
-def _entries_schema(ids: Sequence[str], said: Mapping[str, Any]) -> dict[str, Any]:
-    return {"type": "array", "items": _object_schema({"id": {"type": "string", "enum": list(ids)}, **said})}
+def _entries_schema(ids: Sequence[str], fields: Mapping[str, Any]) -> dict[str, Any]:
+    return {"type": "array", "items": _object_schema({"id": {"type": "string", "enum": list(ids)}, **fields})}
 
 
 def _object_schema(properties: Mapping[str, Any]) -> dict[str, Any]:
@@ -176,18 +181,18 @@ def parse_reply(task: JudgeTask, reply: Reply) -> ParsedReply:
         value = parse_single_object(reply.text)
     except UnreadableReply as error:
         return _all_missing(task, str(error))
-    shape = build_reply_schema(task)
+    schema = build_reply_schema(task)
     if task.step == "questions":
-        wrong = schema_violation(value, shape) or _empty_question_error(value)
+        wrong = schema_violation(value, schema) or _empty_question_error(value)
         return (
             _all_missing(task, wrong) if wrong else ParsedReply(dict.fromkeys(task.asked, _parse_questions(value)), {})
         )
-    lists = {name: part["items"] for name, part in shape["properties"].items()}
-    asked = group_claims(task) if task.step == "support" else {next(iter(lists)): list(task.asked)}
-    said: dict[str, Any] = {}
+    lists = {name: part["items"] for name, part in schema["properties"].items()}
+    ids_by_list = group_claims(task) if task.step == "support" else {next(iter(lists)): list(task.asked)}
+    verdicts: dict[str, Any] = {}
     missing: dict[str, str] = {}
     kind = _ITEM_KINDS[task.step]
-    for name, ids in asked.items():
+    for name, ids in ids_by_list.items():
         entries = value.get(name)
         if not isinstance(entries, list):
             missing |= dict.fromkeys(ids, f"the reply has no list `{name}`")
@@ -203,10 +208,10 @@ def parse_reply(task: JudgeTask, reply: Reply) -> ParsedReply:
                 missing[item] = f"the entry for this {kind} does not follow the schema: {violation}"
             else:
                 try:
-                    said[item] = _ENTRY_PARSERS[task.step](by_id[item])
+                    verdicts[item] = _ENTRY_PARSERS[task.step](by_id[item])
                 except UnreadableReply as error:
                     missing[item] = f"the entry for this {kind} is inconsistent: {error}"
-    return ParsedReply(said, missing)
+    return ParsedReply(verdicts, missing)
 
 
 def parse_word_reply(task: JudgeTask, reply: Reply) -> ParsedReply:
@@ -240,39 +245,39 @@ def parse_single_object(text: str) -> Mapping[str, Any]:
     ragauge.judging.prompts.UnreadableReply: the reply contains 2 different JSON objects
     """
     text = strip_thoughts(text)
-    found: list[Mapping[str, Any]] = []
+    distinct_objects: list[Mapping[str, Any]] = []
     try:
-        objects, talk = _find_objects(text)
+        objects, outer_texts = _find_objects(text)
         for value_read in objects:
-            if value_read not in found:
-                found.append(value_read)
+            if value_read not in distinct_objects:
+                distinct_objects.append(value_read)
     except RecursionError:
         raise UnreadableReply("the JSON of the reply is nested too deep") from None
-    if has_thought_start("".join(talk)):
+    if has_thought_start("".join(outer_texts)):
         raise UnreadableReply("the reply ends inside a thought")
-    if len(found) > 1:
-        raise UnreadableReply(f"the reply contains {len(found)} different JSON objects")
-    if not found:
+    if len(distinct_objects) > 1:
+        raise UnreadableReply(f"the reply contains {len(distinct_objects)} different JSON objects")
+    if not distinct_objects:
         raise UnreadableReply("the reply is empty" if not text.strip() else "the reply contains no JSON object")
-    if not _REPLY_TAIL.fullmatch(talk[-1]):
+    if not _REPLY_TAIL.fullmatch(outer_texts[-1]):
         raise UnreadableReply("text follows the JSON object of the reply")
-    return found[0]
+    return distinct_objects[0]
 
 
 def _find_objects(text: str) -> tuple[list[dict[str, Any]], list[str]]:
     """Return all outermost objects of a text, and the texts around them."""
     decoder = json.JSONDecoder(object_pairs_hook=_check_unique_keys)
-    found, talk, end, at = [], [], 0, text.find("{")
+    objects, outer_texts, end, at = [], [], 0, text.find("{")
     while at >= 0:
-        talk.append(text[end:at])
+        outer_texts.append(text[end:at])
         try:
             value, end = decoder.raw_decode(text, at)
         except ValueError as error:  # also raised for a number of thousands of digits
             wrong = getattr(error, "msg", str(error))
             raise UnreadableReply(f"the JSON of the reply is incomplete or invalid ({wrong})") from None
-        found.append(value)
+        objects.append(value)
         at = text.find("{", end)
-    return found, [*talk, text[end:]]
+    return objects, [*outer_texts, text[end:]]
 
 
 def _check_unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -311,15 +316,15 @@ def _parse_claims(entry: Mapping[str, Any]) -> list[str]:
 
 def _parse_support(entry: Mapping[str, Any]) -> Support:
     names = ("supported_by", "supported_together", "contradicted_by")
-    by, together, against = (tuple(dict.fromkeys(entry[name])) for name in names)
-    for source in (*by, *together):
+    alone, together, against = (tuple(dict.fromkeys(entry[name])) for name in names)
+    for source in (*alone, *together):
         if source in against:
             raise UnreadableReply("a source both supports and contradicts it")
-        if source in by and source in together:
+        if source in alone and source in together:
             raise UnreadableReply("a source supports it both alone and only together with others")
     if len(together) == 1:
         raise UnreadableReply("only one source supports it together with others")
-    return Support(by, against, " ".join(entry["reason"].split()), together=together)
+    return Support(alone, against, " ".join(entry["reason"].split()), together=together)
 
 
 def _parse_usefulness(entry: Mapping[str, Any]) -> Usefulness:

@@ -98,18 +98,18 @@ class ReplyCache:
             return CachedReply(Reply(*reply), seconds, attempts)
 
     @contextmanager
-    def _translate_errors(self, what: str) -> Iterator[None]:
+    def _translate_errors(self, problem: str) -> Iterator[None]:
         """Convert SQLite errors and invalid contents to BadInput with the file name."""
         try:
             yield
         except (sqlite3.Error, TypeError, ValueError, OverflowError) as error:
             hint = "free some space" if "full" in str(error) else "move the file away to start without saved replies"
-            raise BadInput(f"{what} ({error_summary(error)})", file=str(self._file), hint=hint) from None
+            raise BadInput(f"{problem} ({error_summary(error)})", file=str(self._file), hint=hint) from None
 
-    def save(self, key: str, step: str, sample: str, cached: CachedReply, own: Reply | None = None) -> None:
+    def save(self, key: str, step: str, sample: str, cached: CachedReply, request_reply: Reply | None = None) -> None:
         """Save a reply and its request.
 
-        `own` has the tokens of that request only, without those of failed attempts.
+        `request_reply` has the tokens of that request only, without those of failed attempts.
         """
         reply, now = cached.reply, datetime.now(UTC).isoformat()
         probabilities = json.dumps(dict(reply.probabilities))
@@ -119,7 +119,7 @@ class ReplyCache:
         with self._translate_errors("cannot be written"):
             self._connection.execute("BEGIN")
             self._connection.execute(f"INSERT OR REPLACE INTO replies ({columns}) VALUES ({', '.join('?' * 14)})", row)  # noqa: S608 - constants
-            self._insert_call(step, own or reply, "", now)
+            self._insert_call(step, request_reply or reply, "", now)
             self._connection.execute("COMMIT")
 
     def save_failure(self, step: str, reason: str, reply: Reply) -> None:
@@ -131,8 +131,8 @@ class ReplyCache:
         """Return the totals of all requests, over all sessions."""
         sums = "count(*), sum(prompt_tokens), sum(completion_tokens), sum(cached_tokens)"
         with self._translate_errors("cannot be read"):
-            found = self._connection.execute(f"SELECT {sums} FROM calls").fetchone()  # noqa: S608 - a constant
-            return TotalUsage(*(int(value or 0) for value in found))
+            row = self._connection.execute(f"SELECT {sums} FROM calls").fetchone()  # noqa: S608 - a constant
+            return TotalUsage(*(int(value or 0) for value in row))
 
     def _insert_call(self, step: str, reply: Reply, failure: str, now: str) -> None:
         tokens = (reply.prompt_tokens, reply.completion_tokens, reply.cached_tokens)

@@ -139,8 +139,8 @@ def measure_title(measure: str) -> str:
     >>> measure_title("context_precision@5")
     'Context precision@5'
     """
-    words = measure.replace("_", " ")
-    return words[:1].upper() + words[1:]
+    title = measure.replace("_", " ")
+    return title[:1].upper() + title[1:]
 
 
 def _stopped_warning(judged: JudgedSamples) -> list[Block]:

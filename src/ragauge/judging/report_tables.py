@@ -55,5 +55,5 @@ def _support_values(claim: ClaimState) -> list[Value]:
     support = claim.support
     if support is None:
         return ["", "", "", None, ""]
-    sources = [" ".join(some) for some in (support.by, support.together, support.against)]
+    sources = [" ".join(source_ids) for source_ids in (support.by, support.together, support.against)]
     return [*sources, support.probability, support.words]

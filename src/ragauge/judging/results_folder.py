@@ -82,7 +82,7 @@ def check_verdicts(verdicts: Verdicts) -> None:
                 raise BadInput(f"the claim `{claim.id}` of the {text} appears more than once")
             if not claim.id.startswith(text[0]):
                 raise BadInput(f"the claim `{claim.id}` of the {text} must begin with {text[0]}")
-            if claim.sentence < 1 or any(place < 1 for place in claim.cites or ()):
+            if claim.sentence < 1 or any(citation < 1 for citation in claim.cites or ()):
                 raise BadInput(f"the sentence and the citations of the claim `{claim.id}` must be at least 1")
             ids.add(claim.id)
     probabilities = {item: verdict.probability for item, verdict in verdicts.support.items()}
@@ -98,21 +98,21 @@ def write_judged_folder(judged: JudgedSamples, folder: str | Path) -> tuple[list
     Also returns notes on files that were not written. The manifest is removed first and written last, so that an
     incomplete folder is not mistaken for a complete one.
     """
-    place = Path(folder)
-    (place / MANIFEST_FILE).unlink(missing_ok=True)
-    write_samples(judged.samples, str(place / SAMPLES_FILE))
-    write_verdicts(judged.verdicts.values(), str(place / VERDICTS_FILE))
-    _write_text(place / SCORES_FILE, render_csv(build_scores_table(judged)))
+    path = Path(folder)
+    (path / MANIFEST_FILE).unlink(missing_ok=True)
+    write_samples(judged.samples, str(path / SAMPLES_FILE))
+    write_verdicts(judged.verdicts.values(), str(path / VERDICTS_FILE))
+    _write_text(path / SCORES_FILE, render_csv(build_scores_table(judged)))
     report = build_report(judged)
-    _write_text(place / "report.md", render_markdown([report]))
+    _write_text(path / "report.md", render_markdown([report]))
     files, notes = [SAMPLES_FILE, VERDICTS_FILE, SCORES_FILE, "report.md"], []
     try:
-        _write_text(place / "report.html", render_page([report], load_vega_script()))
+        _write_text(path / "report.html", render_page([report], load_vega_script()))
         files.append("report.html")
     except MissingExtra as missing:
         notes.append(f"no report.html: {missing.message} ({missing.hint})")
     manifest = {key: value for key, value in to_json_data(judged).items() if key not in EVIDENCE_KEYS}
-    write_record(manifest, place / MANIFEST_FILE)
+    write_record(manifest, path / MANIFEST_FILE)
     return [MANIFEST_FILE, *files], notes
 
 
@@ -126,23 +126,23 @@ def check_same_samples(folder: str | Path, samples: Sequence[Sample]) -> None:
 
     Other answers to the same questions are accepted.
     """
-    place = Path(folder)
-    if not is_judged_folder(place) or not (place / SAMPLES_FILE).is_file():
+    path = Path(folder)
+    if not is_judged_folder(path) or not (path / SAMPLES_FILE).is_file():
         return
     try:
-        stored = {sample.id: sample.fingerprint for sample in read_samples(str(place / SAMPLES_FILE))}
+        stored = {sample.id: sample.fingerprint for sample in read_samples(str(path / SAMPLES_FILE))}
     except BadInput:  # The files are unreadable; judging again replaces them.
         return
-    given = {sample.id: sample.fingerprint for sample in samples}
-    changed = [name for name in given if name in stored and not has_same_texts(given[name], stored[name])]
-    if not changed and given.keys() < stored.keys():
+    fingerprints = {sample.id: sample.fingerprint for sample in samples}
+    changed = [name for name in fingerprints if name in stored and not has_same_texts(fingerprints[name], stored[name])]
+    if not changed and fingerprints.keys() < stored.keys():
         raise BadInput(
-            f"the folder holds {len(stored)} judged samples, but only {len(given)} of them were requested",
+            f"the folder holds {len(stored)} judged samples, but only {len(fingerprints)} of them were requested",
             file=str(folder),
             hint="name another folder with -o (folder=), or judge all samples",
         )
-    if changed or not stored.keys() <= given.keys():
-        first = changed[0] if changed else next(name for name in stored if name not in given)
+    if changed or not stored.keys() <= fingerprints.keys():
+        first = changed[0] if changed else next(name for name in stored if name not in fingerprints)
         why = f"`{first}` has another question or reference" if changed else f"`{first}` is missing"
         raise BadInput(
             f"the folder holds results of other samples: {why}",
@@ -156,22 +156,22 @@ def read_judged_folder(folder: str | Path) -> JudgedSamples:
 
     Raises BadInput if its files do not match.
     """
-    place = Path(folder)
-    manifest = judged_folders.read_judged_manifest(place)
-    scores = judged_folders.read_judged_scores(place, canonical_answer_name)
-    samples = read_samples(str(place / SAMPLES_FILE))
-    verdicts = read_verdicts(str(place / VERDICTS_FILE))
+    path = Path(folder)
+    manifest = judged_folders.read_judged_manifest(path)
+    scores = judged_folders.read_judged_scores(path, canonical_answer_name)
+    samples = read_samples(str(path / SAMPLES_FILE))
+    verdicts = read_verdicts(str(path / VERDICTS_FILE))
     if [sample.id for sample in samples] != scores.queries or set(verdicts) - set(scores.queries):
         raise BadInput(
-            f"the samples are not those of {SCORES_FILE}", file=str(place / SAMPLES_FILE), hint=judged_folders.HINT
+            f"the samples are not those of {SCORES_FILE}", file=str(path / SAMPLES_FILE), hint=judged_folders.HINT
         )
     if manifest["schema"] != MANIFEST_SCHEMAS[0]:
         manifest = _upgrade_manifest(manifest)
     # The three keys are in files of their own, which have been read.
     no_scores = {"run": "", "convention": "", "queries": [], "values": {}, "means": {}, "unscored": {}}
     data = {**manifest, "samples": [], "verdicts": {}, "scores": no_scores}
-    judged = from_record_data(JudgedSamples, data, source=str(place / MANIFEST_FILE))
-    return replace(judged, samples=samples, verdicts=verdicts, scores=scores, folder=place)
+    judged = from_record_data(JudgedSamples, data, source=str(path / MANIFEST_FILE))
+    return replace(judged, samples=samples, verdicts=verdicts, scores=scores, folder=path)
 
 
 def _upgrade_manifest(manifest: Mapping[str, Any]) -> dict[str, Any]:

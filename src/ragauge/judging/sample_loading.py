@@ -64,30 +64,30 @@ def samples_from_run(
     without one has no answer. `dataset` names the dataset if its documents have moved. Raises MissingEvidence if the
     texts are unknown.
     """
-    place = _find_run_folder(Path(folder))
-    run = open_run(place)
-    texts = _load_texts(run, place, dataset)
+    run_folder = _find_run_folder(Path(folder))
+    run = open_run(run_folder)
+    texts = _load_texts(run, run_folder, dataset)
     if texts.documents is None:
         why = texts.absent.get("documents") or "no dataset or corpus given"
         raise MissingEvidence(f"no document texts for {folder}: {why}")
-    asked = _executed_queries(run, texts)
-    written = _read_answers(place, answers, asked)
+    questions = _executed_queries(run, texts)
+    answer_texts = _read_answers(run_folder, answers, questions)
     by_id = {document.id: document.whole for document in texts.documents}
-    found = _top_documents(run, k)
-    strange = next((doc for docs in found.values() for doc in docs if doc not in by_id), None)
-    if strange is not None:
-        raise BadInput(f"the run returned `{strange}`, but no document has this id", file=str(place))
+    top_documents = _top_documents(run, k)
+    unknown = next((doc for docs in top_documents.values() for doc in docs if doc not in by_id), None)
+    if unknown is not None:
+        raise BadInput(f"the run returned `{unknown}`, but no document has this id", file=str(run_folder))
     return [
         Sample(
             query,
             question,
-            written.get(query),
-            tuple(by_id[doc] for doc in found.get(query, ())),
+            answer_texts.get(query),
+            tuple(by_id[doc] for doc in top_documents.get(query, ())),
             texts.answers.get(query),
-            tuple(found.get(query, ())),
+            tuple(top_documents.get(query, ())),
             metadata={"system": run.name},
         )
-        for query, question in asked.items()
+        for query, question in questions.items()
     ]
 
 
@@ -110,8 +110,8 @@ def _load_texts(run: Run, folder: Path, dataset: str | None) -> DocumentTexts:
     queries = read_query_texts(folder.resolve().parent) or None
     manifest: dict[str, Any] = dict(run.manifest)
     if dataset is not None:
-        here = Path(dataset)
-        manifest["origin"] = str(here.resolve()) if here.is_dir() else dataset
+        path = Path(dataset)
+        manifest["origin"] = str(path.resolve()) if path.is_dir() else dataset
     name = str((manifest.get("dataset") or {}).get("name", ""))
     return find_run_texts([manifest], DocumentTexts(None, queries), "" if dataset is not None else name)
 
@@ -137,9 +137,9 @@ def _top_documents(run: Run, k: int | None) -> dict[str, Sequence[str]]:
     return {query: docs[:k] for query, docs in documents.items()}
 
 
-def _read_answers(folder: Path, given: str | None, answers: Mapping[str, str]) -> dict[str, str]:
+def _read_answers(folder: Path, answers_path: str | None, answers: Mapping[str, str]) -> dict[str, str]:
     """Read the answers by query id; empty without a table of answers."""
-    path = given or next((str(folder / name) for name in ANSWER_FILES if (folder / name).exists()), None)
+    path = answers_path or next((str(folder / name) for name in ANSWER_FILES if (folder / name).exists()), None)
     if path is None:
         return {}
     source = InputFile(path)
@@ -154,18 +154,18 @@ def _read_answers(folder: Path, given: str | None, answers: Mapping[str, str]) -
             file=source.label,
             hint="columns such as query_id, answer",
         )
-    found: dict[str, str] = {}
+    texts: dict[str, str] = {}
     for at, text in enumerate(rows.columns[answer]):
         name = rows.id(query, at, "query")
-        if name in found:
+        if name in texts:
             raise BadInput(f"the query `{name}` has more than one answer", file=source.label, line=rows.line(at))
         if text is not None:
-            found[name] = str(text)
-    if not set(found) & set(answers):
-        first = next(iter(found), "")
+            texts[name] = str(text)
+    if not set(texts) & set(answers):
+        first = next(iter(texts), "")
         raise BadInput(
             f"no answer belongs to a query of the run (unknown query: `{first[:60]}`)",
             file=source.label,
             hint="identify queries by the ids that the run uses",
         )
-    return found
+    return texts

@@ -71,18 +71,18 @@ class DryRunJudge:
 
     async def answer(self, task: JudgeTask) -> TaskResult:
         """Return cached verdicts, and placeholders of the right type for the rest."""
-        said = {name: _placeholder_verdict(task, text) for name, text in task.asked.items()}
-        for ask in self._model.first_asks(task):
-            kept = self._model.kept(ask)
-            if kept is not None:
-                result = (parse_word_reply if ask.word else parse_reply)(ask.task, kept.reply)
-                said |= {name: verdict for name, verdict in result.said.items() if task.step == "claims"}
-            elif ask.key not in self._seen:
-                self._seen.add(ask.key)
+        verdicts = {name: _placeholder_verdict(task, text) for name, text in task.asked.items()}
+        for call in self._model.first_asks(task):
+            cached_reply = self._model.kept(call)
+            if cached_reply is not None:
+                result = (parse_word_reply if call.word else parse_reply)(call.task, cached_reply.reply)
+                verdicts |= {name: verdict for name, verdict in result.said.items() if task.step == "claims"}
+            elif call.key not in self._seen:
+                self._seen.add(call.key)
                 counts = self._counts[task.step]
-                for at, more in enumerate((1, *ask.size())):
-                    counts[at] += more
-        return TaskResult(said, {})
+                for at, amount in enumerate((1, *call.size())):
+                    counts[at] += amount
+        return TaskResult(verdicts, {})
 
     def estimates(self) -> list[CostEstimate]:
         """Return one row per step with uncached calls."""
@@ -96,13 +96,13 @@ class DryRunJudge:
 
 
 def _placeholder_verdict(task: JudgeTask, text: str) -> Any:
-    said: dict[str, Any] = {
+    placeholders: dict[str, Any] = {
         "claims": [text],
         "support": Support(()),
         "useful": Usefulness(useful=False),
         "questions": GeneratedQuestions(refusal=False, questions=(text,) * task.n),
     }
-    return said[task.step]
+    return placeholders[task.step]
 
 
 DEFAULT_TIMEOUT_S = 60.0
@@ -272,44 +272,48 @@ class JudgingSession:
             self._embedder = open_embedder(self._settings.embedder or DEFAULT_EMBEDDER)
         return self._embedder
 
-    def identity(self, wanted: frozenset[str]) -> dict[str, Any]:
+    def identity(self, tasks: frozenset[str]) -> dict[str, Any]:
         """Return everything that could change a verdict if these tasks are judged."""
         if isinstance(self.judge, LexicalJudge):
             return dict(self.judge.identity)
-        found = {**self.judge.identity, "embedder": self._embedder_name(), "questions": self._settings.questions}
+        judge_identity = {
+            **self.judge.identity,
+            "embedder": self._embedder_name(),
+            "questions": self._settings.questions,
+        }
         if isinstance(self.judge, ModelJudge):  # the model sees the claims with other sources then
-            both = "cross" in wanted or {"answer", "reference"} <= wanted
-            found["asked"] = "answer and reference together" if both else "one text at a time"
-        return found
+            has_both_texts = "cross" in tasks or {"answer", "reference"} <= tasks
+            judge_identity["asked"] = "answer and reference together" if has_both_texts else "one text at a time"
+        return judge_identity
 
     def _embedder_name(self) -> str:
         """Return the name of the embedder.
 
         Part of the judge's identity even if no task needs it.
         """
-        given = self._settings.embedder
-        return (given or DEFAULT_EMBEDDER) if given is None or isinstance(given, str) else given.name
+        embedder = self._settings.embedder
+        return (embedder or DEFAULT_EMBEDDER) if embedder is None or isinstance(embedder, str) else embedder.name
 
-    async def verdicts(self, samples: Sequence[Sample], wanted: frozenset[str]) -> dict[str, Verdicts]:
+    async def verdicts(self, samples: Sequence[Sample], tasks: frozenset[str]) -> dict[str, Verdicts]:
         """Judge samples and return their verdicts by sample id."""
         self.check_ready()
-        if "questions" in wanted and not isinstance(self.judge, LexicalJudge):
+        if "questions" in tasks and not isinstance(self.judge, LexicalJudge):
             _ = self.embedder  # Find missing dependencies before any paid call.
-        return await self._add_similarities(samples, await self._collect_verdicts(samples, wanted))
+        return await self._add_similarities(samples, await self._collect_verdicts(samples, tasks))
 
-    async def _collect_verdicts(self, samples: Sequence[Sample], wanted: frozenset[str]) -> dict[str, Verdicts]:
+    async def _collect_verdicts(self, samples: Sequence[Sample], tasks: frozenset[str]) -> dict[str, Verdicts]:
         verdicts: dict[str, Verdicts] = {}
 
-        async def one(sample: Sample) -> None:
-            verdicts[sample.id] = await judge_sample(sample, self.judge, wanted, self._settings.questions)
+        async def judge_one(sample: Sample) -> None:
+            verdicts[sample.id] = await judge_sample(sample, self.judge, tasks, self._settings.questions)
             self._settings.progress(Progress("judging samples", len(verdicts), len(samples)))
 
         try:
-            await map_async(samples, one, self._concurrent_samples())
+            await map_async(samples, judge_one, self._concurrent_samples())
         except BackendFailed as failure:
             if self._folder is not None and failure.final:
-                kept = "replies so far are saved; run the same command again to resume"
-                failure.hint = f"{failure.hint}; {kept}" if failure.hint else kept
+                resume_hint = "replies so far are saved; run the same command again to resume"
+                failure.hint = f"{failure.hint}; {resume_hint}" if failure.hint else resume_hint
             raise
         return {sample.id: verdicts[sample.id] for sample in samples}
 
@@ -321,29 +325,34 @@ class JudgingSession:
         limited = self._settings.max_calls is not None or self._settings.max_cost is not None
         return max(1, self._at_a_time // 4) if limited else 2 * self._at_a_time
 
-    async def _add_similarities(self, samples: Sequence[Sample], found: Mapping[str, Verdicts]) -> dict[str, Verdicts]:
+    async def _add_similarities(
+        self, samples: Sequence[Sample], verdicts_by_sample: Mapping[str, Verdicts]
+    ) -> dict[str, Verdicts]:
         """Add the similarity of each generated question to the original question."""
-        similarities = {sample.id: sample.question for sample in samples}
+        questions = {sample.id: sample.question for sample in samples}
         texts = {
             text
-            for name, verdicts in found.items()
+            for name, verdicts in verdicts_by_sample.items()
             if verdicts.questions
-            for text in (similarities[name], *_generated_question_texts(verdicts))
+            for text in (questions[name], *_generated_question_texts(verdicts))
         }
         if not texts:
-            return dict(found)
+            return dict(verdicts_by_sample)
         vectors = await self._embed_texts(sorted(texts))
-        return {name: _with_similarities(verdicts, similarities[name], vectors) for name, verdicts in found.items()}
+        return {
+            name: _with_similarities(verdicts, questions[name], vectors)
+            for name, verdicts in verdicts_by_sample.items()
+        }
 
     async def _embed_texts(self, texts: Sequence[str]) -> dict[str, Any]:
         keys = {text: content_key(self.embedder.name, text) for text in texts}
         vectors = self._replies.find_vectors(list(keys.values()))
-        left = [text for text in texts if keys[text] not in vectors]
-        if left:
-            rows = await asyncio.to_thread(self.embedder.embed, left)
-            fresh = {keys[text]: row for text, row in zip(left, rows, strict=True)}
-            self._replies.save_vectors(fresh)
-            vectors |= {key: np.asarray(row, np.float64) for key, row in fresh.items()}
+        missing = [text for text in texts if keys[text] not in vectors]
+        if missing:
+            rows = await asyncio.to_thread(self.embedder.embed, missing)
+            new_vectors = {keys[text]: row for text, row in zip(missing, rows, strict=True)}
+            self._replies.save_vectors(new_vectors)
+            vectors |= {key: np.asarray(row, np.float64) for key, row in new_vectors.items()}
         return {text: vectors[key] for text, key in keys.items()}
 
 
@@ -351,11 +360,11 @@ def _generated_question_texts(verdicts: Verdicts) -> list[str]:
     return [question.text for question in verdicts.questions]
 
 
-def _with_similarities(verdicts: Verdicts, asked: str, vectors: Mapping[str, Any]) -> Verdicts:
+def _with_similarities(verdicts: Verdicts, original: str, vectors: Mapping[str, Any]) -> Verdicts:
     """Add similarities to verdicts; the questions are unscored if a vector is zero."""
     if not verdicts.questions:
         return verdicts
-    cosines = [_cosine_similarity(vectors[asked], vectors[question.text]) for question in verdicts.questions]
+    cosines = [_cosine_similarity(vectors[original], vectors[question.text]) for question in verdicts.questions]
     if any(map(math.isnan, cosines)):
         why = Unscored(
             "a question has no cosine: the embedder gives it a vector of zeros",

@@ -49,8 +49,8 @@ class JudgeTask:
 
     def choices(self, claim: str) -> list[str]:
         """Return the sources that may support a claim: never the text that it comes from."""
-        own = "answer" if claim.startswith("a") else "reference"
-        return [source for source in self.sources if source != own]
+        own_text = "answer" if claim.startswith("a") else "reference"
+        return [source for source in self.sources if source != own_text]
 
 
 class GeneratedQuestions(NamedTuple):
@@ -95,55 +95,59 @@ CLAIM_ID_PREFIXES = {ANSWER: "a", REFERENCE: "r"}
 OTHER_TEXT = {ANSWER: REFERENCE, REFERENCE: ANSWER}
 
 
-async def judge_sample(sample: Sample, judge: Judge, wanted: RequiredTasks, n: int) -> Verdicts:
+async def judge_sample(sample: Sample, judge: Judge, tasks: RequiredTasks, n: int) -> Verdicts:
     """Run all judge tasks of one sample and return its verdicts.
 
     The similarity of generated questions is not computed yet (NaN).
     """
-    texts = _texts_to_judge(sample, wanted)
+    texts = _texts_to_judge(sample, tasks)
     jobs: dict[str, JudgeTask] = {f"claims {name}": _claims_task(sample, name, text) for name, text in texts.items()}
-    if "useful" in wanted and (chunks := _non_blank_chunks(sample)):
+    if "useful" in tasks and (chunks := _non_blank_chunks(sample)):
         jobs["useful"] = JudgeTask("useful", sample.id, chunks, {}, sample.question, sample.history)
-    if "questions" in wanted and sample.answer is not None and sample.answer.strip():
+    if "questions" in tasks and sample.answer is not None and sample.answer.strip():
         jobs["questions"] = JudgeTask("questions", sample.id, {ANSWER: sample.answer}, {}, n=n)
-    said = await _run_tasks(judge, jobs)
+    results = await _run_tasks(judge, jobs)
     claims: dict[str, list[Claim]] = {}
     left_out: dict[str, list[str]] = {}
     unscored: dict[str, Unscored] = {}
     for name, text in texts.items():
-        taken = said.pop(f"claims {name}")
-        if taken.unscored:  # Claims of a text are complete or unscored: a missing claim could raise the score.
-            unscored[f"claims {name}"] = next(iter(taken.unscored.values()))
+        claims_result = results.pop(f"claims {name}")
+        if claims_result.unscored:  # Claims of a text are complete or unscored: a missing claim could raise the score.
+            unscored[f"claims {name}"] = next(iter(claims_result.unscored.values()))
         else:
-            claims[name] = _build_claims(text, name, taken)
+            claims[name] = _build_claims(text, name, claims_result)
             left_out[name] = [
-                sentence for place, sentence in enumerate(split_sentences(text), 1) if not taken.said[f"s{place}"]
+                sentence
+                for number, sentence in enumerate(split_sentences(text), 1)
+                if not claims_result.said[f"s{number}"]
             ]
     task = _support_task(sample, claims)
-    said |= await _run_tasks(judge, {"support": task} if task.asked else {})
-    for step, found in said.items():
-        unscored |= {step if step == "questions" else f"{step} {item}": why for item, why in found.unscored.items()}
-    thought = said["questions"].said.get(ANSWER) if "questions" in said else None
+    results |= await _run_tasks(judge, {"support": task} if task.asked else {})
+    for step, result in results.items():
+        unscored |= {step if step == "questions" else f"{step} {item}": why for item, why in result.unscored.items()}
+    generated = results["questions"].said.get(ANSWER) if "questions" in results else None
     return Verdicts(
         sample.id,
-        asked=_judged_kinds(sample, claims, said),
+        asked=_judged_kinds(sample, claims, results),
         claims=claims,
-        support=said["support"].said if "support" in said else {},
-        useful=said["useful"].said if "useful" in said else {},
-        questions=[GeneratedQuestion(text, float("nan")) for text in thought.questions] if thought else (),
-        refusal=thought.refusal if thought else None,
+        support=results["support"].said if "support" in results else {},
+        useful=results["useful"].said if "useful" in results else {},
+        questions=[GeneratedQuestion(text, float("nan")) for text in generated.questions] if generated else (),
+        refusal=generated.refusal if generated else None,
         unscored=unscored,
         left_out={name: listed for name, listed in left_out.items() if listed},
     )
 
 
-def _judged_kinds(sample: Sample, claims: Mapping[str, Sequence[Claim]], said: Mapping[str, TaskResult]) -> list[str]:
+def _judged_kinds(
+    sample: Sample, claims: Mapping[str, Sequence[Claim]], results: Mapping[str, TaskResult]
+) -> list[str]:
     """Return the kinds of tasks that were put to the judge."""
     kinds = [] if sample.contexts is None else list(claims)
     return [
         *kinds,
         *(["cross"] if len(claims) == 2 else []),
-        *(kind for kind in ("useful", "questions") if kind in said),
+        *(kind for kind in ("useful", "questions") if kind in results),
     ]
 
 
@@ -165,29 +169,29 @@ def _non_blank_chunks(sample: Sample) -> dict[str, str]:
     return {name: text for name, text in sample.chunks.items() if text.strip()}
 
 
-def _texts_to_judge(sample: Sample, wanted: RequiredTasks) -> dict[str, str]:
+def _texts_to_judge(sample: Sample, tasks: RequiredTasks) -> dict[str, str]:
     """Return the available texts whose claims are required."""
-    cross = "cross" in wanted or {"answer", "reference"} <= wanted
-    both = sample.answer is not None and sample.reference is not None
+    cross = "cross" in tasks or {"answer", "reference"} <= tasks
+    has_both = sample.answer is not None and sample.reference is not None
     texts = ((ANSWER, sample.answer), (REFERENCE, sample.reference))
     return {
         name: text
         for name, text in texts
-        if text is not None and ((name in wanted and sample.contexts is not None) or (cross and both))
+        if text is not None and ((name in tasks and sample.contexts is not None) or (cross and has_both))
     }
 
 
 def _claims_task(sample: Sample, name: str, text: str) -> JudgeTask:
-    parts = {f"s{place}": sentence for place, sentence in enumerate(split_sentences(text), 1)}
+    parts = {f"s{number}": sentence for number, sentence in enumerate(split_sentences(text), 1)}
     return JudgeTask("claims", sample.id, parts, {}, sample.question, sample.history, text=name)
 
 
 def _build_claims(text: str, name: str, result: TaskResult) -> list[Claim]:
     """Build the claims of a text, in the order of its sentences."""
     claims: list[Claim] = []
-    for place, cites in enumerate(citations_by_sentence(split_sentences(text)), 1):
-        for claim in result.said[f"s{place}"]:
-            claims.append(Claim(f"{CLAIM_ID_PREFIXES[name]}{len(claims) + 1}", claim, place, cites))
+    for number, cites in enumerate(citations_by_sentence(split_sentences(text)), 1):
+        for claim in result.said[f"s{number}"]:
+            claims.append(Claim(f"{CLAIM_ID_PREFIXES[name]}{len(claims) + 1}", claim, number, cites))
     return claims
 
 
@@ -199,9 +203,9 @@ def _support_task(sample: Sample, claims: Mapping[str, Sequence[Claim]]) -> Judg
     """
     sources = _non_blank_chunks(sample)
     if len(claims) == 2:
-        both = {REFERENCE: sample.reference or "", ANSWER: sample.answer or ""}
-        sources |= {name: text for name, text in both.items() if text.strip() and claims[OTHER_TEXT[name]]}
-    asked = {claim.id: claim.text for found in claims.values() for claim in found}
-    task = JudgeTask("support", sample.id, asked, sources, sample.question, sample.history)
-    asked = {name: text for name, text in asked.items() if task.choices(name)}
-    return JudgeTask("support", sample.id, asked, sources, sample.question, sample.history)
+        texts = {REFERENCE: sample.reference or "", ANSWER: sample.answer or ""}
+        sources |= {name: text for name, text in texts.items() if text.strip() and claims[OTHER_TEXT[name]]}
+    claim_texts = {claim.id: claim.text for text_claims in claims.values() for claim in text_claims}
+    task = JudgeTask("support", sample.id, claim_texts, sources, sample.question, sample.history)
+    claim_texts = {name: text for name, text in claim_texts.items() if task.choices(name)}
+    return JudgeTask("support", sample.id, claim_texts, sources, sample.question, sample.history)

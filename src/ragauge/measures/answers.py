@@ -234,7 +234,7 @@ def _name_key(name: str) -> str:
 def _parse_options(spec: AnswerSpec, text: str) -> dict[str, str]:
     options: dict[str, str] = {}
     for assignment in filter(None, (item.strip() for item in text.split(","))):
-        option, _, value = (side.strip().strip("'\"") for side in assignment.partition("="))
+        option, _, value = (part.strip().strip("'\"") for part in assignment.partition("="))
         if option not in spec.options:
             hint = f"{spec.name} has {', '.join(spec.options) or 'no options'}"
             raise UnknownName(f"option of {spec.name}", option, spec.options, hint=hint)

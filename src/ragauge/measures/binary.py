@@ -77,10 +77,16 @@ def recall(
             raise BadInput(f"recall(of={of}) needs a cutoff", hint=f"use recall(of={of})@10")
         if of == "eps":
             return _recall_within_epsilon(judged, k, eps)
-        true = (judged.pool_position[judged.row] < k) & (judged.grade >= rel)
+        is_true_neighbour = (judged.pool_position[judged.row] < k) & (judged.grade >= rel)
         if judged.averaged:
-            return judged.count(judged.query[true], tie_expectation.mean_discount(judged, np.ones(k + 1))[true]) / k
-        return judged.count(judged.query[true & (judged.rank <= k)]) / k
+            return (
+                judged.count(
+                    judged.query[is_true_neighbour],
+                    tie_expectation.mean_discount(judged, np.ones(k + 1))[is_true_neighbour],
+                )
+                / k
+            )
+        return judged.count(judged.query[is_true_neighbour & (judged.rank <= k)]) / k
     total = judged.relevant(rel).total
     return safe_divide(
         relevant_retrieved(judged, k, rel), total if of == "relevant" or k is None else np.minimum(total, k)
@@ -118,9 +124,9 @@ def true_and_returned_distances(judged: JudgedRanks, k: int, measure: str) -> It
             hint="make the judgments with ragauge.judgments_from_neighbours(ids, distances)",
         )
     for query, ids, scores in zip(judged.pool.queries, judged.top.ids, judged.top.scores, strict=True):
-        once = {doc: -score for doc, score in reversed(list(zip(ids[:k], scores[:k].tolist(), strict=True)))}
-        true = np.asarray(judged.judgments.distances[query][:k], np.float64)
-        yield true, np.sort(np.fromiter(once.values(), np.float64, len(once)))
+        distance_by_doc = {doc: -score for doc, score in reversed(list(zip(ids[:k], scores[:k].tolist(), strict=True)))}
+        true_distances = np.asarray(judged.judgments.distances[query][:k], np.float64)
+        yield true_distances, np.sort(np.fromiter(distance_by_doc.values(), np.float64, len(distance_by_doc)))
 
 
 def hit_rate(judged: JudgedRanks, k: int | None = None, *, rel: float = 1) -> Floats:
@@ -269,14 +275,14 @@ def interpolated_precision(judged: JudgedRanks, k: float, *, rel: float = 1, poi
     {'iprec_at_recall@1': 0.6666666666666666}
     """
     relevant = judged.relevant(rel)
-    exact = k * relevant.total
+    exact_count = k * relevant.total
     # A half rounds away from zero, as C's lround does.
-    cut = np.floor(exact + 0.5) if points == "round" else np.floor(exact + 0.9)
+    required = np.floor(exact_count + 0.5) if points == "round" else np.floor(exact_count + 0.9)
     values = np.zeros(judged.n)
     if len(relevant.rank):
-        far = relevant.nth >= cut[relevant.query]
-        np.maximum.at(values, relevant.query[far], relevant.nth[far] / relevant.rank[far])
-    return np.where(relevant.n_returned >= np.maximum(cut, 1), values, 0.0)
+        is_reached = relevant.nth >= required[relevant.query]
+        np.maximum.at(values, relevant.query[is_reached], relevant.nth[is_reached] / relevant.rank[is_reached])
+    return np.where(relevant.n_returned >= np.maximum(required, 1), values, 0.0)
 
 
 ELEVEN_RECALL_LEVELS = tuple(level / 10 for level in range(11))

@@ -155,8 +155,8 @@ def subtopic_recall(judged: JudgedRanks, k: int) -> Floats:
     """
     values = np.zeros(judged.n)
     for i, (ids, topic) in enumerate(_subtopic_coverage(judged)):
-        covered: frozenset[int] = frozenset().union(*(topic.covers.get(doc, frozenset()) for doc in ids[:k]))
-        values[i] = len(covered) / topic.subtopics if topic.subtopics else 0.0
+        covered_subtopics: frozenset[int] = frozenset().union(*(topic.covers.get(doc, frozenset()) for doc in ids[:k]))
+        values[i] = len(covered_subtopics) / topic.subtopics if topic.subtopics else 0.0
     return values
 
 

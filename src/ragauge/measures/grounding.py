@@ -118,13 +118,13 @@ class AnswerMeasureInput:
         support = self.verdicts.support.get(claim)
         if unscored is not None or support is None:
             return (unscored or NOT_JUDGED).why
-        by, against, joint = set(support.by), set(support.against), set(support.together)
+        supporting, contradicting, joint = set(support.by), set(support.against), set(support.together)
         known_sources = {*self.sources, OTHER_TEXT[text]} | ({ALL_CONTEXTS} if self.sources else set())
-        if (by | against) - known_sources | joint - self.sources:
+        if (supporting | contradicting) - known_sources | joint - self.sources:
             return "the verdict names an unknown source"
-        if against & (by | joint):
+        if contradicting & (supporting | joint):
             return "a source both supports and contradicts it"
-        if by & joint:
+        if supporting & joint:
             return "a source supports it both alone and only together with others"
         return "only one source supports it together with others" if len(joint) == 1 else None
 

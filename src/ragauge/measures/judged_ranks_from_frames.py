@@ -375,15 +375,15 @@ def _separate_self_retrieved(frame: pl.DataFrame, block: QueryBlock, rows: Ints,
     )
 
 
-def _tie_positions(block: QueryBlock, rows: Ints, segment: Ints, stands: RankWithTies, rules: Convention) -> Ints:
+def _tie_positions(block: QueryBlock, rows: Ints, segment: Ints, ranks: RankWithTies, rules: Convention) -> Ints:
     """Count the equal scores that precede each tied match, by the tie rule."""
     order = np.arange(len(block.scores))
-    for i in np.unique(segment[~stands.in_order[segment]]).tolist():
+    for i in np.unique(segment[~ranks.in_order[segment]]).tolist():
         begin, end = block.starts[i], block.starts[i + 1]
         order[begin:end] = begin + np.argsort(-block.scores[begin:end], kind="stable")
     # Sorted best first, equal scores are adjacent: those of a match are at begin : begin + size.
-    begins = block.starts[segment] + stands.above[stands.tied]
-    sizes = (stands.through - stands.above)[stands.tied]
+    begins = block.starts[segment] + ranks.above[ranks.tied]
+    sizes = (ranks.through - ranks.above)[ranks.tied]
     groups, group_index = np.unique(begins, return_inverse=True)
     group_sizes = np.zeros(len(groups), np.int64)
     group_sizes[group_index] = sizes

@@ -136,8 +136,8 @@ def parse_measure(text: str, convention: Convention = PRESETS["default"]) -> Mea
         return make_measure(MEASURE_REGISTRY["rbp"], None, {"p": float(rbp[1])}, convention)
     name_match = _NAME_PATTERN.fullmatch(lower)
     # `P_10` has the form of a plain name; if that name is unknown, its suffix may be a cutoff.
-    plain = name_match is not None and _name_key(name_match["name"]) in (*_NAMES_BY_ALIAS, *_PHRASE_ALIASES)
-    match = name_match if plain else _TREC_NAME_PATTERN.fullmatch(lower) or name_match
+    is_known_name = name_match is not None and _name_key(name_match["name"]) in (*_NAMES_BY_ALIAS, *_PHRASE_ALIASES)
+    match = name_match if is_known_name else _TREC_NAME_PATTERN.fullmatch(lower) or name_match
     key, cutoff = (_name_key(match["name"]), match["cutoff"]) if match else (lower, None)
     base, options = _PHRASE_ALIASES.get(key, (key, {}))
     name = _NAMES_BY_ALIAS.get(base)
@@ -186,8 +186,8 @@ def _suggest_with_at(lower: str) -> str | None:
 
     None if the text is not a measure with its cutoff.
     """
-    for at in range(len(lower) - 1, 0, -1):
-        name, cutoff = lower[:at].rstrip(" _-"), lower[at:]
+    for split in range(len(lower) - 1, 0, -1):
+        name, cutoff = lower[:split].rstrip(" _-"), lower[split:]
         spec = MEASURE_REGISTRY.get(_NAMES_BY_ALIAS.get(_name_key(name), ""))
         if re.fullmatch(r"[1-9]\d*", cutoff) and spec is not None and spec.cutoff not in ("", "level"):
             return f"{name}@{cutoff}"

@@ -96,7 +96,7 @@ def _score_measure(
         reason = f"{measure} is undefined: the run was made with k={judged.depth:g}"
         return np.full(judged.n, math.nan), dict.fromkeys(judged.pool.queries, reason), math.nan
     column, no_relevant, keeps, aggregate = _measure_values(judged, measure, convention)
-    missing = ~judged.answered
+    is_missing = ~judged.answered
     out: dict[int, str] = {}
     counts_one = convention.none in ("one", "recall-one")
     if counts_one:
@@ -104,11 +104,11 @@ def _score_measure(
     elif convention.none == "skip":
         out.update(dict.fromkeys(np.flatnonzero(no_relevant).tolist(), NO_RELEVANT))
     if convention.missing == "skip":
-        out.update(dict.fromkeys(np.flatnonzero(missing).tolist(), MISSING_QUERY))
+        out.update(dict.fromkeys(np.flatnonzero(is_missing).tolist(), MISSING_QUERY))
     elif not keeps:
-        column = np.where(missing & ~(no_relevant & counts_one), 0.0, column)
-    for at in np.flatnonzero(np.isnan(column)).tolist():
-        out.setdefault(at, NO_VALUE)
+        column = np.where(is_missing & ~(no_relevant & counts_one), 0.0, column)
+    for row in np.flatnonzero(np.isnan(column)).tolist():
+        out.setdefault(row, NO_VALUE)
     scored = np.ones(judged.n, np.bool_)
     scored[list(out)] = False
     column = np.where(scored, column, math.nan)
@@ -119,7 +119,7 @@ def _score_measure(
     else:
         average = aggregate(column[scored])
     queries = judged.pool.queries
-    return column, {queries[at]: reason for at, reason in sorted(out.items())}, average
+    return column, {queries[row]: reason for row, reason in sorted(out.items())}, average
 
 
 def is_beyond_depth(measure: Measure | MeasureFunction, depth: float) -> bool:
@@ -195,14 +195,14 @@ def _is_limited_by_depth(judged: JudgedRanks, measure: Measure, depth: int) -> b
     """
     if measure.spec.name not in WHOLE_RANKING_MEASURES or measure.cutoff is not None or depth >= TREC_DEPTH:
         return False
-    full = judged.retrieved == depth
-    if full.sum() * 2 <= judged.answered.sum():
+    is_full = judged.retrieved == depth
+    if is_full.sum() * 2 <= judged.answered.sum():
         return False
     rel = dict(measure.options).get("rel", 1)
-    missing = MEASURE_REGISTRY["num_rel"].function(judged, rel=rel) > MEASURE_REGISTRY["num_rel_ret"].function(
+    has_missing = MEASURE_REGISTRY["num_rel"].function(judged, rel=rel) > MEASURE_REGISTRY["num_rel_ret"].function(
         judged, None, rel=rel
     )
-    return bool((missing & full).any())
+    return bool((has_missing & is_full).any())
 
 
 def _measure_values(
@@ -241,10 +241,12 @@ def _f1_of_means(judged: JudgedRanks, measure: Measure, convention: Convention) 
     means = [
         _score_measure(
             judged,
-            make_measure(MEASURE_REGISTRY[name], measure.cutoff, {"of": of, "rel": options["rel"]}, convention),
+            make_measure(
+                MEASURE_REGISTRY[name], measure.cutoff, {"of": denominator, "rel": options["rel"]}, convention
+            ),
             convention,
         )[2]
-        for name, of in parts
+        for name, denominator in parts
     ]
     return 2 * means[0] * means[1] / sum(means) if sum(means) else 0.0
 
@@ -253,9 +255,9 @@ def _check_missing_queries(judged: JudgedRanks, convention: Convention) -> None:
     if convention.missing == "error" and not judged.answered.all():
         absent = np.flatnonzero(~judged.answered)
         first = ", ".join(f"`{judged.pool.queries[i]}`" for i in absent[:3].tolist())
-        more = ", …" if len(absent) > 3 else ""
+        ellipsis = ", …" if len(absent) > 3 else ""
         raise BadInput(
-            f"{judged.name} has no ranking for {len(absent)} of {judged.n} judged queries ({first}{more})",
+            f"{judged.name} has no ranking for {len(absent)} of {judged.n} judged queries ({first}{ellipsis})",
             hint="use `-C missing=zero` to count them as 0, or `-C missing=skip` to leave them out",
         )
 

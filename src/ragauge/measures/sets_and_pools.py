@@ -9,10 +9,10 @@ from ragauge.measures.binary import relevant_retrieved, safe_divide
 from ragauge.measures.judged_ranks import JudgedRanks
 
 
-def _count_above(judged: JudgedRanks, chosen: Floats) -> Floats:
+def _count_above(judged: JudgedRanks, counted: Floats) -> Floats:
     """Count for each judged document the chosen ones above it in its query."""
-    n_above = np.cumsum(chosen) - chosen
-    return n_above - n_above[np.searchsorted(judged.query, judged.query)] if len(chosen) else n_above
+    n_above = np.cumsum(counted) - counted
+    return n_above - n_above[np.searchsorted(judged.query, judged.query)] if len(counted) else n_above
 
 
 def bpref(judged: JudgedRanks, *, rel: float = 1) -> Floats:
@@ -28,13 +28,13 @@ def bpref(judged: JudgedRanks, *, rel: float = 1) -> Floats:
     """
     relevant = judged.relevant(rel)
     is_nonrelevant = (judged.grade >= 0) & (judged.grade < rel)
-    above = _count_above(judged, is_nonrelevant.astype(np.float64))
+    n_above = _count_above(judged, is_nonrelevant.astype(np.float64))
     is_relevant = judged.grade >= rel
     query = judged.query[is_relevant]
     pool = judged.pool
     nonrelevant = np.bincount(pool.owner[(pool.grades >= 0) & (pool.grades < rel)], minlength=judged.n)
     max_above = np.minimum(nonrelevant, relevant.total)[query]
-    document_scores = 1 - safe_divide(np.minimum(above[is_relevant], relevant.total[query]), max_above)
+    document_scores = 1 - safe_divide(np.minimum(n_above[is_relevant], relevant.total[query]), max_above)
     return safe_divide(judged.count(query, document_scores), relevant.total)
 
 
@@ -107,8 +107,8 @@ def judged_nonrelevant_retrieved(judged: JudgedRanks, *, rel: float = 1) -> Floa
     >>> evaluate({"q": {"a": 1, "n": 0}}, {"q": {"n": 2.0, "a": 1.0}}, ["num_nonrel_judged_ret"]).means
     {'num_nonrel_judged_ret': 1.0}
     """
-    wrong: Ints = judged.query[(judged.grade >= 0) & (judged.grade < rel)]
-    return judged.count(wrong)
+    nonrelevant_queries: Ints = judged.query[(judged.grade >= 0) & (judged.grade < rel)]
+    return judged.count(nonrelevant_queries)
 
 
 def num_ret(judged: JudgedRanks) -> Floats:

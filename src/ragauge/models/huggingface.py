@@ -51,7 +51,7 @@ OFFLINE_HINT = (
 
 
 def model_load_error(
-    model: str, error: Exception, *, of: str = "model", download: bool = False, hint: str = MODEL_HINT
+    model: str, error: Exception, *, part: str = "model", download: bool = False, hint: str = MODEL_HINT
 ) -> BackendFailed:
     """Return the error for a model, or a part of it, that could not be loaded."""
     local = Path(model).expanduser().is_dir()
@@ -59,7 +59,7 @@ def model_load_error(
         message = f"the model `{model}` was not found: it is not a local folder, and not in the hub cache"
         return BackendFailed(message, hint=hint)
     hint = OFFLINE_HINT if download and not local else hint
-    return BackendFailed(f"the {of} `{model}` cannot be loaded: {error_summary(error)}", hint=hint)
+    return BackendFailed(f"the {part} `{model}` cannot be loaded: {error_summary(error)}", hint=hint)
 
 
 @contextmanager
@@ -71,7 +71,7 @@ def quiet_loading(*, download: bool) -> Iterator[None]:
     """
     logging: Any = import_module("transformers.utils.logging")  # Only partly annotated.
     hub: Any = import_module("huggingface_hub.constants")
-    level, drawn, offline = logging.get_verbosity(), logging.is_progress_bar_enabled(), hub.HF_HUB_OFFLINE
+    level, has_progress_bar, offline = logging.get_verbosity(), logging.is_progress_bar_enabled(), hub.HF_HUB_OFFLINE
     logging.set_verbosity_error()
     if not download:
         logging.disable_progress_bar()
@@ -81,7 +81,7 @@ def quiet_loading(*, download: bool) -> Iterator[None]:
     finally:
         logging.set_verbosity(level)
         hub.HF_HUB_OFFLINE = offline
-        if drawn:
+        if has_progress_bar:
             logging.enable_progress_bar()
 
 
@@ -126,8 +126,8 @@ def tokenizer_fingerprint_text(tokenizer: Any) -> str:
         unlimited.no_padding()
         return str(unlimited.to_str())
     # A vocabulary of all Unicode code points need not be written out.
-    known = sorted(tokenizer.get_vocab().items()) if tokenizer.vocab_size < 1_000_000 else tokenizer.vocab_size
-    return json.dumps([type(tokenizer).__name__, known, tokenizer.all_special_tokens])
+    vocabulary = sorted(tokenizer.get_vocab().items()) if tokenizer.vocab_size < 1_000_000 else tokenizer.vocab_size
+    return json.dumps([type(tokenizer).__name__, vocabulary, tokenizer.all_special_tokens])
 
 
 def model_label(model: str) -> str:

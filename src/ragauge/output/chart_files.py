@@ -37,22 +37,27 @@ def combine_panels(title: str, alt: str, panels: Sequence[ChartPanel], width: in
             "config": _print_config(),
             "title": _title_spec(title, panels[0].title),
         }
-    room = _panels_per_row(len(panels), max(1, min(3, width // MIN_PANEL_WIDTH_PX)))
+    max_per_row = _panels_per_row(len(panels), max(1, min(3, width // MIN_PANEL_WIDTH_PX)))
     rows: list[list[ChartPanel]] = []
     for panel in panels:
-        if panel.wide or not rows or rows[-1][0].wide or len(rows[-1]) == room:
+        if panel.wide or not rows or rows[-1][0].wide or len(rows[-1]) == max_per_row:
             rows.append([panel])
         else:
             rows[-1].append(panel)
     max_columns = max(map(len, rows))
-    drawn = []
+    row_specs = []
     for row in rows:
         views = [_panel_view(panel, _plot_width(panel, width, 1 if panel.wide else max_columns)) for panel in row]
-        drawn.append(
+        row_specs.append(
             {"hconcat": views, "spacing": PANEL_GAP_PX, "resolve": INDEPENDENT_SCALES} if len(views) > 1 else views[0]
         )
     schema = panels[0].spec["$schema"]
-    combined = {"vconcat": drawn, "spacing": PANEL_GAP_PX, "title": _title_spec(title), "resolve": INDEPENDENT_SCALES}
+    combined = {
+        "vconcat": row_specs,
+        "spacing": PANEL_GAP_PX,
+        "title": _title_spec(title),
+        "resolve": INDEPENDENT_SCALES,
+    }
     return {"$schema": schema, "description": replace_invalid_xml(alt), "config": _print_config(), **combined}
 
 
@@ -76,8 +81,8 @@ def _panels_per_row(n_panels: int, max_columns: int) -> int:
 
 
 def _title_spec(title: str, below: str = "") -> dict[str, Any]:
-    under = {"subtitle": replace_invalid_xml(below), "subtitlePadding": 5} if below else {}
-    return {"text": replace_invalid_xml(title), "fontSize": 14, "offset": 14, **under}
+    subtitle = {"subtitle": replace_invalid_xml(below), "subtitlePadding": 5} if below else {}
+    return {"text": replace_invalid_xml(title), "fontSize": 14, "offset": 14, **subtitle}
 
 
 def _plot_width(panel: ChartPanel, width: int, columns: int) -> int:

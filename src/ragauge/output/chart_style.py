@@ -126,8 +126,8 @@ class SystemStyles:
         return {name: 2 if i is None else i % len(DASHES) for name, i in places}
 
     def _palette_indices(self) -> list[int | None]:
-        others = [name for name in self.names if name != self.baseline]
-        return [None if name == self.baseline else others.index(name) for name in self.names]
+        other_names = [name for name in self.names if name != self.baseline]
+        return [None if name == self.baseline else other_names.index(name) for name in self.names]
 
     def called(self, name: str) -> str:
         """Return the label of a system, which marks the baseline."""

@@ -71,9 +71,9 @@ def make_panel(title: str, layers: Sequence[Any], height: int, *, wide: bool = T
     Each layer has a name, which Vega uses as a class, so that a page can set its colours.
     """
     alt = import_altair()
-    named = [layer.properties(name=f"{_layer_style(layer)}_{i}") for i, layer in enumerate(layers)]
+    named_layers = [layer.properties(name=f"{_layer_style(layer)}_{i}") for i, layer in enumerate(layers)]
     # The layers were validated when they were made; validating the whole takes three times as long as writing it.
-    spec = alt.layer(*named).properties(width="container", height=height).to_dict(validate=False)
+    spec = alt.layer(*named_layers).properties(width="container", height=height).to_dict(validate=False)
     return ChartPanel(title, {**_sanitise_spec(spec), "config": VEGA_CONFIG}, wide)
 
 
@@ -151,8 +151,8 @@ def join_sentence(*parts: str) -> str:
     >>> join_sentence("bars are means", "", "stars are tests")
     'Bars are means; stars are tests.'
     """
-    whole = "; ".join(part for part in parts if part)
-    return f"{whole[:1].upper()}{whole[1:]}."
+    sentence = "; ".join(part for part in parts if part)
+    return f"{sentence[:1].upper()}{sentence[1:]}."
 
 
 def padded_range(values: Sequence[float], pad: float = 0.08) -> tuple[float, float]:
@@ -161,10 +161,10 @@ def padded_range(values: Sequence[float], pad: float = 0.08) -> tuple[float, flo
     >>> padded_range([2.0, 3.0, math.nan], pad=0.5), padded_range([2.0])
     ((1.5, 3.5), (1.8, 2.2))
     """
-    known = [value for value in values if math.isfinite(value)]
-    low, high = min(known), max(known)
-    more = pad * (high - low) or 0.1 * abs(high) or 1.0
-    return round(low - more, 12), round(high + more, 12)
+    finite = [value for value in values if math.isfinite(value)]
+    low, high = min(finite), max(finite)
+    padding = pad * (high - low) or 0.1 * abs(high) or 1.0
+    return round(low - padding, 12), round(high + padding, 12)
 
 
 def log_ticks(low: float, high: float) -> list[float]:
@@ -177,7 +177,7 @@ def log_ticks(low: float, high: float) -> list[float]:
     """
     decades = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
     steps = (1, 2, 5) if high / low < 300 else (1,)
-    return [tick for place in decades for step in steps if low <= (tick := float(f"{step}e{place}")) <= high]
+    return [tick for decade in decades for step in steps if low <= (tick := float(f"{step}e{decade}")) <= high]
 
 
 def round_outwards(low: float, high: float) -> tuple[float, float]:
@@ -186,9 +186,9 @@ def round_outwards(low: float, high: float) -> tuple[float, float]:
     >>> round_outwards(0.367, 95), round_outwards(2.0, 300)
     ((0.2, 100.0), (1.0, 500.0))
     """
-    below = [tick for tick in log_ticks(low / 11, low) if tick < low]
-    above = [tick for tick in log_ticks(high, high * 11) if tick > high]
-    return max(below), min(above)
+    ticks_below = [tick for tick in log_ticks(low / 11, low) if tick < low]
+    ticks_above = [tick for tick in log_ticks(high, high * 11) if tick > high]
+    return max(ticks_below), min(ticks_above)
 
 
 def log_range(low: float, high: float) -> tuple[float, float]:
@@ -210,17 +210,17 @@ def spread_labels(values: Sequence[float], gap: float) -> list[float]:
     """
     order = sorted(range(len(values)), key=values.__getitem__)
     groups: list[tuple[float, int]] = []
-    for i, place in enumerate(order):
-        mean, size = values[place] - i * gap, 1
+    for i, index in enumerate(order):
+        mean, size = values[index] - i * gap, 1
         while groups and groups[-1][0] > mean:
-            other, many = groups.pop()
-            mean, size = (mean * size + other * many) / (size + many), size + many
+            last_mean, last_size = groups.pop()
+            mean, size = (mean * size + last_mean * last_size) / (size + last_size), size + last_size
         groups.append((mean, size))
     flat = [mean for mean, size in groups for _ in range(size)]
-    places = [0.0] * len(values)
-    for i, place in enumerate(order):
-        places[place] = flat[i] + i * gap
-    return places
+    positions = [0.0] * len(values)
+    for i, index in enumerate(order):
+        positions[index] = flat[i] + i * gap
+    return positions
 
 
 LETTER_WIDTH_PX = 6.0
@@ -274,10 +274,10 @@ class LabelPosition(NamedTuple):
 
     def box(self, mark: LabelledMark) -> PlotBox:
         """Return the box that the label covers."""
-        wide = min(float(MAX_LABEL_WIDTH_PX), LETTER_WIDTH_PX * len(mark.name))
-        left = mark.x + self.dx - {"left": 0.0, "center": wide / 2, "right": wide}[self.align]
+        label_width = min(float(MAX_LABEL_WIDTH_PX), LETTER_WIDTH_PX * len(mark.name))
+        left = mark.x + self.dx - {"left": 0.0, "center": label_width / 2, "right": label_width}[self.align]
         return PlotBox(
-            left, mark.y + self.dy - LABEL_HEIGHT_PX / 2, left + wide, mark.y + self.dy + LABEL_HEIGHT_PX / 2
+            left, mark.y + self.dy - LABEL_HEIGHT_PX / 2, left + label_width, mark.y + self.dy + LABEL_HEIGHT_PX / 2
         )
 
 
@@ -291,15 +291,15 @@ def place_labels(
     chosen: list[LabelPosition | None] = [None] * len(marks)
     for _ in range(3):  # repeat, because later labels may overlap earlier ones
         for i, mark in enumerate(marks):
-            taken = [(line, 2.0) for line in lines]
-            for other, spot in (pair for j, pair in enumerate(zip(marks, chosen, strict=True)) if j != i):
-                taken += [*other.boxes, *([(spot.box(other), 10.0)] if spot is not None else [])]
+            occupied = [(line, 2.0) for line in lines]
+            for other_mark, position in (pair for j, pair in enumerate(zip(marks, chosen, strict=True)) if j != i):
+                occupied += [*other_mark.boxes, *([(position.box(other_mark), 10.0)] if position is not None else [])]
             costs = {
-                spot: far + _overlap_cost(spot.box(mark), taken, width, height)
-                for spot, far in _candidate_positions(mark).items()
+                position: distance_cost + _overlap_cost(position.box(mark), occupied, width, height)
+                for position, distance_cost in _candidate_positions(mark).items()
             }
             chosen[i] = min(costs, key=costs.__getitem__)
-    return [spot for spot in chosen if spot is not None]
+    return [position for position in chosen if position is not None]
 
 
 def _candidate_positions(mark: LabelledMark) -> dict[LabelPosition, float]:
@@ -308,23 +308,23 @@ def _candidate_positions(mark: LabelledMark) -> dict[LabelPosition, float]:
     They are left and right of the mark at several heights, and at the ends of its interval.
     """
     positions = {
-        LabelPosition(align, dx, dy): far
-        for dy, far in ((-9, 0.0), (9, 0.1), (0, 0.2), (-17, 0.6), (17, 0.7))
+        LabelPosition(align, dx, dy): cost
+        for dy, cost in ((-9, 0.0), (9, 0.1), (0, 0.2), (-17, 0.6), (17, 0.7))
         for align, dx in (("left", LABEL_DISTANCE_PX), ("right", -LABEL_DISTANCE_PX))
     }
-    for dy, far in ((mark.top - mark.y - LABEL_DISTANCE_PX, 0.9), (mark.bottom - mark.y + LABEL_DISTANCE_PX, 1.0)):
+    for dy, cost in ((mark.top - mark.y - LABEL_DISTANCE_PX, 0.9), (mark.bottom - mark.y + LABEL_DISTANCE_PX, 1.0)):
         positions |= {
-            LabelPosition("center", 0, dy): far,
-            LabelPosition("left", -5, dy): far + 0.2,
-            LabelPosition("right", 5, dy): far + 0.3,
+            LabelPosition("center", 0, dy): cost,
+            LabelPosition("left", -5, dy): cost + 0.2,
+            LabelPosition("right", 5, dy): cost + 0.3,
         }
     return positions
 
 
-def _overlap_cost(box: PlotBox, taken: Sequence[tuple[PlotBox, float]], width: float, height: float) -> float:
+def _overlap_cost(box: PlotBox, occupied: Sequence[tuple[PlotBox, float]], width: float, height: float) -> float:
     # The axis labels are on the left; on the right and above, the plot can grow.
-    outside = 20.0 * (box.left < 0) + 8.0 * (box.right > width or box.top < 0 or box.bottom > height)
-    return outside + sum(cost for other, cost in taken if box.meets(other))
+    outside_cost = 20.0 * (box.left < 0) + 8.0 * (box.right > width or box.top < 0 or box.bottom > height)
+    return outside_cost + sum(cost for occupied_box, cost in occupied if box.meets(occupied_box))
 
 
 def label_layer(alt: Any, rows: ChartRows, limit: int = MAX_LABEL_WIDTH_PX) -> list[Any]:
@@ -333,5 +333,5 @@ def label_layer(alt: Any, rows: ChartRows, limit: int = MAX_LABEL_WIDTH_PX) -> l
     Each row has its position in the fields of a `LabelPosition`.
     """
     chart = alt.Chart(alt.Data(values=rows))
-    stands = {field: alt.ExprRef(f"datum.{field}") for field in LabelPosition._fields}
-    return [chart.mark_text(style=style, limit=limit, **stands) for style in ("halo", "words")]
+    label_position = {field: alt.ExprRef(f"datum.{field}") for field in LabelPosition._fields}
+    return [chart.mark_text(style=style, limit=limit, **label_position) for style in ("halo", "words")]

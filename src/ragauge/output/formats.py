@@ -30,13 +30,13 @@ def format_for_path(path: str | Path, form: str | None, kinds: Mapping[str, Outp
     if form is not None:
         if form not in kinds:
             raise UnknownName("output format", form, kinds, hint=f"choose one of {', '.join(kinds)}")
-        wanted = kinds[form].ending
-        if ending != wanted and any(kind.ending == ending for kind in kinds.values()):
-            other = Path(path).with_suffix(wanted)
+        expected_ending = kinds[form].ending
+        if ending != expected_ending and any(kind.ending == ending for kind in kinds.values()):
+            suggested_path = Path(path).with_suffix(expected_ending)
             raise BadInput(
                 f"the ending {ending} is not that of the format {form}",
                 file=str(path),
-                hint=f"use `-o {other}`, or remove --format",
+                hint=f"use `-o {suggested_path}`, or remove --format",
             )
         return form
     for name, kind in kinds.items():
@@ -47,11 +47,15 @@ def format_for_path(path: str | Path, form: str | None, kinds: Mapping[str, Outp
 
 def unknown_ending(path: str | Path, endings: Iterable[str], *, folder: bool = False) -> BadInput:
     """Return the error for an output path without an ending that can be written; a `folder` may be meant."""
-    known = list(dict.fromkeys(endings))
+    known_endings = list(dict.fromkeys(endings))
     suffix = Path(path).suffix
-    hint = f"use `-o {Path(path).with_suffix(known[0])}`" if Path(path).name else f"use `-o report{known[0]}`"
+    hint = (
+        f"use `-o {Path(path).with_suffix(known_endings[0])}`"
+        if Path(path).name
+        else f"use `-o report{known_endings[0]}`"
+    )
     return BadInput(
-        f"expected a file that ends in {', '.join(known)}, got {f'`{suffix}`' if suffix else 'no ending'}",
+        f"expected a file that ends in {', '.join(known_endings)}, got {f'`{suffix}`' if suffix else 'no ending'}",
         file=str(path),
         hint=f"{hint}, or `-o {path}/` for a folder" if folder else hint,
     )

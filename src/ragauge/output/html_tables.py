@@ -107,9 +107,10 @@ def render_html_table(table: PageTable, label: str = "Table", css_class: str = "
     stacked = " said" if table.stacked else ""
     name = f' data-table="{escape_html(table.id)}"' if table.id else ""
     caption = f"<caption>{title}</caption>" if table.title and not table.collapsed else ""
-    header = "".join(_render_head(table, place) for place in range(len(table.header)))
+    header = "".join(_render_head(table, column) for column in range(len(table.header)))
     rows = "\n".join(
-        f"<tr>{''.join(_render_cell(table, place, cell) for place, cell in enumerate(row))}</tr>" for row in table.rows
+        f"<tr>{''.join(_render_cell(table, column, cell) for column, cell in enumerate(row))}</tr>"
+        for row in table.rows
     )
     grid = (
         f'<div class="scroll" tabindex="0" role="region" aria-label="{title or escape_html(label)}">'
@@ -117,21 +118,21 @@ def render_html_table(table: PageTable, label: str = "Table", css_class: str = "
         f"<tbody>{rows}</tbody>\n</table></div>"
     )
     legends = [text for text in ("; ".join(table.legends), table.note) if text]
-    below = "".join(f'<p class="legend">{mark_code(text)}</p>' for text in legends)
+    notes_html = "".join(f'<p class="legend">{mark_code(text)}</p>' for text in legends)
     if table.collapsed:
-        return f"<details><summary>{title}</summary>{grid}{below}</details>\n"
-    return f"{grid}{below}\n"
+        return f"<details><summary>{title}</summary>{grid}{notes_html}</details>\n"
+    return f"{grid}{notes_html}\n"
 
 
-def _render_head(table: PageTable, place: int) -> str:
-    text = escape_html(table.header[place])
-    shown = f'<button type="button" data-column="{place}">{text}</button>' if table.sortable else text
-    numeric = ' class="n"' if table.numeric[place] else ""
+def _render_head(table: PageTable, column: int) -> str:
+    text = escape_html(table.header[column])
+    content = f'<button type="button" data-column="{column}">{text}</button>' if table.sortable else text
+    numeric = ' class="n"' if table.numeric[column] else ""
     order = ' aria-sort="none"' if table.sortable else ""
-    return f'<th scope="col"{numeric}{order}>{shown}</th>'
+    return f'<th scope="col"{numeric}{order}>{content}</th>'
 
 
-def _render_cell(table: PageTable, place: int, cell: PageCell) -> str:
+def _render_cell(table: PageTable, column: int, cell: PageCell) -> str:
     text = escape_html(cell.text)
     if cell.best:
         text = f"<strong>{text}</strong>"
@@ -141,13 +142,13 @@ def _render_cell(table: PageTable, place: int, cell: PageCell) -> str:
         text += f'<sup title="{escape_html(cell.tooltip)}">{escape_html(cell.stars)}</sup>'
     if cell.detail:
         text += f"<small>{escape_html(cell.detail)}</small>"
-    if place == 0:
+    if column == 0:
         return f'<th scope="row">{text}</th>'
-    look = ' class="n"' if table.numeric[place] else ""
-    if table.stacked and not look:
-        look = f' data-name="{escape_html(table.header[place])}"'
+    attributes = ' class="n"' if table.numeric[column] else ""
+    if table.stacked and not attributes:
+        attributes = f' data-name="{escape_html(table.header[column])}"'
     order = "" if cell.order is None else f' data-order="{cell.order}"'
-    return f"<td{look}{order}>{text}</td>"
+    return f"<td{attributes}{order}>{text}</td>"
 
 
 def render_fragment(report: Report) -> str:
@@ -192,7 +193,7 @@ def _render_fragment_table(table: Table, title: str) -> str:
     rows = table.rows[:MAX_FRAGMENT_ROWS]
     note = table.note
     if len(rows) < len(table.rows):
-        shown = f"The first {len(rows)} of {len(table.rows):,} rows; `to_polars()` has all."
-        note = f"{note} {shown}" if note else shown
+        row_note = f"The first {len(rows)} of {len(table.rows):,} rows; `to_polars()` has all."
+        note = f"{note} {row_note}" if note else row_note
     prepared = prepare_table(replace(table, rows=rows, note=note), table.title or title)
     return render_html_table(prepared._replace(sortable=False), css_class="ragauge-table")

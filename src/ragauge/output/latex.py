@@ -34,8 +34,10 @@ def escape_latex(text: str) -> str:
     >>> escape_latex("50% of a_b & {c}\nüber"), escape_latex("▂")
     ('50\\% of a\\_b \\& \\{c\\} über', '\\rule{.4em}{.2em}')
     """
-    plain = "".join(LATEX_ESCAPES.get(mark, mark) for mark in one_line(text))
-    return plain.replace("--", "-{}-").replace("''", "'{}'")  # LaTeX would join pairs into a dash or a quotation mark.
+    escaped = "".join(LATEX_ESCAPES.get(mark, mark) for mark in one_line(text))
+    return escaped.replace("--", "-{}-").replace(
+        "''", "'{}'"
+    )  # LaTeX would join pairs into a dash or a quotation mark.
 
 
 def render_latex(reports: Sequence[Report]) -> str:
@@ -72,7 +74,9 @@ def render_table(table: Table, caption: str, label: str) -> str:
         return "    " + " & ".join(map(str.ljust, cells, widths)).rstrip() + r" \\"
 
     cells = zip(*table.cells(), strict=True)
-    alignment = "".join(_column_format(several, column) for several, column in zip(cells, table.columns, strict=True))
+    alignment = "".join(
+        _column_format(column_cells, column) for column_cells, column in zip(cells, table.columns, strict=True)
+    )
     key = re.sub(r"[^a-z0-9]+", "-", label.lower()).strip("-") or "table"
     return "\n".join(
         [
@@ -102,8 +106,8 @@ def _format_latex_cell(cell: Cell, column: Column) -> str:
     marks = _raised_marks(cell)
     if marks:
         only_stars = set(marks) == {"*"}
-        raised = f"$^{{{marks}}}$" if only_stars else rf"\textsuperscript{{{escape_latex(marks)}}}"
-        text = rf"{text}\rlap{{{raised}}}"
+        superscript = f"$^{{{marks}}}$" if only_stars else rf"\textsuperscript{{{escape_latex(marks)}}}"
+        text = rf"{text}\rlap{{{superscript}}}"
     return text
 
 

@@ -34,8 +34,8 @@ def escape_markdown(text: str) -> str:
     >>> print(escape_markdown("p < 0.001 for <b>, *a* & b|c"))
     p < 0.001 for &lt;b>, \*a\* &amp; b\|c
     """
-    plain = TAG_START.sub("&lt;", one_line(text).replace("&", "&amp;"))
-    return re.sub(r"([\\`*\[\]|#!$~])", r"\\\1", plain)
+    escaped = TAG_START.sub("&lt;", one_line(text).replace("&", "&amp;"))
+    return re.sub(r"([\\`*\[\]|#!$~])", r"\\\1", escaped)
 
 
 def details_block(title: str, lines: Sequence[str]) -> list[str]:

@@ -191,8 +191,8 @@ def join_names(names: Sequence[str], max_names: int = 5) -> str:
     >>> join_names(["a", "b", "c"], 2)
     'a, b and 1 more'
     """
-    more = len(names) - max_names
-    return ", ".join(names[:max_names]) + (f" and {more} more" if more > 0 else "")
+    n_more = len(names) - max_names
+    return ", ".join(names[:max_names]) + (f" and {n_more} more" if n_more > 0 else "")
 
 
 def join_with_and(parts: Sequence[str]) -> str:

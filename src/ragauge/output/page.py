@@ -70,8 +70,11 @@ def render_page(reports: Sequence[Report], vega: str | None = None) -> str:
     ]
     sections = [section for group in grouped for section in group]
     # One navigation entry per further report, or the bar would be wider than the page.
-    own = list(grouped[0]) if is_single else []
-    entries = [*own, *_navigation_entries(reports[len(own) > 0 :], grouped[len(own) > 0 :])]
+    section_entries = list(grouped[0]) if is_single else []
+    entries = [
+        *section_entries,
+        *_navigation_entries(reports[len(section_entries) > 0 :], grouped[len(section_entries) > 0 :]),
+    ]
     provenance = PageSection(PROVENANCE_SECTION, "Provenance", "Provenance", [])
     return render_template(
         {
@@ -139,9 +142,9 @@ def _page_blocks(
             title = "" if block.title == section.title else block.title
             content = prepare_table(block, title)
         elif isinstance(block, Charts):
-            drawn = {f"{report.kind}-{name}": chart for name, chart in block.draw().items()}
-            charts.update(drawn)
-            content = {"charts": drawn, "in_pairs": block.in_pairs} if drawn else None
+            chart_by_name = {f"{report.kind}-{name}": chart for name, chart in block.draw().items()}
+            charts.update(chart_by_name)
+            content = {"charts": chart_by_name, "in_pairs": block.in_pairs} if chart_by_name else None
         elif isinstance(block, Facts):
             content = prepare_table(table_of_facts(block.facts, block.title))
         elif isinstance(block, Findings):
@@ -153,23 +156,23 @@ def _page_blocks(
     return blocks
 
 
-def page_explorer(block: Explorer, place: int = 0) -> PageExplorer:
+def page_explorer(block: Explorer, position: int = 0) -> PageExplorer:
     """Prepare the explorer at a place among those of a page."""
-    name = "explorer" if place == 0 else f"explorer-{place + 1}"
+    name = "explorer" if position == 0 else f"explorer-{position + 1}"
     return PageExplorer(name, {"kind": block.kind, **block.settings}, block.payloads(), block.about)
 
 
 def _page_findings(block: Findings) -> Mapping[str, Any]:
     """Prepare findings: problems, then other results by check."""
-    others: dict[str, list[str]] = {}
+    messages_by_check: dict[str, list[str]] = {}
     for finding in block.findings:
         if not finding.problem:
             message = f"{finding.subject}: {finding.message}" if finding.subject else finding.message
             effect = f"; {finding.effect}" if finding.effect and finding.effect not in message else ""
-            others.setdefault(finding.what, []).append(message + effect)
+            messages_by_check.setdefault(finding.what, []).append(message + effect)
     return {
         "problems": [finding for finding in block.findings if finding.problem],
-        "others": others,
+        "others": messages_by_check,
         "skipped": block.skipped,
         "max_examples": block.max_examples,
     }
@@ -177,5 +180,5 @@ def _page_findings(block: Findings) -> Mapping[str, Any]:
 
 def _navigation_entries(reports: Sequence[Report], grouped: Sequence[Sequence[PageSection]]) -> list[PageSection]:
     """Return the first section of each report, titled for the navigation."""
-    named = zip(grouped, unique_titles(reports), strict=True)
-    return [sections[0]._replace(short=title) for sections, title in named if sections]
+    titled_groups = zip(grouped, unique_titles(reports), strict=True)
+    return [sections[0]._replace(short=title) for sections, title in titled_groups if sections]

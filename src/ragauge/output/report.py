@@ -210,11 +210,11 @@ def collect_charts(reports: Sequence[Report]) -> dict[str, Chart]:
 
 def with_unique_kinds(reports: Sequence[Report]) -> list[Report]:
     """Number the kinds of reports that share one, so that ids on a page are unique: `stress`, `stress-2`."""
-    seen: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
     numbered = []
     for report in reports:
-        seen[report.kind] += 1
-        kind = report.kind if seen[report.kind] == 1 else f"{report.kind}-{seen[report.kind]}"
+        counts[report.kind] += 1
+        kind = report.kind if counts[report.kind] == 1 else f"{report.kind}-{counts[report.kind]}"
         numbered.append(replace(report, kind=kind))
     return numbered
 
@@ -226,9 +226,9 @@ def unique_titles(reports: Sequence[Report]) -> list[str]:
     >>> unique_titles([*(Report("lint", "Lint", "", subject=[name]) for name in "ab"), gain])
     ['Lint: a', 'Lint: b', 'Gain']
     """
-    seen = Counter(report.title for report in reports)
+    counts = Counter(report.title for report in reports)
     return [
-        f"{report.title}: {report.subject[0]}" if seen[report.title] > 1 and report.subject else report.title
+        f"{report.title}: {report.subject[0]}" if counts[report.title] > 1 and report.subject else report.title
         for report in reports
     ]
 
@@ -265,10 +265,10 @@ def split_shared_provenance(reports: Sequence[Report]) -> list[tuple[str, dict[s
     reports = [report for report in reports if report.provenance]
     if len(reports) < 2:
         return [("", dict(report.provenance)) for report in reports]
-    first, *others = (report.provenance for report in reports)
-    shared = {k: v for k, v in first.items() if all(k in facts and facts[k] == v for facts in others)}
-    rest = [{k: v for k, v in report.provenance.items() if k not in shared} for report in reports]
-    return [("All reports", shared), *zip(unique_titles(reports), rest, strict=True)]
+    first_facts, *other_facts = (report.provenance for report in reports)
+    shared = {k: v for k, v in first_facts.items() if all(k in facts and facts[k] == v for facts in other_facts)}
+    individual = [{k: v for k, v in report.provenance.items() if k not in shared} for report in reports]
+    return [("All reports", shared), *zip(unique_titles(reports), individual, strict=True)]
 
 
 def format_provenance(facts: Mapping[str, Any]) -> dict[str, str]:

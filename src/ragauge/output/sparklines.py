@@ -29,9 +29,9 @@ def sparkline(
     ...  marks=ASCII_SPARKLINE_MARKS))
     ('▁▂▃▄ █', '▄▄', '▅', '_#')
     """
-    known = [value for value in values if value is not None and math.isfinite(value)]
-    bottom = min(known, default=0.0) if low is None else low
-    top = max(known, default=0.0) if high is None else high
+    finite = [value for value in values if value is not None and math.isfinite(value)]
+    bottom = min(finite, default=0.0) if low is None else low
+    top = max(finite, default=0.0) if high is None else high
     return "".join(
         " " if value is None or math.isnan(value) else _choose_mark(value, bottom, top, marks) for value in values
     )
@@ -42,11 +42,11 @@ def _choose_mark(value: float, bottom: float, top: float, marks: str) -> str:
 
     If the range is empty, it is the middle mark.
     """
-    whole = top / 2 - bottom / 2  # halves, so that the widest range does not overflow
-    if not whole > 0:
+    half_range = top / 2 - bottom / 2  # halves, so that the widest range does not overflow
+    if not half_range > 0:
         return marks[(len(marks) - 1) // 2]
-    place = len(marks) * min(1.0, max(0.0, (value / 2 - bottom / 2) / whole))
-    return marks[min(len(marks) - 1, int(place))]
+    position = len(marks) * min(1.0, max(0.0, (value / 2 - bottom / 2) / half_range))
+    return marks[min(len(marks) - 1, int(position))]
 
 
 def sparkline_characters(encoding: str | None) -> str:

@@ -135,11 +135,11 @@ class Table:
             if not column.better or len(rows) < 2:
                 continue
             values = [column.better * _number(row[i].value) for row in rows]
-            known = [value for value in values if not math.isnan(value)]
-            if not known or (len(known) == len(values) and min(known) == max(known)):
+            known_values = [value for value in values if not math.isnan(value)]
+            if not known_values or (len(known_values) == len(values) and min(known_values) == max(known_values)):
                 continue
-            best, *others = sorted(set(known), reverse=True)
-            second = others[0] if others and len(rows) > 2 else None
+            best, *lower_values = sorted(set(known_values), reverse=True)
+            second = lower_values[0] if lower_values and len(rows) > 2 else None
             for row, value in zip(rows, values, strict=True):
                 row[i] = row[i]._replace(best=value == best, second_best=value == second)
         return replace(self, rows=rows)
@@ -214,18 +214,18 @@ def _frame_values(values: Sequence[Value], column: Column) -> tuple[Sequence[Val
     """Return values and type of a column of a frame; a column of texts and numbers becomes texts."""
     import polars as pl
 
-    plain = [value.value if isinstance(value, Estimate) else value for value in values]
-    kinds = {type(value) for value in plain if value is not None}
-    plain = [None if isinstance(value, float) and math.isnan(value) else value for value in plain]
+    plain_values = [value.value if isinstance(value, Estimate) else value for value in values]
+    kinds = {type(value) for value in plain_values if value is not None}
+    plain_values = [None if isinstance(value, float) and math.isnan(value) else value for value in plain_values]
     if not kinds:
-        return plain, pl.String if column.is_text else pl.Float64
+        return plain_values, pl.String if column.is_text else pl.Float64
     if kinds == {bool}:
-        return plain, pl.Boolean
+        return plain_values, pl.Boolean
     if all(issubclass(kind, int) and kind is not bool for kind in kinds):
-        return plain, pl.Int64
+        return plain_values, pl.Int64
     if all(issubclass(kind, int | float) and kind is not bool for kind in kinds):
-        return [None if value is None else float(value) for value in plain], pl.Float64
-    return [None if value is None else str(value) for value in plain], pl.String
+        return [None if value is None else float(value) for value in plain_values], pl.Float64
+    return [None if value is None else str(value) for value in plain_values], pl.String
 
 
 def _number(value: Value) -> float:
@@ -262,7 +262,9 @@ def _column_texts(cells: Sequence[Cell], column: Column) -> list[str]:
     letters = [cell.raised_letters for cell in cells]
     ends = [" ".join(filter(None, [cell.stars, one_line(cell.detail)])) for cell in cells]
     width, letter_width, end_width = (max(map(len, texts)) for texts in (values, letters, ends))
-    aligned = [f"{value:>{width}}{raised:<{letter_width}}" for value, raised in zip(values, letters, strict=True)]
+    aligned = [
+        f"{value:>{width}}{superscript:<{letter_width}}" for value, superscript in zip(values, letters, strict=True)
+    ]
     return [f"{text} {end:<{end_width}}" for text, end in zip(aligned, ends, strict=True)] if end_width else aligned
 
 
@@ -336,5 +338,5 @@ def table_of_findings(findings: Sequence[Finding], subject: str) -> Table:
 
 
 def _are_counts(values: Sequence[Value]) -> bool:
-    known = [value for value in map(_number, values) if not math.isnan(value)]
-    return all(value.is_integer() for value in known) and any(value > 1 for value in known)
+    numbers = [value for value in map(_number, values) if not math.isnan(value)]
+    return all(value.is_integer() for value in numbers) and any(value > 1 for value in numbers)

@@ -27,8 +27,8 @@ def best_mean(values: Sequence[float], *, lower: bool) -> float:
     >>> best_mean([0.2, math.nan, 0.1], lower=True), best_mean([0.2, 0.1], lower=False)
     (0.1, 0.2)
     """
-    known = [value for value in values if not math.isnan(value)]
-    return math.nan if not known else min(known) if lower else max(known)
+    known_values = [value for value in values if not math.isnan(value)]
+    return math.nan if not known_values else min(known_values) if lower else max(known_values)
 
 
 def terminal_cell(text: str, style: str = "") -> Text:
@@ -51,11 +51,11 @@ def render_report(report: Report, width: int) -> tuple[list[RenderableType], lis
             continue
         pieces += [terminal_cell(section.title, "bold")] if section.title else []
         is_first = True
-        for block, (parts, missing) in zip(section.blocks, rendered, strict=True):
+        for block, (parts, hidden_columns) in zip(section.blocks, rendered, strict=True):
             if isinstance(block, Table) and block.title not in ("", section.title) and parts and not is_first:
                 pieces.append(Text(""))
             pieces += parts
-            dropped.update(dict.fromkeys(missing))
+            dropped.update(dict.fromkeys(hidden_columns))
             is_first = is_first and not parts
         pieces.append(Text(""))
     return pieces[:-1], list(dropped)
@@ -90,12 +90,12 @@ def render_table(table: Table, width: int) -> tuple[RichTable, list[str]]:
     table, dropped = table.fit(width)
     texts = table.aligned_texts()
     if table.columns[0].style == "name" and table.has_numbers:
-        others = sum(
+        other_widths = sum(
             max(len(column.title), *(len(row[i]) for row in texts), 0) + COLUMN_GAP_CHARS
             for i, column in enumerate(table.columns)
             if i
         )
-        names = shorten_names([row[0] for row in texts], width - others)
+        names = shorten_names([row[0] for row in texts], width - other_widths)
         texts = [[name, *row[1:]] for name, row in zip(names, texts, strict=True)]
     titles = any(column.title for column in table.columns)
     rich = RichTable(box=None, pad_edge=False, header_style="bold", show_header=titles)
@@ -122,11 +122,11 @@ def _render_findings(block: Findings) -> list[RenderableType]:
     lines: list[RenderableType] = [
         _finding_line(("!", "bold red"), finding, block.max_examples) for finding in block.findings if finding.problem
     ]
-    others = [finding for finding in block.findings if not finding.problem and finding.count]
-    clean = list(dict.fromkeys(f.what for f in block.findings if not f.problem and not f.count))
-    lines += [_finding_line(("·", "dim"), finding, min(1, block.max_examples)) for finding in others]
-    if clean:
-        lines.append(_marked_line(("·", "dim"), "no problem", [Text(", ".join(clean), overflow="fold")]))
+    other_findings = [finding for finding in block.findings if not finding.problem and finding.count]
+    clean_checks = list(dict.fromkeys(f.what for f in block.findings if not f.problem and not f.count))
+    lines += [_finding_line(("·", "dim"), finding, min(1, block.max_examples)) for finding in other_findings]
+    if clean_checks:
+        lines.append(_marked_line(("·", "dim"), "no problem", [Text(", ".join(clean_checks), overflow="fold")]))
     for check, reason in block.skipped.items():
         lines.append(_marked_line(("-", "dim"), check, [_dim_text(f"skipped: {one_line(reason)}")]))
     return lines

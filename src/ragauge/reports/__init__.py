@@ -125,53 +125,57 @@ def _report_systems(
     formats = {file: format_for_path(file, format_name, OUTPUT_FORMATS) for file in files}
     _check_output_files(overview_input, files)
     notes: list[str] = []
-    merged = options
+    merged_options = options
     for name in {format_name, *formats.values()} & set(layouts.LAYOUTS):
-        usual, notes = find_layout_settings(overview_input, layouts.find_layout(str(name)), options.get("convention"))
-        merged = cast(OverviewOptions, {**usual, **options})
-    found = overview(overview_input, progress=progress, **merged)
-    found = replace(found, notes=[*found.notes, *notes])
+        layout_settings, notes = find_layout_settings(
+            overview_input, layouts.find_layout(str(name)), options.get("convention")
+        )
+        merged_options = cast(OverviewOptions, {**layout_settings, **options})
+    result = overview(overview_input, progress=progress, **merged_options)
+    result = replace(result, notes=[*result.notes, *notes])
     for file, name in formats.items():
         progress(Progress("writing", subject=file))
-        registry.write_results([found], [file], name)
+        registry.write_results([result], [file], name)
     if charts is not None:  # A layout selects its own measures, but charts show those of the runs.
-        shown = found
-        if merged != options:
-            shown = overview(overview_input, progress=progress, **cast(OverviewOptions, {**options, "audited": False}))
-        write_charts(draw_charts(shown), Path(charts), progress)
-    return found
+        chart_overview = result
+        if merged_options != options:
+            chart_overview = overview(
+                overview_input, progress=progress, **cast(OverviewOptions, {**options, "audited": False})
+            )
+        write_charts(draw_charts(chart_overview), Path(charts), progress)
+    return result
 
 
-def _check_no_settings(settings: Mapping[str, Any], what: str) -> None:
+def _check_no_settings(settings: Mapping[str, Any], subject: str) -> None:
     """Raise BadInput if a setting was given that has no effect."""
-    wrong = [name for name, value in settings.items() if value not in (None, False, (), [], "")]
-    if wrong:
-        names, verb = ", ".join(wrong), "does" if len(wrong) == 1 else "do"
-        message = f"{names} {verb} not apply to {what}; expected runs and judgments"
+    unused = [name for name, value in settings.items() if value not in (None, False, (), [], "")]
+    if unused:
+        names, verb = ", ".join(unused), "does" if len(unused) == 1 else "do"
+        message = f"{names} {verb} not apply to {subject}; expected runs and judgments"
         raise BadInput(message, hint=f"remove {names}")
 
 
 def _check_output_files(overview_input: OverviewInput, files: Sequence[str]) -> None:
     """Raise BadInput if an output file is also an input, or is given more than once."""
-    read = (
+    inputs = (
         [overview_input]
         if isinstance(overview_input, str | Path)
         else overview_input
         if isinstance(overview_input, Sequence)
         else []
     )
-    taken = {
+    used_paths = {
         Path(split_path_name(str(path))[1]).resolve()
-        for path in read
+        for path in inputs
         if isinstance(path, str | Path) and str(path) != "-"
     }
     for file in files:
-        place = Path(file).resolve()
-        if place in taken:
+        output_path = Path(file).resolve()
+        if output_path in used_paths:
             raise BadInput(
                 "this file is an input, or is written more than once", file=file, hint="choose another output path"
             )
-        taken.add(place)
+        used_paths.add(output_path)
 
 
 def overview(
@@ -193,18 +197,21 @@ def overview(
     inputs = _collect_inputs(given, settings)
     if isinstance(inputs, Overview):
         means = [entry.means for entry in inputs.entries.values()]
-        stated = given_directions(method.lower_is_better, method.higher_is_better, means)
-        lower, _ = assign_directions(inputs.measures, inputs.lower_is_better, frozenset(inputs.measures), stated)
+        stated_directions = given_directions(method.lower_is_better, method.higher_is_better, means)
+        lower, _ = assign_directions(
+            inputs.measures, inputs.lower_is_better, frozenset(inputs.measures), stated_directions
+        )
         title = settings.title or inputs.title
         return replace(inputs, title=title, made=utc_now(), joined=joined, lower_is_better=lower)
     progress(Progress("comparing"))
     count_missing = (settings.count_missing or inputs.count_missing) and not settings.common_queries
     values = [scores.values for trials in inputs.trials.values() for scores in trials]
-    stated = given_directions(method.lower_is_better, method.higher_is_better, values)
+    stated_directions = given_directions(method.lower_is_better, method.higher_is_better, values)
     inputs = replace(
         inputs,
         trials={
-            name: [resolve_directions(scores, stated) for scores in scores] for name, scores in inputs.trials.items()
+            name: [resolve_directions(scores, stated_directions) for scores in scores]
+            for name, scores in inputs.trials.items()
         },
     )
     inputs, trials = _restrict_to_shared_queries(
@@ -215,17 +222,19 @@ def overview(
     systems = _add_known_timings(
         summarise_systems(trials, inputs.measures, inputs.runs, method.confidence), inputs.known
     )
-    how = {**settings.comparison, "count_missing": count_missing}
+    comparison_options = {**settings.comparison, "count_missing": count_missing}
     best = rank_systems(systems, inputs.measures[0], lower)[:2]
-    compared, rival = _compare_systems(inputs, trials, best, how)
+    comparisons, rival = _compare_systems(inputs, trials, best, comparison_options)
     judgments = inputs.judgments
     tags = add_tags(inputs.tags, next(iter(inputs.trials.values()))[0])
-    by = [settings.by] if isinstance(settings.by, str) else settings.by
-    strata = build_strata(trials, inputs.measures[0], tags, by, method.confidence)
-    if compared is not None and len(best) == 2:
-        other = inputs.baseline if inputs.baseline not in (None, best[0]) else best[1]
-        pair = {name: _scores_by_system(trials)[name] for name in (str(other), best[0])}
-        compared = replace(compared, strata=_compare_in_strata(pair, inputs.measures[0], tags, strata, how))
+    tag_names = [settings.by] if isinstance(settings.by, str) else settings.by
+    strata = build_strata(trials, inputs.measures[0], tags, tag_names, method.confidence)
+    if comparisons is not None and len(best) == 2:
+        opponent = inputs.baseline if inputs.baseline not in (None, best[0]) else best[1]
+        pair = {name: _scores_by_system(trials)[name] for name in (str(opponent), best[0])}
+        comparisons = replace(
+            comparisons, strata=_compare_in_strata(pair, inputs.measures[0], tags, strata, comparison_options)
+        )
     is_defined = any(mean.n for entry in systems.values() for mean in entry.means.values())
     return Overview(
         settings.title or inputs.dataset or inputs.title or "runs",
@@ -235,7 +244,7 @@ def overview(
         lower_is_better=lower,
         confidence=method.confidence,
         baseline=inputs.baseline,
-        compared=compared,
+        compared=comparisons,
         rival=rival,
         curves=build_curves(inputs.trials, inputs.rules, first.queries, inputs.runs),
         strata=strata,
@@ -248,7 +257,7 @@ def overview(
         documents=_displayed_documents(inputs.texts.documents or (), inputs.runs, judgments),
         audit=_audit_runs(inputs, progress) if settings.audited and is_defined else None,
         failures=inputs.failures,
-        notes=_overview_notes(inputs, compared, common_queries=settings.common_queries),
+        notes=_overview_notes(inputs, comparisons, common_queries=settings.common_queries),
         made=utc_now(),
         joined=joined,
     )
@@ -261,17 +270,17 @@ def _collect_inputs(overview_input: OverviewInput, settings: OverviewSettings) -
     if isinstance(overview_input, Experiment):
         return inputs_from_experiment(overview_input, baseline, names, rules)
     files = [str(path) for path in ([overview_input] if isinstance(overview_input, str | Path) else overview_input)]
-    found = inputs_from_layouts(files, baseline, names)
-    if found is None:
+    layout_inputs = inputs_from_layouts(files, baseline, names)
+    if layout_inputs is None:
         convention = rules or find_convention("default")
         return inputs_from_files(files, baseline, names, convention, settings.dataset, settings.split)
     unused: dict[str, Any] = {name: getattr(settings, name) for name in ("convention", "dataset", "split")}
-    if isinstance(found, Overview):  # Means only: nothing to compare, split or intersect.
+    if isinstance(layout_inputs, Overview):  # Means only: nothing to compare, split or intersect.
         defaults = ComparisonSettings()
         unused |= {name: getattr(settings, name) for name in ("by", "common_queries", "count_missing")}
         unused |= {name: value for name, value in settings.comparison.items() if value != getattr(defaults, name)}
     _check_no_settings(unused, "results in the layout of another system")
-    return found
+    return layout_inputs
 
 
 def _audit_runs(inputs: ReportInputs, progress: ProgressCallback) -> Audit | None:
@@ -300,19 +309,19 @@ def _restrict_to_shared_queries(
     trials = inputs.trials
     if len(trials) < 2:
         return inputs, trials
-    sides = [side for seeds in read_system_scores(_scores_by_system(trials)).values() for side in seeds.values()]
-    check_comparable(sides)
-    queries, notes = find_shared_queries(sides, common_queries=common_queries, count_missing=count_missing)
+    systems = [system for seeds in read_system_scores(_scores_by_system(trials)).values() for system in seeds.values()]
+    check_comparable(systems)
+    queries, notes = find_shared_queries(systems, common_queries=common_queries, count_missing=count_missing)
     if count_missing:
         notes += [
-            f"{side.name} does not have {lacks} of {len(queries)} queries: they count 0"
-            for side in sides
-            if (lacks := len(set(queries) - set(side.queries)))
+            f"{system.name} does not have {n_missing} of {len(queries)} queries: they count 0"
+            for system in systems
+            if (n_missing := len(set(queries) - set(system.queries)))
         ]
     if all(list(score.queries) == queries for scores in trials.values() for score in scores):
         return inputs, trials
-    same = {name: [restrict_to(scores, queries) for scores in scores] for name, scores in trials.items()}
-    return replace(inputs, notes=[*inputs.notes, *notes]), same
+    restricted = {name: [restrict_to(scores, queries) for scores in scores] for name, scores in trials.items()}
+    return replace(inputs, notes=[*inputs.notes, *notes]), restricted
 
 
 def _scores_by_system(trials: Mapping[str, Sequence[Scores]]) -> dict[str, Scores | Sequence[Scores]]:
@@ -320,7 +329,7 @@ def _scores_by_system(trials: Mapping[str, Sequence[Scores]]) -> dict[str, Score
 
 
 def _compare_systems(
-    inputs: ReportInputs, trials: Mapping[str, Sequence[Scores]], best: Sequence[str], how: Mapping[str, Any]
+    inputs: ReportInputs, trials: Mapping[str, Sequence[Scores]], best: Sequence[str], options: Mapping[str, Any]
 ) -> tuple[Comparisons | None, Comparison | None]:
     """Compare each system with the baseline, or every pair.
 
@@ -328,21 +337,21 @@ def _compare_systems(
     """
     if len(trials) < 2:
         return None, None
-    sides = _scores_by_system(trials)
-    rows = compare(sides, inputs.baseline, measures=inputs.measures, **how)
-    rows = replace(rows, texts=dict(inputs.texts.queries or {}), dataset=inputs.dataset)
+    scores = _scores_by_system(trials)
+    comparisons = compare(scores, inputs.baseline, measures=inputs.measures, **options)
+    comparisons = replace(comparisons, texts=dict(inputs.texts.queries or {}), dataset=inputs.dataset)
     if len(best) < 2:
-        return rows, None
-    pair = {name: sides[name] for name in reversed(best)}
-    return rows, compare(pair, best[1], measures=inputs.measures[:1], **how).rows[0]
+        return comparisons, None
+    pair = {name: scores[name] for name in reversed(best)}
+    return comparisons, compare(pair, best[1], measures=inputs.measures[:1], **options).rows[0]
 
 
 def _compare_in_strata(
     pair: Mapping[str, Scores | Sequence[Scores]],
     measure: str,
     tags: TagsByQuery,
-    kinds: Iterable[str],
-    how: Mapping[str, Any],
+    tag_names: Iterable[str],
+    options: Mapping[str, Any],
 ) -> list[Comparison]:
     """Compare the two systems of the summary in every stratum.
 
@@ -351,44 +360,48 @@ def _compare_in_strata(
     first = next(iter(pair))
     return [
         row
-        for tag in kinds
-        for row in compare(pair, first, measures=[measure], by=tag, tags=tags, **how).strata
+        for tag in tag_names
+        for row in compare(pair, first, measures=[measure], by=tag, tags=tags, **options).strata
         if row.n > 1
     ]
 
 
 def _overview_notes(inputs: ReportInputs, compared: Comparisons | None, *, common_queries: bool) -> list[str]:
     notes = [note for run in inputs.runs.values() for note in run.manifest.get("notes", ())]
-    not_asked = max((int(run.manifest.get("judged_not_asked") or 0) for run in inputs.runs.values()), default=0)
-    if not_asked:
-        notes.append(describe_skipped_queries(not_asked))
+    n_skipped = max((int(run.manifest.get("judged_not_asked") or 0) for run in inputs.runs.values()), default=0)
+    if n_skipped:
+        notes.append(describe_skipped_queries(n_skipped))
     if not common_queries:  # With common_queries, missing queries are left out for all systems instead of scored 0.
         notes += [note for scores in inputs.trials.values() for score in scores for note in score.notes]
-    made_with = {run.manifest.get("judgments_hash") for run in inputs.runs.values()} - {None}
-    if inputs.judgments is not None and not made_with <= {*judgment_hashes(inputs.judgments)}:
+    run_hashes = {run.manifest.get("judgments_hash") for run in inputs.runs.values()} - {None}
+    if inputs.judgments is not None and not run_hashes <= {*judgment_hashes(inputs.judgments)}:
         notes.append("the judgments differ from those that the runs were made with")
     return list(dict.fromkeys([*inputs.notes, *notes, *(() if compared is None else compared.notes)]))
 
 
-def _add_known_timings(timings: Mapping[str, SystemSummary], known: Overview | None) -> dict[str, SystemSummary]:
+def _add_known_timings(
+    timings: Mapping[str, SystemSummary], file_overview: Overview | None
+) -> dict[str, SystemSummary]:
     """Add the timings and costs that another tool's result file contains."""
-    if known is None:
+    if file_overview is None:
         return dict(timings)
-    timed = {}
+    summaries = {}
     for name, entry in timings.items():
-        summary = known.entries[name]
-        spent = {stage: Latency.of(values) for stage, values in summary.times.items()}
-        speed = summary.speed or (Speed(spent, math.nan, spent["total"].n, 0, 0) if "total" in spent else None)
-        timed[name] = replace(entry, speed=speed, times=summary.times, costs=summary.costs, told=summary.told)
-    return timed
+        summary = file_overview.entries[name]
+        latencies = {stage: Latency.of(values) for stage, values in summary.times.items()}
+        speed = summary.speed or (
+            Speed(latencies, math.nan, latencies["total"].n, 0, 0) if "total" in latencies else None
+        )
+        summaries[name] = replace(entry, speed=speed, times=summary.times, costs=summary.costs, told=summary.told)
+    return summaries
 
 
 def _corpus_size(inputs: ReportInputs) -> int | None:
     """Return the number of documents in the corpus, or None if unknown."""
     if inputs.texts.documents is not None:
         return len(inputs.texts.documents) or None
-    told = [(run.manifest.get("dataset") or {}).get("documents") for run in inputs.runs.values()]
-    return next((int(count) for count in told if count), None)
+    counts = [(run.manifest.get("dataset") or {}).get("documents") for run in inputs.runs.values()]
+    return next((int(count) for count in counts if count), None)
 
 
 def _displayed_documents(
@@ -397,7 +410,7 @@ def _displayed_documents(
     """Return the documents that were returned or judged."""
     if not documents:
         return {}
-    wanted = set() if judgments is None else set(judgments.frame["doc"].to_list())
+    document_ids = set() if judgments is None else set(judgments.frame["doc"].to_list())
     for run in runs.values():
-        wanted.update(run.table["doc"].unique().to_list())
-    return {document.id: document for document in documents if document.id in wanted}
+        document_ids.update(run.table["doc"].unique().to_list())
+    return {document.id: document for document in documents if document.id in document_ids}

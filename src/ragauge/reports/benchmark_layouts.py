@@ -51,14 +51,14 @@ def describe_convention(result: Result, format_name: str | None, convention: str
     """Return a note on the convention of the quality columns in RAGdbEval's layout."""
     if not isinstance(result, StoreBenchmark) or format_name not in BENCHMARK_LAYOUTS:
         return []
-    known = result.true_neighbours or "all"
+    neighbours = result.true_neighbours or "all"
     if (convention or ragdbeval.CODE_CONVENTION).lower() == ragdbeval.DOCUMENT_CONVENTION:
         return [
-            f"convention {ragdbeval.DOCUMENT_CONVENTION} (RAGdbEval's document): recall@k is over {known} exact "
+            f"convention {ragdbeval.DOCUMENT_CONVENTION} (RAGdbEval's document): recall@k is over {neighbours} exact "
             f"neighbours, precision@k over k; --convention {ragdbeval.CODE_CONVENTION} follows its code"
         ]
     return [
-        f"convention {ragdbeval.CODE_CONVENTION} (RAGdbEval's code): recall@k is over min(k, {known}) exact "
+        f"convention {ragdbeval.CODE_CONVENTION} (RAGdbEval's code): recall@k is over min(k, {neighbours}) exact "
         f"neighbours, precision@k over what was returned; --convention {ragdbeval.DOCUMENT_CONVENTION} follows its "
         "document"
     ]

@@ -51,14 +51,20 @@ MEAN_RANK_TITLE = "mean rank"
 def build_report(study: DatasetOverviews) -> Report:
     """Build the report of the same systems on several datasets."""
     overviews = study.overviews
-    first, *others = list_measures(overviews)
-    tables = [build_measure_table(overviews, measure) for measure in (first, *others)]
-    opened, closed = tables[:MAX_OPEN_MEASURES], tables[MAX_OPEN_MEASURES:]
+    first_measure, *other_measures = list_measures(overviews)
+    tables = [build_measure_table(overviews, measure) for measure in (first_measure, *other_measures)]
+    open_tables, closed_tables = tables[:MAX_OPEN_MEASURES], tables[MAX_OPEN_MEASURES:]
     sections = [
-        Section("first", first, [opened[0]], first, ALL_FORMATS - PAGE_ONLY),
-        Section("first", first, [_measure_charts(overviews, first), opened[0]], first, PAGE_ONLY),
-        *(Section("second", table.title, [table], table.title) for table in opened[1:]),
-        Section("others", "Other measures", closed, "Others", FILES_ONLY),
+        Section("first", first_measure, [open_tables[0]], first_measure, ALL_FORMATS - PAGE_ONLY),
+        Section(
+            "first",
+            first_measure,
+            [_measure_charts(overviews, first_measure), open_tables[0]],
+            first_measure,
+            PAGE_ONLY,
+        ),
+        *(Section("second", table.title, [table], table.title) for table in open_tables[1:]),
+        Section("others", "Other measures", closed_tables, "Others", FILES_ONLY),
         Section("datasets", "Datasets", [_build_datasets_table(study, "report.html")], "Datasets", PAGE_ONLY),
         Section("datasets", "Datasets", [_build_datasets_table(study, "report.md")], formats=frozenset({"markdown"})),
     ]
@@ -81,13 +87,13 @@ def _measure_charts(overviews: Mapping[str, Overview], measure: str) -> Charts:
 def draw_dataset_chart(overviews: Mapping[str, Overview], measure: str, systems: list[str]) -> dict[str, Chart]:
     """Draw a dot with interval for each system and dataset; empty without values."""
     groups = {name: _finite_means(overview, measure) for name, overview in overviews.items()}
-    known = {name: means for name, means in groups.items() if means}
-    if not known:
+    means_by_dataset = {name: means for name, means in groups.items() if means}
+    if not means_by_dataset:
         return {}
     first = next(iter(overviews.values()))
     baselines = [overview.baseline for overview in overviews.values() if overview.baseline in systems]
     styles = SystemStyles(systems, next(iter(baselines), None))
-    has_intervals = any(math.isfinite(mean.low) for means in known.values() for mean in means.values())
+    has_intervals = any(math.isfinite(mean.low) for means in means_by_dataset.values() for mean in means.values())
     lower = any(measure in overview.lower_is_better for overview in overviews.values())
     caption = join_sentence(
         f"a mark is a system's mean {measure} on a dataset" + " (lower is better)" * lower,
@@ -96,9 +102,9 @@ def draw_dataset_chart(overviews: Mapping[str, Overview], measure: str, systems:
     )
     values = "; ".join(
         f"{name}: {', '.join(f'{system} {format_bar_value(mean.value)}' for system, mean in means.items())}"
-        for name, means in known.items()
+        for name, means in means_by_dataset.items()
     )
-    panel = draw_dots("", known, measure, styles, CHART_HEIGHT_PX, key=styles.names, wide=True)
+    panel = draw_dots("", means_by_dataset, measure, styles, CHART_HEIGHT_PX, key=styles.names, wide=True)
     return {"datasets": Chart(f"{measure} on each dataset", caption, f"Mean {measure}. {values}.", [panel])}
 
 
@@ -219,15 +225,20 @@ def _build_datasets_table(study: DatasetOverviews, file: str) -> Table:
 
 def _shared_provenance(overviews: Mapping[str, Overview]) -> dict[str, Any]:
     """Return the provenance that the runs on all datasets share."""
-    first, *others = (overview.first_manifest for overview in overviews.values())
+    first_manifest, *other_manifests = (overview.first_manifest for overview in overviews.values())
     shared = {
-        key: first[key]
+        key: first_manifest[key]
         for key in ("plan", "python", "versions", "machine")
-        if first.get(key) and all(manifest.get(key) == first[key] for manifest in others)
+        if first_manifest.get(key) and all(manifest.get(key) == first_manifest[key] for manifest in other_manifests)
     }
     conventions = dict.fromkeys(overview.convention for overview in overviews.values() if overview.convention)
-    made = max((overview.made for overview in overviews.values()), default="")
-    return {"made": made, "convention": ", ".join(conventions), "systems": _describe_systems(overviews), **shared}
+    latest_date = max((overview.made for overview in overviews.values()), default="")
+    return {
+        "made": latest_date,
+        "convention": ", ".join(conventions),
+        "systems": _describe_systems(overviews),
+        **shared,
+    }
 
 
 def _describe_systems(overviews: Mapping[str, Overview]) -> list[str]:
@@ -249,14 +260,14 @@ def _iterate_means(overviews: Mapping[str, Overview]) -> Iterator[Row]:
     for dataset, overview in overviews.items():
         for measure in overview.measures:
             means = {name: entry.means.get(measure, UNKNOWN_MEAN) for name, entry in overview.entries.items()}
-            known = {name: mean.value for name, mean in means.items() if not math.isnan(mean.value)}
-            ranks = compute_ranks(list(known.values()), lower=measure in overview.lower_is_better)
-            rank_by_system = dict(zip(known, ranks, strict=True))
+            known_values = {name: mean.value for name, mean in means.items() if not math.isnan(mean.value)}
+            ranks = compute_ranks(list(known_values.values()), lower=measure in overview.lower_is_better)
+            rank_by_system = dict(zip(known_values, ranks, strict=True))
             for name, mean in means.items():
                 row = overview.difference(name, measure)
-                tested = [None, None] if row is None else [row.difference, row.p_corrected]
+                difference_values = [None, None] if row is None else [row.difference, row.p_corrected]
                 values = [mean.value, mean.low, mean.high, find_query_count(mean)]
-                yield [dataset, name, measure, *values, *tested, rank_by_system.get(name)]
+                yield [dataset, name, measure, *values, *difference_values, rank_by_system.get(name)]
 
 
 REPORTER = ResultReporter(

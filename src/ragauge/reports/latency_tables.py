@@ -29,7 +29,7 @@ def build_latency_table(overview: Overview) -> Table:
     stages = list_stages(overview)
     statistics = _known_statistics(overview)
     costs = [cost for cost in COST_COLUMNS if any(cost in entry.costs for entry in timed.values())]
-    others = dict.fromkeys(cost for entry in timed.values() for cost in entry.costs if cost not in COST_COLUMNS)
+    other_costs = dict.fromkeys(cost for entry in timed.values() for cost in entry.costs if cost not in COST_COLUMNS)
     columns = [Column("system", "name")]
     columns += [Column(stage, "ms", -1, DROP_ORDER.get(stage, 9)) for stage in stages]
     columns += [
@@ -38,19 +38,22 @@ def build_latency_table(overview: Overview) -> Table:
     has_throughput = any(not math.isnan(throughput_of(entry)) for entry in timed.values())
     columns += [Column(_throughput_title(overview), "qps", 1)] if has_throughput else []
     columns += [COST_COLUMNS[cost] for cost in costs]
-    columns += [Column(cost.replace("_", " "), _cost_style(cost), drop_order=10, key=cost) for cost in others]
+    columns += [Column(cost.replace("_", " "), _cost_style(cost), drop_order=10, key=cost) for cost in other_costs]
     counts = {"failed": count_failures, "unknown ids": count_unknown_ids}
     shown_counts = {title: count for title, count in counts.items() if any(map(count, timed.values()))}
     columns += [Column(title, "count") for title in shown_counts]
     rows: list[Row] = []
     for name, entry in timed.items():
-        known = {} if entry.speed is None else entry.speed.stages
-        total = known.get("total")
+        stage_latencies = {} if entry.speed is None else entry.speed.stages
+        total = stage_latencies.get("total")
         mark = DOUBT_MARK if entry.doubts else ""
-        row = [Cell(name), *(_time_cell(known[s].p50 if s in known else None, mark) for s in stages)]
+        row = [
+            Cell(name),
+            *(_time_cell(stage_latencies[s].p50 if s in stage_latencies else None, mark) for s in stages),
+        ]
         row += [_time_cell(None if total is None else getattr(total, statistic), mark) for statistic in statistics]
         row += [_time_cell(throughput_of(entry), mark)] if has_throughput else []
-        row += [_cost_cell(entry, cost) for cost in (*costs, *others)]
+        row += [_cost_cell(entry, cost) for cost in (*costs, *other_costs)]
         rows.append([*row, *(Cell(count(entry)) for count in shown_counts.values())])
     return Table(
         "latency", columns, rows, note=" ".join(f"{line[:1].upper()}{line[1:]}." for line in describe_timings(overview))
@@ -63,11 +66,11 @@ def build_stages_table(overview: Overview) -> Table:
     columns += [*(Column(name, "ms") for name in STAGE_STATISTICS), Column("n", "count")]
     rows: list[Row] = []
     for name, entry in overview.entries.items():
-        known = {} if entry.speed is None else entry.speed.stages
+        stage_latencies = {} if entry.speed is None else entry.speed.stages
         mark = DOUBT_MARK if entry.doubts else ""
-        for stage in [*(s for s in STAGES if s in known), *(s for s in known if s not in STAGES)]:
-            values = [_time_cell(getattr(known[stage], statistic), mark) for statistic in STAGE_STATISTICS]
-            rows.append([name, stage, *values, known[stage].n])
+        for stage in [*(s for s in STAGES if s in stage_latencies), *(s for s in stage_latencies if s not in STAGES)]:
+            values = [_time_cell(getattr(stage_latencies[stage], statistic), mark) for statistic in STAGE_STATISTICS]
+            rows.append([name, stage, *values, stage_latencies[stage].n])
     note = "Milliseconds; percentiles by linear interpolation, without failed queries."
     return Table("stages", columns, rows, "Latency by stage", group_by=0, collapsed=True, note=note)
 
@@ -94,14 +97,14 @@ def _known_statistics(overview: Overview) -> list[str]:
         for entry in overview.entries.values()
         if entry.speed is not None and "total" in entry.speed.stages
     ]
-    known = [name for name in LATENCY_STATISTICS if any(not math.isnan(getattr(total, name)) for total in totals)]
-    return known or ["p50"]
+    statistics = [name for name in LATENCY_STATISTICS if any(not math.isnan(getattr(total, name)) for total in totals)]
+    return statistics or ["p50"]
 
 
 def list_stages(overview: Overview) -> list[str]:
     """Return the stages with a known median, in order of execution."""
-    known = [entry.speed.stages for entry in overview.entries.values() if entry.speed is not None]
-    timed = dict.fromkeys(stage for stages in known for stage in stages if not math.isnan(stages[stage].p50))
+    stages_by_system = [entry.speed.stages for entry in overview.entries.values() if entry.speed is not None]
+    timed = dict.fromkeys(stage for stages in stages_by_system for stage in stages if not math.isnan(stages[stage].p50))
     return [*(stage for stage in STAGES if stage in timed), *(s for s in timed if s not in (*STAGES, "total"))]
 
 

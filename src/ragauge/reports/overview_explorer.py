@@ -39,8 +39,8 @@ def build_explorer(overview: Overview) -> Explorer | None:
 
 def find_browsable_systems(overview: Overview) -> list[str]:
     """Return the systems with the same queries as the first scored one."""
-    known = [entry for entry in overview.entries.values() if entry.scores]
-    return [entry.name for entry in known if entry.scores[0].queries == known[0].scores[0].queries]
+    scored_entries = [entry for entry in overview.entries.values() if entry.scores]
+    return [entry.name for entry in scored_entries if entry.scores[0].queries == scored_entries[0].scores[0].queries]
 
 
 def build_values_payload(overview: Overview) -> dict[str, Any]:
@@ -48,14 +48,18 @@ def build_values_payload(overview: Overview) -> dict[str, Any]:
     systems = find_browsable_systems(overview)
     entries = [overview.entries[name] for name in systems]
     ids = entries[0].scores[0].queries
-    place = {query: i for i, query in enumerate(ids)}
+    position_by_query = {query: i for i, query in enumerate(ids)}
     return {
         "ids": ids,
         "texts": [overview.queries.get(query, "") for query in ids],
         "values": [[_rounded_values(entry, measure, len(ids)) for entry in entries] for measure in overview.measures],
         "tags": _tag_columns(overview, ids),
         "failed": {
-            str(i): {str(place[query]): why for query, why in entry.failed.items() if query in place}
+            str(i): {
+                str(position_by_query[query]): reason
+                for query, reason in entry.failed.items()
+                if query in position_by_query
+            }
             for i, entry in enumerate(entries)
             if entry.failed
         },
@@ -72,9 +76,9 @@ def _tag_columns(overview: Overview, ids: Sequence[str]) -> list[dict[str, Any]]
     columns = []
     for tag, parts in overview.strata.items():
         names = [part.value for part in parts]
-        place = {name: i for i, name in enumerate(names)}
+        position_by_name = {name: i for i, name in enumerate(names)}
         values = [overview.tags.get(query, {}).get(tag, "") for query in ids]
-        columns.append({"tag": tag, "names": names, "of": [place.get(name, -1) for name in values]})
+        columns.append({"tag": tag, "names": names, "of": [position_by_name.get(name, -1) for name in values]})
     return columns
 
 
@@ -90,17 +94,17 @@ def build_rankings_payload(overview: Overview) -> dict[str, Any] | None:
     runs = {name: overview.entries[name].run for name in systems}
     ids = overview.entries[systems[0]].scores[0].queries
     depth = find_ranking_depth(overview)
-    kept = _most_changed_queries(overview, systems, _count_ranked_queries(overview, systems))
+    query_positions = _most_changed_queries(overview, systems, _count_ranked_queries(overview, systems))
     places: list[int | None] = [None] * len(ids)
-    for place, query in enumerate(kept):
-        places[query] = place
-    wanted = [ids[i] for i in kept]
+    for row, query in enumerate(query_positions):
+        places[query] = row
+    queries = [ids[i] for i in query_positions]
     numbers: dict[str, int] = {}
     first = overview.entries[systems[0]].scores[0]
     ties = "trec" if first.judged is None else first.judged.ties
-    lists = [_ranking_arrays(run.table, wanted, depth, numbers, ties) for run in runs.values() if run is not None]
+    lists = [_ranking_arrays(run.table, queries, depth, numbers, ties) for run in runs.values() if run is not None]
     rel = first.rel
-    grades = [judgments.nested.get(query, {}) for query in wanted]
+    grades = [judgments.nested.get(query, {}) for query in queries]
     judged = {
         "starts": np.concatenate([[0], np.cumsum([len(docs) for docs in grades])]).tolist(),
         "docs": [numbers.setdefault(doc, len(numbers)) for docs in grades for doc in docs],
@@ -140,16 +144,16 @@ def find_ranking_depth(overview: Overview) -> int:
     return min(max(int(measure.cutoff), 5), 20)
 
 
-def _most_changed_queries(overview: Overview, systems: Sequence[str], most: int) -> list[int]:
-    """Return positions of the `most` queries that differ most between systems."""
+def _most_changed_queries(overview: Overview, systems: Sequence[str], max_queries: int) -> list[int]:
+    """Return positions of the `max_queries` queries that differ most between systems."""
     table: Floats = np.array([overview.entries[name].values(overview.first) for name in systems])
     filled = np.where(np.isnan(table), 0.0, table)
     spread = filled.max(axis=0) - filled.min(axis=0)
-    return [int(i) for i in np.argsort(-spread, kind="stable")[:most]]
+    return [int(i) for i in np.argsort(-spread, kind="stable")[:max_queries]]
 
 
 def _ranking_arrays(
-    table: Any, wanted: Sequence[str], depth: int, numbers: dict[str, int], ties: str
+    table: Any, queries: Sequence[str], depth: int, numbers: dict[str, int], ties: str
 ) -> dict[str, list[Any]]:
     """Return the top documents of the wanted queries as flat arrays.
 
@@ -157,21 +161,21 @@ def _ranking_arrays(
     """
     import polars as pl
 
-    frame = pl.DataFrame({"query": pl.Series(wanted, dtype=pl.String), "place": np.arange(len(wanted))})
-    down = {"place": False, "score": True, **({"doc": True} if ties != "ranked" else {})}
+    frame = pl.DataFrame({"query": pl.Series(queries, dtype=pl.String), "place": np.arange(len(queries))})
+    descending = {"place": False, "score": True, **({"doc": True} if ties != "ranked" else {})}
     if ties == "ranked" and "rank" in table.columns:
-        down["rank"] = False
-    found = (
+        descending["rank"] = False
+    rankings = (
         frame.join(table, on="query", how="inner", maintain_order="right")
-        .sort(list(down), descending=list(down.values()), nulls_last=True, maintain_order=True)
+        .sort(list(descending), descending=list(descending.values()), nulls_last=True, maintain_order=True)
         .group_by("place", maintain_order=True)
         .head(depth)
     )
-    sizes = np.bincount(found["place"].to_numpy(), minlength=len(wanted))
+    sizes = np.bincount(rankings["place"].to_numpy(), minlength=len(queries))
     return {
         "starts": np.concatenate([[0], np.cumsum(sizes)]).tolist(),
-        "docs": [numbers.setdefault(doc, len(numbers)) for doc in found["doc"].to_list()],
-        "scores": [_round_score(score) for score in found["score"].to_list()],
+        "docs": [numbers.setdefault(doc, len(numbers)) for doc in rankings["doc"].to_list()],
+        "scores": [_round_score(score) for score in rankings["score"].to_list()],
     }
 
 
@@ -197,17 +201,17 @@ def _document_snippets(ids: Sequence[str], order: Floats, documents: Mapping[str
     `order` decides which documents come first; None marks those left out.
     """
     snippets: list[list[str] | None] = [None] * len(ids)
-    left = MAX_TEXT_CHARS
+    remaining_chars = MAX_TEXT_CHARS
     for i in np.argsort(order, kind="stable").tolist():
-        known = documents.get(ids[i])
-        if left <= 0:
+        document = documents.get(ids[i])
+        if remaining_chars <= 0:
             break
-        if known is None:
+        if document is None:
             continue
-        text = " ".join(known.text[: 2 * SNIPPET_CHARS].split())
+        text = " ".join(document.text[: 2 * SNIPPET_CHARS].split())
         text = text if len(text) <= SNIPPET_CHARS else text[: SNIPPET_CHARS - 1] + "…"
-        left -= len(text) + len(known.title)
-        snippets[i] = [known.title, text]
+        remaining_chars -= len(text) + len(document.title)
+        snippets[i] = [document.title, text]
     return snippets
 
 

@@ -91,9 +91,12 @@ def build_wide_table(overview: Overview) -> Table:
             mean = entry.means.get(measure, UNKNOWN_MEAN)
             row += [mean.value, mean.low, mean.high, find_query_count(mean)]
         speed = entry.speed
-        known = {} if speed is None else speed.stages
+        stage_latencies = {} if speed is None else speed.stages
         for stage in stages:
-            row += [getattr(known[stage], name) if stage in known else None for name in LATENCY_STATISTICS]
+            row += [
+                getattr(stage_latencies[stage], name) if stage in stage_latencies else None
+                for name in LATENCY_STATISTICS
+            ]
         if speed is None:
             row += [None, None, len(entry.failed) or None]
         else:
@@ -157,7 +160,7 @@ def build_queries_table(overview: Overview) -> Table:
         values = [scores.values[m].tolist() if m in scores.values else None for m in overview.measures]
         for i, query in enumerate(scores.queries):
             text = [overview.queries.get(query, "")] if text_column else []
-            found = [None if column is None else column[i] for column in values]
-            rows.append([*lead, query, *text, *found, *trials.get(query, QueryTrial())])
+            cells = [None if column is None else column[i] for column in values]
+            rows.append([*lead, query, *text, *cells, *trials.get(query, QueryTrial())])
     names = ["run", *trial_column, "query", *text_column, *overview.measures, "total_ms", "status"]
     return Table("queries-wide", [Column(name) for name in names], rows)

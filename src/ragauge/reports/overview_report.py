@@ -81,7 +81,7 @@ def build_report(overview: Overview) -> Report:
         names = [name for name, chart in CHART_DEFINITIONS.items() if chart.section == section]
         return Charts(select_charts(draw, *names), in_pairs)
 
-    singular, many = overview.nouns
+    singular, plural = overview.nouns
     compared = overview.compared
     differences = build_differences_table(overview, compared.rows if compared else ())
     groups = build_differences_table(overview, compared.strata if compared else (), by_stratum=True)
@@ -116,7 +116,7 @@ def build_report(overview: Overview) -> Report:
         Section("trials", TRIALS_TITLE, _trials_blocks(overview), "Trials", ALL_FORMATS - LATEX_ONLY),
         Section(
             "strata",
-            f"Groups of {many}",
+            f"Groups of {plural}",
             [charts("strata"), *_strata_tables(overview, groups)],
             "Groups",
             TABLES_IN_FILES,
@@ -128,7 +128,7 @@ def build_report(overview: Overview) -> Report:
             "Latency",
             PAGE_ONLY,
         ),
-        Section("queries", many.capitalize(), _explorer_blocks(overview), many.capitalize(), PAGE_ONLY),
+        Section("queries", plural.capitalize(), _explorer_blocks(overview), plural.capitalize(), PAGE_ONLY),
         *_run_sections(overview),
         Section("runs", "Runs", [build_descriptions_table(overview)], formats=MARKDOWN_ONLY),
         Section("runs", "Runs", [build_descriptions_table(overview), *_manifests(overview)], "Runs", PAGE_ONLY),
@@ -212,9 +212,9 @@ def _describe_audit(overview: Overview) -> str:
         if not any(entry.run is not None for entry in overview.entries.values()):
             return "Not audited: an audit needs judgments and runs."
         return "Not audited. Run `ragauge report` without --no-audit, or `ragauge audit`."
-    found = pluralise(len(audit.problems), "problem") if audit.problems else "No problem"
+    problems = pluralise(len(audit.problems), "problem") if audit.problems else "No problem"
     skipped = f"; {pluralise(len(audit.skipped), 'check')} skipped" if audit.skipped else ""
-    return f"{found} found{skipped}."
+    return f"{problems} found{skipped}."
 
 
 def _failure_blocks(overview: Overview) -> list[Block]:

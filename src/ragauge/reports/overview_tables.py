@@ -136,8 +136,8 @@ def _entries(overview: Overview) -> list[SystemSummary]:
 def _known_statistic(overview: Overview) -> str:
     """Return the known statistic of the total latency: p95, else the mean, else ""."""
     totals = [entry.speed.stages.get("total") for entry in overview.entries.values() if entry.speed is not None]
-    known = (name for name in ("p95", "mean") if any(t and not math.isnan(getattr(t, name)) for t in totals))
-    return next(known, "")
+    statistics = (name for name in ("p95", "mean") if any(t and not math.isnan(getattr(t, name)) for t in totals))
+    return next(statistics, "")
 
 
 def _latency_cell(entry: SystemSummary, statistic: str) -> Cell:
@@ -224,14 +224,14 @@ def build_differences_table(overview: Overview, rows: Sequence[Comparison], *, b
         ((system, baseline),) = pairs
         titles = {"mean of the other": baseline, "mean": system}
         columns = [column._replace(title=titles.get(column.title, column.title)) for column in columns]
-    found: list[Row] = []
+    table_rows: list[Row] = []
     for row in rows:
         difference, p, _ = _difference_cells(overview, row)
         lead = _stratum_cell(row.stratum) if by_stratum else Cell(row.measure)
         names = [] if by_stratum and len(pairs) == 1 else [Cell(row.system), Cell(row.baseline)]
         wins = Cell(row.wins, text=f"{row.wins}/{row.losses}/{row.ties}")
-        found.append([lead, *names, row.n, row.means[0], row.means[1], difference, p, wins, Cell(row.detectable)])
-    return Table("differences", columns, found)
+        table_rows.append([lead, *names, row.n, row.means[0], row.means[1], difference, p, wins, Cell(row.detectable)])
+    return Table("differences", columns, table_rows)
 
 
 def _stratum_cell(stratum: str) -> Cell:
@@ -282,10 +282,10 @@ def build_trials_table(overview: Overview, measure: str, *, collapsed: bool = Fa
 
 def _variation_cells(entry: SystemSummary, measure: str, variation: Variation) -> list[Cell]:
     means = [scores.means[measure] for scores in entry.scores if measure in scores.means]
-    known = [mean for mean in means if not math.isnan(mean)] or [math.nan]
+    known_means = [mean for mean in means if not math.isnan(mean)] or [math.nan]
     values = [
-        min(known),
-        max(known),
+        min(known_means),
+        max(known_means),
         variation.unstable / variation.n,
         *variation.shares,
         variation.error,
@@ -304,11 +304,11 @@ def describe_trials(overview: Overview) -> list[str]:
     """Describe the table of trials and its limits; empty if no trials differ."""
     if not has_varying_trials(overview):
         return []
-    singular, many = overview.nouns
+    singular, nouns = overview.nouns
     negative = any(variation.below for entry in overview.entries.values() for variation in entry.variation.values())
     return [
-        f"min, max: lowest and highest mean of a trial; unstable: share of {many} whose value differs between trials",
-        f"of {many}, of trials, rest: shares of the variance between {many}, between trials, and of each {singular} "
+        f"min, max: lowest and highest mean of a trial; unstable: share of {nouns} whose value differs between trials",
+        f"of {nouns}, of trials, rest: shares of the variance between {nouns}, between trials, and of each {singular} "
         "between trials" + " (negative estimates are set to 0)" * negative,
         "error: standard error of the mean; by trials: share of its square that more trials would remove; "
         f"enough: number of trials after which that share is at most {MAX_TRIAL_VARIANCE_SHARE:.0%}; "
@@ -319,10 +319,12 @@ def describe_trials(overview: Overview) -> list[str]:
 
 def describe_missing_trial_values(overview: Overview) -> list[str]:
     """Describe how many queries lack a value in some trial, if any."""
-    left = max(
+    n_left_out = max(
         (variation.left_out for entry in _entries(overview) for variation in entry.variation.values()), default=0
     )
-    return [f"up to {left:,} {overview.nouns[1]} without a value in some trial are left out"] if left else []
+    return (
+        [f"up to {n_left_out:,} {overview.nouns[1]} without a value in some trial are left out"] if n_left_out else []
+    )
 
 
 def build_curve_table(curve: MeasureCurve) -> Table:

@@ -90,11 +90,13 @@ def _tables_to_csv(name: str, results: Results) -> str:
             f"one table cannot contain results of {join_with_and(commands)}", hint="write .html or .md instead"
         )
     builders: list[TableBuilder] = [load_reporter(type(result)).tables[name] for result in results]
-    first, *others = (render_csv(builder.build(result)) for builder, result in zip(builders, results, strict=True))
-    header = first.partition("\n")[0]
-    if any(text.partition("\n")[0] != header for text in others):
+    first_text, *other_texts = (
+        render_csv(builder.build(result)) for builder, result in zip(builders, results, strict=True)
+    )
+    header = first_text.partition("\n")[0]
+    if any(text.partition("\n")[0] != header for text in other_texts):
         raise BadInput("these results have different columns", hint="write a table for each")
-    return "".join([first, *(text.partition("\n")[2] for text in others)])
+    return "".join([first_text, *(text.partition("\n")[2] for text in other_texts)])
 
 
 def _results_to_json(results: Results) -> str:
@@ -194,5 +196,9 @@ def is_result_file(path: str | Path) -> bool:
 
 def read_results(path: str | Path) -> list[Result]:
     """Read the results in a JSON file, usually one. Those after an overview are joined to it."""
-    first, *others = read_records(path)
-    return [replace(first, joined=others)] if isinstance(first, Overview) else [first, *others]
+    first_result, *other_results = read_records(path)
+    return (
+        [replace(first_result, joined=other_results)]
+        if isinstance(first_result, Overview)
+        else [first_result, *other_results]
+    )

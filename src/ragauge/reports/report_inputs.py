@@ -53,40 +53,40 @@ class ReportInputs:
 
 
 def inputs_from_experiment(
-    given: Experiment, baseline: str | None, measures: Sequence[str] | None, rules: Convention | None
+    experiment: Experiment, baseline: str | None, measures: Sequence[str] | None, rules: Convention | None
 ) -> ReportInputs:
     """Build report inputs from an experiment.
 
     Runs are scored again if other measures or another convention are requested.
     """
-    data = given.dataset
-    if baseline is not None and baseline not in given.scores:
-        raise UnknownName("system", baseline, given.scores, hint=f"choose one of {', '.join(given.scores)}")
-    scores = {name: list(given.every_time(name)) for name in given.scores}
-    known = rules or PRESETS.get(next(iter(given.scores.values())).convention)
-    notes = list(given.notes)
+    data = experiment.dataset
+    if baseline is not None and baseline not in experiment.scores:
+        raise UnknownName("system", baseline, experiment.scores, hint=f"choose one of {', '.join(experiment.scores)}")
+    scores = {name: list(experiment.every_time(name)) for name in experiment.scores}
+    convention = rules or PRESETS.get(next(iter(experiment.scores.values())).convention)
+    notes = list(experiment.notes)
     if measures is not None or rules is not None:
-        if known is None:
+        if convention is None:
             notes.append("the measures are those of the run, whose convention is not a preset")
         else:
-            wanted = parse_measures(measures or given.measures, known)
-            judgments = judgments_for_measures(wanted, data.judgments)
+            requested_measures = parse_measures(measures or experiment.measures, convention)
+            judgments = judgments_for_measures(requested_measures, data.judgments)
             scores = {
-                name: score_trials(judgments, run.differing() or [run], wanted, known, name=name)
-                for name, run in given.runs.items()
+                name: score_trials(judgments, run.differing() or [run], requested_measures, convention, name=name)
+                for name, run in experiment.runs.items()
             }
     first = next(iter(scores.values()))[0]
     return ReportInputs(
         scores,
         first.measures,
-        given.runs,
+        experiment.runs,
         DocumentTexts(data.documents or None, data.queries),
         data.tags,
-        baseline or (given.baseline if given.baseline in scores else None),
-        known,
+        baseline or (experiment.baseline if experiment.baseline in scores else None),
+        convention,
         data.name,
         True,  # Every query was run, so a missing ranking is an empty one.
-        {name: error.message for name, error in given.failures.items() if name not in given.runs},
+        {name: error.message for name, error in experiment.failures.items() if name not in experiment.runs},
         notes,
     )
 
@@ -110,7 +110,7 @@ def inputs_from_files(
         name: [scores] if isinstance(scores, Scores) else list(_list_scores(scores))
         for name, scores in scored_runs.scores.items()
     }
-    usual = scored_runs.inputs.baseline if scored_runs.inputs.baseline in trials else None
+    default_baseline = scored_runs.inputs.baseline if scored_runs.inputs.baseline in trials else None
     runs = scored_runs.inputs.open_runs()
     texts = scored_runs.inputs.texts(runs) if runs else DocumentTexts(None, scored_runs.texts or None)
     shared = [
@@ -126,15 +126,15 @@ def inputs_from_files(
     return ReportInputs(
         trials,
         list(scored_runs.measures or shared),
-        {name: several[0] for name, several in runs.items()},
+        {name: system_runs[0] for name, system_runs in runs.items()},
         texts,
         scored_runs.tags,
-        scored_runs.baseline or usual,
+        scored_runs.baseline or default_baseline,
         scored_runs.rules,
         scored_runs.dataset,
         failures=inputs.failures,
         notes=list(dict.fromkeys(texts.absent.values())),
-        again={name: several[1:] for name, several in runs.items() if len(several) > 1},
+        again={name: system_runs[1:] for name, system_runs in runs.items() if len(system_runs) > 1},
         title=InputFile(split_path_name(files[0])[1]).stem,
     )
 
@@ -144,32 +144,38 @@ def _list_scores(scores: Sequence[Scores] | Mapping[str, Scores]) -> Iterable[Sc
 
 
 def find_layout_settings(
-    given: Any, layout: layouts.Layout, rules: str | Convention | None
+    overview_input: Any, layout: layouts.Layout, rules: str | Convention | None
 ) -> tuple[dict[str, Any], list[str]]:
     """Return the measures and convention for scores in a layout, with notes on them.
 
     Scores read from a layout's own files need no settings. If the data have a target map and the layout supports it,
     the map is used, unless `rules` selects another convention.
     """
-    files = [] if isinstance(given, Experiment) else [given] if isinstance(given, str | Path) else list(given)
+    files = (
+        []
+        if isinstance(overview_input, Experiment)
+        else [overview_input]
+        if isinstance(overview_input, str | Path)
+        else list(overview_input)
+    )
     if files and _find_layouts(list(map(str, files))):
         return {}, []
     if rules is not None and (preset := find_convention(rules).name.partition(",")[0]) in layout.variants:
         return {"measures": layout.variants[preset]}, []
-    known = _has_target_map(given) if rules is None else find_convention(rules).targets == "map"
-    if not (layout.mapped and known):
+    has_target_map = _has_target_map(overview_input) if rules is None else find_convention(rules).targets == "map"
+    if not (layout.mapped and has_target_map):
         return {"measures": layout.measures(), "convention": layout.convention}, []
-    own = f"--convention {layout.convention} uses each document as its own target"
-    said = f"dr and diversity_count use the target map of the dataset; {own}"
-    return {"measures": layout.mapped, "convention": PRESETS[layout.convention].but(targets="map")}, [said]
+    alternative = f"--convention {layout.convention} uses each document as its own target"
+    note = f"dr and diversity_count use the target map of the dataset; {alternative}"
+    return {"measures": layout.mapped, "convention": PRESETS[layout.convention].but(targets="map")}, [note]
 
 
-def _has_target_map(given: Any) -> bool:
+def _has_target_map(overview_input: Any) -> bool:
     """Return whether the judgments have a target map."""
-    if isinstance(given, Experiment):
-        return given.dataset.judgments.targets is not None
+    if isinstance(overview_input, Experiment):
+        return overview_input.dataset.judgments.targets is not None
     try:
-        inputs = Inputs.resolve(*([given] if isinstance(given, str | Path) else given))
+        inputs = Inputs.resolve(*([overview_input] if isinstance(overview_input, str | Path) else overview_input))
         if isinstance(inputs.qrels, str) and not Path(inputs.qrels).is_dir():
             return False
         return inputs.judgments().targets is not None
@@ -193,39 +199,39 @@ def inputs_from_layouts(
 
     Without per-query scores, the overview of the means is returned instead of report inputs.
     """
-    found = _find_layouts(files)
-    if not found:
+    layout_by_path = _find_layouts(files)
+    if not layout_by_path:
         return None
-    paths = list(found)
-    read = [layouts.find_layout(layout).read(path) for path, layout in found.items()]
-    names = [name for overview in read for name in overview.entries]
+    paths = list(layout_by_path)
+    overviews = [layouts.find_layout(layout).read(path) for path, layout in layout_by_path.items()]
+    names = [name for overview in overviews for name in overview.entries]
     unique_by(names, str, "system", hint="rename it in one of the files")
-    whole = read[0]
-    for path, overview in zip(paths[1:], read[1:], strict=True):
-        if overview.convention != whole.convention:
-            raise Incomparable(f"{path} follows the convention {overview.convention}, {paths[0]} {whole.convention}")
-        shared = [measure for measure in whole.measures if measure in overview.measures]
-        tags = {**whole.tags, **overview.tags}
-        whole = replace(whole, entries={**whole.entries, **overview.entries}, measures=shared, tags=tags)
-    if not whole.measures:
+    merged = overviews[0]
+    for path, overview in zip(paths[1:], overviews[1:], strict=True):
+        if overview.convention != merged.convention:
+            raise Incomparable(f"{path} follows the convention {overview.convention}, {paths[0]} {merged.convention}")
+        shared = [measure for measure in merged.measures if measure in overview.measures]
+        tags = {**merged.tags, **overview.tags}
+        merged = replace(merged, entries={**merged.entries, **overview.entries}, measures=shared, tags=tags)
+    if not merged.measures:
         raise BadInput("the systems have no measure in common", file=paths[-1])
-    if baseline is not None and baseline not in whole.entries:
-        raise UnknownName("system", baseline, whole.entries, hint=f"choose one of {', '.join(whole.entries)}")
+    if baseline is not None and baseline not in merged.entries:
+        raise UnknownName("system", baseline, merged.entries, hint=f"choose one of {', '.join(merged.entries)}")
     for name in measures or ():
-        if name not in whole.measures:
-            raise UnknownName("measure", name, whole.measures, hint=f"choose one of {', '.join(whole.measures)}")
-    whole = replace(whole, baseline=baseline or whole.baseline, measures=list(measures or whole.measures))
-    if not all(entry.scores for entry in whole.entries.values()):
-        return whole
+        if name not in merged.measures:
+            raise UnknownName("measure", name, merged.measures, hint=f"choose one of {', '.join(merged.measures)}")
+    merged = replace(merged, baseline=baseline or merged.baseline, measures=list(measures or merged.measures))
+    if not all(entry.scores for entry in merged.entries.values()):
+        return merged
     return ReportInputs(
-        {name: list(entry.scores) for name, entry in whole.entries.items()},
-        list(whole.measures),
+        {name: list(entry.scores) for name, entry in merged.entries.items()},
+        list(merged.measures),
         {},
-        DocumentTexts(None, whole.queries or None),
-        whole.tags,
-        whole.baseline,
+        DocumentTexts(None, merged.queries or None),
+        merged.tags,
+        merged.baseline,
         None,
-        whole.dataset,
-        notes=whole.notes,
-        known=whole,
+        merged.dataset,
+        notes=merged.notes,
+        known=merged,
     )

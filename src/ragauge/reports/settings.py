@@ -85,10 +85,10 @@ class OverviewSettings:
     def create(cls, options: OverviewOptions) -> OverviewSettings:
         """Create settings from keyword arguments. Raises `UnknownName` for an unknown one."""
         names = set(cls.__dataclass_fields__) - {"comparison"}
-        own = {name: value for name, value in options.items() if name in names and value is not None}
+        settings = {name: value for name, value in options.items() if name in names and value is not None}
         comparison = {name: value for name, value in options.items() if name not in names}
         settings_from(ComparisonSettings, comparison)
-        return cls(**own, comparison=comparison)  # type: ignore[arg-type]
+        return cls(**settings, comparison=comparison)  # type: ignore[arg-type]
 
     @property
     def comparison_settings(self) -> ComparisonSettings:

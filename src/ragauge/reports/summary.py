@@ -66,42 +66,46 @@ def _summarise_scores(overview: Overview) -> str:
     if find_measure_style(overview.first) == "count":
         return f"{overview.first} is a count and does not show which system is better."
     best, row = ranked[0], _deciding_comparison(overview)
-    told = _format_mean_interval(overview.entries[best].means[overview.first])
+    score = _format_mean_interval(overview.entries[best].means[overview.first])
     if len(ranked) == 1:
-        return f"{best} has {overview.first} {told}{_latency_clause(overview, best, None)}."
+        return f"{best} has {overview.first} {score}{_latency_clause(overview, best, None)}."
     if row is None:
-        price = _latency_clause(overview, best, None)
+        latency = _latency_clause(overview, best, None)
         if ranked[1] in _find_best_systems(overview, overview.first):
-            return f"{best} and {ranked[1]} have the same {overview.first}, {told}{price}; only means are known."
-        return f"{best} has the best {overview.first}, {told}{price}; only means are known, nothing is tested."
-    other = row.baseline if row.system == best else row.system
+            return f"{best} and {ranked[1]} have the same {overview.first}, {score}{latency}; only means are known."
+        return f"{best} has the best {overview.first}, {score}{latency}; only means are known, nothing is tested."
+    rival = row.baseline if row.system == best else row.system
     if row.n and not row.wins and not row.losses:
-        price = _latency_clause(overview, best, other)
-        return f"{best} and {other} have the same {overview.first} on every {overview.nouns[0]}{price}."
+        latency = _latency_clause(overview, best, rival)
+        return f"{best} and {rival} have the same {overview.first} on every {overview.nouns[0]}{latency}."
     if row.n and _is_equal(*row.means):
         return (
-            f"{best} and {other} have the same mean {overview.first}, {told}{_latency_clause(overview, best, other)}."
+            f"{best} and {rival} have the same mean {overview.first}, {score}{_latency_clause(overview, best, rival)}."
         )
     if math.isnan(row.p_corrected):
-        by = f"{abs(row.difference):.4f}"
+        margin = f"{abs(row.difference):.4f}"
         return (
-            f"{best} is ahead of {other} on {overview.first} by {by}; {_format_query_number(overview, row.n)} "
+            f"{best} is ahead of {rival} on {overview.first} by {margin}; {_format_query_number(overview, row.n)} "
             f"cannot be tested."
         )
     gap = f"{overview.first} by {_format_difference(row)}"
     if row.better != (row.system == best) and row.difference:
-        return f"{best} has the best {overview.first}, {told}, but is behind {other} on {gap}, where both have a value."
+        return (
+            f"{best} has the best {overview.first}, {score}, but is behind {rival} on {gap}, where both have a value."
+        )
     if not _is_significant(overview, row):
-        role = ", the baseline," if other == overview.baseline else ""
+        role = ", the baseline," if rival == overview.baseline else ""
         if best == overview.baseline:
-            return f"No system is better than {best}, the baseline: next is {other}, behind on {gap}."
-        few = row.p_corrected < _significance_level(overview)
-        differing = f", since only {_format_query_number(overview, row.wins + row.losses)} differ" if few else ""
-        clause = _latency_clause(overview, best, other)
-        return f"{best} is ahead of {other}{role} on {gap}, which is not significant{differing}{clause}."
+            return f"No system is better than {best}, the baseline: next is {rival}, behind on {gap}."
+        has_few_differing = row.p_corrected < _significance_level(overview)
+        differing = (
+            f", since only {_format_query_number(overview, row.wins + row.losses)} differ" if has_few_differing else ""
+        )
+        clause = _latency_clause(overview, best, rival)
+        return f"{best} is ahead of {rival}{role} on {gap}, which is not significant{differing}{clause}."
     if best == overview.baseline:
-        return f"No system beats {best}, the baseline; it is ahead of {other}, the next best, on {gap}."
-    return f"{best} beats {other} on {gap}{_latency_clause(overview, best, other)}."
+        return f"No system beats {best}, the baseline; it is ahead of {rival}, the next best, on {gap}."
+    return f"{best} beats {rival} on {gap}{_latency_clause(overview, best, rival)}."
 
 
 def build_cards(overview: Overview) -> list[Card]:
@@ -150,32 +154,32 @@ def _format_difference(row: Comparison) -> str:
 
 
 def _format_p(p: float) -> str:
-    told = format_number(p, "p")
-    return told.replace("<", "< ") if told.startswith("<") else f"= {told}"
+    text = format_number(p, "p")
+    return text.replace("<", "< ") if text.startswith("<") else f"= {text}"
 
 
 def _format_mean_interval(mean: Mean) -> str:
-    known = not math.isnan(mean.low)
-    return format_score(mean.value) + (f" [{mean.low:.4f}, {mean.high:.4f}]" if known else "")
+    has_interval = not math.isnan(mean.low)
+    return format_score(mean.value) + (f" [{mean.low:.4f}, {mean.high:.4f}]" if has_interval else "")
 
 
 def _format_query_number(overview: Overview, n: int) -> str:
     return pluralise(n, *overview.nouns)
 
 
-def _latency_clause(overview: Overview, best: str, other: str | None) -> str:
+def _latency_clause(overview: Overview, best: str, rival: str | None) -> str:
     """Describe the latency of the best system as the end of a sentence."""
-    mine = _total_p95_ms(overview.entries[best].speed)
-    if mine is None:
+    best_ms = _total_p95_ms(overview.entries[best].speed)
+    if best_ms is None:
         return ""
-    theirs = None if other is None else _total_p95_ms(overview.entries[other].speed)
-    if not theirs:
-        return f"; it takes {format_number(mine, 'ms')} ms at p95"
-    more = mine - theirs
-    if abs(more) < 0.05 * theirs:
-        return f"; it has the same p95 latency ({format_number(mine, 'ms')} ms)"
-    times = f" ({_format_ratio(mine / theirs)} as long)" if more > theirs else ""
-    return f"; it costs {format_number(abs(more), 'ms')} ms {'more' if more > 0 else 'less'} at p95{times}"
+    rival_ms = None if rival is None else _total_p95_ms(overview.entries[rival].speed)
+    if not rival_ms:
+        return f"; it takes {format_number(best_ms, 'ms')} ms at p95"
+    extra_ms = best_ms - rival_ms
+    if abs(extra_ms) < 0.05 * rival_ms:
+        return f"; it has the same p95 latency ({format_number(best_ms, 'ms')} ms)"
+    ratio = f" ({_format_ratio(best_ms / rival_ms)} as long)" if extra_ms > rival_ms else ""
+    return f"; it costs {format_number(abs(extra_ms), 'ms')} ms {'more' if extra_ms > 0 else 'less'} at p95{ratio}"
 
 
 def _format_ratio(ratio: float) -> str:
@@ -202,12 +206,12 @@ def _best_system_card(overview: Overview) -> Card:
     )
     if len(ranked) == 1:
         return Card("How good is it?", format_score(mean.value), [f"{detail}, for {best}"], "", "systems")
-    level = _find_best_systems(overview, overview.first)
-    if len(level) > 1:
-        return Card(question, " = ".join(level[:3]), [f"each {detail}"], "doubtful", "systems")
-    elsewhere = [m for m in overview.measures[1:] if best not in _find_best_systems(overview, m)]
-    if elsewhere:
-        named = ", ".join(f"{m}: {_find_best_systems(overview, m)[0]}" for m in elsewhere[:3])
+    best_systems = _find_best_systems(overview, overview.first)
+    if len(best_systems) > 1:
+        return Card(question, " = ".join(best_systems[:3]), [f"each {detail}"], "doubtful", "systems")
+    other_measures = [m for m in overview.measures[1:] if best not in _find_best_systems(overview, m)]
+    if other_measures:
+        named = ", ".join(f"{m}: {_find_best_systems(overview, m)[0]}" for m in other_measures[:3])
         return Card(question, best, [detail, f"best by other measures: {named}"], "", "systems")
     best_by_all = [f"best by all {len(overview.measures)} measures"] if len(overview.measures) > 1 else []
     return Card(question, best, [detail, *best_by_all], "", "systems")
@@ -235,17 +239,17 @@ def _difference_card(overview: Overview) -> Card:
     row, rival = _deciding_comparison(overview), overview.rival
     best, second = overview.ranked()[:2]
     if row is None:
-        mine, theirs = (overview.entries[name].means[overview.first].value for name in (best, second))
-        gap = "Equal" if _is_equal(mine, theirs) else f"{mine - theirs:+.4f}"
+        best_mean, second_mean = (overview.entries[name].means[overview.first].value for name in (best, second))
+        gap = "Equal" if _is_equal(best_mean, second_mean) else f"{best_mean - second_mean:+.4f}"
         return Card(question, gap, [f"compared with {second}, the next best", "only means are known"], "", "systems")
-    turned = -1.0 if row.system != best else 1.0
-    other, base = (row.baseline, row.means[0]) if row.system == best else (row.system, row.means[1])
-    low, high = sorted(round(turned * end, 4) + 0.0 for end in row.ci)
-    difference = turned * row.difference + 0.0
+    sign = -1.0 if row.system != best else 1.0
+    opponent, base = (row.baseline, row.means[0]) if row.system == best else (row.system, row.means[1])
+    low, high = sorted(round(sign * end, 4) + 0.0 for end in row.ci)
+    difference = sign * row.difference + 0.0
     equal = _is_equal(*row.means)
     percent = f" ({100 * difference / abs(base):+.1f}%)" if base and not equal else ""
     interval = "" if math.isnan(low) else f"[{low:+.4f}, {high:+.4f}] "
-    details = [f"{interval}compared with {other}{percent}"]
+    details = [f"{interval}compared with {opponent}{percent}"]
     if rival is not None and {rival.system, rival.baseline} != {row.system, row.baseline}:
         low, high = rival.ci
         details.append(
@@ -269,25 +273,27 @@ def _significance_card(overview: Overview) -> Card:
         f"{TEST_NAMES[method.test]}, {CORRECTION_NAMES.get(method.correction, 'not corrected')}",
         f"{_format_query_number(overview, won)} better, {lost:,} worse, {row.ties:,} the same",
     ]
-    bounded = max(abs(mean) for mean in row.means) <= 1
-    if bounded and row.detectable > 1:
+    is_bounded = max(abs(mean) for mean in row.means) <= 1
+    if is_bounded and row.detectable > 1:
         parts.append(f"{_format_query_number(overview, row.n)} are too few to detect any difference")
     elif not math.isnan(row.detectable) and row.seeds is None:  # With seeds, the detectable difference would be larger.
         queries = _format_query_number(overview, row.n)
         parts.append(f"{queries} detect a difference of {row.detectable:.3f} ({method.power:.0%} power)")
     doubts = _audit_doubts(overview, best)
-    sure, leak = _is_significant(overview, row), _find_worst_leak(overview)
-    told = f"p {_format_p(row.p_corrected)}"
-    if not sure and row.p_corrected < _significance_level(overview):
+    is_significant, leak = _is_significant(overview, row), _find_worst_leak(overview)
+    p_text = f"p {_format_p(row.p_corrected)}"
+    if not is_significant and row.p_corrected < _significance_level(overview):
         parts.append(f"too few {overview.nouns[1]} differ for significance")
     if leak is not None:
         answer = "No, answers leak" if leak.used else "Doubtful"
-        details = [f"{leak.told}{_other_leaks_text(leak)}", told, *parts, *doubts]
+        details = [f"{leak.told}{_other_leaks_text(leak)}", p_text, *parts, *doubts]
         return Card(question, answer, details, "doubtful", "findings")
-    if sure and overview.audit is None and not overview.judge:
+    if is_significant and overview.audit is None and not overview.judge:
         parts.append("not audited")
-    answer = f"Yes, {told}" if sure else f"No, {told}"
-    return Card(question, answer, parts + doubts, "good" if sure and not doubts else "doubtful", "differences")
+    answer = f"Yes, {p_text}" if is_significant else f"No, {p_text}"
+    return Card(
+        question, answer, parts + doubts, "good" if is_significant and not doubts else "doubtful", "differences"
+    )
 
 
 def _audit_doubts(overview: Overview, best: str) -> list[str]:
@@ -306,21 +312,21 @@ def _cost_card(overview: Overview) -> Card:
     question = "What does it cost?"
     best = overview.ranked()[0]
     entry = overview.entries[best]
-    mine = _total_p95_ms(entry.speed)
+    best_ms = _total_p95_ms(entry.speed)
     average = _total_mean_ms(entry.speed)
-    if mine is None and average is not None:
+    if best_ms is None and average is not None:
         return Card(question, f"{format_number(average, 'ms')} ms on average", ["percentiles unknown"], "", "latency")
-    if mine is None or entry.speed is None:
+    if best_ms is None or entry.speed is None:
         return Card(question, "Not timed")
     parts = []
     row, rival = _deciding_comparison(overview), overview.rival
-    others = [
+    other_systems = [
         system for pair in (row, rival) if pair is not None for system in (pair.baseline, pair.system) if system != best
     ]
-    for other in dict.fromkeys(others):
-        theirs = _total_p95_ms(overview.entries[other].speed)
-        if theirs:
-            parts.append(f"{_format_ratio(mine / theirs)} {other} ({format_number(theirs, 'ms')} ms)")
+    for other_system in dict.fromkeys(other_systems):
+        other_ms = _total_p95_ms(overview.entries[other_system].speed)
+        if other_ms:
+            parts.append(f"{_format_ratio(best_ms / other_ms)} {other_system} ({format_number(other_ms, 'ms')} ms)")
     parts.append(f"{format_number(entry.speed.stages['total'].p50, 'ms')} ms at p50")
     if not math.isnan(entry.speed.throughput):
         parts.append(f"throughput {format_number(entry.speed.throughput, 'qps')} queries/s")
@@ -329,7 +335,7 @@ def _cost_card(overview: Overview) -> Card:
         parts.append("built with cached vectors")
     elif built is not None:
         parts.append(f"built in {built:,.1f} s")
-    return Card(question, f"{format_number(mine, 'ms')} ms at p95", parts, "", "latency")
+    return Card(question, f"{format_number(best_ms, 'ms')} ms at p95", parts, "", "latency")
 
 
 def _failures_card(overview: Overview) -> Card:
@@ -347,9 +353,11 @@ def _failures_card(overview: Overview) -> Card:
             f"{zero:,} of {_format_query_number(overview, len(values))}" if zero else f"No {overview.nouns[0]} scores 0"
         )
         base = overview.entries.get(overview.baseline or "")
-        theirs = base.values(overview.first) if base is not None and base.scores else None
+        baseline_values = base.values(overview.first) if base is not None and base.scores else None
         of_baseline = (
-            f" ({overview.baseline}: {int((theirs == 0).sum()):,})" if theirs is not None and base is not entry else ""
+            f" ({overview.baseline}: {int((baseline_values == 0).sum()):,})"
+            if baseline_values is not None and base is not entry
+            else ""
         )
         parts += [f"{overview.first} is 0{of_baseline}"] if zero else []
     weakest = _find_weakest_stratum(overview, best)

@@ -46,7 +46,7 @@ def summarise_systems(
     for name, scores in trials.items():
         run = runs.get(name)
         timings = None if run is None else run.timings
-        about = {} if run is None else run.manifest
+        manifest = {} if run is None else run.manifest
         systems[name] = SystemSummary(
             name,
             means[name],
@@ -54,20 +54,20 @@ def summarise_systems(
             run,
             None if timings is None else summarise_timings(timings),
             {} if timings is None else stage_latencies_ms(timings),
-            _find_costs(about),
+            _find_costs(manifest),
             {} if run is None else _find_failed_queries(run),
             variation=_variation_by_measure(bare[name], measures),
         )
     return systems
 
 
-def _find_costs(about: Mapping[str, Any]) -> dict[str, float]:
+def _find_costs(manifest: Mapping[str, Any]) -> dict[str, float]:
     """Return the build time and the latency of the first query.
 
     The time of a cached build is NaN.
     """
-    costs = {key: float(about[key]) for key in ("build_seconds", "cold_ms") if about.get(key) is not None}
-    return {"build_seconds": math.nan, **costs} if about.get("build_cached") is True else costs
+    costs = {key: float(manifest[key]) for key in ("build_seconds", "cold_ms") if manifest.get(key) is not None}
+    return {"build_seconds": math.nan, **costs} if manifest.get("build_cached") is True else costs
 
 
 def _variation_by_measure(entry: SystemSummary, measures: Sequence[str]) -> dict[str, Variation]:
@@ -77,25 +77,29 @@ def _variation_by_measure(entry: SystemSummary, measures: Sequence[str]) -> dict
     """
     if len(entry.scores) < 2:
         return {}
-    found = {m: analyse_variation(entry.table(m)) for m in measures if m in entry.scores[0].values}
-    return {measure: variation for measure, variation in found.items() if variation is not None}
+    variations = {m: analyse_variation(entry.table(m)) for m in measures if m in entry.scores[0].values}
+    return {measure: variation for measure, variation in variations.items() if variation is not None}
 
 
 def restrict_to(scores: Scores, queries: Sequence[str]) -> Scores:
     """Restrict scores to some queries. A missing query scores 0."""
     places = {query: i for i, query in enumerate(scores.queries)}
-    kept = {
+    columns = {
         measure: np.array([column[places[query]] if query in places else 0.0 for query in queries])
         for measure, column in scores.values.items()
     }
-    named = scores.values._canonical
+    canonical = scores.values._canonical
     return replace(
         scores,
         queries=list(queries),
-        values=MeasureDict(kept, named),
-        means=MeasureDict({measure: _scored_mean(column) for measure, column in kept.items()}, named),
+        values=MeasureDict(columns, canonical),
+        means=MeasureDict({measure: _scored_mean(column) for measure, column in columns.items()}, canonical),
         unscored=MeasureDict(
-            {m: {q: why for q, why in told.items() if q in set(queries)} for m, told in scores.unscored.items()}, named
+            {
+                m: {q: reason for q, reason in reasons.items() if q in set(queries)}
+                for m, reasons in scores.unscored.items()
+            },
+            canonical,
         ),
         judged=None,
         notes=(),  # The notes refer to queries that are left out.
@@ -120,12 +124,14 @@ def _means_with_intervals(
         ends = _trial_mean_intervals([table for _, _, table in rows], confidence)
         for (name, measure, table), low, high in zip(rows, *ends.tolist(), strict=True):
             means = [scores.means[measure] for scores in systems[name].scores]
-            told = float(np.mean(means))
+            mean_value = float(np.mean(means))
             n = int((~np.isnan(table)).any(axis=0).sum())
             # A sum or a geometric mean has no bootstrap interval over queries.
             averages = all(_is_close(mean, _scored_mean(values)) for mean, values in zip(means, table, strict=True))
             # Rounding must not put the mean outside its interval if all values are equal.
-            intervals[name][measure] = Mean(told, n, min(low, told), max(high, told)) if averages else Mean(told, n)
+            intervals[name][measure] = (
+                Mean(mean_value, n, min(low, mean_value), max(high, mean_value)) if averages else Mean(mean_value, n)
+            )
     return {name: {m: intervals[name][m] for m in measures if m in intervals[name]} for name in systems}
 
 
@@ -139,21 +145,21 @@ def _trial_mean_intervals(tables: Sequence[Floats], confidence: float, rounds: i
     Returns a row of lower and a row of upper ends. Resamples queries, and also trials if they differ. Queries
     without a value in some trial are left out, and the interval is then shifted to the mean of all queries.
     """
-    whole = [table.mean(axis=0) for table in tables]  # NaN if any trial has no value.
-    ends = mean_intervals(np.column_stack(whole), confidence, rounds=rounds)
-    several: dict[bytes, list[int]] = {}
-    for place, (table, values) in enumerate(zip(tables, whole, strict=True)):
+    query_means = [table.mean(axis=0) for table in tables]  # NaN if any trial has no value.
+    ends = mean_intervals(np.column_stack(query_means), confidence, rounds=rounds)
+    groups: dict[bytes, list[int]] = {}
+    for index, (table, values) in enumerate(zip(tables, query_means, strict=True)):
         scored = ~np.isnan(values)
         if scored.sum() > 1 and (table[:, scored] != table[0, scored]).any():
-            several.setdefault(scored.tobytes(), []).append(place)
-    for places in several.values():
-        scored = ~np.isnan(whole[places[0]])
-        ends[:, places] = np.transpose(
-            trial_intervals([tables[i][:, scored] for i in places], confidence, rounds=rounds)
+            groups.setdefault(scored.tobytes(), []).append(index)
+    for indices in groups.values():
+        scored = ~np.isnan(query_means[indices[0]])
+        ends[:, indices] = np.transpose(
+            trial_intervals([tables[i][:, scored] for i in indices], confidence, rounds=rounds)
         )
-    for place, (table, values) in enumerate(zip(tables, whole, strict=True)):
+    for index, (table, values) in enumerate(zip(tables, query_means, strict=True)):
         if len(table) > 1 and (np.isnan(values) & ~np.isnan(table).all(axis=0)).any():
-            ends[:, place] += float(np.mean([_scored_mean(row) for row in table])) - _scored_mean(values)
+            ends[:, index] += float(np.mean([_scored_mean(row) for row in table])) - _scored_mean(values)
     return ends
 
 
@@ -173,27 +179,29 @@ def build_curves(
     They are computed from judged ranks, else taken from the available cutoffs. A curve ends at the k that was
     requested, or at the number of returned documents if that is unknown.
     """
-    counted = rules is not None and all(score.judged is not None for scores in trials.values() for score in scores)
+    has_judged_ranks = rules is not None and all(
+        score.judged is not None for scores in trials.values() for score in scores
+    )
     curves = []
     for measure in CURVE_MEASURES:
         values: dict[str, dict[int, Floats]] = {}
         for name, scores in trials.items():
-            if counted and rules is not None:
-                deep = max(int(scores.judged.retrieved.max(initial=0)) for scores in scores)
-                asked = (runs[name].manifest.get("plan") or {}).get("k", 0) if name in runs else 0
-                mine = [_scores_over_k(scores, measure, max(deep, asked), rules) for scores in scores]
+            if has_judged_ranks and rules is not None:
+                max_retrieved = max(int(scores.judged.retrieved.max(initial=0)) for scores in scores)
+                requested_k = (runs[name].manifest.get("plan") or {}).get("k", 0) if name in runs else 0
+                curve = [_scores_over_k(scores, measure, max(max_retrieved, requested_k), rules) for scores in scores]
             else:
-                mine = [_scores_at_cutoffs(scores, measure) for scores in scores]
-            shared = set.intersection(*(set(scores.values) for scores in mine))
-            entry = SystemSummary(name, {}, [restrict_to(scores, queries) for scores in mine])
+                curve = [_scores_at_cutoffs(scores, measure) for scores in scores]
+            shared = set.intersection(*(set(scores.values) for scores in curve))
+            entry = SystemSummary(name, {}, [restrict_to(scores, queries) for scores in curve])
             if shared:
                 values[name] = {int(k): entry.values(k) for k in sorted(shared, key=int)}
-        ks = sorted({k for mine in values.values() for k in mine})
+        ks = sorted({k for curve in values.values() for k in curve})
         if len(ks) > 1:
             means = {
-                name: [_scored_mean(mine[k]) if k in mine else math.nan for k in ks] for name, mine in values.items()
+                name: [_scored_mean(curve[k]) if k in curve else math.nan for k in ks] for name, curve in values.items()
             }
-            label = _curve_label(trials, measure, rules if counted else None)
+            label = _curve_label(trials, measure, rules if has_judged_ranks else None)
             curves.append(MeasureCurve(label, ks, means, _recommend_k(values, label)))
     return curves
 
@@ -218,9 +226,9 @@ def _scored_mean(values: Floats) -> float:
 def _scores_over_k(scores: Scores, measure: str, depth: int, rules: Convention) -> Scores:
     """Score a run at each k up to its depth. The measures are named by k."""
     ks = [k for k in CURVE_CUTOFFS if k <= depth]
-    wanted = parse_measure_names([f"{measure}@{k}" for k in ks], rules)
-    judged_ranks = score_judged_ranks(scores.judged, wanted, rules)
-    return _rename_measures_to_k(judged_ranks, {str(k): str(measure) for k, measure in zip(ks, wanted, strict=True)})
+    measures = parse_measure_names([f"{measure}@{k}" for k in ks], rules)
+    judged_ranks = score_judged_ranks(scores.judged, measures, rules)
+    return _rename_measures_to_k(judged_ranks, {str(k): str(measure) for k, measure in zip(ks, measures, strict=True)})
 
 
 def _scores_at_cutoffs(scores: Scores, measure: str) -> Scores:
@@ -228,12 +236,12 @@ def _scores_at_cutoffs(scores: Scores, measure: str) -> Scores:
 
     The measures are named by k.
     """
-    found = {}
+    names_by_k = {}
     for value in scores.values:
         parts = re.fullmatch(r"(.+)@(\d+)", value)
         if parts and _base_measure_name(parts[1]) == measure:
-            found[parts[2]] = value
-    return _rename_measures_to_k(scores, found)
+            names_by_k[parts[2]] = value
+    return _rename_measures_to_k(scores, names_by_k)
 
 
 def _rename_measures_to_k(scores: Scores, names: Mapping[str, str]) -> Scores:
@@ -257,43 +265,45 @@ def _base_measure_name(name: str) -> str:
 
 
 def _recommend_k(values: Mapping[str, Mapping[int, Floats]], measure: str) -> dict[str, SmallestK]:
-    several = {name: mine for name, mine in values.items() if len(mine) > 1}
+    curves = {name: curve for name, curve in values.items() if len(curve) > 1}
     try:
-        return smallest_k_each(several, measure) if several else {}
+        return smallest_k_each(curves, measure) if curves else {}
     except MissingEvidence:  # Too few queries for a recommendation.
         return {}
 
 
 def add_tags(tags: TagsByQuery, scores: Scores) -> dict[str, dict[str, str]]:
     """Return the tags of the queries, with those derived from the judgments."""
-    found = {query: dict(tags.get(query, {})) for query in scores.queries}
+    tags_by_query = {query: dict(tags.get(query, {})) for query in scores.queries}
     if scores.judged is not None:
         grades = scores.judged.judgments.nested
-        for query, mine in found.items():
-            mine.update(tags_from_judgments(grades.get(query, {}), scores.rel))
-    return found
+        for query, query_tags in tags_by_query.items():
+            query_tags.update(tags_from_judgments(grades.get(query, {}), scores.rel))
+    return tags_by_query
 
 
 def list_tags(experiment: Experiment) -> set[str]:
     """Return the names of the tags that the queries can be split by."""
     tags = add_tags(experiment.dataset.tags, next(iter(experiment.scores.values())))
-    return {tag for mine in tags.values() for tag in mine}
+    return {tag for query_tags in tags.values() for tag in query_tags}
 
 
-def check_tag(by: str, dataset: Dataset) -> None:
+def check_tag(requested_tag: str, dataset: Dataset) -> None:
     """Raise UnknownName if the queries of a dataset have no such tag."""
     grades = dataset.judgments.nested
-    known = {
+    tag_names = {
         tag
         for query in dataset.queries
         for tag in (*dataset.tags.get(query, {}), *tags_from_judgments(grades.get(query, {})))
     }
-    if canonical_tag(by, known) not in known:
-        raise UnknownName("tag", by, sorted(known), hint=f"choose one of {', '.join(sorted(known)) or 'none'}")
+    if canonical_tag(requested_tag, tag_names) not in tag_names:
+        raise UnknownName(
+            "tag", requested_tag, sorted(tag_names), hint=f"choose one of {', '.join(sorted(tag_names)) or 'none'}"
+        )
 
 
 def build_strata(
-    trials: ScoresByTrial, measure: str, tags: TagsByQuery, by: Sequence[str], confidence: float
+    trials: ScoresByTrial, measure: str, tags: TagsByQuery, requested_tags: Sequence[str], confidence: float
 ) -> dict[str, list[StratumMeans]]:
     """Compute each system's mean by stratum.
 
@@ -305,37 +315,41 @@ def build_strata(
         for name, scores in trials.items()
         if scores[0].queries == queries
     }
-    known = {name for values in tags.values() for name in values}
-    by = [canonical_tag(tag, known) for tag in by]
-    for tag in by:
-        if tag not in known:
-            raise UnknownName("tag", tag, sorted(known), hint=f"choose one of {', '.join(sorted(known)) or 'none'}")
-    found: dict[str, list[StratumMeans]] = {}
+    tag_names = {name for values in tags.values() for name in values}
+    requested_tags = [canonical_tag(tag, tag_names) for tag in requested_tags]
+    for tag in requested_tags:
+        if tag not in tag_names:
+            raise UnknownName(
+                "tag", tag, sorted(tag_names), hint=f"choose one of {', '.join(sorted(tag_names)) or 'none'}"
+            )
+    strata: dict[str, list[StratumMeans]] = {}
     # Both tags count relevant documents, so one of them is enough by default.
-    usual = sorted(known - {"answers"} if "complexity" in known else known, key=lambda tag: (tag != "complexity", tag))
-    for tag in by or usual:
+    default_tags = sorted(
+        tag_names - {"answers"} if "complexity" in tag_names else tag_names, key=lambda tag: (tag != "complexity", tag)
+    )
+    for tag in requested_tags or default_tags:
         values = [tags.get(query, {}).get(tag) for query in queries]
         parts = [value for value in dict.fromkeys(values) if value is not None]
         sizes = sorted((values.count(part) for part in parts), reverse=True)
         splits_well = (
             1 < len(parts) <= MAX_STRATA and sum(sizes) * 2 > len(values) and sizes[1] >= MIN_SECOND_STRATUM_QUERIES
         )
-        if not (by or (splits_well and len(found) < MAX_TAGS)):
+        if not (requested_tags or (splits_well and len(strata) < MAX_TAGS)):
             continue
         order = [level for level in STRATA_ORDER if level in parts] + sorted(
             (part for part in parts if part not in STRATA_ORDER), key=lambda level: -values.count(level)
         )
-        found[tag] = [
+        strata[tag] = [
             _build_stratum(level, np.array([value == level for value in values]), tables, confidence) for level in order
         ]
-    return found
+    return strata
 
 
 def _build_stratum(value: str, mask: Any, tables: Mapping[str, Floats], confidence: float) -> StratumMeans:
-    mine = [table[:, mask] for table in tables.values()]
-    ends = _trial_mean_intervals(mine, confidence, rounds=2_000)
+    masked_tables = [table[:, mask] for table in tables.values()]
+    ends = _trial_mean_intervals(masked_tables, confidence, rounds=2_000)
     means = {}
-    for name, table, low, high in zip(tables, mine, *ends.tolist(), strict=True):
+    for name, table, low, high in zip(tables, masked_tables, *ends.tolist(), strict=True):
         scored = int((~np.isnan(table)).any(axis=0).sum())
         means[name] = Mean(float(np.mean([_scored_mean(row) for row in table])), scored, low, high)
     return StratumMeans(value, int(mask.sum()), means)
@@ -343,10 +357,10 @@ def _build_stratum(value: str, mask: Any, tables: Mapping[str, Floats], confiden
 
 def find_auditable_measures(measures: Sequence[str], rules: Convention) -> list[str]:
     """Return the measures with a known name, which an audit can compute."""
-    found = []
+    auditable = []
     for measure in measures:
         try:
-            found += [str(name) for name in parse_measure_names([measure], rules) if isinstance(name, Measure)]
+            auditable += [str(name) for name in parse_measure_names([measure], rules) if isinstance(name, Measure)]
         except UnknownName:
             continue
-    return found
+    return auditable

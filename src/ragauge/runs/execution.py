@@ -174,8 +174,8 @@ async def _run_query_async(retriever: Retriever, job: QueryTask, plan: RunSettin
                         response = await run_in_thread(_search_with_thread_limit, retriever, job.text, plan.k)
                     hits = await response if inspect.isawaitable(response) else response
         except TimeoutError as error:
-            own = plan.timeout is not None and watch.total >= plan.timeout * 1e9
-            failure = TimedOut(plan.timeout or 0) if own else error
+            is_own_timeout = plan.timeout is not None and watch.total >= plan.timeout * 1e9
+            failure = TimedOut(plan.timeout or 0) if is_own_timeout else error
         except Exception as error:  # Any exception of a system is the result of this query.
             failure = error
         if isinstance(failure, BackendRestarted) and restarts < MAX_RESTARTS:
@@ -345,8 +345,8 @@ class _QueryThread(threading.Thread):
                 answer = _run_query(self._retriever, job, self._plan, self)
             except BaseException as error:  # Always put a result, because the pool waits for it.
                 self.finish()
-                words = error_summary(error, with_class=True, all_lines=True, max_chars=MAX_ERROR_CHARS)
-                answer = QueryResult(job.query, job.repeat, status="error", error=words)
+                message = error_summary(error, with_class=True, all_lines=True, max_chars=MAX_ERROR_CHARS)
+                answer = QueryResult(job.query, job.repeat, status="error", error=message)
                 answer.began = self.first
             if self._wanted:
                 self._answers.put(answer)
@@ -439,10 +439,10 @@ def build_warm_up_queries(
     measured = set(queries.values())
     sources = [document.text for document in rng.sample(list(documents), min(4 * n, len(documents)))]
     sources += list(queries.values()) or ["warm up"]
-    made: list[str] = []
-    while len(made) < n:
-        words = sources[len(made) % len(sources)].split()[:40]
+    warm_ups: list[str] = []
+    while len(warm_ups) < n:
+        words = sources[len(warm_ups) % len(sources)].split()[:40]
         rng.shuffle(words)
         text = " ".join(words[:8]) or "warm up"
-        made.append(f"{text} {len(made)}" if text in measured else text)
-    return made
+        warm_ups.append(f"{text} {len(warm_ups)}" if text in measured else text)
+    return warm_ups

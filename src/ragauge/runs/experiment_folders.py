@@ -59,7 +59,8 @@ def read_experiment_metadata(folder: Path) -> ExperimentMetadata:
     """Read the metadata of an experiment folder: query texts, tags and settings."""
     texts, tags = _read_queries(folder / QUERIES_FILE)
     fields = {
-        name: runs_folder.manifest_value(folder, name, of=runs_folder.EXPERIMENT_FILE) for name in EXPERIMENT_FIELDS
+        name: runs_folder.manifest_value(folder, name, file_name=runs_folder.EXPERIMENT_FILE)
+        for name in EXPERIMENT_FIELDS
     }
     about = folder / runs_folder.EXPERIMENT_FILE
     is_valid = all(isinstance(fields[name], kind | None) for name, kind in EXPERIMENT_FIELDS.items())
@@ -110,16 +111,16 @@ def _read_dataset_name(folder: Path) -> str:
 
 def read_shared_judgments(runs: Sequence[str], homes: Sequence[Path]) -> Judgments:
     """Read the judgments of the folders that the runs are in; raise Incomparable if they differ."""
-    alone = next((home for home in homes if not is_experiment_folder(home)), None)
-    if alone is not None:
+    lone_folder = next((home for home in homes if not is_experiment_folder(home)), None)
+    if lone_folder is not None:
         raise BadInput(
-            f"no judgments.parquet in {alone}; a run folder needs the one next to it", hint=MISSING_JUDGMENTS_HINT
+            f"no judgments.parquet in {lone_folder}; a run folder needs the one next to it", hint=MISSING_JUDGMENTS_HINT
         )
-    places = [Path(path) for path in runs]
+    run_paths = [Path(path) for path in runs]
     first = readers.read_judgments(homes[0])
     for home in homes:
         judgments = first if home == homes[0] else readers.read_judgments(home)
-        check_run_judgments([place for place in places if place.resolve().parent == home], judgments)
+        check_run_judgments([run for run in run_paths if run.resolve().parent == home], judgments)
         if not has_same_judgments(first, judgments):
             names = [_read_dataset_name(folder) for folder in (homes[0], home)]
             raise Incomparable(
@@ -131,13 +132,13 @@ def read_shared_judgments(runs: Sequence[str], homes: Sequence[Path]) -> Judgmen
 
 def check_run_judgments(runs: Sequence[Path], judgments: Judgments) -> None:
     """Refuse run folders that were made with other judgments than the given ones."""
-    known = judgment_hashes(judgments) if runs else ("", "")
+    known_hashes = judgment_hashes(judgments) if runs else ("", "")
     for run in runs:
         expected = runs_folder.manifest_value(run, "judgments_hash") if is_run_folder(run) else None
-        if expected not in (None, *known):
+        if expected not in (None, *known_hashes):
             raise BadInput(
                 f"the run was made with other judgments than those in {run.resolve().parent}; "
-                f"expected hash {expected}, got {known[0]}",
+                f"expected hash {expected}, got {known_hashes[0]}",
                 file=str(run),
                 hint="run all systems of the folder again, or pass the judgments first: QRELS, then the runs",
             )
@@ -160,12 +161,12 @@ def check_same_dataset(
 
     Each run is given as a name and the `dataset` entry of its manifest.
     """
-    (name, mine), (label, theirs) = first, second
+    (name, first_data), (label, second_data) = first, second
     for key, noun in DATASET_HASHES.items():
-        if key in mine and key in theirs and mine[key] != theirs[key]:
+        if key in first_data and key in second_data and first_data[key] != second_data[key]:
             raise Incomparable(
-                f"{name} was run on `{mine.get('name')}` with {mine.get(noun)} {noun}, {label} on "
-                f"`{theirs.get('name')}` with {theirs.get(noun)}: they are not the same {noun}",
+                f"{name} was run on `{first_data.get('name')}` with {first_data.get(noun)} {noun}, {label} on "
+                f"`{second_data.get('name')}` with {second_data.get(noun)}: they are not the same {noun}",
                 hint=hint,
             )
 

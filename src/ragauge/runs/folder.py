@@ -88,13 +88,13 @@ def _rankings_frame(answers: Sequence[QueryResult]) -> pl.DataFrame:
 
 
 def _ranking_rows(answer: QueryResult) -> Iterator[tuple[str, int, str, int, float]]:
-    last, seen = math.inf, set()
+    last, seen_docs = math.inf, set()
     for doc, score in zip(answer.docs, answer.scores, strict=True):
-        if doc in seen:
+        if doc in seen_docs:
             continue
-        seen.add(doc)
+        seen_docs.add(doc)
         last = score if score < last else math.nextafter(last, -math.inf)
-        yield _encodable_text(answer.query), answer.repeat, _encodable_text(doc), len(seen), last
+        yield _encodable_text(answer.query), answer.repeat, _encodable_text(doc), len(seen_docs), last
 
 
 def _stage_column(stage: str) -> str:
@@ -195,14 +195,14 @@ def find_run_folders(folder: Path) -> list[Path]:
     return [entry for entry in sorted(folder.iterdir()) if entry.is_dir() and has_run(entry)] if folder.is_dir() else []
 
 
-def manifest_value(folder: str | Path, name: str, *, of: str = MANIFEST_FILE) -> Any:
+def manifest_value(folder: str | Path, name: str, *, file_name: str = MANIFEST_FILE) -> Any:
     """Return an entry of the manifest in a folder; None if it is missing."""
-    return read_manifest(folder, of=of).get(name)
+    return read_manifest(folder, file_name=file_name).get(name)
 
 
-def read_manifest(folder: str | Path, *, of: str = MANIFEST_FILE) -> dict[str, Any]:
+def read_manifest(folder: str | Path, *, file_name: str = MANIFEST_FILE) -> dict[str, Any]:
     """Return the manifest in a folder; empty if there is none."""
-    path = Path(folder) / of
+    path = Path(folder) / file_name
     try:
         manifest = parse_json(path.read_bytes(), file=str(path), hint=RERUN_HINT)
     except (FileNotFoundError, NotADirectoryError):

@@ -131,7 +131,7 @@ class Candidate:
 
     def has_column(self, *names: Sequence[str]) -> bool:
         """Return whether the table has a column of each of these sets of names."""
-        return all(find_column(self.columns, known) is not None for known in names)
+        return all(find_column(self.columns, spellings) is not None for spellings in names)
 
     def has_ranking_columns(self, trec_fields: int) -> bool:
         """Return whether a file has queries and documents: as columns, or in TREC format with this number of fields."""
@@ -259,8 +259,8 @@ def resolve_input(value: Any, *, name: str = "", expected: Collection[InputKind]
     if candidate.form in ("file", "folder") and rules:
         return ResolvedInput(rules[-1].kind, name or _find_name(candidate), value)
     described = str(value) if isinstance(value, str | Path) else f"an object of type {type(value).__name__}"
-    wanted = ", ".join(kind.value for kind in InputKind if kind in expected)
-    raise BadInput(f"expected one of {wanted}, got {described}")
+    expected_kinds = ", ".join(kind.value for kind in InputKind if kind in expected)
+    raise BadInput(f"expected one of {expected_kinds}, got {described}")
 
 
 def is_kind(value: Any, *kinds: InputKind) -> bool:

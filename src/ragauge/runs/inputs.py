@@ -166,9 +166,9 @@ class Inputs:
     def check_same_dataset(self) -> None:
         """Refuse run folders that were not made on the same queries and documents."""
         paths = [path for sources in self.run_sources.values() for path in sources if isinstance(path, str)]
-        known = [(path, runs_folder.manifest_value(path, "dataset") or {}) for path in paths if is_run_folder(path)]
-        for path, data in known[1:]:
-            check_same_dataset(known[0], (path, data))
+        datasets = [(path, runs_folder.manifest_value(path, "dataset") or {}) for path in paths if is_run_folder(path)]
+        for path, data in datasets[1:]:
+            check_same_dataset(datasets[0], (path, data))
 
 
 def open_run(source: Any, name: str = "", *, with_ranks: bool = False) -> Run:
@@ -341,7 +341,7 @@ def _single_argument_error(path: str) -> BadInput:
         reason = describe_invalid_result(path) if path.endswith(".json") else ""
         hint = "write the result again with -o" if reason else f"give QRELS, then runs: `{path} bm25.run`"
         return BadInput(f"no run given; expected QRELS and at least one RUN{reason}", file=path, hint=hint)
-    experiments = [str(place) for place in sorted(Path(path).glob("*")) if is_experiment_folder(place)]
+    experiments = [str(folder) for folder in sorted(Path(path).glob("*")) if is_experiment_folder(folder)]
     if experiments:
         return BadInput(
             "no run in this folder", file=path, hint=f"pass one of the experiments: {', '.join(experiments)}"
@@ -355,13 +355,13 @@ def _single_argument_error(path: str) -> BadInput:
 
 def _judgments_alone(argument: str) -> Any:
     """Return the judgments of a file, a dataset folder or the name of a dataset; None for another argument."""
-    place = Path(argument)
-    if place.is_dir():
-        homes = [home for home in (place, place / "beir") if is_dataset_folder(home)]
-        plain = homes[-1] / "qrels.txt" if homes else place
+    path = Path(argument)
+    if path.is_dir():
+        homes = [home for home in (path, path / "beir") if is_dataset_folder(home)]
+        plain = homes[-1] / "qrels.txt" if homes else path
         return str(plain if plain.exists() else homes[-1]) if homes else None
     judgments = judgments_by_name(argument)
-    return judgments if isinstance(judgments, Judgments) or place.is_file() else None
+    return judgments if isinstance(judgments, Judgments) or path.is_file() else None
 
 
 def _resolve_objects(values: Sequence[Any]) -> Inputs:

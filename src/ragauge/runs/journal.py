@@ -52,7 +52,7 @@ class Journal:
 
     def _read_lines(self, key: WorkKey) -> int:
         """Read the file and return the number of valid bytes."""
-        n_valid_bytes, purpose, seen = 0, None, set()
+        n_valid_bytes, purpose, seen_keys = 0, None, set()
         for number, line in enumerate(self._file.read().splitlines(keepends=True), 1):
             if not line.endswith(b"\n"):
                 break
@@ -63,9 +63,9 @@ class Journal:
                     purpose = dict(row["purpose"])
                 elif "session" in row:
                     self.sessions.append(dict(row["session"]))
-                elif (row["a"][0], row["a"][1]) not in seen:
+                elif (row["a"][0], row["a"][1]) not in seen_keys:
                     self.results.append(_decode_result(row["a"]))
-                    seen.add((row["a"][0], row["a"][1]))
+                    seen_keys.add((row["a"][0], row["a"][1]))
             except (ValueError, TypeError, LookupError, AttributeError):
                 self.corrupt.append(number)
         if purpose is None and self.results:

@@ -60,18 +60,18 @@ class Experiment(TabularResult):
         """
         measure = self.measures[0]
         tag = canonical_tag(tag, {name for tags in self.dataset.tags.values() for name in tags})
-        places: dict[str, list[int]] = {}
-        for place, query in enumerate(next(iter(self.scores.values())).queries):
+        positions: dict[str, list[int]] = {}
+        for position, query in enumerate(next(iter(self.scores.values())).queries):
             if tag in self.dataset.tags.get(query, {}):
-                places.setdefault(self.dataset.tags[query][tag], []).append(place)
-        if not places:
-            known = sorted({name for tags in self.dataset.tags.values() for name in tags})
-            raise UnknownName("tag", tag, known, hint=f"choose one of {', '.join(known) or 'none'}")
+                positions.setdefault(self.dataset.tags[query][tag], []).append(position)
+        if not positions:
+            tag_names = sorted({name for tags in self.dataset.tags.values() for name in tags})
+            raise UnknownName("tag", tag, tag_names, hint=f"choose one of {', '.join(tag_names) or 'none'}")
         strata = {}
-        for value, mine in sorted(places.items(), key=lambda pair: -len(pair[1])):
-            columns = {n: [scores.values[measure][mine] for scores in self.every_time(n)] for n in self.scores}
+        for value, rows in sorted(positions.items(), key=lambda pair: -len(pair[1])):
+            columns = {n: [scores.values[measure][rows] for scores in self.every_time(n)] for n in self.scores}
             strata[value] = (
-                len(mine),
+                len(rows),
                 {n: float(np.mean([_nan_mean(values) for values in v])) for n, v in columns.items()},
             )
         return strata
@@ -82,7 +82,7 @@ class Experiment(TabularResult):
         return "\n".join([*systems, *map(repr, self.differences.values()), *absent])
 
 
-def canonical_tag(tag: str, known: Collection[str]) -> str:
+def canonical_tag(tag: str, known_tags: Collection[str]) -> str:
     """Return the name under which a tag is known.
 
     The swarm study calls `complexity` `query_complexity`.
@@ -91,7 +91,7 @@ def canonical_tag(tag: str, known: Collection[str]) -> str:
     ('complexity', 'topic')
     """
     alias = {"query_complexity": "complexity"}.get(tag, tag)
-    return tag if tag in known or alias not in known else alias
+    return tag if tag in known_tags or alias not in known_tags else alias
 
 
 def iterate_parts(evidence: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:

@@ -44,10 +44,10 @@ class ReturnedIds:
         unknown = [doc for doc in docs if doc not in (corpus or judged)]
         if not corpus and len(unknown) < len(docs):  # An unjudged document may be in the system's own index.
             unknown = []
-        known = [document.id for document in documents[:3]] or list(dict.fromkeys(judged))
-        samples = (list(dict.fromkeys(unknown))[:3], sorted(known)[:3])
-        near = ((name, find_nearest_id(name, corpus or judged)) for name in samples[0])
-        nearest = next(((name, nearest_id) for name, nearest_id in near if nearest_id is not None), None)
+        known_ids = [document.id for document in documents[:3]] or list(dict.fromkeys(judged))
+        samples = (list(dict.fromkeys(unknown))[:3], sorted(known_ids)[:3])
+        pairs = ((name, find_nearest_id(name, corpus or judged)) for name in samples[0])
+        nearest = next(((name, nearest_id) for name, nearest_id in pairs if nearest_id is not None), None)
         return cls(len(docs), len(unknown), sum(doc in judged for doc in docs), samples, bool(corpus), nearest)
 
     @property
@@ -58,29 +58,33 @@ class ReturnedIds:
     def describe(self) -> str:
         """Return a sentence with the counts and three ids of each side."""
         where = "corpus" if self.corpus else "judgments"
-        returned, known = (", ".join(f"`{_printable_id(name)}`" for name in side) for side in self.samples)
-        near = "" if self.nearest is None else "; nearest to `{}`: `{}`".format(*map(_printable_id, self.nearest))
+        returned, known = (", ".join(f"`{_printable_id(name)}`" for name in ids) for ids in self.samples)
+        nearest_text = (
+            "" if self.nearest is None else "; nearest to `{}`: `{}`".format(*map(_printable_id, self.nearest))
+        )
         return (
             f"{self.unknown:,} of {self.total:,} returned ids are not in the {where}; "
-            f"returned: {returned}; {where}: {known}{near}"
+            f"returned: {returned}; {where}: {known}{nearest_text}"
         )
 
 
-def find_nearest_id(name: str, known: Collection[str]) -> str | None:
+def find_nearest_id(name: str, known_ids: Collection[str]) -> str | None:
     """Return the most similar known id: the same file name, or a similar spelling.
 
     >>> find_nearest_id("docs/bees.md", {"bees.md", "ants.md"}), find_nearest_id("d7", {"d07", "d12"})
     ('bees.md', 'd07')
     """
     by_file: dict[str, str] = {}
-    for known_id in sorted(known):
+    for known_id in sorted(known_ids):
         for part in _id_variants(known_id):
             by_file.setdefault(part, known_id)
     match = next((by_file[part] for part in _id_variants(name) if part in by_file), None)
     if match is not None:
         return match
-    near = difflib.get_close_matches(name, list(islice(sorted(known), MAX_IDS_COMPARED)), n=1, cutoff=MIN_ID_SIMILARITY)
-    return near[0] if near else None
+    similar_ids = difflib.get_close_matches(
+        name, list(islice(sorted(known_ids), MAX_IDS_COMPARED)), n=1, cutoff=MIN_ID_SIMILARITY
+    )
+    return similar_ids[0] if similar_ids else None
 
 
 def _id_variants(name: str) -> list[str]:

@@ -122,7 +122,7 @@ class SystemRun:
             path.unlink(missing_ok=True)
         carried: list[QueryResult] = []
         notes: list[str] = []
-        made = ""
+        run_date = ""
         if runs_folder.is_complete(folder):
             saved = runs_folder.read_run_folder(folder)
             changes = self.key.check(saved.manifest, folder, "the run")
@@ -131,7 +131,7 @@ class SystemRun:
             missing = len(self.data.queries) * self.plan.repeats - len(carried)
             if carried and not missing:
                 return self._reuse_run(saved)
-            made = _run_date(saved) if carried else ""
+            run_date = _run_date(saved) if carried else ""
             notes = [f"{self.name}: {self._describe_rerun(saved, changes, missing if reusable else 0)}"]
             path.unlink(missing_ok=True)
         journal = Journal(path, self.key, carried)
@@ -145,7 +145,7 @@ class SystemRun:
             lines = ", ".join(map(str, journal.corrupt[:3])) + ", …" * (len(journal.corrupt) > 3)
             notes.append(f"{self.name}: corrupt lines in {path.name} ({lines}); their queries were run again")
         try:
-            run = self._run_queries(journal, made)
+            run = self._run_queries(journal, run_date)
         except BaseException:
             if not journal.results:  # Nothing to resume, e.g. because the system could not be built.
                 path.unlink(missing_ok=True)
@@ -183,10 +183,10 @@ class SystemRun:
             remove_journal_when_done(self.folder / runs_folder.JOURNAL_FILE)
         return _with_notes(replace(saved, name=self.name, manifest=about), after=[note])
 
-    def _run_queries(self, journal: Journal | None, made: str = "") -> Run:
+    def _run_queries(self, journal: Journal | None, run_date: str = "") -> Run:
         """Run the queries without a result.
 
-        `made` is the date of results from a finished run.
+        `run_date` is the date of results from a finished run.
         """
         began = runs_folder.utc_now()
         answers: list[QueryResult] = [] if journal is None else journal.results
@@ -201,7 +201,9 @@ class SystemRun:
         total = len(self.data.queries) * self.plan.repeats
         reports = _QueryReports(self.progress, self.name, total - len(jobs), total)
         if journal is not None:
-            journal.begin_session({"began": began, "left": len(jobs), "made": made or began, "reused": bool(made)})
+            journal.begin_session(
+                {"began": began, "left": len(jobs), "made": run_date or began, "reused": bool(run_date)}
+            )
 
         def keep_answer(answer: QueryResult) -> None:
             keep(self._without_own_document(answer))
@@ -257,8 +259,8 @@ class SystemRun:
 
     def _without_own_document(self, answer: QueryResult) -> QueryResult:
         if answer.query in self.own and answer.query in answer.docs:
-            place = answer.docs.index(answer.query)
-            del answer.docs[place], answer.scores[place]
+            position = answer.docs.index(answer.query)
+            del answer.docs[position], answer.scores[position]
         del answer.docs[self.plan.k :], answer.scores[self.plan.k :]
         return answer
 
@@ -309,10 +311,10 @@ class SystemRun:
         """Return notes on too few or too many returned documents, or an own k."""
         k = self.plan.k
         notes = []
-        own = next((part["own_k"] for part in iterate_parts(evidence) if part.get("own_k") not in (None, k)), None)
-        if own is not None:
+        own_k = next((part["own_k"] for part in iterate_parts(evidence) if part.get("own_k") not in (None, k)), None)
+        if own_k is not None:
             notes.append(
-                f"{k} documents per query were requested instead of its own k of {own} (use -k {own} to keep it)"
+                f"{k} documents per query were requested instead of its own k of {own_k} (use -k {own_k} to keep it)"
             )
         expected = min(k, len(self.data.documents) or k)
         max_returned = max((len(answer.docs) for answer in answers), default=0)

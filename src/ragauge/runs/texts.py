@@ -39,11 +39,11 @@ def load_corpus(source: Any, names: FieldNames = DOCUMENT_FIELDS, *, lenient: bo
             )
         return documents_from_memory("documents", source, names, lenient=lenient)
     name = _dataset_name(source)
-    place = Path(source) if name is None else folders.find_named_folder(name)
-    if place is None:
+    path = Path(source) if name is None else folders.find_named_folder(name)
+    if path is None:
         dataset = load(name)
         return documents_from_memory(dataset.name, dataset.documents, names, lenient=lenient)
-    return read_corpus(place, names, lenient=lenient)
+    return read_corpus(path, names, lenient=lenient)
 
 
 def _dataset_name(source: str | Path) -> str | None:
@@ -79,10 +79,10 @@ def describe_unread_files(source: Any) -> list[str]:
     if not corpus_files.unread:
         return []
     names = [file.relative_to(source).as_posix() for file in corpus_files.unread]
-    shown = ", ".join(names[:3]) + (", …" if len(names) > 3 else "")
+    examples = ", ".join(names[:3]) + (", …" if len(names) > 3 else "")
     files = "1 file was" if len(names) == 1 else f"{len(names):,} files were"
     documents = f"{', '.join(TEXT_ENDINGS)} files" if corpus_files.is_text else f"{corpus_files.files[0].name}"
-    return [f"{source}: {files} not read ({shown}); only {documents} are documents"]
+    return [f"{source}: {files} not read ({examples}); only {documents} are documents"]
 
 
 @dataclass(frozen=True)
@@ -99,7 +99,7 @@ class DocumentTexts:
 
 def load_texts(qrels: Any, documents: Any, queries: Any, split: str | None = None) -> DocumentTexts:
     """Load documents and queries, by default those of the dataset with the judgments."""
-    known = find_dataset(qrels, split) if documents is None or queries is None else None
+    judged_dataset = find_dataset(qrels, split) if documents is None or queries is None else None
     if documents is not None:
         dataset = find_dataset(documents, split)
         if dataset is not None:
@@ -107,9 +107,9 @@ def load_texts(qrels: Any, documents: Any, queries: Any, split: str | None = Non
         documents = load_documents(documents) if dataset is None else dataset.documents
     if isinstance(queries, str | Path):
         queries = folders.read_queries(Path(queries))
-    if known is not None:
-        documents = known.documents if documents is None else documents
-        queries = known.queries if queries is None else queries
+    if judged_dataset is not None:
+        documents = judged_dataset.documents if documents is None else documents
+        queries = judged_dataset.queries if queries is None else queries
     return DocumentTexts(None if documents is None else list(documents), queries)
 
 
@@ -141,19 +141,19 @@ def find_run_texts(manifests: Sequence[Mapping[str, Any]], texts: DocumentTexts,
     hashes = {dataset.get("documents_hash") for dataset in datasets} - {None}
     names = [name, *(str(dataset.get("name") or "") for dataset in datasets)]
     reason = ""
-    for place in dict.fromkeys(filter(None, [*origins, *names])):
+    for source in dict.fromkeys(filter(None, [*origins, *names])):
         try:
-            dataset_texts = _load_dataset_texts(place)
+            dataset_texts = _load_dataset_texts(source)
         except RagaugeError as error:
             reason = reason or (
-                f"{place} no longer exists; pass its new path with --dataset"
-                if Path(place).is_absolute() and not Path(place).exists()
-                else f"the dataset {place} cannot be loaded ({error.message}); pass its path with --dataset"
+                f"{source} no longer exists; pass its new path with --dataset"
+                if Path(source).is_absolute() and not Path(source).exists()
+                else f"the dataset {source} cannot be loaded ({error.message}); pass its path with --dataset"
             )
             continue
         if dataset_texts.documents is not None and not hashes - {hash_documents(dataset_texts.documents)}:
             return replace(dataset_texts, queries=texts.queries or dataset_texts.queries)
-        reason = f"the documents of {place} are not those that the runs were made on"
+        reason = f"the documents of {source} are not those that the runs were made on"
     return DocumentTexts(None, texts.queries, absent={"documents": reason, "queries": reason} if reason else {})
 
 
@@ -167,10 +167,10 @@ def _load_texts_without_corpus(origins: Sequence[str], texts: DocumentTexts) -> 
     return DocumentTexts(None, texts.queries)
 
 
-def _load_dataset_texts(place: str) -> DocumentTexts:
+def _load_dataset_texts(source: str) -> DocumentTexts:
     """Load the texts of a dataset by its absolute path or its name."""
-    if Path(place).is_absolute():
-        folder = Path(place)
+    if Path(source).is_absolute():
+        folder = Path(source)
         return DocumentTexts(folders.read_documents(folder), folders.read_queries(folder), folders.read_answers(folder))
-    dataset = load(place)
+    dataset = load(source)
     return DocumentTexts(dataset.documents, dataset.queries, dataset.answers)

@@ -257,8 +257,8 @@ def best_threshold(scores: Floats, people: Bools) -> float:
     if not best > 0:
         return math.nan
     gaps = np.where(values >= best - 1e-12, np.diff(levels), -1.0)
-    at = int(gaps.argmax())
-    return float((levels[at] + levels[at + 1]) / 2)
+    best_index = int(gaps.argmax())
+    return float((levels[best_index] + levels[best_index + 1]) / 2)
 
 
 def cross_fitted_verdicts(

@@ -102,10 +102,13 @@ def _auc_and_influences(scores: Floats, people: Bools) -> tuple[float, Floats]:
     The influence is the sample's share of pairs won minus the mean, divided by the size of its class.
     """
     share_won = np.empty(len(scores))
-    good, bad = scores[people], scores[~people]
-    share_won[people], share_won[~people] = _share_below(good, bad), 1 - _share_below(bad, good)
+    good_scores, bad_scores = scores[people], scores[~people]
+    share_won[people], share_won[~people] = (
+        _share_below(good_scores, bad_scores),
+        1 - _share_below(bad_scores, good_scores),
+    )
     value = float(share_won[people].mean())
-    return value, (share_won - value) / np.where(people, len(good), len(bad))
+    return value, (share_won - value) / np.where(people, len(good_scores), len(bad_scores))
 
 
 def _influence_deviation(pulls: Floats, people: Bools, groups: Ints | None) -> float:
@@ -117,11 +120,11 @@ def _influence_deviation(pulls: Floats, people: Bools, groups: Ints | None) -> f
     return math.sqrt(variance_of_sum(pulls[people], None) + variance_of_sum(pulls[~people], None))
 
 
-def _share_below(values: Floats, others: Floats) -> Floats:
-    """Return for each value the share of `others` below it, ties count half."""
-    ordered = np.sort(others)
+def _share_below(values: Floats, reference: Floats) -> Floats:
+    """Return for each value the share of `reference` below it, ties count half."""
+    ordered = np.sort(reference)
     below = np.searchsorted(ordered, values, "left") + np.searchsorted(ordered, values, "right")
-    return np.asarray(below / (2 * len(others)))
+    return np.asarray(below / (2 * len(reference)))
 
 
 def _newcombe_interval(value: float, n_good: int, n_bad: int, z: float) -> tuple[float, float]:
@@ -287,7 +290,7 @@ def calibration_curve(
 
 
 def length_slope(
-    scores: Floats, labels: Floats, words: Floats, confidence: float = 0.95, *, groups: Ints | None = None
+    scores: Floats, labels: Floats, word_counts: Floats, confidence: float = 0.95, *, groups: Ints | None = None
 ) -> Estimate:
     """Estimate the increase in score per 100 words at equal label, by least squares.
 
@@ -298,7 +301,7 @@ def length_slope(
     from scipy.special import stdtrit
 
     n = len(scores)
-    columns = [np.ones(n), words / 100, *([labels] if n and np.ptp(labels) else [])]
+    columns = [np.ones(n), word_counts / 100, *([labels] if n and np.ptp(labels) else [])]
     design = np.stack(columns, axis=1)
     if n < MIN_SAMPLES_FOR_INTERVAL:
         return Estimate(math.nan, n=n, why=f"{n} samples are too few for a slope")
@@ -312,9 +315,9 @@ def length_slope(
         too_few = f"{n} samples of {n_groups} groups are too few for an interval"
         return Estimate(value, n=n, why=ONE_GROUP if n_groups == 1 else too_few)
     residuals = scores - design @ coefficients
-    spread = math.sqrt(float((_coefficient_influences(design, inverse, residuals, groups)[:, 1] ** 2).sum()))
+    standard_error = math.sqrt(float((_coefficient_influences(design, inverse, residuals, groups)[:, 1] ** 2).sum()))
     degrees_of_freedom = n - len(columns) if groups is None else min(n - len(columns), n_groups - 1)
-    half_width = float(stdtrit(degrees_of_freedom, (1 + confidence) / 2)) * spread
+    half_width = float(stdtrit(degrees_of_freedom, (1 + confidence) / 2)) * standard_error
     return Estimate(value, value - half_width, value + half_width, n)
 
 

@@ -35,8 +35,8 @@ def cluster_deviations(confidence: float, groups: Ints | None) -> float:
     level = (1 + confidence) / 2
     if groups is None:
         return float(ndtri(level))
-    free = cluster_ids(len(groups), groups) - 1
-    return float(stdtrit(free, level)) if free > 0 else math.inf
+    degrees_of_freedom = cluster_ids(len(groups), groups) - 1
+    return float(stdtrit(degrees_of_freedom, level)) if degrees_of_freedom > 0 else math.inf
 
 
 def variance_of_sum(parts: Floats, groups: Ints | None) -> float:
@@ -133,8 +133,8 @@ def percentile_interval(resampled: Floats, confidence: float) -> Floats:
     >>> percentile_interval(np.arange(101.0)[:, None], 0.5).ravel().tolist()
     [25.0, 75.0]
     """
-    outside = (1 - confidence) / 2
-    return np.asarray(np.quantile(resampled, [outside, 1 - outside], axis=0))
+    tail = (1 - confidence) / 2
+    return np.asarray(np.quantile(resampled, [tail, 1 - tail], axis=0))
 
 
 def bca_interval(columns: Floats, resampled: Floats, confidence: float) -> Floats:
@@ -224,8 +224,8 @@ def quantile_interval(values: Floats, share: float, confidence: float) -> tuple[
     n = len(values)
     if not n:
         return math.nan, math.nan
-    ordered, outside = np.sort(values), (1 - confidence) / 2
+    ordered, tail = np.sort(values), (1 - confidence) / 2
     below = bdtr(np.arange(n, dtype=np.float64), n, share)  # at index i the probability of at most i values below
-    lower = int(np.searchsorted(below, outside, side="right"))  # number of indexes with a probability of at most that
-    upper = int(np.searchsorted(below, 1 - outside, side="left"))
+    lower = int(np.searchsorted(below, tail, side="right"))  # number of indexes with a probability of at most that
+    upper = int(np.searchsorted(below, 1 - tail, side="left"))
     return float(ordered[lower - 1]) if lower else math.nan, float(ordered[upper]) if upper < n else math.nan

@@ -79,12 +79,12 @@ def randomisation_test(gaps: Floats, *, rounds: int = RANDOMISATION_ROUNDS, seed
     >>> randomisation_test(np.array([[1.0], [2.0], [3.0]])).tolist()
     [0.25]
     """
-    sums, exact = sign_flipped_sums(gaps, rounds, seed)
+    sums, is_exact = sign_flipped_sums(gaps, rounds, seed)
     observed = gaps.sum(axis=0)
     tolerance = 1e-12 * np.abs(gaps).sum(axis=0)  # tolerance for sums of equal values in another order
     n_above, n_below = (sums >= observed - tolerance).sum(axis=0), (sums <= observed + tolerance).sum(axis=0)
     n_extreme = np.minimum(n_above, n_below)
-    share: Floats = n_extreme / len(sums) if exact else (1 + n_extreme) / (1 + len(sums))
+    share: Floats = n_extreme / len(sums) if is_exact else (1 + n_extreme) / (1 + len(sums))
     return np.asarray(np.minimum(1.0, 2 * share))
 
 
@@ -134,8 +134,8 @@ def sign_test(gaps: Floats) -> Floats:
     """
     from scipy.special import bdtr
 
-    more, less = (gaps > 0).sum(axis=0), (gaps < 0).sum(axis=0)
-    return np.asarray(np.minimum(1.0, 2 * bdtr(np.minimum(more, less).astype(float), more + less, 0.5)))
+    n_above, n_below = (gaps > 0).sum(axis=0), (gaps < 0).sum(axis=0)
+    return np.asarray(np.minimum(1.0, 2 * bdtr(np.minimum(n_above, n_below).astype(float), n_above + n_below, 0.5)))
 
 
 def _scaled_deviations(gaps: Floats) -> Floats:
@@ -178,9 +178,9 @@ def cliffs_delta(system: Floats, baseline: Floats) -> Floats:
     deltas = np.empty(system.shape[1])
     for j in range(system.shape[1]):
         ordered = np.sort(baseline[:, j])
-        below = np.searchsorted(ordered, system[:, j], side="left").sum()
-        above = (len(ordered) - np.searchsorted(ordered, system[:, j], side="right")).sum()
-        deltas[j] = (below - above) / (len(system) * len(baseline))
+        n_below = np.searchsorted(ordered, system[:, j], side="left").sum()
+        n_above = (len(ordered) - np.searchsorted(ordered, system[:, j], side="right")).sum()
+        deltas[j] = (n_below - n_above) / (len(system) * len(baseline))
     return deltas
 
 
@@ -219,14 +219,14 @@ def paired_permutation_test(
     tolerance = 1e-12 * float(max(np.abs(system).max(), np.abs(baseline).max()))
     rounds = permutation_rounds(system.size)
     rng = np.random.default_rng(seed)
-    above = below = 0
+    n_above = n_below = 0
     for rows in _round_blocks(rounds, system.size):
         swapped = rng.random((rows, len(system), 1)) < 0.5
         swapped_statistic = statistic(np.where(swapped, baseline, system).reshape(rows, -1))
         gaps = swapped_statistic - statistic(np.where(swapped, system, baseline).reshape(rows, -1))
-        above += int((gaps >= observed - tolerance).sum())
-        below += int((gaps <= observed + tolerance).sum())
-    return (1 + above) / (1 + rounds), (1 + below) / (1 + rounds)
+        n_above += int((gaps >= observed - tolerance).sum())
+        n_below += int((gaps <= observed + tolerance).sum())
+    return (1 + n_above) / (1 + rounds), (1 + n_below) / (1 + rounds)
 
 
 def bootstrap_difference(

@@ -206,12 +206,12 @@ def interval_over_tasks(
         total = weights.sum(axis=1, keepdims=True) + unseen
         low[block] = weights @ kinds.T / total
         high[block] = 1 - weights @ (1 - kinds.T) / total
-    outside = (1 - confidence) / 2
-    exact = _clopper_pearson(kinds @ sizes / sizes.sum(), np.array(values.shape[1]), confidence)
-    plain = ((kinds == 0) | (kinds == 1)).all(axis=1)
+    tail = (1 - confidence) / 2
+    exact_bounds = _clopper_pearson(kinds @ sizes / sizes.sum(), np.array(values.shape[1]), confidence)
+    is_constant = ((kinds == 0) | (kinds == 1)).all(axis=1)
     return (
-        np.where(plain, exact[0], np.quantile(low, outside, axis=0)),
-        np.where(plain, exact[1], np.quantile(high, 1 - outside, axis=0)),
+        np.where(is_constant, exact_bounds[0], np.quantile(low, tail, axis=0)),
+        np.where(is_constant, exact_bounds[1], np.quantile(high, 1 - tail, axis=0)),
     )
 
 
@@ -279,10 +279,10 @@ def _single_task_interval(n: int, c: int, ks: Sequence[int], confidence: float) 
 def _clopper_pearson(share: Floats, n: Floats, confidence: float) -> tuple[Floats, Floats]:
     from scipy.special import betaincinv
 
-    outside = (1 - confidence) / 2
+    tail = (1 - confidence) / 2
     n_success, n_failure = n * share, n * (1 - share)
-    low = np.where(n_success > 0, betaincinv(np.maximum(n_success, 1e-12), n_failure + 1, outside), 0.0)
-    high = np.where(n_failure > 0, betaincinv(n_success + 1, np.maximum(n_failure, 1e-12), 1 - outside), 1.0)
+    low = np.where(n_success > 0, betaincinv(np.maximum(n_success, 1e-12), n_failure + 1, tail), 0.0)
+    high = np.where(n_failure > 0, betaincinv(n_success + 1, np.maximum(n_failure, 1e-12), 1 - tail), 1.0)
     return low, high
 
 

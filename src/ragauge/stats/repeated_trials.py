@@ -44,8 +44,8 @@ class Variation:
     @property
     def estimates(self) -> VarianceComponents:
         """Unbiased variance estimates. Estimates of a variance of 0 can be negative."""
-        queries, trials, rest = self.squares
-        return VarianceComponents((queries - rest) / self.trials, (trials - rest) / self.n, rest)
+        queries, trials, residual = self.squares
+        return VarianceComponents((queries - residual) / self.trials, (trials - residual) / self.n, residual)
 
     @property
     def variances(self) -> VarianceComponents:
@@ -72,8 +72,8 @@ class Variation:
 
         More queries reduce the first and the last, more trials the second and the last.
         """
-        queries, trials, rest = self.variances
-        return VarianceComponents(queries / self.n, trials / self.trials, rest / (self.n * self.trials))
+        queries, trials, residual = self.variances
+        return VarianceComponents(queries / self.n, trials / self.trials, residual / (self.n * self.trials))
 
     @property
     def error(self) -> float:
@@ -105,8 +105,8 @@ class Variation:
 
         Returns None if queries have no variance, because no number of trials suffices.
         """
-        queries, trials, rest = self.variances
-        chance = trials + rest / self.n
+        queries, trials, residual = self.variances
+        chance = trials + residual / self.n
         if not chance:
             return 1
         return math.ceil(round(chance * (1 - share) / share / (queries / self.n), 9)) or 1 if queries else None
@@ -124,11 +124,11 @@ def mean_squares(table: Floats) -> VarianceComponents:
     """
     count, n = table.shape
     queries, trials = table.mean(axis=0), table.mean(axis=1)
-    rest = table - queries - trials[:, None] + table.mean()
+    residual = table - queries - trials[:, None] + table.mean()
     return VarianceComponents(
         count * float(queries.var(ddof=1)),
         n * float(trials.var(ddof=1)),
-        float((rest**2).sum()) / ((count - 1) * (n - 1)),
+        float((residual**2).sum()) / ((count - 1) * (n - 1)),
     )
 
 
@@ -166,30 +166,30 @@ def values_by_seed(system: Floats, baseline: Floats, *, paired: bool) -> list[Fl
     return [system - baseline] if paired or 1 in (len(system), len(baseline)) else [system, -baseline]
 
 
-def draw_variances(sides: Sequence[Floats], seed: int = 0) -> Floats:
+def draw_variances(tables: Sequence[Floats], seed: int = 0) -> Floats:
     """Draw the variance of the mean difference from a generalized pivotal quantity.
 
-    Queries and seeds are crossed. The variance is that of the query means over n, plus for each element of `sides`
+    Queries and seeds are crossed. The variance is that of the query means over n, plus for each element of `tables`
     that of the seed means over S, minus the residual (query by seed) in it. Each is estimated from few values, so
     each is drawn as its estimate times its degrees of freedom over a chi-squared variate.
     Paper: Weerahandi, Generalized Confidence Intervals, JASA 1993.
     """
     rng = np.random.default_rng(seed)
-    n = sides[0].shape[1]
-    query_means = np.sum([side.mean(axis=0) for side in sides], axis=0)
+    n = tables[0].shape[1]
+    query_means = np.sum([table.mean(axis=0) for table in tables], axis=0)
     total = float(query_means.var(ddof=1)) / n * (n - 1) / rng.chisquare(n - 1, VARIANCE_DRAWS)
-    for side in sides:
-        count = len(side)
+    for table in tables:
+        count = len(table)
         if count > 1:
-            _, seeds, rest = (mean_square / (count * n) for mean_square in mean_squares(side))
+            _, seeds, residual = (mean_square / (count * n) for mean_square in mean_squares(table))
             degrees_of_freedom = (count - 1) * (n - 1)
             total += seeds * (count - 1) / rng.chisquare(
                 count - 1, VARIANCE_DRAWS
-            ) - rest * degrees_of_freedom / rng.chisquare(degrees_of_freedom, VARIANCE_DRAWS)
+            ) - residual * degrees_of_freedom / rng.chisquare(degrees_of_freedom, VARIANCE_DRAWS)
     return np.asarray(np.maximum(total, 0.0))
 
 
-def seed_variance_share(sides: Sequence[Floats]) -> float:
+def seed_variance_share(tables: Sequence[Floats]) -> float:
     """Estimate the share of variance that more seeds would remove.
 
     This is the variance of the mean difference. NaN if nothing varies. `Variation.by_trials` is the equivalent for
@@ -198,14 +198,14 @@ def seed_variance_share(sides: Sequence[Floats]) -> float:
     >>> seed_variance_share([np.array([[0.0, 2.0], [2.0, 4.0]])])
     0.5
     """
-    n = sides[0].shape[1]
-    queries = float(np.sum([side.mean(axis=0) for side in sides], axis=0).var(ddof=1)) / n
+    n = tables[0].shape[1]
+    queries = float(np.sum([table.mean(axis=0) for table in tables], axis=0).var(ddof=1)) / n
     seed_variance = 0.0
-    for side in sides:
-        if len(side) > 1:
-            _, seeds, rest = (mean_square / side.size for mean_square in mean_squares(side))
-            seed_variance += max(0.0, seeds - rest) + rest
-            queries -= rest
+    for table in tables:
+        if len(table) > 1:
+            _, seeds, residual = (mean_square / table.size for mean_square in mean_squares(table))
+            seed_variance += max(0.0, seeds - residual) + residual
+            queries -= residual
     total = max(0.0, queries) + seed_variance
     return seed_variance / total if total else math.nan
 
@@ -237,8 +237,8 @@ def seed_difference_interval(
     """
     from scipy.optimize import brentq
 
-    outside = (1 - confidence) / 2
-    low, high = np.quantile(resampled, [outside, 1 - outside]).tolist()
+    tail = (1 - confidence) / 2
+    low, high = np.quantile(resampled, [tail, 1 - tail]).tolist()
     max_deviation = math.sqrt(float(variances.max()))
     min_deviation = 1e-9 * max_deviation
     # If only rounding varies, most variances are 0, and no width can be found.
@@ -281,7 +281,7 @@ def hierarchical_bootstrap_means(pairs: Sequence[Sequence[Floats]], rounds: int,
     The result has one row per round and one column per pair. Of S seeds S - 1 are drawn (Rao and Wu 1988): drawing S
     would make the seed variance too small by 1/S.
     """
-    columns = ExactSums.of(np.concatenate([side for sides in pairs for side in sides]).T)
+    columns = ExactSums.of(np.concatenate([table for tables in pairs for table in tables]).T)
     n = len(columns)
     rng = np.random.default_rng(seed)
     blocks = []
@@ -289,12 +289,12 @@ def hierarchical_bootstrap_means(pairs: Sequence[Sequence[Floats]], rounds: int,
         means = columns.weighted_sums(counts) / n
         differences = np.zeros((len(counts), len(pairs)))
         first_column = 0
-        for column, sides in enumerate(pairs):
-            for side in sides:
-                seed_means = means[:, first_column : first_column + len(side)]
-                first_column += len(side)
+        for column, tables in enumerate(pairs):
+            for table in tables:
+                seed_means = means[:, first_column : first_column + len(table)]
+                first_column += len(table)
                 differences[:, column] += (
-                    seed_means[:, 0] if len(side) == 1 else _mean_over_drawn_seeds(seed_means, rng)
+                    seed_means[:, 0] if len(table) == 1 else _mean_over_drawn_seeds(seed_means, rng)
                 )
         blocks.append(differences)
     return np.concatenate(blocks)

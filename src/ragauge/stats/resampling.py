@@ -97,9 +97,9 @@ def bootstrap_means(columns: Floats, rounds: int, seed: int = 0) -> Floats:
     [[1.0, 10.0], [1.0, 10.0], [1.0, 10.0]]
     """
     n = len(columns)
-    exact = ExactSums.of(columns)
+    exact_sums = ExactSums.of(columns)
     rng = np.random.default_rng(seed)
-    return np.concatenate([exact.weighted_sums(counts) for counts in draw_counts(n, rounds, rng)]) / n
+    return np.concatenate([exact_sums.weighted_sums(counts) for counts in draw_counts(n, rounds, rng)]) / n
 
 
 def sign_flipped_sums(columns: Floats, rounds: int, seed: int = 0) -> tuple[Floats, bool]:
@@ -109,10 +109,10 @@ def sign_flipped_sums(columns: Floats, rounds: int, seed: int = 0) -> tuple[Floa
     `rounds`.
     """
     n = len(columns)
-    exact, total = ExactSums.of(columns), columns.sum(axis=0)
+    exact_sums, total = ExactSums.of(columns), columns.sum(axis=0)
 
     def flip(flipped: NDArray[np.integer]) -> Floats:
-        return np.asarray(total - 2 * exact.weighted_sums(flipped.astype(np.float64)))
+        return np.asarray(total - 2 * exact_sums.weighted_sums(flipped.astype(np.float64)))
 
     if n < 63 and 2**n <= rounds:
         return flip((np.arange(2**n)[:, None] >> np.arange(n)) & 1), True

@@ -37,22 +37,22 @@ class SmallestK:
 
     def _summary(self) -> str:
         if self.k is None:
-            last = self.table[-1]
+            last_row = self.table[-1]
             previous = (
                 f" from {self.table[-2]['value']:.4f} at k={self.table[-2]['k']:g}" if len(self.table) > 1 else ""
             )
             rises = f"{self.measure} still rises{previous} to" if previous else f"{self.measure} is"
-            return f"no tried k is enough: {rises} {last['value']:.4f} at k={last['k']:g}"
-        chosen = next(row for row in self.table if row["k"] == self.k)
+            return f"no tried k is enough: {rises} {last_row['value']:.4f} at k={last_row['k']:g}"
+        chosen_row = next(row for row in self.table if row["k"] == self.k)
         best = max(self.table, key=lambda row: (row["value"], row["k"]))
         loss = "the best"
-        if chosen is not best:
+        if chosen_row is not best:
             loss = (
-                f"at most {max(0.0, chosen['loss_at_most']):.4f} below the best ({best['value']:.4f} at "
+                f"at most {max(0.0, chosen_row['loss_at_most']):.4f} below the best ({best['value']:.4f} at "
                 f"k={best['k']:g}) with {self.confidence:.0%} confidence"
             )
-        text = f"k={self.k}: {self.measure} {chosen['value']:.4f}, {loss}"
-        equal_row = next((row for row in self.table if row["k"] < self.k and row["value"] == chosen["value"]), None)
+        text = f"k={self.k}: {self.measure} {chosen_row['value']:.4f}, {loss}"
+        equal_row = next((row for row in self.table if row["k"] < self.k and row["value"] == chosen_row["value"]), None)
         if equal_row is not None:
             text += (
                 f"; k={equal_row['k']:g} scores the same, but {self.n} queries cannot exclude a loss of up to "
@@ -62,10 +62,12 @@ class SmallestK:
         if (
             "tokens" not in largest
             or math.isnan(largest["tokens"])
-            or round(chosen["tokens"]) >= round(largest["tokens"])
+            or round(chosen_row["tokens"]) >= round(largest["tokens"])
         ):
             return text  # No tokens are saved.
-        return f"{text}; about {chosen['tokens']:.0f} tokens instead of {largest['tokens']:.0f} at k={largest['k']:g}"
+        return (
+            f"{text}; about {chosen_row['tokens']:.0f} tokens instead of {largest['tokens']:.0f} at k={largest['k']:g}"
+        )
 
 
 def smallest_k(

@@ -73,13 +73,13 @@ def _scored_by_both(pair: SystemPair) -> QueryMask:
 
 
 def _correct_families(rows: Sequence[Comparison], method: ComparisonSettings) -> list[Comparison]:
-    chosen = np.array([getattr(row, f"p_{method.test}") for row in rows], np.float64)
-    corrected = chosen.copy()
+    p_values = np.array([getattr(row, f"p_{method.test}") for row in rows], np.float64)
+    corrected = p_values.copy()
     families: dict[str, list[int]] = {}
     for i, row in enumerate(rows):
         families.setdefault(row.measure if method.family == "measure" else "", []).append(i)
     for members in families.values():
-        corrected[members] = correct_p_values(chosen[members], method.correction)
+        corrected[members] = correct_p_values(p_values[members], method.correction)
     return [replace(row, p_corrected=float(p)) for row, p in zip(rows, corrected, strict=True)]
 
 
@@ -89,10 +89,10 @@ def _test_pairs(pairs: Sequence[SystemPair], mask: QueryMask, method: Comparison
     system = np.stack([pair.system_scores[:, mask].mean(axis=0) for pair in pairs], axis=1)
     gaps = paired_differences(system, baseline)
     n, width = gaps.shape
-    nothing = np.full(width, math.nan)
+    undefined = np.full(width, math.nan)
     if n < 2:
-        p_t = p_wilcoxon = p_sign = p_randomisation = effect = delta = nothing
-        bounds = np.stack([nothing, nothing])
+        p_t = p_wilcoxon = p_sign = p_randomisation = effect = delta = undefined
+        bounds = np.stack([undefined, undefined])
     else:
         p_t, _ = paired_tests.t_test(gaps)
         p_wilcoxon, p_sign = paired_tests.wilcoxon_test(gaps), paired_tests.sign_test(gaps)
@@ -202,23 +202,23 @@ def _test_margin(gap: Floats, pair: SystemPair, method: ComparisonSettings) -> M
     if len(gap) < 2:
         return MarginTest(method.margin, math.nan, math.nan)
     better = -gap if pair.lower_is_better else gap
-    above = float(paired_tests.t_test(better[:, None], -method.margin)[1][0])
-    below = float(paired_tests.t_test(-better[:, None], -method.margin)[1][0])
-    return MarginTest(method.margin, above, max(above, below))
+    p_above = float(paired_tests.t_test(better[:, None], -method.margin)[1][0])
+    p_below = float(paired_tests.t_test(-better[:, None], -method.margin)[1][0])
+    return MarginTest(method.margin, p_above, max(p_above, p_below))
 
 
 def _test_over_seeds(
     pairs: Sequence[SystemPair], mask: QueryMask, gaps: Floats, method: ComparisonSettings
 ) -> tuple[Floats, Floats]:
     """Compute p-values and intervals over queries and seeds."""
-    sides = [
+    tables_by_pair = [
         values_by_seed(pair.system_scores[:, mask], pair.baseline_scores[:, mask], paired=_has_paired_seeds(pair))
         for pair in pairs
     ]
-    resampled = hierarchical_bootstrap_means(sides, method.rounds, method.seed)
+    resampled = hierarchical_bootstrap_means(tables_by_pair, method.rounds, method.seed)
     rows = []
-    for column, side in enumerate(sides):
-        difference, variances = _mean_or_nan(gaps[:, column]), draw_variances(side, method.seed)
+    for column, tables in enumerate(tables_by_pair):
+        difference, variances = _mean_or_nan(gaps[:, column]), draw_variances(tables, method.seed)
         bounds = seed_difference_interval(resampled[:, column], difference, variances, method.confidence)
         values = np.concatenate([pairs[column].system_scores[:, mask], pairs[column].baseline_scores[:, mask]])
         if values.min() >= 0 and values.max() <= 1:  # scores in [0, 1] differ by at most 1, however few the seeds
@@ -235,8 +235,8 @@ def _has_paired_seeds(pair: SystemPair) -> bool:
 def _seed_differences(pair: SystemPair, mask: QueryMask) -> SeedDifferences | None:
     if len(pair.system_scores) == len(pair.baseline_scores) == 1 or not mask.any():
         return None
-    sides = values_by_seed(pair.system_scores[:, mask], pair.baseline_scores[:, mask], paired=_has_paired_seeds(pair))
-    share = seed_variance_share(sides) if mask.sum() > 1 else math.nan
+    tables = values_by_seed(pair.system_scores[:, mask], pair.baseline_scores[:, mask], paired=_has_paired_seeds(pair))
+    share = seed_variance_share(tables) if mask.sum() > 1 else math.nan
     system, baseline = pair.system_scores[:, mask].mean(axis=1), pair.baseline_scores[:, mask].mean(axis=1)
     if pair.seeds:
         return SeedDifferences(list(pair.seeds), (system - baseline).tolist(), paired=True, share=share)

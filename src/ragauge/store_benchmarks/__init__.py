@@ -226,8 +226,12 @@ def _representative_indices(points: Sequence[MeasuredConfiguration], recall: str
         # The null store takes part only with search options, which make it misbehave on purpose.
         if not point.is_floor or point.configuration.search:
             series.setdefault(point.series, []).append(point)
-    chosen = [select_representative(some, recall) for some in series.values()]
-    return [place for place, configuration in enumerate(points) if any(configuration is other for other in chosen)]
+    representatives = [select_representative(series_points, recall) for series_points in series.values()]
+    return [
+        index
+        for index, configuration in enumerate(points)
+        if any(configuration is representative for representative in representatives)
+    ]
 
 
 def _measure_extra_stages(
@@ -238,12 +242,12 @@ def _measure_extra_stages(
     Operations that its store does not support are added to its notes.
     """
     plan, search = work.plan, point.configuration.search
-    notes, unable = list(point.notes), list[str]()
-    able = set(work.build_costs(job).get("abilities", ()))
+    notes, unsupported = list(point.notes), list[str]()
+    abilities = set(work.build_costs(job).get("abilities", ()))
 
     def dated(stage: str, results: list[StageResultT]) -> list[StageResultT]:
-        found = work.provenance(job, search, stage) if results else {}
-        return [replace(load, **found) for load in results]
+        provenance = work.provenance(job, search, stage) if results else {}
+        return [replace(load, **provenance) for load in results]
 
     if plan.clients or plan.rates or plan.shares:
         if work.can_reopen(job):
@@ -253,12 +257,12 @@ def _measure_extra_stages(
                 loads = dated("load", measuring.loads(work.measure(job, search, "load")))
             point = replace(point, loads=loads)
         else:
-            unable.append("load")
+            unsupported.append("load")
             notes.append("cannot be opened again: not put under load")
-    if plan.requested_filters and "filter" not in able:
-        unable.append("filter")
+    if plan.requested_filters and "filter" not in abilities:
+        unsupported.append("filter")
     if plan.changes or plan.mixed:
-        if able & {"insert", "update", "delete"}:
+        if abilities & {"insert", "update", "delete"}:
             piece = work.measure(job, search, "changes")
             mixed = measuring.mixed(piece)
             point = replace(
@@ -267,20 +271,20 @@ def _measure_extra_stages(
                 mixed=None if mixed is None else dated("changes", [mixed])[0],
             )
         changing = ("insert", "update", "delete") if plan.changes else ("insert",)
-        unable += [operation for operation in changing if operation not in able]
-    notes += [f"cannot {operation}" for operation in unable if operation != "load"]
-    return replace(point, notes=notes, unsupported=unable)
+        unsupported += [operation for operation in changing if operation not in abilities]
+    notes += [f"cannot {operation}" for operation in unsupported if operation != "load"]
+    return replace(point, notes=notes, unsupported=unsupported)
 
 
-def _indices_of_build(points: Sequence[MeasuredConfiguration], jobs: Sequence[StoreBuild], place: int) -> list[int]:
+def _indices_of_build(points: Sequence[MeasuredConfiguration], jobs: Sequence[StoreBuild], index: int) -> list[int]:
     """Return the indices of the configurations that share a build and a series.
 
-    That of `place` comes first, then the later ones, then the earlier ones. The order matters if the time limit of a
+    That of `index` comes first, then the later ones, then the earlier ones. The order matters if the time limit of a
     filter is reached: a filter usually needs a wider search.
     """
-    series = points[place].series
-    same = [i for i, job in enumerate(jobs) if job is jobs[place] and points[i].series == series]
-    return [i for i in same if i >= place] + [i for i in same if i < place]
+    series = points[index].series
+    same = [i for i, job in enumerate(jobs) if job is jobs[index] and points[i].series == series]
+    return [i for i in same if i >= index] + [i for i in same if i < index]
 
 
 def _measure_filters(
@@ -337,7 +341,7 @@ def _build_relevance_scorer(data: VectorSet, measures: Sequence[str]) -> Relevan
 
     def scored(positions: Ints) -> dict[str, float]:
         run = {
-            query: {data.ids[place]: float(-rank) for rank, place in enumerate(row) if place >= 0}
+            query: {data.ids[position]: float(-rank) for rank, position in enumerate(row) if position >= 0}
             for query, row in zip(data.query_ids, positions.tolist(), strict=True)
         }
         return dict(evaluate(judged, run, list(measures)).means)

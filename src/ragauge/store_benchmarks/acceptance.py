@@ -53,7 +53,9 @@ def _has_extra_results(point: MeasuredConfiguration) -> bool:
 
 def _failure_reasons(point: MeasuredConfiguration) -> Iterator[str]:
     """Yield the rates and updates that a configuration fails or does not support."""
-    yield from ("cannot be load-tested" if what == "load" else f"cannot {what}" for what in point.unsupported)
+    yield from (
+        "cannot be load-tested" if operation == "load" else f"cannot {operation}" for operation in point.unsupported
+    )
     short = [load.rate for load in point.loads if load.rate is not None and not load.kept_up]
     if short:
         yield f"does not sustain {min(short):,.4g} queries per second"
@@ -75,10 +77,10 @@ def _filter_reasons(filters: Sequence[FilteredSearch]) -> Iterator[str]:
         yield f"returns rows that do not match the filter {_filter_name(wrong[0])}"
     worst = min(filters, key=lambda search: search.recall, default=None)
     if worst is not None and not reaches(worst.recall):
-        what = f"recall {worst.recall:.3f}"
+        problem = f"recall {worst.recall:.3f}"
         if worst.returned < REFERENCE_RECALL:
-            what = f"returns {format_number(worst.returned, 'selectivity')} of the rows"
-        yield f"{what} with the filter {_filter_name(worst)}"
+            problem = f"returns {format_number(worst.returned, 'selectivity')} of the rows"
+        yield f"{problem} with the filter {_filter_name(worst)}"
 
 
 def _filter_name(search: FilteredSearch) -> str:

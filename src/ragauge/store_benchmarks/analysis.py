@@ -87,8 +87,8 @@ class BenchmarkAnalysis:
         """Return the results of the load tests."""
         loads, arrays = piece or ({"notes": []}, {})
         return [
-            measures.summarise_load(_arrays_with_prefix(arrays, f"{place}_"), note)
-            for place, note in enumerate(loads["notes"])
+            measures.summarise_load(_arrays_with_prefix(arrays, f"{number}_"), note)
+            for number, note in enumerate(loads["notes"])
         ]
 
     def filters(
@@ -98,18 +98,23 @@ class BenchmarkAnalysis:
 
         A result is None if the time limit was reached before it could be measured.
         """
-        floors = [np.median(one[0][1]["floor_ns"]) for row in pieces for one in row if one and one[0][1]]
-        usual = float(np.median(floors)) if floors else math.inf
+        floors = [
+            np.median(raw_result[0][1]["floor_ns"])
+            for row in pieces
+            for raw_result in row
+            if raw_result and raw_result[0][1]
+        ]
+        usual_floor_ns = float(np.median(floors)) if floors else math.inf
         filters: list[list[FilteredSearch | None]] = [[] for _ in pieces]
-        for mine, row in zip(filters, pieces, strict=True):
+        for configuration_results, row in zip(filters, pieces, strict=True):
             for entry, (name, mask, true) in zip(row, self._exact_filtered_neighbours, strict=True):
                 if entry is None or not entry[0][1]:
-                    mine.append(None)
+                    configuration_results.append(None)
                     continue
                 (_, raw), dated = entry
                 result = measures.summarise_filtered_search(raw, mask, self.data, self.plan.k, true)
-                doubts = observation.assess_clock(raw, in_process=in_process, usual_floor_ns=usual).doubts
-                mine.append(replace(result, name=name, doubts=doubts, **dated))
+                doubts = observation.assess_clock(raw, in_process=in_process, usual_floor_ns=usual_floor_ns).doubts
+                configuration_results.append(replace(result, name=name, doubts=doubts, **dated))
         return filters
 
     @cached_property
@@ -118,8 +123,8 @@ class BenchmarkAnalysis:
         masks = [
             ("", mask) for mask in nested_filters(len(self.data.base), self.plan.filters, seed=self.plan.seed).values()
         ]
-        own = [json.loads(text) for text in self.plan.where]
-        masks += [(describe_filter(where), matching_mask(self.data.metadata, where)) for where in own]
+        user_filters = [json.loads(text) for text in self.plan.where]
+        masks += [(describe_filter(where), matching_mask(self.data.metadata, where)) for where in user_filters]
         base, queries, metric = self.data.base, self.data.queries, self.data.metric
         return [(name, mask, find_nearest(base, queries, self.plan.k, metric, allowed=mask)[0]) for name, mask in masks]
 
@@ -138,31 +143,31 @@ class BenchmarkAnalysis:
         raw = _arrays_with_prefix(arrays, "mixed_")
         return measures.summarise_mixed_workload(raw, self.truth, self.data, self.plan.k) if raw else None
 
-    def _compute_quality(self, found: Ints) -> dict[str, float]:
+    def _compute_quality(self, positions: Ints) -> dict[str, float]:
         """Compute the quality of the same searches at each requested k."""
         return {
             name: value
             for k in self.plan.cutoffs or (self.plan.k,)
-            for name, value in measures.compute_quality(self.truth, found, self.data, k).items()
+            for name, value in measures.compute_quality(self.truth, positions, self.data, k).items()
         }
 
     def _build_measured_configuration(
         self, configuration: Configuration, build: BuildCost, raw: RawArrays, usual_floor_ns: float
     ) -> MeasuredConfiguration:
-        found = raw["positions"]
-        notes = measures.distance_errors(found, raw["distances"], self.data)
+        positions = raw["positions"]
+        notes = measures.distance_errors(positions, raw["distances"], self.data)
         if (changed := int(raw["changed"].max(initial=0))) and configuration.store != "null":
-            notes.append(f"{changed} of {len(found)} queries returned other results when repeated")
+            notes.append(f"{changed} of {len(positions)} queries returned other results when repeated")
         if build.about.get("index_used") is False and not is_exact_search(build.about):
             notes.append("the engine did not use its index, and compared every vector")
         return MeasuredConfiguration(
             configuration=configuration.shown,
             build=build,
-            quality=self._compute_quality(found),
+            quality=self._compute_quality(positions),
             latency=measures.summarise_search_latency(raw["nanoseconds"]),
             clock=observation.assess_clock(raw, in_process="server" not in build.about, usual_floor_ns=usual_floor_ns),
             qps_spread=measures.qps_spread(raw["nanoseconds"]),
-            relevance=EMPTY_MAPPING if self.relevance is None else self.relevance(found),
+            relevance=EMPTY_MAPPING if self.relevance is None else self.relevance(positions),
             notes=notes,
         )
 
@@ -172,13 +177,13 @@ def is_exact_search(about: Mapping[str, Any]) -> bool:
     return about.get("index") == "none" or about.get("exact") is True
 
 
-def _parse_build_cost(told: Mapping[str, Any], cold: Mapping[str, Any], about: Mapping[str, Any]) -> BuildCost:
+def _parse_build_cost(costs: Mapping[str, Any], cold: Mapping[str, Any], about: Mapping[str, Any]) -> BuildCost:
     return BuildCost(
-        vectors=told["vectors"],
-        insert_seconds=told["insert_seconds"],
-        index_seconds=told["index_seconds"],
-        disk_bytes=told["disk_bytes"],
-        memory_bytes=told["memory_bytes"],
+        vectors=costs["vectors"],
+        insert_seconds=costs["insert_seconds"],
+        index_seconds=costs["index_seconds"],
+        disk_bytes=costs["disk_bytes"],
+        memory_bytes=costs["memory_bytes"],
         cold_open_ms=cold.get("open_ms", math.nan),
         cold_first_ms=cold.get("first_ms", math.nan),
         about=about,

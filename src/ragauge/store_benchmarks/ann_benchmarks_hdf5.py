@@ -39,20 +39,20 @@ def read_hdf5(
     given, since they refer to all vectors. Files without the attribute `distance` must have it in their name:
     `sift-128-euclidean.hdf5`.
     """
-    place = Path(path)
+    hdf5_path = Path(path)
     if find_spec("h5py") is None:
         raise MissingExtra("an HDF5 file", "hdf5")
-    if not place.exists():
+    if not hdf5_path.exists():
         raise BadInput("cannot be read as HDF5 (no such file)", file=str(path))
     with tempfile.TemporaryDirectory(prefix="ragauge-hdf5-") as folder:
         contents = _describe_file(Hdf5Task(str(path), folder, metric, max_vectors, max_queries))
-        tables = {name: _read_table(place, name, table) for name, table in contents.tables.items()}
+        tables = {name: _read_table(hdf5_path, name, table) for name, table in contents.tables.items()}
     base, query_vectors = (np.ascontiguousarray(tables[name], np.float32) for name in ("train", "test"))
     if base.shape[1] != query_vectors.shape[1]:
-        what = f"`train` has {base.shape[1]} dimensions and `test` has {query_vectors.shape[1]}"
-        raise BadInput(what, file=str(path))
+        message = f"`train` has {base.shape[1]} dimensions and `test` has {query_vectors.shape[1]}"
+        raise BadInput(message, file=str(path))
     neighbours = tables["neighbors"].astype(np.int64) if "neighbors" in tables else None
-    return VectorSet(place.stem, base, query_vectors, contents.metric, neighbours=neighbours)
+    return VectorSet(hdf5_path.stem, base, query_vectors, contents.metric, neighbours=neighbours)
 
 
 def _describe_file(task: Hdf5Task) -> Hdf5Contents:
@@ -69,13 +69,13 @@ def _describe_file(task: Hdf5Task) -> Hdf5Contents:
                 raise BackendFailed(
                     f"the process that reads {task.path} did not start within {MAX_SILENCE_S:g} s"
                 ) from None
-            what = f"is corrupt: libhdf5 gave no answer within {MAX_SILENCE_S:g} s"
-            raise BadInput(what, file=task.path, hint=CORRUPT_HINT) from None
+            message = f"is corrupt: libhdf5 gave no answer within {MAX_SILENCE_S:g} s"
+            raise BadInput(message, file=task.path, hint=CORRUPT_HINT) from None
         except WorkerDied as error:
             if not has_started:
                 raise BackendFailed(f"the process that reads {task.path} {error.end}") from None
-            what = f"is corrupt: the process that read it {error.end}"
-            raise BadInput(what, file=task.path, hint=CORRUPT_HINT) from None
+            message = f"is corrupt: the process that read it {error.end}"
+            raise BadInput(message, file=task.path, hint=CORRUPT_HINT) from None
 
 
 def _read_table(path: Path, name: str, table: Hdf5Table) -> Any:
@@ -84,7 +84,7 @@ def _read_table(path: Path, name: str, table: Hdf5Table) -> Any:
     A copy is mapped instead of read: it stays readable after the temporary folder is deleted.
     """
     kind, shape = np.dtype(table.dtype), (table.rows, table.columns)
-    with wrap_library_errors(str(path), what="cannot be read as HDF5"):
+    with wrap_library_errors(str(path), problem="cannot be read as HDF5"):
         if table.is_copy:
             rows = np.asarray(np.memmap(table.file, kind, "c", shape=shape))
         else:

@@ -42,17 +42,17 @@ class NeighbourSearchResult(NamedTuple):
 
     def among(self, other: NeighbourSearchResult, k: int) -> NeighbourSearchResult:
         """Merge with the nearest rows found among other rows, and keep the `k` nearest."""
-        near, far = merge_nearest((self.neighbours, self.distances), (other.neighbours, other.distances), k)
-        return NeighbourSearchResult(near, far, join_backends([self.by, other.by]), self.note or other.note)
+        neighbours, distances = merge_nearest((self.neighbours, self.distances), (other.neighbours, other.distances), k)
+        return NeighbourSearchResult(neighbours, distances, join_backends([self.by, other.by]), self.note or other.note)
 
 
-def join_backends(ways: list[str]) -> str:
+def join_backends(labels: list[str]) -> str:
     """Combine the backends of several parts into one label.
 
     >>> join_backends(["torch", "numpy", "torch"])
     'numpy and torch'
     """
-    return BACKEND_SEPARATOR.join(sorted({backend for way in ways for backend in way.split(BACKEND_SEPARATOR)}))
+    return BACKEND_SEPARATOR.join(sorted({backend for label in labels for backend in label.split(BACKEND_SEPARATOR)}))
 
 
 def find_neighbours(
@@ -60,22 +60,22 @@ def find_neighbours(
     queries: NDArray[np.float32],
     k: int,
     metric: str,
-    way: str,
+    backend: str,
     progress: ProgressCallback = no_progress,
 ) -> NeighbourSearchResult:
     """Find the nearest rows of each query.
 
     The backend `torch` uses a GPU, and falls back to NumPy if there is none or it fails; the note then says why.
     """
-    if way == "faiss":
-        return NeighbourSearchResult(*neighbours_faiss.search_with_faiss(base, queries, k, metric), way)
-    why = neighbours_gpu.gpu_unavailable_reason() if way == "torch" else ""
-    if way == "torch" and not why:
+    if backend == "faiss":
+        return NeighbourSearchResult(*neighbours_faiss.search_with_faiss(base, queries, k, metric), backend)
+    reason = neighbours_gpu.gpu_unavailable_reason() if backend == "torch" else ""
+    if backend == "torch" and not reason:
         try:
-            return NeighbourSearchResult(*neighbours_gpu.search_with_torch(base, queries, k, metric), way)
+            return NeighbourSearchResult(*neighbours_gpu.search_with_torch(base, queries, k, metric), backend)
         except BackendFailed as error:
-            why = f"the GPU failed ({error.message})"
-    note = f"{why}: exact neighbours on the CPU" if why else ""
+            reason = f"the GPU failed ({error.message})"
+    note = f"{reason}: exact neighbours on the CPU" if reason else ""
     return NeighbourSearchResult(*find_nearest(base, queries, k, metric, progress=progress), "numpy", note)
 
 
@@ -169,7 +169,7 @@ def find_neighbours_on_executor(
     queries: NDArray[np.float32],
     k: int,
     metric: str,
-    way: str,
+    backend: str,
     progress: ProgressCallback,
 ) -> NeighbourSearchResult:
     """Find the nearest rows on the workers of an executor.
@@ -177,9 +177,9 @@ def find_neighbours_on_executor(
     The result is identical, bit for bit, to that of `find_neighbours`.
     """
     if queries.nbytes > base.nbytes:
-        work = QueryShardSearch(np.ascontiguousarray(base, np.float32), k, metric, way)
+        work = QueryShardSearch(np.ascontiguousarray(base, np.float32), k, metric, backend)
         return _search_query_shards(executor, work, queries, progress)
-    return _search_row_shards(executor, RowShardSearch(queries, k, metric, way), base, progress)
+    return _search_row_shards(executor, RowShardSearch(queries, k, metric, backend), base, progress)
 
 
 def _search_query_shards(
@@ -192,10 +192,10 @@ def _search_query_shards(
         shards.append(search)
         done += len(search.neighbours)
         progress(Progress("searching", done, len(queries)))
-    near, far = (np.concatenate([shard[which] for shard in shards]) for which in (0, 1))
+    neighbours, distances = (np.concatenate([shard[which] for shard in shards]) for which in (0, 1))
     return NeighbourSearchResult(
-        near,
-        far,
+        neighbours,
+        distances,
         join_backends([shard.by for shard in shards]),
         next((shard.note for shard in shards if shard.note), ""),
     )
@@ -204,8 +204,8 @@ def _search_query_shards(
 def _search_row_shards(
     executor: Executor, work: RowShardSearch, base: Matrix, progress: ProgressCallback
 ) -> NeighbourSearchResult:
-    found = _iterate_shard_results(executor, work, base, progress)
-    return reduce(lambda best, result: best.among(result, work.k), found)
+    results = _iterate_shard_results(executor, work, base, progress)
+    return reduce(lambda best, result: best.among(result, work.k), results)
 
 
 def _iterate_shard_results(
@@ -215,32 +215,32 @@ def _iterate_shard_results(
 
     Shards that workers can read from a file come first, then those that are sent to them.
     """
-    left, done = [(0, len(base))], 0
-    for describe, most in ((_file_shard_factory(base), MAX_READ_SHARD_BYTES), (RowShard, MAX_SENT_SHARD_BYTES)):
-        if describe is None or not left:
+    remaining, done = [(0, len(base))], 0
+    for describe, max_bytes in ((_file_shard_factory(base), MAX_READ_SHARD_BYTES), (RowShard, MAX_SENT_SHARD_BYTES)):
+        if describe is None or not remaining:
             continue
-        step = _shard_size(executor, base, MIN_SHARD_ROWS, most)
-        cut = [(at, min(at + step, stop)) for start, stop in left for at in range(start, stop, step)]
-        shards = (describe(start, base[start:stop]) for start, stop in cut)
+        step = _shard_size(executor, base, MIN_SHARD_ROWS, max_bytes)
+        shard_ranges = [(at, min(at + step, stop)) for start, stop in remaining for at in range(start, stop, step)]
+        shards = (describe(start, base[start:stop]) for start, stop in shard_ranges)
         results = map_ordered(executor, work, shards, heavy=describe is RowShard, ahead=TASKS_AHEAD)
-        left = []
-        for (start, stop), found in zip(cut, results, strict=True):
-            if found is None:
-                left.append((start, stop))
+        remaining = []
+        for (start, stop), result in zip(shard_ranges, results, strict=True):
+            if result is None:
+                remaining.append((start, stop))
                 continue
-            yield found
+            yield result
             done += stop - start
             n_queries = len(work.queries)
             progress(Progress("searching", round(done / len(base) * n_queries), n_queries))
 
 
-def _shard_size(executor: Executor, matrix: Matrix, least: int, most: int) -> int:
+def _shard_size(executor: Executor, matrix: Matrix, min_rows: int, max_bytes: int) -> int:
     """Return the number of rows per shard.
 
     There are enough shards for all workers, within the size limits.
     """
     even = -(-len(matrix) // (SHARDS_PER_WORKER * worker_count(executor)))
-    return min(max(least, even), max(1, most // max(1, matrix.nbytes // len(matrix))))
+    return min(max(min_rows, even), max(1, max_bytes // max(1, matrix.nbytes // len(matrix))))
 
 
 def _rows_checksum(rows: Matrix) -> int:

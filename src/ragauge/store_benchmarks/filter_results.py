@@ -96,8 +96,8 @@ def operating_points(result: StoreBenchmark, key: FilterKey) -> list[MeasuredCon
         select_representative([point for point in points if not point.filters[0].wrong] or points, result.recall)
         for points in by_series.values()
     ]
-    known = [point for point in chosen if point is not None]
-    return sorted(known, key=lambda point: (not passes_filter(point.filters[0]), -point.qps))
+    selected = [point for point in chosen if point is not None]
+    return sorted(selected, key=lambda point: (not passes_filter(point.filters[0]), -point.qps))
 
 
 def passes_filter(search: FilteredSearch) -> bool:
@@ -114,7 +114,7 @@ def store_filter_results(result: StoreBenchmark, series: str) -> list[FilteredSe
 def without_filters(result: StoreBenchmark) -> StoreBenchmark:
     """Return the benchmark as if no filter had been requested."""
     points = [
-        replace(point, filters=(), unsupported=[what for what in point.unsupported if what != "filter"])
+        replace(point, filters=(), unsupported=[operation for operation in point.unsupported if operation != "filter"])
         for point in result.points
     ]
     failures = [failure for failure in result.failures if failure.stage != "filters"]

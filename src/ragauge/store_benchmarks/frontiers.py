@@ -68,9 +68,9 @@ def find_pareto_indices(recalls: Sequence[float], speeds: Sequence[float]) -> li
     >>> find_pareto_indices([0.9, 0.8, 0.95, 0.9], [100, 90, 50, 100])
     [0, 2]
     """
-    known = [i for i, pair in enumerate(zip(recalls, speeds, strict=True)) if all(map(math.isfinite, pair))]
+    finite = [i for i, pair in enumerate(zip(recalls, speeds, strict=True)) if all(map(math.isfinite, pair))]
     frontier: list[int] = []
-    for i in sorted(known, key=lambda i: (-recalls[i], -speeds[i], i)):
+    for i in sorted(finite, key=lambda i: (-recalls[i], -speeds[i], i)):
         if not frontier or speeds[i] > speeds[frontier[-1]]:
             frontier.append(i)
     return frontier[::-1]
@@ -135,13 +135,13 @@ def compute_qps_at_recall(
     """
     speeds = []
     for series, indices in _group_by_series(points).items():
-        own = [points[index] for index in indices]
+        series_points = [points[index] for index in indices]
         for level in levels:
-            qps, nearest = _interpolate_speed(own, recall, level, "qps")
-            queries_per_ms, _ = _interpolate_speed(own, recall, level, "p50")
+            qps, nearest = _interpolate_speed(series_points, recall, level, "qps")
+            queries_per_ms, _ = _interpolate_speed(series_points, recall, level, "p50")
             p50_ms = None if queries_per_ms is None else 1 / queries_per_ms
-            by = "" if nearest is None else str(nearest.configuration)
-            speeds.append(QpsAtRecall(series, level, qps, p50_ms, by))
+            label = "" if nearest is None else str(nearest.configuration)
+            speeds.append(QpsAtRecall(series, level, qps, p50_ms, label))
     return speeds
 
 

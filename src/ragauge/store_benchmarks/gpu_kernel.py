@@ -29,11 +29,11 @@ def find_passing_rows_kernel(  # type: ignore[no-untyped-def] # noqa: PLR0913
     halves,
     sizes,
     edges,
-    least,
+    thresholds,
     counts,
     places,
-    many_queries,
-    many_rows,
+    n_queries,
+    n_rows,
     room,
     width: tl.constexpr,
     part: tl.constexpr,
@@ -42,53 +42,55 @@ def find_passing_rows_kernel(  # type: ignore[no-untyped-def] # noqa: PLR0913
     STAGES: tl.constexpr,  # noqa: N803
     BLOCKS: tl.constexpr,  # noqa: N803
 ):
-    """Count the rows with `query . row + edge * size - half >= least` per query.
+    """Count the rows with `query . row + edge * size - half >= thresholds` per query.
 
     The first `room` of these rows are stored in `places`.
     """
-    across = tl.cdiv(many_queries, BLOCK_Q)
+    across = tl.cdiv(n_queries, BLOCK_Q)
     # Queries change fastest, so that programs running at the same time read the same rows.
-    mine = (tl.program_id(0) % across) * BLOCK_Q + tl.arange(0, BLOCK_Q)
+    query = (tl.program_id(0) % across) * BLOCK_Q + tl.arange(0, BLOCK_Q)
     first = (tl.program_id(0) // across) * BLOCKS * BLOCK_R
-    there = mine < many_queries
+    is_query = query < n_queries
     column = tl.arange(0, part)
-    edge = tl.load(edges + mine, mask=there, other=0.0)
-    bound = tl.load(least + mine, mask=there, other=float("inf"))
+    edge = tl.load(edges + query, mask=is_query, other=0.0)
+    bound = tl.load(thresholds + query, mask=is_query, other=float("inf"))
     # Prefetch the next block of dimensions if a vector has several, else the next rows.
     for block in tl.range(0, BLOCKS, num_stages=STAGES if width == part else 1):
         row = first + block * BLOCK_R + tl.arange(0, BLOCK_R)
-        real = row < many_rows
+        is_row = row < n_rows
         product = tl.zeros((BLOCK_Q, BLOCK_R), tl.float32)
         for start in tl.range(0, width, part, num_stages=STAGES if width > part else 1):
-            left = tl.load(queries + mine[:, None] * width + start + column[None, :], mask=there[:, None], other=0.0)
+            query_block = tl.load(
+                queries + query[:, None] * width + start + column[None, :], mask=is_query[:, None], other=0.0
+            )
             at = rows + row[:, None].to(tl.int64) * width + start + column[None, :]
-            product = tl.dot(left, tl.trans(tl.load(at, mask=real[:, None], other=0.0)), product)
-        size = tl.load(sizes + row, mask=real, other=0.0)
-        half = tl.load(halves + row, mask=real, other=float("inf"))
+            product = tl.dot(query_block, tl.trans(tl.load(at, mask=is_row[:, None], other=0.0)), product)
+        size = tl.load(sizes + row, mask=is_row, other=0.0)
+        half = tl.load(halves + row, mask=is_row, other=float("inf"))
         hit = product + edge[:, None] * size[None, :] - half[None, :] >= bound[:, None]
         if tl.max(tl.max(hit.to(tl.int32), 1), 0) > 0:
             # Infinite values also pass in padding rows and queries. This is rare, so the masks are applied only here.
-            hit = hit & there[:, None] & real[None, :]
-            owner = tl.broadcast_to(mine[:, None], (BLOCK_Q, BLOCK_R))
+            hit = hit & is_query[:, None] & is_row[None, :]
+            owner = tl.broadcast_to(query[:, None], (BLOCK_Q, BLOCK_R))
             number = tl.atomic_add(counts + owner, 1, mask=hit, sem="relaxed")
             named = tl.broadcast_to(row[None, :], (BLOCK_Q, BLOCK_R))
             tl.store(places + owner.to(tl.int64) * room + number, named, mask=hit & (number < room))
 
 
 def launch_kernel(
-    queries: Any, rows: Any, halves: Any, sizes: Any, edges: Any, least: Any, counts: Any, places: Any
+    queries: Any, rows: Any, halves: Any, sizes: Any, edges: Any, thresholds: Any, counts: Any, places: Any
 ) -> None:
     """Fill `counts` and `places` on the GPU.
 
     All arguments are contiguous tensors on the GPU; `queries` and `rows` are float16.
     """
-    many, width = queries.shape
+    n_queries, width = queries.shape
 
     def grid(chosen: dict[str, int]) -> tuple[int]:
         blocks = triton.cdiv(len(rows), chosen["BLOCK_R"] * chosen["BLOCKS"])
-        return (triton.cdiv(many, chosen["BLOCK_Q"]) * blocks,)
+        return (triton.cdiv(n_queries, chosen["BLOCK_Q"]) * blocks,)
 
     find_passing_rows_kernel[grid](
-        queries, rows, halves, sizes, edges, least, counts, places, many, len(rows), places.shape[1],
+        queries, rows, halves, sizes, edges, thresholds, counts, places, n_queries, len(rows), places.shape[1],
         width=width, part=min(width, DIMENSIONS_PER_BLOCK),
     )  # fmt: skip

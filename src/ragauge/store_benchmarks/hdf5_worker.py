@@ -69,7 +69,7 @@ def run_task(task: Hdf5Task, send: SendEvent) -> Hdf5Contents:
     rows = {"train": task.max_vectors, "test": task.max_queries, "neighbors": task.max_queries}
     h5py = import_h5py()
     send({"started": True})
-    with wrap_library_errors(str(path), what="cannot be read as HDF5"), h5py.File(path, "r") as file:
+    with wrap_library_errors(str(path), problem="cannot be read as HDF5"), h5py.File(path, "r") as file:
         metric, with_neighbours = _read_metric(file, path, task.metric)
         names = ["train", "test"]
         if with_neighbours and task.max_vectors is None and "neighbors" in file:
@@ -107,9 +107,9 @@ def _read_metric(file: Any, path: Path, metric: str | None) -> tuple[str, bool]:
 
 def _find_table(file: Any, name: str, path: Path) -> Any:
     if name not in file:
-        there = ", ".join(sorted(file)) or "nothing"
+        table_names = ", ".join(sorted(file)) or "nothing"
         hint = "files of ann-benchmarks have `train`, `test`, `neighbors` and `distances`"
-        raise BadInput(f"`{name}` is missing; found {there}", file=str(path), hint=hint)
+        raise BadInput(f"`{name}` is missing; found {table_names}", file=str(path), hint=hint)
     table = file[name]
     is_dataset = isinstance(table, import_h5py().Dataset)
     if not is_dataset or table.ndim != 2 or table.dtype.kind not in "fiu" or not all(table.shape):
@@ -125,13 +125,15 @@ def _locate_table(table: Any, max_rows: int | None, path: Path, folder: Path, se
     if _is_plain_array(table):
         offset = table.id.get_offset()
         if offset + size > file_size:
-            what = f"is corrupt or incomplete: `{_short_name(table)}` ends at byte {offset + size:,} of {file_size:,}"
-            raise BadInput(what, file=str(path))
+            message = (
+                f"is corrupt or incomplete: `{_short_name(table)}` ends at byte {offset + size:,} of {file_size:,}"
+            )
+            raise BadInput(message, file=str(path))
         return Hdf5Table(str(path), offset, dtype, rows, columns, is_copy=False)
     if size > DECOMPRESSED_LIMIT.n_bytes and size > MAX_DECOMPRESSION_RATIO * file_size:
         megabytes = f"{size // BYTES_PER_MB:,} MB"
-        what = f"`{_short_name(table)}` has {megabytes}, more than {MAX_DECOMPRESSION_RATIO} times the file"
-        raise BadInput(what, file=str(path), hint=DECOMPRESSED_LIMIT.hint)
+        message = f"`{_short_name(table)}` has {megabytes}, more than {MAX_DECOMPRESSION_RATIO} times the file"
+        raise BadInput(message, file=str(path), hint=DECOMPRESSED_LIMIT.hint)
     copy = folder / _short_name(table)
     _copy_rows(table, rows, path, copy, send)
     return Hdf5Table(str(copy), 0, dtype, rows, columns, is_copy=True)
@@ -159,8 +161,8 @@ def _copy_rows(table: Any, rows: int, path: Path, copy: Path, send: SendEvent) -
             try:
                 out.write(block.data)
             except OSError as error:
-                what = f"`{_short_name(table)}` cannot be decompressed to {copy.parent} ({error.strerror})"
-                raise BadInput(what, file=str(path), hint="set TMPDIR to a folder with more space") from None
+                message = f"`{_short_name(table)}` cannot be decompressed to {copy.parent} ({error.strerror})"
+                raise BadInput(message, file=str(path), hint="set TMPDIR to a folder with more space") from None
             send({"rows": start + len(block)})
 
 

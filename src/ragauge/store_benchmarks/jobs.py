@@ -56,8 +56,8 @@ class BenchmarkWorkerTask:
     @property
     def opening(self) -> StoreSpec:
         """Specification of the store in the folder of the build."""
-        place = str(self.build_folder.store)
-        return StoreSpec(self.store, {**self.build, **self.searches[0]}, self.metric, place, self.plan.threads)
+        path = str(self.build_folder.store)
+        return StoreSpec(self.store, {**self.build, **self.searches[0]}, self.metric, path, self.plan.threads)
 
     @property
     def build_folder(self) -> BuildFolder:
@@ -97,9 +97,9 @@ def run_worker_task(task: BenchmarkWorkerTask, progress: ProgressCallback = no_p
 
 
 def _describe_stage(stage: str) -> str:
-    words = {"build": "building", "cold": "opening it again", "load": "under load", "filters": "filtering"}
-    words |= {"changes": "changing it", "insert": "inserting", "index": "indexing", "search": "searching"}
-    return words.get(stage, stage)
+    descriptions = {"build": "building", "cold": "opening it again", "load": "under load", "filters": "filtering"}
+    descriptions |= {"changes": "changing it", "insert": "inserting", "index": "indexing", "search": "searching"}
+    return descriptions.get(stage, stage)
 
 
 FilterRawResult = tuple[RawResult, dict[str, Any]] | None
@@ -177,9 +177,9 @@ class BenchmarkRunner:
             return
         build = self._build_folder(job)
         names = {self._result_name(search): search for search in job.searches}
-        left = {name: search for name, search in names.items() if build.read_result(name) is None}
-        if left:
-            self._run_stage(job, "build", list(left.values()), list(left))
+        missing = {name: search for name, search in names.items() if build.read_result(name) is None}
+        if missing:
+            self._run_stage(job, "build", list(missing.values()), list(missing))
         cold = self._result_name(job.searches[0], "cold")
         if build.costs_file in self._made:  # the saved time to reopen belongs to an earlier build
             self._remove_result(job, cold)
@@ -206,17 +206,17 @@ class BenchmarkRunner:
             [filter_key(search, requested_filter, self.plan) for search in searches]
             for requested_filter in self.plan.requested_filters
         ]
-        left = [name if build.read_result(name) is None else "" for row in names for name in row]
-        if any(left):
-            self._run_stage(job, "filters", searches, left)
-            self._made |= {build.result_file(name) for name in left if name}
-        found: list[list[FilterRawResult]] = [[] for _ in searches]
+        missing = [name if build.read_result(name) is None else "" for row in names for name in row]
+        if any(missing):
+            self._run_stage(job, "filters", searches, missing)
+            self._made |= {build.result_file(name) for name in missing if name}
+        results: list[list[FilterRawResult]] = [[] for _ in searches]
         for row in names:
-            for mine, name in zip(found, row, strict=True):
+            for search_results, name in zip(results, row, strict=True):
                 result = build.read_result(name)
                 files = [build.result_file(name)]
-                mine.append((result, self._file_provenance(build, files)) if result is not None else None)
-        return found
+                search_results.append((result, self._file_provenance(build, files)) if result is not None else None)
+        return results
 
     def build_costs(self, job: StoreBuild) -> dict[str, Any]:
         """Return the costs of a build; empty if it failed."""
@@ -233,11 +233,11 @@ class BenchmarkRunner:
     def clear(self, jobs: Sequence[StoreBuild]) -> None:
         """Delete the stores, and keep the results."""
         for job in jobs:
-            place = self._build_folder(job).store
-            if place.exists() and load_store_type(job.configuration.store).has_outside_data:
+            folder = self._build_folder(job).store
+            if folder.exists() and load_store_type(job.configuration.store).has_outside_data:
                 with suppress(RagaugeError):
                     run_worker_task(self._create_task(job, "remove", job.searches[:1], []))
-            shutil.rmtree(place, ignore_errors=True)
+            shutil.rmtree(folder, ignore_errors=True)
 
     def _ensure_store(self, job: StoreBuild) -> bool:
         """Rebuild the store if it is missing; return whether it can be opened."""
@@ -268,18 +268,18 @@ class BenchmarkRunner:
         self, job: StoreBuild, stage: str, searches: Sequence[Mapping[str, Any]], names: Sequence[str]
     ) -> bool:
         """Run a stage in a worker, record a failure, and return whether it succeeded."""
-        shown, build = job.configuration.shown, self._build_folder(job)
+        configuration, build = job.configuration.shown, self._build_folder(job)
         task = self._create_task(job, stage, searches, names)
         building = stage == "build" and not build.has_store()
         try:
-            run_worker_task(task, scoped(self.progress, subject=str(shown)))
+            run_worker_task(task, scoped(self.progress, subject=str(configuration)))
         except RagaugeError as error:
             if isinstance(error, MissingExtra):
-                self._missing.add(shown.store)
-                shown = Configuration(shown.store)
+                self._missing.add(configuration.store)
+                configuration = Configuration(configuration.store)
             elif stage != "build":
-                shown = Configuration(shown.store, shown.build, searches[0], shown.name)
-            self.failures.append(FailedConfiguration(shown, stage, error.message, error.hint, error.exit_code))
+                configuration = Configuration(configuration.store, configuration.build, searches[0], configuration.name)
+            self.failures.append(FailedConfiguration(configuration, stage, error.message, error.hint, error.exit_code))
             return False
         self._made |= {build.result_file(name) for name in names if name}
         self._made |= {build.costs_file} if building else set()

@@ -42,20 +42,20 @@ def draw_rates(result: StoreBenchmark) -> ChartDraft | None:
 
     Latency counts from the scheduled time and from the send time. None if there is nothing to draw.
     """
-    every = [(point, loads) for point in _ranked_points(result) if len(loads := _open_loop_results(point)) > 0]
-    if not every:
+    candidates = [(point, loads) for point in _ranked_points(result) if len(loads := _open_loop_results(point)) > 0]
+    if not candidates:
         return None
-    drawn = every[:MAX_LOAD_PANELS]
-    values = [v for _, loads in drawn for load in loads for v in (load.latency.p99, load.service.p99) if v > 0]
+    plotted = candidates[:MAX_LOAD_PANELS]
+    values = [v for _, loads in plotted for load in loads for v in (load.latency.p99, load.service.p99) if v > 0]
     ends = log_range(min(values) / 1.3, max(values) * 1.3)
     panels = [
         _rate_panel(format_configuration(result, point), loads, ends, keyed=not i)
-        for i, (point, loads) in enumerate(drawn)
+        for i, (point, loads) in enumerate(plotted)
     ]
-    said = []
-    for point, loads in drawn:
+    descriptions = []
+    for point, loads in plotted:
         worst = max(loads, key=lambda load: load.latency.p99 / max(load.service.p99, 1e-9))
-        said.append(
+        descriptions.append(
             f"{format_configuration(result, point)} at {worst.rate or 0:,.0f} queries per second "
             f"{format_bar_value(worst.latency.p99)} ms from the scheduled time, "
             f"{format_bar_value(worst.service.p99)} ms from the time of sending"
@@ -64,10 +64,12 @@ def draw_rates(result: StoreBenchmark) -> ChartDraft | None:
         "p99 latency by target rate",
         "from the scheduled time, a stall counts for every query that has to wait; from the time of sending, it counts "
         "once, as in a closed loop",
-        "crosses: the rate was not sustained" if any(not load.kept_up for _, loads in drawn for load in loads) else "",
-        f"{len(every) - MAX_LOAD_PANELS} more are not drawn" if len(every) > MAX_LOAD_PANELS else "",
+        "crosses: the rate was not sustained"
+        if any(not load.kept_up for _, loads in plotted for load in loads)
+        else "",
+        f"{len(candidates) - MAX_LOAD_PANELS} more are not drawn" if len(candidates) > MAX_LOAD_PANELS else "",
     )
-    return ChartDraft(panels, f"99th percentile at target rates: {'; '.join(said)}.", caption)
+    return ChartDraft(panels, f"99th percentile at target rates: {'; '.join(descriptions)}.", caption)
 
 
 def draw_clients(result: StoreBenchmark) -> ChartDraft | None:
@@ -77,11 +79,11 @@ def draw_clients(result: StoreBenchmark) -> ChartDraft | None:
     """
     alt = import_altair()
     names = rank_all_series(result)
-    cast = SystemStyles(names)
+    styles = SystemStyles(names)
     rows: ChartRows = [
         {
             "system": point.series,
-            "dash": cast.dashes[point.series],
+            "dash": styles.dashes[point.series],
             "setting": format_configuration(result, point),
             "clients": load.clients,
             "qps": round_digits(load.qps),
@@ -95,8 +97,8 @@ def draw_clients(result: StoreBenchmark) -> ChartDraft | None:
     numbers = sorted({row["clients"] for row in rows})
     if len(numbers) < 2:
         return None
-    every = [row["qps"] for row in rows]
-    ends = log_range(min(every) / 1.3, max(every) * 1.3)
+    speeds = [row["qps"] for row in rows]
+    ends = log_range(min(speeds) / 1.3, max(speeds) * 1.3)
     scale = alt.Scale(type="log", domain=[round_digits(end) for end in ends])
     axis = alt.Axis(values=log_ticks(*ends), format="~s")
     x = alt.X(
@@ -107,7 +109,7 @@ def draw_clients(result: StoreBenchmark) -> ChartDraft | None:
     )
     y = alt.Y("qps:Q", title="queries per second, all clients (log scale)", scale=scale, axis=axis)
     key = [name for name in names if any(row["system"] == name for row in rows)]
-    colour, shape = cast.colour(alt, key), cast.shape(alt, key)
+    colour, shape = styles.colour(alt, key), styles.shape(alt, key)
     tips = [
         alt.Tooltip("setting:N", title="store"),
         alt.Tooltip("clients:Q", title="clients"),
@@ -117,12 +119,12 @@ def draw_clients(result: StoreBenchmark) -> ChartDraft | None:
     ]
     chart = alt.Chart(alt.Data(values=rows))
     layers = [
-        chart.mark_line(strokeWidth=2).encode(x=x, y=y, color=colour, strokeDash=cast.dash(alt), detail="setting:N"),
+        chart.mark_line(strokeWidth=2).encode(x=x, y=y, color=colour, strokeDash=styles.dash(alt), detail="setting:N"),
         chart.mark_point(filled=True, size=55, opacity=1).encode(x=x, y=y, color=colour, shape=shape, tooltip=tips),
     ]
-    said = ", ".join(f"{row['setting']} {format_bar_value(row['qps'])} with {row['clients']}" for row in rows)
+    description = ", ".join(f"{row['setting']} {format_bar_value(row['qps'])} with {row['clients']}" for row in rows)
     caption = join_sentence("closed loop: each client sends its next query after each result")
-    return ChartDraft([make_panel("", layers, 260)], f"Queries per second by clients: {said}.", caption)
+    return ChartDraft([make_panel("", layers, 260)], f"Queries per second by clients: {description}.", caption)
 
 
 def _ranked_points(result: StoreBenchmark) -> list[MeasuredConfiguration]:
@@ -130,8 +132,8 @@ def _ranked_points(result: StoreBenchmark) -> list[MeasuredConfiguration]:
 
 
 def _open_loop_results(point: MeasuredConfiguration) -> list[LoadResult]:
-    known = [load for load in point.loads if load.rate and load.latency.p99 > 0 and load.service.p99 > 0]
-    return sorted(known, key=lambda load: load.rate or 0.0)
+    loads = [load for load in point.loads if load.rate and load.latency.p99 > 0 and load.service.p99 > 0]
+    return sorted(loads, key=lambda load: load.rate or 0.0)
 
 
 def _rate_panel(title: str, loads: Sequence[LoadResult], ends: tuple[float, float], *, keyed: bool) -> ChartPanel:
@@ -149,13 +151,13 @@ def _rate_panel(title: str, loads: Sequence[LoadResult], ends: tuple[float, floa
         for load in loads
         for start, latency in zip(LATENCY_START_COLOURS, (load.latency, load.service), strict=True)
     ]
-    asked = [load.rate or 1.0 for load in loads]
-    wide = log_range(min(asked) / 1.5, max(asked) * 1.5)
+    rates = [load.rate or 1.0 for load in loads]
+    rate_range = log_range(min(rates) / 1.5, max(rates) * 1.5)
     x = alt.X(
         "rate:Q",
         title="target rate, queries per second",
-        scale=alt.Scale(type="log", domain=[round_digits(value) for value in wide]),
-        axis=alt.Axis(values=log_ticks(*wide), format="~s"),
+        scale=alt.Scale(type="log", domain=[round_digits(value) for value in rate_range]),
+        axis=alt.Axis(values=log_ticks(*rate_range), format="~s"),
     )
     y = alt.Y(
         "ms:Q",
@@ -207,18 +209,18 @@ def draw_costs(result: StoreBenchmark) -> ChartDraft | None:
     Each store is shown at its representative configuration. None if there is nothing to draw.
     """
     points = {name: point for name in rank_stores(result) if (point := representative_point(result, name)) is not None}
-    cast = SystemStyles(rank_all_series(result))
-    panels, said = [], []
+    styles = SystemStyles(rank_all_series(result))
+    panels, descriptions = [], []
     for title, value in COST_VALUES.items():
-        costs = {name: value(configuration) for name, configuration in points.items()}
-        known = {name: v for name, v in costs.items() if v is not None and math.isfinite(v) and v > 0}
-        if known:
+        all_costs = {name: value(configuration) for name, configuration in points.items()}
+        costs = {name: v for name, v in all_costs.items() if v is not None and math.isfinite(v) and v > 0}
+        if costs:
             panels.append(
-                _cost_panel(title, known, {name: format_configuration(result, points[name]) for name in known}, cast)
+                _cost_panel(title, costs, {name: format_configuration(result, points[name]) for name in costs}, styles)
             )
-            least, most = min(known, key=known.__getitem__), max(known, key=known.__getitem__)
-            said.append(
-                f"{title}: least {least} {format_bar_value(known[least])}, most {most} {format_bar_value(known[most])}"
+            low, high = min(costs, key=costs.__getitem__), max(costs, key=costs.__getitem__)
+            descriptions.append(
+                f"{title}: least {low} {format_bar_value(costs[low])}, most {high} {format_bar_value(costs[high])}"
             )
     if not panels:
         return None
@@ -226,21 +228,23 @@ def draw_costs(result: StoreBenchmark) -> ChartDraft | None:
         "the fastest configuration of each store with recall 0.95, else the one with the highest recall",
         "lower is better",
     )
-    return ChartDraft(panels, f"{'; '.join(said)}.", caption)
+    return ChartDraft(panels, f"{'; '.join(descriptions)}.", caption)
 
 
-def _cost_panel(title: str, values: Mapping[str, float], settings: Mapping[str, str], cast: SystemStyles) -> ChartPanel:
+def _cost_panel(
+    title: str, values: Mapping[str, float], settings: Mapping[str, str], styles: SystemStyles
+) -> ChartPanel:
     alt = import_altair()
     rows: ChartRows = [
         {"system": name, "setting": settings[name], "value": round_digits(v), "label": format_bar_value(v)}
         for name, v in values.items()
     ]
     low, high = min(values.values()), max(values.values())
-    far = high / low > MIN_LOG_SCALE_RATIO
+    is_log = high / low > MIN_LOG_SCALE_RATIO
     chart = alt.Chart(alt.Data(values=rows))
-    y = cast.rows(alt, list(values))
+    y = styles.rows(alt, list(values))
     tips = [alt.Tooltip("setting:N", title="store"), alt.Tooltip("value:Q", title=title, format=".4~g")]
-    if far:
+    if is_log:
         ends = (low / (high / low) ** 0.06, high * (high / low) ** (1.06 / BAR_WIDTH_SHARE - 1.06))
         ticks = [tick for tick in log_ticks(*ends) if tick <= 1.3 * high]
         axis = alt.Axis(values=ticks, format="~g", labelOverlap="greedy", labelSeparation=4)
@@ -248,16 +252,16 @@ def _cost_panel(title: str, values: Mapping[str, float], settings: Mapping[str, 
             "value:Q", title=None, scale=alt.Scale(type="log", domain=[round_digits(end) for end in ends]), axis=axis
         )
         marks = chart.mark_point(filled=True, size=80, opacity=1).encode(
-            x=x, y=y, color=cast.colour(alt), shape=cast.shape(alt), tooltip=tips
+            x=x, y=y, color=styles.colour(alt), shape=styles.shape(alt), tooltip=tips
         )
     else:
         # Without this, Vega-Lite would write the names into an expression to stack bars.
         scale = alt.Scale(domain=[0, round_digits(high / BAR_WIDTH_SHARE)], nice=False)
         x = alt.X("value:Q", title=None, scale=scale, axis=alt.Axis(tickCount=4), stack=None)
-        marks = chart.mark_bar(height={"band": 0.66}).encode(x=x, y=y, color=cast.colour(alt), tooltip=tips)
-    words = chart.mark_text(style="words", align="left", dx=8 if far else 5)
-    layers = [marks, words.encode(x=x, y=y, text="label:N")]
-    return make_panel(f"{title} (log scale)" if far else title, layers, 20 * len(rows) + 4, wide=False)
+        marks = chart.mark_bar(height={"band": 0.66}).encode(x=x, y=y, color=styles.colour(alt), tooltip=tips)
+    labels = chart.mark_text(style="words", align="left", dx=8 if is_log else 5)
+    layers = [marks, labels.encode(x=x, y=y, text="label:N")]
+    return make_panel(f"{title} (log scale)" if is_log else title, layers, 20 * len(rows) + 4, wide=False)
 
 
 def draw_filters(result: StoreBenchmark) -> ChartDraft | None:
@@ -270,11 +274,11 @@ def draw_filters(result: StoreBenchmark) -> ChartDraft | None:
         return None
     series = {point.series for _, point in filters}
     names = [name for name in rank_all_series(result) if name in series]
-    cast = SystemStyles(rank_all_series(result))
+    styles = SystemStyles(rank_all_series(result))
     rows: ChartRows = [
         {
             "system": point.series,
-            "dash": cast.dashes[point.series],
+            "dash": styles.dashes[point.series],
             "setting": format_configuration(result, point),
             "filter": name or "random",
             "share": round_digits(100 * selectivity),
@@ -285,12 +289,14 @@ def draw_filters(result: StoreBenchmark) -> ChartDraft | None:
         }
         for (name, selectivity), point in filters
     ]
-    panels = [_filter_panel(rows, "recall", cast, names), _filter_panel(rows, "returned", cast, [])]
-    said = []
+    panels = [_filter_panel(rows, "recall", styles, names), _filter_panel(rows, "returned", styles, [])]
+    descriptions = []
     for name in names:
-        mine = [point for _, point in filters if point.series == name]
-        search = min((point.filters[0] for point in mine), key=lambda filtered_search: filtered_search.selectivity)
-        said.append(
+        store_points = [point for _, point in filters if point.series == name]
+        search = min(
+            (point.filters[0] for point in store_points), key=lambda filtered_search: filtered_search.selectivity
+        )
+        descriptions.append(
             f"{name} at {format_number(search.selectivity, 'selectivity')} recall {format_bar_value(search.recall)}, "
             f"{format_number(search.returned, 'share')} of the rows"
         )
@@ -299,10 +305,10 @@ def draw_filters(result: StoreBenchmark) -> ChartDraft | None:
         f"returned: share of min({result.k}, number of matches) rows",
         "recall is compared with the exact neighbours among the vectors that match",
     )
-    return ChartDraft(panels, f"With a filter: {'; '.join(said)}.", caption)
+    return ChartDraft(panels, f"With a filter: {'; '.join(descriptions)}.", caption)
 
 
-def _filter_panel(rows: ChartRows, field: str, cast: SystemStyles, key: Sequence[str]) -> ChartPanel:
+def _filter_panel(rows: ChartRows, field: str, styles: SystemStyles, key: Sequence[str]) -> ChartPanel:
     alt = import_altair()
     shares = [row["share"] for row in rows]
     ends = (min(shares) / 1.4, max(shares) * 1.4)
@@ -313,7 +319,7 @@ def _filter_panel(rows: ChartRows, field: str, cast: SystemStyles, key: Sequence
         axis=alt.Axis(values=sorted(set(shares)), format=".3~g", labelOverlap="greedy"),
     )
     y = alt.Y(f"{field}:Q", title=field, scale=alt.Scale(domain=[0, 1.02], nice=False), axis=alt.Axis(tickCount=6))
-    colour, shape = cast.colour(alt, key), cast.shape(alt, key)
+    colour, shape = styles.colour(alt, key), styles.shape(alt, key)
     tips = [
         alt.Tooltip("setting:N", title="store"),
         alt.Tooltip("filter:N", title="filter"),
@@ -325,7 +331,7 @@ def _filter_panel(rows: ChartRows, field: str, cast: SystemStyles, key: Sequence
     ]
     chart = alt.Chart(alt.Data(values=rows))
     layers = [
-        chart.mark_line(strokeWidth=2).encode(x=x, y=y, color=colour, strokeDash=cast.dash(alt), detail="system:N"),
+        chart.mark_line(strokeWidth=2).encode(x=x, y=y, color=colour, strokeDash=styles.dash(alt), detail="system:N"),
         chart.mark_point(filled=True, size=55, opacity=1).encode(x=x, y=y, color=colour, shape=shape, tooltip=tips),
     ]
     return make_panel("", layers, 240, wide=False)

@@ -75,27 +75,27 @@ def run_load_test(
     """
     if load.clients < 1:
         raise BadInput(f"clients must be at least 1, got {load.clients}")
-    known = usable_cores()
+    cores = usable_cores()
     # A busy wait needs a CPU core. If there are too few, clients sleep and start slightly late.
-    spin = load.clients * load.threads < len(known) + (not server)
-    settings = LoadSettings(k, load, known, spin)
+    spin = load.clients * load.threads < len(cores) + (not server)
+    settings = LoadSettings(k, load, cores, spin)
     due = (
         compute_arrival_times(load.rate, load.seconds, poisson=load.poisson, seed=seed)
         if load.rate is not None
         else np.empty(0, dtype=np.int64)
     )
     # Next to the store: copies may be large, and leftovers of a killed process are deleted with the store.
-    beside = None if opening.path is None else Path(opening.path).parent
-    with temporary_folder("load", beside) as folder:
+    parent_folder = None if opening.path is None else Path(opening.path).parent
+    with temporary_folder("load", parent_folder) as folder:
         openings, copies = _client_store_specs(opening, load.clients, folder)
         np.save(folder / QUERIES_FILE, queries, allow_pickle=False)
         np.save(folder / WARM_UP_FILE, queries[:32] if warm_up is None else warm_up, allow_pickle=False)
         np.save(folder / SCHEDULE_FILE, due, allow_pickle=False)
-        tasks = [ClientTask(store, str(folder), place, settings) for place, store in enumerate(openings)]
+        tasks = [ClientTask(store, str(folder), number, settings) for number, store in enumerate(openings)]
         parts = _run_clients(tasks, len(due), opening_seconds)
     note = "each client had a copy of the store, because only one process can open it" if copies else ""
     raw = _merge_client_results(parts, settings, due, copies=copies)
-    return raw | {"server": np.array(int(server)), "cores": np.array(len(known) // load.threads)}, note
+    return raw | {"server": np.array(int(server)), "cores": np.array(len(cores) // load.threads)}, note
 
 
 def compute_arrival_times(rate: float, seconds: float, *, poisson: bool = False, seed: int = 0) -> Ints:
@@ -206,28 +206,28 @@ def run_client(task: ClientTask, send: SendEvent) -> ClientResult:
     return ClientResult(readings.tolist(), stopped_ns)
 
 
-def _closed_loop(store: FullStore, rows: list[Matrix], settings: LoadSettings, place: int, start: int) -> RawArrays:
+def _closed_loop(store: FullStore, rows: list[Matrix], settings: LoadSettings, client: int, start: int) -> RawArrays:
     """Send each query after the previous result; each client starts at another query."""
     began, ended = array("q"), array("q")
     search, k, n, empty = store.search, settings.k, len(rows), 0
-    at = place * n // settings.load.clients
+    index = client * n // settings.load.clients
     until = start + round(settings.load.seconds * 1e9)
     while True:
         first = now()
         if first >= until:
             break
-        answer = search(rows[at], k)
+        answer = search(rows[index], k)
         last = now()
         began.append(first)
         ended.append(last)
         empty += len(answer[0][0]) == 0 or answer[0][0][0] is None
-        at = at + 1 if at + 1 < n else 0
+        index = index + 1 if index + 1 < n else 0
     return _build_time_arrays(began, began, ended, array("q"), start, empty)
 
 
 def _open_loop(store: FullStore, rows: list[Matrix], settings: LoadSettings, due: Ints, start: int) -> RawArrays:
     """Take the next query from the shared schedule, wait until it is due, and run it."""
-    planned, began, ended, taken = array("q"), array("q"), array("q"), array("q")
+    planned, began, ended, query_numbers = array("q"), array("q"), array("q"), array("q")
     search, k, n, empty = store.search, settings.k, len(rows), 0
     moments = [start + moment for moment in due.tolist()]
     until = start + round(settings.load.seconds * (1 + settings.load.patience) * 1e9)
@@ -241,31 +241,31 @@ def _open_loop(store: FullStore, rows: list[Matrix], settings: LoadSettings, due
         planned.append(moments[number])
         began.append(first)
         ended.append(last)
-        taken.append(number)
+        query_numbers.append(number)
         empty += len(answer[0][0]) == 0 or answer[0][0][0] is None
-    return _build_time_arrays(planned, began, ended, taken, start, empty)
+    return _build_time_arrays(planned, began, ended, query_numbers, start, empty)
 
 
-def _build_time_arrays(planned: Any, began: Any, ended: Any, taken: Any, start: int, empty: int) -> RawArrays:
+def _build_time_arrays(planned: Any, began: Any, ended: Any, query_numbers: Any, start: int, empty: int) -> RawArrays:
     moments = {"due_ns": planned, "began_ns": began, "ended_ns": ended}
     arrays: RawArrays = {name: np.array(values, dtype=np.int64) - start for name, values in moments.items()}
-    return arrays | {"query": np.array(taken, dtype=np.int64), "empty": np.array(empty)}
+    return arrays | {"query": np.array(query_numbers, dtype=np.int64), "empty": np.array(empty)}
 
 
 def _merge_client_results(parts: list[ClientPart], settings: LoadSettings, due: Ints, *, copies: bool) -> RawArrays:
     """Merge the times of all clients; open-loop queries are sorted by scheduled time."""
-    found: RawArrays = {
+    arrays: RawArrays = {
         name: np.concatenate([part[name] for part, _ in parts]) for name in ("due_ns", "began_ns", "ended_ns")
     }
-    found["client"] = np.repeat(np.arange(len(parts)), [len(part["due_ns"]) for part, _ in parts])
+    arrays["client"] = np.repeat(np.arange(len(parts)), [len(part["due_ns"]) for part, _ in parts])
     if len(due):
         results = np.concatenate([part["query"] for part, _ in parts])
-        whole: RawArrays = {"due_ns": due}
+        scheduled: RawArrays = {"due_ns": due}
         for name in ("began_ns", "ended_ns", "client"):
-            whole[name] = np.full(len(due), -1, dtype=np.int64)
-            whole[name][results] = found[name]
-        found = whole
-    return found | {
+            scheduled[name] = np.full(len(due), -1, dtype=np.int64)
+            scheduled[name][results] = arrays[name]
+        arrays = scheduled
+    return arrays | {
         "clients": np.array(settings.load.clients),
         "rate": np.array(np.nan if settings.load.rate is None else settings.load.rate),
         "seconds": np.array(settings.load.seconds),
@@ -288,7 +288,7 @@ def _client_store_specs(opening: StoreSpec, clients: int, folder: Path) -> tuple
     if share:
         return [opening] * clients, False
     specs = [opening]
-    for place in range(1, clients):
-        shutil.copytree(opening.path, folder / str(place))
-        specs.append(replace(opening, path=str(folder / str(place))))
+    for number in range(1, clients):
+        shutil.copytree(opening.path, folder / str(number))
+        specs.append(replace(opening, path=str(folder / str(number))))
     return specs, True

@@ -64,18 +64,22 @@ def compute_distances(base: Matrix, queries: Matrix, positions: Ints, metric: st
     distances = np.full(positions.shape, np.inf)
     rows, columns = np.nonzero(positions >= 0)
     for start in range(0, len(rows), PAIRS_PER_BATCH):
-        mine = slice(start, start + PAIRS_PER_BATCH)
-        ours = queries[rows[mine]].astype(np.float64)
-        theirs = base[positions[rows[mine], columns[mine]]].astype(np.float64)
+        batch = slice(start, start + PAIRS_PER_BATCH)
+        query_vectors = queries[rows[batch]].astype(np.float64)
+        base_vectors = base[positions[rows[batch], columns[batch]]].astype(np.float64)
         if metric == "l2":
-            ours -= theirs
-            far = np.sqrt(_row_products(ours, ours))
+            query_vectors -= base_vectors
+            batch_distances = np.sqrt(_row_products(query_vectors, query_vectors))
         else:
-            far = -_row_products(ours, theirs)
+            batch_distances = -_row_products(query_vectors, base_vectors)
         if metric == "cosine":
-            sizes = np.sqrt(_row_products(ours, ours)) * np.sqrt(_row_products(theirs, theirs))
-            far = np.clip(1 + np.divide(far, sizes, out=np.zeros(len(far)), where=sizes > 0), 0, 2)
-        distances[rows[mine], columns[mine]] = far
+            sizes = np.sqrt(_row_products(query_vectors, query_vectors)) * np.sqrt(
+                _row_products(base_vectors, base_vectors)
+            )
+            batch_distances = np.clip(
+                1 + np.divide(batch_distances, sizes, out=np.zeros(len(batch_distances)), where=sizes > 0), 0, 2
+            )
+        distances[rows[batch], columns[batch]] = batch_distances
     return distances
 
 
@@ -89,16 +93,16 @@ def compute_quality(truth: ExactNeighbours, positions: Ints, data: VectorSet, k:
     with 100 of them a perfect recall@10 is 0.10. A vector that is returned more than once counts once.
     """
     true = _exact_neighbour_rows(truth, k, len(data.base))
-    mine = np.where(_first_occurrences(positions[:, :k]), positions[:, :k], -1)
-    relevant, nearest = _mark_neighbours(mine, true), _mark_neighbours(mine, true[:, :k])
+    unique_positions = np.where(_first_occurrences(positions[:, :k]), positions[:, :k], -1)
+    relevant, nearest = _mark_neighbours(unique_positions, true), _mark_neighbours(unique_positions, true[:, :k])
     good = relevant.sum(axis=1)
     total = (true >= 0).sum(axis=1)
     first = np.where(relevant.any(axis=1), 1 / (1 + relevant.argmax(axis=1)), 0.0)
-    bar = _kth_distances(true, data, k)
-    far = compute_distances(data.base, data.queries[: len(mine)], mine, data.metric)
+    bounds = _kth_distances(true, data, k)
+    distances = compute_distances(data.base, data.queries[: len(unique_positions)], unique_positions, data.metric)
     columns = {
-        f"{RECALL_MEASURE}@{k}": _count_within(far, bar, k) / k,
-        f"recall(of=eps)@{k}": _count_within(far, bar, k, ANN_BENCHMARKS_TOLERANCE) / k,
+        f"{RECALL_MEASURE}@{k}": _count_within(distances, bounds, k) / k,
+        f"recall(of=eps)@{k}": _count_within(distances, bounds, k, ANN_BENCHMARKS_TOLERANCE) / k,
         f"recall(of=k)@{k}": nearest.sum(axis=1) / k,
         f"recall@{k}": np.divide(good, total, out=np.zeros(len(good)), where=total > 0),
         f"precision@{k}": good / k,
@@ -115,37 +119,39 @@ def distance_errors(positions: Ints, claimed: NDArray[Any], data: VectorSet) -> 
     The list is empty if there are none. Recall is not considered.
     """
     rows = len(positions)
-    there = positions >= 0
+    is_result = positions >= 0
     errors = []
     if unknown := int((positions < -1).sum()):
         errors.append(f"{unknown} results are ids that were never added")
-    twice = int((there & ~_first_occurrences(positions)).any(axis=1).sum())
+    twice = int((is_result & ~_first_occurrences(positions)).any(axis=1).sum())
     if twice:
         errors.append(f"{twice} of {rows} queries returned a vector more than once")
     true = compute_distances(data.base, data.queries[:rows], positions, data.metric)
     claims = np.asarray(claimed, np.float64)[:, : positions.shape[1]]
     # Relative errors are meaningless near 0: cosines in single precision are off by about 1e-7 at any distance.
-    scale = np.abs(true[there]).mean() if there.any() else 0.0
-    least = _float32_errors(data.base, data.queries[:rows], positions, true, data.metric)
-    if unsaid := int((there & np.isnan(claims)).sum()):
-        errors.append(f"{unsaid / int(there.sum()):.0%} of the results have no distance")
+    scale = np.abs(true[is_result]).mean() if is_result.any() else 0.0
+    rounding = _float32_errors(data.base, data.queries[:rows], positions, true, data.metric)
+    if unsaid := int((is_result & np.isnan(claims)).sum()):
+        errors.append(f"{unsaid / int(is_result.sum()):.0%} of the results have no distance")
     with np.errstate(invalid="ignore"):
-        off = there & (np.abs(claims - true) > np.maximum(DISTANCE_TOLERANCE * np.maximum(np.abs(true), scale), least))
+        is_wrong = is_result & (
+            np.abs(claims - true) > np.maximum(DISTANCE_TOLERANCE * np.maximum(np.abs(true), scale), rounding)
+        )
         rises = np.diff(np.where(positions == -1, np.inf, claims), axis=1)
-        fallen = rises < -np.maximum(ORDER_TOLERANCE * scale, least[:, 1:])
-    if are_similarities(claims, true, there & np.isfinite(claims)):
+        fallen = rises < -np.maximum(ORDER_TOLERANCE * scale, rounding[:, 1:])
+    if are_similarities(claims, true, is_result & np.isfinite(claims)):
         errors.append(
             "the distances from `search` decrease as the true distances increase; did you return similarities? "
             "Return distances, nearest first"
         )
         return errors
-    if wrong := int(off.sum()):
-        said, middle = float(np.median(claims[off])), float(np.median(true[off]))
-        much = abs(middle) > float(np.median(least[off]))
-        typical = f"{said / middle:.3g} times" if much else f"{said:.3g} instead of 0"
-        if np.allclose(claims[off], true[off] ** 2, rtol=DISTANCE_TOLERANCE):
+    if wrong := int(is_wrong.sum()):
+        median_claim, median_true = float(np.median(claims[is_wrong])), float(np.median(true[is_wrong]))
+        much = abs(median_true) > float(np.median(rounding[is_wrong]))
+        typical = f"{median_claim / median_true:.3g} times" if much else f"{median_claim:.3g} instead of 0"
+        if np.allclose(claims[is_wrong], true[is_wrong] ** 2, rtol=DISTANCE_TOLERANCE):
             typical = "their squares"
-        errors.append(f"{wrong / int(there.sum()):.0%} of the reported distances are wrong (typically {typical})")
+        errors.append(f"{wrong / int(is_result.sum()):.0%} of the reported distances are wrong (typically {typical})")
     if disorder := int(fallen.any(axis=1).sum()):
         errors.append(f"{disorder} of {rows} results are not in the order of the reported distances")
     return errors
@@ -211,9 +217,9 @@ def summarise_load(raw: RawArrays, note: str = "") -> LoadResult:
 
 def summarise_updates(operation: str, raw: RawArrays) -> OperationLatency:
     """Summarise operations on one vector at a time."""
-    seen = np.asarray(raw["seen"], np.float64)
-    seen = seen[~np.isnan(seen)]
-    visible = float(seen.mean()) if len(seen) else math.nan
+    outcomes = np.asarray(raw["seen"], np.float64)
+    outcomes = outcomes[~np.isnan(outcomes)]
+    visible = float(outcomes.mean()) if len(outcomes) else math.nan
     return OperationLatency(
         operation, summarise_search_latency(raw["ns"]), summarise_search_latency(raw["search_ns"]), visible
     )
@@ -227,17 +233,19 @@ def summarise_filtered_search(raw: RawArrays, mask: Mask, data: VectorSet, k: in
     """
     positions, times = np.asarray(raw["positions"], np.int64)[:, :k], raw["nanoseconds"]
     matching = int(mask.sum())
-    wanted = min(k, matching)
-    there = positions >= 0
-    good = there & mask[np.where(there, positions, 0)]
-    mine = np.where(good & _first_occurrences(positions), positions, -1)
-    far = compute_distances(data.base, data.queries[: len(mine)], mine, data.metric)
-    near = _count_within(far, _kth_distances(neighbours, data, wanted), wanted)
+    n_expected = min(k, matching)
+    is_result = positions >= 0
+    good = is_result & mask[np.where(is_result, positions, 0)]
+    correct_positions = np.where(good & _first_occurrences(positions), positions, -1)
+    distances = compute_distances(data.base, data.queries[: len(correct_positions)], correct_positions, data.metric)
+    n_within = _count_within(distances, _kth_distances(neighbours, data, n_expected), n_expected)
     return FilteredSearch(
         selectivity=matching / len(mask),
         matching=matching,
-        returned=float(((mine >= 0).sum(axis=1) / wanted).mean()) if len(mine) else math.nan,
-        recall=float((near / wanted).mean()) if len(mine) else math.nan,
+        returned=float(((correct_positions >= 0).sum(axis=1) / n_expected).mean())
+        if len(correct_positions)
+        else math.nan,
+        recall=float((n_within / n_expected).mean()) if len(correct_positions) else math.nan,
         wrong=int((positions != -1).sum() - good.sum()),
         latency=summarise_search_latency(times),
         repeats=len(times),
@@ -259,24 +267,26 @@ def summarise_mixed_workload(raw: RawArrays, truth: ExactNeighbours, data: Vecto
     everything = np.concatenate([data.base, fresh])
     near_base = compute_distances(data.base, data.queries, _exact_neighbour_rows(truth, k, n)[:, :k], data.metric)
     # There are few new vectors, so all of their distances are computed once per query.
-    asked, of = np.unique(query, return_inverse=True)
-    each = np.broadcast_to(np.arange(len(fresh)), (len(asked), len(fresh)))
-    near_fresh = compute_distances(fresh, data.queries[asked], each, data.metric)
-    bar = np.empty(len(query))
-    for place, row in enumerate(query.tolist()):
-        here = np.concatenate([near_base[row], near_fresh[of[place], : before[place]]])
-        bar[place] = np.partition(here, k - 1)[k - 1] if len(here) >= k else here.max()
-    known = positions < n + after[:, None]
-    mine = np.where(known & _first_occurrences(positions), positions, -1)
-    far = compute_distances(everything, data.queries[query], mine, data.metric)
-    near = _count_within(far, bar, k)
+    distinct_queries, query_indices = np.unique(query, return_inverse=True)
+    fresh_rows = np.broadcast_to(np.arange(len(fresh)), (len(distinct_queries), len(fresh)))
+    near_fresh = compute_distances(fresh, data.queries[distinct_queries], fresh_rows, data.metric)
+    bounds = np.empty(len(query))
+    for index, row in enumerate(query.tolist()):
+        present_distances = np.concatenate([near_base[row], near_fresh[query_indices[index], : before[index]]])
+        bounds[index] = (
+            np.partition(present_distances, k - 1)[k - 1] if len(present_distances) >= k else present_distances.max()
+        )
+    is_inserted = positions < n + after[:, None]
+    valid_positions = np.where(is_inserted & _first_occurrences(positions), positions, -1)
+    distances = compute_distances(everything, data.queries[query], valid_positions, data.metric)
+    n_within = _count_within(distances, bounds, k)
     seconds = float(raw["insert_seconds"])
     inserted = int(raw["inserted"])
     return MixedWorkload(
         inserted=inserted,
         inserts_per_second=inserted / seconds if seconds > 0 else math.nan,
         together=bool(raw["together"]),
-        recall=float((near / k).mean()) if len(near) else math.nan,
+        recall=float((n_within / k).mean()) if len(n_within) else math.nan,
         latency=summarise_search_latency(raw["ended_ns"] - raw["due_ns"]),
         alone=summarise_search_latency(raw["alone_ended_ns"] - raw["alone_due_ns"]),
     )
@@ -298,15 +308,15 @@ def _kth_distances(true: Ints, data: VectorSet, k: int) -> Floats:
     If there are fewer, it is the distance of the last; -inf if there is none.
     """
     last = np.maximum((true[:, :k] >= 0).sum(axis=1) - 1, 0)
-    far = compute_distances(
+    distances = compute_distances(
         data.base, data.queries[: len(true)], np.take_along_axis(true, last[:, None], axis=1), data.metric
     )
-    return np.asarray(np.where(np.isfinite(far[:, 0]), far[:, 0], -np.inf))
+    return np.asarray(np.where(np.isfinite(distances[:, 0]), distances[:, 0], -np.inf))
 
 
-def _count_within(far: Floats, bar: Floats, k: int, eps: float = TIE_TOLERANCE) -> Ints:
+def _count_within(distances: Floats, bounds: Floats, k: int, eps: float = TIE_TOLERANCE) -> Ints:
     """Count the distances per row that are within the bound, at most k."""
-    return np.asarray(np.minimum((far <= within_epsilon(bar, eps)[:, None]).sum(axis=1), k))
+    return np.asarray(np.minimum((distances <= within_epsilon(bounds, eps)[:, None]).sum(axis=1), k))
 
 
 def _float32_errors(base: Matrix, queries: Matrix, positions: Ints, true: Floats, metric: str) -> Floats:
@@ -316,22 +326,24 @@ def _float32_errors(base: Matrix, queries: Matrix, positions: Ints, true: Floats
     for Euclidean distances. The latter may be the root of a small difference of large squares, so their error is much
     larger near 0. The error is 0 if there is no vector.
     """
-    there = positions >= 0
+    is_result = positions >= 0
     if metric == "cosine":
-        return np.where(there, FLOAT32_TOLERANCE, 0.0)
-    rows, columns = np.nonzero(there)
-    ours, theirs = _vector_lengths(queries)[rows], np.empty(len(rows))
+        return np.where(is_result, FLOAT32_TOLERANCE, 0.0)
+    rows, columns = np.nonzero(is_result)
+    query_lengths, base_lengths = _vector_lengths(queries)[rows], np.empty(len(rows))
     for start in range(0, len(rows), PAIRS_PER_BATCH):
-        mine = slice(start, start + PAIRS_PER_BATCH)
-        theirs[mine] = _vector_lengths(base[positions[rows[mine], columns[mine]]])
-    off = np.zeros(positions.shape)
+        batch = slice(start, start + PAIRS_PER_BATCH)
+        base_lengths[batch] = _vector_lengths(base[positions[rows[batch], columns[batch]]])
+    tolerances = np.zeros(positions.shape)
     if metric == "ip":
-        off[there] = FLOAT32_TOLERANCE * ours * theirs
+        tolerances[is_result] = FLOAT32_TOLERANCE * query_lengths * base_lengths
     else:
-        size = ours + theirs
-        errors = np.maximum(true[there], math.sqrt(FLOAT32_TOLERANCE) * size)
-        off[there] = FLOAT32_TOLERANCE * size * np.divide(size, errors, out=np.zeros(len(size)), where=errors > 0)
-    return off
+        size = query_lengths + base_lengths
+        errors = np.maximum(true[is_result], math.sqrt(FLOAT32_TOLERANCE) * size)
+        tolerances[is_result] = (
+            FLOAT32_TOLERANCE * size * np.divide(size, errors, out=np.zeros(len(size)), where=errors > 0)
+        )
+    return tolerances
 
 
 def _vector_lengths(vectors: Matrix) -> Floats:
@@ -347,10 +359,10 @@ def _first_occurrences(positions: Ints) -> Mask:
     """
     order = np.argsort(positions, axis=1, kind="stable")
     ranked = np.take_along_axis(positions, order, axis=1)
-    again = np.zeros(positions.shape, np.bool_)
-    again[:, 1:] = ranked[:, 1:] == ranked[:, :-1]
+    is_repeat = np.zeros(positions.shape, np.bool_)
+    is_repeat[:, 1:] = ranked[:, 1:] == ranked[:, :-1]
     first = np.empty(positions.shape, np.bool_)
-    np.put_along_axis(first, order, ~again, axis=1)
+    np.put_along_axis(first, order, ~is_repeat, axis=1)
     return first
 
 
@@ -359,8 +371,8 @@ def _mark_neighbours(positions: Ints, true: Ints) -> Mask:
     neighbours = np.zeros(positions.shape, np.bool_)
     rows = max(1, COMPARISONS_PER_BATCH // max(1, positions.shape[1] * true.shape[1]))
     for start in range(0, len(positions), rows):
-        mine = slice(start, start + rows)
-        neighbours[mine] = (positions[mine, :, None] == true[mine, None, :]).any(axis=2)
+        batch = slice(start, start + rows)
+        neighbours[batch] = (positions[batch, :, None] == true[batch, None, :]).any(axis=2)
     return np.asarray(neighbours & (positions >= 0))
 
 

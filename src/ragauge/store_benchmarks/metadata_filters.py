@@ -64,9 +64,9 @@ def with_metadata(data: VectorSet, metadata: str | Path | Metadata) -> VectorSet
     """
     rows = read_metadata(metadata) if isinstance(metadata, str | Path) else list(metadata)
     label = str(metadata) if isinstance(metadata, str | Path) else None
-    named = next((name for name in ID_COLUMNS if any(name in row for row in rows)), None)
+    id_column = next((name for name in ID_COLUMNS if any(name in row for row in rows)), None)
     n = len(data.base)
-    if named is None:
+    if id_column is None:
         if len(rows) < n:
             raise BadInput(
                 f"metadata without ids must have a row per vector; expected {n:,} rows, got {len(rows):,}",
@@ -75,10 +75,12 @@ def with_metadata(data: VectorSet, metadata: str | Path | Metadata) -> VectorSet
             )
         return replace(data, metadata=[dict(row) for row in rows[:n]])
     by_id = {
-        str(row[named]): {key: value for key, value in row.items() if key != named} for row in rows if named in row
+        str(row[id_column]): {key: value for key, value in row.items() if key != id_column}
+        for row in rows
+        if id_column in row
     }
     ids = list(data.ids) or [str(row) for row in range(n)]
-    found = [by_id.get(name, {}) for name in ids]
+    matched = [by_id.get(name, {}) for name in ids]
     if not any(name in by_id for name in ids):
         raise BadInput(
             f"no id of the metadata is an id of the vectors; expected ids such as {', '.join(ids[:3])}, got "
@@ -87,10 +89,10 @@ def with_metadata(data: VectorSet, metadata: str | Path | Metadata) -> VectorSet
         )
     lacking = sum(name not in by_id for name in ids)
     notes = [f"{lacking:,} of {n:,} vectors have no metadata and match no filter"] if lacking else []
-    return replace(data, metadata=found, notes=[*data.notes, *notes])
+    return replace(data, metadata=matched, notes=[*data.notes, *notes])
 
 
-def resolve_filters(data: VectorSet, wanted: Sequence[str | Filter]) -> list[Filter]:
+def resolve_filters(data: VectorSet, requested_filters: Sequence[str | Filter]) -> list[Filter]:
     """Return filters as mappings whose values have the types of the metadata.
 
     Raises an error for an unknown field and for a filter that matches nothing.
@@ -102,9 +104,11 @@ def resolve_filters(data: VectorSet, wanted: Sequence[str | Filter]) -> list[Fil
         )
     known = dict.fromkeys(field for about in data.metadata for field in about)
     filters: list[Filter] = []
-    for requested in wanted:
+    for requested_filter in requested_filters:
         where = (
-            _convert_conditions(_parse_conditions(requested), data) if isinstance(requested, str) else dict(requested)
+            _convert_conditions(_parse_conditions(requested_filter), data)
+            if isinstance(requested_filter, str)
+            else dict(requested_filter)
         )
         for condition in parse_filter(where):
             if condition.field not in known:
@@ -133,8 +137,8 @@ def keep_used_fields(data: VectorSet, filters: Sequence[Filter]) -> VectorSet:
                 "expected one type per field",
                 hint="convert the field to one type",
             )
-    kept = [{field: about[field] for field in fields if field in about} for about in data.metadata]
-    return replace(data, metadata=kept)
+    metadata = [{field: about[field] for field in fields if field in about} for about in data.metadata]
+    return replace(data, metadata=metadata)
 
 
 def matching_mask(metadata: Metadata, where: Filter) -> Mask:
@@ -191,25 +195,29 @@ def _parse_conditions(text: str) -> list[tuple[str, str, list[str]]]:
 
 def _convert_conditions(conditions: Sequence[tuple[str, str, list[str]]], data: VectorSet) -> dict[str, Any]:
     """Convert parsed conditions to a mapping with the value types of the metadata."""
-    found: dict[str, Any] = {}
+    converted: dict[str, Any] = {}
     for field, operator, texts in conditions:
-        known = next((about[field] for about in data.metadata if field in about), "")
+        example = next((about[field] for about in data.metadata if field in about), "")
         values = [
-            _convert_value(text, known, field) if operator not in RANGE_OPERATORS else _parse_finite_number(text, field)
+            _convert_value(text, example, field)
+            if operator not in RANGE_OPERATORS
+            else _parse_finite_number(text, field)
             for text in texts
         ]
-        there = found.setdefault(field, {})
+        field_conditions = converted.setdefault(field, {})
         name = OPERATOR_NAMES[operator]
-        if name in there:
+        if name in field_conditions:
             raise BadInput(f"the filter has two conditions `{field}{operator}`", hint=f"--where '{FILTER_EXAMPLE}'")
-        there[name] = values if operator == ONE_OF else values[0]
-    return {field: value["$eq"] if list(value) == [OPERATOR_NAMES[EQUAL]] else value for field, value in found.items()}
+        field_conditions[name] = values if operator == ONE_OF else values[0]
+    return {
+        field: value["$eq"] if list(value) == [OPERATOR_NAMES[EQUAL]] else value for field, value in converted.items()
+    }
 
 
-def _convert_value(text: str, known: Any, field: str) -> Any:
-    if isinstance(known, str):
+def _convert_value(text: str, example: Any, field: str) -> Any:
+    if isinstance(example, str):
         return text
-    if isinstance(known, bool):
+    if isinstance(example, bool):
         if text.lower() not in ("true", "false"):
             raise BadInput(
                 f"the field `{field}` must be true or false, got `{text[:80]}`", hint=f"--where '{field}=true'"
@@ -232,16 +240,16 @@ def _parse_finite_number(text: str, field: str) -> float | int:
 
 def _convert_csv_column(cells: Sequence[Any]) -> list[Any]:
     """Convert the cells of a CSV column to numbers or truth values if all of them are."""
-    known = [cell for cell in cells if cell is not None]
-    if known and all(str(cell).lower() in ("true", "false") for cell in known):
+    filled_cells = [cell for cell in cells if cell is not None]
+    if filled_cells and all(str(cell).lower() in ("true", "false") for cell in filled_cells):
         return [None if cell is None else str(cell).lower() == "true" for cell in cells]
     for kind in (int, float):
         try:
-            found = [None if cell is None else kind(cell) for cell in cells]
+            numbers = [None if cell is None else kind(cell) for cell in cells]
         except (TypeError, ValueError):
             continue
-        if all(number is None or math.isfinite(number) for number in found):
-            return found
+        if all(number is None or math.isfinite(number) for number in numbers):
+            return numbers
     return list(cells)
 
 

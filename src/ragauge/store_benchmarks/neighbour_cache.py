@@ -67,24 +67,26 @@ def find_exact_neighbours(
     if not len(data.base) or not len(data.queries):
         raise BadInput(f"{data.name} has no {'queries' if len(data.base) else 'vectors'}")
     check_finite(data)
-    given = data.neighbours
-    if given is not None and len(given) != len(data.queries):
-        raise BadInput(f"{data.name}: expected published neighbours of {len(data.queries)} queries, got {len(given)}")
-    if given is not None and given.shape[1] < k:
-        given = None
-    if given is not None:
-        given = given[:, :k]
-        _check_published_rows(data, given)
+    published = data.neighbours
+    if published is not None and len(published) != len(data.queries):
+        raise BadInput(
+            f"{data.name}: expected published neighbours of {len(data.queries)} queries, got {len(published)}"
+        )
+    if published is not None and published.shape[1] < k:
+        published = None
+    if published is not None:
+        published = published[:, :k]
+        _check_published_rows(data, published)
     neighbours = None if cache is None else _read_cached_neighbours(cache, data, k)
-    if given is not None and neighbours is None and _count_multiplications(data) > MAX_FULL_CHECK_MULTIPLICATIONS:
-        return _verify_by_sample(data, given, executor)
+    if published is not None and neighbours is None and _count_multiplications(data) > MAX_FULL_CHECK_MULTIPLICATIONS:
+        return _verify_by_sample(data, published, executor)
     if neighbours is None:
         neighbours = _compute_exact_neighbours(data, k, by, executor, progress)
         if cache is not None:
             _write_cached_neighbours(cache, data, neighbours)
-    if given is None:
+    if published is None:
         return neighbours
-    _check_published_distances(data, np.arange(len(given)), given, neighbours.distances)
+    _check_published_distances(data, np.arange(len(published)), published, neighbours.distances)
     return replace(neighbours, by="given")
 
 
@@ -98,10 +100,10 @@ def _count_multiplications(data: VectorSet) -> float:
 
 
 def _compute_exact_neighbours(
-    data: VectorSet, k: int, by: str, executor: Executor | None, progress: ProgressCallback
+    data: VectorSet, k: int, requested_backend: str, executor: Executor | None, progress: ProgressCallback
 ) -> ExactNeighbours:
-    backend = by
-    if by == "auto":
+    backend = requested_backend
+    if requested_backend == "auto":
         backend = "torch" if _count_multiplications(data) > MIN_GPU_MULTIPLICATIONS else "numpy"
     neighbours = _search_neighbours(
         data, np.ascontiguousarray(data.queries, np.float32), k, backend, executor, progress
@@ -140,25 +142,32 @@ def _read_cached_neighbours(cache: Path, data: VectorSet, k: int) -> ExactNeighb
         _, arrays = read_raw_result(file) or ({}, {})
         if not arrays.keys() >= {"neighbours", "distances", "by"}:
             continue
-        neighbours, distances, by = arrays["neighbours"], arrays["distances"], str(arrays["by"])
-        shape, known = (len(data.queries), depth), set(by.split(BACKEND_SEPARATOR)) <= set(NEIGHBOUR_BACKENDS[1:])
-        if neighbours.shape == distances.shape == shape and neighbours.dtype == np.int64 and known:
-            near, far = neighbours[:, :k].copy(), distances[:, :k].copy()
-            if _is_valid_cache(data, near, far):
-                return ExactNeighbours(near, far, data.metric, by)
+        neighbours, distances, backends = arrays["neighbours"], arrays["distances"], str(arrays["by"])
+        shape, is_known = (
+            (len(data.queries), depth),
+            set(backends.split(BACKEND_SEPARATOR)) <= set(NEIGHBOUR_BACKENDS[1:]),
+        )
+        if neighbours.shape == distances.shape == shape and neighbours.dtype == np.int64 and is_known:
+            nearest_rows, nearest_distances = neighbours[:, :k].copy(), distances[:, :k].copy()
+            if _is_valid_cache(data, nearest_rows, nearest_distances):
+                return ExactNeighbours(nearest_rows, nearest_distances, data.metric, backends)
     return None
 
 
-def _is_valid_cache(data: VectorSet, near: Ints, far: Floats) -> bool:
+def _is_valid_cache(data: VectorSet, neighbours: Ints, distances: Floats) -> bool:
     """Return whether cached rows are valid, unique, sorted, and have those distances.
 
     The content of a file may differ from what its name says.
     """
-    if _is_out_of_range(data, near).any() or _has_duplicate_rows(near).any() or not (np.diff(far, axis=1) >= 0).all():
+    if (
+        _is_out_of_range(data, neighbours).any()
+        or _has_duplicate_rows(neighbours).any()
+        or not (np.diff(distances, axis=1) >= 0).all()
+    ):
         return False
-    own = _neighbour_distances(data, np.arange(len(near)), near)
-    room = CACHE_RELATIVE_TOLERANCE * np.maximum(np.abs(own), np.abs(own).max(axis=1, keepdims=True))
-    return bool((np.abs(own - far) <= room).all())
+    computed = _neighbour_distances(data, np.arange(len(neighbours)), neighbours)
+    room = CACHE_RELATIVE_TOLERANCE * np.maximum(np.abs(computed), np.abs(computed).max(axis=1, keepdims=True))
+    return bool((np.abs(computed - distances) <= room).all())
 
 
 def _write_cached_neighbours(cache: Path, data: VectorSet, neighbours: ExactNeighbours) -> None:
@@ -167,82 +176,90 @@ def _write_cached_neighbours(cache: Path, data: VectorSet, neighbours: ExactNeig
         write_raw_result(neighbour_cache_path(cache, data, neighbours.neighbours.shape[1]), {}, arrays)
 
 
-def _verify_by_sample(data: VectorSet, given: Ints, executor: Executor | None) -> ExactNeighbours:
+def _verify_by_sample(data: VectorSet, published: Ints, executor: Executor | None) -> ExactNeighbours:
     """Check a sample of published neighbours, and return all of them by distance."""
-    sample = np.unique(np.linspace(0, len(given) - 1, SAMPLED_QUERIES).astype(np.int64))
+    sample = np.unique(np.linspace(0, len(published) - 1, SAMPLED_QUERIES).astype(np.int64))
     queries = np.ascontiguousarray(data.queries[sample], np.float32)
-    exact = _search_neighbours(data, queries, given.shape[1], "numpy", executor, no_progress)
-    _check_published_distances(data, sample, given[sample], exact.distances)
-    own = _neighbour_distances(data, np.arange(len(given)), given)
-    order = np.lexsort((given, own), axis=1)
-    near, far = np.take_along_axis(given, order, 1), np.take_along_axis(own, order, 1)
-    by = "given" if len(sample) == len(given) else f"given ({len(sample):,} of {len(given):,} queries checked)"
-    return ExactNeighbours(near.astype(np.int64), far, data.metric, by)
+    exact = _search_neighbours(data, queries, published.shape[1], "numpy", executor, no_progress)
+    _check_published_distances(data, sample, published[sample], exact.distances)
+    distances = _neighbour_distances(data, np.arange(len(published)), published)
+    order = np.lexsort((published, distances), axis=1)
+    sorted_rows, sorted_distances = np.take_along_axis(published, order, 1), np.take_along_axis(distances, order, 1)
+    label = (
+        "given" if len(sample) == len(published) else f"given ({len(sample):,} of {len(published):,} queries checked)"
+    )
+    return ExactNeighbours(sorted_rows.astype(np.int64), sorted_distances, data.metric, label)
 
 
-def _is_out_of_range(data: VectorSet, given: Ints) -> NDArray[np.bool_]:
-    return np.asarray((given < 0) | (given >= len(data.base)))
+def _is_out_of_range(data: VectorSet, neighbours: Ints) -> NDArray[np.bool_]:
+    return np.asarray((neighbours < 0) | (neighbours >= len(data.base)))
 
 
-def _has_duplicate_rows(given: Ints) -> NDArray[np.bool_]:
+def _has_duplicate_rows(neighbours: Ints) -> NDArray[np.bool_]:
     """Return which queries have the same row more than once."""
-    return np.asarray((np.diff(np.sort(given, axis=1), axis=1) == 0).any(axis=1))
+    return np.asarray((np.diff(np.sort(neighbours, axis=1), axis=1) == 0).any(axis=1))
 
 
-def _check_published_rows(data: VectorSet, given: Ints) -> None:
+def _check_published_rows(data: VectorSet, published: Ints) -> None:
     """Check that published neighbours are rows of the base, without duplicates."""
-    if (wrong := _is_out_of_range(data, given)).any():
+    if (wrong := _is_out_of_range(data, published)).any():
         row, column = np.argwhere(wrong)[0]
         raise BadInput(
-            f"{data.name}: the published neighbours of query {row} contain row {given[row, column]}, "
+            f"{data.name}: the published neighbours of query {row} contain row {published[row, column]}, "
             f"and the base has {len(data.base):,} rows",
             hint="provide neighbours within this base, or remove them to compute them",
         )
-    if (duplicate := _has_duplicate_rows(given)).any():
+    if (duplicate := _has_duplicate_rows(published)).any():
         raise BadInput(
             f"{data.name}: the published neighbours of query {int(duplicate.argmax())} contain a row more than once "
-            f"(so do those of {int(duplicate.sum())} of {len(given)} queries)",
+            f"(so do those of {int(duplicate.sum())} of {len(published)} queries)",
             hint="remove them to compute them",
         )
 
 
-def _neighbour_distances(data: VectorSet, queries: Ints, given: Ints) -> Floats:
+def _neighbour_distances(data: VectorSet, queries: Ints, neighbours: Ints) -> Floats:
     """Compute the actual distances of given neighbours."""
     pairs = pair_distances(
         data.base,
         np.asarray(data.queries, np.float64),
-        np.repeat(queries, given.shape[1]),
-        given.ravel(),
+        np.repeat(queries, neighbours.shape[1]),
+        neighbours.ravel(),
         data.metric,
     )
-    return pairs.reshape(given.shape)
+    return pairs.reshape(neighbours.shape)
 
 
-def _check_published_distances(data: VectorSet, queries: Ints, given: Ints, exact: Floats) -> None:
+def _check_published_distances(data: VectorSet, queries: Ints, published: Ints, exact: Floats) -> None:
     """Check that no published neighbour is farther than the exact one of its rank."""
-    own = np.sort(_neighbour_distances(data, queries, given), axis=1)
+    distances = np.sort(_neighbour_distances(data, queries, published), axis=1)
     # Rounding is relative to the terms of a distance, which may be larger than the distance itself.
     room = PUBLISHED_RELATIVE_TOLERANCE * np.maximum(np.abs(exact), np.abs(exact).max(axis=1, keepdims=True))
-    wrong = np.flatnonzero((own > exact + room).any(axis=1))
+    wrong = np.flatnonzero((distances > exact + room).any(axis=1))
     if not len(wrong):
         return
     row = int(wrong[0])
-    rank = int((own[row] > exact[row] + room[row]).argmax())
-    what = (
-        f"are not the nearest: that of rank {rank + 1} has distance {own[row, rank]:.6g}, the exact one "
+    rank = int((distances[row] > exact[row] + room[row]).argmax())
+    problem = (
+        f"are not the nearest: that of rank {rank + 1} has distance {distances[row, rank]:.6g}, the exact one "
         f"{exact[row, rank]:.6g}"
     )
-    fits = [
+    fitting_metrics = [
         metric
         for metric in METRICS
-        if metric != data.metric and _fits_metric(data, metric, int(queries[row]), given[row])
+        if metric != data.metric and _fits_metric(data, metric, int(queries[row]), published[row])
     ]
-    hint = f"they are the nearest by {fits[0]}; use that metric" if fits else "remove them to compute them"
-    of = f"{len(wrong)} of {len(queries)} {'checked ' if len(queries) < len(data.queries) else ''}queries"
-    raise BadInput(f"{data.name}: the published neighbours of query {queries[row]} {what} (wrong for {of})", hint=hint)
+    hint = (
+        f"they are the nearest by {fitting_metrics[0]}; use that metric"
+        if fitting_metrics
+        else "remove them to compute them"
+    )
+    affected = f"{len(wrong)} of {len(queries)} {'checked ' if len(queries) < len(data.queries) else ''}queries"
+    raise BadInput(
+        f"{data.name}: the published neighbours of query {queries[row]} {problem} (wrong for {affected})", hint=hint
+    )
 
 
-def _fits_metric(data: VectorSet, metric: str, query: int, given: Ints) -> bool:
+def _fits_metric(data: VectorSet, metric: str, query: int, neighbours: Ints) -> bool:
     """Return whether the neighbours of a query are the nearest by another metric."""
-    near, _ = find_nearest(np.ascontiguousarray(data.base), data.queries[query : query + 1], len(given), metric)
-    return len(np.intersect1d(near[0], given)) >= 0.99 * len(given)
+    nearest, _ = find_nearest(np.ascontiguousarray(data.base), data.queries[query : query + 1], len(neighbours), metric)
+    return len(np.intersect1d(nearest[0], neighbours)) >= 0.99 * len(neighbours)

@@ -13,10 +13,10 @@ MIN_RELATIVE_DIFFERENCE = 1e-5
 """Minimum relative difference of two exact distances; below it their order may be due to rounding."""
 
 
-def are_similarities(claims: Floats, true: Floats, known: NDArray[np.bool_]) -> bool:
+def are_similarities(claims: Floats, true: Floats, is_known: NDArray[np.bool_]) -> bool:
     """Return whether reported distances fall as the exact ones rise.
 
-    Adjacent results of a row are compared, or adjacent rows if k is 1. `known` marks the results with both
+    Adjacent results of a row are compared, or adjacent rows if k is 1. `is_known` marks the results with both
     distances.
 
     >>> true = np.array([[0.1, 0.2, 0.4]])
@@ -24,12 +24,12 @@ def are_similarities(claims: Floats, true: Floats, known: NDArray[np.bool_]) -> 
     >>> are_similarities(1 - true, true, known), are_similarities(2 * true, true, known)
     (True, False)
     """
-    if not known.any():
+    if not is_known.any():
         return False
     axis = 1 if claims.shape[1] > 1 else 0
-    claimed, real = (np.diff(np.where(known, values, np.nan), axis=axis) for values in (claims, true))
-    apart = np.isfinite(real) & (np.abs(real) > MIN_RELATIVE_DIFFERENCE * np.abs(true[known]).mean())
-    return bool(apart.any()) and float((claimed[apart] * real[apart] < 0).mean()) >= MIN_REVERSED_SHARE
+    claimed, real = (np.diff(np.where(is_known, values, np.nan), axis=axis) for values in (claims, true))
+    is_apart = np.isfinite(real) & (np.abs(real) > MIN_RELATIVE_DIFFERENCE * np.abs(true[is_known]).mean())
+    return bool(is_apart.any()) and float((claimed[is_apart] * real[is_apart] < 0).mean()) >= MIN_REVERSED_SHARE
 
 
 def compute_ranking_measures(relevant: NDArray[np.bool_], total: Ints, returned: Ints, k: int) -> dict[str, Floats]:

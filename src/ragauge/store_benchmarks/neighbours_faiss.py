@@ -40,27 +40,38 @@ def search_with_faiss(base: Float32Array, queries: Float32Array, k: int, metric:
         import faiss
     except ImportError:
         raise MissingExtra("exact neighbours by faiss", "faiss") from None
-    asked, k = np.asarray(queries, np.float64), min(k, len(base))
-    more = min(len(base), k + max(32, k // 4))
-    moved, ours, shift = _centre_vectors(base, asked, metric)
+    double_queries, k = np.asarray(queries, np.float64), min(k, len(base))
+    n_candidates = min(len(base), k + max(32, k // 4))
+    centred_base, centred_queries, shift = _centre_vectors(base, double_queries, metric)
     index = faiss.IndexFlat(base.shape[1], faiss.METRIC_L2 if metric == "l2" else faiss.METRIC_INNER_PRODUCT)
-    index.add(moved)
-    values, positions = index.search(ours, more)
-    longest, own = float(row_norms(moved).max()), row_norms(ours)
+    index.add(centred_base)
+    values, positions = index.search(centred_queries, n_candidates)
+    max_norm, query_norms = float(row_norms(centred_base).max()), row_norms(centred_queries)
     rounding = (base.shape[1] + 16) * FLOAT32_EPSILON
     worst = values[:, -1].astype(np.float64)
     if metric == "l2":
-        rest = np.sqrt(np.maximum(worst - rounding * (own + longest) ** 2, 0))
+        excluded_bounds = np.sqrt(np.maximum(worst - rounding * (query_norms + max_norm) ** 2, 0))
     else:
         extra = 1.0 if metric == "cosine" else 0.0
-        rest = shift - worst - rounding * own * (longest + extra) - DOUBLE_ERROR_BOUND * (np.abs(shift) + np.abs(worst))
+        excluded_bounds = (
+            shift
+            - worst
+            - rounding * query_norms * (max_norm + extra)
+            - DOUBLE_ERROR_BOUND * (np.abs(shift) + np.abs(worst))
+        )
     # Squares of very large or small lengths overflow or underflow in single precision, and faiss returns nothing for
     # NaN.
-    known = np.isfinite(worst) & (positions.min(axis=1) >= 0) & (1 / MAX_SAFE_NORM < longest < MAX_SAFE_NORM)
-    rest = np.where(known & (own < MAX_SAFE_NORM), np.inf if more == len(base) else rest, -np.inf)
-    rows = np.repeat(np.arange(len(asked)), more)
+    is_reliable = np.isfinite(worst) & (positions.min(axis=1) >= 0) & (1 / MAX_SAFE_NORM < max_norm < MAX_SAFE_NORM)
+    excluded_bounds = np.where(
+        is_reliable & (query_norms < MAX_SAFE_NORM), np.inf if n_candidates == len(base) else excluded_bounds, -np.inf
+    )
+    rows = np.repeat(np.arange(len(double_queries)), n_candidates)
     return exact_from_candidates(
-        base, asked, k, metric, NeighbourCandidates(rows, np.maximum(positions.ravel(), 0).astype(np.int64), rest)
+        base,
+        double_queries,
+        k,
+        metric,
+        NeighbourCandidates(rows, np.maximum(positions.ravel(), 0).astype(np.int64), excluded_bounds),
     )
 
 
@@ -75,14 +86,14 @@ def _centre_vectors(
     stride = max(1, len(base) // CENTRE_SAMPLE_ROWS)
     if metric == "cosine":
         rows = np.asarray(base / _replace_zeros(row_norms(base)).astype(np.float32)[:, None], np.float32)
-        ours = queries / _replace_zeros(row_norms(queries))[:, None]
+        prepared_queries = queries / _replace_zeros(row_norms(queries))[:, None]
     else:
-        rows, ours = base, queries
+        rows, prepared_queries = base, queries
     centre = rows[::stride].mean(axis=0, dtype=np.float64).astype(np.float32)
-    shift = (1.0 if metric == "cosine" else 0.0) - ours @ centre.astype(np.float64)
+    shift = (1.0 if metric == "cosine" else 0.0) - prepared_queries @ centre.astype(np.float64)
     if metric == "l2":
-        ours = ours - centre
-    return np.ascontiguousarray(rows - centre), ours.astype(np.float32), shift
+        prepared_queries = prepared_queries - centre
+    return np.ascontiguousarray(rows - centre), prepared_queries.astype(np.float32), shift
 
 
 def _replace_zeros(sizes: Float64Array) -> Float64Array:
@@ -90,23 +101,23 @@ def _replace_zeros(sizes: Float64Array) -> Float64Array:
 
 
 def exact_from_candidates(
-    base: Float32Array, queries: Float64Array, k: int, metric: str, found: NeighbourCandidates
+    base: Float32Array, queries: Float64Array, k: int, metric: str, candidates: NeighbourCandidates
 ) -> NeighbourArrays:
     """Return the nearest candidates, or search all rows where those are not certain.
 
     They are not certain if an excluded row may be as near as the k-th candidate.
     """
-    order = np.lexsort((found.positions, found.rows))
-    rows, positions = found.rows[order], found.positions[order]
+    order = np.lexsort((candidates.positions, candidates.rows))
+    rows, positions = candidates.rows[order], candidates.positions[order]
     distances = pair_distances(base, queries, rows, positions, metric)
     order = np.lexsort((distances, rows))
     starts, ends = (np.searchsorted(rows, np.arange(len(queries)), side) for side in ("left", "right"))
-    enough = ends - starts >= k
-    best = order[starts[enough, None] + np.arange(k)]
-    near, far = np.zeros((len(queries), k), np.int64), np.full((len(queries), k), np.inf)
-    near[enough], far[enough] = positions[best], distances[best]
+    is_enough = ends - starts >= k
+    best = order[starts[is_enough, None] + np.arange(k)]
+    nearest_rows, nearest_distances = np.zeros((len(queries), k), np.int64), np.full((len(queries), k), np.inf)
+    nearest_rows[is_enough], nearest_distances[is_enough] = positions[best], distances[best]
     # A tie is not enough: the row with the smaller index wins a tie, and it may have been excluded.
-    unsure = np.flatnonzero(~(far[:, -1] < found.rest))
+    unsure = np.flatnonzero(~(nearest_distances[:, -1] < candidates.rest))
     if len(unsure):
-        near[unsure], far[unsure] = find_nearest(base, queries[unsure], k, metric)
-    return near, far
+        nearest_rows[unsure], nearest_distances[unsure] = find_nearest(base, queries[unsure], k, metric)
+    return nearest_rows, nearest_distances

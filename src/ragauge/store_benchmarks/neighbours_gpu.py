@@ -67,24 +67,26 @@ def search_with_torch(
     which are halved as often as necessary. Raises BackendFailed for any error of torch, the driver or the GPU.
     """
     torch = _import_torch()
-    place = device or ("cuda" if torch.cuda.is_available() else "cpu")
-    half = place != "cpu" if half is None else half
-    asked, k = np.asarray(queries, np.float64), min(k, len(base))
+    device_name = device or ("cuda" if torch.cuda.is_available() else "cpu")
+    half = device_name != "cpu" if half is None else half
+    double_queries, k = np.asarray(queries, np.float64), min(k, len(base))
     try:
-        return reduce(partial(merge_nearest, k=k), _search_in_batches(torch, base, asked, k, metric, place, half))
+        return reduce(
+            partial(merge_nearest, k=k), _search_in_batches(torch, base, double_queries, k, metric, device_name, half)
+        )
     except Exception as error:  # drivers and compilers raise many types
-        words = error_summary(error).rstrip(".")
-        raise BackendFailed(f"torch: {words}", hint="use by=numpy") from None
+        message = error_summary(error).rstrip(".")
+        raise BackendFailed(f"torch: {message}", hint="use by=numpy") from None
 
 
 def _search_in_batches(
-    torch: Any, base: Float32Array, asked: Float64Array, k: int, metric: str, place: str, half: bool
+    torch: Any, base: Float32Array, queries: Float64Array, k: int, metric: str, device: str, half: bool
 ) -> Iterator[NeighbourArrays]:
     """Yield the nearest rows of each batch of rows."""
-    start, step = 0, _rows_per_batch(torch, place, base)
+    start, step = 0, _rows_per_batch(torch, device, base)
     while start < len(base):
         rows = base[start : start + step]
-        batch = _search_batch(torch, rows, asked, k, metric, place, half, smallest=len(rows) <= MIN_ROWS_PER_BATCH)
+        batch = _search_batch(torch, rows, queries, k, metric, device, half, smallest=len(rows) <= MIN_ROWS_PER_BATCH)
         if batch is None:
             step = len(rows) // 2
             torch.cuda.empty_cache()
@@ -93,31 +95,39 @@ def _search_in_batches(
         start += step
 
 
-def _rows_per_batch(torch: Any, place: str, base: Float32Array) -> int:
+def _rows_per_batch(torch: Any, device: str, base: Float32Array) -> int:
     """Return how many rows fit into memory together with their intermediate results."""
-    if not place.startswith("cuda"):
+    if not device.startswith("cuda"):
         return len(base)
-    unused = torch.cuda.memory_reserved(place) - torch.cuda.memory_allocated(place)
-    free = int(torch.cuda.mem_get_info(place)[0]) + int(unused)
+    unused = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
+    free = int(torch.cuda.mem_get_info(device)[0]) + int(unused)
     # A row in float32, its padded copy in float16, and two numbers per row.
     each = 4 * int(base.shape[1]) + 2 * (int(base.shape[1]) + DIMENSIONS_PER_BLOCK) + 8
     return max(MIN_ROWS_PER_BATCH, int(ROW_MEMORY_SHARE * free) // each)
 
 
 def _search_batch(
-    torch: Any, base: Float32Array, asked: Float64Array, k: int, metric: str, place: str, half: bool, *, smallest: bool
+    torch: Any,
+    base: Float32Array,
+    queries: Float64Array,
+    k: int,
+    metric: str,
+    device: str,
+    half: bool,
+    *,
+    smallest: bool,
 ) -> NeighbourArrays | None:
     """Search one batch of rows.
 
     Returns None if GPU memory is exhausted and a smaller batch is possible.
     """
     try:
-        there = torch.as_tensor(np.require(base, np.float32, ["C", "W"]), device=place)
-        card, k = GpuSearch(there, metric, half=half), min(k, len(base))
+        gpu_base = torch.as_tensor(np.require(base, np.float32, ["C", "W"]), device=device)
+        gpu_search, k = GpuSearch(gpu_base, metric, half=half), min(k, len(base))
         parts = []
-        for start in range(0, len(asked), QUERIES_PER_BATCH):
-            part = asked[start : start + QUERIES_PER_BATCH]
-            parts.append(exact_from_candidates(base, part, k, metric, card.candidates(part, k)))
+        for start in range(0, len(queries), QUERIES_PER_BATCH):
+            part = queries[start : start + QUERIES_PER_BATCH]
+            parts.append(exact_from_candidates(base, part, k, metric, gpu_search.candidates(part, k)))
     except torch.OutOfMemoryError:
         if smallest:
             raise
@@ -177,9 +187,9 @@ class GpuSearch:
         count, dimension = there.shape
         sample = self._normalise_for_cosine(there[:: max(1, count // CENTRE_SAMPLE_ROWS)].double())
         self.centre = sample.mean(dim=0)
-        most = float((sample - self.centre).norm(dim=1).max())
+        max_length = float((sample - self.centre).norm(dim=1).max())
         # Lengths of about 1 at most keep every product within float16; a power of two changes no digits.
-        self.scale = 2.0 ** -math.frexp(most)[1] if 0 < most < math.inf else 1.0
+        self.scale = 2.0 ** -math.frexp(max_length)[1] if 0 < max_length < math.inf else 1.0
         part = min(DIMENSIONS_PER_BLOCK, max(16, 1 << (dimension - 1).bit_length()))
         width = -(-dimension // part) * part if half else dimension
         self.rows = self.torch.zeros(
@@ -207,44 +217,46 @@ class GpuSearch:
         """Return the `k` nearest rows of each query, and rows too close to call."""
         torch = self.torch
         gpu_queries = self._prepare_queries(torch.as_tensor(queries, device=self.there.device))
-        left = torch.arange(len(queries), device=self.there.device)
-        rest = torch.full((len(queries),), -math.inf, dtype=torch.float64, device=self.there.device)
-        owners, candidates = [left[:0]], [left[:0]]
+        remaining = torch.arange(len(queries), device=self.there.device)
+        excluded_bounds = torch.full((len(queries),), -math.inf, dtype=torch.float64, device=self.there.device)
+        owners, candidates = [remaining[:0]], [remaining[:0]]
         bound = self._estimate_bound(gpu_queries, k)
         for _ in range(MAX_FLOAT16_ROUNDS):
-            mine = gpu_queries.some(left)
-            threshold = self._closeness_threshold(mine, bound)
-            places, distances, whole = self._find_candidates(mine, threshold)
+            remaining_queries = gpu_queries.some(remaining)
+            threshold = self._closeness_threshold(remaining_queries, bound)
+            places, distances, is_complete = self._find_candidates(remaining_queries, threshold)
             if distances.shape[1] < k:
                 break
             kth = distances.kthvalue(k, dim=1).values
-            beyond = self._min_excluded_distance(mine, threshold)
-            sure = whole & (kth < beyond)
-            margin = DOUBLE_ERROR_BOUND * (kth.abs() + (mine.norms if self.metric == "l2" else kth.abs() + 1))
-            rows, columns = (sure[:, None] & (distances <= (kth + margin)[:, None])).nonzero(as_tuple=True)
-            owners.append(left[rows])
+            beyond = self._min_excluded_distance(remaining_queries, threshold)
+            is_sure = is_complete & (kth < beyond)
+            margin = DOUBLE_ERROR_BOUND * (
+                kth.abs() + (remaining_queries.norms if self.metric == "l2" else kth.abs() + 1)
+            )
+            rows, columns = (is_sure[:, None] & (distances <= (kth + margin)[:, None])).nonzero(as_tuple=True)
+            owners.append(remaining[rows])
             candidates.append(places[rows, columns])
-            rest[left[sure]] = beyond[sure]
+            excluded_bounds[remaining[is_sure]] = beyond[is_sure]
             # k rows are known within `kth`, so it is the next bound; the sample bound replaces it if fewer were found.
-            left, mine, kth = left[~sure], mine.some(~sure), kth[~sure]
-            if not len(left):
+            remaining, remaining_queries, kth = remaining[~is_sure], remaining_queries.some(~is_sure), kth[~is_sure]
+            if not len(remaining):
                 break
-            bound = torch.where(kth < math.inf, kth, self._sample_bound(mine, self.stride, k))
-        if len(left):
-            owners.append(left.repeat_interleave(k))
-            candidates.append(self._compare_with_all(gpu_queries.given[left], k).ravel())
-            rest[left] = math.inf
+            bound = torch.where(kth < math.inf, kth, self._sample_bound(remaining_queries, self.stride, k))
+        if len(remaining):
+            owners.append(remaining.repeat_interleave(k))
+            candidates.append(self._compare_with_all(gpu_queries.given[remaining], k).ravel())
+            excluded_bounds[remaining] = math.inf
         return NeighbourCandidates(
-            torch.cat(owners).cpu().numpy(), torch.cat(candidates).cpu().numpy(), rest.cpu().numpy()
+            torch.cat(owners).cpu().numpy(), torch.cat(candidates).cpu().numpy(), excluded_bounds.cpu().numpy()
         )
 
     def _normalise_for_cosine(self, rows: Any) -> Any:
         return _normalise_rows(self.torch, rows) if self.metric == "cosine" else rows
 
-    def _prepare_queries(self, given: Any) -> GpuQueries:
-        norms = given.norm(dim=1)
-        ours = (given - self.centre) * self.scale if self.metric == "l2" else _normalise_rows(self.torch, given)
-        return GpuQueries(given, ours, ours.norm(dim=1), ours @ self.centre, norms)
+    def _prepare_queries(self, vectors: Any) -> GpuQueries:
+        norms = vectors.norm(dim=1)
+        prepared = (vectors - self.centre) * self.scale if self.metric == "l2" else _normalise_rows(self.torch, vectors)
+        return GpuQueries(vectors, prepared, prepared.norm(dim=1), prepared @ self.centre, norms)
 
     def _estimate_bound(self, queries: GpuQueries, k: int) -> Any:
         """Estimate an upper bound of the distance of the k-th neighbour.
@@ -255,28 +267,28 @@ class GpuSearch:
         bound = self._sample_bound(queries, stride, _sample_rank(k, 1 / stride))
         if len(self.rows) < MIN_ROWS_FOR_SECOND_BOUND:
             return bound
-        wanted = _sample_rank(k, 1 / SECOND_BOUND_STRIDE)
-        first = self._sample_bound(queries, stride, _sample_rank(wanted, SECOND_BOUND_STRIDE / stride))
-        _, distances, whole = self._find_candidates(
+        rank = _sample_rank(k, 1 / SECOND_BOUND_STRIDE)
+        first = self._sample_bound(queries, stride, _sample_rank(rank, SECOND_BOUND_STRIDE / stride))
+        _, distances, is_complete = self._find_candidates(
             queries, self._closeness_threshold(queries, first), SECOND_BOUND_STRIDE
         )
-        if distances.shape[1] < wanted:
+        if distances.shape[1] < rank:
             return bound
-        better = distances.kthvalue(wanted, dim=1).values
-        return self.torch.where(whole & (better < math.inf), better.minimum(bound), bound)
+        better = distances.kthvalue(rank, dim=1).values
+        return self.torch.where(is_complete & (better < math.inf), better.minimum(bound), bound)
 
     def _sample_bound(self, queries: GpuQueries, stride: int, rank: int) -> Any:
         """Return the largest distance of the apparent `rank` nearest sampled rows."""
         rows, halves = self.rows[::stride], self.halves[::stride]
         rank = min(rank, len(rows))
-        found = []
+        bounds = []
         for start in range(0, len(queries.ours), step := max(1, (1 << 29) // len(rows))):
             part = slice(start, start + step)
             products = (queries.ours[part].to(rows.dtype) @ rows[:, : queries.ours.shape[1]].T).float()
             best = (products - halves).nan_to_num_(nan=-math.inf).topk(rank, dim=1).indices
-            far = self._candidate_distances(queries.given[part], best * stride)
-            found.append(far.amax(dim=1))
-        return self.torch.cat(found).nan_to_num_(nan=math.inf)
+            distances = self._candidate_distances(queries.given[part], best * stride)
+            bounds.append(distances.amax(dim=1))
+        return self.torch.cat(bounds).nan_to_num_(nan=math.inf)
 
     def _find_candidates(self, queries: GpuQueries, threshold: Any, stride: int = 1) -> tuple[Any, Any, Any]:
         """Find rows that may reach the threshold.
@@ -286,20 +298,22 @@ class GpuSearch:
         """
         torch = self.torch
         rows, halves, sizes = (tensor[::stride].contiguous() for tensor in (self.rows, self.halves, self.sizes))
-        many = len(queries.ours)
-        left = torch.zeros((many, rows.shape[1]), dtype=rows.dtype, device=rows.device)
-        left[:, : queries.ours.shape[1]] = queries.ours
+        n_queries = len(queries.ours)
+        padded_queries = torch.zeros((n_queries, rows.shape[1]), dtype=rows.dtype, device=rows.device)
+        padded_queries[:, : queries.ours.shape[1]] = queries.ours
         edges = (self.rounding * queries.own + self.least).float()
-        counts = torch.zeros(many, dtype=torch.int32, device=rows.device)
-        places = torch.zeros((many, min(MAX_CANDIDATES_PER_QUERY, len(rows))), dtype=torch.int32, device=rows.device)
+        counts = torch.zeros(n_queries, dtype=torch.int32, device=rows.device)
+        places = torch.zeros(
+            (n_queries, min(MAX_CANDIDATES_PER_QUERY, len(rows))), dtype=torch.int32, device=rows.device
+        )
         kernel = _load_kernel() if rows.is_cuda and self.half else None
-        (kernel or _find_passing_rows)(left, rows, halves, sizes, edges, threshold, counts, places)
-        most = min(int(counts.max()), places.shape[1])
-        places = places[:, :most].long() * stride
-        there = torch.arange(most, device=rows.device) < counts[:, None]
-        distances = self._candidate_distances(queries.given, places).masked_fill_(~there, math.inf)
-        sane = (queries.own < MAX_RELATIVE_LENGTH[self.half]) & torch.isfinite(threshold)
-        return places, distances, (counts <= places.shape[1]) & sane
+        (kernel or _find_passing_rows)(padded_queries, rows, halves, sizes, edges, threshold, counts, places)
+        max_count = min(int(counts.max()), places.shape[1])
+        places = places[:, :max_count].long() * stride
+        is_candidate = torch.arange(max_count, device=rows.device) < counts[:, None]
+        distances = self._candidate_distances(queries.given, places).masked_fill_(~is_candidate, math.inf)
+        is_sane = (queries.own < MAX_RELATIVE_LENGTH[self.half]) & torch.isfinite(threshold)
+        return places, distances, (counts <= places.shape[1]) & is_sane
 
     def _closeness_threshold(self, queries: GpuQueries, bound: Any) -> Any:
         """Return the closeness of a row at distance `bound`, minus the rounding error."""
@@ -324,49 +338,49 @@ class GpuSearch:
         product = product + DOUBLE_ERROR_BOUND * (1 + product.abs() + queries.shift.abs())
         return 1 - product if self.metric == "cosine" else -product * queries.norms
 
-    def _compare_with_all(self, given: Any, k: int) -> Any:
+    def _compare_with_all(self, vectors: Any, k: int) -> Any:
         """Return the `k` nearest rows of each query by comparing it with all rows.
 
         The distances are identical, bit for bit, to those of the CPU.
         """
-        torch, found = self.torch, []
-        queries_at_once = min(len(given), 1024)
+        torch, nearest = self.torch, []
+        queries_at_once = min(len(vectors), 1024)
         rows_at_once = max(k, PAIRS_PER_BATCH // queries_at_once)
-        for first in range(0, len(given), queries_at_once):
-            queries = given[first : first + queries_at_once]
-            places = torch.empty((len(queries), 0), dtype=torch.int64, device=given.device)
-            distances = torch.empty((len(queries), 0), dtype=torch.float64, device=given.device)
+        for first in range(0, len(vectors), queries_at_once):
+            queries = vectors[first : first + queries_at_once]
+            places = torch.empty((len(queries), 0), dtype=torch.int64, device=vectors.device)
+            distances = torch.empty((len(queries), 0), dtype=torch.float64, device=vectors.device)
             for start in range(0, len(self.there), rows_at_once):
                 rows = self.there[start : start + rows_at_once].double()
-                here = torch.arange(start, start + len(rows), device=given.device).expand(len(queries), -1)
+                batch_rows = torch.arange(start, start + len(rows), device=vectors.device).expand(len(queries), -1)
                 distances = torch.cat([distances, _distances_in_order(torch, queries, rows, self.metric)], dim=1)
-                places = torch.cat([places, here], dim=1)
+                places = torch.cat([places, batch_rows], dim=1)
                 # The sort is stable, so ties keep the order of the rows.
                 distances, order = distances.sort(dim=1, stable=True)
                 distances, places = distances[:, :k], places.gather(1, order[:, :k])
-            found.append(places)
-        return torch.cat(found)
+            nearest.append(places)
+        return torch.cat(nearest)
 
-    def _candidate_distances(self, given: Any, places: Any) -> Any:
+    def _candidate_distances(self, vectors: Any, places: Any) -> Any:
         """Compute the distances of candidates in double precision.
 
         They agree with those of NumPy except for rounding.
         """
         torch = self.torch
-        out = torch.empty(places.shape, dtype=torch.float64, device=places.device)
-        few = max(1, (1 << 27) // max(1, places.shape[1] * self.there.shape[1]))
-        for start in range(0, len(given), few):
-            rows = self.there[places[start : start + few]].double()
-            ours = given[start : start + few, None, :]
+        distances = torch.empty(places.shape, dtype=torch.float64, device=places.device)
+        batch_size = max(1, (1 << 27) // max(1, places.shape[1] * self.there.shape[1]))
+        for start in range(0, len(vectors), batch_size):
+            rows = self.there[places[start : start + batch_size]].double()
+            query_batch = vectors[start : start + batch_size, None, :]
             if self.metric == "l2":
-                out[start : start + few] = rows.sub_(ours).square_().sum(dim=2).sqrt_()
+                distances[start : start + batch_size] = rows.sub_(query_batch).square_().sum(dim=2).sqrt_()
                 continue
-            products = -(rows * ours).sum(dim=2)
+            products = -(rows * query_batch).sum(dim=2)
             if self.metric == "cosine":
-                sizes = rows.norm(dim=2) * ours.norm(dim=2)
+                sizes = rows.norm(dim=2) * query_batch.norm(dim=2)
                 products = 1 + products / torch.where(sizes > 0, sizes, 1.0)
-            out[start : start + few] = products
-        return out
+            distances[start : start + batch_size] = products
+        return distances
 
 
 def _distances_in_order(torch: Any, queries: Any, rows: Any, metric: str) -> Any:
@@ -374,19 +388,19 @@ def _distances_in_order(torch: Any, queries: Any, rows: Any, metric: str) -> Any
 
     The operations have the same order, so the results are identical, bit for bit.
     """
-    ours, theirs = queries.T.contiguous(), rows.T.contiguous()
+    query_columns, row_columns = queries.T.contiguous(), rows.T.contiguous()
     sums = torch.zeros((len(queries), len(rows)), dtype=torch.float64, device=rows.device)
-    for mine, other in zip(ours, theirs, strict=True):
+    for query_column, row_column in zip(query_columns, row_columns, strict=True):
         if metric == "l2":
-            difference = mine[:, None] - other
+            difference = query_column[:, None] - row_column
             sums += difference.mul_(difference)
         else:
-            sums += mine[:, None] * other
+            sums += query_column[:, None] * row_column
     if metric == "l2":
         return sums.sqrt_()
     if metric == "ip":
         return sums.neg_()
-    lengths = _lengths_in_order(torch, ours)[:, None] * _lengths_in_order(torch, theirs)
+    lengths = _lengths_in_order(torch, query_columns)[:, None] * _lengths_in_order(torch, row_columns)
     cosines = torch.where(lengths > 0, sums.neg_() / lengths, 0.0)
     return cosines.add_(1).clamp_(0, 2)
 
@@ -422,20 +436,20 @@ def _load_kernel() -> Any:
 
 
 def _find_passing_rows(
-    left: Any, rows: Any, halves: Any, sizes: Any, edges: Any, least: Any, counts: Any, places: Any
+    queries: Any, rows: Any, halves: Any, sizes: Any, edges: Any, thresholds: Any, counts: Any, places: Any
 ) -> None:
     """Do the work of the Triton kernel with matrix products."""
     import torch
 
-    for start in range(0, len(rows), step := max(1, (1 << 27) // max(1, len(left)))):
+    for start in range(0, len(rows), step := max(1, (1 << 27) // max(1, len(queries)))):
         block = slice(start, start + step)
         # Convert before the product: a float16 product would be rounded once more.
-        products = left.float() @ rows[block].float().T
-        hits = products.addr_(edges, sizes[block]).sub_(halves[block]) >= least[:, None]
+        products = queries.float() @ rows[block].float().T
+        hits = products.addr_(edges, sizes[block]).sub_(halves[block]) >= thresholds[:, None]
         owner, column = hits.nonzero(as_tuple=True)
-        many = hits.sum(dim=1)
-        before = counts.long() - (many.cumsum(0) - many)
+        hit_counts = hits.sum(dim=1)
+        before = counts.long() - (hit_counts.cumsum(0) - hit_counts)
         number = torch.arange(len(owner), device=rows.device) + before[owner]
-        kept = number < places.shape[1]
-        places[owner[kept], number[kept]] = (column[kept] + start).int()
-        counts += many.int()
+        has_room = number < places.shape[1]
+        places[owner[has_room], number[has_room]] = (column[has_room] + start).int()
+        counts += hit_counts.int()

@@ -110,9 +110,9 @@ def parse_options(options: Mapping[str, Any]) -> tuple[RunOptions, BenchmarkSett
             known = list(BenchmarkOptions.__annotations__)
             raise UnknownName("setting", name, known, hint=f"choose one of {', '.join(known)}")
     names = {field.name for field in fields(RunOptions)}
-    own = {name: value for name, value in options.items() if name in names and value is not None}
-    where = own.pop("where", ())
+    run_options = {name: value for name, value in options.items() if name in names and value is not None}
+    where = run_options.pop("where", ())
     filters = [where] if isinstance(where, str | Mapping) else list(where)
     settings = {name: value for name, value in options.items() if name not in names and value is not None}
     plan = replace(BenchmarkSettings.of(settings), where=tuple(map(str, filters)))
-    return RunOptions(**own, where=filters), plan
+    return RunOptions(**run_options, where=filters), plan

@@ -166,8 +166,8 @@ class BenchmarkSettings:
     @property
     def requested_filters(self) -> list[dict[str, Any]]:
         """All filters: random ones by selectivity, and user filters with a metadata hash."""
-        own = [{"where": text, "metadata": self.metadata} for text in self.where]
-        return [*({"selectivity": share} for share in self.filters), *own]
+        user_filters = [{"where": text, "metadata": self.metadata} for text in self.where]
+        return [*({"selectivity": share} for share in self.filters), *user_filters]
 
     @property
     def filter_seconds(self) -> float:
@@ -184,12 +184,12 @@ class BenchmarkSettings:
         for name in settings:
             if name not in known:
                 raise UnknownName("setting", name, known, hint=f"choose one of {', '.join(known)}")
-        made: dict[str, Any] = {
+        values: dict[str, Any] = {
             name: tuple(value) if isinstance(value, list) else value for name, value in settings.items()
         }
-        if isinstance(made.get("k"), tuple):
-            made |= _parse_cutoffs(made["k"])
-        return cls(**made)
+        if isinstance(values.get("k"), tuple):
+            values |= _parse_cutoffs(values["k"])
+        return cls(**values)
 
     def __post_init__(self) -> None:
         check_settings(self)
@@ -259,32 +259,32 @@ def plan_builds(stores: Sequence[str], plan: BenchmarkSettings) -> list[StoreBui
 
     This order spreads a temporary slowdown of the machine over all stores.
     """
-    each = [list(_plan_store_builds(text, plan)) for text in stores]
-    _check_duplicate_stores([job for some in each for job in some])
-    return [job for turn in itertools.zip_longest(*each) for job in turn if job is not None]
+    builds_by_store = [list(_plan_store_builds(text, plan)) for text in stores]
+    _check_duplicate_stores([job for builds in builds_by_store for job in builds])
+    return [job for turn in itertools.zip_longest(*builds_by_store) for job in turn if job is not None]
 
 
-def estimate_min_seconds(wanted: Sequence[StoreBuild], plan: BenchmarkSettings) -> float:
+def estimate_min_seconds(builds: Sequence[StoreBuild], plan: BenchmarkSettings) -> float:
     """Estimate the minimum duration of a benchmark in seconds.
 
     It covers starting processes, rounds of searches, and load tests. Building and slow searches come on top; their
     duration is unknown before the first store is built.
     """
     setting_s = plan.repeats * (MIN_ROUND_S + WARM_UP_S)
-    searches = sum(len(job.searches) for job in wanted) * setting_s
+    searches = sum(len(job.searches) for job in builds) * setting_s
     loads = len({*plan.clients, *([1] if plan.shares else [])}) + len(plan.rates) + len(plan.shares)
-    stores = len({job.configuration.series for job in wanted})
+    stores = len({job.configuration.series for job in builds})
     filtered = sum(
         PROCESS_START_S + len(plan.requested_filters) * min(len(job.searches) * setting_s, plan.filter_seconds)
-        for job in _first_filterable_builds(wanted)
+        for job in _first_filterable_builds(builds)
         if plan.requested_filters
     )
-    return len(wanted) * PROCESS_START_S + searches + filtered + stores * plan.seconds * (loads + bool(plan.mixed))
+    return len(builds) * PROCESS_START_S + searches + filtered + stores * plan.seconds * (loads + bool(plan.mixed))
 
 
-def _first_filterable_builds(wanted: Sequence[StoreBuild]) -> list[StoreBuild]:
+def _first_filterable_builds(builds: Sequence[StoreBuild]) -> list[StoreBuild]:
     """Return one build per series of the stores that are known to support filters."""
-    able = [job for job in wanted if job.configuration.store in OPTION_GRIDS.keys() - STORES_WITHOUT_FILTERS]
+    able = [job for job in builds if job.configuration.store in OPTION_GRIDS.keys() - STORES_WITHOUT_FILTERS]
     return list({job.configuration.series: job for job in reversed(able)}.values())
 
 
@@ -317,10 +317,17 @@ def build_key(data: VectorSet, job: StoreBuild, plan: BenchmarkSettings) -> str:
     It covers the vectors, the store and its options, the threads, the libraries and the machine.
     """
     configuration = job.configuration
-    own = hash_source(load_store_type(configuration.store).factory) if ":" in configuration.store else ""
+    source_hash = hash_source(load_store_type(configuration.store).factory) if ":" in configuration.store else ""
     ids = hash_parts(list(data.ids))
     return hash_parts(
-        data.hash, ids, data.metric, configuration.store, dict(configuration.build), plan.threads, own, provenance()
+        data.hash,
+        ids,
+        data.metric,
+        configuration.store,
+        dict(configuration.build),
+        plan.threads,
+        source_hash,
+        provenance(),
     )
 
 
@@ -331,13 +338,13 @@ def search_key(search: Mapping[str, Any], plan: BenchmarkSettings) -> str:
 
 def stage_key(stage: str, search: Mapping[str, Any], plan: BenchmarkSettings) -> str:
     """Return a key of a load test, of updates, or of reopening a store."""
-    told = asdict(plan)
-    wanted = {
+    values = asdict(plan)
+    names = {
         "load": ("clients", "rates", "poisson", "shares", "seconds"),
         "changes": ("changes", "mixed", "seconds"),
         "cold": (),
     }[stage]
-    return hash_parts(stage, dict(search), plan.k, plan.seed, {name: told[name] for name in wanted})
+    return hash_parts(stage, dict(search), plan.k, plan.seed, {name: values[name] for name in names})
 
 
 def filter_key(search: Mapping[str, Any], requested: Mapping[str, Any], plan: BenchmarkSettings) -> str:
@@ -349,8 +356,8 @@ def _split_store_options(text: str) -> tuple[str, str, str]:
     """Split `store:options` at the colon; the store may be `module:Class`."""
     head, _, options = text.partition(":")
     if options and "=" not in options.split(":")[0]:
-        own, _, options = options.partition(":")
-        head = f"{head}:{own}"
+        class_name, _, options = options.partition(":")
+        head = f"{head}:{class_name}"
     return head, ":", options
 
 
@@ -405,17 +412,17 @@ def _expand_grids(configuration: Configuration, plan: BenchmarkSettings) -> Iter
     ]
     if not agreeing:
         yield grids
-    for usual in agreeing:
-        wide = {
-            name: _raise_widths_to_k(value, plan.k) if name == "ef_search" else value for name, value in usual.items()
+    for grid in agreeing:
+        widened = {
+            name: _raise_widths_to_k(value, plan.k) if name == "ef_search" else value for name, value in grid.items()
         }
         if plan.requested_filters:
-            wide = {
-                name: extend_widths(value) if name in SEARCH_WIDTH_OPTIONS else value for name, value in wide.items()
+            widened = {
+                name: extend_widths(value) if name in SEARCH_WIDTH_OPTIONS else value for name, value in widened.items()
             }
-        fewer = {name: _thin_values(value) if plan.quick else value for name, value in wide.items()}
-        kept = {name for name, value in usual.items() if isinstance(value, str | bool)}
-        yield {**fewer, **{name: value for name, value in grids.items() if name not in kept}}
+        thinned = {name: _thin_values(value) if plan.quick else value for name, value in widened.items()}
+        fixed_names = {name for name, value in grid.items() if isinstance(value, str | bool)}
+        yield {**thinned, **{name: value for name, value in grids.items() if name not in fixed_names}}
 
 
 def _raise_widths_to_k(widths: list[int], k: int) -> list[int]:
@@ -423,15 +430,15 @@ def _raise_widths_to_k(widths: list[int], k: int) -> list[int]:
     return [k, *(width for width in widths if width > k)] if widths[0] < k else widths
 
 
-def _is_compatible_value(given: Mapping[str, Any], name: str, value: Any) -> bool:
+def _is_compatible_value(requested: Mapping[str, Any], name: str, value: Any) -> bool:
     """Return whether a grid has the requested kind of index.
 
     Strings and booleans determine the kind; numbers can be replaced.
     """
-    if name not in given or not isinstance(value, str | bool):
+    if name not in requested or not isinstance(value, str | bool):
         return True
-    wanted = given[name] if isinstance(given[name], list) else [given[name]]
-    return value in wanted
+    choices = requested[name] if isinstance(requested[name], list) else [requested[name]]
+    return value in choices
 
 
 def _thin_values(value: Any) -> Any:
@@ -448,8 +455,8 @@ def _option_combinations(options: Mapping[str, list[Any]]) -> list[dict[str, Any
     return [dict(zip(options, values, strict=True)) for values in itertools.product(*options.values())]
 
 
-def _check_duplicate_stores(made: Sequence[StoreBuild]) -> None:
-    configurations = [job.configuration for job in made]
+def _check_duplicate_stores(builds: Sequence[StoreBuild]) -> None:
+    configurations = [job.configuration for job in builds]
     named = {(configuration.name, configuration.store) for configuration in configurations if configuration.name}
     unique_by(sorted(named), itemgetter(0), "store name", hint="give each store its own name: NAME=STORE")
     unique_by(configurations, lambda configuration: f"{configuration.name} {configuration}".strip(), "store")

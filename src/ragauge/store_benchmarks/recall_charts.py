@@ -64,7 +64,7 @@ class RecallAxis(NamedTuple):
         ticks: list[float] = [self.end] if self.end <= self.high else []
         for recall in TICK_RECALLS:
             at = self.place(recall)
-            if self.low <= at <= self.high and all(abs(at - other) >= gap for other in ticks):
+            if self.low <= at <= self.high and all(abs(at - tick) >= gap for tick in ticks):
                 ticks.append(at)
         return sorted(ticks)
 
@@ -89,10 +89,10 @@ def build_recall_axis(recalls: Sequence[float]) -> RecallAxis:
     """
     nearest = min([1 - recall for recall in recalls if recall < 1 - MIN_MISSING_RECALL], default=MAX_MISSING_RECALL)
     end = -math.log10(min(nearest, MAX_MISSING_RECALL)) + math.log10(2)
-    whole = RecallAxis(round(end, 5), 0.0, 0.0)
-    places = [whole.place(recall) for recall in recalls]
-    pad = max(0.04 * (max(places) - min(places)), 0.05)
-    return whole._replace(low=max(0.0, min(places) - pad), high=max(places) + pad)
+    axis = RecallAxis(round(end, 5), 0.0, 0.0)
+    positions = [axis.place(recall) for recall in recalls]
+    pad = max(0.04 * (max(positions) - min(positions)), 0.05)
+    return axis._replace(low=max(0.0, min(positions) - pad), high=max(positions) + pad)
 
 
 CHART_HEIGHT = 380
@@ -104,10 +104,10 @@ def draw_speed(result: StoreBenchmark) -> ChartDraft | None:
     points = _drawable_points(result, lambda point: point.qps)
     if not points:
         return None
-    made = _recall_panel(
+    panel = _recall_panel(
         result, points, lambda point: point.qps, "queries per second (log scale)", up=True, chosen=True
     )
-    said = [
+    descriptions = [
         f"{name} {format_number(qps_at_recall.qps, 'qps') if qps_at_recall.qps else 'not reached'}"
         for name in rank_stores(result)
         if (qps_at_recall := find_qps_at_recall(result, name)) is not None
@@ -118,25 +118,25 @@ def draw_speed(result: StoreBenchmark) -> ChartDraft | None:
         f"recall is {explain_recall(result.recall)}; its axis is logarithmic in 1 - recall",
         "click a name to show only that store, shift-click to add others",
     )
-    told = f"Recall against queries per second. At recall 0.95: {', '.join(said)}."
-    return ChartDraft([made], told, caption)
+    alt_text = f"Recall against queries per second. At recall 0.95: {', '.join(descriptions)}."
+    return ChartDraft([panel], alt_text, caption)
 
 
 def draw_latency(result: StoreBenchmark) -> ChartDraft | None:
     """Draw recall against the p50 and p99 latency; None if there is nothing to draw."""
     panels: list[ChartPanel] = []
-    said = []
+    descriptions = []
     for name in ("p50", "p99"):
         value = _percentile_getter(name)
         points = _drawable_points(result, value)
         if points:
             panels.append(_recall_panel(result, points, value, f"{name}, ms (log scale)", up=False, keyed=not panels))
             point = min(points, key=value)
-            said.append(f"{name} from {format_bar_value(value(point))} ms ({point.configuration.series})")
+            descriptions.append(f"{name} from {format_bar_value(value(point))} ms ({point.configuration.series})")
     if not panels:
         return None
     caption = join_sentence("right is more accurate, down is faster", "one client, one query after the other")
-    return ChartDraft(panels, f"Recall against latency: {', '.join(said)}.", caption)
+    return ChartDraft(panels, f"Recall against latency: {', '.join(descriptions)}.", caption)
 
 
 def draw_filter_latency(result: StoreBenchmark) -> ChartDraft | None:
@@ -145,7 +145,7 @@ def draw_filter_latency(result: StoreBenchmark) -> ChartDraft | None:
     None if there is nothing to draw.
     """
     panels: list[ChartPanel] = []
-    said = []
+    descriptions = []
     value = _percentile_getter("p50")
     for key in list_filters(result):
         points = [
@@ -153,12 +153,12 @@ def draw_filter_latency(result: StoreBenchmark) -> ChartDraft | None:
         ]
         if points:
             name = f"`{key[0]}`" if key[0] else format_filter(key)
-            made = _recall_panel(
+            panel = _recall_panel(
                 result, points, value, f"p50, ms (log scale), filter {name}", up=False, keyed=not panels
             )
-            panels.append(made)
+            panels.append(panel)
             best = best_with_filter(result, key)
-            said.append(
+            descriptions.append(
                 f"{name} {best[0].configuration.series} {format_bar_value(value(best[0]))} ms"
                 if best
                 else f"{name} none"
@@ -170,7 +170,7 @@ def draw_filter_latency(result: StoreBenchmark) -> ChartDraft | None:
         "all configurations were measured with the filter",
         "recall is compared with the exact neighbours among the vectors that match",
     )
-    return ChartDraft(panels, f"Fastest at recall 0.95 with a filter: {', '.join(said)}.", caption)
+    return ChartDraft(panels, f"Fastest at recall 0.95 with a filter: {', '.join(descriptions)}.", caption)
 
 
 def draw_relevance(result: StoreBenchmark) -> ChartDraft | None:
@@ -189,9 +189,9 @@ def draw_relevance(result: StoreBenchmark) -> ChartDraft | None:
             panels.append(_relevance_panel(result, points, name, keyed=not panels))
     if not panels:
         return None
-    told = [describe_sufficient_recall(sufficient_recall) for sufficient_recall in result.sufficient_recalls]
+    descriptions = [describe_sufficient_recall(sufficient_recall) for sufficient_recall in result.sufficient_recalls]
     caption = join_sentence("each mark is a configuration", "where marks are level, more recall does not help")
-    return ChartDraft(panels, join_sentence(*told), caption)
+    return ChartDraft(panels, join_sentence(*descriptions), caption)
 
 
 def _relevance_getter(name: str) -> ConfigurationValue:
@@ -222,25 +222,27 @@ def _recall_chart_rows(
     points: Sequence[MeasuredConfiguration],
     value: ConfigurationValue,
     up: bool,
-    cast: SystemStyles,
+    styles: SystemStyles,
 ) -> ChartRows:
     """Build one row per point with its tooltip values.
 
     `line` says whether the point is on the frontier of its store.
     """
-    where = _axis_for_points(result, points)
-    rows: set[int] = set()
+    axis = _axis_for_points(result, points)
+    frontier: set[int] = set()
     for name in dict.fromkeys(point.series for point in points):
-        mine = [i for i, point in enumerate(points) if point.series == name]
-        speeds = [value(points[i]) if up else 1 / value(points[i]) for i in mine]
-        rows |= {mine[i] for i in find_pareto_indices([points[j].quality[result.recall] for j in mine], speeds)}
+        indices = [i for i, point in enumerate(points) if point.series == name]
+        speeds = [value(points[i]) if up else 1 / value(points[i]) for i in indices]
+        frontier |= {
+            indices[i] for i in find_pareto_indices([points[j].quality[result.recall] for j in indices], speeds)
+        }
     return [
         {
             "system": point.series,
-            "dash": cast.dashes[point.series],
+            "dash": styles.dashes[point.series],
             "options": format_options(point.configuration) or "defaults",
             "recall": round_digits(point.quality[result.recall], 7),
-            "at": round_digits(where.place(point.quality[result.recall])),
+            "at": round_digits(axis.place(point.quality[result.recall])),
             "value": round_digits(value(point)),
             "qps": round_digits(point.qps),
             "p50": round_digits(point.latency.p50),
@@ -248,7 +250,7 @@ def _recall_chart_rows(
             "build": round_digits(point.build.seconds),
             "memory": None if point.build.memory_bytes is None else round_digits(point.build.memory_bytes / 1e6),
             "doubts": "; ".join(point.clock.doubts) or "none",
-            "line": i in rows,
+            "line": i in frontier,
         }
         for i, point in enumerate(points)
     ]
@@ -273,7 +275,7 @@ def _recall_panel(
     result: StoreBenchmark,
     points: Sequence[MeasuredConfiguration],
     value: ConfigurationValue,
-    words: str,
+    axis_title: str,
     *,
     up: bool,
     keyed: bool = True,
@@ -285,22 +287,22 @@ def _recall_panel(
     """
     alt = import_altair()
     names = [store for store in rank_stores(result) if any(point.series == store for point in points)]
-    cast = SystemStyles(rank_all_series(result))
-    rows = _recall_chart_rows(result, points, value, up, cast)
+    styles = SystemStyles(rank_all_series(result))
+    rows = _recall_chart_rows(result, points, value, up, styles)
     x = _axis_for_points(result, points).x(alt, f"recall of the {result.k} nearest")
     every = [value(point) for point in points]
     ends = log_range(min(every) / 1.25, max(every) * 1.25)
-    side = alt.Axis(values=log_ticks(*ends), format="~s" if ends[1] >= 1000 else "~g")
+    axis = alt.Axis(values=log_ticks(*ends), format="~s" if ends[1] >= 1000 else "~g")
     y = alt.Y(
-        "value:Q", title=words, scale=alt.Scale(type="log", domain=[round_digits(end) for end in ends]), axis=side
+        "value:Q", title=axis_title, scale=alt.Scale(type="log", domain=[round_digits(end) for end in ends]), axis=axis
     )
     key = names if keyed else []
-    colour, shape, dash = cast.colour(alt, key), cast.shape(alt, key), cast.dash(alt)
-    kept = [row for row in rows if row["line"]]
-    beaten = [row for row in rows if not row["line"]]
-    line = alt.Chart(alt.Data(values=kept)).mark_line(strokeWidth=2, clip=True)
-    dots = alt.Chart(alt.Data(values=kept)).mark_point(filled=True, size=55)
-    faint = alt.Chart(alt.Data(values=beaten)).mark_point(filled=True, size=28)
+    colour, shape, dash = styles.colour(alt, key), styles.shape(alt, key), styles.dash(alt)
+    frontier_rows = [row for row in rows if row["line"]]
+    dominated_rows = [row for row in rows if not row["line"]]
+    line = alt.Chart(alt.Data(values=frontier_rows)).mark_line(strokeWidth=2, clip=True)
+    dots = alt.Chart(alt.Data(values=frontier_rows)).mark_point(filled=True, size=55)
+    faint = alt.Chart(alt.Data(values=dominated_rows)).mark_point(filled=True, size=28)
     bright, dim = (1.0, 0.35)
     show = [alt.value(bright), alt.value(dim)]
     layers = [
@@ -315,7 +317,7 @@ def _recall_panel(
             for layer, value in zip(layers, (dim, bright, bright), strict=True)
         ]
         layers[-1] = layers[-1].add_params(picked)
-    return make_panel("", layers[0 if beaten else 1 :], CHART_HEIGHT if chosen else 280, wide=chosen)
+    return make_panel("", layers[0 if dominated_rows else 1 :], CHART_HEIGHT if chosen else 280, wide=chosen)
 
 
 def _relevance_panel(

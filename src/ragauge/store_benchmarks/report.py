@@ -115,11 +115,11 @@ def _split_by_format(section: Section, brief: Sequence[Block]) -> list[Section]:
 
 
 def _frontier_sections(result: StoreBenchmark) -> list[Section]:
-    frontier, shown = select_frontier_points(result), select_frontier_points(result, brief=True)
+    frontier, brief_points = select_frontier_points(result), select_frontier_points(result, brief=True)
     blocks: list[Block] = [build_configuration_table(result, frontier)]
-    brief: list[Block] = [build_configuration_table(result, shown)]
-    if len(shown) < len(frontier):
-        more = pluralise(len(frontier) - len(shown), "configuration")
+    brief: list[Block] = [build_configuration_table(result, brief_points)]
+    if len(brief_points) < len(frontier):
+        more = pluralise(len(frontier) - len(brief_points), "configuration")
         brief.append(Paragraph(f"{more} of the frontier not shown; files have all."))
     every = [point for point in select_all_points(result) if not point.is_floor]
     if len(every) > len(frontier):
@@ -167,7 +167,9 @@ def _details_section(result: StoreBenchmark) -> Section:
 
 
 def _store_facts(result: StoreBenchmark, point: MeasuredConfiguration) -> Iterator[tuple[str, str]]:
-    notes = dict.fromkeys(note for other in points_in_series(result, point.series) for note in other.notes)
+    notes = dict.fromkeys(
+        note for series_point in points_in_series(result, point.series) for note in series_point.notes
+    )
     facts = {
         "configuration": format_options(point.configuration),
         **{str(name): _format_fact(value) for name, value in point.build.about.items()},

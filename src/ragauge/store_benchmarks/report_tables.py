@@ -154,15 +154,15 @@ def _add_reused_column(table: Table, results: Sequence[Sequence[BenchmarkResult]
 
 def build_quality_table(result: StoreBenchmark, points: Sequence[MeasuredConfiguration]) -> Table:
     """Build a table of recall, precision and MRR at each k."""
-    known = result.true_neighbours
+    n_neighbours = result.true_neighbours
     measures = {
         f"{result.recall.rpartition('@')[0]}@": Column("recall", "recall"),
-        "recall@": Column(f"recall of {known or 'all'}", "recall", 0, 1),
+        "recall@": Column(f"recall of {n_neighbours or 'all'}", "recall", 0, 1),
         "precision@": Column("precision", "recall"),
         "mrr@": Column("MRR", "recall"),
     }
-    everything = f"all {known}" if known else "all"
-    note = f"In recall of {known or 'all'}, precision and MRR, {everything} exact neighbours are relevant."
+    everything = f"all {n_neighbours}" if n_neighbours else "all"
+    note = f"In recall of {n_neighbours or 'all'}, precision and MRR, {everything} exact neighbours are relevant."
     if len(result.scored_at) > 1:
         note += f" All k are scored from one search at k = {result.k:,}; a search at a smaller k may find less."
     rows: list[Row] = [

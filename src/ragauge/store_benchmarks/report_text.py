@@ -146,8 +146,10 @@ def representative_point(result: StoreBenchmark, series: str) -> MeasuredConfigu
 
 def null_store_latency(result: StoreBenchmark) -> float:
     """Return the median latency of the null store in ms; NaN if it was not measured."""
-    own = [point.latency.p50 for point in result.points if point.is_floor and not format_options(point.configuration)]
-    return own[0] if own else min((point.clock.floor_ms for point in result.points), default=math.nan)
+    latencies = [
+        point.latency.p50 for point in result.points if point.is_floor and not format_options(point.configuration)
+    ]
+    return latencies[0] if latencies else min((point.clock.floor_ms for point in result.points), default=math.nan)
 
 
 def explain_recall(recall: str) -> str:
@@ -213,12 +215,12 @@ def list_unmeasured(result: StoreBenchmark) -> list[tuple[str, str, str, str]]:
     unsupported = [
         (
             format_configuration(result, point),
-            what,
-            UNSUPPORTED_REASONS.get(what, f"the store cannot {what}"),
+            operation,
+            UNSUPPORTED_REASONS.get(operation, f"the store cannot {operation}"),
             "",
         )
         for point in result.points
-        for what in point.unsupported
+        for operation in point.unsupported
     ]
     return [*failures, *unsupported]
 
@@ -253,16 +255,16 @@ def list_benchmark_notes(result: StoreBenchmark) -> list[str]:
     notes = []
     doubts = list_doubts(result)
     if doubts:
-        shown = ", ".join(f"{name} ({why})" for name, why in doubts[:MAX_DOUBTS_SHOWN])
+        listed = ", ".join(f"{name} ({why})" for name, why in doubts[:MAX_DOUBTS_SHOWN])
         more = f", and {len(doubts) - MAX_DOUBTS_SHOWN} more" if len(doubts) > MAX_DOUBTS_SHOWN else ""
-        notes.append(f"{DOUBT_MARK} marks doubtful times: {shown}{more}; measure them again with --remeasure doubtful")
+        notes.append(f"{DOUBT_MARK} marks doubtful times: {listed}{more}; measure them again with --remeasure doubtful")
     notes.append(describe_reuse(result))
     floor = null_store_latency(result)
     if math.isfinite(floor):
-        own = " except your own" * any(":" in point.configuration.store for point in result.points)
+        exception = " except your own" * any(":" in point.configuration.store for point in result.points)
         notes.append(
             f"latency includes the overhead of the harness (checks and ids), {format_number(floor, 'ms')} ms per query "
-            f"for all stores{own}"
+            f"for all stores{exception}"
         )
     return list(dict.fromkeys(note for note in (*notes, *result.notes) if note))
 
@@ -341,15 +343,15 @@ def _describe_best_with_filter(
     return _compare_speeds(head, first.qps, format_searched_store(best[1]), best[1].qps, best[:2])
 
 
-def _compare_speeds(head: str, qps: float, second: str, next_qps: float, both: Sequence[MeasuredConfiguration]) -> str:
+def _compare_speeds(head: str, qps: float, second: str, next_qps: float, pair: Sequence[MeasuredConfiguration]) -> str:
     """Complete a sentence on the fastest store with its lead over the second."""
-    spreads = [point.qps_spread for point in both if math.isfinite(point.qps_spread)]
-    doubt = "; these times are doubtful" if any(point.clock.doubts for point in both) else ""
-    other = f"{second} ({format_number(next_qps, 'qps')})"
+    spreads = [point.qps_spread for point in pair if math.isfinite(point.qps_spread)]
+    doubt = "; these times are doubtful" if any(point.clock.doubts for point in pair) else ""
+    runner_up = f"{second} ({format_number(next_qps, 'qps')})"
     if spreads and qps <= next_qps * (1 + max(spreads)):
-        return f"{head}, but {other} is within the variation between repeats{doubt}."
+        return f"{head}, but {runner_up} is within the variation between repeats{doubt}."
     if qps < next_qps * (1 + (MAX_SIMILAR_DIFFERENCE if spreads else MAX_SIMILAR_DIFFERENCE_ONCE)):
-        return f"{head}, about as many as {other}{doubt}."
+        return f"{head}, about as many as {runner_up}{doubt}."
     return f"{head}, {qps / next_qps:.1f} times as many as {second}{doubt}."
 
 
@@ -360,10 +362,10 @@ def _describe_fastest(result: StoreBenchmark) -> str:
         best = max(stores, key=lambda name: max_recall(result, name))
         return f"No store reaches recall {REFERENCE_RECALL:g}; {best} is closest, with {max_recall(result, best):.3f}."
     failing = find_failing_stores(result, stores)
-    fit = [(name, qps) for name, qps in speeds if name not in failing]
-    (name, qps), *others = fit or speeds
+    passing = [(name, qps) for name, qps in speeds if name not in failing]
+    (name, qps), *others = passing or speeds
     head = f"At recall {REFERENCE_RECALL:g} {name} is the fastest"
-    if not fit:
+    if not passing:
         none = f"No store with recall {REFERENCE_RECALL:g} meets all requirements"
         head = f"{none}; by search speed alone {name} is the fastest"
     elif has_extra_stages(result):
@@ -372,8 +374,8 @@ def _describe_fastest(result: StoreBenchmark) -> str:
     if not others:
         return f"{head}; no other store reaches it." if len(stores) > 1 else f"{head}."
     second, next_qps = others[0]
-    both = [representative_point(result, name), representative_point(result, second)]
-    return _compare_speeds(head, qps, second, next_qps, [point for point in both if point is not None])
+    leaders = [representative_point(result, name), representative_point(result, second)]
+    return _compare_speeds(head, qps, second, next_qps, [point for point in leaders if point is not None])
 
 
 def _describe_fastest_unfiltered(result: StoreBenchmark) -> str:
@@ -398,8 +400,8 @@ def _describe_null_store(point: MeasuredConfiguration) -> str:
         f"stall for {format_option(options['stall_ms'])} ms {often}" if options.get("stall_ms") else "",
     ]
     configured = join_with_and(list(filter(None, orders)))
-    what = f", configured to {configured}" if configured else ", which does nothing"
-    return f"No store was measured: {point.series} is the harness itself{what}."
+    suffix = f", configured to {configured}" if configured else ", which does nothing"
+    return f"No store was measured: {point.series} is the harness itself{suffix}."
 
 
 def _describe_smallest(result: StoreBenchmark) -> str:

@@ -148,8 +148,8 @@ class BuildCost:
 
         NaN if both are unknown.
         """
-        taken = self.memory_bytes if self.memory_bytes is not None else self.disk_bytes
-        return math.nan if taken is None or not self.vectors else taken / self.vectors
+        n_bytes = self.memory_bytes if self.memory_bytes is not None else self.disk_bytes
+        return math.nan if n_bytes is None or not self.vectors else n_bytes / self.vectors
 
 
 @json_form(derived=("kept_up",))

@@ -62,8 +62,8 @@ def write_raw_result(path: Path, details: Mapping[str, Any], arrays: Mapping[str
 def read_raw_result(path: Path) -> RawResult | None:
     """Read a result as details and arrays; None if it is missing or corrupt."""
     try:
-        with path.open("rb") as file, np.load(file, allow_pickle=False) as found:
-            arrays = {name: found[name] for name in found.files}
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
+            arrays = {name: archive[name] for name in archive.files}
         return parse_json(arrays.pop("told", np.frombuffer(b"{}", np.uint8)).tobytes()), arrays
     except (OSError, ValueError, TypeError, LookupError, EOFError, RuntimeError, BadZipFile, zlib.error):
         return None
@@ -159,20 +159,20 @@ class SavedVectors:
 
     def index(self) -> dict[str, int]:
         """Map each id to its row."""
-        return {name: place for place, name in enumerate(self.ids())}
+        return {name: row for row, name in enumerate(self.ids())}
 
     def metadata(self, which: str) -> list[dict[str, Any]]:
         """Return the metadata of every row by their hash; empty mappings if it is empty."""
         if not which:
             return [{} for _ in range(len(self))]
-        found: list[dict[str, Any]] = json.loads((self._folder / f"metadata-{which}.json").read_text(encoding="utf-8"))
-        return found
+        rows: list[dict[str, Any]] = json.loads((self._folder / f"metadata-{which}.json").read_text(encoding="utf-8"))
+        return rows
 
     def others(self, n: int, seed: int) -> Matrix:
         """Return warm-up queries: random rows of the base with a little noise."""
         random = np.random.default_rng([seed, 1])
-        places = np.sort(random.choice(len(self), size=min(n, len(self)), replace=False))
-        others = np.concatenate([self.rows("base", int(place), 1) for place in places])
-        spread = float(others.std()) or 1.0
-        moved = others + random.normal(scale=0.05 * spread, size=others.shape)
+        rows = np.sort(random.choice(len(self), size=min(n, len(self)), replace=False))
+        sample = np.concatenate([self.rows("base", int(row), 1) for row in rows])
+        spread = float(sample.std()) or 1.0
+        moved = sample + random.normal(scale=0.05 * spread, size=sample.shape)
         return np.asarray(moved, dtype=np.float32)

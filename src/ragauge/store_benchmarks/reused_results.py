@@ -36,13 +36,13 @@ def format_reused(results: Sequence[BenchmarkResult]) -> str:
     >>> format_reused([change]), format_reused([])
     ('2026-11-17 14:02', 'no')
     """
-    made = sorted(point.made for point in results if point.reused)
-    if not made:
+    times = sorted(point.made for point in results if point.reused)
+    if not times:
         return "no"
-    minutes = [time[:16].replace("T", " ") for time in (made[0], made[-1])]
+    minutes = [time[:16].replace("T", " ") for time in (times[0], times[-1])]
     days = list(dict.fromkeys(minute[:10] for minute in minutes))
     text = minutes[0] if len(set(minutes)) == 1 else " to ".join(days)
-    return text if len(made) == len(results) else f"{text} ({len(made)} of {len(results)})"
+    return text if len(times) == len(results) else f"{text} ({len(times)} of {len(results)})"
 
 
 def describe_reuse(result: StoreBenchmark) -> str:

@@ -36,10 +36,10 @@ def nested_filters(n: int, selectivities: Sequence[float], seed: int = 0) -> dic
     """
     order = np.random.default_rng([seed, 5]).permutation(n)
     rungs = {}
-    for place, share in enumerate(selectivities):
+    for number, share in enumerate(selectivities):
         if not 0 < share <= 1:
             raise BadInput(f"selectivity must be above 0 and at most 1, got {share:g}", hint="--selectivity 0.5,0.01")
-        rungs[f"rung_{place}"] = order < max(1, round(share * n))
+        rungs[f"rung_{number}"] = order < max(1, round(share * n))
     return rungs
 
 
@@ -51,10 +51,10 @@ def build_filter_metadata(rungs: Mapping[str, Mask], start: int = 0, count: int 
     >>> build_filter_metadata({"rung_0": np.array([True, False])})
     [{'rung_0': 'in'}, {'rung_0': 'out'}]
     """
-    some = {name: mask[start : None if count is None else start + count].tolist() for name, mask in rungs.items()}
-    length = len(next(iter(some.values()), []))
+    masks = {name: mask[start : None if count is None else start + count].tolist() for name, mask in rungs.items()}
+    length = len(next(iter(masks.values()), []))
     return [
-        {name: MATCHING_VALUE if mask[row] else OTHER_VALUE for name, mask in some.items()} for row in range(length)
+        {name: MATCHING_VALUE if mask[row] else OTHER_VALUE for name, mask in masks.items()} for row in range(length)
     ]
 
 
@@ -110,16 +110,16 @@ def time_searches(store: SearchableStore, queries: Matrix, k: int) -> LoopResult
 def _time_searches_once(store: SearchableStore, queries: Matrix, k: int) -> LoopResults:
     search = store.search
     rows = split_rows(queries)
-    taken: list[int] = []
+    times: list[int] = []
     answers: list[Any] = []
-    kept, noted = answers.append, taken.append
+    add_answer, add_time = answers.append, times.append
     for row in rows:
         began = now()
         answer = search(row, k)
         ended = now()
-        noted(ended - began)
-        kept(answer)
-    return LoopResults(*stack_results(answers, k), np.array(taken, dtype=np.int64))
+        add_time(ended - began)
+        add_answer(answer)
+    return LoopResults(*stack_results(answers, k), np.array(times, dtype=np.int64))
 
 
 @dataclass(frozen=True, eq=False)
@@ -161,36 +161,38 @@ def time_search_rounds(
     `changed`, the number of queries per repeat with other results than in the first; `floor_ns` (repeats, before and
     after); `readings` (repeats, SNAPSHOT_DIFFERENCES).
     """
-    found: list[dict[str, list[Any]]] = [
+    results: list[dict[str, list[Any]]] = [
         {"nanoseconds": [], "changed": [], "floor_ns": [], "readings": []} for _ in settings
     ]
     first: dict[int, RawArrays] = {}
     passes: dict[int, int] = {}
-    times: list[list[Ints]] = [mine["nanoseconds"] for mine in found]
+    times: list[list[Ints]] = [result["nanoseconds"] for result in results]
     repeats, floor = rounds.repeats, rounds.floor
     limits = repeats, rounds.max_repeats or repeats
-    for done, place in enumerate(_schedule_searches(times, limits, rounds.seed, rounds.budget_s), 1):
-        apply_search_options(store, settings[place])
+    for done, number in enumerate(_schedule_searches(times, limits, rounds.seed, rounds.budget_s), 1):
+        apply_search_options(store, settings[number])
         with without_gc():
             warm = time_searches(store, rounds.warm_up, k)
-            many = passes.setdefault(place, _passes_per_round(warm.nanoseconds, len(queries)))
-            asked = np.tile(queries, (many, 1))
+            n_passes = passes.setdefault(number, _passes_per_round(warm.nanoseconds, len(queries)))
+            tiled_queries = np.tile(queries, (n_passes, 1))
             floors = [_time_null_store(floor, queries, k)]
             before = take_snapshot()
-            answers = time_searches(store, asked, k)
+            answers = time_searches(store, tiled_queries, k)
             readings = take_snapshot().since(before)
             floors.append(_time_null_store(floor, queries, k))
-        where = find_positions(answers.ids[: len(queries)], index)
-        mine = found[place]
-        round_results = first.setdefault(place, {"positions": where, "distances": answers.distances[: len(queries)]})
-        mine["nanoseconds"].append(answers.nanoseconds)
-        mine["changed"].append(int((where != round_results["positions"]).any(axis=1).sum()))
-        mine["floor_ns"].append(floors)
-        mine["readings"].append(readings)
+        positions = find_positions(answers.ids[: len(queries)], index)
+        result = results[number]
+        round_results = first.setdefault(
+            number, {"positions": positions, "distances": answers.distances[: len(queries)]}
+        )
+        result["nanoseconds"].append(answers.nanoseconds)
+        result["changed"].append(int((positions != round_results["positions"]).any(axis=1).sum()))
+        result["floor_ns"].append(floors)
+        result["readings"].append(readings)
         progress(Progress("search", min(done, repeats * len(settings)), repeats * len(settings)))
     return [
-        {name: np.array(values) for name, values in mine.items()} | first[place] if place in first else {}
-        for place, mine in enumerate(found)
+        {name: np.array(values) for name, values in result.items()} | first[number] if number in first else {}
+        for number, result in enumerate(results)
     ]
 
 
@@ -208,11 +210,11 @@ def _schedule_searches(
     for turn in range(repeats[1]):
         shuffled = random.permutation(n_settings).tolist()
         if turn >= repeats[0]:
-            shuffled = [place for place in shuffled if qps_error(np.array(times[place])) > MAX_QPS_ERROR]
-        for done, place in enumerate(range(n_settings) if budget_s is not None and not turn else shuffled):
+            shuffled = [setting for setting in shuffled if qps_error(np.array(times[setting])) > MAX_QPS_ERROR]
+        for done, setting in enumerate(range(n_settings) if budget_s is not None and not turn else shuffled):
             if (turn or done) and now() > until:
                 return
-            yield place
+            yield setting
 
 
 def apply_search_options(store: SearchableStore, options: Mapping[str, Any]) -> None:
@@ -235,8 +237,8 @@ def find_positions(ids: NDArray[np.object_], index: Mapping[str, int]) -> Ints:
 
 def split_rows(queries: Matrix) -> list[Matrix]:
     """Split queries into matrices of one row, before anything is timed."""
-    whole = np.ascontiguousarray(queries, dtype=np.float32)
-    return [whole[place : place + 1] for place in range(len(whole))]
+    matrix = np.ascontiguousarray(queries, dtype=np.float32)
+    return [matrix[row : row + 1] for row in range(len(matrix))]
 
 
 def stack_results(answers: Sequence[Any], k: int) -> tuple[NDArray[np.object_], NDArray[np.float32]]:
@@ -246,11 +248,11 @@ def stack_results(answers: Sequence[Any], k: int) -> tuple[NDArray[np.object_], 
     """
     ids = np.full((len(answers), k), None, dtype=object)
     distances = np.full((len(answers), k), np.inf, dtype=np.float32)
-    for place, answer in enumerate(answers):
-        (names,), (far,) = check_neighbours(answer, 1, k)
-        line = list(names)[:k]
-        ids[place, : len(line)] = line
-        distances[place, : len(line)] = far[: len(line)]
+    for row, answer in enumerate(answers):
+        (names,), (row_distances,) = check_neighbours(answer, 1, k)
+        row_ids = list(names)[:k]
+        ids[row, : len(row_ids)] = row_ids
+        distances[row, : len(row_ids)] = row_distances[: len(row_ids)]
     return ids, distances
 
 
@@ -262,5 +264,5 @@ def _passes_per_round(warm: Ints, queries: int) -> int:
 
 def _time_null_store(floor: FullStore, queries: Matrix, k: int) -> float:
     """Return the median latency of the null store, in nanoseconds."""
-    some = queries[np.arange(NULL_STORE_QUERIES) % len(queries)]
-    return float(np.median(time_searches(floor, some, k).nanoseconds))
+    sample = queries[np.arange(NULL_STORE_QUERIES) % len(queries)]
+    return float(np.median(time_searches(floor, sample, k).nanoseconds))

@@ -60,11 +60,11 @@ def time_updates(
     the inserted or updated vector or no longer found the deleted one, else 0. It is NaN if a deleted vector was not
     found before either. An updated vector must also be gone from its old position, which is checked by another search.
     """
-    places = np.random.default_rng([seed, 6]).permutation(len(base))
-    chosen = {"insert": places[:0], "update": places[: len(base) // 2][:n], "delete": places[len(base) // 2 :][:n]}
-    names = [ids[place] for place in chosen[operation].tolist()]
+    rows = np.random.default_rng([seed, 6]).permutation(len(base))
+    chosen = {"insert": rows[:0], "update": rows[: len(base) // 2][:n], "delete": rows[len(base) // 2 :][:n]}
+    names = [ids[row] for row in chosen[operation].tolist()]
     if operation == "insert":
-        names = [f"{INSERTED_ID_PREFIX}{place}" for place in range(n)]
+        names = [f"{INSERTED_ID_PREFIX}{row}" for row in range(n)]
     vectors = base[chosen[operation]]
     if operation != "delete":
         vectors = generate_new_vectors(base, len(names), metric, seed=seed, kind=UPDATE_OPERATIONS.index(operation))
@@ -108,10 +108,10 @@ def run_mixed_workload(
     `insert_seconds`, `together`.
     """
     together = "concurrent" in store.abilities
-    rows, names = split_rows(queries), [f"{INSERTED_ID_PREFIX}mixed-{place}" for place in range(inserts.n)]
-    known = {**index, **{name: len(index) + place for place, name in enumerate(names)}}
-    coming = generate_new_vectors(base, inserts.n, metric, seed=inserts.seed, kind=len(UPDATE_OPERATIONS))
-    insert_schedule = _InsertSchedule(store, names, split_rows(coming), 1e9 * inserts.seconds / inserts.n)
+    rows, names = split_rows(queries), [f"{INSERTED_ID_PREFIX}mixed-{number}" for number in range(inserts.n)]
+    positions_by_id = {**index, **{name: len(index) + number for number, name in enumerate(names)}}
+    new_vectors = generate_new_vectors(base, inserts.n, metric, seed=inserts.seed, kind=len(UPDATE_OPERATIONS))
+    insert_schedule = _InsertSchedule(store, names, split_rows(new_vectors), 1e9 * inserts.seconds / inserts.n)
     with without_gc(), _short_thread_switches():
         searches = _SearchSchedule(
             store, rows, k, 1e9 / (inserts.rate or measure_half_throughput(store, rows, k)), spin=not together
@@ -136,10 +136,10 @@ def run_mixed_workload(
         | searches.times("")
         | {
             "query": np.arange(len(ids)) % len(rows),
-            "positions": find_positions(ids, known),
+            "positions": find_positions(ids, positions_by_id),
             "before": np.array(searches.before, dtype=np.int64),
             "after": np.array(searches.after, dtype=np.int64),
-            "newcomers": coming,
+            "newcomers": new_vectors,
             "inserted": np.array(insert_schedule.done),
             "insert_seconds": np.array(max(insert_schedule.ended - insert_schedule.start, 0) / 1e9),
             "together": np.array(int(together)),
@@ -152,11 +152,11 @@ def measure_half_throughput(store: FullStore, rows: Sequence[Matrix], k: int, se
 
     The queries run one at a time without a pause.
     """
-    began, asked = now(), 0
-    while asked < 20 or now() - began < seconds * 1e9:
-        store.search(rows[asked % len(rows)], k)
-        asked += 1
-    return min(MAX_SEARCHES_PER_SECOND, 0.5e9 * asked / (now() - began))
+    began, n_queries = now(), 0
+    while n_queries < 20 or now() - began < seconds * 1e9:
+        store.search(rows[n_queries % len(rows)], k)
+        n_queries += 1
+    return min(MAX_SEARCHES_PER_SECOND, 0.5e9 * n_queries / (now() - began))
 
 
 class _InsertSchedule:
@@ -174,9 +174,9 @@ class _InsertSchedule:
         return self.start + int(self.done * self._gap) if self.done < len(self._names) else None
 
     def one(self) -> None:
-        place = self.begun
+        index = self.begun
         self.begun += 1
-        self._store.add([self._names[place]], self._rows[place])
+        self._store.add([self._names[index]], self._rows[index])
         self.done += 1
         self.ended = now()
 
@@ -237,7 +237,7 @@ class _SearchSchedule:
             self.one(inserts)
 
     def times(self, prefix: str) -> RawArrays:
-        due = [self.start + int(place * self._gap) for place in range(len(self.answers))]
+        due = [self.start + int(number * self._gap) for number in range(len(self.answers))]
         moments = {"due_ns": due, "began_ns": self.began, "ended_ns": self.ended}
         return {prefix + name: np.array(values, dtype=np.int64) - self.start for name, values in moments.items()}
 
@@ -266,14 +266,14 @@ class _UpdatedVector(NamedTuple):
 
         A result at that position counts only if its reported distance is closer to the old one.
         """
-        claims = [float(far) for found_id, far in zip(answer[0][0], answer[1][0], strict=False) if found_id == name]
-        return not any(abs(far - self.before) < abs(far - self.after) for far in claims)
+        claims = [float(claim) for found_id, claim in zip(answer[0][0], answer[1][0], strict=False) if found_id == name]
+        return not any(abs(claim - self.before) < abs(claim - self.after) for claim in claims)
 
 
 def _build_updated_vectors(old: Matrix, new: Matrix, metric: str) -> list[_UpdatedVector]:
-    both = np.arange(2 * len(old)).reshape(2, -1).T
-    far = compute_distances(np.concatenate([old, new]), old, both, metric)
-    return [_UpdatedVector(row, *pair) for row, pair in zip(split_rows(old), far.tolist(), strict=True)]
+    position_pairs = np.arange(2 * len(old)).reshape(2, -1).T
+    distances = compute_distances(np.concatenate([old, new]), old, position_pairs, metric)
+    return [_UpdatedVector(row, *pair) for row, pair in zip(split_rows(old), distances.tolist(), strict=True)]
 
 
 def _time_each_update(
@@ -286,27 +286,27 @@ def _time_each_update(
     gone: bool,
     moved: Sequence[_UpdatedVector] | None = None,
 ) -> RawArrays:
-    taken: list[int] = []
-    searched: list[int] = []
-    seen: list[float] = []
+    change_times: list[int] = []
+    search_times: list[int] = []
+    outcomes: list[float] = []
     with without_gc():
-        for place, (name, row) in enumerate(zip(names, split_rows(vectors), strict=True)):
-            lost = gone and name not in list(store.search(row, k)[0][0])
+        for index, (name, row) in enumerate(zip(names, split_rows(vectors), strict=True)):
+            was_missing = gone and name not in list(store.search(row, k)[0][0])
             began = now()
             change([name], row)
             changed = now()
             answer = store.search(row, k)
             ended = now()
-            taken.append(changed - began)
-            searched.append(ended - changed)
-            right = (name in list(answer[0][0])) is not gone
-            if right and moved is not None:
-                right = moved[place].left(name, store.search(moved[place].old, k))
-            seen.append(np.nan if lost else float(right))
+            change_times.append(changed - began)
+            search_times.append(ended - changed)
+            is_right = (name in list(answer[0][0])) is not gone
+            if is_right and moved is not None:
+                is_right = moved[index].left(name, store.search(moved[index].old, k))
+            outcomes.append(np.nan if was_missing else float(is_right))
     return {
-        "ns": np.array(taken, dtype=np.int64),
-        "search_ns": np.array(searched, dtype=np.int64),
-        "seen": np.array(seen, dtype=np.float64),
+        "ns": np.array(change_times, dtype=np.int64),
+        "search_ns": np.array(search_times, dtype=np.int64),
+        "seen": np.array(outcomes, dtype=np.float64),
     }
 
 

@@ -52,8 +52,8 @@ def parse_clustered_options(text: str) -> dict[str, int | float]:
                 raise ValueError
             options[name] = float(value) if name == "spread" else int(value.replace("_", ""))
         except ValueError:
-            known = ",".join(f"{key}={default:g}" for key, default in CLUSTERED_OPTIONS.items())
-            raise BadInput(f"unknown option `{part}` of clustered vectors", hint=f"clustered:{known}") from None
+            example = ",".join(f"{key}={default:g}" for key, default in CLUSTERED_OPTIONS.items())
+            raise BadInput(f"unknown option `{part}` of clustered vectors", hint=f"clustered:{example}") from None
     return options
 
 
@@ -81,7 +81,7 @@ def generate_clustered_vectors(metric: str = "l2", **options: float) -> VectorSe
     widths = spread * shape.uniform(2 / 3, 4 / 3, clusters)
     likely = 1 / np.arange(1, clusters + 1)
 
-    def drawn(rows: int, stream: int) -> Any:
+    def draw(rows: int, stream: int) -> Any:
         # Separate random streams: the number of vectors does not affect the queries.
         random = np.random.default_rng([seed, stream])
         which = random.choice(clusters, rows, p=likely / likely.sum())
@@ -97,7 +97,7 @@ def generate_clustered_vectors(metric: str = "l2", **options: float) -> VectorSe
         f"{name}={vectors[name]:g}" for name in CLUSTERED_OPTIONS if vectors[name] != CLUSTERED_OPTIONS[name]
     )
     name = f"clustered:{named}" if named else "clustered"
-    return VectorSet(name, drawn(count, 1), drawn(queries, 2), metric)
+    return VectorSet(name, draw(count, 1), draw(queries, 2), metric)
 
 
 DEFAULT_EMBEDDER = "wordllama"
@@ -151,13 +151,13 @@ def load_vector_set(
         return _finalise_vector_set(_embed_dataset(what, metric, embedder, max_vectors, max_queries, progress))
     text = str(what)
     if text == "clustered" or text.startswith("clustered:"):
-        asked = {
+        options = {
             "seed": seed,
             **({} if max_queries is None else {"queries": max_queries}),
             **parse_clustered_options(text),
         }
         return _finalise_vector_set(
-            _limit_vectors(generate_clustered_vectors(metric or "l2", **asked), max_vectors, max_queries)
+            _limit_vectors(generate_clustered_vectors(metric or "l2", **options), max_vectors, max_queries)
         )
     path = _find_vector_path(text)
     if path is not None and path.is_dir() and _find_base_files(path):
@@ -169,9 +169,9 @@ def load_vector_set(
     return _finalise_vector_set(_embed_dataset(load(what), metric, embedder, max_vectors, max_queries, progress))
 
 
-def _holds_vectors(what: str | Path) -> bool:
+def _holds_vectors(source: str | Path) -> bool:
     """Return whether a name refers to vectors and not to texts."""
-    text = str(what)
+    text = str(source)
     path = _find_vector_path(text)
     if text == "clustered" or text.startswith("clustered:"):
         return True
@@ -204,9 +204,9 @@ def _limit_vectors(data: VectorSet, max_vectors: int | None, max_queries: int | 
             metadata=data.metadata[:max_vectors],
         )
     if max_queries is not None and max_queries < len(data.queries):
-        near = None if data.neighbours is None else data.neighbours[:max_queries]
+        neighbours = None if data.neighbours is None else data.neighbours[:max_queries]
         data = replace(
-            data, queries=data.queries[:max_queries], query_ids=data.query_ids[:max_queries], neighbours=near
+            data, queries=data.queries[:max_queries], query_ids=data.query_ids[:max_queries], neighbours=neighbours
         )
     return data
 
@@ -229,11 +229,11 @@ def _file_name_words(file: Path) -> list[str]:
     return re.split(r"[._-]", file.name.lower())
 
 
-def _require_single_file(files: list[Path], what: str) -> Path:
+def _require_single_file(files: list[Path], role: str) -> Path:
     if len(files) > 1:
         names = ", ".join(file.name for file in files)
         raise BadInput(
-            f"several files could be the {what}: {names}", file=str(files[0].parent), hint="keep only one of them there"
+            f"several files could be the {role}: {names}", file=str(files[0].parent), hint="keep only one of them there"
         )
     return files[0]
 
@@ -242,43 +242,45 @@ def _load_vector_folder(
     folder: Path, metric: str | None, max_vectors: int | None, max_queries: int | None, seed: int
 ) -> VectorSet:
     file, name = _require_single_file(_find_base_files(folder), "vectors"), folder.resolve().name
-    near = _find_files_by_word(folder, NEIGHBOUR_FILE_WORDS)
-    told = {
+    neighbour_files = _find_files_by_word(folder, NEIGHBOUR_FILE_WORDS)
+    metric_by_file = {
         path: next((METRIC_FILE_WORDS[word] for word in _file_name_words(path) if word in METRIC_FILE_WORDS), None)
-        for path in near
+        for path in neighbour_files
     }
-    known = sorted({each for each in told.values() if each})
-    if metric is None and len(known) > 1:
+    metrics = sorted({each for each in metric_by_file.values() if each})
+    if metric is None and len(metrics) > 1:
         raise BadInput(
-            f"found neighbours for several metrics: {', '.join(known)}",
+            f"found neighbours for several metrics: {', '.join(metrics)}",
             file=str(folder),
-            hint=f"name one: --metric {known[0]}",
+            hint=f"name one: --metric {metrics[0]}",
         )
     # Published vector sets usually omit the metric if it is the Euclidean distance.
-    chosen = metric or (known[0] if known else "l2")
-    fitting = [path for path in near if told[path] == chosen] or [
-        path for path in near if not told[path] and chosen == "l2"
+    chosen = metric or (metrics[0] if metrics else "l2")
+    fitting = [path for path in neighbour_files if metric_by_file[path] == chosen] or [
+        path for path in neighbour_files if not metric_by_file[path] and chosen == "l2"
     ]
-    files_by_word = _find_files_by_word(folder, QUERY_FILE_WORDS)
-    if not files_by_word:
+    query_files = _find_files_by_word(folder, QUERY_FILE_WORDS)
+    if not query_files:
         return replace(_load_vector_file(file, chosen, max_vectors, max_queries, seed), name=name)
-    rows, ours = (
+    base_rows, query_rows = (
         read_vectors(file, max_rows=max_vectors),
-        read_vectors(_require_single_file(files_by_word, "queries"), max_rows=max_queries),
+        read_vectors(_require_single_file(query_files, "queries"), max_rows=max_queries),
     )
     neighbours = None
     if fitting and max_vectors is None:
-        place = _require_single_file(fitting, "neighbours")
-        found = read_vectors(place, max_rows=max_queries).vectors
-        if found.dtype.kind not in "iu" or len(found) != len(ours.vectors):
-            what = f"{len(found)} rows of {found.dtype}"
-            raise BadInput(f"holds {what}, not the neighbours of {len(ours.vectors)} queries", file=str(place))
-        neighbours = found.astype(np.int64)
-    base, vectors = _to_float32_matrix(rows, file), _to_float32_matrix(ours, files_by_word[0])
+        neighbour_file = _require_single_file(fitting, "neighbours")
+        neighbour_rows = read_vectors(neighbour_file, max_rows=max_queries).vectors
+        if neighbour_rows.dtype.kind not in "iu" or len(neighbour_rows) != len(query_rows.vectors):
+            problem = f"{len(neighbour_rows)} rows of {neighbour_rows.dtype}"
+            raise BadInput(
+                f"holds {problem}, not the neighbours of {len(query_rows.vectors)} queries", file=str(neighbour_file)
+            )
+        neighbours = neighbour_rows.astype(np.int64)
+    base, vectors = _to_float32_matrix(base_rows, file), _to_float32_matrix(query_rows, query_files[0])
     if base.shape[1] != vectors.shape[1]:
-        what = f"the vectors have {base.shape[1]} dimensions, the queries {vectors.shape[1]}"
-        raise BadInput(what, file=str(folder))
-    return VectorSet(name, base, vectors, chosen, neighbours, rows.ids, ours.ids)
+        problem = f"the vectors have {base.shape[1]} dimensions, the queries {vectors.shape[1]}"
+        raise BadInput(problem, file=str(folder))
+    return VectorSet(name, base, vectors, chosen, neighbours, base_rows.ids, query_rows.ids)
 
 
 def _load_vector_file(
@@ -292,26 +294,26 @@ def _load_vector_file(
         else max_vectors + (max_queries or min(MAX_HELD_OUT_QUERIES, -(-max_vectors // 9))),
     )
     count = len(rows.vectors)
-    held = max_queries or min(MAX_HELD_OUT_QUERIES, count // 10)
-    if not 0 < held < count:
+    n_queries = max_queries or min(MAX_HELD_OUT_QUERIES, count // 10)
+    if not 0 < n_queries < count:
         hint = "set --max-queries; by default a tenth of the rows, at most 1000, become queries"
-        raise BadInput(f"has {count} rows, too few for {held} queries", file=str(path), hint=hint)
+        raise BadInput(f"has {count} rows, too few for {n_queries} queries", file=str(path), hint=hint)
     chosen = np.zeros(count, np.bool_)
-    chosen[np.random.default_rng(seed).choice(count, held, replace=False)] = True
+    chosen[np.random.default_rng(seed).choice(count, n_queries, replace=False)] = True
     matrix = _to_float32_matrix(rows, path)
     ids = np.array(rows.ids, dtype=object)
-    kept, asked = (ids[~chosen].tolist(), ids[chosen].tolist()) if len(ids) else ((), ())
-    note = f"{held} of {count:,} rows were held out as queries (seed {seed})"
-    made = VectorSet(
+    base_ids, query_ids = (ids[~chosen].tolist(), ids[chosen].tolist()) if len(ids) else ((), ())
+    note = f"{n_queries} of {count:,} rows were held out as queries (seed {seed})"
+    vector_set = VectorSet(
         InputFile(str(path)).stem,
         matrix[~chosen],
         matrix[chosen],
         metric or "l2",
-        ids=kept,
-        query_ids=asked,
+        ids=base_ids,
+        query_ids=query_ids,
         notes=[note],
     )
-    return _limit_vectors(made, max_vectors, None)
+    return _limit_vectors(vector_set, max_vectors, None)
 
 
 def _to_float32_matrix(rows: VectorFile, path: Path) -> Matrix:
@@ -334,30 +336,30 @@ def _embed_dataset(
 ) -> VectorSet:
     """Embed the documents and queries of a dataset; the vectors are cached."""
     documents = list(dataset.documents)[:max_vectors]
-    asked = dict(list(dataset.queries.items())[:max_queries])
-    if not documents or not asked:
+    queries = dict(list(dataset.queries.items())[:max_queries])
+    if not documents or not queries:
         raise BadInput(f"{dataset.name} has no {'queries' if documents else 'documents'}")
     texts = [document.whole for document in documents]
     model = open_embedder(DEFAULT_EMBEDDER if embedder is None else embedder, texts, progress)
     base = embed_texts(model, texts, cache=cache_folder(), progress=progress).vectors
-    vectors = embed_texts(model, list(asked.values()), cache=cache_folder(), progress=progress).vectors
+    vectors = embed_texts(model, list(queries.values()), cache=cache_folder(), progress=progress).vectors
     notes = [f"the vectors are those of {model.name}"]
     if len(documents) < len(dataset.documents):
         notes.append(f"only the first {len(documents):,} of {len(dataset.documents):,} documents are indexed")
     ids = [document.id for document in documents]
     about = [dict(document.metadata) for document in documents]
     vector_set = VectorSet(
-        dataset.name, base, vectors, metric or "cosine", None, ids, list(asked), dataset.judgments, notes
+        dataset.name, base, vectors, metric or "cosine", None, ids, list(queries), dataset.judgments, notes
     )
     return check_finite(replace(vector_set, metadata=about if any(about) else ()))
 
 
 def check_finite(data: VectorSet) -> VectorSet:
     """Check that all values are finite in float32, and return the vectors unchanged."""
-    for what, rows in (("vector", data.base), ("query", data.queries)):
+    for kind, rows in (("vector", data.base), ("query", data.queries)):
         if (row := first_bad_row(np.asarray(rows), np.float32)) is not None:
             raise BadInput(
-                f"{data.name}: {what} {row} has a NaN, an infinity or a number out of the range of float32",
+                f"{data.name}: {kind} {row} has a NaN, an infinity or a number out of the range of float32",
                 hint="remove it",
             )
     return data
@@ -370,52 +372,57 @@ def _finalise_vector_set(data: VectorSet) -> VectorSet:
     """
     notes = list(data.notes)
     if data.metric == "cosine":
-        some: Mask = np.any(data.base, axis=1)
-        ours: Mask = np.any(data.queries, axis=1)
-        if not some.any() or not ours.any():
-            raise BadInput(f"{data.name}: all {'queries' if some.any() else 'vectors'} are zeros and have no cosine")
-        if not some.all():
+        base_ok: Mask = np.any(data.base, axis=1)
+        query_ok: Mask = np.any(data.queries, axis=1)
+        if not base_ok.any() or not query_ok.any():
+            raise BadInput(f"{data.name}: all {'queries' if base_ok.any() else 'vectors'} are zeros and have no cosine")
+        if not base_ok.all():
             notes.append(
-                f"{_format_count_with_verb(int((~some).sum()), 'vector', 'is', 'are')} all zeros: without a cosine, "
+                f"{_format_count_with_verb(int((~base_ok).sum()), 'vector', 'is', 'are')} all zeros: without a cosine, "
                 f"left out"
             )
-            ids = _select_ids(data.ids, some)
-            data = replace(data, base=data.base[some], ids=ids, neighbours=None)
-        if not ours.all():
+            ids = _select_ids(data.ids, base_ok)
+            data = replace(data, base=data.base[base_ok], ids=ids, neighbours=None)
+        if not query_ok.all():
             notes.append(
-                f"{_format_count_with_verb(int((~ours).sum()), 'query', 'is', 'are')} all zeros: without a cosine, "
+                f"{_format_count_with_verb(int((~query_ok).sum()), 'query', 'is', 'are')} all zeros: without a cosine, "
                 f"left out"
             )
-            near = None if data.neighbours is None else data.neighbours[ours]
+            neighbours = None if data.neighbours is None else data.neighbours[query_ok]
             data = replace(
-                data, queries=data.queries[ours], query_ids=_select_ids(data.query_ids, ours), neighbours=near
+                data,
+                queries=data.queries[query_ok],
+                query_ids=_select_ids(data.query_ids, query_ok),
+                neighbours=neighbours,
             )
-    twins, themselves = _count_duplicates(data.base, data.queries)
-    if twins:
+    n_duplicates, n_in_base = _count_duplicates(data.base, data.queries)
+    if n_duplicates:
         notes.append(
-            f"{_format_count_with_verb(twins, 'vector', 'is', 'are')} equal to an earlier one: "
+            f"{_format_count_with_verb(n_duplicates, 'vector', 'is', 'are')} equal to an earlier one: "
             "which of them is found is arbitrary"
         )
-    if themselves:
+    if n_in_base:
         notes.append(
-            f"{_format_count_with_verb(themselves, 'query', 'is', 'are')} also in the base: rank 1 is the query itself"
+            f"{_format_count_with_verb(n_in_base, 'query', 'is', 'are')} also in the base: rank 1 is the query itself"
         )
     return replace(data, notes=notes, judgments=_restrict_judgments(data.judgments, data.query_ids))
 
 
-def _restrict_judgments(judgments: Judgments | None, asked: Sequence[str]) -> Judgments | None:
+def _restrict_judgments(judgments: Judgments | None, query_ids: Sequence[str]) -> Judgments | None:
     """Keep only the judgments of the given queries.
 
     A query that is not run would otherwise count as one without results.
     """
-    if judgments is None or not len(asked) or set(judgments.nested) <= set(asked):
+    if judgments is None or not len(query_ids) or set(judgments.nested) <= set(query_ids):
         return judgments
-    there = set(asked)
+    kept_ids = set(query_ids)
     return Judgments(
-        {query: grades for query, grades in judgments.nested.items() if query in there},
-        subtopics=judgments.subtopics and {query: its for query, its in judgments.subtopics.items() if query in there},
+        {query: grades for query, grades in judgments.nested.items() if query in kept_ids},
+        subtopics=judgments.subtopics
+        and {query: query_subtopics for query, query_subtopics in judgments.subtopics.items() if query in kept_ids},
         targets=judgments.targets,
-        distances=judgments.distances and {query: far for query, far in judgments.distances.items() if query in there},
+        distances=judgments.distances
+        and {query: query_distances for query, query_distances in judgments.distances.items() if query in kept_ids},
         source=judgments.source,
     )
 
@@ -425,8 +432,8 @@ def _format_count_with_verb(count: int, noun: str, verb: str, verbs: str) -> str
     return f"{count:,} {noun} {verb}" if count == 1 else f"{count:,} {plural} {verbs}"
 
 
-def _select_ids(ids: Sequence[str], which: Mask) -> Sequence[str]:
-    return [name for name, there in zip(ids, which.tolist(), strict=True) if there] if len(ids) else ids
+def _select_ids(ids: Sequence[str], mask: Mask) -> Sequence[str]:
+    return [name for name, is_kept in zip(ids, mask.tolist(), strict=True) if is_kept] if len(ids) else ids
 
 
 def _count_duplicates(base: Matrix, queries: Matrix) -> tuple[int, int]:
@@ -445,12 +452,12 @@ def _count_duplicates(base: Matrix, queries: Matrix) -> tuple[int, int]:
         ]
         return np.concatenate(parts)
 
-    theirs = hashes(base)
-    order = np.argsort(theirs, kind="stable")
-    near = np.flatnonzero(theirs[order][1:] == theirs[order][:-1])
+    base_hashes = hashes(base)
+    order = np.argsort(base_hashes, kind="stable")
+    candidates = np.flatnonzero(base_hashes[order][1:] == base_hashes[order][:-1])
     # Equal hashes are only a hint, so the rows are compared.
-    twins = int((base[order[near]] == base[order[near + 1]]).all(axis=1).sum())
-    sorted_hashes, ours = theirs[order], hashes(queries)
-    place = np.minimum(np.searchsorted(sorted_hashes, ours), len(base) - 1)
-    same = (sorted_hashes[place] == ours) & (base[order[place]] == queries).all(axis=1)
-    return twins, int(same.sum())
+    n_duplicates = int((base[order[candidates]] == base[order[candidates + 1]]).all(axis=1).sum())
+    sorted_hashes, query_hashes = base_hashes[order], hashes(queries)
+    positions = np.minimum(np.searchsorted(sorted_hashes, query_hashes), len(base) - 1)
+    same = (sorted_hashes[positions] == query_hashes) & (base[order[positions]] == queries).all(axis=1)
+    return n_duplicates, int(same.sum())

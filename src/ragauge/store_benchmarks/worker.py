@@ -47,15 +47,15 @@ NULL_STORE_VECTORS = 100
 def run_build_stage(order: BenchmarkWorkerTask, progress: ProgressCallback) -> None:
     """Build the store, or open the saved one, and time searches with every setting."""
     vectors = SavedVectors(order.vectors)
-    there = order.build_folder.has_store()
-    with _open_build_store(order, built=there) as store:
-        if not there:
+    is_built = order.build_folder.has_store()
+    with _open_build_store(order, built=is_built) as store:
+        if not is_built:
             write_record(_fill_store(store, vectors, order, progress), order.build_folder.costs_file)
         if not order.results:
             return
         queries = vectors.rows("queries")
         progress(Progress("search", 0, order.plan.repeats * len(order.searches)))
-        taken = time_search_rounds(
+        results = time_search_rounds(
             store,
             queries,
             order.plan.k,
@@ -70,7 +70,7 @@ def run_build_stage(order: BenchmarkWorkerTask, progress: ProgressCallback) -> N
                 seed=order.plan.seed,
             ),
         )
-        for raw, search, name in zip(taken, order.searches, order.results, strict=True):
+        for raw, search, name in zip(results, order.searches, order.results, strict=True):
             apply_search_options(store, search)
             write_raw_result(Path(name), {"about": _describe_store(store, queries, order)}, raw)
 
@@ -93,15 +93,15 @@ def run_cold_open_stage(order: BenchmarkWorkerTask, progress: ProgressCallback) 
 def run_load_stage(order: BenchmarkWorkerTask, progress: ProgressCallback) -> None:
     """Load-test the store with several client processes."""
     vectors, plan = SavedVectors(order.vectors), order.plan
-    most = max(plan.clients, default=1)
+    max_clients = max(plan.clients, default=1)
     # Rates relative to the maximum need a closed-loop run first.
-    closed = sorted({*plan.clients, *([most] if plan.shares else [])})
-    wanted: list[tuple[int, float | None, float | None]] = [(n, None, None) for n in closed]
-    wanted += [(most, rate, None) for rate in plan.rates] + [(most, None, share) for share in plan.shares]
+    closed = sorted({*plan.clients, *([max_clients] if plan.shares else [])})
+    runs: list[tuple[int, float | None, float | None]] = [(n, None, None) for n in closed]
+    runs += [(max_clients, rate, None) for rate in plan.rates] + [(max_clients, None, share) for share in plan.shares]
     arrays: RawArrays = {}
     notes, top = [], 0.0
-    for number, (clients, rate, share) in enumerate(wanted):
-        progress(Progress("load", number, len(wanted)))
+    for number, (clients, rate, share) in enumerate(runs):
+        progress(Progress("load", number, len(runs)))
         raw, note = load_test.run_load_test(
             order.opening,
             vectors.rows("queries"),
@@ -134,7 +134,7 @@ def run_filter_stage(order: BenchmarkWorkerTask, progress: ProgressCallback) -> 
     rungs = nested_filters(len(vectors), plan.filters, seed=plan.seed)
     conditions = [*(build_filter_condition(rung) for rung in rungs), *(json.loads(text) for text in plan.where)]
     random = build_filter_metadata(rungs) if rungs else [{} for _ in range(len(vectors))]
-    about = [{**own, **rung} for own, rung in zip(vectors.metadata(plan.metadata), random, strict=True)]
+    about = [{**user_fields, **rung} for user_fields, rung in zip(vectors.metadata(plan.metadata), random, strict=True)]
     queries, index, floor = vectors.rows("queries"), vectors.index(), _build_null_store(vectors, order.metric)
     warm_up = vectors.others(WARM_UP_QUERIES, plan.seed)
     total = plan.repeats * len(order.results)
@@ -142,13 +142,13 @@ def run_filter_stage(order: BenchmarkWorkerTask, progress: ProgressCallback) -> 
         for number, condition in enumerate(conditions):
             start = number * len(order.searches)
             files = order.results[start : start + len(order.searches)]
-            wanted = [(search, file) for search, file in zip(order.searches, files, strict=True) if file]
+            requests = [(search, file) for search, file in zip(order.searches, files, strict=True) if file]
             before = plan.repeats * start
-            taken = time_search_rounds(
+            results = time_search_rounds(
                 FilteredStore(store, condition),
                 queries,
                 plan.k,
-                [search for search, _ in wanted],
+                [search for search, _ in requests],
                 index=index,
                 progress=_count_from(progress, "filters", before, total),
                 rounds=SearchRounds(
@@ -160,7 +160,7 @@ def run_filter_stage(order: BenchmarkWorkerTask, progress: ProgressCallback) -> 
                     budget_s=plan.filter_seconds,
                 ),
             )
-            for raw, (search, file) in zip(taken, wanted, strict=True):
+            for raw, (search, file) in zip(results, requests, strict=True):
                 apply_search_options(store, search)
                 write_raw_result(Path(file), _explain_filter(store, queries[0], plan.k, condition) if raw else {}, raw)
 
@@ -245,16 +245,16 @@ def _temporary_filled_store(
     about: list[dict[str, Any]] | None = None,
 ) -> Iterator[FullStore]:
     """Fill a second store of the same kind, and remove it when the block is left."""
-    place = Path(order.folder) / f"{order.stage}-store"
-    shutil.rmtree(place, ignore_errors=True)
-    store = order.opening.at(str(place)).open()
+    folder = Path(order.folder) / f"{order.stage}-store"
+    shutil.rmtree(folder, ignore_errors=True)
+    store = order.opening.at(str(folder)).open()
     try:
         _insert_vectors(store, vectors, progress, about)
         _time_index_build(store)
         apply_search_options(store, order.searches[0])
         yield store
     finally:
-        _remove_store(store, place)
+        _remove_store(store, folder)
 
 
 def _fill_store(
@@ -271,11 +271,11 @@ def _fill_store(
         indexing = _time_index_build(store)
     release_free_memory()
     after = measure_memory(store.pids())
-    kept = "save" in store.abilities
-    if kept:
+    is_saved = "save" in store.abilities
+    if is_saved:
         store.save()
     size = store.disk_bytes()
-    if size is None and kept:
+    if size is None and is_saved:
         size = disk_bytes(order.build_folder.store)
     return {
         "vectors": len(vectors),
@@ -285,7 +285,7 @@ def _fill_store(
         "memory_peak_bytes": max(0, peak.more),
         "memory_by": after.by,
         "disk_bytes": size,
-        "kept": kept,
+        "kept": is_saved,
         "made": utc_now(),
         "abilities": sorted(store.abilities),
     }
@@ -296,15 +296,15 @@ def _rehearse_store(order: BenchmarkWorkerTask, vectors: SavedVectors) -> None:
 
     Memory of libraries that are loaded on first use is then not counted as memory of the index.
     """
-    place = Path(order.folder) / "rehearsal"
-    shutil.rmtree(place, ignore_errors=True)
-    store = order.opening.at(str(place)).open()
+    folder = Path(order.folder) / "rehearsal"
+    shutil.rmtree(folder, ignore_errors=True)
+    store = order.opening.at(str(folder)).open()
     try:
         store.add(vectors.ids(0, REHEARSAL_VECTORS), vectors.rows("base", 0, REHEARSAL_VECTORS))
         _time_index_build(store)
         time_searches(store, vectors.rows("queries", 0, 3), min(order.plan.k, REHEARSAL_VECTORS, len(vectors)))
     finally:
-        _remove_store(store, place)
+        _remove_store(store, folder)
 
 
 def _insert_vectors(
@@ -348,13 +348,13 @@ def _build_null_store(vectors: SavedVectors, metric: str) -> NullStore:
     return floor
 
 
-def _remove_store(store: FullStore, place: Path) -> None:
+def _remove_store(store: FullStore, folder: Path) -> None:
     """Close a store and delete its data."""
     try:
         store.remove()
     finally:
         store.close()
-        shutil.rmtree(place, ignore_errors=True)
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def run_task(task: BenchmarkWorkerTask, send: SendEvent) -> None:

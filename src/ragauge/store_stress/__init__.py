@@ -129,57 +129,57 @@ def resolve_store_name(store: str | type[Any]) -> str:
 
 def stress_store(
     store: str,
-    found: StressData,
+    data: StressData,
     plan: StressSettings,
     *,
     reproducer: str | Path | None = None,
     progress: ProgressCallback = no_progress,
 ) -> StressTest:
     """Stress one store with loaded data, so that several stores can share the data."""
-    ways: list[IngestionResult] = []
+    mode_results: list[IngestionResult] = []
     description: dict[str, Any] = {}
-    notes = list(found.notes)
+    notes = list(data.notes)
     with temporary_folder("stress") as folder:
         folder.chmod(0o755)  # an engine's server may run as another user, who needs access
-        write_stress_data(folder / "data", found.documents, found.vectors, found.queries, found.asked)
+        write_stress_data(folder / "data", data.documents, data.vectors, data.queries, data.asked)
 
         def reproduce(broken: StoreFailure, prefix: int, described: Mapping[str, Any]) -> StoreFailure:
             if reproducer is None:
                 return broken
-            return _save_reproducer(Path(reproducer), store, found, plan, broken, prefix, described)
+            return _save_reproducer(Path(reproducer), store, data, plan, broken, prefix, described)
 
-        for way in plan.ways:
-            course = StressScenario(
+        for mode in plan.ways:
+            scenario = StressScenario(
                 store=store,
-                way=way,
+                way=mode,
                 plan=plan,
                 data=folder / "data",
-                ids=found.ids,
-                vectors=found.vectors,
-                asked=found.asked,
+                ids=data.ids,
+                vectors=data.vectors,
+                asked=data.asked,
                 folder=folder / "work",
-                progress=scoped(progress, subject=f"{store} {way}"),
+                progress=scoped(progress, subject=f"{store} {mode}"),
             )
-            outcome = run_ingestion_mode(course, lambda rankings: score_rankings(found, rankings, plan.k), reproduce)
+            outcome = run_ingestion_mode(scenario, lambda rankings: score_rankings(data, rankings, plan.k), reproduce)
             description = {**description, **outcome.description}
-            ways.append(outcome.way)
+            mode_results.append(outcome.way)
             unreproduced = [_describe_unreproduced(failure) for failure in outcome.way.not_reproduced]
-            notes += [f"{store} {way}: {note}" for note in (*outcome.notes, *unreproduced)]
+            notes += [f"{store} {mode}: {note}" for note in (*outcome.notes, *unreproduced)]
     return StressTest(
         store=store,
-        documents=len(found.documents),
-        queries=len(found.queries),
-        ways=ways,
+        documents=len(data.documents),
+        queries=len(data.queries),
+        ways=mode_results,
         description=description,
-        source=found.name,
-        document_types=count_document_types(found.documents),
-        embedder=found.embedder,
+        source=data.name,
+        document_types=count_document_types(data.documents),
+        embedder=data.embedder,
         k=plan.k,
         notes=notes,
         provenance={
             "made": utc_now(),
             **provenance(),
-            "documents_hash": hash_documents(found.documents),
+            "documents_hash": hash_documents(data.documents),
             "seed": plan.seed,
             "batch": plan.batch,
             "commit_every": plan.commit_every,
@@ -208,18 +208,18 @@ def _save_reproducer(
     plan: StressSettings,
     broken: StoreFailure,
     prefix: int,
-    described: Mapping[str, Any],
+    description: Mapping[str, Any],
 ) -> StoreFailure:
-    place = folder / broken.way.replace(" ", "-")
+    reproducer_folder = folder / broken.way.replace(" ", "-")
     return write_reproducer(
-        place,
+        reproducer_folder,
         broken,
         data.documents[:prefix],
         data.queries,
         store=store,
         source=data.name,
-        command=build_command(store, str(place), broken, plan, data.typed),
-        description=", ".join(f"{name} {value}" for name, value in described.items()),
+        command=build_command(store, str(reproducer_folder), broken, plan, data.typed),
+        description=", ".join(f"{name} {value}" for name, value in description.items()),
     )
 
 
@@ -254,16 +254,18 @@ def load_stress_data(
     model = open_embedder(embedder, texts, progress)
     vectors = embed_texts(model, texts, cache=cache_folder(), progress=progress).vectors
     vectors = _replace_zero_vectors(vectors, data.name, model.name, notes)
-    asked = model.embed(list(queries.values())) if queries else np.zeros((0, vectors.shape[1]), np.float32)
-    nonzero = np.abs(asked).sum(axis=1) > 0
+    query_vectors = model.embed(list(queries.values())) if queries else np.zeros((0, vectors.shape[1]), np.float32)
+    nonzero = np.abs(query_vectors).sum(axis=1) > 0
     if not nonzero.all():
         count = "1 query is" if (~nonzero).sum() == 1 else f"{(~nonzero).sum():,} queries are"
         notes.append(f"{count} not run: the embedder `{model.name}` gives an all-zero vector, which has no cosine")
         queries = {name: queries[name] for name, keep in zip(queries, nonzero, strict=True) if keep}
-        asked = asked[nonzero]
-    typed = embedder if isinstance(embedder, str) else model.name
+        query_vectors = query_vectors[nonzero]
+    embedder_spec = embedder if isinstance(embedder, str) else model.name
     judgments = data.judgments if has_queries else None
-    return StressData(data.name, documents, vectors, queries, asked, judgments, model.name, typed, notes)
+    return StressData(
+        data.name, documents, vectors, queries, query_vectors, judgments, model.name, embedder_spec, notes
+    )
 
 
 def _replace_zero_vectors(vectors: Vectors, source: str, embedder: str, notes: list[str]) -> Vectors:
@@ -299,29 +301,30 @@ def _load_source(source: Any) -> Dataset:
 
 def _queries_from_documents(documents: Sequence[Document], plan: StressSettings) -> dict[str, str]:
     """Build queries from the first words of sampled documents."""
-    chance = random.Random(plan.seed)  # noqa: S311 - a sample, no secret
-    some = chance.sample(range(len(documents)), min(plan.queries, len(documents)))
-    texts = {
-        place: " ".join((documents[place].title or documents[place].text).split()[:MAX_WORDS_PER_QUERY])
-        for place in some
-    }
-    return {f"words of {documents[place].id}": text for place, text in texts.items() if text}
+    rng = random.Random(plan.seed)  # noqa: S311 - a sample, no secret
+    rows = rng.sample(range(len(documents)), min(plan.queries, len(documents)))
+    texts = {row: " ".join((documents[row].title or documents[row].text).split()[:MAX_WORDS_PER_QUERY]) for row in rows}
+    return {f"words of {documents[row].id}": text for row, text in texts.items() if text}
 
 
-def score_rankings(found: StressData, rankings: Sequence[Ranking], k: int) -> tuple[dict[str, float], int]:
+def score_rankings(data: StressData, rankings: Sequence[Ranking], k: int) -> tuple[dict[str, float], int]:
     """Compute mean measures of the rankings, and the number of judged queries."""
-    if found.judgments is None or not len(found.judgments):
+    if data.judgments is None or not len(data.judgments):
         return {}, 0
-    grades = found.judgments.nested
-    here = set(found.ids)
-    there = {name: _select_grades(grades[name], here) for name in found.queries if name in grades}
-    judged = {name: known for name, known in there.items() if any(grade > 0 for grade in known.values())}
+    grades = data.judgments.nested
+    document_ids = set(data.ids)
+    selected_grades = {name: _select_grades(grades[name], document_ids) for name in data.queries if name in grades}
+    judged = {
+        name: query_grades
+        for name, query_grades in selected_grades.items()
+        if any(grade > 0 for grade in query_grades.values())
+    }
     if not judged:
         return {}, 0
     # Rank by position: the store's order counts, and its tied scores must not be reordered.
     run = {
         name: {doc: float(-rank) for rank, (doc, _) in enumerate(ranking)}
-        for name, ranking in zip(found.queries, rankings, strict=True)
+        for name, ranking in zip(data.queries, rankings, strict=True)
         if name in judged
     }
     scores = evaluate(judged, run, [f"recall@{k}", f"ndcg@{k}", f"mrr@{k}"])

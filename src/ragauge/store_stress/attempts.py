@@ -51,13 +51,13 @@ class AttemptFailure:
         return other is not None and self.stage == other.stage and bool(self.signatures & other.signatures)
 
 
-def error_signature(words: str) -> frozenset[str]:
+def error_signature(message: str) -> frozenset[str]:
     """Return an error message without the parts that vary between runs.
 
     >>> error_signature("bad WAL at offset 78667") == error_signature("bad WAL at offset 12")
     True
     """
-    return frozenset({VARIABLE_TEXT.sub("…", words.strip().partition("\n")[0])})
+    return frozenset({VARIABLE_TEXT.sub("…", message.strip().partition("\n")[0])})
 
 
 @dataclass(frozen=True)
@@ -104,7 +104,7 @@ def run_attempt(
     Raises the usage error if a new store cannot be opened as requested.
     """
     attempt = StressAttempt(task, committed=task.start, begun=task.start)
-    action, put, is_killed = "opening", task.start, False
+    action, n_put, is_killed = "opening", task.start, False
     limits = WorkerLimits(timeout, restarts_with_event=True, stop_wait_s=EXIT_TIMEOUT_S)
     with Worker("ragauge.store_stress.worker:run_task", task, limits) as worker:
         try:
@@ -113,7 +113,7 @@ def run_attempt(
                     action = event.action
                     progress(event)
                     if action == "putting":
-                        put, attempt.begun = event.done, min(event.done + task.batch, task.stop)
+                        n_put, attempt.begun = event.done, min(event.done + task.batch, task.stop)
                 else:
                     attempt.committed = max(attempt.committed, event.get("committed", 0))
                     if "step" in event:
@@ -143,14 +143,14 @@ def run_attempt(
             message = str(error.__cause__) if is_library_error else error.message
             signature, is_silent = error_signature(message), isinstance(error, WrongResult)
     is_ingesting = action in ("putting", "committing") and "put" in task.steps
-    put = max(put, 0) if action == "putting" else attempt.begun
-    document = _describe_put_ids(ids[put : attempt.begun]) if is_ingesting and action == "putting" else ""
+    n_put = max(n_put, 0) if action == "putting" else attempt.begun
+    document = _describe_put_ids(ids[n_put : attempt.begun]) if is_ingesting and action == "putting" else ""
     attempt.failure = AttemptFailure(
         Stage(action, state),
         message,
         signature,
         is_silent,
-        put,
+        n_put,
         document,
         attempt.begun if is_ingesting else None,
         documents_lost=action == "opening" and state != "new",

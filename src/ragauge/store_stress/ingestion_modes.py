@@ -39,9 +39,9 @@ class IngestionOutcome:
     """Differences that are not failures."""
 
 
-def run_ingestion_mode(course: StressScenario, scored: ModeScorer, reproduce: ReproducerWriter) -> IngestionOutcome:
+def run_ingestion_mode(scenario: StressScenario, scored: ModeScorer, reproduce: ReproducerWriter) -> IngestionOutcome:
     """Run the whole stress test in one ingestion mode."""
-    n, plan = len(course.ids), course.plan
+    n, plan = len(scenario.ids), scenario.plan
     filled = FillResult()
     kills: list[ScheduledKill] = []
     killed: list[ReadBack] = []
@@ -49,17 +49,17 @@ def run_ingestion_mode(course: StressScenario, scored: ModeScorer, reproduce: Re
 
     def fill() -> AttemptFailure | None:
         nonlocal filled, kills
-        filled = course.filled(n)
-        kills = course.kills(n, *(_median_seconds(calls_ns) for calls_ns in (filled.put, filled.commit)))
+        filled = scenario.filled(n)
+        kills = scenario.kills(n, *(_median_seconds(calls_ns) for calls_ns in (filled.put, filled.commit)))
         return filled.failure
 
     def kill() -> AttemptFailure | None:
         killed.clear()
-        return course.killed(n, kills, killed.append) if kills else None
+        return scenario.killed(n, kills, killed.append) if kills else None
 
     def replace_documents() -> AttemptFailure | None:
         replaced.clear()
-        return course.replaced(filled, replaced.append)
+        return scenario.replaced(filled, replaced.append)
 
     broken: StoreFailure | None = None
     unreproduced: list[StoreFailure] = []
@@ -67,19 +67,19 @@ def run_ingestion_mode(course: StressScenario, scored: ModeScorer, reproduce: Re
         broken = _check_stage(
             stage,
             n,
-            lambda failure: _investigate_failure(course, failure, kills, filled.description, reproduce),
+            lambda failure: _investigate_failure(scenario, failure, kills, filled.description, reproduce),
             unreproduced,
         )
         if broken is not None:
             break
     measures, judged = scored(filled.rankings) if filled.rankings and n else ({}, 0)
-    way = IngestionResult(
-        name=course.way,
+    result = IngestionResult(
+        name=scenario.way,
         documents=broken.after if broken is not None and not filled.put else n,
         put=time_operations(filled.put),
         commit=time_operations(filled.commit),
         search=time_operations(filled.search),
-        fill_rates=compute_fill_rates(filled.put, plan.size(course.way), n),
+        fill_rates=compute_fill_rates(filled.put, plan.size(scenario.way), n),
         opening_seconds=filled.opening_seconds,
         bytes_on_disk=filled.size,
         read_back=[*filled.readings, *killed, *replaced],
@@ -92,8 +92,8 @@ def run_ingestion_mode(course: StressScenario, scored: ModeScorer, reproduce: Re
         broken=broken,
         not_reproduced=unreproduced,
     )
-    shutil.rmtree(course.folder, ignore_errors=True)
-    return IngestionOutcome(way, filled.description, filled.notes)
+    shutil.rmtree(scenario.folder, ignore_errors=True)
+    return IngestionOutcome(result, filled.description, filled.notes)
 
 
 def _check_stage(
@@ -109,24 +109,24 @@ def _check_stage(
     `unreproduced`.
     """
     earlier: list[StoreFailure] = []
-    before: AttemptFailure | None = None
+    previous: AttemptFailure | None = None
     for _ in range(2):
         failure = run()
         if failure is None:
             break
-        if failure.same(before):
-            passed = len(earlier[-1].tried)
+        if failure.same(previous):
+            n_passed = len(earlier[-1].tried)
             doubt = (
-                f"it failed in 2 of {passed + 2} attempts: in the first run and when the stage was repeated "
-                f"(the last attempt), but not in the other {passed} attempts"
+                f"it failed in 2 of {n_passed + 2} attempts: in the first run and when the stage was repeated "
+                f"(the last attempt), but not in the other {n_passed} attempts"
             )
-            tried = [*earlier[-1].tried, (documents, True)]
-            return replace(earlier[-1], reproduced=True, tried=tried, doubt=doubt)
+            attempts = [*earlier[-1].tried, (documents, True)]
+            return replace(earlier[-1], reproduced=True, tried=attempts, doubt=doubt)
         broken = investigate(failure)
         if broken.reproduced is not False or broken.documents_lost:
             return broken
         earlier.append(broken)
-        before = failure
+        previous = failure
     unreproduced += earlier
     return None
 
@@ -230,5 +230,5 @@ def compute_fill_rates(nanoseconds: Sequence[int], batch: int, documents: int) -
 
 
 def _split_calls(calls: int) -> list[tuple[int, int]]:
-    edges = [math.ceil(calls * place / MAX_RATE_POINTS) for place in range(MAX_RATE_POINTS + 1)]
+    edges = [math.ceil(calls * index / MAX_RATE_POINTS) for index in range(MAX_RATE_POINTS + 1)]
     return [(low, high) for low, high in pairwise(edges) if high > low]

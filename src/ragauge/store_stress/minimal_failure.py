@@ -37,9 +37,9 @@ class MinimalPrefix(NamedTuple):
 
 
 def find_minimal_prefix(
-    fails: Callable[[int], bool], whole: int, *, guess: int | None = None, least: int = 0
+    fails: Callable[[int], bool], n_inputs: int, *, guess: int | None = None, min_prefix: int = 0
 ) -> MinimalPrefix:
-    """Find the shortest prefix of `whole` inputs that fails.
+    """Find the shortest prefix of `n_inputs` inputs that fails.
 
     Formula: bisection between a failing and a passing prefix, first at `guess` and at one input less. The prefix
     found is tried 3 times in all. All inputs are tried 3 times before the failure counts as not reproduced.
@@ -51,30 +51,34 @@ def find_minimal_prefix(
     >>> find_minimal_prefix(lambda n: False, 100)
     MinimalPrefix(prefix=None, tried=[(100, False), (100, False), (100, False)], steady=False, doubt='not reproduced')
     """
-    tried: list[tuple[int, bool]] = []
-    known: dict[int, bool] = {}
+    attempts: list[tuple[int, bool]] = []
+    outcomes: dict[int, bool] = {}
 
     def broke(n: int) -> bool:
-        if n not in known:
-            known[n] = fails(n)
-            tried.append((n, known[n]))
-        return known[n]
+        if n not in outcomes:
+            outcomes[n] = fails(n)
+            attempts.append((n, outcomes[n]))
+        return outcomes[n]
 
-    high = whole if guess is None else max(least, min(guess, whole))
+    high = n_inputs if guess is None else max(min_prefix, min(guess, n_inputs))
     if not broke(high):
-        if high == whole or not broke(whole):
-            while len(again := [failed for n, failed in tried if n == whole]) < ATTEMPTS_PER_PREFIX and not any(again):
-                tried.append((whole, fails(whole)))
-            if not any(again):
-                return MinimalPrefix(None, tried, steady=False, doubt=NOT_REPRODUCED)
-            return MinimalPrefix(whole, tried, steady=False, doubt=f"this prefix failed in 1 of {len(again)} attempts")
-        low, high = high, whole
-    elif guess is None or high == least:
-        low = least - 1
+        if high == n_inputs or not broke(n_inputs):
+            while len(repeats := [failed for n, failed in attempts if n == n_inputs]) < ATTEMPTS_PER_PREFIX and not any(
+                repeats
+            ):
+                attempts.append((n_inputs, fails(n_inputs)))
+            if not any(repeats):
+                return MinimalPrefix(None, attempts, steady=False, doubt=NOT_REPRODUCED)
+            return MinimalPrefix(
+                n_inputs, attempts, steady=False, doubt=f"this prefix failed in 1 of {len(repeats)} attempts"
+            )
+        low, high = high, n_inputs
+    elif guess is None or high == min_prefix:
+        low = min_prefix - 1
     elif not broke(high - 1):
         low = high - 1
     else:
-        low, high = least - 1, high - 1
+        low, high = min_prefix - 1, high - 1
     doubt = ""
     while True:
         while high - low > 1:
@@ -83,19 +87,19 @@ def find_minimal_prefix(
                 high = middle
             else:
                 low = middle
-        shorter = [n for share in (0.75, 0.5, 0.25) if least <= (n := int(high * share)) < high - 1]
+        shorter = [n for share in (0.75, 0.5, 0.25) if min_prefix <= (n := int(high * share)) < high - 1]
         lower = next((n for n in shorter if broke(n)), None)
         if lower is None:
             break
         # A shorter prefix fails although a longer one did not: search again below it.
         doubt = "some longer prefixes did not fail, and a shorter prefix that was not tried may fail"
-        low, high = least - 1, lower
-    again = [fails(high) for _ in range(ATTEMPTS_PER_PREFIX - 1)]
-    tried += [(high, outcome) for outcome in again]
-    steady = all(again)
+        low, high = min_prefix - 1, lower
+    repeats = [fails(high) for _ in range(ATTEMPTS_PER_PREFIX - 1)]
+    attempts += [(high, outcome) for outcome in repeats]
+    steady = all(repeats)
     if not steady:
-        doubt = f"this prefix failed in {1 + sum(again)} of {ATTEMPTS_PER_PREFIX} attempts"
-    return MinimalPrefix(high, tried, steady, doubt)
+        doubt = f"this prefix failed in {1 + sum(repeats)} of {ATTEMPTS_PER_PREFIX} attempts"
+    return MinimalPrefix(high, attempts, steady, doubt)
 
 
 README_TEMPLATE = """\
@@ -117,10 +121,10 @@ Put {way}, {count} of {source} make {store} fail while {stage}:
 """
 
 
-def build_command(store: str, place: str, broken: StoreFailure, plan: StressSettings, embedder: str) -> str:
+def build_command(store: str, folder: str, broken: StoreFailure, plan: StressSettings, embedder: str) -> str:
     """Build the command that repeats the failure with the documents of a folder."""
-    words = ["ragauge", "stress", "--store", store, "--corpus", place, "--way", broken.way, "--embedder", embedder]
-    for name, value, usual in (
+    arguments = ["ragauge", "stress", "--store", store, "--corpus", folder, "--way", broken.way, "--embedder", embedder]
+    for name, value, default in (
         ("--batch-size", plan.batch, StressSettings.batch),
         ("--commit-every", plan.commit_every, StressSettings.commit_every),
         ("-k", plan.k, StressSettings.k),
@@ -128,11 +132,11 @@ def build_command(store: str, place: str, broken: StoreFailure, plan: StressSett
         ("--timeout", plan.timeout, StressSettings.timeout),
         ("--seed", plan.seed, StressSettings.seed),
     ):
-        if value != usual:
-            words += [name, f"{value:g}" if isinstance(value, float) else str(value)]
+        if value != default:
+            arguments += [name, f"{value:g}" if isinstance(value, float) else str(value)]
     if broken.stage.state == "killed" and broken.prefix:
-        words += ["--kill-at", str(broken.prefix - 1)]
-    return shlex.join([*words, "--no-bisect"])
+        arguments += ["--kill-at", str(broken.prefix - 1)]
+    return shlex.join([*arguments, "--no-bisect"])
 
 
 def write_reproducer(

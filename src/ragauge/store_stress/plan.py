@@ -48,9 +48,9 @@ class StressSettings:
     def __post_init__(self) -> None:
         check_settings(self)
 
-    def size(self, way: str) -> int:
+    def size(self, mode: str) -> int:
         """Return the number of documents per put in an ingestion mode."""
-        return 1 if way == INGESTION_MODES[0] else self.batch
+        return 1 if mode == INGESTION_MODES[0] else self.batch
 
 
 class StressOptions(TypedDict, total=False):
@@ -97,14 +97,14 @@ class StressWorkerTask:
 
 
 def write_stress_data(
-    folder: Path, documents: Sequence[Document], vectors: Vectors, queries: Mapping[str, str], asked: Vectors
+    folder: Path, documents: Sequence[Document], vectors: Vectors, queries: Mapping[str, str], query_vectors: Vectors
 ) -> None:
     """Write documents, queries and vectors to a folder that all workers read."""
     folder.mkdir(parents=True, exist_ok=True)
     write_documents(folder / "documents.jsonl", documents)
     (folder / "queries.json").write_text(json.dumps(dict(queries)), encoding="utf-8")
     np.save(folder / "vectors.npy", vectors, allow_pickle=False)
-    np.save(folder / "asked.npy", asked, allow_pickle=False)
+    np.save(folder / "asked.npy", query_vectors, allow_pickle=False)
 
 
 def write_documents(path: Path, documents: Sequence[Document]) -> None:
@@ -142,6 +142,6 @@ def read_vectors(folder: Path, name: str) -> Vectors:
     return vectors
 
 
-def to_json_safe(thing: Any) -> Any:
+def to_json_safe(value: Any) -> Any:
     """Convert a value to JSON types; other types become text."""
-    return json.loads(json.dumps(thing, default=str))
+    return json.loads(json.dumps(value, default=str))

@@ -74,15 +74,15 @@ def build_report(result: StressTest) -> Report:
 def summarise_stress_test(result: StressTest) -> list[str]:
     """Summarise a stress test: one sentence on each failure, then on what passed."""
     sentences = [_describe_failure(result.store, failure) for failure in result.failures]
-    passed = [way for way in result.ways if way.broken is None]
+    passed = [mode for mode in result.ways if mode.broken is None]
     if passed:
-        modes = join_with_and([way.name for way in passed])
+        modes = join_with_and([mode.name for mode in passed])
         fields = _describe_compared_fields(passed[0])
         kills = min(map(_count_kills, passed))
         after_kills = f", and after kill -9 ({pluralise(kills, 'kill')} per mode)" if kills else ""
         states = f"after ingestion {modes}, after reopening{after_kills}"
         sentences.append(f"{result.store} returned {fields}: {states}.")
-        recall = min((way.neighbour_recall for way in passed if not math.isnan(way.neighbour_recall)), default=1.0)
+        recall = min((mode.neighbour_recall for mode in passed if not math.isnan(mode.neighbour_recall)), default=1.0)
         if recall < GOOD_NEIGHBOUR_RECALL:
             sentences.append(f"Its neighbour recall is {format_number(recall, 'share')}.")
     sentences += [
@@ -105,13 +105,13 @@ def _first_line(text: str) -> str:
     return one_line(text.strip().partition("\n")[0])
 
 
-def _count_kills(way: IngestionResult) -> int:
+def _count_kills(mode: IngestionResult) -> int:
     """Count the kills after a commit; an earlier one proves nothing."""
-    return sum(read_back.kill is not None and read_back.expected > 0 for read_back in way.read_back)
+    return sum(read_back.kill is not None and read_back.expected > 0 for read_back in mode.read_back)
 
 
-def _describe_compared_fields(way: IngestionResult) -> str:
-    keeps = way.read_back[0].keeps if way.read_back else ()
+def _describe_compared_fields(mode: IngestionResult) -> str:
+    keeps = mode.read_back[0].keeps if mode.read_back else ()
     if set(keeps) == DOCUMENT_FIELDS:
         return "all documents byte for byte"
     return f"the {join_with_and(keeps)} of all documents" if keeps else "the ids of all documents (no texts)"
@@ -156,7 +156,7 @@ def _format_yes_no(value: bool | None) -> str:
 
 
 def _read_back_section(result: StressTest) -> Section:
-    read_backs = [read_back for way in result.ways for read_back in way.read_back]
+    read_backs = [read_back for mode in result.ways for read_back in mode.read_back]
     if not read_backs:
         text = "The store failed before any document could be read back."
         return Section("read-back", "Documents read back", [Paragraph(text)], "Read back")
@@ -169,9 +169,9 @@ def _read_back_section(result: StressTest) -> Section:
         Column("uncommitted", "count", drop_order=1),
     ]
     tables = [
-        Table(way.name.replace(" ", "-"), columns, list(map(_read_back_row, way.read_back)), f"Ingestion {way.name}")
-        for way in result.ways
-        if way.read_back
+        Table(mode.name.replace(" ", "-"), columns, list(map(_read_back_row, mode.read_back)), f"Ingestion {mode.name}")
+        for mode in result.ways
+        if mode.read_back
     ]
     about = Paragraph(
         f"Every document was read by its id and compared byte for byte ({compared}). Committed documents must be "
@@ -186,10 +186,10 @@ def _read_back_row(read_back: ReadBack) -> Row:
 
 
 def _performance_section(result: StressTest) -> Section:
-    if all(way.put is None for way in result.ways):
+    if all(mode.put is None for mode in result.ways):
         return Section("performance", "Performance", [])
     text = "Latency of single calls, one after the other, in a process of the store alone."
-    judged = max((way.judged_queries for way in result.ways), default=0)
+    judged = max((mode.judged_queries for mode in result.ways), default=0)
     if judged:
         text += f" {_describe_judged_queries(result, judged)}"
     table = build_performance_table(result).transpose()
@@ -197,12 +197,12 @@ def _performance_section(result: StressTest) -> Section:
 
 
 def _describe_judged_queries(result: StressTest, judged: int) -> str:
-    others = result.queries - judged
-    if not others:
+    n_unjudged = result.queries - judged
+    if not n_unjudged:
         return f"Measures are means over {pluralise(judged, 'query', 'queries')}."
     return (
         f"Measures are means over {judged:,} of {result.queries:,} queries: "
-        f"the other {others:,} {'has' if others == 1 else 'have'} no relevant document "
+        f"the other {n_unjudged:,} {'has' if n_unjudged == 1 else 'have'} no relevant document "
         f"among the {pluralise(result.documents, 'document')} put in."
     )
 
@@ -210,29 +210,29 @@ def _describe_judged_queries(result: StressTest, judged: int) -> str:
 def build_performance_table(result: StressTest) -> Table:
     """Build the table with one row per ingestion mode, without values that no mode has."""
     values: dict[Column, Callable[[IngestionResult], Value]] = {
-        Column("", "name"): lambda way: way.name,
-        Column("documents put in", "count"): lambda way: way.documents,
-        Column("documents per second", "qps"): lambda way: way.documents_per_second,
-        Column("put p50 (ms)", "ms"): lambda way: _statistic(way.put, "p50"),
-        Column("put p99 (ms)", "ms"): lambda way: _statistic(way.put, "p99"),
-        Column("put max (ms)", "ms"): lambda way: _statistic(way.put, "longest"),
-        Column("commit mean (ms)", "ms"): lambda way: _statistic(way.commit, "mean"),
-        Column("query p50 (ms)", "ms"): lambda way: _statistic(way.search, "p50"),
-        Column("query p95 (ms)", "ms"): lambda way: _statistic(way.search, "p95"),
-        Column("query p99 (ms)", "ms"): lambda way: _statistic(way.search, "p99"),
-        Column("reopening (s)", "seconds"): lambda way: way.opening_seconds,
-        Column("disk space", "bytes"): lambda way: way.bytes_on_disk,
-        **{Column(name, "score"): _measure_getter(name) for way in result.ways for name in way.measures},
-        Column("neighbour recall", "score"): lambda way: way.neighbour_recall,
-        Column("rankings changed by reopening", "count"): lambda way: way.changed_rankings,
-        Column("invalid rankings", "count"): lambda way: sum(way.ranking_errors.values()) if way.queries else None,
+        Column("", "name"): lambda mode: mode.name,
+        Column("documents put in", "count"): lambda mode: mode.documents,
+        Column("documents per second", "qps"): lambda mode: mode.documents_per_second,
+        Column("put p50 (ms)", "ms"): lambda mode: _statistic(mode.put, "p50"),
+        Column("put p99 (ms)", "ms"): lambda mode: _statistic(mode.put, "p99"),
+        Column("put max (ms)", "ms"): lambda mode: _statistic(mode.put, "longest"),
+        Column("commit mean (ms)", "ms"): lambda mode: _statistic(mode.commit, "mean"),
+        Column("query p50 (ms)", "ms"): lambda mode: _statistic(mode.search, "p50"),
+        Column("query p95 (ms)", "ms"): lambda mode: _statistic(mode.search, "p95"),
+        Column("query p99 (ms)", "ms"): lambda mode: _statistic(mode.search, "p99"),
+        Column("reopening (s)", "seconds"): lambda mode: mode.opening_seconds,
+        Column("disk space", "bytes"): lambda mode: mode.bytes_on_disk,
+        **{Column(name, "score"): _measure_getter(name) for mode in result.ways for name in mode.measures},
+        Column("neighbour recall", "score"): lambda mode: mode.neighbour_recall,
+        Column("rankings changed by reopening", "count"): lambda mode: mode.changed_rankings,
+        Column("invalid rankings", "count"): lambda mode: sum(mode.ranking_errors.values()) if mode.queries else None,
     }
-    known = [column for column, value in values.items() if any(_is_known(value(way)) for way in result.ways)]
-    return Table("performance", known, [[values[column](way) for column in known] for way in result.ways])
+    columns = [column for column, value in values.items() if any(_is_known(value(mode)) for mode in result.ways)]
+    return Table("performance", columns, [[values[column](mode) for column in columns] for mode in result.ways])
 
 
 def _measure_getter(name: str) -> Callable[[IngestionResult], Value]:
-    return lambda way: way.measures.get(name)
+    return lambda mode: mode.measures.get(name)
 
 
 def _statistic(timing: OperationTiming | None, name: str) -> float | None:
@@ -245,9 +245,9 @@ def _is_known(value: Value) -> bool:
 
 def _corrupt_document_tables(result: StressTest) -> list[Block]:
     rows: list[Row] = [
-        [document.id, way.name, read_back.when, document.kind, document.difference]
-        for way in result.ways
-        for read_back in way.read_back
+        [document.id, mode.name, read_back.when, document.kind, document.difference]
+        for mode in result.ways
+        for read_back in mode.read_back
         for document in read_back.corrupt
     ]
     columns = [Column("document"), Column("ingestion"), Column("state"), Column("corruption"), Column("difference")]
@@ -297,9 +297,9 @@ def build_comparison_table(results: Sequence[StressTest]) -> Table:
 
 
 def _comparison_row(result: StressTest, k: int) -> Row:
-    modes = {way.name: way for way in result.ways}
+    modes = {mode.name: mode for mode in result.ways}
     one_by_one, batches = modes.get("one by one"), modes.get("in batches")
-    main = next((way for way in result.ways if way.search is not None), result.ways[0])
+    main = next((mode for mode in result.ways if mode.search is not None), result.ways[0])
     return [
         result.store,
         None if one_by_one is None else one_by_one.documents_per_second,
@@ -320,7 +320,7 @@ def _comparison_row(result: StressTest, k: int) -> Row:
 
 def _worst_read_back(result: StressTest, state: StoreState) -> Cell:
     """Return the number of intact documents in the worse ingestion mode, at its last read-back in a state."""
-    by_mode = [way.select_read_backs(state) for way in result.ways]
+    by_mode = [mode.select_read_backs(state) for mode in result.ways]
     last = [read_backs[-1] for read_backs in by_mode if read_backs]
     if not last:
         return Cell(None)
@@ -331,27 +331,27 @@ def _worst_read_back(result: StressTest, state: StoreState) -> Cell:
 def build_value_table(result: StressTest) -> Table:
     """Build the table with one row per ingestion mode and value."""
     columns = [Column(name) for name in ("store", "way", "figure", "value")]
-    rows = [[result.store, way.name, name, value] for way in result.ways for name, value in _way_values(way).items()]
+    rows = [[result.store, mode.name, name, value] for mode in result.ways for name, value in _way_values(mode).items()]
     return Table("values", columns, rows)
 
 
-def _way_values(way: IngestionResult) -> dict[str, Value]:
+def _way_values(mode: IngestionResult) -> dict[str, Value]:
     """Return all values of an ingestion mode by name."""
     values: dict[str, Value] = {
-        "documents": float(way.documents),
-        "documents_per_second": way.documents_per_second,
+        "documents": float(mode.documents),
+        "documents_per_second": mode.documents_per_second,
     }
-    for operation, timing in (("put", way.put), ("commit", way.commit), ("search", way.search)):
+    for operation, timing in (("put", mode.put), ("commit", mode.commit), ("search", mode.search)):
         for field, value in (EMPTY_MAPPING if timing is None else timing._asdict()).items():
             values[f"{operation}_{field}" + ("" if field in ("n", "seconds") else "_ms")] = float(value)
-    values |= {"opening_seconds": way.opening_seconds, "bytes_on_disk": way.bytes_on_disk, **way.measures}
-    values |= {"judged_queries": float(way.judged_queries), "neighbours": way.neighbour_recall}
-    values["moved"] = way.changed_rankings
-    values |= {f"whole, {read_back.when}": float(read_back.whole) for read_back in way.read_back}
-    values |= {f"promised, {read_back.when}": float(read_back.expected) for read_back in way.read_back}
-    values["verdict"] = _describe_stages([] if way.broken is None else [way.broken], way.not_reproduced)
-    if way.broken is not None:
-        values |= {"error": way.broken.error, "shortest_prefix": way.broken.prefix}
+    values |= {"opening_seconds": mode.opening_seconds, "bytes_on_disk": mode.bytes_on_disk, **mode.measures}
+    values |= {"judged_queries": float(mode.judged_queries), "neighbours": mode.neighbour_recall}
+    values["moved"] = mode.changed_rankings
+    values |= {f"whole, {read_back.when}": float(read_back.whole) for read_back in mode.read_back}
+    values |= {f"promised, {read_back.when}": float(read_back.expected) for read_back in mode.read_back}
+    values["verdict"] = _describe_stages([] if mode.broken is None else [mode.broken], mode.not_reproduced)
+    if mode.broken is not None:
+        values |= {"error": mode.broken.error, "shortest_prefix": mode.broken.prefix}
     return values
 
 

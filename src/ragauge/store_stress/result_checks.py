@@ -39,14 +39,14 @@ class WrongResult(BackendFailed):
 def count_ranking_errors(
     rankings: Iterable[Ranking],
     cosines: Iterable[Mapping[str, float]] | None,
-    known: frozenset[str],
+    known_ids: frozenset[str],
     k: int,
-    least: Iterable[int] | None = None,
+    min_counts: Iterable[int] | None = None,
 ) -> dict[str, int]:
     """Count the rankings with each kind of error.
 
     `cosines` are the exact cosines of each ranking's documents; None for an engine that does not rank by vectors.
-    `least` is the minimum number of documents per ranking. `known` are the ids that were put in.
+    `min_counts` is the minimum number of documents per ranking. `known_ids` are the ids that were put in.
 
     >>> wrong = count_ranking_errors([[("a", 0.1), ("b", 0.9)]], [{"a": 0.1, "b": 0.9}], frozenset("ab"), 2)
     >>> wrong["not in the order of their own scores"], wrong["not in the order of the true cosines"]
@@ -54,22 +54,22 @@ def count_ranking_errors(
     """
     counts: Counter[str] = Counter()
     true = iter(cosines) if cosines is not None else None
-    fewest = iter(least) if least is not None else repeat(0)
+    minimums = iter(min_counts) if min_counts is not None else repeat(0)
     for ranking in rankings:
         ids, scores = [doc for doc, _ in ranking], [score for _, score in ranking]
         wrong = {
             "with more than k documents": len(ids) > k,
-            "with fewer documents than requested": len(ids) < next(fewest),
+            "with fewer documents than requested": len(ids) < next(minimums),
             "with duplicate documents": len(set(ids)) < len(ids),
-            "with documents that were never put in": not known.issuperset(ids),
+            "with documents that were never put in": not known_ids.issuperset(ids),
             "with a score that is not a finite number": not all(map(math.isfinite, scores)),
             "not in the order of their own scores": not _is_descending(scores, SCORE_TOLERANCE),
         }
         if true is not None:
-            of = next(true)
-            values = [of[doc] for doc in ids if doc in of]
+            document_cosines = next(true)
+            values = [document_cosines[doc] for doc in ids if doc in document_cosines]
             wrong["not in the order of the true cosines"] = not _is_descending(values, COSINE_ORDER_TOLERANCE)
-        counts.update(what for what, is_so in wrong.items() if is_so)
+        counts.update(kind for kind, is_so in wrong.items() if is_so)
     return dict(counts)
 
 
@@ -78,11 +78,11 @@ def _is_descending(values: Sequence[float], slack: float) -> bool:
 
     A value may exceed the smallest one before it by the tolerance `slack`, relative to the value and 1.
     """
-    least = math.inf
+    smallest = math.inf
     for value in values:
-        if value > least + slack * max(1.0, abs(value)):
+        if value > smallest + slack * max(1.0, abs(value)):
             return False
-        least = min(least, value)
+        smallest = min(smallest, value)
     return True
 
 
@@ -105,10 +105,10 @@ class ExactCosines:
     def cosines(self, rankings: Sequence[Ranking]) -> list[dict[str, float]]:
         """Compute the exact cosines of the documents in each ranking, by id."""
         cosines = []
-        for place, ranking in enumerate(rankings):
-            known = [doc for doc, _ in ranking if doc in self._row]
-            values = self._base[[self._row[doc] for doc in known]] @ self._asked[place] if known else np.zeros(0)
-            cosines.append(dict(zip(known, values.tolist(), strict=True)))
+        for query, ranking in enumerate(rankings):
+            ids = [doc for doc, _ in ranking if doc in self._row]
+            values = self._base[[self._row[doc] for doc in ids]] @ self._asked[query] if ids else np.zeros(0)
+            cosines.append(dict(zip(ids, values.tolist(), strict=True)))
         return cosines
 
     def neighbour_recall(self, rankings: Sequence[Ranking]) -> float:
@@ -119,11 +119,13 @@ class ExactCosines:
         Rule: queries with an all-zero vector are left out. NaN if no query is left.
         """
         parts = []
-        for last, nearer, of, asked in zip(self._last, self._nearer, self.cosines(rankings), self._asked, strict=True):
-            if self._k and asked.any():
-                found = sum(value > last + SCORE_TOLERANCE for value in of.values())
-                ties = sum(abs(value - last) <= SCORE_TOLERANCE for value in of.values())
-                parts.append((min(found, nearer) + min(ties, self._k - nearer)) / self._k)
+        for last, nearer, document_cosines, query_vector in zip(
+            self._last, self._nearer, self.cosines(rankings), self._asked, strict=True
+        ):
+            if self._k and query_vector.any():
+                n_nearer = sum(value > last + SCORE_TOLERANCE for value in document_cosines.values())
+                n_ties = sum(abs(value - last) <= SCORE_TOLERANCE for value in document_cosines.values())
+                parts.append((min(n_nearer, nearer) + min(n_ties, self._k - nearer)) / self._k)
         return float(np.mean(parts)) if parts else math.nan
 
     def fewest(self) -> list[int]:
@@ -131,8 +133,8 @@ class ExactCosines:
 
         It is k, or the number of nonzero document vectors if smaller; 0 for a query with an all-zero vector.
         """
-        there = min(self._k, int(self._base.any(axis=1).sum()))
-        return [there if asked.any() else 0 for asked in self._asked]
+        n_documents = min(self._k, int(self._base.any(axis=1).sum()))
+        return [n_documents if query_vector.any() else 0 for query_vector in self._asked]
 
 
 def _unit_rows(rows: Vectors) -> NDArray[np.float64]:
@@ -151,9 +153,9 @@ def changed_rankings(before: Sequence[Ranking], after: Sequence[Ranking]) -> lis
     ([], [0])
     """
     return [
-        place
-        for place, (rankings, other) in enumerate(zip(before, after, strict=True))
-        if not _is_same_ranking(list(rankings), list(other))
+        position
+        for position, (old, new) in enumerate(zip(before, after, strict=True))
+        if not _is_same_ranking(list(old), list(new))
     ]
 
 
@@ -167,8 +169,8 @@ def share_of_kept_hits(before: Sequence[Ranking], after: Sequence[Ranking]) -> f
     """
     changed = set(changed_rankings(before, after))
     shares = [
-        len({name for name, _ in old} & {name for name, _ in new}) / max(len(old), 1) if place in changed else 1.0
-        for place, (old, new) in enumerate(zip(before, after, strict=True))
+        len({name for name, _ in old} & {name for name, _ in new}) / max(len(old), 1) if position in changed else 1.0
+        for position, (old, new) in enumerate(zip(before, after, strict=True))
     ]
     return float(np.mean(shares)) if shares else math.nan
 
@@ -178,8 +180,8 @@ def _is_same_ranking(one: list[tuple[str, float]], other: list[tuple[str, float]
         return True
     if len(one) != len(other):
         return False
-    ours, theirs = dict(one), dict(other)
-    for these, those in ((ours, theirs), (theirs, ours)):
+    scores, other_scores = dict(one), dict(other)
+    for these, those in ((scores, other_scores), (other_scores, scores)):
         last = min(those.values(), default=0.0)
         for name, score in these.items():
             if not _is_close_score(score, those.get(name, last)):
@@ -191,9 +193,12 @@ def _is_close_score(one: float, other: float) -> bool:
     return abs(one - other) <= SCORE_TOLERANCE * max(1.0, abs(one), abs(other))
 
 
-def parse_rankings(found: Any) -> list[Ranking]:
+def parse_rankings(raw_rankings: Any) -> list[Ranking]:
     """Convert rankings from JSON; a missing score becomes NaN."""
-    return [[(str(name), math.nan if score is None else float(score)) for name, score in ranking] for ranking in found]
+    return [
+        [(str(name), math.nan if score is None else float(score)) for name, score in ranking]
+        for ranking in raw_rankings
+    ]
 
 
 MAX_CORRUPT_DOCUMENTS_LISTED = 20
@@ -225,55 +230,55 @@ def compare_documents(
     >>> found.whole, found.corrupt[0]
     (1, CorruptDocument(id='b', kind='changed', difference='text: byte 3 of 3 is 0x4f, not 0x6f', position=2))
     """
-    places = {document.id: place for place, document in enumerate(documents[:possible])}
+    positions = {document.id: position for position, document in enumerate(documents[:possible])}
     owners = {document.text: document.id for document in documents[:possible] if document.text}
     corrupt: list[CorruptDocument] = []
     for name, times in Counter(listed).items():
-        if name not in places:
+        if name not in positions:
             corrupt.append(CorruptDocument(name, "unknown"))
         elif times > 1:
-            corrupt.append(CorruptDocument(name, "twice", f"it is listed {times} times", places[name] + 1))
-    known, corrupt_ids = set(listed), {document.id for document in corrupt}
-    sound: set[str] = set()
-    for name, found in got:
-        place = places[name]
-        corruption = _find_corruption(documents[place], found, owners, keeps, listed=name in known)
-        if corruption is not None and found is not None and name in before and before[name] == found.text:
+            corrupt.append(CorruptDocument(name, "twice", f"it is listed {times} times", positions[name] + 1))
+    listed_ids, corrupt_ids = set(listed), {document.id for document in corrupt}
+    sound_ids: set[str] = set()
+    for name, returned in got:
+        position = positions[name]
+        corruption = _find_corruption(documents[position], returned, owners, keeps, listed=name in listed_ids)
+        if corruption is not None and returned is not None and name in before and before[name] == returned.text:
             corruption = "stale", "it still has the text that was replaced"
         if corruption is None:
-            sound.add(name)
-        elif name not in corrupt_ids and (corruption[0] != "lost" or place < promised):
+            sound_ids.add(name)
+        elif name not in corrupt_ids and (corruption[0] != "lost" or position < promised):
             corrupt_ids.add(name)
-            corrupt.append(CorruptDocument(name, *corruption, place + 1))
-    whole = sum(places[name] < promised for name in sound - corrupt_ids)
-    uncommitted = len(sound - corrupt_ids) - whole
+            corrupt.append(CorruptDocument(name, *corruption, position + 1))
+    n_intact = sum(positions[name] < promised for name in sound_ids - corrupt_ids)
+    uncommitted = len(sound_ids - corrupt_ids) - n_intact
     corrupt.sort(key=lambda document: (document.position is None, document.position or 0))
     counts = dict(Counter(document.kind for document in corrupt))
     listed_first = corrupt[:MAX_CORRUPT_DOCUMENTS_LISTED]
-    return ReadBack(when, promised, whole, listed_first, counts, uncommitted, sorted(keeps))
+    return ReadBack(when, promised, n_intact, listed_first, counts, uncommitted, sorted(keeps))
 
 
 def _find_corruption(
-    document: Document, found: Document | None, owners: Mapping[str, str], keeps: Collection[str], *, listed: bool
+    document: Document, returned: Document | None, owners: Mapping[str, str], keeps: Collection[str], *, listed: bool
 ) -> tuple[str, str] | None:
     """Return the kind and location of a corruption; None if the document is intact."""
-    if found is None:
+    if returned is None:
         return "lost", "it is listed but not returned" if listed else ""
     if not listed:
         return "unlisted", "it is returned but not listed"
-    if found.id != document.id:
-        return "swapped", f"it was returned under the id {found.id}"
-    if "text" in keeps and found.text != document.text:
-        owner = owners.get(found.text) if isinstance(found.text, str) else None
+    if returned.id != document.id:
+        return "swapped", f"it was returned under the id {returned.id}"
+    if "text" in keeps and returned.text != document.text:
+        owner = owners.get(returned.text) if isinstance(returned.text, str) else None
         if owner is not None:
             return "swapped", f"it has the text of {owner}"
     for field in DOCUMENT_FIELDS:
-        if field in keeps and (difference := describe_difference(getattr(document, field), getattr(found, field))):
+        if field in keeps and (difference := describe_difference(getattr(document, field), getattr(returned, field))):
             return "changed", f"{field}: {difference}"
     return None
 
 
-def describe_difference(wanted: Any, found: Any) -> str:
+def describe_difference(expected: Any, actual: Any) -> str:
     """Describe the first byte in which two values differ; empty if they are equal.
 
     >>> describe_difference("café", "cafe")
@@ -284,17 +289,20 @@ def describe_difference(wanted: Any, found: Any) -> str:
     'it is of type int, not str'
     """
     for kind in (str, Mapping):
-        if isinstance(wanted, kind) and not isinstance(found, kind):
-            return f"it is of type {type(found).__name__}, not {type(wanted).__name__}"
-    ours, theirs = _to_bytes(wanted), _to_bytes(found)
-    if ours == theirs:
+        if isinstance(expected, kind) and not isinstance(actual, kind):
+            return f"it is of type {type(actual).__name__}, not {type(expected).__name__}"
+    expected_bytes, actual_bytes = _to_bytes(expected), _to_bytes(actual)
+    if expected_bytes == actual_bytes:
         return ""
-    same = next((i for i, (a, b) in enumerate(zip(ours, theirs, strict=False)) if a != b), min(len(ours), len(theirs)))
-    if same == len(theirs):
-        return f"it ends after byte {same:,} of {len(ours):,}"
-    if same == len(ours):
+    same = next(
+        (i for i, (a, b) in enumerate(zip(expected_bytes, actual_bytes, strict=False)) if a != b),
+        min(len(expected_bytes), len(actual_bytes)),
+    )
+    if same == len(actual_bytes):
+        return f"it ends after byte {same:,} of {len(expected_bytes):,}"
+    if same == len(expected_bytes):
         return f"it continues after byte {same:,}, where it should end"
-    return f"byte {same + 1:,} of {len(ours):,} is {theirs[same]:#04x}, not {ours[same]:#04x}"
+    return f"byte {same + 1:,} of {len(expected_bytes):,} is {actual_bytes[same]:#04x}, not {expected_bytes[same]:#04x}"
 
 
 def _to_bytes(value: Any) -> bytes:
@@ -328,8 +336,8 @@ def describe_read_back(reading: ReadBack) -> str:
         return ""
     counts = ", ".join(f"{n:,} {kind}" for kind, n in reading.corrupt_counts.items())
     first = reading.corrupt[0]
-    which = f"`{first.id}`" + ("" if first.position is None else f" (document {first.position:,})")
-    words = {"unknown": "was never put in", "twice": "is listed more than once", "unlisted": "is not listed"}
-    what = words.get(first.kind, f"is {first.kind}")
+    label = f"`{first.id}`" + ("" if first.position is None else f" (document {first.position:,})")
+    problems = {"unknown": "was never put in", "twice": "is listed more than once", "unlisted": "is not listed"}
+    problem = problems.get(first.kind, f"is {first.kind}")
     details = f": {first.difference}" if first.difference else ""
-    return f"{counts} of {reading.expected:,} documents: {which} {what}{details}"
+    return f"{counts} of {reading.expected:,} documents: {label} {problem}{details}"

@@ -218,17 +218,17 @@ class StressTest(TabularResult):
     @property
     def failures(self) -> list[StoreFailure]:
         """The failures of all ingestion modes."""
-        return [way.broken for way in self.ways if way.broken is not None]
+        return [mode.broken for mode in self.ways if mode.broken is not None]
 
     @property
     def not_reproduced(self) -> list[StoreFailure]:
         """The failures of all ingestion modes that did not occur again."""
-        return [failure for way in self.ways for failure in way.not_reproduced]
+        return [failure for mode in self.ways for failure in mode.not_reproduced]
 
     @property
     def read_back(self) -> dict[str, dict[str, int]]:
         """Number of documents read back byte for byte: `{mode: {when: number}}`."""
-        return {way.name: {read_back.when: read_back.whole for read_back in way.read_back} for way in self.ways}
+        return {mode.name: {read_back.when: read_back.whole for read_back in mode.read_back} for mode in self.ways}
 
     @property
     def measures(self) -> dict[str, Mapping[str, float]]:
@@ -236,4 +236,4 @@ class StressTest(TabularResult):
 
         Empty for a mode that failed before searching.
         """
-        return {way.name: way.measures for way in self.ways}
+        return {mode.name: mode.measures for mode in self.ways}

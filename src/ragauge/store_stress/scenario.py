@@ -92,15 +92,15 @@ class StressScenario:
         """
         reset_folder(self.folder)
         result = FillResult(documents=documents)
-        done = self._run_task(self._worker_task(steps, 0, documents), documents)
-        self._record_attempt(result, done, "new")
+        attempt = self._run_task(self._worker_task(steps, 0, documents), documents)
+        self._record_attempt(result, attempt, "new")
         if result.failure is not None or not reopen:
             return result
         result.size = folder_size_bytes(self.place)
         before = replace(result)
-        again = [step for step in steps if step != "put"]
-        done = self._run_task(self._worker_task(again, documents, documents), documents, "reopened")
-        self._record_attempt(result, done, "reopened")
+        reopen_steps = [step for step in steps if step != "put"]
+        attempt = self._run_task(self._worker_task(reopen_steps, documents, documents), documents, "reopened")
+        self._record_attempt(result, attempt, "reopened")
         if result.failure is None and "search" in steps and before.rankings:
             result.changed_rankings = len(changed_rankings(before.rankings, result.rankings))
             result.failure = self._compare_rankings(before, result, "reopened")
@@ -191,21 +191,22 @@ class StressScenario:
             record(read_back)
         return _corruption_failure(read_back, "replaced", documents) or done.failure
 
-    def kills(self, documents: int, put: float, commit: float) -> list[ScheduledKill]:
+    def kills(self, documents: int, put_s: float, commit_s: float) -> list[ScheduledKill]:
         """Choose the kill points: spread over the documents with random offsets.
 
-        If there are several, the last kill happens during a commit. `put` and `commit` are the maximum delays in
+        If there are several, the last kill happens during a commit. `put_s` and `commit_s` are the maximum delays in
         seconds.
         """
-        chance = random.Random(self.plan.seed)  # noqa: S311 - points, no secret
+        rng = random.Random(self.plan.seed)  # noqa: S311 - points, no secret
         number = self.plan.kills
-        shares = [(place + 1 + 0.5 * (chance.random() - 0.5)) / (number + 1) for place in range(number)]
+        shares = [(index + 1 + 0.5 * (rng.random() - 0.5)) / (number + 1) for index in range(number)]
         points = sorted(self.plan.kill_at or [max(1, int(share * documents)) for share in shares])
         kills = [
-            ScheduledKill(min(at, documents), False, put, self.plan.seed + place) for place, at in enumerate(points)
+            ScheduledKill(min(point, documents), False, put_s, self.plan.seed + index)
+            for index, point in enumerate(points)
         ]
         if len(kills) > 1:
-            kills[-1] = replace(kills[-1], committing=True, wait=commit)
+            kills[-1] = replace(kills[-1], committing=True, wait=commit_s)
         return kills
 
     def _worker_task(self, steps: Sequence[str], start: int, stop: int) -> StressWorkerTask:
@@ -238,31 +239,31 @@ class StressScenario:
             return self.progress
         return lambda step: self.progress(step._replace(action=f"{step.action} {suffix}"))
 
-    def _record_attempt(self, result: FillResult, done: StressAttempt, state: StoreState) -> None:
+    def _record_attempt(self, result: FillResult, attempt: StressAttempt, state: StoreState) -> None:
         """Record the results of an attempt and check them."""
-        found, is_new = done.found, state == "new"
-        if "open" in found:
-            result.description = {**found["open"]["description"], "searches": found["open"]["searches"]}
-            result.opening_seconds = result.opening_seconds if is_new else found["open"]["seconds"]
-        result.put = found.get("put", {}).get("put", result.put)
-        result.commit = found.get("put", {}).get("commit", result.commit)
-        result.failure = done.failure
-        read_back = _read_back_result(done, "at once" if is_new else "reopened", state)
+        step_results, is_new = attempt.found, state == "new"
+        if "open" in step_results:
+            result.description = {**step_results["open"]["description"], "searches": step_results["open"]["searches"]}
+            result.opening_seconds = result.opening_seconds if is_new else step_results["open"]["seconds"]
+        result.put = step_results.get("put", {}).get("put", result.put)
+        result.commit = step_results.get("put", {}).get("commit", result.commit)
+        result.failure = attempt.failure
+        read_back = _read_back_result(attempt, "at once" if is_new else "reopened", state)
         if read_back is not None:
             result.readings.append(read_back)
         wrong_result = _corruption_failure(read_back, state, result.documents)
-        if "search" in found and wrong_result is None:
-            result.rankings = parse_rankings(found["search"]["rankings"])
+        if "search" in step_results and wrong_result is None:
+            result.rankings = parse_rankings(step_results["search"]["rankings"])
             if is_new:
-                result.search = found["search"]["search"]
-            wrong_result = self._check_rankings(result, state, found["search"]["others"])
+                result.search = step_results["search"]["search"]
+            wrong_result = self._check_rankings(result, state, step_results["search"]["others"])
         # A wrong result precedes the error that ended the process.
         result.failure = wrong_result or result.failure
 
-    def _check_rankings(self, result: FillResult, state: StoreState, others: int) -> AttemptFailure | None:
+    def _check_rankings(self, result: FillResult, state: StoreState, n_foreign_texts: int) -> AttemptFailure | None:
         """Check rankings and neighbour recall; return the failure, if any.
 
-        `others` is the number of rankings in which a hit has the text of another document.
+        `n_foreign_texts` is the number of rankings in which a hit has the text of another document.
         """
         n, vectors = result.documents, self.vectors
         of_vectors = result.description.get("searches", "vectors") == "vectors"
@@ -270,12 +271,12 @@ class StressScenario:
         cosines = truth.cosines(result.rankings) if truth is not None else None
         fewest = truth.fewest() if truth is not None else None
         errors = count_ranking_errors(result.rankings, cosines, frozenset(self.ids[:n]), self.plan.k, fewest)
-        if others:
-            errors["with a text that is not the document's"] = others
+        if n_foreign_texts:
+            errors["with a text that is not the document's"] = n_foreign_texts
         result.ranking_errors = errors
         if truth is not None:
             result.neighbour_recall = truth.neighbour_recall(result.rankings)
-        problems = [f"{count:,} of {len(result.rankings):,} rankings {what}" for what, count in errors.items()]
+        problems = [f"{count:,} of {len(result.rankings):,} rankings {error}" for error, count in errors.items()]
         signatures = set(errors)
         if result.neighbour_recall < MIN_NEIGHBOUR_RECALL:
             recall = f"{result.neighbour_recall:.1%}"
@@ -296,15 +297,15 @@ class StressScenario:
             return None
         number = len(before.rankings)
         if math.isnan(before.neighbour_recall):
-            what, old, new = "share of the earlier hits", 1.0, share_of_kept_hits(before.rankings, after.rankings)
+            measure, old, new = "share of the earlier hits", 1.0, share_of_kept_hits(before.rankings, after.rankings)
         else:
-            what, old, new = "neighbour recall", before.neighbour_recall, after.neighbour_recall
+            measure, old, new = "neighbour recall", before.neighbour_recall, after.neighbour_recall
         # One neighbour of one query is the smallest possible difference; with few queries it is not evidence.
         tolerance = max(MAX_RECALL_DROP, 1 / (number * min(self.plan.k, before.documents)))
         drop = f"a drop of {100 * tolerance:.2g} percentage points"
         verb = "differs" if changed == 1 else "differ"
         difference = (
-            f"{changed:,} of {number:,} rankings {verb}{STATE_SUFFIXES[state]}: {what} {new:.2%}, before {old:.2%}"
+            f"{changed:,} of {number:,} rankings {verb}{STATE_SUFFIXES[state]}: {measure} {new:.2%}, before {old:.2%}"
         )
         if old - new > tolerance + 1e-9:
             message = f"{difference} (tolerance: {drop})"

@@ -107,8 +107,8 @@ class StoreWorker:
         task = self.task
         self.stage = "reading back"
         ids = [document.id for document in self._documents[: task.possible]]
-        chance = random.Random(task.seed)  # noqa: S311 - an order, no secret
-        chance.shuffle(ids)
+        rng = random.Random(task.seed)  # noqa: S311 - an order, no secret
+        rng.shuffle(ids)
         self._report_progress(0, len(ids))
         began = time.perf_counter()
         listed = self._list_ids()
@@ -117,9 +117,9 @@ class StoreWorker:
             self._report_progress(start, len(ids))
             got += self._get_documents(ids[start : start + READ_BATCH_DOCUMENTS])
         took = time.perf_counter() - began
-        alone = chance.sample(ids, min(MAX_SINGLE_READS, len(ids)))
-        for place, name in enumerate(alone):
-            self._report_progress(place, len(alone))
+        single_ids = rng.sample(ids, min(MAX_SINGLE_READS, len(ids)))
+        for index, name in enumerate(single_ids):
+            self._report_progress(index, len(single_ids))
             got += self._get_documents([name])
         result = compare_documents(
             listed,
@@ -145,8 +145,8 @@ class StoreWorker:
         """
         documents = _check_list(self._store.get(ids), "documents")
         if len(documents) != len(ids):
-            asked = "1 document" if len(ids) == 1 else f"{len(ids):,} documents"
-            raise WrongResult(f"it was asked for {asked} and returned {len(documents):,}")
+            requested = "1 document" if len(ids) == 1 else f"{len(ids):,} documents"
+            raise WrongResult(f"it was asked for {requested} and returned {len(documents):,}")
         for document in documents:
             if document is not None and not all(hasattr(document, field) for field in ("id", *DOCUMENT_FIELDS)):
                 raise WrongResult(f"it returned {_type_name(document)}, not a Document")
@@ -156,9 +156,9 @@ class StoreWorker:
         """Replace some documents by changed ones, read them, and restore the originals."""
         self.stage = "replacing"
         last = self.task.possible
-        chance = random.Random(self.task.seed)  # noqa: S311 - a sample, no secret
-        places = sorted(chance.sample(range(last), min(MAX_REPLACED_DOCUMENTS, last)))
-        old, vectors = [self._documents[place] for place in places], self._vectors[places]
+        rng = random.Random(self.task.seed)  # noqa: S311 - a sample, no secret
+        rows = sorted(rng.sample(range(last), min(MAX_REPLACED_DOCUMENTS, last)))
+        old, vectors = [self._documents[row] for row in rows], self._vectors[rows]
         new = [
             document._replace(
                 text=f"{document.text} (replaced)",
@@ -179,7 +179,7 @@ class StoreWorker:
             before={document.id: document.text for document in old},
         )
         corrupt = [
-            document._replace(position=None if document.position is None else places[document.position - 1] + 1)
+            document._replace(position=None if document.position is None else rows[document.position - 1] + 1)
             for document in result.corrupt
         ]
         self._send_result("replace", to_json_data(dataclasses.replace(result, corrupt=corrupt)))
@@ -196,18 +196,18 @@ class StoreWorker:
         """Run all queries."""
         task = self.task
         self.stage = "searching"
-        queries, asked = read_queries(self._data), read_vectors(self._data, "asked")
+        queries, query_vectors = read_queries(self._data), read_vectors(self._data, "asked")
         texts = {document.id: document.text for document in self._documents} if "text" in self._keeps else {}
-        timings, rankings, others = [], [], 0
-        for place, text in enumerate(queries.values()):
-            self._report_progress(place, len(queries))
+        timings, rankings, n_foreign_texts = [], [], 0
+        for index, text in enumerate(queries.values()):
+            self._report_progress(index, len(queries))
             began = time.perf_counter_ns()
-            found = self._store.search(text, asked[place].copy(), task.k)
+            results = self._store.search(text, query_vectors[index].copy(), task.k)
             timings.append(time.perf_counter_ns() - began)
-            hits = [_check_hit(hit) for hit in _check_list(found, "hits")]
+            hits = [_check_hit(hit) for hit in _check_list(results, "hits")]
             rankings.append([(hit.id, float(hit.score) if math.isfinite(hit.score) else None) for hit in hits])
-            others += any(hit.text and hit.text != texts.get(hit.id, hit.text) for hit in hits)
-        self._send_result("search", {"search": timings, "rankings": rankings, "others": others})
+            n_foreign_texts += any(hit.text and hit.text != texts.get(hit.id, hit.text) for hit in hits)
+        self._send_result("search", {"search": timings, "rankings": rankings, "others": n_foreign_texts})
 
     def _report_progress(self, done: int, total: int) -> None:
         self._send(Progress(self.stage, done, total))
@@ -236,28 +236,28 @@ def check_store_attributes(store: Any) -> tuple[list[str], str]:
     return [field for field in DOCUMENT_FIELDS if field in keeps], str(searches)
 
 
-def _check_list(found: Any, what: str) -> list[Any]:
-    if isinstance(found, str | bytes | Mapping) or not isinstance(found, Iterable):
-        raise WrongResult(f"it returned {_type_name(found)}, not a list of {what}")
-    return list(found)
+def _check_list(value: Any, noun: str) -> list[Any]:
+    if isinstance(value, str | bytes | Mapping) or not isinstance(value, Iterable):
+        raise WrongResult(f"it returned {_type_name(value)}, not a list of {noun}")
+    return list(value)
 
 
-def _check_hit(found: Any) -> Hit:
-    if not all(hasattr(found, field) for field in ("id", "score")):
-        raise WrongResult(f"it returned {_type_name(found)}, not a Hit")
-    if not isinstance(found.score, SupportsFloat):
-        raise WrongResult(f"it returned a score that is {_type_name(found.score)}, not a number")
-    return Hit(found.id, float(found.score), getattr(found, "text", "") or "")
+def _check_hit(hit: Any) -> Hit:
+    if not all(hasattr(hit, field) for field in ("id", "score")):
+        raise WrongResult(f"it returned {_type_name(hit)}, not a Hit")
+    if not isinstance(hit.score, SupportsFloat):
+        raise WrongResult(f"it returned a score that is {_type_name(hit.score)}, not a number")
+    return Hit(hit.id, float(hit.score), getattr(hit, "text", "") or "")
 
 
-def _type_name(thing: Any) -> str:
+def _type_name(value: Any) -> str:
     """Describe the type of a value.
 
     >>> _type_name(None), _type_name({}), _type_name(1)
     ('nothing', 'a dict', 'an int')
     """
-    name = type(thing).__name__
-    return "nothing" if thing is None else f"{'an' if name[0].lower() in 'aeiou' else 'a'} {name}"
+    name = type(value).__name__
+    return "nothing" if value is None else f"{'an' if name[0].lower() in 'aeiou' else 'a'} {name}"
 
 
 def run_task(task: StressWorkerTask, send: SendEvent) -> None:

@@ -114,18 +114,18 @@ class AnnoyStore(LibraryStore):
         self._ready = False
 
     def _insert(self, positions: range, matrix: Matrix) -> None:
-        for place, row in zip(positions, matrix.tolist(), strict=True):
-            self._index.add_item(place, row)
+        for position, row in zip(positions, matrix.tolist(), strict=True):
+            self._index.add_item(position, row)
 
     def _search(self, queries: Matrix, k: int, selection: None) -> RawNeighbours:  # noqa: ARG002 - no filters
         if len(queries) == 1:
-            nearest, far = self._index.get_nns_by_vector(queries[0].tolist(), k, self._search_k, True)
-            return np.array([nearest], dtype=np.int64), np.array([far], dtype=np.float64)
+            nearest, distances = self._index.get_nns_by_vector(queries[0].tolist(), k, self._search_k, True)
+            return np.array([nearest], dtype=np.int64), np.array([distances], dtype=np.float64)
         positions, _ = no_neighbours(len(queries), k)
         values = np.full(positions.shape, np.inf)
         for row, query in enumerate(queries):
-            nearest, far = self._index.get_nns_by_vector(query.tolist(), k, self._search_k, True)
-            positions[row, : len(nearest)], values[row, : len(nearest)] = nearest, far
+            nearest, distances = self._index.get_nns_by_vector(query.tolist(), k, self._search_k, True)
+            positions[row, : len(nearest)], values[row, : len(nearest)] = nearest, distances
         return positions, values
 
     def _write_index(self, file: str) -> None:

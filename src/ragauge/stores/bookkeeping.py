@@ -27,9 +27,9 @@ Mask = NDArray[np.bool_]
 Positions = NDArray[np.int64]
 
 
-def unsupported_error(store: str, operation: str, why: str) -> BadInput:
+def unsupported_error(store: str, operation: str, reason: str) -> BadInput:
     """Return the error for an operation that an engine does not support."""
-    return BadInput(f"{store} cannot {operation}: {why}")
+    return BadInput(f"{store} cannot {operation}: {reason}")
 
 
 class StoreBookkeeping:
@@ -84,14 +84,14 @@ class StoreBookkeeping:
         if metadata is not None:
             if len(metadata) != len(ids):
                 raise BadInput(f"expected one metadata mapping per id, got {len(metadata)} for {len(ids)} ids")
-            for name, about in zip(ids, metadata, strict=True):
-                _check_metadata(about, f"the metadata of {name!r}")
+            for name, entry in zip(ids, metadata, strict=True):
+                _check_metadata(entry, f"the metadata of {name!r}")
         self._check_vector_values(matrix, lambda row: f"the vector of {ids[row]!r}")
         # Assign the names before the engine has the vectors: a concurrent search may return them.
         end = self.places + len(ids)
         if end >= len(self._names):
-            more = np.full(max(2 * len(self._names), end + 1) - len(self._names), None, dtype=object)
-            self._names = np.concatenate([self._names, more])
+            free_slots = np.full(max(2 * len(self._names), end + 1) - len(self._names), None, dtype=object)
+            self._names = np.concatenate([self._names, free_slots])
         self._names[self.places : end] = ids
         return matrix
 
@@ -107,7 +107,7 @@ class StoreBookkeeping:
         if metadata is None:
             self._metadata.extend([{}] * len(ids))
         else:
-            self._metadata.extend(_check_metadata(about, "the metadata") for about in metadata)
+            self._metadata.extend(_check_metadata(entry, "the metadata") for entry in metadata)
         self.places += len(ids)
 
     def replacements(self, ids: Sequence[str], vectors: Any) -> tuple[Positions, Matrix]:
@@ -120,17 +120,17 @@ class StoreBookkeeping:
 
     def position(self, name: str) -> int:
         """Return the position of an id; raise BadInput if it is unknown."""
-        place = self.position_by_id.get(name)
-        if place is None:
+        index = self.position_by_id.get(name)
+        if index is None:
             raise BadInput(f"the id {name!r} is not in the store", hint="change only ids that were added")
-        return place
+        return index
 
     def positions(self, ids: Sequence[str]) -> Positions:
         """Return the positions of ids; raise BadInput if one is unknown or repeated."""
         positions = np.fromiter((self.position(name) for name in ids), dtype=np.int64, count=len(ids))
         if len(set(ids)) < len(ids):
-            twice = next(name for row, name in enumerate(ids) if name in ids[:row])
-            raise BadInput(f"duplicate id {twice!r}")
+            duplicate = next(name for row, name in enumerate(ids) if name in ids[:row])
+            raise BadInput(f"duplicate id {duplicate!r}")
         return positions
 
     def ids_at(self, positions: Positions) -> list[str]:
@@ -141,14 +141,14 @@ class StoreBookkeeping:
     def forget(self, ids: Sequence[str]) -> None:
         """Remove ids; their positions are not reused."""
         positions = self.positions(ids)
-        for name, place in zip(ids, positions.tolist(), strict=True):
+        for name, position in zip(ids, positions.tolist(), strict=True):
             del self.position_by_id[name]
-            self._metadata[place] = {}
+            self._metadata[position] = {}
         if self._last is not None:
             where, mask = self._last
-            inside = positions[positions < len(mask)]
+            in_mask = positions[positions < len(mask)]
             mask = mask.copy()
-            mask[inside] = False
+            mask[in_mask] = False
             self._last = where, mask
 
     @property
@@ -164,20 +164,29 @@ class StoreBookkeeping:
         While neither changes, the same array is returned, so a store can test with `is` whether a cached filter is
         still valid.
         """
-        last = self._last
-        if last is not None and last[0] == where and len(last[1]) == self.places and _has_same_types(last[0], where):
-            return last[1]
+        last_filter = self._last
+        if (
+            last_filter is not None
+            and last_filter[0] == where
+            and len(last_filter[1]) == self.places
+            and _has_same_types(last_filter[0], where)
+        ):
+            return last_filter[1]
         conditions = parse_filter(where)
-        wanted = dict(where)
-        known = last[1] if last is not None and last[0] == wanted and _has_same_types(last[0], wanted) else None
-        start = 0 if known is None else len(known)
-        fresh = np.zeros(self.places - start, dtype=np.bool_)
+        where_copy = dict(where)
+        cached_mask = (
+            last_filter[1]
+            if last_filter is not None and last_filter[0] == where_copy and _has_same_types(last_filter[0], where_copy)
+            else None
+        )
+        start = 0 if cached_mask is None else len(cached_mask)
+        new_mask = np.zeros(self.places - start, dtype=np.bool_)
         alive = None if len(self) == self.places else self.living
-        for place, about in enumerate(self._metadata[start:]):
-            if matches_conditions(about, conditions):
-                fresh[place] = alive is None or alive[start + place]
-        mask = fresh if known is None else np.concatenate([known, fresh])
-        self._last = wanted, mask
+        for offset, metadata in enumerate(self._metadata[start:]):
+            if matches_conditions(metadata, conditions):
+                new_mask[offset] = alive is None or alive[start + offset]
+        mask = new_mask if cached_mask is None else np.concatenate([cached_mask, new_mask])
+        self._last = where_copy, mask
         return mask
 
     def queries(self, vectors: Any, k: int) -> Matrix:
@@ -211,9 +220,9 @@ class StoreBookkeeping:
         return matrix
 
     def _check_vector_values(self, matrix: Matrix, name: Any) -> None:
-        bad = ~np.isfinite(matrix).all(axis=1)
-        if bad.any():
-            raise BadInput(f"{name(int(bad.argmax()))} has a NaN or an infinity")
+        is_invalid = ~np.isfinite(matrix).all(axis=1)
+        if is_invalid.any():
+            raise BadInput(f"{name(int(is_invalid.argmax()))} has a NaN or an infinity")
         # A zero vector has no cosine; engines return 0, 1 or NaN, or leave the vector out.
         if self.metric == "cosine" and (zero := ~matrix.any(axis=1)).any():
             hint = "use the metric ip or l2, or remove such texts"
@@ -277,8 +286,8 @@ class StoreBookkeeping:
         self.built = built
         self.position_by_id = dict(zip(ids, positions, strict=True))
         self._names = np.full(places + 1 + places // 4, None, dtype=object)
-        for name, place in self.position_by_id.items():
-            self._names[place] = name
+        for name, position in self.position_by_id.items():
+            self._names[position] = name
         return True
 
 
@@ -294,8 +303,8 @@ def require_folder(store: str, path: str | Path | None) -> Path:
     return Path(path)
 
 
-def largest_supported_k(ask: Callable[[int], Any], width: int, gives_up: type[Exception]) -> tuple[int, Any]:
-    """Find the largest width for which `ask` succeeds, and its result.
+def largest_supported_k(search: Callable[[int], Any], width: int, error_type: type[Exception]) -> tuple[int, Any]:
+    """Find the largest width for which `search` succeeds, and its result.
 
     The result is None for width 0. Some engines return all requested neighbours or raise an error.
     """
@@ -303,9 +312,9 @@ def largest_supported_k(ask: Callable[[int], Any], width: int, gives_up: type[Ex
     while low < width:
         middle = (low + width + 1) // 2
         try:
-            answer = ask(middle)
+            answer = search(middle)
             low = middle
-        except gives_up:
+        except error_type:
             width = middle - 1
     return low, answer
 
@@ -326,15 +335,15 @@ def _check_id_count(ids: Sequence[str], matrix: Matrix) -> None:
         raise BadInput(f"expected one id per vector, got {len(ids)} ids and {len(matrix)} vectors")
 
 
-def _check_metadata(about: Mapping[str, Any], noun: str) -> dict[str, Any]:
+def _check_metadata(metadata: Mapping[str, Any], noun: str) -> dict[str, Any]:
     """Return metadata as plain Python values.
 
     Raises BadInput unless all are text, numbers or booleans.
     """
-    if not isinstance(about, Mapping):
-        raise BadInput(f"{noun} must map names to values, got {about!r}")
+    if not isinstance(metadata, Mapping):
+        raise BadInput(f"{noun} must map names to values, got {metadata!r}")
     out: dict[str, Any] = {}
-    for key, raw in about.items():
+    for key, raw in metadata.items():
         value = raw.item() if isinstance(raw, np.generic) else raw
         if not isinstance(key, str) or not isinstance(value, str | int | float):
             raise BadInput(f"{noun}: {key!r} is {value!r}", hint="use a text, a number, true or false")

@@ -51,8 +51,8 @@ def check_document_store_options(described: str | Callable[..., Any]) -> tuple[P
     parameters = read_parameters(factory)
     unknown = sorted(options.keys() - parameters.options.keys())
     if unknown and not parameters.accepts_any and parameters.others is None:
-        known = ", ".join(name for name in parameters.options if name not in ("path", "dimension")) or "none"
-        raise BadInput(f"the document store {name} has no option {unknown[0]!r}", hint=f"its options: {known}")
+        option_names = ", ".join(name for name in parameters.options if name not in ("path", "dimension")) or "none"
+        raise BadInput(f"the document store {name} has no option {unknown[0]!r}", hint=f"its options: {option_names}")
     return parameters, options
 
 
@@ -84,8 +84,8 @@ def metadata_to_json(metadata: Mapping[str, Any]) -> str:
 
 def document_from_columns(name: str, text: Any, title: Any, metadata: Any) -> Document:
     """Build a document from the columns of an engine."""
-    about = EMPTY_MAPPING if not metadata else metadata if isinstance(metadata, Mapping) else parse_json(metadata)
-    return Document(name, text, title, about)
+    parsed = EMPTY_MAPPING if not metadata else metadata if isinstance(metadata, Mapping) else parse_json(metadata)
+    return Document(name, text, title, parsed)
 
 
 def to_document_matrix(documents: Sequence[Document], vectors: Any, dimension: int) -> Matrix:
@@ -169,7 +169,9 @@ class MemoryDocumentStore:
         names = list(self._vectors)
         cosines = normalise_rows(np.stack([self._vectors[name] for name in names])).astype(np.float64) @ query
         best = np.argsort(-cosines, kind="stable")[:k]
-        return [Hit(names[place], float(cosines[place]), self._documents[names[place]].text) for place in best]
+        return [
+            Hit(names[position], float(cosines[position]), self._documents[names[position]].text) for position in best
+        ]
 
     def describe(self) -> dict[str, Any]:
         """Return the engine, its version and its parameters for the manifest."""
@@ -300,13 +302,13 @@ class VectorsOnlyDocumentStore:
     def put(self, documents: Sequence[Document], vectors: Any) -> None:
         """Store the vectors of documents; an existing id gets the new vector."""
         rows = to_document_matrix(documents, vectors, self._dimension)
-        known = set(self.ids())
-        old = [place for place, document in enumerate(documents) if document.id in known]
-        new = [place for place, document in enumerate(documents) if document.id not in known]
-        if old:
-            self._store.update([documents[place].id for place in old], rows[old])
-        if new:
-            self._store.add([documents[place].id for place in new], rows[new])
+        stored_ids = set(self.ids())
+        old_positions = [position for position, document in enumerate(documents) if document.id in stored_ids]
+        new_positions = [position for position, document in enumerate(documents) if document.id not in stored_ids]
+        if old_positions:
+            self._store.update([documents[position].id for position in old_positions], rows[old_positions])
+        if new_positions:
+            self._store.add([documents[position].id for position in new_positions], rows[new_positions])
 
     def commit(self) -> None:
         """Write the whole store to its folder, if it has one."""
@@ -315,8 +317,8 @@ class VectorsOnlyDocumentStore:
 
     def get(self, ids: Sequence[str]) -> list[Document | None]:
         """Return an empty document for a known id, None for an unknown one."""
-        known = set(self.ids())
-        return [Document(name, "") if name in known else None for name in ids]
+        stored_ids = set(self.ids())
+        return [Document(name, "") if name in stored_ids else None for name in ids]
 
     def ids(self) -> list[str]:
         """Return the ids of all stored vectors."""

@@ -239,10 +239,15 @@ class DuckDBEngine(Engine):
 
     def describe(self) -> dict[str, Any]:
         """Return version and parameters."""
-        about = {"version": self._library.__version__, **self.settings.build_options}
+        description = {"version": self._library.__version__, **self.settings.build_options}
         if self.layout.table == "documents":
-            return about
-        return {**about, **self.settings.search_values, "threads": self._threads, "exact_fallbacks": self._fallbacks}
+            return description
+        return {
+            **description,
+            **self.settings.search_values,
+            "threads": self._threads,
+            "exact_fallbacks": self._fallbacks,
+        }
 
     def close(self) -> None:
         """Close the file; an open transaction is rolled back."""
@@ -306,12 +311,12 @@ class DuckDBEngine(Engine):
     def _search_statement(self, conditions: Sequence[FilterCondition], *, scan: bool = False) -> str:
         distance = self._distance_expression()
         numbers = itertools.count(3)
-        where = conditions_to_sql(conditions, lambda _: f"${next(numbers)}")
+        where_sql = conditions_to_sql(conditions, lambda _: f"${next(numbers)}")
         # The planner uses the index only for the exact distance expression, so adding 0 forces a scan.
         scan = scan or (bool(conditions) and self.settings.filtered == "scan")
         order = f"{distance} + 0" if scan else distance
         return (
-            f"SELECT id, {distance} FROM vectors {'WHERE ' if conditions else ''}{where} "  # noqa: S608 - own names
+            f"SELECT id, {distance} FROM vectors {'WHERE ' if conditions else ''}{where_sql} "  # noqa: S608 - own names
             f"ORDER BY {order} LIMIT $2"
         )
 
@@ -365,7 +370,9 @@ def find_extension_file(package: Path, version: str) -> Path:
     """
     file = package / "extensions" / f"v{version}" / "vss.duckdb_extension"
     if not file.exists():
-        installed = sorted(other.parent.name for other in package.glob("extensions/*/vss.duckdb_extension"))
+        installed = sorted(
+            extension_file.parent.name for extension_file in package.glob("extensions/*/vss.duckdb_extension")
+        )
         raise BackendFailed(
             f"duckdb: its extension vss is installed for {', '.join(installed) or 'no version'}, and DuckDB is "
             f"v{version}",

@@ -44,14 +44,14 @@ class EngineFolder:
 
         `fresh` deletes what a killed process left there.
         """
-        place = self.folder / name
+        path = self.folder / name
         if fresh:
-            for remains in self.folder.glob(f"{name}*"):
-                if remains.is_dir():
-                    shutil.rmtree(remains)
+            for leftover in self.folder.glob(f"{name}*"):
+                if leftover.is_dir():
+                    shutil.rmtree(leftover)
                 else:
-                    remains.unlink()
-        return place
+                    leftover.unlink()
+        return path
 
     def close(self) -> None:
         """Remove the folder if it is temporary."""

@@ -225,46 +225,46 @@ class FaissStore(LibraryStore):
     def _filter_parameters(self, mask: Mask) -> Any:
         """Return the FAISS search parameters of a filter; cached for the next search."""
         if self._filter is None or self._filter[0] is not mask:
-            chosen = {"sel": self._faiss.IDSelectorBitmap(np.packbits(mask, bitorder="little"))}
+            selector = {"sel": self._faiss.IDSelectorBitmap(np.packbits(mask, bitorder="little"))}
             if self._settings.kind == "hnsw":
-                made = self._faiss.SearchParametersHNSW(efSearch=self._settings.ef_search, **chosen)
+                parameters = self._faiss.SearchParametersHNSW(efSearch=self._settings.ef_search, **selector)
             elif self._settings.kind.startswith("ivf"):
-                made = self._faiss.SearchParametersIVF(nprobe=self._settings.nprobe, **chosen)
+                parameters = self._faiss.SearchParametersIVF(nprobe=self._settings.nprobe, **selector)
             else:
-                made = self._faiss.SearchParameters(**chosen)
+                parameters = self._faiss.SearchParameters(**selector)
             if self._settings.refine:
                 factor = float(self._settings.rerank_factor)
-                made = self._faiss.IndexRefineSearchParameters(k_factor=factor, base_index_params=made)
-            self._filter = mask, made
+                parameters = self._faiss.IndexRefineSearchParameters(k_factor=factor, base_index_params=parameters)
+            self._filter = mask, parameters
         return self._filter[1]
 
     def _build_index(self, parts: Sequence[Matrix]) -> Any:
         size, dimension = sum(len(part) for part in parts), parts[0].shape[1]
-        near = self._faiss.METRIC_L2 if self._intake.metric == "l2" else self._faiss.METRIC_INNER_PRODUCT
+        faiss_metric = self._faiss.METRIC_L2 if self._intake.metric == "l2" else self._faiss.METRIC_INNER_PRODUCT
         index: Any
         if self._settings.kind == "flat":
-            return self._faiss.IndexIDMap(self._faiss.IndexFlat(dimension, near))
+            return self._faiss.IndexIDMap(self._faiss.IndexFlat(dimension, faiss_metric))
         if self._settings.kind == "hnsw":
-            index = self._faiss.IndexHNSWFlat(dimension, self._settings.m, near)
+            index = self._faiss.IndexHNSWFlat(dimension, self._settings.m, faiss_metric)
             index.hnsw.efConstruction = self._settings.ef_construction
             return index
         if self._settings.kind == "sq":
             quantizer = getattr(self._faiss.ScalarQuantizer, SCALAR_QUANTIZERS[self._settings.bits])
-            index = self._faiss.IndexScalarQuantizer(dimension, quantizer, near)
+            index = self._faiss.IndexScalarQuantizer(dimension, quantizer, faiss_metric)
         else:
-            index = self._build_ivf_index(size, dimension, near)
+            index = self._build_ivf_index(size, dimension, faiss_metric)
         index.train(parts[0] if len(parts) == 1 else np.concatenate(parts))
         if self._settings.refine:
             return self._faiss.IndexRefineFlat(index)
         return self._faiss.IndexIDMap(index) if self._settings.kind == "sq" else index
 
-    def _build_ivf_index(self, size: int, dimension: int, near: int) -> Any:
+    def _build_ivf_index(self, size: int, dimension: int, faiss_metric: int) -> Any:
         cells = self._settings.nlist or max(1, min(round(size**0.5), size // MIN_VECTORS_PER_CELL))
         if cells > size:
             raise BadInput(f"nlist is {cells}, more than the {size} training vectors", hint="use a smaller nlist")
-        coarse = self._faiss.IndexFlat(dimension, near)
+        coarse = self._faiss.IndexFlat(dimension, faiss_metric)
         if self._settings.kind == "ivf":
-            index = self._faiss.IndexIVFFlat(coarse, dimension, cells, near)
+            index = self._faiss.IndexIVFFlat(coarse, dimension, cells, faiss_metric)
         else:
             codes = self._settings.pq_bits
             if size < 2**codes:
@@ -272,7 +272,9 @@ class FaissStore(LibraryStore):
                     f"pq_bits={codes} needs at least {2**codes} training vectors, got {size}",
                     hint=f"use pq_bits={int(math.log2(max(2, size)))} or fewer, or another kind",
                 )
-            index = self._faiss.IndexIVFPQ(coarse, dimension, cells, self._count_subquantizers(dimension), codes, near)
+            index = self._faiss.IndexIVFPQ(
+                coarse, dimension, cells, self._count_subquantizers(dimension), codes, faiss_metric
+            )
             index.pq.cp.min_points_per_centroid = 1
         index.cp.min_points_per_centroid = 1  # otherwise FAISS prints a warning for a choice that was made on purpose
         return index

@@ -74,13 +74,13 @@ def _check_scalar(field: Any, raw: Any) -> Any:
     return value
 
 
-def matches_conditions(about: Mapping[str, Any], conditions: Iterable[FilterCondition]) -> bool:
+def matches_conditions(metadata: Mapping[str, Any], conditions: Iterable[FilterCondition]) -> bool:
     """Return whether metadata fulfil all conditions.
 
     A boolean never equals a number, and a missing field never matches.
     """
     return all(
-        condition.field in about and _matches_value(about[condition.field], condition.operator, condition.value)
+        condition.field in metadata and _matches_value(metadata[condition.field], condition.operator, condition.value)
         for condition in conditions
     )
 

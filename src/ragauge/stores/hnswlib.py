@@ -111,8 +111,8 @@ class HnswlibStore(LibraryStore):
         self._index.add_items(matrix, positions, self._threads)
 
     def _remove(self, positions: Positions) -> None:
-        for place in positions.tolist():
-            self._index.mark_deleted(place)
+        for position in positions.tolist():
+            self._index.mark_deleted(position)
 
     def _write_index(self, file: str) -> None:
         self._index.save_index(file)

@@ -162,10 +162,10 @@ class LanceDBEngine(Engine):
 
     def search(self, queries: Matrix, k: int, conditions: Sequence[FilterCondition] | None) -> RawNeighbours:
         """Return the neighbours that the index finds; filters are applied first."""
-        where = conditions_to_sql(conditions, _sql_literal) if conditions else ""
+        where_sql = conditions_to_sql(conditions, _sql_literal) if conditions else ""
         positions, values = no_neighbours(len(queries), k)
         for row, query in enumerate(queries):
-            rows = self._build_search(query, k, where).to_arrow()
+            rows = self._build_search(query, k, where_sql).to_arrow()
             positions[row, : len(rows)] = rows["id"].to_numpy()
             values[row, : len(rows)] = rows["_distance"].to_numpy()
         return positions, values
@@ -195,14 +195,14 @@ class LanceDBEngine(Engine):
 
     def describe(self) -> dict[str, Any]:
         """Return version, parameters, and how many vectors are indexed."""
-        about = {"version": version("lancedb"), **self.settings.build_options}
+        description = {"version": version("lancedb"), **self.settings.build_options}
         if self.layout.table == "documents":
-            return about
+            return description
         indices = self._table.list_indices() if self._table is not None else ()
         indexed = sum(int(statistics.num_indexed_rows or 0) for statistics in indices)
         not_indexed = sum(int(statistics.num_unindexed_rows or 0) for statistics in indices)
         return {
-            **about,
+            **description,
             **self._search_values,
             "threads": int(os.environ.get("LANCE_CPU_THREADS", "0")),
             "indexed": indexed,

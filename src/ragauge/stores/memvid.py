@@ -65,12 +65,12 @@ class MemvidEngine(Engine):
     def open(self, folder: EngineFolder, *, fresh: bool) -> None:
         """Open or create the file."""
         file = folder.place(DATABASE_FILE, fresh=fresh)
-        kinds = {"enable_vec": self._index != "lex", "enable_lex": self._index != "vec"}
+        index_options = {"enable_vec": self._index != "lex", "enable_lex": self._index != "vec"}
         self._writes_at_once = file.exists()
         if self._writes_at_once:
-            self._memory: Any = self._library.use("basic", str(file), mode="open", **kinds)
+            self._memory: Any = self._library.use("basic", str(file), mode="open", **index_options)
         else:
-            self._memory = self._library.create(str(file), **kinds)
+            self._memory = self._library.create(str(file), **index_options)
         # One layer below the public class, which reports every search to memvid.com if a key is in the environment, and
         # which does not pass on the option to keep the bytes of a text.
         self._core: Any = self._memory._core

@@ -40,8 +40,8 @@ class MetadataColumns:
         Raises BadInput for a value of another kind than its column.
         """
         added: dict[str, MetadataColumn] = {}
-        for name, about in zip(ids, metadata or (), strict=False):
-            for key, value in about.items():
+        for name, fields in zip(ids, metadata or (), strict=False):
+            for key, value in fields.items():
                 column = self._known.get(key) or added.get(key)
                 if column is None:
                     added[key] = MetadataColumn(f"c{len(self._known) + len(added)}", value_kind(value))
@@ -59,15 +59,16 @@ class MetadataColumns:
         """Register columns that were added to the engine."""
         self._known.update(added)
 
-    def row(self, about: Mapping[str, Any]) -> list[Any]:
+    def row(self, metadata: Mapping[str, Any]) -> list[Any]:
         """Return the metadata of one vector in column order; None for a missing key."""
         return [
-            to_column_value(about[key], column.kind) if key in about else None for key, column in self._known.items()
+            to_column_value(metadata[key], column.kind) if key in metadata else None
+            for key, column in self._known.items()
         ]
 
-    def row_by_name(self, about: Mapping[str, Any]) -> dict[str, Any]:
+    def row_by_name(self, metadata: Mapping[str, Any]) -> dict[str, Any]:
         """Return the metadata of one vector by column name, without missing keys."""
-        return {self._known[key].name: to_column_value(value, self._known[key].kind) for key, value in about.items()}
+        return {self._known[key].name: to_column_value(value, self._known[key].kind) for key, value in metadata.items()}
 
     def to_conditions(self, where: Mapping[str, Any]) -> list[FilterCondition] | None:
         """Convert a filter to conditions on columns.

@@ -73,9 +73,9 @@ def find_nearest(
         return positions, distances
     with np.errstate(all="ignore"):
         if len(query_matrix) < MIN_QUERIES_FOR_BLOCKS:
-            known = row_norms(base) if sizes is None else sizes
+            norms = row_norms(base) if sizes is None else sizes
             for row, query in enumerate(query_matrix):
-                nearest = _nearest_to_query(base, query, k, metric, places, known)
+                nearest = _nearest_to_query(base, query, k, metric, places, norms)
                 positions[row], distances[row] = (
                     nearest or _BlockSearch(base, query[None], k, metric, places, row).run()
                 )
@@ -120,10 +120,10 @@ def _nearest_to_query(
     bound = float(np.partition(upper, k - 1)[k - 1]) + 2 * lift
     candidates = np.flatnonzero(low <= np.nextafter(np.float32(bound), np.float32(np.inf)))
     if len(candidates) > 4 * k:
-        near = low[candidates]
-        upper = near + np.float32(spread) * own[candidates]
+        candidate_bounds = low[candidates]
+        upper = candidate_bounds + np.float32(spread) * own[candidates]
         bound = float(np.partition(upper, k - 1)[k - 1]) + 2 * lift
-        candidates = candidates[near <= np.nextafter(np.float32(bound), np.float32(np.inf))]
+        candidates = candidates[candidate_bounds <= np.nextafter(np.float32(bound), np.float32(np.inf))]
     if len(candidates) < k:
         return None
     positions = candidates if places is None else places[candidates]
@@ -143,14 +143,16 @@ def pair_distances(
     distances = np.empty(len(rows))
     for start in range(0, len(rows), step := max(64, TERMS_PER_BLOCK // max(1, base.shape[1]))):
         part = slice(start, start + step)
-        ours, theirs = queries[rows[part]], base[positions[part]].astype(np.float64)
+        query_rows, base_rows = queries[rows[part]], base[positions[part]].astype(np.float64)
         if metric == "l2":
-            ours -= theirs
-            distances[part] = np.sqrt(_row_dot_products(ours, ours))
+            query_rows -= base_rows
+            distances[part] = np.sqrt(_row_dot_products(query_rows, query_rows))
             continue
-        distances[part] = -_row_dot_products(ours, theirs)
+        distances[part] = -_row_dot_products(query_rows, base_rows)
         if metric == "cosine":
-            lengths = np.sqrt(_row_dot_products(ours, ours)) * np.sqrt(_row_dot_products(theirs, theirs))
+            lengths = np.sqrt(_row_dot_products(query_rows, query_rows)) * np.sqrt(
+                _row_dot_products(base_rows, base_rows)
+            )
             # A zero vector has cosine 0 to every vector.
             cosines = np.divide(distances[part], lengths, out=np.zeros(len(lengths)), where=lengths > 0)
             distances[part] = np.clip(1 + cosines, 0, 2)
@@ -265,9 +267,9 @@ class _BlockSearch:
             progress(Progress("searching", self.first + round(width * block.stop / self.count), n_queries))
         pairs = self._tighten_bounds(collected)
         # With finite values each query has k pairs; with fewer it would get pairs of the next query.
-        if (few := np.bincount(pairs.rows, minlength=width) < self.k).any():
+        if (has_too_few := np.bincount(pairs.rows, minlength=width) < self.k).any():
             raise BadInput(
-                f"query {self.first + int(few.argmax())} has no finite distance to {self.k} vectors",
+                f"query {self.first + int(has_too_few.argmax())} has no finite distance to {self.k} vectors",
                 hint="remove vectors with a NaN or an infinity",
             )
         best, distances = self._select_nearest(pairs)

@@ -134,12 +134,12 @@ class VectorIndex:
 
     def settings(self) -> list[tuple[str, str]]:
         """Return the settings of all searches."""
-        made = [("enable_seqscan", "off")] if self.force else []
+        session_settings = [("enable_seqscan", "off")] if self.force else []
         if self.kind == "hnsw":
-            made.append(("hnsw.ef_search", str(self.ef_search)))
+            session_settings.append(("hnsw.ef_search", str(self.ef_search)))
         elif self.kind == "ivfflat":
-            made.append(("ivfflat.probes", str(self.probes or 1)))
-        return made
+            session_settings.append(("ivfflat.probes", str(self.probes or 1)))
+        return session_settings
 
     def search_settings(self, k: int, *, filtered: bool) -> list[tuple[str, str]]:
         """Return additional settings of one search.
@@ -147,28 +147,28 @@ class VectorIndex:
         An index scan returns at most `ef_search` rows, from which a filter removes some. Iterative scans keep the
         order for HNSW; for IVFFlat the order is relaxed, and the statement sorts again.
         """
-        made: list[tuple[str, str]] = []
+        session_settings: list[tuple[str, str]] = []
         if self.kind == "hnsw":
             if k > self.ef_search:
-                made.append(("hnsw.ef_search", str(min(k, MAX_EF_SEARCH))))
+                session_settings.append(("hnsw.ef_search", str(min(k, MAX_EF_SEARCH))))
             if filtered or k > MAX_EF_SEARCH:
-                made.append(("hnsw.iterative_scan", "strict_order"))
+                session_settings.append(("hnsw.iterative_scan", "strict_order"))
         elif self.kind == "ivfflat" and filtered:
-            made.append(("ivfflat.iterative_scan", "relaxed_order"))
-        return made
+            session_settings.append(("ivfflat.iterative_scan", "relaxed_order"))
+        return session_settings
 
     def describe(self) -> dict[str, Any]:
         """Return the effective parameters for manifests."""
         kind = "binary" if self.binary else self.kind
-        about: dict[str, Any] = {"index": kind, "metric": self.metric, "type": self.type}
+        description: dict[str, Any] = {"index": kind, "metric": self.metric, "type": self.type}
         if self.kind == "hnsw":
-            about |= {"m": self.m, "ef_construction": self.ef_construction, "ef_search": self.ef_search}
+            description |= {"m": self.m, "ef_construction": self.ef_construction, "ef_search": self.ef_search}
         if self.kind == "ivfflat":
-            about |= {"lists": self.lists, "probes": self.probes}
+            description |= {"lists": self.lists, "probes": self.probes}
         if self.kind != "none":
-            about["force"] = self.force
-            about["build_seeded"] = False  # pgvector draws HNSW levels and IVFFlat centres without a seed
-        return about
+            description["force"] = self.force
+            description["build_seeded"] = False  # pgvector draws HNSW levels and IVFFlat centres without a seed
+        return description
 
 
 def uses_vector_index(plan: Any) -> bool:

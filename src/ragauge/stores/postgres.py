@@ -147,15 +147,15 @@ def postgres_errors(dsn: str) -> Iterator[None]:
     except psycopg.Error as error:
         message = str(error)
         register_dsn_secrets(dsn)
-        words = " ".join(redact(error.diag.message_primary or message).split())
+        summary = " ".join(redact(error.diag.message_primary or message).split())
         hint = error.diag.message_hint
         if hint is None and error.sqlstate is None and isinstance(error, psycopg.OperationalError):
             hint = "check the server and the DSN, or omit the DSN to use the embedded server"
-        theirs = isinstance(error, psycopg.DataError | psycopg.errors.UniqueViolation)
-        kind = BadInput if theirs else BackendFailed
+        is_input_error = isinstance(error, psycopg.DataError | psycopg.errors.UniqueViolation)
+        kind = BadInput if is_input_error else BackendFailed
         # If the message has a secret, the original error is also left out of the traceback.
         cause = error if redact(message) == message else None
-        raise kind(f"PostgreSQL: {words}", hint=hint and " ".join(hint.split())) from cause
+        raise kind(f"PostgreSQL: {summary}", hint=hint and " ".join(hint.split())) from cause
 
 
 def connect(dsn: str, settings: Sequence[tuple[str, str]] = ()) -> Connection[Any]:

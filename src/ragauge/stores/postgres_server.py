@@ -65,9 +65,9 @@ def start_server() -> str:
                     _acquire_user_lock(folder)
                     # The package's lock may be in the temporary folder, where the user who created it locks out others.
                     lock = fasteners.InterProcessLock(folder.parent / "pgserver.lock")
-                    alone = _remove_stale_locks(folder, lock)
-                    handle = _open_cluster(library, folder, lock, alone=alone)
-                    if alone and _server_handle is None:  # after a restart the tables belong to this process
+                    is_only_user = _remove_stale_locks(folder, lock)
+                    handle = _open_cluster(library, folder, lock, is_only_user=is_only_user)
+                    if is_only_user and _server_handle is None:  # after a restart the tables belong to this process
                         _drop_abandoned_tables(_build_dsn(handle))
             except (
                 OSError,
@@ -125,20 +125,20 @@ def find_data_folder(version: int) -> Path:
     if _can_host_server(preferred / name):
         return preferred / name
     user = os.getuid() if hasattr(os, "getuid") else 0
-    mark = hash_bytes(os.fsencode(preferred), size_bytes=4)
-    spare = Path(tempfile.gettempdir()).resolve() / f"ragauge-{user}-{mark}"
-    spare.mkdir(mode=0o700, exist_ok=True)
-    status = spare.lstat()
+    folder_hash = hash_bytes(os.fsencode(preferred), size_bytes=4)
+    fallback = Path(tempfile.gettempdir()).resolve() / f"ragauge-{user}-{folder_hash}"
+    fallback.mkdir(mode=0o700, exist_ok=True)
+    status = fallback.lstat()
     # Every user can create folders in the temporary folder: use only one that belongs to this user.
-    ours = stat.S_ISDIR(status.st_mode) and (not hasattr(os, "getuid") or status.st_uid == user)
-    if ours and _is_root():
-        spare.chmod(0o755)
-    if not ours or not _can_host_server(spare / name):
+    is_own_folder = stat.S_ISDIR(status.st_mode) and (not hasattr(os, "getuid") or status.st_uid == user)
+    if is_own_folder and _is_root():
+        fallback.chmod(0o755)
+    if not is_own_folder or not _can_host_server(fallback / name):
         raise BackendFailed(
-            f"the embedded PostgreSQL server can use neither {preferred} nor {spare}",
+            f"the embedded PostgreSQL server can use neither {preferred} nor {fallback}",
             hint="set RAGAUGE_CACHE to a folder, or RAGAUGE_DSN to your own server",
         )
-    return spare / name
+    return fallback / name
 
 
 def _can_host_server(folder: Path) -> bool:
@@ -252,10 +252,10 @@ def _start_guard(handle: Any, folder: Path) -> None:
         return
     from ragauge.stores import postgres_guard
 
-    words = [str(folder), str(handle.bin_path / "pg_ctl"), handle.system_user or ""]
+    arguments = [str(folder), str(handle.bin_path / "pg_ctl"), handle.system_user or ""]
     (folder.parent / postgres_guard.GUARD_LOCK_FILE).touch()
     subprocess.Popen(  # noqa: S603 - a module of ours
-        [sys.executable, "-I", "-S", postgres_guard.__file__, *words],
+        [sys.executable, "-I", "-S", postgres_guard.__file__, *arguments],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
@@ -264,17 +264,17 @@ def _start_guard(handle: Any, folder: Path) -> None:
     ).returncode = 0  # the guard outlives this process on purpose; suppresses the warning that it still runs
 
 
-def _open_cluster(library: Any, folder: Path, lock: Any, *, alone: bool) -> Any:
+def _open_cluster(library: Any, folder: Path, lock: Any, *, is_only_user: bool) -> Any:
     """Start the server; rebuild a cluster that is missing, or broken and without data."""
     import psycopg
 
     is_complete = (folder / "PG_VERSION").exists() and (folder / "global" / "pg_control").exists()
-    if not is_complete and alone:
+    if not is_complete and is_only_user:
         _build_cluster(library, folder)
     try:
         return _start_with_retries(library, folder, lock)
     except (subprocess.CalledProcessError, psycopg.OperationalError):
-        if not alone or not is_complete:
+        if not is_only_user or not is_complete:
             raise
         library.get_server(folder, start=False).stop()
         _build_cluster(library, folder)
@@ -298,7 +298,7 @@ def _build_cluster(library: Any, folder: Path) -> None:
 
 def _check_no_data(folder: Path) -> None:
     """Raise BackendFailed if a cluster has user tables or other databases."""
-    names = [path.name for place in ("base", "base/*", "pg_tblspc") for path in folder.glob(f"{place}/*")]
+    names = [path.name for pattern in ("base", "base/*", "pg_tblspc") for path in folder.glob(f"{pattern}/*")]
     if any(int(number[0]) >= FIRST_USER_OID for name in names if (number := re.search(r"\d+", name))):
         raise BackendFailed(
             f"the embedded PostgreSQL cluster in {folder} is corrupt or incomplete, and has tables: it is not replaced",

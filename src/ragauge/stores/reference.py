@@ -41,9 +41,9 @@ class _VectorRows(NamedTuple):
     def select(self, selection: slice | Mask) -> _VectorRows:
         return _VectorRows(self.vectors[selection], self.sizes[selection], self.places[selection])
 
-    def put(self, start: int, more: _VectorRows) -> None:
-        where = slice(start, start + len(more.places))
-        self.vectors[where], self.sizes[where], self.places[where] = more
+    def put(self, start: int, new_rows: _VectorRows) -> None:
+        rows = slice(start, start + len(new_rows.places))
+        self.vectors[rows], self.sizes[rows], self.places[rows] = new_rows
 
 
 class _SearchSnapshot(NamedTuple):

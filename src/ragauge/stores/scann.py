@@ -136,28 +136,28 @@ class ScannStore(LibraryStore):
 
     def _replace(self, positions: Positions, matrix: Matrix) -> None:
         places = positions.tolist()
-        slots = places if self._slots is None else [self._numbers[place] for place in places]
+        slots = places if self._slots is None else [self._numbers[position] for position in places]
         self._index.upsert(slots, self._prepare(matrix), len(places))
 
     def _remove(self, positions: Positions) -> None:
         if self._slots is None:
             self._slots = list(range(self._intake.places))
             self._numbers = dict(enumerate(self._slots))
-        for place in positions.tolist():
-            slot = self._numbers.pop(place)
+        for position in positions.tolist():
+            slot = self._numbers.pop(position)
             self._index.delete([slot])
             # ScaNN moves its last vector to the free slot.
             last = self._slots.pop()
-            if last != place:
+            if last != position:
                 self._slots[slot], self._numbers[last] = last, slot
 
     def _flush(self, folder: Path) -> dict[str, Any]:
         self.build()
         folder.mkdir(parents=True, exist_ok=True)
-        made = Path(tempfile.mkdtemp(dir=folder, prefix="index-"))
-        self._write_index(str(made))
+        index_folder = Path(tempfile.mkdtemp(dir=folder, prefix="index-"))
+        self._write_index(str(index_folder))
         self._outdated = self._intake.built.get("index")
-        self._intake.built |= {"index": made.name, "slots": self._slots}
+        self._intake.built |= {"index": index_folder.name, "slots": self._slots}
         return {**self._intake.built, **self._build_options}
 
     def save(self) -> None:
@@ -187,14 +187,14 @@ class ScannStore(LibraryStore):
         except (OSError, RuntimeError) as error:
             raise BadInput(f"{folder} is corrupt or incomplete: {error}") from error
         self._slots = self._intake.built["slots"]
-        self._numbers = {place: slot for slot, place in enumerate(self._slots or ())}
+        self._numbers = {position: slot for slot, position in enumerate(self._slots or ())}
         if self._index.size() != len(self):
             raise BadInput(f"{folder} is corrupt or incomplete: the index and its ids differ in number")
 
     def _create_index(self, parts: Sequence[Matrix]) -> Any:
         matrix = np.concatenate(parts)
-        near = "squared_l2" if self._intake.metric == "l2" else "dot_product"
-        builder = self._library.builder(matrix, 10, near).set_n_training_threads(self._threads)
+        scann_metric = "squared_l2" if self._intake.metric == "l2" else "dot_product"
+        builder = self._library.builder(matrix, 10, scann_metric).set_n_training_threads(self._threads)
         if self._settings.kind == "brute" or len(matrix) < MIN_TRAINING_VECTORS:
             builder = builder.score_brute_force()
         else:

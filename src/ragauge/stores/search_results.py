@@ -30,11 +30,11 @@ def check_neighbours(answer: Any, n_queries: int, k: int) -> tuple[list[Sequence
             hint=HINT,
         )
     ids, distances = (_to_rows(part, name, n_queries, k) for part, name in zip(answer, RESULT_PARTS, strict=True))
-    for row, far in zip(ids, distances, strict=True):
-        if len(row) != len(far):
+    for row, row_distances in zip(ids, distances, strict=True):
+        if len(row) != len(row_distances):
             raise BackendFailed(
                 "`search` returned ids and distances of different lengths; expected one distance per id, got "
-                f"{len(row)} ids and {len(far)} distances",
+                f"{len(row)} ids and {len(row_distances)} distances",
                 hint=HINT,
             )
         if wrong := [name for name in row if not isinstance(name, str) and name is not None]:

@@ -55,9 +55,9 @@ class StoreSettings:
 
     def tuned(self, options: Mapping[str, Any]) -> Self:
         """Return a copy with other values of search options; raise BadInput for any other option."""
-        known = self.search_options()
+        search_options = self.search_options()
         for name in options:
-            if name not in known:
-                hint = f"search options: {', '.join(known) or 'none'}"
+            if name not in search_options:
+                hint = f"search options: {', '.join(search_options) or 'none'}"
                 raise BadInput(f"{name!r} is not a search option of this store", hint=hint)
         return replace(self, **options)

@@ -57,8 +57,8 @@ class CompletedStore:
         declared = getattr(self._store, "abilities", ())
         for name in declared:
             if name not in STORE_CAPABILITIES:
-                known = ", ".join(STORE_CAPABILITIES)
-                raise UnknownName("capability of a store", str(name), STORE_CAPABILITIES, hint=f"choose from {known}")
+                choices = ", ".join(STORE_CAPABILITIES)
+                raise UnknownName("capability of a store", str(name), STORE_CAPABILITIES, hint=f"choose from {choices}")
         return frozenset(declared)
 
     def tune(self, options: Mapping[str, Any]) -> None:

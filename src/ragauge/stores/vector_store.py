@@ -257,11 +257,11 @@ class LibraryStore(VectorStore):
                 return
             if self._index is None:
                 self._index = self._create_index(self._waiting)
-            place = self._intake.places - sum(len(part) for part in self._waiting)
+            position = self._intake.places - sum(len(part) for part in self._waiting)
             while self._waiting:
                 part = self._waiting.pop(0)
-                self._insert(range(place, place + len(part)), part)
-                place += len(part)
+                self._insert(range(position, position + len(part)), part)
+                position += len(part)
             self._ready = True
 
     def update(self, ids: Sequence[str], vectors: Any) -> None:
@@ -284,12 +284,12 @@ class LibraryStore(VectorStore):
         matrix: Matrix,
         metadata: Sequence[Mapping[str, Any]] | None,  # noqa: ARG002 - used by databases
     ) -> None:
-        mine = self._prepare(matrix)
+        prepared = self._prepare(matrix)
         if self._index is None:
-            self._waiting.append(mine.copy() if mine is matrix else mine)
+            self._waiting.append(prepared.copy() if prepared is matrix else prepared)
             self._ready = False
         else:
-            self._insert(positions, mine)
+            self._insert(positions, prepared)
 
     def _prepare(self, matrix: Matrix) -> Matrix:
         """Return vectors as the library takes them; raise BadInput if it cannot hold them."""

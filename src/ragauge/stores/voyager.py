@@ -102,8 +102,8 @@ class VoyagerStore(LibraryStore):
         self._index.add_items(self._prepare(matrix), positions.tolist(), self._threads)
 
     def _remove(self, positions: Positions) -> None:
-        for place in positions.tolist():
-            self._index.mark_deleted(place)
+        for position in positions.tolist():
+            self._index.mark_deleted(position)
 
     def _write_index(self, file: str) -> None:
         self._index.save(file)
@@ -124,8 +124,8 @@ class VoyagerStore(LibraryStore):
         """
         positions, values = no_neighbours(len(queries), width)
         for row, query in enumerate(queries):
-            ask = partial(self._index.query, query, num_threads=1, query_ef=max(self._ef_search, width))
-            size, answer = largest_supported_k(ask, width, self._library.RecallError)
+            search = partial(self._index.query, query, num_threads=1, query_ef=max(self._ef_search, width))
+            size, answer = largest_supported_k(search, width, self._library.RecallError)
             if size:
                 positions[row, :size], values[row, :size] = answer
         return positions, values

@@ -69,12 +69,12 @@ class BM25:
         self._documents = documents
         self._ids = frozenset(document.id for document in documents)
         self._index: Any = bm25s.BM25(k1=k1, b=b, method=method)
-        words = [self._words(document.whole) for document in documents]
+        words_by_document = [self._words(document.whole) for document in documents]
         # The library divides by the mean length, which must not be 0. Such an index is never searched.
-        self._index.index(words if any(words) else [["nothing"]], show_progress=False)
+        self._index.index(words_by_document if any(words_by_document) else [["nothing"]], show_progress=False)
         # The library always has an entry for the empty word, the stem of `s`, even if no document contains it.
         self._columns = len(self._index.scores["indptr"]) - 1
-        self._empty = not any(words)
+        self._empty = not any(words_by_document)
         self.description = {"k1": k1, "b": b, "method": method, "language": language}
 
     def __contains__(self, id: object) -> bool:

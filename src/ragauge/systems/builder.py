@@ -114,8 +114,8 @@ class SystemBuilder:
         resolved = self._resolve_system(system)
         if isinstance(resolved, Spec):
             description = str(redact_spec(replace_objects(self._expand_spec(resolved, ()))))
-            own = {} if resolved.factory is None else {"code": hash_source(resolved.factory)}
-            return {"description": description, **own}
+            code_entry = {} if resolved.factory is None else {"code": hash_source(resolved.factory)}
+            return {"description": description, **code_entry}
         if isinstance(resolved, AdaptedRetriever) and resolved.id:
             return {
                 "description": f"{qualified_name(resolved.wrapped)}(id={resolved.id})",
@@ -195,7 +195,7 @@ class SystemBuilder:
             built: Retriever = self._built[key]
             return built
         parameters = read_parameters(load_factory("retrievers", spec))
-        parameters.check(spec.options, spec.name, shown=str(redact_spec(spec)))
+        parameters.check(spec.options, spec.name, safe_spec=str(redact_spec(spec)))
         supplied: dict[str, Any] = {}
         self._parts[key] = set()
         for part in retriever_parts(spec):
@@ -239,9 +239,9 @@ class SystemBuilder:
 
     def _build_composite(self, parameters: PluginParameters, options: Mapping[str, Any]) -> Any:
         """Build a part from a class with parts of its own; systems with equal options share it."""
-        own = {name: value for name, value in options.items() if parameters.knows(name)}
-        key = str(Spec(qualified_name(parameters.factory), own))
-        return self._build_once(key, lambda: parameters.call(own, self._build_parts(parameters, own)))
+        own_options = {name: value for name, value in options.items() if parameters.knows(name)}
+        key = str(Spec(qualified_name(parameters.factory), own_options))
+        return self._build_once(key, lambda: parameters.call(own_options, self._build_parts(parameters, own_options)))
 
     def _build_part(self, family: str, described: Any) -> Any:
         """Build a part, or return the object of the caller; systems share all parts except stores."""
@@ -251,7 +251,7 @@ class SystemBuilder:
 
         def build() -> Any:
             parameters = read_parameters(load_factory(family, spec))
-            parameters.check(spec.options, spec.name, shown=str(redact_spec(spec)))
+            parameters.check(spec.options, spec.name, safe_spec=str(redact_spec(spec)))
             return parameters.call(spec.options, self._build_parts(parameters, spec.options))
 
         if family == "stores":

@@ -59,7 +59,7 @@ class EntityLinks:
     def link(self, documents: Sequence[Document], vectors: Vectors) -> graphs.LinkArrays:  # noqa: ARG002 - not by nearness
         """Return the links of both kinds; every text is read once."""
         names = _DocumentNames(documents)
-        words = _SharedNames()
+        shared_names = _SharedNames()
         rows_by_name: dict[str, list[int]] = {}
         for row, document in enumerate(documents):
             tokens = TOKEN_PATTERN.findall(document.whole)
@@ -67,7 +67,7 @@ class EntityLinks:
                 for name in names.find_names(tokens, row):
                     rows_by_name.setdefault(name, []).append(row)
             if self._shared:
-                words.read(tokens)
+                shared_names.read(tokens)
         first_rows, second_rows, weights = [], [], []
         for name, rows in rows_by_name.items():
             bearers = names.bearers[name]
@@ -75,7 +75,7 @@ class EntityLinks:
                 first_rows += [row for row in rows for _ in bearers]
                 second_rows += [bearer for _ in rows for bearer in bearers]
                 weights += [_name_rarity(len(rows), len(documents)) / len(bearers)] * (len(rows) * len(bearers))
-        groups = words.shared(self._most)
+        groups = shared_names.shared(self._most)
         rarities = np.array([_name_rarity(len(rows), len(documents)) for rows in groups])
         first, second, group_numbers = group_pairs(groups)
         link_weights = np.concatenate([np.array(weights), rarities[group_numbers]]) * self._weight

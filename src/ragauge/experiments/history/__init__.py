@@ -63,7 +63,9 @@ def history(
     if not paths:
         raise BadInput("no folder given", hint="ragauge history runs")
     rules = None if convention is None else find_convention(convention)
-    wanted = None if measures is None else [_find_history_indicator(name) for name in _names_list(measures)]
+    requested_indicators = (
+        None if measures is None else [_find_history_indicator(name) for name in _names_list(measures)]
+    )
     experiment_folders, skipped = find_experiment_folders(paths)
     experiments: dict[str, ExperimentSummary] = {}
     sources: list[PointSource] = []
@@ -74,12 +76,12 @@ def history(
             skipped[folder] = error.message
         else:
             problems = experiments[folder].problems.items()
-            skipped.update({str(Path(folder) / place): reason for place, reason in problems})
+            skipped.update({str(Path(folder) / run_name): reason for run_name, reason in problems})
     selected = _select_runs(experiments, systems, datasets)
     for folder, experiment, run in track(selected, progress, "scoring"):
         rule = rules.name if rules is not None else experiment.convention
         try:
-            for value in _requested_values(Path(folder), experiment, run, wanted, rule, settings):
+            for value in _requested_values(Path(folder), experiment, run, requested_indicators, rule, settings):
                 mean = Mean(value.mean.value, value.mean.n, *_value_interval(value.mean, settings.confidence))
                 dataset = str(run.data.get("name", ""))
                 unit = indicator_for(value.name).unit
@@ -97,7 +99,7 @@ def history(
         confidence,
         skipped,
         compare_last_points(series, settings, progress),
-        _history_notes(sources, selected if wanted is None else ()),
+        _history_notes(sources, selected if requested_indicators is None else ()),
         {"made": utc_now(), "ragauge": __version__, "convention": None if rules is None else rules.name},
     )
 
@@ -127,17 +129,17 @@ def _select_runs(
 ) -> list[SelectedRun]:
     """Select the runs of the given systems and datasets; raise UnknownName for a name without a run."""
     runs = [(folder, experiment, run) for folder, experiment in experiments.items() for run in experiment.systems]
-    for what, names, name_of in (
+    for noun, names, name_of in (
         ("system", systems, lambda run: run.name),
         ("dataset", datasets, lambda run: str(run.data.get("name", ""))),
     ):
         if names is None or not runs:
             continue
-        wanted, known = _names_list(names), dict.fromkeys(name_of(run) for _, _, run in runs)
-        for name in wanted:
-            if name not in known:
-                raise UnknownName(what, name, known, hint=f"choose one of {', '.join(list(known)[:10])}")
-        runs = [selected for selected in runs if name_of(selected[2]) in wanted]
+        requested, known_names = _names_list(names), dict.fromkeys(name_of(run) for _, _, run in runs)
+        for name in requested:
+            if name not in known_names:
+                raise UnknownName(noun, name, known_names, hint=f"choose one of {', '.join(list(known_names)[:10])}")
+        runs = [selected for selected in runs if name_of(selected[2]) in requested]
     return runs
 
 
@@ -163,7 +165,7 @@ def _requested_values(
     folder: Path,
     experiment: ExperimentSummary,
     run: RunSummary,
-    wanted: Sequence[Indicator] | None,
+    requested: Sequence[Indicator] | None,
     convention: str,
     settings: ComparisonSettings,
 ) -> Iterator[_RequestedValue]:
@@ -171,20 +173,20 @@ def _requested_values(
 
     An error is raised only after all available values are yielded.
     """
-    requested = _default_indicators(experiment, run, convention) if wanted is None else wanted
-    if not requested:
+    selected = _default_indicators(experiment, run, convention) if requested is None else requested
+    if not selected:
         raise MissingEvidence("; ".join(dict.fromkeys(run.uncounted.values())))
-    timings = [indicator for indicator in requested if indicator.source != "measure"]
-    own = run.tallies if convention == experiment.convention else {}
+    timings = [indicator for indicator in selected if indicator.source != "measure"]
+    stored_values = run.tallies if convention == experiment.convention else {}
     rules = parse_convention(convention)
     names = {
         indicator: indicator.name
-        if rules is None or indicator.name in own
+        if rules is None or indicator.name in stored_values
         else _canonical_measure_name(indicator.name, rules.name)
-        for indicator in requested
+        for indicator in selected
         if indicator.source == "measure"
     }
-    missing = [name for name in names.values() if name not in own]
+    missing = [name for name in names.values() if name not in stored_values]
     computed: dict[str, MeanWithSpread] = {}
     failure: RagaugeError | None = None
     try:
@@ -195,10 +197,10 @@ def _requested_values(
             computed.update({measure: mean_from_scores(scores, measure) for measure in scores.measures})
     except RagaugeError as error:
         failure = error
-    for indicator in requested:
+    for indicator in selected:
         name = names.get(indicator, indicator.name)
-        if indicator in names and name in own:
-            yield _RequestedValue(name, own[name], convention or ("" if run.scored else "default"))
+        if indicator in names and name in stored_values:
+            yield _RequestedValue(name, stored_values[name], convention or ("" if run.scored else "default"))
         elif name in computed:
             yield _RequestedValue(name, computed[name], convention or "default")
     if failure is not None:  # Raise last, so that the values above are kept.
@@ -225,13 +227,13 @@ def _canonical_measure_name(name: str, convention: str) -> str:
 
 
 def _compute_timing_values(
-    folder: Path, run: RunSummary, wanted: Sequence[Indicator], confidence: float
+    folder: Path, run: RunSummary, timing_indicators: Sequence[Indicator], confidence: float
 ) -> dict[str, MeanWithSpread]:
     """Compute timing values of a run. The value is NaN if the run lacks the stage."""
     timings = read_run_timings(folder)
     stages = {} if timings is None else stage_latencies_ms(timings)
     values_by_name: dict[str, MeanWithSpread] = {}
-    for indicator in wanted:
+    for indicator in timing_indicators:
         value = MeanWithSpread(math.nan, 0)
         if indicator.name in run.costs:
             cost = run.costs[indicator.name]
@@ -275,9 +277,9 @@ def _history_notes(sources: Sequence[PointSource], selected: Sequence[SelectedRu
         scored.setdefault((source.point.folder, source.run.place), set()).add(source.point.measure)
     unscored: dict[tuple[str, str], set[str]] = {}
     for folder, _, run in selected:
-        known = scored.get((folder, run.place), set())
+        scored_measures = scored.get((folder, run.place), set())
         for measure, reason in run.uncounted.items():
-            if known and measure not in known:  # Runs without any value are reported as skipped.
+            if scored_measures and measure not in scored_measures:  # Runs without any value are reported as skipped.
                 unscored.setdefault((measure, reason), set()).add(folder)
     for (measure, reason), folders in unscored.items():
         notes.append(f"{measure} is left out of {pluralise(len(folders), 'folder')} without scores of it: {reason}")

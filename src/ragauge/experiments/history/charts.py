@@ -54,17 +54,17 @@ def build_trend_chart(history: History) -> dict[str, Chart]:
     Lines are interrupted between points that are not comparable. Runs are evenly spaced, because the time between
     them varies from seconds to months.
     """
-    drawn = select_drawn_points(history)
-    styles = SystemStyles(drawn.systems)
+    selection = select_drawn_points(history)
+    styles = SystemStyles(selection.systems)
     panels, descriptions, lines = [], [], []
-    for dataset in drawn.datasets:
-        runs = _order_runs([point for point in drawn.points if point.dataset == dataset])
-        for measure in drawn.measures:
-            series = {name: _finite_points(drawn.series(name, measure, dataset)) for name in drawn.systems}
+    for dataset in selection.datasets:
+        runs = _order_runs([point for point in selection.points if point.dataset == dataset])
+        for measure in selection.measures:
+            series = {name: _finite_points(selection.series(name, measure, dataset)) for name in selection.systems}
             series = {name: points for name, points in series.items() if points}
             if not series:
                 continue
-            title = f"{dataset}: {measure}" if len(drawn.datasets) > 1 and dataset else measure
+            title = f"{dataset}: {measure}" if len(selection.datasets) > 1 and dataset else measure
             panels.append(_trend_panel(title, measure, series, runs, styles))
             trends = (_describe_trend(name, points, runs) for name, points in series.items())
             descriptions.append(f"{title}: {'; '.join(trends)}")
@@ -73,7 +73,7 @@ def build_trend_chart(history: History) -> dict[str, Chart]:
         return {}
     has_intervals = any(math.isfinite(point.mean.low) for points in lines for point in points)
     has_breaks = any(point.changed for points in lines for point in points[1:])
-    left_out = len(history.points) - len(drawn.points)
+    left_out = len(history.points) - len(selection.points)
     caption = join_sentence(
         "one step per run, the oldest on the left; times are UTC",
         f"bars are {history.confidence:.0%} confidence intervals" if has_intervals else "",
@@ -98,7 +98,7 @@ def _order_runs(points: Sequence[HistoryPoint]) -> dict[str, RunPosition]:
         when = _to_utc(point.when)
         ends[point.folder] = max(when, ends.get(point.folder, when))
     ordered = sorted(ends, key=ends.__getitem__)
-    return {folder: RunPosition(place, ends[folder]) for place, folder in enumerate(ordered)}
+    return {folder: RunPosition(position, ends[folder]) for position, folder in enumerate(ordered)}
 
 
 def _to_utc(when: datetime) -> datetime:
@@ -116,10 +116,10 @@ def _time_axis_labels(runs: Mapping[str, RunPosition]) -> dict[int, str]:
     The first run of each day is labelled, or of each minute within one day.
     """
     style = "%H:%M" if _is_one_day(runs) else "%Y-%m-%d"
-    places: dict[str, int] = {}
+    positions: dict[str, int] = {}
     for run in runs.values():
-        places.setdefault(run.when.strftime(style), run.place)
-    return {place: label for label, place in places.items()}
+        positions.setdefault(run.when.strftime(style), run.place)
+    return {position: label for label, position in positions.items()}
 
 
 def _describe_trend(name: str, points: Sequence[HistoryPoint], runs: Mapping[str, RunPosition]) -> str:
@@ -148,15 +148,15 @@ def _trend_panel(
     for name, points in series.items():
         part = 0
         for i, point in enumerate(points):
-            place = runs[point.folder].place
+            position = runs[point.folder].place
             if point.changed and i:
                 part += 1
-                middle = (runs[points[i - 1].folder].place + place) / 2
+                middle = (runs[points[i - 1].folder].place + position) / 2
                 breaks.setdefault(point.folder, (middle, {}))[1][point.changed] = None
             rows.append(
                 {
                     "system": name,
-                    "run": place,
+                    "run": position,
                     "at": f"{_to_utc(point.when):%Y-%m-%d %H:%M:%S}",
                     "value": round_digits(point.mean.value),
                     "low": round_digits(point.mean.low),
@@ -198,7 +198,7 @@ def _time_axis(alt: Any, runs: Mapping[str, RunPosition]) -> Any:
     axis = alt.Axis(
         values=list(labels),
         # Safe in an expression: dates and times only, no text from files.
-        labelExpr=f"{json.dumps({str(place): label for place, label in labels.items()})}[datum.value]",
+        labelExpr=f"{json.dumps({str(position): label for position, label in labels.items()})}[datum.value]",
         labelOverlap="greedy",
         labelSeparation=8,
         grid=False,

@@ -167,8 +167,8 @@ def _describe_unchanged(series: Sequence[Sequence[HistoryPoint]]) -> str:
         values.setdefault(points[-1].system, []).append(f"{points[-1].measure} {format_value(points[-1])}")
     named = "; ".join(f"{system} {', '.join(measures)}" for system, measures in values.items())
     more = len(series) - MAX_UNCHANGED_NAMED
-    rest = f"; and {more} more" if more > 0 else ""
-    return f"{len(series)} series {'is' if len(series) == 1 else 'are'} unchanged: {named}{rest}"
+    suffix = f"; and {more} more" if more > 0 else ""
+    return f"{len(series)} series {'is' if len(series) == 1 else 'are'} unchanged: {named}{suffix}"
 
 
 def _series_table(history: History, dataset_index: int) -> Table:

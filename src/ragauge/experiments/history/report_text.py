@@ -147,8 +147,8 @@ def _describe_no_change(history: History) -> str:
     compared = {change.last.series for change in from_previous}
     n_points: Counter[SeriesKey] = Counter(point.series for point in history.points)
     n_broken = sum(series not in compared for series, n in n_points.items() if n > 1)
-    rest = f"; {n_broken} series cannot be compared with the previous run" if n_broken else ""
-    return f"No significant change in the {runs}{rest}."
+    suffix = f"; {n_broken} series cannot be compared with the previous run" if n_broken else ""
+    return f"No significant change in the {runs}{suffix}."
 
 
 def _describe_untested(history: History) -> str:

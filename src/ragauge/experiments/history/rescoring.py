@@ -25,34 +25,40 @@ MAX_CACHED_SCORES = 64
 """Maximum number of cached scores. An unchanged system returns the same ranking in many folders."""
 
 
-def rescore_run(folder: Path, place: str, measures: Sequence[str], convention: str, grades: str) -> Scores:
+def rescore_run(folder: Path, run_name: str, measures: Sequence[str], convention: str, grades: str) -> Scores:
     """Score a stored run with the judgments of its folder under a convention.
 
     `grades` is a hash of the judgments. An empty `convention` means the default one. Raises MissingEvidence if the
     convention cannot be reconstructed from its name.
     """
     rules = parse_convention(convention)
-    run = folder / place
+    run = folder / run_name
     if rules is None:
         raise MissingEvidence(
             f"{run} was scored under the convention `{convention}`, which cannot be reconstructed from its name"
         )
-    wanted = parse_measures(measures, rules)
-    judgments = judgments_for_measures(wanted, _load_judgments(str(folder), grades))
+    parsed_measures = parse_measures(measures, rules)
+    judgments = judgments_for_measures(parsed_measures, _load_judgments(str(folder), grades))
     if (run / "repeats.parquet").exists() and (trials := runs_folder.read_run_folder(run).differing()):
-        found = [
-            score_judged_ranks(compute_judged_ranks(judgments, run, wanted, rules, name=place), wanted, rules)
+        trial_scores = [
+            score_judged_ranks(
+                compute_judged_ranks(judgments, run, parsed_measures, rules, name=run_name), parsed_measures, rules
+            )
             for run in trials
         ]
-        return average_trials(found)
-    data, asked, depth = _read_ranking_bytes(run), readers.executed_queries(run), _run_depth(run)
+        return average_trials(trial_scores)
+    data, queries, depth = _read_ranking_bytes(run), readers.executed_queries(run), _run_depth(run)
     if data is None:
-        return score_judged_ranks(compute_judged_ranks(judgments, str(run), wanted, rules, name=place), wanted, rules)
-    mark = hash_bytes(data)
-    key = (mark, None if asked is None else frozenset(asked), depth, grades, convention, tuple(measures))
+        return score_judged_ranks(
+            compute_judged_ranks(judgments, str(run), parsed_measures, rules, name=run_name), parsed_measures, rules
+        )
+    data_hash = hash_bytes(data)
+    key = (data_hash, None if queries is None else frozenset(queries), depth, grades, convention, tuple(measures))
     if key not in _SCORE_CACHE:
-        counted = compute_judged_ranks(judgments, _run_from_bytes(data, asked, run), wanted, rules, name=place)
-        _SCORE_CACHE[key] = score_judged_ranks(replace(counted, depth=depth), wanted, rules)
+        judged_ranks = compute_judged_ranks(
+            judgments, _run_from_bytes(data, queries, run), parsed_measures, rules, name=run_name
+        )
+        _SCORE_CACHE[key] = score_judged_ranks(replace(judged_ranks, depth=depth), parsed_measures, rules)
         if len(_SCORE_CACHE) > MAX_CACHED_SCORES:
             del _SCORE_CACHE[next(iter(_SCORE_CACHE))]
     return _SCORE_CACHE[key]
@@ -62,8 +68,8 @@ _SCORE_CACHE: dict[tuple[Any, ...], Scores] = {}
 
 
 def _run_depth(run: Path) -> float | None:
-    made = readers.read_run_metadata(run)
-    return None if made is None else defined_depth(made)
+    metadata = readers.read_run_metadata(run)
+    return None if metadata is None else defined_depth(metadata)
 
 
 def _read_ranking_bytes(run: Path) -> bytes | None:
@@ -75,13 +81,13 @@ def _read_ranking_bytes(run: Path) -> bytes | None:
         raise BadInput(f"cannot be read ({error.strerror})", file=str(path)) from None
 
 
-def _run_from_bytes(data: bytes, asked: set[str] | None, run: Path) -> Run:
+def _run_from_bytes(data: bytes, queries: set[str] | None, run: Path) -> Run:
     import polars as pl
 
     label = str(run / "run.parquet")
     table = read_parquet(data, label, columns=runs_folder.RUN_COLUMNS)
     table = table_files.select_run_columns(table, label).lazy().collect()
-    timings = None if asked is None else pl.DataFrame({"query": sorted(asked)}, schema={"query": pl.String})
+    timings = None if queries is None else pl.DataFrame({"query": sorted(queries)}, schema={"query": pl.String})
     return Run(table_files.check_no_nulls(table, label, "score", None), run.name, timings)
 
 

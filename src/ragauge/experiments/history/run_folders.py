@@ -43,21 +43,21 @@ def find_experiment_folders(folders: Sequence[str | Path]) -> tuple[dict[str, Fi
 
     Returns the file times by folder, and the reason by folder that was skipped.
     """
-    found: dict[str, FileTimes] = {}
+    folder_times: dict[str, FileTimes] = {}
     skipped: dict[str, str] = {}
-    seen: set[tuple[int, int]] = set()
+    visited: set[tuple[int, int]] = set()
     for path in folders:
         folder = Path(path)
         if not folder.is_dir():
-            what = "is a file, not a folder" if folder.exists() else "no such folder"
-            raise BadInput(what, file=str(folder), hint="give a folder with results of `ragauge run`, such as runs")
-        if _scan_folder(folder, 0, seen, found, skipped) is not None:
+            problem = "is a file, not a folder" if folder.exists() else "no such folder"
+            raise BadInput(problem, file=str(folder), hint="give a folder with results of `ragauge run`, such as runs")
+        if _scan_folder(folder, 0, visited, folder_times, skipped) is not None:
             raise BadInput("is a single run", file=str(folder), hint=f"give the folder above it: {folder.parent}")
-    return found, skipped
+    return folder_times, skipped
 
 
 def _scan_folder(
-    folder: Path, depth: int, seen: set[tuple[int, int]], found: dict[str, FileTimes], skipped: dict[str, str]
+    folder: Path, depth: int, visited: set[tuple[int, int]], folder_times: dict[str, FileTimes], skipped: dict[str, str]
 ) -> FileTimes | None:
     """Search a folder and its subfolders.
 
@@ -78,10 +78,10 @@ def _scan_folder(
     except OSError as error:
         skipped[str(folder)] = f"cannot be read ({error.strerror})"
         return None
-    if (stat.st_dev, stat.st_ino) in seen:  # A duplicate argument, or a link to a parent folder.
+    if (stat.st_dev, stat.st_ino) in visited:  # A duplicate argument, or a link to a parent folder.
         return None
-    seen.add((stat.st_dev, stat.st_ino))
-    if len(seen) > MAX_FOLDERS:
+    visited.add((stat.st_dev, stat.st_ino))
+    if len(visited) > MAX_FOLDERS:
         raise BadInput(
             f"contains more than {MAX_FOLDERS:,} folders", file=str(folder), hint="give the folders of results"
         )
@@ -93,12 +93,12 @@ def _scan_folder(
         if not subfolder.name.isascii() and subfolder.name.encode("utf-8", "replace").decode() != subfolder.name:
             skipped[str(folder / subfolder.name)] = "its name is not UTF-8"
             continue
-        run_times = _scan_folder(folder / subfolder.name, depth + 1, seen, found, skipped)
+        run_times = _scan_folder(folder / subfolder.name, depth + 1, visited, folder_times, skipped)
         if run_times is not None:
             runs += 1
             file_times |= {f"{subfolder.name}/{name}": changed for name, changed in run_times.items()}
     if runs and "judgments.parquet" in files:
-        found[str(folder)] = file_times
+        folder_times[str(folder)] = file_times
     elif runs:
         skipped[str(folder)] = "contains runs but no judgments.parquet, which `ragauge run` writes at its end"
     elif "judgments.parquet" in files and "queries.parquet" in files:
@@ -187,19 +187,21 @@ def read_experiment_summary(folder: Path, changed: FileTimes) -> ExperimentSumma
     measures = [str(name) for name in names] if isinstance(names, list) else []
     measures = measures or list(dict.fromkeys(measure for means in tallied.values() for measure in means))
     systems, problems = [], {}
-    for place in dict.fromkeys(name.rpartition("/")[0] for name in changed if "/" in name):
+    for run_name in dict.fromkeys(name.rpartition("/")[0] for name in changed if "/" in name):
         try:
             # Scores older than the run or the judgments may belong to earlier files.
-            is_older = changed.get("scores.csv", 0) < max(changed[f"{place}/run.parquet"], changed["judgments.parquet"])
-            run = _read_run_summary(folder / place, {} if is_older else tallied)
-            _check_judgments(folder, place)
+            is_older = changed.get("scores.csv", 0) < max(
+                changed[f"{run_name}/run.parquet"], changed["judgments.parquet"]
+            )
+            run = _read_run_summary(folder / run_name, {} if is_older else tallied)
+            _check_judgments(folder, run_name)
             missing = [measure for measure in measures if measure not in run.tallies] or (
                 [] if run.tallies else default_measures_for(run)
             )
             _score_missing_measures(folder, run, missing, convention, grades)
             systems.append(run)
         except RagaugeError as error:
-            problems[place] = error.message
+            problems[run_name] = error.message
     return ExperimentSummary(grades, convention, systems, problems)
 
 
@@ -211,14 +213,14 @@ def _score_missing_measures(
     Measures that cannot be computed are added to `uncounted` with the reason.
     """
     run.uncounted.update({name: f"unknown measure `{name}`" for name in measures if find_measure(name) is None})
-    known = [name for name in measures if name not in run.uncounted]
+    known_measures = [name for name in measures if name not in run.uncounted]
     try:
-        scores = rescore_run(folder, run.place, known, convention, grades) if known else None
+        scores = rescore_run(folder, run.place, known_measures, convention, grades) if known_measures else None
     except MissingEvidence as error:
-        if len(known) == 1:
-            run.uncounted[known[0]] = error.message
+        if len(known_measures) == 1:
+            run.uncounted[known_measures[0]] = error.message
             return
-        for name in known:
+        for name in known_measures:
             _score_missing_measures(folder, run, [name], convention, grades)
     else:
         run.tallies.update({} if scores is None else {name: mean_from_scores(scores, name) for name in scores.measures})
@@ -248,24 +250,24 @@ def _read_run_summary(folder: Path, tallied: Mapping[str, Mapping[str, MeanWithS
     )
 
 
-def _check_judgments(folder: Path, place: str) -> None:
+def _check_judgments(folder: Path, run_name: str) -> None:
     """Raise BadInput if a run was made with other judgments than those of its folder."""
-    expected = _read_json_object(folder / place / "manifest.json").get("judgments_hash")
+    expected = _read_json_object(folder / run_name / "manifest.json").get("judgments_hash")
     if expected is None:
         return
-    known = _judgment_hashes(folder / "judgments.parquet")
-    if expected not in known:
-        raise BadInput(f"the run was made with other judgments; expected hash {expected}, got {known[0]}")
+    known_hashes = _judgment_hashes(folder / "judgments.parquet")
+    if expected not in known_hashes:
+        raise BadInput(f"the run was made with other judgments; expected hash {expected}, got {known_hashes[0]}")
 
 
 def _read_json_object(path: Path) -> dict[str, Any]:
     try:
-        found = parse_json(path.read_text(encoding="utf-8"))
+        data = parse_json(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise BadInput(f"is corrupt or incomplete ({error})", file=str(path)) from None
-    if not isinstance(found, dict):
+    if not isinstance(data, dict):
         raise BadInput("is corrupt or incomplete (expected an object)", file=str(path))
-    return found
+    return data
 
 
 def read_scores_table(folder: Path) -> tuple[pl.DataFrame, str]:
@@ -312,7 +314,7 @@ def _means_by_system(table: pl.DataFrame, path: Path) -> dict[str, dict[str, Mea
     import polars as pl
 
     value = pl.col("value")
-    found: dict[str, dict[str, MeanWithSpread]] = {}
+    means: dict[str, dict[str, MeanWithSpread]] = {}
     for run, measure, rows, queries, endless, n, middle, deviation in (
         table.group_by(["run", "measure"], maintain_order=True)
         .agg(
@@ -328,26 +330,28 @@ def _means_by_system(table: pl.DataFrame, path: Path) -> dict[str, dict[str, Mea
         if rows != queries or endless:
             problem = "has duplicate queries" if rows != queries else "is infinite"
             raise BadInput(f"is corrupt or incomplete ({measure} of {run} {problem})", file=str(path))
-        how = _find_aggregate(measure)
-        mine = found.setdefault(run, {})
-        if how is mean:
-            mine[measure] = (
+        aggregate = _find_aggregate(measure)
+        run_means = means.setdefault(run, {})
+        if aggregate is mean:
+            run_means[measure] = (
                 MeanWithSpread(math.nan, 0) if not n else MeanWithSpread(middle, n, math.nan if n < 2 else deviation)
             )
-        elif how is not None:
+        elif aggregate is not None:
             values = table.filter((pl.col("run") == run) & (pl.col("measure") == measure))["value"].drop_nulls()
-            mine[measure] = _mean_with_spread(values.to_numpy(), how)
-    return found
+            run_means[measure] = _mean_with_spread(values.to_numpy(), aggregate)
+    return means
 
 
 _find_aggregate = lru_cache(maxsize=1000)(find_aggregate)
 
 
-def _mean_with_spread(values: Floats, how: Any) -> MeanWithSpread:
+def _mean_with_spread(values: Floats, aggregate: Any) -> MeanWithSpread:
     n = len(values)
     if not n:
         return MeanWithSpread(math.nan, 0)
-    return MeanWithSpread(float(how(values)), n, float(values.std(ddof=1)) if how is mean and n > 1 else math.nan)
+    return MeanWithSpread(
+        float(aggregate(values)), n, float(values.std(ddof=1)) if aggregate is mean and n > 1 else math.nan
+    )
 
 
 def mean_from_scores(scores: Scores, measure: str) -> MeanWithSpread:

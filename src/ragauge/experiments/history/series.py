@@ -79,13 +79,13 @@ def describe_differences(before: PointSource, after: PointSource) -> list[str]:
     """
     old, new = before.run, after.run
     differences = []
-    for what in ("documents", "queries"):
-        hashes = [run.data.get(f"{what}_hash") for run in (old, new)]
-        counts = [run.data.get(what) for run in (old, new)]
+    for noun in ("documents", "queries"):
+        hashes = [run.data.get(f"{noun}_hash") for run in (old, new)]
+        counts = [run.data.get(noun) for run in (old, new)]
         if None in hashes:
             hashes = counts
         if None not in hashes and hashes[0] != hashes[1]:
-            differences.append(_describe_change(counts, what) or f"other {what}")
+            differences.append(_describe_change(counts, noun) or f"other {noun}")
     is_timing = after.point.is_timing
     if not is_timing:
         if not differences and before.experiment.judgments != after.experiment.judgments:
@@ -101,12 +101,12 @@ def describe_differences(before: PointSource, after: PointSource) -> list[str]:
     return [difference for difference in differences if difference]
 
 
-def _describe_change(pair: Sequence[Any], what: str) -> str:
+def _describe_change(pair: Sequence[Any], noun: str) -> str:
     """Describe a change, e.g. `10 -> 20 documents`. Empty if equal or if a value is None."""
     old, new = pair
     if old is None or new is None or old == new:
         return ""
-    return f"{old:,} -> {new:,} {what}" if isinstance(old, int) and isinstance(new, int) else f"{old} -> {new} {what}"
+    return f"{old:,} -> {new:,} {noun}" if isinstance(old, int) and isinstance(new, int) else f"{old} -> {new} {noun}"
 
 
 def _describe_machine_differences(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:

@@ -98,19 +98,21 @@ def _estimate_each(
 
 def _describe_limits(estimate: Reliability, tasks: TrialCounts) -> list[str]:
     """Describe what limits the estimates of a system."""
-    fewest, most = estimate.trials
+    min_trials, max_trials = estimate.trials
     notes = []
-    if most == 1:
+    if max_trials == 1:
         notes.append("one trial per task; more are needed: add runs of the same name, or use `ragauge run --repeats 3`")
-    elif fewest < most:
-        short = [task for task, (n, _) in estimate.counts.items() if n == fewest]
-        others = f" and {len(short) - 1} more" if len(short) > 1 else ""
-        notes.append(f"tasks have {fewest} to {most} trials, so k is at most {fewest} (`{short[0]}`{others})")
+    elif min_trials < max_trials:
+        short = [task for task, (n, _) in estimate.counts.items() if n == min_trials]
+        others_text = f" and {len(short) - 1} more" if len(short) > 1 else ""
+        notes.append(
+            f"tasks have {min_trials} to {max_trials} trials, so k is at most {min_trials} (`{short[0]}`{others_text})"
+        )
     elif not estimate.flaky:
         notes.append(
             "no task changed its outcome between trials; if the system is deterministic, more trials add no evidence"
         )
-    if 1 < fewest == most and not any(isinstance(outcome, tuple) for outcome in tasks.values()):
+    if 1 < min_trials == max_trials and not any(isinstance(outcome, tuple) for outcome in tasks.values()):
         p = cochran_q_test(np.array(list(tasks.values()), np.bool_))
         if p < TRIAL_EFFECT_ALPHA:
             p_text = "p < 0.001" if p < 0.001 else f"p = {format_number(p, 'p')}"

@@ -29,16 +29,21 @@ def build_report(result: ReliabilityBySystem, *, max_flaky_tasks: int = MAX_FLAK
     tasks = rank_flaky_tasks(result)
     first_tasks = tasks[:max_flaky_tasks]
     n_tasks = len({task for estimate in result.values() for task in estimate.counts})
-    few_title = "Flaky tasks" if len(tasks) == len(first_tasks) else f"Flaky tasks ({len(first_tasks)} of {len(tasks)})"
-    few, all_flaky = (_flaky_table(result, shown) for shown in (first_tasks, tasks))
+    short_title = (
+        "Flaky tasks" if len(tasks) == len(first_tasks) else f"Flaky tasks ({len(first_tasks)} of {len(tasks)})"
+    )
+    short_table, full_table = (_flaky_table(result, selection) for selection in (first_tasks, tasks))
     pass_blocks: list[Block] = [_pass_table(result), Charts(lambda: build_pass_charts(result))]
     sections = [
         Section("pass", "pass@k and pass^k", pass_blocks, "pass@k"),
         Section("stability", "Stability", [_stability_table(result)], "Stability"),
         Section(
-            "first-flaky", few_title, [replace(few, collapsed=False)] if first_tasks else [], formats=TERMINAL_ONLY
+            "first-flaky",
+            short_title,
+            [replace(short_table, collapsed=False)] if first_tasks else [],
+            formats=TERMINAL_ONLY,
         ),
-        Section("flaky", "Flaky tasks", [all_flaky] if tasks else [], "Flaky tasks", FILES_ONLY),
+        Section("flaky", "Flaky tasks", [full_table] if tasks else [], "Flaky tasks", FILES_ONLY),
     ]
     populations = dict.fromkeys(POPULATIONS[estimate.over] for estimate in result.values())
     method = f"{100 * result.confidence:g}% confidence intervals over {' or '.join(populations)}"
@@ -103,8 +108,8 @@ def _pass_table(result: ReliabilityBySystem) -> Table:
 
 
 def _trials_cell(estimate: Reliability) -> Cell:
-    fewest, most = estimate.trials
-    return Cell(fewest, text="" if fewest == most else f"{fewest}-{most}")
+    min_trials, max_trials = estimate.trials
+    return Cell(min_trials, text="" if min_trials == max_trials else f"{min_trials}-{max_trials}")
 
 
 def _stability_table(result: ReliabilityBySystem) -> Table:

@@ -65,7 +65,7 @@ def collect_trials(trials: Any, qrels: Any, rule: SuccessRule) -> TrialOutcomes:
     """Read the trials of systems in any form that `reliability` accepts."""
     if qrels is not None:
         by_name = trials if isinstance(trials, Mapping) else {_run_name(trials): trials}
-        runs = {str(name): _list_runs(given) for name, given in by_name.items()}
+        runs = {str(name): _list_runs(system_runs) for name, system_runs in by_name.items()}
         return replace(outcomes_from_runs(qrels, runs, rule), are_named=isinstance(trials, Mapping))
     if isinstance(trials, Experiment):
         return outcomes_from_runs(trials.dataset.judgments, {name: [run] for name, run in trials.runs.items()}, rule)
@@ -128,8 +128,8 @@ def outcomes_from_runs(qrels: Any, runs: Mapping[str, Sequence[Any]], rule: Succ
     systems: dict[str, TrialCounts] = {}
     notes: dict[str, Sequence[str]] = {}
     title = ""
-    for name, given in runs.items():
-        trials = [trial for run in given for trial in _list_trials(run, name)]
+    for name, system_runs in runs.items():
+        trials = [trial for run in system_runs for trial in _list_trials(run, name)]
         title, scores, limits = _score_trials(trials, name, judgments, measure, convention)
         systems[name] = {
             query: (row[~np.isnan(row)] >= threshold).tolist()
@@ -204,9 +204,9 @@ def _describe_success(threshold: float | None) -> str:
     return "as stated in the table" if threshold is None else f"score >= {threshold:g}"
 
 
-def _list_runs(given: Any) -> list[Any]:
+def _list_runs(runs: Any) -> list[Any]:
     """Return runs as a list; a single run becomes a list of one."""
-    return list(given) if isinstance(given, list | tuple) and not _is_run_rows(given) else [given]
+    return list(runs) if isinstance(runs, list | tuple) and not _is_run_rows(runs) else [runs]
 
 
 def _is_run_rows(rows: Sequence[Any]) -> bool:

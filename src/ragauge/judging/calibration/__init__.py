@@ -99,19 +99,23 @@ def calibrate(
     with _reply_folder(folder, chat) as reply_folder:
         judged, *repeated = _run_passes(samples, passes, chat, reply_folder, judging)
     name, confidence = str(samples.measure), judged.confidence
-    known = ~np.isnan(samples.labels)
+    is_labelled = ~np.isnan(samples.labels)
     groups = question_groups(samples.samples)
     scale = LabelScale(
-        samples.labels[known], label_threshold, None if groups is None else groups[known], confidence, plan.seed
+        samples.labels[is_labelled],
+        label_threshold,
+        None if groups is None else groups[is_labelled],
+        confidence,
+        plan.seed,
     )
     scores = judged.scores.values[name]
-    known_scores = scores[known]
-    probabilities = judged.scores.values.get(PROBABILITY_MEASURE, np.full(len(scores), math.nan))[known]
+    known_scores = scores[is_labelled]
+    probabilities = judged.scores.values.get(PROBABILITY_MEASURE, np.full(len(scores), math.nan))[is_labelled]
     kind = samples.measure.spec.name
     overlaps = np.array(
         [word_overlap(sample, kind) if kind in OVERLAP_TEXTS else math.nan for sample in samples.known], np.float64
     )
-    words = np.array([len((sample.answer or "").split()) for sample in samples.known], np.float64)
+    answer_lengths = np.array([len((sample.answer or "").split()) for sample in samples.known], np.float64)
     columns = (known_scores, probabilities, overlaps)
     raters, notes = _rate_all(judged, scale, columns, threshold, votes_by_sample(samples.known, kind), kind)
     binned = probabilities if not np.isnan(probabilities).all() else known_scores
@@ -124,7 +128,9 @@ def calibrate(
         known_scores,
         *(judged_samples.scores.values[name] for judged_samples in repeated[: plan.replicates - 1]),
     ]
-    turned = _compute_order_bias(samples, known_scores, repeated[-1], threshold, scale) if passes[-1].turned else None
+    order_effect = (
+        _compute_order_bias(samples, known_scores, repeated[-1], threshold, scale) if passes[-1].turned else None
+    )
     effect = design_effect(scale.good.astype(np.float64), scale.groups, confidence)
     consistency = (
         judge_consistency(np.stack(replicates, axis=1), threshold, confidence, groups=scale.groups, seed=plan.seed)
@@ -136,7 +142,7 @@ def calibrate(
         dataset=samples.name,
         measure=name,
         samples=len(samples.samples),
-        labelled=int(known.sum()),
+        labelled=int(is_labelled.sum()),
         unscored=dict(Counter(reasons[sample.id] for sample in samples.known if sample.id in reasons)),
         threshold=threshold,
         label_threshold=label_threshold,
@@ -146,8 +152,10 @@ def calibrate(
         calibration_error=error,
         curve_of=PROBABILITY_MEASURE if binned is probabilities else name,
         consistency=consistency,
-        swap=turned,
-        verbosity=length_bias(known_scores, scale.labels, words, confidence, groups=scale.groups, seed=plan.seed),
+        swap=order_effect,
+        verbosity=length_bias(
+            known_scores, scale.labels, answer_lengths, confidence, groups=scale.groups, seed=plan.seed
+        ),
         corrected=_correct_mean(samples.labels, scores, groups, plan.labels, threshold, scale),
         robustness=judged.robustness,
         stopped=next((judged_samples.stopped for judged_samples in (judged, *repeated) if judged_samples.stopped), ""),
@@ -158,7 +166,7 @@ def calibrate(
         notes=[
             *_calibration_notes(samples, [judged, *repeated], scale),
             *notes,
-            *([NO_SWAP_NOTE] if plan.swap and turned is None else []),
+            *([NO_SWAP_NOTE] if plan.swap and order_effect is None else []),
         ],
         pairs=[
             LabelledScore(
@@ -170,7 +178,7 @@ def calibrate(
                 float(row[4]),
                 reasons.get(sample.id, ""),
             )
-            for sample, *row in zip(samples.known, scale.labels, *columns[:2], words, overlaps, strict=True)
+            for sample, *row in zip(samples.known, scale.labels, *columns[:2], answer_lengths, overlaps, strict=True)
         ],
         identity=judged.identity,
         provenance=judged.provenance,
@@ -234,8 +242,8 @@ def _reply_folder(folder: str | Path | None, chat: Any) -> Iterator[str | Path |
     if folder is not None or chat == LEXICAL_JUDGE:
         yield folder
         return
-    with temporary_folder("calibrate") as place:
-        yield place
+    with temporary_folder("calibrate") as temporary_path:
+        yield temporary_path
 
 
 def _run_passes(
@@ -246,9 +254,9 @@ def _run_passes(
     judging: JudgingOptions,
 ) -> list[JudgedSamples]:
     judged = []
-    for place, judge_pass in enumerate(passes):
+    for index, judge_pass in enumerate(passes):
         options: JudgingOptions = {**judging, "replicate": judge_pass.replicate}
-        if place:
+        if index:
             options["canaries"] = False
         judged.append(judge_unsaved(judge_pass.samples, samples.measures, chat=chat, folder=folder, **options))
     return judged
@@ -257,11 +265,11 @@ def _run_passes(
 def _compute_order_bias(
     samples: LabelledSamples, scores: Floats, turned: JudgedSamples, threshold: float, ruler: LabelScale
 ) -> OrderBias:
-    place = {sample.id: at for at, sample in enumerate(samples.known)}
-    mine = [place[name] for name in turned.scores.queries]
-    groups = None if ruler.groups is None else ruler.groups[mine]
-    after = turned.scores.values[str(samples.measure)]
-    return order_bias(scores[mine], after, threshold, ruler.confidence, groups=groups, seed=ruler.seed)
+    positions = {sample.id: at for at, sample in enumerate(samples.known)}
+    rows = [positions[name] for name in turned.scores.queries]
+    groups = None if ruler.groups is None else ruler.groups[rows]
+    turned_scores = turned.scores.values[str(samples.measure)]
+    return order_bias(scores[rows], turned_scores, threshold, ruler.confidence, groups=groups, seed=ruler.seed)
 
 
 def _rate_all(
@@ -276,28 +284,32 @@ def _rate_all(
 
     The notes say whether the judge beats word overlap.
     """
-    scores, soft, words = columns
+    scores, probabilities, overlaps = columns
     name = judged.judge_name
     raters = [rate(name, "judge", scores, ruler, threshold)]
     notes: list[str] = []
     kappa, cuts = kappa_with_cross_threshold(scores, ruler)
-    mine = raters[0].figures["kappa"].value
-    if kappa > mine + MIN_KAPPA_GAIN:
+    own_kappa = raters[0].figures["kappa"].value
+    if kappa > own_kappa + MIN_KAPPA_GAIN:
         notes.append(
-            f"with the threshold {cuts} its verdicts would agree better: kappa {kappa:.3f} instead of {mine:.3f} "
+            f"with the threshold {cuts} its verdicts would agree better: kappa {kappa:.3f} instead of {own_kappa:.3f} "
             "(cross-validated on two halves of the samples)"
         )
-    best = scores
-    if not np.isnan(soft).all():
-        raters.append(rate_with_cross_threshold(f"{name} by probability", "judge", soft, ruler, "its probability"))
-        best = soft
-    if not np.isnan(words).all():
+    best_scores = scores
+    if not np.isnan(probabilities).all():
         raters.append(
-            rate_with_cross_threshold(WORD_OVERLAP_RATER, "baseline", words, ruler, OVERLAP_TEXTS[measure][2])
+            rate_with_cross_threshold(f"{name} by probability", "judge", probabilities, ruler, "its probability")
         )
-        both = ~np.isnan(best) & ~np.isnan(words)
-        scale = ruler.of(both)
-        gain = auc_difference(best[both], words[both], scale.good, ruler.confidence, groups=scale.groups)
+        best_scores = probabilities
+    if not np.isnan(overlaps).all():
+        raters.append(
+            rate_with_cross_threshold(WORD_OVERLAP_RATER, "baseline", overlaps, ruler, OVERLAP_TEXTS[measure][2])
+        )
+        has_both = ~np.isnan(best_scores) & ~np.isnan(overlaps)
+        scale = ruler.of(has_both)
+        gain = auc_difference(
+            best_scores[has_both], overlaps[has_both], scale.good, ruler.confidence, groups=scale.groups
+        )
         raters[0] = replace(raters[0], figures={**raters[0].figures, "over_words": gain})
         if gain.defined and not gain.value > PERFECT_SCORE_TOLERANCE:
             notes.append(f"it orders samples no better than word overlap does (AUC {gain.value:+.3f})")
@@ -311,7 +323,7 @@ def _rate_all(
 
 
 def _correct_mean(
-    labels: Floats, scores: Floats, groups: Ints | None, wanted: int | None, threshold: float, ruler: LabelScale
+    labels: Floats, scores: Floats, groups: Ints | None, max_labels: int | None, threshold: float, ruler: LabelScale
 ) -> CorrectedMean | None:
     """Estimate the mean label from some labels and all scores.
 
@@ -320,34 +332,34 @@ def _correct_mean(
     to the others.
     """
     labelled = np.flatnonzero(~np.isnan(labels))
-    if wanted is not None and wanted < len(labelled):
+    if max_labels is not None and max_labels < len(labelled):
         rng = np.random.default_rng(ruler.seed)
         order = rng.permutation(len(labels) if groups is None else int(groups.max()) + 1)
-        place = order[np.arange(len(labels)) if groups is None else groups]
-        used = np.sort(labelled[np.argsort(place[labelled], kind="stable")][:wanted])
+        ranks = order[np.arange(len(labels)) if groups is None else groups]
+        used = np.sort(labelled[np.argsort(ranks[labelled], kind="stable")][:max_labels])
     else:
         used = labelled
     rest = np.setdiff1d(np.arange(len(labels)), used)
-    known = ~np.isnan(scores)
-    scored = scores[known]
+    is_scored = ~np.isnan(scores)
+    scored = scores[is_scored]
     if not len(rest) or not len(scored):
         return None
     filled = np.where(np.isnan(scores), scored.mean(), scores)
     verdicts = np.nan_to_num(scores, nan=-1.0) >= threshold - PERFECT_SCORE_TOLERANCE
-    together = None if groups is None else (groups[used], groups[rest])
-    mine, level = labels[used], ruler.confidence
-    powered, weight = prediction_powered_mean(mine, filled[used], filled[rest], level, groups=together)
-    plain, _ = prediction_powered_mean(mine, filled[used], filled[rest], level, weight=0.0, groups=together)
-    good = mine >= ruler.threshold - PERFECT_SCORE_TOLERANCE
+    split_groups = None if groups is None else (groups[used], groups[rest])
+    used_labels, level = labels[used], ruler.confidence
+    powered, weight = prediction_powered_mean(used_labels, filled[used], filled[rest], level, groups=split_groups)
+    plain, _ = prediction_powered_mean(used_labels, filled[used], filled[rest], level, weight=0.0, groups=split_groups)
+    good = used_labels >= ruler.threshold - PERFECT_SCORE_TOLERANCE
     effect = design_effect(good.astype(np.float64), None if groups is None else groups[used], level)
     return CorrectedMean(
         labels=len(used),
         judged=len(rest),
         people=plain,
-        judge=estimate_mean(scored, level, groups=None if groups is None else groups[known], seed=ruler.seed),
+        judge=estimate_mean(scored, level, groups=None if groups is None else groups[is_scored], seed=ruler.seed),
         powered=powered,
         weight=weight,
-        rates=rogan_gladen_share(verdicts[used], good, verdicts[rest], level, groups=together),
+        rates=rogan_gladen_share(verdicts[used], good, verdicts[rest], level, groups=split_groups),
         share=proportion(int(good.sum()), len(good), level, effect=effect),
         truth=float(ruler.labels.mean()) if len(labelled) == len(labels) else math.nan,
     )
@@ -390,12 +402,12 @@ def _has_biased_labels(labels: Floats, scores: Floats, groups: Ints | None) -> b
 
     By a Welch test of the mean scores.
     """
-    known = ~np.isnan(scores)
+    is_scored = ~np.isnan(scores)
     means, variance = [], 0.0
-    for part in (known & ~np.isnan(labels), known & np.isnan(labels)):
-        mine, together = scores[part], None if groups is None else groups[part]
-        if cluster_ids(len(mine), together) < MIN_SAMPLES_COMPARED:
+    for part in (is_scored & ~np.isnan(labels), is_scored & np.isnan(labels)):
+        part_scores, part_groups = scores[part], None if groups is None else groups[part]
+        if cluster_ids(len(part_scores), part_groups) < MIN_SAMPLES_COMPARED:
             return False
-        means.append(float(mine.mean()))
-        variance += variance_of_sum((mine - means[-1]) / len(mine), together)
+        means.append(float(part_scores.mean()))
+        variance += variance_of_sum((part_scores - means[-1]) / len(part_scores), part_groups)
     return abs(means[0] - means[1]) > MAX_STANDARD_ERRORS * math.sqrt(variance)

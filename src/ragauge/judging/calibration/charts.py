@@ -46,11 +46,11 @@ def _build_chart(calibration: Calibration) -> Chart | None:
     }
     rows: ChartRows = []
     for name, scores in columns.items():
-        known = ~np.isnan(scores)
-        if good[known].any() and not good[known].all():
+        is_scored = ~np.isnan(scores)
+        if good[is_scored].any() and not good[is_scored].all():
             rows += [
                 {"rater": name, "alarms": round_digits(x), "hits": round_digits(y), "at": at}
-                for at, (x, y) in enumerate(roc_points(scores[known], good[known]))
+                for at, (x, y) in enumerate(roc_points(scores[is_scored], good[is_scored]))
             ]
     names = list(dict.fromkeys(row["rater"] for row in rows))
     if "verdicts" not in names:

@@ -61,10 +61,10 @@ def word_overlap(sample: Sample, measure: str) -> float:
     >>> word_overlap(Sample("1", "Who?", "Ann and Bob.", ("Bob came and went.",)), "faithfulness")
     0.6666666666666666
     """
-    of, inside, _ = OVERLAP_TEXTS[measure]
-    words = _split_words(of(sample))
-    there = set(_split_words(inside(sample)))
-    return sum(word in there for word in words) / len(words) if words else math.nan
+    get_text, get_source, _ = OVERLAP_TEXTS[measure]
+    words = _split_words(get_text(sample))
+    source_words = set(_split_words(get_source(sample)))
+    return sum(word in source_words for word in words) / len(words) if words else math.nan
 
 
 def _split_words(texts: Sequence[str]) -> list[str]:
@@ -107,8 +107,8 @@ class LabelledSamples:
         With binary labels, one wrong claim makes a whole answer bad, so that measures that are shares of claims use
         1. Graded labels have the scale of the scores and use the same threshold.
         """
-        known = self.labels[~np.isnan(self.labels)]
-        if not np.isin(known, (0.0, 1.0)).all():
+        labels = self.labels[~np.isnan(self.labels)]
+        if not np.isin(labels, (0.0, 1.0)).all():
             return label_threshold
         return 1.0 if self.measure.spec.name in CLAIM_SHARE_MEASURES else DEFAULT_THRESHOLD
 
@@ -125,41 +125,41 @@ def load_labelled_samples(labelled: Any, measure: str | None) -> LabelledSamples
     """
     if isinstance(labelled, str | Path):
         labelled = load_labelled(str(labelled))
-    known = labelled if isinstance(labelled, LabelledDataset) else LabelledDataset("samples", samples_from(labelled))
-    spoken = sorted(
+    dataset = labelled if isinstance(labelled, LabelledDataset) else LabelledDataset("samples", samples_from(labelled))
+    labelled_measures = sorted(
         {
             str(parse_answer_measure(name))
-            for sample in known.samples
+            for sample in dataset.samples
             for name in sample.labels
             if is_answer_measure(name)
         }
     )
-    if not spoken:
+    if not labelled_measures:
         raise MissingEvidence(
-            f"no sample of {known.name} has a label",
+            f"no sample of {dataset.name} has a label",
             hint='add a label to some samples, e.g. "labels": {"faithfulness": 1}',
         )
-    wanted = measure or known.measure or (spoken[0] if len(spoken) == 1 else "")
-    if not wanted:
-        raise BadInput(f"the labels speak of {' and '.join(spoken)}", hint=f"measure {spoken[0]}")
-    chosen = parse_answer_measure(wanted)
+    measure_name = measure or dataset.measure or (labelled_measures[0] if len(labelled_measures) == 1 else "")
+    if not measure_name:
+        raise BadInput(f"the labels speak of {' and '.join(labelled_measures)}", hint=f"measure {labelled_measures[0]}")
+    chosen = parse_answer_measure(measure_name)
     if chosen.spec.lower_is_better:
         raise BadInput(
             f"{chosen} is a lower-is-better measure and cannot be calibrated",
             hint="use a higher-is-better measure, such as faithfulness",
         )
-    if chosen.spec.name not in spoken:
+    if chosen.spec.name not in labelled_measures:
         raise MissingEvidence(
-            f"no sample of {known.name} has a label of {chosen}", hint=f"there is {', '.join(spoken)}"
+            f"no sample of {dataset.name} has a label of {chosen}", hint=f"there is {', '.join(labelled_measures)}"
         )
     return LabelledSamples(
-        known.name,
-        known.samples,
+        dataset.name,
+        dataset.samples,
         chosen,
-        known.people,
-        known.easy,
-        known.about,
-        DEFAULT_THRESHOLD if known.threshold is None else known.threshold,
+        dataset.people,
+        dataset.easy,
+        dataset.about,
+        DEFAULT_THRESHOLD if dataset.threshold is None else dataset.threshold,
     )
 
 
@@ -174,14 +174,14 @@ def _find_label(labels: Mapping[str, float], measure: str) -> float:
     )
 
 
-def draw_samples(given: LabelledSamples, max_samples: int | None, seed: int) -> LabelledSamples:
+def draw_samples(samples: LabelledSamples, max_samples: int | None, seed: int) -> LabelledSamples:
     """Draw `max_samples` random samples, in their original order."""
     if max_samples is not None and max_samples < 1:
         raise BadInput(f"max_samples must be at least 1, got {max_samples}")
-    if max_samples is None or max_samples >= len(given.samples):
-        return given
-    chosen = np.sort(np.random.default_rng(seed).permutation(len(given.samples))[:max_samples])
-    return replace(given, samples=[given.samples[at] for at in chosen])
+    if max_samples is None or max_samples >= len(samples.samples):
+        return samples
+    chosen = np.sort(np.random.default_rng(seed).permutation(len(samples.samples))[:max_samples])
+    return replace(samples, samples=[samples.samples[at] for at in chosen])
 
 
 def question_groups(samples: Sequence[Sample]) -> Ints | None:
@@ -192,8 +192,8 @@ def question_groups(samples: Sequence[Sample]) -> Ints | None:
     keys: dict[Any, int] = {}
     groups = []
     for sample in samples:
-        asked = (sample.question, sample.history) if sample.question.strip() else ("", sample.contexts or sample.id)
-        groups.append(keys.setdefault(asked, len(keys)))
+        key = (sample.question, sample.history) if sample.question.strip() else ("", sample.contexts or sample.id)
+        groups.append(keys.setdefault(key, len(keys)))
     return np.array(groups, np.int64) if len(keys) < len(groups) else None
 
 
@@ -202,9 +202,9 @@ def votes_by_sample(samples: Sequence[Sample], measure: str) -> Floats | None:
 
     None without votes.
     """
-    found = [sample.metadata.get(VOTES_KEY, {}) for sample in samples]
-    each = [votes.get(measure, ()) if isinstance(votes, Mapping) else () for votes in found]
-    rows = [list(votes.values()) if isinstance(votes, Mapping) else list(votes) for votes in each]
+    all_votes = [sample.metadata.get(VOTES_KEY, {}) for sample in samples]
+    measure_votes = [votes.get(measure, ()) if isinstance(votes, Mapping) else () for votes in all_votes]
+    rows = [list(votes.values()) if isinstance(votes, Mapping) else list(votes) for votes in measure_votes]
     if not any(rows):
         return None
     width = max(map(len, rows))

@@ -41,12 +41,12 @@ def leave_one_vote_out(votes: Floats) -> tuple[Floats, Floats, Ints]:
     >>> vote.tolist(), others.tolist(), sample.tolist()
     ([1.0, 0.0, 1.0], [0.5, 1.0, 0.5], [0, 0, 0])
     """
-    known = ~np.isnan(votes)
-    number = known.sum(axis=1, keepdims=True)
-    total = np.where(known, votes, 0.0).sum(axis=1, keepdims=True)
-    used = known & (number > 1)
-    others = (total - np.where(known, votes, 0.0)) / np.maximum(number - 1, 1)
-    return votes[used], others[used], np.nonzero(used)[0]
+    has_vote = ~np.isnan(votes)
+    n_votes = has_vote.sum(axis=1, keepdims=True)
+    total = np.where(has_vote, votes, 0.0).sum(axis=1, keepdims=True)
+    used = has_vote & (n_votes > 1)
+    other_means = (total - np.where(has_vote, votes, 0.0)) / np.maximum(n_votes - 1, 1)
+    return votes[used], other_means[used], np.nonzero(used)[0]
 
 
 def human_agreement(
@@ -56,12 +56,12 @@ def human_agreement(
 
     The votes on one sample are correlated, and so are the samples of one group. Alpha is that of all votes.
     """
-    vote, others, sample = leave_one_vote_out(votes)
-    together = sample if groups is None else groups[sample]
-    good, really = vote >= threshold - 1e-9, others >= threshold - 1e-9
-    figures = verdict_statistics(good, really, confidence, groups=together, seed=seed)
-    figures["auc"] = roc_auc(vote, really, confidence, groups=together)
-    figures |= compute_correlations(vote, others, confidence, groups=together, seed=seed)
+    vote, other_means, sample = leave_one_vote_out(votes)
+    vote_groups = sample if groups is None else groups[sample]
+    good, really = vote >= threshold - 1e-9, other_means >= threshold - 1e-9
+    figures = verdict_statistics(good, really, confidence, groups=vote_groups, seed=seed)
+    figures["auc"] = roc_auc(vote, really, confidence, groups=vote_groups)
+    figures |= compute_correlations(vote, other_means, confidence, groups=vote_groups, seed=seed)
     figures["alpha"] = krippendorff_alpha(votes, confidence, groups=groups, seed=seed)
     del figures["accuracy_all"]
     return figures
@@ -86,10 +86,10 @@ class LabelScale:
         """Whether people call each sample good."""
         return np.asarray(self.labels >= self.threshold - PERFECT_SCORE_TOLERANCE)
 
-    def of(self, kept: Bools) -> LabelScale:
+    def of(self, mask: Bools) -> LabelScale:
         """Return the scale for a subset of the samples."""
-        groups = None if self.groups is None else self.groups[kept]
-        return LabelScale(self.labels[kept], self.threshold, groups, self.confidence, self.seed)
+        groups = None if self.groups is None else self.groups[mask]
+        return LabelScale(self.labels[mask], self.threshold, groups, self.confidence, self.seed)
 
 
 def rate(name: str, kind: str, scores: Floats, ruler: LabelScale, threshold: float, about: str = "") -> Rater:
@@ -97,11 +97,11 @@ def rate(name: str, kind: str, scores: Floats, ruler: LabelScale, threshold: flo
 
     A NaN score is no verdict and counts as wrong in `accuracy_all`.
     """
-    known = ~np.isnan(scores)
-    mine, scale = scores[known], ruler.of(known)
-    verdicts = mine >= threshold - PERFECT_SCORE_TOLERANCE
-    figures = _rater_statistics(mine, verdicts, scale, ruler.of(~known))
-    figures["bias"] = estimate_mean(mine - scale.labels, ruler.confidence, groups=scale.groups, seed=ruler.seed)
+    is_scored = ~np.isnan(scores)
+    known_scores, scale = scores[is_scored], ruler.of(is_scored)
+    verdicts = known_scores >= threshold - PERFECT_SCORE_TOLERANCE
+    figures = _rater_statistics(known_scores, verdicts, scale, ruler.of(~is_scored))
+    figures["bias"] = estimate_mean(known_scores - scale.labels, ruler.confidence, groups=scale.groups, seed=ruler.seed)
     return Rater(name, kind, figures, count_confusion(verdicts, scale.good), threshold, about)
 
 
@@ -110,10 +110,10 @@ def rate_with_cross_threshold(name: str, kind: str, scores: Floats, ruler: Label
 
     Each half of the samples uses the threshold at which the other half agrees best.
     """
-    known = ~np.isnan(scores)
-    mine, scale = scores[known], ruler.of(known)
-    verdicts, cuts = cross_fitted_verdicts(mine, scale.good, groups=scale.groups, seed=ruler.seed)
-    figures = _rater_statistics(mine, verdicts, scale, ruler.of(~known))
+    is_scored = ~np.isnan(scores)
+    known_scores, scale = scores[is_scored], ruler.of(is_scored)
+    verdicts, cuts = cross_fitted_verdicts(known_scores, scale.good, groups=scale.groups, seed=ruler.seed)
+    figures = _rater_statistics(known_scores, verdicts, scale, ruler.of(~is_scored))
     return Rater(
         name, kind, figures, count_confusion(verdicts, scale.good), None, f"{about}; thresholds {_cuts_text(cuts)}"
     )
@@ -121,11 +121,11 @@ def rate_with_cross_threshold(name: str, kind: str, scores: Floats, ruler: Label
 
 def kappa_with_cross_threshold(scores: Floats, ruler: LabelScale) -> tuple[float, str]:
     """Return Cohen's kappa with cross-validated thresholds, and these as text."""
-    known = ~np.isnan(scores)
-    scale = ruler.of(known)
-    verdicts, cuts = cross_fitted_verdicts(scores[known], scale.good, groups=scale.groups, seed=ruler.seed)
+    is_scored = ~np.isnan(scores)
+    scale = ruler.of(is_scored)
+    verdicts, cuts = cross_fitted_verdicts(scores[is_scored], scale.good, groups=scale.groups, seed=ruler.seed)
     cells = np.array(count_confusion(verdicts, scale.good), np.float64)
-    return (float(compute_kappa(cells)) if known.any() else math.nan), _cuts_text(cuts)
+    return (float(compute_kappa(cells)) if is_scored.any() else math.nan), _cuts_text(cuts)
 
 
 def _cuts_text(cuts: tuple[float, float]) -> str:
@@ -134,13 +134,17 @@ def _cuts_text(cuts: tuple[float, float]) -> str:
 
 def constant_rater(ruler: LabelScale) -> Rater:
     """Return the baseline rater that always gives the majority verdict."""
-    most = bool(ruler.good.mean() >= 0.5)
-    verdicts = np.full(len(ruler.labels), most)
+    majority = bool(ruler.good.mean() >= 0.5)
+    verdicts = np.full(len(ruler.labels), majority)
     figures = verdict_statistics(verdicts, ruler.good, ruler.confidence, groups=ruler.groups, seed=ruler.seed)
-    kept = {name: figures[name] for name in ("accuracy", "sensitivity", "specificity")}
+    constant_figures = {name: figures[name] for name in ("accuracy", "sensitivity", "specificity")}
     for name, value in (("balanced_accuracy", 0.5), ("kappa", 0.0)):
-        kept[name] = figures[name] if not figures[name].defined else Estimate(value, value, value, figures[name].n)
-    return Rater(f"always {'good' if most else 'bad'}", "baseline", kept, count_confusion(verdicts, ruler.good))
+        constant_figures[name] = (
+            figures[name] if not figures[name].defined else Estimate(value, value, value, figures[name].n)
+        )
+    return Rater(
+        f"always {'good' if majority else 'bad'}", "baseline", constant_figures, count_confusion(verdicts, ruler.good)
+    )
 
 
 def human_rater(votes: Floats, ruler: LabelScale) -> Rater | None:
@@ -203,20 +207,20 @@ def judge_consistency(
     >>> found.same.value, found.pairwise.value, round(found.spread.value, 4)
     (0.5, 0.5, 0.2121)
     """
-    heard = ~np.isnan(columns).all(axis=1)
-    columns, groups = columns[heard], None if groups is None else groups[heard]
-    said = verdict_codes(columns, threshold)
-    same = (said == said[:, :1]).all(axis=1)
-    pairs = [said[:, i] == said[:, j] for i, j in combinations(range(said.shape[1]), 2)]
-    several = (~np.isnan(columns)).sum(axis=1) > 1
-    mine = columns[several]
-    spread = np.nanstd(mine, axis=1, ddof=1) if several.any() else np.array([])
+    has_verdict = ~np.isnan(columns).all(axis=1)
+    columns, groups = columns[has_verdict], None if groups is None else groups[has_verdict]
+    codes = verdict_codes(columns, threshold)
+    same = (codes == codes[:, :1]).all(axis=1)
+    pairs = [codes[:, i] == codes[:, j] for i, j in combinations(range(codes.shape[1]), 2)]
+    is_repeated = (~np.isnan(columns)).sum(axis=1) > 1
+    repeated_scores = columns[is_repeated]
+    spread = np.nanstd(repeated_scores, axis=1, ddof=1) if is_repeated.any() else np.array([])
     return Consistency(
         replicates=columns.shape[1],
         same=_share_estimate(same.astype(np.float64), confidence, groups),
         pairwise=_bounded_mean_estimate(np.mean(pairs, axis=0), confidence, groups, seed),
-        alpha=krippendorff_alpha(np.where(said < 0, math.nan, said), confidence, groups=groups, seed=seed),
-        spread=estimate_mean(spread, confidence, groups=None if groups is None else groups[several], seed=seed),
+        alpha=krippendorff_alpha(np.where(codes < 0, math.nan, codes), confidence, groups=groups, seed=seed),
+        spread=estimate_mean(spread, confidence, groups=None if groups is None else groups[is_repeated], seed=seed),
     )
 
 
@@ -246,7 +250,7 @@ def verdict_codes(scores: Floats, threshold: float) -> Floats:
 
 
 def order_bias(
-    given: Floats,
+    original: Floats,
     turned: Floats,
     threshold: float,
     confidence: float = 0.95,
@@ -258,37 +262,41 @@ def order_bias(
 
     Samples without a verdict in both orders are left out.
     """
-    heard = ~(np.isnan(given) & np.isnan(turned))
-    given, turned, groups = given[heard], turned[heard], None if groups is None else groups[heard]
-    changed = verdict_codes(given, threshold) != verdict_codes(turned, threshold)
-    both = ~np.isnan(turned - given)
-    shift, mine = (turned - given)[both], None if groups is None else groups[both]
+    has_verdict = ~(np.isnan(original) & np.isnan(turned))
+    original, turned, groups = (
+        original[has_verdict],
+        turned[has_verdict],
+        None if groups is None else groups[has_verdict],
+    )
+    changed = verdict_codes(original, threshold) != verdict_codes(turned, threshold)
+    has_both = ~np.isnan(turned - original)
+    shift, shift_groups = (turned - original)[has_both], None if groups is None else groups[has_both]
     return OrderBias(
         changed=_share_estimate(changed.astype(np.float64), confidence, groups),
-        shift=estimate_mean(shift, confidence, groups=mine, seed=seed),
-        moved=estimate_mean(np.abs(shift), confidence, groups=mine, seed=seed),
+        shift=estimate_mean(shift, confidence, groups=shift_groups, seed=seed),
+        moved=estimate_mean(np.abs(shift), confidence, groups=shift_groups, seed=seed),
     )
 
 
 def length_bias(
     scores: Floats,
     labels: Floats,
-    words: Floats,
+    word_counts: Floats,
     confidence: float = 0.95,
     *,
     groups: Ints | None = None,
     seed: int = 0,
 ) -> LengthBias:
     """Measure whether the error of the judge grows with the length of answers."""
-    known = ~np.isnan(scores)
-    mine = None if groups is None else groups[known]
-    error, length = scores[known] - labels[known], words[known]
-    estimate = compute_correlations(error, length, confidence, groups=mine, seed=seed)["spearman"]
+    is_scored = ~np.isnan(scores)
+    scored_groups = None if groups is None else groups[is_scored]
+    error, length = scores[is_scored] - labels[is_scored], word_counts[is_scored]
+    estimate = compute_correlations(error, length, confidence, groups=scored_groups, seed=seed)["spearman"]
     reasons = {
         "all scores are the same": "all errors are the same",
         "all labels are the same": "all answers have the same length",
     }
     return LengthBias(
         correlation=Estimate(*estimate[:4], reasons.get(estimate.why, estimate.why)),
-        slope=length_slope(scores[known], labels[known], length, confidence, groups=mine),
+        slope=length_slope(scores[is_scored], labels[is_scored], length, confidence, groups=scored_groups),
     )

@@ -130,19 +130,19 @@ def _interval_cell(estimate: Estimate) -> Cell:
 
 def _build_agreement_table(calibration: Calibration) -> Table:
     """Build the table of all statistics of the judge and the other raters."""
-    judge, *others = calibration.raters
+    judge, *other_raters = calibration.raters
     columns = [
         Column("statistic", "name"),
         Column("judge", "statistic"),
         Column(_level(calibration), "statistic"),
-        *(Column(_rater_label(rater), "statistic", legend=rater.about) for rater in others),
+        *(Column(_rater_label(rater), "statistic", legend=rater.about) for rater in other_raters),
     ]
     rows: list[Row] = []
     for name in STATISTIC_DESCRIPTIONS:
         estimate = judge.figures.get(name)
         if estimate is None or (name == "accuracy_all" and not calibration.unscored):
             continue
-        values = [Cell(other.figures[name].value) if name in other.figures else Cell("") for other in others]
+        values = [Cell(other.figures[name].value) if name in other.figures else Cell("") for other in other_raters]
         rows.append([STATISTIC_NAMES.get(name, name), estimate.value, _interval_cell(estimate), *values])
     return Table("agreement", columns, rows)
 
@@ -296,7 +296,7 @@ def build_overview_table(calibrations: Sequence[Calibration]) -> Table:
     rows: list[Row] = []
     for calibration in calibrations:
         graded = next((rater for rater in calibration.raters[1:] if rater.kind == "judge"), calibration.raters[0])
-        words = next((rater for rater in calibration.raters if rater.name == WORD_OVERLAP_RATER), None)
+        overlap_rater = next((rater for rater in calibration.raters if rater.name == WORD_OVERLAP_RATER), None)
         rows.append(
             [
                 calibration.dataset,
@@ -306,7 +306,7 @@ def build_overview_table(calibrations: Sequence[Calibration]) -> Table:
                 *(calibration.figures[name].value for name in ("accuracy", "kappa", "ac1")),
                 graded.figures["auc"].value,
                 _interval_cell(graded.figures["auc"]),
-                None if words is None else words.figures["auc"].value,
+                None if overlap_rater is None else overlap_rater.figures["auc"].value,
                 graded.figures["spearman"].value,
             ]
         )

@@ -68,71 +68,91 @@ def freshness(
     (0.3333333333333333, 'new', {'q3': 'no results'})
     """
     check_int("k", k)
-    held = read_versions(versions)
-    returned = _open_run(run, k)
+    version_list = read_versions(versions)
+    run_rankings = _open_run(run, k)
     expected = _read_expected_queries(queries)
-    ages = VersionIndex(held, None if as_of is None else parse_time(as_of, "as_of"))
-    known = _load_texts(corpus, returned.manifest)
-    found, unscored = count_stale(returned.rankings, [*returned.asked, *expected], ages, _text_lookup(known))
-    unscored |= {query: why for query, why in returned.asked.items() if query in unscored}
-    notes = [*returned.notes, *_freshness_notes(found, unscored, held, known), *_early_notes(returned, ages)]
-    if found and not any(query.versioned for query in found) and not _has_version_in_corpus(held, known):
-        unscored = {query.query: NO_VERSIONED_HIT_REASON for query in found} | unscored
-        found = []
-    asked = {**returned.texts, **expected}
-    marked = [query.query for query in found if query.stale or query.conflicts]
-    made = {"made": utc_now(), **provenance(), "run": str(run) if isinstance(run, str | Path) else returned.name}
-    made |= {"versions_file": str(versions)} if isinstance(versions, str | Path) else {}
+    ages = VersionIndex(version_list, None if as_of is None else parse_time(as_of, "as_of"))
+    texts = _load_texts(corpus, run_rankings.manifest)
+    query_results, unscored = count_stale(
+        run_rankings.rankings, [*run_rankings.asked, *expected], ages, _text_lookup(texts)
+    )
+    unscored |= {query: why for query, why in run_rankings.asked.items() if query in unscored}
+    notes = [
+        *run_rankings.notes,
+        *_freshness_notes(query_results, unscored, version_list, texts),
+        *_early_notes(run_rankings, ages),
+    ]
+    if (
+        query_results
+        and not any(query.versioned for query in query_results)
+        and not _has_version_in_corpus(version_list, texts)
+    ):
+        unscored = {query.query: NO_VERSIONED_HIT_REASON for query in query_results} | unscored
+        query_results = []
+    query_texts = {**run_rankings.texts, **expected}
+    affected = [query.query for query in query_results if query.stale or query.conflicts]
+    run_provenance = {
+        "made": utc_now(),
+        **provenance(),
+        "run": str(run) if isinstance(run, str | Path) else run_rankings.name,
+    }
+    run_provenance |= {"versions_file": str(versions)} if isinstance(versions, str | Path) else {}
     return Freshness(
-        run=returned.name,
+        run=run_rankings.name,
         k=k,
-        queries=found,
+        queries=query_results,
         unscored=unscored,
-        versions=len(held),
-        compared=known.documents is not None,
-        fingerprint=versions_fingerprint(held, as_of),
-        texts={query: asked[query] for query in marked if asked.get(query)},
+        versions=len(version_list),
+        compared=texts.documents is not None,
+        fingerprint=versions_fingerprint(version_list, as_of),
+        texts={query: query_texts[query] for query in affected if query_texts.get(query)},
         as_of="" if as_of is None else str(as_of),
         notes=notes,
-        provenance=made,
+        provenance=run_provenance,
     )
 
 
 NO_VERSIONED_HIT_REASON = "no returned document is in the versions"
 
 
-def _open_run(thing: Any, k: int) -> _RunRankings:
+def _open_run(source: Any, k: int) -> _RunRankings:
     """Open a run from a path or an object, cut to its top documents."""
-    run = open_only_run(thing)
-    if run.manifest or isinstance(thing, Run):
-        return _from_run(run, k, _folder_queries(thing) if isinstance(thing, str | Path) else {})
-    if isinstance(thing, str | Path) and InputFile(str(thing)).ending == ".json":
-        thing = read_json(InputFile(str(thing)))
-    return _RunRankings(run.name, top_documents(run.table, k), _queries_without_hits(thing))
+    run = open_only_run(source)
+    if run.manifest or isinstance(source, Run):
+        return _from_run(run, k, _folder_queries(source) if isinstance(source, str | Path) else {})
+    if isinstance(source, str | Path) and InputFile(str(source)).ending == ".json":
+        source = read_json(InputFile(str(source)))
+    return _RunRankings(run.name, top_documents(run.table, k), _queries_without_hits(source))
 
 
-def _queries_without_hits(held: Any) -> dict[str, str]:
+def _queries_without_hits(rankings: Any) -> dict[str, str]:
     """Return the queries of a mapping that have no documents.
 
     A table cannot represent them.
     """
-    if not isinstance(held, Mapping):
+    if not isinstance(rankings, Mapping):
         return {}
-    return {str(query): NO_RESULTS_REASON for query, docs in held.items() if hasattr(docs, "__len__") and not len(docs)}
+    return {
+        str(query): NO_RESULTS_REASON for query, docs in rankings.items() if hasattr(docs, "__len__") and not len(docs)
+    }
 
 
 def _from_run(run: Run, k: int, texts: Mapping[str, str]) -> _RunRankings:
-    asked: dict[str, str] = {}
+    reasons: dict[str, str] = {}
     if run.timings is not None:
         for query, repeat, status, error in run.timings.select("query", "repeat", "status", "error").iter_rows():
             if repeat == 0:
-                asked[query] = NO_RESULTS_REASON if status == "ok" else f"the query failed ({error or status})"
-    found = top_documents(run.table, k)
-    several = len(run.differing())
-    notes = [f"the rankings of {run.name} differ between {several} trials; the first trial is used"] if several else []
+                reasons[query] = NO_RESULTS_REASON if status == "ok" else f"the query failed ({error or status})"
+    rankings = top_documents(run.table, k)
+    n_differing = len(run.differing())
+    notes = (
+        [f"the rankings of {run.name} differ between {n_differing} trials; the first trial is used"]
+        if n_differing
+        else []
+    )
     name = str((run.manifest.get("system") or {}).get("name") or run.name)
-    silent = {query: why for query, why in asked.items() if query not in found}
-    return _RunRankings(name, found, silent, texts, run.manifest, notes)
+    missing = {query: why for query, why in reasons.items() if query not in rankings}
+    return _RunRankings(name, rankings, missing, texts, run.manifest, notes)
 
 
 def _folder_queries(folder: str | Path) -> Mapping[str, str]:
@@ -153,13 +173,13 @@ def top_documents(table: pl.DataFrame, k: int) -> dict[str, list[str]]:
     """
     import polars as pl
 
-    odd = table.filter(pl.col("score").is_nan() | pl.col("score").is_null())
-    if odd.height:
-        raise BadInput(f"document `{odd['doc'][0]}` of query `{odd['query'][0]}` has no score")
-    again = table.filter(pl.struct("query", "doc").is_duplicated())
-    if again.height:
+    unscored = table.filter(pl.col("score").is_nan() | pl.col("score").is_null())
+    if unscored.height:
+        raise BadInput(f"document `{unscored['doc'][0]}` of query `{unscored['query'][0]}` has no score")
+    repeats = table.filter(pl.struct("query", "doc").is_duplicated())
+    if repeats.height:
         raise BadInput(
-            f"document `{again['doc'][0]}` appears more than once in the ranking of query `{again['query'][0]}`",
+            f"document `{repeats['doc'][0]}` appears more than once in the ranking of query `{repeats['query'][0]}`",
             hint="`ragauge validate` lists them all",
         )
     order = {query: at for at, query in enumerate(table["query"].unique(maintain_order=True).to_list())}

@@ -15,11 +15,15 @@ def stale_counts_by_rank(result: Freshness) -> list[tuple[int, int, int]]:
     """Count, for each rank, the stale hits and all hits; return (rank, stale, hits)."""
     stale, hits = [0] * result.k, [0] * result.k
     for query in result.queries:
-        for place in range(query.considered):
-            hits[place] += 1
+        for index in range(query.considered):
+            hits[index] += 1
         for hit in query.stale:
             stale[hit.rank - 1] += 1
-    return [(rank, n, of) for rank, (n, of) in enumerate(zip(stale, hits, strict=True), start=1) if of]
+    return [
+        (rank, n_stale, n_hits)
+        for rank, (n_stale, n_hits) in enumerate(zip(stale, hits, strict=True), start=1)
+        if n_hits
+    ]
 
 
 def build_charts(result: Freshness) -> dict[str, Chart]:
@@ -29,11 +33,18 @@ def build_charts(result: Freshness) -> dict[str, Chart]:
         return {}
     alt = import_altair()
     rows: ChartRows = [
-        {"rank": rank, "share": round_digits(n / of), "stale": n, "of": of, "from": rank - 0.4, "to": rank + 0.4}
-        for rank, n, of in counts
+        {
+            "rank": rank,
+            "share": round_digits(n_stale / n_hits),
+            "stale": n_stale,
+            "of": n_hits,
+            "from": rank - 0.4,
+            "to": rank + 0.4,
+        }
+        for rank, n_stale, n_hits in counts
     ]
     last = counts[-1][0]
-    highest = max(n / of for _, n, of in counts)
+    highest = max(n_stale / n_hits for _, n_stale, n_hits in counts)
     step = max(1, -(-last // 10))
     axis = alt.Axis(values=list(range(1, last + 1, step)), format="d", grid=False)
     x = alt.X("from:Q", title="rank", axis=axis, scale=alt.Scale(domain=[0.5, last + 0.5], nice=False))
@@ -50,6 +61,6 @@ def build_charts(result: Freshness) -> dict[str, Chart]:
         .encode(x=x, x2="to:Q", y=y, y2=alt.datum(0), tooltip=tips)
     )
     caption = join_sentence("share of the queries with a stale document at each rank")
-    values = ", ".join(f"rank {rank}: {n} of {of}" for rank, n, of in counts)
+    values = ", ".join(f"rank {rank}: {n_stale} of {n_hits}" for rank, n_stale, n_hits in counts)
     panel = make_panel("stale documents by rank", [bars], CHART_HEIGHT_PX)
     return {"stale_by_rank": Chart("Stale documents by rank", caption, f"Stale by rank: {values}.", [panel])}

@@ -98,7 +98,7 @@ def _rates_table(result: Freshness) -> Table:
         copies = sum(len(group.docs) for query in result.queries for group in query.copies)
         counts.insert(4, ("copies, not in conflict", copies, positions))
     columns = [Column("", "name"), Column("count", "count"), Column("of", "count"), Column("rate", "share")]
-    rows: list[Row] = [[name, count, of, count / of if of else None] for name, count, of in counts]
+    rows: list[Row] = [[name, count, total, count / total if total else None] for name, count, total in counts]
     return Table("rates", columns, rows)
 
 
@@ -264,8 +264,8 @@ def build_scores_table(result: Freshness) -> Table:
     scores = result.scores()
     columns = [Column(name) for name in ("run", "query", f"stale@{result.k}", f"conflict@{result.k}", "judge")]
     rows: list[Row] = [
-        [result.run, query, *(float(column[place]) for column in scores.values.values()), scores.judge]
-        for place, query in enumerate(scores.queries)
+        [result.run, query, *(float(column[index]) for column in scores.values.values()), scores.judge]
+        for index, query in enumerate(scores.queries)
     ]
     return Table("scores", columns, rows)
 

@@ -205,14 +205,14 @@ class Freshness(TabularResult):
         """Share of the queries with at least one version conflict; NaN if there are none."""
         return _ratio(self.conflict_query_count, self.query_count)
 
-    def only(self, some: Collection[str] | None) -> Freshness:
+    def only(self, ids: Collection[str] | None) -> Freshness:
         """Restrict the result to some queries; None keeps all of them."""
-        if some is None:
+        if ids is None:
             return self
         return replace(
             self,
-            queries=[query for query in self.queries if query.query in some],
-            unscored={query: why for query, why in self.unscored.items() if query in some},
+            queries=[query for query in self.queries if query.query in ids],
+            unscored={query: why for query, why in self.unscored.items() if query in ids},
         )
 
     def scores(self) -> Scores:
@@ -221,24 +221,24 @@ class Freshness(TabularResult):
         Their means are over queries, while the rates are over hits. Both are equal if every query has the same number
         of hits.
         """
-        known = {query.query: query for query in self.queries}
-        chosen = [*known, *self.unscored]
+        by_query = {query.query: query for query in self.queries}
+        query_ids = [*by_query, *self.unscored]
         counts = {
             f"stale@{self.k}": {
-                query: len(freshness.stale) / freshness.considered for query, freshness in known.items()
+                query: len(freshness.stale) / freshness.considered for query, freshness in by_query.items()
             },
             f"conflict@{self.k}": {
-                query: freshness.conflicting / freshness.considered for query, freshness in known.items()
+                query: freshness.conflicting / freshness.considered for query, freshness in by_query.items()
             },
         }
         columns = {
-            name: np.array([values.get(query, math.nan) for query in chosen], np.float64)
+            name: np.array([values.get(query, math.nan) for query in query_ids], np.float64)
             for name, values in counts.items()
         }
         return Scores(
             run=self.run,
             convention="default",
-            queries=chosen,
+            queries=query_ids,
             values=MeasureDict(columns, str),
             means=MeasureDict({name: _nan_mean(column) for name, column in columns.items()}, str),
             unscored=MeasureDict(dict.fromkeys(columns, self.unscored), str),
@@ -248,8 +248,8 @@ class Freshness(TabularResult):
         )
 
 
-def _ratio(some: int, whole: int) -> float:
-    return some / whole if whole else math.nan
+def _ratio(part: int, total: int) -> float:
+    return part / total if total else math.nan
 
 
 def _nan_mean(column: np.ndarray[Any, np.dtype[np.float64]]) -> float:

@@ -47,7 +47,7 @@ class VersionIndex:
         self._ends: dict[str, str] = {}
         self._newer: dict[str, NewerDocument | None] = {}
         self._times: dict[str, float] = {}
-        stands: dict[str, set[str]] = {}
+        ends_by_key: dict[str, set[str]] = {}
         for version in versions:
             if not self._is_effective(version):
                 continue
@@ -55,9 +55,9 @@ class VersionIndex:
             if version.effective is not None:
                 self._times[end] = max(self._times.get(end, version.effective), version.effective)
             if version.key is not None:
-                stands.setdefault(version.key, set()).add(end)
+                ends_by_key.setdefault(version.key, set()).add(end)
         self._newest: dict[str, str] = {}
-        for key, ends in stands.items():
+        for key, ends in ends_by_key.items():
             timed = [doc for doc in ends if doc in self._times]
             if timed:
                 self._newest[key] = min(timed, key=lambda doc: (-self._times[doc], doc))
@@ -74,8 +74,8 @@ class VersionIndex:
     def _stated_successor(self, doc: str) -> str | None:
         """Return the successor that the versions name, if it is in effect."""
         version = self.versions.get(doc)
-        by = None if version is None else version.superseded_by
-        return by if by is not None and self._is_effective(self.versions.get(by)) else None
+        successor = None if version is None else version.superseded_by
+        return successor if successor is not None and self._is_effective(self.versions.get(successor)) else None
 
     def _last_successor(self, doc: str) -> str:
         """Return the end of the chain of stated successors.
@@ -94,11 +94,11 @@ class VersionIndex:
 
         None if there is none or if this document has no time.
         """
-        mine = self.versions.get(doc)
-        if mine is None or mine.key is None or mine.effective is None:
+        version = self.versions.get(doc)
+        if version is None or version.key is None or version.effective is None:
             return None
-        found = self._newest.get(mine.key)
-        return found if found is not None and self._times[found] > self._times.get(doc, mine.effective) else None
+        newest = self._newest.get(version.key)
+        return newest if newest is not None and self._times[newest] > self._times.get(doc, version.effective) else None
 
     def newer(self, doc: str) -> NewerDocument | None:
         """Return the current document that replaces this one, directly or not.
@@ -119,11 +119,11 @@ class VersionIndex:
         return self._newer[doc]
 
     def _find_newer(self, doc: str) -> NewerDocument | None:
-        here = self._last_successor(doc)
-        why = "" if here == doc else SUPERSEDED
-        while (after := self._later_version(here)) is not None:  # times strictly increase, so there is no cycle
-            why, here = why or OLDER, after
-        return NewerDocument(here, why) if why else None
+        newest = self._last_successor(doc)
+        reason = "" if newest == doc else SUPERSEDED
+        while (later := self._later_version(newest)) is not None:  # times strictly increase, so there is no cycle
+            reason, newest = reason or OLDER, later
+        return NewerDocument(newest, reason) if reason else None
 
     def groups(self, docs: Sequence[str]) -> dict[str, list[str]]:
         """Group documents by key, in their order; only keys shared by two or more."""
@@ -132,7 +132,7 @@ class VersionIndex:
             version = self.versions.get(doc)
             if version is not None and version.key is not None:
                 groups.setdefault(version.key, []).append(doc)
-        return {key: mine for key, mine in groups.items() if len(mine) > 1}
+        return {key: members for key, members in groups.items() if len(members) > 1}
 
 
 def measure_query_freshness(
@@ -186,22 +186,22 @@ def differing_excerpts(texts: Sequence[str]) -> tuple[str, ...]:
     >>> differing_excerpts(["The rate is 19 percent", "The rate is 21 percent"])
     ('The rate is 19 percent', 'The rate is 21 percent')
     """
-    least, most = min(texts), max(texts)  # the common prefix of the smallest and the largest text is common to all
-    place = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(least, most, strict=False)))
-    start = max(0, place - EXCERPT_CHARS_BEFORE)
-    blank = least.find(" ", start, place)
+    first, last = min(texts), max(texts)  # the common prefix of the smallest and the largest text is common to all
+    position = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(first, last, strict=False)))
+    start = max(0, position - EXCERPT_CHARS_BEFORE)
+    blank = first.find(" ", start, position)
     start = blank + 1 if start and blank >= 0 else start
     return tuple(
         ("…" if start else "")
-        + text[start : place + EXCERPT_CHARS_AFTER]
-        + ("…" if len(text) > place + EXCERPT_CHARS_AFTER else "")
+        + text[start : position + EXCERPT_CHARS_AFTER]
+        + ("…" if len(text) > position + EXCERPT_CHARS_AFTER else "")
         for text in texts
     )
 
 
 def count_stale(
     rankings: Mapping[str, Sequence[str]],
-    asked: Sequence[str],
+    expected: Sequence[str],
     ages: VersionIndex,
     text_of: Callable[[str], str | None] = lambda _: None,
 ) -> tuple[list[QueryFreshness], dict[str, str]]:
@@ -210,5 +210,5 @@ def count_stale(
     Return also the reasons for the others.
     """
     queries = [measure_query_freshness(query, docs, ages, text_of) for query, docs in rankings.items() if docs]
-    silent = {query: NO_RESULTS_REASON for query, docs in rankings.items() if not docs}
-    return queries, silent | {query: MISSING_QUERY_REASON for query in asked if query not in rankings}
+    unscored = {query: NO_RESULTS_REASON for query, docs in rankings.items() if not docs}
+    return queries, unscored | {query: MISSING_QUERY_REASON for query in expected if query not in rankings}

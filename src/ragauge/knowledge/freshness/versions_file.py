@@ -34,7 +34,7 @@ DATE_LIKE_PATTERN = re.compile(r"(1[89]|2[01])\d\d((0[1-9]|1[0-2])(0[1-9]|[12]\d
 """A year, or a date without hyphens. Read as seconds, it would be a day in 1970."""
 
 
-def read_versions(thing: Any) -> list[DocumentVersion]:
+def read_versions(versions: Any) -> list[DocumentVersion]:
     """Read versions from a JSONL, CSV, TSV or Parquet file, a frame, or a list.
 
     A list holds DocumentVersions or mappings.
@@ -42,8 +42,8 @@ def read_versions(thing: Any) -> list[DocumentVersion]:
     >>> read_versions([{"doc_id": "a", "version_key": "vat", "effective_timestamp": "1970-01-02"}])
     [DocumentVersion(doc='a', key='vat', effective=86400.0, superseded_by=None)]
     """
-    if isinstance(thing, str | Path):
-        source = InputFile(str(thing))
+    if isinstance(versions, str | Path):
+        source = InputFile(str(versions))
         kind = TABLE_FORMATS.get(source.ending) or _guess_format(source)
         if kind == "jsonl":  # line by line, so that every key is checked and duplicate keys are found
             rows = rows_from_mappings(
@@ -52,15 +52,17 @@ def read_versions(thing: Any) -> list[DocumentVersion]:
         else:
             rows = read_rows(source, kind)
         return _parse_versions(rows)
-    if is_dataframe(thing):
-        return _parse_versions(rows_from_frame(to_polars(thing), "the versions"))
-    if isinstance(thing, str | bytes | Mapping) or not isinstance(thing, Iterable):
+    if is_dataframe(versions):
+        return _parse_versions(rows_from_frame(to_polars(versions), "the versions"))
+    if isinstance(versions, str | bytes | Mapping) or not isinstance(versions, Iterable):
         raise BadInput(
-            f"versions cannot be read from {type(thing).__name__}",
+            f"versions cannot be read from {type(versions).__name__}",
             hint="give a path, a frame, or a list of {doc_id, version_key, effective_timestamp, superseded_by}",
         )
-    held = ((at, _version_fields(version, at)) for at, version in enumerate(thing, start=1))
-    return _parse_versions(rows_from_mappings([], _check_cells(held, "the versions"), "the versions", in_lines=False))
+    numbered_fields = ((at, _version_fields(version, at)) for at, version in enumerate(versions, start=1))
+    return _parse_versions(
+        rows_from_mappings([], _check_cells(numbered_fields, "the versions"), "the versions", in_lines=False)
+    )
 
 
 def _guess_format(source: InputFile) -> str:
@@ -94,75 +96,75 @@ def _parse_versions(rows: TableRows) -> list[DocumentVersion]:
         raise BadInput("no versions", file=rows.label)
     if doc is None:
         raise BadInput(f"a document column is missing; found {', '.join(rows.names)}", file=rows.label, hint="doc_id")
-    columns = {name: find_column(rows.names, (name,)) for name in VERSION_COLUMNS[1:]}
+    fields = {name: find_column(rows.names, (name,)) for name in VERSION_COLUMNS[1:]}
     for name in rows.names:
-        if name not in (doc, *columns.values()):
-            held = next(at for at, cell in enumerate((*rows.columns[name], "")) if cell is not None)
-            where = f":{rows.line(held)}" if held < len(rows) and rows.line(held) else ""
+        if name not in (doc, *fields.values()):
+            first_row = next(at for at, cell in enumerate((*rows.columns[name], "")) if cell is not None)
+            where = f":{rows.line(first_row)}" if first_row < len(rows) and rows.line(first_row) else ""
             error = UnknownName(
                 "field of a version", name, VERSION_COLUMNS, hint=f"choose one of {', '.join(VERSION_COLUMNS)}"
             )
             raise BadInput(f"{rows.label}{where}: {error.message}", hint=error.hint)
-    found: dict[str, int] = {}
-    told: dict[bool, int] = {}
+    row_by_doc: dict[str, int] = {}
+    kinds: dict[bool, int] = {}
     versions: list[DocumentVersion] = []
     for at in range(len(rows)):
-        mine = rows.id(doc, at, "document")
+        doc_id = rows.id(doc, at, "document")
         line = rows.line(at)
-        if mine in found:
-            before = f"line {rows.line(found[mine])}" if line else f"row {rows.places[found[mine]]}"
-            raise BadInput(f"document `{mine}` already has a version on {before}", file=rows.label, line=line)
-        found[mine] = at
-        key, time, by = (None if name is None else rows.columns[name][at] for name in columns.values())
-        newer = None if by is None else parse_id(by, "what it is superseded by", rows.label, line)
-        if newer == mine:
-            raise BadInput(f"document `{mine}` is superseded by itself", file=rows.label, line=line)
+        if doc_id in row_by_doc:
+            before = f"line {rows.line(row_by_doc[doc_id])}" if line else f"row {rows.places[row_by_doc[doc_id]]}"
+            raise BadInput(f"document `{doc_id}` already has a version on {before}", file=rows.label, line=line)
+        row_by_doc[doc_id] = at
+        key, time, successor = (None if name is None else rows.columns[name][at] for name in fields.values())
+        newer = None if successor is None else parse_id(successor, "what it is superseded by", rows.label, line)
+        if newer == doc_id:
+            raise BadInput(f"document `{doc_id}` is superseded by itself", file=rows.label, line=line)
         if time is not None:
-            told.setdefault(_is_number(time), at)
+            kinds.setdefault(_is_number(time), at)
         versions.append(
             DocumentVersion(
-                mine,
+                doc_id,
                 None if key is None else parse_id(key, "the key", rows.label, line),
-                None if time is None else parse_time(time, f"{EFFECTIVE_FIELD} of `{mine}`", rows.label, line),
+                None if time is None else parse_time(time, f"{EFFECTIVE_FIELD} of `{doc_id}`", rows.label, line),
                 newer,
             )
         )
-    if len(told) == 2:
-        at = max(told.values())
+    if len(kinds) == 2:
+        at = max(kinds.values())
         raise BadInput(
-            f"{EFFECTIVE_FIELD} is {rows.columns[str(columns[EFFECTIVE_FIELD])][at]}, and "
-            f"{rows.columns[str(columns[EFFECTIVE_FIELD])][min(told.values())]} elsewhere: numbers and dates are mixed",
+            f"{EFFECTIVE_FIELD} is {rows.columns[str(fields[EFFECTIVE_FIELD])][at]}, and "
+            f"{rows.columns[str(fields[EFFECTIVE_FIELD])][min(kinds.values())]} elsewhere: numbers and dates are mixed",
             file=rows.label,
             line=rows.line(at),
             hint="use seconds since 1970 throughout, or dates throughout",
         )
-    _check_cycles(versions, rows, found)
+    _check_cycles(versions, rows, row_by_doc)
     return versions
 
 
 def _check_cycles(versions: Sequence[DocumentVersion], rows: TableRows, places: Mapping[str, int]) -> None:
     """Raise BadInput if documents supersede each other in a cycle."""
-    after = {version.doc: version.superseded_by for version in versions if version.superseded_by is not None}
+    successors = {version.doc: version.superseded_by for version in versions if version.superseded_by is not None}
     done: set[str] = set()
-    for first in after:
+    for first in successors:
         path: dict[str, None] = {}
-        here: str | None = first
-        while here is not None and here not in done:
-            if here in path:
-                circle = list(path)[list(path).index(here) :]
-                told = " -> ".join([*circle[:5], *(["…"] if len(circle) > 5 else []), here])
+        doc: str | None = first
+        while doc is not None and doc not in done:
+            if doc in path:
+                cycle = list(path)[list(path).index(doc) :]
+                cycle_text = " -> ".join([*cycle[:5], *(["…"] if len(cycle) > 5 else []), doc])
                 raise BadInput(
-                    f"documents supersede each other in a cycle: {told}",
+                    f"documents supersede each other in a cycle: {cycle_text}",
                     file=rows.label,
-                    line=rows.line(places[here]),
+                    line=rows.line(places[doc]),
                     hint="remove superseded_by from the newest document",
                 )
-            path[here] = None
-            here = after.get(here)
+            path[doc] = None
+            doc = successors.get(doc)
         done.update(path)
 
 
-def parse_time(value: Any, what: str = "the time", label: str | None = None, line: int | None = None) -> float:
+def parse_time(value: Any, subject: str = "the time", label: str | None = None, line: int | None = None) -> float:
     """Parse seconds since 1970 from a number or an ISO 8601 date.
 
     Without a zone it is UTC. BadInput is raised for a whole number that could also be a year or a date without hyphens
@@ -180,22 +182,22 @@ def parse_time(value: Any, what: str = "the time", label: str | None = None, lin
     if DATE_LIKE_PATTERN.fullmatch(text):
         day = f"{text[:4]}-{text[4:6] or '01'}-{text[6:] or '01'}"
         raise BadInput(
-            f"{what} is {text}: a date, or seconds?", file=label, line=line, hint=f"{day}, or {text}.0 for seconds"
+            f"{subject} is {text}: a date, or seconds?", file=label, line=line, hint=f"{day}, or {text}.0 for seconds"
         )
     seconds = math.nan
     try:
         if _is_number(value):
             seconds = float(value)
         elif text.isascii():
-            told = datetime.fromisoformat(text)
-            seconds = (told if told.tzinfo else told.replace(tzinfo=UTC)).timestamp()
+            date = datetime.fromisoformat(text)
+            seconds = (date if date.tzinfo else date.replace(tzinfo=UTC)).timestamp()
     except (ValueError, OverflowError):
         seconds = math.nan
     if not math.isfinite(seconds):
-        raise BadInput(f"{what} is `{value}`, not a time", file=label, line=line, hint=hint)
+        raise BadInput(f"{subject} is `{value}`, not a time", file=label, line=line, hint=hint)
     if abs(seconds) > MAX_TIME_S:
         raise BadInput(
-            f"{what} is {value}, which is too large for seconds",
+            f"{subject} is {value}, which is too large for seconds",
             file=label,
             line=line,
             hint="divide milliseconds by 1000",
@@ -221,11 +223,13 @@ def write_versions(versions: Sequence[DocumentVersion], path: str) -> None:
     with atomic_write(path) as file:
         if kind == "jsonl":
             for version in versions:
-                known = {name: value for name, value in _version_fields(version, 0).items() if value is not None}
+                fields = {name: value for name, value in _version_fields(version, 0).items() if value is not None}
                 if version.effective is not None and version.effective.is_integer():
-                    whole = int(version.effective)  # rig writes integers
-                    known[EFFECTIVE_FIELD] = version.effective if DATE_LIKE_PATTERN.fullmatch(str(whole)) else whole
-                file.write(json.dumps(known, ensure_ascii=False).encode() + b"\n")
+                    seconds = int(version.effective)  # rig writes integers
+                    fields[EFFECTIVE_FIELD] = (
+                        version.effective if DATE_LIKE_PATTERN.fullmatch(str(seconds)) else seconds
+                    )
+                file.write(json.dumps(fields, ensure_ascii=False).encode() + b"\n")
             return
         import polars as pl
 

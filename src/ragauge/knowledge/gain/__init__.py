@@ -86,7 +86,7 @@ def gain(
     settings = settings_from(GainSettings, options)
     rules = find_convention(settings.convention)
     weights = read_weights(settings.weights, settings.k, rules)
-    sides = open_snapshots(
+    snapshots = open_snapshots(
         before,
         after,
         add,
@@ -96,11 +96,11 @@ def gain(
         after_run=settings.after_run,
     )
     if settings.chat == LEXICAL_JUDGE or settings.folder is not None:
-        return GainComputation(sides, system, settings, weights, rules).gain()
+        return GainComputation(snapshots, system, settings, weights, rules).gain()
     # Claims of a reference are extracted once. Otherwise before and after would be judged by different claims.
     with temporary_folder("gain") as folder:
         settings = replace(settings, folder=folder)
-        return GainComputation(sides, system, settings, weights, rules).gain()
+        return GainComputation(snapshots, system, settings, weights, rules).gain()
 
 
 class GainComputation:
@@ -112,11 +112,13 @@ class GainComputation:
         self.sides, self.settings, self.weights, self.rules = sides, settings, weights, rules
         self.progress = settings.progress
         self.grades = sides.data.judgments.nested
-        asked = [(query, text) for query, text in sides.data.queries.items() if query in self.grades]
-        self.queries = dict(asked[: settings.max_queries])
+        judged_queries = [(query, text) for query, text in sides.data.queries.items() if query in self.grades]
+        self.queries = dict(judged_queries[: settings.max_queries])
         if not self.queries:
             raise BadInput(f"the dataset {sides.data.name} has no query with judgments")
-        self.built = all(side.live is None and side.rankings is None for side in (sides.before, sides.after))
+        self.built = all(
+            snapshot.live is None and snapshot.rankings is None for snapshot in (sides.before, sides.after)
+        )
         self.shadow = SnapshotRunner(
             system, self.queries, sides.data.judgments, settings.workers, settings.timeout, self.progress
         )
@@ -143,11 +145,11 @@ class GainComputation:
 
     def gain(self) -> Gain:
         """Compute all parts of the gain."""
-        settings, sides = self.settings, self.sides
+        settings, snapshots = self.settings, self.sides
         depth = self.values.depth
-        before = self._snapshot_results(sides.before, depth, "before")
+        before = self._snapshot_results(snapshots.before, depth, "before")
         # Deep enough to fill the top after any of the added documents are left out.
-        after = self._snapshot_results(sides.after, depth + len(self.added), "after")
+        after = self._snapshot_results(snapshots.after, depth + len(self.added), "after")
         failed = {**before.failed, **after.failed}
         queries = [query for query in self.queries if query not in failed]
         if not queries:
@@ -166,8 +168,8 @@ class GainComputation:
             query: frozenset(doc for doc, grade in self.grades[query].items() if grade >= self.rules.rel)
             for query in queries
         }
-        way = self._choose_attribution()
-        found = Gain(
+        attribution = self._choose_attribution()
+        result = Gain(
             total=shift if math.isnan(query_gain) and new is not None else query_gain + shift,
             low=low + shift,
             high=high + shift,
@@ -175,9 +177,9 @@ class GainComputation:
             terms=terms,
             k=settings.k,
             added=len(self.added),
-            removed=sides.removed,
-            changed=sides.changed,
-            documents_known=sides.known,
+            removed=snapshots.removed,
+            changed=snapshots.changed,
+            documents_known=snapshots.known,
             terms_without_cutoff=self.values.without_cutoff,
             queries=len(queries),
             changed_queries=changes.changed_queries(
@@ -191,35 +193,37 @@ class GainComputation:
             query_gain_low=low,
             query_gain_high=high,
             p=changes.p(),
-            attribution=way,
+            attribution=attribution,
             exact=self.exact,
             novelty_definition=settings.novelty,
             system=self._system_name(),
-            dataset=sides.data.name,
+            dataset=snapshots.data.name,
             judge=self.hearing.judge if self.hearing else "",
             embedder=self.embedder,
-            before=sides.before.name,
-            after=sides.after.name,
+            before=snapshots.before.name,
+            after=snapshots.after.name,
             provenance=self._provenance(before, after),
         )
         if self.added:
             pool = self._build_pool(changes, after, novelty)
-            found = replace(
-                found,
-                documents=self._document_contributions(pool, after, way),
+            result = replace(
+                result,
+                documents=self._document_contributions(pool, after, attribution),
                 **self._best_batch(pool, fading, before),
             )
-        said = gain_notes(found, count_judged(self.added, self.grades), failed, built=self.built)
-        return replace(found, notes=[*said, *self.asides])
+        notes = gain_notes(result, count_judged(self.added, self.grades), failed, built=self.built)
+        return replace(result, notes=[*notes, *self.asides])
 
-    def _snapshot_results(self, side: Snapshot, k: int, name: str) -> SnapshotResults:
-        documents = side.documents or ()
-        if side.rankings is not None:
-            absent = {query: f"the run {name} does not have it" for query in self.queries if query not in side.rankings}
-            return SnapshotResults({query: side.rankings.get(query, ())[:k] for query in self.queries}, absent)
-        if side.live is not None:
-            return self.shadow.live(side.live, documents, k, name)
-        if side.documents is None:
+    def _snapshot_results(self, snapshot: Snapshot, k: int, name: str) -> SnapshotResults:
+        documents = snapshot.documents or ()
+        if snapshot.rankings is not None:
+            absent = {
+                query: f"the run {name} does not have it" for query in self.queries if query not in snapshot.rankings
+            }
+            return SnapshotResults({query: snapshot.rankings.get(query, ())[:k] for query in self.queries}, absent)
+        if snapshot.live is not None:
+            return self.shadow.live(snapshot.live, documents, k, name)
+        if snapshot.documents is None:
             raise BadInput(f"no corpus {name} given", hint=f"--{name} CORPUS")
         return self.shadow.answers(documents, k, name)
 
@@ -237,18 +241,18 @@ class GainComputation:
         if not any(query in answers for query in self.queries):
             self.why[CONTEXT_RECALL] = "no query has a reference answer"
             return None
-        if any(side.documents is None for side in (self.sides.before, self.sides.after)):
+        if any(snapshot.documents is None for snapshot in (self.sides.before, self.sides.after)):
             self.why[CONTEXT_RECALL] = "the texts of the documents are unknown"
             return None
 
-        def ask(samples: Sequence[Sample]) -> JudgedSamples:
+        def judge_recall(samples: Sequence[Sample]) -> JudgedSamples:
             settings = self.settings
             judging = settings.judging
             if settings.chat != LEXICAL_JUDGE or len(samples) > MIN_SAMPLES_FOR_PROGRESS:
                 judging = replace(judging, progress=self.progress)
             return judge_unsaved(samples, [CONTEXT_RECALL], chat=settings.chat, folder=settings.folder, **vars(judging))
 
-        return ContextRecallJudge(ask, self.queries, answers)
+        return ContextRecallJudge(judge_recall, self.queries, answers)
 
     def _add_judge_notes(self, changes: SnapshotChanges) -> None:
         """Add the judge's notes, and the reason if it scored no query."""
@@ -268,11 +272,11 @@ class GainComputation:
     def _compute_changes(
         self, queries: Sequence[str], before: SnapshotResults, after: SnapshotResults
     ) -> SnapshotChanges:
-        sides = [
-            self.values.of([(query, side.rankings[query]) for query in queries], snapshot.texts)
-            for side, snapshot in ((before, self.sides.before), (after, self.sides.after))
+        scores = [
+            self.values.of([(query, results.rankings[query]) for query in queries], snapshot.texts)
+            for results, snapshot in ((before, self.sides.before), (after, self.sides.after))
         ]
-        return SnapshotChanges(queries, self.values.names, self.values.weights, self.values.signs, *sides)
+        return SnapshotChanges(queries, self.values.names, self.values.weights, self.values.signs, *scores)
 
     def _measure_novelty(self) -> tuple[RemainingNovelty, dict[str, float]]:
         """Measure the novelty of each added document.
@@ -310,10 +314,10 @@ class GainComputation:
 
     def _gain_terms(self, changes: SnapshotChanges, novelty: Mapping[str, float]) -> list[GainTerm]:
         by_name = {term.name: term for term in changes.terms(self.settings.confidence, self.why)}
-        known = [value for value in novelty.values() if not math.isnan(value)]
+        novelties = [value for value in novelty.values() if not math.isnan(value)]
         for name, weight in self.weights.items():
-            if name == NOVELTY and known:
-                by_name[name] = GainTerm(name, weight, math.fsum(known) / len(known), n=len(known))
+            if name == NOVELTY and novelties:
+                by_name[name] = GainTerm(name, weight, math.fsum(novelties) / len(novelties), n=len(novelties))
             elif name == NOVELTY:
                 by_name[name] = GainTerm(
                     name, weight, math.nan, why=self.why.get(name, "no added document has any words")
@@ -322,30 +326,30 @@ class GainComputation:
 
     def _choose_attribution(self) -> str:
         """Choose how the contribution of each document is found."""
-        wanted = self.settings.attribution
-        if wanted == "rebuilt" and not self.built:
+        attribution = self.settings.attribution
+        if attribution == "rebuilt" and not self.built:
             raise BadInput("--attribution rebuilt requires a system that ragauge builds", hint="--attribution dropped")
-        if wanted != "auto":
-            return wanted
+        if attribution != "auto":
+            return attribution
         spec = self.shadow.spec
-        most = MAX_REBUILT_DOCUMENTS.get(spec.name if spec else "", DEFAULT_MAX_REBUILT_DOCUMENTS)
-        much = len(self.sides.after.documents or ()) * len(self.added) > most
-        return "dropped" if self.exact or not self.built or much else "rebuilt"
+        max_documents = MAX_REBUILT_DOCUMENTS.get(spec.name if spec else "", DEFAULT_MAX_REBUILT_DOCUMENTS)
+        is_costly = len(self.sides.after.documents or ()) * len(self.added) > max_documents
+        return "dropped" if self.exact or not self.built or is_costly else "rebuilt"
 
     def _build_pool(
         self, changes: SnapshotChanges, after: SnapshotResults, novelty: Mapping[str, float]
     ) -> CandidatePool:
-        free = self.settings.chat == LEXICAL_JUDGE
+        is_free = self.settings.chat == LEXICAL_JUDGE
         added = frozenset(self.added)
         rankings = {
             query: trim_to_contenders(after.rankings[query], added, self.values.depth) for query in changes.queries
         }
-        given = self.sides.after.rankings  # searches run here return all there is
-        ends = given is not None and max(map(len, given.values()), default=0) < self._needed_depth
+        run_rankings = self.sides.after.rankings  # searches run here return all there is
+        ends = run_rankings is not None and max(map(len, run_rankings.values()), default=0) < self._needed_depth
         return CandidatePool(
             self.added,
             rankings,
-            self.values if free else self.values.without_judge(),
+            self.values if is_free else self.values.without_judge(),
             self.sides.after.texts,
             changes,
             novelty,
@@ -360,13 +364,13 @@ class GainComputation:
         return deep if self.sides.after.documents is None else min(deep, len(self.sides.after.documents))
 
     def _document_contributions(
-        self, pool: CandidatePool, after: SnapshotResults, way: str
+        self, pool: CandidatePool, after: SnapshotResults, attribution: str
     ) -> list[DocumentContribution]:
         without = (
             drop_each_document(pool)
-            if way == "dropped"
+            if attribution == "dropped"
             else self._rebuilt_rankings(pool, after)
-            if way == "rebuilt"
+            if attribution == "rebuilt"
             else None
         )
         if pool.short:
@@ -410,21 +414,22 @@ class GainComputation:
             return math.nan
         if self.exact:
             return batch[-1].total
-        others = pool.all - {step.id for step in batch}
-        documents = [document for document in self.sides.after.documents or () if document.id not in others]
+        excluded = pool.all - {step.id for step in batch}
+        documents = [document for document in self.sides.after.documents or () if document.id not in excluded]
         queries = pool.changes.queries
         try:
-            real = self.shadow.answers(documents, self.values.depth, "the best batch")
+            batch_results = self.shadow.answers(documents, self.values.depth, "the best batch")
         except BackendFailed as error:
             self.asides.append(failed_batch_note(error.message))
             return math.nan
-        if failed := [real.failed[query] for query in queries if query in real.failed]:
+        if failed := [batch_results.failed[query] for query in queries if query in batch_results.failed]:
             self.asides.append(
                 failed_batch_note(f"{pluralise(len(failed), 'query')} failed, the first with: {failed[0]}")
             )
             return math.nan
         rows = [
-            pool.values.of([(query, side.rankings[query]) for query in queries], pool.texts) for side in (real, before)
+            pool.values.of([(query, results.rankings[query]) for query in queries], pool.texts)
+            for results in (batch_results, before)
         ]
         means = pool.changes.mean(pool.gaps(rows[0], rows[1]))
         return float(
@@ -439,16 +444,18 @@ class GainComputation:
         return system if isinstance(system, str) else getattr(system, "__name__", type(system).__name__)
 
     def _provenance(self, before: SnapshotResults, after: SnapshotResults) -> dict[str, Any]:
-        def snapshot(side: Snapshot) -> dict[str, Any] | None:
-            if side.documents is None:
+        def describe_snapshot(snapshot: Snapshot) -> dict[str, Any] | None:
+            if snapshot.documents is None:
                 return None
-            known = dataset_fingerprint(Dataset(side.name, side.documents, self.queries, self.sides.data.judgments))
-            return {name: known[name] for name in ("name", "documents", "documents_hash")}
+            fingerprint = dataset_fingerprint(
+                Dataset(snapshot.name, snapshot.documents, self.queries, self.sides.data.judgments)
+            )
+            return {name: fingerprint[name] for name in ("name", "documents", "documents_hash")}
 
         return {
             "made": utc_now(),
-            "before": snapshot(self.sides.before),
-            "after": snapshot(self.sides.after),
+            "before": describe_snapshot(self.sides.before),
+            "after": describe_snapshot(self.sides.after),
             "convention": self.rules.name,
             "seconds": {"before": round(before.seconds, 3), "after": round(after.seconds, 3)},
             **provenance(),

@@ -37,24 +37,24 @@ def trim_to_contenders(ranking: DocumentRanking, added: frozenset[str], depth: i
     ('new1', 'a', 'new2', 'b')
     """
     contenders: list[str] = []
-    others = 0
+    n_known = 0
     for doc in ranking:
-        if others == depth:
+        if n_known == depth:
             break
         contenders.append(doc)
-        others += doc not in added
+        n_known += doc not in added
     return tuple(contenders)
 
 
 def keep_some_added(
-    ranking: DocumentRanking, added: frozenset[str], kept: frozenset[str], depth: int
+    ranking: DocumentRanking, added: frozenset[str], included: frozenset[str], depth: int
 ) -> DocumentRanking:
     """Return the top `depth` of a ranking with only some of the added documents.
 
     >>> keep_some_added(("new1", "a", "new2", "b"), frozenset({"new1", "new2"}), frozenset({"new2"}), 2)
     ('a', 'new2')
     """
-    return tuple(doc for doc in ranking if doc not in added or doc in kept)[:depth]
+    return tuple(doc for doc in ranking if doc not in added or doc in included)[:depth]
 
 
 def find_short_rankings(rankings: RankingsByQuery, added: frozenset[str], depth: int) -> frozenset[str]:
@@ -93,18 +93,18 @@ class CandidatePool:
         """Indices of the terms that can be computed per document."""
         return [at for at in self.changes.told if at in self.values.told]
 
-    def kept(self, query: str, some: frozenset[str]) -> DocumentRanking:
+    def kept(self, query: str, included: frozenset[str]) -> DocumentRanking:
         """Return the top of a query's ranking with only some of the added documents."""
-        return keep_some_added(self.rankings[query], self.all, some, self.values.depth)
+        return keep_some_added(self.rankings[query], self.all, included, self.values.depth)
 
     def queries_of(self) -> dict[str, list[str]]:
         """Return, by document, the queries in whose trimmed rankings it is."""
-        found: dict[str, list[str]] = {doc: [] for doc in self.added}
+        queries_by_doc: dict[str, list[str]] = {doc: [] for doc in self.added}
         for query, ranking in self.rankings.items():
             for doc in ranking:
-                if doc in found:
-                    found[doc].append(query)
-        return found
+                if doc in queries_by_doc:
+                    queries_by_doc[doc].append(query)
+        return queries_by_doc
 
     def gaps(self, better: Floats, worse: Floats) -> Floats:
         """Return the improvement from one row of values to another, by term."""
@@ -116,14 +116,14 @@ def drop_each_document(pool: CandidatePool) -> dict[str, dict[str, DocumentRanki
 
     Lower documents move up. A document is left out if it is unknown what would move up.
     """
-    found: dict[str, dict[str, DocumentRanking]] = {doc: {} for doc in pool.added}
+    rankings_by_doc: dict[str, dict[str, DocumentRanking]] = {doc: {} for doc in pool.added}
     depth = pool.values.depth
     for query, ranking in pool.rankings.items():
         for doc in ranking[:depth]:
-            if doc in found:
-                found[doc][query] = tuple(ranked for ranked in ranking if ranked != doc)[:depth]
+            if doc in rankings_by_doc:
+                rankings_by_doc[doc][query] = tuple(ranked for ranked in ranking if ranked != doc)[:depth]
     unknown = {doc for query in pool.short if len(pool.rankings[query]) <= depth for doc in pool.rankings[query]}
-    return {doc: mine for doc, mine in found.items() if doc not in unknown}
+    return {doc: rankings for doc, rankings in rankings_by_doc.items() if doc not in unknown}
 
 
 def document_contributions(
@@ -187,16 +187,16 @@ def _causal_effects(
 
     The queries are those that the document helped and those that it harmed.
     """
-    variants = [(query, ranking) for mine in without.values() for query, ranking in mine.items()]
+    variants = [(query, ranking) for changed in without.values() for query, ranking in changed.items()]
     rows = pool.values.of(variants, pool.texts)
-    place = {query: at for at, query in enumerate(pool.changes.queries)}
+    positions = {query: at for at, query in enumerate(pool.changes.queries)}
     effects: dict[str, CausalEffect] = {}
     start = 0
-    for doc, others in without.items():
-        queries = list(others)
-        mine = rows[start : start + len(queries)]
+    for doc, new_rankings in without.items():
+        queries = list(new_rankings)
+        changed = rows[start : start + len(queries)]
         start += len(queries)
-        gaps = pool.gaps(pool.changes.after[[place[query] for query in queries]], mine)
+        gaps = pool.gaps(pool.changes.after[[positions[query] for query in queries]], changed)
         means = pool.changes.mean(gaps)
         gains = pool.changes.weighed(gaps)  # terms that the judge did not score are NaN and add nothing
         changes = {name: float(means[at]) for at, name in enumerate(pool.changes.names) if at in pool.told}
@@ -216,9 +216,9 @@ def novelty_share(pool: CandidatePool, doc: str) -> float | None:
 
     None if unknown.
     """
-    known = [value for value in pool.novelty.values() if not math.isnan(value)]
-    mine = pool.novelty.get(doc, math.nan)
-    return None if math.isnan(mine) else mine / len(known)
+    known_novelties = [value for value in pool.novelty.values() if not math.isnan(value)]
+    novelty = pool.novelty.get(doc, math.nan)
+    return None if math.isnan(novelty) else novelty / len(known_novelties)
 
 
 def _label_contributions(
@@ -231,13 +231,13 @@ def _label_contributions(
     """
     contributions: dict[str, tuple[float, int]] = {}
     for row, query in enumerate(changes.queries):
-        known = ~np.isnan(changes.gaps[row])
-        weight = float(np.abs(changes.weights[known]).sum())
-        gain = float(changes.gaps[row, known] @ changes.weights[known]) / weight if weight else 0.0
+        has_value = ~np.isnan(changes.gaps[row])
+        weight = float(np.abs(changes.weights[has_value]).sum())
+        gain = float(changes.gaps[row, has_value] @ changes.weights[has_value]) / weight if weight else 0.0
         for doc, grade in judged.get(query, {}).items():
             if doc in added and grade >= rel:
-                before, n = contributions.get(doc, (0.0, 0))
-                contributions[doc] = (before + grade * gain, n + 1)
+                total, n = contributions.get(doc, (0.0, 0))
+                contributions[doc] = (total + grade * gain, n + 1)
     return contributions
 
 
@@ -300,44 +300,46 @@ def choose_batch(pool: CandidatePool, size: int, fading: RemainingNovelty) -> li
 
     Stop if none adds anything. Ties are broken by id, so that the order of the added documents does not matter.
     """
-    left = sorted(pool.added)
-    where = pool.queries_of()
+    candidates = sorted(pool.added)
+    queries_by_doc = pool.queries_of()
     queries = list(pool.rankings)
-    place = {query: at for at, query in enumerate(queries)}
-    taken: frozenset[str] = frozenset()
-    now = pool.values.of([(query, pool.kept(query, taken)) for query in queries], pool.texts)
-    adds: dict[str, dict[str, Floats]] = {doc: {} for doc in left}
-    stale = {doc: list(where[doc]) for doc in left}
-    told = sum(not math.isnan(value) for value in pool.novelty.values())
+    positions = {query: at for at, query in enumerate(queries)}
+    batch: frozenset[str] = frozenset()
+    current_scores = pool.values.of([(query, pool.kept(query, batch)) for query in queries], pool.texts)
+    adds: dict[str, dict[str, Floats]] = {doc: {} for doc in candidates}
+    stale = {doc: list(queries_by_doc[doc]) for doc in candidates}
+    n_novelties = sum(not math.isnan(value) for value in pool.novelty.values())
     chosen: list[BatchStep] = []
     total = 0.0
-    while left and len(chosen) < size:
-        pairs = [(doc, query) for doc in left for query in stale[doc]]
-        rows = pool.values.of([(query, pool.kept(query, taken | {doc})) for doc, query in pairs], pool.texts)
+    while candidates and len(chosen) < size:
+        pairs = [(doc, query) for doc in candidates for query in stale[doc]]
+        rows = pool.values.of([(query, pool.kept(query, batch | {doc})) for doc, query in pairs], pool.texts)
         for (doc, query), row in zip(pairs, rows, strict=True):
-            adds[doc][query] = pool.gaps(row, now[place[query]])
-        stale = {doc: [] for doc in left}
+            adds[doc][query] = pool.gaps(row, current_scores[positions[query]])
+        stale = {doc: [] for doc in candidates}
         novelty = fading.now()
-        options = [_marginal_gain(pool, adds[doc], novelty.get(doc, math.nan), told) for doc in left]
-        best = max(range(len(left)), key=lambda at: (round(sum(options[at].values()), 12), -at))
+        options = [_marginal_gain(pool, adds[doc], novelty.get(doc, math.nan), n_novelties) for doc in candidates]
+        best = max(range(len(candidates)), key=lambda at: (round(sum(options[at].values()), 12), -at))
         marginal = sum(options[best].values())
         if marginal <= ROUNDING_TOLERANCE:
             break
-        doc = left.pop(best)
+        doc = candidates.pop(best)
         total += marginal
         chosen.append(BatchStep(doc, marginal, total, options[best]))
-        taken |= {doc}
+        batch |= {doc}
         fading.take(doc)
-        touched = set(where[doc])
-        fresh = sorted(touched)
-        now[[place[query] for query in fresh]] = pool.values.of(
-            [(query, pool.kept(query, taken)) for query in fresh], pool.texts
+        touched = set(queries_by_doc[doc])
+        changed_queries = sorted(touched)
+        current_scores[[positions[query] for query in changed_queries]] = pool.values.of(
+            [(query, pool.kept(query, batch)) for query in changed_queries], pool.texts
         )
-        stale = {document: [query for query in where[document] if query in touched] for document in left}
+        stale = {document: [query for query in queries_by_doc[document] if query in touched] for document in candidates}
     return chosen
 
 
-def _marginal_gain(pool: CandidatePool, gaps: Mapping[str, Floats], novelty: float, told: int) -> dict[str, float]:
+def _marginal_gain(
+    pool: CandidatePool, gaps: Mapping[str, Floats], novelty: float, n_novelties: int
+) -> dict[str, float]:
     """Return the weighted gain by term that a document adds to those taken.
 
     Its novelty is divided by the number of documents with a known novelty.
@@ -345,10 +347,10 @@ def _marginal_gain(pool: CandidatePool, gaps: Mapping[str, Floats], novelty: flo
     changes = pool.changes
     rows = np.array(list(gaps.values())) if gaps else np.zeros((0, len(changes.names)))
     means = changes.mean(rows)
-    found = {changes.names[at]: float(means[at] * changes.weights[at]) for at in pool.told}
+    gains = {changes.names[at]: float(means[at] * changes.weights[at]) for at in pool.told}
     if not math.isnan(novelty):
-        found[NOVELTY] = pool.weight * novelty / told
-    return found
+        gains[NOVELTY] = pool.weight * novelty / n_novelties
+    return gains
 
 
 class ChunkNovelty:
@@ -363,14 +365,14 @@ class ChunkNovelty:
 
     def now(self) -> Mapping[str, float]:
         """Return the current novelty of each document."""
-        found = self._definition(chunk_novelties(self._highest), self._owner, len(self._ids))
-        return dict(zip(self._ids, found.tolist(), strict=True))
+        novelties = self._definition(chunk_novelties(self._highest), self._owner, len(self._ids))
+        return dict(zip(self._ids, novelties.tolist(), strict=True))
 
     def take(self, doc: str) -> None:
         """Add a document to those that are known."""
-        mine = self._vectors[self._owner == self._ids.index(doc)]
-        if len(mine):
-            self._highest = update_similarity(self._highest, self._vectors, mine)
+        vectors = self._vectors[self._owner == self._ids.index(doc)]
+        if len(vectors):
+            self._highest = update_similarity(self._highest, self._vectors, vectors)
 
 
 class ShingleNovelty:
@@ -384,12 +386,17 @@ class ShingleNovelty:
 
     def __init__(self, added: Sequence[Document], known: Sequence[Document]) -> None:
         self._all = {document.id: shingles(document.whole) for document in added}
-        asked = frozenset().union(*self._all.values()) if self._all else frozenset()
-        self._known = {shingle for document in known for shingle in shingles(document.whole) if shingle in asked}
+        added_shingles = frozenset().union(*self._all.values()) if self._all else frozenset()
+        self._known = {
+            shingle for document in known for shingle in shingles(document.whole) if shingle in added_shingles
+        }
 
     def now(self) -> Mapping[str, float]:
         """Return the share of each document that is new; NaN if it has no words."""
-        return {name: len(mine - self._known) / len(mine) if mine else math.nan for name, mine in self._all.items()}
+        return {
+            name: len(shingle_set - self._known) / len(shingle_set) if shingle_set else math.nan
+            for name, shingle_set in self._all.items()
+        }
 
     def take(self, doc: str) -> None:
         """Add a document to those that are known."""

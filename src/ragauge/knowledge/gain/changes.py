@@ -92,15 +92,15 @@ class SnapshotChanges:
         ends = _mean_intervals(self.gaps, confidence)
         terms = []
         for at, name in enumerate(self.names):
-            both = ~np.isnan(self.gaps[:, at])
-            if not both.any():
+            has_both = ~np.isnan(self.gaps[:, at])
+            if not has_both.any():
                 reason = why.get(name, "no query has a value on both sides")
                 terms.append(GainTerm(name, float(self.weights[at]), math.nan, why=reason))
                 continue
-            before, after = (float(side[both, at].mean()) for side in (self.before, self.after))
-            mean = float(self.gaps[both, at].mean())
+            before, after = (float(values[has_both, at].mean()) for values in (self.before, self.after))
+            mean = float(self.gaps[has_both, at].mean())
             low, high = ends[at]
-            terms.append(GainTerm(name, float(self.weights[at]), mean, low, high, before, after, int(both.sum())))
+            terms.append(GainTerm(name, float(self.weights[at]), mean, low, high, before, after, int(has_both.sum())))
         return terms
 
     def changed_queries(
@@ -140,9 +140,9 @@ def _mean_intervals(columns: Floats, confidence: float) -> list[tuple[float, flo
     lows, highs = mean_intervals(columns, confidence)
     intervals = []
     for at in range(columns.shape[1]):
-        mine = columns[~np.isnan(columns[:, at]), at]
-        told = len(mine) >= MIN_INTERVAL_VALUES and float(mine.max() - mine.min()) > ROUNDING_TOLERANCE
-        intervals.append((float(lows[at]), float(highs[at])) if told else (math.nan, math.nan))
+        values = columns[~np.isnan(columns[:, at]), at]
+        has_interval = len(values) >= MIN_INTERVAL_VALUES and float(values.max() - values.min()) > ROUNDING_TOLERANCE
+        intervals.append((float(lows[at]), float(highs[at])) if has_interval else (math.nan, math.nan))
     return intervals
 
 
@@ -268,9 +268,9 @@ def _significance_notes(gain: Gain) -> Iterator[str]:
     has_zero = not math.isnan(gain.query_gain_low) and gain.query_gain_low <= 0 <= gain.query_gain_high
     if n_changed and (has_zero or gain.p > 1 - gain.confidence):
         has_novelty = any(term.name == NOVELTY and term.weight and not math.isnan(term.value) for term in gain.terms)
-        rest = "; the rest of the gain is novelty, which does not depend on queries" if has_novelty else ""
+        novelty_note = "; the rest of the gain is novelty, which does not depend on queries" if has_novelty else ""
         gained = format_number(gain.query_gain, "signed")
-        yield f"the gain of the queries ({gained}) is not significant ({format_p_value(gain.p)}){rest}"
+        yield f"the gain of the queries ({gained}) is not significant ({format_p_value(gain.p)}){novelty_note}"
 
 
 def _exactness_notes(gain: Gain, *, built: bool) -> Iterator[str]:

@@ -31,7 +31,7 @@ def build_charts(result: Gain) -> dict[str, Chart]:
 def build_batch_chart(result: Gain) -> Chart:
     """Build the chart of marginal gains by term, and of the batch's total."""
     alt = import_altair()
-    names = [_shorten_name(f"{place}. {step.id}") for place, step in enumerate(result.batch, 1)]
+    names = [_shorten_name(f"{number}. {step.id}") for number, step in enumerate(result.batch, 1)]
     terms = [term.name for term in result.terms if not math.isnan(term.value)]
     bars: ChartRows = [
         {"document": name, "id": step.id, "term": term, "adds": round_digits(step.changes.get(term, 0.0))}
@@ -96,13 +96,13 @@ def build_queries_chart(result: Gain) -> Chart:
         queries = queries[: MAX_QUERIES_DRAWN // 2] + queries[-MAX_QUERIES_DRAWN // 2 :]
     rows: ChartRows = [
         {
-            "place": place,
+            "place": rank,
             "query": query.query,
             "text": query.text[:MAX_TOOLTIP_CHARS],
             "gain": round_digits(query.gain),
             "side": "gained" if query.gain > 0 else "lost",
         }
-        for place, query in enumerate(queries, 1)
+        for rank, query in enumerate(queries, 1)
     ]
     colour = alt.Color(
         "side:N",
@@ -112,7 +112,7 @@ def build_queries_chart(result: Gain) -> Chart:
     tips = [alt.Tooltip("query:N"), alt.Tooltip("text:N"), alt.Tooltip("gain:Q", format="+.4f")]
     x = alt.X("place:O", title=None, axis=None)
     bars = alt.Chart(alt.Data(values=rows)).mark_bar(opacity=0.9)
-    drawn = bars.encode(x=x, y=alt.Y("gain:Q", title="gain", axis=alt.Axis(tickCount=5)), color=colour, tooltip=tips)
+    layer = bars.encode(x=x, y=alt.Y("gain:Q", title="gain", axis=alt.Axis(tickCount=5)), color=colour, tooltip=tips)
     even = f", {len(result.even)} changed without gain or loss" if result.even else ""
     alt_text = (
         f"{pluralise(len(result.gained), 'query')} gained, {len(result.lost)} lost{even}, "
@@ -122,7 +122,7 @@ def build_queries_chart(result: Gain) -> Chart:
         "each bar is the gain of a query that gained or lost",
         f"the first and the last {MAX_QUERIES_DRAWN // 2} are drawn" if n_queries > MAX_QUERIES_DRAWN else "",
     )
-    return Chart("Changed queries", caption, alt_text, [make_panel("Changed queries", [drawn], CHART_HEIGHT_PX)])
+    return Chart("Changed queries", caption, alt_text, [make_panel("Changed queries", [layer], CHART_HEIGHT_PX)])
 
 
 def _shorten_name(name: str) -> str:

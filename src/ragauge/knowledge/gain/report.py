@@ -130,13 +130,13 @@ def _queries_section(result: Gain) -> Section:
     changed = result.changed_queries
     if not changed:
         return Section("queries", "Changed queries", [])
-    shown = [query for group in (result.gained, result.lost, result.even) for query in group[:MAX_ROWS_SHOWN]]
+    top_queries = [query for group in (result.gained, result.lost, result.even) for query in group[:MAX_ROWS_SHOWN]]
     charts = Charts(select_charts(lambda: build_charts(result), "queries"))
-    if len(shown) == len(changed):
-        return Section("queries", "Changed queries", [_queries_table(shown), charts], "Queries")
+    if len(top_queries) == len(changed):
+        return Section("queries", "Changed queries", [_queries_table(top_queries), charts], "Queries")
     everything = _queries_table(changed, f"All {len(changed):,} changed queries", MAX_TEXT_CHARS)
     blocks: list[Block] = [
-        _queries_table(shown, f"The {MAX_ROWS_SHOWN} largest changes in each direction"),
+        _queries_table(top_queries, f"The {MAX_ROWS_SHOWN} largest changes in each direction"),
         charts,
         replace(everything, collapsed=True),
     ]

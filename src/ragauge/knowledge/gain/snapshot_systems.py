@@ -114,7 +114,7 @@ class SnapshotRunner:
         return self._run_queries(opened, self.own(documents), k, name)
 
     def _run_queries(
-        self, opened: Callable[[], AbstractAsyncContextManager[Retriever]], own: frozenset[str], k: int, name: str
+        self, opened: Callable[[], AbstractAsyncContextManager[Retriever]], self_ids: frozenset[str], k: int, name: str
     ) -> SnapshotResults:
         began = time.perf_counter()
         answers: list[QueryResult] = []
@@ -123,22 +123,22 @@ class SnapshotRunner:
             answers.append(answer)
             self.progress(Progress("running queries", len(answers), len(jobs), subject=name))
 
-        plan = RunSettings(k=k + bool(own), warmup=0, workers=self.workers, timeout=self.timeout)
+        plan = RunSettings(k=k + bool(self_ids), warmup=0, workers=self.workers, timeout=self.timeout)
         jobs = [QueryTask(query, text, 0) for query, text in self.queries.items()]
         self.progress(Progress("building", subject=name))
         run_system(opened, jobs, plan, [], keep)
-        results = collect_rankings(answers, own, k)
+        results = collect_rankings(answers, self_ids, k)
         if results.failed and len(results.failed) == len(jobs):
             query, why = next(iter(results.failed.items()))
             raise BackendFailed(f"{name}: every query failed, the first ({query}) with: {why}")
         return replace(results, seconds=time.perf_counter() - began)
 
 
-def collect_rankings(answers: Sequence[QueryResult], own: frozenset[str], k: int) -> SnapshotResults:
+def collect_rankings(answers: Sequence[QueryResult], self_ids: frozenset[str], k: int) -> SnapshotResults:
     """Collect rankings without duplicates and without the query itself."""
     rankings, failed = {}, {}
     for query in answers:
-        docs = [doc for doc in dict.fromkeys(query.docs) if not (query.query in own and doc == query.query)]
+        docs = [doc for doc in dict.fromkeys(query.docs) if not (query.query in self_ids and doc == query.query)]
         rankings[query.query] = tuple(docs[:k])
         if query.status != "ok":
             failed[query.query] = query.error
@@ -159,17 +159,19 @@ class LeaveOneOutBM25:
         self._plan = RunSettings(k=k + bool(self._own), warmup=0)
         self._k = k
         options = dict(shadow.spec.options) if shadow.spec else {}
-        words = BM25([], **options)._words  # tokenized exactly as by the system itself
-        asked = {word for text in shadow.queries.values() for word in words(text)}
-        cut: dict[str, list[str]] = {text: words(text) for text in shadow.queries.values()}
+        tokenize = BM25([], **options)._words  # tokenized exactly as by the system itself
+        query_words = {word for text in shadow.queries.values() for word in tokenize(text)}
+        words_by_text: dict[str, list[str]] = {text: tokenize(text) for text in shadow.queries.values()}
         for document in documents:
-            cut[document.whole] = [word if word in asked else OTHER_WORD for word in words(document.whole)]
+            words_by_text[document.whole] = [
+                word if word in query_words else OTHER_WORD for word in tokenize(document.whole)
+            ]
 
         class Cut(BM25):
             def _words(self, text: str) -> list[str]:
-                return cut[text]
+                return words_by_text[text]
 
-        self._build: Callable[[Sequence[Document]], BM25] = lambda some: Cut(some, **options)
+        self._build: Callable[[Sequence[Document]], BM25] = lambda subset: Cut(subset, **options)
 
     def answers(self, left_out: str) -> SnapshotResults:
         """Run the queries without this document."""

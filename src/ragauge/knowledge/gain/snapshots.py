@@ -137,86 +137,91 @@ def open_snapshots(
         )
     if after is None and add is None and after_run is None:
         raise BadInput("no added documents given; expected --add or --after", hint="add `--add new.jsonl`")
-    asked = load(dataset, split=split) if dataset is not None else None
+    query_dataset = load(dataset, split=split) if dataset is not None else None
     first = _open_snapshot(before, "before", split)
-    if first is None and (asked is not None and before_run is None):
-        first = Snapshot(asked.name, asked.documents, data=asked)
+    if first is None and (query_dataset is not None and before_run is None):
+        first = Snapshot(query_dataset.name, query_dataset.documents, data=query_dataset)
     last = _open_snapshot(after, "after", split)
-    more = _open_snapshot(add, "add", split)
-    if more is not None and more.documents is None:
+    addition = _open_snapshot(add, "add", split)
+    if addition is not None and addition.documents is None:
         raise BadInput("--add must be documents, not a retriever", hint="--add new.jsonl, or a list of Documents")
     if first is None and before_run is None:
         raise BadInput("no corpus before given", hint="--before CORPUS, or --dataset DATASET")
     first = _with_run(first, before_run, "before")
-    if last is None and more is not None and after_run is None and first.documents is None:
+    if last is None and addition is not None and after_run is None and first.documents is None:
         raise BadInput("documents cannot be added to a retriever", hint="give the retriever after as well")
-    if last is None and more is not None:
-        last = Snapshot(f"{first.name} + {more.name}", _merge_documents(first.documents or (), more.documents or ()))
+    if last is None and addition is not None:
+        last = Snapshot(
+            f"{first.name} + {addition.name}", _merge_documents(first.documents or (), addition.documents or ())
+        )
     last = _with_run(last, after_run, "after")
-    data = asked or (last.data if last.data is not None else first.data)
+    data = query_dataset or (last.data if last.data is not None else first.data)
     if data is None:
         raise BadInput("no queries given", hint="--dataset DATASET, with queries and judgments")
-    known = first.documents is not None and last.documents is not None
-    if not known:
+    has_documents = first.documents is not None and last.documents is not None
+    if not has_documents:
         return SnapshotPair(
-            first, last, data, [] if more is None else list(more.documents or ()), 0, 0, more is not None
+            first, last, data, [] if addition is None else list(addition.documents or ()), 0, 0, addition is not None
         )
-    there = {document.id: document for document in first.documents or ()}
-    now = {document.id: document for document in last.documents or ()}
+    before_documents = {document.id: document for document in first.documents or ()}
+    after_documents = {document.id: document for document in last.documents or ()}
     return SnapshotPair(
         first,
         last,
         data,
-        [document for document in last.documents or () if document.id not in there],
-        sum(name not in now for name in there),
-        sum(name in there and there[name].whole != document.whole for name, document in now.items()),
-        known,
+        [document for document in last.documents or () if document.id not in before_documents],
+        sum(name not in after_documents for name in before_documents),
+        sum(
+            name in before_documents and before_documents[name].whole != document.whole
+            for name, document in after_documents.items()
+        ),
+        has_documents,
     )
 
 
-def _open_snapshot(thing: Any, option: str, split: str | None) -> Snapshot | None:
-    if thing is None:
+def _open_snapshot(source: Any, option: str, split: str | None) -> Snapshot | None:
+    if source is None:
         return None
-    if isinstance(thing, Dataset):
-        return Snapshot(thing.name, thing.documents, data=thing)
-    if isinstance(thing, str | Path):
-        return _read_snapshot(str(thing), split)
-    if hasattr(thing, "search") or callable(thing):
-        return Snapshot(getattr(thing, "__name__", type(thing).__name__), live=thing)
-    if isinstance(thing, Sequence):
-        return Snapshot(option, unique_by(load_documents(thing), attrgetter("id"), "document"))
+    if isinstance(source, Dataset):
+        return Snapshot(source.name, source.documents, data=source)
+    if isinstance(source, str | Path):
+        return _read_snapshot(str(source), split)
+    if hasattr(source, "search") or callable(source):
+        return Snapshot(getattr(source, "__name__", type(source).__name__), live=source)
+    if isinstance(source, Sequence):
+        return Snapshot(option, unique_by(load_documents(source), attrgetter("id"), "document"))
     raise BadInput(
-        f"`{option}` cannot be read from {type(thing).__name__}",
+        f"`{option}` cannot be read from {type(source).__name__}",
         hint="a corpus file, a folder, the name of a dataset, Documents, or a retriever",
     )
 
 
-def _read_snapshot(place: str, split: str | None) -> Snapshot:
+def _read_snapshot(source: str, split: str | None) -> Snapshot:
     """Read a corpus file, a folder of texts or with a corpus, or a dataset by name."""
-    data = load_dataset_or_corpus(place, split)
+    data = load_dataset_or_corpus(source, split)
     if not data.documents and not data.queries:
-        raise BadInput(f"no documents in {place}", hint="check the path and the file format")
+        raise BadInput(f"no documents in {source}", hint="check the path and the file format")
     return Snapshot(data.name, data.documents, data=data if data.queries else None)
 
 
-def _with_run(side: Snapshot | None, run: Any, option: str) -> Snapshot:
+def _with_run(snapshot: Snapshot | None, run: Any, option: str) -> Snapshot:
     if run is None:
-        return side or Snapshot(option)
-    found = open_run(run)
+        return snapshot or Snapshot(option)
+    opened_run = open_run(run)
     rankings = {
         query: tuple(sorted(scores, key=lambda doc: (scores[doc], doc), reverse=True))
-        for query, scores in found.nested.items()
+        for query, scores in opened_run.nested.items()
     }
-    if side is None:
-        return Snapshot(found.name, rankings=rankings)
-    return Snapshot(side.name, side.documents, rankings=rankings, data=side.data)
+    if snapshot is None:
+        return Snapshot(opened_run.name, rankings=rankings)
+    return Snapshot(snapshot.name, snapshot.documents, rankings=rankings, data=snapshot.data)
 
 
 def _merge_documents(before: Sequence[Document], more: Sequence[Document]) -> list[Document]:
     """Merge documents; a new one replaces an old one with the same id."""
     new = {document.id: document for document in more}
-    there = {document.id for document in before}
+    old_ids = {document.id for document in before}
     return [
         *(new.get(document.id, document) for document in before),
-        *(document for document in more if document.id not in there),
+        *(document for document in more if document.id not in old_ids),
     ]

@@ -23,7 +23,7 @@ MAX_WEIGHT = 1e9
 """Largest absolute weight; larger ones would make sums lose precision."""
 
 
-def read_weights(given: Mapping[str, float] | None, k: int, rules: Convention) -> dict[str, float]:
+def read_weights(term_weights: Mapping[str, float] | None, k: int, rules: Convention) -> dict[str, float]:
     """Return weights by canonical term name.
 
     By default a third for each of three terms. A measure with an optional cutoff and none given is cut at k. BadInput
@@ -33,10 +33,10 @@ def read_weights(given: Mapping[str, float] | None, k: int, rules: Convention) -
     >>> read_weights({"Recall@5": 0.5, "MRR": 0.5}, 10, PRESETS["default"])
     {'recall@5': 0.5, 'mrr@10': 0.5}
     """
-    if given is None:
+    if term_weights is None:
         return dict.fromkeys((f"recall@{k}", CONTEXT_RECALL, NOVELTY), 1 / 3)
     weights: dict[str, float] = {}
-    for text, weight in given.items():
+    for text, weight in term_weights.items():
         name = _canonical_term(text, k, rules)
         if name in weights:
             raise BadInput(f"`{name}` has two weights", hint="give each term one weight")
@@ -85,25 +85,25 @@ class ContextRecallJudge:
         self._why: dict[str, str] = {}
         self._said: dict[str, None] = {}
 
-    def __call__(self, asked: Sequence[tuple[str, tuple[str, ...]]]) -> Floats:
+    def __call__(self, query_texts: Sequence[tuple[str, tuple[str, ...]]]) -> Floats:
         """Judge the samples and collect the notes."""
         samples = [
-            Sample(str(place), self._queries[query], contexts=texts, reference=self._answers[query])
-            for place, (query, texts) in enumerate(asked)
+            Sample(str(index), self._queries[query], contexts=texts, reference=self._answers[query])
+            for index, (query, texts) in enumerate(query_texts)
             if query in self._answers
         ]
-        found = np.full(len(asked), math.nan)
+        recalls = np.full(len(query_texts), math.nan)
         if not samples:
-            return found
+            return recalls
         judged_samples = self._ask(samples)
         self.judge = judged_samples.judge
         self._said.update(
             dict.fromkeys([*judged_samples.notes, *([judged_samples.stopped] if judged_samples.stopped else [])])
         )
-        for place, why in judged_samples.scores.unscored[CONTEXT_RECALL].items():
-            self._why.setdefault(asked[int(place)][0], why)
-        found[[int(sample.id) for sample in samples]] = judged_samples.scores.values[CONTEXT_RECALL]
-        return found
+        for index, why in judged_samples.scores.unscored[CONTEXT_RECALL].items():
+            self._why.setdefault(query_texts[int(index)][0], why)
+        recalls[[int(sample.id) for sample in samples]] = judged_samples.scores.values[CONTEXT_RECALL]
+        return recalls
 
     def verdict(self, queries: Sequence[str], gaps: Floats, *, chat: bool) -> tuple[list[str], str]:
         """Return the notes on both snapshots, and the reason if no query was scored.
@@ -111,13 +111,13 @@ class ContextRecallJudge:
         BackendFailed is raised if a `chat` model was requested and scored no query.
         """
         able = [query for query in queries if query in self._answers]
-        told = {query for query, gap in zip(queries, gaps.tolist(), strict=True) if not math.isnan(gap)}
-        lacking = [query for query in able if query not in told]
-        if not lacking:
+        scored_queries = {query for query, gap in zip(queries, gaps.tolist(), strict=True) if not math.isnan(gap)}
+        unscored = [query for query in able if query not in scored_queries]
+        if not unscored:
             return list(self._said), ""
-        first = next((self._why[query] for query in lacking if query in self._why), "it gave no number")
-        if len(lacking) < len(able):
-            note = f"{len(lacking):,} of {len(able):,} queries are unscored by the judge: {first}"
+        first = next((self._why[query] for query in unscored if query in self._why), "it gave no number")
+        if len(unscored) < len(able):
+            note = f"{len(unscored):,} of {len(able):,} queries are unscored by the judge: {first}"
             return [note, *self._said], ""
         if chat:
             raise BackendFailed(f"the judge scored none of {len(able):,} queries on both sides: {first}")
@@ -165,7 +165,7 @@ class RankingScorer:
         uncut = [measure for measure in measures if measure not in cut]
         self.without_cutoff = [str(measure) for measure in uncut]
         """Names of the measures that cannot have a cutoff in ranks."""
-        self._groups = [(depth, some) for depth, some in ((self.depth, cut), (k, uncut)) if some]
+        self._groups = [(depth, group) for depth, group in ((self.depth, cut), (k, uncut)) if group]
         """Depths and their measures; measures that cannot have a cutoff are computed at depth k."""
         self._count = count
         self._judge = judge
@@ -178,21 +178,21 @@ class RankingScorer:
 
         `texts` are the document texts of that snapshot.
         """
-        found = np.full((len(variants), len(self.names)), math.nan)
+        scores = np.full((len(variants), len(self.names)), math.nan)
         cut = [(query, ranking[: self.depth]) for query, ranking in variants]
         if not cut:
-            return found
+            return scores
         if self._groups:
             self._score_variants([variant for variant in dict.fromkeys(cut) if variant not in self._counted])
-            columns = [self.names.index(str(measure)) for _, some in self._groups for measure in some]
-            found[:, columns] = [self._counted[variant] for variant in cut]
+            columns = [self.names.index(str(measure)) for _, group in self._groups for measure in group]
+            scores[:, columns] = [self._counted[variant] for variant in cut]
         if self._judge is not None and CONTEXT_RECALL in self.names:
-            got = [(query, tuple(texts.get(doc, "") for doc in ranking[: self._k])) for query, ranking in cut]
-            fresh = [variant for variant in dict.fromkeys(got) if variant not in self._judged]
-            if fresh:
-                self._judged.update(zip(fresh, self._judge(fresh).tolist(), strict=True))
-            found[:, self.names.index(CONTEXT_RECALL)] = [self._judged[variant] for variant in got]
-        return found
+            judge_inputs = [(query, tuple(texts.get(doc, "") for doc in ranking[: self._k])) for query, ranking in cut]
+            new_inputs = [variant for variant in dict.fromkeys(judge_inputs) if variant not in self._judged]
+            if new_inputs:
+                self._judged.update(zip(new_inputs, self._judge(new_inputs).tolist(), strict=True))
+            scores[:, self.names.index(CONTEXT_RECALL)] = [self._judged[variant] for variant in judge_inputs]
+        return scores
 
     @property
     def told(self) -> list[int]:
@@ -201,27 +201,30 @@ class RankingScorer:
 
     def without_judge(self) -> RankingScorer:
         """Return a copy that no longer calls the judge but keeps its cached scores."""
-        other = object.__new__(RankingScorer)
-        other.__dict__.update(self.__dict__, _judge=None)
-        return other
+        scorer = object.__new__(RankingScorer)
+        scorer.__dict__.update(self.__dict__, _judge=None)
+        return scorer
 
     def _score_variants(self, variants: Sequence[QueryVariant]) -> None:
         if not variants:
             return
-        mine = self._judgments
-        places = {str(place): variant for place, variant in enumerate(variants)}
-        grades = mine.nested
+        all_judgments = self._judgments
+        variants_by_key = {str(key): variant for key, variant in enumerate(variants)}
+        grades = all_judgments.nested
         judgments = Judgments(
-            {place: grades.get(query, {}) for place, (query, _) in places.items()},
-            subtopics=mine.subtopics and {place: mine.subtopics.get(query, {}) for place, (query, _) in places.items()},
-            targets=mine.targets,
-            source=mine.source,
+            {key: grades.get(query, {}) for key, (query, _) in variants_by_key.items()},
+            subtopics=all_judgments.subtopics
+            and {key: all_judgments.subtopics.get(query, {}) for key, (query, _) in variants_by_key.items()},
+            targets=all_judgments.targets,
+            source=all_judgments.source,
         )
         columns = [
             self._count(
-                judgments, {place: _to_rank_scores(ranking[:depth]) for place, (_, ranking) in places.items()}, some
+                judgments,
+                {key: _to_rank_scores(ranking[:depth]) for key, (_, ranking) in variants_by_key.items()},
+                group,
             )
-            for depth, some in self._groups
+            for depth, group in self._groups
         ]
         self._counted.update(zip(variants, np.hstack(columns), strict=True))
 

@@ -102,38 +102,38 @@ def graph(
     progress(Progress("linking"))
     links = {builder.name: builder.link(data.documents, terrain.vectors) for builder in linkers}
     ids = [document.id for document in data.documents]
-    whole = Graph.of(ids, links)
-    alone = {name: Graph.of(ids, {name: matrix}) for name, matrix in links.items()}
+    full_graph = Graph.of(ids, links)
+    graphs_by_kind = {name: Graph.of(ids, {name: matrix}) for name, matrix in links.items()}
     progress(Progress("counting"))
-    sizes = np.sort(np.bincount(component_labels(whole)))[::-1]
+    sizes = np.sort(np.bincount(component_labels(full_graph)))[::-1]
     data, relevant, notes = _find_relevant_rows(data, terrain, max_queries)
-    some = {name: graph for name, graph in alone.items() if graph.links}
-    graphs = {"": whole, **(some if len(some) > 1 else {})}
+    linked_graphs = {name: graph for name, graph in graphs_by_kind.items() if graph.links}
+    graphs = {"": full_graph, **(linked_graphs if len(linked_graphs) > 1 else {})}
     progress(Progress("walking"))
     rows = count_by_distance(graphs, _rank_queries(data, relevant, terrain, seeds)) if relevant else {}
     return GraphAnalysis(
         corpus=data.name,
-        documents=len(whole),
-        links=whole.links,
-        kinds=_link_kinds(alone),
-        degrees=_degree_summary(whole),
+        documents=len(full_graph),
+        links=full_graph.links,
+        kinds=_link_kinds(graphs_by_kind),
+        degrees=_degree_summary(full_graph),
         components=len(sizes),
         largest=sizes[:MAX_COMPONENTS_LISTED].tolist(),
-        clustering=clustering_coefficient(whole),
-        hubs=_find_hubs(whole, data.documents),
-        shared=_shared_links(some),
+        clustering=clustering_coefficient(full_graph),
+        hubs=_find_hubs(full_graph, data.documents),
+        shared=_shared_links(linked_graphs),
         embedder=terrain.embedder.name,
         seeds=seeds,
         queries=len(relevant),
         confidence=confidence,
-        reach=summarise_reach(rows, len(whole), confidence) if rows else [],
+        reach=summarise_reach(rows, len(full_graph), confidence) if rows else [],
         link_relevance=link_relevance(graphs, list(relevant.values())) if rows else [],
         warnings=_link_warnings(linkers, data.documents, dataset),
-        notes=[*_skipped_notes(whole, linkers), *notes, *_lost_query_notes(rows.get("", ()))],
+        notes=[*_skipped_notes(full_graph, linkers), *notes, *_lost_query_notes(rows.get("", ()))],
         provenance={
             "made": utc_now(),
             "dataset": dataset_fingerprint(data),
-            "graph": whole.about(),
+            "graph": full_graph.about(),
             "embedder": terrain.embedder.name,
             "seeds": seeds,
             "confidence": confidence,
@@ -142,11 +142,11 @@ def graph(
     )
 
 
-def _open_linkers(given: Any) -> list[GraphBuilder]:
+def _open_linkers(links: Any) -> list[GraphBuilder]:
     """Return the linkers; a mistake is raised before any data is read."""
-    several = [given] if isinstance(given, str) or not isinstance(given, Iterable) else list(given)
+    descriptions = [links] if isinstance(links, str) or not isinstance(links, Iterable) else list(links)
     builders: list[GraphBuilder] = []
-    for description in several:
+    for description in descriptions:
         if not isinstance(description, str):
             if not isinstance(description, GraphBuilder):
                 raise BadInput(
@@ -169,8 +169,10 @@ def _embed_corpus(documents: Sequence[Document], described: str | Embedder, prog
     Links are added later.
     """
     embedder = open_embedder(described, [document.whole for document in documents], progress)
-    known = CachedEmbedder(embedder, cache_folder() / "embeddings") if isinstance(described, str) else embedder
-    return LinkedCorpus(documents, embedder, [], document_embedder=BatchedEmbedder(known, progress))
+    document_embedder = (
+        CachedEmbedder(embedder, cache_folder() / "embeddings") if isinstance(described, str) else embedder
+    )
+    return LinkedCorpus(documents, embedder, [], document_embedder=BatchedEmbedder(document_embedder, progress))
 
 
 def _find_relevant_rows(
@@ -183,22 +185,22 @@ def _find_relevant_rows(
     if not data.queries:
         return data, {}, ["no queries: distances of relevant documents cannot be computed"]
     data, notes = restrict_queries(data, max_queries)
-    least, missing = find_convention("default").rel, 0
-    found: dict[str, Ints] = {}
+    min_grade, missing = find_convention("default").rel, 0
+    relevant_rows: dict[str, Ints] = {}
     for query in data.queries:
-        right = [doc for doc, grade in data.judgments.nested.get(query, {}).items() if grade >= least]
-        rows = [terrain.rows[doc] for doc in right if doc in terrain.rows]
-        missing += len(right) - len(rows)
+        relevant_docs = [doc for doc, grade in data.judgments.nested.get(query, {}).items() if grade >= min_grade]
+        rows = [terrain.rows[doc] for doc in relevant_docs if doc in terrain.rows]
+        missing += len(relevant_docs) - len(rows)
         if rows:
-            found[query] = np.array(rows, np.int64)
-    none = len(data.queries) - len(found)
-    if none:
+            relevant_rows[query] = np.array(rows, np.int64)
+    n_without = len(data.queries) - len(relevant_rows)
+    if n_without:
         notes.append(
-            f"{none:,} of {pluralise(len(data.queries), 'query')} left out: no relevant document in the corpus"
+            f"{n_without:,} of {pluralise(len(data.queries), 'query')} left out: no relevant document in the corpus"
         )
     if missing:
         notes.append(f"{pluralise(missing, 'relevant document')} not counted: not in the corpus")
-    return data, found, notes
+    return data, relevant_rows, notes
 
 
 def _rank_queries(
@@ -208,14 +210,14 @@ def _rank_queries(
 
     Ties are in corpus order.
     """
-    own = self_documents(data, data.queries)
+    self_docs = self_documents(data, data.queries)
     names = list(relevant)
     for first in range(0, len(names), QUERY_BATCH_SIZE):
-        some = names[first : first + QUERY_BATCH_SIZE]
-        vectors = to_unit_rows(terrain.embedder.embed([data.queries[name] for name in some]))
-        for name, vector, alike in zip(some, vectors, vectors @ terrain.vectors.T, strict=True):
-            order = np.argsort(-alike, kind="stable")
-            if name in own:
+        batch = names[first : first + QUERY_BATCH_SIZE]
+        vectors = to_unit_rows(terrain.embedder.embed([data.queries[name] for name in batch]))
+        for name, vector, similarities in zip(batch, vectors, vectors @ terrain.vectors.T, strict=True):
+            order = np.argsort(-similarities, kind="stable")
+            if name in self_docs:
                 order = order[order != terrain.rows[name]]
             yield RankedQuery(name, relevant[name], order, seeds if vector.any() else 0)
 
@@ -265,9 +267,9 @@ def _degree_bars(degrees: Ints) -> list[HistogramBin]:
     >>> _degree_bars(np.array([0, 1, 1, 2]))
     [HistogramBin(low=0, high=1, n=1), HistogramBin(low=1, high=2, n=2), HistogramBin(low=2, high=3, n=1)]
     """
-    most = int(degrees.max()) + 1
+    upper_edge = int(degrees.max()) + 1
     width = -(-(int(np.quantile(degrees, HISTOGRAM_QUANTILE)) + 1) // MAX_DEGREE_BARS)
-    edges = [*range(0, most, width)[: MAX_DEGREE_BARS + 1], most]
+    edges = [*range(0, upper_edge, width)[: MAX_DEGREE_BARS + 1], upper_edge]
     counts = np.histogram(degrees, edges)[0].tolist()
     return [HistogramBin(low, high, n) for low, high, n in zip(edges, edges[1:], counts, strict=False)]
 
@@ -280,21 +282,21 @@ def _find_hubs(graph: Graph, documents: Sequence[Document]) -> list[Hub]:
     ]
 
 
-def _link_warnings(linkers: Sequence[GraphBuilder], documents: Sequence[Document], given: Any) -> list[str]:
+def _link_warnings(linkers: Sequence[GraphBuilder], documents: Sequence[Document], dataset: Any) -> list[str]:
     """Return possible problems with the links stored in documents."""
     warnings = [line for links in linkers if isinstance(links, MetadataLinks) for line in links.doubts(documents)]
-    field = _misplaced_field(documents, given) if warnings else None
+    field = _misplaced_field(documents, dataset) if warnings else None
     if field is not None:
         warnings.append(f"The field `{field}` names documents, but is not in `metadata`, so it is not read.")
     return warnings
 
 
-def _misplaced_field(documents: Sequence[Document], given: Any) -> str | None:
+def _misplaced_field(documents: Sequence[Document], dataset: Any) -> str | None:
     """Return a field that names documents outside `metadata`, or None.
 
     Only the first lines of a JSONL corpus are scanned.
     """
-    path = Path(given) if isinstance(given, str | Path) else Path()
+    path = Path(dataset) if isinstance(dataset, str | Path) else Path()
     if path.is_dir():
         path = (folders.find_dataset_folder(path) or path) / "corpus.jsonl"
     if path.suffix != ".jsonl" or not path.is_file():
@@ -306,10 +308,10 @@ def _misplaced_field(documents: Sequence[Document], given: Any) -> str | None:
 
 def _skipped_notes(graph: Graph, linkers: Sequence[GraphBuilder]) -> list[str]:
     """Return notes on links that were skipped, except those reported as warnings."""
-    told = {builder.name for builder in linkers if isinstance(builder, MetadataLinks)}
+    reported_kinds = {builder.name for builder in linkers if isinstance(builder, MetadataLinks)}
     return [
         f"{kind}: skipped {count:,} {why}"
         for kind, whys in graph.skipped.items()
         for why, count in whys.items()
-        if kind not in told or why != UNKNOWN_IDS
+        if kind not in reported_kinds or why != UNKNOWN_IDS
     ]

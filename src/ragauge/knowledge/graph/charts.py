@@ -73,9 +73,9 @@ def _list_shares(means: Sequence[Mean]) -> str:
 def _distance_panel(reach: Reach, title: str) -> ChartPanel:
     alt = import_altair()
     values: ChartRows = [
-        {"group": group, "distance": label, "order": place, "share": round_digits(mean.value)}
+        {"group": group, "distance": label, "order": index, "share": round_digits(mean.value)}
         for group, means in zip(DOCUMENT_GROUPS, (reach.relevant, reach.others), strict=True)
-        for place, (label, mean) in enumerate(zip(DISTANCE_LABELS, means, strict=True))
+        for index, (label, mean) in enumerate(zip(DISTANCE_LABELS, means, strict=True))
     ]
     colour = alt.Color(
         "distance:N",
@@ -153,11 +153,13 @@ def _degree_chart(result: GraphAnalysis) -> dict[str, Chart]:
         )
     )
     first, last = bins[0], bins[-1]
-    rest = f"the last bar has all documents with more than {last.low - 1:,}"
+    last_bar_note = f"the last bar has all documents with more than {last.low - 1:,}"
     counts = ", ".join(f"{name}: {each.n:,}" for name, each in zip(names, bins, strict=True) if each.n)
     drawing = Chart(
         "Links per document",
-        join_sentence("documents by number of links", rest if last.high - last.low > first.high - first.low else ""),
+        join_sentence(
+            "documents by number of links", last_bar_note if last.high - last.low > first.high - first.low else ""
+        ),
         f"Documents by links: {counts}.",
         [make_panel("links per document", [bars], CHART_HEIGHT_PX)],
     )

@@ -66,8 +66,8 @@ def clustering_coefficient(graph: Graph) -> float:
 
     0 for nodes with fewer than two neighbours.
     """
-    whole = adjacency_matrix(graph)
-    closed: list[Ints] = [whole[rows].multiply(whole[rows] @ whole).sum(axis=1) for rows in _row_blocks(len(graph))]
+    matrix = adjacency_matrix(graph)
+    closed: list[Ints] = [matrix[rows].multiply(matrix[rows] @ matrix).sum(axis=1) for rows in _row_blocks(len(graph))]
     pairs = graph.degrees * (graph.degrees - 1)
     return float(np.mean(np.concatenate(closed) / np.maximum(pairs, 1))) if len(graph) else 0.0
 
@@ -100,40 +100,40 @@ def _linked_nodes(graph: Graph, nodes: Ints) -> Ints:
     """Return the nodes linked to some nodes, once per link."""
     counts = graph.degrees[nodes]
     firsts = graph.starts[nodes] - np.cumsum(counts) + counts  # start of each node's links, minus the links before it
-    found: Ints = graph.ends[np.repeat(firsts, counts) + np.arange(counts.sum())]
-    return found
+    neighbours: Ints = graph.ends[np.repeat(firsts, counts) + np.arange(counts.sum())]
+    return neighbours
 
 
-def count_by_distance(graphs: Mapping[str, Graph], asked: Iterable[RankedQuery]) -> dict[str, list[QueryReach]]:
+def count_by_distance(graphs: Mapping[str, Graph], queries: Iterable[RankedQuery]) -> dict[str, list[QueryReach]]:
     """Count the documents of every query by distance, along the links of each graph."""
     parts = {kind: component_labels(graph) for kind, graph in graphs.items()}
-    found: dict[str, list[QueryReach]] = {kind: [] for kind in graphs}
-    for query in asked:
-        place = np.empty(len(query.order) + 1, np.int64)  # one more, for a query that is itself a document
-        place[query.order] = np.arange(len(query.order))
-        places = np.sort(place[query.relevant])
+    reaches: dict[str, list[QueryReach]] = {kind: [] for kind in graphs}
+    for query in queries:
+        ranks = np.empty(len(query.order) + 1, np.int64)  # one more, for a query that is itself a document
+        ranks[query.order] = np.arange(len(query.order))
+        relevant_ranks = np.sort(ranks[query.relevant])
         for kind, graph in graphs.items():
-            far = seed_distances(graph, parts[kind], query.order[: query.seeds])
-            every = np.bincount(far[query.order], minlength=len(DISTANCE_LABELS))
-            relevant = np.bincount(far[query.relevant], minlength=len(DISTANCE_LABELS))
-            plain = np.searchsorted(places, np.cumsum(every)[: MAX_STEPS + 1])
-            rows = (tuple(row.tolist()) for row in (relevant, every - relevant, plain))
-            found[kind].append(QueryReach(query.query, *rows))
-    return found
+            distances = seed_distances(graph, parts[kind], query.order[: query.seeds])
+            all_counts = np.bincount(distances[query.order], minlength=len(DISTANCE_LABELS))
+            relevant_counts = np.bincount(distances[query.relevant], minlength=len(DISTANCE_LABELS))
+            plain = np.searchsorted(relevant_ranks, np.cumsum(all_counts)[: MAX_STEPS + 1])
+            rows = (tuple(row.tolist()) for row in (relevant_counts, all_counts - relevant_counts, plain))
+            reaches[kind].append(QueryReach(query.query, *rows))
+    return reaches
 
 
 def summarise_reach(by_kind: Mapping[str, Sequence[QueryReach]], documents: int, confidence: float) -> list[Reach]:
     """Average over queries, with intervals; all link kinds use the same resamples."""
     columns = {kind: _reach_columns(rows) for kind, rows in by_kind.items()}
-    names = [(kind, name) for kind, mine in columns.items() for name in mine]
+    names = [(kind, name) for kind, kind_columns in columns.items() for name in kind_columns]
     table = np.column_stack([columns[kind][name] for kind, name in names])
-    ends = mean_intervals(table, confidence)
-    known = ~np.isnan(table)
-    sums = np.where(known, table, 0.0).sum(axis=0)
+    intervals = mean_intervals(table, confidence)
+    has_value = ~np.isnan(table)
+    sums = np.where(has_value, table, 0.0).sum(axis=0)
     with np.errstate(invalid="ignore"):
-        values = sums / known.sum(axis=0)
+        values = sums / has_value.sum(axis=0)
     means = {
-        name: Mean(float(values[j]), int(known[:, j].sum()), float(ends[0, j]), float(ends[1, j]))
+        name: Mean(float(values[j]), int(has_value[:, j].sum()), float(intervals[0, j]), float(intervals[1, j]))
         for j, name in enumerate(names)
     }
     return [
@@ -150,22 +150,22 @@ def _reach_columns(rows: Sequence[QueryReach]) -> dict[str, Floats]:
     behind = others[:, 1:].sum(axis=1, keepdims=True) - np.cumsum(others[:, 1:], axis=1)
     with np.errstate(invalid="ignore", divide="ignore"):
         total = relevant.sum(axis=1, keepdims=True)
-        parts, rest = relevant / total, others / others.sum(axis=1, keepdims=True)
-        recall, alike = np.cumsum(parts, axis=1), plain / total
+        relevant_shares, other_shares = relevant / total, others / others.sum(axis=1, keepdims=True)
+        recall, plain_recall = np.cumsum(relevant_shares, axis=1), plain / total
         less, rest_less = (counts[:, 1:] / counts[:, 1:].sum(axis=1, keepdims=True) for counts in (relevant, others))
-        won = (less * (behind + others[:, 1:] / 2)).sum(axis=1) / others[:, 1:].sum(axis=1)
+        nearer = (less * (behind + others[:, 1:] / 2)).sum(axis=1) / others[:, 1:].sum(axis=1)
     within = np.cumsum(relevant + others, axis=1)
     rest_less[np.isnan(less)] = np.nan  # compare values of the same queries
     return {
-        "nearer": won,
+        "nearer": nearer,
         "near": less[:, :NEAR_MAX_LINKS].sum(axis=1),
         "near others": rest_less[:, :NEAR_MAX_LINKS].sum(axis=1),
-        **{f"relevant {far}": parts[:, far] for far in range(len(DISTANCE_LABELS))},
-        **{f"others {far}": rest[:, far] for far in range(len(DISTANCE_LABELS))},
-        **{f"documents {far}": within[:, far] for far in range(MAX_STEPS + 1)},
-        **{f"recall {far}": recall[:, far] for far in range(MAX_STEPS + 1)},
-        **{f"plain {far}": alike[:, far] for far in range(MAX_STEPS + 1)},
-        **{f"gap {far}": recall[:, far] - alike[:, far] for far in range(MAX_STEPS + 1)},
+        **{f"relevant {distance}": relevant_shares[:, distance] for distance in range(len(DISTANCE_LABELS))},
+        **{f"others {distance}": other_shares[:, distance] for distance in range(len(DISTANCE_LABELS))},
+        **{f"documents {distance}": within[:, distance] for distance in range(MAX_STEPS + 1)},
+        **{f"recall {distance}": recall[:, distance] for distance in range(MAX_STEPS + 1)},
+        **{f"plain {distance}": plain_recall[:, distance] for distance in range(MAX_STEPS + 1)},
+        **{f"gap {distance}": recall[:, distance] - plain_recall[:, distance] for distance in range(MAX_STEPS + 1)},
     }
 
 
@@ -175,16 +175,16 @@ def _to_reach(kind: str, means: Mapping[str, Mean], rows: Sequence[QueryReach], 
         means["nearer"],
         means["near"],
         means["near others"],
-        [means[f"relevant {far}"] for far in range(len(DISTANCE_LABELS))],
-        [means[f"others {far}"] for far in range(len(DISTANCE_LABELS))],
+        [means[f"relevant {distance}"] for distance in range(len(DISTANCE_LABELS))],
+        [means[f"others {distance}"] for distance in range(len(DISTANCE_LABELS))],
         [
             ReachableRecall(
-                far,
-                means[f"documents {far}"].value,
-                means[f"documents {far}"].value / documents,
-                *(means[f"{name} {far}"] for name in ("recall", "plain", "gap")),
+                distance,
+                means[f"documents {distance}"].value,
+                means[f"documents {distance}"].value / documents,
+                *(means[f"{name} {distance}"] for name in ("recall", "plain", "gap")),
             )
-            for far in range(MAX_STEPS + 1)
+            for distance in range(MAX_STEPS + 1)
         ],
         rows,
     )
@@ -197,15 +197,17 @@ def link_relevance(graphs: Mapping[str, Graph], relevant: Sequence[Ints]) -> lis
     """
     pairs, linked = _co_relevant_pairs(graphs, relevant)
     several = [rows for rows in relevant if len(rows) > 1]
-    found = []
+    results = []
     for kind, graph in graphs.items():
-        alike = np.array([_neighbour_overlap(graph, rows) for rows in several])
+        overlaps = np.array([_neighbour_overlap(graph, rows) for rows in several])
         possible = len(graph) * (len(graph) - 1) // 2
-        star = float(alike.mean()) if len(alike) else math.nan
-        found.append(
-            LinkRelevance(kind, graph.links, pairs, linked[kind], possible, len(several), star, int((alike == 1).sum()))
+        mean_overlap = float(overlaps.mean()) if len(overlaps) else math.nan
+        results.append(
+            LinkRelevance(
+                kind, graph.links, pairs, linked[kind], possible, len(several), mean_overlap, int((overlaps == 1).sum())
+            )
         )
-    return found
+    return results
 
 
 def _co_relevant_pairs(graphs: Mapping[str, Graph], relevant: Sequence[Ints]) -> tuple[int, dict[str, int]]:
@@ -217,15 +219,15 @@ def _co_relevant_pairs(graphs: Mapping[str, Graph], relevant: Sequence[Ints]) ->
 
     nodes = len(next(iter(graphs.values())))
     sizes = [len(rows) for rows in relevant]
-    at = (np.concatenate(relevant), np.repeat(np.arange(len(relevant)), sizes))
-    owned = csr_array((np.ones(sum(sizes), np.int64), at), shape=(nodes, len(relevant)))
-    wholes = {kind: adjacency_matrix(graph) for kind, graph in graphs.items()}
+    indices = (np.concatenate(relevant), np.repeat(np.arange(len(relevant)), sizes))
+    membership = csr_array((np.ones(sum(sizes), np.int64), indices), shape=(nodes, len(relevant)))
+    matrices = {kind: adjacency_matrix(graph) for kind, graph in graphs.items()}
     pairs, linked = 0, dict.fromkeys(graphs, 0)
     for rows in _row_blocks(nodes):
-        both = owned[rows] @ owned.T
-        pairs += both.nnz - int((both.diagonal(rows.start) > 0).sum())
-        for kind, whole in wholes.items():
-            linked[kind] += whole[rows].multiply(both).nnz
+        shared = membership[rows] @ membership.T
+        pairs += shared.nnz - int((shared.diagonal(rows.start) > 0).sum())
+        for kind, adjacency in matrices.items():
+            linked[kind] += adjacency[rows].multiply(shared).nnz
     return pairs // 2, {kind: count // 2 for kind, count in linked.items()}
 
 

@@ -79,7 +79,7 @@ def lint(
         check_int("token_limit", token_limit)
     chosen = select_checks(LINT_CHECKS, checks)
     counter, absent = _open_token_counter(
-        embedder, tokenizer, token_limit, wanted=any(check.name == "tokens" for check in chosen)
+        embedder, tokenizer, token_limit, is_needed=any(check.name == "tokens" for check in chosen)
     )
     progress(Progress("reading"))
     began = time.perf_counter()
@@ -93,8 +93,8 @@ def lint(
     seconds = {"reading": time.perf_counter() - began}
     evidence = Evidence(reading, thresholds, judged, counter, progress)
     results = run_checks(chosen, evidence, {**absent, **({"judgments": why} if why else {})}, progress)
-    known = vars(evidence)
-    counts = known.get("token_counts")
+    cached_values = vars(evidence)
+    counts = cached_values.get("token_counts")
     sizes = {"characters": evidence.lengths, **({"tokens": counts} if counts is not None else {})}
     return Lint(
         corpus=reading.name,
@@ -103,7 +103,7 @@ def lint(
         skipped=results.skipped,
         lengths={name: _length_summary(lengths) for name, lengths in sizes.items()},
         bars={name: _length_bars(lengths) for name, lengths in sizes.items()},
-        languages=known.get("by_language", {}),
+        languages=cached_values.get("by_language", {}),
         embedder=counter.name if counter else "",
         limit=counter.limit if counter else None,
         lost=_lost_tokens(counts, counter),
@@ -114,8 +114,8 @@ def lint(
 
 
 def _parse_languages(languages: str | Iterable[str] | None) -> tuple[str, ...]:
-    given = [languages] if isinstance(languages, str) else list(languages or ())
-    codes = tuple(dict.fromkeys(part.strip().lower() for text in given for part in text.split(",") if part.strip()))
+    texts = [languages] if isinstance(languages, str) else list(languages or ())
+    codes = tuple(dict.fromkeys(part.strip().lower() for text in texts for part in text.split(",") if part.strip()))
     if codes:
         from ragauge.knowledge.lint.evidence import known_languages
 
@@ -127,23 +127,23 @@ def _parse_languages(languages: str | Iterable[str] | None) -> tuple[str, ...]:
 
 
 def _open_token_counter(
-    embedder: Any, tokenizer: str | Path | None, token_limit: int | None, *, wanted: bool
+    embedder: Any, tokenizer: str | Path | None, token_limit: int | None, *, is_needed: bool
 ) -> tuple[TokenCounter | None, dict[str, str]]:
     """Return the token counter, or the reason why there is none."""
     if embedder is not None and tokenizer is not None:
         raise BadInput("embedder and tokenizer are mutually exclusive", hint="use --embedder or --tokenizer")
-    if not wanted or (embedder is None and tokenizer is None):
+    if not is_needed or (embedder is None and tokenizer is None):
         if token_limit is not None:
             raise BadInput("a token limit requires a token counter", hint="add --embedder or --tokenizer")
         return None, {}
     from ragauge.knowledge.lint import checks_texts
 
-    found = (
+    counter = (
         checks_texts.counter_from_file(tokenizer, token_limit)
         if tokenizer is not None
         else checks_texts.counter_from_embedder(embedder, token_limit)
     )
-    return (None, {"an embedder": found}) if isinstance(found, str) else (found, {})
+    return (None, {"an embedder": counter}) if isinstance(counter, str) else (counter, {})
 
 
 def _find_judgments(corpus: Any) -> Any:
@@ -152,30 +152,30 @@ def _find_judgments(corpus: Any) -> Any:
         return corpus.judgments
     if not isinstance(corpus, str | Path):
         return None
-    place = Path(corpus) if is_path(str(corpus)) else folders.find_named_folder(str(corpus))
-    if place is None:
+    folder = Path(corpus) if is_path(str(corpus)) else folders.find_named_folder(str(corpus))
+    if folder is None:
         return load(corpus).judgments
-    for home in (place, place / "beir"):
+    for home in (folder, folder / "beir"):
         if find_rows_files(home, "corpus"):
             plain = home / "qrels.txt"
             return [plain] if plain.exists() else sorted(home.glob("qrels/*.tsv")) or None
     return None
 
 
-def _judgment_rows(given: Any, *, strict: bool) -> tuple[list[JudgmentRows], str]:
+def _judgment_rows(judgments: Any, *, strict: bool) -> tuple[list[JudgmentRows], str]:
     """Read the rows of judgments.
 
     Unless `strict`, unreadable files only give a reason.
     """
-    if given is None:
+    if judgments is None:
         return [], ""
-    if isinstance(given, Judgments):
-        rows = [(query, doc, grade) for query, docs in given.nested.items() for doc, grade in docs.items()]
-        return [JudgmentRows(given.source, rows)], ""
-    if isinstance(given, Mapping):
-        return _judgment_rows(readers.read_judgments(given), strict=strict)
-    found, why = [], ""
-    for path in [given] if isinstance(given, str | Path) else given:
+    if isinstance(judgments, Judgments):
+        rows = [(query, doc, grade) for query, docs in judgments.nested.items() for doc, grade in docs.items()]
+        return [JudgmentRows(judgments.source, rows)], ""
+    if isinstance(judgments, Mapping):
+        return _judgment_rows(readers.read_judgments(judgments), strict=strict)
+    row_groups, why = [], ""
+    for path in [judgments] if isinstance(judgments, str | Path) else judgments:
         try:
             table = readers.read_judgment_rows(path).select("query", "doc", "grade")
         except RagaugeError as error:
@@ -183,8 +183,8 @@ def _judgment_rows(given: Any, *, strict: bool) -> tuple[list[JudgmentRows], str
                 raise
             why = f"the judgments cannot be read ({error.message})"
             continue
-        found.append(JudgmentRows(str(path), list(table.iter_rows())))
-    return found, why
+        row_groups.append(JudgmentRows(str(path), list(table.iter_rows())))
+    return row_groups, why
 
 
 def _length_summary(sizes: Ints) -> dict[str, float]:
@@ -192,8 +192,8 @@ def _length_summary(sizes: Ints) -> dict[str, float]:
         return {"n": 0.0}
     values = percentiles(sizes, LENGTH_PERCENTILES)
     parts = {f"p{percent}": value for percent, value in zip(LENGTH_PERCENTILES, values, strict=True)}
-    whole = {"min": float(sizes.min()), **parts, "max": float(sizes.max())}
-    return {"n": float(len(sizes)), "total": float(sizes.sum()), "mean": float(sizes.mean()), **whole}
+    quantiles = {"min": float(sizes.min()), **parts, "max": float(sizes.max())}
+    return {"n": float(len(sizes)), "total": float(sizes.sum()), "mean": float(sizes.mean()), **quantiles}
 
 
 def _length_bars(sizes: Ints) -> Sequence[HistogramBin]:
@@ -201,12 +201,12 @@ def _length_bars(sizes: Ints) -> Sequence[HistogramBin]:
 
     Lengths span orders of magnitude.
     """
-    known = sizes[sizes > 0]
-    if not len(known):
+    lengths = sizes[sizes > 0]
+    if not len(lengths):
         return []
-    low, high = int(known.min()), int(known.max()) + 1
+    low, high = int(lengths.min()), int(lengths.max()) + 1
     edges = np.unique(np.round(np.geomspace(low, high, MAX_LENGTH_BARS + 1)).astype(np.int64))
-    counts, _ = np.histogram(known, edges)
+    counts, _ = np.histogram(lengths, edges)
     return [HistogramBin(int(a), int(b), int(n)) for a, b, n in zip(edges[:-1], edges[1:], counts, strict=True)]
 
 

@@ -30,14 +30,16 @@ def build_length_chart(result: Lint) -> dict[str, Chart]:
 
     Empty if there are no texts.
     """
-    panels, said = [], []
+    panels, descriptions = [], []
     for unit, bars in result.bars.items():
         if not bars:
             continue
         marks = _threshold_marks(result, unit)
         panels.append(_length_panel(unit, bars, marks))
         figures = result.lengths[unit]
-        said.append(f"{unit}: half of the texts have {figures['p50']:,.0f} or fewer, the longest {figures['max']:,.0f}")
+        descriptions.append(
+            f"{unit}: half of the texts have {figures['p50']:,.0f} or fewer, the longest {figures['max']:,.0f}"
+        )
     if not panels:
         return {}
     lines = [
@@ -47,7 +49,7 @@ def build_length_chart(result: Lint) -> dict[str, Chart]:
         "bars count the documents of a length, on a logarithmic axis",
         f"broken lines: {join_with_and(lines)}" if lines else "",
     )
-    return {"lengths": Chart("How long texts are", caption, f"Lengths in {'; '.join(said)}.", panels)}
+    return {"lengths": Chart("How long texts are", caption, f"Lengths in {'; '.join(descriptions)}.", panels)}
 
 
 def _threshold_marks(result: Lint, unit: str) -> dict[str, float]:
@@ -71,11 +73,11 @@ def _length_panel(unit: str, bars: Sequence[HistogramBin], marks: dict[str, floa
     low, high = _axis_range(bars)
     inside = _visible_marks(marks, bars)
     rows: ChartRows = [{"from": bar.low, "to": bar.high, "count": bar.n} for bar in bars if bar.n]
-    most = max(bar.n for bar in bars)
+    highest = max(bar.n for bar in bars)
     scale = alt.Scale(type="log", domain=[low, high], nice=False)
     x = alt.X("from:Q", title=unit, scale=scale, axis=alt.Axis(values=log_ticks(low, high), format=",d", grid=False))
-    tall = alt.Axis(values=sorted({0, round(most / 2), most}), format=",d")
-    y = alt.Y("count:Q", title="documents", axis=tall, scale=alt.Scale(domain=[0, most], nice=False), stack=None)
+    tall = alt.Axis(values=sorted({0, round(highest / 2), highest}), format=",d")
+    y = alt.Y("count:Q", title="documents", axis=tall, scale=alt.Scale(domain=[0, highest], nice=False), stack=None)
     tips = [
         alt.Tooltip("from:Q", title="from", format=","),
         alt.Tooltip("to:Q", title="below", format=","),
@@ -100,20 +102,22 @@ def _length_panel(unit: str, bars: Sequence[HistogramBin], marks: dict[str, floa
 
 def build_language_chart(result: Lint) -> dict[str, Chart]:
     """Build the chart of documents by language; empty if there is only one."""
-    known = list(result.languages.items())[:MAX_LANGUAGES_DRAWN]
-    if len(known) < 2:
+    language_counts = list(result.languages.items())[:MAX_LANGUAGES_DRAWN]
+    if len(language_counts) < 2:
         return {}
     alt = import_altair()
-    rows: ChartRows = [{"language": _language_label(language), "documents": count} for language, count in known]
+    rows: ChartRows = [
+        {"language": _language_label(language), "documents": count} for language, count in language_counts
+    ]
     order = [str(row["language"]) for row in rows]
     y = alt.Y("language:N", title=None, sort=order, axis=alt.Axis(ticks=False))
     x = alt.X("documents:Q", title="documents", axis=alt.Axis(format=",d", grid=False, tickCount=4))
     tips = [alt.Tooltip("language:N"), alt.Tooltip("documents:Q", format=",")]
     bars = alt.Chart(alt.Data(values=rows)).mark_bar(color=PALETTE[0], opacity=0.75).encode(x=x, y=y, tooltip=tips)
-    said = ", ".join(f"{row['language']} {row['documents']:,}" for row in rows)
+    summary = ", ".join(f"{row['language']} {row['documents']:,}" for row in rows)
     caption = "Bars count documents; those that are too short or too mixed to identify have a bar of their own."
     drawing = make_panel("documents by language", [bars], LANGUAGE_BAR_HEIGHT_PX * len(rows), wide=False)
-    return {"languages": Chart("Languages", caption, f"Documents by language: {said}.", [drawing])}
+    return {"languages": Chart("Languages", caption, f"Documents by language: {summary}.", [drawing])}
 
 
 def _language_label(language: str) -> str:

@@ -87,20 +87,20 @@ def check_characters(evidence: Evidence) -> Iterator[Finding]:
     CHARACTER_KINDS says what is always a problem.
     """
     reading = evidence.reading
-    odd = [place for place, text in enumerate(reading.texts) if UNUSUAL_PATTERN.search(text)]
+    unusual = [index for index, text in enumerate(reading.texts) if UNUSUAL_PATTERN.search(text)]
     clean = True
     for kind in CHARACTER_KINDS:
-        characters = [place for place in odd if kind.pattern.search(reading.texts[place])]
-        if not characters:
+        matches = [index for index in unusual if kind.pattern.search(reading.texts[index])]
+        if not matches:
             continue
         clean = False
         yield Finding(
             reading.name,
             kind.what,
-            kind.always or evidence.many(len(characters)),
-            len(characters),
-            f"{pluralise(len(characters), 'document')} with {kind.about}",
-            tuple(_character_excerpt(evidence, place, kind.pattern) for place in characters[:MAX_EXAMPLES]),
+            kind.always or evidence.many(len(matches)),
+            len(matches),
+            f"{pluralise(len(matches), 'document')} with {kind.about}",
+            tuple(_character_excerpt(evidence, index, kind.pattern) for index in matches[:MAX_EXAMPLES]),
             kind.effect,
             remedy=kind.remedy,
         )
@@ -108,13 +108,13 @@ def check_characters(evidence: Evidence) -> Iterator[Finding]:
         yield Finding(reading.name, "characters", False, 0, "no control, invisible or replacement characters")
 
 
-def _character_excerpt(evidence: Evidence, place: int, pattern: re.Pattern[str]) -> str:
-    text = evidence.reading.texts[place]
+def _character_excerpt(evidence: Evidence, index: int, pattern: re.Pattern[str]) -> str:
+    text = evidence.reading.texts[index]
     match = pattern.search(text)
     start = match.start() if match else 0
     code, name = f"U+{ord(text[start]):04X}", unicodedata.name(text[start], "").lower()
-    around = one_line(text[max(0, start - 15) : start + 15])
-    return one_line(f"{evidence.reading.called(place)}: {f'{code} {name}'.strip()} in `{around}`")
+    excerpt = one_line(text[max(0, start - 15) : start + 15])
+    return one_line(f"{evidence.reading.called(index)}: {f'{code} {name}'.strip()} in `{excerpt}`")
 
 
 def check_mojibake(evidence: Evidence) -> Iterator[Finding]:
@@ -128,27 +128,27 @@ def check_mojibake(evidence: Evidence) -> Iterator[Finding]:
     except ImportError:
         raise MissingExtra("detecting wrong encodings", "knowledge") from None
     reading = evidence.reading
-    found: list[tuple[int, str]] = []
-    for place, text in enumerate(reading.texts):
+    repairs: list[tuple[int, str]] = []
+    for index, text in enumerate(reading.texts):
         if text.isascii():
             continue
-        steps = C1_CONTROL_PATTERN.search(text) is not None
-        if steps or badness(text):
-            mended = fix_encoding(text)
-            if steps or (mended != text and badness(mended) < badness(text)):
-                found.append((place, mended))
-    if not found:
+        has_controls = C1_CONTROL_PATTERN.search(text) is not None
+        if has_controls or badness(text):
+            repaired = fix_encoding(text)
+            if has_controls or (repaired != text and badness(repaired) < badness(text)):
+                repairs.append((index, repaired))
+    if not repairs:
         yield Finding(reading.name, "mojibake", False, 0, "no text seems to have been decoded with the wrong encoding")
         return
     yield Finding(
         reading.name,
         "mojibake",
         True,
-        len(found),
-        f"{pluralise(len(found), 'document')} decoded with the wrong encoding",
+        len(repairs),
+        f"{pluralise(len(repairs), 'document')} decoded with the wrong encoding",
         tuple(
-            one_line(f"{reading.called(place)}: {_encoding_difference(reading.texts[place], mended)}")
-            for place, mended in found[:MAX_EXAMPLES]
+            one_line(f"{reading.called(index)}: {_encoding_difference(reading.texts[index], repaired)}")
+            for index, repaired in repairs[:MAX_EXAMPLES]
         ),
         "queries with the correct spelling do not match these words, and they split into more tokens",
         remedy="decode the source again with its actual encoding, or repair the texts with ftfy.fix_encoding",
@@ -174,19 +174,19 @@ def check_markup(evidence: Evidence) -> Iterator[Finding]:
     A problem if they are in at least `share` of the documents, since a few may be about HTML.
     """
     reading = evidence.reading
-    found = [i for i, text in enumerate(reading.texts) if ("<" in text or "&" in text) and MARKUP_PATTERN.search(text)]
-    if not found:
+    marked = [i for i, text in enumerate(reading.texts) if ("<" in text or "&" in text) and MARKUP_PATTERN.search(text)]
+    if not marked:
         yield Finding(reading.name, "markup", False, 0, "no HTML tags or entities")
         return
     yield Finding(
         reading.name,
         "markup",
-        evidence.many(len(found)),
-        len(found),
-        f"{pluralise(len(found), 'document')} ({format_share(len(found), len(reading))}) with HTML tags or entities",
+        evidence.many(len(marked)),
+        len(marked),
+        f"{pluralise(len(marked), 'document')} ({format_share(len(marked), len(reading))}) with HTML tags or entities",
         tuple(
             one_line(f"{reading.called(i)}: `{one_line(match[0], MAX_EXCERPT_CHARS // 2)}`")
-            for i in found[:MAX_EXAMPLES]
+            for i in marked[:MAX_EXAMPLES]
             if (match := MARKUP_PATTERN.search(reading.texts[i]))
         ),
         "tags waste tokens, and queries do not contain entities",
@@ -197,30 +197,32 @@ def check_markup(evidence: Evidence) -> Iterator[Finding]:
 def check_boilerplate(evidence: Evidence) -> Iterator[Finding]:
     """Find lines repeated in many documents; a problem in ten times `share` of them."""
     reading = evidence.reading
-    often: Counter[int] = Counter()
+    counts: Counter[int] = Counter()
     for text in reading.texts:
-        often.update({hash(line) for line in _long_lines(text)})
-    least = max(MIN_BOILERPLATE_DOCUMENTS, 10 * evidence.thresholds.share * len(reading))
-    codes = {code: times for code, times in often.most_common(MAX_EXAMPLES) if times >= least}
+        counts.update({hash(line) for line in _long_lines(text)})
+    min_documents = max(MIN_BOILERPLATE_DOCUMENTS, 10 * evidence.thresholds.share * len(reading))
+    codes = {code: times for code, times in counts.most_common(MAX_EXAMPLES) if times >= min_documents}
     if not codes:
         yield Finding(reading.name, "boilerplate", False, 0, "no line is repeated in many documents")
         return
-    said: dict[int, str] = {}
+    lines_by_code: dict[int, str] = {}
     for text in reading.texts:
         for line in _long_lines(text):
             if hash(line) in codes:
-                said.setdefault(hash(line), line)
-        if len(said) == len(codes):
+                lines_by_code.setdefault(hash(line), line)
+        if len(lines_by_code) == len(codes):
             break
-    most = max(codes.values())
+    max_count = max(codes.values())
     yield Finding(
         reading.name,
         "boilerplate",
         True,
-        most,
-        f"one line is repeated in {most:,} of {pluralise(len(reading), 'document')}",
+        max_count,
+        f"one line is repeated in {max_count:,} of {pluralise(len(reading), 'document')}",
         tuple(
-            f"`{one_line(said[code], MAX_EXCERPT_CHARS)}` in {times:,}" for code, times in codes.items() if code in said
+            f"`{one_line(lines_by_code[code], MAX_EXCERPT_CHARS)}` in {times:,}"
+            for code, times in codes.items()
+            if code in lines_by_code
         ),
         "shared text does not distinguish documents and makes their vectors more similar",
         remedy="remove headers, footers and notices before embedding",

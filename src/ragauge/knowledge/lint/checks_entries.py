@@ -44,15 +44,15 @@ def check_readable(evidence: Evidence) -> Iterator[Finding]:
             "they are treated as empty",
             remedy="name the text field with --text-field NAME",
         )
-    apart = _flaws_of_kind(evidence, "separator")
-    if apart:
+    separator_flaws = _flaws_of_kind(evidence, "separator")
+    if separator_flaws:
         yield Finding(
             reading.name,
             "separator",
             True,
-            len(apart),
-            f"{pluralise(len(apart), 'table')} whose separator does not match the file ending",
-            _flaw_texts(apart),
+            len(separator_flaws),
+            f"{pluralise(len(separator_flaws), 'table')} whose separator does not match the file ending",
+            _flaw_texts(separator_flaws),
             "CSV readers see a single column and no text field",
             remedy="save the table with commas, or as JSONL",
         )
@@ -72,44 +72,44 @@ def check_readable(evidence: Evidence) -> Iterator[Finding]:
             remedy=f"convert them to text ({', '.join(TEXT_ENDINGS)}) or to corpus.jsonl, "
             "or move them out of the folder",
         )
-    if not lost and not nameless and not apart:
-        said = f"no unreadable entry ({pluralise(len(reading), 'document')})"
-        yield Finding(reading.name, "readable", False, 0, said)
+    if not lost and not nameless and not separator_flaws:
+        message = f"no unreadable entry ({pluralise(len(reading), 'document')})"
+        yield Finding(reading.name, "readable", False, 0, message)
 
 
 def check_encoding(evidence: Evidence) -> Iterator[Finding]:
     """Find bytes that are not UTF-8, and files in UTF-16; always a problem."""
-    torn, other = _flaws_of_kind(evidence, "bytes"), _flaws_of_kind(evidence, "encoding")
-    if torn:
+    byte_flaws, utf16_flaws = _flaws_of_kind(evidence, "bytes"), _flaws_of_kind(evidence, "encoding")
+    if byte_flaws:
         yield Finding(
             evidence.reading.name,
             "bytes",
             True,
-            len(torn),
-            f"invalid UTF-8 in {pluralise(len(torn), 'entry')}",
-            _flaw_texts(torn),
+            len(byte_flaws),
+            f"invalid UTF-8 in {pluralise(len(byte_flaws), 'entry')}",
+            _flaw_texts(byte_flaws),
             "readers fail there, or insert replacement characters into words",
             remedy="convert the file from its actual encoding, e.g. `iconv -f CP1252 -t UTF-8`",
         )
-    if other:
+    if utf16_flaws:
         yield Finding(
             evidence.reading.name,
             "encoding",
             True,
-            len(other),
-            f"{pluralise(len(other), 'file')} in UTF-16",
-            _flaw_texts(other),
+            len(utf16_flaws),
+            f"{pluralise(len(utf16_flaws), 'file')} in UTF-16",
+            _flaw_texts(utf16_flaws),
             "most readers expect UTF-8 and find no valid line",
             remedy="convert the file: `iconv -f UTF-16 -t UTF-8`",
         )
-    if not torn and not other:
+    if not byte_flaws and not utf16_flaws:
         yield Finding(evidence.reading.name, "encoding", False, 0, "all files are UTF-8")
 
 
 def check_ids(evidence: Evidence) -> Iterator[Finding]:
     """Find missing ids, duplicate ids and ids with white space; always a problem."""
     reading = evidence.reading
-    missing = [place for place, name in enumerate(reading.ids) if name is None]
+    missing = [index for index, name in enumerate(reading.ids) if name is None]
     if missing:
         yield Finding(
             reading.name,
@@ -121,14 +121,14 @@ def check_ids(evidence: Evidence) -> Iterator[Finding]:
             "judgments, runs and citations cannot refer to them",
             remedy="assign an id that does not depend on the position in the file",
         )
-    homes: dict[str, list[int]] = {}
-    for place, name in enumerate(reading.ids):
+    indices_by_id: dict[str, list[int]] = {}
+    for index, name in enumerate(reading.ids):
         if name is not None:
-            homes.setdefault(name, []).append(place)
-    twice = {name: places for name, places in homes.items() if len(places) > 1}
-    if twice:
-        yield _duplicate_ids_finding(evidence, twice)
-    blank = [places[0] for name, places in homes.items() if any(map(str.isspace, name))]
+            indices_by_id.setdefault(name, []).append(index)
+    duplicates = {name: indices for name, indices in indices_by_id.items() if len(indices) > 1}
+    if duplicates:
+        yield _duplicate_ids_finding(evidence, duplicates)
+    blank = [indices[0] for name, indices in indices_by_id.items() if any(map(str.isspace, name))]
     if blank:
         yield Finding(
             reading.name,
@@ -140,25 +140,27 @@ def check_ids(evidence: Evidence) -> Iterator[Finding]:
             "TREC runs and judgments are separated by white space, so these ids are read incorrectly",
             remedy="replace white space in the ids of the corpus and of the judgments",
         )
-    if not missing and not twice and not blank:
+    if not missing and not duplicates and not blank:
         yield Finding(reading.name, "ids", False, 0, "every document has a unique id")
 
 
-def _duplicate_ids_finding(evidence: Evidence, twice: dict[str, list[int]]) -> Finding:
+def _duplicate_ids_finding(evidence: Evidence, duplicates: dict[str, list[int]]) -> Finding:
     reading = evidence.reading
-    differ = {name: places for name, places in twice.items() if len({normalise(reading.texts[i]) for i in places}) > 1}
-    alike = len(twice) - len(differ)
-    said = " and ".join(
+    differ = {
+        name: indices for name, indices in duplicates.items() if len({normalise(reading.texts[i]) for i in indices}) > 1
+    }
+    alike = len(duplicates) - len(differ)
+    counts = " and ".join(
         filter(None, [f"{len(differ):,} with different texts" * bool(differ), f"{alike:,} with one text" * bool(alike)])
     )
-    first = [*differ, *(name for name in twice if name not in differ)][:MAX_EXAMPLES]
+    first = [*differ, *(name for name in duplicates if name not in differ)][:MAX_EXAMPLES]
     return Finding(
         reading.name,
         "duplicate ids",
         True,
-        len(twice),
-        f"{pluralise(len(twice), 'id')} used by more than one document: {said}",
-        tuple(one_line(f"{name} ({', '.join(reading.places[i] for i in twice[name][:3])})") for name in first),
+        len(duplicates),
+        f"{pluralise(len(duplicates), 'id')} used by more than one document: {counts}",
+        tuple(one_line(f"{name} ({', '.join(reading.places[i] for i in duplicates[name][:3])})") for name in first),
         "a store keeps only the last one or rejects the batch, and hits are ambiguous",
         remedy="give different texts different ids, and remove repeated texts",
     )
@@ -196,24 +198,24 @@ def check_orphans(evidence: Evidence) -> Iterator[Finding]:
 
     A problem if one is relevant.
     """
-    known = {name for name in evidence.reading.ids if name is not None}
+    corpus_ids = {name for name in evidence.reading.ids if name is not None}
     for judged in evidence.judged:
-        yield _orphans_finding(judged, known)
+        yield _orphans_finding(judged, corpus_ids)
 
 
-def _orphans_finding(judged: JudgmentRows, known: set[str]) -> Finding:
-    lost = [(query, doc, grade) for query, doc, grade in judged.rows if doc not in known]
+def _orphans_finding(judged: JudgmentRows, corpus_ids: set[str]) -> Finding:
+    lost = [(query, doc, grade) for query, doc, grade in judged.rows if doc not in corpus_ids]
     if not lost:
-        said = f"no judgment of a missing document ({pluralise(len(judged.rows), 'judgment')})"
-        return Finding(judged.source, "orphans", False, 0, said)
+        explanation = f"no judgment of a missing document ({pluralise(len(judged.rows), 'judgment')})"
+        return Finding(judged.source, "orphans", False, 0, explanation)
     relevant = sum(grade >= 1 for _, _, grade in lost)
     names = list(dict.fromkeys(doc for _, doc, _ in lost))
-    id_repairs = find_id_repairs(names, known)
-    said = f"no id of the corpus is similar to one of these {len(names):,}"
+    id_repairs = find_id_repairs(names, corpus_ids)
+    explanation = f"no id of the corpus is similar to one of these {len(names):,}"
     matches: dict[str, str] = {}
     if id_repairs:
         matches = id_repairs[0].matches
-        said = f"{len(matches):,} of these {pluralise(len(names), 'id')} differ only in {id_repairs[0].name}"
+        explanation = f"{len(matches):,} of these {pluralise(len(names), 'id')} differ only in {id_repairs[0].name}"
     first = [*matches, *(name for name in names if name not in matches)][:MAX_EXAMPLES]
     return Finding(
         judged.source,
@@ -222,7 +224,7 @@ def _orphans_finding(judged: JudgmentRows, known: set[str]) -> Finding:
         len(lost),
         f"{pluralise(len(lost), 'judgment')}, {relevant:,} of them relevant, refer to documents that are not in the "
         f"corpus, in "
-        f"{pluralise(len({query for query, _, _ in lost}), 'query')}; {said}",
+        f"{pluralise(len({query for query, _, _ in lost}), 'query')}; {explanation}",
         tuple(one_line(f"{name} (perhaps {matches[name]})" if name in matches else name) for name in first),
         "no system can return these documents, and they count in the denominator of recall",
         remedy="correct the ids, or remove these judgments and state so when you report a score",

@@ -61,28 +61,28 @@ def check_near_duplicates(evidence: Evidence) -> Iterator[Finding]:
     because similar texts may still differ in content.
     """
     groups, empty = evidence.copies
-    total, near = len(evidence.reading), evidence.thresholds.near
-    told = {place for group in groups for place in group[1:]} | set(empty)
-    left = [place for place in range(total) if place not in told]
+    total, min_jaccard = len(evidence.reading), evidence.thresholds.near
+    reported = {index for group in groups for index in group[1:]} | set(empty)
+    remaining = [index for index in range(total) if index not in reported]
     duplicates = corpus_checks.find_near_duplicates(
-        [evidence.reading.texts[place] for place in left], near, evidence.progress
+        [evidence.reading.texts[index] for index in remaining], min_jaccard, evidence.progress
     )
-    rule = f"Jaccard {near:g} or more of 3-word shingles"
+    rule = f"Jaccard {min_jaccard:g} or more of 3-word shingles"
     if not duplicates:
-        said = f"no near-duplicates ({rule})"
-        yield Finding(evidence.reading.name, "near duplicates", False, 0, said)
+        message = f"no near-duplicates ({rule})"
+        yield Finding(evidence.reading.name, "near duplicates", False, 0, message)
         return
     duplicates.sort(key=lambda duplicate: (-len(duplicate.group), -duplicate.part))
-    more = sum(len(duplicate.group) - 1 for duplicate in duplicates)
+    surplus = sum(len(duplicate.group) - 1 for duplicate in duplicates)
     yield Finding(
         evidence.reading.name,
         "near duplicates",
-        more >= 5 * evidence.thresholds.share * total,
-        more,
-        f"{more:,} of {pluralise(total, 'document')} ({format_share(more, total)}) are near-duplicates ({rule}), "
+        surplus >= 5 * evidence.thresholds.share * total,
+        surplus,
+        f"{surplus:,} of {pluralise(total, 'document')} ({format_share(surplus, total)}) are near-duplicates ({rule}), "
         f"in {pluralise(len(duplicates), 'group')}",
         tuple(
-            f"{_format_group(evidence, [left[i] for i in duplicate.group], '~')} at {duplicate.part:.2f}"
+            f"{_format_group(evidence, [remaining[i] for i in duplicate.group], '~')} at {duplicate.part:.2f}"
             for duplicate in duplicates[:MAX_GROUPS_SHOWN]
         ),
         "near-duplicates displace other documents in rankings; if they contradict each other, an answer may cite the "
@@ -108,40 +108,42 @@ def check_language(evidence: Evidence) -> Iterator[Finding]:
     """
     reading, allowed = evidence.reading, evidence.thresholds.languages
     counts = evidence.by_language
-    told = [count for count in counts if count != UNKNOWN_LANGUAGE]
-    if not told:
+    identified = [count for count in counts if count != UNKNOWN_LANGUAGE]
+    if not identified:
         yield Finding(reading.name, "language", False, 0, "no document is long enough to identify its language")
         return
-    wanted = set(allowed) or {told[0]}
-    found = [
-        place
-        for place, language in enumerate(evidence.languages)
-        if language not in wanted and language != UNKNOWN_LANGUAGE
+    expected = set(allowed) or {identified[0]}
+    indices = [
+        index
+        for index, language in enumerate(evidence.languages)
+        if language not in expected and language != UNKNOWN_LANGUAGE
     ]
     unknown = (
         f"; {counts[UNKNOWN_LANGUAGE]:,} are too short or too mixed to identify" if counts.get(UNKNOWN_LANGUAGE) else ""
     )
-    if not found:
-        known = join_names([f"{counts[language]:,} {language}" for language in told])
+    if not indices:
+        counts_text = join_names([f"{counts[language]:,} {language}" for language in identified])
         yield Finding(
             reading.name,
             "language",
             False,
             0,
-            f"all in one language: {known}{unknown}" if len(told) == 1 else f"only allowed languages: {known}{unknown}",
+            f"all in one language: {counts_text}{unknown}"
+            if len(identified) == 1
+            else f"only allowed languages: {counts_text}{unknown}",
         )
         return
-    others = [language for language in told if language not in wanted]
+    other_languages = [language for language in identified if language not in expected]
     yield Finding(
         reading.name,
         "language",
-        bool(allowed) or evidence.many(len(found)),
-        len(found),
-        f"{len(found):,} of {pluralise(len(reading), 'document')} are not in {' or '.join(sorted(wanted))} but in "
-        f"{join_names([f'{language} ({counts[language]:,})' for language in others])}{unknown}",
+        bool(allowed) or evidence.many(len(indices)),
+        len(indices),
+        f"{len(indices):,} of {pluralise(len(reading), 'document')} are not in {' or '.join(sorted(expected))} but in "
+        f"{join_names([f'{language} ({counts[language]:,})' for language in other_languages])}{unknown}",
         tuple(
             one_line(f"{reading.called(i)}, {evidence.languages[i]}: `{one_line(reading.texts[i], MAX_EXCERPT_CHARS)}`")
-            for i in found[:MAX_EXAMPLES]
+            for i in indices[:MAX_EXAMPLES]
         ),
         "a monolingual embedder represents other languages poorly, and BM25 matches none of their words",
         FindingTable(
@@ -156,20 +158,20 @@ def check_tiny(evidence: Evidence) -> Iterator[Finding]:
 
     A problem if they are at least `share` of all.
     """
-    reading, least = evidence.reading, evidence.thresholds.tiny
-    found = np.flatnonzero((evidence.lengths > 0) & (evidence.lengths < least)).tolist()
-    if not found:
-        yield Finding(reading.name, "tiny", False, 0, f"no text has fewer than {least:,} characters")
+    reading, min_chars = evidence.reading, evidence.thresholds.tiny
+    indices = np.flatnonzero((evidence.lengths > 0) & (evidence.lengths < min_chars)).tolist()
+    if not indices:
+        yield Finding(reading.name, "tiny", False, 0, f"no text has fewer than {min_chars:,} characters")
         return
     yield Finding(
         reading.name,
         "tiny",
-        evidence.many(len(found)),
-        len(found),
-        f"{len(found):,} of {pluralise(len(reading), 'document')} have fewer than {least:,} characters",
+        evidence.many(len(indices)),
+        len(indices),
+        f"{len(indices):,} of {pluralise(len(reading), 'document')} have fewer than {min_chars:,} characters",
         tuple(
             one_line(f"{reading.called(i)}: `{one_line(reading.texts[i], MAX_EXCERPT_CHARS)}`")
-            for i in found[:MAX_EXAMPLES]
+            for i in indices[:MAX_EXAMPLES]
         ),
         "very short texts match short queries by chance and rarely answer them",
         remedy="merge them with neighbouring texts, or remove them",
@@ -181,21 +183,21 @@ def check_giant(evidence: Evidence) -> Iterator[Finding]:
 
     A problem if they are at least `share` of all.
     """
-    reading, most = evidence.reading, evidence.thresholds.giant
-    found = np.flatnonzero(evidence.lengths > most)
-    found = found[np.argsort(-evidence.lengths[found], kind="stable")]
-    if not len(found):
-        yield Finding(reading.name, "giant", False, 0, f"no text has more than {most:,} characters")
+    reading, max_chars = evidence.reading, evidence.thresholds.giant
+    indices = np.flatnonzero(evidence.lengths > max_chars)
+    indices = indices[np.argsort(-evidence.lengths[indices], kind="stable")]
+    if not len(indices):
+        yield Finding(reading.name, "giant", False, 0, f"no text has more than {max_chars:,} characters")
         return
     yield Finding(
         reading.name,
         "giant",
-        evidence.many(len(found)),
-        len(found),
-        f"{len(found):,} of {pluralise(len(reading), 'document')} have more than {most:,} characters",
+        evidence.many(len(indices)),
+        len(indices),
+        f"{len(indices):,} of {pluralise(len(reading), 'document')} have more than {max_chars:,} characters",
         tuple(
             one_line(f"{reading.called(i)}: {pluralise(int(evidence.lengths[i]), 'character')}")
-            for i in found[:MAX_EXAMPLES].tolist()
+            for i in indices[:MAX_EXAMPLES].tolist()
         ),
         "one vector represents several topics, and most embedders read only the beginning",
         remedy="split them into chunks before embedding",
@@ -207,32 +209,34 @@ def check_tokens(evidence: Evidence) -> Iterator[Finding]:
 
     A problem if they or the lost tokens reach `share`.
     """
-    reading, who = evidence.reading, evidence.tokens
-    if who is None:
+    reading, counter = evidence.reading, evidence.tokens
+    if counter is None:
         raise MissingEvidence("no token counter")
-    counts, limit = evidence.token_counts, who.limit
+    counts, limit = evidence.token_counts, counter.limit
     total = int(counts.sum())
     if limit is None:
-        said = f"{who.name} has no token limit ({pluralise(total, 'token')} in all)"
-        yield Finding(reading.name, "tokens", False, 0, said)
+        message = f"{counter.name} has no token limit ({pluralise(total, 'token')} in all)"
+        yield Finding(reading.name, "tokens", False, 0, message)
         return
-    tokens = np.flatnonzero(counts > limit)
-    if not len(tokens):
+    rows = np.flatnonzero(counts > limit)
+    if not len(rows):
         longest = int(counts.max(initial=0))
-        said = f"no text is truncated: the limit of {who.name} is {limit:,} tokens, the longest text has {longest:,}"
-        yield Finding(reading.name, "tokens", False, 0, said)
+        message = (
+            f"no text is truncated: the limit of {counter.name} is {limit:,} tokens, the longest text has {longest:,}"
+        )
+        yield Finding(reading.name, "tokens", False, 0, message)
         return
-    tokens = tokens[np.argsort(-counts[tokens], kind="stable")]
-    over = counts[tokens] - limit
-    lost = int(over.sum())
+    rows = rows[np.argsort(-counts[rows], kind="stable")]
+    excess = counts[rows] - limit
+    lost = int(excess.sum())
     yield Finding(
         reading.name,
         "tokens",
-        evidence.many(len(tokens)) or lost >= evidence.thresholds.share * total,
-        len(tokens),
-        f"{len(tokens):,} of {pluralise(len(reading), 'document')} ({format_share(len(tokens), len(reading))}) exceed "
-        f"the {limit:,}-token limit of {who.name}",
-        tuple(one_line(f"{reading.called(i)}: {int(counts[i]):,} tokens") for i in tokens[:MAX_EXAMPLES].tolist()),
+        evidence.many(len(rows)) or lost >= evidence.thresholds.share * total,
+        len(rows),
+        f"{len(rows):,} of {pluralise(len(reading), 'document')} ({format_share(len(rows), len(reading))}) exceed "
+        f"the {limit:,}-token limit of {counter.name}",
+        tuple(one_line(f"{reading.called(i)}: {int(counts[i]):,} tokens") for i in rows[:MAX_EXAMPLES].tolist()),
         f"{lost:,} of {pluralise(total, 'token')} ({format_share(lost, total)}) are truncated and cannot be retrieved",
         _lost_share_grid(counts, limit),
         f"split texts into chunks of at most {limit:,} tokens, or use an embedder with a higher limit",
@@ -265,10 +269,10 @@ def counter_from_file(path: str | Path, limit: int | None) -> TokenCounter:
 
     `limit` overrides the file's own limit. BadInput is raised if there is none.
     """
-    place = Path(path)
+    tokenizer_path = Path(path)
     tokenizer = huggingface.read_tokenizer(str(path), limit=limit)
     if tokenizer.limit is None:
-        file = place / "tokenizer.json" if place.is_dir() else place
+        file = tokenizer_path / "tokenizer.json" if tokenizer_path.is_dir() else tokenizer_path
         raise BadInput(
             "the tokenizer does not state the token limit of its model", file=str(file), hint="--token-limit 512"
         )
@@ -276,4 +280,4 @@ def counter_from_file(path: str | Path, limit: int | None) -> TokenCounter:
     def count(texts: Sequence[str]) -> list[int]:
         return [len(tokens) + tokenizer.marks for tokens in tokenizer.encode(texts)]
 
-    return TokenCounter(place.resolve().name, tokenizer.limit, count)
+    return TokenCounter(tokenizer_path.resolve().name, tokenizer.limit, count)

@@ -47,23 +47,25 @@ def identify_languages(texts: Sequence[str], progress: ProgressCallback = no_pro
     `?` if too short, mixed or uncertain.
     """
     model = _load_language_model()
-    first: list[tuple[str, float]] = []
-    for place, text in enumerate(texts):
-        if place % PROGRESS_INTERVAL_TEXTS == 0:
-            progress(Progress("identifying languages", place, len(texts)))
-        first.append(_guess_language(model, text, FIRST_PASS_CHARS))
+    guesses: list[tuple[str, float]] = []
+    for index, text in enumerate(texts):
+        if index % PROGRESS_INTERVAL_TEXTS == 0:
+            progress(Progress("identifying languages", index, len(texts)))
+        guesses.append(_guess_language(model, text, FIRST_PASS_CHARS))
     usual = next(
         (
             language
-            for language, _ in Counter(language for language, sure in first if sure >= MIN_CONFIDENCE_MAIN).most_common(
-                1
-            )
+            for language, _ in Counter(
+                language for language, confidence in guesses if confidence >= MIN_CONFIDENCE_MAIN
+            ).most_common(1)
         ),
         UNKNOWN_LANGUAGE,
     )
     return [
-        language if language == usual and sure >= MIN_CONFIDENCE_MAIN else _confirm_language(model, texts[place], usual)
-        for place, (language, sure) in enumerate(first)
+        language
+        if language == usual and confidence >= MIN_CONFIDENCE_MAIN
+        else _confirm_language(model, texts[index], usual)
+        for index, (language, confidence) in enumerate(guesses)
     ]
 
 
@@ -90,12 +92,12 @@ def _main_language(model: Any, text: str, usual: str, other: str) -> str:
     return usual if share >= MAIN_LANGUAGE_SHARE else UNKNOWN_LANGUAGE if share >= MIXED_SHARE else other
 
 
-def _guess_language(model: Any, text: str, most: int) -> tuple[str, float]:
-    part = text[:most]
+def _guess_language(model: Any, text: str, max_chars: int) -> tuple[str, float]:
+    part = text[:max_chars]
     if sum(map(str.isalpha, part)) < _min_letters(part):
         return UNKNOWN_LANGUAGE, 0.0
-    language, sure = model.classify(part)
-    return str(language), float(sure)
+    language, confidence = model.classify(part)
+    return str(language), float(confidence)
 
 
 def _min_letters(text: str) -> int:
@@ -210,9 +212,9 @@ class Evidence:
         """Return whether a number of documents reaches the share that makes a problem."""
         return count > 0 and count >= self.thresholds.share * len(self.reading)
 
-    def some(self, places: Sequence[int]) -> tuple[str, ...]:
+    def some(self, indices: Sequence[int]) -> tuple[str, ...]:
         """Return the first few documents as text, for messages."""
-        return tuple(one_line(self.reading.called(place)) for place in places[:MAX_EXAMPLES])
+        return tuple(one_line(self.reading.called(index)) for index in indices[:MAX_EXAMPLES])
 
 
 def format_share(count: int, total: int) -> str:

@@ -74,9 +74,9 @@ def _findings_section(result: Lint, *, all_findings: bool) -> Section:
         # The subject of most findings is the corpus, which the title names; a label may name it too.
         is_named = finding.subject == result.corpus or label != finding.what
         findings.append(replace(finding, what=label, subject="" if is_named else finding.subject))
-    most = max((len(finding.examples) for finding in findings), default=0)
+    max_examples = max((len(finding.examples) for finding in findings), default=0)
     return Section(
-        "findings", "Findings", [Findings(findings, result.skipped, most if all_findings else 3)], "Findings"
+        "findings", "Findings", [Findings(findings, result.skipped, max_examples if all_findings else 3)], "Findings"
     )
 
 

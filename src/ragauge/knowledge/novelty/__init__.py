@@ -145,8 +145,8 @@ def prepare_novelty_data(
         if known_vectors is None:
             known_vectors = embed_chunks(known_chunks, embedder, scoped(progress, action="embedding the known chunks"))
     with _timed_step(seconds, "comparing"):
-        near = nearest_known(vectors, known_vectors, 1, scoped(progress, action="comparing chunks"))
-    return NoveltyData(chunks, vectors, near, known_chunks, known_vectors, embedder, not vectors_only, seconds)
+        nearest = nearest_known(vectors, known_vectors, 1, scoped(progress, action="comparing chunks"))
+    return NoveltyData(chunks, vectors, nearest, known_chunks, known_vectors, embedder, not vectors_only, seconds)
 
 
 def novelty(
@@ -312,10 +312,10 @@ def _known_novelties(data: NoveltyData, duplicates: Ints, rows: Ints) -> dict[st
     classes = duplicates[data.known.owner]
     order = np.argsort(classes, kind="stable")
     ordered = classes[order]
-    wanted = classes[rows]
-    firsts, lasts = np.searchsorted(ordered, wanted), np.searchsorted(ordered, wanted, side="right")
-    own = [order[first:last] for first, last in zip(firsts.tolist(), lasts.tolist(), strict=True)]
-    values = chunk_novelties(nearest_others(data.known_vectors, rows, own)) if len(rows) else np.zeros(0)
+    row_classes = classes[rows]
+    firsts, lasts = np.searchsorted(ordered, row_classes), np.searchsorted(ordered, row_classes, side="right")
+    own_chunks = [order[first:last] for first, last in zip(firsts.tolist(), lasts.tolist(), strict=True)]
+    values = chunk_novelties(nearest_others(data.known_vectors, rows, own_chunks)) if len(rows) else np.zeros(0)
     sampled, owner = np.unique(data.known.owner[rows], return_inverse=True)
     return {
         "mean": document_means(values, owner, len(sampled)),
@@ -335,8 +335,8 @@ def _document_novelties(
     mean, least = document_means(values, chunks.owner, n), document_minimums(values, chunks.owner, n)
     lexical = undefined if overlap is None else overlap.new
     ranks = {
-        name: undefined if _has_too_few_known(reference) else percentile_ranks(of, reference[name])
-        for name, of in (("mean", mean), ("least", least), ("lexical", lexical))
+        name: undefined if _has_too_few_known(reference) else percentile_ranks(novelty, reference[name])
+        for name, novelty in (("mean", mean), ("least", least), ("lexical", lexical))
     }
     starts = np.concatenate([[0], np.cumsum(counts)])
     novelties = []
@@ -356,7 +356,7 @@ def _document_novelties(
                 container="" if container < 0 else data.known.documents[container].id,
                 why=_undefined_reason(float(mean[i]), int(counts[i])),
                 nearest=[
-                    _nearest_chunk(data, place, place - int(starts[i])) for place in range(starts[i], starts[i + 1])
+                    _nearest_chunk(data, index, index - int(starts[i])) for index in range(starts[i], starts[i + 1])
                 ],
                 claims=claims.get(i, ()),
             )
@@ -374,13 +374,13 @@ def _undefined_reason(mean: float, chunks: int) -> str:
     return "the embedder returns a zero vector for the text" if np.isnan(mean) else ""
 
 
-def _nearest_chunk(data: NoveltyData, place: int, chunk: int) -> NearestChunk:
-    text = data.chunks.text(place)
-    if not data.near.places.shape[1] or np.isnan(data.near.similarities[place, 0]):
+def _nearest_chunk(data: NoveltyData, index: int, chunk: int) -> NearestChunk:
+    text = data.chunks.text(index)
+    if not data.near.places.shape[1] or np.isnan(data.near.similarities[index, 0]):
         return NearestChunk(chunk, text, float("nan"))
-    nearest = int(data.near.places[place, 0])
+    nearest = int(data.near.places[index, 0])
     known_text = data.known.text(nearest) if data.texts else ""
-    return NearestChunk(chunk, text, float(data.near.similarities[place, 0]), data.known.name(nearest), known_text)
+    return NearestChunk(chunk, text, float(data.near.similarities[index, 0]), data.known.name(nearest), known_text)
 
 
 def _novelty_notes(data: NoveltyData, reference: Mapping[str, Floats], sampled: int) -> list[str]:
@@ -404,9 +404,9 @@ def _novelty_notes(data: NoveltyData, reference: Mapping[str, Floats], sampled: 
 
 
 @contextmanager
-def _timed_step(seconds: dict[str, float], what: str) -> Iterator[None]:
+def _timed_step(seconds: dict[str, float], step: str) -> Iterator[None]:
     began = time.perf_counter()
     try:
         yield
     finally:
-        seconds[what] = time.perf_counter() - began
+        seconds[step] = time.perf_counter() - began

@@ -59,18 +59,18 @@ class DocumentChunks:
         """Number of chunks of each document."""
         return np.bincount(self.owner, minlength=len(self.documents)).astype(np.int64)
 
-    def text(self, place: int) -> str:
+    def text(self, index: int) -> str:
         """Return the text of a chunk."""
-        document = self.documents[int(self.owner[place])]
-        start, end = int(self.start[place]), int(self.end[place])
+        document = self.documents[int(self.owner[index])]
+        start, end = int(self.start[index]), int(self.end[index])
         # Slice the text directly: joining title and text for every chunk would be quadratic in long documents.
         lead = len(document.title) + 1 if not document.text.startswith(document.title) else 0
         text = document.text[start - lead : end - lead] if start >= lead else document.whole[start:end]
         return LONE_SURROGATE_PATTERN.sub("\ufffd", text)
 
-    def name(self, place: int) -> str:
+    def name(self, index: int) -> str:
         """Return the id of a chunk's document."""
-        return self.documents[int(self.owner[place])].id
+        return self.documents[int(self.owner[index])].id
 
 
 def document_text(document: Document) -> str:
@@ -104,12 +104,12 @@ def split_documents(documents: Sequence[Document], size: int = DEFAULT_CHUNK_CHA
         texts = [document_text(document) for document in documents[first : first + CHUNK_BATCH_SIZE]]
         window = max(MIN_WINDOW_CHARS, 10 * size)
         short = iter(splitter.chunk_all_indices([text for text in texts if len(text) <= window]))
-        for place, whole_text in enumerate(texts, first):
-            found = next(short) if len(whole_text) <= window else _split_long(splitter, whole_text, window)
-            for at, text in found:
+        for index, whole_text in enumerate(texts, first):
+            pieces = next(short) if len(whole_text) <= window else _split_long(splitter, whole_text, window)
+            for at, text in pieces:
                 if not (WORD_PATTERN.search(text) or split_words(text)):  # some symbols are words after normalisation
                     continue
-                owner.append(place)
+                owner.append(index)
                 start.append(at)
                 end.append(at + len(text))
     settings = ChunkSettings(size, overlap, splitter=f"semantic-text-splitter {version('semantic-text-splitter')}")
@@ -123,16 +123,16 @@ def _split_long(splitter: Any, text: str, window: int) -> list[tuple[int, str]]:
     The splitter takes quadratic time for a text without paragraphs. The last chunks of a window are split again with
     the text that follows, so that the chunks equal those of the whole text.
     """
-    found: list[tuple[int, str]] = []
+    chunks: list[tuple[int, str]] = []
     start = 0
     while True:
         part = [(start + at, chunk) for at, chunk in splitter.chunk_indices(text[start : start + window])]
         if start + window >= len(text):
-            return found + part
+            return chunks + part
         if len(part) <= UNCERTAIN_CHUNKS:  # little but white space
-            found, start = found + part, start + window
+            chunks, start = chunks + part, start + window
         else:
-            found, start = found + part[:-UNCERTAIN_CHUNKS], part[-UNCERTAIN_CHUNKS][0]
+            chunks, start = chunks + part[:-UNCERTAIN_CHUNKS], part[-UNCERTAIN_CHUNKS][0]
 
 
 def embed_chunks(chunks: DocumentChunks, embedder: Embedder, progress: ProgressCallback = no_progress) -> Vectors:
@@ -147,18 +147,18 @@ def embed_in_batches(
 
     BadInput is raised for vectors of a wrong shape or with values that are not finite.
     """
-    found: Any = None
+    vectors: Any = None
     checked = CheckedEmbedder(embedder)
     for first in range(0, n, CHUNK_BATCH_SIZE):
         batch = [text(i) for i in range(first, min(first + CHUNK_BATCH_SIZE, n))]
-        part = np.asarray(checked.embed(batch), np.float32)
-        if not np.isfinite(part).all():
+        batch_vectors = np.asarray(checked.embed(batch), np.float32)
+        if not np.isfinite(batch_vectors).all():
             raise BadInput(f"the embedder `{embedder.name}` returned a vector that is not finite")
-        if found is None:
-            found = _allocate_vectors(n, part.shape[1])
-        found[first : first + len(part)] = part
-        progress(Progress("embedding chunks", first + len(part), n))
-    return np.zeros((0, 0), np.float32) if found is None else found
+        if vectors is None:
+            vectors = _allocate_vectors(n, batch_vectors.shape[1])
+        vectors[first : first + len(batch_vectors)] = batch_vectors
+        progress(Progress("embedding chunks", first + len(batch_vectors), n))
+    return np.zeros((0, 0), np.float32) if vectors is None else vectors
 
 
 def _allocate_vectors(rows: int, columns: int) -> Vectors:
@@ -206,8 +206,8 @@ def nearest_known(
     return NearestChunks(places, _to_similarities(chunks, distances))
 
 
-def nearest_others(known: Vectors, rows: Ints, own: list[Ints]) -> Floats:
-    """Return the highest cosine of known chunks with a chunk not their `own`.
+def nearest_others(known: Vectors, rows: Ints, own_chunks: list[Ints]) -> Floats:
+    """Return the highest cosine of known chunks with a chunk not their `own_chunks`.
 
     NaN if there is none.
 
@@ -215,35 +215,35 @@ def nearest_others(known: Vectors, rows: Ints, own: list[Ints]) -> Floats:
     >>> nearest_others(known, np.array([0, 2]), [np.array([0, 1]), np.array([2])]).round(6).tolist()
     [0.6, 0.6]
     """
-    found = np.full(len(rows), np.nan)
-    counts = np.array([len(rows) for rows in own], np.int64)
+    similarities = np.full(len(rows), np.nan)
+    counts = np.array([len(rows) for rows in own_chunks], np.int64)
     # All own chunks may be the nearest: if they are few, more neighbours than own chunks are searched.
-    wanted = np.array([1 << count.bit_length() for count in counts.tolist()], np.int64)
-    for k in np.unique(wanted[counts <= MAX_OWN_CHUNKS]):
-        asked = np.flatnonzero((wanted == k) & (counts <= MAX_OWN_CHUNKS))
-        chunks = np.asarray(known[rows[asked]])
+    n_neighbours = np.array([1 << count.bit_length() for count in counts.tolist()], np.int64)
+    for k in np.unique(n_neighbours[counts <= MAX_OWN_CHUNKS]):
+        selected = np.flatnonzero((n_neighbours == k) & (counts <= MAX_OWN_CHUNKS))
+        chunks = np.asarray(known[rows[selected]])
         places, distances = find_nearest(known, chunks, int(k), "cosine")
-        near = _to_similarities(chunks, distances)
-        for at, row in enumerate(asked.tolist()):
-            others = ~np.isin(places[at], own[row])
-            found[row] = near[at][others][0] if others.any() else np.nan
+        near_similarities = _to_similarities(chunks, distances)
+        for at, row in enumerate(selected.tolist()):
+            others = ~np.isin(places[at], own_chunks[row])
+            similarities[row] = near_similarities[at][others][0] if others.any() else np.nan
     # That would be quadratic for large documents, so their chunks are compared with other documents only.
     large: dict[bytes, list[int]] = {}
     for row in np.flatnonzero(counts > MAX_OWN_CHUNKS).tolist():
-        large.setdefault(own[row].tobytes(), []).append(row)
+        large.setdefault(own_chunks[row].tobytes(), []).append(row)
     for group in large.values():
-        others = np.setdiff1d(np.arange(len(known)), own[group[0]])
+        others = np.setdiff1d(np.arange(len(known)), own_chunks[group[0]])
         if len(others):
             chunks = np.asarray(known[rows[group]])
             _, distances = find_nearest(known, chunks, 1, "cosine", allowed=others)
-            found[group] = _to_similarities(chunks, distances)[:, 0]
-    return found
+            similarities[group] = _to_similarities(chunks, distances)[:, 0]
+    return similarities
 
 
 def _to_similarities(chunks: Vectors, distances: NDArray[Any]) -> Floats:
-    near = np.where(distances < COSINE_TOLERANCE, 1.0, 1 - distances)
-    near[~np.any(chunks, axis=1)] = np.nan
-    return near
+    similarities = np.where(distances < COSINE_TOLERANCE, 1.0, 1 - distances)
+    similarities[~np.any(chunks, axis=1)] = np.nan
+    return similarities
 
 
 def chunk_novelties(highest: Floats) -> Floats:
@@ -264,9 +264,9 @@ def document_means(values: Floats, owner: Ints, documents: int) -> Floats:
     >>> document_means(np.array([0.25, 0.75, np.nan]), np.array([0, 0, 1]), 3).tolist()
     [0.5, nan, nan]
     """
-    there = ~np.isnan(values)
-    n = np.bincount(owner[there], minlength=documents)
-    totals = np.bincount(owner[there], values[there], minlength=documents)
+    has_value = ~np.isnan(values)
+    n = np.bincount(owner[has_value], minlength=documents)
+    totals = np.bincount(owner[has_value], values[has_value], minlength=documents)
     means = np.full(documents, np.nan)
     np.divide(totals, n, out=means, where=n > 0)
     return means
@@ -281,8 +281,8 @@ def document_minimums(values: Floats, owner: Ints, documents: int) -> Floats:
     [0.25, nan, nan]
     """
     minimums = np.full(documents, np.inf)
-    there = ~np.isnan(values)
-    np.minimum.at(minimums, owner[there], values[there])
+    has_value = ~np.isnan(values)
+    np.minimum.at(minimums, owner[has_value], values[has_value])
     minimums[np.isinf(minimums)] = np.nan
     return minimums
 
@@ -294,8 +294,8 @@ def update_similarity(highest: Floats, chunks: Vectors, more: Vectors) -> Floats
     ...     np.float32)).round(6)
     array([0.6, 0.9])
     """
-    near = nearest_known(chunks, more).similarities
-    return np.fmax(highest, near[:, 0]) if near.shape[1] else highest
+    similarities = nearest_known(chunks, more).similarities
+    return np.fmax(highest, similarities[:, 0]) if similarities.shape[1] else highest
 
 
 KNOWN_BATCH_DOCUMENTS = 512
@@ -320,7 +320,7 @@ def shingle_overlap(
     added: Sequence[Document],
     known: Sequence[Document],
     sample: Ints,
-    twins: Ints,
+    text_classes: Ints,
     progress: ProgressCallback = no_progress,
 ) -> tuple[ShingleOverlap, Floats]:
     """Compute the shingle overlap of added documents with the known ones.
@@ -338,39 +338,41 @@ def shingle_overlap(
 
     ids: dict[tuple[str, ...], int] = {}
 
-    def matrix(documents: Iterable[Document], place: Callable[[tuple[str, ...]], int | None], columns: int) -> Any:
+    def build_matrix(
+        documents: Iterable[Document], position: Callable[[tuple[str, ...]], int | None], columns: int
+    ) -> Any:
         rows = [
-            [at for shingle in shingles(document_text(each)) if (at := place(shingle)) is not None]
-            for each in documents
+            [at for shingle in shingles(document_text(document)) if (at := position(shingle)) is not None]
+            for document in documents
         ]
         starts = np.concatenate([[0], np.cumsum([len(row) for row in rows])]).astype(np.int64)
         flat = np.fromiter((at for row in rows for at in row), np.int64, int(starts[-1]))
         return csr_matrix((np.ones(len(flat), np.int32), flat, starts), shape=(len(rows), columns or len(ids)))
 
-    asked = [*added, *(known[i] for i in sample.tolist())]
-    wanted = matrix(asked, lambda shingle: ids.setdefault(shingle, len(ids)), 0)
-    ours = wanted[: len(added)]
-    sizes = np.diff(wanted.indptr)
+    compared = [*added, *(known[i] for i in sample.tolist())]
+    shingle_matrix = build_matrix(compared, lambda shingle: ids.setdefault(shingle, len(ids)), 0)
+    added_matrix = shingle_matrix[: len(added)]
+    sizes = np.diff(shingle_matrix.indptr)
     # Number of distinct texts with a shingle: of documents with the same text only the first counts.
-    first = np.zeros(len(known), bool)
-    first[np.unique(twins, return_index=True)[1]] = True
-    often = np.zeros(len(ids), np.int64)
-    best, place = np.zeros(len(added), np.int64), np.full(len(added), -1, np.int64)
+    is_first = np.zeros(len(known), bool)
+    is_first[np.unique(text_classes, return_index=True)[1]] = True
+    n_texts = np.zeros(len(ids), np.int64)
+    best, position = np.zeros(len(added), np.int64), np.full(len(added), -1, np.int64)
     for start in range(0, len(known), KNOWN_BATCH_DOCUMENTS):
-        block = matrix(known[start : start + KNOWN_BATCH_DOCUMENTS], ids.get, len(ids))
-        often += np.asarray(block[first[start : start + KNOWN_BATCH_DOCUMENTS]].sum(axis=0)).ravel()
-        shared = (ours @ block.T).tocsr()
+        block = build_matrix(known[start : start + KNOWN_BATCH_DOCUMENTS], ids.get, len(ids))
+        n_texts += np.asarray(block[is_first[start : start + KNOWN_BATCH_DOCUMENTS]].sum(axis=0)).ravel()
+        shared = (added_matrix @ block.T).tocsr()
         if shared.nnz:
-            most = shared.max(axis=1).toarray().ravel()
-            better = np.flatnonzero(most > best)
-            place[better] = start + np.asarray(shared[better].argmax(axis=1)).ravel()
-            best[better] = most[better]
+            highest = shared.max(axis=1).toarray().ravel()
+            better = np.flatnonzero(highest > best)
+            position[better] = start + np.asarray(shared[better].argmax(axis=1)).ravel()
+            best[better] = highest[better]
         progress(Progress("comparing words", min(start + KNOWN_BATCH_DOCUMENTS, len(known)), len(known)))
     n = len(added)
     with np.errstate(invalid="ignore"):
-        new = (ours @ (often == 0).astype(np.int64)) / sizes[:n]
-        own = (wanted[n:] @ (often <= 1).astype(np.int64)) / sizes[n:]
-        return ShingleOverlap(new, best / sizes[:n], place), own
+        new = (added_matrix @ (n_texts == 0).astype(np.int64)) / sizes[:n]
+        unique_shares = (shingle_matrix[n:] @ (n_texts <= 1).astype(np.int64)) / sizes[n:]
+        return ShingleOverlap(new, best / sizes[:n], position), unique_shares
 
 
 def percentile_ranks(values: Floats, among: Floats) -> Floats:
@@ -381,8 +383,8 @@ def percentile_ranks(values: Floats, among: Floats) -> Floats:
     >>> percentile_ranks(np.array([0.0, 2.0, 9.0, np.nan]), np.array([1.0, 2.0, 2.0, 3.0])).tolist()
     [0.0, 50.0, 100.0, nan]
     """
-    known = np.sort(among[~np.isnan(among)])
-    if not len(known):
+    reference = np.sort(among[~np.isnan(among)])
+    if not len(reference):
         return np.full(len(values), np.nan)
-    below, upto = (np.searchsorted(known, values, side) for side in ("left", "right"))
-    return np.where(np.isnan(values), np.nan, (below + upto) * 50.0 / len(known))
+    below, upto = (np.searchsorted(reference, values, side) for side in ("left", "right"))
+    return np.where(np.isnan(values), np.nan, (below + upto) * 50.0 / len(reference))

@@ -21,7 +21,7 @@ NearestChunkSearch = Callable[[Sequence[str]], Ints]
 async def judge_claims(
     chunks: DocumentChunks,
     known: DocumentChunks,
-    near: NearestChunkSearch,
+    search: NearestChunkSearch,
     judge: Judge,
     *,
     workers: int = 16,
@@ -40,34 +40,34 @@ async def judge_claims(
     def report_step() -> None:
         progress(Progress("judging claims", len(extracted) + len(judged), 2 * len(chunks)))
 
-    async def extract_claims(place: int) -> None:
-        sentences = {f"s{i}": sentence for i, sentence in enumerate(split_sentences(chunks.text(place)), 1)}
-        task = JudgeTask("claims", _chunk_name(chunks, place), sentences, {}, text=ANSWER)
-        extracted[place] = await judge.answer(task)
+    async def extract_claims(index: int) -> None:
+        sentences = {f"s{i}": sentence for i, sentence in enumerate(split_sentences(chunks.text(index)), 1)}
+        task = JudgeTask("claims", _chunk_name(chunks, index), sentences, {}, text=ANSWER)
+        extracted[index] = await judge.answer(task)
         report_step()
 
     await map_async(range(len(chunks)), extract_claims, workers)
-    texts = {place: _claim_texts(extracted[place]) for place in range(len(chunks)) if not extracted[place].unscored}
-    every_text = [text for place in texts for text in texts[place]]
-    nearest = iter(near(every_text).tolist() if every_text and len(known) else [[]] * len(every_text))
-    sources_of = {place: dict.fromkeys(at for _ in claims for at in next(nearest)) for place, claims in texts.items()}
+    texts = {index: _claim_texts(extracted[index]) for index in range(len(chunks)) if not extracted[index].unscored}
+    all_texts = [text for index in texts for text in texts[index]]
+    nearest = iter(search(all_texts).tolist() if all_texts and len(known) else [[]] * len(all_texts))
+    sources_of = {index: dict.fromkeys(at for _ in claims for at in next(nearest)) for index, claims in texts.items()}
 
-    async def judge_chunk(place: int) -> None:
-        if place in texts:
-            judged[place] = await _judge_texts(place, texts[place], list(sources_of[place]))
+    async def judge_chunk(index: int) -> None:
+        if index in texts:
+            judged[index] = await _judge_texts(index, texts[index], list(sources_of[index]))
         else:  # extraction of a chunk succeeds or fails as a whole
-            why = next(iter(extracted[place].unscored.values())).why
-            judged[place] = [DocumentClaim(chunks.text(place), UNSCORED, why=f"its claims were not extracted: {why}")]
+            why = next(iter(extracted[index].unscored.values())).why
+            judged[index] = [DocumentClaim(chunks.text(index), UNSCORED, why=f"its claims were not extracted: {why}")]
         report_step()
 
-    async def _judge_texts(place: int, claims: Sequence[str], places: Sequence[int]) -> list[DocumentClaim]:
+    async def _judge_texts(index: int, claims: Sequence[str], indices: Sequence[int]) -> list[DocumentClaim]:
         claim_texts = {f"a{i}": text for i, text in enumerate(claims, 1)}
-        sources = {f"{CONTEXT_ID_PREFIX}{i}": known.text(at) for i, at in enumerate(places, 1)}
+        sources = {f"{CONTEXT_ID_PREFIX}{i}": known.text(at) for i, at in enumerate(indices, 1)}
         if not sources:
             return [DocumentClaim(text, NEW, why="the known corpus is empty") for text in claims]
-        names = {f"{CONTEXT_ID_PREFIX}{i}": known.name(at) for i, at in enumerate(places, 1)}
+        names = {f"{CONTEXT_ID_PREFIX}{i}": known.name(at) for i, at in enumerate(indices, 1)}
         verdicts = (
-            await judge.answer(JudgeTask("support", _chunk_name(chunks, place), claim_texts, sources))
+            await judge.answer(JudgeTask("support", _chunk_name(chunks, index), claim_texts, sources))
             if claim_texts
             else TaskResult({}, {})
         )
@@ -80,8 +80,8 @@ async def judge_claims(
 
     await map_async(range(len(chunks)), judge_chunk, workers)
     claims: dict[int, list[DocumentClaim]] = {}
-    for place, owner in enumerate(chunks.owner.tolist()):
-        claims.setdefault(owner, []).extend(judged[place])
+    for index, owner in enumerate(chunks.owner.tolist()):
+        claims.setdefault(owner, []).extend(judged[index])
     return claims
 
 
@@ -99,5 +99,5 @@ def _to_document_claim(text: str, support: Support, names: Mapping[str, str]) ->
     return DocumentClaim(text, NEW, (), support.words)
 
 
-def _chunk_name(chunks: DocumentChunks, place: int) -> str:
-    return f"{chunks.name(place)} {chunks.start[place]}"
+def _chunk_name(chunks: DocumentChunks, index: int) -> str:
+    return f"{chunks.name(index)} {chunks.start[index]}"

@@ -104,14 +104,14 @@ def _is_or_are(count: int) -> str:
 def _define_states(result: Novelty) -> list[str]:
     """Define the states that the summary names."""
     states = {document.state for document in result.documents}
-    found = []
+    definitions = []
     if states & {"new", "near"}:
         reference = f"{result.reference_documents:,} known documents ({pluralise(result.reference_chunks, 'chunk')})"
         share = f"{100 - NEAR_PERCENTILE:.0f}%"
-        found.append(f"Near: more similar to a known document than {share} of {reference} are to the others.")
+        definitions.append(f"Near: more similar to a known document than {share} of {reference} are to the others.")
     if "contained" in states:
-        found.append(f"Contained: one known document has at least {CONTAINED_SHARE:.0%} of its 3-word shingles.")
-    return found
+        definitions.append(f"Contained: one known document has at least {CONTAINED_SHARE:.0%} of its 3-word shingles.")
+    return definitions
 
 
 def _documents_section(result: Novelty) -> Section:
@@ -158,9 +158,9 @@ def _documents_table(documents: Sequence[DocumentNovelty], title: str = "") -> T
                 nearest.document if nearest else "-",
             ]
         )
-    shown = [i for i, column in enumerate(columns) if ranked or column.title != "pct"]
-    selected: list[Row] = [[row[i] for i in shown] for row in rows]
-    return Table("documents", [columns[i] for i in shown], selected, title)
+    column_indices = [i for i, column in enumerate(columns) if ranked or column.title != "pct"]
+    selected: list[Row] = [[row[i] for i in column_indices] for row in rows]
+    return Table("documents", [columns[i] for i in column_indices], selected, title)
 
 
 def nearest_passage(document: DocumentNovelty) -> NearestChunk | None:

@@ -45,8 +45,8 @@ def open_chat(text: str, options: Mapping[str, Any] | None = None) -> Chat:
     first, *names = parameters.options  # The first parameter is the model or file.
     for name in arguments:
         if name not in names and not parameters.accepts_any:
-            near = suggest_name(name, names)
-            hint = f"did you mean `{near}`?" if near else f"choose one of {', '.join(names) or 'none'}"
+            suggestion = suggest_name(name, names)
+            hint = f"did you mean `{suggestion}`?" if suggestion else f"choose one of {', '.join(names) or 'none'}"
             raise BadInput(f"the chat `{kind}` has no option `{name}`", hint=hint)
     chat: Chat = parameters.call({first: model_or_file, **arguments})
     return chat
@@ -77,6 +77,6 @@ def _suggest_chat_name(text: str) -> str:
 
 def _split_at_url(text: str) -> tuple[str, str, str]:
     """Split a chat name at the `@` before its URL; model names may contain an `@` too."""
-    place = re.search(r"@(?=\w+://)", text)
-    place = place or (re.search(r"@(?=[^@]*[:/][^@]*$)", text) if text else None)
-    return (text[: place.start()], "@", text[place.end() :]) if place else (text, "", "")
+    separator = re.search(r"@(?=\w+://)", text)
+    separator = separator or (re.search(r"@(?=[^@]*[:/][^@]*$)", text) if text else None)
+    return (text[: separator.start()], "@", text[separator.end() :]) if separator else (text, "", "")

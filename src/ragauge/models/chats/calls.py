@@ -98,12 +98,12 @@ async def attempt_request(
     except RagaugeError:
         raise
     except TimeoutError as error:
-        words = f"no reply within {limit:.3g} s" if scope.expired() else f"TimeoutError: {error}"
-        failure = BackendFailed(words, passing=True)
+        message = f"no reply within {limit:.3g} s" if scope.expired() else f"TimeoutError: {error}"
+        failure = BackendFailed(message, passing=True)
         failure.unanswered = True
     except Exception as error:  # A user-supplied chat model may raise any exception.
-        words = error_summary(error, with_class=True, all_lines=True, max_chars=MAX_CHAT_ERROR_CHARS)
-        failure = BackendFailed(words, passing=isinstance(error, OSError))
+        message = error_summary(error, with_class=True, all_lines=True, max_chars=MAX_CHAT_ERROR_CHARS)
+        failure = BackendFailed(message, passing=isinstance(error, OSError))
     raise failure
 
 
@@ -140,29 +140,29 @@ class AdaptiveConcurrency:
         self._end: Callable[[], Exception] | None = None
         """Returns the exception for new and waiting calls once the slots are closed."""
 
-    async def enter(self, *, again: bool = False) -> int:
+    async def enter(self, *, is_retry: bool = False) -> int:
         """Wait for a slot and return the number of slow-downs, for `overloaded`."""
         loop = asyncio.get_running_loop()
-        if (ended := self._closed_error()) is not None:
-            raise ended
-        if self._can_start(loop) and (again or not self._waiting):
+        if (closed_error := self._closed_error()) is not None:
+            raise closed_error
+        if self._can_start(loop) and (is_retry or not self._waiting):
             self.busy += 1
             return self._round
-        place: asyncio.Future[None] = loop.create_future()
-        if again:
-            self._waiting.appendleft(place)
+        slot: asyncio.Future[None] = loop.create_future()
+        if is_retry:
+            self._waiting.appendleft(slot)
         else:
-            self._waiting.append(place)
+            self._waiting.append(slot)
         self._start_waiting()
         try:
-            await place
+            await slot
         except asyncio.CancelledError:
-            if not place.cancelled():  # The slot was assigned before the cancellation.
+            if not slot.cancelled():  # The slot was assigned before the cancellation.
                 self.leave()
             raise
-        if (ended := self._closed_error()) is not None:
+        if (closed_error := self._closed_error()) is not None:
             self.leave()
-            raise ended
+            raise closed_error
         return self._round
 
     def leave(self) -> None:
@@ -174,10 +174,10 @@ class AdaptiveConcurrency:
         """Refuse all waiting and future calls with the exception that `why` returns."""
         self._end = why
         while self._waiting:
-            place = self._waiting.popleft()
-            if not place.done():
+            slot = self._waiting.popleft()
+            if not slot.done():
                 self.busy += 1  # Released by enter(), which raises.
-                place.set_result(None)
+                slot.set_result(None)
 
     def well(self) -> None:
         """Record a successful reply; a full round of them raises the limit by one."""
@@ -218,10 +218,10 @@ class AdaptiveConcurrency:
             return
         loop = asyncio.get_running_loop()
         while self._waiting and self._can_start(loop):
-            place = self._waiting.popleft()
-            if not place.done():  # The waiting call may have been cancelled.
+            slot = self._waiting.popleft()
+            if not slot.done():  # The waiting call may have been cancelled.
                 self.busy += 1
-                place.set_result(None)
+                slot.set_result(None)
         if self._waiting and loop.time() < self._until:
             if self._timer is not None:
                 self._timer.cancel()
@@ -341,28 +341,28 @@ class ChatCaller:
         failure: BackendFailed | None = None
         loop = asyncio.get_running_loop()
         entered = await self.pace.enter()
-        ends = loop.time() + self._patience
+        deadline = loop.time() + self._patience
         seconds, counted, formats = 0.0, 0, 0
-        tried = _RequestTotals()
+        totals = _RequestTotals()
         while True:
             began = loop.time()
             try:
                 account.begin()
-                tried = tried._replace(attempts=tried.attempts + 1)
-                reply = await self._attempt_within(messages, schema, ends - began)
+                totals = totals._replace(attempts=totals.attempts + 1)
+                reply = await self._attempt_within(messages, schema, deadline - began)
                 self.pace.well()
                 # A longer pause would block all calls without a message; the next reply reports the limit again.
                 self.pace.hold(min(reply.hold, self._patience))
-                return ChatCallResult(reply, seconds + loop.time() - began, *tried)
+                return ChatCallResult(reply, seconds + loop.time() - began, *totals)
             except BudgetReached as limit:
                 if failure is None:
                     raise
-                raise _build_last_failure(failure, tried, str(limit)) from None
+                raise _build_last_failure(failure, totals, str(limit)) from None
             except BackendFailed as error:
                 failure = error
                 account.fail(failure)
-                tried = tried.and_spent(failure)
-                if failure.final or self._is_wait_too_long(failure, ends - loop.time()):
+                totals = totals.and_spent(failure)
+                if failure.final or self._is_wait_too_long(failure, deadline - loop.time()):
                     # Close before the slot is released: the waiting calls would fail in the same way.
                     self.pace.shut(partial(_build_last_failure, failure, _RequestTotals(), final=True))
                 elif failure.passing and failure.busy:
@@ -372,29 +372,35 @@ class ChatCaller:
             seconds += loop.time() - began
             formats += failure.adapted
             counted += not failure.busy and not failure.adapted
-            left = ends - loop.time()
-            if self._is_wait_too_long(failure, left):
-                raise _build_last_failure(failure, tried, f"the server asks to wait {failure.after:.0f} s", final=True)
-            again = failure.passing or failure.adapted
-            if not again or failure.final or counted > self._retries or formats > MAX_REFUSED_FORMATS or left <= 0:
-                raise _build_last_failure(failure, tried)
+            time_left = deadline - loop.time()
+            if self._is_wait_too_long(failure, time_left):
+                raise _build_last_failure(failure, totals, f"the server asks to wait {failure.after:.0f} s", final=True)
+            can_retry = failure.passing or failure.adapted
+            if (
+                not can_retry
+                or failure.final
+                or counted > self._retries
+                or formats > MAX_REFUSED_FORMATS
+                or time_left <= 0
+            ):
+                raise _build_last_failure(failure, totals)
             try:
-                async with asyncio.timeout(left):
+                async with asyncio.timeout(time_left):
                     if not failure.busy and not failure.adapted:
                         await asyncio.sleep(self._retry_delay(failure, counted))
-                    entered = await self.pace.enter(again=True)
+                    entered = await self.pace.enter(is_retry=True)
             except TimeoutError:
-                raise _build_last_failure(failure, tried, f"within {self._patience:g} s") from None
+                raise _build_last_failure(failure, totals, f"within {self._patience:g} s") from None
 
     async def _attempt_within(
-        self, messages: Sequence[Message], schema: Mapping[str, Any] | None, left: float
+        self, messages: Sequence[Message], schema: Mapping[str, Any] | None, time_left: float
     ) -> Reply:
         return await attempt_request(
-            self._adapted, messages, schema, left if self._timeout is None else min(self._timeout, left)
+            self._adapted, messages, schema, time_left if self._timeout is None else min(self._timeout, time_left)
         )
 
-    def _is_wait_too_long(self, failure: BackendFailed, left: float) -> bool:
-        return failure.passing and failure.after is not None and failure.after > left
+    def _is_wait_too_long(self, failure: BackendFailed, time_left: float) -> bool:
+        return failure.passing and failure.after is not None and failure.after > time_left
 
     def _retry_delay(self, failure: BackendFailed, counted: int) -> float:
         """Return a random pause in seconds.
@@ -411,20 +417,20 @@ class ChatCaller:
 
 
 def _build_last_failure(
-    failure: BackendFailed, tried: _RequestTotals, why: str = "", *, final: bool = False
+    failure: BackendFailed, totals: _RequestTotals, why: str = "", *, final: bool = False
 ) -> BackendFailed:
     """Return the last failure with the number of attempts."""
-    often = f"{tried.attempts} attempts" if tried.attempts > 1 else ""
-    about = ", ".join(filter(None, [often, why]))
+    attempts_text = f"{totals.attempts} attempts" if totals.attempts > 1 else ""
+    details = ", ".join(filter(None, [attempts_text, why]))
     last = BackendFailed(
-        f"{failure.message} ({about})" if about else failure.message,
+        f"{failure.message} ({details})" if details else failure.message,
         hint=failure.hint,
         passing=failure.passing,
         after=failure.after,
         final=final or failure.final,
         busy=failure.busy,
     )
-    last.attempts, last.prompt_tokens, last.completion_tokens = tried
+    last.attempts, last.prompt_tokens, last.completion_tokens = totals
     return last
 
 

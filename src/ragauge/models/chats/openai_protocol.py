@@ -133,10 +133,10 @@ def parse_endpoint_error(status: int, body: Any, text: str, headers: Mapping[str
     inner: Any = body.get("error", body) if isinstance(body, Mapping) else body
     if not isinstance(inner, Mapping):
         return EndpointError(status, str(inner or text or "nothing"), after=parse_retry_after(headers))
-    words = next((str(inner[name]) for name in ("message", "detail", "error") if inner.get(name)), text)
+    message = next((str(inner[name]) for name in ("message", "detail", "error") if inner.get(name)), text)
     kinds = [str(inner[name]) for name in ("code", "type") if inner.get(name)]
     return EndpointError(
-        status, words or "nothing", " ".join(kinds), str(inner.get("param") or ""), parse_retry_after(headers)
+        status, message or "nothing", " ".join(kinds), str(inner.get("param") or ""), parse_retry_after(headers)
     )
 
 
@@ -176,11 +176,11 @@ class RequestFormat:
         """Return the format in which a reply is requested now."""
         return "tokens" if words else "plain" if schema is None else self._rungs[self._rung]
 
-    def body(self, messages: Sequence[Message], schema: Mapping[str, Any] | None, how: str) -> dict[str, Any]:
+    def body(self, messages: Sequence[Message], schema: Mapping[str, Any] | None, reply_format: str) -> dict[str, Any]:
         """Return the request body, without the model name."""
         body: dict[str, Any] = {"messages": list(messages), **self._settings}
         limit = self._max_tokens
-        if how == "tokens":
+        if reply_format == "tokens":
             limit = MAX_WORD_TOKENS if self._short else limit
             if self._grammar:
                 # Allow a capital letter, so that a model that prefers "No" is not forced to say "yes".
@@ -190,21 +190,26 @@ class RequestFormat:
                 body["logprobs"] = True
                 if TOP_LOGPROBS[self._top]:
                     body["top_logprobs"] = TOP_LOGPROBS[self._top]
-        elif how == "json_schema":
-            body["response_format"] = {"type": how, "json_schema": {"name": "reply", "strict": True, "schema": schema}}
+        elif reply_format == "json_schema":
+            body["response_format"] = {
+                "type": reply_format,
+                "json_schema": {"name": "reply", "strict": True, "schema": schema},
+            }
         elif schema is not None:
             body["messages"] = add_schema_instruction(messages, schema)
-            if how == "json_object":
-                body["response_format"] = {"type": how}
+            if reply_format == "json_object":
+                body["response_format"] = {"type": reply_format}
         if limit is not None:
             body[self._limit_name] = limit
         return body
 
-    def stepped_down(self, problem: EndpointError, body: Mapping[str, Any], how: str) -> bool:
+    def stepped_down(self, problem: EndpointError, body: Mapping[str, Any], reply_format: str) -> bool:
         """Return whether a refusal can be avoided by another format, which is then used."""
         about = problem.about
         if problem.status in (500, 501):  # Some servers fail on a grammar instead of refusing it.
-            return "response_format" in body and "grammar" in about and self._use_next_format(how, problem.words)
+            return (
+                "response_format" in body and "grammar" in about and self._use_next_format(reply_format, problem.words)
+            )
         if problem.status not in (400, 422):
             return False
         if "max_tokens" in body and ("max_completion_tokens" in about or problem.parameter == "max_tokens"):
@@ -218,7 +223,7 @@ class RequestFormat:
             self._add_note("it returns no probabilities")
             return True
         if "response_format" in body and FORMAT_REFUSED.search(about):
-            return self._use_next_format(how, problem.words)
+            return self._use_next_format(reply_format, problem.words)
         for name in ("temperature", "seed"):
             if name in body and re.search(rf"\b{name}\b", about) and PARAMETER_REFUSED.search(about):
                 self._settings.pop(name, None)
@@ -226,38 +231,40 @@ class RequestFormat:
                 return True
         return False
 
-    def ask_again(self, reply: Reply, body: Mapping[str, Any], how: str, schema: Mapping[str, Any]) -> bool:
+    def ask_again(self, reply: Reply, body: Mapping[str, Any], reply_format: str, schema: Mapping[str, Any]) -> bool:
         """Return whether a reply shows that the format does not work.
 
         The next format is then used.
         """
-        if how == "tokens":
-            short = body.get(self._limit_name) == MAX_WORD_TOKENS != self._max_tokens
-            if (reply.text and not has_thought_start(reply.text)) or reply.finish != "length" or not short:
+        if reply_format == "tokens":
+            is_short = body.get(self._limit_name) == MAX_WORD_TOKENS != self._max_tokens
+            if (reply.text and not has_thought_start(reply.text)) or reply.finish != "length" or not is_short:
                 return False
             self._short = False  # The model writes its reasoning first.
             return True
-        if how != "json_schema" or self._obeyed or reply.finish != "stop":
+        if reply_format != "json_schema" or self._obeyed or reply.finish != "stop":
             return False
         violation = find_outer_violation(reply.text, schema)
         if violation is not None:
-            return self._use_next_format(how, violation)
+            return self._use_next_format(reply_format, violation)
         self._obeyed = reply.text.rstrip().endswith(("}", "]"))
         return False
 
-    def _use_next_format(self, how: str, why: str) -> bool:
-        place = self._rungs.index(how) + 1
-        if place >= len(self._rungs):
+    def _use_next_format(self, reply_format: str, why: str) -> bool:
+        position = self._rungs.index(reply_format) + 1
+        if position >= len(self._rungs):
             return False
-        if place > self._rung:
-            self._rung = place
+        if position > self._rung:
+            self._rung = position
             reason = " ".join(why.split())[:200]
-            self._add_note(f"structured replies are requested as {self._rungs[place]}; error with {how}: {reason}")
+            self._add_note(
+                f"structured replies are requested as {self._rungs[position]}; error with {reply_format}: {reason}"
+            )
         return True
 
-    def _add_note(self, words: str) -> None:
-        if words not in self.notes:
-            self.notes.append(words)
+    def _add_note(self, note: str) -> None:
+        if note not in self.notes:
+            self.notes.append(note)
 
 
 def add_schema_instruction(messages: Sequence[Message], schema: Mapping[str, Any]) -> list[Message]:

@@ -42,32 +42,32 @@ class Replay:
         self._replies: dict[str, list[Reply]] = defaultdict(list)
         self._next: dict[str, int] = defaultdict(int)
         self._file = file.name
-        of: Any = None
+        recorded_identity: Any = None
         for number, line in enumerate(raw.decode("utf-8", errors="replace").split("\n"), 1):
             if not line.strip():
                 continue
             try:
                 row = parse_json(line)
                 if "identity" in row:
-                    of = row["identity"]
+                    recorded_identity = row["identity"]
                     continue
                 reply = Reply(**row["reply"])
                 self._replies[hash_request(row["messages"], row["schema"])].append(reply)
             except (ValueError, TypeError, KeyError) as error:
-                words = f"not a recorded reply ({error_summary(error, with_class=True)})"
-                raise BadInput(words, file=path, line=number) from None
+                message = f"not a recorded reply ({error_summary(error, with_class=True)})"
+                raise BadInput(message, file=path, line=number) from None
         self.name = f"replay:{file.name}"
         self.identity: Mapping[str, Any] = {
             "chat": "replay",
             "file": file.name,
             "sha256": hash_file(file),
-            "of": of,
+            "of": recorded_identity,
         }
 
     def complete(self, messages: Sequence[Message], schema: Mapping[str, Any] | None = None) -> Reply:
         """Return the recorded reply; raise BackendFailed if there is none."""
-        question = hash_request(messages, schema)
-        replies = self._replies.get(question)
+        request_hash = hash_request(messages, schema)
+        replies = self._replies.get(request_hash)
         if not replies:
             shown_request = " ".join(str(messages[-1].get("content", "")).split()) if messages else ""
             shown_request = (
@@ -79,9 +79,9 @@ class Replay:
                 f"{self._file} has no recorded reply to: {shown_request}",
                 hint="record it again: the rubrics or the data have changed",
             )
-        place = self._next[question]
-        self._next[question] = place + 1
-        return replies[min(place, len(replies) - 1)]
+        position = self._next[request_hash]
+        self._next[request_hash] = position + 1
+        return replies[min(position, len(replies) - 1)]
 
 
 class Recording:

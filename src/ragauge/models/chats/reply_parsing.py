@@ -64,16 +64,16 @@ def compute_word_probabilities(tokens: Any, words: Sequence[str], text: str) -> 
     >>> round(found["yes"], 3)
     0.731
     """
-    place = _find_word_token(tokens, words, text)
-    if place is None:
+    token_entry = _find_word_token(tokens, words, text)
+    if token_entry is None:
         return {}
     mass = dict.fromkeys(words, 0.0)
     unclear = 0.0
-    for token, chance in _token_probabilities(place).items():
-        begun = _find_words_by_prefix(token, words)
-        if len(begun) == 1:
-            mass[begun[0]] += chance
-        elif begun:
+    for token, chance in _token_probabilities(token_entry).items():
+        matches = _find_words_by_prefix(token, words)
+        if len(matches) == 1:
+            mass[matches[0]] += chance
+        elif matches:
             unclear += chance
     total = sum(mass.values())
     if total < MIN_WORD_PROBABILITY or unclear > MAX_AMBIGUOUS_SHARE * (total + unclear):
@@ -86,29 +86,29 @@ def _find_word_token(tokens: Any, words: Sequence[str], text: str) -> Mapping[st
 
     This is the last token from which the tokens spell the reply, or else the first one with a word.
     """
-    all_of_them = [token for token in tokens if isinstance(token, Mapping)] if isinstance(tokens, list) else []
-    texts = [str(token.get("token", "")) for token in all_of_them]
-    wanted = _normalise_reply(text)
+    entries = [token for token in tokens if isinstance(token, Mapping)] if isinstance(tokens, list) else []
+    texts = [str(token.get("token", "")) for token in entries]
+    reply = _normalise_reply(text)
     for at in reversed(range(len(texts))):
-        rest = _normalise_reply("".join(texts[at:])) if wanted and _find_words_by_prefix(texts[at], words) else ""
+        rest = _normalise_reply("".join(texts[at:])) if reply and _find_words_by_prefix(texts[at], words) else ""
         # The end-of-reply token may follow, but no letter or digit.
-        if rest.startswith(wanted) and rest and not rest[len(wanted) :][:1].isalnum():
-            return all_of_them[at]
+        if rest.startswith(reply) and rest and not rest[len(reply) :][:1].isalnum():
+            return entries[at]
     first = next((at for at, token in enumerate(texts) if normalise_word(token)), None)
     if (
         first is not None
         and _find_words_by_prefix(texts[first], words)
-        and wanted.startswith(normalise_word(texts[first]))
+        and reply.startswith(normalise_word(texts[first]))
     ):
-        return all_of_them[first]
+        return entries[first]
     return None
 
 
-def _token_probabilities(place: Mapping[str, Any]) -> dict[str, float]:
+def _token_probabilities(token_entry: Mapping[str, Any]) -> dict[str, float]:
     """Return the probabilities of all tokens at one position, with the chosen one."""
-    top = place.get("top_logprobs")
+    top = token_entry.get("top_logprobs")
     probabilities: dict[str, float] = {}
-    for entry in [place, *(top if isinstance(top, list) else ())]:
+    for entry in [token_entry, *(top if isinstance(top, list) else ())]:
         chance = entry.get("logprob") if isinstance(entry, Mapping) else None
         if isinstance(chance, int | float) and not math.isnan(chance):
             probabilities[str(entry.get("token", ""))] = math.exp(min(0.0, chance))
@@ -196,14 +196,14 @@ def _find_object_violation(value: dict[str, Any], schema: Mapping[str, Any], whe
     for name in schema.get("required", ()):
         if name not in value:
             return f"{where} has no `{name}`"
-    others = schema.get("additionalProperties", True)
+    additional = schema.get("additionalProperties", True)
     for name, inner in value.items():
         if name in properties:
             violation = _find_violation(inner, properties[name], f"{where}.{name}")
-        elif others is False:
+        elif additional is False:
             return f"{where} has an unexpected `{name}`"
         else:
-            violation = None if others is True else _find_violation(inner, others, f"{where}.{name}")
+            violation = None if additional is True else _find_violation(inner, additional, f"{where}.{name}")
         if violation:
             return violation
     return None
@@ -216,8 +216,8 @@ def _find_array_violation(value: list[Any], schema: Mapping[str, Any], where: st
         return f"{where} has {len(value)} items, not at most {schema['maxItems']}"
     items = schema.get("items")
     if isinstance(items, Mapping):
-        for place, inner in enumerate(value):
-            if violation := _find_violation(inner, items, f"{where}[{place}]"):
+        for position, inner in enumerate(value):
+            if violation := _find_violation(inner, items, f"{where}[{position}]"):
                 return violation
     return None
 
@@ -230,10 +230,10 @@ def _has_json_type(value: Any, kind: str) -> bool:
     return isinstance(value, JSON_TYPES[kind])
 
 
-def _is_same_value(value: Any, wanted: Any) -> bool:
-    if isinstance(value, bool) or isinstance(wanted, bool):
-        return value is wanted
-    return bool(value == wanted)
+def _is_same_value(value: Any, expected: Any) -> bool:
+    if isinstance(value, bool) or isinstance(expected, bool):
+        return value is expected
+    return bool(value == expected)
 
 
 def _describe_value(value: Any) -> str:

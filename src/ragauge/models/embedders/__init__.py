@@ -109,9 +109,9 @@ class CachedEmbedder:
             self.reused += len(stored.keys() - self._computed)
             self._computed.update(missing)
             if missing:
-                made = check_vectors(self._embedder.embed(list(missing.values())), len(missing), self.name)
-                made = np.ascontiguousarray(made, np.float32)
-                rows = dict(zip(missing, (row.tobytes() for row in made), strict=True))
+                vectors = check_vectors(self._embedder.embed(list(missing.values())), len(missing), self.name)
+                vectors = np.ascontiguousarray(vectors, np.float32)
+                rows = dict(zip(missing, (row.tobytes() for row in vectors), strict=True))
                 with file:
                     file.executemany("INSERT OR REPLACE INTO vectors VALUES (?, ?)", rows.items())
                 stored.update(rows)

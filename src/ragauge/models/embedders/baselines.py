@@ -38,10 +38,10 @@ class RandomEmbedder:
         vectors = np.empty((len(texts), self._dimensions), np.float32)
         for row, text in zip(vectors, texts, strict=True):
             seed_bytes = f"{self._seed}\0{text}".encode("utf-8", "surrogatepass")
-            drawn = np.random.Generator(
+            rng = np.random.Generator(
                 np.random.PCG64(int.from_bytes(hashlib.blake2b(seed_bytes, digest_size=16).digest()))
             )
-            direction = drawn.standard_normal(self._dimensions)
+            direction = rng.standard_normal(self._dimensions)
             row[:] = direction / np.linalg.norm(direction)
         return vectors
 

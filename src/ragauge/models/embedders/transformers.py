@@ -124,7 +124,9 @@ class TransformersEncoder:
         encoded = self._tokenize_texts(texts, truncation=True, max_length=self.limit)
         for rows, width in self._length_batches([len(ids) for ids in encoded["input_ids"]]):
             try:
-                out[rows] = self._compute_vectors({name: [of[i] for i in rows] for name, of in encoded.items()}, width)
+                out[rows] = self._compute_vectors(
+                    {name: [values[i] for i in rows] for name, values in encoded.items()}, width
+                )
             except (RuntimeError, IndexError, TypeError, ValueError) as error:
                 raise BackendFailed(f"the encoder `{self.name}` failed: {error_summary(error)}") from error
         return to_unit_rows(out)
@@ -144,11 +146,11 @@ class TransformersEncoder:
 
         Texts without tokens are skipped.
         """
-        stride, rest = padding_rule(self._model)
+        stride, min_padding = padding_rule(self._model)
         rows: list[int] = []
         width = 0
         for i in sorted((i for i, length in enumerate(lengths) if length), key=lambda i: lengths[i]):
-            wide = math.ceil((lengths[i] + rest) / stride) * stride
+            wide = math.ceil((lengths[i] + min_padding) / stride) * stride
             if rows and (len(rows) == self._batch or wide * (len(rows) + 1) > MAX_BATCH_TOKENS):
                 yield rows, width
                 rows = []
@@ -212,15 +214,15 @@ class TransformersEncoder:
         return min(limits, default=DEFAULT_TOKEN_LIMIT)
 
 
-def _pool_states(states: Any, mask: Any, lengths: Any, how: str) -> Any:
+def _pool_states(states: Any, mask: Any, lengths: Any, pooling: str) -> Any:
     """Pool the states of each text into one vector, without padding."""
     import torch
 
-    if how == "cls":
+    if pooling == "cls":
         return states[:, 0]
-    if how == "last":
+    if pooling == "last":
         return states[torch.arange(len(states), device=states.device), lengths - 1]
-    if how == "max":
+    if pooling == "max":
         return states.masked_fill(~mask[:, :, None], -math.inf).amax(1)
     return states.masked_fill(~mask[:, :, None], 0).sum(1) / lengths[:, None]
 

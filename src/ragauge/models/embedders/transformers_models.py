@@ -192,11 +192,11 @@ def _find_model_class(transformers: Any, config: Any) -> str:
 
     For encoder-decoders it is the encoder only, if possible.
     """
-    known = transformers.models.auto.modeling_auto
+    auto_module = transformers.models.auto.modeling_auto
     kind = type(config)
-    if kind in known.MODEL_FOR_TEXT_ENCODING_MAPPING:
+    if kind in auto_module.MODEL_FOR_TEXT_ENCODING_MAPPING:
         return "AutoModelForTextEncoding"
-    is_causal = kind in known.MODEL_FOR_CAUSAL_LM_MAPPING and kind not in known.MODEL_FOR_MASKED_LM_MAPPING
+    is_causal = kind in auto_module.MODEL_FOR_CAUSAL_LM_MAPPING and kind not in auto_module.MODEL_FOR_MASKED_LM_MAPPING
     if is_causal and not getattr(config, "is_encoder_decoder", False):
         return CAUSAL_MODEL_CLASS
     return "AutoModel"
@@ -247,8 +247,8 @@ def max_positions(model: EncoderModel) -> int | None:
         # RoBERTa and similar models count positions from the padding index.
         if name.endswith("position_embeddings") and getattr(module, "padding_idx", None) is not None:
             max_tokens = int(module.num_embeddings) - int(module.padding_idx) - 1
-    stride, rest = padding_rule(model)
-    return max_tokens // stride * stride - rest
+    stride, min_padding = padding_rule(model)
+    return max_tokens // stride * stride - min_padding
 
 
 def padding_rule(model: EncoderModel) -> tuple[int, int]:

@@ -113,14 +113,14 @@ class EmbedderTokenizer:
         if inner is None:
             hint = f"it is not trained: name its tokenizer, {_find_tokenizer_spec(of)}" if attributes.fitted else None
             raise BadInput(f"the embedder `{label}` has no tokenizer to inspect", hint=hint)
-        own = TokenizerAttributes(inner)
+        tokenizer_attributes = TokenizerAttributes(inner)
         self._tokenizer = inner
         self.name = inner.name
         self.vocabulary = inner.vocabulary
         self.unknown = inner.unknown
-        self.limit = attributes.limit if attributes.has_limit else own.limit
+        self.limit = attributes.limit if attributes.has_limit else tokenizer_attributes.limit
         """Maximum number of tokens that the embedder reads per text, including special tokens; None for no limit."""
-        self.marks = own.marks if attributes.marks is None else attributes.marks
+        self.marks = tokenizer_attributes.marks if attributes.marks is None else attributes.marks
         """Number of special tokens around a text, as far as they count for the limit."""
         self.tokens = attributes.tokens
         """Function that counts tokens as the embedder does, for its limit; None if it has none."""
@@ -138,15 +138,15 @@ class EmbedderTokenizer:
         return self._tokenizer.pieces(text)
 
 
-def _find_tokenizer_spec(of: Any) -> str:
+def _find_tokenizer_spec(embedder: Any) -> str:
     """Return the tokenizer that the spec of an embedder names, or the default."""
-    spec = parse_spec(of, "embedder") if isinstance(of, str) else of
+    spec = parse_spec(embedder, "embedder") if isinstance(embedder, str) else embedder
     named = spec.options.get("tokenizer") if isinstance(spec, Spec) else None
     return str(named or "bpe(vocabulary=4000)")
 
 
-def _open_embedder(of: Any) -> tuple[Any, str]:
-    if isinstance(of, str | Spec):
-        spec = parse_spec(of, "embedder") if isinstance(of, str) else of
+def _open_embedder(embedder: Any) -> tuple[Any, str]:
+    if isinstance(embedder, str | Spec):
+        spec = parse_spec(embedder, "embedder") if isinstance(embedder, str) else embedder
         return build_component("embedders", spec), str(spec)
-    return of, str(getattr(of, "name", of))
+    return embedder, str(getattr(embedder, "name", embedder))

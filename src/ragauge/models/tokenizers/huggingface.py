@@ -30,8 +30,8 @@ def read_tokenizer(path: str, *, limit: int | None = None) -> HuggingFaceTokeniz
     two files with one name may differ.
     """
     library = import_tokenizers()
-    place = Path(path)
-    file = place / "tokenizer.json" if place.is_dir() else place
+    source = Path(path)
+    file = source / "tokenizer.json" if source.is_dir() else source
     if not file.is_file():
         raise BadInput(
             "no tokenizer found", file=str(file), hint="pass a tokenizer.json of Hugging Face, or its folder"
@@ -40,10 +40,10 @@ def read_tokenizer(path: str, *, limit: int | None = None) -> HuggingFaceTokeniz
         library_tokenizer: Any = library.Tokenizer.from_file(str(file))
     except Exception as error:  # The library raises bare exceptions.
         raise BadInput(f"not a tokenizer ({error})", file=str(file)) from None
-    called = file.resolve().parent.name if place.is_dir() else file.name
+    label = file.resolve().parent.name if source.is_dir() else file.name
     max_tokens = limit if limit is not None else _find_token_limit(library_tokenizer, file.parent)
     return HuggingFaceTokenizer.around(
-        library_tokenizer, f"{called}-{tokenizer_fingerprint(library_tokenizer)}", limit=max_tokens
+        library_tokenizer, f"{label}-{tokenizer_fingerprint(library_tokenizer)}", limit=max_tokens
     )
 
 
@@ -106,8 +106,8 @@ class HuggingFaceTokenizer:
 
     def decode(self, numbers: Sequence[int]) -> str:
         """Return the text of token ids, without unknown tokens."""
-        known = [n for n in numbers if n != self.unknown]
-        return str(self.library.decode(known, skip_special_tokens=False))
+        known_ids = [n for n in numbers if n != self.unknown]
+        return str(self.library.decode(known_ids, skip_special_tokens=False))
 
     def pieces(self, text: str) -> list[str]:
         """Return the printable pieces of a text.
@@ -144,8 +144,8 @@ def _find_token_limit(tokenizer: Any, folder: Path) -> int | None:
     """Return the smallest token limit in the files next to a tokenizer; None if none."""
     cut = tokenizer.truncation
     limits = [*_read_token_limits(folder), *([cut["max_length"]] if cut else [])]
-    known = [int(value) for value in limits if isinstance(value, int | float) and 0 < value < NO_LIMIT]
-    return min(known, default=None)
+    valid_limits = [int(value) for value in limits if isinstance(value, int | float) and 0 < value < NO_LIMIT]
+    return min(valid_limits, default=None)
 
 
 def _read_token_limits(folder: Path) -> Iterator[Any]:
@@ -184,7 +184,7 @@ def open_pretrained(model: str, *, download: bool = False, revision: str | None 
                 model, revision=revision, local_files_only=not download, trust_remote_code=False
             )
     except Exception as error:  # Libraries may raise any exception for invalid files.
-        raise model_load_error(model, error, of="tokenizer of", download=download) from error
+        raise model_load_error(model, error, part="tokenizer of", download=download) from error
     return TransformersTokenizer.around(tokenizer, model_label(model))
 
 
@@ -237,8 +237,8 @@ class TransformersTokenizer:
 
     def decode(self, numbers: Sequence[int]) -> str:
         """Return the text of token ids, without unknown tokens."""
-        known = [n for n in numbers if n != self.unknown]
-        return str(self._tokenizer.decode(known, skip_special_tokens=False, clean_up_tokenization_spaces=False))
+        known_ids = [n for n in numbers if n != self.unknown]
+        return str(self._tokenizer.decode(known_ids, skip_special_tokens=False, clean_up_tokenization_spaces=False))
 
     def pieces(self, text: str) -> list[str]:
         """Return the printable pieces of a text."""

@@ -45,17 +45,17 @@ def bpe(*, vocabulary: int = 8000, kind: str = "bytes", least: int = 2) -> Untra
         parts = library.pre_tokenizers
         options: dict[str, Any] = {"vocab_size": vocabulary, "min_frequency": least, "show_progress": False}
         if kind == "bytes":
-            made = library.Tokenizer(library.models.BPE())
-            made.pre_tokenizer = parts.ByteLevel(add_prefix_space=False)
-            made.decoder = library.decoders.ByteLevel()
+            tokenizer = library.Tokenizer(library.models.BPE())
+            tokenizer.pre_tokenizer = parts.ByteLevel(add_prefix_space=False)
+            tokenizer.decoder = library.decoders.ByteLevel()
             options["initial_alphabet"] = sorted(parts.ByteLevel.alphabet())
         else:
-            made = library.Tokenizer(library.models.BPE(unk_token=UNKNOWN_PIECE))
-            made.pre_tokenizer = parts.Split(library.Regex(GPT2_SPLIT_PATTERN), "isolated")
-            made.decoder = library.decoders.Fuse()
+            tokenizer = library.Tokenizer(library.models.BPE(unk_token=UNKNOWN_PIECE))
+            tokenizer.pre_tokenizer = parts.Split(library.Regex(GPT2_SPLIT_PATTERN), "isolated")
+            tokenizer.decoder = library.decoders.Fuse()
             options |= {"special_tokens": [UNKNOWN_PIECE], "limit_alphabet": vocabulary - 2}
-        _train_tokenizer(made, library.trainers.BpeTrainer(**options), texts)
-        return _wrap_tokenizer("bpe" if kind == "bytes" else "bpe-characters", _without_special_tokens(made))
+        _train_tokenizer(tokenizer, library.trainers.BpeTrainer(**options), texts)
+        return _wrap_tokenizer("bpe" if kind == "bytes" else "bpe-characters", _without_special_tokens(tokenizer))
 
     return UntrainedTokenizer(_tokenizer_spec("bpe", vocabulary, kind=kind if kind != "bytes" else None), learn)
 
@@ -71,15 +71,18 @@ def wordpiece(*, vocabulary: int = 8000, least: int = 2, lower: bool = True) -> 
     library = import_tokenizers()
 
     def learn(texts: Sequence[str]) -> HuggingFaceTokenizer:
-        made = library.Tokenizer(library.models.WordPiece(unk_token="[UNK]"))  # noqa: S106 - a token of another kind
-        made.normalizer = library.normalizers.BertNormalizer(lowercase=lower)
-        made.pre_tokenizer = library.pre_tokenizers.BertPreTokenizer()
-        made.decoder = library.decoders.WordPiece(cleanup=False)
-        seen = Counter(
-            c for text in texts for c in made.normalizer.normalize_str(replace_lone_surrogates(text)) if not c.isspace()
+        tokenizer = library.Tokenizer(library.models.WordPiece(unk_token="[UNK]"))  # noqa: S106 - a token of another kind
+        tokenizer.normalizer = library.normalizers.BertNormalizer(lowercase=lower)
+        tokenizer.pre_tokenizer = library.pre_tokenizers.BertPreTokenizer()
+        tokenizer.decoder = library.decoders.WordPiece(cleanup=False)
+        letter_counts = Counter(
+            c
+            for text in texts
+            for c in tokenizer.normalizer.normalize_str(replace_lone_surrogates(text))
+            if not c.isspace()
         )
         room = min(MAX_ALPHABET_SIZE, (vocabulary - 1) // 2)
-        letters = sorted(sorted(seen, key=lambda c: (-seen[c], c))[:room])
+        letters = sorted(sorted(letter_counts, key=lambda c: (-letter_counts[c], c))[:room])
         trainer = library.trainers.WordPieceTrainer(
             vocab_size=vocabulary,
             min_frequency=least,
@@ -89,8 +92,8 @@ def wordpiece(*, vocabulary: int = 8000, least: int = 2, lower: bool = True) -> 
             initial_alphabet=letters,
             limit_alphabet=len(letters),
         )
-        _train_tokenizer(made, trainer, texts)
-        return _wrap_tokenizer("wordpiece", _without_special_tokens(made))
+        _train_tokenizer(tokenizer, trainer, texts)
+        return _wrap_tokenizer("wordpiece", _without_special_tokens(tokenizer))
 
     return UntrainedTokenizer(_tokenizer_spec("wordpiece", vocabulary), learn)
 
@@ -106,14 +109,14 @@ def unigram(*, vocabulary: int = 8000, characters: int = 2_000_000) -> Untrained
     library = import_tokenizers()
 
     def learn(texts: Sequence[str]) -> HuggingFaceTokenizer:
-        made = library.Tokenizer(library.models.Unigram())
-        made.pre_tokenizer = library.pre_tokenizers.Metaspace()
-        made.decoder = library.decoders.Metaspace()
+        tokenizer = library.Tokenizer(library.models.Unigram())
+        tokenizer.pre_tokenizer = library.pre_tokenizers.Metaspace()
+        tokenizer.decoder = library.decoders.Metaspace()
         trainer = library.trainers.UnigramTrainer(
             vocab_size=vocabulary, unk_token=UNKNOWN_PIECE, special_tokens=[UNKNOWN_PIECE], show_progress=False
         )
-        _train_tokenizer(made, trainer, _sample_texts(texts, characters))
-        return _wrap_tokenizer("unigram", _sort_pieces(made))
+        _train_tokenizer(tokenizer, trainer, _sample_texts(texts, characters))
+        return _wrap_tokenizer("unigram", _sort_pieces(tokenizer))
 
     return UntrainedTokenizer(_tokenizer_spec("unigram", vocabulary), learn)
 
@@ -134,42 +137,42 @@ def text_hash(text: str) -> bytes:
     return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
 
 
-def _train_tokenizer(made: Any, trainer: Any, texts: Sequence[str]) -> None:
-    made.train_from_iterator(map(replace_lone_surrogates, texts), trainer, length=len(texts))
+def _train_tokenizer(tokenizer: Any, trainer: Any, texts: Sequence[str]) -> None:
+    tokenizer.train_from_iterator(map(replace_lone_surrogates, texts), trainer, length=len(texts))
 
 
-def _without_special_tokens(made: Any) -> Any:
+def _without_special_tokens(tokenizer: Any) -> Any:
     """Return a tokenizer without special tokens.
 
     `<unk>` in a text is then five characters.
     """
-    data = json.loads(made.to_str())
+    data = json.loads(tokenizer.to_str())
     data["added_tokens"] = []
-    return type(made).from_str(json.dumps(data))
+    return type(tokenizer).from_str(json.dumps(data))
 
 
-def _sort_pieces(made: Any) -> Any:
+def _sort_pieces(tokenizer: Any) -> Any:
     """Sort the pieces by score and spelling, so that training is reproducible.
 
     The library appends letters that no likely piece contains, with the lowest score plus a step each, in the order of a
     hash table. Here they get these scores in Unicode order.
     """
-    data = json.loads(made.to_str())
+    data = json.loads(tokenizer.to_str())
     data["added_tokens"] = []
-    first, *others = ((str(piece), round(score, SCORE_DECIMALS)) for piece, score in data["model"]["vocab"])
+    first, *pieces = ((str(piece), round(score, SCORE_DECIMALS)) for piece, score in data["model"]["vocab"])
     last: dict[str, float] = {}
     steps = 0
-    for piece, score in sorted((pair for pair in others if len(pair[0]) == 1), key=lambda pair: pair[1]):
+    for piece, score in sorted((pair for pair in pieces if len(pair[0]) == 1), key=lambda pair: pair[1]):
         above = score - min(last.values(), default=score)
         steps += abs(above - (steps + 1) * LETTER_SCORE_STEP) < LETTER_SCORE_STEP / 100
         if (
             abs(above - steps * LETTER_SCORE_STEP) < LETTER_SCORE_STEP / 100
         ):  # A likely piece may have the lowest score too.
             last[piece] = score
-    again = dict(zip(sorted(last), sorted(last.values()), strict=True))
-    updated = [(piece, again.get(piece, score)) for piece, score in others]
+    new_scores = dict(zip(sorted(last), sorted(last.values()), strict=True))
+    updated = [(piece, new_scores.get(piece, score)) for piece, score in pieces]
     data["model"]["vocab"] = [first, *sorted(updated, key=lambda pair: (-pair[1], pair[0]))]
-    return type(made).from_str(json.dumps(data))
+    return type(tokenizer).from_str(json.dumps(data))
 
 
 def _wrap_tokenizer(kind: str, library: Any) -> HuggingFaceTokenizer:

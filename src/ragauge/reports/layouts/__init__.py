@@ -129,7 +129,7 @@ def find_layout(name: str) -> Layout:
     >>> find_layout("RIG").ending
     '.json'
     """
-    found = LAYOUTS.get(name.strip().lower())
-    if found is None:
+    layout = LAYOUTS.get(name.strip().lower())
+    if layout is None:
         raise UnknownName("layout", name, LAYOUTS, hint=f"choose one of {', '.join(LAYOUTS)}")
-    return found
+    return layout

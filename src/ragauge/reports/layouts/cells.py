@@ -18,7 +18,7 @@ from ragauge.files.source import InputFile
 from ragauge.files.table_rows import TableRows, read_rows
 
 
-def parse_finite_number(value: Any, what: str, label: str, line: int | None = None) -> float | None:
+def parse_finite_number(value: Any, name: str, label: str, line: int | None = None) -> float | None:
     """Parse a finite number; None for a missing value or NaN.
 
     Raises BadInput for anything else.
@@ -30,20 +30,20 @@ def parse_finite_number(value: Any, what: str, label: str, line: int | None = No
     if value is None:
         return None
     try:
-        found = math.inf if isinstance(value, bool | list | dict) else float(value)
+        number = math.inf if isinstance(value, bool | list | dict) else float(value)
     except (TypeError, ValueError, OverflowError):
-        found = math.inf
-    if math.isinf(found):
+        number = math.inf
+    if math.isinf(number):
         raise BadInput(
-            f"{what} must be a finite number, got `{str(value)[:40]}`",
+            f"{name} must be a finite number, got `{str(value)[:40]}`",
             file=label,
             line=line,
             hint="leave unknown values empty",
         )
-    return None if math.isnan(found) else found
+    return None if math.isnan(number) else number
 
 
-def parse_count(value: Any, what: str, label: str, line: int | None = None) -> int | None:
+def parse_count(value: Any, name: str, label: str, line: int | None = None) -> int | None:
     """Parse an integer of at least 0; None for an empty value.
 
     Raises BadInput for anything else.
@@ -51,15 +51,15 @@ def parse_count(value: Any, what: str, label: str, line: int | None = None) -> i
     >>> parse_count("3", "n", "t.csv"), parse_count("", "n", "t.csv")
     (3, None)
     """
-    finite_number = parse_finite_number(None if value == "" else value, what, label, line)
+    finite_number = parse_finite_number(None if value == "" else value, name, label, line)
     if finite_number is None:
         return None
     if finite_number < 0 or finite_number != int(finite_number):
-        raise BadInput(f"{what} must be an integer of at least 0, got `{str(value)[:40]}`", file=label, line=line)
+        raise BadInput(f"{name} must be an integer of at least 0, got `{str(value)[:40]}`", file=label, line=line)
     return int(finite_number)
 
 
-def read_layout_table(path: str, needed: Sequence[str], figures: Iterable[str], what: str) -> TableRows:
+def read_layout_table(path: str, needed: Sequence[str], figures: Iterable[str], tool_name: str) -> TableRows:
     """Read the rows of a CSV or TSV file and check its columns.
 
     Raises BadInput if a column of `needed` is missing, if no column of `figures` exists, or if there are no rows.
@@ -69,26 +69,34 @@ def read_layout_table(path: str, needed: Sequence[str], figures: Iterable[str], 
     missing = [name for name in needed if name not in rows.names]
     if missing:
         raise BadInput(
-            f"not a table of {what}: {_columns_phrase('column', missing)} missing",
+            f"not a table of {tool_name}: {_columns_phrase('column', missing)} missing",
             file=source.label,
             hint=f"found {', '.join(rows.names) or 'nothing'}",
         )
-    known = list(figures)
-    if not any(name in rows.names for name in known):
-        raise BadInput(f"no column has a measure of {what}", file=source.label, hint=f"add a column such as {known[0]}")
+    figure_columns = list(figures)
+    if not any(name in rows.names for name in figure_columns):
+        raise BadInput(
+            f"no column has a measure of {tool_name}",
+            file=source.label,
+            hint=f"add a column such as {figure_columns[0]}",
+        )
     if not len(rows):
         raise BadInput("no rows", file=source.label)
     return rows
 
 
-def _columns_phrase(what: str, names: Sequence[str]) -> str:
-    return f"the {what}{'s' if len(names) > 1 else ''} {', '.join(names)} {'are' if len(names) > 1 else 'is'}"
+def _columns_phrase(noun: str, names: Sequence[str]) -> str:
+    return f"the {noun}{'s' if len(names) > 1 else ''} {', '.join(names)} {'are' if len(names) > 1 else 'is'}"
 
 
-def unknown_column_notes(rows: TableRows, known: Iterable[str]) -> list[str]:
+def unknown_column_notes(rows: TableRows, known_columns: Iterable[str]) -> list[str]:
     """Return a note on columns that the layout does not define, if there are any."""
-    odd = [name for name in rows.names if name not in set(known)]
-    return [f"{_columns_phrase('column', odd)} not part of this layout and left out"] if odd else []
+    unknown_columns = [name for name in rows.names if name not in set(known_columns)]
+    return (
+        [f"{_columns_phrase('column', unknown_columns)} not part of this layout and left out"]
+        if unknown_columns
+        else []
+    )
 
 
 def parse_row_numbers(rows: TableRows, at: int, columns: Iterable[str]) -> dict[str, float]:
@@ -145,17 +153,19 @@ def to_plain_value(value: Any) -> Any:
 
 
 def build_speed(
-    stages: Mapping[str, Mapping[str, float]], asked: int = 0, throughput: float = math.nan
+    stages: Mapping[str, Mapping[str, float]], n_queries: int = 0, throughput: float = math.nan
 ) -> Speed | None:
     """Build a Speed from the values that a file states; None if it states none.
 
     Unknown statistics are NaN.
     """
     kinds = ("mean", "p50", "p90", "p95", "p99", "std", "min", "max")
-    found = {
-        stage: Latency(asked, *(mine.get(kind, math.nan) for kind in kinds)) for stage, mine in stages.items() if mine
+    latencies = {
+        stage: Latency(n_queries, *(statistics.get(kind, math.nan) for kind in kinds))
+        for stage, statistics in stages.items()
+        if statistics
     }
-    return Speed(found, throughput, asked, 0, 0) if found or not math.isnan(throughput) else None
+    return Speed(latencies, throughput, n_queries, 0, 0) if latencies or not math.isnan(throughput) else None
 
 
 def find_latency_ms(speed: Speed | None, stage: str, kind: str = "mean") -> float | None:
@@ -166,8 +176,8 @@ def find_latency_ms(speed: Speed | None, stage: str, kind: str = "mean") -> floa
 
 def find_dataset_name(overview: Overview, entry: SystemSummary) -> str | None:
     """Return the name of the dataset, or None if it is unknown."""
-    told = entry.manifest.get("dataset")
-    return (told.get("name") if isinstance(told, Mapping) else None) or overview.dataset or None
+    dataset = entry.manifest.get("dataset")
+    return (dataset.get("name") if isinstance(dataset, Mapping) else None) or overview.dataset or None
 
 
 @dataclass(frozen=True)
@@ -185,10 +195,10 @@ class LayoutMeasures:
 
         It follows another convention, or lacks all measures of the layout.
         """
-        given = overview.convention
-        if given not in ("", "as given") and given.partition(",")[0] not in (self.convention, *self.accepted):
+        convention = overview.convention
+        if convention not in ("", "as given") and convention.partition(",")[0] not in (self.convention, *self.accepted):
             raise BadInput(
-                f"the scores follow the convention {given}, but {self.layout} requires {self.convention}",
+                f"the scores follow the convention {convention}, but {self.layout} requires {self.convention}",
                 hint=f"add `--convention {self.convention}`",
             )
         if not any(name in entry.means for entry in overview.entries.values() for name in self.measures):

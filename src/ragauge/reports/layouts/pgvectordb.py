@@ -54,30 +54,30 @@ def read_pgvectordb(path: str) -> Overview:
     rows = read_layout_table(path, ("Method", "K"), MEASURE_BY_COLUMN, "pgVectorDB")
     means: dict[str, dict[str, Mean]] = {}
     costs: dict[str, dict[str, float]] = {}
-    seen: set[tuple[str, int]] = set()
+    method_cutoffs: set[tuple[str, int]] = set()
     for at in range(len(rows)):
         line, name = rows.line(at), rows.id("Method", at, "method")
         k = parse_count(rows.columns["K"][at], "K", source.label, line)
         if not k:
             raise BadInput(f"K of `{name}` is {'missing' if k is None else 0}", file=source.label, line=line)
-        if (name, k) in seen:
+        if (name, k) in method_cutoffs:
             raise BadInput(f"method `{name}` has two rows with K {k}", file=source.label, line=line)
-        seen.add((name, k))
+        method_cutoffs.add((name, k))
         row_numbers = parse_row_numbers(rows, at, (*MEASURE_BY_COLUMN, LATENCY_COLUMN))
         means.setdefault(name, {}).update(
             {
-                f"{mine}@{k}": Mean(row_numbers[column], 0)
-                for column, mine in MEASURE_BY_COLUMN.items()
+                f"{entry}@{k}": Mean(row_numbers[column], 0)
+                for column, entry in MEASURE_BY_COLUMN.items()
                 if column in row_numbers
             }
         )
-        mine = costs.setdefault(name, {})
+        entry = costs.setdefault(name, {})
         if LATENCY_COLUMN in row_numbers:
-            mine[latency_cost_name(k)] = row_numbers[LATENCY_COLUMN]
-    ks = sorted({k for _, k in seen})
-    known = [measure for measure in measures_at(ks) if any(measure in mine for mine in means.values())]
-    entries = {name: SystemSummary(name, means[name], costs=costs[name]) for name in means}
-    return Overview(source.stem, entries, known, "pgvectordb", notes=unknown_column_notes(rows, COLUMNS))
+            entry[latency_cost_name(k)] = row_numbers[LATENCY_COLUMN]
+    ks = sorted({k for _, k in method_cutoffs})
+    measures = [measure for measure in measures_at(ks) if any(measure in entry for entry in means.values())]
+    systems = {name: SystemSummary(name, means[name], costs=costs[name]) for name in means}
+    return Overview(source.stem, systems, measures, "pgvectordb", notes=unknown_column_notes(rows, COLUMNS))
 
 
 def render_pgvectordb(overview: Overview) -> str:
@@ -90,16 +90,18 @@ def render_pgvectordb(overview: Overview) -> str:
     )
     rows: list[dict[str, Any]] = []
     for name, entry in overview.entries.items():
-        asked = (entry.manifest.get("plan") or {}).get("k")
+        requested_k = (entry.manifest.get("plan") or {}).get("k")
         for k in _find_cutoffs(overview):
-            told = {
-                column: entry.means[f"{mine}@{k}"].value
-                for column, mine in MEASURE_BY_COLUMN.items()
-                if f"{mine}@{k}" in entry.means
+            values = {
+                column: entry.means[f"{measure}@{k}"].value
+                for column, measure in MEASURE_BY_COLUMN.items()
+                if f"{measure}@{k}" in entry.means
             }
-            latency = find_latency_ms(entry.speed, "total") if asked == k else entry.costs.get(latency_cost_name(k))
-            if told or latency is not None:
-                rows.append({"Method": name, "K": k, **told, LATENCY_COLUMN: latency})
+            latency = (
+                find_latency_ms(entry.speed, "total") if requested_k == k else entry.costs.get(latency_cost_name(k))
+            )
+            if values or latency is not None:
+                rows.append({"Method": name, "K": k, **values, LATENCY_COLUMN: latency})
     return to_csv(COLUMNS, rows)
 
 

@@ -110,19 +110,19 @@ def read_ragdbeval_json(path: str) -> Overview:
     Experiments that failed are listed in `failures`.
     """
     source = InputFile(path)
-    held = read_json(source)
-    results = held.get("results") if isinstance(held, dict) else None
+    data = read_json(source)
+    results = data.get("results") if isinstance(data, dict) else None
     if not isinstance(results, list) or not all(isinstance(result, dict) for result in results):
         raise BadInput(
             "not results of RAGdbEval",
             file=source.label,
             hint='{"metadata": {…}, "results": [{"experiment_name": …, "mean_metrics": {…}}]}',
         )
-    about = held.get("metadata") or {}
-    if not isinstance(about, dict):
+    metadata = data.get("metadata") or {}
+    if not isinstance(metadata, dict):
         raise BadInput("metadata must be an object", file=source.label)
-    followed = _parse_convention(about.get(CONVENTION_KEY), source.label)
-    count = parse_count(about.get("num_results"), "num_results", source.label)
+    convention = _parse_convention(metadata.get(CONVENTION_KEY), source.label)
+    count = parse_count(metadata.get("num_results"), "num_results", source.label)
     if count is not None and count != len(results):
         raise BadInput(
             f"num_results is {count}, but the file has {len(results)} results",
@@ -132,12 +132,12 @@ def read_ragdbeval_json(path: str) -> Overview:
     entries: dict[str, SystemSummary] = {}
     failures: dict[str, str] = {}
     notes: list[str] = []
-    odd: dict[str, None] = {}
+    unknown_columns: dict[str, None] = {}
     for at, result in enumerate(results, start=1):
         experiment = parse_id(result.get("experiment_name"), f"experiment_name of result {at}", source.label)
         index = result.get("index_config")
-        same = [other for other in results if other.get("experiment_name") == result["experiment_name"]]
-        name = f"{experiment} ({index})" if len(same) > 1 and index else experiment
+        same_name = [other for other in results if other.get("experiment_name") == result["experiment_name"]]
+        name = f"{experiment} ({index})" if len(same_name) > 1 and index else experiment
         if name in entries or name in failures:
             raise BadInput(f"result {at} repeats the name `{name}`", file=source.label)
         message = result.get("error_message")
@@ -145,18 +145,18 @@ def read_ragdbeval_json(path: str) -> Overview:
             failures[name] = str(message or "failed")
             continue
         notes += [f"{name}: {warning}" for warning in _result_warnings(result)]
-        figures = _parse_mean_metrics(result, f"result {at}", source.label)
-        odd |= dict.fromkeys(
-            figure for figure in figures if figure not in CSV_COLUMNS and figure not in OPERATION_COLUMNS
+        metrics = _parse_mean_metrics(result, f"result {at}", source.label)
+        unknown_columns |= dict.fromkeys(
+            metric for metric in metrics if metric not in CSV_COLUMNS and metric not in OPERATION_COLUMNS
         )
-        entries[name] = _build_system_summary(name, figures, _result_provenance(result, about), followed)
-    if odd:
-        notes.append(f"not part of this layout and left out: {', '.join(odd)}")
+        entries[name] = _build_system_summary(name, metrics, _result_provenance(result, metadata), convention)
+    if unknown_columns:
+        notes.append(f"not part of this layout and left out: {', '.join(unknown_columns)}")
     if not entries:
         raise BadInput("no result succeeded" if failures else "no results", file=source.label)
-    made = about.get("generated_at")
-    overview = _build_overview(source, entries, notes, followed)
-    return replace(overview, failures=failures, made=made if isinstance(made, str) else "")
+    created = metadata.get("generated_at")
+    overview = _build_overview(source, entries, notes, convention)
+    return replace(overview, failures=failures, made=created if isinstance(created, str) else "")
 
 
 def read_ragdbeval_csv(path: str) -> Overview:
@@ -164,23 +164,25 @@ def read_ragdbeval_csv(path: str) -> Overview:
     source = InputFile(path)
     rows = read_layout_table(path, ("experiment", "database"), CODE_MEASURES, "RAGdbEval")
     entries: dict[str, SystemSummary] = {}
-    said = dict.fromkeys(rows.columns.get(CONVENTION_KEY, [None]))
-    if len(said) > 1:
+    conventions = dict.fromkeys(rows.columns.get(CONVENTION_KEY, [None]))
+    if len(conventions) > 1:
         raise BadInput(
-            f"results of several conventions; expected one, got {', '.join(map(str, said))}",
+            f"results of several conventions; expected one, got {', '.join(map(str, conventions))}",
             file=source.label,
             hint="split the file by its column `convention`",
         )
-    followed = _parse_convention(next(iter(said)), source.label)
+    convention = _parse_convention(next(iter(conventions)), source.label)
     for at in range(len(rows)):
         name = rows.id("experiment", at, "experiment")
         if name in entries:
             raise BadInput(f"experiment `{name}` has two rows", file=source.label, line=rows.line(at))
         cells = {column: rows.columns[column][at] for column in CSV_COLUMNS[1:4] if column in rows.columns}
         runs = parse_count(cells.get("num_runs"), "num_runs", source.label, rows.line(at))
-        about = _result_provenance({"experiment_name": name, **cells, "num_runs": runs}, {})
-        entries[name] = _build_system_summary(name, parse_row_numbers(rows, at, CSV_COLUMNS[4:]), about, followed)
-    return _build_overview(source, entries, unknown_column_notes(rows, (*CSV_COLUMNS, CONVENTION_KEY)), followed)
+        provenance = _result_provenance({"experiment_name": name, **cells, "num_runs": runs}, {})
+        entries[name] = _build_system_summary(
+            name, parse_row_numbers(rows, at, CSV_COLUMNS[4:]), provenance, convention
+        )
+    return _build_overview(source, entries, unknown_column_notes(rows, (*CSV_COLUMNS, CONVENTION_KEY)), convention)
 
 
 def render_ragdbeval_json(overview: Overview) -> str:
@@ -188,35 +190,35 @@ def render_ragdbeval_json(overview: Overview) -> str:
 
     A system with results is a success without an error message. What limits its values is in `warnings`.
     """
-    followed = _check_convention(overview)
+    convention = _check_convention(overview)
     results: list[dict[str, Any]] = []
     for name, entry in overview.entries.items():
-        told, figures = entry.manifest, values_by_column(entry, followed)
-        warnings, success = _result_warnings(told) + _failed_query_warnings(entry), _has_results(entry)
+        manifest, values = entry.manifest, values_by_column(entry, convention)
+        warnings, success = _result_warnings(manifest) + _failed_query_warnings(entry), _has_results(entry)
         results.append(
             {
                 **_experiment_fields(name, entry, overview),
-                "timestamp": told.get("finished"),
-                "index_config": told.get("index_config"),
+                "timestamp": manifest.get("finished"),
+                "index_config": manifest.get("index_config"),
                 "mean_metrics": {
-                    f"{group}{key}": figures.get(key) for group, keys in COLUMNS_BY_PREFIX.items() for key in keys
+                    f"{group}{key}": values.get(key) for group, keys in COLUMNS_BY_PREFIX.items() for key in keys
                 },
-                "hardware_info": told.get("machine"),
+                "hardware_info": manifest.get("machine"),
                 "success": success,
                 "error_message": None if success else "; ".join(warnings),
                 **({"warnings": warnings} if success and warnings else {}),
             }
         )
     results += [
-        {"experiment_name": name, "dataset": overview.dataset or None, "success": False, "error_message": why}
-        for name, why in overview.failures.items()
+        {"experiment_name": name, "dataset": overview.dataset or None, "success": False, "error_message": reason}
+        for name, reason in overview.failures.items()
     ]
     metadata = {
         "generated_at": overview.made or None,
         "num_results": len(results),
         "random_seed": _shared_manifest_value(overview, "random_seed"),
         "strict_mode": _shared_manifest_value(overview, "strict_mode"),
-        CONVENTION_KEY: followed,
+        CONVENTION_KEY: convention,
     }
     return to_json({"metadata": metadata, "results": [dict.fromkeys(RESULT_KEYS) | result for result in results]})
 
@@ -226,12 +228,12 @@ def render_ragdbeval_csv(overview: Overview) -> str:
 
     It has no column for failures and warnings.
     """
-    followed = _check_convention(overview)
+    convention = _check_convention(overview)
     rows = []
     for name, entry in overview.entries.items():
-        named = _experiment_fields(name, entry, overview)
-        figures = values_by_column(entry, followed)
-        rows.append({"experiment": named["experiment_name"], **named, **figures, CONVENTION_KEY: followed})
+        fields = _experiment_fields(name, entry, overview)
+        values = values_by_column(entry, convention)
+        rows.append({"experiment": fields["experiment_name"], **fields, **values, CONVENTION_KEY: convention})
     return to_csv((*CSV_COLUMNS, CONVENTION_KEY), rows)
 
 
@@ -240,25 +242,29 @@ def values_by_column(entry: SystemSummary, convention: str = CODE_CONVENTION) ->
 
     `convention` defines the measures behind the quality columns.
     """
-    found: dict[str, float | None] = {
-        told: entry.means[mine].value
-        for told, mine in MEASURES_BY_CONVENTION[convention].items()
-        if mine in entry.means
+    values: dict[str, float | None] = {
+        column_name: entry.means[measure].value
+        for column_name, measure in MEASURES_BY_CONVENTION[convention].items()
+        if measure in entry.means
     }
-    found |= {told: find_latency_ms(entry.speed, "total", kind) for told, kind in STATISTIC_BY_LATENCY_COLUMN.items()}
-    mean = found["latency_mean_ms"]
+    values |= {
+        column_name: find_latency_ms(entry.speed, "total", kind)
+        for column_name, kind in STATISTIC_BY_LATENCY_COLUMN.items()
+    }
+    mean = values["latency_mean_ms"]
     if mean:
-        found["qps_single_thread"] = 1000 / mean  # RAGdbEval's definition: one thread, no pause between queries.
+        values["qps_single_thread"] = 1000 / mean  # RAGdbEval's definition: one thread, no pause between queries.
     for column in (*PERFORMANCE_COLUMNS[len(STATISTIC_BY_LATENCY_COLUMN) :], *RESOURCE_COLUMNS, *OPERATION_COLUMNS):
-        known = entry.costs.get(COST_NAME_BY_COLUMN.get(column, column))
-        if known is not None and not math.isnan(known):  # A cached build has no build time.
-            found[column] = known
-    for mega, plain in BYTES_COLUMN_BY_MB_COLUMN.items():
-        size = found.get(plain)
-        if size is not None and mega not in found:
-            found[mega] = size / 2**20
+        cost = entry.costs.get(COST_NAME_BY_COLUMN.get(column, column))
+        if cost is not None and not math.isnan(cost):  # A cached build has no build time.
+            values[column] = cost
+    for mb_column, bytes_column in BYTES_COLUMN_BY_MB_COLUMN.items():
+        size = values.get(bytes_column)
+        if size is not None and mb_column not in values:
+            values[mb_column] = size / 2**20
     return {
-        told: value if value is None or "_bytes" not in told else _integer_bytes(value) for told, value in found.items()
+        column_name: value if value is None or "_bytes" not in column_name else _integer_bytes(value)
+        for column_name, value in values.items()
     }
 
 
@@ -293,8 +299,8 @@ def _result_warnings(result: Mapping[str, Any]) -> list[str]:
 
     RAGdbEval writes them to `error_message`.
     """
-    held = result.get("warnings")
-    listed = held if isinstance(held, list) else [held]
+    warnings = result.get("warnings")
+    listed = warnings if isinstance(warnings, list) else [warnings]
     return [str(warning) for warning in (result.get("error_message"), *listed) if warning]
 
 
@@ -326,21 +332,21 @@ def _parse_convention(value: Any, label: str) -> str:
 
 def _shared_manifest_value(overview: Overview, key: str) -> Any:
     """Return a manifest value that all systems share, else None."""
-    told = [entry.manifest.get(key) for entry in overview.entries.values()]
-    return told[0] if all(value == told[0] for value in told) else None
+    values = [entry.manifest.get(key) for entry in overview.entries.values()]
+    return values[0] if all(value == values[0] for value in values) else None
 
 
-def _parse_mean_metrics(result: Mapping[str, Any], what: str, label: str) -> dict[str, float]:
+def _parse_mean_metrics(result: Mapping[str, Any], subject: str, label: str) -> dict[str, float]:
     """Parse the numbers of a result by column name, without the group prefix."""
-    held = result.get("mean_metrics")
-    if not isinstance(held, dict):
-        raise BadInput(f"{what} has no mean_metrics", file=label, hint='"mean_metrics": {"quality_recall@10": 0.98}')
+    mean_metrics = result.get("mean_metrics")
+    if not isinstance(mean_metrics, dict):
+        raise BadInput(f"{subject} has no mean_metrics", file=label, hint='"mean_metrics": {"quality_recall@10": 0.98}')
     metrics = {}
-    for told, value in held.items():
-        group = next((prefix for prefix in COLUMNS_BY_PREFIX if told.startswith(prefix)), "")
-        figure = parse_finite_number(value, f"{told} of {what}", label)
-        if figure is not None:
-            metrics[told.removeprefix(group)] = figure
+    for name, value in mean_metrics.items():
+        group = next((prefix for prefix in COLUMNS_BY_PREFIX if name.startswith(prefix)), "")
+        number = parse_finite_number(value, f"{name} of {subject}", label)
+        if number is not None:
+            metrics[name.removeprefix(group)] = number
     return metrics
 
 
@@ -362,15 +368,15 @@ def _result_provenance(result: Mapping[str, Any], about: Mapping[str, Any]) -> d
 
 
 def _build_system_summary(
-    name: str, figures: Mapping[str, float], told: Mapping[str, Any], convention: str
+    name: str, figures: Mapping[str, float], manifest: Mapping[str, Any], convention: str
 ) -> SystemSummary:
     means = {
-        mine: Mean(figures[column], 0)
-        for column, mine in MEASURES_BY_CONVENTION[convention].items()
+        measure: Mean(figures[column], 0)
+        for column, measure in MEASURES_BY_CONVENTION[convention].items()
         if column in figures
     }
     latency = {kind: figures[column] for column, kind in STATISTIC_BY_LATENCY_COLUMN.items() if column in figures}
-    redundant = {mega for mega, plain in BYTES_COLUMN_BY_MB_COLUMN.items() if plain in figures}
+    redundant = {mb_column for mb_column, bytes_column in BYTES_COLUMN_BY_MB_COLUMN.items() if bytes_column in figures}
     costs = {
         COST_NAME_BY_COLUMN.get(column, column): value
         for column, value in figures.items()
@@ -378,23 +384,23 @@ def _build_system_summary(
         and column not in redundant
     }
     speed = build_speed({"total": latency}, throughput=figures.get("qps_single_thread", math.nan))
-    return SystemSummary(name, means, speed=speed, costs=costs, told=told)
+    return SystemSummary(name, means, speed=speed, costs=costs, told=manifest)
 
 
 def _build_overview(
     source: InputFile, entries: Mapping[str, SystemSummary], notes: list[str], convention: str
 ) -> Overview:
     """Build the overview of all results, with notes on their limits."""
-    known = MEASURES_BY_CONVENTION[convention].values()
-    measures = [measure for measure in known if any(measure in entry.means for entry in entries.values())]
+    layout_measures = MEASURES_BY_CONVENTION[convention].values()
+    measures = [measure for measure in layout_measures if any(measure in entry.means for entry in entries.values())]
     if not measures:
         raise BadInput("no result has a quality measure", file=source.label, hint="add one such as quality_recall@10")
-    named = {str(entry.told["dataset"]["name"] or "") for entry in entries.values()}
+    dataset_names = {str(entry.told["dataset"]["name"] or "") for entry in entries.values()}
     if any(value == 0 for entry in entries.values() for value in values_by_column(entry, convention).values()):
         notes = [*notes, "RAGdbEval writes 0 for what it did not measure: a 0 here may mean that"]
-    if len(named) > 1:
-        notes = [*notes, f"the results are of {len(named)} datasets: they are not comparable"]
-    dataset = named.pop() if len(named) == 1 else ""
+    if len(dataset_names) > 1:
+        notes = [*notes, f"the results are of {len(dataset_names)} datasets: they are not comparable"]
+    dataset = dataset_names.pop() if len(dataset_names) == 1 else ""
     return Overview(source.stem, entries, measures, convention, dataset=dataset, notes=notes)
 
 
@@ -426,48 +432,50 @@ def benchmark_overview(result: StoreBenchmark, convention: str = CODE_CONVENTION
             if configuration.configuration.name
             else str(configuration.configuration)
         )
-        told = _configuration_provenance(result, configuration, name)
+        provenance = _configuration_provenance(result, configuration, name)
         speed = Speed({"total": configuration.latency}, configuration.qps, configuration.latency.n, 0, 0)
         means = _configuration_means(result, configuration, MEASURES_BY_CONVENTION[convention])
         entries[name] = SystemSummary(
-            name, means, speed=speed, costs=_configuration_costs(result, configuration), told=told
+            name, means, speed=speed, costs=_configuration_costs(result, configuration), told=provenance
         )
     failures = {str(failure.configuration): f"{failure.stage}: {failure.message}" for failure in result.failures}
-    made = str(result.provenance.get("made") or "")
-    wanted = MEASURES_BY_CONVENTION[convention].values()
-    measures = [name for name in wanted if any(name in entry.means for entry in entries.values())]
-    return Overview(result.data, entries, measures, convention, dataset=result.data, failures=failures, made=made)
+    created = str(result.provenance.get("made") or "")
+    layout_measures = MEASURES_BY_CONVENTION[convention].values()
+    measures = [name for name in layout_measures if any(name in entry.means for entry in entries.values())]
+    return Overview(result.data, entries, measures, convention, dataset=result.data, failures=failures, made=created)
 
 
 def _configuration_means(
-    result: StoreBenchmark, point: MeasuredConfiguration, wanted: Mapping[str, str]
+    result: StoreBenchmark, point: MeasuredConfiguration, measure_by_column: Mapping[str, str]
 ) -> dict[str, Mean]:
     # k never exceeds the number of known neighbours, so min(k, number of relevant ones) is k.
-    known = {name.replace("precision@", "recall(of=capped)@"): value for name, value in point.quality.items()}
+    quality = {name.replace("precision@", "recall(of=capped)@"): value for name, value in point.quality.items()}
     # If all k are relevant, all k were returned. Benchmarks of earlier versions lack precision(of=retrieved).
-    whole = {name: value for name, value in point.quality.items() if name.startswith("precision@") and value == 1}
-    known |= {name.replace("@", "(of=retrieved)@"): value for name, value in whole.items()}
-    means = {mine: (known | dict(point.quality)).get(mine, math.nan) for mine in wanted.values()}
+    perfect_precision = {
+        name: value for name, value in point.quality.items() if name.startswith("precision@") and value == 1
+    }
+    quality |= {name.replace("@", "(of=retrieved)@"): value for name, value in perfect_precision.items()}
+    means = {measure: (quality | dict(point.quality)).get(measure, math.nan) for measure in measure_by_column.values()}
     return {name: Mean(value, result.queries) for name, value in means.items() if math.isfinite(value)}
 
 
 def _configuration_costs(result: StoreBenchmark, point: MeasuredConfiguration) -> dict[str, float]:
-    made, series = point.build, point.series
-    flat_out = [load.qps for load in point.loads if load.rate is None]
+    build, series = point.build, point.series
+    unlimited_qps = [load.qps for load in point.loads if load.rate is None]
     costs: dict[str, float | None] = {
-        "build_seconds": made.seconds,
-        "cold_ms": made.cold_open_ms + made.cold_first_ms,
-        "index_size_bytes": made.disk_bytes,
-        "disk_bytes": made.disk_bytes,
-        "ram_bytes_steady": made.memory_bytes,
-        "bytes_per_vector": made.bytes_per_vector,
-        "qps_max": max([point.qps, *flat_out]),
+        "build_seconds": build.seconds,
+        "cold_ms": build.cold_open_ms + build.cold_first_ms,
+        "index_size_bytes": build.disk_bytes,
+        "disk_bytes": build.disk_bytes,
+        "ram_bytes_steady": build.memory_bytes,
+        "bytes_per_vector": build.bytes_per_vector,
+        "qps_max": max([point.qps, *unlimited_qps]),
         # Some stores only queue inserted vectors and do the work when they index.
-        "insert_throughput_batch": made.vectors / made.seconds if made.seconds > 0 else None,
+        "insert_throughput_batch": build.vectors / build.seconds if build.seconds > 0 else None,
         **{
-            QPS_COLUMN_BY_RECALL[at.recall]: at.qps
-            for at in result.reached
-            if at.store == series and at.recall in QPS_COLUMN_BY_RECALL
+            QPS_COLUMN_BY_RECALL[level.recall]: level.qps
+            for level in result.reached
+            if level.store == series and level.recall in QPS_COLUMN_BY_RECALL
         },
     }
     for change in point.changes:

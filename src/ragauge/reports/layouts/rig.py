@@ -66,7 +66,11 @@ def to_rig_name(measure: str) -> str:
     ('ndcg@10', 'bpref')
     """
     base, at, cutoff = measure.partition("@")
-    name = next((told for told, mine in MEASURE_BY_RIG_NAME.items() if mine == base), base) + at + cutoff
+    name = (
+        next((rig_name for rig_name, measure_name in MEASURE_BY_RIG_NAME.items() if measure_name == base), base)
+        + at
+        + cutoff
+    )
     if to_canonical_measure(name) != measure:
         raise BadInput(
             f"rig uses the name {measure} for {to_canonical_measure(measure)}",
@@ -82,20 +86,20 @@ def read_rig_report(path: str) -> Overview:
     if not isinstance(scores, Scores):  # A report has no seeds.
         raise BadInput("not a report of rig", file=source.label)
     report = read_json(source, ids=True)
-    told: dict[str, Any] = {
+    provenance: dict[str, Any] = {
         "iterations": {},
         "freshness": _check_object(report.get("freshness"), "freshness", source.label),
     }
-    told |= {key: _check_optional_text(report.get(key), key, source.label) for key in PROVENANCE_KEYS}
+    provenance |= {key: _check_optional_text(report.get(key), key, source.label) for key in PROVENANCE_KEYS}
     means: dict[str, Mean] = {}
     levels: dict[float, None] = {}
     notes: list[str] = []
     for metric in report["metrics"]:
         name = parse_id(metric["metric"], "the name of a metric", source.label)
-        n, stated = len(scores.per_query[name]), parse_count(metric.get("n"), f"n of {name}", source.label)
-        if stated is not None and stated != len(metric["per_query"]):
+        n, stated_n = len(scores.per_query[name]), parse_count(metric.get("n"), f"n of {name}", source.label)
+        if stated_n is not None and stated_n != len(metric["per_query"]):
             raise BadInput(
-                f"n of {name} is {stated}, but per_query has {len(metric['per_query'])} queries",
+                f"n of {name} is {stated_n}, but per_query has {len(metric['per_query'])} queries",
                 file=source.label,
                 hint="check whether the file is complete",
             )
@@ -104,21 +108,21 @@ def read_rig_report(path: str) -> Overview:
         low, high = (interval.lower, interval.upper) if interval else (math.nan, math.nan)
         if interval:
             levels[interval.level] = None
-            told["iterations"][to_canonical_measure(name)] = interval.iterations
+            provenance["iterations"][to_canonical_measure(name)] = interval.iterations
             if interval.level != next(iter(levels)):
                 low = high = math.nan
                 notes.append(f"the interval of {name} has another level and is left out")
         means[to_canonical_measure(name)] = Mean(scores.means[name], n, low, high)
-    name = told["store_kind"] or source.stem
-    entry = SystemSummary(name, means, [with_canonical_measures(scores, name)], told=told)
-    rounds = next(iter(told["iterations"].values()), 10_000)
+    name = provenance["store_kind"] or source.stem
+    entry = SystemSummary(name, means, [with_canonical_measures(scores, name)], told=provenance)
+    rounds = next(iter(provenance["iterations"].values()), 10_000)
     return Overview(
         source.stem,
         {name: entry},
         list(means),
         RIG_CONVENTION,
         confidence=next(iter(levels), 0.95),
-        dataset=told["dataset_id"] or "",
+        dataset=provenance["dataset_id"] or "",
         notes=notes,
         rounds=rounds,
     )
@@ -166,19 +170,19 @@ def rig_names_by_measure(overview: Overview, layout: str = "rig") -> dict[str, s
 
 def mean_query_values(entry: SystemSummary, measure: str) -> dict[str, float]:
     """Return the value of each scored query, averaged over trials."""
-    found: dict[str, list[float]] = {}
+    values_by_query: dict[str, list[float]] = {}
     for scores in entry.scores:
         for query, value in scores.per_query.get(measure, {}).items():
-            found.setdefault(query, []).append(value)
-    return {query: sum(values) / len(values) for query, values in found.items()}
+            values_by_query.setdefault(query, []).append(value)
+    return {query: sum(values) / len(values) for query, values in values_by_query.items()}
 
 
 def _metric_entry(overview: Overview, entry: SystemSummary, measure: str) -> dict[str, Any]:
-    pairs = mean_query_values(entry, measure)
-    values = np.array(list(pairs.values()))
+    values_by_query = mean_query_values(entry, measure)
+    values = np.array(list(values_by_query.values()))
     n = len(values)
     p50, p95 = np.percentile(values, [50, 95]).tolist() if n else (None, None)
-    found: dict[str, Any] = {
+    metric: dict[str, Any] = {
         "metric": to_rig_name(measure),
         "n": n,
         "mean": entry.means[measure].value,
@@ -187,10 +191,10 @@ def _metric_entry(overview: Overview, entry: SystemSummary, measure: str) -> dic
         "max": float(values.max()) if n else None,
         "p50": p50,
         "p95": p95,
-        "per_query": [[query, value] for query, value in pairs.items()],
+        "per_query": [[query, value] for query, value in values_by_query.items()],
     }
     interval = to_rig_interval(overview, entry, measure)
-    return found if interval is None else {**found, "ci": interval}
+    return metric if interval is None else {**metric, "ci": interval}
 
 
 def to_rig_interval(overview: Overview, entry: SystemSummary, measure: str) -> dict[str, float] | None:
@@ -212,32 +216,34 @@ class RigInterval:
     iterations: int
 
 
-def parse_rig_interval(held: Any, what: str, label: str) -> RigInterval | None:
+def parse_rig_interval(value: Any, name: str, label: str) -> RigInterval | None:
     """Parse an interval; None if there is none.
 
     Raises BadInput if its ends are missing or reversed.
     """
-    if held is None:
+    if value is None:
         return None
-    told = _check_object(held, what, label) or {}
+    interval = _check_object(value, name, label) or {}
     lower, upper, level = (
-        parse_finite_number(told.get(key), f"{key} of {what}", label) for key in ("lower", "upper", "level")
+        parse_finite_number(interval.get(key), f"{key} of {name}", label) for key in ("lower", "upper", "level")
     )
     if lower is None or upper is None or level is None or not 0 < level < 1 or lower > upper:
-        raise BadInput(f"{what} is not an interval", file=label, hint="lower, upper, level between 0 and 1, iterations")
-    return RigInterval(lower, upper, level, parse_count(told.get("iterations"), f"iterations of {what}", label) or 0)
+        raise BadInput(f"{name} is not an interval", file=label, hint="lower, upper, level between 0 and 1, iterations")
+    return RigInterval(
+        lower, upper, level, parse_count(interval.get("iterations"), f"iterations of {name}", label) or 0
+    )
 
 
-def _check_object(held: Any, what: str, label: str) -> dict[str, Any] | None:
-    if held is not None and not isinstance(held, dict):
-        raise BadInput(f"{what} must be an object", file=label)
-    return held
+def _check_object(value: Any, name: str, label: str) -> dict[str, Any] | None:
+    if value is not None and not isinstance(value, dict):
+        raise BadInput(f"{name} must be an object", file=label)
+    return value
 
 
-def _check_optional_text(held: Any, what: str, label: str) -> str | None:
-    if held is not None and not isinstance(held, str):
-        raise BadInput(f"{what} must be text", file=label)
-    return held or None
+def _check_optional_text(value: Any, name: str, label: str) -> str | None:
+    if value is not None and not isinstance(value, str):
+        raise BadInput(f"{name} must be text", file=label)
+    return value or None
 
 
 def with_canonical_measures(scores: Scores, name: str) -> Scores:
@@ -279,9 +285,9 @@ def read_rig_diff(path: str) -> Overview:
             file=source.label,
             hint='{"rows": [{"metric": …, "current_mean": …, "baseline_mean": …, "query_changes": […]}]}',
         )
-    means: dict[str, dict[str, Mean]] = {side: {} for side in DIFF_SYSTEMS}
-    values: dict[str, dict[str, dict[str, float]]] = {side: {} for side in DIFF_SYSTEMS}
-    told: dict[str, dict[str, Any]] = {side: {"iterations": {}} for side in DIFF_SYSTEMS}
+    means: dict[str, dict[str, Mean]] = {system: {} for system in DIFF_SYSTEMS}
+    values: dict[str, dict[str, dict[str, float]]] = {system: {} for system in DIFF_SYSTEMS}
+    provenance: dict[str, dict[str, Any]] = {system: {"iterations": {}} for system in DIFF_SYSTEMS}
     levels: dict[float, None] = {}
     for row in rows:
         name = parse_id(row["metric"], "the name of a metric", source.label)
@@ -289,30 +295,32 @@ def read_rig_diff(path: str) -> Overview:
         if measure in values["current"]:
             raise BadInput(f"{name} appears more than once", file=source.label)
         changes = _parse_query_changes(row, name, source.label)
-        for side in DIFF_SYSTEMS:
-            values[side][measure] = changes[side]
-            stated = parse_finite_number(row.get(f"{side}_mean"), f"{side}_mean of {name}", source.label)
-            interval = parse_rig_interval(row.get(f"{side}_ci"), f"{side}_ci of {name}", source.label)
-            if stated is None:
+        for system in DIFF_SYSTEMS:
+            values[system][measure] = changes[system]
+            stated_mean = parse_finite_number(row.get(f"{system}_mean"), f"{system}_mean of {name}", source.label)
+            interval = parse_rig_interval(row.get(f"{system}_ci"), f"{system}_ci of {name}", source.label)
+            if stated_mean is None:
                 continue
             low, high = math.nan, math.nan
             if interval:
                 levels[interval.level] = None
-                told[side]["iterations"][measure] = interval.iterations
+                provenance[system]["iterations"][measure] = interval.iterations
                 if interval.level == next(iter(levels)):
                     low, high = interval.lower, interval.upper
-            means[side][measure] = Mean(stated, _count_mean_queries(stated, changes[side]), low, high)
+            means[system][measure] = Mean(stated_mean, _count_mean_queries(stated_mean, changes[system]), low, high)
     entries = {
-        side: SystemSummary(side, means[side], _scores_from_columns(side, values[side]), told=told[side])
-        for side in DIFF_SYSTEMS
-        if means[side]
+        system: SystemSummary(
+            system, means[system], _scores_from_columns(system, values[system]), told=provenance[system]
+        )
+        for system in DIFF_SYSTEMS
+        if means[system]
     }
     if "current" not in entries:
         raise BadInput("no row has a current_mean", file=source.label)
     return Overview(
         source.stem,
         entries,
-        list(dict.fromkeys(measure for side in reversed(DIFF_SYSTEMS) for measure in means[side])),
+        list(dict.fromkeys(measure for system in reversed(DIFF_SYSTEMS) for measure in means[system])),
         RIG_CONVENTION,
         confidence=next(iter(levels), 0.95),
         baseline="baseline" if "baseline" in entries else None,
@@ -361,37 +369,37 @@ def _diff_row(overview: Overview, measure: str, name: str, old: SystemSummary, n
         **dict(zip(DIFF_BUCKETS, _count_buckets(change["delta"] for change in changes), strict=True)),
         "query_changes": changes,
     }
-    for side, entry in (("current", new), ("baseline", old)):
+    for system, entry in (("current", new), ("baseline", old)):
         interval = to_rig_interval(overview, entry, measure) if measure in entry.means else None
         if interval is not None:
-            row[f"{side}_ci"] = interval
+            row[f"{system}_ci"] = interval
     return row
 
 
 def _count_buckets(deltas: Any) -> tuple[int, int, int]:
-    known = list(deltas)
+    differences = list(deltas)
     won, lost = (
-        sum(delta > MAX_UNCHANGED_DELTA for delta in known),
-        sum(delta < -MAX_UNCHANGED_DELTA for delta in known),
+        sum(delta > MAX_UNCHANGED_DELTA for delta in differences),
+        sum(delta < -MAX_UNCHANGED_DELTA for delta in differences),
     )
-    return won, lost, len(known) - won - lost
+    return won, lost, len(differences) - won - lost
 
 
 def _parse_query_changes(row: Mapping[str, Any], name: str, label: str) -> dict[str, dict[str, float]]:
     """Parse the values of both systems by query."""
-    held = row.get("query_changes", [])
-    if not isinstance(held, list) or not all(isinstance(one, dict) for one in held):
+    entries = row.get("query_changes", [])
+    if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
         raise BadInput(f"query_changes of {name} must be a list of objects", file=label)
-    changes: dict[str, dict[str, float]] = {side: {} for side in DIFF_SYSTEMS}
-    for change in held:
+    changes: dict[str, dict[str, float]] = {system: {} for system in DIFF_SYSTEMS}
+    for change in entries:
         query = parse_id(change.get("query_id"), f"a query of {name}", label)
         if query in changes["current"]:
             raise BadInput(f"{name} of query `{query}` appears more than once", file=label)
-        for side in DIFF_SYSTEMS:
-            value = parse_finite_number(change.get(side), f"{side} of query `{query}` by {name}", label)
+        for system in DIFF_SYSTEMS:
+            value = parse_finite_number(change.get(system), f"{system} of query `{query}` by {name}", label)
             if value is None:
-                raise BadInput(f"{side} of query `{query}` by {name} is missing", file=label)
-            changes[side][query] = value
+                raise BadInput(f"{system} of query `{query}` by {name} is missing", file=label)
+            changes[system][query] = value
     return changes
 
 
@@ -400,11 +408,11 @@ def _count_mean_queries(mean: float, values: Mapping[str, float]) -> int:
 
     It is known if the given values reproduce the mean.
     """
-    here = sum(values.values()) / len(values) if values else math.nan
-    return len(values) if math.isclose(mean, here, rel_tol=1e-6, abs_tol=1e-9) else 0
+    computed_mean = sum(values.values()) / len(values) if values else math.nan
+    return len(values) if math.isclose(mean, computed_mean, rel_tol=1e-6, abs_tol=1e-9) else 0
 
 
-def _scores_from_columns(side: str, columns: Mapping[str, Mapping[str, float]]) -> list[Scores]:
+def _scores_from_columns(system: str, columns: Mapping[str, Mapping[str, float]]) -> list[Scores]:
     queries = list(dict.fromkeys(query for column in columns.values() for query in column))
     if not queries:
         return []
@@ -415,7 +423,7 @@ def _scores_from_columns(side: str, columns: Mapping[str, Mapping[str, float]]) 
     }
     return [
         Scores(
-            side,
+            system,
             RIG_CONVENTION,
             queries,
             MeasureDict(values, to_canonical_measure),

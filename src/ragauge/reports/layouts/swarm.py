@@ -65,36 +65,41 @@ def read_swarm(path: str) -> Overview:
     for at in range(len(rows)):
         seeds.setdefault(rows.id("method", at, "method"), {})[rows.id("seed", at, "seed")] = None
         parse_row_numbers(rows, at, (*MEASURE_BY_COLUMN, LATENCY_COLUMN))  # Raises if a number column contains text.
-    known, tags = read_scores(path)
-    askings = {
-        name: [scores] if isinstance(scores, Scores) else list(scores.values()) for name, scores in known.items()
+    scores_by_method, tags = read_scores(path)
+    trials_by_method = {
+        name: [scores] if isinstance(scores, Scores) else list(scores.values())
+        for name, scores in scores_by_method.items()
     }
-    mapped = {scores.convention == TARGET_MAP_CONVENTION for several in askings.values() for scores in several}
-    if len(mapped) > 1:
+    target_map_flags = {
+        scores.convention == TARGET_MAP_CONVENTION
+        for method_scores in trials_by_method.values()
+        for scores in method_scores
+    }
+    if len(target_map_flags) > 1:
         raise BadInput(
             f"some rows follow `{TARGET_MAP_CONVENTION}` and some do not",
             file=source.label,
             hint="keep only one kind of rows",
         )
-    wanted, names = (
+    layout_measures, names = (
         (TARGET_MAP_LAYOUT_MEASURES, TARGET_MAP_MEASURE_BY_COLUMN)
-        if mapped == {True}
+        if target_map_flags == {True}
         else (LAYOUT_MEASURES, MEASURE_BY_COLUMN)
     )
-    rules = TARGET_MAP_CONVENTION if wanted is TARGET_MAP_LAYOUT_MEASURES else wanted.convention
+    rules = TARGET_MAP_CONVENTION if layout_measures is TARGET_MAP_LAYOUT_MEASURES else layout_measures.convention
     entries = {}
-    for name, found in askings.items():
-        trials = [_with_canonical_measures(scores, names, rules) for scores in found]
-        held = [scores.values[LATENCY_COLUMN] for scores in trials if LATENCY_COLUMN in scores.values]
-        seconds = np.concatenate(held) if held else np.zeros(0)
+    for name, seed_scores in trials_by_method.items():
+        trials = [_with_canonical_measures(scores, names, rules) for scores in seed_scores]
+        latencies = [scores.values[LATENCY_COLUMN] for scores in trials if LATENCY_COLUMN in scores.values]
+        seconds = np.concatenate(latencies) if latencies else np.zeros(0)
         times = {"total": seconds[~np.isnan(seconds)] * 1000} if not np.isnan(seconds).all() else {}
-        means = _means_over_seeds(trials, wanted.measures)
+        means = _means_over_seeds(trials, layout_measures.measures)
         entries[name] = SystemSummary(name, means, trials, times=times, told={"seeds": list(seeds[name])})
-    measures = [name for name in wanted.measures if any(name in entry.means for entry in entries.values())]
-    for query, told in _read_relevant_counts(rows).items():
-        tags.setdefault(query, {})["gt_count"] = str(told)
-    odd = unknown_column_notes(rows, (*COLUMNS, "convention"))
-    return Overview(source.stem, entries, measures, rules, notes=odd, tags=tags)
+    measures = [name for name in layout_measures.measures if any(name in entry.means for entry in entries.values())]
+    for query, count in _read_relevant_counts(rows).items():
+        tags.setdefault(query, {})["gt_count"] = str(count)
+    notes = unknown_column_notes(rows, (*COLUMNS, "convention"))
+    return Overview(source.stem, entries, measures, rules, notes=notes, tags=tags)
 
 
 def render_swarm(overview: Overview) -> str:
@@ -102,11 +107,13 @@ def render_swarm(overview: Overview) -> str:
 
     A system whose trials were identical was scored once, but has a row for every trial.
     """
-    mapped = overview.convention == TARGET_MAP_CONVENTION
-    names, rules = (
-        (TARGET_MAP_MEASURE_BY_COLUMN, {"convention": TARGET_MAP_CONVENTION}) if mapped else (MEASURE_BY_COLUMN, {})
+    uses_target_map = overview.convention == TARGET_MAP_CONVENTION
+    names, extra_columns = (
+        (TARGET_MAP_MEASURE_BY_COLUMN, {"convention": TARGET_MAP_CONVENTION})
+        if uses_target_map
+        else (MEASURE_BY_COLUMN, {})
     )
-    (TARGET_MAP_LAYOUT_MEASURES if mapped else LAYOUT_MEASURES).check(overview)
+    (TARGET_MAP_LAYOUT_MEASURES if uses_target_map else LAYOUT_MEASURES).check(overview)
     rows: list[dict[str, Any]] = []
     for name, entry in overview.entries.items():
         if not entry.scores:
@@ -114,27 +121,31 @@ def render_swarm(overview: Overview) -> str:
                 f"only means of {name} are known, but the swarm notebook's table has one row per query",
                 hint="give its run, or a table of scores",
             )
-        taken = find_latencies_s(entry)
-        times = 1 + max((trial for _, trial in taken), default=0) if len(entry.scores) == 1 else 1
-        trials = [*entry.scores] * times
+        latencies = find_latencies_s(entry)
+        n_trials = 1 + max((trial for _, trial in latencies), default=0) if len(entry.scores) == 1 else 1
+        trials = [*entry.scores] * n_trials
         labels = entry.told.get("seeds") or range(len(trials))
         for trial, (label, scores) in enumerate(zip(labels, trials, strict=True)):
-            columns = {told: scores.values[mine].tolist() for told, mine in names.items() if mine in scores.values}
+            columns = {
+                column_name: scores.values[measure].tolist()
+                for column_name, measure in names.items()
+                if measure in scores.values
+            }
             for at, query in enumerate(scores.queries):
                 tags = overview.tags.get(query, {})
                 rows.append(
                     {
-                        **{told: column[at] for told, column in columns.items()},
-                        LATENCY_COLUMN: taken.get((query, trial)),
+                        **{column_name: column[at] for column_name, column in columns.items()},
+                        LATENCY_COLUMN: latencies.get((query, trial)),
                         "method": name,
                         "query_id": query,
                         "gt_count": _count_relevant(overview.judgments, query, scores.rel, tags.get("gt_count")),
                         "seed": label,
                         "query_complexity": tags.get("complexity"),
-                        **rules,
+                        **extra_columns,
                     }
                 )
-    return to_csv((*COLUMNS, *rules), rows)
+    return to_csv((*COLUMNS, *extra_columns), rows)
 
 
 def find_latencies_s(entry: SystemSummary) -> dict[tuple[str, int], float]:
@@ -144,7 +155,7 @@ def find_latencies_s(entry: SystemSummary) -> dict[tuple[str, int], float]:
     """
     if entry.run is not None and entry.run.timings is not None:
         rows = entry.run.timings.select("query", "repeat", "status", "total_ns").iter_rows()
-        return {(query, int(time)): ns / 1e9 for query, time, status, ns in rows if status in ("ok", "timeout")}
+        return {(query, int(repeat)): ns / 1e9 for query, repeat, status, ns in rows if status in ("ok", "timeout")}
     return {
         (query, trial): value
         for trial, scores in enumerate(entry.scores)
@@ -152,13 +163,15 @@ def find_latencies_s(entry: SystemSummary) -> dict[tuple[str, int], float]:
     }
 
 
-def _count_relevant(judgments: Judgments | None, query: str, rel: float | None, told: str | None) -> int | str | None:
+def _count_relevant(
+    judgments: Judgments | None, query: str, rel: float | None, fallback: str | None
+) -> int | str | None:
     """Count the relevant documents of a query.
 
-    Without judgments, `told` is returned.
+    Without judgments, `fallback` is returned.
     """
     if judgments is None or query not in judgments.nested:
-        return told
+        return fallback
     return sum(grade > 0 if rel is None else grade >= rel for grade in judgments.nested[query].values())
 
 
@@ -185,15 +198,15 @@ def _with_canonical_measures(scores: Scores, names: Mapping[str, str], rules: st
 
 def _means_over_seeds(trials: Sequence[Scores], measures: Sequence[str]) -> dict[str, Mean]:
     """Compute the mean over seeds of each seed's mean over queries."""
-    seeds = {}
+    means = {}
     for name in measures:
-        known = [scores for scores in trials if name in scores.values]
-        told: Floats = np.array([scores.means[name] for scores in known])
-        if not np.isnan(told).all():
-            seeds[name] = Mean(float(np.nanmean(told)), max(scores.n[name] for scores in known))
-        elif known:
-            seeds[name] = Mean(math.nan, 0)
-    return seeds
+        scored_trials = [scores for scores in trials if name in scores.values]
+        seed_means: Floats = np.array([scores.means[name] for scores in scored_trials])
+        if not np.isnan(seed_means).all():
+            means[name] = Mean(float(np.nanmean(seed_means)), max(scores.n[name] for scores in scored_trials))
+        elif scored_trials:
+            means[name] = Mean(math.nan, 0)
+    return means
 
 
 def _read_relevant_counts(rows: TableRows) -> dict[str, int]:
@@ -203,12 +216,12 @@ def _read_relevant_counts(rows: TableRows) -> dict[str, int]:
     """
     counts: dict[str, int] = {}
     for at, cell in enumerate(rows.columns.get("gt_count", ())):
-        query, told = rows.id("query_id", at, "query"), parse_count(cell, "gt_count", rows.label, rows.line(at))
-        if told is None:
+        query, count = rows.id("query_id", at, "query"), parse_count(cell, "gt_count", rows.label, rows.line(at))
+        if count is None:
             continue
-        if counts.setdefault(query, told) != told:
+        if counts.setdefault(query, count) != count:
             raise BadInput(
-                f"gt_count of query `{query}` is {told}, but {counts[query]} in an earlier row",
+                f"gt_count of query `{query}` is {count}, but {counts[query]} in an earlier row",
                 file=rows.label,
                 line=rows.line(at),
             )

@@ -66,11 +66,11 @@ def read_model_table(path: str) -> Overview:
             raise BadInput(f"model `{name}` has two rows", file=source.label, line=line)
         n = parse_count(rows.columns["num_queries"][at], "num_queries", source.label, line) or 0
         means = {
-            MEASURE_BY_COLUMN[told]: Mean(value, n)
-            for told, value in parse_row_numbers(rows, at, MEASURE_BY_COLUMN).items()
+            MEASURE_BY_COLUMN[column]: Mean(value, n)
+            for column, value in parse_row_numbers(rows, at, MEASURE_BY_COLUMN).items()
         }
         times = parse_row_numbers(rows, at, STAGE_BY_COLUMN)
-        speed = build_speed({STAGE_BY_COLUMN[told]: {"mean": value} for told, value in times.items()}, n)
+        speed = build_speed({STAGE_BY_COLUMN[column]: {"mean": value} for column, value in times.items()}, n)
         entries[name] = SystemSummary(name, means, speed=speed)
     measures = [
         measure for measure in LAYOUT_MEASURES.measures if any(measure in entry.means for entry in entries.values())
@@ -87,13 +87,15 @@ def render_model_table(overview: Overview) -> str:
     LAYOUT_MEASURES.check(overview)
     rows: list[dict[str, Any]] = []
     for name, entry in overview.entries.items():
-        means = {told: entry.means[mine] for told, mine in MEASURE_BY_COLUMN.items() if mine in entry.means}
+        means = {
+            column: entry.means[measure] for column, measure in MEASURE_BY_COLUMN.items() if measure in entry.means
+        }
         rows.append(
             {
                 "model": name,
                 "num_queries": max((mean.n for mean in means.values()), default=0) or None,
-                **{told: find_latency_ms(entry.speed, stage) for told, stage in STAGE_BY_COLUMN.items()},
-                **{told: mean.value for told, mean in means.items()},
+                **{column: find_latency_ms(entry.speed, stage) for column, stage in STAGE_BY_COLUMN.items()},
+                **{column: mean.value for column, mean in means.items()},
             }
         )
     return to_csv(MODEL_COLUMNS, rows)
@@ -103,21 +105,21 @@ TIMED_QUERIES_COLUMN = "timed_queries"
 """Extra column of ragauge, written if not all queries were timed."""
 
 
-def render_embedder_table(lineup: EmbedderStudy) -> str:
+def render_embedder_table(study: EmbedderStudy) -> str:
     """Format an embedder study as the table. Values that were not measured are empty.
 
     If some queries were not timed, the extra column `timed_queries` has the number of timed ones.
     """
-    overview = study_overview(lineup)
+    overview = study_overview(study)
     try:
         text = render_model_table(overview)
     except BadInput as error:  # The measures of a finished study cannot be changed.
-        again = "run `ragauge embedders` again with --format tokenization, and without -m and -C"
-        raise BadInput(error.message, hint=again) from None
+        hint = "run `ragauge embedders` again with --format tokenization, and without -m and -C"
+        raise BadInput(error.message, hint=hint) from None
     timed = {name: entry.speed.asked for name, entry in overview.entries.items() if entry.speed is not None}
     return (
         _add_timed_queries(text, list(overview.entries), timed)
-        if any(n < lineup.queries for n in timed.values())
+        if any(n < study.queries for n in timed.values())
         else text
     )
 
@@ -139,7 +141,7 @@ def check_layout_measures(measures: Sequence[str], convention: str) -> None:
     LAYOUT_MEASURES.check(Overview("planned", {"planned": planned}, measures, convention))
 
 
-def study_overview(lineup: EmbedderStudy) -> Overview:
+def study_overview(study: EmbedderStudy) -> Overview:
     """Return the overview of an embedder study that the layout is written from.
 
     Latencies are those of the first store. Queries without a vector count in `num_queries` and score 0. The
@@ -147,21 +149,21 @@ def study_overview(lineup: EmbedderStudy) -> Overview:
     """
     entries = {
         embedder.name: SystemSummary(embedder.name, dict(embedder.means), speed=_first_store_speed(embedder))
-        for embedder in lineup.embedders
+        for embedder in study.embedders
     }
     measures = [name for name in LAYOUT_MEASURES.measures if any(name in entry.means for entry in entries.values())]
     return Overview(
-        lineup.dataset, entries, measures, lineup.convention, dataset=lineup.dataset, failures=dict(lineup.failures)
+        study.dataset, entries, measures, study.convention, dataset=study.dataset, failures=dict(study.failures)
     )
 
 
 def _first_store_speed(embedder: EmbedderResult) -> Speed | None:
     """Return the latencies in the first store that was timed, or None."""
-    shelf = next((shelf for shelf in embedder.stores if shelf.stages), None)
-    if shelf is None:
+    store = next((store for store in embedder.stores if store.stages), None)
+    if store is None:
         return None
-    n = max(stage.n for stage in shelf.stages.values())
-    return Speed(dict(shelf.stages), float("nan"), n, 0, 0)
+    n = max(stage.n for stage in store.stages.values())
+    return Speed(dict(store.stages), float("nan"), n, 0, 0)
 
 
 class TokenizerRow(NamedTuple):
@@ -191,48 +193,48 @@ class TokenizerTable(NamedTuple):
     notes: list[str]
 
 
-def to_tokenizer_row(one: TokenizerStats) -> TokenizerRow:
+def to_tokenizer_row(stats: TokenizerStats) -> TokenizerRow:
     """Convert tokenizer statistics to a row of the table."""
     return TokenizerRow(
-        one.tokenizer,
-        one.vocabulary,
-        one.used,
-        one.used_share,
-        one.per_document.get("mean"),
-        one.per_document.get("p50"),
-        one.per_word,
-        one.per_character,
-        one.per_byte,
-        one.compression,
+        stats.tokenizer,
+        stats.vocabulary,
+        stats.used,
+        stats.used_share,
+        stats.per_document.get("mean"),
+        stats.per_document.get("p50"),
+        stats.per_word,
+        stats.per_character,
+        stats.per_byte,
+        stats.compression,
     )
 
 
-def render_tokenizer_table(found: TokenizerStudy) -> str:
+def render_tokenizer_table(study: TokenizerStudy) -> str:
     """Format a tokenizer study as the table, with exactly its columns.
 
     Unknown values are empty.
     """
-    return to_csv(TOKENIZER_COLUMNS, [to_tokenizer_row(stats)._asdict() for stats in found.tokenizers])
+    return to_csv(TOKENIZER_COLUMNS, [to_tokenizer_row(stats)._asdict() for stats in study.tokenizers])
 
 
 def read_tokenizer_table(path: str) -> TokenizerTable:
     """Read a table of tokenizers."""
     source = InputFile(path)
     rows = read_layout_table(path, ("tokenizer",), TOKENIZER_COLUMNS[1:], "the tokenization study's tokenizers")
-    found: dict[str, TokenizerRow] = {}
+    rows_by_name: dict[str, TokenizerRow] = {}
     notes = unknown_column_notes(rows, TOKENIZER_COLUMNS)
     for at in range(len(rows)):
         line, name = rows.line(at), rows.id("tokenizer", at, "tokenizer")
-        if name in found:
+        if name in rows_by_name:
             raise BadInput(f"tokenizer `{name}` has two rows", file=source.label, line=line)
         counts = {
             column: parse_count(rows.columns[column][at], column, source.label, line)
             for column in COUNT_COLUMNS
             if column in rows.columns
         }
-        figures = parse_row_numbers(rows, at, RATIO_COLUMNS)
-        for told, value in figures.items():
+        ratios = parse_row_numbers(rows, at, RATIO_COLUMNS)
+        for ratio_column, value in ratios.items():
             if value < 0:
-                raise BadInput(f"{told} must be at least 0, got {value:g}", file=source.label, line=line)
-        found[name] = TokenizerRow(name, counts.get(COUNT_COLUMNS[0]), counts.get(COUNT_COLUMNS[1]), **figures)
-    return TokenizerTable(list(found.values()), notes)
+                raise BadInput(f"{ratio_column} must be at least 0, got {value:g}", file=source.label, line=line)
+        rows_by_name[name] = TokenizerRow(name, counts.get(COUNT_COLUMNS[0]), counts.get(COUNT_COLUMNS[1]), **ratios)
+    return TokenizerTable(list(rows_by_name.values()), notes)

@@ -93,10 +93,10 @@ class LanguageModel:
                 hint="add texts: empty ones are skipped, and one in twenty is held out",
             )
         with training.limit_torch_threads(self._threads):
-            ready = self._load_or_train(lessons, progress)
-        made = copy(self)
-        made._use_model(ready)
-        return made
+            trained_model = self._load_or_train(lessons, progress)
+        model = copy(self)
+        model._use_model(trained_model)
+        return model
 
     def _load_or_train(self, lessons: Sequence[str], progress: ProgressCallback) -> checkpoints.TrainedModel:
         tokenizer = open_tokenizer(self._described_tokenizer)
@@ -108,24 +108,24 @@ class LanguageModel:
         key = checkpoints.model_cache_key(
             self._recipe, str(self._described_tokenizer) if learns else tokenizer.name, corpus
         )
-        place = self._cache / "lm" / key if self._cache is not None and self._recipe.trained else None
-        if place is not None and (cached := checkpoints.find_cached_model(place)) is not None:
+        model_path = self._cache / "lm" / key if self._cache is not None and self._recipe.trained else None
+        if model_path is not None and (cached := checkpoints.find_cached_model(model_path)) is not None:
             return cached
         numbering = TokenRowMap.learned(open_tokenizer(tokenizer, lessons), lessons)
-        drawn = networks.draw_weights(self._recipe, numbering.rows)
+        initial_weights = networks.draw_weights(self._recipe, numbering.rows)
         if not self._recipe.trained:
-            return checkpoints.TrainedModel(self._recipe, numbering, drawn, EMPTY_MAPPING)
-        if place is not None:
-            checkpoints.check_writable(place.parent)
-        file = None if place is None else place.with_name(f"{key}.checkpoint")
+            return checkpoints.TrainedModel(self._recipe, numbering, initial_weights, EMPTY_MAPPING)
+        if model_path is not None:
+            checkpoints.check_writable(model_path.parent)
+        file = None if model_path is None else model_path.with_name(f"{key}.checkpoint")
         before = file and checkpoints.read_checkpoint(file, networks.weight_shapes(self._recipe, numbering.rows))
         done = training.train_network(
             self._recipe,
             TrainingBatches(self._recipe, numbering, lessons),
-            before or training.TrainingState(drawn),
+            before or training.TrainingState(initial_weights),
             device=self._device,
             progress=progress,
-            save=None if file is None else lambda far: checkpoints.write_checkpoint(file, far),
+            save=None if file is None else lambda state: checkpoints.write_checkpoint(file, state),
         )
         log = {
             "texts": len(lessons),
@@ -138,8 +138,8 @@ class LanguageModel:
             **training.training_environment(self._device),
         }
         model = checkpoints.TrainedModel(self._recipe, numbering, done.weights, log)
-        if place is not None and file is not None:
-            checkpoints.write_model(place, model, over=True)
+        if model_path is not None and file is not None:
+            checkpoints.write_model(model_path, model, over=True)
             file.unlink(missing_ok=True)
         return model
 
@@ -254,8 +254,8 @@ def _choose_device(named: str | None) -> str:
     try:
         torch.empty(0, device=named)
     except (RuntimeError, AssertionError) as error:  # The exception depends on the version of torch.
-        words = (str(error).splitlines() or [""])[0]
-        raise BadInput(f"lm: the device `{named}` cannot be used: {words}", hint="cpu, cuda, cuda:1 …") from None
+        message = (str(error).splitlines() or [""])[0]
+        raise BadInput(f"lm: the device `{named}` cannot be used: {message}", hint="cpu, cuda, cuda:1 …") from None
     return named
 
 
@@ -263,8 +263,8 @@ def _check_stored_options(requested: Hyperparameters, stored: Hyperparameters, t
     """Refuse options that differ from those of a stored model; defaults are ignored."""
     usual = Hyperparameters(objective=requested.objective)
     for name, value in stored.to_mapping().items():
-        wanted = getattr(requested, name)
-        if wanted not in (value, "next" if name == "objective" else getattr(usual, name)):
-            raise BadInput(f"lm: {name} is {wanted}, but {value} in the model", file=folder)
+        requested_value = getattr(requested, name)
+        if requested_value not in (value, "next" if name == "objective" else getattr(usual, name)):
+            raise BadInput(f"lm: {name} is {requested_value}, but {value} in the model", file=folder)
     if tokenizer is not None:
         raise BadInput("lm: a model from a folder has its own tokenizer", file=folder, hint="remove `tokenizer`")

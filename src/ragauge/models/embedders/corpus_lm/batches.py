@@ -61,9 +61,9 @@ class TokenRowMap:
         ids = np.asarray(numbers, np.int64)
         if self.seen is None:
             return ids + 1
-        places = np.minimum(np.searchsorted(self.seen, ids), max(0, len(self.seen) - 1))
-        known = self.seen[places] == ids if len(self.seen) else np.zeros(len(ids), np.bool_)
-        return np.where(known, places + 2, UNSEEN_TOKEN)
+        positions = np.minimum(np.searchsorted(self.seen, ids), max(0, len(self.seen) - 1))
+        is_known = self.seen[positions] == ids if len(self.seen) else np.zeros(len(ids), np.bool_)
+        return np.where(is_known, positions + 2, UNSEEN_TOKEN)
 
 
 HELD_OUT_INTERVAL = 20
@@ -156,11 +156,11 @@ class TrainingBatches:
             span, rest = split_span(self._parts[part], chance.uniform(0.1, 0.5), chance.random())
             cut.append((span, rest if chance.random() < 0.5 else span_context(self._parts[part], span)))
         max_tokens = self._recipe.context
-        spans, rests = (self._numbering.encode(side) for side in zip(*cut, strict=True))
+        spans, rests = (self._numbering.encode(texts) for texts in zip(*cut, strict=True))
         return [ids[:max_tokens] for ids in spans], [ids[:max_tokens] for ids in rests]
 
 
-def split_span(text: str, share: float, place: float) -> tuple[str, str]:
+def split_span(text: str, share: float, relative_position: float) -> tuple[str, str]:
     """Split a text into a span and the rest.
 
     The span has a share of the words and starts at a relative position.
@@ -168,12 +168,12 @@ def split_span(text: str, share: float, place: float) -> tuple[str, str]:
     >>> split_span("to be or not to be", 0.5, 0.0), split_span("to be or not to be", 0.34, 0.5)
     (('to be or', 'not to be'), ('or not', 'to be to be'))
     """
-    words = [match.span() for match in WORD_PATTERN.finditer(text)]
-    if len(words) < 4:  # Also for languages without spaces between words.
-        words = [match.span() for match in LETTER_PATTERN.finditer(text)]
-    count = max(1, round(share * len(words)))
-    first = round(place * (len(words) - count))
-    start, stop = words[first][0], words[first + count - 1][1]
+    word_spans = [match.span() for match in WORD_PATTERN.finditer(text)]
+    if len(word_spans) < 4:  # Also for languages without spaces between words.
+        word_spans = [match.span() for match in LETTER_PATTERN.finditer(text)]
+    count = max(1, round(share * len(word_spans)))
+    first = round(relative_position * (len(word_spans) - count))
+    start, stop = word_spans[first][0], word_spans[first + count - 1][1]
     rest = f"{text[:start].rstrip()} {text[stop:].lstrip()}".strip()
     return text[start:stop][:MAX_SPAN_CHARS], rest[:MAX_SPAN_CHARS] or text
 

@@ -49,10 +49,10 @@ class TrainedModel:
     def fingerprint(self) -> str:
         """Hash of the weights, the tokenizer and the architecture."""
         hasher = hashlib.blake2b(digest_size=8)
-        seen = [] if self.numbering.seen is None else self.numbering.seen.tolist()
+        seen_ids = [] if self.numbering.seen is None else self.numbering.seen.tolist()
         settings = self.recipe.to_mapping()
         shape = {name: settings[name] for name in ("kind", "heads", "context") if name in settings}
-        hasher.update(json.dumps([shape, seen, self.numbering.tokenizer.name]).encode())
+        hasher.update(json.dumps([shape, seen_ids, self.numbering.tokenizer.name]).encode())
         for name in sorted(self.weights):
             hasher.update(name.encode())
             hasher.update(self.weights[name].detach().cpu().contiguous().numpy().tobytes())
@@ -74,13 +74,13 @@ def write_model(folder: Path, model: TrainedModel, *, over: bool = False) -> Non
         raise BadInput("the folder is not empty", file=str(folder), hint="use a new or empty folder")
     tokenizer = _tokenizer_state(model)
     pieces = tokenizer.pop("json", None)
-    seen = model.numbering.seen
+    seen_ids = model.numbering.seen
     config = {
         "ragauge": "lm",
         "version": TRAINING_VERSION,
         "recipe": model.recipe.to_mapping(),
         "tokenizer": tokenizer,
-        "seen": None if seen is None else seen.tolist(),
+        "seen": None if seen_ids is None else seen_ids.tolist(),
         "fingerprint": model.fingerprint,
         "training": dict(model.log),
     }
@@ -175,7 +175,7 @@ def _tokenizer_state(model: TrainedModel) -> dict[str, Any]:
 
 
 @contextmanager
-def _write_errors(place: Path) -> Iterator[None]:
+def _write_errors(path: Path) -> Iterator[None]:
     from safetensors import SafetensorError
 
     try:
@@ -184,7 +184,7 @@ def _write_errors(place: Path) -> Iterator[None]:
         reason = error.strerror if isinstance(error, OSError) else error_summary(error)
         raise BadInput(
             f"cannot be written ({reason})",
-            file=str(place),
+            file=str(path),
             hint="set RAGAUGE_CACHE to another folder, or train without saving: cache=false",
         ) from None
 

@@ -65,10 +65,10 @@ class Hyperparameters:
 
     def to_mapping(self) -> dict[str, Any]:
         """Return the settings as a mapping, without those that have no effect."""
-        left = {"heads"} if self.kind == "lstm" else set()
-        left |= set() if self.objective == "pairs" else {"temperature"}
-        left |= set() if self.trained else {"passes", "batch", "rate", "temperature"}
-        return {name: value for name, value in asdict(self).items() if name not in left}
+        omitted = {"heads"} if self.kind == "lstm" else set()
+        omitted |= set() if self.objective == "pairs" else {"temperature"}
+        omitted |= set() if self.trained else {"passes", "batch", "rate", "temperature"}
+        return {name: value for name, value in asdict(self).items() if name not in omitted}
 
     @classmethod
     def read(cls, settings: Mapping[str, Any]) -> Hyperparameters:
@@ -205,15 +205,17 @@ def _run_transformer(recipe: Hyperparameters, weights: Weights, inner: torch.Ten
     rows, length, d = inner.shape
     cosines, sines = _rotary_angles(length, d // recipe.heads, inner.device)
     for layer in range(recipe.layers):
-        own = {name.partition(".")[2]: tensor for name, tensor in weights.items() if name.startswith(f"{layer}.")}
-        normed = F.rms_norm(inner, (d,), own["attention.norm"], eps=1e-6)
-        three = F.linear(normed, own["attention.in"]).view(rows, length, 3, recipe.heads, d // recipe.heads)
-        query, key, value = three.permute(2, 0, 3, 1, 4)
+        layer_weights = {
+            name.partition(".")[2]: tensor for name, tensor in weights.items() if name.startswith(f"{layer}.")
+        }
+        normed = F.rms_norm(inner, (d,), layer_weights["attention.norm"], eps=1e-6)
+        qkv = F.linear(normed, layer_weights["attention.in"]).view(rows, length, 3, recipe.heads, d // recipe.heads)
+        query, key, value = qkv.permute(2, 0, 3, 1, 4)
         query, key = _rotate_positions(query, cosines, sines), _rotate_positions(key, cosines, sines)
         attended = F.scaled_dot_product_attention(query, key, value, is_causal=True)
-        inner = inner + F.linear(attended.transpose(1, 2).reshape(rows, length, d), own["attention.out"])
-        normed = F.rms_norm(inner, (d,), own["feed.norm"], eps=1e-6)
-        inner = inner + F.linear(F.gelu(F.linear(normed, own["feed.in"])), own["feed.out"])
+        inner = inner + F.linear(attended.transpose(1, 2).reshape(rows, length, d), layer_weights["attention.out"])
+        normed = F.rms_norm(inner, (d,), layer_weights["feed.norm"], eps=1e-6)
+        inner = inner + F.linear(F.gelu(F.linear(normed, layer_weights["feed.in"])), layer_weights["feed.out"])
     return inner
 
 

@@ -111,8 +111,8 @@ def pad_rows(rows: Sequence[TokenIds], device: str) -> tuple[torch.Tensor, torch
 
     lengths = [len(row) for row in rows]
     out = np.full((len(rows), 1 + max(lengths, default=0)), BOUNDARY_TOKEN, np.int64)
-    for place, row in zip(out, rows, strict=True):
-        place[1 : 1 + len(row)] = row
+    for padded_row, row in zip(out, rows, strict=True):
+        padded_row[1 : 1 + len(row)] = row
     return torch.from_numpy(out).to(device), torch.tensor(lengths, device=device)
 
 
@@ -148,19 +148,19 @@ def _build_optimizer(
 
     flat = [tensor for tensor in weights.values() if tensor.ndim < 2]
     wide = [tensor for tensor in weights.values() if tensor.ndim > 1]
-    made = torch.optim.AdamW(
+    optimizer = torch.optim.AdamW(
         [{"params": wide, "weight_decay": WEIGHT_DECAY}, {"params": flat, "weight_decay": 0.0}],
         lr=recipe.rate,
         betas=ADAM_BETAS,
     )
     if state.moments:
         for name, tensor in weights.items():
-            made.state[tensor] = {
+            optimizer.state[tensor] = {
                 "step": torch.tensor(float(state.step)),
                 "exp_avg": state.moments[f"{name}:first"].to(tensor.device),
                 "exp_avg_sq": state.moments[f"{name}:second"].to(tensor.device),
             }
-    return made
+    return optimizer
 
 
 def _update_state(state: TrainingState, weights: Mapping[str, torch.Tensor], optimizer: torch.optim.Optimizer) -> None:
@@ -194,17 +194,17 @@ def _pair_loss(
     import torch.nn.functional as F  # noqa: N812
 
     short, long = lessons.pairs(step)
-    both = [*short, *long]
+    texts = [*short, *long]
     # Spans of similar length share a batch, so that there is little padding.
-    order = sorted(range(len(both)), key=lambda i: len(both[i]))
+    order = sorted(range(len(texts)), key=lambda i: len(texts[i]))
     parts = []
-    for start in range(0, len(both), SPAN_BATCH_SIZE):
-        numbers, lengths = pad_rows([both[i] for i in order[start : start + SPAN_BATCH_SIZE]], device)
+    for start in range(0, len(texts), SPAN_BATCH_SIZE):
+        numbers, lengths = pad_rows([texts[i] for i in order[start : start + SPAN_BATCH_SIZE]], device)
         parts.append(networks.pool_states(networks.compute_states(recipe, weights, numbers), lengths))
     states = torch.cat(parts)[torch.tensor(np.argsort(order), device=device)]
-    near = states[: len(short)] @ states[len(short) :].T / recipe.temperature
-    own = torch.arange(len(near), device=device)
-    return (F.cross_entropy(near, own) + F.cross_entropy(near.T, own)) / 2, sum(map(len, both))
+    similarities = states[: len(short)] @ states[len(short) :].T / recipe.temperature
+    targets = torch.arange(len(similarities), device=device)
+    return (F.cross_entropy(similarities, targets) + F.cross_entropy(similarities.T, targets)) / 2, sum(map(len, texts))
 
 
 MAX_BATCH_TOKENS = 16_384
@@ -279,10 +279,10 @@ def _length_groups(lengths: Sequence[int], max_tokens: int) -> Iterator[list[int
     Empty texts are skipped.
     """
     group: list[int] = []
-    for place in sorted((i for i, length in enumerate(lengths) if length), key=lambda i: lengths[i]):
-        if group and (len(group) + 1) * (lengths[place] + 1) > max_tokens:
+    for index in sorted((i for i, length in enumerate(lengths) if length), key=lambda i: lengths[i]):
+        if group and (len(group) + 1) * (lengths[index] + 1) > max_tokens:
             yield group
             group = []
-        group.append(place)
+        group.append(index)
     if group:
         yield group
