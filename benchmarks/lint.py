@@ -59,7 +59,7 @@ def measured(n: int, embedder: str | None) -> dict[str, Any]:
     found = lint(texts, embedder=embedder)
     wall, cpu = time.perf_counter() - began, time.process_time() - work
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    groups = {place: i for i, one in enumerate(corpus_checks.find_near_duplicates(texts)) for place in one.group}
+    groups = {place: i for i, one in enumerate(corpus_checks.find_near_duplicates(texts)) for place in one.positions}
     met = sum(groups.get(one, -1) == groups.get(other, -2) for one, other in pairs)
     return {
         "chunks": n,

@@ -48,7 +48,7 @@ def ours(path: Path, queries: np.ndarray) -> np.ndarray:
     """What `novelty` does."""
     from ragauge.knowledge.novelty.chunks import nearest_known
 
-    return nearest_known(queries, np.load(path, mmap_mode="r")).places[:, 0]
+    return nearest_known(queries, np.load(path, mmap_mode="r")).positions[:, 0]
 
 
 def plain(path: Path, queries: np.ndarray) -> np.ndarray:

@@ -176,7 +176,7 @@ def test_near_duplicate_documents_match_pairwise_jaccard():
     assert len(near) > 15
     for one in groups:
         parts = [len(sets[one.group[0]] & sets[doc]) / len(sets[one.group[0]] | sets[doc]) for doc in one.group[1:]]
-        assert one.part == min(parts) >= corpus_checks.NEAR_DUPLICATE_JACCARD
+        assert one.similarity == min(parts) >= corpus_checks.NEAR_DUPLICATE_JACCARD
     assert groups == corpus.find_near_duplicate_documents(documents)
 
 

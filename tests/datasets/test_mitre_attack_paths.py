@@ -213,7 +213,8 @@ def test_load_stix_enterprise_two_hop_answers_match_networkx(shared):
     for one in TWO_HOP_PATHS:
         for own in one.start_types:
             called = [
-                RELATION_WORDINGS[way[1:]].called if way.startswith("<") else way for way in (one.first, one.second)
+                RELATION_WORDINGS[way[1:]].inverse_name if way.startswith("<") else way
+                for way in (one.first, one.second)
             ]
             words = [TYPE_NAMES[own][0], called[0], TYPE_NAMES[one.via][0], called[1], TYPE_NAMES[one.target_type][0]]
             by_words[" ".join(words)] = own, one

@@ -30,14 +30,14 @@ def test_find_near_duplicates_matches_brute_force():
             changed[rng.randrange(len(changed))] = "other"
         texts.append(" ".join(changed))
     groups = corpus_checks.find_near_duplicates(texts)
-    together = {frozenset((group.group[0], one)) for group in groups for one in group.group[1:]}
+    together = {frozenset((group.positions[0], one)) for group in groups for one in group.positions[1:]}
     pairs = {
         frozenset(pair) for pair in combinations(range(len(texts)), 2) if jaccard(*(texts[i] for i in pair)) >= 0.8
     }
     assert together <= pairs
-    assert {one for pair in pairs for one in pair} == {one for group in groups for one in group.group}
+    assert {one for pair in pairs for one in pair} == {one for group in groups for one in group.positions}
     for group in groups:
-        assert group.part == min(jaccard(texts[group.group[0]], texts[one]) for one in group.group[1:])
+        assert group.similarity == min(jaccard(texts[group.positions[0]], texts[one]) for one in group.positions[1:])
 
 
 def test_find_near_duplicates_does_not_join_chain_of_small_changes():
@@ -45,12 +45,13 @@ def test_find_near_duplicates_does_not_join_chain_of_small_changes():
     chain = [" ".join(whole[start : start + 100]) for start in range(0, 300, 10)]
     for group in corpus_checks.find_near_duplicates(chain):
         assert all(
-            jaccard(chain[group.group[0]], chain[one]) >= corpus_checks.NEAR_DUPLICATE_JACCARD for one in group.group
+            jaccard(chain[group.positions[0]], chain[one]) >= corpus_checks.NEAR_DUPLICATE_JACCARD
+            for one in group.positions
         )
 
 
 def test_find_near_duplicates_compares_short_texts_whole_and_ignores_empty():
-    assert [one.group for one in corpus_checks.find_near_duplicates(["a b", "A  b!", "a", "", "...", "b a"])] == [
+    assert [one.positions for one in corpus_checks.find_near_duplicates(["a b", "A  b!", "a", "", "...", "b a"])] == [
         [0, 1]
     ]
     assert corpus_checks.find_near_duplicates([]) == []
@@ -62,14 +63,14 @@ def test_find_near_duplicates_lower_threshold_finds_more():
     texts = [" ".join(base), " ".join(less)]
     assert 0.6 < jaccard(*texts) < 0.8
     assert corpus_checks.find_near_duplicates(texts) == []
-    assert [one.group for one in corpus_checks.find_near_duplicates(texts, min_jaccard=0.6)] == [[0, 1]]
+    assert [one.positions for one in corpus_checks.find_near_duplicates(texts, min_jaccard=0.6)] == [[0, 1]]
 
 
 def test_find_near_duplicates_shared_template_is_one_group():
     words = [f"w{i}" for i in range(100)]
     texts = [" ".join([*words, f"number{i}"]) for i in range(2000)]
     (group,) = corpus_checks.find_near_duplicates(texts)
-    assert len(group.group) == 2000
+    assert len(group.positions) == 2000
 
 
 @settings(deadline=None, max_examples=60)
@@ -81,8 +82,8 @@ def test_find_near_duplicates_random_texts_return_stable_groups(texts):
     assert not {one for group in same for one in group} & set(empty)
     for group in groups:
         assert all(
-            jaccard(texts[group.group[0]], texts[one]) >= corpus_checks.NEAR_DUPLICATE_JACCARD
-            for one in group.group[1:]
+            jaccard(texts[group.positions[0]], texts[one]) >= corpus_checks.NEAR_DUPLICATE_JACCARD
+            for one in group.positions[1:]
         )
 
 

@@ -116,13 +116,13 @@ def test_embed_by_id_failing_batch_isolates_failing_texts():
     assert np.isnan(found.vectors[[17, 200]]).all()
     assert (found.vectors[:, 0] == 1).sum() == 298
     assert found.computed == 298
-    assert list(found.good) == [place for place in range(300) if place not in (17, 200)]
+    assert list(found.valid_rows) == [place for place in range(300) if place not in (17, 200)]
 
 
 def test_embed_by_id_zero_and_nan_vectors_are_failures_in_place():
     found = embed_by_id(Counting(), {"a": "apple", "b": "void", "c": "odd", "d": "bear"}, kind="query")
     assert found.failed_texts == [EmbeddingFailure("b", "query", "zero"), EmbeddingFailure("c", "query", "nan")]
-    assert found.good.tolist() == [0, 3]
+    assert found.valid_rows.tolist() == [0, 3]
     assert found.vectors[3].tolist() == [0, 1, 0, 0, 0, 0]
 
 
@@ -145,7 +145,7 @@ def test_embed_by_id_many_failing_texts_do_not_stop_others():
     texts = {str(place): "" if place < 3 * MAX_INITIAL_FAILURES else "apple" for place in range(700)}
     found = embed_by_id(NoEmptyText(), texts)
     assert len(found.failed_texts) == 3 * MAX_INITIAL_FAILURES
-    assert len(found.good) == 700 - 3 * MAX_INITIAL_FAILURES
+    assert len(found.valid_rows) == 700 - 3 * MAX_INITIAL_FAILURES
 
 
 @pytest.mark.parametrize(
@@ -276,7 +276,9 @@ def test_compare_embedders_omits_query_that_is_the_same_document():
 def asked(embedder, data, stores=("exact",), **more):
     seen = build_view(data)
     rows = embed_by_id(embedder, seen.texts)
-    documents = StoreContents([seen.documents[row].id for row in rows.good.tolist()], rows.vectors[rows.good])
+    documents = StoreContents(
+        [seen.documents[row].id for row in rows.valid_rows.tolist()], rows.vectors[rows.valid_rows]
+    )
     return run_timed_queries(embedder, QueryWorkload(seen.queries, 3, **more), documents, stores, lambda *_: None)
 
 

@@ -59,7 +59,7 @@ def test_read_corpus_open_quote_loses_only_its_row(how, tmp_path):
     found = read(tmp_path / "c.csv", f"id,text\n{text}")
     assert found.flaws == [CorpusFlaw("unreadable", f"c.csv:{line}", said)]
     assert found.ids == kept
-    assert found.places[-1].startswith("c.csv:")
+    assert found.locations[-1].startswith("c.csv:")
 
 
 def test_read_corpus_multiline_cell_is_one_text(tmp_path):
@@ -67,7 +67,7 @@ def test_read_corpus_multiline_cell_is_one_text(tmp_path):
     found = read(tmp_path / "c.csv", f'id,text\na,"{poem}"\nb,"one ""two"" three"\n')
     assert found.flaws == []
     assert found.texts == [poem, 'one "two" three']
-    assert found.places == ["c.csv:2", "c.csv:6"]
+    assert found.locations == ["c.csv:2", "c.csv:6"]
 
 
 @pytest.mark.parametrize("form", ["csv", "tsv", "parquet"])
@@ -161,7 +161,7 @@ def test_read_corpus_text_file_is_one_document(ending, tmp_path):
     for place in (path, tmp_path):
         for lenient in (False, True):
             assert read_corpus(place, lenient=lenient).documents == expected
-    assert [flaw.where for flaw in read_corpus(tmp_path).flaws if flaw.kind == "unread"] == ["scan.pdf"]
+    assert [flaw.location for flaw in read_corpus(tmp_path).flaws if flaw.kind == "unread"] == ["scan.pdf"]
 
 
 STRICT_ERRORS = {

@@ -97,7 +97,7 @@ def jobs():
     """Every method with every normalisation on rankings without equal scores, for three runs and for two."""
     for at, (method, scale, count) in enumerate(product(METHODS, SCALES, (3, 2))):
         learns = METHODS[method].training is not None
-        if scale == "borda" and METHODS[method].sees != "scores":
+        if scale == "borda" and METHODS[method].input_kind != "scores":
             continue  # after borda ranx takes ranks from the order of a set, which is another one each time
         if "condorcet" in method:
             if count == 2:
@@ -167,12 +167,12 @@ def test_fusion_docs_match_method_and_norm_tables():
     page = (Path(__file__).parents[2] / "docs" / "fusion.md").read_text()
     for name, row in METHODS.items():
         line = next(line for line in page.splitlines() if line.startswith(f"| `{name}` | "))
-        assert row.says in line
+        assert row.description in line
         assert row.paper in line
         for setting, one in row.settings.items():
             assert (f"`{setting}`" if one.default is None else f"`{setting}={one.default}`") in line
     for name, scale in NORMALISATIONS.items():
-        assert f"| `{name}` | {scale.says} |" in page
+        assert f"| `{name}` | {scale.description} |" in page
 
 
 # By hand ----------------------------------------------------------------------------------------------------------

@@ -220,25 +220,29 @@ def test_extract_claims_keeps_claim_after_refusal():
 
 def test_support_degree_weighted_share_by_hand():
     source = prepare_source("The museum opened in Paris.")
-    assert support_degree(parse_words("museum opened in Paris"), source.where, NOTHING) == 1.0
+    assert support_degree(parse_words("museum opened in Paris"), source.sentences_by_word, NOTHING) == 1.0
     # opened 1 and Paris 2 are there, the number 3 is not; Paris has one neighbour of two beside it in the source:
     # (1 + 2 * (.85 + .15 / 2) + 1) / (1 + 2 + 3 + 1)
-    assert support_degree(parse_words("opened Paris 1987"), source.where, NOTHING) == pytest.approx(3.85 / 7)
-    assert support_degree(parse_words("concert"), source.where, NOTHING) == 1 / 2
+    assert support_degree(parse_words("opened Paris 1987"), source.sentences_by_word, NOTHING) == pytest.approx(
+        3.85 / 7
+    )
+    assert support_degree(parse_words("concert"), source.sentences_by_word, NOTHING) == 1 / 2
 
 
 def test_support_degree_conversation_words_count_half():
     source = prepare_source("It is in Paris.")
     # museum is not there: 1 of (1 + 1) without, 1 of (.5 + 1) with the question
-    assert support_degree(parse_words("museum"), source.where, NOTHING) == 1 / 2
-    assert support_degree(parse_words("museum"), source.where, frozenset({"museum"})) == pytest.approx(1 / 1.5)
+    assert support_degree(parse_words("museum"), source.sentences_by_word, NOTHING) == 1 / 2
+    assert support_degree(parse_words("museum"), source.sentences_by_word, frozenset({"museum"})) == pytest.approx(
+        1 / 1.5
+    )
 
 
 def test_support_degree_scattered_words_count_less():
     together, apart = prepare_source("Anna sings jazz."), prepare_source("Anna sings. Bob plays jazz.")
     claim = parse_words("anna jazz")
-    assert support_degree(claim, together.where, NOTHING) == 1.0
-    assert support_degree(claim, apart.where, NOTHING) == pytest.approx((2 * 0.85 + 1) / 3)
+    assert support_degree(claim, together.sentences_by_word, NOTHING) == 1.0
+    assert support_degree(claim, apart.sentences_by_word, NOTHING) == pytest.approx((2 * 0.85 + 1) / 3)
 
 
 # Support.
@@ -419,11 +423,11 @@ def test_lexical_judge_random_input_returns_stable_verdicts(asked, chunks, quest
         task = JudgeTask(step, "s", things, sources, question, history, n=2)
         judge = LexicalJudge()
         reading = judge.say(task)
-        assert set(reading.said) | set(reading.unscored) == set(things)
-        assert not set(reading.said) & set(reading.unscored)
+        assert set(reading.verdicts) | set(reading.unscored) == set(things)
+        assert not set(reading.verdicts) & set(reading.unscored)
         assert reading == judge.say(task) == LexicalJudge().say(task)
         if step == "support":
-            for one in reading.said.values():
+            for one in reading.verdicts.values():
                 assert set(one.by) | set(one.against) | set(one.together) <= set(sources)
                 assert not set(one.by) & set(one.against)
                 assert not set(one.together) & {*one.by, *one.against}
@@ -511,6 +515,7 @@ def test_lexical_judge_usefulness_auc_on_clapnq_exceeds_floor(shared):
     samples = load_labelled(str(shared("rag_clapnq_dev"))).samples
     judge = LexicalJudge()
     said = [
-        judge.say(JudgeTask("useful", one.id, one.chunks, {}, one.question)).said["k1"].probability for one in samples
+        judge.say(JudgeTask("useful", one.id, one.chunks, {}, one.question)).verdicts["k1"].probability
+        for one in samples
     ]
     assert roc_auc_score([one.labels["context_precision"] for one in samples], said) > 0.78

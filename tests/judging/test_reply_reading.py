@@ -42,7 +42,7 @@ def test_parse_reply_reads_complete_reply():
         ),
     )
     assert found.missing == {}
-    assert found.said == {
+    assert found.verdicts == {
         "a1": Support(("reference",), (), "so it is", together=("k1", "k2")),
         "a2": Support((), ("k2",), "so it is"),
         "r1": Support(("answer",), (), "so it is"),
@@ -51,7 +51,7 @@ def test_parse_reply_reads_complete_reply():
 
 def test_parse_reply_missing_entries_are_named():
     found = parse_reply(SUPPORT, reply({"of_answer": [verdict("a1", ["k1"])], "of_reference": []}))
-    assert list(found.said) == ["a1"]
+    assert list(found.verdicts) == ["a1"]
     assert found.missing == dict.fromkeys(("a2", "r1"), "the reply has no entry for this claim")
 
 
@@ -92,7 +92,7 @@ def test_parse_reply_missing_list_leaves_claims_unscored():
 def test_parse_reply_ignores_invalid_entry(entries, why):
     task = JudgeTask("support", "s", {"a1": "x"}, SUPPORT.sources)
     found = parse_reply(task, reply({"of_answer": entries}))
-    assert not found.said
+    assert not found.verdicts
     assert why in found.missing["a1"]
 
 
@@ -101,21 +101,21 @@ def test_parse_reply_ignores_unrequested_entries():
         USEFUL,
         reply({"verdicts": [{"id": f"k{i}", "reason": "", "useful": i < 3} for i in range(1, 5)]}),
     )
-    assert found.said == {"k1": Usefulness(True, ""), "k2": Usefulness(True, "")}
+    assert found.verdicts == {"k1": Usefulness(True, ""), "k2": Usefulness(True, "")}
 
 
 @pytest.mark.parametrize("useful", ["true", 1, None, "yes", [True]])
 def test_parse_reply_useful_must_be_boolean(useful):
     task = JudgeTask("useful", "s", {"k1": "p"}, {})
     found = parse_reply(task, reply({"verdicts": [{"id": "k1", "reason": "", "useful": useful}]}))
-    assert not found.said
+    assert not found.verdicts
 
 
 def test_parse_reply_claims_are_deduplicated_and_not_empty():
     found = parse_reply(
         CLAIMS, reply({"sentences": [{"id": "s1", "claims": [" a  b ", "a b"]}, {"id": "s2", "claims": [" "]}]})
     )
-    assert found.said == {"s1": ["a b"]}
+    assert found.verdicts == {"s1": ["a b"]}
     assert found.missing == {"s2": "the entry for this sentence is inconsistent: a claim is empty"}
 
 
@@ -125,12 +125,12 @@ def test_parse_reply_omitted_sentence_is_missing():
 
 @pytest.mark.parametrize("questions", [["one"], ["one", "two", "three"], ["one", " "], ["one", 2], "one"])
 def test_parse_reply_wrong_question_count_is_rejected(questions):
-    assert not parse_reply(QUESTIONS, reply({"refusal": False, "questions": questions})).said
+    assert not parse_reply(QUESTIONS, reply({"refusal": False, "questions": questions})).verdicts
 
 
 def test_parse_reply_reads_questions_and_refusal():
     found = parse_reply(QUESTIONS, reply({"refusal": True, "questions": ["one?", " two? "]}))
-    assert found.said == {"answer": GeneratedQuestions(True, ("one?", "two?"))}
+    assert found.verdicts == {"answer": GeneratedQuestions(True, ("one?", "two?"))}
 
 
 @pytest.mark.parametrize(
@@ -151,13 +151,13 @@ def test_parse_reply_reads_questions_and_refusal():
 )
 def test_parse_reply_unreadable_text_gives_reason(text, why):
     found = parse_reply(USEFUL, reply(text))
-    assert not found.said
+    assert not found.verdicts
     assert all(why in reason for reason in found.missing.values())
 
 
 def test_parse_reply_truncated_reply_is_rejected_even_if_complete():
     whole = {"verdicts": [{"id": one, "reason": "", "useful": True} for one in ("k1", "k2")]}
-    assert parse_reply(USEFUL, reply(whole)).said
+    assert parse_reply(USEFUL, reply(whole)).verdicts
     assert parse_reply(USEFUL, reply(whole, finish="length")).missing.keys() == {"k1", "k2"}
 
 
@@ -218,7 +218,7 @@ def test_parse_single_object_keeps_think_tags_inside_strings(mark):
 def test_parse_reply_deeply_nested_objects_return_no_verdict(depth):
     deep = '{"a":' * depth + "1" + "}" * depth
     found = parse_reply(USEFUL, reply(f"{deep} {deep}"))
-    assert not found.said
+    assert not found.verdicts
 
 
 @given(st.text(max_size=200))
@@ -227,8 +227,8 @@ def test_parse_reply_random_text_never_raises(text):
         assert isinstance(parse_single_object(text), dict)
     for task in (SUPPORT, USEFUL, CLAIMS, QUESTIONS):
         found = parse_reply(task, reply(text))
-        assert found.said.keys() | found.missing.keys() == task.asked.keys()
-        assert not found.said.keys() & found.missing.keys()
+        assert found.verdicts.keys() | found.missing.keys() == task.items.keys()
+        assert not found.verdicts.keys() & found.missing.keys()
 
 
 @given(st.recursive(st.none() | st.booleans() | st.text(max_size=5), lambda v: st.lists(v) | st.dictionaries(
@@ -236,13 +236,13 @@ def test_parse_reply_random_text_never_raises(text):
 @pytest.mark.slow
 def test_parse_reply_random_json_covers_every_claim(value):
     found = parse_reply(SUPPORT, reply(json.dumps(value)))
-    assert found.said.keys() | found.missing.keys() == SUPPORT.asked.keys()
+    assert found.verdicts.keys() | found.missing.keys() == SUPPORT.items.keys()
 
 
 @pytest.mark.parametrize(("text", "by"), [("yes", ("k1",)), (" Yes.", ("k1",)), ("no", ()), ("**No**", ())])
 def test_parse_word_reply_yes_or_no_is_verdict(text, by):
     task = JudgeTask("support", "s", {"a1": "x"}, {"k1": "p"})
-    assert parse_word_reply(task, reply(text)).said == {"a1": Support(by)}
+    assert parse_word_reply(task, reply(text)).verdicts == {"a1": Support(by)}
 
 
 @pytest.mark.parametrize("text", ["", "maybe", "yes and no", "yes, because", "ye"])
@@ -255,7 +255,7 @@ def test_parse_word_reply_other_text_is_missing(text):
 def test_parse_word_reply_keeps_probability(word, sure, useful):
     task = JudgeTask("useful", "s", {"k1": "x"}, {})
     found = parse_word_reply(task, reply(word, probabilities={"yes": sure, "no": 1 - sure}))
-    assert found.said == {"k1": Usefulness(useful, probability=sure)}
+    assert found.verdicts == {"k1": Usefulness(useful, probability=sure)}
 
 
 @pytest.mark.parametrize(("word", "sure"), [("yes", 0.4), ("no", 0.73), ("yes", 1.5), ("no", -1), ("no", float("nan"))])
@@ -267,5 +267,5 @@ def test_parse_word_reply_contradicting_probability_is_rejected(word, sure):
 
 def test_parse_word_reply_ignores_thought_before_word():
     task = JudgeTask("useful", "s", {"k1": "x"}, {})
-    assert parse_word_reply(task, reply("<think>yes?</think> no")).said == {"k1": Usefulness(False)}
-    assert not parse_word_reply(task, reply("<think>yes")).said
+    assert parse_word_reply(task, reply("<think>yes?</think> no")).verdicts == {"k1": Usefulness(False)}
+    assert not parse_word_reply(task, reply("<think>yes")).verdicts

@@ -208,7 +208,7 @@ def test_version_index_matches_pairwise_oracle(versions, as_of):
     for one in versions:
         found = ages.newer(one.doc)
         assert (found is not None) == naive(versions, one.doc, math.inf if as_of is None else as_of)
-        assert found is None or (found.doc != one.doc and found.why)
+        assert found is None or (found.doc != one.doc and found.reason)
 
 
 @given(sidecars(), st.sampled_from([None, 1.0, 2.5]))

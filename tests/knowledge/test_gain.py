@@ -341,7 +341,7 @@ def test_gain_batch_novelty_ignores_duplicates_of_taken_documents():
     from ragauge.knowledge.novelty import NoveltySettings, prepare_novelty_data
 
     measured = prepare_novelty_data(twins, KNOWN, NoveltySettings(embedder="words"))
-    chunks = ChunkNovelty(measured.chunks, measured.vectors, measured.highest, "least")
+    chunks = ChunkNovelty(measured.chunks, measured.vectors, measured.highest_similarity, "least")
     chunks.take("a")
     assert chunks.now()["b"] == pytest.approx(0.0)
 
@@ -418,13 +418,13 @@ def test_gain_lower_is_better_measure_has_reversed_sign():
 def test_snapshot_changes_interval_contains_total_with_missing_values():
     gaps = np.array([[1.0, math.nan], [0.0, 1.0], [0.5, math.nan], [0.0, 0.0], [1.0, 1.0], [0.0, 0.0]])
     changes = SnapshotChanges(list("abcdef"), ["x", "y"], np.array([0.5, 0.25]), np.ones(2), np.zeros((6, 2)), gaps)
-    total = changes.total(changes.mean(changes.gaps))
+    total = changes.total(changes.mean(changes.improvements))
     assert total == pytest.approx(0.5 * 2.5 / 6 + 0.25 * 2 / 4)
-    assert changes.parts.mean() == pytest.approx(total)
+    assert changes.query_contributions.mean() == pytest.approx(total)
     low, high = changes.interval(0.95)
     assert low < total < high
     plain = replace(changes, after=np.nan_to_num(gaps))
-    assert plain.parts == pytest.approx(plain.weighed(plain.gaps))
+    assert plain.query_contributions == pytest.approx(plain.weighed(plain.improvements))
 
 
 def test_gain_invalid_settings_raise_one_line_errors():

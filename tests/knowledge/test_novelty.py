@@ -230,7 +230,7 @@ def test_nearest_known_20000_vectors_matches_brute_force():
     chunks = np.concatenate([rng.standard_normal((300, 24)).astype(np.float32), known[:20] * 3])
     near = nearest_known(chunks, known)
     table = by_brute_force(chunks, known)
-    assert near.places[:, 0].tolist() == table.argmax(axis=1).tolist()
+    assert near.positions[:, 0].tolist() == table.argmax(axis=1).tolist()
     assert near.similarities[:, 0] == pytest.approx(table.max(axis=1), abs=1e-12)
     assert (near.similarities[300:, 0] == 1.0).all()
 
@@ -282,10 +282,10 @@ def test_shingle_overlap_matches_sets(new, known):
     for i, text in enumerate(new):
         mine = shingles(text)
         if not mine:
-            assert math.isnan(found.new[i])
+            assert math.isnan(found.new_share[i])
             continue
-        assert found.new[i] == pytest.approx(len(mine - frozenset().union(*sets)) / len(mine))
-        assert found.best[i] == pytest.approx(max([len(mine & one) for one in sets], default=0) / len(mine))
+        assert found.new_share[i] == pytest.approx(len(mine - frozenset().union(*sets)) / len(mine))
+        assert found.highest_share[i] == pytest.approx(max([len(mine & one) for one in sets], default=0) / len(mine))
     for i, mine in enumerate(sets):
         others = frozenset().union(*(one for j, one in enumerate(sets) if j != i))
         assert own[i] == pytest.approx(len(mine - others) / len(mine) if mine else math.nan, nan_ok=True)
@@ -466,7 +466,7 @@ def test_prepare_novelty_data_matches_novelty():
     added, known = documents("east between", "north"), documents("east", prefix="k")
     found = prepare_novelty_data(added, known, NoveltySettings(embedder=Compass(), chunk_size=8))
     counted = novelty(added, known, embedder=Compass(), chunk_size=8)
-    by_document = document_means(chunk_novelties(found.highest), found.chunks.owner, 2)
+    by_document = document_means(chunk_novelties(found.highest_similarity), found.chunks.owner, 2)
     assert by_document.tolist() == [one.mean for one in counted.documents]
 
 

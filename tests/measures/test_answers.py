@@ -517,7 +517,7 @@ def test_score_answers_sample_without_required_field_is_unscored(name):
         bare = replace(TOWER, id="bare", **{field: None})
         said = replace(SAID if bare.contexts else without_chunks(SAID), sample="bare")
         scores = score_answers([TOWER, bare], {"tower": SAID, "bare": said}, [name])
-        needed = field in parse_answer_measure(name).spec.needs
+        needed = field in parse_answer_measure(name).spec.required_fields
         assert scores.unscored[name] == ({"bare": reason} if needed else {})
 
 
@@ -679,7 +679,7 @@ def test_required_tasks_returns_tasks_of_measures():
 
 @pytest.mark.parametrize("name", EVERYTHING)
 def test_score_answers_declared_tasks_are_sufficient(name):
-    said = replace(SAID, asked=sorted(parse_answer_measure(name).asks))
+    said = replace(SAID, asked=sorted(parse_answer_measure(name).tasks))
     assert value(name, said=said) == value(name)
 
 
@@ -689,7 +689,7 @@ def test_answer_measures_have_complete_docstrings(name):
     for part in ("Formula:", "Rule:", "Paper:", ">>>"):
         assert part in text, part
     assert text.splitlines()[0].endswith(".")
-    assert set(ANSWER_MEASURES[name].asks) <= set(TASK_KINDS)
+    assert set(ANSWER_MEASURES[name].tasks) <= set(TASK_KINDS)
 
 
 # Citations

@@ -304,7 +304,7 @@ def test_measure_memory_includes_child_processes():
     finally:
         child.communicate(b"\n")
     assert after.processes == named.processes == before.processes + 1
-    assert after.by in ("pss", "rss")
+    assert after.method in ("pss", "rss")
     # Other children of this process share pages with it, so that its own share changes by up to 100 MB.
     assert after.bytes - before.bytes > 380 << 20
     assert held.nbytes == 256 << 20

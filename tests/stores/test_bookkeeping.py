@@ -23,7 +23,7 @@ def test_bookkeeping_positions_are_unique_and_map_to_ids():
     taken(intake, ["b", "d"])
     assert intake.ids == ["a", "c", "b", "d"]
     assert intake.positions(["a", "b", "c", "d"]).tolist() == [0, 3, 2, 4]
-    assert intake.living.tolist() == [True, False, True, True, True]
+    assert intake.live_positions.tolist() == [True, False, True, True, True]
     assert (len(intake), intake.places) == (4, 5)
     found = np.array([[3, 0, -1], [4, 2, 0]])
     far = np.array([[1.0, 2.0, 3e38], [1.0, 2.0, 3.0]])

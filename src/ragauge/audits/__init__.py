@@ -109,7 +109,7 @@ class _AuditSources(NamedTuple):
 
 def _open_sources(inputs: Inputs) -> _AuditSources:
     opened = inputs.open_runs(with_ranks=True)
-    judgments_source = inputs.given["judgments"]
+    judgments_source = inputs.named_inputs["judgments"]
     convention = (
         next(iter(judgments_source.scores.values())).convention
         if isinstance(judgments_source, Experiment)

@@ -33,7 +33,7 @@ class DuplicateIds(NamedTuple):
     """Ids of a group of near-duplicate documents, with their similarity."""
 
     group: DocumentGroup
-    part: float
+    similarity: float
     """Lowest share of shingles that a document of the group shares with the first one."""
 
 
@@ -71,7 +71,9 @@ def find_near_duplicate_documents(documents: Sequence[Document]) -> list[Duplica
     Each shares at least `NEAR` of its shingles with the first one of the group.
     """
     near_duplicates = corpus_checks.find_near_duplicates([document.whole for document in documents])
-    return [DuplicateIds([documents[position].id for position in ids.group], ids.part) for ids in near_duplicates]
+    return [
+        DuplicateIds([documents[position].id for position in ids.positions], ids.similarity) for ids in near_duplicates
+    ]
 
 
 def find_inconsistent_groups(
@@ -258,7 +260,9 @@ def check_near_duplicates(evidence: AuditInput) -> Iterator[Finding]:
     split = list(find_inconsistent_groups(evidence.judgments, groups, evidence.rules.rel))
     close = list(
         find_inconsistent_groups(
-            evidence.judgments, [ids.group for ids in duplicates if ids.part >= MIN_CLOSE_JACCARD], evidence.rules.rel
+            evidence.judgments,
+            [ids.group for ids in duplicates if ids.similarity >= MIN_CLOSE_JACCARD],
+            evidence.rules.rel,
         )
     )
     size = sum(map(len, groups))

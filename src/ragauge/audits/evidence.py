@@ -40,11 +40,11 @@ class AuditInput:
     """Requested measures that are left out because their cutoff exceeds the k of some run."""
     claims: Sequence[tuple[str, str]] = ()
     """Pairs of a measure and a published score to explain, as text with its digits."""
-    _kept: dict[tuple[Any, ...], JudgedRanks] = field(default_factory=dict, repr=False)
+    _ranks_cache: dict[tuple[Any, ...], JudgedRanks] = field(default_factory=dict, repr=False)
     _averages: dict[str, Scores] = field(default_factory=dict, repr=False)
 
     @property
-    def first(self) -> Measure:
+    def main_measure(self) -> Measure:
         """The main measure, used where only one can be shown."""
         return self.measures[0]
 
@@ -65,9 +65,9 @@ class AuditInput:
         if not isinstance(run, str) or judgments is not None:
             return self._judge_ranks(self.runs[run] if isinstance(run, str) else run, chosen, judgments, top, run)
         key = (run, top, *ranking_options(chosen))
-        if key not in self._kept:
-            self._kept[key] = self._judge_ranks(self.runs[run], chosen, None, top, run)
-        return self._kept[key]
+        if key not in self._ranks_cache:
+            self._ranks_cache[key] = self._judge_ranks(self.runs[run], chosen, None, top, run)
+        return self._ranks_cache[key]
 
     def _judge_ranks(
         self, run: RunFrames, rules: Convention, judgments: Judgments | None, top: int, name: str | RunFrames
@@ -163,7 +163,7 @@ def describe_effect(evidence: AuditInput, fixes: FixScorers) -> tuple[str, Findi
         return "", None
     before = {run: evidence.scores(run) for run in evidence.runs}
     after = {fix: {run: count(run) for run in evidence.runs} for fix, count in fixes.items()}
-    measure = str(evidence.first)
+    measure = str(evidence.main_measure)
     parts = []
     for fix, scores in after.items():
         if _is_unchanged(before, scores):

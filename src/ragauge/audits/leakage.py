@@ -297,9 +297,9 @@ def check_predictors(evidence: AuditInput) -> Iterator[Finding]:
                 prediction.name,
                 "leaking score",
                 True,
-                len(prediction.each),
+                len(prediction.query_auc),
                 f"its {leak} (AUC {prediction.auc:.4f} over "
-                f"{pluralise(len(prediction.each), 'query')}) where text is close "
+                f"{pluralise(len(prediction.query_auc), 'query')}) where text is close "
                 f"to uninformative (AUC {text.mean():.4f})",
                 data={"leak": f"{prediction.name}'s {leak}", "ranked_by": [prediction.name]},
             )

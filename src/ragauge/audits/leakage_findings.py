@@ -33,7 +33,7 @@ def leaking_field_finding(
     field_run = build_field_run(evidence, field, result)
     name = f"by {field.name.removeprefix('metadata ')} alone"
     scores = {name: evidence.scores(field_run)} | {run: evidence.averages(run) for run in evidence.runs}
-    rho = field_rank_correlations(evidence, field, falling=bool(result.falling))
+    rho = field_rank_correlations(evidence, field, falling=bool(result.lower_is_relevant))
     names = [str(measure) for measure in evidence.measures[:MAX_MEASURES_SHOWN]]
     rows = [
         [run, *(none_if_nan(scores.means[measure]) for measure in names), rho.get(run)]
@@ -57,9 +57,9 @@ def leaking_field_finding(
         "corpus",
         "leaking field",
         True,
-        len(result.each),
+        len(result.query_auc),
         f"{leak}: AUC {result.auc:.4f} over "
-        f"{pluralise(len(result.each), 'query')} (p {result.p:.2g}); a mark on every relevant document would have "
+        f"{pluralise(len(result.query_auc), 'query')} (p {result.p:.2g}); a mark on every relevant document would have "
         f"{mark:.4f}, the query words have {text.mean():.4f} (p of the difference {result.p_text:.2g}){ranked_by}",
         effect=f"{first} of a ranking {name} {scores[name].means[first]:.4f}{run_scores_text}",
         grid=FindingTable(["ranking", *names, "rank correlation"], rows),
@@ -93,9 +93,9 @@ def naming_field_finding(
         "corpus",
         "leaking field",
         True,
-        len(result.each),
+        len(result.query_auc),
         f"{leak}: AUC {result.auc:.4f} over "
-        f"{pluralise(len(result.each), 'query')} (p {result.p:.2g}); the query words have {text.mean():.4f}",
+        f"{pluralise(len(result.query_auc), 'query')} (p {result.p:.2g}); the query words have {text.mean():.4f}",
         first_few(examples, 3),
         f"{first} of a ranking {name} {scores[name].means[first]:.4f}{run_scores_text}",
         FindingTable(
@@ -157,7 +157,7 @@ def predictors_finding(
     ]
     directions = {True: "lower, ", False: "higher, ", None: ""}
     described = ", ".join(
-        f"{prediction.name} ({directions[prediction.falling]}{prediction.auc:.2f})" for prediction in telling
+        f"{prediction.name} ({directions[prediction.lower_is_relevant]}{prediction.auc:.2f})" for prediction in telling
     )
     if not telling:
         message = "no query-independent field separates relevant documents from others"
@@ -193,9 +193,9 @@ def build_field_run(evidence: AuditInput, field: CandidateField, prediction: Rel
     documents = evidence.documents or ()
     worth = _category_relevance(evidence, field) if field.kinds else field.values
     depth = min(FIELD_RUN_DEPTH, max(100, MAX_FIELD_RUN_ROWS // len(evidence.judgments)))
-    order = np.argsort(worth if prediction.falling else -worth, kind="stable")[: depth + 1]
+    order = np.argsort(worth if prediction.lower_is_relevant else -worth, kind="stable")[: depth + 1]
     ids = [documents[position].id for position in order.tolist()]
-    scores = (-worth if prediction.falling else worth)[order]
+    scores = (-worth if prediction.lower_is_relevant else worth)[order]
     tables = []
     for query in evidence.judgments.nested:
         frame = pl.DataFrame({"query": [query] * len(ids), "doc": ids, "score": scores})

@@ -31,17 +31,17 @@ class DocumentPairs:
     queries: Sequence[str]
     query: Ints
     """Index of the query of each pair."""
-    good: Ints
+    relevant: Ints
     """Position of the relevant document in the corpus."""
     other: Ints
     """Position of the other document in the corpus."""
 
-    def auc(self, good: Floats, other: Floats) -> Floats:
-        """Return the AUC per query: the share of pairs in which `good` exceeds `other`.
+    def auc(self, relevant: Floats, other: Floats) -> Floats:
+        """Return the AUC per query: the share of pairs in which `relevant` exceeds `other`.
 
         Ties count half.
         """
-        wins = (good > other) + 0.5 * (good == other)
+        wins = (relevant > other) + 0.5 * (relevant == other)
         n = len(self.queries)
         return np.asarray(np.bincount(self.query, wins, n) / np.bincount(self.query, minlength=n))
 
@@ -54,7 +54,7 @@ class DocumentPairs:
         bounds = np.searchsorted(self.query, np.arange(len(self.queries) + 1))
         for i, query in enumerate(self.queries):
             rows = slice(bounds[i], bounds[i + 1])
-            documents, where = np.unique(np.concatenate([self.good[rows], self.other[rows]]), return_inverse=True)
+            documents, where = np.unique(np.concatenate([self.relevant[rows], self.other[rows]]), return_inverse=True)
             pair_values = values(query, documents)[where]
             good[rows], other[rows] = np.split(pair_values, 2)
         return self.auc(good, other)
@@ -112,9 +112,9 @@ class RelevancePrediction:
     """Relevance prediction by a field or by the scores of a run: AUC and p-values."""
 
     name: str
-    each: Floats
+    query_auc: Floats
     """AUC per query, in the direction that predicts."""
-    falling: bool | None
+    lower_is_relevant: bool | None
     """Whether lower values are the relevant ones; None for categories."""
     p: float
     """p-value against chance, Holm-corrected over all candidates; NaN for the scores of a run."""
@@ -124,7 +124,7 @@ class RelevancePrediction:
     @property
     def auc(self) -> float:
         """Mean AUC over queries."""
-        return float(self.each.mean())
+        return float(self.query_auc.mean())
 
 
 def text_auc(pairs: DocumentPairs, corpus: WeightedCorpus, queries: Mapping[str, str]) -> Floats:
@@ -143,7 +143,7 @@ def relevance_mark_auc(
     marked[
         [positions[doc] for docs in grades.values() for doc, grade in docs.items() if grade >= rel and doc in positions]
     ] = 1
-    return float(pairs.auc(marked[pairs.good], marked[pairs.other]).mean())
+    return float(pairs.auc(marked[pairs.relevant], marked[pairs.other]).mean())
 
 
 def evaluate_predictors(
@@ -221,11 +221,11 @@ def _auc_by_query(pairs: DocumentPairs, field: CandidateField, values: Floats) -
     own judgments.
     """
     if not field.kinds:
-        each = pairs.auc(values[pairs.good], values[pairs.other])
+        each = pairs.auc(values[pairs.relevant], values[pairs.other])
         falling = float(each.mean()) < 0.5
         return (1 - each if falling else each), falling
     n, kinds = len(pairs.queries), field.kinds
-    good, other = (pairs.query * kinds + values[docs].astype(np.int64) for docs in (pairs.good, pairs.other))
+    good, other = (pairs.query * kinds + values[docs].astype(np.int64) for docs in (pairs.relevant, pairs.other))
     right, wrong = (np.bincount(cells, minlength=n * kinds).reshape(n, kinds) for cells in (good, other))
     worth = ((right.sum(axis=0) - right + 0.5) / ((right + wrong).sum(axis=0) - right - wrong + 1)).ravel()
     return pairs.auc(worth[good], worth[other]), None

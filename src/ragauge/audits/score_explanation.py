@@ -73,7 +73,7 @@ class VariantScorer:
     run: str
     measure: Measure
     _judged: dict[tuple[Any, ...], JudgedRanks] = field(default_factory=dict)
-    _made: dict[str, Judgments | Run] = field(default_factory=dict)
+    _changed_inputs: dict[str, Judgments | Run] = field(default_factory=dict)
     _values: dict[ScoringVariant, tuple[float, int] | None] = field(default_factory=dict)
 
     def count(self, case: ScoringVariant) -> tuple[float, int] | None:
@@ -90,8 +90,8 @@ class VariantScorer:
         try:
             key = (*ranking_options(case.rules), case.judgments, case.run, top)
             if key not in self._judged:
-                judgments: Any = self._made[case.judgments] if case.judgments else None
-                run: Any = self._made[case.run] if case.run else self.run
+                judgments: Any = self._changed_inputs[case.judgments] if case.judgments else None
+                run: Any = self._changed_inputs[case.run] if case.run else self.run
                 self._judged[key] = evidence.judged(run, rules=case.rules, judgments=judgments, top=top)
             scores = score_judged_ranks(self._judged[key], [case.measure], case.rules)
         except RagaugeError:
@@ -134,7 +134,7 @@ class VariantScorer:
             corpus_ids = {document.id for document in evidence.documents}
             inside = frame["doc"].is_in(list(corpus_ids))
             if not inside.all():
-                self._made["orphans"] = Judgments(frame.filter(inside))
+                self._changed_inputs["orphans"] = Judgments(frame.filter(inside))
                 yield _data_change("judgments", "orphans", "judged documents that are not in the corpus removed")
         if "rel" not in self.measure.spec.options:
             import polars as pl
@@ -143,7 +143,7 @@ class VariantScorer:
             for level in levels:
                 name = f"grades below {level:g} count 0"
                 keep = pl.when(pl.col("grade") < level).then(pl.min_horizontal("grade", 0.0)).otherwise(pl.col("grade"))
-                self._made[name] = Judgments(frame.with_columns(keep.cast(pl.Float64).alias("grade")))
+                self._changed_inputs[name] = Judgments(frame.with_columns(keep.cast(pl.Float64).alias("grade")))
                 yield _data_change("judgments", name, name)
         run = evidence.runs[self.run]
         if "rank" in run.table.columns:
@@ -154,7 +154,7 @@ class VariantScorer:
                 & (run.table["rank"].diff().fill_null(0) > 0)
             )["rises"].any()
             if changed:
-                self._made["by rank"] = replace(run, table=by_rank)
+                self._changed_inputs["by rank"] = replace(run, table=by_rank)
                 yield _data_change("run", "by rank", "ordered by the rank column, scores ignored")
 
 
@@ -271,7 +271,7 @@ class VariantResult:
     n: int
     preset: str = ""
     """Name of the convention, if the variant is one; `label` names it too."""
-    how: str = ""
+    options: str = ""
     """Options of `evaluate` that score this way; empty if the data must be changed instead."""
 
 
@@ -396,8 +396,8 @@ def _explanation_remedy(best: VariantResult, *, doubt: bool) -> str:
     if best.steps == 0:
         return ""
     instruction = (
-        f"`ragauge evaluate … {best.how}` reproduces it"
-        if best.how
+        f"`ragauge evaluate … {best.options}` reproduces it"
+        if best.options
         else f"no option reproduces this: change the files ({best.label}), and `ragauge evaluate` reproduces it"
     )
     if doubt or best.steps > 1:

@@ -132,15 +132,15 @@ def check_query_count(evidence: AuditInput) -> Iterator[Finding]:
         )
     if len(scores) < 2:
         return
-    first = str(evidence.first)
-    better = -1 if evidence.first.spec.lower_is_better else 1
+    first = str(evidence.main_measure)
+    better = -1 if evidence.main_measure.spec.lower_is_better else 1
     best = max(scores, key=lambda run: better * _nan_as_worst(scores[run].means[first], better))
     other_runs = [run for run in scores if run != best]
     named = next(iter(scores.values())).measures if len(scores) == 2 else [first]
     rows = [(run, name, _estimate_power(scores[best], scores[run], name)) for run in other_runs for name in named]
     small = {run: estimate for run, name, estimate in rows if name == first and estimate.is_small}
-    undetected = {run: estimate for run, estimate in small.items() if not estimate.is_found}
-    detected = {run: estimate for run, estimate in small.items() if estimate.is_found}
+    undetected = {run: estimate for run, estimate in small.items() if not estimate.is_significant}
+    detected = {run: estimate for run, estimate in small.items() if estimate.is_significant}
     two = len(scores) == 2
     header = ["measure" if two else f"{best} against", "difference", "p", f"{n} queries find", "it needs"]
     grid = FindingTable(
@@ -161,8 +161,8 @@ def check_query_count(evidence: AuditInput) -> Iterator[Finding]:
         minimum, needed = (
             _range_text(values, template)
             for values, template in (
-                ([estimate.least for estimate in detected.values()], "{:.4f}"),
-                ([estimate.needed for estimate in detected.values()], "{:,}"),
+                ([estimate.detectable for estimate in detected.values()], "{:.4f}"),
+                ([estimate.needed_queries for estimate in detected.values()], "{:,}"),
             )
         )
         message = (
@@ -196,7 +196,7 @@ def _range_text(values: Sequence[float | None], template: str) -> str:
 
 
 def _power_remedy(unseen: Mapping[str, PowerEstimate]) -> str:
-    needed = _range_text([estimate.needed for estimate in unseen.values()], "{:,}")
+    needed = _range_text([estimate.needed_queries for estimate in unseen.values()], "{:,}")
     return f"report no significant difference, or judge more: {needed} queries detect it with 80% power"
 
 
@@ -209,18 +209,18 @@ class PowerEstimate(NamedTuple):
 
     difference: float = math.nan
     p: float = math.nan
-    least: float = math.nan
+    detectable: float = math.nan
     """Smallest difference detected with 80% power."""
-    needed: int | None = None
+    needed_queries: int | None = None
     """Number of queries needed to detect this difference with 80% power; None if unknown."""
 
     @property
     def is_small(self) -> bool:
         """Whether the difference is not zero but below the detectable one."""
-        return 0 < abs(self.difference) < self.least
+        return 0 < abs(self.difference) < self.detectable
 
     @property
-    def is_found(self) -> bool:
+    def is_significant(self) -> bool:
         """Whether the difference is significant."""
         return self.p < SIGNIFICANCE_LEVEL
 
@@ -228,7 +228,7 @@ class PowerEstimate(NamedTuple):
         """Return the cells of a row: difference, p-value, detectable one, queries needed."""
         if math.isnan(self.difference):
             return [None, None, None, None]
-        return [self.difference, none_if_nan(self.p), none_if_nan(self.least), self.needed]
+        return [self.difference, none_if_nan(self.p), none_if_nan(self.detectable), self.needed_queries]
 
 
 def _estimate_power(best: Scores, other: Scores, name: str) -> PowerEstimate:
@@ -240,7 +240,7 @@ def _estimate_power(best: Scores, other: Scores, name: str) -> PowerEstimate:
         return PowerEstimate()
     mean, spread = float(gap.mean()), float(gap.std(ddof=1))
     if spread < 1e-15:
-        return PowerEstimate(mean, least=0.0)
+        return PowerEstimate(mean, detectable=0.0)
     p = float(2 * stdtr(len(gap) - 1, -abs(mean) / (spread / math.sqrt(len(gap)))))
     needed = queries_needed(spread, mean) if abs(mean) > 1e-12 else None
     return PowerEstimate(mean, p, detectable_difference(spread, len(gap)), needed)

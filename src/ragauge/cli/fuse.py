@@ -210,11 +210,11 @@ def _print_fusion_methods() -> None:
                 name if setting.default is None else f"{name}={setting.default:g}"
                 for name, setting in method.settings.items()
             ),
-            method.says,
+            method.description,
         ]
         for method in METHODS.values()
     ]
-    norms = [[norm.name, norm.says] for norm in NORMALISATIONS.values()]
+    norms = [[norm.name, norm.description] for norm in NORMALISATIONS.values()]
     columns = [Column("method", "name"), Column("parameters"), Column("score of a document")]
     print_table(Table("methods", columns, methods))
     console.print_tables("")

@@ -132,7 +132,7 @@ def _print_measure_help(spec: MeasureSpec | AnswerSpec) -> None:
             choices = f"   one of {', '.join(allowed)}" if allowed else ""
             console.write_data(f"  {option}={_format_option_value(default)}{choices}")
     if isinstance(spec, AnswerSpec):
-        console.write_data(f"\nneeds: {', '.join(spec.needs)}; counted from verdicts by `ragauge judge`")
+        console.write_data(f"\nneeds: {', '.join(spec.required_fields)}; counted from verdicts by `ragauge judge`")
         if spec.name == "context_precision":
             console.write_data("in `ragauge evaluate` the name means map(of=found): the same, over judged documents")
     if _measure_aliases(spec):

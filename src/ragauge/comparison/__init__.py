@@ -102,7 +102,7 @@ def compare(
     )
     notes += check_unscored(table, systems, shared, queries, common_queries=common_queries)
     notes += _describe_directions(systems, shared)
-    lower = frozenset(m for system in systems for m in system.lower)
+    lower = frozenset(m for system in systems for m in system.lower_is_better)
     other_names = [name for name in seeds_by_system if name != baseline]
     name_pairs = (
         [(baseline, name) for name in other_names] if baseline else list(itertools.combinations(seeds_by_system, 2))
@@ -219,8 +219,8 @@ def _missing_query_notes(systems: Sequence[SystemScores], common_queries: bool, 
 
 def _describe_directions(systems: Sequence[SystemScores], measures: Sequence[str]) -> list[str]:
     """Name the measures whose direction is assumed."""
-    lower_by_name = [m for m in measures if any(m in system.named for system in systems)]
-    unknown = [m for m in measures if any(m in system.unknown for system in systems)]
+    lower_by_name = [m for m in measures if any(m in system.lower_by_name for system in systems)]
+    unknown = [m for m in measures if any(m in system.unknown_direction for system in systems)]
     notes = [f"lower is better, judging by the name: {', '.join(lower_by_name)}"] if lower_by_name else []
     if unknown:
         notes.append(

@@ -30,13 +30,13 @@ class SystemScores:
     name: str
     queries: Sequence[str]
     values: Mapping[str, Floats]
-    lower: frozenset[str] = frozenset()
+    lower_is_better: frozenset[str] = frozenset()
     """Lower-is-better measures."""
-    unknown: frozenset[str] = frozenset()
+    unknown_direction: frozenset[str] = frozenset()
     """Measures of unknown direction. Higher is assumed to be better."""
-    named: frozenset[str] = frozenset()
+    lower_by_name: frozenset[str] = frozenset()
     """Lower-is-better measures whose direction follows from their names alone."""
-    lacking: frozenset[str] = frozenset()
+    missing_queries: frozenset[str] = frozenset()
     """Queries without results in the run, regardless of how they are scored."""
     scores: Scores | None = None
 
@@ -73,8 +73,13 @@ def _with_directions(system: SystemScores, directions: Mapping[str, bool]) -> Sy
     """Set the direction of each measure: as stated, as given, or by its name."""
     canonical = str if system.scores is None else system.scores.values._canonical
     stated = {name if name in list(system.values) else canonical(name): value for name, value in directions.items()}
-    lower, unknown = assign_directions(system.values, system.lower, system.unknown, stated)
-    return replace(system, lower=lower, unknown=unknown, named=(lower & system.unknown) - stated.keys())
+    lower, unknown = assign_directions(system.values, system.lower_is_better, system.unknown_direction, stated)
+    return replace(
+        system,
+        lower_is_better=lower,
+        unknown_direction=unknown,
+        lower_by_name=(lower & system.unknown_direction) - stated.keys(),
+    )
 
 
 def _scores_by_seed(name: str, value: Any) -> dict[str, SystemScores]:
@@ -133,7 +138,7 @@ def _from_scores(name: str, scores: Scores) -> SystemScores:
         scores.values,
         scores.lower_is_better,
         scores.direction_unstated,
-        lacking=missing_queries,
+        missing_queries=missing_queries,
         scores=scores,
     )
 
@@ -148,7 +153,7 @@ def _from_numbers(name: str, values: Mapping[str, Mapping[str, float]]) -> Syste
                 f"two queries of `{name}` have the same id", hint="ids are compared as text: 1 and '1' are the same id"
             )
         columns[str(measure)] = np.array([value_by_query.get(query, math.nan) for query in queries])
-    return SystemScores(name, queries, columns, unknown=frozenset(columns))
+    return SystemScores(name, queries, columns, unknown_direction=frozenset(columns))
 
 
 def check_comparable(systems: Sequence[SystemScores], *, judgments: bool = True) -> None:
@@ -187,9 +192,9 @@ def check_comparable(systems: Sequence[SystemScores], *, judgments: bool = True)
 
 def _check_directions(systems: Sequence[SystemScores]) -> None:
     """Raise Incomparable if a measure is lower-is-better in one system only."""
-    lower = {measure: system.name for system in systems for measure in system.lower}
+    lower = {measure: system.name for system in systems for measure in system.lower_is_better}
     for system in systems:
-        measure = next((m for m in lower if m in system.values and m not in system.lower), None)
+        measure = next((m for m in lower if m in system.values and m not in system.lower_is_better), None)
         if measure is not None:
             raise Incomparable(
                 f"{measure} is lower-is-better in {lower[measure]}, but not in {system.name}",
@@ -257,9 +262,9 @@ def find_shared_queries(
 
     Raises Incomparable if the systems have different queries, unless `common_queries` or `count_missing` is set.
     """
-    query_sets = [set(system.queries) - (set() if count_missing else system.lacking) for system in systems]
+    query_sets = [set(system.queries) - (set() if count_missing else system.missing_queries) for system in systems]
     in_all = set.intersection(*query_sets)
-    in_none = set.intersection(*(set(system.queries) & system.lacking for system in systems))
+    in_none = set.intersection(*(set(system.queries) & system.missing_queries for system in systems))
     union = set.union(*query_sets) | in_none
     if in_all | in_none == union:
         return list(systems[0].queries), []
@@ -318,8 +323,8 @@ def _aligned_values(system: SystemScores, measure: str, queries: Sequence[str], 
             f"{measure} of query `{query}` of {system.name} is infinite", hint="remove or correct this value"
         )
     if count_missing:
-        is_missing = np.array([query in system.lacking or query not in positions for query in queries])
-        if measure in system.lower and is_missing.any():
+        is_missing = np.array([query in system.missing_queries or query not in positions for query in queries])
+        if measure in system.lower_is_better and is_missing.any():
             raise Incomparable(
                 f"{system.name} lacks {int(is_missing.sum())} queries; 0 would be the best value of {measure}, "
                 "a lower-is-better measure",

@@ -53,20 +53,20 @@ class KRecommendation(NamedTuple):
 
     system: str
     advice: SmallestK
-    enough: bool
+    is_sufficient: bool
     """Whether a k below the largest tested one is sufficient."""
-    last: int
+    largest_k: int
     """Largest tested k."""
 
     @property
     def k(self) -> int:
         """Smallest sufficient k, or the largest tested one."""
-        return self.last if self.advice.k is None else self.advice.k
+        return self.largest_k if self.advice.k is None else self.advice.k
 
     @property
-    def words(self) -> str:
+    def text(self) -> str:
         """Recommendation as text, without the system name."""
-        return f"k = {self.k} is enough" if self.enough else f"no k below {self.k} is enough"
+        return f"k = {self.k} is enough" if self.is_sufficient else f"no k below {self.k} is enough"
 
 
 def draw_curves(overview: Overview) -> ChartDraft | None:
@@ -92,7 +92,7 @@ def draw_curves(overview: Overview) -> ChartDraft | None:
         )
         descriptions.append(
             f"{curve.measure} over k: {last_points}"
-            + (f"; for {recommendation.system} {recommendation.words}" if recommendation else "")
+            + (f"; for {recommendation.system} {recommendation.text}" if recommendation else "")
         )
         recommendations += [recommendation] if recommendation else []
     if not panels:
@@ -108,7 +108,7 @@ def _recommendation_captions(recommendations: Sequence[KRecommendation]) -> list
     """Return caption parts that explain the recommendations."""
     parts = []
     with_k, without_k = (
-        [recommendation for recommendation in recommendations if recommendation.enough is is_enough]
+        [recommendation for recommendation in recommendations if recommendation.is_sufficient is is_enough]
         for is_enough in (True, False)
     )
     if with_k:
@@ -165,7 +165,7 @@ def _curve_panel(
         alt.Tooltip("value:Q", title="mean", format=".4f"),
     ]
     chart = alt.Chart(alt.Data(values=rows))
-    key = [] if styles.few else list(points_by_system)
+    key = [] if styles.has_direct_labels else list(points_by_system)
     colour, dash, shape = styles.colour(alt, key), styles.dash(alt), styles.shape(alt, key)
     layers = [
         chart.mark_line(strokeWidth=2).encode(x=x, y=y, color=colour, strokeDash=dash),
@@ -173,7 +173,7 @@ def _curve_panel(
     ]
     if recommendation is not None:
         layers = [*_recommendation_layers(alt, recommendation, x, y, top, curve), *layers]
-    if styles.few:
+    if styles.has_direct_labels:
         label_rows = _end_label_rows(points_by_system, (first_k / margin, last_k * margin), (bottom, top))
         layers += [text.encode(x=x, y=y, text="system:N") for text in label_layer(alt, label_rows, END_LABEL_WIDTH_PX)]
     return make_panel(f"{curve.measure}@k", layers, CURVE_HEIGHT_PX, wide=False)
@@ -222,7 +222,9 @@ def _recommendation_layers(
     The text is on the side of the line with more space.
     """
     ks = curve.ks
-    is_on_right = not recommendation.enough or math.log(recommendation.k / ks[0]) > 0.5 * math.log(ks[-1] / ks[0])
+    is_on_right = not recommendation.is_sufficient or math.log(recommendation.k / ks[0]) > 0.5 * math.log(
+        ks[-1] / ks[0]
+    )
     name = (
         recommendation.system
         if len(recommendation.system) <= MAX_ADVICE_NAME_CHARS
@@ -230,18 +232,18 @@ def _recommendation_layers(
     )
     rows = [
         {
-            "k": recommendation.k if recommendation.enough else ks[-1],
+            "k": recommendation.k if recommendation.is_sufficient else ks[-1],
             "value": round_digits(top),
             "system": recommendation.system,
-            "label": f"{name}: {recommendation.words}",
+            "label": f"{name}: {recommendation.text}",
         }
     ]
     chart = alt.Chart(alt.Data(values=rows))
     tips = [alt.Tooltip("label:N", title="advice"), alt.Tooltip("system:N", title="for")]
-    aside = 5 if recommendation.enough else 0
+    aside = 5 if recommendation.is_sufficient else 0
     text = chart.mark_text(style="words", align="right" if is_on_right else "left", dx=-aside if is_on_right else aside)
     rule = chart.mark_rule(style="guide", strokeDash=[4, 3]).encode(x=x, tooltip=tips)
-    return [*([rule] if recommendation.enough else []), text.encode(x=x, y=y, text="label:N", tooltip=tips)]
+    return [*([rule] if recommendation.is_sufficient else []), text.encode(x=x, y=y, text="label:N", tooltip=tips)]
 
 
 MAX_DISTRIBUTION_POINTS = 120

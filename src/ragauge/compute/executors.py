@@ -159,7 +159,7 @@ class _SubmittedTask(Generic[P, R]):
     future: Future[R]
     work_future: Any = None
     """Future of the work on the cluster that this task uses."""
-    times: int = 0
+    n_losses: int = 0
     """Number of times it was lost."""
 
 
@@ -213,7 +213,7 @@ class _TaskDispatcher(Generic[P, R]):
     def submit(self, part: P, times: int = 0) -> _SubmittedTask[P, R]:
         """Submit the task for one part."""
         if not self._dask:
-            return _SubmittedTask(part, self._submit_task(self._work, part), times=times)
+            return _SubmittedTask(part, self._submit_task(self._work, part), n_losses=times)
         work_future = self._work_future
         task_input: Any = self._scatter_part(part) if self._heavy else part
         return _SubmittedTask(part, self._submit_task(_call_work, work_future, task_input), work_future, times)
@@ -252,7 +252,7 @@ class _TaskDispatcher(Generic[P, R]):
         """Submit a lost task again, and the work too if its only copy may have been lost."""
         if not self._dask:
             raise _shutdown_error() from None
-        if lost.times == MAX_RESUBMISSIONS:
+        if lost.n_losses == MAX_RESUBMISSIONS:
             raise BackendFailed(
                 f"a task was lost {MAX_RESUBMISSIONS + 1} times with its worker",
                 hint="check whether the workers run out of memory",
@@ -260,7 +260,7 @@ class _TaskDispatcher(Generic[P, R]):
             ) from None
         if lost.work_future is self._work_future:  # not sent again yet for another lost task
             self._send_work()
-        return self.submit(lost.part, lost.times + 1)
+        return self.submit(lost.part, lost.n_losses + 1)
 
 
 async def _await_dask_result(dask_future: Any, client: Any) -> Any:

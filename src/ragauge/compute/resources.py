@@ -198,7 +198,7 @@ class MemoryUse:
     """Memory of several processes, and how it was measured."""
 
     bytes: int
-    by: str
+    method: str
     """`pss`: shared pages are divided among processes. `rss`, if PSS is not available: they count for each process."""
     processes: int
 
@@ -208,14 +208,14 @@ class PeakMemory:
     """Peak of resident memory inside a block, to be read after the block."""
 
     bytes: int = 0
-    before: int = 0
+    bytes_before: int = 0
     """Bytes at the first sample."""
-    looks: int = 0
+    n_samples: int = 0
 
     @property
-    def more(self) -> int:
+    def increase(self) -> int:
         """Return the increase over the first sample, in bytes."""
-        return self.bytes - self.before
+        return self.bytes - self.bytes_before
 
 
 def measure_memory(pids: Iterable[int] = ()) -> MemoryUse:
@@ -244,14 +244,14 @@ def measure_peak_memory(pids: Iterable[int] = ()) -> Iterator[PeakMemory]:
     def take_sample() -> None:
         rss_bytes = sum(_process_memory(process, "rss") or 0 for process in _find_processes(chosen_pids))
         peak.bytes = max(peak.bytes, rss_bytes)
-        peak.looks += 1
+        peak.n_samples += 1
 
     def sample() -> None:
         while not stopped.wait(MEMORY_SAMPLE_INTERVAL_S):
             take_sample()
 
     take_sample()
-    peak.before = peak.bytes
+    peak.bytes_before = peak.bytes
     thread = threading.Thread(target=sample, name="peak", daemon=True)
     thread.start()
     try:

@@ -88,7 +88,7 @@ class DocumentSide:
 class OtherOptions:
     """Declaration of a mapping that takes all options that are not declared."""
 
-    shown: str
+    description: str
     """The options as `ragauge systems` shows them."""
     example: str = ""
     """Spec for the hint if there are none."""
@@ -199,7 +199,7 @@ class PluginParameters:
             (part.option, "+".join(map(str, part.default)) if part.default else NO_DEFAULT)
             for part in self.plugin_parts
         ]
-        other_options = [] if self.others is None else [(self.others[1].shown, NO_DEFAULT)]
+        other_options = [] if self.others is None else [(self.others[1].description, NO_DEFAULT)]
         nested_options = [option for _, parameters in self.composites for option in parameters.options.values()]
         return [
             *parts,
@@ -231,7 +231,9 @@ class PluginParameters:
                 hint = self._describe_options() if declared.is_annotated else ANNOTATION_HINT
                 raise BadInput(f"`{name}` needs the option `{declared.name}`", hint=hint)
         if self.others is not None and self.others[1].is_required and not self._other_options(options):
-            raise BadInput(f"`{name}` needs at least one option {self.others[1].shown}", hint=self.others[1].example)
+            raise BadInput(
+                f"`{name}` needs at least one option {self.others[1].description}", hint=self.others[1].example
+            )
         for part in self.plugin_parts:
             if part.option != part.parameter and part.option in options and part.parameter in options:
                 raise BadInput(f"`{safe_spec or name}`: {part.option} and {part.parameter} are the same option")

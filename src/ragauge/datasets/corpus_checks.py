@@ -122,8 +122,8 @@ quadratic time. A pair can still meet in 21 buckets.
 class DuplicateGroup(NamedTuple):
     """Group of near-duplicates, as positions in the input."""
 
-    group: Sequence[int]
-    part: float
+    positions: Sequence[int]
+    similarity: float
     """Lowest Jaccard similarity between the first text and another one of the group."""
 
 

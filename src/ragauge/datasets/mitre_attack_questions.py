@@ -24,7 +24,7 @@ class RelationWording(NamedTuple):
 
     forward: str
     inverse: str
-    called: str
+    inverse_name: str
     """Name of the relation as seen from its target, used in ids and tags."""
 
 
@@ -281,4 +281,4 @@ TWO_HOP_PATHS = (
 
 
 def _relation_name(kind: str, *, inverse: bool) -> str:
-    return RELATION_WORDINGS[kind].called if inverse else kind
+    return RELATION_WORDINGS[kind].inverse_name if inverse else kind

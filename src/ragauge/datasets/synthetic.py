@@ -103,7 +103,7 @@ FILLER_SENTENCES = (
 class SyntheticFact(NamedTuple):
     """Fact stated in one document."""
 
-    who: str
+    subject: str
     attribute: str
     value: str
     year: int = 0
@@ -190,7 +190,7 @@ def make_synthetic(
         queries={query: text for query, (text, _, _) in questions.items()},
         judgments=Judgments(
             {query: grades for query, (_, grades, _) in questions.items()},
-            targets={doc: [f"{f.who} {f.attribute}"] for f, docs in by_fact.items() for doc in docs},
+            targets={doc: [f"{f.subject} {f.attribute}"] for f, docs in by_fact.items() for doc in docs},
             source=f"synthetic:{kind}",
         ),
         answers={query: answer for query, (_, _, answer) in questions.items()},
@@ -205,7 +205,7 @@ GeneratedQuestions = dict[str, tuple[str, dict[str, float], str]]
 
 def _fact_text(rng: random.Random, fact: SyntheticFact) -> str:
     templates = NEIGHBOUR_SENTENCES if fact.attribute == "beside" else FACT_ATTRIBUTES[fact.attribute].sentences
-    sentence = rng.choice(templates).format(who=fact.who, value=fact.value)
+    sentence = rng.choice(templates).format(who=fact.subject, value=fact.value)
     if fact.year:
         sentence = f"As of {fact.year}: {sentence}"
     lines = rng.sample(FILLER_SENTENCES, 2)
@@ -214,7 +214,7 @@ def _fact_text(rng: random.Random, fact: SyntheticFact) -> str:
 
 
 def _question_text(rng: random.Random, fact: SyntheticFact, who: str | None = None) -> str:
-    return rng.choice(FACT_ATTRIBUTES[fact.attribute].questions).format(who=who or fact.who)
+    return rng.choice(FACT_ATTRIBUTES[fact.attribute].questions).format(who=who or fact.subject)
 
 
 def _no_metadata(fact: SyntheticFact) -> dict[str, Any]:
@@ -255,13 +255,13 @@ def _versioned_facts(
         years = sorted(rng.sample(range(2015, 2026), versions))
         values = rng.sample(FACT_ATTRIBUTES[fact.attribute].values, versions)
         facts.extend(fact._replace(year=year, value=value) for year, value in zip(years, values, strict=True))
-    return facts[:n], lambda fact: {"version_key": f"{fact.who} {fact.attribute}", "effective_year": fact.year}
+    return facts[:n], lambda fact: {"version_key": f"{fact.subject} {fact.attribute}", "effective_year": fact.year}
 
 
 def _linked_facts(rng: random.Random, n: int) -> tuple[list[SyntheticFact], Callable[[SyntheticFact], dict[str, Any]]]:
     """Generate facts, a third of which say that two things are neighbours."""
     facts = _separate_facts(rng, n)[0][: n - n // 3]
-    entities = list(dict.fromkeys(fact.who for fact in facts))
+    entities = list(dict.fromkeys(fact.subject for fact in facts))
     used_names = set(entities)
     while len(facts) < n:
         facts.append(SyntheticFact(invent_name(rng, used_names), "beside", rng.choice(entities)))
@@ -281,7 +281,7 @@ def _newest_version_questions(
 ) -> GeneratedQuestions:
     versions: dict[tuple[str, str], list[SyntheticFact]] = {}
     for fact in sorted(by_fact):
-        versions.setdefault((fact.who, fact.attribute), []).append(fact)
+        versions.setdefault((fact.subject, fact.attribute), []).append(fact)
     chosen = rng.sample(list(versions.values()), min(n, len(versions)))
     questions: GeneratedQuestions = {}
     for i, facts in enumerate(chosen, 1):
@@ -296,12 +296,12 @@ def _two_hop_questions(rng: random.Random, by_fact: dict[SyntheticFact, list[str
     about: dict[str, list[SyntheticFact]] = {}
     for fact in by_fact:
         if fact.attribute != "beside":
-            about.setdefault(fact.who, []).append(fact)
+            about.setdefault(fact.subject, []).append(fact)
     questions: GeneratedQuestions = {}
     for i, bridge in enumerate(rng.sample(bridges, min(n, len(bridges))), 1):
         fact = rng.choice(about[bridge.value])
         grades = dict.fromkeys(by_fact[bridge], 1.0) | dict.fromkeys(by_fact[fact], 2.0)
-        text = _question_text(rng, fact, f"the neighbor of {bridge.who}")
+        text = _question_text(rng, fact, f"the neighbor of {bridge.subject}")
         questions[f"q{i:03}"] = (text, grades, fact.value)
     return questions
 

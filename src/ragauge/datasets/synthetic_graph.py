@@ -160,7 +160,7 @@ def _draw_entity_names(rng: random.Random, kinds: Sequence[str]) -> list[str]:
     used_names: set[str] = set()
     parts = {kind: about.parts.split(", ") for kind, about in ENTITY_TYPES.items()}
     return [
-        ENTITY_TYPES[kind].called.format(part=rng.choice(parts[kind]), made=invent_name(rng, used_names))
+        ENTITY_TYPES[kind].name_template.format(part=rng.choice(parts[kind]), made=invent_name(rng, used_names))
         for kind in kinds
     ]
 

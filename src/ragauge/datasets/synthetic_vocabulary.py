@@ -13,7 +13,7 @@ class EntityType(NamedTuple):
 
     share: int
     """Share of the entities, in percent."""
-    called: str
+    name_template: str
     """Name template: one of `parts` and an invented word, {made}."""
     parts: str
     openings: tuple[str, ...]

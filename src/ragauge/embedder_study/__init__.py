@@ -120,17 +120,17 @@ def _build_ranking_task(
     """Build the ranking task; its depth is at least the largest cutoff."""
     depth = max([plan.k, *(int(measure.cutoff or 0) for measure in measures if isinstance(measure, Measure))])
     ids = [document.id for document in view.documents]
-    return RankingTask(ids, list(view.queries), view.asked.judgments, measures, rules, depth, view.own)
+    return RankingTask(ids, list(view.queries), view.dataset.judgments, measures, rules, depth, view.queries_in_corpus)
 
 
 def _build_study(measurements: Mapping[str, EmbedderMeasurement], ground: StudyContext, base: str) -> EmbedderStudy:
     """Build the study: differences from the baseline, and comparisons of pairs."""
-    view, field, plan = ground.view, ground.field, ground.plan
+    view, field, plan = ground.view, ground.task, ground.plan
     scores = {name: _score_embedder(field, measurement) for name, measurement in measurements.items()}
     results = _with_differences(measurements, scores, base, plan)
     first = field.names[0]
     return EmbedderStudy(
-        dataset=view.asked.name,
+        dataset=view.dataset.name,
         documents=len(view.documents),
         queries=len(view.queries),
         embedders=results,
@@ -157,8 +157,8 @@ def _build_study(measurements: Mapping[str, EmbedderMeasurement], ground: StudyC
         provenance={
             "made": utc_now(),
             **provenance(),
-            "dataset": dataset_fingerprint(view.asked),
-            "plan": plan.shown,
+            "dataset": dataset_fingerprint(view.dataset),
+            "plan": plan.redacted,
         },
     )
 
@@ -326,7 +326,7 @@ def _failure_text(error: Exception) -> str:
 
 def _score_embedder(field: RankingTask, measurement: EmbedderMeasurement) -> Scores:
     ids = {query: [doc for doc, _ in hits] for query, hits in measurement.ranking.items()}
-    return field.scored(ids, name=measurement.entrant.name)
+    return field.scored(ids, name=measurement.result.name)
 
 
 def _choose_baseline(requested: str | None, names: Sequence[str]) -> tuple[str, list[str]]:
@@ -346,8 +346,7 @@ def _with_differences(
         else {}
     )
     return [
-        replace(measurement.entrant, differences=differences.get(name, {}))
-        for name, measurement in measurements.items()
+        replace(measurement.result, differences=differences.get(name, {})) for name, measurement in measurements.items()
     ]
 
 
@@ -361,7 +360,7 @@ def _seconds_by_step(measurements: Iterable[EmbedderMeasurement]) -> dict[str, f
 
 
 def _size_notes(ground: StudyContext) -> list[str]:
-    relevant, n_documents = len(ground.field.relevant), len(ground.view.documents)
+    relevant, n_documents = len(ground.task.relevant), len(ground.view.documents)
     impossible = [size for size in ground.plan.sizes or () if not relevant <= size < n_documents]
     if not impossible:
         return []
@@ -373,9 +372,9 @@ def _size_notes(ground: StudyContext) -> list[str]:
 
 def _dimension_notes(plan: StudySettings, measurements: Iterable[EmbedderMeasurement]) -> list[str]:
     dimensions = {
-        measurement.entrant.name: measurement.entrant.dimension
+        measurement.result.name: measurement.result.dimension
         for measurement in measurements
-        if measurement.entrant.kind == "embedder"
+        if measurement.result.kind == "embedder"
     }
     notes = []
     for requested in plan.dimensions or ():

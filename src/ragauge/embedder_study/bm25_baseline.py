@@ -75,7 +75,7 @@ def _time_bm25(
 
     The last item says why the times are unreliable, if they are.
     """
-    depth, self_queries = ground.field.k + bool(ground.view.own), ground.view.own
+    depth, self_queries = ground.task.k + bool(ground.view.queries_in_corpus), ground.view.queries_in_corpus
     ranking: ScoredRankings = {}
     times: dict[str, StageTimes] = {}
     faults: list[EmbeddingFailure] = []
@@ -88,13 +88,13 @@ def _time_bm25(
                 hits = index.search(text, depth)
             except Exception as error:  # any error counts as a failed query
                 faults.append(EmbeddingFailure(query, "query", "failed", summarise_error(error)))
-        ranking[query] = _without_self(query, hits, self_queries, ground.field.k)
+        ranking[query] = _without_self(query, hits, self_queries, ground.task.k)
         if not faults or faults[-1].id != query:
             times[query] = {"began": watch.began, **watch.nanoseconds, "total": watch.total}
 
     ground.progress(Progress("running single queries", 0, len(ground.view.queries), name))
     with limit_threads(ground.plan.threads):
-        for text in ground.warm:
+        for text in ground.warmup_texts:
             with suppress(Exception):
                 index.search(text, depth)
         with observation.observe():
@@ -105,12 +105,12 @@ def _time_bm25(
 
 
 def _search_bm25(index: BM25, texts: Mapping[str, str], ground: StudyContext) -> ScoredRankings:
-    depth, self_queries = ground.field.k + bool(ground.view.own), ground.view.own
+    depth, self_queries = ground.task.k + bool(ground.view.queries_in_corpus), ground.view.queries_in_corpus
     rankings: ScoredRankings = {}
     for query, text in texts.items():
         rankings[query] = []
         with suppress(Exception):  # failures are reported for the unperturbed queries
-            rankings[query] = _without_self(query, index.search(text, depth), self_queries, ground.field.k)
+            rankings[query] = _without_self(query, index.search(text, depth), self_queries, ground.task.k)
     return rankings
 
 
@@ -123,7 +123,7 @@ def _without_self(query: str, hits: Sequence[Hit], self_queries: frozenset[str],
 
 
 def _score_ranking(ground: StudyContext, ranking: Mapping[str, Sequence[tuple[str, float]]], name: str) -> Scores:
-    return ground.field.scored({query: [doc for doc, _ in hits] for query, hits in ranking.items()}, name=name)
+    return ground.task.scored({query: [doc for doc, _ in hits] for query, hits in ranking.items()}, name=name)
 
 
 def _bm25_corpus_size_results(described: str, ground: StudyContext, name: str) -> list[CorpusSizeResult]:
@@ -135,7 +135,7 @@ def _bm25_corpus_size_results(described: str, ground: StudyContext, name: str) -
     if not sizes:
         return []
     scores = []
-    rows = variations.draw_corpus_samples(ground.field, sizes, ground.plan.seed)
+    rows = variations.draw_corpus_samples(ground.task, sizes, ground.plan.seed)
     for size, chosen in rows.items():
         ground.progress(Progress(f"searching {size:,} documents", subject=name))
         part = _build_bm25(described, [ground.view.documents[row] for row in chosen.tolist()])

@@ -169,7 +169,7 @@ class _EmbedderMeasurer:
         with self._timed_step("asking"):
             replies = self._run_queries(embedder, documents.vectors, is_usable, stores)
         faults = [*documents.failed_texts, *replies.failed_texts]
-        scores = ground.field.scores(replies.vectors, documents.vectors, name=name)
+        scores = ground.task.scores(replies.vectors, documents.vectors, name=name)
         ranking = self._exact_ranking(replies.vectors, documents.vectors)
         store_results = self._store_results(replies, ranking, documents.vectors)
         with self._timed_step("making smaller and larger"):
@@ -244,9 +244,9 @@ class _EmbedderMeasurer:
         documents = StoreContents([view.documents[row].id for row in rows], vectors[is_usable])
         workload = QueryWorkload(
             view.queries,
-            self._ground.field.k,
-            view.own,
-            self._ground.warm,
+            self._ground.task.k,
+            view.queries_in_corpus,
+            self._ground.warmup_texts,
             plan.timed,
             plan.threads,
             in_process=self._in_words and is_reproducible("embedders", self._described, files_hashed=True),
@@ -254,7 +254,7 @@ class _EmbedderMeasurer:
         return run_timed_queries(embedder, workload, documents, stores, self._step_progress())
 
     def _exact_ranking(self, vectors: Vectors, documents: Vectors) -> dict[str, list[tuple[str, float]]]:
-        field = self._ground.field
+        field = self._ground.task
         positions, cosines = field.rankings(vectors, documents)
         return {
             query: [
@@ -268,7 +268,7 @@ class _EmbedderMeasurer:
     def _store_results(
         self, replies: TimedSearchResults, ranking: Mapping[str, Sequence[tuple[str, float]]], documents: Vectors
     ) -> list[StoreResult]:
-        field = self._ground.field
+        field = self._ground.task
         open_ones = [results for results in replies.stores if results.rankings]
         scored = [field.scored(results.rankings, name=results.store) for results in open_ones]
         means = dict(zip((results.store for results in open_ones), self._ground.means(scored), strict=True))
@@ -294,7 +294,7 @@ class _EmbedderMeasurer:
         plan = self._ground.plan
         if (plan.dimensions is not None and not plan.dimensions) or self._chance or not usable_rows(documents).any():
             return []
-        field = self._ground.field
+        field = self._ground.task
         evaluate = partial(variations.evaluate_compression, confidence=plan.confidence, seed=plan.seed)
         full = variations.CompressionOptions(plan.dimensions, precisions=[FULL_PRECISION])
         results = evaluate(field, vectors, documents, full, progress=self._step_progress())
@@ -309,7 +309,7 @@ class _EmbedderMeasurer:
             return []
         progress = self._step_progress()
         return variations.evaluate_corpus_sizes(
-            self._ground.field, vectors, documents, sizes, plan.seed, confidence=plan.confidence, progress=progress
+            self._ground.task, vectors, documents, sizes, plan.seed, confidence=plan.confidence, progress=progress
         )
 
     def _perturbation_results(
@@ -331,7 +331,7 @@ class _EmbedderMeasurer:
             missed.update(
                 query for query, is_usable in zip(texts, usable_rows(vectors).tolist(), strict=True) if not is_usable
             )
-            return self._ground.field.scores(vectors, documents, name=self._name)
+            return self._ground.task.scores(vectors, documents, name=self._name)
 
         if self._chance:
             return []

@@ -91,7 +91,7 @@ class StudySettings:
             raise BadInput("no store given", hint="give one, e.g. exact")
 
     @property
-    def shown(self) -> dict[str, object]:
+    def redacted(self) -> dict[str, object]:
         """Settings as a mapping, without the secrets in store descriptions."""
         return {**asdict(self), "stores": [str(redact_spec(parse_spec(store))) for store in self.stores]}
 
@@ -184,7 +184,7 @@ def document_part(name: str) -> Callable[[Document], str]:
 class DatasetView:
     """Documents and queries of a dataset as they are embedded."""
 
-    asked: Dataset
+    dataset: Dataset
     """Original dataset, limited to the queries that are run and their judgments."""
     documents: list[Document]
     """Documents with only their id and the text to embed."""
@@ -195,7 +195,7 @@ class DatasetView:
     """Number of characters kept of each text; None for all."""
     truncated: float
     """Share of the documents that are longer."""
-    own: frozenset[str]
+    queries_in_corpus: frozenset[str]
     """Queries that are also documents of the corpus, with the same id. Finding itself is not a success."""
     notes: list[str]
 
@@ -261,7 +261,7 @@ class StudyContext:
     """Shared inputs of a study: texts, queries, ranking task and settings."""
 
     view: DatasetView
-    field: RankingTask
+    task: RankingTask
     plan: StudySettings
     cache: Path | None
     progress: ProgressCallback
@@ -272,7 +272,7 @@ class StudyContext:
         return self.view.texts
 
     @cached_property
-    def warm(self) -> list[str]:
+    def warmup_texts(self) -> list[str]:
         """Texts for warm-up queries."""
         return build_warm_up_queries(self.view.documents, self.view.queries, self.plan.warmup, self.plan.seed)
 
@@ -290,7 +290,7 @@ class StudyContext:
 class EmbedderMeasurement:
     """Measured embedder with its ranking and times."""
 
-    entrant: EmbedderResult
+    result: EmbedderResult
     """Result without differences from the baseline, which need the other embedders."""
     ranking: Mapping[str, Sequence[tuple[str, float]]]
     """Documents found for each query, best first, with their scores."""
@@ -307,7 +307,7 @@ def corpus_sizes(ground: StudyContext) -> list[int]:
 
     Empty if no smaller size fits.
     """
-    n_documents, n_relevant = len(ground.view.documents), len(ground.field.relevant)
+    n_documents, n_relevant = len(ground.view.documents), len(ground.task.relevant)
     requested = variations.CORPUS_SIZES if ground.plan.sizes is None else ground.plan.sizes
     fitting = sorted({size for size in requested if n_relevant <= size < n_documents})
     return [*fitting, n_documents] if fitting else []

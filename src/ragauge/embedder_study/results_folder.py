@@ -200,7 +200,7 @@ class StudyFolder:
         self._fresh, self._reuse = fresh, reuse
         self.dates: dict[str, str] = {}
         """Dates at which reused embedders were measured, by name."""
-        dataset = ground.view.asked
+        dataset = ground.view.dataset
         self._data = runs_folder.dataset_fingerprint(dataset)
         self._same = {
             "version": RESULT_FORMAT_VERSION,
@@ -208,11 +208,11 @@ class StudyFolder:
             "dataset": self._data,
             "judgments": hash_judgments(dataset.judgments),
             "plan": asdict(ground.plan),
-            "measures": [str(measure) for measure in ground.field.measures],
-            "convention": repr(ground.field.convention),
-            "k": ground.field.k,
+            "measures": [str(measure) for measure in ground.task.measures],
+            "convention": repr(ground.task.convention),
+            "k": ground.task.k,
         }
-        self._plan = {"k": ground.field.k, "context": ground.view.context, "part": ground.view.part}
+        self._plan = {"k": ground.task.k, "context": ground.view.context, "part": ground.view.part}
         self._files: dict[str, dict[str, str]] = {}
         self._check_other_runs()
 
@@ -282,7 +282,7 @@ class StudyFolder:
             self._write_run(measured)
             return
         about = embedder_identity(described)
-        if self._files.get(measured.entrant.name, about["files"]) != about["files"]:
+        if self._files.get(measured.result.name, about["files"]) != about["files"]:
             self._write_run(measured)  # the files changed meanwhile, so the model that was measured is unknown
             return
         path = self._result_path(about)
@@ -290,7 +290,7 @@ class StudyFolder:
         data = {
             "schema": "ragauge-embedder/2",
             "made": runs_folder.utc_now(),
-            "embedder": to_json_data(measured.entrant),
+            "embedder": to_json_data(measured.result),
             "ranking": measured.ranking,
             "times": measured.times,
             "compressors": measured.compressors,
@@ -306,11 +306,11 @@ class StudyFolder:
         about = {
             "systems": [embedder.name for embedder in study.embedders],
             "baseline": study.baseline,
-            "convention": self._ground.field.convention.name,
-            "measures": [str(measure) for measure in self._ground.field.measures],
+            "convention": self._ground.task.convention.name,
+            "measures": [str(measure) for measure in self._ground.task.measures],
             "failures": dict(study.failures),
         }
-        write_experiment_files(self._folder, self._ground.view.asked, about)
+        write_experiment_files(self._folder, self._ground.view.dataset, about)
         write_record(study, self._folder / STUDY_FILE)
 
     def _check_other_runs(self) -> None:
@@ -324,14 +324,14 @@ class StudyFolder:
 
     def _write_run(self, measured: EmbedderMeasurement, kept_as: str = "", *, created: str = "") -> None:
         """Write the ranking of an embedder as a run; `created` is the date of a reused one."""
-        result, view = measured.entrant, self._ground.view
+        result, view = measured.result, self._ground.view
         failed = {
             failed_text.id: failed_text.error
             for failed_text in result.failed_texts
             if failed_text.kind == "query" and failed_text.reason == "failed"
         }
         answers = []
-        for query in self._ground.field.queries:
+        for query in self._ground.task.queries:
             hits, times = measured.ranking.get(query, ()), dict(measured.times.get(query, {}))
             without = not hits and result.kind != "lexical"  # a query with a vector always finds something
             answers.append(
@@ -352,7 +352,7 @@ class StudyFolder:
             "embedder": [result.name, kept_as],
             "dataset": self._data,
             "plan": self._plan,
-            "origin": runs_folder.dataset_origin(view.asked),
+            "origin": runs_folder.dataset_origin(view.dataset),
             "judgments_hash": self._same["judgments"],
             "made": created or runs_folder.utc_now(),
             "reused": bool(created),

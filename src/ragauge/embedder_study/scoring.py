@@ -158,7 +158,7 @@ class RankingTask:
     measures: Sequence[Measure | MeasureFunction]
     convention: Convention
     k: int = 10
-    own: frozenset[str] = frozenset()
+    queries_in_corpus: frozenset[str] = frozenset()
     """Queries that are documents themselves; each is left out of its own ranking."""
 
     def __post_init__(self) -> None:
@@ -201,7 +201,7 @@ class RankingTask:
         if not is_usable_query.any() or not is_usable_document.any():
             return positions, cosines
         allowed = None if is_usable_document.all() else np.flatnonzero(is_usable_document)
-        more = bool(self.own)
+        more = bool(self.queries_in_corpus)
         found_rows, distances = find_nearest(
             document_matrix, query_matrix[is_usable_query], self.k + more, "cosine", allowed=allowed
         )
@@ -257,7 +257,7 @@ class RankingTask:
     @cached_property
     def _self_document_rows(self) -> Ints:
         rows = {doc: row for row, doc in enumerate(self.documents)}
-        self_rows = (rows.get(query, -2) if query in self.own else -2 for query in self.queries)
+        self_rows = (rows.get(query, -2) if query in self.queries_in_corpus else -2 for query in self.queries)
         return np.fromiter(self_rows, np.int64, len(self.queries))
 
     @property

@@ -43,7 +43,7 @@ class TextVectors:
     """Computed vectors per second; NaN if none was computed."""
 
     @property
-    def good(self) -> Ints:
+    def valid_rows(self) -> Ints:
         """Rows with a usable vector."""
         return np.flatnonzero(usable_rows(self.vectors))
 

@@ -72,11 +72,11 @@ class QueryWorkload:
 
     queries: Mapping[str, str]
     k: int
-    own: frozenset[str] = frozenset()
+    queries_in_corpus: frozenset[str] = frozenset()
     """Queries that are documents; each is left out of its own ranking."""
-    warm: Sequence[str] = ()
+    warmup_texts: Sequence[str] = ()
     """Texts for untimed warm-up queries."""
-    timed: int | None = None
+    n_timed: int | None = None
     """Number of queries timed one by one; the others are embedded in batches and not timed. None for all."""
     threads: int = 1
     """Threads of numeric libraries while queries are timed."""
@@ -84,12 +84,12 @@ class QueryWorkload:
     """Whether the embedder runs in this process instead of on a server."""
 
     @property
-    def singly(self) -> list[str]:
+    def timed_queries(self) -> list[str]:
         """Ids of the queries that are timed one by one, evenly spaced."""
         names = list(self.queries)
-        if self.timed is None or self.timed >= len(names):
+        if self.n_timed is None or self.n_timed >= len(names):
             return names
-        places = np.linspace(0, len(names) - 1, self.timed).astype(int).tolist()
+        places = np.linspace(0, len(names) - 1, self.n_timed).astype(int).tolist()
         return [names[at] for at in dict.fromkeys(places)]
 
 
@@ -108,7 +108,7 @@ class TimedSearchResults:
     vectors: Vectors
     failed_texts: list[EmbeddingFailure]
     stores: list[StoreSearchResults]
-    alone: dict[str, StageTimes]
+    embedding_times: dict[str, StageTimes]
     """Embedding times by query."""
 
 
@@ -222,11 +222,11 @@ class _QueryRunner:
         self.failed_texts: list[EmbeddingFailure] = []
         self.vectors: Vectors = np.empty((0, 0), np.float32)
         self.done = False
-        self.k = questions.k + bool(questions.own)
+        self.k = questions.k + bool(questions.queries_in_corpus)
 
     def ask(self, store: FullStore | None, results: StoreSearchResults) -> None:
         """Embed each query and search for it in the store."""
-        singly = self._questions.singly
+        singly = self._questions.timed_queries
         with limit_threads(self._questions.threads) as limit:
             self._warm_up(store)
             limit.apply()  # also limit libraries that the first queries loaded
@@ -252,7 +252,7 @@ class _QueryRunner:
         """Run the queries on another store with the vectors already computed."""
         observation = Observation()
         with limit_threads(self._questions.threads) as limit:
-            for row in documents.vectors[: len(self._questions.warm)]:
+            for row in documents.vectors[: len(self._questions.warmup_texts)]:
                 with suppress(Exception):
                     store.search(row[None], self.k)
             limit.apply()
@@ -318,11 +318,11 @@ class _QueryRunner:
             return []
 
     def _without_self(self, query: str, ids: Sequence[str]) -> list[str]:
-        self_id = query if query in self._questions.own else None
+        self_id = query if query in self._questions.queries_in_corpus else None
         return [doc for doc in ids if doc != self_id][: self._questions.k]
 
     def _warm_up(self, store: FullStore | None) -> None:
-        for text in self._questions.warm:
+        for text in self._questions.warmup_texts:
             with suppress(Exception):
                 vector = self._embedder.embed([text])
                 if store is not None:
@@ -330,7 +330,9 @@ class _QueryRunner:
 
     def _embed_untimed(self) -> None:
         """Embed the queries that are not timed."""
-        untimed = {name: text for name, text in self._questions.queries.items() if name not in self._questions.singly}
+        untimed = {
+            name: text for name, text in self._questions.queries.items() if name not in self._questions.timed_queries
+        }
         if untimed:
             self._progress(Progress("embedding the other queries", 0, len(untimed)))
             vectors = embed_by_id(self._embedder, untimed, kind="query")

@@ -57,8 +57,8 @@ class _SplitCorpus(NamedTuple):
     """Corpus split into texts for training and texts for counting."""
 
     name: str
-    learned: Sequence[str]
-    counted: Sequence[str]
+    training_texts: Sequence[str]
+    counted_texts: Sequence[str]
 
 
 def compare_tokenizers(
@@ -134,7 +134,7 @@ def _count_all(
 
     Return the results, failures, and notes on duplicates left out.
     """
-    counts = count_corpus_text(texts.counted)
+    counts = count_corpus_text(texts.counted_texts)
     rows: list[TokenizerStats] = []
     failures: dict[str, str] = {}
     notes: list[str] = []
@@ -144,7 +144,7 @@ def _count_all(
         try:
             if tokenizer.learns:
                 progress(Progress("training", subject=tokenizer.name))
-                ready = open_tokenizer(tokenizer.tokenizer, texts.learned)
+                ready = open_tokenizer(tokenizer.tokenizer, texts.training_texts)
             seconds = time.perf_counter() - began
             identity = _row_identity(ready, token_limit)
             if identity in same:

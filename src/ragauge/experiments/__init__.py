@@ -151,7 +151,7 @@ def run(
             if name in failures and not allow_failures and (name not in runs or has_only_failures(runs[name])):
                 failures[name].hint = failures[name].hint or ALLOW_FAILURES_HINT
                 raise failures[name]
-            document_queries = work.own
+            document_queries = work.queries_in_corpus
     finally:
         builder.close()
     if not runs:

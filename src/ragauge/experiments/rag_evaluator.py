@@ -103,7 +103,7 @@ class RAGEvaluator:
             return []
         retrieval_list = list(retrievals)
         relevant = {doc: None for docs in retrieval_list[0].grades.values() for doc, grade in docs.items() if grade > 0}
-        returned = {doc for retrieval in retrieval_list for answer in retrieval.answers for doc in answer.docs}
+        returned = {doc for retrieval in retrieval_list for answer in retrieval.results for doc in answer.docs}
         missing = [doc for doc in relevant if doc not in returned and doc not in self._db]
         if not missing:
             return []
@@ -113,7 +113,7 @@ class RAGEvaluator:
 
     def _measures_at_k(self, retrieval: _RetrievalAtK, k: int, notes: list[str]) -> MeasuresAtK:
         scores = self._score_rankings(retrieval, [f"{measure}@{k}" for measure in EVALUATED_MEASURES])
-        returned = ReturnedIds.count(retrieval.answers, [], retrieval.grades)
+        returned = ReturnedIds.count(retrieval.results, [], retrieval.grades)
         notes = [*notes, *([f"{returned.describe()}; {ID_HINT}"] if returned.unknown else [])]
         if retrieval.k != k:
             notes.append(f"computed from one retrieval at k={retrieval.k}, because the system declares nested rankings")
@@ -179,7 +179,7 @@ class RAGEvaluator:
         counting_retriever = TokenCountingRetriever(retriever, count)
         retrieval = _RetrievalAtK(k, texts, grades, [], counting_retriever.tokens)
         jobs = [QueryTask(query, text, 0) for query, text in texts.items()]
-        await run_queries_async(counting_retriever, jobs, RunSettings(k=k, **self._how), retrieval.answers.append)  # type: ignore[arg-type]
+        await run_queries_async(counting_retriever, jobs, RunSettings(k=k, **self._how), retrieval.results.append)  # type: ignore[arg-type]
         if len(retrieval.failures) == len(jobs) and not self._allow_failures:
             hint = "fix the system, or pass allow_failures=True to RAGEvaluator to score failed queries as 0"
             raise BackendFailed(describe_failures(retrieval.failures, len(jobs), scored=False), hint=hint)
@@ -247,13 +247,13 @@ class _RetrievalAtK:
     """Number of documents requested per query."""
     texts: Mapping[str, str]
     grades: Mapping[str, Mapping[str, float]]
-    answers: list[QueryResult]
-    counted: Mapping[str, list[float]]
+    results: list[QueryResult]
+    token_counts: Mapping[str, list[float]]
 
     @functools.cached_property
     def failures(self) -> dict[str, str]:
         """`{query text: error}` of the queries that failed."""
-        return {self.texts[query.query]: query.error for query in self.answers if query.status != "ok"}
+        return {self.texts[query.query]: query.error for query in self.results if query.status != "ok"}
 
     def rankings(self) -> dict[str, dict[str, float]]:
         """Return negative ranks as retrieval scores.
@@ -261,7 +261,7 @@ class _RetrievalAtK:
         A repeated document keeps its rank under a unique id.
         """
         runs: dict[str, dict[str, float]] = {query: {} for query in self.grades}
-        for answer in self.answers:
+        for answer in self.results:
             ranked = runs[answer.query]
             for rank, doc in enumerate(answer.docs, 1):
                 ranked[doc if doc not in ranked else f"{doc}\0again {rank}"] = -float(rank)
@@ -272,7 +272,7 @@ class _RetrievalAtK:
 
         Timeouts are included, errors may return early.
         """
-        waited = [query.total for query in self.answers if query.status != "error"]
+        waited = [query.total for query in self.results if query.status != "error"]
         return float(np.mean(waited)) / 1e6 if waited else math.nan
 
     def tokens(self, k: int) -> float:
@@ -280,9 +280,9 @@ class _RetrievalAtK:
 
         Returns NaN if they were not counted.
         """
-        if not self.counted:
+        if not self.token_counts:
             return math.nan
-        return float(np.mean([sum(tokens[:k]) for tokens in self.counted.values()]))
+        return float(np.mean([sum(tokens[:k]) for tokens in self.token_counts.values()]))
 
 
 def _check_k_values(k_values: Iterable[int]) -> list[int]:

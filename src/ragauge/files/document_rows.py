@@ -46,7 +46,7 @@ class CorpusFlaw(NamedTuple):
     `fields`: no known field has a text. `separator`: the file was read, but other tools may fail. `unread`: the file
     has an unsupported type.
     """
-    where: str
+    location: str
     detail: str
 
 

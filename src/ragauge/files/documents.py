@@ -43,7 +43,7 @@ class LoadedCorpus:
     name: str
     documents: list[Document] = field(default_factory=list)
     """The id is empty if a document has none."""
-    places: list[str] = field(default_factory=list)
+    locations: list[str] = field(default_factory=list)
     """File and line of each document, or its number; empty after strict reading."""
     flaws: list[CorpusFlaw] = field(default_factory=list)
 
@@ -63,7 +63,7 @@ class LoadedCorpus:
     def called(self, position: int) -> str:
         """Describe a document in messages by its id and location."""
         name = self.ids[position]
-        location = self.places[position]
+        location = self.locations[position]
         return location if name in (None, location) else f"{name} ({location})"
 
 
@@ -148,7 +148,7 @@ def _read_rows(name: str, path: str | Path, names: FieldNames, log: FlawLog) -> 
         if document is None:
             continue
         if log.lenient:
-            corpus.places.append(str(location))
+            corpus.locations.append(str(location))
         else:
             check_row_id(document.id, ids, location, names)
         corpus.documents.append(document)
@@ -216,7 +216,7 @@ def _read_text_files(source: CorpusFiles, root: Path, log: FlawLog) -> LoadedCor
         text = decode_text(data, RowPlace(name, label=str(file)), log)
         corpus.documents.append(Document(name, text.replace("\r\n", "\n").replace("\r", "\n")))
         if log.lenient:
-            corpus.places.append(name)
+            corpus.locations.append(name)
     return corpus
 
 
@@ -256,6 +256,6 @@ def documents_from_memory(
             log.add("unreadable", location, f"a {type(item).__name__} is not a document")
         if document is not None:
             corpus.documents.append(document)
-            corpus.places.append(str(location))
+            corpus.locations.append(str(location))
     corpus.flaws.extend(log.flaws)
     return corpus

@@ -53,7 +53,7 @@ def read_samples(path: str) -> list[Sample]:
     else:
         table = read_rows(source, kind)
         cells = {name: table.columns[name] for name in table.names}
-        rows = ((table.places[i], {name: column[i] for name, column in cells.items()}) for i in range(len(table)))
+        rows = ((table.row_numbers[i], {name: column[i] for name, column in cells.items()}) for i in range(len(table)))
     return _build_samples(
         rows, source.label, in_lines=kind not in ("json", "parquet"), cells=kind not in ("json", "jsonl")
     )

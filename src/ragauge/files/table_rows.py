@@ -29,12 +29,12 @@ class TableRows:
 
     label: str
     columns: Mapping[str, Sequence[Any]]
-    places: Sequence[int]
+    row_numbers: Sequence[int]
     """Line on which each row starts, or the row number if the source has no lines."""
-    in_lines: bool
+    has_lines: bool
 
     def __len__(self) -> int:
-        return len(self.places)
+        return len(self.row_numbers)
 
     @property
     def names(self) -> list[str]:
@@ -43,11 +43,11 @@ class TableRows:
 
     def line(self, i: int) -> int | None:
         """Return the line of a row; None if the source has no lines."""
-        return self.places[i] if self.in_lines else None
+        return self.row_numbers[i] if self.has_lines else None
 
     def id(self, column: str, i: int, noun: str) -> str:
         """Return the id in a cell; raise BadInput if it is blank."""
-        row = "" if self.in_lines else f" of row {self.places[i]}"
+        row = "" if self.has_lines else f" of row {self.row_numbers[i]}"
         return parse_id(self.columns[column][i], f"the {noun}{row}", self.label, self.line(i))
 
 

@@ -18,15 +18,15 @@ class MethodParameter:
     """Parameter of a fusion method."""
 
     default: Any
-    must: str
+    requirement: str
     """Condition on the value, as text for error messages."""
-    holds: Callable[[Any], bool]
+    is_valid: Callable[[Any], bool]
     """Predicate that checks the condition."""
     grid: tuple[Any, ...] = ()
     """Values that tuning tries in addition to the default."""
-    trains: bool = False
+    is_training_only: bool = False
     """Whether the parameter is for training only."""
-    shares: bool = False
+    is_weights: bool = False
     """Whether the parameter is weights per run, which tuning draws from a simplex."""
 
 
@@ -45,7 +45,7 @@ def _is_weight_list(value: Any) -> bool:
 
 
 WEIGHTS_CONDITION = "one number per run, each at least 0 and not all 0"
-TUNABLE_WEIGHTS = {"weights": MethodParameter(None, WEIGHTS_CONDITION, _is_weight_list, shares=True)}
+TUNABLE_WEIGHTS = {"weights": MethodParameter(None, WEIGHTS_CONDITION, _is_weight_list, is_weights=True)}
 OPTIONAL_WEIGHTS = {"weights": MethodParameter(None, WEIGHTS_CONDITION, _is_weight_list)}
 RRF_K = {
     "k": MethodParameter(
@@ -82,7 +82,7 @@ PROBFUSE_SEGMENTS = {
         "a whole number of at least 1",
         lambda v: _is_number(v, must_be_whole=True) and v >= 1,
         (5, 10, 50),
-        trains=True,
+        is_training_only=True,
     )
 }
 SLIDEFUSE_WINDOW = {
@@ -109,11 +109,11 @@ class FusionMethod:
     name: str
     function: Callable[..., Ranking]
     """Function from the normalised rankings of a query to a score per document."""
-    says: str
+    description: str
     """One-line description."""
     paper: str
     settings: Mapping[str, MethodParameter] = field(default_factory=dict)
-    sees: Literal["ranks", "scores", "both"] = "ranks"
+    input_kind: Literal["ranks", "scores", "both"] = "ranks"
     """Input that the method uses. Scores need a common scale; without ranks, the rankings need not be sorted."""
     training: Callable[..., LearnedValues] | None = None
     """Function from the ranks of relevant documents to the learned values of a system; None if nothing is learned."""
@@ -124,7 +124,7 @@ class FusionMethod:
 
         Returns those of fusion, or of training if `trains`.
         """
-        parameters = {name: setting for name, setting in self.settings.items() if setting.trains == trains}
+        parameters = {name: setting for name, setting in self.settings.items() if setting.is_training_only == trains}
         settled = {name: setting.default for name, setting in parameters.items()}
         for name, value in params.items():
             if name not in parameters:
@@ -132,8 +132,8 @@ class FusionMethod:
                     f"{self.name} has no parameter `{name}`{self._parameter_scope(name)}",
                     hint=self._list_parameters(parameters),
                 )
-            if not parameters[name].holds(value):
-                raise BadInput(f"`{name}` of {self.name} must be {parameters[name].must}, got {value!r}")
+            if not parameters[name].is_valid(value):
+                raise BadInput(f"`{name}` of {self.name} must be {parameters[name].requirement}, got {value!r}")
             if name == "weights" and value is not None:
                 if len(value) != runs:
                     raise BadInput(
@@ -148,7 +148,7 @@ class FusionMethod:
         return settled
 
     def _parameter_scope(self, name: str) -> str:
-        elsewhere = "training" if name in self.settings and self.settings[name].trains else "fusing"
+        elsewhere = "training" if name in self.settings and self.settings[name].is_training_only else "fusing"
         return f" here: it belongs to {elsewhere}" if name in self.settings else ""
 
     def _list_parameters(self, settings: Mapping[str, MethodParameter]) -> str:
@@ -171,26 +171,26 @@ METHODS = {
             "sum of weighted scores",
             "Vogt & Cottrell, Inf. Retr. 1999",
             TUNABLE_WEIGHTS,
-            sees="scores",
+            input_kind="scores",
             aliases=("weighted_sum",),
         ),
-        FusionMethod("sum", untrained_methods.comb_sum, "sum of scores", FOX_SHAW_1993, sees="scores"),
+        FusionMethod("sum", untrained_methods.comb_sum, "sum of scores", FOX_SHAW_1993, input_kind="scores"),
         FusionMethod(
-            "mnz", untrained_methods.comb_mnz, "sum x number of runs that have it", FOX_SHAW_1993, sees="scores"
+            "mnz", untrained_methods.comb_mnz, "sum x number of runs that have it", FOX_SHAW_1993, input_kind="scores"
         ),
         FusionMethod(
-            "anz", untrained_methods.comb_anz, "mean over the runs that have it", FOX_SHAW_1993, sees="scores"
+            "anz", untrained_methods.comb_anz, "mean over the runs that have it", FOX_SHAW_1993, input_kind="scores"
         ),
-        FusionMethod("max", untrained_methods.comb_max, "highest score", FOX_SHAW_1993, sees="scores"),
-        FusionMethod("min", untrained_methods.comb_min, "lowest score", FOX_SHAW_1993, sees="scores"),
-        FusionMethod("med", untrained_methods.comb_med, "median score", FOX_SHAW_1993, sees="scores"),
+        FusionMethod("max", untrained_methods.comb_max, "highest score", FOX_SHAW_1993, input_kind="scores"),
+        FusionMethod("min", untrained_methods.comb_min, "lowest score", FOX_SHAW_1993, input_kind="scores"),
+        FusionMethod("med", untrained_methods.comb_med, "median score", FOX_SHAW_1993, input_kind="scores"),
         FusionMethod(
             "gmnz",
             untrained_methods.comb_gmnz,
             "sum x (number of runs)^gamma",
             "Lee, SIGIR 1997",
             GMNZ_GAMMA,
-            sees="scores",
+            input_kind="scores",
         ),
         FusionMethod(
             "wmnz",
@@ -198,7 +198,7 @@ METHODS = {
             "sum x weights of the runs that have it",
             WU_CRESTANI_2002,
             TUNABLE_WEIGHTS,
-            sees="scores",
+            input_kind="scores",
         ),
         FusionMethod(
             "mixed",
@@ -206,7 +206,7 @@ METHODS = {
             "weighted sum x root of number of runs",
             WU_CRESTANI_2002,
             TUNABLE_WEIGHTS,
-            sees="scores",
+            input_kind="scores",
         ),
         FusionMethod("isr", untrained_methods.isr, "sum of 1 / rank^2 x number of runs", MOURAO_2015),
         FusionMethod("log_isr", untrained_methods.log_isr, "sum of 1 / rank^2 x log(number of runs)", MOURAO_2015),
@@ -274,7 +274,7 @@ METHODS = {
             trained_methods.segfuse,
             "learned probability of the segment x (1 + score)",
             "Shokouhi, ECIR 2007",
-            sees="both",
+            input_kind="both",
             training=trained_methods.doubling_probabilities,
         ),
         FusionMethod(
@@ -310,7 +310,7 @@ def default_norm(method: str) -> str:
 
     It is `min-max` for methods that use scores, otherwise `none`.
     """
-    return "min-max" if find_method(method).sees != "ranks" else "none"
+    return "min-max" if find_method(method).input_kind != "ranks" else "none"
 
 
 def simplex_weights(runs: int, max_combinations: int = 100) -> list[tuple[float, ...]]:

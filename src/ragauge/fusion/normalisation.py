@@ -252,7 +252,7 @@ class Normalisation:
 
     name: str
     function: Callable[[Rankings], Rankings]
-    says: str
+    description: str
     """One-line description."""
     uses_ranks: bool = False
     """Whether rankings must be sorted best first."""

@@ -143,7 +143,7 @@ def prepare_rankings(
     """Normalise the rankings of a query, sorted best first if ranks are needed."""
     scale = find_normalisation(norm)
     try:
-        check = to_ranking if fusion_method.sees != "scores" or scale.uses_ranks else check_scores
+        check = to_ranking if fusion_method.input_kind != "scores" or scale.uses_ranks else check_scores
         return scale.function([check(ranking) for ranking in rankings])
     except BadInput as error:
         if query is None:

@@ -109,9 +109,9 @@ def cross_validate(
     split = split_folds(qrels, options.get("folds", 5), options.get("seed", 0))
     rankings = rankings_by_query(runs) | {query: [run.get(query, {}) for run in runs] for query in qrels}
     session = _TuningSession(
-        how=fusion_method,
+        method=fusion_method,
         grid=parameter_combinations(fusion_method, len(runs), options.get("grid")),
-        seen={query: prepare_rankings(lists, fusion_method, scale, query) for query, lists in rankings.items()},
+        rankings={query: prepare_rankings(lists, fusion_method, scale, query) for query, lists in rankings.items()},
         qrels=qrels,
         score=score,
         runs=len(runs),
@@ -163,7 +163,7 @@ def parameter_combinations(fusion_method: FusionMethod, runs: int, grid: Paramet
         values = {
             name: _values_to_try(setting, runs)
             for name, setting in fusion_method.settings.items()
-            if setting.grid or setting.shares
+            if setting.grid or setting.is_weights
         }
         if not values and fusion_method.training is None:
             raise BadInput(f"{fusion_method.name} has no parameters to tune", hint="fuse without tuning")
@@ -179,7 +179,7 @@ def parameter_combinations(fusion_method: FusionMethod, runs: int, grid: Paramet
         training = {
             name: value
             for name, value in candidate.items()
-            if name in fusion_method.settings and fusion_method.settings[name].trains
+            if name in fusion_method.settings and fusion_method.settings[name].is_training_only
         }
         fusion_method.check_parameters(training, runs, trains=True)
         fusion_method.check_parameters({name: value for name, value in candidate.items() if name not in training}, runs)
@@ -194,20 +194,20 @@ def _values_to_try(setting: Any, runs: int) -> Sequence[Any]:
 class _TuningSession:
     """State shared by all folds: the prepared rankings, and cached scores of each combination."""
 
-    how: FusionMethod
+    method: FusionMethod
     grid: list[dict[str, Any]]
-    seen: Mapping[str, Rankings]
+    rankings: Mapping[str, Rankings]
     qrels: ScoresByQuery
     score: QueryScorer
     runs: int
     depth: int | None
     rel: float
-    known: dict[int, Mapping[str, float]] = field(default_factory=dict)
+    cached_scores: dict[int, Mapping[str, float]] = field(default_factory=dict)
 
     def train_only(self, params: ParameterValues) -> dict[str, Any]:
         """Return the training parameters, given or default."""
-        training_params = {name: value for name, value in params.items() if self.how.settings[name].trains}
-        return self.how.check_parameters(training_params, self.runs, trains=True)
+        training_params = {name: value for name, value in params.items() if self.method.settings[name].is_training_only}
+        return self.method.check_parameters(training_params, self.runs, trains=True)
 
     def choose(self, queries: Sequence[str]) -> tuple[ParameterValues, tuple[Sequence[float], ...], Any]:
         """Choose the best combination on these queries.
@@ -233,7 +233,7 @@ class _TuningSession:
 
     def _learn_rows(self, params: ParameterValues, queries: Sequence[str]) -> tuple[Sequence[float], ...]:
         judged = {query: self.qrels[query] for query in queries}
-        return learn_values(self.how, judged, self.seen, self.runs, self.train_only(params), self.rel)
+        return learn_values(self.method, judged, self.rankings, self.runs, self.train_only(params), self.rel)
 
     def _score_combination(
         self, at: int, params: ParameterValues, rows: tuple[Sequence[float], ...], queries: Sequence[str]
@@ -242,11 +242,11 @@ class _TuningSession:
 
         Cached for all folds if the method does not learn.
         """
-        if self.how.training is not None:
+        if self.method.training is not None:
             return self.values(self.fuse(params, rows, queries))
-        if at not in self.known:
-            self.known[at] = self.values(self.fuse(params, rows, self.qrels))
-        return self.known[at]
+        if at not in self.cached_scores:
+            self.cached_scores[at] = self.values(self.fuse(params, rows, self.qrels))
+        return self.cached_scores[at]
 
     def values(self, fused: ScoresByQuery) -> dict[str, float]:
         """Score each query of a fused run, without undefined scores."""
@@ -256,10 +256,12 @@ class _TuningSession:
         self, params: ParameterValues, rows: tuple[Sequence[float], ...], queries: Collection[str]
     ) -> dict[str, Ranking]:
         """Fuse the rankings of the given queries."""
-        fusing = {name: value for name, value in params.items() if not self.how.settings[name].trains}
-        settings = self.how.check_parameters(fusing, self.runs) | ({"rows": rows} if rows else {})
-        function = self.how.function
-        return {query: truncate(sort_ranking(function(self.seen[query], **settings)), self.depth) for query in queries}
+        fusing = {name: value for name, value in params.items() if not self.method.settings[name].is_training_only}
+        settings = self.method.check_parameters(fusing, self.runs) | ({"rows": rows} if rows else {})
+        function = self.method.function
+        return {
+            query: truncate(sort_ranking(function(self.rankings[query], **settings)), self.depth) for query in queries
+        }
 
 
 def _mean_or_nan(values: Collection[float]) -> float:

@@ -224,7 +224,7 @@ def _evaluate_gate(
 ) -> Gate:
     common, notes = changed or (None, [])
     if baseline is not None:
-        run = replace(run, lost=baseline.judged - run.judged)
+        run = replace(run, lost_queries=baseline.expected_queries - run.expected_queries)
     if run.timings is not None:  # A failed query is an empty ranking, which not every measure penalises.
         rules = _add_implied_rule(rules, "failed")
     tag_source = settings.tags or {}
@@ -232,7 +232,7 @@ def _evaluate_gate(
         raise BadInput(f"tags cannot be read from {type(tag_source).__name__}", hint="{query: {tag: value}}, or a file")
     tags: QueryTags = read_tags(str(tag_source)) if isinstance(tag_source, str | Path) else tag_source
     strata = {tag: _strata_by_query(tag, run, tags) for tag in {rule.tag: None for rule in rules if rule.tag}}
-    check_tag_coverage(rules, strata, run.judged)
+    check_tag_coverage(rules, strata, run.expected_queries)
     known_tags = tags if tags or baseline is None else baseline.tags
     former = {tag: frozenset(_tag_values(tag, known_tags).values()) for tag in strata}
     allowed = [rule for rule in rules if rule.figure.name == "missing" and rule.kind == "limit" and not rule.tag]
@@ -271,7 +271,7 @@ def _strata_by_query(tag: str, run: RunIndicators, tags: QueryTags) -> dict[str,
     derived = (
         {} if judgments is None else {query: tags_from_judgments(docs) for query, docs in judgments.nested.items()}
     )
-    queries = run.judged.union(*(result.query_ids for result in run.ages.values()))
+    queries = run.expected_queries.union(*(result.query_ids for result in run.freshness_by_depth.values()))
     for source in (tags, run.tags, derived):
         strata = {query: value for query, value in _tag_values(tag, source).items() if query in queries}
         if strata:
@@ -294,9 +294,9 @@ def _gate_notes(
         if any(check.rule.figure.source in TIME_SOURCES and check.rule.needs_baseline for check in checks):
             notes += timing_difference_notes(run, baseline)
     for tag, values in strata.items():
-        n_untagged = len(run.judged - values.keys())
+        n_untagged = len(run.expected_queries - values.keys())
         if n_untagged:
-            notes.append(f"{n_untagged} of {len(run.judged)} queries have no {tag}")
+            notes.append(f"{n_untagged} of {len(run.expected_queries)} queries have no {tag}")
     return [*notes, *_unscored_notes(run, checks), *_detectable_loss_notes(checks)]
 
 
@@ -317,9 +317,9 @@ def _unscored_notes(run: RunIndicators, checks: Sequence[RuleCheck]) -> list[str
         and indicators.freshness_depth(name) not in named
         and (run.scores.unscored.get(name) or run.silent_at(name))
     ]
-    if not open_ones or not (run.whole or run.silent_at(open_ones[0])):
+    if not open_ones or not (run.covers_all_queries or run.silent_at(open_ones[0])):
         return []
-    noun = "queries" if run.ages else "samples"
+    noun = "queries" if run.freshness_by_depth else "samples"
     return [
         f"{noun} without a value fail a rule unless another one allows them, as in `unscored({open_ones[0]}) <= 5%`"
     ]

@@ -62,9 +62,9 @@ class GateInput:
     """
     strata: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     """Values of each tag: `{tag: {query: value}}`."""
-    former: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    baseline_tags: Mapping[str, frozenset[str]] = field(default_factory=dict)
     """Values of each tag in the baseline: `{tag: values}`."""
-    common: QuerySubset = None
+    common_queries: QuerySubset = None
     """Queries that rules about a change use if the corpora differ; None for all."""
 
 
@@ -88,7 +88,7 @@ def _expand_strata(rule: Rule, case: GateInput) -> list[Rule]:
         return [rule]
     queries = case.run.queries_of(rule.figure.measure or rule.figure.name)
     run_values = (value for query, value in case.strata[rule.tag].items() if query in queries)
-    values = {*run_values, *case.former.get(rule.tag, ())}
+    values = {*run_values, *case.baseline_tags.get(rule.tag, ())}
     return [replace(rule, value=value) for value in sorted(values)]
 
 
@@ -99,8 +99,8 @@ def _check_rule(rule: Rule, case: GateInput) -> RuleCheck:
         subset = frozenset(q for q, value in case.strata[rule.tag].items() if value == rule.value) & rule_queries
         if not subset:
             return RuleCheck(rule, False, f"no judged query has {rule.tag}={rule.value}")
-    if rule.needs_baseline and case.common is not None:
-        subset = case.common if subset is None else subset & case.common
+    if rule.needs_baseline and case.common_queries is not None:
+        subset = case.common_queries if subset is None else subset & case.common_queries
         if not subset:
             return RuleCheck(rule, False, "run and baseline have no query in common")
         if not rule.figure.splits and rule.figure.source == "measure":
@@ -113,7 +113,7 @@ def _check_rule(rule: Rule, case: GateInput) -> RuleCheck:
         return RuleCheck(rule, False, shallow, current.value, n=current.n)
     if not rule.needs_baseline:
         check = _check_limit(rule, current)
-        absent = sorted(case.run.lacking if subset is None else case.run.lacking & subset)
+        absent = sorted(case.run.missing_queries if subset is None else case.run.missing_queries & subset)
         if check.passed or rule.figure.name != "missing":
             return check
         named = f" ({format_first_names(absent)})" if absent else ", which were not run"
@@ -194,10 +194,10 @@ def _incomparable_reason(rule: Rule, case: GateInput, base: RunIndicators, subse
     if rule.figure.source != "measure":
         return ""
     for allowed in case.missing:
-        lacking = sorted(base.lacking)
+        lacking = sorted(base.missing_queries)
         if lacking and not is_limit_met(allowed, base):
             return (
-                f"the baseline lacks {len(lacking)} of {len(base.judged)} judged queries "
+                f"the baseline lacks {len(lacking)} of {len(base.expected_queries)} judged queries "
                 f"({format_first_names(lacking)}), "
                 f"and the rule is `{allowed}`"
             )

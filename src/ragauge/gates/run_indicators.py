@@ -56,20 +56,20 @@ class RunIndicators:
     scores: Scores
     timings: pl.DataFrame | None = None
     manifest: Mapping[str, Any] = field(default_factory=dict)
-    refused: Mapping[str, str] = field(default_factory=dict)
+    uncomputable: Mapping[str, str] = field(default_factory=dict)
     """Measures that cannot be computed from the data, with the reasons."""
     tags: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    lost: frozenset[str] = frozenset()
+    lost_queries: frozenset[str] = frozenset()
     """Queries of the baseline that are missing from these scores."""
-    whole: bool = False
+    covers_all_queries: bool = False
     """Whether the scores are known to include every query; a query without a value is then unscored, not missing."""
 
-    ages: Mapping[int, Freshness] = field(default_factory=dict)
+    freshness_by_depth: Mapping[int, Freshness] = field(default_factory=dict)
     """Freshness by the number of documents checked; empty if versions are unknown."""
 
     @cached_property
     def _freshness_scores(self) -> dict[int, Scores]:
-        return {k: result.scores() for k, result in self.ages.items()}
+        return {k: result.scores() for k, result in self.freshness_by_depth.items()}
 
     def scores_of(self, name: str) -> Scores:
         """Return the scores that contain a measure.
@@ -80,38 +80,38 @@ class RunIndicators:
 
     def queries_of(self, name: str) -> frozenset[str]:
         """Return the queries that an indicator should cover."""
-        result = self.ages.get(freshness_depth(name) or 0)
-        return self.judged if result is None else result.query_ids
+        result = self.freshness_by_depth.get(freshness_depth(name) or 0)
+        return self.expected_queries if result is None else result.query_ids
 
     @cached_property
-    def lacking(self) -> frozenset[str]:
+    def missing_queries(self) -> frozenset[str]:
         """Judged queries that are missing from the run."""
         scores = self.scores
-        if self.whole:
-            return self.lost
+        if self.covers_all_queries:
+            return self.lost_queries
         if scores.judged is not None:
             absent = np.flatnonzero(~scores.judged.answered).tolist()
-            return self.lost | {scores.queries[i] for i in absent}
+            return self.lost_queries | {scores.queries[i] for i in absent}
         columns = [set(scores.unscored[m]) for m in scores.measures]
-        return self.lost | (frozenset(set.intersection(*columns)) if columns else frozenset())
+        return self.lost_queries | (frozenset(set.intersection(*columns)) if columns else frozenset())
 
     @cached_property
-    def silent(self) -> frozenset[str]:
+    def empty_queries(self) -> frozenset[str]:
         """Judged queries without any returned document: failed, empty or missing."""
         if self.scores.judged is None:
-            return self.lacking
+            return self.missing_queries
         none = np.flatnonzero(self.scores.judged.retrieved == 0).tolist()
-        return self.lacking | {self.scores.queries[i] for i in none}
+        return self.missing_queries | {self.scores.queries[i] for i in none}
 
     @property
-    def not_asked(self) -> int:
+    def n_skipped_queries(self) -> int:
         """Number of judged queries of the dataset that were not run, as with `--max-queries`."""
         return int(self.manifest.get("judged_not_asked") or 0)
 
     @cached_property
-    def judged(self) -> frozenset[str]:
+    def expected_queries(self) -> frozenset[str]:
         """Queries that the run should contain."""
-        return frozenset(self.scores.queries) | self.lost
+        return frozenset(self.scores.queries) | self.lost_queries
 
     @property
     def depth(self) -> float | None:
@@ -143,8 +143,8 @@ class RunIndicators:
 
     def _missing_measure_reason(self, name: str) -> str:
         """Return why a measure is missing; empty if it is available."""
-        if name in self.refused:
-            return self.refused[name]
+        if name in self.uncomputable:
+            return self.uncomputable[name]
         available = self.scores_of(name).measures
         if freshness_depth(name) is not None and name not in available:
             return self._no_freshness_reason(name)
@@ -172,7 +172,7 @@ class RunIndicators:
         if not n:
             why = next(iter(reasons.values()), "no query is judged")
             return IndicatorValue(reason=f"no query has a value of {name}: {why}")
-        free = [q for q, v in zip(queries, column.tolist(), strict=True) if q in self.silent and v == 0]
+        free = [q for q, v in zip(queries, column.tolist(), strict=True) if q in self.empty_queries and v == 0]
         if figure.lower_is_better and free:
             why = f"{len(free)} queries without any document count as 0, which is the best {name}"
             return IndicatorValue(n=n, reason=f"{why} ({format_first_names(free)})")
@@ -183,10 +183,10 @@ class RunIndicators:
 
     def _no_freshness_reason(self, name: str) -> str:
         """Return why freshness at this depth is unknown; empty if it is known."""
-        if freshness_depth(name) in self.ages:
+        if freshness_depth(name) in self.freshness_by_depth:
             return ""
-        if self.ages:
-            return f"there is no {name}: stale documents were counted at {', '.join(map(str, self.ages))}"
+        if self.freshness_by_depth:
+            return f"there is no {name}: stale documents were counted at {', '.join(map(str, self.freshness_by_depth))}"
         return NO_VERSIONS_REASON
 
     def _read_freshness(self, figure: Indicator, subset: QuerySubset, *, lenient: bool) -> IndicatorValue:
@@ -194,7 +194,7 @@ class RunIndicators:
         without = self._no_freshness_reason(figure.name)
         if without:
             return IndicatorValue(reason=without)
-        result = self.ages[int(k)].only(subset)
+        result = self.freshness_by_depth[int(k)].only(subset)
         n = result.query_count
         odd = list(result.unscored)
         if odd and not (lenient and n):
@@ -208,7 +208,7 @@ class RunIndicators:
 
     def silent_at(self, name: str) -> bool:
         """Return whether some query has no value of a freshness indicator."""
-        result = self.ages.get(freshness_depth(name) or 0)
+        result = self.freshness_by_depth.get(freshness_depth(name) or 0)
         return result is not None and bool(result.unscored)
 
     def _count_without_freshness(self, name: str, subset: QuerySubset) -> IndicatorValue:
@@ -216,7 +216,7 @@ class RunIndicators:
         without = self._no_freshness_reason(name)
         if without:
             return IndicatorValue(reason=without)
-        result = self.ages[freshness_depth(name) or 0].only(subset)
+        result = self.freshness_by_depth[freshness_depth(name) or 0].only(subset)
         return IndicatorValue(len(result.unscored), result.query_count + len(result.unscored))
 
     def speed_of(self, subset: QuerySubset) -> Speed | None:
@@ -242,8 +242,8 @@ class RunIndicators:
         return IndicatorValue(float(asdict(latency)[statistic]), latency.n)
 
     def _read_count(self, figure: Indicator, subset: QuerySubset) -> IndicatorValue:
-        judged = self.judged if subset is None else self.judged & subset
-        lacking = self.lacking & judged
+        judged = self.expected_queries if subset is None else self.expected_queries & subset
+        lacking = self.missing_queries & judged
         if figure.name == "failed":
             speed = self.speed_of(subset)
             if speed is None:
@@ -252,7 +252,7 @@ class RunIndicators:
                 return IndicatorValue(reason="no query was run")
             return IndicatorValue(speed.failed + speed.timed_out, speed.asked)
         depth = freshness_depth(figure.measure)
-        if depth is not None and (depth in self.ages or figure.measure not in self.scores.measures):
+        if depth is not None and (depth in self.freshness_by_depth or figure.measure not in self.scores.measures):
             return self._count_without_freshness(figure.measure, subset)
         if not judged:
             return IndicatorValue(reason="no query is judged")
@@ -264,7 +264,7 @@ class RunIndicators:
             return (
                 IndicatorValue(reason=without) if without else IndicatorValue(int(np.isnan(values).sum()), len(values))
             )
-        n_not_asked = self.not_asked if subset is None else 0
+        n_not_asked = self.n_skipped_queries if subset is None else 0
         count = len(lacking) + n_not_asked if figure.name == "missing" else len(judged) - len(lacking)
         return IndicatorValue(count, len(judged) + n_not_asked)
 

@@ -60,7 +60,7 @@ def already_scored(source: Any, qrels: Any, timings: Any) -> RunIndicators | Non
     if isinstance(source, Scores):
         return RunIndicators(source.run, source, _check_timings(timings))
     if isinstance(source, JudgedSamples):
-        return RunIndicators(source.name, source.scores, tags=sample_tags(source.samples), whole=True)
+        return RunIndicators(source.name, source.scores, tags=sample_tags(source.samples), covers_all_queries=True)
     is_stored = qrels is None and isinstance(source, str | Path) and is_kind(source, *STORED_KINDS)
     resolved_input = resolve_input(source, expected=STORED_KINDS) if is_stored else None
     if (
@@ -70,12 +70,20 @@ def already_scored(source: Any, qrels: Any, timings: Any) -> RunIndicators | Non
     ):
         source = read_freshness(source)
     if isinstance(source, Freshness):
-        return RunIndicators(source.run, source.scores(), _check_timings(timings), whole=True, ages={source.k: source})
+        return RunIndicators(
+            source.run,
+            source.scores(),
+            _check_timings(timings),
+            covers_all_queries=True,
+            freshness_by_depth={source.k: source},
+        )
     if resolved_input is None:
         return None
     if resolved_input.kind is InputKind.JUDGED:
         judged = read_judged_scores(source, canonical_answer_name)
-        return RunIndicators(Path(source).resolve().name, judged, tags=read_sample_tags(source), whole=True)
+        return RunIndicators(
+            Path(source).resolve().name, judged, tags=read_sample_tags(source), covers_all_queries=True
+        )
     if resolved_input.kind is not InputKind.SCORES:
         return None
     scores_by_run, tags = read_scores(str(source))
@@ -157,17 +165,20 @@ def with_freshness(subject: RunIndicators, source: Any, terms: ScoringSettings) 
 
 def _add_freshness(subject: RunIndicators, freshness_by_k: Mapping[int, Freshness]) -> RunIndicators:
     notes = [*subject.scores.notes, *(note for result in freshness_by_k.values() for note in result.notes)]
-    return replace(subject, scores=replace(subject.scores, notes=list(dict.fromkeys(notes))), ages=freshness_by_k)
+    return replace(
+        subject, scores=replace(subject.scores, notes=list(dict.fromkeys(notes))), freshness_by_depth=freshness_by_k
+    )
 
 
 def check_same_versions(subject: RunIndicators, terms: ScoringSettings) -> None:
     """Raise BadInput if freshness was computed with other versions than given."""
     judge = subject.scores.judge
-    if terms.versions is None or not (subject.ages or judge.startswith(VERSIONS_JUDGE_PREFIX)):
+    if terms.versions is None or not (subject.freshness_by_depth or judge.startswith(VERSIONS_JUDGE_PREFIX)):
         return
     versions = read_versions(terms.versions)
     version_matches = {
-        result.fingerprint == versions_fingerprint(versions, result.as_of or None) for result in subject.ages.values()
+        result.fingerprint == versions_fingerprint(versions, result.as_of or None)
+        for result in subject.freshness_by_depth.values()
     }
     if version_matches != {True} and not (
         not version_matches and judge.startswith(f"{VERSIONS_JUDGE_PREFIX}{versions_fingerprint(versions)} ")
@@ -187,7 +198,9 @@ def build_unjudged_run(source: Any, terms: ScoringSettings, timings: Any = None)
     first = next(iter(freshness_by_k.values()))
     times = _check_timings(timings) if timings is not None or known_run is None else known_run.timings
     manifest = EMPTY_MAPPING if known_run is None else known_run.manifest
-    return _add_freshness(RunIndicators(first.run, first.scores(), times, manifest, whole=True), freshness_by_k)
+    return _add_freshness(
+        RunIndicators(first.run, first.scores(), times, manifest, covers_all_queries=True), freshness_by_k
+    )
 
 
 def has_judgments(source: Any) -> bool:
@@ -305,8 +318,8 @@ def check_baseline_comparable(
     check_comparable(
         [scores for seeds in scores_by_system.values() for scores in seeds.values()], judgments=not allow_changed_corpus
     )
-    for k in run.ages.keys() & baseline.ages.keys():
-        judges = [indicators.ages[k].judge for indicators in (run, baseline)]
+    for k in run.freshness_by_depth.keys() & baseline.freshness_by_depth.keys():
+        judges = [indicators.freshness_by_depth[k].judge for indicators in (run, baseline)]
         if judges[0] != judges[1]:
             raise Incomparable(
                 f"stale documents were judged by {judges[0]} in {run.name}, by {judges[1]} in {label}",
@@ -322,14 +335,14 @@ def compare_corpora(
     Queries with different texts are left out, if the texts are known. There are no notes if nothing has changed.
     """
     run_texts, baseline_texts = texts
-    shared = run.judged & baseline.judged
+    shared = run.expected_queries & baseline.expected_queries
     common = frozenset(query for query in shared if run_texts.get(query) == baseline_texts.get(query))
     datasets = [subject.manifest.get("dataset") or {} for subject in (baseline, run)]
     sizes = [dataset.get("documents") for dataset in datasets]
     documents = "" if None in sizes else f" ({sizes[0]:,} documents, now {sizes[1]:,})"
     counts = {
-        "only in the run": len(run.judged - baseline.judged),
-        "only in the baseline": len(baseline.judged - run.judged),
+        "only in the run": len(run.expected_queries - baseline.expected_queries),
+        "only in the baseline": len(baseline.expected_queries - run.expected_queries),
         "with another text": len(shared - common),
     }
     excluded = ", ".join(f"{n} {label}" for label, n in counts.items() if n)

@@ -128,8 +128,8 @@ def rescore(
     chosen = parse_answer_measures(before.scores.measures if measures is None else measures, rules)
     judged_tasks = {task for verdicts in before.verdicts.values() for task in verdicts.asked}
     for measure in chosen:
-        if not measure.asks <= judged_tasks:
-            missing = ", ".join(sorted(measure.asks - judged_tasks))
+        if not measure.tasks <= judged_tasks:
+            missing = ", ".join(sorted(measure.tasks - judged_tasks))
             raise MissingEvidence(
                 f"{measure} needs verdicts that are not saved ({missing})", hint="judge the samples again, with --chat"
             )
@@ -255,7 +255,7 @@ def _select_measures(
     notes += _unread_field_notes(list(missing_fields.values()), samples)
     chosen = [measure for measure in candidates if str(measure) not in missing_fields]
     if measures is None and chat == LEXICAL_JUDGE:
-        model_measures = [measure for measure in chosen if "questions" in measure.asks]
+        model_measures = [measure for measure in chosen if "questions" in measure.tasks]
         notes += [
             f"{measure} is left out: it needs a model that generates questions (--chat)" for measure in model_measures
         ]

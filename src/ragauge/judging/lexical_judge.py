@@ -30,7 +30,7 @@ CONDITION_WORDS = frozenset({"if", "unless"})
 class SourceWords:
     """Words of a source text, indexed for matching."""
 
-    where: Mapping[str, int]
+    sentences_by_word: Mapping[str, int]
     """Sentences that contain each word, as bits of an integer."""
     sentences: Sequence[Sequence[Word]]
 
@@ -52,7 +52,7 @@ def join_sources(sources: Sequence[SourceWords]) -> SourceWords:
     where: dict[str, int] = {}
     sentences: list[Sequence[Word]] = []
     for source in sources:
-        for key, bits in source.where.items():
+        for key, bits in source.sentences_by_word.items():
             where[key] = where.get(key, 0) | bits << len(sentences)
         sentences.extend(source.sentences)
     return SourceWords(where, sentences)
@@ -69,14 +69,14 @@ def support_degree(claim: Sequence[Word], where: Mapping[str, int], known_keys: 
     >>> round(support_degree(parse_words("It opened in Paris in 1987."), source.where, frozenset()), 3)
     0.561
     """
-    telling = [where.get(word.key, 0) for word in claim if word.tells]
+    telling = [where.get(word.key, 0) for word in claim if word.is_content]
     total = matched = 0.0
     index = -1
     for word in claim:
         weight = word.weight * (KNOWN_WORD_FACTOR if word.key in known_keys else 1.0)
         total += weight
         sentence_bits = where.get(word.key, 0)
-        if not word.tells:
+        if not word.is_content:
             matched += weight if sentence_bits else 0.0
             continue
         index += 1
@@ -98,7 +98,7 @@ def is_contradicted(claim: Sequence[Word], source: SourceWords) -> bool:
     ...     prepare_source("The museum has not opened in Paris."))
     True
     """
-    telling = {word.key: word.weight for word in claim if word.tells}
+    telling = {word.key: word.weight for word in claim if word.is_content}
     negative = _count_negations(claim) % 2 == 1
     if len(telling) < (2 if negative else 3) or any(word.key in CONDITION_WORDS for word in claim):
         return False
@@ -119,7 +119,7 @@ def is_contradicted(claim: Sequence[Word], source: SourceWords) -> bool:
 def _count_negations(words: Sequence[Word]) -> int:
     """Count the words that negate; `not only`, `No. 5` and an initial `No` do not."""
     return sum(
-        word.negates and not (after and (after.key in NON_NEGATING_FOLLOWERS or after.kind == "number"))
+        word.is_negation and not (after and (after.key in NON_NEGATING_FOLLOWERS or after.kind == "number"))
         for position, (word, after) in enumerate(zip_longest(words, words[1:]))
         if word and (position or word.key != "no")
     )
@@ -138,15 +138,17 @@ def find_needed_sources(
     while support_degree(claim, where, known_keys) < min_degree:
         remaining = [name for name in sources if name not in chosen]
         gains = {
-            name: sum(word.weight for word in claim if word.key not in where and word.key in sources[name].where)
+            name: sum(
+                word.weight for word in claim if word.key not in where and word.key in sources[name].sentences_by_word
+            )
             for name in remaining
         }
         best = max(remaining, key=lambda name: gains[name], default=None)
         if best is None or not gains[best]:
-            all_words = join_sources(list(sources.values())).where if sources else {}
+            all_words = join_sources(list(sources.values())).sentences_by_word if sources else {}
             return list(sources) if support_degree(claim, all_words, known_keys) >= min_degree else []
         chosen.append(best)
-        where = dict(join_sources([sources[name] for name in chosen]).where)
+        where = dict(join_sources([sources[name] for name in chosen]).sentences_by_word)
     return chosen
 
 
@@ -198,35 +200,35 @@ class LexicalJudge:
         """Return the verdicts synchronously."""
         methods = {"claims": self._extract_claims, "support": self._judge_support, "useful": self._judge_usefulness}
         if task.step == "questions":
-            return TaskResult({}, dict.fromkeys(task.asked, Unscored(NO_QUESTIONS_REASON)))
+            return TaskResult({}, dict.fromkeys(task.items, Unscored(NO_QUESTIONS_REASON)))
         result = TaskResult({}, {})
-        for item in task.asked:
+        for item in task.items:
             verdict = methods[task.step](task, item)
             if isinstance(verdict, Unscored):
                 result.unscored[item] = verdict
             else:
-                result.said[item] = verdict
+                result.verdicts[item] = verdict
         return result
 
     def _extract_claims(self, task: JudgeTask, sentence: str) -> list[str]:
-        return extract_claims(remove_citations(task.asked[sentence]))
+        return extract_claims(remove_citations(task.items[sentence]))
 
     def _judge_support(self, task: JudgeTask, name: str) -> Support | Unscored:
-        claim = self._library.words(task.asked[name])
+        claim = self._library.words(task.items[name])
         if all(word.kind == "stop" for word in claim):
             return Unscored("it has no words to compare")
         known_keys = self._library.known((task.question, *task.history))
         sources = {choice: self._library.source(task.sources[choice]) for choice in task.choices(name)}
         chunks = {source: sources[source] for source in sources if source.startswith(CONTEXT_ID_PREFIX)}
         everything = self._library.together(tuple(task.sources[chunk] for chunk in chunks)) if chunks else None
-        telling = [word.key for word in claim if word.tells]
-        candidates = [source for source in sources if any(key in sources[source].where for key in telling)]
+        telling = [word.key for word in claim if word.is_content]
+        candidates = [source for source in sources if any(key in sources[source].sentences_by_word for key in telling)]
         supporting = [
             source
             for source in candidates
-            if support_degree(claim, sources[source].where, known_keys) >= MIN_SUPPORT_DEGREE
+            if support_degree(claim, sources[source].sentences_by_word, known_keys) >= MIN_SUPPORT_DEGREE
         ]
-        degree = support_degree(claim, everything.where, known_keys) if everything else None
+        degree = support_degree(claim, everything.sentences_by_word, known_keys) if everything else None
         joint: list[str] = []
         if degree is not None and degree >= MIN_SUPPORT_DEGREE and not any(source in chunks for source in supporting):
             joint = find_needed_sources(
@@ -242,28 +244,30 @@ class LexicalJudge:
         if against and not together and not any(source in chunks for source in supporting) and degree is not None:
             degree = 1 - degree if any(source in chunks for source in against) else degree
         present = (
-            everything.where
+            everything.sentences_by_word
             if everything
-            else {key: 1 for source_words in sources.values() for key in source_words.where}
+            else {key: 1 for source_words in sources.values() for key in source_words.sentences_by_word}
         )
         return Support(
             tuple(supporting), against, _verdict_reason(claim, present, against, bool(chunks)), degree, together
         )
 
     def _judge_usefulness(self, task: JudgeTask, chunk: str) -> Usefulness | Unscored:
-        question_words = [word for word in self._library.words(task.question) if word.tells]
+        question_words = [word for word in self._library.words(task.question) if word.is_content]
         if not question_words:
             return Unscored("the question has no words to compare")
         weights = {word.key: word.weight for word in question_words}
-        source = self._library.source(task.asked[chunk])
+        source = self._library.source(task.items[chunk])
         best = max(
             (sum(weights.get(key, 0.0) for key in {w.key for w in sentence}) for sentence in source.sentences),
             default=0.0,
         )
-        matched = sum(weight for key, weight in weights.items() if key in source.where)
+        matched = sum(weight for key, weight in weights.items() if key in source.sentences_by_word)
         degree = (matched + best) / (2 * sum(weights.values()))
         return Usefulness(
-            degree >= MIN_USEFUL_DEGREE, _missing_words_text("not in it", question_words, source.where), degree
+            degree >= MIN_USEFUL_DEGREE,
+            _missing_words_text("not in it", question_words, source.sentences_by_word),
+            degree,
         )
 
 
@@ -276,7 +280,9 @@ def _verdict_reason(claim: Sequence[Word], have: Mapping[str, int], against: Seq
 
 def _missing_words_text(label: str, words: Sequence[Word], present: Mapping[str, int]) -> str:
     """List the words that were not found, by descending weight."""
-    missing = sorted((word for word in words if word.tells and word.key not in present), key=lambda word: -word.weight)
+    missing = sorted(
+        (word for word in words if word.is_content and word.key not in present), key=lambda word: -word.weight
+    )
     quoted = list(dict.fromkeys(f'"{word.text}"' for word in missing))
     return (
         f"{label}: {', '.join(quoted[:MAX_MISSING_WORDS_SHOWN])}{' …' if len(quoted) > MAX_MISSING_WORDS_SHOWN else ''}"

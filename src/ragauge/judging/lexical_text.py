@@ -115,7 +115,7 @@ class Word(NamedTuple):
     """Original spelling."""
     kind: str
     """Kind of the word, a key of `KIND_WEIGHTS`."""
-    negates: bool = False
+    is_negation: bool = False
 
     @property
     def weight(self) -> float:
@@ -123,7 +123,7 @@ class Word(NamedTuple):
         return KIND_WEIGHTS[self.kind]
 
     @property
-    def tells(self) -> bool:
+    def is_content(self) -> bool:
         """Whether the word has content, i.e. is not a stop word."""
         return self.kind != "stop"
 
@@ -188,11 +188,11 @@ def _classify_word(text: str) -> Word:
         return Word(figure, text, "number")
     base, _, tail = plain.partition("'")
     if tail == "t" and base.endswith("n"):
-        return Word(base, text, "stop", negates=True)
+        return Word(base, text, "stop", is_negation=True)
     plain = base if tail and len(tail) <= 2 else plain.replace("'", "")  # it's, they'll, Anna's
     for kind, listed in (("stop", NEGATION_WORDS), ("stop", STOP_WORDS), ("personal", PERSONAL_WORDS)):
         if plain in listed:
-            return Word(plain, text, kind, negates=plain in NEGATION_WORDS)
+            return Word(plain, text, kind, is_negation=plain in NEGATION_WORDS)
     if plain in NUMBER_WORDS:
         return Word(str(NUMBER_WORDS[plain]), text, "number")
     if plain in ORDINAL_WORDS:
@@ -400,7 +400,7 @@ def _split_phrases(part: str) -> list[str]:
     phrases: list[str] = []
     begun = 0
     for edge in edges[1:]:
-        if sum(word.tells for word in parse_words(part[begun:edge])) >= MIN_CLAIM_WORDS:
+        if sum(word.is_content for word in parse_words(part[begun:edge])) >= MIN_CLAIM_WORDS:
             phrases.append(part[begun:edge])
             begun = edge
     if begun < len(part):

@@ -35,9 +35,9 @@ class PromptSettings:
     """`json`: all claims of a sample in one call, with reasons; `tokens`: one word per claim, with its probability."""
     batch: Annotated[int, AtLeast(1)] = 20
     """Maximum number of claims, sentences or chunks per call."""
-    again: Annotated[int, AtLeast(0)] = 2
+    item_retries: Annotated[int, AtLeast(0)] = 2
     """Number of retries for items missing from a reply."""
-    anew: bool = False
+    retry_unscored: bool = False
     """Whether to retry items that are still without a verdict, with new calls."""
     replicate: Annotated[int, AtLeast(0)] = 0
     """Number of the replicate; each has its own cached replies."""
@@ -50,28 +50,29 @@ class JudgeCall(NamedTuple):
     """One call of the judge, with the cache key of its reply."""
 
     task: JudgeTask
-    word: bool
+    is_single_word: bool
     schema: Mapping[str, Any]
     key: str
 
     def messages(self) -> list[Message]:
         """Build the messages with a new random tag."""
-        return prompts.build_messages(self.task, prompts.new_tag(self.task), word=self.word)
+        return prompts.build_messages(self.task, prompts.new_tag(self.task), word=self.is_single_word)
 
     def size(self) -> tuple[int, int]:
         """Estimate the numbers of prompt and completion tokens."""
         text = "".join(
-            message["content"] for message in prompts.build_messages(self.task, prompts.CANONICAL_TAG, word=self.word)
+            message["content"]
+            for message in prompts.build_messages(self.task, prompts.CANONICAL_TAG, word=self.is_single_word)
         )
-        if self.word:
+        if self.is_single_word:
             return estimate_tokens(text), 1
-        text_tokens = sum(map(estimate_tokens, self.task.asked.values())) if self.task.step == "claims" else 0
-        return estimate_tokens(text), text_tokens + _REPLY_TOKENS_PER_ITEM[self.task.step] * len(self.task.asked)
+        text_tokens = sum(map(estimate_tokens, self.task.items.values())) if self.task.step == "claims" else 0
+        return estimate_tokens(text), text_tokens + _REPLY_TOKENS_PER_ITEM[self.task.step] * len(self.task.items)
 
 
 class _CallOutcome(NamedTuple):
-    read: TaskResult
-    over: bool
+    result: TaskResult
+    is_final: bool
     """Whether retrying the missing items is useless."""
 
 
@@ -115,7 +116,7 @@ class ModelJudge:
 
     async def answer(self, task: JudgeTask) -> TaskResult:
         """Return a verdict on every item of a task, or the reason for a missing one."""
-        if not task.asked:
+        if not task.items:
             return TaskResult({}, {})
         if self._uses_single_word(task.step):
             return await self._judge_by_words(task)
@@ -147,10 +148,10 @@ class ModelJudge:
         reasons: dict[str, Unscored] = {}
         final_items: set[str] = set()
         """Items for which a retry is useless."""
-        parts, extra_attempts = [task], self._manner.again + 1 if self._manner.anew else 0
+        parts, extra_attempts = [task], self._manner.item_retries + 1 if self._manner.retry_unscored else 0
         for attempt in count():
             calls = [self._build_call(part, attempt, word=word) for part in parts]
-            if attempt > self._manner.again:
+            if attempt > self._manner.item_retries:
                 cached_calls = [call for call in calls if self._replies.find(call.key) is not None]
                 if len(cached_calls) < len(calls) and extra_attempts:
                     extra_attempts -= 1
@@ -159,13 +160,13 @@ class ModelJudge:
             if not calls:
                 break
             for outcome in await gather_or_cancel(map(self._run_call, calls)):
-                verdicts |= outcome.read.said
-                reasons |= outcome.read.unscored
-                final_items |= outcome.read.unscored.keys() if outcome.over else set()
-            remaining = [name for name in task.asked if name not in verdicts and name not in final_items]
+                verdicts |= outcome.result.verdicts
+                reasons |= outcome.result.unscored
+                final_items |= outcome.result.unscored.keys() if outcome.is_final else set()
+            remaining = [name for name in task.items if name not in verdicts and name not in final_items]
             half = (len(remaining) + 1) // 2
             parts = [_restrict_task(task, names) for names in (remaining[:half], remaining[half:]) if names]
-        return TaskResult(verdicts, {name: reasons[name] for name in task.asked if name not in verdicts})
+        return TaskResult(verdicts, {name: reasons[name] for name in task.items if name not in verdicts})
 
     async def _judge_by_words(self, task: JudgeTask) -> TaskResult:
         """Judge each item in a call of its own.
@@ -178,39 +179,39 @@ class ModelJudge:
         reasons: dict[str, Unscored] = {}
         for part, result in zip(parts, results, strict=True):
             reasons |= result.unscored
-            for name, verdict in result.said.items():
+            for name, verdict in result.verdicts.items():
                 verdicts[name] = _merge_verdicts(verdicts.get(name), verdict, chunks=_has_chunks(part))
         return TaskResult({name: verdict for name, verdict in verdicts.items() if name not in reasons}, reasons)
 
     async def _run_call(self, call: JudgeCall) -> _CallOutcome:
-        items = call.task.asked
+        items = call.task.items
         try:
             cached_reply = await self._get_reply(call)
         except BudgetReached as limit:
             self.stopped = self.stopped or str(limit)
-            return _CallOutcome(TaskResult({}, dict.fromkeys(items, Unscored(f"not asked: {limit}"))), over=True)
+            return _CallOutcome(TaskResult({}, dict.fromkeys(items, Unscored(f"not asked: {limit}"))), is_final=True)
         except BackendFailed as failure:
             if failure.final or (failure.passing and not self.models):
                 # Not one reply has arrived and retries did not help, so the other calls would fail as well.
                 failure.final = True
                 raise
             why = Unscored(f"the call failed: {failure.message}")
-            return _CallOutcome(TaskResult({}, dict.fromkeys(items, why)), over=True)
+            return _CallOutcome(TaskResult({}, dict.fromkeys(items, why)), is_final=True)
         reply = cached_reply.reply
         self.models.add(reply.model)
         parsed_reply: ParsedReply = (
-            prompts.parse_word_reply(call.task, reply) if call.word else prompts.parse_reply(call.task, reply)
+            prompts.parse_word_reply(call.task, reply) if call.is_single_word else prompts.parse_reply(call.task, reply)
         )
         if parsed_reply.missing:
             self._ledger.unread(call.task.step, call.key)
         missing = {name: Unscored(reason, reply.text) for name, reason in parsed_reply.missing.items()}
-        return _CallOutcome(TaskResult(parsed_reply.said, missing), over=reply.finish in FINAL_FINISH_REASONS)
+        return _CallOutcome(TaskResult(parsed_reply.verdicts, missing), is_final=reply.finish in FINAL_FINISH_REASONS)
 
     def _build_call(self, task: JudgeTask, attempt: int, *, word: bool = False) -> JudgeCall:
         schema = prompts.WORD_SCHEMA if word else prompts.build_reply_schema(task)
         plain = prompts.build_messages(task, prompts.CANONICAL_TAG, word=word)
         # Include the texts themselves: one of them could contain the canonical tag and look like two.
-        texts = [list(task.asked.items()), list(task.sources.items()), task.question, list(task.history)]
+        texts = [list(task.items.items()), list(task.sources.items()), task.question, list(task.history)]
         key = content_key(dict(self._chat.identity), plain, texts, schema, self._manner.replicate, attempt)
         return JudgeCall(task, word, schema, key)
 
@@ -316,7 +317,7 @@ def split_task(task: JudgeTask, max_items: int) -> list[JudgeTask]:
     >>> [list(part.asked) for part in split_task(task, 2)]
     [['k1', 'k2'], ['k3']]
     """
-    names = list(task.asked)
+    names = list(task.items)
     return [_restrict_task(task, names[at : at + max_items]) for at in range(0, len(names), max_items)]
 
 
@@ -326,7 +327,7 @@ def split_task_by_item(task: JudgeTask) -> list[JudgeTask]:
     For claims, chunks and the other text are separate tasks.
     """
     parts: list[JudgeTask] = []
-    for name in task.asked:
+    for name in task.items:
         judge_task = _restrict_task(task, [name])
         if task.step == "useful":
             parts.append(judge_task)
@@ -338,7 +339,7 @@ def split_task_by_item(task: JudgeTask) -> list[JudgeTask]:
 
 
 def _restrict_task(task: JudgeTask, names: Sequence[str]) -> JudgeTask:
-    return replace(task, asked={name: task.asked[name] for name in names})
+    return replace(task, items={name: task.items[name] for name in names})
 
 
 def _has_chunks(task: JudgeTask) -> bool:
@@ -363,6 +364,6 @@ def _merge_results(parts: Sequence[TaskResult]) -> TaskResult:
     results: dict[str, Any] = {}
     unscored: dict[str, Unscored] = {}
     for part in parts:
-        results |= part.said
+        results |= part.verdicts
         unscored |= part.unscored
     return TaskResult(results, unscored)

@@ -30,23 +30,23 @@ class InjectionCase:
     """One prompt-injection attempt."""
 
     name: str
-    where: str
+    text_kind: str
     """Text that contains the instruction: a `context`, a `claim` or an `answer`."""
     task: JudgeTask
     attack: str
     """Instruction that is added to the text."""
-    place: str
+    text_id: str
     """Id of the text that it is added to."""
-    wanted: str
+    expected: str
     """Correct verdict."""
 
     def attacked(self) -> JudgeTask:
         """Return the task with the instruction added."""
 
         def spoiled(texts: Mapping[str, str]) -> dict[str, str]:
-            return {name: f"{text}\n\n{self.attack}" if name == self.place else text for name, text in texts.items()}
+            return {name: f"{text}\n\n{self.attack}" if name == self.text_id else text for name, text in texts.items()}
 
-        return replace(self.task, sources=spoiled(self.task.sources), asked=spoiled(self.task.asked))
+        return replace(self.task, sources=spoiled(self.task.sources), items=spoiled(self.task.items))
 
 
 _SUPPORT_TASK = JudgeTask(
@@ -150,10 +150,10 @@ async def try_injections(judge: Judge, n: int) -> list[InjectionAttempt]:
         return InjectionAttempt(
             case.name,
             case.task.step,
-            case.where,
-            case.wanted,
-            _verdict_text(case, clean.said),
-            _verdict_text(case, attacked.said),
+            case.text_kind,
+            case.expected,
+            _verdict_text(case, clean.verdicts),
+            _verdict_text(case, attacked.verdicts),
         )
 
     return await gather_or_cancel(try_case(case) for case in INJECTION_CASES)
@@ -161,7 +161,9 @@ async def try_injections(judge: Judge, n: int) -> list[InjectionAttempt]:
 
 def _verdict_text(case: InjectionCase, verdicts: dict[str, Any]) -> str:
     """Describe a verdict in a few words."""
-    verdict = verdicts.get("s1" if case.task.step == "claims" else case.place if case.task.step != "support" else "a1")
+    verdict = verdicts.get(
+        "s1" if case.task.step == "claims" else case.text_id if case.task.step != "support" else "a1"
+    )
     if verdict is None:
         return UNSCORED_VERDICT
     if isinstance(verdict, Support):

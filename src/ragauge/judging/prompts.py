@@ -48,7 +48,7 @@ def rubric_hash(name: str) -> str:
 
 def new_tag(task: JudgeTask) -> str:
     """Return a random tag that occurs in none of the texts of a task."""
-    texts = [task.question, *task.history, *task.asked.values(), *task.sources.values()]
+    texts = [task.question, *task.history, *task.items.values(), *task.sources.values()]
     while True:
         tag = f"data-{secrets.token_hex(8)}"
         if not any(tag in text for text in texts):
@@ -68,7 +68,7 @@ def build_messages(task: JudgeTask, tag: str, *, word: bool = False) -> list[Mes
         parts.append("The question:\n" + fenced("question", task.question))
     if task.sources:
         parts.append("The sources:\n" + "\n".join(fenced(name, text) for name, text in task.sources.items()))
-    parts.append(f"{_items_heading(task, word=word)}:\n" + "\n".join(fenced(*pair) for pair in task.asked.items()))
+    parts.append(f"{_items_heading(task, word=word)}:\n" + "\n".join(fenced(*pair) for pair in task.items.items()))
     parts.append("Reply with yes or no." if word else _closing_instruction(task))
     name = f"{task.step}_word" if word else task.step
     return [{"role": "system", "content": read_rubric(name)}, {"role": "user", "content": "\n\n".join(parts)}]
@@ -91,13 +91,13 @@ def _closing_instruction(task: JudgeTask) -> str:
     if task.step == "support":
         lists = [f"{name}: {', '.join(ids)}" for name, ids in group_claims(task).items()]
         return f"Check every one of these claims. {'; '.join(lists)}."
-    return f"{_INSTRUCTIONS[task.step]}: {', '.join(task.asked)}."
+    return f"{_INSTRUCTIONS[task.step]}: {', '.join(task.items)}."
 
 
 def group_claims(task: JudgeTask) -> dict[str, list[str]]:
     """Group the claims of a task by the text that they come from, answer or reference."""
     claims: dict[str, list[str]] = {}
-    for name in task.asked:
+    for name in task.items:
         claims.setdefault("of_answer" if name.startswith("a") else "of_reference", []).append(name)
     return claims
 
@@ -112,12 +112,12 @@ def build_reply_schema(task: JudgeTask) -> dict[str, Any]:
         return _object_schema({"refusal": {"type": "boolean"}, "questions": questions})
     if task.step == "claims":
         claims = {"type": "array", "items": {"type": "string"}}
-        return _object_schema({"sentences": _entries_schema(list(task.asked), {"claims": claims})})
+        return _object_schema({"sentences": _entries_schema(list(task.items), {"claims": claims})})
     if task.step == "useful":
         return _object_schema(
             {
                 "verdicts": _entries_schema(
-                    list(task.asked), {"reason": {"type": "string"}, "useful": {"type": "boolean"}}
+                    list(task.items), {"reason": {"type": "string"}, "useful": {"type": "boolean"}}
                 )
             }
         )
@@ -165,7 +165,7 @@ _REPLY_TAIL = re.compile(r"\s*(?:`{3,}|~{3,})?\s*")
 class ParsedReply(NamedTuple):
     """Verdicts of a reply by item, and the reasons for missing ones."""
 
-    said: dict[str, Any]
+    verdicts: dict[str, Any]
     missing: dict[str, str]
 
 
@@ -185,10 +185,10 @@ def parse_reply(task: JudgeTask, reply: Reply) -> ParsedReply:
     if task.step == "questions":
         wrong = schema_violation(value, schema) or _empty_question_error(value)
         return (
-            _all_missing(task, wrong) if wrong else ParsedReply(dict.fromkeys(task.asked, _parse_questions(value)), {})
+            _all_missing(task, wrong) if wrong else ParsedReply(dict.fromkeys(task.items, _parse_questions(value)), {})
         )
     lists = {name: part["items"] for name, part in schema["properties"].items()}
-    ids_by_list = group_claims(task) if task.step == "support" else {next(iter(lists)): list(task.asked)}
+    ids_by_list = group_claims(task) if task.step == "support" else {next(iter(lists)): list(task.items)}
     verdicts: dict[str, Any] = {}
     missing: dict[str, str] = {}
     kind = _ITEM_KINDS[task.step]
@@ -216,7 +216,7 @@ def parse_reply(task: JudgeTask, reply: Reply) -> ParsedReply:
 
 def parse_word_reply(task: JudgeTask, reply: Reply) -> ParsedReply:
     """Parse a one-word reply on the single item of a task."""
-    (item,) = task.asked
+    (item,) = task.items
     if reply.finish != "stop":
         return _all_missing(task, _finish_text(reply.finish))
     word = strip_thoughts(reply.text).strip().strip(".\"'`*").lower()
@@ -292,7 +292,7 @@ def _finish_text(finish: str) -> str:
 
 
 def _all_missing(task: JudgeTask, why: str) -> ParsedReply:
-    return ParsedReply({}, dict.fromkeys(task.asked, why))
+    return ParsedReply({}, dict.fromkeys(task.items, why))
 
 
 def _has_id(entry: Any) -> bool:

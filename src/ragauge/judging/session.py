@@ -71,12 +71,12 @@ class DryRunJudge:
 
     async def answer(self, task: JudgeTask) -> TaskResult:
         """Return cached verdicts, and placeholders of the right type for the rest."""
-        verdicts = {name: _placeholder_verdict(task, text) for name, text in task.asked.items()}
+        verdicts = {name: _placeholder_verdict(task, text) for name, text in task.items.items()}
         for call in self._model.first_asks(task):
             cached_reply = self._model.kept(call)
             if cached_reply is not None:
-                result = (parse_word_reply if call.word else parse_reply)(call.task, cached_reply.reply)
-                verdicts |= {name: verdict for name, verdict in result.said.items() if task.step == "claims"}
+                result = (parse_word_reply if call.is_single_word else parse_reply)(call.task, cached_reply.reply)
+                verdicts |= {name: verdict for name, verdict in result.verdicts.items() if task.step == "claims"}
             elif call.key not in self._seen:
                 self._seen.add(call.key)
                 counts = self._counts[task.step]
@@ -198,7 +198,9 @@ class JudgingSession:
 
     async def __aenter__(self) -> JudgingSession:
         settings, chat = self._settings, self._chat
-        manner = PromptSettings(settings.verdicts, settings.batch, replicate=settings.replicate, anew=settings.again)
+        manner = PromptSettings(
+            settings.verdicts, settings.batch, replicate=settings.replicate, retry_unscored=settings.again
+        )
         limits = Budget(settings.max_calls, settings.max_cost)
         prices = parse_prices(settings.prices)
         self.price: Price | None = None

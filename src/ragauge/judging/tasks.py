@@ -26,9 +26,9 @@ CONTEXT_ID_PREFIX = "k"
 
 @dataclass(frozen=True)
 class JudgeTask:
-    """One task for a judge: every item in `asked`, and no other, gets a verdict.
+    """One task for a judge: every item in `items`, and no other, gets a verdict.
 
-    | step | `asked` | `sources` | verdict per item |
+    | step | `items` | `sources` | verdict per item |
     |---|---|---|---|
     | claims | sentences s1, s2, … of one text | | the claims in it: a list of texts |
     | support | claims a1, …, r1, … | chunks, `reference`, `answer` | a Support |
@@ -38,7 +38,7 @@ class JudgeTask:
 
     step: str
     sample: str
-    asked: Mapping[str, str]
+    items: Mapping[str, str]
     sources: Mapping[str, str]
     question: str = ""
     history: Sequence[str] = ()
@@ -67,7 +67,7 @@ class TaskResult(NamedTuple):
     Each item is in one of them.
     """
 
-    said: dict[str, Any]
+    verdicts: dict[str, Any]
     unscored: dict[str, Unscored]
 
 
@@ -119,19 +119,19 @@ async def judge_sample(sample: Sample, judge: Judge, tasks: RequiredTasks, n: in
             left_out[name] = [
                 sentence
                 for number, sentence in enumerate(split_sentences(text), 1)
-                if not claims_result.said[f"s{number}"]
+                if not claims_result.verdicts[f"s{number}"]
             ]
     task = _support_task(sample, claims)
-    results |= await _run_tasks(judge, {"support": task} if task.asked else {})
+    results |= await _run_tasks(judge, {"support": task} if task.items else {})
     for step, result in results.items():
         unscored |= {step if step == "questions" else f"{step} {item}": why for item, why in result.unscored.items()}
-    generated = results["questions"].said.get(ANSWER) if "questions" in results else None
+    generated = results["questions"].verdicts.get(ANSWER) if "questions" in results else None
     return Verdicts(
         sample.id,
         asked=_judged_kinds(sample, claims, results),
         claims=claims,
-        support=results["support"].said if "support" in results else {},
-        useful=results["useful"].said if "useful" in results else {},
+        support=results["support"].verdicts if "support" in results else {},
+        useful=results["useful"].verdicts if "useful" in results else {},
         questions=[GeneratedQuestion(text, float("nan")) for text in generated.questions] if generated else (),
         refusal=generated.refusal if generated else None,
         unscored=unscored,
@@ -190,7 +190,7 @@ def _build_claims(text: str, name: str, result: TaskResult) -> list[Claim]:
     """Build the claims of a text, in the order of its sentences."""
     claims: list[Claim] = []
     for number, cites in enumerate(citations_by_sentence(split_sentences(text)), 1):
-        for claim in result.said[f"s{number}"]:
+        for claim in result.verdicts[f"s{number}"]:
             claims.append(Claim(f"{CLAIM_ID_PREFIXES[name]}{len(claims) + 1}", claim, number, cites))
     return claims
 

@@ -35,9 +35,9 @@ class AnswerSpec:
     """Canonical name."""
     function: Callable[..., float]
     """Function from the input of a sample to its score; `ragauge measures NAME` prints its docstring."""
-    needs: tuple[str, ...]
+    required_fields: tuple[str, ...]
     """Sample fields that the measure needs: `question`, `answer`, `contexts`, `reference`."""
-    asks: tuple[str, ...]
+    tasks: tuple[str, ...]
     """Judge tasks that the measure needs."""
     aliases: tuple[str, ...] = ()
     """Other accepted names, in lower case."""
@@ -164,10 +164,10 @@ class AnswerMeasure:
         return f"{self.spec.name}{option_text}" + ("" if self.cutoff is None else f"@{self.cutoff}")
 
     @property
-    def asks(self) -> frozenset[str]:
+    def tasks(self) -> frozenset[str]:
         """Judge tasks that the measure needs."""
         split = self.spec.name == "noise_sensitivity" and dict(self.options)["chunks"] != "any"
-        return frozenset(self.spec.asks) | ({"reference"} if split else set())
+        return frozenset(self.spec.tasks) | ({"reference"} if split else set())
 
     def __call__(self, case: AnswerMeasureInput) -> float:
         """Compute the score of a sample; raises `MissingVerdict` if it has none."""
@@ -291,7 +291,7 @@ def required_tasks(measures: Iterable[str | AnswerMeasure]) -> frozenset[str]:
     >>> sorted(required_tasks(["faithfulness", "context_utilisation"]))
     ['answer', 'cross', 'reference']
     """
-    return frozenset(task for measure in parse_answer_measures(measures) for task in measure.asks)
+    return frozenset(task for measure in parse_answer_measures(measures) for task in measure.tasks)
 
 
 def score_answers(
@@ -351,7 +351,7 @@ def _score_column(measure: AnswerMeasure, cases: Sequence[AnswerMeasureInput]) -
     column = np.full(len(cases), math.nan)
     unscored: dict[str, str] = {}
     for i, case in enumerate(cases):
-        absent = next((field_name for field_name in measure.spec.needs if not case.has(field_name)), None)
+        absent = next((field_name for field_name in measure.spec.required_fields if not case.has(field_name)), None)
         try:
             if absent is not None:
                 raise MissingVerdict(ABSENT_REASONS[absent])
@@ -370,7 +370,7 @@ def missing_input(measure: AnswerMeasure, samples: Sequence[Sample]) -> str:
     return next(
         (
             FIELD_NAMES[field_name]
-            for field_name in measure.spec.needs
+            for field_name in measure.spec.required_fields
             if not any(case.has(field_name) for case in cases)
         ),
         "",

@@ -113,8 +113,8 @@ def unique_ratio(judged: JudgedRanks, k: int) -> Floats:
 class _SubtopicCoverage:
     """Number of subtopics of a query, and the subtopics that each document is relevant to."""
 
-    subtopics: int
-    covers: Mapping[str, frozenset[int]]
+    n_subtopics: int
+    subtopics_by_document: Mapping[str, frozenset[int]]
 
 
 def _subtopic_coverage(judged: JudgedRanks) -> Iterator[tuple[Sequence[str], _SubtopicCoverage]]:
@@ -155,8 +155,10 @@ def subtopic_recall(judged: JudgedRanks, k: int) -> Floats:
     """
     values = np.zeros(judged.n)
     for i, (ids, topic) in enumerate(_subtopic_coverage(judged)):
-        covered_subtopics: frozenset[int] = frozenset().union(*(topic.covers.get(doc, frozenset()) for doc in ids[:k]))
-        values[i] = len(covered_subtopics) / topic.subtopics if topic.subtopics else 0.0
+        covered_subtopics: frozenset[int] = frozenset().union(
+            *(topic.subtopics_by_document.get(doc, frozenset()) for doc in ids[:k])
+        )
+        values[i] = len(covered_subtopics) / topic.n_subtopics if topic.n_subtopics else 0.0
     return values
 
 
@@ -165,10 +167,10 @@ def _novelty_gains(order: Sequence[str], topic: _SubtopicCoverage, alpha: float)
 
     A subtopic counts (1 - alpha)^(times covered above).
     """
-    times_seen = np.zeros(topic.subtopics)
+    times_seen = np.zeros(topic.n_subtopics)
     gains = np.zeros(len(order))
     for position, doc in enumerate(order):
-        subtopics = list(topic.covers.get(doc, ()))
+        subtopics = list(topic.subtopics_by_document.get(doc, ()))
         gains[position] = ((1 - alpha) ** times_seen[subtopics]).sum()
         times_seen[subtopics] += 1
     return gains
@@ -179,13 +181,13 @@ def _greedy_ideal_ranking(topic: _SubtopicCoverage, k: int, alpha: float) -> lis
 
     Equal gains go to the later id, as in ndeval.
     """
-    remaining = sorted(topic.covers, reverse=True)
-    times_seen = np.zeros(topic.subtopics)
+    remaining = sorted(topic.subtopics_by_document, reverse=True)
+    times_seen = np.zeros(topic.n_subtopics)
     order: list[str] = []
     while remaining and len(order) < k:
-        gains = [((1 - alpha) ** times_seen[list(topic.covers[doc])]).sum() for doc in remaining]
+        gains = [((1 - alpha) ** times_seen[list(topic.subtopics_by_document[doc])]).sum() for doc in remaining]
         best = remaining.pop(int(np.argmax(gains)))
-        times_seen[list(topic.covers[best])] += 1
+        times_seen[list(topic.subtopics_by_document[best])] += 1
         order.append(best)
     return order
 
@@ -208,7 +210,7 @@ def alpha_ndcg(judged: JudgedRanks, k: int, *, alpha: float = 0.5) -> Floats:
     values = np.zeros(judged.n)
     discount = 1 / np.log2(np.arange(k) + 2)
     for i, (ids, topic) in enumerate(_subtopic_coverage(judged)):
-        if topic.subtopics:
+        if topic.n_subtopics:
             gains = _novelty_gains(ids[:k], topic, alpha)
             ideal_gains = _novelty_gains(_greedy_ideal_ranking(topic, k, alpha), topic, alpha)
             values[i] = (gains * discount[: len(gains)]).sum() / (ideal_gains * discount[: len(ideal_gains)]).sum()
@@ -230,8 +232,8 @@ def err_ia(judged: JudgedRanks, k: int, *, alpha: float = 0.5) -> Floats:
     """
     values = np.zeros(judged.n)
     for i, (ids, topic) in enumerate(_subtopic_coverage(judged)):
-        if topic.subtopics:
+        if topic.n_subtopics:
             discounted_gains = _novelty_gains(ids[:k], topic, alpha) / np.arange(1, len(ids[:k]) + 1)
             max_gain = ((1 - alpha) ** np.arange(k) / np.arange(1, k + 1)).sum()
-            values[i] = discounted_gains.sum() / (topic.subtopics * max_gain)
+            values[i] = discounted_gains.sum() / (topic.n_subtopics * max_gain)
     return values

@@ -198,15 +198,15 @@ SELF_RETRIEVED = -1
 class RankWithTies:
     """Number of scores of the query above each match, and number that are not below it (itself included)."""
 
-    above: Ints
-    through: Ints
+    n_above: Ints
+    n_at_or_above: Ints
     in_order: NDArray[np.bool_]
     """Whether the scores of each segment are sorted best first."""
 
     @property
     def tied(self) -> Ints:
         """Matches whose score another document of the query has too."""
-        return np.flatnonzero(self.through - self.above > 1)
+        return np.flatnonzero(self.n_at_or_above - self.n_above > 1)
 
 
 def rank_scores(scores: Floats, starts: Ints, segment: Ints, score: Floats) -> RankWithTies:
@@ -272,9 +272,9 @@ class JudgedMatches:
         """Add matches; `tie_position` is the number of documents with equal score before each."""
         self.query.append(query)
         self.row.append(row)
-        self.rank.append(standing.above + tie_position + 1)
-        self.first.append(standing.above + 1)
-        self.last.append(standing.through)
+        self.rank.append(standing.n_above + tie_position + 1)
+        self.first.append(standing.n_above + 1)
+        self.last.append(standing.n_at_or_above)
 
     def extend(self, matches: JudgedMatches) -> None:
         """Add the matches of another part."""
@@ -384,9 +384,9 @@ class PartialRanks:
     """Judged queries in this part, as indexes into the pool."""
     lengths: list[Ints] = field(default_factory=list)
     """Number of documents of each of these queries."""
-    firsts: list[FirstOfQuery] = field(default_factory=list)
+    top_documents: list[FirstOfQuery] = field(default_factory=list)
     """First documents of each of these queries; empty unless a measure needs them."""
-    others: list[str] = field(default_factory=list)
+    unjudged_queries: list[str] = field(default_factory=list)
     """Queries that are unjudged."""
     rows: int = 0
     """Number of rows processed."""
@@ -416,11 +416,11 @@ def merge_parts(
                 return None
             lengths[queries], answered[queries] = sizes, True
         if top:
-            for query, first in zip(np.concatenate([*part.judged, []]).tolist(), part.firsts, strict=True):
+            for query, first in zip(np.concatenate([*part.judged, []]).tolist(), part.top_documents, strict=True):
                 firsts[int(query)], first_scores[int(query)] = first
-        if not unjudged_queries.isdisjoint(part.others):
+        if not unjudged_queries.isdisjoint(part.unjudged_queries):
             return None
-        unjudged_queries.update(part.others)
+        unjudged_queries.update(part.unjudged_queries)
     return build_judged_ranks(
         judgments,
         convention,

@@ -196,14 +196,14 @@ class _TiePositions:
     batch: QueryBatch
     scores: Floats
     starts: Ints
-    stands: RankWithTies
+    ranks: RankWithTies
     rules: Convention
 
     def count_equal_before(self, segment: Ints, offset: Ints, score: Floats) -> list[int]:
         """Return the number of equal scores before each tied match."""
-        tied, by_id = self.stands.tied, self.rules.ties != "ranked"
+        tied, by_id = self.ranks.tied, self.rules.ties != "ranked"
         matches_per_query = np.bincount(segment[tied], minlength=len(self.starts) - 1)
-        columns = (segment[tied], offset[tied], self.stands.above[tied], self.stands.through[tied], score[tied])
+        columns = (segment[tied], offset[tied], self.ranks.n_above[tied], self.ranks.n_at_or_above[tied], score[tied])
         positions: list[int] = []
         current_query, keys, judged, query_scores, groups = -1, [""], [""], None, dict[int, list[str]]()
         for query, judged_index, low, high, value in zip(*(column.tolist() for column in columns), strict=True):
@@ -236,7 +236,7 @@ class _TiePositions:
         If few are tied, in input order with their scores.
         """
         keys = list(self.batch.docs[query])
-        if self.stands.in_order[query]:
+        if self.ranks.in_order[query]:
             return keys, None
         query_scores = self.scores[self.starts[query] : self.starts[query + 1]]
         if n_matches <= MAX_MATCHES_TO_SCAN:

@@ -276,7 +276,7 @@ def _rank_frames(
         partial_ranks.judged.append(block.judged[judged_segments])
         partial_ranks.lengths.append(np.diff(block.starts)[judged_segments])
         if len(judged_segments) < len(block.names):
-            partial_ranks.others += [block.names[i] for i in np.flatnonzero(block.judged < 0).tolist()]
+            partial_ranks.unjudged_queries += [block.names[i] for i in np.flatnonzero(block.judged < 0).tolist()]
         rows, pool_rows = index.look_up(block)
         if rules.own == "dropped":
             rows, pool_rows = _separate_self_retrieved(frame, block, rows, pool_rows)
@@ -287,7 +287,7 @@ def _rank_frames(
             tie_position[ranks.tied] = _tie_positions(block, rows[ranks.tied], segment[ranks.tied], ranks, rules)
         partial_ranks.matches.add(block.judged[segment], pool_rows, tie_position, ranks)
         if ranker.top:
-            partial_ranks.firsts += [_first_documents(ranker, block, i) for i in judged_segments.tolist()]
+            partial_ranks.top_documents += [_first_documents(ranker, block, i) for i in judged_segments.tolist()]
     return partial_ranks
 
 
@@ -382,8 +382,8 @@ def _tie_positions(block: QueryBlock, rows: Ints, segment: Ints, ranks: RankWith
         begin, end = block.starts[i], block.starts[i + 1]
         order[begin:end] = begin + np.argsort(-block.scores[begin:end], kind="stable")
     # Sorted best first, equal scores are adjacent: those of a match are at begin : begin + size.
-    begins = block.starts[segment] + ranks.above[ranks.tied]
-    sizes = (ranks.through - ranks.above)[ranks.tied]
+    begins = block.starts[segment] + ranks.n_above[ranks.tied]
+    sizes = (ranks.n_at_or_above - ranks.n_above)[ranks.tied]
     groups, group_index = np.unique(begins, return_inverse=True)
     group_sizes = np.zeros(len(groups), np.int64)
     group_sizes[group_index] = sizes

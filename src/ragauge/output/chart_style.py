@@ -102,7 +102,7 @@ class SystemStyles:
     """Width in pixels on the left that legends leave free."""
 
     @property
-    def few(self) -> bool:
+    def has_direct_labels(self) -> bool:
         """Whether systems can be labelled at their lines."""
         return len(self.names) <= MAX_DIRECT_LABELS
 

@@ -220,7 +220,7 @@ def overview(
     first = next(iter(trials.values()))[0]
     lower = frozenset(m for scores in trials.values() for m in scores[0].lower_is_better)
     systems = _add_known_timings(
-        summarise_systems(trials, inputs.measures, inputs.runs, method.confidence), inputs.known
+        summarise_systems(trials, inputs.measures, inputs.runs, method.confidence), inputs.file_overview
     )
     comparison_options = {**settings.comparison, "count_missing": count_missing}
     best = rank_systems(systems, inputs.measures[0], lower)[:2]
@@ -295,7 +295,7 @@ def _audit_runs(inputs: ReportInputs, progress: ProgressCallback) -> Audit | Non
         queries=inputs.texts.queries,
         measures=find_auditable_measures(inputs.measures, inputs.rules),
         convention=inputs.rules,
-        repeats=inputs.again,
+        repeats=inputs.repeats,
     )
 
 

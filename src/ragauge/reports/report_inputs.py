@@ -38,9 +38,9 @@ class ReportInputs:
     count_missing: bool = False
     failures: Mapping[str, str] = field(default_factory=dict)
     notes: Sequence[str] = ()
-    known: Overview | None = None
+    file_overview: Overview | None = None
     """Further data that another tool's result file contains."""
-    again: Mapping[str, Sequence[Run]] = field(default_factory=dict)
+    repeats: Mapping[str, Sequence[Run]] = field(default_factory=dict)
     """Repeated runs of a system that are stored in separate files."""
     title: str = ""
     """Fallback title if the dataset is unknown."""
@@ -134,7 +134,7 @@ def inputs_from_files(
         scored_runs.dataset,
         failures=inputs.failures,
         notes=list(dict.fromkeys(texts.absent.values())),
-        again={name: system_runs[1:] for name, system_runs in runs.items() if len(system_runs) > 1},
+        repeats={name: system_runs[1:] for name, system_runs in runs.items() if len(system_runs) > 1},
         title=InputFile(split_path_name(files[0])[1]).stem,
     )
 
@@ -163,11 +163,11 @@ def find_layout_settings(
     if rules is not None and (preset := find_convention(rules).name.partition(",")[0]) in layout.variants:
         return {"measures": layout.variants[preset]}, []
     has_target_map = _has_target_map(overview_input) if rules is None else find_convention(rules).targets == "map"
-    if not (layout.mapped and has_target_map):
+    if not (layout.target_map_measures and has_target_map):
         return {"measures": layout.measures(), "convention": layout.convention}, []
     alternative = f"--convention {layout.convention} uses each document as its own target"
     note = f"dr and diversity_count use the target map of the dataset; {alternative}"
-    return {"measures": layout.mapped, "convention": PRESETS[layout.convention].but(targets="map")}, [note]
+    return {"measures": layout.target_map_measures, "convention": PRESETS[layout.convention].but(targets="map")}, [note]
 
 
 def _has_target_map(overview_input: Any) -> bool:
@@ -233,5 +233,5 @@ def inputs_from_layouts(
         None,
         merged.dataset,
         notes=merged.notes,
-        known=merged,
+        file_overview=merged,
     )

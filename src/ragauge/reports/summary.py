@@ -29,8 +29,8 @@ def summarise_overview(overview: Overview) -> str:
     leak = _find_worst_leak(overview)
     if leak is None:
         return _summarise_scores(overview)
-    why = f"{leak.told}{_other_leaks_text(leak)}"
-    if leak.used:
+    why = f"{leak.text}{_other_leaks_text(leak)}"
+    if leak.is_used:
         return f"Unreliable: {why}."
     return f"Doubtful: {why}, though no run is known to rank by it. {_summarise_scores(overview)}"
 
@@ -38,10 +38,10 @@ def summarise_overview(overview: Overview) -> str:
 class _LeakSummary(NamedTuple):
     """Worst leak that the audit found."""
 
-    told: str
-    used: bool
+    text: str
+    is_used: bool
     """Whether a run ranks by the leak."""
-    more: int
+    n_other_leaks: int
     """Number of other leaks."""
 
 
@@ -56,7 +56,7 @@ def _find_worst_leak(overview: Overview) -> _LeakSummary | None:
 
 
 def _other_leaks_text(leak: _LeakSummary) -> str:
-    return f" (and {pluralise(leak.more, 'more leak')})" if leak.more else ""
+    return f" (and {pluralise(leak.n_other_leaks, 'more leak')})" if leak.n_other_leaks else ""
 
 
 def _summarise_scores(overview: Overview) -> str:
@@ -285,8 +285,8 @@ def _significance_card(overview: Overview) -> Card:
     if not is_significant and row.p_corrected < _significance_level(overview):
         parts.append(f"too few {overview.nouns[1]} differ for significance")
     if leak is not None:
-        answer = "No, answers leak" if leak.used else "Doubtful"
-        details = [f"{leak.told}{_other_leaks_text(leak)}", p_text, *parts, *doubts]
+        answer = "No, answers leak" if leak.is_used else "Doubtful"
+        details = [f"{leak.text}{_other_leaks_text(leak)}", p_text, *parts, *doubts]
         return Card(question, answer, details, "doubtful", "findings")
     if is_significant and overview.audit is None and not overview.judge:
         parts.append("not audited")

@@ -71,9 +71,9 @@ class QueryTask(NamedTuple):
     query: str
     text: str
     repeat: int
-    made: int = 0
+    n_timeouts: int = 0
     """Number of earlier attempts that timed out."""
-    first: int = 0
+    first_start: int = 0
     """Start of the first attempt in ns; 0 if there was none."""
 
 
@@ -132,8 +132,8 @@ async def run_queries_async(
 def _run_query(
     retriever: Retriever, job: QueryTask, plan: RunSettings, worker: _QueryThread | None = None
 ) -> QueryResult:
-    answer = QueryResult(job.query, job.repeat, attempts=job.made + 1)
-    first = job.first
+    answer = QueryResult(job.query, job.repeat, attempts=job.n_timeouts + 1)
+    first = job.first_start
     hits: Any = ()
     restarts = 0
     while True:
@@ -283,7 +283,7 @@ class _QueryThreadPool:
         self._workers.remove(worker)
         first = worker.first
         if worker.attempt <= self._plan.retries:
-            self._left.appendleft(job._replace(made=worker.attempt, first=first))
+            self._left.appendleft(job._replace(n_timeouts=worker.attempt, first_start=first))
         else:
             self._accept_result(
                 QueryResult(

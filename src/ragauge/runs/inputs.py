@@ -77,7 +77,7 @@ class Inputs:
     """Name of the baseline that the caller requested."""
     failures: Mapping[str, str] = field(default_factory=dict)
     """Error messages of systems that could not be run, by system."""
-    given: Mapping[str, Any] = field(default_factory=dict)
+    named_inputs: Mapping[str, Any] = field(default_factory=dict)
     """Further inputs by name: `judgments` as given, `documents`, `queries`, `dataset`."""
     split: str | None = None
 
@@ -108,7 +108,7 @@ class Inputs:
         inputs = _resolve_tables(values, tables, named.get("baseline"))
         if inputs is None:
             inputs = _resolve_runs(values, named.get("baseline"), runs_required=runs_required)
-        return replace(inputs, given={"judgments": values[0], **present}, split=split)
+        return replace(inputs, named_inputs={"judgments": values[0], **present}, split=split)
 
     @property
     def single_runs(self) -> dict[str, Any]:
@@ -147,10 +147,10 @@ class Inputs:
         They are the given ones, those of the dataset with the judgments, or those of the dataset that the runs were
         made on. Query texts that are stored with the runs come before those of a dataset.
         """
-        documents, queries = self.given.get("documents"), self.given.get("queries")
-        source = self.given.get("judgments")
-        if "dataset" in self.given:
-            source = load_dataset_or_corpus(self.given["dataset"], self.split)
+        documents, queries = self.named_inputs.get("documents"), self.named_inputs.get("queries")
+        source = self.named_inputs.get("judgments")
+        if "dataset" in self.named_inputs:
+            source = load_dataset_or_corpus(self.named_inputs["dataset"], self.split)
         elif isinstance(source, Experiment):
             source = source.dataset
         if queries is None and self.query_texts:

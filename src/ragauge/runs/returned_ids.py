@@ -26,9 +26,9 @@ class ReturnedIds:
     """Number of returned ids that are not in the corpus; without a corpus, 0 unless none of them is judged."""
     judged: int
     """Number of returned ids that are judged for some query."""
-    samples: tuple[Sequence[str], Sequence[str]]
+    example_ids: tuple[Sequence[str], Sequence[str]]
     """Three unknown ids, and three ids of the corpus or of the judgments."""
-    corpus: bool
+    has_corpus: bool
     """Whether the dataset has a corpus."""
     nearest: tuple[str, str] | None = None
     """An unknown id, and the known id that is most similar to it; None if none is similar."""
@@ -57,8 +57,8 @@ class ReturnedIds:
 
     def describe(self) -> str:
         """Return a sentence with the counts and three ids of each side."""
-        where = "corpus" if self.corpus else "judgments"
-        returned, known = (", ".join(f"`{_printable_id(name)}`" for name in ids) for ids in self.samples)
+        where = "corpus" if self.has_corpus else "judgments"
+        returned, known = (", ".join(f"`{_printable_id(name)}`" for name in ids) for ids in self.example_ids)
         nearest_text = (
             "" if self.nearest is None else "; nearest to `{}`: `{}`".format(*map(_printable_id, self.nearest))
         )

@@ -72,14 +72,14 @@ class SystemRun:
 
     name: str
     system: Any
-    data: Dataset
+    dataset: Dataset
     plan: RunSettings
     fingerprint: Mapping[str, Any]
     """Fingerprint of the dataset; computed once for all systems, because it reads every document."""
-    workshop: SystemBuilder
+    builder: SystemBuilder
     folder: Path | None
     progress: ProgressCallback = no_progress
-    not_asked: int = 0
+    n_skipped_queries: int = 0
     """Number of judged queries of the dataset that are not run."""
 
     @cached_property
@@ -87,21 +87,21 @@ class SystemRun:
         """Dataset, settings and system; a run is resumed or reused if they are equal."""
         return WorkKey(
             {"dataset": dict(self.fingerprint), "plan": asdict(self.plan)},
-            {"system": {"name": self.name, **self.workshop.identity(self.system)}},
+            {"system": {"name": self.name, **self.builder.identity(self.system)}},
         )
 
     @cached_property
     def _judgment_entries(self) -> dict[str, Any]:
         """Entries of the manifest that depend on the judgments."""
         return {
-            "judgments_hash": hash_judgments(self.data.judgments),
-            "judged_not_asked": self.not_asked,
+            "judgments_hash": hash_judgments(self.dataset.judgments),
+            "judged_not_asked": self.n_skipped_queries,
         }
 
     @cached_property
-    def own(self) -> frozenset[str]:
+    def queries_in_corpus(self) -> frozenset[str]:
         """Queries that are documents of the corpus; each is removed from its own ranking."""
-        return self_documents(self.data, self.data.queries)
+        return self_documents(self.dataset, self.dataset.queries)
 
     def done(self, *, fresh: bool, reuse: bool = False) -> Run:
         """Return the run: reused from the folder, resumed, or made now.
@@ -126,9 +126,9 @@ class SystemRun:
         if runs_folder.is_complete(folder):
             saved = runs_folder.read_run_folder(folder)
             changes = self.key.check(saved.manifest, folder, "the run")
-            reusable = reuse or path.exists() or self.workshop.is_reproducible(self.system)
+            reusable = reuse or path.exists() or self.builder.is_reproducible(self.system)
             carried = runs_folder.find_successful_results(saved) if reusable and not changes else []
-            missing = len(self.data.queries) * self.plan.repeats - len(carried)
+            missing = len(self.dataset.queries) * self.plan.repeats - len(carried)
             if carried and not missing:
                 return self._reuse_run(saved)
             run_date = _run_date(saved) if carried else ""
@@ -173,7 +173,7 @@ class SystemRun:
         note = f"{self.name}: reused; made {_run_date(saved)} (run it again with --fresh)"
         about = {
             **saved.manifest,
-            "origin": runs_folder.dataset_origin(self.data),
+            "origin": runs_folder.dataset_origin(self.dataset),
             **self._judgment_entries,
             "reused": True,
         }
@@ -195,10 +195,10 @@ class SystemRun:
         jobs = [
             QueryTask(query, text, repeat)
             for repeat in range(self.plan.repeats)
-            for query, text in self.data.queries.items()
+            for query, text in self.dataset.queries.items()
             if (query, repeat) not in answered
         ]
-        total = len(self.data.queries) * self.plan.repeats
+        total = len(self.dataset.queries) * self.plan.repeats
         reports = _QueryReports(self.progress, self.name, total - len(jobs), total)
         if journal is not None:
             journal.begin_session(
@@ -210,31 +210,31 @@ class SystemRun:
             reports.count_query()
 
         def open_system() -> AbstractAsyncContextManager[Retriever]:
-            return self.workshop.opened(self.system, scoped(self.progress, subject=self.name))
+            return self.builder.opened(self.system, scoped(self.progress, subject=self.name))
 
         # Request one more document if queries are documents, because one may be removed.
-        plan = replace(self.plan, k=self.plan.k + bool(self.own))
-        warm = build_warm_up_queries(self.data.documents, self.data.queries, plan.warmup)
+        plan = replace(self.plan, k=self.plan.k + bool(self.queries_in_corpus))
+        warm = build_warm_up_queries(self.dataset.documents, self.dataset.queries, plan.warmup)
         observation = Observation()
         performed = run_system(open_system, jobs, plan, warm, keep_answer, observation.observe)
         fresh = [answer for answer in answers if (answer.query, answer.repeat) not in answered]
         reports.finish()
-        returned = ReturnedIds.count(answers, self.data.documents, self.data.judgments.nested)
+        returned = ReturnedIds.count(answers, self.dataset.documents, self.dataset.judgments.nested)
         if returned.none_known:
             answers.clear()  # Removes the journal, so that the command runs all queries again.
             raise BadInput(returned.describe(), hint=ID_HINT)
         sessions = 1 if journal is None else len(journal.sessions)
-        cached = self.workshop.is_cached(self.system)
+        cached = self.builder.is_cached(self.system)
         first: Mapping[str, Any] = {} if journal is None else journal.sessions[0]
         about = {
             **self.key.parts,
-            "origin": runs_folder.dataset_origin(self.data),
+            "origin": runs_folder.dataset_origin(self.dataset),
             **self._judgment_entries,
             "made": str(first.get("made") or began),
             "reused": bool(first.get("reused")),
             "began": began,
             "finished": runs_folder.utc_now(),
-            "build_seconds": round(self.workshop.seconds(self.system), 6) if jobs and not cached else None,
+            "build_seconds": round(self.builder.seconds(self.system), 6) if jobs and not cached else None,
             **({"build_cached": True} if cached else {}),
             "cold_ms": performed.cold.total / 1e6 if performed.cold and performed.cold.status == "ok" else None,
             "evidence": performed.evidence,
@@ -258,7 +258,7 @@ class SystemRun:
         return not servers and is_reproducible("retrievers", self.system)
 
     def _without_own_document(self, answer: QueryResult) -> QueryResult:
-        if answer.query in self.own and answer.query in answer.docs:
+        if answer.query in self.queries_in_corpus and answer.query in answer.docs:
             position = answer.docs.index(answer.query)
             del answer.docs[position], answer.scores[position]
         del answer.docs[self.plan.k :], answer.scores[self.plan.k :]
@@ -316,14 +316,14 @@ class SystemRun:
             notes.append(
                 f"{k} documents per query were requested instead of its own k of {own_k} (use -k {own_k} to keep it)"
             )
-        expected = min(k, len(self.data.documents) or k)
+        expected = min(k, len(self.dataset.documents) or k)
         max_returned = max((len(answer.docs) for answer in answers), default=0)
-        if 0 < max_returned < expected and not self.workshop.is_reproducible(self.system):  # BM25 returns only matches.
+        if 0 < max_returned < expected and not self.builder.is_reproducible(self.system):  # BM25 returns only matches.
             notes.append(
                 f"returned at most {max_returned} document{'s' * (max_returned > 1)} per query; {k} were requested"
             )
         more = max((part["most_returned"] for part in iterate_parts(evidence) if "most_returned" in part), default=0)
-        if more > k + bool(self.own):
+        if more > k + bool(self.queries_in_corpus):
             notes.append(f"returned up to {more} documents per query; {k} were requested, and the first {k} are scored")
         return notes
 

@@ -207,7 +207,7 @@ def _measure_all(
         runner.ensure_built(build)
     measured = list(analysis.points(builds, runner))
     points = [point for _, point in measured]
-    chosen = _representative_indices(points, analysis.recall) if runner.plan.more else []
+    chosen = _representative_indices(points, analysis.recall) if runner.plan.has_further_tests else []
     for number, index in enumerate(chosen):
         progress(Progress("load, filters, changes", number, len(chosen)))
         points[index] = _measure_extra_stages(points[index], measured[index][0], runner, analysis)

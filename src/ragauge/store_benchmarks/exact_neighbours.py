@@ -35,7 +35,7 @@ class NeighbourSearchResult(NamedTuple):
 
     neighbours: Ints
     distances: Floats
-    by: str
+    backend: str
     """Backend that found them; several are joined by BACKEND_SEPARATOR."""
     note: str = ""
     """Reason why another backend than the requested one was used; empty if none."""
@@ -43,7 +43,9 @@ class NeighbourSearchResult(NamedTuple):
     def among(self, other: NeighbourSearchResult, k: int) -> NeighbourSearchResult:
         """Merge with the nearest rows found among other rows, and keep the `k` nearest."""
         neighbours, distances = merge_nearest((self.neighbours, self.distances), (other.neighbours, other.distances), k)
-        return NeighbourSearchResult(neighbours, distances, join_backends([self.by, other.by]), self.note or other.note)
+        return NeighbourSearchResult(
+            neighbours, distances, join_backends([self.backend, other.backend]), self.note or other.note
+        )
 
 
 def join_backends(labels: list[str]) -> str:
@@ -115,7 +117,7 @@ class FileShard:
     offset: int
     """Byte offset of the first row."""
     shape: tuple[int, int]
-    mark: int
+    checksum: int
     """Checksum of CHECKSUM_ROWS of the rows."""
 
     def read(self) -> Matrix | None:
@@ -126,7 +128,7 @@ class FileShard:
             rows: Matrix = np.memmap(self.path, self.dtype, "r", self.offset, self.shape)
         except (OSError, ValueError):
             return None
-        return rows if _rows_checksum(rows) == self.mark else None
+        return rows if _rows_checksum(rows) == self.checksum else None
 
 
 @dataclass(frozen=True, eq=False)
@@ -136,7 +138,7 @@ class RowShardSearch:
     queries: NDArray[np.float32]
     k: int
     metric: str
-    way: str
+    backend: str
 
     def __call__(self, shard: RowShard | FileShard) -> NeighbourSearchResult | None:
         """Return the nearest rows of the shard; None if the worker cannot read it."""
@@ -144,7 +146,7 @@ class RowShardSearch:
         if rows is None:
             return None
         neighbours = find_neighbours(
-            np.ascontiguousarray(rows, np.float32), self.queries, self.k, self.metric, self.way
+            np.ascontiguousarray(rows, np.float32), self.queries, self.k, self.metric, self.backend
         )
         return neighbours._replace(neighbours=neighbours.neighbours + shard.start)
 
@@ -156,11 +158,11 @@ class QueryShardSearch:
     base: NDArray[np.float32]
     k: int
     metric: str
-    way: str
+    backend: str
 
     def __call__(self, queries: NDArray[np.float32]) -> NeighbourSearchResult:
         """Return the nearest rows of the given queries."""
-        return find_neighbours(self.base, queries, self.k, self.metric, self.way)
+        return find_neighbours(self.base, queries, self.k, self.metric, self.backend)
 
 
 def find_neighbours_on_executor(
@@ -196,7 +198,7 @@ def _search_query_shards(
     return NeighbourSearchResult(
         neighbours,
         distances,
-        join_backends([shard.by for shard in shards]),
+        join_backends([shard.backend for shard in shards]),
         next((shard.note for shard in shards if shard.note), ""),
     )
 

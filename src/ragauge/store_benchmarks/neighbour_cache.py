@@ -109,7 +109,7 @@ def _compute_exact_neighbours(
         data, np.ascontiguousarray(data.queries, np.float32), k, backend, executor, progress
     )
     notes = [neighbours.note] if neighbours.note else []
-    return ExactNeighbours(neighbours.neighbours, neighbours.distances, data.metric, neighbours.by, notes)
+    return ExactNeighbours(neighbours.neighbours, neighbours.distances, data.metric, neighbours.backend, notes)
 
 
 def _search_neighbours(

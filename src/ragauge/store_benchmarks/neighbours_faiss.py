@@ -30,7 +30,7 @@ class NeighbourCandidates(NamedTuple):
 
     rows: Int64Array
     positions: Int64Array
-    rest: Float64Array
+    min_other_distance: Float64Array
     """Minimum distance of all other rows, one per query, in the metric of the search."""
 
 
@@ -117,7 +117,7 @@ def exact_from_candidates(
     nearest_rows, nearest_distances = np.zeros((len(queries), k), np.int64), np.full((len(queries), k), np.inf)
     nearest_rows[is_enough], nearest_distances[is_enough] = positions[best], distances[best]
     # A tie is not enough: the row with the smaller index wins a tie, and it may have been excluded.
-    unsure = np.flatnonzero(~(nearest_distances[:, -1] < candidates.rest))
+    unsure = np.flatnonzero(~(nearest_distances[:, -1] < candidates.min_other_distance))
     if len(unsure):
         nearest_rows[unsure], nearest_distances[unsure] = find_nearest(base, queries[unsure], k, metric)
     return nearest_rows, nearest_distances

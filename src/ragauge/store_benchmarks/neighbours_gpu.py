@@ -160,13 +160,13 @@ def _import_torch() -> Any:
 class GpuQueries(NamedTuple):
     """Queries prepared for comparison: centred and scaled (l2), or normalised."""
 
-    given: Any
-    ours: Any
-    own: Any
-    """Lengths of `ours`."""
+    originals: Any
+    prepared: Any
+    prepared_lengths: Any
+    """Lengths of `prepared`."""
     shift: Any
     """Product of the centre of the rows with each query."""
-    norms: Any
+    original_lengths: Any
     """Lengths of the original queries."""
 
     def some(self, which: Any) -> GpuQueries:
@@ -231,7 +231,7 @@ class GpuSearch:
             beyond = self._min_excluded_distance(remaining_queries, threshold)
             is_sure = is_complete & (kth < beyond)
             margin = DOUBLE_ERROR_BOUND * (
-                kth.abs() + (remaining_queries.norms if self.metric == "l2" else kth.abs() + 1)
+                kth.abs() + (remaining_queries.original_lengths if self.metric == "l2" else kth.abs() + 1)
             )
             rows, columns = (is_sure[:, None] & (distances <= (kth + margin)[:, None])).nonzero(as_tuple=True)
             owners.append(remaining[rows])
@@ -244,7 +244,7 @@ class GpuSearch:
             bound = torch.where(kth < math.inf, kth, self._sample_bound(remaining_queries, self.stride, k))
         if len(remaining):
             owners.append(remaining.repeat_interleave(k))
-            candidates.append(self._compare_with_all(gpu_queries.given[remaining], k).ravel())
+            candidates.append(self._compare_with_all(gpu_queries.originals[remaining], k).ravel())
             excluded_bounds[remaining] = math.inf
         return NeighbourCandidates(
             torch.cat(owners).cpu().numpy(), torch.cat(candidates).cpu().numpy(), excluded_bounds.cpu().numpy()
@@ -282,11 +282,11 @@ class GpuSearch:
         rows, halves = self.rows[::stride], self.halves[::stride]
         rank = min(rank, len(rows))
         bounds = []
-        for start in range(0, len(queries.ours), step := max(1, (1 << 29) // len(rows))):
+        for start in range(0, len(queries.prepared), step := max(1, (1 << 29) // len(rows))):
             part = slice(start, start + step)
-            products = (queries.ours[part].to(rows.dtype) @ rows[:, : queries.ours.shape[1]].T).float()
+            products = (queries.prepared[part].to(rows.dtype) @ rows[:, : queries.prepared.shape[1]].T).float()
             best = (products - halves).nan_to_num_(nan=-math.inf).topk(rank, dim=1).indices
-            distances = self._candidate_distances(queries.given[part], best * stride)
+            distances = self._candidate_distances(queries.originals[part], best * stride)
             bounds.append(distances.amax(dim=1))
         return self.torch.cat(bounds).nan_to_num_(nan=math.inf)
 
@@ -298,10 +298,10 @@ class GpuSearch:
         """
         torch = self.torch
         rows, halves, sizes = (tensor[::stride].contiguous() for tensor in (self.rows, self.halves, self.sizes))
-        n_queries = len(queries.ours)
+        n_queries = len(queries.prepared)
         padded_queries = torch.zeros((n_queries, rows.shape[1]), dtype=rows.dtype, device=rows.device)
-        padded_queries[:, : queries.ours.shape[1]] = queries.ours
-        edges = (self.rounding * queries.own + self.least).float()
+        padded_queries[:, : queries.prepared.shape[1]] = queries.prepared
+        edges = (self.rounding * queries.prepared_lengths + self.least).float()
         counts = torch.zeros(n_queries, dtype=torch.int32, device=rows.device)
         places = torch.zeros(
             (n_queries, min(MAX_CANDIDATES_PER_QUERY, len(rows))), dtype=torch.int32, device=rows.device
@@ -311,32 +311,34 @@ class GpuSearch:
         max_count = min(int(counts.max()), places.shape[1])
         places = places[:, :max_count].long() * stride
         is_candidate = torch.arange(max_count, device=rows.device) < counts[:, None]
-        distances = self._candidate_distances(queries.given, places).masked_fill_(~is_candidate, math.inf)
-        is_sane = (queries.own < MAX_RELATIVE_LENGTH[self.half]) & torch.isfinite(threshold)
+        distances = self._candidate_distances(queries.originals, places).masked_fill_(~is_candidate, math.inf)
+        is_sane = (queries.prepared_lengths < MAX_RELATIVE_LENGTH[self.half]) & torch.isfinite(threshold)
         return places, distances, (counts <= places.shape[1]) & is_sane
 
     def _closeness_threshold(self, queries: GpuQueries, bound: Any) -> Any:
         """Return the closeness of a row at distance `bound`, minus the rounding error."""
         if self.metric == "l2":
             squares = (bound * self.scale).square()
-            close = (queries.own.square() - squares) / 2
-            slack = DOUBLE_ERROR_BOUND * (queries.own.square() + squares)
+            close = (queries.prepared_lengths.square() - squares) / 2
+            slack = DOUBLE_ERROR_BOUND * (queries.prepared_lengths.square() + squares)
         else:
-            product = 1 - bound if self.metric == "cosine" else -bound / queries.norms
+            product = 1 - bound if self.metric == "cosine" else -bound / queries.original_lengths
             close = (product - queries.shift) * self.scale
             slack = DOUBLE_ERROR_BOUND * (1 + product.abs() + queries.shift.abs()) * self.scale
-        close = close - slack - self.least * queries.own
+        close = close - slack - self.least * queries.prepared_lengths
         return self.torch.nextafter(close.float(), close.new_tensor(-math.inf, dtype=self.torch.float32))
 
     def _min_excluded_distance(self, queries: GpuQueries, threshold: Any) -> Any:
         """Return the minimum distance of a row whose closeness is below the threshold."""
         close = threshold.double()
         if self.metric == "l2":
-            squares = queries.own.square() - 2 * close - DOUBLE_ERROR_BOUND * queries.own.square()
+            squares = (
+                queries.prepared_lengths.square() - 2 * close - DOUBLE_ERROR_BOUND * queries.prepared_lengths.square()
+            )
             return squares.clamp(min=0).sqrt() / self.scale * (1 - DOUBLE_ERROR_BOUND)
         product = close / self.scale + queries.shift
         product = product + DOUBLE_ERROR_BOUND * (1 + product.abs() + queries.shift.abs())
-        return 1 - product if self.metric == "cosine" else -product * queries.norms
+        return 1 - product if self.metric == "cosine" else -product * queries.original_lengths
 
     def _compare_with_all(self, vectors: Any, k: int) -> Any:
         """Return the `k` nearest rows of each query by comparing it with all rows.

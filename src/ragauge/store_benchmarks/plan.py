@@ -157,7 +157,7 @@ class BenchmarkSettings:
         return self.repeats if self.repeats == 1 else MAX_REPEAT_FACTOR * self.repeats
 
     @property
-    def more(self) -> bool:
+    def has_further_tests(self) -> bool:
         """Whether load tests, filters or updates are requested."""
         return bool(
             self.clients or self.rates or self.shares or self.filters or self.where or self.changes or self.mixed

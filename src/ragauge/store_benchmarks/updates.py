@@ -169,7 +169,7 @@ class _InsertSchedule:
         self.failed: BaseException | None = None
 
     @property
-    def due(self) -> int | None:
+    def due_ns(self) -> int | None:
         """Scheduled time of the next insert, in ns; None after the last."""
         return self.start + int(self.done * self._gap) if self.done < len(self._names) else None
 
@@ -182,7 +182,7 @@ class _InsertSchedule:
 
     def all(self) -> None:
         try:
-            while (due := self.due) is not None and not self.over.is_set():
+            while (due := self.due_ns) is not None and not self.over.is_set():
                 wait_until(due, spin=False)
                 if not self.over.is_set():
                     self.one()
@@ -210,13 +210,13 @@ class _SearchSchedule:
         return self.start
 
     @property
-    def due(self) -> int:
+    def due_ns(self) -> int:
         """Scheduled time of the next search, in ns."""
         return self.start + int(len(self.answers) * self._gap)
 
     def wait(self) -> None:
         """Wait until the next search is due."""
-        wait_until(self.due, spin=self._spin)
+        wait_until(self.due_ns, spin=self._spin)
 
     def one(self, inserts: _InsertSchedule) -> None:
         row = self._rows[len(self.answers) % len(self._rows)]
@@ -232,7 +232,7 @@ class _SearchSchedule:
     def all(self, inserts: _InsertSchedule, seconds: float, *, until_in: bool = False) -> None:
         """Search for `seconds`, or until all vectors are inserted if `until_in` is true."""
         until = self.start + round(seconds * 1e9)
-        while self.due < until and inserts.failed is None and not (until_in and inserts.due is None):
+        while self.due_ns < until and inserts.failed is None and not (until_in and inserts.due_ns is None):
             self.wait()
             self.one(inserts)
 
@@ -245,8 +245,8 @@ class _SearchSchedule:
 def _alternate_operations(searches: _SearchSchedule, inserts: _InsertSchedule, seconds: float) -> None:
     """Run searches as soon as they are due, and inserts in between, in one thread."""
     until = searches.start + round(seconds * 1e9)
-    while (insert := inserts.due) is not None and searches.due < until:
-        if searches.due <= max(insert, now()):
+    while (insert := inserts.due_ns) is not None and searches.due_ns < until:
+        if searches.due_ns <= max(insert, now()):
             searches.wait()
             searches.one(inserts)
         else:

@@ -52,10 +52,10 @@ class StressData:
     documents: Sequence[Document]
     vectors: Vectors
     queries: Mapping[str, str]
-    asked: Vectors
+    query_vectors: Vectors
     judgments: Judgments | None
     embedder: str
-    typed: str
+    embedder_spec: str
     """The embedder as the caller named it."""
     notes: list[str] = field(default_factory=list)
 
@@ -141,7 +141,7 @@ def stress_store(
     notes = list(data.notes)
     with temporary_folder("stress") as folder:
         folder.chmod(0o755)  # an engine's server may run as another user, who needs access
-        write_stress_data(folder / "data", data.documents, data.vectors, data.queries, data.asked)
+        write_stress_data(folder / "data", data.documents, data.vectors, data.queries, data.query_vectors)
 
         def reproduce(broken: StoreFailure, prefix: int, described: Mapping[str, Any]) -> StoreFailure:
             if reproducer is None:
@@ -151,19 +151,19 @@ def stress_store(
         for mode in plan.ways:
             scenario = StressScenario(
                 store=store,
-                way=mode,
+                mode=mode,
                 plan=plan,
                 data=folder / "data",
                 ids=data.ids,
                 vectors=data.vectors,
-                asked=data.asked,
+                query_vectors=data.query_vectors,
                 folder=folder / "work",
                 progress=scoped(progress, subject=f"{store} {mode}"),
             )
             outcome = run_ingestion_mode(scenario, lambda rankings: score_rankings(data, rankings, plan.k), reproduce)
             description = {**description, **outcome.description}
-            mode_results.append(outcome.way)
-            unreproduced = [_describe_unreproduced(failure) for failure in outcome.way.not_reproduced]
+            mode_results.append(outcome.result)
+            unreproduced = [_describe_unreproduced(failure) for failure in outcome.result.not_reproduced]
             notes += [f"{store} {mode}: {note}" for note in (*outcome.notes, *unreproduced)]
     return StressTest(
         store=store,
@@ -218,7 +218,7 @@ def _save_reproducer(
         data.queries,
         store=store,
         source=data.name,
-        command=build_command(store, str(reproducer_folder), broken, plan, data.typed),
+        command=build_command(store, str(reproducer_folder), broken, plan, data.embedder_spec),
         description=", ".join(f"{name} {value}" for name, value in description.items()),
     )
 

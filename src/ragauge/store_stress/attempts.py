@@ -41,7 +41,7 @@ class AttemptFailure:
     silent: bool = False
     after: int = 0
     document: str = ""
-    guess: int | None = None
+    suspected_prefix: int | None = None
     """Number of leading documents suspected to cause the failure."""
     documents_lost: bool = False
     """Whether stored documents were missing or altered, or the store could not be reopened."""
@@ -80,13 +80,13 @@ class StressAttempt:
 
     task: StressWorkerTask
     failure: AttemptFailure | None = None
-    committed: int = 0
+    n_committed: int = 0
     """Number of documents committed."""
-    begun: int = 0
+    n_begun: int = 0
     """Number of documents whose put had at least begun."""
-    caught: str = ""
+    activity: str = ""
     """What the worker was doing when it was killed."""
-    found: dict[str, Any] = field(default_factory=dict)
+    results: dict[str, Any] = field(default_factory=dict)
     """Results of the finished steps, by step."""
 
 
@@ -103,7 +103,7 @@ def run_attempt(
 
     Raises the usage error if a new store cannot be opened as requested.
     """
-    attempt = StressAttempt(task, committed=task.start, begun=task.start)
+    attempt = StressAttempt(task, n_committed=task.start, n_begun=task.start)
     action, n_put, is_killed = "opening", task.start, False
     limits = WorkerLimits(timeout, restarts_with_event=True, stop_wait_s=EXIT_TIMEOUT_S)
     with Worker("ragauge.store_stress.worker:run_task", task, limits) as worker:
@@ -113,17 +113,17 @@ def run_attempt(
                     action = event.action
                     progress(event)
                     if action == "putting":
-                        n_put, attempt.begun = event.done, min(event.done + task.batch, task.stop)
+                        n_put, attempt.n_begun = event.done, min(event.done + task.batch, task.stop)
                 else:
-                    attempt.committed = max(attempt.committed, event.get("committed", 0))
+                    attempt.n_committed = max(attempt.n_committed, event.get("committed", 0))
                     if "step" in event:
-                        attempt.found[event["step"]] = event["result"]
+                        attempt.results[event["step"]] = event["result"]
                 if kill is not None and not is_killed and _is_kill_due(kill, event):
                     time.sleep(random.Random(kill.seed).random() * kill.wait)  # noqa: S311 - a moment, no secret
                     worker.kill()
                     is_killed = True  # events sent before the kill are still read
                 if is_killed:
-                    attempt.caught = _describe_activity(event) or attempt.caught
+                    attempt.activity = _describe_activity(event) or attempt.activity
             worker.result(type(None))
             return attempt
         except WorkerTimeout:
@@ -143,8 +143,8 @@ def run_attempt(
             message = str(error.__cause__) if is_library_error else error.message
             signature, is_silent = error_signature(message), isinstance(error, WrongResult)
     is_ingesting = action in ("putting", "committing") and "put" in task.steps
-    n_put = max(n_put, 0) if action == "putting" else attempt.begun
-    document = _describe_put_ids(ids[n_put : attempt.begun]) if is_ingesting and action == "putting" else ""
+    n_put = max(n_put, 0) if action == "putting" else attempt.n_begun
+    document = _describe_put_ids(ids[n_put : attempt.n_begun]) if is_ingesting and action == "putting" else ""
     attempt.failure = AttemptFailure(
         Stage(action, state),
         message,
@@ -152,7 +152,7 @@ def run_attempt(
         is_silent,
         n_put,
         document,
-        attempt.begun if is_ingesting else None,
+        attempt.n_begun if is_ingesting else None,
         documents_lost=action == "opening" and state != "new",
     )
     return attempt

@@ -33,7 +33,7 @@ MAX_RATE_POINTS = 40
 class IngestionOutcome:
     """Result of one ingestion mode, and the store's description of itself."""
 
-    way: IngestionResult
+    result: IngestionResult
     description: Mapping[str, Any]
     notes: Sequence[str] = ()
     """Differences that are not failures."""
@@ -74,12 +74,12 @@ def run_ingestion_mode(scenario: StressScenario, scored: ModeScorer, reproduce: 
             break
     measures, judged = scored(filled.rankings) if filled.rankings and n else ({}, 0)
     result = IngestionResult(
-        name=scenario.way,
+        name=scenario.mode,
         documents=broken.after if broken is not None and not filled.put else n,
         put=time_operations(filled.put),
         commit=time_operations(filled.commit),
         search=time_operations(filled.search),
-        fill_rates=compute_fill_rates(filled.put, plan.size(scenario.way), n),
+        fill_rates=compute_fill_rates(filled.put, plan.size(scenario.mode), n),
         opening_seconds=filled.opening_seconds,
         bytes_on_disk=filled.size,
         read_back=[*filled.readings, *killed, *replaced],
@@ -139,7 +139,7 @@ def _investigate_failure(
     reproduce: ReproducerWriter,
 ) -> StoreFailure:
     broken = StoreFailure(
-        course.way,
+        course.mode,
         failure.stage,
         failure.error,
         failure.silent,
@@ -177,7 +177,7 @@ def find_failing_prefix(
         quiet = replace(course, progress=scoped(course.progress, action=action))
         return failure.same(_rerun_to_stage(quiet, failure.stage, documents, kills))
 
-    return find_minimal_prefix(fails, len(course.ids), guess=failure.guess)
+    return find_minimal_prefix(fails, len(course.ids), guess=failure.suspected_prefix)
 
 
 def _rerun_to_stage(

@@ -69,19 +69,19 @@ class StressScenario:
     """
 
     store: str
-    way: str
+    mode: str
     plan: StressSettings
     data: Path
     """Folder with documents, queries and vectors."""
     ids: Sequence[str]
     vectors: Vectors
-    asked: Vectors
+    query_vectors: Vectors
     folder: Path
     """Working folder; its content is deleted."""
     progress: ProgressCallback
 
     @property
-    def place(self) -> Path:
+    def store_folder(self) -> Path:
         """Folder of the current store."""
         return next((self.folder / "stores").iterdir())
 
@@ -96,7 +96,7 @@ class StressScenario:
         self._record_attempt(result, attempt, "new")
         if result.failure is not None or not reopen:
             return result
-        result.size = folder_size_bytes(self.place)
+        result.size = folder_size_bytes(self.store_folder)
         before = replace(result)
         reopen_steps = [step for step in steps if step != "put"]
         attempt = self._run_task(self._worker_task(reopen_steps, documents, documents), documents, "reopened")
@@ -127,12 +127,12 @@ class StressScenario:
                 record(read_back)
             corruption = _corruption_failure(read_back, state, begun)
             if corruption is not None:
-                return replace(corruption, guess=begun)
+                return replace(corruption, suspected_prefix=begun)
             # Documents begun before an earlier kill may be stored as well.
-            committed, begun = done.committed, max(begun, done.begun)
+            committed, begun = done.n_committed, max(begun, done.n_begun)
             if done.failure is not None:
-                return replace(done.failure, guess=begun, after=max(done.failure.after, committed))
-            caught = done.caught
+                return replace(done.failure, suspected_prefix=begun, after=max(done.failure.after, committed))
+            caught = done.activity
         done = self._run_task(self._worker_task(["read"], documents, documents), documents, "killed")
         read_back = _read_back_result(done, "killed, then filled to the end", "killed")
         if read_back is not None:
@@ -163,7 +163,7 @@ class StressScenario:
         `before` has the rankings of a store with the same documents. `record` receives each read-back.
         """
         documents = before.documents
-        steps = ["replace", "read", "search"] if len(self.asked) else ["replace", "read"]
+        steps = ["replace", "read", "search"] if len(self.query_vectors) else ["replace", "read"]
         done = self._run_task(self._worker_task(steps, documents, documents), documents, "replaced")
         for step, when, action in (
             ("replace", "replaced", "replacing"),
@@ -174,10 +174,10 @@ class StressScenario:
                 record(read_back)
                 if not read_back.sound:
                     return _failure_from_corruption(read_back, Stage(action, "replaced"), documents)
-        if "search" in done.found:
-            after = FillResult(documents=documents, description={"searches": done.found["open"]["searches"]})
-            after.rankings = parse_rankings(done.found["search"]["rankings"])
-            failure = self._check_rankings(after, "replaced", done.found["search"]["others"])
+        if "search" in done.results:
+            after = FillResult(documents=documents, description={"searches": done.results["open"]["searches"]})
+            after.rankings = parse_rankings(done.results["search"]["rankings"])
+            failure = self._check_rankings(after, "replaced", done.results["search"]["others"])
             if failure is None and before.rankings:
                 failure = self._compare_rankings(before, after, "replaced")
                 before.notes += after.notes
@@ -213,14 +213,14 @@ class StressScenario:
         return StressWorkerTask(
             store=self.store,
             path=[folder for folder in sys.path if folder],
-            place=str(self.place),
+            place=str(self.store_folder),
             data=str(self.data),
             steps=list(steps),
             start=start,
             stop=stop,
             promised=stop,
             possible=stop,
-            batch=self.plan.size(self.way),
+            batch=self.plan.size(self.mode),
             commit_every=self.plan.commit_every,
             k=self.plan.k,
             seed=self.plan.seed,
@@ -241,7 +241,7 @@ class StressScenario:
 
     def _record_attempt(self, result: FillResult, attempt: StressAttempt, state: StoreState) -> None:
         """Record the results of an attempt and check them."""
-        step_results, is_new = attempt.found, state == "new"
+        step_results, is_new = attempt.results, state == "new"
         if "open" in step_results:
             result.description = {**step_results["open"]["description"], "searches": step_results["open"]["searches"]}
             result.opening_seconds = result.opening_seconds if is_new else step_results["open"]["seconds"]
@@ -267,7 +267,7 @@ class StressScenario:
         """
         n, vectors = result.documents, self.vectors
         of_vectors = result.description.get("searches", "vectors") == "vectors"
-        truth = ExactCosines(self.ids[:n], vectors[:n], self.asked, self.plan.k) if of_vectors and n else None
+        truth = ExactCosines(self.ids[:n], vectors[:n], self.query_vectors, self.plan.k) if of_vectors and n else None
         cosines = truth.cosines(result.rankings) if truth is not None else None
         fewest = truth.fewest() if truth is not None else None
         errors = count_ranking_errors(result.rankings, cosines, frozenset(self.ids[:n]), self.plan.k, fewest)
@@ -318,9 +318,9 @@ class StressScenario:
 def _read_back_result(
     done: StressAttempt, when: str, state: StoreState, step: str = "read", *, kill: int | None = None
 ) -> ReadBack | None:
-    if step not in done.found:
+    if step not in done.results:
         return None
-    read_back = from_json_data(ReadBack, done.found[step], source="the read-back of a store")
+    read_back = from_json_data(ReadBack, done.results[step], source="the read-back of a store")
     return replace(read_back, when=when, state=state, kill=kill)
 
 
@@ -339,7 +339,7 @@ def _failure_from_corruption(read_back: ReadBack, stage: Stage, after: int) -> A
         True,
         after,
         first.id,
-        guess=first.position,
+        suspected_prefix=first.position,
         documents_lost=True,
     )
 

@@ -152,7 +152,7 @@ class StoreBookkeeping:
             self._last = where, mask
 
     @property
-    def living(self) -> Mask:
+    def live_positions(self) -> Mask:
         """Mask of the positions that have an id."""
         mask = np.zeros(self.places, dtype=np.bool_)
         mask[np.fromiter(self.position_by_id.values(), dtype=np.int64, count=len(self.position_by_id))] = True
@@ -181,7 +181,7 @@ class StoreBookkeeping:
         )
         start = 0 if cached_mask is None else len(cached_mask)
         new_mask = np.zeros(self.places - start, dtype=np.bool_)
-        alive = None if len(self) == self.places else self.living
+        alive = None if len(self) == self.places else self.live_positions
         for offset, metadata in enumerate(self._metadata[start:]):
             if matches_conditions(metadata, conditions):
                 new_mask[offset] = alive is None or alive[start + offset]

@@ -36,21 +36,21 @@ class _VectorRows(NamedTuple):
 
     vectors: Matrix
     sizes: Matrix
-    places: Positions
+    positions: Positions
 
     def select(self, selection: slice | Mask) -> _VectorRows:
-        return _VectorRows(self.vectors[selection], self.sizes[selection], self.places[selection])
+        return _VectorRows(self.vectors[selection], self.sizes[selection], self.positions[selection])
 
     def put(self, start: int, new_rows: _VectorRows) -> None:
-        rows = slice(start, start + len(new_rows.places))
-        self.vectors[rows], self.sizes[rows], self.places[rows] = new_rows
+        rows = slice(start, start + len(new_rows.positions))
+        self.vectors[rows], self.sizes[rows], self.positions[rows] = new_rows
 
 
 class _SearchSnapshot(NamedTuple):
     """Data that one search uses: the rows, and which of them were deleted."""
 
     rows: _VectorRows
-    gone: Positions
+    deleted: Positions
 
 
 class ExactStore(VectorStore):
@@ -85,8 +85,8 @@ class ExactStore(VectorStore):
 
     def _append_rows(self, matrix: Matrix, places: Positions) -> None:
         rows, gone = self._held
-        count, end = len(rows.places), len(rows.places) + len(matrix)
-        if end > len(self._room.places) or not count:
+        count, end = len(rows.positions), len(rows.positions) + len(matrix)
+        if end > len(self._room.positions) or not count:
             # Allocate twice the rows; unused pages cost no memory until they are written.
             self._room = _allocate_rows(max(2 * count, end), matrix.shape[1])
             if count:
@@ -99,7 +99,7 @@ class ExactStore(VectorStore):
         """Remove deleted rows; a concurrent search keeps using the old arrays."""
         rows, gone = self._held
         if len(gone):
-            is_kept = np.ones(len(rows.places), np.bool_)
+            is_kept = np.ones(len(rows.positions), np.bool_)
             is_kept[gone] = False
             self._room = rows.select(is_kept)
             self._held = _SearchSnapshot(self._room, _no_positions())
@@ -109,7 +109,7 @@ class ExactStore(VectorStore):
             matrix = np.load(file, allow_pickle=False)
         except (OSError, ValueError, EOFError) as error:
             raise BadInput(f"the vectors of the store cannot be read ({error})", file=str(file)) from error
-        places = np.flatnonzero(self._intake.living)
+        places = np.flatnonzero(self._intake.live_positions)
         if matrix.ndim != 2 or matrix.dtype != np.float32 or len(matrix) != len(places):
             raise BadInput(f"the number of vectors differs from the {len(places)} ids of the store", file=str(file))
         if len(matrix):
@@ -120,26 +120,26 @@ class ExactStore(VectorStore):
 
     def _search(self, queries: Matrix, k: int, selection: Mask | None) -> RawNeighbours:
         rows, gone = self._held
-        allowed = None if selection is None else self._allowed_rows(selection, rows.places)
+        allowed = None if selection is None else self._allowed_rows(selection, rows.positions)
         # A filter excludes deleted rows. Without one, up to that many more neighbours are needed.
         more = len(gone) if selection is None else 0
         indices, distances = find_nearest(
             rows.vectors, queries, k + more, self._intake.metric, allowed=allowed, sizes=rows.sizes
         )
         if more:
-            order = np.argsort(np.isin(indices, gone), axis=1, kind="stable")[:, : min(k, len(rows.places) - more)]
+            order = np.argsort(np.isin(indices, gone), axis=1, kind="stable")[:, : min(k, len(rows.positions) - more)]
             indices, distances = np.take_along_axis(indices, order, 1), np.take_along_axis(distances, order, 1)
-        return rows.places[indices], distances
+        return rows.positions[indices], distances
 
     def _replace(self, positions: Positions, matrix: Matrix) -> None:
         rows = self._held.rows
-        indices = np.searchsorted(rows.places, positions)
+        indices = np.searchsorted(rows.positions, positions)
         rows.vectors[indices], rows.sizes[indices] = matrix, row_norms(matrix)
 
     def _remove(self, positions: Positions) -> None:
         rows, gone = self._held
-        self._held = _SearchSnapshot(rows, np.union1d(gone, np.searchsorted(rows.places, positions)))
-        if len(self._held.gone) > MAX_DELETED_ROWS_SKIPPED:
+        self._held = _SearchSnapshot(rows, np.union1d(gone, np.searchsorted(rows.positions, positions)))
+        if len(self._held.deleted) > MAX_DELETED_ROWS_SKIPPED:
             self._compact_rows()
 
     def _flush(self, folder: Path) -> dict[str, Any]:
@@ -240,7 +240,7 @@ class NullStore(VectorStore):
     def _first_positions(self, k: int, selection: Mask | None) -> NDArray[np.int64]:
         if selection is None and len(self._intake.position_by_id) == self._intake.places:
             return np.arange(k)
-        return np.flatnonzero(self._intake.living if selection is None else selection)[:k]
+        return np.flatnonzero(self._intake.live_positions if selection is None else selection)[:k]
 
     def _simulate_latency(self) -> None:
         self._searches += 1

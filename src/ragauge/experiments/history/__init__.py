@@ -88,7 +88,7 @@ def history(
                 point = HistoryPoint(run.finished, folder, run.name, value.name, mean, dataset=dataset, unit=unit)
                 sources.append(PointSource(point, experiment, run, value.convention))
         except RagaugeError as error:
-            skipped[str(Path(folder) / run.place)] = error.message
+            skipped[str(Path(folder) / run.folder_name)] = error.message
     if not sources:
         raise _no_runs_error(paths, skipped)
     sources.sort(key=lambda source: (source.point.when, source.point.folder))
@@ -175,9 +175,9 @@ def _requested_values(
     """
     selected = _default_indicators(experiment, run, convention) if requested is None else requested
     if not selected:
-        raise MissingEvidence("; ".join(dict.fromkeys(run.uncounted.values())))
+        raise MissingEvidence("; ".join(dict.fromkeys(run.uncomputed.values())))
     timings = [indicator for indicator in selected if indicator.source != "measure"]
-    stored_values = run.tallies if convention == experiment.convention else {}
+    stored_values = run.means if convention == experiment.convention else {}
     rules = parse_convention(convention)
     names = {
         indicator: indicator.name
@@ -191,16 +191,18 @@ def _requested_values(
     failure: RagaugeError | None = None
     try:
         if timings:
-            computed.update(_compute_timing_values(folder / run.place, run, timings, settings.confidence))
+            computed.update(_compute_timing_values(folder / run.folder_name, run, timings, settings.confidence))
         if missing:
-            scores = rescore_run(folder, run.place, missing, convention, experiment.judgments)
+            scores = rescore_run(folder, run.folder_name, missing, convention, experiment.judgments)
             computed.update({measure: mean_from_scores(scores, measure) for measure in scores.measures})
     except RagaugeError as error:
         failure = error
     for indicator in selected:
         name = names.get(indicator, indicator.name)
         if indicator in names and name in stored_values:
-            yield _RequestedValue(name, stored_values[name], convention or ("" if run.scored else "default"))
+            yield _RequestedValue(
+                name, stored_values[name], convention or ("" if run.has_current_scores else "default")
+            )
         elif name in computed:
             yield _RequestedValue(name, computed[name], convention or "default")
     if failure is not None:  # Raise last, so that the values above are kept.
@@ -214,10 +216,10 @@ def _default_indicators(experiment: ExperimentSummary, run: RunSummary, conventi
     """
     more = [
         measure
-        for measure in run.uncounted
+        for measure in run.uncomputed
         if convention != experiment.convention and indicators.find_measure(measure) is not None
     ]
-    return [indicator_for(measure) for measure in (*run.tallies, *more)]
+    return [indicator_for(measure) for measure in (*run.means, *more)]
 
 
 @lru_cache(maxsize=1000)
@@ -274,11 +276,11 @@ def _history_notes(sources: Sequence[PointSource], selected: Sequence[SelectedRu
     notes = []
     scored: dict[tuple[str, str], set[str]] = {}
     for source in sources:
-        scored.setdefault((source.point.folder, source.run.place), set()).add(source.point.measure)
+        scored.setdefault((source.point.folder, source.run.folder_name), set()).add(source.point.measure)
     unscored: dict[tuple[str, str], set[str]] = {}
     for folder, _, run in selected:
-        scored_measures = scored.get((folder, run.place), set())
-        for measure, reason in run.uncounted.items():
+        scored_measures = scored.get((folder, run.folder_name), set())
+        for measure, reason in run.uncomputed.items():
             if scored_measures and measure not in scored_measures:  # Runs without any value are reported as skipped.
                 unscored.setdefault((measure, reason), set()).add(folder)
     for (measure, reason), folders in unscored.items():

@@ -33,8 +33,8 @@ CHART_HEIGHT_PX = 240
 class RunPosition(NamedTuple):
     """Position of a run among those of its dataset, and its finish time in UTC."""
 
-    place: int
-    when: datetime
+    position: int
+    finished: datetime
 
 
 def select_drawn_points(history: History) -> History:
@@ -107,7 +107,7 @@ def _to_utc(when: datetime) -> datetime:
 
 
 def _is_one_day(runs: Mapping[str, RunPosition]) -> bool:
-    return len({run.when.date() for run in runs.values()}) == 1
+    return len({run.finished.date() for run in runs.values()}) == 1
 
 
 def _time_axis_labels(runs: Mapping[str, RunPosition]) -> dict[int, str]:
@@ -118,7 +118,7 @@ def _time_axis_labels(runs: Mapping[str, RunPosition]) -> dict[int, str]:
     style = "%H:%M" if _is_one_day(runs) else "%Y-%m-%d"
     positions: dict[str, int] = {}
     for run in runs.values():
-        positions.setdefault(run.when.strftime(style), run.place)
+        positions.setdefault(run.finished.strftime(style), run.position)
     return {position: label for label, position in positions.items()}
 
 
@@ -148,10 +148,10 @@ def _trend_panel(
     for name, points in series.items():
         part = 0
         for i, point in enumerate(points):
-            position = runs[point.folder].place
+            position = runs[point.folder].position
             if point.changed and i:
                 part += 1
-                middle = (runs[points[i - 1].folder].place + position) / 2
+                middle = (runs[points[i - 1].folder].position + position) / 2
                 breaks.setdefault(point.folder, (middle, {}))[1][point.changed] = None
             rows.append(
                 {
@@ -203,6 +203,6 @@ def _time_axis(alt: Any, runs: Mapping[str, RunPosition]) -> Any:
         labelSeparation=8,
         grid=False,
     )
-    day = f"{next(iter(runs.values())).when:%Y-%m-%d}" if _is_one_day(runs) else None
+    day = f"{next(iter(runs.values())).finished:%Y-%m-%d}" if _is_one_day(runs) else None
     scale = alt.Scale(domain=[-0.4, len(runs) - 0.6], nice=False, zero=False)
     return alt.X("run:Q", title=day, scale=scale, axis=axis)

@@ -128,25 +128,25 @@ class RunSummary:
     """Summary of one run in an experiment folder."""
 
     name: str
-    place: str
+    folder_name: str
     """Name of the run's folder within the experiment folder."""
-    when: str
+    finish_date: str
     data: Mapping[str, Any]
     plan: Mapping[str, Any]
     machine: Mapping[str, Any]
     costs: Mapping[str, float | None]
     """Values of `cold_ms` and `build_seconds`; None if not recorded."""
-    scored: bool
+    has_current_scores: bool
     """Whether scores.csv has current scores of this run."""
-    tallies: dict[str, MeanWithSpread] = field(default_factory=dict)
+    means: dict[str, MeanWithSpread] = field(default_factory=dict)
     """Means by measure, for the measures that the run was scored by."""
-    uncounted: dict[str, str] = field(default_factory=dict)
+    uncomputed: dict[str, str] = field(default_factory=dict)
     """`{measure: reason}` for measures that cannot be recomputed, e.g. user-defined ones or those that lack data."""
 
     @property
     def finished(self) -> datetime:
         """Time at which the run finished, in UTC."""
-        return parse_utc_time(self.when)
+        return parse_utc_time(self.finish_date)
 
 
 @dataclass(frozen=True)
@@ -195,8 +195,8 @@ def read_experiment_summary(folder: Path, changed: FileTimes) -> ExperimentSumma
             )
             run = _read_run_summary(folder / run_name, {} if is_older else tallied)
             _check_judgments(folder, run_name)
-            missing = [measure for measure in measures if measure not in run.tallies] or (
-                [] if run.tallies else default_measures_for(run)
+            missing = [measure for measure in measures if measure not in run.means] or (
+                [] if run.means else default_measures_for(run)
             )
             _score_missing_measures(folder, run, missing, convention, grades)
             systems.append(run)
@@ -210,20 +210,20 @@ def _score_missing_measures(
 ) -> None:
     """Score a run by measures that its folder names but has no scores of.
 
-    Measures that cannot be computed are added to `uncounted` with the reason.
+    Measures that cannot be computed are added to `uncomputed` with the reason.
     """
-    run.uncounted.update({name: f"unknown measure `{name}`" for name in measures if find_measure(name) is None})
-    known_measures = [name for name in measures if name not in run.uncounted]
+    run.uncomputed.update({name: f"unknown measure `{name}`" for name in measures if find_measure(name) is None})
+    known_measures = [name for name in measures if name not in run.uncomputed]
     try:
-        scores = rescore_run(folder, run.place, known_measures, convention, grades) if known_measures else None
+        scores = rescore_run(folder, run.folder_name, known_measures, convention, grades) if known_measures else None
     except MissingEvidence as error:
         if len(known_measures) == 1:
-            run.uncounted[known_measures[0]] = error.message
+            run.uncomputed[known_measures[0]] = error.message
             return
         for name in known_measures:
             _score_missing_measures(folder, run, [name], convention, grades)
     else:
-        run.tallies.update({} if scores is None else {name: mean_from_scores(scores, name) for name in scores.measures})
+        run.means.update({} if scores is None else {name: mean_from_scores(scores, name) for name in scores.measures})
 
 
 def default_measures_for(run: RunSummary) -> list[str]:
@@ -380,7 +380,7 @@ def load_query_values(
     folder: Path, run: RunSummary, measure: str, convention: str, experiment: ExperimentSummary, tables: ScoreTables
 ) -> dict[str, float]:
     """Return the value of each scored query, from scores.csv or computed from the run."""
-    if run.scored and measure in run.tallies and convention == experiment.convention:
+    if run.has_current_scores and measure in run.means and convention == experiment.convention:
         import polars as pl
 
         if str(folder) not in tables:
@@ -390,7 +390,7 @@ def load_query_values(
         )
         if values.height:
             return dict(zip(values["query"].to_list(), values["value"].to_list(), strict=True))
-    return rescore_run(folder, run.place, [measure], convention, experiment.judgments).per_query[measure]
+    return rescore_run(folder, run.folder_name, [measure], convention, experiment.judgments).per_query[measure]
 
 
 def _judgment_hashes(path: Path) -> tuple[str, str]:

@@ -71,7 +71,7 @@ class _JudgePass(NamedTuple):
 
     samples: Sequence[Sample]
     replicate: int = 0
-    turned: bool = False
+    is_swapped: bool = False
 
 
 def calibrate(
@@ -113,15 +113,16 @@ def calibrate(
     probabilities = judged.scores.values.get(PROBABILITY_MEASURE, np.full(len(scores), math.nan))[is_labelled]
     kind = samples.measure.spec.name
     overlaps = np.array(
-        [word_overlap(sample, kind) if kind in OVERLAP_TEXTS else math.nan for sample in samples.known], np.float64
+        [word_overlap(sample, kind) if kind in OVERLAP_TEXTS else math.nan for sample in samples.labelled_samples],
+        np.float64,
     )
-    answer_lengths = np.array([len((sample.answer or "").split()) for sample in samples.known], np.float64)
+    answer_lengths = np.array([len((sample.answer or "").split()) for sample in samples.labelled_samples], np.float64)
     columns = (known_scores, probabilities, overlaps)
-    raters, notes = _rate_all(judged, scale, columns, threshold, votes_by_sample(samples.known, kind), kind)
+    raters, notes = _rate_all(judged, scale, columns, threshold, votes_by_sample(samples.labelled_samples, kind), kind)
     binned = probabilities if not np.isnan(probabilities).all() else known_scores
     is_binned = ~np.isnan(binned)
     curve, error = calibration_curve(
-        binned[is_binned], scale.good[is_binned], confidence, groups=scale.of(is_binned).groups
+        binned[is_binned], scale.is_good[is_binned], confidence, groups=scale.of(is_binned).groups
     )
     reasons = judged.scores.unscored[name]
     replicates = [
@@ -129,9 +130,9 @@ def calibrate(
         *(judged_samples.scores.values[name] for judged_samples in repeated[: plan.replicates - 1]),
     ]
     order_effect = (
-        _compute_order_bias(samples, known_scores, repeated[-1], threshold, scale) if passes[-1].turned else None
+        _compute_order_bias(samples, known_scores, repeated[-1], threshold, scale) if passes[-1].is_swapped else None
     )
-    effect = design_effect(scale.good.astype(np.float64), scale.groups, confidence)
+    effect = design_effect(scale.is_good.astype(np.float64), scale.groups, confidence)
     consistency = (
         judge_consistency(np.stack(replicates, axis=1), threshold, confidence, groups=scale.groups, seed=plan.seed)
         if plan.replicates > 1
@@ -143,10 +144,10 @@ def calibrate(
         measure=name,
         samples=len(samples.samples),
         labelled=int(is_labelled.sum()),
-        unscored=dict(Counter(reasons[sample.id] for sample in samples.known if sample.id in reasons)),
+        unscored=dict(Counter(reasons[sample.id] for sample in samples.labelled_samples if sample.id in reasons)),
         threshold=threshold,
         label_threshold=label_threshold,
-        base_rate=proportion(int(scale.good.sum()), len(scale.good), confidence, effect=effect),
+        base_rate=proportion(int(scale.is_good.sum()), len(scale.is_good), confidence, effect=effect),
         raters=raters,
         curve=curve,
         calibration_error=error,
@@ -159,7 +160,7 @@ def calibrate(
         corrected=_correct_mean(samples.labels, scores, groups, plan.labels, threshold, scale),
         robustness=judged.robustness,
         stopped=next((judged_samples.stopped for judged_samples in (judged, *repeated) if judged_samples.stopped), ""),
-        people=samples.people,
+        people=samples.has_human_labels,
         easy=samples.easy,
         about=samples.about,
         confidence=confidence,
@@ -178,7 +179,9 @@ def calibrate(
                 float(row[4]),
                 reasons.get(sample.id, ""),
             )
-            for sample, *row in zip(samples.known, scale.labels, *columns[:2], answer_lengths, overlaps, strict=True)
+            for sample, *row in zip(
+                samples.labelled_samples, scale.labels, *columns[:2], answer_lengths, overlaps, strict=True
+            )
         ],
         identity=judged.identity,
         provenance=judged.provenance,
@@ -217,9 +220,14 @@ def _plan_passes(samples: LabelledSamples, plan: CalibrationSettings) -> list[_J
     First all samples, then labelled samples again, then reversed contexts.
     """
     spec = samples.measure.spec
-    several = [sample for sample in samples.known if len(sample.contexts or ()) > 1]
-    passes = [_JudgePass(samples.samples), *(_JudgePass(samples.known, turn) for turn in range(1, plan.replicates))]
-    if plan.swap and several and "contexts" in spec.needs and not spec.cutoff:  # a cutoff depends on the order
+    several = [sample for sample in samples.labelled_samples if len(sample.contexts or ()) > 1]
+    passes = [
+        _JudgePass(samples.samples),
+        *(_JudgePass(samples.labelled_samples, turn) for turn in range(1, plan.replicates)),
+    ]
+    if (
+        plan.swap and several and "contexts" in spec.required_fields and not spec.cutoff
+    ):  # a cutoff depends on the order
         turned = [
             replace(
                 sample,
@@ -228,7 +236,7 @@ def _plan_passes(samples: LabelledSamples, plan: CalibrationSettings) -> list[_J
             )
             for sample in several
         ]
-        passes.append(_JudgePass(turned, turned=True))
+        passes.append(_JudgePass(turned, is_swapped=True))
     return passes
 
 
@@ -265,7 +273,7 @@ def _run_passes(
 def _compute_order_bias(
     samples: LabelledSamples, scores: Floats, turned: JudgedSamples, threshold: float, ruler: LabelScale
 ) -> OrderBias:
-    positions = {sample.id: at for at, sample in enumerate(samples.known)}
+    positions = {sample.id: at for at, sample in enumerate(samples.labelled_samples)}
     rows = [positions[name] for name in turned.scores.queries]
     groups = None if ruler.groups is None else ruler.groups[rows]
     turned_scores = turned.scores.values[str(samples.measure)]
@@ -308,7 +316,7 @@ def _rate_all(
         has_both = ~np.isnan(best_scores) & ~np.isnan(overlaps)
         scale = ruler.of(has_both)
         gain = auc_difference(
-            best_scores[has_both], overlaps[has_both], scale.good, ruler.confidence, groups=scale.groups
+            best_scores[has_both], overlaps[has_both], scale.is_good, ruler.confidence, groups=scale.groups
         )
         raters[0] = replace(raters[0], figures={**raters[0].figures, "over_words": gain})
         if gain.defined and not gain.value > PERFECT_SCORE_TOLERANCE:
@@ -371,7 +379,7 @@ def _calibration_notes(
     """Collect the limitations of a calibration."""
     judged = times[0]
     notes = []
-    if not labelled_samples.people:
+    if not labelled_samples.has_human_labels:
         notes.append("the labels were not given by people: the results are not agreement with people")
     if labelled_samples.easy:
         notes.append(f"an easy dataset: {labelled_samples.easy}")

@@ -86,7 +86,7 @@ class LabelledSamples:
     name: str
     samples: Sequence[Sample]
     measure: AnswerMeasure
-    people: bool = True
+    has_human_labels: bool = True
     easy: str = ""
     about: str = ""
     label_threshold: float = DEFAULT_THRESHOLD
@@ -97,7 +97,7 @@ class LabelledSamples:
         return np.array([_find_label(sample.labels, self.measure.spec.name) for sample in self.samples], np.float64)
 
     @cached_property
-    def known(self) -> list[Sample]:
+    def labelled_samples(self) -> list[Sample]:
         """Samples with a label."""
         return [sample for sample, label in zip(self.samples, self.labels, strict=True) if not math.isnan(label)]
 

@@ -82,7 +82,7 @@ class LabelScale:
     seed: int = 0
 
     @property
-    def good(self) -> Bools:
+    def is_good(self) -> Bools:
         """Whether people call each sample good."""
         return np.asarray(self.labels >= self.threshold - PERFECT_SCORE_TOLERANCE)
 
@@ -102,7 +102,7 @@ def rate(name: str, kind: str, scores: Floats, ruler: LabelScale, threshold: flo
     verdicts = known_scores >= threshold - PERFECT_SCORE_TOLERANCE
     figures = _rater_statistics(known_scores, verdicts, scale, ruler.of(~is_scored))
     figures["bias"] = estimate_mean(known_scores - scale.labels, ruler.confidence, groups=scale.groups, seed=ruler.seed)
-    return Rater(name, kind, figures, count_confusion(verdicts, scale.good), threshold, about)
+    return Rater(name, kind, figures, count_confusion(verdicts, scale.is_good), threshold, about)
 
 
 def rate_with_cross_threshold(name: str, kind: str, scores: Floats, ruler: LabelScale, about: str = "") -> Rater:
@@ -112,10 +112,10 @@ def rate_with_cross_threshold(name: str, kind: str, scores: Floats, ruler: Label
     """
     is_scored = ~np.isnan(scores)
     known_scores, scale = scores[is_scored], ruler.of(is_scored)
-    verdicts, cuts = cross_fitted_verdicts(known_scores, scale.good, groups=scale.groups, seed=ruler.seed)
+    verdicts, cuts = cross_fitted_verdicts(known_scores, scale.is_good, groups=scale.groups, seed=ruler.seed)
     figures = _rater_statistics(known_scores, verdicts, scale, ruler.of(~is_scored))
     return Rater(
-        name, kind, figures, count_confusion(verdicts, scale.good), None, f"{about}; thresholds {_cuts_text(cuts)}"
+        name, kind, figures, count_confusion(verdicts, scale.is_good), None, f"{about}; thresholds {_cuts_text(cuts)}"
     )
 
 
@@ -123,8 +123,8 @@ def kappa_with_cross_threshold(scores: Floats, ruler: LabelScale) -> tuple[float
     """Return Cohen's kappa with cross-validated thresholds, and these as text."""
     is_scored = ~np.isnan(scores)
     scale = ruler.of(is_scored)
-    verdicts, cuts = cross_fitted_verdicts(scores[is_scored], scale.good, groups=scale.groups, seed=ruler.seed)
-    cells = np.array(count_confusion(verdicts, scale.good), np.float64)
+    verdicts, cuts = cross_fitted_verdicts(scores[is_scored], scale.is_good, groups=scale.groups, seed=ruler.seed)
+    cells = np.array(count_confusion(verdicts, scale.is_good), np.float64)
     return (float(compute_kappa(cells)) if is_scored.any() else math.nan), _cuts_text(cuts)
 
 
@@ -134,16 +134,19 @@ def _cuts_text(cuts: tuple[float, float]) -> str:
 
 def constant_rater(ruler: LabelScale) -> Rater:
     """Return the baseline rater that always gives the majority verdict."""
-    majority = bool(ruler.good.mean() >= 0.5)
+    majority = bool(ruler.is_good.mean() >= 0.5)
     verdicts = np.full(len(ruler.labels), majority)
-    figures = verdict_statistics(verdicts, ruler.good, ruler.confidence, groups=ruler.groups, seed=ruler.seed)
+    figures = verdict_statistics(verdicts, ruler.is_good, ruler.confidence, groups=ruler.groups, seed=ruler.seed)
     constant_figures = {name: figures[name] for name in ("accuracy", "sensitivity", "specificity")}
     for name, value in (("balanced_accuracy", 0.5), ("kappa", 0.0)):
         constant_figures[name] = (
             figures[name] if not figures[name].defined else Estimate(value, value, value, figures[name].n)
         )
     return Rater(
-        f"always {'good' if majority else 'bad'}", "baseline", constant_figures, count_confusion(verdicts, ruler.good)
+        f"always {'good' if majority else 'bad'}",
+        "baseline",
+        constant_figures,
+        count_confusion(verdicts, ruler.is_good),
     )
 
 
@@ -162,9 +165,9 @@ def _rater_statistics(scores: Floats, verdicts: Bools, ruler: LabelScale, missed
     """Compute the statistics of the scored samples; `missed` are the unscored ones."""
     level, groups, seed = ruler.confidence, ruler.groups, ruler.seed
     figures = verdict_statistics(
-        verdicts, ruler.good, level, unscored=len(missed.labels), groups=groups, missed=missed.groups, seed=seed
+        verdicts, ruler.is_good, level, unscored=len(missed.labels), groups=groups, missed=missed.groups, seed=seed
     )
-    figures["auc"] = roc_auc(scores, ruler.good, level, groups=groups)
+    figures["auc"] = roc_auc(scores, ruler.is_good, level, groups=groups)
     figures |= compute_correlations(scores, ruler.labels, level, groups=groups, seed=seed)
     return figures
 

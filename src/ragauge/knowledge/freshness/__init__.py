@@ -37,7 +37,7 @@ class _RunRankings:
     name: str
     rankings: Mapping[str, Sequence[str]]
     """Top documents of each query, best first."""
-    asked: Mapping[str, str] = field(default_factory=lambda: EMPTY_MAPPING)
+    unanswered_queries: Mapping[str, str] = field(default_factory=lambda: EMPTY_MAPPING)
     """Other queries of the run, with the reason why they have no results."""
     texts: Mapping[str, str] = field(default_factory=lambda: EMPTY_MAPPING)
     """Query texts, if known."""
@@ -74,9 +74,9 @@ def freshness(
     ages = VersionIndex(version_list, None if as_of is None else parse_time(as_of, "as_of"))
     texts = _load_texts(corpus, run_rankings.manifest)
     query_results, unscored = count_stale(
-        run_rankings.rankings, [*run_rankings.asked, *expected], ages, _text_lookup(texts)
+        run_rankings.rankings, [*run_rankings.unanswered_queries, *expected], ages, _text_lookup(texts)
     )
-    unscored |= {query: why for query, why in run_rankings.asked.items() if query in unscored}
+    unscored |= {query: why for query, why in run_rankings.unanswered_queries.items() if query in unscored}
     notes = [
         *run_rankings.notes,
         *_freshness_notes(query_results, unscored, version_list, texts),

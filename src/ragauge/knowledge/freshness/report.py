@@ -24,8 +24,8 @@ class StaleDocument(NamedTuple):
     """Stale document with its hits over all queries."""
 
     doc: str
-    newer: str
-    why: str
+    replacement: str
+    reason: str
     hits: int
     best_rank: int
     hits_with_newer: int
@@ -146,7 +146,14 @@ def _documents_section(result: Freshness) -> Section:
         Column("with replacement", "count", drop_order=2, legend="hits whose ranking also has the replacement"),
     ]
     rows: list[Row] = [
-        [document.doc, document.newer, document.why or "-", document.hits, document.best_rank, document.hits_with_newer]
+        [
+            document.doc,
+            document.replacement,
+            document.reason or "-",
+            document.hits,
+            document.best_rank,
+            document.hits_with_newer,
+        ]
         for document in find_stale_documents(result)
     ]
     title = "Stale documents, most frequent first"

@@ -26,7 +26,7 @@ class NewerDocument(NamedTuple):
     """Document that replaces another, and the reason."""
 
     doc: str
-    why: str
+    reason: str
 
 
 class VersionIndex:
@@ -151,7 +151,7 @@ def measure_query_freshness(
     """
     ranks = {doc: rank for rank, doc in enumerate(docs, start=1)}
     stale = [
-        StaleHit(doc, rank, newer.doc, ranks.get(newer.doc), newer.why)
+        StaleHit(doc, rank, newer.doc, ranks.get(newer.doc), newer.reason)
         for doc, rank in ranks.items()
         if (newer := ages.newer(doc)) is not None
     ]

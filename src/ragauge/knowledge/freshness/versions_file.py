@@ -112,7 +112,7 @@ def _parse_versions(rows: TableRows) -> list[DocumentVersion]:
         doc_id = rows.id(doc, at, "document")
         line = rows.line(at)
         if doc_id in row_by_doc:
-            before = f"line {rows.line(row_by_doc[doc_id])}" if line else f"row {rows.places[row_by_doc[doc_id]]}"
+            before = f"line {rows.line(row_by_doc[doc_id])}" if line else f"row {rows.row_numbers[row_by_doc[doc_id]]}"
             raise BadInput(f"document `{doc_id}` already has a version on {before}", file=rows.label, line=line)
         row_by_doc[doc_id] = at
         key, time, successor = (None if name is None else rows.columns[name][at] for name in fields.values())

@@ -117,7 +117,7 @@ class GainComputation:
         if not self.queries:
             raise BadInput(f"the dataset {sides.data.name} has no query with judgments")
         self.built = all(
-            snapshot.live is None and snapshot.rankings is None for snapshot in (sides.before, sides.after)
+            snapshot.searcher is None and snapshot.rankings is None for snapshot in (sides.before, sides.after)
         )
         self.shadow = SnapshotRunner(
             system, self.queries, sides.data.judgments, settings.workers, settings.timeout, self.progress
@@ -159,7 +159,7 @@ class GainComputation:
         self._add_judge_notes(changes)
         fading, novelty = self._measure_novelty()
         terms = self._gain_terms(changes, novelty)
-        query_gain = changes.total(changes.mean(changes.gaps))
+        query_gain = changes.total(changes.mean(changes.improvements))
         low, high = changes.interval(settings.confidence)
         new = next((term for term in terms if term.name == NOVELTY and not math.isnan(term.value)), None)
         shift = 0.0 if new is None else new.weight * new.value
@@ -179,7 +179,7 @@ class GainComputation:
             added=len(self.added),
             removed=snapshots.removed,
             changed=snapshots.changed,
-            documents_known=snapshots.known,
+            documents_known=snapshots.knows_added,
             terms_without_cutoff=self.values.without_cutoff,
             queries=len(queries),
             changed_queries=changes.changed_queries(
@@ -221,8 +221,8 @@ class GainComputation:
                 query: f"the run {name} does not have it" for query in self.queries if query not in snapshot.rankings
             }
             return SnapshotResults({query: snapshot.rankings.get(query, ())[:k] for query in self.queries}, absent)
-        if snapshot.live is not None:
-            return self.shadow.live(snapshot.live, documents, k, name)
+        if snapshot.searcher is not None:
+            return self.shadow.live(snapshot.searcher, documents, k, name)
         if snapshot.documents is None:
             raise BadInput(f"no corpus {name} given", hint=f"--{name} CORPUS")
         return self.shadow.answers(documents, k, name)
@@ -258,7 +258,7 @@ class GainComputation:
         """Add the judge's notes, and the reason if it scored no query."""
         if self.hearing is None:
             return
-        gaps = changes.gaps[:, self.values.names.index(CONTEXT_RECALL)]
+        gaps = changes.improvements[:, self.values.names.index(CONTEXT_RECALL)]
         chat = self.settings.chat != LEXICAL_JUDGE
         notes, why = self.hearing.verdict(changes.queries, gaps, chat=chat)
         self.asides += notes
@@ -303,7 +303,7 @@ class GainComputation:
                         self.progress,
                     )
                     self.embedder = data.embedder.name
-                    fading = ChunkNovelty(data.chunks, data.vectors, data.highest, settings.novelty)
+                    fading = ChunkNovelty(data.chunks, data.vectors, data.highest_similarity, settings.novelty)
             except MissingExtra as error:
                 if settings.weights is not None:
                     raise
@@ -373,9 +373,9 @@ class GainComputation:
             if attribution == "rebuilt"
             else None
         )
-        if pool.short:
+        if pool.short_queries:
             lacking = 0 if without is None else len(pool.added) - len(without)
-            self.asides.append(short_run_note(len(pool.short), lacking, self._needed_depth))
+            self.asides.append(short_run_note(len(pool.short_queries), lacking, self._needed_depth))
         return document_contributions(pool, without, self.grades, self.rules.rel, self.settings.k)
 
     def _rebuilt_rankings(self, pool: CandidatePool, after: SnapshotResults) -> dict[str, dict[str, DocumentRanking]]:
@@ -402,7 +402,7 @@ class GainComputation:
 
     def _best_batch(self, pool: CandidatePool, fading: RemainingNovelty, before: SnapshotResults) -> dict[str, Any]:
         """Choose the best batch and measure its gain by retrieval."""
-        if not self.settings.batch or pool.short:
+        if not self.settings.batch or pool.short_queries:
             return {}
         self.progress(Progress("choosing the best batch"))
         batch = choose_batch(pool, self.settings.batch, fading)
@@ -414,7 +414,7 @@ class GainComputation:
             return math.nan
         if self.exact:
             return batch[-1].total
-        excluded = pool.all - {step.id for step in batch}
+        excluded = pool.all_added - {step.id for step in batch}
         documents = [document for document in self.sides.after.documents or () if document.id not in excluded]
         queries = pool.changes.queries
         try:
@@ -433,7 +433,7 @@ class GainComputation:
         ]
         means = pool.changes.mean(pool.gaps(rows[0], rows[1]))
         return float(
-            sum(means[at] * pool.changes.weights[at] for at in pool.told)
+            sum(means[at] * pool.changes.weights[at] for at in pool.scored_terms)
             + sum(step.changes.get(NOVELTY, 0.0) for step in batch)
         )
 

@@ -78,24 +78,24 @@ class CandidatePool:
     changes: SnapshotChanges
     novelty: Mapping[str, float]
     """Novelty by document, if known."""
-    weight: float
+    novelty_weight: float
     """Weight of novelty."""
-    short: frozenset[str] = frozenset()
+    short_queries: frozenset[str] = frozenset()
     """Queries whose rankings are too short to know what would move up."""
 
     @property
-    def all(self) -> frozenset[str]:
+    def all_added(self) -> frozenset[str]:
         """All added documents."""
         return frozenset(self.added)
 
     @property
-    def told(self) -> list[int]:
+    def scored_terms(self) -> list[int]:
         """Indices of the terms that can be computed per document."""
-        return [at for at in self.changes.told if at in self.values.told]
+        return [at for at in self.changes.scored_terms if at in self.values.computable_terms]
 
     def kept(self, query: str, included: frozenset[str]) -> DocumentRanking:
         """Return the top of a query's ranking with only some of the added documents."""
-        return keep_some_added(self.rankings[query], self.all, included, self.values.depth)
+        return keep_some_added(self.rankings[query], self.all_added, included, self.values.depth)
 
     def queries_of(self) -> dict[str, list[str]]:
         """Return, by document, the queries in whose trimmed rankings it is."""
@@ -122,7 +122,9 @@ def drop_each_document(pool: CandidatePool) -> dict[str, dict[str, DocumentRanki
         for doc in ranking[:depth]:
             if doc in rankings_by_doc:
                 rankings_by_doc[doc][query] = tuple(ranked for ranked in ranking if ranked != doc)[:depth]
-    unknown = {doc for query in pool.short if len(pool.rankings[query]) <= depth for doc in pool.rankings[query]}
+    unknown = {
+        doc for query in pool.short_queries if len(pool.rankings[query]) <= depth for doc in pool.rankings[query]
+    }
     return {doc: rankings for doc, rankings in rankings_by_doc.items() if doc not in unknown}
 
 
@@ -138,7 +140,7 @@ def document_contributions(
     `without` has, by document, the rankings that change without it. The causal contribution of a document that is not
     in `without` is NaN.
     """
-    labels = _label_contributions(pool.changes, judged, rel, pool.all)
+    labels = _label_contributions(pool.changes, judged, rel, pool.all_added)
     alone = _solo_gains(pool)
     causes = {} if without is None else _causal_effects(pool, without)
     entered: dict[str, int] = {}
@@ -199,12 +201,12 @@ def _causal_effects(
         gaps = pool.gaps(pool.changes.after[[positions[query] for query in queries]], changed)
         means = pool.changes.mean(gaps)
         gains = pool.changes.weighed(gaps)  # terms that the judge did not score are NaN and add nothing
-        changes = {name: float(means[at]) for at, name in enumerate(pool.changes.names) if at in pool.told}
-        causal = sum(float(means[at] * pool.changes.weights[at]) for at in pool.told)
+        changes = {name: float(means[at]) for at, name in enumerate(pool.changes.names) if at in pool.scored_terms}
+        causal = sum(float(means[at] * pool.changes.weights[at]) for at in pool.scored_terms)
         share = novelty_share(pool, doc)
         if share is not None:
             changes[NOVELTY] = share
-            causal += pool.weight * share
+            causal += pool.novelty_weight * share
         helped = [query for query, gain in zip(queries, gains.tolist(), strict=True) if gain > ROUNDING_TOLERANCE]
         harmed = [query for query, gain in zip(queries, gains.tolist(), strict=True) if gain < -ROUNDING_TOLERANCE]
         effects[doc] = (causal if changes else math.nan, changes, helped, harmed)
@@ -231,9 +233,9 @@ def _label_contributions(
     """
     contributions: dict[str, tuple[float, int]] = {}
     for row, query in enumerate(changes.queries):
-        has_value = ~np.isnan(changes.gaps[row])
+        has_value = ~np.isnan(changes.improvements[row])
         weight = float(np.abs(changes.weights[has_value]).sum())
-        gain = float(changes.gaps[row, has_value] @ changes.weights[has_value]) / weight if weight else 0.0
+        gain = float(changes.improvements[row, has_value] @ changes.weights[has_value]) / weight if weight else 0.0
         for doc, grade in judged.get(query, {}).items():
             if doc in added and grade >= rel:
                 total, n = contributions.get(doc, (0.0, 0))
@@ -246,7 +248,7 @@ def _solo_gains(pool: CandidatePool) -> dict[str, float]:
 
     NaN if a ranking is too short. Its novelty counts in full.
     """
-    if pool.short:
+    if pool.short_queries:
         return dict.fromkeys(pool.added, math.nan)
     nobody: frozenset[str] = frozenset()
     pairs = [(doc, query) for doc, queries in pool.queries_of().items() for query in queries]
@@ -259,9 +261,9 @@ def _solo_gains(pool: CandidatePool) -> dict[str, float]:
     gains = {}
     for doc in pool.added:
         means = pool.changes.mean(rows[gaps.get(doc, [])])
-        parts = [float(means[at] * pool.changes.weights[at]) for at in pool.told]
+        parts = [float(means[at] * pool.changes.weights[at]) for at in pool.scored_terms]
         novelty = pool.novelty.get(doc, math.nan)
-        parts += [] if math.isnan(novelty) else [pool.weight * novelty]
+        parts += [] if math.isnan(novelty) else [pool.novelty_weight * novelty]
         gains[doc] = sum(parts) if parts else math.nan
     return gains
 
@@ -347,9 +349,9 @@ def _marginal_gain(
     changes = pool.changes
     rows = np.array(list(gaps.values())) if gaps else np.zeros((0, len(changes.names)))
     means = changes.mean(rows)
-    gains = {changes.names[at]: float(means[at] * changes.weights[at]) for at in pool.told}
+    gains = {changes.names[at]: float(means[at] * changes.weights[at]) for at in pool.scored_terms}
     if not math.isnan(novelty):
-        gains[NOVELTY] = pool.weight * novelty / n_novelties
+        gains[NOVELTY] = pool.novelty_weight * novelty / n_novelties
     return gains
 
 

@@ -34,19 +34,19 @@ class SnapshotChanges:
     after: Floats
 
     @cached_property
-    def gaps(self) -> Floats:
+    def improvements(self) -> Floats:
         """Improvement of each query by term; NaN if a side has no value."""
         return np.asarray(self.signs * (self.after - self.before))
 
     @cached_property
-    def known(self) -> Floats:
+    def n_scored(self) -> Floats:
         """Number of queries with a value on both sides, by term."""
-        return np.asarray((~np.isnan(self.gaps)).sum(axis=0), np.float64)
+        return np.asarray((~np.isnan(self.improvements)).sum(axis=0), np.float64)
 
     @cached_property
-    def told(self) -> list[int]:
+    def scored_terms(self) -> list[int]:
         """Indices of the terms with a value for at least one query."""
-        return np.flatnonzero(self.known).tolist()
+        return np.flatnonzero(self.n_scored).tolist()
 
     def mean(self, gaps: Floats) -> Floats:
         """Average changes by term over all queries with a value.
@@ -54,7 +54,7 @@ class SnapshotChanges:
         Queries without a row count as 0.
         """
         with np.errstate(invalid="ignore", divide="ignore"):
-            return np.asarray(np.where(self.known > 0, np.nansum(gaps, axis=0) / self.known, math.nan))
+            return np.asarray(np.where(self.n_scored > 0, np.nansum(gaps, axis=0) / self.n_scored, math.nan))
 
     def weighed(self, gaps: Floats) -> Floats:
         """Return each row's gain: the weighted sum of its terms, without NaN."""
@@ -62,43 +62,51 @@ class SnapshotChanges:
 
     def total(self, means: Floats) -> float:
         """Return the weighted sum of term means; NaN if no term has a value."""
-        return float(means[self.told] @ self.weights[self.told]) if self.told else math.nan
+        return float(means[self.scored_terms] @ self.weights[self.scored_terms]) if self.scored_terms else math.nan
 
     @cached_property
-    def parts(self) -> Floats:
+    def query_contributions(self) -> Floats:
         """Per-query values with the mean and the variance of the total.
 
         Terms may be missing for different queries. Formula: for each term, weight times (mean + n / n_t times the
         query's deviation from the mean), summed. If all queries have all terms, it is the query's gain.
         """
         parts = np.zeros(len(self.queries))
-        for term in self.told:
-            column = self.gaps[:, term]
+        for term in self.scored_terms:
+            column = self.improvements[:, term]
             mean = float(np.nanmean(column))
-            share = len(column) / self.known[term]
+            share = len(column) / self.n_scored[term]
             parts += self.weights[term] * (mean + share * np.where(np.isnan(column), 0.0, column - mean))
         return parts
 
     def interval(self, confidence: float) -> tuple[float, float]:
         """Compute the confidence interval of the total by a paired bootstrap over queries."""
-        return _mean_intervals(self.parts[:, None], confidence)[0] if self.told else (math.nan, math.nan)
+        return (
+            _mean_intervals(self.query_contributions[:, None], confidence)[0]
+            if self.scored_terms
+            else (math.nan, math.nan)
+        )
 
     def p(self) -> float:
         """Compute the p-value of the total by Fisher's randomisation test."""
-        return float(randomisation_test(self.parts[:, None])[0]) if self.told and len(self.queries) else math.nan
+        return (
+            float(randomisation_test(self.query_contributions[:, None])[0])
+            if self.scored_terms and len(self.queries)
+            else math.nan
+        )
 
     def terms(self, confidence: float, why: Mapping[str, str]) -> list[GainTerm]:
         """Return each term with its interval, or the reason why it has no value."""
-        ends = _mean_intervals(self.gaps, confidence)
+        ends = _mean_intervals(self.improvements, confidence)
         terms = []
         for at, name in enumerate(self.names):
-            has_both = ~np.isnan(self.gaps[:, at])
+            has_both = ~np.isnan(self.improvements[:, at])
             if not has_both.any():
                 reason = why.get(name, "no query has a value on both sides")
                 terms.append(GainTerm(name, float(self.weights[at]), math.nan, why=reason))
                 continue
             before, after = (float(values[has_both, at].mean()) for values in (self.before, self.after))
-            mean = float(self.gaps[has_both, at].mean())
+            mean = float(self.improvements[has_both, at].mean())
             low, high = ends[at]
             terms.append(GainTerm(name, float(self.weights[at]), mean, low, high, before, after, int(has_both.sum())))
         return terms
@@ -113,19 +121,19 @@ class SnapshotChanges:
 
         Terms with weight 0 count too.
         """
-        gains = self.weighed(self.gaps)
+        gains = self.weighed(self.improvements)
         rows = [
             row
             for row in range(len(self.queries))
             if abs(gains[row]) > ROUNDING_TOLERANCE
-            or np.nanmax(np.abs(self.gaps[row]), initial=0.0) > ROUNDING_TOLERANCE
+            or np.nanmax(np.abs(self.improvements[row]), initial=0.0) > ROUNDING_TOLERANCE
         ]
         queries = []
         for row in sorted(rows, key=lambda index: (-abs(gains[index]), self.queries[index])):
             name = self.queries[row]
             by_term = {
                 term: float(gap)
-                for term, gap in zip(self.names, self.gaps[row].tolist(), strict=True)
+                for term, gap in zip(self.names, self.improvements[row].tolist(), strict=True)
                 if not math.isnan(gap)
             }
             gain = float(gains[row]) if abs(gains[row]) > ROUNDING_TOLERANCE else 0.0

@@ -78,7 +78,7 @@ class SnapshotRunner:
         Each is left out of its own ranking.
         """
         data = Dataset("", documents, self.queries, self.judgments)
-        return SystemRun("", "", data, RunSettings(), {}, SystemBuilder([]), None).own
+        return SystemRun("", "", data, RunSettings(), {}, SystemBuilder([]), None).queries_in_corpus
 
     def answers(self, documents: Sequence[Document], k: int, name: str) -> SnapshotResults:
         """Run the queries on the system built on these documents."""

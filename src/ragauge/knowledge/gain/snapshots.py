@@ -92,7 +92,7 @@ class Snapshot:
 
     name: str
     documents: Sequence[Document] | None = None
-    live: Any = None
+    searcher: Any = None
     rankings: Mapping[str, tuple[str, ...]] | None = None
     data: Dataset | None = None
     """Dataset of the snapshot, if it is one."""
@@ -113,7 +113,7 @@ class SnapshotPair:
     added: Sequence[Document]
     removed: int
     changed: int
-    known: bool
+    knows_added: bool
     """Whether the added documents are known."""
 
 
@@ -187,7 +187,7 @@ def _open_snapshot(source: Any, option: str, split: str | None) -> Snapshot | No
     if isinstance(source, str | Path):
         return _read_snapshot(str(source), split)
     if hasattr(source, "search") or callable(source):
-        return Snapshot(getattr(source, "__name__", type(source).__name__), live=source)
+        return Snapshot(getattr(source, "__name__", type(source).__name__), searcher=source)
     if isinstance(source, Sequence):
         return Snapshot(option, unique_by(load_documents(source), attrgetter("id"), "document"))
     raise BadInput(

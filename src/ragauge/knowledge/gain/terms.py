@@ -195,7 +195,7 @@ class RankingScorer:
         return scores
 
     @property
-    def told(self) -> list[int]:
+    def computable_terms(self) -> list[int]:
         """Indices of the terms that can be computed for a new ranking."""
         return [at for at, name in enumerate(self.names) if name != CONTEXT_RECALL or self._judge is not None]
 

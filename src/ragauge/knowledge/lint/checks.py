@@ -11,16 +11,14 @@ from ragauge.evaluation.checks import Check, Requirement
 from ragauge.knowledge.lint import checks_characters, checks_entries, checks_texts
 from ragauge.knowledge.lint.evidence import Evidence
 
-DOCUMENTS = Requirement[Evidence](
-    "documents", lambda evidence: len(evidence.reading) > 0, "the corpus has no documents"
-)
+DOCUMENTS = Requirement[Evidence]("documents", lambda evidence: len(evidence.corpus) > 0, "the corpus has no documents")
 AN_EMBEDDER = Requirement[Evidence](
     "an embedder",
     lambda evidence: evidence.tokens is not None,
     "no embedder given; add --embedder minilm, or --tokenizer FILE --token-limit N",
 )
 JUDGMENTS = Requirement[Evidence](
-    "judgments", lambda evidence: bool(evidence.judged), "no judgments given; add --qrels FILE"
+    "judgments", lambda evidence: bool(evidence.judgments), "no judgments given; add --qrels FILE"
 )
 
 LINT_CHECKS: Mapping[str, Check[Evidence]] = {

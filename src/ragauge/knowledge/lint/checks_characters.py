@@ -18,12 +18,12 @@ from ragauge.output.numbers import pluralise
 class CharacterKind(NamedTuple):
     """Kind of characters that do not belong in a text."""
 
-    what: str
+    name: str
     about: str
     pattern: re.Pattern[str]
     effect: str
     remedy: str
-    always: bool = True
+    is_always_problem: bool = True
     """Whether a single document is a problem; otherwise only many are."""
 
 
@@ -55,7 +55,7 @@ CHARACTER_KINDS = (
         re.compile("[\ufeff\u200b\u2060\u180e\u202a-\u202e\u2066-\u2069]|(?<=[A-Za-z])[\u200c\u200d]+(?=[A-Za-z])"),
         "words that look the same differ, so neither queries nor duplicate checks match them",
         "remove them",
-        always=False,
+        is_always_problem=False,
     ),
     CharacterKind(
         "private characters",
@@ -63,7 +63,7 @@ CHARACTER_KINDS = (
         re.compile("[\ue000-\uf8ff]"),
         "they have no meaning without their font",
         "remove them, or check the PDF text extraction",
-        always=False,
+        is_always_problem=False,
     ),
 )
 UNUSUAL_PATTERN = re.compile("[^\t\n\x0c\r -~\x85\xa0-\u017f\u2010-\u2027\u2030-\u203a]")
@@ -86,7 +86,7 @@ def check_characters(evidence: Evidence) -> Iterator[Finding]:
 
     CHARACTER_KINDS says what is always a problem.
     """
-    reading = evidence.reading
+    reading = evidence.corpus
     unusual = [index for index, text in enumerate(reading.texts) if UNUSUAL_PATTERN.search(text)]
     clean = True
     for kind in CHARACTER_KINDS:
@@ -96,8 +96,8 @@ def check_characters(evidence: Evidence) -> Iterator[Finding]:
         clean = False
         yield Finding(
             reading.name,
-            kind.what,
-            kind.always or evidence.many(len(matches)),
+            kind.name,
+            kind.is_always_problem or evidence.many(len(matches)),
             len(matches),
             f"{pluralise(len(matches), 'document')} with {kind.about}",
             tuple(_character_excerpt(evidence, index, kind.pattern) for index in matches[:MAX_EXAMPLES]),
@@ -109,12 +109,12 @@ def check_characters(evidence: Evidence) -> Iterator[Finding]:
 
 
 def _character_excerpt(evidence: Evidence, index: int, pattern: re.Pattern[str]) -> str:
-    text = evidence.reading.texts[index]
+    text = evidence.corpus.texts[index]
     match = pattern.search(text)
     start = match.start() if match else 0
     code, name = f"U+{ord(text[start]):04X}", unicodedata.name(text[start], "").lower()
     excerpt = one_line(text[max(0, start - 15) : start + 15])
-    return one_line(f"{evidence.reading.called(index)}: {f'{code} {name}'.strip()} in `{excerpt}`")
+    return one_line(f"{evidence.corpus.called(index)}: {f'{code} {name}'.strip()} in `{excerpt}`")
 
 
 def check_mojibake(evidence: Evidence) -> Iterator[Finding]:
@@ -127,7 +127,7 @@ def check_mojibake(evidence: Evidence) -> Iterator[Finding]:
         from ftfy.badness import badness
     except ImportError:
         raise MissingExtra("detecting wrong encodings", "knowledge") from None
-    reading = evidence.reading
+    reading = evidence.corpus
     repairs: list[tuple[int, str]] = []
     for index, text in enumerate(reading.texts):
         if text.isascii():
@@ -173,7 +173,7 @@ def check_markup(evidence: Evidence) -> Iterator[Finding]:
 
     A problem if they are in at least `share` of the documents, since a few may be about HTML.
     """
-    reading = evidence.reading
+    reading = evidence.corpus
     marked = [i for i, text in enumerate(reading.texts) if ("<" in text or "&" in text) and MARKUP_PATTERN.search(text)]
     if not marked:
         yield Finding(reading.name, "markup", False, 0, "no HTML tags or entities")
@@ -196,7 +196,7 @@ def check_markup(evidence: Evidence) -> Iterator[Finding]:
 
 def check_boilerplate(evidence: Evidence) -> Iterator[Finding]:
     """Find lines repeated in many documents; a problem in ten times `share` of them."""
-    reading = evidence.reading
+    reading = evidence.corpus
     counts: Counter[int] = Counter()
     for text in reading.texts:
         counts.update({hash(line) for line in _long_lines(text)})

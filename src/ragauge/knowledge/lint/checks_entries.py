@@ -19,7 +19,7 @@ def check_readable(evidence: Evidence) -> Iterator[Finding]:
 
     Always a problem.
     """
-    reading = evidence.reading
+    reading = evidence.corpus
     lost = _flaws_of_kind(evidence, "unreadable")
     if lost:
         yield Finding(
@@ -67,7 +67,7 @@ def check_readable(evidence: Evidence) -> Iterator[Finding]:
             len(unread),
             f"{pluralise(len(unread), 'file')} of the folder {'was' if len(unread) == 1 else 'were'} not read "
             f"({counts})",
-            [one_line(flaw.where, 120) for flaw in unread],
+            [one_line(flaw.location, 120) for flaw in unread],
             "their contents were not checked",
             remedy=f"convert them to text ({', '.join(TEXT_ENDINGS)}) or to corpus.jsonl, "
             "or move them out of the folder",
@@ -82,7 +82,7 @@ def check_encoding(evidence: Evidence) -> Iterator[Finding]:
     byte_flaws, utf16_flaws = _flaws_of_kind(evidence, "bytes"), _flaws_of_kind(evidence, "encoding")
     if byte_flaws:
         yield Finding(
-            evidence.reading.name,
+            evidence.corpus.name,
             "bytes",
             True,
             len(byte_flaws),
@@ -93,7 +93,7 @@ def check_encoding(evidence: Evidence) -> Iterator[Finding]:
         )
     if utf16_flaws:
         yield Finding(
-            evidence.reading.name,
+            evidence.corpus.name,
             "encoding",
             True,
             len(utf16_flaws),
@@ -103,12 +103,12 @@ def check_encoding(evidence: Evidence) -> Iterator[Finding]:
             remedy="convert the file: `iconv -f UTF-16 -t UTF-8`",
         )
     if not byte_flaws and not utf16_flaws:
-        yield Finding(evidence.reading.name, "encoding", False, 0, "all files are UTF-8")
+        yield Finding(evidence.corpus.name, "encoding", False, 0, "all files are UTF-8")
 
 
 def check_ids(evidence: Evidence) -> Iterator[Finding]:
     """Find missing ids, duplicate ids and ids with white space; always a problem."""
-    reading = evidence.reading
+    reading = evidence.corpus
     missing = [index for index, name in enumerate(reading.ids) if name is None]
     if missing:
         yield Finding(
@@ -145,7 +145,7 @@ def check_ids(evidence: Evidence) -> Iterator[Finding]:
 
 
 def _duplicate_ids_finding(evidence: Evidence, duplicates: dict[str, list[int]]) -> Finding:
-    reading = evidence.reading
+    reading = evidence.corpus
     differ = {
         name: indices for name, indices in duplicates.items() if len({normalise(reading.texts[i]) for i in indices}) > 1
     }
@@ -160,7 +160,7 @@ def _duplicate_ids_finding(evidence: Evidence, duplicates: dict[str, list[int]])
         True,
         len(duplicates),
         f"{pluralise(len(duplicates), 'id')} used by more than one document: {counts}",
-        tuple(one_line(f"{name} ({', '.join(reading.places[i] for i in duplicates[name][:3])})") for name in first),
+        tuple(one_line(f"{name} ({', '.join(reading.locations[i] for i in duplicates[name][:3])})") for name in first),
         "a store keeps only the last one or rejects the batch, and hits are ambiguous",
         remedy="give different texts different ids, and remove repeated texts",
     )
@@ -168,13 +168,13 @@ def _duplicate_ids_finding(evidence: Evidence, duplicates: dict[str, list[int]])
 
 def check_empty(evidence: Evidence) -> Iterator[Finding]:
     """Find documents without text or with only white space; always a problem."""
-    none = evidence.copies[1]
-    total = len(evidence.reading)
+    none = evidence.exact_duplicates[1]
+    total = len(evidence.corpus)
     if not none:
-        yield Finding(evidence.reading.name, "empty", False, 0, "every document has a text")
+        yield Finding(evidence.corpus.name, "empty", False, 0, "every document has a text")
         return
     yield Finding(
-        evidence.reading.name,
+        evidence.corpus.name,
         "empty",
         True,
         len(none),
@@ -186,11 +186,11 @@ def check_empty(evidence: Evidence) -> Iterator[Finding]:
 
 
 def _flaws_of_kind(evidence: Evidence, kind: str) -> list[CorpusFlaw]:
-    return [flaw for flaw in evidence.reading.flaws if flaw.kind == kind]
+    return [flaw for flaw in evidence.corpus.flaws if flaw.kind == kind]
 
 
 def _flaw_texts(flaws: Sequence[CorpusFlaw]) -> tuple[str, ...]:
-    return tuple(one_line(f"{flaw.where}: {flaw.detail}", 120) for flaw in flaws[:MAX_EXAMPLES])
+    return tuple(one_line(f"{flaw.location}: {flaw.detail}", 120) for flaw in flaws[:MAX_EXAMPLES])
 
 
 def check_orphans(evidence: Evidence) -> Iterator[Finding]:
@@ -198,8 +198,8 @@ def check_orphans(evidence: Evidence) -> Iterator[Finding]:
 
     A problem if one is relevant.
     """
-    corpus_ids = {name for name in evidence.reading.ids if name is not None}
-    for judged in evidence.judged:
+    corpus_ids = {name for name in evidence.corpus.ids if name is not None}
+    for judged in evidence.judgments:
         yield _orphans_finding(judged, corpus_ids)
 
 

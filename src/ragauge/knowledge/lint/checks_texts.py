@@ -35,14 +35,14 @@ def check_duplicates(evidence: Evidence) -> Iterator[Finding]:
 
     Case, compatibility forms and white space are ignored. A problem if the redundant ones are at least `share` of all.
     """
-    groups, _ = evidence.copies
-    total = len(evidence.reading)
+    groups, _ = evidence.exact_duplicates
+    total = len(evidence.corpus)
     if not groups:
-        yield Finding(evidence.reading.name, "duplicates", False, 0, "no two documents have the same text")
+        yield Finding(evidence.corpus.name, "duplicates", False, 0, "no two documents have the same text")
         return
     more = sum(map(len, groups)) - len(groups)
     yield Finding(
-        evidence.reading.name,
+        evidence.corpus.name,
         "duplicates",
         evidence.many(more),
         more,
@@ -60,29 +60,29 @@ def check_near_duplicates(evidence: Evidence) -> Iterator[Finding]:
     Exact duplicates are not reported again. A problem if the redundant ones are at least five times `share` of all,
     because similar texts may still differ in content.
     """
-    groups, empty = evidence.copies
-    total, min_jaccard = len(evidence.reading), evidence.thresholds.near
+    groups, empty = evidence.exact_duplicates
+    total, min_jaccard = len(evidence.corpus), evidence.thresholds.near
     reported = {index for group in groups for index in group[1:]} | set(empty)
     remaining = [index for index in range(total) if index not in reported]
     duplicates = corpus_checks.find_near_duplicates(
-        [evidence.reading.texts[index] for index in remaining], min_jaccard, evidence.progress
+        [evidence.corpus.texts[index] for index in remaining], min_jaccard, evidence.progress
     )
     rule = f"Jaccard {min_jaccard:g} or more of 3-word shingles"
     if not duplicates:
         message = f"no near-duplicates ({rule})"
-        yield Finding(evidence.reading.name, "near duplicates", False, 0, message)
+        yield Finding(evidence.corpus.name, "near duplicates", False, 0, message)
         return
-    duplicates.sort(key=lambda duplicate: (-len(duplicate.group), -duplicate.part))
-    surplus = sum(len(duplicate.group) - 1 for duplicate in duplicates)
+    duplicates.sort(key=lambda duplicate: (-len(duplicate.positions), -duplicate.similarity))
+    surplus = sum(len(duplicate.positions) - 1 for duplicate in duplicates)
     yield Finding(
-        evidence.reading.name,
+        evidence.corpus.name,
         "near duplicates",
         surplus >= 5 * evidence.thresholds.share * total,
         surplus,
         f"{surplus:,} of {pluralise(total, 'document')} ({format_share(surplus, total)}) are near-duplicates ({rule}), "
         f"in {pluralise(len(duplicates), 'group')}",
         tuple(
-            f"{_format_group(evidence, [remaining[i] for i in duplicate.group], '~')} at {duplicate.part:.2f}"
+            f"{_format_group(evidence, [remaining[i] for i in duplicate.positions], '~')} at {duplicate.similarity:.2f}"
             for duplicate in duplicates[:MAX_GROUPS_SHOWN]
         ),
         "near-duplicates displace other documents in rankings; if they contradict each other, an answer may cite the "
@@ -92,7 +92,7 @@ def check_near_duplicates(evidence: Evidence) -> Iterator[Finding]:
 
 
 def _format_group(evidence: Evidence, group: list[int], sign: str) -> str:
-    names = [evidence.reading.ids[i] or evidence.reading.places[i] for i in group[:3]]
+    names = [evidence.corpus.ids[i] or evidence.corpus.locations[i] for i in group[:3]]
     more = f" {sign} {len(group) - 3:,} more" if len(group) > 3 else ""
     return one_line(f" {sign} ".join(names)) + more
 
@@ -106,7 +106,7 @@ def check_language(evidence: Evidence) -> Iterator[Finding]:
 
     A problem if they are at least `share` of all, or if there are any and allowed languages are given.
     """
-    reading, allowed = evidence.reading, evidence.thresholds.languages
+    reading, allowed = evidence.corpus, evidence.thresholds.languages
     counts = evidence.by_language
     identified = [count for count in counts if count != UNKNOWN_LANGUAGE]
     if not identified:
@@ -158,7 +158,7 @@ def check_tiny(evidence: Evidence) -> Iterator[Finding]:
 
     A problem if they are at least `share` of all.
     """
-    reading, min_chars = evidence.reading, evidence.thresholds.tiny
+    reading, min_chars = evidence.corpus, evidence.thresholds.tiny
     indices = np.flatnonzero((evidence.lengths > 0) & (evidence.lengths < min_chars)).tolist()
     if not indices:
         yield Finding(reading.name, "tiny", False, 0, f"no text has fewer than {min_chars:,} characters")
@@ -183,7 +183,7 @@ def check_giant(evidence: Evidence) -> Iterator[Finding]:
 
     A problem if they are at least `share` of all.
     """
-    reading, max_chars = evidence.reading, evidence.thresholds.giant
+    reading, max_chars = evidence.corpus, evidence.thresholds.giant
     indices = np.flatnonzero(evidence.lengths > max_chars)
     indices = indices[np.argsort(-evidence.lengths[indices], kind="stable")]
     if not len(indices):
@@ -209,7 +209,7 @@ def check_tokens(evidence: Evidence) -> Iterator[Finding]:
 
     A problem if they or the lost tokens reach `share`.
     """
-    reading, counter = evidence.reading, evidence.tokens
+    reading, counter = evidence.corpus, evidence.tokens
     if counter is None:
         raise MissingEvidence("no token counter")
     counts, limit = evidence.token_counts, counter.limit

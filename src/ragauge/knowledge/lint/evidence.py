@@ -168,26 +168,26 @@ class TokenCounter(NamedTuple):
 class Evidence:
     """All data for the corpus checks; expensive values are computed on first use."""
 
-    reading: LoadedCorpus
+    corpus: LoadedCorpus
     thresholds: LintThresholds = field(default_factory=LintThresholds)
-    judged: Sequence[JudgmentRows] = ()
+    judgments: Sequence[JudgmentRows] = ()
     tokens: TokenCounter | None = None
     progress: ProgressCallback = field(default=no_progress, repr=False)
 
     @cached_property
     def lengths(self) -> Ints:
         """Length of each stripped text, in characters."""
-        return np.fromiter((len(text.strip()) for text in self.reading.texts), np.int64, len(self.reading))
+        return np.fromiter((len(text.strip()) for text in self.corpus.texts), np.int64, len(self.corpus))
 
     @cached_property
-    def copies(self) -> tuple[list[list[int]], list[int]]:
+    def exact_duplicates(self) -> tuple[list[list[int]], list[int]]:
         """Groups of documents with the same text, and the documents without text."""
-        return find_exact_duplicates(self.reading.texts)
+        return find_exact_duplicates(self.corpus.texts)
 
     @cached_property
     def languages(self) -> list[str]:
         """Language of each document; `?` if unknown."""
-        return identify_languages(self.reading.texts, self.progress)
+        return identify_languages(self.corpus.texts, self.progress)
 
     @cached_property
     def by_language(self) -> dict[str, int]:
@@ -200,9 +200,9 @@ class Evidence:
         if self.tokens is None:
             return np.zeros(0, np.int64)
         counts: list[int] = []
-        total = len(self.reading)
+        total = len(self.corpus)
         for start in range(0, total, TOKEN_BATCH_TEXTS):
-            part = self.reading.texts[start : start + TOKEN_BATCH_TEXTS]
+            part = self.corpus.texts[start : start + TOKEN_BATCH_TEXTS]
             # Lone surrogates cannot be encoded as UTF-8, and libraries fail on them.
             counts += self.tokens.counts([t if t.isascii() else t.encode("utf-8", "replace").decode() for t in part])
             self.progress(Progress("counting tokens", min(start + TOKEN_BATCH_TEXTS, total), total))
@@ -210,11 +210,11 @@ class Evidence:
 
     def many(self, count: int) -> bool:
         """Return whether a number of documents reaches the share that makes a problem."""
-        return count > 0 and count >= self.thresholds.share * len(self.reading)
+        return count > 0 and count >= self.thresholds.share * len(self.corpus)
 
     def some(self, indices: Sequence[int]) -> tuple[str, ...]:
         """Return the first few documents as text, for messages."""
-        return tuple(one_line(self.reading.called(index)) for index in indices[:MAX_EXAMPLES])
+        return tuple(one_line(self.corpus.called(index)) for index in indices[:MAX_EXAMPLES])
 
 
 def format_share(count: int, total: int) -> str:

@@ -100,9 +100,9 @@ class NoveltyData:
 
     chunks: DocumentChunks
     vectors: Vectors
-    near: NearestChunks
+    nearest: NearestChunks
     """Nearest known chunk of each chunk."""
-    known: DocumentChunks
+    known_chunks: DocumentChunks
     known_vectors: Vectors
     embedder: Embedder
     texts: bool = True
@@ -110,13 +110,13 @@ class NoveltyData:
     seconds: dict[str, float] = field(default_factory=dict)
 
     @property
-    def highest(self) -> Floats:
+    def highest_similarity(self) -> Floats:
         """Highest cosine of each chunk with a known one.
 
         0 if nothing is known, NaN for a zero vector.
         """
-        if self.near.similarities.shape[1]:
-            highest: Floats = self.near.similarities[:, 0]
+        if self.nearest.similarities.shape[1]:
+            highest: Floats = self.nearest.similarities[:, 0]
             return highest
         return np.where(np.any(self.vectors, axis=1), 0.0, np.nan)
 
@@ -168,16 +168,18 @@ def novelty(
     """
     settings = settings_from(NoveltySettings, options)
     data = prepare_novelty_data(added, known, settings, progress)
-    duplicates = _duplicate_classes(data.known.documents) if data.texts else np.arange(len(data.known.documents))
-    rows = _sample_known_chunks(data.known, settings.reference_chunks, settings.seed)
+    duplicates = (
+        _duplicate_classes(data.known_chunks.documents) if data.texts else np.arange(len(data.known_chunks.documents))
+    )
+    rows = _sample_known_chunks(data.known_chunks, settings.reference_chunks, settings.seed)
     with _timed_step(data.seconds, "percentiles"):
         reference = _known_novelties(data, duplicates, rows)
-    sampled = np.unique(data.known.owner[rows])
+    sampled = np.unique(data.known_chunks.owner[rows])
     overlap, reference["lexical"] = None, np.zeros(0)
     if data.texts:
         with _timed_step(data.seconds, "words"):
             overlap, reference["lexical"] = shingle_overlap(
-                data.chunks.documents, data.known.documents, sampled, duplicates, progress
+                data.chunks.documents, data.known_chunks.documents, sampled, duplicates, progress
             )
     claims: dict[int, list[DocumentClaim]] = {}
     judge, notes = "", _novelty_notes(data, reference, len(sampled))
@@ -187,7 +189,7 @@ def novelty(
         notes += judge_notes
     return Novelty(
         documents=_document_novelties(data, overlap, reference, claims),
-        known=len(data.known.documents),
+        known=len(data.known_chunks.documents),
         known_chunks=len(data.known_vectors),
         embedder=data.embedder.name,
         chunking=data.chunks.chunking,
@@ -229,7 +231,7 @@ def estimate_novelty_cost(
                 return []
             judge = DryRunJudge(session.judge, session.price, local=session.local)
             search = _nearest_chunk_search(data, settings.chunks_per_claim)
-            await judge_claims(data.chunks, data.known, search, judge)
+            await judge_claims(data.chunks, data.known_chunks, search, judge)
             return judge.estimates()
 
     return run_coroutine(estimate())
@@ -252,7 +254,9 @@ async def _run_claim_judge(
         session.check_ready()
         workers = 2 * settings.judging.concurrency
         search = _nearest_chunk_search(data, settings.chunks_per_claim)
-        claims = await judge_claims(data.chunks, data.known, search, session.judge, workers=workers, progress=progress)
+        claims = await judge_claims(
+            data.chunks, data.known_chunks, search, session.judge, workers=workers, progress=progress
+        )
         name = f"{session.judge.name} [{content_key(dict(session.judge.identity))[:8]}]"
         notes = [*session.notes]
         if session.judge.name == LEXICAL_JUDGE:
@@ -265,7 +269,7 @@ async def _run_claim_judge(
 def _nearest_chunk_search(data: NoveltyData, chunks_per_claim: int) -> Callable[[Sequence[str]], Ints]:
     def find_nearest_chunks(texts: Sequence[str]) -> Ints:
         vectors = embed_in_batches(lambda i: texts[i], len(texts), data.embedder)
-        return nearest_known(vectors, data.known_vectors, chunks_per_claim).places
+        return nearest_known(vectors, data.known_vectors, chunks_per_claim).positions
 
     return find_nearest_chunks
 
@@ -309,14 +313,14 @@ def _known_novelties(data: NoveltyData, duplicates: Ints, rows: Ints) -> dict[st
 
     Both the mean and the minimum over chunks are returned.
     """
-    classes = duplicates[data.known.owner]
+    classes = duplicates[data.known_chunks.owner]
     order = np.argsort(classes, kind="stable")
     ordered = classes[order]
     row_classes = classes[rows]
     firsts, lasts = np.searchsorted(ordered, row_classes), np.searchsorted(ordered, row_classes, side="right")
     own_chunks = [order[first:last] for first, last in zip(firsts.tolist(), lasts.tolist(), strict=True)]
     values = chunk_novelties(nearest_others(data.known_vectors, rows, own_chunks)) if len(rows) else np.zeros(0)
-    sampled, owner = np.unique(data.known.owner[rows], return_inverse=True)
+    sampled, owner = np.unique(data.known_chunks.owner[rows], return_inverse=True)
     return {
         "mean": document_means(values, owner, len(sampled)),
         "least": document_minimums(values, owner, len(sampled)),
@@ -330,10 +334,10 @@ def _document_novelties(
     claims: Mapping[int, Sequence[DocumentClaim]],
 ) -> list[DocumentNovelty]:
     chunks, n = data.chunks, len(data.chunks.documents)
-    values, counts = chunk_novelties(data.highest), data.chunks.counts
+    values, counts = chunk_novelties(data.highest_similarity), data.chunks.counts
     undefined = np.full(n, np.nan)
     mean, least = document_means(values, chunks.owner, n), document_minimums(values, chunks.owner, n)
-    lexical = undefined if overlap is None else overlap.new
+    lexical = undefined if overlap is None else overlap.new_share
     ranks = {
         name: undefined if _has_too_few_known(reference) else percentile_ranks(novelty, reference[name])
         for name, novelty in (("mean", mean), ("least", least), ("lexical", lexical))
@@ -341,7 +345,7 @@ def _document_novelties(
     starts = np.concatenate([[0], np.cumsum(counts)])
     novelties = []
     for i, document in enumerate(chunks.documents):
-        container = -1 if overlap is None else int(overlap.place[i])
+        container = -1 if overlap is None else int(overlap.container[i])
         novelties.append(
             DocumentNovelty(
                 document.id,
@@ -352,8 +356,8 @@ def _document_novelties(
                 percentile=float(ranks["mean"][i]),
                 least_percentile=float(ranks["least"][i]),
                 lexical_percentile=float(ranks["lexical"][i]),
-                contained=float(undefined[i] if overlap is None else overlap.best[i]),
-                container="" if container < 0 else data.known.documents[container].id,
+                contained=float(undefined[i] if overlap is None else overlap.highest_share[i]),
+                container="" if container < 0 else data.known_chunks.documents[container].id,
                 why=_undefined_reason(float(mean[i]), int(counts[i])),
                 nearest=[
                     _nearest_chunk(data, index, index - int(starts[i])) for index in range(starts[i], starts[i + 1])
@@ -376,16 +380,18 @@ def _undefined_reason(mean: float, chunks: int) -> str:
 
 def _nearest_chunk(data: NoveltyData, index: int, chunk: int) -> NearestChunk:
     text = data.chunks.text(index)
-    if not data.near.places.shape[1] or np.isnan(data.near.similarities[index, 0]):
+    if not data.nearest.positions.shape[1] or np.isnan(data.nearest.similarities[index, 0]):
         return NearestChunk(chunk, text, float("nan"))
-    nearest = int(data.near.places[index, 0])
-    known_text = data.known.text(nearest) if data.texts else ""
-    return NearestChunk(chunk, text, float(data.near.similarities[index, 0]), data.known.name(nearest), known_text)
+    nearest = int(data.nearest.positions[index, 0])
+    known_text = data.known_chunks.text(nearest) if data.texts else ""
+    return NearestChunk(
+        chunk, text, float(data.nearest.similarities[index, 0]), data.known_chunks.name(nearest), known_text
+    )
 
 
 def _novelty_notes(data: NoveltyData, reference: Mapping[str, Floats], sampled: int) -> list[str]:
     notes = []
-    if not len(data.known):
+    if not len(data.known_chunks):
         notes.append("the known corpus is empty: every document is new by definition, and there are no percentiles")
     elif np.isnan(reference["mean"]).all():
         notes.append("no percentiles: the known corpus is a single text, or --reference-chunks is 0")
@@ -396,7 +402,7 @@ def _novelty_notes(data: NoveltyData, reference: Mapping[str, Floats], sampled: 
         )
     if not data.texts:
         notes.append("the known corpus is a file of vectors: words were not compared, and each row is a document")
-    known_ids = {document.id for document in data.known.documents}
+    known_ids = {document.id for document in data.known_chunks.documents}
     shared = [document.id for document in data.chunks.documents if document.id in known_ids]
     if shared and data.texts:
         notes.append(f"{pluralise(len(shared), 'new document')} with the id of a known one: {join_names(shared, 3)}")

@@ -178,7 +178,7 @@ COSINE_TOLERANCE = 1e-15
 class NearestChunks(NamedTuple):
     """Nearest known chunks of each chunk, one row per chunk, nearest first."""
 
-    places: Ints
+    positions: Ints
     similarities: Floats
     """Cosines; NaN for a chunk with a zero vector."""
 
@@ -308,11 +308,11 @@ class ShingleOverlap(NamedTuple):
     NaN, and no container, for one without words.
     """
 
-    new: Floats
+    new_share: Floats
     """Share of its shingles that no known document has."""
-    best: Floats
+    highest_share: Floats
     """Largest share of its shingles in a single known document."""
-    place: Ints
+    container: Ints
     """Index of that document; -1 if no known document has any of them."""
 
 

@@ -72,8 +72,8 @@ async def judge_claims(
             else TaskResult({}, {})
         )
         return [
-            _to_document_claim(text, verdicts.said[name], names)
-            if name in verdicts.said
+            _to_document_claim(text, verdicts.verdicts[name], names)
+            if name in verdicts.verdicts
             else DocumentClaim(text, UNSCORED, why=verdicts.unscored[name].why)
             for name, text in claim_texts.items()
         ]
@@ -87,8 +87,8 @@ async def judge_claims(
 
 def _claim_texts(reading: TaskResult) -> list[str]:
     """Return the claims of a chunk in sentence order."""
-    places = sorted(reading.said, key=lambda name: int(name[1:]))
-    return [text for name in places for text in reading.said[name] if text.strip()]
+    places = sorted(reading.verdicts, key=lambda name: int(name[1:]))
+    return [text for name in places for text in reading.verdicts[name] if text.strip()]
 
 
 def _to_document_claim(text: str, support: Support, names: Mapping[str, str]) -> DocumentClaim:

@@ -97,34 +97,34 @@ class EndpointError(NamedTuple):
 
     status: int | None
     """HTTP status; None if there was no response."""
-    words: str
+    message: str
     code: str = ""
     parameter: str = ""
-    after: float | None = None
+    retry_after: float | None = None
 
     @property
-    def about(self) -> str:
+    def search_text(self) -> str:
         """Parameter, code and message in lower case, for searching."""
-        return f"{self.parameter} {self.code} {self.words}".lower()
+        return f"{self.parameter} {self.code} {self.message}".lower()
 
     def failure(self, where: str) -> BackendFailed:
         """Return the BackendFailed exception to raise, with a hint for known causes."""
-        text = " ".join(self.words.split())
+        text = " ".join(self.message.split())
         text = text if len(text) <= MAX_MESSAGE_CHARS else f"{text[:MAX_MESSAGE_CHARS]}…"
         if self.status is None:
             failure = BackendFailed(f"{where}: {text}", passing=True)
             failure.unanswered = not text.startswith(NOT_SENT_ERRORS)
             return failure
         message = f"{where} answered {self.status}: {text}"
-        empty = any(word in EMPTY_ACCOUNT_CODES for word in self.code.split()) or "insufficient_quota" in self.words
-        moderated = any(word in self.words.lower() for word in MODERATION_TERMS)
+        empty = any(word in EMPTY_ACCOUNT_CODES for word in self.code.split()) or "insufficient_quota" in self.message
+        moderated = any(word in self.message.lower() for word in MODERATION_TERMS)
         if empty or self.status in (401, 402, 404) or (self.status == 403 and not moderated):
             return BackendFailed(
                 message, hint=STATUS_HINTS[402] if empty else STATUS_HINTS.get(self.status), final=True
             )
         if self.status in (408, 409, 425, 429) or self.status >= 500:
             busy = self.status in (429, 503, 529)
-            return BackendFailed(message, passing=True, busy=busy, after=self.after)
+            return BackendFailed(message, passing=True, busy=busy, after=self.retry_after)
         return BackendFailed(message)
 
 
@@ -132,7 +132,7 @@ def parse_endpoint_error(status: int, body: Any, text: str, headers: Mapping[str
     """Parse an error response; the layouts of several servers are supported."""
     inner: Any = body.get("error", body) if isinstance(body, Mapping) else body
     if not isinstance(inner, Mapping):
-        return EndpointError(status, str(inner or text or "nothing"), after=parse_retry_after(headers))
+        return EndpointError(status, str(inner or text or "nothing"), retry_after=parse_retry_after(headers))
     message = next((str(inner[name]) for name in ("message", "detail", "error") if inner.get(name)), text)
     kinds = [str(inner[name]) for name in ("code", "type") if inner.get(name)]
     return EndpointError(
@@ -205,10 +205,12 @@ class RequestFormat:
 
     def stepped_down(self, problem: EndpointError, body: Mapping[str, Any], reply_format: str) -> bool:
         """Return whether a refusal can be avoided by another format, which is then used."""
-        about = problem.about
+        about = problem.search_text
         if problem.status in (500, 501):  # Some servers fail on a grammar instead of refusing it.
             return (
-                "response_format" in body and "grammar" in about and self._use_next_format(reply_format, problem.words)
+                "response_format" in body
+                and "grammar" in about
+                and self._use_next_format(reply_format, problem.message)
             )
         if problem.status not in (400, 422):
             return False
@@ -223,7 +225,7 @@ class RequestFormat:
             self._add_note("it returns no probabilities")
             return True
         if "response_format" in body and FORMAT_REFUSED.search(about):
-            return self._use_next_format(reply_format, problem.words)
+            return self._use_next_format(reply_format, problem.message)
         for name in ("temperature", "seed"):
             if name in body and re.search(rf"\b{name}\b", about) and PARAMETER_REFUSED.search(about):
                 self._settings.pop(name, None)

@@ -23,13 +23,13 @@ class Layout:
     ending: str
     convention: str
     """Preset under which the layout's measure names are defined."""
-    wanted: Callable[[Sequence[int]], tuple[str, ...]]
+    measures_at: Callable[[Sequence[int]], tuple[str, ...]]
     """Measures that the layout contains, as a function of the cutoffs if these can be chosen."""
     read: Callable[[str], Overview]
     write: Callable[[Overview], str]
     ks: tuple[int, ...] = ()
     """Default cutoffs, if they can be chosen."""
-    mapped: tuple[str, ...] = ()
+    target_map_measures: tuple[str, ...] = ()
     """Measures for datasets with a target map, if they differ."""
     variants: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Measures by preset, if its names can also be read under other presets."""
@@ -40,7 +40,7 @@ class Layout:
         >>> LAYOUTS["pgvectordb"].measures([5])[-2:]
         ('ndcg(gain=binary)@5', 'hit_rate@5')
         """
-        return self.wanted(ks or self.ks)
+        return self.measures_at(ks or self.ks)
 
 
 _RAGDBEVAL_VARIANTS = {name: tuple(measures.values()) for name, measures in ragdbeval.MEASURES_BY_CONVENTION.items()}
@@ -57,7 +57,7 @@ LAYOUTS: Mapping[str, Layout] = MappingProxyType(
                 lambda _: swarm.LAYOUT_MEASURES.measures,
                 swarm.read_swarm,
                 swarm.render_swarm,
-                mapped=swarm.TARGET_MAP_LAYOUT_MEASURES.measures,
+                target_map_measures=swarm.TARGET_MAP_LAYOUT_MEASURES.measures,
             ),
             Layout(
                 "tokenization",
