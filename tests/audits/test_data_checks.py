@@ -329,7 +329,7 @@ def test_check_own_documents_shared_ids_are_a_problem_only_if_dropped():
     assert list(found) == ["shared ids"]
     assert (found["shared ids"].problem, found["shared ids"].count) == (False, 2)
     assert found["shared ids"].effect == "ndcg@10 of r 1.0000 to 0.5000 if own=dropped"
-    wrong = replace(evidence, rules=PRESETS["beir"], _kept={})
+    wrong = replace(evidence, rules=PRESETS["beir"], _ranks_cache={})
     assert found_by(leakage.check_own_documents, wrong)["shared ids"].problem
 
 
@@ -363,7 +363,7 @@ def test_predictor_pairs_auc_matches_scikit_learn():
     grades = {query: docs for query, docs in grades.items() if 1 <= sum(docs.values()) <= 7}
     values = rng.integers(0, 6, 40).astype(float)
     pairs = leakage_predictors.draw_pairs(grades, place, 1)
-    each = pairs.auc(values[pairs.good], values[pairs.other])
+    each = pairs.auc(values[pairs.relevant], values[pairs.other])
     for query, found in zip(pairs.queries, each, strict=True):
         # Of forty documents all are drawn, so that every document that is not relevant is an other one.
         label = [grades[query].get(doc, 0) for doc in place]

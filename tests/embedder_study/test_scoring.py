@@ -164,7 +164,7 @@ def test_rankings_among_rows_return_only_these_documents():
 def test_rankings_omit_query_that_is_the_same_document():
     base = np.array([[1, 0], [0.9, 0.1], [0, 1]], np.float32)
     grades = {"d0": {"d1": 1.0}, "q": {"d0": 1.0}}
-    one = field(3, grades, ["mrr@2"], k=2, own=frozenset(["d0"]))
+    one = field(3, grades, ["mrr@2"], k=2, queries_in_corpus=frozenset(["d0"]))
     positions, _ = one.rankings([[1, 0], [1, 0]], base)
     assert positions.tolist() == [[1, 2], [0, 1]]
     assert one.scores([[1, 0], [1, 0]], base, name="mine").means == {"mrr@2": 1.0}

@@ -284,7 +284,7 @@ def asked(embedder, data, stores=("exact",), **more):
 
 def test_run_timed_queries_excludes_failed_queries_from_stages(animals):
     embedder = Counting()
-    found = asked(embedder, animals, warm=["dog", "egg"])
+    found = asked(embedder, animals, warmup_texts=["dog", "egg"])
     (store,) = found.stores
     assert sorted(store.times) == ["q1", "q2", "q6"]
     for times in store.times.values():
@@ -307,7 +307,7 @@ def test_run_timed_queries_further_stores_reuse_query_vector(animals):
 
 
 def test_run_timed_queries_timed_limits_timings_but_not_queries(animals):
-    found = asked(Counting(), animals, timed=2)
+    found = asked(Counting(), animals, n_timed=2)
     assert list(found.stores[0].times) == ["q1", "q6"]
     assert set(found.stores[0].rankings) == set(animals.queries)
     assert [(one.id, one.reason) for one in found.failed_texts] == [("q3", "failed"), ("q4", "nan"), ("q5", "zero")]

@@ -44,9 +44,9 @@ class Known:
 
     async def answer(self, task):
         if task.step == "claims":
-            return TaskResult({one: [text] for one, text in task.asked.items()}, {})
+            return TaskResult({one: [text] for one, text in task.items.items()}, {})
         said, unscored = {}, {}
-        for claim, text in task.asked.items():
+        for claim, text in task.items.items():
             verdict = self.says(task.sample, text, task.sources)
             if verdict is None:
                 unscored[claim] = Unscored("no reply could be read", "gibberish")

@@ -535,8 +535,8 @@ def test_judge_accepts_custom_judge():
         identity = {"version": 1}  # noqa: RUF012 - a test
 
         async def answer(self, task):
-            said = {"claims": lambda one: [task.asked[one]], "support": lambda one: Support(("k1",))}
-            return TaskResult({one: said[task.step](one) for one in task.asked}, {})
+            said = {"claims": lambda one: [task.items[one]], "support": lambda one: Support(("k1",))}
+            return TaskResult({one: said[task.step](one) for one in task.items}, {})
 
     found = ragauge.judge([SAMPLE], ["faithfulness"], chat=Generous())
     assert found.scores.means["faithfulness"] == 1.0

@@ -30,7 +30,7 @@ def say(step, asked, sources=None, **how):
 
 def support(claim, *chunks, question="", history=(), **sources):
     given = {f"k{place}": text for place, text in enumerate(chunks, 1)} | sources
-    return say("support", {"a1": claim}, given, question=question, history=history).said["a1"]
+    return say("support", {"a1": claim}, given, question=question, history=history).verdicts["a1"]
 
 
 # Words.
@@ -315,10 +315,10 @@ def test_lexical_judge_keeps_support_despite_contradicting_chunk():
 def test_lexical_judge_ignores_own_text_as_source():
     asked = {"a1": "Paris is big.", "r1": "Rome is old."}
     sources = {"k1": "Paris is big.", "reference": "Rome is old.", "answer": "Paris is big."}
-    said = say("support", asked, sources).said
+    said = say("support", asked, sources).verdicts
     assert said["a1"].by == ("k1",)
     assert said["r1"].by == ()
-    assert say("support", {"r1": "Paris is big."}, sources).said["r1"].by == ("k1", "answer")
+    assert say("support", {"r1": "Paris is big."}, sources).verdicts["r1"].by == ("k1", "answer")
 
 
 def test_lexical_judge_without_context_supports_nothing():
@@ -336,7 +336,7 @@ def test_lexical_judge_question_words_alone_support_nothing():
 
 def test_lexical_judge_claim_without_words_is_unscored():
     reading = say("support", {"a1": "Yes, it is.", "a2": "…"}, {"k1": "Yes, it is."})
-    assert reading.said == {}
+    assert reading.verdicts == {}
     assert {name: one.why for name, one in reading.unscored.items()} == dict.fromkeys(
         ("a1", "a2"), "it has no words to compare"
     )
@@ -348,7 +348,7 @@ def test_lexical_judge_claim_without_words_is_unscored():
 def test_lexical_judge_chunk_with_question_words_is_useful():
     said = say(
         "useful", {"k1": "The museum opened in 1887.", "k2": "It rains in Rome."}, question="When did the museum open?"
-    ).said
+    ).verdicts
     assert (said["k1"].useful, said["k1"].probability) == (True, 1.0)
     assert (said["k2"].useful, said["k2"].probability) == (False, 0.0)
     assert said["k2"].words == 'not in it: "museum", "open"'
@@ -356,13 +356,13 @@ def test_lexical_judge_chunk_with_question_words_is_useful():
 
 def test_lexical_judge_scattered_words_lower_usefulness():
     question = "museum pictures"
-    assert say("useful", {"k1": "A museum. Some pictures."}, question=question).said["k1"].probability == 0.75
-    assert say("useful", {"k1": "Pictures of a museum."}, question=question).said["k1"].probability == 1.0
+    assert say("useful", {"k1": "A museum. Some pictures."}, question=question).verdicts["k1"].probability == 0.75
+    assert say("useful", {"k1": "Pictures of a museum."}, question=question).verdicts["k1"].probability == 1.0
 
 
 def test_lexical_judge_question_without_words_is_unscored():
     found = say("useful", {"k1": "The museum."}, question="What is it?")
-    assert (found.said, found.unscored["k1"].why) == ({}, "the question has no words to compare")
+    assert (found.verdicts, found.unscored["k1"].why) == ({}, "the question has no words to compare")
 
 
 def claims_nothing(text):
@@ -372,7 +372,7 @@ def claims_nothing(text):
 
 def test_lexical_judge_questions_step_is_unscored():
     found = say("questions", {"answer": "One is. Two are. Three are. Four are."}, n=3)
-    assert found.said == {}
+    assert found.verdicts == {}
     assert found.unscored["answer"].why == "the lexical judge generates no questions, which needs a model (--chat)"
 
 
@@ -442,7 +442,7 @@ def test_lexical_judge_random_input_returns_stable_verdicts(asked, chunks, quest
 def scores(sample, judge):
     """The share of supported claims, their mean degree, and the share of words that occur somewhere."""
     parts = {f"s{place}": text for place, text in enumerate(split_sentences(sample.answer), 1)}
-    found = [claim for some in judge.say(JudgeTask("claims", "s", parts, {})).said.values() for claim in some]
+    found = [claim for some in judge.say(JudgeTask("claims", "s", parts, {})).verdicts.values() for claim in some]
     task = JudgeTask(
         "support",
         "s",
@@ -451,7 +451,7 @@ def scores(sample, judge):
         sample.question,
         sample.history,
     )
-    said = judge.say(task).said.values()
+    said = judge.say(task).verdicts.values()
     known = set(re.findall(r"\w+", " ".join([*sample.contexts, *sample.history, sample.question]).lower()))
     mine = re.findall(r"\w+", sample.answer.lower())
     if not said or not mine:

@@ -278,7 +278,7 @@ def pool_of(rankings, grades, k=2):
     deep = {query: tuple(ranking) for query, ranking in rankings.items()}
 
     class Recall:
-        names, depth, signs, weights, told = ("recall",), k, np.ones(1), np.ones(1), (0,)
+        names, depth, signs, weights, computable_terms = ("recall",), k, np.ones(1), np.ones(1), (0,)
 
         @staticmethod
         def of(variants, texts):

@@ -317,9 +317,9 @@ def test_measure_peak_memory_includes_freed_memory():
         "import time, numpy as np; from ragauge.compute import resources\n"
         "with resources.measure_peak_memory() as peak:\n"
         "    array = np.ones(25 << 20, np.float32)\n"
-        "    while peak.looks < 3: array += 1; time.sleep(0.01)\n"
+        "    while peak.n_samples < 3: array += 1; time.sleep(0.01)\n"
         "    del array\n"
-        "print(peak.more)"
+        "print(peak.increase)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert int(done.stdout) > 50 << 20

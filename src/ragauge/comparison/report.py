@@ -6,6 +6,7 @@ import math
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from itertools import chain
 
 from ragauge.core.run_dates import describe_run_dates
 from ragauge.core.summaries import Mean
@@ -341,7 +342,7 @@ def _profile_blocks(comparisons: Comparisons) -> list[Block]:
 def keep_changed_queries(comparisons: Comparisons, count: int) -> Comparisons:
     """Keep the queries that rose and fell most, `count` of each per comparison, and their texts."""
     rows, strata = (
-        [replace(row, moved=[*risen_queries(row, count), *fallen_queries(row, count)]) for row in several]
+        [replace(row, moved=list(chain(*find_most_changed(row, count)))) for row in several]
         for several in (comparisons.rows, comparisons.strata)
     )
     queries = {query.query for row in (*rows, *strata) for query in row.moved}
@@ -349,14 +350,10 @@ def keep_changed_queries(comparisons: Comparisons, count: int) -> Comparisons:
     return replace(comparisons, rows=rows, strata=strata, texts=texts)
 
 
-def risen_queries(row: Comparison, count: int) -> list[ChangedQuery]:
-    """Return the queries whose score rose most."""
-    return [query for query in row.moved if query.difference > 0][:count]
-
-
-def fallen_queries(row: Comparison, count: int) -> list[ChangedQuery]:
-    """Return the queries whose score fell most."""
-    return [query for query in row.moved if query.difference < 0][:count]
+def find_most_changed(row: Comparison, count: int) -> tuple[list[ChangedQuery], list[ChangedQuery]]:
+    """Return the `count` queries whose score rose most, and those whose score fell most."""
+    risen = [query for query in row.moved if query.difference > 0]
+    return risen[:count], [query for query in row.moved if query.difference < 0][:count]
 
 
 def _query_blocks(comparisons: Comparisons, count: int) -> list[Block]:
@@ -374,7 +371,7 @@ def _query_blocks(comparisons: Comparisons, count: int) -> list[Block]:
             *([Column("text")] if comparisons.texts else []),
         ]
         rows: list[Row] = []
-        for word, changed_queries in (("rose", risen_queries(row, count)), ("fell", fallen_queries(row, count))):
+        for word, changed_queries in zip(("rose", "fell"), find_most_changed(row, count), strict=True):
             for query in changed_queries:
                 text = [comparisons.texts.get(query.query, "")] if comparisons.texts else []
                 rows.append([word, query.query, query.baseline, query.system, query.difference, *text])

@@ -187,7 +187,7 @@ def parameter_combinations(fusion_method: FusionMethod, runs: int, grid: Paramet
 
 
 def _values_to_try(setting: Any, runs: int) -> Sequence[Any]:
-    return simplex_weights(runs) if setting.shares else (setting.default, *setting.grid)
+    return simplex_weights(runs) if setting.is_weights else (setting.default, *setting.grid)
 
 
 @dataclass(eq=False)

@@ -66,7 +66,7 @@ def support_degree(claim: Sequence[Word], where: Mapping[str, int], known_keys: 
     chosen on labelled datasets, to order answers best on all of them. The degree is not a probability.
 
     >>> source = prepare_source("The museum opened in Paris.")
-    >>> round(support_degree(parse_words("It opened in Paris in 1987."), source.where, frozenset()), 3)
+    >>> round(support_degree(parse_words("It opened in Paris in 1987."), source.sentences_by_word, frozenset()), 3)
     0.561
     """
     telling = [where.get(word.key, 0) for word in claim if word.is_content]

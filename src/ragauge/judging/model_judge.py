@@ -314,7 +314,7 @@ def split_task(task: JudgeTask, max_items: int) -> list[JudgeTask]:
     """Split a task into parts of at most `max_items` items.
 
     >>> task = JudgeTask("useful", "s1", {"k1": "a", "k2": "b", "k3": "c"}, {})
-    >>> [list(part.asked) for part in split_task(task, 2)]
+    >>> [list(part.items) for part in split_task(task, 2)]
     [['k1', 'k2'], ['k3']]
     """
     names = list(task.items)

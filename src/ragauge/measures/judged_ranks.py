@@ -215,7 +215,7 @@ def rank_scores(scores: Floats, starts: Ints, segment: Ints, score: Floats) -> R
     The scores of a segment are `scores[starts[segment]:starts[segment + 1]]`.
 
     >>> s = rank_scores(np.array([3.0, 2.0, 2.0, 1.0]), np.array([0, 4]), np.array([0, 0]), np.array([2.0, 1.0]))
-    >>> s.above.tolist(), s.through.tolist()
+    >>> s.n_above.tolist(), s.n_at_or_above.tolist()
     ([1, 3], [3, 4])
     """
     in_order = np.ones(len(starts) - 1, np.bool_)

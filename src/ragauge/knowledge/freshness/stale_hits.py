@@ -108,11 +108,11 @@ class VersionIndex:
         >>> ages = VersionIndex([DocumentVersion("a", superseded_by="b"), DocumentVersion("b", "vat", 1),
         ...     DocumentVersion("c", "vat", 2)])
         >>> ages.newer("a"), ages.newer("b"), ages.newer("c")
-        (NewerDocument(doc='c', why='superseded'), NewerDocument(doc='c', why='older'), None)
+        (NewerDocument(doc='c', reason='superseded'), NewerDocument(doc='c', reason='older'), None)
         >>> back = VersionIndex([DocumentVersion("v1", "vat", 1), DocumentVersion("v2", "vat", 2),
         ...     DocumentVersion("v3", "vat", 3, "v1")])
         >>> back.newer("v1"), back.newer("v2"), back.newer("v3")
-        (None, NewerDocument(doc='v1', why='older'), NewerDocument(doc='v1', why='superseded'))
+        (None, NewerDocument(doc='v1', reason='older'), NewerDocument(doc='v1', reason='superseded'))
         """
         if doc not in self._newer:
             self._newer[doc] = self._find_newer(doc)

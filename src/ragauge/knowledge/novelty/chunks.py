@@ -192,7 +192,7 @@ def nearest_known(
     memory-mapped file need not fit in memory. Incomparable is raised if the dimensions differ.
 
     >>> near = nearest_known(np.array([[1, 0], [0, 0]], np.float32), np.array([[0, 1], [3, 4]], np.float32))
-    >>> near.places.tolist(), near.similarities.round(6).tolist()
+    >>> near.positions.tolist(), near.similarities.round(6).tolist()
     ([[1], [0]], [[0.6], [nan]])
     """
     if not len(chunks) or not len(known):
@@ -331,7 +331,7 @@ def shingle_overlap(
 
     >>> known = [Document("a", "to be or not to be"), Document("b", "not to be sneezed at"), Document("c", "to be or")]
     >>> found, own = shingle_overlap([Document("x", "to be or not")], known, np.array([0, 1, 2]), np.array([0, 1, 2]))
-    >>> found.new.tolist(), found.best.tolist(), found.place.tolist(), own.round(3).tolist()
+    >>> found.new_share.tolist(), found.highest_share.tolist(), found.container.tolist(), own.round(3).tolist()
     ([0.0], [1.0], [0], [0.5, 0.667, 0.0])
     """
     from scipy.sparse import csr_matrix

@@ -14,6 +14,7 @@ from ragauge.core.summaries import Mean, Speed
 from ragauge.files.json_files import read_json
 from ragauge.files.source import InputFile
 from ragauge.files.table_rows import parse_id
+from ragauge.output.numbers import pluralise
 from ragauge.reports.layouts.cells import (
     LayoutMeasures,
     build_speed,
@@ -285,8 +286,7 @@ def _experiment_fields(name: str, entry: SystemSummary, overview: Overview) -> d
 
 
 def _failed_query_warnings(entry: SystemSummary) -> list[str]:
-    failed = len(entry.failed)
-    return [f"{failed:,} {'query' if failed == 1 else 'queries'} failed"] if failed else []
+    return [f"{pluralise(len(entry.failed), 'query')} failed"] if entry.failed else []
 
 
 def _has_results(entry: SystemSummary) -> bool:
@@ -295,10 +295,7 @@ def _has_results(entry: SystemSummary) -> bool:
 
 
 def _result_warnings(result: Mapping[str, Any]) -> list[str]:
-    """Return the warnings of a successful result.
-
-    RAGdbEval writes them to `error_message`.
-    """
+    """Return the warnings of a successful result, which RAGdbEval writes to `error_message`."""
     warnings = result.get("warnings")
     listed = warnings if isinstance(warnings, list) else [warnings]
     return [str(warning) for warning in (result.get("error_message"), *listed) if warning]
