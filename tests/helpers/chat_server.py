@@ -402,6 +402,10 @@ def _made(
     return {"number": 0.5, "boolean": chance.random() < 0.8, "null": None}.get(kind)
 
 
+MAX_CLOSE_SECONDS = 10
+"""Time until a server that still has connections is closed all the same."""
+
+
 class _Connection(asyncio.Protocol):
     """HTTP/1.1 with keep-alive: one request at a time, each with a Content-Length."""
 
@@ -410,13 +414,17 @@ class _Connection(asyncio.Protocol):
         self._bytes = b""
         self._transport: Any = None
         self._tasks: set[Any] = set()
-        self.lost = False
+        self.is_open = False
 
     def connection_made(self, transport: Any) -> None:
         self._transport = transport
+        self.is_open = True
+
+    def abort(self) -> None:
+        self._transport.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self.lost = True
+        self.is_open = False
         for task in self._tasks:
             task.cancel()
 
@@ -498,18 +506,16 @@ def serving_chat(answer=None, **settings: Any):
 
     async def stop() -> None:
         listening.close()
-        # A connection that is being accepted has no protocol yet, and an aborted one is closed in a later turn of the
-        # loop: a socket that is still open when the loop closes is reported in whichever test runs then.
-        await asyncio.sleep(0.001)
-        tasks = asyncio.all_tasks() - {asyncio.current_task()}
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-        while still_open := [connection for connection in connections if not connection.lost]:
-            for connection in still_open:
-                if connection._transport is not None:
-                    connection._transport.abort()
+        # A connection that is being accepted is a task, and an aborted one is closed in a later turn of the loop: a
+        # socket that is still open when the loop closes is reported in whichever test runs then.
+        deadline = loop.time() + MAX_CLOSE_SECONDS
+        while loop.time() < deadline:
             await asyncio.sleep(0.001)
+            still_open = [connection for connection in connections if connection.is_open]
+            for connection in still_open:
+                connection.abort()
+            if not still_open and asyncio.all_tasks() == {asyncio.current_task()}:
+                return
 
     try:
         yield server
