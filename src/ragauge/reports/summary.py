@@ -182,6 +182,18 @@ def _latency_clause(overview: Overview, best: str, rival: str | None) -> str:
     return f"; it costs {format_number(abs(extra_ms), 'ms')} ms {'more' if extra_ms > 0 else 'less'} at p95{ratio}"
 
 
+def _compare_latency(ms: float, other_ms: float) -> str:
+    """Return how a latency compares with another one, as the start of a phrase that ends with the other system.
+
+    >>> _compare_latency(40, 2), _compare_latency(2, 40), _compare_latency(2, 2.01)
+    ('20 times slower than', '20 times faster than', 'as fast as')
+    """
+    if abs(ms - other_ms) < 0.05 * other_ms:
+        return "as fast as"
+    ratio = f"{_format_ratio(max(ms, other_ms) / min(ms, other_ms))} " if ms else ""
+    return f"{ratio}{'slower' if ms > other_ms else 'faster'} than"
+
+
 def _format_ratio(ratio: float) -> str:
     return f"{ratio:,.{0 if ratio >= 10 else 1}f} times"
 
@@ -326,7 +338,7 @@ def _cost_card(overview: Overview) -> Card:
     for other_system in dict.fromkeys(other_systems):
         other_ms = _total_p95_ms(overview.entries[other_system].speed)
         if other_ms:
-            parts.append(f"{_format_ratio(best_ms / other_ms)} {other_system} ({format_number(other_ms, 'ms')} ms)")
+            parts.append(f"{_compare_latency(best_ms, other_ms)} {other_system} ({format_number(other_ms, 'ms')} ms)")
     parts.append(f"{format_number(entry.speed.stages['total'].p50, 'ms')} ms at p50")
     if not math.isnan(entry.speed.throughput):
         parts.append(f"throughput {format_number(entry.speed.throughput, 'qps')} queries/s")
